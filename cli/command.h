@@ -1,0 +1,65 @@
+#pragma once
+// What every command shares: global options, where results go, and how an image is opened. One file per command, no logic of its own.
+#include <filesystem>
+#include <functional>
+#include <iosfwd>
+#include <memory>
+#include <optional>
+#include <string>
+#include <vector>
+
+#include <CLI/App.hpp>
+#include <CLI/Config.hpp>
+#include <CLI/Formatter.hpp>
+#include <nlohmann/json_fwd.hpp>
+
+#include "core/base/cancel.h"
+#include "core/index/local_index.h"
+#include "core/oci/image.h"
+
+namespace varve::cli {
+
+struct GlobalOptions {
+  std::filesystem::path root;      // state: --root, $VARVE_ROOT, /var/lib/varve or ~/.local/share/varve
+  std::filesystem::path run_dir;   // sockets: /run/varve or $XDG_RUNTIME_DIR/varve; under --root if that was given
+  std::string platform;            // --platform; "" = this machine's
+  oci::RegistryOptions registry;
+  bool json = false;
+  bool quiet = false;
+  int verbose = 0;
+};
+
+// Handed to every command; lives as long as the program.
+struct Context {
+  std::ostream& out;   // results only
+  std::ostream& err;
+  GlobalOptions global;
+  CancelFlag cancel;   // set by SIGINT and SIGTERM
+  int exit_status = 0; // a command that finished with findings sets 3, `run` its command's status
+  std::string program; // path of this program, to start the daemon
+
+  // Resolves an image as all commands do (reference, --platform, credentials).
+  oci::Image open_image(const std::string& reference) const;
+  // One JSON document on `out`.
+  void print_json(const nlohmann::json& document) const;
+};
+
+// Each command adds its subcommand to the program and runs from its callback. Help text ends with at least one example.
+using AddCommand = void (*)(CLI::App& app, Context& context);
+void add_index_command(CLI::App& app, Context& context);
+void add_inspect_command(CLI::App& app, Context& context);
+void add_ls_command(CLI::App& app, Context& context);
+void add_cat_command(CLI::App& app, Context& context);
+void add_mount_command(CLI::App& app, Context& context);
+void add_unmount_command(CLI::App& app, Context& context);
+void add_status_command(CLI::App& app, Context& context);
+void add_pull_command(CLI::App& app, Context& context);
+void add_verify_command(CLI::App& app, Context& context);
+void add_daemon_command(CLI::App& app, Context& context);
+void add_run_command(CLI::App& app, Context& context);
+void add_session_command(CLI::App& app, Context& context);
+
+// The whole program; main() is one call of it, so that tests run it with streams of their own.
+int varve_main(int argc, const char* const* argv, std::ostream& out, std::ostream& err);
+
+}  // namespace varve::cli

@@ -1,0 +1,50 @@
+# What every target of the house has in common: warnings, sanitizers, how libraries and tests are declared.
+find_package(Threads REQUIRED)
+find_package(PkgConfig REQUIRED)
+find_package(fmt REQUIRED)
+find_package(GTest REQUIRED)
+
+add_library(varve_warnings INTERFACE)
+add_library(varve::warnings ALIAS varve_warnings)
+target_compile_options(varve_warnings INTERFACE -Wall -Wextra -Wpedantic -Werror)
+
+if(VARVE_SANITIZE)
+  add_compile_options(-fsanitize=${VARVE_SANITIZE} -fno-omit-frame-pointer -fno-sanitize-recover=all)
+  add_link_options(-fsanitize=${VARVE_SANITIZE})
+endif()
+if(VARVE_FUZZ)
+  add_compile_options(-fsanitize=fuzzer-no-link)
+endif()
+
+# varve_add_library(NAME SOURCES a.cpp b.cpp PUBLIC lib... PRIVATE lib...): target varve_NAME, alias varve::NAME.
+function(varve_add_library name)
+  cmake_parse_arguments(ARG "" "" "SOURCES;PUBLIC;PRIVATE" ${ARGN})
+  add_library(varve_${name} STATIC ${ARG_SOURCES})
+  add_library(varve::${name} ALIAS varve_${name})
+  target_include_directories(varve_${name} PUBLIC ${PROJECT_SOURCE_DIR})
+  target_link_libraries(varve_${name} PUBLIC ${ARG_PUBLIC} PRIVATE varve::warnings ${ARG_PRIVATE})
+endfunction()
+
+# varve_add_test(NAME a_test.cpp ... LINKS lib...): one GoogleTest program, known to ctest as NAME.
+function(varve_add_test name)
+  cmake_parse_arguments(ARG "" "" "LINKS" ${ARGN})
+  add_executable(${name} ${ARG_UNPARSED_ARGUMENTS})
+  target_link_libraries(${name} PRIVATE varve::warnings ${ARG_LINKS} GTest::gmock GTest::gtest_main)
+  add_test(NAME ${name} COMMAND ${name} --gtest_brief=1)
+  set_tests_properties(${name} PROPERTIES TIMEOUT 600 SKIP_RETURN_CODE 77)
+endfunction()
+
+# varve_add_fuzz(NAME target.cpp LINKS lib...): with VARVE_FUZZ a libFuzzer program; else a test that replays fuzz/corpus/NAME.
+function(varve_add_fuzz name source)
+  cmake_parse_arguments(ARG "" "" "LINKS" ${ARGN})
+  if(VARVE_FUZZ)
+    add_executable(${name} ${source})
+    target_link_options(${name} PRIVATE -fsanitize=fuzzer)
+    add_test(NAME ${name} COMMAND ${name} -runs=0 ${PROJECT_SOURCE_DIR}/fuzz/corpus/${name})
+  else()
+    add_executable(${name} ${source} ${PROJECT_SOURCE_DIR}/fuzz/replay_main.cpp)
+    add_test(NAME ${name} COMMAND ${name} ${PROJECT_SOURCE_DIR}/fuzz/corpus/${name})
+  endif()
+  target_include_directories(${name} PRIVATE ${PROJECT_SOURCE_DIR})
+  target_link_libraries(${name} PRIVATE varve::warnings ${ARG_LINKS})
+endfunction()

@@ -1,0 +1,19 @@
+#pragma once
+#include <cstdint>
+
+namespace varve {
+
+// A run of bytes of a blob or stream. The name of the variable says which side it is on (compressed_, stream_).
+struct ByteRange {
+  std::uint64_t offset = 0;
+  std::uint64_t length = 0;
+
+  // Ranges are checked against the size of their object when they are read from outside, so end() does not overflow.
+  std::uint64_t end() const { return offset + length; }
+  bool contains(std::uint64_t at) const { return at >= offset && at - offset < length; }
+  // True if this range lies inside an object of `size` bytes; safe for any values.
+  bool fits_in(std::uint64_t size) const { return offset <= size && length <= size - offset; }
+  bool operator==(const ByteRange&) const = default;
+};
+
+}  // namespace varve

@@ -1,0 +1,52 @@
+#pragma once
+// Whole reads and writes of local files. All throw std::system_error naming the path; EINTR is retried.
+#include <fcntl.h>
+
+#include <cstdint>
+#include <filesystem>
+#include <optional>
+#include <string>
+
+#include "core/base/byte_range.h"
+#include "core/base/bytes.h"
+#include "core/base/unique_fd.h"
+
+namespace varve {
+
+// O_CLOEXEC is added.
+UniqueFd open_file(const std::filesystem::path& path, int flags, mode_t mode = 0644);
+std::uint64_t file_size(int fd, const std::filesystem::path& path);
+
+// Fills `into` from `offset`. Throws CorruptData if the file ends before.
+void pread_exactly(int fd, std::uint64_t offset, std::span<std::byte> into, std::string_view what);
+void pwrite_all(int fd, std::uint64_t offset, ByteView bytes, std::string_view what);
+void write_all(int fd, ByteView bytes, std::string_view what);
+
+// Throws Unsupported if the file is larger than `limit_bytes`.
+Bytes read_file(const std::filesystem::path& path, std::uint64_t limit_bytes = std::uint64_t(1) << 32);
+// Absent when there is no such file.
+std::optional<Bytes> read_file_if_there(const std::filesystem::path& path, std::uint64_t limit_bytes = std::uint64_t(1) << 32);
+
+// A file that appears under its final name whole, synced and by rename, or not at all. Written under a temporary name in
+// the same folder, which is removed if commit() is not called.
+class AtomicFile {
+ public:
+  explicit AtomicFile(std::filesystem::path final_path, mode_t mode = 0644);
+  ~AtomicFile();
+  AtomicFile(const AtomicFile&) = delete;
+  AtomicFile& operator=(const AtomicFile&) = delete;
+
+  int fd() const { return fd_.get(); }
+  const std::filesystem::path& temporary_path() const { return temporary_path_; }
+  void write(ByteView bytes) { write_all(fd_.get(), bytes, final_path_.string()); }
+  void commit();
+
+ private:
+  std::filesystem::path final_path_;
+  std::filesystem::path temporary_path_;
+  UniqueFd fd_;
+};
+
+void write_file_atomically(const std::filesystem::path& path, ByteView bytes, mode_t mode = 0644);
+
+}  // namespace varve

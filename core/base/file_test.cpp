@@ -1,0 +1,66 @@
+#include "core/base/file.h"
+
+#include <gtest/gtest.h>
+
+#include <fstream>
+
+#include "core/base/errors.h"
+#include "core/base/mapped_file.h"
+#include "tests/support/temp_dir.h"
+
+namespace varve {
+namespace {
+
+class FileTest : public testing::Test {
+ protected:
+  std::size_t files_in_dir() const {
+    return std::size_t(std::distance(std::filesystem::directory_iterator(dir_.path()), std::filesystem::directory_iterator()));
+  }
+  test::TempDir dir_;
+};
+
+TEST_F(FileTest, AtomicFileIsInvisibleUntilCommitted) {
+  {
+    AtomicFile file(dir_ / "name");
+    file.write(as_bytes("half"));
+    EXPECT_FALSE(std::filesystem::exists(dir_ / "name"));
+  }
+  EXPECT_EQ(files_in_dir(), 0u) << "an abandoned file leaves nothing behind";
+  write_file_atomically(dir_ / "name", as_bytes("whole"));
+  EXPECT_EQ(as_text(read_file(dir_ / "name")), "whole");
+  EXPECT_EQ(files_in_dir(), 1u);
+}
+
+TEST_F(FileTest, ReadFileRespectsItsLimit) {
+  write_file_atomically(dir_ / "big", Bytes(1000));
+  EXPECT_THROW(read_file(dir_ / "big", 999), Unsupported);
+  EXPECT_EQ(read_file(dir_ / "big", 1000).size(), 1000u);
+}
+
+TEST_F(FileTest, AbsentFileIsNoErrorWhereAbsenceIsOrdinary) {
+  EXPECT_FALSE(read_file_if_there(dir_ / "none"));
+  EXPECT_THROW(read_file(dir_ / "none"), std::system_error);
+}
+
+TEST_F(FileTest, PreadExactlyNamesTheObjectThatIsTooShort) {
+  write_file_atomically(dir_ / "short", as_bytes("abc"));
+  const auto fd = open_file(dir_ / "short", O_RDONLY);
+  Bytes into(4);
+  try {
+    pread_exactly(fd.get(), 0, into, "the thing");
+    FAIL() << "nothing thrown";
+  } catch (const CorruptData& error) {
+    EXPECT_NE(std::string(error.what()).find("the thing at 3"), std::string::npos) << error.what();
+  }
+}
+
+TEST_F(FileTest, MappedFileShowsTheContent) {
+  write_file_atomically(dir_ / "mapped", as_bytes("content"));
+  const auto file = MappedFile::open(dir_ / "mapped");
+  EXPECT_EQ(as_text(file.bytes()), "content");
+  write_file_atomically(dir_ / "empty", {});
+  EXPECT_TRUE(MappedFile::open(dir_ / "empty").bytes().empty());
+}
+
+}  // namespace
+}  // namespace varve

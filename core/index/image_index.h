@@ -1,0 +1,64 @@
+#pragma once
+// The index of an image as an OCI artifact: what is published, found and checked. On disk: docs/format-index.md.
+#include <cstdint>
+#include <filesystem>
+#include <memory>
+#include <optional>
+#include <string>
+#include <string_view>
+#include <vector>
+
+#include "core/base/digest.h"
+#include "core/index/erofs.h"
+#include "core/index/layer_map.h"
+#include "core/oci/image.h"
+
+namespace varve::index {
+
+inline constexpr std::string_view kIndexArtifactType = "application/vnd.varve.index.v1";       // subject: the image manifest
+inline constexpr std::string_view kLayerArtifactType = "application/vnd.varve.layer-index.v1";  // subject: the layer blob
+inline constexpr std::string_view kTreeMediaType = "application/vnd.varve.tree.v1+zstd";         // the EROFS image, zstd-compressed
+inline constexpr std::string_view kRangesMediaType = "application/vnd.varve.ranges.v1+zstd";
+inline constexpr std::string_view kLayerMapMediaType = "application/vnd.varve.layer-map.v1";
+inline constexpr std::string_view kWindowsMediaType = "application/vnd.varve.windows.v1";
+inline constexpr std::string_view kEntriesMediaType = "application/vnd.varve.layer-entries.v1";
+inline constexpr std::string_view kLayerAnnotation = "dev.varve.layer";            // on map, windows, entries: the layer's digest
+inline constexpr std::string_view kUncompressedBytesAnnotation = "dev.varve.uncompressed-bytes";  // on the tree
+inline constexpr std::string_view kToolAnnotation = "dev.varve.tool";              // "varve 0.1.0": by whom it was indexed
+
+// The blobs that describe one layer.
+struct LayerIndexBlobs {
+  Digest layer_digest;
+  oci::Descriptor map;
+  std::optional<oci::Descriptor> windows;  // absent when no span needs one
+  oci::Descriptor entries;
+};
+
+struct ImageIndexBlobs {
+  oci::Descriptor manifest;   // of the index artifact itself
+  Digest image_digest;        // subject
+  oci::Descriptor tree;
+  std::uint64_t tree_bytes = 0;  // decompressed
+  std::optional<oci::Descriptor> ranges;
+  std::vector<LayerIndexBlobs> layers;  // in the image's order, one per layer, repeated where the image repeats a layer
+  std::string tool;
+
+  std::uint64_t index_bytes() const;       // all blobs, each counted once, and the manifest
+  std::uint64_t first_load_bytes() const;  // manifest, tree, ranges, maps: what a mount needs before it is usable
+};
+
+// Artifact manifests, deterministic.
+oci::ArtifactManifest make_index_manifest(const oci::Image& image, const ImageIndexBlobs& blobs);
+oci::ArtifactManifest make_layer_manifest(const oci::Descriptor& layer, const LayerIndexBlobs& blobs);
+
+// Reads an index manifest and checks that it is for this image and names one set of blobs per layer. Throws CorruptData.
+ImageIndexBlobs parse_index_manifest(const oci::Document& document, const oci::Image& image);
+LayerIndexBlobs parse_layer_manifest(const oci::Document& document, const Digest& layer_digest);
+
+// Finds the published index of an image in its repository; absent if there is none. If several are listed, the one with the smallest digest
+// among those that parse (so that all machines choose the same) is taken.
+std::optional<ImageIndexBlobs> find_index(oci::Repository& repository, const oci::Image& image);
+// The index of one layer, published for this or another image.
+std::optional<LayerIndexBlobs> find_layer_index(oci::Repository& repository, const Digest& layer_digest);
+
+}  // namespace varve::index

@@ -1,0 +1,46 @@
+#pragma once
+// What this machine knows: index blobs under the local root, so that a layer is indexed once and a mount works without the registry.
+#include <filesystem>
+#include <memory>
+#include <optional>
+
+#include "core/base/mapped_file.h"
+#include "core/index/image_index.h"
+
+namespace varve::index {
+
+// ROOT/index is an OCI layout folder of our artifacts; ROOT/trees/HEX.erofs are decompressed trees, ready for the kernel.
+// Safe to use from any thread and by several processes at once.
+class LocalIndex {
+ public:
+  // Creates the folders.
+  explicit LocalIndex(std::filesystem::path root);
+  oci::Repository& repository();  // the layout folder, as source and destination of blobs
+  std::optional<ImageIndexBlobs> find_index(const oci::Image& image);
+  std::optional<LayerIndexBlobs> find_layer_index(const Digest& layer_digest);
+  // The decompressed tree, fetched from `source` if it is not here; digest checked, then kept.
+  std::filesystem::path tree_file(const ImageIndexBlobs& index, oci::Repository& source);
+  // A whole blob: from here, else from `source`, then kept here.
+  Bytes blob(const oci::Descriptor& blob, oci::Repository& source, std::uint64_t limit_bytes);
+
+ private:
+  std::filesystem::path root_;
+  std::shared_ptr<oci::Repository> layout_;
+};
+
+// Everything a mount needs before it is usable.
+struct LoadedIndex {
+  ImageIndexBlobs blobs;
+  MappedFile tree_mapping;
+  std::filesystem::path tree_file;
+  std::unique_ptr<ErofsReader> tree;
+  RangesDevice ranges;
+  std::vector<std::shared_ptr<const LayerMap>> maps;  // one per layer, base first
+  std::uint64_t loaded_bytes = 0;                     // fetched from the repository for it; 0 if all was here
+};
+
+// Finds the index here or in the image's repository, loads it and checks it against the image's manifest and config. Throws NotFound
+// with what to do (`varve index IMAGE`) if there is none.
+LoadedIndex load_index(LocalIndex& local, const oci::Image& image);
+
+}  // namespace varve::index

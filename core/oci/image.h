@@ -1,0 +1,35 @@
+#pragma once
+// From a reference to the one image it means on this platform.
+#include <memory>
+#include <optional>
+
+#include "core/oci/manifest.h"
+#include "core/oci/repository.h"
+
+namespace varve::oci {
+
+// Named by the digest of its manifest; `document` holds the exact bytes.
+struct Image {
+  std::shared_ptr<Repository> repository;
+  Document document;
+  Manifest manifest;
+  ImageConfig config;
+  Bytes config_json;
+
+  const Digest& digest() const { return document.descriptor.digest; }
+};
+
+struct ImageRequest {
+  Reference reference;
+  Platform platform = Platform::of_this_machine();
+  RegistryOptions registry;
+};
+
+// Resolves tag and platform (through nested indexes up to kMaxIndexDepth), reads and checks manifest and config: number of
+// diff_ids equals number of layers, nondistributable layers named in the error, schema 1 refused.
+// Throws NotFound listing the platforms that are there if none fits.
+Image open_image(const ImageRequest& request);
+// The same where the repository is open already.
+Image open_image(std::shared_ptr<Repository> repository, std::string_view selector, const Platform& platform);
+
+}  // namespace varve::oci

@@ -1,0 +1,77 @@
+#pragma once
+// One repository of manifests and blobs: an OCI layout folder or a registry repository behind one interface.
+#include <functional>
+#include <memory>
+#include <optional>
+#include <string>
+#include <string_view>
+#include <vector>
+
+#include "core/base/byte_range.h"
+#include "core/base/bytes.h"
+#include "core/base/digest.h"
+#include "core/oci/descriptor.h"
+#include "core/oci/reference.h"
+
+namespace varve::oci {
+
+// A manifest or index with the exact bytes that its digest names (already checked).
+struct Document {
+  Descriptor descriptor;  // media type, digest, size
+  Bytes bytes;
+};
+
+// Takes the next bytes of a blob, in order. May throw to stop the transfer; what it throws reaches the caller of read_blob.
+using ByteSink = std::function<void(ByteView)>;
+// Gives the bytes [offset, offset+length) of what is being pushed; may be asked again for the same range when a push is retried.
+using ByteSource = std::function<void(ByteRange, const ByteSink&)>;
+
+// Safe to use from any thread. Errors: NotFound (manifest or blob is not there), CorruptData (digest, size or form is wrong),
+// TemporaryError (still failing after the retries), Error with the registry's final answer (denied, refused).
+class Repository {
+ public:
+  virtual ~Repository() = default;
+
+  // For messages and status: "oci:/srv/image" or "registry.example/team/app". Holds no credentials.
+  virtual std::string name() const = 0;
+
+  // By tag, or by digest ("sha256:..."). "" in a layout folder means its only image (our own artifacts are not counted).
+  virtual Document manifest(std::string_view selector) = 0;
+
+  // Reads a range of a blob as stored (compressed side). The digest of a part cannot be checked here: callers check what they
+  // get against the index. A read of the whole blob (range == 0..size) is checked and throws CorruptData after the last byte.
+  virtual void read_blob(const Descriptor& blob, ByteRange compressed_range, const ByteSink& sink) = 0;
+
+  virtual bool has_blob(const Descriptor& blob) = 0;
+  // Uploads a blob unless it is there already. Visible whole or not at all; its digest is checked on the way.
+  virtual void put_blob(const Descriptor& blob, const ByteSource& content) = 0;
+  // Puts a manifest under its digest (and `tag` if not empty). If it has a subject, referrers() of the subject will list it,
+  // by the referrers API or, where the registry lacks it, by the tag fallback (distribution-spec, "Referrers Tag Schema").
+  virtual Descriptor put_manifest(ByteView json, std::string_view media_type, std::string_view tag) = 0;
+
+  // Manifests whose subject is `subject`, with that artifact type; in no particular order. Empty if none.
+  virtual std::vector<Descriptor> referrers(const Digest& subject, std::string_view artifact_type) = 0;
+};
+
+struct RegistryOptions {
+  std::filesystem::path authfile;   // --authfile; "" = the usual places (CLI.md)
+  std::filesystem::path ca_file;    // "" = the system's
+  bool plain_http = false;          // loopback hosts may always use it
+  int max_attempts = 6;             // of one request, with back-off
+  int connect_timeout_ms = 10'000;
+  int stall_timeout_ms = 20'000;    // no byte for so long = broken transfer, tried again
+  std::uint64_t upload_chunk_bytes = 0;  // 0 = monolithic; else PATCH chunks
+  bool referrers_api = true;        // false: use the tag fallback only
+};
+
+// Opens what the reference names. Throws UsageError or NotFound for a layout folder that is none, naming what is missing.
+std::shared_ptr<Repository> open_repository(const Reference& reference, const RegistryOptions& options);
+// Makes an empty OCI layout folder if there is none, then opens it.
+std::shared_ptr<Repository> create_layout(const std::filesystem::path& dir);
+
+// Reads a whole blob into memory, digest checked. Throws Unsupported above `limit_bytes`.
+Bytes read_whole_blob(Repository& repository, const Descriptor& blob, std::uint64_t limit_bytes);
+// Pushes a blob that is in memory.
+Descriptor put_bytes(Repository& repository, ByteView content, std::string_view media_type);
+
+}  // namespace varve::oci

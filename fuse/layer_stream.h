@@ -1,0 +1,96 @@
+#pragma once
+// The stream of one layer as readers see it: what is in the store is read, what is not is fetched, verified, decoded and kept.
+#include <cstdint>
+#include <exception>
+#include <filesystem>
+#include <functional>
+#include <map>
+#include <memory>
+#include <span>
+#include <string>
+#include <vector>
+
+#include "core/base/byte_range.h"
+#include "core/base/clock.h"
+#include "core/base/digest.h"
+#include "core/index/image_index.h"
+#include "core/index/layer_map.h"
+#include "core/oci/repository.h"
+
+namespace varve::fuse {
+
+// A reader that waits comes before read-ahead, read-ahead before background work.
+enum class Priority : std::uint8_t { kReader, kReadAhead, kBackground };
+
+// Counters since the stream was opened; a snapshot.
+struct StreamStats {
+  std::uint64_t stream_bytes = 0;       // of the whole layer
+  std::uint64_t present_bytes = 0;      // stream side, in the store
+  std::uint64_t fetched_bytes = 0;      // compressed side, over the wire, windows included
+  std::uint64_t requests = 0;           // range requests sent
+  std::uint64_t decoded_bytes = 0;      // stream side
+  std::uint64_t errors = 0;             // failed fetches, after all retries
+  std::uint64_t fetching = 0;           // spans queued or under way now
+  std::string last_error;               // names the object; "" if none
+};
+
+// One layer. Safe to use from any thread. Made by LayerStreams.
+class LayerStream {
+ public:
+  // Called exactly once, from any thread (perhaps the caller's, before ensure() returns); null when all is present.
+  using Done = std::function<void(std::exception_ptr error)>;
+
+  virtual ~LayerStream() = default;
+  virtual const index::LayerMap& map() const = 0;
+
+  // True if every span of the range is in the store: read_present() then needs no network.
+  virtual bool present(ByteRange stream_range) const = 0;
+  // Makes the range present. Callers that want the same span share one download and its failure. Fails with an error that names the
+  // layer, the offset and the reason no later than the deadline of StreamOptions.
+  virtual void ensure(ByteRange stream_range, Priority priority, Done done) = 0;
+  // Reads bytes that are present (after ensure). Bytes past the end of the stream read as zeros, as a last 512-byte block is padded.
+  virtual void read_present(std::uint64_t stream_offset, std::span<std::byte> into) = 0;
+  // ensure() and read_present() in one, waiting.
+  virtual void read(std::uint64_t stream_offset, std::span<std::byte> into) = 0;
+
+  // True once every span is present; then store_file() can be mounted directly.
+  virtual bool complete() const = 0;
+  virtual std::filesystem::path store_file() const = 0;
+
+  virtual StreamStats stats() const = 0;
+  // Re-digests every present span; bad ones are dropped, so that they are fetched anew. Returns (bytes checked, bad spans).
+  struct Verified {
+    std::uint64_t checked_bytes = 0;
+    std::vector<ByteRange> bad;  // stream side
+  };
+  virtual Verified verify() = 0;
+};
+
+struct StreamOptions {
+  unsigned decode_threads = 0;              // 0 = one per core
+  unsigned connections = 8;                 // range requests in flight over all layers
+  std::uint64_t max_request_bytes = 4 << 20;      // compressed side, of one merged request
+  std::uint64_t merge_gap_bytes = 64 << 10;       // spans nearer than this are fetched in one request
+  std::uint64_t max_in_flight_bytes = 64 << 20;   // compressed bytes downloaded and not decoded yet, plus decode buffers
+  unsigned read_ahead_spans = 8;            // most spans fetched ahead of a sequential reader
+  std::chrono::milliseconds deadline{120'000};    // of one ensure()
+};
+
+// All layer streams of a daemon, shared by its images: one store, one set of connections and decoders.
+class LayerStreams {
+ public:
+  // `store_dir` is created. Layers found there from an earlier run are usable at once; torn ones are thrown away.
+  static std::unique_ptr<LayerStreams> open(const std::filesystem::path& store_dir, const StreamOptions& options, Clock& clock = Clock::system());
+  virtual ~LayerStreams() = default;
+
+  // The stream of a layer: the same object for the same layer digest. `image_repository` serves the layer blob, `windows_repository` the
+  // windows; further calls for the same layer add their repositories as alternatives, tried in turn.
+  virtual std::shared_ptr<LayerStream> stream(std::shared_ptr<const index::LayerMap> map, const oci::Descriptor& layer_blob,
+                                              std::shared_ptr<oci::Repository> image_repository,
+                                              const index::LayerIndexBlobs& index_blobs,
+                                              std::shared_ptr<oci::Repository> index_repository) = 0;
+  // Bytes on disk of the whole store.
+  virtual std::uint64_t store_bytes() const = 0;
+};
+
+}  // namespace varve::fuse
