@@ -1,0 +1,69 @@
+# make          installs the packages that are missing and builds everything; the program is build/release/varve
+# make test     the same, then runs all tests          (make test-asan, test-tsan: under sanitizers; make fuzz: fuzz targets)
+# make demo     a small Python image, indexed, mounted lazily, run; beside a full unpack
+# make bench    the table of measurements (bench/README.md)
+# make install  PREFIX=/usr/local DESTDIR=
+SHELL := /bin/bash
+.SHELLFLAGS := -eu -o pipefail -c
+.DEFAULT_GOAL := build
+.DELETE_ON_ERROR:
+
+PREFIX ?= /usr/local
+DESTDIR ?=
+PACKAGES ?= install
+FUZZ_SECONDS ?= 30
+DEMO_DIR ?= out/demo
+
+# A C++ compilation needs up to 2 GiB here: no more of them at once than the memory carries.
+JOBS ?= $(shell awk -v cores="$$(nproc)" '/^MemAvailable/ { m = int($$2 / 2097152); print (m < 1) ? 1 : (m < cores) ? m : cores }' /proc/meminfo)
+
+# ccache is in the list of packages; its cache stays inside the tree unless the caller has one.
+export CCACHE_DIR ?= $(CURDIR)/build/ccache
+export CCACHE_BASEDIR ?= $(CURDIR)
+export CCACHE_NOHASHDIR ?= 1
+
+install-kinds = $(if $(filter skip,$(PACKAGES)),true,scripts/install-packages packages.txt $(1))
+configure = [ -f build/$(1)/build.ninja ] || cmake --preset $(1)
+compile = $(call configure,$(1)); cmake --build --preset $(1) -j $(JOBS) $(if $(2),--target $(2))
+
+.PHONY: build all test test-asan test-tsan fuzz demo bench install format clean packages
+build all:
+	@$(call install-kinds,build)
+	@$(call compile,release)
+
+packages:
+	@$(call install-kinds,build test demo)
+
+test:
+	@$(call install-kinds,build test)
+	@$(call compile,release)
+	@scripts/run-tests release $(JOBS)
+
+test-asan test-tsan: test-%:
+	@$(call install-kinds,build test)
+	@$(call compile,$*)
+	@scripts/run-tests $* $(JOBS)
+
+fuzz:
+	@$(call install-kinds,build fuzz)
+	@$(call compile,fuzz)
+	@scripts/run-fuzz build/fuzz $(FUZZ_SECONDS)
+
+demo:
+	@$(call install-kinds,build demo)
+	@$(call compile,release,varve)
+	@/usr/bin/python3 images/demo.py --varve build/release/varve --out $(DEMO_DIR)
+
+bench:
+	@$(call install-kinds,build demo bench)
+	@$(call compile,release)
+	@/usr/bin/python3 bench/run.py --varve build/release/varve $(BENCH_ARGS)
+
+install: build
+	@DESTDIR=$(DESTDIR) cmake --install build/release --prefix $(PREFIX)
+
+format:
+	@git ls-files '*.h' '*.cpp' | xargs clang-format -i
+
+clean:
+	rm -rf build
