@@ -1,0 +1,289 @@
+#!/usr/bin/python3
+"""build.py RECIPE_DIR DEST: makes the image that RECIPE_DIR/recipe.toml describes, as an OCI layout folder.
+
+A recipe is data (images/README.md lists its fields). An image that was made from the same recipe by the same builder is
+left as it is. Needs mmdebstrap, pip, umoci; root is not required.
+"""
+import argparse, compileall, contextlib, hashlib, json, os, shutil, subprocess, sys, tarfile, tempfile, tomllib
+from datetime import datetime, timezone
+from io import BytesIO
+from pathlib import Path
+
+MEDIA = "application/vnd.oci.image."
+SITE = "usr/local/lib/python3.11/dist-packages"
+
+
+def say(text):
+    print(text, file=sys.stderr, flush=True)
+
+
+def run(command, **options):
+    """Runs a tool whose chatter nobody wants to see unless it fails."""
+    done = subprocess.run([str(c) for c in command], stdout=subprocess.PIPE, stderr=subprocess.STDOUT, text=True, **options)
+    if done.returncode:
+        sys.exit(f"{command[0]} failed ({done.returncode}):\n{done.stdout[-4000:]}")
+    return done.stdout
+
+
+class DigestingFile:
+    """Passes bytes on and digests them on the way."""
+
+    def __init__(self, sink):
+        self.sink, self.sha256, self.size = sink, hashlib.sha256(), 0
+
+    def write(self, data):
+        self.sha256.update(data)
+        self.size += len(data)
+        self.sink.write(data)
+        return len(data)
+
+    def digest(self):
+        return "sha256:" + self.sha256.hexdigest()
+
+
+class Layout:
+    """An OCI layout folder being written."""
+
+    def __init__(self, folder):
+        self.folder, self.blobs = folder, folder / "blobs" / "sha256"
+        self.blobs.mkdir(parents=True)
+
+    def take(self, path, media_type):
+        with open(path, "rb") as file:
+            digest = hashlib.file_digest(file, "sha256").hexdigest()
+        size = path.stat().st_size
+        os.replace(path, self.blobs / digest)
+        return {"mediaType": media_type, "digest": "sha256:" + digest, "size": size}
+
+    def add_json(self, document, media_type):
+        path = self.folder / "document"
+        path.write_text(json.dumps(document, sort_keys=True, separators=(",", ":")))
+        return self.take(path, media_type)
+
+    def finish(self, manifest, tag):
+        entry = {**manifest, "annotations": {"org.opencontainers.image.ref.name": tag}}
+        (self.folder / "index.json").write_text(json.dumps({"schemaVersion": 2, "manifests": [entry]}, sort_keys=True))
+        (self.folder / "oci-layout").write_text('{"imageLayoutVersion":"1.0.0"}')
+
+
+# ---------------------------------------------------------------- what goes into a layer: functions that write a tar to a sink
+
+
+def apt_sources(suite):
+    """The machine's own mirrors of this suite, so that a local mirror is used where there is one."""
+    if not shutil.which("apt-get"):
+        return []
+    form = "$(ORIGIN)|$(CODENAME)|$(REPO_URI)|$(RELEASE)"
+    listed = subprocess.run(["apt-get", "indextargets", "--format", form, "Created-By: Packages"], stdout=subprocess.PIPE, text=True).stdout
+    lines = []
+    for line in listed.splitlines():
+        origin, codename, uri, release = line.split("|")
+        if origin == "Debian" and codename.startswith(suite) and release.startswith(suite):
+            lines.append(f"deb {uri} {release} main")
+    wanted = sorted(set(lines))
+    return wanted if f"{suite} main" in " ".join(wanted) else []
+
+
+def proxy_options():
+    shown = subprocess.run(["apt-config", "shell", "P", "Acquire::http::Proxy"], stdout=subprocess.PIPE, text=True).stdout.strip()
+    return ["--aptopt=Acquire::http::Proxy " + shown[2:].replace("'", '"')] if shown else []
+
+
+def debian_layer(layer, recipe, work):
+    """A Debian base. mmdebstrap sorts the entries and clamps the times to SOURCE_DATE_EPOCH."""
+    modes = ["root", "chrootless"] if os.getuid() == 0 else ["unshare", "fakechroot"]
+    target, failures = work / "base.tar", []
+    command = ["mmdebstrap", "--variant=minbase", "--include=" + ",".join(layer["packages"]), "--aptopt=Acquire::Retries \"3\"", *proxy_options()]
+    environment = {**os.environ, "SOURCE_DATE_EPOCH": str(recipe["epoch"]), "TMPDIR": str(work)}
+    for mode in modes:
+        done = subprocess.run([*command, "--mode=" + mode, layer["suite"], target, *apt_sources(layer["suite"])],
+                              stdin=subprocess.DEVNULL, stdout=subprocess.PIPE, stderr=subprocess.STDOUT, text=True, env=environment)
+        if done.returncode == 0:
+            break
+        failures.append(f"--mode={mode}:\n{done.stdout[-2000:]}")
+    else:
+        sys.exit("mmdebstrap failed in every mode\n" + "\n".join(failures))
+
+    def write(sink):
+        with open(target, "rb") as tar:
+            shutil.copyfileobj(tar, sink, 1 << 20)
+        target.unlink()
+    return write
+
+
+def wheels_layer(layer, recipe, work):
+    """Wheels as pip installs them, compiled, every time set to the recipe's."""
+    root = work / "wheels"
+    command = ["/usr/bin/python3", "-m", "pip", "install", "--quiet", "--root", root, "--no-deps", "--no-compile", "--ignore-installed",
+               "--root-user-action=ignore", "--no-warn-script-location", "--only-binary=:all:", "--require-hashes",
+               "-r", recipe["folder"] / layer["requirements"]]
+    if recipe["wheels"]:
+        command += ["--no-index", "--find-links", recipe["wheels"]]
+    run(command, env={**os.environ, "PIP_DISABLE_PIP_VERSION_CHECK": "1", "PIP_NO_INPUT": "1"})
+    for path in root.rglob("*"):
+        os.utime(path, (recipe["epoch"], recipe["epoch"]), follow_symlinks=False)
+    # What pip would have compiled at installation; compiled now because the bytecode records the time of its source.
+    packages = root / SITE
+    with open(os.devnull, "w") as devnull, contextlib.redirect_stdout(devnull):
+        compileall.compile_dir(packages, stripdir=str(root), quiet=2, workers=os.cpu_count())
+
+    def write(sink):
+        with tarfile.open(fileobj=sink, mode="w|", format=tarfile.PAX_FORMAT, bufsize=1 << 20) as tar:
+            add_tree(tar, root, recipe["epoch"])
+        shutil.rmtree(root)
+    return write
+
+
+def add_tree(tar, root, epoch):
+    for folder, folders, files in os.walk(root):
+        folders.sort()
+        for name in sorted(files) + [f for f in folders if os.path.islink(os.path.join(folder, f))]:
+            add_path(tar, root, os.path.join(folder, name), epoch)
+        for name in folders:
+            if not os.path.islink(os.path.join(folder, name)):
+                add_path(tar, root, os.path.join(folder, name), epoch)
+
+
+def add_path(tar, root, path, epoch):
+    info = tar.gettarinfo(path, os.path.relpath(path, root))
+    info.uid = info.gid = 0
+    info.uname = info.gname = ""
+    info.mtime = epoch
+    info.mode = 0o755 if info.isdir() or info.mode & 0o111 else 0o644
+    if info.isreg():
+        with open(path, "rb") as file:
+            tar.addfile(info, file)
+    else:
+        tar.addfile(info)
+
+
+def changes_layer(layer, recipe, work):
+    """Deletes, empties and replaces what lower layers brought, in the words of the OCI layer format."""
+    def write(sink):
+        with tarfile.open(fileobj=sink, mode="w|", format=tarfile.PAX_FORMAT, bufsize=1 << 20) as tar:
+            def add(name, **fields):
+                info = tarfile.TarInfo(name)
+                info.mtime, info.mode, data = recipe["epoch"], fields.pop("mode", 0o644), fields.pop("data", b"")
+                for key, value in fields.items():
+                    setattr(info, key, value)
+                info.size = len(data)
+                tar.addfile(info, BytesIO(data))
+            for path in layer.get("remove", []):
+                parent, _, name = path.rpartition("/")
+                add(f"{parent}/.wh.{name}" if parent else f".wh.{name}")
+            for path in layer.get("empty", []):
+                add(path, type=tarfile.DIRTYPE, mode=0o755)
+                add(f"{path}/.wh..wh..opq")
+            for path, content in layer.get("files", {}).items():
+                add(path, data=content.encode(), mode=0o755 if content.startswith("#!") else 0o644)
+            for path, target in layer.get("symlinks", {}).items():
+                add(path, type=tarfile.SYMTYPE, linkname=target, mode=0o777)
+            for path, target in layer.get("hardlinks", {}).items():
+                add(path, type=tarfile.LNKTYPE, linkname=target)
+    return write
+
+
+KINDS = {"debian": debian_layer, "wheels": wheels_layer, "changes": changes_layer}
+
+# ---------------------------------------------------------------- how a layer is compressed
+
+
+def compress_with(command):
+    """A compressor that reads the tar on stdin and writes the blob on stdout."""
+    def compress(write, blob, work):
+        with open(blob, "wb") as out:
+            process = subprocess.Popen(command, stdin=subprocess.PIPE, stdout=out)
+            tar = DigestingFile(process.stdin)
+            write(tar)
+            process.stdin.close()
+            if process.wait():
+                sys.exit(f"{command[0]} failed ({process.returncode})")
+        return tar
+    return compress
+
+
+def compress_with_go(write, blob, work):
+    """umoci compresses with Go's gzip, as the tools around docker and containerd do."""
+    image, tar_path = work / "umoci", work / "layer.tar"
+    with open(tar_path, "wb") as out:
+        tar = DigestingFile(out)
+        write(tar)
+    run(["umoci", "init", "--layout", image])
+    run(["umoci", "new", "--image", f"{image}:x"])
+    run(["umoci", "raw", "add-layer", "--image", f"{image}:x", tar_path])
+    tar_path.unlink()
+    manifest_digest = json.loads((image / "index.json").read_text())["manifests"][0]["digest"]
+    manifest = json.loads((image / "blobs" / manifest_digest.replace(":", "/")).read_text())
+    os.replace(image / "blobs" / manifest["layers"][0]["digest"].replace(":", "/"), blob)
+    shutil.rmtree(image)
+    return tar
+
+
+COMPRESSORS = {"go": compress_with_go, "pigz": compress_with(["pigz", "-n", "-6"]), "gzip": compress_with(["gzip", "-n", "-6"]),
+               "gzip-1": compress_with(["gzip", "-n", "-1"])}
+
+# ---------------------------------------------------------------- the image
+
+
+def read_recipe(folder, wheels):
+    recipe = tomllib.loads((folder / "recipe.toml").read_text())
+    recipe |= {"folder": folder, "wheels": wheels, "epoch": int(recipe["created"].timestamp())}
+    for layer in recipe["layer"]:
+        if layer["kind"] not in KINDS or layer["compress"] not in COMPRESSORS:
+            sys.exit(f"{folder}/recipe.toml: unknown kind or compressor in {layer}")
+    return recipe
+
+
+def fingerprint(folder):
+    total = hashlib.sha256(Path(__file__).read_bytes())
+    for path in sorted(folder.iterdir()):
+        total.update(path.name.encode() + b"\0" + path.read_bytes())
+    return total.hexdigest()
+
+
+def build(recipe, dest):
+    created = datetime.fromtimestamp(recipe["epoch"], timezone.utc).strftime("%Y-%m-%dT%H:%M:%SZ")
+    layout, layers, diff_ids, history, stream_bytes = Layout(dest), [], [], [], 0
+    for layer in recipe["layer"]:
+        with tempfile.TemporaryDirectory(dir=dest.parent, prefix=".build-") as work:
+            work, say_what = Path(work), f"layer {len(layers)}: {layer['kind']}, {layer['compress']}"
+            os.chmod(work, 0o755)
+            say(say_what + " ...")
+            write = KINDS[layer["kind"]](layer, recipe, work)
+            blob = work / "blob"
+            tar = COMPRESSORS[layer["compress"]](write, blob, work)
+            layers.append(layout.take(blob, MEDIA + "layer.v1.tar+gzip"))
+            diff_ids.append(tar.digest())
+            history.append({"created": created, "created_by": layer.get("comment", layer["kind"])})
+            stream_bytes += tar.size
+            say(f"{say_what}: {tar.size / 1e6:.1f} MB of tar, {layers[-1]['size'] / 1e6:.1f} MB")
+    config = layout.add_json({"created": created, "architecture": "amd64", "os": "linux", "config": recipe["config"],
+                              "rootfs": {"type": "layers", "diff_ids": diff_ids}, "history": history}, MEDIA + "config.v1+json")
+    manifest = layout.add_json({"schemaVersion": 2, "mediaType": MEDIA + "manifest.v1+json", "config": config, "layers": layers}, MEDIA + "manifest.v1+json")
+    layout.finish(manifest, recipe["tag"])
+    say(f"image {manifest['digest']}: {stream_bytes / 1e6:.0f} MB of tar, {sum(l['size'] for l in layers) / 1e6:.0f} MB compressed, {len(layers)} layers")
+
+
+def main():
+    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
+    parser.add_argument("recipe", type=Path)
+    parser.add_argument("dest", type=Path)
+    parser.add_argument("--wheels", type=Path, help="a folder of wheels to install from, instead of the package index")
+    options = parser.parse_args()
+    stamp, mark = options.dest / ".recipe", fingerprint(options.recipe)
+    if stamp.exists() and stamp.read_text() == mark:
+        say(f"{options.dest}: made before from the same recipe")
+        return
+    options.dest.parent.mkdir(parents=True, exist_ok=True)
+    recipe = read_recipe(options.recipe.resolve(), options.wheels and options.wheels.resolve())
+    unfinished = options.dest.with_name(options.dest.name + ".unfinished")
+    shutil.rmtree(unfinished, ignore_errors=True)
+    unfinished.mkdir()
+    build(recipe, unfinished.resolve())
+    (unfinished / ".recipe").write_text(mark)
+    shutil.rmtree(options.dest, ignore_errors=True)
+    os.rename(unfinished, options.dest)
+
+
+if __name__ == "__main__":
+    main()
