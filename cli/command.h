@@ -37,6 +37,7 @@ struct Context {
   CancelFlag cancel;   // set by SIGINT and SIGTERM
   int exit_status = 0; // a command that finished with findings sets 3, `run` its command's status
   std::string program; // path of this program, to start the daemon
+  std::vector<std::string> tail;  // the words after "--", for commands that start another program (`run IMAGE -- CMD...`)
 
   // Resolves an image as all commands do (reference, --platform, credentials).
   oci::Image open_image(const std::string& reference) const;

@@ -1,0 +1,22 @@
+#pragma once
+#include <signal.h>
+
+#include "core/base/cancel.h"
+
+namespace varve::cli {
+
+// While it lives, the first SIGINT or SIGTERM sets the flag; the second kills the process as usual. One at a time per process; `flag`
+// must outlive it.
+class CancelOnSignals {
+ public:
+  explicit CancelOnSignals(CancelFlag& flag);
+  ~CancelOnSignals();
+  CancelOnSignals(const CancelOnSignals&) = delete;
+  CancelOnSignals& operator=(const CancelOnSignals&) = delete;
+
+ private:
+  struct sigaction old_interrupt_{};
+  struct sigaction old_terminate_{};
+};
+
+}  // namespace varve::cli

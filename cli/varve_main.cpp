@@ -1,0 +1,144 @@
+#include <unistd.h>
+
+#include <algorithm>
+#include <ostream>
+
+#include <CLI/CLI.hpp>
+#include <nlohmann/json.hpp>
+
+#include "cli/command.h"
+#include "cli/config.h"
+#include "cli/help_command.h"
+#include "cli/signals.h"
+#include "core/base/errors.h"
+#include "core/base/log.h"
+
+namespace varve::cli {
+namespace {
+
+// In the order of the help text. A command is added here and, with its file, in CMakeLists.txt.
+constexpr AddCommand kCommands[] = {
+    add_help_commands,
+};
+
+// Commands whose words after "--" are the command line of another program, which must reach it untouched.
+constexpr std::string_view kTakesCommandLine[] = {"run"};
+
+class HelpFormatter : public CLI::Formatter {
+ public:
+  HelpFormatter() { column_width(26); }
+  std::string make_footer(const CLI::App* app) const override {
+    auto footer = CLI::Formatter::make_footer(app);
+    if (app->get_parent() != nullptr) footer += "\nOptions that all commands share: varve --help\n";
+    return footer;
+  }
+};
+
+void add_global_options(CLI::App& app, GlobalOptions& global, std::string& root) {
+  app.add_option("--root", root, "Where state lives (environment: VARVE_ROOT)")->type_name("DIR");
+  app.add_option("--platform", global.platform, "Which image of a multi-platform list: os/arch[/variant]")->type_name("PLATFORM");
+  app.add_option("--authfile", global.registry.authfile, "Registry credentials, as podman and docker write them")->type_name("FILE");
+  app.add_flag("--plain-http", global.registry.plain_http, "Talk HTTP, not HTTPS, to registries (loopback may always)");
+  app.add_option("--ca-file", global.registry.ca_file, "Certificates of a private authority, PEM")->type_name("FILE");
+  app.add_flag("--json", global.json, "Print one JSON document on standard output");
+  app.add_flag("--quiet", global.quiet, "Only errors on standard error");
+  app.add_flag("-v,--verbose", global.verbose, "Say more on standard error; twice for debugging");
+  app.set_version_flag("--version", "varve " VARVE_VERSION);
+}
+
+// The first word that is a command, not an option or an option's value; "" if there is none.
+std::string command_of(const CLI::App& app, const std::vector<std::string>& words) {
+  for (std::size_t i = 0; i < words.size(); ++i) {
+    const auto& word = words[i];
+    if (!word.starts_with('-')) return word;
+    const auto* option = app.get_option_no_throw(word);
+    if (option != nullptr && option->get_items_expected_max() > 0) ++i;
+  }
+  return "";
+}
+
+// Takes the words after "--" away for commands that hand them on: CLI11 would split words such as "[1,2]".
+std::vector<std::string> take_tail(const CLI::App& app, std::vector<std::string>& words) {
+  const auto dashes = std::find(words.begin(), words.end(), "--");
+  const auto command = command_of(app, {words.begin(), dashes});
+  if (std::find(std::begin(kTakesCommandLine), std::end(kTakesCommandLine), command) == std::end(kTakesCommandLine)) return {};
+  std::vector<std::string> tail(dashes == words.end() ? dashes : dashes + 1, words.end());
+  words.erase(dashes, words.end());
+  return tail;
+}
+
+void settle_folders(GlobalOptions& global, const std::string& root) {
+  const auto environment = process_environment();
+  const bool is_root = ::geteuid() == 0;
+  global.root = root.empty() ? default_root(environment, is_root) : std::filesystem::absolute(root).lexically_normal();
+  if (!global.root.has_filename()) global.root = global.root.parent_path();
+  global.run_dir = default_run_dir(environment, is_root, global.root);
+}
+
+void settle_log_level(const GlobalOptions& global) {
+  if (global.quiet) return log::set_level(log::Level::kError);
+  log::set_level(global.verbose >= 2   ? log::Level::kDebug
+                 : global.verbose == 1 ? log::Level::kInfo
+                                       : log::Level::kWarn);
+}
+
+// Runs the callback of the command that was named.
+int parse_and_run(CLI::App& app, Context& context, std::vector<std::string> words) {
+  std::reverse(words.begin(), words.end());  // CLI11 takes them from the back
+  try {
+    app.parse(std::move(words));
+  } catch (const CLI::Success& success) {  // --help, --version
+    return app.exit(success, context.out, context.err);
+  } catch (const CLI::ParseError& error) {
+    const auto parsed = app.get_subcommands();
+    context.err << "varve: error: " << error.what() << " (see `varve " << (parsed.empty() ? "" : parsed.front()->get_name() + " ")
+                << "--help`)\n";
+    return 2;
+  }
+  return context.exit_status;
+}
+
+int report(std::ostream& err, const std::exception& error) {
+  err << "varve: error: " << error.what() << '\n';
+  return exit_status_for(error);
+}
+
+}  // namespace
+
+void Context::print_json(const nlohmann::json& document) const {
+  out << document.dump(2, ' ', false, nlohmann::json::error_handler_t::replace) << '\n';
+}
+
+int varve_main(int argc, const char* const* argv, std::ostream& out, std::ostream& err) try {
+  CLI::App app("Makes container images randomly accessible and mounts them lazily", "varve");
+  std::error_code no_proc;
+  Context context{.out = out, .err = err, .global = {}, .cancel = {}, .exit_status = 0, .program = {}, .tail = {}};
+  context.program = std::filesystem::read_symlink("/proc/self/exe", no_proc).string();
+  if (no_proc && argc > 0) context.program = argv[0];
+  std::string root;
+
+  app.formatter(std::make_shared<HelpFormatter>());
+  app.fallthrough();  // global options may follow the command
+  app.require_subcommand(1);
+  app.footer("Example:\n  varve index oci:image:latest && varve run oci:image:latest -- python3\n\n`varve help COMMAND` says more.");
+  add_global_options(app, context.global, root);
+  // Runs when all words are parsed and before the callback of the command.
+  app.parse_complete_callback([&] {
+    settle_folders(context.global, root);
+    settle_log_level(context.global);
+  });
+  for (const auto add : kCommands) add(app, context);
+  for (const auto& file : config_files(process_environment())) apply_config_file(file, app);
+
+  std::vector<std::string> words(argv + std::min(argc, 1), argv + argc);
+  context.tail = take_tail(app, words);
+  const CancelOnSignals signals(context.cancel);
+  const int status = parse_and_run(app, context, std::move(words));
+  out.flush();
+  if (!out) throw TemporaryError("write standard output: the result could not be written whole");
+  return status;
+} catch (const std::exception& error) {
+  return report(err, error);
+}
+
+}  // namespace varve::cli
