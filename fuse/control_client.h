@@ -1,0 +1,156 @@
+#pragma once
+// How commands talk to the daemon: requests over its control socket. The wire format is docs/mounts.md "Control socket".
+#include <chrono>
+#include <cstdint>
+#include <filesystem>
+#include <functional>
+#include <map>
+#include <memory>
+#include <optional>
+#include <string>
+#include <string_view>
+#include <vector>
+
+#include "core/base/cancel.h"
+#include "core/base/digest.h"
+#include "core/oci/repository.h"
+
+namespace varve::fuse {
+
+// Where a daemon keeps its things. One daemon serves one root.
+struct DaemonPaths {
+  std::filesystem::path root;     // state: store, index, log
+  std::filesystem::path run_dir;  // sockets and internal mounts
+
+  std::filesystem::path socket() const { return run_dir / "daemon.sock"; }
+  std::filesystem::path log_file() const { return root / "daemon.log"; }
+  std::filesystem::path store_dir() const { return root / "store"; }
+  std::filesystem::path images_dir() const { return run_dir / "images"; }  // one mount per image in use, named by digest
+  std::filesystem::path blobs_dir() const { return run_dir / "blobs"; }    // kernel mode: the layer streams as files
+};
+
+enum class MountMode : std::uint8_t { kAuto, kKernel, kFuse };
+// "auto" "kernel" "fuse".
+std::string_view to_string(MountMode mode);
+// Throws UsageError.
+MountMode parse_mount_mode(std::string_view text);
+
+// An image as a user named it. Paths, never secrets: the daemon reads the credential file itself.
+struct ImageSpec {
+  std::string reference;   // as Reference::to_string() writes it (absolute)
+  std::string platform;    // "" = this machine's
+  oci::RegistryOptions registry;
+
+  // From the words of the user; relative paths become absolute, and the credential files that this process's environment names
+  // are written down. Throws UsageError.
+  static ImageSpec from_user(const std::string& reference, const std::string& platform, const oci::RegistryOptions& registry);
+};
+
+struct ImageStats {
+  Digest image;
+  std::string reference;
+  std::uint64_t image_stream_bytes = 0;  // of all layers, uncompressed
+  std::uint64_t present_bytes = 0;       // of those, in the store
+  std::uint64_t fetched_bytes = 0;       // over the wire since the daemon opened the image
+  std::uint64_t requests = 0;            // to the registry, for bytes
+  std::uint64_t decoded_bytes = 0;
+  std::uint64_t fetching = 0;            // spans queued or under way
+  std::uint64_t errors = 0;
+  std::string last_error;
+};
+
+struct MountStatus {
+  std::string dir;
+  MountMode mode = MountMode::kFuse;
+  bool session = false;  // held by leases, not by `varve mount`
+  ImageStats stats;
+  std::map<std::string, std::uint64_t> fuse_requests;  // by operation, of the FUSE connection beneath
+};
+
+struct DaemonStatus {
+  std::int64_t pid = 0;
+  std::string version;
+  double uptime_seconds = 0;
+  std::string root;
+  std::vector<MountStatus> mounts;
+  std::uint64_t store_bytes = 0;
+  std::uint64_t store_max_bytes = 0;  // 0 = no limit
+};
+
+struct MountResult {
+  std::filesystem::path dir;
+  MountMode mode = MountMode::kFuse;  // what was chosen
+  std::string why;                    // one line when kAuto did not give kernel mode, else ""
+  Digest image;
+  double seconds = 0;
+  std::uint64_t loaded_bytes = 0;     // fetched before the tree could be read
+};
+
+// An image mounted for this connection, e.g. as the lower layer of a session.
+struct AcquiredImage {
+  std::filesystem::path dir;          // its root, read-only; nosuid and nodev
+  MountMode mode = MountMode::kFuse;
+  std::string why;
+  Digest image;
+  std::string config_json;            // the image config, exact
+  double seconds = 0;
+  std::uint64_t loaded_bytes = 0;
+};
+
+struct PullResult {
+  Digest image;
+  std::uint64_t fetched_bytes = 0;
+  std::uint64_t present_bytes = 0;
+  std::uint64_t image_stream_bytes = 0;
+  bool finished = false;              // false: going on in the background
+};
+
+struct BadSpan {
+  Digest layer;
+  std::uint64_t stream_offset = 0;
+  std::uint64_t length = 0;
+};
+struct VerifyResult {
+  std::uint64_t checked_bytes = 0;
+  std::vector<BadSpan> bad;           // dropped; they will be fetched anew
+};
+
+// (bytes done, bytes expected), as the daemon reports them.
+using ProgressCallback = std::function<void(std::uint64_t done_bytes, std::uint64_t expected_bytes)>;
+
+// One connection to the daemon; used by one thread at a time. Errors of the daemon are thrown here with the type they had there
+// (UsageError, NotFound, TemporaryError...); a connection that breaks is a TemporaryError naming the daemon's log.
+class ControlClient {
+ public:
+  // Absent when no daemon serves these paths.
+  static std::optional<ControlClient> connect(const DaemonPaths& paths);
+  // Starts the daemon if none runs: `program --root ROOT daemon --run-dir DIR`, in a session of its own, log in ROOT/daemon.log.
+  // Returns when it answers; throws what kept it from starting.
+  static ControlClient connect_or_start(const DaemonPaths& paths, const std::filesystem::path& program);
+  ControlClient(ControlClient&&) noexcept;
+  ControlClient& operator=(ControlClient&&) noexcept;
+  ~ControlClient();
+
+  // Returns when the tree can be read. `dir` must be an empty folder that exists.
+  MountResult mount(const ImageSpec& image, const std::filesystem::path& dir, MountMode mode);
+  // `detach`: out of sight at once, gone when the last process leaves it; else a busy mount is an error naming it.
+  void unmount(const std::filesystem::path& dir, bool detach);
+  // Mounted until this client is closed (or its process dies). The same image acquired many times shares one mount.
+  AcquiredImage acquire(const ImageSpec& image, MountMode mode);
+  // Counters of an image that is mounted; absent if it is not.
+  std::optional<ImageStats> image_stats(const Digest& image);
+  DaemonStatus status();
+  // wait: returns when all is here; closing the connection or `cancel` stops the work. Else it goes on in the background.
+  PullResult pull(const ImageSpec& image, bool wait, const ProgressCallback& progress, const CancelFlag& cancel);
+  VerifyResult verify(const ImageSpec& image, const ProgressCallback& progress, const CancelFlag& cancel);
+  VerifyResult verify_store(const ProgressCallback& progress, const CancelFlag& cancel);
+  // Unmounts everything and ends the daemon; returns when it is gone.
+  void shutdown();
+
+ private:
+  struct Connection;
+  explicit ControlClient(std::unique_ptr<Connection> connection);
+  std::unique_ptr<Connection> connection_;
+};
+
+}  // namespace varve::fuse
