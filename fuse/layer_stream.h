@@ -37,7 +37,8 @@ struct StreamStats {
 // One layer. Safe to use from any thread. Made by LayerStreams.
 class LayerStream {
  public:
-  // Called exactly once, from any thread (perhaps the caller's, before ensure() returns); null when all is present.
+  // Called exactly once, from any thread (perhaps the caller's, before ensure() returns); null when all is present. What was ensured
+  // stays readable at least until it returns. It may call ensure() and read_present(), but must not wait (so not read()).
   using Done = std::function<void(std::exception_ptr error)>;
 
   virtual ~LayerStream() = default;
@@ -74,23 +75,36 @@ struct StreamOptions {
   std::uint64_t max_in_flight_bytes = 64 << 20;   // compressed bytes downloaded and not decoded yet, plus decode buffers
   unsigned read_ahead_spans = 8;            // most spans fetched ahead of a sequential reader
   std::chrono::milliseconds deadline{120'000};    // of one ensure()
+  bool read_next_when_idle = true;          // fetch the span after one that a reader missed, while the link has nothing else to do
+  bool drop_store_pages = false;            // give the store's page cache back soon after use: for kernel mode, which keeps a copy of its own
+  std::uint64_t overflow_bytes = 32 << 20;  // spans of one layer kept in memory while the disk is full
+  std::chrono::milliseconds sync_interval{500};   // between writing spans and recording them as present on disk
 };
 
 // All layer streams of a daemon, shared by its images: one store, one set of connections and decoders.
 class LayerStreams {
  public:
-  // `store_dir` is created. Layers found there from an earlier run are usable at once; torn ones are thrown away.
+  // `store_dir` is created. Layers found there from an earlier run are usable at once; torn ones are thrown away. No thread runs before the
+  // first fetch, so the process may still fork. Throws TemporaryError if another process (or LayerStreams) uses the folder.
   static std::unique_ptr<LayerStreams> open(const std::filesystem::path& store_dir, const StreamOptions& options, Clock& clock = Clock::system());
   virtual ~LayerStreams() = default;
 
   // The stream of a layer: the same object for the same layer digest. `image_repository` serves the layer blob, `windows_repository` the
-  // windows; further calls for the same layer add their repositories as alternatives, tried in turn.
+  // windows; further calls for the same layer add their repositories as alternatives, tried in turn. Either may be null: what is in the
+  // store can then be read and verified, and ensure() of the rest fails. Throws CorruptData if map and descriptors are not of one layer.
+  // A stream stays usable for reading what is present after the LayerStreams is gone.
   virtual std::shared_ptr<LayerStream> stream(std::shared_ptr<const index::LayerMap> map, const oci::Descriptor& layer_blob,
                                               std::shared_ptr<oci::Repository> image_repository,
                                               const index::LayerIndexBlobs& index_blobs,
                                               std::shared_ptr<oci::Repository> index_repository) = 0;
   // Bytes on disk of the whole store.
   virtual std::uint64_t store_bytes() const = 0;
+  // Layers that have a folder in the store, mounted or not.
+  virtual std::vector<Digest> stored_layers() const = 0;
+
+  // Fails all pending ensure() calls with Cancelled, then ends the threads (which may wait for a transfer to notice) and brings the store
+  // to disk. Later calls of ensure() fail at once. The destructor does the same.
+  virtual void stop() = 0;
 };
 
 }  // namespace varve::fuse
