@@ -78,7 +78,8 @@ class ErofsReader {
   InodeInfo inode(Nid nid) const;
   // Absent when the directory has no such name.
   std::optional<Nid> lookup(Nid directory, std::string_view name) const;
-  // Calls back for each entry from position `from` on ("." and ".." included), in order, until it returns false. Position + 1 goes on.
+  // Calls back for each entry from position `from` on ("." and ".." included), in order, until it returns false; `position` + 1 as `from` goes
+  // on after that entry. Positions are opaque but increase.
   using EntryCallback = std::function<bool(std::string_view name, Nid nid, FileType type, std::uint64_t position)>;
   void read_directory(Nid directory, std::uint64_t from, const EntryCallback& entry) const;
   std::string symlink_target(Nid nid) const;
@@ -91,15 +92,32 @@ class ErofsReader {
   void check() const;
 
  private:
+  struct Inode;
+  struct DirectoryBlock;
+  struct CheckState;
+
+  [[noreturn]] void corrupt(Nid nid, std::string_view reason) const;
+  void read_superblock();
+  Inode parse(Nid nid) const;
+  Inode parse_directory(Nid nid) const;
+  DirectoryBlock directory_block(const Inode& directory, std::uint64_t block) const;
+  ByteView flat_content(const Inode& inode, std::uint64_t block) const;
+  std::uint64_t device_bytes(std::uint32_t device) const;
+  std::map<std::string, std::string> xattrs_of(const Inode& inode) const;
+  std::vector<DeviceRun> runs_of(const Inode& inode) const;
+  void add_xattr(std::uint64_t at, std::uint64_t end, const Inode& inode, std::map<std::string, std::string>& xattrs) const;
+  void check_directory(CheckState& state) const;
+  void check_content(const Inode& inode, CheckState& state) const;
+
   ByteView image_;
   std::string what_;
-  std::uint64_t meta_offset_ = 0;
   std::uint64_t xattr_offset_ = 0;
-  std::uint32_t block_bits_ = 9;
   std::uint32_t devices_ = 0;
   std::uint64_t device_table_offset_ = 0;
   Nid root_ = 0;
   std::uint64_t inodes_ = 0;
+  std::int64_t build_seconds_ = 0;
+  std::uint32_t build_nanoseconds_ = 0;
 };
 
 }  // namespace varve::index
