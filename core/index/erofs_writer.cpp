@@ -16,6 +16,8 @@ namespace {
 
 using namespace erofs;
 
+constexpr std::size_t kMaxPathShown = 300;  // in messages
+
 // The types of directory entries are those of FileType, except that there is no hard link.
 std::uint16_t format_bits(FileType type) {
   switch (type) {
@@ -127,6 +129,7 @@ class ErofsWriter {
 std::string ErofsWriter::path_of(const Node& node) const {
   std::string path;
   for (const Node* at = &node; at->name != nullptr; at = &nodes_[at->parent]) path.insert(0, "/" + *at->name);
+  if (path.size() > kMaxPathShown) path.replace(0, path.size() - kMaxPathShown, "...");
   return path.empty() ? "/" : path;
 }
 
