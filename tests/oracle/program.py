@@ -1,0 +1,123 @@
+"""The program under test, with a state folder and a daemon of its own."""
+import contextlib, json, os, shutil, signal, subprocess, sys, tempfile, time
+from pathlib import Path
+
+
+def skip(reason):
+    """The way ctest knows: exit 77, and one line that says why."""
+    print(f"skipped: {reason}", flush=True)
+    sys.exit(77)
+
+
+def need_root():
+    if os.getuid() != 0:
+        skip("whole trees with owners and devices can be compared as root only")
+
+
+def need_tools(*tools):
+    missing = [tool for tool in tools if not shutil.which(tool)]
+    if missing:
+        skip("not installed: " + " ".join(missing))
+
+
+def need_fuse():
+    if not os.path.exists("/dev/fuse"):
+        skip("this machine has no /dev/fuse")
+
+
+class Varve:
+    """Use as a context manager: what it started is gone when it ends, whatever happened."""
+
+    def __init__(self, work):
+        self.binary = os.environ.get("VARVE") or str(Path(__file__).resolve().parents[2] / "build/release/varve")
+        self.work, self.root, self.mounts = Path(work), Path(work) / "state", []
+        self.environment = {**os.environ, "VARVE_ROOT": str(self.root)}
+
+    def __enter__(self):
+        return self
+
+    def __exit__(self, *_):
+        for folder in reversed(self.mounts):
+            self.run("unmount", folder)
+        self.stop_daemon()
+        for folder in self.mounts:
+            if os.path.ismount(folder):
+                subprocess.run(["umount", "-l", folder])
+
+    def run(self, *arguments, check=False, timeout=300):
+        done = subprocess.run([self.binary, *map(str, arguments)], stdin=subprocess.DEVNULL, stdout=subprocess.PIPE, stderr=subprocess.PIPE, timeout=timeout, env=self.environment)
+        if check and done.returncode:
+            raise AssertionError(f"varve {' '.join(map(str, arguments))}: exit {done.returncode}\n{done.stderr.decode(errors='replace')}")
+        return done
+
+    def json(self, *arguments, **options):
+        return json.loads(self.run(*arguments, "--json", check=True, **options).stdout)
+
+    def index(self, image, *options):
+        return self.json("index", image, *options)
+
+    @contextlib.contextmanager
+    def mounted(self, image, mode):
+        folder = tempfile.mkdtemp(prefix="m-", dir=self.work)
+        done = self.run("mount", "--json", "--mode", mode, image, folder)
+        if done.returncode:
+            raise AssertionError(f"mount --mode {mode} {image}: exit {done.returncode}: {done.stderr.decode(errors='replace')}")
+        self.mounts.append(folder)
+        try:
+            yield folder
+        finally:
+            gone = self.run("unmount", folder)
+            self.mounts.remove(folder)
+            if gone.returncode or os.path.ismount(folder):
+                subprocess.run(["umount", "-l", folder])
+                raise AssertionError(f"unmount {folder}: exit {gone.returncode}: {gone.stderr.decode(errors='replace')}")
+            os.rmdir(folder)
+
+    def daemon_pid(self):
+        status = self.run("status", "--json")
+        if status.returncode:
+            return None
+        daemon = json.loads(status.stdout).get("daemon")
+        return daemon.get("pid") if isinstance(daemon, dict) else None
+
+    def stop_daemon(self):
+        pid = self.daemon_pid()
+        if not pid:
+            return
+        os.kill(pid, signal.SIGTERM)
+        for _ in range(200):
+            try:
+                os.kill(pid, 0)
+            except ProcessLookupError:
+                return
+            time.sleep(0.05)
+        os.kill(pid, signal.SIGKILL)
+
+
+def kernel_mode_works():
+    """Linux 6.12 mounts EROFS from files; earlier ones are tested in fuse mode alone."""
+    release = tuple(int(n) for n in os.uname().release.split("-")[0].split(".")[:2])
+    listed = Path("/proc/filesystems").read_text()
+    return os.getuid() == 0 and release >= (6, 12) and ("erofs" in listed or subprocess.run(["modprobe", "-q", "erofs"]).returncode == 0)
+
+
+def modes():
+    if not kernel_mode_works():
+        print("skipped: kernel mode (needs root and Linux 6.12 with EROFS); fuse mode is tested", flush=True)
+        return ["fuse"]
+    return ["kernel", "fuse"]
+
+
+@contextlib.contextmanager
+def work_folder():
+    with tempfile.TemporaryDirectory(prefix="vo-") as folder:
+        os.chmod(folder, 0o755)
+        yield Path(folder)
+
+
+def unpack(reference, bundle):
+    """The oracle: what umoci makes of the image. Returns the tree's folder."""
+    done = subprocess.run(["umoci", "unpack", "--image", reference.removeprefix("oci:"), str(bundle)], stdout=subprocess.PIPE, stderr=subprocess.STDOUT, text=True)
+    if done.returncode:
+        raise AssertionError(f"umoci unpack {reference}: {done.stdout[-3000:]}")
+    return Path(bundle) / "rootfs"
