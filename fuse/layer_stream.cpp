@@ -1,0 +1,261 @@
+#include "fuse/layer_stream.h"
+
+#include <sys/file.h>
+#include <sys/stat.h>
+
+#include <algorithm>
+#include <future>
+
+#include "core/base/errors.h"
+#include "core/base/file.h"
+#include "core/base/guarded.h"
+#include "core/base/log.h"
+#include "fuse/fetch_layer.h"
+#include "fuse/read_ahead.h"
+#include "fuse/span_fetcher.h"
+#include "fuse/store_syncer.h"
+
+namespace varve::fuse {
+namespace {
+
+// A waiting read is made of steps of this size, so that what it ensured can be held in memory when the disk is full.
+constexpr std::uint64_t kReadStepBytes = 8 << 20;
+constexpr int kReadAttempts = 5;  // of one step, whose spans may be dropped between ensure() and the read
+
+// What all streams share. They keep it, so that a stream may outlive the LayerStreams.
+struct Engine {
+  Engine(const StreamOptions& stream_options, Clock& clock, UniqueFd store_lock)
+      : options(stream_options), lock(std::move(store_lock)), syncer(options.sync_interval, options.drop_store_pages),
+        fetcher(options, clock) {}
+  void stop() {
+    fetcher.stop();
+    syncer.stop();
+  }
+
+  const StreamOptions options;
+  const UniqueFd lock;
+  StoreSyncer syncer;
+  SpanFetcher fetcher;
+};
+
+class StoredLayerStream final : public LayerStream {
+ public:
+  StoredLayerStream(std::shared_ptr<Engine> engine, std::shared_ptr<FetchLayer> layer)
+      : engine_(std::move(engine)), layer_(std::move(layer)), read_ahead_(*layer_->map, engine_->options.read_ahead_spans) {}
+
+  const std::shared_ptr<FetchLayer>& layer() const { return layer_; }
+  const index::LayerMap& map() const override { return *layer_->map; }
+
+  bool present(ByteRange stream_range) const override {
+    const auto [first, last] = layer_->map->spans_of(clamp(stream_range));
+    return layer_->store.readable(first, last);
+  }
+
+  void ensure(ByteRange stream_range, Priority priority, Done done) override {
+    const auto range = clamp(stream_range);
+    const auto [first, last] = layer_->map->spans_of(range);
+    const bool missed = !layer_->store.readable(first, last);
+    if (missed) engine_->syncer.poke();
+    engine_->fetcher.ensure(layer_, first, last, priority, std::move(done));
+    if (priority == Priority::kReader) note_read(range, missed);
+  }
+
+  void read_present(std::uint64_t stream_offset, std::span<std::byte> into) override {
+    note_read(clamp({.offset = stream_offset, .length = into.size()}), false);
+    layer_->store.read(stream_offset, into);
+  }
+
+  void read(std::uint64_t stream_offset, std::span<std::byte> into) override {
+    while (!into.empty()) {
+      const auto step = into.first(std::min<std::uint64_t>(into.size(), kReadStepBytes));
+      read_step(stream_offset, step);
+      stream_offset += step.size();
+      into = into.subspan(step.size());
+    }
+  }
+
+  bool complete() const override { return layer_->store.complete(); }
+  std::filesystem::path store_file() const override { return layer_->store.data_path(); }
+
+  StreamStats stats() const override {
+    auto& counters = layer_->counters;
+    return {.stream_bytes = layer_->map->stream_bytes,
+            .present_bytes = layer_->store.present_bytes(),
+            .fetched_bytes = counters.fetched_bytes,
+            .requests = counters.requests,
+            .decoded_bytes = counters.decoded_bytes,
+            .errors = counters.errors,
+            .fetching = counters.fetching,
+            .last_error = counters.last_error.with([](const std::string& last) { return last; })};
+  }
+
+  Verified verify() override {
+    Verified verified;
+    for (std::size_t span = 0; span < layer_->map->spans.size(); ++span) {
+      if (!layer_->store.readable(span)) continue;
+      const auto range = layer_->map->spans[span].stream_range;
+      verified.checked_bytes += range.length;
+      if (layer_->store.verify(span)) continue;
+      log::warn("store of {}: the span at stream offset {} is damaged: dropped", layer_->map->layer_digest.to_string(), range.offset);
+      verified.bad.push_back(range);
+    }
+    return verified;
+  }
+
+ private:
+  ByteRange clamp(ByteRange range) const {
+    const auto size = layer_->map->stream_bytes;
+    const auto offset = std::min(range.offset, size);
+    return {.offset = offset, .length = std::min(range.length, size - offset)};
+  }
+
+  void note_read(ByteRange range, bool missed) {
+    if (layer_->store.complete()) return;
+    const auto ahead = read_ahead_.on_read(range, missed);
+    if (!ahead || (!ahead->sequential && !engine_->options.read_next_when_idle)) return;
+    engine_->syncer.poke();
+    engine_->fetcher.fetch_ahead(layer_, ahead->first, ahead->last, ahead->sequential ? Priority::kReadAhead : Priority::kBackground);
+  }
+
+  void read_step(std::uint64_t stream_offset, std::span<std::byte> into) {
+    for (int attempt = 1;; ++attempt) {
+      std::promise<void> promise;
+      ensure({.offset = stream_offset, .length = into.size()}, Priority::kReader, [&](std::exception_ptr error) {
+        try {
+          if (error) std::rethrow_exception(error);
+          read_present(stream_offset, into);
+          promise.set_value();
+        } catch (...) {
+          promise.set_exception(std::current_exception());
+        }
+      });
+      try {
+        return promise.get_future().get();
+      } catch (const TemporaryError&) {
+        // Either it could not be fetched, or it was dropped again before it could be read.
+        if (attempt >= kReadAttempts || !present({.offset = stream_offset, .length = into.size()})) throw;
+      }
+    }
+  }
+
+  const std::shared_ptr<Engine> engine_;
+  const std::shared_ptr<FetchLayer> layer_;
+  ReadAhead read_ahead_;
+};
+
+// A map that leads outside the blobs must not get as far as a range request. Only asked of what will be fetched.
+void check_blobs(const index::LayerMap& map, const oci::Descriptor& layer_blob, const index::LayerIndexBlobs& index_blobs) {
+  const auto name = map.layer_digest.to_string();
+  if (layer_blob.digest != map.layer_digest) fail<CorruptData>("layer {}: its map is of layer {}", layer_blob.digest.to_string(), name);
+  if (layer_blob.size != map.compressed_bytes)
+    fail<CorruptData>("layer {}: it has {} bytes, its map says {}", name, layer_blob.size, map.compressed_bytes);
+  if (!index_blobs.windows) return;
+  if (index_blobs.windows->digest != map.windows_digest || index_blobs.windows->size != map.windows_bytes)
+    fail<CorruptData>("layer {}: the index names the windows blob {} of {} bytes, its map {} of {}", name,
+                      index_blobs.windows->digest.to_string(), index_blobs.windows->size, map.windows_digest.to_string(),
+                      map.windows_bytes);
+}
+
+void check_spans(const index::LayerMap& map) {
+  std::uint64_t at = 0;
+  for (const auto& span : map.spans) {
+    const bool right = span.stream_range.offset == at && span.stream_range.fits_in(map.stream_bytes) &&
+                       span.compressed_range.fits_in(map.compressed_bytes) && span.window.fits_in(map.windows_bytes);
+    if (!right) fail<CorruptData>("layer map of {}: the span at stream offset {} is out of place", map.layer_digest.to_string(), at);
+    at = span.stream_range.end();
+  }
+  if (at != map.stream_bytes)
+    fail<CorruptData>("layer map of {}: its spans end at {}, not {}", map.layer_digest.to_string(), at, map.stream_bytes);
+}
+
+class StoredLayerStreams final : public LayerStreams {
+ public:
+  StoredLayerStreams(std::filesystem::path store_dir, std::shared_ptr<Engine> engine)
+      : store_dir_(std::move(store_dir)), engine_(std::move(engine)) {}
+  ~StoredLayerStreams() override { stop(); }
+
+  std::shared_ptr<LayerStream> stream(std::shared_ptr<const index::LayerMap> map, const oci::Descriptor& layer_blob,
+                                      std::shared_ptr<oci::Repository> image_repository, const index::LayerIndexBlobs& index_blobs,
+                                      std::shared_ptr<oci::Repository> index_repository) override {
+    if (image_repository) check_blobs(*map, layer_blob, index_blobs);
+    auto streams = streams_.lock();
+    close_unused(*streams);
+    auto& stream = (*streams)[map->layer_digest];
+    if (!stream) {
+      try {
+        stream = open_stream(std::move(map), layer_blob, index_blobs);
+      } catch (...) {
+        std::erase_if(*streams, [](const auto& entry) { return !entry.second; });
+        throw;
+      }
+    }
+    stream->layer()->blob_sources.add(std::move(image_repository));
+    if (index_blobs.windows) stream->layer()->window_sources.add(std::move(index_repository));
+    return stream;
+  }
+
+  std::uint64_t store_bytes() const override {
+    std::uint64_t bytes = 0;
+    std::error_code ignored;  // folders come and go while we look
+    for (auto entry = std::filesystem::recursive_directory_iterator(store_dir_, ignored);
+         entry != std::filesystem::recursive_directory_iterator(); entry.increment(ignored)) {
+      struct stat status{};
+      if (::lstat(entry->path().c_str(), &status) == 0 && S_ISREG(status.st_mode)) bytes += std::uint64_t(status.st_blocks) * 512;
+    }
+    return bytes;
+  }
+
+  std::vector<Digest> stored_layers() const override {
+    std::vector<Digest> layers;
+    std::error_code ignored;
+    for (auto entry = std::filesystem::directory_iterator(store_dir_, ignored); entry != std::filesystem::directory_iterator();
+         entry.increment(ignored))
+      if (const auto digest = Digest::try_parse("sha256:" + entry->path().filename().string()))
+        if (std::filesystem::exists(entry->path() / "presence", ignored)) layers.push_back(*digest);
+    std::sort(layers.begin(), layers.end());
+    return layers;
+  }
+
+  void stop() override { engine_->stop(); }
+
+ private:
+  using Streams = std::map<Digest, std::shared_ptr<StoredLayerStream>>;
+
+  std::shared_ptr<StoredLayerStream> open_stream(std::shared_ptr<const index::LayerMap> map, const oci::Descriptor& layer_blob,
+                                                 const index::LayerIndexBlobs& index_blobs) {
+    check_spans(*map);
+    const auto dir = store_dir_ / map->layer_digest.hex();
+    const SpanStoreOptions options{.drop_pages = engine_->options.drop_store_pages, .overflow_bytes = engine_->options.overflow_bytes};
+    auto layer = std::make_shared<FetchLayer>(std::move(map), layer_blob, index_blobs.windows, dir, options);
+    engine_->syncer.add(layer);
+    return std::make_shared<StoredLayerStream>(engine_, std::move(layer));
+  }
+
+  // Streams that nobody holds any more are closed here, under the lock: a store is never open twice.
+  static void close_unused(Streams& streams) {
+    std::erase_if(streams, [](const auto& entry) {
+      return entry.second.use_count() == 1 && entry.second->layer().use_count() == 1;
+    });
+  }
+
+  const std::filesystem::path store_dir_;
+  const std::shared_ptr<Engine> engine_;
+  Guarded<Streams> streams_;
+};
+
+UniqueFd lock_store(const std::filesystem::path& store_dir) {
+  auto lock = open_file(store_dir / "lock", O_RDWR | O_CREAT);
+  if (::flock(lock.get(), LOCK_EX | LOCK_NB) == 0) return lock;
+  if (errno == EWOULDBLOCK) fail<TemporaryError>("store {}: another process uses it", store_dir.string());
+  fail_errno("lock {}", (store_dir / "lock").string());
+}
+
+}  // namespace
+
+std::unique_ptr<LayerStreams> LayerStreams::open(const std::filesystem::path& store_dir, const StreamOptions& options, Clock& clock) {
+  std::filesystem::create_directories(store_dir);
+  auto engine = std::make_shared<Engine>(options, clock, lock_store(store_dir));
+  return std::make_unique<StoredLayerStreams>(store_dir, std::move(engine));
+}
+
+}  // namespace varve::fuse
