@@ -1,5 +1,5 @@
 """Layer blobs in every compression found in the wild, and OCI layout folders of them."""
-import base64, gzip, hashlib, io, json, os, struct, subprocess, sys, tarfile, zlib
+import base64, gzip, hashlib, io, json, struct, subprocess, sys, tarfile, zlib
 from pathlib import Path
 
 sys.path.insert(0, str(Path(__file__).resolve().parents[2] / "images"))

@@ -1,10 +1,10 @@
 """test_trees.py CASE: an image is indexed and mounted in both modes, and every name, attribute and byte compared with an oracle."""
-import gzip, hashlib, random, shutil, sys, zlib
+import hashlib, random, shutil, sys, zlib
 
 import horrors
 import layouts
 from layouts import GZIP, TAR, ZSTD
-from program import Varve, modes, need_fuse, need_root, need_tools, skip, unpack, work_folder
+from program import Varve, modes, need_fuse, need_root, need_tools, unpack, work_folder
 from scan import differences, scan
 from tars import Tar
 

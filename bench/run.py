@@ -1,0 +1,259 @@
+#!/usr/bin/python3
+"""The measurements of Varve, one command, a table as output. Every ratio compares two things measured in turn in the same run.
+
+Needs root, 60 GB of free disk for the big image and its unpacked tree, and time: about 40 minutes. `--rows` picks some of
+index, many, warm, cold. Made images and trees are kept in --work and used again.
+"""
+import argparse, contextlib, json, os, shutil, signal, statistics, subprocess, sys, tempfile, time
+from pathlib import Path
+
+from touched import drop_caches, touched
+
+HERE = Path(__file__).resolve().parent
+REPOSITORY = HERE.parent
+sys.path.insert(0, str(REPOSITORY / "tests/oracle"))
+from program import Varve  # noqa: E402
+
+IMPORTS = {"numpy, pandas, sklearn": "import numpy, pandas, sklearn", "torch": "import torch"}
+LINK_BYTES_PER_SECOND = 125e6
+
+
+def timed(command, **options):
+    """(seconds, peak memory in bytes of the largest process)."""
+    started = time.monotonic()
+    process = subprocess.Popen([str(c) for c in command], stdin=subprocess.DEVNULL, stdout=subprocess.DEVNULL, stderr=subprocess.PIPE, **options)
+    error = process.stderr.read()
+    _, status, usage = os.wait4(process.pid, 0)
+    process.returncode = os.waitstatus_to_exitcode(status)
+    if process.returncode:
+        sys.exit(f"{' '.join(map(str, command))[:300]}: exit {process.returncode}: {error.decode(errors='replace')[-1500:]}")
+    return time.monotonic() - started, usage.ru_maxrss * 1024
+
+
+def spread(values, form="{:.2f}"):
+    """min / median / max, so that the machine's noise is seen."""
+    return " / ".join(form.format(v) for v in (min(values), statistics.median(values), max(values)))
+
+
+def ratio(measured, yardstick):
+    return statistics.median(measured) / statistics.median(yardstick)
+
+
+def in_tree(tree, code):
+    return ["bwrap", "--ro-bind", tree, "/", "--proc", "/proc", "--dev", "/dev", "--tmpfs", "/tmp", "--unshare-pid", "--clearenv", "--setenv", "PATH", "/usr/local/bin:/usr/bin:/bin",
+            "--setenv", "PYTHONDONTWRITEBYTECODE", "1", "/usr/bin/python3", "-c", code]
+
+
+class Bench:
+    def __init__(self, options):
+        self.options, self.work = options, options.work.resolve()
+        self.work.mkdir(parents=True, exist_ok=True)
+        self.layout = (options.layout or self.work / "big").resolve()
+        self.tree = (options.tree or self.work / "tree/rootfs").resolve()
+        self.rows, self.notes = [], []
+        self.layers = []
+
+    def row(self, what, figure, compared="", reach=""):
+        self.rows.append((what, figure, compared, reach))
+        print(f"{what:58} {figure:32} {compared:44} {reach}", flush=True)
+
+    # ------------------------------------------------------------ what is measured on
+
+    def prepare_image(self):
+        if not (self.layout / "index.json").exists():
+            subprocess.run(["/usr/bin/python3", REPOSITORY / "images/build.py", REPOSITORY / "images/big", self.layout], check=True)
+        index = json.loads((self.layout / "index.json").read_text())
+        entry = next(m for m in index["manifests"] if m.get("annotations", {}).get("org.opencontainers.image.ref.name") == "latest")
+        manifest = json.loads((self.layout / "blobs" / entry["digest"].replace(":", "/")).read_text())
+        self.layers = [self.layout / "blobs" / layer["digest"].replace(":", "/") for layer in manifest["layers"]]
+        self.image_bytes = sum(path.stat().st_size for path in self.layers)
+
+    def prepare_tree(self):
+        if not self.tree.exists():
+            subprocess.run(["umoci", "unpack", "--image", f"{self.layout}:latest", self.tree.parent], check=True, stdout=subprocess.DEVNULL)
+
+    @contextlib.contextmanager
+    def copy_of(self, layout, name="big"):
+        """A layout with the same blobs, whose index.json is its own."""
+        folder = Path(tempfile.mkdtemp(prefix="layout-", dir=self.work)) / name
+        shutil.copytree(layout, folder, copy_function=os.link)
+        listing = (folder / "index.json").read_text()
+        (folder / "index.json").unlink()
+        (folder / "index.json").write_text(listing)
+        try:
+            yield folder
+        finally:
+            shutil.rmtree(folder.parent)
+
+    @contextlib.contextmanager
+    def varve(self):
+        folder = tempfile.mkdtemp(prefix="state-", dir=self.work)
+        try:
+            with Varve(folder) as program:
+                program.binary = str(self.options.varve.resolve())
+                yield program
+        finally:
+            shutil.rmtree(folder, ignore_errors=True)
+
+    # ------------------------------------------------------------ rows
+
+    def measure_index(self):
+        cores, peak, index_times, yard_times, report = os.cpu_count(), 0, [], [], {}
+        for path in self.layers:
+            path.read_bytes()  # both sides read from the page cache
+        for _ in range(self.options.rounds):
+            yard_times.append(timed(["xargs", "-a", self.layer_list(), "-P", str(cores), "-I{}", "sh", "-c", "gzip -dc {} | sha256sum"])[0])
+            with self.copy_of(self.layout) as copy, self.varve() as varve:
+                seconds, memory = timed([varve.binary, "index", "--quiet", f"oci:{copy}:latest"], env=varve.environment)
+                index_times.append(seconds)
+                peak = max(peak, memory)
+                report = varve.index(f"oci:{copy}:latest")
+        compared = f"gzip|sha256sum {spread(yard_times, '{:.1f}')} s"
+        self.row("index of the big image, s", spread(index_times, "{:.1f}"), compared, f"{ratio(index_times, yard_times):.2f}x (reach 1.0, aim 0.67)")
+        self.row("peak memory of index, MiB", f"{peak / 2**20:.0f}", "", "reach 256")
+        self.row("index beside the image, MB", f"{report['index_bytes'] / 1e6:.2f}", f"image {self.image_bytes / 1e6:.0f} MB", f"{100 * report['index_bytes'] / self.image_bytes:.3f} % (reach 0.5 %)")
+        self.row("loaded before the first mount, big image, MB", f"{report['first_load_bytes'] / 1e6:.2f}", f"{sum(layer['spans'] for layer in report['layers'])} spans", "")
+
+    def layer_list(self):
+        path = self.work / "layers.txt"
+        path.write_text("".join(f"{layer}\n" for layer in self.layers))
+        return path
+
+    def many_files(self):
+        """400,000 files in 4 layers, made once."""
+        folder = self.work / "many"
+        if (folder / "index.json").exists():
+            return folder
+        import random
+        from layouts import GZIP, piped, write_image
+        from tars import Tar
+        noise, layers = random.Random(1), []
+        words = [noise.randbytes(12).hex().encode() for _ in range(4000)]
+        for layer in range(4):
+            tar = Tar()
+            for number in range(100_000):
+                if number % 50 == 0:
+                    tar.dir(f"tree/{layer}/{number // 5000:02d}/{number // 50:04d}")
+                tar.file(f"tree/{layer}/{number // 5000:02d}/{number // 50:04d}/file-{number:06d}.py", b" ".join(noise.choices(words, k=noise.randrange(1, 80))))
+            content = tar.bytes()
+            layers.append((piped("pigz", "-n", "-6")(content, None), content, GZIP, None))
+        shutil.rmtree(folder, ignore_errors=True)
+        write_image(folder, layers, tag="latest")
+        return folder
+
+    def measure_many(self):
+        with self.copy_of(self.many_files(), "many") as copy, self.varve() as varve:
+            report = varve.index(f"oci:{copy}:latest")
+            self.row("loaded before the first mount, 400,000 files, MB", f"{report['first_load_bytes'] / 1e6:.2f}", f"tree {report['tree_bytes'] / 1e6:.1f} MB", "reach 10")
+            for mode in self.options.modes:
+                times = []
+                for _ in range(max(5, self.options.rounds)):
+                    started = time.monotonic()
+                    with varve.mounted(f"oci:{copy}:latest", mode) as tree:
+                        times.append(time.monotonic() - started)
+                self.row(f"mount of 400,000 files, index local, {mode} mode, s", spread(times, "{:.3f}"), "first one starts the daemon", "reach 0.5")
+            for mode in self.options.modes:
+                with varve.mounted(f"oci:{copy}:latest", mode) as tree:
+                    timed(["sh", "-c", f"find {tree} -type f -print0 | xargs -0 -P4 -n 500 cat > /dev/null"])
+                    self.row(f"daemon, 400,000 files all read, {mode} mode, MiB", memory_of(varve.daemon_pid()), "now / peak", "reach 200")
+                varve.stop_daemon()
+
+    def measure_warm(self):
+        self.prepare_tree()
+        code = IMPORTS["numpy, pandas, sklearn"]
+        with self.copy_of(self.layout) as copy, self.varve() as varve:
+            varve.index(f"oci:{copy}:latest")
+            with contextlib.ExitStack() as stack:
+                trees = {"ext4": str(self.tree)} | {mode: stack.enter_context(varve.mounted(f"oci:{copy}:latest", mode)) for mode in self.options.modes}
+                commands = {"import": lambda tree: in_tree(tree, code), "find": lambda tree: ["find", tree, "-size", "+100000k"]}
+                for name, command in commands.items():
+                    times = {place: [] for place in trees}
+                    for number in range(1 + 3 * self.options.rounds):
+                        for place, tree in trees.items():
+                            seconds = timed(command(tree))[0]
+                            times[place] += [seconds] if number else []  # the first fills the caches
+                    for mode in self.options.modes:
+                        reach = "reach 1.05" if mode == "kernel" else "reach 1.3"
+                        self.row(f"warm {name}, {mode} mode, s", spread(times[mode]), f"ext4 {spread(times['ext4'])} s", f"{ratio(times[mode], times['ext4']):.2f}x ({reach})")
+
+    def measure_cold(self):
+        self.prepare_tree()
+        with self.copy_of(self.layout) as copy, self.varve() as varve:
+            varve.index(f"oci:{copy}:latest")
+            for label, code in IMPORTS.items():
+                native = []
+                for _ in range(self.options.rounds):
+                    drop_caches()
+                    native.append(timed(in_tree(self.tree, code))[0])
+                files, raw, packed = touched(self.tree, lambda: timed(in_tree(self.tree, code)))
+                limit = packed / LINK_BYTES_PER_SECOND + statistics.median(native)
+                self.row(f"limit, import {label}, s", f"{limit:.2f}", f"native cold {spread(native)} s", f"{files} files, {raw / 1e6:.0f} MB of pages, {packed / 1e6:.1f} MB compressed")
+                for path in self.layers:
+                    path.read_bytes()  # the registry's side is not what is measured
+                for mode in self.options.modes:
+                    self.cold_runs(copy, label, code, mode, limit)
+        self.row("full pull, by arithmetic, s", f"{self.image_bytes / LINK_BYTES_PER_SECOND:.0f}", f"{self.image_bytes / 1e6:.0f} MB at 1 Gbit/s, before unpacking", "")
+
+    def cold_runs(self, copy, label, code, mode, limit):
+        times, mounts, stats, memory = [], [], {}, ""
+        for _ in range(self.options.rounds):
+            with self.link(copy) as address, self.varve() as varve:
+                started = time.monotonic()
+                with varve.mounted(f"docker://{address}/{copy.name}:latest", mode) as tree:
+                    mounts.append(time.monotonic() - started)
+                    timed(in_tree(tree, code))
+                    times.append(time.monotonic() - started)
+                    stats = next(m for m in varve.json("status")["mounts"] if m["dir"] == tree)
+                    memory = memory_of(varve.daemon_pid())
+        reach = "reach 2.0" if label != "torch" else "reach 2.5"
+        self.row(f"cold import {label}, {mode} mode, s", spread(times), f"{stats['fetched_bytes'] / 1e6:.0f} MB, {stats['requests']} requests, mount {spread(mounts)}", f"{statistics.median(times) / limit:.2f}x the limit ({reach})")
+        self.row(f"daemon after it, {mode} mode, MiB", memory, "now / peak", "reach 200")
+
+    @contextlib.contextmanager
+    def link(self, layout):
+        """HOST:PORT of a registry that serves the layout behind 1 Gbit/s and 2 ms."""
+        with contextlib.ExitStack() as stack:
+            def start(*command):
+                process = subprocess.Popen([str(c) for c in command], stdout=subprocess.PIPE, text=True)
+                stack.callback(lambda: (process.send_signal(signal.SIGTERM), process.wait()))
+                # The link is not what is measured: it gets a core when it wants one.
+                with contextlib.suppress(PermissionError):
+                    os.setpriority(os.PRIO_PROCESS, process.pid, -10)
+                return int(process.stdout.readline())
+            registry = start("/usr/bin/python3", HERE / "layout_registry.py", layout)
+            yield f"127.0.0.1:{start(self.options.varve.resolve().parent / 'bench/link_proxy', '--to', registry, '--rate-mbit', self.options.rate_mbit, '--rtt-ms', self.options.rtt_ms)}"
+
+
+def memory_of(pid):
+    fields = dict(line.split(":", 1) for line in Path(f"/proc/{pid}/status").read_text().splitlines())
+    return " / ".join(str(int(fields[key].split()[0]) // 1024) for key in ("VmRSS", "VmHWM"))
+
+
+def main():
+    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
+    parser.add_argument("--varve", type=Path, required=True)
+    parser.add_argument("--work", type=Path, default=REPOSITORY / "out/bench")
+    parser.add_argument("--layout", type=Path, help="the big image, if it was made elsewhere")
+    parser.add_argument("--tree", type=Path, help="and its unpacked tree")
+    parser.add_argument("--rounds", type=int, default=3)
+    parser.add_argument("--rows", default="index,many,warm,cold")
+    parser.add_argument("--modes", default="kernel,fuse")
+    parser.add_argument("--rate-mbit", type=float, default=1000)
+    parser.add_argument("--rtt-ms", type=float, default=2)
+    options = parser.parse_args()
+    options.modes = options.modes.split(",")
+    if os.getuid() != 0:
+        print("skipped: make bench needs root (page caches, kernel mode, owners)")
+        sys.exit(77)
+    bench = Bench(options)
+    print(f"{os.uname().sysname} {os.uname().release}, {os.cpu_count()} cores; figures are min / median / max of {options.rounds} rounds", flush=True)
+    rows = options.rows.split(",")
+    if set(rows) != {"many"}:
+        bench.prepare_image()
+    for row in rows:
+        getattr(bench, "measure_" + row)()
+    (bench.work / "results.json").write_text(json.dumps(bench.rows, indent=1))
+
+
+if __name__ == "__main__":
+    main()
