@@ -1,0 +1,45 @@
+#include <memory>
+#include <ostream>
+
+#include "cli/command.h"
+#include "cli/indexed_image.h"
+#include "cli/text.h"
+#include "core/base/log.h"
+#include "core/base/progress.h"
+#include "core/index/content_reader.h"
+
+namespace varve::cli {
+namespace {
+
+struct CatArguments {
+  std::string image;
+  std::vector<std::string> paths;
+};
+
+void cat_file(Context& context, const IndexedImage& indexed, const std::string& path) {
+  const auto nid = indexed.find(path);
+  if (indexed.index.tree->inode(nid).type != index::FileType::kRegular) fail<Error>("{} is not a regular file", printable(path));
+  index::ContentReader reader(indexed.image, indexed.index, indexed.windows());
+  reader.read(nid, [&](ByteView bytes) {
+    context.cancel.throw_if_cancelled();
+    context.out.write(as_text(bytes).data(), std::streamsize(bytes.size()));
+    if (!context.out) throw TemporaryError("write standard output: it takes no more");
+  });
+  log::info("{}: {} fetched in {} requests", printable(path), human_bytes(reader.fetched_bytes()), reader.requests());
+}
+
+}  // namespace
+
+void add_cat_command(CLI::App& app, Context& context) {
+  const auto arguments = std::make_shared<CatArguments>();
+  auto* command = app.add_subcommand("cat", "Prints files of an image, fetching only what holds them");
+  command->add_option("IMAGE", arguments->image, "An indexed image")->required();
+  command->add_option("PATH", arguments->paths, "Paths inside the image; symbolic links are followed")->required();
+  command->footer("Example:\n  varve cat oci:image:latest /etc/os-release");
+  command->callback([&context, arguments] {
+    const IndexedImage indexed(context, arguments->image);
+    for (const auto& path : arguments->paths) cat_file(context, indexed, path);
+  });
+}
+
+}  // namespace varve::cli

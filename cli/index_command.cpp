@@ -1,0 +1,96 @@
+#include <memory>
+#include <ostream>
+
+#include <nlohmann/json.hpp>
+
+#include "cli/command.h"
+#include "cli/text.h"
+#include "core/base/progress.h"
+#include "indexer/index_image.h"
+
+namespace varve::cli {
+namespace {
+
+struct IndexArguments {
+  std::string image;
+  std::string destination;
+  indexer::IndexOptions options;
+};
+
+std::shared_ptr<oci::Repository> open_destination(const Context& context, const oci::Image& image, const std::string& destination) {
+  if (destination.empty()) return image.repository;
+  const auto reference = oci::Reference::parse(destination);
+  if (reference.kind == oci::Reference::Kind::kLayout) return oci::create_layout(reference.layout_dir);
+  return oci::open_repository(reference, context.global.registry);
+}
+
+nlohmann::json to_json(const indexer::IndexReport& report) {
+  auto layers = nlohmann::json::array();
+  for (const auto& layer : report.layers)
+    layers.push_back({{"digest", layer.digest.to_string()},
+                      {"format", layer.format},
+                      {"compressed_bytes", layer.compressed_bytes},
+                      {"stream_bytes", layer.stream_bytes},
+                      {"spans", layer.spans},
+                      {"reused", layer.reused},
+                      {"seconds", layer.seconds}});
+  return {{"image", report.image.to_string()},
+          {"index", report.index.to_string()},
+          {"layers", std::move(layers)},
+          {"tree_bytes", report.tree_bytes},
+          {"index_bytes", report.index_bytes},
+          {"first_load_bytes", report.first_load_bytes},
+          {"seconds", report.seconds}};
+}
+
+void print_report(const indexer::IndexReport& report, std::ostream& out) {
+  std::vector<std::vector<std::string>> rows{{"LAYER", "FORMAT", "COMPRESSED", "STREAM", "SPANS", "TOOK"}};
+  std::uint64_t compressed_bytes = 0;
+  for (const auto& layer : report.layers) {
+    compressed_bytes += layer.compressed_bytes;
+    rows.push_back({layer.digest.to_string().substr(0, 19), layer.format, human_bytes(layer.compressed_bytes), human_bytes(layer.stream_bytes),
+                    fmt::format("{}", layer.spans), layer.reused ? "reused" : fmt::format("{:.1f} s", layer.seconds)});
+  }
+  print_table(out, rows);
+  out << fmt::format("image  {}\nindex  {}\n", report.image.to_string(), report.index.to_string());
+  const double share = compressed_bytes == 0 ? 0 : 100.0 * double(report.index_bytes) / double(compressed_bytes);
+  out << fmt::format("{} of index ({:.2f} % of the image), {} of it before a mount is usable; {:.1f} s\n", human_bytes(report.index_bytes), share,
+                     human_bytes(report.first_load_bytes), report.seconds);
+}
+
+void run_index(Context& context, const IndexArguments& arguments) {
+  const auto image = context.open_image(arguments.image);
+  const auto destination = open_destination(context, image, arguments.destination);
+  index::LocalIndex local(context.global.root);
+  Progress progress;
+  indexer::IndexReport report;
+  {
+    const ProgressLine line(progress, "index", context.global.quiet);
+    report = indexer::index_image(image, *destination, local, arguments.options, progress, context.cancel);
+  }
+  if (context.global.json) {
+    context.print_json(to_json(report));
+  } else {
+    print_report(report, context.out);
+  }
+}
+
+}  // namespace
+
+void add_index_command(CLI::App& app, Context& context) {
+  const auto arguments = std::make_shared<IndexArguments>();
+  auto* command = app.add_subcommand("index", "Makes an image randomly accessible; not one byte of the image changes");
+  command->add_option("IMAGE", arguments->image, "The image: oci:DIR[:TAG] or [docker://]HOST/REPO[:TAG]")->required();
+  command->add_option("--to", arguments->destination, "Store the index in this layout folder or repository, not beside the image")->type_name("DEST");
+  command->add_option("--jobs", arguments->options.jobs, "Layers read at the same time; 0 means one per core")->type_name("N");
+  command->add_flag("--force", arguments->options.force, "Index layers again that were indexed before");
+  command->footer(
+      "Examples:\n"
+      "  varve index oci:image:latest\n"
+      "  varve index registry.example/team/notebook:2026-11\n\n"
+      "Layers that were indexed before, for this or another image, are not read again. A run that was stopped goes on with the layers\n"
+      "that are done. The index can be read by everyone who can read the repository it is stored in.");
+  command->callback([&context, arguments] { run_index(context, *arguments); });
+}
+
+}  // namespace varve::cli

@@ -1,0 +1,21 @@
+#include "cli/indexed_image.h"
+
+#include <algorithm>
+
+#include "cli/text.h"
+
+namespace varve::cli {
+
+IndexedImage::IndexedImage(const Context& context, const std::string& reference)
+    : image(context.open_image(reference)), local(context.global.root), index(index::load_index(local, image)) {
+  const bool all_local = std::ranges::all_of(index.blobs.layers, [&](const auto& layer) { return !layer.windows || local.repository().has_blob(*layer.windows); });
+  windows_ = all_local ? &local.repository() : image.repository.get();
+}
+
+index::Nid IndexedImage::find(const std::string& path, bool follow_last) const {
+  const auto nid = index.tree->resolve(path, follow_last);
+  if (!nid) fail<NotFound>("{}: no such file in {}", printable(path), image.digest().to_string());
+  return *nid;
+}
+
+}  // namespace varve::cli

@@ -1,0 +1,35 @@
+#include "cli/text.h"
+
+#include <gtest/gtest.h>
+
+#include <sstream>
+
+namespace varve::cli {
+namespace {
+
+TEST(PrintableTest, KeepsTextAndEscapesWhatATerminalMightObey) {
+  EXPECT_EQ(printable("plain-näme-漢字-😀"), "plain-näme-漢字-😀");
+  EXPECT_EQ(printable("a\x1b[2Jb\n"), "a\\x1b[2Jb\\x0a");
+  EXPECT_EQ(printable("back\\slash"), "back\\\\slash");
+  EXPECT_EQ(printable("c1:\xC2\x9B"), "c1:\\xc2\\x9b") << "a control character in UTF-8";
+}
+
+TEST(PrintableTest, EscapesBytesThatAreNotUtf8) {
+  EXPECT_EQ(printable("latin\xE9"), "latin\\xe9");
+  EXPECT_EQ(printable("\xC0\xAF"), "\\xc0\\xaf") << "an overlong form";
+  EXPECT_EQ(printable("\xED\xA0\x80"), "\\xed\\xa0\\x80") << "a surrogate";
+  EXPECT_FALSE(is_utf8("\xF5\x80\x80\x80"));
+  EXPECT_TRUE(is_utf8("\xF4\x8F\xBF\xBF"));
+}
+
+TEST(PrintTableTest, AlignsNumbersRightAndWordsLeft) {
+  std::ostringstream out;
+  print_table(out, {{"NAME", "BYTES"}, {"a", "5 B"}, {"longer", "1234 B"}});
+  EXPECT_EQ(out.str(),
+            "NAME     BYTES\n"
+            "a          5 B\n"
+            "longer  1234 B\n");
+}
+
+}  // namespace
+}  // namespace varve::cli

@@ -1,0 +1,162 @@
+#include "core/index/content_reader.h"
+
+#include <algorithm>
+#include <array>
+
+#include "core/index/span_reader.h"
+#include "core/index/whole_layer.h"
+
+namespace varve::index {
+namespace {
+
+constexpr std::uint64_t kMaxRequestBytes = 4 * 1024 * 1024;  // compressed side, of neighbouring spans together
+
+// Ends the transfer of a blob of which no more is needed.
+struct EnoughRead {};
+
+ByteRange intersection(ByteRange a, ByteRange b) {
+  const auto start = std::max(a.offset, b.offset);
+  const auto end = std::min(a.end(), b.end());
+  return {start, end > start ? end - start : 0};
+}
+
+void give_zeros(std::uint64_t count, const oci::ByteSink& sink) {
+  static constexpr std::array<std::byte, 64 * 1024> kZeros{};
+  while (count > 0) {
+    const auto step = std::min<std::uint64_t>(count, kZeros.size());
+    sink(ByteView(kZeros).first(step));
+    count -= step;
+  }
+}
+
+// The part of a span's decoded bytes that was asked for.
+void give_part(const Span& span, ByteView stream, ByteRange wanted, const oci::ByteSink& sink) {
+  const auto part = intersection(span.stream_range, wanted);
+  if (part.length > 0) sink(stream.subspan(part.offset - span.stream_range.offset, part.length));
+}
+
+}  // namespace
+
+ContentReader::ContentReader(const oci::Image& image, const LoadedIndex& index, oci::Repository& index_repository)
+    : image_(image), index_(index), index_repository_(index_repository) {}
+
+void ContentReader::read(Nid file, const oci::ByteSink& sink) {
+  const auto size = index_.tree->inode(file).size;
+  std::uint64_t at = 0;
+  for (const auto& run : index_.tree->runs(file)) {
+    give_zeros(run.file_offset - at, sink);
+    read_device(run, sink);
+    at = run.file_offset + run.length;
+  }
+  give_zeros(size - at, sink);
+}
+
+void ContentReader::read_device(const DeviceRun& run, const oci::ByteSink& sink) {
+  const ByteRange device_range{run.device_offset, run.length};
+  if (run.device == 0) {
+    const auto tree = index_.tree_mapping.bytes();
+    if (!device_range.fits_in(tree.size())) fail<CorruptData>("tree of {}: content outside the tree", image_.digest().to_string());
+    sink(tree.subspan(run.device_offset, run.length));
+  } else if (run.device <= index_.maps.size()) {
+    read_stream(run.device - 1, device_range, sink);
+  } else {
+    read_ranges_device(device_range, sink);
+  }
+}
+
+void ContentReader::read_ranges_device(ByteRange device_range, const oci::ByteSink& sink) {
+  const auto& ranges = index_.ranges.ranges;
+  auto next = std::upper_bound(ranges.begin(), ranges.end(), device_range.offset,
+                               [](std::uint64_t at, const DeviceRange& range) { return at < range.device_offset + range.length; });
+  auto at = device_range.offset;
+  for (; next != ranges.end() && next->device_offset < device_range.end(); ++next) {
+    const auto part = intersection({next->device_offset, next->length}, device_range);
+    give_zeros(part.offset - at, sink);
+    read_stream(next->layer, {next->stream_offset + (part.offset - next->device_offset), part.length}, sink);
+    at = part.end();
+  }
+  give_zeros(device_range.end() - at, sink);
+}
+
+void ContentReader::read_stream(std::size_t layer, ByteRange stream_range, const oci::ByteSink& sink) {
+  const auto& map = *index_.maps.at(layer);
+  if (!stream_range.fits_in(map.stream_bytes))
+    fail<CorruptData>("layer {}: bytes {}+{} are outside its stream of {}", map.layer_digest.to_string(), stream_range.offset,
+                      stream_range.length, map.stream_bytes);
+  if (map.format == LayerFormat::kZstdSingle) return read_single_frame(layer, stream_range, sink);
+  auto [first, end] = map.spans_of(stream_range);
+  while (first < end) {
+    auto last = first;
+    while (last + 1 < end && map.spans[last + 1].compressed_range.end() - map.spans[first].compressed_range.offset <= kMaxRequestBytes) ++last;
+    read_spans(layer, first, last, stream_range, sink);
+    first = last + 1;
+  }
+}
+
+void ContentReader::read_spans(std::size_t layer, std::size_t first, std::size_t last, ByteRange stream_range, const oci::ByteSink& sink) {
+  const auto& map = *index_.maps[layer];
+  const ByteRange compressed{map.spans[first].compressed_range.offset,
+                             map.spans[last].compressed_range.end() - map.spans[first].compressed_range.offset};
+  const auto bytes = fetch(*image_.repository, image_.manifest.layers.at(layer), compressed);
+
+  const auto windows = fetch_windows(layer, first, last);
+  Bytes stream;
+  for (auto i = first; i <= last; ++i) {
+    const auto& span = map.spans[i];
+    stream.resize(span.stream_range.length);
+    const auto span_bytes = ByteView(bytes).subspan(span.compressed_range.offset - compressed.offset, span.compressed_range.length);
+    decode_span(map, span, span_bytes, windows[i - first], stream, decoder_);
+    give_part(span, stream, stream_range, sink);
+  }
+}
+
+std::vector<Bytes> ContentReader::fetch_windows(std::size_t layer, std::size_t first, std::size_t last) {
+  const auto& map = *index_.maps[layer];
+  std::vector<Bytes> windows(last - first + 1);
+  const auto& blob = index_.blobs.layers.at(layer).windows;
+  // Windows usually lie in span order: a run of them is one request, which ends where the next one does not follow.
+  for (auto i = first; i <= last;) {
+    auto range = map.spans[i].window;
+    auto next = i + 1;
+    while (next <= last && map.spans[next].window.offset == range.end() && map.spans[next].window.length > 0 && range.length > 0)
+      range.length += map.spans[next++].window.length;
+    if (range.length > 0) {
+      if (!blob) fail<CorruptData>("layer {}: its map needs windows, but the index names none", map.layer_digest.to_string());
+      const auto bytes = fetch(index_repository_, *blob, range);
+      for (auto k = i; k < next; ++k)
+        windows[k - first] = to_bytes(ByteView(bytes).subspan(map.spans[k].window.offset - range.offset, map.spans[k].window.length));
+    }
+    i = next;
+  }
+  return windows;
+}
+
+void ContentReader::read_single_frame(std::size_t layer, ByteRange stream_range, const oci::ByteSink& sink) {
+  const auto& map = *index_.maps[layer];
+  const auto& blob = image_.manifest.layers.at(layer);
+  WholeLayerDecoder decoder(map, [&](std::size_t number, ByteView stream) {
+    const auto& span = map.spans[number];
+    give_part(span, stream, stream_range, sink);
+    if (span.stream_range.end() >= stream_range.end()) throw EnoughRead();
+  });
+  ++requests_;
+  try {
+    image_.repository->read_blob(blob, {0, blob.size}, [&](ByteView compressed) {
+      fetched_bytes_ += compressed.size();
+      decoder.feed(compressed);
+    });
+    decoder.finish();
+  } catch (const EnoughRead&) {
+  }
+}
+
+Bytes ContentReader::fetch(oci::Repository& repository, const oci::Descriptor& blob, ByteRange range) {
+  Bytes bytes;
+  bytes.reserve(range.length);
+  repository.read_blob(blob, range, [&](ByteView part) { append(bytes, part); });
+  ++requests_;
+  fetched_bytes_ += bytes.size();
+  return bytes;
+}
+
+}  // namespace varve::index

@@ -1,0 +1,44 @@
+#pragma once
+// Reads file contents straight from a repository through an index, keeping nothing: for `cat`, checks and tools. The mount has a store
+// and reads through fuse/layer_stream.h instead.
+#include <cstdint>
+#include <vector>
+
+#include "core/codec/span_decoder.h"
+#include "core/index/local_index.h"
+#include "core/oci/image.h"
+
+namespace varve::index {
+
+// Not shared between threads. Image, index and repository must outlive it.
+class ContentReader {
+ public:
+  // `index_repository` serves the windows: where the index was found.
+  ContentReader(const oci::Image& image, const LoadedIndex& index, oci::Repository& index_repository);
+
+  // Gives a regular file's whole content in order, holes as zeros, every byte verified before it is given. Fetches only the spans that hold
+  // it, neighbours in one request. Throws CorruptSpan, and what the repository throws.
+  void read(Nid file, const oci::ByteSink& sink);
+
+  std::uint64_t fetched_bytes() const { return fetched_bytes_; }  // compressed side, windows included
+  std::uint64_t requests() const { return requests_; }
+
+ private:
+  void read_device(const DeviceRun& run, const oci::ByteSink& sink);
+  void read_ranges_device(ByteRange device_range, const oci::ByteSink& sink);
+  void read_stream(std::size_t layer, ByteRange stream_range, const oci::ByteSink& sink);
+  void read_spans(std::size_t layer, std::size_t first, std::size_t last, ByteRange stream_range, const oci::ByteSink& sink);
+  // One window per span, empty where none is needed.
+  std::vector<Bytes> fetch_windows(std::size_t layer, std::size_t first, std::size_t last);
+  void read_single_frame(std::size_t layer, ByteRange stream_range, const oci::ByteSink& sink);
+  Bytes fetch(oci::Repository& repository, const oci::Descriptor& blob, ByteRange range);
+
+  const oci::Image& image_;
+  const LoadedIndex& index_;
+  oci::Repository& index_repository_;
+  codec::SpanDecoder decoder_;
+  std::uint64_t fetched_bytes_ = 0;
+  std::uint64_t requests_ = 0;
+};
+
+}  // namespace varve::index
