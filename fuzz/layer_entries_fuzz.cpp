@@ -1,0 +1,52 @@
+// The layer entries' decoder: what it accepts must be valid, and stable when written again. The first byte says what the rest is: 0 a blob,
+// 1 a name to normalise, 2 the columns of a blob before compression (after the numbers of entries and digests), which no mutation of
+// compressed bytes would reach.
+#include <cstdint>
+#include <cstdlib>
+
+#include "core/base/errors.h"
+#include "core/codec/span_decoder.h"
+#include "core/index/layer_entries.h"
+
+namespace {
+
+using namespace varve;
+
+void normalise(ByteView raw) {
+  const auto path = index::normalise_path(as_text(raw), "input");
+  if (index::normalise_path(path, "again") != path) std::abort();
+}
+
+void decode(ByteView blob) {
+  const auto layer = index::LayerEntries::decode(blob, "input");
+  const auto again = index::LayerEntries::decode(layer.encode(), "again");
+  if (again.entries != layer.entries || again.layer_digest != layer.layer_digest) std::abort();
+}
+
+Bytes blob_of(ByteView input) {
+  const auto entries = load_le<std::uint16_t>(input.data());
+  const auto digests = std::uint8_t(input[2]);
+  const auto columns = input.subspan(3);
+  const auto compressed = codec::compress_zstd(columns, 1);
+  Bytes blob = to_bytes(as_bytes("VRVENT1\n"));
+  blob.resize(blob.size() + Digest::kBytes);
+  for (const auto number : {std::uint64_t(entries), std::uint64_t(columns.size()), std::uint64_t(compressed.size()), std::uint64_t(digests)})
+    append_le(blob, number);
+  append(blob, compressed);
+  blob.resize(blob.size() + digests * Digest::kBytes);
+  return blob;
+}
+
+}  // namespace
+
+extern "C" int LLVMFuzzerTestOneInput(const std::uint8_t* data, std::size_t size) {
+  if (size == 0) return 0;
+  const auto bytes = std::as_bytes(std::span(data + 1, size - 1));
+  try {
+    if (data[0] == 0) decode(bytes);
+    if (data[0] == 1) normalise(bytes);
+    if (data[0] == 2 && bytes.size() >= 3) decode(blob_of(bytes));
+  } catch (const Error&) {
+  }
+  return 0;
+}
