@@ -75,6 +75,7 @@ class ErofsReader {
   std::uint64_t inode_count() const;
   std::uint32_t device_count() const;
   std::string device_tag(std::uint32_t device) const;  // 1-based
+  std::uint64_t device_bytes(std::uint32_t device) const;  // in whole blocks; 0 = the image itself
   InodeInfo inode(Nid nid) const;
   // Absent when the directory has no such name.
   std::optional<Nid> lookup(Nid directory, std::string_view name) const;
@@ -102,7 +103,6 @@ class ErofsReader {
   Inode parse_directory(Nid nid) const;
   DirectoryBlock directory_block(const Inode& directory, std::uint64_t block) const;
   ByteView flat_content(const Inode& inode, std::uint64_t block) const;
-  std::uint64_t device_bytes(std::uint32_t device) const;
   std::map<std::string, std::string> xattrs_of(const Inode& inode) const;
   std::vector<DeviceRun> runs_of(const Inode& inode) const;
   void add_xattr(std::uint64_t at, std::uint64_t end, const Inode& inode, std::map<std::string, std::string>& xattrs) const;

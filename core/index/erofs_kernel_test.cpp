@@ -228,13 +228,14 @@ TEST_F(ErofsKernelTest, RefusesATreeWhoseSuperblockWasChanged) {
 
 // fsck.erofs of Debian 12 (1.5) knows neither 512-byte blocks nor trees without their devices; newer ones do.
 TEST_F(ErofsKernelTest, PassesFsck) {
-  const auto tree = test::tree_of_horrors(1000);
+  auto tree = test::tree_of_horrors(1000);
+  std::erase_if(tree.root->children, [](const auto& child) { return child.first.size() == 200; });  // paths of 4096 bytes are too long for fsck
   const test::FakeLayers layers(dir_.path(), test::sizes_of_horrors());
   const auto image = write_erofs(tree, layers.tags(), layers.stream_bytes());
   write_file_atomically(dir_ / "tree", image.bytes);
-  auto command = "fsck.erofs";
   if (std::system("command -v fsck.erofs >/dev/null 2>&1") != 0) GTEST_SKIP() << "fsck.erofs is not installed";
-  std::string line = std::string(command) + " " + (dir_ / "tree").string();
+  // It recurses for each of 2000 nested directories.
+  std::string line = "ulimit -s 1000000 2>/dev/null; fsck.erofs " + (dir_ / "tree").string();
   for (const auto& file : layers.files()) line += " --device=" + file.string();
   line += " --device=" + layers.make_ranges_file(image.ranges).string();
   line += " >" + (dir_ / "out").string() + " 2>&1";

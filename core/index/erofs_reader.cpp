@@ -74,6 +74,7 @@ std::string ErofsReader::device_tag(std::uint32_t device) const {
 
 std::uint64_t ErofsReader::device_bytes(std::uint32_t device) const {
   if (device == 0) return image_.size();
+  if (device > devices_) fail<CorruptData>("{}: no device {}", what_, device);
   return load_le<std::uint32_t>(image_.data() + device_table_offset_ + (device - 1) * kDeviceSlotBytes + kDeviceBlocksAt) * kBlock;
 }
 

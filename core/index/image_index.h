@@ -26,6 +26,10 @@ inline constexpr std::string_view kLayerAnnotation = "dev.varve.layer";         
 inline constexpr std::string_view kUncompressedBytesAnnotation = "dev.varve.uncompressed-bytes";  // on the tree
 inline constexpr std::string_view kToolAnnotation = "dev.varve.tool";              // "varve 0.1.0": by whom it was indexed
 
+inline constexpr std::uint64_t kMaxMapBlobBytes = 2ull << 30;      // kMaxSpans spans
+inline constexpr std::uint64_t kMaxRangesBytes = 256ull << 20;     // decompressed
+inline constexpr int kIndexZstdLevel = 9;                          // of tree and ranges; higher ones gain little: docs/format-tree.md
+
 // The blobs that describe one layer.
 struct LayerIndexBlobs {
   Digest layer_digest;
@@ -47,7 +51,14 @@ struct ImageIndexBlobs {
   std::uint64_t first_load_bytes() const;  // manifest, tree, ranges, maps: what a mount needs before it is usable
 };
 
-// Artifact manifests, deterministic.
+// The tree and ranges blobs as they are published.
+Bytes pack_tree(const ErofsImage& image);
+Bytes pack_ranges(const RangesDevice& ranges);
+// Back again. Throw CorruptData (a tree must have exactly `tree_bytes` and pass ErofsReader::check) or Unsupported.
+Bytes unpack_tree(ByteView blob, std::uint64_t tree_bytes, std::string_view what);
+RangesDevice unpack_ranges(ByteView blob, std::string_view what);
+
+// Artifact manifests, deterministic. A layer that the image repeats is named once.
 oci::ArtifactManifest make_index_manifest(const oci::Image& image, const ImageIndexBlobs& blobs);
 oci::ArtifactManifest make_layer_manifest(const oci::Descriptor& layer, const LayerIndexBlobs& blobs);
 

@@ -1,0 +1,243 @@
+#include "core/index/image_index.h"
+
+#include <algorithm>
+#include <charconv>
+#include <functional>
+#include <map>
+#include <set>
+
+#include "core/base/errors.h"
+#include "core/base/log.h"
+#include "core/codec/span_decoder.h"
+#include "core/oci/manifest.h"
+
+namespace varve::index {
+namespace {
+
+// A tree that unpacks to more than this must not be more than so many times its blob: what we write stays far below.
+constexpr std::uint64_t kUnquestionedTreeBytes = 256ull << 20;
+constexpr std::uint64_t kMaxTreeRatio = 256;
+
+// Media type, digest and size alone: what others may have added must not change our bytes.
+oci::Descriptor bare(const oci::Descriptor& descriptor) {
+  oci::Descriptor result;
+  result.media_type = descriptor.media_type;
+  result.digest = descriptor.digest;
+  result.size = descriptor.size;
+  return result;
+}
+
+oci::Descriptor named(const oci::Descriptor& descriptor, std::string_view media_type) {
+  auto result = bare(descriptor);
+  result.media_type = media_type;
+  return result;
+}
+
+void add_layer_blobs(std::vector<oci::Descriptor>& list, const LayerIndexBlobs& blobs) {
+  const auto add = [&](const oci::Descriptor& descriptor, std::string_view media_type) {
+    list.push_back(named(descriptor, media_type));
+    list.back().annotations[std::string(kLayerAnnotation)] = blobs.layer_digest.to_string();
+  };
+  add(blobs.map, kLayerMapMediaType);
+  if (blobs.windows) add(*blobs.windows, kWindowsMediaType);
+  add(blobs.entries, kEntriesMediaType);
+}
+
+// The blobs of the layers that a manifest names, by layer digest.
+class LayerCollector {
+ public:
+  explicit LayerCollector(std::string_view what) : what_(what) {}
+
+  // False if the descriptor describes no layer.
+  bool add(const oci::Descriptor& descriptor) {
+    const bool is_map = descriptor.media_type == kLayerMapMediaType;
+    const bool is_windows = descriptor.media_type == kWindowsMediaType;
+    if (!is_map && !is_windows && descriptor.media_type != kEntriesMediaType) return false;
+    const auto annotation = descriptor.annotations.find(std::string(kLayerAnnotation));
+    if (annotation == descriptor.annotations.end()) fail<CorruptData>("{}: {} does not say of which layer", what_, descriptor.digest.to_string());
+    auto& slots = layers_[Digest::parse(annotation->second, what_)];
+    auto& slot = is_map ? slots.map : is_windows ? slots.windows : slots.entries;
+    if (slot) fail<CorruptData>("{}: layer {} has two blobs of type {}", what_, annotation->second, descriptor.media_type);
+    slot = bare(descriptor);
+    return true;
+  }
+
+  LayerIndexBlobs take(const Digest& layer_digest) {
+    taken_.insert(layer_digest);
+    const auto slots = layers_.find(layer_digest);
+    if (slots == layers_.end() || !slots->second.map || !slots->second.entries)
+      fail<CorruptData>("{}: layer {} lacks its map or its entries", what_, layer_digest.to_string());
+    return {.layer_digest = layer_digest, .map = *slots->second.map, .windows = slots->second.windows, .entries = *slots->second.entries};
+  }
+
+  void check_all_taken() const {
+    for (const auto& [digest, slots] : layers_) {
+      if (!taken_.contains(digest)) fail<CorruptData>("{}: layer {} is none of the image's", what_, digest.to_string());
+    }
+  }
+
+ private:
+  struct Slots {
+    std::optional<oci::Descriptor> map;
+    std::optional<oci::Descriptor> windows;
+    std::optional<oci::Descriptor> entries;
+  };
+  std::string_view what_;
+  std::map<Digest, Slots> layers_;
+  std::set<Digest> taken_;
+};
+
+oci::Manifest parse_artifact(const oci::Document& document, std::string_view artifact_type, const Digest& subject, std::string_view what) {
+  auto manifest = oci::Manifest::parse(document.bytes, document.descriptor.media_type, what);
+  if (manifest.artifact_type != artifact_type) fail<CorruptData>("{}: artifact type \"{:.100}\" is not {}", what, manifest.artifact_type, artifact_type);
+  if (!manifest.subject || manifest.subject->digest != subject)
+    fail<CorruptData>("{}: is about {}, not {}", what, manifest.subject ? manifest.subject->digest.to_string() : "nothing", subject.to_string());
+  return manifest;
+}
+
+std::uint64_t parse_tree_bytes(const oci::Descriptor& tree, std::string_view what) {
+  const auto annotation = tree.annotations.find(std::string(kUncompressedBytesAnnotation));
+  if (annotation == tree.annotations.end()) fail<CorruptData>("{}: the tree's size is missing", what);
+  const auto& text = annotation->second;
+  std::uint64_t bytes = 0;
+  const auto [end, error] = std::from_chars(text.data(), text.data() + text.size(), bytes);
+  if (error != std::errc() || end != text.data() + text.size() || bytes % kTreeBlockBytes != 0 || bytes == 0 || bytes > kMaxTreeBytes)
+    fail<CorruptData>("{}: \"{:.40}\" cannot be the tree's size", what, text);
+  if (bytes > kUnquestionedTreeBytes && bytes / kMaxTreeRatio > tree.size)
+    fail<CorruptData>("{}: {} bytes cannot hold a tree of {}", what, tree.size, bytes);
+  return bytes;
+}
+
+// The first, by digest, of the artifacts of a type that `parse` accepts: all machines choose the same.
+template <typename Parsed>
+std::optional<Parsed> first_that_parses(oci::Repository& repository, const Digest& subject, std::string_view artifact_type,
+                                        const std::function<Parsed(const oci::Document&)>& parse) {
+  auto found = repository.referrers(subject, artifact_type);
+  std::ranges::sort(found, {}, &oci::Descriptor::digest);
+  for (const auto& descriptor : found) {
+    try {
+      return parse(repository.manifest(descriptor.digest.to_string()));
+    } catch (const CorruptData& error) {
+      log::warn("{}: passing over an index: {}", repository.name(), error.what());
+    } catch (const Unsupported& error) {
+      log::warn("{}: passing over an index: {}", repository.name(), error.what());
+    } catch (const NotFound& error) {
+      log::warn("{}: passing over an index: {}", repository.name(), error.what());
+    }
+  }
+  return std::nullopt;
+}
+
+std::uint64_t bytes_of(const std::map<Digest, std::uint64_t>& blobs) {
+  std::uint64_t bytes = 0;
+  for (const auto& [digest, size] : blobs) bytes += size;
+  return bytes;
+}
+
+}  // namespace
+
+std::uint64_t ImageIndexBlobs::index_bytes() const {
+  std::map<Digest, std::uint64_t> blobs{{manifest.digest, manifest.size}, {tree.digest, tree.size}};
+  if (ranges) blobs[ranges->digest] = ranges->size;
+  for (const auto& layer : layers) {
+    blobs[layer.map.digest] = layer.map.size;
+    blobs[layer.entries.digest] = layer.entries.size;
+    if (layer.windows) blobs[layer.windows->digest] = layer.windows->size;
+  }
+  return bytes_of(blobs);
+}
+
+std::uint64_t ImageIndexBlobs::first_load_bytes() const {
+  std::map<Digest, std::uint64_t> blobs{{manifest.digest, manifest.size}, {tree.digest, tree.size}};
+  if (ranges) blobs[ranges->digest] = ranges->size;
+  for (const auto& layer : layers) blobs[layer.map.digest] = layer.map.size;
+  return bytes_of(blobs);
+}
+
+Bytes pack_tree(const ErofsImage& image) { return codec::compress_zstd(image.bytes, kIndexZstdLevel); }
+
+Bytes pack_ranges(const RangesDevice& ranges) { return codec::compress_zstd(ranges.encode(), kIndexZstdLevel); }
+
+Bytes unpack_tree(ByteView blob, std::uint64_t tree_bytes, std::string_view what) {
+  auto tree = codec::decompress_zstd(blob, tree_bytes, what);
+  if (tree.size() != tree_bytes) fail<CorruptData>("{}: unpacks to {} bytes, expected {}", what, tree.size(), tree_bytes);
+  ErofsReader(tree, std::string(what)).check();
+  return tree;
+}
+
+RangesDevice unpack_ranges(ByteView blob, std::string_view what) {
+  return RangesDevice::decode(codec::decompress_zstd(blob, kMaxRangesBytes, what), what);
+}
+
+oci::ArtifactManifest make_index_manifest(const oci::Image& image, const ImageIndexBlobs& blobs) {
+  oci::ArtifactManifest manifest;
+  manifest.artifact_type = kIndexArtifactType;
+  manifest.subject = bare(image.document.descriptor);
+  manifest.layers.push_back(named(blobs.tree, kTreeMediaType));
+  manifest.layers.back().annotations[std::string(kUncompressedBytesAnnotation)] = std::to_string(blobs.tree_bytes);
+  if (blobs.ranges) manifest.layers.push_back(named(*blobs.ranges, kRangesMediaType));
+  std::set<Digest> named_layers;
+  for (const auto& layer : blobs.layers) {
+    if (named_layers.insert(layer.layer_digest).second) add_layer_blobs(manifest.layers, layer);
+  }
+  if (!blobs.tool.empty()) manifest.annotations[std::string(kToolAnnotation)] = blobs.tool;
+  return manifest;
+}
+
+oci::ArtifactManifest make_layer_manifest(const oci::Descriptor& layer, const LayerIndexBlobs& blobs) {
+  oci::ArtifactManifest manifest;
+  manifest.artifact_type = kLayerArtifactType;
+  manifest.subject = bare(layer);
+  add_layer_blobs(manifest.layers, blobs);
+  return manifest;
+}
+
+ImageIndexBlobs parse_index_manifest(const oci::Document& document, const oci::Image& image) {
+  const auto what = "index " + document.descriptor.digest.to_string();
+  const auto manifest = parse_artifact(document, kIndexArtifactType, image.digest(), what);
+  ImageIndexBlobs blobs;
+  blobs.manifest = bare(document.descriptor);
+  blobs.image_digest = image.digest();
+  LayerCollector layers(what);
+  bool has_tree = false;
+  for (const auto& descriptor : manifest.layers) {
+    if (descriptor.media_type == kTreeMediaType) {
+      if (has_tree) fail<CorruptData>("{}: names two trees", what);
+      has_tree = true;
+      blobs.tree = bare(descriptor);
+      blobs.tree_bytes = parse_tree_bytes(descriptor, what);
+    } else if (descriptor.media_type == kRangesMediaType) {
+      if (blobs.ranges) fail<CorruptData>("{}: names two range lists", what);
+      blobs.ranges = bare(descriptor);
+    } else {
+      layers.add(descriptor);  // what is neither a layer's nor ours is of later versions and not needed
+    }
+  }
+  if (!has_tree) fail<CorruptData>("{}: names no tree", what);
+  for (const auto& layer : image.manifest.layers) blobs.layers.push_back(layers.take(layer.digest));
+  layers.check_all_taken();
+  if (const auto tool = manifest.annotations.find(std::string(kToolAnnotation)); tool != manifest.annotations.end()) blobs.tool = tool->second;
+  return blobs;
+}
+
+LayerIndexBlobs parse_layer_manifest(const oci::Document& document, const Digest& layer_digest) {
+  const auto what = "layer index " + document.descriptor.digest.to_string();
+  const auto manifest = parse_artifact(document, kLayerArtifactType, layer_digest, what);
+  LayerCollector layers(what);
+  for (const auto& descriptor : manifest.layers) layers.add(descriptor);
+  auto blobs = layers.take(layer_digest);
+  layers.check_all_taken();
+  return blobs;
+}
+
+std::optional<ImageIndexBlobs> find_index(oci::Repository& repository, const oci::Image& image) {
+  return first_that_parses<ImageIndexBlobs>(repository, image.digest(), kIndexArtifactType,
+                                            [&](const oci::Document& document) { return parse_index_manifest(document, image); });
+}
+
+std::optional<LayerIndexBlobs> find_layer_index(oci::Repository& repository, const Digest& layer_digest) {
+  return first_that_parses<LayerIndexBlobs>(repository, layer_digest, kLayerArtifactType,
+                                            [&](const oci::Document& document) { return parse_layer_manifest(document, layer_digest); });
+}
+
+}  // namespace varve::index

@@ -1,0 +1,130 @@
+#include "core/index/local_index.h"
+
+#include <map>
+
+#include "core/base/errors.h"
+#include "core/base/file.h"
+#include "core/base/log.h"
+
+namespace varve::index {
+namespace {
+
+constexpr std::string_view kLayoutFolder = "index";
+constexpr std::string_view kTreesFolder = "trees";
+constexpr std::uint64_t kMaxTreeBlobBytes = 4ull << 30;
+
+std::string what_of(const oci::Descriptor& blob) { return "index blob " + blob.digest.to_string(); }
+
+std::shared_ptr<const LayerMap> load_map(LocalIndex& local, const oci::Image& image, const LayerIndexBlobs& blobs, std::size_t layer) {
+  const auto& descriptor = image.manifest.layers[layer];
+  const auto what = what_of(blobs.map);
+  auto map = LayerMap::decode(local.blob(blobs.map, *image.repository, kMaxMapBlobBytes), what);
+  if (map.layer_digest != descriptor.digest || map.diff_id != image.config.diff_ids.at(layer) || map.compressed_bytes != descriptor.size)
+    fail<CorruptData>("{}: is not the map of layer {} as the image names it", what, descriptor.digest.to_string());
+  const auto windows = blobs.windows ? blobs.windows->size : 0;
+  const auto windows_digest = blobs.windows ? blobs.windows->digest : Digest();
+  if (map.windows_bytes != windows || map.windows_digest != windows_digest)
+    fail<CorruptData>("{}: the windows of layer {} are not those that the index names", what, descriptor.digest.to_string());
+  return std::make_shared<const LayerMap>(std::move(map));
+}
+
+// The tree's devices must be the streams of this image's layers.
+void check_devices(const LoadedIndex& index, const oci::Image& image) {
+  const auto what = what_of(index.blobs.tree);
+  const auto layers = image.manifest.layers.size();
+  const auto& tree = *index.tree;
+  if (tree.device_count() != layers + (index.ranges.bytes != 0)) fail<CorruptData>("{}: {} devices for {} layers", what, tree.device_count(), layers);
+  const auto check = [&](std::uint32_t device, const std::string& tag, std::uint64_t bytes) {
+    if (tree.device_tag(device) != tag || tree.device_bytes(device) != (bytes + kTreeBlockBytes - 1) / kTreeBlockBytes * kTreeBlockBytes)
+      fail<CorruptData>("{}: device {} is not {} of {} bytes", what, device, tag, bytes);
+  };
+  for (std::size_t layer = 0; layer < layers; ++layer)
+    check(std::uint32_t(layer + 1), image.config.diff_ids[layer].hex(), index.maps[layer]->stream_bytes);
+  if (index.ranges.bytes != 0) check(std::uint32_t(layers + 1), "ranges", index.ranges.bytes);
+  for (const auto& range : index.ranges.ranges) {
+    if (range.layer >= layers || !ByteRange{range.stream_offset, range.length}.fits_in(index.maps[range.layer]->stream_bytes))
+      fail<CorruptData>("{}: a range of {} bytes lies outside its layer", what_of(*index.blobs.ranges), range.length);
+  }
+}
+
+}  // namespace
+
+LocalIndex::LocalIndex(std::filesystem::path root) : root_(std::move(root)) {
+  std::filesystem::create_directories(root_ / kTreesFolder);
+  layout_ = oci::create_layout(root_ / kLayoutFolder);
+}
+
+oci::Repository& LocalIndex::repository() { return *layout_; }
+
+std::optional<ImageIndexBlobs> LocalIndex::find_index(const oci::Image& image) { return index::find_index(*layout_, image); }
+
+std::optional<LayerIndexBlobs> LocalIndex::find_layer_index(const Digest& layer_digest) { return index::find_layer_index(*layout_, layer_digest); }
+
+std::filesystem::path LocalIndex::tree_file(const ImageIndexBlobs& index, oci::Repository& source) {
+  const auto path = root_ / kTreesFolder / (index.tree.digest.hex() + ".erofs");
+  std::error_code absent;
+  // Written whole or not at all, so its size tells a good one from one that an older version or a stranger left.
+  if (std::filesystem::file_size(path, absent) == index.tree_bytes && !absent) return path;
+  const auto packed = blob(index.tree, source, kMaxTreeBlobBytes);
+  write_file_atomically(path, unpack_tree(packed, index.tree_bytes, what_of(index.tree)));
+  return path;
+}
+
+Bytes LocalIndex::blob(const oci::Descriptor& blob, oci::Repository& source, std::uint64_t limit_bytes) {
+  if (layout_->has_blob(blob)) {
+    try {
+      return oci::read_whole_blob(*layout_, blob, limit_bytes);
+    } catch (const CorruptData& error) {
+      // The disk lied; a blob of that digest must go before a good one can take its place.
+      log::warn("fetching again: {}", error.what());
+      std::filesystem::remove(root_ / kLayoutFolder / "blobs" / "sha256" / blob.digest.hex());
+    }
+  }
+  auto bytes = oci::read_whole_blob(source, blob, limit_bytes);
+  oci::put_bytes(*layout_, bytes, blob.media_type);
+  return bytes;
+}
+
+LoadedIndex load_index(LocalIndex& local, const oci::Image& image) {
+  LoadedIndex index;
+  auto blobs = local.find_index(image);
+  const bool is_here = blobs.has_value();
+  if (!is_here) blobs = find_index(*image.repository, image);
+  if (!blobs) fail<NotFound>("{}: image {} is not indexed; run: varve index IMAGE", image.repository->name(), image.digest().to_string());
+  index.blobs = std::move(*blobs);
+  if (!is_here) index.loaded_bytes += index.blobs.manifest.size;
+  const auto count = [&](const oci::Descriptor& blob) {
+    if (!local.repository().has_blob(blob)) index.loaded_bytes += blob.size;
+  };
+
+  std::map<Digest, std::shared_ptr<const LayerMap>> maps;  // an image may name a layer twice
+  for (std::size_t layer = 0; layer < index.blobs.layers.size(); ++layer) {
+    const auto& layer_blobs = index.blobs.layers[layer];
+    auto& map = maps[layer_blobs.layer_digest];
+    if (map == nullptr) {
+      count(layer_blobs.map);
+      map = load_map(local, image, layer_blobs, layer);
+    } else if (map->diff_id != image.config.diff_ids.at(layer)) {
+      fail<CorruptData>("image {}: layer {} has two diff_ids", image.digest().to_string(), layer_blobs.layer_digest.to_string());
+    }
+    index.maps.push_back(map);
+  }
+  if (index.blobs.ranges) {
+    count(*index.blobs.ranges);
+    index.ranges = unpack_ranges(local.blob(*index.blobs.ranges, *image.repository, kMaxRangesBytes), what_of(*index.blobs.ranges));
+  }
+  count(index.blobs.tree);
+  index.tree_file = local.tree_file(index.blobs, *image.repository);
+  index.tree_mapping = MappedFile::open(index.tree_file);
+  index.tree = std::make_unique<ErofsReader>(index.tree_mapping.bytes(), index.tree_file.string());
+  check_devices(index, image);
+  if (!is_here) {
+    // Kept last, when everything it needs at first is here: from now on a mount works without the repository of the index.
+    const auto document = image.repository->manifest(index.blobs.manifest.digest.to_string());
+    oci::put_bytes(local.repository(), oci::empty_json(), oci::kEmptyJsonType);
+    local.repository().put_manifest(document.bytes, document.descriptor.media_type, "");
+  }
+  return index;
+}
+
+}  // namespace varve::index
