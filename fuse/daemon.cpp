@@ -1,0 +1,376 @@
+#include "fuse/daemon.h"
+
+#include <sys/mount.h>
+#include <unistd.h>
+
+#include <algorithm>
+#include <thread>
+
+#include "core/base/errors.h"
+#include "core/base/log.h"
+#include "fuse/erofs_mount.h"
+#include "fuse/fuse_mount.h"
+#include "fuse/pull.h"
+#include "fuse/stale_mounts.h"
+
+namespace varve::fuse {
+namespace {
+
+namespace fs = std::filesystem;
+
+MountSettings settings_of(const DaemonOptions& options) {
+  return {.source = mount_source(options.paths),
+          .threads = options.fuse_threads,
+          .read_ahead_kb = options.read_ahead_kb,
+          .direct_io = options.erofs_direct_io};
+}
+
+fs::path checked_mount_point(const fs::path& dir) {
+  std::error_code error;
+  const auto path = fs::canonical(dir, error);
+  if (error) throw std::system_error(error, fmt::format("mount at {}", dir.string()));
+  if (!fs::is_directory(path)) fail<UsageError>("mount at {}: not a folder", path.string());
+  if (!fs::is_empty(path)) fail<UsageError>("mount at {}: the folder is not empty", path.string());
+  return path;
+}
+
+void bind(const fs::path& from, const fs::path& to) {
+  if (::mount(from.c_str(), to.c_str(), nullptr, MS_BIND, nullptr) != 0) fail_errno("bind {} to {}", from.string(), to.string());
+}
+
+[[noreturn]] void explain_busy(const fs::path& dir, const std::system_error& error) {
+  if (error.code().value() != EBUSY) throw error;
+  throw std::system_error(EBUSY, std::generic_category(),
+                          fmt::format("unmount {}: a process is in it (`fuser -vm {}` names it; `varve unmount --detach` takes it out of sight)", dir.string(), dir.string()));
+}
+
+}  // namespace
+
+struct Daemon::PullJob {
+  std::shared_ptr<ServedImage> image;
+  std::atomic<bool> finished = false;
+  std::atomic<bool> stop = false;
+  std::jthread thread;
+};
+
+Daemon::Daemon(DaemonOptions options)
+    : options_(std::move(options)),
+      settings_(settings_of(options_)),
+      local_(std::make_shared<index::LocalIndex>(options_.paths.root)),
+      streams_(LayerStreams::open(options_.paths.store_dir(), options_.streams)) {
+  fs::create_directories(options_.paths.images_dir());
+  unmount_stale(options_.paths);
+}
+
+Daemon::~Daemon() { stop(); }
+
+void Daemon::refuse_if_stopping() const {
+  if (stopping_) throw TemporaryError("the daemon is shutting down");
+}
+
+std::shared_ptr<ServedImage> Daemon::open(const ImageSpec& spec) {
+  refuse_if_stopping();
+  auto opened = ServedImage::open(spec, local_, *streams_);
+  // An image that is mounted is open already: its counters go on.
+  return state_.with([&](State& state) {
+    for (const auto& backing : state.backings) {
+      if (backing->mounted->image().digest() == opened->digest()) return backing->mounted->served();
+    }
+    return opened;
+  });
+}
+
+std::unique_ptr<MountedImage> Daemon::mount_by_kernel(const std::shared_ptr<ServedImage>& image, const fs::path& dir) {
+  auto blobs = blobs_.lock();
+  if (!blobs) {
+    fs::create_directories(options_.paths.blobs_dir());
+    blobs = std::make_shared<BlobMount>(options_.paths.blobs_dir(), settings_, channels_);
+    blobs_ = blobs;
+  }
+  return MountedImage::by_kernel(image, dir, std::move(blobs), settings_);
+}
+
+Daemon::Backing& Daemon::add_backing(const std::shared_ptr<ServedImage>& image, const fs::path& dir, MountMode mode, bool shared) {
+  auto backing = std::make_unique<Backing>();
+  backing->shared = shared;
+  if (mode != MountMode::kFuse) {
+    auto why = why_no_kernel_mode();
+    if (why.empty()) {
+      try {
+        backing->mounted = mount_by_kernel(image, dir);
+      } catch (const std::system_error& error) {
+        if (!is_lack_of_kernel(error.code().value())) throw;
+        why = fmt::format("kernel mode needs Linux 6.12 with EROFS ({})", error.what());
+      }
+    }
+    if (!backing->mounted && mode == MountMode::kKernel) fail<Unsupported>("{}", why);
+    if (!backing->mounted) backing->why = why + "; using fuse mode";
+  }
+  if (!backing->mounted) backing->mounted = MountedImage::by_fuse(image, dir, settings_, channels_);
+  log::info("mounted {} ({}) in {} mode at {}{}{}", image->digest().to_string(), image->reference(), to_string(backing->mounted->mode()), dir.string(),
+            backing->why.empty() ? "" : ": ", backing->why);
+  return *state_.with([&](State& state) { return state.backings.emplace_back(std::move(backing)).get(); });
+}
+
+Daemon::Backing& Daemon::shared_backing(const std::shared_ptr<ServedImage>& image, MountMode mode) {
+  auto* found = state_.with([&](State& state) -> Backing* {
+    for (const auto& backing : state.backings) {
+      const bool fits = mode == MountMode::kAuto || backing->mounted->mode() == mode;
+      if (backing->shared && fits && backing->mounted->image().digest() == image->digest()) return backing.get();
+    }
+    return nullptr;
+  });
+  if (found != nullptr) return *found;
+  const auto dir = options_.paths.images_dir() / (image->digest().hex() + (mode == MountMode::kFuse ? "-fuse" : ""));
+  fs::create_directories(dir);
+  return add_backing(image, dir, mode, true);
+}
+
+MountResult Daemon::mount(const ImageSpec& spec, const fs::path& wanted_dir, MountMode mode) {
+  const Stopwatch watch;
+  const auto dir = checked_mount_point(wanted_dir);
+  const auto image = open(spec);
+  const std::lock_guard guard(changing_);
+  refuse_if_stopping();
+  if (state_.with([&](State& state) { return state.user_mounts.contains(dir); })) fail<UsageError>("{}: varve has mounted something there already", dir.string());
+  auto& backing = may_mount() ? shared_backing(image, mode) : add_backing(image, dir, mode, false);
+  state_.with([&](State&) { ++backing.users; });
+  try {
+    if (backing.shared) bind(backing.mounted->dir(), dir);
+  } catch (...) {
+    drop_user(*backing.mounted, false);
+    throw;
+  }
+  state_.with([&](State& state) { state.user_mounts[dir] = {.image = backing.mounted.get(), .bound = backing.shared}; });
+  return {.dir = dir,
+          .mode = backing.mounted->mode(),
+          .why = backing.why,
+          .image = image->digest(),
+          .seconds = watch.seconds(),
+          .loaded_bytes = image->index().loaded_bytes};
+}
+
+void Daemon::unmount(const fs::path& wanted_dir, bool detach) {
+  const std::lock_guard guard(changing_);
+  // Not canonical(): that would look into a mount which may hang.
+  const auto dir = wanted_dir.lexically_normal();
+  const auto found = state_.with([&](State& state) -> std::optional<UserMount> {
+    const auto at = state.user_mounts.find(dir);
+    return at == state.user_mounts.end() ? std::nullopt : std::optional(at->second);
+  });
+  if (!found) fail<NotFound>("{}: varve has mounted nothing there", dir.string());
+  try {
+    if (found->bound) unmount_dir(dir, detach, false);
+    else found->image->unmount(detach);
+  } catch (const std::system_error& error) {
+    explain_busy(dir, error);
+  }
+  state_.with([&](State& state) { state.user_mounts.erase(dir); });
+  log::info("unmounted {}", dir.string());
+  drop_user(*found->image, false);
+}
+
+AcquiredImage Daemon::acquire(const ImageSpec& spec, MountMode mode, std::vector<Lease>& leases) {
+  const Stopwatch watch;
+  const auto image = open(spec);
+  const std::lock_guard guard(changing_);
+  refuse_if_stopping();
+  auto& backing = shared_backing(image, mode);
+  state_.with([&](State&) {
+    ++backing.users;
+    ++backing.leases;
+  });
+  leases.emplace_back(*this, *backing.mounted);
+  return {.dir = backing.mounted->dir(),
+          .mode = backing.mounted->mode(),
+          .why = backing.why,
+          .image = image->digest(),
+          .config_json = std::string(as_text(image->image().config_json)),
+          .seconds = watch.seconds(),
+          .loaded_bytes = image->index().loaded_bytes};
+}
+
+void Daemon::release(MountedImage& image) {
+  const std::lock_guard guard(changing_);
+  drop_user(image, true);
+}
+
+// With the last user the mount goes, and with the last mount of an image its files.
+void Daemon::drop_user(MountedImage& image, bool lease) {
+  const auto last = state_.with([&](State& state) -> std::unique_ptr<Backing> {
+    const auto found = std::find_if(state.backings.begin(), state.backings.end(), [&](const auto& backing) { return backing->mounted.get() == &image; });
+    if (found == state.backings.end()) return nullptr;
+    if (lease) --(*found)->leases;
+    if (--(*found)->users > 0) return nullptr;
+    auto backing = std::move(*found);
+    state.backings.erase(found);
+    return backing;
+  });
+  if (!last) return;
+  const auto dir = last->mounted->dir();
+  log::info("unmounting {}", dir.string());
+  last->mounted.reset();
+  std::error_code ignored;  // busy and detached: the folder is free all the same
+  if (last->shared) fs::remove(dir, ignored);
+}
+
+std::optional<ImageStats> Daemon::image_stats(const Digest& image) {
+  return state_.with([&](State& state) -> std::optional<ImageStats> {
+    for (const auto& backing : state.backings) {
+      if (backing->mounted->image().digest() == image) return backing->mounted->image().stats();
+    }
+    return std::nullopt;
+  });
+}
+
+DaemonStatus Daemon::status() {
+  DaemonStatus status{.pid = ::getpid(),
+                      .version = options_.version,
+                      .uptime_seconds = uptime_.seconds(),
+                      .root = options_.paths.root.string(),
+                      .mounts = {},
+                      .store_bytes = streams_->store_bytes()};
+  state_.with([&](State& state) {
+    const auto add = [&](const std::string& dir, const MountedImage& image, bool session) {
+      status.mounts.push_back({.dir = dir, .mode = image.mode(), .session = session, .stats = image.image().stats(), .fuse_requests = image.fuse_requests()});
+    };
+    for (const auto& [dir, mount] : state.user_mounts) add(dir.string(), *mount.image, false);
+    for (const auto& backing : state.backings) {
+      if (backing->leases > 0) add(backing->mounted->dir().string(), *backing->mounted, true);
+    }
+  });
+  return status;
+}
+
+void Daemon::start_pull(const std::shared_ptr<ServedImage>& image) {
+  const std::lock_guard guard(changing_);
+  refuse_if_stopping();
+  const bool running = state_.with([&](State& state) {
+    std::erase_if(state.pulls, [](const auto& pull) { return pull.second->finished.load(); });
+    return state.pulls.contains(image->digest());
+  });
+  if (running) return;
+  const auto job = std::make_shared<PullJob>();
+  job->image = image;
+  job->thread = std::jthread([raw = job.get()] {
+    try {
+      pull_layers(raw->image->distinct_layers(), {}, [raw] { return raw->stop.load(); });
+      log::info("pulled {}", raw->image->digest().to_string());
+    } catch (const std::exception& error) {
+      log::error("pull of {}: {}", raw->image->digest().to_string(), error.what());
+    }
+    raw->finished = true;
+  });
+  state_.with([&](State& state) { state.pulls[image->digest()] = job; });
+}
+
+PullResult Daemon::pull(const ImageSpec& spec, bool wait, const ProgressCallback& progress, const std::function<bool()>& stop_wanted) {
+  const auto image = open(spec);
+  const auto before = image->stats();
+  if (wait) pull_layers(image->distinct_layers(), progress, [&] { return stopping_ || stop_wanted(); });
+  else start_pull(image);
+  const auto after = image->stats();
+  return {.image = image->digest(),
+          .fetched_bytes = after.fetched_bytes - before.fetched_bytes,
+          .present_bytes = after.present_bytes,
+          .image_stream_bytes = after.image_stream_bytes,
+          .finished = wait};
+}
+
+namespace {
+
+VerifyResult verify_streams(const std::vector<std::shared_ptr<LayerStream>>& streams, const ProgressCallback& progress, const std::function<bool()>& stop_wanted) {
+  std::uint64_t expected = 0;
+  for (const auto& stream : streams) expected += stream->stats().present_bytes;
+  VerifyResult result;
+  for (const auto& stream : streams) {
+    if (stop_wanted()) throw Cancelled("verify: stopped");
+    if (progress) progress(result.checked_bytes, expected);
+    const auto verified = stream->verify();
+    result.checked_bytes += verified.checked_bytes;
+    const auto& layer = stream->map().layer_digest;
+    for (const auto& bad : verified.bad) {
+      log::error("verify: layer {} at {}+{} is damaged in the store; dropped, it will be fetched anew", layer.to_string(), bad.offset, bad.length);
+      result.bad.push_back({.layer = layer, .stream_offset = bad.offset, .length = bad.length});
+    }
+  }
+  return result;
+}
+
+}  // namespace
+
+VerifyResult Daemon::verify(const ImageSpec& spec, const ProgressCallback& progress, const std::function<bool()>& stop_wanted) {
+  return verify_streams(open(spec)->distinct_layers(), progress, stop_wanted);
+}
+
+// A layer of the store whose image is not mounted is opened by its map alone: digests need no registry.
+std::vector<std::shared_ptr<LayerStream>> Daemon::stored_streams() {
+  std::map<Digest, std::shared_ptr<LayerStream>> open_streams;
+  state_.with([&](State& state) {
+    for (const auto& backing : state.backings) {
+      for (const auto& layer : backing->mounted->image().layers()) open_streams[layer->map().layer_digest] = layer;
+    }
+  });
+  std::vector<std::shared_ptr<LayerStream>> streams;
+  for (const auto& digest : streams_->stored_layers()) {
+    if (const auto found = open_streams.find(digest); found != open_streams.end()) {
+      streams.push_back(found->second);
+      continue;
+    }
+    const auto blobs = local_->find_layer_index(digest);
+    if (!blobs) {
+      log::warn("verify: layer {} is in the store, but its index is not on this machine; left alone", digest.to_string());
+      continue;
+    }
+    const auto bytes = read_whole_blob(local_->repository(), blobs->map, std::uint64_t(4) << 30);
+    auto map = std::make_shared<const index::LayerMap>(index::LayerMap::decode(bytes, "layer map of " + digest.to_string()));
+    oci::Descriptor layer;
+    layer.digest = digest;
+    layer.size = map->compressed_bytes;
+    streams.push_back(streams_->stream(std::move(map), layer, nullptr, *blobs, nullptr));
+  }
+  return streams;
+}
+
+VerifyResult Daemon::verify_store(const ProgressCallback& progress, const std::function<bool()>& stop_wanted) {
+  return verify_streams(stored_streams(), progress, stop_wanted);
+}
+
+bool Daemon::idle() {
+  return state_.with([](State& state) {
+    return state.backings.empty() && std::all_of(state.pulls.begin(), state.pulls.end(), [](const auto& pull) { return pull.second->finished.load(); });
+  });
+}
+
+void Daemon::unmount_everything() {
+  const auto user_mounts = state_.with([](State& state) { return std::exchange(state.user_mounts, {}); });
+  for (const auto& [dir, mount] : user_mounts) {
+    if (!mount.bound) continue;
+    try {
+      unmount_dir(dir, true, false);
+    } catch (const std::exception& error) {
+      log::error("{}", error.what());
+    }
+  }
+  const auto backings = state_.with([](State& state) { return std::exchange(state.backings, {}); });
+  for (const auto& backing : backings) {
+    const auto dir = backing->mounted->dir();
+    backing->mounted.reset();
+    std::error_code ignored;
+    if (backing->shared) fs::remove(dir, ignored);
+  }
+}
+
+void Daemon::stop() {
+  if (stopping_.exchange(true)) return;
+  {
+    const std::lock_guard guard(changing_);
+    unmount_everything();
+  }
+  const auto pulls = state_.with([](State& state) { return std::exchange(state.pulls, {}); });
+  for (const auto& [digest, pull] : pulls) pull->stop = true;
+  streams_->stop();      // what still waits fails now
+  channels_.stop_all();  // nobody asks any more
+}
+
+}  // namespace varve::fuse

@@ -1,0 +1,113 @@
+#pragma once
+// What the daemon does, without its process and its socket: images open, mounts, leases, pulls.
+#include <atomic>
+#include <cstdint>
+#include <filesystem>
+#include <functional>
+#include <map>
+#include <memory>
+#include <mutex>
+#include <optional>
+#include <string>
+#include <utility>
+#include <vector>
+
+#include "core/base/clock.h"
+#include "core/base/guarded.h"
+#include "fuse/control_client.h"
+#include "fuse/layer_stream.h"
+#include "fuse/mounted_image.h"
+
+namespace varve::fuse {
+
+struct DaemonOptions {
+  DaemonPaths paths;
+  StreamOptions streams;
+  unsigned fuse_threads = 4;
+  unsigned read_ahead_kb = 0;
+  bool erofs_direct_io = false;
+  std::string version;
+};
+
+// Safe to use from any thread. Calls that go to the network hold no lock that others wait for.
+class Daemon {
+ public:
+  // Opens store and index and unmounts what an earlier daemon of the same root left behind.
+  explicit Daemon(DaemonOptions options);
+  ~Daemon();
+
+  MountResult mount(const ImageSpec& spec, const std::filesystem::path& dir, MountMode mode);
+  void unmount(const std::filesystem::path& dir, bool detach);
+
+  // One use of a mounted image; ends with it.
+  class Lease {
+   public:
+    Lease(Daemon& daemon, MountedImage& image) : daemon_(&daemon), image_(&image) {}
+    Lease(Lease&& other) noexcept : daemon_(std::exchange(other.daemon_, nullptr)), image_(other.image_) {}
+    Lease& operator=(Lease&&) = delete;
+    ~Lease() {
+      if (daemon_ != nullptr) daemon_->release(*image_);
+    }
+
+   private:
+    Daemon* daemon_;
+    MountedImage* image_;
+  };
+  // The lease is appended to `leases`.
+  AcquiredImage acquire(const ImageSpec& spec, MountMode mode, std::vector<Lease>& leases);
+
+  std::optional<ImageStats> image_stats(const Digest& image);
+  DaemonStatus status();
+  // wait: in this thread, until `stop_wanted`. Else in one of its own; asked again for the same image it goes on.
+  PullResult pull(const ImageSpec& spec, bool wait, const ProgressCallback& progress, const std::function<bool()>& stop_wanted);
+  VerifyResult verify(const ImageSpec& spec, const ProgressCallback& progress, const std::function<bool()>& stop_wanted);
+  VerifyResult verify_store(const ProgressCallback& progress, const std::function<bool()>& stop_wanted);
+
+  // Nothing is mounted and nothing pulled.
+  bool idle();
+  // Unmounts everything, fails what waits, ends the threads. Later calls are refused.
+  void stop();
+
+ private:
+  struct Backing {
+    std::unique_ptr<MountedImage> mounted;
+    std::string why;        // not kernel mode, if it was left to us
+    std::size_t users = 0;  // names and leases
+    std::size_t leases = 0;
+    bool shared = false;    // at RUN/images; else a plain user's own mount
+  };
+  struct UserMount {
+    MountedImage* image = nullptr;
+    bool bound = false;     // root: one more name of a shared backing
+  };
+  struct PullJob;
+  struct State {
+    std::vector<std::unique_ptr<Backing>> backings;
+    std::map<std::filesystem::path, UserMount> user_mounts;
+    std::map<Digest, std::shared_ptr<PullJob>> pulls;
+  };
+
+  std::shared_ptr<ServedImage> open(const ImageSpec& spec);
+  Backing& shared_backing(const std::shared_ptr<ServedImage>& image, MountMode mode);
+  Backing& add_backing(const std::shared_ptr<ServedImage>& image, const std::filesystem::path& dir, MountMode mode, bool shared);
+  std::unique_ptr<MountedImage> mount_by_kernel(const std::shared_ptr<ServedImage>& image, const std::filesystem::path& dir);
+  void release(MountedImage& image);
+  void drop_user(MountedImage& image, bool lease);
+  void refuse_if_stopping() const;
+  void unmount_everything();
+  void start_pull(const std::shared_ptr<ServedImage>& image);
+  std::vector<std::shared_ptr<LayerStream>> stored_streams();
+
+  const DaemonOptions options_;
+  const MountSettings settings_;
+  const Stopwatch uptime_;
+  const std::shared_ptr<index::LocalIndex> local_;
+  const std::unique_ptr<LayerStreams> streams_;
+  ChannelList channels_;
+  std::mutex changing_;  // one mount or unmount at a time; held over mount(2), never over the network
+  std::weak_ptr<BlobMount> blobs_;
+  std::atomic<bool> stopping_ = false;
+  Guarded<State> state_;  // changed under changing_ only, but locked for moments, so that status never waits for a mount
+};
+
+}  // namespace varve::fuse

@@ -1,0 +1,70 @@
+#include "fuse/served_image.h"
+
+#include <algorithm>
+
+#include "core/base/errors.h"
+#include "core/oci/platform.h"
+#include "core/oci/reference.h"
+
+namespace varve::fuse {
+namespace {
+
+oci::Image open_image(const ImageSpec& spec) {
+  oci::ImageRequest request{.reference = oci::Reference::parse(spec.reference), .registry = spec.registry};
+  if (!spec.platform.empty()) request.platform = oci::Platform::parse(spec.platform);
+  return oci::open_image(request);
+}
+
+// Windows are fetched by range when a span is first needed: from here if this machine built the index, else from beside the image.
+std::shared_ptr<oci::Repository> windows_repository(const index::LayerIndexBlobs& blobs, const std::shared_ptr<index::LocalIndex>& local,
+                                                    const std::shared_ptr<oci::Repository>& beside_the_image) {
+  if (!blobs.windows || !local->repository().has_blob(*blobs.windows)) return beside_the_image;
+  return {local, &local->repository()};
+}
+
+}  // namespace
+
+ServedImage::ServedImage(oci::Image image, index::LoadedIndex index, std::string reference)
+    : image_(std::move(image)), index_(std::move(index)), reference_(std::move(reference)) {}
+
+std::shared_ptr<ServedImage> ServedImage::open(const ImageSpec& spec, const std::shared_ptr<index::LocalIndex>& local, LayerStreams& streams) {
+  auto image = open_image(spec);
+  auto index = index::load_index(*local, image);
+  const std::shared_ptr<ServedImage> served(new ServedImage(std::move(image), std::move(index), spec.reference));
+  const auto& loaded = served->index_;
+  for (std::size_t i = 0; i < loaded.maps.size(); ++i) {
+    const auto& blobs = loaded.blobs.layers.at(i);
+    served->layers_.push_back(streams.stream(loaded.maps[i], served->image_.manifest.layers.at(i), served->image_.repository, blobs,
+                                             windows_repository(blobs, local, served->image_.repository)));
+    served->devices_.push_back(std::make_shared<LayerFile>(served->layers_.back()));
+  }
+  if (loaded.ranges.bytes > 0) served->devices_.push_back(std::make_shared<RangesFile>(loaded.ranges, served->layers_));
+  if (served->devices_.size() != loaded.tree->device_count()) {
+    fail<CorruptData>("index of {}: its tree names {} devices, the image has {}", served->digest().to_string(), loaded.tree->device_count(), served->devices_.size());
+  }
+  for (const auto& layer : served->layers_) {
+    if (std::find(served->distinct_.begin(), served->distinct_.end(), layer) != served->distinct_.end()) continue;
+    served->distinct_.push_back(layer);
+    served->before_.push_back(layer->stats());
+  }
+  return served;
+}
+
+ImageStats ServedImage::stats() const {
+  ImageStats sum{.image = digest(), .reference = reference_};
+  for (std::size_t i = 0; i < distinct_.size(); ++i) {
+    const auto now = distinct_[i]->stats();
+    const auto& before = before_[i];
+    sum.image_stream_bytes += now.stream_bytes;
+    sum.present_bytes += now.present_bytes;
+    sum.fetched_bytes += now.fetched_bytes - before.fetched_bytes;
+    sum.requests += now.requests - before.requests;
+    sum.decoded_bytes += now.decoded_bytes - before.decoded_bytes;
+    sum.errors += now.errors - before.errors;
+    sum.fetching += now.fetching;
+    if (now.errors > before.errors) sum.last_error = now.last_error;
+  }
+  return sum;
+}
+
+}  // namespace varve::fuse

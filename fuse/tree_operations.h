@@ -1,0 +1,28 @@
+#pragma once
+#include <filesystem>
+#include <memory>
+#include <string>
+
+#include "fuse/tree_fs.h"
+
+namespace varve::fuse {
+
+class FuseChannel;
+
+struct TreeMountOptions {
+  std::filesystem::path dir;
+  std::string source;
+  std::string name;                // for messages: the image
+  bool check_permissions = true;
+  unsigned threads = 4;
+};
+
+// Serves the tree so that the kernel may remember all it has once asked for: a warm walk or import sends no request.
+std::shared_ptr<FuseChannel> mount_tree(std::shared_ptr<TreeFs> fs, const TreeMountOptions& options);
+
+// The tree's inode number as the kernel knows the node: the root must be 1, and 0 means "no such name". The mapping swaps numbers, so it is its own
+// inverse and needs no state.
+std::uint64_t node_of(index::Nid nid, index::Nid root);
+inline index::Nid nid_of(std::uint64_t node, index::Nid root) { return node_of(node, root); }
+
+}  // namespace varve::fuse
