@@ -51,7 +51,9 @@ std::shared_ptr<ServedImage> ServedImage::open(const ImageSpec& spec, const std:
 }
 
 ImageStats ServedImage::stats() const {
-  ImageStats sum{.image = digest(), .reference = reference_};
+  ImageStats sum;
+  sum.image = digest();
+  sum.reference = reference_;
   for (std::size_t i = 0; i < distinct_.size(); ++i) {
     const auto now = distinct_[i]->stats();
     const auto& before = before_[i];
