@@ -1,36 +1,20 @@
 #include "core/codec/span_decoder.h"
 
 #include <isa-l/igzip_lib.h>
-#include <zstd.h>
 
 #include <algorithm>
 #include <memory>
-#include <new>
 
 #include "core/base/errors.h"
 #include "core/codec/gzip_walker.h"
+#include "core/codec/internal/zstd_handles.h"
+#include "core/codec/zstd_walker.h"
 
 namespace varve::codec {
 namespace {
 
 constexpr std::size_t kGzipTrailerBytes = 8;  // CRC32 and length: checked when the index was built, skipped here
 constexpr std::size_t kMaxIsalBytes = std::size_t(1) << 30;  // its counters have 32 bits
-
-template <auto Free>
-struct FreeWith {
-  template <typename T>
-  void operator()(T* handle) const noexcept {
-    Free(handle);
-  }
-};
-using ZstdDecoder = std::unique_ptr<ZSTD_DCtx, FreeWith<ZSTD_freeDCtx>>;
-using ZstdEncoder = std::unique_ptr<ZSTD_CCtx, FreeWith<ZSTD_freeCCtx>>;
-
-ZstdDecoder make_zstd_decoder() {
-  ZstdDecoder decoder(ZSTD_createDCtx());
-  if (!decoder) throw std::bad_alloc();
-  return decoder;
-}
 
 // Decodes one span with ISA-L, which can be entered between deflate blocks: the bits that are left of the shared byte go into its bit
 // buffer, the window becomes its dictionary.
@@ -121,7 +105,7 @@ class GzipSpan {
 
 struct SpanDecoder::State {
   inflate_state gzip{};
-  ZstdDecoder zstd;  // made when first needed
+  internal::ZstdDecoder zstd;  // made when first needed
 };
 
 SpanDecoder::SpanDecoder() : state_(std::make_unique<State>()) {}
@@ -145,10 +129,9 @@ void SpanDecoder::decode_gzip(const GzipSpanInput& input, std::span<std::byte> s
 
 void SpanDecoder::decode_zstd(ByteView compressed, std::span<std::byte> stream, std::string_view what) {
   if (stream.empty()) return;
-  if (!state_->zstd) state_->zstd = make_zstd_decoder();
+  if (!state_->zstd) state_->zstd = internal::make_zstd_decoder(kMaxZstdWindowLog);
   auto* decoder = state_->zstd.get();
   ZSTD_DCtx_reset(decoder, ZSTD_reset_session_only);
-  ZSTD_DCtx_setParameter(decoder, ZSTD_d_windowLogMax, 27);
   ZSTD_inBuffer in{compressed.data(), compressed.size(), 0};
   ZSTD_outBuffer out{stream.data(), stream.size(), 0};
   while (out.pos < out.size) {
@@ -164,8 +147,7 @@ void SpanDecoder::decode_zstd(ByteView compressed, std::span<std::byte> stream, 
 
 Bytes compress_zstd(ByteView bytes, int level) {
   Bytes out(ZSTD_compressBound(bytes.size()));
-  const ZstdEncoder encoder(ZSTD_createCCtx());
-  if (!encoder) throw std::bad_alloc();
+  const auto encoder = internal::make_zstd_encoder();
   const auto size = ZSTD_compressCCtx(encoder.get(), out.data(), out.size(), bytes.data(), bytes.size(), level);
   if (ZSTD_isError(size)) fail<Error>("zstd compression of {} bytes: {}", bytes.size(), ZSTD_getErrorName(size));
   out.resize(size);
@@ -174,7 +156,7 @@ Bytes compress_zstd(ByteView bytes, int level) {
 
 Bytes decompress_zstd(ByteView compressed, std::uint64_t limit_bytes, std::string_view what) {
   constexpr std::size_t kStep = 256 * 1024;
-  const auto decoder = make_zstd_decoder();
+  const auto decoder = internal::make_zstd_decoder(kMaxZstdWindowLog);
   Bytes content;
   ZSTD_inBuffer in{compressed.data(), compressed.size(), 0};
   std::size_t filled = 0;
@@ -192,10 +174,7 @@ Bytes decompress_zstd(ByteView compressed, std::uint64_t limit_bytes, std::strin
     const bool stuck = out.pos == filled && in.pos == in_before;
     filled = out.pos;
     if (filled > limit_bytes) fail<Unsupported>("{}: zstd: the content exceeds the limit of {} bytes", what, limit_bytes);
-    if (in.pos == in.size && out.pos < out.size) {
-      if (result == 0) break;
-      if (stuck) break;
-    }
+    if (in.pos == in.size && (result == 0 || stuck)) break;
   }
   if (result != 0) fail<CorruptData>("{}: zstd: the data ends in the middle of a frame (at {})", what, in.pos);
   content.resize(filled);

@@ -10,9 +10,9 @@
 namespace varve::codec {
 
 struct GzipSpanInput {
-  ByteView compressed;   // from the first byte needed (the shared byte if bits != 0); may run past the span's end
+  ByteView compressed = {};   // from the first byte needed (the shared byte if bits != 0); may run past the span's end
   std::uint8_t bits = 0;
-  ByteView window;       // up to 32768 bytes of stream before the span; empty at a member start
+  ByteView window = {};       // up to 32768 bytes of stream before the span; empty at a member start
   bool member_header = false;  // the span begins with a gzip member header (member start), not inside a member
 };
 

@@ -1,0 +1,101 @@
+#include "core/codec/zstd_walker.h"
+
+#include <zstd_errors.h>
+
+#include <algorithm>
+#include <utility>
+
+#include "core/base/errors.h"
+#include "core/codec/internal/zstd_handles.h"
+
+namespace varve::codec {
+namespace {
+
+constexpr std::uint32_t kFrameMagic = 0xFD2FB528;
+constexpr std::uint32_t kSkippableMagic = 0x184D2A50;  // and the 15 that follow
+constexpr std::size_t kMagicBytes = 4;
+constexpr std::size_t kOutputBytes = 256 * 1024;
+
+}  // namespace
+
+class ZstdWalker::Impl {
+ public:
+  Impl(std::string what, ZstdListener& listener)
+      : what_(std::move(what)), listener_(listener), decoder_(internal::make_zstd_decoder(kMaxZstdWindowLog)), output_(kOutputBytes) {}
+
+  void feed(ByteView compressed) {
+    while (!compressed.empty()) compressed = compressed.subspan(in_frame_ ? decode(compressed) : collect_magic(compressed));
+  }
+
+  void finish() {
+    if (in_frame_ || !magic_.empty()) fail<CorruptData>("{}: zstd data at {}: the blob ends in the middle of a frame", what_, compressed_offset_);
+    if (frames_ == 0) fail<CorruptData>("{}: zstd data at {}: there is no frame", what_, compressed_offset_);
+  }
+
+  std::uint64_t frames() const { return frames_; }
+
+ private:
+  // The decoder passes over skippable frames without a word, so the first bytes of each frame are looked at before it gets them.
+  std::size_t collect_magic(ByteView compressed) {
+    const auto used = std::min(compressed.size(), kMagicBytes - magic_.size());
+    append(magic_, compressed.first(used));
+    if (magic_.size() < kMagicBytes) return used;
+    const auto magic = load_le<std::uint32_t>(magic_.data());
+    const auto frame_compressed_offset = compressed_offset_;
+    if (magic == kFrameMagic) {
+      ++frames_;
+      listener_.on_frame(frame_compressed_offset, stream_offset_);
+    } else if ((magic & 0xfffffff0) != kSkippableMagic) {
+      fail<CorruptData>("{}: zstd data at {}: no frame begins here", what_, frame_compressed_offset);
+    }
+    in_frame_ = true;
+    decode(std::exchange(magic_, {}));
+    return used;
+  }
+
+  // Returns how much it took: all, or up to the end of the frame.
+  std::size_t decode(ByteView compressed) {
+    ZSTD_inBuffer in{compressed.data(), compressed.size(), 0};
+    while (true) {
+      ZSTD_outBuffer out{output_.data(), output_.size(), 0};
+      const auto in_before = in.pos;
+      const auto result = ZSTD_decompressStream(decoder_.get(), &out, &in);
+      compressed_offset_ += in.pos - in_before;
+      if (ZSTD_isError(result)) reject(result);
+      if (out.pos != 0) {
+        stream_offset_ += out.pos;
+        listener_.on_stream_bytes(ByteView(output_).first(out.pos));
+      }
+      if (result == 0) {
+        in_frame_ = false;
+        return in.pos;
+      }
+      if (in.pos == in.size && out.pos < out.size) return in.pos;
+    }
+  }
+
+  [[noreturn]] void reject(std::size_t result) const {
+    const auto code = ZSTD_getErrorCode(result);
+    const bool cannot = code == ZSTD_error_frameParameter_windowTooLarge || code == ZSTD_error_dictionary_wrong;
+    if (cannot) fail<Unsupported>("{}: zstd data at {}: {}", what_, compressed_offset_, ZSTD_getErrorName(result));
+    fail<CorruptData>("{}: zstd data at {}: {}", what_, compressed_offset_, ZSTD_getErrorName(result));
+  }
+
+  std::string what_;
+  ZstdListener& listener_;
+  internal::ZstdDecoder decoder_;
+  Bytes output_;
+  Bytes magic_;
+  bool in_frame_ = false;
+  std::uint64_t frames_ = 0;
+  std::uint64_t compressed_offset_ = 0;  // of what the decoder has taken
+  std::uint64_t stream_offset_ = 0;
+};
+
+ZstdWalker::ZstdWalker(std::string what, ZstdListener& listener) : impl_(std::make_unique<Impl>(std::move(what), listener)) {}
+ZstdWalker::~ZstdWalker() = default;
+void ZstdWalker::feed(ByteView compressed) { impl_->feed(compressed); }
+void ZstdWalker::finish() { impl_->finish(); }
+std::uint64_t ZstdWalker::frames() const { return impl_->frames(); }
+
+}  // namespace varve::codec
