@@ -1,0 +1,285 @@
+#include "core/index/local_index.h"
+
+#include <gtest/gtest.h>
+
+#include <algorithm>
+
+#include "core/base/file.h"
+#include "core/index/layer_entries.h"
+#include "core/index/memory_repository.h"
+#include "core/index/test_trees.h"
+#include "tests/support/temp_dir.h"
+
+namespace varve::index {
+namespace {
+
+constexpr std::uint64_t kStreamBytes = 100'000;
+
+// An image of three layers, the first and the last of them the same, in a repository in memory, and all that its index consists of.
+class LocalIndexTest : public testing::Test {
+ protected:
+  void SetUp() override {
+    for (const char* name : {"a", "b"}) {
+      oci::Descriptor layer;
+      layer.media_type = "application/vnd.oci.image.layer.v1.tar+gzip";
+      layer.digest = digest_of(std::string("blob ") + name);
+      layer.size = 1000;
+      image_.manifest.layers.push_back(layer);
+      image_.config.diff_ids.push_back(digest_of(std::string("stream ") + name));
+    }
+    image_.manifest.layers.push_back(image_.manifest.layers[0]);
+    image_.config.diff_ids.push_back(image_.config.diff_ids[0]);
+    image_.repository = repository_;
+    image_.document.descriptor.media_type = oci::kDockerManifestType;
+    image_.document.descriptor.digest = digest_of("image");
+    image_.document.descriptor.size = 500;
+
+    Tree tree;
+    tree.layers = 3;
+    test::put(tree, "etc/hosts", test::make_file(200, {{1, {0, 512, 200}}}));
+    test::put(tree, "sparse", test::make_file(10'000, {{2, {100, 1024, 200}}}));
+    erofs_ = write_erofs(tree, tags(), {kStreamBytes, kStreamBytes, kStreamBytes});
+  }
+
+  std::vector<std::string> tags() const {
+    std::vector<std::string> tags;
+    for (const auto& diff_id : image_.config.diff_ids) tags.push_back(diff_id.hex());
+    return tags;
+  }
+
+  LayerMap map_of(std::size_t layer) const {
+    LayerMap map{.layer_digest = image_.manifest.layers[layer].digest, .diff_id = image_.config.diff_ids[layer], .format = LayerFormat::kGzip,
+                 .compressed_bytes = 1000, .stream_bytes = kStreamBytes, .windows_digest = {}, .windows_bytes = 0, .spans = {}};
+    map.spans.push_back({.stream_range = {0, kStreamBytes}, .compressed_range = {0, 1000}, .bits = 0, .member_header = true, .window = {},
+                         .compressed_digest = digest_of("c"), .stream_digest = digest_of("s")});
+    return map;
+  }
+
+  LayerIndexBlobs publish_layer(const LayerMap& map) {
+    LayerEntries entries{.layer_digest = map.layer_digest, .entries = {}};
+    return {.layer_digest = map.layer_digest, .map = repository_->add_blob(map.encode()), .windows = std::nullopt,
+            .entries = repository_->add_blob(entries.encode())};
+  }
+
+  ImageIndexBlobs blobs_of(const std::vector<LayerMap>& maps) {
+    ImageIndexBlobs blobs;
+    blobs.tree = repository_->add_blob(pack_tree(erofs_));
+    blobs.tree_bytes = erofs_.bytes.size();
+    blobs.ranges = repository_->add_blob(pack_ranges(erofs_.ranges));
+    for (const auto& map : maps) blobs.layers.push_back(publish_layer(map));
+    blobs.tool = "varve test";
+    return blobs;
+  }
+
+  oci::Descriptor publish(const ImageIndexBlobs& blobs) {
+    return repository_->put_manifest(make_index_manifest(image_, blobs).to_json(), oci::kOciManifestType, "");
+  }
+  oci::Descriptor publish() { return publish(blobs_of({map_of(0), map_of(1), map_of(2)})); }
+
+  test::TempDir dir_;
+  std::shared_ptr<test::MemoryRepository> repository_ = std::make_shared<test::MemoryRepository>();
+  oci::Image image_;
+  ErofsImage erofs_;
+};
+
+TEST_F(LocalIndexTest, FindsWhatWasPublished) {
+  EXPECT_EQ(find_index(*repository_, image_), std::nullopt);
+  const auto blobs = blobs_of({map_of(0), map_of(1), map_of(2)});
+  const auto manifest = publish(blobs);
+  const auto found = find_index(*repository_, image_);
+  ASSERT_TRUE(found);
+  EXPECT_EQ(found->manifest.digest, manifest.digest);
+  EXPECT_EQ(found->image_digest, image_.digest());
+  EXPECT_EQ(found->tree.digest, blobs.tree.digest);
+  EXPECT_EQ(found->tree_bytes, erofs_.bytes.size());
+  ASSERT_TRUE(found->ranges);
+  EXPECT_EQ(found->ranges->digest, blobs.ranges->digest);
+  EXPECT_EQ(found->tool, "varve test");
+  ASSERT_EQ(found->layers.size(), 3u);
+  for (std::size_t i = 0; i < 3; ++i) {
+    EXPECT_EQ(found->layers[i].map.digest, blobs.layers[i].map.digest);
+    EXPECT_EQ(found->layers[i].entries.size, blobs.layers[i].entries.size);
+    EXPECT_FALSE(found->layers[i].windows);
+  }
+  // The repeated layer counts once.
+  const auto first_load = manifest.size + blobs.tree.size + blobs.ranges->size + blobs.layers[0].map.size + blobs.layers[1].map.size;
+  EXPECT_EQ(found->first_load_bytes(), first_load);
+  EXPECT_EQ(found->index_bytes(), first_load + blobs.layers[0].entries.size + blobs.layers[1].entries.size);
+  EXPECT_EQ(make_index_manifest(image_, *found).to_json(), make_index_manifest(image_, blobs).to_json());
+}
+
+TEST_F(LocalIndexTest, FindsTheIndexOfALayer) {
+  auto blobs = publish_layer(map_of(0));
+  blobs.windows = repository_->add_blob(as_bytes("windows"));
+  repository_->put_manifest(make_layer_manifest(image_.manifest.layers[0], blobs).to_json(), oci::kOciManifestType, "");
+  const auto found = find_layer_index(*repository_, image_.manifest.layers[0].digest);
+  ASSERT_TRUE(found);
+  EXPECT_EQ(found->map.digest, blobs.map.digest);
+  EXPECT_EQ(found->entries.digest, blobs.entries.digest);
+  EXPECT_EQ(found->windows->digest, blobs.windows->digest);
+  EXPECT_EQ(find_layer_index(*repository_, image_.manifest.layers[1].digest), std::nullopt);
+}
+
+TEST_F(LocalIndexTest, TakesTheSmallestDigestOfThoseThatParse) {
+  std::vector<Digest> good;
+  for (const char* tool : {"one", "two", "three", "four"}) {
+    auto blobs = blobs_of({map_of(0), map_of(1), map_of(2)});
+    blobs.tool = tool;
+    good.push_back(publish(blobs).digest);
+  }
+  for (int i = 0; i < 8; ++i) {  // some of these sort before
+    oci::ArtifactManifest broken = make_index_manifest(image_, *find_index(*repository_, image_));
+    broken.annotations["number"] = std::to_string(i);
+    broken.layers.erase(broken.layers.begin());
+    repository_->put_manifest(broken.to_json(), oci::kOciManifestType, "");
+  }
+  EXPECT_EQ(find_index(*repository_, image_)->manifest.digest, *std::ranges::min_element(good));
+}
+
+TEST_F(LocalIndexTest, RefusesIndexesOfOtherForms) {
+  const auto blobs = blobs_of({map_of(0), map_of(1), map_of(2)});
+  const auto refused = [&](void (*change)(oci::ArtifactManifest&)) {
+    auto manifest = make_index_manifest(image_, blobs);
+    change(manifest);
+    oci::Document document;
+    document.bytes = manifest.to_json();
+    document.descriptor.media_type = oci::kOciManifestType;
+    document.descriptor.digest = digest_of(document.bytes);
+    document.descriptor.size = document.bytes.size();
+    EXPECT_THROW(parse_index_manifest(document, image_), CorruptData);
+  };
+  refused([](auto& manifest) { manifest.artifact_type = "application/x-other"; });
+  refused([](auto& manifest) { manifest.subject->digest = digest_of("another image"); });
+  refused([](auto& manifest) { manifest.subject.reset(); });
+  refused([](auto& manifest) { manifest.layers.erase(manifest.layers.begin()); });           // no tree
+  refused([](auto& manifest) { manifest.layers.push_back(manifest.layers.front()); });       // two
+  refused([](auto& manifest) { manifest.layers.push_back(manifest.layers[1]); });            // ranges
+  refused([](auto& manifest) { manifest.layers.push_back(manifest.layers[2]); });            // maps
+  refused([](auto& manifest) { manifest.layers.pop_back(); });                               // no entries
+  refused([](auto& manifest) { manifest.layers.back().annotations.clear(); });
+  refused([](auto& manifest) { manifest.layers.back().annotations[std::string(kLayerAnnotation)] = "sha256:x"; });
+  refused([](auto& manifest) { manifest.layers.back().annotations[std::string(kLayerAnnotation)] = digest_of("stranger").to_string(); });
+  for (const char* size : {"", "12x", "-512", "513", "0", "99999999999999999999", "17179869696"}) {
+    auto manifest = make_index_manifest(image_, blobs);
+    manifest.layers.front().annotations[std::string(kUncompressedBytesAnnotation)] = size;
+    oci::Document document;
+    document.bytes = manifest.to_json();
+    document.descriptor.media_type = oci::kOciManifestType;
+    EXPECT_THROW(parse_index_manifest(document, image_), CorruptData) << size;
+  }
+}
+
+TEST_F(LocalIndexTest, LoadsFromTheRepositoryOnceAndThenWithoutIt) {
+  publish();
+  LocalIndex local(dir_ / "root");
+  const auto first = load_index(local, image_);
+  EXPECT_EQ(first.loaded_bytes, first.blobs.first_load_bytes());
+  ASSERT_EQ(first.maps.size(), 3u);
+  EXPECT_EQ(first.maps[0], first.maps[2]);
+  EXPECT_EQ(*first.maps[1], map_of(1));
+  EXPECT_EQ(first.ranges.ranges, erofs_.ranges.ranges);
+  EXPECT_TRUE(first.tree->resolve("etc/hosts", true));
+  EXPECT_TRUE(std::ranges::equal(first.tree_mapping.bytes(), erofs_.bytes));
+
+  image_.repository = std::make_shared<test::MemoryRepository>();  // an empty one
+  LocalIndex again(dir_ / "root");
+  const auto second = load_index(again, image_);
+  EXPECT_EQ(second.loaded_bytes, 0u);
+  EXPECT_EQ(second.tree_file, first.tree_file);
+  EXPECT_EQ(second.blobs.manifest.digest, first.blobs.manifest.digest);
+}
+
+TEST_F(LocalIndexTest, SaysWhatToDoWithoutAnIndex) {
+  LocalIndex local(dir_ / "root");
+  try {
+    load_index(local, image_);
+    FAIL() << "loaded";
+  } catch (const NotFound& error) {
+    EXPECT_NE(std::string(error.what()).find("varve index IMAGE"), std::string::npos) << error.what();
+  }
+}
+
+TEST_F(LocalIndexTest, RepairsBlobsAndTreesThatTheDiskBroke) {
+  publish();
+  LocalIndex local(dir_ / "root");
+  const auto index = load_index(local, image_);
+  const auto blob = dir_ / "root" / "index" / "blobs" / "sha256" / index.blobs.layers[0].map.digest.hex();
+  auto bytes = read_file(blob);
+  bytes[20] ^= std::byte(1);
+  std::filesystem::remove(blob);
+  write_file_atomically(blob, bytes);
+  std::filesystem::resize_file(index.tree_file, 512);
+  const auto again = load_index(local, image_);
+  EXPECT_EQ(*again.maps[0], map_of(0));
+  EXPECT_TRUE(std::ranges::equal(again.tree_mapping.bytes(), erofs_.bytes));
+}
+
+TEST_F(LocalIndexTest, RefusesBlobsThatDoNotBelongToTheImage) {
+  LocalIndex local(dir_ / "root");
+  const auto refused = [&](const ImageIndexBlobs& blobs) {
+    auto repository = std::make_shared<test::MemoryRepository>(*repository_);
+    repository->put_manifest(make_index_manifest(image_, blobs).to_json(), oci::kOciManifestType, "");
+    auto image = image_;
+    image.repository = repository;
+    EXPECT_THROW(load_index(local, image), CorruptData);
+    EXPECT_EQ(local.find_index(image), std::nullopt);  // nothing is kept of it that later runs would trust
+  };
+  const auto good = [&] { return blobs_of({map_of(0), map_of(1), map_of(2)}); };
+  const auto with_map = [&](void (*change)(LayerMap&)) {
+    auto map = map_of(1);
+    change(map);
+    auto blobs = good();
+    const auto digest = blobs.layers[1].layer_digest;
+    blobs.layers[1] = publish_layer(map);
+    blobs.layers[1].layer_digest = digest;
+    refused(blobs);
+  };
+  with_map([](LayerMap& map) { map.layer_digest = digest_of("other"); });
+  with_map([](LayerMap& map) { map.diff_id = digest_of("other"); });
+  with_map([](LayerMap& map) { map.compressed_bytes = 1001; });
+  with_map([](LayerMap& map) { map.stream_bytes = map.spans[0].stream_range.length = kStreamBytes + 1000; });
+  with_map([](LayerMap& map) {
+    map.windows_bytes = 10;
+    map.windows_digest = digest_of("w");
+  });
+  auto blobs = good();
+  blobs.layers[1].windows = repository_->add_blob(as_bytes("windows"));
+  refused(blobs);
+  blobs = good();
+  blobs.ranges.reset();
+  refused(blobs);
+  blobs = good();
+  blobs.ranges = repository_->add_blob(pack_ranges({.bytes = erofs_.ranges.bytes, .ranges = {{0, 2, kStreamBytes - 10, 20}}}));
+  refused(blobs);
+  blobs = good();
+  blobs.tree_bytes += 512;
+  refused(blobs);
+  Tree other;
+  other.layers = 3;
+  auto other_tags = tags();
+  other_tags[1] = digest_of("other").hex();
+  blobs = good();
+  const auto other_tree = write_erofs(other, other_tags, {kStreamBytes, kStreamBytes, kStreamBytes});
+  blobs.tree = repository_->add_blob(pack_tree(other_tree));
+  blobs.tree_bytes = other_tree.bytes.size();
+  refused(blobs);
+  auto broken = erofs_;
+  broken.bytes[broken.bytes.size() / 2] ^= std::byte(0xff);
+  broken.bytes[1152 + 128 * 4 + 4] ^= std::byte(0xff);  // the root's mode
+  blobs = good();
+  blobs.tree = repository_->add_blob(pack_tree(broken));
+  refused(blobs);
+}
+
+TEST_F(LocalIndexTest, PassesOnABrokenTransfer) {
+  const auto blobs = blobs_of({map_of(0), map_of(1), map_of(2)});
+  publish(blobs);
+  repository_->blob(blobs.tree.digest)[5] ^= std::byte(1);
+  LocalIndex local(dir_ / "root");
+  EXPECT_THROW(load_index(local, image_), CorruptData);
+  repository_->blob(blobs.tree.digest)[5] ^= std::byte(1);
+  EXPECT_NO_THROW(load_index(local, image_));
+}
+
+}  // namespace
+}  // namespace varve::index
