@@ -1,0 +1,25 @@
+#pragma once
+// What commands that talk to the daemon share.
+#include <filesystem>
+#include <string>
+
+#include "cli/command.h"
+#include "core/base/progress.h"
+#include "fuse/control_client.h"
+
+namespace varve::cli {
+
+inline constexpr const char* kImageHelp = "The image: oci:DIR[:TAG] or [docker://]HOST/REPO[:TAG]";
+
+fuse::DaemonPaths daemon_paths(const Context& context);
+fuse::ImageSpec image_spec(const Context& context, const std::string& reference);
+// The daemon of this root, started if none runs.
+fuse::ControlClient connect_or_start_daemon(const Context& context);
+
+// The full name of a mount point without looking into it: only its parent folder is resolved, so that a mount that hangs hangs nobody here.
+std::filesystem::path name_of_mount_point(const std::filesystem::path& dir);
+
+// Turns the daemon's counts into a progress line.
+fuse::ProgressCallback show_progress(Progress& progress);
+
+}  // namespace varve::cli

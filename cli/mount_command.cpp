@@ -1,0 +1,57 @@
+#include <memory>
+#include <ostream>
+
+#include <nlohmann/json.hpp>
+
+#include "cli/daemon_access.h"
+#include "core/base/clock.h"
+#include "core/base/log.h"
+
+namespace varve::cli {
+namespace {
+
+struct MountArguments {
+  std::string image;
+  std::filesystem::path dir;
+  std::string mode = "auto";
+};
+
+void run_mount(Context& context, const MountArguments& arguments) {
+  const Stopwatch watch;
+  const auto spec = image_spec(context, arguments.image);
+  auto daemon = connect_or_start_daemon(context);
+  const auto mounted = daemon.mount(spec, std::filesystem::absolute(arguments.dir), fuse::parse_mount_mode(arguments.mode));
+  const double seconds = watch.seconds();
+  if (context.global.json) {
+    context.print_json({{"dir", mounted.dir.string()},
+                        {"mode", to_string(mounted.mode)},
+                        {"why", mounted.why},
+                        {"image", mounted.image.to_string()},
+                        {"seconds", seconds},
+                        {"loaded_bytes", mounted.loaded_bytes}});
+    return;
+  }
+  if (!mounted.why.empty() && !context.global.quiet) context.err << mounted.why << '\n';
+  context.out << fmt::format("{} at {}, {} mode; {} loaded, {:.2f} s\n", mounted.image.to_string(), mounted.dir.string(), to_string(mounted.mode),
+                             human_bytes(mounted.loaded_bytes), seconds);
+}
+
+}  // namespace
+
+void add_mount_command(CLI::App& app, Context& context) {
+  const auto arguments = std::make_shared<MountArguments>();
+  auto* command = app.add_subcommand("mount", "Mounts an indexed image read-only; its bytes arrive when they are read");
+  command->add_option("IMAGE", arguments->image, kImageHelp)->required();
+  command->add_option("DIR", arguments->dir, "An empty folder")->required();
+  command->add_option("--mode", arguments->mode, "kernel: EROFS, for root on Linux 6.12 or newer; fuse: everywhere; auto: the best that works")
+      ->check(CLI::IsMember({"auto", "kernel", "fuse"}))
+      ->capture_default_str();
+  command->footer(
+      "Examples:\n"
+      "  varve mount oci:image:latest /mnt/image\n"
+      "  varve mount --mode fuse registry.example/team/notebook:2026-11 ~/image\n\n"
+      "Returns when the tree can be read. Starts the daemon if none runs; `varve unmount DIR` ends the mount, `varve status` shows it.");
+  command->callback([&context, arguments] { run_mount(context, *arguments); });
+}
+
+}  // namespace varve::cli

@@ -1,0 +1,103 @@
+#include <sys/stat.h>
+
+#include <algorithm>
+#include <memory>
+#include <ostream>
+
+#include <nlohmann/json.hpp>
+
+#include "cli/daemon_access.h"
+#include "cli/text.h"
+#include "core/base/errors.h"
+
+namespace varve::cli {
+namespace {
+
+// What the store takes on disk while no daemon is there to say.
+std::uint64_t bytes_on_disk(const std::filesystem::path& dir) {
+  std::uint64_t bytes = 0;
+  std::error_code error;
+  for (std::filesystem::recursive_directory_iterator entry(dir, error), end; !error && entry != end; entry.increment(error)) {
+    struct ::stat status {};
+    if (::lstat(entry->path().c_str(), &status) == 0) bytes += static_cast<std::uint64_t>(status.st_blocks) * 512;
+  }
+  return bytes;
+}
+
+nlohmann::json to_json(const fuse::MountStatus& mount) {
+  const auto& stats = mount.stats;
+  return {{"dir", mount.dir},
+          {"image", stats.image.to_string()},
+          {"reference", stats.reference},
+          {"mode", to_string(mount.mode)},
+          {"session", mount.session},
+          {"image_stream_bytes", stats.image_stream_bytes},
+          {"present_bytes", stats.present_bytes},
+          {"fetched_bytes", stats.fetched_bytes},
+          {"decoded_bytes", stats.decoded_bytes},
+          {"requests", stats.requests},
+          {"fetching", stats.fetching},
+          {"errors", stats.errors},
+          {"last_error", stats.last_error},
+          {"fuse_requests", mount.fuse_requests}};
+}
+
+void print(const fuse::DaemonStatus& status, std::ostream& out) {
+  out << fmt::format("daemon {} (version {}) for {:.0f} s, store {}\n", status.pid, status.version, status.uptime_seconds, human_bytes(status.store_bytes));
+  if (status.mounts.empty()) {
+    out << "nothing is mounted\n";
+    return;
+  }
+  std::vector<std::vector<std::string>> rows{{"DIR", "MODE", "IMAGE", "SIZE", "HERE", "FETCHED", "REQUESTS", "FETCHING", "ERRORS"}};
+  for (const auto& mount : status.mounts) {
+    const auto& stats = mount.stats;
+    const auto share = stats.image_stream_bytes == 0 ? 100 : stats.present_bytes * 100 / stats.image_stream_bytes;
+    rows.push_back({printable(mount.dir) + (mount.session ? " (session)" : ""), std::string(to_string(mount.mode)), printable(stats.reference), human_bytes(stats.image_stream_bytes),
+                    fmt::format("{} %", share), human_bytes(stats.fetched_bytes), std::to_string(stats.requests), std::to_string(stats.fetching),
+                    std::to_string(stats.errors)});
+  }
+  print_table(out, rows);
+  for (const auto& mount : status.mounts) {
+    if (!mount.stats.last_error.empty()) out << fmt::format("last error of {}: {}\n", printable(mount.dir), printable(mount.stats.last_error));
+  }
+}
+
+void report_no_daemon(Context& context) {
+  if (!context.global.json) {
+    context.out << fmt::format("no daemon runs for {}; nothing is mounted\n", context.global.root.string());
+    return;
+  }
+  const auto bytes = bytes_on_disk(daemon_paths(context).store_dir());
+  context.print_json({{"daemon", nullptr}, {"mounts", nlohmann::json::array()}, {"store", {{"bytes", bytes}, {"max_bytes", 0}}}});
+}
+
+void run_status(Context& context, const std::filesystem::path& dir) {
+  const auto wanted = dir.empty() ? std::string() : name_of_mount_point(dir).string();
+  auto daemon = fuse::ControlClient::connect(daemon_paths(context));
+  if (!daemon && !wanted.empty()) fail<NotFound>("{}: varve has mounted nothing there, as no daemon runs for {}", wanted, context.global.root.string());
+  if (!daemon) return report_no_daemon(context);
+  auto status = daemon->status();
+  if (!wanted.empty()) {
+    std::erase_if(status.mounts, [&](const auto& mount) { return mount.dir != wanted; });
+    if (status.mounts.empty()) fail<NotFound>("{}: varve has mounted nothing there", wanted);
+  }
+  if (!context.global.json) return print(status, context.out);
+  auto mounts = nlohmann::json::array();
+  for (const auto& mount : status.mounts) mounts.push_back(to_json(mount));
+  context.print_json({{"daemon",
+                       {{"pid", status.pid}, {"version", status.version}, {"uptime_seconds", status.uptime_seconds}, {"root", status.root}}},
+                      {"mounts", std::move(mounts)},
+                      {"store", {{"bytes", status.store_bytes}, {"max_bytes", status.store_max_bytes}}}});
+}
+
+}  // namespace
+
+void add_status_command(CLI::App& app, Context& context) {
+  const auto dir = std::make_shared<std::filesystem::path>();
+  auto* command = app.add_subcommand("status", "Shows what is mounted, how much of it is here, what is being fetched; never touches a mount");
+  command->add_option("DIR", *dir, "Only this mount");
+  command->footer("Examples:\n  varve status\n  varve status --json /mnt/image\n\nErrors are counted after all retries; the daemon's log (daemon.log in the root) has each of them.");
+  command->callback([&context, dir] { run_status(context, *dir); });
+}
+
+}  // namespace varve::cli
