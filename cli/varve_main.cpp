@@ -18,6 +18,12 @@ namespace {
 
 // In the order of the help text. A command is added here and, with its file, in CMakeLists.txt.
 constexpr AddCommand kCommands[] = {
+    add_mount_command,
+    add_unmount_command,
+    add_status_command,
+    add_pull_command,
+    add_verify_command,
+    add_daemon_command,
     add_help_commands,
 };
 
