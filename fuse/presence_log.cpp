@@ -22,7 +22,7 @@ constexpr std::size_t kCheckBytes = 8;
 constexpr std::size_t kMaxRunsPerGroup = 65'536;
 constexpr std::uint64_t kMaxLogBytes = 1ull << 30;
 // A log of more groups than this is written anew when it is opened.
-constexpr std::uint64_t kCompactAboveGroups = 4'096;
+constexpr std::uint64_t kCompactAboveGroups = 512;
 
 enum class GroupKind : std::uint32_t { kPresent = 1, kGone = 2 };
 

@@ -87,6 +87,7 @@ void RangeFetcher::raise(const Key& key, Queued& queued, Priority priority) {
   if (queued.priority <= priority) return;
   if (queued.ready) ready_of(*queued.source).erase({queued.priority, queued.sequence, key});
   queued.priority = priority;
+  queued.sequence = next_sequence_++;  // behind the readers that wait already
   if (queued.ready) make_ready(key, queued);
 }
 
