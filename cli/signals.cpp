@@ -22,8 +22,11 @@ CancelOnSignals::CancelOnSignals(CancelFlag& flag) {
   struct sigaction action{};
   action.sa_handler = varve_cancel_on_signal;
   action.sa_flags = int(SA_RESETHAND);  // no SA_RESTART: a blocking call returns, and its loop looks at the flag
-  ::sigaction(SIGINT, &action, &old_interrupt_);
-  ::sigaction(SIGTERM, &action, &old_terminate_);
+  // Ignored signals stay ignored: nohup(1), jobs in the background of a script.
+  ::sigaction(SIGINT, nullptr, &old_interrupt_);
+  if (old_interrupt_.sa_handler != SIG_IGN) ::sigaction(SIGINT, &action, nullptr);
+  ::sigaction(SIGTERM, nullptr, &old_terminate_);
+  if (old_terminate_.sa_handler != SIG_IGN) ::sigaction(SIGTERM, &action, nullptr);
 }
 
 CancelOnSignals::~CancelOnSignals() {

@@ -24,6 +24,8 @@ constexpr AddCommand kCommands[] = {
     add_pull_command,
     add_verify_command,
     add_daemon_command,
+    add_run_command,
+    add_session_command,
     add_help_commands,
 };
 

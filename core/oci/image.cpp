@@ -1,96 +1,119 @@
 #include "core/oci/image.h"
 
 #include <algorithm>
+#include <set>
 
 #include "core/base/errors.h"
 
 namespace varve::oci {
 namespace {
 
-constexpr std::string_view kOciConfigType = "application/vnd.oci.image.config.v1+json";
-constexpr std::string_view kDockerConfigType = "application/vnd.docker.container.image.v1+json";
+constexpr std::size_t kMaxNestedIndexes = 256;  // each costs a request
+constexpr std::string_view kAttestationAnnotation = "vnd.docker.reference.type";
 
-std::string label(const Repository& repository, const Descriptor& descriptor) { return repository.name() + ": " + descriptor.digest.to_string(); }
-
-ImageConfig read_config(Repository& repository, const Descriptor& descriptor, Bytes& json) {
-  json = read_whole_blob(repository, descriptor, kMaxConfigBytes);
-  return ImageConfig::parse(json, label(repository, descriptor));
+bool may_be_image(const Descriptor& entry) {
+  if (!is_manifest_media_type(entry.media_type) || !entry.artifact_type.empty()) return false;
+  if (entry.annotations.contains(std::string(kAttestationAnnotation))) return false;
+  return !entry.platform || (entry.platform->os != "unknown" && entry.platform->architecture != "unknown");
 }
 
-// BuildKit lists its attestations beside the images, for a platform that nobody has.
-bool is_attestation(const Descriptor& entry) {
-  return entry.annotations.contains("vnd.docker.reference.type") || (entry.platform && entry.platform->os == "unknown");
-}
+std::string document_name(Repository& repository, const Digest& digest) { return repository.name() + " " + digest.to_string(); }
 
-// The platform an entry is for: stated, or else what its config says.
-std::optional<Platform> platform_of(Repository& repository, const Descriptor& entry) {
-  if (entry.platform && !entry.platform->os.empty()) return entry.platform;
-  const auto document = repository.manifest(entry.digest.to_string());
-  const auto manifest = Manifest::parse(document.bytes, document.descriptor.media_type, label(repository, entry));
-  if (manifest.config.media_type != kOciConfigType && manifest.config.media_type != kDockerConfigType) return std::nullopt;
-  Bytes json;
-  return read_config(repository, manifest.config, json).platform;
-}
+// All images of an index and the indexes in it, in the order they are listed.
+class ImageList {
+ public:
+  explicit ImageList(Repository& repository) : repository_(repository) {}
 
-struct Choice {
-  Descriptor descriptor;
-  int distance = -1;
+  void add_index(const Document& document, int depth) {
+    const auto what = document_name(repository_, document.descriptor.digest);
+    if (depth > kMaxIndexDepth) fail<Unsupported>("{}: indexes nested deeper than {}", what, kMaxIndexDepth);
+    if (!seen_.insert(document.descriptor.digest).second) return;
+    if (seen_.size() > kMaxNestedIndexes) fail<Unsupported>("{}: more than {} indexes in one another", what, kMaxNestedIndexes);
+    for (auto& entry : ImageIndex::parse(document.bytes, what).manifests) {
+      if (is_index_media_type(entry.media_type)) {
+        add_index(repository_.manifest(entry.digest.to_string()), depth + 1);
+      } else if (may_be_image(entry)) {
+        if (images_.size() == kMaxIndexEntries) fail<Unsupported>("{}: more than {} images", what, kMaxIndexEntries);
+        images_.push_back(std::move(entry));
+      }
+    }
+  }
+
+  // The best fit; the first listed of equal ones. Absent if none fits.
+  std::optional<Descriptor> choose(const Platform& wanted) {
+    std::optional<Descriptor> best;
+    int best_distance = -1;
+    for (auto& image : images_) {
+      if (!image.platform) image.platform = platform_of(image);
+      const int distance = platform_distance(wanted, *image.platform);
+      if (distance < 0 || (best && distance >= best_distance)) continue;
+      best = image;
+      best_distance = distance;
+    }
+    return best;
+  }
+
+  std::string platforms() const {
+    std::string text;
+    for (const auto& image : images_) {
+      if (!text.empty()) text += ", ";
+      text += image.platform ? image.platform->normalised().to_string() : "unknown";
+    }
+    return text.empty() ? "none" : text;
+  }
+
+ private:
+  // For entries that do not say it: the config knows.
+  Platform platform_of(const Descriptor& image) {
+    const auto document = repository_.manifest(image.digest.to_string());
+    const auto what = document_name(repository_, image.digest);
+    const auto manifest = Manifest::parse(document.bytes, document.descriptor.media_type, what);
+    const auto config = read_whole_blob(repository_, manifest.config, kMaxConfigBytes);
+    return ImageConfig::parse(config, what + " config").platform;
+  }
+
+  Repository& repository_;
+  std::vector<Descriptor> images_;
+  std::set<Digest> seen_;
 };
 
-// Looks through an index and those nested in it; the best fit wins, the first listed among equals.
-void choose(Repository& repository, const ImageIndex& index, const Platform& wanted, int depth, Choice& best, std::string& seen) {
-  if (depth > kMaxIndexDepth) fail<Unsupported>("{}: indexes nested deeper than {}", repository.name(), kMaxIndexDepth);
-  for (const auto& entry : index.manifests) {
-    if (is_attestation(entry)) continue;
-    if (is_index_media_type(entry.media_type)) {
-      const auto nested = repository.manifest(entry.digest.to_string());
-      choose(repository, ImageIndex::parse(nested.bytes, label(repository, entry)), wanted, depth + 1, best, seen);
-      continue;
-    }
-    if (!is_manifest_media_type(entry.media_type) || !entry.artifact_type.empty()) continue;
-    const auto platform = platform_of(repository, entry);
-    if (!platform) continue;
-    seen += (seen.empty() ? "" : ", ") + platform->to_string();
-    const int distance = platform_distance(wanted, *platform);
-    if (distance >= 0 && (best.distance < 0 || distance < best.distance)) best = {entry, distance};
-  }
+Document choose_image(Repository& repository, Document document, const Platform& platform) {
+  if (!is_index_media_type(document.descriptor.media_type)) return document;
+  ImageList images(repository);
+  images.add_index(document, 1);
+  const auto chosen = images.choose(platform);
+  if (!chosen)
+    fail<NotFound>("{}: no image for {}; there are: {}", document_name(repository, document.descriptor.digest),
+                   platform.normalised().to_string(), images.platforms());
+  return repository.manifest(chosen->digest.to_string());
 }
 
-void check_layers(const Repository& repository, const Document& document, const Manifest& manifest, const ImageConfig& config) {
-  const auto what = label(repository, document.descriptor);
-  for (std::size_t i = 0; i < manifest.layers.size(); ++i) {
-    const auto& layer = manifest.layers[i];
+void check_layers(const Image& image, std::string_view what) {
+  const auto& manifest = image.manifest;
+  for (const auto& layer : manifest.layers) {
     const auto type = parse_layer_media_type(layer.media_type);
-    if (!type) fail<Unsupported>("{}: layer {} ({}) has the media type '{}', which is no image layer", what, i, layer.digest.to_string(), layer.media_type);
+    if (!type) fail<Unsupported>("{}: layer {} has media type '{}', which is no file system layer", what, layer.digest.to_string(), layer.media_type);
     if (type->nondistributable)
-      fail<Unsupported>("{}: layer {} ({}) is nondistributable: it is not in the registry and cannot be indexed", what, i, layer.digest.to_string());
+      fail<Unsupported>("{}: layer {} is nondistributable ({}): registries do not hold it; rebuild the image without it", what,
+                        layer.digest.to_string(), layer.media_type);
   }
-  if (config.diff_ids.size() != manifest.layers.size())
-    fail<CorruptData>("{}: {} layers, but its config lists {} diff_ids", what, manifest.layers.size(), config.diff_ids.size());
+  if (manifest.layers.size() != image.config.diff_ids.size())
+    fail<CorruptData>("{}: {} layers, but its config names {} diff_ids", what, manifest.layers.size(), image.config.diff_ids.size());
 }
 
 }  // namespace
 
 Image open_image(std::shared_ptr<Repository> repository, std::string_view selector, const Platform& platform) {
   Image image;
-  image.repository = std::move(repository);
-  image.document = image.repository->manifest(selector);
-  if (is_index_media_type(image.document.descriptor.media_type)) {
-    Choice best;
-    std::string seen;
-    choose(*image.repository, ImageIndex::parse(image.document.bytes, label(*image.repository, image.document.descriptor)), platform, 1, best, seen);
-    if (best.distance < 0)
-      fail<NotFound>("{}: no image for {}; there is {} (choose with --platform)", label(*image.repository, image.document.descriptor), platform.to_string(),
-                     seen.empty() ? "none at all" : seen);
-    image.document = image.repository->manifest(best.descriptor.digest.to_string());
-  }
-  const auto what = label(*image.repository, image.document.descriptor);
+  image.document = choose_image(*repository, repository->manifest(selector), platform);
+  const auto what = document_name(*repository, image.document.descriptor.digest);
   image.manifest = Manifest::parse(image.document.bytes, image.document.descriptor.media_type, what);
-  if (!image.manifest.artifact_type.empty() || (image.manifest.config.media_type != kOciConfigType && image.manifest.config.media_type != kDockerConfigType))
-    fail<Unsupported>("{}: not an image but an artifact of type '{}'", what,
-                      image.manifest.artifact_type.empty() ? image.manifest.config.media_type : image.manifest.artifact_type);
-  image.config = read_config(*image.repository, image.manifest.config, image.config_json);
-  check_layers(*image.repository, image.document, image.manifest, image.config);
+  if (!image.manifest.artifact_type.empty() || image.manifest.config.media_type == kEmptyJsonType)
+    fail<Unsupported>("{}: an artifact of type '{}', not an image", what, image.manifest.artifact_type);
+  image.config_json = read_whole_blob(*repository, image.manifest.config, kMaxConfigBytes);
+  image.config = ImageConfig::parse(image.config_json, what + " config " + image.manifest.config.digest.to_string());
+  check_layers(image, what);
+  image.repository = std::move(repository);
   return image;
 }
 

@@ -9,238 +9,378 @@
 
 #include "core/base/errors.h"
 #include "core/base/file.h"
+#include "core/base/log.h"
 #include "core/oci/internal/json.h"
-#include "core/oci/manifest.h"
+#include "core/oci/internal/layout_blob.h"
 
 namespace varve::oci {
 namespace {
 
-constexpr std::uint64_t kMaxIndexJsonBytes = 64 * 1024 * 1024;  // a folder of many images is larger than one manifest may be
-constexpr std::size_t kCopyBytes = 1024 * 1024;
-constexpr const char* kRefName = "org.opencontainers.image.ref.name";
-constexpr const char* kContainerdName = "io.containerd.image.name";
+using nlohmann::json;
 
-// Only one process at a time changes index.json. The folder itself is locked, so that no file of ours is left in it.
-class FolderLock {
- public:
-  explicit FolderLock(const std::filesystem::path& dir) : fd_(open_file(dir, O_RDONLY | O_DIRECTORY)) {
-    while (::flock(fd_.get(), LOCK_EX) != 0)
-      if (errno != EINTR) fail_errno("lock {}", dir.string());
-  }
+constexpr std::string_view kRefName = "org.opencontainers.image.ref.name";
+constexpr std::string_view kContainerdName = "io.containerd.image.name";
+constexpr std::string_view kAttestation = "vnd.docker.reference.type";
+constexpr std::uint64_t kMaxLayoutFileBytes = 4096;
+constexpr std::uint64_t kMaxIndexJsonBytes = 16 * 1024 * 1024;  // thousands of artifacts beside 150 images
+constexpr std::size_t kReadBytes = 256 * 1024;
 
- private:
-  UniqueFd fd_;
-};
-
-std::string annotation(const Descriptor& entry, const char* key) {
-  const auto found = entry.annotations.find(key);
-  return found == entry.annotations.end() ? "" : found->second;
+std::string annotation(const Descriptor& entry, std::string_view name) {
+  const auto found = entry.annotations.find(std::string(name));
+  return found == entry.annotations.end() ? std::string() : found->second;
 }
 
-// Tools write the bare tag, or the whole name as containerd and buildkit do ("docker.io/library/app:tag").
-bool is_named(const Descriptor& entry, std::string_view tag) {
-  for (const auto* key : {kRefName, kContainerdName}) {
-    const auto name = annotation(entry, key);
-    if (name == tag) return true;
-    const auto colon = name.rfind(':');
-    if (colon != std::string::npos && name.find('/', colon) == std::string::npos && std::string_view(name).substr(colon + 1) == tag) return true;
-  }
-  return false;
+// "latest" of "registry.example:5000/app:latest"; "" if the name has no tag.
+std::string_view tag_part(std::string_view name) {
+  const auto colon = name.rfind(':');
+  return colon == std::string_view::npos || name.find('/', colon) != std::string_view::npos ? std::string_view() : name.substr(colon + 1);
 }
 
-bool is_index(const Document& document) { return is_index_media_type(document.descriptor.media_type); }
+// How well an entry carries the tag: 0 by its OCI name, 1 by its containerd name, 2 by the tag part of either; absent if not.
+std::optional<int> tag_match(const Descriptor& entry, std::string_view tag) {
+  const auto name = annotation(entry, kRefName);
+  const auto containerd_name = annotation(entry, kContainerdName);
+  if (name == tag) return 0;
+  if (containerd_name == tag) return 1;
+  if (tag_part(name) == tag || tag_part(containerd_name) == tag) return 2;
+  return std::nullopt;
+}
 
-// Some tools leave media types out or write another tool's: what the document itself says decides, then its shape.
-std::string media_type_of(const nlohmann::json& json, const std::string& claimed, std::string_view what) {
-  auto own = internal::string_field(json, "mediaType", what);
-  if (!own.empty()) return own;
-  if (is_index_media_type(claimed) || is_manifest_media_type(claimed)) return claimed;
-  return std::string(internal::field(json, "manifests") != nullptr ? kOciIndexType : kOciManifestType);
+std::string shown_tag(const Descriptor& entry) {
+  const auto name = annotation(entry, kRefName);
+  return name.empty() ? annotation(entry, kContainerdName) : name;
+}
+
+// The tag fallback for referrers (distribution-spec, "Referrers Tag Schema"), as other tools leave it in a folder.
+bool is_referrers_tag(std::string_view tag) {
+  return tag.starts_with("sha256-") && Digest::try_parse("sha256:" + std::string(tag.substr(7))).has_value();
+}
+
+void check_layout_file(const std::filesystem::path& dir) {
+  const auto name = "oci:" + dir.string();
+  if (!std::filesystem::is_directory(dir)) fail<NotFound>("{}: there is no such folder", name);
+  const auto content = read_file_if_there(dir / "oci-layout", kMaxLayoutFileBytes);
+  if (!content) {
+    if (std::filesystem::exists(dir / "index.json"))
+      fail<NotFound>("{}: the file oci-layout is missing; if the folder is an OCI layout, write {{\"imageLayoutVersion\":\"1.0.0\"}} into it", name);
+    fail<NotFound>("{}: no OCI layout folder: the files oci-layout and index.json are missing", name);
+  }
+  if (!std::filesystem::exists(dir / "index.json")) fail<NotFound>("{}: the file index.json is missing", name);
+  const auto layout = internal::parse_json_object(*content, kMaxLayoutFileBytes, name + "/oci-layout");
+  const auto version = internal::string_member(layout, "imageLayoutVersion", name + "/oci-layout");
+  if (!version.starts_with("1.")) fail<Unsupported>("{}: imageLayoutVersion '{}' is not supported, only 1.x", name, version.substr(0, 40));
+}
+
+// A lock on an open file keeps out other processes and other threads; it goes with the descriptor.
+UniqueFd lock_file(UniqueFd fd, const std::filesystem::path& path) {
+  while (::flock(fd.get(), LOCK_EX) != 0)
+    if (errno != EINTR) fail_errno("lock {}", path.string());
+  return fd;
+}
+
+// Takes the tag from whoever had it: an entry that was there under this name only goes, as with other tools.
+void release_tag(json& manifests, std::string_view tag) {
+  std::erase_if(manifests.get_ref<json::array_t&>(), [&](const json& item) {
+    if (!item.is_object()) return false;
+    const auto annotations = item.find("annotations");
+    if (annotations == item.end() || !annotations->is_object()) return false;
+    const auto name = annotations->find(kRefName);
+    return name != annotations->end() && *name == tag;
+  });
+}
+
+bool has_same_entry(const json& manifests, const json& wanted) {
+  return std::any_of(manifests.begin(), manifests.end(), [&](const json& item) {
+    return item.is_object() && item.contains("digest") && item["digest"] == wanted["digest"];
+  });
 }
 
 }  // namespace
 
-LayoutRepository::LayoutRepository(std::filesystem::path dir) : dir_(std::move(dir)) {
-  if (!std::filesystem::is_directory(dir_)) fail<NotFound>("{}: there is no such folder", name());
-  const auto marker = read_file_if_there(dir_ / "oci-layout", kMaxManifestBytes);
-  if (!marker) fail<NotFound>("{}: no file 'oci-layout': the folder is not an OCI image layout", name());
-  const auto what = name() + ": oci-layout";
-  const auto version = internal::string_field(internal::parse_object(*marker, what), "imageLayoutVersion", what);
-  if (!version.starts_with("1.")) fail<Unsupported>("{}: imageLayoutVersion '{}', only 1.x is known", what, version);
-  if (!std::filesystem::exists(dir_ / "index.json")) fail<NotFound>("{}: no file 'index.json': the folder is not an OCI image layout", name());
-}
+LayoutRepository::LayoutRepository(std::filesystem::path dir) : dir_(std::move(dir)) { check_layout_file(dir_); }
 
 std::shared_ptr<LayoutRepository> LayoutRepository::create(const std::filesystem::path& dir) {
   std::filesystem::create_directories(dir / "blobs" / "sha256");
-  {
-    const FolderLock lock(dir);
+  // Two that make the same folder take turns, or the slower one would empty the index of the faster.
+  const auto lock = lock_file(open_file(dir, O_RDONLY | O_DIRECTORY), dir);
+  // The layout file comes last and makes the folder one: whoever sees it sees the index as well.
+  if (!std::filesystem::exists(dir / "oci-layout")) {
     if (!std::filesystem::exists(dir / "index.json"))
-      write_file_atomically(dir / "index.json", as_bytes(R"({"schemaVersion":2,"mediaType":"application/vnd.oci.image.index.v1+json","manifests":[]})"));
-    if (!std::filesystem::exists(dir / "oci-layout")) write_file_atomically(dir / "oci-layout", as_bytes(R"({"imageLayoutVersion":"1.0.0"})"));
+      write_file_atomically(dir / "index.json", as_bytes(R"({"manifests":[],"mediaType":"application/vnd.oci.image.index.v1+json","schemaVersion":2})"));
+    write_file_atomically(dir / "oci-layout", as_bytes(R"({"imageLayoutVersion":"1.0.0"})"));
   }
   return std::make_shared<LayoutRepository>(dir);
 }
 
 std::filesystem::path LayoutRepository::blob_path(const Digest& digest) const { return dir_ / "blobs" / "sha256" / digest.hex(); }
 
-Bytes LayoutRepository::read_index_json() const { return read_file(dir_ / "index.json", kMaxIndexJsonBytes); }
+Bytes LayoutRepository::read_index_json() const {
+  auto content = read_file_if_there(dir_ / "index.json", kMaxIndexJsonBytes);
+  if (!content) fail<NotFound>("{}: the file index.json is missing", name());
+  return std::move(*content);
+}
 
-Document LayoutRepository::read_document(Descriptor descriptor) {
-  const auto what = fmt::format("{}: {}", name(), descriptor.digest.to_string());
+std::vector<Descriptor> LayoutRepository::entries() const {
+  const auto what = name() + "/index.json";
+  const auto document = internal::parse_json_object(read_index_json(), kMaxIndexJsonBytes, what);
+  std::vector<Descriptor> list;
+  const auto* manifests = internal::array_member(document, "manifests", what);
+  if (manifests == nullptr) return list;
+  for (const auto& item : *manifests) {
+    try {
+      list.push_back(internal::descriptor_from_json(item, what));
+    } catch (const Unsupported&) {
+      // An entry under another digest algorithm; nothing of ours refers to it.
+    }
+  }
+  return list;
+}
+
+Document LayoutRepository::read_document(const Descriptor& descriptor) const {
+  const auto what = name() + " " + descriptor.digest.to_string();
   auto bytes = read_file_if_there(blob_path(descriptor.digest), kMaxManifestBytes);
-  if (!bytes) fail<NotFound>("{}: the blob is not there", what);
-  if (descriptor.size != 0 && bytes->size() != descriptor.size) fail<CorruptData>("{}: {} bytes, expected {}", what, bytes->size(), descriptor.size);
+  if (!bytes) fail<NotFound>("{}: no such manifest", what);
   if (digest_of(*bytes) != descriptor.digest) fail<CorruptData>("{}: the content does not match the digest", what);
-  const auto json = internal::parse_object(*bytes, what);
-  descriptor.media_type = media_type_of(json, descriptor.media_type, what);
-  descriptor.size = bytes->size();
-  return {std::move(descriptor), std::move(*bytes)};
+  if (descriptor.size != 0 && bytes->size() != descriptor.size)
+    fail<CorruptData>("{}: {} bytes, but it is listed with {}", what, bytes->size(), descriptor.size);
+  Document document{.descriptor = descriptor, .bytes = std::move(*bytes)};
+  document.descriptor.size = document.bytes.size();
+  if (document.descriptor.media_type.empty()) {
+    const auto parsed = internal::parse_json_object(document.bytes, kMaxManifestBytes, what);
+    document.descriptor.media_type = internal::string_member(parsed, "mediaType", what);
+    if (document.descriptor.media_type.empty()) document.descriptor.media_type = parsed.contains("manifests") ? kOciIndexType : kOciManifestType;
+  }
+  return document;
+}
+
+template <typename Visit>
+bool LayoutRepository::visit_list(const std::vector<Descriptor>& list, int depth, std::set<Digest>& seen, const Visit& visit) const {
+  for (const auto& entry : list)
+    if (visit(entry)) return true;
+  if (depth == kMaxIndexDepth) return false;
+  for (const auto& entry : list) {
+    if (!is_index_media_type(entry.media_type) || !seen.insert(entry.digest).second) continue;
+    std::vector<Descriptor> nested;
+    try {
+      nested = ImageIndex::parse(read_document(entry).bytes, name() + " " + entry.digest.to_string()).manifests;
+    } catch (const Error& error) {
+      log::debug("skipped a nested index: {}", error.what());
+      continue;
+    }
+    if (visit_list(nested, depth + 1, seen, visit)) return true;
+  }
+  return false;
+}
+
+template <typename Visit>
+bool LayoutRepository::visit_entries(const Visit& visit) const {
+  std::set<Digest> seen;
+  return visit_list(entries(), 1, seen, visit);
+}
+
+Document LayoutRepository::by_digest(const Digest& digest) const {
+  // The list knows the media type of manifests that do not say it themselves; a manifest that is not listed may still be there.
+  Descriptor descriptor;
+  descriptor.digest = digest;
+  visit_entries([&](const Descriptor& entry) {
+    if (entry.digest != digest) return false;
+    descriptor = entry;
+    return true;
+  });
+  return read_document(descriptor);
+}
+
+std::optional<LayoutRepository::Relation> LayoutRepository::relation_of(const Descriptor& entry) {
+  if (!is_manifest_media_type(entry.media_type)) return std::nullopt;
+  const auto known = relations_.with([&](auto& relations) -> std::optional<Relation> {
+    const auto found = relations.find(entry.digest);
+    return found == relations.end() ? std::nullopt : std::optional(found->second);
+  });
+  if (known) return known;
+  try {
+    auto manifest = Manifest::parse(read_document(entry).bytes, entry.media_type, name() + " " + entry.digest.to_string());
+    Relation relation;
+    relation.is_artifact = manifest.subject || !manifest.artifact_type.empty() || manifest.config.media_type == kEmptyJsonType;
+    relation.artifact_type = manifest.artifact_type.empty() ? manifest.config.media_type : manifest.artifact_type;
+    relation.annotations = std::move(manifest.annotations);
+    if (manifest.subject) relation.subject = manifest.subject->digest;
+    relations_.with([&](auto& relations) { relations.emplace(entry.digest, relation); });
+    return relation;
+  } catch (const Error& error) {
+    log::debug("skipped a manifest: {}", error.what());
+    return std::nullopt;
+  }
+}
+
+bool LayoutRepository::may_be_image(const Descriptor& entry) {
+  if (!entry.artifact_type.empty() || !annotation(entry, kAttestation).empty()) return false;
+  if (entry.platform && (entry.platform->os == "unknown" || entry.platform->architecture == "unknown")) return false;
+  if (is_index_media_type(entry.media_type)) return !is_referrers_tag(annotation(entry, kRefName));
+  if (!is_manifest_media_type(entry.media_type)) return false;
+  const auto relation = relation_of(entry);
+  return !relation || !relation->is_artifact;  // one that cannot be read is reported when it is opened
+}
+
+Document LayoutRepository::only_image() {
+  std::vector<Descriptor> images;
+  std::set<Digest> known;
+  const auto all = entries();
+  for (const auto& entry : all)
+    if (may_be_image(entry) && known.insert(entry.digest).second) images.push_back(entry);
+  // Images that an index in the same list names are its platforms, unless somebody gave them a name of their own.
+  std::set<Digest> children;
+  for (const auto& image : images) {
+    std::set<Digest> seen;
+    if (is_index_media_type(image.media_type))
+      visit_list({image}, 1, seen, [&](const Descriptor& entry) {
+        if (entry.digest != image.digest) children.insert(entry.digest);
+        return false;
+      });
+  }
+  std::erase_if(images, [&](const Descriptor& image) { return children.contains(image.digest) && shown_tag(image).empty(); });
+
+  if (images.empty()) fail<NotFound>("{}: there is no image in it", name());
+  if (images.size() == 1) return read_document(images.front());
+  // Some tools list the platforms of one image here, without an index of their own: then this is the index.
+  if (std::all_of(images.begin(), images.end(), [](const Descriptor& image) { return image.platform && shown_tag(image).empty(); })) {
+    Document document{.descriptor = {}, .bytes = read_index_json()};
+    document.descriptor.media_type = kOciIndexType;
+    document.descriptor.digest = digest_of(document.bytes);
+    document.descriptor.size = document.bytes.size();
+    return document;
+  }
+  std::string choices;
+  for (const auto& image : images) choices += (choices.empty() ? "" : ", ") + (shown_tag(image).empty() ? "@" + image.digest.to_string() : ":" + shown_tag(image));
+  fail<NotFound>("{}: it holds {} images; name one of: {}", name(), images.size(), choices);
 }
 
 Document LayoutRepository::manifest(std::string_view selector) {
-  if (selector.empty()) return read_document(only_image());
-  if (const auto digest = Digest::try_parse(selector)) {
-    Descriptor descriptor;
-    descriptor.digest = *digest;
-    return read_document(descriptor);
-  }
-  return read_document(find_tag(selector));
-}
-
-Descriptor LayoutRepository::find_tag(std::string_view tag) {
-  std::vector<Descriptor> level = ImageIndex::parse(read_index_json(), name() + ": index.json").manifests;
-  for (int depth = 0; depth < kMaxIndexDepth && !level.empty(); ++depth) {
-    for (const auto& entry : level)
-      if (is_named(entry, tag)) return entry;
-    std::vector<Descriptor> next;
-    for (const auto& entry : level) {
-      if (!is_index_media_type(entry.media_type) || !has_blob(entry)) continue;
-      const auto nested = ImageIndex::parse(read_document(entry).bytes, fmt::format("{}: {}", name(), entry.digest.to_string()));
-      next.insert(next.end(), nested.manifests.begin(), nested.manifests.end());
-    }
-    level = std::move(next);
-  }
-  fail<NotFound>("{}: no image is tagged '{}'", name(), tag);
-}
-
-bool LayoutRepository::is_image(const Descriptor& entry) {
-  if (is_index_media_type(entry.media_type)) return true;
-  if (!is_manifest_media_type(entry.media_type) || !entry.artifact_type.empty()) return false;
-  if (!has_blob(entry)) return true;  // counted, so that its absence is reported
-  const auto document = read_document(entry);
-  if (is_index(document)) return true;
-  const auto manifest = Manifest::parse(document.bytes, document.descriptor.media_type, name());
-  return manifest.artifact_type.empty() && !manifest.subject && manifest.config.media_type != kEmptyJsonType;
-}
-
-Descriptor LayoutRepository::only_image() {
-  std::vector<Descriptor> images;
-  for (const auto& entry : ImageIndex::parse(read_index_json(), name() + ": index.json").manifests)
-    if (is_image(entry)) images.push_back(entry);
-  if (images.empty()) fail<NotFound>("{}: the folder holds no image", name());
-  // The same image under several tags is one image.
-  if (std::ranges::all_of(images, [&](const Descriptor& image) { return image.digest == images.front().digest; })) return images.front();
+  if (selector.empty()) return only_image();
+  if (selector.starts_with("sha256:")) return by_digest(Digest::parse(selector, name()));
+  std::optional<Descriptor> best;
+  int best_match = 3;
   std::string tags;
-  for (const auto& image : images) {
-    const auto tag = annotation(image, kRefName);
-    tags += (tags.empty() ? "" : ", ") + (tag.empty() ? "@" + image.digest.to_string() : ":" + tag);
-    if (tags.size() > 400) {
-      tags += ", ...";
-      break;
-    }
-  }
-  fail<NotFound>("{}: it holds {} images, say which one: {}", name(), images.size(), tags);
+  visit_entries([&](const Descriptor& entry) {
+    if (const auto tag = shown_tag(entry); !tag.empty() && !is_referrers_tag(tag)) tags += (tags.empty() ? "" : ", ") + tag;
+    const auto match = tag_match(entry, selector);
+    if (!match || *match >= best_match) return false;
+    best = entry;
+    best_match = *match;
+    return best_match == 0;
+  });
+  if (!best) fail<NotFound>("{}: no tag '{}'; there are: {}", name(), selector, tags.empty() ? "none" : tags);
+  return read_document(*best);
 }
 
-void LayoutRepository::read_blob(const Descriptor& blob, ByteRange compressed_range, const ByteSink& sink) {
-  const auto what = fmt::format("{}: {}", name(), blob.digest.to_string());
-  if (!compressed_range.fits_in(blob.size))
-    fail<CorruptData>("{}: range {}+{} lies outside its {} bytes", what, compressed_range.offset, compressed_range.length, blob.size);
+void LayoutRepository::read_blob(const Descriptor& blob, ByteRange range, const ByteSink& sink) {
+  const auto what = name() + " " + blob.digest.to_string();
+  if (!range.fits_in(blob.size)) fail<CorruptData>("{}: range {}+{} lies outside its {} bytes", what, range.offset, range.length, blob.size);
   UniqueFd fd(::open(blob_path(blob.digest).c_str(), O_RDONLY | O_CLOEXEC));
-  if (!fd) {
-    if (errno == ENOENT) fail<NotFound>("{}: the blob is not there", what);
-    fail_errno("open {}", what);
-  }
-  if (const auto size = file_size(fd.get(), what); size != blob.size) fail<CorruptData>("{}: {} bytes, expected {}", what, size, blob.size);
-  const bool whole = compressed_range.length == blob.size;
+  if (!fd && (errno == ENOENT || errno == ENOTDIR)) fail<NotFound>("{}: no such blob", what);
+  if (!fd) fail_errno("open {}", what);
+  if (const auto size = file_size(fd.get(), what); size != blob.size)
+    fail<CorruptData>("{}: {} bytes, but the manifest says {}", what, size, blob.size);
+  const bool whole = range.length == blob.size;
   Sha256 hash;
-  Bytes buffer(std::min<std::uint64_t>(kCopyBytes, compressed_range.length));
-  for (auto at = compressed_range.offset; at < compressed_range.end();) {
-    const auto part = std::span(buffer).first(std::min<std::uint64_t>(buffer.size(), compressed_range.end() - at));
-    pread_exactly(fd.get(), at, part, what);
+  Bytes buffer(std::min<std::uint64_t>(range.length, kReadBytes));
+  for (std::uint64_t done = 0; done < range.length;) {
+    const auto part = std::span(buffer).first(std::min<std::uint64_t>(buffer.size(), range.length - done));
+    pread_exactly(fd.get(), range.offset + done, part, what);
     if (whole) hash.update(part);
+    done += part.size();
     sink(part);
-    at += part.size();
   }
   if (whole && hash.finish() != blob.digest) fail<CorruptData>("{}: the content does not match the digest", what);
 }
 
 bool LayoutRepository::has_blob(const Descriptor& blob) {
   struct stat status{};
-  if (::stat(blob_path(blob.digest).c_str(), &status) != 0) return false;
+  if (::stat(blob_path(blob.digest).c_str(), &status) != 0) {
+    if (errno == ENOENT || errno == ENOTDIR) return false;
+    fail_errno("look for {} in {}", blob.digest.to_string(), name());
+  }
   return S_ISREG(status.st_mode) && std::uint64_t(status.st_size) == blob.size;
 }
 
 void LayoutRepository::put_blob(const Descriptor& blob, const ByteSource& content) {
   if (has_blob(blob)) return;
+  const auto what = name() + " " + blob.digest.to_string();
   std::filesystem::create_directories(dir_ / "blobs" / "sha256");
-  AtomicFile file(blob_path(blob.digest));
+  internal::LayoutBlobFile file(blob_path(blob.digest));
   Sha256 hash;
   std::uint64_t written = 0;
-  content({0, blob.size}, [&](ByteView bytes) {
+  content({.offset = 0, .length = blob.size}, [&](ByteView bytes) {
+    if (bytes.size() > blob.size - written) fail<CorruptData>("put {}: more than the {} bytes announced", what, blob.size);
     hash.update(bytes);
-    file.write(bytes);
+    write_all(file.fd(), bytes, what);
     written += bytes.size();
   });
-  if (written != blob.size || hash.finish() != blob.digest)
-    fail<CorruptData>("{}: {}: what was to be stored ({} of {} bytes) does not match the digest", name(), blob.digest.to_string(), written, blob.size);
+  if (written != blob.size) fail<CorruptData>("put {}: {} bytes of the {} announced", what, written, blob.size);
+  if (hash.finish() != blob.digest) fail<CorruptData>("put {}: the content does not match the digest", what);
   file.commit();
 }
 
-Descriptor LayoutRepository::put_manifest(ByteView json, std::string_view media_type, std::string_view tag) {
-  const auto parsed = internal::parse_object(json, name() + ": a new manifest");
-  Descriptor descriptor = put_bytes(*this, json, media_type);
-  descriptor.artifact_type = internal::string_field(parsed, "artifactType", name());
-  if (!tag.empty()) descriptor.annotations[kRefName] = tag;
-
-  const FolderLock lock(dir_);
-  // The other entries stay as they were written, fields we do not know included.
-  auto index = internal::parse_object(read_index_json(), name() + ": index.json");
-  auto manifests = internal::array_field(index, "manifests", name() + ": index.json");
-  nlohmann::json kept = nlohmann::json::array();
-  const auto digest_text = descriptor.digest.to_string();
-  for (auto& entry : manifests) {
-    if (!entry.is_object()) fail<CorruptData>("{}: index.json: an entry is not an object", name());
-    const auto annotations = internal::string_map_field(entry, "annotations", name());
-    const auto named = annotations.find(kRefName);
-    const bool same = entry.value("digest", "") == digest_text;
-    if (same && (tag.empty() || named == annotations.end() || named->second == tag)) {
-      if (tag.empty()) return descriptor;  // listed already, perhaps under a tag
-      continue;                            // listed again below, with the tag
+Descriptor LayoutRepository::put_manifest(ByteView bytes, std::string_view media_type, std::string_view tag) {
+  Descriptor entry;
+  entry.media_type = media_type;
+  entry.digest = digest_of(bytes);
+  entry.size = bytes.size();
+  const auto what = name() + " " + entry.digest.to_string();
+  if (is_index_media_type(media_type)) {
+    ImageIndex::parse(bytes, what);
+  } else {
+    const auto manifest = Manifest::parse(bytes, media_type, what);
+    if (manifest.subject || !manifest.artifact_type.empty()) {
+      entry.artifact_type = manifest.artifact_type.empty() ? manifest.config.media_type : manifest.artifact_type;
+      entry.annotations = manifest.annotations;
+      entry.annotations.erase(std::string(kRefName));  // a manifest does not choose its own tag
+      entry.annotations.erase(std::string(kContainerdName));
     }
-    if (!tag.empty() && named != annotations.end() && named->second == tag) entry["annotations"].erase(kRefName);
-    kept.push_back(std::move(entry));
   }
-  kept.push_back(internal::to_json(descriptor));
-  index["manifests"] = std::move(kept);
-  write_file_atomically(dir_ / "index.json", as_bytes(index.dump()));
-  return descriptor;
+  put_blob(entry, [&](ByteRange range, const ByteSink& sink) { sink(bytes.subspan(range.offset, range.length)); });
+  add_entry(entry, tag);
+  return entry;
+}
+
+void LayoutRepository::add_entry(const Descriptor& entry, std::string_view tag) {
+  auto object = internal::descriptor_to_json(entry);
+  if (!tag.empty()) object["annotations"][kRefName] = tag;
+  const auto lock = lock_file(open_file(dir_ / "oci-layout", O_RDWR), dir_);
+  auto index = internal::parse_json_object(read_index_json(), kMaxIndexJsonBytes, name() + "/index.json");
+  auto& manifests = index["manifests"];
+  if (!manifests.is_array()) manifests = json::array();
+  if (tag.empty() && has_same_entry(manifests, object)) return;
+  if (!tag.empty()) {
+    release_tag(manifests, tag);
+    // An entry of this digest without any name becomes the tagged one; with other names it stays beside it.
+    std::erase_if(manifests.get_ref<json::array_t&>(), [&](const json& item) {
+      if (!item.is_object() || item.value("digest", json()) != object["digest"]) return false;
+      const auto annotations = item.find("annotations");
+      return annotations == item.end() || !annotations->is_object() ||
+             (!annotations->contains(kRefName) && !annotations->contains(kContainerdName));
+    });
+  }
+  manifests.push_back(std::move(object));
+  const auto text = index.dump();
+  if (text.size() > kMaxIndexJsonBytes) fail<Unsupported>("{}/index.json: it would grow beyond {} bytes", name(), kMaxIndexJsonBytes);
+  write_file_atomically(dir_ / "index.json", as_bytes(text));
 }
 
 std::vector<Descriptor> LayoutRepository::referrers(const Digest& subject, std::string_view artifact_type) {
   std::vector<Descriptor> found;
-  for (auto entry : ImageIndex::parse(read_index_json(), name() + ": index.json").manifests) {
-    if (!is_manifest_media_type(entry.media_type) || !has_blob(entry)) continue;
-    if (!entry.artifact_type.empty() && entry.artifact_type != artifact_type) continue;
-    const auto document = read_document(entry);
-    if (is_index(document)) continue;
-    const auto manifest = Manifest::parse(document.bytes, document.descriptor.media_type, name());
-    const auto& type = manifest.artifact_type.empty() ? manifest.config.media_type : manifest.artifact_type;
-    if (!manifest.subject || manifest.subject->digest != subject || type != artifact_type) continue;
-    entry.artifact_type = type;
-    entry.annotations.insert(manifest.annotations.begin(), manifest.annotations.end());
-    found.push_back(std::move(entry));
-  }
+  std::set<Digest> known;
+  visit_entries([&](const Descriptor& entry) {
+    if (!artifact_type.empty() && !entry.artifact_type.empty() && entry.artifact_type != artifact_type) return false;
+    if (!known.insert(entry.digest).second) return false;
+    const auto relation = relation_of(entry);
+    if (!relation || relation->subject != subject) return false;
+    if (!artifact_type.empty() && relation->artifact_type != artifact_type) return false;
+    auto referrer = entry;
+    referrer.artifact_type = relation->artifact_type;
+    referrer.annotations = relation->annotations;
+    found.push_back(std::move(referrer));
+    return false;
+  });
   return found;
 }
 

@@ -1,21 +1,30 @@
 #pragma once
-// An OCI layout folder as a repository (image-spec image-layout.md).
+// An OCI layout folder (OCI image-spec image-layout.md) as a repository; also folders that other tools wrote.
 #include <filesystem>
+#include <map>
 #include <memory>
+#include <optional>
+#include <set>
 
+#include "core/base/guarded.h"
+#include "core/base/unique_fd.h"
+#include "core/oci/manifest.h"
 #include "core/oci/repository.h"
 
 namespace varve::oci {
 
-// Several processes may write at once: index.json is replaced whole, under a lock of the folder.
+// Several threads and processes may read and write one folder at once: blobs appear whole, index.json is replaced by rename
+// while `oci-layout` is locked (flock), so no entry is lost. Nothing is kept open between calls.
 class LayoutRepository final : public Repository {
  public:
-  // Throws NotFound naming what is missing, Unsupported for another layout version.
+  // Throws NotFound or Unsupported, naming what is missing, if the folder is no OCI layout.
   explicit LayoutRepository(std::filesystem::path dir);
   // Makes the folder and an empty layout where there is none.
   static std::shared_ptr<LayoutRepository> create(const std::filesystem::path& dir);
 
   std::string name() const override { return "oci:" + dir_.string(); }
+  // A tag is looked for as org.opencontainers.image.ref.name, then as io.containerd.image.name, then as the tag part of
+  // either; in index.json first, then in the indexes it names.
   Document manifest(std::string_view selector) override;
   void read_blob(const Descriptor& blob, ByteRange compressed_range, const ByteSink& sink) override;
   bool has_blob(const Descriptor& blob) override;
@@ -24,14 +33,32 @@ class LayoutRepository final : public Repository {
   std::vector<Descriptor> referrers(const Digest& subject, std::string_view artifact_type) override;
 
  private:
+  // What a manifest says about itself; immutable under its digest, so remembered.
+  struct Relation {
+    bool is_artifact = false;
+    std::string artifact_type;  // or the config's media type, as the distribution spec has it for referrers
+    std::optional<Digest> subject;
+    std::map<std::string, std::string> annotations;
+  };
+
   std::filesystem::path blob_path(const Digest& digest) const;
   Bytes read_index_json() const;
-  Document read_document(Descriptor descriptor);
-  Descriptor find_tag(std::string_view tag);
-  Descriptor only_image();
-  bool is_image(const Descriptor& entry);
+  std::vector<Descriptor> entries() const;
+  Document read_document(const Descriptor& descriptor) const;
+  Document by_digest(const Digest& digest) const;
+  Document only_image();
+  // Calls visit(entry) for all entries of index.json and of the indexes below it until it returns true.
+  template <typename Visit>
+  bool visit_entries(const Visit& visit) const;
+  template <typename Visit>
+  bool visit_list(const std::vector<Descriptor>& list, int depth, std::set<Digest>& seen, const Visit& visit) const;
+  // Absent if the manifest is not here or cannot be read: other tools leave such entries behind.
+  std::optional<Relation> relation_of(const Descriptor& manifest);
+  bool may_be_image(const Descriptor& entry);
+  void add_entry(const Descriptor& entry, std::string_view tag);
 
   std::filesystem::path dir_;
+  Guarded<std::map<Digest, Relation>> relations_;
 };
 
 }  // namespace varve::oci

@@ -1,152 +1,245 @@
 #include "core/oci/layout.h"
 
-#include <gtest/gtest.h>
+#include <gmock/gmock.h>
+#include <sys/wait.h>
 
+#include <fstream>
 #include <thread>
 
 #include <nlohmann/json.hpp>
 
 #include "core/base/errors.h"
 #include "core/base/file.h"
-#include "core/oci/image.h"
 #include "tests/support/temp_dir.h"
 
 namespace varve::oci {
 namespace {
 
+using nlohmann::json;
+using testing::ElementsAre;
+using testing::HasSubstr;
+using testing::IsEmpty;
+using testing::SizeIs;
+
 class LayoutTest : public testing::Test {
  protected:
-  // An image of one plain layer for a platform; returns its descriptor as put under the tag.
-  Descriptor put_image(const std::string& tag, const std::string& content, const Platform& platform = Platform::parse("linux/amd64")) {
-    const auto layer = put_bytes(*layout_, as_bytes(content), "application/vnd.oci.image.layer.v1.tar");
-    const nlohmann::json config{{"os", platform.os}, {"architecture", platform.architecture},
-                                {"config", {{"Env", {"A=1"}}}},
-                                {"rootfs", {{"type", "layers"}, {"diff_ids", {layer.digest.to_string()}}}}};
-    const auto config_blob = put_bytes(*layout_, as_bytes(config.dump()), "application/vnd.oci.image.config.v1+json");
-    const auto entry = [](const Descriptor& blob) {
-      return nlohmann::json{{"mediaType", blob.media_type}, {"digest", blob.digest.to_string()}, {"size", blob.size}};
-    };
-    const nlohmann::json manifest{{"schemaVersion", 2}, {"mediaType", kOciManifestType}, {"config", entry(config_blob)}, {"layers", {entry(layer)}}};
-    return layout_->put_manifest(as_bytes(manifest.dump()), kOciManifestType, tag);
+  // A manifest whose digest depends on `name`.
+  Bytes image_manifest(const std::string& name) {
+    const json document = {{"schemaVersion", 2}, {"mediaType", kOciManifestType},
+                           {"config", {{"mediaType", "application/vnd.oci.image.config.v1+json"}, {"digest", digest_of(name).to_string()}, {"size", name.size()}}},
+                           {"layers", json::array()}};
+    return to_bytes(as_bytes(document.dump()));
   }
-  std::string message_of(const std::function<void()>& operation) {
-    try {
-      operation();
-    } catch (const Error& error) {
-      return error.what();
-    }
-    return "nothing thrown";
+  Bytes artifact(const Descriptor& subject, const std::string& type, const std::string& value = "1") {
+    ArtifactManifest manifest;
+    manifest.artifact_type = type;
+    manifest.subject = subject;
+    manifest.annotations = {{"value", value}};
+    manifest.layers = {empty_json_descriptor()};
+    return manifest.to_json();
+  }
+  json read_index() { return json::parse(as_text(read_file(dir_ / "index.json"))); }
+  void write_index(const json& index) { write_file_atomically(dir_ / "index.json", as_bytes(index.dump())); }
+  // Puts bytes under blobs/ without listing them.
+  json entry_of(ByteView bytes, std::string_view type) {
+    const auto blob = put_bytes(*repository_, bytes, type);
+    return {{"mediaType", type}, {"digest", blob.digest.to_string()}, {"size", blob.size}};
+  }
+  std::size_t files_under(const char* folder) {
+    std::size_t count = 0;
+    for (const auto& item : std::filesystem::recursive_directory_iterator(dir_ / folder)) count += item.is_regular_file();
+    return count;
   }
 
   test::TempDir dir_;
-  std::shared_ptr<LayoutRepository> layout_ = LayoutRepository::create(dir_ / "image");
+  std::shared_ptr<Repository> repository_ = create_layout(dir_.path());
 };
 
-TEST_F(LayoutTest, OpensAnImageByTagByDigestAndAlone) {
-  const auto put = put_image("v1", "content");
-  const auto platform = Platform::parse("linux/amd64");
-  EXPECT_EQ(open_image(layout_, "v1", platform).digest(), put.digest);
-  EXPECT_EQ(open_image(layout_, put.digest.to_string(), platform).digest(), put.digest);
-  const auto image = open_image(layout_, "", platform);
-  EXPECT_EQ(image.config.env, std::vector<std::string>{"A=1"});
-  EXPECT_EQ(image.manifest.layers.size(), 1u);
+TEST_F(LayoutTest, KeepsBlobsWholeOrNotAtAll) {
+  const auto blob = put_bytes(*repository_, as_bytes("hello"), "application/x");
+  EXPECT_TRUE(repository_->has_blob(blob));
+  EXPECT_EQ(as_text(read_whole_blob(*repository_, blob, 100)), "hello");
+
+  auto wrong = blob;
+  wrong.digest = digest_of("other");
+  for (const std::string content : {"hello", "hell", "hello!"})
+    EXPECT_THROW(repository_->put_blob(wrong, [&](ByteRange, const ByteSink& sink) { sink(as_bytes(content)); }), CorruptData);
+  EXPECT_THROW(repository_->put_blob(wrong, [&](ByteRange, const ByteSink&) { throw Cancelled("stop"); }), Cancelled);
+  EXPECT_FALSE(repository_->has_blob(wrong));
+  EXPECT_EQ(files_under("blobs"), 1u);
 }
 
-TEST_F(LayoutTest, SaysWhatIsMissingInAFolderThatIsNoLayout) {
-  EXPECT_NE(message_of([&] { LayoutRepository(dir_ / "none"); }).find("no such folder"), std::string::npos);
-  std::filesystem::create_directory(dir_ / "empty");
-  EXPECT_NE(message_of([&] { LayoutRepository(dir_ / "empty"); }).find("oci-layout"), std::string::npos);
-  write_file_atomically(dir_ / "empty" / "oci-layout", as_bytes(R"({"imageLayoutVersion":"1.0.0"})"));
-  EXPECT_NE(message_of([&] { LayoutRepository(dir_ / "empty"); }).find("index.json"), std::string::npos);
+TEST_F(LayoutTest, ReplacesABlobOfTheWrongSize) {
+  const auto blob = put_bytes(*repository_, as_bytes("hello"), "application/x");
+  std::ofstream(dir_ / "blobs/sha256" / blob.digest.hex(), std::ios::trunc) << "he";
+  EXPECT_FALSE(repository_->has_blob(blob));
+  EXPECT_THROW(read_whole_blob(*repository_, blob, 100), CorruptData);
+  put_bytes(*repository_, as_bytes("hello"), "application/x");
+  EXPECT_EQ(as_text(read_whole_blob(*repository_, blob, 100)), "hello");
+  EXPECT_EQ(files_under("blobs"), 1u);
 }
 
-TEST_F(LayoutTest, ArtifactsDoNotMakeTheOnlyImageAmbiguous) {
-  const auto image = put_image("v1", "content");
-  ArtifactManifest artifact{.artifact_type = "application/vnd.example", .layers = {}, .subject = image, .annotations = {}};
-  put_bytes(*layout_, empty_json(), kEmptyJsonType);
-  layout_->put_manifest(artifact.to_json(), kOciManifestType, "");
-  EXPECT_EQ(layout_->manifest("").descriptor.digest, image.digest);
-  const auto found = layout_->referrers(image.digest, "application/vnd.example");
-  ASSERT_EQ(found.size(), 1u);
-  EXPECT_EQ(found[0].digest, digest_of(artifact.to_json()));
-  EXPECT_TRUE(layout_->referrers(image.digest, "application/vnd.other").empty());
-  EXPECT_THROW(open_image(layout_, found[0].digest.to_string(), Platform::of_this_machine()), Unsupported);
+TEST_F(LayoutTest, ReadsRangesAndChecksWholeBlobs) {
+  const auto blob = put_bytes(*repository_, as_bytes("0123456789"), "application/x");
+  std::string part;
+  const ByteSink sink = [&](ByteView bytes) { part += as_text(bytes); };
+  repository_->read_blob(blob, {.offset = 3, .length = 4}, sink);
+  EXPECT_EQ(part, "3456");
+  EXPECT_THROW(repository_->read_blob(blob, {.offset = 8, .length = 3}, sink), CorruptData);
+  EXPECT_THROW(repository_->read_blob(blob, {.offset = ~0ull, .length = 2}, sink), CorruptData);
+
+  std::fstream(dir_ / "blobs/sha256" / blob.digest.hex(), std::ios::in | std::ios::out).write("X", 1);
+  EXPECT_THROW(read_whole_blob(*repository_, blob, 100), CorruptData);
+  EXPECT_THROW(read_whole_blob(*repository_, blob, 5), Unsupported);
+  auto missing = blob;
+  missing.digest = digest_of("none");
+  EXPECT_THROW(read_whole_blob(*repository_, missing, 100), NotFound);
 }
 
-TEST_F(LayoutTest, TwoImagesMustBeToldApart) {
-  put_image("v1", "one");
-  put_image("v2", "two");
-  EXPECT_NE(message_of([&] { layout_->manifest(""); }).find(":v1, :v2"), std::string::npos);
-  EXPECT_NE(message_of([&] { layout_->manifest("v3"); }).find("'v3'"), std::string::npos);
+TEST_F(LayoutTest, MovesATagToItsNewHolder) {
+  const auto first = repository_->put_manifest(image_manifest("1"), kOciManifestType, "latest");
+  const auto second = repository_->put_manifest(image_manifest("2"), kOciManifestType, "latest");
+  EXPECT_EQ(repository_->manifest("latest").descriptor.digest, second.digest);
+  EXPECT_EQ(repository_->manifest(first.digest.to_string()).bytes, image_manifest("1"));
+  EXPECT_THAT(read_index()["manifests"], SizeIs(1));
+  repository_->put_manifest(image_manifest("2"), kOciManifestType, "other");
+  EXPECT_EQ(repository_->manifest("other").descriptor.digest, second.digest);
+  EXPECT_EQ(repository_->manifest("latest").descriptor.digest, second.digest);
+  EXPECT_EQ(repository_->manifest("").descriptor.digest, second.digest);
+  EXPECT_THROW(repository_->manifest("none"), NotFound);
 }
 
-TEST_F(LayoutTest, ATagMovesToTheImagePutLast) {
-  put_image("v1", "one");
-  const auto second = put_image("v1", "two");
-  EXPECT_EQ(layout_->manifest("v1").descriptor.digest, second.digest);
+TEST_F(LayoutTest, KeepsFieldsOfOthersInIndexJson) {
+  write_index({{"schemaVersion", 2}, {"manifests", json::array()}, {"annotations", {{"who", "other"}}}, {"x-more", 5}});
+  repository_->put_manifest(image_manifest("1"), kOciManifestType, "t");
+  EXPECT_EQ(read_index()["annotations"]["who"], "other");
+  EXPECT_EQ(read_index()["x-more"], 5);
 }
 
-TEST_F(LayoutTest, ChoosesThePlatformThroughNestedIndexes) {
-  const auto amd = put_image("", "amd");
-  const auto arm = put_image("", "arm", Platform::parse("linux/arm64"));
-  const auto entry = [](const Descriptor& blob) {
-    return nlohmann::json{{"mediaType", blob.media_type}, {"digest", blob.digest.to_string()}, {"size", blob.size}};
+TEST_F(LayoutTest, OnlyImageDoesNotCountArtifacts) {
+  EXPECT_THROW(repository_->manifest(""), NotFound);
+  const auto image = repository_->put_manifest(image_manifest("1"), kOciManifestType, "");
+  repository_->put_manifest(artifact(image, "application/vnd.varve.index.v1"), kOciManifestType, "");
+  // Listed by a tool that does not say what it is.
+  auto index = read_index();
+  index["manifests"].push_back(entry_of(artifact(image, "application/vnd.signature"), kOciManifestType));
+  index["manifests"].push_back({{"mediaType", "application/x-unknown"}, {"digest", digest_of("u").to_string()}, {"size", 1}});
+  write_index(index);
+  EXPECT_EQ(repository_->manifest("").descriptor.digest, image.digest);
+
+  repository_->put_manifest(image_manifest("2"), kOciManifestType, "second");
+  try {
+    repository_->manifest("");
+    FAIL() << "two images";
+  } catch (const NotFound& error) {
+    EXPECT_THAT(error.what(), HasSubstr("second"));
+  }
+}
+
+TEST_F(LayoutTest, OnlyImageMayBeAnIndexWithItsPlatformsListedToo) {
+  const auto child = repository_->put_manifest(image_manifest("1"), kOciManifestType, "");
+  const json list = {{"schemaVersion", 2}, {"mediaType", kOciIndexType}, {"manifests", {{{"mediaType", kOciManifestType}, {"digest", child.digest.to_string()}, {"size", child.size}}}}};
+  const auto index = repository_->put_manifest(as_bytes(list.dump()), kOciIndexType, "");
+  EXPECT_EQ(repository_->manifest("").descriptor.digest, index.digest);
+}
+
+TEST_F(LayoutTest, FindsNamesOfOtherToolsAndInNestedIndexes) {
+  auto containerd = entry_of(image_manifest("1"), kOciManifestType);
+  containerd["annotations"] = {{"io.containerd.image.name", "registry.example:5000/app:v1"}};
+  auto nested = entry_of(image_manifest("2"), kOciManifestType);
+  nested["annotations"] = {{"org.opencontainers.image.ref.name", "deep"}};
+  const json inner = {{"schemaVersion", 2}, {"manifests", {nested}}};
+  write_index({{"schemaVersion", 2}, {"manifests", {containerd, entry_of(as_bytes(inner.dump()), kOciIndexType)}}});
+  EXPECT_EQ(repository_->manifest("registry.example:5000/app:v1").bytes, image_manifest("1"));
+  EXPECT_EQ(repository_->manifest("v1").bytes, image_manifest("1"));
+  EXPECT_EQ(repository_->manifest("deep").bytes, image_manifest("2"));
+}
+
+TEST_F(LayoutTest, StopsAtIndexesThatNeverEnd) {
+  // Each level names the next; below the limit nothing is looked for.
+  auto entry = entry_of(image_manifest("1"), kOciManifestType);
+  entry["annotations"] = {{"org.opencontainers.image.ref.name", "deep"}};
+  for (int depth = 0; depth < kMaxIndexDepth + 1; ++depth) {
+    const json inner = {{"schemaVersion", 2}, {"manifests", {entry}}};
+    entry = entry_of(as_bytes(inner.dump()), kOciIndexType);
+  }
+  write_index({{"schemaVersion", 2}, {"manifests", {entry}}});
+  EXPECT_THROW(repository_->manifest("deep"), NotFound);
+}
+
+TEST_F(LayoutTest, ListsReferrersByTheirContent) {
+  const auto image = repository_->put_manifest(image_manifest("1"), kOciManifestType, "latest");
+  const auto other = repository_->put_manifest(image_manifest("2"), kOciManifestType, "other");
+  const auto index = repository_->put_manifest(artifact(image, "application/vnd.a"), kOciManifestType, "");
+  repository_->put_manifest(artifact(image, "application/vnd.b"), kOciManifestType, "");
+  repository_->put_manifest(artifact(other, "application/vnd.a"), kOciManifestType, "");
+  const auto found = repository_->referrers(image.digest, "application/vnd.a");
+  ASSERT_THAT(found, SizeIs(1));
+  EXPECT_EQ(found[0].digest, index.digest);
+  EXPECT_EQ(found[0].annotations.at("value"), "1");
+  EXPECT_THAT(repository_->referrers(image.digest, ""), SizeIs(2));
+  EXPECT_THAT(repository_->referrers(digest_of("none"), "application/vnd.a"), IsEmpty());
+
+  // An entry that lies about its type, one whose blob is gone, and one put twice change nothing.
+  auto document = read_index();
+  auto liar = entry_of(artifact(image, "application/vnd.c"), kOciManifestType);
+  liar["artifactType"] = "application/vnd.a";
+  document["manifests"].push_back(liar);
+  document["manifests"].push_back({{"mediaType", kOciManifestType}, {"digest", digest_of("gone").to_string()}, {"size", 4}});
+  write_index(document);
+  repository_->put_manifest(artifact(image, "application/vnd.a"), kOciManifestType, "");
+  EXPECT_THAT(repository_->referrers(image.digest, "application/vnd.a"), SizeIs(1));
+}
+
+TEST_F(LayoutTest, RefusesAChangedManifest) {
+  const auto image = repository_->put_manifest(image_manifest("1"), kOciManifestType, "latest");
+  auto bytes = image_manifest("1");
+  bytes[bytes.size() - 3] ^= std::byte{1};
+  write_file_atomically(dir_ / "blobs/sha256" / image.digest.hex(), bytes);
+  EXPECT_THROW(repository_->manifest("latest"), CorruptData);
+  EXPECT_THROW(repository_->manifest(image.digest.to_string()), CorruptData);
+}
+
+TEST_F(LayoutTest, NamesWhatIsMissing) {
+  const auto message = [](const std::filesystem::path& dir) {
+    try {
+      LayoutRepository repository(dir);
+      repository.manifest("");
+    } catch (const Error& error) {
+      return std::string(error.what());
+    }
+    return std::string();
   };
-  const nlohmann::json inner{{"schemaVersion", 2}, {"mediaType", kOciIndexType}, {"manifests", {entry(arm), entry(amd)}}};
-  const auto inner_blob = put_bytes(*layout_, as_bytes(inner.dump()), kOciIndexType);
-  const nlohmann::json outer{{"schemaVersion", 2}, {"mediaType", kOciIndexType}, {"manifests", {entry(inner_blob)}}};
-  layout_->put_manifest(as_bytes(outer.dump()), kOciIndexType, "all");
-  EXPECT_EQ(open_image(layout_, "all", Platform::parse("linux/amd64")).digest(), amd.digest);
-  EXPECT_EQ(open_image(layout_, "all", Platform::parse("linux/arm64")).digest(), arm.digest);
-  EXPECT_NE(message_of([&] { open_image(layout_, "all", Platform::parse("linux/s390x")); }).find("linux/arm64, linux/amd64"), std::string::npos);
+  EXPECT_THAT(message(dir_ / "none"), HasSubstr("no such folder"));
+  std::filesystem::remove(dir_ / "oci-layout");
+  EXPECT_THAT(message(dir_.path()), HasSubstr("oci-layout is missing"));
+  write_file_atomically(dir_ / "oci-layout", as_bytes(R"({"imageLayoutVersion":"9"})"));
+  EXPECT_THAT(message(dir_.path()), HasSubstr("imageLayoutVersion '9'"));
+  write_file_atomically(dir_ / "oci-layout", as_bytes(R"({"imageLayoutVersion":"1.0.0"})"));
+  std::filesystem::remove(dir_ / "index.json");
+  EXPECT_THAT(message(dir_.path()), HasSubstr("index.json is missing"));
 }
 
-TEST_F(LayoutTest, ABlobThatDoesNotMatchItsDigestIsRefused) {
-  const auto blob = put_bytes(*layout_, as_bytes("content"), "text/plain");
-  const auto path = dir_ / "image" / "blobs" / "sha256" / blob.digest.hex();
-  write_file_atomically(path, as_bytes("CONTENT"));
-  EXPECT_THROW(read_whole_blob(*layout_, blob, 100), CorruptData);
-  write_file_atomically(path, as_bytes("content and more"));
-  EXPECT_THROW(read_whole_blob(*layout_, blob, 100), CorruptData);
-  std::filesystem::remove(path);
-  EXPECT_THROW(read_whole_blob(*layout_, blob, 100), NotFound);
-}
-
-TEST_F(LayoutTest, ReadsRangesAndRefusesThoseOutside) {
-  const auto blob = put_bytes(*layout_, as_bytes("0123456789"), "text/plain");
-  std::string got;
-  layout_->read_blob(blob, {3, 4}, [&](ByteView bytes) { got += as_text(bytes); });
-  EXPECT_EQ(got, "3456");
-  EXPECT_THROW(layout_->read_blob(blob, {8, 4}, [](ByteView) {}), CorruptData);
-  EXPECT_THROW(layout_->read_blob(blob, {~0ull, 2}, [](ByteView) {}), CorruptData);
-}
-
-TEST_F(LayoutTest, AWrongPushLeavesNothing) {
-  Descriptor blob;
-  blob.digest = digest_of("right");
-  blob.size = 5;
-  EXPECT_THROW(layout_->put_blob(blob, [](ByteRange, const ByteSink& sink) { sink(as_bytes("wrong")); }), CorruptData);
-  EXPECT_FALSE(layout_->has_blob(blob));
-  EXPECT_TRUE(std::filesystem::is_empty(dir_ / "image" / "blobs" / "sha256"));
-}
-
-TEST_F(LayoutTest, ManyWritersLoseNoEntry) {
-  std::vector<std::jthread> writers;
-  for (int i = 0; i < 8; ++i)
-    writers.emplace_back([this, i] { put_image("tag" + std::to_string(i), "content " + std::to_string(i)); });
-  writers.clear();
-  for (int i = 0; i < 8; ++i) EXPECT_NO_THROW(layout_->manifest("tag" + std::to_string(i))) << i;
-}
-
-TEST_F(LayoutTest, HostileManifestsAreRefusedByName) {
-  const std::string deep(200, '[');
-  for (const std::string& json : {std::string("{"), std::string("[]"), std::string(R"({"schemaVersion":1})"), std::string(R"({"schemaVersion":2,"config":7})"),
-                                  R"({"schemaVersion":2,"x":)" + deep,
-                                  std::string(R"({"schemaVersion":2,"config":{"mediaType":"a","digest":"sha256:00","size":1},"layers":[]})"),
-                                  std::string(R"({"schemaVersion":2,"layers":[]})")})
-    EXPECT_THROW(Manifest::parse(as_bytes(json), kOciManifestType, "hostile"), Error) << json;
-  const auto negative = fmt::format(R"({{"schemaVersion":2,"config":{{"mediaType":"a","digest":"{}","size":-1}},"layers":[]}})", digest_of("").to_string());
-  EXPECT_NE(message_of([&] { Manifest::parse(as_bytes(negative), kOciManifestType, "hostile"); }).find("hostile"), std::string::npos);
+TEST_F(LayoutTest, LosesNoEntryOfTwoProcessesAndManyThreads) {
+  constexpr int kEach = 25;
+  const auto write_some = [&](const std::string& who) {
+    const auto repository = create_layout(dir_.path());
+    for (int i = 0; i < kEach; ++i) repository->put_manifest(image_manifest(who + std::to_string(i)), kOciManifestType, who + std::to_string(i));
+  };
+  const auto child = ::fork();
+  ASSERT_GE(child, 0);
+  if (child == 0) {
+    write_some("child");
+    ::_exit(0);
+  }
+  {
+    std::jthread one([&] { write_some("one"); });
+    std::jthread two([&] { write_some("two"); });
+  }
+  int status = 0;
+  ASSERT_EQ(::waitpid(child, &status, 0), child);
+  EXPECT_EQ(status, 0);
+  EXPECT_THAT(read_index()["manifests"], SizeIs(3 * kEach));
 }
 
 }  // namespace

@@ -1,6 +1,7 @@
 #include "core/oci/reference.h"
 
 #include <algorithm>
+#include <array>
 #include <cctype>
 
 #include "core/base/errors.h"
@@ -8,106 +9,149 @@
 namespace varve::oci {
 namespace {
 
-constexpr std::size_t kMaxNameBytes = 255;  // host, "/" and repository (distribution-spec, "Pulling manifests")
 constexpr std::size_t kMaxTagBytes = 128;
+constexpr std::size_t kMaxNameBytes = 255;  // host and repository together, as the distribution spec advises
+constexpr std::size_t kMaxReferenceBytes = 4096;
+
+// Transports of skopeo and podman that we do not read; without this they would be taken for repositories of docker.io.
+constexpr std::array<std::string_view, 8> kForeignTransports = {
+    "docker-archive:", "docker-daemon:", "containers-storage:", "dir:", "oci-archive:", "tarball:", "ostree:", "sif:"};
 
 bool is_lower_or_digit(char c) { return (c >= 'a' && c <= 'z') || (c >= '0' && c <= '9'); }
-bool is_alnum(char c) { return is_lower_or_digit(c) || (c >= 'A' && c <= 'Z'); }
+bool is_alnum(char c) { return std::isalnum(static_cast<unsigned char>(c)) != 0; }
 
-bool is_tag(std::string_view tag) {
-  if (tag.empty() || tag.size() > kMaxTagBytes || !(is_alnum(tag[0]) || tag[0] == '_')) return false;
-  return std::ranges::all_of(tag, [](char c) { return is_alnum(c) || c == '_' || c == '.' || c == '-'; });
-}
-
-// One component of a repository name: runs of [a-z0-9] joined by ".", "_", "__" or any number of "-".
+// [a-z0-9]+((\.|_|__|-+)[a-z0-9]+)*
 bool is_name_component(std::string_view part) {
   if (part.empty() || !is_lower_or_digit(part.front()) || !is_lower_or_digit(part.back())) return false;
-  for (std::size_t i = 0; i < part.size();) {
-    if (is_lower_or_digit(part[i])) {
-      ++i;
+  for (std::size_t at = 0; at < part.size();) {
+    if (is_lower_or_digit(part[at])) {
+      ++at;
       continue;
     }
-    const auto end = std::min(part.find_first_not_of(part[i], i), part.size());
-    const auto length = end - i;
-    const bool allowed = (part[i] == '.' && length == 1) || (part[i] == '_' && length <= 2) || part[i] == '-';
+    auto end = at;
+    while (end < part.size() && part[end] == part[at]) ++end;
+    const auto run = end - at;
+    const bool allowed = part[at] == '-' || (part[at] == '.' && run == 1) || (part[at] == '_' && run <= 2);
     if (!allowed || !is_lower_or_digit(part[end])) return false;
-    i = end;
+    at = end;
   }
   return true;
 }
 
-bool is_repository(std::string_view name) {
-  while (true) {
-    const auto slash = name.find('/');
-    if (!is_name_component(name.substr(0, slash))) return false;
-    if (slash == std::string_view::npos) return true;
-    name.remove_prefix(slash + 1);
-  }
+bool is_tag(std::string_view tag) {
+  if (tag.empty() || tag.size() > kMaxTagBytes || (!is_alnum(tag.front()) && tag.front() != '_')) return false;
+  return std::all_of(tag.begin(), tag.end(), [](char c) { return is_alnum(c) || c == '_' || c == '.' || c == '-'; });
+}
+
+// Names in a layout folder may be whole image names (image-spec annotations.md, "org.opencontainers.image.ref.name").
+bool is_layout_tag(std::string_view tag) {
+  return !tag.empty() && tag.size() <= kMaxNameBytes + kMaxTagBytes && is_alnum(tag.front()) &&
+         std::all_of(tag.begin(), tag.end(), [](char c) { return is_alnum(c) || std::string_view("-._:@/+").find(c) != std::string_view::npos; });
+}
+
+bool is_port(std::string_view port) {
+  if (port.empty() || port.size() > 5 || !std::all_of(port.begin(), port.end(), [](char c) { return c >= '0' && c <= '9'; })) return false;
+  const auto number = std::stoi(std::string(port));
+  return number >= 1 && number <= 65535;
 }
 
 bool is_host(std::string_view host) {
-  const auto bracket = host.starts_with('[') ? host.find(']') : std::string_view::npos;  // an IPv6 address
-  const auto colon = host.find(':', bracket == std::string_view::npos ? 0 : bracket);
-  const auto name = host.substr(0, colon);
-  if (name.empty()) return false;
-  if (colon != std::string_view::npos) {
-    const auto port = host.substr(colon + 1);
-    if (port.empty() || port.size() > 5 || !std::ranges::all_of(port, [](char c) { return c >= '0' && c <= '9'; })) return false;
+  std::string_view name = host;
+  if (host.starts_with('[')) {  // an IPv6 address
+    const auto close = host.find(']');
+    if (close == std::string_view::npos) return false;
+    name = host.substr(1, close - 1);
+    const auto rest = host.substr(close + 1);
+    if (!rest.empty() && (rest.front() != ':' || !is_port(rest.substr(1)))) return false;
+    return name.find(':') != std::string_view::npos && std::all_of(name.begin(), name.end(), [](char c) {
+      return std::isxdigit(static_cast<unsigned char>(c)) || c == ':' || c == '.';
+    });
   }
-  return std::ranges::all_of(name, [](char c) { return is_alnum(c) || c == '.' || c == '-' || c == '[' || c == ']' || c == ':'; });
+  if (const auto colon = host.find(':'); colon != std::string_view::npos) {
+    if (!is_port(host.substr(colon + 1))) return false;
+    name = host.substr(0, colon);
+  }
+  return !name.empty() && is_alnum(name.front()) && is_alnum(name.back()) &&
+         std::all_of(name.begin(), name.end(), [](char c) { return is_alnum(c) || c == '.' || c == '-'; });
 }
 
-bool looks_like_host(std::string_view first) { return first.find_first_of(".:") != std::string_view::npos || first == "localhost"; }
+// Cuts "@sha256:..." off the end of `text`.
+std::optional<Digest> take_digest(std::string_view& text, std::string_view whole) {
+  const auto at = text.rfind('@');
+  if (at == std::string_view::npos) return std::nullopt;
+  const auto digest = Digest::try_parse(text.substr(at + 1));
+  if (!digest) fail<UsageError>("'{}': '{}' is no digest; write @sha256: and 64 lower-case hex digits", whole, text.substr(at + 1));
+  text = text.substr(0, at);
+  return digest;
+}
 
-Reference parse_layout(std::string_view rest, std::string_view text) {
-  Reference reference;
-  reference.kind = Reference::Kind::kLayout;
-  if (const auto at = rest.rfind("@sha256:"); at != std::string_view::npos) {
-    reference.digest = Digest::try_parse(rest.substr(at + 1));
-    if (!reference.digest) fail<UsageError>("'{}': what follows '@' is not a sha256 digest", text);
-    rest = rest.substr(0, at);
+// Where the tag of a layout reference begins. The last part of the path decides, so that folders may hold colons; but where
+// what stands before the first colon is a layout folder, the rest is a name such as other tools give, slashes included.
+std::size_t tag_colon(std::string_view text) {
+  const auto first = text.find(':');
+  if (first == std::string_view::npos) return first;
+  std::error_code ignored;
+  if (std::filesystem::exists(std::filesystem::path(text.substr(0, first)) / "oci-layout", ignored)) return first;
+  const auto last = text.rfind(':');
+  return text.find('/', last) == std::string_view::npos ? last : std::string_view::npos;
+}
+
+Reference parse_layout(std::string_view text, std::string_view whole) {
+  Reference reference{.kind = Reference::Kind::kLayout, .layout_dir = {}, .host = {}, .repository = {}, .tag = {}, .digest = {}};
+  if (text.rfind("@sha256:") != std::string_view::npos) reference.digest = take_digest(text, whole);
+  if (const auto colon = tag_colon(text); colon != std::string_view::npos) {
+    const auto tag = text.substr(colon + 1);
+    if (!is_layout_tag(tag)) fail<UsageError>("'{}': '{}' is no valid tag", whole, tag);
+    reference.tag = std::string(tag);
+    text = text.substr(0, colon);
   }
-  // A colon after the last slash begins the tag: folders may hold colons in their other parts.
-  const auto colon = rest.rfind(':');
-  if (colon != std::string_view::npos && rest.find('/', colon) == std::string_view::npos) {
-    if (colon + 1 == rest.size()) fail<UsageError>("'{}': the tag is empty", text);
-    reference.tag = rest.substr(colon + 1);
-    rest = rest.substr(0, colon);
-  }
-  if (rest.empty()) fail<UsageError>("'{}': no folder is named", text);
-  reference.layout_dir = std::filesystem::absolute(std::filesystem::path(rest)).lexically_normal();
-  if (!reference.layout_dir.has_filename()) reference.layout_dir = reference.layout_dir.parent_path();
+  if (text.empty()) fail<UsageError>("'{}' names no folder; write oci:DIR or oci:DIR:TAG", whole);
+  auto dir = std::filesystem::absolute(std::filesystem::path(text)).lexically_normal();
+  if (!dir.has_filename() && dir.has_parent_path() && dir != dir.root_path()) dir = dir.parent_path();
+  reference.layout_dir = std::move(dir);
   return reference;
 }
 
-Reference parse_registry(std::string_view rest, std::string_view text) {
-  Reference reference;
-  if (const auto at = rest.find('@'); at != std::string_view::npos) {
-    reference.digest = Digest::try_parse(rest.substr(at + 1));
-    if (!reference.digest) fail<UsageError>("'{}': what follows '@' is not a sha256 digest", text);
-    rest = rest.substr(0, at);
-  }
-  const auto last_slash = rest.rfind('/');
-  const auto colon = rest.rfind(':');
-  if (colon != std::string_view::npos && (last_slash == std::string_view::npos || colon > last_slash)) {
-    reference.tag = rest.substr(colon + 1);
-    if (!is_tag(*reference.tag)) fail<UsageError>("'{}': '{}' is not a tag", text, *reference.tag);
-    rest = rest.substr(0, colon);
-  }
-  const auto slash = rest.find('/');
-  if (slash != std::string_view::npos && looks_like_host(rest.substr(0, slash))) {
-    reference.host = rest.substr(0, slash);
-    reference.repository = rest.substr(slash + 1);
-  } else {
+// Docker's rule: the first component is a host if it looks like one, else the image is at Docker Hub.
+void take_host(std::string_view& text, Reference& reference, std::string_view whole) {
+  const auto slash = text.find('/');
+  const auto first = text.substr(0, slash);
+  const bool is_first_host = slash != std::string_view::npos && (first.find_first_of(".:") != std::string_view::npos || first == "localhost");
+  if (!is_first_host) {
     reference.host = "docker.io";
-    reference.repository = rest;
+    return;
   }
-  if (reference.host == "index.docker.io") reference.host = "docker.io";
-  if (reference.host == "docker.io" && reference.repository.find('/') == std::string::npos) reference.repository = "library/" + reference.repository;
-  if (!is_host(reference.host)) fail<UsageError>("'{}': '{}' is not a registry host", text, reference.host);
-  if (!is_repository(reference.repository))
-    fail<UsageError>("'{}': '{}' is not a repository name (lower-case words joined by '/', '.', '_' or '-')", text, reference.repository);
-  if (reference.host.size() + 1 + reference.repository.size() > kMaxNameBytes) fail<UsageError>("'{}': longer than {} bytes", text, kMaxNameBytes);
+  if (!is_host(first)) fail<UsageError>("'{}': '{}' is no valid registry host", whole, first);
+  reference.host = first == "index.docker.io" ? "docker.io" : std::string(first);
+  text.remove_prefix(slash + 1);
+}
+
+void check_repository(const std::string& name, std::string_view whole) {
+  for (std::string_view rest = name;;) {
+    const auto slash = rest.find('/');
+    if (!is_name_component(rest.substr(0, slash)))
+      fail<UsageError>("'{}': '{}' is no valid repository name (lower-case letters, digits and single . _ - between them)", whole, name);
+    if (slash == std::string_view::npos) return;
+    rest.remove_prefix(slash + 1);
+  }
+}
+
+Reference parse_registry(std::string_view text, std::string_view whole) {
+  Reference reference;
+  reference.digest = take_digest(text, whole);
+  const auto colon = text.rfind(':');
+  if (colon != std::string_view::npos && text.find('/', colon) == std::string_view::npos) {
+    const auto tag = text.substr(colon + 1);
+    if (!is_tag(tag)) fail<UsageError>("'{}': '{}' is no valid tag", whole, tag);
+    reference.tag = std::string(tag);
+    text = text.substr(0, colon);
+  }
+  take_host(text, reference, whole);
+  reference.repository = std::string(text);
+  if (reference.host == "docker.io" && reference.repository.find('/') == std::string::npos) reference.repository.insert(0, "library/");
+  check_repository(reference.repository, whole);
+  if (reference.host.size() + 1 + reference.repository.size() > kMaxNameBytes)
+    fail<UsageError>("'{}': host and repository are longer than {} bytes", whole, kMaxNameBytes);
   if (!reference.tag && !reference.digest) reference.tag = "latest";
   return reference;
 }
@@ -115,19 +159,23 @@ Reference parse_registry(std::string_view rest, std::string_view text) {
 }  // namespace
 
 Reference Reference::parse(std::string_view text) {
-  if (text.empty()) throw UsageError("an image reference is empty");
+  const auto shown = text.substr(0, 300);
+  if (text.empty()) throw UsageError("an empty image reference");
+  if (text.size() > kMaxReferenceBytes) fail<UsageError>("'{}...': a reference longer than {} bytes", shown, kMaxReferenceBytes);
   if (text.find('\0') != std::string_view::npos) throw UsageError("an image reference holds a NUL byte");
-  if (text.starts_with("oci:")) return parse_layout(text.substr(4), text);
-  if (text.starts_with("docker://")) return parse_registry(text.substr(9), text);
-  for (const std::string_view other : {"docker-archive:", "oci-archive:", "containers-storage:", "dir:", "docker-daemon:"})
-    if (text.starts_with(other)) fail<UsageError>("'{}': {} references are not supported here; use oci:DIR[:TAG] or docker://HOST/REPO[:TAG]", text, other);
-  return parse_registry(text, text);
+  if (text.starts_with("oci:")) return parse_layout(text.substr(4), shown);
+  for (const auto transport : kForeignTransports)
+    if (text.starts_with(transport)) fail<UsageError>("'{}': {} is not supported; write oci:DIR or docker://HOST/REPO", shown, transport);
+  if (text.starts_with("docker://")) return parse_registry(text.substr(9), shown);
+  if (text.find("://") != std::string_view::npos)
+    fail<UsageError>("'{}': write the registry without a scheme, or with docker://", shown);
+  return parse_registry(text, shown);
 }
 
 std::string Reference::to_string() const {
-  std::string text = kind == Kind::kLayout ? "oci:" + layout_dir.string() : "docker://" + host + "/" + repository;
-  if (tag) text += ":" + *tag;
-  if (digest) text += "@" + digest->to_string();
+  std::string text = kind == Kind::kLayout ? "oci:" + layout_dir.string() : "docker://" + host + '/' + repository;
+  if (tag) text += ':' + *tag;
+  if (digest) text += '@' + digest->to_string();
   return text;
 }
 

@@ -1,71 +1,79 @@
 #include "core/oci/reference.h"
 
-#include <gtest/gtest.h>
+#include <gmock/gmock.h>
 
 #include "core/base/errors.h"
-#include "core/oci/platform.h"
+#include "core/base/file.h"
+#include "tests/support/temp_dir.h"
 
 namespace varve::oci {
 namespace {
 
-constexpr auto kDigest = "sha256:ba7816bf8f01cfea414140de5dae2223b00361a396177a9cb410ff61f20015ad";
+const std::string kHex(64, 'a');
+
+TEST(ReferenceTest, ReadsRegistryReferences) {
+  struct Case {
+    const char* text;
+    const char* host;
+    const char* repository;
+    const char* selector;
+  };
+  for (const auto& c : {Case{"debian", "docker.io", "library/debian", "latest"},
+                        Case{"team/app:1.0", "docker.io", "team/app", "1.0"},
+                        Case{"docker.io/debian:12", "docker.io", "library/debian", "12"},
+                        Case{"index.docker.io/debian", "docker.io", "library/debian", "latest"},
+                        Case{"localhost/app", "localhost", "app", "latest"},
+                        Case{"localhost:5000/a/b/c:t", "localhost:5000", "a/b/c", "t"},
+                        Case{"docker://registry.example/app__x/y-z--w", "registry.example", "app__x/y-z--w", "latest"},
+                        Case{"[::1]:5000/app:v1", "[::1]:5000", "app", "v1"},
+                        Case{"127.0.0.1:80/app", "127.0.0.1:80", "app", "latest"}}) {
+    const auto reference = Reference::parse(c.text);
+    EXPECT_EQ(reference.kind, Reference::Kind::kRegistry) << c.text;
+    EXPECT_EQ(reference.host, c.host) << c.text;
+    EXPECT_EQ(reference.repository, c.repository) << c.text;
+    EXPECT_EQ(reference.selector(), c.selector) << c.text;
+    EXPECT_EQ(Reference::parse(reference.to_string()).to_string(), reference.to_string());
+  }
+}
+
+TEST(ReferenceTest, DigestWinsOverTag) {
+  const auto reference = Reference::parse("host.example/app:1.0@sha256:" + kHex);
+  EXPECT_EQ(reference.tag, "1.0");
+  EXPECT_EQ(reference.selector(), "sha256:" + kHex);
+  EXPECT_FALSE(Reference::parse("host.example/app@sha256:" + kHex).tag.has_value());
+}
 
 TEST(ReferenceTest, ReadsLayoutFolders) {
-  const auto plain = Reference::parse("oci:/srv/image");
+  const auto plain = Reference::parse("oci:/srv/image/");
   EXPECT_EQ(plain.kind, Reference::Kind::kLayout);
   EXPECT_EQ(plain.layout_dir, "/srv/image");
   EXPECT_EQ(plain.selector(), "");
   EXPECT_EQ(Reference::parse("oci:/srv/image:v1").selector(), "v1");
   EXPECT_EQ(Reference::parse("oci:/srv/we:ird/image").layout_dir, "/srv/we:ird/image");
-  const auto by_digest = Reference::parse(std::string("oci:/srv/image@") + kDigest);
-  EXPECT_EQ(by_digest.selector(), kDigest);
-  EXPECT_EQ(by_digest.layout_dir, "/srv/image");
-  EXPECT_TRUE(Reference::parse("oci:image/").layout_dir.is_absolute());
+  EXPECT_EQ(Reference::parse("oci:/srv/image@sha256:" + kHex).selector(), "sha256:" + kHex);
+  EXPECT_EQ(Reference::parse("oci:here").layout_dir, std::filesystem::current_path() / "here");
+  for (const auto* text : {"oci:/srv/image", "oci:/srv/image:v1"}) EXPECT_EQ(Reference::parse(text).to_string(), text);
 }
 
-TEST(ReferenceTest, FillsInWhatDockerLeavesOut) {
-  const auto busybox = Reference::parse("busybox");
-  EXPECT_EQ(busybox.host, "docker.io");
-  EXPECT_EQ(busybox.repository, "library/busybox");
-  EXPECT_EQ(busybox.selector(), "latest");
-  EXPECT_EQ(Reference::parse("team/app:1").repository, "team/app");
-  const auto local = Reference::parse("docker://localhost:5000/a/b");
-  EXPECT_EQ(local.host, "localhost:5000");
-  EXPECT_EQ(local.repository, "a/b");
-}
-
-TEST(ReferenceTest, ADigestWinsOverATag) {
-  const auto both = Reference::parse(std::string("registry.example/app:tag@") + kDigest);
-  EXPECT_EQ(both.selector(), kDigest);
-  EXPECT_EQ(both.tag, "tag");
-}
-
-TEST(ReferenceTest, WhatItPrintsItParses) {
-  for (const auto* text : {"oci:/srv/image:v1", "docker://registry.example:5000/a/b:1.0", "docker://docker.io/library/x:latest"})
-    EXPECT_EQ(Reference::parse(text).to_string(), text);
+TEST(ReferenceTest, ALayoutFolderThatExistsMayBeFollowedByAWholeImageName) {
+  const test::TempDir dir;
+  write_file_atomically(dir / "oci-layout", as_bytes("{}"));
+  const auto reference = Reference::parse("oci:" + dir.path().string() + ":registry.example:5000/app:v1");
+  EXPECT_EQ(reference.layout_dir, dir.path());
+  EXPECT_EQ(reference.selector(), "registry.example:5000/app:v1");
+  EXPECT_EQ(Reference::parse(reference.to_string()).selector(), reference.selector());
 }
 
 TEST(ReferenceTest, RefusesWhatIsNoReference) {
-  for (const auto* text : {"", "oci:", "oci:dir:", "UPPER/case", "registry.example/", "host.example/a//b", "a:", "a@sha256:12", "a/b:ta g", "a..b",
-                           "docker-archive:x.tar", "host:99999999/x"})
+  for (const auto& text :
+       {std::string(""), std::string("oci:"), std::string("oci::tag"), std::string("oci:/a:"), "oci:/a@sha256:" + std::string(63, 'a'),
+        std::string("App"), std::string("host.example/App"), std::string("host.example/"), std::string("host.example/a//b"),
+        std::string("a/b:"), std::string("a:t@sha256:12"), "app@sha256:" + std::string(64, 'A'), std::string("https://host.example/app"),
+        std::string("host.example:0/app"), std::string("host.example:99999/app"), std::string("host.example:5000x/app"),
+        std::string("-host.example/app"), std::string("a..b"), std::string("a___b"), std::string("a-"), std::string("[::1/app"),
+        std::string("docker-archive:file.tar"), std::string("user:pass@host.example/app"), "app:" + std::string(129, 't'),
+        "host.example/" + std::string(250, 'a'), std::string("a\0b", 3)})
     EXPECT_THROW(Reference::parse(text), UsageError) << text;
-}
-
-TEST(PlatformTest, NormalisesTheNamesOfMachines) {
-  EXPECT_EQ(Platform::parse("x86_64").to_string(), "linux/amd64");
-  EXPECT_EQ(Platform::parse("linux/aarch64/v8").to_string(), "linux/arm64");
-  EXPECT_EQ(Platform::parse("linux/armhf").to_string(), "linux/arm/v7");
-  EXPECT_THROW(Platform::parse("a/b/c/d"), UsageError);
-  EXPECT_THROW(Platform::parse("linux/"), UsageError);
-}
-
-TEST(PlatformTest, PrefersTheHighestVariantThatRuns) {
-  const auto wanted = Platform::parse("linux/arm/v7");
-  EXPECT_EQ(platform_distance(wanted, Platform::parse("linux/arm/v7")), 0);
-  EXPECT_GT(platform_distance(wanted, Platform::parse("linux/arm/v6")), 0);
-  EXPECT_LT(platform_distance(Platform::parse("linux/arm/v6"), Platform::parse("linux/arm/v7")), 0);
-  EXPECT_LT(platform_distance(Platform::parse("linux/amd64"), Platform::parse("linux/arm64")), 0);
-  EXPECT_LT(platform_distance(Platform::parse("linux/amd64"), Platform::parse("linux/amd64/v3")), 0);
 }
 
 }  // namespace

@@ -1,102 +1,133 @@
 #include "core/oci/internal/json.h"
 
+#include <nlohmann/json.hpp>
+
 #include "core/base/errors.h"
 #include "core/oci/manifest.h"
 
 namespace varve::oci::internal {
 namespace {
 
-[[noreturn]] void wrong_type(std::string_view what, const char* name, const char* expected) {
-  fail<CorruptData>("{}: '{}' is not {}", what, name, expected);
+using nlohmann::json;
+
+// One look over the text before the parser builds anything: depth and number of values, strings skipped.
+void check_shape(std::string_view text, std::string_view what) {
+  int depth = 0;
+  std::size_t values = 1;
+  bool in_string = false;
+  for (std::size_t at = 0; at < text.size(); ++at) {
+    const char c = text[at];
+    if (in_string) {
+      if (c == '\\') ++at;
+      if (c == '"') in_string = false;
+      continue;
+    }
+    if (c == '"') in_string = true;
+    if (c == '[' || c == '{') ++depth;
+    if (c == ']' || c == '}') --depth;
+    if (c == '[' || c == '{' || c == ',') ++values;
+    if (depth > kMaxJsonDepth) fail<Unsupported>("{}: nested deeper than {} at byte {}", what, kMaxJsonDepth, at);
+    if (values > kMaxJsonValues) fail<Unsupported>("{}: more than {} JSON values", what, kMaxJsonValues);
+  }
+}
+
+const json* typed_member(const json& object, const char* name, json::value_t type, std::string_view what) {
+  const auto found = object.find(name);
+  if (found == object.end() || found->is_null()) return nullptr;
+  if (found->type() != type) fail<CorruptData>("{}: \"{}\" has the wrong type ({})", what, name, found->type_name());
+  return &*found;
+}
+
+std::optional<Platform> platform_member(const json& object, std::string_view what) {
+  const auto* platform = object_member(object, "platform", what);
+  if (platform == nullptr) return std::nullopt;
+  return Platform{.os = string_member(*platform, "os", what),
+                  .architecture = string_member(*platform, "architecture", what),
+                  .variant = string_member(*platform, "variant", what)};
 }
 
 }  // namespace
 
-nlohmann::json parse_object(ByteView bytes, std::string_view what) {
+json parse_json_object(ByteView bytes, std::uint64_t limit_bytes, std::string_view what) {
+  if (bytes.size() > limit_bytes) fail<Unsupported>("{}: {} bytes, the limit is {}", what, bytes.size(), limit_bytes);
   const auto text = as_text(bytes);
-  nlohmann::json document;
+  check_shape(text, what);
+  json document;
   try {
-    document = nlohmann::json::parse(text, [&](int depth, nlohmann::json::parse_event_t, nlohmann::json&) {
-      if (depth > kMaxJsonDepth) fail<CorruptData>("{}: JSON nested deeper than {}", what, kMaxJsonDepth);
-      return true;
-    });
-  } catch (const nlohmann::json::parse_error& error) {
-    fail<CorruptData>("{}: not valid JSON at byte {}", what, error.byte);
+    document = json::parse(text);
+  } catch (const json::parse_error& error) {
+    fail<CorruptData>("{}: no valid JSON at byte {}", what, error.byte);
+  } catch (const json::exception&) {
+    fail<CorruptData>("{}: JSON with a number out of range", what);
   }
-  if (!document.is_object()) fail<CorruptData>("{}: not a JSON object", what);
+  if (!document.is_object()) fail<CorruptData>("{}: a JSON {} where an object is expected", what, document.type_name());
   return document;
 }
 
-const nlohmann::json* field(const nlohmann::json& object, const char* name) {
-  const auto found = object.find(name);
-  return found == object.end() || found->is_null() ? nullptr : &*found;
+const json* object_member(const json& object, const char* name, std::string_view what) {
+  return typed_member(object, name, json::value_t::object, what);
 }
 
-std::string string_field(const nlohmann::json& object, const char* name, std::string_view what) {
-  const auto* value = field(object, name);
-  if (value == nullptr) return "";
-  if (!value->is_string()) wrong_type(what, name, "a string");
-  return value->get<std::string>();
+const json* array_member(const json& object, const char* name, std::string_view what) {
+  return typed_member(object, name, json::value_t::array, what);
 }
 
-std::map<std::string, std::string> string_map_field(const nlohmann::json& object, const char* name, std::string_view what) {
-  std::map<std::string, std::string> result;
-  const auto* value = field(object, name);
-  if (value == nullptr) return result;
-  if (!value->is_object()) wrong_type(what, name, "an object");
-  for (const auto& [key, text] : value->items()) {
-    if (!text.is_string()) wrong_type(what, name, "an object of strings");
-    result.emplace(key, text.get<std::string>());
+std::string string_member(const json& object, const char* name, std::string_view what) {
+  const auto* member = typed_member(object, name, json::value_t::string, what);
+  return member == nullptr ? std::string() : member->get<std::string>();
+}
+
+std::vector<std::string> strings_member(const json& object, const char* name, std::string_view what) {
+  std::vector<std::string> strings;
+  const auto* member = array_member(object, name, what);
+  if (member == nullptr) return strings;
+  for (const auto& item : *member) {
+    if (!item.is_string()) fail<CorruptData>("{}: \"{}\" holds a {} where a string is expected", what, name, item.type_name());
+    strings.push_back(item.get<std::string>());
   }
-  return result;
+  return strings;
 }
 
-const nlohmann::json& array_field(const nlohmann::json& object, const char* name, std::string_view what) {
-  static const nlohmann::json kEmpty = nlohmann::json::array();
-  const auto* value = field(object, name);
-  if (value == nullptr) return kEmpty;
-  if (!value->is_array()) wrong_type(what, name, "an array");
-  return *value;
-}
-
-std::vector<std::string> string_list_field(const nlohmann::json& object, const char* name, std::string_view what) {
-  std::vector<std::string> result;
-  for (const auto& text : array_field(object, name, what)) {
-    if (!text.is_string()) wrong_type(what, name, "an array of strings");
-    result.push_back(text.get<std::string>());
+std::map<std::string, std::string> string_map_member(const json& object, const char* name, std::string_view what) {
+  std::map<std::string, std::string> strings;
+  const auto* member = object_member(object, name, what);
+  if (member == nullptr) return strings;
+  for (const auto& [key, value] : member->items()) {
+    if (!value.is_string()) fail<CorruptData>("{}: \"{}\" holds a {} where a string is expected", what, name, value.type_name());
+    strings.emplace(key, value.get<std::string>());
   }
-  return result;
+  return strings;
 }
 
-Descriptor parse_descriptor(const nlohmann::json& json, std::string_view what) {
-  if (!json.is_object()) fail<CorruptData>("{}: a descriptor is not an object", what);
+Descriptor descriptor_from_json(const json& object, std::string_view what) {
+  if (!object.is_object()) fail<CorruptData>("{}: a descriptor is a JSON {}, not an object", what, object.type_name());
   Descriptor descriptor;
-  descriptor.media_type = string_field(json, "mediaType", what);
-  descriptor.digest = Digest::parse(string_field(json, "digest", what), what);
-  const auto* size = field(json, "size");
-  if (size == nullptr || !size->is_number_unsigned()) fail<CorruptData>("{}: {} has no valid size", what, descriptor.digest.to_string());
+  descriptor.media_type = string_member(object, "mediaType", what);
+  descriptor.digest = Digest::parse(string_member(object, "digest", what), what);
+  const auto size = object.find("size");
+  if (size == object.end() || !size->is_number_unsigned())
+    fail<CorruptData>("{}: descriptor of {} has no valid size", what, descriptor.digest.to_string());
   descriptor.size = size->get<std::uint64_t>();
-  if (descriptor.size > std::uint64_t(INT64_MAX)) fail<CorruptData>("{}: {} has an impossible size", what, descriptor.digest.to_string());
-  descriptor.artifact_type = string_field(json, "artifactType", what);
-  descriptor.annotations = string_map_field(json, "annotations", what);
-  descriptor.urls = string_list_field(json, "urls", what);
-  if (const auto* platform = field(json, "platform")) {
-    if (!platform->is_object()) wrong_type(what, "platform", "an object");
-    descriptor.platform = Platform{string_field(*platform, "os", what), string_field(*platform, "architecture", what), string_field(*platform, "variant", what)};
-  }
+  descriptor.artifact_type = string_member(object, "artifactType", what);
+  descriptor.annotations = string_map_member(object, "annotations", what);
+  descriptor.urls = strings_member(object, "urls", what);
+  descriptor.platform = platform_member(object, what);
   return descriptor;
 }
 
-nlohmann::json to_json(const Descriptor& descriptor) {
-  nlohmann::json json{{"mediaType", descriptor.media_type}, {"digest", descriptor.digest.to_string()}, {"size", descriptor.size}};
-  if (!descriptor.artifact_type.empty()) json["artifactType"] = descriptor.artifact_type;
-  if (!descriptor.annotations.empty()) json["annotations"] = descriptor.annotations;
-  if (!descriptor.urls.empty()) json["urls"] = descriptor.urls;
+json descriptor_to_json(const Descriptor& descriptor) {
+  json object = {{"mediaType", descriptor.media_type},
+                 {"digest", descriptor.digest.to_string()},
+                 {"size", descriptor.size}};
+  if (!descriptor.artifact_type.empty()) object["artifactType"] = descriptor.artifact_type;
+  if (!descriptor.annotations.empty()) object["annotations"] = descriptor.annotations;
+  if (!descriptor.urls.empty()) object["urls"] = descriptor.urls;
   if (descriptor.platform) {
-    json["platform"] = {{"os", descriptor.platform->os}, {"architecture", descriptor.platform->architecture}};
-    if (!descriptor.platform->variant.empty()) json["platform"]["variant"] = descriptor.platform->variant;
+    json platform = {{"os", descriptor.platform->os}, {"architecture", descriptor.platform->architecture}};
+    if (!descriptor.platform->variant.empty()) platform["variant"] = descriptor.platform->variant;
+    object["platform"] = std::move(platform);
   }
-  return json;
+  return object;
 }
 
 }  // namespace varve::oci::internal

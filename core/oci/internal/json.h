@@ -1,31 +1,37 @@
 #pragma once
-// JSON from outside: bounded in depth, and every access checked, so that a wrong document gives one line that names it.
+// JSON documents of others, parsed with limits, and their members read with messages that name the document.
 #include <cstdint>
 #include <map>
+#include <optional>
 #include <string>
 #include <string_view>
 #include <vector>
 
-#include <nlohmann/json.hpp>
+#include <nlohmann/json_fwd.hpp>
 
 #include "core/base/bytes.h"
 #include "core/oci/descriptor.h"
 
 namespace varve::oci::internal {
 
-// Throws CorruptData: not JSON, not an object, nested deeper than kMaxJsonDepth.
-nlohmann::json parse_object(ByteView bytes, std::string_view what);
+// More values than any real manifest, config or credential file has; bounds the memory that a small document can ask for.
+inline constexpr std::size_t kMaxJsonValues = 1'000'000;
 
-// All throw CorruptData naming `what` and the field if it has another type. Absent and null are the same.
-const nlohmann::json* field(const nlohmann::json& object, const char* name);
-std::string string_field(const nlohmann::json& object, const char* name, std::string_view what);
-std::map<std::string, std::string> string_map_field(const nlohmann::json& object, const char* name, std::string_view what);
-std::vector<std::string> string_list_field(const nlohmann::json& object, const char* name, std::string_view what);
-// Absent is an empty array.
-const nlohmann::json& array_field(const nlohmann::json& object, const char* name, std::string_view what);
+// Parses an object. Throws Unsupported above `limit_bytes`, kMaxJsonDepth or kMaxJsonValues, and CorruptData (with the
+// byte position) for anything that is no JSON object. `what` names the document.
+nlohmann::json parse_json_object(ByteView json, std::uint64_t limit_bytes, std::string_view what);
 
-// image-spec descriptor.md. Throws CorruptData (also for a negative or fractional size) or Unsupported (other digest algorithms).
-Descriptor parse_descriptor(const nlohmann::json& json, std::string_view what);
-nlohmann::json to_json(const Descriptor& descriptor);
+// The members below may be absent or null, which gives the empty value; a member of another type is CorruptData.
+std::string string_member(const nlohmann::json& object, const char* name, std::string_view what);
+std::vector<std::string> strings_member(const nlohmann::json& object, const char* name, std::string_view what);
+std::map<std::string, std::string> string_map_member(const nlohmann::json& object, const char* name, std::string_view what);
+// nullptr if absent or null; CorruptData if it is no object (array).
+const nlohmann::json* object_member(const nlohmann::json& object, const char* name, std::string_view what);
+const nlohmann::json* array_member(const nlohmann::json& object, const char* name, std::string_view what);
+
+// Throws CorruptData for a missing or negative size or a digest that is none, Unsupported for digests other than sha256.
+Descriptor descriptor_from_json(const nlohmann::json& object, std::string_view what);
+// Only the members that are set; keys sorted.
+nlohmann::json descriptor_to_json(const Descriptor& descriptor);
 
 }  // namespace varve::oci::internal

@@ -1,0 +1,136 @@
+#include <unistd.h>
+
+#include <ostream>
+
+#include <nlohmann/json.hpp>
+
+#include "cli/command.h"
+#include "cli/daemon_access.h"
+#include "core/base/clock.h"
+#include "core/base/errors.h"
+#include "core/base/file.h"
+#include "core/base/log.h"
+#include "fuse/control_client.h"
+#include "fuse/runtime.h"
+#include "fuse/session.h"
+
+namespace varve::cli {
+namespace {
+
+using nlohmann::json;
+
+struct RunOptions {
+  std::string image;
+  std::string name;
+  bool remove = false;
+  std::vector<std::string> volumes;
+  std::vector<std::string> env;
+  std::string working_dir;
+  std::string user;
+  std::optional<std::string> entrypoint;
+  std::filesystem::path stats_file;
+  std::string mode = "auto";
+  std::string runtime = "auto";
+  Stopwatch since_start;
+};
+
+// What the daemon fetched for this image while the session ran. Other sessions of the same image are not told apart.
+struct Traffic {
+  fuse::ImageStats before;
+  fuse::ImageStats after;
+};
+
+void write_stats(const RunOptions& options, const fuse::SessionResult& result, const fuse::AcquiredImage& acquired, const Traffic& traffic,
+                 std::optional<double> ready_seconds) {
+  json stats = {{"image", acquired.image.to_string()},
+                {"mode", std::string(fuse::to_string(acquired.mode))},
+                {"runtime", result.runtime},
+                {"session", result.id},
+                {"mount_seconds", acquired.seconds},
+                {"seconds", options.since_start.seconds()},
+                {"fetched_bytes", traffic.after.fetched_bytes - traffic.before.fetched_bytes + acquired.loaded_bytes},
+                {"loaded_bytes", acquired.loaded_bytes},
+                {"requests", traffic.after.requests - traffic.before.requests},
+                {"stream_bytes", traffic.after.decoded_bytes - traffic.before.decoded_bytes},
+                {"image_stream_bytes", traffic.after.image_stream_bytes},
+                {"present_bytes", traffic.after.present_bytes},
+                {"errors", traffic.after.errors - traffic.before.errors},
+                {"exit_status", result.exit_status}};
+  stats["ready_seconds"] = ready_seconds ? json(*ready_seconds) : json(nullptr);
+  write_file_atomically(options.stats_file, as_bytes(stats.dump(2) + "\n"));
+}
+
+fuse::SessionRequest make_request(const Context& context, const RunOptions& options, const fuse::AcquiredImage& acquired, std::string image) {
+  fuse::SessionRequest request;
+  request.root = context.global.root;
+  request.lower = acquired.dir;
+  request.image = std::move(image);
+  request.image_digest = acquired.image.to_string();
+  request.config = oci::ImageConfig::parse(as_bytes(acquired.config_json), request.image);
+  request.options.command = context.tail;
+  request.options.entrypoint = options.entrypoint;
+  request.options.env = options.env;
+  request.options.working_dir = options.working_dir;
+  request.options.user = options.user;
+  for (const auto& volume : options.volumes) request.options.volumes.push_back(fuse::Volume::parse(volume));
+  request.name = options.name;
+  request.remove_at_exit = options.remove;
+  request.runtime = options.runtime;
+  request.terminal = ::isatty(STDIN_FILENO) != 0;
+  return request;
+}
+
+int run_image(Context& context, const RunOptions& options) {
+  const auto image = image_spec(context, options.image);
+  const auto mode = fuse::parse_mount_mode(options.mode);
+  auto client = connect_or_start_daemon(context);
+  const auto acquired = client.acquire(image, mode);
+  context.cancel.throw_if_cancelled();
+  if (!acquired.why.empty()) log::info("{}", acquired.why);
+  Traffic traffic;
+  traffic.before = client.image_stats(acquired.image).value_or(fuse::ImageStats{});
+  std::optional<double> ready_seconds;
+  const auto result = fuse::run_session(
+      make_request(context, options, acquired, image.reference), [&] { ready_seconds = options.since_start.seconds(); },
+      [](const std::string& text) { log::info("{}", text); });
+  if (!result.failure.empty()) context.err << "varve: error: " << result.failure << '\n';
+  if (!options.stats_file.empty()) {
+    traffic.after = client.image_stats(acquired.image).value_or(traffic.before);
+    write_stats(options, result, acquired, traffic, ready_seconds);
+  }
+  return result.exit_status;
+}
+
+}  // namespace
+
+void add_run_command(CLI::App& app, Context& context) {
+  const auto options = std::make_shared<RunOptions>();
+  auto* run = app.add_subcommand("run", "Runs a command in a session: a private writable layer over a lazily mounted image");
+  run->add_option("IMAGE", options->image, "The image, indexed; the words after -- are the command, else the image's own")->required();
+  run->add_flag("--rm", options->remove, "Remove the writable layer at the end");
+  run->add_option("--name", options->name, "A name for `varve session`")->type_name("NAME");
+  run->add_option("--volume", options->volumes, "Mount a file or folder of this machine: SRC:DST[:ro]; may be repeated")
+      ->type_name("SRC:DST")
+      ->allow_extra_args(false);
+  run->add_option("-e,--env", options->env, "Set a variable, or hand on the own value of NAME; may be repeated")->type_name("K=V")->allow_extra_args(false);
+  run->add_option("-w,--workdir", options->working_dir, "The working directory, made if missing")->type_name("DIR");
+  run->add_option("-u,--user", options->user, "Who runs the command: name or number, with :group if need be")->type_name("USER");
+  run->add_option("--entrypoint", options->entrypoint, "Replaces the image's entrypoint and command; empty for none")->type_name("PROGRAM");
+  run->add_option("--stats", options->stats_file, "Write times and traffic to this file, as JSON")->type_name("FILE");
+  run->add_option("--mode", options->mode, "How the image is mounted: auto, kernel or fuse")->type_name("MODE");
+  run->add_option("--runtime", options->runtime, "Who carries it out: auto, runc, crun, bwrap or none (Varve itself)")->type_name("RUNTIME");
+  run->footer(
+      "Examples:\n  varve run --rm oci:image:latest -- python3 -c 'import numpy'\n"
+      "  varve run --name lab --volume $HOME/notebooks:/work -w /work registry.example/team/science:42 -- jupyter lab\n\n"
+      "The exit status is the command's; 125 if Varve failed before it, 126 if it may not be executed, 127 if it is not there.");
+  run->callback([&context, options] {
+    try {
+      context.exit_status = run_image(context, *options);
+    } catch (const std::exception& error) {
+      context.err << "varve: error: " << error.what() << '\n';
+      context.exit_status = fuse::kOwnFailure;
+    }
+  });
+}
+
+}  // namespace varve::cli

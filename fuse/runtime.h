@@ -1,0 +1,69 @@
+#pragma once
+// What can carry out a SessionSpec: an OCI runtime, bubblewrap, or this program itself.
+#include <poll.h>
+#include <sys/types.h>
+
+#include <functional>
+#include <memory>
+#include <optional>
+#include <string>
+#include <vector>
+
+#include "core/base/unique_fd.h"
+#include "fuse/bundle.h"
+#include "fuse/session_store.h"
+#include "fuse/user_ids.h"
+
+namespace varve::fuse {
+
+// Statuses of a command that never ran, as podman-run(1) and shells give them.
+inline constexpr int kOwnFailure = 125;
+inline constexpr int kNotExecutable = 126;
+inline constexpr int kNotFound = 127;
+
+// Runs in the children of a runtime just before they execute a program: gives back the signal mask, leaves process groups.
+using PrepareChild = std::function<void()>;
+
+// One attempt at one session. Used by one thread, in a process that is the first of a PID namespace.
+class Runtime {
+ public:
+  virtual ~Runtime() = default;
+  virtual std::string name() const = 0;
+
+  // Starts the command and returns the process to wait for, whose end status is the command's. Throws if it cannot even begin.
+  virtual pid_t start(const SessionSpec& spec, const SessionFolder& folder, const PrepareChild& prepare_child) = 0;
+  // What to poll for before readiness is asked for; fd -1 if nothing.
+  virtual pollfd ready_poll() const = 0;
+  // True once the command is about to be executed. Does not block.
+  virtual bool ready() = 0;
+  // Who gets the signals meant for the command; 0 while there is nobody.
+  virtual pid_t signal_target() = 0;
+
+  // Why the process ended before the command was ready.
+  struct Failure {
+    int status = 0;      // kNotFound or kNotExecutable if the command is at fault; 0 if the runtime is, and another may do better
+    std::string reason;
+  };
+  virtual Failure failure(int wait_status) = 0;
+};
+
+// The runtimes of this machine that may run this session, best first. `wanted`: "auto", or one of "runc", "crun", "bwrap", "none" (this
+// program itself). What is left out is told to `say`. Throws UsageError for another word, Unsupported if nothing is left.
+std::vector<std::unique_ptr<Runtime>> choose_runtimes(const std::string& wanted, const SessionSpec& spec, const UserIds& ids,
+                                                      const std::function<void(const std::string&)>& say);
+
+std::unique_ptr<Runtime> make_runc(const std::filesystem::path& program);
+std::unique_ptr<Runtime> make_crun(const std::filesystem::path& program);
+std::unique_ptr<Runtime> make_bubblewrap(const std::filesystem::path& program, bool one_id_mapped);
+std::unique_ptr<Runtime> make_direct_runtime(bool one_id_mapped);
+
+// A child that executes `words`; `keep_fds` stay open in it, all others are closed.
+pid_t start_program(const std::vector<std::string>& words, const std::vector<std::string>& environment, const std::vector<int>& keep_fds,
+                    const PrepareChild& prepare_child);
+
+// What an OCI runtime wrote to its log (lines of JSON): the last message of level "error"; "" if there is none.
+std::string last_log_error(std::string_view log);
+// Sorts a runtime's own words about a failed start: kNotFound, kNotExecutable or 0.
+int status_of_start_failure(std::string_view reason);
+
+}  // namespace varve::fuse

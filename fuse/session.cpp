@@ -1,0 +1,198 @@
+#include "fuse/session.h"
+
+#include <fcntl.h>
+#include <poll.h>
+#include <sched.h>
+#include <signal.h>
+#include <sys/wait.h>
+#include <termios.h>
+#include <unistd.h>
+
+#include <algorithm>
+#include <array>
+#include <charconv>
+#include <optional>
+
+#include "core/base/errors.h"
+#include "core/base/file.h"
+#include "core/base/log.h"
+#include "fuse/signal_inbox.h"
+#include "fuse/supervisor.h"
+#include "fuse/user_namespace.h"
+
+namespace varve::fuse {
+namespace {
+
+std::vector<std::string> own_environment() {
+  std::vector<std::string> variables;
+  for (char** at = environ; *at != nullptr; ++at) variables.emplace_back(*at);
+  return variables;
+}
+
+// Gives the terminal back as it was, whatever the session's programs made of it.
+class TerminalKeeper {
+ public:
+  explicit TerminalKeeper(bool terminal) : kept_(terminal && ::tcgetattr(STDIN_FILENO, &state_) == 0) {}
+  ~TerminalKeeper() {
+    if (!kept_) return;
+    sigset_t stop;
+    sigset_t old_mask;
+    sigemptyset(&stop);
+    sigaddset(&stop, SIGTTOU);
+    ::sigprocmask(SIG_BLOCK, &stop, &old_mask);
+    // A shell with job control may have left us in the background.
+    if (::tcgetpgrp(STDIN_FILENO) != ::getpgrp() && ::kill(-::tcgetpgrp(STDIN_FILENO), 0) != 0) ::tcsetpgrp(STDIN_FILENO, ::getpgrp());
+    ::tcsetattr(STDIN_FILENO, TCSADRAIN, &state_);
+    ::sigprocmask(SIG_SETMASK, &old_mask, nullptr);
+  }
+  TerminalKeeper(const TerminalKeeper&) = delete;
+  TerminalKeeper& operator=(const TerminalKeeper&) = delete;
+
+ private:
+  termios state_{};
+  bool kept_;
+};
+
+struct Pipes {
+  UniqueFd report_read;
+  UniqueFd report_write;
+  UniqueFd lifeline_read;
+  UniqueFd lifeline_write;
+
+  Pipes() {
+    std::array<int, 2> report{};
+    std::array<int, 2> lifeline{};
+    if (::pipe2(report.data(), O_CLOEXEC) != 0 || ::pipe2(lifeline.data(), O_CLOEXEC) != 0) fail_errno("make a pipe");
+    report_read.reset(report[0]);
+    report_write.reset(report[1]);
+    lifeline_read.reset(lifeline[0]);
+    lifeline_write.reset(lifeline[1]);
+  }
+};
+
+// What the supervisor tells comes as lines: a word, then text.
+void send_line(int fd, const std::string& word, std::string text) {
+  std::replace(text.begin(), text.end(), '\n', ' ');
+  write_all(fd, as_bytes(word + " " + text + "\n"), "the report of the session");
+}
+
+class Reports {
+ public:
+  Reports(SessionResult& result, const std::function<void()>& on_ready, const std::function<void(const std::string&)>& say)
+      : result_(result), on_ready_(on_ready), say_(say) {}
+
+  // False at the end.
+  bool read_some(int fd) {
+    std::array<char, 4096> bytes;
+    ssize_t got = 0;
+    do got = ::read(fd, bytes.data(), bytes.size());
+    while (got < 0 && errno == EINTR);
+    if (got <= 0) return false;
+    text_.append(bytes.data(), std::size_t(got));
+    for (auto end = text_.find('\n'); end != text_.npos; end = text_.find('\n')) {
+      take_line(text_.substr(0, end));
+      text_.erase(0, end + 1);
+    }
+    return true;
+  }
+
+ private:
+  void take_line(const std::string& line) {
+    const auto space = line.find(' ');
+    const auto word = line.substr(0, space);
+    const auto rest = space == line.npos ? "" : line.substr(space + 1);
+    if (word == "ready") {
+      result_.runtime = rest;
+      on_ready_();
+    } else if (word == "say") {
+      say_(rest);
+    } else if (word == "failed") {
+      result_.failure = rest;
+    }
+  }
+
+  SessionResult& result_;
+  const std::function<void()>& on_ready_;
+  const std::function<void(const std::string&)>& say_;
+  std::string text_;
+};
+
+pid_t start_supervisor(SupervisorJob& job, Pipes& pipes) {
+  return start_in_namespaces(CLONE_NEWNS | CLONE_NEWPID, job.ids, [&] {
+    pipes.lifeline_write.reset();
+    pipes.report_read.reset();
+    const int report = pipes.report_write.get();
+    const SupervisorEvents events{
+        .ready = [&](const std::string& runtime) { send_line(report, "ready", runtime); },
+        .say = [&](const std::string& text) { send_line(report, "say", text); },
+        .failed = [&](int, const std::string& text) { send_line(report, "failed", text); },
+    };
+    return supervise(job, pipes.lifeline_read.get(), events);
+  });
+}
+
+// Hands signals on and takes reports until the supervisor has ended. Returns its status as wait(2) gives it.
+int follow(pid_t supervisor, SignalInbox& inbox, int report_fd, bool terminal, Reports& reports) {
+  bool open = true;
+  int status = 0;
+  for (;;) {
+    std::array<pollfd, 2> waits = {pollfd{inbox.fd(), POLLIN, 0}, pollfd{open ? report_fd : -1, POLLIN, 0}};
+    ::poll(waits.data(), waits.size(), -1);
+    if (open && waits[1].revents != 0) open = reports.read_some(report_fd);
+    while (const auto signal = inbox.next()) {
+      if (signal->number == SIGCHLD) continue;
+      if (terminal && signal->from_kernel) continue;  // the command's process group is ours and got it too
+      ::kill(supervisor, signal->number);
+    }
+    if (::waitpid(supervisor, &status, WNOHANG) == supervisor) break;
+  }
+  while (open) open = reports.read_some(report_fd);
+  return status;
+}
+
+}  // namespace
+
+SessionResult run_session(const SessionRequest& request, const std::function<void()>& on_ready, const std::function<void(const std::string&)>& say) {
+  SessionStore store(request.root);
+  for (const auto& id : store.sweep()) say(fmt::format("removed what was left of session {}", id));
+  const auto words = command_line(request.config, request.options);
+  auto session = store.create({.name = request.name,
+                               .image = request.image,
+                               .image_digest = request.image_digest,
+                               .command = words,
+                               .remove_at_exit = request.remove_at_exit});
+  SessionResult result{.id = session.record.id, .exit_status = 0, .runtime = "", .failure = ""};
+  SignalInbox inbox;
+  const TerminalKeeper keeper(request.terminal);
+  Pipes pipes;
+  SupervisorJob job{.lower = request.lower,
+                    .config = request.config,
+                    .options = request.options,
+                    .runtime = request.runtime,
+                    .terminal = request.terminal,
+                    .ids = UserIds::of_this_process(),
+                    .store = &store,
+                    .session = &session,
+                    .environment = own_environment(),
+                    .starter_signals = &inbox};
+  Reports reports(result, on_ready, say);
+  int status = 0;
+  try {
+    const auto supervisor = start_supervisor(job, pipes);
+    pipes.report_write.reset();
+    status = follow(supervisor, inbox, pipes.report_read.get(), request.terminal, reports);
+  } catch (...) {
+    session.lock.reset();
+    if (request.remove_at_exit) store.sweep();
+    throw;
+  }
+  if (WIFSIGNALED(status)) {  // it could not clean up
+    session.lock.reset();
+    store.sweep();
+    if (result.failure.empty() && result.runtime.empty()) result.failure = "the session's supervisor was killed";
+  }
+  result.exit_status = shell_status(status);
+  return result;
+}
+
+}  // namespace varve::fuse

@@ -1,0 +1,25 @@
+#pragma once
+// Children in namespaces of their own. In a user namespace a plain user is root over what is his.
+#include <sys/types.h>
+
+#include <filesystem>
+#include <functional>
+
+#include "fuse/user_ids.h"
+
+namespace varve::fuse {
+
+// A forked child that runs `body` in new namespaces (`clone_flags`: CLONE_NEWNS, CLONE_NEWPID ...) and ends with its result; for a plain
+// user in a user namespace with `ids` too, as root of it. `body` starts when the ids are mapped. An exception in it is one line on stderr and
+// status 125. Call from a process with one thread. Throws std::system_error or Unsupported (with what the machine would have to allow).
+pid_t start_in_namespaces(int clone_flags, const UserIds& ids, const std::function<int()>& body);
+
+// waitpid() to the end, EINTR retried; the status as wait(2) gives it.
+int wait_for(pid_t child);
+// As a shell reports it: the exit status, or 128 + signal.
+int shell_status(int wait_status);
+
+// remove_tree() with the rights that this user's sessions had: files of his subordinate ids are removed too.
+void remove_session_tree(const std::filesystem::path& dir);
+
+}  // namespace varve::fuse
