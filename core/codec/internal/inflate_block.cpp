@@ -63,7 +63,7 @@ const char* read_dynamic_header(BitReader& reader, InflateTables& own) {
 }
 
 template <std::size_t kWord>
-inline void copy_words(std::uint8_t* to, const std::uint8_t* from, const std::uint8_t* end) {
+[[gnu::always_inline]] inline void copy_words(std::uint8_t* to, const std::uint8_t* from, const std::uint8_t* end) {
   do {
     std::uint8_t word[kWord];
     std::memcpy(word, from, kWord);
@@ -74,7 +74,7 @@ inline void copy_words(std::uint8_t* to, const std::uint8_t* from, const std::ui
 }
 
 // Copies a match that may overlap itself; writes up to 15 bytes too many.
-inline void copy_match(std::uint8_t* to, std::size_t distance, std::size_t length) {
+[[gnu::always_inline]] inline void copy_match(std::uint8_t* to, std::size_t distance, std::size_t length) {
   const auto* from = to - distance;
   const auto* end = to + length;
   if (distance >= 16) {
@@ -95,7 +95,7 @@ inline void copy_match(std::uint8_t* to, std::size_t distance, std::size_t lengt
   }
 }
 
-inline std::uint32_t extra_and_base(std::uint64_t bits, std::uint32_t entry) {
+[[gnu::always_inline]] inline std::uint32_t extra_and_base(std::uint64_t bits, std::uint32_t entry) {
   const auto all = bits & ((std::uint64_t(1) << (entry & 0xff)) - 1);
   return ((entry >> 16) & 0x7fff) + std::uint32_t(all >> (entry >> 8 & 0xf));
 }
@@ -120,8 +120,12 @@ const char* read_block_header(BitReader& reader, BlockHeader& header, InflateTab
   return nullptr;
 }
 
-DecodeStop decode_symbols(BitReader& shared_reader, const InflateTables& tables, const std::uint8_t* in_limit, std::uint8_t*& shared_out,
-                          const std::uint8_t* out_limit, const std::uint8_t* oldest, const char*& reason) {
+namespace {
+
+// Decoding proper; inlined into one function for each kind of processor.
+[[gnu::always_inline]] inline DecodeStop decode(BitReader& shared_reader, const InflateTables& tables, const std::uint8_t* in_limit,
+                                                std::uint8_t*& shared_out, const std::uint8_t* out_limit, const std::uint8_t* oldest,
+                                                const char*& reason) {
   constexpr std::uint64_t kLitlenMask = (1u << kLitlenBits) - 1;
   constexpr std::uint64_t kDistanceMask = (1u << kDistanceBits) - 1;
   const auto* const litlen = tables.litlen.data();
@@ -134,14 +138,15 @@ DecodeStop decode_symbols(BitReader& shared_reader, const InflateTables& tables,
     shared_out = out;
     return why;
   };
-
+  if (reader.in >= in_limit) return stop(DecodeStop::kInput);
+  reader.refill();
+  // What comes next is looked up before the last match is copied: the processor does both at once.
+  auto entry = litlen[reader.buffer & kLitlenMask];
   while (true) {
     if (reader.in >= in_limit) return stop(DecodeStop::kInput);
     if (out >= out_limit) return stop(DecodeStop::kOutput);
-    reader.refill();
-    auto entry = litlen[reader.buffer & kLitlenMask];
     if ((entry & kLiteral) != 0) {
-      // First-level codes have at most 11 bits: 56 bits hold two literals and the look at what follows.
+      // First-level codes have at most 11 bits: 56 bits hold three literals.
       reader.drop(entry & 0xff);
       *out++ = std::uint8_t(entry >> 16);
       entry = litlen[reader.buffer & kLitlenMask];
@@ -152,6 +157,8 @@ DecodeStop decode_symbols(BitReader& shared_reader, const InflateTables& tables,
         if ((entry & kLiteral) != 0) {
           reader.drop(entry & 0xff);
           *out++ = std::uint8_t(entry >> 16);
+          reader.refill();
+          entry = litlen[reader.buffer & kLitlenMask];
           continue;
         }
       }
@@ -164,6 +171,8 @@ DecodeStop decode_symbols(BitReader& shared_reader, const InflateTables& tables,
         if ((entry & kLiteral) != 0) {
           reader.drop(entry & 0xff);
           *out++ = std::uint8_t(entry >> 16);
+          reader.refill();
+          entry = litlen[reader.buffer & kLitlenMask];
           continue;
         }
       }
@@ -196,9 +205,31 @@ DecodeStop decode_symbols(BitReader& shared_reader, const InflateTables& tables,
       reason = "a distance that reaches before the data";
       return stop(DecodeStop::kBad);
     }
+    reader.refill();
+    entry = litlen[reader.buffer & kLitlenMask];
     copy_match(out, distance, length);
     out += length;
   }
+}
+
+#if defined(__x86_64__)
+// Shifts by a variable and masks are one instruction each there.
+[[gnu::target("bmi,bmi2")]] DecodeStop decode_with_bmi2(BitReader& reader, const InflateTables& tables, const std::uint8_t* in_limit,
+                                                        std::uint8_t*& out, const std::uint8_t* out_limit, const std::uint8_t* oldest,
+                                                        const char*& reason) {
+  return decode(reader, tables, in_limit, out, out_limit, oldest, reason);
+}
+const bool kHasBmi2 = __builtin_cpu_supports("bmi2") != 0 && __builtin_cpu_supports("bmi") != 0;
+#endif
+
+}  // namespace
+
+DecodeStop decode_symbols(BitReader& reader, const InflateTables& tables, const std::uint8_t* in_limit, std::uint8_t*& out,
+                          const std::uint8_t* out_limit, const std::uint8_t* oldest, const char*& reason) {
+#if defined(__x86_64__)
+  if (kHasBmi2) return decode_with_bmi2(reader, tables, in_limit, out, out_limit, oldest, reason);
+#endif
+  return decode(reader, tables, in_limit, out, out_limit, oldest, reason);
 }
 
 }  // namespace varve::codec::internal
