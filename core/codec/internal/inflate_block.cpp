@@ -95,11 +95,6 @@ template <std::size_t kWord>
   }
 }
 
-[[gnu::always_inline]] inline std::uint32_t extra_and_base(std::uint64_t bits, std::uint32_t entry) {
-  const auto all = bits & ((std::uint64_t(1) << (entry & 0xff)) - 1);
-  return ((entry >> 16) & 0x7fff) + std::uint32_t(all >> (entry >> 8 & 0xf));
-}
-
 }  // namespace
 
 const char* read_block_header(BitReader& reader, BlockHeader& header, InflateTables& own) {
@@ -122,91 +117,123 @@ const char* read_block_header(BitReader& reader, BlockHeader& header, InflateTab
 
 namespace {
 
+// A BitReader for the inner loop: of `count` only the low 6 bits mean anything, so an entry is subtracted from it as a whole, and shifts are
+// by what fits the instruction.
+struct FastBits {
+  const std::uint8_t* in;
+  std::uint64_t buffer;
+  std::uint32_t count;
+
+  explicit FastBits(const BitReader& reader) : in(reader.in), buffer(reader.buffer), count(reader.count) {}
+  BitReader reader() const { return {.in = in, .buffer = buffer, .count = count & 63}; }
+  [[gnu::always_inline]] void refill() {
+    std::uint64_t word;
+    std::memcpy(&word, in, sizeof word);
+    buffer |= word << (count & 63);
+    in += 7 - (count >> 3 & 7);
+    count |= 56;
+  }
+  // What an entry says it takes.
+  [[gnu::always_inline]] void drop(std::uint32_t entry) {
+    buffer >>= entry & 63;
+    count -= entry;
+  }
+  // The base of a length or distance and its extra bits, which follow the code.
+  [[gnu::always_inline]] std::uint32_t value_of(std::uint32_t entry) const {
+    const auto all = buffer & ((std::uint64_t(1) << (entry & 63)) - 1);
+    return (entry >> 16) + std::uint32_t(all >> (entry >> 8 & 0xf));
+  }
+  // Where a link points to, after its code was dropped.
+  [[gnu::always_inline]] std::size_t linked(std::uint32_t link) const {
+    return (link >> 16) + std::size_t(buffer & ((std::uint64_t(1) << (link >> 8 & 0xf)) - 1));
+  }
+};
+
 // Decoding proper; inlined into one function for each kind of processor.
-[[gnu::always_inline]] inline DecodeStop decode(BitReader& shared_reader, const InflateTables& tables, const std::uint8_t* in_limit,
+[[gnu::always_inline]] inline DecodeStop decode(BitReader& reader, const InflateTables& tables, const std::uint8_t* in_limit,
                                                 std::uint8_t*& shared_out, const std::uint8_t* out_limit, const std::uint8_t* oldest,
                                                 const char*& reason) {
   constexpr std::uint64_t kLitlenMask = (1u << kLitlenBits) - 1;
   constexpr std::uint64_t kDistanceMask = (1u << kDistanceBits) - 1;
   const auto* const litlen = tables.litlen.data();
   const auto* const distances = tables.distance.data();
-  BitReader reader = shared_reader;  // locals stay in registers
+  FastBits bits(reader);  // locals stay in registers
   std::uint8_t* out = shared_out;
   const auto stop = [&](DecodeStop why) {
+    reader = bits.reader();
     reader.give_back();
-    shared_reader = reader;
     shared_out = out;
     return why;
   };
-  if (reader.in >= in_limit) return stop(DecodeStop::kInput);
-  reader.refill();
+  if (bits.in >= in_limit) return stop(DecodeStop::kInput);
+  bits.refill();
   // What comes next is looked up before the last match is copied: the processor does both at once.
-  auto entry = litlen[reader.buffer & kLitlenMask];
+  auto entry = litlen[bits.buffer & kLitlenMask];
   while (true) {
-    if (reader.in >= in_limit) return stop(DecodeStop::kInput);
+    if (bits.in >= in_limit) return stop(DecodeStop::kInput);
     if (out >= out_limit) return stop(DecodeStop::kOutput);
     if ((entry & kLiteral) != 0) {
       // First-level codes have at most 11 bits: 56 bits hold three literals.
-      reader.drop(entry & 0xff);
+      bits.drop(entry);
       *out++ = std::uint8_t(entry >> 16);
-      entry = litlen[reader.buffer & kLitlenMask];
+      entry = litlen[bits.buffer & kLitlenMask];
       if ((entry & kLiteral) != 0) {
-        reader.drop(entry & 0xff);
+        bits.drop(entry);
         *out++ = std::uint8_t(entry >> 16);
-        entry = litlen[reader.buffer & kLitlenMask];
+        entry = litlen[bits.buffer & kLitlenMask];
         if ((entry & kLiteral) != 0) {
-          reader.drop(entry & 0xff);
+          bits.drop(entry);
           *out++ = std::uint8_t(entry >> 16);
-          reader.refill();
-          entry = litlen[reader.buffer & kLitlenMask];
+          bits.refill();
+          entry = litlen[bits.buffer & kLitlenMask];
           continue;
         }
       }
-      reader.refill();  // a whole match needs up to 48 bits
+      bits.refill();  // a whole match needs up to 48 bits
     }
     if ((entry & kSpecial) != 0) {
       if ((entry & kLink) != 0) {
-        reader.drop(entry & 0xff);
-        entry = litlen[(entry >> 16) + reader.peek(entry >> 8 & 0xf)];
+        bits.drop(entry);
+        entry = litlen[bits.linked(entry)];
         if ((entry & kLiteral) != 0) {
-          reader.drop(entry & 0xff);
+          bits.drop(entry);
           *out++ = std::uint8_t(entry >> 16);
-          reader.refill();
-          entry = litlen[reader.buffer & kLitlenMask];
+          bits.refill();
+          entry = litlen[bits.buffer & kLitlenMask];
           continue;
         }
       }
       if ((entry & kSpecial) != 0) {
         if ((entry & kBlockEnd) != 0) {
-          reader.drop(entry & 0xff);
+          bits.drop(entry);
           return stop(DecodeStop::kBlockEnd);
         }
         reason = "a code that stands for nothing";
         return stop(DecodeStop::kBad);
       }
     }
-    const std::size_t length = extra_and_base(reader.buffer, entry);
-    reader.drop(entry & 0xff);
+    const std::size_t length = bits.value_of(entry);
+    bits.drop(entry);
 
-    entry = distances[reader.buffer & kDistanceMask];
+    entry = distances[bits.buffer & kDistanceMask];
     if ((entry & kSpecial) != 0) {
       if ((entry & kLink) != 0) {
-        reader.drop(entry & 0xff);
-        entry = distances[(entry >> 16) + reader.peek(entry >> 8 & 0xf)];
+        bits.drop(entry);
+        entry = distances[bits.linked(entry)];
       }
       if ((entry & kSpecial) != 0) {
         reason = "a distance code that stands for nothing";
         return stop(DecodeStop::kBad);
       }
     }
-    const std::size_t distance = extra_and_base(reader.buffer, entry);
-    reader.drop(entry & 0xff);
+    const std::size_t distance = bits.value_of(entry);
+    bits.drop(entry);
     if (distance > std::size_t(out - oldest)) {
       reason = "a distance that reaches before the data";
       return stop(DecodeStop::kBad);
     }
-    reader.refill();
-    entry = litlen[reader.buffer & kLitlenMask];
+    bits.refill();
+    entry = litlen[bits.buffer & kLitlenMask];
     copy_match(out, distance, length);
     out += length;
   }

@@ -89,18 +89,27 @@ void fill_table(std::span<std::uint32_t> table, unsigned table_bits, std::span<c
     if (lengths[symbol] != 0) sorted[place[lengths[symbol]]++] = std::uint16_t(symbol);
   }
   const auto first_level = table.first(std::size_t(1) << table_bits);
-  if (codes_left(counts) != 0) std::fill(first_level.begin(), first_level.end(), kSpecial | kInvalid);
+  if (codes_left(counts) != 0) std::fill_n(first_level.begin(), 2, kSpecial | kInvalid);  // an unfinished code has no more than one bit
 
   LengthCounts remaining = counts;
   std::size_t next_free = first_level.size();
   std::uint32_t code = 0;
   std::uint32_t open_prefix = ~0u;
   std::span<std::uint32_t> second_level;
+  // The first level grows by doubling: while codes of one length are entered it is as large as they need, so each takes one place.
+  unsigned grown_bits = 0;
+  const auto grow_to = [&](unsigned bits) {
+    for (; grown_bits < bits; ++grown_bits) {
+      const auto size = std::size_t(1) << grown_bits;
+      std::copy_n(first_level.begin(), size, first_level.begin() + std::ptrdiff_t(size));
+    }
+  };
   for (unsigned i = 0; i < used; ++i) {
     const unsigned length = lengths[sorted[i]];
     const auto entry = symbol_entries[sorted[i]];
+    grow_to(std::min(length, table_bits));
     if (length <= table_bits) {
-      fill(first_level, code, std::size_t(1) << length, entry + (length | length << 8));
+      first_level[code] = entry + (length | length << 8);
     } else {
       const auto prefix = code & std::uint32_t(first_level.size() - 1);
       if (prefix != open_prefix) {
@@ -117,6 +126,7 @@ void fill_table(std::span<std::uint32_t> table, unsigned table_bits, std::span<c
     // A longer code that follows extends this one's successor by zeros, which changes nothing in packed form.
     code = next_code(code, length);
   }
+  grow_to(table_bits);
 }
 
 LengthCounts count_lengths(std::span<const std::uint8_t> lengths) {
