@@ -3,10 +3,13 @@
 #include <gtest/gtest.h>
 
 #include <algorithm>
+#include <atomic>
+#include <barrier>
+#include <thread>
 
 #include "core/base/file.h"
 #include "core/index/layer_entries.h"
-#include "core/index/memory_repository.h"
+#include "core/index/artifact_repository.h"
 #include "core/index/test_trees.h"
 #include "tests/support/temp_dir.h"
 
@@ -77,7 +80,7 @@ class LocalIndexTest : public testing::Test {
   oci::Descriptor publish() { return publish(blobs_of({map_of(0), map_of(1), map_of(2)})); }
 
   test::TempDir dir_;
-  std::shared_ptr<test::MemoryRepository> repository_ = std::make_shared<test::MemoryRepository>();
+  std::shared_ptr<test::ArtifactRepository> repository_ = std::make_shared<test::ArtifactRepository>();
   oci::Image image_;
   ErofsImage erofs_;
 };
@@ -181,7 +184,7 @@ TEST_F(LocalIndexTest, LoadsFromTheRepositoryOnceAndThenWithoutIt) {
   EXPECT_TRUE(first.tree->resolve("etc/hosts", true));
   EXPECT_TRUE(std::ranges::equal(first.tree_mapping.bytes(), erofs_.bytes));
 
-  image_.repository = std::make_shared<test::MemoryRepository>();  // an empty one
+  image_.repository = std::make_shared<test::ArtifactRepository>();  // an empty one
   LocalIndex again(dir_ / "root");
   const auto second = load_index(again, image_);
   EXPECT_EQ(second.loaded_bytes, 0u);
@@ -217,7 +220,7 @@ TEST_F(LocalIndexTest, RepairsBlobsAndTreesThatTheDiskBroke) {
 TEST_F(LocalIndexTest, RefusesBlobsThatDoNotBelongToTheImage) {
   LocalIndex local(dir_ / "root");
   const auto refused = [&](const ImageIndexBlobs& blobs) {
-    auto repository = std::make_shared<test::MemoryRepository>(*repository_);
+    auto repository = std::make_shared<test::ArtifactRepository>(*repository_);
     repository->put_manifest(make_index_manifest(image_, blobs).to_json(), oci::kOciManifestType, "");
     auto image = image_;
     image.repository = repository;
@@ -269,6 +272,26 @@ TEST_F(LocalIndexTest, RefusesBlobsThatDoNotBelongToTheImage) {
   blobs = good();
   blobs.tree = repository_->add_blob(pack_tree(broken));
   refused(blobs);
+}
+
+TEST_F(LocalIndexTest, LoadsInManyThreadsAtOnce) {
+  publish();
+  LocalIndex shared(dir_ / "root");
+  std::barrier start(8);
+  std::vector<std::jthread> threads;
+  std::atomic<int> right = 0;
+  for (int i = 0; i < 8; ++i) {
+    threads.emplace_back([&, i] {
+      std::optional<LocalIndex> own;  // as other processes have it
+      if (i % 2 == 0) own.emplace(dir_ / "root");
+      start.arrive_and_wait();
+      const auto index = load_index(own ? *own : shared, image_);
+      if (std::ranges::equal(index.tree_mapping.bytes(), erofs_.bytes) && *index.maps[1] == map_of(1)) ++right;
+    });
+  }
+  threads.clear();
+  EXPECT_EQ(right, 8);
+  EXPECT_EQ(shared.repository().referrers(image_.digest(), kIndexArtifactType).size(), 1u);
 }
 
 TEST_F(LocalIndexTest, PassesOnABrokenTransfer) {

@@ -1,7 +1,8 @@
 #pragma once
-// A repository in memory for tests, with switches.
+// A repository in memory for tests of artifacts: manifests, referrers, and blobs that can be broken. Reading is safe from any thread,
+// changing it is not.
+#include <algorithm>
 #include <map>
-#include <set>
 #include <vector>
 
 #include "core/base/errors.h"
@@ -10,7 +11,7 @@
 
 namespace varve::test {
 
-class MemoryRepository final : public oci::Repository {
+class ArtifactRepository final : public oci::Repository {
  public:
   std::string name() const override { return "memory:test"; }
 
@@ -20,7 +21,6 @@ class MemoryRepository final : public oci::Repository {
     return found->second;
   }
   void read_blob(const oci::Descriptor& blob, ByteRange range, const oci::ByteSink& sink) override {
-    ++reads;
     const auto found = blobs_.find(blob.digest);
     if (found == blobs_.end()) fail<NotFound>("blob {}", blob.digest.to_string());
     if (!range.fits_in(found->second.size())) fail<CorruptData>("blob {} is shorter", blob.digest.to_string());
@@ -61,8 +61,6 @@ class MemoryRepository final : public oci::Repository {
   }
   Bytes& blob(const Digest& digest) { return blobs_.at(digest); }
   void forget_blob(const Digest& digest) { blobs_.erase(digest); }
-
-  int reads = 0;  // of blobs
 
  private:
   std::map<Digest, Bytes> blobs_;
