@@ -34,10 +34,17 @@ class LayerStreamFaultsTest : public LayerStreamTestBase {
     byte[0] ^= std::byte{1};
     pwrite_all(fd.get(), offset, byte, "data");
   }
+  // For what is opened from now on.
+  HandClock& turn_by_hand() {
+    clock_ = &hand_clock_;
+    return hand_clock_;
+  }
   test::MadeLayer tar_layer(std::uint64_t bytes = 1'000'000) { return test::make_tar_layer(test::some_stream(bytes), kSpan); }
   test::MadeLayer gzip_layer(std::uint64_t bytes = 1'000'000) {
     return test::make_gzip_layer(test::gzip_of(test::some_stream(bytes)), kSpan);
   }
+
+  HandClock hand_clock_;
 };
 
 TEST_F(LayerStreamFaultsTest, AWrongSpanIsNeverServedAndTheErrorNamesIt) {
@@ -137,8 +144,7 @@ TEST_F(LayerStreamFaultsTest, WhatMayPassIsTriedAgain) {
 }
 
 TEST_F(LayerStreamFaultsTest, NobodyWaitsLongerThanTheDeadline) {
-  HandClock clock;
-  clock_ = &clock;
+  auto& clock = turn_by_hand();
   const auto layer = tar_layer();
   auto stream = serve(layer);
   repository_->close_gate();
@@ -157,8 +163,7 @@ TEST_F(LayerStreamFaultsTest, NobodyWaitsLongerThanTheDeadline) {
 }
 
 TEST_F(LayerStreamFaultsTest, TheDeadlineSaysWhatWentWrongUntilThen) {
-  HandClock clock;
-  clock_ = &clock;
+  auto& clock = turn_by_hand();
   const auto layer = tar_layer();
   auto stream = serve(layer);
   repository_->fail_next(1'000'000, Failure::kTemporary);
@@ -174,8 +179,7 @@ TEST_F(LayerStreamFaultsTest, TheDeadlineSaysWhatWentWrongUntilThen) {
 }
 
 TEST_F(LayerStreamFaultsTest, SpansThatOnlyAnExpiredReaderWantedAreNotFetched) {
-  HandClock clock;
-  clock_ = &clock;
+  auto& clock = turn_by_hand();
   options_.connections = 2;
   options_.max_request_bytes = kSpan;
   const auto layer = tar_layer();

@@ -65,6 +65,11 @@ class LayerStreamTestBase : public ::testing::Test {
   StreamOptions options_{.decode_threads = 3, .read_ahead_spans = 0, .read_next_when_idle = false,
                          .sync_interval = std::chrono::milliseconds(20)};
 
+  // Before the clock of a test goes.
+  void TearDown() override {
+    stream_.reset();
+    streams_.reset();
+  }
   void open() {
     stream_.reset();
     streams_.reset();

@@ -207,6 +207,7 @@ TEST_F(RangeFetcherTest, MemoryInFlightIsBoundedAndOneLargePieceStillPasses) {
   make({.connections = 4, .max_in_flight_bytes = kPiece / 2});
   want({40}, Priority::kReader);
   source_->wait_for(4);
+  source_->drop_kept();
 }
 
 TEST_F(RangeFetcherTest, DeliversPiecesBeforeATransferBreaksAndFailsTheRest) {
