@@ -13,7 +13,7 @@ namespace {
 using ::testing::ElementsAre;
 using ::testing::HasSubstr;
 using ::testing::SizeIs;
-using Failure = test::MemoryRepository::Failure;
+using Failure = test::ScriptedRepository::Failure;
 
 // Time stands still until a test turns it.
 class HandClock final : public Clock {
@@ -68,7 +68,7 @@ TEST_F(LayerStreamFaultsTest, AWrongSpanIsNeverServedAndTheErrorNamesIt) {
 TEST_F(LayerStreamFaultsTest, AnotherRepositoryHelpsOut) {
   const auto layer = gzip_layer();
   auto stream = serve(layer);
-  auto mirror = std::make_shared<test::MemoryRepository>("mirror");
+  auto mirror = std::make_shared<test::ScriptedRepository>("mirror");
   layer.serve_from(*mirror);
   EXPECT_EQ(streams_->stream(layer.map, layer.blob_descriptor, mirror, layer.index_blobs, mirror), stream);
   const auto& span = layer.map->spans[4];
@@ -83,7 +83,7 @@ TEST_F(LayerStreamFaultsTest, AnotherRepositoryHelpsOut) {
 TEST_F(LayerStreamFaultsTest, ARefusalGoesToTheNextRepositoryAndIsFinalAtTheLast) {
   const auto layer = tar_layer();
   auto stream = serve(layer);
-  auto mirror = std::make_shared<test::MemoryRepository>("mirror");
+  auto mirror = std::make_shared<test::ScriptedRepository>("mirror");
   layer.serve_from(*mirror);
   streams_->stream(layer.map, layer.blob_descriptor, mirror, layer.index_blobs, mirror);
   repository_->remove(layer.map->layer_digest);

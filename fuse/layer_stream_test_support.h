@@ -12,7 +12,7 @@
 #include "fuse/attempts.h"
 #include "fuse/layer_stream.h"
 #include "tests/support/layer_maker.h"
-#include "tests/support/memory_repository.h"
+#include "tests/support/scripted_repository.h"
 #include "tests/support/temp_dir.h"
 
 namespace varve::fuse {
@@ -93,7 +93,7 @@ class LayerStreamTestBase : public ::testing::Test {
 
   test::TempDir dir_;
   Clock* clock_ = &Clock::system();
-  std::shared_ptr<test::MemoryRepository> repository_ = std::make_shared<test::MemoryRepository>();
+  std::shared_ptr<test::ScriptedRepository> repository_ = std::make_shared<test::ScriptedRepository>();
   std::unique_ptr<LayerStreams> streams_;
   std::shared_ptr<LayerStream> stream_;
 };

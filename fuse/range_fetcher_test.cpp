@@ -7,7 +7,7 @@
 #include "core/base/guarded.h"
 #include "fuse/attempts.h"
 #include "tests/support/layer_maker.h"
-#include "tests/support/memory_repository.h"
+#include "tests/support/scripted_repository.h"
 
 namespace varve::fuse {
 namespace {
@@ -15,14 +15,14 @@ namespace {
 using ::testing::ElementsAre;
 using ::testing::IsEmpty;
 using ::testing::SizeIs;
-using Read = test::MemoryRepository::Read;
+using Read = test::ScriptedRepository::Read;
 
 constexpr std::uint64_t kPiece = 1'000;
 
 // A blob of pieces of equal size; keeps what arrives.
 class TestSource final : public PieceSource {
  public:
-  TestSource(std::shared_ptr<test::MemoryRepository> repository, std::uint64_t pieces, std::uint32_t seed = 1)
+  TestSource(std::shared_ptr<test::ScriptedRepository> repository, std::uint64_t pieces, std::uint32_t seed = 1)
       : content_(test::some_stream(pieces * kPiece, seed)), repository_(std::move(repository)), blob_(repository_->serve(content_)) {}
 
   const oci::Descriptor& blob() const override { return blob_; }
@@ -68,7 +68,7 @@ class TestSource final : public PieceSource {
 
  private:
   const Bytes content_;
-  const std::shared_ptr<test::MemoryRepository> repository_;
+  const std::shared_ptr<test::ScriptedRepository> repository_;
   const oci::Descriptor blob_;
   mutable std::mutex mutex_;
   std::condition_variable changed_;
@@ -95,7 +95,7 @@ class RangeFetcherTest : public ::testing::Test {
     return ranges;
   }
 
-  std::shared_ptr<test::MemoryRepository> repository_ = std::make_shared<test::MemoryRepository>();
+  std::shared_ptr<test::ScriptedRepository> repository_ = std::make_shared<test::ScriptedRepository>();
   std::shared_ptr<TestSource> source_ = std::make_shared<TestSource>(repository_, 1'000);
   std::shared_ptr<TestSource> blocker_ = std::make_shared<TestSource>(repository_, 100, 7);
   std::size_t blocked_ = 0;
@@ -219,7 +219,7 @@ TEST_F(RangeFetcherTest, DeliversPiecesBeforeATransferBreaksAndFailsTheRest) {
   repository_->let_through(2);
   blocker_->wait_for(2);
   repository_->wait_until_gated(1);
-  repository_->fail_next(1, test::MemoryRepository::Failure::kTemporary, 2 * kPiece + 10);
+  repository_->fail_next(1, test::ScriptedRepository::Failure::kTemporary, 2 * kPiece + 10);
   repository_->open_gate();
   source_->wait_for(4);
   EXPECT_THAT(source_->order(), ElementsAre(10, 11));
@@ -229,7 +229,7 @@ TEST_F(RangeFetcherTest, DeliversPiecesBeforeATransferBreaksAndFailsTheRest) {
 
 TEST_F(RangeFetcherTest, ATransferThatEndsEarlyWithoutAnErrorIsAnError) {
   make({});
-  repository_->fail_next(1, test::MemoryRepository::Failure::kShort, 10);
+  repository_->fail_next(1, test::ScriptedRepository::Failure::kShort, 10);
   want({3}, Priority::kReader);
   source_->wait_for(1);
   ASSERT_THAT(source_->failures(), SizeIs(1));

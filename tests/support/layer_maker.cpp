@@ -92,7 +92,7 @@ class GzipCutter final : public codec::GzipListener {
 
 }  // namespace
 
-void MadeLayer::serve_from(MemoryRepository& repository) const {
+void MadeLayer::serve_from(ScriptedRepository& repository) const {
   repository.serve(blob);
   if (!windows.empty()) repository.serve(windows);
 }

@@ -7,7 +7,7 @@
 #include "core/index/image_index.h"
 #include "core/index/layer_map.h"
 #include "core/oci/descriptor.h"
-#include "tests/support/memory_repository.h"
+#include "tests/support/scripted_repository.h"
 
 namespace varve::test {
 
@@ -20,7 +20,7 @@ struct MadeLayer {
   index::LayerIndexBlobs index_blobs;
 
   // Puts blob and windows into a repository.
-  void serve_from(MemoryRepository& repository) const;
+  void serve_from(ScriptedRepository& repository) const;
 };
 
 // Bytes that compress to about a third, no two regions alike; the same for the same seed.

@@ -1,5 +1,5 @@
 #pragma once
-// A repository in memory that can be told to be slow, to fail and to lie.
+// A repository in memory that can be told to be slow, to fail and to lie: for tests of what fetches from it.
 #include <condition_variable>
 #include <cstdint>
 #include <map>
@@ -13,10 +13,10 @@
 namespace varve::test {
 
 // Safe to use from any thread.
-class MemoryRepository final : public oci::Repository {
+class ScriptedRepository final : public oci::Repository {
  public:
-  explicit MemoryRepository(std::string name = "memory") : name_(std::move(name)) {}
-  ~MemoryRepository() override { open_gate(); }
+  explicit ScriptedRepository(std::string name = "memory") : name_(std::move(name)) {}
+  ~ScriptedRepository() override { open_gate(); }
 
   // Adds a blob and returns its descriptor.
   oci::Descriptor serve(Bytes content);

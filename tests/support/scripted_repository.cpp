@@ -1,4 +1,4 @@
-#include "tests/support/memory_repository.h"
+#include "tests/support/scripted_repository.h"
 
 #include <algorithm>
 
@@ -11,7 +11,7 @@ constexpr std::size_t kStepBytes = 16 * 1024;  // as a network hands bytes over
 
 }  // namespace
 
-oci::Descriptor MemoryRepository::serve(Bytes content) {
+oci::Descriptor ScriptedRepository::serve(Bytes content) {
   oci::Descriptor descriptor{.media_type = "application/octet-stream", .digest = digest_of(content), .size = content.size(),
                              .artifact_type = {}, .annotations = {}, .urls = {}, .platform = {}};
   const std::lock_guard lock(mutex_);
@@ -19,67 +19,67 @@ oci::Descriptor MemoryRepository::serve(Bytes content) {
   return descriptor;
 }
 
-void MemoryRepository::remove(const Digest& digest) {
+void ScriptedRepository::remove(const Digest& digest) {
   const std::lock_guard lock(mutex_);
   blobs_.erase(digest);
 }
 
-void MemoryRepository::flip(const Digest& digest, std::uint64_t offset) {
+void ScriptedRepository::flip(const Digest& digest, std::uint64_t offset) {
   const std::lock_guard lock(mutex_);
   flipped_[digest] = offset;
 }
 
-void MemoryRepository::mend() {
+void ScriptedRepository::mend() {
   const std::lock_guard lock(mutex_);
   flipped_.clear();
 }
 
-void MemoryRepository::fail_next(int count, Failure failure, std::uint64_t after_bytes) {
+void ScriptedRepository::fail_next(int count, Failure failure, std::uint64_t after_bytes) {
   const std::lock_guard lock(mutex_);
   failures_left_ = count;
   failure_ = failure;
   failure_after_ = after_bytes;
 }
 
-void MemoryRepository::close_gate(std::optional<Digest> digest) {
+void ScriptedRepository::close_gate(std::optional<Digest> digest) {
   const std::lock_guard lock(mutex_);
   gate_closed_ = true;
   gated_ = digest;
 }
 
-void MemoryRepository::open_gate() {
+void ScriptedRepository::open_gate() {
   const std::lock_guard lock(mutex_);
   gate_closed_ = false;
   changed_.notify_all();
 }
 
-void MemoryRepository::let_through(int count) {
+void ScriptedRepository::let_through(int count) {
   const std::lock_guard lock(mutex_);
   passed_tickets_ += std::uint64_t(count);
   changed_.notify_all();
 }
 
-void MemoryRepository::wait_until_gated(std::size_t count) {
+void ScriptedRepository::wait_until_gated(std::size_t count) {
   std::unique_lock lock(mutex_);
   changed_.wait(lock, [&] { return at_gate_ >= count; });
 }
 
-void MemoryRepository::wait_for_reads(std::size_t count) {
+void ScriptedRepository::wait_for_reads(std::size_t count) {
   std::unique_lock lock(mutex_);
   changed_.wait(lock, [&] { return reads_.size() >= count; });
 }
 
-std::vector<MemoryRepository::Read> MemoryRepository::reads() const {
+std::vector<ScriptedRepository::Read> ScriptedRepository::reads() const {
   const std::lock_guard lock(mutex_);
   return reads_;
 }
 
-std::size_t MemoryRepository::reads_of(const Digest& digest) const {
+std::size_t ScriptedRepository::reads_of(const Digest& digest) const {
   const std::lock_guard lock(mutex_);
   return std::size_t(std::count_if(reads_.begin(), reads_.end(), [&](const Read& read) { return read.digest == digest; }));
 }
 
-MemoryRepository::Plan MemoryRepository::plan_read(const oci::Descriptor& blob, ByteRange range) {
+ScriptedRepository::Plan ScriptedRepository::plan_read(const oci::Descriptor& blob, ByteRange range) {
   std::unique_lock lock(mutex_);
   reads_.push_back({.digest = blob.digest, .range = range});
   changed_.notify_all();
@@ -105,7 +105,7 @@ MemoryRepository::Plan MemoryRepository::plan_read(const oci::Descriptor& blob, 
   return plan;
 }
 
-void MemoryRepository::read_blob(const oci::Descriptor& blob, ByteRange range, const oci::ByteSink& sink) {
+void ScriptedRepository::read_blob(const oci::Descriptor& blob, ByteRange range, const oci::ByteSink& sink) {
   const auto plan = plan_read(blob, range);
   for (std::uint64_t at = 0; at < plan.bytes; at += kStepBytes)
     sink(ByteView(plan.content).subspan(at, std::min<std::uint64_t>(kStepBytes, plan.bytes - at)));
@@ -122,24 +122,24 @@ void MemoryRepository::read_blob(const oci::Descriptor& blob, ByteRange range, c
   }
 }
 
-oci::Document MemoryRepository::manifest(std::string_view selector) { fail<NotFound>("{}: no manifest {}", name_, selector); }
+oci::Document ScriptedRepository::manifest(std::string_view selector) { fail<NotFound>("{}: no manifest {}", name_, selector); }
 
-bool MemoryRepository::has_blob(const oci::Descriptor& blob) {
+bool ScriptedRepository::has_blob(const oci::Descriptor& blob) {
   const std::lock_guard lock(mutex_);
   return blobs_.contains(blob.digest);
 }
 
-void MemoryRepository::put_blob(const oci::Descriptor& blob, const oci::ByteSource& content) {
+void ScriptedRepository::put_blob(const oci::Descriptor& blob, const oci::ByteSource& content) {
   Bytes bytes;
   content({.offset = 0, .length = blob.size}, [&](ByteView part) { append(bytes, part); });
   if (digest_of(bytes) != blob.digest) fail<CorruptData>("{}: pushed blob {} does not match", name_, blob.digest.to_string());
   serve(std::move(bytes));
 }
 
-oci::Descriptor MemoryRepository::put_manifest(ByteView, std::string_view, std::string_view) {
+oci::Descriptor ScriptedRepository::put_manifest(ByteView, std::string_view, std::string_view) {
   fail<Unsupported>("{}: it keeps blobs only", name_);
 }
 
-std::vector<oci::Descriptor> MemoryRepository::referrers(const Digest&, std::string_view) { return {}; }
+std::vector<oci::Descriptor> ScriptedRepository::referrers(const Digest&, std::string_view) { return {}; }
 
 }  // namespace varve::test
