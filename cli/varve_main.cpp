@@ -18,6 +18,10 @@ namespace {
 
 // In the order of the help text. A command is added here and, with its file, in CMakeLists.txt.
 constexpr AddCommand kCommands[] = {
+    add_index_command,
+    add_inspect_command,
+    add_ls_command,
+    add_cat_command,
     add_mount_command,
     add_unmount_command,
     add_status_command,

@@ -15,6 +15,7 @@ namespace varve::indexer {
 struct IndexOptions {
   unsigned jobs = 0;      // layers read at the same time; 0 = one per core. The result does not depend on it
   bool force = false;     // index layers again that were indexed before
+  std::uint64_t max_stream_bytes = index::kMaxStreamBytes;  // a layer that inflates beyond it is refused
 };
 
 struct LayerReport {
@@ -37,8 +38,8 @@ struct IndexReport {
   double seconds = 0;
 };
 
-// Publishes into `destination` (usually the image's own repository) and keeps a copy in `local`, layer by layer as they are done, so that a rerun
-// goes on where it stopped; the image's index becomes visible last. Throws CorruptData naming the layer if its digest, its diff_id or a
+// Keeps what it makes in `local`, layer by layer as they are done, so that a rerun goes on where it stopped; when all are done, publishes into
+// `destination` (usually the image's own repository), the image's index last. Throws CorruptData naming the layer if its digest, its diff_id or a
 // member's CRC does not match, Unsupported for nondistributable layers, Cancelled.
 IndexReport index_image(const oci::Image& image, oci::Repository& destination, index::LocalIndex& local, const IndexOptions& options,
                         Progress& progress, const CancelFlag& cancel);

@@ -42,7 +42,8 @@ class ZstdWalker::Impl {
     if (magic_.size() < kMagicBytes) return used;
     const auto magic = load_le<std::uint32_t>(magic_.data());
     const auto frame_compressed_offset = compressed_offset_;
-    if (magic == kFrameMagic) {
+    content_frame_ = magic == kFrameMagic;
+    if (content_frame_) {
       ++frames_;
       listener_.on_frame(frame_compressed_offset, stream_offset_);
     } else if ((magic & 0xfffffff0) != kSkippableMagic) {
@@ -68,6 +69,7 @@ class ZstdWalker::Impl {
       }
       if (result == 0) {
         in_frame_ = false;
+        if (content_frame_) listener_.on_frame_end(compressed_offset_);
         return in.pos;
       }
       if (in.pos == in.size && out.pos < out.size) return in.pos;
@@ -87,6 +89,7 @@ class ZstdWalker::Impl {
   Bytes output_;
   Bytes magic_;
   bool in_frame_ = false;
+  bool content_frame_ = false;  // else a skippable one
   std::uint64_t frames_ = 0;
   std::uint64_t compressed_offset_ = 0;  // of what the decoder has taken
   std::uint64_t stream_offset_ = 0;

@@ -18,6 +18,8 @@ class ZstdListener {
   virtual void on_stream_bytes(ByteView bytes) = 0;
   // A content frame begins here: decoding can be entered.
   virtual void on_frame(std::uint64_t compressed_offset, std::uint64_t stream_offset) = 0;
+  // A content frame ended before this offset, its checksum included. Skippable frames may follow.
+  virtual void on_frame_end(std::uint64_t /*compressed_offset*/) {}
 };
 
 // Push parser with bounded memory (the frame's window, at most 2^kMaxZstdWindowLog). Not shared between threads. Throws CorruptData or

@@ -1,0 +1,260 @@
+#include "indexer/index_image.h"
+
+#include <algorithm>
+#include <atomic>
+#include <exception>
+#include <map>
+#include <optional>
+#include <thread>
+#include <utility>
+
+#include "core/base/clock.h"
+#include "core/base/errors.h"
+#include "core/base/guarded.h"
+#include "core/base/log.h"
+#include "indexer/layer_pass.h"
+#include "indexer/merge_layers.h"
+
+namespace varve::indexer {
+namespace {
+
+constexpr std::string_view kTool = "varve " VARVE_VERSION;
+constexpr std::uint64_t kAllPassesMemoryBytes = 160ull * 1024 * 1024;
+constexpr std::uint64_t kMaxEntriesBlobBytes = index::kMaxLayerEntriesBytes;
+
+constexpr std::string_view kNoTag;
+
+// What is kept of a layer while the others are read.
+struct LayerState {
+  oci::Descriptor descriptor;
+  Digest diff_id;
+  std::optional<index::LayerIndexBlobs> blobs;
+  std::uint64_t stream_bytes = 0;
+  LayerReport report;
+};
+
+class ImageIndexer {
+ public:
+  ImageIndexer(const oci::Image& image, oci::Repository& destination, index::LocalIndex& local, const IndexOptions& options, Progress& progress,
+               const CancelFlag& cancel)
+      : image_(image), destination_(destination), local_(local), options_(options), progress_(progress), cancel_(cancel) {}
+
+  IndexReport run() {
+    const Stopwatch watch;
+    collect_layers();
+    if (!options_.force) reuse_layers();
+    read_layers();
+    const auto tree = merge();
+    auto blobs = keep_index(tree);
+    publish(blobs);
+    return report(blobs, watch.seconds());
+  }
+
+ private:
+  oci::Repository& kept() { return local_.repository(); }
+
+  // An image may name a layer twice; it is read once.
+  void collect_layers() {
+    const auto& layers = image_.manifest.layers;
+    for (std::size_t i = 0; i < layers.size(); ++i) {
+      const auto media_type = oci::parse_layer_media_type(layers[i].media_type);
+      if (media_type && media_type->nondistributable)
+        fail<Unsupported>("layer {}: is nondistributable ({}): it is not in the repository", layers[i].digest.to_string(), layers[i].media_type);
+      const auto& diff_id = image_.config.diff_ids.at(i);
+      const auto [at, is_new] = layers_.try_emplace(layers[i].digest);
+      auto& state = at->second;
+      if (!is_new && state.diff_id != diff_id)
+        fail<CorruptData>("layer {}: the image's config gives it two diff_ids", layers[i].digest.to_string());
+      state.descriptor = layers[i];
+      state.diff_id = diff_id;
+      state.report.digest = layers[i].digest;
+      state.report.compressed_bytes = layers[i].size;
+    }
+  }
+
+  void reuse_layers() {
+    for (auto& [digest, layer] : layers_) {
+      cancel_.throw_if_cancelled();
+      if (reuse_layer(layer, kept(), local_.find_layer_index(digest))) continue;
+      reuse_layer(layer, destination_, index::find_layer_index(destination_, digest));
+    }
+  }
+
+  // False, and the layer is read, if its index is not whole or not of this layer.
+  bool reuse_layer(LayerState& layer, oci::Repository& source, const std::optional<index::LayerIndexBlobs>& blobs) {
+    if (!blobs) return false;
+    try {
+      if (blobs->windows && !source.has_blob(*blobs->windows)) return false;
+      const auto what = "index blob " + blobs->map.digest.to_string();
+      const auto map = index::LayerMap::decode(local_.blob(blobs->map, source, index::kMaxMapBlobBytes), what);
+      if (map.layer_digest != layer.descriptor.digest || map.diff_id != layer.diff_id || map.compressed_bytes != layer.descriptor.size) {
+        log::warn("{}: is not the map of layer {}", what, layer.descriptor.digest.to_string());
+        return false;
+      }
+      // Merging needs the entries from here; windows only pass through.
+      local_.blob(blobs->entries, source, kMaxEntriesBlobBytes);
+      copy_blob(source, kept(), blobs->windows);
+      describe(layer, map);
+      layer.report.reused = true;
+      layer.blobs = *blobs;
+      put_layer_manifest(kept(), layer);
+      return true;
+    } catch (const NotFound& error) {
+      log::warn("layer {}: indexing again: {}", layer.descriptor.digest.to_string(), error.what());
+    } catch (const CorruptData& error) {
+      log::warn("layer {}: indexing again: {}", layer.descriptor.digest.to_string(), error.what());
+    }
+    return false;
+  }
+
+  static void describe(LayerState& layer, const index::LayerMap& map) {
+    layer.stream_bytes = map.stream_bytes;
+    layer.report.format = index::to_string(map.format);
+    layer.report.stream_bytes = map.stream_bytes;
+    layer.report.spans = map.spans.size();
+  }
+
+  void read_layers() {
+    std::vector<LayerState*> unread;
+    for (auto& [digest, layer] : layers_) {
+      if (layer.blobs) continue;
+      unread.push_back(&layer);
+      progress_.expect(layer.descriptor.size);
+    }
+    // The largest first, so that no long one is left for the end.
+    std::ranges::stable_sort(unread, std::ranges::greater(), [](const LayerState* layer) { return layer->descriptor.size; });
+    std::atomic<std::size_t> next = 0;
+    CancelFlag stop;
+    Guarded<std::exception_ptr> failure;
+    const auto work = [&] {
+      try {
+        for (std::size_t i = next++; i < unread.size(); i = next++) read_layer(*unread[i], stop);
+      } catch (...) {
+        failure.with([](auto& first) {
+          if (!first) first = std::current_exception();
+        });
+        stop.cancel();
+      }
+    };
+    {
+      std::vector<std::jthread> others;
+      for (std::size_t i = 1; i < jobs(unread.size()); ++i) others.emplace_back(work);
+      work();
+    }
+    if (auto first = failure.with([](auto& kept) { return kept; })) std::rethrow_exception(first);
+  }
+
+  std::size_t jobs(std::size_t layers) const {
+    const auto wanted = options_.jobs != 0 ? options_.jobs : std::max(1u, std::thread::hardware_concurrency());
+    return std::min({std::size_t(wanted), layers, std::size_t(kAllPassesMemoryBytes / kPassMemoryBytes)});
+  }
+
+  void read_layer(LayerState& layer, const CancelFlag& stop) {
+    const Stopwatch watch;
+    const auto check_stop = [&] {
+      cancel_.throw_if_cancelled();
+      stop.throw_if_cancelled();
+    };
+    check_stop();
+    LayerPassOptions options;
+    options.max_stream_bytes = options_.max_stream_bytes;
+    auto indexed = index_layer(*image_.repository, layer.descriptor, layer.diff_id, options, progress_, check_stop);
+    describe(layer, indexed.map);
+    index::LayerIndexBlobs blobs;
+    blobs.layer_digest = layer.descriptor.digest;
+    blobs.map = oci::put_bytes(kept(), indexed.map.encode(), index::kLayerMapMediaType);
+    if (!indexed.windows.empty()) blobs.windows = oci::put_bytes(kept(), indexed.windows, index::kWindowsMediaType);
+    blobs.entries = oci::put_bytes(kept(), indexed.entries.encode(), index::kEntriesMediaType);
+    layer.blobs = std::move(blobs);
+    put_layer_manifest(kept(), layer);
+    layer.report.seconds = watch.seconds();
+  }
+
+  static void put_layer_manifest(oci::Repository& repository, const LayerState& layer) {
+    const auto manifest = index::make_layer_manifest(layer.descriptor, *layer.blobs).to_json();
+    oci::put_bytes(repository, oci::empty_json(), oci::kEmptyJsonType);
+    repository.put_manifest(manifest, oci::kOciManifestType, kNoTag);
+  }
+
+  // One layer's entries at a time are in memory.
+  index::ErofsImage merge() {
+    LayerMerger merger;
+    std::vector<std::string> tags;
+    std::vector<std::uint64_t> stream_bytes;
+    for (const auto& descriptor : image_.manifest.layers) {
+      cancel_.throw_if_cancelled();
+      const auto& layer = layers_.at(descriptor.digest);
+      const auto& entries = layer.blobs->entries;
+      merger.add(index::LayerEntries::decode(local_.blob(entries, kept(), kMaxEntriesBlobBytes), "index blob " + entries.digest.to_string()));
+      tags.push_back(layer.diff_id.hex());
+      stream_bytes.push_back(layer.stream_bytes);
+    }
+    return index::write_erofs(merger.finish(), tags, stream_bytes);
+  }
+
+  index::ImageIndexBlobs keep_index(const index::ErofsImage& tree) {
+    index::ImageIndexBlobs blobs;
+    blobs.image_digest = image_.digest();
+    blobs.tool = kTool;
+    blobs.tree = oci::put_bytes(kept(), index::pack_tree(tree), index::kTreeMediaType);
+    blobs.tree_bytes = tree.bytes.size();
+    if (tree.ranges.bytes != 0) blobs.ranges = oci::put_bytes(kept(), index::pack_ranges(tree.ranges), index::kRangesMediaType);
+    for (const auto& descriptor : image_.manifest.layers) blobs.layers.push_back(*layers_.at(descriptor.digest).blobs);
+    const auto manifest = index::make_index_manifest(image_, blobs).to_json();
+    blobs.manifest = kept().put_manifest(manifest, oci::kOciManifestType, kNoTag);
+    return blobs;
+  }
+
+  // Blobs before the manifests that name them, and what others look for last: a reader finds a whole index or none.
+  void publish(const index::ImageIndexBlobs& blobs) {
+    oci::put_bytes(destination_, oci::empty_json(), oci::kEmptyJsonType);
+    for (const auto& [digest, layer] : layers_) {
+      cancel_.throw_if_cancelled();
+      copy_blob(kept(), destination_, layer.blobs->map);
+      copy_blob(kept(), destination_, layer.blobs->windows);
+      copy_blob(kept(), destination_, layer.blobs->entries);
+    }
+    copy_blob(kept(), destination_, blobs.tree);
+    copy_blob(kept(), destination_, blobs.ranges);
+    for (const auto& [digest, layer] : layers_) {
+      cancel_.throw_if_cancelled();
+      put_layer_manifest(destination_, layer);
+    }
+    cancel_.throw_if_cancelled();
+    destination_.put_manifest(index::make_index_manifest(image_, blobs).to_json(), oci::kOciManifestType, kNoTag);
+  }
+
+  static void copy_blob(oci::Repository& source, oci::Repository& destination, const std::optional<oci::Descriptor>& blob) {
+    if (!blob || &source == &destination) return;
+    destination.put_blob(*blob, [&](ByteRange range, const oci::ByteSink& sink) { source.read_blob(*blob, range, sink); });
+  }
+
+  IndexReport report(const index::ImageIndexBlobs& blobs, double seconds) const {
+    IndexReport report;
+    report.image = image_.digest();
+    report.index = blobs.manifest.digest;
+    for (const auto& descriptor : image_.manifest.layers) report.layers.push_back(layers_.at(descriptor.digest).report);
+    report.tree_bytes = blobs.tree_bytes;
+    report.index_bytes = blobs.index_bytes();
+    report.first_load_bytes = blobs.first_load_bytes();
+    report.seconds = seconds;
+    return report;
+  }
+
+  const oci::Image& image_;
+  oci::Repository& destination_;
+  index::LocalIndex& local_;
+  const IndexOptions& options_;
+  Progress& progress_;
+  const CancelFlag& cancel_;
+  std::map<Digest, LayerState> layers_;
+};
+
+}  // namespace
+
+IndexReport index_image(const oci::Image& image, oci::Repository& destination, index::LocalIndex& local, const IndexOptions& options,
+                        Progress& progress, const CancelFlag& cancel) {
+  return ImageIndexer(image, destination, local, options, progress, cancel).run();
+}
+
+}  // namespace varve::indexer

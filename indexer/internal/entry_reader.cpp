@@ -1,0 +1,128 @@
+#include "indexer/internal/entry_reader.h"
+
+#include <algorithm>
+#include <array>
+#include <limits>
+#include <utility>
+
+#include "core/base/errors.h"
+
+namespace varve::indexer {
+namespace {
+
+index::FileType file_type(codec::TarType type) {
+  switch (type) {
+    case codec::TarType::kRegular: return index::FileType::kRegular;
+    case codec::TarType::kHardLink: return index::FileType::kHardLink;
+    case codec::TarType::kSymlink: return index::FileType::kSymlink;
+    case codec::TarType::kCharDevice: return index::FileType::kCharDevice;
+    case codec::TarType::kBlockDevice: return index::FileType::kBlockDevice;
+    case codec::TarType::kDirectory: return index::FileType::kDirectory;
+    case codec::TarType::kFifo: return index::FileType::kFifo;
+  }
+  return index::FileType::kRegular;
+}
+
+constexpr std::array<std::byte, 64 * 1024> kZeros{};
+
+}  // namespace
+
+EntryReader::EntryReader(std::string what, ReadModel* model) : what_(std::move(what)), model_(model), parser_(what_, *this) {}
+
+index::LayerEntry EntryReader::make_entry(codec::TarEntry& entry) const {
+  constexpr std::uint64_t kMaxId = std::numeric_limits<std::uint32_t>::max();
+  if (entry.uid > kMaxId || entry.gid > kMaxId)
+    fail<Unsupported>("{} at {}: {:.200}: owner {}:{} does not fit in 32 bits", what_, entry.header_stream_offset, entry.name, entry.uid, entry.gid);
+  index::LayerEntry result;
+  result.type = file_type(entry.type);
+  result.path = index::normalise_path(entry.name, what_);
+  if (entry.type == codec::TarType::kHardLink) result.link_target = index::normalise_path(entry.link_name, what_);
+  if (entry.type == codec::TarType::kSymlink) result.link_target = std::move(entry.link_name);
+  result.mode = entry.mode & 07777;
+  result.uid = std::uint32_t(entry.uid);
+  result.gid = std::uint32_t(entry.gid);
+  result.mtime_seconds = entry.mtime_seconds;
+  result.mtime_nanoseconds = entry.mtime_nanoseconds;
+  if (entry.type == codec::TarType::kCharDevice || entry.type == codec::TarType::kBlockDevice) {
+    result.device_major = entry.device_major;
+    result.device_minor = entry.device_minor;
+  }
+  if (entry.type == codec::TarType::kRegular) result.size = entry.size;
+  result.xattrs = std::move(entry.xattrs);
+  if (result.size != 0) {
+    result.runs.reserve(entry.runs.size());
+    for (const auto& run : entry.runs)
+      result.runs.push_back({.file_offset = run.file_offset, .stream_offset = run.stream_offset, .length = run.length});
+  }
+  return result;
+}
+
+void EntryReader::on_entry(codec::TarEntry entry) {
+  if (model_ != nullptr) model_->begin(entry);
+  const bool sparse = entry.sparse;
+  entries_.push_back(make_entry(entry));
+  const auto& made = entries_.back();
+  has_content_ = made.size != 0;
+  has_chunks_ = has_content_ && !sparse && made.size > index::kChunkBytes;
+  holes_too_large_ = false;
+  file_offset_ = 0;
+  run_ = 0;
+  in_chunk_ = 0;
+}
+
+void EntryReader::digest_hole(std::uint64_t bytes) {
+  file_offset_ += bytes;
+  if (holes_too_large_ || bytes > kMaxHoleBytes - hole_bytes_) {
+    holes_too_large_ = true;
+    return;
+  }
+  hole_bytes_ += bytes;
+  while (bytes != 0) {
+    const auto part = std::min<std::uint64_t>(bytes, kZeros.size());
+    content_digest_.update(ByteView(kZeros).first(part));
+    bytes -= part;
+  }
+}
+
+void EntryReader::digest(ByteView content) {
+  file_offset_ += content.size();
+  content_digest_.update(content);
+  while (has_chunks_ && !content.empty()) {
+    const auto part = content.first(std::min<std::uint64_t>(content.size(), index::kChunkBytes - in_chunk_));
+    chunk_digest_.update(part);
+    in_chunk_ += part.size();
+    content = content.subspan(part.size());
+    if (in_chunk_ == index::kChunkBytes) {
+      entries_.back().chunk_digests.push_back(chunk_digest_.finish());
+      in_chunk_ = 0;
+    }
+  }
+}
+
+void EntryReader::on_content(ByteView bytes) {
+  if (model_ != nullptr) model_->content(bytes);
+  if (!has_content_) return;
+  const auto& runs = entries_.back().runs;
+  while (!bytes.empty()) {
+    while (run_ < runs.size() && file_offset_ >= runs[run_].file_offset + runs[run_].length) ++run_;
+    if (run_ == runs.size()) return;  // stored, but part of no run
+    const auto& run = runs[run_];
+    if (file_offset_ < run.file_offset) digest_hole(run.file_offset - file_offset_);
+    const auto part = bytes.first(std::min<std::uint64_t>(bytes.size(), run.file_offset + run.length - file_offset_));
+    digest(part);
+    bytes = bytes.subspan(part.size());
+  }
+}
+
+void EntryReader::on_entry_end() {
+  if (model_ != nullptr) model_->end();
+  if (!has_content_) return;
+  auto& entry = entries_.back();
+  if (file_offset_ < entry.size) digest_hole(entry.size - file_offset_);
+  if (in_chunk_ != 0) entry.chunk_digests.push_back(chunk_digest_.finish());
+  const auto content = content_digest_.finish();
+  if (!holes_too_large_) entry.content_digest = content;
+  has_content_ = false;
+}
+
+}  // namespace varve::indexer

@@ -1,0 +1,51 @@
+#pragma once
+// The tar side of the pass: entries with the digests of their contents, and hints for the planner as they stream by.
+#include <cstdint>
+#include <memory>
+#include <string>
+
+#include "core/base/bytes.h"
+#include "core/base/digest.h"
+#include "core/codec/tar_parser.h"
+#include "core/index/layer_entries.h"
+#include "indexer/read_model.h"
+
+namespace varve::indexer {
+
+// Holes are digested as zeros. What a layer may claim to hold of them is bounded: beyond it a sparse file has no content digest (all zero).
+inline constexpr std::uint64_t kMaxHoleBytes = 16ull << 30;
+
+class EntryReader final : private codec::TarListener {
+ public:
+  // `what` names the layer. `model` may be null and must outlive it.
+  EntryReader(std::string what, ReadModel* model);
+  void feed(ByteView stream) { parser_.feed(stream); }
+  void finish() { parser_.finish(); }
+  std::vector<index::LayerEntry> take_entries() { return std::move(entries_); }
+
+ private:
+  void on_entry(codec::TarEntry entry) override;
+  void on_content(ByteView bytes) override;
+  void on_entry_end() override;
+  index::LayerEntry make_entry(codec::TarEntry& entry) const;
+  void digest_hole(std::uint64_t bytes);
+  void digest(ByteView content);
+
+  std::string what_;
+  ReadModel* model_;
+  std::vector<index::LayerEntry> entries_;
+  codec::TarParser parser_;
+
+  // The entry being read.
+  bool has_content_ = false;
+  bool has_chunks_ = false;
+  bool holes_too_large_ = false;
+  std::uint64_t file_offset_ = 0;
+  std::size_t run_ = 0;
+  std::uint64_t hole_bytes_ = 0;  // of the layer so far
+  Sha256 content_digest_;
+  Sha256 chunk_digest_;
+  std::uint64_t in_chunk_ = 0;
+};
+
+}  // namespace varve::indexer

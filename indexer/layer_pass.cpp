@@ -1,0 +1,288 @@
+#include "indexer/layer_pass.h"
+
+#include <algorithm>
+#include <exception>
+#include <functional>
+#include <optional>
+#include <thread>
+#include <utility>
+
+#include "core/base/cancel.h"
+#include "core/base/errors.h"
+#include "core/base/guarded.h"
+#include "indexer/internal/bounded_queue.h"
+#include "indexer/internal/entry_reader.h"
+#include "indexer/internal/layer_decoder.h"
+#include "indexer/internal/span_cutter.h"
+#include "indexer/internal/span_finisher.h"
+
+namespace varve::indexer {
+namespace {
+
+constexpr std::size_t kQueuedBatches = 6;     // of half a MiB of stream, and the compressed bytes beside
+constexpr std::size_t kQueuedSpanWork = 16;
+constexpr std::uint64_t kSingleSpanBytes = 1024 * 1024;  // spans of a stream that must be decoded from its start
+
+// A later stage stopped; its own error is the one that counts.
+class StageStopped : public Cancelled {
+ public:
+  using Cancelled::Cancelled;
+};
+
+// Digests of the whole stream, and of equal pieces as long as the layer may turn out to be one frame.
+class StreamDigester {
+ public:
+  explicit StreamDigester(bool single) : single_(single) {}
+
+  void take(const Batch& batch) {
+    diff_id_.update(batch.stream);
+    if (batch.container != codec::Container::kZstd) return;
+    if (!single_ && !dropped_) {
+      for (const auto& mark : batch.marks) {
+        // Known as one of several frames before it got too long: the pieces will not be asked for.
+        if (mark.kind == Batch::Mark::Kind::kPlace && mark.place.stream_offset != 0 && mark.place.stream_offset <= kMaxFrameStreamBytes)
+          dropped_ = true;
+      }
+    }
+    if (!dropped_) digest_pieces(batch.stream);
+  }
+
+  void finish() {
+    diff_id = diff_id_.finish();
+    if (in_piece_ != 0) pieces.push_back(piece_.finish());
+    if (dropped_) pieces.clear();
+  }
+
+  Digest diff_id;
+  std::vector<Digest> pieces;  // empty if dropped
+  bool dropped() const { return dropped_; }
+
+ private:
+  void digest_pieces(ByteView bytes) {
+    while (!bytes.empty()) {
+      const auto part = bytes.first(std::min<std::uint64_t>(bytes.size(), kSingleSpanBytes - in_piece_));
+      piece_.update(part);
+      in_piece_ += part.size();
+      bytes = bytes.subspan(part.size());
+      if (in_piece_ == kSingleSpanBytes) {
+        pieces.push_back(piece_.finish());
+        in_piece_ = 0;
+      }
+    }
+  }
+
+  bool single_;
+  bool dropped_ = false;
+  Sha256 diff_id_;
+  Sha256 piece_;
+  std::uint64_t in_piece_ = 0;
+};
+
+// The stages of one pass and the queues between them: the caller's thread reads and decodes, one digests the stream, one reads the tar and
+// cuts spans, one finishes spans.
+class Pass {
+ public:
+  Pass(std::string what, SpanChooser& chooser, ReadModel* model, bool single)
+      : what_(std::move(what)),
+        entries_(what_, model),
+        stream_(single),
+        cutter_(chooser, [this](SpanWork work) { hand_on(span_work_, std::move(work)); }),
+        single_(single) {}
+
+  DecodedLayer run(oci::Repository& repository, const oci::Descriptor& layer, std::uint64_t max_stream_bytes, Progress& progress,
+                   const StopCheck& check_stop) {
+    DecodedLayer decoded;
+    {
+      const std::jthread stream_thread([this] { guard([this] { digest_stream(); }); });
+      const std::jthread tar_thread([this] { guard([this] { read_tar(); }); });
+      const std::jthread span_thread([this] { guard([this] { finish_spans(); }); });
+      guard([&] { decoded = read_blob(repository, layer, max_stream_bytes, progress, check_stop); });
+    }
+    if (auto failure = failure_.with([](auto& first) { return first; })) std::rethrow_exception(failure);
+    return decoded;
+  }
+
+  StreamDigester& stream() { return stream_; }
+  EntryReader& entries() { return entries_; }
+  SpanFinisher& spans() { return finisher_; }
+  bool cut_to_the_end() const { return !single_ && !cutter_.gave_up(); }
+
+ private:
+  template <typename T>
+  static void hand_on(BoundedQueue<T>& queue, T value) {
+    if (!queue.push(std::move(value))) throw StageStopped("stopped");
+  }
+
+  // The first error of any stage ends all of them.
+  void guard(const std::function<void()>& stage) noexcept {
+    try {
+      stage();
+    } catch (const StageStopped&) {
+      // Its reason is kept already.
+    } catch (...) {
+      failure_.with([](auto& first) {
+        if (!first) first = std::current_exception();
+      });
+      for_stream_.abort();
+      for_tar_.abort();
+      span_work_.abort();
+    }
+  }
+
+  DecodedLayer read_blob(oci::Repository& repository, const oci::Descriptor& layer, std::uint64_t max_stream_bytes, Progress& progress,
+                         const StopCheck& check_stop) {
+    LayerReader reader(what_, max_stream_bytes, [this](const BatchPtr& batch) {
+      hand_on(for_stream_, batch);
+      hand_on(for_tar_, batch);
+    });
+    std::uint64_t received = 0;
+    repository.read_blob(layer, {.offset = 0, .length = layer.size}, [&](ByteView bytes) {
+      check_stop();
+      reader.feed(bytes);
+      received += bytes.size();
+      progress.add(bytes.size());
+    });
+    if (received != layer.size) fail<CorruptData>("{}: {} bytes, expected {}", what_, received, layer.size);
+    const auto decoded = reader.finish();
+    for_stream_.close();
+    for_tar_.close();
+    return decoded;
+  }
+
+  void digest_stream() {
+    while (const auto batch = for_stream_.pop()) stream_.take(**batch);
+    stream_.finish();
+  }
+
+  void read_tar() {
+    std::uint64_t compressed_end = 0;
+    while (const auto batch = for_tar_.pop()) {
+      read_batch(*batch);
+      const bool plain = (*batch)->container == codec::Container::kTar;
+      compressed_end = (*batch)->compressed_offset + (plain ? (*batch)->stream.size() : (*batch)->compressed.size());
+    }
+    entries_.finish();
+    if (!single_) cutter_.finish(compressed_end);
+    span_work_.close();
+  }
+
+  // The chooser hears of a place only after all entries before it.
+  void read_batch(const BatchPtr& batch) {
+    if (!single_) cutter_.add_batch(batch);
+    std::uint64_t at = batch->stream_offset;
+    const auto read_until = [&](std::uint64_t until) {
+      entries_.feed(ByteView(batch->stream).subspan(at - batch->stream_offset, until - at));
+      at = until;
+      if (!single_) cutter_.advance(at);
+    };
+    for (const auto& mark : batch->marks) {
+      if (mark.place.stream_offset > at) read_until(mark.place.stream_offset);
+      if (!single_) cutter_.mark(mark);
+    }
+    read_until(batch->stream_offset + batch->stream.size());
+  }
+
+  void finish_spans() {
+    while (const auto work = span_work_.pop()) finisher_.take(*work);
+  }
+
+  std::string what_;
+  Guarded<std::exception_ptr> failure_;
+  BoundedQueue<BatchPtr> for_stream_{kQueuedBatches};
+  BoundedQueue<BatchPtr> for_tar_{kQueuedBatches};
+  BoundedQueue<SpanWork> span_work_{kQueuedSpanWork};
+  EntryReader entries_;
+  StreamDigester stream_;
+  SpanCutter cutter_;
+  SpanFinisher finisher_;
+  bool single_;
+};
+
+std::vector<index::Span> single_frame_spans(const std::vector<Digest>& pieces, std::uint64_t stream_bytes) {
+  std::vector<index::Span> spans(pieces.size());
+  for (std::size_t i = 0; i < pieces.size(); ++i) {
+    const auto offset = i * kSingleSpanBytes;
+    spans[i].stream_range = {.offset = offset, .length = std::min(kSingleSpanBytes, stream_bytes - offset)};
+    spans[i].stream_digest = pieces[i];
+  }
+  return spans;
+}
+
+// Of a plain layer both sides are the same; the pass digests only one.
+void mirror_plain_spans(std::vector<index::Span>& spans) {
+  for (auto& span : spans) {
+    span.compressed_range = span.stream_range;
+    span.compressed_digest = span.stream_digest;
+  }
+}
+
+// Absent if the layer must be read again as a single frame.
+std::optional<IndexedLayer> try_layer(oci::Repository& repository, const oci::Descriptor& layer, SpanChooser& chooser, ReadModel* model, bool single,
+                                      const LayerPassOptions& options, Progress& progress, const StopCheck& check_stop) {
+  const auto what = fmt::format("layer {}", layer.digest.to_string());
+  Pass pass(what, chooser, model, single);
+  const auto decoded = pass.run(repository, layer, options.max_stream_bytes, progress, check_stop);
+  const bool is_single = single || decoded.format == index::LayerFormat::kZstdSingle || !pass.cut_to_the_end();
+  if (is_single && pass.stream().dropped()) return std::nullopt;
+
+  IndexedLayer result;
+  auto& map = result.map;
+  map.layer_digest = layer.digest;
+  map.diff_id = pass.stream().diff_id;
+  map.format = is_single ? index::LayerFormat::kZstdSingle : decoded.format;
+  map.compressed_bytes = decoded.compressed_bytes;
+  map.stream_bytes = decoded.stream_bytes;
+  if (is_single) {
+    map.spans = single_frame_spans(pass.stream().pieces, map.stream_bytes);
+  } else {
+    map.spans = pass.spans().take_spans();
+    result.windows = pass.spans().take_windows();
+  }
+  if (map.format == index::LayerFormat::kTar) mirror_plain_spans(map.spans);
+  map.windows_bytes = result.windows.size();
+  if (!result.windows.empty()) map.windows_digest = digest_of(result.windows);
+  result.entries.layer_digest = layer.digest;
+  result.entries.entries = pass.entries().take_entries();
+  return result;
+}
+
+void check_diff_id(const IndexedLayer& indexed, const Digest& diff_id) {
+  if (indexed.map.diff_id != diff_id)
+    fail<CorruptData>("layer {}: its content is {}, but the image's config names {} (diff_id)", indexed.map.layer_digest.to_string(),
+                      indexed.map.diff_id.to_string(), diff_id.to_string());
+}
+
+}  // namespace
+
+IndexedLayer index_layer(oci::Repository& repository, const oci::Descriptor& layer, const Digest& diff_id, const LayerPassOptions& options,
+                         Progress& progress, const StopCheck& check_stop) {
+  for (const bool single : {false, true}) {
+    SpanPlanner planner(options.policy);
+    ReadModel model(planner, options.expectations);
+    auto indexed = try_layer(repository, layer, planner, &model, single, options, progress, check_stop);
+    if (!indexed) {
+      progress.expect(layer.size);
+      continue;
+    }
+    check_diff_id(*indexed, diff_id);
+    return std::move(*indexed);
+  }
+  fail<Error>("layer {}: cannot be read as one frame", layer.digest.to_string());
+}
+
+IndexedLayer refine_layer(oci::Repository& repository, const oci::Descriptor& layer, const index::LayerMap& map,
+                          std::vector<std::uint64_t> begin_offsets, const LayerPassOptions& options, Progress& progress, const StopCheck& check_stop) {
+  std::ranges::sort(begin_offsets);
+  std::vector<SpanStart> kept;
+  kept.reserve(map.spans.size());
+  for (const auto& span : map.spans)
+    kept.push_back({.compressed_offset = span.compressed_range.offset + (span.bits != 0 ? 1 : 0), .stream_offset = span.stream_range.offset});
+  const bool single = map.format == index::LayerFormat::kZstdSingle;
+  RefiningChooser chooser(std::move(kept), std::move(begin_offsets));
+  auto indexed = try_layer(repository, layer, chooser, nullptr, single, options, progress, check_stop);
+  if (!indexed) fail<CorruptData>("layer {}: is not what its map says", layer.digest.to_string());
+  check_diff_id(*indexed, map.diff_id);
+  return std::move(*indexed);
+}
+
+}  // namespace varve::indexer

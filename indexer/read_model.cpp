@@ -1,0 +1,106 @@
+#include "indexer/read_model.h"
+
+#include <elf.h>
+
+#include <algorithm>
+#include <array>
+
+namespace varve::indexer {
+namespace {
+
+constexpr std::size_t kHeadBytes = 4096;              // of an ELF file: its program headers are there
+constexpr std::uint64_t kSmallBytes = 256 * 1024;     // read whole or not at all
+constexpr std::uint64_t kLargeHeadBytes = 64 * 1024;
+constexpr std::uint64_t kLibraryHeadBytes = 1024 * 1024;  // of a read-only first segment; linkers put constants behind the symbols
+constexpr std::size_t kMaxSegments = 64;
+
+ReadWeight thousandths(std::uint64_t weight) { return kOnce / 1000 * weight; }
+
+bool ends_with_any(std::string_view name, std::initializer_list<std::string_view> ends) {
+  return std::ranges::any_of(ends, [&](std::string_view end) { return name.ends_with(end); });
+}
+
+bool contains_any(std::string_view name, std::initializer_list<std::string_view> parts) {
+  return std::ranges::any_of(parts, [&](std::string_view part) { return name.find(part) != std::string_view::npos; });
+}
+
+bool is_unlikely(std::string_view name) {
+  return contains_any(name, {"/tests/", "/test/", "/include/", "/share/doc/", "/share/man/", "/share/info/", "/var/cache/", "/var/lib/dpkg/info/",
+                             "/share/locale/", ".dist-info/", "/examples/"}) ||
+         ends_with_any(name, {".h", ".hpp", ".cuh", ".a", ".pyi", ".pxd", ".md", ".rst", ".html", ".gz"});
+}
+
+}  // namespace
+
+void ReadModel::begin(const codec::TarEntry& entry) {
+  active_ = false;
+  if (entry.type != codec::TarType::kRegular || entry.size == 0 || entry.sparse) return;
+  active_ = true;
+  stream_begin_ = entry.data_stream_offset;
+  size_ = entry.size;
+  head_.clear();
+  const std::string_view name = entry.name;
+  if (is_unlikely(name)) {
+    whole_ = thousandths(expect_.unlikely);
+  } else if (name.ends_with(".pyc")) {
+    whole_ = thousandths(expect_.bytecode);
+  } else {
+    whole_ = thousandths(expect_.script);
+  }
+}
+
+void ReadModel::content(ByteView bytes) {
+  if (!active_) return;
+  append(head_, bytes.first(std::min(bytes.size(), kHeadBytes - head_.size())));
+  if (head_.size() == kHeadBytes) classify();
+}
+
+void ReadModel::end() {
+  if (active_) classify();
+}
+
+void ReadModel::classify() {
+  active_ = false;
+  if (expect_elf(head_)) return;
+  if (size_ <= kSmallBytes) {
+    planner_.expect_whole(stream_begin_, stream_begin_ + size_, whole_);
+    return;
+  }
+  const auto head = std::min(whole_, thousandths(expect_.large_head));
+  planner_.expect_whole(stream_begin_, stream_begin_ + kLargeHeadBytes, head);
+  planner_.expect_scattered(stream_begin_ + kLargeHeadBytes, stream_begin_ + size_, thousandths(expect_.large_per_mib));
+}
+
+// Shared libraries and programs, 64 bit little-endian as all machines with such images have. Segments outside the file are ignored: the
+// file is only data here, and wrong hints cost nothing but a less fitting span.
+bool ReadModel::expect_elf(ByteView head) {
+  if (head.size() < sizeof(Elf64_Ehdr)) return false;
+  Elf64_Ehdr header;
+  std::memcpy(&header, head.data(), sizeof header);
+  if (std::memcmp(header.e_ident, ELFMAG, SELFMAG) != 0 || header.e_ident[EI_CLASS] != ELFCLASS64 || header.e_ident[EI_DATA] != ELFDATA2LSB ||
+      (header.e_type != ET_DYN && header.e_type != ET_EXEC) || header.e_phentsize != sizeof(Elf64_Phdr))
+    return false;
+  bool any = false;
+  for (std::size_t i = 0; i < std::min<std::size_t>(header.e_phnum, kMaxSegments); ++i) {
+    const auto at = header.e_phoff + i * sizeof(Elf64_Phdr);
+    if (!ByteRange{.offset = at, .length = sizeof(Elf64_Phdr)}.fits_in(head.size())) break;
+    Elf64_Phdr segment;
+    std::memcpy(&segment, head.data() + at, sizeof segment);
+    if (segment.p_type != PT_LOAD || !ByteRange{.offset = segment.p_offset, .length = segment.p_filesz}.fits_in(size_)) continue;
+    const auto begin = stream_begin_ + segment.p_offset;
+    const auto end = begin + segment.p_filesz;
+    if ((segment.p_flags & PF_W) != 0) {
+      planner_.expect_whole(begin, end, thousandths(expect_.library_data));
+    } else if (!any) {
+      const auto head_end = std::min(end, begin + kLibraryHeadBytes);
+      planner_.expect_whole(begin, head_end, thousandths(expect_.library_head));
+      planner_.expect_scattered(head_end, end, thousandths(expect_.constants_per_mib));
+    } else {
+      planner_.expect_scattered(begin, end, thousandths((segment.p_flags & PF_X) != 0 ? expect_.code_per_mib : expect_.constants_per_mib));
+    }
+    any = true;
+  }
+  return any;
+}
+
+}  // namespace varve::indexer

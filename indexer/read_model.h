@@ -1,0 +1,51 @@
+#pragma once
+// What start-ups are expected to read of a layer, told to the planner while the tar streams by (docs/index-pass.md says how the weights
+// were found).
+#include <cstdint>
+#include <string_view>
+
+#include "core/base/byte_range.h"
+#include "core/base/bytes.h"
+#include "core/codec/tar_parser.h"
+#include "indexer/span_planner.h"
+
+namespace varve::indexer {
+
+// In thousandths of a start-up.
+struct ReadExpectations {
+  std::uint64_t bytecode = 120;            // .pyc: whole
+  std::uint64_t script = 40;               // .py, .json, ...: other small files, whole
+  std::uint64_t unlikely = 4;              // tests, headers, documentation, caches of package managers
+  std::uint64_t library_head = 250;        // ELF: headers, symbols, relocations
+  std::uint64_t library_data = 250;        // ELF: writable segments, relocated at load
+  std::uint64_t code_per_mib = 500;        // ELF: executable segments, here and there
+  std::uint64_t constants_per_mib = 120;   // ELF: other read-only segments
+  std::uint64_t large_per_mib = 8;         // anything else of some size
+  std::uint64_t large_head = 30;           // its first 64 KiB
+};
+
+class ReadModel {
+ public:
+  ReadModel(SpanPlanner& planner, const ReadExpectations& expectations) : planner_(planner), expect_(expectations) {}
+
+  // As TarListener; entries without content are no matter.
+  void begin(const codec::TarEntry& entry);
+  void content(ByteView bytes);
+  void end();
+
+ private:
+  void classify();
+  bool expect_elf(ByteView head);
+  ReadWeight weight_of_small() const;
+
+  SpanPlanner& planner_;
+  ReadExpectations expect_;
+  bool active_ = false;       // a file whose head is still being collected
+  bool likely_code_ = false;
+  ReadWeight whole_ = 0;
+  std::uint64_t stream_begin_ = 0;
+  std::uint64_t size_ = 0;
+  Bytes head_;
+};
+
+}  // namespace varve::indexer

@@ -1,0 +1,192 @@
+#include "indexer/span_planner.h"
+
+#include <algorithm>
+#include <utility>
+
+namespace varve::indexer {
+namespace {
+
+constexpr unsigned kMibBits = 20;
+// Sums are shortened by so much before they are multiplied with byte counts, so that 64 bits suffice.
+constexpr unsigned kWeightShift = 10;
+constexpr ReadWeight kMostWeight = kOnce << 6;
+
+}  // namespace
+
+void SpanPlanner::expect_whole(std::uint64_t stream_begin, std::uint64_t stream_end, ReadWeight weight) {
+  if (stream_end <= stream_begin || weight == 0) return;
+  begins_.push({.stream_offset = stream_begin, .weight = weight});
+  ends_.push({.stream_offset = stream_end, .weight = weight});
+}
+
+void SpanPlanner::expect_scattered(std::uint64_t stream_begin, std::uint64_t stream_end, ReadWeight weight_per_mib) {
+  if (stream_end <= stream_begin || weight_per_mib == 0) return;
+  rate_begins_.push({.stream_offset = stream_begin, .weight = weight_per_mib});
+  rate_ends_.push({.stream_offset = stream_end, .weight = weight_per_mib});
+}
+
+SpanPlanner::Place SpanPlanner::measure(const SpanStart& start) {
+  const auto at = start.stream_offset;
+  while (!begins_.empty() && begins_.top().stream_offset < at) {
+    begun_ += begins_.top().weight;
+    begins_.pop();
+  }
+  while (!ends_.empty() && ends_.top().stream_offset <= at) {
+    ended_ += ends_.top().weight;
+    ends_.pop();
+  }
+  const auto advance = [&](std::uint64_t to) {
+    if (to <= scattered_until_) return;
+    scattered_ += (to - scattered_until_) * (rate_per_mib_ >> kWeightShift) >> (kMibBits - kWeightShift);
+    scattered_until_ = to;
+  };
+  while (true) {
+    const bool begins = !rate_begins_.empty() && rate_begins_.top().stream_offset <= at;
+    const bool ends = !rate_ends_.empty() && rate_ends_.top().stream_offset <= at;
+    if (!begins && !ends) break;
+    // At one offset beginnings come first, so that the rate never falls below zero.
+    if (begins && (!ends || rate_begins_.top().stream_offset <= rate_ends_.top().stream_offset)) {
+      advance(rate_begins_.top().stream_offset);
+      rate_per_mib_ += rate_begins_.top().weight;
+      rate_begins_.pop();
+    } else {
+      advance(rate_ends_.top().stream_offset);
+      rate_per_mib_ -= rate_ends_.top().weight;
+      rate_ends_.pop();
+    }
+  }
+  advance(at);
+  return {.start = start, .begun = begun_, .ended = ended_, .scattered = scattered_};
+}
+
+// Expected bytes: the span's compressed bytes times how likely it is touched. With reads independent of each other that is 1 - e^-q;
+// q / (1 + q) rises alike and needs only integers, which are the same on every machine.
+std::uint64_t SpanPlanner::cost_of_span(const Place& begin, const Place& end) const {
+  const auto whole = end.begun - std::min(end.begun, begin.ended);
+  const auto reads = std::min(whole + (end.scattered - begin.scattered), kMostWeight) >> kWeightShift;
+  const auto bytes = end.start.compressed_offset - begin.start.compressed_offset + (begin.start.bits != 0 ? 1 : 0);
+  const auto price = begin.start.window_bytes != 0 ? policy_.span_price_bytes : policy_.plain_span_price_bytes;
+  return bytes * reads / (reads + (kOnce >> kWeightShift)) + price;
+}
+
+void SpanPlanner::find_way(std::size_t to) {
+  auto& end = places_[to];
+  end.from = to - 1;
+  end.cost = places_[to - 1].cost + cost_of_span(places_[to - 1], end);
+  for (auto i = to - 1; i-- > 0;) {
+    if (end.start.stream_offset - places_[i].start.stream_offset > policy_.max_stream_bytes) break;
+    const auto cost = places_[i].cost + cost_of_span(places_[i], end);
+    if (cost <= end.cost) {  // of equal ways the one with fewer spans
+      end.cost = cost;
+      end.from = i;
+    }
+  }
+}
+
+void SpanPlanner::append(const SpanStart& start) {
+  places_.push_back(measure(start));
+  if (places_.size() == 1) {
+    decided_.push_back(start);
+    return;
+  }
+  find_way(places_.size() - 1);
+  // Blocks that decode to nothing would be held back without end if only the stream's side were looked at.
+  const auto& first = places_[0].start;
+  if (start.stream_offset - first.stream_offset > 2 * policy_.max_stream_bytes ||
+      start.compressed_offset - first.compressed_offset > 4 * policy_.max_stream_bytes)
+    decide(start.stream_offset - std::min(start.stream_offset, policy_.max_stream_bytes));
+}
+
+void SpanPlanner::offer(const SpanStart& place) {
+  if (!places_.empty()) {
+    auto& last = places_.back();
+    if (place.stream_offset == last.start.stream_offset) {
+      // Nothing but empty blocks lies between: the later place has less to fetch. What is decided stays.
+      if (places_.size() > 1) {
+        places_.pop_back();
+        append(place);
+      }
+      return;
+    }
+    if (place.stream_offset - last.start.stream_offset < policy_.min_gap_bytes) return;
+  }
+  append(place);
+}
+
+// Takes the best way to the newest place and fixes its starts up to the given offset, at least one.
+void SpanPlanner::decide(std::uint64_t until_stream_offset) {
+  std::vector<std::size_t> way;
+  for (auto at = places_.size() - 1; at != 0; at = places_[at].from) way.push_back(at);
+  std::size_t last = 0;
+  while (!way.empty()) {
+    const auto next = way.back();
+    if (last != 0 && places_[next].start.stream_offset > until_stream_offset) break;
+    if (next == places_.size() - 1) break;  // the newest place itself stays open
+    decided_.push_back(places_[next].start);
+    last = next;
+    way.pop_back();
+  }
+  if (last == 0) {  // one span reaches to the newest place: it begins the next one
+    last = places_.size() - 1;
+    decided_.push_back(places_[last].start);
+  }
+  places_.erase(places_.begin(), places_.begin() + std::ptrdiff_t(last));
+  places_[0].cost = 0;
+  for (std::size_t i = 1; i < places_.size(); ++i) find_way(i);
+}
+
+void SpanPlanner::finish(std::uint64_t compressed_end, std::uint64_t stream_end) {
+  if (places_.empty()) return;
+  if (places_.back().start.stream_offset == stream_end && places_.size() > 1) places_.pop_back();  // nothing follows it
+  if (stream_end == places_.back().start.stream_offset) {
+    if (stream_end == 0) decided_.clear();  // an empty stream has no span
+    return;
+  }
+  places_.push_back(measure({.compressed_offset = compressed_end, .stream_offset = stream_end}));
+  find_way(places_.size() - 1);
+  std::vector<SpanStart> way;
+  for (auto at = places_.back().from; at != 0; at = places_[at].from) way.push_back(places_[at].start);
+  decided_.insert(decided_.end(), way.rbegin(), way.rend());
+  places_.clear();
+}
+
+std::vector<SpanStart> SpanPlanner::take_decided() { return std::exchange(decided_, {}); }
+
+const SpanStart* SpanPlanner::first_undecided() const { return places_.size() > 1 ? &places_[1].start : nullptr; }
+
+RefiningChooser::RefiningChooser(std::vector<SpanStart> kept, std::vector<std::uint64_t> wanted_stream_offsets)
+    : kept_(std::move(kept)), wanted_(std::move(wanted_stream_offsets)) {}
+
+void RefiningChooser::decide(const SpanStart& place) {
+  undecided_.reset();
+  if (last_decided_ == place.stream_offset) return;
+  last_decided_ = place.stream_offset;
+  decided_.push_back(place);
+}
+
+void RefiningChooser::offer(const SpanStart& place) {
+  const auto at = place.stream_offset;
+  bool passed_wanted = false;
+  for (; next_wanted_ < wanted_.size() && wanted_[next_wanted_] < at; ++next_wanted_) passed_wanted = true;
+  if (passed_wanted && undecided_) decide(*undecided_);
+  while (next_kept_ < kept_.size() && kept_[next_kept_].stream_offset < at) ++next_kept_;
+  const bool kept = next_kept_ < kept_.size() && kept_[next_kept_].stream_offset == at &&
+                    kept_[next_kept_].compressed_offset == place.compressed_offset;
+  if (kept || !last_decided_) {
+    decide(place);
+  } else {
+    undecided_ = place;
+  }
+}
+
+void RefiningChooser::finish(std::uint64_t, std::uint64_t stream_end) {
+  if (undecided_ && undecided_->stream_offset < stream_end && next_wanted_ < wanted_.size() && wanted_[next_wanted_] < stream_end)
+    decide(*undecided_);
+  undecided_.reset();
+  if (stream_end == 0) decided_.clear();
+}
+
+std::vector<SpanStart> RefiningChooser::take_decided() { return std::exchange(decided_, {}); }
+const SpanStart* RefiningChooser::first_undecided() const { return undecided_ ? &*undecided_ : nullptr; }
+
+}  // namespace varve::indexer

@@ -1,0 +1,131 @@
+#pragma once
+// Decides where the spans of a layer begin. The planner looks only at the layer's bytes and calculates with integers, so the same layer gets
+// the same spans on every machine.
+//
+// What a start-up reads is not known when an index is made, but it is not uniform either: it reads the heads and the writable data of shared
+// libraries, whole small files, a page here and there in code, and next to nothing of large tables. ReadModel turns tar entries into such
+// expectations; the planner cuts the stream so that the expected bytes fetched, plus a price for each span, are least (docs/index-pass.md).
+#include <cstdint>
+#include <functional>
+#include <optional>
+#include <queue>
+#include <vector>
+
+#include "core/base/bytes.h"
+
+namespace varve::indexer {
+
+// A place where decoding can begin.
+struct SpanStart {
+  std::uint64_t compressed_offset = 0;
+  std::uint8_t bits = 0;        // gzip: as GzipBoundary
+  std::uint64_t stream_offset = 0;
+  bool member_start = false;    // gzip: a member's header is here
+  std::uint32_t window_bytes = 0;  // so many stream bytes before it are needed to decode from here
+  std::uint64_t compressed_gap = 0;  // so many bytes before it belong to no span (zstd: skippable frames)
+  bool operator==(const SpanStart&) const = default;
+};
+
+struct SpanPolicy {
+  // What a span costs, in compressed bytes that are worth fetching to avoid it. The one knob between index size and bytes fetched.
+  std::uint64_t span_price_bytes = 40'000;
+  // The same for a span that needs no window: only digests and offsets.
+  std::uint64_t plain_span_price_bytes = 10'000;
+  std::uint64_t max_stream_bytes = 4 * 1024 * 1024;  // unless no boundary is nearer
+  // Boundaries nearer to the one before are not looked at.
+  std::uint64_t min_gap_bytes = 16 * 1024;
+};
+
+// How often a start-up reads something, as a fixed-point number.
+using ReadWeight = std::uint64_t;
+inline constexpr ReadWeight kOnce = std::uint64_t(1) << 30;
+
+// Chooses among offered places. One for each layer.
+class SpanChooser {
+ public:
+  virtual ~SpanChooser() = default;
+  // Places come in stream order; the first is the stream's start.
+  virtual void offer(const SpanStart& place) = 0;
+  // The stream ends here: what is undecided is decided now.
+  virtual void finish(std::uint64_t compressed_end, std::uint64_t stream_end) = 0;
+  // Starts decided since the last call, in order.
+  virtual std::vector<SpanStart> take_decided() = 0;
+  // No start that is still to come lies before this place. Absent while everything offered is decided.
+  virtual const SpanStart* first_undecided() const = 0;
+};
+
+// Least expected cost over a sliding horizon of twice max_stream_bytes.
+class SpanPlanner final : public SpanChooser {
+ public:
+  explicit SpanPlanner(const SpanPolicy& policy) : policy_(policy) {}
+
+  // Bytes that are read together or not at all, with that weight. Announced before places beyond `stream_begin` are offered; what comes
+  // later counts from then on.
+  void expect_whole(std::uint64_t stream_begin, std::uint64_t stream_end, ReadWeight weight);
+  // Bytes of which any place may be read, `weight_per_mib` times for each MiB.
+  void expect_scattered(std::uint64_t stream_begin, std::uint64_t stream_end, ReadWeight weight_per_mib);
+
+  void offer(const SpanStart& place) override;
+  void finish(std::uint64_t compressed_end, std::uint64_t stream_end) override;
+  std::vector<SpanStart> take_decided() override;
+  const SpanStart* first_undecided() const override;
+
+ private:
+  // A place with the sums that make the cost of a span between two places a difference.
+  struct Place {
+    SpanStart start;
+    ReadWeight begun = 0;      // weights of wholes that begin before it
+    ReadWeight ended = 0;      // weights of wholes that end at or before it
+    ReadWeight scattered = 0;
+    std::uint64_t cost = 0;    // least cost from the first place to here
+    std::size_t from = 0;      // the place before on that way
+  };
+  struct Event {
+    std::uint64_t stream_offset = 0;
+    ReadWeight weight = 0;
+    bool operator>(const Event& other) const { return stream_offset > other.stream_offset; }
+  };
+  using Events = std::priority_queue<Event, std::vector<Event>, std::greater<>>;
+
+  Place measure(const SpanStart& start);
+  void append(const SpanStart& start);
+  void find_way(std::size_t to);
+  std::uint64_t cost_of_span(const Place& begin, const Place& end) const;
+  void decide(std::uint64_t until_stream_offset);
+
+  SpanPolicy policy_;
+  std::vector<Place> places_;   // [0] is the last decided start
+  std::vector<SpanStart> decided_;
+  Events begins_;
+  Events ends_;
+  Events rate_begins_;
+  Events rate_ends_;
+  ReadWeight begun_ = 0;
+  ReadWeight ended_ = 0;
+  ReadWeight scattered_ = 0;
+  ReadWeight rate_per_mib_ = 0;
+  std::uint64_t scattered_until_ = 0;
+};
+
+// Keeps given starts and adds the last place at or before each wanted offset (sorted): refines a layer map where start-ups turned out to
+// begin reading. Of the kept starts only the two offsets count.
+class RefiningChooser final : public SpanChooser {
+ public:
+  RefiningChooser(std::vector<SpanStart> kept, std::vector<std::uint64_t> wanted_stream_offsets);
+  void offer(const SpanStart& place) override;
+  void finish(std::uint64_t compressed_end, std::uint64_t stream_end) override;
+  std::vector<SpanStart> take_decided() override;
+  const SpanStart* first_undecided() const override;
+
+ private:
+  void decide(const SpanStart& place);
+  std::vector<SpanStart> kept_;
+  std::vector<std::uint64_t> wanted_;
+  std::size_t next_kept_ = 0;
+  std::size_t next_wanted_ = 0;
+  std::optional<SpanStart> undecided_;
+  std::optional<std::uint64_t> last_decided_;  // its stream offset
+  std::vector<SpanStart> decided_;
+};
+
+}  // namespace varve::indexer
