@@ -71,7 +71,8 @@ class GzipCutter final : public codec::GzipListener {
     span.bits = boundary.bits;
     span.member_header = boundary.member_start;
     if (!boundary.member_start) {
-      const auto packed = codec::compress_zstd(window, 3);
+      const auto compressed = ByteView(layer_.blob).subspan(span.compressed_range.offset);
+      const auto packed = codec::compress_zstd(codec::make_window_sparse(compressed, boundary.bits, window), 3);
       span.window = {.offset = layer_.windows.size(), .length = packed.size()};
       append(layer_.windows, packed);
     }
