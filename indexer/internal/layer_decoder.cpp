@@ -42,10 +42,10 @@ class BatchWriter {
   void add_stream(ByteView bytes) {
     if (bytes.size() > max_stream_bytes_ - stream_bytes_)
       fail<Unsupported>("{}: inflates to more than {} bytes", what_, max_stream_bytes_);
-    stream_bytes_ += bytes.size();
     while (!bytes.empty()) {
       const auto part = bytes.first(std::min(bytes.size(), kBatchStreamBytes - batch_->stream.size()));
       append(batch_->stream, part);
+      stream_bytes_ += part.size();
       bytes = bytes.subspan(part.size());
       if (batch_->stream.size() == kBatchStreamBytes) hand_on();
     }
