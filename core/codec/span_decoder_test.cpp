@@ -3,7 +3,9 @@
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
 
+#include <atomic>
 #include <random>
+#include <thread>
 
 #include "core/base/errors.h"
 #include "core/codec/codec_test_support.h"
@@ -108,6 +110,31 @@ TEST(SpanDecoderTest, BrokenInputNeverLeavesTheBuffers) {
     }
   }
   EXPECT_GT(refused, 500);
+}
+
+TEST(SpanDecoderTest, ThreadsWithDecodersOfTheirOwnDoNotMeet) {
+  // Fixed codes, whose tables are shared and made when first needed.
+  const auto content = program_like_bytes(200'000);
+  const auto blob = gzip(content, 6, 4);
+  const auto frame = compress_zstd(content, 3);
+  std::atomic<int> right = 0;
+  {
+    std::vector<std::jthread> threads;
+    for (int i = 0; i < 4; ++i) {
+      threads.emplace_back([&] {
+        SpanDecoder decoder;
+        Bytes stream(content.size());
+        decoder.decode_gzip({.compressed = blob, .member_header = true}, stream, "span");
+        right += stream == content ? 1 : 0;
+        decoder.decode_zstd(frame, stream, "span");
+        KeepingGzipListener kept;
+        GzipWalker walker("blob", kept);
+        feed_in_steps(walker, blob, 10'000);
+        right += kept.stream == content && stream == content ? 1 : 0;
+      });
+    }
+  }
+  EXPECT_EQ(right, 8);
 }
 
 TEST(CompressZstdTest, RoundTripsAnything) {

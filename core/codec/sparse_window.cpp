@@ -17,7 +17,7 @@ constexpr std::size_t kReadAhead = internal::kMaxBlockHeaderBytes + internal::kI
 class WindowMarker {
  public:
   WindowMarker(ByteView compressed, std::uint8_t bits, ByteView window) : window_(window), sparse_(window.size()), input_(compressed.size() + kReadAhead) {
-    std::memcpy(input_.data(), compressed.data(), compressed.size());
+    if (!compressed.empty()) std::memcpy(input_.data(), compressed.data(), compressed.size());
     end_ = input_.data() + compressed.size();
     reader_.in = input_.data();
     if (bits == 0) return;
