@@ -87,6 +87,7 @@ class ErofsWriter {
   std::uint32_t device_count() const { return std::uint32_t(tags_.size() + (ranges_.bytes != 0)); }
   std::string path_of(const Node& node) const;
 
+  void reserve_nodes();
   void collect();
   std::uint32_t add_name(std::uint32_t directory, const std::string& name, const std::shared_ptr<TreeInode>& inode);
   void check_name(const Node& directory, const std::string& name) const;
@@ -133,6 +134,23 @@ std::string ErofsWriter::path_of(const Node& node) const {
   return path.empty() ? "/" : path;
 }
 
+// Growing by doubling would cost as much again as the nodes themselves at the end.
+void ErofsWriter::reserve_nodes() {
+  std::size_t names = 1;
+  std::vector<const TreeInode*> to_visit{tree_.root.get()};
+  while (!to_visit.empty()) {
+    const auto& children = to_visit.back()->children;
+    to_visit.pop_back();
+    names += children.size();
+    for (const auto& [name, child] : children) {
+      if (child->type == FileType::kDirectory) to_visit.push_back(child.get());
+    }
+  }
+  nodes_.reserve(names);
+  entries_.reserve(names);
+  files_.reserve(names);
+}
+
 // Directories are visited depth first, so that a package's names, inodes and times are near each other: readers touch fewer pages and
 // compression finds more.
 void ErofsWriter::collect() {
@@ -140,6 +158,7 @@ void ErofsWriter::collect() {
     fail<Error>("a tree of {} layers with {} tags and {} sizes", tree_.layers, tags_.size(), stream_bytes_.size());
   if (tags_.size() >= kMaxDevices) fail<Unsupported>("{} layers are more than a tree can hold", tags_.size());
   if (tree_.root->type != FileType::kDirectory) fail<CorruptData>("the root of the tree is no directory");
+  reserve_nodes();
   nodes_.push_back({.inode = tree_.root.get()});
   std::vector<std::uint32_t> to_visit{0};
   while (!to_visit.empty()) {
