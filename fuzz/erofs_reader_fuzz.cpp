@@ -1,6 +1,6 @@
-// The tree's reader, as a mount uses it and as verify does. The superblock's checksum is put right, so that what lies behind it is reached.
+// The tree's reader, as a mount uses it and as verify does. Checksum and UUID are put right, so that what lies behind it is reached.
+#include <algorithm>
 #include <cstdint>
-#include <cstdlib>
 
 #include "core/base/errors.h"
 #include "core/index/erofs.h"
@@ -52,6 +52,7 @@ extern "C" int LLVMFuzzerTestOneInput(const std::uint8_t* data, std::size_t size
     auto* const super = image.data() + erofs::kSuperOffset;
     store_le(super, erofs::kMagic);
     store_le(super + erofs::super::kBlocksAt, std::uint32_t(image.size() / erofs::kBlock));
+    std::ranges::copy(erofs::content_uuid(image), super + erofs::super::kUuidAt);
     store_le(super + erofs::super::kChecksumAt, erofs::super_checksum(image));
   }
   try {

@@ -89,6 +89,8 @@ class ErofsReader {
 
   // Resolves a path in the image root, following symlinks inside it if asked (at most 40). Absent if a component is missing.
   std::optional<Nid> resolve(std::string_view path, bool follow_last) const;
+  // True if every byte behind the superblock is as it was written: the UUID is a digest of them. For trees that lay on a disk.
+  bool is_intact() const;
   // Walks everything once, checking all of it: for verify and for indexes from outside.
   void check() const;
 

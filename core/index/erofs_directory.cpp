@@ -159,6 +159,7 @@ void ErofsReader::check_directory(CheckState& state) const {
 }
 
 void ErofsReader::check() const {
+  if (!is_intact()) fail<CorruptData>("{}: the content does not match the UUID", what_);
   for (std::uint32_t device = 1; device <= devices_; ++device) {
     if (device_tag(device).empty()) fail<CorruptData>("{}: device {} has no tag", what_, device);
   }

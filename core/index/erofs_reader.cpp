@@ -62,6 +62,10 @@ void ErofsReader::read_superblock() {
   parse_directory(root_);
 }
 
+bool ErofsReader::is_intact() const {
+  return std::ranges::equal(content_uuid(image_), image_.subspan(kSuperOffset + super::kUuidAt, kUuidBytes));
+}
+
 Nid ErofsReader::root() const { return root_; }
 std::uint64_t ErofsReader::inode_count() const { return inodes_; }
 std::uint32_t ErofsReader::device_count() const { return devices_; }

@@ -138,6 +138,8 @@ TEST_F(ErofsHorrorsTest, CheckOfABrokenTreeEndsWithoutHarm) {
       // Mostly at the front, where inodes are.
       broken[1152 + (random >> 20) % (round % 2 == 0 ? 100'000 : broken.size() - 1152)] ^= std::byte(1 << (random >> 60) % 8);
     }
+    const auto uuid = erofs::content_uuid(broken);
+    std::ranges::copy(uuid, broken.begin() + erofs::kSuperOffset + erofs::super::kUuidAt);
     store_le(broken.data() + erofs::kSuperOffset + 4, erofs::super_checksum(broken));
     try {
       const ErofsReader reader(broken, "broken");
@@ -276,6 +278,7 @@ TEST(ErofsReaderTest, RefusesWhatIsNoTreeOfOurs) {
   refused(kSuperOffset + super::kExtraDevicesAt + 1, std::byte(0xff));
   refused(kSuperOffset + super::kDeviceTableAt + 1, std::byte(0xff));
   refused(kSuperOffset + super::kInosAt, std::byte(3));
+  refused(image.size() - 1, std::byte(1));  // the UUID
   auto flipped = image;
   flipped[kSuperOffset + super::kUuidAt] ^= std::byte(1);
   EXPECT_THROW(ErofsReader(flipped, "broken"), CorruptData);  // the checksum

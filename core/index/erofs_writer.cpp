@@ -3,7 +3,6 @@
 #include <algorithm>
 #include <unordered_map>
 
-#include "core/base/digest.h"
 #include "core/base/errors.h"
 #include "core/base/log.h"
 #include "core/index/erofs.h"
@@ -456,13 +455,8 @@ void ErofsWriter::write_superblock() {
   store_le(at + super::kExtraDevicesAt, std::uint16_t(device_count()));
   store_le(at + super::kDeviceTableAt, std::uint16_t((kSuperOffset + kSuperBytes) / kDeviceSlotBytes));
   std::memcpy(at + super::kVolumeNameAt, "varve", 5);
-  // overlayfs tells lower file systems apart by their UUID, so it must not be zero; the layers and the metadata decide it.
-  Sha256 identity;
-  identity.update(ByteView(image_).subspan(kSuperOffset + kSuperBytes));
-  const auto digest = identity.finish();
-  std::memcpy(at + super::kUuidAt, digest.raw().data(), 16);
-  at[super::kUuidAt + 6] = (at[super::kUuidAt + 6] & std::byte(0x0f)) | std::byte(0x80);  // RFC 9562, version 8
-  at[super::kUuidAt + 8] = (at[super::kUuidAt + 8] & std::byte(0x3f)) | std::byte(0x80);
+  // overlayfs tells lower file systems apart by their UUID, so it must not be zero; as a digest it also shows what a disk has broken.
+  std::ranges::copy(content_uuid(image_), at + super::kUuidAt);
   store_le(at + super::kChecksumAt, super_checksum(image_));
 }
 

@@ -15,6 +15,20 @@ constexpr std::uint64_t kMaxTreeBlobBytes = 4ull << 30;
 
 std::string what_of(const oci::Descriptor& blob) { return "index blob " + blob.digest.to_string(); }
 
+// Its digest is looked at each time: what a disk has broken must not be shown.
+bool is_good_tree(const std::filesystem::path& path, std::uint64_t tree_bytes) {
+  std::error_code absent;
+  if (std::filesystem::file_size(path, absent) != tree_bytes || absent) return false;
+  try {
+    const auto mapping = MappedFile::open(path);
+    if (ErofsReader(mapping.bytes(), path.string()).is_intact()) return true;
+    log::warn("{}: broken on disk; unpacking it again", path.string());
+  } catch (const CorruptData& error) {
+    log::warn("unpacking again: {}", error.what());
+  }
+  return false;
+}
+
 std::shared_ptr<const LayerMap> load_map(LocalIndex& local, const oci::Image& image, const LayerIndexBlobs& blobs, std::size_t layer) {
   const auto& descriptor = image.manifest.layers[layer];
   const auto what = what_of(blobs.map);
@@ -62,9 +76,7 @@ std::optional<LayerIndexBlobs> LocalIndex::find_layer_index(const Digest& layer_
 
 std::filesystem::path LocalIndex::tree_file(const ImageIndexBlobs& index, oci::Repository& source) {
   const auto path = root_ / kTreesFolder / (index.tree.digest.hex() + ".erofs");
-  std::error_code absent;
-  // Written whole or not at all, so its size tells a good one from one that an older version or a stranger left.
-  if (std::filesystem::file_size(path, absent) == index.tree_bytes && !absent) return path;
+  if (is_good_tree(path, index.tree_bytes)) return path;
   const auto packed = blob(index.tree, source, kMaxTreeBlobBytes);
   write_file_atomically(path, unpack_tree(packed, index.tree_bytes, what_of(index.tree)));
   return path;

@@ -18,7 +18,7 @@ class LocalIndex {
   oci::Repository& repository();  // the layout folder, as source and destination of blobs
   std::optional<ImageIndexBlobs> find_index(const oci::Image& image);
   std::optional<LayerIndexBlobs> find_layer_index(const Digest& layer_digest);
-  // The decompressed tree, fetched from `source` if it is not here; digest checked, then kept.
+  // The decompressed tree, fetched from `source` if it is not here, or not as it was written; digest checked, then kept.
   std::filesystem::path tree_file(const ImageIndexBlobs& index, oci::Repository& source);
   // A whole blob: from here, else from `source`, then kept here.
   Bytes blob(const oci::Descriptor& blob, oci::Repository& source, std::uint64_t limit_bytes);

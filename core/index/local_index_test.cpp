@@ -211,10 +211,20 @@ TEST_F(LocalIndexTest, RepairsBlobsAndTreesThatTheDiskBroke) {
   bytes[20] ^= std::byte(1);
   std::filesystem::remove(blob);
   write_file_atomically(blob, bytes);
+  const auto expect_repaired = [&] {
+    const auto again = load_index(local, image_);
+    EXPECT_EQ(*again.maps[0], map_of(0));
+    EXPECT_TRUE(std::ranges::equal(again.tree_mapping.bytes(), erofs_.bytes));
+  };
+  expect_repaired();
   std::filesystem::resize_file(index.tree_file, 512);
-  const auto again = load_index(local, image_);
-  EXPECT_EQ(*again.maps[0], map_of(0));
-  EXPECT_TRUE(std::ranges::equal(again.tree_mapping.bytes(), erofs_.bytes));
+  expect_repaired();
+  for (const std::size_t at : {1024u + 30, 1152u + 10, 1800u, unsigned(erofs_.bytes.size()) - 1}) {
+    auto tree = erofs_.bytes;
+    tree[at] ^= std::byte(4);
+    write_file_atomically(index.tree_file, tree);
+    expect_repaired();
+  }
 }
 
 TEST_F(LocalIndexTest, RefusesBlobsThatDoNotBelongToTheImage) {

@@ -1,5 +1,9 @@
 #include "core/index/internal/erofs_format.h"
 
+#include <algorithm>
+
+#include "core/base/digest.h"
+
 namespace varve::index::erofs {
 namespace {
 
@@ -29,6 +33,15 @@ std::uint32_t super_checksum(ByteView image) {
   auto crc = crc32c(0xFFFFFFFF, block.first(super::kChecksumAt));
   crc = crc32c(crc, zero);
   return crc32c(crc, block.subspan(super::kChecksumAt + 4));
+}
+
+std::array<std::byte, kUuidBytes> content_uuid(ByteView image) {
+  const auto digest = digest_of(image.subspan(kSuperOffset + kSuperBytes));
+  std::array<std::byte, kUuidBytes> uuid;
+  std::ranges::copy(digest.raw().first(kUuidBytes), uuid.begin());
+  uuid[6] = (uuid[6] & std::byte(0x0f)) | std::byte(0x80);
+  uuid[8] = (uuid[8] & std::byte(0x3f)) | std::byte(0x80);
+  return uuid;
 }
 
 }  // namespace varve::index::erofs

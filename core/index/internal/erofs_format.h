@@ -80,5 +80,8 @@ constexpr std::uint64_t xattr_entry_size(std::uint64_t suffix_bytes, std::uint64
 // CRC-32C as the superblock wants it: no final inversion. Over the block that holds the superblock, its checksum field taken as zero.
 std::uint32_t crc32c(std::uint32_t crc, ByteView bytes);
 std::uint32_t super_checksum(ByteView image);
+// The UUID of our trees: a digest of everything behind the superblock, in the form of RFC 9562, version 8.
+inline constexpr std::size_t kUuidBytes = 16;
+std::array<std::byte, kUuidBytes> content_uuid(ByteView image);
 
 }  // namespace varve::index::erofs
