@@ -81,8 +81,10 @@ std::shared_ptr<FuseChannel> FuseChannel::mount(const FuseMountOptions& options,
   if (!channel->stop_event_) fail_errno("make an event descriptor");
 
   char program[] = "varve";
-  char* argv[] = {program, nullptr};
-  fuse_args arguments{.argc = 1, .argv = argv, .allocated = 0};
+  char option[] = "-o";
+  auto max_read = fmt::format("max_read={}", kMaxReadBytes);  // again, as libfuse wants it said here and in init alike
+  char* argv[] = {program, option, max_read.data(), nullptr};
+  fuse_args arguments{.argc = 3, .argv = argv, .allocated = 0};
   channel->session_.reset(fuse_session_new(&arguments, &operations, sizeof operations, channel->file_system_.get()));
   if (!channel->session_) fail<Unsupported>("libfuse gives no session for {}", options.dir.string());
 

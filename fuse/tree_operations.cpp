@@ -228,12 +228,17 @@ constexpr fuse_lowlevel_ops kOperations = [] {
 }  // namespace
 
 std::uint64_t node_of(index::Nid nid, index::Nid root) {
-  // Two swaps: root with 1, and then whatever would be 0 with a number beyond all.
-  const auto swap = [](std::uint64_t value, std::uint64_t a, std::uint64_t b) { return value == a ? b : value == b ? a : value; };
-  if (root == 0) return swap(nid, 0, kRootNode);
+  if (nid == root) return kRootNode;
   if (nid == 0) return kNodeOfZero;
-  if (nid == kNodeOfZero) return 0;
-  return swap(nid, root, kRootNode);
+  if (nid == kRootNode) return root == 0 ? kNodeOfZero : root;
+  return nid;
+}
+
+index::Nid nid_of(std::uint64_t node, index::Nid root) {
+  if (node == kRootNode) return root;
+  if (node == kNodeOfZero) return root == 0 ? kRootNode : 0;
+  if (node == root) return kRootNode;
+  return node;
 }
 
 std::shared_ptr<FuseChannel> mount_tree(std::shared_ptr<TreeFs> fs, const TreeMountOptions& options) {

@@ -20,9 +20,9 @@ struct TreeMountOptions {
 // Serves the tree so that the kernel may remember all it has once asked for: a warm walk or import sends no request.
 std::shared_ptr<FuseChannel> mount_tree(std::shared_ptr<TreeFs> fs, const TreeMountOptions& options);
 
-// The tree's inode number as the kernel knows the node: the root must be 1, and 0 means "no such name". The mapping swaps numbers, so it is its own
-// inverse and needs no state.
+// The tree's inode number as the kernel knows the node: the root must be 1, and 0 means "no such name", so that these change places with the
+// root's number and one beyond all. Both ways are computed; there is no state.
 std::uint64_t node_of(index::Nid nid, index::Nid root);
-inline index::Nid nid_of(std::uint64_t node, index::Nid root) { return node_of(node, root); }
+index::Nid nid_of(std::uint64_t node, index::Nid root);
 
 }  // namespace varve::fuse
