@@ -2,12 +2,13 @@
 
 #include "core/base/errors.h"
 #include "core/oci/layout.h"
+#include "core/oci/registry_repository.h"
 
 namespace varve::oci {
 
-std::shared_ptr<Repository> open_repository(const Reference& reference, const RegistryOptions&) {
+std::shared_ptr<Repository> open_repository(const Reference& reference, const RegistryOptions& options) {
   if (reference.kind == Reference::Kind::kLayout) return std::make_shared<LayoutRepository>(reference.layout_dir);
-  fail<Unsupported>("{}: this build reads layout folders only", reference.to_string());
+  return std::make_shared<RegistryRepository>(reference, options);
 }
 
 Bytes read_whole_blob(Repository& repository, const Descriptor& blob, std::uint64_t limit_bytes) {

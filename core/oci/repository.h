@@ -42,6 +42,10 @@ class Repository {
   // get against the index. A read of the whole blob (range == 0..size) is checked and throws CorruptData after the last byte.
   virtual void read_blob(const Descriptor& blob, ByteRange compressed_range, const ByteSink& sink) = 0;
 
+  // False once the server has answered a range request with the whole blob. From then on a range costs all bytes in front of
+  // it as well: who needs many ranges of a large blob does better to read it once, whole.
+  virtual bool serves_ranges() const { return true; }
+
   virtual bool has_blob(const Descriptor& blob) = 0;
   // Uploads a blob unless it is there already. Visible whole or not at all; its digest is checked on the way.
   virtual void put_blob(const Descriptor& blob, const ByteSource& content) = 0;

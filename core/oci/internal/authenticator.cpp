@@ -1,0 +1,221 @@
+#include "core/oci/internal/authenticator.h"
+
+#include <algorithm>
+#include <sstream>
+
+#include <nlohmann/json.hpp>
+
+#include "core/base/errors.h"
+#include "core/oci/internal/backoff.h"
+#include "core/oci/internal/json.h"
+
+namespace varve::oci::internal {
+namespace {
+
+constexpr std::uint64_t kMaxTokenAnswerBytes = 1024 * 1024;
+constexpr std::int64_t kDefaultLifetime = 60;  // seconds, by the specification
+constexpr std::int64_t kMaxLifetime = 24 * 3600;
+
+std::vector<std::string> words_of(const std::string& text) {
+  std::istringstream stream(text);
+  std::vector<std::string> words;
+  for (std::string word; stream >> word;) words.push_back(word);
+  return words;
+}
+
+// What we need and what the registry named, each once: the registry knows best, but it may name less than the next request needs.
+std::vector<std::string> all_scopes(const std::string& scopes, const std::string& challenge_scope) {
+  auto words = words_of(scopes);
+  for (auto& word : words_of(challenge_scope))
+    if (std::find(words.begin(), words.end(), word) == words.end()) words.push_back(word);
+  return words;
+}
+
+std::string header_safe(const std::string& value, std::string_view what) {
+  const bool is_safe = std::all_of(value.begin(), value.end(), [](unsigned char c) { return c > 0x20 && c != 0x7f; });
+  if (value.empty() || !is_safe) fail<CorruptData>("{}: a token that cannot be sent", what);
+  return value;
+}
+
+}  // namespace
+
+Authenticator::Authenticator(HttpClient& http, Clock& clock, AuthenticatorOptions options) : http_(http), clock_(clock), options_(std::move(options)) {}
+
+std::uint64_t Authenticator::tokens_fetched() const {
+  const std::lock_guard lock(mutex_);
+  return tokens_fetched_;
+}
+
+std::string Authenticator::authorization(const std::string& scopes) {
+  std::string stale;
+  std::optional<BearerRealm> realm;
+  {
+    const std::lock_guard lock(mutex_);
+    if (!basic_.empty()) return basic_;
+    if (!realm_) return {};
+    const auto found = tokens_.find(scopes);
+    if (found != tokens_.end()) {
+      if (!found->second.header.empty() && clock_.now() < found->second.refresh_at) return found->second.header;
+      stale = found->second.header;
+    }
+    realm = realm_;
+  }
+  return fetch_shared(scopes, stale, *realm, "");
+}
+
+std::string Authenticator::renew(const std::string& scopes, const HttpHeaders& unauthorized, const std::string& used) {
+  const Challenge* basic = nullptr;
+  const Challenge* bearer = nullptr;
+  std::vector<Challenge> challenges;
+  for (const auto value : unauthorized.all("WWW-Authenticate"))
+    for (auto& challenge : parse_challenges(value)) challenges.push_back(std::move(challenge));
+  for (const auto& challenge : challenges) {
+    if (challenge.scheme == "bearer" && bearer == nullptr) bearer = &challenge;
+    if (challenge.scheme == "basic" && basic == nullptr) basic = &challenge;
+  }
+  if (bearer != nullptr) {
+    const auto realm = realm_of(*bearer);
+    const auto scope = bearer->parameters.find("scope");
+    {
+      const std::lock_guard lock(mutex_);
+      realm_ = realm;
+    }
+    return fetch_shared(scopes, used, realm, scope == bearer->parameters.end() ? "" : scope->second);
+  }
+  if (basic != nullptr) return basic_header(used);
+  fail<Error>("{}: access denied, and the registry offers no way to log in that is known here (basic, bearer)", options_.host);
+}
+
+Authenticator::BearerRealm Authenticator::realm_of(const Challenge& challenge) const {
+  const auto realm = challenge.parameters.find("realm");
+  auto url = realm == challenge.parameters.end() ? std::nullopt : Url::parse(realm->second);
+  if (!url) fail<Error>("{}: the registry names no valid token server", options_.host);
+  if (url->scheme != "https" && !options_.plain_http)
+    fail<Error>("{}: the registry names a token server without TLS ({}); no credentials are sent there", options_.host, url->shown());
+  const auto service = challenge.parameters.find("service");
+  return {.url = std::move(*url), .service = service == challenge.parameters.end() ? "" : service->second};
+}
+
+std::string Authenticator::basic_header(const std::string& used) {
+  // A changed file or a helper with short-lived passwords may know better by now.
+  const auto found = credential(true);
+  if (!found || found->username.empty()) fail<Error>("{}: access denied; no credentials for this registry were found (log in, or give --authfile)", options_.host);
+  auto header = "Basic " + base64_encode(found->username + ":" + found->password);
+  if (header == used) fail<Error>("{}: access denied; the credentials for this registry were refused", options_.host);
+  const std::lock_guard lock(mutex_);
+  basic_ = header;
+  return header;
+}
+
+std::optional<Credential> Authenticator::credential(bool anew) {
+  {
+    const std::lock_guard lock(mutex_);
+    if (!anew && credential_) return *credential_;
+  }
+  auto found = find_credential(options_.places, options_.host, options_.repository);
+  const std::lock_guard lock(mutex_);
+  credential_ = found;
+  return found;
+}
+
+std::string Authenticator::fetch_shared(const std::string& scopes, const std::string& used, const BearerRealm& realm, const std::string& challenge_scope) {
+  std::unique_lock lock(mutex_);
+  while (true) {
+    auto& token = tokens_[scopes];
+    if (!token.header.empty() && token.header != used && clock_.now() < token.refresh_at) return token.header;  // somebody was faster
+    if (!token.fetching) {
+      token.fetching = true;
+      break;
+    }
+    const auto fetches = token.fetches;
+    changed_.wait(lock, [&] { return tokens_[scopes].fetches != fetches; });
+    if (const auto failure = tokens_[scopes].failure) std::rethrow_exception(failure);  // theirs is ours
+  }
+  lock.unlock();
+  Token fetched;
+  try {
+    fetched = fetch_token(scopes, realm, challenge_scope);
+  } catch (...) {
+    fetched.failure = std::current_exception();
+  }
+  lock.lock();
+  fetched.fetches = tokens_[scopes].fetches + 1;
+  tokens_[scopes] = fetched;
+  changed_.notify_all();
+  if (fetched.failure) std::rethrow_exception(fetched.failure);
+  ++tokens_fetched_;
+  return fetched.header;
+}
+
+Authenticator::Token Authenticator::fetch_token(const std::string& scopes, const BearerRealm& realm, const std::string& challenge_scope) {
+  const auto started = clock_.now();
+  const auto what = "token server " + realm.url.shown();
+  auto who = credential(false);
+  auto response = ask_token_server(scopes, realm, challenge_scope, who);
+  if (response.status() == 401 || response.status() == 403) {
+    // Perhaps somebody logged in anew while we ran.
+    auto fresh = credential(true);
+    if (fresh && fresh != who) response = ask_token_server(scopes, realm, challenge_scope, who = std::move(fresh));
+  }
+  if (response.status() == 401 || response.status() == 403)
+    fail<Error>("{}: access to {} denied by its token server; {}", options_.host, options_.repository,
+                who ? "the credentials were refused" : "no credentials for this registry were found (log in, or give --authfile)");
+  if (response.status() != 200) fail<Error>("{}: it answered with status {}", what, response.status());
+
+  const auto json = parse_json_object(response.body, kMaxTokenAnswerBytes, what);
+  auto token = string_member(json, "token", what);
+  if (token.empty()) token = string_member(json, "access_token", what);
+  auto lifetime = kDefaultLifetime;
+  if (const auto expires = json.find("expires_in"); expires != json.end() && expires->is_number_integer() && expires->get<std::int64_t>() > 0)
+    lifetime = std::min(expires->get<std::int64_t>(), kMaxLifetime);
+  if (const auto renewed = string_member(json, "refresh_token", what); !renewed.empty() && who && !who->identity_token.empty()) {
+    const std::lock_guard lock(mutex_);
+    if (credential_ && *credential_) (*credential_)->identity_token = renewed;
+  }
+  Token result;
+  result.header = "Bearer " + header_safe(token, what);
+  result.refresh_at = started + std::chrono::milliseconds(lifetime * 800);
+  return result;
+}
+
+HttpResponse Authenticator::ask_token_server(const std::string& scopes, const BearerRealm& realm, const std::string& challenge_scope,
+                                             const std::optional<Credential>& who) {
+  const auto wanted = all_scopes(scopes, challenge_scope);
+  HttpRequest request;
+  request.max_body_bytes = kMaxTokenAnswerBytes;
+  std::string form;
+  auto url = realm.url.text;
+  if (who && !who->identity_token.empty()) {
+    std::string scope_list;
+    for (const auto& scope : wanted) scope_list += (scope_list.empty() ? "" : " ") + scope;
+    form = "grant_type=refresh_token&client_id=varve&service=" + url_escape(realm.service) + "&scope=" + url_escape(scope_list) +
+           "&refresh_token=" + url_escape(who->identity_token);
+    request.method = "POST";
+    request.headers = {"Content-Type: application/x-www-form-urlencoded"};
+    request.has_body = true;
+    request.body_bytes = form.size();
+    request.read_body = [&form](std::uint64_t offset, std::span<std::byte> into) {
+      std::copy_n(as_bytes(form).begin() + std::ptrdiff_t(offset), into.size(), into.begin());
+      return into.size();
+    };
+  } else {
+    if (!realm.service.empty()) url = with_query(url, "service", realm.service);
+    for (const auto& scope : wanted) url = with_query(url, "scope", scope);
+    url = with_query(url, "client_id", "varve");
+    if (who && !who->username.empty()) request.headers = {"Authorization: Basic " + base64_encode(who->username + ":" + who->password)};
+  }
+  const auto parsed = Url::parse(url);
+  if (!parsed) fail<Error>("{}: the registry names no valid token server", options_.host);
+  request.url = *parsed;
+  for (Backoff backoff(clock_, options_.max_attempts);;) {
+    try {
+      auto response = http_.exchange(request);
+      if (!is_temporary_status(response.status())) return response;
+      backoff.wait(fmt::format("token server {}: status {}", realm.url.shown(), response.status()), retry_after_of(response.head.headers));
+    } catch (const TransportError& error) {
+      backoff.wait(error.what());
+    }
+  }
+}
+
+}  // namespace varve::oci::internal

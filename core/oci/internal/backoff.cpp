@@ -1,0 +1,29 @@
+#include "core/oci/internal/backoff.h"
+
+#include <algorithm>
+#include <random>
+
+#include "core/base/errors.h"
+#include "core/base/log.h"
+
+namespace varve::oci::internal {
+
+void Backoff::wait(const std::string& reason, std::optional<std::chrono::seconds> retry_after) {
+  if (++failures_ >= max_attempts_) fail<TemporaryError>("{} (tried {} times)", reason, failures_);
+  if (retry_after && *retry_after > kMaxRetryAfter) fail<TemporaryError>("{}; the registry asks to wait {} s", reason, retry_after->count());
+  const auto bound = std::min(kLastBound, kFirstBound * (1 << std::min(failures_ - 1, 10)));
+  thread_local std::minstd_rand random(std::random_device{}());
+  std::chrono::milliseconds duration(std::uniform_int_distribution<std::int64_t>(0, bound.count())(random));
+  if (retry_after) duration += *retry_after;
+  log::debug("{}; tried again in {} ms", reason, duration.count());
+  clock_.sleep_for(duration);
+}
+
+bool is_temporary_status(int status) { return status == 408 || status == 429 || status == 500 || status == 502 || status == 503 || status == 504; }
+
+std::optional<std::chrono::seconds> retry_after_of(const HttpHeaders& headers) {
+  const auto value = headers.find("Retry-After");
+  return value ? parse_retry_after(*value, std::chrono::system_clock::now()) : std::nullopt;
+}
+
+}  // namespace varve::oci::internal

@@ -1,0 +1,31 @@
+#pragma once
+#include <atomic>
+
+#include "core/oci/internal/blob_locations.h"
+#include "core/oci/internal/registry_endpoint.h"
+
+namespace varve::oci::internal {
+
+// Reads blobs, whole or by single ranges, from a registry and the storage it redirects to. Broken transfers go on where
+// they stopped. Safe to use from any thread.
+class BlobReader {
+ public:
+  explicit BlobReader(RegistryEndpoint& endpoint) : endpoint_(endpoint) {}
+
+  void read(const Descriptor& blob, ByteRange range, const ByteSink& sink);
+  // False once a range request was answered with the whole blob; true again after a 206.
+  bool serves_ranges() const { return serves_ranges_; }
+
+ private:
+  struct Transfer;
+  void read_all(Transfer& transfer);
+  bool attempt(Transfer& transfer, Backoff& waits);
+  void check_head(Transfer& transfer, const HttpHead& head);
+  bool deliver(Transfer& transfer, ByteView bytes);
+
+  RegistryEndpoint& endpoint_;
+  BlobLocations locations_;
+  std::atomic<bool> serves_ranges_ = true;
+};
+
+}  // namespace varve::oci::internal

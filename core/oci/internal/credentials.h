@@ -1,0 +1,41 @@
+#pragma once
+// Who we are at a registry: credential files and helpers of docker, podman and skopeo (CLI.md "Everywhere";
+// formats: docker's config.json, containers-auth.json(5), docker-credential-helpers).
+#include <filesystem>
+#include <optional>
+#include <string>
+#include <string_view>
+#include <vector>
+
+namespace varve::oci::internal {
+
+// Never printed, never logged.
+struct Credential {
+  std::string username;
+  std::string password;
+  std::string identity_token;  // instead of a password; only good for OAuth2 token requests
+  bool operator==(const Credential&) const = default;
+};
+
+struct CredentialPlaces {
+  std::filesystem::path required;            // --authfile: must be there; the others are not looked at
+  std::vector<std::filesystem::path> files;  // in order
+};
+
+// --authfile, $REGISTRY_AUTH_FILE, $XDG_RUNTIME_DIR/containers/auth.json, ~/.config/containers/auth.json,
+// $DOCKER_CONFIG/config.json or ~/.docker/config.json.
+CredentialPlaces usual_credential_places(const std::filesystem::path& authfile);
+
+// The first place that knows the registry wins; within a file: credHelpers, then credsStore, then auths (longest path first).
+// Reads the files and asks the helpers each time. Absent: nobody knows it, so we are anonymous. Throws UsageError for a
+// missing --authfile, CorruptData for a file that is no such JSON, Error for a helper that fails.
+std::optional<Credential> find_credential(const CredentialPlaces& places, const std::string& host, const std::string& repository);
+
+// Runs docker-credential-NAME get; absent if it does not know the server.
+std::optional<Credential> ask_credential_helper(const std::string& name, const std::string& server);
+
+// RFC 4648; absent for what is none. base64_encode is for Basic authentication.
+std::optional<std::string> base64_decode(std::string_view text);
+std::string base64_encode(std::string_view text);
+
+}  // namespace varve::oci::internal

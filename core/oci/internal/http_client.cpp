@@ -1,0 +1,264 @@
+#include "core/oci/internal/http_client.h"
+
+#include <algorithm>
+#include <exception>
+
+#include <curl/curl.h>
+
+namespace varve::oci::internal {
+namespace {
+
+using SteadyClock = std::chrono::steady_clock;
+
+constexpr std::size_t kMaxIdleConnections = 32;
+constexpr long kReceiveBytes = 256 * 1024;
+constexpr int kPollMs = 100;
+// A registry may need long to store what it was sent before it answers.
+constexpr int kCommitPatience = 15;
+
+template <auto Free>
+struct FreeWith {
+  template <typename T>
+  void operator()(T* handle) const noexcept {
+    Free(handle);
+  }
+};
+using EasyHandle = std::unique_ptr<CURL, FreeWith<::curl_easy_cleanup>>;
+using MultiHandle = std::unique_ptr<CURLM, FreeWith<::curl_multi_cleanup>>;
+using HeaderList = std::unique_ptr<curl_slist, FreeWith<::curl_slist_free_all>>;
+
+void initialise_library() {
+  static const CURLcode result = ::curl_global_init(CURL_GLOBAL_DEFAULT);
+  if (result != CURLE_OK) throw Error("libcurl cannot be initialised");
+}
+
+HeaderList make_header_list(const std::vector<std::string>& headers) {
+  HeaderList list;
+  const auto add = [&](const std::string& line) {
+    auto* longer = ::curl_slist_append(list.get(), line.c_str());
+    if (longer == nullptr) throw std::bad_alloc();
+    (void)list.release();
+    list.reset(longer);
+  };
+  for (const auto& header : headers) add(header);
+  add("Expect:");  // waiting for 100-continue stalls at some registries
+  add("Accept-Encoding: identity");
+  return list;
+}
+
+// What no second try will cure.
+bool is_permanent(CURLcode code) {
+  switch (code) {
+    case CURLE_PEER_FAILED_VERIFICATION:
+    case CURLE_SSL_CACERT_BADFILE:
+    case CURLE_SSL_CERTPROBLEM:
+    case CURLE_SSL_ISSUER_ERROR:
+    case CURLE_SSL_CIPHER:
+    case CURLE_UNSUPPORTED_PROTOCOL:
+    case CURLE_URL_MALFORMAT:
+    case CURLE_BAD_FUNCTION_ARGUMENT:
+      return true;
+    default:
+      return false;
+  }
+}
+
+// State of one exchange, reached from libcurl's callbacks. They let nothing be thrown through C: it is kept here.
+struct Exchange {
+  explicit Exchange(const HttpRequest& r) : request(r) {}
+
+  const HttpRequest& request;
+  HttpResponse response;
+  std::size_t header_bytes = 0;
+  bool head_done = false;
+  bool enough = false;
+  std::uint64_t sent = 0;
+  SteadyClock::time_point last_activity = SteadyClock::now();
+  std::exception_ptr thrown;
+  char error_text[CURL_ERROR_SIZE] = "";
+
+  // Calls `operation`; what it throws is kept and `on_throw` is returned, which makes libcurl stop.
+  template <typename Operation>
+  std::size_t guard(std::size_t on_throw, Operation&& operation) noexcept {
+    std::size_t result = on_throw;
+    try {
+      result = operation();
+    } catch (...) {
+      thrown = std::current_exception();
+    }
+    last_activity = SteadyClock::now();  // after the callback: time that a sink takes is not a stall
+    return result;
+  }
+
+  void add_header_line(std::string_view line) {
+    header_bytes += line.size();
+    if (header_bytes > kMaxHeaderBytes) fail<CorruptData>("{}: more than {} bytes of response headers", request.url.shown(), kMaxHeaderBytes);
+    if (line.starts_with("HTTP/")) {
+      response.head = {};
+      const auto space = line.find(' ');
+      const auto status = space == std::string_view::npos ? std::nullopt : parse_decimal(line.substr(space + 1, 3));
+      if (!status || *status < 100) fail<CorruptData>("{}: a malformed status line", request.url.shown());
+      response.head.status = int(*status);
+      return;
+    }
+    if (head_done) return;  // trailers
+    if (line != "\r\n" && line != "\n") {
+      response.head.headers.add_line(line);
+    } else if (response.head.status >= 200) {
+      head_done = true;
+      if (request.on_head) request.on_head(response.head);
+    }
+  }
+
+  bool add_body(ByteView bytes) {
+    if (request.on_body) return request.on_body(bytes);
+    if (bytes.size() > request.max_body_bytes - std::min<std::uint64_t>(response.body.size(), request.max_body_bytes))
+      fail<Unsupported>("{}: an answer of more than {} bytes", request.url.shown(), request.max_body_bytes);
+    append(response.body, bytes);
+    return true;
+  }
+};
+
+std::size_t header_callback(char* data, std::size_t size, std::size_t count, void* exchange_pointer) {
+  auto& exchange = *static_cast<Exchange*>(exchange_pointer);
+  return exchange.guard(0, [&] {
+    exchange.add_header_line({data, size * count});
+    return size * count;
+  });
+}
+
+std::size_t write_callback(char* data, std::size_t size, std::size_t count, void* exchange_pointer) {
+  auto& exchange = *static_cast<Exchange*>(exchange_pointer);
+  return exchange.guard(0, [&]() -> std::size_t {
+    if (exchange.add_body(as_bytes({data, size * count}))) return size * count;
+    exchange.enough = true;
+    return 0;
+  });
+}
+
+std::size_t read_callback(char* data, std::size_t size, std::size_t count, void* exchange_pointer) {
+  auto& exchange = *static_cast<Exchange*>(exchange_pointer);
+  return exchange.guard(CURL_READFUNC_ABORT, [&]() -> std::size_t {
+    const auto left = exchange.request.body_bytes - exchange.sent;
+    const auto wanted = std::size_t(std::min<std::uint64_t>(size * count, left));
+    if (wanted == 0) return 0;
+    const auto got = exchange.request.read_body(exchange.sent, {reinterpret_cast<std::byte*>(data), wanted});
+    exchange.sent += got;
+    return got;
+  });
+}
+
+int seek_callback(void* exchange_pointer, curl_off_t offset, int origin) {
+  auto& exchange = *static_cast<Exchange*>(exchange_pointer);
+  if (origin != SEEK_SET || offset < 0 || std::uint64_t(offset) > exchange.request.body_bytes) return CURL_SEEKFUNC_FAIL;
+  exchange.sent = std::uint64_t(offset);
+  return CURL_SEEKFUNC_OK;
+}
+
+}  // namespace
+
+// An easy handle in a multi handle of its own: the latter keeps the connections, and lets us watch the time.
+struct HttpClient::Connection {
+  MultiHandle multi{::curl_multi_init()};
+  EasyHandle easy{::curl_easy_init()};
+  std::string origin;
+};
+
+HttpClient::HttpClient(HttpClientOptions options) : options_(std::move(options)) { initialise_library(); }
+HttpClient::~HttpClient() = default;
+
+std::unique_ptr<HttpClient::Connection> HttpClient::take_connection(const Url& url) {
+  const auto origin = url.scheme + "://" + url.host + ":" + url.port;
+  auto connection = idle_.with([&](auto& idle) -> std::unique_ptr<Connection> {
+    // The one used last has the warmest window and is the least likely to have been closed by the server.
+    const auto found = std::find_if(idle.rbegin(), idle.rend(), [&](const auto& c) { return c->origin == origin; });
+    if (found == idle.rend()) return nullptr;
+    auto taken = std::move(*found);
+    idle.erase(std::next(found).base());
+    return taken;
+  });
+  if (!connection) connection = std::make_unique<Connection>();
+  if (!connection->multi || !connection->easy) throw std::bad_alloc();
+  connection->origin = origin;
+  return connection;
+}
+
+namespace {
+
+void set_up(CURL* easy, const HttpClientOptions& options, const HttpRequest& request, curl_slist* headers, Exchange& exchange) {
+  ::curl_easy_reset(easy);  // keeps the connections
+  ::curl_easy_setopt(easy, CURLOPT_URL, request.url.text.c_str());
+  ::curl_easy_setopt(easy, CURLOPT_PROTOCOLS_STR, "http,https");
+  ::curl_easy_setopt(easy, CURLOPT_HTTP_VERSION, long(CURL_HTTP_VERSION_2TLS));
+  ::curl_easy_setopt(easy, CURLOPT_FOLLOWLOCATION, 0L);
+  ::curl_easy_setopt(easy, CURLOPT_NOSIGNAL, 1L);
+  ::curl_easy_setopt(easy, CURLOPT_SSLVERSION, long(CURL_SSLVERSION_TLSv1_2));
+  if (!options.ca_file.empty()) ::curl_easy_setopt(easy, CURLOPT_CAINFO, options.ca_file.c_str());
+  ::curl_easy_setopt(easy, CURLOPT_CONNECTTIMEOUT_MS, long(options.connect_timeout.count()));
+  ::curl_easy_setopt(easy, CURLOPT_BUFFERSIZE, kReceiveBytes);
+  ::curl_easy_setopt(easy, CURLOPT_SUPPRESS_CONNECT_HEADERS, 1L);
+  ::curl_easy_setopt(easy, CURLOPT_USERAGENT, "varve/0.1");
+  ::curl_easy_setopt(easy, CURLOPT_HTTPHEADER, headers);
+  ::curl_easy_setopt(easy, CURLOPT_ERRORBUFFER, exchange.error_text);
+  ::curl_easy_setopt(easy, CURLOPT_HEADERFUNCTION, &header_callback);
+  ::curl_easy_setopt(easy, CURLOPT_HEADERDATA, &exchange);
+  ::curl_easy_setopt(easy, CURLOPT_WRITEFUNCTION, &write_callback);
+  ::curl_easy_setopt(easy, CURLOPT_WRITEDATA, &exchange);
+  if (request.has_body) {
+    ::curl_easy_setopt(easy, CURLOPT_UPLOAD, 1L);
+    ::curl_easy_setopt(easy, CURLOPT_INFILESIZE_LARGE, curl_off_t(request.body_bytes));
+    ::curl_easy_setopt(easy, CURLOPT_READFUNCTION, &read_callback);
+    ::curl_easy_setopt(easy, CURLOPT_READDATA, &exchange);
+    ::curl_easy_setopt(easy, CURLOPT_SEEKFUNCTION, &seek_callback);
+    ::curl_easy_setopt(easy, CURLOPT_SEEKDATA, &exchange);
+    ::curl_easy_setopt(easy, CURLOPT_UPLOAD_BUFFERSIZE, kReceiveBytes);
+  }
+  if (request.fresh_connection) ::curl_easy_setopt(easy, CURLOPT_FRESH_CONNECT, 1L);
+  if (request.method == "HEAD") ::curl_easy_setopt(easy, CURLOPT_NOBODY, 1L);
+  ::curl_easy_setopt(easy, CURLOPT_CUSTOMREQUEST, request.method.c_str());
+}
+
+// Absent if nothing moved for too long.
+std::optional<CURLcode> drive(CURLM* multi, const Exchange& exchange, std::chrono::milliseconds stall_timeout) {
+  for (int running = 1; running > 0;) {
+    if (::curl_multi_perform(multi, &running) != CURLM_OK) return CURLE_FAILED_INIT;
+    if (running == 0) break;
+    const bool all_sent = exchange.request.has_body && exchange.sent == exchange.request.body_bytes;
+    const auto idle = SteadyClock::now() - exchange.last_activity;
+    if (idle > stall_timeout * (all_sent ? kCommitPatience : 1)) return std::nullopt;
+    ::curl_multi_poll(multi, nullptr, 0, kPollMs, nullptr);
+  }
+  int left = 0;
+  while (const auto* message = ::curl_multi_info_read(multi, &left))
+    if (message->msg == CURLMSG_DONE) return message->data.result;
+  return CURLE_FAILED_INIT;
+}
+
+}  // namespace
+
+HttpResponse HttpClient::exchange(const HttpRequest& request) {
+  auto connection = take_connection(request.url);
+  Exchange exchange(request);
+  const auto headers = make_header_list(request.headers);
+  set_up(connection->easy.get(), options_, request, headers.get(), exchange);
+  ::curl_multi_add_handle(connection->multi.get(), connection->easy.get());
+  // Connecting has a limit of its own, which must be able to come first.
+  const auto result = drive(connection->multi.get(), exchange, std::max(options_.stall_timeout, std::chrono::milliseconds(kPollMs)));
+  ::curl_multi_remove_handle(connection->multi.get(), connection->easy.get());
+  ::curl_easy_reset(connection->easy.get());  // nothing may point to this frame from here on
+
+  if (result)
+    idle_.with([&](auto& idle) {
+      idle.push_back(std::move(connection));
+      if (idle.size() > kMaxIdleConnections) idle.erase(idle.begin());
+    });
+  if (exchange.thrown) std::rethrow_exception(exchange.thrown);
+  const auto where = request.method + " " + request.url.shown();
+  if (!result) throw TransportError(fmt::format("{}: no byte for {} ms", where, options_.stall_timeout.count()), false);
+  if (*result == CURLE_OK || exchange.enough) return std::move(exchange.response);
+  const std::string reason = exchange.error_text[0] != '\0' ? exchange.error_text : ::curl_easy_strerror(*result);
+  if (is_permanent(*result)) fail<Error>("{}: {}", where, reason);
+  throw TransportError(where + ": " + reason, *result == CURLE_SSL_CONNECT_ERROR);
+}
+
+}  // namespace varve::oci::internal

@@ -1,0 +1,83 @@
+#pragma once
+// One HTTP exchange at a time per caller, on libcurl; no redirects, no retries, no authentication of its own.
+#include <chrono>
+#include <cstdint>
+#include <filesystem>
+#include <functional>
+#include <memory>
+#include <span>
+#include <string>
+#include <vector>
+
+#include "core/base/bytes.h"
+#include "core/base/errors.h"
+#include "core/base/guarded.h"
+#include "core/oci/internal/http_headers.h"
+#include "core/oci/internal/url.h"
+
+namespace varve::oci::internal {
+
+// The exchange did not come to an end: no connection, broken, stalled. Trying again may help.
+class TransportError : public TemporaryError {
+ public:
+  TransportError(const std::string& message, bool tls_refused) : TemporaryError(message), tls_refused_(tls_refused) {}
+  // The other side did not speak TLS at all.
+  bool tls_refused() const { return tls_refused_; }
+
+ private:
+  bool tls_refused_;
+};
+
+struct HttpHead {
+  int status = 0;
+  HttpHeaders headers;
+};
+
+struct HttpResponse {
+  HttpHead head;
+  Bytes body;  // unless the request had on_body
+  int status() const { return head.status; }
+};
+
+struct HttpRequest {
+  std::string method = "GET";
+  Url url;
+  std::vector<std::string> headers;      // "Name: value"
+  bool fresh_connection = false;
+  bool follow_redirects = true;            // for those above this layer: nothing is followed here
+  std::uint64_t max_body_bytes = 1 << 20;  // of an answer that is collected
+
+  // For methods with a body; called again from offset 0 if the connection must be made anew.
+  bool has_body = false;
+  std::uint64_t body_bytes = 0;
+  std::function<std::size_t(std::uint64_t offset, std::span<std::byte> into)> read_body;
+
+  std::function<void(const HttpHead&)> on_head;  // once, before any body
+  std::function<bool(ByteView)> on_body;         // false: enough, the rest is not read. What it throws reaches the caller.
+};
+
+struct HttpClientOptions {
+  std::filesystem::path ca_file;  // trusted besides the system's certificates
+  std::chrono::milliseconds connect_timeout{10'000};
+  std::chrono::milliseconds stall_timeout{20'000};
+};
+
+// Safe to use from any thread. Keeps idle connections, each with the host it was used for last; proxies come from the
+// environment (http_proxy, https_proxy, all_proxy, no_proxy), as libcurl reads them.
+class HttpClient {
+ public:
+  explicit HttpClient(HttpClientOptions options);
+  ~HttpClient();
+
+  // Any status is an answer. Throws TransportError, or Error for what stays wrong (a certificate that is not trusted).
+  HttpResponse exchange(const HttpRequest& request);
+
+ private:
+  struct Connection;
+  std::unique_ptr<Connection> take_connection(const Url& url);
+
+  HttpClientOptions options_;
+  Guarded<std::vector<std::unique_ptr<Connection>>> idle_;
+};
+
+}  // namespace varve::oci::internal

@@ -1,0 +1,182 @@
+#include "core/oci/internal/registry_endpoint.h"
+
+#include <algorithm>
+
+#include <nlohmann/json.hpp>
+
+#include "core/base/errors.h"
+#include "core/oci/internal/json.h"
+
+namespace varve::oci::internal {
+namespace {
+
+constexpr std::size_t kMaxErrorBytes = 64 * 1024;
+constexpr std::size_t kMaxShownError = 300;
+
+// Docker Hub answers under another name than the one in references.
+std::string connect_host(const std::string& host) { return host == "docker.io" ? "registry-1.docker.io" : host; }
+
+HttpClientOptions http_options(const RegistryOptions& options) {
+  return {.ca_file = options.ca_file,
+          .connect_timeout = std::chrono::milliseconds(options.connect_timeout_ms),
+          .stall_timeout = std::chrono::milliseconds(options.stall_timeout_ms)};
+}
+
+bool is_success(int status) { return status >= 200 && status < 300; }
+
+std::string printable(std::string_view text) {
+  std::string shown(text.substr(0, kMaxShownError));
+  std::replace_if(shown.begin(), shown.end(), [](unsigned char c) { return c < 0x20 || c >= 0x7f; }, '?');
+  return shown;
+}
+
+}  // namespace
+
+bool is_loopback_host(std::string_view host) {
+  if (host.starts_with("[::1]")) return true;
+  const auto name = host.substr(0, host.find(':'));
+  if (name == "localhost") return true;
+  return name.starts_with("127.") && std::all_of(name.begin(), name.end(), [](char c) { return (c >= '0' && c <= '9') || c == '.'; });
+}
+
+bool is_redirect_status(int status) { return status == 301 || status == 302 || status == 303 || status == 307 || status == 308; }
+
+RegistryEndpoint::RegistryEndpoint(const Reference& reference, const RegistryOptions& options, Clock& clock)
+    : host_(connect_host(reference.host)),
+      repository_(reference.repository),
+      name_(reference.host + "/" + reference.repository),
+      plain_http_(options.plain_http),
+      is_loopback_(is_loopback_host(reference.host)),
+      max_attempts_(std::max(1, options.max_attempts)),
+      clock_(clock),
+      http_(http_options(options)),
+      authenticator_(http_, clock,
+                     {.host = reference.host,
+                      .repository = reference.repository,
+                      .places = usual_credential_places(options.authfile),
+                      .plain_http = options.plain_http || is_loopback_,
+                      .max_attempts = max_attempts_}) {}
+
+Backoff RegistryEndpoint::backoff() { return Backoff(clock_, max_attempts_); }
+
+bool RegistryEndpoint::speaks_tls(const std::string& host) {
+  HttpRequest request;
+  request.method = "HEAD";
+  request.url = *Url::parse("https://" + host + "/v2/");
+  try {
+    http_.exchange(request);
+    return true;
+  } catch (const TransportError& error) {
+    if (error.tls_refused()) return false;
+    throw;
+  } catch (const Error&) {
+    return true;  // a certificate that is not trusted: the request that follows says so
+  }
+}
+
+Url RegistryEndpoint::base() {
+  const std::lock_guard lock(probe_mutex_);
+  if (!base_) {
+    bool tls = !plain_http_;
+    if (tls && is_loopback_) tls = speaks_tls(host_);
+    base_ = Url::parse((tls ? "https://" : "http://") + host_ + "/");
+    if (!base_) fail<UsageError>("'{}' is no valid registry host", host_);
+  }
+  return *base_;
+}
+
+Url RegistryEndpoint::url(const std::string& rest) {
+  auto absolute = base().resolve("/v2/" + repository_ + "/" + rest);
+  if (!absolute) fail<Error>("{}: no valid URL for {}", host_, rest);
+  return std::move(*absolute);
+}
+
+HttpResponse RegistryEndpoint::send(const HttpRequest& given, const std::string& scopes) {
+  const bool to_registry = is_registry(given.url);
+  // A redirect may lead back to the registry with a signature in the query: then ours would be a second one.
+  std::string authorization = to_registry ? authenticator_.authorization(scopes) : std::string();
+  for (int attempt = 0;; ++attempt) {
+    HttpRequest request = given;
+    if (!authorization.empty()) request.headers.push_back("Authorization: " + authorization);
+    int status = 0;
+    Bytes collected;
+    request.on_head = [&](const HttpHead& head) {
+      status = head.status;
+      if (is_success(status) && given.on_head) given.on_head(head);
+    };
+    request.on_body = [&](ByteView bytes) {
+      if (is_success(status) && given.on_body) return given.on_body(bytes);
+      const auto limit = is_success(status) ? given.max_body_bytes : kMaxErrorBytes;
+      if (collected.size() + bytes.size() > limit) {
+        if (is_success(status)) fail<Unsupported>("{}: an answer of more than {} bytes", given.url.shown(), limit);
+        return false;
+      }
+      append(collected, bytes);
+      return true;
+    };
+    ++counters_.requests;
+    auto response = http_.exchange(request);
+    response.body = std::move(collected);
+    if (response.status() != 401 || !to_registry || attempt > 0) return response;
+    authorization = authenticator_.renew(scopes, response.head.headers, authorization);
+  }
+}
+
+Url RegistryEndpoint::redirect_target(const HttpResponse& response, const Url& from, std::string_view what) {
+  const auto location = response.head.headers.find("Location");
+  if (!location) fail<Error>("{}: a redirect (status {}) to nowhere", what, response.status());
+  auto target = from.resolve(*location);
+  if (!target) fail<Error>("{}: a redirect to an invalid URL", what);
+  if (from.scheme == "https" && target->scheme != "https") fail<Error>("{}: redirected from TLS to plain HTTP ({}); refused", what, target->shown());
+  ++counters_.redirects;
+  return std::move(*target);
+}
+
+HttpResponse RegistryEndpoint::follow(HttpRequest request, const std::string& scopes, std::string_view what) {
+  for (int hop = 0; hop <= kMaxRedirects; ++hop) {
+    auto response = send(request, scopes);
+    const bool may_follow = request.follow_redirects && (request.method == "GET" || request.method == "HEAD");
+    if (!may_follow || !is_redirect_status(response.status())) return response;
+    request.url = redirect_target(response, request.url, what);
+  }
+  fail<Error>("{}: more than {} redirects", what, kMaxRedirects);
+}
+
+HttpResponse RegistryEndpoint::call(const HttpRequest& request, const std::string& scopes, std::string_view what) {
+  for (auto waits = backoff();; ++counters_.retries) {
+    try {
+      auto response = follow(request, scopes, what);
+      if (!is_temporary_status(response.status())) return response;
+      waits.wait(fmt::format("{}: {}", what, describe(response)), retry_after_of(response.head.headers));
+    } catch (const TransportError& error) {
+      waits.wait(fmt::format("{}: {}", what, error.what()));
+    }
+  }
+}
+
+std::string describe(const HttpResponse& response) {
+  auto text = fmt::format("status {}", response.status());
+  try {
+    const auto document = parse_json_object(response.body, kMaxErrorBytes, "error");
+    const auto* errors = array_member(document, "errors", "error");
+    if (errors == nullptr || errors->empty() || !errors->front().is_object()) return text;
+    const auto code = string_member(errors->front(), "code", "error");
+    const auto message = string_member(errors->front(), "message", "error");
+    if (!code.empty()) text += ", " + printable(code);
+    if (!message.empty()) text += ": " + printable(message);
+  } catch (const Error&) {
+    // A proxy's HTML page says nothing that helps.
+  }
+  return text;
+}
+
+void fail_response(const HttpResponse& response, std::string_view what) {
+  const int status = response.status();
+  const auto text = describe(response);
+  if (status == 404) fail<NotFound>("{}: not found ({})", what, text);
+  if (is_temporary_status(status)) fail<TemporaryError>("{}: {}", what, text);
+  if (status == 401 || status == 403) fail<Error>("{}: access denied ({})", what, text);
+  fail<Error>("{}: {}", what, text);
+}
+
+}  // namespace varve::oci::internal

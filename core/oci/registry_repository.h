@@ -1,0 +1,48 @@
+#pragma once
+// A repository of a registry (distribution-spec v1.1). What it does in which case: docs/registry.md.
+#include <memory>
+#include <string>
+
+#include "core/base/clock.h"
+#include "core/oci/repository.h"
+
+namespace varve::oci {
+
+// What a registry was asked for so far.
+struct RegistryStats {
+  std::uint64_t requests = 0;        // to the registry and its storage; those to token servers are not counted
+  std::uint64_t received_bytes = 0;  // of blobs, skipped ones included
+  std::uint64_t retries = 0;
+  std::uint64_t redirects = 0;
+  std::uint64_t relocations = 0;     // storage URLs that had expired and were resolved again
+  std::uint64_t ranges_ignored = 0;  // range requests answered with the whole blob
+  std::uint64_t skipped_bytes = 0;   // received in front of a range for that reason
+  std::uint64_t tokens = 0;          // fetched from the token server
+};
+
+class RegistryRepository final : public Repository {
+ public:
+  // No request is made yet. `clock` must outlive it.
+  RegistryRepository(const Reference& reference, const RegistryOptions& options, Clock& clock = Clock::system());
+  ~RegistryRepository() override;
+
+  std::string name() const override;
+  Document manifest(std::string_view selector) override;
+  void read_blob(const Descriptor& blob, ByteRange compressed_range, const ByteSink& sink) override;
+  bool serves_ranges() const override;
+  bool has_blob(const Descriptor& blob) override;
+  void put_blob(const Descriptor& blob, const ByteSource& content) override;
+  Descriptor put_manifest(ByteView json, std::string_view media_type, std::string_view tag) override;
+  std::vector<Descriptor> referrers(const Digest& subject, std::string_view artifact_type) override;
+
+  // Blobs pushed from now on are first looked for in this repository of the same registry, and mounted from there without
+  // being sent. Set it before the repository is shared between threads.
+  void set_mount_source(std::string repository);
+  RegistryStats stats() const;
+
+ private:
+  struct Parts;
+  std::unique_ptr<Parts> parts_;
+};
+
+}  // namespace varve::oci
