@@ -1,5 +1,5 @@
-// How fast a gzip layer is decoded, by us and by others, side by side in one run: compare the rates, they are of decoded bytes.
-// The layer is $VARVE_BENCH_GZIP, or 200 MB of this machine's libraries as gzip -6 makes them.
+// How fast a gzip layer is decoded, by us and by others, side by side in one run: compare the rates, they are of
+// decoded bytes. The layer is $VARVE_BENCH_GZIP, or 200 MB of this machine's libraries as gzip -6 makes them.
 #include <benchmark/benchmark.h>
 #include <isa-l/igzip_lib.h>
 #include <sys/resource.h>
@@ -53,7 +53,9 @@ const Layer& layer() {
 struct SpanListener final : GzipListener {
   explicit SpanListener(std::uint64_t span_bytes) : span_bytes(span_bytes) {}
   void on_stream_bytes(ByteView bytes) override { stream_bytes += bytes.size(); }
-  bool wants_boundary(std::uint64_t stream_offset) override { return boundaries.empty() || stream_offset - boundaries.back().stream_offset >= span_bytes; }
+  bool wants_boundary(std::uint64_t stream_offset) override {
+    return boundaries.empty() || stream_offset - boundaries.back().stream_offset >= span_bytes;
+  }
   void on_boundary(const GzipBoundary& at, ByteView window) override {
     boundaries.push_back(at);
     windows.push_back(to_bytes(window));
@@ -68,7 +70,8 @@ SpanListener walk(std::uint64_t span_bytes) {
   SpanListener listener(span_bytes);
   GzipWalker walker("layer", listener);
   const auto bytes = layer().bytes();
-  for (std::size_t at = 0; at < bytes.size(); at += kInputStep) walker.feed(bytes.subspan(at, std::min(kInputStep, bytes.size() - at)));
+  for (std::size_t at = 0; at < bytes.size(); at += kInputStep)
+    walker.feed(bytes.subspan(at, std::min(kInputStep, bytes.size() - at)));
   walker.finish();
   return listener;
 }
@@ -161,7 +164,10 @@ void BM_span_decoder(benchmark::State& state) {
     for (std::size_t i = 0; i + 1 < spans.boundaries.size(); ++i) {
       const auto& at = spans.boundaries[i];
       stream.resize(spans.boundaries[i + 1].stream_offset - at.stream_offset);
-      decoder.decode_gzip({.compressed = layer().bytes().subspan(first_byte_of(at)), .bits = at.bits, .window = spans.windows[i], .member_header = at.member_start},
+      decoder.decode_gzip({.compressed = layer().bytes().subspan(first_byte_of(at)),
+                           .bits = at.bits,
+                           .window = spans.windows[i],
+                           .member_header = at.member_start},
                           stream, "span");
       done += stream.size();
     }
@@ -178,14 +184,16 @@ void BM_sparse_windows_of_1_MiB_spans(benchmark::State& state) {
     for (std::size_t i = 0; i < spans.boundaries.size(); ++i) {
       if (spans.boundaries[i].member_start) continue;
       const auto from = layer().bytes().subspan(first_byte_of(spans.boundaries[i]));
-      sparse.push_back(make_window_sparse(from.first(std::min<std::size_t>(from.size(), 256 * 1024)), spans.boundaries[i].bits, spans.windows[i]));
+      sparse.push_back(make_window_sparse(from.first(std::min<std::size_t>(from.size(), 256 * 1024)),
+                                          spans.boundaries[i].bits, spans.windows[i]));
     }
   }
   state.SetBytesProcessed(state.iterations() * std::int64_t(spans.stream_bytes));
   for (const int level : {3, 9, 19}) {
     std::size_t bytes = 0;
     for (const auto& window : sparse) bytes += compress_zstd(window, level).size();
-    state.counters["bytes_per_window_zstd_" + std::to_string(level)] = double(bytes) / double(std::max<std::size_t>(sparse.size(), 1));
+    state.counters["bytes_per_window_zstd_" + std::to_string(level)] =
+        double(bytes) / double(std::max<std::size_t>(sparse.size(), 1));
   }
 }
 
@@ -195,7 +203,8 @@ void BM_compress_windows(benchmark::State& state) {
   std::vector<Bytes> sparse;
   for (std::size_t i = 0; i < spans.boundaries.size(); ++i) {
     const auto from = layer().bytes().subspan(first_byte_of(spans.boundaries[i]));
-    if (!spans.boundaries[i].member_start) sparse.push_back(make_window_sparse(from, spans.boundaries[i].bits, spans.windows[i]));
+    if (!spans.boundaries[i].member_start)
+      sparse.push_back(make_window_sparse(from, spans.boundaries[i].bits, spans.windows[i]));
   }
   for (auto _ : state) {
     for (const auto& window : sparse) benchmark::DoNotOptimize(compress_zstd(window, int(state.range(0))));

@@ -1,5 +1,5 @@
-// The gzip walker against zlib: both must accept the same data and decode it to the same bytes, and every boundary must be one where
-// decoding can be entered, with the whole window and with the sparse one.
+// The gzip walker against zlib: both must accept the same data and decode it to the same bytes, and every boundary must
+// be one where decoding can be entered, with the whole window and with the sparse one.
 #include <zlib.h>
 
 #include <algorithm>
@@ -72,7 +72,8 @@ void check_boundaries(ByteView blob, const KeepingGzipListener& kept) {
     const auto from = blob.subspan(at.compressed_offset - (at.bits != 0 ? 1 : 0));
     Bytes rest(std::min<std::size_t>(kept.stream.size() - at.stream_offset, 100'000));
     const auto expect_same = [&](ByteView with_window) {
-      decoder.decode_gzip({.compressed = from, .bits = at.bits, .window = with_window, .member_header = at.member_start}, rest, "span");
+      decoder.decode_gzip(
+          {.compressed = from, .bits = at.bits, .window = with_window, .member_header = at.member_start}, rest, "span");
       require(std::equal(rest.begin(), rest.end(), kept.stream.begin() + std::ptrdiff_t(at.stream_offset)));
     };
     expect_same(kept.boundaries[i].window);

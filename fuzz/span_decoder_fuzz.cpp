@@ -19,7 +19,9 @@ class GuardedBuffer {
   explicit GuardedBuffer(std::size_t size) : bytes_(size + 2 * kGuard, kGuardByte) {}
   std::span<std::byte> inner() { return std::span(bytes_).subspan(kGuard, bytes_.size() - 2 * kGuard); }
   void check() const {
-    const auto intact = [](ByteView guard) { return std::all_of(guard.begin(), guard.end(), [](std::byte b) { return b == kGuardByte; }); };
+    const auto intact = [](ByteView guard) {
+      return std::all_of(guard.begin(), guard.end(), [](std::byte b) { return b == kGuardByte; });
+    };
     if (!intact(ByteView(bytes_).first(kGuard)) || !intact(ByteView(bytes_).last(kGuard))) std::abort();
   }
 
@@ -39,7 +41,10 @@ void decode(const std::uint8_t* data, std::size_t size) {
     } else {
       const auto window_bytes = std::min<std::size_t>(rest.size(), data[3] * 16u);
       const auto window = rest.first(window_bytes);
-      decoder.decode_gzip({.compressed = rest.subspan(window_bytes), .bits = std::uint8_t(mode >> 1 & 7), .window = window, .member_header = (mode & 0x10) != 0},
+      decoder.decode_gzip({.compressed = rest.subspan(window_bytes),
+                           .bits = std::uint8_t(mode >> 1 & 7),
+                           .window = window,
+                           .member_header = (mode & 0x10) != 0},
                           buffer.inner(), "span");
     }
   } catch (const CorruptData&) {

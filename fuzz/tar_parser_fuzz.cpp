@@ -22,8 +22,9 @@ struct Listener final : TarListener {
     expected_content = entry.data_stream_length;
     content = 0;
     check(entry);
-    summary += entry.name + '\0' + entry.link_name + '\0' + std::to_string(entry.size) + ' ' + std::to_string(entry.mtime_seconds) + ' ' +
-               std::to_string(entry.data_stream_offset) + ' ' + std::to_string(entry.xattrs.size()) + '\n';
+    summary += entry.name + '\0' + entry.link_name + '\0' + std::to_string(entry.size) + ' ' +
+               std::to_string(entry.mtime_seconds) + ' ' + std::to_string(entry.data_stream_offset) + ' ' +
+               std::to_string(entry.xattrs.size()) + '\n';
   }
   void on_content(ByteView bytes) override {
     require(open);

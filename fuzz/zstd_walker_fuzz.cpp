@@ -23,7 +23,9 @@ struct Listener final : ZstdListener {
     if (stream_offset != stream.size()) std::abort();
     frames.push_back(compressed_offset);
   }
-  bool operator==(const Listener& other) const { return stream == other.stream && frames == other.frames && accepted == other.accepted; }
+  bool operator==(const Listener& other) const {
+    return stream == other.stream && frames == other.frames && accepted == other.accepted;
+  }
   Bytes stream;
   std::vector<std::uint64_t> frames;
   bool accepted = false;
@@ -33,7 +35,8 @@ Listener walk(ByteView blob, std::size_t step) {
   Listener listener;
   try {
     ZstdWalker walker("blob", listener);
-    for (std::size_t at = 0; at < blob.size(); at += step) walker.feed(blob.subspan(at, std::min(step, blob.size() - at)));
+    for (std::size_t at = 0; at < blob.size(); at += step)
+      walker.feed(blob.subspan(at, std::min(step, blob.size() - at)));
     walker.finish();
     listener.accepted = true;
   } catch (const Error&) {

@@ -44,8 +44,12 @@ Bytes program_like_bytes(std::size_t size, std::uint32_t seed) {
       case 0:
         for (int i = 0; i < 300; ++i) append_le(bytes, std::uint64_t(address += std::uint32_t(random() % 64) * 8));
         break;
-      case 1: append(bytes, random_bytes(random() % 4000, random())); break;
-      case 2: bytes.resize(bytes.size() + random() % 20'000); break;
+      case 1:
+        append(bytes, random_bytes(random() % 4000, random()));
+        break;
+      case 2:
+        bytes.resize(bytes.size() + random() % 20'000);
+        break;
       default:
         for (auto length = random() % 3000; length > 0; --length) bytes.push_back(std::byte(random() % 7 * 16));
     }
@@ -140,7 +144,9 @@ std::optional<Bytes> gunzip(ByteView compressed, bool* came_to_end) {
   return out;
 }
 
-bool have_tool(const std::string& name) { return std::system(("command -v " + name + " >/dev/null 2>&1").c_str()) == 0; }
+bool have_tool(const std::string& name) {
+  return std::system(("command -v " + name + " >/dev/null 2>&1").c_str()) == 0;
+}
 
 Bytes run_tool(const std::string& command, ByteView input) {
   const varve::test::TempDir folder;

@@ -1,5 +1,6 @@
 #pragma once
-// What the tests and benchmarks of this folder share: data of several kinds, other people's compressors, listeners that keep everything.
+// What the tests and benchmarks of this folder share: data of several kinds, other people's compressors, listeners that
+// keep everything.
 #include <optional>
 #include <string>
 #include <vector>
@@ -12,8 +13,8 @@ namespace varve::codec::test {
 
 // Repeatable bytes; the kinds differ in how they compress.
 Bytes random_bytes(std::size_t size, std::uint32_t seed = 1);
-Bytes text_like_bytes(std::size_t size, std::uint32_t seed = 1);    // words that come back near and far
-Bytes program_like_bytes(std::size_t size, std::uint32_t seed = 1); // records that differ little, noise, runs of zeros
+Bytes text_like_bytes(std::size_t size, std::uint32_t seed = 1);     // words that come back near and far
+Bytes program_like_bytes(std::size_t size, std::uint32_t seed = 1);  // records that differ little, noise, runs of zeros
 std::vector<std::pair<std::string, Bytes>> sample_contents();
 
 Bytes concat(std::initializer_list<ByteView> parts);
@@ -22,7 +23,8 @@ Bytes concat(std::initializer_list<ByteView> parts);
 Bytes gzip(ByteView bytes, int level = 6, int strategy = 0, int memory_level = 8);
 // Flushes every `step` bytes, so that there are many blocks (`full`: none refers to what is before it).
 Bytes gzip_with_flushes(ByteView bytes, std::size_t step, bool full = false);
-// What zlib makes of it, over all members; absent if it finds anything wrong or the data ends too early, which `came_to_end` tells apart.
+// What zlib makes of it, over all members; absent if it finds anything wrong or the data ends too early, which
+// `came_to_end` tells apart.
 std::optional<Bytes> gunzip(ByteView compressed, bool* came_to_end = nullptr);
 
 bool have_tool(const std::string& name);
@@ -48,7 +50,8 @@ struct KeepingGzipListener final : GzipListener {
 // Feeds a walker in pieces of `step` bytes.
 template <typename Walker>
 void feed_in_steps(Walker& walker, ByteView compressed, std::size_t step) {
-  for (std::size_t at = 0; at < compressed.size(); at += step) walker.feed(compressed.subspan(at, std::min(step, compressed.size() - at)));
+  for (std::size_t at = 0; at < compressed.size(); at += step)
+    walker.feed(compressed.subspan(at, std::min(step, compressed.size() - at)));
   walker.finish();
 }
 

@@ -32,7 +32,10 @@ enum class Step { kMemberStart, kMemberHeader, kBlockHeader, kStored, kCoded, kT
 class GzipWalker::Impl {
  public:
   Impl(std::string what, GzipListener& listener)
-      : what_(std::move(what)), listener_(listener), input_(kInputBytes + kEndPadding), output_(kDeflateWindowBytes + kOutputBytes + kOutputSlack) {
+      : what_(std::move(what)),
+        listener_(listener),
+        input_(kInputBytes + kEndPadding),
+        output_(kDeflateWindowBytes + kOutputBytes + kOutputSlack) {
     reader_.in = input_.data();
     out_ = pending_ = unchecked_ = oldest_ = output_.data();
   }
@@ -77,20 +80,28 @@ class GzipWalker::Impl {
 
   bool advance() {
     switch (step_) {
-      case Step::kMemberStart: return start_member();
-      case Step::kMemberHeader: return read_member_header();
-      case Step::kBlockHeader: return read_block();
-      case Step::kStored: return copy_stored();
-      case Step::kCoded: return decode_coded();
-      case Step::kTrailer: return check_trailer();
-      case Step::kGarbage: return false;
+      case Step::kMemberStart:
+        return start_member();
+      case Step::kMemberHeader:
+        return read_member_header();
+      case Step::kBlockHeader:
+        return read_block();
+      case Step::kStored:
+        return copy_stored();
+      case Step::kCoded:
+        return decode_coded();
+      case Step::kTrailer:
+        return check_trailer();
+      case Step::kGarbage:
+        return false;
     }
     return false;
   }
 
   std::size_t available() const { return std::size_t(input_.data() + filled_ - reader_.in); }
 
-  // After the first member `gzip -d` takes what does not begin as a member does for garbage, zeros included, and ignores it to the end.
+  // After the first member `gzip -d` takes what does not begin as a member does for garbage, zeros included, and
+  // ignores it to the end.
   bool start_member() {
     if (available() < 2 && !final_) return false;
     if (available() == 0) return false;
@@ -112,7 +123,10 @@ class GzipWalker::Impl {
     oldest_ = unchecked_ = out_;
     member_stream_offset_ = stream_offset();
     crc_ = 0;
-    report({.compressed_offset = member_compressed_offset_, .bits = 0, .stream_offset = stream_offset(), .member_start = true});
+    report({.compressed_offset = member_compressed_offset_,
+            .bits = 0,
+            .stream_offset = stream_offset(),
+            .member_start = true});
     step_ = Step::kBlockHeader;
     return true;
   }
@@ -120,7 +134,9 @@ class GzipWalker::Impl {
   bool read_block() {
     if (!final_ && available() < kEndPadding) return false;
     if (!first_block_of_member()) {
-      report({.compressed_offset = compressed_offset(), .bits = std::uint8_t(reader_.count), .stream_offset = stream_offset()});
+      report({.compressed_offset = compressed_offset(),
+              .bits = std::uint8_t(reader_.count),
+              .stream_offset = stream_offset()});
     }
     if (const auto* reason = internal::read_block_header(reader_, block_, tables_)) reject(reason);
     blocks_of_member_ = true;
@@ -146,11 +162,16 @@ class GzipWalker::Impl {
     const auto readable = filled_ + (final_ ? kEndPadding : 0);
     if (readable < kInputSlack) return false;
     const char* reason = nullptr;
-    switch (internal::decode_symbols(reader_, *block_.tables, input_.data() + (readable - kInputSlack), out_, output_limit(), oldest_, reason)) {
-      case DecodeStop::kInput: return false;
-      case DecodeStop::kOutput: return true;
-      case DecodeStop::kBlockEnd: return end_block();
-      case DecodeStop::kBad: break;
+    switch (internal::decode_symbols(reader_, *block_.tables, input_.data() + (readable - kInputSlack), out_,
+                                     output_limit(), oldest_, reason)) {
+      case DecodeStop::kInput:
+        return false;
+      case DecodeStop::kOutput:
+        return true;
+      case DecodeStop::kBlockEnd:
+        return end_block();
+      case DecodeStop::kBad:
+        break;
     }
     reject(reason);
   }
@@ -169,7 +190,8 @@ class GzipWalker::Impl {
     const auto* trailer = reinterpret_cast<const std::byte*>(reader_.in);
     if (load_le<std::uint32_t>(trailer) != crc_) reject("the CRC32 of the member does not match its data");
     // ISIZE is the length modulo 2^32.
-    if (load_le<std::uint32_t>(trailer + 4) != std::uint32_t(stream_offset() - member_stream_offset_)) reject("the length of the member does not match its data");
+    if (load_le<std::uint32_t>(trailer + 4) != std::uint32_t(stream_offset() - member_stream_offset_))
+      reject("the length of the member does not match its data");
     reader_.in += kTrailerBytes;
     blocks_of_member_ = false;
     step_ = Step::kMemberStart;
@@ -179,7 +201,8 @@ class GzipWalker::Impl {
   void report(const GzipBoundary& boundary) {
     if (!listener_.wants_boundary(boundary.stream_offset)) return;
     deliver();
-    const auto window = boundary.member_start ? 0 : std::min<std::size_t>(kDeflateWindowBytes, std::size_t(out_ - oldest_));
+    const auto window =
+        boundary.member_start ? 0 : std::min<std::size_t>(kDeflateWindowBytes, std::size_t(out_ - oldest_));
     listener_.on_boundary(boundary, std::as_bytes(std::span(out_ - window, window)));
   }
 
@@ -214,7 +237,9 @@ class GzipWalker::Impl {
 
   std::uint8_t* output_limit() { return output_.data() + (output_.size() - kOutputSlack); }
   bool first_block_of_member() const { return !blocks_of_member_; }
-  std::uint64_t compressed_offset() const { return input_compressed_offset_ + std::uint64_t(reader_.in - input_.data()); }
+  std::uint64_t compressed_offset() const {
+    return input_compressed_offset_ + std::uint64_t(reader_.in - input_.data());
+  }
   std::uint64_t stream_offset() const { return pending_stream_offset_ + std::uint64_t(out_ - pending_); }
 
   [[noreturn]] void reject(const char* reason) const {
@@ -222,7 +247,8 @@ class GzipWalker::Impl {
     fail<CorruptData>("{}: gzip data at {}: {}", what_, compressed_offset(), reason);
   }
   [[noreturn]] void reject_end() const {
-    fail<CorruptData>("{}: gzip data at {}: the blob ends in the middle of a member", what_, input_compressed_offset_ + filled_);
+    fail<CorruptData>("{}: gzip data at {}: the blob ends in the middle of a member", what_,
+                      input_compressed_offset_ + filled_);
   }
 
   std::string what_;
@@ -252,7 +278,8 @@ class GzipWalker::Impl {
   std::uint32_t crc_ = 0;
 };
 
-GzipWalker::GzipWalker(std::string what, GzipListener& listener) : impl_(std::make_unique<Impl>(std::move(what), listener)) {}
+GzipWalker::GzipWalker(std::string what, GzipListener& listener)
+    : impl_(std::make_unique<Impl>(std::move(what), listener)) {}
 GzipWalker::~GzipWalker() = default;
 void GzipWalker::feed(ByteView compressed) { impl_->feed(compressed); }
 void GzipWalker::finish() { impl_->finish(); }

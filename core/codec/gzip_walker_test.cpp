@@ -25,12 +25,17 @@ Bytes walk(ByteView compressed, std::size_t step = 100'000) {
   return std::move(kept.stream);
 }
 
-// Enters at every boundary with the given window and compares a good part of what follows, or all of it if that is short.
-void expect_resumes(ByteView compressed, ByteView stream, const GzipBoundary& at, ByteView window, SpanDecoder& decoder) {
+// Enters at every boundary with the given window and compares a good part of what follows, or all of it if that is
+// short.
+void expect_resumes(ByteView compressed, ByteView stream, const GzipBoundary& at, ByteView window,
+                    SpanDecoder& decoder) {
   const auto from = at.compressed_offset - (at.bits != 0 ? 1 : 0);
   Bytes decoded(std::min<std::size_t>(stream.size() - at.stream_offset, 150'000));
-  decoder.decode_gzip({.compressed = compressed.subspan(from), .bits = at.bits, .window = window, .member_header = at.member_start}, decoded, "span");
-  ASSERT_TRUE(std::equal(decoded.begin(), decoded.end(), stream.begin() + std::ptrdiff_t(at.stream_offset))) << "at " << at.stream_offset;
+  decoder.decode_gzip(
+      {.compressed = compressed.subspan(from), .bits = at.bits, .window = window, .member_header = at.member_start},
+      decoded, "span");
+  ASSERT_TRUE(std::equal(decoded.begin(), decoded.end(), stream.begin() + std::ptrdiff_t(at.stream_offset)))
+      << "at " << at.stream_offset;
 }
 
 void expect_every_boundary_resumes(ByteView compressed, ByteView content) {
@@ -58,7 +63,8 @@ TEST(GzipWalkerTest, EveryBoundaryOfZlibsLevelsAndStrategiesCanBeEntered) {
   for (const auto& [name, content] : sample_contents()) {
     SCOPED_TRACE(name);
     for (int level = 0; level <= 9; ++level) expect_every_boundary_resumes(gzip(content, level), content);
-    for (const int strategy : {Z_FILTERED, Z_HUFFMAN_ONLY, Z_RLE, Z_FIXED}) expect_every_boundary_resumes(gzip(content, 6, strategy), content);
+    for (const int strategy : {Z_FILTERED, Z_HUFFMAN_ONLY, Z_RLE, Z_FIXED})
+      expect_every_boundary_resumes(gzip(content, 6, strategy), content);
     expect_every_boundary_resumes(gzip(content, 9, Z_DEFAULT_STRATEGY, 1), content);  // small blocks
   }
 }
@@ -85,8 +91,9 @@ TEST_P(GzipProducerTest, EveryBoundaryCanBeEntered) {
 }
 
 INSTANTIATE_TEST_SUITE_P(Tools, GzipProducerTest,
-                         testing::Values(Producer{"gzip", "gzip -1"}, Producer{"gzip", "gzip -9"}, Producer{"pigz", "pigz -p 2 -b 128"},
-                                         Producer{"pigz", "pigz -i -b 128 -6"}, Producer{"pigz", "pigz -0"}, Producer{"zopfli", "zopfli --i1 -c in"},
+                         testing::Values(Producer{"gzip", "gzip -1"}, Producer{"gzip", "gzip -9"},
+                                         Producer{"pigz", "pigz -p 2 -b 128"}, Producer{"pigz", "pigz -i -b 128 -6"},
+                                         Producer{"pigz", "pigz -0"}, Producer{"zopfli", "zopfli --i1 -c in"},
                                          Producer{"igzip", "igzip -c"}));
 
 TEST(GzipWalkerTest, EveryBoundaryOfGosCompressorCanBeEntered) {
@@ -103,11 +110,14 @@ func main() {
   const varve::test::TempDir folder;
   write_file_atomically(folder / "main.go", as_bytes(kProgram));
   const auto program = (folder / "compress").string();
-  const auto build = "cd '" + folder.path().string() + "' && GO111MODULE=off GOFLAGS= GOCACHE=" + (folder / "cache").string() + " go build -o compress main.go";
+  const auto build = "cd '" + folder.path().string() +
+                     "' && GO111MODULE=off GOFLAGS= GOCACHE=" + (folder / "cache").string() +
+                     " go build -o compress main.go";
   ASSERT_EQ(std::system(build.c_str()), 0);
   for (const auto& [name, content] : sample_contents()) {
     SCOPED_TRACE(name);
-    for (const auto* level : {" -2", " -1", " 0", " 1", " 9"}) expect_every_boundary_resumes(run_tool(program + level, content), content);
+    for (const auto* level : {" -2", " -1", " 0", " 1", " 9"})
+      expect_every_boundary_resumes(run_tool(program + level, content), content);
   }
 }
 
@@ -148,9 +158,11 @@ std::string refusal(ByteView compressed) {
 
 TEST(GzipWalkerTest, NothingIsReferredToAcrossMembers) {
   const auto member = gzip(text_like_bytes(10'000));
-  // One block of fixed codes, first bit lowest: 1 (last), 10 (fixed), 0000001 (length 3), 00000 (distance 1), 0000000 (end).
+  // One block of fixed codes, first bit lowest: 1 (last), 10 (fixed), 0000001 (length 3), 00000 (distance 1), 0000000
+  // (end).
   const Bytes block = {std::byte(0x03), std::byte(0x02), std::byte(0x00)};
-  EXPECT_THAT(refusal(concat({member, ByteView(member).first(10), block, Bytes(8)})), testing::HasSubstr("reaches before the data"));
+  EXPECT_THAT(refusal(concat({member, ByteView(member).first(10), block, Bytes(8)})),
+              testing::HasSubstr("reaches before the data"));
 }
 
 struct DecliningListener final : GzipListener {
@@ -208,7 +220,8 @@ TEST(GzipWalkerTest, ReadsAllHeaderFieldsAndChecksTheirChecksum) {
 TEST(GzipWalkerTest, TreatsWhatFollowsTheLastMemberAsGzipDoes) {
   const auto content = text_like_bytes(5'000);
   const auto member = gzip(content);
-  for (const auto& tail : {Bytes(1), Bytes(100'000), to_bytes(as_bytes("garbage")), Bytes(1, std::byte(0x1f)), concat({Bytes(512), member})}) {
+  for (const auto& tail : {Bytes(1), Bytes(100'000), to_bytes(as_bytes("garbage")), Bytes(1, std::byte(0x1f)),
+                           concat({Bytes(512), member})}) {
     const auto blob = concat({member, tail});
     EXPECT_EQ(walk(blob), content) << tail.size();
     EXPECT_EQ(walk(blob, 1), content) << tail.size();
@@ -233,7 +246,8 @@ TEST(GzipWalkerTest, NamesTheBlobThePlaceAndTheReason) {
     walk(compressed);
     FAIL() << "the CRC is wrong";
   } catch (const CorruptData& error) {
-    EXPECT_EQ(std::string(error.what()), "blob: gzip data at " + std::to_string(compressed.size() - 8) + ": the CRC32 of the member does not match its data");
+    EXPECT_EQ(std::string(error.what()), "blob: gzip data at " + std::to_string(compressed.size() - 8) +
+                                             ": the CRC32 of the member does not match its data");
   }
 }
 
@@ -262,7 +276,8 @@ TEST(GzipWalkerTest, AgreesWithZlibOnBrokenData) {
       for (int i = 0; i < 1'500; ++i) {
         auto bad = good;
         // The MTIME, XFL and OS fields may hold anything, so some changes are fine.
-        for (auto flips = 1 + random() % 3; flips > 0; --flips) bad[random() % bad.size()] ^= std::byte(1u << random() % 8);
+        for (auto flips = 1 + random() % 3; flips > 0; --flips)
+          bad[random() % bad.size()] ^= std::byte(1u << random() % 8);
         const auto expected = gunzip(bad);
         std::optional<Bytes> ours;
         try {
@@ -278,8 +293,9 @@ TEST(GzipWalkerTest, AgreesWithZlibOnBrokenData) {
 }
 
 TEST(GzipWalkerTest, AgreesWithZlibOnBrokenBlockHeaders) {
-  // Blocks of random codes: hardly any is valid, and each for a reason of its own. No CRC matches, so what is compared is whether both find
-  // the data bad, or both come to its end first. Only a bad code that straddles the end may be told apart differently.
+  // Blocks of random codes: hardly any is valid, and each for a reason of its own. No CRC matches, so what is compared
+  // is whether both find the data bad, or both come to its end first. Only a bad code that straddles the end may be
+  // told apart differently.
   std::mt19937 random(11);
   int differ = 0, ends = 0;
   constexpr int kRuns = 30'000;
@@ -319,7 +335,8 @@ TEST(SparseWindowTest, KeepsOnlyWhatIsReferredTo) {
   std::size_t used = 0, all = 0;
   for (const auto& [at, window] : kept.boundaries) {
     if (window.size() < kDeflateWindowBytes) continue;
-    const auto sparse = make_window_sparse(ByteView(compressed).subspan(at.compressed_offset - (at.bits != 0 ? 1 : 0)), at.bits, window);
+    const auto sparse = make_window_sparse(ByteView(compressed).subspan(at.compressed_offset - (at.bits != 0 ? 1 : 0)),
+                                           at.bits, window);
     for (std::size_t i = 0; i < sparse.size(); ++i) ASSERT_TRUE(sparse[i] == window[i] || sparse[i] == std::byte(0));
     used += std::size_t(std::count_if(sparse.begin(), sparse.end(), [](std::byte b) { return b != std::byte(0); }));
     all += sparse.size();

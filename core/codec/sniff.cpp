@@ -3,8 +3,8 @@
 #include <algorithm>
 #include <cstdint>
 
-#include "core/codec/internal/tar_header.h"
 #include "core/base/errors.h"
+#include "core/codec/internal/tar_header.h"
 
 namespace varve::codec {
 namespace {
@@ -33,13 +33,14 @@ bool is_tar_header(ByteView block) {
 
 bool is_skippable_frame(ByteView frame, std::uint32_t payload_bytes, std::string_view ending) {
   const auto* at = frame.data();
-  return load_le<std::uint32_t>(at) == kSkippableMagic && load_le<std::uint32_t>(at + 4) == payload_bytes && as_text(frame).ends_with(ending);
+  return load_le<std::uint32_t>(at) == kSkippableMagic && load_le<std::uint32_t>(at + 4) == payload_bytes &&
+         as_text(frame).ends_with(ending);
 }
 
 bool is_lower_hex(std::string_view text) { return text.find_first_not_of("0123456789abcdef") == text.npos; }
 
-// An empty gzip member whose FEXTRA field holds `extra` bytes: header, XLEN, extra, an empty stored block, CRC32 and ISIZE of nothing.
-// Absent if it is no such member; what it returns is the extra field.
+// An empty gzip member whose FEXTRA field holds `extra` bytes: header, XLEN, extra, an empty stored block, CRC32 and
+// ISIZE of nothing. Absent if it is no such member; what it returns is the extra field.
 std::string_view extra_of_empty_member(std::string_view last, std::size_t extra_bytes) {
   constexpr std::size_t kFixed = 12;
   constexpr std::string_view kEmptyBlockAndTrailer("\x01\0\0\xff\xff\0\0\0\0\0\0\0\0", 13);
@@ -47,7 +48,9 @@ std::string_view extra_of_empty_member(std::string_view last, std::size_t extra_
   if (last.size() < whole) return {};
   const auto member = last.substr(last.size() - whole);
   const auto length = std::uint8_t(member[10]) | std::size_t(std::uint8_t(member[11])) << 8;
-  if (!member.starts_with(std::string_view("\x1f\x8b\x08\x04", 4)) || length != extra_bytes || !member.ends_with(kEmptyBlockAndTrailer)) return {};
+  if (!member.starts_with(std::string_view("\x1f\x8b\x08\x04", 4)) || length != extra_bytes ||
+      !member.ends_with(kEmptyBlockAndTrailer))
+    return {};
   return member.substr(kFixed, extra_bytes);
 }
 
@@ -64,9 +67,12 @@ Container sniff(ByteView first_bytes) {
 
 bool has_estargz_footer(ByteView last_bytes) {
   const auto last = as_text(last_bytes);
-  // Subfield "SG" of 22 bytes: the table's offset in hex and a word; before 0.5 the same without a subfield; or the table lies elsewhere.
+  // Subfield "SG" of 22 bytes: the table's offset in hex and a word; before 0.5 the same without a subfield; or the
+  // table lies elsewhere.
   const auto current = extra_of_empty_member(last, 26);
-  if (current.starts_with(std::string_view("SG\x16\0", 4)) && current.ends_with("STARGZ") && is_lower_hex(current.substr(4, 16))) return true;
+  if (current.starts_with(std::string_view("SG\x16\0", 4)) && current.ends_with("STARGZ") &&
+      is_lower_hex(current.substr(4, 16)))
+    return true;
   const auto legacy = extra_of_empty_member(last, 22);
   if (legacy.ends_with("STARGZ") && is_lower_hex(legacy.substr(0, 16))) return true;
   return extra_of_empty_member(last, 21) == std::string_view("SG\x11\0STARGZEXTERNALTOC", 21);

@@ -12,7 +12,8 @@ using namespace test;
 
 Bytes from_hex(std::string_view hex) {
   Bytes bytes;
-  for (std::size_t i = 0; i + 1 < hex.size(); i += 2) bytes.push_back(std::byte(std::stoi(std::string(hex.substr(i, 2)), nullptr, 16)));
+  for (std::size_t i = 0; i + 1 < hex.size(); i += 2)
+    bytes.push_back(std::byte(std::stoi(std::string(hex.substr(i, 2)), nullptr, 16)));
   return bytes;
 }
 
@@ -43,21 +44,32 @@ TEST(SniffTest, KnowsTarsOfAllDialects) {
 // The footers as the documents of the formats spell them.
 TEST(SniffTest, KnowsFootersOfEstargz) {
   // Table at 0x49917.
-  const auto footer = from_hex("1f8b08040000000000ff1a005347160030303030303030303030303439393137" "53544152475a" "010000ffff0000000000000000");
+  const auto footer = from_hex(
+      "1f8b08040000000000ff1a005347160030303030303030303030303439393137"
+      "53544152475a"
+      "010000ffff0000000000000000");
   ASSERT_EQ(footer.size(), 51u);
   EXPECT_TRUE(has_estargz_footer(footer));
   EXPECT_TRUE(has_estargz_footer(concat({random_bytes(20), footer})));
   EXPECT_EQ(gunzip(footer), Bytes()) << "it is an empty gzip member";
-  const auto legacy = from_hex("1f8b08040000000000ff160030303030303030303030303439393137" "53544152475a" "010000ffff0000000000000000");
+  const auto legacy = from_hex(
+      "1f8b08040000000000ff160030303030303030303030303439393137"
+      "53544152475a"
+      "010000ffff0000000000000000");
   ASSERT_EQ(legacy.size(), 47u);
   EXPECT_TRUE(has_estargz_footer(legacy));
-  const auto external = from_hex("1f8b08040000000000ff15005347110053544152475a45585445524e414c544f43" "010000ffff0000000000000000");
+  const auto external = from_hex(
+      "1f8b08040000000000ff15005347110053544152475a45585445524e414c544f43"
+      "010000ffff0000000000000000");
   ASSERT_EQ(external.size(), 46u);
   EXPECT_TRUE(has_estargz_footer(external));
 }
 
 TEST(SniffTest, AnyChangeOfAnEstargzFooterIsNoFooter) {
-  const auto footer = from_hex("1f8b08040000000000ff1a005347160030303030303030303030303439393137" "53544152475a" "010000ffff0000000000000000");
+  const auto footer = from_hex(
+      "1f8b08040000000000ff1a005347160030303030303030303030303439393137"
+      "53544152475a"
+      "010000ffff0000000000000000");
   for (std::size_t i = 0; i < footer.size(); ++i) {
     if (i >= 4 && i < 10) continue;  // MTIME, XFL and OS
     auto changed = footer;

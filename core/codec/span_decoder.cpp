@@ -16,8 +16,8 @@ namespace {
 constexpr std::size_t kGzipTrailerBytes = 8;  // CRC32 and length: checked when the index was built, skipped here
 constexpr std::size_t kMaxIsalBytes = std::size_t(1) << 30;  // its counters have 32 bits
 
-// Decodes one span with ISA-L, which can be entered between deflate blocks: the bits that are left of the shared byte go into its bit
-// buffer, the window becomes its dictionary.
+// Decodes one span with ISA-L, which can be entered between deflate blocks: the bits that are left of the shared byte
+// go into its bit buffer, the window becomes its dictionary.
 class GzipSpan {
  public:
   GzipSpan(inflate_state& state, ByteView compressed, std::span<std::byte> stream, std::string_view what)
@@ -33,7 +33,8 @@ class GzipSpan {
     }
     if (window.empty()) return;
     auto* bytes = reinterpret_cast<std::uint8_t*>(const_cast<std::byte*>(window.data()));  // only read
-    if (isal_inflate_set_dict(&state_, bytes, std::uint32_t(window.size())) != ISAL_DECOMP_OK) reject("the window is not valid");
+    if (isal_inflate_set_dict(&state_, bytes, std::uint32_t(window.size())) != ISAL_DECOMP_OK)
+      reject("the window is not valid");
   }
 
   void enter_member() {
@@ -88,7 +89,8 @@ class GzipSpan {
   }
 
   [[noreturn]] void reject(std::string_view reason) const {
-    fail<CorruptData>("{}: gzip span: {} (after {} bytes of input, {} of {} bytes decoded)", what_, reason, at_, filled_, stream_.size());
+    fail<CorruptData>("{}: gzip span: {} (after {} bytes of input, {} of {} bytes decoded)", what_, reason, at_,
+                      filled_, stream_.size());
   }
 
   inflate_state& state_;
@@ -115,8 +117,10 @@ SpanDecoder& SpanDecoder::operator=(SpanDecoder&&) noexcept = default;
 
 void SpanDecoder::decode_gzip(const GzipSpanInput& input, std::span<std::byte> stream, std::string_view what) {
   if (stream.empty()) return;
-  if (input.bits > 7 || (input.member_header && input.bits != 0)) fail<CorruptData>("{}: gzip span: impossible bit offset {}", what, input.bits);
-  if (input.window.size() > kDeflateWindowBytes) fail<CorruptData>("{}: gzip span: a window of {} bytes", what, input.window.size());
+  if (input.bits > 7 || (input.member_header && input.bits != 0))
+    fail<CorruptData>("{}: gzip span: impossible bit offset {}", what, input.bits);
+  if (input.window.size() > kDeflateWindowBytes)
+    fail<CorruptData>("{}: gzip span: a window of {} bytes", what, input.window.size());
   if (input.compressed.empty()) fail<CorruptData>("{}: gzip span: no compressed bytes", what);
   GzipSpan span(state_->gzip, input.compressed, stream, what);
   if (input.member_header) {
@@ -138,9 +142,11 @@ void SpanDecoder::decode_zstd(ByteView compressed, std::span<std::byte> stream, 
     const auto in_before = in.pos;
     const auto out_before = out.pos;
     const auto result = ZSTD_decompressStream(decoder, &out, &in);
-    if (ZSTD_isError(result)) fail<CorruptData>("{}: zstd span: {} (at {} of its input)", what, ZSTD_getErrorName(result), in.pos);
+    if (ZSTD_isError(result))
+      fail<CorruptData>("{}: zstd span: {} (at {} of its input)", what, ZSTD_getErrorName(result), in.pos);
     if (in.pos == in_before && out.pos == out_before) {
-      fail<CorruptData>("{}: zstd span: the compressed bytes end before the span does ({} of {} bytes decoded)", what, out.pos, out.size);
+      fail<CorruptData>("{}: zstd span: the compressed bytes end before the span does ({} of {} bytes decoded)", what,
+                        out.pos, out.size);
     }
   }
 }
@@ -173,7 +179,8 @@ Bytes decompress_zstd(ByteView compressed, std::uint64_t limit_bytes, std::strin
     if (ZSTD_isError(result)) fail<CorruptData>("{}: zstd: {} (at {})", what, ZSTD_getErrorName(result), in.pos);
     const bool stuck = out.pos == filled && in.pos == in_before;
     filled = out.pos;
-    if (filled > limit_bytes) fail<Unsupported>("{}: zstd: the content exceeds the limit of {} bytes", what, limit_bytes);
+    if (filled > limit_bytes)
+      fail<Unsupported>("{}: zstd: the content exceeds the limit of {} bytes", what, limit_bytes);
     if (in.pos == in.size && (result == 0 || stuck)) break;
   }
   if (result != 0) fail<CorruptData>("{}: zstd: the data ends in the middle of a frame (at {})", what, in.pos);

@@ -10,9 +10,9 @@
 namespace varve::codec {
 
 struct GzipSpanInput {
-  ByteView compressed = {};   // from the first byte needed (the shared byte if bits != 0); may run past the span's end
+  ByteView compressed = {};  // from the first byte needed (the shared byte if bits != 0); may run past the span's end
   std::uint8_t bits = 0;
-  ByteView window = {};       // up to 32768 bytes of stream before the span; empty at a member start
+  ByteView window = {};        // up to 32768 bytes of stream before the span; empty at a member start
   bool member_header = false;  // the span begins with a gzip member header (member start), not inside a member
 };
 
@@ -24,8 +24,8 @@ class SpanDecoder {
   SpanDecoder(SpanDecoder&&) noexcept;
   SpanDecoder& operator=(SpanDecoder&&) noexcept;
 
-  // Fill `stream` exactly, crossing members or frames where the span does. Throw CorruptData naming `what` if the input ends early
-  // or is not valid; never read or write outside the buffers, whatever the input.
+  // Fill `stream` exactly, crossing members or frames where the span does. Throw CorruptData naming `what` if the input
+  // ends early or is not valid; never read or write outside the buffers, whatever the input.
   void decode_gzip(const GzipSpanInput& input, std::span<std::byte> stream, std::string_view what);
   void decode_zstd(ByteView compressed, std::span<std::byte> stream, std::string_view what);
 

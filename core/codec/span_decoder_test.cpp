@@ -47,13 +47,18 @@ TEST(SpanDecoderTest, RefusesInputThatEndsEarly) {
   const auto frame = compress_zstd(content, 3);
   SpanDecoder decoder;
   Bytes stream(content.size());
-  for (const std::size_t size : {std::size_t(0), std::size_t(5), std::size_t(10), std::size_t(11), blob.size() / 2, blob.size() - 20}) {
-    EXPECT_THAT(refusal([&] { decoder.decode_gzip({.compressed = ByteView(blob).first(size), .member_header = true}, stream, "the span"); }),
+  for (const std::size_t size :
+       {std::size_t(0), std::size_t(5), std::size_t(10), std::size_t(11), blob.size() / 2, blob.size() - 20}) {
+    EXPECT_THAT(refusal([&] {
+                  decoder.decode_gzip({.compressed = ByteView(blob).first(size), .member_header = true}, stream,
+                                      "the span");
+                }),
                 testing::StartsWith("the span: gzip span: "))
         << size;
   }
   for (const std::size_t size : {std::size_t(0), std::size_t(5), frame.size() / 2, frame.size() - 5}) {
-    EXPECT_THAT(refusal([&] { decoder.decode_zstd(ByteView(frame).first(size), stream, "the span"); }), testing::StartsWith("the span: zstd span: "));
+    EXPECT_THAT(refusal([&] { decoder.decode_zstd(ByteView(frame).first(size), stream, "the span"); }),
+                testing::StartsWith("the span: zstd span: "));
   }
   Bytes too_long(content.size() + 1);
   EXPECT_THROW(decoder.decode_gzip({.compressed = blob, .member_header = true}, too_long, "span"), CorruptData);
@@ -71,7 +76,8 @@ TEST(SpanDecoderTest, RefusesImpossibleParameters) {
   Bytes stream(1'000);
   SpanDecoder decoder;
   EXPECT_THROW(decoder.decode_gzip({.compressed = blob, .bits = 8}, stream, "span"), CorruptData);
-  EXPECT_THROW(decoder.decode_gzip({.compressed = blob, .bits = 1, .member_header = true}, stream, "span"), CorruptData);
+  EXPECT_THROW(decoder.decode_gzip({.compressed = blob, .bits = 1, .member_header = true}, stream, "span"),
+               CorruptData);
   EXPECT_THROW(decoder.decode_gzip({.compressed = blob, .window = Bytes(32'769)}, stream, "span"), CorruptData);
 }
 
@@ -85,7 +91,9 @@ TEST(SpanDecoderTest, ADistanceBeforeTheWindowIsRefused) {
   const auto from = ByteView(blob).subspan(at.compressed_offset - (at.bits != 0 ? 1 : 0));
   Bytes stream(100'000);
   SpanDecoder decoder;
-  EXPECT_THROW(decoder.decode_gzip({.compressed = from, .bits = at.bits, .window = ByteView(window).last(100)}, stream, "span"), CorruptData);
+  EXPECT_THROW(
+      decoder.decode_gzip({.compressed = from, .bits = at.bits, .window = ByteView(window).last(100)}, stream, "span"),
+      CorruptData);
   EXPECT_THROW(decoder.decode_gzip({.compressed = from, .bits = at.bits, .window = {}}, stream, "span"), CorruptData);
 }
 
@@ -139,7 +147,8 @@ TEST(SpanDecoderTest, ThreadsWithDecodersOfTheirOwnDoNotMeet) {
 
 TEST(CompressZstdTest, RoundTripsAnything) {
   for (const auto& [name, content] : sample_contents()) {
-    for (const int level : {1, 9}) EXPECT_EQ(decompress_zstd(compress_zstd(content, level), content.size(), "blob"), content) << name;
+    for (const int level : {1, 9})
+      EXPECT_EQ(decompress_zstd(compress_zstd(content, level), content.size(), "blob"), content) << name;
     EXPECT_EQ(compress_zstd(content, 9), compress_zstd(content, 9)) << "the same bytes every time";
   }
 }

@@ -16,7 +16,8 @@ constexpr std::size_t kReadAhead = internal::kMaxBlockHeaderBytes + internal::kI
 
 class WindowMarker {
  public:
-  WindowMarker(ByteView compressed, std::uint8_t bits, ByteView window) : window_(window), sparse_(window.size()), input_(compressed.size() + kReadAhead) {
+  WindowMarker(ByteView compressed, std::uint8_t bits, ByteView window)
+      : window_(window), sparse_(window.size()), input_(compressed.size() + kReadAhead) {
     if (!compressed.empty()) std::memcpy(input_.data(), compressed.data(), compressed.size());
     end_ = input_.data() + compressed.size();
     reader_.in = input_.data();
@@ -88,7 +89,8 @@ class WindowMarker {
       reader_.drop(entry & 0xff);
       entry = table[(entry >> 16) + reader_.peek(entry >> 8 & 0xf)];
     }
-    if ((entry & internal::kLiteral) == 0 && (entry & internal::kInvalid) != 0) reject("a code that stands for nothing");
+    if ((entry & internal::kLiteral) == 0 && (entry & internal::kInvalid) != 0)
+      reject("a code that stands for nothing");
     return entry;
   }
 
@@ -104,7 +106,8 @@ class WindowMarker {
   }
 
   [[noreturn]] void reject(const char* reason) const {
-    fail<CorruptData>("gzip window: the compressed bytes after it: {} (at {})", reason, std::min(reader_.in, end_) - input_.data());
+    fail<CorruptData>("gzip window: the compressed bytes after it: {} (at {})", reason,
+                      std::min(reader_.in, end_) - input_.data());
   }
 
   ByteView window_;

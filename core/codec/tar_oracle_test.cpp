@@ -32,13 +32,20 @@ with tarfile.open('in', 'r:', encoding='utf-8', errors='surrogateescape') as tar
 
 std::string kind_of(TarType type) {
   switch (type) {
-    case TarType::kRegular: return "file";
-    case TarType::kHardLink: return "hard";
-    case TarType::kSymlink: return "soft";
-    case TarType::kCharDevice: return "char";
-    case TarType::kBlockDevice: return "block";
-    case TarType::kDirectory: return "dir";
-    case TarType::kFifo: return "pipe";
+    case TarType::kRegular:
+      return "file";
+    case TarType::kHardLink:
+      return "hard";
+    case TarType::kSymlink:
+      return "soft";
+    case TarType::kCharDevice:
+      return "char";
+    case TarType::kBlockDevice:
+      return "block";
+    case TarType::kDirectory:
+      return "dir";
+    case TarType::kFifo:
+      return "pipe";
   }
   return "?";
 }
@@ -51,8 +58,9 @@ std::string list_as_python_does(ByteView tar) {
     while (!name.empty() && name.back() == '/') name.pop_back();
     const auto content = content_by_runs(tar, e);
     EXPECT_EQ(kept.content.size(), e.data_stream_length);
-    lines += fmt::format("{} {} {:o} {} {} {} {} {} {} {} {}\n", kind_of(e.type), name, e.mode, e.uid, e.gid, e.mtime_seconds, e.size, e.header_stream_offset,
-                         e.link_name, e.size != 0 ? e.data_stream_offset : 0, digest_of(content).hex());
+    lines += fmt::format("{} {} {:o} {} {} {} {} {} {} {} {}\n", kind_of(e.type), name, e.mode, e.uid, e.gid,
+                         e.mtime_seconds, e.size, e.header_stream_offset, e.link_name,
+                         e.size != 0 ? e.data_stream_offset : 0, digest_of(content).hex());
   }
   return lines;
 }
@@ -80,38 +88,50 @@ class TarOracleTest : public testing::TestWithParam<std::string> {
 };
 
 constexpr auto kPlainTree =
-    "mkdir -p a/b; echo hello >a/f; head -c 100000 /dev/urandom >a/b/r; : >empty; ln a/f a/hard; ln -s ../x soft; mkfifo pipe; "
+    "mkdir -p a/b; echo hello >a/f; head -c 100000 /dev/urandom >a/b/r; : >empty; ln a/f a/hard; ln -s ../x soft; "
+    "mkfifo pipe; "
     "touch -d @1234567890 a/f; chmod 4755 empty; chmod 1777 a";
 constexpr auto kRichTree =
-    "mkdir -p a/b; echo hello >a/f; n=$(printf %0150d 7); mkdir -p $n/$n; echo deep >$n/$n/file; ln $n/$n/file $n/$n/link; ln -s $n/$n/$n soft; "
-    "touch -d @-12345 a/f; touch -d @1700000000.123456789 a; printf x >$(printf \"a/\\\\344\\\\366\"); : >empty; mkfifo pipe";
+    "mkdir -p a/b; echo hello >a/f; n=$(printf %0150d 7); mkdir -p $n/$n; echo deep >$n/$n/file; ln $n/$n/file "
+    "$n/$n/link; ln -s $n/$n/$n soft; "
+    "touch -d @-12345 a/f; touch -d @1700000000.123456789 a; printf x >$(printf \"a/\\\\344\\\\366\"); : >empty; "
+    "mkfifo pipe";
 constexpr auto kSparseTree =
-    "truncate -s 3000000 hole; for i in $(seq 1 40); do printf data$i | dd of=many bs=1 seek=$((i * 70000)) conv=notrunc status=none; done; truncate -s 5000000 many; "
+    "truncate -s 3000000 hole; for i in $(seq 1 40); do printf data$i | dd of=many bs=1 seek=$((i * 70000)) "
+    "conv=notrunc status=none; done; truncate -s 5000000 many; "
     "echo plain >plain";
 
 struct PlainTree : TarOracleTest {};
 TEST_P(PlainTree, IsReadAsPythonReadsIt) {
-  if (!have_tool("python3") || !have_tool(GetParam().substr(0, GetParam().find(' ')))) GTEST_SKIP() << GetParam() << ": the tool is not installed";
+  if (!have_tool("python3") || !have_tool(GetParam().substr(0, GetParam().find(' '))))
+    GTEST_SKIP() << GetParam() << ": the tool is not installed";
   make_tree(kPlainTree);
   expect_same_as_python(archive(GetParam() + " t"));
 }
 INSTANTIATE_TEST_SUITE_P(Tools, PlainTree,
-                         testing::Values("tar --format=v7 --numeric-owner --exclude=pipe -cf -", "tar --format=oldgnu -cf -", "tar --format=gnu -cf -", "tar --format=ustar -cf -",
-                                         "tar --format=pax -cf -", "tar --format=gnu --owner=big:3000000 --group=big:4000000 -cf -",
-                                         "tar --format=pax --owner=big:3000000 --group=big:4000000 -cf -", "bsdtar --format=pax -cf -",
-                                         "bsdtar --format=ustar -cf -", "bsdtar --format=gnutar -cf -"));
+                         testing::Values("tar --format=v7 --numeric-owner --exclude=pipe -cf -",
+                                         "tar --format=oldgnu -cf -", "tar --format=gnu -cf -",
+                                         "tar --format=ustar -cf -", "tar --format=pax -cf -",
+                                         "tar --format=gnu --owner=big:3000000 --group=big:4000000 -cf -",
+                                         "tar --format=pax --owner=big:3000000 --group=big:4000000 -cf -",
+                                         "bsdtar --format=pax -cf -", "bsdtar --format=ustar -cf -",
+                                         "bsdtar --format=gnutar -cf -"));
 
 struct RichTree : TarOracleTest {};
 TEST_P(RichTree, IsReadAsPythonReadsIt) {
-  if (!have_tool("python3") || !have_tool(GetParam().substr(0, GetParam().find(' ')))) GTEST_SKIP() << GetParam() << ": the tool is not installed";
+  if (!have_tool("python3") || !have_tool(GetParam().substr(0, GetParam().find(' '))))
+    GTEST_SKIP() << GetParam() << ": the tool is not installed";
   make_tree(kRichTree);
   expect_same_as_python(archive(GetParam() + " t"));
 }
-INSTANTIATE_TEST_SUITE_P(Tools, RichTree, testing::Values("tar --format=gnu -cf -", "tar --format=oldgnu -cf -", "tar --format=pax -cf -", "bsdtar --format=gnutar -cf -"));
+INSTANTIATE_TEST_SUITE_P(Tools, RichTree,
+                         testing::Values("tar --format=gnu -cf -", "tar --format=oldgnu -cf -",
+                                         "tar --format=pax -cf -", "bsdtar --format=gnutar -cf -"));
 
 struct SparseTree : TarOracleTest {};
 TEST_P(SparseTree, IsReadAsPythonReadsIt) {
-  if (!have_tool("python3") || !have_tool(GetParam().substr(0, GetParam().find(' ')))) GTEST_SKIP() << GetParam() << ": the tool is not installed";
+  if (!have_tool("python3") || !have_tool(GetParam().substr(0, GetParam().find(' '))))
+    GTEST_SKIP() << GetParam() << ": the tool is not installed";
   make_tree(kSparseTree);
   const auto tar = archive(GetParam() + " t");
   expect_same_as_python(tar);
@@ -119,8 +139,10 @@ TEST_P(SparseTree, IsReadAsPythonReadsIt) {
   EXPECT_EQ(std::ranges::count_if(entries, [](const KeptEntry& kept) { return kept.entry.sparse; }), 2);
 }
 INSTANTIATE_TEST_SUITE_P(Tools, SparseTree,
-                         testing::Values("tar --sparse --format=gnu -cf -", "tar --sparse --format=oldgnu -cf -", "tar --sparse --format=pax --sparse-version=0.0 -cf -",
-                                         "tar --sparse --format=pax --sparse-version=0.1 -cf -", "tar --sparse --format=pax --sparse-version=1.0 -cf -"));
+                         testing::Values("tar --sparse --format=gnu -cf -", "tar --sparse --format=oldgnu -cf -",
+                                         "tar --sparse --format=pax --sparse-version=0.0 -cf -",
+                                         "tar --sparse --format=pax --sparse-version=0.1 -cf -",
+                                         "tar --sparse --format=pax --sparse-version=1.0 -cf -"));
 
 }  // namespace
 }  // namespace varve::codec

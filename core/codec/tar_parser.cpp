@@ -29,20 +29,30 @@ std::uint64_t padding_of(std::uint64_t size) { return (kTarBlock - size % kTarBl
 
 TarType type_of(const TarHeader& header, const TarPlace& place) {
   switch (header.typeflag) {
-    case '\0': return !header.name.empty() && header.name.back() == '/' ? TarType::kDirectory : TarType::kRegular;
+    case '\0':
+      return !header.name.empty() && header.name.back() == '/' ? TarType::kDirectory : TarType::kRegular;
     case '0':
     case '7':
-    case 'S': return TarType::kRegular;
-    case '1': return TarType::kHardLink;
-    case '2': return TarType::kSymlink;
-    case '3': return TarType::kCharDevice;
-    case '4': return TarType::kBlockDevice;
+    case 'S':
+      return TarType::kRegular;
+    case '1':
+      return TarType::kHardLink;
+    case '2':
+      return TarType::kSymlink;
+    case '3':
+      return TarType::kCharDevice;
+    case '4':
+      return TarType::kBlockDevice;
     case '5':
-    case 'D': return TarType::kDirectory;  // D: a directory with a list of its names as content, from incremental dumps
-    case '6': return TarType::kFifo;
-    default: break;
+    case 'D':
+      return TarType::kDirectory;  // D: a directory with a list of its names as content, from incremental dumps
+    case '6':
+      return TarType::kFifo;
+    default:
+      break;
   }
-  fail<Unsupported>("{}: tar entry at {}: type {:#04x} is not supported", place.what, place.stream_offset, std::uint8_t(header.typeflag));
+  fail<Unsupported>("{}: tar entry at {}: type {:#04x} is not supported", place.what, place.stream_offset,
+                    std::uint8_t(header.typeflag));
 }
 
 }  // namespace
@@ -61,14 +71,16 @@ class TarParser::Impl {
 
   void finish() {
     switch (step_) {
-      case Step::kEnd: return;
+      case Step::kEnd:
+        return;
       case Step::kPadding:
         if (!in_entry_) return;  // the last content is whole; only its padding is missing
         break;
       case Step::kHeader:
         if (block_.empty() && !in_entry_) return;
         break;
-      default: break;
+      default:
+        break;
     }
     fail<CorruptData>("{}: the tar ends at {} in the middle of an entry", what_, stream_offset_);
   }
@@ -79,11 +91,15 @@ class TarParser::Impl {
   // Does one step with the bytes there are; returns how many it used.
   std::size_t advance(ByteView stream) {
     switch (step_) {
-      case Step::kContent: return pass_content(stream);
-      case Step::kExtension: return collect_extension(stream);
+      case Step::kContent:
+        return pass_content(stream);
+      case Step::kExtension:
+        return collect_extension(stream);
       case Step::kSkip:
-      case Step::kPadding: return skip(stream);
-      default: return collect_block(stream);
+      case Step::kPadding:
+        return skip(stream);
+      default:
+        return collect_block(stream);
     }
   }
 
@@ -105,9 +121,15 @@ class TarParser::Impl {
 
   void take_block(ByteView block) {
     switch (step_) {
-      case Step::kHeader: take_header(block); break;
-      case Step::kOldSparseMap: take_old_sparse_block(block); break;
-      default: take_sparse_map_block(block); break;
+      case Step::kHeader:
+        take_header(block);
+        break;
+      case Step::kOldSparseMap:
+        take_old_sparse_block(block);
+        break;
+      default:
+        take_sparse_map_block(block);
+        break;
     }
   }
 
@@ -119,7 +141,8 @@ class TarParser::Impl {
       return;
     }
     // Some readers stop at one zero block, others go on: what they would see differs, so it is no tar for us.
-    if (zero_block_seen_) fail<CorruptData>("{}: a lone zero block before {} is followed by more", what_, block_stream_offset_);
+    if (zero_block_seen_)
+      fail<CorruptData>("{}: a lone zero block before {} is followed by more", what_, block_stream_offset_);
     header_ = internal::parse_tar_header(block, place());
     if (!in_entry_ && header_.typeflag != 'g') {
       in_entry_ = true;
@@ -130,20 +153,26 @@ class TarParser::Impl {
       case 'X':
       case 'g':
       case 'L':
-      case 'K': begin_extension(); break;
+      case 'K':
+        begin_extension();
+        break;
       case 'V':  // a label of the volume
       case 'N':  // names of very old GNU tars, for renaming afterwards
         forget_extensions();
         begin_skip(header_.size);
         break;
-      case 'M': fail<Unsupported>("{}: tar entry at {}: multi-volume archives are not supported", what_, block_stream_offset_);
-      default: begin_entry(block); break;
+      case 'M':
+        fail<Unsupported>("{}: tar entry at {}: multi-volume archives are not supported", what_, block_stream_offset_);
+      default:
+        begin_entry(block);
+        break;
     }
   }
 
   void begin_extension() {
     if (header_.size > kMaxPaxBytes) {
-      fail<Unsupported>("{}: extended tar header at {}: {} bytes exceed the limit of {}", what_, block_stream_offset_, header_.size, kMaxPaxBytes);
+      fail<Unsupported>("{}: extended tar header at {}: {} bytes exceed the limit of {}", what_, block_stream_offset_,
+                        header_.size, kMaxPaxBytes);
     }
     extension_.clear();
     remaining_ = header_.size;
@@ -161,10 +190,18 @@ class TarParser::Impl {
 
   void take_extension() {
     switch (header_.typeflag) {
-      case 'g': take_global(); break;
-      case 'L': long_name_ = internal::tar_text(extension_); break;
-      case 'K': long_link_ = internal::tar_text(extension_); break;
-      default: internal::parse_pax(extension_, local_, place()); break;
+      case 'g':
+        take_global();
+        break;
+      case 'L':
+        long_name_ = internal::tar_text(extension_);
+        break;
+      case 'K':
+        long_link_ = internal::tar_text(extension_);
+        break;
+      default:
+        internal::parse_pax(extension_, local_, place());
+        break;
     }
     begin_padding(header_.size);
   }
@@ -178,12 +215,14 @@ class TarParser::Impl {
     }
     for (const auto& [key, value] : globals_) bytes += key.size() + value.size();
     if (bytes > kMaxGlobalPaxBytes) {
-      fail<Unsupported>("{}: global tar header at {}: more than {} bytes of attributes", what_, block_stream_offset_, kMaxGlobalPaxBytes);
+      fail<Unsupported>("{}: global tar header at {}: more than {} bytes of attributes", what_, block_stream_offset_,
+                        kMaxGlobalPaxBytes);
     }
   }
 
   void begin_entry(ByteView block) {
-    if (++entries_ > kMaxTarEntries) fail<Unsupported>("{}: tar entry at {}: more than {} entries", what_, block_stream_offset_, kMaxTarEntries);
+    if (++entries_ > kMaxTarEntries)
+      fail<Unsupported>("{}: tar entry at {}: more than {} entries", what_, block_stream_offset_, kMaxTarEntries);
     for (const auto& [key, value] : globals_) local_.values.emplace(key, value);
     entry_ = {};
     entry_.header_stream_offset = entry_stream_offset_;
@@ -222,7 +261,8 @@ class TarParser::Impl {
       const auto* text = local_.find(key);
       if (text == nullptr) return;
       const auto value = internal::parse_pax_number(*text, key, place());
-      if (value > limit) fail<CorruptData>("{}: extended tar header at {}: {} is out of range", what_, block_stream_offset_, key);
+      if (value > limit)
+        fail<CorruptData>("{}: extended tar header at {}: {} is out of range", what_, block_stream_offset_, key);
       into = static_cast<std::remove_reference_t<decltype(into)>>(value);
     };
     if (const auto* path = local_.find("path")) entry_.name = *path;
@@ -243,11 +283,12 @@ class TarParser::Impl {
   void check_names() const {
     if (entry_.name.empty()) fail<CorruptData>("{}: tar entry at {}: it has no name", what_, block_stream_offset_);
     const bool link = entry_.type == TarType::kSymlink || entry_.type == TarType::kHardLink;
-    if (link && entry_.link_name.empty()) fail<CorruptData>("{}: tar entry at {}: a link without a target", what_, block_stream_offset_);
+    if (link && entry_.link_name.empty())
+      fail<CorruptData>("{}: tar entry at {}: a link without a target", what_, block_stream_offset_);
   }
 
-  // Links, devices and directories have no content. Some writers put the size of the target into a hard link's header all the same;
-  // it means nothing. Only the name lists of incremental dumps are really there.
+  // Links, devices and directories have no content. Some writers put the size of the target into a hard link's header
+  // all the same; it means nothing. Only the name lists of incremental dumps are really there.
   void finish_other() {
     const bool has_list = header_.typeflag == 'D';
     if (entry_.type != TarType::kHardLink && entry_.type != TarType::kSymlink) entry_.link_name.clear();
@@ -259,7 +300,8 @@ class TarParser::Impl {
   }
 
   void begin_old_sparse(ByteView block) {
-    if (header_.dialect != TarDialect::kGnu) fail<CorruptData>("{}: tar entry at {}: a sparse entry outside the GNU format", what_, block_stream_offset_);
+    if (header_.dialect != TarDialect::kGnu)
+      fail<CorruptData>("{}: tar entry at {}: a sparse entry outside the GNU format", what_, block_stream_offset_);
     entry_.sparse = true;
     entry_.size = internal::parse_tar_size(block.subspan(483, 12), "real size", place());
     if (internal::append_old_gnu_pairs(block, false, sparse_map_, place())) {
@@ -270,7 +312,8 @@ class TarParser::Impl {
   }
 
   void take_old_sparse_block(ByteView block) {
-    if (!internal::append_old_gnu_pairs(block, true, sparse_map_, place())) begin_content(block_stream_offset_ + kTarBlock);
+    if (!internal::append_old_gnu_pairs(block, true, sparse_map_, place()))
+      begin_content(block_stream_offset_ + kTarBlock);
   }
 
   void begin_regular() {
@@ -281,13 +324,15 @@ class TarParser::Impl {
     if (const auto* name = local_.find("GNU.sparse.name")) entry_.name = *name;
     const auto* size = local_.find("GNU.sparse.realsize");
     if (size == nullptr) size = local_.find("GNU.sparse.size");
-    if (size == nullptr) fail<CorruptData>("{}: sparse file at {}: it does not state its size", what_, block_stream_offset_);
+    if (size == nullptr)
+      fail<CorruptData>("{}: sparse file at {}: it does not state its size", what_, block_stream_offset_);
     entry_.size = internal::parse_pax_number(*size, "GNU.sparse.size", place());
     if (kind == PaxSparse::kInRecords) {
       sparse_map_ = internal::sparse_map_of_records(local_, place());
       return begin_content(block_stream_offset_ + kTarBlock);
     }
-    if (*local_.find("GNU.sparse.major") != "1") fail<Unsupported>("{}: sparse file at {}: unknown format version", what_, block_stream_offset_);
+    if (*local_.find("GNU.sparse.major") != "1")
+      fail<Unsupported>("{}: sparse file at {}: unknown format version", what_, block_stream_offset_);
     map_reader_ = {};
     map_bytes_ = 0;
     step_ = Step::kSparseMapInData;
@@ -295,8 +340,10 @@ class TarParser::Impl {
 
   void take_sparse_map_block(ByteView block) {
     map_bytes_ += kTarBlock;
-    if (map_bytes_ > stored_bytes_) fail<CorruptData>("{}: sparse file at {}: the map is longer than the data", what_, block_stream_offset_);
-    if (map_bytes_ > kMaxPaxBytes) fail<Unsupported>("{}: sparse file at {}: the map exceeds {} bytes", what_, block_stream_offset_, kMaxPaxBytes);
+    if (map_bytes_ > stored_bytes_)
+      fail<CorruptData>("{}: sparse file at {}: the map is longer than the data", what_, block_stream_offset_);
+    if (map_bytes_ > kMaxPaxBytes)
+      fail<Unsupported>("{}: sparse file at {}: the map exceeds {} bytes", what_, block_stream_offset_, kMaxPaxBytes);
     if (!map_reader_.feed_block(block, place())) return;
     sparse_map_ = map_reader_.take();
     stored_bytes_ -= map_bytes_;
@@ -392,7 +439,8 @@ class TarParser::Impl {
   std::uint64_t skipped_size_ = 0;
 };
 
-TarParser::TarParser(std::string what, TarListener& listener) : impl_(std::make_unique<Impl>(std::move(what), listener)) {}
+TarParser::TarParser(std::string what, TarListener& listener)
+    : impl_(std::make_unique<Impl>(std::move(what), listener)) {}
 TarParser::~TarParser() = default;
 void TarParser::feed(ByteView stream) { impl_->feed(stream); }
 void TarParser::finish() { impl_->finish(); }

@@ -1,6 +1,6 @@
 #pragma once
-// Streaming tar reader that knows where everything lies. Formats: POSIX ustar and pax (IEEE 1003.1 pax "Interchange Format"), GNU tar
-// (long names, base-256, sparse 0.0, 0.1, 1.0 and old), as OCI layers use them (image-spec layer.md).
+// Streaming tar reader that knows where everything lies. Formats: POSIX ustar and pax (IEEE 1003.1 pax "Interchange
+// Format"), GNU tar (long names, base-256, sparse 0.0, 0.1, 1.0 and old), as OCI layers use them (image-spec layer.md).
 #include <cstdint>
 #include <map>
 #include <memory>
@@ -16,7 +16,8 @@ inline constexpr std::uint64_t kMaxTarEntries = 10'000'000;     // of one layer
 
 enum class TarType : std::uint8_t { kRegular, kHardLink, kSymlink, kCharDevice, kBlockDevice, kDirectory, kFifo };
 
-// A run of a file's content: `length` bytes at `file_offset` lie at `stream_offset` of the layer stream. What no run covers is zeros.
+// A run of a file's content: `length` bytes at `file_offset` lie at `stream_offset` of the layer stream. What no run
+// covers is zeros.
 struct TarRun {
   std::uint64_t file_offset = 0;
   std::uint64_t stream_offset = 0;
@@ -26,21 +27,21 @@ struct TarRun {
 
 struct TarEntry {
   TarType type = TarType::kRegular;
-  std::string name;       // raw bytes as in the archive, long forms resolved; not normalised
-  std::string link_name;  // raw bytes; target of a symlink or hard link
+  std::string name;        // raw bytes as in the archive, long forms resolved; not normalised
+  std::string link_name;   // raw bytes; target of a symlink or hard link
   std::uint32_t mode = 0;  // 07777 bits
   std::uint64_t uid = 0;
   std::uint64_t gid = 0;
-  std::int64_t mtime_seconds = 0;    // may be negative
+  std::int64_t mtime_seconds = 0;  // may be negative
   std::uint32_t mtime_nanoseconds = 0;
   std::uint32_t device_major = 0;
   std::uint32_t device_minor = 0;
-  std::uint64_t size = 0;            // of the file as read, holes included; 0 for all but regular files
+  std::uint64_t size = 0;                  // of the file as read, holes included; 0 for all but regular files
   std::uint64_t header_stream_offset = 0;  // first block of this entry, extended headers included
   std::uint64_t data_stream_offset = 0;    // first content byte
   std::uint64_t data_stream_length = 0;    // stored bytes, without padding
   bool sparse = false;
-  std::vector<TarRun> runs;          // filled for every non-empty regular file; one run if not sparse
+  std::vector<TarRun> runs;                   // filled for every non-empty regular file; one run if not sparse
   std::map<std::string, std::string> xattrs;  // full name ("user.x", "security.capability") -> raw value
 };
 
@@ -54,9 +55,9 @@ class TarListener {
   virtual void on_entry_end() = 0;
 };
 
-// Push parser with bounded memory. After the end-of-archive blocks everything is ignored, as readers of layers do. A tar that
-// stops between entries without end blocks is accepted. Throws CorruptData naming `what`, the stream offset and the reason; Unsupported
-// for multi-volume and similar entries, and beyond the limits.
+// Push parser with bounded memory. After the end-of-archive blocks everything is ignored, as readers of layers do. A
+// tar that stops between entries without end blocks is accepted. Throws CorruptData naming `what`, the stream offset
+// and the reason; Unsupported for multi-volume and similar entries, and beyond the limits.
 class TarParser {
  public:
   TarParser(std::string what, TarListener& listener);

@@ -52,23 +52,26 @@ TEST(TarParserTest, ReportsContentAndWhereItLies) {
 }
 
 TEST(TarParserTest, KnowsAllTypes) {
-  const auto entries = parse_tar(TarBuilder()
-                                     .header({.name = "old", .typeflag = '\0'})
-                                     .header({.name = "old-dir/", .typeflag = '\0', .size = 100})
-                                     .header({.name = "contiguous", .typeflag = '7'})
-                                     .header({.name = "hard", .typeflag = '1', .link_name = "old"})
-                                     .header({.name = "soft", .typeflag = '2', .link_name = "../x"})
-                                     .header({.name = "tty", .typeflag = '3', .device_major = "0000004", .device_minor = "0000100"})
-                                     .header({.name = "disk", .typeflag = '4', .device_major = base_256(70'000, 8), .device_minor = "0000001"})
-                                     .header({.name = "dir", .typeflag = '5'})
-                                     .header({.name = "pipe", .typeflag = '6'})
-                                     .end()
-                                     .bytes());
+  const auto entries = parse_tar(
+      TarBuilder()
+          .header({.name = "old", .typeflag = '\0'})
+          .header({.name = "old-dir/", .typeflag = '\0', .size = 100})
+          .header({.name = "contiguous", .typeflag = '7'})
+          .header({.name = "hard", .typeflag = '1', .link_name = "old"})
+          .header({.name = "soft", .typeflag = '2', .link_name = "../x"})
+          .header({.name = "tty", .typeflag = '3', .device_major = "0000004", .device_minor = "0000100"})
+          .header({.name = "disk", .typeflag = '4', .device_major = base_256(70'000, 8), .device_minor = "0000001"})
+          .header({.name = "dir", .typeflag = '5'})
+          .header({.name = "pipe", .typeflag = '6'})
+          .end()
+          .bytes());
   std::vector<std::pair<std::string, TarType>> types;
   for (const auto& kept : entries) types.emplace_back(kept.entry.name, kept.entry.type);
-  EXPECT_THAT(types, ElementsAre(Pair("old", TarType::kRegular), Pair("old-dir/", TarType::kDirectory), Pair("contiguous", TarType::kRegular),
-                                 Pair("hard", TarType::kHardLink), Pair("soft", TarType::kSymlink), Pair("tty", TarType::kCharDevice),
-                                 Pair("disk", TarType::kBlockDevice), Pair("dir", TarType::kDirectory), Pair("pipe", TarType::kFifo)));
+  EXPECT_THAT(types, ElementsAre(Pair("old", TarType::kRegular), Pair("old-dir/", TarType::kDirectory),
+                                 Pair("contiguous", TarType::kRegular), Pair("hard", TarType::kHardLink),
+                                 Pair("soft", TarType::kSymlink), Pair("tty", TarType::kCharDevice),
+                                 Pair("disk", TarType::kBlockDevice), Pair("dir", TarType::kDirectory),
+                                 Pair("pipe", TarType::kFifo)));
   EXPECT_EQ(entries[4].entry.link_name, "../x");
   EXPECT_EQ(entries[5].entry.device_major, 4u);
   EXPECT_EQ(entries[5].entry.device_minor, 64u);
@@ -76,8 +79,12 @@ TEST(TarParserTest, KnowsAllTypes) {
 }
 
 TEST(TarParserTest, TheSizeOfAHardLinkMeansNothing) {
-  const auto entries =
-      parse_tar(TarBuilder().file("a", "hello").header({.name = "b", .typeflag = '1', .link_name = "a", .size = 5}).file("c", "!").end().bytes());
+  const auto entries = parse_tar(TarBuilder()
+                                     .file("a", "hello")
+                                     .header({.name = "b", .typeflag = '1', .link_name = "a", .size = 5})
+                                     .file("c", "!")
+                                     .end()
+                                     .bytes());
   ASSERT_EQ(entries.size(), 3u);
   EXPECT_EQ(entries[1].entry.size, 0u);
   EXPECT_EQ(as_text(entries[2].content), "!");
@@ -85,29 +92,37 @@ TEST(TarParserTest, TheSizeOfAHardLinkMeansNothing) {
 
 TEST(TarParserTest, ReadsUstarPrefixAndStarPrefix) {
   EXPECT_EQ(only_entry(TarBuilder().header({.name = "name", .prefix = "a/b"}).end()).name, "a/b/name");
-  EXPECT_EQ(only_entry(TarBuilder().header({.name = "name", .magic = kGnuMagic, .prefix = "000"}).end()).name, "name") << "GNU keeps times there";
+  EXPECT_EQ(only_entry(TarBuilder().header({.name = "name", .magic = kGnuMagic, .prefix = "000"}).end()).name, "name")
+      << "GNU keeps times there";
   // star: access and change times at 476 and 488.
-  const HeaderFields star{.name = "name", .prefix = "p", .patches = {{476, "12345670123 "}, {488, "12345670123 "}, {508, std::string("tar\0", 4)}}};
+  const HeaderFields star{.name = "name",
+                          .prefix = "p",
+                          .patches = {{476, "12345670123 "}, {488, "12345670123 "}, {508, std::string("tar\0", 4)}}};
   EXPECT_EQ(only_entry(TarBuilder().header(star).end()).name, "p/name");
 }
 
 TEST(TarParserTest, ReadsNumbersInBase256) {
-  const auto entry = only_entry(TarBuilder().header({.uid = base_256(5'000'000'000, 8), .mtime = base_256(-1'000'000, 12)}).end());
+  const auto entry =
+      only_entry(TarBuilder().header({.uid = base_256(5'000'000'000, 8), .mtime = base_256(-1'000'000, 12)}).end());
   EXPECT_EQ(entry.uid, 5'000'000'000u);
   EXPECT_EQ(entry.mtime_seconds, -1'000'000);
   EXPECT_EQ(only_entry(TarBuilder().header({.mtime = base_256(-1, 12)}).end()).mtime_seconds, -1);
 }
 
 TEST(TarParserTest, RefusesNumbersThatCannotBe) {
-  EXPECT_THAT(refusal(TarBuilder().header({.uid = base_256(-1, 8)})), HasSubstr("layer: tar header at 0: uid -1 is out of range"));
+  EXPECT_THAT(refusal(TarBuilder().header({.uid = base_256(-1, 8)})),
+              HasSubstr("layer: tar header at 0: uid -1 is out of range"));
   EXPECT_THAT(refusal(TarBuilder().header({.uid = "00008"})), HasSubstr("the uid is not a number"));
-  EXPECT_THAT(refusal(TarBuilder().header({.patches = {{124, base_256(INT64_MAX, 12)}}})), HasSubstr("is out of range"));
-  EXPECT_THAT(refusal(TarBuilder().header({.patches = {{124, "\x80" + std::string(11, '\x7f')}}})), HasSubstr("does not fit"));
+  EXPECT_THAT(refusal(TarBuilder().header({.patches = {{124, base_256(INT64_MAX, 12)}}})),
+              HasSubstr("is out of range"));
+  EXPECT_THAT(refusal(TarBuilder().header({.patches = {{124, "\x80" + std::string(11, '\x7f')}}})),
+              HasSubstr("does not fit"));
   EXPECT_THAT(refusal(TarBuilder().header({.patches = {{136, std::string(12, '\xff')}}}).end()), "") << "that is -1";
 }
 
 TEST(TarParserTest, AcceptsSignedChecksumsAndNoOthers) {
-  EXPECT_EQ(only_entry(TarBuilder().header({.name = "\xe4\xf6\xfc", .signed_checksum = true}).end()).name, "\xe4\xf6\xfc");
+  EXPECT_EQ(only_entry(TarBuilder().header({.name = "\xe4\xf6\xfc", .signed_checksum = true}).end()).name,
+            "\xe4\xf6\xfc");
   auto bytes = to_bytes(TarBuilder().file("a", "x").end().bytes());
   bytes[3] = std::byte(1);
   EXPECT_THAT(refusal(bytes), HasSubstr("layer: tar header at 0: wrong checksum"));
@@ -115,13 +130,14 @@ TEST(TarParserTest, AcceptsSignedChecksumsAndNoOthers) {
 
 TEST(TarParserTest, LongNamesBelongToTheNextEntryOnly) {
   const std::string name(300, 'n'), link(400, 'l');
-  const auto entries = parse_tar(TarBuilder()
-                                     .long_name('L', name)
-                                     .long_name('K', link)
-                                     .header({.name = "short", .typeflag = '2', .link_name = "short", .magic = kGnuMagic})
-                                     .file("next", "")
-                                     .end()
-                                     .bytes());
+  const auto entries =
+      parse_tar(TarBuilder()
+                    .long_name('L', name)
+                    .long_name('K', link)
+                    .header({.name = "short", .typeflag = '2', .link_name = "short", .magic = kGnuMagic})
+                    .file("next", "")
+                    .end()
+                    .bytes());
   ASSERT_EQ(entries.size(), 2u);
   EXPECT_EQ(entries[0].entry.name, name);
   EXPECT_EQ(entries[0].entry.link_name, link);
@@ -196,10 +212,12 @@ TEST(TarParserTest, GlobalsStaySmall) {
 
 TEST(TarParserTest, RefusesBrokenPaxRecords) {
   const auto with_records = [](std::string_view text) {
-    return refusal(TarBuilder().header({.name = "p", .typeflag = 'x', .size = text.size()}).data(text).header({}).end());
+    return refusal(
+        TarBuilder().header({.name = "p", .typeflag = 'x', .size = text.size()}).data(text).header({}).end());
   };
   EXPECT_EQ(with_records("8 a=bcd\n"), "");
-  for (const auto* bad : {"9 a=bcd\n", "7 a=bcd\n", "a=b\n", "0 a=b\n", "8 abcde\n", "7 =bcd\n", "8 a=bcd ", "99999999999999999999 a=b\n", "8", "8 ", "-8 a=bcd\n"}) {
+  for (const auto* bad : {"9 a=bcd\n", "7 a=bcd\n", "a=b\n", "0 a=b\n", "8 abcde\n", "7 =bcd\n", "8 a=bcd ",
+                          "99999999999999999999 a=b\n", "8", "8 ", "-8 a=bcd\n"}) {
     EXPECT_THAT(with_records(bad), HasSubstr("layer: extended tar header at 0: ")) << bad;
   }
   EXPECT_THAT(with_records(std::string_view("12 path=a\0b\n", 12)), HasSubstr("a name holds a NUL byte"));
@@ -217,9 +235,11 @@ TEST(TarParserTest, XattrsOfAllWriters) {
                                           {"RHT.security.selinux", "system_u:object_r:bin_t:s0"}})
                                     .header({})
                                     .end());
-  EXPECT_THAT(entry.xattrs, UnorderedElementsAre(Pair("user.both", "winner"), Pair("security.capability", std::string("\x01\0\0\x02", 4)),
-                                                 Pair("user.empty", ""), Pair("user.a=b%", std::string("\0\x01\x02\xff", 4)),
-                                                 Pair("security.selinux", "system_u:object_r:bin_t:s0")));
+  EXPECT_THAT(
+      entry.xattrs,
+      UnorderedElementsAre(Pair("user.both", "winner"), Pair("security.capability", std::string("\x01\0\0\x02", 4)),
+                           Pair("user.empty", ""), Pair("user.a=b%", std::string("\0\x01\x02\xff", 4)),
+                           Pair("security.selinux", "system_u:object_r:bin_t:s0")));
   EXPECT_THAT(refusal(TarBuilder().pax({{"LIBARCHIVE.xattr.user.x", "*"}}).header({})), HasSubstr("not base64"));
   EXPECT_THAT(refusal(TarBuilder().pax({{"SCHILY.xattr.", "x"}}).header({})), HasSubstr("impossible name"));
 }
@@ -238,30 +258,43 @@ std::string acl(const std::vector<std::array<std::uint32_t, 3>>& entries) {
 
 TEST(TarParserTest, AclTextBecomesTheKernelsForm) {
   constexpr std::uint32_t kNone = 0xffffffff;
-  const auto entry = only_entry(TarBuilder()
-                                    .pax({{"SCHILY.acl.access", "user::rwx,group::r-x,mask::rwx,other::r--,user:lisa:rw-:1000,user:root:r--,group:50:--x"},
-                                          {"SCHILY.acl.default", "user::rwx\ngroup::r-x\nother::---\n"}})
-                                    .header({.name = "d", .typeflag = '5'})
-                                    .end());
-  EXPECT_THAT(entry.xattrs,
-              UnorderedElementsAre(Pair("system.posix_acl_access",
-                                        acl({{1, 7, kNone}, {2, 4, 0}, {2, 6, 1000}, {4, 5, kNone}, {8, 1, 50}, {0x10, 7, kNone}, {0x20, 4, kNone}})),
-                                   Pair("system.posix_acl_default", acl({{1, 7, kNone}, {4, 5, kNone}, {0x20, 0, kNone}}))));
+  const auto entry =
+      only_entry(TarBuilder()
+                     .pax({{"SCHILY.acl.access",
+                            "user::rwx,group::r-x,mask::rwx,other::r--,user:lisa:rw-:1000,user:root:r--,group:50:--x"},
+                           {"SCHILY.acl.default", "user::rwx\ngroup::r-x\nother::---\n"}})
+                     .header({.name = "d", .typeflag = '5'})
+                     .end());
+  EXPECT_THAT(entry.xattrs, UnorderedElementsAre(Pair("system.posix_acl_access", acl({{1, 7, kNone},
+                                                                                      {2, 4, 0},
+                                                                                      {2, 6, 1000},
+                                                                                      {4, 5, kNone},
+                                                                                      {8, 1, 50},
+                                                                                      {0x10, 7, kNone},
+                                                                                      {0x20, 4, kNone}})),
+                                                 Pair("system.posix_acl_default",
+                                                      acl({{1, 7, kNone}, {4, 5, kNone}, {0x20, 0, kNone}}))));
 }
 
 TEST(TarParserTest, AclsThatSayNothingOrCannotBeResolvedAreLeftOut) {
-  EXPECT_TRUE(only_entry(TarBuilder().pax({{"SCHILY.acl.access", "user::rw-,group::r--,other::r--"}}).header({}).end()).xattrs.empty());
-  EXPECT_TRUE(
-      only_entry(TarBuilder().pax({{"SCHILY.acl.access", "user::rw-,user:lisa:rwx,group::r--,mask::rwx,other::r--"}}).header({}).end()).xattrs.empty());
+  EXPECT_TRUE(only_entry(TarBuilder().pax({{"SCHILY.acl.access", "user::rw-,group::r--,other::r--"}}).header({}).end())
+                  .xattrs.empty());
+  EXPECT_TRUE(only_entry(TarBuilder()
+                             .pax({{"SCHILY.acl.access", "user::rw-,user:lisa:rwx,group::r--,mask::rwx,other::r--"}})
+                             .header({})
+                             .end())
+                  .xattrs.empty());
   const auto kept = only_entry(TarBuilder()
-                                   .pax({{"SCHILY.acl.access", "user::rw-,user:1:rwx,group::r--,mask::rwx,other::r--"}, {"SCHILY.xattr.system.posix_acl_access", "binary"}})
+                                   .pax({{"SCHILY.acl.access", "user::rw-,user:1:rwx,group::r--,mask::rwx,other::r--"},
+                                         {"SCHILY.xattr.system.posix_acl_access", "binary"}})
                                    .header({})
                                    .end());
   EXPECT_THAT(kept.xattrs, ElementsAre(Pair("system.posix_acl_access", "binary")));
 }
 
 TEST(TarParserTest, RefusesTextThatIsNoAcl) {
-  for (const auto* bad : {"nonsense", "user::rwx", "user::rwx,group::rwx,other::q--", "user::r,user:5:r,group::r,other::r", "user::r,group::r,other::r,other::r", "a:b:c:d:e"}) {
+  for (const auto* bad : {"nonsense", "user::rwx", "user::rwx,group::rwx,other::q--",
+                          "user::r,user:5:r,group::r,other::r", "user::r,group::r,other::r,other::r", "a:b:c:d:e"}) {
     EXPECT_THAT(refusal(TarBuilder().pax({{"SCHILY.acl.access", bad}}).header({})), HasSubstr("ACL")) << bad;
   }
 }
@@ -273,14 +306,24 @@ TEST(TarParserTest, ReadsOldGnuSparseFilesWithContinuation) {
   std::vector<TarRun> runs;
   for (std::size_t i = 0; i < 30; ++i) {
     const auto pair = octal(i * 3000, 12) + std::string(1, '\0') + octal(10, 12) + std::string(1, '\0');
-    if (i < 4) fields.patches.emplace_back(386 + i * 24, pair.substr(0, 23));
-    else if (i < 25) more.replace((i - 4) * 24, 24, pair.substr(0, 24));
+    if (i < 4)
+      fields.patches.emplace_back(386 + i * 24, pair.substr(0, 23));
+    else if (i < 25)
+      more.replace((i - 4) * 24, 24, pair.substr(0, 24));
     runs.push_back({i * 3000, 512 * 3 + i * 10, 10});
   }
   more[504] = 1;
   std::string last(512, '\0');
-  for (std::size_t i = 25; i < 30; ++i) last.replace((i - 25) * 24, 24, (octal(i * 3000, 12) + std::string(1, '\0') + octal(10, 12) + std::string(1, '\0')).substr(0, 24));
-  const auto tar = TarBuilder().header(fields).raw(as_bytes(more)).raw(as_bytes(last)).data(std::string(300, 'd')).file("next", "n").end();
+  for (std::size_t i = 25; i < 30; ++i)
+    last.replace((i - 25) * 24, 24,
+                 (octal(i * 3000, 12) + std::string(1, '\0') + octal(10, 12) + std::string(1, '\0')).substr(0, 24));
+  const auto tar = TarBuilder()
+                       .header(fields)
+                       .raw(as_bytes(more))
+                       .raw(as_bytes(last))
+                       .data(std::string(300, 'd'))
+                       .file("next", "n")
+                       .end();
   for (const std::size_t step : {1, 512, 100'000}) {
     const auto entries = parse_tar(tar.bytes(), step);
     ASSERT_EQ(entries.size(), 2u);
@@ -293,21 +336,27 @@ TEST(TarParserTest, ReadsOldGnuSparseFilesWithContinuation) {
 }
 
 TEST(TarParserTest, ReadsAllPaxSparseFormats) {
-  const std::vector<std::pair<std::string, std::string>> format_00 = {{"GNU.sparse.size", "5000"},      {"GNU.sparse.numblocks", "2"},  {"GNU.sparse.offset", "1000"},
-                                                                      {"GNU.sparse.numbytes", "5"}, {"GNU.sparse.offset", "4995"}, {"GNU.sparse.numbytes", "5"}};
-  const std::vector<std::pair<std::string, std::string>> format_01 = {
-      {"GNU.sparse.size", "5000"}, {"GNU.sparse.numblocks", "2"}, {"GNU.sparse.map", "1000,5,4995,5"}, {"GNU.sparse.name", "real"}};
-  const std::vector<std::pair<std::string, std::string>> format_10 = {
-      {"GNU.sparse.major", "1"}, {"GNU.sparse.minor", "0"}, {"GNU.sparse.name", "real"}, {"GNU.sparse.realsize", "5000"}};
+  const std::vector<std::pair<std::string, std::string>> format_00 = {
+      {"GNU.sparse.size", "5000"},  {"GNU.sparse.numblocks", "2"}, {"GNU.sparse.offset", "1000"},
+      {"GNU.sparse.numbytes", "5"}, {"GNU.sparse.offset", "4995"}, {"GNU.sparse.numbytes", "5"}};
+  const std::vector<std::pair<std::string, std::string>> format_01 = {{"GNU.sparse.size", "5000"},
+                                                                      {"GNU.sparse.numblocks", "2"},
+                                                                      {"GNU.sparse.map", "1000,5,4995,5"},
+                                                                      {"GNU.sparse.name", "real"}};
+  const std::vector<std::pair<std::string, std::string>> format_10 = {{"GNU.sparse.major", "1"},
+                                                                      {"GNU.sparse.minor", "0"},
+                                                                      {"GNU.sparse.name", "real"},
+                                                                      {"GNU.sparse.realsize", "5000"}};
   std::string map = "2\n1000\n5\n4995\n5\n";
   map.resize(512);
   struct Case {
     TarBuilder tar;
     std::uint64_t data_at;
   };
-  const std::vector<Case> cases = {{TarBuilder().pax(format_00).header({.name = "real", .size = 10}).data("abcdefghij").end(), 1536},
-                                   {TarBuilder().pax(format_01).header({.name = "stub", .size = 10}).data("abcdefghij").end(), 1536},
-                                   {TarBuilder().pax(format_10).header({.name = "stub", .size = 522}).data(map + "abcdefghij").end(), 2048}};
+  const std::vector<Case> cases = {
+      {TarBuilder().pax(format_00).header({.name = "real", .size = 10}).data("abcdefghij").end(), 1536},
+      {TarBuilder().pax(format_01).header({.name = "stub", .size = 10}).data("abcdefghij").end(), 1536},
+      {TarBuilder().pax(format_10).header({.name = "stub", .size = 522}).data(map + "abcdefghij").end(), 2048}};
   for (const auto& [tar, data_at] : cases) {
     const auto entry = only_entry(tar);
     EXPECT_EQ(entry.name, "real");
@@ -323,7 +372,11 @@ TEST(TarParserTest, ReadsAllPaxSparseFormats) {
 
 TEST(TarParserTest, RefusesSparseMapsThatCannotBe) {
   const auto with_map = [](const std::string& map, const std::string& size = "5000") {
-    return refusal(TarBuilder().pax({{"GNU.sparse.size", size}, {"GNU.sparse.map", map}}).header({.size = 10}).data("abcdefghij").end());
+    return refusal(TarBuilder()
+                       .pax({{"GNU.sparse.size", size}, {"GNU.sparse.map", map}})
+                       .header({.size = 10})
+                       .data("abcdefghij")
+                       .end());
   };
   EXPECT_EQ(with_map("0,5,100,5"), "");
   EXPECT_THAT(with_map("100,5,0,5"), HasSubstr("out of order"));
@@ -335,7 +388,11 @@ TEST(TarParserTest, RefusesSparseMapsThatCannotBe) {
   EXPECT_THAT(with_map("0,5,1152921504606846977,5"), HasSubstr("in range"));
   const auto with_data_map = [](std::string map) {
     map.resize(512);
-    return refusal(TarBuilder().pax({{"GNU.sparse.major", "1"}, {"GNU.sparse.minor", "0"}, {"GNU.sparse.realsize", "10"}}).header({.size = 512}).data(map).end());
+    return refusal(TarBuilder()
+                       .pax({{"GNU.sparse.major", "1"}, {"GNU.sparse.minor", "0"}, {"GNU.sparse.realsize", "10"}})
+                       .header({.size = 512})
+                       .data(map)
+                       .end());
   };
   EXPECT_EQ(with_data_map("0\n"), "");
   EXPECT_THAT(with_data_map("1\n5\n"), HasSubstr("not made of numbers"));
@@ -349,7 +406,8 @@ TEST(TarParserTest, AcceptsMissingEndsAndIgnoresWhatFollowsThem) {
   EXPECT_EQ(parse_tar({}).size(), 0u);
   EXPECT_EQ(parse_tar(TarBuilder().file("a", "x").bytes()).size(), 1u);
   EXPECT_EQ(parse_tar(TarBuilder().file("a", "x").raw(Bytes(512)).bytes()).size(), 1u) << "one zero block at the end";
-  EXPECT_EQ(parse_tar(TarBuilder().header({.size = 1}).raw(Bytes(1)).bytes()).size(), 1u) << "no padding after the last content";
+  EXPECT_EQ(parse_tar(TarBuilder().header({.size = 1}).raw(Bytes(1)).bytes()).size(), 1u)
+      << "no padding after the last content";
   EXPECT_EQ(parse_tar(TarBuilder().file("a", "x").end().raw(as_bytes("anything")).file("b", "").bytes()).size(), 1u);
 }
 
@@ -363,7 +421,8 @@ TEST(TarParserTest, RefusesTarsThatStopInside) {
 }
 
 TEST(TarParserTest, RefusesWhatReadersDisagreeAbout) {
-  EXPECT_THAT(refusal(TarBuilder().file("a", "x").raw(Bytes(512)).file("hidden", "x").end()), HasSubstr("a lone zero block before 1536"));
+  EXPECT_THAT(refusal(TarBuilder().file("a", "x").raw(Bytes(512)).file("hidden", "x").end()),
+              HasSubstr("a lone zero block before 1536"));
   EXPECT_THAT(refusal(TarBuilder().header({.name = ""})), HasSubstr("it has no name"));
   EXPECT_THAT(refusal(TarBuilder().header({.typeflag = '2'})), HasSubstr("a link without a target"));
   EXPECT_THAT(refusal(TarBuilder().header({.typeflag = 'M'})), HasSubstr("multi-volume"));
@@ -387,7 +446,8 @@ TEST(TarParserTest, SkipsLabelsAndReadsDirectoriesOfIncrementalDumps) {
 TEST(TarParserTest, KeepsToItsLimits) {
   EXPECT_THAT(refusal(TarBuilder().header({.typeflag = 'x', .size = kMaxPaxBytes + 1})), HasSubstr("exceed the limit"));
   EXPECT_THAT(refusal(TarBuilder().header({.typeflag = 'L', .size = kMaxPaxBytes + 1})), HasSubstr("exceed the limit"));
-  EXPECT_THAT(refusal(TarBuilder().pax({{"SCHILY.xattr.user.x", std::string(70'000, 'x')}}).header({})), HasSubstr("more than 65536 bytes"));
+  EXPECT_THAT(refusal(TarBuilder().pax({{"SCHILY.xattr.user.x", std::string(70'000, 'x')}}).header({})),
+              HasSubstr("more than 65536 bytes"));
 }
 
 TEST(TarParserTest, FilesAbove8GiBNeedNoMemory) {

@@ -37,7 +37,8 @@ TarBuilder& TarBuilder::header(const HeaderFields& fields) {
   put(block, 100, fields.mode);
   put(block, 108, fields.uid);
   put(block, 116, "0000000");
-  put(block, 124, fields.size < (std::uint64_t(1) << 33) ? octal(fields.size, 12) : base_256(std::int64_t(fields.size), 12));
+  put(block, 124,
+      fields.size < (std::uint64_t(1) << 33) ? octal(fields.size, 12) : base_256(std::int64_t(fields.size), 12));
   put(block, 136, fields.mtime);
   block[156] = std::byte(fields.typeflag);
   put(block, 157, fields.link_name);
@@ -58,7 +59,9 @@ TarBuilder& TarBuilder::data(ByteView bytes) {
   return raw(Bytes((kBlock - bytes.size() % kBlock) % kBlock));
 }
 
-TarBuilder& TarBuilder::file(const std::string& name, std::string_view content) { return header({.name = name, .size = content.size()}).data(content); }
+TarBuilder& TarBuilder::file(const std::string& name, std::string_view content) {
+  return header({.name = name, .size = content.size()}).data(content);
+}
 
 TarBuilder& TarBuilder::pax(const std::vector<std::pair<std::string, std::string>>& records, char typeflag) {
   std::string text;
@@ -67,7 +70,11 @@ TarBuilder& TarBuilder::pax(const std::vector<std::pair<std::string, std::string
 }
 
 TarBuilder& TarBuilder::long_name(char typeflag, const std::string& name) {
-  return header({.name = "././@LongLink", .typeflag = typeflag, .size = name.size() + 1, .magic = std::string("ustar  \0", 8)}).data(name + '\0');
+  return header({.name = "././@LongLink",
+                 .typeflag = typeflag,
+                 .size = name.size() + 1,
+                 .magic = std::string("ustar  \0", 8)})
+      .data(name + '\0');
 }
 
 TarBuilder& TarBuilder::raw(ByteView bytes) {

@@ -18,9 +18,10 @@ struct HeaderFields {
   std::string mode = "0000644";
   std::string uid = "0000000";
   std::string mtime = "00000000000";
-  std::string magic = std::string("ustar\0"
-                                  "00",
-                                  8);
+  std::string magic = std::string(
+      "ustar\0"
+      "00",
+      8);
   std::string device_major = {};
   std::string device_minor = {};
   std::string prefix = {};

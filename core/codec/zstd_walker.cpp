@@ -21,21 +21,27 @@ constexpr std::size_t kOutputBytes = 256 * 1024;
 class ZstdWalker::Impl {
  public:
   Impl(std::string what, ZstdListener& listener)
-      : what_(std::move(what)), listener_(listener), decoder_(internal::make_zstd_decoder(kMaxZstdWindowLog)), output_(kOutputBytes) {}
+      : what_(std::move(what)),
+        listener_(listener),
+        decoder_(internal::make_zstd_decoder(kMaxZstdWindowLog)),
+        output_(kOutputBytes) {}
 
   void feed(ByteView compressed) {
-    while (!compressed.empty()) compressed = compressed.subspan(in_frame_ ? decode(compressed) : collect_magic(compressed));
+    while (!compressed.empty())
+      compressed = compressed.subspan(in_frame_ ? decode(compressed) : collect_magic(compressed));
   }
 
   void finish() {
-    if (in_frame_ || !magic_.empty()) fail<CorruptData>("{}: zstd data at {}: the blob ends in the middle of a frame", what_, compressed_offset_);
+    if (in_frame_ || !magic_.empty())
+      fail<CorruptData>("{}: zstd data at {}: the blob ends in the middle of a frame", what_, compressed_offset_);
     if (frames_ == 0) fail<CorruptData>("{}: zstd data at {}: there is no frame", what_, compressed_offset_);
   }
 
   std::uint64_t frames() const { return frames_; }
 
  private:
-  // The decoder passes over skippable frames without a word, so the first bytes of each frame are looked at before it gets them.
+  // The decoder passes over skippable frames without a word, so the first bytes of each frame are looked at before it
+  // gets them.
   std::size_t collect_magic(ByteView compressed) {
     const auto used = std::min(compressed.size(), kMagicBytes - magic_.size());
     append(magic_, compressed.first(used));
@@ -70,6 +76,7 @@ class ZstdWalker::Impl {
       if (result == 0) {
         in_frame_ = false;
         if (content_frame_) listener_.on_frame_end(compressed_offset_);
+        if (content_frame_) listener_.on_frame_end(compressed_offset_);
         return in.pos;
       }
       if (in.pos == in.size && out.pos < out.size) return in.pos;
@@ -89,13 +96,15 @@ class ZstdWalker::Impl {
   Bytes output_;
   Bytes magic_;
   bool in_frame_ = false;
+  bool content_frame_ = false;  // the current or last one is not skippable
   bool content_frame_ = false;  // else a skippable one
   std::uint64_t frames_ = 0;
   std::uint64_t compressed_offset_ = 0;  // of what the decoder has taken
   std::uint64_t stream_offset_ = 0;
 };
 
-ZstdWalker::ZstdWalker(std::string what, ZstdListener& listener) : impl_(std::make_unique<Impl>(std::move(what), listener)) {}
+ZstdWalker::ZstdWalker(std::string what, ZstdListener& listener)
+    : impl_(std::make_unique<Impl>(std::move(what), listener)) {}
 ZstdWalker::~ZstdWalker() = default;
 void ZstdWalker::feed(ByteView compressed) { impl_->feed(compressed); }
 void ZstdWalker::finish() { impl_->finish(); }

@@ -1,6 +1,6 @@
 #pragma once
-// One pass over a zstd blob (RFC 8878): decodes and checks it and reports where frames begin. Skippable frames (zstd:chunked TOC,
-// seekable table, footer) give no stream bytes.
+// One pass over a zstd blob (RFC 8878): decodes and checks it and reports where frames begin. Skippable frames
+// (zstd:chunked TOC, seekable table, footer) give no stream bytes.
 #include <cstdint>
 #include <functional>
 #include <memory>
@@ -22,8 +22,8 @@ class ZstdListener {
   virtual void on_frame_end(std::uint64_t /*compressed_offset*/) {}
 };
 
-// Push parser with bounded memory (the frame's window, at most 2^kMaxZstdWindowLog). Not shared between threads. Throws CorruptData or
-// Unsupported (window too large) naming `what`, and what the listener throws.
+// Push parser with bounded memory (the frame's window, at most 2^kMaxZstdWindowLog). Not shared between threads. Throws
+// CorruptData or Unsupported (window too large) naming `what`, and what the listener throws.
 class ZstdWalker {
  public:
   ZstdWalker(std::string what, ZstdListener& listener);

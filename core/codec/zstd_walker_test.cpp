@@ -20,8 +20,10 @@ struct KeepingListener final : ZstdListener {
     EXPECT_EQ(stream.size(), stream_offset);
     frames.emplace_back(compressed_offset, stream_offset);
   }
+  void on_frame_end(std::uint64_t compressed_offset) override { ends.emplace_back(compressed_offset, stream.size()); }
   Bytes stream;
   Frames frames;
+  Frames ends;
 };
 
 KeepingListener walk(ByteView compressed, std::size_t step = 10'000) {
@@ -56,7 +58,8 @@ TEST(ZstdWalkerTest, FindsTheFramesOfAnyPieceSize) {
   for (const std::size_t step : {1, 3, 1000, 10'000'000}) {
     const auto kept = walk(blob, step);
     EXPECT_EQ(kept.stream, concat({a, b, c}));
-    EXPECT_EQ(kept.frames, (Frames{{0, 0}, {first.size(), a.size()}, {first.size() + second.size(), a.size() + b.size()}}));
+    EXPECT_EQ(kept.frames,
+              (Frames{{0, 0}, {first.size(), a.size()}, {first.size() + second.size(), a.size() + b.size()}}));
   }
 }
 
@@ -85,6 +88,7 @@ TEST(ZstdWalkerTest, SkippableFramesGiveNoBytes) {
     EXPECT_EQ(kept.stream, concat({content, content}));
     EXPECT_EQ(kept.frames.size(), 2u);
     EXPECT_EQ(kept.frames.front().first, 300'008u);
+    EXPECT_EQ(kept.ends, (Frames{{300'008 + frame.size(), 5'000}, {blob.size() - 14, 10'000}}));
   }
 }
 
@@ -92,24 +96,29 @@ TEST(ZstdWalkerTest, ReadsWhatTheToolWrites) {
   if (!have_tool("zstd")) GTEST_SKIP() << "zstd is not installed";
   for (const auto& [name, content] : sample_contents()) {
     SCOPED_TRACE(name);
-    for (const auto* command : {"zstd -c -1", "zstd -c -19 --long=27", "zstd -c -T2 -3", "zstd -c --no-check", "zstd -c --check && zstd -c </dev/null"}) {
+    for (const auto* command : {"zstd -c -1", "zstd -c -19 --long=27", "zstd -c -T2 -3", "zstd -c --no-check",
+                                "zstd -c --check && zstd -c </dev/null"}) {
       EXPECT_EQ(walk(run_tool(command, content)).stream, content) << command;
     }
   }
 }
 
 TEST(ZstdWalkerTest, RefusesEveryTruncation) {
-  const auto blob = concat({compress_zstd(text_like_bytes(2'000), 3), skippable(Bytes(10)), compress_zstd(text_like_bytes(50), 3)});
+  const auto blob =
+      concat({compress_zstd(text_like_bytes(2'000), 3), skippable(Bytes(10)), compress_zstd(text_like_bytes(50), 3)});
   const auto whole_frames = walk(blob).frames[1].first;
   for (std::size_t size = 0; size < blob.size(); ++size) {
     if (size == whole_frames || size == whole_frames - 18) continue;  // between frames
-    EXPECT_THAT(refusal(ByteView(blob).first(size)), testing::HasSubstr(size == 0 ? "there is no frame" : "ends in the middle")) << size;
+    EXPECT_THAT(refusal(ByteView(blob).first(size)),
+                testing::HasSubstr(size == 0 ? "there is no frame" : "ends in the middle"))
+        << size;
   }
 }
 
 TEST(ZstdWalkerTest, RefusesGarbageAsTheToolDoes) {
   const auto frame = compress_zstd(text_like_bytes(2'000), 3);
-  EXPECT_THAT(refusal(concat({frame, as_bytes("garbage")})), testing::HasSubstr("at " + std::to_string(frame.size()) + ": no frame begins here"));
+  EXPECT_THAT(refusal(concat({frame, as_bytes("garbage")})),
+              testing::HasSubstr("at " + std::to_string(frame.size()) + ": no frame begins here"));
   EXPECT_THAT(refusal(concat({frame, Bytes(4)})), testing::HasSubstr("no frame begins here"));
   EXPECT_THAT(refusal(as_bytes("no zstd at all")), testing::HasSubstr("blob: zstd data at 0: no frame begins here"));
   EXPECT_THAT(refusal(skippable(Bytes(3))), testing::HasSubstr("there is no frame"));

@@ -19,7 +19,9 @@ std::size_t GzipHeaderReader::feed(ByteView bytes) {
 void GzipHeaderReader::take(std::uint8_t byte) {
   if (step_ != Step::kChecksum) crc_ = crc32_gzip_refl(crc_, &byte, 1);
   switch (step_) {
-    case Step::kFixed: take_fixed(byte); break;
+    case Step::kFixed:
+      take_fixed(byte);
+      break;
     case Step::kExtraLength:
       number_ |= std::uint32_t(byte) << (8 * at_);
       if (++at_ < 2) break;
@@ -40,7 +42,8 @@ void GzipHeaderReader::take(std::uint8_t byte) {
       if (number_ != (crc_ & 0xffff)) reason_ = "the checksum of the header does not match";
       go_on(Step::kChecksum);
       break;
-    case Step::kDone: break;
+    case Step::kDone:
+      break;
   }
 }
 
@@ -59,7 +62,8 @@ void GzipHeaderReader::take_fixed(std::uint8_t byte) {
       flags_ = byte;
       if ((byte & kReserved) != 0) reason_ = "unknown header flags";
       break;
-    default: break;
+    default:
+      break;
   }
   if (++at_ == kFixedBytes) go_on(Step::kFixed);
 }

@@ -1,7 +1,7 @@
 #pragma once
 // The header of a gzip member (RFC 1952 section 2.3), read as it comes: its optional fields have no limit of length.
-#include <cstdint>
 #include <cstddef>
+#include <cstdint>
 
 #include "core/base/bytes.h"
 

@@ -7,7 +7,8 @@ namespace varve::codec::internal {
 namespace {
 
 // RFC 1951 section 3.2.7: the order in which the lengths of the code lengths code come.
-constexpr std::array<std::uint8_t, kPrecodeSymbols> kPrecodeOrder = {16, 17, 18, 0, 8, 7, 9, 6, 10, 5, 11, 4, 12, 3, 13, 2, 14, 1, 15};
+constexpr std::array<std::uint8_t, kPrecodeSymbols> kPrecodeOrder = {16, 17, 18, 0, 8,  7, 9,  6, 10, 5,
+                                                                     11, 4,  12, 3, 13, 2, 14, 1, 15};
 
 const char* read_stored_header(BitReader& reader, BlockHeader& header) {
   header.kind = BlockKind::kStored;
@@ -23,7 +24,8 @@ const char* read_stored_header(BitReader& reader, BlockHeader& header) {
   return nullptr;
 }
 
-const char* read_code_lengths(BitReader& reader, std::span<const std::uint32_t> precode, std::span<std::uint8_t> lengths) {
+const char* read_code_lengths(BitReader& reader, std::span<const std::uint32_t> precode,
+                              std::span<std::uint8_t> lengths) {
   for (std::size_t i = 0; i < lengths.size();) {
     reader.refill();
     const auto entry = precode[reader.peek(kPrecodeBits)];
@@ -35,7 +37,9 @@ const char* read_code_lengths(BitReader& reader, std::span<const std::uint32_t> 
     }
     if (symbol == 16 && i == 0) return "a code length repeats nothing";
     const std::uint8_t value = symbol == 16 ? lengths[i - 1] : 0;
-    const std::size_t repeat = symbol == 16 ? 3 + reader.take(2) : symbol == 17 ? 3 + reader.take(3) : 11 + reader.take(7);
+    const std::size_t repeat = symbol == 16   ? 3 + reader.take(2)
+                               : symbol == 17 ? 3 + reader.take(3)
+                                              : 11 + reader.take(7);
     if (repeat > lengths.size() - i) return "code lengths repeat beyond their end";
     std::fill_n(lengths.begin() + std::ptrdiff_t(i), repeat, value);
     i += repeat;
@@ -84,7 +88,8 @@ template <std::size_t kWord>
   } else if (distance == 1) {
     std::memset(to, *from, length);
   } else {
-    // The first bytes are a pattern; once it has been laid out over a word's length, words that are a multiple of it apart are equal.
+    // The first bytes are a pattern; once it has been laid out over a word's length, words that are a multiple of it
+    // apart are equal.
     for (std::size_t i = 0; i < 8; ++i) to[i] = from[i];
     const std::size_t stride = 8 / distance * distance;
     for (to += stride; to < end; to += stride) {
@@ -117,8 +122,8 @@ const char* read_block_header(BitReader& reader, BlockHeader& header, InflateTab
 
 namespace {
 
-// A BitReader for the inner loop: of `count` only the low 6 bits mean anything, so an entry is subtracted from it as a whole, and shifts are
-// by what fits the instruction.
+// A BitReader for the inner loop: of `count` only the low 6 bits mean anything, so an entry is subtracted from it as a
+// whole, and shifts are by what fits the instruction.
 struct FastBits {
   const std::uint8_t* in;
   std::uint64_t buffer;
@@ -150,8 +155,9 @@ struct FastBits {
 };
 
 // Decoding proper; inlined into one function for each kind of processor.
-[[gnu::always_inline]] inline DecodeStop decode(BitReader& reader, const InflateTables& tables, const std::uint8_t* in_limit,
-                                                std::uint8_t*& shared_out, const std::uint8_t* out_limit, const std::uint8_t* oldest,
+[[gnu::always_inline]] inline DecodeStop decode(BitReader& reader, const InflateTables& tables,
+                                                const std::uint8_t* in_limit, std::uint8_t*& shared_out,
+                                                const std::uint8_t* out_limit, const std::uint8_t* oldest,
                                                 const char*& reason) {
   constexpr std::uint64_t kLitlenMask = (1u << kLitlenBits) - 1;
   constexpr std::uint64_t kDistanceMask = (1u << kDistanceBits) - 1;
@@ -241,8 +247,9 @@ struct FastBits {
 
 #if defined(__x86_64__)
 // Shifts by a variable and masks are one instruction each there.
-[[gnu::target("bmi,bmi2")]] DecodeStop decode_with_bmi2(BitReader& reader, const InflateTables& tables, const std::uint8_t* in_limit,
-                                                        std::uint8_t*& out, const std::uint8_t* out_limit, const std::uint8_t* oldest,
+[[gnu::target("bmi,bmi2")]] DecodeStop decode_with_bmi2(BitReader& reader, const InflateTables& tables,
+                                                        const std::uint8_t* in_limit, std::uint8_t*& out,
+                                                        const std::uint8_t* out_limit, const std::uint8_t* oldest,
                                                         const char*& reason) {
   return decode(reader, tables, in_limit, out, out_limit, oldest, reason);
 }
@@ -251,8 +258,9 @@ const bool kHasBmi2 = __builtin_cpu_supports("bmi2") != 0 && __builtin_cpu_suppo
 
 }  // namespace
 
-DecodeStop decode_symbols(BitReader& reader, const InflateTables& tables, const std::uint8_t* in_limit, std::uint8_t*& out,
-                          const std::uint8_t* out_limit, const std::uint8_t* oldest, const char*& reason) {
+DecodeStop decode_symbols(BitReader& reader, const InflateTables& tables, const std::uint8_t* in_limit,
+                          std::uint8_t*& out, const std::uint8_t* out_limit, const std::uint8_t* oldest,
+                          const char*& reason) {
 #if defined(__x86_64__)
   if (kHasBmi2) return decode_with_bmi2(reader, tables, in_limit, out, out_limit, oldest, reason);
 #endif

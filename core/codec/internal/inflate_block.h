@@ -1,5 +1,6 @@
 #pragma once
-// Decoding of single deflate blocks (RFC 1951) out of one buffer into another. The caller keeps both supplied; nothing here allocates.
+// Decoding of single deflate blocks (RFC 1951) out of one buffer into another. The caller keeps both supplied; nothing
+// here allocates.
 #include <cstdint>
 #include <cstring>
 
@@ -55,15 +56,17 @@ struct BlockHeader {
   const InflateTables* tables = nullptr;  // kCoded: `own` or the fixed ones
 };
 
-// Reads a block's header, and its codes into `own`. kMaxBlockHeaderBytes and kInputSlack must be readable from reader.in.
-// Returns nullptr, or why it is none. The reader has given back what it did not need.
+// Reads a block's header, and its codes into `own`. kMaxBlockHeaderBytes and kInputSlack must be readable from
+// reader.in. Returns nullptr, or why it is none. The reader has given back what it did not need.
 const char* read_block_header(BitReader& reader, BlockHeader& header, InflateTables& own);
 
 enum class DecodeStop { kInput, kOutput, kBlockEnd, kBad };
 
-// Decodes symbols until the block ends or reader.in or `out` reach their limit. kInputSlack bytes behind `in_limit` must be readable and
-// kOutputSlack bytes behind `out_limit` writable (they may be scribbled on). `oldest` is the first byte that may be referred to.
-DecodeStop decode_symbols(BitReader& reader, const InflateTables& tables, const std::uint8_t* in_limit, std::uint8_t*& out,
-                          const std::uint8_t* out_limit, const std::uint8_t* oldest, const char*& reason);
+// Decodes symbols until the block ends or reader.in or `out` reach their limit. kInputSlack bytes behind `in_limit`
+// must be readable and kOutputSlack bytes behind `out_limit` writable (they may be scribbled on). `oldest` is the first
+// byte that may be referred to.
+DecodeStop decode_symbols(BitReader& reader, const InflateTables& tables, const std::uint8_t* in_limit,
+                          std::uint8_t*& out, const std::uint8_t* out_limit, const std::uint8_t* oldest,
+                          const char*& reason);
 
 }  // namespace varve::codec::internal

@@ -89,14 +89,16 @@ void fill_table(std::span<std::uint32_t> table, unsigned table_bits, std::span<c
     if (lengths[symbol] != 0) sorted[place[lengths[symbol]]++] = std::uint16_t(symbol);
   }
   const auto first_level = table.first(std::size_t(1) << table_bits);
-  if (codes_left(counts) != 0) std::fill_n(first_level.begin(), 2, kSpecial | kInvalid);  // an unfinished code has no more than one bit
+  if (codes_left(counts) != 0)
+    std::fill_n(first_level.begin(), 2, kSpecial | kInvalid);  // an unfinished code has no more than one bit
 
   LengthCounts remaining = counts;
   std::size_t next_free = first_level.size();
   std::uint32_t code = 0;
   std::uint32_t open_prefix = ~0u;
   std::span<std::uint32_t> second_level;
-  // The first level grows by doubling: while codes of one length are entered it is as large as they need, so each takes one place.
+  // The first level grows by doubling: while codes of one length are entered it is as large as they need, so each takes
+  // one place.
   unsigned grown_bits = 0;
   const auto grow_to = [&](unsigned bits) {
     for (; grown_bits < bits; ++grown_bits) {
@@ -160,7 +162,8 @@ const char* build_distance_table(std::span<const std::uint8_t> lengths, InflateT
   return nullptr;
 }
 
-const char* build_precode_table(std::span<const std::uint8_t> lengths, std::span<std::uint32_t, 1 << kPrecodeBits> table) {
+const char* build_precode_table(std::span<const std::uint8_t> lengths,
+                                std::span<std::uint32_t, 1 << kPrecodeBits> table) {
   const auto counts = count_lengths(lengths);
   if (codes_left(counts) != 0) return "bad code lengths code";
   fill_table(table, kPrecodeBits, lengths, kPrecodeSymbolEntries, counts);

@@ -86,7 +86,8 @@ void parse_pax(ByteView data, PaxRecords& into, const TarPlace& place) {
     std::uint64_t length = 0;
     const auto [end, error] = std::from_chars(rest.data(), rest.data() + rest.size(), length);
     const auto digits = std::size_t(end - rest.data());
-    if (error != std::errc() || digits == rest.size() || rest[digits] != ' ') bad_record(place, "a record has no length");
+    if (error != std::errc() || digits == rest.size() || rest[digits] != ' ')
+      bad_record(place, "a record has no length");
     if (length > rest.size() || length < digits + 3) bad_record(place, "a record's length is wrong");
     const auto record = rest.substr(digits + 1, length - digits - 1);
     rest.remove_prefix(length);
@@ -97,7 +98,8 @@ void parse_pax(ByteView data, PaxRecords& into, const TarPlace& place) {
     if (is_text_key(key) && value.find('\0') != value.npos) bad_record(place, "a name holds a NUL byte");
     if (key == "GNU.sparse.offset" || key == "GNU.sparse.numbytes") {
       // The pairs only mean something in their order.
-      if ((into.sparse_numbers.size() % 2 == 0) != (key == "GNU.sparse.offset")) bad_record(place, "the sparse map is out of order");
+      if ((into.sparse_numbers.size() % 2 == 0) != (key == "GNU.sparse.offset"))
+        bad_record(place, "the sparse map is out of order");
       into.sparse_numbers.push_back(parse_pax_number(value, key, place));
     } else {
       into.values.insert_or_assign(std::string(key), std::string(value));
@@ -139,18 +141,23 @@ PaxTime parse_pax_time(std::string_view text, const TarPlace& place) {
 
 std::map<std::string, std::string> xattrs_of(const PaxRecords& records, const TarPlace& place) {
   std::map<std::string, std::string> xattrs;
-  // emplace() keeps what is there, so the stronger source comes first. An attribute with an empty value is an attribute.
-  for (auto at = records.values.lower_bound(kSchilyXattr); at != records.values.end() && at->first.starts_with(kSchilyXattr); ++at) {
+  // emplace() keeps what is there, so the stronger source comes first. An attribute with an empty value is an
+  // attribute.
+  for (auto at = records.values.lower_bound(kSchilyXattr);
+       at != records.values.end() && at->first.starts_with(kSchilyXattr); ++at) {
     xattrs.emplace(at->first.substr(kSchilyXattr.size()), at->second);
   }
-  for (auto at = records.values.lower_bound(kLibarchiveXattr); at != records.values.end() && at->first.starts_with(kLibarchiveXattr); ++at) {
-    xattrs.emplace(url_decoded(std::string_view(at->first).substr(kLibarchiveXattr.size())), base64_decoded(at->second, place));
+  for (auto at = records.values.lower_bound(kLibarchiveXattr);
+       at != records.values.end() && at->first.starts_with(kLibarchiveXattr); ++at) {
+    xattrs.emplace(url_decoded(std::string_view(at->first).substr(kLibarchiveXattr.size())),
+                   base64_decoded(at->second, place));
   }
   if (const auto* label = records.find("RHT.security.selinux")) xattrs.emplace(kSelinux, *label);
   add_acl(records, "SCHILY.acl.access", PosixAclKind::kAccess, place, xattrs);
   add_acl(records, "SCHILY.acl.default", PosixAclKind::kDefault, place, xattrs);
   for (const auto& [name, value] : xattrs) {
-    if (name.empty() || name.size() > 255 || name.find('\0') != name.npos) bad_record(place, "an attribute has an impossible name");
+    if (name.empty() || name.size() > 255 || name.find('\0') != name.npos)
+      bad_record(place, "an attribute has an impossible name");
     if (value.size() > 65'536) bad_record(place, fmt::format("the attribute {} has more than 65536 bytes", name));
   }
   return xattrs;

@@ -44,10 +44,14 @@ std::vector<std::string_view> split(std::string_view text, std::string_view sepa
 std::uint16_t parse_permissions(std::string_view text, const TarPlace& place, std::string_view entry) {
   std::uint16_t permissions = 0;
   for (const char c : text) {
-    if (c == 'r') permissions |= 4;
-    else if (c == 'w') permissions |= 2;
-    else if (c == 'x') permissions |= 1;
-    else if (c != '-') bad_acl(place, entry);
+    if (c == 'r')
+      permissions |= 4;
+    else if (c == 'w')
+      permissions |= 2;
+    else if (c == 'x')
+      permissions |= 1;
+    else if (c != '-')
+      bad_acl(place, entry);
   }
   return permissions;
 }
@@ -82,7 +86,8 @@ std::optional<AclEntry> parse_entry(std::string_view text, const TarPlace& place
   auto id = fields.size() == 4 ? parse_id(fields[3]) : std::nullopt;
   if (!id) id = parse_id(name);
   if (!id) {
-    log::warn("{}: extended tar header at {}: the ACL entry '{}' has no number; the ACL is left out", place.what, place.stream_offset, text);
+    log::warn("{}: extended tar header at {}: the ACL entry '{}' has no number; the ACL is left out", place.what,
+              place.stream_offset, text);
     return std::nullopt;
   }
   entry.id = *id;
@@ -95,7 +100,8 @@ void check_complete(const std::vector<AclEntry>& entries, const TarPlace& place)
     return std::count_if(entries.begin(), entries.end(), [&](const AclEntry& e) { return e.tag == tag; });
   };
   const bool named = count(kUser) + count(kGroup) > 0;
-  if (count(kUserObj) != 1 || count(kGroupObj) != 1 || count(kOther) != 1 || count(kMask) > 1 || (named && count(kMask) == 0)) {
+  if (count(kUserObj) != 1 || count(kGroupObj) != 1 || count(kOther) != 1 || count(kMask) > 1 ||
+      (named && count(kMask) == 0)) {
     fail<CorruptData>("{}: extended tar header at {}: the ACL is not complete", place.what, place.stream_offset);
   }
 }
@@ -112,7 +118,8 @@ std::optional<std::string> posix_acl_from_text(std::string_view text, PosixAclKi
   }
   check_complete(entries, place);
   if (kind == PosixAclKind::kAccess && entries.size() == 3) return std::nullopt;  // the mode says the same
-  std::sort(entries.begin(), entries.end(), [](const AclEntry& a, const AclEntry& b) { return std::tie(a.tag, a.id) < std::tie(b.tag, b.id); });
+  std::sort(entries.begin(), entries.end(),
+            [](const AclEntry& a, const AclEntry& b) { return std::tie(a.tag, a.id) < std::tie(b.tag, b.id); });
   Bytes out;
   append_le(out, kVersion);
   for (const auto& entry : entries) {

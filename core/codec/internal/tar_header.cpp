@@ -48,7 +48,8 @@ std::int64_t parse_base_256(ByteView field, std::string_view field_name, const T
     if (negative) byte = std::uint8_t(~byte);
     if (i == 0) byte &= 0x7f;
     if (value >> 55 != 0) {
-      fail<CorruptData>("{}: tar header at {}: the {} does not fit into 63 bits", place.what, place.stream_offset, field_name);
+      fail<CorruptData>("{}: tar header at {}: the {} does not fit into 63 bits", place.what, place.stream_offset,
+                        field_name);
     }
     value = value << 8 | byte;
   }
@@ -58,7 +59,8 @@ std::int64_t parse_base_256(ByteView field, std::string_view field_name, const T
 std::uint32_t parse_device_number(ByteView field, std::string_view field_name, const TarPlace& place) {
   const auto number = parse_tar_size(field, field_name, place);
   if (number > UINT32_MAX) {
-    fail<CorruptData>("{}: tar header at {}: {} {} is out of range", place.what, place.stream_offset, field_name, number);
+    fail<CorruptData>("{}: tar header at {}: {} {} is out of range", place.what, place.stream_offset, field_name,
+                      number);
   }
   return std::uint32_t(number);
 }
@@ -95,7 +97,8 @@ std::int64_t parse_tar_number(ByteView field, std::string_view field_name, const
 std::uint64_t parse_tar_size(ByteView field, std::string_view field_name, const TarPlace& place) {
   const auto value = parse_tar_number(field, field_name, place);
   if (value < 0 || std::uint64_t(value) > kMaxTarNumber) {
-    fail<CorruptData>("{}: tar header at {}: {} {} is out of range", place.what, place.stream_offset, field_name, value);
+    fail<CorruptData>("{}: tar header at {}: {} {} is out of range", place.what, place.stream_offset, field_name,
+                      value);
   }
   return std::uint64_t(value);
 }

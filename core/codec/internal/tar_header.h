@@ -39,7 +39,8 @@ bool is_zero_block(ByteView block);
 // `block` is kTarBlock long. Throws CorruptData for a wrong checksum or a field that is no number.
 TarHeader parse_tar_header(ByteView block, const TarPlace& place);
 
-// A numeric field: octal text, or base-256 (big-endian two's complement) if the top bit of its first byte is set. An empty field is 0.
+// A numeric field: octal text, or base-256 (big-endian two's complement) if the top bit of its first byte is set. An
+// empty field is 0.
 std::int64_t parse_tar_number(ByteView field, std::string_view field_name, const TarPlace& place);
 // The same, refused if negative or above kMaxTarNumber.
 std::uint64_t parse_tar_size(ByteView field, std::string_view field_name, const TarPlace& place);

@@ -26,7 +26,8 @@ bool append_old_gnu_pairs(ByteView block, bool continuation, SparseMap& map, con
     map.emplace_back(parse_tar_size(pair.first(kNumberLength), "sparse offset", place),
                      parse_tar_size(pair.last(kNumberLength), "sparse length", place));
   }
-  if (map.size() > kMaxPairs) fail<Unsupported>("{}: sparse file at {}: more than {} pieces", place.what, place.stream_offset, kMaxPairs);
+  if (map.size() > kMaxPairs)
+    fail<Unsupported>("{}: sparse file at {}: more than {} pieces", place.what, place.stream_offset, kMaxPairs);
   return block[more_at] != std::byte(0);
 }
 
@@ -72,7 +73,8 @@ bool SparseMapReader::feed_block(ByteView block, const TarPlace& place) {
 
 void SparseMapReader::add_number(std::uint64_t number, const TarPlace& place) {
   if (!pairs_) {
-    if (number > kMaxPairs) fail<Unsupported>("{}: sparse file at {}: more than {} pieces", place.what, place.stream_offset, kMaxPairs);
+    if (number > kMaxPairs)
+      fail<Unsupported>("{}: sparse file at {}: more than {} pieces", place.what, place.stream_offset, kMaxPairs);
     pairs_ = number;
   } else if (!offset_) {
     offset_ = number;
@@ -82,8 +84,8 @@ void SparseMapReader::add_number(std::uint64_t number, const TarPlace& place) {
   }
 }
 
-std::vector<TarRun> runs_of(const SparseMap& map, std::uint64_t file_size, std::uint64_t data_stream_offset, std::uint64_t stored_bytes,
-                            const TarPlace& place) {
+std::vector<TarRun> runs_of(const SparseMap& map, std::uint64_t file_size, std::uint64_t data_stream_offset,
+                            std::uint64_t stored_bytes, const TarPlace& place) {
   std::vector<TarRun> runs;
   std::uint64_t file_end = 0;
   std::uint64_t stored = 0;
@@ -91,7 +93,8 @@ std::vector<TarRun> runs_of(const SparseMap& map, std::uint64_t file_size, std::
     if (offset < file_end) bad_map(place, "pieces overlap or are out of order");
     if (offset > file_size || length > file_size - offset) bad_map(place, "a piece lies outside the file");
     if (length > stored_bytes - stored) bad_map(place, "the map holds more than is stored");
-    if (length != 0) runs.push_back({.file_offset = offset, .stream_offset = data_stream_offset + stored, .length = length});
+    if (length != 0)
+      runs.push_back({.file_offset = offset, .stream_offset = data_stream_offset + stored, .length = length});
     file_end = offset + length;
     stored += length;
   }

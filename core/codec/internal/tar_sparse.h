@@ -1,5 +1,6 @@
 #pragma once
-// Sparse maps: GNU tar's old format (in the header), and pax formats 0.0, 0.1 (in records) and 1.0 (in front of the data).
+// Sparse maps: GNU tar's old format (in the header), and pax formats 0.0, 0.1 (in records) and 1.0 (in front of the
+// data).
 #include <cstdint>
 #include <optional>
 #include <vector>
@@ -37,9 +38,9 @@ class SparseMapReader {
   SparseMap map_;
 };
 
-// The map as runs of a stream; pieces of length 0 vanish. Throws CorruptData if pieces overlap, are out of order, leave the file, or do not
-// add up to what is stored.
-std::vector<TarRun> runs_of(const SparseMap& map, std::uint64_t file_size, std::uint64_t data_stream_offset, std::uint64_t stored_bytes,
-                            const TarPlace& place);
+// The map as runs of a stream; pieces of length 0 vanish. Throws CorruptData if pieces overlap, are out of order, leave
+// the file, or do not add up to what is stored.
+std::vector<TarRun> runs_of(const SparseMap& map, std::uint64_t file_size, std::uint64_t data_stream_offset,
+                            std::uint64_t stored_bytes, const TarPlace& place);
 
 }  // namespace varve::codec::internal
