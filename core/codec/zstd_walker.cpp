@@ -76,7 +76,6 @@ class ZstdWalker::Impl {
       if (result == 0) {
         in_frame_ = false;
         if (content_frame_) listener_.on_frame_end(compressed_offset_);
-        if (content_frame_) listener_.on_frame_end(compressed_offset_);
         return in.pos;
       }
       if (in.pos == in.size && out.pos < out.size) return in.pos;
@@ -96,7 +95,6 @@ class ZstdWalker::Impl {
   Bytes output_;
   Bytes magic_;
   bool in_frame_ = false;
-  bool content_frame_ = false;  // the current or last one is not skippable
   bool content_frame_ = false;  // else a skippable one
   std::uint64_t frames_ = 0;
   std::uint64_t compressed_offset_ = 0;  // of what the decoder has taken
