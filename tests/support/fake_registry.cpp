@@ -356,7 +356,8 @@ FakeHttpResponse FakeRegistry::respond_referrers(const FakeHttpRequest& request,
   FakeHttpResponse response;
   response.headers = {"Content-Type: application/vnd.oci.image.index.v1+json"};
   if (from + page < entries.size())
-    response.headers.push_back("Link: <" + request.path + "?last=" + std::to_string(from + page) + ">; rel=\"next\"");
+    response.headers.push_back("Link: <" + request.path + "?last=" + std::to_string(from + page) +
+                               (type == request.query.end() ? "" : "&artifactType=" + type->second) + ">; rel=\"next\"");
   response.set_body(json({{"schemaVersion", 2}, {"mediaType", "application/vnd.oci.image.index.v1+json"}, {"manifests", list}}).dump());
   return response;
 }

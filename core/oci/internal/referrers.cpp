@@ -1,6 +1,7 @@
 #include "core/oci/internal/referrers.h"
 
 #include <algorithm>
+#include <set>
 
 #include <nlohmann/json.hpp>
 
@@ -55,6 +56,7 @@ Referrers::Answer Referrers::ask_api(const Digest& subject, std::string_view art
   request.url = endpoint_.url("referrers/" + subject.to_string());
   const auto api_url = request.url;
   if (!artifact_type.empty()) request.url = *Url::parse(with_query(request.url.text, "artifactType", artifact_type));
+  std::set<Digest> known;  // pages of a list that changes may overlap
   for (int page = 0; page < kMaxPages; ++page) {
     HttpResponse response;
     try {
@@ -69,7 +71,7 @@ Referrers::Answer Referrers::ask_api(const Digest& subject, std::string_view art
     const auto index = parse_page(response, what);
     if (!index) return answer;
     for (const auto& entry : index->manifests)
-      if (fits(entry, artifact_type)) answer.found.push_back(entry);
+      if (fits(entry, artifact_type) && known.insert(entry.digest).second) answer.found.push_back(entry);
     if (answer.found.size() > kMaxIndexEntries) fail<Unsupported>("{}: more than {}", what, kMaxIndexEntries);
     const auto link = response.head.headers.find("Link");
     const auto next = link ? parse_next_link(*link) : std::nullopt;

@@ -175,7 +175,8 @@ void fail_response(const HttpResponse& response, std::string_view what) {
   const auto text = describe(response);
   if (status == 404) fail<NotFound>("{}: not found ({})", what, text);
   if (is_temporary_status(status)) fail<TemporaryError>("{}: {}", what, text);
-  if (status == 401 || status == 403) fail<Error>("{}: access denied ({})", what, text);
+  if (status == 401) fail<Error>("{}: access denied, the credentials were refused ({})", what, text);
+  if (status == 403) fail<Error>("{}: access denied ({})", what, text);
   fail<Error>("{}: {}", what, text);
 }
 

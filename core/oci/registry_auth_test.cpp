@@ -1,0 +1,156 @@
+#include <thread>
+
+#include "core/oci/registry_fixture.h"
+
+namespace varve::oci {
+namespace {
+
+using testing::AllOf;
+using testing::Each;
+using testing::HasSubstr;
+using testing::Not;
+
+constexpr const char* kRight = "dXNlcjpwYXNzOndvcmQ=";  // user:pass:word
+constexpr const char* kWrong = "dXNlcjp3cm9uZw==";      // user:wrong
+
+class RegistryAuthTest : public RegistryFixture {
+ protected:
+  void use_tokens(bool anonymous = false) {
+    registry_.set([&](Switches& s) { s.auth = Auth::kToken, s.anonymous_tokens = anonymous; });
+  }
+  std::vector<test::FakeRegistry::Record> records_of(Kind kind) {
+    auto records = registry_.records();
+    std::erase_if(records, [&](const auto& record) { return record.kind != kind; });
+    return records;
+  }
+  const Bytes content_ = pattern(100'000);
+  const Descriptor blob_ = add_blob(content_);
+  const ByteRange range_{.offset = 10, .length = 100};
+};
+
+TEST_F(RegistryAuthTest, BasicCredentialsAreSentOnceTheyAreAskedFor) {
+  registry_.set([](Switches& s) { s.auth = Auth::kBasic; });
+  log_in(kRight);
+  const auto repository = open();
+  read(*repository, blob_, range_);
+  read(*repository, blob_, range_);
+  const auto records = records_of(Kind::kBlob);
+  ASSERT_EQ(records.size(), 3u);
+  EXPECT_EQ(records[0].status, 401);
+  EXPECT_EQ(records[0].request.header("authorization"), "");
+  EXPECT_EQ(records[2].status, 206);
+}
+
+TEST_F(RegistryAuthTest, RefusedCredentialsAreAFinalErrorWithoutSecrets) {
+  registry_.set([](Switches& s) { s.auth = Auth::kBasic; });
+  EXPECT_THAT(message_of([&] { open()->manifest("latest"); }), HasSubstr("no credentials"));
+  log_in(kWrong);
+  EXPECT_THAT(message_of([&] { open()->manifest("latest"); }), AllOf(HasSubstr("refused"), Not(HasSubstr("wrong")), Not(HasSubstr(kWrong))));
+  use_tokens();
+  EXPECT_THAT(message_of([&] { open()->manifest("latest"); }), AllOf(HasSubstr("refused"), Not(HasSubstr("wrong")), Not(HasSubstr(kWrong))));
+  log_in("");
+  EXPECT_THAT(message_of([&] { open()->manifest("latest"); }), HasSubstr("no credentials"));
+}
+
+TEST_F(RegistryAuthTest, TokensComeFromTheRealmWithServiceAndScope) {
+  use_tokens();
+  log_in(kRight);
+  const auto repository = open();
+  EXPECT_EQ(read(*repository, blob_, range_), cut(content_, range_));
+  read(*repository, blob_, range_);
+  const auto tokens = records_of(Kind::kToken);
+  ASSERT_EQ(tokens.size(), 1u);
+  EXPECT_EQ(tokens[0].request.query.at("service"), "fake");
+  EXPECT_EQ(tokens[0].request.query.at("scope"), "repository:team/app:pull");
+  EXPECT_EQ(tokens[0].request.header("authorization"), std::string("Basic ") + kRight);
+  EXPECT_EQ(registry_.count(Kind::kBlob), 3u);
+  EXPECT_EQ(repository->stats().tokens, 1u);
+}
+
+TEST_F(RegistryAuthTest, AnonymousTokensNeedNoCredentials) {
+  use_tokens(true);
+  EXPECT_EQ(read(*open(), blob_, range_), cut(content_, range_));
+  EXPECT_EQ(records_of(Kind::kToken)[0].request.header("authorization"), "");
+}
+
+TEST_F(RegistryAuthTest, TokensAreRenewedBeforeTheyEnd) {
+  use_tokens(true);
+  registry_.set([](Switches& s) { s.token_expires_in = 100; });
+  const auto repository = open();
+  read(*repository, blob_, range_);
+  clock_.advance(std::chrono::seconds(79));
+  read(*repository, blob_, range_);
+  EXPECT_EQ(registry_.count(Kind::kToken), 1u);
+  clock_.advance(std::chrono::seconds(2));
+  read(*repository, blob_, range_);
+  EXPECT_EQ(registry_.count(Kind::kToken), 2u);
+  for (const auto& record : records_of(Kind::kBlob)) EXPECT_TRUE(record.status == 206 || record.request.header("authorization").empty());
+}
+
+TEST_F(RegistryAuthTest, TokensThatEndTooEarlyAreRenewedInMidSession) {
+  use_tokens(true);
+  registry_.set([](Switches& s) { s.token_uses = 1; });
+  const auto repository = open();
+  for (int i = 0; i < 4; ++i) EXPECT_EQ(read(*repository, blob_, range_), cut(content_, range_));
+  EXPECT_EQ(registry_.count(Kind::kToken), 4u);
+}
+
+TEST_F(RegistryAuthTest, BrokenTransferGoesOnWithANewToken) {
+  use_tokens(true);
+  registry_.set([](Switches& s) { s.token_uses = 1, s.breaks = Break::kClose, s.break_after = 40'000, s.break_count = 2; });
+  EXPECT_EQ(read(*open(), blob_, {0, blob_.size}), content_);
+  EXPECT_EQ(registry_.count(Kind::kToken), 3u);
+}
+
+TEST_F(RegistryAuthTest, ManyReadersShareOneToken) {
+  use_tokens(true);
+  const auto repository = open();
+  {
+    std::vector<std::jthread> readers;
+    for (int i = 0; i < 8; ++i) readers.emplace_back([&] { EXPECT_EQ(read(*repository, blob_, range_), cut(content_, range_)); });
+  }
+  EXPECT_EQ(registry_.count(Kind::kToken), 1u);
+}
+
+TEST_F(RegistryAuthTest, TokenServerInTroubleIsAskedAgain) {
+  use_tokens(true);
+  registry_.fail_next(503, 2, Kind::kToken);
+  EXPECT_EQ(read(*open(), blob_, range_), cut(content_, range_));
+  registry_.fail_next(503, -1, Kind::kToken);
+  EXPECT_THROW(read(*open(), blob_, range_), TemporaryError);
+}
+
+TEST_F(RegistryAuthTest, IdentityTokensGoByPostOnly) {
+  use_tokens();
+  registry_.set([](Switches& s) { s.identity_token = "identity"; });
+  write_file_atomically(options_.authfile, as_bytes("{\"auths\":{\"" + registry_.host() + "\":{\"identitytoken\":\"identity\"}}}"));
+  EXPECT_EQ(read(*open(), blob_, range_), cut(content_, range_));
+  const auto tokens = records_of(Kind::kToken);
+  ASSERT_EQ(tokens.size(), 1u);
+  EXPECT_EQ(tokens[0].request.method, "POST");
+  EXPECT_TRUE(tokens[0].request.query.empty());
+}
+
+TEST_F(RegistryAuthTest, CredentialsThatChangeWhileWeRunAreFound) {
+  registry_.set([](Switches& s) { s.auth = Auth::kBasic; });
+  log_in(kRight);
+  const auto repository = open();
+  read(*repository, blob_, range_);
+  registry_.set([](Switches& s) { s.password = "new"; });
+  EXPECT_THROW(read(*repository, blob_, range_), Error);
+  log_in("dXNlcjpuZXc=");  // user:new
+  EXPECT_EQ(read(*repository, blob_, range_), cut(content_, range_));
+}
+
+TEST_F(RegistryAuthTest, UnknownSchemesAndBadTokensAreNamed) {
+  use_tokens(true);
+  registry_.set([](Switches& s) { s.failure = {.kind = Kind::kToken, .status = 200, .count = -1, .body = "{\"token\":\"a b\"}"}; });
+  EXPECT_THAT(message_of([&] { read(*open(), blob_, range_); }), HasSubstr("cannot be sent"));
+  registry_.set([](Switches& s) { s.failure = {.kind = Kind::kToken, .status = 200, .count = -1, .body = "<html>"}; });
+  EXPECT_THROW(read(*open(), blob_, range_), CorruptData);
+  registry_.set([](Switches& s) { s.failure = {.kind = Kind::kBlob, .status = 401, .count = -1, .body = ""}; });
+  EXPECT_THAT(message_of([&] { read(*open(), blob_, range_); }), HasSubstr("no way to log in"));
+}
+
+}  // namespace
+}  // namespace varve::oci
