@@ -232,9 +232,14 @@ class StoredLayerStreams final : public LayerStreams {
   }
 
   // Streams that nobody holds any more are closed here, under the lock: a store is never open twice.
-  static void close_unused(Streams& streams) {
-    std::erase_if(streams, [](const auto& entry) {
-      return entry.second.use_count() == 1 && entry.second->layer().use_count() == 1;
+  void close_unused(Streams& streams) {
+    std::erase_if(streams, [&](const auto& entry) {
+      if (entry.second.use_count() > 1) return false;
+      const auto& layer = entry.second->layer();
+      engine_->syncer.remove(layer);
+      if (layer.use_count() == 1) return true;
+      engine_->syncer.add(layer);  // something is still being fetched for it
+      return false;
     });
   }
 

@@ -77,7 +77,7 @@ struct StreamOptions {
   std::chrono::milliseconds deadline{120'000};    // of one ensure()
   bool read_next_when_idle = true;          // fetch the span after one that a reader missed, while the link has nothing else to do
   bool drop_store_pages = true;             // give the store's page cache back soon after use: both kinds of mount keep a copy of their own
-  std::uint64_t overflow_bytes = 32 << 20;  // spans of one layer kept in memory while the disk is full
+  std::uint64_t overflow_bytes = 8 << 20;   // spans of one layer kept in memory while the disk is full
   std::chrono::milliseconds sync_interval{500};   // between writing spans and recording them as present on disk
 };
 

@@ -313,16 +313,27 @@ void SpanFetcher::decode_loop() {
   Bytes stream;
   std::unique_lock lock(mutex_);
   while (true) {
-    decode_changed_.wait(lock, [&] { return stopping_ || !to_decode_.empty(); });
+    decode_changed_.wait(lock, [&] { return stopping_ || may_decode(); });
     if (stopping_) return;
     const auto task = tasks_.find(std::get<Key>(*to_decode_.begin()));
     to_decode_.erase(to_decode_.begin());
     task->second.queued_to_decode = false;
+    const auto bytes = task->second.layer->map->spans[task->first.second].stream_range.length;
+    decoding_bytes_ += bytes;
     lock.unlock();
     decode(task, decoder, stream);  // the task stays: only its decoder ends a task of this stage
     if (stream.capacity() > kKeptBufferBytes) Bytes().swap(stream);
     lock.lock();
+    decoding_bytes_ -= bytes;
+    decode_changed_.notify_all();
   }
+}
+
+// Highly compressible data makes spans of up to 1 GiB of stream: of those one at a time.
+bool SpanFetcher::may_decode() const {
+  if (to_decode_.empty()) return false;
+  const auto& [layer, span] = std::get<Key>(*to_decode_.begin());
+  return decoding_bytes_ == 0 || decoding_bytes_ + layer->map->spans[span].stream_range.length <= options_.max_in_flight_bytes;
 }
 
 void SpanFetcher::decode(Tasks::iterator task, codec::SpanDecoder& decoder, Bytes& stream) {

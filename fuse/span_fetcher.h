@@ -103,6 +103,7 @@ class SpanFetcher {
   void on_window_failure(FetchLayer& layer, std::size_t block, const std::exception_ptr& error);
 
   void decode_loop();
+  bool may_decode() const;
   void decode(Tasks::iterator task, codec::SpanDecoder& decoder, Bytes& stream);
   void on_decode_failure(Tasks::iterator task, const std::exception_ptr& error);
   void finish(Tasks::iterator task, const std::exception_ptr& error, const SpanStore::Hold& hold, Calls& calls);
@@ -137,6 +138,7 @@ class SpanFetcher {
   std::set<FetchLayer*> whole_layers_;  // queued or streaming
   std::map<std::pair<Clock::TimePoint, Waiter*>, std::shared_ptr<Waiter>> deadlines_;  // of those not called yet
   std::uint64_t next_sequence_ = 0;
+  std::uint64_t decoding_bytes_ = 0;  // stream side
   std::atomic<bool> stopping_ = false;
   std::vector<std::jthread> threads_;
   std::vector<std::jthread> whole_threads_;

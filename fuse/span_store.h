@@ -27,7 +27,7 @@ struct SpanStoreOptions {
   // copy of their own (kernel mode).
   bool drop_pages = false;
   // Decoded spans kept in memory while the disk is full.
-  std::uint64_t overflow_bytes = 32 << 20;
+  std::uint64_t overflow_bytes = 8 << 20;
 };
 
 // Safe to use from any thread, except that put() of one span must not run twice at a time. Readers take no lock.

@@ -14,6 +14,12 @@ void StoreSyncer::add(const std::shared_ptr<FetchLayer>& layer) {
   layers_.push_back(layer);
 }
 
+void StoreSyncer::remove(const std::shared_ptr<FetchLayer>& layer) {
+  const std::lock_guard no_tick(tick_mutex_);
+  const std::lock_guard lock(mutex_);
+  std::erase_if(layers_, [&](const auto& known) { return known.lock() == layer; });
+}
+
 void StoreSyncer::poke() {
   {
     const std::lock_guard lock(mutex_);
@@ -48,6 +54,7 @@ std::vector<std::shared_ptr<FetchLayer>> StoreSyncer::layers() {
 // True while there is, or will be, something to bring to disk.
 bool StoreSyncer::tick() {
   bool more = false;
+  const std::lock_guard ticking(tick_mutex_);
   for (const auto& layer : layers()) {
     const bool fetching = layer->counters.fetching.load(std::memory_order_relaxed) > 0;
     layer->store.sync();

@@ -19,6 +19,8 @@ class StoreSyncer {
   ~StoreSyncer() { stop(); }
 
   void add(const std::shared_ptr<FetchLayer>& layer);
+  // Forgets a layer; when this returns, it is not held here any more.
+  void remove(const std::shared_ptr<FetchLayer>& layer);
   // Fetching begins: from now on, and until all that was fetched is on disk, there is work. Starts the thread.
   void poke();
   // Syncs a last time and ends the thread.
@@ -29,6 +31,7 @@ class StoreSyncer {
   std::vector<std::shared_ptr<FetchLayer>> layers();
   bool tick();
 
+  std::mutex tick_mutex_;  // held over the I/O of a tick, so that remove() can wait for its end
   const std::chrono::milliseconds interval_;
   const bool drop_pages_;
   std::mutex mutex_;
