@@ -98,7 +98,7 @@ TEST_F(LayerStreamFaultsTest, ARefusalGoesToTheNextRepositoryAndIsFinalAtTheLast
 }
 
 TEST_F(LayerStreamFaultsTest, AWrongWindowIsFetchedAgainAndTheSpanIsNot) {
-  const auto layer = test::make_gzip_layer(test::gzip_of(test::some_stream(9'000'000)), 20'000);
+  const auto layer = test::make_gzip_layer(test::gzip_of(test::some_stream(9'000'000)), 20'000, true);
   ASSERT_GT(layer.windows.size(), 1u << 20);  // not checked as a whole
   auto stream = serve(layer);
   const auto& span = layer.map->spans.at(layer.map->spans.size() / 2);

@@ -132,7 +132,7 @@ TEST_F(LayerStreamTest, NeighbouringSpansAreOneRequest) {
 
 TEST_F(LayerStreamTest, WindowsOfALargeBlobAreFetchedByRange) {
   // Windows are small, so many spans are needed before their blob is more than is fetched whole.
-  const auto layer = test::make_gzip_layer(test::gzip_of(test::some_stream(9'000'000)), 20'000);
+  const auto layer = test::make_gzip_layer(test::gzip_of(test::some_stream(9'000'000)), 20'000, true);
   ASSERT_GT(layer.windows.size(), 1u << 20);
   auto stream = serve(layer);
   EXPECT_EQ(read(*stream, 3'000'000, 10), part(layer, 3'000'000, 10));

@@ -56,7 +56,8 @@ MadeLayer empty_layer(Bytes stream) {
 // Begins a span at the first boundary that is far enough from the last.
 class GzipCutter final : public codec::GzipListener {
  public:
-  GzipCutter(MadeLayer& layer, std::uint64_t span_bytes) : layer_(layer), span_bytes_(span_bytes) {}
+  GzipCutter(MadeLayer& layer, std::uint64_t span_bytes, bool whole_windows)
+      : layer_(layer), span_bytes_(span_bytes), whole_windows_(whole_windows) {}
 
   void on_stream_bytes(ByteView bytes) override { append(layer_.stream, bytes); }
 
@@ -72,7 +73,8 @@ class GzipCutter final : public codec::GzipListener {
     span.member_header = boundary.member_start;
     if (!boundary.member_start) {
       const auto compressed = ByteView(layer_.blob).subspan(span.compressed_range.offset);
-      const auto packed = codec::compress_zstd(codec::make_window_sparse(compressed, boundary.bits, window), 3);
+      const auto packed =
+          codec::compress_zstd(whole_windows_ ? to_bytes(window) : codec::make_window_sparse(compressed, boundary.bits, window), 3);
       span.window = {.offset = layer_.windows.size(), .length = packed.size()};
       append(layer_.windows, packed);
     }
@@ -89,6 +91,7 @@ class GzipCutter final : public codec::GzipListener {
  private:
   MadeLayer& layer_;
   const std::uint64_t span_bytes_;
+  const bool whole_windows_;
 };
 
 }  // namespace
@@ -141,10 +144,10 @@ MadeLayer make_zstd_single_layer(Bytes stream, std::uint64_t span_bytes) {
   return finish(std::move(layer), index::LayerFormat::kZstdSingle);
 }
 
-MadeLayer make_gzip_layer(Bytes gzip_blob, std::uint64_t span_bytes) {
+MadeLayer make_gzip_layer(Bytes gzip_blob, std::uint64_t span_bytes, bool whole_windows) {
   auto layer = empty_layer({});
   layer.blob = std::move(gzip_blob);
-  GzipCutter cutter(layer, span_bytes);
+  GzipCutter cutter(layer, span_bytes, whole_windows);
   codec::GzipWalker walker("layer", cutter);
   walker.feed(layer.blob);
   walker.finish();
