@@ -1,0 +1,211 @@
+#include "indexer/index_image.h"
+
+#include <gmock/gmock.h>
+#include <gtest/gtest.h>
+
+#include <thread>
+
+#include "core/base/errors.h"
+#include "core/codec/codec_test_support.h"
+#include "core/codec/tar_test_support.h"
+#include "core/oci/layout.h"
+#include "tests/support/scripted_repository.h"
+#include "tests/support/temp_dir.h"
+
+namespace varve::indexer {
+namespace {
+
+using codec::test::gzip;
+using codec::test::TarBuilder;
+using ::testing::HasSubstr;
+using ::testing::ThrowsMessage;
+
+Bytes tar_of(std::uint32_t seed, std::size_t bytes = 700'000) {
+  TarBuilder tar;
+  tar.file("f" + std::to_string(seed), as_text(codec::test::program_like_bytes(bytes, seed)));
+  tar.file("same", "layer " + std::to_string(seed));
+  return to_bytes(tar.end().bytes());
+}
+
+class IndexImageTest : public ::testing::Test {
+ protected:
+  // An image of these tars, gzipped, in the scripted repository.
+  oci::Image image_of(const std::vector<Bytes>& tars) {
+    oci::Image image;
+    std::string text = "image of";
+    for (const auto& tar : tars) {
+      auto layer = repository_->serve(gzip(tar));
+      layer.media_type = "application/vnd.oci.image.layer.v1.tar+gzip";
+      text += layer.digest.to_string();
+      image.manifest.layers.push_back(layer);
+      image.config.diff_ids.push_back(digest_of(tar));
+    }
+    image.repository = repository_;
+    image.document.bytes = to_bytes(as_bytes(text));
+    image.document.descriptor.media_type = oci::kOciManifestType;
+    image.document.descriptor.digest = digest_of(text);
+    image.document.descriptor.size = text.size();
+    return image;
+  }
+
+  IndexReport run(const oci::Image& image, const std::string& root, const IndexOptions& options = {}) {
+    index::LocalIndex local(folder_ / root);
+    Progress progress;
+    return index_image(image, *destination_, local, options, progress, cancel_);
+  }
+
+  std::size_t reads(const oci::Image& image, std::size_t layer) const { return repository_->reads_of(image.manifest.layers[layer].digest); }
+  bool published(const oci::Image& image) { return index::find_index(*destination_, image).has_value(); }
+
+  test::TempDir folder_;
+  std::shared_ptr<test::ScriptedRepository> repository_ = std::make_shared<test::ScriptedRepository>();
+  std::shared_ptr<oci::LayoutRepository> destination_ = oci::LayoutRepository::create(folder_ / "destination");
+  CancelFlag cancel_;
+};
+
+TEST_F(IndexImageTest, PublishesWhatAMountNeeds) {
+  const auto image = image_of({tar_of(1), tar_of(2)});
+  const auto report = run(image, "root");
+  const auto found = index::find_index(*destination_, image);
+  ASSERT_TRUE(found);
+  EXPECT_EQ(found->manifest.digest, report.index);
+  EXPECT_EQ(found->index_bytes(), report.index_bytes);
+  EXPECT_EQ(report.first_load_bytes, found->first_load_bytes());
+  ASSERT_EQ(report.layers.size(), 2u);
+  EXPECT_EQ(report.layers[0].format, "gzip");
+  EXPECT_FALSE(report.layers[0].reused);
+  EXPECT_EQ(report.layers[0].compressed_bytes, image.manifest.layers[0].size);
+
+  auto stored = image;
+  stored.repository = destination_;
+  index::LocalIndex fresh(folder_ / "fresh");
+  const auto loaded = index::load_index(fresh, stored);
+  const auto same = loaded.tree->resolve("same", true);
+  ASSERT_TRUE(same);
+  EXPECT_EQ(loaded.tree->inode(*same).size, 7u);
+  EXPECT_EQ(loaded.tree->runs(*same).at(0).device, 2u);
+  EXPECT_EQ(loaded.maps[1]->diff_id, image.config.diff_ids[1]);
+}
+
+TEST_F(IndexImageTest, TheSameInputGivesTheSameBytesAtAnyJobs) {
+  std::vector<Bytes> tars;
+  for (std::uint32_t i = 0; i < 6; ++i) tars.push_back(tar_of(i, 300'000 + 150'000 * i));
+  const auto image = image_of(tars);
+  const auto first = run(image, "one", {.jobs = 1});
+  for (const unsigned jobs : {2u, 5u, 64u}) {
+    destination_ = oci::LayoutRepository::create(folder_ / ("destination" + std::to_string(jobs)));
+    EXPECT_EQ(run(image, "root" + std::to_string(jobs), {.jobs = jobs}).index, first.index);
+  }
+}
+
+TEST_F(IndexImageTest, ReadsOnlyLayersThatWereNotIndexedBefore) {
+  run(image_of({tar_of(1), tar_of(2)}), "root");
+  const auto next = image_of({tar_of(1), tar_of(2), tar_of(3)});
+  const auto report = run(next, "root");
+  EXPECT_EQ(reads(next, 0), 1u);
+  EXPECT_EQ(reads(next, 1), 1u);
+  EXPECT_EQ(reads(next, 2), 1u);
+  EXPECT_TRUE(report.layers[0].reused);
+  EXPECT_EQ(report.layers[0].seconds, 0);
+  EXPECT_FALSE(report.layers[2].reused);
+}
+
+TEST_F(IndexImageTest, FindsLayersInTheDestinationWhereTheLocalRootIsNew) {
+  const auto first = run(image_of({tar_of(1), tar_of(2)}), "root");
+  const auto image = image_of({tar_of(1), tar_of(2)});
+  const auto again = run(image, "other machine");
+  EXPECT_EQ(reads(image, 0), 1u);
+  EXPECT_TRUE(again.layers[0].reused && again.layers[1].reused);
+  EXPECT_EQ(again.index, first.index);
+}
+
+TEST_F(IndexImageTest, ForceReadsAgainAndGivesTheSame) {
+  const auto image = image_of({tar_of(1)});
+  const auto first = run(image, "root");
+  EXPECT_EQ(run(image, "root", {.force = true}).index, first.index);
+  EXPECT_EQ(reads(image, 0), 2u);
+}
+
+TEST_F(IndexImageTest, ALayerThatTheImageRepeatsIsReadOnce) {
+  const auto image = image_of({tar_of(1), tar_of(2), tar_of(1)});
+  const auto report = run(image, "root");
+  EXPECT_EQ(reads(image, 0), 1u);
+  EXPECT_EQ(report.layers.size(), 3u);
+  auto stored = image;
+  stored.repository = destination_;
+  index::LocalIndex fresh(folder_ / "fresh");
+  const auto loaded = index::load_index(fresh, stored);
+  EXPECT_EQ(loaded.tree->runs(*loaded.tree->resolve("same", true)).at(0).device, 3u);
+}
+
+TEST_F(IndexImageTest, ABadLayerIsNamedAndNothingIsPublished) {
+  const auto image = image_of({tar_of(1), tar_of(2)});
+  const auto& bad = image.manifest.layers[1];
+  repository_->flip(bad.digest, bad.size / 2);
+  EXPECT_THAT([&] { run(image, "root"); }, ThrowsMessage<CorruptData>(HasSubstr(bad.digest.to_string())));
+  EXPECT_FALSE(published(image));
+  EXPECT_TRUE(destination_->referrers(image.manifest.layers[0].digest, index::kLayerArtifactType).empty());
+}
+
+TEST_F(IndexImageTest, ARerunGoesOnWithTheLayersThatAreDone) {
+  const auto image = image_of({tar_of(1, 2'000'000), tar_of(2)});
+  const auto& last = image.manifest.layers[1].digest;  // the smaller one comes last
+  repository_->flip(last, 1'000);
+  EXPECT_THROW(run(image, "root", {.jobs = 1}), CorruptData);
+  repository_->mend();
+  const auto report = run(image, "root", {.jobs = 1});
+  EXPECT_EQ(reads(image, 0), 1u);
+  EXPECT_TRUE(report.layers[0].reused);
+  EXPECT_TRUE(published(image));
+}
+
+TEST_F(IndexImageTest, StopsInTheMiddleOfALayerWhenCancelled) {
+  const auto image = image_of({tar_of(1), tar_of(2)});
+  repository_->close_gate();
+  std::exception_ptr failure;
+  {
+    const std::jthread indexing([&] {
+      try {
+        run(image, "root", {.jobs = 2});
+      } catch (...) {
+        failure = std::current_exception();
+      }
+    });
+    repository_->wait_until_gated(2);
+    cancel_.cancel();
+    repository_->open_gate();
+  }
+  ASSERT_TRUE(failure);
+  EXPECT_THROW(std::rethrow_exception(failure), Cancelled);
+  EXPECT_FALSE(published(image));
+}
+
+TEST_F(IndexImageTest, AnIndexThatLostABlobIsMadeAgain) {
+  const auto image = image_of({tar_of(1)});
+  run(image, "root");
+  index::LocalIndex local(folder_ / "root");
+  const auto blobs = local.find_layer_index(image.manifest.layers[0].digest);
+  ASSERT_TRUE(blobs);
+  for (const auto* folder : {"root/index", "destination"})
+    std::filesystem::remove(folder_ / folder / "blobs/sha256" / blobs->entries.digest.hex());
+  EXPECT_FALSE(run(image, "root").layers[0].reused);
+  EXPECT_EQ(reads(image, 0), 2u);
+}
+
+TEST_F(IndexImageTest, RefusesLayersThatAreElsewhere) {
+  auto image = image_of({tar_of(1)});
+  image.manifest.layers[0].media_type = "application/vnd.oci.image.layer.nondistributable.v1.tar+gzip";
+  EXPECT_THAT([&] { run(image, "root"); }, ThrowsMessage<Unsupported>(HasSubstr("nondistributable")));
+}
+
+TEST_F(IndexImageTest, Indexes127LayersAndEmptyOnes) {
+  std::vector<Bytes> tars;
+  for (std::uint32_t i = 0; i < 127; ++i) tars.push_back(i % 9 == 4 ? Bytes(1024) : tar_of(i, 2'000));
+  const auto image = image_of(tars);
+  const auto report = run(image, "root");
+  EXPECT_EQ(report.layers.size(), 127u);
+  EXPECT_TRUE(published(image));
+}
+
+}  // namespace
+}  // namespace varve::indexer
