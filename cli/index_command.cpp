@@ -84,6 +84,7 @@ void add_index_command(CLI::App& app, Context& context) {
   command->add_option("--to", arguments->destination, "Store the index in this layout folder or repository, not beside the image")->type_name("DEST");
   command->add_option("--jobs", arguments->options.jobs, "Layers read at the same time; 0 means one per core")->type_name("N");
   command->add_flag("--force", arguments->options.force, "Index layers again that were indexed before");
+  command->add_option("--max-layer-bytes", arguments->options.max_stream_bytes, "Refuse a layer that unpacks to more than this")->type_name("N");
   command->footer(
       "Examples:\n"
       "  varve index oci:image:latest\n"

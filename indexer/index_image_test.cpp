@@ -6,6 +6,7 @@
 #include <thread>
 
 #include "core/base/errors.h"
+#include "core/base/file.h"
 #include "core/codec/codec_test_support.h"
 #include "core/codec/tar_test_support.h"
 #include "core/oci/layout.h"
@@ -145,6 +146,20 @@ TEST_F(IndexImageTest, ABadLayerIsNamedAndNothingIsPublished) {
   EXPECT_THAT([&] { run(image, "root"); }, ThrowsMessage<CorruptData>(HasSubstr(bad.digest.to_string())));
   EXPECT_FALSE(published(image));
   EXPECT_TRUE(destination_->referrers(image.manifest.layers[0].digest, index::kLayerArtifactType).empty());
+}
+
+// Only the digest of the whole blob tells: the byte is the time in the gzip header.
+TEST_F(IndexImageTest, AFlippedBitThatDecodingDoesNotNoticeIsFound) {
+  auto image = image_of({tar_of(1)});
+  const auto& layer = image.manifest.layers[0];
+  auto blob = gzip(tar_of(1));
+  const auto source = oci::LayoutRepository::create(folder_ / "source");
+  oci::put_bytes(*source, blob, layer.media_type);
+  blob[5] ^= std::byte(1);
+  write_file_atomically(folder_ / "source/blobs/sha256" / layer.digest.hex(), blob);
+  image.repository = source;
+  EXPECT_THAT([&] { run(image, "root"); }, ThrowsMessage<CorruptData>(HasSubstr(layer.digest.to_string())));
+  EXPECT_FALSE(published(image));
 }
 
 TEST_F(IndexImageTest, ARerunGoesOnWithTheLayersThatAreDone) {

@@ -76,7 +76,7 @@ void SpanPlanner::find_way(std::size_t to) {
   for (auto i = to - 1; i-- > 0;) {
     if (end.start.stream_offset - places_[i].start.stream_offset > policy_.max_stream_bytes) break;
     const auto cost = places_[i].cost + cost_of_span(places_[i], end);
-    if (cost <= end.cost) {  // of equal ways the one with fewer spans
+    if (cost < end.cost) {  // of equal ways the one whose earlier spans are longer
       end.cost = cost;
       end.from = i;
     }

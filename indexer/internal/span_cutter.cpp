@@ -116,7 +116,7 @@ void SpanCutter::end_span(std::uint64_t stream_end, std::uint64_t compressed_end
 void SpanCutter::emit_stream(std::uint64_t until) {
   for (const auto& batch : pending_) {
     const auto end = batch->stream_offset + batch->stream.size();
-    if (end <= emitted_stream_) continue;
+    if (batch->stream.empty() || end <= emitted_stream_) continue;
     if (batch->stream_offset >= until) break;
     const auto from = emitted_stream_ - batch->stream_offset;
     const auto length = std::min(end, until) - emitted_stream_;
@@ -128,7 +128,7 @@ void SpanCutter::emit_stream(std::uint64_t until) {
 void SpanCutter::emit_compressed(std::uint64_t until) {
   for (const auto& batch : pending_) {
     const auto end = batch->compressed_offset + batch->compressed.size();
-    if (end <= emitted_compressed_) continue;
+    if (batch->compressed.empty() || end <= emitted_compressed_) continue;
     if (batch->compressed_offset >= until || emitted_compressed_ >= until) break;
     const auto from = emitted_compressed_ - batch->compressed_offset;
     const auto length = std::min(end, until) - emitted_compressed_;
@@ -167,7 +167,8 @@ void SpanCutter::forget() {
   }
   std::erase_if(pending_, [&](const BatchPtr& batch) {
     const bool stream_done = batch->stream.empty() || batch->stream_offset + batch->stream.size() + codec::kDeflateWindowBytes <= emitted_stream_;
-    return stream_done && batch->compressed_offset + batch->compressed.size() + 1 <= needed_compressed;
+    const bool compressed_done = batch->compressed.empty() || batch->compressed_offset + batch->compressed.size() + 1 <= needed_compressed;
+    return stream_done && compressed_done;
   });
 }
 
