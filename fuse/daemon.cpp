@@ -18,6 +18,8 @@ namespace {
 
 namespace fs = std::filesystem;
 
+constexpr std::uint64_t kMaxMapBytes = std::uint64_t(4) << 30;
+
 MountSettings settings_of(const DaemonOptions& options) {
   return {.source = mount_source(options.paths),
           .threads = options.fuse_threads,
@@ -57,6 +59,7 @@ Daemon::Daemon(DaemonOptions options)
     : options_(std::move(options)),
       settings_(settings_of(options_)),
       local_(std::make_shared<index::LocalIndex>(options_.paths.root)),
+      known_layers_(options_.paths.root / "layers"),
       streams_(LayerStreams::open(options_.paths.store_dir(), options_.streams)) {
   fs::create_directories(options_.paths.images_dir());
   unmount_stale(options_.paths);
@@ -71,6 +74,7 @@ void Daemon::refuse_if_stopping() const {
 std::shared_ptr<ServedImage> Daemon::open(const ImageSpec& spec) {
   refuse_if_stopping();
   auto opened = ServedImage::open(spec, local_, *streams_);
+  for (const auto& blobs : opened->index().blobs.layers) known_layers_.remember(blobs);
   // An image that is mounted is open already: its counters go on.
   return state_.with([&](State& state) {
     for (const auto& backing : state.backings) {
@@ -115,7 +119,8 @@ Daemon::Backing& Daemon::add_backing(const std::shared_ptr<ServedImage>& image, 
 Daemon::Backing& Daemon::shared_backing(const std::shared_ptr<ServedImage>& image, MountMode mode) {
   auto* found = state_.with([&](State& state) -> Backing* {
     for (const auto& backing : state.backings) {
-      const bool fits = mode == MountMode::kAuto || backing->mounted->mode() == mode;
+      // Left to us: kernel mode, or what we came to when that failed.
+      const bool fits = backing->mounted->mode() == mode || (mode == MountMode::kAuto && (backing->mounted->mode() == MountMode::kKernel || !backing->why.empty()));
       if (backing->shared && fits && backing->mounted->image().digest() == image->digest()) return backing.get();
     }
     return nullptr;
@@ -317,12 +322,13 @@ std::vector<std::shared_ptr<LayerStream>> Daemon::stored_streams() {
       streams.push_back(found->second);
       continue;
     }
-    const auto blobs = local_->find_layer_index(digest);
+    auto blobs = known_layers_.find(digest);
+    if (!blobs) blobs = local_->find_layer_index(digest);
     if (!blobs) {
       log::warn("verify: layer {} is in the store, but its index is not on this machine; left alone", digest.to_string());
       continue;
     }
-    const auto bytes = read_whole_blob(local_->repository(), blobs->map, std::uint64_t(4) << 30);
+    const auto bytes = oci::read_whole_blob(local_->repository(), blobs->map, kMaxMapBytes);
     auto map = std::make_shared<const index::LayerMap>(index::LayerMap::decode(bytes, "layer map of " + digest.to_string()));
     oci::Descriptor layer;
     layer.digest = digest;

@@ -15,6 +15,7 @@
 #include "core/base/clock.h"
 #include "core/base/guarded.h"
 #include "fuse/control_client.h"
+#include "fuse/known_layers.h"
 #include "fuse/layer_stream.h"
 #include "fuse/mounted_image.h"
 
@@ -102,6 +103,7 @@ class Daemon {
   const MountSettings settings_;
   const Stopwatch uptime_;
   const std::shared_ptr<index::LocalIndex> local_;
+  KnownLayers known_layers_;
   const std::unique_ptr<LayerStreams> streams_;
   ChannelList channels_;
   std::mutex changing_;  // one mount or unmount at a time; held over mount(2), never over the network

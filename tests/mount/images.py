@@ -1,0 +1,60 @@
+"""Images for the tests of mounts, and a registry on loopback that can be told to hang or to fail."""
+import random, sys, threading
+from http.server import ThreadingHTTPServer
+from pathlib import Path
+
+sys.path.insert(0, str(Path(__file__).resolve().parents[2] / "bench"))
+sys.path.insert(0, str(Path(__file__).resolve().parents[1] / "oracle"))
+import layouts  # noqa: E402
+from layout_registry import Registry  # noqa: E402
+from tars import Tar  # noqa: E402
+
+
+def noise_image(folder, megabytes=6):
+    """(reference, {path: content}): two layers, the upper hides a file of the lower."""
+    noise = random.Random(7)
+    contents = {"data/large": noise.randbytes(megabytes * 1_000_000 + 123), "data/text": b"".join(b"line %d\n" % i for i in range(200_000))}
+    lower, upper = Tar(), Tar()
+    lower.dir("data").file("data/large", contents["data/large"]).file("data/text", contents["data/text"]).file("data/gone", b"hidden")
+    lower.symlink("data/link", "large").hardlink("data/hard", "data/text")
+    for i in range(300):
+        path = f"data/small{i}"
+        contents[path] = noise.randbytes(noise.randrange(1, 3000))
+        lower.file(path, contents[path], uid=i % 3, mode=0o640)
+    upper.whiteout("data/gone").dir("upper").file("upper/file", b"above\n")
+    contents["upper/file"] = b"above\n"
+    return layouts.gzip_image(folder, [lower.bytes(), upper.bytes()], "latest"), contents
+
+
+class Source:
+    """A registry over a layout folder. Blobs wait while `open` is not set; with `failing` they are answered by 503."""
+
+    def __init__(self, folder):
+        self.open, self.failing, self.asked = threading.Event(), False, threading.Event()
+        self.open.set()
+        self.blobs_served = 0
+        source = self
+
+        class Gated(Registry):
+            layouts = {"image": Path(folder)}
+
+            def send_blob(self, path, body):
+                if path.stat().st_size > 10_000:  # configs and maps pass
+                    source.asked.set()
+                    source.open.wait()
+                    if source.failing:
+                        return self.refuse(503)
+                    source.blobs_served += 1
+                return super().send_blob(path, body)
+
+        self.server = ThreadingHTTPServer(("127.0.0.1", 0), Gated)
+        self.server.daemon_threads = True
+        threading.Thread(target=self.server.serve_forever, daemon=True).start()
+        self.reference = f"127.0.0.1:{self.server.server_address[1]}/image:latest"
+
+    def __enter__(self):
+        return self
+
+    def __exit__(self, *_):
+        self.open.set()
+        self.server.shutdown()

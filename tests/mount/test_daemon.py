@@ -1,0 +1,128 @@
+"""One daemon a root: started on demand, shared by mounts, gone without a trace."""
+import os, signal, subprocess, sys, threading
+from pathlib import Path
+
+from images import noise_image
+from program import Varve, modes, need_fuse, need_root, work_folder
+
+
+def mount_lines(work):
+    return [line for line in Path("/proc/self/mountinfo").read_text().splitlines() if str(work) in line]
+
+
+def expect(condition, what):
+    if not condition:
+        raise AssertionError(what)
+
+
+def folder(work, name):
+    (work / name).mkdir()
+    return work / name
+
+
+def nothing_runs_at_first(work, varve, image):
+    status = varve.json("status")
+    expect(status["daemon"] is None and status["mounts"] == [], f"status without a daemon: {status}")
+    expect(varve.run("unmount", work).returncode == 1, "unmount of nothing must fail")
+
+
+def many_commands_start_one_daemon(work, varve, image):
+    folders, results = [folder(work, f"many{i}") for i in range(6)], {}
+    threads = [threading.Thread(target=lambda f=f: results.__setitem__(f, varve.run("mount", image, f))) for f in folders]
+    [t.start() for t in threads], [t.join() for t in threads]
+    for f, done in results.items():
+        expect(done.returncode == 0, f"mount {f}: {done.stderr.decode()}")
+    expect(len({os.stat(f).st_dev for f in folders}) == 1, "mounts of one image must share one file system")
+    expect(len(varve.json("status")["mounts"]) == 6, "status shows all mounts")
+    for f in folders:
+        varve.run("unmount", f, check=True)
+    expect([line for line in mount_lines(work)] == [], "unmount must leave nothing")
+
+
+def a_busy_mount_is_an_error_until_detached(work, varve, image):
+    for mode in modes():
+        place = folder(work, "busy-" + mode)
+        varve.run("mount", "--mode", mode, image, place, check=True)
+        with open(place / "upper/file") as held:
+            done = varve.run("unmount", place)
+            expect(done.returncode == 1 and b"a process is in it" in done.stderr, f"busy: {done.returncode} {done.stderr.decode()}")
+            varve.run("unmount", "--detach", place, check=True)
+            expect(not os.path.ismount(place), "detached means out of sight")
+            expect(held.read() == "above\n", "what is open can still be read")
+
+
+def wrong_places_are_refused(work, varve, image):
+    place = folder(work, "wrong")
+    (place / "file").write_text("x")
+    expect(varve.run("mount", image, place).returncode == 2, "a folder that is not empty")
+    expect(varve.run("mount", image, work / "absent").returncode == 1, "a folder that is not there")
+    good = folder(work, "twice")
+    varve.run("mount", image, good, check=True)
+    expect(varve.run("mount", image, good).returncode == 2, "a folder where it is mounted already")
+    varve.run("unmount", good, check=True)
+
+
+def another_mount_namespace_is_refused(work, varve, image):
+    done = subprocess.run(["unshare", "-m", varve.binary, "mount", image, folder(work, "elsewhere")], capture_output=True, text=True, env=varve.environment)
+    expect(done.returncode == 1 and "another mount namespace" in done.stderr, f"{done.returncode}: {done.stderr}")
+
+
+def a_warm_walk_sends_no_request(work, varve, image):
+    place = folder(work, "warm")
+    varve.run("mount", "--mode", "fuse", image, place, check=True)
+
+    def use():
+        subprocess.run(["sh", "-c", f"find {place} -ls; cat {place}/data/* {place}/upper/file; ls {place}/absent"], stdout=subprocess.DEVNULL, stderr=subprocess.DEVNULL)
+        requests = varve.json("status", place)["mounts"][0]["fuse_requests"]
+        # What the kernel evicts it forgets; statfs(2), which find calls, is not cached by any kernel.
+        return {name: n for name, n in requests.items() if "FORGET" not in name and name != "STATFS"}
+    cold, warm = use(), use()
+    expect(cold == warm, f"warm: {warm}, cold: {cold}")
+    expect(cold["OPEN"] == 1 and cold.get("OPENDIR") == 1, f"opens are not sent: {cold}")
+    varve.run("unmount", place, check=True)
+
+
+def signals_leave_nothing(work, varve, image):
+    for stop in (lambda pid: os.kill(pid, signal.SIGTERM), lambda pid: varve.run("daemon", "--stop", check=True)):
+        for mode in modes():
+            place = folder(work, f"end-{mode}-{os.urandom(3).hex()}")
+            varve.run("mount", "--mode", mode, image, place, check=True)
+        pid = varve.daemon_pid()
+        stop(pid)
+        for _ in range(400):
+            if not os.path.exists(f"/proc/{pid}"):
+                break
+            threading.Event().wait(0.05)
+        expect(not os.path.exists(f"/proc/{pid}"), "the daemon must end")
+        expect(mount_lines(work) == [], f"left: {mount_lines(work)}")
+        expect(not (varve.root / "run/daemon.sock").exists(), "the socket must be gone")
+
+
+def what_a_killed_daemon_left_is_cleaned(work, varve, image):
+    places = {mode: folder(work, "killed-" + mode) for mode in modes()}
+    for mode, place in places.items():
+        varve.run("mount", "--mode", mode, image, place, check=True)
+    os.kill(varve.daemon_pid(), signal.SIGKILL)
+    expect(varve.run("status").returncode == 0, "status must not hang on dead mounts")
+    again = folder(work, "again")
+    varve.run("mount", image, again, check=True)
+    expect((again / "upper/file").read_text() == "above\n", "the new daemon serves")
+    for place in places.values():
+        expect(not os.path.ismount(place), f"{place} is left")
+    varve.run("unmount", again, check=True)
+    expect(mount_lines(work) == [], f"left: {mount_lines(work)}")
+
+
+def main():
+    need_root(), need_fuse()
+    with work_folder() as work, Varve(work) as varve:
+        image, _ = noise_image(work / "image", 1)
+        varve.index(image)
+        for check in (nothing_runs_at_first, many_commands_start_one_daemon, a_busy_mount_is_an_error_until_detached, wrong_places_are_refused,
+                      another_mount_namespace_is_refused, a_warm_walk_sends_no_request, signals_leave_nothing, what_a_killed_daemon_left_is_cleaned):
+            print(check.__name__, flush=True)
+            check(work, varve, image)
+
+
+main()
+sys.exit(0)

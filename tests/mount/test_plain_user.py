@@ -1,0 +1,86 @@
+"""A user without rights mounts and reads in fuse mode, through fusermount3."""
+import os, subprocess, sys
+
+from images import noise_image
+from program import Varve, need_fuse, need_root, need_tools, skip, work_folder
+
+NOBODY = 65534
+
+
+def expect(condition, what):
+    if not condition:
+        raise AssertionError(what)
+
+
+def prepare_device(work):
+    """This machine's /dev/fuse may be root's alone: in this mount namespace everybody gets one."""
+    devices = work / "dev"
+    devices.mkdir()
+    subprocess.run(["mount", "-t", "tmpfs", "-o", "mode=755", "tmpfs", devices], check=True)
+    os.mknod(devices / "fuse", 0o20666, os.makedev(10, 229))
+    os.chmod(devices / "fuse", 0o666)
+    subprocess.run(["mount", "--bind", devices / "fuse", "/dev/fuse"], check=True)
+
+
+def become_nobody():
+    os.setgroups([])
+    os.setresgid(NOBODY, NOBODY, NOBODY)
+    os.setresuid(NOBODY, NOBODY, NOBODY)
+
+
+def as_nobody(work, image, contents):
+    become_nobody()
+    home = work / "home"
+    os.environ.update(HOME=str(home), XDG_RUNTIME_DIR=str(home))
+    varve = Varve(home)
+    place = home / "m"
+    place.mkdir()
+    with varve:
+        done = varve.run("mount", "--json", image, place, check=True)
+        expect(b'"fuse"' in done.stdout and b"kernel mode needs root" in done.stdout, done.stdout.decode())
+        varve.mounts.append(str(place))
+        for path, content in contents.items():
+            expect((place / path).read_bytes() == content, f"{path} differs")
+        owner = os.stat(place / "data/small0")
+        expect((owner.st_uid, owner.st_gid) == (NOBODY, NOBODY), f"root's files are shown as the user's own: {owner}")
+        expect(oct(owner.st_mode) == "0o100640", oct(owner.st_mode))
+        with open(place / "upper/file"):
+            expect(varve.run("unmount", place).returncode == 1, "busy")
+        varve.run("unmount", place, check=True)
+        varve.mounts.clear()
+        expect(not os.path.ismount(place), "unmounted")
+        varve.run("mount", image, place, check=True)
+    expect(not os.path.ismount(place), "the end of the daemon unmounts")
+
+
+def main():
+    need_root(), need_fuse(), need_tools("fusermount3", "unshare")
+    if sys.argv[1:] != ["inside"]:
+        done = subprocess.run(["unshare", "-m", "--propagation", "private", sys.executable, "-B", __file__, "inside"])
+        sys.exit(done.returncode)
+    with work_folder() as work:
+        image, contents = noise_image(work / "image", 2)
+        Varve(work / "indexer").run("index", image, check=True)
+        try:
+            prepare_device(work)
+        except (OSError, subprocess.CalledProcessError) as error:
+            skip(f"no device for plain users here: {error}")
+        (work / "home").mkdir()
+        os.chown(work / "home", NOBODY, NOBODY)
+        child = os.fork()
+        if child == 0:
+            status = 1
+            try:
+                as_nobody(work, image, contents)
+                status = 0
+            except BaseException as error:  # noqa: BLE001  the child's end is its report
+                print(f"{error!r}", flush=True)
+            finally:
+                os._exit(status)
+        status = os.waitstatus_to_exitcode(os.waitpid(child, 0)[1])
+        subprocess.run(["umount", "/dev/fuse"])
+        subprocess.run(["umount", work / "dev"])
+        sys.exit(status)
+
+
+main()

@@ -1,0 +1,157 @@
+"""Bytes through both mounts while they arrive, from a source that is slow, dead or damaged on disk."""
+import errno, json, mmap, os, random, subprocess, sys, threading
+from pathlib import Path
+
+from images import Source, noise_image
+from program import Varve, modes, need_fuse, need_root, work_folder
+
+
+def expect(condition, what):
+    if not condition:
+        raise AssertionError(what)
+
+
+def in_threads(count, work):
+    failures = []
+
+    def guarded(i):
+        try:
+            work(i)
+        except BaseException as error:  # noqa: BLE001  every failure of a thread is the test's
+            failures.append(f"thread {i}: {error!r}")
+    threads = [threading.Thread(target=guarded, args=(i,)) for i in range(count)]
+    [t.start() for t in threads], [t.join() for t in threads]
+    expect(not failures, "; ".join(failures[:5]))
+
+
+def fresh(work, source, mode, daemon_options=()):
+    """A state folder of its own, its daemon in the foreground, the image mounted."""
+    varve = Varve(work / f"w{os.urandom(4).hex()}")
+    varve.work.mkdir()
+    varve.daemon = subprocess.Popen([varve.binary, "daemon", *daemon_options], stdout=subprocess.PIPE, stderr=open(varve.work / "log", "w"), env=varve.environment)
+    for _ in range(400):
+        if varve.daemon_pid():
+            break
+        threading.Event().wait(0.05)
+    place = varve.work / "m"
+    place.mkdir()
+    varve.run("mount", "--mode", mode, source, place, check=True)
+    varve.mounts.append(str(place))
+    return varve, place
+
+
+def ended(varve):
+    varve.__exit__()
+    expect(varve.daemon.wait(60) == 0, "the daemon's exit status")
+
+
+def random_reads_and_mappings(work, source, contents, mode):
+    varve, place = fresh(work, source.reference, mode)
+    large = contents["data/large"]
+
+    def read(i):
+        rng = random.Random(i)
+        with open(place / "data/large", "rb", buffering=0) as file, mmap.mmap(file.fileno(), 0, prot=mmap.PROT_READ) as mapped:
+            for turn in range(60):
+                offset = rng.randrange(len(large))
+                length = rng.choice([1, 100, 4096, 70_000, 1_500_000])
+                got = mapped[offset:offset + length] if turn % 2 else os.pread(file.fileno(), length, offset)
+                expect(got == large[offset:offset + length], f"{offset}+{length} differs")
+    in_threads(8, read)
+    for path, content in contents.items():
+        expect((place / path).read_bytes() == content, f"{path} differs")
+    expect(not (place / "data/gone").exists(), "a whiteout hides")
+    ended(varve)
+
+
+def readers_of_one_cold_file_share_its_download(work, source, contents, mode):
+    varve, place = fresh(work, source.reference, mode)
+    in_threads(64, lambda i: expect((place / "data/large").read_bytes() == contents["data/large"], "differs"))
+    mount = varve.json("status", place)["mounts"][0]
+    layers = sum(layer["compressed_bytes"] for layer in varve.json("inspect", source.reference)["layers"])
+    expect(mount["fetched_bytes"] <= layers * 1.1, f"{mount['fetched_bytes']} fetched of {layers}")
+    expect(mount["decoded_bytes"] <= mount["image_stream_bytes"], "each span is decoded once")
+    ended(varve)
+
+
+def a_hanging_source_hangs_nobody_else(work, source, contents, mode):
+    varve, place = fresh(work, source.reference, mode)
+    (place / "upper/file").read_bytes()
+    source.open.clear(), source.asked.clear()
+    got = []
+    reader = threading.Thread(target=lambda: got.append((place / "data/large").read_bytes()))
+    reader.start()
+    expect(source.asked.wait(60), "the source must be asked")
+    status = varve.json("status", timeout=30)
+    expect(status["mounts"][0]["fetching"] > 0, f"status says what is being fetched: {status}")
+    expect((place / "upper/file").read_bytes() == b"above\n", "what is here can be read")
+    victim = subprocess.Popen(["cat", place / "data/text"], stdout=subprocess.DEVNULL)
+    threading.Event().wait(0.2)
+    victim.kill()
+    victim.wait(30)  # a reader that is killed goes
+    source.open.set()
+    reader.join(120)
+    expect(got == [contents["data/large"]], "the reader gets its bytes in the end")
+    ended(varve)
+
+
+def a_dead_source_is_an_error_after_the_deadline(work, source, contents, mode):
+    varve, place = fresh(work, source.reference, mode, ["--deadline", "2"])
+    source.failing = True
+    try:
+        (place / "data/large").read_bytes()
+        raise AssertionError("a read without a source must fail")
+    except OSError as error:
+        expect(error.errno == errno.EIO, f"{error!r}")
+    log = (varve.work / "log").read_text()
+    layer = varve.json("inspect", source.reference)["layers"][0]["digest"]
+    expect(layer in log, f"the log must name the layer {layer}: {log[-2000:]}")
+    mount = varve.json("status", place)["mounts"][0]
+    expect(mount["errors"] > 0 and mount["last_error"], f"{mount}")
+    source.failing = False
+    expect((place / "data/large").read_bytes() == contents["data/large"], "and when the source is back it is read")
+    ended(varve)
+
+
+def what_is_here_needs_no_source_and_is_verified(work, source, contents, mode):
+    varve, place = fresh(work, source.reference, mode)
+    pulled = varve.json("pull", "--wait", source.reference)
+    expect(pulled["present_bytes"] == varve.json("status", place)["mounts"][0]["image_stream_bytes"], f"{pulled}")
+    ended(varve)
+    # The largest file of the store is the large layer; damage in the middle of its noise.
+    store_file = max((p for p in (varve.root / "store").rglob("*") if p.is_file()), key=lambda p: p.stat().st_size)
+    with open(store_file, "r+b") as file:
+        file.seek(2_000_000)
+        byte = file.read(1)[0]
+        file.seek(2_000_000)
+        file.write(bytes([byte ^ 1]))
+    before = source.blobs_served
+    for arguments, status in ((("verify", source.reference), 3), (("verify", source.reference), 0), (("verify", "--store"), 0)):
+        done = varve.run(*arguments, "--json")
+        report = json.loads(done.stdout)
+        expect(done.returncode == status, f"{arguments}: exit {done.returncode} {done.stderr.decode()} {report}")
+        expect(len(report["bad"]) == (1 if status else 0), f"{report}")
+        expect(report["checked_bytes"] > 0, f"{report}")
+    varve.run("mount", "--mode", mode, source.reference, place, check=True)
+    expect((place / "data/large").read_bytes() == contents["data/large"], "the damaged span is fetched anew")
+    served = source.blobs_served - before
+    expect(1 <= served <= 4, f"only the damaged span is fetched: {served} requests")
+    varve.__exit__()
+
+
+def main():
+    need_root(), need_fuse()
+    checks = (random_reads_and_mappings, readers_of_one_cold_file_share_its_download, a_hanging_source_hangs_nobody_else,
+              a_dead_source_is_an_error_after_the_deadline, what_is_here_needs_no_source_and_is_verified)
+    with work_folder() as work:
+        image, contents = noise_image(work / "image")
+        Varve(work / "indexer").run("index", image, check=True)
+        for mode in modes():
+            for check in checks:
+                print(mode, check.__name__, flush=True)
+                with Source(work / "image") as source:
+                    check(work, source, contents, mode)
+
+
+main()
+sys.exit(0)
