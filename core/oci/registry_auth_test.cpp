@@ -1,5 +1,6 @@
 #include <thread>
 
+#include "core/oci/internal/authenticator.h"
 #include "core/oci/registry_fixture.h"
 
 namespace varve::oci {
@@ -150,6 +151,15 @@ TEST_F(RegistryAuthTest, UnknownSchemesAndBadTokensAreNamed) {
   EXPECT_THROW(read(*open(), blob_, range_), CorruptData);
   registry_.set([](Switches& s) { s.failure = {.kind = Kind::kBlob, .status = 401, .count = -1, .body = ""}; });
   EXPECT_THAT(message_of([&] { read(*open(), blob_, range_); }), HasSubstr("no way to log in"));
+}
+
+TEST_F(RegistryAuthTest, CredentialsAreNotSentToATokenServerWithoutTls) {
+  internal::HttpClient http({});
+  internal::Authenticator authenticator(http, clock_, {.host = registry_.host(), .repository = "team/app", .places = {.required = options_.authfile, .files = {}}});
+  internal::HttpHeaders unauthorized;
+  unauthorized.add_line("WWW-Authenticate: Bearer realm=\"http://" + registry_.storage_host() + "/token?secret=1\",service=\"fake\"");
+  EXPECT_THAT(message_of([&] { authenticator.renew("repository:team/app:pull", unauthorized, ""); }), AllOf(HasSubstr("without TLS"), Not(HasSubstr("secret"))));
+  EXPECT_EQ(registry_.count(Kind::kToken), 0u);
 }
 
 }  // namespace

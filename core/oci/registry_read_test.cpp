@@ -1,5 +1,8 @@
+#include <cstdlib>
+#include <mutex>
 #include <thread>
 
+#include "core/oci/internal/registry_endpoint.h"
 #include "core/oci/registry_fixture.h"
 
 namespace varve::oci {
@@ -205,6 +208,33 @@ TEST_F(RegistryReadTest, RedirectsEnd) {
   EXPECT_THAT(message_of([&] { read(*open(), blob_, early_); }), HasSubstr("more than 8 redirects"));
   registry_.set([](Switches& s) { s.redirect_to = "ftp://storage.example/x"; });
   EXPECT_THAT(message_of([&] { read(*open(), blob_, early_); }), HasSubstr("invalid URL"));
+}
+
+TEST_F(RegistryReadTest, RedirectsNeverLeaveTls) {
+  internal::RegistryEndpoint endpoint(Reference::parse("registry.example/team/app"), options_, clock_);
+  const auto from = *internal::Url::parse("https://registry.example/v2/team/app/blobs/x");
+  internal::HttpResponse response;
+  response.head.status = 307;
+  response.head.headers.add_line("Location: http://storage.example/data?signature=secret");
+  EXPECT_THAT(message_of([&] { endpoint.redirect_target(response, from, "blob"); }), testing::AllOf(HasSubstr("plain HTTP"), Not(HasSubstr("secret"))));
+  response.head.headers.clear();
+  response.head.headers.add_line("Location: //storage.example/data");
+  EXPECT_EQ(endpoint.redirect_target(response, from, "blob").shown(), "https://storage.example/data");
+}
+
+TEST_F(RegistryReadTest, ProxyOfTheEnvironmentIsUsed) {
+  std::mutex mutex;
+  std::vector<std::string> paths;
+  test::FakeHttpServer proxy([&](const test::FakeHttpRequest& request) {
+    const std::lock_guard lock(mutex);
+    paths.push_back(request.path);
+    return test::FakeHttpResponse{.status = 404};
+  });
+  ::setenv("http_proxy", ("http://" + proxy.host()).c_str(), 1);
+  RegistryRepository repository(Reference::parse("registry.example/team/app"), options_, clock_);
+  EXPECT_THROW(repository.manifest("v1"), NotFound);
+  ::unsetenv("http_proxy");
+  EXPECT_THAT(paths, testing::ElementsAre("http://registry.example/v2/team/app/manifests/v1"));
 }
 
 TEST_F(RegistryReadTest, WhatTheSinkThrowsEndsTheTransfer) {

@@ -50,15 +50,15 @@ BlobLocations::Lease BlobLocations::begin(const Digest& blob) {
   return {*this, blob, entry.url, false};
 }
 
-void BlobLocations::tell(const Digest& blob, State state, std::optional<Url> url) {
+void BlobLocations::tell(const Digest& blob, State state, const Url* url) {
   {
     const std::lock_guard lock(mutex_);
     auto& entry = entries_[blob];
     entry.expires = std::chrono::system_clock::now() + kLongest;
-    if (url)
+    if (url != nullptr)
       if (const auto end = expiry_of(*url)) entry.expires = std::min(entry.expires, *end - kEarlier);
     entry.state = state;
-    entry.url = std::move(url);
+    entry.url = url == nullptr ? std::nullopt : std::optional(*url);
   }
   changed_.notify_all();
 }

@@ -20,21 +20,21 @@ class BlobLocations {
     Lease(BlobLocations& locations, const Digest& blob, std::optional<Url> url, bool resolves)
         : locations_(locations), blob_(blob), url_(std::move(url)), resolves_(resolves) {}
     ~Lease() {
-      if (resolves_) locations_.tell(blob_, State::kUnknown, {});
+      if (resolves_) locations_.tell(blob_, State::kUnknown, nullptr);
     }
     Lease(const Lease&) = delete;
     Lease& operator=(const Lease&) = delete;
 
     const std::optional<Url>& url() const { return url_; }  // absent: ask the registry
-    void found(const Url& url) { tell(State::kStorage, url); }
-    void registry_answers_itself() { tell(State::kRegistry, {}); }
+    void found(const Url& url) { tell(State::kStorage, &url); }
+    void registry_answers_itself() { tell(State::kRegistry, nullptr); }
 
    private:
     friend BlobLocations;
     enum class State { kUnknown, kResolving, kRegistry, kStorage };
-    void tell(State state, std::optional<Url> url) {
+    void tell(State state, const Url* url) {
       resolves_ = false;
-      locations_.tell(blob_, state, std::move(url));
+      locations_.tell(blob_, state, url);
     }
     BlobLocations& locations_;
     Digest blob_;
@@ -53,7 +53,7 @@ class BlobLocations {
     std::optional<Url> url;
     std::chrono::system_clock::time_point expires;
   };
-  void tell(const Digest& blob, State state, std::optional<Url> url);
+  void tell(const Digest& blob, State state, const Url* url);
 
   std::mutex mutex_;
   std::condition_variable changed_;

@@ -223,7 +223,7 @@ std::optional<CURLcode> drive(CURLM* multi, const Exchange& exchange, std::chron
   for (int running = 1; running > 0;) {
     if (::curl_multi_perform(multi, &running) != CURLM_OK) return CURLE_FAILED_INIT;
     if (running == 0) break;
-    const bool all_sent = exchange.request.has_body && exchange.sent == exchange.request.body_bytes;
+    const bool all_sent = exchange.request.method == "PUT" && exchange.sent == exchange.request.body_bytes;
     const auto idle = SteadyClock::now() - exchange.last_activity;
     if (idle > stall_timeout * (all_sent ? kCommitPatience : 1)) return std::nullopt;
     ::curl_multi_poll(multi, nullptr, 0, kPollMs, nullptr);

@@ -61,10 +61,12 @@ Referrers::Answer Referrers::ask_api(const Digest& subject, std::string_view art
     HttpResponse response;
     try {
       response = endpoint_.call(request, endpoint_.pull_scope(), what);
-    } catch (const TransportError&) {
-      throw;
     } catch (const TemporaryError& error) {
       answer.trouble = error.what();
+      return answer;
+    } catch (const Error& error) {
+      // Some deny what they do not know. If it is our login that is wrong, reading the tag says so.
+      log::debug("no referrers API: {}", error.what());
       return answer;
     }
     if (response.status() != 200) return answer;
