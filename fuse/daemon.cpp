@@ -4,6 +4,7 @@
 #include <unistd.h>
 
 #include <algorithm>
+#include <future>
 #include <thread>
 
 #include "core/base/errors.h"
@@ -282,14 +283,36 @@ PullResult Daemon::pull(const ImageSpec& spec, bool wait, const ProgressCallback
           .finished = wait};
 }
 
-namespace {
+// A complete layer may be mounted straight from its store file, where a hole would read as zeros: what verify dropped of a layer in use is
+// fetched at once.
+void Daemon::repair_if_mounted(const std::shared_ptr<LayerStream>& stream, const std::vector<ByteRange>& bad) {
+  const bool mounted = state_.with([&](State& state) {
+    return std::any_of(state.backings.begin(), state.backings.end(), [&](const auto& backing) {
+      const auto& layers = backing->mounted->image().layers();
+      return std::find(layers.begin(), layers.end(), stream) != layers.end();
+    });
+  });
+  if (!mounted) return;
+  for (const auto& range : bad) {
+    std::promise<void> fetched;
+    stream->ensure(range, Priority::kReader, [&](std::exception_ptr error) {
+      if (error) fetched.set_exception(error);
+      else fetched.set_value();
+    });
+    try {
+      fetched.get_future().get();
+    } catch (const std::exception& error) {
+      log::error("verify: a damaged span of a mounted layer could not be fetched anew: {}", error.what());
+    }
+  }
+}
 
-VerifyResult verify_streams(const std::vector<std::shared_ptr<LayerStream>>& streams, const ProgressCallback& progress, const std::function<bool()>& stop_wanted) {
+VerifyResult Daemon::verify_streams(const std::vector<std::shared_ptr<LayerStream>>& streams, const ProgressCallback& progress, const std::function<bool()>& stop_wanted) {
   std::uint64_t expected = 0;
   for (const auto& stream : streams) expected += stream->stats().present_bytes;
   VerifyResult result;
   for (const auto& stream : streams) {
-    if (stop_wanted()) throw Cancelled("verify: stopped");
+    if (stopping_ || stop_wanted()) throw Cancelled("verify: stopped");
     if (progress) progress(result.checked_bytes, expected);
     const auto verified = stream->verify();
     result.checked_bytes += verified.checked_bytes;
@@ -298,11 +321,10 @@ VerifyResult verify_streams(const std::vector<std::shared_ptr<LayerStream>>& str
       log::error("verify: layer {} at {}+{} is damaged in the store; dropped, it will be fetched anew", layer.to_string(), bad.offset, bad.length);
       result.bad.push_back({.layer = layer, .stream_offset = bad.offset, .length = bad.length});
     }
+    repair_if_mounted(stream, verified.bad);
   }
   return result;
 }
-
-}  // namespace
 
 VerifyResult Daemon::verify(const ImageSpec& spec, const ProgressCallback& progress, const std::function<bool()>& stop_wanted) {
   return verify_streams(open(spec)->distinct_layers(), progress, stop_wanted);

@@ -12,6 +12,7 @@
 #include <utility>
 #include <vector>
 
+#include "core/base/byte_range.h"
 #include "core/base/clock.h"
 #include "core/base/guarded.h"
 #include "fuse/control_client.h"
@@ -98,6 +99,8 @@ class Daemon {
   void unmount_everything();
   void start_pull(const std::shared_ptr<ServedImage>& image);
   std::vector<std::shared_ptr<LayerStream>> stored_streams();
+  VerifyResult verify_streams(const std::vector<std::shared_ptr<LayerStream>>& streams, const ProgressCallback& progress, const std::function<bool()>& stop_wanted);
+  void repair_if_mounted(const std::shared_ptr<LayerStream>& stream, const std::vector<ByteRange>& bad);
 
   const DaemonOptions options_;
   const MountSettings settings_;

@@ -136,6 +136,15 @@ def what_is_here_needs_no_source_and_is_verified(work, source, contents, mode):
     expect((place / "data/large").read_bytes() == contents["data/large"], "the damaged span is fetched anew")
     served = source.blobs_served - before
     expect(1 <= served <= 4, f"only the damaged span is fetched: {served} requests")
+    varve.run("unmount", place, check=True)
+    # Complete again, so that kernel mode reads the store file itself: what is damaged under a mount is repaired before anybody sees a hole.
+    varve.run("pull", "--wait", source.reference, check=True)
+    varve.run("mount", "--mode", mode, source.reference, place, check=True)
+    with open(store_file, "r+b") as file:
+        file.seek(3_000_000)
+        file.write(b"damage")
+    expect(varve.run("verify", source.reference).returncode == 3, "the damage is found")
+    expect((place / "data/large").read_bytes() == contents["data/large"], "and repaired")
     varve.__exit__()
 
 
