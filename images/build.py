@@ -94,6 +94,10 @@ def debian_layer(layer, recipe, work):
     modes = ["root", "chrootless"] if os.getuid() == 0 else ["unshare", "fakechroot"]
     target, failures = work / "base.tar", []
     command = ["mmdebstrap", "--variant=minbase", "--include=" + ",".join(layer["packages"]), "--aptopt=Acquire::Retries \"3\"", *proxy_options()]
+    # What mmdebstrap takes over from this machine, and what differs from run to run, has no place in an image.
+    command += [f"--customize-hook={hook}" for hook in ('rm -rf "$1"/etc/resolv.conf "$1"/etc/hostname "$1"/var/cache/ldconfig/aux-cache "$1"/var/log/*.log "$1"/var/log/apt/*',
+                                                        'rm -rf "$1"/usr/share/python3/debpython/__pycache__ "$1"/var/lib/apt/lists/partial "$1"/var/cache/apt/archives/partial',
+                                                        f'echo "deb http://deb.debian.org/debian {layer["suite"]} main" > "$1"/etc/apt/sources.list; rm -f "$1"/etc/apt/sources.list.d/*')]
     environment = {**os.environ, "SOURCE_DATE_EPOCH": str(recipe["epoch"]), "TMPDIR": str(work)}
     for mode in modes:
         done = subprocess.run([*command, "--mode=" + mode, layer["suite"], target, *apt_sources(layer["suite"])],
