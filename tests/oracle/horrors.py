@@ -149,7 +149,7 @@ def beyond_umoci():
     lower.dir("d").raw(header(b"d/old-gnu-sparse", b"S", size=1536, magic=b"ustar  \0", tail=(386, old)) + first + second)
     lower.raw(header(b"d/contiguous", CONTIGUOUS, size=2) + padded(b"c\n"))
     lower.entry("d/xattr", records=[(b"LIBARCHIVE.xattr.user.url%20name", b"dmFsdWU=")], data=b"")
-    longest = b"p/" + b"/".join(b"%03d" % i + b"y" * 250 for i in range(15)) + b"/"
+    longest = b"p/" + b"/".join(b"%03d" % i + b"y" * 250 for i in range(16)) + b"/"
     longest += b"z" * (4095 - len(longest))
     parts = longest.split(b"/")
     lower.file(longest, b"a path of 4095 bytes\n").file("d/new-then-removed", b"lower")
