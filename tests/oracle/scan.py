@@ -1,5 +1,5 @@
 """What a tree looks like from outside: every name with its attributes, and how two trees differ."""
-import hashlib, os, stat
+import errno, hashlib, os, stat
 from dataclasses import dataclass, field, fields
 
 
@@ -28,7 +28,14 @@ def digest_of(descriptor):
 
 def xattrs_of(path):
     """Relative to the current folder: the calls for extended attributes have no form that takes a folder's descriptor."""
-    return {name: os.getxattr(path, name, follow_symlinks=False) for name in os.listxattr(path, follow_symlinks=False) if name != "security.selinux"}
+    try:
+        names = os.listxattr(path, follow_symlinks=False)
+    except OSError as error:
+        # A tree without any extended attribute may say that it has none to list: the kernel then never asks again.
+        if error.errno != errno.ENOTSUP:
+            raise
+        return {}
+    return {name: os.getxattr(path, name, follow_symlinks=False) for name in names if name != "security.selinux"}
 
 
 def scan(root, contents=True):

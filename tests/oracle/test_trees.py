@@ -83,7 +83,10 @@ FORMATS = {  # name: (compressor, media type, the format that `varve index` must
 
 
 def check_format(varve, failures, image, label, wanted, expected, wanted_modes):
-    report = varve.index(image)
+    try:
+        report = varve.index(image)
+    except AssertionError as error:
+        return failures.add(label, [str(error)])
     found = [layer["format"] for layer in report["layers"]]
     if any(f != wanted for f in found):
         failures.add(label, [f"layers are reported as {found}, expected {wanted}"])
