@@ -85,13 +85,20 @@ class Varve:
         if not pid:
             return
         os.kill(pid, signal.SIGTERM)
-        for _ in range(200):
-            try:
-                os.kill(pid, 0)
-            except ProcessLookupError:
+        for _ in range(1000):
+            if not is_running(pid):
                 return
-            time.sleep(0.05)
+            time.sleep(0.01)
         os.kill(pid, signal.SIGKILL)
+        raise AssertionError(f"the daemon ({pid}) did not end within 10 s of SIGTERM")
+
+
+def is_running(pid):
+    """A process that has ended and waits for its parent to notice has ended."""
+    try:
+        return Path(f"/proc/{pid}/stat").read_text().rpartition(")")[2].split()[0] not in "ZX"
+    except (FileNotFoundError, ProcessLookupError):
+        return False
 
 
 def kernel_mode_works():
