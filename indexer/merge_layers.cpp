@@ -54,7 +54,10 @@ InodePtr make_inode(LayerEntry& entry, std::uint32_t layer) {
   auto inode = std::make_shared<TreeInode>();
   set_attributes(*inode, entry);
   inode->size = entry.type == FileType::kSymlink ? entry.link_target.size() : entry.size;
-  if (entry.type == FileType::kSymlink) inode->symlink_target = std::move(entry.link_target);
+  if (entry.type == FileType::kSymlink) {
+    inode->symlink_target = std::move(entry.link_target);
+    inode->mode = 0777;  // as Linux makes every symlink, whatever the header says
+  }
   inode->xattrs = std::move(entry.xattrs);
   inode->runs.reserve(entry.runs.size());
   for (const auto& run : entry.runs) inode->runs.push_back({.layer = layer, .run = run});
