@@ -195,7 +195,7 @@ std::string to_config_json(const SessionSpec& spec) {
                  {"linux", linux_json(spec)}};
   if (!spec.ready_fifo.empty()) {
     // A hook is sent the container's state. If it did not read that, runc would get SIGPIPE, and hand it on to the command.
-    const auto script = "while read -r line; do :; done; echo ready > \"$1\"";
+    const auto script = "while read -r line || [ -n \"$line\" ]; do printf '%s\\n' \"$line\"; done > \"$1\"; echo ready > \"$1\"";
     config["hooks"] = {{"poststart", json::array({{{"path", "/bin/sh"}, {"args", {"sh", "-c", script, "sh", spec.ready_fifo}}}})}};
   }
   try {

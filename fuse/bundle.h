@@ -27,12 +27,12 @@ struct Volume {
 
 // What the user asks for beyond the image's config; empty means "as the image says".
 struct CommandOptions {
-  std::vector<std::string> command;        // replaces the image's Cmd
-  std::optional<std::string> entrypoint;   // replaces its Entrypoint and drops its Cmd; "" = none
-  std::vector<std::string> env;            // "NAME=value", or "NAME" to hand on the own value
-  std::string working_dir;
-  std::string user;
-  std::vector<Volume> volumes;
+  std::vector<std::string> command = {};        // replaces the image's Cmd
+  std::optional<std::string> entrypoint = {};   // replaces its Entrypoint and drops its Cmd = {}; "" = none
+  std::vector<std::string> env = {};            // "NAME=value", or "NAME" to hand on the own value
+  std::string working_dir = {};
+  std::string user = {};
+  std::vector<Volume> volumes = {};
 };
 
 struct SpecMount {

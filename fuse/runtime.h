@@ -36,6 +36,10 @@ class Runtime {
   virtual pollfd ready_poll() const = 0;
   // True once the command is about to be executed. Does not block.
   virtual bool ready() = 0;
+  // What to poll for to learn that the command has ended though the runtime has not; fd -1 if that is not watched.
+  virtual pollfd ended_poll() const { return {.fd = -1, .events = 0, .revents = 0}; }
+  // Ends what the command left running, which the runtime may be waiting for.
+  virtual void command_ended() {}
   // Who gets the signals meant for the command; 0 while there is nobody.
   virtual pid_t signal_target() = 0;
 

@@ -4,10 +4,12 @@
 #include <sys/mount.h>
 #include <sys/prctl.h>
 #include <sys/stat.h>
+#include <sys/syscall.h>
 #include <sys/wait.h>
 #include <unistd.h>
 
 #include <algorithm>
+#include <array>
 
 #include <nlohmann/json.hpp>
 
@@ -20,6 +22,7 @@ namespace varve::fuse {
 namespace {
 
 constexpr std::uint64_t kMaxLogBytes = 1 << 20;
+constexpr std::size_t kMaxHookBytes = 1 << 20;
 
 std::vector<std::string> own_environment() {
   std::vector<std::string> variables;
@@ -72,9 +75,23 @@ class OciRuntime : public Runtime {
   }
 
   pollfd ready_poll() const override { return {.fd = fifo_.get(), .events = POLLIN, .revents = 0}; }
+  // The hook sends the container's state (runtime-spec runtime.md, "State") and then a line "ready".
   bool ready() override {
-    char byte = 0;
-    return ::read(fifo_.get(), &byte, 1) == 1;
+    std::array<char, 4096> bytes{};
+    for (ssize_t got = 0; (got = ::read(fifo_.get(), bytes.data(), bytes.size())) > 0;) hook_text_.append(bytes.data(), std::size_t(got));
+    constexpr std::string_view kEnd = "ready\n";
+    if (hook_text_.size() > kMaxHookBytes) fail<Error>("{} sent a state of more than {} bytes", name_, kMaxHookBytes);
+    if (!hook_text_.ends_with(kEnd)) return false;
+    const auto state = nlohmann::json::parse(std::string_view(hook_text_).substr(0, hook_text_.size() - kEnd.size()), nullptr, false);
+    const auto pid = state.is_object() && state.contains("pid") && state["pid"].is_number_integer() ? state["pid"].get<pid_t>() : 0;
+    if (pid > 0) watch_command(pid);
+    return true;
+  }
+  pollfd ended_poll() const override { return {.fd = command_.get(), .events = POLLIN, .revents = 0}; }
+  // runc goes on while anybody holds the output that it copies; without cgroups it cannot end them itself.
+  void command_ended() override {
+    command_.reset();
+    end_init();
   }
   // It hands on to the command what it gets.
   pid_t signal_target() override { return process_; }
@@ -99,6 +116,11 @@ class OciRuntime : public Runtime {
   const std::filesystem::path& log_file() const { return log_file_; }
 
  private:
+  void watch_command(pid_t pid) {
+    command_.reset(int(::syscall(SYS_pidfd_open, pid, 0)));
+    if (!command_ && errno == ESRCH) end_init();  // gone already
+  }
+
   void open_fifo(const std::filesystem::path& path) {
     ::unlink(path.c_str());
     if (::mkfifo(path.c_str(), 0600) != 0) fail_errno("make the fifo {}", path.string());
@@ -118,6 +140,8 @@ class OciRuntime : public Runtime {
   std::filesystem::path program_;
   std::filesystem::path log_file_;
   UniqueFd fifo_;
+  UniqueFd command_;  // readable when the command has ended
+  std::string hook_text_;
   pid_t init_ = 0;
   pid_t process_ = 0;
 };

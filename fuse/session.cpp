@@ -70,10 +70,14 @@ struct Pipes {
   }
 };
 
-// What the supervisor tells comes as lines: a word, then text.
-void send_line(int fd, const std::string& word, std::string text) {
-  std::replace(text.begin(), text.end(), '\n', ' ');
-  write_all(fd, as_bytes(word + " " + text + "\n"), "the report of the session");
+// What the supervisor tells comes as lines: a word, then text. That nobody listens any more is no error: it has cleaning up to do.
+void send_line(int fd, const std::string& word, std::string text) noexcept {
+  try {
+    std::replace(text.begin(), text.end(), '\n', ' ');
+    write_all(fd, as_bytes(word + " " + text + "\n"), "the report of the session");
+  } catch (const std::exception& error) {
+    log::debug("{}", error.what());
+  }
 }
 
 class Reports {

@@ -88,6 +88,15 @@ void fill_dev(const std::string& root) {
     if (::symlink(to, (root + "/dev/" + name).c_str()) != 0 && errno != EEXIST) fail_errno("make the symlink /dev/{}", name);
 }
 
+// Programs look for the name of their terminal here, as its own device is of another /dev/pts.
+void add_console(const std::string& root) {
+  std::error_code error;
+  const auto terminal = std::filesystem::read_symlink("/proc/self/fd/0", error).string();
+  if (error || !terminal.starts_with("/dev/")) return;
+  make_target(root + "/dev/console", true);
+  bind(terminal, root + "/dev/console", {});
+}
+
 void mount_one(const std::string& root, const SpecMount& mount) {
   const auto target = root + mount.destination;
   const auto flags = parse_options(mount.options);
@@ -168,6 +177,7 @@ void enter_session_root(const SessionSpec& spec) {
   const auto root = spec.rootfs.string();
   bind(root, root, {.flags = 0, .data = "", .recursive = true});  // a new root must be a mount point in this namespace
   for (const auto& mount : spec.mounts) mount_one(root, mount);
+  if (spec.terminal) add_console(root);
   hide_paths(root, spec);
   if (::chdir(root.c_str()) != 0) fail_errno("enter {}", root);
   // The old root lands beneath the new one and is let go from there (pivot_root(2), "pivot_root(".", ".")").

@@ -12,6 +12,7 @@
 
 #include <nlohmann/json.hpp>
 
+#include "core/base/clock.h"
 #include "core/base/errors.h"
 #include "core/base/file.h"
 #include "core/base/log.h"
@@ -24,6 +25,7 @@ using nlohmann::json;
 constexpr std::size_t kMaxNameLength = 64;
 constexpr std::uint64_t kMaxRecordBytes = 4 << 20;  // a command line is most of it
 constexpr std::size_t kIdDigits = 12;
+constexpr int kBusyAttempts = 100;
 
 std::string random_id() {
   std::array<unsigned char, kIdDigits / 2> bytes{};
@@ -271,9 +273,14 @@ std::uint64_t tree_bytes_on_disk(const std::filesystem::path& dir) {
 
 void remove_cgroups(std::string_view name) {
   const std::filesystem::path top = "/sys/fs/cgroup";
+  const auto remove = [&](const std::filesystem::path& group) {
+    // Processes that were just killed keep it busy for a moment.
+    for (int attempt = 0; ::rmdir(group.c_str()) != 0 && errno == EBUSY && attempt < kBusyAttempts; ++attempt)
+      Clock::system().sleep_for(std::chrono::milliseconds(20));
+  };
+  remove(top / name);
   std::error_code ignored;
-  ::rmdir((top / name).c_str());
-  for (const auto& controller : std::filesystem::directory_iterator(top, ignored)) ::rmdir((controller.path() / name).c_str());
+  for (const auto& controller : std::filesystem::directory_iterator(top, ignored)) remove(controller.path() / name);
 }
 
 }  // namespace varve::fuse

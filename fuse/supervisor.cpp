@@ -111,8 +111,10 @@ class AttemptLoop {
     Attempt attempt;
     bool running = true;
     while (running && !attempt.abandoned) {
-      std::array<pollfd, 3> waits = {pollfd{inbox_.fd(), POLLIN, 0}, pollfd{lifeline_, POLLIN, 0}, runtime_.ready_poll()};
-      ::poll(waits.data(), attempt.ready ? 2 : 3, -1);
+      std::array<pollfd, 3> waits = {pollfd{inbox_.fd(), POLLIN, 0}, pollfd{lifeline_, POLLIN, 0},
+                                     attempt.ready ? runtime_.ended_poll() : runtime_.ready_poll()};
+      ::poll(waits.data(), waits.size(), -1);
+      if (attempt.ready && waits[2].revents != 0) runtime_.command_ended();
       look_for_readiness(attempt);
       forward_signals();
       running = !reap(process, attempt.wait_status);

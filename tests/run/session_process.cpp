@@ -1,0 +1,95 @@
+#include "tests/run/session_process.h"
+
+#include <fcntl.h>
+#include <grp.h>
+#include <pty.h>
+#include <signal.h>
+#include <sys/prctl.h>
+#include <sys/wait.h>
+#include <unistd.h>
+
+#include <cstdio>
+#include <cstdlib>
+#include <atomic>
+
+#include "core/base/errors.h"
+#include "core/base/file.h"
+#include "fuse/user_namespace.h"
+
+namespace varve::test {
+namespace {
+
+std::filesystem::path fresh_log_dir(const std::filesystem::path& parent) {
+  static std::atomic<int> count = 0;
+  const auto dir = parent / ("run-" + std::to_string(++count));
+  std::filesystem::create_directories(dir);
+  return dir;
+}
+
+void redirect(const std::filesystem::path& file, int to) {
+  const auto fd = open_file(file, O_WRONLY | O_CREAT | O_TRUNC);
+  ::dup2(fd.get(), to);
+}
+
+int run_in_child(const std::filesystem::path& log_dir, const fuse::SessionRequest& request, const SessionProcess::Options& options) {
+  try {
+    if (!options.terminal) {
+      ::dup2(open_file("/dev/null", O_RDONLY).get(), STDIN_FILENO);
+      redirect(log_dir / "out", STDOUT_FILENO);
+    }
+    redirect(log_dir / "err", STDERR_FILENO);
+    if (options.before) options.before();
+    if (options.uid != 0 && (::setgroups(0, nullptr) != 0 || ::setresgid(options.uid, options.uid, options.uid) != 0 ||
+                             ::setresuid(options.uid, options.uid, options.uid) != 0))
+      fail_errno("become user {}", options.uid);
+    ::prctl(PR_SET_DUMPABLE, 1);  // as after an exec; a change of user alone hides our own /proc entries from us
+    const auto result = fuse::run_session(
+        request, [] { std::fprintf(stderr, "[ready]\n"); }, [](const std::string& text) { std::fprintf(stderr, "[say] %s\n", text.c_str()); });
+    if (!result.failure.empty()) std::fprintf(stderr, "[failure] %s\n", result.failure.c_str());
+    std::fflush(nullptr);
+    return result.exit_status;
+  } catch (const std::exception& error) {
+    std::fprintf(stderr, "[thrown] %s\n", error.what());
+    return 125;
+  }
+}
+
+}  // namespace
+
+SessionProcess::SessionProcess(std::filesystem::path log_dir, const fuse::SessionRequest& request, const Options& options)
+    : log_dir_(fresh_log_dir(log_dir)) {
+  std::fflush(nullptr);
+  int terminal = -1;
+  pid_ = options.terminal ? ::forkpty(&terminal, nullptr, nullptr, nullptr) : ::fork();
+  if (pid_ < 0) fail_errno("fork");
+  if (pid_ == 0) ::_exit(run_in_child(log_dir_, request, options));
+  terminal_.reset(terminal);
+}
+
+SessionProcess::~SessionProcess() {
+  if (pid_ <= 0) return;
+  ::kill(pid_, SIGKILL);
+  fuse::wait_for(pid_);
+}
+
+pid_t SessionProcess::supervisor() const {
+  const auto children = read_file_if_there("/proc/" + std::to_string(pid_) + "/task/" + std::to_string(pid_) + "/children", 4096);
+  return children ? pid_t(std::atoi(std::string(as_text(*children)).c_str())) : 0;
+}
+
+void SessionProcess::type(const std::string& text) const { write_all(terminal_.get(), as_bytes(text), "the terminal"); }
+
+SessionOutcome SessionProcess::wait() {
+  SessionOutcome outcome;
+  if (terminal_) {  // its end shows as an error
+    char buffer[4096];
+    for (ssize_t got = 0; (got = ::read(terminal_.get(), buffer, sizeof buffer)) > 0;) outcome.out.append(buffer, std::size_t(got));
+  }
+  outcome.status = fuse::shell_status(fuse::wait_for(pid_));
+  pid_ = 0;
+  if (!terminal_) outcome.out = std::string(as_text(read_file(log_dir_ / "out")));
+  outcome.err = std::string(as_text(read_file(log_dir_ / "err")));
+  return outcome;
+}
+
+}  // namespace varve::test

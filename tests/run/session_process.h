@@ -1,0 +1,46 @@
+#pragma once
+#include <sys/types.h>
+
+#include <filesystem>
+#include <functional>
+#include <string>
+
+#include "core/base/unique_fd.h"
+#include "fuse/session.h"
+
+namespace varve::test {
+
+struct SessionOutcome {
+  int status = 0;          // as a shell would show it
+  std::string out;
+  std::string err;         // with a line "[ready]", and "[failure] ..." if the command never ran
+};
+
+// `varve run` without its command line and its daemon: run_session() in a process of its own, perhaps as another user, with standard
+// output and error in files. Killed at the end if it still runs.
+class SessionProcess {
+ public:
+  struct Options {
+    uid_t uid = 0;
+    bool terminal = false;                   // standard streams are a terminal of its own
+    std::function<void()> before = {};       // runs in the process first, as root
+  };
+  SessionProcess(std::filesystem::path log_dir, const fuse::SessionRequest& request) : SessionProcess(std::move(log_dir), request, Options{}) {}
+  SessionProcess(std::filesystem::path log_dir, const fuse::SessionRequest& request, const Options& options);
+  ~SessionProcess();
+  SessionProcess(const SessionProcess&) = delete;
+  SessionProcess& operator=(const SessionProcess&) = delete;
+
+  pid_t pid() const { return pid_; }
+  // The process that holds the session; 0 if it is gone.
+  pid_t supervisor() const;
+  void type(const std::string& text) const;  // at its terminal
+  SessionOutcome wait();
+
+ private:
+  std::filesystem::path log_dir_;
+  UniqueFd terminal_;
+  pid_t pid_ = 0;
+};
+
+}  // namespace varve::test

@@ -1,0 +1,367 @@
+// Sessions for real: each runtime of this machine, as root and as a plain user, over a small root folder.
+#include <fcntl.h>
+#include <poll.h>
+
+#include <gmock/gmock.h>
+#include <gtest/gtest.h>
+#include <sched.h>
+#include <signal.h>
+#include <sys/file.h>
+#include <sys/mount.h>
+#include <sys/stat.h>
+#include <unistd.h>
+
+#include <fstream>
+
+#include "core/base/errors.h"
+#include "core/base/file.h"
+#include "fuse/session_store.h"
+#include "fuse/user_ids.h"
+#include "fuse/user_namespace.h"
+#include "tests/run/session_process.h"
+#include "tests/run/tiny_root.h"
+#include "tests/support/temp_dir.h"
+
+namespace varve::test {
+namespace {
+
+namespace fs = std::filesystem;
+using ::testing::HasSubstr;
+using ::testing::Not;
+using Words = std::vector<std::string>;
+
+constexpr uid_t kPlainUser = 12345;
+
+struct Way {
+  std::string runtime;
+  uid_t uid = 0;
+};
+
+std::string name_of(const Way& way) { return way.runtime + (way.uid == 0 ? "_as_root" : "_as_plain_user"); }
+
+std::string text_of(const fs::path& file) { return std::string(as_text(read_file(file))); }
+
+// Plain users' sessions need folders that are theirs.
+void give(const fs::path& tree, uid_t uid) {
+  ::lchown(tree.c_str(), uid, uid);
+  for (const auto& entry : fs::recursive_directory_iterator(tree)) ::lchown(entry.path().c_str(), uid, uid);
+}
+
+class SessionRunTest : public ::testing::TestWithParam<Way> {
+ protected:
+  static void SetUpTestSuite() {
+    if (::geteuid() != 0) return;
+    shared_ = new TempDir;
+    ::chmod(shared_->path().c_str(), 0755);
+    make_tiny_root(*shared_ / "lower0");
+    fs::copy(*shared_ / "lower0", *shared_ / "lower12345", fs::copy_options::recursive | fs::copy_options::copy_symlinks);
+    give(*shared_ / "lower12345", kPlainUser);
+  }
+  static void TearDownTestSuite() {
+    delete shared_;
+    shared_ = nullptr;
+  }
+
+  void SetUp() override {
+    if (::geteuid() != 0) GTEST_SKIP() << "skipped: sessions of all users are tested as root";
+    if (GetParam().runtime != "none" && fuse::find_program(GetParam().runtime).empty()) GTEST_SKIP() << "skipped: no " << GetParam().runtime;
+    ::chmod(dir_.path().c_str(), 0755);
+    fs::create_directories(dir_ / "root");
+    fs::create_directories(dir_ / "share");
+    ASSERT_EQ(::mkfifo((dir_ / "share/fifo").c_str(), 0666), 0);
+    ASSERT_EQ(::mkfifo((dir_ / "share/go").c_str(), 0666), 0);
+    lines_ = open_file(dir_ / "share/fifo", O_RDWR | O_NONBLOCK);  // for writing too, so that it never reads as ended
+    give(dir_.path(), GetParam().uid);
+  }
+
+  // The command is a shell script; /share is a volume.
+  fuse::SessionRequest request(const std::string& script) const {
+    fuse::SessionRequest request;
+    request.root = dir_ / "root";
+    request.lower = lower();
+    request.image = "oci:/image";
+    request.image_digest = "sha256:0";
+    request.options.command = {"sh", "-c", script};
+    request.options.volumes = {{.source = dir_ / "share", .destination = "/share", .read_only = false}};
+    request.runtime = GetParam().runtime;
+    return request;
+  }
+  SessionProcess::Options options() const { return {.uid = GetParam().uid}; }
+  SessionOutcome run(const fuse::SessionRequest& request) const { return SessionProcess(dir_.path(), request, options()).wait(); }
+  SessionOutcome run(const std::string& script) const { return run(request(script)); }
+  fs::path lower() const { return *shared_ / ("lower" + std::to_string(GetParam().uid)); }
+
+  // Waits until the session's script writes a line to /share/fifo; "" if it never does.
+  std::string next_line() const {
+    pollfd wait = {.fd = lines_.get(), .events = POLLIN, .revents = 0};
+    char text[256] = {};
+    if (::poll(&wait, 1, 60'000) != 1 || ::read(lines_.get(), text, sizeof text - 1) <= 0) return "";
+    return std::string(text).substr(0, std::string(text).find('\n'));
+  }
+  void let_go() const { std::ofstream(dir_ / "share/go") << "go\n"; }
+  fuse::SessionStore store() const { return fuse::SessionStore(dir_ / "root"); }
+  // Returns when no process of the session is left that would clean up.
+  static void wait_for_lock(const UniqueFd& lock) {
+    ASSERT_EQ(::flock(lock.get(), LOCK_EX), 0);
+    ::flock(lock.get(), LOCK_UN);
+  }
+
+  // Sessions that were removed are known by what the test noted; kept ones by their folders.
+  std::vector<std::string> ids_seen() const {
+    auto ids = noted_ids_;
+    for (const auto& session : store().list()) ids.push_back(session.record.id);
+    return ids;
+  }
+  void expect_nothing_left() const {
+    EXPECT_THAT(text_of("/proc/self/mounts"), Not(HasSubstr(dir_.path().string())));
+    for (const auto& controller : fs::directory_iterator("/sys/fs/cgroup")) {
+      if (!controller.is_directory()) continue;
+      for (const auto& session : ids_seen())
+        EXPECT_FALSE(fs::exists(controller.path() / ("varve-" + session))) << "a cgroup is left in " << controller.path();
+    }
+  }
+
+  TempDir dir_;
+  UniqueFd lines_;
+  std::vector<std::string> noted_ids_;
+  static TempDir* shared_;
+};
+
+TempDir* SessionRunTest::shared_ = nullptr;
+
+TEST_P(SessionRunTest, TheStatusAndTheOutputAreTheCommands) {
+  const auto outcome = run("echo out; echo err >&2; exit 7");
+  EXPECT_EQ(outcome.status, 7) << outcome.err;
+  EXPECT_EQ(outcome.out, "out\n");
+  EXPECT_THAT(outcome.err, HasSubstr("[ready]\n"));
+  EXPECT_THAT(outcome.err, HasSubstr("err\n"));
+  expect_nothing_left();
+}
+
+TEST_P(SessionRunTest, ACommandThatASignalEndsGivesItsNumber) { EXPECT_EQ(run("kill -9 $$").status, 128 + 9); }
+
+TEST_P(SessionRunTest, TheCommandFindsWhatTheImageSays) {
+  auto wanted = request("echo $PWD $HOME $A $B; id -u; hostname; cat /etc/shared");
+  wanted.config.env = {"A=image", "B=image"};
+  wanted.config.working_dir = "/made/for/this";
+  wanted.options.env = {"B=user"};
+  const auto outcome = run(wanted);
+  char host[256] = {};
+  ::gethostname(host, sizeof host - 1);
+  EXPECT_EQ(outcome.out, "/made/for/this /root image user\n0\n" + std::string(host) + "\nof the image\n") << outcome.err;
+}
+
+TEST_P(SessionRunTest, TheUserIsLookedUpInTheImage) {
+  if (GetParam().runtime == "bwrap" && GetParam().uid == 0) GTEST_SKIP() << "skipped: bubblewrap cannot change the user for root";
+  if (GetParam().runtime != "none" && GetParam().runtime != "bwrap" && GetParam().uid != 0) GTEST_SKIP() << "skipped: one id is mapped";
+  auto wanted = request("id -u; id -g; echo $HOME; touch /tmp/mine && echo written; touch /etc/shared && echo bad");
+  wanted.config.user = "nb";
+  const auto outcome = run(wanted);
+  // A plain user's one id is shown under the image's number, so root's files are then his too.
+  EXPECT_THAT(outcome.out, HasSubstr("1000\n100\n/home/nb\nwritten\n")) << outcome.err;
+  if (GetParam().uid == 0) {
+    EXPECT_THAT(outcome.out, Not(HasSubstr("bad")));
+  }
+}
+
+TEST_P(SessionRunTest, WritesStayInTheSession) {
+  const auto before = text_of(lower() / "etc/shared");
+  auto wanted = request("echo mine > /etc/shared; rm /etc/group; mkdir /new; echo x > /new/file; cat /etc/shared");
+  wanted.name = "kept";
+  EXPECT_EQ(run(wanted).out, "mine\n");
+  EXPECT_EQ(text_of(lower() / "etc/shared"), before);
+  EXPECT_TRUE(fs::exists(lower() / "etc/group"));
+  EXPECT_FALSE(fs::exists(lower() / "new"));
+  const auto session = store().find("kept");
+  ASSERT_TRUE(session.has_value());
+  EXPECT_EQ(session->record.exit_status, 0);
+  EXPECT_EQ(session->record.runtime, GetParam().runtime);
+  EXPECT_GT(session->record.upper_bytes, 0u);
+  EXPECT_EQ(text_of(session->folder.upper() / "etc/shared"), "mine\n");
+  EXPECT_FALSE(fs::exists(session->folder.bundle()));
+  store().remove(*session);
+  EXPECT_TRUE(store().list().empty());
+}
+
+TEST_P(SessionRunTest, TwoSessionsOfOneImageNeverSeeEachOthersWrites) {
+  // Each writes, says so, waits until both have, and then looks.
+  const std::string script = "echo $WHO > /etc/shared; touch /etc/by-$WHO; echo $WHO > /share/fifo; read go < /share/go; cat /etc/shared; ls /etc";
+  auto first_request = request(script);
+  auto second_request = first_request;
+  first_request.options.env = {"WHO=first"};
+  second_request.options.env = {"WHO=second"};
+  SessionProcess first(dir_.path(), first_request, options());
+  ASSERT_EQ(next_line(), "first");
+  SessionProcess second(dir_.path(), second_request, options());
+  ASSERT_EQ(next_line(), "second");
+  EXPECT_EQ(store().list().size(), 2u);
+  const UniqueFd go(::open((dir_ / "share/go").c_str(), O_RDWR | O_CLOEXEC));  // one line for each reader
+  write_all(go.get(), as_bytes("go\ngo\n"), "go");
+  const auto a = first.wait();
+  const auto b = second.wait();
+  EXPECT_THAT(a.out, ::testing::StartsWith("first\n")) << a.err;
+  EXPECT_THAT(a.out, HasSubstr("by-first"));
+  EXPECT_THAT(a.out, Not(HasSubstr("by-second")));
+  EXPECT_THAT(b.out, ::testing::StartsWith("second\n")) << b.err;
+  EXPECT_THAT(b.out, Not(HasSubstr("by-first")));
+  EXPECT_EQ(text_of(lower() / "etc/shared"), "of the image\n");
+}
+
+TEST_P(SessionRunTest, TheImagesTreeCannotBeReachedFromInside) {
+  // Not through the overlay's lower folder, not through process 1, and not by making /proc/sys or /sys writable.
+  const auto outcome = run("ls -d " + lower().string() + " 2>/dev/null; ls /proc/1/root/" + lower().string() +
+                           " 2>/dev/null; echo x > /proc/sys/kernel/domainname; echo x > /sys/kernel/uevent_seqnum; touch /sys/x; echo end");
+  EXPECT_EQ(outcome.out, "end\n") << outcome.err;
+}
+
+TEST_P(SessionRunTest, AReadOnlyVolumeIsReadOnly) {
+  auto wanted = request("cat /data/file; echo x > /data/file || echo refused; echo y > /share/new && cat /share/new");
+  fs::create_directories(dir_ / "data");
+  std::ofstream(dir_ / "data/file") << "kept\n";
+  give(dir_ / "data", GetParam().uid);
+  wanted.options.volumes.push_back({.source = dir_ / "data", .destination = "/data", .read_only = true});
+  EXPECT_EQ(run(wanted).out, "kept\nrefused\ny\n");
+  EXPECT_EQ(text_of(dir_ / "share/new"), "y\n");
+  EXPECT_EQ(text_of(dir_ / "data/file"), "kept\n");
+}
+
+TEST_P(SessionRunTest, AVolumeMayBeAFile) {
+  auto wanted = request("cat /opt/settings/file");
+  std::ofstream(dir_ / "file") << "a file\n";
+  wanted.options.volumes.push_back({.source = dir_ / "file", .destination = "/opt/settings/file", .read_only = false});
+  EXPECT_EQ(run(wanted).out, "a file\n");
+}
+
+TEST_P(SessionRunTest, SignalsReachTheCommand) {
+  SessionProcess process(dir_.path(), request("trap 'exit 42' TERM; echo up > /share/fifo; while :; do sleep 0.01; done"), options());
+  ASSERT_EQ(next_line(), "up");
+  ::kill(process.pid(), SIGTERM);
+  EXPECT_EQ(process.wait().status, 42);
+  expect_nothing_left();
+}
+
+TEST_P(SessionRunTest, ASignalWithoutAHandlerEndsTheCommand) {
+  SessionProcess process(dir_.path(), request("echo up > /share/fifo; exec sleep 1000"), options());
+  ASSERT_EQ(next_line(), "up");
+  ::kill(process.pid(), SIGINT);
+  EXPECT_EQ(process.wait().status, 128 + SIGINT);
+}
+
+TEST_P(SessionRunTest, NothingIsLeftWhenTheProgramIsKilled) {
+  auto wanted = request("sleep 1000 & echo up > /share/fifo; exec sleep 1000 9> /share/go");
+  wanted.remove_at_exit = true;
+  SessionProcess process(dir_.path(), wanted, options());
+  // Held open by the session's processes alone: it reads as ended when the last of them is gone.
+  const UniqueFd alive(::open((dir_ / "share/go").c_str(), O_RDONLY | O_NONBLOCK | O_CLOEXEC));
+  ASSERT_EQ(next_line(), "up");
+  const auto sessions = store().list();
+  ASSERT_EQ(sessions.size(), 1u);
+  noted_ids_.push_back(sessions[0].record.id);
+  const auto lock = open_file(sessions[0].folder.lock(), O_RDWR);
+  ::kill(process.pid(), SIGKILL);
+  EXPECT_EQ(process.wait().status, 128 + SIGKILL);
+  wait_for_lock(lock);
+  char byte = 0;
+  EXPECT_EQ(::read(alive.get(), &byte, 1), 0) << "a process of the session is still there";
+  EXPECT_FALSE(fs::exists(sessions[0].folder.dir));
+  expect_nothing_left();
+}
+
+TEST_P(SessionRunTest, TheNextRunSweepsUpAfterASessionWhoseSupervisorWasKilledToo) {
+  auto wanted = request("echo x > /new; echo up > /share/fifo; exec sleep 1000");
+  wanted.remove_at_exit = true;
+  SessionProcess process(dir_.path(), wanted, options());
+  ASSERT_EQ(next_line(), "up");
+  const auto sessions = store().list();
+  ASSERT_EQ(sessions.size(), 1u);
+  noted_ids_.push_back(sessions[0].record.id);
+  const auto lock = open_file(sessions[0].folder.lock(), O_RDWR);
+  const auto supervisor = process.supervisor();
+  ASSERT_GT(supervisor, 0);
+  ::kill(process.pid(), SIGSTOP);  // so that it cannot clean up either
+  ::kill(supervisor, SIGKILL);
+  ::kill(process.pid(), SIGKILL);
+  process.wait();
+  wait_for_lock(lock);
+  EXPECT_TRUE(fs::exists(sessions[0].folder.dir));
+  EXPECT_EQ(run("exit 0").status, 0);
+  EXPECT_FALSE(fs::exists(sessions[0].folder.dir));
+  expect_nothing_left();
+}
+
+TEST_P(SessionRunTest, OrphansOfTheCommandEndWithIt) {
+  const UniqueFd alive(::open((dir_ / "share/go").c_str(), O_RDONLY | O_NONBLOCK | O_CLOEXEC));
+  const auto outcome = run("(sleep 1000 9> /share/go &) ; exit 3");
+  EXPECT_EQ(outcome.status, 3);
+  char byte = 0;
+  EXPECT_EQ(::read(alive.get(), &byte, 1), 0);
+}
+
+TEST_P(SessionRunTest, RemovedAtTheEndIfWanted) {
+  auto wanted = request("echo x > /new");
+  wanted.remove_at_exit = true;
+  EXPECT_EQ(run(wanted).status, 0);
+  EXPECT_TRUE(store().list().empty());
+  for (const auto& entry : fs::directory_iterator(dir_ / "root/sessions")) EXPECT_EQ(entry.path().filename(), ".lock");
+}
+
+TEST_P(SessionRunTest, ACommandThatIsNotThereIs127AndOneThatMayNotRunIs126) {
+  for (const bool with_volume : {false, true}) {  // a volume might hold the command, so the runtime is asked
+    auto missing = request("");
+    auto forbidden = request("");
+    missing.options.command = {"no-such-command"};
+    forbidden.options.command = {"/etc/passwd"};
+    if (!with_volume) missing.options.volumes = forbidden.options.volumes = {};
+    if (with_volume && GetParam().runtime == "bwrap") continue;  // it does not say why
+    EXPECT_EQ(run(missing).status, 127) << with_volume;
+    EXPECT_EQ(run(forbidden).status, 126) << with_volume;
+  }
+}
+
+TEST_P(SessionRunTest, FailuresOfOurOwnAre125AndNamed) {
+  auto nobody = request("true");
+  nobody.config.user = "nobody-here";
+  auto outcome = run(nobody);
+  EXPECT_EQ(outcome.status, 125);
+  EXPECT_THAT(outcome.err, HasSubstr("no user 'nobody-here'"));
+  auto nowhere = request("true");
+  nowhere.lower = dir_ / "nowhere";
+  outcome = run(nowhere);
+  EXPECT_EQ(outcome.status, 125);
+  EXPECT_THAT(outcome.err, HasSubstr("nowhere"));
+  expect_nothing_left();
+}
+
+TEST_P(SessionRunTest, ATerminalIsPassedThrough) {
+  auto wanted = request("tty; stty size; read line; echo got $line; exit 5");
+  wanted.terminal = true;
+  auto how = options();
+  how.terminal = true;
+  SessionProcess process(dir_.path(), wanted, how);
+  process.type("hello\n");
+  const auto outcome = process.wait();
+  EXPECT_EQ(outcome.status, 5) << outcome.out << outcome.err;
+  EXPECT_THAT(outcome.out, HasSubstr("got hello"));
+  EXPECT_THAT(outcome.out, ::testing::ContainsRegex("/dev/(pts/[0-9]+|console)\r"));
+  EXPECT_THAT(outcome.out, HasSubstr("0 0"));
+}
+
+TEST_P(SessionRunTest, TheInterruptKeyEndsTheCommand) {
+  auto wanted = request("echo up > /share/fifo; exec sleep 1000");
+  wanted.terminal = true;
+  auto how = options();
+  how.terminal = true;
+  SessionProcess process(dir_.path(), wanted, how);
+  ASSERT_EQ(next_line(), "up");
+  process.type("\x03");
+  EXPECT_EQ(process.wait().status, 128 + SIGINT);
+  expect_nothing_left();
+}
+
+INSTANTIATE_TEST_SUITE_P(Runtimes, SessionRunTest,
+                         ::testing::Values(Way{"runc", 0}, Way{"crun", 0}, Way{"bwrap", 0}, Way{"none", 0}, Way{"runc", kPlainUser},
+                                           Way{"bwrap", kPlainUser}, Way{"none", kPlainUser}),
+                         [](const auto& info) { return name_of(info.param); });
+
+}  // namespace
+}  // namespace varve::test
