@@ -1,4 +1,5 @@
-// store_bench: how fast a cold layer is read through the store, and where its CPU time goes, beside `gzip -dc` of the same bytes.
+// store_bench: how fast a cold layer is read through the store, and where its CPU time goes, beside `gzip -dc` of the
+// same bytes.
 //   store_bench LAYER.gz [DIR]     a gzip layer blob, and a folder for the stores (on the disk to be measured)
 #include <sys/resource.h>
 #include <sys/wait.h>
@@ -53,7 +54,8 @@ Cost measure(int who, Operation&& operation) {
 // A link in front of a repository: each request waits one round trip, and all share one rate.
 class LinkedRepository final : public oci::Repository {
  public:
-  LinkedRepository(std::shared_ptr<oci::Repository> repository, double bytes_per_second, std::chrono::microseconds round_trip)
+  LinkedRepository(std::shared_ptr<oci::Repository> repository, double bytes_per_second,
+                   std::chrono::microseconds round_trip)
       : repository_(std::move(repository)), bytes_per_second_(bytes_per_second), round_trip_(round_trip) {}
 
   void read_blob(const oci::Descriptor& blob, ByteRange range, const oci::ByteSink& sink) override {
@@ -66,7 +68,9 @@ class LinkedRepository final : public oci::Repository {
   std::string name() const override { return repository_->name(); }
   oci::Document manifest(std::string_view selector) override { return repository_->manifest(selector); }
   bool has_blob(const oci::Descriptor& blob) override { return repository_->has_blob(blob); }
-  void put_blob(const oci::Descriptor& blob, const oci::ByteSource& content) override { repository_->put_blob(blob, content); }
+  void put_blob(const oci::Descriptor& blob, const oci::ByteSource& content) override {
+    repository_->put_blob(blob, content);
+  }
   oci::Descriptor put_manifest(ByteView json, std::string_view media_type, std::string_view tag) override {
     return repository_->put_manifest(json, media_type, tag);
   }
@@ -97,22 +101,25 @@ class StoreBench {
   StoreBench(const std::filesystem::path& blob, std::filesystem::path dir)
       : blob_(blob), dir_(std::move(dir)), layer_(test::make_gzip_layer(read_file(blob), kSpanBytes)) {
     layer_.serve_from(*repository_);
-    fmt::print("{}: {:.1f} MB gzip, {:.1f} MB stream, {} spans, windows {:.2f} MB\n\n", blob.filename().string(), mb(layer_.blob.size()),
-               mb(layer_.stream.size()), layer_.map->spans.size(), mb(layer_.windows.size()));
+    fmt::print("{}: {:.1f} MB gzip, {:.1f} MB stream, {} spans, windows {:.2f} MB\n\n", blob.filename().string(),
+               mb(layer_.blob.size()), mb(layer_.stream.size()), layer_.map->spans.size(), mb(layer_.windows.size()));
   }
 
   void run() {
     const auto linked = std::make_shared<LinkedRepository>(repository_, 125e6, std::chrono::milliseconds(2));
-    fmt::print("{:<44} {:>8} {:>9} {:>12} {:>9} {:>9}\n", "sequential, 128 KiB reads", "s", "MB/s", "CPU ms/MB", "requests", "x gzip");
+    fmt::print("{:<44} {:>8} {:>9} {:>12} {:>9} {:>9}\n", "sequential, 128 KiB reads", "s", "MB/s", "CPU ms/MB",
+               "requests", "x gzip");
     for (int round = 0; round < 3; ++round) {
       const auto gzip = measure(RUSAGE_CHILDREN, [&] { gunzip(); });
       row("gzip -dc > /dev/null", gzip, 1, gzip);
       read_sequentially("cold, local source", repository_, {}, gzip);
       read_sequentially("cold, 1 Gbit/s, 2 ms", linked, {}, gzip);
-      read_sequentially("cold, 1 Gbit/s, 2 ms, no read-ahead", linked, {.read_ahead_spans = 0, .read_next_when_idle = false}, gzip);
+      read_sequentially("cold, 1 Gbit/s, 2 ms, no read-ahead", linked,
+                        {.read_ahead_spans = 0, .read_next_when_idle = false}, gzip);
     }
     parts();
-    fmt::print("\n{:<44} {:>8} {:>9} {:>12}\n", "300 places, 64 KiB each, 1 Gbit/s, 2 ms", "s", "requests", "MB fetched");
+    fmt::print("\n{:<44} {:>8} {:>9} {:>12}\n", "300 places, 64 KiB each, 1 Gbit/s, 2 ms", "s", "requests",
+               "MB fetched");
     for (int round = 0; round < 3; ++round) {
       read_places("nothing ahead", linked, {.read_next_when_idle = false}, false);
       read_places("next span when idle", linked, {.read_next_when_idle = true}, false);
@@ -149,12 +156,13 @@ class StoreBench {
     std::filesystem::remove_all(dir_ / "store");
     return fuse::LayerStreams::open(dir_ / "store", options);
   }
-  std::shared_ptr<fuse::LayerStream> open_stream(fuse::LayerStreams& streams, const std::shared_ptr<oci::Repository>& source) const {
+  std::shared_ptr<fuse::LayerStream> open_stream(fuse::LayerStreams& streams,
+                                                 const std::shared_ptr<oci::Repository>& source) const {
     return streams.stream(layer_.map, layer_.blob_descriptor, source, layer_.index_blobs, source);
   }
 
-  void read_sequentially(std::string_view name, const std::shared_ptr<oci::Repository>& source, const fuse::StreamOptions& options,
-                         const Cost& gzip) const {
+  void read_sequentially(std::string_view name, const std::shared_ptr<oci::Repository>& source,
+                         const fuse::StreamOptions& options, const Cost& gzip) const {
     auto streams = open_cold(options);
     auto stream = open_stream(*streams, source);
     Bytes buffer(kReadBytes);
@@ -162,7 +170,8 @@ class StoreBench {
       for (std::uint64_t at = 0; at < layer_.stream.size(); at += buffer.size()) {
         const auto length = std::min<std::uint64_t>(buffer.size(), layer_.stream.size() - at);
         stream->read(at, std::span(buffer).first(length));
-        if (!std::equal(buffer.begin(), buffer.begin() + std::ptrdiff_t(length), layer_.stream.begin() + std::ptrdiff_t(at)))
+        if (!std::equal(buffer.begin(), buffer.begin() + std::ptrdiff_t(length),
+                        layer_.stream.begin() + std::ptrdiff_t(at)))
           fail<Error>("wrong bytes at {}", at);
       }
     });
@@ -170,8 +179,8 @@ class StoreBench {
   }
 
   // What page faults of a start-up look like: places all over, some near each other.
-  void read_places(std::string_view name, const std::shared_ptr<oci::Repository>& source, const fuse::StreamOptions& options,
-                   bool computes) const {
+  void read_places(std::string_view name, const std::shared_ptr<oci::Repository>& source,
+                   const fuse::StreamOptions& options, bool computes) const {
     auto streams = open_cold(options);
     auto stream = open_stream(*streams, source);
     std::minstd_rand random(42);
@@ -186,13 +195,16 @@ class StoreBench {
         if (computes) std::this_thread::sleep_for(std::chrono::milliseconds(2));
       }
     });
-    fmt::print("{:<44} {:>8.2f} {:>9} {:>12.1f}\n", name, cost.seconds, stream->stats().requests, mb(stream->stats().fetched_bytes));
+    fmt::print("{:<44} {:>8.2f} {:>9} {:>12.1f}\n", name, cost.seconds, stream->stats().requests,
+               mb(stream->stats().fetched_bytes));
   }
 
   // The steps of a span, one after another in one thread.
   void parts() const {
     const auto megabytes = mb(layer_.stream.size());
-    const auto show = [&](std::string_view name, const Cost& cost) { fmt::print("{:<44} {:>12.2f}\n", name, cost.cpu * 1e3 / megabytes); };
+    const auto show = [&](std::string_view name, const Cost& cost) {
+      fmt::print("{:<44} {:>12.2f}\n", name, cost.cpu * 1e3 / megabytes);
+    };
     const auto& spans = layer_.map->spans;
     const auto compressed = [&](const index::Span& span) {
       return ByteView(layer_.blob).subspan(span.compressed_range.offset, span.compressed_range.length);
@@ -212,8 +224,9 @@ class StoreBench {
     show("both digests, window and decode", measure(RUSAGE_SELF, [&] {
            for (const auto& span : spans) {
              buffer.resize(span.stream_range.length);
-             index::decode_span(*layer_.map, span, compressed(span), ByteView(layer_.windows).subspan(span.window.offset, span.window.length),
-                                buffer, decoder);
+             index::decode_span(*layer_.map, span, compressed(span),
+                                ByteView(layer_.windows).subspan(span.window.offset, span.window.length), buffer,
+                                decoder);
            }
          }));
     const auto file = open_file(dir_ / "written", O_RDWR | O_CREAT | O_TRUNC);

@@ -37,7 +37,8 @@ std::chrono::milliseconds back_off(unsigned failures) {
 
 }  // namespace
 
-std::optional<std::chrono::milliseconds> Attempts::after(const std::exception_ptr& error, unsigned sources, bool somebody_waits) {
+std::optional<std::chrono::milliseconds> Attempts::after(const std::exception_ptr& error, unsigned sources,
+                                                         bool somebody_waits) {
   constexpr auto kAtOnce = std::chrono::milliseconds(0);
   ++source_;
   switch (kind_of(error)) {

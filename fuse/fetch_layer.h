@@ -45,8 +45,12 @@ struct FetchCounters {
 
 struct FetchLayer {
   FetchLayer(std::shared_ptr<const index::LayerMap> layer_map, oci::Descriptor layer_blob,
-             std::optional<oci::Descriptor> layer_windows, const std::filesystem::path& dir, const SpanStoreOptions& options)
-      : map(std::move(layer_map)), blob(std::move(layer_blob)), windows_blob(std::move(layer_windows)), store(dir, map, options),
+             std::optional<oci::Descriptor> layer_windows, const std::filesystem::path& dir,
+             const SpanStoreOptions& options)
+      : map(std::move(layer_map)),
+        blob(std::move(layer_blob)),
+        windows_blob(std::move(layer_windows)),
+        store(dir, map, options),
         windows(dir, map) {}
 
   const std::shared_ptr<const index::LayerMap> map;

@@ -25,7 +25,9 @@ constexpr int kReadAttempts = 5;  // of one step, whose spans may be dropped bet
 // What all streams share. They keep it, so that a stream may outlive the LayerStreams.
 struct Engine {
   Engine(const StreamOptions& stream_options, Clock& clock, UniqueFd store_lock)
-      : options(stream_options), lock(std::move(store_lock)), syncer(options.sync_interval, options.drop_store_pages),
+      : options(stream_options),
+        lock(std::move(store_lock)),
+        syncer(options.sync_interval, options.drop_store_pages),
         fetcher(options, clock) {}
   void stop() {
     fetcher.stop();
@@ -41,7 +43,9 @@ struct Engine {
 class StoredLayerStream final : public LayerStream {
  public:
   StoredLayerStream(std::shared_ptr<Engine> engine, std::shared_ptr<FetchLayer> layer)
-      : engine_(std::move(engine)), layer_(std::move(layer)), read_ahead_(*layer_->map, engine_->options.read_ahead_spans) {}
+      : engine_(std::move(engine)),
+        layer_(std::move(layer)),
+        read_ahead_(*layer_->map, engine_->options.read_ahead_spans) {}
 
   const std::shared_ptr<FetchLayer>& layer() const { return layer_; }
   const index::LayerMap& map() const override { return *layer_->map; }
@@ -96,7 +100,8 @@ class StoredLayerStream final : public LayerStream {
       const auto range = layer_->map->spans[span].stream_range;
       verified.checked_bytes += range.length;
       if (layer_->store.verify(span)) continue;
-      log::warn("store of {}: the span at stream offset {} is damaged: dropped", layer_->map->layer_digest.to_string(), range.offset);
+      log::warn("store of {}: the span at stream offset {} is damaged: dropped", layer_->map->layer_digest.to_string(),
+                range.offset);
       verified.bad.push_back(range);
     }
     return verified;
@@ -114,7 +119,8 @@ class StoredLayerStream final : public LayerStream {
     const auto ahead = read_ahead_.on_read(range, missed);
     if (!ahead || (!ahead->sequential && !engine_->options.read_next_when_idle)) return;
     engine_->syncer.poke();
-    engine_->fetcher.fetch_ahead(layer_, ahead->first, ahead->last, ahead->sequential ? Priority::kReadAhead : Priority::kBackground);
+    engine_->fetcher.fetch_ahead(layer_, ahead->first, ahead->last,
+                                 ahead->sequential ? Priority::kReadAhead : Priority::kBackground);
   }
 
   void read_step(std::uint64_t stream_offset, std::span<std::byte> into) {
@@ -144,16 +150,18 @@ class StoredLayerStream final : public LayerStream {
 };
 
 // A map that leads outside the blobs must not get as far as a range request. Only asked of what will be fetched.
-void check_blobs(const index::LayerMap& map, const oci::Descriptor& layer_blob, const index::LayerIndexBlobs& index_blobs) {
+void check_blobs(const index::LayerMap& map, const oci::Descriptor& layer_blob,
+                 const index::LayerIndexBlobs& index_blobs) {
   const auto name = map.layer_digest.to_string();
-  if (layer_blob.digest != map.layer_digest) fail<CorruptData>("layer {}: its map is of layer {}", layer_blob.digest.to_string(), name);
+  if (layer_blob.digest != map.layer_digest)
+    fail<CorruptData>("layer {}: its map is of layer {}", layer_blob.digest.to_string(), name);
   if (layer_blob.size != map.compressed_bytes)
     fail<CorruptData>("layer {}: it has {} bytes, its map says {}", name, layer_blob.size, map.compressed_bytes);
   if (!index_blobs.windows) return;
   if (index_blobs.windows->digest != map.windows_digest || index_blobs.windows->size != map.windows_bytes)
     fail<CorruptData>("layer {}: the index names the windows blob {} of {} bytes, its map {} of {}", name,
-                      index_blobs.windows->digest.to_string(), index_blobs.windows->size, map.windows_digest.to_string(),
-                      map.windows_bytes);
+                      index_blobs.windows->digest.to_string(), index_blobs.windows->size,
+                      map.windows_digest.to_string(), map.windows_bytes);
 }
 
 void check_spans(const index::LayerMap& map) {
@@ -161,11 +169,14 @@ void check_spans(const index::LayerMap& map) {
   for (const auto& span : map.spans) {
     const bool right = span.stream_range.offset == at && span.stream_range.fits_in(map.stream_bytes) &&
                        span.compressed_range.fits_in(map.compressed_bytes) && span.window.fits_in(map.windows_bytes);
-    if (!right) fail<CorruptData>("layer map of {}: the span at stream offset {} is out of place", map.layer_digest.to_string(), at);
+    if (!right)
+      fail<CorruptData>("layer map of {}: the span at stream offset {} is out of place", map.layer_digest.to_string(),
+                        at);
     at = span.stream_range.end();
   }
   if (at != map.stream_bytes)
-    fail<CorruptData>("layer map of {}: its spans end at {}, not {}", map.layer_digest.to_string(), at, map.stream_bytes);
+    fail<CorruptData>("layer map of {}: its spans end at {}, not {}", map.layer_digest.to_string(), at,
+                      map.stream_bytes);
 }
 
 class StoredLayerStreams final : public LayerStreams {
@@ -175,7 +186,8 @@ class StoredLayerStreams final : public LayerStreams {
   ~StoredLayerStreams() override { stop(); }
 
   std::shared_ptr<LayerStream> stream(std::shared_ptr<const index::LayerMap> map, const oci::Descriptor& layer_blob,
-                                      std::shared_ptr<oci::Repository> image_repository, const index::LayerIndexBlobs& index_blobs,
+                                      std::shared_ptr<oci::Repository> image_repository,
+                                      const index::LayerIndexBlobs& index_blobs,
                                       std::shared_ptr<oci::Repository> index_repository) override {
     if (image_repository) check_blobs(*map, layer_blob, index_blobs);
     auto streams = streams_.lock();
@@ -199,8 +211,9 @@ class StoredLayerStreams final : public LayerStreams {
     std::error_code ignored;  // folders come and go while we look
     for (auto entry = std::filesystem::recursive_directory_iterator(store_dir_, ignored);
          entry != std::filesystem::recursive_directory_iterator(); entry.increment(ignored)) {
-      struct stat status{};
-      if (::lstat(entry->path().c_str(), &status) == 0 && S_ISREG(status.st_mode)) bytes += std::uint64_t(status.st_blocks) * 512;
+      struct stat status {};
+      if (::lstat(entry->path().c_str(), &status) == 0 && S_ISREG(status.st_mode))
+        bytes += std::uint64_t(status.st_blocks) * 512;
     }
     return bytes;
   }
@@ -208,8 +221,8 @@ class StoredLayerStreams final : public LayerStreams {
   std::vector<Digest> stored_layers() const override {
     std::vector<Digest> layers;
     std::error_code ignored;
-    for (auto entry = std::filesystem::directory_iterator(store_dir_, ignored); entry != std::filesystem::directory_iterator();
-         entry.increment(ignored))
+    for (auto entry = std::filesystem::directory_iterator(store_dir_, ignored);
+         entry != std::filesystem::directory_iterator(); entry.increment(ignored))
       if (const auto digest = Digest::try_parse("sha256:" + entry->path().filename().string()))
         if (std::filesystem::exists(entry->path() / "presence", ignored)) layers.push_back(*digest);
     std::sort(layers.begin(), layers.end());
@@ -221,11 +234,13 @@ class StoredLayerStreams final : public LayerStreams {
  private:
   using Streams = std::map<Digest, std::shared_ptr<StoredLayerStream>>;
 
-  std::shared_ptr<StoredLayerStream> open_stream(std::shared_ptr<const index::LayerMap> map, const oci::Descriptor& layer_blob,
+  std::shared_ptr<StoredLayerStream> open_stream(std::shared_ptr<const index::LayerMap> map,
+                                                 const oci::Descriptor& layer_blob,
                                                  const index::LayerIndexBlobs& index_blobs) {
     check_spans(*map);
     const auto dir = store_dir_ / map->layer_digest.hex();
-    const SpanStoreOptions options{.drop_pages = engine_->options.drop_store_pages, .overflow_bytes = engine_->options.overflow_bytes};
+    const SpanStoreOptions options{.drop_pages = engine_->options.drop_store_pages,
+                                   .overflow_bytes = engine_->options.overflow_bytes};
     auto layer = std::make_shared<FetchLayer>(std::move(map), layer_blob, index_blobs.windows, dir, options);
     engine_->syncer.add(layer);
     return std::make_shared<StoredLayerStream>(engine_, std::move(layer));
@@ -257,7 +272,8 @@ UniqueFd lock_store(const std::filesystem::path& store_dir) {
 
 }  // namespace
 
-std::unique_ptr<LayerStreams> LayerStreams::open(const std::filesystem::path& store_dir, const StreamOptions& options, Clock& clock) {
+std::unique_ptr<LayerStreams> LayerStreams::open(const std::filesystem::path& store_dir, const StreamOptions& options,
+                                                 Clock& clock) {
   std::filesystem::create_directories(store_dir);
   auto engine = std::make_shared<Engine>(options, clock, lock_store(store_dir));
   return std::make_unique<StoredLayerStreams>(store_dir, std::move(engine));

@@ -1,5 +1,6 @@
 #pragma once
-// The stream of one layer as readers see it: what is in the store is read, what is not is fetched, verified, decoded and kept.
+// The stream of one layer as readers see it: what is in the store is read, what is not is fetched, verified, decoded
+// and kept.
 #include <cstdint>
 #include <exception>
 #include <filesystem>
@@ -24,21 +25,22 @@ enum class Priority : std::uint8_t { kReader, kReadAhead, kBackground };
 
 // Counters since the stream was opened; a snapshot.
 struct StreamStats {
-  std::uint64_t stream_bytes = 0;       // of the whole layer
-  std::uint64_t present_bytes = 0;      // stream side, in the store
-  std::uint64_t fetched_bytes = 0;      // compressed side, over the wire, windows included
-  std::uint64_t requests = 0;           // range requests sent
-  std::uint64_t decoded_bytes = 0;      // stream side
-  std::uint64_t errors = 0;             // failed fetches, after all retries
-  std::uint64_t fetching = 0;           // spans queued or under way now
-  std::string last_error;               // names the object; "" if none
+  std::uint64_t stream_bytes = 0;   // of the whole layer
+  std::uint64_t present_bytes = 0;  // stream side, in the store
+  std::uint64_t fetched_bytes = 0;  // compressed side, over the wire, windows included
+  std::uint64_t requests = 0;       // range requests sent
+  std::uint64_t decoded_bytes = 0;  // stream side
+  std::uint64_t errors = 0;         // failed fetches, after all retries
+  std::uint64_t fetching = 0;       // spans queued or under way now
+  std::string last_error;           // names the object; "" if none
 };
 
 // One layer. Safe to use from any thread. Made by LayerStreams.
 class LayerStream {
  public:
-  // Called exactly once, from any thread (perhaps the caller's, before ensure() returns); null when all is present. What was ensured
-  // stays readable at least until it returns. It may call ensure() and read_present(), but must not wait (so not read()).
+  // Called exactly once, from any thread (perhaps the caller's, before ensure() returns); null when all is present.
+  // What was ensured stays readable at least until it returns. It may call ensure() and read_present(), but must not
+  // wait (so not read()).
   using Done = std::function<void(std::exception_ptr error)>;
 
   virtual ~LayerStream() = default;
@@ -46,10 +48,11 @@ class LayerStream {
 
   // True if every span of the range is in the store: read_present() then needs no network.
   virtual bool present(ByteRange stream_range) const = 0;
-  // Makes the range present. Callers that want the same span share one download and its failure. Fails with an error that names the
-  // layer, the offset and the reason no later than the deadline of StreamOptions.
+  // Makes the range present. Callers that want the same span share one download and its failure. Fails with an error
+  // that names the layer, the offset and the reason no later than the deadline of StreamOptions.
   virtual void ensure(ByteRange stream_range, Priority priority, Done done) = 0;
-  // Reads bytes that are present (after ensure). Bytes past the end of the stream read as zeros, as a last 512-byte block is padded.
+  // Reads bytes that are present (after ensure). Bytes past the end of the stream read as zeros, as a last 512-byte
+  // block is padded.
   virtual void read_present(std::uint64_t stream_offset, std::span<std::byte> into) = 0;
   // ensure() and read_present() in one, waiting.
   virtual void read(std::uint64_t stream_offset, std::span<std::byte> into) = 0;
@@ -59,7 +62,8 @@ class LayerStream {
   virtual std::filesystem::path store_file() const = 0;
 
   virtual StreamStats stats() const = 0;
-  // Re-digests every present span; bad ones are dropped, so that they are fetched anew. Returns (bytes checked, bad spans).
+  // Re-digests every present span; bad ones are dropped, so that they are fetched anew. Returns (bytes checked, bad
+  // spans).
   struct Verified {
     std::uint64_t checked_bytes = 0;
     std::vector<ByteRange> bad;  // stream side
@@ -68,32 +72,38 @@ class LayerStream {
 };
 
 struct StreamOptions {
-  unsigned decode_threads = 0;              // 0 = one per core
-  unsigned connections = 8;                 // range requests in flight over all layers
-  std::uint64_t max_request_bytes = 4 << 20;      // compressed side, of one merged request
-  std::uint64_t merge_gap_bytes = 64 << 10;       // spans nearer than this are fetched in one request
-  std::uint64_t max_in_flight_bytes = 64 << 20;   // compressed bytes downloaded and not decoded yet, plus decode buffers
-  unsigned read_ahead_spans = 8;            // most spans fetched ahead of a sequential reader
-  std::chrono::milliseconds deadline{120'000};    // of one ensure()
-  bool read_next_when_idle = true;          // fetch the span after one that a reader missed, while the link has nothing else to do
-  bool drop_store_pages = true;             // give the store's page cache back soon after use: both kinds of mount keep a copy of their own
-  std::uint64_t overflow_bytes = 8 << 20;   // spans of one layer kept in memory while the disk is full
-  std::chrono::milliseconds sync_interval{500};   // between writing spans and recording them as present on disk
+  unsigned decode_threads = 0;                   // 0 = one per core
+  unsigned connections = 8;                      // range requests in flight over all layers
+  std::uint64_t max_request_bytes = 4 << 20;     // compressed side, of one merged request
+  std::uint64_t merge_gap_bytes = 64 << 10;      // spans nearer than this are fetched in one request
+  std::uint64_t max_in_flight_bytes = 64 << 20;  // compressed bytes downloaded and not decoded yet, plus decode buffers
+  unsigned read_ahead_spans = 8;                 // most spans fetched ahead of a sequential reader
+  std::chrono::milliseconds deadline{120'000};   // of one ensure()
+  bool read_next_when_idle =
+      true;  // fetch the span after one that a reader missed, while the link has nothing else to do
+  bool drop_store_pages =
+      true;  // give the store's page cache back soon after use: both kinds of mount keep a copy of their own
+  std::uint64_t overflow_bytes = 8 << 20;        // spans of one layer kept in memory while the disk is full
+  std::chrono::milliseconds sync_interval{500};  // between writing spans and recording them as present on disk
 };
 
 // All layer streams of a daemon, shared by its images: one store, one set of connections and decoders.
 class LayerStreams {
  public:
-  // `store_dir` is created. Layers found there from an earlier run are usable at once; torn ones are thrown away. No thread runs before the
-  // first fetch, so the process may still fork. Throws TemporaryError if another process (or LayerStreams) uses the folder.
-  static std::unique_ptr<LayerStreams> open(const std::filesystem::path& store_dir, const StreamOptions& options, Clock& clock = Clock::system());
+  // `store_dir` is created. Layers found there from an earlier run are usable at once; torn ones are thrown away. No
+  // thread runs before the first fetch, so the process may still fork. Throws TemporaryError if another process (or
+  // LayerStreams) uses the folder.
+  static std::unique_ptr<LayerStreams> open(const std::filesystem::path& store_dir, const StreamOptions& options,
+                                            Clock& clock = Clock::system());
   virtual ~LayerStreams() = default;
 
-  // The stream of a layer: the same object for the same layer digest. `image_repository` serves the layer blob, `windows_repository` the
-  // windows; further calls for the same layer add their repositories as alternatives, tried in turn. Either may be null: what is in the
-  // store can then be read and verified, and ensure() of the rest fails. Throws CorruptData if map and descriptors are not of one layer.
-  // A stream stays usable for reading what is present after the LayerStreams is gone.
-  virtual std::shared_ptr<LayerStream> stream(std::shared_ptr<const index::LayerMap> map, const oci::Descriptor& layer_blob,
+  // The stream of a layer: the same object for the same layer digest. `image_repository` serves the layer blob,
+  // `windows_repository` the windows; further calls for the same layer add their repositories as alternatives, tried in
+  // turn. Either may be null: what is in the store can then be read and verified, and ensure() of the rest fails.
+  // Throws CorruptData if map and descriptors are not of one layer. A stream stays usable for reading what is present
+  // after the LayerStreams is gone.
+  virtual std::shared_ptr<LayerStream> stream(std::shared_ptr<const index::LayerMap> map,
+                                              const oci::Descriptor& layer_blob,
                                               std::shared_ptr<oci::Repository> image_repository,
                                               const index::LayerIndexBlobs& index_blobs,
                                               std::shared_ptr<oci::Repository> index_repository) = 0;
@@ -102,8 +112,8 @@ class LayerStreams {
   // Layers that have a folder in the store, mounted or not.
   virtual std::vector<Digest> stored_layers() const = 0;
 
-  // Fails all pending ensure() calls with Cancelled, then ends the threads (which may wait for a transfer to notice) and brings the store
-  // to disk. Later calls of ensure() fail at once. The destructor does the same.
+  // Fails all pending ensure() calls with Cancelled, then ends the threads (which may wait for a transfer to notice)
+  // and brings the store to disk. Later calls of ensure() fail at once. The destructor does the same.
   virtual void stop() = 0;
 };
 

@@ -39,7 +39,9 @@ class LayerStreamFaultsTest : public LayerStreamTestBase {
     clock_ = &hand_clock_;
     return hand_clock_;
   }
-  test::MadeLayer tar_layer(std::uint64_t bytes = 1'000'000) { return test::make_tar_layer(test::some_stream(bytes), kSpan); }
+  test::MadeLayer tar_layer(std::uint64_t bytes = 1'000'000) {
+    return test::make_tar_layer(test::some_stream(bytes), kSpan);
+  }
   test::MadeLayer gzip_layer(std::uint64_t bytes = 1'000'000) {
     return test::make_gzip_layer(test::gzip_of(test::some_stream(bytes)), kSpan);
   }
@@ -155,7 +157,8 @@ TEST_F(LayerStreamFaultsTest, NobodyWaitsLongerThanTheDeadline) {
   EXPECT_EQ(outcome.calls(), 0);
   clock.turn(std::chrono::milliseconds(1));
   EXPECT_TRUE(outcome.failed_with<TemporaryError>());
-  EXPECT_THAT(outcome.wait(), HasSubstr(layer.map->layer_digest.to_string() + " at stream offset 100000: not here after 120 s"));
+  EXPECT_THAT(outcome.wait(),
+              HasSubstr(layer.map->layer_digest.to_string() + " at stream offset 100000: not here after 120 s"));
   EXPECT_EQ(stream->stats().errors, 1u);
   repository_->open_gate();
   EXPECT_EQ(read(*stream, 100'000, 10), part(layer, 100'000, 10));  // what came too late for one serves the next
@@ -297,7 +300,7 @@ TEST_F(LayerStreamFaultsTest, AFullDiskSlowsDownAndBreaksNothing) {
   for (std::uint64_t reader = 0; reader < 4; ++reader)
     readers.emplace_back([&, reader] {
       for (std::uint64_t at = reader * 10'000; at + 40'000 < layer.stream.size(); at += 40'000)
-        ASSERT_EQ(read(*stream, at, 40'000), part(layer, at, 40'000));
+        ASSERT_EQ(try_read(*stream, at, 40'000), part(layer, at, 40'000));
     });
   readers.clear();
   EXPECT_EQ(stream->stats().errors, 0u);

@@ -62,7 +62,9 @@ class LayerStreamTestBase : public ::testing::Test {
   static constexpr std::uint64_t kSpan = 50'000;
 
   // Counts exactly: nothing is fetched that nobody asked for, unless a test says otherwise.
-  StreamOptions options_{.decode_threads = 3, .read_ahead_spans = 0, .read_next_when_idle = false,
+  StreamOptions options_{.decode_threads = 3,
+                         .read_ahead_spans = 0,
+                         .read_next_when_idle = false,
                          .sync_interval = std::chrono::milliseconds(20)};
 
   // Before the clock of a test goes.
@@ -86,10 +88,21 @@ class LayerStreamTestBase : public ::testing::Test {
     stream.read(offset, bytes);
     return bytes;
   }
+  // For threads of a test, which must not throw: a failed read fails the test and returns nothing.
+  static Bytes try_read(LayerStream& stream, std::uint64_t offset, std::size_t length) {
+    try {
+      return read(stream, offset, length);
+    } catch (const std::exception& error) {
+      ADD_FAILURE() << error.what();
+      return {};
+    }
+  }
   static Bytes part(const test::MadeLayer& layer, std::uint64_t offset, std::size_t length) {
     return to_bytes(ByteView(layer.stream).subspan(offset, length));
   }
-  std::filesystem::path data_file(const test::MadeLayer& layer) const { return dir_ / "store" / layer.map->layer_digest.hex() / "data"; }
+  std::filesystem::path data_file(const test::MadeLayer& layer) const {
+    return dir_ / "store" / layer.map->layer_digest.hex() / "data";
+  }
 
   test::TempDir dir_;
   Clock* clock_ = &Clock::system();

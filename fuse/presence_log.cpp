@@ -142,8 +142,8 @@ std::uint64_t PresenceLog::replay(const Bytes& content, std::vector<bool>& prese
   return at;
 }
 
-// Nothing is synced here: an empty log that a crash loses is begun again, and the first append() syncs the header with it. A log with
-// content replaces the old one by rename.
+// Nothing is synced here: an empty log that a crash loses is begun again, and the first append() syncs the header with
+// it. A log with content replaces the old one by rename.
 void PresenceLog::begin(const std::vector<UnitRun>& present) {
   const auto header = encode_header(identity_);
   if (present.empty()) {
@@ -185,7 +185,8 @@ void PresenceLog::append(const std::vector<UnitRun>& runs, bool present) {
     pwrite_all(fd_.get(), end_, groups, path_.string());
     if (::fdatasync(fd_.get()) != 0) fail_errno("sync {}", path_.string());
   } catch (...) {
-    // What was written of it must not come back to life behind a shorter group. If this fails too, the next append overwrites it.
+    // What was written of it must not come back to life behind a shorter group. If this fails too, the next append
+    // overwrites it.
     static_cast<void>(::ftruncate(fd_.get(), off_t(end_)));
     throw;
   }

@@ -1,6 +1,6 @@
 #pragma once
-// Which units of a sparse data file are on disk: the spans of a layer, or the blocks of a windows blob. An append-only file of its own, so
-// that recording a group of units costs one small write. On disk: docs/format-store.md.
+// Which units of a sparse data file are on disk: the spans of a layer, or the blocks of a windows blob. An append-only
+// file of its own, so that recording a group of units costs one small write. On disk: docs/format-store.md.
 #include <cstdint>
 #include <filesystem>
 #include <memory>
@@ -25,8 +25,8 @@ std::vector<UnitRun> runs_of(std::vector<std::uint32_t> units);
 struct PresenceIdentity {
   enum class Kind : std::uint32_t { kSpans = 1, kWindowBlocks = 2 };
   Kind kind = Kind::kSpans;
-  Digest object;                 // the layer, or its windows blob
-  Digest cut;                    // how the object is cut into units
+  Digest object;  // the layer, or its windows blob
+  Digest cut;     // how the object is cut into units
   std::uint64_t units = 0;
   std::uint64_t data_bytes = 0;  // size of the data file
 };
@@ -47,12 +47,12 @@ class PresenceLog {
     std::vector<bool> present;  // one per unit
   };
 
-  // Opens the log, or begins an empty one in place of what cannot be used. Records after the first torn one are dropped; `reason` then says
-  // so. Throws std::system_error.
+  // Opens the log, or begins an empty one in place of what cannot be used. Records after the first torn one are
+  // dropped; `reason` then says so. Throws std::system_error.
   static Opened open(const std::filesystem::path& path, const PresenceIdentity& identity);
 
-  // Records units as present or as gone, durably: when this returns they are so after a crash. If it throws (std::system_error), the log
-  // is as before, and the same call may be tried again.
+  // Records units as present or as gone, durably: when this returns they are so after a crash. If it throws
+  // (std::system_error), the log is as before, and the same call may be tried again.
   void append(const std::vector<UnitRun>& runs, bool present);
 
  private:

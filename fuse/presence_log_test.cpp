@@ -23,7 +23,10 @@ class PresenceLogTest : public ::testing::Test {
 
   test::TempDir dir_;
   const std::filesystem::path path_ = dir_ / "presence";
-  PresenceIdentity identity_{.kind = PresenceIdentity::Kind::kSpans, .object = digest_of("layer"), .cut = digest_of("cut"), .units = 10,
+  PresenceIdentity identity_{.kind = PresenceIdentity::Kind::kSpans,
+                             .object = digest_of("layer"),
+                             .cut = digest_of("cut"),
+                             .units = 10,
                              .data_bytes = 4096};
 };
 

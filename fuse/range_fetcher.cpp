@@ -9,8 +9,8 @@
 namespace varve::fuse {
 namespace {
 
-// Background work fills the link when nobody waits. Two requests do: one is transferred while the next is asked for; more would
-// take their share of the link from the first reader that comes.
+// Background work fills the link when nobody waits. Two requests do: one is transferred while the next is asked for;
+// more would take their share of the link from the first reader that comes.
 constexpr unsigned kBackgroundRequests = 2;
 constexpr std::chrono::milliseconds kLongestWait{100};  // for clocks that are turned by hand
 
@@ -65,8 +65,12 @@ void RangeFetcher::want(std::shared_ptr<PieceSource> source, std::size_t piece, 
     const auto [entry, fresh] = queued_.try_emplace(key);
     auto& queued = entry->second;
     if (fresh) {
-      queued = {.source = std::move(source), .priority = priority, .sequence = next_sequence_++, .nth = nth,
-                .not_before = clock_.now() + delay, .ready = delay.count() == 0};
+      queued = {.source = std::move(source),
+                .priority = priority,
+                .sequence = next_sequence_++,
+                .nth = nth,
+                .not_before = clock_.now() + delay,
+                .ready = delay.count() == 0};
       if (queued.ready)
         make_ready(key, queued);
       else
@@ -76,6 +80,19 @@ void RangeFetcher::want(std::shared_ptr<PieceSource> source, std::size_t piece, 
     }
   }
   changed_.notify_one();
+}
+
+RangeFetcher::Together::Together(RangeFetcher& fetcher) : fetcher_(fetcher) {
+  const std::lock_guard lock(fetcher_.mutex_);
+  ++fetcher_.together_;
+}
+
+RangeFetcher::Together::~Together() {
+  {
+    const std::lock_guard lock(fetcher_.mutex_);
+    --fetcher_.together_;
+  }
+  fetcher_.changed_.notify_one();
 }
 
 void RangeFetcher::make_ready(const Key& key, Queued& queued) {
@@ -174,13 +191,15 @@ void RangeFetcher::wake_delayed() {
 }
 
 std::optional<RangeFetcher::Request> RangeFetcher::choose() {
+  if (together_ > 0) return std::nullopt;
   if (auto request = choose_from(ready_small_)) return request;
   return choose_from(ready_);
 }
 
 std::optional<RangeFetcher::Request> RangeFetcher::choose_from(const Ready& ready) {
   if (ready.empty()) return std::nullopt;
-  // If the first cannot start, nothing behind it may overtake: it would take the memory or the connection that the first waits for.
+  // If the first cannot start, nothing behind it may overtake: it would take the memory or the connection that the
+  // first waits for.
   auto request = merge(std::get<Key>(*ready.begin()));
   if (!may_start(request)) return std::nullopt;
   return request;
@@ -191,7 +210,8 @@ bool RangeFetcher::may_start(const Request& request) const {
   if (request.source->needs_no_budget()) return priority == Priority::kReader || bulk_in_flight_ < bulk_limit_;
   const auto used = budget_.used();
   // Read-ahead leaves a quarter of the memory to readers. A piece larger than all of it may go alone.
-  const auto limit = priority == Priority::kReader ? options_.max_in_flight_bytes : options_.max_in_flight_bytes / 4 * 3;
+  const auto limit =
+      priority == Priority::kReader ? options_.max_in_flight_bytes : options_.max_in_flight_bytes / 4 * 3;
   if (used > 0 && used + request.range.length > limit) return false;
   if (priority == Priority::kReader) return true;
   if (bulk_in_flight_ >= bulk_limit_) return false;
@@ -201,9 +221,15 @@ bool RangeFetcher::may_start(const Request& request) const {
 
 RangeFetcher::Request RangeFetcher::merge(Key key) {
   const auto& first = queued_.at(key);
-  Request request{.source = first.source, .pieces = {key.second}, .range = first.source->piece_range(key.second), .nth = first.nth,
-                  .priority = first.priority, .bulk = first.priority != Priority::kReader, .holds = {}};
-  // A reader's request takes read-ahead along only if it may count as one of the bulk requests: its connection is busy for longer.
+  Request request{.source = first.source,
+                  .pieces = {key.second},
+                  .range = first.source->piece_range(key.second),
+                  .nth = first.nth,
+                  .priority = first.priority,
+                  .bulk = first.priority != Priority::kReader,
+                  .holds = {}};
+  // A reader's request takes read-ahead along only if it may count as one of the bulk requests: its connection is busy
+  // for longer.
   const bool bulk_allowed = request.bulk || bulk_in_flight_ < bulk_limit_;
   extend(request, key, +1, bulk_allowed);
   // Pieces in front delay the first, so they must be wanted as much.

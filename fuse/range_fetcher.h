@@ -1,6 +1,6 @@
 #pragma once
-// Brings pieces of blobs from repositories: neighbours in one range request, waiting readers first, several requests at a time, memory
-// bounded. It knows nothing of what the bytes mean; whoever wants them checks them.
+// Brings pieces of blobs from repositories: neighbours in one range request, waiting readers first, several requests at
+// a time, memory bounded. It knows nothing of what the bytes mean; whoever wants them checks them.
 #include <atomic>
 #include <condition_variable>
 #include <cstdint>
@@ -59,7 +59,8 @@ class PieceSource {
  public:
   virtual ~PieceSource() = default;
   virtual const oci::Descriptor& blob() const = 0;
-  virtual ByteRange piece_range(std::size_t piece) const = 0;  // in the blob, inside it; pieces of ascending number ascend
+  virtual ByteRange piece_range(
+      std::size_t piece) const = 0;  // in the blob, inside it; pieces of ascending number ascend
   virtual std::size_t pieces() const = 0;
   // The repository for the nth attempt; null if there is none at all.
   virtual std::shared_ptr<oci::Repository> repository(unsigned nth) const = 0;
@@ -85,10 +86,21 @@ class RangeFetcher {
   RangeFetcher(const RangeFetcherOptions& options, Clock& clock);
   ~RangeFetcher();
 
-  // Queues a piece; a piece that is queued already is promoted if this priority is higher. on_piece or on_failure follows exactly once for
-  // each piece that was queued, except after stop().
+  // Queues a piece; a piece that is queued already is promoted if this priority is higher. on_piece or on_failure
+  // follows exactly once for each piece that was queued, except after stop().
   void want(std::shared_ptr<PieceSource> source, std::size_t piece, Priority priority, unsigned nth = 0,
             std::chrono::milliseconds delay = std::chrono::milliseconds(0));
+  // No request starts while one lives: what is wanted meanwhile is merged as if it had come at once.
+  class Together {
+   public:
+    explicit Together(RangeFetcher& fetcher);
+    ~Together();
+    Together(const Together&) = delete;
+    Together& operator=(const Together&) = delete;
+
+   private:
+    RangeFetcher& fetcher_;
+  };
   // Raises the priority of a piece that is still queued; else nothing.
   void promote(const PieceSource& source, std::size_t piece, Priority priority);
   // Takes a piece back that is still queued; false if it is not.
@@ -137,7 +149,8 @@ class RangeFetcher {
   void run(Request request);
 
   const RangeFetcherOptions options_;
-  const unsigned bulk_limit_;  // requests that carry pieces nobody waits for: the rest of the connections is kept for readers
+  const unsigned
+      bulk_limit_;  // requests that carry pieces nobody waits for: the rest of the connections is kept for readers
   Clock& clock_;
   ByteBudget budget_;
 
@@ -150,6 +163,7 @@ class RangeFetcher {
   std::uint64_t next_sequence_ = 0;
   unsigned in_flight_[3] = {};  // requests, by Priority
   unsigned bulk_in_flight_ = 0;
+  unsigned together_ = 0;
   std::atomic<bool> stopping_ = false;
   std::vector<std::jthread> threads_;
 };

@@ -23,7 +23,9 @@ constexpr std::uint64_t kPiece = 1'000;
 class TestSource final : public PieceSource {
  public:
   TestSource(std::shared_ptr<test::ScriptedRepository> repository, std::uint64_t pieces, std::uint32_t seed = 1)
-      : content_(test::some_stream(pieces * kPiece, seed)), repository_(std::move(repository)), blob_(repository_->serve(content_)) {}
+      : content_(test::some_stream(pieces * kPiece, seed)),
+        repository_(std::move(repository)),
+        blob_(repository_->serve(content_)) {}
 
   const oci::Descriptor& blob() const override { return blob_; }
   ByteRange piece_range(std::size_t piece) const override { return {.offset = piece * kPiece, .length = kPiece}; }
@@ -111,8 +113,9 @@ TEST_F(RangeFetcherTest, NeighboursAndNearPiecesAreOneRequestAndFarOnesAreNot) {
   want({10, 11, 12, 15, 30, 32, 40}, Priority::kReader);
   repository_->open_gate();
   source_->wait_for(7);
-  EXPECT_THAT(ranges(), ::testing::UnorderedElementsAre(ByteRange{10 * kPiece, 6 * kPiece}, ByteRange{30 * kPiece, 3 * kPiece},
-                                                        ByteRange{40 * kPiece, kPiece}));
+  EXPECT_THAT(ranges(),
+              ::testing::UnorderedElementsAre(ByteRange{10 * kPiece, 6 * kPiece}, ByteRange{30 * kPiece, 3 * kPiece},
+                                              ByteRange{40 * kPiece, kPiece}));
 }
 
 TEST_F(RangeFetcherTest, ARequestStaysUnderItsLimit) {

@@ -7,8 +7,8 @@ namespace {
 
 // The kernel's readahead asks from several threads, so the pieces of one sequence come a little out of order.
 constexpr std::uint64_t kSlackBytes = 512 * 1024;
-// So much must be read in one run before it counts as a sequence: more than a page fault with the kernel's own read-ahead around it,
-// and more than most small files, which are not followed by what their reader wants next.
+// So much must be read in one run before it counts as a sequence: more than a page fault with the kernel's own
+// read-ahead around it, and more than most small files, which are not followed by what their reader wants next.
 constexpr std::uint64_t kSequentialBytes = 512 * 1024;
 
 }  // namespace

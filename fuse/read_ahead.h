@@ -15,13 +15,13 @@ class ReadAhead {
  public:
   struct Ahead {
     std::size_t first = 0, last = 0;  // spans [first, last)
-    bool sequential = false;          // somebody reads on; else the neighbour of a lone span, worth it only on an idle link
+    bool sequential = false;  // somebody reads on; else the neighbour of a lone span, worth it only on an idle link
   };
 
   ReadAhead(const index::LayerMap& map, unsigned max_spans) : map_(map), max_spans_(max_spans) {}
 
-  // A reader reads this range; `missed` if part of it was not in the store. Returns what to fetch ahead, nothing most of the time. What was
-  // returned once for a sequence is not returned again.
+  // A reader reads this range; `missed` if part of it was not in the store. Returns what to fetch ahead, nothing most
+  // of the time. What was returned once for a sequence is not returned again.
   std::optional<Ahead> on_read(ByteRange stream_range, bool missed);
 
  private:

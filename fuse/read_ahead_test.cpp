@@ -12,7 +12,8 @@ constexpr std::uint64_t kSpan = 100'000;
 class ReadAheadTest : public ::testing::Test {
  protected:
   void SetUp() override {
-    for (std::size_t i = 0; i < 1'000; ++i) map_.spans.emplace_back().stream_range = {.offset = i * kSpan, .length = kSpan};
+    for (std::size_t i = 0; i < 1'000; ++i)
+      map_.spans.emplace_back().stream_range = {.offset = i * kSpan, .length = kSpan};
     map_.stream_bytes = 1'000 * kSpan;
   }
   std::optional<ReadAhead::Ahead> read(std::uint64_t offset, std::uint64_t length, bool missed = true) {

@@ -14,7 +14,8 @@ constexpr auto kNow = std::chrono::milliseconds(0);
 constexpr std::size_t kKeptBufferBytes = 8 << 20;  // a larger decode buffer is given back after use
 
 std::string place_of(const FetchLayer& layer, std::size_t span) {
-  return fmt::format("layer {} at stream offset {}", layer.map->layer_digest.to_string(), layer.map->spans[span].stream_range.offset);
+  return fmt::format("layer {} at stream offset {}", layer.map->layer_digest.to_string(),
+                     layer.map->spans[span].stream_range.offset);
 }
 
 }  // namespace
@@ -28,7 +29,9 @@ class SpanFetcher::BlobPieces final : public PieceSource {
   std::size_t pieces() const override { return layer_.map->spans.size(); }
   std::shared_ptr<oci::Repository> repository(unsigned nth) const override { return layer_.blob_sources.nth(nth); }
   void count_request() override { layer_.counters.requests.fetch_add(1, std::memory_order_relaxed); }
-  void count_bytes(std::uint64_t bytes) override { layer_.counters.fetched_bytes.fetch_add(bytes, std::memory_order_relaxed); }
+  void count_bytes(std::uint64_t bytes) override {
+    layer_.counters.fetched_bytes.fetch_add(bytes, std::memory_order_relaxed);
+  }
   void on_piece(std::size_t span, unsigned nth, FetchedPiece fetched) noexcept override {
     fetcher_.on_blob_piece(layer_, span, nth, std::move(fetched));
   }
@@ -53,7 +56,9 @@ class SpanFetcher::WindowPieces final : public PieceSource {
   std::shared_ptr<oci::Repository> repository(unsigned nth) const override { return layer_.window_sources.nth(nth); }
   bool needs_no_budget() const override { return true; }
   void count_request() override { layer_.counters.requests.fetch_add(1, std::memory_order_relaxed); }
-  void count_bytes(std::uint64_t bytes) override { layer_.counters.fetched_bytes.fetch_add(bytes, std::memory_order_relaxed); }
+  void count_bytes(std::uint64_t bytes) override {
+    layer_.counters.fetched_bytes.fetch_add(bytes, std::memory_order_relaxed);
+  }
   void on_piece(std::size_t block, unsigned nth, FetchedPiece fetched) noexcept override {
     fetcher_.on_window_block(layer_, block, nth, fetched);
   }
@@ -68,9 +73,12 @@ class SpanFetcher::WindowPieces final : public PieceSource {
 };
 
 SpanFetcher::SpanFetcher(const StreamOptions& options, Clock& clock)
-    : options_(options), clock_(clock),
-      ranges_({.connections = options.connections, .max_request_bytes = options.max_request_bytes,
-               .merge_gap_bytes = options.merge_gap_bytes, .max_in_flight_bytes = options.max_in_flight_bytes},
+    : options_(options),
+      clock_(clock),
+      ranges_({.connections = options.connections,
+               .max_request_bytes = options.max_request_bytes,
+               .merge_gap_bytes = options.merge_gap_bytes,
+               .max_in_flight_bytes = options.max_in_flight_bytes},
               clock) {}
 
 SpanFetcher::~SpanFetcher() { stop(); }
@@ -85,7 +93,8 @@ void SpanFetcher::make(Calls calls) {
   }
 }
 
-std::optional<std::vector<SpanStore::Hold>> SpanFetcher::hold_if_readable(FetchLayer& layer, std::size_t first, std::size_t last) {
+std::optional<std::vector<SpanStore::Hold>> SpanFetcher::hold_if_readable(FetchLayer& layer, std::size_t first,
+                                                                          std::size_t last) {
   std::vector<SpanStore::Hold> holds;
   if (layer.store.complete()) return holds;
   for (auto span = first; span < last; ++span) {
@@ -96,8 +105,8 @@ std::optional<std::vector<SpanStore::Hold>> SpanFetcher::hold_if_readable(FetchL
   return holds;
 }
 
-void SpanFetcher::ensure(const std::shared_ptr<FetchLayer>& layer, std::size_t first, std::size_t last, Priority priority,
-                         LayerStream::Done done) {
+void SpanFetcher::ensure(const std::shared_ptr<FetchLayer>& layer, std::size_t first, std::size_t last,
+                         Priority priority, LayerStream::Done done) {
   if (const auto holds = hold_if_readable(*layer, first, last)) return done(nullptr);
   auto waiter = std::make_shared<Waiter>();
   waiter->layer = layer;
@@ -108,6 +117,7 @@ void SpanFetcher::ensure(const std::shared_ptr<FetchLayer>& layer, std::size_t f
   Calls calls;
   {
     const std::lock_guard lock(mutex_);
+    const RangeFetcher::Together together(ranges_);
     attach(layer);
     for (auto span = first; span < last && !stopping_; ++span) {
       // A span becomes readable before its task ends under our lock, so a span that is neither has to be fetched.
@@ -129,10 +139,12 @@ void SpanFetcher::ensure(const std::shared_ptr<FetchLayer>& layer, std::size_t f
   make(std::move(calls));
 }
 
-void SpanFetcher::fetch_ahead(const std::shared_ptr<FetchLayer>& layer, std::size_t first, std::size_t last, Priority priority) {
+void SpanFetcher::fetch_ahead(const std::shared_ptr<FetchLayer>& layer, std::size_t first, std::size_t last,
+                              Priority priority) {
   // On a full disk it would only push what readers need out of memory.
   if (layer->store.disk_full()) return;
   const std::lock_guard lock(mutex_);
+  const RangeFetcher::Together together(ranges_);
   attach(layer);
   for (auto span = first; span < last && !stopping_; ++span)
     if (!layer->store.readable(span)) want(layer, span, priority);
@@ -144,7 +156,8 @@ void SpanFetcher::attach(const std::shared_ptr<FetchLayer>& layer) {
   layer->window_pieces = std::make_unique<WindowPieces>(*this, *layer);
 }
 
-SpanFetcher::Tasks::iterator SpanFetcher::want(const std::shared_ptr<FetchLayer>& layer, std::size_t span, Priority priority) {
+SpanFetcher::Tasks::iterator SpanFetcher::want(const std::shared_ptr<FetchLayer>& layer, std::size_t span,
+                                               Priority priority) {
   const auto [task, fresh] = tasks_.try_emplace(Key{layer.get(), span});
   if (!fresh) {
     promote(task, priority);
@@ -198,8 +211,8 @@ void SpanFetcher::request_blob(Tasks::iterator task, std::chrono::milliseconds d
   auto& state = task->second;
   state.stage = Task::Stage::kFetching;
   state.compressed.reset();
-  ranges_.want(std::shared_ptr<PieceSource>(state.layer, state.layer->blob_pieces.get()), task->first.second, state.priority,
-               state.blob_attempts.source(), delay);
+  ranges_.want(std::shared_ptr<PieceSource>(state.layer, state.layer->blob_pieces.get()), task->first.second,
+               state.priority, state.blob_attempts.source(), delay);
 }
 
 void SpanFetcher::request_window(Tasks::iterator task, std::chrono::milliseconds delay) {
@@ -248,7 +261,8 @@ void SpanFetcher::on_blob_failure(FetchLayer& layer, std::size_t span, const std
     const auto task = tasks_.find({&layer, span});
     if (task == tasks_.end() || task->second.stage != Task::Stage::kFetching || stopping_) return;
     note_failure(task->second, error);
-    if (const auto delay = task->second.blob_attempts.after(error, layer.blob_sources.size(), somebody_waits(task->second)))
+    if (const auto delay =
+            task->second.blob_attempts.after(error, layer.blob_sources.size(), somebody_waits(task->second)))
       request_blob(task, *delay);
     else
       finish(task, error, nullptr, calls);
@@ -295,8 +309,8 @@ void SpanFetcher::on_window_failure(FetchLayer& layer, std::size_t block, const 
     auto& attempts = entry->second.attempts;
     const auto delay = attempts.after(error, layer.window_sources.size(), wanted);
     if (delay && owner) {
-      ranges_.want(std::shared_ptr<PieceSource>(owner, layer.window_pieces.get()), block, entry->second.priority, attempts.source(),
-                   *delay);
+      ranges_.want(std::shared_ptr<PieceSource>(owner, layer.window_pieces.get()), block, entry->second.priority,
+                   attempts.source(), *delay);
       return;
     }
     const auto spans = std::move(entry->second.spans);
@@ -333,7 +347,8 @@ void SpanFetcher::decode_loop() {
 bool SpanFetcher::may_decode() const {
   if (to_decode_.empty()) return false;
   const auto& [layer, span] = std::get<Key>(*to_decode_.begin());
-  return decoding_bytes_ == 0 || decoding_bytes_ + layer->map->spans[span].stream_range.length <= options_.max_in_flight_bytes;
+  return decoding_bytes_ == 0 ||
+         decoding_bytes_ + layer->map->spans[span].stream_range.length <= options_.max_in_flight_bytes;
 }
 
 void SpanFetcher::decode(Tasks::iterator task, codec::SpanDecoder& decoder, Bytes& stream) {
@@ -401,7 +416,8 @@ void SpanFetcher::on_decode_failure(Tasks::iterator task, const std::exception_p
   make(std::move(calls));
 }
 
-void SpanFetcher::finish(Tasks::iterator task, const std::exception_ptr& error, const SpanStore::Hold& hold, Calls& calls) {
+void SpanFetcher::finish(Tasks::iterator task, const std::exception_ptr& error, const SpanStore::Hold& hold,
+                         Calls& calls) {
   auto& [key, state] = *task;
   const auto layer = state.layer;
   const auto described = error ? with_context(place_of(*layer, key.second), error) : nullptr;
@@ -421,7 +437,8 @@ void SpanFetcher::finish(Tasks::iterator task, const std::exception_ptr& error, 
     auto failure = described;
     // Whoever fills the store in the background must hear that it does not fill.
     if (!error && hold && waiter->priority == Priority::kBackground)
-      failure = std::make_exception_ptr(TemporaryError(place_of(*layer, waiter->first) + ": the disk of the store is full"));
+      failure =
+          std::make_exception_ptr(TemporaryError(place_of(*layer, waiter->first) + ": the disk of the store is full"));
     if (hold && !failure) waiter->holds.push_back(hold);
     if (failure || waiter->spans_left == 0) {
       settle(*waiter, failure, calls);
@@ -468,7 +485,8 @@ void SpanFetcher::note_failure(const Task& task, const std::exception_ptr& error
 
 void SpanFetcher::start_threads() {
   if (!threads_.empty()) return;
-  const auto decoders = options_.decode_threads > 0 ? options_.decode_threads : std::max(1u, std::thread::hardware_concurrency());
+  const auto decoders =
+      options_.decode_threads > 0 ? options_.decode_threads : std::max(1u, std::thread::hardware_concurrency());
   for (unsigned i = 0; i < decoders; ++i) threads_.emplace_back([this] { decode_loop(); });
   threads_.emplace_back([this] { deadline_loop(); });
 }
@@ -477,10 +495,9 @@ void SpanFetcher::expire_waiters(Calls& calls) {
   const auto now = clock_.now();
   while (!deadlines_.empty() && deadlines_.begin()->first.first <= now) {
     const auto waiter = deadlines_.begin()->second;
-    const auto message =
-        fmt::format("{}: not here after {} s{}{}", place_of(*waiter->layer, waiter->first),
-                    std::chrono::duration_cast<std::chrono::seconds>(options_.deadline).count(),
-                    waiter->last_error.empty() ? "" : ": ", waiter->last_error);
+    const auto message = fmt::format("{}: not here after {} s{}{}", place_of(*waiter->layer, waiter->first),
+                                     std::chrono::duration_cast<std::chrono::seconds>(options_.deadline).count(),
+                                     waiter->last_error.empty() ? "" : ": ", waiter->last_error);
     waiter->layer->counters.errors.fetch_add(1, std::memory_order_relaxed);
     waiter->layer->counters.last_error.with([&](std::string& last) { last = message; });
     log::error("{}", message);
@@ -516,7 +533,9 @@ void SpanFetcher::stop() {
     stopping_ = true;
     while (!deadlines_.empty()) {
       const auto waiter = deadlines_.begin()->second;
-      settle(*waiter, std::make_exception_ptr(Cancelled(place_of(*waiter->layer, waiter->first) + ": fetching is stopped")), calls);
+      settle(*waiter,
+             std::make_exception_ptr(Cancelled(place_of(*waiter->layer, waiter->first) + ": fetching is stopped")),
+             calls);
     }
     threads.swap(threads_);
     std::move(whole_threads_.begin(), whole_threads_.end(), std::back_inserter(threads));

@@ -1,5 +1,6 @@
 #pragma once
-// Makes spans present: each is fetched once however many wait for it, decoded, verified, stored, and then all who wait are told.
+// Makes spans present: each is fetched once however many wait for it, decoded, verified, stored, and then all who wait
+// are told.
 #include <atomic>
 #include <condition_variable>
 #include <cstdint>
@@ -29,7 +30,8 @@ class SpanFetcher {
   ~SpanFetcher();  // as stop()
 
   // Makes spans [first, last) readable. `done` is called once, as LayerStream::ensure says.
-  void ensure(const std::shared_ptr<FetchLayer>& layer, std::size_t first, std::size_t last, Priority priority, LayerStream::Done done);
+  void ensure(const std::shared_ptr<FetchLayer>& layer, std::size_t first, std::size_t last, Priority priority,
+              LayerStream::Done done);
   // Fetches spans for which nobody waits; what fails is left.
   void fetch_ahead(const std::shared_ptr<FetchLayer>& layer, std::size_t first, std::size_t last, Priority priority);
 
@@ -86,7 +88,8 @@ class SpanFetcher {
   using Calls = std::vector<Call>;
   static void make(Calls calls);
 
-  static std::optional<std::vector<SpanStore::Hold>> hold_if_readable(FetchLayer& layer, std::size_t first, std::size_t last);
+  static std::optional<std::vector<SpanStore::Hold>> hold_if_readable(FetchLayer& layer, std::size_t first,
+                                                                      std::size_t last);
   void attach(const std::shared_ptr<FetchLayer>& layer);
   Tasks::iterator want(const std::shared_ptr<FetchLayer>& layer, std::size_t span, Priority priority);
   void promote(Tasks::iterator task, Priority priority);
@@ -135,7 +138,7 @@ class SpanFetcher {
   std::map<Key, BlockTask> blocks_;
   std::set<std::tuple<Priority, std::uint64_t, Key>> to_decode_;
   std::deque<std::shared_ptr<FetchLayer>> whole_queue_;
-  std::set<FetchLayer*> whole_layers_;  // queued or streaming
+  std::set<FetchLayer*> whole_layers_;                                                 // queued or streaming
   std::map<std::pair<Clock::TimePoint, Waiter*>, std::shared_ptr<Waiter>> deadlines_;  // of those not called yet
   std::uint64_t next_sequence_ = 0;
   std::uint64_t decoding_bytes_ = 0;  // stream side

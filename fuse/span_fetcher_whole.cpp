@@ -30,7 +30,8 @@ void SpanFetcher::whole_blob_loop() {
     lock.lock();
     whole_layers_.erase(layer.get());
     // Spans may have been asked for, or dropped, behind the place where the stream was.
-    for (auto task = tasks_.lower_bound({layer.get(), 0}); task != tasks_.end() && task->first.first == layer.get(); ++task)
+    for (auto task = tasks_.lower_bound({layer.get(), 0}); task != tasks_.end() && task->first.first == layer.get();
+         ++task)
       if (task->second.stage == Task::Stage::kWholeBlob && !stopping_) queue_whole_blob(layer);
   }
 }

@@ -19,7 +19,8 @@ constexpr std::size_t kDigestStepBytes = 1 << 20;
 
 std::uint64_t round_up(std::uint64_t bytes) { return (bytes + kPageBytes - 1) / kPageBytes * kPageBytes; }
 
-// Presence is by span number, so it holds only for the same cut of the same bytes. Windows and compressed offsets may change.
+// Presence is by span number, so it holds only for the same cut of the same bytes. Windows and compressed offsets may
+// change.
 Digest cut_of(const index::LayerMap& map) {
   Sha256 hash;
   Bytes part;
@@ -86,7 +87,8 @@ void SpanStore::open_files() {
   if (found == Found::kOtherCut) mark_data_unchecked();
 }
 
-// The layer map was made anew with other spans. The bytes are those of the same layer, so most will prove right when they are wanted.
+// The layer map was made anew with other spans. The bytes are those of the same layer, so most will prove right when
+// they are wanted.
 void SpanStore::mark_data_unchecked() {
   std::size_t unchecked = 0;
   std::size_t span = 0;
@@ -101,8 +103,8 @@ void SpanStore::mark_data_unchecked() {
       ++unchecked;
     }
   }
-  log::info("store of {}: the layer map has other spans than before; {} of {} are checked before use", name(), unchecked,
-            map_->spans.size());
+  log::info("store of {}: the layer map has other spans than before; {} of {} are checked before use", name(),
+            unchecked, map_->spans.size());
 }
 
 bool SpanStore::readable(std::size_t first, std::size_t last) const {
@@ -143,7 +145,8 @@ SpanStore::Hold SpanStore::put(std::size_t span, ByteView stream) {
   } catch (const std::system_error& error) {
     return keep_in_memory(span, stream, error.what());
   }
-  if (disk_full_.exchange(false, std::memory_order_relaxed)) log::info("store of {}: the disk takes data again", name());
+  if (disk_full_.exchange(false, std::memory_order_relaxed))
+    log::info("store of {}: the disk takes data again", name());
   pending_.with([&](Pending& pending) { pending.spans.push_back(std::uint32_t(span)); });
   unsynced_bytes_.fetch_add(range.length, std::memory_order_relaxed);
   touch(span);
@@ -188,12 +191,14 @@ void SpanStore::read(std::uint64_t stream_offset, std::span<std::byte> into) {
     try_read(stream_offset, into);
     if (drops_.load(std::memory_order_acquire) == drops) return;
   }
-  fail<TemporaryError>("read {} at stream offset {}: spans are dropped faster than they are read", name(), stream_offset);
+  fail<TemporaryError>("read {} at stream offset {}: spans are dropped faster than they are read", name(),
+                       stream_offset);
 }
 
 void SpanStore::try_read(std::uint64_t stream_offset, std::span<std::byte> into) {
-  const auto inside =
-      stream_offset >= map_->stream_bytes ? 0 : std::min<std::uint64_t>(into.size(), map_->stream_bytes - stream_offset);
+  const auto inside = stream_offset >= map_->stream_bytes
+                          ? 0
+                          : std::min<std::uint64_t>(into.size(), map_->stream_bytes - stream_offset);
   std::fill(into.begin() + std::ptrdiff_t(inside), into.end(), std::byte{0});
   if (inside == 0) return;
   const auto [first, last] = map_->spans_of({.offset = stream_offset, .length = inside});
@@ -264,7 +269,8 @@ void SpanStore::drop_idle_pages(std::uint32_t idle_seconds) {
   const auto now = seconds_now();
   for (std::size_t span = 0; span < map_->spans.size(); ++span) {
     auto& state = spans_[span];
-    if (!state.pages_cached.load(std::memory_order_relaxed) || state.last_use.load(std::memory_order_relaxed) + idle_seconds > now)
+    if (!state.pages_cached.load(std::memory_order_relaxed) ||
+        state.last_use.load(std::memory_order_relaxed) + idle_seconds > now)
       continue;
     state.pages_cached.store(false, std::memory_order_relaxed);
     const auto range = map_->spans[span].stream_range;
@@ -278,7 +284,8 @@ void SpanStore::drop(std::size_t span) {
   set_absent(span);
   const auto length = map_->spans[span].stream_range.length;
   overflow_.with([&](Overflow& overflow) { overflow.known.erase(span); });
-  const bool was_pending = pending_.with([&](Pending& pending) { return std::erase(pending.spans, std::uint32_t(span)) > 0; });
+  const bool was_pending =
+      pending_.with([&](Pending& pending) { return std::erase(pending.spans, std::uint32_t(span)) > 0; });
   if (was_pending) unsynced_bytes_.fetch_sub(length, std::memory_order_relaxed);
   // First the record, then the hole: the other way round a crash would leave a hole that counts as present.
   log_->append({{.first = std::uint32_t(span), .count = 1}}, false);

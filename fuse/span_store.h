@@ -1,6 +1,6 @@
 #pragma once
-// The bytes of one layer stream on local disk: a sparse file with the stream at its own offsets, and a log of which spans of it are there.
-// On disk: docs/format-store.md.
+// The bytes of one layer stream on local disk: a sparse file with the stream at its own offsets, and a log of which
+// spans of it are there. On disk: docs/format-store.md.
 #include <atomic>
 #include <cstdint>
 #include <filesystem>
@@ -23,8 +23,8 @@
 namespace varve::fuse {
 
 struct SpanStoreOptions {
-  // The store's own page cache of a span is dropped once the span is on disk and has not been read for a while: for mounts that keep a
-  // copy of their own (kernel mode).
+  // The store's own page cache of a span is dropped once the span is on disk and has not been read for a while: for
+  // mounts that keep a copy of their own (kernel mode).
   bool drop_pages = false;
   // Decoded spans kept in memory while the disk is full.
   std::uint64_t overflow_bytes = 8 << 20;
@@ -42,8 +42,8 @@ class SpanStore {
   // Keeps a span that is only in memory readable for as long as it lives; null for spans in the file.
   using Hold = std::shared_ptr<const Bytes>;
 
-  // Opens or makes `dir`. What is there from an earlier run is used; what does not fit `map` is thrown away, and the log says so.
-  // Throws std::system_error.
+  // Opens or makes `dir`. What is there from an earlier run is used; what does not fit `map` is thrown away, and the
+  // log says so. Throws std::system_error.
   SpanStore(std::filesystem::path dir, std::shared_ptr<const index::LayerMap> map, SpanStoreOptions options = {});
   ~SpanStore();  // syncs
   SpanStore(const SpanStore&) = delete;
@@ -55,16 +55,16 @@ class SpanStore {
   bool complete() const { return present_spans_.load(std::memory_order_acquire) == map_->spans.size(); }
   std::uint64_t present_bytes() const { return present_bytes_.load(std::memory_order_relaxed); }
 
-  // Keeps the verified bytes of a span. Never fails: if the disk takes no more, the span stays in memory, and the returned hold keeps it
-  // there.
+  // Keeps the verified bytes of a span. Never fails: if the disk takes no more, the span stays in memory, and the
+  // returned hold keeps it there.
   Hold put(std::size_t span, ByteView stream);
   // The hold of a span that is only in memory, else null.
   Hold hold(std::size_t span);
   // Digests an unchecked span; it becomes present (true) or absent (false).
   bool check(std::size_t span);
 
-  // Reads bytes whose spans are readable. Past the end of the stream there are zeros. Throws TemporaryError if a span is not (no longer)
-  // there: ensure() it again.
+  // Reads bytes whose spans are readable. Past the end of the stream there are zeros. Throws TemporaryError if a span
+  // is not (no longer) there: ensure() it again.
   void read(std::uint64_t stream_offset, std::span<std::byte> into);
 
   // Brings what was put since the last call to disk and records it. Logs failures, and tries again next time.
@@ -76,7 +76,8 @@ class SpanStore {
 
   // Forgets a span, durably, and gives its disk space back.
   void drop(std::size_t span);
-  // Seconds (CLOCK_MONOTONIC) when the span was last read or put; 0 = not since the store was opened. For choosing what to evict.
+  // Seconds (CLOCK_MONOTONIC) when the span was last read or put; 0 = not since the store was opened. For choosing what
+  // to evict.
   std::uint32_t last_use(std::size_t span) const { return spans_[span].last_use.load(std::memory_order_relaxed); }
 
   // Re-digests one readable span. True if it is right; a wrong one is dropped.
@@ -124,10 +125,12 @@ class SpanStore {
   std::atomic<bool> disk_full_ = false;
   Guarded<Overflow> overflow_;
   Guarded<Pending> pending_;
-  std::mutex log_mutex_;  // held over the I/O of sync() and drop(): what is recorded must be in the order of what was done
+  std::mutex
+      log_mutex_;  // held over the I/O of sync() and drop(): what is recorded must be in the order of what was done
   std::unique_ptr<PresenceLog> log_;
-  bool log_failed_ = false;         // under log_mutex_
-  std::shared_mutex drop_mutex_;    // put() shared, drop() alone: a hole must not be punched into bytes put after the span was forgotten
+  bool log_failed_ = false;       // under log_mutex_
+  std::shared_mutex drop_mutex_;  // put() shared, drop() alone: a hole must not be punched into bytes put after the
+                                  // span was forgotten
 };
 
 }  // namespace varve::fuse

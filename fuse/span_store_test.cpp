@@ -45,7 +45,7 @@ class SpanStoreTest : public ::testing::Test {
     pwrite_all(fd.get(), offset, byte, "data");
   }
   std::uint64_t blocks() const {
-    struct stat status{};
+    struct stat status {};
     EXPECT_EQ(::stat((dir_ / "layer" / "data").c_str(), &status), 0);
     return std::uint64_t(status.st_blocks);
   }
@@ -59,7 +59,8 @@ TEST_F(SpanStoreTest, GivesBackWhatWasPutAndZerosBehindTheEnd) {
   const auto store = open();
   EXPECT_EQ(store->state(0), State::kAbsent);
   EXPECT_FALSE(store->complete());
-  for (std::size_t span = 0; span < layer_.map->spans.size(); ++span) EXPECT_EQ(store->put(span, stream_of(span)), nullptr);
+  for (std::size_t span = 0; span < layer_.map->spans.size(); ++span)
+    EXPECT_EQ(store->put(span, stream_of(span)), nullptr);
   EXPECT_TRUE(store->complete());
   EXPECT_EQ(store->present_bytes(), layer_.stream.size());
   EXPECT_EQ(read(*store, 0, layer_.stream.size()), layer_.stream);

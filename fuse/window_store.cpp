@@ -29,13 +29,16 @@ WindowStore::WindowStore(std::filesystem::path dir, std::shared_ptr<const index:
                                                              .data_bytes = map_->windows_bytes});
   log_ = std::move(opened.log);
   data_ = open_file(data_path_, O_RDWR | O_CREAT);
-  const bool same = opened.found == PresenceLog::Found::kSame && file_size(data_.get(), data_path_) == map_->windows_bytes;
-  if (!opened.reason.empty()) log::warn("windows of {}: presence log: {}", map_->layer_digest.to_string(), opened.reason);
+  const bool same =
+      opened.found == PresenceLog::Found::kSame && file_size(data_.get(), data_path_) == map_->windows_bytes;
+  if (!opened.reason.empty())
+    log::warn("windows of {}: presence log: {}", map_->layer_digest.to_string(), opened.reason);
   if (!same && ::ftruncate(data_.get(), 0) != 0) fail_errno("truncate {}", data_path_.string());
   if (::ftruncate(data_.get(), off_t(map_->windows_bytes)) != 0) fail_errno("set the size of {}", data_path_.string());
   for (std::size_t block = 0; block < blocks_ && same; ++block)
     if (opened.present[block]) states_[block] = State::kPresent;
-  if (opened.found == PresenceLog::Found::kSame && !same) log_->append({{.first = 0, .count = std::uint32_t(blocks_)}}, false);
+  if (opened.found == PresenceLog::Found::kSame && !same)
+    log_->append({{.first = 0, .count = std::uint32_t(blocks_)}}, false);
 }
 
 WindowStore::~WindowStore() { sync(); }
@@ -48,8 +51,8 @@ ByteRange WindowStore::block_range(std::size_t block) const {
 std::pair<std::size_t, std::size_t> WindowStore::blocks_of(ByteRange window) const {
   if (window.length == 0) return {0, 0};
   if (!window.fits_in(map_->windows_bytes))
-    fail<CorruptData>("{}: window at {} lies outside the windows blob of {} bytes", map_->layer_digest.to_string(), window.offset,
-                      map_->windows_bytes);
+    fail<CorruptData>("{}: window at {} lies outside the windows blob of {} bytes", map_->layer_digest.to_string(),
+                      window.offset, map_->windows_bytes);
   return {std::size_t(window.offset / block_bytes_), std::size_t((window.end() - 1) / block_bytes_) + 1};
 }
 
@@ -64,8 +67,8 @@ std::vector<std::size_t> WindowStore::missing_blocks(ByteRange window) const {
 void WindowStore::put(std::size_t block, ByteView bytes) {
   const auto range = block_range(block);
   if (bytes.size() != range.length)
-    fail<CorruptData>("windows of {}: block at {} has {} bytes, not {}", map_->layer_digest.to_string(), range.offset, bytes.size(),
-                      range.length);
+    fail<CorruptData>("windows of {}: block at {} has {} bytes, not {}", map_->layer_digest.to_string(), range.offset,
+                      bytes.size(), range.length);
   if (blocks_ == 1 && digest_of(bytes) != map_->windows_digest)
     fail<CorruptData>("windows blob {} of layer {}: its digest does not match", map_->windows_digest.to_string(),
                       map_->layer_digest.to_string());
@@ -94,7 +97,8 @@ Bytes WindowStore::load(ByteRange window) {
         break;
       case State::kInMemory:
         memory_.with([&](Memory& memory) {
-          if (memory.blocks[block].empty()) fail<TemporaryError>("{}: a window block was dropped", map_->layer_digest.to_string());
+          if (memory.blocks[block].empty())
+            fail<TemporaryError>("{}: a window block was dropped", map_->layer_digest.to_string());
           std::copy_n(memory.blocks[block].begin() + std::ptrdiff_t(from - range.offset), into.size(), into.begin());
         });
         break;
@@ -133,7 +137,8 @@ void WindowStore::sync() {
   try {
     log_->append(runs_of(unsynced), true);
   } catch (const std::system_error&) {
-    memory_.with([&](Memory& memory) { memory.unsynced.insert(memory.unsynced.end(), unsynced.begin(), unsynced.end()); });
+    memory_.with(
+        [&](Memory& memory) { memory.unsynced.insert(memory.unsynced.end(), unsynced.begin(), unsynced.end()); });
   }
 }
 

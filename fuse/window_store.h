@@ -1,6 +1,7 @@
 #pragma once
-// The windows blob of a layer on local disk, in blocks fetched as spans need them. Windows have no digests of their own: a wrong one shows
-// when the span decoded with it does not match its digest, and then its blocks are dropped. On disk: docs/format-store.md.
+// The windows blob of a layer on local disk, in blocks fetched as spans need them. Windows have no digests of their
+// own: a wrong one shows when the span decoded with it does not match its digest, and then its blocks are dropped. On
+// disk: docs/format-store.md.
 #include <atomic>
 #include <cstdint>
 #include <filesystem>
@@ -36,7 +37,8 @@ class WindowStore {
   // Blocks that this window needs and that are not here.
   std::vector<std::size_t> missing_blocks(ByteRange window) const;
 
-  // Throws CorruptData if the block is the whole blob and does not match its digest. If the disk takes no more, the block is kept in memory.
+  // Throws CorruptData if the block is the whole blob and does not match its digest. If the disk takes no more, the
+  // block is kept in memory.
   void put(std::size_t block, ByteView bytes);
   // The bytes of a window (still compressed). Throws TemporaryError if a block of it is not here.
   Bytes load(ByteRange window);

@@ -14,8 +14,13 @@ namespace varve::test {
 namespace {
 
 oci::Descriptor descriptor_of(ByteView bytes, std::string_view media_type) {
-  return {.media_type = std::string(media_type), .digest = digest_of(bytes), .size = bytes.size(), .artifact_type = {}, .annotations = {},
-          .urls = {}, .platform = {}};
+  return {.media_type = std::string(media_type),
+          .digest = digest_of(bytes),
+          .size = bytes.size(),
+          .artifact_type = {},
+          .annotations = {},
+          .urls = {},
+          .platform = {}};
 }
 
 // Sets digests and sizes once blob, stream, windows and span ranges are known.
@@ -31,7 +36,8 @@ MadeLayer finish(MadeLayer layer, index::LayerFormat format) {
   for (auto& span : map.spans) {
     span.stream_digest = digest_of(ByteView(layer.stream).subspan(span.stream_range.offset, span.stream_range.length));
     if (format != index::LayerFormat::kZstdSingle)
-      span.compressed_digest = digest_of(ByteView(layer.blob).subspan(span.compressed_range.offset, span.compressed_range.length));
+      span.compressed_digest =
+          digest_of(ByteView(layer.blob).subspan(span.compressed_range.offset, span.compressed_range.length));
   }
   layer.blob_descriptor = descriptor_of(layer.blob, "application/vnd.oci.image.layer.v1.tar");
   layer.index_blobs.layer_digest = map.layer_digest;
@@ -42,7 +48,8 @@ MadeLayer finish(MadeLayer layer, index::LayerFormat format) {
 
 std::vector<ByteRange> cut(std::uint64_t bytes, std::uint64_t span_bytes) {
   std::vector<ByteRange> ranges;
-  for (std::uint64_t at = 0; at < bytes; at += span_bytes) ranges.push_back({.offset = at, .length = std::min(span_bytes, bytes - at)});
+  for (std::uint64_t at = 0; at < bytes; at += span_bytes)
+    ranges.push_back({.offset = at, .length = std::min(span_bytes, bytes - at)});
   return ranges;
 }
 
@@ -73,8 +80,8 @@ class GzipCutter final : public codec::GzipListener {
     span.member_header = boundary.member_start;
     if (!boundary.member_start) {
       const auto compressed = ByteView(layer_.blob).subspan(span.compressed_range.offset);
-      const auto packed =
-          codec::compress_zstd(whole_windows_ ? to_bytes(window) : codec::make_window_sparse(compressed, boundary.bits, window), 3);
+      const auto packed = codec::compress_zstd(
+          whole_windows_ ? to_bytes(window) : codec::make_window_sparse(compressed, boundary.bits, window), 3);
       span.window = {.offset = layer_.windows.size(), .length = packed.size()};
       append(layer_.windows, packed);
     }
@@ -109,7 +116,8 @@ Bytes some_stream(std::uint64_t bytes, std::uint32_t seed) {
     const auto noise = random();
     std::copy_n(reinterpret_cast<const std::byte*>(&noise), 4, stream.begin() + std::ptrdiff_t(at));
     // Repeats from a little before, so that windows matter.
-    if (at >= 4'096) std::copy_n(stream.begin() + std::ptrdiff_t(at - 3'000), 60, stream.begin() + std::ptrdiff_t(at + 4));
+    if (at >= 4'096)
+      std::copy_n(stream.begin() + std::ptrdiff_t(at - 3'000), 60, stream.begin() + std::ptrdiff_t(at + 4));
   }
   return stream;
 }

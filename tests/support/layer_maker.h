@@ -28,8 +28,8 @@ Bytes some_stream(std::uint64_t bytes, std::uint32_t seed = 1);
 
 // Plain tar: the blob is the stream.
 MadeLayer make_tar_layer(Bytes stream, std::uint64_t span_bytes);
-// A gzip blob, as any producer made it; spans begin at deflate blocks at least `span_bytes` apart. `whole_windows`: bytes that no code
-// refers to stay in the windows, which makes them larger and as right.
+// A gzip blob, as any producer made it; spans begin at deflate blocks at least `span_bytes` apart. `whole_windows`:
+// bytes that no code refers to stay in the windows, which makes them larger and as right.
 MadeLayer make_gzip_layer(Bytes gzip_blob, std::uint64_t span_bytes, bool whole_windows = false);
 // One zstd frame per span.
 MadeLayer make_zstd_layer(Bytes stream, std::uint64_t span_bytes);

@@ -12,8 +12,13 @@ constexpr std::size_t kStepBytes = 16 * 1024;  // as a network hands bytes over
 }  // namespace
 
 oci::Descriptor ScriptedRepository::serve(Bytes content) {
-  oci::Descriptor descriptor{.media_type = "application/octet-stream", .digest = digest_of(content), .size = content.size(),
-                             .artifact_type = {}, .annotations = {}, .urls = {}, .platform = {}};
+  oci::Descriptor descriptor{.media_type = "application/octet-stream",
+                             .digest = digest_of(content),
+                             .size = content.size(),
+                             .artifact_type = {},
+                             .annotations = {},
+                             .urls = {},
+                             .platform = {}};
   const std::lock_guard lock(mutex_);
   blobs_[descriptor.digest] = std::move(content);
   return descriptor;
@@ -76,7 +81,8 @@ std::vector<ScriptedRepository::Read> ScriptedRepository::reads() const {
 
 std::size_t ScriptedRepository::reads_of(const Digest& digest) const {
   const std::lock_guard lock(mutex_);
-  return std::size_t(std::count_if(reads_.begin(), reads_.end(), [&](const Read& read) { return read.digest == digest; }));
+  return std::size_t(
+      std::count_if(reads_.begin(), reads_.end(), [&](const Read& read) { return read.digest == digest; }));
 }
 
 ScriptedRepository::Plan ScriptedRepository::plan_read(const oci::Descriptor& blob, ByteRange range) {
@@ -94,7 +100,8 @@ ScriptedRepository::Plan ScriptedRepository::plan_read(const oci::Descriptor& bl
   if (found == blobs_.end()) fail<NotFound>("{}: blob {} is not there", name_, blob.digest.to_string());
   if (!range.fits_in(found->second.size())) fail<Error>("{}: a read outside blob {}", name_, blob.digest.to_string());
   Plan plan;
-  plan.content.assign(found->second.begin() + std::ptrdiff_t(range.offset), found->second.begin() + std::ptrdiff_t(range.end()));
+  plan.content.assign(found->second.begin() + std::ptrdiff_t(range.offset),
+                      found->second.begin() + std::ptrdiff_t(range.end()));
   if (const auto flipped = flipped_.find(blob.digest); flipped != flipped_.end() && range.contains(flipped->second))
     plan.content[flipped->second - range.offset] ^= std::byte{0x10};
   plan.bytes = plan.content.size();
@@ -122,7 +129,9 @@ void ScriptedRepository::read_blob(const oci::Descriptor& blob, ByteRange range,
   }
 }
 
-oci::Document ScriptedRepository::manifest(std::string_view selector) { fail<NotFound>("{}: no manifest {}", name_, selector); }
+oci::Document ScriptedRepository::manifest(std::string_view selector) {
+  fail<NotFound>("{}: no manifest {}", name_, selector);
+}
 
 bool ScriptedRepository::has_blob(const oci::Descriptor& blob) {
   const std::lock_guard lock(mutex_);
@@ -132,7 +141,8 @@ bool ScriptedRepository::has_blob(const oci::Descriptor& blob) {
 void ScriptedRepository::put_blob(const oci::Descriptor& blob, const oci::ByteSource& content) {
   Bytes bytes;
   content({.offset = 0, .length = blob.size}, [&](ByteView part) { append(bytes, part); });
-  if (digest_of(bytes) != blob.digest) fail<CorruptData>("{}: pushed blob {} does not match", name_, blob.digest.to_string());
+  if (digest_of(bytes) != blob.digest)
+    fail<CorruptData>("{}: pushed blob {} does not match", name_, blob.digest.to_string());
   serve(std::move(bytes));
 }
 
