@@ -177,7 +177,7 @@ test::FakeImage image_of_one_file(std::uint64_t bytes) {
 }
 
 TEST_F(MountTest, FuseModeShowsTheWholeTree) {
-  auto image = test::FakeImage::of_horrors(2'000);
+  auto image = test::FakeImage::of_horrors(300);
   mount_fuse_mode(image);
   test::expect_same(test::listing_of(image.tree), listing_of_mount(mount_dir()));
   expect_same_contents(image);
@@ -185,7 +185,7 @@ TEST_F(MountTest, FuseModeShowsTheWholeTree) {
 }
 
 TEST_F(MountTest, KernelModeShowsTheWholeTree) {
-  auto image = test::FakeImage::of_horrors(2'000);
+  auto image = test::FakeImage::of_horrors(300);
   if (!mount_kernel_mode(image)) GTEST_SKIP() << "this kernel has no EROFS on files";
   test::expect_same(test::listing_of(image.tree), listing_of_mount(mount_dir()));
   expect_same_contents(image);
@@ -193,7 +193,7 @@ TEST_F(MountTest, KernelModeShowsTheWholeTree) {
 }
 
 TEST_F(MountTest, KernelModeAsksFuseForNothingButBytes) {
-  auto image = test::FakeImage::of_horrors(2'000);
+  auto image = test::FakeImage::of_horrors(300);
   if (!mount_kernel_mode(image)) GTEST_SKIP() << "this kernel has no EROFS on files";
   const auto before = total(channel_->requests());
   listing_of_mount(mount_dir());
