@@ -24,7 +24,6 @@ class RegistryFixture : public testing::Test {
     options_.plain_http = true;  // no asking whether the fake speaks TLS
     options_.authfile = dir_ / "auth.json";
     write_file_atomically(options_.authfile, as_bytes("{}"));
-    options_.stall_timeout_ms = 300;
   }
 
   std::unique_ptr<RegistryRepository> open(const std::string& repository = "team/app") {

@@ -80,6 +80,7 @@ TEST_F(RegistryReadTest, RefusedRangeNamesBothSizes) {
 }
 
 TEST_F(RegistryReadTest, BrokenTransfersGoOnWhereTheyStopped) {
+  options_.stall_timeout_ms = 1000;
   for (const auto how : {Break::kClose, Break::kReset, Break::kStall}) {
     registry_.forget_records();
     registry_.set([&](Switches& s) { s.breaks = how, s.break_after = 30'000, s.break_count = 1; });

@@ -37,10 +37,15 @@ class Reader {
   }
   bool begins_with_a_letter() { return (!buffer_.empty() || fill()) && std::isalpha(static_cast<unsigned char>(buffer_[0])); }
   bool exactly(std::size_t length, Bytes& into) {
-    while (buffer_.size() < length)
-      if (!fill()) return false;
-    append(into, as_bytes(std::string_view(buffer_).substr(0, length)));
-    buffer_.erase(0, length);
+    const auto early = std::min(length, buffer_.size());
+    into = to_bytes(as_bytes(std::string_view(buffer_).substr(0, early)));
+    buffer_.erase(0, early);
+    into.resize(length);
+    for (auto done = early; done < length;) {
+      const auto got = ::recv(fd_, into.data() + done, length - done, 0);
+      if (got <= 0) return false;
+      done += std::size_t(got);
+    }
     return true;
   }
 

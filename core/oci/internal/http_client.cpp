@@ -223,7 +223,8 @@ std::optional<CURLcode> drive(CURLM* multi, const Exchange& exchange, std::chron
   for (int running = 1; running > 0;) {
     if (::curl_multi_perform(multi, &running) != CURLM_OK) return CURLE_FAILED_INIT;
     if (running == 0) break;
-    const bool all_sent = exchange.request.method == "PUT" && exchange.sent == exchange.request.body_bytes;
+    const bool stores = exchange.request.method == "PUT" || exchange.request.method == "PATCH";
+    const bool all_sent = stores && exchange.sent == exchange.request.body_bytes;
     const auto idle = SteadyClock::now() - exchange.last_activity;
     if (idle > stall_timeout * (all_sent ? kCommitPatience : 1)) return std::nullopt;
     ::curl_multi_poll(multi, nullptr, 0, kPollMs, nullptr);
