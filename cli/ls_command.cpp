@@ -142,13 +142,21 @@ class Lister {
   nlohmann::json entries_ = nlohmann::json::array();
 };
 
+// As ls does: a link to a folder is the folder, any other link is shown itself.
+index::Nid find_shown(const IndexedImage& indexed, const std::string& path) {
+  const auto named = indexed.find(path, false);
+  if (indexed.index.tree->inode(named).type != index::FileType::kSymlink) return named;
+  const auto target = indexed.index.tree->resolve(path, true);
+  return target && indexed.index.tree->inode(*target).type == index::FileType::kDirectory ? *target : named;
+}
+
 void run_ls(Context& context, const LsArguments& arguments) {
   const IndexedImage indexed(context, arguments.image);
   auto path = arguments.path;
   path.erase(0, path.find_first_not_of('/'));
   path.erase(path.find_last_not_of('/') + 1);
   Lister lister(context, indexed, arguments);
-  lister.list(indexed.find(arguments.path), path);
+  lister.list(find_shown(indexed, arguments.path), path);
   if (context.global.json) context.print_json({{"image", indexed.image.digest().to_string()}, {"entries", lister.take_entries()}});
 }
 
