@@ -11,7 +11,9 @@ namespace {
 constexpr std::size_t kHeadBytes = 4096;              // of an ELF file: its program headers are there
 constexpr std::uint64_t kSmallBytes = 256 * 1024;     // read whole or not at all
 constexpr std::uint64_t kLargeHeadBytes = 64 * 1024;
-constexpr std::uint64_t kLibraryHeadBytes = 1024 * 1024;  // of a read-only first segment; linkers put constants behind the symbols
+constexpr std::uint64_t kLibraryHeadBytes = 1024 * 1024;  // of the first segment; linkers put constants or code behind the symbols
+constexpr std::uint64_t kCodeStartBytes = 256 * 1024;     // initialisers: compilers and linkers put them first
+constexpr std::uint64_t kDataEdgeBytes = 2 * 1024 * 1024; // of a writable segment; device code lies in the middle of long ones
 constexpr std::size_t kMaxSegments = 64;
 
 ReadWeight thousandths(std::uint64_t weight) { return kOnce / 1000 * weight; }
@@ -89,18 +91,29 @@ bool ReadModel::expect_elf(ByteView head) {
     if (segment.p_type != PT_LOAD || !ByteRange{.offset = segment.p_offset, .length = segment.p_filesz}.fits_in(size_)) continue;
     const auto begin = stream_begin_ + segment.p_offset;
     const auto end = begin + segment.p_filesz;
-    if ((segment.p_flags & PF_W) != 0) {
-      planner_.expect_whole(begin, end, thousandths(expect_.library_data));
-    } else if (!any) {
-      const auto head_end = std::min(end, begin + kLibraryHeadBytes);
-      planner_.expect_whole(begin, head_end, thousandths(expect_.library_head));
-      planner_.expect_scattered(head_end, end, thousandths(expect_.constants_per_mib));
-    } else {
-      planner_.expect_scattered(begin, end, thousandths((segment.p_flags & PF_X) != 0 ? expect_.code_per_mib : expect_.constants_per_mib));
-    }
+    expect_segment(segment.p_flags, !any, begin, end);
     any = true;
   }
   return any;
+}
+
+void ReadModel::expect_segment(std::uint32_t flags, bool first, std::uint64_t begin, std::uint64_t end) {
+  const bool code = (flags & PF_X) != 0;
+  const auto per_mib = thousandths(code ? expect_.code_per_mib : expect_.constants_per_mib);
+  if ((flags & PF_W) != 0) {
+    const auto edge_end = std::min(end, begin + kDataEdgeBytes);
+    const auto edge_begin = std::max(edge_end, end - std::min(end, kDataEdgeBytes));
+    planner_.expect_whole(begin, edge_end, thousandths(expect_.library_data));
+    planner_.expect_scattered(edge_end, edge_begin, thousandths(expect_.bulk_per_mib));
+    planner_.expect_whole(edge_begin, end, thousandths(expect_.library_data));
+    return;
+  }
+  if (first || code) {
+    const auto start_end = std::min(end, begin + (first ? kLibraryHeadBytes : kCodeStartBytes));
+    planner_.expect_whole(begin, start_end, thousandths(expect_.library_head));
+    begin = start_end;
+  }
+  planner_.expect_in_library(begin, end, per_mib);
 }
 
 }  // namespace varve::indexer

@@ -13,14 +13,15 @@ namespace varve::indexer {
 
 // In thousandths of a start-up.
 struct ReadExpectations {
-  std::uint64_t bytecode = 120;            // .pyc: whole
-  std::uint64_t script = 40;               // .py, .json, ...: other small files, whole
+  std::uint64_t bytecode = 80;             // .pyc: whole
+  std::uint64_t script = 25;               // .py, .json, ...: other small files, whole
   std::uint64_t unlikely = 4;              // tests, headers, documentation, caches of package managers
-  std::uint64_t library_head = 250;        // ELF: headers, symbols, relocations
-  std::uint64_t library_data = 250;        // ELF: writable segments, relocated at load
-  std::uint64_t code_per_mib = 500;        // ELF: executable segments, here and there
-  std::uint64_t constants_per_mib = 120;   // ELF: other read-only segments
-  std::uint64_t large_per_mib = 8;         // anything else of some size
+  std::uint64_t library_head = 200;        // ELF: headers, symbols, relocations, the start of the code
+  std::uint64_t library_data = 200;        // ELF: writable segments, relocated at load
+  std::uint64_t code_per_mib = 250;        // ELF: executable segments, if the library is loaded
+  std::uint64_t constants_per_mib = 250;   // ELF: other read-only segments, if it is
+  std::uint64_t bulk_per_mib = 300;        // ELF: the middle of long writable segments (device code)
+  std::uint64_t large_per_mib = 20;        // anything else of some size
   std::uint64_t large_head = 30;           // its first 64 KiB
 };
 
@@ -36,12 +37,12 @@ class ReadModel {
  private:
   void classify();
   bool expect_elf(ByteView head);
+  void expect_segment(std::uint32_t flags, bool first, std::uint64_t begin, std::uint64_t end);
   ReadWeight weight_of_small() const;
 
   SpanPlanner& planner_;
   ReadExpectations expect_;
   bool active_ = false;       // a file whose head is still being collected
-  bool likely_code_ = false;
   ReadWeight whole_ = 0;
   std::uint64_t stream_begin_ = 0;
   std::uint64_t size_ = 0;

@@ -1,6 +1,7 @@
 #include "indexer/span_planner.h"
 
 #include <algorithm>
+#include <array>
 #include <utility>
 
 namespace varve::indexer {
@@ -11,6 +12,27 @@ constexpr unsigned kMibBits = 20;
 constexpr unsigned kWeightShift = 10;
 constexpr ReadWeight kMostWeight = kOnce << 6;
 
+// Cube roots of n / kRootSteps, as fixed-point numbers of kOnce >> kWeightShift.
+constexpr std::size_t kRootSteps = 256;
+constexpr auto kRoots = [] {
+  std::array<ReadWeight, kRootSteps + 1> roots{};
+  constexpr ReadWeight kOne = kOnce >> kWeightShift;
+  for (std::size_t n = 0; n <= kRootSteps; ++n) {
+    ReadWeight low = 0;
+    for (ReadWeight high = kOne; low < high;) {
+      const auto middle = (low + high + 1) / 2;
+      const auto cube = middle * middle / kOne * middle / kOne;
+      if (cube <= n * (kOne / kRootSteps)) {
+        low = middle;
+      } else {
+        high = middle - 1;
+      }
+    }
+    roots[n] = low;
+  }
+  return roots;
+}();
+
 }  // namespace
 
 void SpanPlanner::expect_whole(std::uint64_t stream_begin, std::uint64_t stream_end, ReadWeight weight) {
@@ -20,9 +42,43 @@ void SpanPlanner::expect_whole(std::uint64_t stream_begin, std::uint64_t stream_
 }
 
 void SpanPlanner::expect_scattered(std::uint64_t stream_begin, std::uint64_t stream_end, ReadWeight weight_per_mib) {
+  scattered_.add(stream_begin, stream_end, weight_per_mib);
+}
+
+void SpanPlanner::expect_in_library(std::uint64_t stream_begin, std::uint64_t stream_end, ReadWeight weight_per_mib) {
+  in_library_.add(stream_begin, stream_end, weight_per_mib);
+}
+
+void SpanPlanner::Rate::add(std::uint64_t stream_begin, std::uint64_t stream_end, ReadWeight weight_per_mib) {
   if (stream_end <= stream_begin || weight_per_mib == 0) return;
-  rate_begins_.push({.stream_offset = stream_begin, .weight = weight_per_mib});
-  rate_ends_.push({.stream_offset = stream_end, .weight = weight_per_mib});
+  begins_.push({.stream_offset = stream_begin, .weight = weight_per_mib});
+  ends_.push({.stream_offset = stream_end, .weight = weight_per_mib});
+}
+
+void SpanPlanner::Rate::advance(std::uint64_t stream_offset) {
+  if (stream_offset <= until_) return;
+  sum_ += (stream_offset - until_) * (per_mib_ >> kWeightShift) >> (kMibBits - kWeightShift);
+  until_ = stream_offset;
+}
+
+ReadWeight SpanPlanner::Rate::sum_until(std::uint64_t stream_offset) {
+  while (true) {
+    const bool begins = !begins_.empty() && begins_.top().stream_offset <= stream_offset;
+    const bool ends = !ends_.empty() && ends_.top().stream_offset <= stream_offset;
+    if (!begins && !ends) break;
+    // At one offset beginnings come first, so that the rate never falls below zero.
+    if (begins && (!ends || begins_.top().stream_offset <= ends_.top().stream_offset)) {
+      advance(begins_.top().stream_offset);
+      per_mib_ += begins_.top().weight;
+      begins_.pop();
+    } else {
+      advance(ends_.top().stream_offset);
+      per_mib_ -= ends_.top().weight;
+      ends_.pop();
+    }
+  }
+  advance(stream_offset);
+  return sum_;
 }
 
 SpanPlanner::Place SpanPlanner::measure(const SpanStart& start) {
@@ -35,38 +91,20 @@ SpanPlanner::Place SpanPlanner::measure(const SpanStart& start) {
     ended_ += ends_.top().weight;
     ends_.pop();
   }
-  const auto advance = [&](std::uint64_t to) {
-    if (to <= scattered_until_) return;
-    scattered_ += (to - scattered_until_) * (rate_per_mib_ >> kWeightShift) >> (kMibBits - kWeightShift);
-    scattered_until_ = to;
-  };
-  while (true) {
-    const bool begins = !rate_begins_.empty() && rate_begins_.top().stream_offset <= at;
-    const bool ends = !rate_ends_.empty() && rate_ends_.top().stream_offset <= at;
-    if (!begins && !ends) break;
-    // At one offset beginnings come first, so that the rate never falls below zero.
-    if (begins && (!ends || rate_begins_.top().stream_offset <= rate_ends_.top().stream_offset)) {
-      advance(rate_begins_.top().stream_offset);
-      rate_per_mib_ += rate_begins_.top().weight;
-      rate_begins_.pop();
-    } else {
-      advance(rate_ends_.top().stream_offset);
-      rate_per_mib_ -= rate_ends_.top().weight;
-      rate_ends_.pop();
-    }
-  }
-  advance(at);
-  return {.start = start, .begun = begun_, .ended = ended_, .scattered = scattered_};
+  return {.start = start, .begun = begun_, .ended = ended_, .scattered = scattered_.sum_until(at), .in_library = in_library_.sum_until(at)};
 }
 
 // Expected bytes: the span's compressed bytes times how likely it is touched. With reads independent of each other that is 1 - e^-q;
 // q / (1 + q) rises alike and needs only integers, which are the same on every machine.
 std::uint64_t SpanPlanner::cost_of_span(const Place& begin, const Place& end) const {
+  constexpr auto kOne = kOnce >> kWeightShift;
+  const auto in_library = std::min(end.in_library - begin.in_library, kOnce) / (kOnce / kRootSteps);
+  const auto library = kRoots[in_library] * policy_.library_likelihood / 1000;
   const auto whole = end.begun - std::min(end.begun, begin.ended);
-  const auto reads = std::min(whole + (end.scattered - begin.scattered), kMostWeight) >> kWeightShift;
+  const auto reads = (std::min(whole + (end.scattered - begin.scattered), kMostWeight) >> kWeightShift) + library;
   const auto bytes = end.start.compressed_offset - begin.start.compressed_offset + (begin.start.bits != 0 ? 1 : 0);
   const auto price = begin.start.window_bytes != 0 ? policy_.span_price_bytes : policy_.plain_span_price_bytes;
-  return bytes * reads / (reads + (kOnce >> kWeightShift)) + price;
+  return bytes * reads / (reads + kOne) + price;
 }
 
 void SpanPlanner::find_way(std::size_t to) {

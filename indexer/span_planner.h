@@ -15,6 +15,10 @@
 
 namespace varve::indexer {
 
+// How often a start-up reads something, as a fixed-point number.
+using ReadWeight = std::uint64_t;
+inline constexpr ReadWeight kOnce = std::uint64_t(1) << 30;
+
 // A place where decoding can begin.
 struct SpanStart {
   std::uint64_t compressed_offset = 0;
@@ -28,17 +32,15 @@ struct SpanStart {
 
 struct SpanPolicy {
   // What a span costs, in compressed bytes that are worth fetching to avoid it. The one knob between index size and bytes fetched.
-  std::uint64_t span_price_bytes = 40'000;
+  std::uint64_t span_price_bytes = 42'000;
   // The same for a span that needs no window: only digests and offsets.
   std::uint64_t plain_span_price_bytes = 10'000;
-  std::uint64_t max_stream_bytes = 4 * 1024 * 1024;  // unless no boundary is nearer
+  std::uint64_t max_stream_bytes = 1920 * 1024;  // unless no boundary is nearer
   // Boundaries nearer to the one before are not looked at.
   std::uint64_t min_gap_bytes = 16 * 1024;
+  // That a start-up loads some library, in thousandths.
+  std::uint64_t library_likelihood = 200;
 };
-
-// How often a start-up reads something, as a fixed-point number.
-using ReadWeight = std::uint64_t;
-inline constexpr ReadWeight kOnce = std::uint64_t(1) << 30;
 
 // Chooses among offered places. One for each layer.
 class SpanChooser {
@@ -64,6 +66,9 @@ class SpanPlanner final : public SpanChooser {
   void expect_whole(std::uint64_t stream_begin, std::uint64_t stream_end, ReadWeight weight);
   // Bytes of which any place may be read, `weight_per_mib` times for each MiB.
   void expect_scattered(std::uint64_t stream_begin, std::uint64_t stream_end, ReadWeight weight_per_mib);
+  // The same for what is read only if a library is loaded, and then often: `weight_per_mib` times if it is. However long a span there is, it is
+  // not more likely to be touched than policy.library_likelihood; short ones are with the cube root of that, since reads come in clusters.
+  void expect_in_library(std::uint64_t stream_begin, std::uint64_t stream_end, ReadWeight weight_per_mib);
 
   void offer(const SpanStart& place) override;
   void finish(std::uint64_t compressed_end, std::uint64_t stream_end) override;
@@ -77,6 +82,7 @@ class SpanPlanner final : public SpanChooser {
     ReadWeight begun = 0;      // weights of wholes that begin before it
     ReadWeight ended = 0;      // weights of wholes that end at or before it
     ReadWeight scattered = 0;
+    ReadWeight in_library = 0;
     std::uint64_t cost = 0;    // least cost from the first place to here
     std::size_t from = 0;      // the place before on that way
   };
@@ -86,6 +92,21 @@ class SpanPlanner final : public SpanChooser {
     bool operator>(const Event& other) const { return stream_offset > other.stream_offset; }
   };
   using Events = std::priority_queue<Event, std::vector<Event>, std::greater<>>;
+
+  // The sum of a rate over the stream so far.
+  class Rate {
+   public:
+    void add(std::uint64_t stream_begin, std::uint64_t stream_end, ReadWeight weight_per_mib);
+    ReadWeight sum_until(std::uint64_t stream_offset);
+
+   private:
+    void advance(std::uint64_t stream_offset);
+    Events begins_;
+    Events ends_;
+    ReadWeight per_mib_ = 0;
+    ReadWeight sum_ = 0;
+    std::uint64_t until_ = 0;
+  };
 
   Place measure(const SpanStart& start);
   void append(const SpanStart& start);
@@ -98,13 +119,10 @@ class SpanPlanner final : public SpanChooser {
   std::vector<SpanStart> decided_;
   Events begins_;
   Events ends_;
-  Events rate_begins_;
-  Events rate_ends_;
+  Rate scattered_;
+  Rate in_library_;
   ReadWeight begun_ = 0;
   ReadWeight ended_ = 0;
-  ReadWeight scattered_ = 0;
-  ReadWeight rate_per_mib_ = 0;
-  std::uint64_t scattered_until_ = 0;
 };
 
 // Keeps given starts and adds the last place at or before each wanted offset (sorted): refines a layer map where start-ups turned out to

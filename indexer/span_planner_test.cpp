@@ -10,6 +10,7 @@ namespace {
 
 constexpr std::uint64_t kMib = 1024 * 1024;
 constexpr std::uint64_t kBlock = 64 * 1024;
+const SpanPolicy kPolicy{.max_stream_bytes = 4 * kMib};
 
 SpanStart place(std::uint64_t stream_offset) {
   return {.compressed_offset = stream_offset / 2 + 10, .bits = 3, .stream_offset = stream_offset, .window_bytes = stream_offset == 0 ? 0u : 32'768u};
@@ -35,12 +36,12 @@ std::vector<std::uint64_t> choose(SpanChooser& chooser, std::uint64_t stream_byt
 }
 
 TEST(SpanPlannerTest, WhereNothingIsReadSpansAreAsLongAsTheyMayBe) {
-  SpanPlanner planner({});
+  SpanPlanner planner(kPolicy);
   EXPECT_EQ(choose(planner, 20 * kMib), (std::vector<std::uint64_t>{0, 4 * kMib, 8 * kMib, 12 * kMib, 16 * kMib}));
 }
 
 TEST(SpanPlannerTest, CutsAroundWhatIsReadTogether) {
-  SpanPlanner planner({});
+  SpanPlanner planner(kPolicy);
   planner.expect_whole(3 * kMib + 100, 3 * kMib + kBlock, kOnce);
   const auto starts = choose(planner, 8 * kMib);
   EXPECT_TRUE(std::ranges::binary_search(starts, 3 * kMib));
@@ -48,13 +49,13 @@ TEST(SpanPlannerTest, CutsAroundWhatIsReadTogether) {
 }
 
 TEST(SpanPlannerTest, DoesNotCutWithinWhatIsReadTogether) {
-  SpanPlanner planner({});
+  SpanPlanner planner(kPolicy);
   planner.expect_whole(kMib, 3 * kMib, kOnce);
   for (const auto start : choose(planner, 8 * kMib)) EXPECT_FALSE(start > kMib && start < 3 * kMib) << start;
 }
 
 TEST(SpanPlannerTest, CutsFinerWhereReadingIsScattered) {
-  SpanPlanner planner({});
+  SpanPlanner planner(kPolicy);
   planner.expect_scattered(8 * kMib, 16 * kMib, kOnce);
   const auto starts = choose(planner, 24 * kMib);
   const auto within = [&](std::uint64_t begin, std::uint64_t end) {
@@ -64,9 +65,19 @@ TEST(SpanPlannerTest, CutsFinerWhereReadingIsScattered) {
   EXPECT_LE(within(0, 8 * kMib), 3);
 }
 
+TEST(SpanPlannerTest, CutsFinerWhereLibrariesAreRead) {
+  SpanPlanner planner(kPolicy);
+  planner.expect_in_library(8 * kMib, 16 * kMib, kOnce / 4);
+  const auto starts = choose(planner, 24 * kMib);
+  const auto within = [&](std::uint64_t begin, std::uint64_t end) {
+    return std::ranges::count_if(starts, [&](std::uint64_t start) { return start >= begin && start < end; });
+  };
+  EXPECT_GT(within(8 * kMib, 16 * kMib), within(0, 8 * kMib));
+}
+
 TEST(SpanPlannerTest, AHigherPriceMakesFewerSpans) {
   const auto spans_at = [](std::uint64_t price) {
-    SpanPlanner planner({.span_price_bytes = price});
+    SpanPlanner planner({.span_price_bytes = price, .max_stream_bytes = 4 * kMib});
     planner.expect_scattered(0, 32 * kMib, kOnce / 2);
     return choose(planner, 32 * kMib).size();
   };
@@ -75,14 +86,14 @@ TEST(SpanPlannerTest, AHigherPriceMakesFewerSpans) {
 }
 
 TEST(SpanPlannerTest, ALongBlockIsOneSpan) {
-  SpanPlanner planner({});
+  SpanPlanner planner(kPolicy);
   EXPECT_EQ(choose(planner, 100 * kMib, 50 * kMib), (std::vector<std::uint64_t>{0, 50 * kMib}));
 }
 
 TEST(SpanPlannerTest, SpansStayWithinTheLimitAndAreNeverEmpty) {
   std::mt19937 random(7);
   for (int round = 0; round < 20; ++round) {
-    SpanPlanner planner({.span_price_bytes = 1'000 + random() % 100'000});
+    SpanPlanner planner({.span_price_bytes = 1'000 + random() % 100'000, .max_stream_bytes = 4 * kMib});
     std::uint64_t at = 0;
     std::vector<std::uint64_t> starts;
     for (int i = 0; i < 2'000; ++i) {
@@ -102,14 +113,14 @@ TEST(SpanPlannerTest, SpansStayWithinTheLimitAndAreNeverEmpty) {
 }
 
 TEST(SpanPlannerTest, AnEmptyStreamHasNoSpans) {
-  SpanPlanner planner({});
+  SpanPlanner planner(kPolicy);
   planner.offer(place(0));
   planner.finish(30, 0);
   EXPECT_TRUE(planner.take_decided().empty());
 }
 
 TEST(SpanPlannerTest, BlocksWithoutBytesDoNotPileUp) {
-  SpanPlanner planner({});
+  SpanPlanner planner(kPolicy);
   SpanStart start;
   std::size_t decided = 0;
   for (int i = 0; i < 100; ++i) {

@@ -27,16 +27,14 @@ constexpr std::array<std::byte, 64 * 1024> kZeros{};
 
 }  // namespace
 
-EntryReader::EntryReader(std::string what, ReadModel* model) : what_(std::move(what)), model_(model), parser_(what_, *this) {}
-
-index::LayerEntry EntryReader::make_entry(codec::TarEntry& entry) const {
+index::LayerEntry make_layer_entry(codec::TarEntry& entry, std::string_view what) {
   constexpr std::uint64_t kMaxId = std::numeric_limits<std::uint32_t>::max();
   if (entry.uid > kMaxId || entry.gid > kMaxId)
-    fail<Unsupported>("{} at {}: {:.200}: owner {}:{} does not fit in 32 bits", what_, entry.header_stream_offset, entry.name, entry.uid, entry.gid);
+    fail<Unsupported>("{} at {}: {:.200}: owner {}:{} does not fit in 32 bits", what, entry.header_stream_offset, entry.name, entry.uid, entry.gid);
   index::LayerEntry result;
   result.type = file_type(entry.type);
-  result.path = index::normalise_path(entry.name, what_);
-  if (entry.type == codec::TarType::kHardLink) result.link_target = index::normalise_path(entry.link_name, what_);
+  result.path = index::normalise_path(entry.name, what);
+  if (entry.type == codec::TarType::kHardLink) result.link_target = index::normalise_path(entry.link_name, what);
   if (entry.type == codec::TarType::kSymlink) result.link_target = std::move(entry.link_name);
   result.mode = entry.mode & 07777;
   result.uid = std::uint32_t(entry.uid);
@@ -57,10 +55,12 @@ index::LayerEntry EntryReader::make_entry(codec::TarEntry& entry) const {
   return result;
 }
 
+EntryReader::EntryReader(std::string what, ReadModel* model) : what_(std::move(what)), model_(model), parser_(what_, *this) {}
+
 void EntryReader::on_entry(codec::TarEntry entry) {
   if (model_ != nullptr) model_->begin(entry);
   const bool sparse = entry.sparse;
-  entries_.push_back(make_entry(entry));
+  entries_.push_back(make_layer_entry(entry, what_));
   const auto& made = entries_.back();
   has_content_ = made.size != 0;
   has_chunks_ = has_content_ && !sparse && made.size > index::kChunkBytes;

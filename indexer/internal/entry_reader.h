@@ -3,6 +3,8 @@
 #include <cstdint>
 #include <memory>
 #include <string>
+#include <string_view>
+#include <vector>
 
 #include "core/base/bytes.h"
 #include "core/base/digest.h"
@@ -14,6 +16,10 @@ namespace varve::indexer {
 
 // Holes are digested as zeros. What a layer may claim to hold of them is bounded: beyond it a sparse file has no content digest (all zero).
 inline constexpr std::uint64_t kMaxHoleBytes = 16ull << 30;
+
+// An entry of the tar as the index keeps it, without digests. Throws CorruptData or Unsupported naming `what` for names and owners that
+// cannot be. Strings are moved out of `entry`.
+index::LayerEntry make_layer_entry(codec::TarEntry& entry, std::string_view what);
 
 class EntryReader final : private codec::TarListener {
  public:
@@ -27,7 +33,6 @@ class EntryReader final : private codec::TarListener {
   void on_entry(codec::TarEntry entry) override;
   void on_content(ByteView bytes) override;
   void on_entry_end() override;
-  index::LayerEntry make_entry(codec::TarEntry& entry) const;
   void digest_hole(std::uint64_t bytes);
   void digest(ByteView content);
 
