@@ -1,0 +1,134 @@
+#!/usr/bin/env python3
+"""`varve run` as its user meets it: a daemon, an indexed image, a runtime of this machine. Both mount modes, as root."""
+import json, os, re, shutil, signal, subprocess, sys, time
+from pathlib import Path
+
+sys.path.insert(0, str(Path(__file__).resolve().parents[1] / "oracle"))
+import layouts, program, tars  # noqa: E402
+
+TOOLS = ("sh", "cat", "id", "sleep", "ls", "touch", "env", "pwd")
+
+
+def expect(condition, what):
+    if not condition:
+        raise AssertionError(what)
+
+
+def needed_files():
+    """Programs of this machine with the libraries they are linked with: path in the image -> content."""
+    files = {}
+    for tool in TOOLS:
+        source = Path(shutil.which(tool)).resolve()
+        files[f"bin/{tool}"] = source.read_bytes()
+        listed = subprocess.run(["ldd", source], stdout=subprocess.PIPE, text=True).stdout
+        for library in re.findall(r"(/\S+)(?= \(0x)", listed):
+            files[library.lstrip("/")] = Path(library).resolve().read_bytes()
+    return files
+
+
+def make_image(folder):
+    base = tars.Tar().dir("bin").dir("etc").dir("tmp", mode=0o1777)
+    for path, content in sorted(needed_files().items()):
+        base.file(path, content, mode=0o755)
+    base.file("etc/passwd", b"root:x:0:0:root:/root:/bin/sh\nuser:x:1234:1235::/home/user:/bin/sh\n").file("etc/group", b"root:x:0:\nuser:x:1235:\n")
+    upper = tars.Tar().file("etc/shared", b"of the image\n").bytes()
+    base = base.bytes()
+    layers = [(layouts.zlib_gzip(level=6)(tar, None), tar, layouts.GZIP, None) for tar in (base, upper)]
+    return layouts.write_image(folder, layers, config={"Cmd": ["sh", "-c", "echo default command"], "Env": ["PATH=/bin", "OF_IMAGE=yes"], "WorkingDir": "/work"})
+
+
+class Runner:
+    def __init__(self, varve, image, mode):
+        self.varve, self.image, self.mode = varve, image, mode
+
+    def run(self, *command, options=("--rm",)):
+        return self.varve.run("run", "--mode", self.mode, *options, self.image, *(("--",) + command if command else ()))
+
+    def output(self, *command, options=("--rm",)):
+        done = self.run(*command, options=options)
+        expect(done.returncode == 0, f"{command}: exit {done.returncode}: {done.stderr.decode(errors='replace')}")
+        return done.stdout.decode()
+
+
+def check_config(runner):
+    expect(runner.output() == "default command\n", "the image's own command runs")
+    expect(runner.output("pwd") == "/work\n", "the working directory is made where the image lacks it")
+    seen = runner.output("env", options=("--rm", "--env", "MINE=1"))
+    expect("OF_IMAGE=yes\n" in seen and "MINE=1\n" in seen, seen)
+    expect(runner.output("id", "-u", options=("--rm", "--user", "user")) == "1234\n", "a user of the image by name")
+
+
+def check_exit_statuses(runner):
+    for command, status in ((("sh", "-c", "exit 7"), 7), (("/no/such/command",), 127), (("/etc/shared",), 126), (("sh", "-c", "kill -TERM $$"), 143)):
+        done = runner.run(*command)
+        expect(done.returncode == status, f"{command}: exit {done.returncode}, not {status}: {done.stderr.decode(errors='replace')}")
+    done = runner.varve.run("run", "--rm", runner.image + "-not-there", "--", "sh")
+    expect(done.returncode == 125 and done.stderr.count(b"\n") == 1, done)
+
+
+def check_isolation(runner):
+    """What one session writes no other sees, and the shared part stays as it is."""
+    kept = runner.output("sh", "-c", "echo changed > /etc/shared; touch /mine; cat /etc/shared", options=("--name", "writer"))
+    expect(kept == "changed\n", kept)
+    expect(runner.output("sh", "-c", "cat /etc/shared; ls /mine 2>/dev/null || echo none") == "of the image\nnone\n", "a second session sees the image")
+    sessions = runner.varve.json("session", "ls")["sessions"]
+    expect([s["name"] for s in sessions] == ["writer"], sessions)
+    runner.varve.run("session", "rm", "writer", check=True)
+    expect(runner.varve.json("session", "ls")["sessions"] == [], "removed")
+    with runner.varve.mounted(runner.image, runner.mode) as folder:
+        expect((Path(folder) / "etc/shared").read_text() == "of the image\n", "the mount is untouched")
+        try:
+            (Path(folder) / "etc/shared").write_text("x")
+            raise AssertionError("the shared part could be written to")
+        except OSError:
+            pass
+
+
+def check_stats(runner, work):
+    stats = work / "stats.json"
+    options = ("--rm", "--stats", str(stats))
+    runner.output("cat", "/etc/shared", options=options)
+    seen = json.loads(stats.read_text())
+    for field in ("ready_seconds", "seconds", "fetched_bytes", "requests", "stream_bytes", "exit_status"):
+        expect(field in seen, f"{field} is missing in {seen}")
+    runner.output("cat", "/etc/shared", options=options)
+    warm = json.loads(stats.read_text())
+    expect(warm["fetched_bytes"] == 0 and warm["requests"] == 0, f"what was fetched once is fetched again: {warm}")
+
+
+def check_interrupt(runner, work):
+    """Ctrl-C ends the session and leaves nothing."""
+    marker = work / f"marker-{runner.mode}"
+    marker.mkdir()
+    # As a terminal sends it: the signal reaches a process that does not ignore it.
+    process = subprocess.Popen([runner.varve.binary, "run", "--mode", runner.mode, "--rm", "--volume", f"{marker}:/marker", runner.image, "--", "sh", "-c",
+                                "trap 'exit 5' INT; touch /marker/started; while :; do sleep 0.05; done"], env=runner.varve.environment)
+    for _ in range(1200):
+        if (marker / "started").exists():
+            break
+        time.sleep(0.05)
+    expect((marker / "started").exists(), "the session did not start within a minute")
+    process.send_signal(signal.SIGINT)
+    expect(process.wait(timeout=60) == 5, f"exit {process.returncode}, not the command's own 5")
+    expect(runner.varve.json("session", "ls")["sessions"] == [], "a session is left")
+
+
+def main():
+    program.need_root(), program.need_fuse(), program.need_tools("ldd", *TOOLS)
+    with program.work_folder() as work:
+        with program.Varve(work) as varve:
+            image = make_image(work / "image")
+            varve.index(image)
+            for mode in program.modes():
+                runner = Runner(varve, image, mode)
+                check_config(runner)
+                check_exit_statuses(runner)
+                check_isolation(runner)
+                check_stats(runner, work)
+                check_interrupt(runner, work)
+                print(f"{mode} mode: config, exit statuses, isolation, stats and interrupt are right", flush=True)
+        left = [line for line in Path("/proc/self/mountinfo").read_text().splitlines() if str(work) in line]
+        expect(not left, f"mounts are left: {left}")
+
+
+main()
