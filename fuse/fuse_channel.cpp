@@ -86,6 +86,7 @@ std::shared_ptr<FuseChannel> FuseChannel::mount(const FuseMountOptions& options,
   char* argv[] = {program, option, max_read.data(), nullptr};
   fuse_args arguments{.argc = 3, .argv = argv, .allocated = 0};
   channel->session_.reset(fuse_session_new(&arguments, &operations, sizeof operations, channel->file_system_.get()));
+  fuse_opt_free_args(&arguments);  // libfuse has put copies in place of ours
   if (!channel->session_) fail<Unsupported>("libfuse gives no session for {}", options.dir.string());
 
   auto mounted = mount_fuse({.dir = options.dir,
