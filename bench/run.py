@@ -50,8 +50,8 @@ class Bench:
         self.work.mkdir(parents=True, exist_ok=True)
         self.layout = (options.layout or self.work / "big").resolve()
         self.tree = (options.tree or self.work / "tree/rootfs").resolve()
-        self.rows, self.notes = [], []
-        self.layers = []
+        self.rows, self.layers, self.indexed_copy = [], [], None
+        self.kept = contextlib.ExitStack()
 
     def row(self, what, figure, compared="", reach=""):
         self.rows.append((what, figure, compared, reach))
@@ -95,12 +95,20 @@ class Bench:
         finally:
             shutil.rmtree(folder, ignore_errors=True)
 
+    def indexed(self):
+        """The big image with its index beside it, made once a run."""
+        if self.indexed_copy is None:
+            self.indexed_copy = self.kept.enter_context(self.copy_of(self.layout))
+            with self.varve() as varve:
+                varve.index(f"oci:{self.indexed_copy}:latest", timeout=1800)
+        return self.indexed_copy
+
     # ------------------------------------------------------------ rows
 
     def measure_index(self):
         cores, peak, index_times, yard_times, report = os.cpu_count(), 0, [], [], {}
         for path in self.layers:
-            path.read_bytes()  # both sides read from the page cache
+            read_all(path)  # both sides read from the page cache
         for _ in range(self.options.rounds):
             yard_times.append(timed(["xargs", "-a", self.layer_list(), "-P", str(cores), "-I{}", "sh", "-c", "gzip -dc {} | sha256sum"])[0])
             with self.copy_of(self.layout) as copy, self.varve() as varve:
@@ -161,8 +169,8 @@ class Bench:
     def measure_warm(self):
         self.prepare_tree()
         code = IMPORTS["numpy, pandas, sklearn"]
-        with self.copy_of(self.layout) as copy, self.varve() as varve:
-            varve.index(f"oci:{copy}:latest")
+        copy = self.indexed()
+        with self.varve() as varve:
             with contextlib.ExitStack() as stack:
                 trees = {"ext4": str(self.tree)} | {mode: stack.enter_context(varve.mounted(f"oci:{copy}:latest", mode)) for mode in self.options.modes}
                 commands = {"import": lambda tree: in_tree(tree, code), "find": lambda tree: ["find", tree, "-size", "+100000k"]}
@@ -178,24 +186,22 @@ class Bench:
 
     def measure_cold(self):
         self.prepare_tree()
-        with self.copy_of(self.layout) as copy, self.varve() as varve:
-            varve.index(f"oci:{copy}:latest")
-            for label, code in IMPORTS.items():
-                native = []
-                for _ in range(self.options.rounds):
-                    drop_caches()
-                    native.append(timed(in_tree(self.tree, code))[0])
-                files, raw, packed = touched(self.tree, lambda: timed(in_tree(self.tree, code)))
-                limit = packed / LINK_BYTES_PER_SECOND + statistics.median(native)
-                self.row(f"limit, import {label}, s", f"{limit:.2f}", f"native cold {spread(native)} s", f"{files} files, {raw / 1e6:.0f} MB of pages, {packed / 1e6:.1f} MB compressed")
-                for path in self.layers:
-                    path.read_bytes()  # the registry's side is not what is measured
-                for mode in self.options.modes:
-                    self.cold_runs(copy, label, code, mode, limit)
+        for label, code in IMPORTS.items():
+            native = []
+            for _ in range(self.options.rounds):
+                drop_caches()
+                native.append(timed(in_tree(self.tree, code))[0])
+            files, raw, packed = touched(self.tree, lambda code=code: timed(in_tree(self.tree, code)))
+            limit = packed / LINK_BYTES_PER_SECOND + statistics.median(native)
+            self.row(f"limit, import {label}, s", f"{limit:.2f}", f"native cold {spread(native)} s", f"{files} files, {raw / 1e6:.0f} MB of pages, {packed / 1e6:.1f} MB compressed")
+            for path in self.layers:
+                read_all(path)  # the registry's side is not what is measured
+            for mode in self.options.modes:
+                self.cold_runs(self.indexed(), label, code, mode, limit)
         self.row("full pull, by arithmetic, s", f"{self.image_bytes / LINK_BYTES_PER_SECOND:.0f}", f"{self.image_bytes / 1e6:.0f} MB at 1 Gbit/s, before unpacking", "")
 
     def cold_runs(self, copy, label, code, mode, limit):
-        times, mounts, stats, memory = [], [], {}, ""
+        times, mounts, stats, memory, cpu = [], [], {}, "", []
         for _ in range(self.options.rounds):
             with self.link(copy) as address, self.varve() as varve:
                 started = time.monotonic()
@@ -205,9 +211,11 @@ class Bench:
                     times.append(time.monotonic() - started)
                     stats = next(m for m in varve.json("status")["mounts"] if m["dir"] == tree)
                     memory = memory_of(varve.daemon_pid())
+                    cpu.append(cpu_seconds(varve.daemon_pid()))
+        link = stats["fetched_bytes"] / (self.options.rate_mbit * 1e6 / 8 * 0.952)
         reach = "reach 2.0" if label != "torch" else "reach 2.5"
         self.row(f"cold import {label}, {mode} mode, s", spread(times), f"{stats['fetched_bytes'] / 1e6:.0f} MB, {stats['requests']} requests, mount {spread(mounts)}", f"{statistics.median(times) / limit:.2f}x the limit ({reach})")
-        self.row(f"daemon after it, {mode} mode, MiB", memory, "now / peak", "reach 200")
+        self.row("  of which", f"link busy {link:.2f} s", f"daemon {statistics.median(cpu):.2f} s of CPU", f"daemon {memory} MiB now / peak (reach 200)")
 
     @contextlib.contextmanager
     def link(self, layout):
@@ -222,6 +230,17 @@ class Bench:
                 return int(process.stdout.readline())
             registry = start("/usr/bin/python3", HERE / "layout_registry.py", layout)
             yield f"127.0.0.1:{start(self.options.varve.resolve().parent / 'bench/link_proxy', '--to', registry, '--rate-mbit', self.options.rate_mbit, '--rtt-ms', self.options.rtt_ms)}"
+
+
+def read_all(path):
+    with open(path, "rb") as file:
+        while file.read(1 << 22):
+            pass
+
+
+def cpu_seconds(pid):
+    fields = Path(f"/proc/{pid}/stat").read_text().rpartition(")")[2].split()
+    return (int(fields[11]) + int(fields[12])) / os.sysconf("SC_CLK_TCK")
 
 
 def memory_of(pid):
@@ -250,8 +269,9 @@ def main():
     rows = options.rows.split(",")
     if set(rows) != {"many"}:
         bench.prepare_image()
-    for row in rows:
-        getattr(bench, "measure_" + row)()
+    with bench.kept:
+        for row in rows:
+            getattr(bench, "measure_" + row)()
     (bench.work / "results.json").write_text(json.dumps(bench.rows, indent=1))
 
 

@@ -53,8 +53,8 @@ class Varve:
     def json(self, *arguments, **options):
         return json.loads(self.run(*arguments, "--json", check=True, **options).stdout)
 
-    def index(self, image, *options):
-        return self.json("index", image, *options)
+    def index(self, image, *options, **limits):
+        return self.json("index", image, *options, **limits)
 
     @contextlib.contextmanager
     def mounted(self, image, mode):
