@@ -199,7 +199,10 @@ class Proxy {
       for (const auto& connection : connections_) {
         for (Pipe* pipe : {&connection->up, &connection->down}) {
           more |= take_one_segment(*pipe, *connection, now);
+          // What was delivered makes room for bytes that wait since an edge that has passed: they must be looked for again.
+          const bool was_full = pipe->queued >= kWindow;
           deliver(*pipe, *connection, now);
+          more |= was_full && pipe->queued < kWindow;
         }
       }
     }
