@@ -51,7 +51,7 @@ void set_default(const std::filesystem::path& path, CLI::App& app, std::string_v
 void apply_table(const std::filesystem::path& path, CLI::App& app, const toml::table& table) {
   for (const auto& [key, node] : table) {
     if (const auto* inner = node.as_table()) {
-      const auto commands = app.get_subcommands([&](const CLI::App* one) { return one->get_name() == key.str(); });
+      const auto commands = app.get_subcommands([name = key.str()](const CLI::App* one) { return one->get_name() == name; });
       if (commands.empty()) fail<UsageError>("{}: there is no command '{}'", place_of(path, node), key.str());
       apply_table(path, *commands.front(), *inner);
     } else {

@@ -114,8 +114,8 @@ void WindowStore::drop(ByteRange window) {
   const auto [first, last] = blocks_of(window);
   if (first == last) return;
   for (auto block = first; block < last; ++block) states_[block].store(State::kAbsent, std::memory_order_release);
-  memory_.with([&](Memory& memory) {
-    for (auto block = first; block < last; ++block) {
+  memory_.with([first_block = first, last_block = last](Memory& memory) {
+    for (auto block = first_block; block < last_block; ++block) {
       if (!memory.blocks.empty()) memory.blocks[block].clear();
       std::erase(memory.unsynced, std::uint32_t(block));
     }
