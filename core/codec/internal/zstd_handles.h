@@ -5,15 +5,10 @@
 #include <memory>
 #include <new>
 
+#include "core/base/free_with.h"
+
 namespace varve::codec::internal {
 
-template <auto Free>
-struct FreeWith {
-  template <typename T>
-  void operator()(T* handle) const noexcept {
-    Free(handle);
-  }
-};
 using ZstdDecoder = std::unique_ptr<ZSTD_DCtx, FreeWith<ZSTD_freeDCtx>>;
 using ZstdEncoder = std::unique_ptr<ZSTD_CCtx, FreeWith<ZSTD_freeCCtx>>;
 

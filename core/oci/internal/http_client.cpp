@@ -5,6 +5,8 @@
 
 #include <curl/curl.h>
 
+#include "core/base/free_with.h"
+
 namespace varve::oci::internal {
 namespace {
 
@@ -16,13 +18,6 @@ constexpr int kPollMs = 100;
 // A registry may need long to store what it was sent before it answers.
 constexpr int kCommitPatience = 15;
 
-template <auto Free>
-struct FreeWith {
-  template <typename T>
-  void operator()(T* handle) const noexcept {
-    Free(handle);
-  }
-};
 using EasyHandle = std::unique_ptr<CURL, FreeWith<::curl_easy_cleanup>>;
 using MultiHandle = std::unique_ptr<CURLM, FreeWith<::curl_multi_cleanup>>;
 using HeaderList = std::unique_ptr<curl_slist, FreeWith<::curl_slist_free_all>>;
