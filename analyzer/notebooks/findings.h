@@ -1,0 +1,58 @@
+#pragma once
+// What is found in one cell of source text. Made by the language readers, placed into cells by the notebook reader.
+#include <cstdint>
+#include <string>
+#include <string_view>
+#include <vector>
+
+namespace varve::notebooks {
+
+enum class ImportKind : std::uint8_t { kImport, kOptional, kDynamic, kMagic, kShell };
+std::string_view import_kind_name(ImportKind kind);  // "import" "optional" "dynamic" "magic" "shell"
+
+struct Import {
+  std::string name;            // dotted, as written: "a.b.c"; for `from a import b` "a.b" if b may be a module, see `member`
+  std::string module;          // the part that is certainly a module: "a" of `from a import b`; else equal to `name`
+  ImportKind kind = ImportKind::kImport;
+  bool local = false;          // relative, or a module that lies beside the notebook
+  bool rescued = false;        // from a line that does not parse
+  bool written_file = false;   // inside a %%writefile body: another program's import
+  bool unknown_name = false;   // dynamic, and the name is not a constant: `name` is ""
+  std::uint32_t cell = 0;      // 1-based, counting code cells as the notebook shows them; 0 for scripts without cells
+  std::uint32_t line = 0;      // 1-based in the cell
+};
+
+struct Install {
+  std::string tool;            // "pip" "conda" "mamba" "uv" "apt" "r" "julia" …
+  std::string package;         // normalised where it is a Python name; "" for a file or URL
+  std::string argument;        // as written, with version and extras: "torch[cuda]==2.1", "git+https://…", "-r requirements.txt"
+  bool upgrade = false;
+  bool remove = false;         // uninstall
+  std::uint32_t cell = 0, line = 0;
+};
+
+// Something that may waste or run out of GPU memory. A hint, never a verdict.
+struct Hint {
+  std::string kind;            // "loss-kept-with-graph" "evaluation-without-no-grad" "model-not-moved" "one-gpu-of-several" …
+  std::string text;
+  std::uint32_t cell = 0, line = 0;
+};
+
+// One code cell, ready to be read.
+struct Cell {
+  std::string_view text;       // UTF-8; may hold anything
+  std::uint32_t number = 0;    // goes into `cell` of what is found
+};
+
+struct Findings {
+  std::vector<Import> imports;   // in order of place; one per name and place
+  std::vector<Install> installs;
+  std::vector<Hint> hints;
+};
+
+// Python with IPython's magics: all cells of one notebook in order (hints look across cells). Scripts are one cell. Never throws on bad text.
+Findings read_python(const std::vector<Cell>& cells);
+Findings read_r(const std::vector<Cell>& cells);
+Findings read_julia(const std::vector<Cell>& cells);
+
+}  // namespace varve::notebooks

@@ -1,0 +1,65 @@
+#pragma once
+// The usage database: what was collected, in SQLite or PostgreSQL. Schema: docs/format-usage-database.md.
+#include <cstdint>
+#include <filesystem>
+#include <functional>
+#include <memory>
+#include <optional>
+#include <string>
+#include <vector>
+
+#include "analyzer/notebooks/scan.h"
+#include "analyzer/packages/inventory.h"
+#include "analyzer/usage/snapshot.h"
+#include "analyzer/usage/spool.h"
+#include "core/base/cancel.h"
+
+namespace varve::usage {
+
+struct CollectOptions {
+  std::uint32_t known_name_sessions = 20;  // k: a failed name that no image knows is passed on from so many sessions on
+  bool remove_collected = false;           // delete spool files of ended sessions after they were collected whole
+};
+
+struct CollectResult {
+  std::uint64_t sessions = 0;     // new ones
+  std::uint64_t events = 0;       // records taken in now
+  std::uint64_t duplicates = 0;   // records that were there already
+  std::uint64_t quarantined = 0;  // whole lines that could not be read
+  std::uint64_t files = 0;
+  std::uint64_t pending_bytes = 0;  // half records at the ends of files
+};
+
+struct SnapshotQuery {
+  DayRange window;
+  std::optional<Digest> image;    // absent: all
+};
+
+struct Retention {
+  std::int32_t raw_days = 30;         // sessions and single events
+  std::int32_t aggregate_days = 800;  // per day and distribution
+};
+
+// One connection. Not shared between threads; any number of processes and connections may work on one database.
+class Database {
+ public:
+  virtual ~Database() = default;
+
+  // Takes in what is new in these spool files and folders; each file's new records and the note of how far it was read are one transaction.
+  // Throws TemporaryError when the database is full or locked for too long; what was committed before stays.
+  virtual CollectResult collect(const std::vector<std::filesystem::path>& spools, const CollectOptions& options, const CancelFlag& cancel) = 0;
+  // Replaces what is known of the image's packages. `label` may be "".
+  virtual void put_inventory(const packages::Inventory& inventory, const std::string& label) = 0;
+  // Takes in scanned notebooks; the same path replaces what was known of it.
+  virtual void put_scan(const notebooks::ScanResult& scan) = 0;
+  virtual Snapshot snapshot(const SnapshotQuery& query) = 0;
+  // Everything kept about one distribution or import name, newest first, for `usage explain`: who, where, how, as sentences' facts.
+  virtual Explanation explain(const std::string& name, const SnapshotQuery& query) = 0;
+  // Removes raw rows older than the retention; the daily aggregates stay until theirs.
+  virtual void age_out(const Retention& retention, std::int32_t today) = 0;
+};
+
+// "PATH" or "sqlite:PATH" (created if absent), or "postgresql://…". Migrates an older schema; throws Unsupported on a newer one.
+std::unique_ptr<Database> open_database(const std::string& where);
+
+}  // namespace varve::usage
