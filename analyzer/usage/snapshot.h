@@ -33,6 +33,8 @@ struct ImageFacts {
   std::uint64_t gpu_used_sessions = 0; // heard, and the accelerator was used
   std::uint64_t gpu_unused_seconds = 0;  // lifetime of sessions that had an accelerator and never touched it
   std::uint64_t gpu_idle_seconds = 0;  // with an accelerator present, no cell ran for longer than the idle threshold
+  std::uint64_t gpu_incapable_sessions = 0;  // heard, with an accelerator, that imported or named nothing that can use one
+  std::uint64_t gpu_incapable_seconds = 0;   // lifetime of these
   UserCount users;
 };
 
@@ -122,6 +124,7 @@ struct Snapshot {
   DayRange window;
   std::optional<Digest> image;         // absent: over all images
   std::vector<ImageFacts> images;      // newest first by first day seen
+  std::vector<DayCount> heard_days;    // heard sessions per day over these images, ascending; empty = not known by day
   std::vector<LayerFacts> layers;
   std::vector<DistributionUse> distributions;  // by name
   std::vector<FailedImport> failed;    // most sessions first
