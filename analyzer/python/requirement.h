@@ -1,59 +1,19 @@
 #pragma once
-// Names, versions, requirements and markers of Python packaging. PEP 440, 503, 508, 685; packaging.python.org/specifications.
-#include <compare>
-#include <map>
-#include <memory>
+// Requirements: "requests[socks]>=2.8.1; python_version < '3.8'". PEP 508, 685; packaging.python.org/specifications/dependency-specifiers.
+// One include for names, versions, specifiers and markers too.
 #include <optional>
 #include <set>
 #include <string>
 #include <string_view>
 #include <vector>
 
+#include "analyzer/python/marker.h"
+#include "analyzer/python/name.h"
+#include "analyzer/python/version.h"
+
 namespace varve::python {
 
-// PEP 503: lower case, runs of "-_." become one "-".
-std::string normalize_name(std::string_view name);
-
-// PEP 440. Absent when the text is no version (then compare it as text, as pip does for legacy ones).
-class Version {
- public:
-  static std::optional<Version> parse(std::string_view text);
-  std::strong_ordering operator<=>(const Version& other) const;
-  bool operator==(const Version& other) const;
-  const std::string& text() const { return text_; }
-
- private:
-  std::string text_;
-  std::vector<std::uint64_t> key_;  // the library's own form; see version.cpp
-  std::string local_;
-};
-
-// "" = any version. A pre-release satisfies only specifiers that name one, as pip's resolver has it.
-class SpecifierSet {
- public:
-  static std::optional<SpecifierSet> parse(std::string_view text);
-  bool contains(const Version& version, bool allow_prereleases) const;
-  const std::string& text() const { return text_; }
-
- private:
-  std::string text_;
-};
-
-// What markers see. Keys as PEP 508 names them: "python_version", "sys_platform", "platform_machine", …
-using Environment = std::map<std::string, std::string, std::less<>>;
-
-class Marker {
- public:
-  static std::optional<Marker> parse(std::string_view text);
-  // `extra`: the one extra that is asked for, "" = none.
-  bool holds(const Environment& environment, std::string_view extra) const;
-  const std::string& text() const { return text_; }
-
- private:
-  struct Node;
-  std::string text_;
-  std::shared_ptr<const Node> root_;
-};
+inline constexpr std::size_t kMaxRequirementBytes = 65536;
 
 struct Requirement {
   std::string name;          // as written
@@ -66,5 +26,13 @@ struct Requirement {
   // Absent when the line is no requirement.
   static std::optional<Requirement> parse(std::string_view text);
 };
+
+// requires.txt of an egg-info: "[extra:marker]" sections become markers of the requirements, as importlib.metadata does.
+struct RequiresText {
+  std::vector<Requirement> requirements;
+  std::vector<std::string> extras;     // section names, as written, in order
+  std::vector<std::string> unreadable; // lines that are no requirements
+};
+RequiresText parse_requires_txt(std::string_view text);
 
 }  // namespace varve::python

@@ -1,0 +1,16 @@
+#pragma once
+// Which modules come with Python itself. Table: stdlib_table.inc, made by scripts/make_stdlib_table.py.
+#include <string>
+#include <string_view>
+
+namespace varve::python {
+
+// `module` may be dotted: its first part decides. `version` as in "3.11.2" or "3.11"; "2.7" for Python 2; "" = of any Python that is known.
+// Versions newer than the table count as its newest, older 3.x as its oldest.
+bool is_stdlib(std::string_view module, std::string_view version);
+
+// Distributions that bring a module the standard library has too, or had or will have ("enum34", "typing", "dataclasses", "setuptools" with distutils, …).
+// What such a distribution owns is found by its RECORD only. `normalized` by PEP 503.
+bool is_backport(std::string_view normalized);
+
+}  // namespace varve::python
