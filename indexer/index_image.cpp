@@ -162,6 +162,7 @@ class ImageIndexer {
     describe(layer, indexed.map);
     index::LayerIndexBlobs blobs;
     blobs.layer_digest = layer.descriptor.digest;
+    blobs.tool = kTool;
     blobs.map = oci::put_bytes(kept(), indexed.map.encode(), index::kLayerMapMediaType);
     if (!indexed.windows.empty()) blobs.windows = oci::put_bytes(kept(), indexed.windows, index::kWindowsMediaType);
     blobs.entries = oci::put_bytes(kept(), indexed.entries.encode(), index::kEntriesMediaType);

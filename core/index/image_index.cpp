@@ -108,15 +108,39 @@ std::uint64_t parse_tree_bytes(const oci::Descriptor& tree, std::string_view wha
   return bytes;
 }
 
-// The first, by digest, of the artifacts of a type that `parse` accepts: all machines choose the same.
+std::string tool_of(const oci::Manifest& manifest) {
+  const auto tool = manifest.annotations.find(std::string(kToolAnnotation));
+  return tool == manifest.annotations.end() ? "" : tool->second;
+}
+
+// The numbers of "varve 0.12.3"; none for tools that are not ours.
+std::vector<std::uint64_t> tool_version(std::string_view tool) {
+  constexpr std::string_view kOurs = "varve ";
+  if (!tool.starts_with(kOurs)) return {};
+  std::vector<std::uint64_t> numbers;
+  const char* at = tool.data() + kOurs.size();
+  const char* const end = tool.data() + tool.size();
+  while (at != end) {
+    std::uint64_t number = 0;
+    const auto [after, error] = std::from_chars(at, end, number);
+    if (error != std::errc()) break;
+    numbers.push_back(number);
+    at = after != end && *after == '.' ? after + 1 : end;
+  }
+  return numbers;
+}
+
+// Of the artifacts of a type that `parse` accepts, the one of the newest tool, of those the first by digest: all machines choose the same.
 template <typename Parsed>
-std::optional<Parsed> first_that_parses(oci::Repository& repository, const Digest& subject, std::string_view artifact_type,
-                                        const std::function<Parsed(const oci::Document&)>& parse) {
+std::optional<Parsed> newest_that_parses(oci::Repository& repository, const Digest& subject, std::string_view artifact_type,
+                                         const std::function<Parsed(const oci::Document&)>& parse) {
   auto found = repository.referrers(subject, artifact_type);
   std::ranges::sort(found, {}, &oci::Descriptor::digest);
+  std::optional<Parsed> newest;
   for (const auto& descriptor : found) {
     try {
-      return parse(repository.manifest(descriptor.digest.to_string()));
+      auto parsed = parse(repository.manifest(descriptor.digest.to_string()));
+      if (!newest || tool_version(parsed.tool) > tool_version(newest->tool)) newest = std::move(parsed);
     } catch (const CorruptData& error) {
       log::warn("{}: passing over an index: {}", repository.name(), error.what());
     } catch (const Unsupported& error) {
@@ -125,7 +149,7 @@ std::optional<Parsed> first_that_parses(oci::Repository& repository, const Diges
       log::warn("{}: passing over an index: {}", repository.name(), error.what());
     }
   }
-  return std::nullopt;
+  return newest;
 }
 
 std::uint64_t bytes_of(const std::map<Digest, std::uint64_t>& blobs) {
@@ -189,6 +213,7 @@ oci::ArtifactManifest make_layer_manifest(const oci::Descriptor& layer, const La
   manifest.artifact_type = kLayerArtifactType;
   manifest.subject = bare(layer);
   add_layer_blobs(manifest.layers, blobs);
+  if (!blobs.tool.empty()) manifest.annotations[std::string(kToolAnnotation)] = blobs.tool;
   return manifest;
 }
 
@@ -216,7 +241,7 @@ ImageIndexBlobs parse_index_manifest(const oci::Document& document, const oci::I
   if (!has_tree) fail<CorruptData>("{}: names no tree", what);
   for (const auto& layer : image.manifest.layers) blobs.layers.push_back(layers.take(layer.digest));
   layers.check_all_taken();
-  if (const auto tool = manifest.annotations.find(std::string(kToolAnnotation)); tool != manifest.annotations.end()) blobs.tool = tool->second;
+  blobs.tool = tool_of(manifest);
   return blobs;
 }
 
@@ -227,16 +252,17 @@ LayerIndexBlobs parse_layer_manifest(const oci::Document& document, const Digest
   for (const auto& descriptor : manifest.layers) layers.add(descriptor);
   auto blobs = layers.take(layer_digest);
   layers.check_all_taken();
+  blobs.tool = tool_of(manifest);
   return blobs;
 }
 
 std::optional<ImageIndexBlobs> find_index(oci::Repository& repository, const oci::Image& image) {
-  return first_that_parses<ImageIndexBlobs>(repository, image.digest(), kIndexArtifactType,
+  return newest_that_parses<ImageIndexBlobs>(repository, image.digest(), kIndexArtifactType,
                                             [&](const oci::Document& document) { return parse_index_manifest(document, image); });
 }
 
 std::optional<LayerIndexBlobs> find_layer_index(oci::Repository& repository, const Digest& layer_digest) {
-  return first_that_parses<LayerIndexBlobs>(repository, layer_digest, kLayerArtifactType,
+  return newest_that_parses<LayerIndexBlobs>(repository, layer_digest, kLayerArtifactType,
                                             [&](const oci::Document& document) { return parse_layer_manifest(document, layer_digest); });
 }
 

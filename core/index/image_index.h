@@ -36,6 +36,7 @@ struct LayerIndexBlobs {
   oci::Descriptor map;
   std::optional<oci::Descriptor> windows;  // absent when no span needs one
   oci::Descriptor entries;
+  std::string tool = {};                   // by whom the layer was indexed; "" = not said, or read from an image's index
 };
 
 struct ImageIndexBlobs {
@@ -66,8 +67,8 @@ oci::ArtifactManifest make_layer_manifest(const oci::Descriptor& layer, const La
 ImageIndexBlobs parse_index_manifest(const oci::Document& document, const oci::Image& image);
 LayerIndexBlobs parse_layer_manifest(const oci::Document& document, const Digest& layer_digest);
 
-// Finds the published index of an image in its repository; absent if there is none. If several are listed, the one with the smallest digest
-// among those that parse (so that all machines choose the same) is taken.
+// Finds the published index of an image in its repository; absent if there is none. If several are listed, of those that parse
+// the one of the newest tool is taken, and of these the one with the smallest digest, so that all machines choose the same.
 std::optional<ImageIndexBlobs> find_index(oci::Repository& repository, const oci::Image& image);
 // The index of one layer, published for this or another image.
 std::optional<LayerIndexBlobs> find_layer_index(oci::Repository& repository, const Digest& layer_digest);

@@ -123,6 +123,15 @@ TEST_F(LocalIndexTest, FindsTheIndexOfALayer) {
   EXPECT_EQ(find_layer_index(*repository_, image_.manifest.layers[1].digest), std::nullopt);
 }
 
+TEST_F(LocalIndexTest, TakesTheIndexOfTheNewestTool) {
+  for (const char* tool : {"varve 0.9.1", "varve 0.10.0", "varve 0.9", "another 7.0", ""}) {
+    auto blobs = blobs_of({map_of(0), map_of(1), map_of(2)});
+    blobs.tool = tool;
+    publish(blobs);
+  }
+  EXPECT_EQ(find_index(*repository_, image_)->tool, "varve 0.10.0");
+}
+
 TEST_F(LocalIndexTest, TakesTheSmallestDigestOfThoseThatParse) {
   std::vector<Digest> good;
   for (const char* tool : {"one", "two", "three", "four"}) {

@@ -105,13 +105,11 @@ class Tail {
   Bytes bytes_;
 };
 
-class GzipLayer final : public LayerDecoder, private codec::GzipListener {
+// What gzip and zstd layers share: a walker that is fed and tells its listener what it found.
+template <typename Walker, typename Listener>
+class WalkedLayer : public LayerDecoder, protected Listener {
  public:
-  explicit GzipLayer(BatchWriter writer) : writer_(std::move(writer)), walker_(writer_.what(), *this) {}
-
-  index::LayerFormat format() const override {
-    return codec::has_estargz_footer(tail_.last(codec::kEstargzFooterBytes)) ? index::LayerFormat::kEstargz : index::LayerFormat::kGzip;
-  }
+  explicit WalkedLayer(BatchWriter writer) : writer_(std::move(writer)), walker_(writer_.what(), *this) {}
 
   void feed(ByteView compressed) override {
     tail_.add(compressed);
@@ -126,8 +124,23 @@ class GzipLayer final : public LayerDecoder, private codec::GzipListener {
     return {.format = format(), .compressed_bytes = writer_.compressed_bytes(), .stream_bytes = writer_.stream_bytes()};
   }
 
- private:
+ protected:
   void on_stream_bytes(ByteView bytes) override { writer_.add_stream(bytes); }
+
+  BatchWriter writer_;
+  Walker walker_;
+  Tail tail_;
+};
+
+class GzipLayer final : public WalkedLayer<codec::GzipWalker, codec::GzipListener> {
+ public:
+  using WalkedLayer::WalkedLayer;
+
+  index::LayerFormat format() const override {
+    return codec::has_estargz_footer(tail_.last(codec::kEstargzFooterBytes)) ? index::LayerFormat::kEstargz : index::LayerFormat::kGzip;
+  }
+
+ private:
 
   bool wants_boundary(std::uint64_t stream_offset) override {
     return stream_offset == last_place_ || stream_offset - last_place_ >= kPlaceGapBytes ||
@@ -145,16 +158,13 @@ class GzipLayer final : public LayerDecoder, private codec::GzipListener {
                             .window_bytes = boundary.member_start ? 0 : std::uint32_t(window.size())}});
   }
 
-  BatchWriter writer_;
-  codec::GzipWalker walker_;
-  Tail tail_;
   std::uint64_t last_place_ = 0;
   std::uint64_t last_compressed_ = 0;
 };
 
-class ZstdLayer final : public LayerDecoder, private codec::ZstdListener {
+class ZstdLayer final : public WalkedLayer<codec::ZstdWalker, codec::ZstdListener> {
  public:
-  explicit ZstdLayer(BatchWriter writer) : writer_(std::move(writer)), walker_(writer_.what(), *this) {}
+  using WalkedLayer::WalkedLayer;
 
   index::LayerFormat format() const override {
     if (walker_.frames() <= 1) return index::LayerFormat::kZstdSingle;
@@ -162,21 +172,7 @@ class ZstdLayer final : public LayerDecoder, private codec::ZstdListener {
                                                                                      : index::LayerFormat::kZstd;
   }
 
-  void feed(ByteView compressed) override {
-    tail_.add(compressed);
-    const auto batch = writer_.add_compressed(compressed);
-    walker_.feed(ByteView(batch->compressed).last(compressed.size()));
-    writer_.hand_on_if_large();
-  }
-
-  DecodedLayer finish() override {
-    walker_.finish();
-    writer_.hand_on();
-    return {.format = format(), .compressed_bytes = writer_.compressed_bytes(), .stream_bytes = writer_.stream_bytes()};
-  }
-
  private:
-  void on_stream_bytes(ByteView bytes) override { writer_.add_stream(bytes); }
   void on_frame(std::uint64_t compressed_offset, std::uint64_t stream_offset) override {
     writer_.mark({.kind = Batch::Mark::Kind::kPlace, .place = {.compressed_offset = compressed_offset, .stream_offset = stream_offset}});
   }
@@ -184,10 +180,6 @@ class ZstdLayer final : public LayerDecoder, private codec::ZstdListener {
     writer_.mark({.kind = Batch::Mark::Kind::kFrameEnd,
                   .place = {.compressed_offset = compressed_offset, .stream_offset = writer_.stream_bytes()}});
   }
-
-  BatchWriter writer_;
-  codec::ZstdWalker walker_;
-  Tail tail_;
 };
 
 class PlainLayer final : public LayerDecoder {
