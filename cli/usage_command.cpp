@@ -1,0 +1,20 @@
+#include "cli/usage_command.h"
+
+#include <vector>
+
+namespace varve::cli {
+namespace {
+
+// In the order of the help text. A subcommand is added here and, with its file, in CMakeLists.txt.
+const std::vector<AddCommand> kSubcommands = {};
+
+}  // namespace
+
+void add_usage_command(CLI::App& app, Context& context) {
+  auto* usage = app.add_subcommand("usage", "Who uses what: what notebooks say, what sessions did, and the report on both");
+  usage->require_subcommand(1);
+  usage->footer("Example:\n  varve usage scan notebooks/\n  varve usage report --db usage.db");
+  for (const auto add : kSubcommands) add(*usage, context);
+}
+
+}  // namespace varve::cli
