@@ -20,10 +20,10 @@
 
 #include "core/base/errors.h"
 #include "core/codec/tar_parser.h"
+#include "core/index/layer_entry_reader.h"
+#include "core/index/merge_layers.h"
 #include "core/oci/image.h"
-#include "indexer/internal/entry_reader.h"
 #include "indexer/internal/layer_decoder.h"
-#include "indexer/merge_layers.h"
 #include "indexer/read_model.h"
 
 namespace varve::indexer {
@@ -113,7 +113,7 @@ class Cuts final : private codec::TarListener {
   }
   void on_entry(codec::TarEntry entry) override {
     for (auto& model : models_) model->begin(entry);
-    entries.entries.push_back(make_layer_entry(entry, "layer"));
+    entries.entries.push_back(index::make_layer_entry(entry, "layer"));
   }
   void on_content(ByteView bytes) override {
     for (auto& model : models_) model->content(bytes);
@@ -256,7 +256,7 @@ int run(int argc, const char* const* argv) {
     std::vector<std::jthread> threads;
     for (unsigned i = 0; i < std::max(1u, std::thread::hardware_concurrency()); ++i) threads.emplace_back(work);
   }
-  LayerMerger merger;
+  index::LayerMerger merger;
   for (const auto& layer : layers) merger.add(layer->entries);
   const auto tree = merger.finish();
   std::vector<Touched> touched;

@@ -12,8 +12,8 @@
 #include "core/base/errors.h"
 #include "core/base/guarded.h"
 #include "core/base/log.h"
+#include "core/index/merge_layers.h"
 #include "indexer/layer_pass.h"
-#include "indexer/merge_layers.h"
 
 namespace varve::indexer {
 namespace {
@@ -179,7 +179,7 @@ class ImageIndexer {
 
   // One layer's entries at a time are in memory.
   index::ErofsImage merge() {
-    LayerMerger merger;
+    index::LayerMerger merger;
     std::vector<std::string> tags;
     std::vector<std::uint64_t> stream_bytes;
     for (const auto& descriptor : image_.manifest.layers) {

@@ -10,8 +10,8 @@
 #include "core/base/cancel.h"
 #include "core/base/errors.h"
 #include "core/base/guarded.h"
+#include "core/index/layer_entry_reader.h"
 #include "indexer/internal/bounded_queue.h"
-#include "indexer/internal/entry_reader.h"
 #include "indexer/internal/layer_decoder.h"
 #include "indexer/internal/span_cutter.h"
 #include "indexer/internal/span_finisher.h"
@@ -103,7 +103,7 @@ class Pass {
   }
 
   StreamDigester& stream() { return stream_; }
-  EntryReader& entries() { return entries_; }
+  index::LayerEntryReader& entries() { return entries_; }
   SpanFinisher& spans() { return finisher_; }
   bool cut_to_the_end() const { return !single_ && !cutter_.gave_up(); }
 
@@ -191,7 +191,7 @@ class Pass {
   BoundedQueue<BatchPtr> for_stream_{kQueuedBatches};
   BoundedQueue<BatchPtr> for_tar_{kQueuedBatches};
   BoundedQueue<SpanWork> span_work_{kQueuedSpanWork};
-  EntryReader entries_;
+  index::LayerEntryReader entries_;
   StreamDigester stream_;
   SpanCutter cutter_;
   SpanFinisher finisher_;

@@ -7,6 +7,7 @@
 #include "core/base/byte_range.h"
 #include "core/base/bytes.h"
 #include "core/codec/tar_parser.h"
+#include "core/index/layer_entry_reader.h"
 #include "indexer/span_planner.h"
 
 namespace varve::indexer {
@@ -25,14 +26,14 @@ struct ReadExpectations {
   std::uint64_t large_head = 30;           // its first 64 KiB
 };
 
-class ReadModel {
+class ReadModel final : public index::EntryObserver {
  public:
   ReadModel(SpanPlanner& planner, const ReadExpectations& expectations) : planner_(planner), expect_(expectations) {}
 
-  // As TarListener; entries without content are no matter.
-  void begin(const codec::TarEntry& entry);
-  void content(ByteView bytes);
-  void end();
+  // Entries without content are no matter.
+  void begin(const codec::TarEntry& entry) override;
+  void content(ByteView bytes) override;
+  void end() override;
 
  private:
   void classify();

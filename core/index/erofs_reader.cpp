@@ -14,7 +14,6 @@ using namespace erofs;
 
 namespace {
 
-constexpr int kMaxSymlinksFollowed = 40;
 
 std::optional<FileType> type_of_mode(std::uint16_t mode) {
   switch (mode & S_IFMT) {

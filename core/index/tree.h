@@ -10,6 +10,11 @@
 
 namespace varve::index {
 
+inline constexpr int kMaxSymlinksFollowed = 40;  // as Linux does
+
+// No entry: the root, and parents that no layer gives.
+inline constexpr std::uint32_t kNoEntry = 0xFFFFFFFF;
+
 // Where a run of a file's content lies: layer 0 is the base layer's stream.
 struct TreeRun {
   std::uint32_t layer = 0;
@@ -27,6 +32,8 @@ struct TreeInode {
   std::uint32_t device_major = 0;
   std::uint32_t device_minor = 0;
   std::uint64_t size = 0;
+  std::uint32_t layer = 0;         // of the entry that made it; a directory is what the last entry said of it
+  std::uint32_t entry = kNoEntry;  // its place in that layer's entries; not written into trees
   std::string symlink_target;
   std::vector<TreeRun> runs;
   std::map<std::string, std::string> xattrs;

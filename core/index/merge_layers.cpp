@@ -1,4 +1,4 @@
-#include "indexer/merge_layers.h"
+#include "core/index/merge_layers.h"
 
 #include <algorithm>
 #include <map>
@@ -9,12 +9,9 @@
 
 #include "core/base/errors.h"
 
-namespace varve::indexer {
+namespace varve::index {
 namespace {
 
-using index::FileType;
-using index::LayerEntry;
-using index::TreeInode;
 using InodePtr = std::shared_ptr<TreeInode>;
 
 constexpr std::string_view kWhiteoutPrefix = ".wh.";
@@ -38,7 +35,15 @@ bool lies_in_whiteout(std::string_view parent) {
   return parent.starts_with(kWhiteoutPrefix) || parent.find("/.wh.") != std::string_view::npos;
 }
 
-void set_attributes(TreeInode& inode, const LayerEntry& entry) {
+// Where an entry stands.
+struct EntryPlace {
+  std::uint32_t layer = 0;
+  std::uint32_t entry = kNoEntry;
+};
+
+void set_attributes(TreeInode& inode, const LayerEntry& entry, EntryPlace place) {
+  inode.layer = place.layer;
+  inode.entry = place.entry;
   inode.type = entry.type;
   inode.mode = entry.mode;
   inode.uid = entry.uid;
@@ -50,9 +55,9 @@ void set_attributes(TreeInode& inode, const LayerEntry& entry) {
 }
 
 // Moves what an entry describes into an inode of its own.
-InodePtr make_inode(LayerEntry& entry, std::uint32_t layer) {
+InodePtr make_inode(LayerEntry& entry, EntryPlace place) {
   auto inode = std::make_shared<TreeInode>();
-  set_attributes(*inode, entry);
+  set_attributes(*inode, entry, place);
   inode->size = entry.type == FileType::kSymlink ? entry.link_target.size() : entry.size;
   if (entry.type == FileType::kSymlink) {
     inode->symlink_target = std::move(entry.link_target);
@@ -60,18 +65,19 @@ InodePtr make_inode(LayerEntry& entry, std::uint32_t layer) {
   }
   inode->xattrs = std::move(entry.xattrs);
   inode->runs.reserve(entry.runs.size());
-  for (const auto& run : entry.runs) inode->runs.push_back({.layer = layer, .run = run});
+  for (const auto& run : entry.runs) inode->runs.push_back({.layer = place.layer, .run = run});
   return inode;
 }
 
 // One layer on its way into the tree.
 class LayerApplier {
  public:
-  LayerApplier(index::Tree& tree, index::LayerEntries& layer) : root_(tree.root), layer_(layer), number_(tree.layers) {}
+  LayerApplier(Tree& tree, LayerEntries& layer, const LayerMerger::OnRemoved& on_removed)
+      : root_(tree.root), layer_(layer), number_(tree.layers), on_removed_(on_removed) {}
 
   void apply() {
     apply_whiteouts();
-    for (auto& entry : layer_.entries) add(entry);
+    for (std::size_t i = 0; i < layer_.entries.size(); ++i) add(layer_.entries[i], {.layer = number_, .entry = std::uint32_t(i)});
     resolve_late_links();
   }
 
@@ -113,16 +119,24 @@ class LayerApplier {
     for (auto& whiteout : whiteouts) hide(whiteout);
   }
 
+  void tell_removed(const InodePtr& inode, bool deleted) const {
+    if (on_removed_) on_removed_(*inode, number_, deleted);
+  }
+
   void hide(Whiteout& whiteout) {
     auto& children = whiteout.parent->children;
     const auto prefix = whiteout.path.empty() ? std::string() : whiteout.path + '/';
     if (whiteout.name.empty()) {
-      for (auto& [name, child] : children) removed_.try_emplace(prefix + name, std::move(child));
+      for (auto& [name, child] : children) {
+        tell_removed(child, true);
+        removed_.try_emplace(prefix + name, std::move(child));
+      }
       children.clear();
       return;
     }
     const auto found = children.find(whiteout.name);
     if (found == children.end()) return;
+    tell_removed(found->second, true);
     removed_.try_emplace(prefix + whiteout.name, std::move(found->second));
     children.erase(found);
   }
@@ -199,18 +213,19 @@ class LayerApplier {
     }
     // What goes may be on the way to the directory that is remembered.
     if (found->second->type == FileType::kDirectory || found->second->type == FileType::kSymlink) last_parent_ = nullptr;
+    tell_removed(found->second, false);
     found->second = std::move(inode);
   }
 
-  void add(LayerEntry& entry) {
+  void add(LayerEntry& entry, EntryPlace place) {
     if (entry.path.empty()) {
       if (entry.type != FileType::kDirectory) corrupt("/", "the root is not a directory");
-      update_directory(*root_, entry);
+      update_directory(*root_, entry, place);
       return;
     }
     const auto [parent_path, name] = split(entry.path);
     if (entry.path.starts_with(kAufsLinks)) {
-      if (entry.type == FileType::kRegular) removed_[entry.path] = make_inode(entry, number_);
+      if (entry.type == FileType::kRegular) removed_[entry.path] = make_inode(entry, place);
       return;
     }
     if (name.starts_with(kWhiteoutPrefix) || lies_in_whiteout(parent_path)) return;
@@ -222,15 +237,15 @@ class LayerApplier {
     if (entry.type == FileType::kDirectory) {
       const auto found = parent->children.find(name);
       if (found != parent->children.end() && found->second->type == FileType::kDirectory) {
-        update_directory(*found->second, entry);
+        update_directory(*found->second, entry, place);
         return;
       }
     }
-    put(*parent, name, make_inode(entry, number_));
+    put(*parent, name, make_inode(entry, place));
   }
 
-  static void update_directory(TreeInode& directory, LayerEntry& entry) {
-    set_attributes(directory, entry);
+  static void update_directory(TreeInode& directory, LayerEntry& entry, EntryPlace place) {
+    set_attributes(directory, entry, place);
     directory.xattrs = std::move(entry.xattrs);
   }
 
@@ -312,8 +327,9 @@ class LayerApplier {
   }
 
   const InodePtr& root_;
-  index::LayerEntries& layer_;
+  LayerEntries& layer_;
   std::uint32_t number_;
+  const LayerMerger::OnRemoved& on_removed_;
   InodePtr last_parent_;
   std::string last_parent_path_;
   std::unordered_set<std::string_view> own_paths_;      // filled only when a whiteout goes through a symlink
@@ -324,11 +340,11 @@ class LayerApplier {
 
 }  // namespace
 
-void LayerMerger::add(index::LayerEntries layer) {
-  LayerApplier(tree_, layer).apply();
+void LayerMerger::add(LayerEntries layer) {
+  LayerApplier(tree_, layer, on_removed_).apply();
   ++tree_.layers;
 }
 
-index::Tree LayerMerger::finish() { return std::exchange(tree_, index::Tree()); }
+Tree LayerMerger::finish() { return std::exchange(tree_, Tree()); }
 
-}  // namespace varve::indexer
+}  // namespace varve::index

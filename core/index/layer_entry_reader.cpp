@@ -1,4 +1,4 @@
-#include "indexer/internal/entry_reader.h"
+#include "core/index/layer_entry_reader.h"
 
 #include <algorithm>
 #include <array>
@@ -7,34 +7,34 @@
 
 #include "core/base/errors.h"
 
-namespace varve::indexer {
+namespace varve::index {
 namespace {
 
-index::FileType file_type(codec::TarType type) {
+FileType file_type(codec::TarType type) {
   switch (type) {
-    case codec::TarType::kRegular: return index::FileType::kRegular;
-    case codec::TarType::kHardLink: return index::FileType::kHardLink;
-    case codec::TarType::kSymlink: return index::FileType::kSymlink;
-    case codec::TarType::kCharDevice: return index::FileType::kCharDevice;
-    case codec::TarType::kBlockDevice: return index::FileType::kBlockDevice;
-    case codec::TarType::kDirectory: return index::FileType::kDirectory;
-    case codec::TarType::kFifo: return index::FileType::kFifo;
+    case codec::TarType::kRegular: return FileType::kRegular;
+    case codec::TarType::kHardLink: return FileType::kHardLink;
+    case codec::TarType::kSymlink: return FileType::kSymlink;
+    case codec::TarType::kCharDevice: return FileType::kCharDevice;
+    case codec::TarType::kBlockDevice: return FileType::kBlockDevice;
+    case codec::TarType::kDirectory: return FileType::kDirectory;
+    case codec::TarType::kFifo: return FileType::kFifo;
   }
-  return index::FileType::kRegular;
+  return FileType::kRegular;
 }
 
 constexpr std::array<std::byte, 64 * 1024> kZeros{};
 
 }  // namespace
 
-index::LayerEntry make_layer_entry(codec::TarEntry& entry, std::string_view what) {
+LayerEntry make_layer_entry(codec::TarEntry& entry, std::string_view what) {
   constexpr std::uint64_t kMaxId = std::numeric_limits<std::uint32_t>::max();
   if (entry.uid > kMaxId || entry.gid > kMaxId)
     fail<Unsupported>("{} at {}: {:.200}: owner {}:{} does not fit in 32 bits", what, entry.header_stream_offset, entry.name, entry.uid, entry.gid);
-  index::LayerEntry result;
+  LayerEntry result;
   result.type = file_type(entry.type);
-  result.path = index::normalise_path(entry.name, what);
-  if (entry.type == codec::TarType::kHardLink) result.link_target = index::normalise_path(entry.link_name, what);
+  result.path = normalise_path(entry.name, what);
+  if (entry.type == codec::TarType::kHardLink) result.link_target = normalise_path(entry.link_name, what);
   if (entry.type == codec::TarType::kSymlink) result.link_target = std::move(entry.link_name);
   result.mode = entry.mode & 07777;
   result.uid = std::uint32_t(entry.uid);
@@ -55,22 +55,22 @@ index::LayerEntry make_layer_entry(codec::TarEntry& entry, std::string_view what
   return result;
 }
 
-EntryReader::EntryReader(std::string what, ReadModel* model) : what_(std::move(what)), model_(model), parser_(what_, *this) {}
+LayerEntryReader::LayerEntryReader(std::string what, EntryObserver* observer) : what_(std::move(what)), observer_(observer), parser_(what_, *this) {}
 
-void EntryReader::on_entry(codec::TarEntry entry) {
-  if (model_ != nullptr) model_->begin(entry);
+void LayerEntryReader::on_entry(codec::TarEntry entry) {
+  if (observer_ != nullptr) observer_->begin(entry);
   const bool sparse = entry.sparse;
   entries_.push_back(make_layer_entry(entry, what_));
   const auto& made = entries_.back();
   has_content_ = made.size != 0;
-  has_chunks_ = has_content_ && !sparse && made.size > index::kChunkBytes;
+  has_chunks_ = has_content_ && !sparse && made.size > kChunkBytes;
   holes_too_large_ = false;
   file_offset_ = 0;
   run_ = 0;
   in_chunk_ = 0;
 }
 
-void EntryReader::digest_hole(std::uint64_t bytes) {
+void LayerEntryReader::digest_hole(std::uint64_t bytes) {
   file_offset_ += bytes;
   if (holes_too_large_ || bytes > kMaxHoleBytes - hole_bytes_) {
     holes_too_large_ = true;
@@ -84,23 +84,23 @@ void EntryReader::digest_hole(std::uint64_t bytes) {
   }
 }
 
-void EntryReader::digest(ByteView content) {
+void LayerEntryReader::digest(ByteView content) {
   file_offset_ += content.size();
   content_digest_.update(content);
   while (has_chunks_ && !content.empty()) {
-    const auto part = content.first(std::min<std::uint64_t>(content.size(), index::kChunkBytes - in_chunk_));
+    const auto part = content.first(std::min<std::uint64_t>(content.size(), kChunkBytes - in_chunk_));
     chunk_digest_.update(part);
     in_chunk_ += part.size();
     content = content.subspan(part.size());
-    if (in_chunk_ == index::kChunkBytes) {
+    if (in_chunk_ == kChunkBytes) {
       entries_.back().chunk_digests.push_back(chunk_digest_.finish());
       in_chunk_ = 0;
     }
   }
 }
 
-void EntryReader::on_content(ByteView bytes) {
-  if (model_ != nullptr) model_->content(bytes);
+void LayerEntryReader::on_content(ByteView bytes) {
+  if (observer_ != nullptr) observer_->content(bytes);
   if (!has_content_) return;
   const auto& runs = entries_.back().runs;
   while (!bytes.empty()) {
@@ -114,8 +114,8 @@ void EntryReader::on_content(ByteView bytes) {
   }
 }
 
-void EntryReader::on_entry_end() {
-  if (model_ != nullptr) model_->end();
+void LayerEntryReader::on_entry_end() {
+  if (observer_ != nullptr) observer_->end();
   if (!has_content_) return;
   auto& entry = entries_.back();
   if (file_offset_ < entry.size) digest_hole(entry.size - file_offset_);
@@ -125,4 +125,4 @@ void EntryReader::on_entry_end() {
   has_content_ = false;
 }
 
-}  // namespace varve::indexer
+}  // namespace varve::index

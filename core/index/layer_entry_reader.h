@@ -1,5 +1,5 @@
 #pragma once
-// The tar side of the pass: entries with the digests of their contents, and hints for the planner as they stream by.
+// From a layer's tar stream to its entries with the digests of their contents.
 #include <cstdint>
 #include <memory>
 #include <string>
@@ -10,24 +10,34 @@
 #include "core/base/digest.h"
 #include "core/codec/tar_parser.h"
 #include "core/index/layer_entries.h"
-#include "indexer/read_model.h"
 
-namespace varve::indexer {
+namespace varve::index {
 
 // Holes are digested as zeros. What a layer may claim to hold of them is bounded: beyond it a sparse file has no content digest (all zero).
 inline constexpr std::uint64_t kMaxHoleBytes = 16ull << 30;
 
 // An entry of the tar as the index keeps it, without digests. Throws CorruptData or Unsupported naming `what` for names and owners that
 // cannot be. Strings are moved out of `entry`.
-index::LayerEntry make_layer_entry(codec::TarEntry& entry, std::string_view what);
+LayerEntry make_layer_entry(codec::TarEntry& entry, std::string_view what);
 
-class EntryReader final : private codec::TarListener {
+// Sees what the reader sees, as it streams by: entries in tar order, each with its stored content (codec::TarListener says in what form).
+class EntryObserver {
  public:
-  // `what` names the layer. `model` may be null and must outlive it.
-  EntryReader(std::string what, ReadModel* model);
+  virtual ~EntryObserver() = default;
+  virtual void begin(const codec::TarEntry& entry) = 0;
+  virtual void content(ByteView bytes) = 0;
+  virtual void end() = 0;
+};
+
+// Memory: the entries. Not shared between threads.
+class LayerEntryReader final : private codec::TarListener {
+ public:
+  // `what` names the layer. `observer` may be null and must outlive the reader.
+  LayerEntryReader(std::string what, EntryObserver* observer);
+  // Both throw CorruptData or Unsupported naming `what`, and what the observer throws.
   void feed(ByteView stream) { parser_.feed(stream); }
   void finish() { parser_.finish(); }
-  std::vector<index::LayerEntry> take_entries() { return std::move(entries_); }
+  std::vector<LayerEntry> take_entries() { return std::move(entries_); }
 
  private:
   void on_entry(codec::TarEntry entry) override;
@@ -37,8 +47,8 @@ class EntryReader final : private codec::TarListener {
   void digest(ByteView content);
 
   std::string what_;
-  ReadModel* model_;
-  std::vector<index::LayerEntry> entries_;
+  EntryObserver* observer_;
+  std::vector<LayerEntry> entries_;
   codec::TarParser parser_;
 
   // The entry being read.
@@ -53,4 +63,4 @@ class EntryReader final : private codec::TarListener {
   std::uint64_t in_chunk_ = 0;
 };
 
-}  // namespace varve::indexer
+}  // namespace varve::index

@@ -1,16 +1,17 @@
 #pragma once
 // From the entries of an image's layers to its one tree, as OCI image-spec layer.md ("Applying Changesets") says.
 #include <cstdint>
+#include <functional>
 #include <memory>
 #include <string>
 #include <string_view>
+#include <utility>
 
 #include "core/index/layer_entries.h"
 #include "core/index/tree.h"
 
-namespace varve::indexer {
+namespace varve::index {
 
-inline constexpr int kMaxSymlinksFollowed = 40;        // as Linux does
 inline constexpr std::size_t kMaxTreeDepth = 2048;     // deeper directories cannot be named by any path (PATH_MAX 4096)
 
 // Puts layers on top of each other, base first. Only the tree and the layer being added are in memory.
@@ -26,13 +27,20 @@ inline constexpr std::size_t kMaxTreeDepth = 2048;     // deeper directories can
 //   of the layer like others, and every ordinary runtime shows them.
 class LayerMerger {
  public:
+  // Told of each name that a layer takes away, with all that is below it: by a whiteout, or because something else takes its place (in the
+  // same layer too). The inode may live on under other names, or come back by a hard link: what finish() does not hold is hidden for good.
+  using OnRemoved = std::function<void(const TreeInode& inode, std::uint32_t by_layer, bool deleted)>;
+  LayerMerger() = default;
+  explicit LayerMerger(OnRemoved on_removed) : on_removed_(std::move(on_removed)) {}
+
   // Throws CorruptData naming the layer and the entry: a hard link without target or to a directory, a whiteout of nothing, too many symlinks.
-  void add(index::LayerEntries layer);
+  void add(LayerEntries layer);
   // What all layers added so far make together. The merger is used up.
-  index::Tree finish();
+  Tree finish();
 
  private:
-  index::Tree tree_;
+  OnRemoved on_removed_;
+  Tree tree_;
 };
 
-}  // namespace varve::indexer
+}  // namespace varve::index

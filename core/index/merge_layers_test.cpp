@@ -1,4 +1,4 @@
-#include "indexer/merge_layers.h"
+#include "core/index/merge_layers.h"
 
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
@@ -7,11 +7,9 @@
 
 #include "core/base/errors.h"
 
-namespace varve::indexer {
+namespace varve::index {
 namespace {
 
-using index::FileType;
-using index::LayerEntry;
 using ::testing::HasSubstr;
 using ::testing::ThrowsMessage;
 
@@ -47,13 +45,13 @@ LayerEntry hard_link(std::string path, std::string target) { return link(FileTyp
 
 using Layer = std::vector<LayerEntry>;
 
-index::Tree merge(std::initializer_list<Layer> layers) {
+Tree merge(std::initializer_list<Layer> layers) {
   LayerMerger merger;
   for (const auto& layer : layers) merger.add({.layer_digest = Digest(), .entries = layer});
   return merger.finish();
 }
 
-void list(const index::TreeInode& directory, const std::string& prefix, std::vector<std::string>& lines) {
+void list(const TreeInode& directory, const std::string& prefix, std::vector<std::string>& lines) {
   for (const auto& [name, inode] : directory.children) {
     const auto path = prefix + name;
     switch (inode->type) {
@@ -68,7 +66,7 @@ void list(const index::TreeInode& directory, const std::string& prefix, std::vec
   }
 }
 
-std::vector<std::string> names(const index::Tree& tree) {
+std::vector<std::string> names(const Tree& tree) {
   std::vector<std::string> lines;
   list(*tree.root, "", lines);
   return lines;
@@ -76,7 +74,7 @@ std::vector<std::string> names(const index::Tree& tree) {
 
 using Lines = std::vector<std::string>;
 
-const index::TreeInode& at(const index::Tree& tree, std::initializer_list<const char*> path) {
+const TreeInode& at(const Tree& tree, std::initializer_list<const char*> path) {
   const auto* inode = tree.root.get();
   for (const auto* name : path) inode = inode->children.at(name).get();
   return *inode;
@@ -279,4 +277,4 @@ TEST(LayerMergerTest, Merges127Layers) {
 }
 
 }  // namespace
-}  // namespace varve::indexer
+}  // namespace varve::index
