@@ -112,6 +112,8 @@ class Reports {
       say_(rest);
     } else if (word == "failed") {
       result_.failure = rest;
+    } else if (word == "unwatched") {
+      result_.accesses_unwatched = rest;
     }
   }
 
@@ -130,19 +132,33 @@ pid_t start_supervisor(SupervisorJob& job, Pipes& pipes) {
         .ready = [&](const std::string& runtime) { send_line(report, "ready", runtime); },
         .say = [&](const std::string& text) { send_line(report, "say", text); },
         .failed = [&](int, const std::string& text) { send_line(report, "failed", text); },
+        .unwatched = [&](const std::string& why) { send_line(report, "unwatched", why); },
     };
     return supervise(job, pipes.lifeline_read.get(), events);
   });
 }
 
-// Hands signals on and takes reports until the supervisor has ended. Returns its status as wait(2) gives it.
-int follow(pid_t supervisor, SignalInbox& inbox, int report_fd, bool terminal, Reports& reports) {
+// Null if nobody asked or the kernel does not allow it.
+std::unique_ptr<AccessWatch> make_watch(const SessionRequest& request, const SessionFolder& folder, SessionResult& result) {
+  if (!request.on_access) return nullptr;
+  try {
+    return std::make_unique<AccessWatch>(request.lower, folder.merged());
+  } catch (const std::exception& error) {
+    result.accesses_unwatched = error.what();
+    return nullptr;
+  }
+}
+
+// Hands signals on, takes reports and file accesses until the supervisor has ended. Returns its status as wait(2) gives it.
+int follow(pid_t supervisor, SignalInbox& inbox, int report_fd, bool terminal, Reports& reports, AccessWatch* watch, const AccessWatch::Tell& tell) {
   bool open = true;
   int status = 0;
   for (;;) {
-    std::array<pollfd, 2> waits = {pollfd{inbox.fd(), POLLIN, 0}, pollfd{open ? report_fd : -1, POLLIN, 0}};
+    std::array<pollfd, 3> waits = {pollfd{inbox.fd(), POLLIN, 0}, pollfd{open ? report_fd : -1, POLLIN, 0},
+                                   pollfd{watch != nullptr ? watch->fd() : -1, POLLIN, 0}};
     ::poll(waits.data(), waits.size(), -1);
     if (open && waits[1].revents != 0) open = reports.read_some(report_fd);
+    if (waits[2].revents != 0) watch->take_some(tell);
     while (const auto signal = inbox.next()) {
       if (signal->number == SIGCHLD) continue;
       if (terminal && signal->from_kernel) continue;  // the command's process group is ours and got it too
@@ -151,6 +167,8 @@ int follow(pid_t supervisor, SignalInbox& inbox, int report_fd, bool terminal, R
     if (::waitpid(supervisor, &status, WNOHANG) == supervisor) break;
   }
   while (open) open = reports.read_some(report_fd);
+  while (watch != nullptr && watch->take_some(tell)) {
+  }
   return status;
 }
 
@@ -165,7 +183,9 @@ SessionResult run_session(const SessionRequest& request, const std::function<voi
                                .image_digest = request.image_digest,
                                .command = words,
                                .remove_at_exit = request.remove_at_exit});
-  SessionResult result{.id = session.record.id, .exit_status = 0, .runtime = "", .failure = ""};
+  SessionResult result;
+  result.id = session.record.id;
+  const auto watch = make_watch(request, session.folder, result);
   SignalInbox inbox;
   const TerminalKeeper keeper(request.terminal);
   Pipes pipes;
@@ -178,13 +198,16 @@ SessionResult run_session(const SessionRequest& request, const std::function<voi
                     .store = &store,
                     .session = &session,
                     .environment = own_environment(),
-                    .starter_signals = &inbox};
+                    .starter_signals = &inbox,
+                    .own_volumes = request.own_volumes,
+                    .watch = watch.get(),
+                    .at_end = request.at_end};
   Reports reports(result, on_ready, say);
   int status = 0;
   try {
     const auto supervisor = start_supervisor(job, pipes);
     pipes.report_write.reset();
-    status = follow(supervisor, inbox, pipes.report_read.get(), request.terminal, reports);
+    status = follow(supervisor, inbox, pipes.report_read.get(), request.terminal, reports, watch.get(), request.on_access);
   } catch (...) {
     session.lock.reset();
     if (request.remove_at_exit) store.sweep();
@@ -194,6 +217,10 @@ SessionResult run_session(const SessionRequest& request, const std::function<voi
     session.lock.reset();
     store.sweep();
     if (result.failure.empty() && result.runtime.empty()) result.failure = "the session's supervisor was killed";
+  }
+  if (watch) {
+    result.accesses = watch->told();
+    result.access_overflows = watch->overflows();
   }
   result.exit_status = shell_status(status);
   return result;

@@ -1,11 +1,13 @@
 #pragma once
 // A session: a private writable layer over a read-only tree, run as the image's config says. docs/sessions.md.
+#include <cstdint>
 #include <filesystem>
 #include <functional>
 #include <string>
 #include <vector>
 
 #include "core/oci/manifest.h"
+#include "fuse/access_watch.h"
 #include "fuse/bundle.h"
 #include "fuse/session_store.h"
 
@@ -22,6 +24,13 @@ struct SessionRequest {
   bool remove_at_exit = false;
   std::string runtime = "auto";  // "runc", "crun", "bwrap", "none"
   bool terminal = false;         // standard input is a terminal, and the command gets one
+  // Mounted besides the user's volumes; one that finds no place is left out with a word to `say`. They do not hold the command.
+  std::vector<Volume> own_volumes;
+  // Called with each file of the image that the session opens or executes (access_watch.h), from the process that called run_session().
+  // Empty: nobody watches, and that costs nothing.
+  AccessWatch::Tell on_access;
+  // Called as root of the session's user namespace when its last process has ended and before its layer goes; must not throw.
+  std::function<void()> at_end;
 };
 
 struct SessionResult {
@@ -29,6 +38,9 @@ struct SessionResult {
   int exit_status = 0;
   std::string runtime;       // what ran the command; "" if it never ran
   std::string failure;       // why it never ran; "" if it did
+  std::uint64_t accesses = 0;          // told to on_access
+  std::uint64_t access_overflows = 0;  // times the kernel told fewer than there were
+  std::string accesses_unwatched;      // why there are none; "" if they were watched, or nobody asked
 };
 
 // Runs a session to its end in this process's foreground: signals go to the command, its status comes back. Kept sessions stay in

@@ -11,6 +11,7 @@
 
 #include <algorithm>
 #include <array>
+#include <span>
 
 #include "core/base/errors.h"
 #include "core/base/file.h"
@@ -54,14 +55,20 @@ void add_volumes(std::vector<SpecMount>& mounts, const std::vector<Volume>& volu
     mounts.push_back(bind_mount(volume.source, volume.destination, volume.read_only, !std::filesystem::is_directory(volume.source)));
 }
 
-// Makes what is mounted upon, in the writable layer, and lets every destination be a plain path: runtimes follow symlinks each in its own way.
+bool lies_under(const SpecMount& mount, std::span<const SpecMount> others) {
+  return std::any_of(others.begin(), others.end(), [&](const SpecMount& other) {
+    return other.destination != "/" && mount.destination.starts_with(other.destination + "/");
+  });
+}
+
+// Makes what is mounted upon, in the writable layer, and lets the destination be a plain path: runtimes follow symlinks each in its own way.
+void settle_target(const Rootfs& rootfs, SpecMount& mount) {
+  mount.destination = rootfs.ensure(mount.destination, {.folder = !mount.file, .mode = mount.file ? 0644u : 0755u});
+}
+
 void settle_targets(const Rootfs& rootfs, std::vector<SpecMount>& mounts) {
-  for (auto& mount : mounts) {
-    const bool under_another = std::any_of(mounts.data(), &mount, [&](const SpecMount& earlier) {
-      return earlier.destination != "/" && mount.destination.starts_with(earlier.destination + "/");
-    });
-    if (!under_another) mount.destination = rootfs.ensure(mount.destination, {.folder = !mount.file, .mode = mount.file ? 0644u : 0755u});
-  }
+  for (auto& mount : mounts)
+    if (!lies_under(mount, {mounts.data(), &mount})) settle_target(rootfs, mount);
 }
 
 std::string absolute_working_dir(const oci::ImageConfig& config, const CommandOptions& options) {
@@ -69,7 +76,23 @@ std::string absolute_working_dir(const oci::ImageConfig& config, const CommandOp
   return wanted.starts_with('/') ? wanted : "/" + wanted;
 }
 
-SessionSpec make_spec(const SupervisorJob& job, const Rootfs& rootfs) {
+// What Varve itself wants in the session must not keep it from running.
+void add_own_volumes(std::vector<SpecMount>& mounts, const SupervisorJob& job, const Rootfs& rootfs, const SupervisorEvents& events) {
+  const auto users_end = mounts.size();
+  for (const auto& volume : job.own_volumes) {
+    try {
+      auto mount = bind_mount(volume.source, volume.destination, volume.read_only, !std::filesystem::is_directory(volume.source));
+      settle_target(rootfs, mount);
+      // There the runtime would make the place itself, in a folder of the machine.
+      if (lies_under(mount, std::span(mounts).first(users_end))) fail<Unsupported>("another mount is in the way");
+      mounts.push_back(std::move(mount));
+    } catch (const std::exception& error) {
+      events.say(fmt::format("{} is not mounted in the session: {}", volume.destination, error.what()));
+    }
+  }
+}
+
+SessionSpec make_spec(const SupervisorJob& job, const Rootfs& rootfs, const SupervisorEvents& events) {
   SessionSpec spec;
   const auto& folder = job.session->folder;
   spec.id = job.session->record.id;
@@ -87,6 +110,7 @@ SessionSpec make_spec(const SupervisorJob& job, const Rootfs& rootfs) {
   add_network_files(spec.mounts, folder);
   add_volumes(spec.mounts, job.options.volumes);
   settle_targets(rootfs, spec.mounts);
+  add_own_volumes(spec.mounts, job, rootfs, events);
   spec.working_dir = rootfs.ensure(absolute_working_dir(job.config, job.options), {.mode = 0755});
   spec.capabilities = default_capabilities(bounding_set());
   spec.masked_paths = default_masked_paths();
@@ -189,13 +213,22 @@ int run_command(const SupervisorJob& job, const SessionSpec& spec, SignalInbox& 
   return kOwnFailure;
 }
 
+void start_watch(const SupervisorJob& job, const SupervisorEvents& events) {
+  if (job.watch == nullptr) return;
+  try {
+    job.watch->start();
+  } catch (const std::exception& error) {
+    events.unwatched(error.what());
+  }
+}
+
 int run_session_here(const SupervisorJob& job, SignalInbox& inbox, int lifeline, const SupervisorEvents& events) {
   keep_mounts_private();
   mount_own_proc();
   mount_overlay(job.lower, job.session->folder,
                 {.in_user_namespace = !job.ids.is_root, .keep_after_crash = !job.session->record.remove_at_exit});
   const auto rootfs = Rootfs::open(job.session->folder.merged());
-  const auto spec = make_spec(job, rootfs);
+  const auto spec = make_spec(job, rootfs, events);
   if (job.options.volumes.empty()) {  // a volume may hold the command
     const auto executable = find_executable(rootfs, spec.args.front(), spec.env, spec.working_dir);
     if (executable != Executable::kFound) {
@@ -205,6 +238,7 @@ int run_session_here(const SupervisorJob& job, SignalInbox& inbox, int lifeline,
       return missing ? kNotFound : kNotExecutable;
     }
   }
+  start_watch(job, events);
   return run_command(job, spec, inbox, lifeline, events);
 }
 
@@ -239,6 +273,7 @@ int supervise(const SupervisorJob& job, int lifeline, const SupervisorEvents& ev
     events.failed(kOwnFailure, error.what());
   }
   end_all_processes();
+  if (job.at_end) job.at_end();
   try {
     clean_up(job, status);
   } catch (const std::exception& error) {

@@ -8,6 +8,7 @@
 
 #include "core/base/unique_fd.h"
 #include "core/oci/manifest.h"
+#include "fuse/access_watch.h"
 #include "fuse/bundle.h"
 #include "fuse/runtime.h"
 #include "fuse/session_store.h"
@@ -27,6 +28,9 @@ struct SupervisorJob {
   OpenSession* session = nullptr;
   std::vector<std::string> environment;  // of the user who started it
   const SignalInbox* starter_signals = nullptr;
+  std::vector<Volume> own_volumes;
+  const AccessWatch* watch = nullptr;    // to be started on the session's tree; null = nobody watches
+  std::function<void()> at_end;          // may be empty
 };
 
 // What happens, told to whoever started the session.
@@ -34,6 +38,7 @@ struct SupervisorEvents {
   std::function<void(const std::string& runtime)> ready;      // the command is about to be executed
   std::function<void(const std::string& text)> say;           // for those who want to know more
   std::function<void(int status, const std::string& text)> failed;  // it never ran
+  std::function<void(const std::string& why)> unwatched;      // accesses will not be told
 };
 
 // Runs the session in this process, which must be the first of a PID and a mount namespace made by start_in_namespaces(), and cleans up:

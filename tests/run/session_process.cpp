@@ -46,6 +46,7 @@ int run_in_child(const std::filesystem::path& log_dir, const fuse::SessionReques
     const auto result = fuse::run_session(
         request, [] { std::fprintf(stderr, "[ready]\n"); }, [](const std::string& text) { std::fprintf(stderr, "[say] %s\n", text.c_str()); });
     if (!result.failure.empty()) std::fprintf(stderr, "[failure] %s\n", result.failure.c_str());
+    if (!result.accesses_unwatched.empty()) std::fprintf(stderr, "[unwatched] %s\n", result.accesses_unwatched.c_str());
     std::fflush(nullptr);
     return result.exit_status;
   } catch (const std::exception& error) {

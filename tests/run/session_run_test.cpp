@@ -54,6 +54,7 @@ class SessionRunTest : public ::testing::TestWithParam<Way> {
     shared_ = new TempDir;
     ::chmod(shared_->path().c_str(), 0755);
     make_tiny_root(*shared_ / "lower0");
+    std::ofstream(*shared_ / "lower0/etc/motd") << "of the image\n";
     fs::copy(*shared_ / "lower0", *shared_ / "lower12345", fs::copy_options::recursive | fs::copy_options::copy_symlinks);
     give(*shared_ / "lower12345", kPlainUser);
   }
@@ -330,6 +331,89 @@ TEST_P(SessionRunTest, FailuresOfOurOwnAre125AndNamed) {
   EXPECT_EQ(outcome.status, 125);
   EXPECT_THAT(outcome.err, HasSubstr("nowhere"));
   expect_nothing_left();
+}
+
+// What was told, a line each, after the session's own errors.
+fuse::AccessWatch::Tell print_access() {
+  return [](const std::string& path, bool executed) {
+    std::fprintf(stderr, "[%s] %s\n", executed ? "exec" : "open", path.c_str());
+    return true;
+  };
+}
+
+int count_of(const std::string& text, const std::string& line) {
+  int count = 0;
+  for (auto at = text.find(line + "\n"); at != text.npos; at = text.find(line + "\n", at + 1)) ++count;
+  return count;
+}
+
+TEST_P(SessionRunTest, FilesOfTheImageThatAreOpenedOrExecutedAreToldOnce) {
+  auto wanted = request("cat /etc/motd /etc/motd >/dev/null; cat /etc/motd >/dev/null; echo own >/own; cat /own; "
+                        "cp /etc/passwd /tmp/copy; echo more >>/tmp/copy; mv /tmp/copy /etc/passwd; cat /etc/passwd >/share/seen");
+  wanted.on_access = print_access();
+  const auto outcome = run(wanted);
+  EXPECT_EQ(outcome.status, 0) << outcome.err;
+  if (GetParam().uid != 0) {
+    EXPECT_THAT(outcome.err, HasSubstr("[unwatched] ask the kernel for file accesses"));
+    return;
+  }
+  const auto cat = fs::relative(fs::canonical(lower() / "bin/cat"), lower()).string();
+  EXPECT_EQ(count_of(outcome.err, "[exec] " + cat), 1) << outcome.err;
+  EXPECT_EQ(count_of(outcome.err, "[open] etc/motd"), 1) << outcome.err;
+  EXPECT_EQ(count_of(outcome.err, "[open] etc/passwd"), 1) << "copied from; its replacement is the session's: " << outcome.err;
+  EXPECT_THAT(outcome.err, Not(HasSubstr("] own\n")));
+  EXPECT_THAT(outcome.err, Not(HasSubstr(dir_.path().string()))) << "paths are the session's, not the machine's";
+  EXPECT_THAT(outcome.err, Not(HasSubstr("share/seen"))) << "a volume is not the image";
+  expect_nothing_left();
+}
+
+TEST_P(SessionRunTest, AFileThatReplacesOneOfTheImageIsNotTheImages) {
+  auto wanted = request("rm /etc/motd; echo other >/etc/motd; cat /etc/motd");
+  wanted.on_access = print_access();
+  const auto outcome = run(wanted);
+  EXPECT_EQ(outcome.out, "other\n");
+  EXPECT_EQ(count_of(outcome.err, "[open] etc/motd"), 0) << outcome.err;
+}
+
+TEST_P(SessionRunTest, WhoHeardEnoughIsToldNoMore) {
+  if (GetParam().uid != 0) GTEST_SKIP() << "skipped: only root watches";
+  auto wanted = request("for i in 1 2 3 4 5 6 7 8 9; do cat /etc/group /etc/passwd; done");
+  wanted.on_access = [](const std::string&, bool) {
+    std::fprintf(stderr, "[told]\n");
+    return false;
+  };
+  const auto outcome = run(wanted);
+  EXPECT_EQ(outcome.status, 0);
+  EXPECT_EQ(count_of(outcome.err, "[told]"), 1);
+}
+
+TEST_P(SessionRunTest, WhatIsAddedToASessionNeverKeepsItFromRunning) {
+  fs::create_directories(dir_ / "added");
+  std::ofstream(dir_ / "added/word") << "added\n";
+  give(dir_.path(), GetParam().uid);
+  auto wanted = request("cat /run/added/word; test ! -e /share/in-the-way && touch /run/added/word || echo read-only");
+  wanted.own_volumes = {{.source = dir_ / "added", .destination = "/run/added", .read_only = true},
+                        {.source = dir_ / "added/word", .destination = "/share/in-the-way", .read_only = true}};
+  const auto outcome = run(wanted);
+  EXPECT_EQ(outcome.status, 0) << outcome.err;
+  EXPECT_EQ(outcome.out, "added\nread-only\n");
+  EXPECT_THAT(outcome.err, HasSubstr("[say] /share/in-the-way is not mounted in the session: another mount is in the way"));
+  EXPECT_FALSE(fs::exists(dir_ / "share/in-the-way")) << "nothing is made in the user's volume";
+}
+
+TEST_P(SessionRunTest, TheEndIsToldWhenTheLastProcessIsGoneWithRightsOverItsFiles) {
+  auto wanted = request("chown 1000:100 /share/of-user 2>/dev/null; (sleep 1000 &) ; echo done");
+  std::ofstream(dir_ / "share/of-user") << "secret";
+  give(dir_ / "share", GetParam().uid);
+  const auto file = dir_ / "share/of-user";
+  wanted.at_end = [file] {
+    if (::lchown(file.c_str(), 0, 0) == 0) std::ofstream(file.string() + ".mine") << "yes";
+  };
+  EXPECT_EQ(run(wanted).out, "done\n");
+  struct stat status{};
+  ASSERT_EQ(::stat(file.c_str(), &status), 0);
+  EXPECT_EQ(status.st_uid, GetParam().uid);
+  EXPECT_TRUE(fs::exists(file.string() + ".mine"));
 }
 
 TEST_P(SessionRunTest, ATerminalIsPassedThrough) {
