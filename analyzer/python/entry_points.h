@@ -20,7 +20,7 @@ struct EntryPoints {
   std::vector<EntryPoint> entries;      // in order
   std::vector<std::string> unreadable;  // lines that are none
 };
-// Never throws on bad text. Of equal names in a group the last counts.
+// Never throws on bad text. Entries of equal names are all given.
 EntryPoints parse_entry_points(std::string_view text);
 
 }  // namespace varve::python

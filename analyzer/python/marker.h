@@ -15,7 +15,7 @@ inline constexpr std::size_t kMaxMarkerDepth = 100;  // of parentheses
 // What markers see. Keys as PEP 508 names them: "python_version", "sys_platform", "platform_machine", …; what is absent reads as "".
 using Environment = std::map<std::string, std::string, std::less<>>;
 
-// A value; copies share the parsed form.
+// A value; copies share the parsed form. A default-made one holds always.
 class Marker {
  public:
   // Also the older spellings "os.name", "python_implementation", "sys.platform" and so on.

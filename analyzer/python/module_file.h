@@ -19,6 +19,9 @@ std::optional<ModuleFile> module_of_file(std::string_view path);
 // ASCII or not; no keyword check.
 bool is_identifier(std::string_view text);
 
+// Identifiers with single dots between them.
+bool is_dotted_name(std::string_view text);
+
 // pyvenv.cfg. Fields are "" where not said.
 struct VirtualEnvironment {
   std::string home;          // folder of the base interpreter

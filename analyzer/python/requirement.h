@@ -22,10 +22,13 @@ struct Requirement {
   SpecifierSet specifier;
   std::string url;           // of "name @ url"; "" = none
   std::optional<Marker> marker;
-  std::string text;          // as written
+  std::string text;          // as written; with its section's marker if it is of a requires.txt
   // Absent when the line is no requirement.
   static std::optional<Requirement> parse(std::string_view text);
 };
+
+// The name that a line begins with, requirement or not: "numpy" of the outdated "numpy>=1.8.*". "" = none.
+std::string requirement_name(std::string_view text);
 
 // requires.txt of an egg-info: "[extra:marker]" sections become markers of the requirements, as importlib.metadata does.
 struct RequiresText {

@@ -26,7 +26,9 @@ class Version {
 
  private:
   friend class SpecifierSet;
-  std::string release_text() const;
+  void make_keys();
+  std::string_view base_key() const { return std::string_view(public_key_).substr(0, base_size_); }
+
   std::string text_;
   // Numbers are decimal digits without leading zeros, "0" for zero: PEP 440 sets no bound.
   std::string epoch_ = "0";
@@ -35,6 +37,7 @@ class Version {
   std::optional<std::string> post_, dev_;
   std::vector<std::string> local_;
   std::string public_key_, local_key_;   // bytes that compare as the versions do; see version.cpp
+  std::size_t base_size_ = 0;            // of public_key_: epoch and release
 };
 
 // "" = any version. Without allow_prereleases, a pre-release satisfies only sets that name one, as pip's resolver has it.
