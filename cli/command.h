@@ -59,6 +59,7 @@ void add_verify_command(CLI::App& app, Context& context);
 void add_daemon_command(CLI::App& app, Context& context);
 void add_run_command(CLI::App& app, Context& context);
 void add_session_command(CLI::App& app, Context& context);
+void add_image_command(CLI::App& app, Context& context);
 void add_usage_command(CLI::App& app, Context& context);
 
 // The whole program; main() is one call of it, so that tests run it with streams of their own.

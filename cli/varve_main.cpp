@@ -30,6 +30,7 @@ constexpr AddCommand kCommands[] = {
     add_daemon_command,
     add_run_command,
     add_session_command,
+    add_image_command,
     add_usage_command,
     add_help_commands,
 };

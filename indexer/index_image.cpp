@@ -1,8 +1,6 @@
 #include "indexer/index_image.h"
 
 #include <algorithm>
-#include <atomic>
-#include <exception>
 #include <map>
 #include <optional>
 #include <thread>
@@ -10,9 +8,10 @@
 
 #include "core/base/clock.h"
 #include "core/base/errors.h"
-#include "core/base/guarded.h"
 #include "core/base/log.h"
+#include "core/base/parallel.h"
 #include "core/index/merge_layers.h"
+#include "core/index/publish_index.h"
 #include "indexer/layer_pass.h"
 
 namespace varve::indexer {
@@ -46,7 +45,7 @@ class ImageIndexer {
     read_layers();
     const auto tree = merge();
     auto blobs = keep_index(tree);
-    publish(blobs);
+    index::publish_index(image_, blobs, kept(), destination_, cancel_);
     return report(blobs, watch.seconds());
   }
 
@@ -123,25 +122,7 @@ class ImageIndexer {
     }
     // The largest first, so that no long one is left for the end.
     std::ranges::stable_sort(unread, std::ranges::greater(), [](const LayerState* layer) { return layer->descriptor.size; });
-    std::atomic<std::size_t> next = 0;
-    CancelFlag stop;
-    Guarded<std::exception_ptr> failure;
-    const auto work = [&] {
-      try {
-        for (std::size_t i = next++; i < unread.size(); i = next++) read_layer(*unread[i], stop);
-      } catch (...) {
-        failure.with([](auto& first) {
-          if (!first) first = std::current_exception();
-        });
-        stop.cancel();
-      }
-    };
-    {
-      std::vector<std::jthread> others;
-      for (std::size_t i = 1; i < jobs(unread.size()); ++i) others.emplace_back(work);
-      work();
-    }
-    if (auto first = failure.with([](auto& kept) { return kept; })) std::rethrow_exception(first);
+    parallel_for(unread.size(), jobs(unread.size()), [&](std::size_t i, const CancelFlag& stop) { read_layer(*unread[i], stop); });
   }
 
   std::size_t jobs(std::size_t layers) const {
@@ -204,25 +185,6 @@ class ImageIndexer {
     const auto manifest = index::make_index_manifest(image_, blobs).to_json();
     blobs.manifest = kept().put_manifest(manifest, oci::kOciManifestType, kNoTag);
     return blobs;
-  }
-
-  // Blobs before the manifests that name them, and what others look for last: a reader finds a whole index or none.
-  void publish(const index::ImageIndexBlobs& blobs) {
-    oci::put_bytes(destination_, oci::empty_json(), oci::kEmptyJsonType);
-    for (const auto& [digest, layer] : layers_) {
-      cancel_.throw_if_cancelled();
-      copy_blob(kept(), destination_, layer.blobs->map);
-      copy_blob(kept(), destination_, layer.blobs->windows);
-      copy_blob(kept(), destination_, layer.blobs->entries);
-    }
-    copy_blob(kept(), destination_, blobs.tree);
-    copy_blob(kept(), destination_, blobs.ranges);
-    for (const auto& [digest, layer] : layers_) {
-      cancel_.throw_if_cancelled();
-      put_layer_manifest(destination_, layer);
-    }
-    cancel_.throw_if_cancelled();
-    destination_.put_manifest(index::make_index_manifest(image_, blobs).to_json(), oci::kOciManifestType, kNoTag);
   }
 
   static void copy_blob(oci::Repository& source, oci::Repository& destination, const std::optional<oci::Descriptor>& blob) {
