@@ -1,0 +1,47 @@
+// For tests: prints what is found in files, one JSON object a line. `print_findings python|r|julia` takes the files' names from its
+// input; each file is one cell.
+#include <exception>
+#include <iostream>
+#include <nlohmann/json.hpp>
+#include <string>
+
+#include "analyzer/notebooks/findings.h"
+#include "core/base/mapped_file.h"
+
+namespace {
+
+using namespace varve;
+using namespace varve::notebooks;
+
+nlohmann::json as_json(const Import& found) {
+  return {{"name", found.name},       {"module", found.module},
+          {"line", found.line},       {"kind", import_kind_name(found.kind)},
+          {"local", found.local},     {"language", source_language_name(found.language)},
+          {"rescued", found.rescued}, {"unknown_name", found.unknown_name},
+          {"cell", found.cell},       {"written_file", found.written_file}};
+}
+
+void print_file(const std::string& path, std::string_view language) {
+  const auto file = MappedFile::open(path);
+  const auto bytes = file.bytes();
+  const Cell cell{.text = {reinterpret_cast<const char*>(bytes.data()), bytes.size()}, .number = 1};
+  const auto findings = language == "r" ? read_r({cell}) : language == "julia" ? read_julia({cell}) : read_python({cell});
+  nlohmann::json line = {{"path", path}, {"imports", nlohmann::json::array()}, {"installs", nlohmann::json::array()}};
+  for (const auto& found : findings.imports) line["imports"].push_back(as_json(found));
+  for (const auto& found : findings.installs) {
+    line["installs"].push_back({{"tool", found.tool}, {"package", found.package}, {"argument", found.argument}, {"line", found.line}});
+  }
+  for (const auto& hint : findings.hints) line["hints"].push_back({{"kind", hint.kind}, {"line", hint.line}});
+  std::cout << line.dump(-1, ' ', false, nlohmann::json::error_handler_t::replace) << '\n';
+}
+
+}  // namespace
+
+int main(int argc, char** argv) try {
+  const std::string_view language = argc > 1 ? argv[1] : "python";
+  for (std::string path; std::getline(std::cin, path);) print_file(path, language);
+  return 0;
+} catch (const std::exception& error) {
+  std::cerr << "error: " << error.what() << '\n';
+  return 1;
+}

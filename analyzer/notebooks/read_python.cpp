@@ -1,0 +1,82 @@
+#include <algorithm>
+
+#include "analyzer/notebooks/findings.h"
+#include "analyzer/notebooks/internal/collector.h"
+#include "analyzer/notebooks/internal/magics.h"
+
+namespace varve::notebooks {
+
+namespace {
+
+// Where a cell's magic stands if it has one: comments (Colab's forms) and empty lines may stand above it.
+const char* find_cell_magic(std::string_view text) {
+  const char* at = text.data();
+  const char* end = at + text.size();
+  if (text.starts_with("\xEF\xBB\xBF")) at += 3;
+  while (at != end) {
+    at = skip_blanks(at, end);
+    if (at == end) return nullptr;
+    if (is_newline(*at)) {
+      at = skip_newline(at, end);
+    } else if (*at == '#') {
+      at = find_newline(at, end);
+    } else {
+      return between(at, end).starts_with("%%") ? at : nullptr;
+    }
+  }
+  return nullptr;
+}
+
+// One per name, kind and place, by line.
+void put_in_order(std::vector<Import>& imports, std::size_t first) {
+  const auto begin = imports.begin() + static_cast<std::ptrdiff_t>(first);
+  std::stable_sort(begin, imports.end(), [](const Import& a, const Import& b) { return a.line < b.line; });
+  const auto same = [](const Import& a, const Import& b) {
+    return a.line == b.line && a.kind == b.kind && a.unknown_name == b.unknown_name && a.language == b.language && a.name == b.name;
+  };
+  std::size_t line_start = first;
+  std::size_t kept = first;
+  constexpr std::size_t kLookBack = 64;  // a line that imports more than this may keep a name twice
+  for (std::size_t i = first; i < imports.size(); ++i) {
+    if (kept > first && imports[kept - 1].line != imports[i].line) line_start = kept;
+    const auto from = std::max(line_start, kept > kLookBack ? kept - kLookBack : 0);
+    bool known = false;
+    for (auto k = from; k < kept && !known; ++k) known = same(imports[k], imports[i]);
+    if (known) continue;
+    if (kept != i) imports[kept] = std::move(imports[i]);
+    ++kept;
+  }
+  imports.erase(imports.begin() + static_cast<std::ptrdiff_t>(kept), imports.end());
+}
+
+template <typename Read>
+Findings read_cells(const std::vector<Cell>& cells, Read&& read) {
+  Findings findings;
+  Collector out(findings);
+  for (const auto& cell : cells) {
+    LineCounter lines(cell.text);
+    out.cell = cell.number;
+    const auto first = findings.imports.size();
+    read(Source{.text = cell.text, .lines = &lines}, out);
+    put_in_order(findings.imports, first);
+  }
+  return findings;
+}
+
+}  // namespace
+
+Findings read_python(const std::vector<Cell>& cells) {
+  auto findings = read_cells(cells, [](const Source& source, Collector& out) {
+    if (const char* magic = find_cell_magic(source.text)) {
+      read_cell_magic(source.part(between(magic, source.end())), out);
+    } else {
+      read_python_source(source, out, {});
+    }
+  });
+  return findings;
+}
+
+Findings read_r(const std::vector<Cell>& cells) { return read_cells(cells, read_r_source); }
+Findings read_julia(const std::vector<Cell>& cells) { return read_cells(cells, read_julia_source); }
+
+}  // namespace varve::notebooks
