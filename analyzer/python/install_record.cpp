@@ -25,11 +25,12 @@ int base64_digit(char c) {
   return c == '_' || c == '/' ? 63 : -1;
 }
 
-// "sha256=" and base64 for URLs without padding: 43 digits hold the 256 bits and two zero bits.
+// "sha256=" and base64 for URLs without padding: 43 digits hold the 256 bits and two zero bits. Debian's packages of flit projects write 64 hex digits.
 std::optional<Digest> read_hash(std::string_view text) {
   constexpr std::string_view kPrefix = "sha256=";
   if (!text.starts_with(kPrefix)) return std::nullopt;
   text.remove_prefix(kPrefix.size());
+  if (text.size() == 2 * Digest::kBytes) return Digest::try_parse("sha256:" + to_lower(text));
   if (text.ends_with('=')) text.remove_suffix(1);
   if (text.size() != 43) return std::nullopt;
   std::array<std::byte, Digest::kBytes> raw;

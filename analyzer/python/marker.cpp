@@ -186,9 +186,10 @@ bool Marker::Node::holds(const Environment& environment, std::string_view extra)
 
 // As versions where the variable is one and the other side makes a specifier; else as texts, for which only equality has a meaning.
 bool Marker::Node::compare(const Environment& environment, std::string_view extra) const {
-  const std::string_view variable = left.variable ? left.text : right.variable ? right.text : "";
+  const std::string_view variable = left.variable ? left.text : right.text;
   auto lhs = value_of(left, environment, extra);
   auto rhs = value_of(right, environment, extra);
+  if (!left.variable && !right.variable) return false;  // says nothing of any environment
   if (variable == "extra") {
     lhs = normalize_name(lhs);
     rhs = normalize_name(rhs);

@@ -62,6 +62,18 @@ bool SpecifierSet::starts_with(const Version& version, const Version& prefix, st
   return true;
 }
 
+// "<2" leaves out 2rc1, "<2.post1" leaves out 2.post1.dev0; what names a pre-release itself leaves out nothing.
+bool SpecifierSet::is_prerelease_of(const Version& version, const Version& wanted) {
+  if (!version.is_prerelease() || wanted.is_prerelease()) return false;
+  return wanted.is_postrelease() ? version.post_key() == wanted.post_key() : version.base_key() == wanted.base_key();
+}
+
+// ">2" leaves out 2.post1 and 2+local.
+bool SpecifierSet::is_further_build_of(const Version& version, const Version& wanted) {
+  if (version.has_local() && version.public_key_ == wanted.public_key_) return true;
+  return version.is_postrelease() && !wanted.is_postrelease() && version.pre_key() == wanted.pre_key();
+}
+
 bool SpecifierSet::holds(const Clause& clause, const Version& version) {
   const auto& wanted = clause.version;
   const auto equal = [&] {
@@ -69,7 +81,6 @@ bool SpecifierSet::holds(const Clause& clause, const Version& version) {
     // A local label counts only where the specifier names one.
     return wanted.has_local() ? version == wanted : version.public_key_ == wanted.public_key_;
   };
-  const bool same_base = version.base_key() == wanted.base_key();
   switch (clause.op) {
     case Operator::kEqual:
       return equal();
@@ -81,10 +92,10 @@ bool SpecifierSet::holds(const Clause& clause, const Version& version) {
       return version.public_key_ >= wanted.public_key_;
     case Operator::kCompatible:
       return version.public_key_ >= wanted.public_key_ && starts_with(version, wanted, wanted.release_.size() - 1);
-    case Operator::kLess:  // "<2" means before all of 2, its pre-releases included
-      return version < wanted && !(same_base && version.is_prerelease() && !wanted.is_prerelease());
-    case Operator::kGreater:  // ">2" means after all of 2, its post-releases and local builds included
-      return version > wanted && !(same_base && ((version.is_postrelease() && !wanted.is_postrelease()) || version.has_local()));
+    case Operator::kLess:
+      return version < wanted && !is_prerelease_of(version, wanted);
+    case Operator::kGreater:
+      return version > wanted && !is_further_build_of(version, wanted);
     case Operator::kArbitrary:
       return to_lower(version.text()) == clause.literal || version.normalized() == clause.literal;
   }

@@ -167,8 +167,10 @@ void Version::make_keys() {
     public_key_ += pre_letter_ == "a" ? '\1' : pre_letter_ == "b" ? '\2' : '\3';
     append_number(public_key_, pre_number_);
   }
+  pre_size_ = public_key_.size();
   public_key_ += post_ ? '\1' : '\0';
   if (post_) append_number(public_key_, *post_);
+  post_size_ = public_key_.size();
   public_key_ += dev_ ? '\0' : '\1';
   if (dev_) append_number(public_key_, *dev_);
   local_key_ = local_key(local_);

@@ -28,6 +28,8 @@ class Version {
   friend class SpecifierSet;
   void make_keys();
   std::string_view base_key() const { return std::string_view(public_key_).substr(0, base_size_); }
+  std::string_view pre_key() const { return std::string_view(public_key_).substr(0, pre_size_); }
+  std::string_view post_key() const { return std::string_view(public_key_).substr(0, post_size_); }
 
   std::string text_;
   // Numbers are decimal digits without leading zeros, "0" for zero: PEP 440 sets no bound.
@@ -38,6 +40,8 @@ class Version {
   std::vector<std::string> local_;
   std::string public_key_, local_key_;   // bytes that compare as the versions do; see version.cpp
   std::size_t base_size_ = 0;            // of public_key_: epoch and release
+  std::size_t pre_size_ = 0;             // these and the pre-release
+  std::size_t post_size_ = 0;            // these and the post-release
 };
 
 // "" = any version. Without allow_prereleases, a pre-release satisfies only sets that name one, as pip's resolver has it.
@@ -59,6 +63,8 @@ class SpecifierSet {
   };
   static std::optional<Clause> parse_clause(std::string_view text);
   static bool holds(const Clause& clause, const Version& version);
+  static bool is_prerelease_of(const Version& version, const Version& wanted);
+  static bool is_further_build_of(const Version& version, const Version& wanted);
   static bool starts_with(const Version& version, const Version& prefix, std::size_t components);
 
   std::string text_;
