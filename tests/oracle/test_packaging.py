@@ -127,12 +127,12 @@ def names_prerelease(specifiers):
 
 
 def settled_later(one, text):
-    """Where 26.0 reads PEP 440 otherwise than releases before it: epochs of a wildcard, and what "<" and ">" leave out around pre- and post-releases."""
+    """Where 26.0 reads PEP 440 otherwise than releases before it: wildcards with epochs, "~=" of post-releases, and what "<" and ">" leave out around pre- and post-releases."""
     if RELEASE >= (26, 0) or one.operator == "===":
         return False
     mine, named = Version(text), Version(one.version.removesuffix(".*"))
     if one.version.endswith(".*") or one.operator == "~=":
-        return mine.epoch != named.epoch
+        return mine.epoch > 0 or named.epoch > 0 or named.is_postrelease
     return one.operator in "<>" and Version(mine.base_version) == Version(named.base_version) and (named.is_prerelease or named.is_postrelease)
 
 
