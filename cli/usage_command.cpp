@@ -6,7 +6,9 @@ namespace varve::cli {
 namespace {
 
 // In the order of the help text. A subcommand is added here and, with its file, in CMakeLists.txt.
-const std::vector<AddCommand> kSubcommands = {};
+const std::vector<AddCommand> kSubcommands = {
+    add_usage_scan_command,
+};
 
 }  // namespace
 

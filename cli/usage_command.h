@@ -4,4 +4,6 @@
 
 namespace varve::cli {
 
+void add_usage_scan_command(CLI::App& usage, Context& context);
+
 }  // namespace varve::cli
