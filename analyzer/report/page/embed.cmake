@@ -1,0 +1,18 @@
+# cmake -DOUT=FILE.cpp -DDIR=FOLDER -P embed.cmake: the page's parts as string literals of varve::report::page. Raw literals keep every character;
+# they are split because some compilers bound the length of one.
+set(source "// Made from the files beside page/embed.cmake.\n#include \"analyzer/report/html.h\"\n\nnamespace varve::report::page {\n")
+foreach(part page.html report.css report.js)
+  file(READ ${DIR}/${part} text)
+  string(REPLACE "." "_" name ${part})
+  string(APPEND source "const std::string_view k_${name} =")
+  string(LENGTH "${text}" length)
+  set(at 0)
+  while(at LESS length)
+    string(SUBSTRING "${text}" ${at} 8000 piece)
+    string(APPEND source "\n    R\"~part~(${piece})~part~\"")
+    math(EXPR at "${at} + 8000")
+  endwhile()
+  string(APPEND source ";\n")
+endforeach()
+string(APPEND source "}  // namespace varve::report::page\n")
+file(WRITE ${OUT} "${source}")

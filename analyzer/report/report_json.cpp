@@ -1,0 +1,232 @@
+#include <nlohmann/json.hpp>
+
+#include "analyzer/report/report.h"
+#include "analyzer/report/text.h"
+
+namespace varve::report {
+namespace {
+
+using nlohmann::json;
+
+// Absent is null, never 0.
+template <typename Value>
+json or_null(const std::optional<Value>& value) {
+  return value ? json(*value) : json(nullptr);
+}
+
+json day_json(std::int32_t day) {
+  const auto text = day_text(day);
+  return text.empty() ? json(nullptr) : json(text);
+}
+
+// Names stay whole, so that other programs can look them up; only what is not UTF-8 is replaced, when the document is printed.
+json counts_json(const std::map<std::string, std::uint64_t>& counts) {
+  auto object = json::object();
+  for (const auto& [name, count] : counts) object[name] = count;
+  return object;
+}
+
+json days_json(const std::vector<usage::DayCount>& days) {
+  auto object = json::object();
+  for (const auto& day : days) object[day_text(day.day)] = day.sessions;
+  return object;
+}
+
+json use_json(const usage::DistributionUse& use) {
+  return {{"name", use.name},
+          {"display_name", use.display_name},
+          {"sessions", use.sessions},
+          {"users", use.users.at_least},
+          {"users_at_most", use.users.at_most},
+          {"direct", use.direct},
+          {"transitive", use.transitive_only},
+          {"image_copy", use.image_copy},
+          {"session_copy", use.session_copy},
+          {"file_sessions", use.file_sessions},
+          {"exec_sessions", use.exec_sessions},
+          {"static_sessions", use.static_sessions},
+          {"notebooks", use.notebooks},
+          {"notebooks_optional", use.notebooks_optional},
+          {"first_used", day_json(use.first_used)},
+          {"last_used", day_json(use.last_used)},
+          {"importers", counts_json(use.importers)},
+          {"modules", counts_json(use.modules)}};
+}
+
+json package_json(const Row& row) {
+  auto object = use_json(*row.use);
+  // Where nobody could be seen, the counts are not zero but unknown.
+  if (row.no_data) {
+    for (const auto* count : {"sessions", "users", "users_at_most", "direct", "transitive", "image_copy", "session_copy"}) object[count] = nullptr;
+  }
+  object["bytes"] = row.bytes;
+  object["compressed_bytes"] = row.compressed_bytes;
+  object["version"] = row.package == nullptr ? json(nullptr) : json(row.package->version);
+  object["source"] = row.package == nullptr ? json(nullptr) : json(row.package->source);
+  object["images"] = row.use->packages.size();
+  object["in_current_image"] = row.in_current;
+  object["exposed_sessions"] = row.exposed_sessions;
+  object["share"] = or_null(row.share);
+  object["bound"] = or_null(row.bound);
+  object["trend"] = or_null(row.trend);
+  object["trend_word"] = trend_name(row.trend_kind);
+  object["last_30"] = or_null(row.last_30);
+  object["last_90"] = or_null(row.last_90);
+  object["last_365"] = or_null(row.last_365);
+  object["no_data"] = row.no_data;
+  if (row.no_data) object["no_data_reason"] = row.no_data_reason;
+  object["unused"] = row.unused;
+  object["cuda"] = row.cuda;
+  object["needed_by"] = row.needed_by;
+  object["needed_by_count"] = row.needed_by_count;
+  object["disagreements"] = row.disagreements;
+  return object;
+}
+
+json image_json(const usage::ImageFacts& image) {
+  const auto launched = std::max(image.launched, image.heard);
+  return {{"image", image.digest.to_string()},
+          {"label", image.label},
+          {"python", image.python},
+          {"packages_known", image.has_inventory},
+          {"launched", launched},
+          {"heard", image.heard},
+          {"share", launched == 0 ? json(nullptr) : json(double(image.heard) / double(launched))},
+          {"users", image.users.at_least},
+          {"users_at_most", image.users.at_most},
+          {"gpu", {{"sessions", image.gpu_sessions},
+                   {"used_sessions", image.gpu_used_sessions},
+                   {"unused_seconds", image.gpu_unused_seconds},
+                   {"idle_seconds", image.gpu_idle_seconds},
+                   {"no_gpu_import_sessions", image.gpu_incapable_sessions},
+                   {"no_gpu_import_seconds", image.gpu_incapable_seconds}}}};
+}
+
+json coverage_json(const Report& report) {
+  auto images = json::array();
+  for (const auto& image : report.snapshot.images) images.push_back(image_json(image));
+  return {{"launched", report.launched},
+          {"heard", report.heard},
+          {"share", report.launched == 0 ? json(nullptr) : json(double(report.heard) / double(report.launched))},
+          {"users", report.users.at_least},
+          {"users_at_most", report.users.at_most},
+          {"heard_days", days_json(report.snapshot.heard_days)},
+          {"quarantined", report.snapshot.quarantined},
+          {"images", std::move(images)}};
+}
+
+json sum_json(const UnusedSum& sum) {
+  return {{"distributions", sum.distributions}, {"bytes", sum.bytes}, {"compressed_bytes", sum.compressed_bytes}};
+}
+
+json failed_json(const usage::FailedImport& failed) {
+  return {{"module", failed.module},
+          {"sessions", failed.sessions},
+          {"users", failed.users.at_least},
+          {"users_at_most", failed.users.at_most},
+          {"last_day", day_json(failed.last_day)},
+          {"distribution", failed.distribution.empty() ? json(nullptr) : json(failed.distribution)}};
+}
+
+json reinstall_json(const usage::Reinstall& reinstall) {
+  return {{"name", reinstall.distribution},
+          {"from", reinstall.from.empty() ? json(nullptr) : json(reinstall.from)},
+          {"to", reinstall.to.empty() ? json(nullptr) : json(reinstall.to)},
+          {"why", reinstall.why},
+          {"sessions", reinstall.sessions},
+          {"users", reinstall.users.at_least},
+          {"users_at_most", reinstall.users.at_most}};
+}
+
+std::string_view verdict_name(ArchitectureVerdict verdict) {
+  switch (verdict) {
+    case ArchitectureVerdict::kUsed: return "used";
+    case ArchitectureVerdict::kRunnable: return "runnable";
+    case ArchitectureVerdict::kFallback: return "fallback";
+    case ArchitectureVerdict::kNever: return "never";
+    case ArchitectureVerdict::kUnknown: break;
+  }
+  return "unknown";
+}
+
+json gpu_json(const Report& report) {
+  auto architectures = json::array();
+  for (const auto& use : report.architectures.architectures)
+    architectures.push_back({{"name", use.name}, {"bytes", use.bytes}, {"verdict", verdict_name(use.verdict)}, {"models", use.models}});
+  auto notebooks = json::array();
+  for (const auto& notebook : report.snapshot.notebooks) {
+    if (!notebook.imports_gpu_capable) notebooks.push_back(notebook.path);
+  }
+  const auto& gpu = report.gpu;
+  return {{"sessions", gpu.sessions},
+          {"used_sessions", gpu.used_sessions},
+          {"unused_seconds", gpu.unused_seconds},
+          {"idle_seconds", gpu.idle_seconds},
+          {"no_gpu_import_sessions", gpu.incapable_sessions},
+          {"no_gpu_import_seconds", gpu.incapable_seconds},
+          {"notebooks_without_gpu_import", std::move(notebooks)},
+          {"models", counts_json(report.snapshot.gpu_models)},
+          {"unknown_models", report.architectures.unknown_models},
+          {"architectures", std::move(architectures)}};
+}
+
+json hint_json(const usage::NotebookHint& hint) {
+  return {{"notebook", hint.notebook}, {"kind", hint.kind}, {"text", hint.text}, {"cell", hint.cell}, {"line", hint.line}};
+}
+
+template <typename Items, typename ToJson>
+json list(const Items& items, ToJson&& to_json) {
+  auto array = json::array();
+  for (const auto& item : items) array.push_back(to_json(item));
+  return array;
+}
+
+}  // namespace
+
+json report_json(const Report& report) {
+  const auto& snapshot = report.snapshot;
+  json document{{"window", {{"first", day_json(snapshot.window.first)}, {"last", day_json(snapshot.window.last)}}},
+                {"made_on", day_json(report.made_on)},
+                {"image", snapshot.image ? json(snapshot.image->to_string()) : json(nullptr)},
+                {"current_image", report.current ? json(snapshot.images[*report.current].digest.to_string()) : json(nullptr)},
+                {"confidence", 0.95}};
+  document["packages"] = list(report.rows, package_json);
+  document["coverage"] = coverage_json(report);
+  document["unused"] = {{"all", sum_json(report.unused_all)}, {"free", sum_json(report.free)}, {"out_of", report.known}};
+  document["failed"] = list(snapshot.failed, failed_json);
+  document["reinstalls"] = list(snapshot.reinstalls, reinstall_json);
+  document["gpu"] = gpu_json(report);
+  document["hints"] = list(snapshot.hints, hint_json);
+  document["notebooks"] = {{"scanned", snapshot.notebooks_scanned}, {"distinct", snapshot.notebooks_distinct}};
+  document["hidden"] = {{"names", report.hidden_names},
+                        {"failed_names", snapshot.hidden_failed_names},
+                        {"min_sessions", report.options.min_sessions}};
+  return document;
+}
+
+json explanation_json(const usage::Explanation& explanation) {
+  json document{{"asked", explanation.asked}, {"distributions", explanation.distributions}};
+  document["use"] = list(explanation.use, [](const usage::DistributionUse& use) {
+    auto object = use_json(use);
+    object["days"] = days_json(use.days);
+    object["packages"] = list(use.packages, [](const usage::PackageFacts& package) {
+      return json{{"image", package.image.to_string()}, {"version", package.version},   {"source", package.source},
+                  {"files", package.files},             {"bytes", package.bytes},       {"compressed_bytes", package.compressed_bytes},
+                  {"layers", package.layers},           {"imports", package.imports},   {"requires", package.required},
+                  {"gpu", package.gpu}};
+    });
+    return object;
+  });
+  document["failed"] = list(explanation.failed, failed_json);
+  document["evidence"] = list(explanation.evidence, [](const usage::Evidence& evidence) {
+    return json{{"kind", evidence.kind},
+                {"day", day_json(evidence.day)},
+                {"image", evidence.image ? json(evidence.image->to_string()) : json(nullptr)},
+                {"count", evidence.count},
+                {"detail", evidence.detail}};
+  });
+  document["images"] = list(explanation.images, image_json);
+  return document;
+}
+
+}  // namespace varve::report
