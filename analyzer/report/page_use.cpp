@@ -135,7 +135,7 @@ std::string details(const Report& report, const Row& row) {
   }
   if (row.no_data) put(out, "<p class=\"d\">No data: {}.</p>", html(row.no_data_reason, 500));
   if (!row.no_data && row.bound && use.sessions > 0)
-    put(out, "<p>{} of {} sessions; {} only through others; users {}; last {}.</p>", number_text(use.sessions), number_text(row.exposed_sessions), number_text(use.transitive_only),
+    put(out, "<p>{} of {} sessions; {} only through others; users {}; last <span class=\"w\">{}</span>.</p>", number_text(use.sessions), number_text(row.exposed_sessions), number_text(use.transitive_only),
         page_users(report, use.users), day_text(use.last_used));
   if (row.unused) put(out, "<p>0 of {} sessions: at most {} of sessions.</p>", number_text(row.exposed_sessions), html(percent_text(*row.bound)));
   if (!use.importers.empty()) put(out, "<p>Imported by {}.</p>", counted(use.importers, 3));
