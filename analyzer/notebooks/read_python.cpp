@@ -2,6 +2,7 @@
 
 #include "analyzer/notebooks/findings.h"
 #include "analyzer/notebooks/internal/collector.h"
+#include "analyzer/notebooks/internal/gpu_hints.h"
 #include "analyzer/notebooks/internal/magics.h"
 
 namespace varve::notebooks {
@@ -73,6 +74,7 @@ Findings read_python(const std::vector<Cell>& cells) {
       read_python_source(source, out, {});
     }
   });
+  add_gpu_hints(cells, findings);
   return findings;
 }
 

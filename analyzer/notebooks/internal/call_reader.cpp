@@ -269,10 +269,15 @@ void CallReader::read_exec(const Argument& code, const char* place) {
   });
 }
 
-void CallReader::on_exec_statement(const char* quote) {
-  if (*quote == 'u' || *quote == 'r') ++quote;
-  if (quote == source_.end() || (*quote != '"' && *quote != '\'')) return;
-  read_exec(read_argument(quote), quote);
+void CallReader::on_exec_statement(const char* code) {
+  const char* quote = literal_quote(code, source_.end());
+  if (!quote) return;
+  Argument argument;
+  argument.constant = argument.text_known = true;
+  const auto value = literal_value(strings_.read(quote));
+  if (!value) return;
+  argument.text = *value;
+  read_exec(argument, code);
 }
 
 void CallReader::on_string(const char* quote, const StringLiteral& literal) {

@@ -16,8 +16,8 @@ class CallReader {
 
   // `parenthesis` is an opening one; what is called is looked for before it.
   void on_call(const char* parenthesis);
-  // Python 2: `exec "import x"`. `quote` is the opening quote.
-  void on_exec_statement(const char* quote);
+  // Python 2: `exec "import x"`. `code` is what follows the word.
+  void on_exec_statement(const char* code);
   // Any literal, for `_target_: "a.b.C"` of Hydra's configurations.
   void on_string(const char* quote, const StringLiteral& literal);
 

@@ -193,9 +193,7 @@ class ImportParser {
     }
   }
 
-  bool at_word(std::string_view word) const {
-    return starts_with_word(between(at_, end_).substr(0, word.size() + 1), word);
-  }
+  bool at_word(std::string_view word) const { return word_at(at_, end_) == word; }
   bool at_import() const { return at_word("import") || at_word("from"); }
   bool at_quote() const { return at_ != end_ && (*at_ == '"' || *at_ == '\''); }
   bool at_terminator() const { return at_ == end_ || is_newline(*at_) || *at_ == ';' || *at_ == '#'; }

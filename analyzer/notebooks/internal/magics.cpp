@@ -141,7 +141,8 @@ void read_file_body(std::string_view arguments, const Source& body, Collector& o
   while (!name.empty() && (name.back() == '"' || name.back() == '\'')) name.remove_suffix(1);
   const bool outer = out.written_file;
   out.written_file = true;
-  if (name.ends_with(".py") || name.ends_with(".pyx")) {
+  const bool unknown = name.find_first_of("${") != std::string_view::npos && !name.ends_with(".py");
+  if (name.ends_with(".py") || name.ends_with(".pyx") || (unknown && looks_like_python(body.text))) {
     const PythonOptions options{.magics = false, .cython = name.ends_with("x")};
     read_nested(out, std::nullopt, [&] { read_python_source(body, out, options); });
   } else if (name.ends_with(".R") || name.ends_with(".r")) {
@@ -158,7 +159,7 @@ void read_file_body(std::string_view arguments, const Source& body, Collector& o
 MagicBody script_body(std::string_view arguments) {
   auto word = next_word(arguments);
   while (!word.empty() && word.front() == '-') word = next_word(arguments);
-  if (word == "env") word = next_word(arguments);
+  if (word == "env" || word.ends_with("/env")) word = next_word(arguments);
   word = word.substr(word.rfind('/') + 1);
   if (word == "bash" || word == "sh" || word == "zsh") return MagicBody::kShell;
   if (word.starts_with("python") || word.starts_with("pypy")) return MagicBody::kPython;

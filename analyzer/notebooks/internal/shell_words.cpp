@@ -54,6 +54,11 @@ bool ShellSplitter::read_word(ShellCommand& command) {
     if (c == '\'' || c == '"') {
       quoted = true;
       read_quoted(word, c);
+    } else if (c == '`') {  // a command whose output becomes words
+      const char* start = at_++;
+      while (at_ != end_ && *at_ != '`') ++at_;
+      if (at_ != end_) ++at_;
+      word += between(start, at_);
     } else if (c == '\\') {
       ++at_;
       if (at_ == end_) break;
