@@ -68,9 +68,11 @@ struct SpoolRecord {
   std::variant<StartRecord, LaunchRecord, ImportRecord, FailedRecord, InstallRecord, FileRecord, GpuRecord, BeatRecord, EndRecord, FullRecord, UnknownRecord> what;
 };
 
+std::string_view install_reason_name(InstallReason why);  // "upgrade" "downgrade" "same" "new" "removed"
+
 // Reads one line (without its line end). Throws CorruptData with what is wrong; never quotes the line's content.
 SpoolRecord parse_spool_line(std::string_view line);
-// Writes one line, line end included. The inverse of the above.
+// Writes one line, line end included. The inverse of the above. Throws CorruptData where the line would be too long or not UTF-8.
 std::string spool_line(const SpoolRecord& record);
 
 }  // namespace varve::usage

@@ -1,0 +1,204 @@
+#include <charconv>
+#include <cstdlib>
+#include <unordered_map>
+
+#include <pqxx/pqxx>
+
+#include "analyzer/usage/internal/sql.h"
+#include "core/base/errors.h"
+
+namespace varve::usage {
+namespace {
+
+// Any number does, as long as all writers of the usage database take the same.
+constexpr const char* kWriterLock = "SELECT pg_advisory_xact_lock(7562872601)";
+
+constexpr char kHexDigits[] = "0123456789abcdef";
+
+std::string bytea_text(const Bytes& blob) {
+  std::string text = "\\x";
+  text.reserve(2 + blob.size() * 2);
+  for (const auto byte : blob) {
+    text += kHexDigits[std::to_integer<unsigned>(byte) >> 4];
+    text += kHexDigits[std::to_integer<unsigned>(byte) & 15];
+  }
+  return text;
+}
+
+unsigned hex_value(char digit) { return digit <= '9' ? unsigned(digit - '0') : unsigned(digit - 'a') + 10; }
+
+class PostgresRow final : public SqlRow {
+ public:
+  explicit PostgresRow(const pqxx::row& row) : row_(row) {}
+  std::int64_t number(int column) const override {
+    const auto field = row_[pqxx::row::size_type(column)];
+    std::int64_t value = 0;
+    std::from_chars(field.c_str(), field.c_str() + field.size(), value);  // a sum of bigints is a numeric, written without a fraction
+    return value;
+  }
+  std::string text(int column) const override {
+    const auto field = row_[pqxx::row::size_type(column)];
+    return {field.c_str(), field.size()};
+  }
+  Bytes blob(int column) const override {
+    const auto field = row_[pqxx::row::size_type(column)];
+    const std::string_view text(field.c_str(), field.size());
+    if (!text.starts_with("\\x")) return {};
+    Bytes blob(text.size() / 2 - 1);
+    for (std::size_t i = 0; i < blob.size(); ++i) blob[i] = std::byte(hex_value(text[2 + 2 * i]) << 4 | hex_value(text[3 + 2 * i]));
+    return blob;
+  }
+
+ private:
+  const pqxx::row& row_;
+};
+
+class PostgresConnection final : public SqlConnection {
+ public:
+  explicit PostgresConnection(const std::string& url) {
+    guarded([&] {
+      connection_ = std::make_unique<pqxx::connection>(url);
+      connection_->set_client_encoding("UTF8");
+      // Our schema is made with IF NOT EXISTS; that it is there already is no news.
+      pqxx::nontransaction(*connection_).exec("SET client_min_messages = warning");
+    });
+  }
+
+  void run_script(const std::string& sql) override {
+    guarded([&] {
+      if (transaction_) transaction_->exec(sql);
+      else pqxx::nontransaction(*connection_).exec(sql);
+    });
+  }
+
+  std::uint64_t run(const std::string& sql, std::span<const SqlValue> values, const std::function<void(const SqlRow&)>& each) override {
+    pqxx::result result;
+    guarded([&] {
+      const auto& name = prepared(sql);
+      parameters_.clear();
+      for (const auto& value : values) parameters_.push_back(text_of(value));
+      const auto parameters = pqxx::prepare::make_dynamic_params(parameters_);
+      if (transaction_) {
+        result = transaction_->exec_prepared(name, parameters);
+      } else {
+        pqxx::nontransaction work(*connection_);
+        result = work.exec_prepared(name, parameters);
+      }
+    });
+    if (each)
+      for (const auto& row : result) each(PostgresRow(row));
+    return std::uint64_t(result.affected_rows());
+  }
+
+  void begin_write() override {
+    guarded([&] {
+      transaction_ = std::make_unique<pqxx::transaction<pqxx::read_committed>>(*connection_);
+      // As in SQLite there is one writer at a time. Sketches are read, changed and written, so writers would wait for each other anyway, and
+      // in this order they cannot wait in a circle.
+      transaction_->exec(kWriterLock);
+      transaction_->exec("SET LOCAL synchronous_commit = off");  // flush() syncs before a spool may be deleted
+    });
+  }
+  void begin_read() override {
+    guarded([&] { transaction_ = std::make_unique<pqxx::transaction<pqxx::repeatable_read, pqxx::read_only>>(*connection_); });
+  }
+  void commit() override {
+    guarded([&] {
+      transaction_->commit();
+      transaction_.reset();
+    });
+  }
+  void rollback() noexcept override {
+    try {
+      transaction_->abort();
+    } catch (const std::exception&) {  // the server ends it when the connection is gone
+    }
+    transaction_.reset();
+  }
+  bool in_transaction() const override { return transaction_ != nullptr; }
+  void flush() override {
+    // The write-ahead log is one sequence: a commit that is synced syncs all before it.
+    begin_write();
+    guarded([&] {
+      transaction_->exec("SET LOCAL synchronous_commit = on");
+      transaction_->exec("UPDATE setting SET value = value WHERE name = 'schema'");
+    });
+    commit();
+  }
+
+  std::string schema_words(std::string_view schema) const override {
+    std::string text(schema);
+    const auto replace = [&](std::string_view word, std::string_view with) {
+      for (auto at = text.find(word); at != std::string::npos; at = text.find(word, at + with.size())) text.replace(at, word.size(), with);
+    };
+    replace("{number}", "BIGINT");
+    replace("{key}", "BIGINT GENERATED BY DEFAULT AS IDENTITY PRIMARY KEY");
+    replace("{blob}", "BYTEA");
+    replace("{table_end}", "");
+    replace("{keyed_table_end}", "");
+    return text;
+  }
+  std::size_t max_parameters() const override { return 65'535; }
+  bool has_table(const std::string& name) override {
+    bool found = false;
+    // Tables of others may live beside ours in the schema of the search path, as long as the names differ.
+    if (name.empty()) return false;
+    query("SELECT count(*) FROM pg_catalog.pg_class WHERE relkind = 'r' AND relname = $1 AND pg_catalog.pg_table_is_visible(oid)", {name},
+          [&](const SqlRow& row) { found = row.number(0) != 0; });
+    return found;
+  }
+
+ private:
+  static std::string text_of(const SqlValue& value) {
+    if (const auto* number = std::get_if<std::int64_t>(&value)) return std::to_string(*number);
+    if (const auto* text = std::get_if<std::string>(&value)) return *text;
+    return bytea_text(std::get<Bytes>(value));
+  }
+
+  const std::string& prepared(const std::string& sql) {
+    const auto found = names_.find(sql);
+    if (found != names_.end()) return found->second;
+    auto name = fmt::format("varve{}", names_.size());
+    connection_->prepare(name, sql);
+    return names_.emplace(sql, std::move(name)).first->second;
+  }
+
+  template <typename Work>
+  static void guarded(Work&& work) {
+    try {
+      work();
+    } catch (const pqxx::broken_connection& error) {
+      fail<TemporaryError>("usage database: {}", one_line(error.what()));
+    } catch (const pqxx::transaction_rollback& error) {
+      fail<TemporaryError>("usage database: {}", one_line(error.what()));
+    } catch (const pqxx::in_doubt_error& error) {
+      fail<TemporaryError>("usage database: {}", one_line(error.what()));
+    } catch (const pqxx::sql_error& error) {
+      const auto state = error.sqlstate().substr(0, 2);
+      // 53: out of disk, memory, connections; 55: locked; 57: server stops; 40, 08: conflict, connection.
+      const bool may_pass = state == "53" || state == "55" || state == "57" || state == "40" || state == "08";
+      if (may_pass) fail<TemporaryError>("usage database: {}", one_line(error.what()));
+      fail<Error>("usage database: {}", one_line(error.what()));
+    } catch (const pqxx::failure& error) {
+      fail<Error>("usage database: {}", one_line(error.what()));
+    }
+  }
+
+  static std::string one_line(std::string text) {
+    while (!text.empty() && text.back() == '\n') text.pop_back();
+    for (auto& character : text)
+      if (character == '\n' || character == '\t') character = ' ';
+    return text;
+  }
+
+  std::unique_ptr<pqxx::connection> connection_;
+  std::unique_ptr<pqxx::dbtransaction> transaction_;
+  std::unordered_map<std::string, std::string> names_;
+  std::vector<std::string> parameters_;
+};
+
+}  // namespace
+
+std::unique_ptr<SqlConnection> open_postgres(const std::string& url) { return std::make_unique<PostgresConnection>(url); }
+
+}  // namespace varve::usage

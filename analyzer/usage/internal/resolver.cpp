@@ -1,0 +1,44 @@
+#include "analyzer/usage/internal/resolver.h"
+
+namespace varve::usage {
+namespace {
+
+const Owners kNobody;
+
+}  // namespace
+
+ImageResolver::ImageResolver(SqlConnection& sql, std::int64_t image_id) {
+  sql.query("SELECT has_inventory FROM image WHERE id = $1", {image_id}, [&](const SqlRow& row) { has_inventory_ = row.number(0) != 0; });
+  if (!has_inventory_) return;
+  sql.query("SELECT name, distribution_id FROM image_module WHERE image_id = $1 ORDER BY name, distribution_id", {image_id},
+            [&](const SqlRow& row) { modules_[row.text(0)].push_back(row.number(1)); });
+  sql.query("SELECT prefix, distribution_id FROM image_path WHERE image_id = $1 ORDER BY prefix, distribution_id", {image_id},
+            [&](const SqlRow& row) { paths_[row.text(0)].push_back(row.number(1)); });
+  sql.query("SELECT DISTINCT distribution_id FROM package WHERE image_id = $1 AND gpu = 1", {image_id},
+            [&](const SqlRow& row) { gpu_.insert(row.number(0)); });
+}
+
+const Owners& ImageResolver::of_module(std::string_view dotted) const {
+  if (modules_.empty()) return kNobody;
+  for (std::string prefix(dotted);;) {
+    const auto found = modules_.find(prefix);
+    if (found != modules_.end()) return found->second;
+    const auto dot = prefix.rfind('.');
+    if (dot == std::string::npos) return kNobody;
+    prefix.resize(dot);
+  }
+}
+
+const Owners& ImageResolver::of_path(std::string_view path) const {
+  if (paths_.empty()) return kNobody;
+  std::string prefix(path);
+  for (auto found = paths_.find(prefix);; found = paths_.find(prefix)) {
+    if (found != paths_.end()) return found->second;
+    if (!prefix.empty() && prefix.back() == '/') prefix.pop_back();
+    const auto slash = prefix.rfind('/');
+    if (slash == std::string::npos) return kNobody;
+    prefix.resize(slash + 1);
+  }
+}
+
+}  // namespace varve::usage

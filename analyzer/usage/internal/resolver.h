@@ -1,0 +1,38 @@
+#pragma once
+// Which distributions of an image own a module or a path, from the inventory that the database keeps.
+#include <cstdint>
+#include <set>
+#include <string>
+#include <string_view>
+#include <unordered_map>
+#include <vector>
+
+#include "analyzer/usage/internal/sql.h"
+
+namespace varve::usage {
+
+using Owners = std::vector<std::int64_t>;  // numbers of distributions, ascending; several where they share it
+
+// One image's answers. Read at the start, so an object made before an inventory is replaced still answers as it was.
+class ImageResolver {
+ public:
+  ImageResolver() = default;  // an image without an inventory: nobody owns anything
+  ImageResolver(SqlConnection& sql, std::int64_t image_id);
+
+  bool has_inventory() const { return has_inventory_; }
+  // The longest dotted prefix that has owners decides.
+  const Owners& of_module(std::string_view dotted) const;
+  // The longest prefix of the path that has owners decides: "a/b" itself, then the folders "a/", "". Without leading "/".
+  const Owners& of_path(std::string_view path) const;
+  const std::unordered_map<std::string, Owners>& modules() const { return modules_; }
+  // Whether it can use an accelerator, in this image.
+  bool can_use_gpu(std::int64_t distribution_id) const { return gpu_.contains(distribution_id); }
+
+ private:
+  bool has_inventory_ = false;
+  std::unordered_map<std::string, Owners> modules_;
+  std::unordered_map<std::string, Owners> paths_;
+  std::set<std::int64_t> gpu_;
+};
+
+}  // namespace varve::usage

@@ -1,0 +1,171 @@
+#include <sqlite3.h>
+
+#include <cctype>
+#include <unordered_map>
+
+#include <SQLiteCpp/SQLiteCpp.h>
+
+#include "analyzer/usage/internal/sql.h"
+#include "core/base/errors.h"
+
+namespace varve::usage {
+namespace {
+
+constexpr int kBusyTimeoutMs = 60'000;
+
+// "$1" of our statements is a name to SQLite and would be numbered by its first use; "?1" is the number itself.
+std::string numbered(const std::string& sql) {
+  std::string text = sql;
+  for (std::size_t i = 0; i + 1 < text.size(); ++i)
+    if (text[i] == '$' && std::isdigit(static_cast<unsigned char>(text[i + 1])) != 0) text[i] = '?';
+  return text;
+}
+
+class SqliteRow final : public SqlRow {
+ public:
+  explicit SqliteRow(SQLite::Statement& statement) : statement_(statement) {}
+  std::int64_t number(int column) const override { return statement_.getColumn(column).getInt64(); }
+  std::string text(int column) const override { return statement_.getColumn(column).getString(); }
+  Bytes blob(int column) const override {
+    const auto value = statement_.getColumn(column);
+    const auto* data = static_cast<const std::byte*>(value.getBlob());
+    return data == nullptr ? Bytes() : Bytes(data, data + value.getBytes());
+  }
+
+ private:
+  SQLite::Statement& statement_;
+};
+
+class SqliteConnection final : public SqlConnection {
+ public:
+  explicit SqliteConnection(const std::string& path) : path_(path) {
+    guarded([&] {
+      database_.emplace(path, SQLite::OPEN_READWRITE | SQLite::OPEN_CREATE, kBusyTimeoutMs);
+      // Readers and the one writer do not wait for each other. A commit is not synced: after a power cut the database is as it was a moment
+      // before, and so is its note of how far each spool was read. flush() syncs before a spool may be deleted.
+      database_->exec("PRAGMA journal_mode = WAL");
+      database_->exec("PRAGMA synchronous = NORMAL");
+      database_->exec("PRAGMA foreign_keys = ON");
+      database_->exec("PRAGMA cache_size = -65536");
+      database_->exec("PRAGMA temp_store = MEMORY");
+    });
+  }
+
+  void run_script(const std::string& sql) override {
+    guarded([&] { database_->exec(sql); });
+  }
+
+  std::uint64_t run(const std::string& sql, std::span<const SqlValue> values, const std::function<void(const SqlRow&)>& each) override {
+    std::uint64_t changed = 0;
+    guarded([&] {
+      auto& statement = prepared(sql);
+      const ResetAtExit reset{statement};
+      for (std::size_t i = 0; i < values.size(); ++i) bind(statement, int(i) + 1, values[i]);
+      const SqliteRow row(statement);
+      while (statement.executeStep())
+        if (each) each(row);
+      changed = std::uint64_t(database_->getChanges());
+    });
+    return changed;
+  }
+
+  void begin_write() override { begin("BEGIN IMMEDIATE"); }
+  void begin_read() override { begin("BEGIN"); }
+  void commit() override {
+    guarded([&] { database_->exec("COMMIT"); });
+    in_transaction_ = false;
+  }
+  void rollback() noexcept override {
+    in_transaction_ = false;
+    try {
+      // A full disk may have rolled back already; then there is none to end.
+      if (sqlite3_get_autocommit(database_->getHandle()) == 0) database_->exec("ROLLBACK");
+    } catch (const std::exception&) {  // closing the connection ends it as well
+    }
+  }
+  bool in_transaction() const override { return in_transaction_; }
+  void flush() override { query("PRAGMA wal_checkpoint(FULL)", {}, [](const SqlRow& row) {
+      if (row.number(0) != 0) fail<TemporaryError>("usage database: other readers kept it from being written through to the disk");
+    }); }
+
+  std::string schema_words(std::string_view schema) const override {
+    std::string text(schema);
+    const auto replace = [&](std::string_view word, std::string_view with) {
+      for (auto at = text.find(word); at != std::string::npos; at = text.find(word, at + with.size())) text.replace(at, word.size(), with);
+    };
+    replace("{number}", "INTEGER");
+    replace("{key}", "INTEGER PRIMARY KEY");
+    replace("{blob}", "BLOB");
+    replace("{table_end}", "STRICT");
+    replace("{keyed_table_end}", "STRICT, WITHOUT ROWID");
+    return text;
+  }
+  std::size_t max_parameters() const override { return 32'766; }
+  bool has_table(const std::string& name) override {
+    bool found = false;
+    query("SELECT count(*) FROM sqlite_master WHERE type = 'table' AND (name = $1 OR $1 = '')", {name},
+          [&](const SqlRow& row) { found = row.number(0) != 0; });
+    return found;
+  }
+
+ private:
+  struct ResetAtExit {
+    SQLite::Statement& statement;
+    ~ResetAtExit() {
+      statement.tryReset();
+    }
+  };
+
+  void begin(const char* how) {
+    guarded([&] { database_->exec(how); });
+    in_transaction_ = true;
+  }
+
+  SQLite::Statement& prepared(const std::string& sql) {
+    const auto found = statements_.find(sql);
+    if (found != statements_.end()) return found->second;
+    return statements_.try_emplace(sql, *database_, numbered(sql)).first->second;
+  }
+
+  // The values outlive the step, so nothing is copied.
+  static void bind(SQLite::Statement& statement, int at, const SqlValue& value) {
+    if (const auto* number = std::get_if<std::int64_t>(&value)) statement.bind(at, *number);
+    else if (const auto* text = std::get_if<std::string>(&value)) statement.bindNoCopy(at, *text);
+    else {
+      const auto& blob = std::get<Bytes>(value);
+      // A null pointer would bind NULL; an empty blob is a value.
+      statement.bindNoCopy(at, blob.empty() ? static_cast<const void*>("") : blob.data(), int(blob.size()));
+    }
+  }
+
+  template <typename Work>
+  void guarded(Work&& work) const {
+    try {
+      work();
+    } catch (const SQLite::Exception& error) {
+      switch (error.getErrorCode() & 0xff) {
+        case SQLITE_FULL:
+        case SQLITE_BUSY:
+        case SQLITE_LOCKED:
+        case SQLITE_IOERR:
+        case SQLITE_NOMEM:
+        case SQLITE_PROTOCOL:
+          fail<TemporaryError>("usage database {}: {}; what was committed before is kept, try again", path_, error.what());
+        case SQLITE_CORRUPT:
+        case SQLITE_NOTADB: fail<CorruptData>("usage database {}: {}", path_, error.what());
+        default: fail<Error>("usage database {}: {}", path_, error.what());
+      }
+    }
+  }
+
+  std::string path_;
+  std::optional<SQLite::Database> database_;
+  std::unordered_map<std::string, SQLite::Statement> statements_;  // before the database in destruction
+  bool in_transaction_ = false;
+};
+
+}  // namespace
+
+std::unique_ptr<SqlConnection> open_sqlite(const std::string& path) { return std::make_unique<SqliteConnection>(path); }
+
+}  // namespace varve::usage
