@@ -13,22 +13,36 @@
 #include "analyzer/usage/snapshot.h"
 #include "analyzer/usage/spool.h"
 #include "core/base/cancel.h"
+#include "core/base/progress.h"
 
 namespace varve::usage {
 
 struct CollectOptions {
   std::uint32_t known_name_sessions = 20;  // k: a failed name that no image knows is passed on from so many sessions on
-  bool remove_collected = false;           // delete spool files of ended sessions after they were collected whole
+  bool remove_collected = false;           // delete spool files of ended processes after they were collected whole
+  Progress* progress = nullptr;            // gets the bytes of the files; may be absent
+};
+
+// A line or a file that was not taken in.
+struct QuarantineNote {
+  std::filesystem::path file;
+  std::uint64_t place = 0;  // byte offset of the line; 0 for the whole file
+  std::string reason;       // one line; quotes nothing of the content
 };
 
 struct CollectResult {
   std::uint64_t sessions = 0;     // new ones
   std::uint64_t events = 0;       // records taken in now
   std::uint64_t duplicates = 0;   // records that were there already
-  std::uint64_t quarantined = 0;  // whole lines that could not be read
+  std::uint64_t quarantined = 0;  // whole lines and files that could not be read
+  std::uint64_t unknown = 0;      // records of kinds that only a newer program knows
+  std::uint64_t removed_files = 0;
+  std::vector<QuarantineNote> notes;  // the first kMaxQuarantineNotes of `quarantined`
   std::uint64_t files = 0;
   std::uint64_t pending_bytes = 0;  // half records at the ends of files
 };
+
+inline constexpr std::size_t kMaxQuarantineNotes = 100;
 
 struct SnapshotQuery {
   DayRange window;

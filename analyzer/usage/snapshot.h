@@ -10,6 +10,9 @@
 
 namespace varve::usage {
 
+// A session's accelerator counts as idle when no cell ran for longer than this.
+inline constexpr std::uint64_t kGpuIdleThresholdSeconds = 600;
+
 // Days since 1970-01-01 (UTC), `last` included.
 struct DayRange {
   std::int32_t first = 0;
@@ -84,6 +87,7 @@ struct DistributionUse {
   std::vector<DayCount> days;          // days with sessions, ascending: for trend and charts
   std::uint64_t notebooks = 0;         // distinct scanned notebooks that import it
   std::uint64_t notebooks_optional = 0;  // of these: only inside try or if
+  std::vector<std::string> shared_with;  // distributions that own some of the same modules: its evidence may be theirs; all are counted
   std::map<std::string, std::uint64_t> importers;  // distribution that imported it -> sessions
   std::map<std::string, std::uint64_t> modules;    // dotted module (at most two parts) -> sessions
 };
@@ -134,6 +138,7 @@ struct Snapshot {
   std::uint64_t notebooks_scanned = 0, notebooks_distinct = 0;
   std::map<std::string, std::uint64_t> gpu_models;             // model -> sessions
   std::map<std::string, std::uint64_t> cuda_architectures;     // "sm_80" -> bytes carried by the image's fatbins (asked-for image only)
+  std::map<std::string, std::uint64_t> unresolved;  // module (at most two parts) whose distribution is not known -> sessions
   std::uint64_t hidden_failed_names = 0;  // below the privacy threshold
   std::uint64_t quarantined = 0;          // spool records that could not be read
 };

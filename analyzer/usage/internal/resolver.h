@@ -17,7 +17,8 @@ using Owners = std::vector<std::int64_t>;  // numbers of distributions, ascendin
 class ImageResolver {
  public:
   ImageResolver() = default;  // an image without an inventory: nobody owns anything
-  ImageResolver(SqlConnection& sql, std::int64_t image_id);
+  enum class Paths : std::uint8_t { kRead, kLeaveOut };  // there are many, and reports need none
+  ImageResolver(SqlConnection& sql, std::int64_t image_id, Paths paths = Paths::kRead);
 
   bool has_inventory() const { return has_inventory_; }
   // The longest dotted prefix that has owners decides.

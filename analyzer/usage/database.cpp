@@ -1,0 +1,51 @@
+#include "analyzer/usage/database.h"
+
+#include "analyzer/usage/internal/collector.h"
+#include "analyzer/usage/internal/explain.h"
+#include "analyzer/usage/internal/inventory_store.h"
+#include "analyzer/usage/internal/notebook_store.h"
+#include "analyzer/usage/internal/retention.h"
+#include "analyzer/usage/internal/schema.h"
+#include "analyzer/usage/internal/snapshot_reader.h"
+#include "analyzer/usage/internal/writer.h"
+
+namespace varve::usage {
+namespace {
+
+class SqlDatabase final : public Database {
+ public:
+  explicit SqlDatabase(std::unique_ptr<SqlConnection> sql) : sql_(std::move(sql)), writer_(*sql_) { migrate(*sql_); }
+
+  CollectResult collect(const std::vector<std::filesystem::path>& spools, const CollectOptions& options, const CancelFlag& cancel) override {
+    return Collector(writer_, options).collect(spools, cancel);
+  }
+  void put_inventory(const packages::Inventory& inventory, const std::string& label) override { store_inventory(writer_, inventory, label); }
+  void put_scan(const notebooks::ScanResult& scan) override { store_scan(writer_, scan); }
+  Snapshot snapshot(const SnapshotQuery& query) override {
+    Transaction transaction(*sql_, Transaction::Kind::kRead);
+    auto snapshot = SnapshotReader(*sql_, query).read();
+    transaction.commit();
+    return snapshot;
+  }
+  Explanation explain(const std::string& name, const SnapshotQuery& query) override {
+    Transaction transaction(*sql_, Transaction::Kind::kRead);
+    auto explanation = explain_name(*sql_, name, query);
+    transaction.commit();
+    return explanation;
+  }
+  void age_out(const Retention& retention, std::int32_t today) override { usage::age_out(writer_, retention, today); }
+
+ private:
+  std::unique_ptr<SqlConnection> sql_;
+  Writer writer_;
+};
+
+}  // namespace
+
+std::unique_ptr<Database> open_database(const std::string& where) {
+  constexpr std::string_view kSqlite = "sqlite:";
+  if (where.starts_with("postgresql://") || where.starts_with("postgres://")) return std::make_unique<SqlDatabase>(open_postgres(where));
+  return std::make_unique<SqlDatabase>(open_sqlite(where.starts_with(kSqlite) ? where.substr(kSqlite.size()) : where));
+}
+
+}  // namespace varve::usage

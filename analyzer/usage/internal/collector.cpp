@@ -1,0 +1,292 @@
+#include "analyzer/usage/internal/collector.h"
+
+#include <algorithm>
+#include <ctime>
+
+#include "analyzer/python/name.h"
+#include "analyzer/usage/internal/calendar.h"
+#include "analyzer/usage/internal/retention.h"
+#include "core/base/digest.h"
+#include "core/base/errors.h"
+
+namespace varve::usage {
+namespace {
+
+// A batch ends after the first of these; other writers wait for its end.
+constexpr std::size_t kBatchFiles = 64;
+constexpr std::uint64_t kBatchRecords = 50'000;
+// A process writes every minute; one that was silent for a day was killed.
+constexpr std::int64_t kAbandonedSeconds = 86'400;
+// Behind every rank of a process that told an image.
+constexpr const char* kNoRank = "~";
+
+constexpr const char* kTooLate = "its session is older than single sessions are kept; it was counted without these records";
+
+bool is_recorder(std::string_view writer) { return !writer.starts_with("run "); }
+
+std::int64_t flag_of(Directness how) {
+  switch (how) {
+    case Directness::kDirect: return kUsedDirect;
+    case Directness::kTransitive: return kUsedTransitive;
+    case Directness::kStatic: return kUsedStatic;
+  }
+  return 0;
+}
+
+std::int64_t flag_of(Copy copy) {
+  switch (copy) {
+    case Copy::kUnknown: return 0;
+    case Copy::kImage: return kUsedImageCopy;
+    case Copy::kSession: return kUsedSessionCopy;
+  }
+  return 0;
+}
+
+// Orders the processes of a session: the first one knows best on which image it runs.
+std::string rank_of(const StartRecord& start) { return fmt::format("{}{:07}{}", start.parent.empty() ? '0' : '1', start.day, start.process); }
+
+}  // namespace
+
+CollectResult Collector::collect(const std::vector<std::filesystem::path>& spools, const CancelFlag& cancel) {
+  const auto files = find_spools(spools);
+  if (options_.progress != nullptr) {
+    for (const auto& found : files) {
+      std::error_code gone;
+      const auto bytes = std::filesystem::file_size(found.path, gone);
+      if (!gone) options_.progress->expect(bytes);
+    }
+  }
+  CollectResult total;
+  for (std::size_t next = 0; next < files.size();) {
+    cancel.throw_if_cancelled();
+    // Counted apart: a batch that fails has counted nothing.
+    auto with_batch = total;
+    batch_records_ = 0;
+    removable_of_batch_.clear();
+    WriteTransaction transaction(writer_);
+    refused_through_ = refused_through(writer_.sql());
+    for (std::size_t taken = 0; next < files.size() && taken < kBatchFiles && batch_records_ < kBatchRecords; ++taken, ++next)
+      take_file(files[next], with_batch);
+    transaction.commit();
+    total = std::move(with_batch);
+    if (options_.remove_collected) std::move(removable_of_batch_.begin(), removable_of_batch_.end(), std::back_inserter(removable_));
+  }
+  remove_collected(total);
+  return total;
+}
+
+template <typename Work>
+bool Collector::reads(const FoundSpool& found, CollectResult& result, Work&& work) {
+  const auto key = [&] { return to_bytes(digest_of(found.path.filename().string()).raw()); };
+  try {
+    work();
+    return true;
+  } catch (const CorruptData& error) {
+    quarantine(found.path, key(), {.place = 0, .reason = error.what()}, result);
+  } catch (const std::system_error& error) {
+    // What is gone was collected and removed by another collector. A reason names no path: it may be a user's.
+    if (error.code() != std::errc::no_such_file_or_directory)
+      quarantine(found.path, key(), {.place = 0, .reason = "cannot be read: " + error.code().message()}, result);
+  }
+  return false;
+}
+
+void Collector::take_file(const FoundSpool& found, CollectResult& result) {
+  std::optional<SpoolFile> file;
+  if (!reads(found, result, [&] { file.emplace(found.path); })) return;
+  ++result.files;
+  if (options_.progress != nullptr) options_.progress->add(file->size());
+  if (!file->start()) {
+    result.pending_bytes += file->size();
+    return;
+  }
+  auto process = load_process(writer_.sql(), *file->start());
+  if (auto why_not = objection(found, *file->start(), process); !why_not.empty())
+    return quarantine(found.path, process.file_key(), {.place = 0, .reason = std::move(why_not)}, result);
+  News news;
+  const bool read = reads(found, result, [&] {
+    if (file->size() < process.read_bytes)
+      fail<CorruptData>("shorter than what was read of it before: {} of {} bytes", file->size(), process.read_bytes);
+    if (process.known && (file->head_print(process.read_bytes) != process.head || file->tail_print(process.read_bytes) != process.tail))
+      fail<CorruptData>("its content is not what was read before");
+    news.end = file->each_line(process.read_bytes, [&](std::uint64_t at, std::string_view line) {
+      try {
+        auto record = parse_spool_line(line);
+        if (at != 0 && std::holds_alternative<StartRecord>(record.what)) fail<CorruptData>("spool record: a second start record");
+        news.records.push_back(std::move(record));
+      } catch (const CorruptData& error) {
+        news.bad_lines.push_back({.place = at, .reason = error.what()});
+      }
+    });
+    news.head = file->head_print(news.end);
+    news.tail = file->tail_print(news.end);
+  });
+  if (!read) return;
+  result.duplicates += process.records;
+  take_news(found, *file, process, news, result);
+  result.pending_bytes += file->size() - process.read_bytes;
+  const bool over = process.ended || file->modified() + kAbandonedSeconds < std::int64_t(std::time(nullptr));
+  if (options_.remove_collected && over && process.read_bytes == file->size()) removable_of_batch_.push_back({found.path, std::move(*file)});
+}
+
+void Collector::take_news(const FoundSpool& found, const SpoolFile& file, ProcessRow& process, const News& news, CollectResult& result) {
+  if (news.end == process.read_bytes) return;
+  const bool gone = session_is_gone(process);
+  const auto first_new = process.read_bytes;
+  process.read_bytes = news.end;
+  process.head = news.head;
+  process.tail = news.tail;
+  if (gone) {
+    store_process(writer_.sql(), process);
+    return quarantine(found.path, process.file_key(), {.place = first_new, .reason = kTooLate}, result);
+  }
+  for (const auto& bad_line : news.bad_lines) quarantine(found.path, process.file_key(), bad_line, result);
+  process.records += news.records.size();
+  process.apply(news.records);
+  store_process(writer_.sql(), process);
+  const auto sessions_before = new_sessions_;
+  take_records(*file.start(), process, news.records);
+  result.sessions += new_sessions_ - sessions_before;
+  result.events += news.records.size();
+  result.unknown += std::uint64_t(std::count_if(news.records.begin(), news.records.end(), [](const SpoolRecord& record) {
+    return std::holds_alternative<UnknownRecord>(record.what);
+  }));
+  batch_records_ += news.records.size();
+}
+
+std::string Collector::objection(const FoundSpool& found, const StartRecord& start, const ProcessRow& process) const {
+  if (!found.folder_session.empty() && found.folder_session != start.session) return "its first record names another session than its folder";
+  if (!process.known && start.day <= refused_through_)
+    return fmt::format("its session began on {}; only those after {} are taken in", day_text(start.day), day_text(refused_through_));
+  return {};
+}
+
+// A session without a row, but with files that were read before: it was aged out.
+bool Collector::session_is_gone(const ProcessRow& process) {
+  bool files = false, session = false;
+  writer_.sql().query("SELECT 1 FROM session WHERE session_key = $1", {process.session_key}, [&](const SqlRow&) { session = true; });
+  if (session) return false;
+  writer_.sql().query("SELECT 1 FROM spool_file WHERE session_key = $1 LIMIT 1", {process.session_key}, [&](const SqlRow&) { files = true; });
+  return files;
+}
+
+void Collector::take_records(const StartRecord& start, ProcessRow& process, const std::vector<SpoolRecord>& records) {
+  const auto before = load_session(writer_.sql(), process.session_key);
+  auto after = before;
+  apply_start(start, after);
+  if (before.id == 0) ++new_sessions_;
+  const bool has_inventory = writer_.resolver(after.image_id).has_inventory();
+  intern_names(records, !has_inventory);
+  newly_failed_.clear();
+  apply_records(records, after);
+  sum_processes(writer_.sql(), after);
+  const auto old_part = contribution_of(before, writer_.resolver(before.image_id), writer_.modules());
+  const auto new_part = contribution_of(after, writer_.resolver(after.image_id), writer_.modules());
+  writer_.change_session(before, old_part, after, new_part);
+  for (const auto& [id, module] : newly_failed_) writer_.failed_names().add_session(id, module, options_.known_name_sessions);
+}
+
+void Collector::apply_start(const StartRecord& start, SessionState& session) {
+  if (session.key.empty()) {
+    session.key = bytes_of_hex(start.session);
+    session.day = start.day;
+    session.image_id = writer_.image_id("");
+    session.image_rank = kNoRank;
+  }
+  session.day = std::min<std::int64_t>(session.day, start.day);
+  if (start.image && rank_of(start) < session.image_rank) {
+    session.image_id = writer_.image_id(start.image->to_string());
+    session.image_rank = rank_of(start);
+  }
+  if (is_recorder(start.writer)) session.heard = true;
+  if (!start.user.empty()) session.users.emplace(month_of(start.day), bytes_of_hex(start.user));
+}
+
+void Collector::intern_names(const std::vector<SpoolRecord>& records, bool keep_paths) {
+  std::vector<std::string> modules, distributions, models, paths;
+  const auto add_module = [&](const std::string& name) {
+    if (name.empty()) return;
+    modules.push_back(name);
+    modules.emplace_back(short_module(name));
+  };
+  for (const auto& record : records) {
+    if (const auto* import = std::get_if<ImportRecord>(&record.what)) {
+      add_module(import->module);
+      add_module(import->by);
+      if (!import->distribution.empty()) distributions.push_back(python::normalize_name(import->distribution));
+    } else if (const auto* install = std::get_if<InstallRecord>(&record.what)) {
+      distributions.push_back(python::normalize_name(install->distribution));
+    } else if (const auto* gpu = std::get_if<GpuRecord>(&record.what)) {
+      models.insert(models.end(), gpu->models.begin(), gpu->models.end());
+    } else if (const auto* file = std::get_if<FileRecord>(&record.what); file != nullptr && keep_paths) {
+      paths.push_back(file->path);
+    }
+  }
+  writer_.modules().intern(std::move(modules));
+  writer_.distributions().intern(std::move(distributions));
+  writer_.gpu_models().intern(std::move(models));
+  writer_.pending_paths().intern(std::move(paths));
+}
+
+void Collector::apply_records(const std::vector<SpoolRecord>& records, SessionState& session) {
+  for (const auto& record : records) {
+    if (const auto* import = std::get_if<ImportRecord>(&record.what)) {
+      apply_import(*import, session);
+    } else if (const auto* failed = std::get_if<FailedRecord>(&record.what)) {
+      const auto id = writer_.failed_names().id_of(failed->module);
+      if (session.failed.insert(id).second) newly_failed_.emplace_back(id, failed->module);
+    } else if (const auto* install = std::get_if<InstallRecord>(&record.what)) {
+      const auto distribution = writer_.distributions().id_of(python::normalize_name(install->distribution));
+      const auto why = std::string(install_reason_name(install->why));
+      session.reinstalls.emplace(writer_.reinstall_id(distribution, install->from, install->to, why), install->tool);
+    } else if (const auto* file = std::get_if<FileRecord>(&record.what)) {
+      apply_file(*file, session);
+    } else if (const auto* gpu = std::get_if<GpuRecord>(&record.what)) {
+      session.gpu_present |= gpu->present;
+      session.gpu_used |= gpu->used;
+      for (const auto& model : gpu->models) session.gpu_models.insert(writer_.gpu_models().id_of(model));
+    } else if (const auto* beat = std::get_if<BeatRecord>(&record.what)) {
+      session.gpu_used |= beat->gpu_used;
+    } else if (std::holds_alternative<LaunchRecord>(record.what)) {
+      session.launched = true;
+    }
+  }
+}
+
+void Collector::apply_import(const ImportRecord& import, SessionState& session) {
+  SessionState::Module use{.module_id = writer_.modules().id_of(import.module), .by_id = 0, .named_id = 0};
+  if (!import.by.empty()) use.by_id = writer_.modules().id_of(import.by);
+  if (!import.distribution.empty()) {
+    use.named_id = writer_.distributions().id_of(python::normalize_name(import.distribution));
+    if (import.copy == Copy::kSession) session.copies.emplace(use.named_id, import.version);
+  }
+  session.modules[use] |= flag_of(import.how) | flag_of(import.copy);
+}
+
+void Collector::apply_file(const FileRecord& file, SessionState& session) {
+  const auto flags = file.executed ? kFileExecuted : kFileOpened;
+  const auto& image = writer_.resolver(session.image_id);
+  if (!image.has_inventory()) {
+    // The path is kept until the image's inventory tells whose it is.
+    session.paths[writer_.pending_paths().id_of(file.path)] |= flags;
+    return;
+  }
+  for (const auto owner : image.of_path(file.path)) session.files[owner] |= flags;
+}
+
+void Collector::quarantine(const std::filesystem::path& file, const Bytes& file_key, const Objection& objection, CollectResult& result) {
+  ++result.quarantined;
+  if (result.notes.size() < kMaxQuarantineNotes) result.notes.push_back({.file = file, .place = objection.place, .reason = objection.reason});
+  writer_.sql().run("INSERT INTO quarantine (file_key, place, reason, day) VALUES ($1, $2, $3, $4) ON CONFLICT (file_key, place, reason) DO NOTHING",
+                    {file_key, std::int64_t(objection.place), objection.reason, std::int64_t(today_utc())});
+}
+
+void Collector::remove_collected(CollectResult& result) {
+  if (removable_.empty()) return;
+  // Only now may the spool be the worse copy of the two.
+  writer_.sql().flush();
+  for (const auto& removable : removable_)
+    if (removable.file.remove_if_unchanged(removable.path)) ++result.removed_files;
+}
+
+}  // namespace varve::usage

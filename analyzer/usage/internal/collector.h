@@ -1,0 +1,65 @@
+#pragma once
+// Takes spool files into the database.
+#include <cstdint>
+#include <filesystem>
+#include <optional>
+#include <string>
+#include <utility>
+#include <vector>
+
+#include "analyzer/usage/database.h"
+#include "analyzer/usage/internal/process_row.h"
+#include "analyzer/usage/internal/writer.h"
+#include "analyzer/usage/spool_file.h"
+
+namespace varve::usage {
+
+// One collect(). Files are taken in batches: a batch is one transaction, so what was read of a file and the note of how far go in together.
+class Collector {
+ public:
+  Collector(Writer& writer, const CollectOptions& options) : writer_(writer), options_(options) {}
+  CollectResult collect(const std::vector<std::filesystem::path>& spools, const CancelFlag& cancel);
+
+ private:
+  struct Objection {
+    std::uint64_t place = 0;
+    std::string reason;
+  };
+  // What a file has beyond what was read before.
+  struct News {
+    std::uint64_t end = 0;  // of the last whole line
+    std::vector<SpoolRecord> records;
+    std::vector<Objection> bad_lines;
+    Bytes head, tail;       // prints of the file up to `end`
+  };
+  struct Removable {
+    std::filesystem::path path;
+    SpoolFile file;
+  };
+
+  void take_file(const FoundSpool& found, CollectResult& result);
+  void take_news(const FoundSpool& found, const SpoolFile& file, ProcessRow& process, const News& news, CollectResult& result);
+  std::string objection(const FoundSpool& found, const StartRecord& start, const ProcessRow& process) const;
+  bool session_is_gone(const ProcessRow& process);
+  void take_records(const StartRecord& start, ProcessRow& process, const std::vector<SpoolRecord>& records);
+  void apply_start(const StartRecord& start, SessionState& session);
+  void apply_records(const std::vector<SpoolRecord>& records, SessionState& session);
+  void apply_import(const ImportRecord& import, SessionState& session);
+  void apply_file(const FileRecord& file, SessionState& session);
+  void intern_names(const std::vector<SpoolRecord>& records, bool keep_paths);
+  void quarantine(const std::filesystem::path& file, const Bytes& file_key, const Objection& objection, CollectResult& result);
+  // Runs what reads the file; where that fails, the file goes into quarantine.
+  template <typename Work>
+  bool reads(const FoundSpool& found, CollectResult& result, Work&& work);
+  void remove_collected(CollectResult& result);
+
+  Writer& writer_;
+  const CollectOptions& options_;
+  std::int32_t refused_through_ = 0;  // sessions of this day and before are not taken in any more
+  std::uint64_t batch_records_ = 0;
+  std::uint64_t new_sessions_ = 0;
+  std::vector<std::pair<std::int64_t, std::string>> newly_failed_;
+  std::vector<Removable> removable_, removable_of_batch_;
+};
+
+}  // namespace varve::usage

@@ -1,0 +1,12 @@
+#pragma once
+#include <string>
+
+#include "analyzer/usage/database.h"
+#include "analyzer/usage/internal/sql.h"
+
+namespace varve::usage {
+
+// The caller holds the read transaction.
+Explanation explain_name(SqlConnection& sql, const std::string& name, const SnapshotQuery& query);
+
+}  // namespace varve::usage

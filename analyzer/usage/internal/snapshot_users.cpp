@@ -1,0 +1,94 @@
+// Users over months: their hashes change with the month, so a window over several has a range of counts.
+#include <algorithm>
+
+#include "analyzer/usage/internal/calendar.h"
+#include "analyzer/usage/internal/snapshot_reader.h"
+#include "analyzer/usage/internal/writer.h"
+
+namespace varve::usage {
+namespace {
+
+// Whether the window has all that was counted in this month; then the month's users all are users of the window.
+struct MonthCover {
+  std::int32_t first_data = 0, last_data = 0;
+  bool covers(const DayRange& window, std::int32_t month) const {
+    return window.first <= std::max(first_day_of_month(month), first_data) && window.last >= std::min(last_day_of_month(month), last_data);
+  }
+};
+
+UserCount within(UserCount users, std::uint64_t sessions) {
+  users.at_most = std::min(users.at_most, sessions);
+  // Somebody had these sessions, even where it is not known in which part of a month.
+  if (users.at_most > 0) users.at_least = std::max<std::uint64_t>(users.at_least, 1);
+  users.at_least = std::min(users.at_least, users.at_most);
+  return users;
+}
+
+}  // namespace
+
+void SnapshotReader::read_users() {
+  MonthCover cover;
+  sql_.query("SELECT MIN(day), MAX(day) FROM daily_session", {}, [&](const SqlRow& row) {
+    cover.first_data = std::int32_t(row.number(0));
+    cover.last_data = std::int32_t(row.number(1));
+  });
+  struct Subject {
+    std::int64_t kind = -1, id = 0, image = 0;
+    bool operator==(const Subject&) const = default;
+  };
+  // An image's own users are asked for image by image; of all other subjects the images are put together, month by month.
+  Subject subject;
+  std::int32_t month = -1;
+  UserSketch of_month;
+  UserCount users;
+  const auto end_month = [&] {
+    if (month < 0) return;
+    const auto count = of_month.count();
+    users.at_most += count;
+    if (cover.covers(query_.window, month)) users.at_least = std::max(users.at_least, count);
+    of_month = {};
+  };
+  const auto end_subject = [&] {
+    end_month();
+    if (subject.kind >= 0) take_users(subject.kind, subject.id, subject.image, users);
+    users = {};
+  };
+  sql_.query(
+      "SELECT kind, subject_id, CASE WHEN kind = 0 THEN image_id ELSE 0 END AS of_image, month, sketch FROM user_sketch "
+      "WHERE month BETWEEN $1 AND $2 AND (image_id = $3 OR $3 = 0) ORDER BY kind, subject_id, of_image, month",
+      {month_of(query_.window.first), month_of(query_.window.last), image_id_}, [&](const SqlRow& row) {
+        const Subject now{.kind = row.number(0), .id = row.number(1), .image = row.number(2)};
+        if (now != subject) {
+          end_subject();
+          subject = now;
+          month = std::int32_t(row.number(3));
+        } else if (month != row.number(3)) {
+          end_month();
+          month = std::int32_t(row.number(3));
+        }
+        of_month.merge(UserSketch::parse(row.blob(4)));
+      });
+  end_subject();
+}
+
+void SnapshotReader::take_users(std::int64_t kind, std::int64_t subject, std::int64_t image, const UserCount& users) {
+  switch (SketchKind(kind)) {
+    case SketchKind::kImage:
+      if (const auto found = images_.find(image); found != images_.end()) found->second.users = within(users, found->second.heard);
+      return;
+    case SketchKind::kDistribution:
+      if (const auto found = uses_.find(subject); found != uses_.end())
+        found->second.users = within(users, found->second.sessions + found->second.file_sessions);
+      return;
+    case SketchKind::kFailed:
+      for (auto& [id, failed] : failed_)
+        if (id == subject) failed.users = within(users, failed.sessions);
+      return;
+    case SketchKind::kReinstall:
+      for (auto& [id, reinstall] : reinstalls_)
+        if (id == subject) reinstall.users = within(users, reinstall.sessions);
+      return;
+  }
+}
+
+}  // namespace varve::usage

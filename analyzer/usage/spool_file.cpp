@@ -1,0 +1,106 @@
+#include "analyzer/usage/spool_file.h"
+
+#include <fcntl.h>
+#include <sys/stat.h>
+
+#include <algorithm>
+#include <set>
+
+#include "core/base/errors.h"
+#include "core/base/file.h"
+
+namespace varve::usage {
+namespace {
+
+namespace fs = std::filesystem;
+
+bool is_session_name(const std::string& name) {
+  return name.size() == 32 && name.find_first_not_of("0123456789abcdef") == std::string::npos;
+}
+
+void add_folder(const fs::path& folder, const std::string& session, std::vector<FoundSpool>& found) {
+  std::error_code error;
+  for (fs::directory_iterator at(folder, error), end; !error && at != end; at.increment(error)) {
+    const auto status = at->symlink_status(error);
+    if (error) continue;  // it went away while we looked
+    const auto name = at->path().filename().string();
+    if (fs::is_regular_file(status) && at->path().extension() == ".jsonl") found.push_back({at->path(), session});
+    else if (session.empty() && fs::is_directory(status) && is_session_name(name)) add_folder(at->path(), name, found);
+  }
+  // A session's folder may go away at any time; the folder that was asked for must be readable.
+  if (error && session.empty()) throw std::system_error(error, fmt::format("read folder {}", folder.string()));
+}
+
+}  // namespace
+
+std::vector<FoundSpool> find_spools(const std::vector<fs::path>& spools) {
+  std::vector<FoundSpool> found;
+  for (const auto& spool : spools) {
+    const auto status = fs::status(spool);
+    if (!fs::exists(status)) fail<NotFound>("spool {}: there is no such file or folder", spool.string());
+    if (fs::is_directory(status)) add_folder(spool, {}, found);
+    else found.push_back({spool, {}});
+  }
+  std::sort(found.begin(), found.end(), [](const FoundSpool& a, const FoundSpool& b) { return a.path < b.path; });
+  found.erase(std::unique(found.begin(), found.end(), [](const FoundSpool& a, const FoundSpool& b) { return a.path == b.path; }), found.end());
+  return found;
+}
+
+SpoolFile::SpoolFile(const fs::path& path) : path_(path) {
+  // A session can put anything into its spool: no link is followed, and opening a pipe must not wait for a writer.
+  fd_ = open_file(path, O_RDONLY | O_NOFOLLOW | O_NONBLOCK);
+  struct stat status {};
+  if (::fstat(fd_.get(), &status) != 0) fail_errno("stat {}", path.string());
+  if (!S_ISREG(status.st_mode)) fail<CorruptData>("not a regular file");
+  size_ = std::uint64_t(status.st_size);
+  modified_ = status.st_mtim.tv_sec;
+  head_ = read(0, std::min<std::uint64_t>(size_, kMaxSpoolLineBytes + 1));
+  if (size_ > kMaxReadSpoolBytes) fail<CorruptData>("larger than {} bytes", kMaxReadSpoolBytes);
+  const auto text = as_text(head_);
+  const auto line_end = text.find('\n');
+  if (line_end == std::string_view::npos) {
+    if (head_.size() > kMaxSpoolLineBytes) fail<CorruptData>("its first line is longer than {} bytes", kMaxSpoolLineBytes);
+    return;
+  }
+  auto record = parse_spool_line(text.substr(0, line_end));
+  auto* start = std::get_if<StartRecord>(&record.what);
+  if (start == nullptr) fail<CorruptData>("its first record is no start record");
+  start_ = std::move(*start);
+}
+
+Bytes SpoolFile::read(std::uint64_t offset, std::uint64_t length) const {
+  Bytes bytes(length);
+  pread_exactly(fd_.get(), offset, bytes, path_.string());
+  return bytes;
+}
+
+Bytes SpoolFile::head_print(std::uint64_t read_bytes) const {
+  const auto length = std::min({read_bytes, kPrintBytes, std::uint64_t(head_.size())});
+  return to_bytes(digest_of(ByteView(head_).first(length)).raw());
+}
+
+Bytes SpoolFile::tail_print(std::uint64_t read_bytes) const {
+  const auto length = std::min(read_bytes, kPrintBytes);
+  return to_bytes(digest_of(read(read_bytes - length, length)).raw());
+}
+
+std::uint64_t SpoolFile::each_line(std::uint64_t offset, const std::function<void(std::uint64_t at, std::string_view line)>& each) const {
+  if (offset >= size_) return offset;
+  const auto content = read(offset, size_ - offset);
+  const auto text = as_text(content);
+  std::size_t at = 0;
+  for (auto line_end = text.find('\n'); line_end != std::string_view::npos; line_end = text.find('\n', at)) {
+    each(offset + at, text.substr(at, line_end - at));
+    at = line_end + 1;
+  }
+  return offset + at;
+}
+
+bool SpoolFile::remove_if_unchanged(const fs::path& path) const {
+  struct stat status {};
+  if (::fstat(fd_.get(), &status) != 0 || std::uint64_t(status.st_size) != size_) return false;
+  std::error_code error;
+  return fs::remove(path, error);
+}
+
+}  // namespace varve::usage

@@ -1,0 +1,65 @@
+#pragma once
+// Spool files as they lie on disk: found in folders, told apart by their first record, read on from where they were left.
+#include <cstdint>
+#include <filesystem>
+#include <functional>
+#include <optional>
+#include <string>
+#include <string_view>
+#include <vector>
+
+#include "analyzer/usage/spool.h"
+#include "core/base/bytes.h"
+#include "core/base/digest.h"
+#include "core/base/unique_fd.h"
+
+namespace varve::usage {
+
+inline constexpr std::uint64_t kMaxReadSpoolBytes = 4 * kMaxSpoolFileBytes;
+
+struct FoundSpool {
+  std::filesystem::path path;
+  std::string folder_session;  // the session that its folder belongs to; "" for files of the spool's own folder
+};
+
+// The spool files among these files and folders, without those named twice: `*.jsonl` of each folder, and of its folders named after a session
+// (32 hexadecimal digits). Symbolic links are not followed. Throws NotFound where one of `spools` is not there. By path.
+std::vector<FoundSpool> find_spools(const std::vector<std::filesystem::path>& spools);
+
+// One open spool file; its size is fixed when it is opened. Throws CorruptData, never quoting content, where it cannot be a spool, and
+// std::system_error where it cannot be read.
+class SpoolFile {
+ public:
+  // Bytes that are compared to see whether a file is still the one that was read before.
+  static constexpr std::uint64_t kPrintBytes = 4096;
+
+  explicit SpoolFile(const std::filesystem::path& path);
+
+  std::uint64_t size() const { return size_; }
+  // Seconds since 1970 of the last write.
+  std::int64_t modified() const { return modified_; }
+  // Absent while its first line is not whole yet.
+  const std::optional<StartRecord>& start() const { return start_; }
+
+  // Digests over the first and the last kPrintBytes of the first `read_bytes`.
+  Bytes head_print(std::uint64_t read_bytes) const;
+  Bytes tail_print(std::uint64_t read_bytes) const;
+
+  // Whole lines from `offset` on, without line ends. Returns where the last whole line ends.
+  std::uint64_t each_line(std::uint64_t offset, const std::function<void(std::uint64_t at, std::string_view line)>& each) const;
+
+  // Removes the file unless it has grown.
+  bool remove_if_unchanged(const std::filesystem::path& path) const;
+
+ private:
+  Bytes read(std::uint64_t offset, std::uint64_t length) const;
+
+  std::filesystem::path path_;
+  UniqueFd fd_;
+  std::uint64_t size_ = 0;
+  std::int64_t modified_ = 0;
+  Bytes head_;
+  std::optional<StartRecord> start_;
+};
+
+}  // namespace varve::usage
