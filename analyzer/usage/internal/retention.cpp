@@ -9,7 +9,7 @@
 namespace varve::usage {
 namespace {
 
-constexpr std::array kSessionTables{"session_user",      "session_module", "session_copy", "session_failed",
+constexpr std::array kSessionTables{"session_users",      "session_module", "session_copy", "session_failed",
                                     "session_reinstall", "session_file",   "session_path", "session_gpu_model"};
 constexpr std::array kDailyTableNames{"daily_session", "daily_use",       "daily_module",   "daily_edge",
                                       "daily_failed",  "daily_reinstall", "daily_gpu_model"};

@@ -44,7 +44,7 @@ CREATE TABLE session (id {key}, session_key {blob} NOT NULL UNIQUE, day {number}
   lifetime_seconds {number} NOT NULL, idle_seconds {number} NOT NULL) {table_end};
 CREATE INDEX session_day ON session (day);
 CREATE INDEX session_image ON session (image_id);
-CREATE TABLE session_user (session_id {number} NOT NULL, month {number} NOT NULL, hash {blob} NOT NULL, PRIMARY KEY (session_id, month, hash))
+CREATE TABLE session_users (session_id {number} NOT NULL, month {number} NOT NULL, hash {blob} NOT NULL, PRIMARY KEY (session_id, month, hash))
 {keyed_table_end};
 CREATE TABLE session_module (session_id {number} NOT NULL, module_id {number} NOT NULL, by_id {number} NOT NULL, named_id {number} NOT NULL,
   flags {number} NOT NULL, PRIMARY KEY (session_id, module_id, by_id, named_id)) {keyed_table_end};

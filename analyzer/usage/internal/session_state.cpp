@@ -25,7 +25,7 @@ void take_session(SessionState& session, const SqlRow& row) {
 void load_rows(SqlConnection& sql, SessionState& session) {
   if (session.id == 0) return;
   const SqlValue id = session.id;
-  sql.query("SELECT month, hash FROM session_user WHERE session_id = $1", {id},
+  sql.query("SELECT month, hash FROM session_users WHERE session_id = $1", {id},
             [&](const SqlRow& row) { session.users.emplace(row.number(0), row.blob(1)); });
   sql.query("SELECT module_id, by_id, named_id, flags FROM session_module WHERE session_id = $1 ORDER BY module_id, by_id, named_id", {id},
             [&](const SqlRow& row) {
@@ -160,7 +160,7 @@ void store_session(SqlConnection& sql, const SessionState& before, SessionState&
     rows.clear();
   };
   each_new(before.users, after.users, [&](const auto& user) { rows.insert(rows.end(), {id, user.first, user.second}); });
-  insert("INSERT INTO session_user (session_id, month, hash) VALUES", 3, "");
+  insert("INSERT INTO session_users (session_id, month, hash) VALUES", 3, "");
   each_new(before.modules, after.modules, [&](const auto& use) {
     rows.insert(rows.end(), {id, use.first.module_id, use.first.by_id, use.first.named_id, use.second});
   });

@@ -273,8 +273,8 @@ void SnapshotReader::finish() {
   });
   for (auto& [id, reinstall] : reinstalls_) snapshot_.reinstalls.push_back(std::move(reinstall));
   std::sort(snapshot_.reinstalls.begin(), snapshot_.reinstalls.end(), [](const Reinstall& a, const Reinstall& b) {
-    return std::tuple(-std::int64_t(a.sessions), std::cref(a.distribution), std::cref(a.to)) <
-           std::tuple(-std::int64_t(b.sessions), std::cref(b.distribution), std::cref(b.to));
+    if (a.sessions != b.sessions) return a.sessions > b.sessions;
+    return std::tie(a.distribution, a.from, a.to, a.why) < std::tie(b.distribution, b.from, b.to, b.why);
   });
 }
 

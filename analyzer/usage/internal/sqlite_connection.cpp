@@ -1,6 +1,7 @@
 #include <sqlite3.h>
 
 #include <cctype>
+#include <optional>
 #include <unordered_map>
 
 #include <SQLiteCpp/SQLiteCpp.h>
@@ -84,9 +85,11 @@ class SqliteConnection final : public SqlConnection {
     }
   }
   bool in_transaction() const override { return in_transaction_; }
-  void flush() override { query("PRAGMA wal_checkpoint(FULL)", {}, [](const SqlRow& row) {
-      if (row.number(0) != 0) fail<TemporaryError>("usage database: other readers kept it from being written through to the disk");
-    }); }
+  void flush() override {
+    query("PRAGMA wal_checkpoint(FULL)", {}, [](const SqlRow& row) {
+      if (row.number(0) != 0) fail<TemporaryError>("usage database: others kept it from being written through to the disk");
+    });
+  }
 
   std::string schema_words(std::string_view schema) const override {
     std::string text(schema);
@@ -111,9 +114,7 @@ class SqliteConnection final : public SqlConnection {
  private:
   struct ResetAtExit {
     SQLite::Statement& statement;
-    ~ResetAtExit() {
-      statement.tryReset();
-    }
+    ~ResetAtExit() { statement.tryReset(); }
   };
 
   void begin(const char* how) {

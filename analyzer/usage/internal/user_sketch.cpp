@@ -33,13 +33,8 @@ UserSketch UserSketch::parse(ByteView stored) {
 }
 
 Bytes UserSketch::bytes() const {
-  Bytes stored;
-  if (!registers_.empty()) {
-    stored.push_back(kRegisterForm);
-    append(stored, std::as_bytes(std::span(registers_)));
-    return stored;
-  }
-  stored.push_back(kExactForm);
+  Bytes stored(1, registers_.empty() ? kExactForm : kRegisterForm);
+  for (const auto rank : registers_) append_le(stored, rank);
   for (const auto hash : exact_) append_le(stored, hash);
   return stored;
 }
