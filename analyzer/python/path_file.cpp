@@ -141,6 +141,20 @@ bool read_scikit_build(std::string_view text, std::string_view what, EditableFin
   return true;
 }
 
+// finder = MesonpyMetaFinder('dist', {'module', …}, build folder, …) of meson-python, whose sources only its build plan knows.
+bool read_meson(std::string_view text, std::string_view what, EditableFinder& out) {
+  bool found = false;
+  for_each_after(text, "finder = MesonpyMetaFinder", [&](std::string_view rest) {
+    const auto arguments = take_literal(rest);
+    if (!arguments || arguments->items.size() < 3 || arguments->items[1].kind != Literal::Kind::kList || !arguments->items[2].is_text()) {
+      fail_on(what, "MesonpyMetaFinder(…)");
+    }
+    for (const auto& module : arguments->items[1].items) out.mapping[module.text] = arguments->items[2].text;
+    found = true;
+  });
+  return found;
+}
+
 }  // namespace
 
 PathFile parse_path_file(std::string_view text) {
@@ -162,7 +176,9 @@ bool is_editable_finder_name(std::string_view module) { return module.starts_wit
 std::optional<EditableFinder> parse_editable_finder(std::string_view text, std::string_view what) {
   EditableFinder out;
   text = without_bom(text);
-  if (read_setuptools(text, what, out) || read_editables(text, what, out) || read_scikit_build(text, what, out)) return out;
+  if (read_setuptools(text, what, out) || read_editables(text, what, out) || read_meson(text, what, out) || read_scikit_build(text, what, out)) {
+    return out;
+  }
   return std::nullopt;
 }
 

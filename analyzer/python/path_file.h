@@ -23,10 +23,11 @@ bool is_editable_finder_name(std::string_view module);
 
 // Where an editable install's modules lie. From the generated module's text, never run.
 struct EditableFinder {
-  std::map<std::string, std::string> mapping;               // dotted module -> folder or file, absolute as a rule
-  std::map<std::string, std::vector<std::string>> namespaces;  // dotted namespace -> folders
+  // Dotted module -> folder or file; relative ones are in the site folder. Of meson-python the build folder, which names the sources.
+  std::map<std::string, std::string> mapping;
+  std::map<std::string, std::vector<std::string>> namespaces;  // dotted namespace -> folders, empty for one that only holds others
 };
-// Knows setuptools' MAPPING and NAMESPACES, `editables`' map_module(…) and scikit-build-core's install({…}). Absent when the text has none of these.
+// Knows setuptools' MAPPING and NAMESPACES, `editables`' map_module(…), scikit-build-core's install({…}) and meson-python's finder. Absent when the text has none of these.
 // Throws CorruptData when it has one that cannot be read.
 std::optional<EditableFinder> parse_editable_finder(std::string_view text, std::string_view what = "editable finder");
 

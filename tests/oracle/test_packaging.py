@@ -21,8 +21,8 @@ except ImportError:
     skip("the Python library packaging is not installed")
 
 RELEASE = tuple(int(part) for part in packaging.__version__.split(".")[:2])
-if RELEASE < (22, 0):
-    skip(f"packaging {packaging.__version__} still reads legacy versions; 22.0 is needed")
+if RELEASE < (23, 0):
+    skip(f"packaging {packaging.__version__} reads requirements in ways of its own; 23.0 is needed")
 
 PROBE = os.environ.get("PROBE") or str(Path(__file__).resolve().parents[2] / "build/release/tests/oracle/packaging_probe")
 chance = random.Random(20240229)
@@ -130,6 +130,8 @@ def settled_later(one, text):
     """Where 26.0 reads PEP 440 otherwise than releases before it: wildcards with epochs, "~=" of post-releases, and what "<" and ">" leave out around pre- and post-releases."""
     if RELEASE >= (26, 0) or one.operator == "===":
         return False
+    if one.operator == "~=" and re.search(r"(^|\D)0\d", one.version):
+        return True  # its digits were compared as text
     mine, named = Version(text), Version(one.version.removesuffix(".*"))
     if one.version.endswith(".*") or one.operator == "~=":
         return mine.epoch > 0 or named.epoch > 0 or named.is_postrelease
