@@ -45,7 +45,8 @@ std::string joined(std::string_view folder, std::string_view name) {
 
 // The name of the file that a cell is written into; "" if it is not.
 std::string_view written_file(std::string_view text) {
-  text.remove_prefix(std::min(text.find_first_not_of(" \t\r\n"), text.size()));
+  const auto skip_blanks = [&] { text.remove_prefix(std::min(text.find_first_not_of(" \t\r\n"), text.size())); };
+  for (skip_blanks(); text.starts_with('#'); skip_blanks()) text.remove_prefix(std::min(text.find('\n'), text.size()));  // Colab's forms
   auto line = text.substr(0, text.find_first_of("\r\n"));
   const auto next_word = [&] {
     line.remove_prefix(std::min(line.find_first_not_of(" \t"), line.size()));

@@ -7,6 +7,7 @@
 
 #include "analyzer/notebooks/internal/json_bytes.h"
 #include "analyzer/notebooks/internal/json_text.h"
+#include "analyzer/notebooks/language.h"
 
 namespace varve::notebooks {
 namespace {
@@ -36,12 +37,12 @@ const NotebookReader::Member* NotebookReader::find_member(Place place, std::stri
       {Place::kCell, "language", Field::kCellLanguage},   // format 3
       {Place::kCell, "metadata", Field::kNone, Place::kCellMetadata},
       {Place::kCellMetadata, "kernel", Field::kCellLanguage},  // Script of Scripts
-      {Place::kCellMetadata, "vscode", Field::kNone, Place::kCellTool},
+      {Place::kCellMetadata, "vscode", Field::kNone, Place::kCellEditor},
       {Place::kCellMetadata, "dotnet_interactive", Field::kNone, Place::kCellTool},
       {Place::kCellMetadata, "polyglot_notebook", Field::kNone, Place::kCellTool},
-      {Place::kCellTool, "languageId", Field::kToolLanguage},
-      {Place::kCellTool, "language", Field::kToolLanguage},
-      {Place::kCellTool, "kernelName", Field::kToolLanguage},
+      {Place::kCellEditor, "languageId", Field::kEditorLanguage},
+      {Place::kCellTool, "language", Field::kCellLanguage},
+      {Place::kCellTool, "kernelName", Field::kCellLanguage},
   };
   const auto* found = std::find_if(std::begin(kMembers), std::end(kMembers), [&](const Member& m) { return m.place == place && m.key == key; });
   return found == std::end(kMembers) ? nullptr : found;
@@ -243,6 +244,14 @@ void NotebookReader::take_language(std::string& into) {
   if (!is_valid_utf8(into)) into = repair_utf8(into);
 }
 
+// What an editor colours a cell as ("plaintext", "shellscript") says little about what its kernel runs: believed only for languages that we read.
+void NotebookReader::take_editor_language() {
+  std::string told;
+  take_language(told);
+  const auto language = language_of_name(told);
+  if (cell_language_.empty() && (language == "python" || language == "r" || language == "julia")) cell_language_ = language;
+}
+
 void NotebookReader::take_field() {
   if (too_large_ && (field_ == Field::kSource || field_ == Field::kInput)) source_too_large_ = true;
   if (!keep_) return;
@@ -256,7 +265,7 @@ void NotebookReader::take_field() {
       if (cell_type_.empty()) cell_type_ = "unknown";
       break;
     case Field::kCellLanguage: take_language(cell_language_); break;
-    case Field::kToolLanguage: take_language(cell_language_); break;
+    case Field::kEditorLanguage: take_editor_language(); break;
     case Field::kSource:
     case Field::kInput:
       source_too_large_ = false;

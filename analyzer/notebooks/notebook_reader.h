@@ -50,8 +50,8 @@ class NotebookReader {
 
  private:
   enum class Step : std::uint8_t { kDocument, kFirstKey, kKey, kInKey, kColon, kMemberValue, kFirstElement, kElement, kInValue, kAfterValue, kEnd, kBroken, kNoDocument };
-  enum class Place : std::uint8_t { kDocument, kMetadata, kKernelspec, kLanguageInfo, kWorksheets, kWorksheet, kCells, kCell, kCellMetadata, kCellTool };
-  enum class Field : std::uint8_t { kNone, kFormat, kKernelName, kKernelLanguage, kLanguageName, kCellType, kSource, kInput, kCellLanguage, kToolLanguage };
+  enum class Place : std::uint8_t { kDocument, kMetadata, kKernelspec, kLanguageInfo, kWorksheets, kWorksheet, kCells, kCell, kCellMetadata, kCellEditor, kCellTool };
+  enum class Field : std::uint8_t { kNone, kFormat, kKernelName, kKernelLanguage, kLanguageName, kCellType, kSource, kInput, kCellLanguage, kEditorLanguage };
   struct Member {
     Place place;
     std::string_view key;
@@ -75,6 +75,7 @@ class NotebookReader {
   void leave();
   void take_field();
   void take_language(std::string& into);
+  void take_editor_language();
   void end_cell();
   void repair_text();
   std::uint64_t field_limit() const;

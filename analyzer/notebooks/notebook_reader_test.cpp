@@ -143,8 +143,10 @@ TEST(NotebookReader, ReadsLanguagesOfSingleCells) {
   const auto reading = read(R"json({"cells": [
     {"cell_type": "code", "metadata": {"kernel": "R"}, "source": "library(a)"},
     {"cell_type": "code", "metadata": {"dotnet_interactive": {"language": "csharp"}}, "source": "x"},
-    {"cell_type": "code", "metadata": {"polyglot_notebook": {"kernelName": "fsharp"}, "vscode": [1]}, "source": "x"}]})json");
-  EXPECT_THAT(reading.languages, ElementsAre("R", "csharp", "fsharp"));
+    {"cell_type": "code", "metadata": {"polyglot_notebook": {"kernelName": "fsharp"}, "vscode": [1]}, "source": "x"},
+    {"cell_type": "code", "metadata": {"vscode": {"languageId": "R"}}, "source": "x"},
+    {"cell_type": "code", "metadata": {"vscode": {"languageId": "plaintext"}}, "source": "x"}]})json");
+  EXPECT_THAT(reading.languages, ElementsAre("R", "csharp", "fsharp", "r", ""));
 }
 
 TEST(NotebookReader, SaysWhatOtherFilesAre) {
