@@ -4,6 +4,7 @@
 #include <nlohmann/json.hpp>
 
 #include "cli/command.h"
+#include "cli/destination.h"
 #include "cli/text.h"
 #include "core/base/progress.h"
 #include "indexer/index_image.h"
@@ -16,13 +17,6 @@ struct IndexArguments {
   std::string destination;
   indexer::IndexOptions options;
 };
-
-std::shared_ptr<oci::Repository> open_destination(const Context& context, const oci::Image& image, const std::string& destination) {
-  if (destination.empty()) return image.repository;
-  const auto reference = oci::Reference::parse(destination);
-  if (reference.kind == oci::Reference::Kind::kLayout) return oci::create_layout(reference.layout_dir);
-  return oci::open_repository(reference, context.global.registry);
-}
 
 nlohmann::json to_json(const indexer::IndexReport& report) {
   auto layers = nlohmann::json::array();
@@ -60,7 +54,8 @@ void print_report(const indexer::IndexReport& report, std::ostream& out) {
 
 void run_index(Context& context, const IndexArguments& arguments) {
   const auto image = context.open_image(arguments.image);
-  const auto destination = open_destination(context, image, arguments.destination);
+  const auto destination =
+      arguments.destination.empty() ? image.repository : open_destination(context, arguments.image, oci::Reference::parse(arguments.destination));
   index::LocalIndex local(context.global.root);
   Progress progress;
   indexer::IndexReport report;

@@ -9,6 +9,7 @@
 #include "cli/indexed_image.h"
 #include "cli/text.h"
 #include "core/base/progress.h"
+#include "core/base/utf8.h"
 
 namespace varve::cli {
 namespace {

@@ -10,8 +10,6 @@ namespace varve::cli {
 // Control characters and bytes that are not UTF-8 as \xNN, backslashes doubled: what is printed is always one line of text.
 std::string printable(std::string_view name);
 
-bool is_utf8(std::string_view text);
-
 // Rows of equal length; the first row is the heading. A column whose cells all begin with a digit is aligned to the right.
 void print_table(std::ostream& out, const std::vector<std::vector<std::string>>& rows);
 

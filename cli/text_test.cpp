@@ -18,8 +18,8 @@ TEST(PrintableTest, EscapesBytesThatAreNotUtf8) {
   EXPECT_EQ(printable("latin\xE9"), "latin\\xe9");
   EXPECT_EQ(printable("\xC0\xAF"), "\\xc0\\xaf") << "an overlong form";
   EXPECT_EQ(printable("\xED\xA0\x80"), "\\xed\\xa0\\x80") << "a surrogate";
-  EXPECT_FALSE(is_utf8("\xF5\x80\x80\x80"));
-  EXPECT_TRUE(is_utf8("\xF4\x8F\xBF\xBF"));
+  EXPECT_EQ(printable("\xF5\x80\x80\x80"), "\\xf5\\x80\\x80\\x80") << "beyond Unicode";
+  EXPECT_EQ(printable("\xF4\x8F\xBF\xBF"), "\xF4\x8F\xBF\xBF");
 }
 
 TEST(PrintTableTest, AlignsNumbersRightAndWordsLeft) {

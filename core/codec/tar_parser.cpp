@@ -273,10 +273,12 @@ class TarParser::Impl {
     number("SCHILY.devmajor", entry_.device_major, UINT32_MAX);
     number("SCHILY.devminor", entry_.device_minor, UINT32_MAX);
     if (const auto* mtime = local_.find("mtime")) {
-      const auto time = internal::parse_pax_time(*mtime, place());
+      const auto time = internal::parse_pax_time(*mtime, "mtime", place());
       entry_.mtime_seconds = time.seconds;
       entry_.mtime_nanoseconds = time.nanoseconds;
     }
+    if (const auto* atime = local_.find("atime")) entry_.access_time = internal::parse_pax_time(*atime, "atime", place());
+    if (const auto* ctime = local_.find("ctime")) entry_.change_time = internal::parse_pax_time(*ctime, "ctime", place());
     entry_.xattrs = internal::xattrs_of(local_, place());
   }
 

@@ -4,6 +4,7 @@
 #include <cstdint>
 #include <map>
 #include <memory>
+#include <optional>
 #include <string>
 #include <vector>
 
@@ -25,6 +26,11 @@ struct TarRun {
   bool operator==(const TarRun&) const = default;
 };
 
+struct TarTime {
+  std::int64_t seconds = 0;       // may be negative
+  std::uint32_t nanoseconds = 0;  // counts up from seconds
+};
+
 struct TarEntry {
   TarType type = TarType::kRegular;
   std::string name;        // raw bytes as in the archive, long forms resolved; not normalised
@@ -34,6 +40,7 @@ struct TarEntry {
   std::uint64_t gid = 0;
   std::int64_t mtime_seconds = 0;  // may be negative
   std::uint32_t mtime_nanoseconds = 0;
+  std::optional<TarTime> access_time, change_time;  // of pax headers only
   std::uint32_t device_major = 0;
   std::uint32_t device_minor = 0;
   std::uint64_t size = 0;                  // of the file as read, holes included; 0 for all but regular files

@@ -5,6 +5,7 @@
 
 #include <cstdlib>
 
+#include "core/base/base64.h"
 #include "core/base/errors.h"
 #include "core/base/file.h"
 #include "tests/support/temp_dir.h"

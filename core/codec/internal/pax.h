@@ -26,11 +26,7 @@ struct PaxRecords {
 // Throws CorruptData for a record that is cut off or malformed.
 void parse_pax(ByteView data, PaxRecords& into, const TarPlace& place);
 
-struct PaxTime {
-  std::int64_t seconds = 0;
-  std::uint32_t nanoseconds = 0;  // counts up from seconds also before 1970
-};
-PaxTime parse_pax_time(std::string_view text, const TarPlace& place);
+TarTime parse_pax_time(std::string_view text, std::string_view key, const TarPlace& place);
 
 // Decimal, at most kMaxTarNumber.
 std::uint64_t parse_pax_number(std::string_view text, std::string_view key, const TarPlace& place);

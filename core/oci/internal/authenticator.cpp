@@ -5,6 +5,7 @@
 
 #include <nlohmann/json.hpp>
 
+#include "core/base/base64.h"
 #include "core/base/errors.h"
 #include "core/oci/internal/backoff.h"
 #include "core/oci/internal/json.h"

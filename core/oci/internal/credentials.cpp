@@ -1,12 +1,12 @@
 #include "core/oci/internal/credentials.h"
 
-#include <openssl/evp.h>
 
 #include <algorithm>
 #include <cstdlib>
 
 #include <nlohmann/json.hpp>
 
+#include "core/base/base64.h"
 #include "core/base/errors.h"
 #include "core/base/file.h"
 #include "core/oci/internal/json.h"
@@ -122,24 +122,6 @@ std::optional<Credential> find_credential(const CredentialPlaces& places, const 
     if (auto found = find_in_file(file, names, host, path.string())) return found;
   }
   return std::nullopt;
-}
-
-std::optional<std::string> base64_decode(std::string_view text) {
-  if (text.size() % 4 != 0 || text.size() > kMaxAuthFileBytes) return std::nullopt;
-  std::string decoded(text.size() / 4 * 3, '\0');
-  const int length = ::EVP_DecodeBlock(reinterpret_cast<unsigned char*>(decoded.data()), reinterpret_cast<const unsigned char*>(text.data()), int(text.size()));
-  if (length < 0) return std::nullopt;
-  std::size_t padding = 0;
-  while (padding < 2 && text.size() > padding && text[text.size() - 1 - padding] == '=') ++padding;
-  decoded.resize(std::size_t(length) - padding);
-  return decoded;
-}
-
-std::string base64_encode(std::string_view text) {
-  std::string encoded((text.size() + 2) / 3 * 4 + 1, '\0');
-  const int length = ::EVP_EncodeBlock(reinterpret_cast<unsigned char*>(encoded.data()), reinterpret_cast<const unsigned char*>(text.data()), int(text.size()));
-  encoded.resize(std::size_t(length));
-  return encoded;
 }
 
 }  // namespace varve::oci::internal

@@ -34,8 +34,4 @@ std::optional<Credential> find_credential(const CredentialPlaces& places, const 
 // Runs docker-credential-NAME get; absent if it does not know the server.
 std::optional<Credential> ask_credential_helper(const std::string& name, const std::string& server);
 
-// RFC 4648; absent for what is none. base64_encode is for Basic authentication.
-std::optional<std::string> base64_decode(std::string_view text);
-std::string base64_encode(std::string_view text);
-
 }  // namespace varve::oci::internal

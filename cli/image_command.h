@@ -1,0 +1,10 @@
+#pragma once
+// The subcommands of `varve image`, one file each.
+#include "cli/command.h"
+
+namespace varve::cli {
+
+void add_image_export_command(CLI::App& image, Context& context);
+void add_image_optimize_command(CLI::App& image, Context& context);
+
+}  // namespace varve::cli

@@ -1,0 +1,12 @@
+#pragma once
+// Whether bytes are text.
+#include <cstddef>
+#include <string_view>
+
+namespace varve {
+
+// Length in bytes of the well-formed UTF-8 character at the start of `text`, 0 if there is none (Unicode, table 3-7).
+std::size_t utf8_length(std::string_view text);
+bool is_utf8(std::string_view text);
+
+}  // namespace varve

@@ -1,0 +1,192 @@
+#include "indexer/optimize_image.h"
+
+#include <nlohmann/json.hpp>
+
+#include <cstdlib>
+#include <map>
+#include <optional>
+#include <utility>
+
+#include "core/base/clock.h"
+#include "core/base/errors.h"
+#include "core/base/file.h"
+#include "core/codec/sniff.h"
+#include "indexer/internal/layer_decoder.h"
+
+namespace varve::indexer {
+namespace {
+
+using nlohmann::json;
+
+constexpr std::uint64_t kMaxLayerStreamBytes = std::uint64_t(1) << 44;
+constexpr std::size_t kCopyBytes = 1024 * 1024;
+constexpr std::string_view kOciConfigType = "application/vnd.oci.image.config.v1+json";
+constexpr std::string_view kTocAnnotation = "io.github.containers.zstd-chunked.manifest-checksum";
+constexpr std::string_view kGzipType = "application/vnd.oci.image.layer.v1.tar+gzip";
+constexpr std::string_view kZstdType = "application/vnd.oci.image.layer.v1.tar+zstd";
+constexpr std::string_view kPlainType = "application/vnd.oci.image.layer.v1.tar";
+
+// A file that nobody sees and that is gone with its descriptor.
+class ScratchFile {
+ public:
+  explicit ScratchFile(const std::filesystem::path& dir) : dir_(dir), fd_(open_file(dir, O_TMPFILE | O_RDWR, 0600)) {}
+
+  void write(ByteView bytes) {
+    write_all(fd_.get(), bytes, dir_.string());
+  }
+  void read(ByteRange range, const oci::ByteSink& sink) const {
+    Bytes buffer(std::min<std::uint64_t>(range.length, kCopyBytes));
+    while (range.length != 0) {
+      const auto part = std::span(buffer).first(std::size_t(std::min<std::uint64_t>(range.length, buffer.size())));
+      pread_exactly(fd_.get(), range.offset, part, dir_.string());
+      sink(part);
+      range.offset += part.size();
+      range.length -= part.size();
+    }
+  }
+
+ private:
+  std::filesystem::path dir_;
+  UniqueFd fd_;
+};
+
+// The layer's type in OCI's words: a Docker manifest cannot name zstd layers.
+std::string oci_layer_type(const oci::Descriptor& layer) {
+  const auto type = oci::parse_layer_media_type(layer.media_type);
+  if (!type) fail<Unsupported>("layer {}: media type {} is none of a layer", layer.digest.to_string(), layer.media_type);
+  switch (type->compression) {
+    case oci::LayerCompression::kGzip: return std::string(kGzipType);
+    case oci::LayerCompression::kZstd: return std::string(kZstdType);
+    case oci::LayerCompression::kNone: return std::string(kPlainType);
+  }
+  return {};
+}
+
+class ImageOptimizer {
+ public:
+  ImageOptimizer(const oci::Image& image, oci::Repository& destination, const OptimizeOptions& options, Progress& progress, const CancelFlag& cancel)
+      : image_(image), destination_(destination), options_(options), progress_(progress), cancel_(cancel) {}
+
+  OptimizeReport run(std::string_view tag) {
+    report_.old_image = image_.digest();
+    for (const auto& layer : image_.manifest.layers) progress_.expect(layer.size);
+    for (std::size_t i = 0; i < image_.manifest.layers.size(); ++i) add_layer(i);
+    copy_blob(image_.manifest.config);
+    cancel_.throw_if_cancelled();
+    const auto text = manifest().dump();
+    report_.image = destination_.put_manifest(as_bytes(text), oci::kOciManifestType, tag).digest;
+    return std::move(report_);
+  }
+
+ private:
+  void add_layer(std::size_t number) {
+    const auto& layer = image_.manifest.layers[number];
+    if (const auto done = done_.find(layer.digest); done != done_.end()) {  // the image repeats it
+      progress_.add(layer.size);
+      report_.layers.push_back(report_.layers[done->second]);
+      descriptors_.push_back(descriptors_[done->second]);
+      return;
+    }
+    done_.emplace(layer.digest, number);
+    if (number < options_.keep_layers || (!options_.force && has_the_form(layer))) {
+      keep_layer(layer, image_.config.diff_ids[number]);
+    } else {
+      write_layer(layer, image_.config.diff_ids[number]);
+    }
+  }
+
+  bool has_the_form(const oci::Descriptor& layer) const {
+    if (options_.writer.format == WrittenFormat::kZstdChunked) return layer.annotations.contains(std::string(kTocAnnotation));
+    const auto type = oci::parse_layer_media_type(layer.media_type);
+    return type && type->compression == oci::LayerCompression::kGzip;  // what old runtimes need is there
+  }
+
+  void keep_layer(const oci::Descriptor& layer, const Digest& diff_id) {
+    const Stopwatch watch;
+    copy_blob(layer);
+    auto descriptor = layer;
+    descriptor.media_type = oci_layer_type(layer);
+    descriptors_.push_back(std::move(descriptor));
+    report_.layers.push_back({.diff_id = diff_id, .old_digest = layer.digest, .digest = layer.digest, .old_bytes = layer.size, .bytes = layer.size,
+                              .stream_bytes = 0, .kept = true, .without_table = {}, .seconds = watch.seconds()});
+  }
+
+  void copy_blob(const oci::Descriptor& blob) {
+    cancel_.throw_if_cancelled();
+    std::uint64_t sent = 0;
+    destination_.put_blob(blob, [&](ByteRange range, const oci::ByteSink& sink) {
+      image_.repository->read_blob(blob, range, [&](ByteView bytes) {
+        cancel_.throw_if_cancelled();
+        sink(bytes);
+        sent += bytes.size();
+      });
+    });
+    progress_.add(blob.size);
+    report_.reused_bytes += blob.size;
+  }
+
+  void write_layer(const oci::Descriptor& layer, const Digest& diff_id) {
+    const Stopwatch watch;
+    const auto what = "layer " + layer.digest.to_string();
+    ScratchFile scratch(options_.work_dir);
+    LayerWriter writer(what, options_.writer, [&](ByteView bytes) { scratch.write(bytes); });
+    LayerReader reader(what, kMaxLayerStreamBytes, [&](const BatchPtr& batch) { writer.feed(batch->stream); });
+    image_.repository->read_blob(layer, {.offset = 0, .length = layer.size}, [&](ByteView bytes) {
+      cancel_.throw_if_cancelled();
+      reader.feed(bytes);
+      progress_.add(bytes.size());
+    });
+    reader.finish();
+    const auto written = writer.finish();
+    if (written.diff_id != diff_id)
+      fail<CorruptData>("{}: unpacks to {}, the image's config says {}", what, written.diff_id.to_string(), diff_id.to_string());
+    oci::Descriptor descriptor;
+    descriptor.media_type = written.media_type;
+    descriptor.digest = written.digest;
+    descriptor.size = written.compressed_bytes;
+    descriptor.annotations = written.annotations;
+    bool sent = false;
+    destination_.put_blob(descriptor, [&](ByteRange range, const oci::ByteSink& sink) {
+      sent = true;
+      scratch.read(range, sink);
+    });
+    (sent ? report_.new_bytes : report_.reused_bytes) += descriptor.size;
+    report_.layers.push_back({.diff_id = diff_id, .old_digest = layer.digest, .digest = descriptor.digest, .old_bytes = layer.size, .bytes = descriptor.size,
+                              .stream_bytes = written.stream_bytes, .kept = false, .without_table = written.without_table, .seconds = watch.seconds()});
+    descriptors_.push_back(std::move(descriptor));
+  }
+
+  // The old manifest with other layers; what it says of itself stays.
+  json manifest() const {
+    auto document = json::parse(as_text(image_.document.bytes));
+    document["mediaType"] = oci::kOciManifestType;
+    document["schemaVersion"] = 2;
+    document["config"]["mediaType"] = kOciConfigType;
+    auto layers = json::array();
+    for (const auto& layer : descriptors_) {
+      json object{{"mediaType", layer.media_type}, {"digest", layer.digest.to_string()}, {"size", layer.size}};
+      if (!layer.annotations.empty()) object["annotations"] = layer.annotations;
+      layers.push_back(std::move(object));
+    }
+    document["layers"] = std::move(layers);
+    return document;
+  }
+
+  const oci::Image& image_;
+  oci::Repository& destination_;
+  const OptimizeOptions& options_;
+  Progress& progress_;
+  const CancelFlag& cancel_;
+  std::map<Digest, std::size_t> done_;        // layers of the image -> their first number
+  std::vector<oci::Descriptor> descriptors_;  // of the new manifest
+  OptimizeReport report_;
+};
+
+}  // namespace
+
+OptimizeReport optimize_image(const oci::Image& image, oci::Repository& destination, std::string_view tag, const OptimizeOptions& options, Progress& progress,
+                              const CancelFlag& cancel) {
+  return ImageOptimizer(image, destination, options, progress, cancel).run(tag);
+}
+
+}  // namespace varve::indexer
