@@ -39,18 +39,20 @@ class Imports(ast.NodeVisitor):
     def __init__(self, reference, written):
         self.reference, self.written = reference, written
 
-    def add(self, how, name):
+    def add(self, node, how, name):
         self.reference.found.add((how, name, self.written))
+        if self.reference.lines is not None:
+            self.reference.lines.add((how, name, self.written, node.lineno))
 
     def visit_Import(self, node):
         for alias in node.names:
-            self.add("import", alias.name)
+            self.add(node, "import", alias.name)
 
     def visit_ImportFrom(self, node):
         module = "." * node.level + (node.module or "")
         for alias in node.names:
             dot = "" if module.endswith(".") or not module else "."
-            self.add("import", module if alias.name == "*" else f"{module}{dot}{alias.name}")
+            self.add(node, "import", module if alias.name == "*" else f"{module}{dot}{alias.name}")
 
     def visit_Call(self, node):
         self.generic_visit(node)
@@ -58,7 +60,7 @@ class Imports(ast.NodeVisitor):
         name = ast.unparse(node.func)
         if name in ("importlib.import_module", "import_module", "__import__") and constants and isinstance(constants[0], str):
             if re.fullmatch(r"[^\W\d]\w*(\.[^\W\d]\w*)*", constants[0]):
-                self.add("dynamic", constants[0])
+                self.add(node, "dynamic", constants[0])
         elif name == "get_ipython().run_line_magic" and len(constants) == 2 and constants[0] in LINE_CODE:
             self.reference.read_line_code(constants[1], self.written)
         elif name == "get_ipython().run_cell_magic" and len(constants) == 3:
@@ -72,9 +74,10 @@ class Reference:
         self.transformer = TransformerManager()
 
     def read(self, text):
-        self.found = set()
+        """What is found, and the same with line numbers: None where IPython moved lines."""
+        self.found, self.lines = set(), set()
         self.read_code(text, False)
-        return self.found
+        return self.found, self.lines
 
     def parse(self, text):
         with warnings.catch_warnings():
@@ -83,6 +86,7 @@ class Reference:
                 return ast.parse(text)  # what is Python already, IPython leaves as it is
             except (SyntaxError, ValueError):
                 pass
+            self.lines = None
             try:
                 return ast.parse(self.transformer.transform_cell(text))
             except (SyntaxError, ValueError, RecursionError) as error:
@@ -110,7 +114,7 @@ class Reference:
 
 
 def read_notebook(data):
-    """(language, {cell number: found, or None where the reference cannot parse}, number of code cells)"""
+    """(language, {cell number: (found, lines), or None where the reference cannot parse}, number of code cells)"""
     notebook = json.loads(data)
     cells = code_cells(notebook)
     reference, found = Reference(), {}

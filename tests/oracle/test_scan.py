@@ -30,14 +30,14 @@ def judge(job):
 
 
 def imports_of(file):
-    """cell -> {(how, name, written)}, and the names that were rescued from lines that do not parse."""
+    """cell -> {(how, name, written, line)}"""
     cells = collections.defaultdict(set)
     for entry in file["imports"]:
         if entry.get("language", "python") != "python" or entry.get("unknown_name"):
             continue
         how = "dynamic" if entry["kind"] == "dynamic" else "import" if entry["kind"] in ("import", "optional") else None
         if how:
-            cells[entry["cell"]].add((how, entry["name"], bool(entry.get("written_file"))))
+            cells[entry["cell"]].add((how, entry["name"], bool(entry.get("written_file")), entry["line"]))
     return cells
 
 
@@ -52,6 +52,13 @@ class Comparison:
             self.counts["explained"] += 1
         else:
             self.wrong.append(f"{kind}: {path} cell {cell}: {found}")
+
+    def compare(self, path, cell, expected, ours):
+        for found in sorted(expected - ours):
+            self.differ("lost", path, cell, found)
+        for found in sorted(ours - expected):
+            if found[0] == "import":  # of what is imported dynamically we know more ways than the reference
+                self.differ("invented", path, cell, found)
 
     def notebook(self, path, reference, file):
         language, cells, count = reference
@@ -68,12 +75,12 @@ class Comparison:
             if expected is None:
                 self.counts["cells beyond the reference"] += 1
                 continue
-            self.counts["imports"] += len(expected)
-            for found in sorted(expected - ours[number]):
-                self.differ("lost", path, number, found)
-            for found in sorted(ours[number] - expected):
-                if found[0] == "import":  # of what is imported dynamically we know more ways than the reference
-                    self.differ("invented", path, number, found)
+            names, lines = expected
+            self.counts["imports"] += len(names)
+            self.compare(path, number, names, {found[:3] for found in ours[number]})
+            if lines:
+                self.counts["imports with lines"] += len(lines)
+                self.compare(path, number, lines, ours[number])
 
 
 def main():
