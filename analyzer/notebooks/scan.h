@@ -44,7 +44,7 @@ struct ScanOptions {
   std::uint64_t max_code_bytes = 256u << 20;  // of one notebook's code; cells beyond it are reported, not read
   // Whether a top-level name is a distribution's: decides where a folder without __init__.py beside the notebook, or a module in the
   // repository's root, bears the same name. Called from any thread. Absent: such names are local.
-  std::function<bool(std::string_view name)> is_distribution;
+  std::function<bool(std::string_view name)> is_distribution = {};
 };
 
 // Scans notebooks (.ipynb), scripts (.py .r .jl), text notebooks (.Rmd .qmd), folders of them, and zip and tar archives of them (not archives
