@@ -8,6 +8,7 @@
 #include <nlohmann/json.hpp>
 
 #include "analyzer/notebooks/scan.h"
+#include "analyzer/usage/database.h"
 #include "cli/distribution_names.h"
 #include "cli/text.h"
 #include "cli/usage_command.h"
@@ -22,11 +23,13 @@ using notebooks::ScannedFile;
 
 constexpr std::size_t kMaxErrorsShown = 20;  // to people; --json has all
 constexpr std::size_t kMaxInstallsShown = 20;
+constexpr std::size_t kFilesPerTransaction = 2000;  // of the database; also what is held for it
 
 struct ScanArguments {
   std::vector<std::string> paths;
   unsigned jobs = 0;
   std::string packages;
+  std::string database;
 };
 
 std::string text_for_json(const std::string& name) { return is_utf8(name) ? name : printable(name); }
@@ -183,6 +186,28 @@ class JsonWriter {
   bool first_ = true;
 };
 
+// Files for the database, some thousand at a time. Without a database it does nothing.
+class Keeper {
+ public:
+  explicit Keeper(const std::string& where) {
+    if (!where.empty()) database_ = usage::open_database(where);
+  }
+  void add(ScannedFile&& file) {
+    if (database_ == nullptr) return;
+    waiting_.files.push_back(std::move(file));
+    if (waiting_.files.size() >= kFilesPerTransaction) flush();
+  }
+  void flush() {
+    if (database_ == nullptr || waiting_.files.empty()) return;
+    database_->put_scan(waiting_);
+    waiting_.files.clear();
+  }
+
+ private:
+  std::unique_ptr<usage::Database> database_;
+  notebooks::ScanResult waiting_;
+};
+
 void run_scan(Context& context, const ScanArguments& arguments) {
   for (const auto& path : arguments.paths)
     if (!std::filesystem::exists(path)) fail<NotFound>("{}: there is no such file or folder", path);
@@ -191,12 +216,15 @@ void run_scan(Context& context, const ScanArguments& arguments) {
   options.jobs = arguments.jobs;
   options.is_distribution = [&](std::string_view name) { return names.is_distribution(name); };
   Summary summary(names);
+  Keeper keeper(arguments.database);
   std::optional<JsonWriter> writer;
   if (context.global.json) writer.emplace(context.out);
   const auto result = notebooks::scan({arguments.paths.begin(), arguments.paths.end()}, options, context.cancel, [&](ScannedFile&& file) {
     summary.add(file);
     if (writer) writer->file(to_json(file, names));
+    keeper.add(std::move(file));
   });
+  keeper.flush();
   if (writer) return writer->end(result.errors, summary.to_json(result));
   summary.print(context.out, result);
   print_errors(context, result.errors);
@@ -210,7 +238,8 @@ void add_usage_scan_command(CLI::App& usage, Context& context) {
   command->add_option("PATH", arguments->paths, "Files (.ipynb .py .R .jl .Rmd .qmd), folders, zip and tar archives")->required();
   command->add_option("--jobs", arguments->jobs, "How many files are read at once; one per core if not given")->type_name("N");
   command->add_option("--packages", arguments->packages, "Name distributions as this image has them: what `varve packages --json` wrote")->type_name("FILE");
-  command->footer("Examples:\n  varve usage scan notebooks/\n  varve usage scan --json --jobs 4 archive.zip > scan.json");
+  command->add_option("--db", arguments->database, "Keep what was found in this usage database")->type_name("DB");
+  command->footer("Examples:\n  varve usage scan notebooks/ --db usage.db\n  varve usage scan --json --jobs 4 archive.zip > scan.json");
   command->callback([&context, arguments] { run_scan(context, *arguments); });
 }
 
