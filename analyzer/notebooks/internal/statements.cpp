@@ -27,7 +27,7 @@ class Tokenizer {
     while (at_ != end_) {
       if (statement.tokens.empty() && read_line_start(statement)) continue;
       if (at_ == end_) break;
-      if (step(statement)) return true;
+      if (step(statement) && !statement.tokens.empty()) return true;
     }
     return !statement.tokens.empty();
   }

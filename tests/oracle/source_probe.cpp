@@ -1,4 +1,4 @@
-// For tests: prints what is found in files, one JSON object a line. `print_findings python|r|julia` takes the files' names from its
+// Prints what is found in files, one JSON object a line. `source_probe python|r|julia` takes the files' names from its
 // input; each file is one cell.
 #include <exception>
 #include <iostream>

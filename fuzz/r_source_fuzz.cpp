@@ -1,0 +1,11 @@
+// Any bytes as a cell of an R notebook.
+#include <cstdint>
+
+#include "fuzz/source_findings_check.h"
+
+extern "C" int LLVMFuzzerTestOneInput(const std::uint8_t* data, std::size_t size) {
+  using namespace varve::notebooks;
+  const std::string_view text(reinterpret_cast<const char*>(data), size);
+  check_findings(read_r({Cell{.text = text, .number = 1}}), text);
+  return 0;
+}
