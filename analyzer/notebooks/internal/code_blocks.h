@@ -10,9 +10,9 @@ namespace varve::notebooks {
 
 class CodeBlocks {
  public:
-  // A statement begins at `indent`; `word` is its first word, `line` the rest of its line from there. Imports of a `try` that turns
+  // A statement begins at `indent`; `word` is its first word, `text` all that follows from there on. Imports of a `try` that turns
   // out to catch their failure are made optional in `imports`.
-  void begin_line(int indent, std::string_view word, std::string_view line, std::vector<Import>& imports);
+  void begin_line(int indent, std::string_view word, std::string_view text, std::vector<Import>& imports);
   // Whether the statement may be passed over, or may fail without harm.
   bool optional() const { return !blocks_.empty() && blocks_.back().optional; }
 
@@ -28,8 +28,8 @@ class CodeBlocks {
     std::size_t end_import = 0;
   };
 
-  bool continue_block(std::string_view word, std::string_view line, std::vector<Import>& imports);
-  void open_block(int indent, std::string_view word, std::string_view line, std::size_t imports);
+  bool continue_block(std::string_view word, std::string_view text, std::vector<Import>& imports);
+  void open_block(int indent, std::string_view word, std::string_view text, std::size_t imports);
 
   std::vector<Block> blocks_;
 };

@@ -166,7 +166,7 @@ void PythonReader::read_statement() {
   brackets_ = 0;
   if (header_) {
     blocks_.begin_line(indent_, word == "async" ? std::string_view("for") : word,
-                       between(at_, find_newline(at_, end_)), out_.out.imports);
+                       between(at_, end_), out_.out.imports);
   } else {
     blocks_.begin_line(indent_, {}, {}, out_.out.imports);
   }
