@@ -48,13 +48,10 @@ constexpr std::string_view kNoGpu[] = {"nvidia-pyindex", "nvidia-riva-client"};
 std::vector<std::string_view> known_distributions(std::string_view module) {
   std::vector<std::string_view> out;
   for (;;) {
-    const auto [first, last] = std::ranges::equal_range(kNames, module, {}, &KnownName::module);
-    if (first != last) {
-      std::ranges::transform(first, last, std::back_inserter(out), &KnownName::distribution);
-      return out;
-    }
+    const auto* known = std::ranges::lower_bound(kNames, module, {}, &KnownName::module);
+    for (; known != std::end(kNames) && known->module == module; ++known) out.push_back(known->distribution);
     const auto dot = module.rfind('.');
-    if (dot == std::string_view::npos) return out;
+    if (!out.empty() || dot == std::string_view::npos) return out;
     module = module.substr(0, dot);
   }
 }
