@@ -289,6 +289,8 @@ class Recorder:
 
     def write_import(self, dotted, how, by, origin, base, name=None):
         folder = origin[:origin.rfind("/")]
+        if folder.endswith("-packages"):
+            folder = origin                # a module of one file shares its folder with other distributions
         copy = self.copies.get(folder)
         if copy is None:
             copy = self.copies[folder] = self.look_at_copy(origin)

@@ -419,7 +419,7 @@ def finish(recorder):
         LIFE.next_gpu_look = now
         look_at_gpu(recorder, now)
         write_beat(recorder, now)
-        failed = recorder.main in ("script", "module") and (hasattr(sys, "last_type") or hasattr(sys, "last_exc"))
+        failed = recorder.main in ("script", "module") and not LIFE.cells and (hasattr(sys, "last_type") or hasattr(sys, "last_exc"))
         recorder.write('{"t":"end","exit":"%s","at":%d}\n' % ("error" if failed else "ok", recorder.rounded(now)))
     except Exception as error:
         keep_quiet(error)
