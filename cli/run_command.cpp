@@ -5,7 +5,9 @@
 #include <nlohmann/json.hpp>
 
 #include "cli/command.h"
+#include "cli/config.h"
 #include "cli/daemon_access.h"
+#include "cli/run_recording.h"
 #include "core/base/clock.h"
 #include "core/base/errors.h"
 #include "core/base/file.h"
@@ -31,6 +33,8 @@ struct RunOptions {
   std::filesystem::path stats_file;
   std::string mode = "auto";
   std::string runtime = "auto";
+  bool record = false;
+  std::filesystem::path usage_spool;  // "" = under the root
   Stopwatch since_start;
 };
 
@@ -40,8 +44,16 @@ struct Traffic {
   fuse::ImageStats after;
 };
 
+json recording_stats(const RunRecording& recording, const fuse::SessionResult& result) {
+  json stats = {{"session", recording.session()}, {"switched_on", recording.switched_on()}, {"files", recording.files()}};
+  stats["file_overflows"] = result.access_overflows;
+  stats["files_unwatched"] = result.accesses_unwatched.empty() ? json(nullptr) : json(result.accesses_unwatched);
+  stats["failure"] = recording.failure().empty() ? json(nullptr) : json(recording.failure());
+  return stats;
+}
+
 void write_stats(const RunOptions& options, const fuse::SessionResult& result, const fuse::AcquiredImage& acquired, const Traffic& traffic,
-                 std::optional<double> ready_seconds) {
+                 std::optional<double> ready_seconds, const RunRecording* recording) {
   json stats = {{"image", acquired.image.to_string()},
                 {"mode", std::string(fuse::to_string(acquired.mode))},
                 {"runtime", result.runtime},
@@ -57,6 +69,7 @@ void write_stats(const RunOptions& options, const fuse::SessionResult& result, c
                 {"errors", traffic.after.errors - traffic.before.errors},
                 {"exit_status", result.exit_status}};
   stats["ready_seconds"] = ready_seconds ? json(*ready_seconds) : json(nullptr);
+  stats["recorded"] = recording == nullptr ? json(nullptr) : recording_stats(*recording, result);
   write_file_atomically(options.stats_file, as_bytes(stats.dump(2) + "\n"));
 }
 
@@ -80,6 +93,24 @@ fuse::SessionRequest make_request(const Context& context, const RunOptions& opti
   return request;
 }
 
+std::unique_ptr<RunRecording> begin_recording(const Context& context, const RunOptions& options, const Digest& image, fuse::SessionRequest& request) {
+  if (!options.record) return nullptr;
+  const auto usage = context.global.root / "usage";
+  return RunRecording::begin({.spool = options.usage_spool.empty() ? usage / "spool" : std::filesystem::absolute(options.usage_spool),
+                              .recorder = usage / "recorder",
+                              .image = image,
+                              .version = VARVE_VERSION,
+                              .own_variable = process_environment()},
+                             request, [](const std::string& text) { log::warn("{}", text); });
+}
+
+void end_recording(RunRecording& recording, const fuse::SessionResult& result) {
+  recording.end(result);
+  if (!recording.failure().empty()) log::warn("records of the session are lost: {}", recording.failure());
+  if (!result.accesses_unwatched.empty()) log::info("which files of the image the session opens is not recorded: {}", result.accesses_unwatched);
+  if (result.access_overflows != 0) log::info("the kernel lost file accesses of the session {} times", result.access_overflows);
+}
+
 int run_image(Context& context, const RunOptions& options) {
   const auto image = image_spec(context, options.image);
   const auto mode = fuse::parse_mount_mode(options.mode);
@@ -90,13 +121,15 @@ int run_image(Context& context, const RunOptions& options) {
   Traffic traffic;
   traffic.before = client.image_stats(acquired.image).value_or(fuse::ImageStats{});
   std::optional<double> ready_seconds;
+  auto request = make_request(context, options, acquired, image.reference);
+  const auto recording = begin_recording(context, options, acquired.image, request);
   const auto result = fuse::run_session(
-      make_request(context, options, acquired, image.reference), [&] { ready_seconds = options.since_start.seconds(); },
-      [](const std::string& text) { log::info("{}", text); });
+      request, [&] { ready_seconds = options.since_start.seconds(); }, [](const std::string& text) { log::info("{}", text); });
+  if (recording) end_recording(*recording, result);
   if (!result.failure.empty()) context.err << "varve: error: " << result.failure << '\n';
   if (!options.stats_file.empty()) {
     traffic.after = client.image_stats(acquired.image).value_or(traffic.before);
-    write_stats(options, result, acquired, traffic, ready_seconds);
+    write_stats(options, result, acquired, traffic, ready_seconds, recording.get());
   }
   return result.exit_status;
 }
@@ -119,6 +152,8 @@ void add_run_command(CLI::App& app, Context& context) {
   run->add_option("--stats", options->stats_file, "Write times and traffic to this file, as JSON")->type_name("FILE");
   run->add_option("--mode", options->mode, "How the image is mounted: auto, kernel or fuse")->type_name("MODE");
   run->add_option("--runtime", options->runtime, "Who carries it out: auto, runc, crun, bwrap or none (Varve itself)")->type_name("RUNTIME");
+  run->add_flag("--record,!--no-record", options->record, "Record which libraries and files of the image the session uses, for `varve usage`");
+  run->add_option("--usage-spool", options->usage_spool, "The folder that records go to (default: usage/spool under --root)")->type_name("DIR");
   run->footer(
       "Examples:\n  varve run --rm oci:image:latest -- python3 -c 'import numpy'\n"
       "  varve run --name lab --volume $HOME/notebooks:/work -w /work registry.example/team/science:42 -- jupyter lab\n\n"

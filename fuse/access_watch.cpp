@@ -23,6 +23,7 @@ namespace {
 // A read opens one descriptor per event: few enough for the usual limit of 1,024.
 constexpr std::size_t kEventsAtOnce = 128;
 constexpr int kReadsAtOnce = 16;
+constexpr std::uint64_t kInodeBits = (std::uint64_t(1) << 48) - 1;
 
 // Where an open file lies in its own mount namespace. Absent for what has no path.
 std::optional<std::string> path_of(int file) {
@@ -85,8 +86,8 @@ void AccessWatch::take_one(int file, bool executed, const Tell& tell) {
   if (!tell(*path, executed)) stop();
 }
 
-// What the session wrote is its own. Size and time tell, also when the session's layer is gone already: a file that overlayfs copied and
-// nobody changed still counts as the image's.
+// What the session made is its own. An overlay keeps the number of a file of its lower tree, also when it is copied to be written to, and adds
+// bits at the top to tell its layers apart. Where it cannot keep the number, size and time tell, unless the file was changed since it was opened.
 bool AccessWatch::is_of_the_image(const std::string& path, int file) const {
   struct stat seen{};
   if (::fstat(file, &seen) != 0 || !S_ISREG(seen.st_mode)) return false;
@@ -96,6 +97,7 @@ bool AccessWatch::is_of_the_image(const std::string& path, int file) const {
   const UniqueFd below(int(::syscall(SYS_openat2, lower_.get(), path.c_str(), &how, sizeof how)));
   struct stat original{};
   if (below.get() < 0 || ::fstat(below.get(), &original) != 0 || !S_ISREG(original.st_mode)) return false;
+  if (((seen.st_ino ^ original.st_ino) & kInodeBits) == 0) return true;
   return seen.st_size == original.st_size && seen.st_mtim.tv_sec == original.st_mtim.tv_sec && seen.st_mtim.tv_nsec == original.st_mtim.tv_nsec;
 }
 

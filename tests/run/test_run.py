@@ -1,40 +1,10 @@
 #!/usr/bin/env python3
 """`varve run` as its user meets it: a daemon, an indexed image, a runtime of this machine. Both mount modes, as root."""
-import json, os, re, shutil, signal, subprocess, sys, time
+import json, signal, subprocess, time
 from pathlib import Path
 
-sys.path.insert(0, str(Path(__file__).resolve().parents[1] / "oracle"))
-import layouts, program, tars  # noqa: E402
-
-TOOLS = ("sh", "cat", "id", "sleep", "ls", "touch", "env", "pwd")
-
-
-def expect(condition, what):
-    if not condition:
-        raise AssertionError(what)
-
-
-def needed_files():
-    """Programs of this machine with the libraries they are linked with: path in the image -> content."""
-    files = {}
-    for tool in TOOLS:
-        source = Path(shutil.which(tool)).resolve()
-        files[f"bin/{tool}"] = source.read_bytes()
-        listed = subprocess.run(["ldd", source], stdout=subprocess.PIPE, text=True).stdout
-        for library in re.findall(r"(/\S+)(?= \(0x)", listed):
-            files[library.lstrip("/")] = Path(library).resolve().read_bytes()
-    return files
-
-
-def make_image(folder):
-    base = tars.Tar().dir("bin").dir("etc").dir("tmp", mode=0o1777)
-    for path, content in sorted(needed_files().items()):
-        base.file(path, content, mode=0o755)
-    base.file("etc/passwd", b"root:x:0:0:root:/root:/bin/sh\nuser:x:1234:1235::/home/user:/bin/sh\n").file("etc/group", b"root:x:0:\nuser:x:1235:\n")
-    upper = tars.Tar().file("etc/shared", b"of the image\n").bytes()
-    base = base.bytes()
-    layers = [(layouts.zlib_gzip(level=6)(tar, None), tar, layouts.GZIP, None) for tar in (base, upper)]
-    return layouts.write_image(folder, layers, config={"Cmd": ["sh", "-c", "echo default command"], "Env": ["PATH=/bin", "OF_IMAGE=yes"], "WorkingDir": "/work"})
+from tiny_image import TOOLS, expect, make_image
+import program  # noqa: E402  tiny_image says where it lies
 
 
 class Runner:

@@ -1,0 +1,124 @@
+#include "analyzer/usage/spool_writer.h"
+
+#include <fcntl.h>
+#include <sys/random.h>
+#include <unistd.h>
+
+#include <array>
+#include <utility>
+
+#include "core/base/digest.h"
+#include "core/base/errors.h"
+#include "core/base/file.h"
+
+namespace varve::usage {
+namespace {
+
+constexpr std::size_t kSaltBytes = 32;
+constexpr std::uint64_t kRoomForFullBytes = 128;  // its one record
+constexpr std::uint64_t kStepSeconds = 10;
+
+Bytes random_bytes(std::size_t count) {
+  Bytes bytes(count);
+  if (::getrandom(bytes.data(), bytes.size(), 0) != ssize_t(bytes.size())) fail_errno("get random bytes");
+  return bytes;
+}
+
+std::string hex(ByteView bytes) {
+  std::string text;
+  for (const auto byte : bytes) text += fmt::format("{:02x}", std::to_integer<unsigned>(byte));
+  return text;
+}
+
+// HMAC-SHA-256 (RFC 2104).
+Digest hmac(ByteView key, std::string_view message) {
+  std::array<std::byte, 64> inner{};
+  const auto short_key = digest_of(key);
+  if (key.size() > inner.size()) key = short_key.raw();
+  std::copy(key.begin(), key.end(), inner.begin());
+  auto outer = inner;
+  for (auto& byte : inner) byte ^= std::byte(0x36);
+  for (auto& byte : outer) byte ^= std::byte(0x5c);
+  Sha256 sha;
+  sha.update(inner);
+  sha.update(as_bytes(message));
+  const auto first = sha.finish();
+  sha.update(outer);
+  sha.update(first.raw());
+  return sha.finish();
+}
+
+std::string month_of(std::chrono::system_clock::time_point now) {
+  const std::chrono::year_month_day day(std::chrono::floor<std::chrono::days>(now));
+  return fmt::format("{:04}-{:02}", int(day.year()), unsigned(day.month()));
+}
+
+Bytes salt_of(const std::filesystem::path& spool, const std::string& month) {
+  const auto path = spool / ("salt-" + month);
+  if (auto there = read_file_if_there(path, 4096); there && there->size() == kSaltBytes) return *there;
+  // Whole or not at all, and the first one wins: others may be reading.
+  const auto salt = random_bytes(kSaltBytes);
+  const auto fresh = spool / fmt::format(".salt-{}", hex(random_bytes(8)));
+  write_all(open_file(fresh, O_WRONLY | O_CREAT | O_EXCL | O_NOFOLLOW, 0600).get(), salt, fresh.string());
+  const bool linked = ::link(fresh.c_str(), path.c_str()) == 0;
+  const int error = errno;
+  ::unlink(fresh.c_str());
+  if (linked) return salt;
+  if (error != EEXIST) throw std::system_error(error, std::generic_category(), fmt::format("make {}", path.string()));
+  auto there = read_file(path, 4096);
+  if (there.size() != kSaltBytes) fail<CorruptData>("{} has {} bytes, not {}", path.string(), there.size(), kSaltBytes);
+  return there;
+}
+
+}  // namespace
+
+std::string new_session_id() { return hex(random_bytes(16)); }
+std::string new_process_id() { return hex(random_bytes(8)); }
+
+std::string user_hash(const std::filesystem::path& spool, const Variable& variable, std::chrono::system_clock::time_point now) {
+  std::string user = std::to_string(::geteuid());
+  for (const char* name : {"VARVE_USAGE_USER", "JUPYTERHUB_USER", "NB_USER", "USER"}) {
+    const auto value = variable(name);
+    if (!value || value->empty()) continue;
+    user = *value;
+    break;
+  }
+  const auto shared = variable("VARVE_USAGE_SALT");
+  const auto salt = shared && !shared->empty() ? to_bytes(as_bytes(*shared)) : salt_of(spool, month_of(now));
+  return hmac(salt, user).hex().substr(0, 32);
+}
+
+bool is_switched_off(const Variable& variable) {
+  const auto do_not_track = variable("DO_NOT_TRACK");
+  return (do_not_track && !do_not_track->empty() && *do_not_track != "0") || variable("VARVE_USAGE") == "off";
+}
+
+SpoolWriter::SpoolWriter(const std::filesystem::path& spool, StartRecord start, std::uint64_t max_bytes)
+    : path_(spool / fmt::format("{}-{}.jsonl", start.session, start.process)), max_bytes_(max_bytes) {
+  file_ = open_file(path_, O_WRONLY | O_CREAT | O_EXCL | O_APPEND | O_NOFOLLOW, 0600);
+  if (!append(spool_line({.at_seconds = 0, .what = std::move(start)}))) throw std::runtime_error(failure_);
+}
+
+bool SpoolWriter::write(decltype(SpoolRecord::what) what) {
+  if (full_ || !failure_.empty()) return false;
+  const auto seconds = std::uint64_t(std::chrono::duration_cast<std::chrono::seconds>(std::chrono::steady_clock::now() - begin_).count());
+  const auto at = seconds / kStepSeconds * kStepSeconds;
+  const auto line = spool_line({.at_seconds = at, .what = std::move(what)});
+  if (bytes_ + line.size() + kRoomForFullBytes <= max_bytes_) return append(line);
+  full_ = true;
+  append(spool_line({.at_seconds = at, .what = FullRecord{.dropped = 1}}));
+  return false;
+}
+
+bool SpoolWriter::append(std::string_view line) {
+  try {
+    write_all(file_.get(), as_bytes(line), path_.string());
+    bytes_ += line.size();
+    return true;
+  } catch (const std::exception& error) {
+    failure_ = error.what();
+    return false;
+  }
+}
+
+}  // namespace varve::usage
