@@ -82,10 +82,10 @@ class LayerApplier {
   }
 
  private:
-  // A hard link whose target was not there yet; a placeholder of type kHardLink holds its place.
+  // A hard link whose target was not there yet; an inode of type kHardLink holds its place.
   struct LateLink {
     InodePtr parent;
-    InodePtr placeholder;
+    InodePtr place_keeper;
     std::string name;
     std::string target;
     InodePtr inode;  // what the link turned out to mean
@@ -260,11 +260,11 @@ class LayerApplier {
       put(*parent, name, std::move(target));
       return;
     }
-    auto placeholder = std::make_shared<TreeInode>();
-    placeholder->type = FileType::kHardLink;
-    put(*parent, name, placeholder);
-    late_index_.emplace(placeholder.get(), late_.size());
-    late_.push_back({.parent = parent, .placeholder = placeholder, .name = std::string(name), .target = std::move(entry.link_target), .inode = nullptr});
+    auto place_keeper = std::make_shared<TreeInode>();
+    place_keeper->type = FileType::kHardLink;
+    put(*parent, name, place_keeper);
+    late_index_.emplace(place_keeper.get(), late_.size());
+    late_.push_back({.parent = parent, .place_keeper = place_keeper, .name = std::string(name), .target = std::move(entry.link_target), .inode = nullptr});
   }
 
   // A name in the tree as it is now; the last part is not followed.
@@ -301,7 +301,7 @@ class LayerApplier {
     for (auto& link : late_) {
       const auto found = link.parent->children.find(link.name);
       // A later entry of the same name may have taken its place.
-      if (found != link.parent->children.end() && found->second == link.placeholder) found->second = link.inode;
+      if (found != link.parent->children.end() && found->second == link.place_keeper) found->second = link.inode;
     }
   }
 
