@@ -135,7 +135,7 @@ class Collector {
 class ArchiveScan {
  public:
   ArchiveScan(const fs::path& path, const ScanOptions& options, const CancelFlag& cancel, Pipeline& pipeline)
-      : path_(path), options_(options), cancel_(cancel), pipeline_(pipeline), streaming_reader_(options) {}
+      : path_(path), cancel_(cancel), pipeline_(pipeline), streaming_reader_(options) {}
 
   std::uint64_t run() {
     try {
@@ -220,7 +220,6 @@ class ArchiveScan {
   }
 
   const fs::path& path_;
-  const ScanOptions& options_;
   const CancelFlag& cancel_;
   Pipeline& pipeline_;
   SourceFileReader streaming_reader_;
