@@ -12,6 +12,7 @@ namespace varve::notebooks {
 namespace {
 
 constexpr std::size_t kMaxArguments = 4096;
+constexpr int kMaxUnclosed = 16;  // raw strings; behind that many, r"( is what older versions read in it
 
 enum class TokenKind : std::uint8_t { kEnd, kWord, kString, kSign };
 
@@ -35,7 +36,7 @@ class RLexer {
         at_ = find_newline(at_, end_);
       } else if (c == '"' || c == '\'') {
         return read_string();
-      } else if ((c == 'r' || c == 'R') && end_ - at_ > 2 && (at_[1] == '"' || at_[1] == '\'')) {
+      } else if ((c == 'r' || c == 'R') && end_ - at_ > 2 && (at_[1] == '"' || at_[1] == '\'') && unclosed_ < kMaxUnclosed) {
         if (auto raw = read_raw_string()) return *raw;
         return read_word();
       } else if (is_word(c) || c == '.') {
@@ -71,7 +72,10 @@ class RLexer {
     closing += at_[1];
     const auto rest = between(at + 1, end_);
     const auto stop = rest.find(closing);
-    if (stop == std::string_view::npos) return std::nullopt;
+    if (stop == std::string_view::npos) {
+      ++unclosed_;
+      return std::nullopt;
+    }
     Token token{.kind = TokenKind::kString, .text = rest.substr(0, stop), .place = at_};
     at_ = rest.data() + stop + closing.size();
     return token;
@@ -100,6 +104,7 @@ class RLexer {
 
   const char* at_;
   const char* end_;
+  int unclosed_ = 0;  // raw strings without an end: each was searched for to the end of the text
 };
 
 enum class RCall : std::uint8_t { kNone, kAttach, kRequire, kNamespace, kAttachMany, kInstall, kInstallSource, kRemove };
