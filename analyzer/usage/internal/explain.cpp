@@ -63,7 +63,6 @@ class EvidenceReader {
     sql_.query(sql, {query_.window.first, query_.window.last, image_id_, distribution}, each);
   }
   void add(const char* kind, std::int64_t day, std::int64_t image, std::int64_t count, std::string detail) {
-    // Twice as many as are kept: which of them are the newest is known when all are there.
     evidence_.push_back({.kind = kind, .day = std::int32_t(day), .image = image == 0 ? std::nullopt : images_[image],
                          .count = std::uint64_t(count), .detail = std::move(detail)});
   }
@@ -180,9 +179,9 @@ Explanation explain_name(SqlConnection& sql, const std::string& asked, const Sna
   for (const auto id : distributions)
     sql.query("SELECT name FROM distribution WHERE id = $1", {id}, [&](const SqlRow& row) { explanation.distributions.push_back(row.text(0)); });
   std::sort(explanation.distributions.begin(), explanation.distributions.end());
-  auto snapshot = SnapshotReader(sql, query).read();
+  auto snapshot = SnapshotReader(sql, query, distributions).read();
   for (auto& use : snapshot.distributions)
-    if (std::binary_search(explanation.distributions.begin(), explanation.distributions.end(), use.name)) explanation.use.push_back(std::move(use));
+    explanation.use.push_back(std::move(use));
   for (auto& failed : snapshot.failed)
     if (failed.module == name || failed.module.starts_with(name + ".")) explanation.failed.push_back(std::move(failed));
   explanation.images = std::move(snapshot.images);

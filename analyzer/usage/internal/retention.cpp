@@ -1,6 +1,7 @@
 #include "analyzer/usage/internal/retention.h"
 
 #include <algorithm>
+#include <array>
 #include <charconv>
 
 #include "analyzer/usage/internal/calendar.h"
@@ -14,17 +15,16 @@ constexpr std::array kSessionTables{"session_users",      "session_module", "ses
 constexpr std::array kDailyTableNames{"daily_session", "daily_use",       "daily_module",   "daily_edge",
                                       "daily_failed",  "daily_reinstall", "daily_gpu_model"};
 
-void remove_sessions(SqlConnection& sql, std::int32_t first_kept) {
-  std::uint64_t removed = 0;
+std::uint64_t remove_sessions(SqlConnection& sql, std::int32_t first_kept) {
   for (const auto* table : kSessionTables)
     sql.run(fmt::format("DELETE FROM {} WHERE session_id IN (SELECT id FROM session WHERE day < $1)", table), {first_kept});
-  removed = sql.run("DELETE FROM session WHERE day < $1", {first_kept});
-  if (removed == 0) return;
+  const auto removed = sql.run("DELETE FROM session WHERE day < $1", {first_kept});
   sql.run("DELETE FROM pending_path WHERE NOT EXISTS (SELECT 1 FROM session_path WHERE path_id = pending_path.id)");
+  return removed;
 }
 
 // Daily counts go, when they were first and last seen stays.
-void remove_days(SqlConnection& sql, std::int32_t first_kept) {
+std::uint64_t remove_days(SqlConnection& sql, std::int32_t first_kept) {
   sql.run(
       "INSERT INTO earlier_use (image_id, distribution_id, first_day, last_day) "
       "SELECT image_id, distribution_id, MIN(day), MAX(day) FROM daily_use WHERE day < $1 GROUP BY image_id, distribution_id "
@@ -32,9 +32,11 @@ void remove_days(SqlConnection& sql, std::int32_t first_kept) {
       "first_day = CASE WHEN excluded.first_day < earlier_use.first_day THEN excluded.first_day ELSE earlier_use.first_day END, "
       "last_day = CASE WHEN excluded.last_day > earlier_use.last_day THEN excluded.last_day ELSE earlier_use.last_day END",
       {first_kept});
-  for (const auto* table : kDailyTableNames) sql.run(fmt::format("DELETE FROM {} WHERE day < $1", table), {first_kept});
+  std::uint64_t removed = 0;
+  for (const auto* table : kDailyTableNames) removed += sql.run(fmt::format("DELETE FROM {} WHERE day < $1", table), {first_kept});
   sql.run("DELETE FROM user_sketch WHERE month < $1", {month_of(first_kept)});
   sql.run("DELETE FROM quarantine WHERE day < $1", {first_kept});
+  return removed;
 }
 
 // Names that nothing refers to any more. Those of distributions stay: there are few.
@@ -60,11 +62,10 @@ void age_out(Writer& writer, const Retention& retention, std::int32_t today) {
   const auto raw_days = std::max(retention.raw_days, 0);
   // Single sessions never outlive the days that they are counted in.
   const auto aggregate_days = std::max(retention.aggregate_days, raw_days);
-  remove_sessions(sql, today - raw_days);
-  remove_days(sql, today - aggregate_days);
+  const auto removed = remove_sessions(sql, today - raw_days) + remove_days(sql, today - aggregate_days);
   const auto last_forgotten = std::max(today - std::max(raw_days, 1) * kRememberedTimes - 1, refused_through(sql));
   if (sql.run("DELETE FROM spool_file WHERE day <= $1", {last_forgotten}) != 0) write_setting(sql, "refused_through", std::to_string(last_forgotten));
-  remove_names(sql);
+  if (removed != 0) remove_names(sql);  // it looks at all rows that are left, and most runs remove none
   transaction.commit();
   writer.names_were_removed();
 }

@@ -3,8 +3,11 @@
 #include <algorithm>
 #include <tuple>
 
+#include <fmt/ranges.h>
+
 #include "analyzer/python/name.h"
 #include "analyzer/usage/internal/clean_text.h"
+#include "analyzer/usage/internal/names.h"
 #include "analyzer/usage/internal/notebook_reader.h"
 
 namespace varve::usage {
@@ -20,7 +23,9 @@ std::string in_window(std::string_view select, std::string_view rest) { return s
 
 }  // namespace
 
-SnapshotReader::SnapshotReader(SqlConnection& sql, const SnapshotQuery& query) : sql_(sql), query_(query) {
+SnapshotReader::SnapshotReader(SqlConnection& sql, const SnapshotQuery& query, const std::optional<std::set<std::int64_t>>& only)
+    : sql_(sql), query_(query), only_(only) {
+  if (only_) only_these_ = only_->empty() ? " AND 1 = 0 " : fmt::format(" AND distribution_id IN ({}) ", fmt::join(*only_, ", "));
   snapshot_.window = query.window;
   snapshot_.image = query.image;
   sql_.query("SELECT id, digest FROM image", {}, [&](const SqlRow& row) { image_digests_[row.number(0)] = row.text(1); });
@@ -28,6 +33,10 @@ SnapshotReader::SnapshotReader(SqlConnection& sql, const SnapshotQuery& query) :
   image_id_ = -1;
   for (const auto& [id, digest] : image_digests_)
     if (digest == query.image->to_string()) image_id_ = id;
+}
+
+std::string SnapshotReader::in_window_of(std::string_view select, std::string_view rest) const {
+  return in_window(select, only_these_ + std::string(rest));
 }
 
 void SnapshotReader::query(const std::string& sql, const std::function<void(const SqlRow&)>& each) {
@@ -51,6 +60,7 @@ Snapshot SnapshotReader::read() {
   std::map<std::int64_t, std::string> plain_names;
   for (const auto& [id, names] : names_) plain_names[id] = names.first;
   for (const auto& [distribution, use] : read_notebooks(sql_, resolver, plain_names, snapshot_)) {
+    if (only_ && !only_->contains(distribution)) continue;
     use_of(distribution).notebooks = use.notebooks;
     use_of(distribution).notebooks_optional = use.optional;
   }
@@ -120,8 +130,8 @@ void SnapshotReader::read_layers() {
 
 void SnapshotReader::read_packages() {
   sql_.query(
-      "SELECT image_id, distribution_id, version, source, files, bytes, compressed_bytes, gpu, layers, imports, required FROM package "
-      "WHERE image_id = $1 OR $1 = 0 ORDER BY image_id, number",
+      std::string("SELECT image_id, distribution_id, version, source, files, bytes, compressed_bytes, gpu, layers, imports, required FROM package ") +
+      "WHERE (image_id = $1 OR $1 = 0)" + only_these_ + "ORDER BY image_id, number",
       {image_id_}, [&](const SqlRow& row) {
         use_of(row.number(1)).packages.push_back({.image = digest_from(image_digests_[row.number(0)]),
                                                   .version = row.text(2),
@@ -137,7 +147,7 @@ void SnapshotReader::read_packages() {
 }
 
 void SnapshotReader::read_uses() {
-  query(in_window("SELECT distribution_id, SUM(sessions), SUM(direct), SUM(transitive_only), SUM(image_copy), SUM(session_copy), "
+  query(in_window_of("SELECT distribution_id, SUM(sessions), SUM(direct), SUM(transitive_only), SUM(image_copy), SUM(session_copy), "
                   "SUM(file_sessions), SUM(exec_sessions), SUM(static) FROM daily_use",
                   "GROUP BY distribution_id"),
         [&](const SqlRow& row) {
@@ -154,7 +164,7 @@ void SnapshotReader::read_uses() {
 }
 
 void SnapshotReader::read_use_days() {
-  query(in_window("SELECT distribution_id, day, SUM(sessions) FROM daily_use", "AND sessions > 0 GROUP BY distribution_id, day ORDER BY distribution_id, day"),
+  query(in_window_of("SELECT distribution_id, day, SUM(sessions) FROM daily_use", "AND sessions > 0 GROUP BY distribution_id, day ORDER BY distribution_id, day"),
         [&](const SqlRow& row) {
           use_of(row.number(0)).days.push_back({.day = std::int32_t(row.number(1)), .sessions = unsigned_at(row, 2)});
         });
@@ -186,20 +196,21 @@ void SnapshotReader::read_shared_owners() {
 }
 
 void SnapshotReader::read_importers() {
-  query(in_window("SELECT distribution_id, importer_id, SUM(sessions) FROM daily_edge", "GROUP BY distribution_id, importer_id"),
+  query(in_window_of("SELECT distribution_id, importer_id, SUM(sessions) FROM daily_edge", "GROUP BY distribution_id, importer_id"),
         [&](const SqlRow& row) { use_of(row.number(0)).importers[names_[row.number(1)].first] = unsigned_at(row, 2); });
 }
 
 void SnapshotReader::read_modules() {
   std::vector<std::tuple<std::int64_t, std::int64_t, std::uint64_t>> counts;
-  query(in_window("SELECT distribution_id, module_id, SUM(sessions) FROM daily_module", "GROUP BY distribution_id, module_id"),
+  query(in_window_of("SELECT distribution_id, module_id, SUM(sessions) FROM daily_module", "GROUP BY distribution_id, module_id"),
         [&](const SqlRow& row) { counts.emplace_back(row.number(0), row.number(1), unsigned_at(row, 2)); });
-  std::map<std::int64_t, std::string> modules;
-  sql_.query("SELECT id, name FROM module WHERE id IN (SELECT module_id FROM daily_module)", {},
-             [&](const SqlRow& row) { modules[row.number(0)] = row.text(1); });
+  NameTable modules(sql_, "module", "name");
+  std::vector<std::int64_t> ids;
+  for (const auto& count : counts) ids.push_back(std::get<1>(count));
+  modules.load_names(ids);
   for (const auto& [distribution, module, sessions] : counts) {
     auto& by_module = distribution == 0 ? snapshot_.unresolved : use_of(distribution).modules;
-    by_module[modules[module]] = sessions;
+    by_module[modules.name_of(module)] = sessions;
   }
 }
 
@@ -211,11 +222,11 @@ void SnapshotReader::read_failed() {
             ++snapshot_.hidden_failed_names;
             return;
           }
-          failed_.push_back({row.number(0), FailedImport{.module = row.text(1),
-                                                         .sessions = unsigned_at(row, 2),
-                                                         .users = {},
-                                                         .last_day = std::int32_t(row.number(3)),
-                                                         .distribution = {}}});
+          failed_[row.number(0)] = {.module = row.text(1),
+                                    .sessions = unsigned_at(row, 2),
+                                    .users = {},
+                                    .last_day = std::int32_t(row.number(3)),
+                                    .distribution = {}};
         });
   for (auto& [id, failed] : failed_) {
     std::string owner;
@@ -233,12 +244,12 @@ void SnapshotReader::read_reinstalls() {
                   "JOIN reinstall ON reinstall.id = reinstall_id",
                   "GROUP BY reinstall_id, distribution_id, from_version, to_version, why"),
         [&](const SqlRow& row) {
-          reinstalls_.push_back({row.number(0), Reinstall{.distribution = names_[row.number(1)].first,
-                                                          .from = row.text(2),
-                                                          .to = row.text(3),
-                                                          .why = row.text(4),
-                                                          .sessions = unsigned_at(row, 5),
-                                                          .users = {}}});
+          reinstalls_[row.number(0)] = {.distribution = names_[row.number(1)].first,
+                                        .from = row.text(2),
+                                        .to = row.text(3),
+                                        .why = row.text(4),
+                                        .sessions = unsigned_at(row, 5),
+                                        .users = {}};
         });
 }
 

@@ -2,6 +2,7 @@
 // Reads a Snapshot, and the evidence of an Explanation, within one read transaction.
 #include <cstdint>
 #include <map>
+#include <optional>
 #include <set>
 #include <string>
 #include <vector>
@@ -15,8 +16,8 @@ namespace varve::usage {
 
 class SnapshotReader {
  public:
-  // The caller holds the read transaction.
-  SnapshotReader(SqlConnection& sql, const SnapshotQuery& query);
+  // The caller holds the read transaction. With `only`, these distributions and no others are read.
+  SnapshotReader(SqlConnection& sql, const SnapshotQuery& query, const std::optional<std::set<std::int64_t>>& only = std::nullopt);
   Snapshot read();
 
  private:
@@ -36,11 +37,15 @@ class SnapshotReader {
   void take_users(std::int64_t kind, std::int64_t subject, std::int64_t image, const UserCount& users);
   void finish();
   DistributionUse& use_of(std::int64_t distribution);
+  // `what`, "WHERE" with the window, and those distributions that are asked for.
+  std::string in_window_of(std::string_view select, std::string_view rest) const;
   // With the window as $1 and $2 and the image, or 0 for all, as $3.
   void query(const std::string& sql, const std::function<void(const SqlRow&)>& each);
 
   SqlConnection& sql_;
   SnapshotQuery query_;
+  std::optional<std::set<std::int64_t>> only_;
+  std::string only_these_;     // " AND distribution_id IN (...)" or nothing
   std::int64_t image_id_ = 0;  // 0 = all; -1 = one that is not known
   Snapshot snapshot_;
   std::map<std::int64_t, std::string> image_digests_;
@@ -48,8 +53,8 @@ class SnapshotReader {
   std::map<std::int64_t, ImageFacts> images_;
   std::map<std::int64_t, std::int32_t> first_days_;
   std::map<std::int64_t, DistributionUse> uses_;
-  std::vector<std::pair<std::int64_t, FailedImport>> failed_;
-  std::vector<std::pair<std::int64_t, Reinstall>> reinstalls_;
+  std::map<std::int64_t, FailedImport> failed_;
+  std::map<std::int64_t, Reinstall> reinstalls_;
 };
 
 }  // namespace varve::usage

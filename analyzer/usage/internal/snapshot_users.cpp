@@ -81,12 +81,10 @@ void SnapshotReader::take_users(std::int64_t kind, std::int64_t subject, std::in
         found->second.users = within(users, found->second.sessions + found->second.file_sessions);
       return;
     case SketchKind::kFailed:
-      for (auto& [id, failed] : failed_)
-        if (id == subject) failed.users = within(users, failed.sessions);
+      if (const auto found = failed_.find(subject); found != failed_.end()) found->second.users = within(users, found->second.sessions);
       return;
     case SketchKind::kReinstall:
-      for (auto& [id, reinstall] : reinstalls_)
-        if (id == subject) reinstall.users = within(users, reinstall.sessions);
+      if (const auto found = reinstalls_.find(subject); found != reinstalls_.end()) found->second.users = within(users, found->second.sessions);
       return;
   }
 }

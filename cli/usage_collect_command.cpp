@@ -1,0 +1,89 @@
+#include <chrono>
+#include <memory>
+#include <ostream>
+#include <set>
+
+#include <nlohmann/json.hpp>
+
+#include "analyzer/usage/database.h"
+#include "cli/text.h"
+#include "cli/usage_command.h"
+#include "core/base/errors.h"
+#include "core/base/progress.h"
+
+namespace varve::cli {
+namespace {
+
+struct CollectArguments {
+  std::vector<std::string> spools;
+  std::string db;
+  std::uint32_t known_name_sessions = 20;
+  bool remove = false;
+  bool keep_all = false;
+  usage::Retention retention;
+};
+
+nlohmann::json to_json(const usage::CollectResult& result, double seconds) {
+  auto notes = nlohmann::json::array();
+  for (const auto& note : result.notes) notes.push_back({{"file", printable(note.file.string())}, {"place", note.place}, {"reason", note.reason}});
+  return {{"sessions", result.sessions},       {"events", result.events},   {"duplicates", result.duplicates},
+          {"quarantined", result.quarantined}, {"unknown", result.unknown}, {"files", result.files},
+          {"pending_bytes", result.pending_bytes}, {"removed_files", result.removed_files}, {"notes", notes}, {"seconds", seconds}};
+}
+
+void print(const usage::CollectResult& result, std::ostream& out, std::ostream& err) {
+  out << fmt::format("{} new sessions and {} records from {} files; {} records were there before\n", result.sessions, result.events, result.files,
+                     result.duplicates);
+  if (result.pending_bytes > 0) out << fmt::format("{} bytes wait for the end of their line\n", result.pending_bytes);
+  if (result.removed_files > 0) out << fmt::format("{} files were removed: their processes ended and all of them is in the database\n", result.removed_files);
+  for (const auto& note : result.notes) err << fmt::format("{} at {}: {}\n", printable(note.file.string()), note.place, note.reason);
+  if (result.quarantined > 0) err << fmt::format("{} lines or files could not be taken in\n", result.quarantined);
+}
+
+void run_collect(Context& context, const CollectArguments& arguments) {
+  const auto start = std::chrono::steady_clock::now();
+  auto where = arguments.db;
+  if (where.empty()) {
+    std::filesystem::create_directories(context.global.root);
+    where = (context.global.root / "usage.db").string();
+  }
+  const auto database = usage::open_database(where);
+  Progress progress;
+  usage::CollectResult result;
+  {
+    const ProgressLine line(progress, "collect", context.global.quiet || context.global.json);
+    result = database->collect({arguments.spools.begin(), arguments.spools.end()},
+                               {.known_name_sessions = arguments.known_name_sessions, .remove_collected = arguments.remove, .progress = &progress},
+                               context.cancel);
+  }
+  if (!arguments.keep_all) {
+    const auto now = std::chrono::floor<std::chrono::days>(std::chrono::system_clock::now());
+    database->age_out(arguments.retention, std::int32_t(now.time_since_epoch().count()));
+  }
+  const auto seconds = std::chrono::duration<double>(std::chrono::steady_clock::now() - start).count();
+  if (context.global.json) context.print_json(to_json(result, seconds));
+  else print(result, context.out, context.err);
+  if (result.quarantined > 0) context.exit_status = 3;
+}
+
+}  // namespace
+
+void add_usage_collect_command(CLI::App& usage, Context& context) {
+  const auto arguments = std::make_shared<CollectArguments>();
+  auto* command = usage.add_subcommand("collect", "Takes what sessions left in their spools into the usage database; harmless to repeat");
+  command->add_option("SPOOL", arguments->spools, "Spool folders, or single files of them")->required();
+  command->add_option("--db", arguments->db, "The database: a file, or postgresql://...; usage.db under --root if none is given");
+  command->add_flag("--remove", arguments->remove, "Remove spool files of processes that ended, once they are in the database");
+  command->add_option("--known-name-sessions", arguments->known_name_sessions,
+                      "Sessions that must fail on a name that no image knows before the name itself is kept")->check(CLI::Range(1, 1'000'000));
+  command->add_option("--raw-days", arguments->retention.raw_days, "How long single sessions are kept")->check(CLI::Range(1, 36'500));
+  command->add_option("--aggregate-days", arguments->retention.aggregate_days, "How long counts per day are kept")->check(CLI::Range(1, 36'500));
+  command->add_flag("--keep-all", arguments->keep_all, "Remove nothing that is old");
+  command->footer(
+      "Exit status 3: some lines or files could not be read (each is named, the rest was taken in); 75: the database is full or locked, and what\n"
+      "was taken in before is kept.\n"
+      "Examples:\n  varve usage collect /var/lib/varve/spool\n  varve usage collect --db postgresql://usage@db/usage --remove spool-a spool-b");
+  command->callback([&context, arguments] { run_collect(context, *arguments); });
+}
+
+}  // namespace varve::cli
