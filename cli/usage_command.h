@@ -5,5 +5,6 @@
 namespace varve::cli {
 
 void add_usage_scan_command(CLI::App& usage, Context& context);
+void add_usage_collect_command(CLI::App& usage, Context& context);
 
 }  // namespace varve::cli

@@ -5,6 +5,7 @@
 #include <fmt/format.h>
 
 #include "analyzer/usage/internal/calendar.h"
+#include "analyzer/usage/internal/sql.h"
 
 namespace varve::usage {
 namespace {
@@ -22,7 +23,7 @@ void DatabaseFixture::SetUp() {
     if (server() == nullptr) GTEST_SKIP() << "PostgreSQL 15 is not installed";
     where_ = server()->new_database();
   } else {
-    where_ = (folder_.path() / "usage.db").string();
+    where_ = (folder_.path() / fmt::format("usage{}.db", ++databases_)).string();
   }
   database_ = open();
 }
@@ -83,6 +84,8 @@ packages::Inventory inventory_of(unsigned image, const std::vector<TestPackage>&
   }
   return inventory;
 }
+
+void set_by_hand(const std::string& path, const std::string& sql) { open_sqlite(path)->run_script(sql); }
 
 const DistributionUse* find_use(const Snapshot& snapshot, const std::string& name) {
   for (const auto& use : snapshot.distributions)

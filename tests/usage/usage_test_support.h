@@ -24,6 +24,7 @@ class DatabaseFixture : public testing::TestWithParam<Kind> {
   std::unique_ptr<Database> open() const { return open_database(where_); }
 
   test::TempDir folder_;
+  int databases_ = 0;
   std::string where_;
   std::unique_ptr<Database> database_;
   CancelFlag cancel_;
@@ -69,6 +70,9 @@ packages::Inventory inventory_of(unsigned image, const std::vector<TestPackage>&
 
 // nullptr if it is not there.
 const DistributionUse* find_use(const Snapshot& snapshot, const std::string& name);
+
+// Runs SQL on an SQLite file, past the database's own code.
+void set_by_hand(const std::string& path, const std::string& sql);
 
 inline DayRange all_days() { return {.first = 0, .last = 40'000}; }
 
