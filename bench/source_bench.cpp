@@ -1,5 +1,5 @@
-// How fast source text is read for its imports. The text is that of all .py files under $VARVE_BENCH_SOURCES, or under this machine's
-// /usr/lib/python3*: rates are of its bytes, files one after another on one core.
+// How fast source text is read for its imports. The text is that of all .py files under $VARVE_BENCH_SOURCES, or under
+// this machine's /usr/lib/python3*: rates are of its bytes, files one after another on one core.
 #include <benchmark/benchmark.h>
 
 #include <cstdlib>

@@ -8,7 +8,8 @@
 
 inline void check_findings(const varve::notebooks::Findings& findings, std::string_view text) {
   using namespace varve::notebooks;
-  const auto lines = static_cast<std::uint32_t>(std::count(text.begin(), text.end(), '\n') + std::count(text.begin(), text.end(), '\r') + 1);
+  const auto lines = static_cast<std::uint32_t>(std::count(text.begin(), text.end(), '\n') +
+                                                std::count(text.begin(), text.end(), '\r') + 1);
   const auto in_text = [&](std::uint32_t line) { return line >= 1 && line <= lines; };
   if (findings.imports.size() > kMaxFindings || findings.installs.size() > kMaxFindings) std::abort();
   std::uint32_t last = 0;

@@ -4,20 +4,28 @@ namespace varve::notebooks {
 
 std::string_view import_kind_name(ImportKind kind) {
   switch (kind) {
-    case ImportKind::kImport: return "import";
-    case ImportKind::kOptional: return "optional";
-    case ImportKind::kDynamic: return "dynamic";
-    case ImportKind::kMagic: return "magic";
-    case ImportKind::kShell: return "shell";
+    case ImportKind::kImport:
+      return "import";
+    case ImportKind::kOptional:
+      return "optional";
+    case ImportKind::kDynamic:
+      return "dynamic";
+    case ImportKind::kMagic:
+      return "magic";
+    case ImportKind::kShell:
+      return "shell";
   }
   return "import";
 }
 
 std::string_view source_language_name(SourceLanguage language) {
   switch (language) {
-    case SourceLanguage::kPython: return "python";
-    case SourceLanguage::kR: return "r";
-    case SourceLanguage::kJulia: return "julia";
+    case SourceLanguage::kPython:
+      return "python";
+    case SourceLanguage::kR:
+      return "r";
+    case SourceLanguage::kJulia:
+      return "julia";
   }
   return "python";
 }

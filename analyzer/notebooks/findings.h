@@ -15,53 +15,54 @@ enum class SourceLanguage : std::uint8_t { kPython, kR, kJulia };
 std::string_view source_language_name(SourceLanguage language);  // "python" "r" "julia"
 
 struct Import {
-  std::string name;            // dotted, as written: "a.b.c"; for `from a import b` "a.b", as b may be a module; ".b" if relative
-  std::string module;          // the part that is certainly a module: "a" of `from a import b`; else equal to `name`;
-                               // "" if the name is no module: a command (`!kaggle`), a distribution (pkg_resources.require)
+  std::string name;  // dotted, as written: "a.b.c"; for `from a import b` "a.b", as b may be a module; ".b" if relative
+  std::string module;  // the part that is certainly a module: "a" of `from a import b`; else equal to `name`;
+                       // "" if the name is no module: a command (`!kaggle`), a distribution (pkg_resources.require)
   ImportKind kind = ImportKind::kImport;
   SourceLanguage language = SourceLanguage::kPython;
-  bool local = false;          // relative, or a module that lies beside the notebook
-  bool rescued = false;        // from a line that does not parse
-  bool written_file = false;   // inside a %%writefile body: another program's import
-  bool unknown_name = false;   // dynamic, and the name is not a constant: `name` is ""
-  std::uint32_t cell = 0;      // 1-based, counting code cells as the notebook shows them; 0 for scripts without cells
-  std::uint32_t line = 0;      // 1-based in the cell
+  bool local = false;         // relative, or a module that lies beside the notebook
+  bool rescued = false;       // from a line that does not parse
+  bool written_file = false;  // inside a %%writefile body: another program's import
+  bool unknown_name = false;  // dynamic, and the name is not a constant: `name` is ""
+  std::uint32_t cell = 0;     // 1-based, counting code cells as the notebook shows them; 0 for scripts without cells
+  std::uint32_t line = 0;     // 1-based in the cell
 };
 
 struct Install {
-  std::string tool;            // "pip" "conda" "mamba" "uv" "apt" "r" "julia" …
-  std::string package;         // normalised where it is a Python name; "" for a file or URL
-  std::string argument;        // as written, with version and extras: "torch[cuda]==2.1", "git+https://…", "-r requirements.txt";
-                               // words that a program puts together stay in braces: "{name}"
+  std::string tool;      // "pip" "conda" "mamba" "uv" "apt" "r" "julia" …
+  std::string package;   // normalised where it is a Python name; "" for a file or URL
+  std::string argument;  // as written, with version and extras: "torch[cuda]==2.1", "git+https://…", "-r some.txt";
+                         // words that a program puts together stay in braces: "{name}"
   bool upgrade = false;
-  bool remove = false;         // uninstall
+  bool remove = false;  // uninstall
   std::uint32_t cell = 0, line = 0;
 };
 
 // Something that may waste or run out of GPU memory. A hint, never a verdict.
 struct Hint {
-  std::string kind;            // "loss-kept-with-graph" "evaluation-without-no-grad" "model-not-moved" "one-gpu-of-several" …
+  std::string kind;  // "loss-kept-with-graph" "evaluation-without-no-grad" "model-not-moved" "one-gpu-of-several" …
   std::string text;
   std::uint32_t cell = 0, line = 0;
 };
 
 // One code cell, ready to be read.
 struct Cell {
-  std::string_view text;       // UTF-8; may hold anything
-  std::uint32_t number = 0;    // goes into `cell` of what is found
+  std::string_view text;     // UTF-8; may hold anything
+  std::uint32_t number = 0;  // goes into `cell` of what is found
 };
 
 // What hostile text can make us keep is bounded: beyond it, what is found in a notebook is dropped.
 inline constexpr std::size_t kMaxFindings = 100'000;
 
 struct Findings {
-  std::vector<Import> imports;   // in order of place; one per name, kind and place; at most kMaxFindings
+  std::vector<Import> imports;  // in order of place; one per name, kind and place; at most kMaxFindings
   std::vector<Install> installs;
   std::vector<Hint> hints;
 };
 
-// Python with IPython's magics: all cells of one notebook in order (hints look across cells). Scripts are one cell. Never throws on
-// bad text. Cells of another language (%%R, %%julia) are read as that. Safe from any thread; time and memory are linear in the text.
+// Python with IPython's magics: all cells of one notebook in order (hints look across cells). Scripts are one cell.
+// Never throws on bad text. Cells of another language (%%R, %%julia) are read as that. Safe from any thread; time and
+// memory are linear in the text.
 Findings read_python(const std::vector<Cell>& cells);
 Findings read_r(const std::vector<Cell>& cells);
 Findings read_julia(const std::vector<Cell>& cells);

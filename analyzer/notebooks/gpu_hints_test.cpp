@@ -76,23 +76,33 @@ TEST(GpuHints, NeedTorchOrTransformers) {
 }
 
 TEST(GpuHints, LetLossesBeSummedThatAreDifferentiatedTogether) {
-  EXPECT_THAT(kinds({"import torch\nfor x in y:\n    loss = 0\n    for p in x:\n        part = f(p)\n        part.backward\n"
-                     "        loss += part\n    loss.backward()\n"}),
+  EXPECT_THAT(
+      kinds({"import torch\nfor x in y:\n    loss = 0\n    for p in x:\n        part = f(p)\n        part.backward\n"
+             "        loss += part\n    loss.backward()\n"}),
+      IsEmpty());
+  EXPECT_THAT(kinds({"import torch\nfor x in y:\n    a = f(x)\n    a.backward()\n    total += a\ntotal.backward()\n"}),
               IsEmpty());
-  EXPECT_THAT(kinds({"import torch\nfor x in y:\n    a = f(x)\n    a.backward()\n    total += a\ntotal.backward()\n"}), IsEmpty());
 }
 
 TEST(GpuHints, LetLossesBeSummedThatAreNumbers) {
-  for (const std::string_view sum : {"total += loss.item()", "total += float(loss)", "total += loss.detach()", "total += loss.data",
-                                     "losses.append(loss.item())", "total = total + loss.cpu().numpy()", "total += n"}) {
-    EXPECT_THAT(kinds({"import torch\nfor x in y:\n    loss = f(x)\n    loss.backward()\n    " + std::string(sum) + "\n"}), IsEmpty()) << sum;
+  for (const std::string_view sum :
+       {"total += loss.item()", "total += float(loss)", "total += loss.detach()", "total += loss.data",
+        "losses.append(loss.item())", "total = total + loss.cpu().numpy()", "total += n"}) {
+    EXPECT_THAT(
+        kinds({"import torch\nfor x in y:\n    loss = f(x)\n    loss.backward()\n    " + std::string(sum) + "\n"}),
+        IsEmpty())
+        << sum;
   }
-  EXPECT_THAT(kinds({"import torch\nfor x in y:\n    loss = f(x)\n    loss.backward()\n    loss = loss.item()\n    total += loss\n"}), IsEmpty());
+  EXPECT_THAT(kinds({"import torch\nfor x in y:\n    loss = f(x)\n    loss.backward()\n    loss = loss.item()\n    "
+                     "total += loss\n"}),
+              IsEmpty());
 }
 
 TEST(GpuHints, SeeLossesInLists) {
-  EXPECT_THAT(kinds({"import torch\nfor x in y:\n    loss = f(x)\n    loss.backward()\n    losses.append(loss)\n"}), ElementsAre("loss-kept-with-graph"));
-  EXPECT_THAT(kinds({"import torch\nfor x in y:\n    loss = f(x)\n    loss.backward()\n    total = total + loss\n"}), ElementsAre("loss-kept-with-graph"));
+  EXPECT_THAT(kinds({"import torch\nfor x in y:\n    loss = f(x)\n    loss.backward()\n    losses.append(loss)\n"}),
+              ElementsAre("loss-kept-with-graph"));
+  EXPECT_THAT(kinds({"import torch\nfor x in y:\n    loss = f(x)\n    loss.backward()\n    total = total + loss\n"}),
+              ElementsAre("loss-kept-with-graph"));
 }
 
 TEST(GpuHints, LetEvaluationBeUnderDecoratorsAndSwitches) {
@@ -103,14 +113,19 @@ TEST(GpuHints, LetEvaluationBeUnderDecoratorsAndSwitches) {
 }
 
 TEST(GpuHints, LetEvaluationNeedGradients) {
-  EXPECT_THAT(kinds({"import torch\nmodel.eval()\nfor x in y:\n    score = model(x)\n    score.backward()\n"}), IsEmpty());
-  EXPECT_THAT(kinds({"import torch\nmodel.eval()\nx = model(x)\nmodel.train()\nfor x in y:\n    out = model(x)\n"}), IsEmpty());
-  EXPECT_THAT(kinds({"import torch\nfor p in model.parameters():\n    p.requires_grad = False\nmodel.eval()\nfor x in y:\n    model(x)\n"}), IsEmpty());
+  EXPECT_THAT(kinds({"import torch\nmodel.eval()\nfor x in y:\n    score = model(x)\n    score.backward()\n"}),
+              IsEmpty());
+  EXPECT_THAT(kinds({"import torch\nmodel.eval()\nx = model(x)\nmodel.train()\nfor x in y:\n    out = model(x)\n"}),
+              IsEmpty());
+  EXPECT_THAT(kinds({"import torch\nfor p in model.parameters():\n    p.requires_grad = False\nmodel.eval()\nfor x in "
+                     "y:\n    model(x)\n"}),
+              IsEmpty());
 }
 
 TEST(GpuHints, DoNotJudgeModelsThatOthersPlace) {
-  const std::string train = "optimizer = torch.optim.SGD(net.parameters())\nfor x, y in loader:\n    x = x.cuda()\n    loss = f(net(x), y)\n"
-                            "    loss.backward()\n    optimizer.step()\n";
+  const std::string train =
+      "optimizer = torch.optim.SGD(net.parameters())\nfor x, y in loader:\n    x = x.cuda()\n    loss = f(net(x), y)\n"
+      "    loss.backward()\n    optimizer.step()\n";
   const std::string net = "class Net(nn.Module):\n    def forward(self, x): return x\nnet = Net()\n";
   EXPECT_THAT(kinds({"import torch\n" + net + train}), ElementsAre("model-not-moved"));
   EXPECT_THAT(kinds({"import torch\n" + net + "net = net.cuda()\n" + train}), IsEmpty());
@@ -121,22 +136,32 @@ TEST(GpuHints, DoNotJudgeModelsThatOthersPlace) {
 }
 
 TEST(GpuHints, LetModelsWithStatedPrecisionBe) {
-  for (const std::string_view arguments : {"\"a/b-7b\", load_in_4bit=True", "\"a/b-7b\", torch_dtype=torch.float16", "\"a/b-7b\", **kwargs", "\"gpt2\"",
-                                           "name", "\"a/b-350m\"", "\"a/b-7b-gptq\"", "\"a/b-7b\", quantization_config=c", "\"a/b-0.5b\""}) {
-    EXPECT_THAT(kinds({"import transformers\nm = AutoModelForCausalLM.from_pretrained(" + std::string(arguments) + ")\n"}), IsEmpty()) << arguments;
+  for (const std::string_view arguments :
+       {"\"a/b-7b\", load_in_4bit=True", "\"a/b-7b\", torch_dtype=torch.float16", "\"a/b-7b\", **kwargs", "\"gpt2\"",
+        "name", "\"a/b-350m\"", "\"a/b-7b-gptq\"", "\"a/b-7b\", quantization_config=c", "\"a/b-0.5b\""}) {
+    EXPECT_THAT(
+        kinds({"import transformers\nm = AutoModelForCausalLM.from_pretrained(" + std::string(arguments) + ")\n"}),
+        IsEmpty())
+        << arguments;
   }
-  EXPECT_THAT(kinds({"import transformers\nm = AutoModelForCausalLM.from_pretrained('a/b-1.5B').cuda()\n"}), ElementsAre("large-model-in-float32"));
+  EXPECT_THAT(kinds({"import transformers\nm = AutoModelForCausalLM.from_pretrained('a/b-1.5B').cuda()\n"}),
+              ElementsAre("large-model-in-float32"));
   EXPECT_THAT(kinds({"import transformers\nm = AutoModelForCausalLM.from_pretrained('a/b-1.5B').half()\n"}), IsEmpty());
 }
 
 TEST(GpuHints, AreNotTakenFromStringsCommentsOrOtherCells) {
-  EXPECT_THAT(kinds({"import torch\n\"\"\"\nfor x in y:\n    loss.backward()\n    total += loss\n\"\"\"\n"}), IsEmpty());
-  EXPECT_THAT(kinds({"import torch\n", "%%writefile a.py\nfor x in y:\n    loss.backward()\n    total += loss\n"}), IsEmpty());
-  EXPECT_THAT(kinds({"import torch\n", "%%time\nfor x in y:\n    loss.backward()\n    total += loss\n"}), ElementsAre("loss-kept-with-graph"));
+  EXPECT_THAT(kinds({"import torch\n\"\"\"\nfor x in y:\n    loss.backward()\n    total += loss\n\"\"\"\n"}),
+              IsEmpty());
+  EXPECT_THAT(kinds({"import torch\n", "%%writefile a.py\nfor x in y:\n    loss.backward()\n    total += loss\n"}),
+              IsEmpty());
+  EXPECT_THAT(kinds({"import torch\n", "%%time\nfor x in y:\n    loss.backward()\n    total += loss\n"}),
+              ElementsAre("loss-kept-with-graph"));
 }
 
 TEST(GpuHints, LetListsOfOutputsBeEmptied) {
-  const std::string loop = "import torch\nmodel.cuda()\nmodel.eval()\nwith torch.no_grad():\n    for x in y:\n        kept.append(model(x))\n";
+  const std::string loop =
+      "import torch\nmodel.cuda()\nmodel.eval()\nwith torch.no_grad():\n    for x in y:\n        "
+      "kept.append(model(x))\n";
   EXPECT_THAT(kinds({loop}), ElementsAre("outputs-kept-on-gpu"));
   EXPECT_THAT(kinds({loop + "        kept.clear()\n"}), IsEmpty());
 }

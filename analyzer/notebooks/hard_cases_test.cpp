@@ -1,5 +1,6 @@
 // The cases of test_data/*.txt: text of notebooks, and beside it by hand what must be found in it. The form is told in
-// test_data/README.md. The letters some names begin with are those of the list of hard cases in docs/notebook-source.md.
+// test_data/README.md. The letters some names begin with are those of the list of hard cases in
+// docs/notebook-source.md.
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
 
@@ -31,7 +32,8 @@ std::string place(std::uint32_t cell, std::uint32_t line) {
 }
 
 std::string describe(const Import& found) {
-  std::string text = place(found.cell, found.line) + std::string(import_kind_name(found.kind)) + " " + (found.unknown_name ? "?" : found.name);
+  std::string text = place(found.cell, found.line) + std::string(import_kind_name(found.kind)) + " " +
+                     (found.unknown_name ? "?" : found.name);
   if (!found.unknown_name && found.module != found.name) text += " of " + (found.module.empty() ? "-" : found.module);
   if (found.local) text += " local";
   if (found.rescued) text += " rescued";
@@ -41,8 +43,8 @@ std::string describe(const Import& found) {
 }
 
 std::string describe(const Install& found) {
-  return place(found.cell, found.line) + "install " + found.tool + " " + (found.package.empty() ? "-" : found.package) + " " +
-         found.argument + (found.upgrade ? " +upgrade" : "") + (found.remove ? " +remove" : "");
+  return place(found.cell, found.line) + "install " + found.tool + " " + (found.package.empty() ? "-" : found.package) +
+         " " + found.argument + (found.upgrade ? " +upgrade" : "") + (found.remove ? " +remove" : "");
 }
 
 std::string describe(const Hint& found) { return place(found.cell, found.line) + "hint " + found.kind; }
@@ -64,15 +66,24 @@ std::string without_escapes(const std::string& text) {
       continue;
     }
     switch (const char c = text[++i]) {
-      case 'r': out += '\r'; break;
-      case 't': out += '\t'; break;
-      case 'f': out += '\f'; break;
-      case '0': out += '\0'; break;
+      case 'r':
+        out += '\r';
+        break;
+      case 't':
+        out += '\t';
+        break;
+      case 'f':
+        out += '\f';
+        break;
+      case '0':
+        out += '\0';
+        break;
       case 'x':
         out += static_cast<char>(std::stoi(text.substr(i + 1, 2), nullptr, 16));
         i += 2;
         break;
-      default: out += c;
+      default:
+        out += c;
     }
   }
   return out;
@@ -91,8 +102,10 @@ std::vector<HardCase> read_file(const std::filesystem::path& path) {
       next.cells.emplace_back();
       escapes = false;
       for (std::string word; words >> word;) {
-        if (word == "escapes") escapes = true;
-        else next.language = word;
+        if (word == "escapes")
+          escapes = true;
+        else
+          next.language = word;
       }
       cases.push_back(next);
       in_text = true;
@@ -129,7 +142,8 @@ class HardCaseTest : public testing::TestWithParam<HardCase> {};
 TEST_P(HardCaseTest, FindsWhatIsWrittenBeside) {
   const auto& hard = GetParam();
   std::vector<Cell> cells;
-  for (std::size_t i = 0; i < hard.cells.size(); ++i) cells.push_back({.text = hard.cells[i], .number = static_cast<std::uint32_t>(i + 1)});
+  for (std::size_t i = 0; i < hard.cells.size(); ++i)
+    cells.push_back({.text = hard.cells[i], .number = static_cast<std::uint32_t>(i + 1)});
   const auto findings = hard.language == "r"       ? read_r(cells)
                         : hard.language == "julia" ? read_julia(cells)
                                                    : read_python(cells);
@@ -138,7 +152,8 @@ TEST_P(HardCaseTest, FindsWhatIsWrittenBeside) {
 
 INSTANTIATE_TEST_SUITE_P(All, HardCaseTest, testing::ValuesIn(all_cases()), [](const auto& info) {
   std::string name = info.param.file.substr(0, info.param.file.find('.')) + "_" + info.param.name;
-  std::replace_if(name.begin(), name.end(), [](unsigned char c) { return !std::isalnum(c); }, '_');
+  std::replace_if(
+      name.begin(), name.end(), [](unsigned char c) { return !std::isalnum(c); }, '_');
   return name;
 });
 

@@ -14,7 +14,8 @@ constexpr std::size_t kMaxNames = 10'000;
 
 class JuliaReader {
  public:
-  JuliaReader(const Source& source, Collector& out) : source_(source), out_(out), at_(source.begin()), end_(source.end()) {}
+  JuliaReader(const Source& source, Collector& out)
+      : source_(source), out_(out), at_(source.begin()), end_(source.end()) {}
 
   void read() {
     bool begins = true;  // of a statement
@@ -129,8 +130,12 @@ class JuliaReader {
   }
 
   void add(const std::string& name, std::uint32_t line) {
-    out_.add(Import{.name = name, .module = name, .kind = ImportKind::kImport, .language = SourceLanguage::kJulia,
-                    .local = name.front() == '.', .line = line});
+    out_.add(Import{.name = name,
+                    .module = name,
+                    .kind = ImportKind::kImport,
+                    .language = SourceLanguage::kJulia,
+                    .local = name.front() == '.',
+                    .line = line});
   }
 
   // Pkg.add("A"), Pkg.add(["A", "B"]), Pkg.add(name="A", version="1"), Pkg.add(url="…"), Pkg.rm("A")
@@ -169,11 +174,17 @@ class JuliaReader {
 
   void add_install(std::string_view argument, std::string_view keyword, std::string_view verb, std::uint32_t line) {
     if (argument.empty() || argument.size() > kMaxNameBytes) return;
-    if (keyword == "version" || keyword == "uuid" || keyword == "rev" || keyword == "subdir" || keyword == "mode") return;
+    if (keyword == "version" || keyword == "uuid" || keyword == "rev" || keyword == "subdir" || keyword == "mode")
+      return;
     auto name = argument.substr(0, argument.find_first_of("@#="));
-    const bool plain = keyword != "url" && keyword != "path" && !name.empty() && std::all_of(name.begin(), name.end(), is_word);
-    out_.add(Install{.tool = "julia", .package = plain ? std::string(name) : std::string(), .argument = std::string(argument),
-                     .upgrade = verb == "update" || verb == "up", .remove = verb == "rm" || verb == "remove", .line = line});
+    const bool plain =
+        keyword != "url" && keyword != "path" && !name.empty() && std::all_of(name.begin(), name.end(), is_word);
+    out_.add(Install{.tool = "julia",
+                     .package = plain ? std::string(name) : std::string(),
+                     .argument = std::string(argument),
+                     .upgrade = verb == "update" || verb == "up",
+                     .remove = verb == "rm" || verb == "remove",
+                     .line = line});
   }
 
   // `] add A B` at the prompt
@@ -190,7 +201,9 @@ class JuliaReader {
       const auto& words = command.words;
       const auto line = source_.line_of(command.place);
       const auto& verb = words.front();
-      if (verb != "add" && verb != "rm" && verb != "dev" && verb != "develop" && verb != "up" && verb != "update" && verb != "remove") continue;
+      if (verb != "add" && verb != "rm" && verb != "dev" && verb != "develop" && verb != "up" && verb != "update" &&
+          verb != "remove")
+        continue;
       for (std::size_t i = 1; i < words.size(); ++i) {
         std::string_view word = words[i];
         while (word.ends_with(',')) word.remove_suffix(1);
@@ -246,7 +259,9 @@ class JuliaReader {
   // 'x' and '\n' are characters; any other apostrophe transposes a matrix.
   void skip_character() {
     const char* start = at_++;
-    if (start != source_.begin() && (is_word(start[-1]) || start[-1] == ')' || start[-1] == ']' || start[-1] == '\'' || start[-1] == '.')) return;
+    if (start != source_.begin() &&
+        (is_word(start[-1]) || start[-1] == ')' || start[-1] == ']' || start[-1] == '\'' || start[-1] == '.'))
+      return;
     const char* at = at_;
     for (int length = 0; at != end_ && length < 12 && !is_newline(*at); ++length, ++at) {
       if (*at == '\\' && at + 1 != end_) {

@@ -33,7 +33,8 @@ void put_in_order(std::vector<Import>& imports, std::size_t first) {
   const auto begin = imports.begin() + static_cast<std::ptrdiff_t>(first);
   std::stable_sort(begin, imports.end(), [](const Import& a, const Import& b) { return a.line < b.line; });
   const auto same = [](const Import& a, const Import& b) {
-    return a.line == b.line && a.kind == b.kind && a.unknown_name == b.unknown_name && a.language == b.language && a.name == b.name;
+    return a.line == b.line && a.kind == b.kind && a.unknown_name == b.unknown_name && a.language == b.language &&
+           a.name == b.name;
   };
   std::size_t line_start = first;
   std::size_t kept = first;

@@ -36,7 +36,8 @@ class RLexer {
         at_ = find_newline(at_, end_);
       } else if (c == '"' || c == '\'') {
         return read_string();
-      } else if ((c == 'r' || c == 'R') && end_ - at_ > 2 && (at_[1] == '"' || at_[1] == '\'') && unclosed_ < kMaxUnclosed) {
+      } else if ((c == 'r' || c == 'R') && end_ - at_ > 2 && (at_[1] == '"' || at_[1] == '\'') &&
+                 unclosed_ < kMaxUnclosed) {
         if (auto raw = read_raw_string()) return *raw;
         return read_word();
       } else if (is_word(c) || c == '.') {
@@ -107,14 +108,24 @@ class RLexer {
   int unclosed_ = 0;  // raw strings without an end: each was searched for to the end of the text
 };
 
-enum class RCall : std::uint8_t { kNone, kAttach, kRequire, kNamespace, kAttachMany, kInstall, kInstallSource, kRemove };
+enum class RCall : std::uint8_t {
+  kNone,
+  kAttach,
+  kRequire,
+  kNamespace,
+  kAttachMany,
+  kInstall,
+  kInstallSource,
+  kRemove
+};
 
 RCall known_call(std::string_view name) {
   if (name == "library") return RCall::kAttach;
   if (name == "require") return RCall::kRequire;
   if (name == "requireNamespace" || name == "loadNamespace" || name == "attachNamespace") return RCall::kNamespace;
   if (name == "p_load" || name == "shelf") return RCall::kAttachMany;
-  if (name == "install.packages" || name == "pkg_install" || name == "install_cran" || name == "install_bioc") return RCall::kInstall;
+  if (name == "install.packages" || name == "pkg_install" || name == "install_cran" || name == "install_bioc")
+    return RCall::kInstall;
   if (name == "remove.packages") return RCall::kRemove;
   if (name.starts_with("install_") && (name.ends_with("github") || name.ends_with("gitlab") || name.ends_with("url") ||
                                        name.ends_with("local") || name.ends_with("version") || name.ends_with("git"))) {
@@ -124,8 +135,11 @@ RCall known_call(std::string_view name) {
 }
 
 bool is_package_name(std::string_view name) {
-  if (name.size() < 2 || name.size() > kMaxNameBytes || is_digit(name.front()) || name.front() == '.' || name.back() == '.') return false;
-  return std::all_of(name.begin(), name.end(), [](char c) { return (is_word(c) && (c & 0x80) == 0 && c != '_') || c == '.'; });
+  if (name.size() < 2 || name.size() > kMaxNameBytes || is_digit(name.front()) || name.front() == '.' ||
+      name.back() == '.')
+    return false;
+  return std::all_of(name.begin(), name.end(),
+                     [](char c) { return (is_word(c) && (c & 0x80) == 0 && c != '_') || c == '.'; });
 }
 
 class RReader {
@@ -158,7 +172,8 @@ class RReader {
   // Behind the opening parenthesis of a call of `name`. Leaves in `pending_` the token at which reading goes on.
   void read_call(const Token& name) {
     auto call = known_call(name.text);
-    if (name.text == "install" && (qualifier_ == "BiocManager" || qualifier_ == "renv" || qualifier_ == "pak")) call = RCall::kInstall;
+    if (name.text == "install" && (qualifier_ == "BiocManager" || qualifier_ == "renv" || qualifier_ == "pak"))
+      call = RCall::kInstall;
     if (name.text == "use" && qualifier_ == "box") call = RCall::kAttachMany;
     pending_ = lexer_.next();
     if (call == RCall::kNone) return;
@@ -166,8 +181,8 @@ class RReader {
     read_arguments(call, name, many);
   }
 
-  // The package of library() is its first argument or the one called `package`; the others' are all strings that stand in the
-  // arguments without a name, or with that of packages.
+  // The package of library() is its first argument or the one called `package`; the others' are all strings that stand
+  // in the arguments without a name, or with that of packages.
   void read_arguments(RCall call, const Token& name, bool many) {
     int depth = 1;
     std::string_view keyword;
@@ -191,12 +206,14 @@ class RReader {
         pending_ = lexer_.next();
         continue;
       }
-      if (token.kind == TokenKind::kWord && keyword == "character.only") by_value = token.text == "TRUE" || token.text == "T";
+      if (token.kind == TokenKind::kWord && keyword == "character.only")
+        by_value = token.text == "TRUE" || token.text == "T";
       if (many) {
         read_item(call, token, keyword, depth);
       } else if (chosen.kind == TokenKind::kEnd && (keyword == "package" || (keyword.empty() && first))) {
         chosen = token;
-        if (pending_.text == "(" || pending_.text == "[" || pending_.text == "$") by_value = true;  // library(paste0("a", "b"))
+        if (pending_.text == "(" || pending_.text == "[" || pending_.text == "$")
+          by_value = true;  // library(paste0("a", "b"))
       }
     }
     if (!many) add_attached(call, name, chosen, by_value);
@@ -206,7 +223,11 @@ class RReader {
     if (package.kind == TokenKind::kEnd || package.text == "help") return;
     const bool word = package.kind == TokenKind::kWord;
     if (word && (by_value || call == RCall::kNamespace)) {
-      out_.add(Import{.name = {}, .module = {}, .kind = ImportKind::kDynamic, .language = SourceLanguage::kR, .unknown_name = true,
+      out_.add(Import{.name = {},
+                      .module = {},
+                      .kind = ImportKind::kDynamic,
+                      .language = SourceLanguage::kR,
+                      .unknown_name = true,
                       .line = source_.line_of(name.place)});
       return;
     }
@@ -215,7 +236,8 @@ class RReader {
   }
 
   void read_item(RCall call, const Token& token, std::string_view keyword, int depth) {
-    const bool named = !keyword.empty() && keyword != "pkgs" && keyword != "pkg" && keyword != "packages" && keyword != "repo" && keyword != "package";
+    const bool named = !keyword.empty() && keyword != "pkgs" && keyword != "pkg" && keyword != "packages" &&
+                       keyword != "repo" && keyword != "package";
     if (named) return;
     if (call == RCall::kAttachMany) {
       if (depth == 1 || token.kind == TokenKind::kString) add(token, ImportKind::kImport);
@@ -223,14 +245,20 @@ class RReader {
     }
     if (token.kind != TokenKind::kString || token.text.size() > kMaxNameBytes) return;
     const bool package = call != RCall::kInstallSource && is_package_name(token.text);
-    out_.add(Install{.tool = "r", .package = package ? std::string(token.text) : std::string(), .argument = std::string(token.text),
-                     .remove = call == RCall::kRemove, .line = source_.line_of(token.place)});
+    out_.add(Install{.tool = "r",
+                     .package = package ? std::string(token.text) : std::string(),
+                     .argument = std::string(token.text),
+                     .remove = call == RCall::kRemove,
+                     .line = source_.line_of(token.place)});
   }
 
   void add(const Token& package, ImportKind kind) {
     if (!is_package_name(package.text)) return;
-    out_.add(Import{.name = std::string(package.text), .module = std::string(package.text), .kind = kind,
-                    .language = SourceLanguage::kR, .line = source_.line_of(package.place)});
+    out_.add(Import{.name = std::string(package.text),
+                    .module = std::string(package.text),
+                    .kind = kind,
+                    .language = SourceLanguage::kR,
+                    .line = source_.line_of(package.place)});
   }
 
   const Source& source_;

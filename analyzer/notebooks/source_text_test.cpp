@@ -29,7 +29,8 @@ std::vector<std::string> names(const Findings& findings) {
 }
 
 TEST(SourceText, TellsImportsInOrderOfPlace) {
-  const auto findings = read_python({{.text = "import b\nexec('import a')\nimport c; import a\n", .number = 2}, {.text = "import a", .number = 7}});
+  const auto findings = read_python(
+      {{.text = "import b\nexec('import a')\nimport c; import a\n", .number = 2}, {.text = "import a", .number = 7}});
   ASSERT_THAT(names(findings), ElementsAre("b", "a", "c", "a", "a"));
   EXPECT_EQ(findings.imports[3].cell, 2u);
   EXPECT_EQ(findings.imports[4].cell, 7u);
@@ -43,30 +44,37 @@ TEST(SourceText, KeepsTheCellNumberOfScripts) {
 
 TEST(SourceText, KeepsSoManyFindingsAndNoMore) {
   std::string text;
-  for (int i = 0; i < 120'000; ++i) text += "import m" + std::to_string(i) + "\n!pip install p" + std::to_string(i) + "\n";
+  for (int i = 0; i < 120'000; ++i)
+    text += "import m" + std::to_string(i) + "\n!pip install p" + std::to_string(i) + "\n";
   const auto findings = read(text);
   EXPECT_THAT(findings.imports, SizeIs(kMaxFindings));
   EXPECT_THAT(findings.installs, SizeIs(kMaxFindings));
 }
 
 TEST(SourceText, LeavesOutNamesNoModuleCanHave) {
-  EXPECT_THAT(read("import " + std::string(10'000, 'a') + "\nimport_module('" + std::string(10'000, 'b') + "')\n").imports,
-              testing::Each(testing::Field(&Import::unknown_name, true)));
+  EXPECT_THAT(
+      read("import " + std::string(10'000, 'a') + "\nimport_module('" + std::string(10'000, 'b') + "')\n").imports,
+      testing::Each(testing::Field(&Import::unknown_name, true)));
   EXPECT_THAT(read("from " + std::string(10'000, '.') + " import a\n").imports, IsEmpty());
 }
 
 // Nothing here has an end, or all of it has the same: what is read twice must not be read twice again.
 TEST(SourceText, EndsWithTextMadeToHurt) {
   constexpr std::size_t kBytes = 1 << 20;
-  for (const std::string_view unit :
-       {"exec(", "exec(\"a\"", "run([", "subprocess.run([\"a\",", "f\"{", "f\"{x", "f\"\"\"{x\n", "'''a\n", "\\\"", "a\r", "(\n", "(\nfrom a import (b,\n",
-        "%time ", "if x:\n", "except (", "_target_: a.b\n", "%%zz\n", "lazy ", "import a ", "os.system(\"a\"+", "`", "{", "x=!{a ", "!$(", "!a>b", "%%bash\n{a "}) {
+  for (const std::string_view unit : {"exec(",  "exec(\"a\"", "run([",       "subprocess.run([\"a\",",
+                                      "f\"{",   "f\"{x",      "f\"\"\"{x\n", "'''a\n",
+                                      "\\\"",   "a\r",        "(\n",         "(\nfrom a import (b,\n",
+                                      "%time ", "if x:\n",    "except (",    "_target_: a.b\n",
+                                      "%%zz\n", "lazy ",      "import a ",   "os.system(\"a\"+",
+                                      "`",      "{",          "x=!{a ",      "!$(",
+                                      "!a>b",   "%%bash\n{a "}) {
     for (const std::string_view before : {"", "!", "%%bash\n", "x = (", "import torch\n"}) {
       const auto text = std::string(before) + repeated(unit, kBytes / 4);
       EXPECT_LE(read(text).imports.size(), kMaxFindings) << before << unit;
     }
   }
-  for (const std::string_view unit : {"library(", "r\"-(", "install.packages(c(\"aa\",", "a::b ", "'", "if (require(xx)) "}) {
+  for (const std::string_view unit :
+       {"library(", "r\"-(", "install.packages(c(\"aa\",", "a::b ", "'", "if (require(xx)) "}) {
     EXPECT_LE(read_r({{.text = repeated(unit, kBytes), .number = 1}}).imports.size(), kMaxFindings) << unit;
   }
   for (const std::string_view unit : {"#=", "Pkg.add(", "using A,", "using .", "] add A\n", "\"\"\"", "'"}) {

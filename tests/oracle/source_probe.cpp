@@ -25,11 +25,14 @@ void print_file(const std::string& path, std::string_view language) {
   const auto file = MappedFile::open(path);
   const auto bytes = file.bytes();
   const Cell cell{.text = {reinterpret_cast<const char*>(bytes.data()), bytes.size()}, .number = 1};
-  const auto findings = language == "r" ? read_r({cell}) : language == "julia" ? read_julia({cell}) : read_python({cell});
+  const auto findings = language == "r"       ? read_r({cell})
+                        : language == "julia" ? read_julia({cell})
+                                              : read_python({cell});
   nlohmann::json line = {{"path", path}, {"imports", nlohmann::json::array()}, {"installs", nlohmann::json::array()}};
   for (const auto& found : findings.imports) line["imports"].push_back(as_json(found));
   for (const auto& found : findings.installs) {
-    line["installs"].push_back({{"tool", found.tool}, {"package", found.package}, {"argument", found.argument}, {"line", found.line}});
+    line["installs"].push_back(
+        {{"tool", found.tool}, {"package", found.package}, {"argument", found.argument}, {"line", found.line}});
   }
   for (const auto& hint : findings.hints) line["hints"].push_back({{"kind", hint.kind}, {"line", hint.line}});
   std::cout << line.dump(-1, ' ', false, nlohmann::json::error_handler_t::replace) << '\n';

@@ -13,7 +13,19 @@ namespace {
 constexpr std::size_t kMaxItems = 4096;
 constexpr std::size_t kMaxParts = 64;  // of one string put together
 
-enum class CallKind : std::uint8_t { kNone, kImport, kProbe, kFile, kModule, kLocate, kRequire, kExec, kCommand, kMagic, kPipMain };
+enum class CallKind : std::uint8_t {
+  kNone,
+  kImport,
+  kProbe,
+  kFile,
+  kModule,
+  kLocate,
+  kRequire,
+  kExec,
+  kCommand,
+  kMagic,
+  kPipMain
+};
 
 struct KnownCall {
   std::string_view name;
@@ -56,8 +68,19 @@ constexpr std::array<KnownCall, 29> kKnownCalls = {{
 CallKind known_call(std::string_view name) {
   if (name.size() < 3 || name.size() > 23) return CallKind::kNone;
   switch (name.back()) {
-    case '_': case 'e': case 'p': case 'c': case 'r': case 'n': case 'm': case 'l': case 't': case 'k': break;
-    default: return CallKind::kNone;
+    case '_':
+    case 'e':
+    case 'p':
+    case 'c':
+    case 'r':
+    case 'n':
+    case 'm':
+    case 'l':
+    case 't':
+    case 'k':
+      break;
+    default:
+      return CallKind::kNone;
   }
   for (const auto& known : kKnownCalls) {
     if (known.name == name) return known.kind;
@@ -117,8 +140,8 @@ struct CallReader::Call {
   std::string_view qualifier;  // "os.path" of `os.path.join(`; "." if something else than a name is before the dot
   std::string_view name;
   CallKind kind;
-  const char* place;           // of the name
-  const char* arguments;       // behind the parenthesis
+  const char* place;      // of the name
+  const char* arguments;  // behind the parenthesis
 };
 
 // In configurations: lines of `_target_: a.b.C`.
@@ -156,9 +179,15 @@ void CallReader::on_call(const char* parenthesis) {
 void CallReader::read_call(const Call& call) {
   const bool bare = call.qualifier.empty();
   switch (call.kind) {
-    case CallKind::kImport: read_import_call(call, false); break;
-    case CallKind::kProbe: read_import_call(call, true); break;
-    case CallKind::kModule: read_import_call(call, true); break;
+    case CallKind::kImport:
+      read_import_call(call, false);
+      break;
+    case CallKind::kProbe:
+      read_import_call(call, true);
+      break;
+    case CallKind::kModule:
+      read_import_call(call, true);
+      break;
     case CallKind::kFile: {
       const auto argument = read_argument(skip_space(call.arguments));
       if (argument.constant && is_dotted_name(argument.text)) {
@@ -180,8 +209,12 @@ void CallReader::read_call(const Call& call) {
     case CallKind::kExec:
       if (bare) read_exec(read_argument(skip_space(call.arguments)), call.place);
       break;
-    case CallKind::kCommand: read_command_call(call); break;
-    case CallKind::kMagic: read_magic_call(call); break;
+    case CallKind::kCommand:
+      read_command_call(call);
+      break;
+    case CallKind::kMagic:
+      read_magic_call(call);
+      break;
     case CallKind::kPipMain:
       if (call.name == "pipmain" || call.qualifier.starts_with("pip")) {
         const char* list = skip_space(call.arguments);
@@ -191,7 +224,8 @@ void CallReader::read_call(const Call& call) {
         read_command_words(words, source_.line_of(call.place), out_, {.installs_only = true});
       }
       break;
-    case CallKind::kNone: break;
+    case CallKind::kNone:
+      break;
   }
 }
 
@@ -240,12 +274,16 @@ std::string_view CallReader::keyword_string(const char* at, std::string_view nam
 }
 
 void CallReader::add_dynamic(const char* place, std::string_view name, bool local) {
-  out_.add(Import{.name = std::string(name), .module = std::string(name), .kind = ImportKind::kDynamic, .local = local,
+  out_.add(Import{.name = std::string(name),
+                  .module = std::string(name),
+                  .kind = ImportKind::kDynamic,
+                  .local = local,
                   .line = source_.line_of(place)});
 }
 
 void CallReader::add_unknown(const char* place) {
-  out_.add(Import{.name = {}, .module = {}, .kind = ImportKind::kDynamic, .unknown_name = true, .line = source_.line_of(place)});
+  out_.add(Import{
+      .name = {}, .module = {}, .kind = ImportKind::kDynamic, .unknown_name = true, .line = source_.line_of(place)});
 }
 
 void CallReader::read_requirement(const Call& call) {
@@ -264,9 +302,8 @@ void CallReader::read_exec(const Argument& code, const char* place) {
     if (starts_with_word(text, "import") || starts_with_word(text, "from")) add_unknown(place);
     return;
   }
-  read_nested(out_, ImportKind::kDynamic, [&] {
-    read_python_source({.text = code.text, .line = line}, out_, {.magics = false});
-  });
+  read_nested(out_, ImportKind::kDynamic,
+              [&] { read_python_source({.text = code.text, .line = line}, out_, {.magics = false}); });
 }
 
 void CallReader::on_exec_statement(const char* code) {
@@ -309,13 +346,14 @@ void CallReader::on_string(const char* quote, const StringLiteral& literal) {
 }
 
 void CallReader::read_command_call(const Call& call) {
-  static constexpr std::array<std::string_view, 9> kModules = {"os", "subprocess", "sp", "asyncio", "commands", "popen2",
-                                                               "subprocess32", "get_ipython", "asyncio.subprocess"};
+  static constexpr std::array<std::string_view, 9> kModules = {
+      "os", "subprocess", "sp", "asyncio", "commands", "popen2", "subprocess32", "get_ipython", "asyncio.subprocess"};
   const bool known = std::find(kModules.begin(), kModules.end(), call.qualifier) != kModules.end() ||
                      (call.qualifier == "." && call.name != "run" && call.name != "call");
   const CommandOptions options{.installs_only = !known};
   const char* start = skip_space(call.arguments);
-  if (begins_with_word(source_, start, "command") || begins_with_word(source_, start, "args") || begins_with_word(source_, start, "cmd")) {
+  if (begins_with_word(source_, start, "command") || begins_with_word(source_, start, "args") ||
+      begins_with_word(source_, start, "cmd")) {
     const auto word = word_at(start, source_.end());
     const char* equals = skip_space(start + word.size());
     if (equals != source_.end() && *equals == '=') start = skip_space(equals + 1);

@@ -42,7 +42,8 @@ std::string_view condition_of(std::string_view text, std::size_t word) {
 }
 
 bool names_failed_import(std::string_view condition) {
-  static constexpr std::array<std::string_view, 4> kCaught = {"ImportError", "ModuleNotFoundError", "Exception", "BaseException"};
+  static constexpr std::array<std::string_view, 4> kCaught = {"ImportError", "ModuleNotFoundError", "Exception",
+                                                              "BaseException"};
   return std::any_of(kCaught.begin(), kCaught.end(), [&](auto name) { return holds_word(condition, name); });
 }
 

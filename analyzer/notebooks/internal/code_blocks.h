@@ -10,8 +10,8 @@ namespace varve::notebooks {
 
 class CodeBlocks {
  public:
-  // A statement begins at `indent`; `word` is its first word, `text` all that follows from there on. Imports of a `try` that turns
-  // out to catch their failure are made optional in `imports`.
+  // A statement begins at `indent`; `word` is its first word, `text` all that follows from there on. Imports of a `try`
+  // that turns out to catch their failure are made optional in `imports`.
   void begin_line(int indent, std::string_view word, std::string_view text, std::vector<Import>& imports);
   // Whether the statement may be passed over, or may fail without harm.
   bool optional() const { return !blocks_.empty() && blocks_.back().optional; }
@@ -22,9 +22,9 @@ class CodeBlocks {
     int indent;
     Kind kind;
     bool optional;
-    bool caught = false;             // a handler of the `try` catches failed imports
+    bool caught = false;  // a handler of the `try` catches failed imports
     bool body_done = false;
-    std::size_t first_import = 0;    // of a `try`'s body
+    std::size_t first_import = 0;  // of a `try`'s body
     std::size_t end_import = 0;
   };
 

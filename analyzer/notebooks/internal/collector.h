@@ -30,15 +30,16 @@ struct Collector {
 
   Findings& out;
   std::uint32_t cell = 0;
-  bool written_file = false;               // imports are marked, installs are not taken: nothing ran
-  std::optional<ImportKind> nested_kind;   // of plain imports in text that is code only for what holds it
+  bool written_file = false;              // imports are marked, installs are not taken: nothing ran
+  std::optional<ImportKind> nested_kind;  // of plain imports in text that is code only for what holds it
   int nesting = 0;
 
   void add(Import import) {
     if (import.name.size() > kMaxNameBytes || out.imports.size() >= kMaxFindings) return;
     import.cell = cell;
     import.written_file = written_file;
-    if (nested_kind && (import.kind == ImportKind::kImport || import.kind == ImportKind::kOptional)) import.kind = *nested_kind;
+    if (nested_kind && (import.kind == ImportKind::kImport || import.kind == ImportKind::kOptional))
+      import.kind = *nested_kind;
     out.imports.push_back(std::move(import));
   }
   void add(Install install) {

@@ -17,40 +17,53 @@ struct PackageTool {
   std::string_view install_verbs;  // empty: the program takes no verb
   std::string_view upgrade_verbs;
   std::string_view remove_verbs;
-  std::string_view value_options;  // whose value is the next word
+  std::string_view value_options;   // whose value is the next word
   std::string_view source_options;  // whose value says what to install: a file, a folder
   bool python_names = false;
 };
 
 constexpr std::array<PackageTool, 12> kPackageTools = {{
     {"pip", "pip", "install", "", "uninstall",
-     "-c --constraint -i --index-url --pypi-url --extra-index-url -f --find-links -t --target -d -b --build --prefix --root --src "
-     "--trusted-host --proxy --timeout --default-timeout --retries --cache-dir --log --python --platform --abi --implementation "
+     "-c --constraint -i --index-url --pypi-url --extra-index-url -f --find-links -t --target -d -b --build --prefix "
+     "--root --src "
+     "--trusted-host --proxy --timeout --default-timeout --retries --cache-dir --log --python --platform --abi "
+     "--implementation "
      "--python-version --progress-bar --upgrade-strategy --no-binary --only-binary --global-option --install-option "
-     "--config-settings --config-setting -C --exists-action --cert --client-cert --report --root-user-action --use-feature "
+     "--config-settings --config-setting -C --exists-action --cert --client-cert --report --root-user-action "
+     "--use-feature "
      "--use-deprecated --keyring-provider --build-option --resume-retries --uploaded-prior-to",
      "-r --requirement -e --editable --group", true},
     {"uv", "uv", "install add", "", "uninstall remove",
-     "-c --constraint --constraints -i --index --default-index --index-url --extra-index-url -f --find-links -t --target --prefix -p "
-     "--python --override --overrides --resolution --prerelease --index-strategy --keyring-provider -P --upgrade-package "
-     "--reinstall-package --link-mode --no-binary --only-binary --no-build-package --no-binary-package --cache-dir --config-file "
-     "--directory --project --extra --optional --group --branch --tag --rev --package --script --python-version --python-platform "
+     "-c --constraint --constraints -i --index --default-index --index-url --extra-index-url -f --find-links -t "
+     "--target --prefix -p "
+     "--python --override --overrides --resolution --prerelease --index-strategy --keyring-provider -P "
+     "--upgrade-package "
+     "--reinstall-package --link-mode --no-binary --only-binary --no-build-package --no-binary-package --cache-dir "
+     "--config-file "
+     "--directory --project --extra --optional --group --branch --tag --rev --package --script --python-version "
+     "--python-platform "
      "--torch-backend --exclude-newer -C --config-setting --color --with",
      "-r --requirement --requirements -e --editable", true},
     {"conda mamba micromamba", "", "install create", "update upgrade", "remove uninstall",
-     "-c --channel -n --name -p --prefix --solver --experimental-solver --repodata-fn --clone --revision --subdir --platform "
+     "-c --channel -n --name -p --prefix --solver --experimental-solver --repodata-fn --clone --revision --subdir "
+     "--platform "
      "--channel-priority -r --root-prefix --rc-file --retry-clean-cache",
      "--file -f", false},
     {"apt apt-get aptitude", "apt", "install reinstall", "upgrade", "remove purge autoremove",
      "-t --target-release -o --option -c --config-file -a --host-architecture", "", false},
-    {"pipx", "pipx", "install inject", "upgrade", "uninstall", "--python --suffix --index-url -i --pip-args --preinstall", "", true},
-    {"poetry", "poetry", "add", "update", "remove", "-G --group -E --extras --python --platform --source -C --directory -P --project", "", true},
+    {"pipx", "pipx", "install inject", "upgrade", "uninstall",
+     "--python --suffix --index-url -i --pip-args --preinstall", "", true},
+    {"poetry", "poetry", "add", "update", "remove",
+     "-G --group -E --extras --python --platform --source -C --directory -P --project", "", true},
     {"pdm", "pdm", "add", "update", "remove", "-G --group -p --project -s --section", "-e --editable", true},
-    {"pipenv", "pipenv", "install", "update upgrade", "uninstall", "-i --index --pypi-mirror --extra-pip-args --categories --python", "-r -e", true},
-    {"easy_install", "easy_install", "", "", "", "-d --install-dir -i --index-url -f --find-links -s --script-dir -b --build-directory", "", true},
+    {"pipenv", "pipenv", "install", "update upgrade", "uninstall",
+     "-i --index --pypi-mirror --extra-pip-args --categories --python", "-r -e", true},
+    {"easy_install", "easy_install", "", "", "",
+     "-d --install-dir -i --index-url -f --find-links -s --script-dir -b --build-directory", "", true},
     {"npm yarn", "npm", "install i add", "upgrade", "uninstall remove", "--prefix --registry -C --cwd", "", false},
     {"brew", "brew", "install", "upgrade", "uninstall remove", "", "", false},
-    {"yum dnf microdnf apk", "", "install add", "update upgrade", "remove erase del", "-c --enablerepo --disablerepo -X --repository --releasever", "", false},
+    {"yum dnf microdnf apk", "", "install add", "update upgrade", "remove erase del",
+     "-c --enablerepo --disablerepo -X --repository --releasever", "", false},
 }};
 
 // Programs that run the command behind them; their options that take a value.
@@ -60,13 +73,33 @@ struct Wrapper {
   int operands = 0;  // words before the command
 };
 
-constexpr std::array<Wrapper, 26> kWrappers = {{
-    {"sudo", "-u --user -g --group -h -p -C", 0}, {"env", "-u --unset -C --chdir -S", 0}, {"nohup", "", 0},
-    {"time", "-f -o", 0}, {"exec", "-a", 0}, {"command", "", 0}, {"builtin", "", 0}, {"then", "", 0}, {"do", "", 0}, {"else", "", 0},
-    {"if", "", 0}, {"elif", "", 0}, {"while", "", 0}, {"until", "", 0}, {"!", "", 0}, {"{", "", 0}, {"nice", "-n --adjustment", 0},
-    {"ionice", "-c -n", 0}, {"stdbuf", "-i -o -e", 0}, {"timeout", "-s --signal -k --kill-after", 1},
-    {"xargs", "-n -I -L -P -d -a -s -E --max-args --max-procs --delimiter --arg-file", 0}, {"setsid", "", 0}, {"unbuffer", "", 0},
-    {"doas", "-u -C", 0}, {"taskset", "", 1}, {"numactl", "-C -m -N -i", 0}}};
+constexpr std::array<Wrapper, 26> kWrappers = {
+    {{"sudo", "-u --user -g --group -h -p -C", 0},
+     {"env", "-u --unset -C --chdir -S", 0},
+     {"nohup", "", 0},
+     {"time", "-f -o", 0},
+     {"exec", "-a", 0},
+     {"command", "", 0},
+     {"builtin", "", 0},
+     {"then", "", 0},
+     {"do", "", 0},
+     {"else", "", 0},
+     {"if", "", 0},
+     {"elif", "", 0},
+     {"while", "", 0},
+     {"until", "", 0},
+     {"!", "", 0},
+     {"{", "", 0},
+     {"nice", "-n --adjustment", 0},
+     {"ionice", "-c -n", 0},
+     {"stdbuf", "-i -o -e", 0},
+     {"timeout", "-s --signal -k --kill-after", 1},
+     {"xargs", "-n -I -L -P -d -a -s -E --max-args --max-procs --delimiter --arg-file", 0},
+     {"setsid", "", 0},
+     {"unbuffer", "", 0},
+     {"doas", "-u -C", 0},
+     {"taskset", "", 1},
+     {"numactl", "-C -m -N -i", 0}}};
 
 bool has_word(std::string_view list, std::string_view word) {
   if (word.empty()) return false;
@@ -124,7 +157,8 @@ std::string plain_package_name(std::string_view word) {
 
 class CommandReader {
  public:
-  CommandReader(const std::vector<std::string>& words, std::uint32_t line, Collector& out, const CommandOptions& options)
+  CommandReader(const std::vector<std::string>& words, std::uint32_t line, Collector& out,
+                const CommandOptions& options)
       : words_(words), line_(line), out_(out), options_(options) {}
 
   void read() {
@@ -151,7 +185,8 @@ class CommandReader {
         ++at_;
         continue;
       }
-      const auto wrapper = std::find_if(kWrappers.begin(), kWrappers.end(), [&](const Wrapper& w) { return w.name == words_[at_]; });
+      const auto wrapper =
+          std::find_if(kWrappers.begin(), kWrappers.end(), [&](const Wrapper& w) { return w.name == words_[at_]; });
       if (wrapper == kWrappers.end()) return true;
       ++at_;
       skip_options(wrapper->value_options);
@@ -170,7 +205,9 @@ class CommandReader {
   // `conda run -n env command`, `uv run --with x command`
   void read_run() {
     ++at_;
-    skip_options("-n --name -p --prefix --cwd --with --python --extra --group --env-file --project --directory --with-requirements");
+    skip_options(
+        "-n --name -p --prefix --cwd --with --python --extra --group --env-file --project --directory "
+        "--with-requirements");
     if (at_ >= words_.size()) return;
     const std::vector<std::string> inner(words_.begin() + static_cast<std::ptrdiff_t>(at_), words_.end());
     read_nested(out_, std::nullopt, [&] { read_command_words(inner, line_, out_, options_); });
@@ -214,14 +251,17 @@ class CommandReader {
     for (const auto& tool : kPackageTools) {
       if (tool.python_names && has_word(tool.programs, module)) return read_packages(tool, std::string(tool.label));
     }
-    if (options_.installs_only || !std::all_of(module.begin(), module.end(), [](char c) { return is_word(c) || c == '.'; })) return;
+    if (options_.installs_only ||
+        !std::all_of(module.begin(), module.end(), [](char c) { return is_word(c) || c == '.'; }))
+      return;
     if (module.empty()) return;
     out_.add(Import{.name = module, .module = module, .kind = ImportKind::kShell, .line = line_});
   }
 
   // `Rscript -e 'install.packages("x")'`
   void read_expressions(SourceLanguage language) {
-    if (language == SourceLanguage::kR && at_ + 2 < words_.size() && words_[at_] == "CMD" && words_[at_ + 1] == "INSTALL") {
+    if (language == SourceLanguage::kR && at_ + 2 < words_.size() && words_[at_] == "CMD" &&
+        words_[at_ + 1] == "INSTALL") {
       out_.add(Install{.tool = "r", .package = {}, .argument = words_.back(), .line = line_});
       return;
     }
@@ -241,8 +281,12 @@ class CommandReader {
     if (!tool.install_verbs.empty() && !read_verb(tool, remove, upgrade)) return;
     for (std::size_t i = at_; i < words_.size(); ++i) upgrade |= is_upgrade(words_[i]);
     const auto add = [&](std::string package, std::string argument) {
-      out_.add(Install{.tool = label, .package = std::move(package), .argument = std::move(argument), .upgrade = upgrade,
-                       .remove = remove, .line = line_});
+      out_.add(Install{.tool = label,
+                       .package = std::move(package),
+                       .argument = std::move(argument),
+                       .upgrade = upgrade,
+                       .remove = remove,
+                       .line = line_});
     };
     for (; at_ < words_.size(); ++at_) {
       const auto& word = words_[at_];
@@ -255,7 +299,8 @@ class CommandReader {
       if (has_word(tool.source_options, word)) {
         if (at_ + 1 < words_.size()) add({}, word + " " + words_[at_ + 1]);
         ++at_;
-      } else if (word.starts_with("--") && equals != std::string::npos && has_word(tool.source_options, word.substr(0, equals))) {
+      } else if (word.starts_with("--") && equals != std::string::npos &&
+                 has_word(tool.source_options, word.substr(0, equals))) {
         add({}, word.substr(0, equals) + " " + word.substr(equals + 1));
       } else if (word.size() > 2 && word[1] != '-' && has_word(tool.source_options, word.substr(0, 2))) {
         add({}, word.substr(0, 2) + " " + word.substr(2));
@@ -273,7 +318,8 @@ class CommandReader {
         if (has_word(tool.value_options, word)) ++at_;
         continue;
       }
-      if (word == "pip" || word == "env" || word == "global" || word == "tool") continue;  // `uv pip`, `conda env`, `yarn global`
+      if (word == "pip" || word == "env" || word == "global" || word == "tool")
+        continue;  // `uv pip`, `conda env`, `yarn global`
       ++at_;
       upgrade = has_word(tool.upgrade_verbs, word);
       remove = has_word(tool.remove_verbs, word);
@@ -295,14 +341,19 @@ class CommandReader {
   static bool takes_value_at_end(const PackageTool& tool, std::string_view word) {
     if (word.size() < 3 || word[1] == '-') return false;
     const auto letters = word.substr(1, word.size() - 2);
-    if (!std::all_of(letters.begin(), letters.end(), [](char c) { return c == 'q' || c == 'v' || c == 'U' || c == 'y'; })) return false;
+    if (!std::all_of(letters.begin(), letters.end(),
+                     [](char c) { return c == 'q' || c == 'v' || c == 'U' || c == 'y'; }))
+      return false;
     return has_word(tool.value_options, std::string("-") + word.back());
   }
 
   void read_program(const std::string& program) {
-    if (options_.installs_only || program.empty() || program.size() > kMaxNameBytes || is_common_command(program)) return;
+    if (options_.installs_only || program.empty() || program.size() > kMaxNameBytes || is_common_command(program))
+      return;
     const auto allowed = [](char c) { return (is_word(c) && (c & 0x80) == 0) || c == '-' || c == '.' || c == '+'; };
-    if (!std::all_of(program.begin(), program.end(), allowed) || !(is_word(program.front()) && !is_digit(program.front()))) return;
+    if (!std::all_of(program.begin(), program.end(), allowed) ||
+        !(is_word(program.front()) && !is_digit(program.front())))
+      return;
     if (ends_with_any(program, {".sh", ".py", ".pl", ".exe", ".bin", ".run", ".AppImage"})) return;
     const auto add = [&](std::string name) {
       out_.add(Import{.name = std::move(name), .module = {}, .kind = ImportKind::kShell, .line = line_});
@@ -310,7 +361,8 @@ class CommandReader {
     add(program);
     if (program == "jupyter") {  // which runs jupyter-nbconvert
       skip_options("--config");
-      if (at_ < words_.size() && std::all_of(words_[at_].begin(), words_[at_].end(), allowed)) add("jupyter-" + words_[at_]);
+      if (at_ < words_.size() && std::all_of(words_[at_].begin(), words_[at_].end(), allowed))
+        add("jupyter-" + words_[at_]);
     }
   }
 
@@ -341,19 +393,23 @@ std::string requirement_name(std::string_view requirement) {
   std::string normal;
   for (const char c : lower_case(name)) {
     const bool separator = c == '-' || c == '_' || c == '.';
-    if (!separator) normal += c;
-    else if (normal.back() != '-') normal += '-';
+    if (!separator)
+      normal += c;
+    else if (normal.back() != '-')
+      normal += '-';
   }
   return normal;
 }
 
-void read_command_words(const std::vector<std::string>& words, std::uint32_t line, Collector& out, const CommandOptions& options) {
+void read_command_words(const std::vector<std::string>& words, std::uint32_t line, Collector& out,
+                        const CommandOptions& options) {
   CommandReader(words, line, out, options).read();
 }
 
 void read_shell_commands(const Source& source, Collector& out, const CommandOptions& options) {
   ShellSplitter splitter(source.text);
-  for (ShellCommand command; splitter.next(command);) read_command_words(command.words, source.line_of(command.place), out, options);
+  for (ShellCommand command; splitter.next(command);)
+    read_command_words(command.words, source.line_of(command.place), out, options);
 }
 
 void read_shell_source(const Source& source, Collector& out) { read_shell_commands(source, out, {}); }

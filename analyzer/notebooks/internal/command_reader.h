@@ -15,10 +15,11 @@ struct CommandOptions {
 
 void read_shell_commands(const Source& source, Collector& out, const CommandOptions& options);
 // One command, split already, as in subprocess.run([…]).
-void read_command_words(const std::vector<std::string>& words, std::uint32_t line, Collector& out, const CommandOptions& options);
+void read_command_words(const std::vector<std::string>& words, std::uint32_t line, Collector& out,
+                        const CommandOptions& options);
 
-// The name in a requirement ("Torch_Vision[all]>=1; marker", "x @ https://…"), as PEP 503 normalises it. Empty for anything else:
-// files, URLs, variables.
+// The name in a requirement ("Torch_Vision[all]>=1; marker", "x @ https://…"), as PEP 503 normalises it. Empty for
+// anything else: files, URLs, variables.
 std::string requirement_name(std::string_view requirement);
 
 }  // namespace varve::notebooks

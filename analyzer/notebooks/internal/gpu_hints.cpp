@@ -25,7 +25,8 @@ std::string quoted(std::string_view name) { return "`" + std::string(name) + "`"
 
 // What takes a number, or a copy without graph, out of a tensor.
 bool frees_tensor(std::string_view method) {
-  return is_one_of(method, {"item", "detach", "detach_", "cpu", "numpy", "tolist", "data", "float", "shape", "size", "argmax", "backward"});
+  return is_one_of(method, {"item", "detach", "detach_", "cpu", "numpy", "tolist", "data", "float", "shape", "size",
+                            "argmax", "backward"});
 }
 
 class GpuHints {
@@ -63,7 +64,8 @@ class GpuHints {
     for (std::size_t i = 0; i + 3 < tokens.size(); ++i) {
       if (tokens[i + 1] != "." || tokens[i + 3] != "(" || !is_name(tokens[i])) continue;
       if (i > 0 && tokens[i - 1] == ".") continue;
-      if (is_one_of(tokens[i + 2], {"parameters", "eval", "train"}) && models_.size() < kMaxModels) models_.insert(tokens[i]);
+      if (is_one_of(tokens[i + 2], {"parameters", "eval", "train"}) && models_.size() < kMaxModels)
+        models_.insert(tokens[i]);
       if (tokens[i + 2] == "parameters") optimized_.insert(tokens[i]);
       if (is_one_of(tokens[i + 2], {"to", "cuda"})) moved_.insert(tokens[i]);
     }
@@ -71,7 +73,9 @@ class GpuHints {
 
   bool calls(const Statement& statement, std::string_view name) const {
     for (int at = statement.find({name, "("}); at >= 0; at = statement.find({name, "("}, at + 1)) {
-      if (at == 0 || (statement.tokens[static_cast<std::size_t>(at) - 1] != "." && statement.tokens[static_cast<std::size_t>(at) - 1] != "def")) return true;
+      if (at == 0 || (statement.tokens[static_cast<std::size_t>(at) - 1] != "." &&
+                      statement.tokens[static_cast<std::size_t>(at) - 1] != "def"))
+        return true;
     }
     return false;
   }
@@ -86,8 +90,11 @@ class GpuHints {
   bool without_graph(int index) const {
     for (int at = code_[index].parent; at >= 0; at = code_[at].parent) {
       const auto& header = code_[at];
-      if (header.word() == "with" && (header.has("no_grad") || header.has("inference_mode") || header.has("set_grad_enabled"))) return true;
-      if (header.word() == "def" && at > 0 && code_[at - 1].word() == "@" && (code_[at - 1].has("no_grad") || code_[at - 1].has("inference_mode"))) {
+      if (header.word() == "with" &&
+          (header.has("no_grad") || header.has("inference_mode") || header.has("set_grad_enabled")))
+        return true;
+      if (header.word() == "def" && at > 0 && code_[at - 1].word() == "@" &&
+          (code_[at - 1].has("no_grad") || code_[at - 1].has("inference_mode"))) {
         return true;
       }
     }
@@ -126,14 +133,15 @@ class GpuHints {
       if (!block_has(loop, {name, ".", "backward", "("}) || code_has({tokens[0], ".", "backward"})) continue;
       if (made_plain(loop, name) || made_plain(-1, tokens[0])) continue;
       add(index, "loss-kept-with-graph",
-          quoted(tokens[0]) + (appends ? " keeps " : " sums ") + quoted(name) +
-              " with its graph, step by step; " + quoted(std::string(name) + ".item()") + " is the number alone");
+          quoted(tokens[0]) + (appends ? " keeps " : " sums ") + quoted(name) + " with its graph, step by step; " +
+              quoted(std::string(name) + ".item()") + " is the number alone");
       return;
     }
   }
 
   bool code_has(std::initializer_list<std::string_view> sequence) const {
-    return std::any_of(code_.all().begin(), code_.all().end(), [&](const Statement& s) { return s.find(sequence) >= 0; });
+    return std::any_of(code_.all().begin(), code_.all().end(),
+                       [&](const Statement& s) { return s.find(sequence) >= 0; });
   }
 
   // `loss = loss.item()`, `loss = float(loss)`, in the block or (-1) anywhere.
@@ -142,7 +150,10 @@ class GpuHints {
     for (int i = std::max(block, 0); i < end; ++i) {
       const auto& tokens = code_[i].tokens;
       if (tokens.size() < 3 || tokens[0] != name || tokens[1] != "=") continue;
-      if (std::any_of(tokens.begin() + 2, tokens.end(), [](auto t) { return is_one_of(t, {"item", "detach", "float", "numpy", "cpu"}); })) return true;
+      if (std::any_of(tokens.begin() + 2, tokens.end(), [](auto t) {
+            return is_one_of(t, {"item", "detach", "float", "numpy", "cpu"});
+          }))
+        return true;
     }
     return false;
   }
@@ -151,7 +162,9 @@ class GpuHints {
   void check_evaluation(int index) {
     const auto& statement = code_[index];
     const auto& tokens = statement.tokens;
-    if (tokens.size() < 5 || tokens[1] != "." || tokens[2] != "eval" || tokens[3] != "(" || tokens[4] != ")" || !is_name(tokens[0])) return;
+    if (tokens.size() < 5 || tokens[1] != "." || tokens[2] != "eval" || tokens[3] != "(" || tokens[4] != ")" ||
+        !is_name(tokens[0]))
+      return;
     const auto name = tokens[0];
     const int scope = code_.function_of(index);
     for (int i = index + 1; i < code_.size() && code_[i].cell == statement.cell; ++i) {
@@ -160,7 +173,9 @@ class GpuHints {
       const int loop = code_.loop_of(i);
       if (loop < index || !calls(code_[i], name)) continue;
       if (without_graph(i) || cell_has_no_grad(statement.cell) || block_has(loop, {".", "backward", "("})) return;
-      if (code_.has("set_grad_enabled") || code_.has("requires_grad_") || code_.has("requires_grad") || code_.has("set_grad")) return;
+      if (code_.has("set_grad_enabled") || code_.has("requires_grad_") || code_.has("requires_grad") ||
+          code_.has("set_grad"))
+        return;
       add(i, "evaluation-without-no-grad",
           quoted(std::string(name) + "(…)") + " in a loop after " + quoted(std::string(name) + ".eval()") +
               " keeps what gradients would need; `with torch.no_grad():` does not");
@@ -178,7 +193,9 @@ class GpuHints {
   void check_kept_output(int index) {
     const auto& tokens = code_[index].tokens;
     const int loop = code_.loop_of(index);
-    if (loop < 0 || tokens.size() < 6 || tokens.size() > 40 || tokens[1] != "." || tokens[2] != "append" || tokens[3] != "(") return;
+    if (loop < 0 || tokens.size() < 6 || tokens.size() > 40 || tokens[1] != "." || tokens[2] != "append" ||
+        tokens[3] != "(")
+      return;
     for (const auto token : tokens) {
       if (frees_tensor(token) || is_one_of(token, {"len", "int", "decode", "batch_decode", "str"})) return;
     }
@@ -186,11 +203,14 @@ class GpuHints {
     for (const auto model : models_) {
       if (!moved_.contains(model)) continue;
       const bool direct = kept == model && tokens[5] == "(";
-      if (!direct && !(tokens[5] == ")" || (tokens[5] == "." && tokens.size() == 8 && is_one_of(tokens[6], {"logits", "last_hidden_state", "pooler_output"})))) continue;
+      if (!direct && !(tokens[5] == ")" || (tokens[5] == "." && tokens.size() == 8 &&
+                                            is_one_of(tokens[6], {"logits", "last_hidden_state", "pooler_output"}))))
+        continue;
       if (!direct && !comes_from_model(loop, kept, model)) continue;
       if (leaves_list(tokens[0])) return;
-      add(index, "outputs-kept-on-gpu", quoted(tokens[0]) + " grows with outputs of " + quoted(model) +
-                                            " that stay in GPU memory; " + quoted(".detach().cpu()") + " moves them out");
+      add(index, "outputs-kept-on-gpu",
+          quoted(tokens[0]) + " grows with outputs of " + quoted(model) + " that stay in GPU memory; " +
+              quoted(".detach().cpu()") + " moves them out");
       return;
     }
   }
@@ -202,7 +222,8 @@ class GpuHints {
       const auto& tokens = code_[i].tokens;
       if (tokens.size() < 4 || tokens[0] != name || tokens[1] != "=") continue;
       const bool here = tokens[2] == model && tokens[3] == "(";
-      if (std::any_of(tokens.begin() + 2, tokens.end(), [](auto t) { return frees_tensor(t) && t != "size"; })) return false;
+      if (std::any_of(tokens.begin() + 2, tokens.end(), [](auto t) { return frees_tensor(t) && t != "size"; }))
+        return false;
       comes |= here;
     }
     return comes;
@@ -210,7 +231,8 @@ class GpuHints {
 
   // The list is emptied again and again, or what is in it becomes a loss.
   bool leaves_list(std::string_view list) const {
-    return code_has({list, ".", "clear", "("}) || code_has({list, ".", "pop", "("}) || code_has({list, ".", "popleft", "("});
+    return code_has({list, ".", "clear", "("}) || code_has({list, ".", "pop", "("}) ||
+           code_has({list, ".", "popleft", "("});
   }
 
   void check_empty_cache(int index) {
@@ -221,7 +243,8 @@ class GpuHints {
     for (int i = loop + 1; i < code_.block_end(loop); ++i) {
       if (code_.loop_of(i) == loop && code_[i].find({".", "backward", "("}) >= 0) {
         add(index, "empty-cache-in-loop",
-            "`torch.cuda.empty_cache()` at each step makes CUDA allocate the same memory again; PyTorch reuses it by itself");
+            "`torch.cuda.empty_cache()` at each step makes CUDA allocate the same memory again; PyTorch reuses it by "
+            "itself");
         return;
       }
     }
@@ -229,21 +252,54 @@ class GpuHints {
 
   void check_retained_graph(int index) {
     const int loop = code_.loop_of(index);
-    if (loop < 0 || code_[index].find({"retain_graph", "=", "True"}) < 0 || code_[index].find({".", "backward", "("}) < 0) return;
+    if (loop < 0 || code_[index].find({"retain_graph", "=", "True"}) < 0 ||
+        code_[index].find({".", "backward", "("}) < 0)
+      return;
     int passes = 0;
     for (int i = loop + 1; i < code_.block_end(loop); ++i) {
       if (code_[i].find({".", "backward", "("}) >= 0 || code_[i].find({"grad", "("}) >= 0) ++passes;
     }
     if (passes != 1) return;
-    add(index, "retain-graph-in-loop", "`retain_graph=True` keeps the graph, though no second `backward()` in this loop needs it");
+    add(index, "retain-graph-in-loop",
+        "`retain_graph=True` keeps the graph, though no second `backward()` in this loop needs it");
   }
 
   // Everything that may put a model or its data on a device without a word of it in the notebook.
   bool placed_by_others() const {
-    return code_.has_any({"Accelerator", "accelerator", "Trainer", "trainer", "Seq2SeqTrainer", "SFTTrainer", "LightningModule", "lightning", "pl",
-                          "Learner", "Fabric", "fabric", "deepspeed", "ignite", "set_default_device", "set_default_tensor_type", "device_map", "xm",
-                          "DataParallel", "DistributedDataParallel", "FSDP", "FullyShardedDataParallel", "prepare", "notebook_launcher", "spawn",
-                          "torch_xla", "poutyne", "skorch", "cnn_learner", "Estimator", "PyTorch", "HuggingFace", "ray", "YOLO"});
+    return code_.has_any({"Accelerator",
+                          "accelerator",
+                          "Trainer",
+                          "trainer",
+                          "Seq2SeqTrainer",
+                          "SFTTrainer",
+                          "LightningModule",
+                          "lightning",
+                          "pl",
+                          "Learner",
+                          "Fabric",
+                          "fabric",
+                          "deepspeed",
+                          "ignite",
+                          "set_default_device",
+                          "set_default_tensor_type",
+                          "device_map",
+                          "xm",
+                          "DataParallel",
+                          "DistributedDataParallel",
+                          "FSDP",
+                          "FullyShardedDataParallel",
+                          "prepare",
+                          "notebook_launcher",
+                          "spawn",
+                          "torch_xla",
+                          "poutyne",
+                          "skorch",
+                          "cnn_learner",
+                          "Estimator",
+                          "PyTorch",
+                          "HuggingFace",
+                          "ray",
+                          "YOLO"});
   }
 
   // A class of the notebook's own is made, trained on batches that are moved, and is never moved itself.
@@ -256,7 +312,8 @@ class GpuHints {
         const int loop = code_.loop_of(i);
         if (loop < 0 || !calls(code_[i], model)) continue;
         if (!block_has(loop, {".", "to", "("}) && !block_has(loop, {".", "cuda", "("})) continue;
-        add(made, "model-not-moved", quoted(model) + " is never moved to the device, and the batches it is called with are");
+        add(made, "model-not-moved",
+            quoted(model) + " is never moved to the device, and the batches it is called with are");
         break;
       }
     }
@@ -293,7 +350,8 @@ class GpuHints {
       if (statement.find({model, ".", "to"}) >= 0 || statement.find({model, ".", "cuda"}) >= 0) return true;
       for (std::size_t i = 1; i + 1 < tokens.size(); ++i) {
         if (tokens[i] != model) continue;
-        const bool handed = is_one_of(tokens[i - 1], {"(", ",", "=", "[", "in"}) && is_one_of(tokens[i + 1], {",", ")", "]", ":"});
+        const bool handed =
+            is_one_of(tokens[i - 1], {"(", ",", "=", "[", "in"}) && is_one_of(tokens[i + 1], {",", ")", "]", ":"});
         if (handed && !is_one_of(tokens[0], {"print", "summary", "display"})) return true;
       }
     }
@@ -330,16 +388,22 @@ class GpuHints {
 
   // The number of GPUs is compared with one, and nothing could use the others.
   void check_several_gpus() {
-    if (placed_by_others() || code_.has_any({"device_ids", "init_process_group", "DDP", "FSDP", "accelerate", "Strategy", "MirroredStrategy", "data_parallel"})) return;
+    if (placed_by_others() || code_.has_any({"device_ids", "init_process_group", "DDP", "FSDP", "accelerate",
+                                             "Strategy", "MirroredStrategy", "data_parallel"}))
+      return;
     if (!code_has({".", "backward", "("})) return;
     int counted = -1;
     for (int i = 0; i < code_.size(); ++i) {
       for (const auto token : code_[i].tokens) {
-        if (token.size() > 6 && token.find("cuda:") != std::string_view::npos && token.find("cuda:0") == std::string_view::npos) return;
+        if (token.size() > 6 && token.find("cuda:") != std::string_view::npos &&
+            token.find("cuda:0") == std::string_view::npos)
+          return;
       }
       if (counted < 0 && compares_count(code_[i])) counted = i;
     }
-    if (counted >= 0) add(counted, "one-gpu-of-several", "several GPUs are asked for here, and nothing in the notebook uses more than one");
+    if (counted >= 0)
+      add(counted, "one-gpu-of-several",
+          "several GPUs are asked for here, and nothing in the notebook uses more than one");
   }
 
   static bool compares_count(const Statement& statement) {
@@ -356,8 +420,8 @@ class GpuHints {
     const int at = statement.find({"AutoModelForCausalLM", ".", "from_pretrained", "("});
     if (at < 0 || static_cast<std::size_t>(at) + 4 >= statement.tokens.size()) return;
     for (const auto token : statement.tokens) {
-      if (is_one_of(token, {"torch_dtype", "dtype", "load_in_8bit", "load_in_4bit", "quantization_config", "half", "bfloat16", "float16", "*",
-                            "**", "gguf_file", "config"})) {
+      if (is_one_of(token, {"torch_dtype", "dtype", "load_in_8bit", "load_in_4bit", "quantization_config", "half",
+                            "bfloat16", "float16", "*", "**", "gguf_file", "config"})) {
         return;
       }
     }
@@ -373,7 +437,8 @@ class GpuHints {
   static double billions_in(std::string_view literal) {
     if (literal.size() < 3 || literal.size() > 200 || (literal.front() != '"' && literal.front() != '\'')) return 0;
     const auto name = lower_case(literal);
-    for (const std::string_view quantised : {"gptq", "awq", "4bit", "8bit", "int4", "int8", "fp8", "gguf", "bnb", "nf4", "fp4", "bf16", "fp16"}) {
+    for (const std::string_view quantised :
+         {"gptq", "awq", "4bit", "8bit", "int4", "int8", "fp8", "gguf", "bnb", "nf4", "fp4", "bf16", "fp16"}) {
       if (name.find(quantised) != std::string::npos) return 0;
     }
     for (std::size_t i = 1; i + 1 < name.size(); ++i) {
@@ -414,9 +479,8 @@ void add_gpu_hints(const std::vector<Cell>& cells, Findings& findings) {
   GpuHints hints(code, findings);
   if (torch) hints.find_torch_hints();
   if (transformers) hints.find_transformers_hints();
-  std::stable_sort(findings.hints.begin(), findings.hints.end(), [](const Hint& a, const Hint& b) {
-    return a.cell != b.cell ? a.cell < b.cell : a.line < b.line;
-  });
+  std::stable_sort(findings.hints.begin(), findings.hints.end(),
+                   [](const Hint& a, const Hint& b) { return a.cell != b.cell ? a.cell < b.cell : a.line < b.line; });
 }
 
 }  // namespace varve::notebooks

@@ -210,7 +210,8 @@ class ImportParser {
     const auto word = word_at(at_, end_);
     if (word == "print") return true;
     const char* behind = skip_blanks(at_ + word.size(), end_);
-    return behind != end_ && (*behind == '(' || *behind == '=' || *behind == '[' || (*behind == '.' && behind + 1 != end_ && is_word(behind[1])));
+    return behind != end_ && (*behind == '(' || *behind == '=' || *behind == '[' ||
+                              (*behind == '.' && behind + 1 != end_ && is_word(behind[1])));
   }
 
   const char* at_;
@@ -225,9 +226,9 @@ class ImportParser {
 
 bool is_python_keyword(std::string_view word) {
   static constexpr std::array<std::string_view, 33> kKeywords = {
-      "False",  "None",    "True", "and",    "as",   "assert", "break",  "class", "continue", "def",      "del",
-      "elif",   "else",    "except", "finally", "for", "from",   "global", "if",    "import",   "in",       "is",
-      "lambda", "nonlocal", "not",  "or",     "pass", "raise",  "return", "try",   "while",    "with",     "yield"};
+      "False",  "None",     "True",   "and",     "as",   "assert", "break",  "class", "continue", "def",  "del",
+      "elif",   "else",     "except", "finally", "for",  "from",   "global", "if",    "import",   "in",   "is",
+      "lambda", "nonlocal", "not",    "or",      "pass", "raise",  "return", "try",   "while",    "with", "yield"};
   return std::find(kKeywords.begin(), kKeywords.end(), word) != kKeywords.end();
 }
 

@@ -16,8 +16,8 @@ struct ImportStatement {
   const char* end = nullptr;  // where reading goes on
 };
 
-// Reads the statement at `at`, where one of the words `import`, `from`, `cimport` stands. False if it is none, even a broken one:
-// prose that begins with these words, imports of other languages.
+// Reads the statement at `at`, where one of the words `import`, `from`, `cimport` stands. False if it is none, even a
+// broken one: prose that begins with these words, imports of other languages.
 bool parse_import(const char* at, const char* end, ImportStatement& out);
 
 bool is_python_keyword(std::string_view word);

@@ -1,7 +1,7 @@
 #include "analyzer/notebooks/internal/looks_like_python.h"
 
-#include <array>
 #include <algorithm>
+#include <array>
 
 #include "analyzer/notebooks/internal/import_parser.h"
 #include "analyzer/notebooks/internal/source_chars.h"
@@ -13,7 +13,8 @@ namespace {
 
 // Behind these a word may stand that is no operator; the soft ones begin a line.
 bool lets_word_follow(std::string_view word, bool begins_line) {
-  static constexpr std::array<std::string_view, 9> kSoft = {"match", "case", "type", "print", "exec", "async", "await", "lazy", "cdef"};
+  static constexpr std::array<std::string_view, 9> kSoft = {"match", "case",  "type", "print", "exec",
+                                                            "async", "await", "lazy", "cdef"};
   return is_python_keyword(word) || word == "async" || word == "await" ||
          (begins_line && std::find(kSoft.begin(), kSoft.end(), word) != kSoft.end());
 }
@@ -61,7 +62,8 @@ class Judge {
   bool read_word() {
     const auto word = word_at(at_, end_);
     if (word.empty()) return false;
-    if (!last_word_.empty() && !lets_word_follow(last_word_, last_begins_line_) && !is_python_keyword(word)) return false;
+    if (!last_word_.empty() && !lets_word_follow(last_word_, last_begins_line_) && !is_python_keyword(word))
+      return false;
     last_begins_line_ = begins_line_;
     last_word_ = word;
     begins_line_ = false;
@@ -82,7 +84,8 @@ class Judge {
     }
     if (c == '$' || c == '?' || c == '`') return false;
     if (c == '!' && (at_ + 1 == end_ || at_[1] != '=')) return false;
-    if (begins_line_ && std::string_view("<>/;=|&^,.:").find(c) != std::string_view::npos && brackets_ == 0) return false;
+    if (begins_line_ && std::string_view("<>/;=|&^,.:").find(c) != std::string_view::npos && brackets_ == 0)
+      return false;
     if (c == '(' || c == '[' || c == '{') ++brackets_;
     if ((c == ')' || c == ']' || c == '}') && --brackets_ < 0) return false;
     begins_line_ = false;

@@ -116,7 +116,8 @@ void read_aimport(std::string_view arguments, std::uint32_t line, Collector& out
 void read_line_magic(const Source& source, std::string_view text, Collector& out) {
   const auto magic = split_magic(text);
   const auto line = source.line_of(source.begin());
-  if (magic.name == "pip" || magic.name == "conda" || magic.name == "mamba" || magic.name == "micromamba" || magic.name == "uv") {
+  if (magic.name == "pip" || magic.name == "conda" || magic.name == "mamba" || magic.name == "micromamba" ||
+      magic.name == "uv") {
     read_shell_commands(source.part(between(magic.name.data(), source.end())), out, {});
     return;
   }
@@ -129,9 +130,11 @@ void read_line_magic(const Source& source, std::string_view text, Collector& out
   const auto* facts = find_magic(magic.name);
   if (!facts) return;
   add_modules_of(facts, line, out);
-  if (facts->code_in_line) read_python_part(source.part(skip_options(magic.arguments, facts->value_options)), out, true);
+  if (facts->code_in_line)
+    read_python_part(source.part(skip_options(magic.arguments, facts->value_options)), out, true);
   if (facts->body == MagicBody::kR && !magic.arguments.empty()) read_r_source(source.part(magic.arguments), out);
-  if (facts->body == MagicBody::kJulia && !magic.arguments.empty()) read_julia_source(source.part(magic.arguments), out);
+  if (facts->body == MagicBody::kJulia && !magic.arguments.empty())
+    read_julia_source(source.part(magic.arguments), out);
 }
 
 // %%writefile [-a] name
@@ -169,14 +172,24 @@ MagicBody script_body(std::string_view arguments) {
 
 void read_body(MagicBody kind, std::string_view arguments, const Source& body, Collector& out) {
   switch (kind) {
-    case MagicBody::kPython: read_python_part(body, out, true); break;
+    case MagicBody::kPython:
+      read_python_part(body, out, true);
+      break;
     case MagicBody::kCython:
       read_nested(out, std::nullopt, [&] { read_python_source(body, out, {.magics = false, .cython = true}); });
       break;
-    case MagicBody::kShell: read_shell_source(body, out); break;
-    case MagicBody::kR: read_r_source(body, out); break;
-    case MagicBody::kJulia: read_julia_source(body, out); break;
-    case MagicBody::kFile: read_file_body(arguments, body, out); break;
+    case MagicBody::kShell:
+      read_shell_source(body, out);
+      break;
+    case MagicBody::kR:
+      read_r_source(body, out);
+      break;
+    case MagicBody::kJulia:
+      read_julia_source(body, out);
+      break;
+    case MagicBody::kFile:
+      read_file_body(arguments, body, out);
+      break;
     case MagicBody::kScript: {
       const auto script = script_body(arguments);
       if (script != MagicBody::kOther) read_body(script, arguments, body, out);
@@ -185,14 +198,18 @@ void read_body(MagicBody kind, std::string_view arguments, const Source& body, C
     case MagicBody::kUnknown:
       if (looks_like_python(body.text)) read_python_part(body, out, true);
       break;
-    case MagicBody::kOther: break;
+    case MagicBody::kOther:
+      break;
   }
 }
 
-constexpr std::array<std::string_view, 9> kAutomagicTools = {"pip", "pip3", "conda", "mamba", "micromamba", "uv", "apt", "apt-get", "sudo"};
+constexpr std::array<std::string_view, 9> kAutomagicTools = {"pip", "pip3", "conda",   "mamba", "micromamba",
+                                                             "uv",  "apt",  "apt-get", "sudo"};
 constexpr std::array<std::string_view, 5> kAutomagics = {"matplotlib", "pylab", "load_ext", "reload_ext", "run"};
 
-bool is_one_of(std::string_view word, const auto& words) { return std::find(words.begin(), words.end(), word) != words.end(); }
+bool is_one_of(std::string_view word, const auto& words) {
+  return std::find(words.begin(), words.end(), word) != words.end();
+}
 
 }  // namespace
 
@@ -231,8 +248,17 @@ void read_escaped_line(const Source& source, Collector& out) {
 
 bool may_be_automagic(std::string_view word) {
   switch (word.front()) {
-    case 'p': case 'c': case 'm': case 'u': case 'a': case 's': case 'l': case 'r': break;
-    default: return false;
+    case 'p':
+    case 'c':
+    case 'm':
+    case 'u':
+    case 'a':
+    case 's':
+    case 'l':
+    case 'r':
+      break;
+    default:
+      return false;
   }
   return is_one_of(word, kAutomagicTools) || is_one_of(word, kAutomagics);
 }
@@ -242,13 +268,14 @@ bool is_automagic(std::string_view line) {
   const auto first = next_word(rest);
   const auto second = next_word(rest);
   if (is_one_of(first, kAutomagicTools)) {
-    static constexpr std::array<std::string_view, 10> kVerbs = {"install", "uninstall", "add", "pip", "remove",
-                                                                "create", "update", "upgrade", "apt", "apt-get"};
-    return is_one_of(second, kVerbs) || (!second.empty() && second.front() == '-' && second.size() > 1 && !is_digit(second[1]) &&
-                                         line.find(" install ") != std::string_view::npos);
+    static constexpr std::array<std::string_view, 10> kVerbs = {"install", "uninstall", "add",     "pip", "remove",
+                                                                "create",  "update",    "upgrade", "apt", "apt-get"};
+    return is_one_of(second, kVerbs) || (!second.empty() && second.front() == '-' && second.size() > 1 &&
+                                         !is_digit(second[1]) && line.find(" install ") != std::string_view::npos);
   }
   if (first == "matplotlib" || first == "pylab") {
-    static constexpr std::array<std::string_view, 9> kBackends = {"inline", "notebook", "widget", "ipympl", "qt", "qt5", "tk", "osx", "agg"};
+    static constexpr std::array<std::string_view, 9> kBackends = {"inline", "notebook", "widget", "ipympl", "qt",
+                                                                  "qt5",    "tk",       "osx",    "agg"};
     return is_one_of(second, kBackends);
   }
   if (first == "run") return second.ends_with(".py") || second.ends_with(".ipynb");

@@ -9,8 +9,8 @@ namespace varve::notebooks {
 // The text begins with "%%name": the magic's own use, its line, and the body by what it is.
 void read_cell_magic(const Source& source, Collector& out);
 
-// "%%name" below other code: IPython refuses it. True if all below it has been read as that magic's body; false if the body would be
-// Python anyway, or the name is unknown.
+// "%%name" below other code: IPython refuses it. True if all below it has been read as that magic's body; false if the
+// body would be Python anyway, or the name is unknown.
 bool read_late_cell_magic(const Source& source, Collector& out);
 
 // A line that begins with %, ! or !!.

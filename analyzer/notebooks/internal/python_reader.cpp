@@ -8,7 +8,19 @@ namespace varve::notebooks {
 
 namespace {
 
-enum Special : std::uint8_t { kPlain, kNewline, kBackslash, kHash, kQuote, kParenthesis, kOpen, kClose, kSemicolon, kColon, kEscape };
+enum Special : std::uint8_t {
+  kPlain,
+  kNewline,
+  kBackslash,
+  kHash,
+  kQuote,
+  kParenthesis,
+  kOpen,
+  kClose,
+  kSemicolon,
+  kColon,
+  kEscape
+};
 
 constexpr std::array<std::uint8_t, 256> kSpecials = [] {
   std::array<std::uint8_t, 256> table{};
@@ -29,28 +41,44 @@ Special special(char c) { return static_cast<Special>(kSpecials[static_cast<unsi
 
 bool begins_block(std::string_view word) {
   switch (word.empty() ? '\0' : word.front()) {
-    case 'i': return word == "if";
-    case 'e': return word == "else" || word == "elif" || word == "except";
-    case 't': return word == "try";
-    case 'f': return word == "for" || word == "finally";
-    case 'w': return word == "with" || word == "while";
-    case 'd': return word == "def";
-    case 'c': return word == "class" || word == "case";
-    case 'a': return word == "async";
-    case 'm': return word == "match";
-    default: return false;
+    case 'i':
+      return word == "if";
+    case 'e':
+      return word == "else" || word == "elif" || word == "except";
+    case 't':
+      return word == "try";
+    case 'f':
+      return word == "for" || word == "finally";
+    case 'w':
+      return word == "with" || word == "while";
+    case 'd':
+      return word == "def";
+    case 'c':
+      return word == "class" || word == "case";
+    case 'a':
+      return word == "async";
+    case 'm':
+      return word == "match";
+    default:
+      return false;
   }
 }
 
 // Words with which no line inside brackets can begin.
 bool never_in_brackets(std::string_view word, char behind) {
   switch (word.empty() ? '\0' : word.front()) {
-    case 'd': return (word == "def" || word == "del") && is_blank(behind);
-    case 'c': return word == "class" && is_blank(behind);
-    case 't': return word == "try" && behind == ':';
-    case 'w': return (word == "with" || word == "while") && is_blank(behind);
-    case 'r': return (word == "return" || word == "raise") && is_blank(behind);
-    default: return false;
+    case 'd':
+      return (word == "def" || word == "del") && is_blank(behind);
+    case 'c':
+      return word == "class" && is_blank(behind);
+    case 't':
+      return word == "try" && behind == ':';
+    case 'w':
+      return (word == "with" || word == "while") && is_blank(behind);
+    case 'r':
+      return (word == "return" || word == "raise") && is_blank(behind);
+    default:
+      return false;
   }
 }
 
@@ -66,15 +94,23 @@ bool PythonReader::read_indent() {
   indent_ = 0;
   for (; at_ != end_; ++at_) {
     switch (*at_) {
-      case ' ': ++indent_; break;
-      case '\t': indent_ = (indent_ / 8 + 1) * 8; break;
-      case '\f': indent_ = 0; break;
-      case '\0': break;
+      case ' ':
+        ++indent_;
+        break;
+      case '\t':
+        indent_ = (indent_ / 8 + 1) * 8;
+        break;
+      case '\f':
+        indent_ = 0;
+        break;
+      case '\0':
+        break;
       case '\\':
         if (at_ + 1 == end_ || !is_newline(at_[1])) return true;
         at_ = skip_newline(at_ + 1, end_) - 1;
         break;
-      default: return true;
+      default:
+        return true;
     }
   }
   return false;
@@ -125,7 +161,8 @@ bool PythonReader::read_escape() {
     case '!':
       blocks_.begin_line(indent_, {}, {}, out_.out.imports);
       stop = find_line_end(at_, end_);
-      if (*at_ == '%' && between(at_, stop).starts_with("%%") && read_late_cell_magic(source_.part(between(at_, end_)), out_)) {
+      if (*at_ == '%' && between(at_, stop).starts_with("%%") &&
+          read_late_cell_magic(source_.part(between(at_, end_)), out_)) {
         at_ = end_;
         return true;
       }
@@ -165,8 +202,7 @@ void PythonReader::read_statement() {
   header_ = begins_block(word);
   brackets_ = 0;
   if (header_) {
-    blocks_.begin_line(indent_, word == "async" ? std::string_view("for") : word,
-                       between(at_, end_), out_.out.imports);
+    blocks_.begin_line(indent_, word == "async" ? std::string_view("for") : word, between(at_, end_), out_.out.imports);
   } else {
     blocks_.begin_line(indent_, {}, {}, out_.out.imports);
   }
@@ -185,7 +221,8 @@ void PythonReader::read_statement() {
   scan_line();
 }
 
-// An import statement at `at_`, which moves behind it. `rescued` if something else already shows that Python would refuse it.
+// An import statement at `at_`, which moves behind it. `rescued` if something else already shows that Python would
+// refuse it.
 bool PythonReader::read_import(bool rescued) {
   switch (at_ == end_ ? '\0' : *at_) {
     case 'i':
@@ -208,8 +245,12 @@ bool PythonReader::read_import(bool rescued) {
   const auto kind = blocks_.optional() ? ImportKind::kOptional : ImportKind::kImport;
   for (auto& name : statement_.names) {
     const bool local = name.module.front() == '.';
-    out_.add(Import{.name = std::move(name.name), .module = std::move(name.module), .kind = kind, .local = local,
-                    .rescued = rescued || statement_.rescued, .line = line});
+    out_.add(Import{.name = std::move(name.name),
+                    .module = std::move(name.module),
+                    .kind = kind,
+                    .local = local,
+                    .rescued = rescued || statement_.rescued,
+                    .line = line});
   }
   at_ = statement_.end;
   return true;

@@ -1,6 +1,7 @@
 #pragma once
-// Reads Python line by line: imports at the beginnings of statements, calls by their parentheses, everything else is skipped.
-// Knows brackets, strings, comments and continued lines, not the grammar: text that Python refuses is read as far as it makes sense.
+// Reads Python line by line: imports at the beginnings of statements, calls by their parentheses, everything else is
+// skipped. Knows brackets, strings, comments and continued lines, not the grammar: text that Python refuses is read as
+// far as it makes sense.
 #include <string_view>
 
 #include "analyzer/notebooks/internal/call_reader.h"
@@ -14,7 +15,12 @@ namespace varve::notebooks {
 class PythonReader {
  public:
   PythonReader(const Source& source, Collector& out, const PythonOptions& options)
-      : source_(source), out_(out), options_(options), at_(source.begin()), end_(source.end()), strings_(source.text),
+      : source_(source),
+        out_(out),
+        options_(options),
+        at_(source.begin()),
+        end_(source.end()),
+        strings_(source.text),
         calls_(source, out, strings_) {}
 
   void read();
@@ -46,9 +52,9 @@ class PythonReader {
   ImportStatement statement_;
   int indent_ = 0;
   int brackets_ = 0;
-  bool header_ = false;         // the line begins a block: a statement may stand behind its colon
-  bool broke_out_ = false;      // the line stands inside brackets that were never closed
-  bool prompts_ = false;        // lines begin with >>> and go on with ...
+  bool header_ = false;     // the line begins a block: a statement may stand behind its colon
+  bool broke_out_ = false;  // the line stands inside brackets that were never closed
+  bool prompts_ = false;    // lines begin with >>> and go on with ...
 };
 
 }  // namespace varve::notebooks

@@ -120,8 +120,10 @@ void ShellSplitter::read_braced(std::string& word, char open, char close) {
 void ShellSplitter::read_dollar(std::string& word) {
   word += *at_++;
   if (at_ == end_) return;
-  if (*at_ == '{') read_braced(word, '{', '}');
-  else if (*at_ == '(') read_braced(word, '(', ')');
+  if (*at_ == '{')
+    read_braced(word, '{', '}');
+  else if (*at_ == '(')
+    read_braced(word, '(', ')');
 }
 
 // `pip install numpy>=1.2`: a shell would write a file "=1.2", but that is not what was meant.

@@ -29,8 +29,8 @@ class ShellSplitter {
 
   const char* at_;
   const char* end_;
-  const char* unclosed_until_ = nullptr;  // brackets before it are known to have no end on their line
-  bool in_target_ = false;                // of a redirection
+  const char* unclosed_until_ = nullptr;     // brackets before it are known to have no end on their line
+  bool in_target_ = false;                   // of a redirection
   std::vector<std::string> here_documents_;  // delimiters of those that begin behind this line
 };
 

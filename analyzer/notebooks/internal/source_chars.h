@@ -15,8 +15,8 @@ constexpr bool is_digit(char c) { return c >= '0' && c <= '9'; }
 constexpr bool is_blank(char c) { return c == ' ' || c == '\t' || c == '\f' || c == '\0'; }
 constexpr bool is_newline(char c) { return c == '\n' || c == '\r'; }
 
-// Spaces that editors and web pages leave in code (no-break, ideographic, zero width, byte order mark): Python refuses them.
-// Returns their length in UTF-8, 0 if there is none at `at`.
+// Spaces that editors and web pages leave in code (no-break, ideographic, zero width, byte order mark): Python refuses
+// them. Returns their length in UTF-8, 0 if there is none at `at`.
 std::size_t foreign_space(const char* at, const char* end);
 
 inline const char* skip_blanks(const char* at, const char* end) {
@@ -48,7 +48,8 @@ inline std::string_view between(const char* from, const char* to) {
 // Counts lines as somebody asks for them, so that nobody has to while reading. Cheap if asked in order.
 class LineCounter {
  public:
-  explicit LineCounter(std::string_view text) : begin_(text.data()), at_(text.data()), end_(text.data() + text.size()) {}
+  explicit LineCounter(std::string_view text)
+      : begin_(text.data()), at_(text.data()), end_(text.data() + text.size()) {}
   // 1-based line of a place in the text. "\r\n" is one newline, and so is "\r".
   std::uint32_t line_of(const char* place);
 

@@ -10,11 +10,12 @@ namespace varve::notebooks {
 
 namespace {
 
-constexpr std::size_t kMaxTokens = 4096;       // of one statement; more are dropped
+constexpr std::size_t kMaxTokens = 4096;  // of one statement; more are dropped
 constexpr std::size_t kMaxStatements = 200'000;
 constexpr std::size_t kMaxOpenBlocks = 64;
 
-constexpr std::string_view kTwoCharacterSigns[] = {"+=", "-=", "*=", "/=", "==", "!=", "<=", ">=", "->", ":=", "**", "//", "<<", ">>", "|=", "&="};
+constexpr std::string_view kTwoCharacterSigns[] = {
+    "+=", "-=", "*=", "/=", "==", "!=", "<=", ">=", "->", ":=", "**", "//", "<<", ">>", "|=", "&="};
 
 class Tokenizer {
  public:
@@ -46,7 +47,8 @@ class Tokenizer {
     } else if (c == '%' || c == '!' || c == '?') {
       at_ = find_line_end(at_, end_);
     } else {
-      if (line == lines_start_ || is_newline(line[-1])) statement.indent = static_cast<int>(std::min<std::ptrdiff_t>(at_ - line, 10'000));
+      if (line == lines_start_ || is_newline(line[-1]))
+        statement.indent = static_cast<int>(std::min<std::ptrdiff_t>(at_ - line, 10'000));
       statement.line = lines_.line_of(at_);
       return false;
     }
@@ -85,7 +87,8 @@ class Tokenizer {
       at_ += std::max<std::size_t>(word_at(at_, end_).size(), 1);
     } else {
       const auto two = between(at_, end_).substr(0, 2);
-      const bool sign = std::find(std::begin(kTwoCharacterSigns), std::end(kTwoCharacterSigns), two) != std::end(kTwoCharacterSigns);
+      const bool sign =
+          std::find(std::begin(kTwoCharacterSigns), std::end(kTwoCharacterSigns), two) != std::end(kTwoCharacterSigns);
       at_ += sign ? 2 : 1;
       if (c == '(' || c == '[' || c == '{') ++brackets_;
       if ((c == ')' || c == ']' || c == '}') && brackets_ > 0) --brackets_;
@@ -102,7 +105,8 @@ class Tokenizer {
 };
 
 bool opens_block(std::string_view word) {
-  static constexpr std::string_view kWords[] = {"for", "while", "if", "elif", "else", "with", "def", "class", "try", "except", "finally", "async"};
+  static constexpr std::string_view kWords[] = {"for", "while", "if",  "elif",   "else",    "with",
+                                                "def", "class", "try", "except", "finally", "async"};
   return std::find(std::begin(kWords), std::end(kWords), word) != std::end(kWords);
 }
 
@@ -116,7 +120,9 @@ bool is_python_cell(std::string_view text) {
 
 }  // namespace
 
-bool Statement::has(std::string_view token) const { return std::find(tokens.begin(), tokens.end(), token) != tokens.end(); }
+bool Statement::has(std::string_view token) const {
+  return std::find(tokens.begin(), tokens.end(), token) != tokens.end();
+}
 
 int Statement::find(std::initializer_list<std::string_view> sequence, int from) const {
   const auto found = std::search(tokens.begin() + from, tokens.end(), sequence.begin(), sequence.end());

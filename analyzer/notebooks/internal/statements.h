@@ -11,8 +11,8 @@ namespace varve::notebooks {
 struct Statement {
   std::uint32_t cell = 0, line = 0;
   int indent = 0;
-  int parent = -1;                        // the header of the block it stands in; -1: none
-  std::vector<std::string_view> tokens;   // words, numbers, literals with their quotes, operators; no comments
+  int parent = -1;                       // the header of the block it stands in; -1: none
+  std::vector<std::string_view> tokens;  // words, numbers, literals with their quotes, operators; no comments
 
   std::string_view word() const { return tokens.front(); }
   bool has(std::string_view token) const;
@@ -22,7 +22,8 @@ struct Statement {
 
 class StatementList {
  public:
-  // Cells of other languages, and lines that are IPython's, are left out. What is in brackets or strings that never end is lost.
+  // Cells of other languages, and lines that are IPython's, are left out. What is in brackets or strings that never end
+  // is lost.
   explicit StatementList(const std::vector<Cell>& cells);
 
   const std::vector<Statement>& all() const { return statements_; }

@@ -59,12 +59,20 @@ void read_prefix(const char* begin, const char* quote, StringLiteral& literal) {
   bool raw = false, formatted = false, bytes = false;
   for (const char* at = start; at != quote; ++at) {
     switch (*at | 0x20) {
-      case 'r': raw = true; break;
+      case 'r':
+        raw = true;
+        break;
       case 'f':
-      case 't': formatted = true; break;
-      case 'b': bytes = true; break;
-      case 'u': break;
-      default: return;  // a word that ends before a quote is no prefix
+      case 't':
+        formatted = true;
+        break;
+      case 'b':
+        bytes = true;
+        break;
+      case 'u':
+        break;
+      default:
+        return;  // a word that ends before a quote is no prefix
     }
   }
   literal.raw = raw;
@@ -72,13 +80,14 @@ void read_prefix(const char* begin, const char* quote, StringLiteral& literal) {
   literal.bytes = bytes;
 }
 
-// One string inside which an f-string's scan stands. Fields nest in format specifications only, so that all open fields but the
-// innermost are in theirs.
+// One string inside which an f-string's scan stands. Fields nest in format specifications only, so that all open fields
+// but the innermost are in theirs.
 struct OpenString {
   char quote;
   bool triple, raw, formatted;
-  int fields = 0;    // open replacement fields
-  int brackets = 0;  // open brackets in the innermost field's expression, its own brace included; 0 = in text or specification
+  int fields = 0;  // open replacement fields
+  int brackets =
+      0;  // open brackets in the innermost field's expression, its own brace included; 0 = in text or specification
 };
 
 struct FormattedScan {
@@ -205,24 +214,42 @@ unsigned long read_digits(std::string_view body, std::size_t& at, std::size_t ma
 void append_escape(std::string& out, std::string_view body, std::size_t& at) {
   const char c = body[at++];
   switch (c) {
-    case 'n': out += '\n'; return;
-    case 't': out += '\t'; return;
-    case 'r': out += '\r'; return;
+    case 'n':
+      out += '\n';
+      return;
+    case 't':
+      out += '\t';
+      return;
+    case 'r':
+      out += '\r';
+      return;
     case 'a':
     case 'b':
     case 'f':
-    case 'v': out += ' '; return;
+    case 'v':
+      out += ' ';
+      return;
     case '\\':
     case '\'':
-    case '"': out += c; return;
-    case '\n': return;
+    case '"':
+      out += c;
+      return;
+    case '\n':
+      return;
     case '\r':
       if (at < body.size() && body[at] == '\n') ++at;
       return;
-    case 'x': append_code_point(out, read_digits(body, at, 2, 16)); return;
-    case 'u': append_code_point(out, read_digits(body, at, 4, 16)); return;
-    case 'U': append_code_point(out, read_digits(body, at, 8, 16)); return;
-    default: break;
+    case 'x':
+      append_code_point(out, read_digits(body, at, 2, 16));
+      return;
+    case 'u':
+      append_code_point(out, read_digits(body, at, 4, 16));
+      return;
+    case 'U':
+      append_code_point(out, read_digits(body, at, 8, 16));
+      return;
+    default:
+      break;
   }
   if (c >= '0' && c <= '7') {
     --at;
@@ -259,7 +286,8 @@ std::string resolve(const StringLiteral& literal, bool& holds_code) {
 
 }  // namespace
 
-// Python 3.12: quotes of the same kind, newlines and comments may stand inside braces. nullptr if it does not end this way.
+// Python 3.12: quotes of the same kind, newlines and comments may stand inside braces. nullptr if it does not end this
+// way.
 const char* StringReader::skip_formatted(const char* at, const StringLiteral& literal) const {
   FormattedScan scan{.begin = at, .at = at, .end = end_, .open = {}, .depth = 1};
   scan.open[0] = {.quote = literal.quote, .triple = literal.triple, .raw = literal.raw, .formatted = true};
