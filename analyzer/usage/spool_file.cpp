@@ -2,10 +2,11 @@
 
 #include <fcntl.h>
 #include <sys/stat.h>
+#include <unistd.h>
 
 #include <algorithm>
-#include <set>
 
+#include "analyzer/usage/internal/calendar.h"
 #include "core/base/errors.h"
 #include "core/base/file.h"
 
@@ -54,6 +55,7 @@ SpoolFile::SpoolFile(const fs::path& path) : path_(path) {
   if (!S_ISREG(status.st_mode)) fail<CorruptData>("not a regular file");
   size_ = std::uint64_t(status.st_size);
   modified_ = status.st_mtim.tv_sec;
+  identity_ = {.device = status.st_dev, .inode = status.st_ino, .size = size_};
   head_ = read(0, std::min<std::uint64_t>(size_, kMaxSpoolLineBytes + 1));
   if (size_ > kMaxReadSpoolBytes) fail<CorruptData>("larger than {} bytes", kMaxReadSpoolBytes);
   const auto text = as_text(head_);
@@ -96,11 +98,32 @@ std::uint64_t SpoolFile::each_line(std::uint64_t offset, const std::function<voi
   return offset + at;
 }
 
-bool SpoolFile::remove_if_unchanged(const fs::path& path) const {
+bool remove_spool(const fs::path& path, const SpoolFile::Identity& read) {
   struct stat status {};
-  if (::fstat(fd_.get(), &status) != 0 || std::uint64_t(status.st_size) != size_) return false;
+  if (::lstat(path.c_str(), &status) != 0) return false;
+  if (SpoolFile::Identity{.device = status.st_dev, .inode = status.st_ino, .size = std::uint64_t(status.st_size)} != read) return false;
   std::error_code error;
   return fs::remove(path, error);
+}
+
+void remove_empty_session_folders(const fs::path& spool, std::int64_t now_seconds) {
+  std::error_code error;
+  for (fs::directory_iterator at(spool, error), end; !error && at != end; at.increment(error)) {
+    struct stat status {};
+    if (!is_session_name(at->path().filename().string()) || ::lstat(at->path().c_str(), &status) != 0 || !S_ISDIR(status.st_mode)) continue;
+    if (status.st_mtim.tv_sec + kAbandonedSeconds < now_seconds) ::rmdir(at->path().c_str());  // leaves a folder that holds anything
+  }
+}
+
+void remove_old_salts(const fs::path& spool, std::int32_t today) {
+  constexpr std::string_view kSalt = "salt-";
+  std::error_code error, ignored;
+  for (fs::directory_iterator at(spool, error), end; !error && at != end; at.increment(error)) {
+    const auto name = at->path().filename().string();
+    if (!name.starts_with(kSalt)) continue;
+    const auto first_day = parse_day(name.substr(kSalt.size()) + "-01");
+    if (first_day && month_of(*first_day) < month_of(today)) fs::remove(at->path(), ignored);
+  }
 }
 
 }  // namespace varve::usage

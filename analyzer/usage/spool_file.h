@@ -16,6 +16,8 @@
 namespace varve::usage {
 
 inline constexpr std::uint64_t kMaxReadSpoolBytes = 4 * kMaxSpoolFileBytes;
+// A process writes every minute; one that was silent for so long was killed.
+inline constexpr std::int64_t kAbandonedSeconds = 86'400;
 
 struct FoundSpool {
   std::filesystem::path path;
@@ -48,8 +50,12 @@ class SpoolFile {
   // Whole lines from `offset` on, without line ends. Returns where the last whole line ends.
   std::uint64_t each_line(std::uint64_t offset, const std::function<void(std::uint64_t at, std::string_view line)>& each) const;
 
-  // Removes the file unless it has grown.
-  bool remove_if_unchanged(const std::filesystem::path& path) const;
+  // Tells this file, at this size, from another one that may be under its path later.
+  struct Identity {
+    std::uint64_t device = 0, inode = 0, size = 0;
+    bool operator==(const Identity&) const = default;
+  };
+  Identity identity() const { return identity_; }
 
  private:
   Bytes read(std::uint64_t offset, std::uint64_t length) const;
@@ -58,8 +64,16 @@ class SpoolFile {
   UniqueFd fd_;
   std::uint64_t size_ = 0;
   std::int64_t modified_ = 0;
+  Identity identity_;
   Bytes head_;
   std::optional<StartRecord> start_;
 };
+
+// Removes the file if it is still the one that was read, at the size that was read.
+bool remove_spool(const std::filesystem::path& path, const SpoolFile::Identity& read);
+// Removes folders of sessions in the spool folder that are empty and were not written to for a day before `now_seconds`.
+void remove_empty_session_folders(const std::filesystem::path& spool, std::int64_t now_seconds);
+// Removes the salts of months before that of `today` (docs/format-usage-spool.md, "Who the user is"). What cannot be removed stays.
+void remove_old_salts(const std::filesystem::path& spool, std::int32_t today);
 
 }  // namespace varve::usage

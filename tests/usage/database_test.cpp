@@ -330,6 +330,41 @@ TEST_P(UsageDatabase, RemovesWhatIsCollectedOnlyWhenItsProcessEnded) {
   EXPECT_TRUE(std::filesystem::exists(running.path()));
 }
 
+TEST_P(UsageDatabase, LeavesNoOldSaltsAndNoEmptyFoldersBehind) {
+  SpoolWriterForTests done(spool() / session_id(1), start_record(1, 1, "2026-11-20"));
+  done.add({.at_seconds = 0, .what = EndRecord{.ok = true}});
+  SpoolWriterForTests running(spool() / session_id(2), start_record(2, 1, "2026-11-20"));
+  for (const auto* salt : {"salt-2020-01", "salt-9999-12", "salt-other"}) std::ofstream(spool() / salt) << "x";
+  EXPECT_EQ(collect({.remove_collected = true}).removed_files, 1U);
+  EXPECT_FALSE(std::filesystem::exists(spool() / "salt-2020-01"));
+  EXPECT_TRUE(std::filesystem::exists(spool() / "salt-9999-12"));
+  EXPECT_TRUE(std::filesystem::exists(spool() / "salt-other"));
+  // An empty folder may be that of a session that only begins.
+  EXPECT_TRUE(std::filesystem::exists(spool() / session_id(1)));
+  const auto long_ago = std::filesystem::file_time_type::clock::now() - std::chrono::hours(48);
+  for (const unsigned session : {1U, 2U}) std::filesystem::last_write_time(spool() / session_id(session), long_ago);
+  collect({.remove_collected = true});
+  EXPECT_FALSE(std::filesystem::exists(spool() / session_id(1)));
+  EXPECT_TRUE(std::filesystem::exists(running.path()));
+}
+
+TEST_P(UsageDatabase, TakesProcessesThatWereSilentForADayAsKilled) {
+  SpoolWriterForTests killed(spool(), start_record(1, 1, "2026-11-20"));
+  std::filesystem::last_write_time(killed.path(), std::filesystem::file_time_type::clock::now() - std::chrono::hours(48));
+  EXPECT_EQ(collect({.remove_collected = true}).removed_files, 1U);
+}
+
+TEST_P(UsageDatabase, BoundsWhatOneSessionMayHave) {
+  SpoolWriterForTests writer(spool(), start_record(1, 1, "2026-11-20"));
+  std::string lines;
+  for (unsigned i = 0; i < 5'010; ++i) lines += spool_line({.at_seconds = 0, .what = FailedRecord{.module = fmt::format("name{}", i), .how = Directness::kDirect}});
+  writer.raw(lines);
+  const auto result = collect();
+  EXPECT_EQ(result.quarantined, 1U);
+  EXPECT_THAT(result.notes[0].reason, HasSubstr("10 records left out"));
+  EXPECT_EQ(snapshot().hidden_failed_names, 5'000U);
+}
+
 TEST_P(UsageDatabase, AgesOutSessionsAndKeepsTheirCounts) {
   database_->put_inventory(inventory_of(1, kPackages), "");
   SpoolWriterForTests old(spool(), start_record(1, 1, "2026-09-01"));

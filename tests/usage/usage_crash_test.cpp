@@ -1,6 +1,6 @@
 // Collectors that are killed, run out of disk or run beside each other: nothing is lost, nothing is counted twice.
+#include <sys/ptrace.h>
 #include <sys/resource.h>
-#include <sys/time.h>
 #include <sys/wait.h>
 #include <unistd.h>
 
@@ -18,8 +18,8 @@
 namespace varve::usage {
 namespace {
 
-constexpr unsigned kSessions = 60;
-constexpr unsigned kModules = 120;
+constexpr unsigned kSessions = 200;
+constexpr unsigned kModules = 30;
 
 class UsageCollectors : public DatabaseFixture {
  protected:
@@ -60,6 +60,35 @@ class UsageCollectors : public DatabaseFixture {
     return status;
   }
 
+  // Runs a collector as a process of its own and kills it before its system call of this number, in or out; false if it had ended before.
+  bool collect_and_kill(std::uint64_t calls) {
+    const auto child = ::fork();
+    if (child == 0) {
+      if (::ptrace(PTRACE_TRACEME, 0, nullptr, nullptr) != 0) ::_exit(2);
+      ::raise(SIGSTOP);
+      try {
+        open()->collect({spool()}, {}, cancel_);
+        ::_exit(0);
+      } catch (const std::exception&) {
+        ::_exit(1);
+      }
+    }
+    int status = 0;
+    ::waitpid(child, &status, 0);
+    for (; calls > 0 && WIFSTOPPED(status); --calls) {
+      ::ptrace(PTRACE_SYSCALL, child, nullptr, nullptr);
+      ::waitpid(child, &status, 0);
+    }
+    if (WIFSTOPPED(status)) {
+      ::kill(child, SIGKILL);
+      ::waitpid(child, &status, 0);
+      return true;
+    }
+    EXPECT_TRUE(WIFEXITED(status));
+    EXPECT_EQ(WEXITSTATUS(status), 0);
+    return false;
+  }
+
   // The counts of each session are there wholly or not at all, and those of all sessions in the end.
   std::uint64_t check_consistent() {
     const auto facts = database_->snapshot({.window = all_days(), .image = std::nullopt});
@@ -76,25 +105,16 @@ VARVE_FOR_BOTH_DATABASES(UsageCollectors);
 
 TEST_P(UsageCollectors, LoseAndDoubleNothingWhenKilledAnywhere) {
   std::mt19937 random(7);
-  bool finished = false;
   unsigned killed = 0;
   std::uint64_t before = 0;
-  for (unsigned round = 0; !finished; ++round) {
-    // The process is killed when it has used so much processor time: each round a little more, so that one comes to its end.
-    const auto microseconds = 500 + std::int64_t(random() % 3000) + std::int64_t(round) * 1000;
-    const auto status = collect_in_child([&] {
-      ::signal(SIGPROF, SIG_DFL);
-      const ::itimerval timer{.it_interval = {}, .it_value = {.tv_sec = microseconds / 1'000'000, .tv_usec = microseconds % 1'000'000}};
-      ::setitimer(ITIMER_PROF, &timer, nullptr);
-    });
-    finished = WIFEXITED(status);
-    if (finished) ASSERT_EQ(WEXITSTATUS(status), 0);
-    else ++killed;
+  // Each collector is let go a little further than the one before, until one comes to its end.
+  for (std::uint64_t calls = 40; collect_and_kill(calls); calls += calls / 5 + random() % 50) {
+    ++killed;
     const auto heard = check_consistent();
     EXPECT_GE(heard, before);
     before = heard;
   }
-  EXPECT_GT(killed, 0U);
+  EXPECT_GT(killed, 5U);
   EXPECT_EQ(check_consistent(), kSessions);
   EXPECT_EQ(database_->collect({spool()}, {}, cancel_).duplicates, kSessions * (kModules + 1));
 }

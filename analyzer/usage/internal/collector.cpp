@@ -15,8 +15,10 @@ namespace {
 // A batch ends after the first of these; other writers wait for its end.
 constexpr std::size_t kBatchFiles = 64;
 constexpr std::uint64_t kBatchRecords = 50'000;
-// A process writes every minute; one that was silent for a day was killed.
-constexpr std::int64_t kAbandonedSeconds = 86'400;
+// A session's files may be as many as it likes; what is kept of it is bounded. A large session has some 5,000 modules.
+constexpr std::size_t kMaxSessionModules = 50'000;
+constexpr std::size_t kMaxSessionPaths = 50'000;
+constexpr std::size_t kMaxSessionNames = 5'000;  // failed names, installs, copies, users, models
 // Behind every rank of a process that told an image.
 constexpr const char* kNoRank = "~";
 
@@ -40,6 +42,12 @@ std::int64_t flag_of(Copy copy) {
     case Copy::kSession: return kUsedSessionCopy;
   }
   return 0;
+}
+
+// Whether the map or set has the key or may take one more.
+template <typename Map, typename Key>
+bool has_room(const Map& map, const Key& key, std::size_t limit) {
+  return map.size() < limit || map.contains(key);
 }
 
 // Orders the processes of a session: the first one knows best on which image it runs.
@@ -71,7 +79,7 @@ CollectResult Collector::collect(const std::vector<std::filesystem::path>& spool
     total = std::move(with_batch);
     if (options_.remove_collected) std::move(removable_of_batch_.begin(), removable_of_batch_.end(), std::back_inserter(removable_));
   }
-  remove_collected(total);
+  remove_collected(spools, total);
   return total;
 }
 
@@ -126,7 +134,7 @@ void Collector::take_file(const FoundSpool& found, CollectResult& result) {
   take_news(found, *file, process, news, result);
   result.pending_bytes += file->size() - process.read_bytes;
   const bool over = process.ended || file->modified() + kAbandonedSeconds < std::int64_t(std::time(nullptr));
-  if (options_.remove_collected && over && process.read_bytes == file->size()) removable_of_batch_.push_back({found.path, std::move(*file)});
+  if (options_.remove_collected && over && process.read_bytes == file->size()) removable_of_batch_.push_back({found.path, file->identity()});
 }
 
 void Collector::take_news(const FoundSpool& found, const SpoolFile& file, ProcessRow& process, const News& news, CollectResult& result) {
@@ -145,7 +153,9 @@ void Collector::take_news(const FoundSpool& found, const SpoolFile& file, Proces
   process.apply(news.records);
   store_process(writer_.sql(), process);
   const auto sessions_before = new_sessions_;
-  take_records(*file.start(), process, news.records);
+  if (const auto left_out = take_records(*file.start(), process, news.records); left_out > 0)
+    quarantine(found.path, process.file_key(),
+               {.place = first_new, .reason = fmt::format("{} records left out: its session has more than one session may have", left_out)}, result);
   result.sessions += new_sessions_ - sessions_before;
   result.events += news.records.size();
   result.unknown += std::uint64_t(std::count_if(news.records.begin(), news.records.end(), [](const SpoolRecord& record) {
@@ -170,7 +180,7 @@ bool Collector::session_is_gone(const ProcessRow& process) {
   return files;
 }
 
-void Collector::take_records(const StartRecord& start, ProcessRow& process, const std::vector<SpoolRecord>& records) {
+std::uint64_t Collector::take_records(const StartRecord& start, ProcessRow& process, const std::vector<SpoolRecord>& records) {
   const auto before = load_session(writer_.sql(), process.session_key);
   auto after = before;
   apply_start(start, after);
@@ -178,12 +188,14 @@ void Collector::take_records(const StartRecord& start, ProcessRow& process, cons
   const bool has_inventory = writer_.resolver(after.image_id).has_inventory();
   intern_names(records, !has_inventory);
   newly_failed_.clear();
+  left_out_ = 0;
   apply_records(records, after);
   sum_processes(writer_.sql(), after);
   const auto old_part = contribution_of(before, writer_.resolver(before.image_id), writer_.modules());
   const auto new_part = contribution_of(after, writer_.resolver(after.image_id), writer_.modules());
   writer_.change_session(before, old_part, after, new_part);
   for (const auto& [id, module] : newly_failed_) writer_.failed_names().add_session(id, module, options_.known_name_sessions);
+  return left_out_;
 }
 
 void Collector::apply_start(const StartRecord& start, SessionState& session) {
@@ -199,7 +211,7 @@ void Collector::apply_start(const StartRecord& start, SessionState& session) {
     session.image_rank = rank_of(start);
   }
   if (is_recorder(start.writer)) session.heard = true;
-  if (!start.user.empty()) session.users.emplace(month_of(start.day), bytes_of_hex(start.user));
+  if (!start.user.empty() && session.users.size() < kMaxSessionNames) session.users.emplace(month_of(start.day), bytes_of_hex(start.user));
 }
 
 void Collector::intern_names(const std::vector<SpoolRecord>& records, bool keep_paths) {
@@ -233,18 +245,16 @@ void Collector::apply_records(const std::vector<SpoolRecord>& records, SessionSt
     if (const auto* import = std::get_if<ImportRecord>(&record.what)) {
       apply_import(*import, session);
     } else if (const auto* failed = std::get_if<FailedRecord>(&record.what)) {
-      const auto id = writer_.failed_names().id_of(failed->module);
-      if (session.failed.insert(id).second) newly_failed_.emplace_back(id, failed->module);
+      apply_failed(*failed, session);
     } else if (const auto* install = std::get_if<InstallRecord>(&record.what)) {
-      const auto distribution = writer_.distributions().id_of(python::normalize_name(install->distribution));
-      const auto why = std::string(install_reason_name(install->why));
-      session.reinstalls.emplace(writer_.reinstall_id(distribution, install->from, install->to, why), install->tool);
+      apply_install(*install, session);
     } else if (const auto* file = std::get_if<FileRecord>(&record.what)) {
       apply_file(*file, session);
     } else if (const auto* gpu = std::get_if<GpuRecord>(&record.what)) {
       session.gpu_present |= gpu->present;
       session.gpu_used |= gpu->used;
-      for (const auto& model : gpu->models) session.gpu_models.insert(writer_.gpu_models().id_of(model));
+      for (const auto& model : gpu->models)
+        if (session.gpu_models.size() < kMaxSessionNames) session.gpu_models.insert(writer_.gpu_models().id_of(model));
     } else if (const auto* beat = std::get_if<BeatRecord>(&record.what)) {
       session.gpu_used |= beat->gpu_used;
     } else if (std::holds_alternative<LaunchRecord>(record.what)) {
@@ -256,22 +266,41 @@ void Collector::apply_records(const std::vector<SpoolRecord>& records, SessionSt
 void Collector::apply_import(const ImportRecord& import, SessionState& session) {
   SessionState::Module use{.module_id = writer_.modules().id_of(import.module), .by_id = 0, .named_id = 0};
   if (!import.by.empty()) use.by_id = writer_.modules().id_of(import.by);
-  if (!import.distribution.empty()) {
-    use.named_id = writer_.distributions().id_of(python::normalize_name(import.distribution));
-    if (import.copy == Copy::kSession) session.copies.emplace(use.named_id, import.version);
+  if (!import.distribution.empty()) use.named_id = writer_.distributions().id_of(python::normalize_name(import.distribution));
+  if (!has_room(session.modules, use, kMaxSessionModules)) {
+    ++left_out_;
+    return;
   }
   session.modules[use] |= flag_of(import.how) | flag_of(import.copy);
+  if (use.named_id != 0 && import.copy == Copy::kSession && session.copies.size() < kMaxSessionNames)
+    session.copies.emplace(use.named_id, import.version);
+}
+
+void Collector::apply_failed(const FailedRecord& failed, SessionState& session) {
+  const auto id = writer_.failed_names().id_of(failed.module);
+  if (!has_room(session.failed, id, kMaxSessionNames)) ++left_out_;
+  else if (session.failed.insert(id).second) newly_failed_.emplace_back(id, failed.module);
+}
+
+void Collector::apply_install(const InstallRecord& install, SessionState& session) {
+  const auto distribution = writer_.distributions().id_of(python::normalize_name(install.distribution));
+  const auto why = std::string(install_reason_name(install.why));
+  const std::pair reinstall(writer_.reinstall_id(distribution, install.from, install.to, why), install.tool);
+  if (has_room(session.reinstalls, reinstall, kMaxSessionNames)) session.reinstalls.insert(reinstall);
+  else ++left_out_;
 }
 
 void Collector::apply_file(const FileRecord& file, SessionState& session) {
   const auto flags = file.executed ? kFileExecuted : kFileOpened;
   const auto& image = writer_.resolver(session.image_id);
-  if (!image.has_inventory()) {
-    // The path is kept until the image's inventory tells whose it is.
-    session.paths[writer_.pending_paths().id_of(file.path)] |= flags;
+  if (image.has_inventory()) {
+    for (const auto owner : image.of_path(file.path)) session.files[owner] |= flags;
     return;
   }
-  for (const auto owner : image.of_path(file.path)) session.files[owner] |= flags;
+  // The path is kept until the image's inventory tells whose it is.
+  const auto path = writer_.pending_paths().id_of(file.path);
+  if (has_room(session.paths, path, kMaxSessionPaths)) session.paths[path] |= flags;
+  else ++left_out_;
 }
 
 void Collector::quarantine(const std::filesystem::path& file, const Bytes& file_key, const Objection& objection, CollectResult& result) {
@@ -281,12 +310,18 @@ void Collector::quarantine(const std::filesystem::path& file, const Bytes& file_
                     {file_key, std::int64_t(objection.place), objection.reason, std::int64_t(today_utc())});
 }
 
-void Collector::remove_collected(CollectResult& result) {
-  if (removable_.empty()) return;
-  // Only now may the spool be the worse copy of the two.
-  writer_.sql().flush();
+void Collector::remove_collected(const std::vector<std::filesystem::path>& spools, CollectResult& result) {
+  const auto now_seconds = std::int64_t(std::time(nullptr));
+  // Only after this may the database be the only copy.
+  if (!removable_.empty()) writer_.sql().flush();
   for (const auto& removable : removable_)
-    if (removable.file.remove_if_unchanged(removable.path)) ++result.removed_files;
+    if (remove_spool(removable.path, removable.identity)) ++result.removed_files;
+  for (const auto& spool : spools) {
+    std::error_code error;
+    if (!std::filesystem::is_directory(spool, error)) continue;
+    remove_old_salts(spool, today_utc());
+    if (options_.remove_collected) remove_empty_session_folders(spool, now_seconds);
+  }
 }
 
 }  // namespace varve::usage

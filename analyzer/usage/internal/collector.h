@@ -34,30 +34,34 @@ class Collector {
   };
   struct Removable {
     std::filesystem::path path;
-    SpoolFile file;
+    SpoolFile::Identity identity;
   };
 
   void take_file(const FoundSpool& found, CollectResult& result);
   void take_news(const FoundSpool& found, const SpoolFile& file, ProcessRow& process, const News& news, CollectResult& result);
   std::string objection(const FoundSpool& found, const StartRecord& start, const ProcessRow& process) const;
   bool session_is_gone(const ProcessRow& process);
-  void take_records(const StartRecord& start, ProcessRow& process, const std::vector<SpoolRecord>& records);
+  // Returns how many records were too many for one session.
+  std::uint64_t take_records(const StartRecord& start, ProcessRow& process, const std::vector<SpoolRecord>& records);
   void apply_start(const StartRecord& start, SessionState& session);
   void apply_records(const std::vector<SpoolRecord>& records, SessionState& session);
   void apply_import(const ImportRecord& import, SessionState& session);
+  void apply_failed(const FailedRecord& failed, SessionState& session);
+  void apply_install(const InstallRecord& install, SessionState& session);
   void apply_file(const FileRecord& file, SessionState& session);
   void intern_names(const std::vector<SpoolRecord>& records, bool keep_paths);
   void quarantine(const std::filesystem::path& file, const Bytes& file_key, const Objection& objection, CollectResult& result);
   // Runs what reads the file; where that fails, the file goes into quarantine.
   template <typename Work>
   bool reads(const FoundSpool& found, CollectResult& result, Work&& work);
-  void remove_collected(CollectResult& result);
+  void remove_collected(const std::vector<std::filesystem::path>& spools, CollectResult& result);
 
   Writer& writer_;
   const CollectOptions& options_;
   std::int32_t refused_through_ = 0;  // sessions of this day and before are not taken in any more
   std::uint64_t batch_records_ = 0;
   std::uint64_t new_sessions_ = 0;
+  std::uint64_t left_out_ = 0;        // records of the session at hand that were too many
   std::vector<std::pair<std::int64_t, std::string>> newly_failed_;
   std::vector<Removable> removable_, removable_of_batch_;
 };

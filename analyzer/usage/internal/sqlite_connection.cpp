@@ -1,3 +1,4 @@
+#include <fcntl.h>
 #include <sqlite3.h>
 
 #include <cctype>
@@ -8,6 +9,7 @@
 
 #include "analyzer/usage/internal/sql.h"
 #include "core/base/errors.h"
+#include "core/base/unique_fd.h"
 
 namespace varve::usage {
 namespace {
@@ -40,6 +42,8 @@ class SqliteRow final : public SqlRow {
 class SqliteConnection final : public SqlConnection {
  public:
   explicit SqliteConnection(const std::string& path) : path_(path) {
+    // A new database is its owner's alone, as the spools are; whoever may read it is for the owner to say.
+    const UniqueFd made(::open(path.c_str(), O_RDWR | O_CREAT | O_EXCL | O_CLOEXEC, 0600));
     guarded([&] {
       database_.emplace(path, SQLite::OPEN_READWRITE | SQLite::OPEN_CREATE, kBusyTimeoutMs);
       // Readers and the one writer do not wait for each other. A commit is not synced: after a power cut the database is as it was a moment
