@@ -12,11 +12,23 @@ ImageResolver::ImageResolver(SqlConnection& sql, std::int64_t image_id, Paths pa
   if (!has_inventory_) return;
   sql.query("SELECT name, distribution_id FROM image_module WHERE image_id = $1 ORDER BY name, distribution_id", {image_id},
             [&](const SqlRow& row) { modules_[row.text(0)].push_back(row.number(1)); });
+  find_namespaces();
   sql.query("SELECT DISTINCT distribution_id FROM package WHERE image_id = $1 AND gpu = 1", {image_id},
             [&](const SqlRow& row) { gpu_.insert(row.number(0)); });
   if (paths == Paths::kLeaveOut) return;
   sql.query("SELECT prefix, distribution_id FROM image_path WHERE image_id = $1 ORDER BY prefix, distribution_id", {image_id},
             [&](const SqlRow& row) { paths_[row.text(0)].push_back(row.number(1)); });
+}
+
+void ImageResolver::find_namespaces() {
+  for (const auto& [name, owners] : modules_) {
+    for (auto dot = name.find('.'); dot != std::string::npos; dot = name.find('.', dot + 1)) {
+      auto parent = name.substr(0, dot);
+      if (modules_.contains(parent)) continue;
+      const auto [at, is_new] = namespaces_.try_emplace(std::move(parent), owners);
+      if (!is_new && at->second != owners) at->second.clear();
+    }
+  }
 }
 
 const Owners& ImageResolver::of_module(std::string_view dotted) const {
@@ -25,21 +37,21 @@ const Owners& ImageResolver::of_module(std::string_view dotted) const {
     const auto found = modules_.find(prefix);
     if (found != modules_.end()) return found->second;
     const auto dot = prefix.rfind('.');
-    if (dot == std::string::npos) return kNobody;
+    if (dot == std::string::npos) break;
     prefix.resize(dot);
   }
+  const auto below = namespaces_.find(std::string(dotted));
+  return below == namespaces_.end() ? kNobody : below->second;
 }
 
 const Owners& ImageResolver::of_path(std::string_view path) const {
   if (paths_.empty()) return kNobody;
-  std::string prefix(path);
-  for (auto found = paths_.find(prefix);; found = paths_.find(prefix)) {
+  if (const auto found = paths_.find(std::string(path)); found != paths_.end()) return found->second;
+  for (auto slash = path.find('/'); slash != std::string_view::npos; slash = path.find('/', slash + 1)) {
+    const auto found = paths_.find(std::string(path.substr(0, slash + 1)));
     if (found != paths_.end()) return found->second;
-    if (!prefix.empty() && prefix.back() == '/') prefix.pop_back();
-    const auto slash = prefix.rfind('/');
-    if (slash == std::string::npos) return kNobody;
-    prefix.resize(slash + 1);
   }
+  return kNobody;
 }
 
 }  // namespace varve::usage

@@ -21,17 +21,20 @@ class ImageResolver {
   ImageResolver(SqlConnection& sql, std::int64_t image_id, Paths paths = Paths::kRead);
 
   bool has_inventory() const { return has_inventory_; }
-  // The longest dotted prefix that has owners decides.
+  // As packages::Inventory::owners_of_module(): the longest dotted prefix that has owners decides; for a namespace that itself has none, all that
+  // lies below it, if that is one and the same.
   const Owners& of_module(std::string_view dotted) const;
-  // The longest prefix of the path that has owners decides: "a/b" itself, then the folders "a/", "". Without leading "/".
+  // As packages::Inventory::owners_of_path(): the path itself, else the first of its folders ("a/", "a/b/") that has owners. Without leading "/".
   const Owners& of_path(std::string_view path) const;
-  const std::unordered_map<std::string, Owners>& modules() const { return modules_; }
   // Whether it can use an accelerator, in this image.
   bool can_use_gpu(std::int64_t distribution_id) const { return gpu_.contains(distribution_id); }
 
  private:
+  void find_namespaces();
+
   bool has_inventory_ = false;
   std::unordered_map<std::string, Owners> modules_;
+  std::unordered_map<std::string, Owners> namespaces_;  // prefixes of modules_ that are none themselves; nobody where those below differ
   std::unordered_map<std::string, Owners> paths_;
   std::set<std::int64_t> gpu_;
 };

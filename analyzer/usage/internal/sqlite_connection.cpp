@@ -1,5 +1,4 @@
 #include <fcntl.h>
-#include <sqlite3.h>
 
 #include <cctype>
 #include <optional>
@@ -15,6 +14,9 @@ namespace varve::usage {
 namespace {
 
 constexpr int kBusyTimeoutMs = 60'000;
+
+// Primary result codes: sqlite.org/rescode.html.
+enum ResultCode : int { kBusy = 5, kLocked = 6, kOutOfMemory = 7, kIoError = 10, kCorrupt = 11, kFull = 13, kProtocol = 15, kNotADatabase = 26 };
 
 // "$1" of our statements is a name to SQLite and would be numbered by its first use; "?1" is the number itself.
 std::string numbered(const std::string& sql) {
@@ -83,9 +85,8 @@ class SqliteConnection final : public SqlConnection {
   void rollback() noexcept override {
     in_transaction_ = false;
     try {
-      // A full disk may have rolled back already; then there is none to end.
-      if (sqlite3_get_autocommit(database_->getHandle()) == 0) database_->exec("ROLLBACK");
-    } catch (const std::exception&) {  // closing the connection ends it as well
+      database_->exec("ROLLBACK");
+    } catch (const std::exception&) {  // a full disk has rolled back already; then there is none to end
     }
   }
   bool in_transaction() const override { return in_transaction_; }
@@ -149,15 +150,15 @@ class SqliteConnection final : public SqlConnection {
       work();
     } catch (const SQLite::Exception& error) {
       switch (error.getErrorCode() & 0xff) {
-        case SQLITE_FULL:
-        case SQLITE_BUSY:
-        case SQLITE_LOCKED:
-        case SQLITE_IOERR:
-        case SQLITE_NOMEM:
-        case SQLITE_PROTOCOL:
+        case kFull:
+        case kBusy:
+        case kLocked:
+        case kIoError:
+        case kOutOfMemory:
+        case kProtocol:
           fail<TemporaryError>("usage database {}: {}; what was committed before is kept, try again", path_, error.what());
-        case SQLITE_CORRUPT:
-        case SQLITE_NOTADB: fail<CorruptData>("usage database {}: {}", path_, error.what());
+        case kCorrupt:
+        case kNotADatabase: fail<CorruptData>("usage database {}: {}", path_, error.what());
         default: fail<Error>("usage database {}: {}", path_, error.what());
       }
     }
