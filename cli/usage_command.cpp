@@ -9,6 +9,8 @@ namespace {
 const std::vector<AddCommand> kSubcommands = {
     add_usage_scan_command,
     add_usage_collect_command,
+    add_usage_report_command,
+    add_usage_explain_command,
 };
 
 }  // namespace

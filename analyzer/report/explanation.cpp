@@ -131,6 +131,7 @@ class Story {
       say("  ", fmt::format("Imported by the user's own code in {}, only by other libraries in {}.", count_text(use.direct, "session", "sessions"),
                             number_text(use.transitive_only)));
     if (!use.importers.empty()) say("  ", "Imported by " + counted_names_text(use.importers) + ".");
+    if (!use.shared_with.empty()) say("  ", "Has modules in common with " + names_text(use.shared_with) + ": what was seen may be theirs.");
     if (!use.modules.empty()) say("  ", "Modules loaded: " + counted_names_text(use.modules) + ".");
     if (use.session_copy > 0)
       say("  ", fmt::format("The image's copy was loaded in {}, a session's own in {}.", count_text(use.image_copy, "session", "sessions"),
@@ -175,14 +176,12 @@ class Story {
     struct Kind {
       std::string_view name, heading;
     };
+    // Packages, importers and months were told above.
     static constexpr auto kKinds = std::to_array<Kind>({{"notebook", "Notebooks that import it"},
-                                                        {"import-edge", "Libraries that imported it"},
                                                         {"session", "Sessions"},
-                                                        {"month", "By month"},
                                                         {"install", "Installed by sessions"},
                                                         {"failed", "Failed imports, one by one"},
-                                                        {"file", "Files opened"},
-                                                        {"package", "Packages"}});
+                                                        {"file", "Files opened"}});
     for (const auto& kind : kKinds) tell_evidence(kind.name, kind.heading);
   }
 

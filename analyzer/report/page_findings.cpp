@@ -52,6 +52,15 @@ std::string outside_table(const Report& report) {
          std::string(kClose);
 }
 
+std::string unresolved_table(const Report& report) {
+  std::vector<std::pair<std::string, std::uint64_t>> modules(report.snapshot.unresolved.begin(), report.snapshot.unresolved.end());
+  if (modules.empty()) return "";
+  std::stable_sort(modules.begin(), modules.end(), [](const auto& a, const auto& b) { return a.second > b.second; });
+  auto out = "<h3>Modules of no known distribution</h3>\n" + open_table("Modules of no known distribution", "Loaded in sessions, and no known image says whose they are", {"Module", "Sessions|r"});
+  for (const auto& [module, sessions] : modules) put(out, "<tr><th scope=\"row\">{}</th><td class=\"r\">{}</td></tr>\n", html(module, 80), number_text(sessions));
+  return out.append(kClose);
+}
+
 std::string_view verdict_text(ArchitectureVerdict verdict) {
   switch (verdict) {
     case ArchitectureVerdict::kUsed: return "what some GPU of the fleet runs";
@@ -118,7 +127,7 @@ std::string differ_section(const Report& report) {
 }
 
 std::string demand_section(const Report& report) {
-  return "<h3>Imports that failed: what to add</h3>\n" + failed_table(report) + outside_table(report) + "<h3>Installed over the image: which pins to fix</h3>\n" + reinstall_table(report);
+  return "<h3>Imports that failed: what to add</h3>\n" + failed_table(report) + outside_table(report) + unresolved_table(report) + "<h3>Installed over the image: which pins to fix</h3>\n" + reinstall_table(report);
 }
 
 std::string gpu_section(const Report& report) {

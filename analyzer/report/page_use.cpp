@@ -122,6 +122,13 @@ std::string counted(const std::map<std::string, std::uint64_t>& counts, std::siz
   return text;
 }
 
+std::string named(const std::vector<std::string>& names, std::size_t limit) {
+  std::string text;
+  for (std::size_t i = 0; i < std::min(names.size(), limit); ++i) put(text, "{}{}", i == 0 ? "" : ", ", html(names[i], 60));
+  if (names.size() > limit) put(text, " and {} more", names.size() - limit);
+  return text;
+}
+
 // What does not fit into columns, behind the name.
 std::string details(const Report& report, const Row& row) {
   const auto& use = *row.use;
@@ -129,8 +136,7 @@ std::string details(const Report& report, const Row& row) {
   if (row.package == nullptr) {
     out += "<p>No known image has it: sessions brought their own.</p>";
   } else {
-    std::string imports;
-    for (std::size_t i = 0; i < std::min<std::size_t>(3, row.package->imports.size()); ++i) put(imports, "{}{}", i == 0 ? "" : ", ", html(row.package->imports[i], 60));
+    const auto imports = named(row.package->imports, 3);
     put(out, "<p>Version {} ({}), in {} of {} images{}{}.</p>", html(row.package->version, 40), html(row.package->source, 20), use.packages.size(), report.snapshot.images.size(), imports.empty() ? "" : ", imports ", imports);
   }
   if (row.no_data) put(out, "<p class=\"d\">No data: {}.</p>", html(row.no_data_reason, 500));
@@ -138,6 +144,7 @@ std::string details(const Report& report, const Row& row) {
     put(out, "<p>{} of {} sessions; {} only through others; users {}; last <span class=\"w\">{}</span>.</p>", number_text(use.sessions), number_text(row.exposed_sessions), number_text(use.transitive_only),
         page_users(report, use.users), day_text(use.last_used));
   if (row.unused) put(out, "<p>0 of {} sessions: at most {} of sessions.</p>", number_text(row.exposed_sessions), html(percent_text(*row.bound)));
+  if (!use.shared_with.empty()) put(out, "<p>Has modules in common with {}: what was seen may be theirs.</p>", named(use.shared_with, 3));
   if (!use.importers.empty()) put(out, "<p>Imported by {}.</p>", counted(use.importers, 3));
   for (const auto& disagreement : row.disagreements) put(out, "<p class=\"d\">{}.</p>", html(disagreement, 500));
   return out;

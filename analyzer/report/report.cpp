@@ -27,6 +27,10 @@ std::uint64_t hide_private_names(usage::Snapshot& snapshot, std::uint64_t min_se
     if (hide) hidden.insert(reinstall.distribution);
     return hide;
   });
+  std::erase_if(snapshot.unresolved, [&](const auto& module) {
+    if (module.second < min_sessions) hidden.insert(module.first);
+    return module.second < min_sessions;
+  });
   for (auto& use : snapshot.distributions) {
     std::erase_if(use.importers, [&](const auto& importer) {
       const bool hide = !known.contains(importer.first) && importer.second < min_sessions;
@@ -89,6 +93,7 @@ std::string_view trend_name(Trend trend) {
 
 std::string image_name(const usage::ImageFacts& image) {
   constexpr std::size_t kShown = 60;
+  if (image.digest == Digest() && image.label.empty()) return "an image nobody named";
   return image.label.empty() ? "sha256:" + image.digest.hex().substr(0, 12) : visible(image.label, kShown);
 }
 

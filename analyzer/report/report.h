@@ -98,6 +98,7 @@ struct TableOptions {
   std::size_t limit = 40;              // rows; 0 = all
 };
 
+void write_summary(const Report& report, std::ostream& out);  // scope, coverage and the sentence that matters
 nlohmann::json report_json(const Report& report);       // CLI.md: packages[], coverage
 void write_table(const Report& report, std::ostream& out, const TableOptions& options = {});  // at most 100 columns
 void write_csv(const Report& report, std::ostream& out);   // RFC 4180; no field is a formula to a spreadsheet

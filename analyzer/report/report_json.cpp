@@ -50,7 +50,8 @@ json use_json(const usage::DistributionUse& use) {
           {"first_used", day_json(use.first_used)},
           {"last_used", day_json(use.last_used)},
           {"importers", counts_json(use.importers)},
-          {"modules", counts_json(use.modules)}};
+          {"modules", counts_json(use.modules)},
+          {"shared_with", use.shared_with}};
 }
 
 json package_json(const Row& row) {
@@ -85,7 +86,7 @@ json package_json(const Row& row) {
 
 json image_json(const usage::ImageFacts& image) {
   const auto launched = std::max(image.launched, image.heard);
-  return {{"image", image.digest.to_string()},
+  return {{"image", image.digest == Digest() ? json(nullptr) : json(image.digest.to_string())},
           {"label", image.label},
           {"python", image.python},
           {"packages_known", image.has_inventory},
@@ -195,6 +196,7 @@ json report_json(const Report& report) {
   document["unused"] = {{"all", sum_json(report.unused_all)}, {"free", sum_json(report.free)}, {"out_of", report.known}};
   document["failed"] = list(snapshot.failed, failed_json);
   document["reinstalls"] = list(snapshot.reinstalls, reinstall_json);
+  document["unresolved"] = counts_json(snapshot.unresolved);
   document["gpu"] = gpu_json(report);
   document["hints"] = list(snapshot.hints, hint_json);
   document["notebooks"] = {{"scanned", snapshot.notebooks_scanned}, {"distinct", snapshot.notebooks_distinct}};

@@ -139,8 +139,12 @@ void write_findings(const Report& report, std::ostream& out, bool all) {
 
 }  // namespace
 
-void write_table(const Report& report, std::ostream& out, const TableOptions& options) {
+void write_summary(const Report& report, std::ostream& out) {
   for (const auto& line : summary_sentences(report)) write_wrapped(out, "", line);
+}
+
+void write_table(const Report& report, std::ostream& out, const TableOptions& options) {
+  write_summary(report, out);
   out << '\n';
   write_rows(report, out, options);
   if (!options.unused_only) write_findings(report, out, options.limit == 0);

@@ -114,7 +114,7 @@ std::vector<std::string> gpu_sentences(const Report& report) {
     if (gpu.incapable_sessions > 0)
       lines.push_back(fmt::format("{} with a GPU imported nothing that can use one, for {}.",
                                   count_text(gpu.incapable_sessions, "session", "sessions"), hours_text(gpu.incapable_seconds)));
-    if (gpu.idle_seconds > 0) lines.push_back(fmt::format("Sessions held a GPU for {} while no cell ran.", hours_text(gpu.idle_seconds)));
+    if (gpu.idle_seconds > 0) lines.push_back(fmt::format("Sessions held a GPU for {} in which no cell had run for over {} minutes.", hours_text(gpu.idle_seconds), usage::kGpuIdleThresholdSeconds / 60));
   }
   const auto& found = report.architectures;
   if (found.never_bytes > 0) {
@@ -161,7 +161,8 @@ void write_wrapped(std::ostream& out, std::string_view indent, std::string_view 
   std::string line(indent);
   bool fresh = true;
   while (!text.empty()) {
-    const auto space = std::min(text.find(' '), text.size());
+    auto space = std::min(text.find(' '), text.size());
+    while (space + 1 < text.size() && text[space + 1] == '%') space = std::min(text.find(' ', space + 1), text.size());  // "95 %" stays together
     const auto word = text.substr(0, space);
     text.remove_prefix(std::min(space + 1, text.size()));
     if (!fresh && characters(line) + 1 + characters(word) > kColumns) {

@@ -214,6 +214,7 @@ class FleetMaker {
       what.layer = 5 + i % 18;
     }
     use.display_name = use.name;
+    if (use.name == "opencv-python") use.shared_with = {"opencv-python-headless"};
     make_packages(use, what, i);
     make_use(use, i);
     if (i % 9 == 4 && i > 20) make_transitive(use);
@@ -318,6 +319,7 @@ class FleetMaker {
     snapshot_.notebooks = {{"tabular/eda.ipynb", 3, "python", {"pandas", "matplotlib"}, false},
                            {"tabular/feature-work.ipynb", 1, "python", {"pandas", "scikit-learn"}, false},
                            {"nlp/fine-tune-bert.ipynb", 1, "python", {"torch", "transformers"}, true}};
+    snapshot_.unresolved = {{"kaggle_datasets", 130}, {"xformers.ops", 44}, {"my_team_utils", 2}};
     snapshot_.notebooks_scanned = 3500;
     snapshot_.notebooks_distinct = 2703;
     snapshot_.gpu_models = {{"Tesla P100-PCIE-16GB", 9000}, {"Tesla T4", 21000}, {"NVIDIA L4", 2400}};
@@ -384,6 +386,7 @@ usage::Snapshot hostile_snapshot() {
     use.sessions = name.size() % 7 * 9;
     use.transitive_only = use.sessions;
     use.importers[name] = use.sessions;
+    use.shared_with = {name, name};
     use.modules[name] = use.sessions;
     use.notebooks = name.size() % 3;
     if (use.sessions > 0) use.days = {{.day = kToday - 400, .sessions = 1}, {.day = kToday - 3, .sessions = use.sessions}};
@@ -394,6 +397,7 @@ usage::Snapshot hostile_snapshot() {
     snapshot.reinstalls.push_back({name, name, name, name, 30, {2, 3}});
     snapshot.hints.push_back({name, name, name, 1, 1});
     snapshot.notebooks.push_back({name, 1, name, {name}, false});
+    snapshot.unresolved[name] = 40;
     snapshot.gpu_models[name] = 3;
     snapshot.cuda_architectures[name] = 100;
   }
