@@ -6,6 +6,8 @@
 #include <chrono>
 #include <vector>
 
+#include "core/base/utf8.h"
+
 namespace varve::report {
 namespace {
 
@@ -14,20 +16,12 @@ struct Character {
   std::size_t bytes = 0;  // 0: no well-formed character stands here
 };
 
-// Reads the character at the start (Unicode, table 3-7: no overlong forms, no surrogates, nothing above 10FFFF).
 Character read_character(std::string_view text) {
-  const auto byte = [&](std::size_t i) { return i < text.size() ? static_cast<unsigned char>(text[i]) : 0u; };
-  const auto first = byte(0);
-  if (first < 0x80) return {first, 1};
-  const std::size_t length = first >= 0xF0 ? 4 : first >= 0xE0 ? 3 : 2;
-  if (first < 0xC2 || first > 0xF4) return {};
+  const auto length = utf8_length(text);
+  const auto first = static_cast<unsigned char>(text[0]);
+  if (length <= 1) return {first, length};
   char32_t code = first & (0x7Fu >> length);
-  for (std::size_t i = 1; i < length; ++i) {
-    if ((byte(i) & 0xC0) != 0x80) return {};
-    code = code << 6 | (byte(i) & 0x3F);
-  }
-  constexpr std::array<char32_t, 5> kLeast{0, 0, 0x80, 0x800, 0x10000};
-  if (code < kLeast[length] || code > 0x10FFFF || (code >= 0xD800 && code <= 0xDFFF)) return {};
+  for (std::size_t i = 1; i < length; ++i) code = code << 6 | (static_cast<unsigned char>(text[i]) & 0x3F);
   return {code, length};
 }
 
