@@ -131,13 +131,13 @@ class Recorder:
         search = frame.f_back
         if search is None or search.f_code.co_name != "_find_and_load_unlocked" and not really_loads(name, search):
             return
+        if name.startswith("varve_recorder"):
+            return
         origin = spec.origin
         if name.count(".") > 1 and self.is_own_affair(name, search.f_back.f_back):
             self.kinds[origin] = name
             return
         dotted, _ = library_name(origin)
-        if dotted is not None and dotted.startswith("varve_recorder"):
-            return
         how, by = self.importer(search.f_back)
         if dotted is None:
             dotted = self.copies_part().adopted_library(self, origin)   # a folder that pip was told to install into

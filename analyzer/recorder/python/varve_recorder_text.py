@@ -156,7 +156,7 @@ def reconcile(recorder):
         if path is None:
             continue
         dotted = library_name(path)[0]
-        if dotted is None or recorder.written.get(dotted) or not is_name(dotted):
+        if dotted is None or recorder.written.get(dotted) or not is_name(dotted) or dotted.startswith("varve_recorder"):
             continue
         recorder.note(dotted, TRANSITIVE, None, path)
 

@@ -1,0 +1,137 @@
+#include "analyzer/recorder/rehearsal.h"
+
+#include <spawn.h>
+#include <sys/wait.h>
+#include <unistd.h>
+
+#include <algorithm>
+#include <cstdlib>
+#include <filesystem>
+
+#include "analyzer/recorder/install.h"
+#include "core/base/errors.h"
+#include "core/base/file.h"
+
+namespace varve::recorder {
+namespace {
+
+namespace fs = std::filesystem;
+
+// $PYTHONPATH has no .pth files, but a sitecustomize module in it is loaded; the one that it hides is loaded by it.
+constexpr std::string_view kSiteCustomize = R"python(import os
+import sys
+
+here = os.path.dirname(os.path.abspath(__file__))
+sys.path[:] = [entry for entry in sys.path if entry != here]
+hidden = sys.modules.pop("sitecustomize", None)
+sys.path.append(here)
+try:
+    import varve_recorder
+    varve_recorder.start()
+except Exception:
+    pass
+sys.path.remove(here)
+try:
+    import sitecustomize
+except ImportError:
+    sys.modules["sitecustomize"] = hidden
+sys.path.append(here)
+)python";
+
+class Folder {
+ public:
+  Folder() {
+    auto pattern = (fs::temp_directory_path() / "varve-recorder-XXXXXX").string();
+    if (::mkdtemp(pattern.data()) == nullptr) fail_errno("make the folder {}", pattern);
+    path_ = pattern;
+    fs::create_directory(path_ / "spool");
+    fs::create_directory(path_ / "code");
+  }
+  ~Folder() {
+    std::error_code ignored;
+    fs::remove_all(path_, ignored);
+  }
+  Folder(const Folder&) = delete;
+  Folder& operator=(const Folder&) = delete;
+
+  fs::path spool() const { return path_ / "spool"; }
+  fs::path code() const { return path_ / "code"; }
+
+ private:
+  fs::path path_;
+};
+
+bool is_of(std::string_view entry, std::string_view variable) { return entry.starts_with(variable) && entry.substr(variable.size()).starts_with('='); }
+
+std::vector<std::string> environment_for(const Folder& folder, const RehearsalOptions& options) {
+  std::vector<std::string> result{std::string(kSpoolVariable) + "=" + folder.spool().string()};
+  auto python_path = "PYTHONPATH=" + folder.code().string();
+  for (auto** at = environ; *at != nullptr; ++at) {
+    const std::string_view entry(*at);
+    if (is_of(entry, "PYTHONPATH")) {
+      if (entry.size() > 11) python_path += ":" + std::string(entry.substr(11));
+    } else if (is_of(entry, kSpoolVariable) || is_of(entry, kSessionVariable) || is_of(entry, "VARVE_USAGE_PARENT") || is_of(entry, kStartedVariable)) {
+      continue;  // this is a session of its own
+    } else if (options.user && (is_of(entry, kUserHashVariable) || is_of(entry, "VARVE_USAGE_USER"))) {
+      continue;
+    } else {
+      result.emplace_back(entry);
+    }
+  }
+  result.push_back(python_path);
+  if (options.user) result.push_back("VARVE_USAGE_USER=" + *options.user);
+  return result;
+}
+
+std::vector<char*> pointers(std::vector<std::string>& words) {
+  std::vector<char*> result;
+  for (auto& word : words) result.push_back(word.data());
+  result.push_back(nullptr);
+  return result;
+}
+
+int run(std::vector<std::string> command, std::vector<std::string> environment) {
+  posix_spawn_file_actions_t actions;
+  ::posix_spawn_file_actions_init(&actions);
+  ::posix_spawn_file_actions_adddup2(&actions, STDERR_FILENO, STDOUT_FILENO);
+  pid_t child = 0;
+  const int error = ::posix_spawnp(&child, command.front().c_str(), &actions, nullptr, pointers(command).data(), pointers(environment).data());
+  ::posix_spawn_file_actions_destroy(&actions);
+  if (error != 0) throw std::system_error(error, std::generic_category(), "start " + command.front());
+  int status = 0;
+  while (::waitpid(child, &status, 0) < 0)
+    if (errno != EINTR) fail_errno("wait for {}", command.front());
+  return WIFSIGNALED(status) ? 128 + WTERMSIG(status) : WEXITSTATUS(status);
+}
+
+std::vector<RehearsedFile> read_spool(const fs::path& spool) {
+  struct Dated {
+    fs::file_time_type time;
+    fs::path path;
+  };
+  std::vector<Dated> paths;
+  for (const auto& entry : fs::directory_iterator(spool))
+    if (entry.path().extension() == ".jsonl") paths.push_back({entry.last_write_time(), entry.path()});
+  std::sort(paths.begin(), paths.end(), [](const Dated& a, const Dated& b) { return std::tie(a.time, a.path) < std::tie(b.time, b.path); });
+  std::vector<RehearsedFile> files;
+  for (const auto& [time, path] : paths) {
+    const auto bytes = read_file(path);
+    files.push_back({path.filename().string(), {reinterpret_cast<const char*>(bytes.data()), bytes.size()}});
+  }
+  return files;
+}
+
+}  // namespace
+
+Rehearsal rehearse(const RehearsalOptions& options) {
+  const Folder folder;
+  for (const auto& file : recorder_files())
+    if (file.name.ends_with(".py")) write_file_atomically(folder.code() / file.name, as_bytes(file.content));
+  write_file_atomically(folder.code() / "sitecustomize.py", as_bytes(kSiteCustomize));
+  Rehearsal result;
+  result.exit_status = run(options.command, environment_for(folder, options));
+  result.files = read_spool(folder.spool());
+  return result;
+}
+
+}  // namespace varve::recorder
