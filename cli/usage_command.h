@@ -5,6 +5,7 @@
 namespace varve::cli {
 
 void add_usage_scan_command(CLI::App& usage, Context& context);
+void add_usage_recorder_command(CLI::App& usage, Context& context);
 void add_usage_collect_command(CLI::App& usage, Context& context);
 void add_usage_report_command(CLI::App& usage, Context& context);
 void add_usage_explain_command(CLI::App& usage, Context& context);

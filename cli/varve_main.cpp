@@ -36,7 +36,7 @@ constexpr AddCommand kCommands[] = {
 };
 
 // Commands whose words after "--" are the command line of another program, which must reach it untouched.
-constexpr std::string_view kTakesCommandLine[] = {"run"};
+constexpr std::string_view kTakesCommandLine[] = {"run", "usage recorder show"};
 
 class HelpFormatter : public CLI::Formatter {
  public:
@@ -60,22 +60,27 @@ void add_global_options(CLI::App& app, GlobalOptions& global, std::string& root)
   app.set_version_flag("--version", "varve " VARVE_VERSION);
 }
 
-// The first word that is a command, not an option or an option's value; "" if there is none.
+// The words that are no options nor values of options that all commands share, each followed by a space: "usage recorder show ".
 std::string command_of(const CLI::App& app, const std::vector<std::string>& words) {
+  std::string command;
   for (std::size_t i = 0; i < words.size(); ++i) {
     const auto& word = words[i];
-    if (!word.starts_with('-')) return word;
+    if (!word.starts_with('-')) {
+      command += word + " ";
+      continue;
+    }
     const auto* option = app.get_option_no_throw(word);
     if (option != nullptr && option->get_items_expected_max() > 0) ++i;
   }
-  return "";
+  return command;
 }
 
 // Takes the words after "--" away for commands that hand them on: CLI11 would split words such as "[1,2]".
 std::vector<std::string> take_tail(const CLI::App& app, std::vector<std::string>& words) {
   const auto dashes = std::find(words.begin(), words.end(), "--");
   const auto command = command_of(app, {words.begin(), dashes});
-  if (std::find(std::begin(kTakesCommandLine), std::end(kTakesCommandLine), command) == std::end(kTakesCommandLine)) return {};
+  const auto takes = [&](std::string_view name) { return command.starts_with(std::string(name) + " "); };
+  if (std::none_of(std::begin(kTakesCommandLine), std::end(kTakesCommandLine), takes)) return {};
   std::vector<std::string> tail(dashes == words.end() ? dashes : dashes + 1, words.end());
   words.erase(dashes, words.end());
   return tail;
