@@ -16,7 +16,8 @@ void require(bool fact) {
 }
 
 void use(std::string_view path) {
-  require(!path.empty() && path.size() <= kMaxRecordPathBytes && path.find('\0') == std::string_view::npos && path.find('\\') == std::string_view::npos);
+  require(!path.empty() && path.size() <= kMaxRecordPathBytes && path.find('\0') == std::string_view::npos &&
+          path.find('\\') == std::string_view::npos);
   if (const auto module = module_of_file(path)) require(is_dotted_name(module->dotted));
   const auto resolved = resolve_path("usr/lib/python3/dist-packages", path);
   if (!resolved) return;

@@ -1,4 +1,5 @@
-// Each line as a version, a specifier, a marker and a requirement. What is taken must keep its meaning when written again.
+// Each line as a version, a specifier, a marker and a requirement. What is taken must keep its meaning when written
+// again.
 #include <cstdint>
 #include <cstdlib>
 #include <string_view>
@@ -27,7 +28,8 @@ void try_version(std::string_view text, const std::optional<SpecifierSet>& speci
 void try_marker(std::string_view text) {
   const auto marker = Marker::parse(text);
   if (!marker) return;
-  const Environment environment{{"python_version", "3.11"}, {"python_full_version", "3.11.2+"}, {"sys_platform", "linux"}};
+  const Environment environment{
+      {"python_version", "3.11"}, {"python_full_version", "3.11.2+"}, {"sys_platform", "linux"}};
   const auto again = Marker::parse(marker->text());
   require(again.has_value());
   require(again->holds(environment, "x") == marker->holds(environment, "x"));

@@ -25,7 +25,9 @@ class CondaHandler final : public nlohmann::json_sax<json> {
 
   bool null() override { return true; }
   bool boolean(bool) override { return true; }
-  bool number_integer(number_integer_t value) override { return value < 0 || number_unsigned(number_unsigned_t(value)); }
+  bool number_integer(number_integer_t value) override {
+    return value < 0 || number_unsigned(number_unsigned_t(value));
+  }
   bool number_float(number_float_t, const string_t&) override { return true; }
   bool binary(binary_t&) override { return true; }
   bool number_unsigned(number_unsigned_t value) override {
@@ -35,10 +37,14 @@ class CondaHandler final : public nlohmann::json_sax<json> {
   }
   bool string(string_t& value) override {
     if (path_.size() == 1) return take_field(path_[0], value);
-    if (at({"depends", ""})) record_.depends.push_back(std::move(value));
-    else if (at({"files", ""})) return add({.path = std::move(value), .size = {}, .sha256 = {}});
-    else if (at({"requested_specs", ""})) record_.requested_spec += (record_.requested_spec.empty() ? "" : ", ") + value;
-    else if (path_.size() == 4 && at_start({"paths_data", "paths", ""})) take_path_field(path_[3], value);
+    if (at({"depends", ""}))
+      record_.depends.push_back(std::move(value));
+    else if (at({"files", ""}))
+      return add({.path = std::move(value), .size = {}, .sha256 = {}});
+    else if (at({"requested_specs", ""}))
+      record_.requested_spec += (record_.requested_spec.empty() ? "" : ", ") + value;
+    else if (path_.size() == 4 && at_start({"paths_data", "paths", ""}))
+      take_path_field(path_[3], value);
     return true;
   }
   bool start_object(std::size_t) override {
@@ -67,7 +73,9 @@ class CondaHandler final : public nlohmann::json_sax<json> {
   }
 
  private:
-  bool at_start(std::initializer_list<std::string_view> keys) const { return std::equal(keys.begin(), keys.end(), path_.begin()); }
+  bool at_start(std::initializer_list<std::string_view> keys) const {
+    return std::equal(keys.begin(), keys.end(), path_.begin());
+  }
   bool at(std::initializer_list<std::string_view> keys) const { return path_.size() == keys.size() && at_start(keys); }
 
   bool open(std::string name) {
@@ -79,19 +87,29 @@ class CondaHandler final : public nlohmann::json_sax<json> {
     return true;
   }
   bool take_field(const std::string& name, std::string& value) {
-    if (name == "name") record_.name = std::move(value);
-    else if (name == "version") record_.version = std::move(value);
-    else if (name == "build" || name == "build_string") record_.build = std::move(value);
-    else if (name == "subdir") record_.subdir = std::move(value);
-    else if (name == "noarch") record_.noarch = std::move(value);
-    else if (name == "channel") channel = std::move(value);
-    else if (name == "requested_spec" && value != "None") record_.requested_spec = std::move(value);
+    if (name == "name")
+      record_.name = std::move(value);
+    else if (name == "version")
+      record_.version = std::move(value);
+    else if (name == "build" || name == "build_string")
+      record_.build = std::move(value);
+    else if (name == "subdir")
+      record_.subdir = std::move(value);
+    else if (name == "noarch")
+      record_.noarch = std::move(value);
+    else if (name == "channel")
+      channel = std::move(value);
+    else if (name == "requested_spec" && value != "None")
+      record_.requested_spec = std::move(value);
     return true;
   }
   void take_path_field(const std::string& name, std::string& value) {
-    if (name == "_path") file_.path = std::move(value);
-    else if (name == "sha256") file_.sha256 = Digest::try_parse("sha256:" + value);
-    else if (name == "sha256_in_prefix") prefix_digest = std::move(value);
+    if (name == "_path")
+      file_.path = std::move(value);
+    else if (name == "sha256")
+      file_.sha256 = Digest::try_parse("sha256:" + value);
+    else if (name == "sha256_in_prefix")
+      prefix_digest = std::move(value);
   }
   bool add(CondaFile file) {
     std::ranges::replace(file.path, '\\', '/');

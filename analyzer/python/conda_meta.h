@@ -1,5 +1,6 @@
 #pragma once
-// conda-meta/NAME-VERSION-BUILD.json: what conda, mamba and micromamba installed. docs.conda.io, "conda-meta"; conda's PrefixRecord.
+// conda-meta/NAME-VERSION-BUILD.json: what conda, mamba and micromamba installed. docs.conda.io, "conda-meta"; conda's
+// PrefixRecord.
 #include <cstdint>
 #include <functional>
 #include <optional>
@@ -12,9 +13,9 @@
 namespace varve::python {
 
 struct CondaFile {
-  std::string path;               // relative to the prefix, "/" between components
+  std::string path;                   // relative to the prefix, "/" between components
   std::optional<std::uint64_t> size;  // of paths_data; absent in older records and for links
-  std::optional<Digest> sha256;   // of the file in this prefix, else of the one in the package
+  std::optional<Digest> sha256;       // of the file in this prefix, else of the one in the package
 };
 
 struct CondaRecord {
@@ -26,7 +27,8 @@ struct CondaRecord {
   std::string requested_spec;        // "" = came as a need of others
   std::vector<CondaFile> files;      // union of `files` and `paths_data`, by path
 };
-// Reads without a document in memory. Throws CorruptData naming `what`: no JSON, no name, nested too deep, too many files.
+// Reads without a document in memory. Throws CorruptData naming `what`: no JSON, no name, nested too deep, too many
+// files.
 CondaRecord parse_conda_record(std::string_view json, std::string_view what = "conda-meta");
 
 inline constexpr std::size_t kMaxCondaFiles = 2'000'000;

@@ -83,7 +83,8 @@ void take_field(CoreMetadata& metadata, std::string_view name, std::string_view 
 
 }  // namespace
 
-// As the mail parser of Python's library reads it: an empty line or one that is no field begins the body, where descriptions stand that may hold anything.
+// As the mail parser of Python's library reads it: an empty line or one that is no field begins the body, where
+// descriptions stand that may hold anything.
 CoreMetadata parse_core_metadata(std::string_view text) {
   CoreMetadata out;
   text = without_bom(text);

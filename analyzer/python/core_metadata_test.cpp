@@ -51,7 +51,9 @@ TEST(CoreMetadataTest, ReadsAWholeFile) {
 }
 
 TEST(CoreMetadataTest, ReadsImportNames) {
-  const auto read = parse_core_metadata("Metadata-Version: 2.5\nName: a\nImport-Name: a.b\nImport-Name: _a_impl ; private\nImport-Name: no name\nImport-Namespace: a\n");
+  const auto read = parse_core_metadata(
+      "Metadata-Version: 2.5\nName: a\nImport-Name: a.b\nImport-Name: _a_impl ; private\nImport-Name: no "
+      "name\nImport-Namespace: a\n");
   ASSERT_TRUE(read.import_names);
   ASSERT_THAT(*read.import_names, SizeIs(2));
   EXPECT_EQ((*read.import_names)[0].name, "a.b");
@@ -81,17 +83,20 @@ TEST(CoreMetadataTest, OfSingleFieldsTheFirstCounts) {
 }
 
 TEST(CoreMetadataTest, BrokenEncodingsAreReplaced) {
-  EXPECT_EQ(parse_core_metadata("\xEF\xBB\xBFName: a\nSummary: caf\xE9 \xC3\xA9\xF0\x9F\xED\xA0\x80.\n").summary, "caf\xEF\xBF\xBD \xC3\xA9\xEF\xBF\xBD\xEF\xBF\xBD\xEF\xBF\xBD\xEF\xBF\xBD.");
+  EXPECT_EQ(parse_core_metadata("\xEF\xBB\xBFName: a\nSummary: caf\xE9 \xC3\xA9\xF0\x9F\xED\xA0\x80.\n").summary,
+            "caf\xEF\xBF\xBD \xC3\xA9\xEF\xBF\xBD\xEF\xBF\xBD\xEF\xBF\xBD\xEF\xBF\xBD\xEF\xBF\xBD.");
 }
 
 TEST(CoreMetadataTest, ALineThatIsNoFieldBeginsTheBody) {
-  const auto read = parse_core_metadata("Name: a\nLicense: one\ntwo words of a licence that was not folded\nRequires-Dist: b\n");
+  const auto read =
+      parse_core_metadata("Name: a\nLicense: one\ntwo words of a licence that was not folded\nRequires-Dist: b\n");
   EXPECT_EQ(read.name, "a");
   EXPECT_THAT(read.requires_dist, IsEmpty());
 }
 
 TEST(CoreMetadataTest, AnythingIsTaken) {
-  for (const auto* const text : {"", "\n", ":", " folded first\nName: a", "Name", "Name:", "\r\r\r", "no field\nName: a"}) {
+  for (const auto* const text :
+       {"", "\n", ":", " folded first\nName: a", "Name", "Name:", "\r\r\r", "no field\nName: a"}) {
     const auto name = parse_core_metadata(text).name;
     EXPECT_TRUE(name.empty() || name == "a") << text;
   }

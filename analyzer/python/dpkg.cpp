@@ -12,7 +12,8 @@ namespace varve::python {
 namespace {
 
 bool is_package_name(std::string_view text) {
-  return !text.empty() && std::ranges::all_of(text, [](char c) { return is_alnum(c) || c == '+' || c == '-' || c == '.' || c == '_'; });
+  return !text.empty() &&
+         std::ranges::all_of(text, [](char c) { return is_alnum(c) || c == '+' || c == '-' || c == '.' || c == '_'; });
 }
 
 // "name:arch (>= 1.0) [amd64] <!cross>": the restrictions in brackets were settled when the package was built.
@@ -39,14 +40,16 @@ std::optional<DpkgAlternative> read_alternative(std::string_view text) {
 
 bool has_files(std::string_view status) {
   const auto state = status.substr(std::min(status.rfind(' ') + 1, status.size()));
-  return state == "installed" || state == "unpacked" || state == "half-configured" || state == "triggers-awaited" || state == "triggers-pending";
+  return state == "installed" || state == "unpacked" || state == "half-configured" || state == "triggers-awaited" ||
+         state == "triggers-pending";
 }
 
 std::optional<std::uint64_t> read_kibibytes(std::string_view text) {
   std::uint64_t value = 0;
   const auto* const end = text.data() + text.size();
   const auto [at, error] = std::from_chars(text.data(), end, value);
-  if (error != std::errc() || at != end || value > std::numeric_limits<std::uint64_t>::max() / 1024) return std::nullopt;
+  if (error != std::errc() || at != end || value > std::numeric_limits<std::uint64_t>::max() / 1024)
+    return std::nullopt;
   return value * 1024;
 }
 
@@ -104,8 +107,10 @@ void finish(Stanza& stanza, DpkgFile kind, DpkgTally& tally, const std::function
     if (!is_package_name(package.name)) return;
   }
   if (package.source.empty()) package.source = package.name;
-  package.installed = kind == DpkgFile::kStatusD ? package.status.empty() || has_files(package.status) : has_files(package.status);
-  package.depends.insert(package.depends.begin(), std::make_move_iterator(done.pre_depends.begin()), std::make_move_iterator(done.pre_depends.end()));
+  package.installed =
+      kind == DpkgFile::kStatusD ? package.status.empty() || has_files(package.status) : has_files(package.status);
+  package.depends.insert(package.depends.begin(), std::make_move_iterator(done.pre_depends.begin()),
+                         std::make_move_iterator(done.pre_depends.end()));
   ++tally.packages;
   got(package);
 }
@@ -130,7 +135,8 @@ DpkgTally read_dpkg_status(std::string_view text, DpkgFile kind, const std::func
     if (line.starts_with('#')) continue;
     if (!std::exchange(stanza.begun, true)) stanza.line = number;
     const auto colon = line.find(':');
-    if (is_blank(line.front()) || colon == std::string_view::npos) {  // the rest of a field whose first line was no field, or no field
+    if (is_blank(line.front()) ||
+        colon == std::string_view::npos) {  // the rest of a field whose first line was no field, or no field
       stanza.broken = true;
       continue;
     }
@@ -154,7 +160,8 @@ std::vector<DpkgDependency> parse_dpkg_dependencies(std::string_view text) {
     auto choices = take_until(text, ',');
     DpkgDependency dependency;
     while (!choices.empty()) {
-      if (auto alternative = read_alternative(trim(take_until(choices, '|')))) dependency.push_back(std::move(*alternative));
+      if (auto alternative = read_alternative(trim(take_until(choices, '|'))))
+        dependency.push_back(std::move(*alternative));
     }
     if (!dependency.empty()) out.push_back(std::move(dependency));
   }
@@ -169,11 +176,13 @@ void read_dpkg_list(std::string_view text, const std::function<void(std::string_
   }
 }
 
-void read_dpkg_md5sums(std::string_view text, const std::function<void(std::string_view path, std::string_view md5)>& got) {
+void read_dpkg_md5sums(std::string_view text,
+                       const std::function<void(std::string_view path, std::string_view md5)>& got) {
   constexpr std::size_t kDigits = 32;
   while (!text.empty()) {
     const auto line = take_until(text, '\n');
-    if (line.size() < kDigits + 3 || line[kDigits] != ' ' || (line[kDigits + 1] != ' ' && line[kDigits + 1] != '*')) continue;
+    if (line.size() < kDigits + 3 || line[kDigits] != ' ' || (line[kDigits + 1] != ' ' && line[kDigits + 1] != '*'))
+      continue;
     const auto md5 = line.substr(0, kDigits);
     auto path = without_slash(line.substr(kDigits + 2));
     if (path.starts_with("./")) path.remove_prefix(2);

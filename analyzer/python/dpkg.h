@@ -1,5 +1,6 @@
 #pragma once
-// dpkg's database: var/lib/dpkg/status, status.d/* (distroless), info/*.list and *.md5sums. dpkg(1), deb-control(5), Debian policy chapters 5 and 7.
+// dpkg's database: var/lib/dpkg/status, status.d/* (distroless), info/*.list and *.md5sums. dpkg(1), deb-control(5),
+// Debian policy chapters 5 and 7.
 #include <cstdint>
 #include <functional>
 #include <optional>
@@ -9,7 +10,8 @@
 
 namespace varve::python {
 
-inline constexpr std::size_t kMaxDpkgFieldBytes = 1u << 20;  // longer values are cut: Conffiles of a big package has some 10 kB
+inline constexpr std::size_t kMaxDpkgFieldBytes =
+    1u << 20;  // longer values are cut: Conffiles of a big package has some 10 kB
 
 struct DpkgAlternative {
   std::string name;
@@ -26,13 +28,14 @@ struct DpkgPackage {
   std::string multi_arch;    // "same" "foreign" "allowed"; "" = no
   std::string source;        // name of the source package; its own name where not said
   std::string section;
-  std::string status;        // "install ok installed"; "" in status.d
-  bool installed = false;    // its files are there: unpacked, half-configured, triggers-…, installed; or listed in status.d
+  std::string status;  // "install ok installed"; "" in status.d
+  bool installed =
+      false;  // its files are there: unpacked, half-configured, triggers-…, installed; or listed in status.d
   bool essential = false;
   std::optional<std::uint64_t> installed_bytes;  // Installed-Size, which counts KiB
   std::vector<DpkgDependency> depends;           // Pre-Depends and Depends
   std::vector<DpkgDependency> recommends;
-  std::vector<DpkgAlternative> provides;         // with "=" and a version where they say one
+  std::vector<DpkgAlternative> provides;  // with "=" and a version where they say one
 };
 
 struct DpkgTally {
@@ -53,7 +56,8 @@ std::vector<DpkgDependency> parse_dpkg_dependencies(std::string_view text);
 void read_dpkg_list(std::string_view text, const std::function<void(std::string_view path)>& got);
 
 // info/NAME.md5sums: regular files, paths without leading "/". Lines that are none are left out.
-void read_dpkg_md5sums(std::string_view text, const std::function<void(std::string_view path, std::string_view md5)>& got);
+void read_dpkg_md5sums(std::string_view text,
+                       const std::function<void(std::string_view path, std::string_view md5)>& got);
 
 struct DpkgInfoName {
   std::string package;

@@ -11,7 +11,8 @@ using testing::ElementsAre;
 using testing::IsEmpty;
 using testing::SizeIs;
 
-std::vector<DpkgPackage> packages(std::string_view text, DpkgFile kind = DpkgFile::kStatus, DpkgTally* tally = nullptr) {
+std::vector<DpkgPackage> packages(std::string_view text, DpkgFile kind = DpkgFile::kStatus,
+                                  DpkgTally* tally = nullptr) {
   std::vector<DpkgPackage> out;
   const auto counted = read_dpkg_status(text, kind, [&](const DpkgPackage& package) { out.push_back(package); });
   if (tally) *tally = counted;
@@ -78,9 +79,15 @@ TEST(DpkgStatusTest, ReadsStanzas) {
 }
 
 TEST(DpkgStatusTest, KnowsTheStatesThatHaveFiles) {
-  const auto installed = [](const std::string& status) { return packages("Package: a\nStatus: " + status + "\n")[0].installed; };
-  for (const auto* const status : {"install ok installed", "hold ok installed", "install ok unpacked", "install ok half-configured", "install ok triggers-pending"}) EXPECT_TRUE(installed(status)) << status;
-  for (const auto* const status : {"deinstall ok config-files", "purge ok not-installed", "install reinstreq half-installed", "", "installed-not"}) EXPECT_FALSE(installed(status)) << status;
+  const auto installed = [](const std::string& status) {
+    return packages("Package: a\nStatus: " + status + "\n")[0].installed;
+  };
+  for (const auto* const status : {"install ok installed", "hold ok installed", "install ok unpacked",
+                                   "install ok half-configured", "install ok triggers-pending"})
+    EXPECT_TRUE(installed(status)) << status;
+  for (const auto* const status :
+       {"deinstall ok config-files", "purge ok not-installed", "install reinstreq half-installed", "", "installed-not"})
+    EXPECT_FALSE(installed(status)) << status;
 }
 
 TEST(DpkgStatusTest, StatusDNeedsNoStatus) {
@@ -90,7 +97,9 @@ TEST(DpkgStatusTest, StatusDNeedsNoStatus) {
 
 TEST(DpkgStatusTest, CountsBrokenStanzasAndGoesOn) {
   DpkgTally tally;
-  const auto got = packages("# comment\nVersion: 1\n\n\nPackage: b\nnonsense\n\n continued\nPackage: c\n\nPackage: ../d\n\nPackage: e", DpkgFile::kStatus, &tally);
+  const auto got = packages(
+      "# comment\nVersion: 1\n\n\nPackage: b\nnonsense\n\n continued\nPackage: c\n\nPackage: ../d\n\nPackage: e",
+      DpkgFile::kStatus, &tally);
   ASSERT_THAT(got, SizeIs(3));
   EXPECT_EQ(got[0].name, "b");
   EXPECT_EQ(got[1].name, "c");
@@ -117,17 +126,19 @@ TEST(DpkgDependenciesTest, LeaveOutWhatCannotBeRead) {
 
 TEST(DpkgListTest, GivesPathsWithoutTheFirstSlash) {
   std::vector<std::string> paths;
-  read_dpkg_list("/.\n/usr\n/usr/bin/a b\nrelative\n\n/\n/etc/x", [&](std::string_view path) { paths.emplace_back(path); });
+  read_dpkg_list("/.\n/usr\n/usr/bin/a b\nrelative\n\n/\n/etc/x",
+                 [&](std::string_view path) { paths.emplace_back(path); });
   EXPECT_THAT(paths, ElementsAre("usr", "usr/bin/a b", "etc/x"));
 }
 
 TEST(DpkgMd5sumsTest, GivesPathsAndDigests) {
   const std::string md5(32, 'c');
   std::vector<std::string> lines;
-  read_dpkg_md5sums(md5 + "  usr/bin/a b\n" + md5 + " *./usr/x\nshort  y\n" + md5 + "  \n" + md5 + "  /z", [&](std::string_view path, std::string_view digest) {
-    EXPECT_EQ(digest, md5);
-    lines.emplace_back(path);
-  });
+  read_dpkg_md5sums(md5 + "  usr/bin/a b\n" + md5 + " *./usr/x\nshort  y\n" + md5 + "  \n" + md5 + "  /z",
+                    [&](std::string_view path, std::string_view digest) {
+                      EXPECT_EQ(digest, md5);
+                      lines.emplace_back(path);
+                    });
   EXPECT_THAT(lines, ElementsAre("usr/bin/a b", "usr/x", "z"));
 }
 

@@ -8,10 +8,10 @@
 namespace varve::python {
 
 struct EntryPoint {
-  std::string group;      // "console_scripts"
-  std::string name;       // "jupyter"
-  std::string module;     // "jupyter_core.command"
-  std::string attribute;  // "main"; "" = the module itself
+  std::string group;             // "console_scripts"
+  std::string name;              // "jupyter"
+  std::string module;            // "jupyter_core.command"
+  std::string attribute;         // "main"; "" = the module itself
   std::set<std::string> extras;  // as written
   std::string target() const { return attribute.empty() ? module : module + ":" + attribute; }
 };

@@ -12,7 +12,8 @@ using testing::SizeIs;
 TEST(EntryPointsTest, ReadsGroupsTargetsAndExtras) {
   const auto read = parse_entry_points(
       "# a comment\n[console_scripts]\njupyter = jupyter_core.command:main\r\npip3.11=pip._internal.cli.main:main\n\n"
-      "[ gui_scripts ]\nshow-it = a.b : c.d [ gui , png ]\n; another\n[plugins]\nbare = some.module\nwith spaces = x:y\n");
+      "[ gui_scripts ]\nshow-it = a.b : c.d [ gui , png ]\n; another\n[plugins]\nbare = some.module\nwith spaces = "
+      "x:y\n");
   EXPECT_THAT(read.unreadable, IsEmpty());
   ASSERT_THAT(read.entries, SizeIs(5));
   EXPECT_EQ(read.entries[0].group, "console_scripts");
@@ -27,10 +28,12 @@ TEST(EntryPointsTest, ReadsGroupsTargetsAndExtras) {
 }
 
 TEST(EntryPointsTest, GivesBackWhatCannotBeRead) {
-  const auto read = parse_entry_points("early = a:b\n[g]\nno target\n= a:b\nx = \ny = a:\nz = a..b:c\nw = a:b]\nfine = a\n[]\nlost = a:b\n");
+  const auto read = parse_entry_points(
+      "early = a:b\n[g]\nno target\n= a:b\nx = \ny = a:\nz = a..b:c\nw = a:b]\nfine = a\n[]\nlost = a:b\n");
   ASSERT_THAT(read.entries, SizeIs(1));
   EXPECT_EQ(read.entries[0].name, "fine");
-  EXPECT_THAT(read.unreadable, ElementsAre("early = a:b", "no target", "= a:b", "x =", "y = a:", "z = a..b:c", "w = a:b]", "lost = a:b"));
+  EXPECT_THAT(read.unreadable, ElementsAre("early = a:b", "no target", "= a:b", "x =", "y = a:", "z = a..b:c",
+                                           "w = a:b]", "lost = a:b"));
 }
 
 }  // namespace

@@ -8,6 +8,7 @@
 
 #include "analyzer/python/internal/text.h"
 #include "analyzer/python/module_file.h"
+#include "core/base/base64.h"
 #include "core/base/errors.h"
 
 namespace varve::python {
@@ -15,37 +16,21 @@ namespace varve::python {
 namespace {
 
 constexpr std::size_t kMaxDirectUrlBytes = 1u << 20;
-constexpr std::size_t kMaxQuotedRowBytes = 4 * kMaxRecordPathBytes;  // so that a quote that never ends costs no more than that
+constexpr std::size_t kMaxQuotedRowBytes =
+    4 * kMaxRecordPathBytes;  // so that a quote that never ends costs no more than that
 
-int base64_digit(char c) {
-  if (c >= 'A' && c <= 'Z') return c - 'A';
-  if (c >= 'a' && c <= 'z') return c - 'a' + 26;
-  if (is_digit(c)) return c - '0' + 52;
-  if (c == '-' || c == '+') return 62;
-  return c == '_' || c == '/' ? 63 : -1;
-}
-
-// "sha256=" and base64 for URLs without padding: 43 digits hold the 256 bits and two zero bits. Debian's packages of flit projects write 64 hex digits.
+// "sha256=" and 43 digits of base64 for URLs, without padding. Debian's packages of flit projects write 64 hex digits.
 std::optional<Digest> read_hash(std::string_view text) {
   constexpr std::string_view kPrefix = "sha256=";
   if (!text.starts_with(kPrefix)) return std::nullopt;
   text.remove_prefix(kPrefix.size());
   if (text.size() == 2 * Digest::kBytes) return Digest::try_parse("sha256:" + to_lower(text));
-  if (text.ends_with('=')) text.remove_suffix(1);
   if (text.size() != 43) return std::nullopt;
-  std::array<std::byte, Digest::kBytes> raw;
-  std::uint32_t bits = 0;
-  std::size_t held = 0, size = 0;
-  for (const char c : text) {
-    const int digit = base64_digit(c);
-    if (digit < 0) return std::nullopt;
-    bits = bits << 6 | std::uint32_t(digit);
-    held += 6;
-    if (held < 8) continue;
-    held -= 8;
-    raw[size++] = std::byte(bits >> held & 0xFF);
-  }
-  return Digest::from_raw(raw);
+  std::string padded(text);
+  std::ranges::replace(padded, '-', '+');
+  std::ranges::replace(padded, '_', '/');
+  const auto raw = base64_decode(padded + '=');
+  return raw && raw->size() == Digest::kBytes ? std::optional(Digest::from_raw(as_bytes(*raw))) : std::nullopt;
 }
 
 std::optional<std::uint64_t> read_size(std::string_view text) {
@@ -62,8 +47,8 @@ class RowReader {
 
   bool at_end() const { return rest_.empty(); }
 
-  // The first three fields of the next row; false if it cannot be read. The next row is where a line ends outside of quotes, or, after a
-  // quote that never ends, where this line does.
+  // The first three fields of the next row; false if it cannot be read. The next row is where a line ends outside of
+  // quotes, or, after a quote that never ends, where this line does.
   bool read(std::array<std::string_view, 3>& fields) {
     const auto start = rest_;
     fields = {};
@@ -145,7 +130,8 @@ void read_archive_info(const nlohmann::json& info, DirectUrl& out) {
   }
   // The older form: "hash": "sha256=ab12…".
   const auto hash = text_of(info, "hash");
-  if (const auto equals = hash.find('='); equals != std::string::npos) out.hashes.try_emplace(hash.substr(0, equals), hash.substr(equals + 1));
+  if (const auto equals = hash.find('='); equals != std::string::npos)
+    out.hashes.try_emplace(hash.substr(0, equals), hash.substr(equals + 1));
 }
 
 int hex_digit(char c) {
@@ -233,7 +219,8 @@ std::string parse_installer(std::string_view text) {
 }
 
 DirectUrl parse_direct_url(std::string_view text, std::string_view what) {
-  if (text.size() > kMaxDirectUrlBytes) fail<CorruptData>("{}: {} bytes, and {} at most are read", what, text.size(), kMaxDirectUrlBytes);
+  if (text.size() > kMaxDirectUrlBytes)
+    fail<CorruptData>("{}: {} bytes, and {} at most are read", what, text.size(), kMaxDirectUrlBytes);
   const auto json = nlohmann::json::parse(text, nullptr, false);
   if (!json.is_object()) fail<CorruptData>("{}: no JSON object", what);
   DirectUrl out;

@@ -1,6 +1,6 @@
 #pragma once
-// What installers leave beside a distribution: RECORD, installed-files.txt, SOURCES.txt, top_level.txt, INSTALLER, direct_url.json.
-// PEP 376, 427, 610; packaging.python.org/specifications/recording-installed-packages, …/direct-url.
+// What installers leave beside a distribution: RECORD, installed-files.txt, SOURCES.txt, top_level.txt, INSTALLER,
+// direct_url.json. PEP 376, 427, 610; packaging.python.org/specifications/recording-installed-packages, …/direct-url.
 #include <cstdint>
 #include <functional>
 #include <map>
@@ -16,8 +16,9 @@ namespace varve::python {
 inline constexpr std::size_t kMaxRecordPathBytes = 4096;
 
 struct RecordEntry {
-  std::string_view path;        // valid during the call; "/" between components, else as written: relative to the folder of the dist-info, or absolute
-  std::optional<Digest> sha256; // absent where there is none, or another kind
+  std::string_view path;  // valid during the call; "/" between components, else as written: relative to the folder of
+                          // the dist-info, or absolute
+  std::optional<Digest> sha256;  // absent where there is none, or another kind
   std::optional<std::uint64_t> size;
 };
 
@@ -30,15 +31,17 @@ struct RecordTally {
 // Rows in order, a row as soon as it is read: a million need no memory. Never throws but what `got` throws.
 RecordTally read_record(std::string_view text, const std::function<void(const RecordEntry&)>& got);
 
-// Lines of installed-files.txt (relative to the egg-info folder), SOURCES.txt (relative to the project's root) or RECORD-like lists:
-// blank ones left out, "\" made "/".
+// Lines of installed-files.txt (relative to the egg-info folder), SOURCES.txt (relative to the project's root) or
+// RECORD-like lists: blank ones left out, "\" made "/".
 RecordTally read_path_list(std::string_view text, const std::function<void(std::string_view path)>& got);
 
-// `path` as RECORD writes it, seen from `folder` (without leading "/", "" = root): "usr/bin/f2py" of ("usr/lib/python3/dist-packages", "../../../bin/f2py").
-// Absolute ones lose their "/". Absent when it climbs out of the root or is the root itself.
+// `path` as RECORD writes it, seen from `folder` (without leading "/", "" = root): "usr/bin/f2py" of
+// ("usr/lib/python3/dist-packages", "../../../bin/f2py"). Absolute ones lose their "/". Absent when it climbs out of
+// the root or is the root itself.
 std::optional<std::string> resolve_path(std::string_view folder, std::string_view path);
 
-// top_level.txt: names, in order, without doubles. Names that cannot be imported (with "-", spaces) are left out; "a/b" of namespace roots becomes "a.b".
+// top_level.txt: names, in order, without doubles. Names that cannot be imported (with "-", spaces) are left out; "a/b"
+// of namespace roots becomes "a.b".
 std::vector<std::string> parse_top_level(std::string_view text);
 
 // INSTALLER: its first word, lower case; "" if there is none.
@@ -48,7 +51,7 @@ struct DirectUrl {
   enum class Kind : std::uint8_t { kFolder, kArchive, kVcs };
   Kind kind = Kind::kFolder;
   std::string url;
-  std::string subdirectory;   // "" = none
+  std::string subdirectory;  // "" = none
   bool editable = false;
   std::string vcs, commit, requested_revision;  // of kVcs
   std::map<std::string, std::string> hashes;    // of kArchive: "sha256" -> hex

@@ -33,13 +33,17 @@ struct Read {
 
 Read read(std::string_view text) {
   Read out;
-  out.tally = read_record(text, [&](const RecordEntry& entry) { out.rows.push_back({std::string(entry.path), entry.sha256, entry.size}); });
+  out.tally = read_record(text, [&](const RecordEntry& entry) {
+    out.rows.push_back({std::string(entry.path), entry.sha256, entry.size});
+  });
   return out;
 }
 
 TEST(RecordTest, ReadsHashesAndSizes) {
   const auto digest = digest_of("");
-  const auto got = read("a/__init__.py,sha256=47DEQpj8HBSa-_TImW-5JCeuQeRkm5NMpJWZG3hSuFU,0\r\na-1.dist-info/RECORD,,\nb.py,md5=abc,12\nc.py,sha256=short,x\n");
+  const auto got = read(
+      "a/__init__.py,sha256=47DEQpj8HBSa-_TImW-5JCeuQeRkm5NMpJWZG3hSuFU,0\r\na-1.dist-info/"
+      "RECORD,,\nb.py,md5=abc,12\nc.py,sha256=short,x\n");
   ASSERT_THAT(got.rows, SizeIs(4));
   EXPECT_EQ(got.rows[0].sha256, digest);
   EXPECT_EQ(got.rows[0].size, 0u);
@@ -58,11 +62,14 @@ TEST(RecordTest, ReadsHexDigestsAsDebianWritesThem) {
 }
 
 TEST(RecordTest, ReadsQuotesCommasAndLineEndsInPaths) {
-  EXPECT_THAT(read("\"a,b.py\",,\n\"c \"\"d\"\".py\",,3\n\"e\nf.py\",,\ng,\"sha256=x\",\"4\"\nh\"i.py,,\n").paths(), ElementsAre("a,b.py", "c \"d\".py", "e\nf.py", "g", "h\"i.py"));
+  EXPECT_THAT(read("\"a,b.py\",,\n\"c \"\"d\"\".py\",,3\n\"e\nf.py\",,\ng,\"sha256=x\",\"4\"\nh\"i.py,,\n").paths(),
+              ElementsAre("a,b.py", "c \"d\".py", "e\nf.py", "g", "h\"i.py"));
   EXPECT_EQ(read("\"a\",,\"7\"").rows[0].size, 7u);
 }
 
-TEST(RecordTest, WindowsSeparatorsBecomeSlashes) { EXPECT_THAT(read("a\\b\\c.py,,\n..\\..\\Scripts\\x.exe,,\n").paths(), ElementsAre("a/b/c.py", "../../Scripts/x.exe")); }
+TEST(RecordTest, WindowsSeparatorsBecomeSlashes) {
+  EXPECT_THAT(read("a\\b\\c.py,,\n..\\..\\Scripts\\x.exe,,\n").paths(), ElementsAre("a/b/c.py", "../../Scripts/x.exe"));
+}
 
 TEST(RecordTest, AQuoteThatNeverEndsCostsItsOwnLineOnly) {
   const auto got = read("a,,\n\"b,,\nc,,\nd,,\n");
@@ -80,7 +87,8 @@ TEST(RecordTest, QuotedRowsAreBounded) {
 }
 
 TEST(RecordTest, CountsWhatCannotBeAPath) {
-  const auto got = read(std::string(kMaxRecordPathBytes + 1, 'p') + ",,\n,sha256=x,1\n\n   \nok,,\n" + std::string("a\0b,,\n", 6));
+  const auto got =
+      read(std::string(kMaxRecordPathBytes + 1, 'p') + ",,\n,sha256=x,1\n\n   \nok,,\n" + std::string("a\0b,,\n", 6));
   EXPECT_EQ(got.tally.unreadable, 3u);
   EXPECT_EQ(got.tally.first_unreadable, 1u);
   EXPECT_THAT(got.paths(), ElementsAre("   ", "ok"));
@@ -97,13 +105,16 @@ TEST(RecordTest, AMillionRowsPassThrough) {
 
 TEST(PathListTest, ReadsInstalledFiles) {
   std::vector<std::string> paths;
-  const auto tally = read_path_list("../a/__init__.py\r\n\n..\\a\\b.py\nPKG-INFO\n", [&](std::string_view path) { paths.emplace_back(path); });
+  const auto tally = read_path_list("../a/__init__.py\r\n\n..\\a\\b.py\nPKG-INFO\n",
+                                    [&](std::string_view path) { paths.emplace_back(path); });
   EXPECT_THAT(paths, ElementsAre("../a/__init__.py", "../a/b.py", "PKG-INFO"));
   EXPECT_EQ(tally.entries, 3u);
 }
 
 TEST(ResolvePathTest, FollowsDotsInTheTree) {
-  const auto resolved = [](const char* folder, const char* path) { return resolve_path(folder, path).value_or("(none)"); };
+  const auto resolved = [](const char* folder, const char* path) {
+    return resolve_path(folder, path).value_or("(none)");
+  };
   EXPECT_EQ(resolved("usr/lib/python3/dist-packages", "../../../bin/f2py"), "usr/bin/f2py");
   EXPECT_EQ(resolved("a/b", "c//./d"), "a/b/c/d");
   EXPECT_EQ(resolved("", "a"), "a");
@@ -116,7 +127,8 @@ TEST(ResolvePathTest, FollowsDotsInTheTree) {
 }
 
 TEST(TopLevelTest, LeavesOutWhatCannotBeImported) {
-  EXPECT_THAT(parse_top_level("numpy\n\n  _cffi  \nno-name\nnumpy\na/b\na\\c\n1x\n\xC3\xA9t\xC3\xA9\n"), ElementsAre("numpy", "_cffi", "a.b", "a.c", "\xC3\xA9t\xC3\xA9"));
+  EXPECT_THAT(parse_top_level("numpy\n\n  _cffi  \nno-name\nnumpy\na/b\na\\c\n1x\n\xC3\xA9t\xC3\xA9\n"),
+              ElementsAre("numpy", "_cffi", "a.b", "a.c", "\xC3\xA9t\xC3\xA9"));
   EXPECT_THAT(parse_top_level(""), IsEmpty());
 }
 
@@ -131,14 +143,16 @@ TEST(DirectUrlTest, ReadsAllThreeKinds) {
   EXPECT_EQ(folder.kind, DirectUrl::Kind::kFolder);
   EXPECT_TRUE(folder.editable);
   EXPECT_EQ(path_of_file_url(folder.url), "/home/me/my project");
-  const auto vcs = parse_direct_url(R"({"url": "https://example.org/a.git", "vcs_info": {"commit_id": "ab12", "requested_revision": "main", "vcs": "git"}, "subdirectory": "python"})");
+  const auto vcs = parse_direct_url(
+      R"({"url": "https://example.org/a.git", "vcs_info": {"commit_id": "ab12", "requested_revision": "main", "vcs": "git"}, "subdirectory": "python"})");
   EXPECT_EQ(vcs.kind, DirectUrl::Kind::kVcs);
   EXPECT_EQ(vcs.vcs, "git");
   EXPECT_EQ(vcs.commit, "ab12");
   EXPECT_EQ(vcs.requested_revision, "main");
   EXPECT_EQ(vcs.subdirectory, "python");
   EXPECT_FALSE(vcs.editable);
-  const auto archive = parse_direct_url(R"({"url": "https://example.org/a.whl", "archive_info": {"hash": "sha256=00ff", "hashes": {"md5": "11", "bad": 3}}})");
+  const auto archive = parse_direct_url(
+      R"({"url": "https://example.org/a.whl", "archive_info": {"hash": "sha256=00ff", "hashes": {"md5": "11", "bad": 3}}})");
   EXPECT_EQ(archive.kind, DirectUrl::Kind::kArchive);
   EXPECT_THAT(archive.hashes, ElementsAre(testing::Pair("md5", "11"), testing::Pair("sha256", "00ff")));
 }
@@ -163,7 +177,9 @@ TEST(DirectUrlTest, SaysWhatIsWrong) {
 TEST(FileUrlTest, IsOfThisHostOnly) {
   EXPECT_EQ(path_of_file_url("file:///a%2Fb?x#y"), "/a/b");
   EXPECT_EQ(path_of_file_url("FILE://localhost/a"), "/a");
-  for (const auto* const url : {"file://host/a", "https://a", "file:a", "file:///a%00", "file:///a%zz", "file:///a%4", ""}) EXPECT_FALSE(path_of_file_url(url)) << url;
+  for (const auto* const url :
+       {"file://host/a", "https://a", "file:a", "file:///a%00", "file:///a%zz", "file:///a%4", ""})
+    EXPECT_FALSE(path_of_file_url(url)) << url;
 }
 
 }  // namespace

@@ -18,27 +18,17 @@ static_assert(std::ranges::is_sorted(kNames, {}, &KnownName::module));
 
 // What computes on a GPU by itself or through a library made for it, drives one, or is a part of CUDA.
 constexpr std::string_view kGpu[] = {
-    "accelerate", "adapters", "allennlp", "apex", "auto-gptq", "autoawq", "autogluon", "bertopic", "bitsandbytes", "botorch", "catboost",
-    "causal-conv1d", "chex", "cuda-bindings", "cuda-core", "cuda-python", "cuda-toolkit", "cudf", "cugraph", "cuml", "cupy", "cuspatial",
-    "cuvs", "cuxfilter", "dask-cuda", "deepchem", "deepspeed", "detectron2", "dgl", "diffusers", "dm-haiku", "dm-sonnet", "easyocr", "effdet",
-    "espnet", "exllamav2", "fairseq", "faiss-gpu", "fastai", "faster-whisper", "flair", "flash-attn", "flax", "gpustat", "gputil", "gpytorch",
-    "horovod", "jax", "jax-cuda12-plugin", "jaxlib", "keras", "keras-cv", "keras-hub", "keras-nlp", "kornia", "lightgbm", "lightning",
-    "lightning-bolts", "lightning-fabric", "llama-cpp-python", "mamba-ssm", "minkowskiengine", "mmcv", "mmcv-full", "mmdet", "mmengine",
-    "monai", "mxnet", "numba", "numba-cuda", "numpyro", "nvtx", "onnxruntime-gpu", "open-clip-torch", "open3d", "openai-whisper", "optax",
-    "optimum", "paddleocr", "paddlepaddle-gpu", "peft", "py3nvml", "pycuda", "pylibraft", "pynvml", "pyopencl", "pyro-ppl",
-    "pytorch-forecasting", "pytorch-ignite", "pytorch-lightning", "pytorch-tabnet", "pytorch3d", "raft-dask", "rmm", "segmentation-models",
-    "segmentation-models-pytorch", "sentence-transformers", "setfit", "simpletransformers", "spacy", "stable-baselines3", "stanza",
-    "tensorflow", "tensorflow-addons", "tensorflow-gpu", "tensorflow-hub", "tensorflow-probability", "tensorflow-text", "tensorrt", "tf-keras",
-    "tf-models-official", "tf-nightly", "thinc", "timm", "torch", "torch-cluster", "torch-geometric", "torch-scatter", "torch-sparse",
-    "torch-spline-conv", "torchaudio", "torchmetrics", "torchrec", "torchtext", "torchtune", "torchvision", "transformers", "triton", "trl",
-    "ucx-py", "ultralytics", "unsloth", "vllm", "warp-lang", "xformers", "xgboost"};
+#include "analyzer/python/gpu_names_table.inc"
+};
 static_assert(std::ranges::is_sorted(kGpu));
 
-// Families whose names carry the CUDA version at their end: "cupy-cuda12x", "cudf-cu12", "jax-cuda12-pjrt", "nvidia-cublas-cu12", "tensorrt-cu12".
-constexpr std::string_view kGpuFamilies[] = {"cudf-cu",  "cugraph-cu", "cuml-cu",     "cupy-cuda",  "cupy-rocm",      "cuspatial-cu", "cuvs-cu",
-                                             "cuxfilter-cu", "dask-cudf-cu", "dgl-cu",  "faiss-gpu-",  "jax-cuda",   "libcudf-cu",   "libcuml-cu",
-                                             "mxnet-cu",   "nvidia-",  "nx-cugraph-cu", "pylibcudf-cu", "pylibraft-cu", "raft-dask-cu", "rmm-cu",
-                                             "tensorrt-",  "ucx-py-cu", "ucxx-cu"};
+// Families whose names carry the CUDA version at their end: "cupy-cuda12x", "cudf-cu12", "jax-cuda12-pjrt",
+// "nvidia-cublas-cu12", "tensorrt-cu12".
+constexpr std::string_view kGpuFamilies[] = {
+    "cudf-cu",      "cugraph-cu",   "cuml-cu",      "cupy-cuda", "cupy-rocm",     "cuspatial-cu",
+    "cuvs-cu",      "cuxfilter-cu", "dask-cudf-cu", "dgl-cu",    "faiss-gpu-",    "jax-cuda",
+    "libcudf-cu",   "libcuml-cu",   "mxnet-cu",     "nvidia-",   "nx-cugraph-cu", "pylibcudf-cu",
+    "pylibraft-cu", "raft-dask-cu", "rmm-cu",       "tensorrt-", "ucx-py-cu",     "ucxx-cu"};
 
 // "nvidia-…" that only look at a GPU's numbers or talk to services.
 constexpr std::string_view kNoGpu[] = {"nvidia-pyindex", "nvidia-riva-client"};

@@ -12,7 +12,18 @@ namespace varve::python {
 
 namespace {
 
-enum class Operator : std::uint8_t { kLess, kLessEqual, kEqual, kNotEqual, kGreaterEqual, kGreater, kCompatible, kArbitrary, kIn, kNotIn };
+enum class Operator : std::uint8_t {
+  kLess,
+  kLessEqual,
+  kEqual,
+  kNotEqual,
+  kGreaterEqual,
+  kGreater,
+  kCompatible,
+  kArbitrary,
+  kIn,
+  kNotIn
+};
 
 struct Operand {
   bool variable = false;
@@ -20,16 +31,29 @@ struct Operand {
 };
 
 // "os.name" and the like were written before PEP 508 settled on "_".
-constexpr std::array kVariables{"python_version",   "python_full_version", "os_name",          "sys_platform",
-                                "platform_release", "platform_system",     "platform_version", "platform_machine",
-                                "implementation_name", "implementation_version", "platform_python_implementation",
-                                "python_implementation", "extra", "extras", "dependency_groups"};
-constexpr std::array kDottedVariables{"os.name", "sys.platform", "platform.version", "platform.machine", "platform.python_implementation"};
+constexpr std::array kVariables{"python_version",
+                                "python_full_version",
+                                "os_name",
+                                "sys_platform",
+                                "platform_release",
+                                "platform_system",
+                                "platform_version",
+                                "platform_machine",
+                                "implementation_name",
+                                "implementation_version",
+                                "platform_python_implementation",
+                                "python_implementation",
+                                "extra",
+                                "extras",
+                                "dependency_groups"};
+constexpr std::array kDottedVariables{"os.name", "sys.platform", "platform.version", "platform.machine",
+                                      "platform.python_implementation"};
 
 bool is_word(char c) { return is_alnum(c) || c == '_'; }
 
 bool compares_versions(std::string_view variable) {
-  return variable == "python_version" || variable == "python_full_version" || variable == "implementation_version" || variable == "platform_release";
+  return variable == "python_version" || variable == "python_full_version" || variable == "implementation_version" ||
+         variable == "platform_release";
 }
 
 // Sets in lock files (PEP 735, 751); nothing that is installed says which it was asked for.
@@ -88,7 +112,9 @@ class Parser {
 
   std::optional<Node> parse_or(std::size_t depth) { return parse_list(depth, Node::Kind::kOr, "or"); }
   std::optional<Node> parse_list(std::size_t depth, Node::Kind kind, std::string_view word) {
-    const auto next = [&] { return kind == Node::Kind::kOr ? parse_list(depth, Node::Kind::kAnd, "and") : parse_atom(depth); };
+    const auto next = [&] {
+      return kind == Node::Kind::kOr ? parse_list(depth, Node::Kind::kAnd, "and") : parse_atom(depth);
+    };
     auto first = next();
     if (!first || !take_word(word)) return first;
     Node list;
@@ -123,8 +149,9 @@ class Parser {
   }
   std::optional<Operator> parse_operator() {
     static constexpr std::pair<std::string_view, Operator> kSymbols[] = {
-        {"===", Operator::kArbitrary}, {"==", Operator::kEqual},     {"~=", Operator::kCompatible}, {"!=", Operator::kNotEqual},
-        {"<=", Operator::kLessEqual},  {">=", Operator::kGreaterEqual}, {"<", Operator::kLess},        {">", Operator::kGreater}};
+        {"===", Operator::kArbitrary}, {"==", Operator::kEqual},     {"~=", Operator::kCompatible},
+        {"!=", Operator::kNotEqual},   {"<=", Operator::kLessEqual}, {">=", Operator::kGreaterEqual},
+        {"<", Operator::kLess},        {">", Operator::kGreater}};
     for (const auto& [text, op] : kSymbols) {
       if (!rest_.starts_with(text)) continue;
       rest_.remove_prefix(text.size());
@@ -152,7 +179,9 @@ class Parser {
     }
     for (const auto* const name : kVariables) {
       if (!take_word(name)) continue;
-      return Operand{.variable = true, .text = name == std::string_view("python_implementation") ? "platform_python_implementation" : name};
+      return Operand{
+          .variable = true,
+          .text = name == std::string_view("python_implementation") ? "platform_python_implementation" : name};
     }
     return std::nullopt;
   }
@@ -166,7 +195,8 @@ std::string value_of(const Operand& operand, const Environment& environment, std
   const auto found = environment.find(operand.text);
   if (found == environment.end()) return "";
   // A Python built from a checkout calls itself "3.13.0+", which PEP 440 does not know.
-  return operand.text == "python_full_version" && found->second.ends_with('+') ? found->second + "local" : found->second;
+  return operand.text == "python_full_version" && found->second.ends_with('+') ? found->second + "local"
+                                                                               : found->second;
 }
 
 }  // namespace
@@ -184,7 +214,8 @@ bool Marker::Node::holds(const Environment& environment, std::string_view extra)
   return false;
 }
 
-// As versions where the variable is one and the other side makes a specifier; else as texts, for which only equality has a meaning.
+// As versions where the variable is one and the other side makes a specifier; else as texts, for which only equality
+// has a meaning.
 bool Marker::Node::compare(const Environment& environment, std::string_view extra) const {
   const std::string_view variable = left.variable ? left.text : right.text;
   auto lhs = value_of(left, environment, extra);
@@ -198,7 +229,8 @@ bool Marker::Node::compare(const Environment& environment, std::string_view extr
   if (op == Operator::kIn) return rhs.find(lhs) != std::string::npos;
   if (op == Operator::kNotIn) return rhs.find(lhs) == std::string::npos;
   if (compares_versions(variable)) {
-    if (const auto specifier = SpecifierSet::parse(std::string(symbol(op)) + rhs); specifier && rhs.find(',') == std::string::npos) {
+    if (const auto specifier = SpecifierSet::parse(std::string(symbol(op)) + rhs);
+        specifier && rhs.find(',') == std::string::npos) {
       if (op == Operator::kArbitrary) return to_lower(lhs) == to_lower(trim(rhs));
       const auto version = Version::parse(lhs);
       return version && specifier->contains(*version, true);
@@ -234,7 +266,9 @@ std::optional<Marker> Marker::parse(std::string_view text) {
   return out;
 }
 
-bool Marker::holds(const Environment& environment, std::string_view extra) const { return !root_ || root_->holds(environment, extra); }
+bool Marker::holds(const Environment& environment, std::string_view extra) const {
+  return !root_ || root_->holds(environment, extra);
+}
 
 std::set<std::string> Marker::extras() const {
   std::set<std::string> out;

@@ -1,5 +1,6 @@
 #pragma once
-// Environment markers: "python_version < '3.8' and extra == 'test'". PEP 508; packaging.python.org/specifications/dependency-specifiers.
+// Environment markers: "python_version < '3.8' and extra == 'test'". PEP 508;
+// packaging.python.org/specifications/dependency-specifiers.
 #include <map>
 #include <memory>
 #include <optional>
@@ -12,7 +13,8 @@ namespace varve::python {
 inline constexpr std::size_t kMaxMarkerBytes = 65536;
 inline constexpr std::size_t kMaxMarkerDepth = 100;  // of parentheses
 
-// What markers see. Keys as PEP 508 names them: "python_version", "sys_platform", "platform_machine", …; what is absent reads as "".
+// What markers see. Keys as PEP 508 names them: "python_version", "sys_platform", "platform_machine", …; what is absent
+// reads as "".
 using Environment = std::map<std::string, std::string, std::less<>>;
 
 // A value; copies share the parsed form. A default-made one holds always.

@@ -7,11 +7,12 @@ namespace varve::python {
 namespace {
 
 bool is_tag(std::string_view tag) {
-  return tag == "abi3" || tag.starts_with("cpython-") || tag.starts_with("pypy") || tag.starts_with("graalpy") || tag.ends_with("-linux-gnu") ||
-         (tag.starts_with("cp") && tag.size() > 2 && is_digit(tag[2]));
+  return tag == "abi3" || tag.starts_with("cpython-") || tag.starts_with("pypy") || tag.starts_with("graalpy") ||
+         tag.ends_with("-linux-gnu") || (tag.starts_with("cp") && tag.size() > 2 && is_digit(tag[2]));
 }
 
-// "_core.cpython-311-x86_64-linux-gnu.so" -> "_core"; "" where the middle is no tag of an ABI: "libz.so.1", "libfoo.2.so".
+// "_core.cpython-311-x86_64-linux-gnu.so" -> "_core"; "" where the middle is no tag of an ABI: "libz.so.1",
+// "libfoo.2.so".
 std::string_view stem_of_extension(std::string_view stem) {
   const auto dot = stem.find('.');
   if (dot == std::string_view::npos) return stem;

@@ -34,7 +34,8 @@ void split_python_tag(std::string_view& stem, RecordName& out) {
   }
 }
 
-// Escaped names hold no "-", so the first one ends the name; older tools left "-" in names, and versions begin with a digit there.
+// Escaped names hold no "-", so the first one ends the name; older tools left "-" in names, and versions begin with a
+// digit there.
 void split_version(std::string_view stem, RecordName& out) {
   auto at = stem.find('-');
   for (auto next = at; next != std::string_view::npos; next = stem.find('-', next + 1)) {
@@ -96,7 +97,8 @@ std::optional<WheelName> parse_wheel_name(std::string_view file_name) {
   out.platform_tag = stem;
   const bool build_begins_with_digit = dashes == 4 || (!out.build.empty() && is_digit(out.build.front()));
   const std::array<std::string_view, 5> parts{out.name, out.version, out.python_tag, out.abi_tag, out.platform_tag};
-  if (!build_begins_with_digit || std::ranges::any_of(parts, [](std::string_view part) { return part.empty(); })) return std::nullopt;
+  if (!build_begins_with_digit || std::ranges::any_of(parts, [](std::string_view part) { return part.empty(); }))
+    return std::nullopt;
   return out;
 }
 

@@ -1,5 +1,6 @@
 #pragma once
-// Names of distributions, and what the names of wheels and of installed records' folders say. PEP 427, 440, 503, 625; egg formats of setuptools.
+// Names of distributions, and what the names of wheels and of installed records' folders say. PEP 427, 440, 503, 625;
+// egg formats of setuptools.
 #include <optional>
 #include <string>
 #include <string_view>
@@ -20,13 +21,13 @@ struct RecordName {
   std::string platform;  // "linux-x86_64" of an egg that has one
 };
 
-// "numpy-1.26.4.dist-info", "foo-1.0-py3.9.egg-info" (folder or single file), "foo-1.0-py3.9-linux-x86_64.egg". The last component of a path only.
-// Absent when it is none of these.
+// "numpy-1.26.4.dist-info", "foo-1.0-py3.9.egg-info" (folder or single file), "foo-1.0-py3.9-linux-x86_64.egg". The
+// last component of a path only. Absent when it is none of these.
 std::optional<RecordName> parse_record_name(std::string_view file_name);
 
 struct WheelName {
   std::string name, version;
-  std::string build;     // "" = none
+  std::string build;  // "" = none
   std::string python_tag, abi_tag, platform_tag;
 };
 // "torch-2.1.0+cu118-cp311-cp311-linux_x86_64.whl". Absent when it is not so.

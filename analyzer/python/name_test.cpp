@@ -41,11 +41,13 @@ TEST(NameTest, ReadsWhatRecordsAreCalled) {
     EXPECT_EQ(read->python, expected.python) << expected.file;
     EXPECT_EQ(read->platform, expected.platform) << expected.file;
   }
-  for (const auto* const file : {"numpy", ".dist-info", "numpy.libs", "numpy-1.0.data", "", "/", "-1.0.egg-info"}) EXPECT_FALSE(parse_record_name(file)) << file;
+  for (const auto* const file : {"numpy", ".dist-info", "numpy.libs", "numpy-1.0.data", "", "/", "-1.0.egg-info"})
+    EXPECT_FALSE(parse_record_name(file)) << file;
 }
 
 TEST(NameTest, ReadsWheelNames) {
-  const auto wheel = parse_wheel_name("dist/torch-2.1.0+cu118-1-cp311-cp311-manylinux_2_17_x86_64.manylinux2014_x86_64.whl");
+  const auto wheel =
+      parse_wheel_name("dist/torch-2.1.0+cu118-1-cp311-cp311-manylinux_2_17_x86_64.manylinux2014_x86_64.whl");
   ASSERT_TRUE(wheel);
   EXPECT_EQ(wheel->name, "torch");
   EXPECT_EQ(wheel->version, "2.1.0+cu118");
@@ -54,7 +56,8 @@ TEST(NameTest, ReadsWheelNames) {
   EXPECT_EQ(wheel->abi_tag, "cp311");
   EXPECT_EQ(wheel->platform_tag, "manylinux_2_17_x86_64.manylinux2014_x86_64");
   EXPECT_EQ(parse_wheel_name("six-1.16.0-py2.py3-none-any.whl")->build, "");
-  for (const auto* const file : {"six-1.16.0.tar.gz", "six.whl", "a-b-c-d-e-f-g.whl", "a-1-build-py3-none-any.whl", "a--py3-none-any.whl"}) {
+  for (const auto* const file :
+       {"six-1.16.0.tar.gz", "six.whl", "a-b-c-d-e-f-g.whl", "a-1-build-py3-none-any.whl", "a--py3-none-any.whl"}) {
     EXPECT_FALSE(parse_wheel_name(file)) << file;
   }
 }

@@ -94,7 +94,9 @@ bool read_namespaces(const Literal& literal, std::map<std::string, std::vector<s
   return true;
 }
 
-[[noreturn]] void fail_on(std::string_view what, std::string_view part) { fail<CorruptData>("{}: {} is no literal that can be read", what, part); }
+[[noreturn]] void fail_on(std::string_view what, std::string_view part) {
+  fail<CorruptData>("{}: {} is no literal that can be read", what, part);
+}
 
 // MAPPING and NAMESPACES of setuptools.
 bool read_setuptools(std::string_view text, std::string_view what, EditableFinder& out) {
@@ -114,7 +116,8 @@ bool read_editables(std::string_view text, std::string_view what, EditableFinder
   bool found = false;
   for_each_after(text, ".map_module", [&](std::string_view rest) {
     const auto arguments = take_literal(rest);
-    if (!arguments || arguments->items.size() != 2 || !arguments->items[0].is_text() || !arguments->items[1].is_text()) fail_on(what, "map_module(…)");
+    if (!arguments || arguments->items.size() != 2 || !arguments->items[0].is_text() || !arguments->items[1].is_text())
+      fail_on(what, "map_module(…)");
     out.mapping[arguments->items[0].text] = arguments->items[1].text;
     found = true;
   });
@@ -141,12 +144,14 @@ bool read_scikit_build(std::string_view text, std::string_view what, EditableFin
   return true;
 }
 
-// finder = MesonpyMetaFinder('dist', {'module', …}, build folder, …) of meson-python, whose sources only its build plan knows.
+// finder = MesonpyMetaFinder('dist', {'module', …}, build folder, …) of meson-python, whose sources only its build plan
+// knows.
 bool read_meson(std::string_view text, std::string_view what, EditableFinder& out) {
   bool found = false;
   for_each_after(text, "finder = MesonpyMetaFinder", [&](std::string_view rest) {
     const auto arguments = take_literal(rest);
-    if (!arguments || arguments->items.size() < 3 || arguments->items[1].kind != Literal::Kind::kList || !arguments->items[2].is_text()) {
+    if (!arguments || arguments->items.size() < 3 || arguments->items[1].kind != Literal::Kind::kList ||
+        !arguments->items[2].is_text()) {
       fail_on(what, "MesonpyMetaFinder(…)");
     }
     for (const auto& module : arguments->items[1].items) out.mapping[module.text] = arguments->items[2].text;
@@ -176,7 +181,8 @@ bool is_editable_finder_name(std::string_view module) { return module.starts_wit
 std::optional<EditableFinder> parse_editable_finder(std::string_view text, std::string_view what) {
   EditableFinder out;
   text = without_bom(text);
-  if (read_setuptools(text, what, out) || read_editables(text, what, out) || read_meson(text, what, out) || read_scikit_build(text, what, out)) {
+  if (read_setuptools(text, what, out) || read_editables(text, what, out) || read_meson(text, what, out) ||
+      read_scikit_build(text, what, out)) {
     return out;
   }
   return std::nullopt;
@@ -187,7 +193,8 @@ std::optional<EggLink> parse_egg_link(std::string_view text) {
   text = without_bom(text);
   while (!text.empty() && out.folder.empty()) out.folder = trim(take_line(text));
   while (!text.empty() && out.root.empty()) out.root = trim(take_line(text));
-  if (out.folder.empty() || out.folder.find('\0') != std::string::npos || out.root.find('\0') != std::string::npos) return std::nullopt;
+  if (out.folder.empty() || out.folder.find('\0') != std::string::npos || out.root.find('\0') != std::string::npos)
+    return std::nullopt;
   return out;
 }
 

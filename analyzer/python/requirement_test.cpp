@@ -11,7 +11,11 @@ namespace {
 using testing::ElementsAre;
 using testing::IsEmpty;
 
-const Environment kLinux{{"python_version", "3.11"}, {"python_full_version", "3.11.2"}, {"sys_platform", "linux"}, {"os_name", "posix"}, {"platform_system", "Linux"}};
+const Environment kLinux{{"python_version", "3.11"},
+                         {"python_full_version", "3.11.2"},
+                         {"sys_platform", "linux"},
+                         {"os_name", "posix"},
+                         {"platform_system", "Linux"}};
 
 bool holds(std::string_view text, std::string_view extra = "") {
   const auto marker = Marker::parse(text);
@@ -45,7 +49,9 @@ TEST(MarkerTest, KnowsTheOldSpellings) {
 }
 
 TEST(MarkerTest, DepthIsBounded) {
-  const auto nested = [](std::size_t depth) { return std::string(depth, '(') + "os_name == 'nt'" + std::string(depth, ')'); };
+  const auto nested = [](std::size_t depth) {
+    return std::string(depth, '(') + "os_name == 'nt'" + std::string(depth, ')');
+  };
   EXPECT_TRUE(Marker::parse(nested(kMaxMarkerDepth)));
   EXPECT_FALSE(Marker::parse(nested(kMaxMarkerDepth + 1)));
   EXPECT_FALSE(Marker::parse(nested(kMaxMarkerBytes)));
@@ -83,7 +89,9 @@ TEST(RequirementTest, OfWhatIsNoneTheNameIsStillThere) {
 }
 
 TEST(RequirementTest, SectionsOfRequiresTxtBecomeMarkers) {
-  const auto read = parse_requires_txt("a\n\n[dev]\nb>=1\n[:python_version<'3']\nc\n[dev:os_name=='nt' or os_name=='posix']\nd; sys_platform=='linux'\n??\n[empty]\n");
+  const auto read = parse_requires_txt(
+      "a\n\n[dev]\nb>=1\n[:python_version<'3']\nc\n[dev:os_name=='nt' or os_name=='posix']\nd; "
+      "sys_platform=='linux'\n??\n[empty]\n");
   ASSERT_EQ(read.requirements.size(), 4u);
   EXPECT_FALSE(read.requirements[0].marker);
   EXPECT_TRUE(read.requirements[1].marker->holds(kLinux, "dev"));

@@ -8,9 +8,11 @@ namespace varve::python {
 
 std::optional<SpecifierSet::Clause> SpecifierSet::parse_clause(std::string_view text) {
   static constexpr std::pair<std::string_view, Operator> kOperators[] = {
-      {"===", Operator::kArbitrary}, {"~=", Operator::kCompatible}, {"==", Operator::kEqual},  {"!=", Operator::kNotEqual},
-      {"<=", Operator::kLessEqual},  {">=", Operator::kGreaterEqual}, {"<", Operator::kLess}, {">", Operator::kGreater}};
-  const auto* found = std::ranges::find_if(kOperators, [&](const auto& known) { return text.starts_with(known.first); });
+      {"===", Operator::kArbitrary}, {"~=", Operator::kCompatible}, {"==", Operator::kEqual},
+      {"!=", Operator::kNotEqual},   {"<=", Operator::kLessEqual},  {">=", Operator::kGreaterEqual},
+      {"<", Operator::kLess},        {">", Operator::kGreater}};
+  const auto* found =
+      std::ranges::find_if(kOperators, [&](const auto& known) { return text.starts_with(known.first); });
   if (found == std::end(kOperators)) return std::nullopt;
   text = trim(text.substr(found->first.size()));
   Clause out;
@@ -28,7 +30,8 @@ std::optional<SpecifierSet::Clause> SpecifierSet::parse_clause(std::string_view 
   }
   auto version = Version::parse(text);
   if (!version) return std::nullopt;
-  const bool plain_release = version->pre_letter_.empty() && !version->post_ && !version->dev_ && version->local_.empty();
+  const bool plain_release =
+      version->pre_letter_.empty() && !version->post_ && !version->dev_ && version->local_.empty();
   if (out.prefix && (!plain_release || is_space(text.back()))) return std::nullopt;
   if (!equality && version->has_local()) return std::nullopt;
   if (out.op == Operator::kCompatible && version->release_.size() < 2) return std::nullopt;
@@ -103,7 +106,9 @@ bool SpecifierSet::holds(const Clause& clause, const Version& version) {
 }
 
 bool SpecifierSet::contains(const Version& version, bool allow_prereleases) const {
-  const auto names_prerelease = [](const Clause& clause) { return clause.op != Operator::kNotEqual && clause.version.is_prerelease(); };
+  const auto names_prerelease = [](const Clause& clause) {
+    return clause.op != Operator::kNotEqual && clause.version.is_prerelease();
+  };
   if (version.is_prerelease() && !allow_prereleases && std::ranges::none_of(clauses_, names_prerelease)) return false;
   return std::ranges::all_of(clauses_, [&](const Clause& clause) { return holds(clause, version); });
 }

@@ -30,7 +30,8 @@ class Scanner {
     while (digits.size() > 1 && digits.front() == '0') digits.remove_prefix(1);
     return std::string(digits);
   }
-  // One of the words with an optional separator before it: its position in the list, or -1. Longer words come first in the list.
+  // One of the words with an optional separator before it: its position in the list, or -1. Longer words come first in
+  // the list.
   int take_word(std::initializer_list<std::string_view> words) {
     auto after = *this;
     after.take_separator();
@@ -149,8 +150,8 @@ std::optional<Version> Version::parse(std::string_view text) {
   return out;
 }
 
-// PEP 440's order as bytes: epoch, release without trailing zeros, then a mark and a number for pre, post and dev. A release of development only
-// (1.0.dev1) comes before every pre-release, and what has no pre-release after all of them.
+// PEP 440's order as bytes: epoch, release without trailing zeros, then a mark and a number for pre, post and dev. A
+// release of development only (1.0.dev1) comes before every pre-release, and what has no pre-release after all of them.
 void Version::make_keys() {
   append_number(public_key_, epoch_);
   auto used = release_.size();
@@ -181,7 +182,9 @@ std::strong_ordering Version::operator<=>(const Version& other) const {
   return local_key_.compare(other.local_key_) <=> 0;
 }
 
-bool Version::operator==(const Version& other) const { return public_key_ == other.public_key_ && local_key_ == other.local_key_; }
+bool Version::operator==(const Version& other) const {
+  return public_key_ == other.public_key_ && local_key_ == other.local_key_;
+}
 
 std::string Version::normalized() const {
   std::string out;

@@ -38,13 +38,14 @@ class Version {
   std::string pre_letter_, pre_number_;  // "a" "b" "rc"
   std::optional<std::string> post_, dev_;
   std::vector<std::string> local_;
-  std::string public_key_, local_key_;   // bytes that compare as the versions do; see version.cpp
-  std::size_t base_size_ = 0;            // of public_key_: epoch and release
-  std::size_t pre_size_ = 0;             // these and the pre-release
-  std::size_t post_size_ = 0;            // these and the post-release
+  std::string public_key_, local_key_;  // bytes that compare as the versions do; see version.cpp
+  std::size_t base_size_ = 0;           // of public_key_: epoch and release
+  std::size_t pre_size_ = 0;            // these and the pre-release
+  std::size_t post_size_ = 0;           // these and the post-release
 };
 
-// "" = any version. Without allow_prereleases, a pre-release satisfies only sets that name one, as pip's resolver has it.
+// "" = any version. Without allow_prereleases, a pre-release satisfies only sets that name one, as pip's resolver has
+// it.
 class SpecifierSet {
  public:
   // Also in parentheses, as setuptools wrote them once: "(>=1.0,<2)".
@@ -54,12 +55,21 @@ class SpecifierSet {
   bool empty() const { return clauses_.empty(); }
 
  private:
-  enum class Operator : std::uint8_t { kCompatible, kEqual, kNotEqual, kLessEqual, kGreaterEqual, kLess, kGreater, kArbitrary };
+  enum class Operator : std::uint8_t {
+    kCompatible,
+    kEqual,
+    kNotEqual,
+    kLessEqual,
+    kGreaterEqual,
+    kLess,
+    kGreater,
+    kArbitrary
+  };
   struct Clause {
     Operator op = Operator::kEqual;
-    Version version;       // of kArbitrary only if its text is one
-    bool prefix = false;   // "==1.2.*"
-    std::string literal;   // of kArbitrary, lower case
+    Version version;      // of kArbitrary only if its text is one
+    bool prefix = false;  // "==1.2.*"
+    std::string literal;  // of kArbitrary, lower case
   };
   static std::optional<Clause> parse_clause(std::string_view text);
   static bool holds(const Clause& clause, const Version& version);

@@ -1,5 +1,5 @@
-// Answers questions about Python packaging, one JSON array of them on standard input, one of answers on standard output: what test_packaging.py compares with
-// Python's own libraries.
+// Answers questions about Python packaging, one JSON array of them on standard input, one of answers on standard
+// output: what test_packaging.py compares with Python's own libraries.
 #include <iostream>
 
 #include <nlohmann/json.hpp>
@@ -59,7 +59,10 @@ json evaluate(const std::string& text, const json& environments, const std::vect
 }
 
 json about_requirement(const Requirement& requirement) {
-  return {{"name", requirement.name}, {"extras", requirement.extras}, {"specifier", requirement.specifier.text()}, {"url", requirement.url},
+  return {{"name", requirement.name},
+          {"extras", requirement.extras},
+          {"specifier", requirement.specifier.text()},
+          {"url", requirement.url},
           {"marker", requirement.marker ? json(requirement.marker->text()) : json()}};
 }
 
@@ -71,22 +74,27 @@ json about_requirements(const std::vector<Requirement>& requirements) {
 
 json about_metadata(const std::string& text) {
   const auto metadata = parse_core_metadata(text);
-  return {{"name", metadata.name},       {"version", metadata.version},
-          {"requires_python", metadata.requires_python}, {"summary", metadata.summary},
-          {"requires", about_requirements(metadata.requires_dist)}, {"unreadable", metadata.unreadable_requires},
+  return {{"name", metadata.name},
+          {"version", metadata.version},
+          {"requires_python", metadata.requires_python},
+          {"summary", metadata.summary},
+          {"requires", about_requirements(metadata.requires_dist)},
+          {"unreadable", metadata.unreadable_requires},
           {"extras", metadata.provides_extras}};
 }
 
 json about_entry_points(const std::string& text) {
   json out = json::array();
-  for (const auto& entry : parse_entry_points(text).entries) out.push_back({entry.group, entry.name, entry.module, entry.attribute, entry.extras});
+  for (const auto& entry : parse_entry_points(text).entries)
+    out.push_back({entry.group, entry.name, entry.module, entry.attribute, entry.extras});
   return out;
 }
 
 json about_record(const std::string& text) {
   json out = json::array();
   const auto tally = read_record(text, [&](const RecordEntry& entry) {
-    out.push_back({std::string(entry.path), entry.sha256 ? json(entry.sha256->hex()) : json(), entry.size ? json(*entry.size) : json()});
+    out.push_back({std::string(entry.path), entry.sha256 ? json(entry.sha256->hex()) : json(),
+                   entry.size ? json(*entry.size) : json()});
   });
   return {{"rows", out}, {"unreadable", tally.unreadable}};
 }

@@ -153,7 +153,7 @@ def check_specifiers():
     versions = VERSIONS + [random_version() for _ in range(150)]
     bases = [re.match(r"v?((\d+!)?[\d.]*\d)", text, re.I).group(1) for text in versions]
     versions += [base + tail for base in sorted(set(bases))[:25] for tail in ("", ".dev1", "rc1", ".post1", "+local", ".0", ".1")]
-    texts = SPECIFIERS + [random_specifier() for _ in range(400)]
+    texts = SPECIFIERS + [random_specifier() for _ in range(300)]
     for text, ours in zip(texts, ask([["contains", text, versions] for text in texts])):
         specifiers = attempt(lambda: SpecifierSet(text), InvalidSpecifier)
         if specifiers is None or ours is None:
@@ -216,7 +216,7 @@ def marker_holds(marker, surroundings, extra):
 
 
 def check_markers():
-    texts = MARKERS + [random_marker() for _ in range(1200)]
+    texts = MARKERS + [random_marker() for _ in range(900)]
     for text, ours in zip(texts, ask([["marker", text, ENVIRONMENTS, EXTRAS] for text in texts])):
         marker = attempt(lambda: Marker(text), InvalidMarker)
         if marker is None or ours is None:

@@ -42,7 +42,9 @@ class LiteralReader {
 
   std::optional<Literal> read_word() {
     std::size_t size = 0;
-    while (size < rest_.size() && (is_alnum(rest_[size]) || rest_[size] == '_' || rest_[size] == '.' || rest_[size] == '-')) ++size;
+    while (size < rest_.size() &&
+           (is_alnum(rest_[size]) || rest_[size] == '_' || rest_[size] == '.' || rest_[size] == '-'))
+      ++size;
     if (size == 0) return std::nullopt;
     Literal out;
     out.text = rest_.substr(0, size);
@@ -110,14 +112,28 @@ class LiteralReader {
       return true;
     }
     switch (c) {
-      case '\n': return true;
-      case 'n': out += '\n'; return true;
-      case 't': out += '\t'; return true;
-      case 'r': out += '\r'; return true;
-      case 'x': return read_code(2, out);
-      case 'u': return read_code(4, out);
-      case 'U': return read_code(8, out);
-      case '\\': case '\'': case '"': out += c; return true;
+      case '\n':
+        return true;
+      case 'n':
+        out += '\n';
+        return true;
+      case 't':
+        out += '\t';
+        return true;
+      case 'r':
+        out += '\r';
+        return true;
+      case 'x':
+        return read_code(2, out);
+      case 'u':
+        return read_code(4, out);
+      case 'U':
+        return read_code(8, out);
+      case '\\':
+      case '\'':
+      case '"':
+        out += c;
+        return true;
       default:
         out += '\\';
         out += c;

@@ -1,5 +1,6 @@
 #pragma once
-// Literals of Python's grammar as repr() writes them: strings, numbers, True, False, None, lists, tuples, sets, dicts. Nothing is evaluated.
+// Literals of Python's grammar as repr() writes them: strings, numbers, True, False, None, lists, tuples, sets, dicts.
+// Nothing is evaluated.
 #include <optional>
 #include <string>
 #include <string_view>
@@ -14,12 +15,13 @@ inline constexpr std::size_t kMaxLiteralValues = 1'000'000;
 struct Literal {
   enum class Kind : unsigned char { kText, kWord, kList, kDict };
   Kind kind = Kind::kWord;
-  std::string text;              // of kText its value; of kWord as written: "None", "12"
-  std::vector<Literal> items;    // of kList; of kDict key, value, key, value …
+  std::string text;            // of kText its value; of kWord as written: "None", "12"
+  std::vector<Literal> items;  // of kList; of kDict key, value, key, value …
   bool is_text() const { return kind == Kind::kText; }
 };
 
-// Takes one literal off the start of `text` with the blanks and comments before it. Absent, with `text` anywhere, if none is there or it exceeds a limit.
+// Takes one literal off the start of `text` with the blanks and comments before it. Absent, with `text` anywhere, if
+// none is there or it exceeds a limit.
 std::optional<Literal> take_literal(std::string_view& text);
 
 // Takes blanks, line ends and comments off.

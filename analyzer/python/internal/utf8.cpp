@@ -1,6 +1,8 @@
 #include "analyzer/python/internal/utf8.h"
 
-#include <cstdint>
+#include <algorithm>
+
+#include "core/base/utf8.h"
 
 namespace varve::python {
 
@@ -8,40 +10,15 @@ namespace {
 
 constexpr std::string_view kReplacement = "\xEF\xBF\xBD";
 
-struct Lead {
-  std::size_t size;                // of the whole sequence; 0 = cannot begin one
-  std::uint8_t second_low, second_high;  // bounds of the second byte: they exclude surrogates, overlong forms and what lies above U+10FFFF
-};
-
-Lead lead_of(std::uint8_t byte) {
-  if (byte < 0x80) return {1, 0, 0};
-  if (byte >= 0xC2 && byte <= 0xDF) return {2, 0x80, 0xBF};
-  if (byte == 0xE0) return {3, 0xA0, 0xBF};
-  if (byte == 0xED) return {3, 0x80, 0x9F};
-  if (byte >= 0xE1 && byte <= 0xEF) return {3, 0x80, 0xBF};
-  if (byte == 0xF0) return {4, 0x90, 0xBF};
-  if (byte >= 0xF1 && byte <= 0xF3) return {4, 0x80, 0xBF};
-  if (byte == 0xF4) return {4, 0x80, 0x8F};
-  return {0, 0, 0};
-}
-
 }  // namespace
 
 std::string repair_utf8(std::string_view text) {
+  if (is_utf8(text)) return std::string(text);
   std::string out;
-  out.reserve(text.size());
-  for (std::size_t i = 0; i < text.size();) {
-    const auto lead = lead_of(std::uint8_t(text[i]));
-    std::size_t good = 1;
-    while (good < lead.size && i + good < text.size()) {
-      const auto byte = std::uint8_t(text[i + good]);
-      const auto low = good == 1 ? lead.second_low : 0x80;
-      const auto high = good == 1 ? lead.second_high : 0xBF;
-      if (byte < low || byte > high) break;
-      ++good;
-    }
-    out += lead.size == good ? text.substr(i, good) : kReplacement;
-    i += good;
+  while (!text.empty()) {
+    const auto size = utf8_length(text);
+    out += size > 0 ? text.substr(0, size) : kReplacement;
+    text.remove_prefix(std::max<std::size_t>(size, 1));
   }
   return out;
 }

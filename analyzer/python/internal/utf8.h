@@ -4,7 +4,7 @@
 
 namespace varve::python {
 
-// Well-formed UTF-8 unchanged; each maximal broken piece becomes U+FFFD, as Unicode recommends (chapter 3.9).
+// Well-formed UTF-8 unchanged; each byte that is not part of any becomes U+FFFD.
 std::string repair_utf8(std::string_view text);
 
 // The code point in UTF-8; U+FFFD for what is none.
