@@ -5,6 +5,7 @@
 #include <nlohmann/json.hpp>
 
 #include "analyzer/python/core_metadata.h"
+#include "analyzer/python/dpkg.h"
 #include "analyzer/python/entry_points.h"
 #include "analyzer/python/install_record.h"
 #include "analyzer/python/module_file.h"
@@ -105,6 +106,20 @@ json about_finder(const std::string& text) {
   return {finder->mapping, finder->namespaces};
 }
 
+json about_dpkg(const std::string& text) {
+  json out = json::array();
+  const auto tally = read_dpkg_status(text, DpkgFile::kStatus, [&](const DpkgPackage& package) {
+    std::vector<std::vector<std::string>> depends;
+    for (const auto& alternatives : package.depends) {
+      auto& names = depends.emplace_back();
+      for (const auto& one : alternatives) names.push_back(one.name);
+    }
+    out.push_back({package.name, package.version, package.architecture, package.installed, package.source,
+                   package.installed_bytes ? json(*package.installed_bytes) : json(), depends});
+  });
+  return {{"packages", out}, {"unreadable", tally.unreadable}};
+}
+
 json answer(const json& question) {
   const auto kind = question.at(0).get<std::string>();
   const auto text = [&](std::size_t i) { return question.at(i).get<std::string>(); };
@@ -117,6 +132,7 @@ json answer(const json& question) {
   if (kind == "record") return about_record(text(1));
   if (kind == "requires_txt") return about_requirements(parse_requires_txt(text(1)).requirements);
   if (kind == "finder") return about_finder(text(1));
+  if (kind == "dpkg") return about_dpkg(text(1));
   if (kind == "normalize") return normalize_name(text(1));
   if (kind == "module") {
     const auto module = module_of_file(text(1));

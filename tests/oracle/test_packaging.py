@@ -1,7 +1,7 @@
 #!/usr/bin/env python3
 """Versions, specifiers, markers and requirements against the library `packaging`, install records against importlib.metadata: made at random from a fixed seed,
 written by hand, and everything that is installed beside this Python."""
-import base64, csv, importlib.metadata as metadata, inspect, io, itertools, json, os, random, re, subprocess, sys
+import base64, csv, importlib.metadata as metadata, inspect, io, itertools, json, os, random, re, shutil, subprocess, sys
 from pathlib import Path
 
 
@@ -364,12 +364,36 @@ def check_records():
         expect(f"module of {path}", ours, None if theirs and path == "x.y.py" else theirs)
 
 
+# ---- dpkg's database of this machine
+
+def check_dpkg():
+    if not (shutil.which("dpkg-query") and os.path.exists("/var/lib/dpkg/status")):
+        return 0
+    fields = "${Package}\\t${Version}\\t${Architecture}\\t${db:Status-Status}\\t${source:Package}\\t${Installed-Size}\\t${Pre-Depends}\\t${Depends}\\n"
+    # Read before and after: somebody may be installing.
+    before = Path("/var/lib/dpkg/status").read_text(errors="replace")
+    listed = subprocess.run(["dpkg-query", "-W", "-f", fields], stdout=subprocess.PIPE, text=True, check=True).stdout
+    if before != Path("/var/lib/dpkg/status").read_text(errors="replace") or any(Path("/var/lib/dpkg/updates").glob("[0-9]*")):
+        return 0
+    theirs = []
+    for line in listed.splitlines():
+        name, version, architecture, state, source, size, *relations = line.split("\t")
+        depends = [[re.split(r"[ :(]", choice.strip())[0] for choice in one.split("|")] for text in relations if text for one in text.split(",")]
+        installed = state in ("installed", "unpacked", "half-configured", "triggers-awaited", "triggers-pending")
+        theirs.append([name, version, architecture, installed, source, int(size) * 1024 if size else None, depends])
+    ours = ask([["dpkg", before]])[0]
+    expect("unreadable stanzas of dpkg", ours["unreadable"], 0)
+    for our, their in itertools.zip_longest(sorted(ours["packages"]), sorted(theirs)):
+        expect(f"dpkg {(their or our)[0]}", our, their)
+    return len(theirs)
+
+
 def main():
     versions, pairs = check_versions()
     memberships, evaluations, requirements = check_specifiers(), check_markers(), check_requirements()
-    installed = check_installed()
+    installed, packages = check_installed(), check_dpkg()
     check_records()
-    print(f"packaging {packaging.__version__}: {versions} versions, {pairs} pairs, {memberships} memberships twice, {evaluations} markers evaluated, {requirements} requirements, {installed} installed distributions; {len(failures)} differ")
+    print(f"packaging {packaging.__version__}: {versions} versions, {pairs} pairs, {memberships} memberships twice, {evaluations} markers evaluated, {requirements} requirements, {installed} installed distributions, {packages} packages of dpkg; {len(failures)} differ")
     for failure in failures[:40]:
         print(failure)
     sys.exit(1 if failures else 0)
