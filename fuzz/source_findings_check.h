@@ -5,6 +5,7 @@
 #include <string_view>
 
 #include "analyzer/notebooks/findings.h"
+#include "core/base/utf8.h"
 
 inline void check_findings(const varve::notebooks::Findings& findings, std::string_view text) {
   using namespace varve::notebooks;
@@ -15,13 +16,14 @@ inline void check_findings(const varve::notebooks::Findings& findings, std::stri
   std::uint32_t last = 0;
   for (const auto& found : findings.imports) {
     if (!in_text(found.line) || found.line < last || found.name.empty() != found.unknown_name) std::abort();
-    if (!found.name.starts_with(found.module)) std::abort();
+    if (!found.name.starts_with(found.module) || !varve::is_utf8(found.name)) std::abort();
     last = found.line;
   }
   for (const auto& found : findings.installs) {
-    if (!in_text(found.line) || found.tool.empty()) std::abort();
+    if (!in_text(found.line) || found.tool.empty() || !varve::is_utf8(found.argument)) std::abort();
+    if (found.argument.find_first_of(std::string_view("\0\r\n", 3)) != std::string::npos) std::abort();
   }
   for (const auto& hint : findings.hints) {
-    if (!in_text(hint.line) || hint.kind.empty() || hint.text.empty()) std::abort();
+    if (!in_text(hint.line) || hint.kind.empty() || hint.text.empty() || !varve::is_utf8(hint.text)) std::abort();
   }
 }

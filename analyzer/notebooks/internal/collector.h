@@ -2,8 +2,8 @@
 // Where the readers of one cell put what they find, and what they must know of the text around the text they read.
 #include <cstdint>
 #include <optional>
+#include <string>
 #include <string_view>
-#include <utility>
 
 #include "analyzer/notebooks/findings.h"
 #include "analyzer/notebooks/internal/source_chars.h"
@@ -11,6 +11,7 @@
 namespace varve::notebooks {
 
 inline constexpr std::size_t kMaxNameBytes = 512;
+inline constexpr std::size_t kMaxArgumentBytes = 2048;
 inline constexpr int kMaxNesting = 4;  // code in strings in commands in strings …
 
 // A piece of a cell's text, or text made of it (a string's value): then all of it is told to be at one line.
@@ -34,19 +35,8 @@ struct Collector {
   std::optional<ImportKind> nested_kind;  // of plain imports in text that is code only for what holds it
   int nesting = 0;
 
-  void add(Import import) {
-    if (import.name.size() > kMaxNameBytes || out.imports.size() >= kMaxFindings) return;
-    import.cell = cell;
-    import.written_file = written_file;
-    if (nested_kind && (import.kind == ImportKind::kImport || import.kind == ImportKind::kOptional))
-      import.kind = *nested_kind;
-    out.imports.push_back(std::move(import));
-  }
-  void add(Install install) {
-    if (written_file || out.installs.size() >= kMaxFindings) return;
-    install.cell = cell;
-    out.installs.push_back(std::move(install));
-  }
+  void add(Import import);
+  void add(Install install);
 };
 
 // Reads what is nested in what is being read; not deeper than kMaxNesting.
@@ -65,6 +55,9 @@ struct PythonOptions {
   bool magics = true;   // IPython's lines; not in files and strings
   bool cython = false;  // cimport
 };
+
+// On one line, and UTF-8 whatever it was: names and arguments go into databases and onto screens.
+std::string printable(std::string_view text);
 
 void read_python_source(const Source& source, Collector& out, const PythonOptions& options);
 void read_shell_source(const Source& source, Collector& out);

@@ -5,6 +5,7 @@
 #include <set>
 #include <string>
 
+#include "analyzer/notebooks/internal/collector.h"
 #include "analyzer/notebooks/internal/source_chars.h"
 #include "analyzer/notebooks/internal/statements.h"
 
@@ -53,9 +54,9 @@ class GpuHints {
   }
 
  private:
-  void add(int statement, std::string kind, std::string text) {
+  void add(int statement, std::string kind, std::string_view text) {
     const auto& at = code_[statement];
-    findings_.hints.push_back({.kind = std::move(kind), .text = std::move(text), .cell = at.cell, .line = at.line});
+    findings_.hints.push_back({.kind = std::move(kind), .text = printable(text), .cell = at.cell, .line = at.line});
   }
 
   // Names that are asked for .parameters(), or switched by .train() and .eval().
