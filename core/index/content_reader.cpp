@@ -2,6 +2,9 @@
 
 #include <algorithm>
 #include <array>
+#include <optional>
+#include <stdexcept>
+#include <utility>
 
 #include "core/index/span_reader.h"
 #include "core/index/whole_layer.h"
@@ -10,6 +13,8 @@ namespace varve::index {
 namespace {
 
 constexpr std::uint64_t kMaxRequestBytes = 4 * 1024 * 1024;  // compressed side, of neighbouring spans together
+
+constexpr std::uint64_t kMaxGapBytes = 128 * 1024;  // between two wanted spans: fetched along, for less than another request costs
 
 // Ends the transfer of a blob of which no more is needed.
 struct EnoughRead {};
@@ -78,22 +83,56 @@ void ContentReader::read_ranges_device(ByteRange device_range, const oci::ByteSi
   give_zeros(device_range.end() - at, sink);
 }
 
-void ContentReader::read_stream(std::size_t layer, ByteRange stream_range, const oci::ByteSink& sink) {
+void ContentReader::check_range(std::size_t layer, ByteRange stream_range) const {
   const auto& map = *index_.maps.at(layer);
   if (!stream_range.fits_in(map.stream_bytes))
     fail<CorruptData>("layer {}: bytes {}+{} are outside its stream of {}", map.layer_digest.to_string(), stream_range.offset,
                       stream_range.length, map.stream_bytes);
-  if (map.format == LayerFormat::kZstdSingle) return read_single_frame(layer, stream_range, sink);
-  auto [first, end] = map.spans_of(stream_range);
-  while (first < end) {
-    auto last = first;
-    while (last + 1 < end && map.spans[last + 1].compressed_range.end() - map.spans[first].compressed_range.offset <= kMaxRequestBytes) ++last;
-    read_spans(layer, first, last, stream_range, sink);
-    first = last + 1;
-  }
 }
 
-void ContentReader::read_spans(std::size_t layer, std::size_t first, std::size_t last, ByteRange stream_range, const oci::ByteSink& sink) {
+void ContentReader::read_stream(std::size_t layer, ByteRange stream_range, const oci::ByteSink& sink) {
+  read_ranges(layer, {stream_range}, [&](std::size_t, ByteView part) { sink(part); });
+}
+
+void ContentReader::read_ranges(std::size_t layer, const std::vector<ByteRange>& stream_ranges, const RangeSink& sink) {
+  const auto& map = *index_.maps.at(layer);
+  std::uint64_t end_of_all = 0;
+  for (std::size_t i = 0; i < stream_ranges.size(); ++i) {
+    check_range(layer, stream_ranges[i]);
+    if (i > 0 && stream_ranges[i].offset < stream_ranges[i - 1].offset) throw std::invalid_argument("ranges must ascend");
+    end_of_all = std::max(end_of_all, stream_ranges[i].end());
+  }
+  if (end_of_all == 0) return;
+
+  std::size_t first_open = 0;  // ranges before it are given whole
+  const auto give_span = [&](const Span& span, ByteView stream) {
+    while (first_open < stream_ranges.size() && stream_ranges[first_open].end() <= span.stream_range.offset) ++first_open;
+    for (auto i = first_open; i < stream_ranges.size() && stream_ranges[i].offset < span.stream_range.end(); ++i)
+      give_part(span, stream, stream_ranges[i], [&](ByteView part) { sink(i, part); });
+  };
+  if (map.format == LayerFormat::kZstdSingle) return read_single_frame(layer, end_of_all, give_span);
+
+  // Runs of spans that one request serves.
+  std::optional<std::pair<std::size_t, std::size_t>> run;
+  const auto compressed_end = [&](std::size_t span) { return map.spans[span].compressed_range.end(); };
+  for (const auto& range : stream_ranges) {
+    auto [first, end] = map.spans_of(range);
+    if (run) first = std::max(first, run->second + 1);
+    for (auto span = first; span < end; ++span) {
+      const auto& compressed = map.spans[span].compressed_range;
+      if (run && compressed.offset <= compressed_end(run->second) + kMaxGapBytes &&
+          compressed.end() - map.spans[run->first].compressed_range.offset <= kMaxRequestBytes) {
+        run->second = span;
+        continue;
+      }
+      if (run) read_spans(layer, run->first, run->second, give_span);
+      run = {span, span};
+    }
+  }
+  if (run) read_spans(layer, run->first, run->second, give_span);
+}
+
+void ContentReader::read_spans(std::size_t layer, std::size_t first, std::size_t last, const SpanSink& sink) {
   const auto& map = *index_.maps[layer];
   const ByteRange compressed{map.spans[first].compressed_range.offset,
                              map.spans[last].compressed_range.end() - map.spans[first].compressed_range.offset};
@@ -106,7 +145,7 @@ void ContentReader::read_spans(std::size_t layer, std::size_t first, std::size_t
     stream.resize(span.stream_range.length);
     const auto span_bytes = ByteView(bytes).subspan(span.compressed_range.offset - compressed.offset, span.compressed_range.length);
     decode_span(map, span, span_bytes, windows[i - first], stream, decoder_);
-    give_part(span, stream, stream_range, sink);
+    sink(span, stream);
   }
 }
 
@@ -131,13 +170,13 @@ std::vector<Bytes> ContentReader::fetch_windows(std::size_t layer, std::size_t f
   return windows;
 }
 
-void ContentReader::read_single_frame(std::size_t layer, ByteRange stream_range, const oci::ByteSink& sink) {
+void ContentReader::read_single_frame(std::size_t layer, std::uint64_t stream_end, const SpanSink& sink) {
   const auto& map = *index_.maps[layer];
   const auto& blob = image_.manifest.layers.at(layer);
   WholeLayerDecoder decoder(map, [&](std::size_t number, ByteView stream) {
     const auto& span = map.spans[number];
-    give_part(span, stream, stream_range, sink);
-    if (span.stream_range.end() >= stream_range.end()) throw EnoughRead();
+    sink(span, stream);
+    if (span.stream_range.end() >= stream_end) throw EnoughRead();
   });
   ++requests_;
   try {

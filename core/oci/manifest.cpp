@@ -86,6 +86,27 @@ ImageIndex ImageIndex::parse(ByteView bytes, std::string_view what) {
   return index;
 }
 
+namespace {
+
+// The history is a note to people: what is odd in it is passed over. If it speaks of another number of layers it tells nothing.
+std::vector<std::string> creators_of(const json& document, std::size_t layers) {
+  std::vector<std::string> creators;
+  const auto history = document.find("history");
+  if (history != document.end() && history->is_array()) {
+    for (const auto& step : *history) {
+      if (!step.is_object()) continue;
+      const auto empty_layer = step.find("empty_layer");
+      if (empty_layer != step.end() && empty_layer->is_boolean() && empty_layer->get<bool>()) continue;
+      const auto created_by = step.find("created_by");
+      creators.push_back(created_by != step.end() && created_by->is_string() ? created_by->get<std::string>() : std::string());
+    }
+  }
+  if (creators.size() != layers) creators.assign(layers, "");
+  return creators;
+}
+
+}  // namespace
+
 ImageConfig ImageConfig::parse(ByteView bytes, std::string_view what) {
   const auto document = parse_json_object(bytes, kMaxConfigBytes, what);
   ImageConfig config;
@@ -98,6 +119,7 @@ ImageConfig ImageConfig::parse(ByteView bytes, std::string_view what) {
     if (config.diff_ids.size() == kMaxLayers) fail<Unsupported>("{}: more than {} diff_ids", what, kMaxLayers);
     config.diff_ids.push_back(Digest::parse(diff_id, what));
   }
+  config.created_by = creators_of(document, config.diff_ids.size());
   const auto* run = object_member(document, "config", what);
   if (run == nullptr) return config;
   config.env = strings_member(*run, "Env", what);

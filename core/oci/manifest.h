@@ -43,6 +43,7 @@ struct ImageIndex {
 struct ImageConfig {
   Platform platform;
   std::vector<Digest> diff_ids;
+  std::vector<std::string> created_by;  // one per layer, as its builder noted it; "" = unknown
   std::vector<std::string> env;         // "NAME=value", in order
   std::vector<std::string> entrypoint;
   std::vector<std::string> cmd;

@@ -117,6 +117,19 @@ TEST(ImageConfigTest, ReadsWhatASessionNeeds) {
   EXPECT_THROW(ImageConfig::parse(as_bytes("{}"), "x"), CorruptData);
 }
 
+TEST(ImageConfigTest, TellsWhichStepMadeEachLayer) {
+  const auto creators = [](std::string_view history) {
+    const auto text = fmt::format(R"({{"os":"linux","architecture":"amd64","rootfs":{{"type":"layers","diff_ids":["{}","{}"]}},"history":{}}})",
+                                  digest_of("a").to_string(), digest_of("b").to_string(), history);
+    return ImageConfig::parse(as_bytes(text), "config").created_by;
+  };
+  EXPECT_THAT(creators(R"([{"created_by":"ADD rootfs"},{"created_by":"ENV A=1","empty_layer":true},{"created_by":"RUN make"}])"),
+              testing::ElementsAre("ADD rootfs", "RUN make"));
+  EXPECT_THAT(creators(R"([{"created_by":7},{}])"), testing::ElementsAre("", ""));
+  EXPECT_THAT(creators(R"([{"created_by":"only one"}])"), testing::ElementsAre("", ""));
+  EXPECT_THAT(creators(R"({"created_by":"no list"})"), testing::ElementsAre("", ""));
+}
+
 TEST(ArtifactManifestTest, IsCanonical) {
   ArtifactManifest artifact;
   artifact.artifact_type = "application/vnd.test";
