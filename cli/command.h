@@ -51,6 +51,7 @@ void add_index_command(CLI::App& app, Context& context);
 void add_inspect_command(CLI::App& app, Context& context);
 void add_ls_command(CLI::App& app, Context& context);
 void add_cat_command(CLI::App& app, Context& context);
+void add_packages_command(CLI::App& app, Context& context);
 void add_mount_command(CLI::App& app, Context& context);
 void add_unmount_command(CLI::App& app, Context& context);
 void add_status_command(CLI::App& app, Context& context);

@@ -22,6 +22,7 @@ constexpr AddCommand kCommands[] = {
     add_inspect_command,
     add_ls_command,
     add_cat_command,
+    add_packages_command,
     add_mount_command,
     add_unmount_command,
     add_status_command,

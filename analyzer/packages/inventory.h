@@ -23,16 +23,21 @@ struct ConsoleScript {
 };
 
 struct Need {
+  Source from = Source::kPip;   // who says so: Python metadata, or conda and dpkg (then only the name of `requirement` is filled, and its text)
   python::Requirement requirement;
   bool applies = false;         // its marker holds on the image's own Python and platform, without extras
   std::vector<std::string> extras;  // the extras of this distribution for which it applies
   std::string satisfied_by;     // version in the image; "" = missing
+  bool compatible = true;       // that version is one that the requirement allows; true where it is missing
 };
 
 struct Distribution {
   std::string name;             // as its metadata writes it
   std::string normalized;       // PEP 503
   std::string version;
+  std::string package;          // the conda or Debian package that it came as, where that has another name: "pytorch", "python3-numpy"
+  std::string package_version;  // of `package`, or of the conda package of the same name: "2.1.0-py311_0" is not said, "2.1.0" is
+  std::string summary;          // one line; "" = not said
   Source source = Source::kPip;
   std::string record;           // path of its dist-info, egg-info, conda-meta file; for dpkg "var/lib/dpkg/status"
   std::string site;             // the folder it is installed into, "" for dpkg and conda without Python
@@ -43,18 +48,21 @@ struct Distribution {
   std::uint64_t files = 0;      // it owns, shared ones included
   std::uint64_t bytes = 0;      // content of these
   std::uint64_t shared_files = 0;   // owned by others too
-  std::uint64_t missing_files = 0;  // recorded and not there
+  std::uint64_t missing_files = 0;  // recorded and not there; bytecode is not looked for
+  std::uint64_t changed_files = 0;  // there with another size than recorded: somebody wrote over them
   std::uint64_t compressed_bytes = 0;  // its share of the blobs, shared paths divided between their owners; 0 for a plain folder
   std::vector<std::uint32_t> layers;   // where its files lie, ascending; empty for a plain folder
   std::vector<std::string> imports;    // shortest dotted names that are its own: "numpy", "google.cloud.storage"
+  std::vector<std::string> top_level;  // as importlib.metadata.packages_distributions() of the image's own Python counts it (its rules changed in 3.11 and 3.12)
   std::vector<Need> needs;
   std::vector<ConsoleScript> scripts;
   std::vector<std::string> entry_point_groups;
   bool gpu = false;             // a CUDA library itself, or needs one, or carries a GPU binary
 };
 
-// Bytes in lower layers that nobody sees.
+// Bytes that do no good: of lower layers and seen by nobody, or metadata of what is no longer there.
 struct Waste {
+  // kDuplicated: replaced by the very same content. kStaleMetadata: visible, the record of a version that another one has overwritten.
   enum class Why : std::uint8_t { kReplaced, kDeleted, kDuplicated, kStaleMetadata };
   Why why = Why::kReplaced;
   std::uint32_t layer = 0;      // where the wasted bytes lie
@@ -64,6 +72,8 @@ struct Waste {
   std::uint64_t compressed_bytes = 0;
   std::string example;          // the largest such path
 };
+
+std::string_view why_name(Waste::Why why);  // "replaced" "deleted" "duplicated" "stale-metadata"
 
 struct LayerSummary {
   Digest digest;
@@ -107,6 +117,14 @@ struct Inventory {
   const std::vector<std::uint32_t>& owners_of_path(std::string_view path) const;  // without leading "/"
 };
 
+// Throws what the source throws, and Unsupported beyond limits; a broken record is a problem, not an error.
 Inventory read_inventory(const FileSource& files);
+
+// What is wrong with what is installed: a superset of `pip check`.
+struct Finding {
+  std::string distribution;  // its name
+  std::string text;          // "needs numpy>=2 on this image; there is 1.26.4"
+};
+std::vector<Finding> check_inventory(const Inventory& inventory);
 
 }  // namespace varve::packages

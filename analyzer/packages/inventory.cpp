@@ -1,0 +1,133 @@
+#include "analyzer/packages/inventory.h"
+
+#include <algorithm>
+#include <set>
+
+#include <fmt/format.h>
+#include <fmt/ranges.h>
+
+#include "analyzer/packages/internal/interpreters.h"
+#include "analyzer/packages/internal/joins.h"
+#include "analyzer/packages/internal/modules.h"
+#include "analyzer/packages/internal/needs.h"
+#include "analyzer/packages/internal/ownership.h"
+#include "analyzer/packages/internal/record.h"
+#include "analyzer/packages/internal/summaries.h"
+#include "analyzer/python/name.h"
+
+namespace varve::packages {
+namespace {
+
+const std::vector<std::uint32_t> kNobody;
+
+// An extra in effect: somebody needs "name[extra]", and that need counts.
+using ActiveExtras = std::map<std::string, std::set<std::string>>;  // normalised name -> normalised extras
+
+bool counts(const Distribution& distribution, const Need& need, const ActiveExtras& active) {
+  if (need.applies) return true;
+  const auto found = active.find(distribution.normalized);
+  return found != active.end() && std::ranges::any_of(need.extras, [&](const std::string& extra) { return found->second.contains(python::normalize_name(extra)); });
+}
+
+// Extras ask for extras: until nothing is added.
+ActiveExtras find_active_extras(const Inventory& inventory) {
+  ActiveExtras active;
+  for (bool grown = true; grown;) {
+    grown = false;
+    for (const auto& distribution : inventory.distributions) {
+      for (const auto& need : distribution.needs) {
+        if (need.from != Source::kPip || need.requirement.extras.empty() || !counts(distribution, need, active)) continue;
+        for (const auto& extra : need.requirement.extras) grown = active[need.requirement.normalized].insert(extra).second || grown;
+      }
+    }
+  }
+  return active;
+}
+
+}  // namespace
+
+std::string_view source_name(Source source) {
+  switch (source) {
+    case Source::kPip: return "pip";
+    case Source::kEgg: return "egg";
+    case Source::kConda: return "conda";
+    case Source::kDpkg: return "dpkg";
+  }
+  return "unknown";
+}
+
+std::string_view why_name(Waste::Why why) {
+  switch (why) {
+    case Waste::Why::kReplaced: return "replaced";
+    case Waste::Why::kDeleted: return "deleted";
+    case Waste::Why::kDuplicated: return "duplicated";
+    case Waste::Why::kStaleMetadata: return "stale-metadata";
+  }
+  return "unknown";
+}
+
+const std::vector<std::uint32_t>& Inventory::owners_of_module(std::string_view dotted) const {
+  for (auto name = dotted; !name.empty(); name = name.substr(0, std::min(name.rfind('.'), name.size()))) {
+    if (const auto found = modules.find(std::string(name)); found != modules.end()) return found->second;
+    if (name.find('.') == std::string_view::npos) break;
+  }
+  // The root of a namespace, or a part of it that nobody has: all below it decides, if it is one and the same.
+  const auto prefix = std::string(dotted) + '.';
+  const std::vector<std::uint32_t>* only = nullptr;
+  for (auto below = modules.lower_bound(prefix); below != modules.end() && below->first.starts_with(prefix); ++below) {
+    if (only != nullptr && *only != below->second) return kNobody;
+    only = &below->second;
+  }
+  return only == nullptr ? kNobody : *only;
+}
+
+const std::vector<std::uint32_t>& Inventory::owners_of_path(std::string_view path) const {
+  if (const auto found = path_owners.find(std::string(path)); found != path_owners.end()) return found->second;
+  for (auto slash = path.find('/'); slash != std::string_view::npos; slash = path.find('/', slash + 1)) {
+    if (const auto found = path_owners.find(std::string(path.substr(0, slash + 1))); found != path_owners.end()) return found->second;
+  }
+  return kNobody;
+}
+
+Inventory read_inventory(const FileSource& files) {
+  const FileTable table(files);
+  auto records = internal::read_records(files, table);
+  Inventory inventory;
+  inventory.image = files.image();
+  inventory.interpreters = internal::find_interpreters(files, table, records);
+  const auto joined = internal::join_records(records, table, inventory.interpreters);
+  for (const auto& installed : joined.installed) inventory.distributions.push_back(installed.distribution);
+  internal::Ownership ownership(table, joined.installed);
+  ownership.count_into(table, !files.layers().empty(), inventory.distributions);
+  internal::find_modules(files, table, records, joined.installed, ownership, inventory);
+  internal::find_needs(records, joined.installed, table, inventory);
+  internal::sum_waste(files, table, records, joined.stale, inventory);
+  internal::sum_layers(files, table, ownership, inventory);
+  internal::sum_unowned(table, ownership, inventory);
+  internal::find_path_owners(table, ownership, inventory);
+  inventory.problems = std::move(records.problems);
+  return inventory;
+}
+
+std::vector<Finding> check_inventory(const Inventory& inventory) {
+  const auto active = find_active_extras(inventory);
+  std::vector<Finding> findings;
+  for (const auto& distribution : inventory.distributions) {
+    for (const auto& need : distribution.needs) {
+      if (need.from == Source::kDpkg || !counts(distribution, need, active)) continue;
+      const auto because = need.applies ? std::string() : fmt::format(", with the extra {}", fmt::join(need.extras, " or "));
+      if (need.satisfied_by.empty()) {
+        if (need.from == Source::kConda && need.requirement.name.starts_with("__")) continue;  // a property of the machine
+        findings.push_back({distribution.name, fmt::format("needs {}{}, which is not installed", need.requirement.text, because)});
+      } else if (!need.compatible) {
+        findings.push_back({distribution.name, fmt::format("needs {}{}; {} is installed", need.requirement.text, because, need.satisfied_by)});
+      }
+    }
+    if (distribution.missing_files > 0 && distribution.source != Source::kDpkg && distribution.vendored_by.empty())
+      findings.push_back({distribution.name, fmt::format("{} of its recorded files are not there", distribution.missing_files)});
+  }
+  for (const auto& problem : inventory.problems) findings.push_back({"", problem});
+  return findings;
+}
+
+}  // namespace varve::packages

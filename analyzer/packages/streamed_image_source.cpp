@@ -1,0 +1,182 @@
+#include <algorithm>
+#include <utility>
+
+#include "analyzer/packages/image_facts.h"
+#include "analyzer/packages/image_source.h"
+#include "analyzer/packages/layer_stack.h"
+#include "analyzer/packages/record_files.h"
+#include "core/base/errors.h"
+#include "core/codec/blob_decoder.h"
+#include "core/index/layer_entry_reader.h"
+
+namespace varve::packages {
+namespace {
+
+constexpr std::uint64_t kMaxKeptFileBytes = 32u << 20;
+constexpr std::uint64_t kPlaceBytes = 256 * 1024;  // of the stream, between two places where both sides are compared
+
+using Place = std::pair<std::uint32_t, std::uint32_t>;  // layer, entry
+
+// Keeps contents of entries, by their numbers, while a layer streams by.
+class ContentKeeper final : public index::EntryObserver {
+ public:
+  using Wants = std::function<bool(const codec::TarEntry& entry, std::uint32_t number)>;
+  using Got = std::function<void(std::uint32_t number, Bytes content)>;
+  ContentKeeper(Wants wants, Got got) : wants_(std::move(wants)), got_(std::move(got)) {}
+
+  void begin(const codec::TarEntry& entry) override {
+    keeping_ = entry.type == codec::TarType::kRegular && entry.size != 0 && wants_(entry, number_);
+    if (!keeping_) return;
+    content_.assign(entry.size, std::byte());
+    runs_ = entry.runs;
+    run_ = 0;
+    in_run_ = 0;
+  }
+
+  void content(ByteView bytes) override {
+    while (keeping_ && !bytes.empty() && run_ < runs_.size()) {
+      const auto& run = runs_[run_];
+      const auto part = bytes.first(std::min<std::uint64_t>(bytes.size(), run.length - in_run_));
+      std::ranges::copy(part, content_.begin() + std::ptrdiff_t(run.file_offset + in_run_));
+      in_run_ += part.size();
+      bytes = bytes.subspan(part.size());
+      if (in_run_ == run.length) {
+        ++run_;
+        in_run_ = 0;
+      }
+    }
+  }
+
+  void end() override {
+    if (keeping_) got_(number_, std::exchange(content_, {}));
+    ++number_;
+  }
+
+ private:
+  Wants wants_;
+  Got got_;
+  std::uint32_t number_ = 0;
+  bool keeping_ = false;
+  Bytes content_;
+  std::vector<codec::TarRun> runs_;
+  std::size_t run_ = 0;
+  std::uint64_t in_run_ = 0;
+};
+
+class StreamedImageSource final : public ImageSource {
+ public:
+  StreamedImageSource(const oci::Image& image, Progress& progress, const CancelFlag& cancel) : image_(image), progress_(progress), cancel_(cancel) {
+    for (const auto& layer : image.manifest.layers) progress_.expect(layer.size);
+    for (std::uint32_t layer = 0; layer < image.manifest.layers.size(); ++layer) add_layer(layer);
+    stack_.finish();
+  }
+
+  const std::map<std::string, SourceFile, std::less<>>& files() const override { return stack_.files(); }
+
+  void read(const std::vector<std::string>& paths, std::uint64_t limit_bytes,
+            const std::function<void(const std::string&, std::optional<Bytes>)>& got) const override {
+    std::map<std::uint32_t, std::map<std::uint32_t, std::vector<std::string>>> unread;  // layer -> entry -> its names
+    for (const auto& path : paths) {
+      const auto* inode = stack_.find_regular(path);
+      if (inode == nullptr || inode->size > limit_bytes) {
+        got(path, std::nullopt);
+      } else if (inode->size == 0) {
+        got(path, Bytes());
+      } else if (const auto kept = kept_.find({inode->layer, inode->entry}); kept != kept_.end()) {
+        got(path, kept->second);
+      } else {
+        unread[inode->layer][inode->entry].push_back(path);
+      }
+    }
+    for (const auto& [layer, entries] : unread) read_again(layer, entries, got);
+  }
+
+  void read_ranges(const std::string& path, const std::function<void(const RangeReader&)>&) const override {
+    if (stack_.find_regular(path) == nullptr) fail<NotFound>("{:.300}: no such regular file in {}", path, image_.digest().to_string());
+    fail<Unsupported>("{:.300}: an image without index cannot be read in places; run: varve index IMAGE", path);
+  }
+
+  std::vector<SourceLayer> layers() const override { return layers_of(image_, stream_bytes_); }
+  std::vector<HiddenFile> hidden() const override { return stack_.hidden(); }
+  std::optional<Digest> image() const override { return image_.digest(); }
+  std::map<std::string, std::string> environment() const override { return environment_of(image_); }
+  std::string architecture() const override { return image_.config.platform.normalised().architecture; }
+  FetchTally fetched() const override { return fetched_; }
+
+ private:
+  std::string what(std::uint32_t layer) const { return "layer " + image_.manifest.layers[layer].digest.to_string(); }
+
+  void add_layer(std::uint32_t layer) {
+    ContentKeeper keeper(
+        [&](const codec::TarEntry& entry, std::uint32_t) {
+          return entry.size <= kMaxKeptFileBytes && entry.size <= kMaxKeptBytes - kept_bytes_ && is_record_name(entry.name);
+        },
+        [&](std::uint32_t number, Bytes content) {
+          kept_bytes_ += content.size();
+          kept_.emplace(Place{layer, number}, std::move(content));
+        });
+    index::LayerEntryReader reader(what(layer), &keeper);
+    CompressedShares shares;
+    stream_bytes_.push_back(stream(layer, reader, &shares));
+    stack_.add({.layer_digest = image_.manifest.layers[layer].digest, .entries = reader.take_entries()}, shares);
+  }
+
+  // Names as tars write them may begin with "./" or "/".
+  static bool is_record_name(std::string_view name) {
+    while (name.starts_with("./") || name.starts_with('/')) name.remove_prefix(name.starts_with('/') ? 1 : 2);
+    return is_record_file(name);
+  }
+
+  void read_again(std::uint32_t layer, const std::map<std::uint32_t, std::vector<std::string>>& entries,
+                  const std::function<void(const std::string&, std::optional<Bytes>)>& got) const {
+    ContentKeeper keeper([&](const codec::TarEntry&, std::uint32_t number) { return entries.contains(number); },
+                         [&](std::uint32_t number, const Bytes& content) {
+                           for (const auto& path : entries.at(number)) got(path, content);
+                         });
+    progress_.expect(image_.manifest.layers[layer].size);
+    index::LayerEntryReader reader(what(layer), &keeper);
+    stream(layer, reader, nullptr);
+  }
+
+  // Returns the stream's bytes.
+  std::uint64_t stream(std::uint32_t layer, index::LayerEntryReader& reader, CompressedShares* shares) const {
+    const auto& blob = image_.manifest.layers[layer];
+    codec::BlobDecoder decoder(what(layer), index::kMaxStreamBytes, [&](ByteView bytes) { reader.feed(bytes); });
+    std::uint64_t compressed_bytes = 0;
+    std::uint64_t last_place = 0;
+    ++fetched_.requests;
+    image_.repository->read_blob(blob, {.offset = 0, .length = blob.size}, [&](ByteView bytes) {
+      cancel_.throw_if_cancelled();
+      decoder.feed(bytes);
+      compressed_bytes += bytes.size();
+      fetched_.bytes += bytes.size();
+      progress_.add(bytes.size());
+      if (shares != nullptr && decoder.stream_bytes() - last_place >= kPlaceBytes) {
+        last_place = decoder.stream_bytes();
+        shares->add(last_place, compressed_bytes);
+      }
+    });
+    if (compressed_bytes != blob.size) fail<CorruptData>("{}: {} bytes, expected {}", what(layer), compressed_bytes, blob.size);
+    decoder.finish();
+    reader.finish();
+    if (shares != nullptr) shares->add(decoder.stream_bytes(), compressed_bytes);
+    return decoder.stream_bytes();
+  }
+
+  const oci::Image& image_;
+  Progress& progress_;
+  const CancelFlag& cancel_;
+  LayerStack stack_;
+  std::vector<std::uint64_t> stream_bytes_;
+  std::map<Place, Bytes> kept_;
+  std::uint64_t kept_bytes_ = 0;
+  mutable FetchTally fetched_;
+};
+
+}  // namespace
+
+std::unique_ptr<ImageSource> read_image(const oci::Image& image, Progress& progress, const CancelFlag& cancel) {
+  return std::make_unique<StreamedImageSource>(image, progress, cancel);
+}
+
+}  // namespace varve::packages
