@@ -31,7 +31,7 @@ struct CondaRecord {
 // files.
 CondaRecord parse_conda_record(std::string_view json, std::string_view what = "conda-meta");
 
-inline constexpr std::size_t kMaxCondaFiles = 2'000'000;
+inline constexpr std::size_t kMaxCondaFiles = 1'000'000;
 inline constexpr std::size_t kMaxCondaDepth = 64;
 
 // The name of a dependency: "python" of "conda-forge::python >=3.9,<3.10.0a0"; "" if there is none.

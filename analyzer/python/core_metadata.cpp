@@ -43,16 +43,17 @@ void add_import_name(std::optional<std::vector<ImportName>>& names, std::string_
   if (is_dotted_name(out.name)) names->push_back(std::move(out));
 }
 
-void add_requirement(CoreMetadata& metadata, const std::string& line) {
-  if (auto requirement = Requirement::parse(line)) {
+void add_requirement(CoreMetadata& metadata, const std::string& line, std::size_t& read) {
+  read += line.size();
+  if (auto requirement = read <= kMaxRequirementsBytes ? Requirement::parse(line) : std::nullopt) {
     metadata.requires_dist.push_back(std::move(*requirement));
   } else {
     metadata.unreadable_requires.push_back(line);
   }
 }
 
-// `name` in lower case, `value` with its folded lines.
-void take_field(CoreMetadata& metadata, std::string_view name, std::string_view value) {
+// `name` in lower case, `value` with its folded lines; `requirements_read` counts bytes.
+void take_field(CoreMetadata& metadata, std::string_view name, std::string_view value, std::size_t& requirements_read) {
   const auto text = [&] { return repair_utf8(unfold(value)); };
   if (name == "metadata-version") {
     set_once(metadata.metadata_version, text());
@@ -69,7 +70,7 @@ void take_field(CoreMetadata& metadata, std::string_view name, std::string_view 
   } else if (name == "license") {
     set_once(metadata.license, repair_utf8(first_line(value)));
   } else if (name == "requires-dist") {
-    add_requirement(metadata, text());
+    add_requirement(metadata, text(), requirements_read);
   } else if (name == "provides-extra") {
     metadata.provides_extras.push_back(text());
   } else if (name == "import-name") {
@@ -87,6 +88,7 @@ void take_field(CoreMetadata& metadata, std::string_view name, std::string_view 
 // descriptions stand that may hold anything.
 CoreMetadata parse_core_metadata(std::string_view text) {
   CoreMetadata out;
+  std::size_t requirements_read = 0;
   text = without_bom(text);
   for (std::size_t fields = 0; !text.empty() && fields < kMaxMetadataFields; ++fields) {
     const auto line = take_line(text);
@@ -101,7 +103,7 @@ CoreMetadata parse_core_metadata(std::string_view text) {
       const auto folded = take_line(text);
       end = folded.data() + folded.size();
     }
-    take_field(out, to_lower(line.substr(0, colon)), {value, std::size_t(end - value)});
+    take_field(out, to_lower(line.substr(0, colon)), {value, std::size_t(end - value)}, requirements_read);
   }
   return out;
 }

@@ -103,6 +103,16 @@ TEST(CoreMetadataTest, AnythingIsTaken) {
   EXPECT_EQ(parse_core_metadata(std::string_view("Name: a\0b\nVersion: 1\n", 21)).version, "1");
 }
 
+TEST(CoreMetadataTest, RequirementsAreBounded) {
+  std::string many = "Requires-Dist: a >1";
+  while (many.size() < 10'000) many += ",>1";
+  std::string text = "Name: a\n";
+  while (text.size() < 2 * kMaxRequirementsBytes) text += many + '\n';
+  const auto read = parse_core_metadata(text);
+  EXPECT_GT(read.requires_dist.size() + read.unreadable_requires.size(), 200u);
+  EXPECT_LE(read.requires_dist.size() * (many.size() - 15), kMaxRequirementsBytes);
+}
+
 TEST(CoreMetadataTest, FieldsAreBounded) {
   std::string text;
   for (std::size_t i = 0; i < kMaxMetadataFields; ++i) text += "Provides-Extra: x\n";

@@ -91,6 +91,7 @@ struct Stanza {
     } else if (name == "recommends") {
       package.recommends = parse_dpkg_dependencies(value);
     } else if (name == "provides") {
+      package.provides.clear();
       for (auto& alternatives : parse_dpkg_dependencies(value)) {
         for (auto& provided : alternatives) package.provides.push_back(std::move(provided));
       }

@@ -3,6 +3,7 @@
 #include <algorithm>
 #include <array>
 #include <charconv>
+#include <set>
 
 #include <nlohmann/json.hpp>
 
@@ -204,11 +205,12 @@ std::optional<std::string> resolve_path(std::string_view folder, std::string_vie
 
 std::vector<std::string> parse_top_level(std::string_view text) {
   std::vector<std::string> out;
+  std::set<std::string> known;
   for (text = without_bom(text); !text.empty();) {
     std::string name(trim(take_line(text)));
     std::ranges::replace(name, '/', '.');
     std::ranges::replace(name, '\\', '.');
-    if (is_dotted_name(name) && std::ranges::find(out, name) == out.end()) out.push_back(std::move(name));
+    if (is_dotted_name(name) && known.insert(name).second) out.push_back(std::move(name));
   }
   return out;
 }

@@ -132,6 +132,12 @@ TEST(TopLevelTest, LeavesOutWhatCannotBeImported) {
   EXPECT_THAT(parse_top_level(""), IsEmpty());
 }
 
+TEST(TopLevelTest, ManyNamesTakeNoSquareOfTime) {
+  std::string text;
+  for (int i = 0; i < 200'000; ++i) text += "name" + std::to_string(i) + '\n';
+  EXPECT_EQ(parse_top_level(text).size(), 200'000u);
+}
+
 TEST(InstallerTest, IsOneWord) {
   EXPECT_EQ(parse_installer("pip\n"), "pip");
   EXPECT_EQ(parse_installer("  UV 0.4\n"), "uv");
@@ -172,6 +178,8 @@ TEST(DirectUrlTest, SaysWhatIsWrong) {
   EXPECT_THAT(complaint("{\"url\": \"x\", \"dir_info\": 3}"), HasSubstr("neither"));
   EXPECT_THAT(complaint(std::string(2 << 20, ' ')), HasSubstr("bytes"));
   EXPECT_THAT(complaint(std::string(500'000, '[')), HasSubstr("no JSON"));
+  EXPECT_THAT(complaint("{\"url\": \"x\", \"y\": " + std::string(400'000, '[') + std::string(400'000, ']') + "}"),
+              HasSubstr("neither"));
 }
 
 TEST(FileUrlTest, IsOfThisHostOnly) {

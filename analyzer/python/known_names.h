@@ -1,6 +1,6 @@
 #pragma once
-// What is generally known of public distributions, for use where no image tells. Tables: known_names_table.inc and gpu_names_table.inc, kept by
-// hand.
+// What is generally known of public distributions, for use where no image tells. Tables: known_names_table.inc and
+// gpu_names_table.inc, kept by hand.
 #include <string_view>
 #include <vector>
 

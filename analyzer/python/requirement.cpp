@@ -120,6 +120,8 @@ std::string requirement_name(std::string_view text) {
 
 RequiresText parse_requires_txt(std::string_view text) {
   RequiresText out;
+  std::set<std::string_view> extras;
+  std::size_t read = 0;
   std::string marker;
   for (text = without_bom(text); !text.empty();) {
     const auto line = trim(take_line(text));
@@ -128,10 +130,11 @@ RequiresText parse_requires_txt(std::string_view text) {
       const auto section = line.substr(1, line.size() - 2);
       marker = section_marker(section);
       const auto extra = trim(section.substr(0, section.find(':')));
-      if (!extra.empty() && std::ranges::find(out.extras, extra) == out.extras.end()) out.extras.emplace_back(extra);
+      if (!extra.empty() && extras.insert(extra).second) out.extras.emplace_back(extra);
       continue;
     }
-    auto requirement = Requirement::parse(line);
+    read += line.size() + marker.size();
+    auto requirement = read <= kMaxRequirementsBytes ? Requirement::parse(line) : std::nullopt;
     if (requirement && !marker.empty()) {
       const auto whole = requirement->marker ? "(" + requirement->marker->text() + ") and (" + marker + ")" : marker;
       requirement->marker = Marker::parse(whole);

@@ -15,6 +15,9 @@
 namespace varve::python {
 
 inline constexpr std::size_t kMaxRequirementBytes = 65536;
+// Of all requirements of one distribution: further ones are given back unread. They take up to a hundred times their
+// text in memory.
+inline constexpr std::size_t kMaxRequirementsBytes = 1u << 20;
 
 struct Requirement {
   std::string name;  // as written
