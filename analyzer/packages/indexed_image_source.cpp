@@ -26,7 +26,7 @@ struct WantedRun {
 class IndexedImageSource final : public ImageSource {
  public:
   IndexedImageSource(const oci::Image& image, const index::LoadedIndex& index, index::LocalIndex& local, oci::Repository& windows)
-      : image_(image), index_(index), reader_(image, index, windows) {
+      : image_(image), reader_(image, index, windows) {
     loaded_bytes_ = index.loaded_bytes;
     for (std::size_t layer = 0; layer < index.maps.size(); ++layer) {
       const auto& blob = index.blobs.layers.at(layer).entries;
@@ -109,7 +109,6 @@ class IndexedImageSource final : public ImageSource {
   }
 
   const oci::Image& image_;
-  const index::LoadedIndex& index_;
   LayerStack stack_;
   std::vector<std::uint64_t> stream_bytes_;
   mutable index::ContentReader reader_;  // counts what it fetches

@@ -281,8 +281,7 @@ class Joiner {
       for (const auto& path : record.path_files) claim_added_folders(path, record, weak);
     }
     std::ranges::sort(weak);
-    const auto doubles = std::ranges::unique(weak);
-    weak.erase(doubles.begin(), doubles.end());
+    weak.erase(std::unique(weak.begin(), weak.end()), weak.end());
   }
 
   void claim_tree(std::string_view path, std::vector<FileId>& weak) const {

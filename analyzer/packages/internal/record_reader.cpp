@@ -13,7 +13,6 @@ namespace {
 
 constexpr std::uint64_t kMaxPathFileBytes = 256 * 1024;   // .pth: a checkpoint of a model may be named so too
 constexpr std::size_t kMaxRecords = 1'000'000;
-constexpr std::string_view kDpkgStatusPath = "var/lib/dpkg/status";
 
 // "3.11.2" of the line `#define PY_VERSION "3.11.2"`.
 std::string python_version_of(std::string_view patch_level_h) {
@@ -124,11 +123,11 @@ class RecordReader {
 
   // A folder beside which a .pth may count though it is not named as site folders are.
   bool holds_records(std::string_view folder) {
-    auto [known, is_new] = holds_records_.try_emplace(std::string(folder), false);
-    if (is_new) {
-      table_.children(folder, [&](FileId, std::string_view name) { known->second = known->second || name.ends_with(".dist-info") || name.ends_with(".egg-link"); });
-    }
-    return known->second;
+    const auto known = holds_records_.find(std::string(folder));
+    if (known != holds_records_.end()) return known->second;
+    bool holds = false;
+    table_.children(folder, [&](FileId, std::string_view name) { holds = holds || name.ends_with(".dist-info") || name.ends_with(".egg-link"); });
+    return holds_records_[std::string(folder)] = holds;
   }
 
   Record& add_record(RecordKind kind, std::string_view path, std::string_view site) {
@@ -401,8 +400,7 @@ class RecordReader {
 
   void settle(Record& record) {
     std::ranges::sort(record.claims);
-    const auto doubles = std::ranges::unique(record.claims);
-    record.claims.erase(doubles.begin(), doubles.end());
+    record.claims.erase(std::unique(record.claims.begin(), record.claims.end()), record.claims.end());
     record.normalized = python::normalize_name(record.name);
     if (!record.readable) problem(fmt::format("{:.300}: no metadata that says a name", record.path));
   }
