@@ -1,0 +1,296 @@
+#include "analyzer/packages/cuda_architectures.h"
+
+#include <elf.h>
+
+#include <algorithm>
+#include <array>
+#include <cstring>
+#include <optional>
+#include <vector>
+
+#include "core/base/errors.h"
+
+namespace varve::packages {
+namespace {
+
+constexpr std::uint64_t kWindowBytes = 256 << 10;
+constexpr std::uint64_t kMaxSections = 1 << 16;
+constexpr std::uint64_t kMaxSectionNameBytes = 256;
+constexpr std::uint64_t kMaxMembers = 1 << 20;           // of a static library
+constexpr std::uint64_t kPtxHeadBytes = 16 << 10;        // the .target line comes after comments only
+constexpr std::uint64_t kMinProgramBytes = 1 << 20;
+constexpr std::uint64_t kContainerStart = 0x0010'0001'BA55'ED50;  // magic number, version 1, 16 bytes of header
+constexpr std::uint64_t kContainerHeaderBytes = 16;
+constexpr std::uint64_t kMinEntryHeaderBytes = 64, kMaxEntryHeaderBytes = 4096;
+constexpr std::uint64_t kMaxArchitectures = 4096;        // of one file; real ones know about 30
+constexpr std::uint16_t kMachineCuda = 190;              // EM_CUDA
+constexpr std::uint64_t kFlagArchitectureOnly = 0x100000, kFlagFamilyOnly = 0x200000;
+
+template <typename T>
+T load(ByteView bytes, std::size_t at) {
+  T value;
+  std::memcpy(&value, bytes.data() + at, sizeof value);
+  return value;
+}
+
+// A view that moves through the file and asks for large pieces, so that headers near each other cost one read.
+class Window {
+ public:
+  Window(std::uint64_t size, const RangeReader& read) : size_(size), read_(read) {}
+
+  std::uint64_t size() const { return size_; }
+
+  // Empty if the file ends before `offset + length`; valid until the next call.
+  ByteView at(std::uint64_t offset, std::uint64_t length) {
+    if (offset > size_ || length > size_ - offset) return {};
+    if (offset < start_ || offset + length > start_ + bytes_.size()) {
+      const auto wanted = std::min(size_ - offset, std::max(length, kWindowBytes));
+      bytes_ = read_({.offset = offset, .length = wanted});
+      start_ = offset;
+      if (bytes_.size() != wanted) fail<CorruptData>("{} bytes at {} were asked for, {} came", wanted, offset, bytes_.size());
+    }
+    return ByteView(bytes_).subspan(offset - start_, length);
+  }
+
+  // What can be had from `offset` on without another read, at least `length` bytes; empty if the file ends before.
+  ByteView some_at(std::uint64_t offset, std::uint64_t length) {
+    if (at(offset, length).empty()) return {};
+    return ByteView(bytes_).subspan(offset - start_);
+  }
+
+ private:
+  std::uint64_t size_;
+  const RangeReader& read_;
+  std::uint64_t start_ = 0;
+  Bytes bytes_;
+};
+
+struct Section {
+  std::string name;
+  std::uint32_t type = 0;
+  std::uint64_t flags = 0;
+  std::uint64_t offset = 0;
+  std::uint64_t size = 0;
+};
+
+// The sections of a little-endian 64-bit ELF file that begins at `base`; CUDA knows no other. Empty if it is none.
+std::vector<Section> read_sections(Window& file, std::uint64_t base) {
+  const auto head = file.at(base, sizeof(Elf64_Ehdr));
+  if (head.empty()) return {};
+  const auto header = load<Elf64_Ehdr>(head, 0);
+  if (header.e_shentsize != sizeof(Elf64_Shdr) || header.e_shoff == 0 || header.e_shoff > file.size() - base) return {};
+  const auto table = base + header.e_shoff;
+  const auto section_at = [&](std::uint64_t index) -> std::optional<Elf64_Shdr> {
+    const auto bytes = file.at(table + index * sizeof(Elf64_Shdr), sizeof(Elf64_Shdr));
+    if (bytes.empty()) return std::nullopt;
+    return load<Elf64_Shdr>(bytes, 0);
+  };
+  const auto first = section_at(0);
+  if (!first) return {};
+  const auto count = header.e_shnum != 0 ? std::uint64_t(header.e_shnum) : first->sh_size;
+  const auto names_index = header.e_shstrndx != SHN_XINDEX ? std::uint64_t(header.e_shstrndx) : first->sh_link;
+  if (count > kMaxSections || names_index >= count) return {};
+  const auto names = section_at(names_index);
+  if (!names || names->sh_offset > file.size() - base) return {};
+  std::vector<Elf64_Shdr> raw;
+  for (std::uint64_t i = 0; i < count; ++i) {
+    const auto one = section_at(i);
+    if (!one) break;
+    raw.push_back(*one);
+  }
+  std::vector<Section> sections;
+  for (const auto& one : raw) {
+    if (one.sh_type == SHT_NOBITS || one.sh_offset > file.size() - base || one.sh_size > file.size() - base - one.sh_offset) continue;
+    const auto at = base + names->sh_offset + one.sh_name;
+    const auto name = one.sh_name < names->sh_size ? as_text(file.at(at, std::min(kMaxSectionNameBytes, file.size() - std::min(at, file.size())))) : "";
+    sections.push_back({.name = std::string(name.substr(0, name.find('\0'))), .type = one.sh_type, .flags = one.sh_flags,
+                        .offset = base + one.sh_offset, .size = one.sh_size});
+  }
+  return sections;
+}
+
+class DeviceCodeReader {
+ public:
+  DeviceCodeReader(std::uint64_t size, const RangeReader& read) : file_(size, read), unsearched_bytes_(size) {}
+
+  DeviceCode read() {
+    const auto head = file_.at(0, std::min<std::uint64_t>(file_.size(), 8));
+    const auto text = as_text(head);
+    if (text.starts_with(ELFMAG)) {
+      read_elf(0, file_.size());
+    } else if (text == "!<arch>\n") {
+      read_static_library();
+    } else if (head.size() == 8 && load<std::uint64_t>(head, 0) == kContainerStart) {
+      read_containers(0, 0, file_.size());
+    } else {
+      read_ptx();
+    }
+    return std::move(found_);
+  }
+
+ private:
+  void count(const std::string& what, std::uint64_t bytes) {
+    if (found_.size() >= kMaxArchitectures && !found_.contains(what)) return;
+    auto& amount = found_[what];
+    ++amount.entries;
+    amount.bytes += bytes;
+  }
+
+  void read_elf(std::uint64_t base, std::uint64_t size) {
+    const auto head = file_.at(base, sizeof(Elf64_Ehdr));
+    if (head.empty() || std::to_integer<int>(head[EI_CLASS]) != ELFCLASS64 || std::to_integer<int>(head[EI_DATA]) != ELFDATA2LSB) return;
+    const auto header = load<Elf64_Ehdr>(head, 0);
+    if (header.e_machine == kMachineCuda) return count(cubin_architecture(header), size);
+    const auto sections = read_sections(file_, base);
+    const bool has_device_code = std::any_of(sections.begin(), sections.end(), [](const Section& one) {
+      return one.name == ".nv_fatbin" || one.name == "__nv_relfatbin" || one.name == ".nvFatBinSegment" || one.name == ".cask_resource" ||
+             one.name == ".ldata";
+    });
+    if (!has_device_code) return;
+    // Libraries of NVIDIA keep containers in ordinary data too, found by their magic number alone.
+    for (const auto& section : sections) {
+      if (section.type != SHT_PROGBITS || (section.flags & SHF_EXECINSTR) != 0) continue;
+      if (section.size > unsearched_bytes_) return;
+      unsearched_bytes_ -= section.size;
+      read_containers(base, section.offset, section.offset + section.size);
+    }
+  }
+
+  // Since CUDA 13 the file says by its ABI version where the number stands.
+  static std::string cubin_architecture(const Elf64_Ehdr& header) {
+    const auto number = header.e_ident[EI_ABIVERSION] >= 8 ? (header.e_flags >> 8) & 0xFFFF : header.e_flags & 0xFF;
+    return fmt::format("sm_{}", number);
+  }
+
+  // Containers stand at multiples of 8 from the start of their ELF file, which in a static library is only even.
+  void read_containers(std::uint64_t base, std::uint64_t begin, std::uint64_t end) {
+    auto at = base + ((begin - base + 7) & ~std::uint64_t(7));
+    while (end >= kContainerHeaderBytes && at <= end - kContainerHeaderBytes) {
+      const auto next = find_container(at, end);
+      if (!next) return;
+      at = *next + read_container(*next, end);
+    }
+  }
+
+  // The next place in steps of 8 that holds a container's header.
+  std::optional<std::uint64_t> find_container(std::uint64_t at, std::uint64_t end) {
+    while (at <= end - kContainerHeaderBytes) {
+      const auto piece = file_.some_at(at, kContainerHeaderBytes);
+      const auto length = std::min<std::uint64_t>(piece.size(), end - at);
+      if (length < kContainerHeaderBytes) return std::nullopt;
+      std::uint64_t i = 0;
+      for (; i + kContainerHeaderBytes <= length; i += 8)
+        if (load<std::uint64_t>(piece, i) == kContainerStart) return at + i;
+      at += i;
+    }
+    return std::nullopt;
+  }
+
+  // Returns by how much the reader may go on: the container if it is sound, else as far as its sound entries reach.
+  std::uint64_t read_container(std::uint64_t at, std::uint64_t end) {
+    const auto claimed = load<std::uint64_t>(file_.at(at, kContainerHeaderBytes), 8);
+    const auto room = end - at - kContainerHeaderBytes;
+    const auto size = std::min(claimed, room);
+    std::uint64_t done = 0;
+    while (size - done >= kMinEntryHeaderBytes) {
+      const auto entry = read_entry(at + kContainerHeaderBytes + done, size - done);
+      if (entry == 0) break;
+      done += entry;
+    }
+    return kContainerHeaderBytes + ((done + 7) & ~std::uint64_t(7));
+  }
+
+  // Header and payload of one entry; 0 if it cannot be one.
+  std::uint64_t read_entry(std::uint64_t at, std::uint64_t room) {
+    const auto head = file_.at(at, kMinEntryHeaderBytes);
+    if (head.empty()) return 0;
+    const auto kind = load<std::uint16_t>(head, 0);
+    const auto header_bytes = std::uint64_t(load<std::uint32_t>(head, 4));
+    const auto payload_bytes = load<std::uint64_t>(head, 8);
+    const auto number = load<std::uint32_t>(head, 28);
+    const auto flags = load<std::uint64_t>(head, 40);
+    if (header_bytes < kMinEntryHeaderBytes || header_bytes > kMaxEntryHeaderBytes || header_bytes > room || payload_bytes > room - header_bytes) return 0;
+    const char* suffix = (flags & kFlagArchitectureOnly) != 0 ? "a" : (flags & kFlagFamilyOnly) != 0 ? "f" : "";
+    const auto bytes = header_bytes + payload_bytes;
+    if (kind == 1) {
+      count(fmt::format("compute_{}{}", number, suffix), bytes);
+    } else if (kind == 2) {
+      count(fmt::format("sm_{}{}", number, suffix), bytes);
+    } else if (kind == 8) {
+      count(fmt::format("lto_{}{}", number, suffix), bytes);
+    } else {
+      count("other", bytes);
+    }
+    return bytes;
+  }
+
+  // ar(5): members one after the other, each with a header of 60 bytes of text.
+  void read_static_library() {
+    std::uint64_t at = 8;
+    for (std::uint64_t members = 0; members < kMaxMembers; ++members) {
+      const auto head = file_.at(at, 60);
+      if (head.empty() || as_text(head).substr(58) != "`\n") return;
+      std::uint64_t size = 0;
+      for (const char c : as_text(head).substr(48, 10)) {
+        if (c == ' ') break;
+        if (c < '0' || c > '9') return;
+        size = size * 10 + std::uint64_t(c - '0');
+      }
+      at += 60;
+      if (size > file_.size() - at) return;
+      if (as_text(file_.at(at, std::min<std::uint64_t>(size, 4))) == ELFMAG) read_elf(at, size);
+      at += size + size % 2;
+    }
+  }
+
+  void read_ptx() {
+    const auto text = as_text(file_.at(0, std::min(file_.size(), kPtxHeadBytes)));
+    const auto version = text.find(".version");
+    const auto target = text.find(".target", version == text.npos ? 0 : version);
+    if (version == text.npos || target == text.npos) return;
+    auto line = text.substr(target + 7, text.find_first_of("\n,/", target) - target - 7);
+    const auto begin = line.find("sm_");
+    if (begin == line.npos) return;
+    auto name = line.substr(begin + 3);
+    name = name.substr(0, name.find_first_not_of("0123456789af"));
+    if (!name.empty() && name.size() <= 8) count("compute_" + std::string(name), file_.size());
+  }
+
+  Window file_;
+  std::uint64_t unsearched_bytes_;  // sound sections do not overlap; hostile ones would be searched over and over
+  DeviceCode found_;
+};
+
+bool has_suffix(std::string_view name, std::string_view suffix) { return name.size() > suffix.size() && name.ends_with(suffix); }
+
+}  // namespace
+
+bool may_hold_device_code(std::string_view path, const SourceFile& file) {
+  if (file.type != index::FileType::kRegular || !file.first_name || file.size < kMinEntryHeaderBytes) return false;
+  const auto name = path.substr(path.rfind('/') + 1);
+  if (has_suffix(name, ".so") || name.find(".so.") != name.npos) return true;
+  for (const std::string_view suffix : {".cubin", ".fatbin", ".ptx", ".a", ".o"})
+    if (has_suffix(name, suffix)) return true;
+  return file.size >= kMinProgramBytes && (file.mode & 0111) != 0 && name.find('.') == name.npos;
+}
+
+DeviceCode read_device_code(std::uint64_t size, const RangeReader& read) { return DeviceCodeReader(size, read).read(); }
+
+std::map<std::string, std::uint64_t> read_cuda_architectures(const FileSource& files, const std::function<void(const std::string&)>& problem) {
+  std::map<std::string, std::uint64_t> bytes;
+  for (const auto& [path, file] : files.files()) {
+    if (!may_hold_device_code(path, file)) continue;
+    try {
+      files.read_ranges(path, [&, size = file.size](const RangeReader& read) {
+        for (const auto& [name, amount] : read_device_code(size, read)) bytes[name] += amount.bytes;
+      });
+    } catch (const CorruptData& error) {
+      problem(fmt::format("{}: {}", path, error.what()));
+    } catch (const NotFound& error) {
+      problem(fmt::format("{}: {}", path, error.what()));
+    }
+  }
+  return bytes;
+}
+
+}  // namespace varve::packages
