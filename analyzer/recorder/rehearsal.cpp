@@ -17,25 +17,21 @@ namespace {
 
 namespace fs = std::filesystem;
 
-// $PYTHONPATH has no .pth files, but a sitecustomize module in it is loaded; the one that it hides is loaded by it.
+// $PYTHONPATH has no .pth files, but a sitecustomize module in it is loaded; the one that it hides is loaded by it. Where it hides none
+// it finds itself again, and does nothing.
 constexpr std::string_view kSiteCustomize = R"python(import os
 import sys
 
-here = os.path.dirname(os.path.abspath(__file__))
-sys.path[:] = [entry for entry in sys.path if entry != here]
-hidden = sys.modules.pop("sitecustomize", None)
-sys.path.append(here)
-try:
-    import varve_recorder
-    varve_recorder.start()
-except Exception:
-    pass
-sys.path.remove(here)
-try:
+if "varve_recorder" not in sys.modules:
+    here = os.path.dirname(os.path.abspath(__file__))
+    sys.path[:] = [entry for entry in sys.path if entry != here] + [here]
+    try:
+        import varve_recorder
+        varve_recorder.start()
+    except Exception:
+        pass
+    del sys.modules["sitecustomize"]
     import sitecustomize
-except ImportError:
-    sys.modules["sitecustomize"] = hidden
-sys.path.append(here)
 )python";
 
 class Folder {

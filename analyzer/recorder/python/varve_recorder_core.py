@@ -91,6 +91,7 @@ class Recorder:
         self.folders = {}                        # site folder -> whether it lies where the image does
         self.devices = {os.stat(path).st_dev for path in ("/", self.standard)}
         self.known_modules = set(sys.modules)    # names in there that need no look
+        self.has_begun = False
         self.copies = {}                         # folder -> fields of its modules' records
         self.base = False                        # what is loaded now belongs to the kernel or server, not to its user
         self.program = None                      # of the kernel or server
@@ -129,16 +130,26 @@ class Recorder:
     def found(self, name, spec, frame):
         """`name` is about to be loaded; `frame` belongs to the import system's search."""
         search = frame.f_back
-        if search is None or search.f_code.co_name != "_find_and_load_unlocked" and not really_loads(name, search):
+        if search is not None and search.f_code.co_name != "_find_and_load_unlocked":
+            search = real_search(name, search)
+        if search is None:
             return
         if name.startswith("varve_recorder"):
             return
         origin = spec.origin
-        if name.count(".") > 1 and self.is_own_affair(name, search.f_back.f_back):
-            self.kinds[origin] = name
-            return
+        if name.count(".") > 1:
+            if name == "IPython.core.interactiveshell":
+                self.life_part().watch_shell(self, spec)
+            if self.is_own_affair(name, search.f_back):
+                self.kinds[origin] = CARRIER if is_magic(name) else name
+                return
         dotted, _ = library_name(origin)
         how, by = self.importer(search.f_back)
+        if how == DIRECT:
+            self.next_look = 0.0          # a new step of the program: time to look around
+        if how and not self.has_begun:
+            self.has_begun = True         # what is there now was made by the interpreter's start
+            self.known_modules.update(sys.modules)
         if dotted is None:
             dotted = self.copies_part().adopted_library(self, origin)   # a folder that pip was told to install into
             if dotted is None:
@@ -150,8 +161,6 @@ class Recorder:
         if origin not in self.kinds:
             self.kinds[origin] = CARRIER if is_magic(dotted) else dotted
         self.note(dotted, how, by, origin, name)
-        if dotted == "IPython.core.interactiveshell":
-            self.life_part().watch_shell(self, spec)
 
     def is_own_affair(self, name, frame):
         """Most modules are: parts of a package that is known already, imported by another part. See note()."""
@@ -276,13 +285,15 @@ class Recorder:
         package = dotted.partition(".")[0]
         is_inner = package != dotted and package in written
         written[dotted] = ways | how
+        is_own_affair = False
         if how == TRANSITIVE and is_inner and (base or by is None or package == by.partition(".")[0]):
             depth = dotted.count(".")
-            if base or depth > 2 or depth == 2 and package not in SHARED:
-                return                    # a package's own affairs
-        self.write_import(dotted, how, by, origin, base, name if is_inner and how == TRANSITIVE else None)
-        if dotted in self.declared:
+            is_own_affair = base or depth > 2 or depth == 2 and package not in SHARED
+        if not is_own_affair:
+            self.write_import(dotted, how, by, origin, base, name if is_inner and how == TRANSITIVE else None)
+        if dotted in self.declared or name in self.declared:
             self.declared.discard(dotted)
+            self.declared.discard(name)
             if how == TRANSITIVE and not base:
                 written[dotted] |= STATIC
                 self.write_import(dotted, STATIC, None, origin, False)
@@ -456,15 +467,15 @@ class Recorder:
         self.fd = -1
 
 
-def really_loads(name, frame):
-    """Whether a search that did not come from an import statement ends in one: python -m, or a finder that asks the others first."""
+def real_search(name, frame):
+    """The frame of an import, for a search that did not come from one: python -m, or a finder that asks the others. None for a mere probe."""
     depth = 0
     while frame is not None and depth < 30:
         code = frame.f_code
         if code.co_name == "_find_and_load_unlocked":
-            return frame.f_locals.get("name") == name
+            return frame if frame.f_locals.get("name") == name else None
         if code.co_name == "_run_module_as_main":
-            return True
+            return frame
         frame = frame.f_back
         depth += 1
-    return False
+    return None
