@@ -25,15 +25,17 @@ std::set<std::int64_t> distributions_of(SqlConnection& sql, const std::string& n
   FleetResolver resolver(sql, 0);
   const auto& owners = resolver.of_module(name);
   ids.insert(owners.begin(), owners.end());
-  // A namespace ("google.cloud"): everything in it. Letters behind the dot sort between "." and "/".
+  // A namespace ("google.cloud"): everything in it.
   sql.query("SELECT DISTINCT distribution_id FROM image_module WHERE substr(name, 1, $2) = $1", {name + ".", std::int64_t(name.size() + 1)}, take);
   return ids;
 }
 
 class EvidenceReader {
  public:
-  EvidenceReader(SqlConnection& sql, const SnapshotQuery& query, const std::string& asked, const std::set<std::int64_t>& distributions)
-      : sql_(sql), query_(query), asked_(asked), distributions_(distributions) {
+  // `names` are those of `distributions`. All arguments must outlive it.
+  EvidenceReader(SqlConnection& sql, const SnapshotQuery& query, const std::string& asked, const std::set<std::int64_t>& distributions,
+                 const std::vector<std::string>& names)
+      : sql_(sql), query_(query), asked_(asked), distributions_(distributions), names_(names.begin(), names.end()) {
     sql_.query("SELECT id, digest FROM image", {}, [&](const SqlRow& row) {
       images_[row.number(0)] = Digest::try_parse(row.text(1));
       if (query.image && row.text(1) == query.image->to_string()) image_id_ = row.number(0);
@@ -154,10 +156,6 @@ class EvidenceReader {
         [&](const SqlRow& row) { add("failed", row.number(0), row.number(1), row.number(3), "no module named " + row.text(2)); });
   }
 
- public:
-  void take_names(const std::vector<std::string>& names) { names_.insert(names.begin(), names.end()); }
-
- private:
   SqlConnection& sql_;
   const SnapshotQuery& query_;
   const std::string& asked_;
@@ -185,9 +183,7 @@ Explanation explain_name(SqlConnection& sql, const std::string& asked, const Sna
   for (auto& failed : snapshot.failed)
     if (failed.module == name || failed.module.starts_with(name + ".")) explanation.failed.push_back(std::move(failed));
   explanation.images = std::move(snapshot.images);
-  EvidenceReader evidence(sql, query, name, distributions);
-  evidence.take_names(explanation.distributions);
-  explanation.evidence = evidence.read();
+  explanation.evidence = EvidenceReader(sql, query, name, distributions, explanation.distributions).read();
   return explanation;
 }
 

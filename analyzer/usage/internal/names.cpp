@@ -7,8 +7,6 @@
 namespace varve::usage {
 namespace {
 
-constexpr std::size_t kMaxRemembered = 1'000'000;
-
 std::vector<SqlValue> values_of(const std::vector<std::string>& texts) { return {texts.begin(), texts.end()}; }
 
 }  // namespace

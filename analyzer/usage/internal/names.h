@@ -18,10 +18,11 @@ class NameTable {
   // Makes numbers for all of these that have none yet. Within a write transaction.
   void intern(std::vector<std::string> names);
   std::int64_t id_of(const std::string& name);  // interns it if need be
-  const std::string& name_of(std::int64_t id);  // "" if there is no such number
+  const std::string& name_of(std::int64_t id);  // "" if there is no such number; valid until forget()
   // Reads the names of many numbers at once.
   void load_names(const std::vector<std::int64_t>& ids);
   void forget();
+  std::size_t remembered() const { return names_.size(); }
 
  private:
   void remember(std::int64_t id, std::string name);

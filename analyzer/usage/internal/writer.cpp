@@ -11,6 +11,8 @@ namespace varve::usage {
 namespace {
 
 constexpr std::size_t kMaxCachedSketches = 20'000;  // at most 4 kB each
+constexpr std::size_t kMaxNames = 500'000;
+constexpr std::size_t kMaxResolvers = 16;  // some 10 MB for a large image
 
 // The subjects of a session that have users, from the keys of its contribution.
 std::optional<SketchKey> subject_of(const DailyKey& key, const DailyCounts& counts) {
@@ -45,13 +47,17 @@ Writer::Writer(SqlConnection& sql)
 void Writer::begin() {
   sql_.begin_write();
   try {
-    if (read_setting(sql_, "last_writer") == token_) return;
+    if (read_setting(sql_, "last_writer") == token_) return forget_if_too_much();
     forget();
     write_setting(sql_, "last_writer", token_);
   } catch (...) {
     rollback();
     throw;
   }
+}
+
+void Writer::forget_if_too_much() {
+  if (modules_.remembered() + pending_paths_.remembered() > kMaxNames || resolvers_.size() > kMaxResolvers) forget();
 }
 
 void Writer::commit() {

@@ -59,6 +59,7 @@ class Writer {
 
  private:
   void forget();
+  void forget_if_too_much();
   void add_users(const SessionState& before, const Contribution& old_part, const SessionState& after, const Contribution& new_part);
   void add_user(const SketchKey& key, std::uint64_t hash);
   void write_sketches();

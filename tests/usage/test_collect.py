@@ -1,0 +1,104 @@
+#!/usr/bin/env python3
+"""`varve usage collect` as a whole program: results, exit statuses, a full disk. Usage: test_collect.py VARVE"""
+import json
+import os
+import resource
+import sqlite3
+import subprocess
+import sys
+import tempfile
+import unittest
+
+VARVE = sys.argv.pop(1)
+SESSION = "%032x"
+
+
+def record(**fields):
+    return json.dumps(fields) + "\n"
+
+
+def start(session, day="2026-11-20", **more):
+    return record(t="start", v=1, session=SESSION % session, process="%016x" % 1, day=day, writer="recorder 1", **more)
+
+
+class Collect(unittest.TestCase):
+    def setUp(self):
+        folder = tempfile.TemporaryDirectory()
+        self.addCleanup(folder.cleanup)
+        self.root = folder.name
+        self.spool = os.path.join(self.root, "spool")
+        os.mkdir(self.spool)
+
+    def write(self, session, text):
+        with open(os.path.join(self.spool, SESSION % session + "-" + "%016x" % 1 + ".jsonl"), "a") as file:
+            file.write(text)
+
+    def varve(self, *arguments, **more):
+        environment = dict(os.environ, VARVE_CONFIG="/dev/null", VARVE_ROOT=os.path.join(self.root, "state"))
+        return subprocess.run([VARVE, "usage", "collect", *arguments], capture_output=True, text=True, env=environment, check=False, **more)
+
+    def collect(self, *arguments, status=0):
+        done = self.varve("--json", "--keep-all", *arguments)
+        self.assertEqual(done.returncode, status, done.stderr)
+        return json.loads(done.stdout)
+
+    def test_takes_each_record_once_into_the_database_under_the_root(self):
+        self.write(1, start(1) + record(t="import", m="numpy", how="direct"))
+        self.write(2, start(2) + record(t="import", m="numpy", how="direct") + '{"t":"imp')
+        result = self.collect(self.spool)
+        self.assertEqual([result[name] for name in ("sessions", "events", "duplicates", "pending_bytes", "quarantined")], [2, 4, 0, 9, 0])
+        again = self.collect(self.spool)
+        self.assertEqual([again[name] for name in ("sessions", "events", "duplicates")], [0, 0, 4])
+        path = os.path.join(self.root, "state", "usage.db")
+        self.assertEqual(os.stat(path).st_mode & 0o777, 0o600)
+        with sqlite3.connect(path) as database:
+            self.assertEqual(database.execute("SELECT SUM(heard) FROM daily_session").fetchone(), (2,))
+
+    def test_names_what_it_could_not_read_and_ends_with_3(self):
+        self.write(1, start(1) + "my secret\n" + record(t="import", m="numpy", how="direct"))
+        result = self.collect(self.spool, status=3)
+        self.assertEqual([result["quarantined"], result["events"]], [1, 2])
+        self.assertEqual(result["notes"][0]["place"], len(start(1)))
+        self.assertNotIn("secret", json.dumps(result))
+        self.write(1, "again\n")
+        text = self.varve("--keep-all", self.spool)
+        self.assertEqual(text.returncode, 3)
+        self.assertIn("not a JSON object", text.stderr)
+        self.assertNotIn("again\n", text.stderr)
+
+    def test_removes_only_what_ended(self):
+        self.write(1, start(1) + record(t="end", exit="ok"))
+        self.write(2, start(2))
+        result = self.collect("--remove", self.spool, status=0)
+        self.assertEqual(result["removed_files"], 1)
+        self.assertEqual(len(os.listdir(self.spool)), 1)
+
+    def test_ages_out_what_is_old_unless_told_to_keep_all(self):
+        self.write(1, start(1, day="2020-01-01"))
+        database = os.path.join(self.root, "own.db")
+        self.collect("--db", database, self.spool)
+        rows = lambda: sqlite3.connect(database).execute("SELECT COUNT(*) FROM session").fetchone()[0]
+        self.assertEqual(rows(), 1)
+        self.assertEqual(self.varve("--db", database, "--aggregate-days", "36500", self.spool).returncode, 0)
+        self.assertEqual(rows(), 0)
+        self.assertEqual(sqlite3.connect(database).execute("SELECT SUM(heard) FROM daily_session").fetchone()[0], 1)
+
+    def test_ends_with_75_on_a_full_disk_and_goes_on_later(self):
+        for session in range(1, 200):
+            self.write(session, start(session) + "".join(record(t="import", m="m%d.n%d" % (session, i), how="direct") for i in range(50)))
+        limit = lambda: resource.setrlimit(resource.RLIMIT_FSIZE, (400_000, 400_000))
+        full = self.varve("--keep-all", self.spool, preexec_fn=limit, restore_signals=False)  # Python ignores SIGXFSZ, and so does what it starts
+        self.assertEqual(full.returncode, 75, full.stderr)
+        result = self.collect(self.spool)
+        self.assertEqual(result["sessions"] + result["duplicates"] // 51, 199)
+
+    def test_refuses_wrong_words(self):
+        self.assertEqual(self.varve().returncode, 2)
+        self.assertEqual(self.varve("--raw-days", "0", self.spool).returncode, 2)
+        missing = self.varve(os.path.join(self.root, "nowhere"))
+        self.assertEqual(missing.returncode, 1)
+        self.assertIn("nowhere", missing.stderr)
+
+
+if __name__ == "__main__":
+    unittest.main()
