@@ -4,7 +4,9 @@
 #include <gtest/gtest.h>
 
 #include <fstream>
+#include <set>
 
+#include "analyzer/usage/internal/calendar.h"
 #include "core/base/errors.h"
 #include "core/base/file.h"
 #include "tests/usage/usage_test_support.h"
@@ -184,6 +186,33 @@ TEST_P(UsageDatabase, ResolvesNamesWhenTheInventoryArrivesLater) {
   EXPECT_EQ(find_use(facts, "pandas")->file_sessions, 1U);
   EXPECT_EQ(find_use(facts, "pandas")->exec_sessions, 0U);
   EXPECT_EQ(find_use(facts, "jupyter")->exec_sessions, 1U);
+}
+
+TEST_P(UsageDatabase, AnswersAsTheInventoryDoes) {
+  auto packages = kPackages;
+  packages.push_back({.name = "lone", .modules = {"only.here.deep"}});
+  const auto inventory = inventory_of(1, packages);
+  database_->put_inventory(inventory, "");
+  const std::vector<std::string> modules{"numpy", "numpy.linalg", "google", "google.cloud", "google.cloud.storage", "google.cloud.storage.x", "google.cloud.x",
+                                         "google.x", "cv2.data", "only", "only.here", "only.x", "only.here.deep.x", "nump", "numpyx"};
+  const std::vector<std::string> paths{"usr/lib/python3/numpy/a.py", "usr/lib/python3/numpy", "usr/bin/jupyter", "usr/bin/jupyter/x", "usr/lib"};
+  unsigned session = 0;
+  for (const auto& module : modules) SpoolWriterForTests(spool(), start_record(++session, 1, day_text(20'000 + std::int32_t(session)))).add(import_record(module));
+  for (const auto& path : paths)
+    SpoolWriterForTests(spool(), start_record(++session, 1, day_text(20'000 + std::int32_t(session)))).add({.at_seconds = 0, .what = FileRecord{.path = path, .executed = true}});
+  collect();
+  const auto expect = [&](const std::string& what, std::int32_t day, const std::vector<std::uint32_t>& owners) {
+    SCOPED_TRACE(what);
+    const auto facts = database_->snapshot({.window = {.first = day, .last = day}, .image = std::nullopt});
+    std::set<std::string> expected, counted;
+    for (const auto owner : owners) expected.insert(inventory.distributions[owner].normalized);
+    for (const auto& use : facts.distributions)
+      if (use.sessions + use.exec_sessions > 0) counted.insert(use.name);
+    EXPECT_EQ(counted, expected);
+  };
+  session = 0;
+  for (const auto& module : modules) expect(module, 20'000 + std::int32_t(++session), inventory.owners_of_module(module));
+  for (const auto& path : paths) expect(path, 20'000 + std::int32_t(++session), inventory.owners_of_path(path));
 }
 
 TEST_P(UsageDatabase, CountsAModuleForAllThatOwnIt) {

@@ -11,16 +11,6 @@ namespace {
 
 constexpr std::size_t kRowsAtOnce = 4096;
 
-std::string_view source_word(packages::Source source) {
-  switch (source) {
-    case packages::Source::kPip: return "pip";
-    case packages::Source::kEgg: return "egg";
-    case packages::Source::kConda: return "conda";
-    case packages::Source::kDpkg: return "dpkg";
-  }
-  return "";
-}
-
 // Collects rows and writes them in pieces, so that a large inventory is never held twice.
 class Rows {
  public:
@@ -66,7 +56,7 @@ void store_packages(SqlConnection& sql, std::int64_t image, const packages::Inve
       if (need.applies) required.push_back(need.requirement.normalized);
     std::sort(required.begin(), required.end());
     required.erase(std::unique(required.begin(), required.end()), required.end());
-    rows.add({image, std::int64_t(i), ids[i], clean_text(entry.version), std::string(source_word(entry.source)), std::int64_t(entry.files),
+    rows.add({image, std::int64_t(i), ids[i], clean_text(entry.version), std::string(packages::source_name(entry.source)), std::int64_t(entry.files),
               std::int64_t(entry.bytes), std::int64_t(entry.compressed_bytes), std::int64_t(entry.gpu), list_text(entry.layers),
               list_text(entry.imports), list_text(required)});
     sql.run("UPDATE distribution SET display_name = $2 WHERE id = $1", {ids[i], clean_text(entry.name)});
