@@ -197,9 +197,12 @@ TEST_P(UsageDatabase, AnswersAsTheInventoryDoes) {
                                          "google.x", "cv2.data", "only", "only.here", "only.x", "only.here.deep.x", "nump", "numpyx"};
   const std::vector<std::string> paths{"usr/lib/python3/numpy/a.py", "usr/lib/python3/numpy", "usr/bin/jupyter", "usr/bin/jupyter/x", "usr/lib"};
   unsigned session = 0;
-  for (const auto& module : modules) SpoolWriterForTests(spool(), start_record(++session, 1, day_text(20'000 + std::int32_t(session)))).add(import_record(module));
-  for (const auto& path : paths)
-    SpoolWriterForTests(spool(), start_record(++session, 1, day_text(20'000 + std::int32_t(session)))).add({.at_seconds = 0, .what = FileRecord{.path = path, .executed = true}});
+  const auto write = [&](const SpoolRecord& record) {
+    ++session;  // one session and one day for each question
+    SpoolWriterForTests(spool(), start_record(session, 1, day_text(20'000 + std::int32_t(session)))).add(record);
+  };
+  for (const auto& module : modules) write(import_record(module));
+  for (const auto& path : paths) write({.at_seconds = 0, .what = FileRecord{.path = path, .executed = true}});
   collect();
   const auto expect = [&](const std::string& what, std::int32_t day, const std::vector<std::uint32_t>& owners) {
     SCOPED_TRACE(what);
