@@ -364,6 +364,15 @@ TEST(InventoryTest, MarksWhatHasCudaAndWhatNeedsIt) {
   EXPECT_THAT(module_owners(inventory, "nvidia.cudnn.x"), ElementsAre("nvidia-cudnn-cu12"));
 }
 
+TEST(InventoryTest, AnEmptyInitAmongTheLibrariesOfOthersMakesNobodyTheirOwner) {
+  auto image = python_image();
+  install(image, {.name = "nvidia-curand-cu12", .files = {{"nvidia/__init__.py", ""}, {"nvidia/curand/__init__.py", ""}}});
+  install(image, {.name = "nvidia-cublas-cu12", .files = {{"nvidia/cublas/lib/libcublas.so.12", "x"}}});
+  const auto inventory = read_inventory(image);
+  EXPECT_THAT(find(inventory, "nvidia-curand-cu12").imports, ElementsAre("nvidia.curand"));
+  EXPECT_THAT(find(inventory, "nvidia-cublas-cu12").imports, IsEmpty());
+}
+
 TEST(InventoryTest, ChecksNeedsWithTheExtrasThatOthersAskFor) {
   auto image = python_image();
   install(image, {.name = "app", .files = {{"app.py", ""}}, .metadata = "Requires-Dist: lib[fast]>=1\nRequires-Dist: old<1"});

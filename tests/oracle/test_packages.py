@@ -1,6 +1,8 @@
 """`varve packages` against Python itself: importlib.metadata, packages_distributions() and `pip list`, run inside the environments that it reads.
 
-test_packages.py [--env DIR [--difference NAME=REASON]...]   without --env it builds small environments of real wheels from PyPI
+test_packages.py                             builds small environments of real wheels from PyPI
+test_packages.py --env DIR                   a virtual environment that is there already, however large
+test_packages.py --image IMAGE --mount DIR   an image, and the folder where it is mounted: its own Python is asked inside (chroot: as root)
 """
 import argparse, io, json, os, shutil, subprocess, sys, tarfile, tempfile
 from pathlib import Path
@@ -69,15 +71,16 @@ def ours_of(document, root):
     return {package["record"]: package for package in document["packages"] if not package["vendored_by"]}
 
 
-def compare(varve, target, python, root, explained=(), layered=False):
-    """`target` is what varve reads, `root` where its paths begin on this machine."""
-    asked = json.loads(subprocess.run([python, "-I", "-c", ASK], stdout=subprocess.PIPE, check=True).stdout)
-    pip = json.loads(subprocess.run([python, "-m", "pip", "list", "--format", "json", "--disable-pip-version-check"], stdout=subprocess.PIPE, check=True).stdout)
+def compare(varve, target, python, root, explained=()):
+    """`target` is what varve reads, `python` the command that asks inside, `root` where the paths begin that it answers with."""
+    asked = json.loads(subprocess.run([*python, "-I", "-c", ASK], stdout=subprocess.PIPE, check=True).stdout)
+    pip = json.loads(subprocess.run([*python, "-m", "pip", "list", "--format", "json", "--disable-pip-version-check"], stdout=subprocess.PIPE, check=True).stdout)
     document = varve.json("packages", target)
     root = os.path.realpath(root)
+    prefix = root if root.endswith("/") else root + "/"
     mine = ours_of(document, root)
     comparison = Comparison(str(target), explained)
-    below = [one for one in asked["own"]["found"] if os.path.realpath(one["record"]).startswith(root + "/")]
+    below = [one for one in asked["own"]["found"] if os.path.realpath(one["record"]).startswith(prefix)]
     for one in below:
         record = os.path.relpath(os.path.realpath(one["record"]), root)
         package = mine.get(record)
@@ -93,6 +96,15 @@ def compare(varve, target, python, root, explained=(), layered=False):
     on_path = {normalized(package["name"]): package["version"] for package in mine.values() if package["source"] != "dpkg" or package["record"].endswith("-info")}
     for one in pip:
         comparison.equal(one["name"], "pip list", on_path.get(normalized(one["name"])), one["version"])
+    inspected = subprocess.run([*python, "-m", "pip", "inspect", "--disable-pip-version-check"], stdout=subprocess.PIPE, stderr=subprocess.DEVNULL)
+    for one in json.loads(inspected.stdout)["installed"] if inspected.returncode == 0 else []:
+        package = mine.get(os.path.relpath(os.path.realpath(one["metadata_location"]), root))
+        if package is None:
+            continue  # counted above
+        subject = one["metadata"]["name"]
+        comparison.equal(subject, "installer", package["installer"], one.get("installer", package["installer"]))
+        comparison.equal(subject, "requested", package["requested"], one.get("requested", False))
+        comparison.equal(subject, "editable", package["editable"], bool(one.get("direct_url", {}).get("dir_info", {}).get("editable")))
     records = {os.path.relpath(os.path.realpath(one["record"]), root) for one in below}
     for record, package in mine.items():
         if record.endswith((".dist-info", ".egg-info")):
@@ -122,13 +134,13 @@ def compare_newer_rules(varve, target, asked, root):
     return comparison
 
 
-def compare_owners(document, asked, root):
+def compare_owners(document, asked, root, explained=()):
     """Each module file that a RECORD lists: the longest prefix of its dotted name must lead to its distribution."""
     owners = {}
     for package in document["packages"]:
         for name in package["imports"]:
             owners.setdefault(name, set()).add(package["record"])
-    comparison = Comparison("whose each module is")
+    comparison = Comparison("whose each module is", explained)
     root = os.path.realpath(root)
     listed = {}
     for one in asked["own"]["found"]:
@@ -336,22 +348,29 @@ def check_commands(varve, env):
 def main():
     parser = argparse.ArgumentParser()
     parser.add_argument("--env", help="a virtual environment that is there already, however large")
+    parser.add_argument("--image", help="an image; --mount says where its tree is")
+    parser.add_argument("--mount", help="where the image is mounted")
     parser.add_argument("--difference", action="append", default=[], help="a distribution whose difference is explained in docs/packages.md")
     arguments = parser.parse_args()
     if sys.version_info < (3, 11):
         skip("importlib.metadata of Python 3.11 is the judge")
     with tempfile.TemporaryDirectory(prefix="varve-packages-") as work, Varve(work) as varve:
         work = Path(work)
-        if arguments.env:
-            env = Path(arguments.env).absolute()
-            python = env / "bin/python"
-        else:
+        small = not arguments.env and not arguments.image
+        if small:
             env, python = build_small(work)
-        comparison, document, asked = compare(varve, env, python, env, arguments.difference)
-        results = [comparison, compare_owners(document, asked, env)]
-        if "newer" in asked and not arguments.env:
+            target, root, python = env, env, [python]
+        elif arguments.env:
+            target = root = Path(arguments.env).absolute()
+            python = [target / "bin/python"]
+        else:
+            varve.environment.update({name: value for name, value in os.environ.items() if name == "VARVE_ROOT"})
+            target, root, python = arguments.image, "/", ["chroot", arguments.mount, "/usr/bin/env", "python3"]
+        comparison, document, asked = compare(varve, target, python, root, arguments.difference)
+        varve.environment["VARVE_ROOT"] = str(varve.root)  # the daemon that holds the mount is not ours to end
+        results = [comparison, compare_owners(document, asked, root, arguments.difference)]
+        if small:
             results.append(compare_newer_rules(varve, env, asked, env))
-        if not arguments.env:
             results += [check_commands(varve, env), check_conda(varve, work, env), check_layers(varve, work, env)]
         kinds = {}
         for package in document["packages"]:

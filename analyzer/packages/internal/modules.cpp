@@ -113,6 +113,9 @@ class ModuleFinder {
     for (auto& [site, root] : roots_) {
       for (auto& [name, module] : root.children) ask_for_inits(*module, name, unread);
     }
+    for (auto& [site, root] : roots_) {
+      for (auto& [name, module] : root.children) module->is_namespace = module->is_namespace || holds_others_files(*module);
+    }
     std::vector<std::string> paths;
     for (const auto& [path, modules] : unread) paths.push_back(path);
     source_.read(paths, kMaxInitBytes, [&](const std::string& path, std::optional<Bytes> content) {
@@ -128,6 +131,17 @@ class ModuleFinder {
     if (!may_be && !module.is_namespace) return;
     if (may_be && module.init && depth < 8) unread[std::string(table_.path(*module.init))].push_back(&module);
     for (auto& [child_name, child] : module.children) ask_for_inits(*child, name + '.' + child_name, unread, depth + 1);
+  }
+
+  // An empty __init__ of one distribution, and libraries of others beside it: "nvidia" of the CUDA wheels.
+  bool holds_others_files(const Module& module) const {
+    if (!module.init || module.own_set == 0 || table_.file(*module.init).size > 0) return false;
+    const auto [first, end] = table_.below(parent_of(table_.path(*module.init)));
+    for (auto id = first; id < end; ++id) {
+      const auto set = ownership_.set_of(id);
+      if (set != 0 && set != module.own_set && table_.is_content(id)) return true;
+    }
+    return false;
   }
 
   bool is_named_as_part(const Module& module, const std::string& name) const {
