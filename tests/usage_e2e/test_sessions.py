@@ -157,12 +157,38 @@ class Proof:
     def collect(self):
         """Into a database, twice: the second time changes nothing."""
         database = self.work / "usage.db"
+        self.varve.run("usage", "collect", "--image", self.image, "--db", database, check=True)
         first = self.varve.json("usage", "collect", self.spool, "--db", database)
         expect((first["sessions"], first["quarantined"], first["unknown"]) == (len(self.sessions), 0, 0), first)
         expect(first["events"] == sum(len(session.records) for session in self.sessions), first)
         again = self.varve.json("usage", "collect", self.spool, "--db", database)
         expect((again["sessions"], again["events"]) == (0, 0), again)
         return database
+
+    def check_report(self, database):
+        """The report counts, for each distribution, the sessions that the traces name; and says how many it has heard of."""
+        report = self.varve.json("usage", "report", "--db", database, "--image", self.image, "--min-sessions", 1)
+        heard = [session for session in self.sessions if session.kind != "switched off"]
+        coverage = report["coverage"]
+        expect((coverage["launched"], coverage["heard"], coverage["users"]) == (len(self.sessions), len(heard), len({session.number % 5 for session in heard})), coverage)
+        packages = {package["name"]: package for package in report["packages"]}
+        expect(set(self.owners.values()) <= set(packages), f"not in the report: {sorted(set(self.owners.values()) - set(packages))}")
+        differences = []
+        for name, package in sorted(packages.items()):
+            used = [session for session in heard if name in session.image_copies | session.own_copies]
+            direct = sum(name in session.direct for session in used)
+            expected = {"sessions": len(used), "transitive": len(used) - direct, "session_copy": sum(name in session.own_copies for session in used)}
+            seen = {field: package[field] or 0 for field in expected}
+            # What a cell named when a library had loaded it already is "static" evidence, and counted apart.
+            if seen != expected or not (package["direct"] or 0) <= direct <= (package["direct"] or 0) + (package["static_sessions"] or 0):
+                differences.append(f"{name}: {seen}, by the traces {expected}")
+        expect(not differences, "the report differs from the traces:\n" + "\n".join(differences))
+        reinstalls = {(one["name"], one["from"], one["to"], one["why"]): one["sessions"] for one in report["reinstalls"]}
+        for kind, (name, before, after, why) in sessions.INSTALLED.items():
+            count = sum(session.kind == kind for session in heard)
+            if count:
+                expect(reinstalls.get((name, before, after, why)) == count, f"{name}: {reinstalls}")
+        print(f"the report agrees: {len(packages)} distributions in {len(heard)} of {len(self.sessions)} sessions", flush=True)
 
 
 def main():
@@ -175,7 +201,7 @@ def main():
     with program.work_folder() as work, program.Varve(work) as varve:
         proof = Proof(work, varve, options)
         proof.run(options)
-        proof.collect()
+        proof.check_report(proof.collect())
     left = [line for line in Path("/proc/self/mountinfo").read_text().splitlines() if str(work) in line]
     expect(not left, f"mounts are left: {left}")
 
