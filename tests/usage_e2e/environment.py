@@ -106,4 +106,4 @@ def make_image(folder, work, requirements):
     names = wheels_layer(wheels, work, requirements)
     layers = [(path.read_bytes(), path.read_bytes(), layouts.TAR, None) for path in (base, wheels)]
     base.unlink(), wheels.unlink()
-    return layouts.write_image(folder, layers, config={"Cmd": ["python3"], "Env": ENVIRONMENT, "WorkingDir": "/work"}), names
+    return layouts.write_image(folder, layers, config={"Cmd": ["python3"], "Env": ENVIRONMENT, "WorkingDir": "/work"}, tag="v1"), names

@@ -3,7 +3,7 @@
 interpreter's own traces of each session (python -X importtime and -v), import by import.
 
 test_sessions.py [--sessions 12] [--all] [--corpus FOLDER|ARCHIVE]: --all takes an image with the large libraries too."""
-import argparse, ast, collections, json, sys
+import argparse, ast, collections, json, os, subprocess, sys
 from pathlib import Path
 
 HERE = Path(__file__).resolve().parent
@@ -190,6 +190,29 @@ class Proof:
                 expect(reinstalls.get((name, before, after, why)) == count, f"{name}: {reinstalls}")
         print(f"the report agrees: {len(packages)} distributions in {len(heard)} of {len(self.sessions)} sessions", flush=True)
 
+    def check_howto(self):
+        """docs/howto-record-what-sessions-use.md, every command of it, where its image is."""
+        page = (HERE.parents[1] / "docs/howto-record-what-sessions-use.md").read_text()
+        commands = [line.removeprefix("    ") for line in page.splitlines() if line.startswith("    ")]
+        expect(len(commands) == 8, commands)
+        (self.work / "bin").mkdir()
+        (self.work / "bin/varve").symlink_to(self.varve.binary)
+        place = self.work / "howto"
+        place.mkdir()
+        (place / "science").symlink_to(self.work / "image")
+        variables = {**self.varve.environment, "PATH": f"{self.work}/bin:{os.environ['PATH']}"}
+        outputs = {}
+        for command in commands:
+            done = subprocess.run(["sh", "-c", command], cwd=place, env=variables, stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True)
+            expect(done.returncode == 0, f"{command}: exit {done.returncode}: {done.stderr}")
+            outputs[command] = done.stdout
+        report = json.loads(subprocess.run([self.varve.binary, "usage", "report", "--db", place / "usage.db", "--image", "v1", "--json"], check=True, stdout=subprocess.PIPE).stdout)
+        expect((report["coverage"]["heard"], report["coverage"]["launched"]) == (2, 4), report["coverage"])
+        used = {package["name"] for package in report["packages"] if package["sessions"]}
+        expect({"numpy", "pandas", "tabulate", "six"} <= used and "pyyaml" not in used, used)
+        expect("pandas" in outputs[commands[5]] and "pyyaml" in outputs[commands[6]].lower() and "six" in outputs[commands[7]], outputs)
+        print("the how-to runs as written", flush=True)
+
 
 def main():
     parser = argparse.ArgumentParser()
@@ -202,6 +225,7 @@ def main():
         proof = Proof(work, varve, options)
         proof.run(options)
         proof.check_report(proof.collect())
+        proof.check_howto()
     left = [line for line in Path("/proc/self/mountinfo").read_text().splitlines() if str(work) in line]
     expect(not left, f"mounts are left: {left}")
 
