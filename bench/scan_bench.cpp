@@ -77,7 +77,8 @@ void report(const char* what, const Corpus& corpus, unsigned rounds, const std::
     result = run();
     best = std::min(best, cpu_seconds() - before);
   }
-  std::cout << fmt::format("{:<44} {:>7.3f} s CPU {:>9.0f} notebooks/s {:>8.0f} MB/s   ({})\n", what, best, double(corpus.paths.size()) / best, double(corpus.bytes) / best / 1e6, result);
+  std::cout << fmt::format("{:<44} {:>7.3f} s CPU {:>9.0f} notebooks/s {:>8.0f} MB/s   ({})\n", what, best,
+                           double(corpus.paths.size()) / best, double(corpus.bytes) / best / 1e6, result);
 }
 
 }  // namespace
@@ -89,7 +90,8 @@ int main(int argc, char** argv) try {
   }
   const auto corpus = find_notebooks(argv[1]);
   const unsigned rounds = argc > 2 ? unsigned(std::stoul(argv[2])) : 5;
-  std::cout << fmt::format("{} notebooks, {:.1f} MB; the best of {} rounds; in brackets what the stage found\n", corpus.paths.size(), double(corpus.bytes) / 1e6, rounds);
+  std::cout << fmt::format("{} notebooks, {:.1f} MB; the best of {} rounds; in brackets what the stage found\n",
+                           corpus.paths.size(), double(corpus.bytes) / 1e6, rounds);
 
   report("read the files", corpus, rounds, [&] {
     std::size_t bytes = 0;
@@ -141,7 +143,8 @@ int main(int argc, char** argv) try {
   report("the whole scan: imports, installs, hints", corpus, rounds, [&] {
     std::size_t imports = 0;
     const CancelFlag cancel;
-    notebooks::scan({argv[1]}, {.jobs = 1}, cancel, [&](notebooks::ScannedFile&& file) { imports += file.imports.size(); });
+    notebooks::scan({argv[1]}, {.jobs = 1}, cancel,
+                    [&](notebooks::ScannedFile&& file) { imports += file.imports.size(); });
     return imports;
   });
   return 0;

@@ -17,8 +17,9 @@ namespace {
 constexpr std::uint64_t kMaxPackagesBytes = std::uint64_t(1) << 30;
 
 // Distributions that are called as their module, and whose names people also give to folders of their own.
-constexpr std::array<std::string_view, 16> kPlainNames = {"accelerate", "dash",   "datasets", "evaluate", "gym",   "lightning", "metrics", "networks",
-                                                          "numpy",      "optuna", "pandas",   "peft",     "torch", "transformers", "trl",     "wandb"};
+constexpr std::array<std::string_view, 16> kPlainNames = {
+    "accelerate", "dash",   "datasets", "evaluate", "gym",   "lightning",    "metrics", "networks",
+    "numpy",      "optuna", "pandas",   "peft",     "torch", "transformers", "trl",     "wandb"};
 
 std::vector<std::string> sorted_names(std::vector<std::string> names) {
   std::sort(names.begin(), names.end());
@@ -29,14 +30,15 @@ std::vector<std::string> sorted_names(std::vector<std::string> names) {
 }  // namespace
 
 void DistributionNames::add(const std::string& module, const std::string& distribution) {
-  of_image_ = true;
   modules_[module].push_back(distribution);
   distributions_.insert(distribution);
 }
 
 DistributionNames DistributionNames::of_packages_file(const std::filesystem::path& path) {
   const auto bytes = read_file(path, kMaxPackagesBytes);
-  const auto document = nlohmann::json::parse(reinterpret_cast<const char*>(bytes.data()), reinterpret_cast<const char*>(bytes.data()) + bytes.size(), nullptr, false);
+  const auto document =
+      nlohmann::json::parse(reinterpret_cast<const char*>(bytes.data()),
+                            reinterpret_cast<const char*>(bytes.data()) + bytes.size(), nullptr, false);
   const auto packages = document.is_object() ? document.find("packages") : document.end();
   if (!document.is_object() || packages == document.end() || !packages->is_array())
     fail<CorruptData>("{}: not what `varve packages --json` writes: no list \"packages\"", path.string());
@@ -45,15 +47,27 @@ DistributionNames DistributionNames::of_packages_file(const std::filesystem::pat
   for (const auto& package : *packages) {
     const auto name = package.is_object() ? package.value("name", nlohmann::json()) : nlohmann::json();
     const auto imports = package.is_object() ? package.value("imports", nlohmann::json::array()) : nlohmann::json();
-    if (!name.is_string() || !imports.is_array()) fail<CorruptData>("{}: a package without name or list \"imports\"", path.string());
+    if (!name.is_string() || !imports.is_array())
+      fail<CorruptData>("{}: a package without name or list \"imports\"", path.string());
+    names.distributions_.insert(python::normalize_name(name.get<std::string>()));
     for (const auto& module : imports)
       if (module.is_string()) names.add(module.get<std::string>(), python::normalize_name(name.get<std::string>()));
   }
   return names;
 }
 
+DistributionNames DistributionNames::of_inventory(const packages::Inventory& inventory) {
+  DistributionNames names;
+  names.of_image_ = true;
+  for (const auto& distribution : inventory.distributions) names.distributions_.insert(distribution.normalized);
+  for (const auto& [module, owners] : inventory.modules)
+    for (const auto owner : owners) names.add(module, inventory.distributions[owner].normalized);
+  return names;
+}
+
 std::vector<std::string> DistributionNames::of(const notebooks::Import& import) const {
-  if (import.local || import.name.empty() || import.language != notebooks::SourceLanguage::kPython || is_stdlib(import)) return {};
+  if (import.local || import.name.empty() || import.language != notebooks::SourceLanguage::kPython || is_stdlib(import))
+    return {};
   if (import.module.empty()) {  // a command or the distribution itself
     const auto name = python::normalize_name(import.name);
     if (of_image_ && !distributions_.contains(name)) return {};
@@ -82,7 +96,8 @@ bool DistributionNames::is_distribution(std::string_view name) const {
     const auto at = modules_.lower_bound(name);
     return at != modules_.end() && (at->first == name || at->first.starts_with(std::string(name) + "."));
   }
-  return std::find(kPlainNames.begin(), kPlainNames.end(), name) != kPlainNames.end() || !python::known_distributions(name).empty() || python::can_use_gpu(python::normalize_name(name));
+  return std::find(kPlainNames.begin(), kPlainNames.end(), name) != kPlainNames.end() ||
+         !python::known_distributions(name).empty() || python::can_use_gpu(python::normalize_name(name));
 }
 
 }  // namespace varve::cli

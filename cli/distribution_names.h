@@ -1,5 +1,6 @@
 #pragma once
-// From names in code to distributions: by an image's own packages where they are known, else by what is generally known.
+// From names in code to distributions: by an image's own packages where they are known, else by what is generally
+// known.
 #include <filesystem>
 #include <map>
 #include <set>
@@ -8,6 +9,7 @@
 #include <vector>
 
 #include "analyzer/notebooks/findings.h"
+#include "analyzer/packages/inventory.h"
 
 namespace varve::cli {
 
@@ -19,11 +21,10 @@ class DistributionNames {
   // What `varve packages --json` wrote. Throws CorruptData if the file is something else.
   static DistributionNames of_packages_file(const std::filesystem::path& path);
 
-  // Adds a module that a distribution gives, as a dotted name. From then on only added names are known.
-  void add(const std::string& module, const std::string& distribution);
+  static DistributionNames of_inventory(const packages::Inventory& inventory);
 
-  // The distributions that an import or command is of, sorted; empty for local names, the standard library, other languages than Python,
-  // and, where an image's packages are known, for what the image has not.
+  // The distributions that an import or command is of, sorted; empty for local names, the standard library, other
+  // languages than Python, and, where an image's packages are known, for what the image has not.
   std::vector<std::string> of(const notebooks::Import& import) const;
   // A module of Python's own.
   bool is_stdlib(const notebooks::Import& import) const;
@@ -33,6 +34,8 @@ class DistributionNames {
   bool of_image() const { return of_image_; }
 
  private:
+  void add(const std::string& module, const std::string& distribution);
+
   bool of_image_ = false;
   std::map<std::string, std::vector<std::string>, std::less<>> modules_;
   std::set<std::string, std::less<>> distributions_;

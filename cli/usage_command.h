@@ -1,5 +1,6 @@
 #pragma once
-// The subcommands of `varve usage`: one file each (usage_NAME_command.cpp), and a line here and in the table of usage_command.cpp.
+// The subcommands of `varve usage`: one file each (usage_NAME_command.cpp), and a line here and in the table of
+// usage_command.cpp.
 #include "cli/command.h"
 
 namespace varve::cli {

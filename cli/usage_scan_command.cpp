@@ -10,6 +10,7 @@
 #include "analyzer/notebooks/scan.h"
 #include "analyzer/usage/database.h"
 #include "cli/distribution_names.h"
+#include "cli/image_files.h"
 #include "cli/text.h"
 #include "cli/usage_command.h"
 #include "core/base/progress.h"
@@ -29,6 +30,7 @@ constexpr std::size_t kFilesPerTransaction = 2000;  // of the database; also wha
 struct ScanArguments {
   std::vector<std::string> paths;
   unsigned jobs = 0;
+  std::string image;
   std::string packages;
   std::string database;
 };
@@ -36,9 +38,13 @@ struct ScanArguments {
 std::string text_for_json(const std::string& name) { return is_utf8(name) ? name : printable(name); }
 
 json to_json(const Import& import, const DistributionNames& names) {
-  json entry = {{"name", import.name}, {"kind", notebooks::import_kind_name(import.kind)}, {"cell", import.cell}, {"line", import.line}};
+  json entry = {{"name", import.name},
+                {"kind", notebooks::import_kind_name(import.kind)},
+                {"cell", import.cell},
+                {"line", import.line}};
   if (import.module != import.name) entry["module"] = import.module;
-  if (import.language != notebooks::SourceLanguage::kPython) entry["language"] = notebooks::source_language_name(import.language);
+  if (import.language != notebooks::SourceLanguage::kPython)
+    entry["language"] = notebooks::source_language_name(import.language);
   if (import.local) entry["local"] = true;
   if (import.rescued) entry["rescued"] = true;
   if (import.written_file) entry["written_file"] = true;
@@ -47,20 +53,28 @@ json to_json(const Import& import, const DistributionNames& names) {
   if (stdlib) entry["stdlib"] = true;
   const auto distributions = names.of(import);
   entry["distribution"] = distributions;
-  const bool looked_for = !stdlib && !import.local && !import.unknown_name && import.language == notebooks::SourceLanguage::kPython;
+  const bool looked_for =
+      !stdlib && !import.local && !import.unknown_name && import.language == notebooks::SourceLanguage::kPython;
   if (names.of_image() && looked_for && distributions.empty()) entry["missing"] = true;
   return entry;
 }
 
 json to_json(const notebooks::Install& install) {
-  json entry = {{"tool", install.tool}, {"package", install.package}, {"argument", install.argument}, {"cell", install.cell}, {"line", install.line}};
+  json entry = {{"tool", install.tool},
+                {"package", install.package},
+                {"argument", install.argument},
+                {"cell", install.cell},
+                {"line", install.line}};
   if (install.upgrade) entry["upgrade"] = true;
   if (install.remove) entry["remove"] = true;
   return entry;
 }
 
 json to_json(const ScannedFile& file, const DistributionNames& names) {
-  json entry = {{"path", text_for_json(file.path)}, {"format", file.format}, {"language", file.language}, {"code_cells", file.code_cells}};
+  json entry = {{"path", text_for_json(file.path)},
+                {"format", file.format},
+                {"language", file.language},
+                {"code_cells", file.code_cells}};
   if (file.nbformat != 0) entry["nbformat"] = file.nbformat;
   entry["code_digest"] = file.code_digest == Digest() ? json(nullptr) : json(file.code_digest.to_string());
   if (!file.duplicate_of.empty()) entry["duplicate_of"] = text_for_json(file.duplicate_of);
@@ -69,7 +83,8 @@ json to_json(const ScannedFile& file, const DistributionNames& names) {
   entry["installs"] = json::array();
   for (const auto& install : file.installs) entry["installs"].push_back(to_json(install));
   entry["hints"] = json::array();
-  for (const auto& hint : file.hints) entry["hints"].push_back({{"kind", hint.kind}, {"text", hint.text}, {"cell", hint.cell}, {"line", hint.line}});
+  for (const auto& hint : file.hints)
+    entry["hints"].push_back({{"kind", hint.kind}, {"text", hint.text}, {"cell", hint.cell}, {"line", hint.line}});
   return entry;
 }
 
@@ -94,24 +109,30 @@ class Summary {
     }
     std::set<std::string> installed;
     for (const auto& install : file.installs)
-      if (!install.remove) installed.insert(install.tool + " " + (install.package.empty() ? install.argument : install.package));
+      if (!install.remove)
+        installed.insert(install.tool + " " + (install.package.empty() ? install.argument : install.package));
     for (const auto& name : installed) ++installs_[name];
   }
 
   json to_json(const notebooks::ScanResult& result) const {
     json languages = json::object();
     for (const auto& [language, count] : languages_) languages[language] = count;
-    return {{"files", files_}, {"distinct", files_ - duplicates_}, {"duplicates", duplicates_}, {"errors", result.errors.size()}, {"skipped", result.skipped},
-            {"bytes", result.bytes}, {"languages", languages}};
+    return {{"files", files_},           {"distinct", files_ - duplicates_},
+            {"duplicates", duplicates_}, {"errors", result.errors.size()},
+            {"skipped", result.skipped}, {"bytes", result.bytes},
+            {"languages", languages}};
   }
 
   void print(std::ostream& out, const notebooks::ScanResult& result) const {
     print_uses(out);
     print_installs(out);
-    out << fmt::format("{} notebooks and scripts, {} distinct ({} more have the same code as another), {}; {} other files, {} errors\n", files_, files_ - duplicates_, duplicates_,
-                       human_bytes(result.bytes), result.skipped, result.errors.size());
+    out << fmt::format(
+        "{} notebooks and scripts, {} distinct ({} more have the same code as another), {}; {} other files, {} "
+        "errors\n",
+        files_, files_ - duplicates_, duplicates_, human_bytes(result.bytes), result.skipped, result.errors.size());
     std::string line;
-    for (const auto& [language, count] : languages_) line += fmt::format("{}{} {}", line.empty() ? "" : ", ", count, printable(language));
+    for (const auto& [language, count] : languages_)
+      line += fmt::format("{}{} {}", line.empty() ? "" : ", ", count, printable(language));
     if (!line.empty()) out << "languages: " << line << '\n';
   }
 
@@ -123,7 +144,9 @@ class Summary {
 
   // Module and distribution, as the table shows them.
   std::pair<std::string, std::string> row_of(const Import& import) const {
-    const auto language = import.language == notebooks::SourceLanguage::kPython ? std::string() : fmt::format(" ({})", notebooks::source_language_name(import.language));
+    const auto language = import.language == notebooks::SourceLanguage::kPython
+                              ? std::string()
+                              : fmt::format(" ({})", notebooks::source_language_name(import.language));
     std::string distributions;
     for (const auto& name : names_.of(import)) distributions += (distributions.empty() ? "" : ", ") + name;
     if (distributions.empty()) distributions = names_.of_image() && language.empty() ? "(not in the image)" : "-";
@@ -132,12 +155,14 @@ class Summary {
 
   void print_uses(std::ostream& out) const {
     std::vector<std::pair<std::pair<std::string, std::string>, Use>> rows(uses_.begin(), uses_.end());
-    std::stable_sort(rows.begin(), rows.end(), [](const auto& a, const auto& b) { return a.second.notebooks > b.second.notebooks; });
+    std::stable_sort(rows.begin(), rows.end(),
+                     [](const auto& a, const auto& b) { return a.second.notebooks > b.second.notebooks; });
     if (rows.empty()) return;
     std::vector<std::vector<std::string>> table = {{"NOTEBOOKS", "SHARE", "OPTIONAL", "NAME", "DISTRIBUTION"}};
     for (const auto& [row, use] : rows)
-      table.push_back({std::to_string(use.notebooks), fmt::format("{:.1f}%", 100.0 * double(use.notebooks) / double(files_ - duplicates_)), std::to_string(use.optional),
-                       printable(row.first), printable(row.second)});
+      table.push_back({std::to_string(use.notebooks),
+                       fmt::format("{:.1f}%", 100.0 * double(use.notebooks) / double(files_ - duplicates_)),
+                       std::to_string(use.optional), printable(row.first), printable(row.second)});
     print_table(out, table);
     out << '\n';
   }
@@ -147,9 +172,11 @@ class Summary {
     std::stable_sort(rows.begin(), rows.end(), [](const auto& a, const auto& b) { return a.second > b.second; });
     if (rows.empty()) return;
     std::vector<std::vector<std::string>> table = {{"NOTEBOOKS", "INSTALL"}};
-    for (std::size_t i = 0; i < std::min(rows.size(), kMaxInstallsShown); ++i) table.push_back({std::to_string(rows[i].second), printable(rows[i].first)});
+    for (std::size_t i = 0; i < std::min(rows.size(), kMaxInstallsShown); ++i)
+      table.push_back({std::to_string(rows[i].second), printable(rows[i].first)});
     print_table(out, table);
-    if (rows.size() > kMaxInstallsShown) out << fmt::format("{} more: --json lists all\n", rows.size() - kMaxInstallsShown);
+    if (rows.size() > kMaxInstallsShown)
+      out << fmt::format("{} more: --json lists all\n", rows.size() - kMaxInstallsShown);
     out << '\n';
   }
 
@@ -163,7 +190,9 @@ class Summary {
 void print_errors(const Context& context, const std::vector<notebooks::ScanError>& errors) {
   for (std::size_t i = 0; i < std::min(errors.size(), kMaxErrorsShown); ++i)
     context.err << fmt::format("varve: warning: {}: {}\n", printable(errors[i].path), printable(errors[i].what));
-  if (errors.size() > kMaxErrorsShown) context.err << fmt::format("varve: warning: {} more files with errors: --json lists all\n", errors.size() - kMaxErrorsShown);
+  if (errors.size() > kMaxErrorsShown)
+    context.err << fmt::format("varve: warning: {} more files with errors: --json lists all\n",
+                               errors.size() - kMaxErrorsShown);
 }
 
 // One JSON document whose files are written as they are scanned, one to a line: it may be larger than memory.
@@ -177,7 +206,8 @@ class JsonWriter {
   void end(const std::vector<notebooks::ScanError>& errors, const json& summary) {
     out_ << "\n],\n\"errors\": [";
     for (std::size_t i = 0; i < errors.size(); ++i)
-      out_ << (i == 0 ? "\n" : ",\n") << text({{"path", text_for_json(errors[i].path)}, {"what", text_for_json(errors[i].what)}});
+      out_ << (i == 0 ? "\n" : ",\n")
+           << text({{"path", text_for_json(errors[i].path)}, {"what", text_for_json(errors[i].what)}});
     out_ << "\n],\n\"summary\": " << text(summary) << "}\n";
   }
 
@@ -209,10 +239,19 @@ class Keeper {
   notebooks::ScanResult waiting_;
 };
 
+DistributionNames names_for(const Context& context, const ScanArguments& arguments) {
+  if (!arguments.packages.empty()) return DistributionNames::of_packages_file(arguments.packages);
+  if (arguments.image.empty()) return {};
+  Progress progress;
+  const ProgressLine line(progress, "packages of " + arguments.image, context.global.quiet);
+  const ImageFiles opened(context, arguments.image, progress);
+  return DistributionNames::of_inventory(packages::read_inventory(opened.files()));
+}
+
 void run_scan(Context& context, const ScanArguments& arguments) {
   for (const auto& path : arguments.paths)
     if (!std::filesystem::exists(path)) fail<NotFound>("{}: there is no such file or folder", path);
-  const auto names = arguments.packages.empty() ? DistributionNames() : DistributionNames::of_packages_file(arguments.packages);
+  const auto names = names_for(context, arguments);
   notebooks::ScanOptions options;
   options.jobs = arguments.jobs;
   options.is_distribution = [&](std::string_view name) { return names.is_distribution(name); };
@@ -220,11 +259,12 @@ void run_scan(Context& context, const ScanArguments& arguments) {
   Keeper keeper(arguments.database);
   std::optional<JsonWriter> writer;
   if (context.global.json) writer.emplace(context.out);
-  const auto result = notebooks::scan({arguments.paths.begin(), arguments.paths.end()}, options, context.cancel, [&](ScannedFile&& file) {
-    summary.add(file);
-    if (writer) writer->file(to_json(file, names));
-    keeper.add(std::move(file));
-  });
+  const auto result = notebooks::scan({arguments.paths.begin(), arguments.paths.end()}, options, context.cancel,
+                                      [&](ScannedFile&& file) {
+                                        summary.add(file);
+                                        if (writer) writer->file(to_json(file, names));
+                                        keeper.add(std::move(file));
+                                      });
   keeper.flush();
   if (writer) return writer->end(result.errors, summary.to_json(result));
   summary.print(context.out, result);
@@ -235,12 +275,22 @@ void run_scan(Context& context, const ScanArguments& arguments) {
 
 void add_usage_scan_command(CLI::App& usage, Context& context) {
   const auto arguments = std::make_shared<ScanArguments>();
-  auto* command = usage.add_subcommand("scan", "Finds the imports and installs of notebooks and scripts; runs nothing of them");
-  command->add_option("PATH", arguments->paths, "Files (.ipynb .py .R .jl .Rmd .qmd), folders, zip and tar archives")->required();
-  command->add_option("--jobs", arguments->jobs, "How many files are read at once; one per core if not given")->type_name("N");
-  command->add_option("--packages", arguments->packages, "Name distributions as this image has them: what `varve packages --json` wrote")->type_name("FILE");
+  auto* command =
+      usage.add_subcommand("scan", "Finds the imports and installs of notebooks and scripts; runs nothing of them");
+  command->add_option("PATH", arguments->paths, "Files (.ipynb .py .R .jl .Rmd .qmd), folders, zip and tar archives")
+      ->required();
+  command->add_option("--jobs", arguments->jobs, "How many files are read at once; one per core if not given")
+      ->type_name("N");
+  auto* image =
+      command->add_option("--image", arguments->image, "Name distributions as this image (or folder) has them")
+          ->type_name("IMAGE");
+  command->add_option("--packages", arguments->packages, "The same, from what `varve packages --json` wrote")
+      ->type_name("FILE")
+      ->excludes(image);
   command->add_option("--db", arguments->database, "Keep what was found in this usage database")->type_name("DB");
-  command->footer("Examples:\n  varve usage scan notebooks/ --db usage.db\n  varve usage scan --json --jobs 4 archive.zip > scan.json");
+  command->footer(
+      "Examples:\n  varve usage scan notebooks/ --db usage.db\n  varve usage scan --json --jobs 4 archive.zip > "
+      "scan.json");
   command->callback([&context, arguments] { run_scan(context, *arguments); });
 }
 

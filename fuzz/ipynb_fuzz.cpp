@@ -1,5 +1,5 @@
-// Any bytes as a notebook. However they are cut into blocks the reader must find the same; and where simdjson takes the whole document for
-// JSON, both must find the same code cells.
+// Any bytes as a notebook. However they are cut into blocks the reader must find the same; and where simdjson takes the
+// whole document for JSON, both must find the same code cells.
 #include <cstdint>
 #include <cstdlib>
 #include <string>
@@ -35,14 +35,17 @@ std::vector<std::string> read_in_blocks(std::string_view document, std::size_t b
   return found;
 }
 
-// The code of simple documents of format 4 as simdjson sees it; absent where something is out of the ordinary (an object with a key twice, say).
+// The code of simple documents of format 4 as simdjson sees it; absent where something is out of the ordinary (an
+// object with a key twice, say).
 std::optional<std::vector<std::string>> code_by_simdjson(std::string_view document) {
   static simdjson::dom::parser parser;
   simdjson::dom::element root;
   simdjson::dom::array cells;
-  if (parser.parse(document.data(), document.size()).get(root) != simdjson::SUCCESS || !root.is_object()) return std::nullopt;
+  if (parser.parse(document.data(), document.size()).get(root) != simdjson::SUCCESS || !root.is_object())
+    return std::nullopt;
   std::size_t lists = 0;
-  for (const auto member : simdjson::dom::object(root.get_object())) lists += member.key == "cells" || member.key == "worksheets" ? 1 : 0;
+  for (const auto member : simdjson::dom::object(root.get_object()))
+    lists += member.key == "cells" || member.key == "worksheets" ? 1 : 0;
   if (lists != 1 || root["cells"].get(cells) != simdjson::SUCCESS) return std::nullopt;
   std::vector<std::string> code;
   for (const auto cell : cells) {

@@ -15,7 +15,8 @@ using Problem = std::function<void(const fs::path&, std::string&&)>;
 // A folder that is being walked: what is wanted of it, and how far it was given out.
 struct OpenFolder {
   fs::path path;
-  std::vector<std::string> names;  // folders end with '/', so that sorted names are in the byte order of the paths below them
+  std::vector<std::string>
+      names;  // folders end with '/', so that sorted names are in the byte order of the paths below them
   std::size_t next = 0;
 };
 
@@ -26,13 +27,15 @@ bool is_environment(const fs::path& folder) {
 
 class Walk {
  public:
-  Walk(const CancelFlag& cancel, const std::function<void(FoundFile&&)>& found, const Problem& problem) : cancel_(cancel), found_(found), problem_(problem) {}
+  Walk(const CancelFlag& cancel, const std::function<void(FoundFile&&)>& found, const Problem& problem)
+      : cancel_(cancel), found_(found), problem_(problem) {}
 
   void walk_given(const fs::path& path) {
     std::error_code error;
     const auto status = fs::status(path, error);
     if (status.type() == fs::file_type::directory) return walk_folder(path);
-    if (status.type() != fs::file_type::regular) return problem_(path, error ? error.message() : "neither a file nor a folder");
+    if (status.type() != fs::file_type::regular)
+      return problem_(path, error ? error.message() : "neither a file nor a folder");
     const auto kind = kind_of_name(path.filename().native());
     if (kind == FileKind::kOther) return problem_(path, "neither notebook nor script nor archive by its name");
     found_({.path = path, .root = path.parent_path(), .kind = kind});
@@ -85,7 +88,8 @@ class Walk {
       if (!is_passed_over(name)) names.push_back(std::move(name) + '/');
       return;
     }
-    const bool readable = type == fs::file_type::regular || (type == fs::file_type::symlink && entry.is_regular_file(gone));
+    const bool readable =
+        type == fs::file_type::regular || (type == fs::file_type::symlink && entry.is_regular_file(gone));
     if (readable && kind_of_name(name) != FileKind::kOther) {
       names.push_back(std::move(name));
     } else {
@@ -105,9 +109,14 @@ bool lies_in(const fs::path& path, const fs::path& folder) {
 
 // Sorted, each once, and none that another one holds.
 std::vector<fs::path> distinct(const std::vector<fs::path>& paths) {
-  const auto without_end_slash = [](fs::path path) { return path.has_filename() || !path.has_relative_path() ? path : path.parent_path(); };
-  std::vector<std::pair<fs::path, fs::path>> sorted;  // by whole path, part by part: what a folder holds comes right behind it
-  for (const auto& path : paths) sorted.emplace_back(without_end_slash(fs::absolute(path).lexically_normal()), without_end_slash(path.lexically_normal()));
+  const auto without_end_slash = [](fs::path path) {
+    return path.has_filename() || !path.has_relative_path() ? path : path.parent_path();
+  };
+  std::vector<std::pair<fs::path, fs::path>>
+      sorted;  // by whole path, part by part: what a folder holds comes right behind it
+  for (const auto& path : paths)
+    sorted.emplace_back(without_end_slash(fs::absolute(path).lexically_normal()),
+                        without_end_slash(path.lexically_normal()));
   std::sort(sorted.begin(), sorted.end());
   std::vector<fs::path> kept;
   const fs::path* last_kept = nullptr;
@@ -121,7 +130,8 @@ std::vector<fs::path> distinct(const std::vector<fs::path>& paths) {
 
 }  // namespace
 
-WalkResult walk(const std::vector<fs::path>& paths, const CancelFlag& cancel, const std::function<void(FoundFile&&)>& found, const Problem& problem) {
+WalkResult walk(const std::vector<fs::path>& paths, const CancelFlag& cancel,
+                const std::function<void(FoundFile&&)>& found, const Problem& problem) {
   Walk walker(cancel, found, problem);
   for (const auto& path : distinct(paths)) walker.walk_given(path);
   return walker.result();

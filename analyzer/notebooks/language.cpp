@@ -15,14 +15,46 @@ std::string lower(std::string_view text) {
 
 // The longest prefix that fits decides, so more special names stand before their beginnings.
 constexpr std::pair<std::string_view, std::string_view> kKernelPrefixes[] = {
-    {"pysparkkernel", "python"}, {"sparkrkernel", "r"}, {"sparkkernel", "scala"}, {"python", "python"}, {"ipython", "python"},
-    {"pyspark", "python"},       {"xpython", "python"}, {"xeus-python", "python"}, {"conda_", "python"}, {"sagemath", "python"},
-    {"sos", "python"},           {"julia", "julia"},    {"xcpp", "c++"},           {"xeus-cling", "c++"}, {"bash", "bash"},
-    {"scala", "scala"},          {"almond", "scala"},   {"spylon", "scala"},       {"ruby", "ruby"},      {"gophernotes", "go"},
-    {"rust", "rust"},            {"evcxr", "rust"},     {"javascript", "javascript"}, {"jslab", "javascript"}, {"tslab", "typescript"},
-    {"deno", "typescript"},      {".net-csharp", "c#"}, {".net-fsharp", "f#"},     {".net-powershell", "powershell"}, {"octave", "octave"},
-    {"matlab", "matlab"},        {"ihaskell", "haskell"}, {"haskell", "haskell"},  {"ocaml", "ocaml"},    {"stata", "stata"},
-    {"saskernel", "sas"},        {"kotlin", "kotlin"},  {"ijava", "java"},         {"java", "java"},      {"xsql", "sql"},
+    {"pysparkkernel", "python"},
+    {"sparkrkernel", "r"},
+    {"sparkkernel", "scala"},
+    {"python", "python"},
+    {"ipython", "python"},
+    {"pyspark", "python"},
+    {"xpython", "python"},
+    {"xeus-python", "python"},
+    {"conda_", "python"},
+    {"sagemath", "python"},
+    {"sos", "python"},
+    {"julia", "julia"},
+    {"xcpp", "c++"},
+    {"xeus-cling", "c++"},
+    {"bash", "bash"},
+    {"scala", "scala"},
+    {"almond", "scala"},
+    {"spylon", "scala"},
+    {"ruby", "ruby"},
+    {"gophernotes", "go"},
+    {"rust", "rust"},
+    {"evcxr", "rust"},
+    {"javascript", "javascript"},
+    {"jslab", "javascript"},
+    {"tslab", "typescript"},
+    {"deno", "typescript"},
+    {".net-csharp", "c#"},
+    {".net-fsharp", "f#"},
+    {".net-powershell", "powershell"},
+    {"octave", "octave"},
+    {"matlab", "matlab"},
+    {"ihaskell", "haskell"},
+    {"haskell", "haskell"},
+    {"ocaml", "ocaml"},
+    {"stata", "stata"},
+    {"saskernel", "sas"},
+    {"kotlin", "kotlin"},
+    {"ijava", "java"},
+    {"java", "java"},
+    {"xsql", "sql"},
 };
 
 std::string_view trimmed_line(std::string_view text, std::size_t& at) {
@@ -34,7 +66,9 @@ std::string_view trimmed_line(std::string_view text, std::size_t& at) {
   return line;
 }
 
-bool is_name_character(char c) { return (c >= '0' && c <= '9') || (c >= 'A' && c <= 'Z') || (c >= 'a' && c <= 'z') || c == '_' || c == '.'; }
+bool is_name_character(char c) {
+  return (c >= '0' && c <= '9') || (c >= 'A' && c <= 'Z') || (c >= 'a' && c <= 'z') || c == '_' || c == '.';
+}
 
 // `name <- value`, which Python reads as a comparison that nobody writes as a statement.
 bool is_r_assignment(std::string_view line) {
@@ -44,19 +78,23 @@ bool is_r_assignment(std::string_view line) {
 }
 
 bool is_python_line(std::string_view line) {
-  return line.starts_with("import ") || line.starts_with("from ") || line.starts_with("def ") || line.starts_with("class ") || line.starts_with("%") ||
-         line.starts_with("print ") || line.starts_with("elif ") || line.starts_with("except");
+  return line.starts_with("import ") || line.starts_with("from ") || line.starts_with("def ") ||
+         line.starts_with("class ") || line.starts_with("%") || line.starts_with("print ") ||
+         line.starts_with("elif ") || line.starts_with("except");
 }
 
 bool is_julia_line(std::string_view line) {
-  return line.starts_with("using ") || line.starts_with("Pkg.add(") || line == "end" || (line.starts_with("function ") && line.ends_with(")"));
+  return line.starts_with("using ") || line.starts_with("Pkg.add(") || line == "end" ||
+         (line.starts_with("function ") && line.ends_with(")"));
 }
 
 }  // namespace
 
 std::string language_of_name(std::string_view name) {
   const auto text = lower(name);
-  constexpr std::array kPython = {"python", "python2", "python3", "python 2", "python 3", "ipython", "ipython2", "ipython3", "pyspark", "pyspark3", "xpython", "sage", "sagemath", "sos", "pyodide"};
+  constexpr std::array kPython = {"python",  "python2",  "python3",  "python 2", "python 3",
+                                  "ipython", "ipython2", "ipython3", "pyspark",  "pyspark3",
+                                  "xpython", "sage",     "sagemath", "sos",      "pyodide"};
   if (std::find(kPython.begin(), kPython.end(), text) != kPython.end()) return "python";
   if (text == "r" || text == "ir" || text == "rlang" || text == "sparkr") return "r";
   if (text.starts_with("julia")) return "julia";
@@ -66,7 +104,9 @@ std::string language_of_name(std::string_view name) {
 
 std::string language_of_kernel(std::string_view name) {
   const auto text = lower(name);
-  if (text == "ir" || text == "r" || text == "irkernel" || text.starts_with("ir-") || text.starts_with("ir_") || (text.size() > 2 && text.starts_with("ir") && text[2] >= '0' && text[2] <= '9')) return "r";
+  if (text == "ir" || text == "r" || text == "irkernel" || text.starts_with("ir-") || text.starts_with("ir_") ||
+      (text.size() > 2 && text.starts_with("ir") && text[2] >= '0' && text[2] <= '9'))
+    return "r";
   if (text.starts_with("conda-")) {  // nb_conda_kernels: conda-env-NAME-LANGUAGE
     if (text.ends_with("-py")) return "python";
     if (text.ends_with("-r")) return "r";
@@ -78,7 +118,8 @@ std::string language_of_kernel(std::string_view name) {
   return "";
 }
 
-std::string language_of_notebook(std::string_view kernel_language, std::string_view language_name, std::string_view kernel_name) {
+std::string language_of_notebook(std::string_view kernel_language, std::string_view language_name,
+                                 std::string_view kernel_name) {
   if (auto language = language_of_name(kernel_language); !language.empty()) return language;
   if (auto language = language_of_name(language_name); !language.empty()) return language;
   return language_of_kernel(kernel_name);

@@ -6,10 +6,24 @@ namespace varve::notebooks {
 namespace {
 
 TEST(Language, IsToldByKernelNames) {
-  const std::pair<const char*, const char*> kCases[] = {
-      {"python3", "python"}, {"conda_pytorch_p310", "python"}, {"conda_python3", "python"}, {"pysparkkernel", "python"}, {"ir", "r"},        {"ir41", "r"},
-      {"conda-env-stats-r", "r"}, {"conda-env-ml-py", "python"}, {"conda_r", "r"},  {"julia-1.9", "julia"}, {"xcpp17", "c++"}, {"sparkkernel", "scala"},
-      {"sparkrkernel", "r"}, {"iruby", ""}, {"my-env", ""}, {"", ""}, {"bash", "bash"}, {"irony", ""}};
+  const std::pair<const char*, const char*> kCases[] = {{"python3", "python"},
+                                                        {"conda_pytorch_p310", "python"},
+                                                        {"conda_python3", "python"},
+                                                        {"pysparkkernel", "python"},
+                                                        {"ir", "r"},
+                                                        {"ir41", "r"},
+                                                        {"conda-env-stats-r", "r"},
+                                                        {"conda-env-ml-py", "python"},
+                                                        {"conda_r", "r"},
+                                                        {"julia-1.9", "julia"},
+                                                        {"xcpp17", "c++"},
+                                                        {"sparkkernel", "scala"},
+                                                        {"sparkrkernel", "r"},
+                                                        {"iruby", ""},
+                                                        {"my-env", ""},
+                                                        {"", ""},
+                                                        {"bash", "bash"},
+                                                        {"irony", ""}};
   for (const auto& [kernel, language] : kCases) EXPECT_EQ(language_of_kernel(kernel), language) << kernel;
 }
 

@@ -9,13 +9,14 @@ namespace {
 
 namespace fs = std::filesystem;
 
-constexpr std::size_t kMaxKnown = 100'000;        // answers that are remembered; then all are forgotten
+constexpr std::size_t kMaxKnown = 100'000;  // answers that are remembered; then all are forgotten
 constexpr std::size_t kMaxArchiveNames = 1'000'000;
 constexpr std::size_t kMaxEntriesLookedAt = 10'000;  // of a folder, in search of one .py
 
 // A name that may be put behind a folder: what is imported by a text that is put together at run time can be anything.
 bool is_plain_name(std::string_view name) {
-  return !name.empty() && name.size() < 256 && name.front() != '.' && name.find('/') == std::string_view::npos && name.find('\0') == std::string_view::npos;
+  return !name.empty() && name.size() < 256 && name.front() != '.' && name.find('/') == std::string_view::npos &&
+         name.find('\0') == std::string_view::npos;
 }
 
 bool is_file(const fs::path& path) {
@@ -26,7 +27,9 @@ bool is_file(const fs::path& path) {
 bool holds_python(const fs::path& folder) {
   std::error_code error;
   std::size_t looked_at = 0;
-  for (fs::directory_iterator entries(folder, error); !error && entries != fs::directory_iterator() && looked_at < kMaxEntriesLookedAt; entries.increment(error), ++looked_at)
+  for (fs::directory_iterator entries(folder, error);
+       !error && entries != fs::directory_iterator() && looked_at < kMaxEntriesLookedAt;
+       entries.increment(error), ++looked_at)
     if (entries->path().extension() == ".py") return true;
   return false;
 }
@@ -46,7 +49,8 @@ std::string joined(std::string_view folder, std::string_view name) {
 // The name of the file that a cell is written into; "" if it is not.
 std::string_view written_file(std::string_view text) {
   const auto skip_blanks = [&] { text.remove_prefix(std::min(text.find_first_not_of(" \t\r\n"), text.size())); };
-  for (skip_blanks(); text.starts_with('#'); skip_blanks()) text.remove_prefix(std::min(text.find('\n'), text.size()));  // Colab's forms
+  for (skip_blanks(); text.starts_with('#'); skip_blanks())
+    text.remove_prefix(std::min(text.find('\n'), text.size()));  // Colab's forms
   auto line = text.substr(0, text.find_first_of("\r\n"));
   const auto next_word = [&] {
     line.remove_prefix(std::min(line.find_first_not_of(" \t"), line.size()));
@@ -58,7 +62,8 @@ std::string_view written_file(std::string_view text) {
   if (magic != "%%writefile" && magic != "%%file") return {};
   auto word = next_word();
   if (word == "-a" || word == "--append") word = next_word();
-  if (word.size() >= 2 && (word.front() == '"' || word.front() == '\'') && word.back() == word.front()) word = word.substr(1, word.size() - 2);
+  if (word.size() >= 2 && (word.front() == '"' || word.front() == '\'') && word.back() == word.front())
+    word = word.substr(1, word.size() - 2);
   return word;
 }
 
@@ -130,7 +135,8 @@ Local ArchiveModules::find(std::string_view folder, std::string_view name) const
   if (beside != Local::kNo) return beside;
   // A packed repository is one folder, or the archive's own root.
   const auto top = folder.substr(0, folder.find('/'));
-  const bool above = (top != folder && in_folder(top, name) != Local::kNo) || (!folder.empty() && in_folder("", name) != Local::kNo);
+  const bool above =
+      (top != folder && in_folder(top, name) != Local::kNo) || (!folder.empty() && in_folder("", name) != Local::kNo);
   return above ? Local::kPerhaps : Local::kNo;
 }
 

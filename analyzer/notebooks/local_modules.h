@@ -13,7 +13,8 @@ namespace varve::notebooks {
 // How sure it is that a top-level name lies beside the notebook.
 enum class Local : std::uint8_t {
   kNo,
-  kPerhaps,  // a folder without __init__.py, which an installed package would win over; or a module in the repository's root, which need not be on sys.path
+  kPerhaps,  // a folder without __init__.py, which an installed package would win over; or a module in the repository's
+             // root, which need not be on sys.path
   kYes,      // NAME.py or NAME/__init__.py in the notebook's own folder, which comes first on sys.path
 };
 
@@ -34,15 +35,16 @@ class LocalModules {
 class ArchiveModules {
  public:
   void add(std::string_view entry_name);
-  Local find(std::string_view folder, std::string_view name) const;  // `folder` without a slash at its end; "" = the archive's root
+  Local find(std::string_view folder,
+             std::string_view name) const;  // `folder` without a slash at its end; "" = the archive's root
 
  private:
   Local in_folder(std::string_view folder, std::string_view name) const;
   std::set<std::string, std::less<>> sure_, perhaps_;  // "folder/name"
 };
 
-// Names of modules that the code itself writes into its folder: `%%writefile utils.py` -> "utils", `%%writefile src/train.py` -> "src"
-// (and "train" as a perhaps).
+// Names of modules that the code itself writes into its folder: `%%writefile utils.py` -> "utils", `%%writefile
+// src/train.py` -> "src" (and "train" as a perhaps).
 void add_written_modules(std::string_view cell_text, std::vector<std::pair<std::string, Local>>& names);
 
 }  // namespace varve::notebooks

@@ -33,8 +33,8 @@ const NotebookReader::Member* NotebookReader::find_member(Place place, std::stri
       {Place::kWorksheet, "cells", Field::kNone, Place::kCells},
       {Place::kCell, "cell_type", Field::kCellType},
       {Place::kCell, "source", Field::kSource},
-      {Place::kCell, "input", Field::kInput},             // formats 2 and 3
-      {Place::kCell, "language", Field::kCellLanguage},   // format 3
+      {Place::kCell, "input", Field::kInput},            // formats 2 and 3
+      {Place::kCell, "language", Field::kCellLanguage},  // format 3
       {Place::kCell, "metadata", Field::kNone, Place::kCellMetadata},
       {Place::kCellMetadata, "kernel", Field::kCellLanguage},  // Script of Scripts
       {Place::kCellMetadata, "vscode", Field::kNone, Place::kCellEditor},
@@ -44,7 +44,8 @@ const NotebookReader::Member* NotebookReader::find_member(Place place, std::stri
       {Place::kCellTool, "language", Field::kCellLanguage},
       {Place::kCellTool, "kernelName", Field::kCellLanguage},
   };
-  const auto* found = std::find_if(std::begin(kMembers), std::end(kMembers), [&](const Member& m) { return m.place == place && m.key == key; });
+  const auto* found = std::find_if(std::begin(kMembers), std::end(kMembers),
+                                   [&](const Member& m) { return m.place == place && m.key == key; });
   return found == std::end(kMembers) ? nullptr : found;
 }
 
@@ -80,10 +81,14 @@ bool NotebookReader::feed(std::string_view block) {
 
 const char* NotebookReader::step(const char* p, const char* end) {
   switch (step_) {
-    case Step::kInKey: return read_key(p, end);
-    case Step::kInValue: return read_value(p, end);
-    case Step::kDocument: return begin_document(p);
-    default: break;
+    case Step::kInKey:
+      return read_key(p, end);
+    case Step::kInValue:
+      return read_value(p, end);
+    case Step::kDocument:
+      return begin_document(p);
+    default:
+      break;
   }
   if (is_json_space(*p)) return p + 1;
   switch (step_) {
@@ -110,9 +115,12 @@ const char* NotebookReader::step(const char* p, const char* end) {
       }
       [[fallthrough]];
     case Step::kElement:
-    case Step::kMemberValue: return begin_value(p);
-    case Step::kAfterValue: return after_value(p);
-    default: return broken(p, "there is more behind the end of the document");
+    case Step::kMemberValue:
+      return begin_value(p);
+    case Step::kAfterValue:
+      return after_value(p);
+    default:
+      return broken(p, "there is more behind the end of the document");
   }
 }
 
@@ -160,7 +168,8 @@ const char* NotebookReader::begin_value(const char* p) {
     enter(member_->enter);
     return p + 1;
   }
-  // The source of a cell that is known not to be code is not kept. Where the type comes later, it is kept and dropped then.
+  // The source of a cell that is known not to be code is not kept. Where the type comes later, it is kept and dropped
+  // then.
   const bool is_source = field_ == Field::kSource || field_ == Field::kInput;
   keep_ = field_ != Field::kNone && !(is_source && !cell_type_.empty() && cell_type_ != "code");
   too_large_ = false;
@@ -186,8 +195,9 @@ const char* NotebookReader::read_value(const char* p, const char* end) {
     }
   }
   if (skipper_.failed())
-    return broken(stop, skipper_.state() == ValueSkipper::State::kTooDeep ? fmt::format("brackets are nested deeper than {}", ValueSkipper::kMaxDepth)
-                                                                          : std::string("a bracket closes what is not open"));
+    return broken(stop, skipper_.state() == ValueSkipper::State::kTooDeep
+                            ? fmt::format("brackets are nested deeper than {}", ValueSkipper::kMaxDepth)
+                            : std::string("a bracket closes what is not open"));
   if (!skipper_.done()) return stop;
   take_field();
   step_ = Step::kAfterValue;
@@ -211,7 +221,9 @@ void NotebookReader::enter(Place place) {
   step_ = is_list(place) ? Step::kFirstElement : Step::kFirstKey;
   switch (place) {
     case Place::kDocument:
-    case Place::kWorksheet: sheet_has_cells_ = false; break;
+    case Place::kWorksheet:
+      sheet_has_cells_ = false;
+      break;
     case Place::kCells:
       notebook_.is_notebook = true;
       if (sheet_has_cells_) {  // a key given twice: the last one counts, as in every JSON reader
@@ -228,7 +240,8 @@ void NotebookReader::enter(Place place) {
       source_.clear();
       source_is_input_ = source_too_large_ = false;
       break;
-    default: break;
+    default:
+      break;
   }
 }
 
@@ -244,35 +257,50 @@ void NotebookReader::take_language(std::string& into) {
   if (!is_valid_utf8(into)) into = repair_utf8(into);
 }
 
-// What an editor colours a cell as ("plaintext", "shellscript") says little about what its kernel runs: believed only for languages that we read.
+// What an editor colours a cell as ("plaintext", "shellscript") says little about what its kernel runs: believed only
+// for languages that we read.
 void NotebookReader::take_editor_language() {
   std::string told;
   take_language(told);
   const auto language = language_of_name(told);
-  if (cell_language_.empty() && (language == "python" || language == "r" || language == "julia")) cell_language_ = language;
+  if (cell_language_.empty() && (language == "python" || language == "r" || language == "julia"))
+    cell_language_ = language;
 }
 
 void NotebookReader::take_field() {
   if (too_large_ && (field_ == Field::kSource || field_ == Field::kInput)) source_too_large_ = true;
   if (!keep_) return;
   switch (field_) {
-    case Field::kFormat: std::from_chars(kept_.data(), kept_.data() + kept_.size(), notebook_.nbformat); break;
-    case Field::kKernelName: take_language(notebook_.kernel_name); break;
-    case Field::kKernelLanguage: take_language(notebook_.kernel_language); break;
-    case Field::kLanguageName: take_language(notebook_.language_name); break;
+    case Field::kFormat:
+      std::from_chars(kept_.data(), kept_.data() + kept_.size(), notebook_.nbformat);
+      break;
+    case Field::kKernelName:
+      take_language(notebook_.kernel_name);
+      break;
+    case Field::kKernelLanguage:
+      take_language(notebook_.kernel_language);
+      break;
+    case Field::kLanguageName:
+      take_language(notebook_.language_name);
+      break;
     case Field::kCellType:
       take_language(cell_type_);
       if (cell_type_.empty()) cell_type_ = "unknown";
       break;
-    case Field::kCellLanguage: take_language(cell_language_); break;
-    case Field::kEditorLanguage: take_editor_language(); break;
+    case Field::kCellLanguage:
+      take_language(cell_language_);
+      break;
+    case Field::kEditorLanguage:
+      take_editor_language();
+      break;
     case Field::kSource:
     case Field::kInput:
       source_too_large_ = false;
       source_is_input_ = field_ == Field::kInput;
       source_.swap(kept_);
       break;
-    case Field::kNone: break;
+    case Field::kNone:
+      break;
   }
 }
 
@@ -280,25 +308,30 @@ void NotebookReader::end_cell() {
   if (cell_type_ != "code") return;
   const auto number = ++notebook_.code_cells;
   if (source_too_large_) {
-    notebook_.problems.push_back(fmt::format("code cell {}: larger than {} bytes, not read", number, limits_.max_cell_bytes));
+    notebook_.problems.push_back(
+        fmt::format("code cell {}: larger than {} bytes, not read", number, limits_.max_cell_bytes));
     return;
   }
   // Decoded text is never larger than its JSON.
   if (notebook_.text.size() + source_.size() > limits_.max_code_bytes) {
-    notebook_.problems.push_back(fmt::format("code cell {}: the notebook has more than {} bytes of code, not read", number, limits_.max_code_bytes));
+    notebook_.problems.push_back(fmt::format("code cell {}: the notebook has more than {} bytes of code, not read",
+                                             number, limits_.max_code_bytes));
     return;
   }
   CodeCell cell{.begin = notebook_.text.size(), .size = 0, .number = number, .language = cell_language_};
-  if (!source_.empty() && !append_json_lines(source_, source_is_input_, notebook_.text) && odd_cell_ == 0) odd_cell_ = number;
+  if (!source_.empty() && !append_json_lines(source_, source_is_input_, notebook_.text) && odd_cell_ == 0)
+    odd_cell_ = number;
   cell.size = notebook_.text.size() - cell.begin;
   notebook_.cells.push_back(std::move(cell));
 }
 
 void NotebookReader::repair_text() {
   if (is_valid_utf8(notebook_.text)) {
-    // Cells that together are UTF-8 could still be cut within a character; each is looked at by itself only where a border is no character's.
+    // Cells that together are UTF-8 could still be cut within a character; each is looked at by itself only where a
+    // border is no character's.
     const auto cut = [&](const CodeCell& cell) {
-      return cell.begin != notebook_.text.size() && (static_cast<unsigned char>(notebook_.text[cell.begin]) & 0xc0) == 0x80;
+      return cell.begin != notebook_.text.size() &&
+             (static_cast<unsigned char>(notebook_.text[cell.begin]) & 0xc0) == 0x80;
     };
     if (std::none_of(notebook_.cells.begin(), notebook_.cells.end(), cut)) return;
   }
@@ -315,21 +348,25 @@ void NotebookReader::repair_text() {
 
 const Notebook& NotebookReader::finish() {
   // A cell that the document breaks off in has its source nevertheless, if that was whole: outputs come after it.
-  const bool inside_cell = std::find(places_.begin(), places_.begin() + std::ptrdiff_t(depth_), Place::kCell) != places_.begin() + std::ptrdiff_t(depth_);
+  const bool inside_cell = std::find(places_.begin(), places_.begin() + std::ptrdiff_t(depth_), Place::kCell) !=
+                           places_.begin() + std::ptrdiff_t(depth_);
   if (inside_cell && !source_.empty()) end_cell();
   if (step_ == Step::kDocument) {
     notebook_.problems.push_back("empty file");
   } else if (step_ == Step::kNoDocument) {
     notebook_.problems.push_back(beginning_problem());
   } else if (step_ != Step::kBroken && step_ != Step::kEnd) {
-    notebook_.problems.push_back(fmt::format("the document breaks off after {} bytes{}", block_offset_,
-                                             notebook_.is_notebook ? fmt::format(": {} code cells were read", notebook_.code_cells) : std::string()));
+    notebook_.problems.push_back(fmt::format(
+        "the document breaks off after {} bytes{}", block_offset_,
+        notebook_.is_notebook ? fmt::format(": {} code cells were read", notebook_.code_cells) : std::string()));
   } else if (step_ == Step::kEnd && !notebook_.is_notebook) {
     notebook_.problems.push_back("a JSON document without a list of cells: no notebook");
   }
   repair_text();
   if (odd_cell_ != 0)
-    notebook_.problems.push_back(fmt::format("code cell {}: its source is not a string or list of strings, or has escapes that JSON does not know", odd_cell_));
+    notebook_.problems.push_back(fmt::format(
+        "code cell {}: its source is not a string or list of strings, or has escapes that JSON does not know",
+        odd_cell_));
   if (notebook_.nbformat < 0 || notebook_.nbformat > 1000) notebook_.nbformat = 0;
   return notebook_;
 }
@@ -337,7 +374,8 @@ const Notebook& NotebookReader::finish() {
 std::string NotebookReader::beginning_problem() const {
   const std::string_view text = beginning_;
   if (text.starts_with("version https://git-lfs")) return "a git-lfs pointer: the notebook itself was not fetched";
-  if (text.starts_with("\xff\xfe") || text.starts_with(std::string_view("\xfe\xff"))) return "UTF-16 text: notebooks are UTF-8";
+  if (text.starts_with("\xff\xfe") || text.starts_with(std::string_view("\xfe\xff")))
+    return "UTF-16 text: notebooks are UTF-8";
   if (text.starts_with("\x1f\x8b")) return "gzip data, no JSON document";
   const auto begin = text.find_first_not_of(" \t\r\n");
   if (begin != std::string_view::npos && text[begin] == '<') return "a web page or XML, no JSON document";

@@ -1,5 +1,6 @@
 #pragma once
-// Jupyter notebooks (nbformat 2, 3 and 4) read as a stream: code cells are kept, all else passes by. Format: nbformat.readthedocs.io, "The Notebook file format".
+// Jupyter notebooks (nbformat 2, 3 and 4) read as a stream: code cells are kept, all else passes by. Format:
+// nbformat.readthedocs.io, "The Notebook file format".
 #include <array>
 #include <cstdint>
 #include <string>
@@ -12,22 +13,24 @@
 namespace varve::notebooks {
 
 struct NotebookLimits {
-  std::uint64_t max_cell_bytes = 64u << 20;   // of one cell's source, as JSON writes it; larger ones are reported, not read
+  std::uint64_t max_cell_bytes =
+      64u << 20;  // of one cell's source, as JSON writes it; larger ones are reported, not read
   std::uint64_t max_code_bytes = 256u << 20;  // of all cells together, decoded
 };
 
 // One code cell of a notebook as read. The text lies in Notebook::text.
 struct CodeCell {
   std::size_t begin = 0, size = 0;
-  std::uint32_t number = 0;      // 1-based, counting all code cells
-  std::string language;          // as the cell's own metadata tell it; "" = the notebook's
+  std::uint32_t number = 0;  // 1-based, counting all code cells
+  std::string language;      // as the cell's own metadata tell it; "" = the notebook's
 };
 
 struct Notebook {
-  int nbformat = 0;                   // major; 0 = not told
-  std::string kernel_name, kernel_language, language_name;  // metadata.kernelspec.{name,language}, metadata.language_info.name; "" = not told
-  std::uint32_t code_cells = 0;       // all, those not read included
-  std::string text;                   // of all cells read, valid UTF-8
+  int nbformat = 0;  // major; 0 = not told
+  std::string kernel_name, kernel_language,
+      language_name;             // metadata.kernelspec.{name,language}, metadata.language_info.name; "" = not told
+  std::uint32_t code_cells = 0;  // all, those not read included
+  std::string text;              // of all cells read, valid UTF-8
   std::vector<CodeCell> cells;
   bool is_notebook = false;           // it has a list of cells, at least begun
   std::vector<std::string> problems;  // one line each; what was read before or beside them stands
@@ -35,8 +38,9 @@ struct Notebook {
   std::string_view text_of(const CodeCell& cell) const { return std::string_view(text).substr(cell.begin, cell.size); }
 };
 
-// Takes one document in blocks of any size and holds no more of it than the code and one cell. A document that breaks off or is no
-// JSON from some byte on gives the cells that were whole before. One reader reads any number of documents, one after the other.
+// Takes one document in blocks of any size and holds no more of it than the code and one cell. A document that breaks
+// off or is no JSON from some byte on gives the cells that were whole before. One reader reads any number of documents,
+// one after the other.
 class NotebookReader {
  public:
   explicit NotebookReader(const NotebookLimits& limits = {}) : limits_(limits) { start(); }
@@ -49,16 +53,54 @@ class NotebookReader {
   const Notebook& finish();
 
  private:
-  enum class Step : std::uint8_t { kDocument, kFirstKey, kKey, kInKey, kColon, kMemberValue, kFirstElement, kElement, kInValue, kAfterValue, kEnd, kBroken, kNoDocument };
-  enum class Place : std::uint8_t { kDocument, kMetadata, kKernelspec, kLanguageInfo, kWorksheets, kWorksheet, kCells, kCell, kCellMetadata, kCellEditor, kCellTool };
-  enum class Field : std::uint8_t { kNone, kFormat, kKernelName, kKernelLanguage, kLanguageName, kCellType, kSource, kInput, kCellLanguage, kEditorLanguage };
+  enum class Step : std::uint8_t {
+    kDocument,
+    kFirstKey,
+    kKey,
+    kInKey,
+    kColon,
+    kMemberValue,
+    kFirstElement,
+    kElement,
+    kInValue,
+    kAfterValue,
+    kEnd,
+    kBroken,
+    kNoDocument
+  };
+  enum class Place : std::uint8_t {
+    kDocument,
+    kMetadata,
+    kKernelspec,
+    kLanguageInfo,
+    kWorksheets,
+    kWorksheet,
+    kCells,
+    kCell,
+    kCellMetadata,
+    kCellEditor,
+    kCellTool
+  };
+  enum class Field : std::uint8_t {
+    kNone,
+    kFormat,
+    kKernelName,
+    kKernelLanguage,
+    kLanguageName,
+    kCellType,
+    kSource,
+    kInput,
+    kCellLanguage,
+    kEditorLanguage
+  };
   struct Member {
     Place place;
     std::string_view key;
-    Field field = Field::kNone;         // what is kept of the value, or
-    Place enter = Place::kDocument;     // the place that the value is
+    Field field = Field::kNone;      // what is kept of the value, or
+    Place enter = Place::kDocument;  // the place that the value is
   };
-  static constexpr std::size_t kMaxPlaces = 8;  // document, worksheets, worksheet, cells, cell, its metadata, a tool in it
+  static constexpr std::size_t kMaxPlaces =
+      8;  // document, worksheets, worksheet, cells, cell, its metadata, a tool in it
   static constexpr std::size_t kMaxKeyBytes = 64;
   static constexpr std::size_t kMaxFieldBytes = 1024;
 
@@ -88,22 +130,23 @@ class NotebookReader {
   std::array<Place, kMaxPlaces> places_{};
   std::size_t depth_ = 0;
   ValueSkipper skipper_;
-  Field field_ = Field::kNone;   // of the value that is read now
+  Field field_ = Field::kNone;  // of the value that is read now
   const Member* member_ = nullptr;
-  bool keep_ = false;            // its bytes are wanted
-  bool too_large_ = false;       // and were more than its limit
-  std::string kept_;             // bytes of the value or key so far
-  std::string beginning_;        // first bytes of the document, for what it is if it is no notebook
+  bool keep_ = false;       // its bytes are wanted
+  bool too_large_ = false;  // and were more than its limit
+  std::string kept_;        // bytes of the value or key so far
+  std::string beginning_;   // first bytes of the document, for what it is if it is no notebook
   std::uint64_t block_offset_ = 0;
   const char* block_ = nullptr;
 
   // The cell that is read now.
   std::string cell_type_, cell_language_, source_;
   bool source_is_input_ = false, source_too_large_ = false;
-  std::size_t sheet_first_cell_ = 0;   // where the innermost list of cells began: a second list of the same name replaces the first
+  std::size_t sheet_first_cell_ =
+      0;  // where the innermost list of cells began: a second list of the same name replaces the first
   std::uint32_t sheet_first_number_ = 0;
   bool sheet_has_cells_ = false;
-  std::uint32_t odd_cell_ = 0;         // the first code cell whose source could not be read as it should be
+  std::uint32_t odd_cell_ = 0;  // the first code cell whose source could not be read as it should be
 };
 
 }  // namespace varve::notebooks

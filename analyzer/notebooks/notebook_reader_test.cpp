@@ -40,11 +40,18 @@ struct Reading {
 
 Reading read(std::string_view document, std::size_t block = std::string_view::npos, const NotebookLimits& limits = {}) {
   NotebookReader reader(limits);
-  for (std::size_t at = 0; at < document.size() && reader.feed(document.substr(at, block)); at += std::min(block, document.size() - at)) {
+  for (std::size_t at = 0; at < document.size() && reader.feed(document.substr(at, block));
+       at += std::min(block, document.size() - at)) {
   }
   const auto& notebook = reader.finish();
-  Reading reading{.cells = {}, .numbers = {}, .languages = {}, .problems = notebook.problems, .nbformat = notebook.nbformat, .code_cells = notebook.code_cells,
-                  .is_notebook = notebook.is_notebook, .language = notebook.kernel_language};
+  Reading reading{.cells = {},
+                  .numbers = {},
+                  .languages = {},
+                  .problems = notebook.problems,
+                  .nbformat = notebook.nbformat,
+                  .code_cells = notebook.code_cells,
+                  .is_notebook = notebook.is_notebook,
+                  .language = notebook.kernel_language};
   for (const auto& cell : notebook.cells) {
     reading.cells.emplace_back(notebook.text_of(cell));
     reading.numbers.push_back(cell.number);
@@ -53,7 +60,9 @@ Reading read(std::string_view document, std::size_t block = std::string_view::np
   return reading;
 }
 
-std::string code_cell(std::string_view source) { return fmt::format(R"({{"cells": [{{"cell_type": "code", "source": {}}}], "nbformat": 4}})", source); }
+std::string code_cell(std::string_view source) {
+  return fmt::format(R"({{"cells": [{{"cell_type": "code", "source": {}}}], "nbformat": 4}})", source);
+}
 
 TEST(NotebookReader, KeepsCodeCellsAndNothingElse) {
   const auto reading = read(kSmall);
@@ -92,7 +101,8 @@ TEST(NotebookReader, ReadsFormatsTwoAndThree) {
   EXPECT_THAT(three.languages, ElementsAre("python", "julia"));
   EXPECT_EQ(three.nbformat, 3);
   // Format 2 splits without line ends.
-  const auto two = read(R"({"nbformat": 2, "worksheets": [{"cells": [{"cell_type": "code", "input": ["import a", "", "import b"]}, {"cell_type": "code", "input": ["", "c"]}]}]})");
+  const auto two = read(
+      R"({"nbformat": 2, "worksheets": [{"cells": [{"cell_type": "code", "input": ["import a", "", "import b"]}, {"cell_type": "code", "input": ["", "c"]}]}]})");
   EXPECT_THAT(two.cells, ElementsAre("import a\n\nimport b", "\nc"));
 }
 
@@ -116,7 +126,9 @@ TEST(NotebookReader, ReplacesBytesThatAreNotUtf8AndSaysSo) {
   EXPECT_THAT(reading.cells, ElementsAre("x\ufffd\ufffd(\ufffd\ufffd\ufffd"));
   EXPECT_THAT(reading.problems, ElementsAre(HasSubstr("not UTF-8")));
   // Two cells whose borders cut one character are each wrong, though together they are right.
-  const auto cut = read("{\"cells\": [{\"cell_type\": \"code\", \"source\": \"\xc3\"}, {\"cell_type\": \"code\", \"source\": \"\xa9\"}]}");
+  const auto cut = read(
+      "{\"cells\": [{\"cell_type\": \"code\", \"source\": \"\xc3\"}, {\"cell_type\": \"code\", \"source\": "
+      "\"\xa9\"}]}");
   EXPECT_THAT(cut.cells, ElementsAre("\ufffd", "\ufffd"));
 }
 
@@ -128,13 +140,18 @@ TEST(NotebookReader, TakesRawControlCharactersAndByteOrderMark) {
 }
 
 TEST(NotebookReader, KnowsTheTypeOfACellWhereverItStands) {
-  EXPECT_THAT(read(R"({"cells": [{"source": "a", "cell_type": "code"}, {"source": "b", "cell_type": "markdown"}, {"source": "c"}, {"cell_type": "code"}]})").cells, ElementsAre("a", ""));
+  EXPECT_THAT(
+      read(
+          R"({"cells": [{"source": "a", "cell_type": "code"}, {"source": "b", "cell_type": "markdown"}, {"source": "c"}, {"cell_type": "code"}]})")
+          .cells,
+      ElementsAre("a", ""));
   EXPECT_THAT(read(R"({"cells": [{"cell\u005ftype": "c\u006fde", "s\u006furce": "a"}]})").cells, ElementsAre("a"));
 }
 
 TEST(NotebookReader, TheLastOfEqualKeysCounts) {
   EXPECT_THAT(read(R"({"cells": [{"cell_type": "code", "source": "a", "source": "b"}]})").cells, ElementsAre("b"));
-  const auto twice = read(R"({"cells": [{"cell_type": "code", "source": "a"}], "cells": [{"cell_type": "code", "source": "b"}]})");
+  const auto twice =
+      read(R"({"cells": [{"cell_type": "code", "source": "a"}], "cells": [{"cell_type": "code", "source": "b"}]})");
   EXPECT_THAT(twice.cells, ElementsAre("b"));
   EXPECT_THAT(twice.numbers, ElementsAre(1));
 }
@@ -171,7 +188,8 @@ TEST(NotebookReader, SaysWhatOtherFilesAre) {
 
 TEST(NotebookReader, BrokenJsonKeepsWhatCameBefore) {
   const std::string begin = R"({"cells": [{"cell_type": "code", "source": "a"}, )";
-  for (const auto* rest : {"]}", "{\"cell_type\" \"code\"}]}", "{\"cell_type\": }]}", "{\"x\": [}]}]}", "{cell_type: 1}]}", "{\"a\": 1 \"b\": 2}]}"}) {
+  for (const auto* rest : {"]}", "{\"cell_type\" \"code\"}]}", "{\"cell_type\": }]}", "{\"x\": [}]}]}",
+                           "{cell_type: 1}]}", "{\"a\": 1 \"b\": 2}]}"}) {
     const auto reading = read(begin + rest);
     EXPECT_THAT(reading.cells, ElementsAre("a")) << rest;
     EXPECT_THAT(reading.problems, ElementsAre(HasSubstr("broken JSON at byte"))) << rest;
@@ -188,13 +206,16 @@ TEST(NotebookReader, StopsAtNestingBombs) {
     EXPECT_THAT(reading.cells, ElementsAre("a"));
     EXPECT_THAT(reading.problems, ElementsAre(HasSubstr("nested deeper")));
   }
-  std::string deep = R"({"cells": [], "x": )" + std::string(ValueSkipper::kMaxDepth, '[') + std::string(ValueSkipper::kMaxDepth, ']') + "}";
+  std::string deep = R"({"cells": [], "x": )" + std::string(ValueSkipper::kMaxDepth, '[') +
+                     std::string(ValueSkipper::kMaxDepth, ']') + "}";
   EXPECT_THAT(read(deep).problems, IsEmpty());
 }
 
 TEST(NotebookReader, LeavesOutCellsBeyondTheLimitsAndCountsThem) {
-  const std::string document = R"({"cells": [{"cell_type": "code", "source": ")" + std::string(2000, 'x') + R"("}, {"cell_type": "code", "source": "a"},
-    {"source": ")" + std::string(2000, 'x') + R"(", "cell_type": "markdown"}]})";
+  const std::string document = R"({"cells": [{"cell_type": "code", "source": ")" + std::string(2000, 'x') +
+                               R"("}, {"cell_type": "code", "source": "a"},
+    {"source": ")" + std::string(2000, 'x') +
+                               R"(", "cell_type": "markdown"}]})";
   for (const std::size_t block : {7u, 100'000u}) {
     const auto reading = read(document, block, {.max_cell_bytes = 1000});
     EXPECT_THAT(reading.cells, ElementsAre("a"));

@@ -13,8 +13,9 @@
 
 namespace varve::notebooks {
 
-// `Worker` is made once per thread and called as worker(Item&&) -> Result. Results are given to `deliver` one at a time, in order, from any of
-// the threads. put() waits while more than a window of results is outstanding, so memory is bounded. With one job everything happens inside put().
+// `Worker` is made once per thread and called as worker(Item&&) -> Result. Results are given to `deliver` one at a
+// time, in order, from any of the threads. put() waits while more than a window of results is outstanding, so memory is
+// bounded. With one job everything happens inside put().
 template <typename Item, typename Result, typename Worker>
 class OrderedWork {
  public:
@@ -24,7 +25,8 @@ class OrderedWork {
       own_worker_.emplace(make_worker());
       return;
     }
-    for (unsigned i = 0; i < jobs; ++i) threads_.emplace_back([this, worker = make_worker()]() mutable { work(worker); });
+    for (unsigned i = 0; i < jobs; ++i)
+      threads_.emplace_back([this, worker = make_worker()]() mutable { work(worker); });
   }
   ~OrderedWork() {
     {
@@ -95,7 +97,8 @@ class OrderedWork {
     }
   }
 
-  // The lock is not held over deliver_; `delivering_` keeps others out meanwhile, and what they finish is picked up here.
+  // The lock is not held over deliver_; `delivering_` keeps others out meanwhile, and what they finish is picked up
+  // here.
   void deliver_ready(std::unique_lock<std::mutex>& lock) {
     if (delivering_) return;
     delivering_ = true;

@@ -21,19 +21,21 @@ namespace {
 namespace fs = std::filesystem;
 
 constexpr std::size_t kBlockBytes = 256 << 10;
-constexpr std::size_t kSmallEntryBytes = 1 << 20;  // entries of archives up to this size are read by the workers, larger ones as they stream by
+constexpr std::size_t kSmallEntryBytes =
+    1 << 20;  // entries of archives up to this size are read by the workers, larger ones as they stream by
 
 // One file to read. Entries of archives come with their bytes.
 struct Work {
   FoundFile found;
-  std::string shown;                                // its path, as results name it
-  std::string bytes;                                // of an archive's entry
+  std::string shown;                                 // its path, as results name it
+  std::string bytes;                                 // of an archive's entry
   std::shared_ptr<const ArchiveModules> neighbours;  // of an archive's entry
-  std::string folder;                               // of an archive's entry, inside it
+  std::string folder;                                // of an archive's entry, inside it
 };
 
 std::string one_line(std::string text) {
-  std::replace_if(text.begin(), text.end(), [](unsigned char c) { return c < 0x20 || c == 0x7f; }, ' ');
+  std::replace_if(
+      text.begin(), text.end(), [](unsigned char c) { return c < 0x20 || c == 0x7f; }, ' ');
   return text;
 }
 
@@ -115,7 +117,8 @@ class Collector {
 
   void take(SourceOutcome&& outcome) {
     result_.bytes += outcome.bytes;
-    for (auto& problem : outcome.problems) result_.errors.push_back({.path = outcome.file.path, .what = std::move(problem)});
+    for (auto& problem : outcome.problems)
+      result_.errors.push_back({.path = outcome.file.path, .what = std::move(problem)});
     if (!outcome.readable) return;
     auto& file = outcome.file;
     if (file.code_digest != Digest()) {
@@ -178,7 +181,8 @@ class ArchiveScan {
       cancel_.throw_if_cancelled();
       const auto slash = entry.name.rfind('/');
       const auto kind = kind_of_name(std::string_view(entry.name).substr(slash == std::string::npos ? 0 : slash + 1));
-      if (!entry.regular || kind == FileKind::kOther || kind == FileKind::kArchive || is_passed_over_entry(entry.name)) {
+      if (!entry.regular || kind == FileKind::kOther || kind == FileKind::kArchive ||
+          is_passed_over_entry(entry.name)) {
         if (entry.regular) ++skipped_;
         continue;
       }
@@ -194,7 +198,11 @@ class ArchiveScan {
   void read_entry(codec::ArchiveReader& archive, const codec::ArchiveEntry& entry, FileKind kind, std::string&& shown) {
     const auto slash = entry.name.rfind('/');
     const auto folder = slash == std::string::npos ? std::string() : entry.name.substr(0, slash);
-    Work work{.found = {.path = {}, .root = {}, .kind = kind}, .shown = shown, .bytes = {}, .neighbours = modules_, .folder = folder};
+    Work work{.found = {.path = {}, .root = {}, .kind = kind},
+              .shown = shown,
+              .bytes = {},
+              .neighbours = modules_,
+              .folder = folder};
     bool streaming = false;
     std::string broken;
     try {
@@ -212,7 +220,8 @@ class ArchiveScan {
       broken = error.what();
     }
     if (streaming) {
-      pipeline_.put_result(streaming_reader_.finish([&](std::string_view name) { return modules_->find(folder, name); }));
+      pipeline_.put_result(
+          streaming_reader_.finish([&](std::string_view name) { return modules_->find(folder, name); }));
     } else {
       pipeline_.put(std::move(work));
     }
@@ -229,14 +238,16 @@ class ArchiveScan {
 
 }  // namespace
 
-ScanResult scan(const std::vector<fs::path>& paths, const ScanOptions& options, const CancelFlag& cancel, const std::function<void(ScannedFile&&)>& each) {
+ScanResult scan(const std::vector<fs::path>& paths, const ScanOptions& options, const CancelFlag& cancel,
+                const std::function<void(ScannedFile&&)>& each) {
   ScanResult result;
   Collector collector(result, each);
   const auto jobs = options.jobs != 0 ? options.jobs : std::max(1u, std::thread::hardware_concurrency());
   std::uint64_t skipped_in_archives = 0;
   {
     Pipeline pipeline(
-        jobs, [&] { return ScanWorker(options, cancel); }, [&](SourceOutcome&& outcome) { collector.take(std::move(outcome)); });
+        jobs, [&] { return ScanWorker(options, cancel); },
+        [&](SourceOutcome&& outcome) { collector.take(std::move(outcome)); });
     const auto walked = walk(
         paths, cancel,
         [&](FoundFile&& found) {
@@ -249,7 +260,9 @@ ScanResult scan(const std::vector<fs::path>& paths, const ScanOptions& options, 
           work.found = std::move(found);
           pipeline.put(std::move(work));
         },
-        [&](const fs::path& path, std::string&& what) { pipeline.put_result(outcome_of_problem(path.string(), std::move(what))); });
+        [&](const fs::path& path, std::string&& what) {
+          pipeline.put_result(outcome_of_problem(path.string(), std::move(what)));
+        });
     pipeline.finish();
     result.skipped = walked.skipped + skipped_in_archives;
   }

@@ -24,7 +24,8 @@ using ::testing::UnorderedElementsAre;
 
 std::string notebook_of(const std::vector<std::string>& cells) {
   std::string text = R"({"cells": [)";
-  for (std::size_t i = 0; i < cells.size(); ++i) text += fmt::format(R"({}{{"cell_type": "code", "outputs": [], "source": "{}"}})", i == 0 ? "" : ", ", cells[i]);
+  for (std::size_t i = 0; i < cells.size(); ++i)
+    text += fmt::format(R"({}{{"cell_type": "code", "outputs": [], "source": "{}"}})", i == 0 ? "" : ", ", cells[i]);
   return text + R"(], "nbformat": 4})";
 }
 
@@ -39,7 +40,9 @@ class ScanTest : public ::testing::Test {
 
   ScanResult scan_all(unsigned jobs = 1) { return scan({folder_.path()}, {.jobs = jobs}, cancel_); }
 
-  std::string short_name(const std::string& path) const { return path.substr(std::min(path.size(), folder_.path().string().size() + 1)); }
+  std::string short_name(const std::string& path) const {
+    return path.substr(std::min(path.size(), folder_.path().string().size() + 1));
+  }
   std::vector<std::string> paths(const ScanResult& result) const {
     std::vector<std::string> names;
     for (const auto& file : result.files) names.push_back(short_name(file.path));
@@ -51,7 +54,8 @@ class ScanTest : public ::testing::Test {
     return out;
   }
   void make_archive(const std::string& options, const std::string& name, const std::string& folder) {
-    const auto command = fmt::format("bsdtar {} -cf '{}' -C '{}' .", options, (folder_ / name).string(), (folder_ / folder).string());
+    const auto command =
+        fmt::format("bsdtar {} -cf '{}' -C '{}' .", options, (folder_ / name).string(), (folder_ / folder).string());
     ASSERT_EQ(std::system(command.c_str()), 0) << command;
   }
 
@@ -83,7 +87,9 @@ TEST_F(ScanTest, FindsNotebooksAndScriptsInTheOrderOfTheirPaths) {
 
 TEST_F(ScanTest, LeavesOutCheckpointsPackagesEnvironmentsAndLinkedFolders) {
   write("a.ipynb", notebook_of({"import a"}));
-  for (const auto* name : {".ipynb_checkpoints/a.ipynb", "lib/site-packages/x.py", "__pycache__/x.py", ".git/x.py", "node_modules/x.py", "conda/conda-meta/x.py"}) write(name, "import no\n");
+  for (const auto* name : {".ipynb_checkpoints/a.ipynb", "lib/site-packages/x.py", "__pycache__/x.py", ".git/x.py",
+                           "node_modules/x.py", "conda/conda-meta/x.py"})
+    write(name, "import no\n");
   write("venv/pyvenv.cfg", "");
   write("venv/lib/x.py", "import no\n");
   fs::create_directory_symlink(folder_.path(), folder_ / "loop");
@@ -95,7 +101,9 @@ TEST_F(ScanTest, LeavesOutCheckpointsPackagesEnvironmentsAndLinkedFolders) {
   EXPECT_THAT(result.errors, IsEmpty());
   // What is named is scanned, whatever it is called.
   write(".ipynb_checkpoints/a.ipynb", notebook_of({"import a"}));
-  EXPECT_EQ(scan({folder_ / ".ipynb_checkpoints", folder_ / "venv", folder_ / "loop"}, {.jobs = 1}, cancel_).files.size(), 4u);
+  EXPECT_EQ(
+      scan({folder_ / ".ipynb_checkpoints", folder_ / "venv", folder_ / "loop"}, {.jobs = 1}, cancel_).files.size(),
+      4u);
 }
 
 TEST_F(ScanTest, OneBadFileNeverStopsTheScan) {
@@ -110,7 +118,8 @@ TEST_F(ScanTest, OneBadFileNeverStopsTheScan) {
   EXPECT_THAT(names(result.files[1]), ElementsAre("b"));
   std::vector<std::string> errors;
   for (const auto& error : result.errors) errors.push_back(short_name(error.path) + ": " + error.what);
-  EXPECT_THAT(errors, ElementsAre("empty.ipynb: empty file", HasSubstr("half.ipynb: the document breaks off"), HasSubstr("lfs.ipynb: a git-lfs pointer"), HasSubstr("z.zip")));
+  EXPECT_THAT(errors, ElementsAre("empty.ipynb: empty file", HasSubstr("half.ipynb: the document breaks off"),
+                                  HasSubstr("lfs.ipynb: a git-lfs pointer"), HasSubstr("z.zip")));
 }
 
 TEST_F(ScanTest, ReportsWhatCannotBeRead) {
@@ -126,12 +135,15 @@ TEST_F(ScanTest, ReportsWhatCannotBeRead) {
   EXPECT_THAT(errors, ::testing::Contains(HasSubstr("neither a file nor a folder")));
   if (::geteuid() == 0) return;  // root reads everything
   EXPECT_THAT(paths(result), ElementsAre("b.ipynb"));
-  EXPECT_THAT(errors, ::testing::IsSupersetOf({HasSubstr("the folder cannot be read"), HasSubstr("Permission denied")}));
+  EXPECT_THAT(errors,
+              ::testing::IsSupersetOf({HasSubstr("the folder cannot be read"), HasSubstr("Permission denied")}));
 }
 
 TEST_F(ScanTest, NotebooksWithTheSameCodeAreDuplicatesOfTheFirst) {
   write("b.ipynb", notebook_of({"import a", "x = 1"}));
-  write("a/copy.ipynb", R"({"cells": [{"cell_type": "markdown", "source": "translated"}, {"source": ["import a"], "cell_type": "code"}, {"cell_type": "code", "source": "x = 1"}]})");
+  write(
+      "a/copy.ipynb",
+      R"({"cells": [{"cell_type": "markdown", "source": "translated"}, {"source": ["import a"], "cell_type": "code"}, {"cell_type": "code", "source": "x = 1"}]})");
   write("c.ipynb", notebook_of({"import ax = 1"}));
   write("d.ipynb", notebook_of({}));
   write("e.ipynb", notebook_of({}));
@@ -146,16 +158,22 @@ TEST_F(ScanTest, ModulesBesideTheNotebookAreLocal) {
   write("repo/pyproject.toml", "");
   write("repo/tools.py", "");
   write("repo/torch/train.py", "");
-  write("repo/nb/a.ipynb", notebook_of({"import utils, models, datasets, tools, torch, numpy, empty", "%%writefile made.py\\nimport inner", "from made import x\\nimport utils.deep", "from . import y"}));
+  write("repo/nb/a.ipynb",
+        notebook_of({"import utils, models, datasets, tools, torch, numpy, empty", "%%writefile made.py\\nimport inner",
+                     "from made import x\\nimport utils.deep", "from . import y"}));
   write("repo/nb/utils.py", "");
   write("repo/nb/models/__init__.py", "");
   write("repo/nb/datasets/load.py", "");
   fs::create_directories(folder_ / "repo/nb/empty");
-  const ScanOptions options{.jobs = 1, .is_distribution = [](std::string_view name) { return name == "datasets" || name == "torch"; }};
+  const ScanOptions options{
+      .jobs = 1, .is_distribution = [](std::string_view name) { return name == "datasets" || name == "torch"; }};
   const auto result = scan({folder_ / "repo"}, options, cancel_);
-  const auto file = std::find_if(result.files.begin(), result.files.end(), [](const auto& f) { return f.format == "ipynb"; });
+  const auto file =
+      std::find_if(result.files.begin(), result.files.end(), [](const auto& f) { return f.format == "ipynb"; });
   ASSERT_NE(file, result.files.end());
-  EXPECT_THAT(names(*file), ElementsAre("utils (local)", "models (local)", "datasets", "tools (local)", "torch", "numpy", "empty", "inner", "made.x (local)", "utils.deep (local)", ".y (local)"));
+  EXPECT_THAT(names(*file),
+              ElementsAre("utils (local)", "models (local)", "datasets", "tools (local)", "torch", "numpy", "empty",
+                          "inner", "made.x (local)", "utils.deep (local)", ".y (local)"));
   // Without the knowledge that a distribution has the name, the folder is taken for what is meant.
   const auto unknowing = scan({folder_ / "repo/nb/a.ipynb"}, {.jobs = 1}, cancel_);
   EXPECT_THAT(names(unknowing.files[0])[2], "datasets (local)");
@@ -169,7 +187,8 @@ TEST_F(ScanTest, ReadsArchivesAsFolders) {
   write("in/other/x.txt", "");
   write("in/repo/.ipynb_checkpoints/a.ipynb", notebook_of({"import no"}));
   write("in/inner.zip", "PK");
-  for (const auto* kind : {"x.zip --format zip", "x.tar.gz -z", "x.tar.xz -J", "x.tar.zst --zstd", "x.tar --format pax"}) {
+  for (const auto* kind :
+       {"x.zip --format zip", "x.tar.gz -z", "x.tar.xz -J", "x.tar.zst --zstd", "x.tar --format pax"}) {
     SCOPED_TRACE(kind);
     const std::string text = kind;
     const auto name = text.substr(0, text.find(' '));
@@ -177,7 +196,8 @@ TEST_F(ScanTest, ReadsArchivesAsFolders) {
     for (const unsigned jobs : {1u, 3u}) {
       const auto result = scan({folder_ / name}, {.jobs = jobs}, cancel_);
       EXPECT_THAT(result.errors, IsEmpty());
-      EXPECT_THAT(paths(result), UnorderedElementsAre(name + "!./above.py", name + "!./repo/a.ipynb", name + "!./repo/helper.py"));
+      EXPECT_THAT(paths(result),
+                  UnorderedElementsAre(name + "!./above.py", name + "!./repo/a.ipynb", name + "!./repo/helper.py"));
       EXPECT_EQ(result.skipped, 3u);
       for (const auto& file : result.files) {
         if (file.format != "ipynb") continue;
@@ -189,25 +209,33 @@ TEST_F(ScanTest, ReadsArchivesAsFolders) {
 }
 
 TEST_F(ScanTest, StreamsLargeEntriesOfArchivesAndKeepsOrderBetweenThem) {
-  const auto large = R"({"cells": [{"cell_type": "code", "outputs": [")" + std::string(3 << 20, 'A') + R"("], "source": "import large"}]})";
+  const auto large = R"({"cells": [{"cell_type": "code", "outputs": [")" + std::string(3 << 20, 'A') +
+                     R"("], "source": "import large"}]})";
   write("in/1.ipynb", notebook_of({"import one"}));
   write("in/2.ipynb", large);
   write("in/3.ipynb", large);
   write("in/4.ipynb", notebook_of({"import one"}));
-  const auto command = fmt::format("cd '{}' && bsdtar -czf ../x.tar.gz 1.ipynb 2.ipynb 3.ipynb 4.ipynb", (folder_ / "in").string());
+  const auto command =
+      fmt::format("cd '{}' && bsdtar -czf ../x.tar.gz 1.ipynb 2.ipynb 3.ipynb 4.ipynb", (folder_ / "in").string());
   ASSERT_EQ(std::system(command.c_str()), 0);
   for (const unsigned jobs : {1u, 4u}) {
     std::vector<std::string> seen;
-    scan({folder_ / "x.tar.gz"}, {.jobs = jobs}, cancel_, [&](ScannedFile&& file) { seen.push_back(short_name(file.path) + " " + file.imports.at(0).name + " " + short_name(file.duplicate_of)); });
-    EXPECT_THAT(seen, ElementsAre("x.tar.gz!1.ipynb one ", "x.tar.gz!2.ipynb large ", "x.tar.gz!3.ipynb large x.tar.gz!2.ipynb", "x.tar.gz!4.ipynb one x.tar.gz!1.ipynb"));
+    scan({folder_ / "x.tar.gz"}, {.jobs = jobs}, cancel_, [&](ScannedFile&& file) {
+      seen.push_back(short_name(file.path) + " " + file.imports.at(0).name + " " + short_name(file.duplicate_of));
+    });
+    EXPECT_THAT(seen, ElementsAre("x.tar.gz!1.ipynb one ", "x.tar.gz!2.ipynb large ",
+                                  "x.tar.gz!3.ipynb large x.tar.gz!2.ipynb", "x.tar.gz!4.ipynb one x.tar.gz!1.ipynb"));
   }
 }
 
 TEST_F(ScanTest, GivesTheSameWithAnyNumberOfJobs) {
-  for (int i = 0; i < 500; ++i) write(fmt::format("{}/{}.ipynb", i % 7, i), i % 50 == 3 ? "{" : notebook_of({fmt::format("import m{}", i % 90)}));
+  for (int i = 0; i < 500; ++i)
+    write(fmt::format("{}/{}.ipynb", i % 7, i), i % 50 == 3 ? "{" : notebook_of({fmt::format("import m{}", i % 90)}));
   const auto describe = [&](unsigned jobs) {
     std::vector<std::string> lines;
-    auto result = scan({folder_.path()}, {.jobs = jobs}, cancel_, [&](ScannedFile&& file) { lines.push_back(file.path + " " + file.imports.at(0).name + " " + file.duplicate_of); });
+    auto result = scan({folder_.path()}, {.jobs = jobs}, cancel_, [&](ScannedFile&& file) {
+      lines.push_back(file.path + " " + file.imports.at(0).name + " " + file.duplicate_of);
+    });
     for (const auto& error : result.errors) lines.push_back(error.path + error.what);
     lines.push_back(std::to_string(result.bytes));
     return lines;
@@ -220,7 +248,10 @@ TEST_F(ScanTest, GivesTheSameWithAnyNumberOfJobs) {
 TEST_F(ScanTest, EachFileOnceWhenPathsOverlap) {
   write("a/b/c.ipynb", notebook_of({"import a"}));
   write("ab.ipynb", notebook_of({"import b"}));
-  EXPECT_EQ(scan({folder_ / "a/b", folder_ / "a/", folder_ / "a/b/c.ipynb", folder_ / "ab.ipynb", folder_ / "a"}, {.jobs = 1}, cancel_).files.size(), 2u);
+  EXPECT_EQ(scan({folder_ / "a/b", folder_ / "a/", folder_ / "a/b/c.ipynb", folder_ / "ab.ipynb", folder_ / "a"},
+                 {.jobs = 1}, cancel_)
+                .files.size(),
+            2u);
 }
 
 TEST_F(ScanTest, StopsWhenCancelledOrWhenTheTakerThrows) {
@@ -240,12 +271,15 @@ TEST_F(ScanTest, StopsWhenCancelledOrWhenTheTakerThrows) {
 }
 
 TEST_F(ScanTest, ReadsPastAHugeStringThatIsMostlyAHole) {
-  const auto path = write("huge.ipynb", R"({"cells": [{"cell_type": "code", "source": "import before"}, {"cell_type": "code", "outputs": [")");
+  const auto path =
+      write("huge.ipynb",
+            R"({"cells": [{"cell_type": "code", "source": "import before"}, {"cell_type": "code", "outputs": [")");
   constexpr std::uint64_t kHole = std::uint64_t(128) << 20;
   {
     const auto fd = open_file(path, O_WRONLY);
     const std::string end = R"("], "source": "import after"}]})";
-    pwrite_all(fd.get(), kHole, std::as_bytes(std::span(end)), "huge.ipynb");  // what lies between reads as NUL bytes inside of a string
+    pwrite_all(fd.get(), kHole, std::as_bytes(std::span(end)),
+               "huge.ipynb");  // what lies between reads as NUL bytes inside of a string
   }
   const auto result = scan_all();
   ASSERT_EQ(result.files.size(), 1u);
@@ -277,7 +311,9 @@ TEST_F(ScanTest, ReadsEachCellInItsOwnLanguage) {
     {"cell_type": "code", "metadata": {"kernel": "Bash"}, "source": "import no"},
     {"cell_type": "code", "metadata": {"kernel": "ir"}, "source": "library(cc)"},
     {"cell_type": "code", "metadata": {"kernel": "SoS"}, "source": "import d"}]})json");
-  write("b.ipynb", R"json({"metadata": {"kernelspec": {"name": "xcpp17", "language": "C++17"}}, "cells": [{"cell_type": "code", "source": "import no"}]})json");
+  write(
+      "b.ipynb",
+      R"json({"metadata": {"kernelspec": {"name": "xcpp17", "language": "C++17"}}, "cells": [{"cell_type": "code", "source": "import no"}]})json");
   const auto result = scan_all();
   EXPECT_THAT(names(result.files.at(0)), ElementsAre("a", "bb", "cc", "d"));
   EXPECT_EQ(result.files[0].imports.at(2).cell, 4u);

@@ -16,12 +16,14 @@ std::string_view next_line(std::string_view text, std::size_t& at) {
 }
 
 std::string_view without_line_end(std::string_view line) {
-  while (!line.empty() && (line.back() == '\n' || line.back() == '\r' || line.back() == ' ' || line.back() == '\t')) line.remove_suffix(1);
+  while (!line.empty() && (line.back() == '\n' || line.back() == '\r' || line.back() == ' ' || line.back() == '\t'))
+    line.remove_suffix(1);
   return line;
 }
 
 bool names_other_cell(std::string_view rest) {
-  return rest.find("[markdown]") != std::string_view::npos || rest.find("[md]") != std::string_view::npos || rest.find("[raw]") != std::string_view::npos;
+  return rest.find("[markdown]") != std::string_view::npos || rest.find("[md]") != std::string_view::npos ||
+         rest.find("[raw]") != std::string_view::npos;
 }
 
 Marker marker_of(std::string_view line) {
@@ -32,12 +34,15 @@ Marker marker_of(std::string_view line) {
   if (line.starts_with("%%")) {
     line.remove_prefix(2);
     while (line.starts_with('%')) line.remove_prefix(1);
-    if (!line.empty() && line.front() != ' ' && line.front() != '[') return Marker::kNone;  // a cell magic in a comment: "# %%bash"
+    if (!line.empty() && line.front() != ' ' && line.front() != '[')
+      return Marker::kNone;  // a cell magic in a comment: "# %%bash"
     return names_other_cell(line) ? Marker::kOther : Marker::kCode;
   }
   if (line.starts_with("In[") && line.ends_with("]:")) {
     const auto count = line.substr(3, line.size() - 5);
-    return std::all_of(count.begin(), count.end(), [](char c) { return c == ' ' || (c >= '0' && c <= '9'); }) ? Marker::kCode : Marker::kNone;
+    return std::all_of(count.begin(), count.end(), [](char c) { return c == ' ' || (c >= '0' && c <= '9'); })
+               ? Marker::kCode
+               : Marker::kNone;
   }
   if (line == "<codecell>") return Marker::kCode;
   if (line == "<markdowncell>" || line == "<rawcell>") return Marker::kOther;
@@ -63,7 +68,9 @@ class TripleQuotes {
   }
 
  private:
-  bool is_triple(std::string_view line, std::size_t i, char quote) const { return line.substr(i, 3) == std::string(3, quote); }
+  bool is_triple(std::string_view line, std::size_t i, char quote) const {
+    return line.substr(i, 3) == std::string(3, quote);
+  }
   std::size_t leave(std::string_view line, std::size_t i) {
     if (line[i] == '\\') return i + 2;
     if (line[i] != quote_ || !is_triple(line, i, quote_)) return i + 1;
@@ -125,7 +132,8 @@ std::string chunk_language(std::string_view line, std::size_t& ticks) {
   if (!line.starts_with('{') || line.starts_with("{{")) return "";
   const auto name = line.substr(1, line.find_first_of(" ,}", 1) - 1);
   std::string language(name);
-  std::transform(language.begin(), language.end(), language.begin(), [](char c) { return c >= 'A' && c <= 'Z' ? char(c | 0x20) : c; });
+  std::transform(language.begin(), language.end(), language.begin(),
+                 [](char c) { return c >= 'A' && c <= 'Z' ? char(c | 0x20) : c; });
   return language;
 }
 
@@ -187,7 +195,9 @@ ScriptCells chunks_of_markdown(std::string_view text) {
       }
     }
     if (language.empty()) continue;  // a block that only shows code
-    result.cells.push_back({.text = text.substr(begin, end - begin), .number = std::uint32_t(result.cells.size() + 1), .language = std::move(language)});
+    result.cells.push_back({.text = text.substr(begin, end - begin),
+                            .number = std::uint32_t(result.cells.size() + 1),
+                            .language = std::move(language)});
   }
   return result;
 }

@@ -17,11 +17,16 @@ constexpr std::string_view kByteOrderMark = "\xef\xbb\xbf";
 
 const char* format_of(FileKind kind) {
   switch (kind) {
-    case FileKind::kNotebook: return "ipynb";
-    case FileKind::kR: return "r";
-    case FileKind::kJulia: return "julia";
-    case FileKind::kMarkdown: return "rmarkdown";
-    default: return "script";
+    case FileKind::kNotebook:
+      return "ipynb";
+    case FileKind::kR:
+      return "r";
+    case FileKind::kJulia:
+      return "julia";
+    case FileKind::kMarkdown:
+      return "rmarkdown";
+    default:
+      return "script";
   }
 }
 
@@ -32,7 +37,9 @@ void append_sorted(std::vector<Found>& into, std::vector<Found>&& more) {
     return;
   }
   into.insert(into.end(), std::make_move_iterator(more.begin()), std::make_move_iterator(more.end()));
-  std::stable_sort(into.begin(), into.end(), [](const Found& a, const Found& b) { return std::pair(a.cell, a.line) < std::pair(b.cell, b.line); });
+  std::stable_sort(into.begin(), into.end(), [](const Found& a, const Found& b) {
+    return std::pair(a.cell, a.line) < std::pair(b.cell, b.line);
+  });
 }
 
 void append(ScannedFile& file, Findings&& findings) {
@@ -52,7 +59,8 @@ void digest_cell(Sha256& sum, std::string_view text) {
 }  // namespace
 
 SourceFileReader::SourceFileReader(const ScanOptions& options)
-    : options_(options), notebook_(NotebookLimits{.max_cell_bytes = options.max_cell_bytes, .max_code_bytes = options.max_code_bytes}) {}
+    : options_(options),
+      notebook_(NotebookLimits{.max_cell_bytes = options.max_cell_bytes, .max_code_bytes = options.max_code_bytes}) {}
 
 void SourceFileReader::start(FileKind kind, std::string path) {
   kind_ = kind;
@@ -134,7 +142,10 @@ void SourceFileReader::finish_script() {
     outcome_.problems.push_back("bytes that are not UTF-8: read as U+FFFD");
   }
   const auto cells = kind_ == FileKind::kMarkdown ? chunks_of_markdown(text_) : cells_of_script(text_);
-  file.language = kind_ == FileKind::kPython ? "python" : kind_ == FileKind::kR ? "r" : kind_ == FileKind::kJulia ? "julia" : "";
+  file.language = kind_ == FileKind::kPython  ? "python"
+                  : kind_ == FileKind::kR     ? "r"
+                  : kind_ == FileKind::kJulia ? "julia"
+                                              : "";
   Sha256 sum;
   std::size_t code_bytes = 0;
   for (const auto& cell : cells.cells) {
@@ -156,7 +167,8 @@ void SourceFileReader::mark_local(const LocalLookup& local) {
     auto sure = local(name);
     for (const auto& [written, how] : written_)
       if (written == name) sure = std::max(sure, how);
-    return sure == Local::kYes || (sure == Local::kPerhaps && !(options_.is_distribution && options_.is_distribution(name)));
+    return sure == Local::kYes ||
+           (sure == Local::kPerhaps && !(options_.is_distribution && options_.is_distribution(name)));
   };
   for (auto& import : outcome_.file.imports) {
     if (import.local || import.module.empty() || import.language != SourceLanguage::kPython) continue;

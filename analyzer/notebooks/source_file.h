@@ -16,7 +16,7 @@ namespace varve::notebooks {
 using LocalLookup = std::function<Local(std::string_view name)>;
 
 struct SourceOutcome {
-  bool readable = false;              // it is what its name says; else `file` has only its path
+  bool readable = false;  // it is what its name says; else `file` has only its path
   ScannedFile file;
   std::vector<std::string> problems;  // one line each
   std::uint64_t bytes = 0;
@@ -40,7 +40,7 @@ class SourceFileReader {
 
   const ScanOptions& options_;
   NotebookReader notebook_;
-  std::string text_;                  // of a script
+  std::string text_;  // of a script
   FileKind kind_ = FileKind::kOther;
   SourceOutcome outcome_;
   std::vector<Cell> python_, r_, julia_;

@@ -26,7 +26,8 @@ using Handle = std::unique_ptr<archive, FreeWith<archive_read_free>>;
 std::string reason_of(archive* handle) {
   const char* text = archive_error_string(handle);
   std::string reason = text == nullptr ? "unknown error" : text;
-  std::replace_if(reason.begin(), reason.end(), [](unsigned char c) { return c < 0x20 || c == 0x7f; }, ' ');
+  std::replace_if(
+      reason.begin(), reason.end(), [](unsigned char c) { return c < 0x20 || c == 0x7f; }, ' ');
   return reason;
 }
 
@@ -61,20 +62,24 @@ struct ArchiveReader::State {
   bool at_entry = false;
 
   void open_with(int status) {
-    if (status != ARCHIVE_OK && status != ARCHIVE_WARN) fail<CorruptData>("{}: no archive that can be read: {}", name, reason_of(handle.get()));
+    if (status != ARCHIVE_OK && status != ARCHIVE_WARN)
+      fail<CorruptData>("{}: no archive that can be read: {}", name, reason_of(handle.get()));
   }
 
   void count_content(std::uint64_t bytes) {
     content_bytes += bytes;
-    if (content_bytes > limits.max_content_bytes) fail<Unsupported>("{}: more than {} bytes of content", name, limits.max_content_bytes);
+    if (content_bytes > limits.max_content_bytes)
+      fail<Unsupported>("{}: more than {} bytes of content", name, limits.max_content_bytes);
     const auto packed = std::uint64_t(std::max<la_int64_t>(archive_filter_bytes(handle.get(), -1), 0)) + 1;
     if (content_bytes > ArchiveLimits::kRatioFreeBytes && content_bytes / packed > limits.max_ratio)
       fail<Unsupported>("{}: {} bytes unpacked from {}: taken for a bomb", name, content_bytes, packed);
   }
 
-  // libarchive would pass over any number of unpacked bytes without coming back to us, so those of packed tars are read here.
+  // libarchive would pass over any number of unpacked bytes without coming back to us, so those of packed tars are read
+  // here.
   void pass_over_content() {
-    const bool packed_stream = (archive_format(handle.get()) & ARCHIVE_FORMAT_BASE_MASK) == ARCHIVE_FORMAT_TAR && archive_filter_count(handle.get()) > 1;
+    const bool packed_stream = (archive_format(handle.get()) & ARCHIVE_FORMAT_BASE_MASK) == ARCHIVE_FORMAT_TAR &&
+                               archive_filter_count(handle.get()) > 1;
     if (!std::exchange(at_entry, false) || !packed_stream) return;
     const void* block = nullptr;
     std::size_t size = 0;
@@ -121,10 +126,12 @@ bool ArchiveReader::next(ArchiveEntry& entry) {
       fail<Unsupported>("{}: more than {} entries", state_->name, state_->limits.max_entries);
   }
   if (status == ARCHIVE_EOF) return false;
-  if (status != ARCHIVE_OK && status != ARCHIVE_WARN) fail<CorruptData>("{}: after entry {}: {}", state_->name, state_->entries - 1, reason_of(state_->handle.get()));
+  if (status != ARCHIVE_OK && status != ARCHIVE_WARN)
+    fail<CorruptData>("{}: after entry {}: {}", state_->name, state_->entries - 1, reason_of(state_->handle.get()));
   entry.name = name_of(raw, state_->entries);
   entry.size.reset();
-  if (archive_entry_size_is_set(raw) != 0 && archive_entry_size(raw) >= 0) entry.size = std::uint64_t(archive_entry_size(raw));
+  if (archive_entry_size_is_set(raw) != 0 && archive_entry_size(raw) >= 0)
+    entry.size = std::uint64_t(archive_entry_size(raw));
   entry.regular = archive_entry_filetype(raw) == AE_IFREG && archive_entry_hardlink(raw) == nullptr;
   entry.encrypted = archive_entry_is_data_encrypted(raw) != 0;
   state_->at_entry = true;
@@ -158,11 +165,12 @@ void ArchiveReader::read(const std::function<bool(ByteView)>& take) {
 }
 
 bool has_archive_name(std::string_view name) {
-  constexpr std::array<std::string_view, 10> kEndings = {".zip", ".tar", ".tar.gz", ".tgz", ".tar.bz2", ".tbz2", ".tar.xz", ".txz", ".tar.zst", ".tzst"};
+  constexpr std::array<std::string_view, 10> kEndings = {".zip",  ".tar",    ".tar.gz", ".tgz",     ".tar.bz2",
+                                                         ".tbz2", ".tar.xz", ".txz",    ".tar.zst", ".tzst"};
   const auto ends_with = [&](std::string_view ending) {
-    return name.size() > ending.size() && std::equal(ending.begin(), ending.end(), name.end() - std::ptrdiff_t(ending.size()), [](char a, char b) {
-             return a == (b >= 'A' && b <= 'Z' ? char(b | 0x20) : b);
-           });
+    return name.size() > ending.size() &&
+           std::equal(ending.begin(), ending.end(), name.end() - std::ptrdiff_t(ending.size()),
+                      [](char a, char b) { return a == (b >= 'A' && b <= 'Z' ? char(b | 0x20) : b); });
   };
   return std::any_of(kEndings.begin(), kEndings.end(), ends_with);
 }

@@ -40,7 +40,9 @@ class ArchiveReaderTest : public ::testing::Test {
 
   std::filesystem::path pack(const std::string& name, const std::string& options) {
     const auto path = folder_ / name;
-    run_tool("cd '" + (folder_ / "in").string() + "' && bsdtar " + options + " -f '" + path.string() + "' -c a.txt deep link", {});
+    run_tool("cd '" + (folder_ / "in").string() + "' && bsdtar " + options + " -f '" + path.string() +
+                 "' -c a.txt deep link",
+             {});
     return path;
   }
 
@@ -53,9 +55,14 @@ class ArchiveReaderTest : public ::testing::Test {
 };
 
 TEST_F(ArchiveReaderTest, ReadsEveryKindThatPeoplePack) {
-  const std::pair<const char*, const char*> kKinds[] = {{"a.tar", "--format pax"},       {"a.tar.gz", "-z"},          {"a.tar.xz", "-J"},
-                                                        {"a.tar.bz2", "-j"},             {"a.tar.zst", "--zstd"},     {"a.zip", "--format zip"},
-                                                        {"b.zip", "--format zip --options compression=store"}, {"b.tar", "--format gnutar"}};
+  const std::pair<const char*, const char*> kKinds[] = {{"a.tar", "--format pax"},
+                                                        {"a.tar.gz", "-z"},
+                                                        {"a.tar.xz", "-J"},
+                                                        {"a.tar.bz2", "-j"},
+                                                        {"a.tar.zst", "--zstd"},
+                                                        {"a.zip", "--format zip"},
+                                                        {"b.zip", "--format zip --options compression=store"},
+                                                        {"b.tar", "--format gnutar"}};
   for (const auto& [name, options] : kKinds) {
     SCOPED_TRACE(name);
     auto reader = ArchiveReader::open(pack(name, options));
@@ -92,7 +99,9 @@ TEST_F(ArchiveReaderTest, StopsReadingWhenTheTakerHasEnough) {
 }
 
 TEST_F(ArchiveReaderTest, RefusesBombsWhetherTheyAreReadOrPassedOver) {
-  run_tool("cd '" + (folder_ / "in").string() + "' && truncate -s 300M zeros && bsdtar --format gnutar -c -f - zeros | zstd -q -19 -o ../bomb.tar.zst", {});
+  run_tool("cd '" + (folder_ / "in").string() +
+               "' && truncate -s 300M zeros && bsdtar --format gnutar -c -f - zeros | zstd -q -19 -o ../bomb.tar.zst",
+           {});
   for (const bool read : {true, false}) {
     auto reader = ArchiveReader::open(folder_ / "bomb.tar.zst");
     ArchiveEntry entry;
@@ -140,8 +149,10 @@ TEST(ArchiveReader, TakesNothingElseForAnArchive) {
 }
 
 TEST(ArchiveReader, KnowsArchivesByTheirNames) {
-  for (const auto* name : {"a.zip", "A.ZIP", "a.tar", "a.tar.gz", "a.tgz", "a.tar.xz", "a.tar.zst", "a.b.tar.bz2"}) EXPECT_TRUE(has_archive_name(name)) << name;
-  for (const auto* name : {"zip", ".zip", "a.gz", "a.whl", "a.zip.part", ""}) EXPECT_FALSE(has_archive_name(name)) << name;
+  for (const auto* name : {"a.zip", "A.ZIP", "a.tar", "a.tar.gz", "a.tgz", "a.tar.xz", "a.tar.zst", "a.b.tar.bz2"})
+    EXPECT_TRUE(has_archive_name(name)) << name;
+  for (const auto* name : {"zip", ".zip", "a.gz", "a.whl", "a.zip.part", ""})
+    EXPECT_FALSE(has_archive_name(name)) << name;
 }
 
 }  // namespace

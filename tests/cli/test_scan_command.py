@@ -58,8 +58,26 @@ def check_packages(varve, folder, work):
     assert imports["google.cloud.storage"]["distribution"] == ["google-cloud-storage"], imports["google.cloud.storage"]
     assert imports["cudf"]["missing"] and imports["cudf"]["distribution"] == [], imports["cudf"]
     assert "missing" not in imports["os"] and "missing" not in imports["helper"], imports
+    check_image(varve, folder, Path(work) / "root")
     packages.write_text("[]")
     assert varve.run("usage", "scan", folder, "--packages", packages).returncode == 1
+
+
+def check_image(varve, folder, root):
+    """An image's own records decide: here of a plain folder."""
+    site = root / "usr/lib/python3/dist-packages"
+    for name, files in {"numpy": ["numpy/__init__.py"], "google-cloud-storage": ["google/cloud/storage/__init__.py"], "opencv-of-ours": ["cv2/__init__.py"]}.items():
+        info = site / f"{name.replace('-', '_')}-1.0.dist-info"
+        info.mkdir(parents=True)
+        for file in files:
+            (site / file).parent.mkdir(parents=True)
+            (site / file).write_text("")
+        (info / "METADATA").write_text(f"Metadata-Version: 2.1\nName: {name}\nVersion: 1.0\n")
+        (info / "RECORD").write_text("".join(f"{file},,\n" for file in [*files, f"{info.name}/METADATA", f"{info.name}/RECORD"]))
+    document = varve.json("usage", "scan", folder, "--image", root)
+    imports = by_name(entry for file in document["files"] for entry in file["imports"])
+    assert imports["cv2"]["distribution"] == ["opencv-of-ours"] and imports["cudf"]["missing"], imports
+    assert imports["google.cloud.storage"]["distribution"] == ["google-cloud-storage"], imports["google.cloud.storage"]
 
 
 def check_table(varve, folder):

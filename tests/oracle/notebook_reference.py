@@ -103,7 +103,8 @@ class Reference:
 
     def read_cell_magic(self, name, line, body, written):
         if name in ("writefile", "file"):
-            if line.split() and line.split()[-1].strip("\"'").endswith(".py"):
+            file = (line.split() or [""])[-1].strip("\"'")
+            if file.endswith(".py") or re.search(r"\$\w+$|\{.*\}$", file):  # the ending may be in a variable: Python if it parses as that
                 self.read_code(body, True)
         elif name in PYTHON_BODIES:
             if name in LINE_CODE:

@@ -24,7 +24,8 @@ inline const char* find_string_stop(const char* p, const char* end) {
   return p;
 }
 
-// The first quote or bracket in [p, end), or `end`: all that matters between the strings of a value that is passed over.
+// The first quote or bracket in [p, end), or `end`: all that matters between the strings of a value that is passed
+// over.
 inline const char* find_structure(const char* p, const char* end) {
 #if defined(__SSE2__)
   const auto quote = _mm_set1_epi8('"');

@@ -38,7 +38,9 @@ std::optional<std::uint32_t> four_hex(const char* p, const char* end) {
   std::uint32_t value = 0;
   for (int i = 0; i < 4; ++i) {
     const char c = p[i];
-    const int digit = c >= '0' && c <= '9' ? c - '0' : (c | 0x20) >= 'a' && (c | 0x20) <= 'f' ? (c | 0x20) - 'a' + 10 : -1;
+    const int digit = c >= '0' && c <= '9'                     ? c - '0'
+                      : (c | 0x20) >= 'a' && (c | 0x20) <= 'f' ? (c | 0x20) - 'a' + 10
+                                                               : -1;
     if (digit < 0) return std::nullopt;
     value = value << 4 | std::uint32_t(digit);
   }
@@ -67,13 +69,22 @@ const char* append_unicode_escape(const char* p, const char* end, std::string& o
 // The character that a one-letter escape stands for; 0 if JSON has no such escape.
 char plain_escape(char c) {
   switch (c) {
-    case '"': case '\\': case '/': return c;
-    case 'b': return '\b';
-    case 'f': return '\f';
-    case 'n': return '\n';
-    case 'r': return '\r';
-    case 't': return '\t';
-    default: return 0;
+    case '"':
+    case '\\':
+    case '/':
+      return c;
+    case 'b':
+      return '\b';
+    case 'f':
+      return '\f';
+    case 'n':
+      return '\n';
+    case 'r':
+      return '\r';
+    case 't':
+      return '\t';
+    default:
+      return 0;
   }
 }
 

@@ -46,10 +46,14 @@ const char* ValueSkipper::skip_between(const char* p, const char* end) {
   p = find_structure(p, end);
   if (p == end) return end;
   switch (*p) {
-    case '"': state_ = State::kString; return p + 1;
+    case '"':
+      state_ = State::kString;
+      return p + 1;
     case '{':
-    case '[': return open(*p == '{') ? p + 1 : p;
-    default: return close(*p == '}') ? p + 1 : p;
+    case '[':
+      return open(*p == '{') ? p + 1 : p;
+    default:
+      return close(*p == '}') ? p + 1 : p;
   }
 }
 
@@ -63,8 +67,12 @@ const char* ValueSkipper::skip(const char* p, const char* end) {
           state_ = State::kScalar;
         }
         break;
-      case State::kBetween: p = skip_between(p, end); break;
-      case State::kString: p = skip_string(p, end); break;
+      case State::kBetween:
+        p = skip_between(p, end);
+        break;
+      case State::kString:
+        p = skip_string(p, end);
+        break;
       case State::kEscape:
         state_ = State::kString;
         ++p;
@@ -78,7 +86,8 @@ const char* ValueSkipper::skip(const char* p, const char* end) {
         break;
       case State::kDone:
       case State::kTooDeep:
-      case State::kMismatch: return p;
+      case State::kMismatch:
+        return p;
     }
   }
   return p;

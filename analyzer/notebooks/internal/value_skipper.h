@@ -5,8 +5,8 @@
 
 namespace varve::notebooks {
 
-// Finds the end of one JSON value that arrives in blocks. It looks at strings and brackets only: what is passed over need not be
-// right in every comma, but its brackets must match. Keeps nothing of the value.
+// Finds the end of one JSON value that arrives in blocks. It looks at strings and brackets only: what is passed over
+// need not be right in every comma, but its brackets must match. Keeps nothing of the value.
 class ValueSkipper {
  public:
   static constexpr std::size_t kMaxDepth = 1024;  // brackets open at once; deeper ones are no notebook's
@@ -16,8 +16,9 @@ class ValueSkipper {
     state_ = State::kBegin;
     depth_ = 0;
   }
-  // `p` is the first byte of the value in the first block, then the first byte of each next block. Returns the first byte after the value,
-  // or the offending byte when it failed, or `end` when the value goes on. The value of a number ends only with the byte after it.
+  // `p` is the first byte of the value in the first block, then the first byte of each next block. Returns the first
+  // byte after the value, or the offending byte when it failed, or `end` when the value goes on. The value of a number
+  // ends only with the byte after it.
   const char* skip(const char* p, const char* end);
 
   State state() const { return state_; }
