@@ -95,6 +95,7 @@ Inventory read_inventory(const FileSource& files) {
   Inventory inventory;
   inventory.image = files.image();
   inventory.interpreters = internal::find_interpreters(files, table, records);
+  if (inventory.interpreters.size() == internal::kMaxInterpreters) records.problems.push_back(fmt::format("more than {} Pythons: the others are left out", internal::kMaxInterpreters));
   const auto joined = internal::join_records(records, table, inventory.interpreters);
   for (const auto& installed : joined.installed) inventory.distributions.push_back(installed.distribution);
   internal::Ownership ownership(table, joined.installed);

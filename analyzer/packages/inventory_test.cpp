@@ -404,6 +404,15 @@ TEST(InventoryTest, BrokenRecordsAreProblemsAndStopNothing) {
   EXPECT_THAT(inventory.problems, Not(Contains(HasSubstr("inner"))));
 }
 
+TEST(InventoryTest, APathThatThousandsClaimCostsNoMemory) {
+  auto image = python_image();
+  for (int i = 0; i < 3000; ++i) install(image, {.name = fmt::format("d{}", i), .files = {{"shared/__init__.py", ""}, {fmt::format("shared/m{}.py", i), ""}}});
+  const auto inventory = read_inventory(image);
+  EXPECT_EQ(inventory.distributions.size(), 3000u);
+  EXPECT_LE(inventory.owners_of_path(kSite + "/shared/__init__.py").size(), 256u);
+  EXPECT_THAT(module_owners(inventory, "shared.m2999"), ElementsAre("d2999"));
+}
+
 TEST(InventoryTest, APlainSiteFolderIsEnough) {
   MemorySource target;  // pip install --target
   install(target, {.name = "foo", .files = {{"foo/__init__.py", "x"}, {"bar.py", "y"}}}, "");

@@ -11,7 +11,7 @@ namespace {
 
 constexpr std::string_view kDefaultPath = "/usr/local/sbin:/usr/local/bin:/usr/sbin:/usr/bin:/sbin:/bin";
 constexpr std::string_view kNewestPython = "3.14";
-constexpr std::size_t kMaxSites = 10'000;
+constexpr std::size_t kMaxSites = 1000;  // of one interpreter
 
 // "3.11" of "python3.11"; "" if the name says no more than a major version, or is no interpreter's.
 std::string version_in_name(std::string_view name) {
@@ -54,6 +54,7 @@ class InterpreterFinder {
     find_prefixes();
     std::vector<Interpreter> found;
     for (const auto& prefix : prefixes_) {
+      if (found.size() == kMaxInterpreters) break;
       if (auto interpreter = make(prefix)) found.push_back(std::move(*interpreter));
     }
     put_first(found);

@@ -116,6 +116,11 @@ class Joiner {
   void find_vendored() {
     vendored_by_.resize(records_.size());
     for (std::size_t i = 0; i < records_.size(); ++i) {
+      for (const auto file : records_[i].claims) {
+        if (name_of(table_.path(file)) == "__init__.py") lister_of_.emplace(file, i);
+      }
+    }
+    for (std::size_t i = 0; i < records_.size(); ++i) {
       const auto& record = records_[i];
       if (!is_python(record.kind) || is_on_path(record)) continue;
       for (const auto holder : holder_of_[i]) {
@@ -142,9 +147,7 @@ class Joiner {
     for (auto at = folder; !at.empty(); at = parent_of(at)) {
       const auto init = table_.find(join_path(at, "__init__.py"));
       if (!init) continue;
-      for (std::size_t i = 0; i < records_.size(); ++i) {
-        if (std::ranges::binary_search(records_[i].claims, *init)) return i;
-      }
+      if (const auto lister = lister_of_.find(*init); lister != lister_of_.end()) return lister->second;
     }
     return std::nullopt;
   }
@@ -336,6 +339,7 @@ class Joiner {
   std::vector<std::vector<std::size_t>> holder_of_;
   std::vector<bool> left_out_;
   std::vector<std::optional<std::size_t>> vendored_by_;
+  std::unordered_map<FileId, std::size_t> lister_of_;  // of __init__.py files: the first record that lists each
   std::map<std::size_t, Source> source_of_;
   std::map<std::size_t, std::size_t> joined_into_;
   Joined out_;

@@ -228,7 +228,8 @@ class ModuleFinder {
       const bool has_longer = longer != names.end() && longer->starts_with(name + '.');
       const bool is_shared = modules_.at(name).size() > 1;
       if (is_shared && has_longer) continue;  // others are in it too; its own is below
-      const bool has_shorter = std::ranges::any_of(distribution.imports, [&](const std::string& kept) { return name.starts_with(kept + '.'); });
+      // In order: all names below the last one kept follow it at once.
+      const bool has_shorter = !distribution.imports.empty() && name.starts_with(distribution.imports.back() + '.');
       if (!has_shorter) distribution.imports.push_back(name);
     }
   }

@@ -61,6 +61,7 @@ std::uint32_t Ownership::number_of(std::vector<std::uint32_t> set) {
 std::uint32_t Ownership::unite(std::uint32_t one, std::uint32_t other) {
   if (one == other || other == 0) return one;
   if (one == 0) return other;
+  if (sets_[one].size() + sets_[other].size() > kMaxOwners) return sets_[one].size() < sets_[other].size() ? other : one;
   const auto key = std::minmax(one, other);
   if (const auto found = unions_.find(key); found != unions_.end()) return found->second;
   std::vector<std::uint32_t> both;

@@ -7,6 +7,8 @@
 
 namespace varve::packages::internal {
 
+inline constexpr std::size_t kMaxOwners = 256;  // of one path, or in one package: more only somebody makes who wants our memory
+
 // Distributions are numbered as in the inventory.
 class Ownership {
  public:
@@ -18,7 +20,7 @@ class Ownership {
   // Equal numbers mean equal sets; 0 is the empty one.
   std::uint32_t set_of(FileId file) const { return set_of_[file]; }
   const std::vector<std::uint32_t>& set(std::uint32_t number) const { return sets_[number]; }
-  // Number of the union of two sets.
+  // Number of the union of two sets; of the larger one alone where the union could have more than kMaxOwners.
   std::uint32_t unite(std::uint32_t one, std::uint32_t other);
 
   // Fills files, bytes, shared files, compressed bytes, layers.
