@@ -196,9 +196,10 @@ TEST(CudaArchitectures, HostileElfHeadersAreLeftAlone) {
     for (const unsigned value : {0x00u, 0x01u, 0x7Fu, 0xFFu}) {
       auto bad = good;
       bad[at] = std::byte(value);
-      read(bad);  // reads lie inside the file, and it ends
+      EXPECT_LE(read(bad).size(), 1u);  // what is read lies inside the file, and it ends
     }
-  for (std::size_t length = 0; length < good.size(); length += 7) read(Bytes(good.begin(), good.begin() + std::ptrdiff_t(length)));
+  for (std::size_t length = 0; length < good.size(); length += 7)
+    EXPECT_LE(read(Bytes(good.begin(), good.begin() + std::ptrdiff_t(length))).size(), 1u);
 }
 
 TEST(CudaArchitectures, SectionsThatOverlapAreNotSearchedOverAndOver) {
