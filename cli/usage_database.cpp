@@ -23,7 +23,8 @@ std::unique_ptr<usage::Database> open_existing_database(const Context& context, 
   const auto where = named.empty() ? (context.global.root / "usage.db").string() : named;
   const bool is_server = where.starts_with("postgresql://") || where.starts_with("postgres://");
   const auto path = where.starts_with(kSqlite) ? where.substr(kSqlite.size()) : where;
-  if (!is_server && !std::filesystem::exists(path)) fail<NotFound>("{}: there is no such usage database; `varve usage collect` makes one", path);
+  if (!is_server && !std::filesystem::exists(path))
+    fail<NotFound>("{}: there is no such usage database; `varve usage collect` makes one", path);
   return usage::open_database(where);
 }
 
@@ -32,11 +33,15 @@ Digest find_image(const Context& context, usage::Database& database, const std::
   for (const auto& known : snapshot.images) {
     if (known.label == image || known.digest.to_string() == image) return known.digest;
   }
-  if (const auto digest = Digest::try_parse(image)) fail<NotFound>("{}: the usage database does not know this image; it knows {}", image, known_images(snapshot));
+  if (const auto digest = Digest::try_parse(image))
+    fail<NotFound>("{}: the usage database does not know this image; it knows {}", image, known_images(snapshot));
   try {
     return context.open_image(image).digest();
   } catch (const std::exception& error) {
-    fail<NotFound>("{}: no image of the usage database has this label (it knows {}), nor is it a reference that could be opened: {}", image, known_images(snapshot), error.what());
+    fail<NotFound>(
+        "{}: no image of the usage database has this label (it knows {}), nor is it a reference that could be opened: "
+        "{}",
+        image, known_images(snapshot), error.what());
   }
 }
 

@@ -24,9 +24,10 @@ struct ReportArguments {
   report::TableOptions table;
 };
 
-const std::map<std::string, SortBy> kSorts{{"sessions", SortBy::kSessions}, {"users", SortBy::kUsers},        {"direct", SortBy::kDirect},
-                                           {"transitive", SortBy::kTransitive}, {"bytes", SortBy::kBytes},    {"trend", SortBy::kTrend},
-                                           {"last-used", SortBy::kLastUsed}, {"bound", SortBy::kBound},       {"name", SortBy::kName}};
+const std::map<std::string, SortBy> kSorts{
+    {"sessions", SortBy::kSessions},     {"users", SortBy::kUsers}, {"direct", SortBy::kDirect},
+    {"transitive", SortBy::kTransitive}, {"bytes", SortBy::kBytes}, {"trend", SortBy::kTrend},
+    {"last-used", SortBy::kLastUsed},    {"bound", SortBy::kBound}, {"name", SortBy::kName}};
 
 using Write = void (*)(const report::Report&, std::ostream&);
 
@@ -44,7 +45,8 @@ void run_report(Context& context, const ReportArguments& arguments) {
   usage::SnapshotQuery query{.window = report::parse_window(arguments.window, today), .image = std::nullopt};
   const auto database = open_existing_database(context, arguments.database);
   if (!arguments.image.empty()) query.image = find_image(context, *database, arguments.image, query.window);
-  const auto made = report::make_report(database->snapshot(query), {.today = today, .min_sessions = arguments.min_sessions});
+  const auto made =
+      report::make_report(database->snapshot(query), {.today = today, .min_sessions = arguments.min_sessions});
   context.cancel.throw_if_cancelled();
   const bool into_files = !arguments.html.empty() || !arguments.csv.empty();
   if (context.global.json) {
@@ -64,22 +66,35 @@ void run_report(Context& context, const ReportArguments& arguments) {
 
 void add_usage_report_command(CLI::App& usage, Context& context) {
   const auto arguments = std::make_shared<ReportArguments>();
-  auto* command = usage.add_subcommand("report", "Who uses what, what nobody uses and what it weighs, as a table, JSON, CSV or one HTML page");
-  command->add_option("--db", arguments->database, "The usage database: a file, or postgresql://...; usage.db under --root if none is given");
+  auto* command = usage.add_subcommand(
+      "report", "Who uses what, what nobody uses and what it weighs, as a table, JSON, CSV or one HTML page");
+  command->add_option("--db", arguments->database,
+                      "The usage database: a file, or postgresql://...; usage.db under --root if none is given");
   command->add_option("--image", arguments->image, "Only this image: its label, digest or reference");
-  command->add_option("--window", arguments->window, "The time looked at: Nd, Nw, Ny or FROM..TO")->capture_default_str();
-  command->add_option("--html", arguments->html, "Write the report as one page that needs no network")->type_name("FILE");
+  command->add_option("--window", arguments->window, "The time looked at: Nd, Nw, Ny or FROM..TO")
+      ->capture_default_str();
+  command->add_option("--html", arguments->html, "Write the report as one page that needs no network")
+      ->type_name("FILE");
   command->add_option("--csv", arguments->csv, "Write one record per distribution")->type_name("FILE");
-  command->add_option("--sort", arguments->table.sort, "sessions, users, direct, transitive, bytes, trend, last-used, bound or name")
+  command
+      ->add_option("--sort", arguments->table.sort,
+                   "sessions, users, direct, transitive, bytes, trend, last-used, bound or name")
       ->transform(CLI::CheckedTransformer(kSorts))
       ->type_name("BY");
-  command->add_flag("--unused", arguments->table.unused_only, "Only what nobody used, most bytes first, and what it stays for");
-  command->add_option("--limit", arguments->table.limit, "Rows of the table; 0 for all")->capture_default_str()->type_name("N");
+  command->add_flag("--unused", arguments->table.unused_only,
+                    "Only what nobody used, most bytes first, and what it stays for");
+  command->add_option("--limit", arguments->table.limit, "Rows of the table; 0 for all")
+      ->capture_default_str()
+      ->type_name("N");
   command->add_flag("--all", arguments->all, "All rows");
-  command->add_option("--min-sessions", arguments->min_sessions, "Count, but do not name, what no image has and fewer sessions used")
+  command
+      ->add_option("--min-sessions", arguments->min_sessions,
+                   "Count, but do not name, what no image has and fewer sessions used")
       ->capture_default_str()
       ->type_name("K");
-  command->footer("Examples:\n  varve usage report --db usage.db --unused\n  varve usage report --db usage.db --window 1y --image v143 --html report.html");
+  command->footer(
+      "Examples:\n  varve usage report --db usage.db --unused\n  varve usage report --db usage.db --window 1y --image "
+      "v143 --html report.html");
   command->callback([&context, arguments] { run_report(context, *arguments); });
 }
 

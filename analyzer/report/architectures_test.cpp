@@ -14,18 +14,34 @@ TEST(Architectures, ModelsAreKnownByTheNamesThatDriversGive) {
     const char* model;
     std::optional<unsigned> capability;
   };
-  for (const auto& [model, capability] : {Case{"Tesla T4", 75}, Case{"Tesla P100-PCIE-16GB", 60}, Case{"Tesla V100-SXM2-16GB", 70}, Case{"NVIDIA A100-SXM4-40GB", 80},
-                                          Case{"NVIDIA A100 80GB PCIe", 80}, Case{"NVIDIA A10G", 86}, Case{"NVIDIA L4", 89}, Case{"NVIDIA L40S", 89},
-                                          Case{"NVIDIA H100 80GB HBM3", 90}, Case{"NVIDIA H200", 90}, Case{"NVIDIA H100 NVL", 90}, Case{"NVIDIA GH200 480GB", 90},
-                                          Case{"NVIDIA B200", 100}, Case{"NVIDIA GB200", 100}, Case{"NVIDIA B300 SXM6 AC", 103}, Case{"Tesla K80", 37},
-                                          Case{"Quadro RTX 6000", 75}, Case{"NVIDIA RTX 6000 Ada Generation", 89},
-                                          Case{"NVIDIA RTX PRO 6000 Blackwell Server Edition", 120}, Case{"Radeon Pro V320", std::nullopt}, Case{"T400", std::nullopt},
+  for (const auto& [model, capability] : {Case{"Tesla T4", 75},
+                                          Case{"Tesla P100-PCIE-16GB", 60},
+                                          Case{"Tesla V100-SXM2-16GB", 70},
+                                          Case{"NVIDIA A100-SXM4-40GB", 80},
+                                          Case{"NVIDIA A100 80GB PCIe", 80},
+                                          Case{"NVIDIA A10G", 86},
+                                          Case{"NVIDIA L4", 89},
+                                          Case{"NVIDIA L40S", 89},
+                                          Case{"NVIDIA H100 80GB HBM3", 90},
+                                          Case{"NVIDIA H200", 90},
+                                          Case{"NVIDIA H100 NVL", 90},
+                                          Case{"NVIDIA GH200 480GB", 90},
+                                          Case{"NVIDIA B200", 100},
+                                          Case{"NVIDIA GB200", 100},
+                                          Case{"NVIDIA B300 SXM6 AC", 103},
+                                          Case{"Tesla K80", 37},
+                                          Case{"Quadro RTX 6000", 75},
+                                          Case{"NVIDIA RTX 6000 Ada Generation", 89},
+                                          Case{"NVIDIA RTX PRO 6000 Blackwell Server Edition", 120},
+                                          Case{"Radeon Pro V320", std::nullopt},
+                                          Case{"T400", std::nullopt},
                                           Case{"", std::nullopt}}) {
     EXPECT_EQ(compute_capability(model), capability) << model;
   }
 }
 
-std::map<std::string, ArchitectureVerdict> verdicts(const std::vector<std::string>& carried, const std::vector<std::string>& models) {
+std::map<std::string, ArchitectureVerdict> verdicts(const std::vector<std::string>& carried,
+                                                    const std::vector<std::string>& models) {
   std::map<std::string, std::uint64_t> bytes, sessions;
   for (const auto& name : carried) bytes[name] = 10;
   for (const auto& model : models) sessions[model] = 1;
@@ -40,7 +56,7 @@ TEST(Architectures, ABinaryRunsOnItsMajorVersionFromItsMinorVersionOn) {
   EXPECT_EQ(found.at("sm_70"), ArchitectureVerdict::kRunnable);  // T4 takes sm_75
   EXPECT_EQ(found.at("sm_75"), ArchitectureVerdict::kUsed);
   EXPECT_EQ(found.at("sm_80"), ArchitectureVerdict::kRunnable);
-  EXPECT_EQ(found.at("sm_86"), ArchitectureVerdict::kUsed);      // the best for an L4, which is 8.9
+  EXPECT_EQ(found.at("sm_86"), ArchitectureVerdict::kUsed);  // the best for an L4, which is 8.9
   EXPECT_EQ(found.at("sm_90"), ArchitectureVerdict::kNever);
 }
 
@@ -59,7 +75,8 @@ TEST(Architectures, FeaturesOfOneArchitectureRunThereOnly) {
 TEST(Architectures, PtxIsUsedWhereNoBinaryRuns) {
   const auto found = verdicts({"sm_80", "compute_80", "compute_90"}, {"NVIDIA A100-SXM4-40GB", "NVIDIA H100 PCIe"});
   EXPECT_EQ(found.at("compute_80"), ArchitectureVerdict::kUsed);  // by the H100
-  EXPECT_EQ(verdicts({"sm_80", "compute_80"}, {"NVIDIA A100-SXM4-40GB"}).at("compute_80"), ArchitectureVerdict::kFallback);
+  EXPECT_EQ(verdicts({"sm_80", "compute_80"}, {"NVIDIA A100-SXM4-40GB"}).at("compute_80"),
+            ArchitectureVerdict::kFallback);
   EXPECT_EQ(verdicts({"compute_90"}, {"NVIDIA A100-SXM4-40GB"}).at("compute_90"), ArchitectureVerdict::kNever);
 }
 
@@ -74,7 +91,8 @@ TEST(Architectures, NamesThatCannotBeReadAreUnknown) {
 }
 
 TEST(Architectures, SumsWhatNobodyCanRunAndNamesModelsItLacks) {
-  const auto found = judge_architectures({{"sm_50", 100}, {"sm_75", 30}, {"sm_90", 200}}, {{"Tesla T4", 3}, {"Mystery", 1}, {"NVIDIA H100", 0}});
+  const auto found = judge_architectures({{"sm_50", 100}, {"sm_75", 30}, {"sm_90", 200}},
+                                         {{"Tesla T4", 3}, {"Mystery", 1}, {"NVIDIA H100", 0}});
   EXPECT_EQ(found.bytes, 330u);
   EXPECT_EQ(found.never_bytes, 300u);
   EXPECT_EQ(found.architectures[0].name, "sm_90");  // no session had an H100

@@ -18,7 +18,8 @@ double log_gamma(double value) {
   return ::lgamma_r(value, &sign);
 }
 
-// The continued fraction of DLMF 8.17.22, evaluated by the modified Lentz method; converges quickly for x < (a + 1) / (a + b + 2).
+// The continued fraction of DLMF 8.17.22, evaluated by the modified Lentz method; converges quickly for x < (a + 1) /
+// (a + b + 2).
 double beta_fraction(double a, double b, double x) {
   constexpr double kTiny = 1e-300;
   const auto away_from_zero = [](double value) { return std::abs(value) < kTiny ? kTiny : value; };

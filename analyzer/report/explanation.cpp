@@ -35,7 +35,8 @@ usage::Snapshot as_snapshot(const usage::Explanation& explanation) {
 
 std::string names_text(const std::vector<std::string>& names) {
   std::string text;
-  for (std::size_t i = 0; i < std::min(names.size(), kNamesShown); ++i) text += (i == 0 ? "" : ", ") + visible(names[i], 60);
+  for (std::size_t i = 0; i < std::min(names.size(), kNamesShown); ++i)
+    text += (i == 0 ? "" : ", ") + visible(names[i], 60);
   if (names.size() > kNamesShown) text += fmt::format(" and {} more", names.size() - kNamesShown);
   return text;
 }
@@ -44,7 +45,8 @@ std::string counted_names_text(const std::map<std::string, std::uint64_t>& count
   std::vector<std::pair<std::string, std::uint64_t>> sorted(counts.begin(), counts.end());
   std::stable_sort(sorted.begin(), sorted.end(), [](const auto& a, const auto& b) { return a.second > b.second; });
   std::vector<std::string> names;
-  for (const auto& [name, count] : sorted) names.push_back(fmt::format("{} ({})", visible(name, 60), number_text(count)));
+  for (const auto& [name, count] : sorted)
+    names.push_back(fmt::format("{} ({})", visible(name, 60), number_text(count)));
   return names_text(names);
 }
 
@@ -72,7 +74,8 @@ class Story {
   }
 
   void tell_nothing() {
-    say("", fmt::format("Nothing is known of {}: no image has a distribution or module of this name, and no session or notebook named it.",
+    say("", fmt::format("Nothing is known of {}: no image has a distribution or module of this name, and no session or "
+                        "notebook named it.",
                         visible(explanation_.asked, 80)));
     tell_where_looked();
   }
@@ -80,9 +83,11 @@ class Story {
   void tell_what_it_stands_for() {
     const auto asked = visible(explanation_.asked, 80);
     const auto& names = explanation_.distributions;
-    if (names.empty()) return say("", fmt::format("{}: no known image has a distribution or module of this name.", asked));
+    if (names.empty())
+      return say("", fmt::format("{}: no known image has a distribution or module of this name.", asked));
     if (names.size() == 1 && names[0] == explanation_.asked) return;
-    say("", fmt::format("{} stands for {}{}.", asked, names.size() == 1 ? "the distribution " : fmt::format("{} distributions: ", names.size()),
+    say("", fmt::format("{} stands for {}{}.", asked,
+                        names.size() == 1 ? "the distribution " : fmt::format("{} distributions: ", names.size()),
                         names_text(names)));
   }
 
@@ -97,51 +102,64 @@ class Story {
   }
 
   void tell_packages(const usage::DistributionUse& use, const Row& row) {
-    if (use.packages.empty()) return say("  ", "No known image has it: what was loaded were copies that sessions installed.");
+    if (use.packages.empty())
+      return say("  ", "No known image has it: what was loaded were copies that sessions installed.");
     if (!row.package->imports.empty()) say("  ", "Imported as " + names_text(row.package->imports) + ".");
     if (!row.package->required.empty()) say("  ", "Needs " + names_text(row.package->required) + ".");
     auto packages = std::vector<const usage::PackageFacts*>();
     for (const auto& package : use.packages) packages.push_back(&package);
-    std::stable_sort(packages.begin(), packages.end(), [&](const auto* a, const auto* b) { return scene_.age(a->image) < scene_.age(b->image); });
+    std::stable_sort(packages.begin(), packages.end(),
+                     [&](const auto* a, const auto* b) { return scene_.age(a->image) < scene_.age(b->image); });
     for (std::size_t i = 0; i < std::min(packages.size(), kImagesShown); ++i) {
       const auto& package = *packages[i];
       std::string layers;
       for (const auto layer : package.layers) layers += fmt::format("{}{}", layers.empty() ? "" : ", ", layer);
-      say("  ", fmt::format("In {}: version {} ({}), {} in {}{}{}{}", name_of(package.image), visible(package.version, 40), visible(package.source, 20),
-                            bytes_text(package.bytes), count_text(package.files, "file", "files"),
-                            package.compressed_bytes > 0 ? fmt::format(", {} compressed", bytes_text(package.compressed_bytes)) : "",
-                            layers.empty() ? "" : (package.layers.size() == 1 ? ", layer " : ", layers ") + layers, package.gpu ? ", can use a GPU." : "."));
+      say("  ",
+          fmt::format(
+              "In {}: version {} ({}), {} in {}{}{}{}", name_of(package.image), visible(package.version, 40),
+              visible(package.source, 20), bytes_text(package.bytes), count_text(package.files, "file", "files"),
+              package.compressed_bytes > 0 ? fmt::format(", {} compressed", bytes_text(package.compressed_bytes)) : "",
+              layers.empty() ? "" : (package.layers.size() == 1 ? ", layer " : ", layers ") + layers,
+              package.gpu ? ", can use a GPU." : "."));
     }
-    if (packages.size() > kImagesShown) say("  ", fmt::format("And in {} older images.", packages.size() - kImagesShown));
+    if (packages.size() > kImagesShown)
+      say("  ", fmt::format("And in {} older images.", packages.size() - kImagesShown));
   }
 
   void tell_use(const usage::DistributionUse& use, const Row& row) {
     if (row.no_data) return say("  ", "No data: " + row.no_data_reason + ". That nobody used it is not known.");
     if (row.unused) {
-      say("  ", fmt::format("Used in none of the {} heard on images that have it: at most {} of sessions use it (95 %).",
-                            count_text(row.exposed_sessions, "session", "sessions"), percent_text(*row.bound)));
+      say("  ",
+          fmt::format("Used in none of the {} heard on images that have it: at most {} of sessions use it (95 %).",
+                      count_text(row.exposed_sessions, "session", "sessions"), percent_text(*row.bound)));
     } else if (row.share) {
-      say("  ", fmt::format("Used in {} of {} heard on images that have it: {}, at most {} (95 %), by {} users.", number_text(use.sessions),
-                            count_text(row.exposed_sessions, "session", "sessions"), percent_text(*row.share), percent_text(*row.bound),
-                            users_text(use.users)));
+      say("  ", fmt::format("Used in {} of {} heard on images that have it: {}, at most {} (95 %), by {} users.",
+                            number_text(use.sessions), count_text(row.exposed_sessions, "session", "sessions"),
+                            percent_text(*row.share), percent_text(*row.bound), users_text(use.users)));
     } else {
-      say("  ", fmt::format("Used in {}, by {} users.", count_text(use.sessions, "session", "sessions"), users_text(use.users)));
+      say("  ", fmt::format("Used in {}, by {} users.", count_text(use.sessions, "session", "sessions"),
+                            users_text(use.users)));
     }
     if (use.sessions > 0)
-      say("  ", fmt::format("Imported by the user's own code in {}, only by other libraries in {}.", count_text(use.direct, "session", "sessions"),
-                            number_text(use.transitive_only)));
+      say("  ", fmt::format("Imported by the user's own code in {}, only by other libraries in {}.",
+                            count_text(use.direct, "session", "sessions"), number_text(use.transitive_only)));
     if (!use.importers.empty()) say("  ", "Imported by " + counted_names_text(use.importers) + ".");
-    if (!use.shared_with.empty()) say("  ", "Has modules in common with " + names_text(use.shared_with) + ": what was seen may be theirs.");
+    if (!use.shared_with.empty())
+      say("  ", "Has modules in common with " + names_text(use.shared_with) + ": what was seen may be theirs.");
     if (!use.modules.empty()) say("  ", "Modules loaded: " + counted_names_text(use.modules) + ".");
     if (use.session_copy > 0)
-      say("  ", fmt::format("The image's copy was loaded in {}, a session's own in {}.", count_text(use.image_copy, "session", "sessions"),
-                            number_text(use.session_copy)));
-    if (use.file_sessions > 0) say("  ", fmt::format("Its files were opened in {}.", count_text(use.file_sessions, "session", "sessions")));
-    if (use.exec_sessions > 0) say("  ", fmt::format("Its programs ran in {}.", count_text(use.exec_sessions, "session", "sessions")));
+      say("  ", fmt::format("The image's copy was loaded in {}, a session's own in {}.",
+                            count_text(use.image_copy, "session", "sessions"), number_text(use.session_copy)));
+    if (use.file_sessions > 0)
+      say("  ", fmt::format("Its files were opened in {}.", count_text(use.file_sessions, "session", "sessions")));
+    if (use.exec_sessions > 0)
+      say("  ", fmt::format("Its programs ran in {}.", count_text(use.exec_sessions, "session", "sessions")));
     if (use.notebooks > 0)
-      say("  ", fmt::format("{} of those scanned {} it, {} only inside try or if.", count_text(use.notebooks, "notebook", "notebooks"),
+      say("  ", fmt::format("{} of those scanned {} it, {} only inside try or if.",
+                            count_text(use.notebooks, "notebook", "notebooks"),
                             use.notebooks == 1 ? "imports" : "import", number_text(use.notebooks_optional)));
-    if (use.first_used != 0) say("  ", fmt::format("First used {}, last used {}.", day_text(use.first_used), day_text(use.last_used)));
+    if (use.first_used != 0)
+      say("  ", fmt::format("First used {}, last used {}.", day_text(use.first_used), day_text(use.last_used)));
   }
 
   void tell_months(const usage::DistributionUse& use) {
@@ -166,9 +184,11 @@ class Story {
     if (explanation_.failed.empty()) return;
     out_ << "\nFailed imports\n";
     for (const auto& failed : explanation_.failed) {
-      say("  ", fmt::format("{} was imported in vain in {}, by {} users, last {}{}.", visible(failed.module, 80),
-                            count_text(failed.sessions, "session", "sessions"), users_text(failed.users), day_text(failed.last_day),
-                            failed.distribution.empty() ? "" : fmt::format("; {} has it", visible(failed.distribution, 60))));
+      say("  ",
+          fmt::format("{} was imported in vain in {}, by {} users, last {}{}.", visible(failed.module, 80),
+                      count_text(failed.sessions, "session", "sessions"), users_text(failed.users),
+                      day_text(failed.last_day),
+                      failed.distribution.empty() ? "" : fmt::format("; {} has it", visible(failed.distribution, 60))));
     }
   }
 
@@ -215,8 +235,10 @@ class Story {
     }
     out_ << '\n';
     if (names.empty()) return say("", "Looked at: the whole database, which knows no image and no session yet.");
-    say("", fmt::format("Looked at: {} ({}){}, {} heard, and all notebooks scanned.", count_text(names.size(), "image", "images"), names_text(names),
-                        unknown == 0 ? "" : fmt::format(", the packages of {} unknown", unknown), count_text(heard, "session", "sessions")));
+    say("", fmt::format("Looked at: {} ({}){}, {} heard, and all notebooks scanned.",
+                        count_text(names.size(), "image", "images"), names_text(names),
+                        unknown == 0 ? "" : fmt::format(", the packages of {} unknown", unknown),
+                        count_text(heard, "session", "sessions")));
   }
 
   const usage::Explanation& explanation_;

@@ -70,27 +70,34 @@ std::string told(const usage::Explanation& explanation) {
   EXPECT_LE(longest, 100u);
   std::string joined;
   for (const char c : text) {
-    if (c != '\n' && c != ' ') joined += c;
-    else if (!joined.empty() && joined.back() != ' ') joined += ' ';
+    if (c != '\n' && c != ' ')
+      joined += c;
+    else if (!joined.empty() && joined.back() != ' ')
+      joined += ' ';
   }
   return joined;
 }
 
 TEST(Explanation, TellsWhereWhoHowMuchAndHowSure) {
-  EXPECT_THAT(told(of_bs4()),
-              AllOf(HasSubstr("bs4 stands for the distribution beautifulsoup4."), HasSubstr("Imported as bs4. Needs soupsieve."),
-                    HasSubstr("In v143: version 4.12.2 (pip), 1.2 MiB in 84 files, 293 KiB compressed, layer 13."),
-                    HasSubstr("Used in 120 of 1,000 sessions heard on images that have it: 12 %, at most 14 % (95 %), by 30–55 users."),
-                    HasSubstr("Imported by the user's own code in 100 sessions, only by other libraries in 20."), HasSubstr("Imported by pandas (20)."),
-                    HasSubstr("By month: 2026-09 20 ########## 2026-11 100 ####"), HasSubstr("cell 3 line 2 of scrape.ipynb (optional)"),
-                    HasSubstr("v143 7 × 4.12.2 -> 4.13.0 (upgrade, pip)"), HasSubstr("bs4.builder._lxml was imported in vain in 3 sessions"),
-                    HasSubstr("usr/lib/python3/bs4/py.typed"), HasSubstr("Looked at: 1 image (v143), 1,000 sessions heard, and all notebooks scanned.")));
+  EXPECT_THAT(
+      told(of_bs4()),
+      AllOf(
+          HasSubstr("bs4 stands for the distribution beautifulsoup4."), HasSubstr("Imported as bs4. Needs soupsieve."),
+          HasSubstr("In v143: version 4.12.2 (pip), 1.2 MiB in 84 files, 293 KiB compressed, layer 13."),
+          HasSubstr(
+              "Used in 120 of 1,000 sessions heard on images that have it: 12 %, at most 14 % (95 %), by 30–55 users."),
+          HasSubstr("Imported by the user's own code in 100 sessions, only by other libraries in 20."),
+          HasSubstr("Imported by pandas (20)."), HasSubstr("By month: 2026-09 20 ########## 2026-11 100 ####"),
+          HasSubstr("cell 3 line 2 of scrape.ipynb (optional)"), HasSubstr("v143 7 × 4.12.2 -> 4.13.0 (upgrade, pip)"),
+          HasSubstr("bs4.builder._lxml was imported in vain in 3 sessions"), HasSubstr("usr/lib/python3/bs4/py.typed"),
+          HasSubstr("Looked at: 1 image (v143), 1,000 sessions heard, and all notebooks scanned.")));
 }
 
 TEST(Explanation, SaysWhatWasLookedAtWhereNothingIsKnown) {
   usage::Explanation explanation;
   explanation.asked = "no-such-thing";
-  EXPECT_THAT(told(explanation), AllOf(HasSubstr("Nothing is known of no-such-thing"), HasSubstr("knows no image and no session yet")));
+  EXPECT_THAT(told(explanation),
+              AllOf(HasSubstr("Nothing is known of no-such-thing"), HasSubstr("knows no image and no session yet")));
   explanation.images = of_bs4().images;
   EXPECT_THAT(told(explanation), HasSubstr("Looked at: 1 image (v143), 1,000 sessions heard"));
 }
@@ -102,9 +109,13 @@ TEST(Explanation, ZeroHasABoundAndNoDataIsNotZero) {
   unused.name = unused.display_name = use.name;
   unused.packages = use.packages;
   use = unused;
-  EXPECT_THAT(told(explanation), HasSubstr("Used in none of the 1,000 sessions heard on images that have it: at most 0.3 % of sessions use it (95 %)."));
+  EXPECT_THAT(
+      told(explanation),
+      HasSubstr(
+          "Used in none of the 1,000 sessions heard on images that have it: at most 0.3 % of sessions use it (95 %)."));
   explanation.images[0].heard = 0;
-  EXPECT_THAT(told(explanation), AllOf(HasSubstr("No data: no session was heard on an image that has it."), Not(HasSubstr("Used in none"))));
+  EXPECT_THAT(told(explanation), AllOf(HasSubstr("No data: no session was heard on an image that has it."),
+                                       Not(HasSubstr("Used in none"))));
 }
 
 TEST(Explanation, ANameOfSeveralDistributionsTellsOfEach) {
@@ -120,7 +131,8 @@ TEST(Explanation, ANameOfSeveralDistributionsTellsOfEach) {
 TEST(Explanation, OfWhatSessionsBroughtWithThem) {
   auto explanation = of_bs4();
   explanation.use[0].packages.clear();
-  EXPECT_THAT(told(explanation), AllOf(HasSubstr("No known image has it"), HasSubstr("Used in 120 sessions, by 30–55 users.")));
+  EXPECT_THAT(told(explanation),
+              AllOf(HasSubstr("No known image has it"), HasSubstr("Used in 120 sessions, by 30–55 users.")));
 }
 
 TEST(Explanation, LongEvidenceIsCutAndJsonHasAll) {
@@ -144,7 +156,8 @@ TEST(Explanation, HostileNamesStayOnTheirLines) {
   std::ostringstream out;
   write_explanation(explanation, out);
   EXPECT_THAT(out.str(), AllOf(Not(HasSubstr("\x1b")), Not(HasSubstr("\xE2\x80\xAE")), Not(HasSubstr("\r"))));
-  EXPECT_NO_THROW(nlohmann::json::parse(explanation_json(explanation).dump(0, ' ', false, nlohmann::json::error_handler_t::replace)));
+  EXPECT_NO_THROW(nlohmann::json::parse(
+      explanation_json(explanation).dump(0, ' ', false, nlohmann::json::error_handler_t::replace)));
 }
 
 }  // namespace

@@ -11,12 +11,23 @@ std::string html(std::string_view text, std::size_t limit) {
   std::string escaped;
   for (const char c : visible(text, limit)) {
     switch (c) {
-      case '&': escaped += "&amp;"; break;
-      case '<': escaped += "&lt;"; break;
-      case '>': escaped += "&gt;"; break;
-      case '"': escaped += "&quot;"; break;
-      case '\'': escaped += "&#39;"; break;
-      default: escaped += c;
+      case '&':
+        escaped += "&amp;";
+        break;
+      case '<':
+        escaped += "&lt;";
+        break;
+      case '>':
+        escaped += "&gt;";
+        break;
+      case '"':
+        escaped += "&quot;";
+        break;
+      case '\'':
+        escaped += "&#39;";
+        break;
+      default:
+        escaped += c;
     }
   }
   return escaped;
@@ -39,7 +50,8 @@ std::string fill(std::string_view page, const std::map<std::string, std::string,
 
 std::string policy_hash(std::string_view content) {
   const auto digest = digest_of(content);
-  return fmt::format("'sha256-{}'", base64_encode({reinterpret_cast<const char*>(digest.raw().data()), Digest::kBytes}));
+  return fmt::format("'sha256-{}'",
+                     base64_encode({reinterpret_cast<const char*>(digest.raw().data()), Digest::kBytes}));
 }
 
 }  // namespace varve::report

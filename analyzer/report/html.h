@@ -1,5 +1,6 @@
 #pragma once
-// Pieces of the HTML page. Whatever comes from an image, a notebook or a session passes html() on its way into the page, numbers and our own words too.
+// Pieces of the HTML page. Whatever comes from an image, a notebook or a session passes html() on its way into the
+// page, numbers and our own words too.
 #include <fmt/format.h>
 
 #include <map>
@@ -16,7 +17,8 @@ extern const std::string_view k_page_html, k_report_css, k_report_js;
 // Visible text (see text.h), escaped for element content and for attributes in double quotes.
 std::string html(std::string_view text, std::size_t limit = 200);
 
-// Replaces each {{name}} of the template once, left to right; what was put in is not looked at again. Throws std::logic_error for a slot without a value.
+// Replaces each {{name}} of the template once, left to right; what was put in is not looked at again. Throws
+// std::logic_error for a slot without a value.
 std::string fill(std::string_view page, const std::map<std::string, std::string, std::less<>>& slots);
 
 // "'sha256-…'" of an inline script or style, as a Content-Security-Policy names it.

@@ -40,9 +40,12 @@ std::vector<std::vector<std::string>> read_csv(std::string_view text) {
     auto& field = records.back().back();
     const char c = text[i];
     if (quoted) {
-      if (c != '"') field += c;
-      else if (i + 1 < text.size() && text[i + 1] == '"') field += text[++i];
-      else quoted = false, was_quoted = true;
+      if (c != '"')
+        field += c;
+      else if (i + 1 < text.size() && text[i + 1] == '"')
+        field += text[++i];
+      else
+        quoted = false, was_quoted = true;
     } else if (c == ',') {
       records.back().emplace_back();
       was_quoted = false;
@@ -88,7 +91,9 @@ TEST(Csv, NoFieldIsAFormula) {
 TEST(Csv, NumbersAreWrittenSoThatTheyCanBeReadBack) {
   const auto report = fleet();
   const auto records = read_csv(written([&](auto& out) { write_csv(report, out); }));
-  const auto column = [&](std::string_view name) { return std::size_t(std::find(records[0].begin(), records[0].end(), name) - records[0].begin()); };
+  const auto column = [&](std::string_view name) {
+    return std::size_t(std::find(records[0].begin(), records[0].end(), name) - records[0].begin());
+  };
   for (std::size_t i = 0; i < report.rows.size(); ++i) {
     const auto& row = report.rows[i];
     const auto& record = records[i + 1];
@@ -125,7 +130,8 @@ TEST(Table, SortsByWhatIsAskedFor) {
   const auto report = fleet();
   const auto first_name = [&](SortBy sort) {
     const auto lines = lines_of(written([&](auto& out) { write_table(report, out, {.sort = sort, .limit = 1}); }));
-    const auto heading = std::find_if(lines.begin(), lines.end(), [](const auto& line) { return line.starts_with("NAME"); });
+    const auto heading =
+        std::find_if(lines.begin(), lines.end(), [](const auto& line) { return line.starts_with("NAME"); });
     return std::next(heading)->substr(0, std::next(heading)->find(' '));
   };
   EXPECT_EQ(first_name(SortBy::kSessions), "numpy");
@@ -158,12 +164,14 @@ TEST(Page, CarriesNoNameAsMarkup) {
 }
 
 TEST(Page, OfAThousandDistributionsAndAYearFitsIntoAMail) {
-  const auto report = make_report(report_test::fleet_snapshot({.distributions = 1000, .images = 12, .days = 365}), kToday);
+  const auto report =
+      make_report(report_test::fleet_snapshot({.distributions = 1000, .images = 12, .days = 365}), kToday);
   EXPECT_LT(written([&](auto& out) { write_html(report, out); }).size(), 1'500'000u);
 }
 
 TEST(Page, IsTheSameForTheSameSnapshot) {
-  EXPECT_EQ(written([&](auto& out) { write_html(fleet(), out); }), written([&](auto& out) { write_html(fleet(), out); }));
+  EXPECT_EQ(written([&](auto& out) { write_html(fleet(), out); }),
+            written([&](auto& out) { write_html(fleet(), out); }));
 }
 
 }  // namespace

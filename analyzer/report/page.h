@@ -18,7 +18,8 @@ std::string gpu_section(const Report& report);
 std::string hints_section(const Report& report);
 std::string coverage_section(const Report& report);
 
-// Users as the page shows them, which travels further than the database does: below the report's k only "under k" or an upper end.
+// Users as the page shows them, which travels further than the database does: below the report's k only "under k" or an
+// upper end.
 std::string page_users(const Report& report, usage::UserCount users);
 
 // A bar as wide as `share` of its cell, in the colour of `kind`, a class of report.css; a second part may follow.

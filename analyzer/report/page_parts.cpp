@@ -9,7 +9,8 @@ namespace varve::report {
 namespace {
 
 void put_figure(std::string& out, std::string_view what, const std::string& number, const std::string& of) {
-  put(out, "<div><dt>{}</dt><dd><span class=\"n\">{}</span><span class=\"of\">{}</span></dd></div>\n", html(what), html(number), html(of));
+  put(out, "<div><dt>{}</dt><dd><span class=\"n\">{}</span><span class=\"of\">{}</span></dd></div>\n", html(what),
+      html(number), html(of));
 }
 
 }  // namespace
@@ -22,9 +23,14 @@ std::string page_users(const Report& report, usage::UserCount users) {
 
 std::string bar(double share, std::string_view kind, double second, std::string_view second_kind) {
   const auto first = std::clamp(share, 0.0, 1.0) * 100;
-  auto text = fmt::format("<svg class=\"rate\" viewBox=\"0 0 100 9\" preserveAspectRatio=\"none\" aria-hidden=\"true\"><rect class=\"bg\" width=\"100\" "
-                          "height=\"9\"/><rect class=\"{}\" width=\"{:.4g}\" height=\"9\"/>", kind, first);
-  if (second > 0) put(text, "<rect class=\"{}\" x=\"{:.4g}\" width=\"{:.4g}\" height=\"9\"/>", second_kind, first, std::min(second * 100, 100 - first));
+  auto text = fmt::format(
+      "<svg class=\"rate\" viewBox=\"0 0 100 9\" preserveAspectRatio=\"none\" aria-hidden=\"true\"><rect class=\"bg\" "
+      "width=\"100\" "
+      "height=\"9\"/><rect class=\"{}\" width=\"{:.4g}\" height=\"9\"/>",
+      kind, first);
+  if (second > 0)
+    put(text, "<rect class=\"{}\" x=\"{:.4g}\" width=\"{:.4g}\" height=\"9\"/>", second_kind, first,
+        std::min(second * 100, 100 - first));
   return text + "</svg>";
 }
 
@@ -53,26 +59,33 @@ char use_step(const Row& row) {
 std::string figures_section(const Report& report) {
   std::string out;
   put_figure(out, "Sessions heard", report.launched == 0 ? "no data" : number_text(report.heard),
-             report.launched == 0 ? "nothing was launched or heard"
-                                  : fmt::format("{} of {} launched", percent_text(double(report.heard) / double(report.launched)), number_text(report.launched)));
-  if (report.users.at_most > 0) put_figure(out, "Users", page_users(report, report.users), "known month by month, so a range");
+             report.launched == 0
+                 ? "nothing was launched or heard"
+                 : fmt::format("{} of {} launched", percent_text(double(report.heard) / double(report.launched)),
+                               number_text(report.launched)));
+  if (report.users.at_most > 0)
+    put_figure(out, "Users", page_users(report, report.users), "known month by month, so a range");
   if (report.current) {
     const auto name = image_name(report.snapshot.images[*report.current]);
-    put_figure(out, "Never used", number_text(report.unused_all.distributions), fmt::format("of {} distributions of {}", number_text(report.known), name));
+    put_figure(out, "Never used", number_text(report.unused_all.distributions),
+               fmt::format("of {} distributions of {}", number_text(report.known), name));
     std::uint64_t stream = 0, compressed = 0;
     for (const auto& layer : report.snapshot.layers) {
       if (layer.image != report.snapshot.images[*report.current].digest) continue;
       stream += layer.stream_bytes;
       compressed += layer.compressed_bytes;
     }
-    auto of = report.free.compressed_bytes > 0 ? fmt::format("{} compressed", bytes_text(report.free.compressed_bytes)) : std::string("installed");
+    auto of = report.free.compressed_bytes > 0 ? fmt::format("{} compressed", bytes_text(report.free.compressed_bytes))
+                                               : std::string("installed");
     if (compressed > 0 && report.free.compressed_bytes <= compressed)
       of += fmt::format(", {} of the image", percent_text(double(report.free.compressed_bytes) / double(compressed)));
     put_figure(out, "Could go", bytes_text(report.free.bytes), of);
   }
   if (report.gpu.sessions > 0)
-    put_figure(out, "GPU never touched", hours_text(report.gpu.unused_seconds),
-               fmt::format("in {}", count_text(report.gpu.sessions - std::min(report.gpu.sessions, report.gpu.used_sessions), "session", "sessions")));
+    put_figure(
+        out, "GPU never touched", hours_text(report.gpu.unused_seconds),
+        fmt::format("in {}", count_text(report.gpu.sessions - std::min(report.gpu.sessions, report.gpu.used_sessions),
+                                        "session", "sessions")));
   if (!report.snapshot.failed.empty())
     put_figure(out, "Imports that failed", number_text(report.snapshot.failed.size()), "names that sessions missed");
   return out;
@@ -89,18 +102,25 @@ std::string cautions_section(const Report& report) {
 std::string coverage_section(const Report& report) {
   if (report.snapshot.images.empty()) return "<p>No image and no session is known yet.</p>";
   std::string out =
-      "<p>A session that sends nothing is not a session that used nothing. What this page says holds for the sessions heard.</p>\n<div class=\"wide\" "
-      "role=\"region\" tabindex=\"0\" aria-label=\"Coverage\"><table class=\"bars long\"><caption>Sessions heard of those launched, newest image "
-      "first</caption>\n<thead><tr><th scope=\"col\">Image</th><th scope=\"col\" class=\"l\">Python</th><th scope=\"col\" class=\"l\">Packages</th><th "
-      "scope=\"col\" class=\"r l\">Launched</th><th scope=\"col\" class=\"r\">Heard</th><th scope=\"col\" class=\"r\">Share</th><th scope=\"col\"><span "
+      "<p>A session that sends nothing is not a session that used nothing. What this page says holds for the sessions "
+      "heard.</p>\n<div class=\"wide\" "
+      "role=\"region\" tabindex=\"0\" aria-label=\"Coverage\"><table class=\"bars long\"><caption>Sessions heard of "
+      "those launched, newest image "
+      "first</caption>\n<thead><tr><th scope=\"col\">Image</th><th scope=\"col\" class=\"l\">Python</th><th "
+      "scope=\"col\" class=\"l\">Packages</th><th "
+      "scope=\"col\" class=\"r l\">Launched</th><th scope=\"col\" class=\"r\">Heard</th><th scope=\"col\" "
+      "class=\"r\">Share</th><th scope=\"col\"><span "
       "class=\"sr\">Share, drawn</span></th></tr></thead>\n<tbody>\n";
   for (const auto& image : report.snapshot.images) {
     const auto launched = std::max(image.launched, image.heard);
     const double share = launched == 0 ? 0 : double(image.heard) / double(launched);
-    put(out, "<tr><th scope=\"row\">{}</th><td class=\"l\">{}</td><td class=\"l\">{}</td><td class=\"r l\">{}</td><td class=\"r\">{}</td><td class=\"r\">{}</td><td>{}</td></tr>\n",
-        html(image_name(image)), html(image.python, 20), image.has_inventory ? "known" : "<span class=\"none\">not known</span>", number_text(launched),
-        image.heard == 0 ? "<span class=\"none\">no data</span>" : number_text(image.heard), launched == 0 ? "" : html(percent_text(share)),
-        launched == 0 ? "" : bar(share, "direct"));
+    put(out,
+        "<tr><th scope=\"row\">{}</th><td class=\"l\">{}</td><td class=\"l\">{}</td><td class=\"r l\">{}</td><td "
+        "class=\"r\">{}</td><td class=\"r\">{}</td><td>{}</td></tr>\n",
+        html(image_name(image)), html(image.python, 20),
+        image.has_inventory ? "known" : "<span class=\"none\">not known</span>", number_text(launched),
+        image.heard == 0 ? "<span class=\"none\">no data</span>" : number_text(image.heard),
+        launched == 0 ? "" : html(percent_text(share)), launched == 0 ? "" : bar(share, "direct"));
   }
   return out + "</tbody></table></div>";
 }

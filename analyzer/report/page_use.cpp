@@ -17,7 +17,9 @@ constexpr std::size_t kMovers = 8;
 std::string line_path(const std::vector<std::uint64_t>& counts, double height) {
   const auto most = counts.empty() ? 0 : *std::max_element(counts.begin(), counts.end());
   if (most == 0 || counts.size() < 2) return "";
-  const auto y_of = [&](std::uint64_t count) { return int(height - double(count) / double(most) * (height - 1) + 0.5); };
+  const auto y_of = [&](std::uint64_t count) {
+    return int(height - double(count) / double(most) * (height - 1) + 0.5);
+  };
   int y = y_of(counts[0]);
   auto path = fmt::format("M0 {}l", y);
   for (std::size_t i = 1; i < counts.size(); ++i) {
@@ -32,14 +34,18 @@ std::string spark(const usage::DistributionUse& use, usage::DayRange window) {
   const auto counts = binned(use.days, window, kSparkBins);
   const auto path = line_path(counts, 17);
   if (path.empty()) return "";
-  return fmt::format("<svg class=\"spark\" viewBox=\"0 0 {} 18\" preserveAspectRatio=\"none\" aria-hidden=\"true\"><path d=\"{}\"/></svg>", counts.size() - 1, path);
+  return fmt::format(
+      "<svg class=\"spark\" viewBox=\"0 0 {} 18\" preserveAspectRatio=\"none\" aria-hidden=\"true\"><path "
+      "d=\"{}\"/></svg>",
+      counts.size() - 1, path);
 }
 
 std::string trend_cell(const Row& row) {
   const auto word = trend_name(row.trend_kind);
   const auto number = trend_text(row.trend);
   if (row.trend_kind == Trend::kSteady || word.empty()) return html(number);
-  const std::string_view arrow = row.trend_kind == Trend::kRising || row.trend_kind == Trend::kNew ? "&uarr;" : "&darr;";
+  const std::string_view arrow =
+      row.trend_kind == Trend::kRising || row.trend_kind == Trend::kNew ? "&uarr;" : "&darr;";
   const bool said = row.trend_kind == Trend::kNew || row.trend_kind == Trend::kGone;
   return fmt::format("{} {}", arrow, said ? html(word) : html(number));
 }
@@ -55,27 +61,40 @@ std::string heard_chart(const Report& report) {
   const auto days = length / std::int64_t(counts.size());
   if (most == 0) return "";
   std::string points;
-  for (std::size_t i = 0; i < counts.size(); ++i) put(points, "{}{},{:.1f}", i == 0 ? "" : " ", i, 100 - 92 * double(counts[i]) / double(most));
+  for (std::size_t i = 0; i < counts.size(); ++i)
+    put(points, "{}{},{:.1f}", i == 0 ? "" : " ", i, 100 - 92 * double(counts[i]) / double(most));
   const auto end = counts.size() - 1;
   std::string out;
-  put(out, "<figure class=\"over\"><figcaption>Sessions heard, {}; most: {}</figcaption><div class=\"plot\">", days == 1 ? "day by day" : days == 7 ? "week by week" : fmt::format("in steps of {} days", days),
+  put(out, "<figure class=\"over\"><figcaption>Sessions heard, {}; most: {}</figcaption><div class=\"plot\">",
+      days == 1   ? "day by day"
+      : days == 7 ? "week by week"
+                  : fmt::format("in steps of {} days", days),
       number_text(most));
-  put(out, "<svg viewBox=\"0 0 {0} 100\" preserveAspectRatio=\"none\" role=\"img\" aria-label=\"Sessions heard over time, from {1} to {2}\"><path class=\"grid\" "
-           "d=\"M0 8H{0}M0 54H{0}\"/><polygon class=\"area\" points=\"0,100 {3} {0},100\"/><polyline class=\"line\" points=\"{3}\"/></svg>",
+  put(out,
+      "<svg viewBox=\"0 0 {0} 100\" preserveAspectRatio=\"none\" role=\"img\" aria-label=\"Sessions heard over time, "
+      "from {1} to {2}\"><path class=\"grid\" "
+      "d=\"M0 8H{0}M0 54H{0}\"/><polygon class=\"area\" points=\"0,100 {3} {0},100\"/><polyline class=\"line\" "
+      "points=\"{3}\"/></svg>",
       end, day_text(window.first), day_text(window.last), points);
-  put(out, "<span class=\"y y0\">{}</span><span class=\"y y1\">{}</span></div>", number_text(most), number_text(most / 2));
-  put(out, "<div class=\"x\"><span>{}</span><span>{}</span><span>{}</span></div></figure>\n", day_text(window.first), day_text(std::int32_t(window.first + length / 2)),
-      day_text(window.last));
+  put(out, "<span class=\"y y0\">{}</span><span class=\"y y1\">{}</span></div>", number_text(most),
+      number_text(most / 2));
+  put(out, "<div class=\"x\"><span>{}</span><span>{}</span><span>{}</span></div></figure>\n", day_text(window.first),
+      day_text(std::int32_t(window.first + length / 2)), day_text(window.last));
   return out;
 }
 
 std::string top_table(const Report& report) {
   std::string out =
-      "<ul class=\"key\"><li><svg viewBox=\"0 0 14 14\" aria-hidden=\"true\"><rect class=\"direct\" width=\"14\" height=\"14\"/></svg>directly</li><li><svg "
-      "viewBox=\"0 0 14 14\" aria-hidden=\"true\"><rect class=\"through\" width=\"14\" height=\"14\"/></svg>only through other libraries</li></ul>\n<div "
-      "class=\"wide\" role=\"region\" tabindex=\"0\" aria-label=\"Most used\"><table class=\"bars\"><caption>The most used distributions: share of the "
-      "sessions that could have used them</caption>\n<thead><tr><th scope=\"col\">Name</th><th scope=\"col\" class=\"r\">Sessions</th><th scope=\"col\" "
-      "class=\"r l\">Directly</th><th scope=\"col\" class=\"r l\">Through others</th><th scope=\"col\" class=\"r\">Share</th><th scope=\"col\"><span "
+      "<ul class=\"key\"><li><svg viewBox=\"0 0 14 14\" aria-hidden=\"true\"><rect class=\"direct\" width=\"14\" "
+      "height=\"14\"/></svg>directly</li><li><svg "
+      "viewBox=\"0 0 14 14\" aria-hidden=\"true\"><rect class=\"through\" width=\"14\" height=\"14\"/></svg>only "
+      "through other libraries</li></ul>\n<div "
+      "class=\"wide\" role=\"region\" tabindex=\"0\" aria-label=\"Most used\"><table class=\"bars\"><caption>The most "
+      "used distributions: share of the "
+      "sessions that could have used them</caption>\n<thead><tr><th scope=\"col\">Name</th><th scope=\"col\" "
+      "class=\"r\">Sessions</th><th scope=\"col\" "
+      "class=\"r l\">Directly</th><th scope=\"col\" class=\"r l\">Through others</th><th scope=\"col\" "
+      "class=\"r\">Share</th><th scope=\"col\"><span "
       "class=\"sr\">Share, drawn</span></th></tr></thead>\n<tbody>\n";
   std::size_t shown = 0;
   for (const auto& row : report.rows) {
@@ -83,8 +102,11 @@ std::string top_table(const Report& report) {
     if (!row.share) continue;
     ++shown;
     const double direct = double(row.use->direct) / double(std::max<std::uint64_t>(1, row.use->sessions));
-    put(out, "<tr><th scope=\"row\">{}</th><td class=\"r\">{}</td><td class=\"r l\">{}</td><td class=\"r l\">{}</td><td class=\"r\">{}</td><td>{}</td></tr>\n",
-        html(row.use->name), number_text(row.use->sessions), number_text(row.use->direct), number_text(row.use->transitive_only), html(percent_text(*row.share)),
+    put(out,
+        "<tr><th scope=\"row\">{}</th><td class=\"r\">{}</td><td class=\"r l\">{}</td><td class=\"r l\">{}</td><td "
+        "class=\"r\">{}</td><td>{}</td></tr>\n",
+        html(row.use->name), number_text(row.use->sessions), number_text(row.use->direct),
+        number_text(row.use->transitive_only), html(percent_text(*row.share)),
         bar(*row.share * direct, "direct", *row.share * (1 - direct), "through"));
   }
   if (shown == 0) return "<p>No session was seen using anything yet.</p>";
@@ -94,20 +116,28 @@ std::string top_table(const Report& report) {
 std::string movers_table(const Report& report, bool rising) {
   std::vector<const Row*> movers;
   for (const auto& row : report.rows) {
-    const bool up = row.trend_kind == Trend::kRising || row.trend_kind == Trend::kNew, down = row.trend_kind == Trend::kFalling || row.trend_kind == Trend::kGone;
+    const bool up = row.trend_kind == Trend::kRising || row.trend_kind == Trend::kNew,
+               down = row.trend_kind == Trend::kFalling || row.trend_kind == Trend::kGone;
     if (rising ? up : down) movers.push_back(&row);
   }
   if (movers.empty()) return "";
   // Those that many feel first: sessions gained or lost against an unchanged rate.
-  const auto weight = [](const Row* row) { return double(row->use->sessions) * (row->trend ? std::abs(*row->trend - 1) / (*row->trend + 1) : 1); };
+  const auto weight = [](const Row* row) {
+    return double(row->use->sessions) * (row->trend ? std::abs(*row->trend - 1) / (*row->trend + 1) : 1);
+  };
   std::stable_sort(movers.begin(), movers.end(), [&](const Row* a, const Row* b) { return weight(a) > weight(b); });
   std::string out;
-  put(out, "<div><h3>{}</h3><table><caption class=\"sr\">{}</caption><thead><tr><th scope=\"col\">Name</th><th scope=\"col\" class=\"l\">Use over "
-           "time</th><th scope=\"col\" class=\"r\">Sessions</th><th scope=\"col\" class=\"r\">Trend</th></tr></thead>\n<tbody>\n",
+  put(out,
+      "<div><h3>{}</h3><table><caption class=\"sr\">{}</caption><thead><tr><th scope=\"col\">Name</th><th "
+      "scope=\"col\" class=\"l\">Use over "
+      "time</th><th scope=\"col\" class=\"r\">Sessions</th><th scope=\"col\" "
+      "class=\"r\">Trend</th></tr></thead>\n<tbody>\n",
       rising ? "Rising" : "Falling", rising ? "Distributions whose use rises" : "Distributions whose use falls");
   for (std::size_t i = 0; i < std::min(movers.size(), kMovers); ++i) {
-    put(out, "<tr><th scope=\"row\">{}</th><td class=\"l\">{}</td><td class=\"r\">{}</td><td class=\"r\">{}</td></tr>\n", html(movers[i]->use->name),
-        spark(*movers[i]->use, report.snapshot.window), number_text(movers[i]->use->sessions), trend_cell(*movers[i]));
+    put(out,
+        "<tr><th scope=\"row\">{}</th><td class=\"l\">{}</td><td class=\"r\">{}</td><td class=\"r\">{}</td></tr>\n",
+        html(movers[i]->use->name), spark(*movers[i]->use, report.snapshot.window),
+        number_text(movers[i]->use->sessions), trend_cell(*movers[i]));
   }
   return out + "</tbody></table></div>\n";
 }
@@ -124,7 +154,8 @@ std::string counted(const std::map<std::string, std::uint64_t>& counts, std::siz
 
 std::string named(const std::vector<std::string>& names, std::size_t limit) {
   std::string text;
-  for (std::size_t i = 0; i < std::min(names.size(), limit); ++i) put(text, "{}{}", i == 0 ? "" : ", ", html(names[i], 60));
+  for (std::size_t i = 0; i < std::min(names.size(), limit); ++i)
+    put(text, "{}{}", i == 0 ? "" : ", ", html(names[i], 60));
   if (names.size() > limit) put(text, " and {} more", names.size() - limit);
   return text;
 }
@@ -137,14 +168,20 @@ std::string details(const Report& report, const Row& row) {
     out += "<p>No known image has it: sessions brought their own.</p>";
   } else {
     const auto imports = named(row.package->imports, 3);
-    put(out, "<p>Version {} ({}), in {} of {} images{}{}.</p>", html(row.package->version, 40), html(row.package->source, 20), use.packages.size(), report.snapshot.images.size(), imports.empty() ? "" : ", imports ", imports);
+    put(out, "<p>Version {} ({}), in {} of {} images{}{}.</p>", html(row.package->version, 40),
+        html(row.package->source, 20), use.packages.size(), report.snapshot.images.size(),
+        imports.empty() ? "" : ", imports ", imports);
   }
   if (row.no_data) put(out, "<p class=\"d\">No data: {}.</p>", html(row.no_data_reason, 500));
   if (!row.no_data && row.bound && use.sessions > 0)
-    put(out, "<p>{} of {} sessions; {} only through others; users {}; last <span class=\"w\">{}</span>.</p>", number_text(use.sessions), number_text(row.exposed_sessions), number_text(use.transitive_only),
+    put(out, "<p>{} of {} sessions; {} only through others; users {}; last <span class=\"w\">{}</span>.</p>",
+        number_text(use.sessions), number_text(row.exposed_sessions), number_text(use.transitive_only),
         page_users(report, use.users), day_text(use.last_used));
-  if (row.unused) put(out, "<p>0 of {} sessions: at most {} of sessions.</p>", number_text(row.exposed_sessions), html(percent_text(*row.bound)));
-  if (!use.shared_with.empty()) put(out, "<p>Has modules in common with {}: what was seen may be theirs.</p>", named(use.shared_with, 3));
+  if (row.unused)
+    put(out, "<p>0 of {} sessions: at most {} of sessions.</p>", number_text(row.exposed_sessions),
+        html(percent_text(*row.bound)));
+  if (!use.shared_with.empty())
+    put(out, "<p>Has modules in common with {}: what was seen may be theirs.</p>", named(use.shared_with, 3));
   if (!use.importers.empty()) put(out, "<p>Imported by {}.</p>", counted(use.importers, 3));
   for (const auto& disagreement : row.disagreements) put(out, "<p class=\"d\">{}.</p>", html(disagreement, 500));
   return out;
@@ -181,17 +218,27 @@ void put_row(std::string& out, const Report& report, const Row& row, std::size_t
   const auto columns = window_columns(report);
   // What nobody could see is neither sorted nor shown as zero.
   const auto count = [&row](std::uint64_t number) { return row.no_data ? std::string() : std::to_string(number); };
-  put(out, "<tr{} data-f=\"{}\" data-v=\"{},{},{},{},{},{},{},", row.unused ? " class=\"u\"" : "", flags(row), place, count(use.sessions), key(row.share), key(row.bound), count(use.direct), count(use.users.at_least),
+  put(out, "<tr{} data-f=\"{}\" data-v=\"{},{},{},{},{},{},{},", row.unused ? " class=\"u\"" : "", flags(row), place,
+      count(use.sessions), key(row.share), key(row.bound), count(use.direct), count(use.users.at_least),
       key(row.trend));
   for (const auto& [days, member] : columns) put(out, "{},", row.*member ? std::to_string(*(row.*member)) : "");
   put(out, "{},{}\">", use.last_used == 0 ? "" : std::to_string(use.last_used), row.bytes);
-  put(out, "<th scope=\"row\"><details><summary>{}</summary>{}</details></th>", html(use.name, 80), details(report, row));
-  put(out, "<td class=\"m\">{}</td><td class=\"r\">{}</td><td class=\"r l\">{}</td><td class=\"r q l\">{}</td><td class=\"r m\">{}</td><td class=\"r m\">{}</td><td class=\"r "
-           "l\">{}</td>",
-      row.no_data ? "" : row.unused ? "<span class=\"none\">never used</span>" : spark(use, report.snapshot.window), row.no_data ? "no data" : number_text(use.sessions), row.share ? html(percent_text(*row.share)) : "",
-      row.bound ? html(percent_text(*row.bound)) : "", row.no_data ? "" : number_text(use.direct), row.no_data ? "" : page_users(report, use.users), trend_cell(row));
-  for (const auto& [days, member] : columns) put(out, "<td class=\"r m\">{}</td>", row.*member ? number_text(*(row.*member)) : "");
-  put(out, "<td class=\"r l\">{}</td><td class=\"r\">{}</td></tr>\n", use.last_used == 0 ? (row.no_data ? "" : "never") : day_text(use.last_used),
+  put(out, "<th scope=\"row\"><details><summary>{}</summary>{}</details></th>", html(use.name, 80),
+      details(report, row));
+  put(out,
+      "<td class=\"m\">{}</td><td class=\"r\">{}</td><td class=\"r l\">{}</td><td class=\"r q l\">{}</td><td class=\"r "
+      "m\">{}</td><td class=\"r m\">{}</td><td class=\"r "
+      "l\">{}</td>",
+      row.no_data  ? ""
+      : row.unused ? "<span class=\"none\">never used</span>"
+                   : spark(use, report.snapshot.window),
+      row.no_data ? "no data" : number_text(use.sessions), row.share ? html(percent_text(*row.share)) : "",
+      row.bound ? html(percent_text(*row.bound)) : "", row.no_data ? "" : number_text(use.direct),
+      row.no_data ? "" : page_users(report, use.users), trend_cell(row));
+  for (const auto& [days, member] : columns)
+    put(out, "<td class=\"r m\">{}</td>", row.*member ? number_text(*(row.*member)) : "");
+  put(out, "<td class=\"r l\">{}</td><td class=\"r\">{}</td></tr>\n",
+      use.last_used == 0 ? (row.no_data ? "" : "never") : day_text(use.last_used),
       row.package == nullptr ? "" : bytes_text(row.bytes));
 }
 
@@ -205,23 +252,38 @@ std::string use_section(const Report& report) {
 }
 
 std::string all_section(const Report& report) {
-  if (report.rows.empty()) return "<p>Nothing is known yet: <code>varve packages</code> reads images, <code>varve usage collect</code> takes in sessions.</p>";
+  if (report.rows.empty())
+    return "<p>Nothing is known yet: <code>varve packages</code> reads images, <code>varve usage collect</code> takes "
+           "in sessions.</p>";
   std::string out =
-      "<div class=\"tools\" id=\"tools\" hidden><label for=\"search\">Search <input id=\"search\" type=\"search\" autocomplete=\"off\" spellcheck=\"false\"></label>"
-      "<label for=\"kind\">Show <select id=\"kind\"><option value=\"\">everything</option><option value=\"unused\">never used</option><option value=\"nodata\">no "
-      "data</option><option value=\"differ\">evidence disagrees</option><option value=\"gpu\">can use a GPU</option><option value=\"outside\">in no "
-      "image</option></select></label><output id=\"status\" role=\"status\" aria-live=\"polite\"></output></div>\n<div class=\"wide\" role=\"region\" tabindex=\"0\" "
-      "aria-label=\"All distributions\"><table class=\"all\"><caption>Every distribution, most sessions first. The name opens what else is known of it.</caption>\n"
-      "<thead><tr><th scope=\"col\" data-c=\"0\">Name</th><th scope=\"col\" class=\"m\">Use over time</th><th scope=\"col\" class=\"r\" data-c=\"1\" "
-      "aria-sort=\"descending\">Sessions</th><th scope=\"col\" class=\"r l\" data-c=\"2\">Share</th><th scope=\"col\" class=\"r l\" data-c=\"3\">At most</th><th "
-      "scope=\"col\" class=\"r m\" data-c=\"4\">Directly</th><th scope=\"col\" class=\"r m\" data-c=\"5\">Users</th><th scope=\"col\" class=\"r l\" "
+      "<div class=\"tools\" id=\"tools\" hidden><label for=\"search\">Search <input id=\"search\" type=\"search\" "
+      "autocomplete=\"off\" spellcheck=\"false\"></label>"
+      "<label for=\"kind\">Show <select id=\"kind\"><option value=\"\">everything</option><option "
+      "value=\"unused\">never used</option><option value=\"nodata\">no "
+      "data</option><option value=\"differ\">evidence disagrees</option><option value=\"gpu\">can use a "
+      "GPU</option><option value=\"outside\">in no "
+      "image</option></select></label><output id=\"status\" role=\"status\" aria-live=\"polite\"></output></div>\n<div "
+      "class=\"wide\" role=\"region\" tabindex=\"0\" "
+      "aria-label=\"All distributions\"><table class=\"all\"><caption>Every distribution, most sessions first. The "
+      "name opens what else is known of it.</caption>\n"
+      "<thead><tr><th scope=\"col\" data-c=\"0\">Name</th><th scope=\"col\" class=\"m\">Use over time</th><th "
+      "scope=\"col\" class=\"r\" data-c=\"1\" "
+      "aria-sort=\"descending\">Sessions</th><th scope=\"col\" class=\"r l\" data-c=\"2\">Share</th><th scope=\"col\" "
+      "class=\"r l\" data-c=\"3\">At most</th><th "
+      "scope=\"col\" class=\"r m\" data-c=\"4\">Directly</th><th scope=\"col\" class=\"r m\" "
+      "data-c=\"5\">Users</th><th scope=\"col\" class=\"r l\" "
       "data-c=\"6\">Trend</th>";
   int column = 7;
-  for (const auto& [days, member] : window_columns(report)) put(out, "<th scope=\"col\" class=\"r m\" data-c=\"{}\">{} days</th>", column++, days);
-  put(out, "<th scope=\"col\" class=\"r l\" data-c=\"{}\">Last used</th><th scope=\"col\" class=\"r\" data-c=\"{}\">Size</th></tr></thead>\n<tbody>\n", column, column + 1);
+  for (const auto& [days, member] : window_columns(report))
+    put(out, "<th scope=\"col\" class=\"r m\" data-c=\"{}\">{} days</th>", column++, days);
+  put(out,
+      "<th scope=\"col\" class=\"r l\" data-c=\"{}\">Last used</th><th scope=\"col\" class=\"r\" "
+      "data-c=\"{}\">Size</th></tr></thead>\n<tbody>\n",
+      column, column + 1);
   std::vector<std::size_t> by_name(report.rows.size()), place(report.rows.size());
   std::iota(by_name.begin(), by_name.end(), 0);
-  std::stable_sort(by_name.begin(), by_name.end(), [&](std::size_t a, std::size_t b) { return report.rows[a].use->name < report.rows[b].use->name; });
+  std::stable_sort(by_name.begin(), by_name.end(),
+                   [&](std::size_t a, std::size_t b) { return report.rows[a].use->name < report.rows[b].use->name; });
   for (std::size_t i = 0; i < by_name.size(); ++i) place[by_name[i]] = i;
   for (std::size_t i = 0; i < report.rows.size(); ++i) put_row(out, report, report.rows[i], place[i]);
   return out + "</tbody></table></div>\n";

@@ -9,7 +9,8 @@
 namespace varve::report {
 namespace {
 
-// Removes what may be somebody's own package: names that no image has, seen in fewer than `min_sessions` sessions. Returns how many.
+// Removes what may be somebody's own package: names that no image has, seen in fewer than `min_sessions` sessions.
+// Returns how many.
 std::uint64_t hide_private_names(usage::Snapshot& snapshot, std::uint64_t min_sessions) {
   std::set<std::string> hidden;
   std::set<std::string, std::less<>> known;
@@ -80,13 +81,20 @@ void sum_unused(Report& report) {
 
 std::string_view trend_name(Trend trend) {
   switch (trend) {
-    case Trend::kUnknown: return "";
-    case Trend::kNone: return "";
-    case Trend::kNew: return "new";
-    case Trend::kRising: return "rising";
-    case Trend::kSteady: return "steady";
-    case Trend::kFalling: return "falling";
-    case Trend::kGone: return "gone";
+    case Trend::kUnknown:
+      return "";
+    case Trend::kNone:
+      return "";
+    case Trend::kNew:
+      return "new";
+    case Trend::kRising:
+      return "rising";
+    case Trend::kSteady:
+      return "steady";
+    case Trend::kFalling:
+      return "falling";
+    case Trend::kGone:
+      return "gone";
   }
   return "";
 }
@@ -117,6 +125,8 @@ Report make_report(usage::Snapshot snapshot, const ReportOptions& options) {
   return report;
 }
 
-Report make_report(usage::Snapshot snapshot, std::int32_t today) { return make_report(std::move(snapshot), {.today = today}); }
+Report make_report(usage::Snapshot snapshot, std::int32_t today) {
+  return make_report(std::move(snapshot), {.today = today});
+}
 
 }  // namespace varve::report

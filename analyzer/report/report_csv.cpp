@@ -8,7 +8,8 @@
 namespace varve::report {
 namespace {
 
-// RFC 4180. A field that a spreadsheet would take for a formula gets an apostrophe before it, as OWASP's "CSV Injection" advises.
+// RFC 4180. A field that a spreadsheet would take for a formula gets an apostrophe before it, as OWASP's "CSV
+// Injection" advises.
 std::string field(std::string_view raw) {
   constexpr std::size_t kMaxCharacters = 1000;
   auto text = visible(raw, kMaxCharacters);
@@ -37,8 +38,10 @@ std::string joined(const std::vector<std::string>& texts) {
 }
 
 constexpr std::string_view kHeading =
-    "name,version,source,images,in_current_image,no_data,unused,sessions,exposed_sessions,share,bound,users_at_least,users_at_most,direct,transitive,"
-    "image_copy,session_copy,file_sessions,exec_sessions,static_sessions,notebooks,notebooks_optional,last_30,last_90,last_365,trend,trend_word,"
+    "name,version,source,images,in_current_image,no_data,unused,sessions,exposed_sessions,share,bound,users_at_least,"
+    "users_at_most,direct,transitive,"
+    "image_copy,session_copy,file_sessions,exec_sessions,static_sessions,notebooks,notebooks_optional,last_30,last_90,"
+    "last_365,trend,trend_word,"
     "first_used,last_used,bytes,compressed_bytes,needed_by,remarks";
 
 }  // namespace
@@ -52,14 +55,39 @@ void write_csv(const Report& report, std::ostream& out) {
     auto remarks = row.disagreements;
     if (row.no_data) remarks.push_back(row.no_data_reason);
     if (row.cuda) remarks.emplace_back("CUDA library: stays");
-    const std::string fields[] = {
-        field(use.name), field(row.package == nullptr ? "" : row.package->version), field(row.package == nullptr ? "" : row.package->source),
-        field(std::uint64_t(use.packages.size())), yes_or_no(row.in_current), yes_or_no(row.no_data), yes_or_no(row.unused), seen(use.sessions),
-        field(row.exposed_sessions), field(row.share), field(row.bound), seen(use.users.at_least), seen(use.users.at_most), seen(use.direct),
-        seen(use.transitive_only), seen(use.image_copy), seen(use.session_copy), field(use.file_sessions), field(use.exec_sessions),
-        field(use.static_sessions), field(use.notebooks), field(use.notebooks_optional), field(row.last_30), field(row.last_90), field(row.last_365),
-        field(row.trend), field(trend_name(row.trend_kind)), field(day_text(use.first_used)), field(day_text(use.last_used)), field(row.bytes),
-        field(row.compressed_bytes), field(joined(row.needed_by)), field(joined(remarks))};
+    const std::string fields[] = {field(use.name),
+                                  field(row.package == nullptr ? "" : row.package->version),
+                                  field(row.package == nullptr ? "" : row.package->source),
+                                  field(std::uint64_t(use.packages.size())),
+                                  yes_or_no(row.in_current),
+                                  yes_or_no(row.no_data),
+                                  yes_or_no(row.unused),
+                                  seen(use.sessions),
+                                  field(row.exposed_sessions),
+                                  field(row.share),
+                                  field(row.bound),
+                                  seen(use.users.at_least),
+                                  seen(use.users.at_most),
+                                  seen(use.direct),
+                                  seen(use.transitive_only),
+                                  seen(use.image_copy),
+                                  seen(use.session_copy),
+                                  field(use.file_sessions),
+                                  field(use.exec_sessions),
+                                  field(use.static_sessions),
+                                  field(use.notebooks),
+                                  field(use.notebooks_optional),
+                                  field(row.last_30),
+                                  field(row.last_90),
+                                  field(row.last_365),
+                                  field(row.trend),
+                                  field(trend_name(row.trend_kind)),
+                                  field(day_text(use.first_used)),
+                                  field(day_text(use.last_used)),
+                                  field(row.bytes),
+                                  field(row.compressed_bytes),
+                                  field(joined(row.needed_by)),
+                                  field(joined(remarks))};
     bool first = true;
     for (const auto& text : fields) {
       out << (first ? "" : ",") << text;

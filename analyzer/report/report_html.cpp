@@ -9,27 +9,31 @@ namespace varve::report {
 
 void write_html(const Report& report, std::ostream& out) {
   // Only our own two blocks may run or style; nothing may be loaded from anywhere, not even from beside the page.
-  const auto policy = fmt::format("default-src 'none'; script-src {}; style-src {}; base-uri 'none'; form-action 'none'", policy_hash(page::k_report_js),
-                                  policy_hash(page::k_report_css));
+  const auto policy =
+      fmt::format("default-src 'none'; script-src {}; style-src {}; base-uri 'none'; form-action 'none'",
+                  policy_hash(page::k_report_js), policy_hash(page::k_report_css));
   const auto scope = fmt::format("{}. {}.", scope_text(report), coverage_text(report));
-  out << fill(page::k_page_html, {{"policy", policy},
-                                  {"title", html("Who uses what: " + scope_text(report))},
-                                  {"css", std::string(page::k_report_css)},
-                                  {"js", std::string(page::k_report_js)},
-                                  {"headline", html(headline(report), 1000)},
-                                  {"scope", html(scope, 1000)},
-                                  {"figures", figures_section(report)},
-                                  {"cautions", cautions_section(report)},
-                                  {"unused", unused_section(report)},
-                                  {"use", use_section(report)},
-                                  {"layers", layers_section(report)},
-                                  {"all", all_section(report)},
-                                  {"differ", differ_section(report)},
-                                  {"demand", demand_section(report)},
-                                  {"gpu", gpu_section(report)},
-                                  {"hints", hints_section(report)},
-                                  {"coverage", coverage_section(report)},
-                                  {"made", fmt::format("Made on {} by <code>varve usage report</code>. This page loads nothing and sends nothing.", day_text(report.made_on))}});
+  out << fill(
+      page::k_page_html,
+      {{"policy", policy},
+       {"title", html("Who uses what: " + scope_text(report))},
+       {"css", std::string(page::k_report_css)},
+       {"js", std::string(page::k_report_js)},
+       {"headline", html(headline(report), 1000)},
+       {"scope", html(scope, 1000)},
+       {"figures", figures_section(report)},
+       {"cautions", cautions_section(report)},
+       {"unused", unused_section(report)},
+       {"use", use_section(report)},
+       {"layers", layers_section(report)},
+       {"all", all_section(report)},
+       {"differ", differ_section(report)},
+       {"demand", demand_section(report)},
+       {"gpu", gpu_section(report)},
+       {"hints", hints_section(report)},
+       {"coverage", coverage_section(report)},
+       {"made", fmt::format("Made on {} by <code>varve usage report</code>. This page loads nothing and sends nothing.",
+                            day_text(report.made_on))}});
 }
 
 }  // namespace varve::report

@@ -19,7 +19,8 @@ json day_json(std::int32_t day) {
   return text.empty() ? json(nullptr) : json(text);
 }
 
-// Names stay whole, so that other programs can look them up; only what is not UTF-8 is replaced, when the document is printed.
+// Names stay whole, so that other programs can look them up; only what is not UTF-8 is replaced, when the document is
+// printed.
 json counts_json(const std::map<std::string, std::uint64_t>& counts) {
   auto object = json::object();
   for (const auto& [name, count] : counts) object[name] = count;
@@ -58,7 +59,9 @@ json package_json(const Row& row) {
   auto object = use_json(*row.use);
   // Where nobody could be seen, the counts are not zero but unknown.
   if (row.no_data) {
-    for (const auto* count : {"sessions", "users", "users_at_most", "direct", "transitive", "image_copy", "session_copy"}) object[count] = nullptr;
+    for (const auto* count :
+         {"sessions", "users", "users_at_most", "direct", "transitive", "image_copy", "session_copy"})
+      object[count] = nullptr;
   }
   object["bytes"] = row.bytes;
   object["compressed_bytes"] = row.compressed_bytes;
@@ -95,12 +98,13 @@ json image_json(const usage::ImageFacts& image) {
           {"share", launched == 0 ? json(nullptr) : json(double(image.heard) / double(launched))},
           {"users", image.users.at_least},
           {"users_at_most", image.users.at_most},
-          {"gpu", {{"sessions", image.gpu_sessions},
-                   {"used_sessions", image.gpu_used_sessions},
-                   {"unused_seconds", image.gpu_unused_seconds},
-                   {"idle_seconds", image.gpu_idle_seconds},
-                   {"no_gpu_import_sessions", image.gpu_incapable_sessions},
-                   {"no_gpu_import_seconds", image.gpu_incapable_seconds}}}};
+          {"gpu",
+           {{"sessions", image.gpu_sessions},
+            {"used_sessions", image.gpu_used_sessions},
+            {"unused_seconds", image.gpu_unused_seconds},
+            {"idle_seconds", image.gpu_idle_seconds},
+            {"no_gpu_import_sessions", image.gpu_incapable_sessions},
+            {"no_gpu_import_seconds", image.gpu_incapable_seconds}}}};
 }
 
 json coverage_json(const Report& report) {
@@ -141,11 +145,16 @@ json reinstall_json(const usage::Reinstall& reinstall) {
 
 std::string_view verdict_name(ArchitectureVerdict verdict) {
   switch (verdict) {
-    case ArchitectureVerdict::kUsed: return "used";
-    case ArchitectureVerdict::kRunnable: return "runnable";
-    case ArchitectureVerdict::kFallback: return "fallback";
-    case ArchitectureVerdict::kNever: return "never";
-    case ArchitectureVerdict::kUnknown: break;
+    case ArchitectureVerdict::kUsed:
+      return "used";
+    case ArchitectureVerdict::kRunnable:
+      return "runnable";
+    case ArchitectureVerdict::kFallback:
+      return "fallback";
+    case ArchitectureVerdict::kNever:
+      return "never";
+    case ArchitectureVerdict::kUnknown:
+      break;
   }
   return "unknown";
 }
@@ -153,7 +162,8 @@ std::string_view verdict_name(ArchitectureVerdict verdict) {
 json gpu_json(const Report& report) {
   auto architectures = json::array();
   for (const auto& use : report.architectures.architectures)
-    architectures.push_back({{"name", use.name}, {"bytes", use.bytes}, {"verdict", verdict_name(use.verdict)}, {"models", use.models}});
+    architectures.push_back(
+        {{"name", use.name}, {"bytes", use.bytes}, {"verdict", verdict_name(use.verdict)}, {"models", use.models}});
   auto notebooks = json::array();
   for (const auto& notebook : report.snapshot.notebooks) {
     if (!notebook.imports_gpu_capable) notebooks.push_back(notebook.path);
@@ -172,7 +182,8 @@ json gpu_json(const Report& report) {
 }
 
 json hint_json(const usage::NotebookHint& hint) {
-  return {{"notebook", hint.notebook}, {"kind", hint.kind}, {"text", hint.text}, {"cell", hint.cell}, {"line", hint.line}};
+  return {
+      {"notebook", hint.notebook}, {"kind", hint.kind}, {"text", hint.text}, {"cell", hint.cell}, {"line", hint.line}};
 }
 
 template <typename Items, typename ToJson>
@@ -186,14 +197,16 @@ json list(const Items& items, ToJson&& to_json) {
 
 json report_json(const Report& report) {
   const auto& snapshot = report.snapshot;
-  json document{{"window", {{"first", day_json(snapshot.window.first)}, {"last", day_json(snapshot.window.last)}}},
-                {"made_on", day_json(report.made_on)},
-                {"image", snapshot.image ? json(snapshot.image->to_string()) : json(nullptr)},
-                {"current_image", report.current ? json(snapshot.images[*report.current].digest.to_string()) : json(nullptr)},
-                {"confidence", 0.95}};
+  json document{
+      {"window", {{"first", day_json(snapshot.window.first)}, {"last", day_json(snapshot.window.last)}}},
+      {"made_on", day_json(report.made_on)},
+      {"image", snapshot.image ? json(snapshot.image->to_string()) : json(nullptr)},
+      {"current_image", report.current ? json(snapshot.images[*report.current].digest.to_string()) : json(nullptr)},
+      {"confidence", 0.95}};
   document["packages"] = list(report.rows, package_json);
   document["coverage"] = coverage_json(report);
-  document["unused"] = {{"all", sum_json(report.unused_all)}, {"free", sum_json(report.free)}, {"out_of", report.known}};
+  document["unused"] = {
+      {"all", sum_json(report.unused_all)}, {"free", sum_json(report.free)}, {"out_of", report.known}};
   document["failed"] = list(snapshot.failed, failed_json);
   document["reinstalls"] = list(snapshot.reinstalls, reinstall_json);
   document["unresolved"] = counts_json(snapshot.unresolved);
@@ -212,9 +225,15 @@ json explanation_json(const usage::Explanation& explanation) {
     auto object = use_json(use);
     object["days"] = days_json(use.days);
     object["packages"] = list(use.packages, [](const usage::PackageFacts& package) {
-      return json{{"image", package.image.to_string()}, {"version", package.version},   {"source", package.source},
-                  {"files", package.files},             {"bytes", package.bytes},       {"compressed_bytes", package.compressed_bytes},
-                  {"layers", package.layers},           {"imports", package.imports},   {"requires", package.required},
+      return json{{"image", package.image.to_string()},
+                  {"version", package.version},
+                  {"source", package.source},
+                  {"files", package.files},
+                  {"bytes", package.bytes},
+                  {"compressed_bytes", package.compressed_bytes},
+                  {"layers", package.layers},
+                  {"imports", package.imports},
+                  {"requires", package.required},
                   {"gpu", package.gpu}};
     });
     return object;

@@ -41,7 +41,8 @@ struct Fleet {
     snapshot.images.push_back(image);
     return snapshot.images.back();
   }
-  usage::DistributionUse& add(const std::string& name, std::uint64_t sessions, std::vector<std::string> images = {"v2", "v1"}) {
+  usage::DistributionUse& add(const std::string& name, std::uint64_t sessions,
+                              std::vector<std::string> images = {"v2", "v1"}) {
     usage::DistributionUse use;
     use.name = use.display_name = name;
     use.sessions = use.direct = use.static_sessions = sessions;
@@ -57,7 +58,9 @@ struct Fleet {
     snapshot.distributions.push_back(use);
     return snapshot.distributions.back();
   }
-  Report report(std::uint64_t min_sessions = 5) { return make_report(std::move(snapshot), {.today = kToday, .min_sessions = min_sessions}); }
+  Report report(std::uint64_t min_sessions = 5) {
+    return make_report(std::move(snapshot), {.today = kToday, .min_sessions = min_sessions});
+  }
 };
 
 const Row& row_of(const Report& report, const std::string& name) {
@@ -79,7 +82,12 @@ TEST(Bound, AgreesWithSciPysClopperPearson) {
     std::uint64_t uses, sessions;
     double bound;
   };
-  for (const auto& [uses, sessions, bound] : {Case{1, 2, 0.97467943448089633}, Case{1, 10, 0.39416330243650466}, Case{1, 100, 0.046559811453538935}, Case{3, 50, 0.14783717636418123}, Case{5, 6, 0.9914875553891529}, Case{10, 1000, 0.016903175120562504}, Case{499, 1000, 0.52548440313540978}, Case{1, 1000000, 4.7438556382142339e-06}, Case{5000, 1000000, 0.0051175840516408614}, Case{999999, 1000000, 0.99999994870670694}, Case{123456, 10000000, 0.012403190602364471}, Case{9, 10, 0.99488380310817626}}) {
+  for (const auto& [uses, sessions, bound] :
+       {Case{1, 2, 0.97467943448089633}, Case{1, 10, 0.39416330243650466}, Case{1, 100, 0.046559811453538935},
+        Case{3, 50, 0.14783717636418123}, Case{5, 6, 0.9914875553891529}, Case{10, 1000, 0.016903175120562504},
+        Case{499, 1000, 0.52548440313540978}, Case{1, 1000000, 4.7438556382142339e-06},
+        Case{5000, 1000000, 0.0051175840516408614}, Case{999999, 1000000, 0.99999994870670694},
+        Case{123456, 10000000, 0.012403190602364471}, Case{9, 10, 0.99488380310817626}}) {
     EXPECT_NEAR(*upper_bound(uses, sessions), bound, bound * 1e-8) << uses << " of " << sessions;
   }
 }
@@ -89,7 +97,13 @@ TEST(Bound, IncompleteBetaAgreesWithSciPy) {
   struct Case {
     double a, b, x, value;
   };
-  for (const auto& [a, b, x, value] : {Case{1, 1, 0.29999999999999999, 0.29999999999999999}, Case{2, 3, 0.10000000000000001, 0.052300000000000013}, Case{0.5, 0.5, 0.90000000000000002, 0.79516723530086619}, Case{10, 1, 0.5, 0.0009765625}, Case{5, 200, 0.029999999999999999, 0.73483175033491066}, Case{200, 5, 0.96999999999999997, 0.26516824966509128}, Case{1000, 1000, 0.5, 0.49999999999995753}, Case{1000, 1000, 0.46999999999999997, 0.0036225247314433363}, Case{100000, 1000000, 0.090499999999999997, 0.067640575941988079}, Case{2, 1000000, 9.9999999999999995e-07, 0.26424148560046762}, Case{1.5, 2.5, 0.999, 0.99999993560162059}}) {
+  for (const auto& [a, b, x, value] :
+       {Case{1, 1, 0.29999999999999999, 0.29999999999999999}, Case{2, 3, 0.10000000000000001, 0.052300000000000013},
+        Case{0.5, 0.5, 0.90000000000000002, 0.79516723530086619}, Case{10, 1, 0.5, 0.0009765625},
+        Case{5, 200, 0.029999999999999999, 0.73483175033491066}, Case{200, 5, 0.96999999999999997, 0.26516824966509128},
+        Case{1000, 1000, 0.5, 0.49999999999995753}, Case{1000, 1000, 0.46999999999999997, 0.0036225247314433363},
+        Case{100000, 1000000, 0.090499999999999997, 0.067640575941988079},
+        Case{2, 1000000, 9.9999999999999995e-07, 0.26424148560046762}, Case{1.5, 2.5, 0.999, 0.99999993560162059}}) {
     EXPECT_NEAR(regularized_incomplete_beta(a, b, x), value, value * 1e-9) << a << ' ' << b << ' ' << x;
   }
 }
@@ -192,7 +206,8 @@ TEST(Rows, UseOnAnImageWithoutItIsUseButNotMoreThanAll) {
 
 TEST(Rows, WindowsLongerThanAskedForAreAbsent) {
   Fleet fleet;
-  fleet.add("numpy", 30).days = {{kToday - 200, 100}, {kToday - 89, 10}, {kToday - 30, 5}, {kToday - 29, 5}, {kToday, 10}, {kToday + 1, 100}};
+  fleet.add("numpy", 30).days = {{kToday - 200, 100}, {kToday - 89, 10}, {kToday - 30, 5},
+                                 {kToday - 29, 5},    {kToday, 10},      {kToday + 1, 100}};
   const auto report = fleet.report();
   EXPECT_EQ(row_of(report, "numpy").last_30, 15u);
   EXPECT_EQ(row_of(report, "numpy").last_90, 30u);
@@ -202,7 +217,7 @@ TEST(Rows, WindowsLongerThanAskedForAreAbsent) {
 TEST(Trend, ComparesHalvesOfTheWindowPerHeardSession) {
   struct Case {
     const char* name;
-    std::uint64_t first, second;            // uses
+    std::uint64_t first, second;  // uses
     std::uint64_t heard_first, heard_second;
     Trend kind;
     std::optional<double> trend;
@@ -250,7 +265,8 @@ TEST(Unused, ComesByBytesAndSaysWhatHoldsIt) {
   fleet.add("nvidia-cufft-cu12", 0).packages[0].bytes = 9000;
   fleet.add("only-old", 0, {"v1"});
   const auto report = fleet.report();
-  EXPECT_THAT(unused_names(report), ElementsAre("nvidia-cufft-cu12", "needed-by-needed", "free", "free-too", "in-notebooks", "needed"));
+  EXPECT_THAT(unused_names(report),
+              ElementsAre("nvidia-cufft-cu12", "needed-by-needed", "free", "free-too", "in-notebooks", "needed"));
   EXPECT_THAT(row_of(report, "needed").needed_by, ElementsAre("used"));
   EXPECT_THAT(row_of(report, "needed-by-needed").needed_by, ElementsAre("needed"));
   EXPECT_THAT(row_of(report, "free").needed_by, IsEmpty());  // what needs it is unused itself
@@ -314,13 +330,19 @@ TEST(Disagreements, AreSaidInWords) {
   fleet.add("agreed", 100).notebooks = 300;
   fleet.add("too-rare-for-notebooks", 1);
   const auto report = fleet.report();
-  EXPECT_THAT(row_of(report, "only-notebooks").disagreements, ElementsAre("41 notebooks import it (3 of them only inside try or if), no session did"));
-  EXPECT_THAT(row_of(report, "only-through").disagreements, ElementsAre("used by 300 sessions, named in no scanned notebook: only through pandas"));
-  EXPECT_THAT(row_of(report, "through-many").disagreements,
-              ElementsAre("used by 300 sessions, named in no scanned notebook: only through pandas, seaborn and 1 more"));
-  EXPECT_THAT(row_of(report, "files").disagreements, ElementsAre(HasSubstr("opened in 30 sessions, no import was seen")));
-  EXPECT_THAT(row_of(report, "program").disagreements, ElementsAre("its programs ran in 1 session, no import was seen"));
-  EXPECT_THAT(row_of(report, "own-copy").disagreements, ElementsAre("88 of 100 sessions loaded a copy of their own, not the image's"));
+  EXPECT_THAT(row_of(report, "only-notebooks").disagreements,
+              ElementsAre("41 notebooks import it (3 of them only inside try or if), no session did"));
+  EXPECT_THAT(row_of(report, "only-through").disagreements,
+              ElementsAre("used by 300 sessions, named in no scanned notebook: only through pandas"));
+  EXPECT_THAT(
+      row_of(report, "through-many").disagreements,
+      ElementsAre("used by 300 sessions, named in no scanned notebook: only through pandas, seaborn and 1 more"));
+  EXPECT_THAT(row_of(report, "files").disagreements,
+              ElementsAre(HasSubstr("opened in 30 sessions, no import was seen")));
+  EXPECT_THAT(row_of(report, "program").disagreements,
+              ElementsAre("its programs ran in 1 session, no import was seen"));
+  EXPECT_THAT(row_of(report, "own-copy").disagreements,
+              ElementsAre("88 of 100 sessions loaded a copy of their own, not the image's"));
   EXPECT_THAT(row_of(report, "agreed").disagreements, IsEmpty());
   EXPECT_THAT(row_of(report, "too-rare-for-notebooks").disagreements, IsEmpty());
 }
@@ -342,12 +364,12 @@ TEST(Privacy, NamesThatNoImageHasAreKeptBackBelowTheThreshold) {
   EXPECT_EQ(report.rows.size(), 2u);
   EXPECT_EQ(report.hidden_names, 1u);
   for (const auto& written : {report_json(report).dump(), [&] {
-         std::ostringstream all;
-         write_table(report, all, {.limit = 0});
-         write_csv(report, all);
-         write_html(report, all);
-         return all.str();
-       }()}) {
+                                std::ostringstream all;
+                                write_table(report, all, {.limit = 0});
+                                write_csv(report, all);
+                                write_html(report, all);
+                                return all.str();
+                              }()}) {
     EXPECT_THAT(written, Not(HasSubstr("company-secret")));
     EXPECT_THAT(written, HasSubstr("popular"));
   }
@@ -379,7 +401,8 @@ TEST(Report, JsonHasWhatTheCommandLinePromises) {
   const auto json = report_json(report);
   ASSERT_EQ(json["packages"].size(), 50u);
   for (const auto& package : json["packages"]) {
-    for (const auto* field : {"name", "sessions", "users", "direct", "transitive", "trend", "last_used", "bytes", "bound"})
+    for (const auto* field :
+         {"name", "sessions", "users", "direct", "transitive", "trend", "last_used", "bytes", "bound"})
       EXPECT_TRUE(package.contains(field)) << field;
   }
   EXPECT_EQ(json["packages"][0]["name"], "numpy");

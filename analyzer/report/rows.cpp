@@ -32,25 +32,31 @@ std::string reason_for_no_data(const Scene& scene, const usage::DistributionUse&
   if (seen_in_use(use)) return "";
   if (row.exposed_sessions == 0) return "no session was heard on an image that has it";
   if (scene.files_are_seen()) return "";
-  const auto importable = [](const usage::PackageFacts& package) { return package.source != "dpkg" && !package.imports.empty(); };
+  const auto importable = [](const usage::PackageFacts& package) {
+    return package.source != "dpkg" && !package.imports.empty();
+  };
   if (std::any_of(use.packages.begin(), use.packages.end(), importable)) return "";
   return "it has nothing to import, and no file accesses were collected that could show its use";
 }
 
-std::optional<std::uint64_t> last_days(const usage::Snapshot& snapshot, const usage::DistributionUse& use, std::int32_t count) {
+std::optional<std::uint64_t> last_days(const usage::Snapshot& snapshot, const usage::DistributionUse& use,
+                                       std::int32_t count) {
   if (std::int64_t(snapshot.window.last) - snapshot.window.first + 1 < count) return std::nullopt;
   std::uint64_t sessions = 0;
   for (const auto& day : use.days) {
-    if (day.day <= snapshot.window.last && std::int64_t(day.day) > std::int64_t(snapshot.window.last) - count) sessions += day.sessions;
+    if (day.day <= snapshot.window.last && std::int64_t(day.day) > std::int64_t(snapshot.window.last) - count)
+      sessions += day.sessions;
   }
   return sessions;
 }
 
-// Could the two counts, out of the two exposures, be the same rate by chance? Normal approximation of the binomial split, two-sided 5 %.
+// Could the two counts, out of the two exposures, be the same rate by chance? Normal approximation of the binomial
+// split, two-sided 5 %.
 bool differs(double first, double second, double first_out_of, double second_out_of) {
   const double total = first + second;
   const double expected = total * second_out_of / (first_out_of + second_out_of);
-  const double deviation = std::sqrt(total * second_out_of / (first_out_of + second_out_of) * first_out_of / (first_out_of + second_out_of));
+  const double deviation =
+      std::sqrt(total * second_out_of / (first_out_of + second_out_of) * first_out_of / (first_out_of + second_out_of));
   return std::abs(second - expected) > 1.96 * deviation + 0.5;  // 0.5: counts are whole
 }
 
@@ -60,7 +66,8 @@ void judge_trend(const Scene& scene, const usage::DistributionUse& use, Row& row
   if (row.no_data || days < 2) return;
   const auto used = Scene::halves(use.days, window);
   // The second half is the shorter one when the days do not divide: see Scene::halves.
-  const auto out_of = scene.heard().value_or(Scene::Halves{.first = double(days - days / 2), .second = double(days / 2)});
+  const auto out_of =
+      scene.heard().value_or(Scene::Halves{.first = double(days - days / 2), .second = double(days / 2)});
   if (out_of.first <= 0 || out_of.second <= 0) return;
   if (used.first == 0 && used.second == 0) {
     row.trend_kind = Trend::kNone;
@@ -83,10 +90,12 @@ void judge_trend(const Scene& scene, const usage::DistributionUse& use, Row& row
 
 // Names of the wheels and packages that carry CUDA itself; DESIGN: what they hold is untouchable.
 bool is_cuda_library(const std::string& name) {
-  constexpr auto kBeginnings = std::to_array<std::string_view>({"nvidia-", "cuda-", "libcud", "libcublas", "libcufft", "libcurand", "libcusolver",
-                                                                "libcusparse", "libnccl", "libnv", "cudnn", "tensorrt", "libnpp"});
+  constexpr auto kBeginnings = std::to_array<std::string_view>({"nvidia-", "cuda-", "libcud", "libcublas", "libcufft",
+                                                                "libcurand", "libcusolver", "libcusparse", "libnccl",
+                                                                "libnv", "cudnn", "tensorrt", "libnpp"});
   if (name.find("-cu1") != std::string::npos) return true;
-  return std::any_of(kBeginnings.begin(), kBeginnings.end(), [&](std::string_view beginning) { return name.starts_with(beginning); });
+  return std::any_of(kBeginnings.begin(), kBeginnings.end(),
+                     [&](std::string_view beginning) { return name.starts_with(beginning); });
 }
 
 }  // namespace
@@ -154,7 +163,8 @@ Row make_row(const Scene& scene, const usage::DistributionUse& use) {
   }
   if (const auto current = scene.current()) {
     const auto& digest = scene.snapshot().images[*current].digest;
-    row.in_current = std::any_of(use.packages.begin(), use.packages.end(), [&](const auto& package) { return package.image == digest; });
+    row.in_current = std::any_of(use.packages.begin(), use.packages.end(),
+                                 [&](const auto& package) { return package.image == digest; });
   }
   if (!row.no_data) {
     row.last_30 = last_days(scene.snapshot(), use, 30);

@@ -17,8 +17,8 @@ class Scene {
   std::size_t age(const Digest& digest) const;  // 0 = newest
   std::optional<std::size_t> current() const { return current_; }
   const usage::Snapshot& snapshot() const { return snapshot_; }
-  bool files_are_seen() const { return files_are_seen_; }    // the mount's evidence is part of the snapshot
-  bool is_known(const std::string& name) const;              // some known image has a distribution of this name
+  bool files_are_seen() const { return files_are_seen_; }  // the mount's evidence is part of the snapshot
+  bool is_known(const std::string& name) const;            // some known image has a distribution of this name
 
   // Heard sessions in the first and second half of the window; absent if they are not known by day.
   struct Halves {
@@ -41,7 +41,8 @@ Row make_row(const Scene& scene, const usage::DistributionUse& use);
 // Was it seen in any session, in any way?
 bool seen_in_use(const usage::DistributionUse& use);
 
-// Fills needed_by of the rows of the current image: what something used needs, directly or through others, on that image.
+// Fills needed_by of the rows of the current image: what something used needs, directly or through others, on that
+// image.
 void find_holders(const Scene& scene, std::vector<Row>& rows);
 
 std::vector<std::string> find_disagreements(const Scene& scene, const usage::DistributionUse& use, const Row& row);

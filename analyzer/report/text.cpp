@@ -27,8 +27,9 @@ Character read_character(std::string_view text) {
 
 // What a reader would not see, or what would make him see something else.
 bool is_hidden(char32_t code) {
-  return code < 0x20 || (code >= 0x7F && code < 0xA0) || code == 0xAD || code == 0x61C || code == 0x180E || (code >= 0x200B && code <= 0x200F) ||
-         (code >= 0x2028 && code <= 0x202E) || (code >= 0x2060 && code <= 0x206F) || code == 0xFEFF || (code >= 0xFFF9 && code <= 0xFFFB) ||
+  return code < 0x20 || (code >= 0x7F && code < 0xA0) || code == 0xAD || code == 0x61C || code == 0x180E ||
+         (code >= 0x200B && code <= 0x200F) || (code >= 0x2028 && code <= 0x202E) ||
+         (code >= 0x2060 && code <= 0x206F) || code == 0xFEFF || (code >= 0xFFF9 && code <= 0xFFFB) ||
          (code >= 0xE0000 && code <= 0xE0FFF);
 }
 
@@ -117,7 +118,8 @@ std::string percent_text(double share) {
   if (percent < 0.01) return "< 0.01 %";
   if (percent < 0.095) return fmt::format("{:.2f} %", percent);
   if (percent < 9.95) return fmt::format("{:.1f} %", percent);
-  if (percent < 100 && percent >= 99.5) return fmt::format("{:.1f} %", percent < 99.95 ? percent : 99.9);  // not all is not 100 %
+  if (percent < 100 && percent >= 99.5)
+    return fmt::format("{:.1f} %", percent < 99.95 ? percent : 99.9);  // not all is not 100 %
   return fmt::format("{:.0f} %", percent);
 }
 

@@ -7,19 +7,20 @@
 
 namespace varve::report {
 
-// The same text as valid UTF-8 on one line: bytes that are none become U+FFFD; control, direction and invisible characters are spelled "[U+202E]".
-// Longer text than `limit` characters loses its middle to "…".
+// The same text as valid UTF-8 on one line: bytes that are none become U+FFFD; control, direction and invisible
+// characters are spelled "[U+202E]". Longer text than `limit` characters loses its middle to "…".
 std::string visible(std::string_view text, std::size_t limit = 200);
 // Characters (code points) of valid UTF-8; what is cut off at `limit` ends in "…".
 std::size_t characters(std::string_view text);
 std::string cut(std::string_view text, std::size_t limit);
 
-std::string day_text(std::int32_t day);              // "2026-11-21"; "" for 0, which stands for never
-std::string number_text(std::uint64_t number);       // "12,345"
-std::string bytes_text(std::uint64_t bytes);         // "3.4 GiB"
-std::string percent_text(double share);              // "62 %", "0.4 %", "< 0.01 %"
-std::string hours_text(std::uint64_t seconds);       // "1,234 h", "0.4 h"
-std::string count_text(std::uint64_t number, std::string_view one, std::string_view many);  // "1 session", "12 sessions"
-std::string trend_text(std::optional<double> trend); // "x 1.4"; "" if absent
+std::string day_text(std::int32_t day);         // "2026-11-21"; "" for 0, which stands for never
+std::string number_text(std::uint64_t number);  // "12,345"
+std::string bytes_text(std::uint64_t bytes);    // "3.4 GiB"
+std::string percent_text(double share);         // "62 %", "0.4 %", "< 0.01 %"
+std::string hours_text(std::uint64_t seconds);  // "1,234 h", "0.4 h"
+std::string count_text(std::uint64_t number, std::string_view one,
+                       std::string_view many);        // "1 session", "12 sessions"
+std::string trend_text(std::optional<double> trend);  // "x 1.4"; "" if absent
 
 }  // namespace varve::report

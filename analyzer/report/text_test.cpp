@@ -59,7 +59,9 @@ TEST(Text, DaysAreDatesAndNeverIsEmpty) {
   EXPECT_EQ(day_text(std::numeric_limits<std::int32_t>::max()), "");
 }
 
-TEST(Html, EscapesForContentAndAttributes) { EXPECT_EQ(html("<a href=\"x\" b='y'>&amp;"), "&lt;a href=&quot;x&quot; b=&#39;y&#39;&gt;&amp;amp;"); }
+TEST(Html, EscapesForContentAndAttributes) {
+  EXPECT_EQ(html("<a href=\"x\" b='y'>&amp;"), "&lt;a href=&quot;x&quot; b=&#39;y&#39;&gt;&amp;amp;");
+}
 
 TEST(Html, FillsEachSlotOnceAndLooksNotAgainAtWhatItPutIn) {
   EXPECT_EQ(fill("a{{x}}b{{y}}c", {{"x", "{{y}}"}, {"y", "2"}}), "a{{y}}b2c");

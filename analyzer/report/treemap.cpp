@@ -6,7 +6,8 @@
 namespace varve::report {
 namespace {
 
-// The longest side over the shortest of the worst box, if areas from `largest` to `smallest` of this sum share a strip along `side`.
+// The longest side over the shortest of the worst box, if areas from `largest` to `smallest` of this sum share a strip
+// along `side`.
 double worst_aspect(double largest, double smallest, double sum, double side) {
   const double strip = sum / side;
   return std::max(strip * strip / smallest, largest / (strip * strip));
@@ -17,7 +18,8 @@ double worst_aspect(double largest, double smallest, double sum, double side) {
 std::vector<Box> squarify(const std::vector<double>& values, Box into) {
   std::vector<Box> boxes;
   const double total = std::accumulate(values.begin(), values.end(), 0.0);
-  if (total <= 0 || into.width <= 0 || into.height <= 0) return std::vector<Box>(values.size(), Box{into.x, into.y, 0, 0});
+  if (total <= 0 || into.width <= 0 || into.height <= 0)
+    return std::vector<Box>(values.size(), Box{into.x, into.y, 0, 0});
   const double scale = into.width * into.height / total;
   for (std::size_t first = 0; first < values.size();) {
     const double side = std::max(1e-9, std::min(into.width, into.height));

@@ -8,7 +8,8 @@ struct Box {
   double x = 0, y = 0, width = 0, height = 0;
 };
 
-// One box for each value, in their order; together they fill `into`. Values are positive and descending (Bruls, Huizing, van Wijk: Squarified Treemaps).
+// One box for each value, in their order; together they fill `into`. Values are positive and descending (Bruls,
+// Huizing, van Wijk: Squarified Treemaps).
 std::vector<Box> squarify(const std::vector<double>& values, Box into);
 
 }  // namespace varve::report

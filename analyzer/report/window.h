@@ -6,7 +6,8 @@
 
 namespace varve::report {
 
-// N days, weeks (7 days) or years (365 days) up to and with `today`; or two days, both included. Throws UsageError saying what is wrong.
+// N days, weeks (7 days) or years (365 days) up to and with `today`; or two days, both included. Throws UsageError
+// saying what is wrong.
 usage::DayRange parse_window(std::string_view text, std::int32_t today);
 
 // This day by the system's clock, UTC.

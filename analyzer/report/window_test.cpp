@@ -14,7 +14,8 @@ TEST(Window, CountsBackFromTodayWithTodayInIt) {
     const char* text;
     std::int32_t first;
   };
-  for (const auto& [text, first] : {Case{"1d", kToday}, Case{"90d", kToday - 89}, Case{"2w", kToday - 13}, Case{"1y", kToday - 364}, Case{"2y", kToday - 729}}) {
+  for (const auto& [text, first] : {Case{"1d", kToday}, Case{"90d", kToday - 89}, Case{"2w", kToday - 13},
+                                    Case{"1y", kToday - 364}, Case{"2y", kToday - 729}}) {
     const auto window = parse_window(text, kToday);
     EXPECT_EQ(window.first, first) << text;
     EXPECT_EQ(window.last, kToday) << text;
@@ -29,8 +30,9 @@ TEST(Window, TakesTwoDaysBothIncluded) {
 }
 
 TEST(Window, RefusesWhatIsNoTime) {
-  for (const auto* text : {"", "d", "90", "0d", "-5d", "90m", "9 d", "4294967297d", "200y", "99999999999999999999d", "2026-02-29..2026-03-01", "2026-1-1..2026-03-01",
-                           "2026-03-02..2026-03-01", "..", "2026-01-01..", "0001-01-01..2026-01-01", "2026-01-01...2026-02-01"})
+  for (const auto* text : {"", "d", "90", "0d", "-5d", "90m", "9 d", "4294967297d", "200y", "99999999999999999999d",
+                           "2026-02-29..2026-03-01", "2026-1-1..2026-03-01", "2026-03-02..2026-03-01", "..",
+                           "2026-01-01..", "0001-01-01..2026-01-01", "2026-01-01...2026-02-01"})
     EXPECT_THROW(parse_window(text, kToday), UsageError) << text;
 }
 

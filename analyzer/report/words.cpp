@@ -45,27 +45,34 @@ std::string scope_text(const Report& report) {
 
 std::string coverage_text(const Report& report) {
   if (report.launched == 0) return "No session was launched or heard: there is no data";
-  return fmt::format("We have heard of {} of sessions: {} of {} launched", percent_text(double(report.heard) / double(report.launched)),
-                     number_text(report.heard), number_text(report.launched));
+  return fmt::format("We have heard of {} of sessions: {} of {} launched",
+                     percent_text(double(report.heard) / double(report.launched)), number_text(report.heard),
+                     number_text(report.launched));
 }
 
 std::string coverage_text(const usage::ImageFacts& image) {
   const auto launched = std::max(image.launched, image.heard);
   if (launched == 0) return fmt::format("no session of {}: no data", image_name(image));
-  return fmt::format("we have heard of {} of sessions of {}", percent_text(double(image.heard) / double(launched)), image_name(image));
+  return fmt::format("we have heard of {} of sessions of {}", percent_text(double(image.heard) / double(launched)),
+                     image_name(image));
 }
 
 std::string headline(const Report& report) {
   if (!report.current) return "No image's packages are known yet, so nothing can be said of what nobody uses.";
   const auto name = image_name(report.snapshot.images[*report.current]);
-  if (report.known == 0) return fmt::format("No data on {}: no session was heard on an image that has any of its distributions.", name);
-  if (report.unused_all.distributions == 0) return fmt::format("Each of the {} distributions of {} was used.", number_text(report.known), name);
-  auto text = fmt::format("{} of the {} distributions of {} {} used in no session.", number_text(report.unused_all.distributions),
-                          number_text(report.known), name, report.unused_all.distributions == 1 ? "was" : "were");
-  if (report.free.distributions == 0) return text + " Each of these is needed by something that is used, named by a notebook, or CUDA.";
-  text += fmt::format(" {} could go without taking anything along that is used: {}.",
-                      report.free.distributions == report.unused_all.distributions ? "They" : number_text(report.free.distributions),
-                      weight_text(report.free));
+  if (report.known == 0)
+    return fmt::format("No data on {}: no session was heard on an image that has any of its distributions.", name);
+  if (report.unused_all.distributions == 0)
+    return fmt::format("Each of the {} distributions of {} was used.", number_text(report.known), name);
+  auto text = fmt::format("{} of the {} distributions of {} {} used in no session.",
+                          number_text(report.unused_all.distributions), number_text(report.known), name,
+                          report.unused_all.distributions == 1 ? "was" : "were");
+  if (report.free.distributions == 0)
+    return text + " Each of these is needed by something that is used, named by a notebook, or CUDA.";
+  text += fmt::format(
+      " {} could go without taking anything along that is used: {}.",
+      report.free.distributions == report.unused_all.distributions ? "They" : number_text(report.free.distributions),
+      weight_text(report.free));
   return text;
 }
 
@@ -85,21 +92,25 @@ std::vector<std::string> caution_sentences(const Report& report) {
     if (!image.has_inventory) unknown.push_back(image_name(image));
   }
   if (!unknown.empty())
-    lines.push_back(fmt::format("Packages not known of {}: nothing can be said of what it has and nobody uses (varve packages reads them).",
-                                joined(unknown, 4)));
-  const auto no_data = std::count_if(report.rows.begin(), report.rows.end(), [](const Row& row) { return row.no_data; });
+    lines.push_back(fmt::format(
+        "Packages not known of {}: nothing can be said of what it has and nobody uses (varve packages reads them).",
+        joined(unknown, 4)));
+  const auto no_data =
+      std::count_if(report.rows.begin(), report.rows.end(), [](const Row& row) { return row.no_data; });
   if (no_data > 0)
     lines.push_back(fmt::format("No data on {}: nobody could have been seen using {}, so nothing is said of {}.",
-                                count_text(std::uint64_t(no_data), "distribution", "distributions"), no_data == 1 ? "it" : "them",
-                                no_data == 1 ? "its use" : "their use"));
+                                count_text(std::uint64_t(no_data), "distribution", "distributions"),
+                                no_data == 1 ? "it" : "them", no_data == 1 ? "its use" : "their use"));
   if (report.hidden_names > 0)
     lines.push_back(fmt::format("Not named here: {} that no image has, in fewer than {} sessions.",
-                                count_text(report.hidden_names, "distribution", "distributions"), report.options.min_sessions));
+                                count_text(report.hidden_names, "distribution", "distributions"),
+                                report.options.min_sessions));
   if (report.snapshot.hidden_failed_names > 0)
     lines.push_back(fmt::format("Not named here: {} below the privacy threshold.",
                                 count_text(report.snapshot.hidden_failed_names, "failed import", "failed imports")));
   if (report.snapshot.quarantined > 0)
-    lines.push_back(fmt::format("{} of spools could not be read and {} set aside.", count_text(report.snapshot.quarantined, "record", "records"),
+    lines.push_back(fmt::format("{} of spools could not be read and {} set aside.",
+                                count_text(report.snapshot.quarantined, "record", "records"),
                                 report.snapshot.quarantined == 1 ? "was" : "were"));
   return lines;
 }
@@ -109,12 +120,15 @@ std::vector<std::string> gpu_sentences(const Report& report) {
   const auto& gpu = report.gpu;
   if (gpu.sessions > 0) {
     const auto never = gpu.sessions - std::min(gpu.sessions, gpu.used_sessions);
-    lines.push_back(fmt::format("{} of {} with a GPU never touched it, for {}.", number_text(never), count_text(gpu.sessions, "session", "sessions"),
-                                hours_text(gpu.unused_seconds)));
+    lines.push_back(fmt::format("{} of {} with a GPU never touched it, for {}.", number_text(never),
+                                count_text(gpu.sessions, "session", "sessions"), hours_text(gpu.unused_seconds)));
     if (gpu.incapable_sessions > 0)
       lines.push_back(fmt::format("{} with a GPU imported nothing that can use one, for {}.",
-                                  count_text(gpu.incapable_sessions, "session", "sessions"), hours_text(gpu.incapable_seconds)));
-    if (gpu.idle_seconds > 0) lines.push_back(fmt::format("Sessions held a GPU for {} in which no cell had run for over {} minutes.", hours_text(gpu.idle_seconds), usage::kGpuIdleThresholdSeconds / 60));
+                                  count_text(gpu.incapable_sessions, "session", "sessions"),
+                                  hours_text(gpu.incapable_seconds)));
+    if (gpu.idle_seconds > 0)
+      lines.push_back(fmt::format("Sessions held a GPU for {} in which no cell had run for over {} minutes.",
+                                  hours_text(gpu.idle_seconds), usage::kGpuIdleThresholdSeconds / 60));
   }
   const auto& found = report.architectures;
   if (found.never_bytes > 0) {
@@ -122,11 +136,14 @@ std::vector<std::string> gpu_sentences(const Report& report) {
     for (const auto& use : found.architectures) {
       if (use.verdict == ArchitectureVerdict::kNever) names.push_back(use.name);
     }
-    lines.push_back(fmt::format("{} of {} of GPU code is for architectures that no GPU of the fleet can run ({}). It stays: this is for reading only.",
-                                bytes_text(found.never_bytes), bytes_text(found.bytes), joined(names, 8)));
+    lines.push_back(
+        fmt::format("{} of {} of GPU code is for architectures that no GPU of the fleet can run ({}). It stays: this "
+                    "is for reading only.",
+                    bytes_text(found.never_bytes), bytes_text(found.bytes), joined(names, 8)));
   }
   if (!found.unknown_models.empty() && found.bytes > 0)
-    lines.push_back(fmt::format("Architecture not known of {}; nothing is said of these.", joined(found.unknown_models, 6)));
+    lines.push_back(
+        fmt::format("Architecture not known of {}; nothing is said of these.", joined(found.unknown_models, 6)));
   return lines;
 }
 
@@ -140,9 +157,11 @@ std::string holder_text(const Row& row) {
   if (row.cuda) text = "CUDA (always stays)";
   if (!row.needed_by.empty()) {
     text += (text.empty() ? "" : ", ") + joined(row.needed_by, 3);
-    if (row.needed_by_count > row.needed_by.size()) text += fmt::format(" and {} more", row.needed_by_count - row.needed_by.size());
+    if (row.needed_by_count > row.needed_by.size())
+      text += fmt::format(" and {} more", row.needed_by_count - row.needed_by.size());
   }
-  if (row.use->notebooks > 0) text += (text.empty() ? "" : ", ") + count_text(row.use->notebooks, "notebook", "notebooks");
+  if (row.use->notebooks > 0)
+    text += (text.empty() ? "" : ", ") + count_text(row.use->notebooks, "notebook", "notebooks");
   return text;
 }
 
@@ -162,7 +181,8 @@ void write_wrapped(std::ostream& out, std::string_view indent, std::string_view 
   bool fresh = true;
   while (!text.empty()) {
     auto space = std::min(text.find(' '), text.size());
-    while (space + 1 < text.size() && text[space + 1] == '%') space = std::min(text.find(' ', space + 1), text.size());  // "95 %" stays together
+    while (space + 1 < text.size() && text[space + 1] == '%')
+      space = std::min(text.find(' ', space + 1), text.size());  // "95 %" stays together
     const auto word = text.substr(0, space);
     text.remove_prefix(std::min(space + 1, text.size()));
     if (!fresh && characters(line) + 1 + characters(word) > kColumns) {

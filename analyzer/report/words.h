@@ -20,9 +20,9 @@ std::string coverage_text(const usage::ImageFacts& image);
 std::vector<std::string> caution_sentences(const Report& report);
 std::vector<std::string> gpu_sentences(const Report& report);
 
-std::string users_text(usage::UserCount users);           // "120", "80-120"
-std::string holder_text(const Row& row);                  // why an unused row stays: "torch", "3 notebooks", "" = nothing holds it
-std::string reinstall_text(const usage::Reinstall& reinstall);  // "1.26.4 -> 2.0.1 (upgrade)"
+std::string users_text(usage::UserCount users);  // "120", "80-120"
+std::string holder_text(const Row& row);  // why an unused row stays: "torch", "3 notebooks", "" = nothing holds it
+std::string reinstall_text(const usage::Reinstall& reinstall);   // "1.26.4 -> 2.0.1 (upgrade)"
 std::string place_text(std::uint32_t cell, std::uint32_t line);  // "cell 3, line 2"
 
 // Broken at spaces into lines of at most 100 characters, each after `indent`.

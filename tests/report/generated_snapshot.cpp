@@ -10,7 +10,8 @@
 namespace varve::report_test {
 namespace {
 
-// Distributions of a notebook image, roughly by use in public notebooks; their installed sizes in MiB, their layer, and what they need.
+// Distributions of a notebook image, roughly by use in public notebooks; their installed sizes in MiB, their layer, and
+// what they need.
 struct Known {
   const char* name;
   const char* imports;
@@ -26,10 +27,26 @@ const std::vector<Known>& known_distributions() {
       {"pandas", "pandas", 98, 7, {"numpy", "python-dateutil", "pytz", "tzdata"}},
       {"matplotlib", "matplotlib", 41, 7, {"numpy", "pillow", "contourpy", "kiwisolver", "fonttools", "cycler"}},
       {"scikit-learn", "sklearn", 46, 7, {"numpy", "scipy", "joblib", "threadpoolctl"}},
-      {"torch", "torch", 1710, 9, {"numpy", "nvidia-cublas-cu12", "nvidia-cudnn-cu12", "nvidia-cuda-runtime-cu12", "nvidia-nccl-cu12", "triton", "sympy", "networkx"}, true},
+      {"torch",
+       "torch",
+       1710,
+       9,
+       {"numpy", "nvidia-cublas-cu12", "nvidia-cudnn-cu12", "nvidia-cuda-runtime-cu12", "nvidia-nccl-cu12", "triton",
+        "sympy", "networkx"},
+       true},
       {"seaborn", "seaborn", 3, 7, {"numpy", "pandas", "matplotlib"}},
-      {"transformers", "transformers", 118, 12, {"numpy", "huggingface-hub", "tokenizers", "safetensors", "regex", "requests", "tqdm"}, true},
-      {"tensorflow", "tensorflow", 1890, 10, {"numpy", "keras", "h5py", "grpcio", "protobuf", "tensorboard", "flatbuffers", "gast", "opt-einsum"}, true},
+      {"transformers",
+       "transformers",
+       118,
+       12,
+       {"numpy", "huggingface-hub", "tokenizers", "safetensors", "regex", "requests", "tqdm"},
+       true},
+      {"tensorflow",
+       "tensorflow",
+       1890,
+       10,
+       {"numpy", "keras", "h5py", "grpcio", "protobuf", "tensorboard", "flatbuffers", "gast", "opt-einsum"},
+       true},
       {"scipy", "scipy", 112, 6, {"numpy"}},
       {"tqdm", "tqdm", 0.6, 5},
       {"pillow", "PIL", 14, 6},
@@ -141,7 +158,8 @@ class FleetMaker {
     make_days();
     make_images();
     for (std::uint32_t i = 0; i < shape_.distributions; ++i) make_distribution(i);
-    std::sort(snapshot_.distributions.begin(), snapshot_.distributions.end(), [](const auto& a, const auto& b) { return a.name < b.name; });
+    std::sort(snapshot_.distributions.begin(), snapshot_.distributions.end(),
+              [](const auto& a, const auto& b) { return a.name < b.name; });
     make_layers();
     make_findings();
     return std::move(snapshot_);
@@ -149,7 +167,9 @@ class FleetMaker {
 
  private:
   double uniform() { return std::uniform_real_distribution<double>(0, 1)(random_); }
-  std::uint64_t poisson(double mean) { return mean <= 0 ? 0 : std::uint64_t(std::poisson_distribution<std::int64_t>(mean)(random_)); }
+  std::uint64_t poisson(double mean) {
+    return mean <= 0 ? 0 : std::uint64_t(std::poisson_distribution<std::int64_t>(mean)(random_));
+  }
 
   // Weeks have weekends, years have Decembers, and the fleet grows.
   void make_days() {
@@ -157,7 +177,8 @@ class FleetMaker {
       const double age = double(day - snapshot_.window.first) / std::max(1, shape_.days);
       const bool weekend = day % 7 == 2 || day % 7 == 3;
       const bool holidays = day % 365 > 350;
-      const double mean = shape_.sessions_per_day * (0.75 + 0.5 * age) * (weekend ? 0.45 : 1.0) * (holidays ? 0.5 : 1.0);
+      const double mean =
+          shape_.sessions_per_day * (0.75 + 0.5 * age) * (weekend ? 0.45 : 1.0) * (holidays ? 0.5 : 1.0);
       snapshot_.heard_days.push_back({.day = day, .sessions = poisson(mean)});
       heard_ += snapshot_.heard_days.back().sessions;
     }
@@ -173,7 +194,8 @@ class FleetMaker {
       image.python = i < 8 ? "3.11.13" : "3.10.12";
       image.has_inventory = i != 9;
       image.heard = i + 1 == shape_.images && i > 0 ? 0 : std::uint64_t(double(heard_) * weight(i) / weights);
-      image.launched = i + 1 == shape_.images ? 37 : std::uint64_t(double(image.heard) / (i < 3 ? 0.62 + 0.1 * i : 0.55 + 0.03 * i));
+      image.launched =
+          i + 1 == shape_.images ? 37 : std::uint64_t(double(image.heard) / (i < 3 ? 0.62 + 0.1 * i : 0.55 + 0.03 * i));
       image.gpu_sessions = image.heard * 3 / 10;
       image.gpu_used_sessions = image.gpu_sessions * 71 / 100;
       image.gpu_unused_seconds = (image.gpu_sessions - image.gpu_used_sessions) * 5'100;
@@ -193,12 +215,15 @@ class FleetMaker {
   }
 
   static std::string made_up_name(std::uint32_t i) {
-    constexpr auto kFirst = std::to_array<const char*>({"google-cloud", "opentelemetry", "types", "jupyter", "azure", "sphinxcontrib", "apache-airflow", "pytest",
-                                                        "langchain", "tensorflow", "dask", "flask", "aws-cdk", "scikit", "py", "geo"});
-    constexpr auto kSecond = std::to_array<const char*>({"vision", "exporter", "tools", "dashboard", "core", "serializing", "schema", "monitoring", "dataflow",
-                                                         "events", "proxy", "testing", "metrics", "fields", "kernels", "pubsub", "secrets", "formats"});
-    return fmt::format("{}-{}{}", kFirst[i % kFirst.size()], kSecond[i / kFirst.size() % kSecond.size()],
-                       i < kFirst.size() * kSecond.size() ? "" : std::to_string(i / (kFirst.size() * kSecond.size()) + 1));
+    constexpr auto kFirst = std::to_array<const char*>(
+        {"google-cloud", "opentelemetry", "types", "jupyter", "azure", "sphinxcontrib", "apache-airflow", "pytest",
+         "langchain", "tensorflow", "dask", "flask", "aws-cdk", "scikit", "py", "geo"});
+    constexpr auto kSecond = std::to_array<const char*>(
+        {"vision", "exporter", "tools", "dashboard", "core", "serializing", "schema", "monitoring", "dataflow",
+         "events", "proxy", "testing", "metrics", "fields", "kernels", "pubsub", "secrets", "formats"});
+    return fmt::format(
+        "{}-{}{}", kFirst[i % kFirst.size()], kSecond[i / kFirst.size() % kSecond.size()],
+        i < kFirst.size() * kSecond.size() ? "" : std::to_string(i / (kFirst.size() * kSecond.size()) + 1));
   }
 
   void make_distribution(std::uint32_t i) {
@@ -224,7 +249,9 @@ class FleetMaker {
   void make_packages(usage::DistributionUse& use, const Known& what, std::uint32_t i) {
     const bool debian = i % 23 == 22;
     for (std::uint32_t image = 0; image < shape_.images; ++image) {
-      if (!snapshot_.images[image].has_inventory || (i % 31 == 30 && image < 2) || (i % 29 == 28 && image + 1 < shape_.images)) continue;
+      if (!snapshot_.images[image].has_inventory || (i % 31 == 30 && image < 2) ||
+          (i % 29 == 28 && image + 1 < shape_.images))
+        continue;
       usage::PackageFacts package;
       package.image = snapshot_.images[image].digest;
       package.version = fmt::format("{}.{}.{}", 1 + i % 4, (12 - image / 2) % 20, (i * 7 + image) % 5);
@@ -241,13 +268,15 @@ class FleetMaker {
   }
 
   bool heard_on(const Digest& digest) const {
-    return std::any_of(snapshot_.images.begin(), snapshot_.images.end(), [&](const auto& image) { return image.digest == digest && image.heard > 0; });
+    return std::any_of(snapshot_.images.begin(), snapshot_.images.end(),
+                       [&](const auto& image) { return image.digest == digest && image.heard > 0; });
   }
 
   void make_use(usage::DistributionUse& use, std::uint32_t i) {
     // The tail is not used at all, as in every real image.
     const bool never = i > 40 && (i % 3 == 0 || uniform() < 0.25);
-    const bool heard = std::any_of(use.packages.begin(), use.packages.end(), [&](const auto& package) { return heard_on(package.image); });
+    const bool heard = std::any_of(use.packages.begin(), use.packages.end(),
+                                   [&](const auto& package) { return heard_on(package.image); });
     double share = never || !heard ? 0 : share_at(i) * (0.8 + 0.4 * uniform());
     if (i > 60 && !never) share *= 0.05;
     const double slope = i % 7 == 3 ? 1.6 : i % 11 == 6 ? -1.7 : 0;
@@ -294,28 +323,34 @@ class FleetMaker {
     }
     for (std::uint32_t layer = 0; layer < kLayers; ++layer) {
       const auto stream = owned[layer] + std::uint64_t((layer < 4 ? 260 : 6) * kMiB);
-      snapshot_.layers.push_back({.image = snapshot_.images[0].digest,
-                                  .layer = layer,
-                                  .digest = digest_of(fmt::format("layer {}", layer)),
-                                  .compressed_bytes = stream * 3 / 10,
-                                  .stream_bytes = stream,
-                                  .created_by = layer < 4 ? "RUN apt-get install -y …" : "RUN uv pip install --system -r /requirements.txt"});
+      snapshot_.layers.push_back(
+          {.image = snapshot_.images[0].digest,
+           .layer = layer,
+           .digest = digest_of(fmt::format("layer {}", layer)),
+           .compressed_bytes = stream * 3 / 10,
+           .stream_bytes = stream,
+           .created_by = layer < 4 ? "RUN apt-get install -y …" : "RUN uv pip install --system -r /requirements.txt"});
     }
   }
 
   void make_findings() {
-    snapshot_.failed = {{"einops", 812, {60, 130}, kToday - 1, "einops"},       {"lightning.pytorch", 530, {44, 90}, kToday, "lightning"},
-                        {"unsloth", 410, {39, 77}, kToday, ""},                 {"bitsandbytes", 288, {31, 60}, kToday - 2, "bitsandbytes"},
-                        {"google.colab", 190, {20, 48}, kToday - 3, ""},        {"sentence_transformers", 120, {17, 30}, kToday - 1, "sentence-transformers"}};
+    snapshot_.failed = {{"einops", 812, {60, 130}, kToday - 1, "einops"},
+                        {"lightning.pytorch", 530, {44, 90}, kToday, "lightning"},
+                        {"unsloth", 410, {39, 77}, kToday, ""},
+                        {"bitsandbytes", 288, {31, 60}, kToday - 2, "bitsandbytes"},
+                        {"google.colab", 190, {20, 48}, kToday - 3, ""},
+                        {"sentence_transformers", 120, {17, 30}, kToday - 1, "sentence-transformers"}};
     snapshot_.reinstalls = {{"transformers", "4.44.0", "4.53.1", "upgrade", 2310, {190, 420}},
                             {"numpy", "2.1.0", "1.26.4", "downgrade", 890, {88, 170}},
                             {"seaborn", "0.12.2", "0.13.2", "upgrade", 240, {30, 61}},
                             {"torch", "2.6.0+cu124", "2.6.0+cu124", "same", 122, {18, 29}},
                             {"einops", "", "0.8.0", "new", 640, {51, 104}}};
-    snapshot_.hints = {{"titanic/exploration.ipynb", "loss-kept-with-graph", "`total += loss` keeps the graph of every step: add loss.item()", 14, 9},
-                       {"nlp/fine-tune-bert.ipynb", "evaluation-without-no-grad", "evaluation runs without torch.no_grad()", 22, 3},
-                       {"vision/resnet-baseline.ipynb", "model-not-moved", "tensors are moved to the GPU, the model is not", 8, 1},
-                       {"llm/prompting.ipynb", "one-gpu-of-several", "two GPUs are present, only cuda:0 is named", 5, 2}};
+    snapshot_.hints = {
+        {"titanic/exploration.ipynb", "loss-kept-with-graph",
+         "`total += loss` keeps the graph of every step: add loss.item()", 14, 9},
+        {"nlp/fine-tune-bert.ipynb", "evaluation-without-no-grad", "evaluation runs without torch.no_grad()", 22, 3},
+        {"vision/resnet-baseline.ipynb", "model-not-moved", "tensors are moved to the GPU, the model is not", 8, 1},
+        {"llm/prompting.ipynb", "one-gpu-of-several", "two GPUs are present, only cuda:0 is named", 5, 2}};
     snapshot_.notebooks = {{"tabular/eda.ipynb", 3, "python", {"pandas", "matplotlib"}, false},
                            {"tabular/feature-work.ipynb", 1, "python", {"pandas", "scikit-learn"}, false},
                            {"nlp/fine-tune-bert.ipynb", 1, "python", {"torch", "transformers"}, true}};
@@ -323,8 +358,9 @@ class FleetMaker {
     snapshot_.notebooks_scanned = 3500;
     snapshot_.notebooks_distinct = 2703;
     snapshot_.gpu_models = {{"Tesla P100-PCIE-16GB", 9000}, {"Tesla T4", 21000}, {"NVIDIA L4", 2400}};
-    snapshot_.cuda_architectures = {{"sm_50", 410'000'000}, {"sm_60", 520'000'000}, {"sm_70", 610'000'000}, {"sm_75", 640'000'000}, {"sm_80", 830'000'000},
-                                    {"sm_86", 790'000'000}, {"sm_90", 1'240'000'000}, {"sm_90a", 310'000'000}, {"compute_90", 180'000'000}};
+    snapshot_.cuda_architectures = {{"sm_50", 410'000'000},   {"sm_60", 520'000'000},  {"sm_70", 610'000'000},
+                                    {"sm_75", 640'000'000},   {"sm_80", 830'000'000},  {"sm_86", 790'000'000},
+                                    {"sm_90", 1'240'000'000}, {"sm_90a", 310'000'000}, {"compute_90", 180'000'000}};
     snapshot_.hidden_failed_names = 37;
     snapshot_.quarantined = 3;
   }
@@ -389,7 +425,8 @@ usage::Snapshot hostile_snapshot() {
     use.shared_with = {name, name};
     use.modules[name] = use.sessions;
     use.notebooks = name.size() % 3;
-    if (use.sessions > 0) use.days = {{.day = kToday - 400, .sessions = 1}, {.day = kToday - 3, .sessions = use.sessions}};
+    if (use.sessions > 0)
+      use.days = {{.day = kToday - 400, .sessions = 1}, {.day = kToday - 3, .sessions = use.sessions}};
     use.first_used = kToday - 400;
     use.last_used = kToday - 3;
     snapshot.distributions.push_back(use);

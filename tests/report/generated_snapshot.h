@@ -1,5 +1,6 @@
 #pragma once
-// Snapshots to make reports from: one like a real fleet's, always the same for the same numbers, and one whose every name is hostile.
+// Snapshots to make reports from: one like a real fleet's, always the same for the same numbers, and one whose every
+// name is hostile.
 #include <cstdint>
 
 #include "analyzer/usage/snapshot.h"
@@ -18,7 +19,8 @@ inline constexpr std::int32_t kToday = 20'778;  // 2026-11-21
 
 usage::Snapshot fleet_snapshot(const FleetShape& shape);
 
-// Markup, quotes, direction overrides, bytes that are not UTF-8, formulas and a name of 100,000 characters, wherever a name may stand.
+// Markup, quotes, direction overrides, bytes that are not UTF-8, formulas and a name of 100,000 characters, wherever a
+// name may stand.
 usage::Snapshot hostile_snapshot();
 
 }  // namespace varve::report_test

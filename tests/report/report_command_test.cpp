@@ -25,13 +25,14 @@ class ReportCommand : public testing::Test {
   // Ten sessions of image 1, of which one was only launched: all import pandas, pandas imports numpy, three name bs4.
   void SetUp() override {
     const auto database = usage::open_database(file("usage.db"));
-    database->put_inventory(usage::inventory_of(1, {{.name = "numpy", .modules = {"numpy"}},
-                                                    {.name = "pandas", .modules = {"pandas"}},
-                                                    {.name = "beautifulsoup4", .modules = {"bs4"}},
-                                                    {.name = "google-cloud-storage", .modules = {"google.cloud.storage"}},
-                                                    {.name = "scikit-learn", .modules = {"sklearn"}},
-                                                    {.name = "opencv-python", .modules = {"cv2"}}}),
-                            "v7");
+    database->put_inventory(
+        usage::inventory_of(1, {{.name = "numpy", .modules = {"numpy"}},
+                                {.name = "pandas", .modules = {"pandas"}},
+                                {.name = "beautifulsoup4", .modules = {"bs4"}},
+                                {.name = "google-cloud-storage", .modules = {"google.cloud.storage"}},
+                                {.name = "scikit-learn", .modules = {"sklearn"}},
+                                {.name = "opencv-python", .modules = {"cv2"}}}),
+        "v7");
     for (unsigned session = 1; session <= 9; ++session) {
       auto start = usage::start_record(session, session, "2026-06-15");
       start.user = usage::user_hash(session);
@@ -93,15 +94,18 @@ TEST_F(ReportCommand, JsonCountsSessionsUsersAndCoverage) {
 TEST_F(ReportCommand, TheTableNamesWhatNobodyUsed) {
   const auto outcome = report({"--unused"});
   ASSERT_EQ(outcome.status, 0) << outcome.err;
-  EXPECT_THAT(outcome.out, AllOf(HasSubstr("v7, 2026-06-01 to 2026-06-30 (30 days)"), HasSubstr("We have heard of 90 % of sessions: 9 of 10 launched"), HasSubstr("opencv-python"),
-                                 HasSubstr("scikit-learn"), Not(HasSubstr("pandas"))));
+  EXPECT_THAT(outcome.out, AllOf(HasSubstr("v7, 2026-06-01 to 2026-06-30 (30 days)"),
+                                 HasSubstr("We have heard of 90 % of sessions: 9 of 10 launched"),
+                                 HasSubstr("opencv-python"), HasSubstr("scikit-learn"), Not(HasSubstr("pandas"))));
 }
 
 TEST_F(ReportCommand, WritesPageAndRecordsWholeAndSaysSo) {
   const auto outcome = report({"--html", file("page.html"), "--csv", file("use.csv"), "--image", "v7"});
   ASSERT_EQ(outcome.status, 0) << outcome.err;
-  EXPECT_THAT(outcome.out, AllOf(HasSubstr("3 of the 6 distributions of v7"), HasSubstr("written: " + file("page.html")), HasSubstr("written: " + file("use.csv"))));
-  EXPECT_THAT(content_of(file("page.html")), AllOf(testing::StartsWith("<!doctype html>"), testing::EndsWith("</html>\n"), HasSubstr("beautifulsoup4")));
+  EXPECT_THAT(outcome.out, AllOf(HasSubstr("3 of the 6 distributions of v7"),
+                                 HasSubstr("written: " + file("page.html")), HasSubstr("written: " + file("use.csv"))));
+  EXPECT_THAT(content_of(file("page.html")), AllOf(testing::StartsWith("<!doctype html>"),
+                                                   testing::EndsWith("</html>\n"), HasSubstr("beautifulsoup4")));
   EXPECT_THAT(content_of(file("use.csv")), HasSubstr("\r\npandas,1.0,pip,"));
 }
 
@@ -139,7 +143,8 @@ TEST_F(ReportCommand, RefusesAWindowThatIsNone) {
 }
 
 TEST_F(ReportCommand, OutsideOfTheWindowThereIsNoDataAndNoZero) {
-  const auto outcome = test::varve({"usage", "report", "--db", file("usage.db"), "--window", "2025-01-01..2025-01-31", "--json"});
+  const auto outcome =
+      test::varve({"usage", "report", "--db", file("usage.db"), "--window", "2025-01-01..2025-01-31", "--json"});
   ASSERT_EQ(outcome.status, 0) << outcome.err;
   for (const auto& package : json::parse(outcome.out)["packages"]) {
     EXPECT_EQ(package["no_data"], true) << package["name"];
@@ -151,11 +156,14 @@ TEST_F(ReportCommand, ExplainsByDistributionAndByImport) {
   for (const auto* name : {"bs4", "beautifulsoup4", "BeautifulSoup4"}) {
     const auto outcome = explain(name);
     ASSERT_EQ(outcome.status, 0) << outcome.err;
-    EXPECT_THAT(outcome.out, AllOf(HasSubstr("\nbeautifulsoup4\n"), HasSubstr("Used in 3 of 9 sessions heard"))) << name;
+    EXPECT_THAT(outcome.out, AllOf(HasSubstr("\nbeautifulsoup4\n"), HasSubstr("Used in 3 of 9 sessions heard")))
+        << name;
   }
-  EXPECT_THAT(explain("google.cloud.storage").out, AllOf(HasSubstr("google-cloud-storage"), HasSubstr("Used in none of the 9 sessions heard")));
+  EXPECT_THAT(explain("google.cloud.storage").out,
+              AllOf(HasSubstr("google-cloud-storage"), HasSubstr("Used in none of the 9 sessions heard")));
   EXPECT_THAT(explain("cv2").out, HasSubstr("opencv-python"));
-  EXPECT_THAT(explain("sklearn").out, AllOf(HasSubstr("scikit-learn"), HasSubstr("sklearn was imported in vain in 2 sessions")));
+  EXPECT_THAT(explain("sklearn").out,
+              AllOf(HasSubstr("scikit-learn"), HasSubstr("sklearn was imported in vain in 2 sessions")));
   EXPECT_THAT(explain("numpy").out, HasSubstr("Imported by pandas (9)"));
 }
 
