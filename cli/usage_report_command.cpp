@@ -18,7 +18,7 @@ using report::SortBy;
 
 struct ReportArguments {
   std::string database, image, window = "90d";
-  std::string html, csv;
+  std::string html, csv, sort = "sessions";
   bool all = false;
   std::uint64_t min_sessions = report::ReportOptions{}.min_sessions;
   report::TableOptions table;
@@ -55,6 +55,7 @@ void run_report(Context& context, const ReportArguments& arguments) {
     report::write_summary(made, context.out);
   } else {
     auto table = arguments.table;
+    table.sort = kSorts.at(arguments.sort);
     if (arguments.all) table.limit = 0;
     report::write_table(made, context.out, table);
   }
@@ -76,11 +77,14 @@ void add_usage_report_command(CLI::App& usage, Context& context) {
   command->add_option("--html", arguments->html, "Write the report as one page that needs no network")
       ->type_name("FILE");
   command->add_option("--csv", arguments->csv, "Write one record per distribution")->type_name("FILE");
+  const CLI::Validator known(
+      [](std::string& word) { return kSorts.contains(word) ? "" : word + ": nothing to sort by"; }, "BY");
   command
-      ->add_option("--sort", arguments->table.sort,
+      ->add_option("--sort", arguments->sort,
                    "sessions, users, direct, transitive, bytes, trend, last-used, bound or name")
-      ->transform(CLI::CheckedTransformer(kSorts))
-      ->type_name("BY");
+      ->check(known)
+      ->type_name("")
+      ->capture_default_str();
   command->add_flag("--unused", arguments->table.unused_only,
                     "Only what nobody used, most bytes first, and what it stays for");
   command->add_option("--limit", arguments->table.limit, "Rows of the table; 0 for all")

@@ -133,12 +133,12 @@ class Story {
           fmt::format("Used in none of the {} heard on images that have it: at most {} of sessions use it (95 %).",
                       count_text(row.exposed_sessions, "session", "sessions"), percent_text(*row.bound)));
     } else if (row.share) {
-      say("  ", fmt::format("Used in {} of {} heard on images that have it: {}, at most {} (95 %), by {} users.",
+      say("  ", fmt::format("Used in {} of {} heard on images that have it: {}, at most {} (95 %), by {}.",
                             number_text(use.sessions), count_text(row.exposed_sessions, "session", "sessions"),
-                            percent_text(*row.share), percent_text(*row.bound), users_text(use.users)));
+                            percent_text(*row.share), percent_text(*row.bound), counted_users_text(use.users)));
     } else {
-      say("  ", fmt::format("Used in {}, by {} users.", count_text(use.sessions, "session", "sessions"),
-                            users_text(use.users)));
+      say("  ", fmt::format("Used in {}, by {}.", count_text(use.sessions, "session", "sessions"),
+                            counted_users_text(use.users)));
     }
     if (use.sessions > 0)
       say("  ", fmt::format("Imported by the user's own code in {}, only by other libraries in {}.",
@@ -185,8 +185,8 @@ class Story {
     out_ << "\nFailed imports\n";
     for (const auto& failed : explanation_.failed) {
       say("  ",
-          fmt::format("{} was imported in vain in {}, by {} users, last {}{}.", visible(failed.module, 80),
-                      count_text(failed.sessions, "session", "sessions"), users_text(failed.users),
+          fmt::format("{} was imported in vain in {}, by {}, last {}{}.", visible(failed.module, 80),
+                      count_text(failed.sessions, "session", "sessions"), counted_users_text(failed.users),
                       day_text(failed.last_day),
                       failed.distribution.empty() ? "" : fmt::format("; {} has it", visible(failed.distribution, 60))));
     }

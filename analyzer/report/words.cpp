@@ -37,6 +37,8 @@ std::string scope_text(const Report& report) {
   if (report.current) {
     which = image_name(images[*report.current]);
     if (images.size() > 1) which += fmt::format(" and {}", count_text(images.size() - 1, "more image", "more images"));
+  } else if (images.size() == 1) {
+    which = image_name(images[0]);
   } else if (!images.empty()) {
     which = count_text(images.size(), "image", "images");
   }
@@ -79,7 +81,7 @@ std::string headline(const Report& report) {
 std::vector<std::string> summary_sentences(const Report& report) {
   std::vector<std::string> lines{scope_text(report)};
   auto coverage = coverage_text(report);
-  if (report.users.at_most > 0) coverage += fmt::format(", {} users", users_text(report.users));
+  if (report.users.at_most > 0) coverage += ", " + counted_users_text(report.users);
   lines.push_back(coverage + ".");
   lines.push_back(headline(report));
   return lines;
@@ -150,6 +152,10 @@ std::vector<std::string> gpu_sentences(const Report& report) {
 std::string users_text(usage::UserCount users) {
   if (users.at_least == users.at_most || users.at_most < users.at_least) return number_text(users.at_least);
   return fmt::format("{}–{}", number_text(users.at_least), number_text(users.at_most));
+}
+
+std::string counted_users_text(usage::UserCount users) {
+  return users_text(users) + (users.at_least == 1 && users.at_most <= 1 ? " user" : " users");
 }
 
 std::string holder_text(const Row& row) {

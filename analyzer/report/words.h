@@ -20,7 +20,8 @@ std::string coverage_text(const usage::ImageFacts& image);
 std::vector<std::string> caution_sentences(const Report& report);
 std::vector<std::string> gpu_sentences(const Report& report);
 
-std::string users_text(usage::UserCount users);  // "120", "80-120"
+std::string users_text(usage::UserCount users);          // "120", "80-120"
+std::string counted_users_text(usage::UserCount users);  // "1 user", "80–120 users"
 std::string holder_text(const Row& row);  // why an unused row stays: "torch", "3 notebooks", "" = nothing holds it
 std::string reinstall_text(const usage::Reinstall& reinstall);   // "1.26.4 -> 2.0.1 (upgrade)"
 std::string place_text(std::uint32_t cell, std::uint32_t line);  // "cell 3, line 2"
