@@ -201,7 +201,7 @@ std::string layer_table(std::vector<Group> groups) {
 std::string unused_section(const Report& report) {
   if (!report.current)
     return "<p>No image&rsquo;s packages are known, so nothing can be said of what nobody uses. <code>varve "
-           "packages</code> reads them.</p>";
+           "usage collect --image</code> reads them.</p>";
   if (report.known == 0)
     return "<p class=\"none\">No data: no session was heard on an image that has any of its distributions.</p>";
   if (report.unused.empty()) return "<p>Every distribution that could be seen was used.</p>";

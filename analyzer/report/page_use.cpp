@@ -253,8 +253,8 @@ std::string use_section(const Report& report) {
 
 std::string all_section(const Report& report) {
   if (report.rows.empty())
-    return "<p>Nothing is known yet: <code>varve packages</code> reads images, <code>varve usage collect</code> takes "
-           "in sessions.</p>";
+    return "<p>Nothing is known yet: <code>varve usage collect</code> takes in images and "
+           "sessions.</p>";
   std::string out =
       "<div class=\"tools\" id=\"tools\" hidden><label for=\"search\">Search <input id=\"search\" type=\"search\" "
       "autocomplete=\"off\" spellcheck=\"false\"></label>"

@@ -385,6 +385,19 @@ TEST(Report, SurvivesBeingMoved) {
   EXPECT_EQ(row_of(moved, "numpy").use, &moved.snapshot.distributions[0]);
 }
 
+TEST(Report, SessionsWithoutAnImageAreSaidToBeSo) {
+  Fleet fleet;
+  fleet.add_image("", 7).digest = Digest();
+  fleet.snapshot.images.back().has_inventory = false;
+  fleet.add("numpy", 3);
+  const auto report = fleet.report();
+  std::ostringstream table;
+  write_table(report, table);
+  EXPECT_THAT(table.str(), HasSubstr("7 sessions did not say on which image they ran"));
+  EXPECT_THAT(table.str(), Not(HasSubstr("Packages not known")));
+  EXPECT_EQ(report_json(report)["coverage"]["images"][2]["image"], nullptr);
+}
+
 TEST(Report, SumsCoverageOverImages) {
   Fleet fleet;
   fleet.snapshot.images[0].launched = 40;  // fewer than heard: somebody does not count launches

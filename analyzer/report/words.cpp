@@ -91,11 +91,16 @@ std::vector<std::string> caution_sentences(const Report& report) {
   std::vector<std::string> lines;
   std::vector<std::string> unknown;
   for (const auto& image : report.snapshot.images) {
-    if (!image.has_inventory) unknown.push_back(image_name(image));
+    if (image.digest == Digest()) {
+      lines.push_back(fmt::format("{} did not say on which image they ran: they count for no distribution's share.",
+                                  count_text(image.heard, "session", "sessions")));
+    } else if (!image.has_inventory) {
+      unknown.push_back(image_name(image));
+    }
   }
   if (!unknown.empty())
     lines.push_back(fmt::format(
-        "Packages not known of {}: nothing can be said of what it has and nobody uses (varve packages reads them).",
+        "Packages not known of {}: nothing can be said of what it has and nobody uses (varve usage collect --image reads them).",
         joined(unknown, 4)));
   const auto no_data =
       std::count_if(report.rows.begin(), report.rows.end(), [](const Row& row) { return row.no_data; });
