@@ -15,6 +15,7 @@
 #include "core/codec/span_decoder.h"
 #include "core/codec/tar_test_support.h"
 #include "core/oci/layout.h"
+#include "indexer/index_image.h"
 #include "tests/support/temp_dir.h"
 
 namespace varve::packages {
@@ -152,6 +153,43 @@ TEST_F(ImageSourceTest, ReadsLayersOfAllKindsWithoutAnIndex) {
     ASSERT_EQ(inventory.waste.size(), 2u);
     EXPECT_EQ(inventory.waste[0].why, Waste::Why::kDeleted);
     EXPECT_EQ(inventory.waste[0].bytes, 200'000u);
+  }
+}
+
+TEST_F(ImageSourceTest, WithAnIndexFetchesOnlyTheSpansThatHoldWhatIsRead) {
+  TarBuilder tar;
+  tar.file("usr/bin/tool", "old").file("s/foo-1.0.dist-info/METADATA", "Name: foo\nVersion: 1.0\n");
+  const auto noise = codec::test::random_bytes(8 << 20);
+  tar.file("data/noise", as_text(noise)).file("s/foo-1.0.dist-info/RECORD", "foo.py,,4\n").file("s/foo.py", "x=1\n").end();
+  const auto base = to_bytes(tar.bytes());
+  const auto upper = upper_tar();
+  for (const auto& blob : {codec::test::gzip(base), codec::compress_zstd(base, 3), base}) {
+    const auto image = make_image({blob, codec::test::gzip(upper)}, {base, upper});
+    index::LocalIndex local(dir_.path() / digest_of(blob).hex());
+    indexer::index_image(image, local.repository(), local, {}, progress_, cancel_);
+    const auto index = index::load_index(local, image);
+    const auto source = open_indexed_image(image, index, local, local.repository());
+    const auto streamed = read_image(image, progress_, cancel_);
+    ASSERT_EQ(source->files().size(), streamed->files().size());
+    EXPECT_EQ(source->hidden().size(), 1u);
+    const auto inventory = read_inventory(*source);
+    ASSERT_EQ(inventory.distributions.size(), 1u);
+    EXPECT_EQ(inventory.distributions[0].name, "foo");
+    const bool single_frame = blob.size() < base.size() && index.maps[0]->format == index::LayerFormat::kZstdSingle;
+    if (!single_frame) {
+      EXPECT_LT(source->fetched().bytes, blob.size() / 2);
+    }
+    EXPECT_EQ(text_of(*source, "data/noise", 16 << 20), as_text(noise));
+    EXPECT_EQ(text_of(*source, "data/noise", 100), "none");
+    EXPECT_EQ(text_of(*source, "s"), "none");
+    source->read_ranges("data/noise", [&](const RangeReader& read_at) {
+      for (const std::uint64_t offset : {0u, 1u, 4'000'000u, 8'388'000u}) {
+        const auto part = read_at({.offset = offset, .length = 600});
+        EXPECT_TRUE(std::ranges::equal(part, ByteView(noise).subspan(offset, 600))) << offset;
+      }
+      EXPECT_THROW(read_at({.offset = noise.size(), .length = 1}), CorruptData);
+    });
+    EXPECT_THROW(source->read_ranges("s/none", [](const RangeReader&) {}), NotFound);
   }
 }
 
