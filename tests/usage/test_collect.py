@@ -8,6 +8,10 @@ import subprocess
 import sys
 import tempfile
 import unittest
+from pathlib import Path
+
+sys.path.insert(0, str(Path(__file__).resolve().parents[1] / "oracle"))
+import layouts, tars  # noqa: E402
 
 VARVE = sys.argv.pop(1)
 SESSION = "%032x"
@@ -92,7 +96,31 @@ class Collect(unittest.TestCase):
         result = self.collect(self.spool)
         self.assertEqual(result["sessions"] + result["duplicates"] // 51, 199)
 
+    def test_reads_the_packages_of_an_image_before_or_after_its_sessions(self):
+        site = b"usr/lib/python3/dist-packages/"
+        info = site + b"alpha-1.0.dist-info/"
+        tar = tars.Tar()
+        tar.file(b"usr/bin/python3.11", b"")
+        tar.file(site + b"alpha/__init__.py", b"x = 1\n")
+        tar.file(info + b"METADATA", b"Metadata-Version: 2.1\nName: alpha\nVersion: 1.0\n")
+        tar.file(info + b"RECORD", b"alpha/__init__.py,,\nalpha-1.0.dist-info/METADATA,,\nalpha-1.0.dist-info/RECORD,,\n")
+        reference = layouts.gzip_image(Path(self.root) / "image", [tar.bytes()])
+        database = os.path.join(self.root, "own.db")
+        first = self.collect("--db", database, "--image", reference, "--label", "v1")
+        self.assertEqual([(image["label"], image["packages"]) for image in first["images"]], [("v1", 1)])
+        self.write(1, start(1, image=first["images"][0]["image"]) + record(t="import", m="alpha.core", how="direct"))
+        self.collect("--db", database, self.spool)
+        used = "SELECT name, sessions FROM daily_use JOIN distribution ON distribution.id = distribution_id"
+        self.assertEqual(sqlite3.connect(database).execute(used).fetchall(), [("alpha", 1)])
+        later = os.path.join(self.root, "later.db")
+        self.collect("--db", later, self.spool)
+        self.assertEqual(sqlite3.connect(later).execute(used).fetchall(), [])
+        self.collect("--db", later, "--image", reference)
+        self.assertEqual(sqlite3.connect(later).execute(used).fetchall(), [("alpha", 1)])
+
     def test_refuses_wrong_words(self):
+        self.assertEqual(self.varve("--label", "v1", self.spool).returncode, 2)
+        self.assertEqual(self.varve("--image", self.spool).returncode, 2)
         self.assertEqual(self.varve().returncode, 2)
         self.assertEqual(self.varve("--raw-days", "0", self.spool).returncode, 2)
         missing = self.varve(os.path.join(self.root, "nowhere"))
