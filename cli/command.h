@@ -61,6 +61,8 @@ void add_daemon_command(CLI::App& app, Context& context);
 void add_run_command(CLI::App& app, Context& context);
 void add_session_command(CLI::App& app, Context& context);
 void add_image_command(CLI::App& app, Context& context);
+void add_pin_command(CLI::App& app, Context& context);
+void add_gc_command(CLI::App& app, Context& context);
 void add_usage_command(CLI::App& app, Context& context);
 
 // The whole program; main() is one call of it, so that tests run it with streams of their own.

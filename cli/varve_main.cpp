@@ -32,6 +32,8 @@ constexpr AddCommand kCommands[] = {
     add_run_command,
     add_session_command,
     add_image_command,
+    add_pin_command,
+    add_gc_command,
     add_usage_command,
     add_help_commands,
 };

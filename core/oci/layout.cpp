@@ -97,6 +97,8 @@ bool has_same_entry(const json& manifests, const json& wanted) {
 
 }  // namespace
 
+UniqueFd lock_layout(const std::filesystem::path& dir) { return lock_file(open_file(dir / "oci-layout", O_RDWR), dir); }
+
 LayoutRepository::LayoutRepository(std::filesystem::path dir) : dir_(std::move(dir)) { check_layout_file(dir_); }
 
 std::shared_ptr<LayoutRepository> LayoutRepository::create(const std::filesystem::path& dir) {
@@ -215,7 +217,7 @@ std::optional<LayoutRepository::Relation> LayoutRepository::relation_of(const De
 bool LayoutRepository::may_be_image(const Descriptor& entry) {
   if (!entry.artifact_type.empty() || !annotation(entry, kAttestation).empty()) return false;
   if (entry.platform && (entry.platform->os == "unknown" || entry.platform->architecture == "unknown")) return false;
-  if (is_index_media_type(entry.media_type)) return !is_referrers_tag(annotation(entry, kRefName));
+  if (is_index_media_type(entry.media_type)) return !is_referrers_tag(annotation(entry, kRefName)) && annotation(entry, kRefName) != kPinsTag;
   if (!is_manifest_media_type(entry.media_type)) return false;
   const auto relation = relation_of(entry);
   return !relation || !relation->is_artifact;  // one that cannot be read is reported when it is opened
@@ -303,7 +305,8 @@ bool LayoutRepository::has_blob(const Descriptor& blob) {
 }
 
 void LayoutRepository::put_blob(const Descriptor& blob, const ByteSource& content) {
-  if (has_blob(blob)) return;
+  // Young again: whoever collects garbage leaves it until the manifest that needs it is here. If that happened a moment ago it is gone now and must be sent.
+  if (has_blob(blob) && (::utimensat(AT_FDCWD, blob_path(blob.digest).c_str(), nullptr, 0) == 0 || errno != ENOENT)) return;
   const auto what = name() + " " + blob.digest.to_string();
   std::filesystem::create_directories(dir_ / "blobs" / "sha256");
   internal::LayoutBlobFile file(blob_path(blob.digest));
@@ -345,7 +348,7 @@ Descriptor LayoutRepository::put_manifest(ByteView bytes, std::string_view media
 void LayoutRepository::add_entry(const Descriptor& entry, std::string_view tag) {
   auto object = internal::descriptor_to_json(entry);
   if (!tag.empty()) object["annotations"][kRefName] = tag;
-  const auto lock = lock_file(open_file(dir_ / "oci-layout", O_RDWR), dir_);
+  const auto lock = lock_layout(dir_);
   auto index = internal::parse_json_object(read_index_json(), kMaxIndexJsonBytes, name() + "/index.json");
   auto& manifests = index["manifests"];
   if (!manifests.is_array()) manifests = json::array();

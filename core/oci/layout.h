@@ -13,6 +13,12 @@
 
 namespace varve::oci {
 
+// The tag of the list of pinned images (indexer/pins.h), which is an index but no image.
+inline constexpr std::string_view kPinsTag = "varve-pins";
+
+// Keeps other processes that put manifests into a layout folder, or collect its garbage, waiting until it is closed.
+UniqueFd lock_layout(const std::filesystem::path& dir);
+
 // Several threads and processes may read and write one folder at once: blobs appear whole, index.json is replaced by rename
 // while `oci-layout` is locked (flock), so no entry is lost. Nothing is kept open between calls.
 class LayoutRepository final : public Repository {

@@ -1,5 +1,5 @@
 """What `varve image export` writes is read by skopeo and umoci, and holds the same image."""
-import hashlib, json, shutil, socket, subprocess, sys, time, urllib.request
+import contextlib, hashlib, json, shutil, socket, subprocess, sys, time, urllib.request
 
 import layouts
 from layouts import GZIP, TAR, ZSTD
@@ -70,9 +70,10 @@ def free_port():
         return probe.getsockname()[1]
 
 
-def registry(work, varve, image):
-    """Through Debian's registry and within it."""
-    port, lines = free_port(), []
+@contextlib.contextmanager
+def registry_on_loopback(work):
+    """Debian's registry; gives its host and port."""
+    port = free_port()
     (work / "registry.yml").write_text(f"version: 0.1\nlog: {{level: error}}\nstorage: {{filesystem: {{rootdirectory: {work}/registry}}}}\nhttp: {{addr: 127.0.0.1:{port}}}\n")
     server = subprocess.Popen(["docker-registry", "serve", str(work / "registry.yml")], stdout=subprocess.DEVNULL, stderr=subprocess.DEVNULL)
     try:
@@ -82,16 +83,22 @@ def registry(work, varve, image):
                 break
             except OSError:
                 time.sleep(0.02)
-        first = varve.json("image", "export", image, f"127.0.0.1:{port}/team/app:v1")
-        inside = varve.json("image", "export", f"127.0.0.1:{port}/team/app:v1", f"127.0.0.1:{port}/other/app:v2")
-        if first["reused_bytes"] != 0 or inside["copied_bytes"] != 0 or inside["reused_bytes"] != first["copied_bytes"]:
-            lines.append(f"blobs are sent within one registry: {first}, {inside}")
-        raw = run("skopeo", "inspect", "--raw", "--tls-verify=false", f"docker://127.0.0.1:{port}/other/app:v2")
-        if "sha256:" + hashlib.sha256(raw).hexdigest() != first["image"]:
-            lines.append("the registry has another manifest")
+        yield f"127.0.0.1:{port}"
     finally:
         server.terminate()
         server.wait(30)
+
+
+def registry(work, varve, image):
+    lines = []
+    with registry_on_loopback(work) as host:
+        first = varve.json("image", "export", image, f"{host}/team/app:v1")
+        inside = varve.json("image", "export", f"{host}/team/app:v1", f"{host}/other/app:v2")
+        if first["reused_bytes"] != 0 or inside["copied_bytes"] != 0 or inside["reused_bytes"] != first["copied_bytes"]:
+            lines.append(f"blobs are sent within one registry: {first}, {inside}")
+        raw = run("skopeo", "inspect", "--raw", "--tls-verify=false", f"docker://{host}/other/app:v2")
+        if "sha256:" + hashlib.sha256(raw).hexdigest() != first["image"]:
+            lines.append("the registry has another manifest")
     return lines
 
 

@@ -1,0 +1,210 @@
+#include "indexer/pins.h"
+
+#include <sys/file.h>
+
+#include <algorithm>
+#include <map>
+#include <set>
+
+#include <nlohmann/json.hpp>
+
+#include "core/base/errors.h"
+#include "core/base/file.h"
+#include "core/base/guarded.h"
+#include "core/base/parallel.h"
+#include "core/index/image_index.h"
+#include "core/oci/layout.h"
+
+namespace varve::indexer {
+namespace {
+
+using nlohmann::json;
+
+constexpr int kMaxRounds = 5;
+constexpr std::string_view kPrefix = "dev.varve.pin.";
+constexpr std::string_view kName = "name", kSince = "since", kBy = "by", kReason = "reason", kIndex = "index";
+
+std::string key(std::string_view part) { return std::string(kPrefix) + std::string(part); }
+
+std::string text_of(const oci::Descriptor& entry, std::string_view part) {
+  const auto found = entry.annotations.find(key(part));
+  return found == entry.annotations.end() ? "" : found->second;
+}
+
+Pin pin_of(const oci::Descriptor& entry, const std::string& what) {
+  if (!oci::is_manifest_media_type(entry.media_type)) fail<CorruptData>("{}: {} is no image manifest but {}", what, entry.digest.to_string(), entry.media_type);
+  Pin pin;
+  pin.image.media_type = entry.media_type;
+  pin.image.digest = entry.digest;
+  pin.image.size = entry.size;
+  pin.image.platform = entry.platform;
+  pin.name = text_of(entry, kName);
+  pin.since = text_of(entry, kSince);
+  pin.by = text_of(entry, kBy);
+  pin.reason = text_of(entry, kReason);
+  if (const auto index = text_of(entry, kIndex); !index.empty()) pin.index = Digest::parse(index, what);
+  return pin;
+}
+
+json entry_of(const Pin& pin) {
+  json entry{{"mediaType", pin.image.media_type}, {"digest", pin.image.digest.to_string()}, {"size", pin.image.size}};
+  if (pin.image.platform) {
+    entry["platform"] = {{"os", pin.image.platform->os}, {"architecture", pin.image.platform->architecture}};
+    if (!pin.image.platform->variant.empty()) entry["platform"]["variant"] = pin.image.platform->variant;
+  }
+  auto& notes = entry["annotations"];
+  if (!pin.name.empty()) notes[key(kName)] = pin.name;
+  notes[key(kSince)] = pin.since;
+  if (!pin.by.empty()) notes[key(kBy)] = pin.by;
+  if (!pin.reason.empty()) notes[key(kReason)] = pin.reason;
+  if (pin.index) notes[key(kIndex)] = pin.index->to_string();
+  return entry;
+}
+
+// The same pins give the same bytes.
+std::string list_of(std::vector<Pin> pins) {
+  std::ranges::sort(pins, {}, [](const Pin& pin) { return pin.image.digest; });
+  auto entries = json::array();
+  for (const auto& pin : pins) entries.push_back(entry_of(pin));
+  return json{{"schemaVersion", 2}, {"mediaType", oci::kOciIndexType}, {"artifactType", kPinsArtifactType}, {"manifests", std::move(entries)}}.dump();
+}
+
+// One writer at a time. Not the lock that put_manifest takes: that one is taken under this.
+UniqueFd lock_pins(const std::filesystem::path& layout_dir) {
+  auto folder = open_file(layout_dir / "blobs", O_RDONLY | O_DIRECTORY);
+  while (::flock(folder.get(), LOCK_EX) != 0)
+    if (errno != EINTR) fail_errno("lock {}", layout_dir.string());
+  return folder;
+}
+
+class PinChecker {
+ public:
+  PinChecker(oci::Repository& repository, bool deep, Progress& progress, const CancelFlag& cancel)
+      : repository_(repository), deep_(deep), progress_(progress), cancel_(cancel) {}
+
+  std::vector<PinCheck> run(const std::vector<Pin>& pins, unsigned jobs) {
+    std::vector<PinCheck> checks(pins.size());
+    std::vector<std::vector<Digest>> needed(pins.size());
+    parallel_for(pins.size(), jobs, [&](std::size_t i, const CancelFlag&) {
+      cancel_.throw_if_cancelled();
+      checks[i].pin = pins[i];
+      needed[i] = blobs_of(checks[i]);
+    });
+    std::vector<const oci::Descriptor*> blobs;
+    blobs_.with([&](auto& known) {
+      for (const auto& [digest, blob] : known) {
+        blobs.push_back(&blob);
+        if (deep_) progress_.expect(blob.size);
+      }
+    });
+    std::vector<std::string> problems(blobs.size());
+    parallel_for(blobs.size(), jobs, [&](std::size_t i, const CancelFlag&) { problems[i] = problem_of(*blobs[i]); });
+    std::map<Digest, std::pair<std::string, std::uint64_t>> found;
+    for (std::size_t i = 0; i < blobs.size(); ++i) found[blobs[i]->digest] = {problems[i], blobs[i]->size};
+    for (std::size_t i = 0; i < pins.size(); ++i) {
+      for (const auto& digest : std::set<Digest>(needed[i].begin(), needed[i].end())) {
+        checks[i].bytes += found[digest].second;
+        if (!found[digest].first.empty()) checks[i].problems.push_back(found[digest].first);
+      }
+    }
+    return checks;
+  }
+
+ private:
+  // What the pin needs, noted for all pins; problems of its documents go into the check.
+  std::vector<Digest> blobs_of(PinCheck& check) {
+    std::vector<Digest> needed;
+    const auto need = [&](const oci::Descriptor& blob) {
+      needed.push_back(blob.digest);
+      blobs_.with([&](auto& known) { known.emplace(blob.digest, blob); });
+    };
+    try {
+      auto document = repository_.manifest(check.pin.image.digest.to_string());
+      oci::Image image;
+      image.manifest = oci::Manifest::parse(document.bytes, document.descriptor.media_type, check.pin.image.digest.to_string());
+      image.document = std::move(document);
+      need(image.manifest.config);
+      for (const auto& layer : image.manifest.layers) need(layer);
+      if (!check.pin.index) return needed;
+      const auto index = index::parse_index_manifest(repository_.manifest(check.pin.index->to_string()), image);
+      need(index.tree);
+      if (index.ranges) need(*index.ranges);
+      for (const auto& layer : index.layers) {
+        need(layer.map);
+        need(layer.entries);
+        if (layer.windows) need(*layer.windows);
+      }
+    } catch (const NotFound& error) {
+      check.problems.emplace_back(error.what());
+    } catch (const CorruptData& error) {
+      check.problems.emplace_back(error.what());
+    } catch (const Unsupported& error) {
+      check.problems.emplace_back(error.what());
+    }
+    return needed;
+  }
+
+  std::string problem_of(const oci::Descriptor& blob) {
+    cancel_.throw_if_cancelled();
+    if (!repository_.has_blob(blob)) return fmt::format("{}: not there, or not of {} bytes", blob.digest.to_string(), blob.size);
+    if (!deep_) return "";
+    try {
+      repository_.read_blob(blob, {.offset = 0, .length = blob.size}, [&](ByteView bytes) {
+        cancel_.throw_if_cancelled();
+        progress_.add(bytes.size());
+      });
+    } catch (const CorruptData& error) {
+      return error.what();
+    } catch (const NotFound& error) {
+      return error.what();
+    }
+    return "";
+  }
+
+  oci::Repository& repository_;
+  bool deep_;
+  Progress& progress_;
+  const CancelFlag& cancel_;
+  Guarded<std::map<Digest, oci::Descriptor>> blobs_;
+};
+
+}  // namespace
+
+std::vector<Pin> read_pins(oci::Repository& repository) {
+  oci::Document document;
+  try {
+    document = repository.manifest(oci::kPinsTag);
+  } catch (const NotFound&) {
+    return {};
+  }
+  const auto what = fmt::format("{}:{}", repository.name(), oci::kPinsTag);
+  if (!oci::is_index_media_type(document.descriptor.media_type)) fail<CorruptData>("{}: it is no list of pins", what);
+  const auto list = oci::ImageIndex::parse(document.bytes, what);
+  if (list.manifests.size() > kMaxPins) fail<Unsupported>("{}: {} pins, more than {}", what, list.manifests.size(), kMaxPins);
+  std::vector<Pin> pins;
+  for (const auto& entry : list.manifests) pins.push_back(pin_of(entry, what));
+  std::ranges::sort(pins, {}, [](const Pin& pin) { return pin.image.digest; });
+  return pins;
+}
+
+void change_pins(oci::Repository& repository, const std::filesystem::path& layout_dir, const std::function<void(std::vector<Pin>&)>& change) {
+  const auto lock = layout_dir.empty() ? UniqueFd() : lock_pins(layout_dir);
+  for (int round = 0; round < kMaxRounds; ++round) {
+    const auto before = read_pins(repository);
+    auto pins = before;
+    change(pins);
+    if (pins.size() > kMaxPins) fail<Unsupported>("{}: more than {} pins", repository.name(), kMaxPins);
+    const auto wanted = list_of(pins);
+    if (wanted == list_of(before)) return;
+    repository.put_manifest(as_bytes(wanted), oci::kOciIndexType, oci::kPinsTag);
+    // Another writer may have put its list over ours since.
+    if (!layout_dir.empty() || list_of(read_pins(repository)) == wanted) return;
+  }
+  fail<TemporaryError>("{}: others keep changing its pins; try again", repository.name());
+}
+
+std::vector<PinCheck> check_pins(oci::Repository& repository, const std::vector<Pin>& pins, bool deep, unsigned jobs, Progress& progress, const CancelFlag& cancel) {
+  return PinChecker(repository, deep, progress, cancel).run(pins, jobs);
+}
+
+}  // namespace varve::indexer
