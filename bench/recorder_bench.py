@@ -5,7 +5,9 @@
 
 PATH is a Python with a site folder of its own that may be written to (a virtual environment that has what the storms import). The recorder's
 files are put there for the time of the measurement. Runs with and without $VARVE_USAGE_SPOOL alternate; what counts is user + system time
-of the process. The least of many runs is compared: everything else that a machine does can only add to it.
+of the process. The least of many runs is compared: everything else that a machine does can only add to it. On a machine that is busy the
+difference of two large numbers says little, so the last columns give what a clock around the recorder's own code says in the same storm:
+its thread's CPU time, less what reading the clock costs, and its share of the whole.
 """
 import argparse
 import os
@@ -47,6 +49,50 @@ def measure(python, statement, repeat, spool):
     return without, with_recorder, records
 
 
+INSIDE = """
+import sys, time
+import varve_recorder
+clock = time.thread_time_ns
+spent = [0, 0]
+def timed(function):
+    def run(self, *arguments):
+        began = clock()
+        try:
+            return function(self, *arguments)
+        finally:
+            spent[0] += clock() - began
+            spent[1] += 1
+    return run
+varve_recorder.Finder.load = timed(varve_recorder.Finder.load)
+varve_recorder.FINDER.load()
+import varve_recorder_core
+varve_recorder_core.Recorder.found = timed(varve_recorder_core.Recorder.found)
+varve_recorder_core.Recorder.failed = timed(varve_recorder_core.Recorder.failed)
+whole = clock()
+%s
+whole = clock() - whole
+calls = spent[1]
+def nothing(self):
+    pass
+empty = timed(nothing)
+before = spent[0]
+for _ in range(calls):
+    empty(None)
+print(spent[0] - 2 * (spent[0] - before), whole, calls)
+"""
+
+
+def measure_inside(python, statement, repeat, spool):
+    environment = dict({name: value for name, value in os.environ.items() if not name.startswith("VARVE_")}, VARVE_USAGE_SPOOL=spool)
+    best = None
+    for _ in range(repeat):
+        answer = subprocess.run([python, "-c", INSIDE % statement], env=environment, stdout=subprocess.PIPE, text=True, check=True).stdout.split()
+        own, whole, calls = (int(number) for number in answer[-3:])
+        if best is None or own / whole < best[0] / best[1]:
+            best = own, whole, calls
+    return best
+
+
 def can_import(python, statement):
     return subprocess.run([python, "-c", statement], stdout=subprocess.DEVNULL, stderr=subprocess.DEVNULL).returncode == 0
 
@@ -64,16 +110,18 @@ def main():
     try:
         for name in names:
             shutil.copy(os.path.join(SOURCES, name), site)
-        print("%-78s %10s %10s %9s %9s %8s" % ("", "without", "with", "more", "median", "records"))
+        print("%-72s %10s %10s %9s %9s %8s %9s   own code" % ("", "without", "with", "more", "median", "records", ""))
         for statement in arguments.storm or DEFAULT_STORMS:
             if not can_import(arguments.python, statement):
-                print("%-78s not there" % statement)
+                print("%-72s not there" % statement)
                 continue
             without, with_recorder, records = measure(arguments.python, statement, arguments.repeat, spool)
             least, least_with = min(without), min(with_recorder)
             more = statistics.median(with_recorder) - statistics.median(without)
-            print("%-78s %7.1f ms %7.1f ms %+6.2f ms %+6.2f ms %8d   %+.2f %%"
-                  % (statement, least * 1e3, least_with * 1e3, (least_with - least) * 1e3, more * 1e3, records, (least_with / least - 1) * 100))
+            own, whole, calls = measure_inside(arguments.python, statement, max(3, arguments.repeat // 4), spool)
+            print("%-72s %7.1f ms %7.1f ms %+6.2f ms %+6.2f ms %8d %+8.2f %%   %.2f ms = %.2f %% (%d imports)"
+                  % (statement, least * 1e3, least_with * 1e3, (least_with - least) * 1e3, more * 1e3, records, (least_with / least - 1) * 100,
+                     own / 1e6, own / whole * 100, calls))
             sys.stdout.flush()
     finally:
         shutil.rmtree(spool)

@@ -451,6 +451,7 @@ class Recorder:
         if is_new:
             self.identity = (status.st_dev, status.st_ino)
             self.waiting.insert(0, self.life_part().start_record(self).encode())
+            self.size += len(self.waiting[0])
             os.environ["VARVE_USAGE_PARENT"] = self.process
         self.next_open = 0.0
         return True
