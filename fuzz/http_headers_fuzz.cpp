@@ -2,12 +2,15 @@
 #include <cstdlib>
 #include <string>
 
+#include "core/base/base64.h"
 #include "core/oci/internal/blob_locations.h"
 #include "core/oci/internal/credentials.h"
 #include "core/oci/internal/http_headers.h"
 #include "core/oci/internal/url.h"
 
 using namespace varve::oci::internal;
+using varve::base64_decode;
+using varve::base64_encode;
 
 extern "C" int LLVMFuzzerTestOneInput(const std::uint8_t* data, std::size_t size) {
   const std::string text(reinterpret_cast<const char*>(data), size);
