@@ -137,6 +137,7 @@ class Recorder:
         if name.startswith("varve_recorder"):
             return
         origin = spec.origin
+        self.known_modules.add(name)
         if name.count(".") > 1:
             if name == "IPython.core.interactiveshell":
                 self.life_part().watch_shell(self, spec)

@@ -144,16 +144,14 @@ def reconcile(recorder):
     if recorder.user_modules:
         read_user_modules(recorder)
     known = recorder.known_modules
-    if len(sys.modules) == len(known):
-        return
-    for name in list(sys.modules):
-        if name in known or name.__class__ is not str:
+    for name in [name for name in list(sys.modules) if name not in known]:
+        if name.__class__ is not str:
             continue
         known.add(name)
         if recorder.written.get(name):
             continue
         path = module_file(name)
-        if path is None:
+        if path is None or "-packages/" not in path:
             continue
         dotted = library_name(path)[0]
         if dotted is None or recorder.written.get(dotted) or not is_name(dotted) or dotted.startswith("varve_recorder"):
