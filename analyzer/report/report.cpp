@@ -71,7 +71,7 @@ void sum_unused(Report& report) {
       sum.compressed_bytes += row.compressed_bytes;
     };
     add(report.unused_all);
-    if (row.needed_by.empty() && row.use->notebooks == 0 && !row.cuda) add(report.free);
+    if (row.needed_by.empty() && row.use->notebooks == 0 && !row.cuda && !row.system) add(report.free);
   }
   std::stable_sort(report.unused.begin(), report.unused.end(),
                    [&](std::size_t a, std::size_t b) { return report.rows[a].bytes > report.rows[b].bytes; });

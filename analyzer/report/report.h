@@ -49,7 +49,8 @@ struct Row {
   std::string no_data_reason;          // in words; "" unless no_data
   bool unused = false;                 // seen in no session in any way, although it would have been
   bool cuda = false;                   // a CUDA library: stays whatever is counted
-  std::vector<std::string> needed_by;  // of what is used and needs it on the current image, directly: at most 3 names
+  bool system = false;                 // the distribution's own package (dpkg): use of it is only partly seen, so it is never said that it could go
+  std::vector<std::string> needed_by;  // of what stays and needs it on the current image, directly: at most 3 names
   std::uint64_t needed_by_count = 0;
   std::vector<std::string> disagreements;  // static against run time, image against session, in words
 };
@@ -82,7 +83,7 @@ struct Report {
       current;  // index of the current image: the one asked for, else the newest whose packages are known
   std::vector<std::size_t> unused;  // rows of the current image that nobody used, most bytes first
   UnusedSum unused_all;             // these
-  UnusedSum free;                   // of these: neither needed by something used, nor named by a notebook, nor CUDA
+  UnusedSum free;                   // of these: neither needed by something that stays, nor named by a notebook, nor CUDA, nor of the operating system
   std::uint64_t known = 0;          // distributions of the current image for which there is data
   std::uint64_t launched = 0, heard = 0;  // over all images
   usage::UserCount users;

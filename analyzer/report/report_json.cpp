@@ -81,6 +81,7 @@ json package_json(const Row& row) {
   if (row.no_data) object["no_data_reason"] = row.no_data_reason;
   object["unused"] = row.unused;
   object["cuda"] = row.cuda;
+  object["system"] = row.system;
   object["needed_by"] = row.needed_by;
   object["needed_by_count"] = row.needed_by_count;
   object["disagreements"] = row.disagreements;

@@ -278,6 +278,25 @@ TEST(Unused, ComesByBytesAndSaysWhatHoldsIt) {
   EXPECT_EQ(report.free.compressed_bytes, 600u);
 }
 
+TEST(Unused, WhatStaysHoldsWhatItNeeds) {
+  Fleet fleet;
+  fleet.add("numba", 0).notebooks = 3;
+  fleet.snapshot.distributions.back().packages[0].required = {"llvmlite"};
+  fleet.add("llvmlite", 0);
+  fleet.add("nvidia-cusolver", 0).packages[0].required = {"helper-of-cuda"};
+  fleet.add("helper-of-cuda", 0);
+  auto& system = fleet.add("coreutils", 0).packages;
+  for (auto& package : system) package.source = "dpkg";
+  system[0].required = {"libacl1"};
+  fleet.add("libacl1", 0);
+  const auto report = fleet.report();
+  EXPECT_THAT(row_of(report, "llvmlite").needed_by, ElementsAre("numba"));
+  EXPECT_THAT(row_of(report, "helper-of-cuda").needed_by, ElementsAre("nvidia-cusolver"));
+  EXPECT_THAT(row_of(report, "libacl1").needed_by, ElementsAre("coreutils"));
+  EXPECT_TRUE(row_of(report, "coreutils").system);
+  EXPECT_EQ(report.free.distributions, 0u);
+}
+
 TEST(Unused, IsSaidOfTheImageAskedFor) {
   Fleet fleet;
   fleet.snapshot.image = digest_of("v1");

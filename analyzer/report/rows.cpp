@@ -98,6 +98,9 @@ bool is_cuda_library(const std::string& name) {
                      [&](std::string_view beginning) { return name.starts_with(beginning); });
 }
 
+// What holds others, whoever needs it or not.
+bool stays_by_itself(const Row& row) { return seen_in_use(*row.use) || row.use->notebooks > 0 || row.cuda || row.system; }
+
 }  // namespace
 
 Scene::Scene(const usage::Snapshot& snapshot) : snapshot_(snapshot) {
@@ -154,6 +157,7 @@ Row make_row(const Scene& scene, const usage::DistributionUse& use) {
     row.no_data = !row.no_data_reason.empty();
     row.unused = !row.no_data && !seen_in_use(use);
     row.cuda = is_cuda_library(use.name);
+    row.system = row.package->source == "dpkg";
   }
   if (row.exposed_sessions > 0 && !row.no_data) {
     // A session on an image without it may have installed it for itself: it counts as use, but not as more than all.
@@ -190,7 +194,7 @@ void find_holders(const Scene& scene, std::vector<Row>& rows) {
     }
     if (package_of[i] == nullptr) continue;
     by_name.emplace(rows[i].use->name, i);
-    if (!seen_in_use(*rows[i].use)) continue;
+    if (!stays_by_itself(rows[i])) continue;
     held[i] = true;
     waiting.push_back(i);
   }
