@@ -146,7 +146,9 @@ TEST_F(ReportCommand, OutsideOfTheWindowThereIsNoDataAndNoZero) {
   const auto outcome =
       test::varve({"usage", "report", "--db", file("usage.db"), "--window", "2025-01-01..2025-01-31", "--json"});
   ASSERT_EQ(outcome.status, 0) << outcome.err;
-  for (const auto& package : json::parse(outcome.out)["packages"]) {
+  const auto report = json::parse(outcome.out);
+  ASSERT_FALSE(report["packages"].empty());
+  for (const auto& package : report["packages"]) {
     EXPECT_EQ(package["no_data"], true) << package["name"];
     EXPECT_EQ(package["sessions"], nullptr) << package["name"];
   }
