@@ -29,7 +29,7 @@ class Varve:
     """Use as a context manager: what it started is gone when it ends, whatever happened."""
 
     def __init__(self, work):
-        self.binary = os.environ.get("VARVE") or str(Path(__file__).resolve().parents[2] / "build/release/varve")
+        self.binary = os.path.abspath(os.environ.get("VARVE") or Path(__file__).resolve().parents[2] / "build/release/varve")
         self.work, self.root, self.mounts = Path(work), Path(work) / "state", []
         self.environment = {**os.environ, "VARVE_ROOT": str(self.root)}
 

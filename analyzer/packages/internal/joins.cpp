@@ -196,15 +196,19 @@ class Joiner {
       }
     }
     for (const auto& [package, records] : inner) {
-      auto chosen = records.size() == 1 ? std::optional(records.front()) : std::nullopt;
+      auto chosen = records.front();
+      bool found = records.size() == 1;
       for (const auto number : records) {
-        if (records.size() > 1 && is_package_of(records_[package].name, records_[number].normalized)) chosen = number;
+        if (records.size() > 1 && is_package_of(records_[package].name, records_[number].normalized)) {
+          chosen = number;
+          found = true;
+        }
         source_of_[number] = records_[package].kind == RecordKind::kConda ? Source::kConda : Source::kDpkg;
       }
-      if (!chosen || package_of_[*chosen]) continue;
-      package_of_[*chosen] = package;
+      if (!found || package_of_[chosen]) continue;
+      package_of_[chosen] = package;
       left_out_[package] = true;
-      joined_into_[package] = *chosen;
+      joined_into_[package] = chosen;
     }
   }
 
