@@ -27,7 +27,7 @@ class Browser:
         command = [program, "--headless=new", "--no-sandbox", "--disable-gpu", "--disable-dev-shm-usage", "--no-first-run", "--disable-extensions",
                    "--disable-background-networking", "--hide-scrollbars", f"--user-data-dir={self.profile}", "--remote-debugging-pipe", "about:blank"]
         self.process = subprocess.Popen(command, preexec_fn=settle, pass_fds=(3, 4, high_in, high_out), stdout=subprocess.DEVNULL,
-                                        stderr=subprocess.DEVNULL, start_new_session=True)
+                                        stderr=subprocess.DEVNULL, start_new_session=True, env={**os.environ, "TMPDIR": self.profile})
         for fd in (theirs_in, theirs_out, high_in, high_out):
             os.close(fd)
         self.to, self.source, self.rest = ours_out, ours_in, b""
