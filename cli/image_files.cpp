@@ -1,6 +1,5 @@
 #include "cli/image_files.h"
 
-#include <algorithm>
 #include <filesystem>
 #include <utility>
 
@@ -34,9 +33,7 @@ void ImageFiles::open_image(const Context& context, const std::string& what, Pro
   }
   std::unique_ptr<packages::ImageSource> files;
   if (index_) {
-    const bool windows_here =
-        std::ranges::all_of(index_->blobs.layers, [&](const auto& layer) { return !layer.windows || local_->repository().has_blob(*layer.windows); });
-    files = packages::open_indexed_image(*image_, *index_, *local_, windows_here ? local_->repository() : *image_->repository);
+    files = packages::open_indexed_image(*image_, *index_, *local_, index::windows_repository(*local_, *index_, *image_));
   } else {
     files = packages::read_image(*image_, progress, context.cancel);
   }

@@ -1,15 +1,12 @@
 #include "cli/indexed_image.h"
 
-#include <algorithm>
-
 #include "cli/text.h"
 
 namespace varve::cli {
 
 IndexedImage::IndexedImage(const Context& context, const std::string& reference)
     : image(context.open_image(reference)), local(context.global.root), index(index::load_index(local, image)) {
-  const bool all_local = std::ranges::all_of(index.blobs.layers, [&](const auto& layer) { return !layer.windows || local.repository().has_blob(*layer.windows); });
-  windows_ = all_local ? &local.repository() : image.repository.get();
+  windows_ = &index::windows_repository(local, index, image);
 }
 
 index::Nid IndexedImage::find(const std::string& path, bool follow_last) const {

@@ -1,6 +1,5 @@
-#include <unistd.h>
-
 #include <algorithm>
+#include <cstdlib>
 #include <ctime>
 #include <memory>
 #include <ostream>
@@ -10,9 +9,10 @@
 #include "cli/command.h"
 #include "cli/text.h"
 #include "core/base/errors.h"
-#include "core/base/file.h"
 #include "core/base/progress.h"
+#include "core/base/rfc3339.h"
 #include "core/index/image_index.h"
+#include "indexer/known_pins.h"
 #include "indexer/pins.h"
 
 namespace varve::cli {
@@ -20,7 +20,6 @@ namespace {
 
 using nlohmann::json;
 
-constexpr std::uint64_t kMaxPlacesBytes = 4 * 1024 * 1024;
 constexpr unsigned kCheckJobs = 8;  // mostly waiting for a registry
 
 // A repository as users write it, without tag: "oci:/srv/notebooks", "registry.example/team/notebook".
@@ -33,48 +32,6 @@ std::string place_of(oci::Reference reference) {
 
 std::filesystem::path layout_dir(const oci::Reference& reference) {
   return reference.kind == oci::Reference::Kind::kLayout ? reference.layout_dir : std::filesystem::path();
-}
-
-// Where this machine put pins, and what it knows of them: a list that was lost or put back to an older state is noticed. ROOT/pins.json:
-// {"places": {PLACE: [DIGEST...]}}.
-class KnownPlaces {
- public:
-  explicit KnownPlaces(const std::filesystem::path& root) : file_(root / "pins.json") {
-    if (const auto bytes = read_file_if_there(file_, kMaxPlacesBytes)) {
-      document_ = json::parse(as_text(*bytes), nullptr, false);
-      if (!document_.is_object()) fail<CorruptData>("{}: it is no JSON object; move it away to start anew", file_.string());
-    }
-  }
-  std::vector<std::string> places() const {
-    std::vector<std::string> names;
-    const auto found = document_.find("places");
-    if (found == document_.end() || !found->is_object()) return names;
-    for (const auto& [place, digests] : found->items()) names.push_back(place);
-    return names;
-  }
-  std::vector<std::string> pins_of(const std::string& place) const {
-    const auto path = json::json_pointer("/places") / place;
-    return document_.contains(path) && document_.at(path).is_array() ? document_.at(path).get<std::vector<std::string>>() : std::vector<std::string>();
-  }
-  void remember(const std::string& place, const std::vector<indexer::Pin>& pins) {
-    auto digests = json::array();
-    for (const auto& pin : pins) digests.push_back(pin.image.digest.to_string());
-    document_["places"][place] = std::move(digests);
-    std::filesystem::create_directories(file_.parent_path());
-    write_file_atomically(file_, as_bytes(document_.dump(1)));
-  }
-
- private:
-  std::filesystem::path file_;
-  json document_ = json::object();
-};
-
-std::string now_text() {
-  const auto now = std::time(nullptr);
-  std::tm parts{};
-  ::gmtime_r(&now, &parts);
-  char text[32];
-  return {text, std::strftime(text, sizeof text, "%Y-%m-%dT%H:%M:%SZ", &parts)};
 }
 
 json to_json(const indexer::Pin& pin, const std::string& place) {
@@ -96,7 +53,7 @@ void add_pin(const Context& context, const AddArguments& arguments) {
   pin.image.size = image.document.descriptor.size;
   pin.image.platform = image.config.platform;
   pin.name = arguments.name.empty() ? reference.tag.value_or("") : arguments.name;
-  pin.since = now_text();
+  pin.since = rfc3339(std::time(nullptr));
   pin.by = arguments.by;
   pin.reason = arguments.reason;
   if (const auto index = index::find_index(*image.repository, image)) pin.index = index->manifest.digest;
@@ -113,7 +70,7 @@ void add_pin(const Context& context, const AddArguments& arguments) {
     }
     after = pins;
   });
-  KnownPlaces(context.global.root).remember(place_of(reference), after);
+  indexer::KnownPins(context.global.root).remember(place_of(reference), after);
   if (context.global.json) return context.print_json({{"pins", json::array({to_json(pin, place_of(reference))})}, {"added", added}});
   context.out << fmt::format("{} {}{}\n", added ? "pinned" : "was pinned since " + pin.since + ":", pin.image.digest.to_string(),
                              pin.index ? "" : " (without an index: `varve index` makes one, pin it again then)");
@@ -122,7 +79,7 @@ void add_pin(const Context& context, const AddArguments& arguments) {
 std::vector<std::string> wanted_places(const Context& context, const std::vector<std::string>& given) {
   std::vector<std::string> places;
   for (const auto& place : given) places.push_back(place_of(oci::Reference::parse(place)));
-  return given.empty() ? KnownPlaces(context.global.root).places() : places;
+  return given.empty() ? indexer::KnownPins(context.global.root).places() : places;
 }
 
 std::shared_ptr<oci::Repository> open_place(const Context& context, const std::string& place) {
@@ -171,7 +128,7 @@ void check_place(const Context& context, const std::string& place, bool deep, js
     object["bytes"] = check.bytes;
     report(std::move(object), check.problems);
   }
-  for (const auto& digest : KnownPlaces(context.global.root).pins_of(place)) {
+  for (const auto& digest : indexer::KnownPins(context.global.root).pins_of(place)) {
     if (std::ranges::none_of(pins, [&](const indexer::Pin& pin) { return pin.image.digest.to_string() == digest; }))
       report({{"place", place}, {"image", digest}, {"name", ""}}, {"this machine pinned it, and the list there names it no more; pin it again, or `varve pin rm` it"});
   }
@@ -200,7 +157,7 @@ void remove_pin(const Context& context, const std::string& image, const std::str
     found = std::erase_if(pins, [&](const indexer::Pin& pin) { return name.empty() ? pin.image.digest == digest : pin.name == name; }) != 0;
     after = pins;
   });
-  KnownPlaces known(context.global.root);
+  indexer::KnownPins known(context.global.root);
   const auto remembered = known.pins_of(place_of(reference));
   if (!found && std::ranges::find(remembered, digest.to_string()) == remembered.end()) fail<NotFound>("{}: it is not pinned; `varve pin ls` shows what is", image);
   known.remember(place_of(reference), after);
@@ -215,7 +172,7 @@ void add_pin_command(CLI::App& app, Context& context) {
   pin->footer("Example:\n  varve pin add oci:images:v143 --reason 'notebooks of 2026-11'\n  varve pin check oci:images");
 
   const auto added = std::make_shared<AddArguments>();
-  if (const char* user = ::getenv("USER")) added->by = user;
+  if (const char* user = std::getenv("USER")) added->by = user;
   auto* add = pin->add_subcommand("add", "Pins an image where it lies");
   add->add_option("IMAGE", added->image, "The image: oci:DIR[:TAG] or [docker://]HOST/REPO[:TAG]")->required();
   add->add_option("--name", added->name, "What people call it; its tag if not said");

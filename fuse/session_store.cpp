@@ -2,12 +2,10 @@
 
 #include <fcntl.h>
 #include <sys/file.h>
-#include <sys/random.h>
 #include <sys/stat.h>
 #include <unistd.h>
 
 #include <algorithm>
-#include <array>
 #include <chrono>
 
 #include <nlohmann/json.hpp>
@@ -16,6 +14,7 @@
 #include "core/base/errors.h"
 #include "core/base/file.h"
 #include "core/base/log.h"
+#include "core/base/random.h"
 #include "fuse/user_namespace.h"
 
 namespace varve::fuse {
@@ -26,14 +25,6 @@ constexpr std::size_t kMaxNameLength = 64;
 constexpr std::uint64_t kMaxRecordBytes = 4 << 20;  // a command line is most of it
 constexpr std::size_t kIdDigits = 12;
 constexpr int kBusyAttempts = 100;
-
-std::string random_id() {
-  std::array<unsigned char, kIdDigits / 2> bytes{};
-  if (::getrandom(bytes.data(), bytes.size(), 0) != ssize_t(bytes.size())) fail_errno("get random bytes");
-  std::string id;
-  for (const auto byte : bytes) id += fmt::format("{:02x}", byte);
-  return id;
-}
 
 bool is_id(std::string_view text) {
   return text.size() == kIdDigits && text.find_first_not_of("0123456789abcdef") == text.npos;
@@ -162,6 +153,20 @@ void remove_entry(int top, const std::string& name, dev_t device, std::uint64_t&
   if (::unlinkat(top, name.c_str(), is_folder ? AT_REMOVEDIR : 0) != 0) fail_errno("remove {}", name);
 }
 
+void remove_contents(const std::filesystem::path& dir, const std::string& kept) {
+  const auto folder = open_file(dir, O_RDONLY | O_DIRECTORY | O_NOFOLLOW);
+  struct stat status{};
+  if (::fstat(folder.get(), &status) != 0) fail_errno("stat {}", dir.string());
+  std::uint64_t moved = 0;
+  const auto left = [&] {
+    auto names = names_in(folder.get());
+    std::erase(names, kept);
+    return names;
+  };
+  for (auto names = left(); !names.empty(); names = left())
+    for (const auto& name : names) remove_entry(folder.get(), name, status.st_dev, moved);
+}
+
 }  // namespace
 
 std::optional<UniqueFd> try_lock(const std::filesystem::path& lock_file) {
@@ -182,7 +187,7 @@ OpenSession SessionStore::create(const NewSession& wanted) {
   if (!wanted.name.empty() && find_in(list_locked(dir_), wanted.name))
     fail<UsageError>("there is a session named {} already: choose another name, or `varve session rm {}`", wanted.name, wanted.name);
   OpenSession session;
-  session.record.id = random_id();
+  session.record.id = random_hex(kIdDigits / 2);
   session.record.name = wanted.name.empty() ? session.record.id : wanted.name;
   session.record.image = wanted.image;
   session.record.image_digest = wanted.image_digest;
@@ -219,7 +224,7 @@ void SessionStore::remove(const Listed& session) const {
   }
   if (!lock) fail<UsageError>("the session {} is running: end it first", session.record.name);
   remove_cgroups("varve-" + session.record.id);
-  remove_session_tree(session.folder.dir);
+  remove_session(session.folder);
 }
 
 std::vector<std::string> SessionStore::sweep() const {
@@ -241,7 +246,7 @@ std::vector<std::string> SessionStore::sweep() const {
   std::vector<std::string> swept;
   for (const auto& one : claimed) {
     try {
-      remove_session_tree(one.folder.dir);
+      remove_session(one.folder);
       swept.push_back(one.folder.dir.filename());
     } catch (const std::exception& error) {
       log::warn("the remains of session {}: {}", one.folder.dir.filename().string(), error.what());
@@ -251,13 +256,15 @@ std::vector<std::string> SessionStore::sweep() const {
 }
 
 void remove_tree(const std::filesystem::path& dir) {
-  const auto folder = open_file(dir, O_RDONLY | O_DIRECTORY | O_NOFOLLOW);
-  struct stat status{};
-  if (::fstat(folder.get(), &status) != 0) fail_errno("stat {}", dir.string());
-  std::uint64_t moved = 0;
-  for (auto names = names_in(folder.get()); !names.empty(); names = names_in(folder.get()))
-    for (const auto& name : names) remove_entry(folder.get(), name, status.st_dev, moved);
+  remove_contents(dir, "");
   if (::rmdir(dir.c_str()) != 0) fail_errno("remove {}", dir.string());
+}
+
+void remove_session_folder(const SessionFolder& folder) {
+  remove_contents(folder.dir, folder.lock().filename().string());
+  const auto store_lock = lock_store(folder.dir.parent_path());
+  if (::unlink(folder.lock().c_str()) != 0 && errno != ENOENT) fail_errno("remove {}", folder.lock().string());
+  if (::rmdir(folder.dir.c_str()) != 0) fail_errno("remove {}", folder.dir.string());
 }
 
 std::uint64_t tree_bytes_on_disk(const std::filesystem::path& dir) {

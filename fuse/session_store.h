@@ -87,8 +87,11 @@ class SessionStore {
 std::optional<UniqueFd> try_lock(const std::filesystem::path& lock_file);
 
 // Everything beneath `dir` and itself, also folders that their owner may not read (overlayfs makes such); mount points are not entered. As
-// a plain user, work of a user namespace needs that namespace: see remove_session_tree in user_namespace.h.
+// a plain user, work of a user namespace needs that namespace: see remove_session in user_namespace.h.
 void remove_tree(const std::filesystem::path& dir);
+// remove_tree() of a session whose lock the caller holds. The lock file goes last, under the lock of the store: as long as there is a folder,
+// others see that it is being removed and leave it alone.
+void remove_session_folder(const SessionFolder& folder);
 // Bytes on disk beneath `dir`; what cannot be read is not counted.
 std::uint64_t tree_bytes_on_disk(const std::filesystem::path& dir);
 // cgroups that a runtime left behind under this name. Nothing is an error: they are empty folders, gone at the next boot.

@@ -6,7 +6,9 @@
 #include <sys/stat.h>
 #include <unistd.h>
 
+#include <atomic>
 #include <fstream>
+#include <thread>
 
 #include "core/base/errors.h"
 #include "tests/support/temp_dir.h"
@@ -119,6 +121,21 @@ TEST_F(SessionStoreTest, RemovesTreesOfAnyDepthWithFoldersThatMayNotBeRead) {
   remove_tree(top);
   EXPECT_FALSE(fs::exists(top));
   EXPECT_TRUE(fs::exists(dir_ / "outside/file"));
+}
+
+TEST_F(SessionStoreTest, SweepingLeavesASessionAloneThatItsOwnerIsRemoving) {
+  for (int round = 0; round < 20; ++round) {
+    auto session = create("lab");
+    for (int i = 0; i < 200; ++i) fs::create_directories(session.folder.upper() / std::to_string(i) / "a/b");
+    std::atomic<bool> removed = false;
+    std::thread sweeper([&] {
+      while (!removed) EXPECT_THAT(store_.sweep(), IsEmpty());
+    });
+    EXPECT_NO_THROW(remove_session_folder(session.folder));
+    removed = true;
+    sweeper.join();
+    EXPECT_FALSE(fs::exists(session.folder.dir));
+  }
 }
 
 TEST_F(SessionStoreTest, CountsBytesOnDisk) {

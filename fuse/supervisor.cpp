@@ -253,7 +253,7 @@ void clean_up(const SupervisorJob& job, int status) {
   const auto& folder = job.session->folder;
   ::umount2(folder.merged().c_str(), MNT_DETACH);
   if (job.ids.is_root) remove_cgroups("varve-" + record.id);
-  if (record.remove_at_exit) return remove_tree(folder.dir);
+  if (record.remove_at_exit) return remove_session_folder(folder);
   record.exit_status = status;
   record.upper_bytes = tree_bytes_on_disk(folder.upper());
   for (const auto& dir : {folder.bundle(), folder.runtime_state(), folder.etc()})

@@ -133,14 +133,14 @@ int shell_status(int wait_status) {
   return 128 + WTERMSIG(wait_status);
 }
 
-void remove_session_tree(const std::filesystem::path& dir) {
+void remove_session(const SessionFolder& folder) {
   const auto ids = UserIds::of_this_process();
-  if (ids.is_root) return remove_tree(dir);
+  if (ids.is_root) return remove_session_folder(folder);
   const auto child = start_in_namespaces(0, ids, [&] {
-    remove_tree(dir);
+    remove_session_folder(folder);
     return 0;
   });
-  if (shell_status(wait_for(child)) != 0) fail<Error>("remove {}: see the message above", dir.string());
+  if (shell_status(wait_for(child)) != 0) fail<Error>("remove {}: see the message above", folder.dir.string());
 }
 
 }  // namespace varve::fuse

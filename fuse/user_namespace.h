@@ -2,9 +2,9 @@
 // Children in namespaces of their own. In a user namespace a plain user is root over what is his.
 #include <sys/types.h>
 
-#include <filesystem>
 #include <functional>
 
+#include "fuse/session_store.h"
 #include "fuse/user_ids.h"
 
 namespace varve::fuse {
@@ -19,7 +19,7 @@ int wait_for(pid_t child);
 // As a shell reports it: the exit status, or 128 + signal.
 int shell_status(int wait_status);
 
-// remove_tree() with the rights that this user's sessions had: files of his subordinate ids are removed too.
-void remove_session_tree(const std::filesystem::path& dir);
+// remove_session_folder() with the rights that this user's sessions had: files of his subordinate ids are removed too.
+void remove_session(const SessionFolder& folder);
 
 }  // namespace varve::fuse

@@ -21,20 +21,16 @@ namespace {
 namespace fs = std::filesystem;
 using nlohmann::json;
 
-constexpr std::string_view kRefName = "org.opencontainers.image.ref.name";
-constexpr std::string_view kContainerdName = "io.containerd.image.name";
 constexpr std::string_view kTrash = "varve-trash";  // beside blobs/, so that a rename moves nothing
-constexpr std::uint64_t kMaxIndexJsonBytes = 16 * 1024 * 1024;
 
 bool has_name(const oci::Descriptor& entry) {
-  return entry.annotations.contains(std::string(kRefName)) || entry.annotations.contains(std::string(kContainerdName));
+  return entry.annotations.contains(std::string(oci::kRefNameAnnotation)) || entry.annotations.contains(std::string(oci::kContainerdNameAnnotation));
 }
 
 // The subject of a list that other tools keep under the tag fallback of the distribution spec.
 std::optional<Digest> fallback_subject(const oci::Descriptor& entry) {
-  const auto tag = entry.annotations.find(std::string(kRefName));
-  if (tag == entry.annotations.end() || !tag->second.starts_with("sha256-")) return std::nullopt;
-  return Digest::try_parse("sha256:" + tag->second.substr(7));
+  const auto tag = entry.annotations.find(std::string(oci::kRefNameAnnotation));
+  return tag == entry.annotations.end() ? std::nullopt : oci::referrers_tag_subject(tag->second);
 }
 
 class Collector {
@@ -64,7 +60,7 @@ class Collector {
   // index.json and its entries as they are now.
   void read_entries() {
     const auto what = (dir_ / "index.json").string();
-    entries_ = oci::ImageIndex::parse(read_file(dir_ / "index.json", kMaxIndexJsonBytes), what).manifests;
+    entries_ = oci::ImageIndex::parse(read_file(dir_ / "index.json", oci::kMaxIndexJsonBytes), what).manifests;
   }
 
   void mark() {
@@ -191,7 +187,7 @@ class Collector {
   // Entries whose manifests are gone leave index.json; everything else in it stays as it is.
   void drop_entries() {
     const std::set<Digest> removed(report_.removed_manifests.begin(), report_.removed_manifests.end());
-    auto document = json::parse(as_text(read_file(dir_ / "index.json", kMaxIndexJsonBytes)));
+    auto document = json::parse(as_text(read_file(dir_ / "index.json", oci::kMaxIndexJsonBytes)));
     auto& manifests = document["manifests"];
     if (!manifests.is_array()) return;
     const auto before = manifests.size();

@@ -7,15 +7,15 @@
 
 #include "core/base/errors.h"
 #include "core/base/file.h"
+#include "core/codec/blob_decoder.h"
+#include "core/index/layer_map.h"
 #include "indexer/export_image.h"
-#include "indexer/internal/layer_decoder.h"
 
 namespace varve::indexer {
 namespace {
 
 constexpr std::size_t kTarBlock = 512;
 constexpr std::uint64_t kMaxOctalSize = 077777777777;  // eleven digits; beyond that GNU's binary form, which Go, GNU tar and libarchive read
-constexpr std::uint64_t kMaxLayerStreamBytes = std::uint64_t(1) << 44;
 
 struct TarField {
   std::size_t offset;
@@ -113,16 +113,16 @@ void add_layer(TarFile& tar, const std::string& name, oci::Repository& repositor
   const auto what = "layer " + layer.digest.to_string();
   Sha256 hash;
   tar.begin(name);
-  LayerReader reader(what, kMaxLayerStreamBytes, [&](const BatchPtr& batch) {
-    hash.update(batch->stream);
-    tar.add(batch->stream);
+  codec::BlobDecoder decoder(what, index::kMaxStreamBytes, [&](ByteView stream) {
+    hash.update(stream);
+    tar.add(stream);
   });
   repository.read_blob(layer, {.offset = 0, .length = layer.size}, [&](ByteView bytes) {
     cancel.throw_if_cancelled();
-    reader.feed(bytes);
+    decoder.feed(bytes);
     progress.add(bytes.size());
   });
-  reader.finish();
+  decoder.finish();
   tar.end();
   if (const auto found = hash.finish(); found != diff_id)
     fail<CorruptData>("{}: unpacks to {}, the image's config says {}", what, found.to_string(), diff_id.to_string());

@@ -10,6 +10,7 @@
 #include "core/base/errors.h"
 #include "core/base/parallel.h"
 #include "core/index/publish_index.h"
+#include "core/oci/copy_blob.h"
 
 namespace varve::indexer {
 namespace {
@@ -41,17 +42,12 @@ class BlobCopier {
     };
     check_stop();
     // A registry may have it in another repository and take it from there: then nothing is asked of the source.
-    std::uint64_t sent = 0;
-    destination_.put_blob(blob, [&](ByteRange range, const oci::ByteSink& sink) {
-      source_.read_blob(blob, range, [&](ByteView bytes) {
-        check_stop();
-        sink(bytes);
-        sent += bytes.size();
-        progress_.add(bytes.size());
-      });
+    const bool sent = oci::copy_blob(source_, destination_, blob, [&](std::uint64_t bytes) {
+      check_stop();
+      progress_.add(bytes);
     });
-    if (sent == 0) progress_.add(blob.size);
-    (sent == 0 ? reused_bytes_ : copied_bytes_) += blob.size;
+    if (!sent) progress_.add(blob.size);
+    (sent ? copied_bytes_ : reused_bytes_) += blob.size;
   }
 
   oci::Repository& source_;

@@ -12,6 +12,7 @@
 #include "core/base/parallel.h"
 #include "core/index/merge_layers.h"
 #include "core/index/publish_index.h"
+#include "core/oci/copy_blob.h"
 #include "indexer/layer_pass.h"
 
 namespace varve::indexer {
@@ -92,7 +93,7 @@ class ImageIndexer {
       }
       // Merging needs the entries from here; windows only pass through.
       local_.blob(blobs->entries, source, kMaxEntriesBlobBytes);
-      copy_blob(source, kept(), blobs->windows);
+      if (blobs->windows && &source != &kept()) oci::copy_blob(source, kept(), *blobs->windows);
       describe(layer, map);
       layer.report.reused = true;
       layer.blobs = *blobs;
@@ -185,11 +186,6 @@ class ImageIndexer {
     const auto manifest = index::make_index_manifest(image_, blobs).to_json();
     blobs.manifest = kept().put_manifest(manifest, oci::kOciManifestType, kNoTag);
     return blobs;
-  }
-
-  static void copy_blob(oci::Repository& source, oci::Repository& destination, const std::optional<oci::Descriptor>& blob) {
-    if (!blob || &source == &destination) return;
-    destination.put_blob(*blob, [&](ByteRange range, const oci::ByteSink& sink) { source.read_blob(*blob, range, sink); });
   }
 
   IndexReport report(const index::ImageIndexBlobs& blobs, double seconds) const {

@@ -10,15 +10,15 @@
 #include "core/base/clock.h"
 #include "core/base/errors.h"
 #include "core/base/file.h"
-#include "core/codec/sniff.h"
-#include "indexer/internal/layer_decoder.h"
+#include "core/codec/blob_decoder.h"
+#include "core/index/layer_map.h"
+#include "core/oci/copy_blob.h"
 
 namespace varve::indexer {
 namespace {
 
 using nlohmann::json;
 
-constexpr std::uint64_t kMaxLayerStreamBytes = std::uint64_t(1) << 44;
 constexpr std::size_t kCopyBytes = 1024 * 1024;
 constexpr std::string_view kOciConfigType = "application/vnd.oci.image.config.v1+json";
 constexpr std::string_view kTocAnnotation = "io.github.containers.zstd-chunked.manifest-checksum";
@@ -113,14 +113,7 @@ class ImageOptimizer {
 
   void copy_blob(const oci::Descriptor& blob) {
     cancel_.throw_if_cancelled();
-    std::uint64_t sent = 0;
-    destination_.put_blob(blob, [&](ByteRange range, const oci::ByteSink& sink) {
-      image_.repository->read_blob(blob, range, [&](ByteView bytes) {
-        cancel_.throw_if_cancelled();
-        sink(bytes);
-        sent += bytes.size();
-      });
-    });
+    oci::copy_blob(*image_.repository, destination_, blob, [&](std::uint64_t) { cancel_.throw_if_cancelled(); });
     progress_.add(blob.size);
     report_.reused_bytes += blob.size;
   }
@@ -130,13 +123,13 @@ class ImageOptimizer {
     const auto what = "layer " + layer.digest.to_string();
     ScratchFile scratch(options_.work_dir);
     LayerWriter writer(what, options_.writer, [&](ByteView bytes) { scratch.write(bytes); });
-    LayerReader reader(what, kMaxLayerStreamBytes, [&](const BatchPtr& batch) { writer.feed(batch->stream); });
+    codec::BlobDecoder decoder(what, index::kMaxStreamBytes, [&](ByteView stream) { writer.feed(stream); });
     image_.repository->read_blob(layer, {.offset = 0, .length = layer.size}, [&](ByteView bytes) {
       cancel_.throw_if_cancelled();
-      reader.feed(bytes);
+      decoder.feed(bytes);
       progress_.add(bytes.size());
     });
-    reader.finish();
+    decoder.finish();
     const auto written = writer.finish();
     if (written.diff_id != diff_id)
       fail<CorruptData>("{}: unpacks to {}, the image's config says {}", what, written.diff_id.to_string(), diff_id.to_string());

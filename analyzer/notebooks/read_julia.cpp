@@ -83,15 +83,19 @@ class JuliaReader {
         return;
       }
       add(name, line);
-      if (starts_with_word(between(at_, end_).substr(0, 3), "as")) {
-        at_ += 2;
-        skip_space(false);
-        at_ += word_at(at_, end_).size();
-        skip_space(false);
-      }
+      skip_alias();
       if (at_ == end_ || *at_ != ',') return;
       ++at_;
     }
+  }
+
+  // "as other", if it is there, and the space behind it.
+  void skip_alias() {
+    if (!starts_with_word(between(at_, end_).substr(0, 3), "as")) return;
+    at_ += 2;
+    skip_space(false);
+    at_ += word_at(at_, end_).size();
+    skip_space(false);
   }
 
   void skip_members() {
@@ -99,12 +103,7 @@ class JuliaReader {
       skip_space(true);
       while (at_ != end_ && !is_blank(*at_) && !is_newline(*at_) && *at_ != ',' && *at_ != ';' && *at_ != '#') ++at_;
       skip_space(false);
-      if (starts_with_word(between(at_, end_).substr(0, 3), "as")) {
-        at_ += 2;
-        skip_space(false);
-        at_ += word_at(at_, end_).size();
-        skip_space(false);
-      }
+      skip_alias();
       if (at_ == end_ || *at_ != ',') return;
       ++at_;
     }

@@ -6,6 +6,7 @@
 #include "analyzer/packages/layer_stack.h"
 #include "core/base/errors.h"
 #include "core/index/content_reader.h"
+#include "core/index/flat_tree.h"
 
 namespace varve::packages {
 namespace {
@@ -28,14 +29,9 @@ class IndexedImageSource final : public ImageSource {
   IndexedImageSource(const oci::Image& image, const index::LoadedIndex& index, index::LocalIndex& local, oci::Repository& windows)
       : image_(image), reader_(image, index, windows) {
     loaded_bytes_ = index.loaded_bytes;
-    for (std::size_t layer = 0; layer < index.maps.size(); ++layer) {
-      const auto& blob = index.blobs.layers.at(layer).entries;
-      const auto what = "index blob " + blob.digest.to_string();
-      if (!local.repository().has_blob(blob)) loaded_bytes_ += blob.size;
-      auto entries = index::LayerEntries::decode(local.blob(blob, *image.repository, index::kMaxLayerEntriesBytes), what);
-      if (entries.layer_digest != image.manifest.layers.at(layer).digest)
-        fail<CorruptData>("{}: holds the entries of layer {}, not of {}", what, entries.layer_digest.to_string(), image.manifest.layers[layer].digest.to_string());
-      stack_.add(std::move(entries), CompressedShares(*index.maps[layer]));
+    auto layers = index::read_layer_entries(local, index, image, &loaded_bytes_);
+    for (std::size_t layer = 0; layer < layers.size(); ++layer) {
+      stack_.add(std::move(layers[layer]), CompressedShares(*index.maps[layer]));
       stream_bytes_.push_back(index.maps[layer]->stream_bytes);
     }
     stack_.finish();

@@ -1,15 +1,14 @@
 #include "analyzer/usage/spool_writer.h"
 
 #include <fcntl.h>
-#include <sys/random.h>
 #include <unistd.h>
 
-#include <array>
 #include <utility>
 
-#include "core/base/digest.h"
 #include "core/base/errors.h"
 #include "core/base/file.h"
+#include "core/base/hmac.h"
+#include "core/base/random.h"
 
 namespace varve::usage {
 namespace {
@@ -17,36 +16,6 @@ namespace {
 constexpr std::size_t kSaltBytes = 32;
 constexpr std::uint64_t kRoomForFullBytes = 128;  // its one record
 constexpr std::uint64_t kStepSeconds = 10;
-
-Bytes random_bytes(std::size_t count) {
-  Bytes bytes(count);
-  if (::getrandom(bytes.data(), bytes.size(), 0) != ssize_t(bytes.size())) fail_errno("get random bytes");
-  return bytes;
-}
-
-std::string hex(ByteView bytes) {
-  std::string text;
-  for (const auto byte : bytes) text += fmt::format("{:02x}", std::to_integer<unsigned>(byte));
-  return text;
-}
-
-// HMAC-SHA-256 (RFC 2104).
-Digest hmac(ByteView key, std::string_view message) {
-  std::array<std::byte, 64> inner{};
-  const auto short_key = digest_of(key);
-  if (key.size() > inner.size()) key = short_key.raw();
-  std::copy(key.begin(), key.end(), inner.begin());
-  auto outer = inner;
-  for (auto& byte : inner) byte ^= std::byte(0x36);
-  for (auto& byte : outer) byte ^= std::byte(0x5c);
-  Sha256 sha;
-  sha.update(inner);
-  sha.update(as_bytes(message));
-  const auto first = sha.finish();
-  sha.update(outer);
-  sha.update(first.raw());
-  return sha.finish();
-}
 
 std::string month_of(std::chrono::system_clock::time_point now) {
   const std::chrono::year_month_day day(std::chrono::floor<std::chrono::days>(now));
@@ -58,7 +27,7 @@ Bytes salt_of(const std::filesystem::path& spool, const std::string& month) {
   if (auto there = read_file_if_there(path, 4096); there && there->size() == kSaltBytes) return *there;
   // Whole or not at all, and the first one wins: others may be reading.
   const auto salt = random_bytes(kSaltBytes);
-  const auto fresh = spool / fmt::format(".salt-{}", hex(random_bytes(8)));
+  const auto fresh = spool / fmt::format(".salt-{}", random_hex(8));
   write_all(open_file(fresh, O_WRONLY | O_CREAT | O_EXCL | O_NOFOLLOW, 0600).get(), salt, fresh.string());
   const bool linked = ::link(fresh.c_str(), path.c_str()) == 0;
   const int error = errno;
@@ -72,8 +41,8 @@ Bytes salt_of(const std::filesystem::path& spool, const std::string& month) {
 
 }  // namespace
 
-std::string new_session_id() { return hex(random_bytes(16)); }
-std::string new_process_id() { return hex(random_bytes(8)); }
+std::string new_session_id() { return random_hex(16); }
+std::string new_process_id() { return random_hex(8); }
 
 std::string user_hash(const std::filesystem::path& spool, const Variable& variable, std::chrono::system_clock::time_point now) {
   std::string user = std::to_string(::geteuid());
@@ -85,7 +54,7 @@ std::string user_hash(const std::filesystem::path& spool, const Variable& variab
   }
   const auto shared = variable("VARVE_USAGE_SALT");
   const auto salt = shared && !shared->empty() ? to_bytes(as_bytes(*shared)) : salt_of(spool, month_of(now));
-  return hmac(salt, user).hex().substr(0, 32);
+  return hmac_sha256(salt, user).hex().substr(0, 32);
 }
 
 bool is_switched_off(const Variable& variable) {

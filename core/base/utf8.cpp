@@ -28,4 +28,23 @@ bool is_utf8(std::string_view text) {
   return true;
 }
 
+void append_utf8(std::uint32_t code, std::string& out) {
+  const auto tail = [&](int shift) { out += char(0x80 | (code >> shift & 0x3F)); };
+  if (code < 0x80) {
+    out += char(code);
+  } else if (code < 0x800) {
+    out += char(0xC0 | code >> 6);
+    tail(0);
+  } else if (code < 0x10000) {
+    out += char(0xE0 | code >> 12);
+    tail(6);
+    tail(0);
+  } else {
+    out += char(0xF0 | code >> 18);
+    tail(12);
+    tail(6);
+    tail(0);
+  }
+}
+
 }  // namespace varve

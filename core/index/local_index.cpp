@@ -1,5 +1,6 @@
 #include "core/index/local_index.h"
 
+#include <algorithm>
 #include <map>
 
 #include "core/base/errors.h"
@@ -137,6 +138,12 @@ LoadedIndex load_index(LocalIndex& local, const oci::Image& image) {
     local.repository().put_manifest(document.bytes, document.descriptor.media_type, "");
   }
   return index;
+}
+
+oci::Repository& windows_repository(LocalIndex& local, const LoadedIndex& index, const oci::Image& image) {
+  const bool all_local =
+      std::ranges::all_of(index.blobs.layers, [&](const LayerIndexBlobs& layer) { return !layer.windows || local.repository().has_blob(*layer.windows); });
+  return all_local ? local.repository() : *image.repository;
 }
 
 }  // namespace varve::index

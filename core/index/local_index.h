@@ -43,4 +43,7 @@ struct LoadedIndex {
 // with what to do (`varve index IMAGE`) if there is none.
 LoadedIndex load_index(LocalIndex& local, const oci::Image& image);
 
+// Who serves the windows of its gzip layers: `local` if it has them all, else the image's own repository.
+oci::Repository& windows_repository(LocalIndex& local, const LoadedIndex& index, const oci::Image& image);
+
 }  // namespace varve::index

@@ -3,14 +3,15 @@
 #include <map>
 #include <utility>
 
+#include "core/oci/copy_blob.h"
+
 namespace varve::index {
 namespace {
 
 constexpr std::string_view kNoTag;
 
-void copy_blob(oci::Repository& source, oci::Repository& destination, const std::optional<oci::Descriptor>& blob) {
-  if (!blob || &source == &destination) return;
-  destination.put_blob(*blob, [&](ByteRange range, const oci::ByteSink& sink) { source.read_blob(*blob, range, sink); });
+void copy_if_named(oci::Repository& source, oci::Repository& destination, const std::optional<oci::Descriptor>& blob) {
+  if (blob && &source != &destination) oci::copy_blob(source, destination, *blob);
 }
 
 }  // namespace
@@ -25,12 +26,12 @@ void publish_index(const oci::Image& image, const ImageIndexBlobs& index, oci::R
   oci::put_bytes(destination, oci::empty_json(), oci::kEmptyJsonType);
   for (const auto& [digest, layer] : layers) {
     cancel.throw_if_cancelled();
-    copy_blob(source, destination, layer.second->map);
-    copy_blob(source, destination, layer.second->windows);
-    copy_blob(source, destination, layer.second->entries);
+    copy_if_named(source, destination, layer.second->map);
+    copy_if_named(source, destination, layer.second->windows);
+    copy_if_named(source, destination, layer.second->entries);
   }
-  copy_blob(source, destination, index.tree);
-  copy_blob(source, destination, index.ranges);
+  copy_if_named(source, destination, index.tree);
+  copy_if_named(source, destination, index.ranges);
   for (const auto& [digest, layer] : layers) {
     cancel.throw_if_cancelled();
     auto blobs = *layer.second;

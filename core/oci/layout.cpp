@@ -18,11 +18,8 @@ namespace {
 
 using nlohmann::json;
 
-constexpr std::string_view kRefName = "org.opencontainers.image.ref.name";
-constexpr std::string_view kContainerdName = "io.containerd.image.name";
 constexpr std::string_view kAttestation = "vnd.docker.reference.type";
 constexpr std::uint64_t kMaxLayoutFileBytes = 4096;
-constexpr std::uint64_t kMaxIndexJsonBytes = 16 * 1024 * 1024;  // thousands of artifacts beside 150 images
 constexpr std::size_t kReadBytes = 256 * 1024;
 
 std::string annotation(const Descriptor& entry, std::string_view name) {
@@ -38,8 +35,8 @@ std::string_view tag_part(std::string_view name) {
 
 // How well an entry carries the tag: 0 by its OCI name, 1 by its containerd name, 2 by the tag part of either; absent if not.
 std::optional<int> tag_match(const Descriptor& entry, std::string_view tag) {
-  const auto name = annotation(entry, kRefName);
-  const auto containerd_name = annotation(entry, kContainerdName);
+  const auto name = annotation(entry, kRefNameAnnotation);
+  const auto containerd_name = annotation(entry, kContainerdNameAnnotation);
   if (name == tag) return 0;
   if (containerd_name == tag) return 1;
   if (tag_part(name) == tag || tag_part(containerd_name) == tag) return 2;
@@ -47,13 +44,8 @@ std::optional<int> tag_match(const Descriptor& entry, std::string_view tag) {
 }
 
 std::string shown_tag(const Descriptor& entry) {
-  const auto name = annotation(entry, kRefName);
-  return name.empty() ? annotation(entry, kContainerdName) : name;
-}
-
-// The tag fallback for referrers (distribution-spec, "Referrers Tag Schema"), as other tools leave it in a folder.
-bool is_referrers_tag(std::string_view tag) {
-  return tag.starts_with("sha256-") && Digest::try_parse("sha256:" + std::string(tag.substr(7))).has_value();
+  const auto name = annotation(entry, kRefNameAnnotation);
+  return name.empty() ? annotation(entry, kContainerdNameAnnotation) : name;
 }
 
 void check_layout_file(const std::filesystem::path& dir) {
@@ -84,7 +76,7 @@ void release_tag(json& manifests, std::string_view tag) {
     if (!item.is_object()) return false;
     const auto annotations = item.find("annotations");
     if (annotations == item.end() || !annotations->is_object()) return false;
-    const auto name = annotations->find(kRefName);
+    const auto name = annotations->find(kRefNameAnnotation);
     return name != annotations->end() && *name == tag;
   });
 }
@@ -96,6 +88,12 @@ bool has_same_entry(const json& manifests, const json& wanted) {
 }
 
 }  // namespace
+
+std::optional<Digest> referrers_tag_subject(std::string_view tag) {
+  constexpr std::string_view kPrefix = "sha256-";
+  if (!tag.starts_with(kPrefix)) return std::nullopt;
+  return Digest::try_parse("sha256:" + std::string(tag.substr(kPrefix.size())));
+}
 
 UniqueFd lock_layout(const std::filesystem::path& dir) { return lock_file(open_file(dir / "oci-layout", O_RDWR), dir); }
 
@@ -217,7 +215,7 @@ std::optional<LayoutRepository::Relation> LayoutRepository::relation_of(const De
 bool LayoutRepository::may_be_image(const Descriptor& entry) {
   if (!entry.artifact_type.empty() || !annotation(entry, kAttestation).empty()) return false;
   if (entry.platform && (entry.platform->os == "unknown" || entry.platform->architecture == "unknown")) return false;
-  if (is_index_media_type(entry.media_type)) return !is_referrers_tag(annotation(entry, kRefName)) && annotation(entry, kRefName) != kPinsTag;
+  if (is_index_media_type(entry.media_type)) return !referrers_tag_subject(annotation(entry, kRefNameAnnotation)) && annotation(entry, kRefNameAnnotation) != kPinsTag;
   if (!is_manifest_media_type(entry.media_type)) return false;
   const auto relation = relation_of(entry);
   return !relation || !relation->is_artifact;  // one that cannot be read is reported when it is opened
@@ -263,7 +261,7 @@ Document LayoutRepository::manifest(std::string_view selector) {
   int best_match = 3;
   std::string tags;
   visit_entries([&](const Descriptor& entry) {
-    if (const auto tag = shown_tag(entry); !tag.empty() && !is_referrers_tag(tag)) tags += (tags.empty() ? "" : ", ") + tag;
+    if (const auto tag = shown_tag(entry); !tag.empty() && !referrers_tag_subject(tag)) tags += (tags.empty() ? "" : ", ") + tag;
     const auto match = tag_match(entry, selector);
     if (!match || *match >= best_match) return false;
     best = entry;
@@ -336,8 +334,8 @@ Descriptor LayoutRepository::put_manifest(ByteView bytes, std::string_view media
     if (manifest.subject || !manifest.artifact_type.empty()) {
       entry.artifact_type = manifest.artifact_type.empty() ? manifest.config.media_type : manifest.artifact_type;
       entry.annotations = manifest.annotations;
-      entry.annotations.erase(std::string(kRefName));  // a manifest does not choose its own tag
-      entry.annotations.erase(std::string(kContainerdName));
+      entry.annotations.erase(std::string(kRefNameAnnotation));  // a manifest does not choose its own tag
+      entry.annotations.erase(std::string(kContainerdNameAnnotation));
     }
   }
   put_blob(entry, [&](ByteRange range, const ByteSink& sink) { sink(bytes.subspan(range.offset, range.length)); });
@@ -347,7 +345,7 @@ Descriptor LayoutRepository::put_manifest(ByteView bytes, std::string_view media
 
 void LayoutRepository::add_entry(const Descriptor& entry, std::string_view tag) {
   auto object = internal::descriptor_to_json(entry);
-  if (!tag.empty()) object["annotations"][kRefName] = tag;
+  if (!tag.empty()) object["annotations"][kRefNameAnnotation] = tag;
   const auto lock = lock_layout(dir_);
   auto index = internal::parse_json_object(read_index_json(), kMaxIndexJsonBytes, name() + "/index.json");
   auto& manifests = index["manifests"];
@@ -360,7 +358,7 @@ void LayoutRepository::add_entry(const Descriptor& entry, std::string_view tag) 
       if (!item.is_object() || item.value("digest", json()) != object["digest"]) return false;
       const auto annotations = item.find("annotations");
       return annotations == item.end() || !annotations->is_object() ||
-             (!annotations->contains(kRefName) && !annotations->contains(kContainerdName));
+             (!annotations->contains(kRefNameAnnotation) && !annotations->contains(kContainerdNameAnnotation));
     });
   }
   manifests.push_back(std::move(object));

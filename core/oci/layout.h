@@ -16,6 +16,15 @@ namespace varve::oci {
 // The tag of the list of pinned images (indexer/pins.h), which is an index but no image.
 inline constexpr std::string_view kPinsTag = "varve-pins";
 
+inline constexpr std::uint64_t kMaxIndexJsonBytes = 16 * 1024 * 1024;  // thousands of artifacts beside 150 images
+
+// The names that entries of index.json carry: the OCI image spec's (image-layout.md), and containerd's.
+inline constexpr std::string_view kRefNameAnnotation = "org.opencontainers.image.ref.name";
+inline constexpr std::string_view kContainerdNameAnnotation = "io.containerd.image.name";
+
+// Whose referrers a tag lists, if it is one of the tag fallback (distribution-spec, "Referrers Tag Schema"), as other tools leave it in a folder.
+std::optional<Digest> referrers_tag_subject(std::string_view tag);
+
 // Keeps other processes that put manifests into a layout folder, or collect its garbage, waiting until it is closed.
 UniqueFd lock_layout(const std::filesystem::path& dir);
 

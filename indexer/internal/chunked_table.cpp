@@ -3,11 +3,11 @@
 #include <fmt/format.h>
 
 #include <array>
-#include <ctime>
 
 #include <nlohmann/json.hpp>
 
 #include "core/base/base64.h"
+#include "core/base/rfc3339.h"
 #include "core/base/utf8.h"
 
 namespace varve::indexer {
@@ -37,19 +37,6 @@ std::string_view type_name(codec::TarType type) {
   return "";
 }
 
-// RFC 3339 with as many decimals as needed, as Go writes times.
-std::string time_text(std::int64_t seconds, std::uint32_t nanoseconds) {
-  const auto time = std::time_t(seconds);
-  std::tm parts{};
-  ::gmtime_r(&time, &parts);
-  auto text = fmt::format("{:04}-{:02}-{:02}T{:02}:{:02}:{:02}", parts.tm_year + 1900, parts.tm_mon + 1, parts.tm_mday, parts.tm_hour, parts.tm_min, parts.tm_sec);
-  if (nanoseconds != 0) {
-    text += fmt::format(".{:09}", nanoseconds);
-    text.erase(text.find_last_not_of('0') + 1);
-  }
-  return text + "Z";
-}
-
 bool can_be_told(std::int64_t seconds) { return seconds >= 0 && seconds <= kLastYear; }
 
 // The name without what tells no two files apart.
@@ -60,13 +47,13 @@ std::string_view bare_name(std::string_view name) {
 }
 
 json toc_entry(const codec::TarEntry& entry, std::uint32_t mode) {
-  json object{{"type", type_name(entry.type)}, {"name", entry.name}, {"mode", mode}, {"modtime", time_text(entry.mtime_seconds, entry.mtime_nanoseconds)}};
+  json object{{"type", type_name(entry.type)}, {"name", entry.name}, {"mode", mode}, {"modtime", rfc3339(entry.mtime_seconds, entry.mtime_nanoseconds)}};
   if (!entry.link_name.empty()) object["linkName"] = entry.link_name;
   if (entry.size != 0) object["size"] = entry.size;
   if (entry.uid != 0) object["uid"] = entry.uid;
   if (entry.gid != 0) object["gid"] = entry.gid;
-  if (entry.access_time) object["accesstime"] = time_text(entry.access_time->seconds, entry.access_time->nanoseconds);
-  if (entry.change_time) object["changetime"] = time_text(entry.change_time->seconds, entry.change_time->nanoseconds);
+  if (entry.access_time) object["accesstime"] = rfc3339(entry.access_time->seconds, entry.access_time->nanoseconds);
+  if (entry.change_time) object["changetime"] = rfc3339(entry.change_time->seconds, entry.change_time->nanoseconds);
   if (entry.device_major != 0) object["devMajor"] = entry.device_major;
   if (entry.device_minor != 0) object["devMinor"] = entry.device_minor;
   for (const auto& [name, value] : entry.xattrs) object["xattrs"][name] = base64_encode(value);

@@ -15,24 +15,6 @@ namespace {
 
 constexpr std::uint32_t kReplacement = 0xfffd;
 
-void append_utf8(std::uint32_t code, std::string& out) {
-  if (code < 0x80) {
-    out += char(code);
-  } else if (code < 0x800) {
-    out += char(0xc0 | code >> 6);
-    out += char(0x80 | (code & 0x3f));
-  } else if (code < 0x10000) {
-    out += char(0xe0 | code >> 12);
-    out += char(0x80 | (code >> 6 & 0x3f));
-    out += char(0x80 | (code & 0x3f));
-  } else {
-    out += char(0xf0 | code >> 18);
-    out += char(0x80 | (code >> 12 & 0x3f));
-    out += char(0x80 | (code >> 6 & 0x3f));
-    out += char(0x80 | (code & 0x3f));
-  }
-}
-
 std::optional<std::uint32_t> four_hex(const char* p, const char* end) {
   if (end - p < 4) return std::nullopt;
   std::uint32_t value = 0;

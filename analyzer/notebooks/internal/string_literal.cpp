@@ -4,6 +4,7 @@
 #include <cstring>
 
 #include "analyzer/notebooks/internal/source_chars.h"
+#include "core/base/utf8.h"
 
 namespace varve::notebooks {
 
@@ -177,22 +178,9 @@ bool FormattedScan::step_code(OpenString& top) {
   return true;
 }
 
+// Python takes no code point beyond Unicode; such a one is left out.
 void append_code_point(std::string& out, unsigned long code) {
-  if (code < 0x80) {
-    out += static_cast<char>(code);
-  } else if (code < 0x800) {
-    out += static_cast<char>(0xC0 | (code >> 6));
-    out += static_cast<char>(0x80 | (code & 0x3F));
-  } else if (code < 0x10000) {
-    out += static_cast<char>(0xE0 | (code >> 12));
-    out += static_cast<char>(0x80 | ((code >> 6) & 0x3F));
-    out += static_cast<char>(0x80 | (code & 0x3F));
-  } else if (code < 0x110000) {
-    out += static_cast<char>(0xF0 | (code >> 18));
-    out += static_cast<char>(0x80 | ((code >> 12) & 0x3F));
-    out += static_cast<char>(0x80 | ((code >> 6) & 0x3F));
-    out += static_cast<char>(0x80 | (code & 0x3F));
-  }
+  if (code < 0x110000) append_utf8(std::uint32_t(code), out);
 }
 
 int digit_value(char c) {

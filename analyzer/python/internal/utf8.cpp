@@ -25,11 +25,9 @@ std::string repair_utf8(std::string_view text) {
 
 std::string encode_utf8(char32_t code) {
   if (code > 0x10FFFF || (code >= 0xD800 && code <= 0xDFFF)) return std::string(kReplacement);
-  if (code < 0x80) return {char(code)};
-  const auto tail = [&](int shift) { return char(0x80 | ((code >> shift) & 0x3F)); };
-  if (code < 0x800) return {char(0xC0 | (code >> 6)), tail(0)};
-  if (code < 0x10000) return {char(0xE0 | (code >> 12)), tail(6), tail(0)};
-  return {char(0xF0 | (code >> 18)), tail(12), tail(6), tail(0)};
+  std::string out;
+  append_utf8(code, out);
+  return out;
 }
 
 }  // namespace varve::python

@@ -1,14 +1,11 @@
 #include "analyzer/usage/internal/failed_names.h"
 
-#include <sys/random.h>
-
 #include <algorithm>
-#include <array>
 
 #include "analyzer/python/name.h"
 #include "analyzer/usage/internal/schema.h"
-#include "core/base/digest.h"
-#include "core/base/errors.h"
+#include "core/base/hmac.h"
+#include "core/base/random.h"
 
 namespace varve::usage {
 namespace {
@@ -16,35 +13,7 @@ namespace {
 constexpr std::size_t kHashBlock = 64;  // of SHA-256
 constexpr std::size_t kMaxRemembered = 200'000;
 
-Bytes random_bytes(std::size_t count) {
-  Bytes bytes(count);
-  if (::getentropy(bytes.data(), bytes.size()) != 0) fail_errno("read {} random bytes", count);
-  return bytes;
-}
-
-// RFC 2104.
-Digest hmac(ByteView key, std::string_view text) {
-  std::array<std::byte, kHashBlock> inner{}, outer{};
-  std::copy(key.begin(), key.end(), inner.begin());
-  outer = inner;
-  for (auto& byte : inner) byte ^= std::byte{0x36};
-  for (auto& byte : outer) byte ^= std::byte{0x5c};
-  Sha256 hash;
-  hash.update(inner);
-  hash.update(as_bytes(text));
-  const auto digest = hash.finish();
-  hash.update(outer);
-  hash.update(digest.raw());
-  return hash.finish();
-}
-
 }  // namespace
-
-std::string random_hex(std::size_t bytes) {
-  std::string text;
-  for (const auto byte : random_bytes(bytes)) text += fmt::format("{:02x}", std::to_integer<unsigned>(byte));
-  return text;
-}
 
 Bytes FailedNames::hash_of(std::string_view name) {
   if (key_.empty()) {
@@ -55,7 +24,7 @@ Bytes FailedNames::hash_of(std::string_view name) {
     }
     key_ = to_bytes(as_bytes(stored).first(std::min(stored.size(), kHashBlock)));
   }
-  return to_bytes(hmac(key_, name).raw());
+  return to_bytes(hmac_sha256(key_, name).raw());
 }
 
 bool FailedNames::is_public(const std::string& module) {

@@ -11,8 +11,6 @@
 
 namespace varve::usage {
 
-std::string random_hex(std::size_t bytes);
-
 class FailedNames {
  public:
   explicit FailedNames(SqlConnection& sql) : sql_(sql) {}

@@ -6,6 +6,7 @@
 
 #include "analyzer/usage/internal/schema.h"
 #include "core/base/errors.h"
+#include "core/base/random.h"
 
 namespace varve::usage {
 namespace {
