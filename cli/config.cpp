@@ -3,38 +3,25 @@
 #include <cstdlib>
 
 #include <CLI/Error.hpp>
-#include <toml++/toml.h>
 
 #include "core/base/errors.h"
 #include "core/base/file.h"
+#include "core/base/toml.h"
 
 namespace varve::cli {
 namespace {
 
 constexpr std::uint64_t kMaxConfigFileBytes = 1 << 20;
 
-std::string place_of(const std::filesystem::path& path, const toml::node& node) {
-  return fmt::format("{}:{}", path.string(), node.source().begin.line);
-}
-
-std::string scalar_text(const std::filesystem::path& path, std::string_view key, const toml::node& node) {
-  if (const auto* text = node.as_string()) return text->get();
-  if (const auto* number = node.as_integer()) return std::to_string(number->get());
-  if (const auto* number = node.as_floating_point()) return fmt::format("{}", number->get());
-  if (const auto* flag = node.as_boolean()) return flag->get() ? "true" : "false";
-  fail<UsageError>("{}: '{}' must be a string, a number, a boolean or an array of them", place_of(path, node), key);
-}
-
-void set_default(const std::filesystem::path& path, CLI::App& app, std::string_view key, const toml::node& node) {
-  auto* option = app.get_option_no_throw("--" + std::string(key));
+void set_default(const std::string& file, CLI::App& app, const std::string& key, const TomlValue& value) {
+  auto* option = app.get_option_no_throw("--" + key);
   if (option == nullptr || key == "help" || key == "version" || key == "config")
-    fail<UsageError>("{}: '{}' is no option of `varve{}{}`", place_of(path, node), key, app.get_parent() ? " " : "",
-                     app.get_parent() ? app.get_name() : "");
+    fail<UsageError>("{}: '{}' is no option of `varve{}{}`", toml_place(file, value), key, app.get_parent() ? " " : "", app.get_parent() ? app.get_name() : "");
   std::vector<std::string> values;
-  if (const auto* array = node.as_array()) {
-    for (const auto& element : *array) values.push_back(scalar_text(path, key, element));
+  if (value.kind == TomlValue::Kind::kArray) {
+    for (const auto& element : value.array) values.push_back(element.scalar_text(file, key));
   } else {
-    values.push_back(scalar_text(path, key, node));
+    values.push_back(value.scalar_text(file, key));
   }
   try {
     option->run_callback_for_default();
@@ -44,18 +31,18 @@ void set_default(const std::filesystem::path& path, CLI::App& app, std::string_v
       option->default_val(values);
     }
   } catch (const CLI::Error& error) {
-    fail<UsageError>("{}: {}", place_of(path, node), error.what());
+    fail<UsageError>("{}: {}", toml_place(file, value), error.what());
   }
 }
 
-void apply_table(const std::filesystem::path& path, CLI::App& app, const toml::table& table) {
-  for (const auto& [key, node] : table) {
-    if (const auto* inner = node.as_table()) {
-      const auto commands = app.get_subcommands([name = key.str()](const CLI::App* one) { return one->get_name() == name; });
-      if (commands.empty()) fail<UsageError>("{}: there is no command '{}'", place_of(path, node), key.str());
-      apply_table(path, *commands.front(), *inner);
+void apply_table(const std::string& file, CLI::App& app, const TomlValue& table) {
+  for (const auto& [key, value] : table.table) {
+    if (value.kind == TomlValue::Kind::kTable) {
+      const auto commands = app.get_subcommands([&name = key](const CLI::App* one) { return one->get_name() == name; });
+      if (commands.empty()) fail<UsageError>("{}: there is no command '{}'", toml_place(file, value), key);
+      apply_table(file, *commands.front(), value);
     } else {
-      set_default(path, app, key.str(), node);
+      set_default(file, app, key, value);
     }
   }
 }
@@ -101,13 +88,11 @@ std::vector<std::filesystem::path> config_files(const Environment& environment) 
 void apply_config_file(const std::filesystem::path& path, CLI::App& app) {
   const auto bytes = read_file_if_there(path, kMaxConfigFileBytes);
   if (!bytes) return;
-  toml::table table;
   try {
-    table = toml::parse(as_text(*bytes), path.string());
-  } catch (const toml::parse_error& error) {
-    fail<UsageError>("{}:{}: {}", path.string(), error.source().begin.line, error.description());
+    apply_table(path.string(), app, parse_toml(as_text(*bytes), path.string()));
+  } catch (const CorruptData& error) {
+    throw UsageError(error.what());
   }
-  apply_table(path, app, table);
 }
 
 }  // namespace varve::cli

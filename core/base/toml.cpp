@@ -1,0 +1,130 @@
+#include "core/base/toml.h"
+
+#include <algorithm>
+#include <sstream>
+
+#include <toml++/toml.h>
+
+#include "core/base/errors.h"
+
+namespace varve {
+namespace {
+
+void check_dots(std::string_view text, std::string_view what) {
+  std::size_t dots = 0, line = 1;
+  for (const char c : text) {
+    if (c == '\n') {
+      dots = 0;
+      ++line;
+    } else if (c == '.' && ++dots > kMaxTomlDotsInLine) {
+      fail<CorruptData>("{}:{}: more than {} dots in one line", what, line, kMaxTomlDotsInLine);
+    }
+  }
+}
+
+TomlValue value_of(const toml::node& node) {
+  TomlValue value;
+  value.line = node.source().begin.line;
+  if (const auto* text = node.as_string()) {
+    value.kind = TomlValue::Kind::kString;
+    value.text = text->get();
+  } else if (const auto* integer = node.as_integer()) {
+    value.kind = TomlValue::Kind::kInteger;
+    value.integer = integer->get();
+  } else if (const auto* number = node.as_floating_point()) {
+    value.kind = TomlValue::Kind::kFloat;
+    value.number = number->get();
+  } else if (const auto* flag = node.as_boolean()) {
+    value.kind = TomlValue::Kind::kBoolean;
+    value.flag = flag->get();
+  } else if (const auto* array = node.as_array()) {
+    value.kind = TomlValue::Kind::kArray;
+    for (const auto& element : *array) value.array.push_back(value_of(element));
+  } else if (const auto* table = node.as_table()) {
+    value.kind = TomlValue::Kind::kTable;
+    for (const auto& [key, inner] : *table) value.table.emplace(std::string(key.str()), value_of(inner));
+  } else {
+    value.kind = TomlValue::Kind::kTime;
+    std::ostringstream text;
+    node.visit([&](const auto& one) {
+      if constexpr (toml::is_date<decltype(one)> || toml::is_time<decltype(one)> || toml::is_date_time<decltype(one)>) text << one.get();
+    });
+    value.text = text.str();
+  }
+  return value;
+}
+
+const TomlValue* find_in(const TomlValue& table, std::string_view key, std::string_view what, bool required) {
+  const auto* value = table.find(key);
+  if (value == nullptr && required) fail<CorruptData>("{}: '{}' is missing", toml_place(what, table), key);
+  return value;
+}
+
+}  // namespace
+
+const TomlValue* TomlValue::find(std::string_view key) const {
+  const auto found = table.find(key);
+  return found == table.end() ? nullptr : &found->second;
+}
+
+std::string TomlValue::scalar_text(std::string_view what, std::string_view name) const {
+  switch (kind) {
+    case Kind::kString: return text;
+    case Kind::kInteger: return std::to_string(integer);
+    case Kind::kFloat: return fmt::format("{}", number);
+    case Kind::kBoolean: return flag ? "true" : "false";
+    default: fail<CorruptData>("{}: '{}' must be a string, a number, a boolean or an array of them", toml_place(what, *this), name);
+  }
+}
+
+TomlValue parse_toml(std::string_view text, std::string_view what) {
+  if (text.size() > kMaxTomlBytes) fail<CorruptData>("{}: more than {} bytes", what, kMaxTomlBytes);
+  check_dots(text, what);
+  try {
+    return value_of(toml::parse(text));
+  } catch (const toml::parse_error& error) {
+    fail<CorruptData>("{}:{}: {}", what, error.source().begin.line, error.description());
+  }
+}
+
+std::string toml_place(std::string_view what, const TomlValue& value) { return fmt::format("{}:{}", what, std::max(value.line, 1u)); }
+
+std::string toml_string(const TomlValue& table, std::string_view key, std::string_view what, bool required) {
+  const auto* value = find_in(table, key, what, required);
+  if (value == nullptr) return {};
+  if (value->kind != TomlValue::Kind::kString) fail<CorruptData>("{}: '{}' must be a string", toml_place(what, *value), key);
+  return value->text;
+}
+
+std::vector<std::string> toml_strings(const TomlValue& table, std::string_view key, std::string_view what, bool required) {
+  const auto* value = find_in(table, key, what, required);
+  if (value == nullptr) return {};
+  if (value->kind == TomlValue::Kind::kString) return {value->text};
+  if (value->kind != TomlValue::Kind::kArray) fail<CorruptData>("{}: '{}' must be an array of strings", toml_place(what, *value), key);
+  std::vector<std::string> texts;
+  for (const auto& element : value->array) {
+    if (element.kind != TomlValue::Kind::kString) fail<CorruptData>("{}: '{}' must hold strings only", toml_place(what, element), key);
+    texts.push_back(element.text);
+  }
+  return texts;
+}
+
+std::vector<const TomlValue*> toml_tables(const TomlValue& table, std::string_view key, std::string_view what) {
+  const auto* value = table.find(key);
+  if (value == nullptr) return {};
+  if (value->kind == TomlValue::Kind::kTable) return {value};
+  if (value->kind != TomlValue::Kind::kArray) fail<CorruptData>("{}: '{}' must be tables: [[{}]]", toml_place(what, *value), key, key);
+  std::vector<const TomlValue*> tables;
+  for (const auto& element : value->array) {
+    if (element.kind != TomlValue::Kind::kTable) fail<CorruptData>("{}: '{}' must be tables: [[{}]]", toml_place(what, element), key, key);
+    tables.push_back(&element);
+  }
+  return tables;
+}
+
+void toml_only_keys(const TomlValue& table, const std::vector<std::string_view>& known, std::string_view what) {
+  for (const auto& [key, value] : table.table)
+    if (std::ranges::find(known, key) == known.end()) fail<CorruptData>("{}: '{:.100}' is not known here", toml_place(what, value), key);
+}
+
+}  // namespace varve
