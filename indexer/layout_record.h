@@ -15,15 +15,19 @@
 namespace varve::indexer {
 
 inline constexpr std::string_view kLayoutRecordArtifactType = "application/vnd.varve.layout-record.v1";
+inline constexpr std::string_view kLayoutRecordMediaType = "application/vnd.varve.layout-record.v1+json";
 inline constexpr std::size_t kMaxLayoutRecordBytes = 64u << 20;
+inline constexpr std::size_t kMaxRecordedComponents = 200'000;
+inline constexpr std::size_t kMaxComponentNameBytes = 4200;  // "folder:" and a path
 
 struct RecordedComponent {
   std::string version;
   index::Heat heat = index::Heat::kSystem;
-  Digest content;                  // over its entries: attributes and content digests, in path order. Equal = the same tar bytes
+  Digest content;                  // over its entries: ComponentFacts::content. Equal = the same tar bytes
   std::uint64_t bytes = 0;         // stream side
   std::uint32_t releases = 1;      // that it was seen in, since it was first
-  std::uint32_t changes = 0;       // of these, how often its content was another than before: its change rate
+  std::uint32_t changes = 0;       // of these, how often its content was another than before: its change rate. Always below `releases`
+  bool operator==(const RecordedComponent&) const = default;
 };
 
 struct RecordedLayer {
@@ -34,19 +38,25 @@ struct RecordedLayer {
   bool taken_over = false;         // a layer of the image as it was, untouched
   index::Heat heat = index::Heat::kSystem;
   std::string writer;              // format, level and version of what wrote it: only layers of the same writer are taken again
-  std::map<std::string, RecordedComponent> components;  // empty for one taken over
+  std::map<std::string, RecordedComponent> components;  // empty for one taken over, and for the one of shared directories
+  bool operator==(const RecordedLayer&) const = default;
 };
 
 struct LayoutRecord {
   Digest image;
   std::vector<RecordedLayer> layers;  // base first
+  bool operator==(const LayoutRecord&) const = default;
 };
 
+// The same record gives the same bytes. Throws UsageError for a component's name or version that is no UTF-8.
 std::string to_json(const LayoutRecord& record);
-LayoutRecord parse_layout_record(std::string_view json, std::string_view what);  // throws CorruptData naming what is wrong
+// Throws CorruptData or Unsupported (limits) naming `what` and what is wrong.
+LayoutRecord parse_layout_record(std::string_view json, std::string_view what);
 
-// Absent if the image has none. Throws CorruptData if what is there is none.
+// Absent if the image has none. Of several, the one that looks back on the most releases, and of these the one whose artifact has the smallest digest: all machines
+// choose the same. Those that are damaged or do not fit the image are passed over; throws CorruptData if there is no other.
 std::optional<LayoutRecord> find_layout_record(const oci::Image& image);
+// Content first, then the artifact that names it. `image` is the descriptor of its manifest.
 void publish_layout_record(oci::Repository& repository, const oci::Descriptor& image, const LayoutRecord& record);
 
 }  // namespace varve::indexer
