@@ -25,6 +25,10 @@ struct Reason {
   std::string text;   // a sentence without the name of the distribution: "0 uses in 41,200 sessions of 90 days, at most 0.007 %"
 };
 
+// `by` is a distribution: "requires" "imports" "elf" and so on, as against a rule, a program or nobody.
+bool names_distribution(const Reason& reason);
+
+// One per normalised name and source. Copies of one distribution in several site folders are one; vendored ones follow the outer one and are not listed.
 struct PlannedDistribution {
   std::string name;            // normalised
   std::string version;
@@ -81,7 +85,7 @@ struct Plan {
 std::string to_json(const Plan& plan);                             // indented, the same plan gives the same bytes
 Plan parse_plan(std::string_view json, std::string_view what);     // throws CorruptData naming `what` and the field
 
-// One distribution, as a chain from what is known to the verdict; every line can be checked. Throws NotFound for a name that the plan does not have, with those nearest to it.
+// One distribution (its name, or what code imports), as a chain from what is known to the verdict; every line can be checked. Throws NotFound for a name that the plan does not have, with those nearest to it.
 std::vector<std::string> explain(const Plan& plan, std::string_view name);
 
 }  // namespace varve::prune
