@@ -33,6 +33,7 @@ struct RunOptions {
   std::filesystem::path stats_file;
   std::string mode = "auto";
   std::string runtime = "auto";
+  std::string network = "host";
   bool record = false;
   std::filesystem::path usage_spool;  // "" = under the root
   Stopwatch since_start;
@@ -85,6 +86,7 @@ fuse::SessionRequest make_request(const Context& context, const RunOptions& opti
   request.options.env = options.env;
   request.options.working_dir = options.working_dir;
   request.options.user = options.user;
+  request.options.network = options.network == "host";
   for (const auto& volume : options.volumes) request.options.volumes.push_back(fuse::Volume::parse(volume));
   request.name = options.name;
   request.remove_at_exit = options.remove;
@@ -152,6 +154,7 @@ void add_run_command(CLI::App& app, Context& context) {
   run->add_option("--stats", options->stats_file, "Write times and traffic to this file, as JSON")->type_name("FILE");
   run->add_option("--mode", options->mode, "How the image is mounted: auto, kernel or fuse")->type_name("MODE");
   run->add_option("--runtime", options->runtime, "Who carries it out: auto, runc, crun, bwrap or none (Varve itself)")->type_name("RUNTIME");
+  run->add_option("--network", options->network, "host: the machine's; none: nothing but a loopback of its own")->check(CLI::IsMember({"host", "none"}))->capture_default_str();
   run->add_flag("--record,!--no-record", options->record, "Record which libraries and files of the image the session uses, for `varve usage`");
   run->add_option("--usage-spool", options->usage_spool, "The folder that records go to (default: usage/spool under --root)")->type_name("DIR");
   run->footer(

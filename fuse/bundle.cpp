@@ -70,7 +70,10 @@ json process_json(const SessionSpec& spec) {
 json linux_json(const SessionSpec& spec) {
   json pid = {{"type", "pid"}};
   if (!spec.pid_namespace.empty()) pid["path"] = spec.pid_namespace;
-  json part = {{"namespaces", json::array({pid, {{"type", "mount"}}, {{"type", "ipc"}}, {{"type", "uts"}}})},
+  json namespaces = json::array({pid, {{"type", "mount"}}, {{"type", "ipc"}}, {{"type", "uts"}}});
+  // Runtimes bring up the loopback of one that they make.
+  if (spec.own_network) namespaces.push_back({{"type", "network"}});
+  json part = {{"namespaces", std::move(namespaces)},
                {"maskedPaths", spec.masked_paths},
                {"readonlyPaths", spec.readonly_paths}};
   if (!spec.cgroups_path.empty()) part["cgroupsPath"] = spec.cgroups_path;

@@ -33,6 +33,7 @@ struct CommandOptions {
   std::string working_dir = {};
   std::string user = {};
   std::vector<Volume> volumes = {};
+  bool network = true;                          // the machine's; false: only a loopback of its own
 };
 
 struct SpecMount {
@@ -61,6 +62,7 @@ struct SessionSpec {
   std::string cgroups_path;     // "" = the runtime's choice
   std::string ready_fifo;       // gets a byte when the command is about to be executed; "" = nobody asks
   bool in_user_namespace = false;
+  bool own_network = false;     // a network namespace with nothing but loopback
 };
 
 // The words to execute, by the rules of the image spec (config.md "Entrypoint", "Cmd"). Throws UsageError if there are none.

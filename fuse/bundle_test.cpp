@@ -133,6 +133,13 @@ TEST(ConfigJson, HasNamespacesButTheMachinesNetwork) {
   EXPECT_EQ(namespaces[0]["path"], "/proc/2/ns/pid");
 }
 
+TEST(ConfigJson, ASessionWithoutNetworkHasANamespaceForThat) {
+  auto spec = spec_of_root();
+  spec.own_network = true;
+  const auto namespaces = nlohmann::json::parse(to_config_json(spec))["linux"]["namespaces"];
+  EXPECT_EQ(namespaces.back(), (nlohmann::json{{"type", "network"}}));
+}
+
 TEST(ConfigJson, CgroupsAreLeftAloneInAUserNamespace) {
   auto spec = spec_of_root();
   EXPECT_EQ(nlohmann::json::parse(to_config_json(spec))["linux"]["resources"]["devices"][0]["allow"], false);

@@ -98,6 +98,7 @@ class Bubblewrap final : public Runtime {
       for (const auto& capability : spec.capabilities) words.insert(words.end(), {"--cap-add", capability});
     if (one_id_mapped_ && spec.user.uid != 0)
       words.insert(words.end(), {"--unshare-user", "--uid", std::to_string(spec.user.uid), "--gid", std::to_string(spec.user.gid)});
+    if (spec.own_network) words.emplace_back("--unshare-net");
     if (!spec.terminal) words.emplace_back("--new-session");
     words.emplace_back("--clearenv");
     for (const auto& one : spec.env) {

@@ -1,10 +1,13 @@
 #include <fcntl.h>
 #include <grp.h>
 #include <linux/capability.h>
+#include <net/if.h>
 #include <poll.h>
 #include <sched.h>
 #include <signal.h>
+#include <sys/ioctl.h>
 #include <sys/prctl.h>
+#include <sys/socket.h>
 #include <sys/syscall.h>
 #include <sys/wait.h>
 #include <unistd.h>
@@ -12,6 +15,7 @@
 #include <algorithm>
 #include <array>
 #include <cstdio>
+#include <cstring>
 #include <map>
 
 #include "core/base/errors.h"
@@ -74,6 +78,16 @@ void become(const SessionSpec& spec, bool one_id_mapped) {
   set_capabilities(spec.user.uid == 0 ? held : 0);
 }
 
+// netdevice(7). A new network namespace has the device, switched off.
+void bring_loopback_up() {
+  const UniqueFd socket(::socket(AF_INET, SOCK_DGRAM | SOCK_CLOEXEC, 0));
+  ifreq request{};
+  std::strcpy(request.ifr_name, "lo");
+  if (!socket || ::ioctl(socket.get(), SIOCGIFFLAGS, &request) != 0) fail_errno("find the session's loopback");
+  request.ifr_flags = short(request.ifr_flags | IFF_UP);
+  if (::ioctl(socket.get(), SIOCSIFFLAGS, &request) != 0) fail_errno("bring up the session's loopback");
+}
+
 // Only returns if the command could not be executed: kNotFound or kNotExecutable, told on stderr.
 int execute(const SessionSpec& spec) {
   std::vector<char*> argv;
@@ -116,7 +130,7 @@ class DirectRuntime final : public Runtime {
     if (::pipe2(ends.data(), O_CLOEXEC | O_NONBLOCK) != 0) fail_errno("make a pipe");
     ready_.reset(ends[0]);
     const UniqueFd ready_write(ends[1]);
-    const int flags = CLONE_NEWPID | CLONE_NEWNS | CLONE_NEWIPC | CLONE_NEWUTS;
+    const int flags = CLONE_NEWPID | CLONE_NEWNS | CLONE_NEWIPC | CLONE_NEWUTS | (spec.own_network ? CLONE_NEWNET : 0);
     process_ = start_in_namespaces(flags, UserIds{}, [&] { return run_inside(spec, ready_write.get(), prepare_child); });
     return process_;
   }
@@ -135,6 +149,7 @@ class DirectRuntime final : public Runtime {
   int run_inside(const SessionSpec& spec, int ready_write, const PrepareChild& prepare_child) const {
     SignalInbox inbox;  // these were blocked by the supervisor already, and stay so
     if (::sethostname(spec.hostname.data(), spec.hostname.size()) != 0) fail_errno("set the host name {}", spec.hostname);
+    if (spec.own_network) bring_loopback_up();
     ::prctl(PR_SET_DUMPABLE, 0);
     enter_session_root(spec);
     const auto command = ::fork();

@@ -40,13 +40,14 @@ std::uint64_t bounding_set() {
 }
 
 // With the machine's network come its names. Copies, as the session's root may write to them.
-void add_network_files(std::vector<SpecMount>& mounts, const SessionFolder& folder) {
-  for (const char* name : {"resolv.conf", "hosts", "hostname"}) {
+void add_network_files(std::vector<SpecMount>& mounts, const SessionFolder& folder, bool network) {
+  for (const std::string name : {"resolv.conf", "hosts", "hostname"}) {
+    if (!network && name == "resolv.conf") continue;
     const auto host = read_file_if_there(std::filesystem::path("/etc") / name, kMaxHostFileBytes);
     if (!host) continue;
     const auto copy = folder.etc() / name;
     write_file_atomically(copy, *host, 0644);
-    mounts.push_back(bind_mount(copy, std::string("/etc/") + name, false, true));
+    mounts.push_back(bind_mount(copy, "/etc/" + name, false, true));
   }
 }
 
@@ -107,7 +108,8 @@ SessionSpec make_spec(const SupervisorJob& job, const Rootfs& rootfs, const Supe
       job.config, job.options,
       {.home = spec.user.home, .hostname = spec.hostname, .term = job.terminal && term != nullptr ? term : "xterm"}, job.environment);
   spec.mounts = usual_mounts(spec.in_user_namespace, job.ids.gids);
-  add_network_files(spec.mounts, folder);
+  spec.own_network = !job.options.network;
+  add_network_files(spec.mounts, folder, job.options.network);
   add_volumes(spec.mounts, job.options.volumes);
   settle_targets(rootfs, spec.mounts);
   add_own_volumes(spec.mounts, job, rootfs, events);

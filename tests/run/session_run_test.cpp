@@ -130,6 +130,16 @@ class SessionRunTest : public ::testing::TestWithParam<Way> {
 
 TempDir* SessionRunTest::shared_ = nullptr;
 
+TEST_P(SessionRunTest, WithoutNetworkThereIsOnlyALoopback) {
+  auto without = request("while read name rest; do case $name in *:*) echo device $name;; esac; done < /proc/net/dev; cat /proc/net/fib_trie; ls /etc/resolv.conf");
+  without.options.network = false;
+  const auto outcome = run(without);
+  EXPECT_THAT(outcome.out, ::testing::StartsWith("device lo:"));
+  EXPECT_EQ(outcome.out.find("device", 1), std::string::npos) << outcome.out;
+  EXPECT_THAT(outcome.out, HasSubstr("127.0.0.1"));  // no address is local before the device is up
+  EXPECT_NE(outcome.status, 0) << "names of a network that is not there";
+}
+
 TEST_P(SessionRunTest, TheStatusAndTheOutputAreTheCommands) {
   const auto outcome = run("echo out; echo err >&2; exit 7");
   EXPECT_EQ(outcome.status, 7) << outcome.err;
