@@ -1,8 +1,9 @@
 #pragma once
 // Which components share a layer: by use, change rate and size, and where they were in the image's last version. Pure: the same input gives the
-// same layers.
+// same layers. docs/relayering.md.
 #include <cstdint>
 #include <string>
+#include <string_view>
 #include <vector>
 
 #include "core/index/placement.h"
@@ -11,28 +12,35 @@
 namespace varve::indexer {
 
 struct PackLimits {
-  std::uint32_t max_layers = 127;                 // of the image, those taken over included
-  std::uint64_t max_layer_bytes = 8'000'000'000;  // stream side; a single component above it is cut
+  std::uint32_t max_layers = 127;                 // of the image, those taken over and that of the shared directories included
+  std::uint64_t max_layer_bytes = 8'000'000'000;  // stream side; a component above it is cut
   std::uint64_t min_layer_bytes = 16u << 20;      // smaller ones are put together
+  bool operator==(const PackLimits&) const = default;
 };
 
 struct ComponentFacts {
-  std::string name;
+  std::string name;                // "pip:numpy"; a piece of one that is too large: "folder:models//2of3"
+  std::string version;             // "" = has none
   index::Heat heat = index::Heat::kSystem;
   std::uint64_t bytes = 0;         // stream side
-  Digest content;                  // RecordedComponent::content
+  Digest content;                  // unit_digest(); paths are part of it, so that no two components have the same
 };
 
 struct PackedLayer {
   index::Heat heat = index::Heat::kSystem;
   std::vector<std::string> components;  // by name
-  // The layer of the previous version with the very same content; its blob is taken as it is. -1 = none.
+  // Number of the previous version's layer with the very same content; its blob is taken as it is. -1 = none.
   int same_as = -1;
-  // Of a component that is too large for one layer: which piece of how many.
-  std::uint32_t piece = 0, pieces = 1;
 };
 
-// `taken_over`: layers that stay as they are beneath. In stacking order. Throws UsageError if the limits cannot be kept.
-std::vector<PackedLayer> pack_layers(const std::vector<ComponentFacts>& components, std::uint32_t taken_over, const LayoutRecord* previous, const PackLimits& limits);
+// In stacking order, for between `taken_over` layers that stay as they are beneath and one of shared directories on top. A layer of the previous version whose content is all there still
+// stays together, if it was written by the same `writer` (RecordedLayer::writer) and few of its bytes changed heat; all else is packed anew.
+// No layer is above max_layer_bytes, none below min_layer_bytes unless it is the only one of its heat or no other could take it.
+// Throws UsageError if the limits cannot be kept, naming the component where it is one, and for components that share a name or a content.
+std::vector<PackedLayer> pack_layers(const std::vector<ComponentFacts>& components, std::uint32_t taken_over, const LayoutRecord* previous, std::string_view writer,
+                                     const PackLimits& limits);
+
+// What to record of components: what was recorded of them before, counted on. In the same order.
+std::vector<RecordedComponent> recorded_components(const std::vector<ComponentFacts>& components, const LayoutRecord* previous);
 
 }  // namespace varve::indexer
