@@ -7,6 +7,7 @@
 #include "analyzer/usage/internal/retention.h"
 #include "analyzer/usage/internal/schema.h"
 #include "analyzer/usage/internal/snapshot_reader.h"
+#include "analyzer/usage/internal/use_sets.h"
 #include "analyzer/usage/internal/writer.h"
 
 namespace varve::usage {
@@ -32,6 +33,23 @@ class SqlDatabase final : public Database {
     auto explanation = explain_name(*sql_, name, query);
     transaction.commit();
     return explanation;
+  }
+  void notebooks(const Digest& image, const std::function<void(NotebookImports&&)>& each) override {
+    Transaction transaction(*sql_, Transaction::Kind::kRead);
+    read_notebook_imports(*sql_, image, each);
+    transaction.commit();
+  }
+  SessionSample sessions(const SnapshotQuery& query, std::uint64_t at_most, const std::function<void(SessionUse&&)>& each) override {
+    Transaction transaction(*sql_, Transaction::Kind::kRead);
+    const auto sample = read_sessions(*sql_, query, at_most, each);
+    transaction.commit();
+    return sample;
+  }
+  SetUse set_use(const SnapshotQuery& query, const std::vector<std::string>& distributions) override {
+    Transaction transaction(*sql_, Transaction::Kind::kRead);
+    const auto use = read_set_use(*sql_, query, distributions);
+    transaction.commit();
+    return use;
   }
   void age_out(const Retention& retention, std::int32_t today) override { usage::age_out(writer_, retention, today); }
 

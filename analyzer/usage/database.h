@@ -49,6 +49,35 @@ struct SnapshotQuery {
   std::optional<Digest> image;    // absent: all
 };
 
+// One distinct notebook of those scanned, by what it needs of an image.
+struct NotebookImports {
+  std::string path;                        // as scanned; of duplicates the first in byte order
+  std::uint32_t copies = 1;                // with the same code
+  Digest code;                             // SHA-256 of its code
+  std::string language;
+  std::vector<std::string> distributions;  // normalised names of those of the image that it imports itself, ascending
+  std::vector<std::string> modules;        // dotted, ascending: what it certainly imports as a module and a distribution of the image owns
+};
+
+// One session of those that are still kept one by one.
+struct SessionUse {
+  std::uint64_t key = 0;                   // of its random id: uniform, always the same
+  std::int32_t day = 0;
+  std::vector<std::string> distributions;  // normalised names of those that it imported in any way, opened files or executed programs of; ascending
+};
+
+struct SessionSample {
+  std::uint64_t kept = 0;   // heard sessions of the window that are kept one by one
+  std::uint64_t given = 0;  // of these: handed out
+};
+
+// How many sessions and users used at least one distribution of a set.
+struct SetUse {
+  std::uint64_t sessions_at_least = 0;  // daily counts do not say which sessions were the same ones: a range
+  std::uint64_t sessions_at_most = 0;
+  UserCount users;
+};
+
 struct Retention {
   std::int32_t raw_days = 30;         // sessions and single events
   std::int32_t aggregate_days = 800;  // per day and distribution
@@ -69,6 +98,14 @@ class Database {
   virtual Snapshot snapshot(const SnapshotQuery& query) = 0;
   // Everything kept about one distribution or import name, newest first, for `usage explain`: who, where, how, as sentences' facts.
   virtual Explanation explain(const std::string& name, const SnapshotQuery& query) = 0;
+  // Every distinct scanned notebook, in no order that means anything, those that import nothing of the image included. Nothing is known to be the image's if
+  // its packages are not known. One after the other: memory is bounded by paths, not by imports.
+  virtual void notebooks(const Digest& image, const std::function<void(NotebookImports&&)>& each) = 0;
+  // Heard sessions of the window, as far as they are kept one by one (Retention::raw_days): all, or `at_most` of them as a uniform sample that stays the same for as
+  // long as the database does. In order of their random ids.
+  virtual SessionSample sessions(const SnapshotQuery& query, std::uint64_t at_most, const std::function<void(SessionUse&&)>& each) = 0;
+  // From the counts per day, so over any window. Names are normalised; those that are not known count as unused.
+  virtual SetUse set_use(const SnapshotQuery& query, const std::vector<std::string>& distributions) = 0;
   // Removes raw rows older than the retention; the daily aggregates stay until theirs.
   virtual void age_out(const Retention& retention, std::int32_t today) = 0;
 };

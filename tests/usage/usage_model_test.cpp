@@ -275,6 +275,36 @@ class UsageModel : public DatabaseFixture {
     ASSERT_EQ(facts.unresolved, expected.unresolved);
     for (const auto& [name, counts] : expected.uses) ASSERT_NE(find_use(facts, name), nullptr) << name;
     for (const auto& use : facts.distributions) compare_use(use, expected);
+    ASSERT_NO_FATAL_FAILURE(compare_sets());
+  }
+
+  // Sessions that are kept one by one, each with its own set; and how many use at least one of some distributions.
+  void compare_sets() {
+    std::map<std::uint64_t, std::vector<std::string>> expected;
+    std::map<unsigned, std::set<std::string>> touched;
+    for (const auto& [number, session] : truth_) {
+      const auto of_session = Model().expect({{number, session}}, inventories_);
+      for (const auto& [name, counts] : of_session.uses) touched[number].insert(name);
+      if (!gone_.contains(number)) expected[number] = {touched[number].begin(), touched[number].end()};
+    }
+    std::map<std::uint64_t, std::vector<std::string>> found;
+    database_->sessions({.window = all_days(), .image = std::nullopt}, 1'000'000, [&](SessionUse&& session) { found[found.size()] = std::move(session.distributions); });
+    ASSERT_EQ(found.size(), expected.size());
+    auto at = found.begin();
+    for (const auto& [number, distributions] : expected) ASSERT_EQ((at++)->second, distributions) << number;  // keys of these tests ascend with their numbers
+    const std::vector<std::string> some{"alpha", "both-a", "beta-fork"};
+    std::uint64_t sessions = 0;
+    std::set<std::string> users;
+    for (const auto& [number, session] : truth_) {
+      if (std::none_of(some.begin(), some.end(), [&](const auto& name) { return touched[number].contains(name); })) continue;
+      ++sessions;
+      users.insert(session.users.begin(), session.users.end());
+    }
+    const auto use = database_->set_use({.window = all_days(), .image = std::nullopt}, some);
+    ASSERT_LE(use.sessions_at_least, sessions);
+    ASSERT_GE(use.sessions_at_most, sessions);
+    ASSERT_LE(use.users.at_least, std::max<std::uint64_t>(users.size(), sessions > 0 ? 1 : 0));
+    ASSERT_GE(use.users.at_most, std::min<std::uint64_t>(users.size(), use.sessions_at_most));
   }
 
   void compare_use(const DistributionUse& use, const Expected& expected) {

@@ -1,37 +1,14 @@
 // Users over months: their hashes change with the month, so a window over several has a range of counts.
 #include <algorithm>
 
-#include "analyzer/usage/internal/calendar.h"
+#include "analyzer/usage/internal/month_cover.h"
 #include "analyzer/usage/internal/snapshot_reader.h"
 #include "analyzer/usage/internal/writer.h"
 
 namespace varve::usage {
-namespace {
-
-// Whether the window has all that was counted in this month; then the month's users all are users of the window.
-struct MonthCover {
-  std::int32_t first_data = 0, last_data = 0;
-  bool covers(const DayRange& window, std::int32_t month) const {
-    return window.first <= std::max(first_day_of_month(month), first_data) && window.last >= std::min(last_day_of_month(month), last_data);
-  }
-};
-
-UserCount within(UserCount users, std::uint64_t sessions) {
-  users.at_most = std::min(users.at_most, sessions);
-  // Somebody had these sessions, even where it is not known in which part of a month.
-  if (users.at_most > 0) users.at_least = std::max<std::uint64_t>(users.at_least, 1);
-  users.at_least = std::min(users.at_least, users.at_most);
-  return users;
-}
-
-}  // namespace
 
 void SnapshotReader::read_users() {
-  MonthCover cover;
-  sql_.query("SELECT MIN(day), MAX(day) FROM daily_session", {}, [&](const SqlRow& row) {
-    cover.first_data = std::int32_t(row.number(0));
-    cover.last_data = std::int32_t(row.number(1));
-  });
+  const MonthCover cover(sql_);
   struct Subject {
     std::int64_t kind = -1, id = 0, image = 0;
     bool operator==(const Subject&) const = default;

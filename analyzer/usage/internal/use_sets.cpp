@@ -1,0 +1,239 @@
+#include "analyzer/usage/internal/use_sets.h"
+
+#include <algorithm>
+#include <map>
+#include <set>
+#include <unordered_map>
+
+#include <fmt/format.h>
+
+#include "analyzer/usage/internal/month_cover.h"
+#include "analyzer/usage/internal/names.h"
+#include "analyzer/usage/internal/resolver.h"
+#include "analyzer/usage/internal/user_sketch.h"
+#include "analyzer/usage/internal/writer.h"
+
+namespace varve::usage {
+namespace {
+
+constexpr std::size_t kAtOnce = 256;  // notebooks or sessions, whose rows are in memory together
+
+// Of the query: 0 = all images, -1 = one that is not known.
+std::int64_t image_id_of(SqlConnection& sql, const std::optional<Digest>& image) {
+  if (!image) return 0;
+  std::int64_t id = -1;
+  sql.query("SELECT id FROM image WHERE digest = $1", {image->to_string()}, [&](const SqlRow& row) { id = row.number(0); });
+  return id;
+}
+
+std::unordered_map<std::int64_t, std::string> distribution_names(SqlConnection& sql) {
+  std::unordered_map<std::int64_t, std::string> names;
+  sql.query("SELECT id, name FROM distribution", {}, [&](const SqlRow& row) { names[row.number(0)] = row.text(1); });
+  return names;
+}
+
+std::vector<std::string> names_of(const std::set<std::int64_t>& ids, const std::unordered_map<std::int64_t, std::string>& names) {
+  std::vector<std::string> result;
+  for (const auto id : ids)
+    if (const auto found = names.find(id); found != names.end()) result.push_back(found->second);
+  std::sort(result.begin(), result.end());
+  return result;
+}
+
+struct Notebook {
+  std::int64_t id = 0;  // of the copy whose path is the first in byte order
+  NotebookImports imports;
+};
+
+std::vector<Notebook> distinct_notebooks(SqlConnection& sql) {
+  std::map<std::string, Notebook> distinct;  // by digest of the code
+  sql.query("SELECT id, path, language, code_digest FROM notebook", {}, [&](const SqlRow& row) {
+    const auto [at, is_new] = distinct.try_emplace(row.text(3));
+    auto& notebook = at->second;
+    auto path = row.text(1);
+    if (!is_new) ++notebook.imports.copies;
+    if (!is_new && notebook.imports.path <= path) return;
+    notebook.id = row.number(0);
+    notebook.imports.path = std::move(path);
+    notebook.imports.language = row.text(2);
+    notebook.imports.code = Digest::try_parse(row.text(3)).value_or(Digest());
+  });
+  std::vector<Notebook> notebooks;
+  for (auto& [code, notebook] : distinct) notebooks.push_back(std::move(notebook));
+  std::sort(notebooks.begin(), notebooks.end(), [](const Notebook& a, const Notebook& b) { return a.imports.path < b.imports.path; });
+  return notebooks;
+}
+
+// Whose modules are, for the images of some sessions. An answer is asked for a million times and made once.
+class SessionResolver {
+ public:
+  explicit SessionResolver(SqlConnection& sql) : sql_(sql), modules_(sql, "module", "name") {}
+
+  // No statement may be running.
+  void prepare(const std::set<std::int64_t>& images, const std::set<std::int64_t>& modules) {
+    for (const auto image : images)
+      if (!images_.contains(image)) images_.try_emplace(image, ImageResolver(sql_, image, ImageResolver::Paths::kLeaveOut));
+    modules_.load_names({modules.begin(), modules.end()});
+  }
+  const Owners& of_module(std::int64_t image, std::int64_t module) {
+    auto& known = owners_[image];
+    const auto [at, is_new] = known.try_emplace(module, nullptr);
+    if (is_new) at->second = &images_.at(image).of_module(modules_.name_of(module));
+    return *at->second;
+  }
+
+ private:
+  SqlConnection& sql_;
+  NameTable modules_;
+  std::map<std::int64_t, ImageResolver> images_;
+  std::unordered_map<std::int64_t, std::unordered_map<std::int64_t, const Owners*>> owners_;  // they live in images_
+};
+
+struct Session {
+  SessionUse use;
+  std::int64_t image_id = 0;
+  std::vector<std::pair<std::int64_t, std::int64_t>> modules;  // module, distribution that the record itself names (0 = none)
+  std::set<std::int64_t> distributions;
+};
+
+// Uniform even where somebody numbered sessions instead of drawing their ids.
+std::uint64_t key_of(const Bytes& session_key) {
+  return load_le<std::uint64_t>(digest_of(ByteView(session_key)).raw().data());
+}
+
+}  // namespace
+
+void read_notebook_imports(SqlConnection& sql, const Digest& image, const std::function<void(NotebookImports&&)>& each) {
+  auto notebooks = distinct_notebooks(sql);
+  const auto names = distribution_names(sql);
+  const auto image_id = image_id_of(sql, image);
+  const ImageResolver resolver(sql, image_id, ImageResolver::Paths::kLeaveOut);
+  for (std::size_t first = 0; first < notebooks.size(); first += kAtOnce) {
+    const auto end = std::min(first + kAtOnce, notebooks.size());
+    std::vector<SqlValue> ids;
+    std::unordered_map<std::int64_t, std::size_t> places;
+    for (auto i = first; i < end; ++i) {
+      ids.emplace_back(notebooks[i].id);
+      places[notebooks[i].id] = i;
+    }
+    std::vector<std::set<std::int64_t>> owners(end - first);
+    std::vector<std::set<std::string>> modules(end - first);
+    query_in(sql, "SELECT notebook_id, name, module FROM notebook_import WHERE local = 0 AND notebook_id", ids, "", [&](const SqlRow& row) {
+      const auto place = places.at(row.number(0)) - first;
+      const auto& of_name = resolver.of_module(row.text(1));
+      owners[place].insert(of_name.begin(), of_name.end());
+      auto module = row.text(2);
+      if (!module.empty() && !resolver.of_module(module).empty()) modules[place].insert(std::move(module));
+    });
+    for (auto i = first; i < end; ++i) {
+      auto& imports = notebooks[i].imports;
+      imports.distributions = names_of(owners[i - first], names);
+      imports.modules.assign(modules[i - first].begin(), modules[i - first].end());
+      each(std::move(imports));
+    }
+  }
+}
+
+SessionSample read_sessions(SqlConnection& sql, const SnapshotQuery& query, std::uint64_t at_most, const std::function<void(SessionUse&&)>& each) {
+  const auto image_id = image_id_of(sql, query.image);
+  SessionSample sample;
+  sql.query("SELECT COUNT(*) FROM session WHERE heard = 1 AND day BETWEEN $1 AND $2 AND (image_id = $3 OR $3 = 0)",
+            {query.window.first, query.window.last, image_id}, [&](const SqlRow& row) { sample.kept = std::uint64_t(row.number(0)); });
+  std::vector<std::pair<std::int64_t, Session>> sessions;
+  // Their keys are random, so the first ones are as good a sample as any.
+  sql.query(
+      "SELECT id, session_key, day, image_id FROM session WHERE heard = 1 AND day BETWEEN $1 AND $2 AND (image_id = $3 OR $3 = 0) ORDER BY session_key LIMIT $4",
+      {query.window.first, query.window.last, image_id, std::int64_t(std::min<std::uint64_t>(at_most, INT32_MAX))}, [&](const SqlRow& row) {
+        Session session;
+        session.use.key = key_of(row.blob(1));
+        session.use.day = std::int32_t(row.number(2));
+        session.image_id = row.number(3);
+        sessions.emplace_back(row.number(0), std::move(session));
+      });
+  sample.given = sessions.size();
+  const auto names = distribution_names(sql);
+  SessionResolver resolver(sql);
+  for (std::size_t first = 0; first < sessions.size(); first += kAtOnce) {
+    const auto end = std::min(first + kAtOnce, sessions.size());
+    std::vector<SqlValue> ids;
+    std::unordered_map<std::int64_t, Session*> by_id;
+    std::set<std::int64_t> images, modules;
+    for (auto i = first; i < end; ++i) {
+      ids.emplace_back(sessions[i].first);
+      by_id[sessions[i].first] = &sessions[i].second;
+      images.insert(sessions[i].second.image_id);
+    }
+    query_in(sql, "SELECT session_id, module_id, named_id FROM session_module WHERE session_id", ids, "", [&](const SqlRow& row) {
+      auto& of_session = by_id.at(row.number(0))->modules;
+      const std::pair use(row.number(1), row.number(2));
+      if (!of_session.empty() && of_session.back() == use) return;  // by another importer
+      of_session.push_back(use);
+      modules.insert(use.first);
+    });
+    query_in(sql, "SELECT session_id, distribution_id FROM session_file WHERE session_id", ids, "",
+             [&](const SqlRow& row) { by_id.at(row.number(0))->distributions.insert(row.number(1)); });
+    resolver.prepare(images, modules);
+    for (auto i = first; i < end; ++i) {
+      auto& session = sessions[i].second;
+      for (const auto& [module, named] : session.modules) {
+        if (named != 0) {
+          session.distributions.insert(named);
+          continue;
+        }
+        const auto& owners = resolver.of_module(session.image_id, module);
+        session.distributions.insert(owners.begin(), owners.end());
+      }
+      session.use.distributions = names_of(session.distributions, names);
+      each(std::move(session.use));
+      session = {};
+    }
+  }
+  return sample;
+}
+
+SetUse read_set_use(SqlConnection& sql, const SnapshotQuery& query, const std::vector<std::string>& distributions) {
+  const auto image_id = image_id_of(sql, query.image);
+  std::vector<SqlValue> ids;
+  {
+    const std::set<std::string> asked(distributions.begin(), distributions.end());
+    for (const auto& [id, name] : distribution_names(sql))
+      if (asked.contains(name)) ids.emplace_back(id);
+  }
+  const auto in_window = [&](std::string_view day) {
+    return fmt::format(" {} BETWEEN {} AND {}{}", day, query.window.first, query.window.last, image_id == 0 ? "" : fmt::format(" AND image_id = {}", image_id));
+  };
+  struct Day {
+    std::uint64_t largest = 0, sum = 0, heard = 0;
+  };
+  std::map<std::pair<std::int64_t, std::int64_t>, Day> days;  // day, image
+  query_in(sql, "SELECT day, image_id, sessions, file_sessions FROM daily_use WHERE" + in_window("day") + " AND distribution_id", ids, "", [&](const SqlRow& row) {
+    auto& day = days[{row.number(0), row.number(1)}];
+    // Who opened its files may be who imported it, or somebody else.
+    const auto imported = std::uint64_t(row.number(2)), opened = std::uint64_t(row.number(3));
+    day.largest = std::max({day.largest, imported, opened});
+    day.sum += imported + opened;
+  });
+  sql.query("SELECT day, image_id, heard FROM daily_session WHERE" + in_window("day"), {}, [&](const SqlRow& row) {
+    if (const auto found = days.find({row.number(0), row.number(1)}); found != days.end()) found->second.heard = std::uint64_t(row.number(2));
+  });
+  SetUse use;
+  for (const auto& [at, day] : days) {
+    use.sessions_at_least += day.largest;
+    use.sessions_at_most += std::max(day.largest, std::min(day.sum, day.heard));
+  }
+  std::map<std::int32_t, UserSketch> months;
+  query_in(sql,
+           fmt::format("SELECT month, sketch FROM user_sketch WHERE kind = {} AND month BETWEEN {} AND {}{} AND subject_id", int(SketchKind::kDistribution),
+                       month_of(query.window.first), month_of(query.window.last), image_id == 0 ? "" : fmt::format(" AND image_id = {}", image_id)),
+           ids, "", [&](const SqlRow& row) { months[std::int32_t(row.number(0))].merge(UserSketch::parse(row.blob(1))); });
+  const MonthCover cover(sql);
+  for (const auto& [month, sketch] : months) {
+    const auto count = sketch.count();
+    use.users.at_most += count;
+    if (cover.covers(query.window, month)) use.users.at_least = std::max(use.users.at_least, count);
+  }
+  use.users = within(use.users, use.sessions_at_most);
+  return use;
+}
+
+}  // namespace varve::usage
