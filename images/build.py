@@ -2,9 +2,9 @@
 """build.py RECIPE_DIR DEST: makes the image that RECIPE_DIR/recipe.toml describes, as an OCI layout folder.
 
 A recipe is data (images/README.md lists its fields). An image that was made from the same recipe by the same builder is
-left as it is. Needs mmdebstrap, pip, umoci; root is not required.
+left as it is; a run that was stopped goes on behind the layers that are finished. Needs mmdebstrap, pip, umoci; root is not required.
 """
-import argparse, compileall, contextlib, hashlib, json, os, shutil, subprocess, sys, tarfile, tempfile, tomllib
+import argparse, compileall, contextlib, csv, hashlib, json, os, re, shutil, subprocess, sys, tarfile, tempfile, tomllib
 from datetime import datetime, timezone
 from io import BytesIO
 from pathlib import Path
@@ -42,11 +42,18 @@ class DigestingFile:
 
 
 class Layout:
-    """An OCI layout folder being written."""
+    """An OCI layout folder being written. What is known of finished layers is kept in a file until all is there."""
 
     def __init__(self, folder):
-        self.folder, self.blobs = folder, folder / "blobs" / "sha256"
-        self.blobs.mkdir(parents=True)
+        self.folder, self.blobs, self.tags = folder, folder / "blobs" / "sha256", {}
+        self.blobs.mkdir(parents=True, exist_ok=True)
+        self.finished_file = folder / ".layers.json"
+        self.finished = json.loads(self.finished_file.read_text()) if self.finished_file.exists() else {}
+
+    def remember(self, key, layer):
+        self.finished[key] = layer
+        self.finished_file.with_suffix(".new").write_text(json.dumps(self.finished))
+        os.replace(self.finished_file.with_suffix(".new"), self.finished_file)
 
     def take(self, path, media_type):
         with open(path, "rb") as file:
@@ -60,10 +67,11 @@ class Layout:
         path.write_text(json.dumps(document, sort_keys=True, separators=(",", ":")))
         return self.take(path, media_type)
 
-    def finish(self, manifest, tag):
-        entry = {**manifest, "annotations": {"org.opencontainers.image.ref.name": tag}}
-        (self.folder / "index.json").write_text(json.dumps({"schemaVersion": 2, "manifests": [entry]}, sort_keys=True))
+    def finish(self):
+        entries = [{**manifest, "annotations": {"org.opencontainers.image.ref.name": tag}} for tag, manifest in self.tags.items()]
+        (self.folder / "index.json").write_text(json.dumps({"schemaVersion": 2, "manifests": entries}, sort_keys=True))
         (self.folder / "oci-layout").write_text('{"imageLayoutVersion":"1.0.0"}')
+        self.finished_file.unlink(missing_ok=True)
 
 
 # ---------------------------------------------------------------- what goes into a layer: functions that write a tar to a sink
@@ -115,26 +123,55 @@ def debian_layer(layer, recipe, work):
     return write
 
 
+def pinned(path):
+    """{name: its lines} of a list pinned by hash."""
+    return {line.split("==")[0]: line for line in path.read_text().replace("\\\n", "\\").splitlines() if "==" in line}
+
+
+def uninstall(packages, name):
+    """What pip would delete: the files of the record, the bytecode beside them, and folders that are empty by it."""
+    record = next(r for r in packages.glob("*.dist-info/RECORD") if re.sub(r"[-_.]+", "-", r.parent.name.split("-")[0]).lower() == name)
+    folders = set()
+    for row in csv.reader(record.read_text().splitlines()):
+        path = Path(os.path.normpath(packages / row[0]))
+        for file in [path, *path.parent.glob(f"__pycache__/{path.stem}.*.pyc")] if path.suffix == ".py" else [path]:
+            file.unlink(missing_ok=True)
+            folders.add(file.parent)
+    for folder in sorted(folders, key=lambda f: len(f.parts), reverse=True):
+        while folder != packages and folder.is_dir() and not any(folder.iterdir()):
+            folder.rmdir()
+            folder = folder.parent
+
+
 def wheels_layer(layer, recipe, work):
-    """Wheels as pip installs them, compiled, every time set to the recipe's."""
-    root = work / "wheels"
+    """Wheels as pip installs them, compiled, every time set to the recipe's. The folder stays for the next release, which replaces what changed."""
+    root = recipe["roots"] / layer["requirements"].replace("{release}", "release")
+    wanted, there_file = pinned(requirements(layer, recipe)), root.with_suffix(".there")
+    there = json.loads(there_file.read_text()) if there_file.exists() else {}
+    there_file.unlink(missing_ok=True)
+    if not there:
+        shutil.rmtree(root, ignore_errors=True)
+    for name in there:
+        if there[name] != wanted.get(name):
+            uninstall(root / SITE, name)
+    new = work / "requirements.txt"
+    new.write_text("".join(line.replace("\\", "\\\n") + "\n" for name, line in wanted.items() if there.get(name) != line))
     command = ["/usr/bin/python3", "-m", "pip", "install", "--quiet", "--root", root, "--no-deps", "--no-compile", "--ignore-installed",
-               "--root-user-action=ignore", "--no-warn-script-location", "--only-binary=:all:", "--require-hashes",
-               "-r", recipe["folder"] / layer["requirements"]]
+               "--root-user-action=ignore", "--no-warn-script-location", "--only-binary=:all:", "--require-hashes", "-r", new]
     if recipe["wheels"]:
         command += ["--no-index", "--find-links", recipe["wheels"]]
-    run(command, env={**os.environ, "PIP_DISABLE_PIP_VERSION_CHECK": "1", "PIP_NO_INPUT": "1"})
+    if new.stat().st_size:
+        run(command, env={**os.environ, "PIP_DISABLE_PIP_VERSION_CHECK": "1", "PIP_NO_INPUT": "1"})
     for path in root.rglob("*"):
         os.utime(path, (recipe["epoch"], recipe["epoch"]), follow_symlinks=False)
     # What pip would have compiled at installation; compiled now because the bytecode records the time of its source.
-    packages = root / SITE
     with open(os.devnull, "w") as devnull, contextlib.redirect_stdout(devnull):
-        compileall.compile_dir(packages, stripdir=str(root), quiet=2, workers=os.cpu_count())
+        compileall.compile_dir(root / SITE, stripdir=str(root), quiet=2, workers=os.cpu_count())
+    there_file.write_text(json.dumps(wanted))
 
     def write(sink):
         with tarfile.open(fileobj=sink, mode="w|", format=tarfile.PAX_FORMAT, bufsize=1 << 20) as tar:
             add_tree(tar, root, recipe["epoch"])
-        shutil.rmtree(root)
     return write
 
 
@@ -223,7 +260,7 @@ def compress_with_go(write, blob, work):
     return tar
 
 
-COMPRESSORS = {"go": compress_with_go, "pigz": compress_with(["pigz", "-n", "-6"]), "gzip": compress_with(["gzip", "-n", "-6"]),
+COMPRESSORS = {"go": compress_with_go, "pigz": compress_with(["pigz", "-n", "-6"]), "pigz-1": compress_with(["pigz", "-n", "-1"]), "gzip": compress_with(["gzip", "-n", "-6"]),
                "gzip-1": compress_with(["gzip", "-n", "-1"])}
 
 # ---------------------------------------------------------------- the image
@@ -238,6 +275,10 @@ def read_recipe(folder, wheels):
     return recipe
 
 
+def requirements(layer, recipe):
+    return recipe["folder"] / layer["requirements"].replace("{release}", recipe["release"])
+
+
 def fingerprint(folder):
     total = hashlib.sha256(Path(__file__).read_bytes())
     for path in sorted(folder.iterdir()):
@@ -245,27 +286,40 @@ def fingerprint(folder):
     return total.hexdigest()
 
 
-def build(recipe, dest):
-    created = datetime.fromtimestamp(recipe["epoch"], timezone.utc).strftime("%Y-%m-%dT%H:%M:%SZ")
-    layout, layers, diff_ids, history, stream_bytes = Layout(dest), [], [], [], 0
-    for layer in recipe["layer"]:
-        with tempfile.TemporaryDirectory(dir=dest.parent, prefix=".build-") as work:
-            work, say_what = Path(work), f"layer {len(layers)}: {layer['kind']}, {layer['compress']}"
+def layer_key(layer, recipe):
+    """Equal for layers that come out equal: this builder, what the layer says, the lists it names."""
+    total = hashlib.sha256(Path(__file__).read_bytes() + json.dumps([layer, recipe["epoch"]], sort_keys=True, default=str).encode())
+    if "requirements" in layer:
+        total.update(requirements(layer, recipe).read_bytes())
+    return total.hexdigest()
+
+
+def build_layer(layer, recipe, layout, say_what):
+    key = layer_key(layer, recipe)
+    if key not in layout.finished:
+        with tempfile.TemporaryDirectory(dir=layout.folder.parent, prefix=".build-") as work:
+            work = Path(work)
             os.chmod(work, 0o755)
             say(say_what + " ...")
             write = KINDS[layer["kind"]](layer, recipe, work)
             blob = work / "blob"
             tar = COMPRESSORS[layer["compress"]](write, blob, work)
-            layers.append(layout.take(blob, MEDIA + "layer.v1.tar+gzip"))
-            diff_ids.append(tar.digest())
-            history.append({"created": created, "created_by": layer.get("comment", layer["kind"])})
-            stream_bytes += tar.size
-            say(f"{say_what}: {tar.size / 1e6:.1f} MB of tar, {layers[-1]['size'] / 1e6:.1f} MB")
+            layout.remember(key, {"descriptor": layout.take(blob, MEDIA + "layer.v1.tar+gzip"), "diff_id": tar.digest(), "bytes": tar.size})
+    done = layout.finished[key]
+    say(f"{say_what}: {done['bytes'] / 1e6:.1f} MB of tar, {done['descriptor']['size'] / 1e6:.1f} MB")
+    return done
+
+
+def build(recipe, layout, tag):
+    created = datetime.fromtimestamp(recipe["epoch"], timezone.utc).strftime("%Y-%m-%dT%H:%M:%SZ")
+    layers = [build_layer(layer, recipe, layout, f"{tag}, layer {number}: {layer['kind']}, {layer['compress']}") for number, layer in enumerate(recipe["layer"])]
+    history = [{"created": created, "created_by": layer.get("comment", layer["kind"])} for layer in recipe["layer"]]
     config = layout.add_json({"created": created, "architecture": "amd64", "os": "linux", "config": recipe["config"],
-                              "rootfs": {"type": "layers", "diff_ids": diff_ids}, "history": history}, MEDIA + "config.v1+json")
-    manifest = layout.add_json({"schemaVersion": 2, "mediaType": MEDIA + "manifest.v1+json", "config": config, "layers": layers}, MEDIA + "manifest.v1+json")
-    layout.finish(manifest, recipe["tag"])
-    say(f"image {manifest['digest']}: {stream_bytes / 1e6:.0f} MB of tar, {sum(l['size'] for l in layers) / 1e6:.0f} MB compressed, {len(layers)} layers")
+                              "rootfs": {"type": "layers", "diff_ids": [layer["diff_id"] for layer in layers]}, "history": history}, MEDIA + "config.v1+json")
+    blobs = [layer["descriptor"] for layer in layers]
+    manifest = layout.add_json({"schemaVersion": 2, "mediaType": MEDIA + "manifest.v1+json", "config": config, "layers": blobs}, MEDIA + "manifest.v1+json")
+    layout.tags[tag] = manifest
+    say(f"{tag}: image {manifest['digest']}: {sum(layer['bytes'] for layer in layers) / 1e6:.0f} MB of tar, {sum(b['size'] for b in blobs) / 1e6:.0f} MB compressed, {len(layers)} layers")
 
 
 def main():
@@ -273,17 +327,21 @@ def main():
     parser.add_argument("recipe", type=Path)
     parser.add_argument("dest", type=Path)
     parser.add_argument("--wheels", type=Path, help="a folder of wheels to install from, instead of the package index")
+    parser.add_argument("--releases", type=int, help="of a series: only so many, the oldest first")
     options = parser.parse_args()
-    stamp, mark = options.dest / ".recipe", fingerprint(options.recipe)
+    stamp, mark = options.dest / ".recipe", f"{fingerprint(options.recipe)} {options.releases or ''}".strip()
     if stamp.exists() and stamp.read_text() == mark:
         say(f"{options.dest}: made before from the same recipe")
         return
-    options.dest.parent.mkdir(parents=True, exist_ok=True)
-    recipe = read_recipe(options.recipe.resolve(), options.wheels and options.wheels.resolve())
     unfinished = options.dest.with_name(options.dest.name + ".unfinished")
-    shutil.rmtree(unfinished, ignore_errors=True)
-    unfinished.mkdir()
-    build(recipe, unfinished.resolve())
+    recipe = read_recipe(options.recipe.resolve(), options.wheels and options.wheels.resolve())
+    releases = [str(r["day"]) for r in recipe.get("releases", [])][:options.releases]
+    unfinished.mkdir(parents=True, exist_ok=True)
+    layout = Layout(unfinished.resolve())
+    with tempfile.TemporaryDirectory(dir=unfinished.parent, prefix=".roots-") as roots:
+        for release in releases or [recipe["tag"]]:
+            build(recipe | {"release": release, "roots": Path(roots).resolve()}, layout, release)
+    layout.finish()
     (unfinished / ".recipe").write_text(mark)
     shutil.rmtree(options.dest, ignore_errors=True)
     os.rename(unfinished, options.dest)
