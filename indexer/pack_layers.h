@@ -14,7 +14,7 @@ namespace varve::indexer {
 struct PackLimits {
   std::uint32_t max_layers = 127;                 // of the image, those taken over and that of the shared directories included
   std::uint64_t max_layer_bytes = 8'000'000'000;  // stream side; a component above it is cut
-  std::uint64_t min_layer_bytes = 16u << 20;      // smaller ones are put together
+  std::uint64_t min_layer_bytes = 8u << 20;       // smaller ones are put together
   bool operator==(const PackLimits&) const = default;
 };
 
