@@ -9,7 +9,7 @@
 namespace varve::cli {
 namespace {
 
-void run_pull(Context& context, const std::string& image, bool wait) {
+void run_pull(Context& context, const std::string& image, bool wait, bool cold) {
   const auto spec = image_spec(context, image);
   auto daemon = connect_or_start_daemon(context);
   Progress progress;
@@ -17,21 +17,26 @@ void run_pull(Context& context, const std::string& image, bool wait) {
   {
     std::optional<ProgressLine> line;
     if (wait) line.emplace(progress, "pull", context.global.quiet);
-    result = daemon.pull(spec, wait, show_progress(progress), context.cancel);
+    result = daemon.pull(spec, wait, cold, show_progress(progress), context.cancel);
   }
   if (context.global.json) {
     context.print_json({{"image", result.image.to_string()},
                         {"fetched_bytes", result.fetched_bytes},
                         {"present_bytes", result.present_bytes},
                         {"image_stream_bytes", result.image_stream_bytes},
+                        {"cold_bytes", result.cold_bytes},
+                        {"cold_present_bytes", result.cold_present_bytes},
                         {"finished", result.finished}});
     return;
   }
+  const auto cold_away = result.cold_bytes - result.cold_present_bytes;
+  const auto left_out = cold || cold_away == 0 ? "" : fmt::format("; {} are marked cold and come when they are read (`--cold` pulls them too)", human_bytes(cold_away));
   if (result.finished) {
-    context.out << fmt::format("{}: all {} are here, {} were fetched\n", result.image.to_string(), human_bytes(result.present_bytes), human_bytes(result.fetched_bytes));
+    context.out << fmt::format("{}: all {}{} are here, {} were fetched{}\n", result.image.to_string(), human_bytes(result.present_bytes),
+                               left_out.empty() ? "" : " that are wanted", human_bytes(result.fetched_bytes), left_out);
   } else {
-    context.out << fmt::format("{}: {} of {} are here, the rest is being fetched (`varve status` shows it for what is mounted)\n", result.image.to_string(),
-                               human_bytes(result.present_bytes), human_bytes(result.image_stream_bytes));
+    context.out << fmt::format("{}: {} of {} are here, the rest is being fetched (`varve status` shows it for what is mounted){}\n", result.image.to_string(),
+                               human_bytes(result.present_bytes), human_bytes(result.image_stream_bytes), left_out);
   }
 }
 
@@ -41,13 +46,17 @@ void add_pull_command(CLI::App& app, Context& context) {
   struct Arguments {
     std::string image;
     bool wait = false;
+    bool cold = false;
   };
   const auto arguments = std::make_shared<Arguments>();
   auto* command = app.add_subcommand("pull", "Fetches the rest of an image, behind whoever is reading");
   command->add_option("IMAGE", arguments->image, kImageHelp)->required();
   command->add_flag("--wait", arguments->wait, "Return when all is here; stopped by Ctrl-C, and what has arrived stays");
-  command->footer("Examples:\n  varve pull registry.example/team/notebook:2026-11\n  varve pull --wait oci:image:latest");
-  command->callback([&context, arguments] { run_pull(context, arguments->image, arguments->wait); });
+  command->add_flag("--cold,--all", arguments->cold, "Also what the image's index marks as cold");
+  command->footer(
+      "Examples:\n  varve pull registry.example/team/notebook:2026-11\n  varve pull --wait oci:image:latest\n  varve pull --wait --cold oci:image:latest\n\n"
+      "The image's repository is asked for newer marks first. What is cold is fetched when it is first read, as everything else.");
+  command->callback([&context, arguments] { run_pull(context, arguments->image, arguments->wait, arguments->cold); });
 }
 
 }  // namespace varve::cli

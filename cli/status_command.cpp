@@ -33,6 +33,9 @@ nlohmann::json to_json(const fuse::MountStatus& mount) {
           {"session", mount.session},
           {"image_stream_bytes", stats.image_stream_bytes},
           {"present_bytes", stats.present_bytes},
+          {"cold_bytes", stats.cold_bytes},
+          {"cold_present_bytes", stats.cold_present_bytes},
+          {"complete", stats.complete()},
           {"fetched_bytes", stats.fetched_bytes},
           {"decoded_bytes", stats.decoded_bytes},
           {"requests", stats.requests},
@@ -48,12 +51,14 @@ void print(const fuse::DaemonStatus& status, std::ostream& out) {
     out << "nothing is mounted\n";
     return;
   }
-  std::vector<std::vector<std::string>> rows{{"DIR", "MODE", "IMAGE", "SIZE", "HERE", "FETCHED", "REQUESTS", "FETCHING", "ERRORS"}};
+  std::vector<std::vector<std::string>> rows{{"DIR", "MODE", "IMAGE", "SIZE", "COLD", "HERE", "FETCHED", "REQUESTS", "FETCHING", "ERRORS"}};
   for (const auto& mount : status.mounts) {
     const auto& stats = mount.stats;
-    const auto share = stats.image_stream_bytes == 0 ? 100 : stats.present_bytes * 100 / stats.image_stream_bytes;
+    // Of what is not cold: 100 % is what `varve pull` comes to.
+    const auto wanted = stats.image_stream_bytes - stats.cold_bytes;
+    const auto share = wanted == 0 ? 100 : (stats.present_bytes - stats.cold_present_bytes) * 100 / wanted;
     rows.push_back({printable(mount.dir) + (mount.session ? " (session)" : ""), std::string(to_string(mount.mode)), printable(stats.reference), human_bytes(stats.image_stream_bytes),
-                    fmt::format("{} %", share), human_bytes(stats.fetched_bytes), std::to_string(stats.requests), std::to_string(stats.fetching),
+                    stats.cold_bytes == 0 ? "-" : human_bytes(stats.cold_bytes), fmt::format("{} %", share), human_bytes(stats.fetched_bytes), std::to_string(stats.requests), std::to_string(stats.fetching),
                     std::to_string(stats.errors)});
   }
   print_table(out, rows);
@@ -96,7 +101,7 @@ void add_status_command(CLI::App& app, Context& context) {
   const auto dir = std::make_shared<std::filesystem::path>();
   auto* command = app.add_subcommand("status", "Shows what is mounted, how much of it is here, what is being fetched; never touches a mount");
   command->add_option("DIR", *dir, "Only this mount");
-  command->footer("Examples:\n  varve status\n  varve status --json /mnt/image\n\nErrors are counted after all retries; the daemon's log (daemon.log in the root) has each of them.");
+  command->footer("Examples:\n  varve status\n  varve status --json /mnt/image\n\nErrors are counted after all retries; the daemon's log (daemon.log in the root) has each of them.\nHERE is the share of what is not cold (see `varve pull`).");
   command->callback([&context, dir] { run_status(context, *dir); });
 }
 

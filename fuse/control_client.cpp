@@ -154,8 +154,8 @@ std::optional<ImageStats> ControlClient::image_stats(const Digest& image) {
 
 DaemonStatus ControlClient::status() { return daemon_status_from_json(connection_->call("status", json::object())); }
 
-PullResult ControlClient::pull(const ImageSpec& image, bool wait, const ProgressCallback& progress, const CancelFlag& cancel) {
-  return pull_result_from_json(connection_->call("pull", {{"image", to_json(image)}, {"wait", wait}}, progress, &cancel));
+PullResult ControlClient::pull(const ImageSpec& image, bool wait, bool cold, const ProgressCallback& progress, const CancelFlag& cancel) {
+  return pull_result_from_json(connection_->call("pull", {{"image", to_json(image)}, {"wait", wait}, {"cold", cold}}, progress, &cancel));
 }
 
 VerifyResult ControlClient::verify(const ImageSpec& image, const ProgressCallback& progress, const CancelFlag& cancel) {

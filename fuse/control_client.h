@@ -51,12 +51,17 @@ struct ImageStats {
   std::string reference;
   std::uint64_t image_stream_bytes = 0;  // of all layers, uncompressed
   std::uint64_t present_bytes = 0;       // of those, in the store
+  std::uint64_t cold_bytes = 0;          // of image_stream_bytes, marked cold: pulled only if asked for
+  std::uint64_t cold_present_bytes = 0;  // of present_bytes
   std::uint64_t fetched_bytes = 0;       // over the wire since the daemon opened the image
   std::uint64_t requests = 0;            // to the registry, for bytes
   std::uint64_t decoded_bytes = 0;
   std::uint64_t fetching = 0;            // spans queued or under way
   std::uint64_t errors = 0;
   std::string last_error;
+
+  // All is here but what is cold.
+  bool complete() const { return present_bytes - cold_present_bytes >= image_stream_bytes - cold_bytes; }
 };
 
 struct MountStatus {
@@ -102,6 +107,8 @@ struct PullResult {
   std::uint64_t fetched_bytes = 0;
   std::uint64_t present_bytes = 0;
   std::uint64_t image_stream_bytes = 0;
+  std::uint64_t cold_bytes = 0;       // of these, marked cold
+  std::uint64_t cold_present_bytes = 0;
   bool finished = false;              // false: going on in the background
 };
 
@@ -140,8 +147,8 @@ class ControlClient {
   // Counters of an image that is mounted; absent if it is not.
   std::optional<ImageStats> image_stats(const Digest& image);
   DaemonStatus status();
-  // wait: returns when all is here; closing the connection or `cancel` stops the work. Else it goes on in the background.
-  PullResult pull(const ImageSpec& image, bool wait, const ProgressCallback& progress, const CancelFlag& cancel);
+  // Leaves out what the index marks as cold, unless `cold`. wait: returns when all is here; closing the connection or `cancel` stops the work. Else it goes on in the background.
+  PullResult pull(const ImageSpec& image, bool wait, bool cold, const ProgressCallback& progress, const CancelFlag& cancel);
   VerifyResult verify(const ImageSpec& image, const ProgressCallback& progress, const CancelFlag& cancel);
   VerifyResult verify_store(const ProgressCallback& progress, const CancelFlag& cancel);
   // Unmounts everything and ends the daemon; returns when it is gone.

@@ -182,6 +182,8 @@ json to_json(const ImageStats& stats) {
           {"reference", stats.reference},
           {"image_stream_bytes", stats.image_stream_bytes},
           {"present_bytes", stats.present_bytes},
+          {"cold_bytes", stats.cold_bytes},
+          {"cold_present_bytes", stats.cold_present_bytes},
           {"fetched_bytes", stats.fetched_bytes},
           {"requests", stats.requests},
           {"decoded_bytes", stats.decoded_bytes},
@@ -196,6 +198,9 @@ ImageStats image_stats_from_json(const json& from) {
   stats.reference = field<std::string>(from, "reference");
   stats.image_stream_bytes = field<std::uint64_t>(from, "image_stream_bytes");
   stats.present_bytes = field<std::uint64_t>(from, "present_bytes");
+  // A daemon of an earlier version knows nothing cold.
+  stats.cold_bytes = from.contains("cold_bytes") ? field<std::uint64_t>(from, "cold_bytes") : 0;
+  stats.cold_present_bytes = from.contains("cold_present_bytes") ? field<std::uint64_t>(from, "cold_present_bytes") : 0;
   stats.fetched_bytes = field<std::uint64_t>(from, "fetched_bytes");
   stats.requests = field<std::uint64_t>(from, "requests");
   stats.decoded_bytes = field<std::uint64_t>(from, "decoded_bytes");
@@ -274,6 +279,8 @@ json to_json(const PullResult& result) {
           {"fetched_bytes", result.fetched_bytes},
           {"present_bytes", result.present_bytes},
           {"image_stream_bytes", result.image_stream_bytes},
+          {"cold_bytes", result.cold_bytes},
+          {"cold_present_bytes", result.cold_present_bytes},
           {"finished", result.finished}};
 }
 
@@ -282,6 +289,8 @@ PullResult pull_result_from_json(const json& from) {
           .fetched_bytes = field<std::uint64_t>(from, "fetched_bytes"),
           .present_bytes = field<std::uint64_t>(from, "present_bytes"),
           .image_stream_bytes = field<std::uint64_t>(from, "image_stream_bytes"),
+          .cold_bytes = from.contains("cold_bytes") ? field<std::uint64_t>(from, "cold_bytes") : 0,
+          .cold_present_bytes = from.contains("cold_present_bytes") ? field<std::uint64_t>(from, "cold_present_bytes") : 0,
           .finished = field<bool>(from, "finished")};
 }
 

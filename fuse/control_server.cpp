@@ -98,7 +98,7 @@ class Connection {
     }
     if (call != "mount" && call != "acquire" && call != "pull" && call != "verify") fail<Unsupported>("the daemon knows no call {:?}", call);
     const auto image = image_spec_from_json(request.at("image"));
-    if (call == "pull") return to_json(daemon_.pull(image, request.value("wait", false), progress(), stop_wanted()));
+    if (call == "pull") return to_json(daemon_.pull(image, request.value("wait", false), request.value("cold", false), progress(), stop_wanted()));
     if (call == "verify") return to_json(daemon_.verify(image, progress(), stop_wanted()));
     refuse_other_namespace();
     const auto mode = parse_mount_mode(request.at("mode").get<std::string>());

@@ -47,6 +47,14 @@ void bind(const fs::path& from, const fs::path& to) {
                           fmt::format("unmount {}: a process is in it (`fuser -vm {}` names it; `varve unmount --detach` takes it out of sight)", dir.string(), dir.string()));
 }
 
+std::vector<PulledLayer> layers_to_pull(const ServedImage& image, bool cold) {
+  const auto marks = image.cold();
+  std::vector<PulledLayer> layers;
+  for (const auto& layer : image.distinct_layers())
+    layers.push_back({.stream = layer, .left_out = cold ? std::vector<ByteRange>() : marks->of(layer->map().layer_digest)});
+  return layers;
+}
+
 }  // namespace
 
 struct Daemon::PullJob {
@@ -72,14 +80,17 @@ void Daemon::refuse_if_stopping() const {
   if (stopping_) throw TemporaryError("the daemon is shutting down");
 }
 
-std::shared_ptr<ServedImage> Daemon::open(const ImageSpec& spec) {
+std::shared_ptr<ServedImage> Daemon::open(const ImageSpec& spec, index::IndexPlace place) {
   refuse_if_stopping();
-  auto opened = ServedImage::open(spec, local_, *streams_);
+  auto opened = ServedImage::open(spec, local_, *streams_, place);
   for (const auto& blobs : opened->index().blobs.layers) known_layers_.remember(blobs);
   // An image that is mounted is open already: its counters go on.
   return state_.with([&](State& state) {
     for (const auto& backing : state.backings) {
-      if (backing->mounted->image().digest() == opened->digest()) return backing->mounted->served();
+      if (backing->mounted->image().digest() != opened->digest()) continue;
+      auto served = backing->mounted->served();
+      served->take_marks_of(*opened);
+      return served;
     }
     return opened;
   });
@@ -248,38 +259,40 @@ DaemonStatus Daemon::status() {
   return status;
 }
 
-void Daemon::start_pull(const std::shared_ptr<ServedImage>& image) {
+void Daemon::start_pull(const std::shared_ptr<ServedImage>& image, bool cold) {
   const std::lock_guard guard(changing_);
   refuse_if_stopping();
   const bool running = state_.with([&](State& state) {
     std::erase_if(state.pulls, [](const auto& pull) { return pull.second->finished.load(); });
-    return state.pulls.contains(image->digest());
+    return state.pulls.contains({image->digest(), cold});
   });
   if (running) return;
   const auto job = std::make_shared<PullJob>();
   job->image = image;
-  job->thread = std::jthread([raw = job.get()] {
+  job->thread = std::jthread([raw = job.get(), layers = layers_to_pull(*image, cold)] {
     try {
-      pull_layers(raw->image->distinct_layers(), {}, [raw] { return raw->stop.load(); });
+      pull_layers(layers, {}, [raw] { return raw->stop.load(); });
       log::info("pulled {}", raw->image->digest().to_string());
     } catch (const std::exception& error) {
       log::error("pull of {}: {}", raw->image->digest().to_string(), error.what());
     }
     raw->finished = true;
   });
-  state_.with([&](State& state) { state.pulls[image->digest()] = job; });
+  state_.with([&](State& state) { state.pulls[{image->digest(), cold}] = job; });
 }
 
-PullResult Daemon::pull(const ImageSpec& spec, bool wait, const ProgressCallback& progress, const std::function<bool()>& stop_wanted) {
-  const auto image = open(spec);
+PullResult Daemon::pull(const ImageSpec& spec, bool wait, bool cold, const ProgressCallback& progress, const std::function<bool()>& stop_wanted) {
+  const auto image = open(spec, index::IndexPlace::kRepository);
   const auto before = image->stats();
-  if (wait) pull_layers(image->distinct_layers(), progress, [&] { return stopping_ || stop_wanted(); });
-  else start_pull(image);
+  if (wait) pull_layers(layers_to_pull(*image, cold), progress, [&] { return stopping_ || stop_wanted(); });
+  else start_pull(image, cold);
   const auto after = image->stats();
   return {.image = image->digest(),
           .fetched_bytes = after.fetched_bytes - before.fetched_bytes,
           .present_bytes = after.present_bytes,
           .image_stream_bytes = after.image_stream_bytes,
+          .cold_bytes = after.cold_bytes,
+          .cold_present_bytes = after.cold_present_bytes,
           .finished = wait};
 }
 

@@ -60,8 +60,8 @@ class Daemon {
 
   std::optional<ImageStats> image_stats(const Digest& image);
   DaemonStatus status();
-  // wait: in this thread, until `stop_wanted`. Else in one of its own; asked again for the same image it goes on.
-  PullResult pull(const ImageSpec& spec, bool wait, const ProgressCallback& progress, const std::function<bool()>& stop_wanted);
+  // Without what is cold, unless `cold`; asks the repository for newer marks first. wait: in this thread, until `stop_wanted`. Else in one of its own; asked again for the same image it goes on.
+  PullResult pull(const ImageSpec& spec, bool wait, bool cold, const ProgressCallback& progress, const std::function<bool()>& stop_wanted);
   VerifyResult verify(const ImageSpec& spec, const ProgressCallback& progress, const std::function<bool()>& stop_wanted);
   VerifyResult verify_store(const ProgressCallback& progress, const std::function<bool()>& stop_wanted);
 
@@ -86,10 +86,10 @@ class Daemon {
   struct State {
     std::vector<std::unique_ptr<Backing>> backings;
     std::map<std::filesystem::path, UserMount> user_mounts;
-    std::map<Digest, std::shared_ptr<PullJob>> pulls;
+    std::map<std::pair<Digest, bool>, std::shared_ptr<PullJob>> pulls;  // by image, and whether with what is cold
   };
 
-  std::shared_ptr<ServedImage> open(const ImageSpec& spec);
+  std::shared_ptr<ServedImage> open(const ImageSpec& spec, index::IndexPlace place = index::IndexPlace::kHere);
   Backing& shared_backing(const std::shared_ptr<ServedImage>& image, MountMode mode);
   Backing& add_backing(const std::shared_ptr<ServedImage>& image, const std::filesystem::path& dir, MountMode mode, bool shared);
   std::unique_ptr<MountedImage> mount_by_kernel(const std::shared_ptr<ServedImage>& image, const std::filesystem::path& dir);
@@ -97,7 +97,7 @@ class Daemon {
   void drop_user(MountedImage& image, bool lease);
   void refuse_if_stopping() const;
   void unmount_everything();
-  void start_pull(const std::shared_ptr<ServedImage>& image);
+  void start_pull(const std::shared_ptr<ServedImage>& image, bool cold);
   std::vector<std::shared_ptr<LayerStream>> stored_streams();
   VerifyResult verify_streams(const std::vector<std::shared_ptr<LayerStream>>& streams, const ProgressCallback& progress, const std::function<bool()>& stop_wanted);
   void repair_if_mounted(const std::shared_ptr<LayerStream>& stream, const std::vector<ByteRange>& bad);

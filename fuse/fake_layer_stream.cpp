@@ -53,6 +53,23 @@ std::size_t FakeLayerStream::wishes() {
   return wishes_;
 }
 
+std::vector<ByteRange> FakeLayerStream::wished() {
+  const std::lock_guard guard(mutex_);
+  auto sorted = wished_;
+  std::ranges::sort(sorted, {}, &ByteRange::offset);
+  std::vector<ByteRange> joined;
+  for (const auto& range : sorted) {
+    if (joined.empty() || joined.back().end() < range.offset) joined.push_back(range);
+    else joined.back().length = std::max(joined.back().end(), range.end()) - joined.back().offset;
+  }
+  return joined;
+}
+
+void FakeLayerStream::cut_into_spans(std::uint64_t span_bytes) {
+  for (std::uint64_t at = 0; at < map_.stream_bytes; at += span_bytes)
+    map_.spans.emplace_back().stream_range = {.offset = at, .length = std::min(span_bytes, map_.stream_bytes - at)};
+}
+
 bool FakeLayerStream::present(ByteRange) const {
   const std::lock_guard guard(mutex_);
   return mode_ == Mode::kHere;
@@ -64,6 +81,7 @@ void FakeLayerStream::ensure(ByteRange stream_range, fuse::Priority, Done done) 
   {
     const std::lock_guard guard(mutex_);
     ++wishes_;
+    wished_.push_back(stream_range);
     present_bytes_ += stream_range.length;
     changed_.notify_all();
     if (mode_ == Mode::kHeld) return waiting_.push_back(std::move(done));

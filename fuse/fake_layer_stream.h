@@ -26,12 +26,17 @@ class FakeLayerStream final : public fuse::LayerStream {
   void wait_for_wishes(std::size_t count);
   // Calls of ensure() so far.
   std::size_t wishes();
+  // What was asked for, in order of the stream, neighbours as one.
+  std::vector<ByteRange> wished();
+  // Spans of a size over the whole stream; without them it has none.
+  void cut_into_spans(std::uint64_t span_bytes);
 
   const index::LayerMap& map() const override { return map_; }
   bool present(ByteRange stream_range) const override;
   void ensure(ByteRange stream_range, fuse::Priority priority, Done done) override;
   void read_present(std::uint64_t stream_offset, std::span<std::byte> into) override;
   void read(std::uint64_t stream_offset, std::span<std::byte> into) override;
+  void note_cold(const Digest&, const std::vector<ByteRange>&) override {}
   bool complete() const override;
   std::filesystem::path store_file() const override { return file_; }
   fuse::StreamStats stats() const override;
@@ -50,6 +55,7 @@ class FakeLayerStream final : public fuse::LayerStream {
   std::string message_;
   std::vector<Done> waiting_;
   std::size_t wishes_ = 0;
+  std::vector<ByteRange> wished_;
   std::uint64_t present_bytes_ = 0;
 };
 

@@ -10,6 +10,7 @@
 #include "core/base/file.h"
 #include "core/base/guarded.h"
 #include "core/base/log.h"
+#include "core/index/cold_ranges.h"
 #include "fuse/fetch_layer.h"
 #include "fuse/read_ahead.h"
 #include "fuse/span_fetcher.h"
@@ -77,6 +78,8 @@ class StoredLayerStream final : public LayerStream {
       into = into.subspan(step.size());
     }
   }
+
+  void note_cold(const Digest& image, const std::vector<ByteRange>& stream_ranges) override { read_ahead_.note_cold(image, stream_ranges); }
 
   bool complete() const override { return layer_->store.complete(); }
   std::filesystem::path store_file() const override { return layer_->store.data_path(); }
@@ -271,6 +274,16 @@ UniqueFd lock_store(const std::filesystem::path& store_dir) {
 }
 
 }  // namespace
+
+ColdBytes cold_bytes_of(const LayerStream& stream, const std::vector<ByteRange>& cold) {
+  ColdBytes sum;
+  index::for_each_span_within(stream.map(), cold, [&](std::size_t span) {
+    const auto& range = stream.map().spans[span].stream_range;
+    sum.bytes += range.length;
+    if (stream.present(range)) sum.present_bytes += range.length;
+  });
+  return sum;
+}
 
 std::unique_ptr<LayerStreams> LayerStreams::open(const std::filesystem::path& store_dir, const StreamOptions& options,
                                                  Clock& clock) {

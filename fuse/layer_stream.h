@@ -57,6 +57,10 @@ class LayerStream {
   // ensure() and read_present() in one, waiting.
   virtual void read(std::uint64_t stream_offset, std::span<std::byte> into) = 0;
 
+  // What the index of an image says is cold of this layer: not fetched ahead of readers of something else. A layer of several images is cold where
+  // all that were opened say so; a later call for the same image replaces what it said.
+  virtual void note_cold(const Digest& image, const std::vector<ByteRange>& stream_ranges) = 0;
+
   // True once every span is present; then store_file() can be mounted directly.
   virtual bool complete() const = 0;
   virtual std::filesystem::path store_file() const = 0;
@@ -70,6 +74,13 @@ class LayerStream {
   };
   virtual Verified verify() = 0;
 };
+
+// Bytes of spans that lie wholly in the ranges (in order, not overlapping): all of them, and those that are present.
+struct ColdBytes {
+  std::uint64_t bytes = 0;
+  std::uint64_t present_bytes = 0;
+};
+ColdBytes cold_bytes_of(const LayerStream& stream, const std::vector<ByteRange>& cold);
 
 struct StreamOptions {
   unsigned decode_threads = 0;                   // 0 = one per core

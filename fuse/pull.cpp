@@ -6,6 +6,7 @@
 #include <mutex>
 
 #include "core/base/errors.h"
+#include "core/index/cold_ranges.h"
 
 namespace varve::fuse {
 namespace {
@@ -24,17 +25,18 @@ struct Pieces {
 
 class Pull {
  public:
-  Pull(const std::vector<std::shared_ptr<LayerStream>>& layers, const ProgressCallback& progress, const std::function<bool()>& stop_wanted)
+  Pull(const std::vector<PulledLayer>& layers, const ProgressCallback& progress, const std::function<bool()>& stop_wanted)
       : layers_(layers), progress_(progress), stop_wanted_(stop_wanted) {}
 
   void run() {
     for (const auto& layer : layers_) {
-      const auto stream_bytes = layer->map().stream_bytes;
-      for (std::uint64_t offset = 0; offset < stream_bytes; offset += kPieceBytes) {
-        const ByteRange piece{offset, std::min(kPieceBytes, stream_bytes - offset)};
-        if (layer->present(piece)) continue;
-        wait_until_at_most(kMaxPieces - 1);
-        want(*layer, piece);
+      for (const auto& wanted : wanted_of(layer)) {
+        for (auto offset = wanted.offset; offset < wanted.end(); offset += kPieceBytes) {
+          const ByteRange piece{offset, std::min(kPieceBytes, wanted.end() - offset)};
+          if (layer.stream->present(piece)) continue;
+          wait_until_at_most(kMaxPieces - 1);
+          want(*layer.stream, piece);
+        }
       }
     }
     wait_until_at_most(0);
@@ -42,6 +44,23 @@ class Pull {
   }
 
  private:
+  // All but the spans that may stay away; one that is cold only in part is wanted.
+  static std::vector<ByteRange> wanted_of(const PulledLayer& layer) {
+    const auto& map = layer.stream->map();
+    std::vector<ByteRange> wanted;
+    std::uint64_t at = 0;
+    const auto want_up_to = [&](std::uint64_t end) {
+      if (end > at) wanted.push_back({.offset = at, .length = end - at});
+    };
+    index::for_each_span_within(map, layer.left_out, [&](std::size_t span) {
+      const auto& range = map.spans[span].stream_range;
+      want_up_to(range.offset);
+      at = range.end();
+    });
+    want_up_to(map.stream_bytes);
+    return wanted;
+  }
+
   void want(LayerStream& layer, ByteRange piece) {
     {
       const std::lock_guard guard(pieces_->mutex);
@@ -72,14 +91,15 @@ class Pull {
     if (!progress_) return;
     std::uint64_t present = 0, expected = 0;
     for (const auto& layer : layers_) {
-      const auto stats = layer->stats();
-      present += stats.present_bytes;
-      expected += stats.stream_bytes;
+      const auto stats = layer.stream->stats();
+      const auto cold = cold_bytes_of(*layer.stream, layer.left_out);
+      present += stats.present_bytes - std::min(stats.present_bytes, cold.present_bytes);
+      expected += stats.stream_bytes - cold.bytes;
     }
     progress_(present, expected);
   }
 
-  const std::vector<std::shared_ptr<LayerStream>>& layers_;
+  const std::vector<PulledLayer>& layers_;
   const ProgressCallback& progress_;
   const std::function<bool()>& stop_wanted_;
   const std::shared_ptr<Pieces> pieces_ = std::make_shared<Pieces>();
@@ -87,7 +107,7 @@ class Pull {
 
 }  // namespace
 
-void pull_layers(const std::vector<std::shared_ptr<LayerStream>>& layers, const ProgressCallback& progress, const std::function<bool()>& stop_wanted) {
+void pull_layers(const std::vector<PulledLayer>& layers, const ProgressCallback& progress, const std::function<bool()>& stop_wanted) {
   Pull(layers, progress, stop_wanted).run();
 }
 

@@ -8,8 +8,15 @@
 
 namespace varve::fuse {
 
-// Fetches all that is missing of the layers, behind readers. Returns when all is here; throws Cancelled soon after `stop_wanted` turns true, and the
-// first error of a fetch. What was fetched until then stays. `progress` counts stream bytes that are here.
-void pull_layers(const std::vector<std::shared_ptr<LayerStream>>& layers, const ProgressCallback& progress, const std::function<bool()>& stop_wanted);
+// A layer, and what of it shall stay where it is: stream side, in order, not overlapping.
+struct PulledLayer {
+  std::shared_ptr<LayerStream> stream;
+  std::vector<ByteRange> left_out;
+};
+
+// Fetches all that is missing of the layers, behind readers, but for spans that lie wholly in what is left out. Returns when all is here; throws Cancelled soon after `stop_wanted` turns true, and the
+// first error of a fetch. What was fetched until then stays. `progress` counts stream bytes that are here,
+// of what is wanted.
+void pull_layers(const std::vector<PulledLayer>& layers, const ProgressCallback& progress, const std::function<bool()>& stop_wanted);
 
 }  // namespace varve::fuse

@@ -1,5 +1,6 @@
 #include "fuse/pull.h"
 
+#include <gmock/gmock.h>
 #include <gtest/gtest.h>
 
 #include <thread>
@@ -27,22 +28,34 @@ class PullTest : public ::testing::Test {
 };
 
 TEST_F(PullTest, WantsNothingOfWhatIsHere) {
-  pull_layers({stream_}, {}, never);
+  pull_layers({{stream_, {}}}, {}, never);
   EXPECT_EQ(stream_->wishes(), 0u);
 }
 
 TEST_F(PullTest, WantsAllThatIsMissing) {
   stream_->set_missing();
   std::uint64_t done = 0, expected = 0;
-  pull_layers({stream_}, [&](std::uint64_t d, std::uint64_t e) { done = d, expected = e; }, never);
+  pull_layers({{stream_, {}}}, [&](std::uint64_t d, std::uint64_t e) { done = d, expected = e; }, never);
   EXPECT_EQ(done, kLarge);
   EXPECT_EQ(expected, kLarge);
+}
+
+TEST_F(PullTest, LeavesOutTheSpansThatAreColdAllOver) {
+  stream_->set_missing();
+  stream_->cut_into_spans(1 << 20);
+  const std::uint64_t mib = 1 << 20;
+  std::uint64_t done = 0, expected = 0;
+  // The first range is cold from end to end, the second begins and ends inside spans that others need.
+  pull_layers({{stream_, {{10 * mib, 20 * mib}, {50 * mib + 1, 3 * mib}, {190 * mib, 10 * mib}}}}, [&](std::uint64_t d, std::uint64_t e) { done = d, expected = e; }, never);
+  EXPECT_THAT(stream_->wished(), testing::ElementsAre(ByteRange{0, 10 * mib}, ByteRange{30 * mib, 21 * mib}, ByteRange{53 * mib, 137 * mib}));
+  EXPECT_EQ(expected, kLarge - 32 * mib);
+  EXPECT_EQ(done, expected);
 }
 
 TEST_F(PullTest, LeavesRoomForReadersByWantingLittleAtATime) {
   stream_->hold();
   std::atomic<bool> stop = false;
-  std::jthread puller([&] { EXPECT_THROW(pull_layers({stream_}, {}, [&] { return stop.load(); }), Cancelled); });
+  std::jthread puller([&] { EXPECT_THROW(pull_layers({{stream_, {}}}, {}, [&] { return stop.load(); }), Cancelled); });
   stream_->wait_for_wishes(8);
   stop = true;
   puller.join();
@@ -52,7 +65,7 @@ TEST_F(PullTest, LeavesRoomForReadersByWantingLittleAtATime) {
 
 TEST_F(PullTest, FailsWithTheErrorOfTheStream) {
   stream_->fail_all("the registry is away");
-  EXPECT_THROW(pull_layers({stream_}, {}, never), TemporaryError);
+  EXPECT_THROW(pull_layers({{stream_, {}}}, {}, never), TemporaryError);
 }
 
 }  // namespace

@@ -2,6 +2,8 @@
 
 #include <algorithm>
 
+#include "core/index/cold_ranges.h"
+
 namespace varve::fuse {
 namespace {
 
@@ -31,7 +33,8 @@ std::optional<ReadAhead::Ahead> ReadAhead::on_read(ByteRange stream_range, bool 
     sequence.next_offset = stream_range.end();
     if (sequence.run_bytes >= kSequentialBytes) return advance(sequence, span_before, span);
   }
-  if (missed && !known && span + 1 < map_.spans.size()) return Ahead{.first = span + 1, .last = span + 2};
+  const bool has_neighbour = span + 1 < map_.spans.size() && (is_cold(span) || !is_cold(span + 1));
+  if (missed && !known && has_neighbour) return Ahead{.first = span + 1, .last = span + 2};
   return std::nullopt;
 }
 
@@ -59,10 +62,33 @@ std::optional<ReadAhead::Ahead> ReadAhead::advance(Sequence& sequence, std::size
   else
     return std::nullopt;
   const auto first = std::max(sequence.ahead_to, span + 1);
-  const auto last = std::min(map_.spans.size(), span + 1 + sequence.window);
+  auto last = std::min(map_.spans.size(), span + 1 + sequence.window);
+  if (!is_cold(span)) {
+    for (auto ahead = first; ahead < last; ++ahead) {
+      if (is_cold(ahead)) last = ahead;
+    }
+  }
   if (first >= last) return std::nullopt;
   sequence.ahead_to = last;
   return Ahead{.first = first, .last = last, .sequential = true};
+}
+
+void ReadAhead::note_cold(const Digest& image, const std::vector<ByteRange>& stream_ranges) {
+  std::vector<bool> spans;
+  if (!stream_ranges.empty()) {
+    spans.resize(map_.spans.size());
+    index::for_each_span_within(map_, stream_ranges, [&](std::size_t span) { spans[span] = true; });
+  }
+  const std::lock_guard lock(mutex_);
+  cold_of_[image] = std::move(spans);
+  cold_.assign(map_.spans.size(), true);
+  for (const auto& [digest, cold] : cold_of_) {
+    if (cold.empty()) {
+      cold_.clear();
+      return;
+    }
+    for (std::size_t span = 0; span < cold.size(); ++span) cold_[span] = cold_[span] && cold[span];
+  }
 }
 
 }  // namespace varve::fuse

@@ -2,10 +2,13 @@
 // Guesses from what is read of a layer stream which spans will be read next.
 #include <array>
 #include <cstdint>
+#include <map>
 #include <mutex>
 #include <optional>
+#include <vector>
 
 #include "core/base/byte_range.h"
+#include "core/base/digest.h"
 #include "core/index/layer_map.h"
 
 namespace varve::fuse {
@@ -24,6 +27,9 @@ class ReadAhead {
   // of the time. What was returned once for a sequence is not returned again.
   std::optional<Ahead> on_read(ByteRange stream_range, bool missed);
 
+  // As LayerStream::note_cold(): a reader of something else is not followed into what is cold; one that is in there is.
+  void note_cold(const Digest& image, const std::vector<ByteRange>& stream_ranges);
+
  private:
   // A reader that goes on through the stream.
   struct Sequence {
@@ -36,12 +42,15 @@ class ReadAhead {
 
   Sequence& sequence_of(ByteRange stream_range, bool& known);
   std::optional<Ahead> advance(Sequence& sequence, std::size_t span_before, std::size_t span);
+  bool is_cold(std::size_t span) const { return !cold_.empty() && cold_[span]; }
 
   const index::LayerMap& map_;
   const std::size_t max_spans_;
   std::mutex mutex_;
   std::array<Sequence, 16> sequences_;  // several readers go through one layer at a time
   std::uint64_t uses_ = 0;
+  std::map<Digest, std::vector<bool>> cold_of_;  // by image; empty: nothing
+  std::vector<bool> cold_;                       // by span, what all of them agree on; empty: nothing
 };
 
 }  // namespace varve::fuse

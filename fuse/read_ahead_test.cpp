@@ -89,5 +89,38 @@ TEST_F(ReadAheadTest, StopsAtTheEndOfTheLayerAndForImpossibleRanges) {
   EXPECT_FALSE(read(0, 0));
 }
 
+TEST_F(ReadAheadTest, NobodyIsFollowedIntoWhatIsColdButWhoReadsIt) {
+  ahead_.note_cold(digest_of("image"), {{500 * kSpan, 100 * kSpan}});
+  EXPECT_FALSE(read(499 * kSpan, 4'096)) << "the neighbour is cold";
+  EXPECT_TRUE(read(550 * kSpan, 4'096)) << "it is being read itself";
+}
+
+TEST_F(ReadAheadTest, AReaderThatGoesOnIntoWhatIsColdIsFollowedFromThere) {
+  ahead_.note_cold(digest_of("image"), {{500 * kSpan, 100 * kSpan}});
+  std::size_t asked_to = 0;
+  for (std::uint64_t at = 470 * kSpan; at < 500 * kSpan; at += 50'000) {
+    if (const auto ahead = read(at, 50'000, false)) asked_to = std::max(asked_to, ahead->last);
+  }
+  EXPECT_EQ(asked_to, 500u);
+  std::size_t first = 1'000;
+  for (std::uint64_t at = 500 * kSpan; at < 504 * kSpan; at += 50'000) {
+    if (const auto ahead = read(at, 50'000)) first = std::min(first, ahead->first);
+  }
+  EXPECT_EQ(first, 501u) << "what was cut off is asked for now";
+}
+
+TEST_F(ReadAheadTest, ALayerOfSeveralImagesIsColdWhereAllSaySo) {
+  const auto follows = [&](std::uint64_t span) { return ReadAheadTest::read(span * kSpan, 10).has_value(); };
+  ahead_.note_cold(digest_of("one"), {{500 * kSpan, 100 * kSpan}});
+  EXPECT_FALSE(follows(499));
+  ahead_.note_cold(digest_of("other"), {});
+  EXPECT_TRUE(follows(489));
+  ahead_.note_cold(digest_of("one"), {{300 * kSpan, 100 * kSpan}});
+  ahead_.note_cold(digest_of("other"), {{350 * kSpan, 100 * kSpan}});
+  EXPECT_TRUE(follows(299));
+  EXPECT_TRUE(follows(320));
+  EXPECT_FALSE(follows(349));
+}
+
 }  // namespace
 }  // namespace varve::fuse

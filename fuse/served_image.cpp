@@ -25,11 +25,20 @@ std::shared_ptr<oci::Repository> windows_repository(const index::LayerIndexBlobs
 }  // namespace
 
 ServedImage::ServedImage(oci::Image image, index::LoadedIndex index, std::string reference)
-    : image_(std::move(image)), index_(std::move(index)), reference_(std::move(reference)) {}
+    : image_(std::move(image)), index_(std::move(index)), reference_(std::move(reference)), cold_(std::in_place, std::make_shared<const index::ColdRanges>(index_.cold)) {}
 
-std::shared_ptr<ServedImage> ServedImage::open(const ImageSpec& spec, const std::shared_ptr<index::LocalIndex>& local, LayerStreams& streams) {
+std::shared_ptr<const index::ColdRanges> ServedImage::cold() const {
+  return cold_.with([](const auto& cold) { return cold; });
+}
+
+void ServedImage::take_marks_of(const ServedImage& opened_later) {
+  auto marks = opened_later.cold();
+  cold_.with([&](auto& cold) { cold = std::move(marks); });
+}
+
+std::shared_ptr<ServedImage> ServedImage::open(const ImageSpec& spec, const std::shared_ptr<index::LocalIndex>& local, LayerStreams& streams, index::IndexPlace place) {
   auto image = open_image(spec);
-  auto index = index::load_index(*local, image);
+  auto index = index::load_index(*local, image, place);
   const std::shared_ptr<ServedImage> served(new ServedImage(std::move(image), std::move(index), spec.reference));
   const auto& loaded = served->index_;
   for (std::size_t i = 0; i < loaded.maps.size(); ++i) {
@@ -46,11 +55,13 @@ std::shared_ptr<ServedImage> ServedImage::open(const ImageSpec& spec, const std:
     if (std::find(served->distinct_.begin(), served->distinct_.end(), layer) != served->distinct_.end()) continue;
     served->distinct_.push_back(layer);
     served->before_.push_back(layer->stats());
+    layer->note_cold(served->digest(), loaded.cold.of(layer->map().layer_digest));
   }
   return served;
 }
 
 ImageStats ServedImage::stats() const {
+  const auto marks = cold();
   ImageStats sum;
   sum.image = digest();
   sum.reference = reference_;
@@ -59,6 +70,9 @@ ImageStats ServedImage::stats() const {
     const auto& before = before_[i];
     sum.image_stream_bytes += now.stream_bytes;
     sum.present_bytes += now.present_bytes;
+    const auto cold = cold_bytes_of(*distinct_[i], marks->of(distinct_[i]->map().layer_digest));
+    sum.cold_bytes += cold.bytes;
+    sum.cold_present_bytes += cold.present_bytes;
     sum.fetched_bytes += now.fetched_bytes - before.fetched_bytes;
     sum.requests += now.requests - before.requests;
     sum.decoded_bytes += now.decoded_bytes - before.decoded_bytes;

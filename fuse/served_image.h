@@ -4,6 +4,7 @@
 #include <string>
 #include <vector>
 
+#include "core/base/guarded.h"
 #include "core/index/local_index.h"
 #include "core/oci/image.h"
 #include "fuse/control_client.h"
@@ -16,7 +17,9 @@ namespace varve::fuse {
 class ServedImage {
  public:
   // Resolves the reference, loads the index (from here or from the repository) and opens the streams. Goes to the network.
-  static std::shared_ptr<ServedImage> open(const ImageSpec& spec, const std::shared_ptr<index::LocalIndex>& local, LayerStreams& streams);
+  // kRepository: asks there for a newer index, too.
+  static std::shared_ptr<ServedImage> open(const ImageSpec& spec, const std::shared_ptr<index::LocalIndex>& local, LayerStreams& streams,
+                                           index::IndexPlace place = index::IndexPlace::kHere);
 
   const Digest& digest() const { return image_.digest(); }
   const oci::Image& image() const { return image_; }
@@ -30,6 +33,10 @@ class ServedImage {
   const std::vector<std::shared_ptr<StreamFile>>& devices() const { return devices_; }
   bool has_ranges_device() const { return devices_.size() > layers_.size(); }
 
+  // What is cold of it; by layer digest. Another opening of the same image may have learned of newer marks.
+  std::shared_ptr<const index::ColdRanges> cold() const;
+  void take_marks_of(const ServedImage& opened_later);
+
   // From memory; fetched and requested since this was opened.
   ImageStats stats() const;
 
@@ -40,6 +47,7 @@ class ServedImage {
   std::string reference_;
   std::vector<std::shared_ptr<LayerStream>> layers_;
   std::vector<std::shared_ptr<LayerStream>> distinct_;
+  mutable Guarded<std::shared_ptr<const index::ColdRanges>> cold_;
   std::vector<StreamStats> before_;  // of distinct_, when this was opened
   std::vector<std::shared_ptr<StreamFile>> devices_;
 };

@@ -183,9 +183,28 @@ class ImageIndexer {
     blobs.tree_bytes = tree.bytes.size();
     if (tree.ranges.bytes != 0) blobs.ranges = oci::put_bytes(kept(), index::pack_ranges(tree.ranges), index::kRangesMediaType);
     for (const auto& descriptor : image_.manifest.layers) blobs.layers.push_back(*layers_.at(descriptor.digest).blobs);
+    carry_marks(blobs);
     const auto manifest = index::make_index_manifest(image_, blobs).to_json();
     blobs.manifest = kept().put_manifest(manifest, oci::kOciManifestType, kNoTag);
     return blobs;
+  }
+
+  // What was marked cold stays so when the image is indexed again: marks are about bytes of its layers, which are the same.
+  void carry_marks(index::ImageIndexBlobs& blobs) {
+    auto current = index::find_index(destination_, image_);
+    oci::Repository* source = &destination_;
+    if (!current) {
+      current = local_.find_index(image_);
+      source = &kept();
+    }
+    if (!current || current->generation == 0) return;
+    if (current->cold) {
+      local_.blob(*current->cold, *source, index::kMaxColdBlobBytes);
+      blobs.cold = current->cold;
+    }
+    blobs.generation = current->generation;
+    // Another index of this generation has the marks already: this one is to be taken.
+    if (digest_of(index::make_index_manifest(image_, blobs).to_json()) != current->manifest.digest) ++blobs.generation;
   }
 
   IndexReport report(const index::ImageIndexBlobs& blobs, double seconds) const {

@@ -129,6 +129,7 @@ class PinChecker {
       const auto index = index::parse_index_manifest(repository_.manifest(check.pin.index->to_string()), image);
       need(index.tree);
       if (index.ranges) need(*index.ranges);
+      if (index.cold) need(*index.cold);
       for (const auto& layer : index.layers) {
         need(layer.map);
         need(layer.entries);

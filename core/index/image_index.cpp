@@ -130,7 +130,22 @@ std::vector<std::uint64_t> tool_version(std::string_view tool) {
   return numbers;
 }
 
-// Of the artifacts of a type that `parse` accepts, the one of the newest tool, of those the first by digest: all machines choose the same.
+std::uint64_t generation_of(const oci::Manifest& manifest, std::string_view what) {
+  const auto annotation = manifest.annotations.find(std::string(kGenerationAnnotation));
+  if (annotation == manifest.annotations.end()) return 0;
+  const auto& text = annotation->second;
+  std::uint64_t generation = 0;
+  const auto [end, error] = std::from_chars(text.data(), text.data() + text.size(), generation);
+  // Only as it is written, so that what was read is written the same again.
+  if (error != std::errc() || generation == 0 || generation > kMaxGeneration || text != std::to_string(generation))
+    fail<CorruptData>("{}: \"{:.40}\" cannot be its generation", what, text);
+  return generation;
+}
+
+bool newer(const LayerIndexBlobs& blobs, const LayerIndexBlobs& other) { return tool_version(blobs.tool) > tool_version(other.tool); }
+bool newer(const ImageIndexBlobs& blobs, const ImageIndexBlobs& other) { return is_preferred(blobs, other); }
+
+// Of the artifacts of a type that `parse` accepts, the newest, of those alike the first by digest: all machines choose the same.
 template <typename Parsed>
 std::optional<Parsed> newest_that_parses(oci::Repository& repository, const Digest& subject, std::string_view artifact_type,
                                          const std::function<Parsed(const oci::Document&)>& parse) {
@@ -140,7 +155,7 @@ std::optional<Parsed> newest_that_parses(oci::Repository& repository, const Dige
   for (const auto& descriptor : found) {
     try {
       auto parsed = parse(repository.manifest(descriptor.digest.to_string()));
-      if (!newest || tool_version(parsed.tool) > tool_version(newest->tool)) newest = std::move(parsed);
+      if (!newest || newer(parsed, *newest)) newest = std::move(parsed);
     } catch (const CorruptData& error) {
       log::warn("{}: passing over an index: {}", repository.name(), error.what());
     } catch (const Unsupported& error) {
@@ -163,6 +178,7 @@ std::uint64_t bytes_of(const std::map<Digest, std::uint64_t>& blobs) {
 std::uint64_t ImageIndexBlobs::index_bytes() const {
   std::map<Digest, std::uint64_t> blobs{{manifest.digest, manifest.size}, {tree.digest, tree.size}};
   if (ranges) blobs[ranges->digest] = ranges->size;
+  if (cold) blobs[cold->digest] = cold->size;
   for (const auto& layer : layers) {
     blobs[layer.map.digest] = layer.map.size;
     blobs[layer.entries.digest] = layer.entries.size;
@@ -174,6 +190,7 @@ std::uint64_t ImageIndexBlobs::index_bytes() const {
 std::uint64_t ImageIndexBlobs::first_load_bytes() const {
   std::map<Digest, std::uint64_t> blobs{{manifest.digest, manifest.size}, {tree.digest, tree.size}};
   if (ranges) blobs[ranges->digest] = ranges->size;
+  if (cold) blobs[cold->digest] = cold->size;
   for (const auto& layer : layers) blobs[layer.map.digest] = layer.map.size;
   return bytes_of(blobs);
 }
@@ -200,10 +217,12 @@ oci::ArtifactManifest make_index_manifest(const oci::Image& image, const ImageIn
   manifest.layers.push_back(named(blobs.tree, kTreeMediaType));
   manifest.layers.back().annotations[std::string(kUncompressedBytesAnnotation)] = std::to_string(blobs.tree_bytes);
   if (blobs.ranges) manifest.layers.push_back(named(*blobs.ranges, kRangesMediaType));
+  if (blobs.cold) manifest.layers.push_back(named(*blobs.cold, kColdMediaType));
   std::set<Digest> named_layers;
   for (const auto& layer : blobs.layers) {
     if (named_layers.insert(layer.layer_digest).second) add_layer_blobs(manifest.layers, layer);
   }
+  if (blobs.generation != 0) manifest.annotations[std::string(kGenerationAnnotation)] = std::to_string(blobs.generation);
   if (!blobs.tool.empty()) manifest.annotations[std::string(kToolAnnotation)] = blobs.tool;
   return manifest;
 }
@@ -234,6 +253,9 @@ ImageIndexBlobs parse_index_manifest(const oci::Document& document, const oci::I
     } else if (descriptor.media_type == kRangesMediaType) {
       if (blobs.ranges) fail<CorruptData>("{}: names two range lists", what);
       blobs.ranges = bare(descriptor);
+    } else if (descriptor.media_type == kColdMediaType) {
+      if (blobs.cold) fail<CorruptData>("{}: names two lists of cold ranges", what);
+      blobs.cold = bare(descriptor);
     } else {
       layers.add(descriptor);  // what is neither a layer's nor ours is of later versions and not needed
     }
@@ -242,6 +264,7 @@ ImageIndexBlobs parse_index_manifest(const oci::Document& document, const oci::I
   for (const auto& layer : image.manifest.layers) blobs.layers.push_back(layers.take(layer.digest));
   layers.check_all_taken();
   blobs.tool = tool_of(manifest);
+  blobs.generation = generation_of(manifest, what);
   return blobs;
 }
 
@@ -254,6 +277,14 @@ LayerIndexBlobs parse_layer_manifest(const oci::Document& document, const Digest
   layers.check_all_taken();
   blobs.tool = tool_of(manifest);
   return blobs;
+}
+
+bool is_preferred(const ImageIndexBlobs& index, const ImageIndexBlobs& other) {
+  const auto version = tool_version(index.tool);
+  const auto others = tool_version(other.tool);
+  if (version != others) return version > others;
+  if (index.generation != other.generation) return index.generation > other.generation;
+  return index.manifest.digest < other.manifest.digest;
 }
 
 std::optional<ImageIndexBlobs> find_index(oci::Repository& repository, const oci::Image& image) {

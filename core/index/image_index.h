@@ -21,11 +21,15 @@ inline constexpr std::string_view kTreeMediaType = "application/vnd.varve.tree.v
 inline constexpr std::string_view kRangesMediaType = "application/vnd.varve.ranges.v1+zstd";
 inline constexpr std::string_view kLayerMapMediaType = "application/vnd.varve.layer-map.v1";
 inline constexpr std::string_view kWindowsMediaType = "application/vnd.varve.windows.v1";
+inline constexpr std::string_view kColdMediaType = "application/vnd.varve.cold.v1";
 inline constexpr std::string_view kEntriesMediaType = "application/vnd.varve.layer-entries.v1";
 inline constexpr std::string_view kLayerAnnotation = "dev.varve.layer";            // on map, windows, entries: the layer's digest
 inline constexpr std::string_view kUncompressedBytesAnnotation = "dev.varve.uncompressed-bytes";  // on the tree
 inline constexpr std::string_view kToolAnnotation = "dev.varve.tool";              // "varve 0.1.0": by whom it was indexed
 
+inline constexpr std::string_view kGenerationAnnotation = "dev.varve.generation";  // of the image's index, decimal; absent = 0
+
+inline constexpr std::uint64_t kMaxGeneration = 1'000'000'000;
 inline constexpr std::uint64_t kMaxMapBlobBytes = 2ull << 30;      // kMaxSpans spans
 inline constexpr std::uint64_t kMaxRangesBytes = 256ull << 20;     // decompressed
 inline constexpr int kIndexZstdLevel = 9;                          // of tree and ranges; higher ones gain little: docs/format-tree.md
@@ -45,11 +49,13 @@ struct ImageIndexBlobs {
   oci::Descriptor tree;
   std::uint64_t tree_bytes = 0;  // decompressed
   std::optional<oci::Descriptor> ranges;
+  std::optional<oci::Descriptor> cold;  // cold_ranges.h; absent: nothing is cold
+  std::uint64_t generation = 0;         // how often the marks of this image were changed: of two indexes of one tool the later one is taken
   std::vector<LayerIndexBlobs> layers;  // in the image's order, one per layer, repeated where the image repeats a layer
   std::string tool;
 
   std::uint64_t index_bytes() const;       // all blobs, each counted once, and the manifest
-  std::uint64_t first_load_bytes() const;  // manifest, tree, ranges, maps: what a mount needs before it is usable
+  std::uint64_t first_load_bytes() const;  // manifest, tree, ranges, cold, maps: what a mount needs before it is usable
 };
 
 // The tree and ranges blobs as they are published.
@@ -67,8 +73,11 @@ oci::ArtifactManifest make_layer_manifest(const oci::Descriptor& layer, const La
 ImageIndexBlobs parse_index_manifest(const oci::Document& document, const oci::Image& image);
 LayerIndexBlobs parse_layer_manifest(const oci::Document& document, const Digest& layer_digest);
 
-// Finds the published index of an image in its repository; absent if there is none. If several are listed, of those that parse
-// the one of the newest tool is taken, and of these the one with the smallest digest, so that all machines choose the same.
+// True if `index` is taken rather than `other` where both are found: the newest tool, then the highest generation, then the smallest digest, so
+// that all machines choose the same.
+bool is_preferred(const ImageIndexBlobs& index, const ImageIndexBlobs& other);
+
+// Finds the published index of an image in its repository; absent if there is none. If several are listed, that which is preferred of those that parse.
 std::optional<ImageIndexBlobs> find_index(oci::Repository& repository, const oci::Image& image);
 // The index of one layer, published for this or another image.
 std::optional<LayerIndexBlobs> find_layer_index(oci::Repository& repository, const Digest& layer_digest);

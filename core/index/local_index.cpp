@@ -43,6 +43,21 @@ std::shared_ptr<const LayerMap> load_map(LocalIndex& local, const oci::Image& im
   return std::make_shared<const LayerMap>(std::move(map));
 }
 
+// The index that is wanted, and whether its manifest is here.
+std::pair<std::optional<ImageIndexBlobs>, bool> choose_index(LocalIndex& local, const oci::Image& image, IndexPlace place) {
+  auto here = local.find_index(image);
+  if (here && place == IndexPlace::kHere) return {std::move(here), true};
+  try {
+    auto there = find_index(*image.repository, image);
+    if (there && (!here || is_preferred(*there, *here))) return {std::move(there), here && there->manifest.digest == here->manifest.digest};
+  } catch (const std::exception& error) {
+    if (!here) throw;
+    log::warn("{}: could not be asked for a newer index: {}", image.repository->name(), error.what());
+  }
+  const bool is_here = here.has_value();
+  return {std::move(here), is_here};
+}
+
 // The tree's devices must be the streams of this image's layers.
 void check_devices(const LoadedIndex& index, const oci::Image& image) {
   const auto what = what_of(index.blobs.tree);
@@ -98,11 +113,9 @@ Bytes LocalIndex::blob(const oci::Descriptor& blob, oci::Repository& source, std
   return bytes;
 }
 
-LoadedIndex load_index(LocalIndex& local, const oci::Image& image) {
+LoadedIndex load_index(LocalIndex& local, const oci::Image& image, IndexPlace place) {
   LoadedIndex index;
-  auto blobs = local.find_index(image);
-  const bool is_here = blobs.has_value();
-  if (!is_here) blobs = find_index(*image.repository, image);
+  auto [blobs, is_here] = choose_index(local, image, place);
   if (!blobs) fail<NotFound>("{}: image {} is not indexed; run: varve index IMAGE", image.repository->name(), image.digest().to_string());
   index.blobs = std::move(*blobs);
   if (!is_here) index.loaded_bytes += index.blobs.manifest.size;
@@ -125,6 +138,12 @@ LoadedIndex load_index(LocalIndex& local, const oci::Image& image) {
   if (index.blobs.ranges) {
     count(*index.blobs.ranges);
     index.ranges = unpack_ranges(local.blob(*index.blobs.ranges, *image.repository, kMaxRangesBytes), what_of(*index.blobs.ranges));
+  }
+  if (index.blobs.cold) {
+    const auto what = what_of(*index.blobs.cold);
+    count(*index.blobs.cold);
+    index.cold = ColdRanges::decode(local.blob(*index.blobs.cold, *image.repository, kMaxColdBlobBytes), what);
+    index.cold.check(index.maps, what);
   }
   count(index.blobs.tree);
   index.tree_file = local.tree_file(index.blobs, *image.repository);

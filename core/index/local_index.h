@@ -5,6 +5,7 @@
 #include <optional>
 
 #include "core/base/mapped_file.h"
+#include "core/index/cold_ranges.h"
 #include "core/index/image_index.h"
 
 namespace varve::index {
@@ -36,12 +37,17 @@ struct LoadedIndex {
   std::unique_ptr<ErofsReader> tree;
   RangesDevice ranges;
   std::vector<std::shared_ptr<const LayerMap>> maps;  // one per layer, base first
+  ColdRanges cold;                                    // empty if the index marks nothing
   std::uint64_t loaded_bytes = 0;                     // fetched from the repository for it; 0 if all was here
 };
 
+// Where load_index() looks first. kRepository: also there where an index is here already, as a newer one may have been published since; the one that is
+// here is taken if the repository cannot be asked.
+enum class IndexPlace : std::uint8_t { kHere, kRepository };
+
 // Finds the index here or in the image's repository, loads it and checks it against the image's manifest and config. Throws NotFound
 // with what to do (`varve index IMAGE`) if there is none.
-LoadedIndex load_index(LocalIndex& local, const oci::Image& image);
+LoadedIndex load_index(LocalIndex& local, const oci::Image& image, IndexPlace place = IndexPlace::kHere);
 
 // Who serves the windows of its gzip layers: `local` if it has them all, else the image's own repository.
 oci::Repository& windows_repository(LocalIndex& local, const LoadedIndex& index, const oci::Image& image);

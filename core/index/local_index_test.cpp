@@ -9,6 +9,7 @@
 
 #include "core/base/file.h"
 #include "core/index/layer_entries.h"
+#include "core/index/publish_index.h"
 #include "core/index/artifact_repository.h"
 #include "core/index/test_trees.h"
 #include "tests/support/temp_dir.h"
@@ -130,6 +131,101 @@ TEST_F(LocalIndexTest, TakesTheIndexOfTheNewestTool) {
     publish(blobs);
   }
   EXPECT_EQ(find_index(*repository_, image_)->tool, "varve 0.10.0");
+}
+
+TEST_F(LocalIndexTest, TakesTheLatestGenerationOfTheNewestTool) {
+  auto blobs = blobs_of({map_of(0), map_of(1), map_of(2)});
+  for (const char* tool : {"varve 0.9", "varve 0.8"}) {
+    for (const std::uint64_t generation : {0, 2, 10}) {
+      blobs.tool = tool;
+      blobs.generation = generation + (tool == std::string("varve 0.8") ? 100 : 0);
+      publish(blobs);
+    }
+  }
+  const auto found = find_index(*repository_, image_);
+  EXPECT_EQ(found->tool, "varve 0.9");
+  EXPECT_EQ(found->generation, 10u);
+  EXPECT_EQ(make_index_manifest(image_, *found).annotations.at("dev.varve.generation"), "10");
+}
+
+TEST_F(LocalIndexTest, RefusesGenerationsThatCannotBe) {
+  auto manifest = make_index_manifest(image_, blobs_of({map_of(0), map_of(1), map_of(2)}));
+  for (const char* text : {"0", "-1", "01", "1 ", "x", "", "10000000000"}) {
+    manifest.annotations["dev.varve.generation"] = text;
+    const auto json = manifest.to_json();
+    oci::Document document;
+    document.descriptor.media_type = oci::kOciManifestType;
+    document.descriptor.digest = digest_of(json);
+    document.descriptor.size = json.size();
+    document.bytes = json;
+    EXPECT_THROW(parse_index_manifest(document, image_), CorruptData) << text;
+  }
+}
+
+class ColdMarksTest : public LocalIndexTest {
+ protected:
+  ColdMarksTest() { cold_.layers.push_back({.layer_digest = digest_of(std::string("blob a")), .ranges = {{0, 512}, {1024, 5000}}}); }
+  LoadedIndex load() { return load_index(local_, image_, IndexPlace::kRepository); }
+  ImageIndexBlobs mark(const ColdRanges& cold) { return publish_cold(image_, load(), cold, local_, *repository_, CancelFlag()); }
+
+  LocalIndex local_{dir_.path() / "root"};
+  ColdRanges cold_;
+};
+
+TEST_F(ColdMarksTest, MakeANewIndexOfTheSameBlobs) {
+  const auto before = publish();
+  const auto old = *find_index(*repository_, image_);
+  const auto marked = mark(cold_);
+  EXPECT_NE(marked.manifest.digest, before.digest);
+  EXPECT_EQ(marked.generation, 1u);
+  EXPECT_EQ(marked.tree.digest, old.tree.digest);
+  for (std::size_t i = 0; i < old.layers.size(); ++i) EXPECT_EQ(marked.layers[i].map.digest, old.layers[i].map.digest);
+  EXPECT_EQ(load().cold, cold_);
+  EXPECT_EQ(load_index(local_, image_).cold, cold_) << "this machine knows without asking";
+  EXPECT_EQ(marked.first_load_bytes(), old.first_load_bytes() - old.manifest.size + marked.manifest.size + cold_.encode().size());
+  // Another machine has the old index and learns of the new one when it asks.
+  LocalIndex other(dir_.path() / "other");
+  EXPECT_EQ(load_index(other, image_).cold, cold_);
+}
+
+TEST_F(ColdMarksTest, TheSameMarksAgainPublishNothing) {
+  publish();
+  const auto first = mark(cold_);
+  EXPECT_EQ(mark(cold_).manifest.digest, first.manifest.digest);
+}
+
+TEST_F(ColdMarksTest, AreChangedAndTakenAwayByFurtherGenerations) {
+  publish();
+  mark(cold_);
+  cold_.layers[0].ranges = {{2048, 512}};
+  EXPECT_EQ(mark(cold_).generation, 2u);
+  EXPECT_EQ(load().cold, cold_);
+  const auto bare = mark({});
+  EXPECT_EQ(bare.generation, 3u);
+  EXPECT_EQ(bare.cold, std::nullopt);
+  EXPECT_TRUE(load().cold.empty());
+}
+
+TEST_F(ColdMarksTest, AMachineWithAnOlderIndexLearnsOfTheMarksWhenItAsks) {
+  publish();
+  LocalIndex other(dir_.path() / "other");
+  load_index(other, image_);
+  mark(cold_);
+  EXPECT_TRUE(load_index(other, image_).cold.empty());
+  EXPECT_EQ(load_index(other, image_, IndexPlace::kRepository).cold, cold_);
+  EXPECT_EQ(load_index(other, image_).cold, cold_) << "and keeps what it learned";
+}
+
+TEST_F(ColdMarksTest, OutsideOfTheLayersAreRefusedByWriterAndReader) {
+  publish();
+  auto outside = cold_;
+  outside.layers[0].ranges = {{kStreamBytes - 1, 2}};
+  EXPECT_THROW(mark(outside), CorruptData);
+  auto blobs = blobs_of({map_of(0), map_of(1), map_of(2)});
+  blobs.cold = repository_->add_blob(outside.encode());
+  blobs.generation = 1;
+  publish(blobs);
+  EXPECT_THROW(load(), CorruptData);
 }
 
 TEST_F(LocalIndexTest, TakesTheSmallestDigestOfThoseThatParse) {
