@@ -222,7 +222,8 @@ def write_image(folder, layers, tag="t", config=None):
     made = layout.add_json({"architecture": "amd64", "os": "linux", "config": config or {"Cmd": ["sh"]}, "rootfs": {"type": "layers", "diff_ids": [digest(tar) for _, tar, _, _ in layers]}},
                            build.MEDIA + "config.v1+json")
     manifest = layout.add_json({"schemaVersion": 2, "mediaType": build.MEDIA + "manifest.v1+json", "config": made, "layers": descriptors}, build.MEDIA + "manifest.v1+json")
-    layout.finish(manifest, tag)
+    layout.tags[tag] = manifest
+    layout.finish()
     return f"oci:{folder}:{tag}"
 
 
