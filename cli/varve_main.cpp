@@ -35,6 +35,7 @@ constexpr AddCommand kCommands[] = {
     add_pin_command,
     add_gc_command,
     add_usage_command,
+    add_fleet_command,
     add_help_commands,
 };
 
