@@ -19,6 +19,7 @@ namespace {
 
 constexpr std::size_t kBatchContentBytes = 512 * 1024;   // enough work to be worth handing to another thread
 constexpr std::size_t kMaxBatchItems = 512;
+constexpr int kCutsVersion = 1;                          // counted up when the same tar is cut or told of in another way
 constexpr std::size_t kMemberBytes = 1024 * 1024;        // of a gzip member
 constexpr std::size_t kMaxRawFrameBytes = 1024 * 1024;   // headers of many files without content are cut here
 constexpr std::size_t kMaxFeedBytes = 1024 * 1024;       // looked at in one go
@@ -38,11 +39,17 @@ using Item = std::variant<RawFrame, ChunkFrame, PlacedEntry>;
 
 }  // namespace
 
+std::string writer_name(const LayerWriterOptions& options) {
+  const bool gzip = options.format == WrittenFormat::kGzip;
+  return fmt::format("{} {}, {}, cuts {}", gzip ? "gzip" : "zstd:chunked", options.level, codec::encoder_library(gzip ? codec::FrameFormat::kGzip : codec::FrameFormat::kZstd), kCutsVersion);
+}
+
 class LayerWriter::Impl final : private codec::TarListener {
  public:
-  Impl(std::string what, const LayerWriterOptions& options, Sink sink)
+  Impl(std::string what, const LayerWriterOptions& options, Sink sink, OnFile on_file)
       : format_(options.format),
         sink_(std::move(sink)),
+        on_file_(std::move(on_file)),
         parser_(std::move(what), *this),
         pool_(is_chunked() ? codec::FrameFormat::kZstd : codec::FrameFormat::kGzip, options.level, options.jobs) {}
 
@@ -84,6 +91,8 @@ class LayerWriter::Impl final : private codec::TarListener {
   };
 
   bool is_chunked() const { return format_ == WrittenFormat::kZstdChunked; }
+
+  bool digests_contents() const { return is_chunked() || on_file_; }
 
   // The parser has seen a whole piece before its bytes are sorted into headers and contents: an entry is always known before its content.
   void on_entry(codec::TarEntry entry) override {
@@ -145,7 +154,8 @@ class LayerWriter::Impl final : private codec::TarListener {
       while (!content_.empty()) cut_chunk();
       if (is_chunked()) table_.end_content(crc_);
     }
-    const auto digest = open_->length != 0 ? content_digest_.finish() : Digest();
+    const auto digest = open_->length != 0 && digests_contents() ? content_digest_.finish() : Digest();
+    if (on_file_ && open_->length != 0) on_file_(open_->entry.name, digest);
     if (is_chunked() && table_.reason().empty()) add_item(PlacedEntry{.entry = std::move(open_->entry), .mode = mode_, .content_digest = digest});
     open_.reset();
   }
@@ -171,8 +181,8 @@ class LayerWriter::Impl final : private codec::TarListener {
   }
 
   void add_content(ByteView bytes) {
+    if (digests_contents()) content_digest_.update(bytes);
     if (is_chunked()) {
-      content_digest_.update(bytes);
       crc_ = codec::crc64_iso(crc_, bytes);
     }
     append(content_, bytes);
@@ -251,6 +261,7 @@ class LayerWriter::Impl final : private codec::TarListener {
 
   WrittenFormat format_;
   Sink sink_;
+  OnFile on_file_;
   codec::TarParser parser_;
   ChunkedTable table_;
 
@@ -279,8 +290,8 @@ class LayerWriter::Impl final : private codec::TarListener {
   FramePool pool_;  // last: its threads end first
 };
 
-LayerWriter::LayerWriter(std::string what, const LayerWriterOptions& options, Sink sink)
-    : impl_(std::make_unique<Impl>(std::move(what), options, std::move(sink))) {}
+LayerWriter::LayerWriter(std::string what, const LayerWriterOptions& options, Sink sink, OnFile on_file)
+    : impl_(std::make_unique<Impl>(std::move(what), options, std::move(sink), std::move(on_file))) {}
 LayerWriter::~LayerWriter() = default;
 void LayerWriter::feed(ByteView stream) { impl_->feed(stream); }
 WrittenLayer LayerWriter::finish() { return impl_->finish(); }

@@ -21,6 +21,9 @@ struct LayerWriterOptions {
   unsigned jobs = 0;    // threads that compress; 0 = one per core. The bytes do not depend on it
 };
 
+// What the bytes of a layer depend on beside its tar: format, level, the version of the library. "zstd:chunked 3, libzstd 1.5.4, cuts 1".
+std::string writer_name(const LayerWriterOptions& options);
+
 struct WrittenLayer {
   std::string media_type;
   std::map<std::string, std::string> annotations;
@@ -36,8 +39,10 @@ struct WrittenLayer {
 class LayerWriter {
  public:
   using Sink = std::function<void(ByteView)>;
+  // Told of each file with content, in order, when its last byte has gone by; may throw.
+  using OnFile = std::function<void(const std::string& name, const Digest& content)>;
   // `what` names the layer in messages. `sink` gets the blob in order, on the thread that feeds.
-  LayerWriter(std::string what, const LayerWriterOptions& options, Sink sink);
+  LayerWriter(std::string what, const LayerWriterOptions& options, Sink sink, OnFile on_file = {});
   ~LayerWriter();
   // Both throw CorruptData or Unsupported naming `what` for a tar that is none, and what the sink throws.
   void feed(ByteView stream);

@@ -1,66 +1,19 @@
 #include "indexer/optimize_image.h"
 
-#include <nlohmann/json.hpp>
-
-#include <cstdlib>
 #include <map>
-#include <optional>
 #include <utility>
 
 #include "core/base/clock.h"
 #include "core/base/errors.h"
-#include "core/base/file.h"
 #include "core/codec/blob_decoder.h"
 #include "core/index/layer_map.h"
 #include "core/oci/copy_blob.h"
+#include "indexer/internal/rewritten_documents.h"
 
 namespace varve::indexer {
 namespace {
 
-using nlohmann::json;
-
-constexpr std::size_t kCopyBytes = 1024 * 1024;
-constexpr std::string_view kOciConfigType = "application/vnd.oci.image.config.v1+json";
 constexpr std::string_view kTocAnnotation = "io.github.containers.zstd-chunked.manifest-checksum";
-constexpr std::string_view kGzipType = "application/vnd.oci.image.layer.v1.tar+gzip";
-constexpr std::string_view kZstdType = "application/vnd.oci.image.layer.v1.tar+zstd";
-constexpr std::string_view kPlainType = "application/vnd.oci.image.layer.v1.tar";
-
-// A file that nobody sees and that is gone with its descriptor.
-class ScratchFile {
- public:
-  explicit ScratchFile(const std::filesystem::path& dir) : dir_(dir), fd_(open_file(dir, O_TMPFILE | O_RDWR, 0600)) {}
-
-  void write(ByteView bytes) {
-    write_all(fd_.get(), bytes, dir_.string());
-  }
-  void read(ByteRange range, const oci::ByteSink& sink) const {
-    Bytes buffer(std::min<std::uint64_t>(range.length, kCopyBytes));
-    while (range.length != 0) {
-      const auto part = std::span(buffer).first(std::size_t(std::min<std::uint64_t>(range.length, buffer.size())));
-      pread_exactly(fd_.get(), range.offset, part, dir_.string());
-      sink(part);
-      range.offset += part.size();
-      range.length -= part.size();
-    }
-  }
-
- private:
-  std::filesystem::path dir_;
-  UniqueFd fd_;
-};
-
-// The layer's type in OCI's words: a Docker manifest cannot name zstd layers.
-std::string oci_layer_type(const oci::Descriptor& layer) {
-  const auto type = oci::parse_layer_media_type(layer.media_type);
-  if (!type) fail<Unsupported>("layer {}: media type {} is none of a layer", layer.digest.to_string(), layer.media_type);
-  switch (type->compression) {
-    case oci::LayerCompression::kGzip: return std::string(kGzipType);
-    case oci::LayerCompression::kZstd: return std::string(kZstdType);
-    case oci::LayerCompression::kNone: return std::string(kPlainType);
-  }
-  return {};
-}
 
 class ImageOptimizer {
  public:
@@ -73,7 +26,7 @@ class ImageOptimizer {
     for (std::size_t i = 0; i < image_.manifest.layers.size(); ++i) add_layer(i);
     copy_blob(image_.manifest.config);
     cancel_.throw_if_cancelled();
-    const auto text = manifest().dump();
+    const auto text = rewritten_manifest(image_, descriptors_, image_.manifest.config);
     report_.image = destination_.put_manifest(as_bytes(text), oci::kOciManifestType, tag).digest;
     return std::move(report_);
   }
@@ -121,8 +74,8 @@ class ImageOptimizer {
   void write_layer(const oci::Descriptor& layer, const Digest& diff_id) {
     const Stopwatch watch;
     const auto what = "layer " + layer.digest.to_string();
-    ScratchFile scratch(options_.work_dir);
-    LayerWriter writer(what, options_.writer, [&](ByteView bytes) { scratch.write(bytes); });
+    const auto draft = destination_.draft_blob(options_.work_dir);
+    LayerWriter writer(what, options_.writer, [&](ByteView bytes) { draft->write(bytes); });
     codec::BlobDecoder decoder(what, index::kMaxStreamBytes, [&](ByteView stream) { writer.feed(stream); });
     image_.repository->read_blob(layer, {.offset = 0, .length = layer.size}, [&](ByteView bytes) {
       cancel_.throw_if_cancelled();
@@ -138,31 +91,10 @@ class ImageOptimizer {
     descriptor.digest = written.digest;
     descriptor.size = written.compressed_bytes;
     descriptor.annotations = written.annotations;
-    bool sent = false;
-    destination_.put_blob(descriptor, [&](ByteRange range, const oci::ByteSink& sink) {
-      sent = true;
-      scratch.read(range, sink);
-    });
-    (sent ? report_.new_bytes : report_.reused_bytes) += descriptor.size;
+    (draft->commit(descriptor) ? report_.new_bytes : report_.reused_bytes) += descriptor.size;
     report_.layers.push_back({.diff_id = diff_id, .old_digest = layer.digest, .digest = descriptor.digest, .old_bytes = layer.size, .bytes = descriptor.size,
                               .stream_bytes = written.stream_bytes, .kept = false, .without_table = written.without_table, .seconds = watch.seconds()});
     descriptors_.push_back(std::move(descriptor));
-  }
-
-  // The old manifest with other layers; what it says of itself stays.
-  json manifest() const {
-    auto document = json::parse(as_text(image_.document.bytes));
-    document["mediaType"] = oci::kOciManifestType;
-    document["schemaVersion"] = 2;
-    document["config"]["mediaType"] = kOciConfigType;
-    auto layers = json::array();
-    for (const auto& layer : descriptors_) {
-      json object{{"mediaType", layer.media_type}, {"digest", layer.digest.to_string()}, {"size", layer.size}};
-      if (!layer.annotations.empty()) object["annotations"] = layer.annotations;
-      layers.push_back(std::move(object));
-    }
-    document["layers"] = std::move(layers);
-    return document;
   }
 
   const oci::Image& image_;

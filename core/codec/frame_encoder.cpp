@@ -19,6 +19,10 @@ std::size_t checked(std::size_t result, std::string_view what) {
 
 }  // namespace
 
+std::string encoder_library(FrameFormat format) {
+  return format == FrameFormat::kZstd ? fmt::format("libzstd {}", ZSTD_versionString()) : fmt::format("zlib {}", ::zlibVersion());
+}
+
 struct FrameEncoder::State {
   State(FrameFormat wanted, int level) : format(wanted) {
     if (format == FrameFormat::kZstd) {

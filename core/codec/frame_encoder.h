@@ -2,12 +2,14 @@
 // Compression into pieces that can each be decoded alone. The same input gives the same bytes with one version of the library.
 #include <cstdint>
 #include <memory>
+#include <string>
 
 #include "core/base/bytes.h"
 
 namespace varve::codec {
 
 enum class FrameFormat : std::uint8_t { kZstd, kGzip };
+std::string encoder_library(FrameFormat format);  // "libzstd 1.5.4": another version may give other bytes
 inline constexpr int kMaxZstdLevel = 19;  // beyond it windows exceed the 8 MiB that every decoder takes
 inline constexpr int kMaxGzipLevel = 9;
 

@@ -140,9 +140,9 @@ void add_xattrs(Bytes& records, const TarEntry& entry) {
 }
 
 // All that ustar cannot say. The order is fixed, since it is part of the layer's digest.
-Bytes records_of(const TarEntry& entry, std::string_view name, std::uint64_t stored_bytes, bool sparse) {
+Bytes records_of(const TarEntry& entry, std::string_view name, std::uint64_t stored_bytes) {
   Bytes records;
-  const bool path = !sparse && needs_record(name, fits_in_header(name));
+  const bool path = needs_record(name, fits_in_header(name));
   const bool link_path = needs_record(entry.link_name, entry.link_name.size() <= kLinkName.length);
   if ((path && !is_utf8(name)) || (link_path && !is_utf8(entry.link_name))) add_record(records, "hdrcharset", "BINARY");
   if (path) add_record(records, "path", name);
@@ -192,38 +192,14 @@ void write_records(const TarWriter::Sink& sink, ByteView records) {
 }  // namespace
 
 void TarWriter::begin(const TarEntry& entry) {
-  const auto bytes = entry.type == TarType::kRegular ? entry.size : 0;
-  write_entry(entry, bytes, {}, {});
-}
-
-void TarWriter::begin_sparse(const TarEntry& entry, const std::vector<StoredRun>& runs) {
-  std::uint64_t stored = 0;
-  auto list = runs;
-  for (const auto& run : list) stored += run.length;
-  // GNU tar ends the map of a file that ends in a hole with an empty run at its end.
-  if (list.empty() || list.back().file_offset + list.back().length < entry.size) list.push_back({.file_offset = entry.size, .length = 0});
-  auto map = fmt::format("{}\n", list.size());
-  for (const auto& run : list) map += fmt::format("{}\n{}\n", run.file_offset, run.length);
-  map.resize(map.size() + padding_of(map.size()));
-  Bytes records;
-  add_record(records, "GNU.sparse.major", "1");
-  add_record(records, "GNU.sparse.minor", "0");
-  add_record(records, "GNU.sparse.name", entry.name);
-  add_record(records, "GNU.sparse.realsize", std::to_string(entry.size));
-  write_entry(entry, map.size() + stored, "GNUSparseFile.0", std::move(records));
-  content(as_bytes(map));
-}
-
-void TarWriter::write_entry(const TarEntry& entry, std::uint64_t stored_bytes, std::string_view sparse_name, Bytes&& records) {
   end_content();
   const auto name = name_of(entry);
   check_name(name);
   if (entry.link_name.find('\0') != std::string::npos) check_name(entry.link_name);
-  const bool sparse = !sparse_name.empty();
-  append(records, records_of(entry, name, stored_bytes, sparse));
-  write_records(sink_, records);
+  const auto stored_bytes = entry.type == TarType::kRegular ? entry.size : 0;
+  write_records(sink_, records_of(entry, name, stored_bytes));
   Header header;
-  set_name(header, sparse ? sparse_name : std::string_view(name));
+  set_name(header, name);
   header.octal(kMode, entry.mode & 07777);
   header.octal(kUid, fitting(entry.uid, kMaxSevenDigits));
   header.octal(kGid, fitting(entry.gid, kMaxSevenDigits));

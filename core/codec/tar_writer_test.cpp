@@ -169,36 +169,6 @@ TEST(TarWriterTest, FilesBeyondEightGigabytesAreAnnounced) {
   EXPECT_EQ(listener.entries[0].entry.data_stream_length, large.size);
 }
 
-TEST(TarWriterTest, HolesComeBack) {
-  auto sparse = entry_of(TarType::kRegular, "holes");
-  sparse.size = 1'200'000'000'000;
-  const std::vector<StoredRun> runs{{.file_offset = 0, .length = 5}, {.file_offset = 700'000'000'000, .length = 600}};
-  Bytes tar;
-  TarWriter writer([&](ByteView bytes) { append(tar, bytes); });
-  writer.begin_sparse(sparse, runs);
-  writer.content(as_bytes("first"));
-  writer.content(Bytes(600, std::byte('x')));
-  sparse.name = "only-a-hole";
-  writer.begin_sparse(sparse, {});
-  writer.begin(entry_of(TarType::kFifo, "next"));
-  writer.finish();
-  const auto read = parse_tar(tar);
-  ASSERT_EQ(read.size(), 3u);
-  EXPECT_EQ(read[0].entry.name, "holes");
-  EXPECT_EQ(read[0].entry.size, sparse.size);
-  EXPECT_EQ(as_text(read[0].content), "first" + std::string(600, 'x'));
-  ASSERT_EQ(read[0].entry.runs.size(), 2u);
-  EXPECT_EQ(read[0].entry.runs[1].file_offset, 700'000'000'000u);
-  EXPECT_EQ(read[1].entry.size, sparse.size);
-  EXPECT_TRUE(read[1].entry.runs.empty());
-  EXPECT_EQ(read[2].entry.name, "next");
-  if (!have_tool("python3")) GTEST_SKIP() << "python3 is not installed";
-  const auto seen = run_tool("python3 -c \"import io,sys,tarfile; [print(e.name, e.size, e.sparse) for e in tarfile.open(fileobj=io.BytesIO(sys.stdin.buffer.read()))]\"", tar);
-  EXPECT_EQ(as_text(seen),
-            "holes 1200000000000 [(0, 5), (700000000000, 600), (1200000000000, 0)]\n"
-            "only-a-hole 1200000000000 [(1200000000000, 0)]\nnext 0 None\n");
-}
-
 TEST(TarWriterTest, WhatATarCannotSayIsRefused) {
   TarWriter writer([](ByteView) {});
   EXPECT_THROW(writer.begin(entry_of(TarType::kRegular, "")), Unsupported);

@@ -82,17 +82,19 @@ FlatTree flatten(std::vector<LayerEntries> layers) {
   return Flattener(merger.finish(), contents).take();
 }
 
+LayerEntries read_layer_entries_of(LocalIndex& local, const LoadedIndex& index, const oci::Image& image, std::size_t layer, std::uint64_t* fetched_bytes) {
+  const auto& blob = index.blobs.layers.at(layer).entries;
+  const auto what = "index blob " + blob.digest.to_string();
+  if (fetched_bytes != nullptr && !local.repository().has_blob(blob)) *fetched_bytes += blob.size;
+  auto entries = LayerEntries::decode(local.blob(blob, *image.repository, kMaxLayerEntriesBytes), what);
+  const auto& digest = image.manifest.layers.at(layer).digest;
+  if (entries.layer_digest != digest) fail<CorruptData>("{}: holds the entries of layer {}, not of {}", what, entries.layer_digest.to_string(), digest.to_string());
+  return entries;
+}
+
 std::vector<LayerEntries> read_layer_entries(LocalIndex& local, const LoadedIndex& index, const oci::Image& image, std::uint64_t* fetched_bytes) {
   std::vector<LayerEntries> layers;
-  for (std::size_t number = 0; number < index.blobs.layers.size(); ++number) {
-    const auto& blob = index.blobs.layers[number].entries;
-    const auto what = "index blob " + blob.digest.to_string();
-    if (fetched_bytes != nullptr && !local.repository().has_blob(blob)) *fetched_bytes += blob.size;
-    auto entries = LayerEntries::decode(local.blob(blob, *image.repository, kMaxLayerEntriesBytes), what);
-    const auto& layer = image.manifest.layers.at(number).digest;
-    if (entries.layer_digest != layer) fail<CorruptData>("{}: holds the entries of layer {}, not of {}", what, entries.layer_digest.to_string(), layer.to_string());
-    layers.push_back(std::move(entries));
-  }
+  for (std::size_t number = 0; number < index.blobs.layers.size(); ++number) layers.push_back(read_layer_entries_of(local, index, image, number, fetched_bytes));
   return layers;
 }
 

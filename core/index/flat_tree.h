@@ -44,6 +44,9 @@ FlatTree flatten(std::vector<LayerEntries> layers);
 // The entries of all layers from the index, here or fetched, checked against the image. `fetched_bytes`, if given, is added to.
 std::vector<LayerEntries> read_layer_entries(LocalIndex& local, const LoadedIndex& index, const oci::Image& image, std::uint64_t* fetched_bytes = nullptr);
 
+// The same of one layer.
+LayerEntries read_layer_entries_of(LocalIndex& local, const LoadedIndex& index, const oci::Image& image, std::size_t layer, std::uint64_t* fetched_bytes = nullptr);
+
 // True if nothing but the place of the content differs: type, mode, owner, time, xattrs, links, size, content. `why`, if given, gets the first
 // difference in words ("mode 0644 instead of 0755").
 bool same_entry(const FlatEntry& before, const FlatEntry& after, std::string* why = nullptr);

@@ -302,9 +302,40 @@ bool LayoutRepository::has_blob(const Descriptor& blob) {
   return S_ISREG(status.st_mode) && std::uint64_t(status.st_size) == blob.size;
 }
 
-void LayoutRepository::put_blob(const Descriptor& blob, const ByteSource& content) {
+// Written where it will be, so that it need not be copied.
+class LayoutRepository::Draft final : public BlobDraft {
+ public:
+  explicit Draft(LayoutRepository& layout) : layout_(layout), file_(internal::LayoutBlobFile::without_name(layout.dir_ / "blobs" / "sha256")) {}
+
+  void write(ByteView bytes) override {
+    write_all(file_.fd(), bytes, layout_.name());
+    written_ += bytes.size();
+  }
+  bool commit(const Descriptor& blob) override {
+    if (written_ != blob.size) fail<CorruptData>("put {} {}: {} bytes of the {} announced", layout_.name(), blob.digest.to_string(), written_, blob.size);
+    if (layout_.keep_if_there(blob)) return false;
+    file_.commit(layout_.blob_path(blob.digest));
+    return true;
+  }
+
+ private:
+  LayoutRepository& layout_;
+  internal::LayoutBlobFile file_;
+  std::uint64_t written_ = 0;
+};
+
+std::unique_ptr<BlobDraft> LayoutRepository::draft_blob(const std::filesystem::path&) {
+  std::filesystem::create_directories(dir_ / "blobs" / "sha256");
+  return std::make_unique<Draft>(*this);
+}
+
+bool LayoutRepository::keep_if_there(const Descriptor& blob) {
   // Young again: whoever collects garbage leaves it until the manifest that needs it is here. If that happened a moment ago it is gone now and must be sent.
-  if (has_blob(blob) && (::utimensat(AT_FDCWD, blob_path(blob.digest).c_str(), nullptr, 0) == 0 || errno != ENOENT)) return;
+  return has_blob(blob) && (::utimensat(AT_FDCWD, blob_path(blob.digest).c_str(), nullptr, 0) == 0 || errno != ENOENT);
+}
+
+void LayoutRepository::put_blob(const Descriptor& blob, const ByteSource& content) {
+  if (keep_if_there(blob)) return;
   const auto what = name() + " " + blob.digest.to_string();
   std::filesystem::create_directories(dir_ / "blobs" / "sha256");
   internal::LayoutBlobFile file(blob_path(blob.digest));

@@ -44,10 +44,15 @@ class LayoutRepository final : public Repository {
   void read_blob(const Descriptor& blob, ByteRange compressed_range, const ByteSink& sink) override;
   bool has_blob(const Descriptor& blob) override;
   void put_blob(const Descriptor& blob, const ByteSource& content) override;
+  std::unique_ptr<BlobDraft> draft_blob(const std::filesystem::path& scratch_dir) override;
   Descriptor put_manifest(ByteView json, std::string_view media_type, std::string_view tag) override;
   std::vector<Descriptor> referrers(const Digest& subject, std::string_view artifact_type) override;
 
  private:
+  class Draft;
+  // True if it is here, and safe from the garbage collector for a while.
+  bool keep_if_there(const Descriptor& blob);
+
   // What a manifest says about itself; immutable under its digest, so remembered.
   struct Relation {
     bool is_artifact = false;

@@ -69,6 +69,28 @@ TEST_F(LayoutTest, KeepsBlobsWholeOrNotAtAll) {
   EXPECT_EQ(files_under("blobs"), 1u);
 }
 
+TEST_F(LayoutTest, ADraftBecomesABlobWhenItsDigestIsKnown) {
+  Descriptor blob;
+  blob.digest = digest_of("hello");
+  blob.size = 5;
+  {
+    const auto dropped = repository_->draft_blob({});
+    dropped->write(as_bytes("hello"));
+    EXPECT_FALSE(repository_->has_blob(blob));
+  }
+  EXPECT_EQ(files_under("blobs"), 0u);
+  const auto draft = repository_->draft_blob({});
+  draft->write(as_bytes("hel"));
+  EXPECT_THROW(draft->commit(blob), CorruptData);
+  draft->write(as_bytes("lo"));
+  EXPECT_TRUE(draft->commit(blob));
+  EXPECT_EQ(as_text(read_whole_blob(*repository_, blob, 100)), "hello");
+  const auto again = repository_->draft_blob({});
+  again->write(as_bytes("hello"));
+  EXPECT_FALSE(again->commit(blob));
+  EXPECT_EQ(files_under("blobs"), 1u);
+}
+
 TEST_F(LayoutTest, ReplacesABlobOfTheWrongSize) {
   const auto blob = put_bytes(*repository_, as_bytes("hello"), "application/x");
   std::ofstream(dir_ / "blobs/sha256" / blob.digest.hex(), std::ios::trunc) << "he";

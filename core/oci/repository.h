@@ -1,5 +1,6 @@
 #pragma once
 // One repository of manifests and blobs: an OCI layout folder or a registry repository behind one interface.
+#include <filesystem>
 #include <functional>
 #include <memory>
 #include <optional>
@@ -26,6 +27,16 @@ using ByteSink = std::function<void(ByteView)>;
 // Gives the bytes [offset, offset+length) of what is being pushed; may be asked again for the same range when a push is retried.
 using ByteSource = std::function<void(ByteRange, const ByteSink&)>;
 
+// A blob that is written before its digest is known. Dropped before commit() it leaves nothing behind. Not shared between threads.
+class BlobDraft {
+ public:
+  virtual ~BlobDraft() = default;
+  virtual void write(ByteView bytes) = 0;
+  // Makes it a blob of the repository, whole or not at all. The caller vouches for the digest: it has seen all bytes go by. Returns false if the repository had it.
+  // Throws CorruptData if another number of bytes was written.
+  virtual bool commit(const Descriptor& blob) = 0;
+};
+
 // Safe to use from any thread. Errors: NotFound (manifest or blob is not there), CorruptData (digest, size or form is wrong),
 // TemporaryError (still failing after the retries), Error with the registry's final answer (denied, refused).
 class Repository {
@@ -49,6 +60,8 @@ class Repository {
   virtual bool has_blob(const Descriptor& blob) = 0;
   // Uploads a blob unless it is there already. Visible whole or not at all; its digest is checked on the way.
   virtual void put_blob(const Descriptor& blob, const ByteSource& content) = 0;
+  // Where the repository keeps blobs, if that is a folder of this machine; else in `scratch_dir` until it is whole and sent.
+  virtual std::unique_ptr<BlobDraft> draft_blob(const std::filesystem::path& scratch_dir);
   // Puts a manifest under its digest (and `tag` if not empty). If it has a subject, referrers() of the subject will list it,
   // by the referrers API or, where the registry lacks it, by the tag fallback (distribution-spec, "Referrers Tag Schema").
   virtual Descriptor put_manifest(ByteView json, std::string_view media_type, std::string_view tag) = 0;

@@ -32,6 +32,11 @@ LayoutBlobFile::~LayoutBlobFile() {
   if (!temporary_path_.empty()) ::unlink(temporary_path_.c_str());
 }
 
+void LayoutBlobFile::commit(std::filesystem::path final_path) {
+  final_path_ = std::move(final_path);
+  commit();
+}
+
 void LayoutBlobFile::commit() {
   if (::fsync(fd_.get()) != 0) fail_errno("sync {}", final_path_.string());
   if (temporary_path_.empty()) {

@@ -11,6 +11,8 @@ namespace varve::oci::internal {
 class LayoutBlobFile {
  public:
   explicit LayoutBlobFile(std::filesystem::path final_path);
+  // The blob's name is not known yet; `dir` is where it will be.
+  static LayoutBlobFile without_name(const std::filesystem::path& dir) { return LayoutBlobFile(dir / "draft"); }
   ~LayoutBlobFile();
   LayoutBlobFile(const LayoutBlobFile&) = delete;
   LayoutBlobFile& operator=(const LayoutBlobFile&) = delete;
@@ -18,6 +20,8 @@ class LayoutBlobFile {
   int fd() const { return fd_.get(); }
   // Synced and visible under its name; what was there before (of another size, or broken) is replaced.
   void commit();
+  // The same, now that its name is known, in the same folder.
+  void commit(std::filesystem::path final_path);
 
  private:
   std::filesystem::path final_path_;

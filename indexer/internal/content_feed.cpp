@@ -1,0 +1,143 @@
+#include "indexer/internal/content_feed.h"
+
+#include <algorithm>
+#include <array>
+#include <utility>
+
+#include "core/base/errors.h"
+#include "core/base/file.h"
+#include "core/index/content_reader.h"
+#include "core/index/whole_layer.h"
+
+namespace varve::indexer {
+namespace {
+
+using index::LayerFormat;
+
+// Each batch decodes the spans at its ends for a few files only, so batches are long beside a span; each thread has one, and as many again wait.
+constexpr std::size_t kBatchBytes = 24 * 1024 * 1024;
+
+}  // namespace
+
+void SpooledLayers::prepare(std::uint32_t layer, const CancelFlag& cancel) {
+  const auto& map = *origin_.index.maps.at(layer);
+  if (map.format != LayerFormat::kZstdSingle || files_.contains(layer)) return;
+  auto fd = open_file(origin_.scratch_dir, O_TMPFILE | O_RDWR, 0600);
+  index::WholeLayerDecoder decoder(map, [&](std::size_t, ByteView stream) { write_all(fd.get(), stream, origin_.scratch_dir.string()); });
+  const auto& blob = origin_.image.manifest.layers.at(layer);
+  origin_.image.repository->read_blob(blob, {.offset = 0, .length = blob.size}, [&](ByteView compressed) {
+    cancel.throw_if_cancelled();
+    decoder.feed(compressed);
+  });
+  decoder.finish();
+  files_.emplace(layer, std::move(fd));
+}
+
+int SpooledLayers::find(std::uint32_t layer) const {
+  const auto found = files_.find(layer);
+  return found == files_.end() ? -1 : found->second.get();
+}
+
+ContentFeed::ContentFeed(const ContentOrigin& origin, const SpooledLayers& spooled, const std::vector<index::TreeRun>& runs, unsigned threads, const CancelFlag& cancel)
+    : origin_(origin), spooled_(spooled), cancel_(cancel) {
+  plan(runs);
+  const auto count = std::min<std::size_t>(std::max(1u, threads), batches_.size());
+  ahead_ = 2 * count;
+  for (std::size_t i = 0; i < count; ++i) threads_.emplace_back([this] { work(); });
+}
+
+ContentFeed::~ContentFeed() {
+  const std::lock_guard lock(mutex_);
+  stopped_ = true;
+  changed_.notify_all();
+}
+
+// How much of the rest of a run goes into a batch that has so much room: up to the end of a span, if there is one, so that the next batch need not decode it again.
+std::uint64_t ContentFeed::cut_of(const index::TreeRun& run, std::uint64_t done, std::uint64_t room) const {
+  const auto rest = run.run.length - done;
+  if (rest <= room) return rest;
+  const auto& map = *origin_.index.maps.at(run.layer);
+  const auto begin = run.run.stream_offset + done;
+  const auto& span = map.spans[map.span_at(begin + room - 1)].stream_range;
+  if (span.offset > begin) return span.offset - begin;
+  return span.length > kBatchBytes / 2 ? std::min(rest, span.end() - begin) : room;  // a span of many zeros: one long batch, not one decoding per batch
+}
+
+void ContentFeed::plan(const std::vector<index::TreeRun>& runs) {
+  for (const auto& run : runs) {
+    const auto& map = *origin_.index.maps.at(run.layer);
+    if (!ByteRange{run.run.stream_offset, run.run.length}.fits_in(map.stream_bytes))
+      fail<CorruptData>("layer {}: bytes {}+{} are outside its stream of {}", map.layer_digest.to_string(), run.run.stream_offset, run.run.length, map.stream_bytes);
+    for (std::uint64_t done = 0; done < run.run.length;) {
+      if (batches_.empty() || batches_.back().bytes >= kBatchBytes) batches_.emplace_back();
+      auto& batch = batches_.back();
+      const auto part = cut_of(run, done, kBatchBytes - batch.bytes);
+      batch.segments.push_back({.layer = run.layer, .stream_range = {run.run.stream_offset + done, part}, .at = batch.bytes});
+      batch.bytes += part;
+      done += part;
+      if (done < run.run.length) batches_.emplace_back();
+    }
+  }
+}
+
+void ContentFeed::work() {
+  while (true) {
+    std::size_t number = 0;
+    {
+      std::unique_lock lock(mutex_);
+      changed_.wait(lock, [this] { return stopped_ || taken_ == batches_.size() || taken_ < given_ + ahead_; });
+      if (stopped_ || taken_ == batches_.size()) return;
+      number = taken_++;
+    }
+    auto& batch = batches_[number];
+    try {
+      read(batch);
+    } catch (...) {
+      batch.failure = std::current_exception();
+    }
+    const std::lock_guard lock(mutex_);
+    batch.ready = true;
+    changed_.notify_all();
+  }
+}
+
+void ContentFeed::read(Batch& batch) {
+  cancel_.throw_if_cancelled();
+  batch.content.resize(batch.bytes);
+  std::ranges::sort(batch.segments, {}, [](const Segment& segment) { return std::pair(segment.layer, segment.stream_range.offset); });
+  index::ContentReader reader(origin_.image, origin_.index, origin_.windows);
+  for (auto first = batch.segments.begin(); first != batch.segments.end();) {
+    const auto last = std::find_if(first, batch.segments.end(), [&](const Segment& segment) { return segment.layer != first->layer; });
+    if (const int file = spooled_.find(first->layer); file >= 0) {
+      for (auto segment = first; segment != last; ++segment)
+        pread_exactly(file, segment->stream_range.offset, std::span(batch.content).subspan(segment->at, segment->stream_range.length), "the stream of a layer");
+    } else {
+      std::vector<ByteRange> ranges;
+      std::vector<std::size_t> places;
+      for (auto segment = first; segment != last; ++segment) {
+        ranges.push_back(segment->stream_range);
+        places.push_back(segment->at);
+      }
+      reader.read_ranges(first->layer, ranges, [&](std::size_t range, ByteView part) {
+        cancel_.throw_if_cancelled();
+        std::ranges::copy(part, batch.content.begin() + std::ptrdiff_t(places[range]));
+        places[range] += part.size();
+      });
+    }
+    first = last;
+  }
+}
+
+ByteView ContentFeed::next() {
+  std::unique_lock lock(mutex_);
+  if (given_ > 0) batches_[given_ - 1] = {};  // the piece given last is done with
+  if (given_ == batches_.size()) throw std::logic_error("more content asked for than was planned");
+  auto& batch = batches_[given_];
+  changed_.wait(lock, [&] { return batch.ready; });
+  ++given_;
+  changed_.notify_all();
+  if (batch.failure) std::rethrow_exception(batch.failure);
+  return batch.content;
+}
+
+}  // namespace varve::indexer

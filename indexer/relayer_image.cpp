@@ -1,0 +1,607 @@
+#include "indexer/relayer_image.h"
+
+#include <nlohmann/json.hpp>
+
+#include <algorithm>
+#include <array>
+#include <deque>
+#include <memory>
+#include <thread>
+#include <optional>
+#include <unordered_map>
+#include <unordered_set>
+#include <utility>
+
+#include "core/base/clock.h"
+#include "core/base/errors.h"
+#include "core/base/file.h"
+#include "core/base/log.h"
+#include "core/codec/tar_writer.h"
+#include "core/oci/copy_blob.h"
+#include "indexer/internal/beneath.h"
+#include "indexer/internal/content_feed.h"
+#include "indexer/internal/rewritten_documents.h"
+#include "indexer/pack_units.h"
+
+namespace varve::indexer {
+namespace {
+
+using index::FileType;
+using index::FlatEntry;
+using index::Heat;
+
+constexpr int kTarVersion = 1;                       // counted up when the same entries give another tar
+constexpr std::size_t kFeedBytes = 256 * 1024;       // headers and small files go to the writer together
+constexpr std::size_t kMaxComment = 500;             // of a layer, in the history
+constexpr std::size_t kMaxStateBytes = 64 * 1024;
+constexpr std::size_t kMaxNameBytes = 255;           // of one part of a path (NAME_MAX)
+constexpr std::uint32_t kMostTakenOver = 100;        // of 127: the rest is for new ones
+constexpr unsigned kMaxDecoders = 4;
+constexpr std::string_view kWhiteout = ".wh.";
+
+codec::TarType tar_type(FileType type) {
+  switch (type) {
+    case FileType::kRegular: return codec::TarType::kRegular;
+    case FileType::kHardLink: return codec::TarType::kHardLink;
+    case FileType::kSymlink: return codec::TarType::kSymlink;
+    case FileType::kCharDevice: return codec::TarType::kCharDevice;
+    case FileType::kBlockDevice: return codec::TarType::kBlockDevice;
+    case FileType::kDirectory: return codec::TarType::kDirectory;
+    case FileType::kFifo: return codec::TarType::kFifo;
+  }
+  return codec::TarType::kRegular;
+}
+
+std::string_view name_part(std::string_view path) { return path.substr(path.rfind('/') + 1); }
+
+codec::TarEntry tar_entry(const UnitEntry& unit) {
+  codec::TarEntry tar;
+  tar.name = unit.path.empty() ? "." : std::string(unit.path);
+  if (unit.added != nullptr) {
+    tar.mode = unit.added->mode;
+    tar.mtime_seconds = unit.added->mtime_seconds;
+    tar.size = unit.added->content.size();
+    return tar;
+  }
+  const auto& entry = *unit.entry;
+  tar.type = unit.link_of.empty() ? tar_type(entry.type) : codec::TarType::kHardLink;
+  tar.link_name = unit.link_of.empty() ? entry.symlink_target : std::string(unit.link_of);
+  tar.mode = entry.mode;
+  tar.uid = entry.uid;
+  tar.gid = entry.gid;
+  if (!unit.neutral_time) {
+    tar.mtime_seconds = entry.mtime_seconds;
+    tar.mtime_nanoseconds = entry.mtime_nanoseconds;
+  }
+  tar.device_major = entry.device_major;
+  tar.device_minor = entry.device_minor;
+  if (tar.type == codec::TarType::kRegular) tar.size = entry.size;
+  if (unit.link_of.empty()) tar.xattrs = entry.xattrs;
+  return tar;
+}
+
+bool has_content(const UnitEntry& unit) {
+  return unit.added == nullptr && unit.link_of.empty() && unit.entry->type == FileType::kRegular && unit.entry->size != 0;
+}
+
+// What a layer below others cannot say: an ordinary file with the name of a whiteout.
+void check_name(std::string_view path) {
+  if (name_part(path).starts_with(kWhiteout)) fail<Unsupported>("{}: no layer can hold a file of that name; its layer has to be taken over as it is", path);
+}
+
+// One layer that is to be written: its tar, entry by entry.
+struct LayerPlan {
+  std::vector<UnitEntry> entries;         // in byte order, whiteouts among them as `added` ones
+  std::string name;                       // for messages
+};
+
+// Writes one layer after the other.
+class LayerTarWriter {
+ public:
+  LayerTarWriter(const ContentOrigin& origin, const LayerWriterOptions& options, Progress& progress, const CancelFlag& cancel)
+      : origin_(origin), options_(options), spooled_(origin), progress_(progress), cancel_(cancel) {}
+
+  WrittenLayer write(const LayerPlan& plan, const LayerWriter::Sink& sink) {
+    std::vector<index::TreeRun> runs;
+    for (const auto& unit : plan.entries) {
+      if (!has_content(unit)) continue;
+      for (const auto& run : unit.entry->runs) {
+        if (run.layer >= origin_.index.maps.size()) fail<CorruptData>("{}: its content is in layer {}, which the image does not have", unit.path, run.layer);
+        spooled_.prepare(run.layer, cancel_);
+        runs.push_back(run);
+      }
+    }
+    ContentFeed feed(origin_, spooled_, runs, decoders(), cancel_);
+    LayerWriter writer(plan.name, options_, sink, [this](const std::string& name, const Digest& content) { check_content(name, content); });
+    codec::TarWriter tar([&](ByteView bytes) { collect(writer, bytes); });
+    rest_ = {};
+    for (const auto& unit : plan.entries) write_entry(tar, feed, unit);
+    tar.finish();
+    flush(writer);
+    auto written = writer.finish();
+    if (!expected_.empty()) throw std::logic_error("the writer saw fewer files than the tar has");
+    return written;
+  }
+
+ private:
+  struct Expected {
+    std::string_view path;
+    Digest content;
+  };
+
+  unsigned decoders() const {
+    const auto jobs = options_.jobs != 0 ? options_.jobs : std::max(1u, std::thread::hardware_concurrency());
+    return std::clamp(jobs, 1u, kMaxDecoders);
+  }
+
+  void write_entry(codec::TarWriter& tar, ContentFeed& feed, const UnitEntry& unit) {
+    const auto entry = tar_entry(unit);
+    tar.begin(entry);
+    if (unit.added != nullptr) {
+      if (entry.size != 0) expected_.push_back({.path = unit.path, .content = digest_of(unit.added->content)});
+      return tar.content(as_bytes(unit.added->content));
+    }
+    if (!has_content(unit)) return;
+    expected_.push_back({.path = unit.path, .content = unit.entry->content_digest});
+    std::uint64_t at = 0;
+    for (const auto& run : unit.entry->runs) {
+      if (run.run.file_offset < at || !ByteRange{run.run.file_offset, run.run.length}.fits_in(entry.size)) fail<CorruptData>("{}: its content is out of order in the index", unit.path);
+      give_zeros(tar, run.run.file_offset - at);
+      give_content(tar, feed, run.run.length);
+      at = run.run.file_offset + run.run.length;
+    }
+    give_zeros(tar, entry.size - at);
+  }
+
+  void give_content(codec::TarWriter& tar, ContentFeed& feed, std::uint64_t length) {
+    while (length != 0) {
+      if (rest_.empty()) {
+        cancel_.throw_if_cancelled();
+        rest_ = feed.next();
+      }
+      const auto part = rest_.first(std::size_t(std::min<std::uint64_t>(length, rest_.size())));
+      tar.content(part);
+      progress_.add(part.size());
+      rest_ = rest_.subspan(part.size());
+      length -= part.size();
+    }
+  }
+
+  void give_zeros(codec::TarWriter& tar, std::uint64_t length) {
+    static constexpr std::array<std::byte, 64 * 1024> kZeros{};
+    while (length != 0) {
+      cancel_.throw_if_cancelled();
+      const auto part = std::min<std::uint64_t>(length, kZeros.size());
+      tar.content(ByteView(kZeros).first(std::size_t(part)));
+      length -= part;
+    }
+  }
+
+  void check_content(const std::string& name, const Digest& content) {
+    if (expected_.empty()) throw std::logic_error("the writer saw a file that the tar does not have");
+    const auto expected = expected_.front();
+    expected_.pop_front();
+    if (expected.path != name) throw std::logic_error("the writer sees files in another order");
+    if (expected.content != content) fail<CorruptData>("{}: its content is {}, the index says {}", name, content.to_string(), expected.content.to_string());
+  }
+
+  void collect(LayerWriter& writer, ByteView bytes) {
+    if (bytes.size() < kFeedBytes && waiting_.size() + bytes.size() < kFeedBytes) return append(waiting_, bytes);
+    flush(writer);
+    writer.feed(bytes);
+  }
+  void flush(LayerWriter& writer) {
+    writer.feed(waiting_);
+    waiting_.clear();
+  }
+
+  const ContentOrigin& origin_;
+  const LayerWriterOptions& options_;
+  SpooledLayers spooled_;
+  Progress& progress_;
+  const CancelFlag& cancel_;
+  ByteView rest_;                  // of the feed's last piece
+  Bytes waiting_;                  // for the writer
+  std::deque<Expected> expected_;  // digests of files that the writer has not seen whole
+};
+
+// Remembers what a layer with some content became: a small file in the work folder, so that a run that was stopped finds it at the destination.
+class FinishedLayers {
+ public:
+  explicit FinishedLayers(std::filesystem::path dir) : dir_(std::move(dir)) { std::filesystem::create_directories(dir_); }
+
+  std::optional<WrittenLayer> find(const Digest& key) const {
+    const auto bytes = read_file_if_there(file(key), kMaxStateBytes);
+    if (!bytes) return std::nullopt;
+    try {
+      const auto state = nlohmann::json::parse(as_text(*bytes));
+      WrittenLayer layer;
+      layer.media_type = state.at("mediaType").get<std::string>();
+      layer.annotations = state.at("annotations").get<std::map<std::string, std::string>>();
+      layer.digest = Digest::parse(state.at("digest").get<std::string>());
+      layer.diff_id = Digest::parse(state.at("diffId").get<std::string>());
+      layer.compressed_bytes = state.at("size").get<std::uint64_t>();
+      layer.stream_bytes = state.at("streamBytes").get<std::uint64_t>();
+      layer.without_table = state.at("withoutTable").get<std::string>();
+      return layer;
+    } catch (const std::exception& error) {
+      log::debug("{}: {}", file(key).string(), error.what());  // of a crashed machine, say: then it is written again
+      return std::nullopt;
+    }
+  }
+  void remember(const Digest& key, const WrittenLayer& layer) {
+    const nlohmann::json state{{"mediaType", layer.media_type},       {"annotations", layer.annotations},  {"digest", layer.digest.to_string()},
+                               {"diffId", layer.diff_id.to_string()}, {"size", layer.compressed_bytes},    {"streamBytes", layer.stream_bytes},
+                               {"withoutTable", layer.without_table}};
+    write_file_atomically(file(key), as_bytes(state.dump()), 0600);
+    remembered_.push_back(key);
+  }
+  void used(const Digest& key) { remembered_.push_back(key); }
+  // The image is whole: nobody needs to find them any more.
+  void forget() {
+    std::error_code ignored;
+    for (const auto& key : remembered_) std::filesystem::remove(file(key), ignored);
+    std::filesystem::remove(dir_, ignored);  // if that was all
+  }
+
+ private:
+  std::filesystem::path file(const Digest& key) const { return dir_ / (key.hex() + ".json"); }
+  std::filesystem::path dir_;
+  std::vector<Digest> remembered_;
+};
+
+class Relayerer {
+ public:
+  Relayerer(const RelayerInput& input, oci::Repository& destination, const RelayerOptions& options, Progress& progress, const CancelFlag& cancel)
+      : input_(input),
+        destination_(destination),
+        options_(options),
+        progress_(progress),
+        cancel_(cancel),
+        origin_{.image = input.image, .index = input.index, .windows = index::windows_repository(input.local, input.index, input.image), .scratch_dir = options.work_dir},
+        writer_(fmt::format("{}, tar {}", writer_name(options.writer), kTarVersion)),
+        finished_(options.work_dir / "finished"),
+        tars_(origin_, options.writer, progress, cancel) {}
+
+  RelayerReport run(std::string_view tag) {
+    report_.old_image = input_.image.digest();
+    choose_taken_over();
+    units_ = cut_into_units(input_.tree, input_.placement, [&](std::string_view path) { return beneath_->stays(path); }, options_.limits);
+    plan_layers();
+    for (const auto layer : taken_over_) take_over(layer);
+    for (std::size_t i = 0; i < packed_.size(); ++i) add_layer(packed_[i], plans_[i]);
+    if (!last_.entries.empty()) write_last();
+    const auto config = put_config();
+    cancel_.throw_if_cancelled();
+    const auto manifest = rewritten_manifest(input_.image, descriptors_, config);
+    publish_record(as_bytes(manifest));
+    report_.image = destination_.put_manifest(as_bytes(manifest), oci::kOciManifestType, tag).digest;
+    finished_.forget();
+    return std::move(report_);
+  }
+
+ private:
+  void read_beneath() {
+    std::vector<index::LayerEntries> layers;
+    for (const auto layer : taken_over_) layers.push_back(index::read_layer_entries_of(input_.local, input_.index, input_.image, layer));
+    beneath_ = std::make_unique<Beneath>(std::move(layers), input_.tree, input_.placement);
+  }
+
+  void choose_taken_over() {
+    if (options_.take_over) {
+      taken_over_ = *options_.take_over;
+      std::ranges::sort(taken_over_);
+      if (std::ranges::adjacent_find(taken_over_) != taken_over_.end()) fail<UsageError>("a layer is to be taken over twice");
+      if (!taken_over_.empty() && taken_over_.back() >= input_.image.manifest.layers.size())
+        fail<UsageError>("layer {} cannot be taken over: the image has {} layers, counted from 0", taken_over_.back(), input_.image.manifest.layers.size());
+    } else {
+      taken_over_ = layers_worth_keeping(input_, options_.limits);
+    }
+    try {
+      read_beneath();
+    } catch (const CorruptData& error) {
+      // A layer above a gap may need what is in the gap.
+      if (options_.take_over) fail<UsageError>("the layers to be taken over cannot stand alone: {}", error.what());
+      log::debug("only the base is taken over: {}", error.what());
+      std::uint32_t base = 0;
+      std::erase_if(taken_over_, [&](std::uint32_t layer) { return layer != base || (++base, false); });
+      read_beneath();
+    }
+  }
+
+  void plan_layers() {
+    std::unordered_map<std::string_view, const PackUnit*> by_name;
+    std::vector<ComponentFacts> facts;
+    for (const auto& unit : units_.units) {
+      by_name.emplace(unit.facts.name, &unit);
+      facts.push_back(unit.facts);
+    }
+    packed_ = pack_layers(facts, std::uint32_t(taken_over_.size()), input_.previous_layout, writer_, options_.limits);
+    const auto recorded = recorded_components(facts, input_.previous_layout);
+    for (std::size_t i = 0; i < facts.size(); ++i) recorded_.emplace(facts[i].name, recorded[i]);
+    for (const auto& layer : packed_) {
+      LayerPlan plan{.entries = {}, .name = fmt::format("new layer of {}{}", layer.components.front(), layer.components.size() > 1 ? " and others" : "")};
+      for (const auto& component : layer.components) {
+        const auto& entries = by_name.at(component)->entries;
+        plan.entries.insert(plan.entries.end(), entries.begin(), entries.end());
+      }
+      finish_plan(plan);
+      plans_.push_back(std::move(plan));
+    }
+    plan_last();
+  }
+
+  // One entry per path: a parent directory may come with several components.
+  static void finish_plan(LayerPlan& plan) {
+    std::ranges::stable_sort(plan.entries, {}, &UnitEntry::path);
+    const auto repeated = std::ranges::unique(plan.entries, {}, &UnitEntry::path);
+    plan.entries.erase(repeated.begin(), repeated.end());
+    for (const auto& entry : plan.entries) check_name(entry.path);
+  }
+
+  // Directories that several components share, with their own times, and what is to be hidden of the layers beneath.
+  void plan_last() {
+    std::unordered_set<std::string_view> survives, not_as_they_shall_be;
+    const auto survive = [&](std::string_view path) {
+      for (; survives.insert(path).second && !path.empty();) path = parent_path(path);
+    };
+    for (const auto& unit : units_.units) {
+      for (const auto& entry : unit.entries) {
+        survive(entry.path);
+        if (entry.neutral_time) not_as_they_shall_be.insert(entry.path);
+      }
+    }
+    for (const auto path : units_.directories) survive(path);
+    for (const auto& [path, entry] : input_.tree.entries)
+      if (entry.type != FileType::kDirectory && beneath_->stays(path)) survive(path);
+
+    std::unordered_set<std::string_view> carried;
+    const auto carry = [&](std::string_view path) {
+      const auto found = input_.tree.entries.find(path);
+      if (found == input_.tree.entries.end() || found->second.implied || !carried.insert(found->first).second) return false;
+      last_.entries.push_back({.path = found->first, .link_of = {}, .entry = &found->second, .added = nullptr, .neutral_time = false});
+      return true;
+    };
+    const auto carry_parents = [&](std::string_view path) {
+      while (!path.empty()) {
+        path = parent_path(path);
+        if (!path.empty()) carry(path);
+      }
+    };
+    for (const auto path : units_.directories) {
+      if (not_as_they_shall_be.contains(path) || !beneath_->gives_directory(path, input_.tree.entries.find(path)->second)) {
+        carry_parents(path);
+        carry(path);
+      }
+    }
+    hidden_ = beneath_->hidden(survives);
+    for (const auto& path : hidden_) {
+      if (name_part(path).size() + kWhiteout.size() > kMaxNameBytes)
+        fail<Unsupported>("{}: its name is too long to be hidden by a whiteout; its layer must not be taken over", path);
+      carry_parents(path);
+      const auto folder = parent_path(path);
+      index::AddedFile whiteout;
+      whiteout.path = fmt::format("{}{}{}{}", folder, folder.empty() ? "" : "/", kWhiteout, name_part(path));
+      whiteouts_.push_back(std::move(whiteout));
+    }
+    for (const auto& whiteout : whiteouts_) last_.entries.push_back({.path = whiteout.path, .link_of = {}, .entry = nullptr, .added = &whiteout, .neutral_time = false});
+    std::ranges::sort(last_.entries, {}, &UnitEntry::path);
+    for (const auto& entry : last_.entries)
+      if (entry.entry != nullptr) check_name(entry.path);
+    last_.name = "new layer of shared directories";
+  }
+
+  void take_over(std::uint32_t number) {
+    const Stopwatch watch;
+    const auto& layer = input_.image.manifest.layers.at(number);
+    copy(*input_.image.repository, layer);
+    auto descriptor = layer;
+    descriptor.media_type = oci_layer_type(layer);
+    const auto& map = *input_.index.maps.at(number);
+    history_.push_back({.diff_id = input_.image.config.diff_ids.at(number), .old_layer = int(number), .comment = {}});
+    add_to_record({.digest = layer.digest, .diff_id = history_.back().diff_id, .compressed_bytes = layer.size, .stream_bytes = map.stream_bytes, .taken_over = true,
+                   .heat = Heat::kSystem, .writer = {}, .components = {}});
+    report_.layers.push_back({.digest = layer.digest, .diff_id = history_.back().diff_id, .bytes = layer.size, .stream_bytes = map.stream_bytes, .heat = Heat::kSystem,
+                              .taken_over = true, .reused = false, .components = {}, .without_table = {}, .seconds = watch.seconds()});
+    descriptors_.push_back(std::move(descriptor));
+  }
+
+  void add_layer(const PackedLayer& layer, const LayerPlan& plan) {
+    const Stopwatch watch;
+    cancel_.throw_if_cancelled();
+    bool reused = false;
+    auto written = from_previous(layer);
+    const auto key = key_of(layer);
+    if (!written) written = from_stopped_run(key);
+    if (written) {
+      reused = true;
+    } else {
+      written = write(plan);
+      finished_.remember(key, *written);
+    }
+    add_written(*written, layer, reused, watch.seconds());
+  }
+
+  // What makes the bytes of a layer: its components' contents, and who writes.
+  Digest key_of(const PackedLayer& layer) const {
+    Sha256 sha;
+    sha.update(as_bytes(writer_ + "\n"));
+    for (const auto& component : layer.components) sha.update(recorded_.at(component).content.raw());
+    return sha.finish();
+  }
+
+  std::optional<WrittenLayer> from_previous(const PackedLayer& layer) {
+    if (layer.same_as < 0 || input_.previous == nullptr) return std::nullopt;
+    const auto& recorded = input_.previous_layout->layers.at(std::size_t(layer.same_as));
+    const auto& layers = input_.previous->manifest.layers;
+    const auto blob = std::ranges::find(layers, recorded.digest, &oci::Descriptor::digest);
+    if (blob == layers.end()) return std::nullopt;
+    try {
+      copy(*input_.previous->repository, *blob);
+    } catch (const NotFound& error) {
+      log::warn("{}: it is written anew", error.what());
+      return std::nullopt;
+    }
+    WrittenLayer written;
+    written.media_type = oci_layer_type(*blob);
+    written.annotations = blob->annotations;
+    written.digest = blob->digest;
+    written.compressed_bytes = blob->size;
+    written.diff_id = recorded.diff_id;
+    written.stream_bytes = recorded.stream_bytes;
+    return written;
+  }
+
+  std::optional<WrittenLayer> from_stopped_run(const Digest& key) {
+    auto written = finished_.find(key);
+    if (!written) return std::nullopt;
+    const auto blob = descriptor_of(*written);
+    if (!destination_.has_blob(blob)) return std::nullopt;
+    report_.reused_bytes += blob.size;
+    finished_.used(key);
+    return written;
+  }
+
+  WrittenLayer write(const LayerPlan& plan) {
+    for (const auto& unit : plan.entries)
+      if (has_content(unit)) progress_.expect(unit.entry->size);
+    const auto draft = destination_.draft_blob(options_.work_dir);
+    auto written = tars_.write(plan, [&](ByteView bytes) { draft->write(bytes); });
+    (draft->commit(descriptor_of(written)) ? report_.new_bytes : report_.reused_bytes) += written.compressed_bytes;
+    return written;
+  }
+
+  void write_last() {
+    const Stopwatch watch;
+    const auto written = write(last_);
+    add_written(written, {.heat = Heat::kSystem, .components = {}}, false, watch.seconds());
+  }
+
+  void add_written(const WrittenLayer& written, const PackedLayer& layer, bool reused, double seconds) {
+    RecordedLayer recorded{.digest = written.digest, .diff_id = written.diff_id, .compressed_bytes = written.compressed_bytes, .stream_bytes = written.stream_bytes,
+                           .taken_over = false, .heat = layer.heat, .writer = writer_, .components = {}};
+    for (const auto& component : layer.components) recorded.components.emplace(component, recorded_.at(component));
+    add_to_record(std::move(recorded));
+    history_.push_back({.diff_id = written.diff_id, .old_layer = -1, .comment = comment_of(layer)});
+    report_.layers.push_back({.digest = written.digest, .diff_id = written.diff_id, .bytes = written.compressed_bytes, .stream_bytes = written.stream_bytes, .heat = layer.heat,
+                              .taken_over = false, .reused = reused, .components = layer.components, .without_table = written.without_table, .seconds = seconds});
+    descriptors_.push_back(descriptor_of(written));
+  }
+
+  std::string comment_of(const PackedLayer& layer) const {
+    if (layer.components.empty()) return hidden_.empty() ? "shared directories" : fmt::format("shared directories, {} names hidden", hidden_.size());
+    auto text = fmt::format("{}: ", index::heat_name(layer.heat));
+    for (std::size_t i = 0; i < layer.components.size(); ++i) {
+      const auto& version = recorded_.at(layer.components[i]).version;
+      auto one = version.empty() ? layer.components[i] : layer.components[i] + " " + version;
+      if (text.size() + one.size() > kMaxComment) return text + fmt::format("{} more", layer.components.size() - i);
+      text += one + (i + 1 < layer.components.size() ? ", " : "");
+    }
+    return text;
+  }
+
+  static oci::Descriptor descriptor_of(const WrittenLayer& written) {
+    oci::Descriptor descriptor;
+    descriptor.media_type = written.media_type;
+    descriptor.digest = written.digest;
+    descriptor.size = written.compressed_bytes;
+    descriptor.annotations = written.annotations;
+    return descriptor;
+  }
+
+  void copy(oci::Repository& source, const oci::Descriptor& blob) {
+    cancel_.throw_if_cancelled();
+    oci::copy_blob(source, destination_, blob, [&](std::uint64_t) { cancel_.throw_if_cancelled(); });
+    report_.reused_bytes += blob.size;
+  }
+
+  oci::Descriptor put_config() { return oci::put_bytes(destination_, as_bytes(rewritten_config(input_.image, history_, options_.labels)), "application/vnd.oci.image.config.v1+json"); }
+
+  void add_to_record(RecordedLayer layer) { record_.layers.push_back(std::move(layer)); }
+
+  void publish_record(ByteView manifest) {
+    oci::Descriptor image;
+    image.media_type = oci::kOciManifestType;
+    image.digest = digest_of(manifest);
+    image.size = manifest.size();
+    record_.image = image.digest;
+    publish_layout_record(destination_, image, record_);
+  }
+
+  const RelayerInput& input_;
+  oci::Repository& destination_;
+  const RelayerOptions& options_;
+  Progress& progress_;
+  const CancelFlag& cancel_;
+  ContentOrigin origin_;
+  std::string writer_;
+  FinishedLayers finished_;
+  LayerTarWriter tars_;
+
+  std::vector<std::uint32_t> taken_over_;
+  std::unique_ptr<Beneath> beneath_;
+  PackUnits units_;
+  std::vector<PackedLayer> packed_;
+  std::vector<LayerPlan> plans_;   // of `packed_`
+  LayerPlan last_;
+  std::vector<std::string> hidden_;
+  std::deque<index::AddedFile> whiteouts_;
+  std::map<std::string, RecordedComponent, std::less<>> recorded_;
+
+  std::vector<oci::Descriptor> descriptors_;
+  std::vector<LayerHistory> history_;
+  LayoutRecord record_;
+  RelayerReport report_;
+};
+
+// Bytes of a layer that the tree still shows, as tar has them.
+struct LiveBytes {
+  std::uint64_t all = 0, system = 0, cuda = 0;
+};
+
+}  // namespace
+
+std::vector<std::uint32_t> layers_worth_keeping(const RelayerInput& input, const PackLimits& limits) {
+  constexpr double kNearlyAll = 0.95, kHardlyWasted = 0.10;
+  const auto count = std::uint32_t(input.index.maps.size());
+  std::unordered_map<std::string_view, const index::Component*> holders;
+  auto base = count;  // layers below the first that carries a distribution
+  for (const auto& component : input.placement.components) {
+    const bool distribution = component.name.starts_with("pip:") || component.name.starts_with("conda:");
+    for (const auto& path : component.paths) {
+      holders.emplace(path, &component);
+      if (const auto found = input.tree.entries.find(path); distribution && found != input.tree.entries.end()) base = std::min(base, found->second.layer);
+    }
+  }
+  std::vector<LiveBytes> live(count);
+  for (const auto& [path, entry] : input.tree.entries) {
+    if (entry.layer >= count || entry.implied) continue;
+    const auto holder = holders.find(path);
+    const auto heat = holder == holders.end() ? Heat::kSystem : holder->second->heat;
+    const auto bytes = 512 + (entry.link_of.empty() ? (entry.size + 511) / 512 * 512 : 0);
+    live[entry.layer].all += bytes;
+    if (entry.type == FileType::kDirectory) continue;  // nobody's
+    if (heat == Heat::kSystem) live[entry.layer].system += bytes;
+    if (heat == Heat::kCuda) live[entry.layer].cuda += bytes;
+  }
+  std::unordered_set<std::string> taken_before;
+  if (input.previous_layout != nullptr)
+    for (const auto& layer : input.previous_layout->layers)
+      if (layer.taken_over) taken_before.insert(layer.digest.to_string());
+  std::vector<std::uint32_t> kept;
+  for (std::uint32_t layer = 0; layer < count && kept.size() < kMostTakenOver; ++layer) {
+    const auto& bytes = live[layer];
+    const auto stream = input.index.maps[layer]->stream_bytes;
+    const bool one_kind = double(std::max(bytes.system, bytes.cuda)) >= kNearlyAll * double(bytes.all);
+    const bool worth_it = one_kind && stream >= limits.min_layer_bytes && double(bytes.all) >= (1 - kHardlyWasted) * double(stream);
+    if (layer < base || worth_it || taken_before.contains(input.image.manifest.layers.at(layer).digest.to_string())) kept.push_back(layer);
+  }
+  return kept;
+}
+
+RelayerReport relayer_image(const RelayerInput& input, oci::Repository& destination, std::string_view tag, const RelayerOptions& options, Progress& progress,
+                            const CancelFlag& cancel) {
+  return Relayerer(input, destination, options, progress, cancel).run(tag);
+}
+
+}  // namespace varve::indexer
