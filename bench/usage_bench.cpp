@@ -129,6 +129,12 @@ void bench_collect(const Options& options) {
   const Clock clock;
   const auto snapshot = database->snapshot({.window = {.first = 0, .last = 40'000}, .image = std::nullopt});
   std::cout << fmt::format("snapshot: {} distributions in {:.2f} s\n", snapshot.distributions.size(), clock.seconds());
+  for (const std::uint64_t at_most : {1'000U, 5'000U}) {
+    const Clock reading;
+    std::uint64_t uses = 0;
+    const auto sample = database->sessions({.window = {.first = 0, .last = 40'000}, .image = std::nullopt}, at_most, [&](SessionUse&& session) { uses += session.distributions.size(); });
+    std::cout << fmt::format("sessions one by one: {} of {}, {} uses in {:.2f} s\n", sample.given, sample.kept, uses, reading.seconds());
+  }
 }
 
 // The daily tables as a year of such sessions leaves them: too many to be collected one by one for a benchmark of the report.
@@ -192,6 +198,14 @@ void bench_report(const Options& options) {
     const Clock clock;
     const auto snapshot = database->snapshot(query);
     std::cout << fmt::format("snapshot over {}: {} distributions in {:.2f} s\n", what, snapshot.distributions.size(), clock.seconds());
+  }
+  std::vector<std::string> rare;
+  for (unsigned i = options.distributions / 2; i < options.distributions; ++i) rare.push_back(fmt::format("library{}", i));
+  {
+    const Clock clock;
+    const auto use = database->set_use(one_image, rare);
+    std::cout << fmt::format("users of {} distributions over the whole window: {} to {} of {} to {} sessions in {:.2f} s\n", rare.size(), use.users.at_least, use.users.at_most,
+                             use.sessions_at_least, use.sessions_at_most, clock.seconds());
   }
   const Clock clock;
   const auto explained = database->explain("library5", year);

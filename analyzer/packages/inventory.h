@@ -52,6 +52,7 @@ struct Distribution {
   std::uint64_t changed_files = 0;  // there with another size than recorded: somebody wrote over them
   std::uint64_t compressed_bytes = 0;  // its share of the blobs, shared paths divided between their owners; 0 for a plain folder
   std::vector<std::uint32_t> layers;   // where its files lie, ascending; empty for a plain folder
+  std::vector<std::uint64_t> layer_bytes;  // its share of the blob of each of `layers`; their sum is compressed_bytes
   std::vector<std::string> imports;    // shortest dotted names that are its own: "numpy", "google.cloud.storage"
   std::vector<std::string> top_level;  // as importlib.metadata.packages_distributions() of the image's own Python counts it (its rules changed in 3.11 and 3.12)
   std::vector<Need> needs;

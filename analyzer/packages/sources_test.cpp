@@ -4,6 +4,8 @@
 #include <sys/stat.h>
 #include <unistd.h>
 
+#include <numeric>
+
 #include <nlohmann/json.hpp>
 
 #include "analyzer/packages/folder_source.h"
@@ -148,6 +150,9 @@ TEST_F(ImageSourceTest, ReadsLayersOfAllKindsWithoutAnIndex) {
 
     const auto inventory = read_inventory(*source);
     ASSERT_EQ(inventory.distributions.size(), 1u);
+    ASSERT_EQ(inventory.distributions[0].layer_bytes.size(), inventory.distributions[0].layers.size());
+    EXPECT_EQ(std::accumulate(inventory.distributions[0].layer_bytes.begin(), inventory.distributions[0].layer_bytes.end(), std::uint64_t(0)), inventory.distributions[0].compressed_bytes);
+    EXPECT_GT(inventory.distributions[0].compressed_bytes, 0u);
     EXPECT_EQ(inventory.distributions[0].name, "foo");
     EXPECT_THAT(inventory.distributions[0].layers, ElementsAre(0u));
     ASSERT_EQ(inventory.waste.size(), 2u);

@@ -49,8 +49,10 @@ ordered_json forecast_json(const Forecast& forecast) {
           {"sessions", forecast.sessions},
           {"touching", forecast.touching},
           {"expected_rate", finite(forecast.expected_rate)},
+          {"at_most", finite(forecast.at_most)},
           {"held_out_expected", finite(forecast.held_out_expected)},
-          {"held_out_seen", finite(forecast.held_out_seen)}};
+          {"held_out_seen", finite(forecast.held_out_seen)},
+          {"judged", forecast.judged}};
 }
 
 Reason read_reason(const Fields& fields) {
@@ -88,13 +90,14 @@ PlannedDistribution read_distribution(const Fields& fields) {
 }
 
 Forecast read_forecast(const Fields& fields) {
-  constexpr double kMany = 1e18;
-  fields.only({"basis", "sessions", "touching", "expected_rate", "held_out_expected", "held_out_seen"});
+  fields.only({"basis", "sessions", "touching", "expected_rate", "at_most", "held_out_expected", "held_out_seen", "judged"});
   return {.sessions = fields.number("sessions"),
           .touching = fields.number("touching"),
           .expected_rate = fields.real("expected_rate", 0, 1),
-          .held_out_expected = fields.real("held_out_expected", 0, kMany),
-          .held_out_seen = fields.real("held_out_seen", 0, kMany),
+          .at_most = fields.real("at_most", 0, 1),
+          .held_out_expected = fields.real("held_out_expected", 0, 1),
+          .held_out_seen = fields.real("held_out_seen", 0, 1),
+          .judged = fields.number("judged"),
           .basis = fields.text("basis")};
 }
 

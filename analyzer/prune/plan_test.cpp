@@ -28,7 +28,7 @@ Plan small_plan() {
                     .bytes = 7, .compressed_bytes = 3, .unique_compressed_bytes = 3, .sessions = 0, .users = {}, .bound = 0.007, .unused_since = 20000, .imports = {"rare_module"}}};
   plan.affected = {{.path = "a.ipynb", .users = 3, .distributions = {"rare"}}};
   plan.affected_users = 3;
-  plan.forecast = {.sessions = 10, .touching = 1, .expected_rate = 0.1, .held_out_expected = 4.5, .held_out_seen = 5, .basis = "notebooks"};
+  plan.forecast = {.sessions = 10, .touching = 1, .expected_rate = 0.1, .at_most = 0.4, .held_out_expected = 0.25, .held_out_seen = 0.5, .judged = 20, .basis = "notebooks"};
   plan.cold_bytes = 3;
   plan.saved_bytes = 2;
   plan.unsure = {"nobody asked"};
@@ -64,7 +64,7 @@ TEST(Plan, IsReadAsItWasWritten) {
   EXPECT_EQ(plan.verdicts[1].users.at_most, 9u);
   EXPECT_EQ(plan.verdicts[2].verdict, Verdict::kCold);
   EXPECT_EQ(plan.verdicts[2].unused_since, 20000);
-  EXPECT_DOUBLE_EQ(plan.forecast.held_out_expected, 4.5);
+  EXPECT_DOUBLE_EQ(plan.forecast.held_out_expected, 0.25);
   EXPECT_EQ(plan.waivers[0].owner, "ops");
   EXPECT_EQ(plan.affected[0].distributions, std::vector<std::string>{"rare"});
 }

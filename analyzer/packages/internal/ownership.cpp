@@ -1,6 +1,7 @@
 #include "analyzer/packages/internal/ownership.h"
 
 #include <algorithm>
+#include <map>
 #include <set>
 #include <utility>
 
@@ -72,7 +73,7 @@ std::uint32_t Ownership::unite(std::uint32_t one, std::uint32_t other) {
 }
 
 void Ownership::count_into(const FileTable& table, bool has_layers, std::vector<Distribution>& distributions) const {
-  std::vector<std::set<std::uint32_t>> layers(distributions.size());
+  std::vector<std::map<std::uint32_t, std::uint64_t>> layers(distributions.size());  // -> share of its blob
   for (FileId id = 0; id < table.size(); ++id) {
     const auto& owners = of(id);
     if (owners.empty()) continue;
@@ -81,14 +82,21 @@ void Ownership::count_into(const FileTable& table, bool has_layers, std::vector<
       auto& distribution = distributions[owners[i]];
       ++distribution.files;
       if (owners.size() > 1) ++distribution.shared_files;
-      if (has_layers) layers[owners[i]].insert(file.layer);
+      if (has_layers) layers[owners[i]].try_emplace(file.layer);
       if (!file.first_name) continue;
       distribution.bytes += file.size;
       // The remainder goes to the first ones, so that all together have what the file has.
-      distribution.compressed_bytes += file.compressed_bytes / owners.size() + (i < file.compressed_bytes % owners.size() ? 1 : 0);
+      const auto share = file.compressed_bytes / owners.size() + (i < file.compressed_bytes % owners.size() ? 1 : 0);
+      distribution.compressed_bytes += share;
+      if (has_layers) layers[owners[i]][file.layer] += share;
     }
   }
-  for (std::size_t i = 0; i < distributions.size(); ++i) distributions[i].layers.assign(layers[i].begin(), layers[i].end());
+  for (std::size_t i = 0; i < distributions.size(); ++i) {
+    for (const auto& [layer, share] : layers[i]) {
+      distributions[i].layers.push_back(layer);
+      distributions[i].layer_bytes.push_back(share);
+    }
+  }
 }
 
 }  // namespace varve::packages::internal

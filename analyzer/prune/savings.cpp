@@ -1,0 +1,149 @@
+#include "analyzer/prune/savings.h"
+
+#include <algorithm>
+#include <numeric>
+
+#include <fmt/format.h>
+#include <nlohmann/json.hpp>
+
+#include "analyzer/prune/internal/json_fields.h"
+#include "core/base/errors.h"
+#include "core/base/utf8.h"
+
+namespace varve::prune {
+namespace {
+
+using internal::Fields;
+using nlohmann::ordered_json;
+
+constexpr std::string_view kFormat = "varve-image-shares";
+constexpr std::uint64_t kVersion = 1;
+constexpr std::uint64_t kMaxLayerBytes = std::uint64_t(1) << 50;  // so that no sum of ours overflows
+
+std::string called(const Digest& image, const std::string& name) { return name.empty() ? image.to_string() : fmt::format("{} ({})", name, image.to_string()); }
+
+Digest digest_in(const Fields& fields, std::string_view name) {
+  const auto digest = Digest::try_parse(fields.text(name));
+  if (!digest) fields.refuse(name, "is no sha256 digest");
+  return *digest;
+}
+
+}  // namespace
+
+ImageShares shares_of(const packages::Inventory& inventory, const std::string& name) {
+  if (!inventory.image) fail<Unsupported>("what a distribution takes of layers is not known of a plain folder");
+  ImageShares shares;
+  shares.image = *inventory.image;
+  shares.name = name;
+  // A layer that occurs twice in an image is one blob.
+  for (const auto& layer : inventory.layers) shares.layers[layer.digest] = layer.compressed_bytes;
+  for (const auto& distribution : inventory.distributions) {
+    auto& of = shares.distributions[distribution.vendored_by.empty() ? distribution.normalized : distribution.vendored_by];
+    for (std::size_t i = 0; i < distribution.layers.size() && i < distribution.layer_bytes.size(); ++i) {
+      if (distribution.layers[i] >= inventory.layers.size()) continue;
+      of[inventory.layers[distribution.layers[i]].digest] += distribution.layer_bytes[i];
+    }
+  }
+  return shares;
+}
+
+std::string to_json(const ImageShares& shares) {
+  ordered_json document{{"format", kFormat}, {"version", kVersion}, {"image", shares.image.to_string()}, {"name", is_utf8(shares.name) ? shares.name : ""}};
+  // Layers by number, so that their digests are written once.
+  std::map<Digest, std::size_t> numbers;
+  document["layers"] = ordered_json::array();
+  for (const auto& [digest, bytes] : shares.layers) {
+    numbers.emplace(digest, numbers.size());
+    document["layers"].push_back({{"digest", digest.to_string()}, {"bytes", bytes}});
+  }
+  document["distributions"] = ordered_json::array();
+  for (const auto& [name, of] : shares.distributions) {
+    if (!is_utf8(name)) continue;
+    ordered_json one{{"name", name}, {"shares", ordered_json::array()}};
+    for (const auto& [digest, bytes] : of)
+      if (const auto found = numbers.find(digest); found != numbers.end()) one["shares"].push_back({{"layer", found->second}, {"bytes", bytes}});
+    document["distributions"].push_back(std::move(one));
+  }
+  return document.dump() + "\n";
+}
+
+ImageShares parse_image_shares(std::string_view json, std::string_view what) {
+  const auto document = internal::parse_document(json, kMaxImageSharesBytes, what);
+  const Fields fields(document, std::string(what), "");
+  fields.only({"format", "version", "image", "name", "layers", "distributions"});
+  if (fields.text("format") != kFormat) fields.refuse("format", fmt::format("is not {}", kFormat));
+  if (fields.number("version") != kVersion) fields.refuse("version", "is another one than this program knows");
+  ImageShares shares;
+  shares.image = digest_in(fields, "image");
+  shares.name = fields.text("name");
+  std::vector<Digest> layers;
+  fields.each("layers", [&](const Fields& layer) {
+    layer.only({"digest", "bytes"});
+    layers.push_back(digest_in(layer, "digest"));
+    const auto bytes = layer.number("bytes");
+    if (bytes > kMaxLayerBytes) layer.refuse("bytes", "is more than a layer can have");
+    if (!shares.layers.emplace(layers.back(), bytes).second) layer.refuse("digest", "is there twice");
+  });
+  fields.each("distributions", [&](const Fields& one) {
+    one.only({"name", "shares"});
+    const auto [at, is_new] = shares.distributions.try_emplace(one.text("name"));
+    if (!is_new) one.refuse("name", "is there twice");
+    one.each("shares", [&](const Fields& share) {
+      share.only({"layer", "bytes"});
+      const auto number = share.number("layer");
+      if (number >= layers.size()) share.refuse("layer", "is none of its layers");
+      const auto bytes = share.number("bytes");
+      if (bytes > shares.layers[layers[number]]) share.refuse("bytes", "is more than its layer has");
+      if (!at->second.emplace(layers[number], bytes).second) share.refuse("layer", "is there twice");
+    });
+  });
+  return shares;
+}
+
+void Savings::add(const ImageShares& image) {
+  ++images_;
+  layers_.insert(image.layers.begin(), image.layers.end());
+  for (const auto& [name, of] : image.distributions) {
+    auto& known = shares_[name];
+    for (const auto& [layer, bytes] : of) {
+      // One image may see files of a layer that another one hides: the blob holds them all the same.
+      auto& largest = known[layer];
+      largest = std::max(largest, bytes);
+    }
+  }
+}
+
+void Savings::add_unknown(const Digest& image, const std::string& name, const std::string& why) {
+  unknown_.push_back(fmt::format("What pinned image {} would save is not counted: {}.", called(image, name), why));
+}
+
+std::uint64_t Savings::of(const std::string& distribution) const {
+  const auto found = shares_.find(distribution);
+  if (found == shares_.end()) return 0;
+  return std::accumulate(found->second.begin(), found->second.end(), std::uint64_t(0), [](std::uint64_t sum, const auto& share) { return sum + share.second; });
+}
+
+std::uint64_t Savings::stored_bytes() const {
+  return std::accumulate(layers_.begin(), layers_.end(), std::uint64_t(0), [](std::uint64_t sum, const auto& layer) { return sum + layer.second; });
+}
+
+void Savings::add_to(Plan& plan) const {
+  plan.saved_bytes = 0;
+  std::map<std::string, std::vector<PlannedDistribution*>> by_name;
+  for (auto& one : plan.verdicts) by_name[one.name].push_back(&one);
+  for (auto& [name, rows] : by_name) {
+    const auto bytes = of(name);
+    // The same name from two sources: its bytes are divided as they are in this image.
+    std::uint64_t here = 0, given = 0;
+    for (const auto* row : rows) here += row->compressed_bytes;
+    for (std::size_t i = 0; i < rows.size(); ++i) {
+      auto& row = *rows[i];
+      row.unique_compressed_bytes = i + 1 == rows.size() ? bytes - given : here == 0 ? 0 : std::uint64_t(double(bytes) * double(row.compressed_bytes) / double(here));
+      given += row.unique_compressed_bytes;
+      if (row.verdict == Verdict::kCold || row.verdict == Verdict::kArchived) plan.saved_bytes += row.unique_compressed_bytes;
+    }
+  }
+  plan.unsure.insert(plan.unsure.end(), unknown_.begin(), unknown_.end());
+}
+
+}  // namespace varve::prune
