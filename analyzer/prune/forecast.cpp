@@ -276,9 +276,9 @@ Forecast forecast(const std::vector<ForecastCandidate>& candidates, const std::v
   return result;
 }
 
-ForecastEvidence read_forecast_evidence(usage::Database& database, const usage::SnapshotQuery& query) {
+ForecastEvidence read_forecast_evidence(usage::Database& database, const usage::SnapshotQuery& query, const Digest& image) {
   ForecastEvidence evidence;
-  database.notebooks(query.image.value(), [&](usage::NotebookImports&& notebook) {
+  database.notebooks(image, [&](usage::NotebookImports&& notebook) {
     if (evidence.notebooks.size() < kMaxForecastNotebooks) evidence.notebooks.push_back(std::move(notebook));
     else evidence.notebooks_left_out = true;
   });
@@ -292,7 +292,7 @@ void add_forecast(Plan& plan, const usage::Snapshot& snapshot, const ForecastEvi
   for (const auto& candidate : candidates) places.emplace(candidate.name, std::uint32_t(places.size()));
   const auto sessions = sets_of_sessions(snapshot, evidence, places);
   const auto notebooks = sets_of_notebooks(evidence, places);
-  const bool by_sessions = sessions.total >= options.least;
+  const bool by_sessions = sessions.total >= options.least && !(options.notebooks_first && notebooks.total >= options.least);
   const auto& basis = by_sessions ? sessions : notebooks;
   const auto& other = by_sessions ? notebooks : sessions;
   std::vector<bool> fixed(candidates.size());

@@ -39,6 +39,7 @@ struct ForecastOptions {
   std::uint64_t max_uses = 0;   // a distribution that may go is cold up to so many uses
   unsigned splits = 8;          // ways to halve the evidence; each half foretells the other in each of them
   std::uint64_t least = 200;    // sessions or notebooks; from less nothing is foretold
+  bool notebooks_first = false; // where there are enough of both
 };
 
 // Rates are shares of sessions (notebooks), 0 to 1.
@@ -67,10 +68,11 @@ struct ForecastEvidence {
 inline constexpr std::size_t kMaxForecastNotebooks = 500'000;
 inline constexpr std::uint64_t kForecastSessions = 5'000;
 
-// `query.image` must be set.
-ForecastEvidence read_forecast_evidence(usage::Database& database, const usage::SnapshotQuery& query);
+// Notebooks by what they need of `image`; sessions of the query's window and images, each by the packages of its own.
+ForecastEvidence read_forecast_evidence(usage::Database& database, const usage::SnapshotQuery& query, const Digest& image);
 
-// Fills `forecast` and `affected` of a plan whose verdicts stand, and says in `unsure` what the figures rest on. Sessions decide where there are enough of them, else notebooks.
+// Fills `forecast` and `affected` of a plan whose verdicts stand, and says in `unsure` what the figures rest on. Sessions decide where there are enough of them, else
+// notebooks. `snapshot` is of the query that the evidence is of.
 void add_forecast(Plan& plan, const usage::Snapshot& snapshot, const ForecastEvidence& evidence, const ForecastOptions& options);
 // Fills `affected_users`: of the window, over the images of the query.
 void add_affected_users(Plan& plan, usage::Database& database, const usage::SnapshotQuery& query);

@@ -8,6 +8,8 @@
 
 #include "analyzer/prune/internal/json_fields.h"
 #include "core/base/errors.h"
+#include "core/base/file.h"
+#include "core/base/log.h"
 #include "core/base/utf8.h"
 
 namespace varve::prune {
@@ -98,6 +100,28 @@ ImageShares parse_image_shares(std::string_view json, std::string_view what) {
     });
   });
   return shares;
+}
+
+std::filesystem::path SharesCache::file_of(const Digest& image) const { return folder_ / (image.hex() + ".json"); }
+
+std::optional<ImageShares> SharesCache::find(const Digest& image) const {
+  const auto file = file_of(image);
+  const auto content = read_file_if_there(file, kMaxImageSharesBytes);
+  if (!content) return std::nullopt;
+  try {
+    auto shares = parse_image_shares(as_text(*content), file.string());
+    if (shares.image == image) return shares;
+    log::warn("{}: is of another image", file.string());
+  } catch (const Error& error) {
+    log::warn("{}; made anew", error.what());
+  }
+  return std::nullopt;
+}
+
+void SharesCache::put(const ImageShares& shares) const {
+  std::filesystem::create_directories(folder_);
+  const auto text = to_json(shares);
+  write_file_atomically(file_of(shares.image), as_bytes(text));
 }
 
 void Savings::add(const ImageShares& image) {

@@ -1,10 +1,12 @@
 #pragma once
 // What the pinned versions of an image would no longer store or fetch if distributions went: a layer that many versions share counts once.
 #include <cstdint>
+#include <filesystem>
 #include <map>
 #include <optional>
 #include <set>
 #include <string>
+#include <string_view>
 #include <vector>
 
 #include "analyzer/packages/inventory.h"
@@ -27,6 +29,21 @@ ImageShares shares_of(const packages::Inventory& inventory, const std::string& n
 std::string to_json(const ImageShares& shares);
 ImageShares parse_image_shares(std::string_view json, std::string_view what);  // throws CorruptData naming `what` and the field
 inline constexpr std::size_t kMaxImageSharesBytes = 64u << 20;
+
+// Shares that were worked out before, a file per image. Safe to use by several processes at once.
+class SharesCache {
+ public:
+  // Creates the folder with the first put().
+  explicit SharesCache(std::filesystem::path folder) : folder_(std::move(folder)) {}
+  // Absent if it is not there, or is not what put() wrote: then it is worked out anew.
+  std::optional<ImageShares> find(const Digest& image) const;
+  void put(const ImageShares& shares) const;
+
+ private:
+  std::filesystem::path file_of(const Digest& image) const;
+
+  std::filesystem::path folder_;
+};
 
 // Sums over pinned images, added one by one; how many does not matter for its memory beyond distinct layers.
 class Savings {

@@ -4,6 +4,8 @@
 #include <gtest/gtest.h>
 
 #include "core/base/errors.h"
+#include "core/base/file.h"
+#include "tests/support/temp_dir.h"
 
 namespace varve::prune {
 namespace {
@@ -130,6 +132,24 @@ TEST(ImageShares, SayWhichFieldIsWrong) {
   expect_refused("\"name\":\"old\"", "\"name\":\"numpy\"", "there twice");
   expect_refused("sha256:", "sha257:", "no sha256 digest");
   expect_refused("\"bytes\":120", "\"bytes\":120,\"more\":1", "more");
+}
+
+TEST(SharesCache, KeepsAndDoubtsWhatItKept) {
+  const test::TempDir folder;
+  const SharesCache cache(folder.path() / "shares");
+  EXPECT_FALSE(cache.find(digest_of("v1")));
+  cache.put(first_version());
+  cache.put(second_version());
+  ASSERT_TRUE(cache.find(digest_of("v1")));
+  EXPECT_EQ(to_json(*cache.find(digest_of("v1"))), to_json(first_version()));
+  const auto file = folder.path() / "shares" / (digest_of("v1").hex() + ".json");
+  const auto other = to_json(second_version());
+  write_file_atomically(file, as_bytes(other));
+  EXPECT_FALSE(cache.find(digest_of("v1"))) << "of another image";
+  write_file_atomically(file, as_bytes(std::string_view("{")));
+  EXPECT_FALSE(cache.find(digest_of("v1")));
+  cache.put(first_version());
+  EXPECT_TRUE(cache.find(digest_of("v1")));
 }
 
 TEST(ImageShares, AreNotKnownOfAFolder) {

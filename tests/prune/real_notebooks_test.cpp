@@ -205,7 +205,7 @@ TEST_F(RealNotebooks, ArePlannedForThroughTheDatabase) {
     twice_at_most += use.notebooks <= 2;
   }
   ASSERT_GT(twice_at_most, 100U);
-  add_forecast(plan, snapshot, read_forecast_evidence(*database, query), {.max_uses = 2});
+  add_forecast(plan, snapshot, read_forecast_evidence(*database, query, plan.image), {.max_uses = 2});
   add_affected_users(plan, *database, query);
   EXPECT_EQ(plan.forecast.basis, "notebooks");
   EXPECT_EQ(plan.forecast.sessions, real_notebooks().size());

@@ -1,0 +1,49 @@
+#include "cli/pinned_savings.h"
+
+#include "analyzer/packages/image_source.h"
+#include "cli/text.h"
+#include "core/base/errors.h"
+#include "indexer/pins.h"
+
+namespace varve::cli {
+namespace {
+
+prune::ImageShares read_shares(const Context& context, const IndexedImage& beside, const indexer::Pin& pin) {
+  const auto platform = context.global.platform.empty() ? oci::Platform::of_this_machine() : oci::Platform::parse(context.global.platform);
+  const auto image = oci::open_image(beside.image.repository, pin.image.digest.to_string(), platform);
+  index::LocalIndex local(context.global.root);
+  const auto loaded = index::load_index(local, image);
+  const auto files = packages::open_indexed_image(image, loaded, local, index::windows_repository(local, loaded, image));
+  return prune::shares_of(packages::read_inventory(*files), pin.name);
+}
+
+}  // namespace
+
+prune::Savings pinned_savings(const Context& context, const IndexedImage& image, const packages::Inventory& inventory) {
+  const prune::SharesCache cache(context.global.root / "shares");
+  prune::Savings savings;
+  savings.add(prune::shares_of(inventory, ""));
+  for (const auto& pin : indexer::read_pins(*image.image.repository)) {
+    if (pin.image.digest == image.image.digest()) continue;
+    context.cancel.throw_if_cancelled();
+    try {
+      auto shares = cache.find(pin.image.digest);
+      if (!shares) {
+        shares = read_shares(context, image, pin);
+        cache.put(*shares);
+      }
+      savings.add(*shares);
+    } catch (const Cancelled&) {
+      throw;
+    } catch (const NotFound& error) {
+      savings.add_unknown(pin.image.digest, pin.name, error.what());
+    } catch (const CorruptData& error) {
+      savings.add_unknown(pin.image.digest, pin.name, error.what());
+    } catch (const Unsupported& error) {
+      savings.add_unknown(pin.image.digest, pin.name, error.what());
+    }
+  }
+  return savings;
+}
+
+}  // namespace varve::cli
