@@ -13,6 +13,7 @@
 #include "core/base/file.h"
 #include "core/base/log.h"
 #include "fuse/control_client.h"
+#include "fuse/gpus.h"
 #include "fuse/runtime.h"
 #include "fuse/session.h"
 
@@ -34,6 +35,9 @@ struct RunOptions {
   std::string mode = "auto";
   std::string runtime = "auto";
   std::string network = "host";
+  std::string gpus = "none";
+  std::vector<std::string> devices;
+  std::vector<std::filesystem::path> cdi_dirs = fuse::CdiRegistry::default_dirs();
   bool record = false;
   std::filesystem::path usage_spool;  // "" = under the root
   Stopwatch since_start;
@@ -74,6 +78,18 @@ void write_stats(const RunOptions& options, const fuse::SessionResult& result, c
   write_file_atomically(options.stats_file, as_bytes(stats.dump(2) + "\n"));
 }
 
+// A GPU that was asked for and cannot be given ends the run here: frameworks fall back to the CPU without a word.
+fuse::CdiEdits find_devices(const RunOptions& options, const oci::ImageConfig& config) {
+  auto names = options.devices;
+  if (options.gpus == "none" && names.empty()) return {};
+  const auto registry = fuse::CdiRegistry::read(options.cdi_dirs);
+  for (const auto& problem : registry.problems()) log::warn("{}", problem);
+  const auto gpus = fuse::select_gpus(registry, options.gpus);
+  names.insert(names.end(), gpus.begin(), gpus.end());
+  for (const auto& line : fuse::unmet_requirements(config.env, fuse::installed_driver_version())) log::warn("{}", line);
+  return registry.edits(names);
+}
+
 fuse::SessionRequest make_request(const Context& context, const RunOptions& options, const fuse::AcquiredImage& acquired, std::string image) {
   fuse::SessionRequest request;
   request.root = context.global.root;
@@ -88,6 +104,7 @@ fuse::SessionRequest make_request(const Context& context, const RunOptions& opti
   request.options.user = options.user;
   request.options.network = options.network == "host";
   for (const auto& volume : options.volumes) request.options.volumes.push_back(fuse::Volume::parse(volume));
+  request.devices = find_devices(options, request.config);
   request.name = options.name;
   request.remove_at_exit = options.remove;
   request.runtime = options.runtime;
@@ -155,11 +172,15 @@ void add_run_command(CLI::App& app, Context& context) {
   run->add_option("--mode", options->mode, "How the image is mounted: auto, kernel or fuse")->type_name("MODE");
   run->add_option("--runtime", options->runtime, "Who carries it out: auto, runc, crun, bwrap or none (Varve itself)")->type_name("RUNTIME");
   run->add_option("--network", options->network, "host: the machine's; none: nothing but a loopback of its own")->check(CLI::IsMember({"host", "none"}))->capture_default_str();
+  run->add_option("--gpus", options->gpus, "all, none, or how many of the machine's GPUs the session gets")->type_name("GPUS")->capture_default_str();
+  run->add_option("--device", options->devices, "A device by its name in /etc/cdi or /var/run/cdi: nvidia.com/gpu=0; may be repeated")->type_name("NAME")->allow_extra_args(false);
+  run->add_option("--cdi-spec-dir", options->cdi_dirs, "Where devices are described; may be repeated, a later folder wins")->type_name("DIR")->allow_extra_args(false)->capture_default_str();
   run->add_flag("--record,!--no-record", options->record, "Record which libraries and files of the image the session uses, for `varve usage`");
   run->add_option("--usage-spool", options->usage_spool, "The folder that records go to (default: usage/spool under --root)")->type_name("DIR");
   run->footer(
       "Examples:\n  varve run --rm oci:image:latest -- python3 -c 'import numpy'\n"
-      "  varve run --name lab --volume $HOME/notebooks:/work -w /work registry.example/team/science:42 -- jupyter lab\n\n"
+      "  varve run --name lab --volume $HOME/notebooks:/work -w /work registry.example/team/science:42 -- jupyter lab\n"
+      "  varve run --rm --gpus all oci:image:latest -- python3 -c 'import torch; print(torch.cuda.device_count())'\n\n"
       "The exit status is the command's; 125 if Varve failed before it, 126 if it may not be executed, 127 if it is not there.");
   run->callback([&context, options] {
     try {

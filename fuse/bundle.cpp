@@ -78,7 +78,12 @@ json linux_json(const SessionSpec& spec) {
                {"readonlyPaths", spec.readonly_paths}};
   if (!spec.cgroups_path.empty()) part["cgroupsPath"] = spec.cgroups_path;
   // Runtimes add the harmless devices to this; a plain user has no say over cgroups and needs none, as he cannot make devices.
-  if (!spec.in_user_namespace) part["resources"] = {{"devices", json::array({{{"allow", false}, {"access", "rwm"}}})}};
+  if (!spec.in_user_namespace) {
+    auto rules = json::array({{{"allow", false}, {"access", "rwm"}}});
+    for (const auto& rule : spec.device_rules)
+      rules.push_back({{"allow", true}, {"type", std::string(1, rule.type)}, {"major", rule.major}, {"minor", rule.minor}, {"access", rule.access}});
+    part["resources"] = {{"devices", std::move(rules)}};
+  }
   return part;
 }
 

@@ -42,6 +42,15 @@ struct SpecMount {
   std::string source;
   std::vector<std::string> options;
   bool file = false;   // a bind of something that is no folder
+  bool device = false;  // and a device, which is to work
+};
+
+// What the device cgroup allows.
+struct DeviceRule {
+  char type = 'c';          // or 'b'
+  std::uint32_t major = 0;
+  std::uint32_t minor = 0;
+  std::string access;       // letters of "rwm"
 };
 
 // All that a runtime needs to know.
@@ -54,6 +63,7 @@ struct SessionSpec {
   ImageUser user;
   bool terminal = false;
   std::vector<SpecMount> mounts;
+  std::vector<DeviceRule> device_rules;
   std::vector<std::string> capabilities;  // "CAP_CHOWN"; the bounding set
   std::vector<std::string> masked_paths;
   std::vector<std::string> readonly_paths;

@@ -32,7 +32,7 @@ void add_mount(std::vector<std::string>& words, const SpecMount& mount) {
   } else if (mount.type == "sysfs") {
     words.insert(words.end(), {"--ro-bind", "/sys", mount.destination});
   } else if (mount.type == "bind" || mount.type == "none") {
-    words.insert(words.end(), {read_only ? "--ro-bind" : "--bind", mount.source, mount.destination});
+    words.insert(words.end(), {mount.device ? "--dev-bind" : read_only ? "--ro-bind" : "--bind", mount.source, mount.destination});
   }
 }
 

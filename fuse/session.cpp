@@ -200,6 +200,7 @@ SessionResult run_session(const SessionRequest& request, const std::function<voi
                     .environment = own_environment(),
                     .starter_signals = &inbox,
                     .own_volumes = request.own_volumes,
+                    .devices = request.devices,
                     .watch = watch.get(),
                     .at_end = request.at_end};
   Reports reports(result, on_ready, say);

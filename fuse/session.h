@@ -9,6 +9,7 @@
 #include "core/oci/manifest.h"
 #include "fuse/access_watch.h"
 #include "fuse/bundle.h"
+#include "fuse/cdi.h"
 #include "fuse/session_store.h"
 
 namespace varve::fuse {
@@ -26,6 +27,7 @@ struct SessionRequest {
   bool terminal = false;         // standard input is a terminal, and the command gets one
   // Mounted besides the user's volumes; one that finds no place is left out with a word to `say`. They do not hold the command.
   std::vector<Volume> own_volumes;
+  CdiEdits devices;              // what the devices need that the session has (cdi.h)
   // Called with each file of the image that the session opens or executes (access_watch.h), from the process that called run_session().
   // Empty: nobody watches, and that costs nothing.
   AccessWatch::Tell on_access;

@@ -61,7 +61,8 @@ void set_attributes(const std::string& target, unsigned long flags, bool recursi
     fail_errno("change the mount {}", target);
 }
 
-void bind(const std::string& source, const std::string& target, const MountFlags& flags) {
+// Not called bind: with temporary strings std::bind would be taken, and nothing be mounted.
+void bind_path(const std::string& source, const std::string& target, const MountFlags& flags) {
   mount_or_throw(source.c_str(), target, nullptr, MS_BIND | (flags.recursive ? MS_REC : 0), "");
   mount_or_throw(nullptr, target, nullptr, MS_PRIVATE | MS_REC, "");
   set_attributes(target, flags.flags, flags.recursive);
@@ -80,7 +81,7 @@ void fill_dev(const std::string& root) {
   for (const char* name : {"null", "zero", "full", "random", "urandom", "tty"}) {
     const auto target = root + "/dev/" + name;
     make_target(target, true);
-    bind(std::string("/dev/") + name, target, {});
+    bind_path(std::string("/dev/") + name, target, {});
   }
   static constexpr std::pair<const char*, const char*> kLinks[] = {
       {"/proc/self/fd", "fd"}, {"/proc/self/fd/0", "stdin"}, {"/proc/self/fd/1", "stdout"}, {"/proc/self/fd/2", "stderr"}, {"pts/ptmx", "ptmx"}};
@@ -94,15 +95,17 @@ void add_console(const std::string& root) {
   const auto terminal = std::filesystem::read_symlink("/proc/self/fd/0", error).string();
   if (error || !terminal.starts_with("/dev/")) return;
   make_target(root + "/dev/console", true);
-  bind(terminal, root + "/dev/console", {});
+  bind_path(terminal, root + "/dev/console", {});
 }
 
 void mount_one(const std::string& root, const SpecMount& mount) {
   const auto target = root + mount.destination;
   const auto flags = parse_options(mount.options);
-  if (mount.type == "cgroup") return bind("/sys/fs/cgroup", target, {.flags = flags.flags, .data = "", .recursive = true});
+  // Beneath the session's own /dev, where nothing but what is mounted there can be.
+  if (mount.device) std::filesystem::create_directories(std::filesystem::path(target).parent_path());
+  if (mount.type == "cgroup") return bind_path("/sys/fs/cgroup", target, {.flags = flags.flags, .data = "", .recursive = true});
   make_target(target, mount.file);
-  if (mount.type == "bind" || mount.type == "none") return bind(mount.source, target, flags);
+  if (mount.type == "bind" || mount.type == "none") return bind_path(mount.source, target, flags);
   mount_or_throw(mount.source.c_str(), target, mount.type.c_str(), flags.flags, flags.data);
   if (mount.destination == "/dev") fill_dev(root);
 }
@@ -114,11 +117,11 @@ void hide_paths(const std::string& root, const SessionSpec& spec) {
     if (S_ISDIR(status.st_mode)) {
       mount_or_throw("tmpfs", root + path, "tmpfs", MS_RDONLY | MS_NOSUID | MS_NODEV | MS_NOEXEC, "size=0");
     } else {
-      bind("/dev/null", root + path, {});
+      bind_path("/dev/null", root + path, {});
     }
   }
   for (const auto& path : spec.readonly_paths)
-    if (::access((root + path).c_str(), F_OK) == 0) bind(root + path, root + path, {.flags = MS_RDONLY, .data = "", .recursive = true});
+    if (::access((root + path).c_str(), F_OK) == 0) bind_path(root + path, root + path, {.flags = MS_RDONLY, .data = "", .recursive = true});
 }
 
 std::string escaped(const std::string& path) {
@@ -153,6 +156,8 @@ std::string overlay_options(const std::string& lower, const std::string& upper, 
   return fmt::format("lowerdir={},upperdir={},workdir={}", escaped(lower), escaped(upper), escaped(work));
 }
 
+void mount_now(const SpecMount& mount, const std::filesystem::path& root) { bind_path(mount.source, root.string() + mount.destination, parse_options(mount.options)); }
+
 void mount_overlay(const std::filesystem::path& lower, const SessionFolder& folder, const OverlayOptions& options) {
   const auto target = folder.merged().string();
   const auto folders = overlay_options(lower, folder.upper(), folder.work());
@@ -175,7 +180,7 @@ void mount_overlay(const std::filesystem::path& lower, const SessionFolder& fold
 void enter_session_root(const SessionSpec& spec) {
   mount_or_throw(nullptr, "/", nullptr, MS_PRIVATE | MS_REC, "");
   const auto root = spec.rootfs.string();
-  bind(root, root, {.flags = 0, .data = "", .recursive = true});  // a new root must be a mount point in this namespace
+  bind_path(root, root, {.flags = 0, .data = "", .recursive = true});  // a new root must be a mount point in this namespace
   for (const auto& mount : spec.mounts) mount_one(root, mount);
   if (spec.terminal) add_console(root);
   hide_paths(root, spec);

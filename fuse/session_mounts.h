@@ -26,6 +26,9 @@ void mount_overlay(const std::filesystem::path& lower, const SessionFolder& fold
 // The option string of overlayfs for these folders: names with characters that it gives a meaning are escaped.
 std::string overlay_options(const std::string& lower, const std::string& upper, const std::string& work);
 
+// A bind of the spec on a tree that no session runs in yet; its destination is there and free of symlinks.
+void mount_now(const SpecMount& mount, const std::filesystem::path& root);
+
 // Makes the spec's root the root of this process and mounts everything the spec says in it, in a mount namespace of its own.
 void enter_session_root(const SessionSpec& spec);
 

@@ -17,6 +17,7 @@
 #include "core/base/file.h"
 #include "core/base/log.h"
 #include "fuse/rootfs.h"
+#include "fuse/session_devices.h"
 #include "fuse/session_mounts.h"
 #include "fuse/signal_inbox.h"
 #include "fuse/user_namespace.h"
@@ -104,8 +105,11 @@ SessionSpec make_spec(const SupervisorJob& job, const Rootfs& rootfs, const Supe
   spec.terminal = job.terminal;
   spec.hostname = host_name();
   const char* term = std::getenv("TERM");
+  // Before what the user sets: a device's variables are no more than the image's.
+  auto options = job.options;
+  options.env.insert(options.env.begin(), job.devices.env.begin(), job.devices.env.end());
   spec.env = session_environment(
-      job.config, job.options,
+      job.config, options,
       {.home = spec.user.home, .hostname = spec.hostname, .term = job.terminal && term != nullptr ? term : "xterm"}, job.environment);
   spec.mounts = usual_mounts(spec.in_user_namespace, job.ids.gids);
   spec.own_network = !job.options.network;
@@ -113,6 +117,7 @@ SessionSpec make_spec(const SupervisorJob& job, const Rootfs& rootfs, const Supe
   add_volumes(spec.mounts, job.options.volumes);
   settle_targets(rootfs, spec.mounts);
   add_own_volumes(spec.mounts, job, rootfs, events);
+  add_devices(spec, job.devices, rootfs, folder.merged(), events.say);
   spec.working_dir = rootfs.ensure(absolute_working_dir(job.config, job.options), {.mode = 0755});
   spec.capabilities = default_capabilities(bounding_set());
   spec.masked_paths = default_masked_paths();

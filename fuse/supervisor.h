@@ -10,6 +10,7 @@
 #include "core/oci/manifest.h"
 #include "fuse/access_watch.h"
 #include "fuse/bundle.h"
+#include "fuse/cdi.h"
 #include "fuse/runtime.h"
 #include "fuse/session_store.h"
 #include "fuse/signal_inbox.h"
@@ -29,6 +30,7 @@ struct SupervisorJob {
   std::vector<std::string> environment;  // of the user who started it
   const SignalInbox* starter_signals = nullptr;
   std::vector<Volume> own_volumes;
+  CdiEdits devices;
   const AccessWatch* watch = nullptr;    // to be started on the session's tree; null = nobody watches
   std::function<void()> at_end;          // may be empty
 };

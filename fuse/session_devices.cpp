@@ -1,0 +1,134 @@
+#include "fuse/session_devices.h"
+
+#include <fcntl.h>
+#include <sys/stat.h>
+#include <sys/sysmacros.h>
+#include <unistd.h>
+
+#include <algorithm>
+#include <string_view>
+
+#include "core/base/errors.h"
+#include "core/base/file.h"
+#include "fuse/runtime.h"
+#include "fuse/session_mounts.h"
+#include "fuse/user_namespace.h"
+
+namespace varve::fuse {
+namespace {
+
+constexpr std::uint64_t kMaxLdSoConf = 1 << 20;
+constexpr std::string_view kLdSoConf = "/etc/ld.so.conf";
+constexpr std::string_view kOurLdSoConf = "/etc/ld.so.conf.d/00-varve-devices.conf";  // before the image's own: the driver's libraries win
+constexpr std::string_view kIncludeAll = "include /etc/ld.so.conf.d/*.conf\n";
+
+void add_device_files(SessionSpec& spec, const std::vector<CdiDeviceNode>& nodes) {
+  for (const auto& node : nodes) {
+    struct stat status{};
+    if (::stat(node.host_path.c_str(), &status) != 0) fail_errno("the device {}", node.host_path);
+    if (!S_ISCHR(status.st_mode) && !S_ISBLK(status.st_mode)) fail<Error>("{}: is no device", node.host_path);
+    auto mount = bind_mount(node.host_path, node.path, false, true);
+    mount.device = true;
+    spec.mounts.push_back(std::move(mount));
+    spec.device_rules.push_back({.type = S_ISCHR(status.st_mode) ? 'c' : 'b', .major = ::major(status.st_rdev), .minor = ::minor(status.st_rdev),
+                                 .access = node.permissions.empty() ? "rwm" : node.permissions});
+  }
+}
+
+// Where the driver brings what the image has not: nothing of the image changes, as the place is made in the writable layer.
+void mount_driver_files(const std::vector<CdiMount>& mounts, const Rootfs& rootfs, const std::filesystem::path& merged, const std::function<void(const std::string&)>& say) {
+  for (const auto& one : mounts) {
+    try {
+      struct stat status{};
+      if (::stat(one.host_path.c_str(), &status) != 0) fail_errno("{}", one.host_path);
+      const bool file = !S_ISDIR(status.st_mode);
+      auto mount = bind_mount(one.host_path, rootfs.ensure(one.container_path, {.folder = !file, .mode = file ? 0644u : 0755u}), true, file);
+      for (const auto& option : one.options) {
+        if (option == "rw") std::erase(mount.options, "ro");
+        if (option == "nosuid" || option == "nodev" || option == "noexec") mount.options.push_back(option);
+      }
+      mount_now(mount, merged);
+    } catch (const std::exception& error) {
+      say(fmt::format("{} of the device's driver is not in the session: {}", one.container_path, error.what()));
+    }
+  }
+}
+
+// The values of an option that may be given many times: "--folder X", "--folder=X".
+std::vector<std::string> values_of(const CdiHook& hook, std::string_view option) {
+  std::vector<std::string> values;
+  for (std::size_t i = 0; i < hook.args.size(); ++i) {
+    const std::string_view word = hook.args[i];
+    if (word == option && i + 1 < hook.args.size()) {
+      values.push_back(hook.args[++i]);
+    } else if (word.starts_with(option) && word.substr(option.size()).starts_with('=')) {
+      values.emplace_back(word.substr(option.size() + 1));
+    }
+  }
+  return values;
+}
+
+// "TARGET::LINK". A link that is there stays: the image or a driver's mount has it.
+void make_symlink(const std::string& text, const Rootfs& rootfs) {
+  const auto separator = text.find("::");
+  if (separator == std::string::npos || text[separator + 2] != '/') fail<Error>("'{:.300}' is not of the form TARGET::/LINK", text);
+  const std::filesystem::path link = text.substr(separator + 2);
+  const auto folder = rootfs.open_path(rootfs.ensure(link.parent_path().string(), {.folder = true, .mode = 0755}), O_RDONLY | O_DIRECTORY);
+  if (!folder) fail<Error>("{}: its folder cannot be made", link.string());
+  if (::symlinkat(text.substr(0, separator).c_str(), folder->get(), link.filename().c_str()) != 0 && errno != EEXIST) fail_errno("make the link {}", link.string());
+}
+
+void write_in(const Rootfs& rootfs, std::string_view path, std::string_view text) {
+  const auto plain = rootfs.ensure(path, {.folder = false, .mode = 0644});
+  const auto file = rootfs.open_path(plain, O_WRONLY | O_TRUNC | O_NOFOLLOW);
+  if (!file) fail<Error>("{} cannot be written", plain);
+  write_all(file->get(), as_bytes(text), plain);
+}
+
+// The machine's ldconfig works on any tree, and is a program that nobody in the image has touched.
+void update_loader_cache(const std::vector<std::string>& folders, const Rootfs& rootfs, const std::filesystem::path& merged) {
+  std::string list;
+  for (const auto& folder : folders)
+    if (folder.find('\n') == std::string::npos) list += folder + "\n";
+  write_in(rootfs, kOurLdSoConf, list);
+  const auto conf = rootfs.read_file(kLdSoConf, kMaxLdSoConf);
+  const std::string text(conf ? as_text(*conf) : std::string_view());
+  if (text.find("ld.so.conf.d/*.conf") == std::string::npos) write_in(rootfs, kLdSoConf, std::string(kIncludeAll) + text);
+  const auto* program = "/sbin/ldconfig";
+  if (::access(program, X_OK) != 0) fail<Error>("this machine has no {}", program);
+  const auto status = shell_status(wait_for(start_program({program, "-r", merged.string()}, {"PATH=/usr/sbin:/usr/bin:/sbin:/bin"}, {}, [] {})));
+  if (status != 0) fail<Error>("{} ended with status {}", program, status);
+}
+
+}  // namespace
+
+void add_devices(SessionSpec& spec, const CdiEdits& edits, const Rootfs& rootfs, const std::filesystem::path& merged, const std::function<void(const std::string&)>& say) {
+  add_device_files(spec, edits.devices);
+  mount_driver_files(edits.mounts, rootfs, merged, say);
+  std::vector<std::string> folders;
+  for (const auto& hook : edits.hooks) {
+    const auto does = [&](std::string_view what) { return std::ranges::find(hook.args, what) != hook.args.end(); };
+    if (does("update-ldcache")) {
+      for (auto& folder : values_of(hook, "--folder")) folders.push_back(std::move(folder));
+    } else if (does("create-symlinks")) {
+      for (const auto& link : values_of(hook, "--link")) {
+        try {
+          make_symlink(link, rootfs);
+        } catch (const std::exception& error) {
+          say(fmt::format("a link of the device's driver: {}", error.what()));
+        }
+      }
+    } else if (!does("chmod")) {  // of folders in /dev, which are the session's own
+      say(fmt::format("the hook {} {} of the device is not carried out", hook.path, hook.args.size() > 1 ? hook.args[1] : ""));
+    }
+  }
+  spec.user.groups.insert(spec.user.groups.end(), edits.additional_gids.begin(), edits.additional_gids.end());
+  if (folders.empty()) return;
+  try {
+    update_loader_cache(folders, rootfs, merged);
+  } catch (const std::exception& error) {
+    say(fmt::format("the loader's cache in the session knows nothing of the driver's libraries: {}", error.what()));
+  }
+}
+
+}  // namespace varve::fuse

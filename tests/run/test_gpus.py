@@ -1,0 +1,110 @@
+#!/usr/bin/env python3
+"""`varve run --gpus` with a made-up driver: device files, libraries over the image's tree, links, the loader's cache, variables. Each runtime of this machine, as root."""
+import os, shutil, subprocess
+from pathlib import Path
+
+from tiny_image import expect, make_image
+import program  # noqa: E402  tiny_image says where it lies
+
+# As `nvidia-ctk cdi generate` writes it. Of devices every machine has: /dev/full works if writing says that no space is left.
+SPEC = """---
+cdiVersion: 0.5.0
+kind: nvidia.com/gpu
+devices:
+- name: "0"
+  containerEdits:
+    deviceNodes:
+    - path: /dev/nvidia0
+      hostPath: /dev/full
+- name: "1"
+  containerEdits:
+    deviceNodes:
+    - path: /dev/nvidia-caps/nvidia-cap1
+      hostPath: /dev/zero
+- name: all
+  containerEdits:
+    deviceNodes:
+    - {{path: /dev/nvidia0, hostPath: /dev/full}}
+    - {{path: /dev/nvidia-caps/nvidia-cap1, hostPath: /dev/zero}}
+containerEdits:
+  env:
+  - NVIDIA_VISIBLE_DEVICES=void
+  - OF_IMAGE=replaced
+  hooks:
+  - hookName: createContainer
+    path: /usr/bin/nvidia-cdi-hook
+    args: [nvidia-cdi-hook, create-symlinks, --link, "libcuda.so.1::/usr/lib/driver/libcuda.so"]
+  - hookName: createContainer
+    path: /usr/bin/nvidia-cdi-hook
+    args: [nvidia-cdi-hook, update-ldcache, --folder, /usr/lib/driver]
+  - hookName: createContainer
+    path: /usr/bin/nvidia-cdi-hook
+    args: [nvidia-cdi-hook, enable-cuda-compat, --host-driver-version=550.54]
+  mounts:
+  - hostPath: {driver}/libcuda.so.550.54
+    containerPath: /usr/lib/driver/libcuda.so.550.54
+    options: [ro, nosuid, nodev, bind]
+  - hostPath: {driver}/not-there
+    containerPath: /usr/lib/driver/not-there
+"""
+
+
+def make_driver(work):
+    """A library with the names of the driver's, described as a machine with two GPUs has it."""
+    driver = work / "driver"
+    driver.mkdir()
+    source = work / "cuda.c"
+    source.write_text("int cuInit(unsigned flags) { return (int)flags; }\n")
+    subprocess.run(["cc", "-shared", "-fPIC", "-o", driver / "libcuda.so.550.54", "-Wl,-soname,libcuda.so.1", source], check=True)
+    cdi = work / "cdi"
+    cdi.mkdir()
+    (cdi / "nvidia.yaml").write_text(SPEC.format(driver=driver))
+    return cdi
+
+
+def runtimes():
+    return [name for name, tool in (("runc", "runc"), ("crun", "crun"), ("bwrap", "bwrap"), ("none", "sh")) if shutil.which(tool)]
+
+
+def check(varve, image, cdi, runtime):
+    def run(*command, gpus=("--gpus", "all"), rm=("--rm",)):
+        return varve.run("run", *rm, "--runtime", runtime, "--cdi-spec-dir", cdi, *gpus, "-v", image, "--", *command)
+
+    def output(*command, **how):
+        done = run(*command, **how)
+        expect(done.returncode == 0, f"{runtime}: {command}: exit {done.returncode}: {done.stderr.decode(errors='replace')}")
+        return done.stdout.decode(errors="replace"), done.stderr.decode(errors="replace")
+
+    text, said = output("sh", "-c", "echo x > /dev/nvidia0 || echo full; env; cat /etc/ld.so.conf.d/*; ls -l /usr/lib/driver; cat /etc/ld.so.cache")
+    expect("full\n" in text, f"{runtime}: the first device works: {text} {said}")
+    expect("NVIDIA_VISIBLE_DEVICES=void\n" in text and "OF_IMAGE=replaced\n" in text, f"{runtime}: variables: {text}")
+    expect("libcuda.so -> libcuda.so.1" in text and "libcuda.so.550.54" in text, f"{runtime}: links and files: {text}")
+    expect("/usr/lib/driver/libcuda.so.1" in text and "libcuda.so.1 -> libcuda.so.550.54" in text, f"{runtime}: the loader knows the driver: {text} {said}")
+    expect("enable-cuda-compat" in said and "not-there" in said, f"{runtime}: what is left out is said: {said}")
+    bytes_read = output("od", "-An", "-tx1", "-N3", "/dev/nvidia-caps/nvidia-cap1", gpus=("--device", "nvidia.com/gpu=1"))[0]
+    expect(bytes_read.split() == ["00"] * 3, f"{runtime}: a device in a folder of its own: {bytes_read}")
+    expect(output("sh", "-c", "ls /dev/nvidia0 2>/dev/null || echo none", gpus=("--gpus", "none"))[0] == "none\n", f"{runtime}: none is none")
+    for gpus, status, words in ((("--gpus", "3"), 125, "describes 2 GPUs"), (("--gpus", "some"), 125, "write all, none, or how many"), (("--device", "nvidia.com/gpu=7"), 125, "no device nvidia.com/gpu=7")):
+        done = run("env", gpus=gpus)
+        expect(done.returncode == status and words in done.stderr.decode(), f"{runtime}: {gpus}: {done}")
+
+
+def main():
+    program.need_root()
+    program.need_fuse()
+    program.need_tools("cc", "umoci")
+    if not os.access("/sbin/ldconfig", os.X_OK):
+        program.skip("this machine has no ldconfig")
+    with program.work_folder() as work, program.Varve(work) as varve:
+        image = make_image(work / "image", more=[("etc/ld.so.conf", b"include /etc/ld.so.conf.d/*.conf\n")])
+        varve.index(image)
+        cdi = make_driver(work)
+        for runtime in runtimes():
+            check(varve, image, cdi, runtime)
+            with varve.mounted(image, program.modes()[-1]) as folder:
+                expect(not (Path(folder) / "etc/ld.so.cache").exists() and not (Path(folder) / "usr/lib/driver").exists(), "the image is as it was")
+            print(f"{runtime}: devices, driver files, links, cache and variables are right", flush=True)
+
+
+if __name__ == "__main__":
+    main()
