@@ -6,6 +6,7 @@
 #include "cli/command.h"
 #include "cli/destination.h"
 #include "cli/image_command.h"
+#include "cli/relayered_image.h"
 #include "cli/text.h"
 #include "core/base/errors.h"
 #include "core/base/log.h"
@@ -25,6 +26,8 @@ struct OptimizeArguments {
   std::string format = "zstd:chunked";
   int level = 0;  // 0 = the format's default
   indexer::OptimizeOptions options;
+  bool relayer = false;
+  RelayerArguments relayering;
 };
 
 void set_format(OptimizeArguments& arguments) {
@@ -66,6 +69,12 @@ void print_report(const indexer::OptimizeReport& report, std::ostream& out) {
 
 void run_optimize(const Context& context, OptimizeArguments& arguments) {
   set_format(arguments);
+  if (arguments.relayer) {
+    arguments.relayering.image = arguments.image;
+    arguments.relayering.destination = arguments.destination;
+    arguments.relayering.options.writer = arguments.options.writer;
+    return relayer_indexed_image(context, arguments.relayering);
+  }
   const auto image = context.open_image(arguments.image);
   const auto reference = oci::Reference::parse(arguments.destination);
   const auto destination = open_destination(context, arguments.image, reference);
@@ -89,22 +98,33 @@ void run_optimize(const Context& context, OptimizeArguments& arguments) {
 
 void add_image_optimize_command(CLI::App& image, Context& context) {
   const auto arguments = std::make_shared<OptimizeArguments>();
-  auto* command = image.add_subcommand("optimize", "Writes an image with layers that can be entered anywhere; what it unpacks to stays the same");
+  auto* command = image.add_subcommand("optimize", "Writes an image with layers that can be entered anywhere, or better ones; what it unpacks to stays the same");
   command->add_option("IMAGE", arguments->image, "The image: oci:DIR[:TAG] or [docker://]HOST/REPO[:TAG]")->required();
   command->add_option("DEST", arguments->destination, "Where the new one goes: oci:DIR[:TAG] or [docker://]HOST/REPO[:TAG]")->required();
   command->add_option("--format", arguments->format, "zstd:chunked, or gzip for runtimes that know no zstd (Docker before 23.0)")
       ->check(CLI::IsMember({"zstd:chunked", "gzip"}))
       ->capture_default_str();
   command->add_option("--level", arguments->level, "Of compression: 1-19 (3 if not said) for zstd, 1-9 (6) for gzip")->type_name("N")->check(CLI::Range(1, codec::kMaxZstdLevel));
-  command->add_option("--keep-layers", arguments->options.keep_layers, "So many of the lowest layers stay as they are")->type_name("N");
   command->add_option("--jobs", arguments->options.writer.jobs, "Threads that compress; 0 means one per core")->type_name("N");
-  command->add_flag("--force", arguments->options.force, "Layers that have the format already are written anew too");
+  auto* keep_layers = command->add_option("--keep-layers", arguments->options.keep_layers, "So many of the lowest layers stay as they are")->type_name("N");
+  auto* force = command->add_flag("--force", arguments->options.force, "Layers that have the format already are written anew too");
+  auto* relayer = command->add_flag("--relayer", arguments->relayer, "Pack other layers, by what belongs together; needs the image's index")->excludes(keep_layers)->excludes(force);
+  auto& relayering = arguments->relayering;
+  command->add_option("--previous", relayering.previous, "With --relayer: the image's last version so written, whose layers are used again where nothing in them changed")
+      ->type_name("IMAGE")->needs(relayer);
+  command->add_option("--take-over", relayering.take_over, "With --relayer: layers that stay as they are, counted from 0, or none; not said: base, CUDA and system layers worth it")
+      ->type_name("N,N")->needs(relayer);
+  command->add_option("--max-layers", relayering.options.limits.max_layers, "With --relayer: of the new image")->type_name("N")->check(CLI::Range(2, 127))->needs(relayer)->capture_default_str();
+  command->add_option("--max-layer-size", relayering.options.limits.max_layer_bytes, "With --relayer: of a layer's tar, as in 8GB")
+      ->type_name("SIZE")->transform(CLI::AsSizeValue(true))->needs(relayer)->capture_default_str();
   command->footer(
       "Examples:\n"
       "  varve image optimize oci:image:latest oci:better:latest\n"
-      "  varve image optimize registry.example/team/notebook:v143 registry.example/team/notebook:v143-zstd --keep-layers 2\n\n"
-      "The config and all diff_ids stay, so the new image has the ID of the old one. The old image is not touched. The same image gives the same bytes\n"
-      "at any number of jobs. podman pulls only the parts of a zstd:chunked layer that it does not have; every runtime that reads zstd layers runs it.");
+      "  varve image optimize registry.example/team/notebook:v143 registry.example/team/notebook:v143-zstd --keep-layers 2\n"
+      "  varve image optimize --relayer oci:image:v2 oci:better:v2 --previous oci:better:v1\n\n"
+      "Without --relayer every layer stays a layer: config and diff_ids stay, so the new image has the ID of the old one. With it, base and CUDA layers stay and all else is\n"
+      "packed by distribution, so that the next version reuses most layers; the tree of files stays the same, entry by entry. The old image is not touched. The same image gives\n"
+      "the same bytes at any number of jobs. podman pulls only the parts of a zstd:chunked layer that it does not have; every runtime that reads zstd layers runs it.");
   command->callback([&context, arguments] { run_optimize(context, *arguments); });
 }
 

@@ -5,9 +5,8 @@
 
 #include "core/base/clock.h"
 #include "core/base/errors.h"
-#include "core/codec/blob_decoder.h"
-#include "core/index/layer_map.h"
 #include "core/oci/copy_blob.h"
+#include "indexer/internal/decoded_layer.h"
 #include "indexer/internal/rewritten_documents.h"
 
 namespace varve::indexer {
@@ -76,13 +75,11 @@ class ImageOptimizer {
     const auto what = "layer " + layer.digest.to_string();
     const auto draft = destination_.draft_blob(options_.work_dir);
     LayerWriter writer(what, options_.writer, [&](ByteView bytes) { draft->write(bytes); });
-    codec::BlobDecoder decoder(what, index::kMaxStreamBytes, [&](ByteView stream) { writer.feed(stream); });
-    image_.repository->read_blob(layer, {.offset = 0, .length = layer.size}, [&](ByteView bytes) {
+    DecodedLayer stream(*image_.repository, layer, what, progress_, cancel_);
+    for (auto piece = stream.next(); !piece.empty(); piece = stream.next()) {
       cancel_.throw_if_cancelled();
-      decoder.feed(bytes);
-      progress_.add(bytes.size());
-    });
-    decoder.finish();
+      writer.feed(piece);
+    }
     const auto written = writer.finish();
     if (written.diff_id != diff_id)
       fail<CorruptData>("{}: unpacks to {}, the image's config says {}", what, written.diff_id.to_string(), diff_id.to_string());

@@ -567,7 +567,7 @@ std::vector<std::uint32_t> layers_worth_keeping(const RelayerInput& input, const
   std::unordered_map<std::string_view, const index::Component*> holders;
   auto base = count;  // layers below the first that carries a distribution
   for (const auto& component : input.placement.components) {
-    const bool distribution = component.name.starts_with("pip:") || component.name.starts_with("conda:");
+    const bool distribution = component.name.starts_with("pip:") || component.name.starts_with("egg:") || component.name.starts_with("conda:");
     for (const auto& path : component.paths) {
       holders.emplace(path, &component);
       if (const auto found = input.tree.entries.find(path); distribution && found != input.tree.entries.end()) base = std::min(base, found->second.layer);

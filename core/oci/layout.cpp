@@ -352,6 +352,19 @@ void LayoutRepository::put_blob(const Descriptor& blob, const ByteSource& conten
   file.commit();
 }
 
+bool LayoutRepository::link_blob(LayoutRepository& source, const Descriptor& blob, const ByteSink& on_bytes) {
+  if (keep_if_there(blob)) return true;
+  struct stat from{}, to{};
+  std::filesystem::create_directories(dir_ / "blobs" / "sha256");
+  if (::stat(source.blob_path(blob.digest).c_str(), &from) != 0 || ::stat((dir_ / "blobs" / "sha256").c_str(), &to) != 0 || from.st_dev != to.st_dev) return false;
+  source.read_blob(blob, {.offset = 0, .length = blob.size}, on_bytes);
+  const auto path = blob_path(blob.digest);
+  ::unlink(path.c_str());  // what is there has another size
+  if (::linkat(AT_FDCWD, source.blob_path(blob.digest).c_str(), AT_FDCWD, path.c_str(), AT_SYMLINK_FOLLOW) != 0) return errno == EEXIST && has_blob(blob);
+  ::utimensat(AT_FDCWD, path.c_str(), nullptr, 0);  // young, as a copy would be: see keep_if_there()
+  return true;
+}
+
 Descriptor LayoutRepository::put_manifest(ByteView bytes, std::string_view media_type, std::string_view tag) {
   Descriptor entry;
   entry.media_type = media_type;

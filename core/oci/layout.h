@@ -45,6 +45,8 @@ class LayoutRepository final : public Repository {
   bool has_blob(const Descriptor& blob) override;
   void put_blob(const Descriptor& blob, const ByteSource& content) override;
   std::unique_ptr<BlobDraft> draft_blob(const std::filesystem::path& scratch_dir) override;
+  // Takes a blob of another folder as a hard link, after its bytes were checked, unless it is here. False if that cannot be: other file system, not allowed, too many links.
+  bool link_blob(LayoutRepository& source, const Descriptor& blob, const ByteSink& on_bytes);
   Descriptor put_manifest(ByteView json, std::string_view media_type, std::string_view tag) override;
   std::vector<Descriptor> referrers(const Digest& subject, std::string_view artifact_type) override;
 

@@ -10,6 +10,7 @@
 
 #include "core/base/errors.h"
 #include "core/base/file.h"
+#include "core/oci/copy_blob.h"
 #include "tests/support/temp_dir.h"
 
 namespace varve::oci {
@@ -89,6 +90,27 @@ TEST_F(LayoutTest, ADraftBecomesABlobWhenItsDigestIsKnown) {
   again->write(as_bytes("hello"));
   EXPECT_FALSE(again->commit(blob));
   EXPECT_EQ(files_under("blobs"), 1u);
+}
+
+TEST_F(LayoutTest, CopiesBetweenFoldersAreLinksOfCheckedBlobs) {
+  const auto blob = put_bytes(*repository_, as_bytes("hello"), "application/x");
+  const test::TempDir other;
+  const auto destination = create_layout(other.path());
+  const auto path = std::filesystem::path("blobs/sha256") / blob.digest.hex();
+  EXPECT_TRUE(copy_blob(*repository_, *destination, blob));
+  EXPECT_TRUE(std::filesystem::equivalent(dir_ / path, other / path));
+  EXPECT_FALSE(copy_blob(*repository_, *destination, blob));
+  // A link among the source's blobs leads to a file, and that is what is taken.
+  std::filesystem::remove(other / path);
+  std::filesystem::rename(dir_ / path, dir_ / "elsewhere");
+  std::filesystem::create_symlink(dir_ / "elsewhere", dir_ / path);
+  EXPECT_TRUE(copy_blob(*repository_, *destination, blob));
+  EXPECT_TRUE(std::filesystem::is_regular_file(std::filesystem::symlink_status(other / path)));
+  // Broken ones do not spread.
+  std::filesystem::remove(other / path);
+  std::ofstream(dir_ / "elsewhere", std::ios::trunc) << "hexlo";
+  EXPECT_THROW(copy_blob(*repository_, *destination, blob), CorruptData);
+  EXPECT_FALSE(destination->has_blob(blob));
 }
 
 TEST_F(LayoutTest, ReplacesABlobOfTheWrongSize) {

@@ -1,0 +1,136 @@
+#include "cli/relayered_image.h"
+
+#include <nlohmann/json.hpp>
+
+#include <charconv>
+#include <ostream>
+
+#include "analyzer/cuda/manifest.h"
+#include "analyzer/cuda/rules.h"
+#include "analyzer/packages/inventory.h"
+#include "analyzer/prune/placement.h"
+#include "cli/destination.h"
+#include "cli/image_files.h"
+#include "cli/indexed_image.h"
+#include "cli/text.h"
+#include "core/base/errors.h"
+#include "core/base/log.h"
+#include "core/base/progress.h"
+#include "core/index/content_reader.h"
+
+namespace varve::cli {
+namespace {
+
+constexpr std::size_t kMaxShownComponents = 3;
+
+std::vector<std::uint32_t> parse_layers(std::string_view text) {
+  std::vector<std::uint32_t> layers;
+  if (text == "none") return layers;
+  while (true) {
+    const auto word = text.substr(0, text.find(','));
+    std::uint32_t layer = 0;
+    if (const auto [end, error] = std::from_chars(word.data(), word.data() + word.size(), layer); error != std::errc() || end != word.data() + word.size())
+      fail<UsageError>("--take-over '{}': layers are numbers counted from 0, as in 0,1,4; or none", printable(word));
+    layers.push_back(layer);
+    if (word.size() == text.size()) return layers;
+    text.remove_prefix(word.size() + 1);
+  }
+}
+
+// Of the cache that the image's dynamic loader has; "" if there is none.
+std::string loader_cache(const IndexedImage& opened) {
+  const auto nid = opened.index.tree->resolve("etc/ld.so.cache", true);
+  std::string content;
+  if (!nid || opened.index.tree->inode(*nid).type != index::FileType::kRegular) return content;
+  index::ContentReader(opened.image, opened.index, opened.windows()).read(*nid, [&](ByteView bytes) { content += as_text(bytes); });
+  return content;
+}
+
+index::Placement place_files(const Context& context, const IndexedImage& opened, const index::FlatTree& tree, const std::string& reference) {
+  Progress progress;
+  const ImageFiles files(context, reference, progress);
+  const auto inventory = packages::read_inventory(files.files());
+  if (!tree.has_elf_facts) {
+    log::warn("{}: indexed by a Varve that looked at no libraries, so CUDA is not told apart; `varve index --force {}` mends that", reference, reference);
+    return prune::make_placement(tree, inventory, nullptr, nullptr);
+  }
+  const elf::Loader loader(tree, {.library_path = cuda::library_path_of(opened.image.config_json), .cache = loader_cache(opened)});
+  const auto selection = cuda::select_cuda(tree, loader, cuda::built_in_rules());
+  return prune::make_placement(tree, inventory, nullptr, &selection);
+}
+
+nlohmann::json to_json(const indexer::RelayerReport& report) {
+  auto layers = nlohmann::json::array();
+  for (const auto& layer : report.layers)
+    layers.push_back({{"digest", layer.digest.to_string()},
+                      {"diff_id", layer.diff_id.to_string()},
+                      {"compressed_bytes", layer.bytes},
+                      {"stream_bytes", layer.stream_bytes},
+                      {"heat", index::heat_name(layer.heat)},
+                      {"taken_over", layer.taken_over},
+                      {"reused", layer.reused},
+                      {"components", layer.components},
+                      {"seconds", layer.seconds}});
+  return {{"image", report.image.to_string()},
+          {"old_image", report.old_image.to_string()},
+          {"layers", std::move(layers)},
+          {"reused_bytes", report.reused_bytes},
+          {"new_bytes", report.new_bytes}};
+}
+
+std::string contents_of(const indexer::RelayeredLayer& layer) {
+  if (layer.taken_over) return "as it was";
+  if (layer.components.empty()) return "shared directories";
+  std::string text;
+  for (std::size_t i = 0; i < std::min(layer.components.size(), kMaxShownComponents); ++i) text += (i == 0 ? "" : " ") + printable(layer.components[i]);
+  return layer.components.size() > kMaxShownComponents ? text + fmt::format(" and {} more", layer.components.size() - kMaxShownComponents) : text;
+}
+
+void print_report(const indexer::RelayerReport& report, std::ostream& out) {
+  std::vector<std::vector<std::string>> rows{{"LAYER", "HEAT", "SIZE", "TOOK", "HOLDS"}};
+  for (const auto& layer : report.layers)
+    rows.push_back({layer.digest.to_string().substr(0, 19), std::string(index::heat_name(layer.heat)), human_bytes(layer.bytes),
+                    layer.taken_over || layer.reused ? "reused" : fmt::format("{:.1f} s", layer.seconds), contents_of(layer)});
+  print_table(out, rows);
+  out << fmt::format("{}\n{} written, {} reused\n", report.image.to_string(), human_bytes(report.new_bytes), human_bytes(report.reused_bytes));
+}
+
+}  // namespace
+
+void relayer_indexed_image(const Context& context, RelayerArguments& arguments) {
+  const auto reference = oci::Reference::parse(arguments.destination);
+  if (!arguments.take_over.empty()) arguments.options.take_over = parse_layers(arguments.take_over);
+  IndexedImage opened(context, arguments.image);
+  std::optional<oci::Image> previous;
+  std::optional<indexer::LayoutRecord> previous_layout;
+  if (!arguments.previous.empty()) {
+    previous = context.open_image(arguments.previous);
+    previous_layout = indexer::find_layout_record(*previous);
+    if (!previous_layout) fail<NotFound>("{}: nothing says how it was packed; --previous takes an image that `varve image optimize --relayer` or `varve prune apply` wrote", arguments.previous);
+  }
+  const auto destination = open_destination(context, arguments.image, reference);
+  const auto tree = index::flatten(index::read_layer_entries(opened.local, opened.index, opened.image));
+  const auto placement = place_files(context, opened, tree, arguments.image);
+  arguments.options.work_dir = context.global.root / "tmp/relayer";
+  Progress progress;
+  indexer::RelayerReport report;
+  {
+    const ProgressLine line(progress, "optimize", context.global.quiet);
+    report = indexer::relayer_image({.image = opened.image,
+                                     .index = opened.index,
+                                     .local = opened.local,
+                                     .tree = tree,
+                                     .placement = placement,
+                                     .previous = previous ? &*previous : nullptr,
+                                     .previous_layout = previous_layout ? &*previous_layout : nullptr},
+                                    *destination, reference.tag.value_or(""), arguments.options, progress, context.cancel);
+  }
+  for (const auto& layer : report.layers) {
+    if (!layer.without_table.empty())
+      log::warn("layer {}: it holds {}, so podman cannot pull it in parts; all else is as with the others", layer.digest.to_string(), layer.without_table);
+  }
+  if (context.global.json) return context.print_json(to_json(report));
+  print_report(report, context.out);
+}
+
+}  // namespace varve::cli

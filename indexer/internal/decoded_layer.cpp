@@ -1,0 +1,54 @@
+#include "indexer/internal/decoded_layer.h"
+
+#include <utility>
+
+#include "core/codec/blob_decoder.h"
+#include "core/index/layer_map.h"
+
+namespace varve::indexer {
+namespace {
+
+constexpr std::size_t kPieceBytes = 512 * 1024;
+
+// Nobody wants the rest.
+struct Abandoned {};
+
+}  // namespace
+
+DecodedLayer::DecodedLayer(oci::Repository& repository, const oci::Descriptor& layer, std::string what, Progress& progress, const CancelFlag& cancel)
+    : thread_([this, &repository, &layer, &progress, &cancel, name = std::move(what)] { work(repository, layer, name, progress, cancel); }) {}
+
+DecodedLayer::~DecodedLayer() { pieces_.abort(); }
+
+void DecodedLayer::work(oci::Repository& repository, const oci::Descriptor& layer, const std::string& what, Progress& progress, const CancelFlag& cancel) {
+  try {
+    Bytes piece;
+    const auto hand_over = [&] {
+      if (!piece.empty() && !pieces_.push(std::exchange(piece, {}))) throw Abandoned();
+      piece.reserve(kPieceBytes);
+    };
+    codec::BlobDecoder decoder(what, index::kMaxStreamBytes, [&](ByteView stream) {
+      if (piece.size() + stream.size() > kPieceBytes) hand_over();
+      append(piece, stream);
+    });
+    repository.read_blob(layer, {.offset = 0, .length = layer.size}, [&](ByteView bytes) {
+      cancel.throw_if_cancelled();
+      decoder.feed(bytes);
+      progress.add(bytes.size());
+    });
+    decoder.finish();
+    hand_over();
+  } catch (const Abandoned&) {
+  } catch (...) {
+    failure_ = std::current_exception();
+  }
+  pieces_.close();
+}
+
+Bytes DecodedLayer::next() {
+  if (auto piece = pieces_.pop()) return std::move(*piece);
+  if (failure_) std::rethrow_exception(failure_);
+  return {};
+}
+
+}  // namespace varve::indexer
