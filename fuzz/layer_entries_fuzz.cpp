@@ -1,6 +1,6 @@
 // The layer entries' decoder: what it accepts must be valid, and stable when written again. The first byte says what the rest is: 0 a blob,
 // 1 a name to normalise, 2 the columns of a blob before compression (after the numbers of entries and digests), which no mutation of
-// compressed bytes would reach.
+// compressed bytes would reach, 3 such columns with ELF facts.
 #include <cstdint>
 #include <cstdlib>
 
@@ -20,15 +20,15 @@ void normalise(ByteView raw) {
 void decode(ByteView blob) {
   const auto layer = index::LayerEntries::decode(blob, "input");
   const auto again = index::LayerEntries::decode(layer.encode(), "again");
-  if (again.entries != layer.entries || again.layer_digest != layer.layer_digest) std::abort();
+  if (again.entries != layer.entries || again.layer_digest != layer.layer_digest || again.has_elf_facts != layer.has_elf_facts) std::abort();
 }
 
-Bytes blob_of(ByteView input) {
+Bytes blob_of(std::string_view magic, ByteView input) {
   const auto entries = load_le<std::uint16_t>(input.data());
   const auto digests = std::uint8_t(input[2]);
   const auto columns = input.subspan(3);
   const auto compressed = codec::compress_zstd(columns, 1);
-  Bytes blob = to_bytes(as_bytes("VRVENT1\n"));
+  Bytes blob = to_bytes(as_bytes(magic));
   blob.resize(blob.size() + Digest::kBytes);
   for (const auto number : {std::uint64_t(entries), std::uint64_t(columns.size()), std::uint64_t(compressed.size()), std::uint64_t(digests)})
     append_le(blob, number);
@@ -45,7 +45,8 @@ extern "C" int LLVMFuzzerTestOneInput(const std::uint8_t* data, std::size_t size
   try {
     if (data[0] == 0) decode(bytes);
     if (data[0] == 1) normalise(bytes);
-    if (data[0] == 2 && bytes.size() >= 3) decode(blob_of(bytes));
+    if (data[0] == 2 && bytes.size() >= 3) decode(blob_of("VRVENT1\n", bytes));
+    if (data[0] == 3 && bytes.size() >= 3) decode(blob_of("VRVENT2\n", bytes));
   } catch (const Error&) {
   }
   return 0;

@@ -92,7 +92,10 @@ class ImageIndexer {
         return false;
       }
       // Merging needs the entries from here; windows only pass through.
-      local_.blob(blobs->entries, source, kMaxEntriesBlobBytes);
+      if (!index::LayerEntries::has_elf_facts_in(local_.blob(blobs->entries, source, kMaxEntriesBlobBytes))) {
+        log::info("layer {}: indexing again: {} kept no ELF facts of it", layer.descriptor.digest.to_string(), blobs->tool.empty() ? "its tool" : blobs->tool);
+        return false;
+      }
       if (blobs->windows && &source != &kept()) oci::copy_blob(source, kept(), *blobs->windows);
       describe(layer, map);
       layer.report.reused = true;

@@ -9,6 +9,7 @@
 #include "core/base/file.h"
 #include "core/codec/codec_test_support.h"
 #include "core/codec/tar_test_support.h"
+#include "core/oci/copy_blob.h"
 #include "core/oci/layout.h"
 #include "tests/support/scripted_repository.h"
 #include "tests/support/temp_dir.h"
@@ -205,6 +206,41 @@ TEST_F(IndexImageTest, AnIndexThatLostABlobIsMadeAgain) {
     std::filesystem::remove(folder_ / folder / "blobs/sha256" / blobs->entries.digest.hex());
   EXPECT_FALSE(run(image, "root").layers[0].reused);
   EXPECT_EQ(reads(image, 0), 2u);
+}
+
+// As version 0.1 left them: the same, without ELF facts.
+TEST_F(IndexImageTest, LayersIndexedWithoutElfFactsAreIndexedAgain) {
+  const auto image = image_of({tar_of(1), tar_of(2)});
+  const auto& layer = image.manifest.layers[0];
+  run(image, "elsewhere", {.jobs = 1});
+  index::LocalIndex made(folder_ / "elsewhere");
+  auto blobs = *made.find_layer_index(layer.digest);
+  const auto fresh = blobs.entries.digest;
+  auto old = index::LayerEntries::decode(made.blob(blobs.entries, made.repository(), 1 << 20), "entries");
+  old.has_elf_facts = false;
+  for (const auto* root : {"elsewhere", "root"}) {
+    index::LocalIndex local(folder_ / root);
+    if (std::string_view(root) == "root") oci::copy_blob(made.repository(), local.repository(), blobs.map);
+    if (std::string_view(root) == "root" && blobs.windows) oci::copy_blob(made.repository(), local.repository(), *blobs.windows);
+    auto aged = blobs;
+    aged.tool = "varve 0.1.0";
+    aged.entries = oci::put_bytes(local.repository(), old.encode(), index::kEntriesMediaType);
+    const auto manifest = index::make_layer_manifest(layer, aged).to_json();
+    oci::put_bytes(local.repository(), oci::empty_json(), oci::kEmptyJsonType);
+    local.repository().put_manifest(manifest, oci::kOciManifestType, "");
+  }
+  // Beside one with facts, that of the newer tool is taken.
+  EXPECT_EQ(made.find_layer_index(layer.digest)->entries.digest, fresh);
+  destination_ = oci::LayoutRepository::create(folder_ / "other");
+  EXPECT_TRUE(run(image, "elsewhere").layers[0].reused);
+
+  destination_ = oci::LayoutRepository::create(folder_ / "another");
+  const auto report = run(image, "root");
+  EXPECT_FALSE(report.layers[0].reused);
+  index::LocalIndex local(folder_ / "root");
+  EXPECT_EQ(local.find_layer_index(layer.digest)->entries.digest, fresh);
+  EXPECT_EQ(index::find_index(*destination_, image)->layers[0].entries.digest, fresh);
+  EXPECT_TRUE(run(image, "root").layers[0].reused);
 }
 
 TEST_F(IndexImageTest, RefusesLayersThatAreElsewhere) {

@@ -243,6 +243,7 @@ std::optional<IndexedLayer> try_layer(oci::Repository& repository, const oci::De
   if (!result.windows.empty()) map.windows_digest = digest_of(result.windows);
   result.entries.layer_digest = layer.digest;
   result.entries.entries = pass.entries().take_entries();
+  result.entries.has_elf_facts = true;
   return result;
 }
 

@@ -11,6 +11,7 @@
 #include "core/codec/span_decoder.h"
 #include "core/codec/tar_test_support.h"
 #include "core/index/span_reader.h"
+#include "core/index/test_elf.h"
 #include "tests/support/scripted_repository.h"
 
 namespace varve::indexer {
@@ -95,6 +96,28 @@ LayerPassOptions fine() {
   LayerPassOptions options;
   options.policy = {.span_price_bytes = 100, .plain_span_price_bytes = 100, .max_stream_bytes = 256 * 1024};
   return options;
+}
+
+TEST_F(LayerPassTest, KeepsTheElfFactsOfFilesSparseOnesIncluded) {
+  const index::test::ElfFile file{.size = 1'000'000, .dynamic_at = 999'000, .sections = {".nv_fatbin"}};
+  const auto content = file.make();
+  TarBuilder tar;
+  tar.file("script", "#!/bin/sh").file("lib.so", as_text(content)).file("empty", "");
+  // What lies between the head and the end are zeros.
+  const auto data = std::string(as_text(content).substr(0, 8192)) + std::string(as_text(content).substr(990'000));
+  tar.pax({{"GNU.sparse.major", "0"}, {"GNU.sparse.minor", "1"}, {"GNU.sparse.name", "sparse.so"}, {"GNU.sparse.size", "1000000"}, {"GNU.sparse.map", "0,8192,990000,10000"}});
+  tar.header({.name = "GNUSparseFile.0/sparse.so", .size = data.size()}).data(as_bytes(data)).header({.name = "link.so", .typeflag = '1', .link_name = "lib.so"}).end();
+  const auto indexed = run(gzip(tar.bytes()), tar.bytes());
+  EXPECT_TRUE(indexed.entries.has_elf_facts);
+  const auto& entries = indexed.entries.entries;
+  ASSERT_EQ(entries.size(), 5u);
+  ASSERT_TRUE(entries[1].elf && entries[3].elf);
+  EXPECT_EQ(entries[1].elf->soname, "libme.so.1");
+  EXPECT_EQ(entries[1].elf->needed, (std::vector<std::string>{"libm.so.6", "libc.so.6"}));
+  EXPECT_TRUE(entries[1].elf->device_code);
+  EXPECT_EQ(*entries[3].elf, *entries[1].elf);
+  EXPECT_EQ(entries[3].content_digest, entries[1].content_digest);
+  for (const auto i : {0, 2, 4}) EXPECT_EQ(entries[std::size_t(i)].elf, nullptr) << i;
 }
 
 TEST_F(LayerPassTest, IndexesGzipOfAllLevels) {

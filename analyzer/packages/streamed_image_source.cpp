@@ -118,7 +118,7 @@ class StreamedImageSource final : public ImageSource {
     index::LayerEntryReader reader(what(layer), &keeper);
     CompressedShares shares;
     stream_bytes_.push_back(stream(layer, reader, &shares));
-    stack_.add({.layer_digest = image_.manifest.layers[layer].digest, .entries = reader.take_entries()}, shares);
+    stack_.add({.layer_digest = image_.manifest.layers[layer].digest, .entries = reader.take_entries(), .has_elf_facts = true}, shares);
   }
 
   // Names as tars write them may begin with "./" or "/".

@@ -13,6 +13,7 @@ namespace {
 // What merging does not keep of an entry.
 struct EntryContent {
   Digest digest;
+  std::shared_ptr<const ElfFacts> elf;
 };
 
 class Flattener {
@@ -59,7 +60,11 @@ class Flattener {
     entry.layer = inode.layer;
     entry.runs = inode.runs;
     entry.implied = inode.entry == kNoEntry;
-    if (inode.type == FileType::kRegular && inode.size != 0 && !entry.implied) entry.content_digest = contents_.at(inode.layer).at(inode.entry).digest;
+    if (inode.type == FileType::kRegular && inode.size != 0 && !entry.implied) {
+      const auto& content = contents_.at(inode.layer).at(inode.entry);
+      entry.content_digest = content.digest;
+      entry.elf = content.elf;
+    }
     flat_.entries.emplace(path, std::move(entry));
   }
 
@@ -73,13 +78,16 @@ class Flattener {
 FlatTree flatten(std::vector<LayerEntries> layers) {
   LayerMerger merger;
   std::vector<std::vector<EntryContent>> contents;
+  const bool has_elf_facts = std::ranges::all_of(layers, &LayerEntries::has_elf_facts);
   for (auto& layer : layers) {
     auto& of_layer = contents.emplace_back();
     of_layer.reserve(layer.entries.size());
-    for (const auto& entry : layer.entries) of_layer.push_back({.digest = entry.content_digest});
+    for (const auto& entry : layer.entries) of_layer.push_back({.digest = entry.content_digest, .elf = entry.elf});
     merger.add(std::move(layer));
   }
-  return Flattener(merger.finish(), contents).take();
+  auto flat = Flattener(merger.finish(), contents).take();
+  flat.has_elf_facts = has_elf_facts;
+  return flat;
 }
 
 LayerEntries read_layer_entries_of(LocalIndex& local, const LoadedIndex& index, const oci::Image& image, std::size_t layer, std::uint64_t* fetched_bytes) {

@@ -59,6 +59,26 @@ TEST(FlatTree, NamesOfOneInodePointToTheFirstInByteOrder) {
   for (const auto* name : {"d-a", "d/z", "e"}) EXPECT_EQ(tree.entries.at(name).content_digest, digest_of(std::string_view("x"))) << name;
 }
 
+TEST(FlatTree, HasTheElfFactsOfTheFilesThatAreVisible) {
+  const auto library = [](std::string path, const char* soname) {
+    auto entry = file(std::move(path), "content");
+    ElfFacts facts;
+    facts.soname = soname;
+    entry.elf = std::make_shared<const ElfFacts>(facts);
+    return entry;
+  };
+  std::vector<LayerEntries> layers;
+  layers.push_back({.layer_digest = Digest(), .entries = {library("z.so", "old"), entry_of(FileType::kHardLink, "a.so", "z.so"), file("text", "x")}, .has_elf_facts = true});
+  layers.push_back({.layer_digest = Digest(), .entries = {library("z.so", "new")}, .has_elf_facts = true});
+  const auto tree = flatten(layers);
+  EXPECT_TRUE(tree.has_elf_facts);
+  EXPECT_EQ(tree.entries.at("z.so").elf->soname, "new");
+  EXPECT_EQ(tree.entries.at("a.so").elf->soname, "old");
+  EXPECT_EQ(tree.entries.at("text").elf, nullptr);
+  layers[1].has_elf_facts = false;
+  EXPECT_FALSE(flatten(layers).has_elf_facts);
+}
+
 TEST(FlatTree, EntriesAreTheSameWhereOnlyThePlaceDiffers) {
   const auto before = flat({{file("f", "x")}});
   const auto after = flat({{entry_of(FileType::kDirectory, "d")}, {file("g", "y"), file("f", "x")}});

@@ -25,7 +25,7 @@ inline constexpr std::string_view kColdMediaType = "application/vnd.varve.cold.v
 inline constexpr std::string_view kEntriesMediaType = "application/vnd.varve.layer-entries.v1";
 inline constexpr std::string_view kLayerAnnotation = "dev.varve.layer";            // on map, windows, entries: the layer's digest
 inline constexpr std::string_view kUncompressedBytesAnnotation = "dev.varve.uncompressed-bytes";  // on the tree
-inline constexpr std::string_view kToolAnnotation = "dev.varve.tool";              // "varve 0.1.0": by whom it was indexed
+inline constexpr std::string_view kToolAnnotation = "dev.varve.tool";              // "varve 0.2.0": by whom it was indexed
 
 inline constexpr std::string_view kGenerationAnnotation = "dev.varve.generation";  // of the image's index, decimal; absent = 0
 

@@ -1,6 +1,10 @@
 #include "core/index/layer_entries.h"
 
 #include <algorithm>
+#include <string_view>
+#include <tuple>
+#include <unordered_map>
+#include <utility>
 
 #include "core/base/errors.h"
 #include "core/codec/span_decoder.h"
@@ -10,6 +14,7 @@ namespace varve::index {
 namespace {
 
 constexpr std::string_view kMagic = "VRVENT1\n";
+constexpr std::string_view kMagicWithElf = "VRVENT2\n";
 constexpr int kZstdLevel = 9;
 constexpr std::uint64_t kMinEntryBytes = 9;  // of the columns: what bounds the number of entries by the bytes that are there
 constexpr std::size_t kMaxName = 255;
@@ -19,6 +24,8 @@ constexpr std::size_t kMaxXattrValue = 65'536;
 constexpr std::uint64_t kMaxStreamOffset = std::uint64_t(1) << 44;  // as kMaxStreamBytes of a layer map
 constexpr std::uint64_t kTarBlock = 512;
 constexpr std::uint64_t kMax32 = 0xFFFFFFFF;
+constexpr std::uint64_t kMaxFactsTextBytes = kMaxElfTextBytes + 1024;  // with the reason why they are not whole
+constexpr std::uint64_t kElf64 = 1, kElfDeviceCode = 2, kAllElfFlags = 3;
 
 bool has_content(const LayerEntry& entry) { return entry.type == FileType::kRegular && entry.size != 0; }
 bool has_target(const LayerEntry& entry) { return entry.type == FileType::kSymlink || entry.type == FileType::kHardLink; }
@@ -51,7 +58,7 @@ std::string_view path_fault(std::string_view path) {
 std::string_view content_fault(const LayerEntry& entry) {
   if (!has_content(entry)) {
     if (entry.size != 0) return "a size without content";
-    if (!entry.runs.empty() || !entry.chunk_digests.empty() || entry.content_digest != Digest()) return "content where there is none";
+    if (!entry.runs.empty() || !entry.chunk_digests.empty() || entry.content_digest != Digest() || entry.elf) return "content where there is none";
     return "";
   }
   if (entry.size > std::uint64_t(INT64_MAX)) return "a size that no file can have";
@@ -62,6 +69,7 @@ std::string_view content_fault(const LayerEntry& entry) {
       return "runs that overlap or lie outside";
     previous_end = run.file_offset + run.length;
   }
+  if (entry.elf && (entry.elf->needed.size() > kMaxNeededLibraries || text_bytes(*entry.elf) > kMaxFactsTextBytes)) return "ELF facts that are too long";
   if (!entry.chunk_digests.empty() &&
       (!may_have_chunks(entry) || !is_whole(entry) || entry.chunk_digests.size() != chunk_count(entry)))
     return "wrong number of chunk digests";
@@ -163,6 +171,56 @@ void encode_content(const std::vector<LayerEntry>& entries, Bytes& out) {
   }
 }
 
+// Every string once, numbered from 1 in the order in which they are first met; 0 is none.
+class ElfTexts {
+ public:
+  void add(std::string_view text) {
+    if (!text.empty() && numbers_.try_emplace(text, numbers_.size() + 1).second) order_.push_back(text);
+  }
+  std::uint64_t number(std::string_view text) const { return text.empty() ? 0 : numbers_.at(text); }
+  const std::vector<std::string_view>& order() const { return order_; }
+
+ private:
+  std::unordered_map<std::string_view, std::uint64_t> numbers_;
+  std::vector<std::string_view> order_;
+};
+
+// In the order of the format.
+template <typename Facts, typename Use>
+void each_text(Facts& facts, const Use& use) {
+  for (auto* text : {&facts.interpreter, &facts.soname, &facts.rpath, &facts.runpath, &facts.broken}) use(*text);
+  for (auto& name : facts.needed) use(name);
+}
+
+void encode_elf(const LayerEntries& layer, Bytes& out) {
+  ElfTexts texts;
+  std::uint64_t files = 0;
+  std::uint64_t bytes = 0;
+  for (const auto& entry : layer.entries) {
+    if (!entry.elf) continue;
+    ++files;
+    bytes += text_bytes(*entry.elf);
+    each_text(*entry.elf, [&](const std::string& text) { texts.add(text); });
+  }
+  if (bytes > kMaxLayerElfTextBytes)
+    fail<Unsupported>("layer {}: more than {} bytes of names in ELF files", layer.layer_digest.to_string(), kMaxLayerElfTextBytes);
+  append_varint(out, texts.order().size());
+  for (const auto text : texts.order()) append_text(out, text);
+  append_varint(out, files);
+  std::uint64_t expected = 0;
+  for (std::uint64_t i = 0; i < layer.entries.size(); ++i) {
+    const auto* facts = layer.entries[i].elf.get();
+    if (facts == nullptr) continue;
+    append_varint(out, i - expected);
+    expected = i + 1;
+    append_varint(out, (facts->is_64 ? kElf64 : 0) | (facts->device_code ? kElfDeviceCode : 0));
+    append_varint(out, facts->type);
+    append_varint(out, facts->machine);
+    append_varint(out, facts->needed.size());
+    each_text(*facts, [&](const std::string& text) { append_varint(out, texts.number(text)); });
+  }
+}
+
 std::string take_text(ByteReader& reader, std::uint64_t limit) {
   const auto length = reader.varint_up_to(limit, "a text that is too long");
   return std::string(as_text(reader.take(length)));
@@ -242,6 +300,36 @@ void decode_content(ByteReader& reader, std::vector<LayerEntry>& entries) {
   }
 }
 
+void decode_elf(ByteReader& reader, std::vector<LayerEntry>& entries) {
+  std::vector<std::string> texts(1);
+  const auto text_count = reader.varint_up_to(reader.left(), "more names than bytes for them");
+  texts.reserve(text_count + 1);
+  for (std::uint64_t i = 0; i < text_count; ++i) {
+    texts.push_back(take_text(reader, kMaxFactsTextBytes));
+    if (texts.back().empty()) reader.corrupt("an empty name");
+  }
+  const auto files = reader.varint_up_to(entries.size(), "more ELF files than entries");
+  std::uint64_t at = 0;
+  std::uint64_t bytes = 0;
+  for (std::uint64_t i = 0; i < files; ++i) {
+    if (at == entries.size()) reader.corrupt("more ELF files than entries");
+    at += reader.varint_up_to(entries.size() - 1 - at, "an ELF file behind the last entry");
+    auto facts = std::make_shared<ElfFacts>();
+    const auto flags = reader.varint_up_to(kAllElfFlags, "unknown flags");
+    facts->is_64 = (flags & kElf64) != 0;
+    facts->device_code = (flags & kElfDeviceCode) != 0;
+    facts->type = std::uint16_t(reader.varint_up_to(0xFFFF, "a number that is too large"));
+    facts->machine = std::uint16_t(reader.varint_up_to(0xFFFF, "a number that is too large"));
+    facts->needed.resize(reader.varint_up_to(kMaxNeededLibraries, "too many needed libraries"));
+    each_text(*facts, [&](std::string& text) {
+      text = texts[reader.varint_up_to(text_count, "a name that is not there")];
+      bytes += text.size();
+      if (bytes > kMaxLayerElfTextBytes) reader.corrupt("more names in ELF files than a layer may hold");
+    });
+    entries[at++].elf = std::move(facts);
+  }
+}
+
 // Which digests follow; their number is known before any is read.
 std::uint64_t decode_digest_counts(ByteReader& reader, std::vector<LayerEntry>& entries, std::uint64_t limit) {
   std::uint64_t digests = 0;
@@ -265,6 +353,18 @@ bool is_known(std::uint8_t type) {
 
 }  // namespace
 
+bool LayerEntry::operator==(const LayerEntry& other) const {
+  const auto members = [](const LayerEntry& entry) {
+    const auto& [type, path, link_target, mode, uid, gid, mtime_seconds, mtime_nanoseconds, device_major, device_minor, size, runs, xattrs, content_digest,
+                 chunk_digests, facts] = entry;  // all of them, or this does not compile
+    return std::tie(type, path, link_target, mode, uid, gid, mtime_seconds, mtime_nanoseconds, device_major, device_minor, size, runs, xattrs, content_digest,
+                    chunk_digests);
+  };
+  return members(*this) == members(other) && (elf == other.elf || (elf && other.elf && *elf == *other.elf));
+}
+
+bool LayerEntries::has_elf_facts_in(ByteView bytes) { return as_text(bytes).starts_with(kMagicWithElf); }
+
 Bytes LayerEntries::encode() const {
   if (entries.size() > kMaxLayerEntries) fail<Unsupported>("layer {}: more than {} entries", layer_digest.to_string(), kMaxLayerEntries);
   for (const auto& entry : entries) {
@@ -276,6 +376,7 @@ Bytes LayerEntries::encode() const {
   encode_paths(entries, columns);
   encode_attributes(entries, columns);
   encode_content(entries, columns);
+  if (has_elf_facts) encode_elf(*this, columns);
   if (columns.size() > kMaxLayerEntriesBytes)
     fail<Unsupported>("layer {}: entries of more than {} bytes", layer_digest.to_string(), kMaxLayerEntriesBytes);
   const auto compressed = codec::compress_zstd(columns, kZstdLevel);
@@ -284,7 +385,7 @@ Bytes LayerEntries::encode() const {
 
   Bytes out;
   out.reserve(kMagic.size() + Digest::kBytes * (1 + digests) + 4 * 8 + compressed.size());
-  append(out, as_bytes(kMagic));
+  append(out, as_bytes(has_elf_facts ? kMagicWithElf : kMagic));
   append_digest(out, layer_digest);
   append_le(out, std::uint64_t(entries.size()));
   append_le(out, std::uint64_t(columns.size()));
@@ -303,7 +404,8 @@ Bytes LayerEntries::encode() const {
 LayerEntries LayerEntries::decode(ByteView bytes, std::string_view what) {
   ByteReader reader(bytes, what);
   LayerEntries result;
-  reader.magic(kMagic);
+  result.has_elf_facts = has_elf_facts_in(bytes);
+  reader.magic(result.has_elf_facts ? kMagicWithElf : kMagic);
   result.layer_digest = reader.digest();
   const auto entry_count = reader.integer<std::uint64_t>();
   const auto columns_bytes = reader.integer<std::uint64_t>();
@@ -330,6 +432,7 @@ LayerEntries LayerEntries::decode(ByteView bytes, std::string_view what) {
   decode_attributes(column, entries);
   decode_content(column, entries);
   if (decode_digest_counts(column, entries, digest_count) != digest_count) column.corrupt("wrong number of digests");
+  if (result.has_elf_facts) decode_elf(column, entries);
   column.end();
   for (auto& entry : entries) {
     if (has_content(entry)) entry.content_digest = reader.digest();

@@ -65,20 +65,95 @@ LayerEntries everything() {
   return layer;
 }
 
+ElfFacts some_facts() {
+  ElfFacts facts;
+  facts.type = 3;
+  facts.machine = 62;
+  facts.interpreter = "/lib64/ld-linux-x86-64.so.2";
+  facts.soname = "libme.so.1";
+  facts.runpath = "$ORIGIN/../lib";
+  facts.needed = {"libm.so.6", "libc.so.6", "", "libm.so.6"};
+  facts.device_code = true;
+  return facts;
+}
+
+LayerEntries everything_and_elf() {
+  auto layer = everything();
+  layer.has_elf_facts = true;
+  ElfFacts odd;
+  odd.type = 0xFFFF;
+  odd.machine = 0xFFFF;
+  odd.is_64 = false;
+  odd.rpath = std::string(10'000, 'r');
+  odd.broken = "a dynamic section without string table";
+  std::size_t number = 0;
+  for (auto& entry : layer.entries) {
+    if (entry.type != FileType::kRegular || entry.size == 0) continue;
+    if (number % 3 == 0) entry.elf = std::make_shared<ElfFacts>(some_facts());
+    if (number % 3 == 1) entry.elf = std::make_shared<ElfFacts>(odd);
+    ++number;
+  }
+  return layer;
+}
+
 TEST(LayerEntriesTest, ComeBackAsTheyWereWritten) {
-  const auto layer = everything();
-  const auto bytes = layer.encode();
-  const auto back = LayerEntries::decode(bytes, "test");
-  EXPECT_EQ(back.layer_digest, layer.layer_digest);
-  ASSERT_EQ(back.entries.size(), layer.entries.size());
-  for (std::size_t i = 0; i < layer.entries.size(); ++i) EXPECT_EQ(back.entries[i], layer.entries[i]) << layer.entries[i].path;
-  EXPECT_EQ(back.encode(), bytes);
+  for (const auto& layer : {everything(), everything_and_elf()}) {
+    const auto bytes = layer.encode();
+    EXPECT_EQ(LayerEntries::has_elf_facts_in(bytes), layer.has_elf_facts);
+    const auto back = LayerEntries::decode(bytes, "test");
+    EXPECT_EQ(back.layer_digest, layer.layer_digest);
+    EXPECT_EQ(back.has_elf_facts, layer.has_elf_facts);
+    ASSERT_EQ(back.entries.size(), layer.entries.size());
+    for (std::size_t i = 0; i < layer.entries.size(); ++i) EXPECT_EQ(back.entries[i], layer.entries[i]) << layer.entries[i].path;
+    EXPECT_EQ(back.encode(), bytes);
+  }
   const LayerEntries empty{.layer_digest = digest_of("empty"), .entries = {}};
   EXPECT_TRUE(LayerEntries::decode(empty.encode(), "test").entries.empty());
 }
 
+// Indexes made by version 0.1 stay readable.
+TEST(LayerEntriesTest, WithoutElfFactsAreWrittenAsBeforeThereWereAny) {
+  auto layer = everything_and_elf();
+  layer.has_elf_facts = false;
+  const auto bytes = layer.encode();
+  EXPECT_EQ(as_text(bytes).substr(0, 8), "VRVENT1\n");
+  EXPECT_EQ(bytes, everything().encode());
+  const auto back = LayerEntries::decode(bytes, "test");
+  EXPECT_FALSE(back.has_elf_facts);
+  EXPECT_EQ(back.entries, everything().entries);
+}
+
+TEST(LayerEntriesTest, AreEqualIfTheirFactsAre) {
+  const auto with = [](void (*change)(ElfFacts&)) {
+    auto entry = file_of("x", 512, 5);
+    auto facts = some_facts();
+    change(facts);
+    entry.elf = std::make_shared<ElfFacts>(facts);
+    return entry;
+  };
+  const auto same = [](ElfFacts&) {};
+  EXPECT_EQ(with(same), with(same));
+  EXPECT_NE(with(same), with([](ElfFacts& facts) { facts.needed.pop_back(); }));
+  EXPECT_NE(with(same), with([](ElfFacts& facts) { facts.device_code = false; }));
+  EXPECT_NE(with(same), file_of("x", 512, 5));
+  EXPECT_NE(file_of("x", 512, 5), file_of("x", 512, 6));
+}
+
+// A layer of a few bytes must not unpack to names without end.
+TEST(LayerEntriesTest, HoldABoundedNumberOfNames) {
+  LayerEntries layer{.layer_digest = digest_of("layer"), .entries = {}, .has_elf_facts = true};
+  auto facts = some_facts();
+  facts.rpath = std::string(kMaxElfTextBytes - 1000, 'r');
+  const auto shared = std::make_shared<ElfFacts>(facts);
+  for (std::uint64_t i = 0; i < kMaxLayerElfTextBytes / (kMaxElfTextBytes - 1000) + 1; ++i) {
+    layer.entries.push_back(file_of("f" + std::to_string(i), 512 + i * 1024, 5));
+    layer.entries.back().elf = shared;
+  }
+  EXPECT_THROW(layer.encode(), Unsupported);
+}
+
 TEST(LayerEntriesTest, RefuseEveryPrefixOfThemselves) {
-  const auto bytes = everything().encode();
+  const auto bytes = everything_and_elf().encode();
   for (std::size_t length = 0; length < bytes.size(); ++length)
     EXPECT_THROW(LayerEntries::decode(ByteView(bytes).first(length), "test"), CorruptData) << length;
   auto longer = bytes;
@@ -87,7 +162,7 @@ TEST(LayerEntriesTest, RefuseEveryPrefixOfThemselves) {
 }
 
 TEST(LayerEntriesTest, SurviveEveryFlippedBit) {
-  const auto bytes = everything().encode();
+  const auto bytes = everything_and_elf().encode();
   for (std::size_t at = 0; at < bytes.size() * 8; ++at) {
     auto broken = bytes;
     broken[at / 8] ^= std::byte(1 << at % 8);
@@ -147,6 +222,15 @@ INSTANTIATE_TEST_SUITE_P(
                     Breakage{"ChunksOfASparseFile", [](LayerEntry& entry) {
                                entry.runs = {{1, 1024, 100}};
                                entry.chunk_digests.resize(4);
+                             }},
+                    Breakage{"FactsOfAnEmptyFile", [](LayerEntry& entry) {
+                               entry = file_of("empty", 0, 0);
+                               entry.elf = std::make_shared<ElfFacts>(some_facts());
+                             }},
+                    Breakage{"FactsThatAreTooLong", [](LayerEntry& entry) {
+                               auto facts = some_facts();
+                               facts.rpath = std::string(2 * kMaxElfTextBytes, 'r');
+                               entry.elf = std::make_shared<ElfFacts>(facts);
                              }},
                     Breakage{"AttributeName", [](LayerEntry& entry) { entry.xattrs[""] = "x"; }},
                     Breakage{"AttributeValue", [](LayerEntry& entry) { entry.xattrs["user.x"] = std::string(65'537, 'x'); }}),

@@ -68,10 +68,12 @@ void LayerEntryReader::on_entry(codec::TarEntry entry) {
   file_offset_ = 0;
   run_ = 0;
   in_chunk_ = 0;
+  if (has_content_) elf_.begin(made.size);
 }
 
 void LayerEntryReader::digest_hole(std::uint64_t bytes) {
   file_offset_ += bytes;
+  elf_.feed_zeros(bytes);
   if (holes_too_large_ || bytes > kMaxHoleBytes - hole_bytes_) {
     holes_too_large_ = true;
     return;
@@ -87,6 +89,7 @@ void LayerEntryReader::digest_hole(std::uint64_t bytes) {
 void LayerEntryReader::digest(ByteView content) {
   file_offset_ += content.size();
   content_digest_.update(content);
+  elf_.feed(content);
   while (has_chunks_ && !content.empty()) {
     const auto part = content.first(std::min<std::uint64_t>(content.size(), kChunkBytes - in_chunk_));
     chunk_digest_.update(part);
@@ -122,7 +125,16 @@ void LayerEntryReader::on_entry_end() {
   if (in_chunk_ != 0) entry.chunk_digests.push_back(chunk_digest_.finish());
   const auto content = content_digest_.finish();
   if (!holes_too_large_) entry.content_digest = content;
+  find_elf_facts();
   has_content_ = false;
+}
+
+void LayerEntryReader::find_elf_facts() {
+  auto facts = elf_.finish();
+  if (!facts) return;
+  elf_text_bytes_ += text_bytes(*facts);
+  if (elf_text_bytes_ > kMaxLayerElfTextBytes) fail<Unsupported>("{}: more than {} bytes of names in ELF files", what_, kMaxLayerElfTextBytes);
+  entries_.back().elf = std::move(facts);
 }
 
 }  // namespace varve::index

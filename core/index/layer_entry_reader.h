@@ -9,6 +9,7 @@
 #include "core/base/bytes.h"
 #include "core/base/digest.h"
 #include "core/codec/tar_parser.h"
+#include "core/index/elf_facts.h"
 #include "core/index/layer_entries.h"
 
 namespace varve::index {
@@ -29,7 +30,7 @@ class EntryObserver {
   virtual void end() = 0;
 };
 
-// Memory: the entries. Not shared between threads.
+// The entries have digests and ELF facts. Memory: the entries, and that of an ElfFactsReader. Not shared between threads.
 class LayerEntryReader final : private codec::TarListener {
  public:
   // `what` names the layer. `observer` may be null and must outlive the reader.
@@ -43,6 +44,7 @@ class LayerEntryReader final : private codec::TarListener {
   void on_entry(codec::TarEntry entry) override;
   void on_content(ByteView bytes) override;
   void on_entry_end() override;
+  void find_elf_facts();
   void digest_hole(std::uint64_t bytes);
   void digest(ByteView content);
 
@@ -60,6 +62,8 @@ class LayerEntryReader final : private codec::TarListener {
   std::uint64_t hole_bytes_ = 0;  // of the layer so far
   Sha256 content_digest_;
   Sha256 chunk_digest_;
+  ElfFactsReader elf_;
+  std::uint64_t elf_text_bytes_ = 0;  // of the layer so far
   std::uint64_t in_chunk_ = 0;
 };
 
