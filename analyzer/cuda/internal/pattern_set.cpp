@@ -90,6 +90,7 @@ void PatternSet::add(std::string pattern, Slashless slashless, bool ends) {
   added.only_last = pattern.find('/') == std::string::npos && slashless == Slashless::kBaseName;
   if (added.last.find("**") != std::string::npos && !added.only_last) added.last = "*";  // it may stand for several parts
   added.whole = ends && !added.only_last && !pattern.starts_with("**/") ? "**/" + pattern : pattern;
+  added.literal = added.only_last ? 0 : std::min(added.whole.find_first_of("*?"), added.whole.size());
   const auto literal = std::min({added.last.find_first_of("*?"), added.last.size(), kPrefixBytes});
   const auto prefix = std::string_view(added.last).substr(0, literal);
   auto found = by_prefix_.find(prefix);
@@ -109,7 +110,8 @@ const std::string* PatternSet::match(std::string_view path) const {
     const auto found = by_prefix_.find(name.substr(0, length));
     if (found == by_prefix_.end()) continue;
     for (const auto& pattern : found->second) {
-      // A fixed ending is looked at first: most names fail there.
+      // Fixed beginnings and endings are looked at first: most names fail there.
+      if (path.substr(0, pattern.literal) != std::string_view(pattern.whole).substr(0, pattern.literal)) continue;
       const auto last_wild = pattern.last.find_last_of("*?");
       if (last_wild == std::string::npos ? pattern.last != name : !name.ends_with(std::string_view(pattern.last).substr(last_wild + 1))) continue;
       if (!glob_matches(pattern.last, name)) continue;

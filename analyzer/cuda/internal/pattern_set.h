@@ -24,6 +24,7 @@ class PatternSet {
  private:
   struct Pattern {
     std::string whole, last;  // `last`: of its last part, what the base name must match
+    std::size_t literal = 0;  // bytes of `whole` before its first wildcard
     bool only_last = false;
     std::string text;
   };
