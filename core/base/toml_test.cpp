@@ -39,6 +39,7 @@ TEST(Toml, ValuesKnowTheirTypeAndLine) {
 
 TEST(Toml, RefusalsNameFileAndLine) {
   EXPECT_THAT(refusal([] { parse_toml("a = 1\nb = = 2\n", "f.toml"); }), HasSubstr("f.toml:2: "));
+  EXPECT_EQ(refusal([] { parse_toml(std::string_view("a = 1\n[\0[a]\n", 12), "f.toml"); }), "f.toml:2: a control character (0)");
   const auto root = parse_toml("a = 1\nlist = ['x',\n 3]\n[t]\nb = 'x'\n", "f.toml");
   EXPECT_EQ(refusal([&] { toml_string(root, "a", "f.toml"); }), "f.toml:1: 'a' must be a string");
   EXPECT_EQ(refusal([&] { toml_strings(root, "list", "f.toml"); }), "f.toml:3: 'list' must hold strings only");

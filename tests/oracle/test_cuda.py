@@ -1,0 +1,247 @@
+"""CUDA's own files, as PyPI has them: selected and recorded, every fault that a rewrite could make found by name, each library opened with RTLD_NOW in a lazily mounted session, and one kernel
+compiled to machine code by NVRTC, with neither GPU nor driver.
+
+`--image REF --rootfs FOLDER` does the last two on an image of yours (FOLDER: what umoci unpacks of it), torch and all of cuDNN for example."""
+import json, os, shutil, subprocess, sys, tempfile, zipfile
+from pathlib import Path
+
+HERE = Path(__file__).resolve().parent
+sys.path.insert(0, str(HERE.parent / "run"))
+from tiny_image import expect, make_image  # noqa: E402
+import program  # noqa: E402
+
+PROBE = os.environ.get("PROBE") or str(HERE.parents[1] / "build/release/tests/oracle/elf_probe")
+SITE = "usr/lib/python3/dist-packages"
+WHEELS = ("nvidia-cuda-runtime-cu12==12.4.127", "nvidia-nvtx-cu12==12.4.127", "nvidia-cuda-nvrtc-cu12==12.4.127")  # 25 MB
+CONFIG = {"architecture": "amd64", "os": "linux", "config": {"Env": ["PATH=/usr/bin", "LD_LIBRARY_PATH=/usr/local/nvidia/lib64:", "NVIDIA_VISIBLE_DEVICES=all"]}, "rootfs": {"type": "layers", "diff_ids": []}}
+
+
+def fetch_wheels(work):
+    """What pip would install of the wheels."""
+    done = subprocess.run([sys.executable, "-m", "pip", "download", "-q", "--disable-pip-version-check", "--no-deps", "--only-binary", ":all:", "--platform", "manylinux2014_x86_64", "--retries", "1",
+                           "--timeout", "15", "-d", work / "wheels", *WHEELS], stdout=subprocess.PIPE, stderr=subprocess.STDOUT, text=True)
+    if done.returncode:
+        program.skip("no package index: " + " ".join(done.stdout.strip().splitlines()[-1:]))
+    for wheel in sorted((work / "wheels").iterdir()):
+        zipfile.ZipFile(wheel).extractall(work / "root" / SITE)
+    shutil.rmtree(work / "wheels")
+
+
+def make_root(work):
+    """The wheels, the system's libraries that they need, a toolkit folder with versioned links, and the loader's configuration."""
+    root = work / "root"
+    fetch_wheels(work)
+    toolkit = root / "usr/local/cuda-12.4/lib64"
+    toolkit.mkdir(parents=True)
+    shutil.copy(root / SITE / "nvidia/cuda_runtime/lib/libcudart.so.12", toolkit / "libcudart.so.12.4.127")
+    (toolkit / "libcudart.so.12").symlink_to("libcudart.so.12.4.127")
+    (toolkit / "libcudart.so").symlink_to("libcudart.so.12")
+    (root / "usr/local/cuda").symlink_to("cuda-12.4")
+    (root / "etc/ld.so.conf.d").mkdir(parents=True)
+    (root / "etc/ld.so.conf.d/nvidia.conf").write_text("/usr/local/nvidia/lib64\n")
+    libraries = root / "lib/x86_64-linux-gnu"
+    libraries.mkdir(parents=True)
+    for name in ("libc.so.6", "libm.so.6", "libdl.so.2", "libpthread.so.0", "librt.so.1", "libgcc_s.so.1", "libstdc++.so.6"):
+        for folder in ("/lib/x86_64-linux-gnu", "/usr/lib/x86_64-linux-gnu"):
+            if os.path.exists(f"{folder}/{name}"):
+                shutil.copy(os.path.realpath(f"{folder}/{name}"), libraries / name)
+                break
+    (root / "lib64").mkdir()
+    (root / "lib64/ld-linux-x86-64.so.2").symlink_to("/lib/x86_64-linux-gnu/ld-linux-x86-64.so.2")
+    shutil.copy(os.path.realpath("/lib64/ld-linux-x86-64.so.2"), libraries / "ld-linux-x86-64.so.2")
+    return root
+
+
+class Faults:
+    def __init__(self, work, root):
+        self.work, self.root = work, root
+        self.config = work / "config.json"
+        self.config.write_text(json.dumps(CONFIG))
+        self.before = work / "before.json"
+        self.before.write_bytes(self.manifest())
+
+    def manifest(self, config=None):
+        return subprocess.run([PROBE, "manifest", self.root, config or self.config], stdout=subprocess.PIPE, check=True).stdout
+
+    def lines(self, config=None):
+        after = self.work / "after.json"
+        after.write_bytes(self.manifest(config))
+        return subprocess.run([PROBE, "compare", self.before, after], stdout=subprocess.PIPE, check=True, text=True).stdout.splitlines()
+
+    def changed(self, path, change, *expected):
+        """`change` one path, see that what is said of it begins with each of `expected`, put it back."""
+        target, kept = self.root / path, self.work / "kept"
+        os.link(target, kept, follow_symlinks=False)
+        status = os.lstat(target)
+        try:
+            change(target)
+            said = self.lines()
+        finally:
+            if os.path.lexists(target):
+                os.unlink(target)
+            os.link(kept, target, follow_symlinks=False)
+            os.unlink(kept)
+        if not target.is_symlink():
+            os.chmod(target, status.st_mode)
+        expect(said, f"{path}: the fault was not seen")
+        for text in expected:
+            expect(any(line.startswith(text) for line in said), f"{path}: nothing begins with {text!r}: {said}")
+
+
+def rewrite(target, change):
+    """As tools do that write a new file under the old name."""
+    content = bytearray(target.read_bytes())
+    mode = target.stat().st_mode
+    change(content)
+    target.unlink()
+    target.write_bytes(content)
+    os.chmod(target, mode)
+
+
+def strip(target):
+    fresh = target.with_name("stripped")
+    subprocess.run(["strip", "--strip-unneeded", "-R", ".note.gnu.build-id", "-o", fresh, target], check=True)
+    os.chmod(fresh, target.stat().st_mode)
+    os.rename(fresh, target)
+
+
+def other_runpath(content):
+    at = content.find(b"\0$ORIGIN")
+    expect(at > 0, "the library has a RUNPATH with $ORIGIN")
+    content[at + 1:at + 8] = b"/nowher"
+
+
+def check_faults(work, root):
+    faults = Faults(work, root)
+    manifest = json.loads(faults.before.read_text())
+    files = {file["path"]: file for file in manifest["files"]}
+    for path in (f"{SITE}/nvidia/cuda_runtime/lib/libcudart.so.12", f"{SITE}/nvidia/cuda_nvrtc/__init__.py", f"{SITE}/nvidia_cuda_nvrtc_cu12-12.4.127.dist-info/RECORD", "usr/local/cuda",
+                 "usr/local/cuda-12.4/lib64/libcudart.so", "etc/ld.so.conf.d/nvidia.conf", "lib/x86_64-linux-gnu/libc.so.6"):
+        expect(path in files, f"{path} is not kept")
+    expect(manifest["missing"] == [], manifest["missing"])
+    expect(all(name.endswith("libcuda.so.1") for name in manifest["unresolved"]), manifest["unresolved"])
+    expect(faults.lines() == [], "equal to itself")
+
+    toolkit, nvrtc = "usr/local/cuda-12.4/lib64/", f"{SITE}/nvidia/cuda_nvrtc/lib/"
+    faults.changed(toolkit + "libcudart.so.12", os.unlink, toolkit + "libcudart.so.12: not there any more")
+    faults.changed(toolkit + "libcudart.so.12.4.127", strip, toolkit + "libcudart.so.12.4.127: ")
+    with_runpath = next((path for path, file in files.items() if file["type"] == "file" and ".so" in path and b"\0$ORIGIN" in (root / path).read_bytes()), None)
+    if with_runpath:
+        faults.changed(with_runpath, lambda target: rewrite(target, other_runpath), with_runpath + ": sha256 ")
+    faults.changed(nvrtc + "libnvrtc-builtins.so.12.4", os.unlink, nvrtc + "libnvrtc-builtins.so.12.4: not there any more")
+    faults.changed("etc/ld.so.conf.d/nvidia.conf", lambda target: rewrite(target, lambda content: content.extend(b"# \n")), "etc/ld.so.conf.d/nvidia.conf: ")
+    faults.changed(nvrtc + "libnvrtc.so.12", lambda target: os.chmod(target, 0o700), nvrtc + "libnvrtc.so.12: mode 0700 instead of ")
+    faults.changed("lib/x86_64-linux-gnu/libm.so.6", os.unlink, "lib/x86_64-linux-gnu/libm.so.6: not there any more")
+
+    def set_attribute(target):
+        content = target.read_bytes()
+        mode = target.stat().st_mode
+        target.unlink()
+        target.write_bytes(content)
+        os.chmod(target, mode)
+        os.setxattr(target, "user.varve-test", b"1")
+    try:
+        os.setxattr(root, "user.varve-test", b"1")
+        os.removexattr(root, "user.varve-test")
+    except OSError as error:
+        print(f"skipped: a changed attribute ({error})", flush=True)
+    else:
+        faults.changed(nvrtc + "libnvrtc.so.12", set_attribute, nvrtc + "libnvrtc.so.12: extended attributes ")
+
+    edited = json.loads(json.dumps(CONFIG))
+    edited["config"]["Env"][1] = edited["config"]["Env"][1].rstrip(":")
+    (work / "edited.json").write_text(json.dumps(edited))
+    expect(faults.lines(work / "edited.json") == ['Env[1]: "LD_LIBRARY_PATH=/usr/local/nvidia/lib64" instead of "LD_LIBRARY_PATH=/usr/local/nvidia/lib64:"'], faults.lines(work / "edited.json"))
+    print(f"faults: each found by name in a manifest of {len(files)} files", flush=True)
+    return manifest
+
+
+def libraries_of(manifest):
+    """What must open: shared objects of the manifest, without those that need what no image has, and those built to be linked into programs."""
+    unresolved = {line.split(" needs ")[0] for line in manifest["unresolved"]}
+    dependents = dict.fromkeys(unresolved)
+    grown = True
+    needs = [(key.split(" needs ")[0], match.removeprefix("beside:")) for key, matches in manifest["resolved"].items() for match in matches]
+    beside = {key.split(" needs ")[0] for key, matches in manifest["resolved"].items() if any(match.startswith("beside:") for match in matches)}
+    dependents.update(dict.fromkeys(beside))  # they count on somebody having loaded the others before
+    while grown:
+        grown = False
+        for path, needed in needs:
+            if needed in dependents and path not in dependents:
+                dependents[path] = None
+                grown = True
+    return [file["path"] for file in manifest["files"] if file["type"] == "file" and ".so" in os.path.basename(file["path"]) and file["size"] and file["path"] not in dependents and
+            "/stubs/" not in file["path"]]
+
+
+def build_check(work):
+    check = work / "cuda_check"
+    subprocess.run(["gcc", "-O1", "-o", check, HERE / "cuda_check.c", "-ldl"], check=True)
+    return check
+
+
+def judge(output, wanted, need_kernel=True):
+    lines = output.splitlines()
+    failed = [line for line in lines if line.startswith(("failed ", "nvrtc: "))]
+    expect(not failed, "\n".join(failed))
+    opened = {line.removeprefix("opened /") for line in lines if line.startswith("opened ")}
+    expect(opened == set(wanted), f"not tried: {set(wanted) - opened}")
+    cubin = [int(line.split()[1]) for line in lines if line.startswith("cubin ")]
+    expect(not need_kernel or cubin and cubin[0] > 500, lines[-3:])
+    print(f"session: {len(opened)} libraries open with RTLD_NOW, a kernel became {cubin[0] if cubin else 0} bytes of machine code", flush=True)
+
+
+def check_session(work, root, manifest):
+    program.need_fuse()
+    check = build_check(work)
+    wanted = [path for path in libraries_of(manifest) if path.startswith("usr/")]  # the system's own come from this machine, from where its ldd finds them
+    expect(len(wanted) >= 5, wanted)
+    more = [("list", "".join(f"/{path}\n" for path in wanted).encode())]
+    for path in sorted(root.rglob("*")):
+        name = str(path.relative_to(root))
+        if path.is_file() and not path.is_symlink() and (name.startswith(("usr/lib/python3/", "usr/local/")) or os.path.basename(name) in ("libstdc++.so.6", "libgcc_s.so.1", "libm.so.6", "libdl.so.2", "libpthread.so.0", "librt.so.1")):
+            more.append((name, path.read_bytes()))
+    with program.Varve(work / "varve") as varve:
+        volume = work / "check"
+        volume.mkdir()
+        shutil.move(check, volume / "cuda_check")
+        image = make_image(work / "image", more)
+        varve.index(image)
+        for mode in program.modes():
+            done = varve.run("run", "--mode", mode, "--rm", "--volume", f"{volume}:/check:ro", image, "--", "/check/cuda_check", "/list")
+            expect(done.returncode == 0, done.stderr.decode(errors="replace"))
+            judge(done.stdout.decode(), wanted)
+
+
+def check_image(work, image, rootfs):
+    (work / "config.json").write_text(json.dumps(CONFIG))
+    manifest = json.loads(subprocess.run([PROBE, "manifest", rootfs, work / "config.json"], stdout=subprocess.PIPE, check=True).stdout)
+    wanted = [path for path in libraries_of(manifest) if "/lib/python3" not in path or "-packages/" in path]
+    volume = work / "check"
+    volume.mkdir()
+    shutil.move(build_check(work), volume / "cuda_check")
+    (volume / "list").write_text("".join(f"/{path}\n" for path in wanted))
+    with program.Varve(work / "varve") as varve:
+        varve.index(image, timeout=3600)
+        done = varve.run("run", "--rm", "--volume", f"{volume}:/check:ro", image, "--", "/check/cuda_check", "/check/list", timeout=3600)
+        print(done.stdout.decode()[-4000:], done.stderr.decode()[-2000:])
+        judge(done.stdout.decode(), wanted)
+
+
+def main():
+    if os.uname().machine != "x86_64":
+        program.skip("the wheels are for x86-64")
+    program.need_tools("gcc", "strip")
+    with program.work_folder() as work:
+        if "--image" in sys.argv:
+            check_image(work, sys.argv[sys.argv.index("--image") + 1], sys.argv[sys.argv.index("--rootfs") + 1])
+            return
+        (work / "varve").mkdir()
+        root = make_root(work)
+        manifest = check_faults(work, root)
+        check_session(work, root, manifest)
+    print("ok")
+
+
+if __name__ == "__main__":
+    main()
