@@ -62,6 +62,7 @@ void add_run_command(CLI::App& app, Context& context);
 void add_session_command(CLI::App& app, Context& context);
 void add_image_command(CLI::App& app, Context& context);
 void add_pin_command(CLI::App& app, Context& context);
+void add_prune_command(CLI::App& app, Context& context);
 void add_gc_command(CLI::App& app, Context& context);
 void add_usage_command(CLI::App& app, Context& context);
 void add_fleet_command(CLI::App& app, Context& context);

@@ -33,6 +33,7 @@ constexpr AddCommand kCommands[] = {
     add_session_command,
     add_image_command,
     add_pin_command,
+    add_prune_command,
     add_gc_command,
     add_usage_command,
     add_fleet_command,

@@ -134,7 +134,7 @@ class Recorder:
             search = real_search(name, search)
         if search is None:
             return
-        if name.startswith("varve_recorder"):
+        if name.startswith(("varve_recorder", "varve_archived")):
             return
         origin = spec.origin
         self.known_modules.add(name)

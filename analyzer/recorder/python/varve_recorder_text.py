@@ -154,7 +154,7 @@ def reconcile(recorder):
         if path is None or "-packages/" not in path:
             continue
         dotted = library_name(path)[0]
-        if dotted is None or recorder.written.get(dotted) or not is_name(dotted) or dotted.startswith("varve_recorder"):
+        if dotted is None or recorder.written.get(dotted) or not is_name(dotted) or dotted.startswith(("varve_recorder", "varve_archived")):
             continue
         recorder.note(dotted, TRANSITIVE, None, path)
 

@@ -1,0 +1,123 @@
+#include "analyzer/prune/gates.h"
+
+#include <algorithm>
+#include <map>
+#include <set>
+
+#include <fmt/format.h>
+
+#include "core/base/clock.h"
+
+namespace varve::prune {
+namespace {
+
+using Identity = std::pair<std::string, std::string>;  // normalised name, source
+
+Identity identity_of(const packages::Distribution& distribution) { return {distribution.normalized, std::string(packages::source_name(distribution.source))}; }
+
+std::set<Identity> archived_of(const Plan* plan) {
+  std::set<Identity> archived;
+  if (plan == nullptr) return archived;
+  for (const auto& planned : plan->verdicts)
+    if (planned.verdict == Verdict::kArchived) archived.emplace(planned.name, planned.source);
+  return archived;
+}
+
+std::string name_of(const packages::Distribution& distribution) { return fmt::format("{} {}", distribution.name, distribution.version); }
+
+// Where it is recorded tells copies of one distribution apart; dpkg has one file for all.
+using Place = std::pair<std::string, std::string>;
+std::multimap<Place, const packages::Distribution*> by_place(const packages::Inventory& inventory) {
+  std::multimap<Place, const packages::Distribution*> places;
+  for (const auto& distribution : inventory.distributions) {
+    const auto folder = distribution.record.substr(0, distribution.record.rfind('/') + 1);  // its last part has the version
+    places.emplace(Place(distribution.normalized, folder), &distribution);
+  }
+  return places;
+}
+
+void add_waiver(GateResult& result, const std::vector<Waiver>& waivers) {
+  for (const auto& waiver : waivers) {
+    if (waiver.gate != result.name || result.ok) continue;
+    result.waived = true;
+    result.detail += fmt::format("; waived by the plan: {}{}", waiver.reason, waiver.owner.empty() ? "" : " (" + waiver.owner + ")");
+    return;
+  }
+}
+
+}  // namespace
+
+GateResult run_gate(const std::string& name, const std::vector<Waiver>& waivers, const std::function<void(GateResult& result)>& judge) {
+  const Stopwatch watch;
+  GateResult result;
+  result.name = name;
+  try {
+    judge(result);
+    result.ok = result.findings.empty();
+  } catch (const Cancelled&) {
+    throw;
+  } catch (const std::exception& error) {
+    result.ok = false;
+    result.asked = true;
+    result.detail = fmt::format("could not run: {}", error.what());
+    result.findings.insert(result.findings.begin(), result.detail);
+  }
+  result.seconds = watch.seconds();
+  add_waiver(result, waivers);
+  return result;
+}
+
+std::vector<std::uint32_t> archived_distributions(const Plan* plan, const packages::Inventory& inventory) {
+  const auto archived = archived_of(plan);
+  std::vector<std::uint32_t> indexes;
+  std::set<std::string> names;
+  for (std::uint32_t i = 0; i < inventory.distributions.size(); ++i) {
+    const auto& distribution = inventory.distributions[i];
+    if (!archived.contains(identity_of(distribution)) || !distribution.vendored_by.empty()) continue;
+    if (distribution.source == packages::Source::kDpkg)
+      fail<Unsupported>("the plan archives {}, which belongs to the operating system: dpkg would still list it; write cold instead", distribution.name);
+    indexes.push_back(i);
+    names.insert(distribution.normalized);
+  }
+  for (std::uint32_t i = 0; i < inventory.distributions.size(); ++i)
+    if (names.contains(inventory.distributions[i].vendored_by)) indexes.push_back(i);
+  std::ranges::sort(indexes);
+  return indexes;
+}
+
+void judge_metadata(const ImagePair& images, GateResult& result) {
+  const auto gone = archived_distributions(images.plan, images.before);
+  auto places = by_place(images.after);
+  std::size_t kept = 0;
+  for (std::uint32_t i = 0; i < images.before.distributions.size(); ++i) {
+    const auto& before = images.before.distributions[i];
+    const bool archived = std::ranges::binary_search(gone, i);
+    const auto folder = before.record.substr(0, before.record.rfind('/') + 1);
+    const auto [first, last] = places.equal_range(Place(before.normalized, folder));
+    const auto same = std::find_if(first, last, [&](const auto& place) { return place.second->version == before.version; });
+    if (archived) {
+      if (same != last) result.findings.push_back(fmt::format("{}: the plan archives it, and {} is still there", name_of(before), before.record));
+      continue;
+    }
+    ++kept;
+    if (first == last) {
+      result.findings.push_back(fmt::format("{}: it is no longer installed ({})", name_of(before), before.record));
+    } else if (same == last) {
+      result.findings.push_back(fmt::format("{}: {} is installed instead", name_of(before), first->second->version));
+    }
+  }
+  std::multiset<std::pair<std::string, std::string>> known;
+  for (const auto& finding : packages::check_inventory(images.before)) known.emplace(finding.distribution, finding.text);
+  std::size_t old = 0;
+  for (const auto& finding : packages::check_inventory(images.after)) {
+    if (const auto found = known.find({finding.distribution, finding.text}); found != known.end()) {
+      known.erase(found);
+      ++old;
+    } else {
+      result.findings.push_back(finding.distribution.empty() ? finding.text : fmt::format("{} {}", finding.distribution, finding.text));
+    }
+  }
+  result.detail = fmt::format("{} distributions stay, {} archived; {} new problems, {} as before", kept, gone.size(), result.findings.size(), old);
+}
+
+}  // namespace varve::prune

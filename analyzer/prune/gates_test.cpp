@@ -1,0 +1,173 @@
+#include "analyzer/prune/gates.h"
+
+#include <gmock/gmock.h>
+#include <gtest/gtest.h>
+
+#include "analyzer/prune/archive.h"
+#include "analyzer/prune/import_session.h"
+#include "analyzer/prune/proof.h"
+
+namespace varve::prune {
+namespace {
+
+using index::FileType;
+using ::testing::Contains;
+using ::testing::ElementsAre;
+using ::testing::HasSubstr;
+using ::testing::IsEmpty;
+
+index::FlatEntry file(std::string_view content, std::string link_of = "") {
+  index::FlatEntry entry;
+  entry.type = FileType::kRegular;
+  entry.mode = 0644;
+  entry.size = content.size();
+  if (!content.empty()) entry.content_digest = digest_of(as_bytes(content));
+  entry.link_of = std::move(link_of);
+  return entry;
+}
+
+index::FlatTree tree_of(std::map<std::string, index::FlatEntry> files) {
+  index::FlatTree tree;
+  tree.entries[""] = {};
+  for (auto& [path, entry] : files) {
+    for (auto slash = path.find('/'); slash != path.npos; slash = path.find('/', slash + 1)) tree.entries.try_emplace(path.substr(0, slash));
+    tree.entries[path] = std::move(entry);
+  }
+  return tree;
+}
+
+GateResult judged(const std::function<void(GateResult&)>& judge, const std::vector<Waiver>& waivers = {}) { return run_gate("tree", waivers, judge); }
+
+GateResult compare(const index::FlatTree& before, const index::FlatTree& after, const TreeChange& change = {}) {
+  return judged([&](GateResult& result) { judge_tree(before, after, change, result); });
+}
+
+TEST(RunGate, FindingsMakeAFailure) {
+  EXPECT_TRUE(judged([](GateResult& result) { result.detail = "fine"; }).ok);
+  const auto failed = judged([](GateResult& result) { result.findings = {"a", "b"}; });
+  EXPECT_FALSE(failed.ok);
+  EXPECT_FALSE(passes(failed));
+}
+
+TEST(RunGate, OneThatCouldNotRunIsAFailureThatOnlyAWaiverOfItsNameLetsPass) {
+  const auto judge = [](GateResult&) { throw CouldNotRun("no daemon"); };
+  const auto failed = judged(judge, {{.gate = "elf", .reason = "of another gate", .owner = ""}});
+  EXPECT_FALSE(passes(failed));
+  EXPECT_THAT(failed.findings, ElementsAre("could not run: no daemon"));
+  const auto waived = judged(judge, {{.gate = "tree", .reason = "known", .owner = "ops"}});
+  EXPECT_FALSE(waived.ok);
+  EXPECT_TRUE(passes(waived));
+  EXPECT_THAT(waived.detail, HasSubstr("waived by the plan: known (ops)"));
+}
+
+TEST(RunGate, CancellingGoesOn) {
+  EXPECT_THROW(judged([](GateResult&) { throw Cancelled("cancelled"); }), Cancelled);
+}
+
+TEST(JudgeTree, FindsWhatIsMissingNewOrAnother) {
+  const auto before = tree_of({{"a/x", file("1")}, {"a/y", file("2")}});
+  EXPECT_TRUE(compare(before, before).ok);
+  EXPECT_THAT(compare(before, tree_of({{"a/x", file("1")}})).findings, ElementsAre("a/y: it is not there"));
+  EXPECT_THAT(compare(before, tree_of({{"a/x", file("1")}, {"a/y", file("2")}, {"b", file("")}})).findings, ElementsAre("b: it is new"));
+  EXPECT_THAT(compare(before, tree_of({{"a/x", file("9")}, {"a/y", file("2")}})).findings, ElementsAre(HasSubstr("a/x: content")));
+  auto other_mode = before;
+  other_mode.entries["a"].mode = 0700;
+  EXPECT_THAT(compare(before, other_mode).findings, ElementsAre("a: mode 0700 instead of 0755"));
+}
+
+TEST(JudgeTree, WhatWasRemovedGoesWithTheFoldersThatHeldNothingElse) {
+  const auto before = tree_of({{"site/gone/deep/x", file("1")}, {"site/gone/y", file("2")}, {"site/stays", file("3")}});
+  const TreeChange change{.removed = {"site/gone/deep/x", "site/gone/y"}, .added = {}};
+  EXPECT_TRUE(compare(before, tree_of({{"site/stays", file("3")}}), change).ok);
+  // A shell that is left would be a namespace package.
+  auto shell = tree_of({{"site/stays", file("3")}});
+  shell.entries["site/gone"] = {};
+  EXPECT_THAT(compare(before, shell, change).findings, ElementsAre("site/gone: it was to go and is there"));
+  EXPECT_THAT(compare(before, before, change).findings, Contains("site/gone/y: it was to go and is there"));
+}
+
+TEST(JudgeTree, AnEmptyFolderOfBeforeStays) {
+  auto before = tree_of({{"site/gone/x", file("1")}});
+  before.entries["site/gone/empty"] = {};
+  const TreeChange change{.removed = {"site/gone/x"}, .added = {}};
+  auto after = before;
+  after.entries.erase("site/gone/x");
+  EXPECT_TRUE(compare(before, after, change).ok) << compare(before, after, change).findings.front();
+}
+
+TEST(JudgeTree, AddedFilesAreThoseThatWereToBeAdded) {
+  const auto before = tree_of({{"site/table", file("old")}, {"site/x", file("1")}});
+  const TreeChange change{.removed = {"site/table"}, .added = {{.path = "site/table", .content = "new", .mode = 0644, .mtime_seconds = 5}}};
+  EXPECT_TRUE(compare(before, tree_of({{"site/table", file("new")}, {"site/x", file("1")}}), change).ok);
+  EXPECT_FALSE(compare(before, before, change).ok);
+  EXPECT_THAT(compare(before, tree_of({{"site/x", file("1")}}), change).findings, ElementsAre("site/table: it should have been added"));
+}
+
+TEST(JudgeTree, AnInodeThatLosesItsFirstNameKeepsItsOthers) {
+  const auto before = tree_of({{"a", file("1")}, {"b", file("1", "a")}, {"c", file("1", "a")}});
+  const TreeChange change{.removed = {"a"}, .added = {}};
+  EXPECT_TRUE(compare(before, tree_of({{"b", file("1")}, {"c", file("1", "b")}}), change).ok);
+  EXPECT_THAT(compare(before, tree_of({{"b", file("1")}, {"c", file("1")}}), change).findings, ElementsAre(HasSubstr("c: a hard link of")));
+}
+
+TEST(ArchivedTable, IsReadAsItWasWritten) {
+  const std::vector<ArchivedModule> modules{{"bs4", "beautifulsoup4", "4.12.3", "lab:v1@sha256:1"}, {"google.cloud.x", "google-cloud-x", "1", "lab"}};
+  EXPECT_EQ(parse_archived_table(archived_table(modules)), modules);
+  EXPECT_THAT(parse_archived_table("# soup\ta\tb\tc\n\none\ttwo\n\ta\tb\tc\n"), IsEmpty());
+  // A name that would be a line of its own stays within its field.
+  EXPECT_EQ(parse_archived_table(archived_table({{"a", "b\nc\td", "1", "i"}})), (std::vector<ArchivedModule>{{"a", "b c d", "1", "i"}}));
+}
+
+TEST(ArchivedTable, TellsWhereTheOldImageIsWithoutNamingFoldersOfAMachine) {
+  Plan plan;
+  plan.image = digest_of(as_bytes("image"));
+  const auto named = [&](const std::string& reference) {
+    plan.reference = reference;
+    const auto name = image_name_of(plan);
+    EXPECT_THAT(name, ::testing::EndsWith("@" + plan.image.to_string()));
+    return name.substr(0, name.find('@'));
+  };
+  EXPECT_EQ(named("oci:/home/me/images/lab:v1"), "lab:v1");
+  EXPECT_EQ(named("docker://registry.example:5000/team/lab:v1"), "registry.example:5000/team/lab:v1");
+  EXPECT_EQ(named("registry.example/team/lab@sha256:" + std::string(64, 'a')), "registry.example/team/lab");
+}
+
+const std::vector<ImportTask> kTasks{{.names = {"a", "b"}}, {.names = {"c"}, .archived = true}};
+
+TEST(ImportOutcomes, AreTakenInAnyOrderOfTasks) {
+  const auto outcomes = parse_import_outcomes(R"({"task":1,"name":"c","outcome":"archived","detail":"","missed":["c"]}
+{"task":0,"name":"a","outcome":"ok","detail":"","missed":[]}
+{"task":0,"name":"b","outcome":"signal 11","detail":"","missed":[]}
+{"done":true}
+)", kTasks);
+  EXPECT_EQ(outcomes[0][1].outcome, "signal 11");
+  EXPECT_THAT(outcomes[1][0].missed, ElementsAre("c"));
+}
+
+TEST(ImportOutcomes, OfAProgramThatDidNotDoItsWorkAreRefused) {
+  for (const char* text : {"", "{\"done\":true}", "hello\n{\"done\":true}", R"({"task":0,"name":"a","outcome":"ok","detail":"","missed":[]})",
+                           R"({"task":2,"name":"a","outcome":"ok","detail":""})", R"({"task":0,"name":"b","outcome":"ok","detail":""})",
+                           R"({"task":-1,"name":"a","outcome":"ok","detail":""})", R"({"task":0,"name":"a","outcome":7,"detail":""})", "{\"done\":true}\n{\"done\":true}"})
+    EXPECT_THROW(parse_import_outcomes(text, kTasks), CorruptData) << text;
+}
+
+TEST(ProofTest, IsReadAsItWasWrittenAndRefusesWhatItDoesNotKnow) {
+  Proof proof;
+  proof.old_image = digest_of(as_bytes("old"));
+  proof.image = digest_of(as_bytes("new"));
+  proof.tool = "varve 0.1.0";
+  proof.written = {{"format", "gzip"}};
+  proof.gates = {{.name = "tree", .ok = true, .detail = "all", .findings = {}}, {.name = "elf", .ok = false, .waived = true, .detail = "known", .findings = {"x"}}};
+  const auto text = to_json(proof);
+  const auto again = parse_proof(text, "proof");
+  EXPECT_EQ(to_json(again), text);
+  EXPECT_TRUE(again.gates[1].waived);
+  for (const auto& [from, to] : std::vector<std::pair<std::string, std::string>>{{"\"format\": 1", "\"format\": 2"}, {"\"tool\"", "\"tol\""}, {"sha256:", "sha257:"}, {"\"ok\": true", "\"ok\": 1"}}) {
+    auto broken = text;
+    broken.replace(broken.find(from), from.size(), to);
+    EXPECT_THROW(parse_proof(broken, "proof"), Error) << to;
+  }
+}
+
+}  // namespace
+}  // namespace varve::prune

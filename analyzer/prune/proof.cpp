@@ -1,0 +1,169 @@
+#include "analyzer/prune/proof.h"
+
+#include <algorithm>
+
+#include <fmt/format.h>
+#include <nlohmann/json.hpp>
+
+#include "analyzer/prune/internal/json_fields.h"
+#include "core/base/log.h"
+#include "core/oci/manifest.h"
+
+namespace varve::prune {
+namespace {
+
+using internal::Fields;
+using nlohmann::json;
+
+constexpr std::uint64_t kFormat = 1;
+
+Digest digest_field(const Fields& fields, std::string_view name) {
+  try {
+    return Digest::parse(fields.text(name, 200));
+  } catch (const std::exception& error) {
+    fields.refuse(name, error.what());
+  }
+}
+
+json gate_json(const GateResult& gate) {
+  return {{"name", gate.name}, {"ok", gate.ok}, {"asked", gate.asked}, {"waived", gate.waived}, {"detail", gate.detail}, {"findings", gate.findings}};
+}
+
+GateResult gate_of(const Fields& fields) {
+  fields.only({"name", "ok", "asked", "waived", "detail", "findings"});
+  GateResult gate;
+  gate.name = fields.text("name");
+  gate.ok = fields.flag("ok");
+  gate.asked = fields.flag("asked");
+  gate.waived = fields.flag("waived");
+  gate.detail = fields.text("detail");
+  gate.findings = fields.texts("findings");
+  return gate;
+}
+
+oci::Descriptor bare(const oci::Descriptor& descriptor) {
+  oci::Descriptor result;
+  result.media_type = descriptor.media_type;
+  result.digest = descriptor.digest;
+  result.size = descriptor.size;
+  return result;
+}
+
+std::string blob_text(oci::Repository& repository, const oci::Manifest& manifest, const Digest& digest, std::string_view media_type, std::size_t limit, const std::string& what) {
+  const auto found = std::ranges::find_if(manifest.layers, [&](const oci::Descriptor& blob) { return blob.digest == digest && blob.media_type == media_type; });
+  if (found == manifest.layers.end()) fail<CorruptData>("{}: names no blob {} of type {}", what, digest.to_string(), media_type);
+  const auto bytes = oci::read_whole_blob(repository, *found, limit);
+  return std::string(as_text(bytes));
+}
+
+Proof read_proof(const oci::Image& image, const oci::Descriptor& artifact) {
+  const auto what = "proof " + artifact.digest.to_string();
+  auto& repository = *image.repository;
+  const auto document = repository.manifest(artifact.digest.to_string());
+  const auto manifest = oci::Manifest::parse(document.bytes, document.descriptor.media_type, what);
+  if (manifest.artifact_type != kProofArtifactType) fail<CorruptData>("{}: artifact type \"{:.100}\" is not {}", what, manifest.artifact_type, kProofArtifactType);
+  if (!manifest.subject || manifest.subject->digest != image.digest()) fail<CorruptData>("{}: is not about {}", what, image.digest().to_string());
+  const auto content = std::ranges::find(manifest.layers, kProofMediaType, &oci::Descriptor::media_type);
+  if (content == manifest.layers.end()) fail<CorruptData>("{}: names no blob of type {}", what, kProofMediaType);
+  const auto text = oci::read_whole_blob(repository, *content, kMaxProofBytes);
+  auto proof = parse_proof(as_text(text), what);
+  if (proof.image != image.digest()) fail<CorruptData>("{}: is about {}, not {}", what, proof.image.to_string(), image.digest().to_string());
+  proof.plan_text = blob_text(repository, manifest, proof.plan, kPlanMediaType, kMaxPlanBytes, what);
+  proof.cuda_before_text = blob_text(repository, manifest, proof.cuda_before, kCudaManifestMediaType, cuda::kMaxManifestBytes, what);
+  proof.cuda_after_text = blob_text(repository, manifest, proof.cuda_after, kCudaManifestMediaType, cuda::kMaxManifestBytes, what);
+  return proof;
+}
+
+void compare_stored(std::string_view side, const std::string& stored_text, const cuda::Manifest& now, GateResult& result) {
+  const auto stored = cuda::parse_manifest(stored_text, fmt::format("the proof's CUDA manifest of the {} image", side));
+  if (stored.image != now.image) result.findings.push_back(fmt::format("{} image: the proof's CUDA manifest is about {}", side, stored.image.to_string()));
+  for (const auto& line : cuda::compare(stored, now)) result.findings.push_back(fmt::format("{} image: {}", side, line));
+}
+
+}  // namespace
+
+std::string to_json(const Proof& proof) {
+  auto gates = json::array();
+  for (const auto& gate : proof.gates) gates.push_back(gate_json(gate));
+  const json document{{"format", kFormat},
+                      {"old_image", proof.old_image.to_string()},
+                      {"image", proof.image.to_string()},
+                      {"tool", proof.tool},
+                      {"written", proof.written},
+                      {"plan", proof.plan.to_string()},
+                      {"cuda_before", proof.cuda_before.to_string()},
+                      {"cuda_after", proof.cuda_after.to_string()},
+                      {"gates", std::move(gates)}};
+  return document.dump(1, ' ', false, json::error_handler_t::replace) + "\n";
+}
+
+Proof parse_proof(std::string_view text, std::string_view what) {
+  const auto document = internal::parse_document(text, kMaxProofBytes, what);
+  const Fields fields(document, std::string(what), "");
+  fields.only({"format", "old_image", "image", "tool", "written", "plan", "cuda_before", "cuda_after", "gates"});
+  if (fields.number("format") != kFormat) fields.refuse("format", "of a later Varve");
+  Proof proof;
+  proof.old_image = digest_field(fields, "old_image");
+  proof.image = digest_field(fields, "image");
+  proof.tool = fields.text("tool");
+  proof.written = fields.text_map("written");
+  proof.plan = digest_field(fields, "plan");
+  proof.cuda_before = digest_field(fields, "cuda_before");
+  proof.cuda_after = digest_field(fields, "cuda_after");
+  fields.each("gates", [&](const Fields& gate) { proof.gates.push_back(gate_of(gate)); });
+  return proof;
+}
+
+void publish_proof(oci::Repository& repository, const oci::Descriptor& image, Proof& proof) {
+  oci::put_bytes(repository, oci::empty_json(), oci::kEmptyJsonType);
+  oci::ArtifactManifest manifest;
+  manifest.artifact_type = kProofArtifactType;
+  manifest.subject = bare(image);
+  std::vector<oci::Descriptor> blobs;
+  const auto put = [&](const std::string& text, std::string_view media_type) {
+    auto blob = bare(oci::put_bytes(repository, as_bytes(text), media_type));
+    if (std::ranges::find(blobs, blob.digest, &oci::Descriptor::digest) == blobs.end()) blobs.push_back(blob);
+    return blob.digest;
+  };
+  proof.plan = put(proof.plan_text, kPlanMediaType);
+  proof.cuda_before = put(proof.cuda_before_text, kCudaManifestMediaType);
+  proof.cuda_after = put(proof.cuda_after_text, kCudaManifestMediaType);
+  put(to_json(proof), kProofMediaType);
+  std::ranges::rotate(blobs, std::prev(blobs.end()));
+  manifest.layers = std::move(blobs);
+  repository.put_manifest(manifest.to_json(), oci::kOciManifestType, "");
+}
+
+std::optional<Proof> find_proof(const oci::Image& image, const Digest& old_image) {
+  auto artifacts = image.repository->referrers(image.digest(), kProofArtifactType);
+  std::ranges::sort(artifacts, {}, &oci::Descriptor::digest);
+  std::string damage;
+  for (const auto& artifact : artifacts) {
+    const auto pass_over = [&](const Error& error) {
+      log::warn("{}: passing over a proof: {}", image.repository->name(), error.what());
+      if (damage.empty()) damage = error.what();
+    };
+    try {
+      auto proof = read_proof(image, artifact);
+      if (proof.old_image == old_image) return proof;
+    } catch (const CorruptData& error) {
+      pass_over(error);
+    } catch (const Unsupported& error) {
+      pass_over(error);
+    } catch (const NotFound& error) {
+      pass_over(error);
+    }
+  }
+  if (!damage.empty()) throw CorruptData(damage);
+  return std::nullopt;
+}
+
+void judge_proof(const Proof& proof, const cuda::Manifest& before, const cuda::Manifest& after, GateResult& result) {
+  compare_stored("old", proof.cuda_before_text, before, result);
+  compare_stored("new", proof.cuda_after_text, after, result);
+  for (const auto& gate : proof.gates)
+    if (!passes(gate)) result.findings.push_back(fmt::format("the gate {} had failed: {}", gate.name, gate.detail));
+  result.detail = fmt::format("by {}, {} gates, plan {}: {} CUDA files are what they were", proof.tool, proof.gates.size(), proof.plan.to_string(), after.files.size());
+}
+
+}  // namespace varve::prune

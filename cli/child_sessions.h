@@ -1,0 +1,27 @@
+#pragma once
+// Sessions for the gates: each is a `varve run` of this very program, since a session must begin in a process of one thread.
+#include <map>
+
+#include "analyzer/prune/gates.h"
+#include "cli/command.h"
+
+namespace varve::cli {
+
+// Without network, GPUs, recorder and entrypoint, as the image's own user; nothing of them stays. Context must outlive it.
+class ChildSessions final : public prune::SessionRunner {
+ public:
+  explicit ChildSessions(const Context& context) : context_(context) {}
+  // How `run` finds an image that it knows by digest only. Before the first run().
+  void add(const Digest& image, const std::string& reference) { references_[image] = reference; }
+
+  // Throws CouldNotRun with Varve's own message if it failed before the command (status 125), Cancelled.
+  prune::ProgramResult run(const Digest& image, const std::vector<std::string>& command, std::string_view standard_input, std::chrono::seconds limit) override;
+
+ private:
+  std::vector<std::string> words(const Digest& image, const std::vector<std::string>& command) const;
+
+  const Context& context_;
+  std::map<Digest, std::string> references_;
+};
+
+}  // namespace varve::cli

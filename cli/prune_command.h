@@ -1,0 +1,10 @@
+#pragma once
+// The subcommands of `varve prune`: one file each (prune_NAME_command.cpp), and a line here and in the table of prune_command.cpp.
+#include "cli/command.h"
+
+namespace varve::cli {
+
+void add_prune_apply_command(CLI::App& prune, Context& context);
+void add_prune_check_command(CLI::App& prune, Context& context);
+
+}  // namespace varve::cli
