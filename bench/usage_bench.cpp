@@ -220,6 +220,7 @@ int main(int argc, char** argv) try {
   Options options;
   CLI::App app("The usage database under load");
   app.require_subcommand(1);
+  app.fallthrough();  // subcommands take it over when they are made
   app.add_option("--db", options.db, "A new database: a path or postgresql://...");
   app.add_option("--spool", options.spool, "Where the spools are written");
   app.add_option("--events", options.events, "Import events to collect");
@@ -228,7 +229,6 @@ int main(int argc, char** argv) try {
   app.add_option("--sessions-per-day", options.sessions_per_day, "Sessions on each of them");
   auto* collect = app.add_subcommand("collect", "Writes spools and collects them");
   app.add_subcommand("report", "Writes the daily counts of a fleet and reads them");
-  app.fallthrough();
   CLI11_PARSE(app, argc, argv);
   collect->parsed() ? bench_collect(options) : bench_report(options);
   return 0;
