@@ -98,8 +98,8 @@ class Database {
   virtual Snapshot snapshot(const SnapshotQuery& query) = 0;
   // Everything kept about one distribution or import name, newest first, for `usage explain`: who, where, how, as sentences' facts.
   virtual Explanation explain(const std::string& name, const SnapshotQuery& query) = 0;
-  // Every distinct scanned notebook, in no order that means anything, those that import nothing of the image included. Nothing is known to be the image's if
-  // its packages are not known. One after the other: memory is bounded by paths, not by imports.
+  // Every distinct scanned notebook by path, those that import nothing of the image included. If the database does not know the image's packages, those of all images that
+  // it knows tell whose an import is. One after the other: memory is bounded by paths, not by imports.
   virtual void notebooks(const Digest& image, const std::function<void(NotebookImports&&)>& each) = 0;
   // Heard sessions of the window, as far as they are kept one by one (Retention::raw_days): all, or `at_most` of them as a uniform sample that stays the same for as
   // long as the database does. In order of their random ids.

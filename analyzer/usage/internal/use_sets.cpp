@@ -9,6 +9,7 @@
 
 #include "analyzer/usage/internal/month_cover.h"
 #include "analyzer/usage/internal/names.h"
+#include "analyzer/usage/internal/notebook_reader.h"
 #include "analyzer/usage/internal/resolver.h"
 #include "analyzer/usage/internal/user_sketch.h"
 #include "analyzer/usage/internal/writer.h"
@@ -106,8 +107,9 @@ std::uint64_t key_of(const Bytes& session_key) {
 void read_notebook_imports(SqlConnection& sql, const Digest& image, const std::function<void(NotebookImports&&)>& each) {
   auto notebooks = distinct_notebooks(sql);
   const auto names = distribution_names(sql);
-  const auto image_id = image_id_of(sql, image);
-  const ImageResolver resolver(sql, image_id, ImageResolver::Paths::kLeaveOut);
+  auto image_id = image_id_of(sql, image);
+  sql.query("SELECT COUNT(*) FROM image WHERE id = $1 AND has_inventory = 1", {image_id}, [&](const SqlRow& row) { image_id = row.number(0) == 0 ? 0 : image_id; });
+  FleetResolver resolver(sql, image_id);
   for (std::size_t first = 0; first < notebooks.size(); first += kAtOnce) {
     const auto end = std::min(first + kAtOnce, notebooks.size());
     std::vector<SqlValue> ids;
