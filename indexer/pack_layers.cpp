@@ -330,7 +330,7 @@ class Packer {
       auto drafts = all_heats([&](Heat heat) { return pack_heat(heat, generosity); });
       if (fits(drafts)) return drafts;
       if (generosity.alone_bytes > limits_.max_layer_bytes && generosity.group_bytes > limits_.max_layer_bytes) break;
-      generosity = {.alone_bytes = generosity.alone_bytes * 2, .group_bytes = generosity.group_bytes * 2, .layer_cost = generosity.layer_cost * 2};
+      generosity = {.alone_bytes = generosity.alone_bytes * 5 / 4, .group_bytes = generosity.group_bytes * 5 / 4, .layer_cost = generosity.layer_cost * 5 / 4};
     }
     auto drafts = all_heats([&](Heat heat) { return pack_tight(heat); });
     if (fits(drafts)) return drafts;

@@ -203,6 +203,9 @@ TEST_F(PlacementTest, LargeFoldersOfNobodyAreComponents) {
   put("home/user/small", 5 * kMiB);
   put("opt/app/a/x", 9 * kMiB);
   put("opt/app/b/x", 9 * kMiB);
+  put("srv/app/large", 20 * kMiB);
+  put("srv/app/a/x", 20 * kMiB);
+  put("srv/app/b/x", 10 * kMiB);
   put("usr/local/bin/node", 90 * kMiB);
   put("usr/local/bin/tool");
   put("usr/lib/python3/test/big.py", 20 * kMiB);
@@ -215,7 +218,8 @@ TEST_F(PlacementTest, LargeFoldersOfNobodyAreComponents) {
   EXPECT_THAT(members(placement),
               UnorderedElementsAre(Pair("folder:root/nltk_data/corpora", ElementsAre("root/nltk_data/corpora/a.zip")),
                                    Pair("folder:root/nltk_data/tokenizers", ElementsAre("root/nltk_data/tokenizers/b.zip")), Pair("folder:root/.keras", ElementsAre("root/.keras/model.h5")),
-                                   Pair("folder:opt/app", ElementsAre("opt/app/a/x", "opt/app/b/x")), Pair("file:usr/local/bin/node", ElementsAre("usr/local/bin/node")),
+                                   Pair("folder:opt/app", ElementsAre("opt/app/a/x", "opt/app/b/x")),
+                                   Pair("folder:srv/app", ElementsAre("srv/app/a/x", "srv/app/b/x", "srv/app/large")), Pair("file:usr/local/bin/node", ElementsAre("usr/local/bin/node")),
                                    Pair("folder:usr/lib/python3/test", ElementsAre("usr/lib/python3/test/big.py")), Pair("pip:tool", ElementsAre("usr/local/bin/tool")),
                                    Pair("pip:a", ElementsAre(kSite + "a/x.py"))));
 }
