@@ -263,7 +263,7 @@ class Packer {
       if (smallest == kept_.size()) return;
       const bool is_small = kept_[smallest].bytes < limits_.min_layer_bytes;
       const bool pool_is_small = any && bytes < limits_.min_layer_bytes;
-      if ((!is_small && !pool_is_small) || kept_[smallest].bytes + bytes > limits_.max_layer_bytes) return;
+      if (!is_small && (!pool_is_small || kept_[smallest].bytes + bytes > limits_.max_layer_bytes)) return;
       bytes += kept_[smallest].bytes;
       any = true;
       give_back(smallest);
@@ -316,6 +316,39 @@ class Packer {
     return drafts;
   }
 
+  // What is still too small joins the smallest other layer of its heat that has room for it, a kept one at last.
+  void join_small(std::vector<Draft>& drafts) {
+    for (std::size_t i = 0; i < drafts.size();) {
+      if (drafts[i].bytes >= limits_.min_layer_bytes) {
+        ++i;
+        continue;
+      }
+      const auto small = drafts[i];
+      auto best = drafts.size();
+      for (std::size_t other = 0; other < drafts.size(); ++other) {
+        if (other == i || drafts[other].heat != small.heat || drafts[other].bytes + small.bytes > limits_.max_layer_bytes) continue;
+        if (best == drafts.size() || drafts[other].bytes < drafts[best].bytes) best = other;
+      }
+      auto absorb = [&](Draft& into, const std::vector<std::size_t>& numbers, std::uint64_t bytes) {
+        into.components.insert(into.components.end(), numbers.begin(), numbers.end());
+        into.bytes += bytes;
+      };
+      if (best != drafts.size()) {
+        absorb(drafts[best], small.components, small.bytes);
+        drafts.erase(drafts.begin() + std::ptrdiff_t(i));
+        i = 0;
+        continue;
+      }
+      const auto kept = smallest_kept(small.heat, limits_.max_layer_bytes - small.bytes);
+      if (kept == kept_.size()) {
+        ++i;
+        continue;
+      }
+      absorb(drafts[i], kept_[kept].components, kept_[kept].bytes);
+      kept_.erase(kept_.begin() + std::ptrdiff_t(kept));
+    }
+  }
+
   // Absent if there is no room for its layers beside those kept.
   std::optional<std::vector<Draft>> pack_pool() {
     for (std::size_t heat = 0; heat < kHeats; ++heat) feed_small(Heat(heat));
@@ -328,13 +361,17 @@ class Packer {
     Generosity generosity;
     for (;;) {
       auto drafts = all_heats([&](Heat heat) { return pack_heat(heat, generosity); });
-      if (fits(drafts)) return drafts;
+      if (fits(drafts)) {
+        join_small(drafts);
+        return drafts;
+      }
       if (generosity.alone_bytes > limits_.max_layer_bytes && generosity.group_bytes > limits_.max_layer_bytes) break;
       generosity = {.alone_bytes = generosity.alone_bytes * 5 / 4, .group_bytes = generosity.group_bytes * 5 / 4, .layer_cost = generosity.layer_cost * 5 / 4};
     }
     auto drafts = all_heats([&](Heat heat) { return pack_tight(heat); });
-    if (fits(drafts)) return drafts;
-    return std::nullopt;
+    if (!fits(drafts)) return std::nullopt;
+    join_small(drafts);
+    return drafts;
   }
 
   Chance chance_of(const Draft& draft) const {

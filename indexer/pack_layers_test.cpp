@@ -37,6 +37,12 @@ std::vector<ComponentFacts> some_image(std::mt19937_64& random, std::size_t coun
   return image;
 }
 
+PackLimits some_limits(unsigned seed) {
+  if (seed % 3 == 1) return {.max_layers = 40, .max_layer_bytes = 3ull << 30, .min_layer_bytes = 64 * kMiB};
+  if (seed % 3 == 2) return {.max_layers = 127, .max_layer_bytes = 2ull << 30, .min_layer_bytes = 1};
+  return {};
+}
+
 // Upgrades, removals and additions.
 std::vector<ComponentFacts> next_version(std::mt19937_64& random, std::vector<ComponentFacts> image) {
   std::erase_if(image, [&](const auto&) { return random() % 100 == 0; });
@@ -117,13 +123,11 @@ std::string error_of(const std::vector<ComponentFacts>& components, std::uint32_
 }
 
 TEST(PackLayers, PromisesHoldForAnySeriesOfVersions) {
-  for (unsigned seed = 0; seed < 40; ++seed) {
+  for (unsigned seed = 0; seed < 60; ++seed) {
     SCOPED_TRACE(seed);
     std::mt19937_64 random(seed);
     auto image = some_image(random, 1 + random() % 400);
-    PackLimits limits;
-    if (seed % 3 == 1) limits = {.max_layers = 40, .max_layer_bytes = 3ull << 30, .min_layer_bytes = 64 * kMiB};
-    if (seed % 3 == 2) limits = {.max_layers = 127, .max_layer_bytes = 2ull << 30, .min_layer_bytes = 1};
+    const auto limits = some_limits(seed);
     const auto taken_over = std::uint32_t(random() % 4);
     std::optional<LayoutRecord> record;
     for (int version = 0; version < 6; ++version) {
@@ -141,13 +145,14 @@ TEST(PackLayers, TheSameImageKeepsAllItsLayers) {
     SCOPED_TRACE(seed);
     std::mt19937_64 random(seed);
     auto image = some_image(random, 1 + random() % 300);
+    const auto limits = some_limits(seed);
     std::optional<LayoutRecord> record;
     for (int version = 0; version < 4; ++version) {
-      record = record_of(pack_layers(image, 0, record ? &*record : nullptr, kWriter, {}), image, record ? &*record : nullptr);
+      record = record_of(pack_layers(image, 0, record ? &*record : nullptr, kWriter, limits), image, record ? &*record : nullptr);
       image = next_version(random, std::move(image));
     }
-    record = record_of(pack_layers(image, 0, &*record, kWriter, {}), image, &*record);
-    const auto again = pack_layers(image, 0, &*record, kWriter, {});
+    record = record_of(pack_layers(image, 0, &*record, kWriter, limits), image, &*record);
+    const auto again = pack_layers(image, 0, &*record, kWriter, limits);
     for (std::size_t i = 0; i < again.size(); ++i) EXPECT_EQ(again[i].same_as, int(i) + 1);
     EXPECT_EQ(again.size() + 2, record->layers.size());
   }
