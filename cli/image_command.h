@@ -4,6 +4,7 @@
 
 namespace varve::cli {
 
+void add_image_diff_command(CLI::App& image, Context& context);
 void add_image_export_command(CLI::App& image, Context& context);
 void add_image_optimize_command(CLI::App& image, Context& context);
 

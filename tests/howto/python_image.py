@@ -40,9 +40,9 @@ def python_files():
     return files
 
 
-def library_files(name, module, text, requires):
-    folder, record = f"{name.replace('-', '_')}-1.0.dist-info", []
-    metadata = f"Metadata-Version: 2.1\nName: {name}\nVersion: 1.0\n" + "".join(f"Requires-Dist: {other}\n" for other in requires)
+def library_files(name, module, text, requires, version="1.0"):
+    folder, record = f"{name.replace('-', '_')}-{version}.dist-info", []
+    metadata = f"Metadata-Version: 2.1\nName: {name}\nVersion: {version}\n" + "".join(f"Requires-Dist: {other}\n" for other in requires)
     files = {f"{module}/__init__.py": text.encode(), f"{folder}/METADATA": metadata.encode(), f"{folder}/INSTALLER": b"pip\n"}
     for path, content in files.items():
         digest = base64.urlsafe_b64encode(hashlib.sha256(content).digest()).rstrip(b"=").decode()
