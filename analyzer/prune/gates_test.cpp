@@ -169,5 +169,28 @@ TEST(ProofTest, IsReadAsItWasWrittenAndRefusesWhatItDoesNotKnow) {
   }
 }
 
+TEST(JudgeProof, WhatIsStoredIsWhatIsComputedNow) {
+  cuda::Manifest before, after;
+  before.image = digest_of(as_bytes("old"));
+  after.image = digest_of(as_bytes("new"));
+  before.files = after.files = {{.path = "usr/lib/libcudart.so.12", .type = "file", .mode = 0644, .size = 4, .sha256 = std::string(64, 'a'), .target = "", .xattrs = "", .rule = "R1"}};
+  before.config_digest = after.config_digest = cuda::config_digest({});
+  Proof proof;
+  proof.cuda_before_text = cuda::to_json(before);
+  proof.cuda_after_text = cuda::to_json(after);
+  proof.gates = {{.name = "tree", .ok = true, .detail = "", .findings = {}}};
+  const auto judge = [&] { return judged([&](GateResult& result) { judge_proof(proof, before, after, result); }); };
+  EXPECT_TRUE(judge().ok) << judge().findings.front();
+  auto bad_bit = after;
+  bad_bit.files[0].sha256[0] = 'b';
+  proof.cuda_after_text = cuda::to_json(bad_bit);
+  EXPECT_THAT(judge().findings, ElementsAre(HasSubstr("new image: usr/lib/libcudart.so.12: sha256")));
+  proof.cuda_after_text = "{";
+  EXPECT_THAT(judge().detail, HasSubstr("could not run"));
+  proof.cuda_after_text = cuda::to_json(after);
+  proof.gates[0].ok = false;
+  EXPECT_THAT(judge().findings, ElementsAre(HasSubstr("the gate tree had failed")));
+}
+
 }  // namespace
 }  // namespace varve::prune
