@@ -129,6 +129,14 @@ TEST(InventoryTest, FindsTheInterpreterThatPython3Means) {
   EXPECT_EQ(read_inventory(image).interpreters[0].executable, "opt/venv/bin/python3");
 }
 
+TEST(InventoryTest, DebiansPythonLooksIntoUsrLocalAlsoWithoutPackagesOfItsOwn) {
+  auto image = python_image();
+  image.add("usr/bin/python3.9", "ELF").add("usr/lib/python3.9/os.py", "#").folder("usr/local/lib/python3.9/dist-packages");
+  const auto inventory = read_inventory(image);
+  ASSERT_EQ(inventory.interpreters.size(), 2u);
+  EXPECT_THAT(inventory.interpreters[1].sites, ElementsAre("usr/local/lib/python3.9/dist-packages"));
+}
+
 TEST(InventoryTest, PathFilesAddFoldersToThePath) {
   auto image = python_image();
   image.add(kSite + "/a.pth", "../extra\n# no\nimport os; os.getcwd()\n/srv/more\nmissing\n").folder("usr/local/lib/python3.11/extra").folder("srv/more");

@@ -128,11 +128,16 @@ void judge_imports(SessionRunner& sessions, const ImagePair& images, const Impor
     pythons.push_back("/" + place.python);
     compare_tasks(sessions, images, place, std::vector<std::string>(place.tasks.size()), options, result, tally);
   }
+  std::size_t unseen = 0;
+  for (std::uint32_t i = 0; i < images.before.distributions.size(); ++i)
+    unseen += is_python(images.before.distributions[i]) && !images.before.distributions[i].imports.empty() && !placed.contains(i);
   if (pythons.empty()) {
-    result.detail = "neither image has Python distributions";
+    if (unseen != 0) fail<CouldNotRun>("{} distributions of the old image lie in folders that none of its Pythons looks into", unseen);
+    result.detail = "the old image has no Python distributions";
     return;
   }
   result.detail = fmt::format("{}, by {}", tally_text(tally), fmt::join(pythons, " and "));
+  if (unseen != 0) result.detail += fmt::format("; {} distributions lie where no Python looks", unseen);
   if (archived != 0) result.detail += fmt::format("; {} archived names say how to get them", archived);
 }
 

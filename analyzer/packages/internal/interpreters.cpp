@@ -147,10 +147,10 @@ class InterpreterFinder {
 
   void add_own_sites(std::vector<std::string>& sites, const Prefix& prefix) const {
     const auto library = "lib/python" + prefix.version;
-    if (prefix.path == "usr" && table_.find("usr/lib/python3/dist-packages")) {
-      // As Debian patches it (site.py, "dist-packages").
-      for (const auto& site : {"usr/local/" + library + "/dist-packages", std::string("usr/lib/python3/dist-packages"), "usr/" + library + "/dist-packages"})
-        add_site_with_paths(sites, site);
+    // As Debian patches it (site.py, "dist-packages"). Either folder may be left out of an image.
+    const auto local = "usr/local/" + library + "/dist-packages";
+    if (prefix.path == "usr" && (table_.find("usr/lib/python3/dist-packages") || table_.find(local))) {
+      for (const auto& site : {local, std::string("usr/lib/python3/dist-packages"), "usr/" + library + "/dist-packages"}) add_site_with_paths(sites, site);
       return;
     }
     for (const auto* folder : {"site-packages", "dist-packages"}) {
