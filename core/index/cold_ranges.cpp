@@ -71,9 +71,11 @@ ColdRanges ColdRanges::decode(ByteView bytes, std::string_view what) {
   const auto layers = reader.varint_up_to(kMaxColdLayers, "too many layers");
   if (layers > reader.left() / kMinLayerBytes) reader.corrupt("more layers than bytes for them");
   cold.layers.resize(layers);
+  std::uint64_t more = kMaxColdRanges;  // of all layers together, so that memory is bounded before anything else is looked at
   for (auto& layer : cold.layers) {
     layer.layer_digest = reader.digest();
-    const auto ranges = reader.varint_up_to(kMaxColdRanges, "too many ranges");
+    const auto ranges = reader.varint_up_to(more, "too many ranges");
+    more -= ranges;
     if (ranges > reader.left() / kMinRangeBytes) reader.corrupt("more ranges than bytes for them");
     layer.ranges.resize(ranges);
     std::uint64_t end = 0;

@@ -1,5 +1,7 @@
 #include "core/index/cold_ranges.h"
 
+#include <algorithm>
+
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
 
@@ -118,6 +120,32 @@ TEST(ColdRanges, RefusesLayersAndRangesThatCannotBe) {
   for (const auto& ranges : std::vector<std::vector<ByteRange>>{{}, {{0, 0}}, {{0, 5}, {5, 5}}, {{9, 5}, {1, 2}}, {{1ull << 44, 1}}}) {
     cold.layers[0].ranges = ranges;
     EXPECT_THROW(cold.encode(), CorruptData);
+  }
+}
+
+TEST(ColdRanges, LimitTheRangesOfAllLayersTogether) {
+  ColdRanges cold;
+  for (const char* name : {"a", "b"}) {
+    auto& layer = cold.layers.emplace_back(LayerCold{.layer_digest = digest_of(std::string_view(name)), .ranges = {}});
+    for (std::uint64_t i = 0; i < kMaxColdRanges / 2; ++i) layer.ranges.push_back({2 * i, 1});
+  }
+  std::ranges::sort(cold.layers, {}, &LayerCold::layer_digest);
+  const auto most = cold.encode();
+  EXPECT_LE(most.size(), kMaxColdBlobBytes);
+  EXPECT_EQ(ColdRanges::decode(most, "most"), cold);
+  cold.layers[1].ranges.push_back({2 * kMaxColdRanges, 1});
+  EXPECT_THROW(cold.encode(), CorruptData);
+  // What the encoder refuses, by hand: one more in the second layer, whose number of ranges is a varint of three bytes behind its digest.
+  auto more = most;
+  const auto second = most.size() - kMaxColdRanges / 2 * 2 - 3;
+  more[second] = std::byte(std::to_integer<unsigned>(more[second]) + 1);
+  more.insert(more.end(), {std::byte(1), std::byte(1)});
+  try {
+    ColdRanges::decode(more, "more");
+    FAIL();
+  } catch (const CorruptData& error) {
+    // At its place: before the ranges are read, not when all of them are in memory.
+    EXPECT_THAT(error.what(), testing::HasSubstr(fmt::format("at {}: too many ranges", second + 3)));
   }
 }
 
