@@ -3,6 +3,8 @@
 #include <zlib.h>
 #include <zstd.h>
 
+#include <algorithm>
+
 #include "core/base/errors.h"
 #include "core/codec/internal/zstd_handles.h"
 
@@ -41,6 +43,7 @@ struct FrameEncoder::State {
   FrameFormat format;
   internal::ZstdEncoder zstd;
   z_stream gzip{};
+  Bytes room;  // never smaller than it was: a buffer that grows with each frame would be cleared first
 };
 
 FrameEncoder::FrameEncoder(FrameFormat format, int level) : state_(std::make_unique<State>(format, level)) {}
@@ -49,23 +52,22 @@ FrameEncoder::FrameEncoder(FrameEncoder&&) noexcept = default;
 FrameEncoder& FrameEncoder::operator=(FrameEncoder&&) noexcept = default;
 
 void FrameEncoder::encode(ByteView content, Bytes& into) {
-  const auto before = into.size();
+  auto& room = state_->room;
   if (state_->format == FrameFormat::kZstd) {
-    into.resize(before + ZSTD_compressBound(content.size()));
-    const auto size = ZSTD_compress2(state_->zstd.get(), into.data() + before, into.size() - before, content.data(), content.size());
-    into.resize(before + checked(size, "compression"));
-    return;
+    room.resize(std::max(room.size(), ZSTD_compressBound(content.size())));
+    const auto size = checked(ZSTD_compress2(state_->zstd.get(), room.data(), room.size(), content.data(), content.size()), "compression");
+    return append(into, ByteView(room).first(size));
   }
   auto& gzip = state_->gzip;
   if (content.size() > UINT32_MAX / 2) fail<Unsupported>("gzip: a piece of {} bytes", content.size());
   ::deflateReset(&gzip);
-  into.resize(before + ::deflateBound(&gzip, uLong(content.size())));
+  room.resize(std::max<std::size_t>(room.size(), ::deflateBound(&gzip, uLong(content.size()))));
   gzip.next_in = reinterpret_cast<Bytef*>(const_cast<std::byte*>(content.data()));  // zlib reads only
   gzip.avail_in = uInt(content.size());
-  gzip.next_out = reinterpret_cast<Bytef*>(into.data() + before);
-  gzip.avail_out = uInt(into.size() - before);
+  gzip.next_out = reinterpret_cast<Bytef*>(room.data());
+  gzip.avail_out = uInt(std::min<std::size_t>(room.size(), UINT32_MAX));
   if (::deflate(&gzip, Z_FINISH) != Z_STREAM_END) fail<Error>("gzip: compression of {} bytes did not end", content.size());
-  into.resize(into.size() - gzip.avail_out);
+  append(into, ByteView(room).first(std::size_t(gzip.next_out - reinterpret_cast<Bytef*>(room.data()))));
 }
 
 struct ZstdStreamEncoder::State {

@@ -6,7 +6,6 @@
 #include <stdexcept>
 #include <utility>
 
-#include "core/index/span_reader.h"
 #include "core/index/whole_layer.h"
 
 namespace varve::index {
@@ -42,8 +41,8 @@ void give_part(const Span& span, ByteView stream, ByteRange wanted, const oci::B
 
 }  // namespace
 
-ContentReader::ContentReader(const oci::Image& image, const LoadedIndex& index, oci::Repository& index_repository)
-    : image_(image), index_(index), index_repository_(index_repository) {}
+ContentReader::ContentReader(const oci::Image& image, const LoadedIndex& index, oci::Repository& index_repository, SpanCheck check)
+    : image_(image), index_(index), index_repository_(index_repository), check_(check) {}
 
 void ContentReader::read(Nid file, const oci::ByteSink& sink) {
   const auto size = index_.tree->inode(file).size;
@@ -144,7 +143,7 @@ void ContentReader::read_spans(std::size_t layer, std::size_t first, std::size_t
     const auto& span = map.spans[i];
     stream.resize(span.stream_range.length);
     const auto span_bytes = ByteView(bytes).subspan(span.compressed_range.offset - compressed.offset, span.compressed_range.length);
-    decode_span(map, span, span_bytes, windows[i - first], stream, decoder_);
+    decode_span(map, span, span_bytes, windows[i - first], stream, decoder_, check_);
     sink(span, stream);
   }
 }

@@ -7,6 +7,7 @@
 
 #include "core/codec/span_decoder.h"
 #include "core/index/local_index.h"
+#include "core/index/span_reader.h"
 #include "core/oci/image.h"
 
 namespace varve::index {
@@ -15,7 +16,8 @@ namespace varve::index {
 class ContentReader {
  public:
   // `index_repository` serves the windows: where the index was found.
-  ContentReader(const oci::Image& image, const LoadedIndex& index, oci::Repository& index_repository);
+  // `check`: see span_reader.h; with kCompressed what is given has still to be checked.
+  ContentReader(const oci::Image& image, const LoadedIndex& index, oci::Repository& index_repository, SpanCheck check = SpanCheck::kBoth);
 
   // Gives a regular file's whole content in order, holes as zeros, every byte verified before it is given. Fetches only the spans that hold
   // it, neighbours in one request. Throws CorruptSpan, and what the repository throws.
@@ -46,6 +48,7 @@ class ContentReader {
   const oci::Image& image_;
   const LoadedIndex& index_;
   oci::Repository& index_repository_;
+  SpanCheck check_;
   codec::SpanDecoder decoder_;
   std::uint64_t fetched_bytes_ = 0;
   std::uint64_t requests_ = 0;

@@ -2,6 +2,7 @@
 // Where a span becomes bytes: the one place that turns fetched compressed bytes into verified stream bytes. Used by the mount, by `cat`
 // and by whoever reads an image through its index.
 #include <cstddef>
+#include <cstdint>
 #include <span>
 
 #include "core/base/bytes.h"
@@ -17,8 +18,10 @@ namespace varve::index {
 // vouched for; window; decode; digest of the decoded bytes, which also proves the window. Throws CorruptData naming the layer, the span's
 // compressed offset and the step that failed. Not for kZstdSingle, whose blob is decoded from its start (verify_span_stream checks it).
 // One decoder per thread.
+// `check`: kCompressed leaves the last step out, for who checks what the bytes are parts of (whole contents) himself.
+enum class SpanCheck : std::uint8_t { kBoth, kCompressed };
 void decode_span(const LayerMap& map, const Span& span, ByteView compressed, ByteView compressed_window, std::span<std::byte> stream,
-                 codec::SpanDecoder& decoder);
+                 codec::SpanDecoder& decoder, SpanCheck check = SpanCheck::kBoth);
 
 // Tells which side of a failed decode_span() was wrong, so that only that is fetched again.
 class CorruptSpan : public CorruptData {

@@ -1,7 +1,8 @@
 #include "indexer/internal/content_feed.h"
 
 #include <algorithm>
-#include <array>
+#include <cstring>
+#include <stdexcept>
 #include <utility>
 
 #include "core/base/errors.h"
@@ -14,8 +15,8 @@ namespace {
 
 using index::LayerFormat;
 
-// Each batch decodes the spans at its ends for a few files only, so batches are long beside a span; each thread has one, and as many again wait.
-constexpr std::size_t kBatchBytes = 24 * 1024 * 1024;
+// Each batch decodes the spans at its ends for a few files only, so batches are long beside a span; each thread has one, and one waits.
+constexpr std::size_t kBatchBytes = 16 * 1024 * 1024;
 
 }  // namespace
 
@@ -42,7 +43,7 @@ ContentFeed::ContentFeed(const ContentOrigin& origin, const SpooledLayers& spool
     : origin_(origin), spooled_(spooled), cancel_(cancel) {
   plan(runs);
   const auto count = std::min<std::size_t>(std::max(1u, threads), batches_.size());
-  ahead_ = 2 * count;
+  ahead_ = count + 1;
   for (std::size_t i = 0; i < count; ++i) threads_.emplace_back([this] { work(); });
 }
 
@@ -101,16 +102,32 @@ void ContentFeed::work() {
   }
 }
 
+ContentFeed::Buffer ContentFeed::take_buffer(std::size_t bytes) {
+  {
+    const std::lock_guard lock(mutex_);
+    const auto fits = std::ranges::find_if(free_, [&](const Buffer& buffer) { return buffer.size >= bytes; });
+    if (fits != free_.end()) {
+      auto buffer = std::move(*fits);
+      free_.erase(fits);
+      return buffer;
+    }
+  }
+  const auto size = std::max(bytes, kBatchBytes);
+  return {.bytes = std::make_unique_for_overwrite<std::byte[]>(size), .size = size};
+}
+
 void ContentFeed::read(Batch& batch) {
   cancel_.throw_if_cancelled();
-  batch.content.resize(batch.bytes);
+  batch.content = take_buffer(batch.bytes);
+  const auto content = std::span(batch.content.bytes.get(), batch.bytes);
   std::ranges::sort(batch.segments, {}, [](const Segment& segment) { return std::pair(segment.layer, segment.stream_range.offset); });
-  index::ContentReader reader(origin_.image, origin_.index, origin_.windows);
+  // Each content is checked whole by who writes it.
+  index::ContentReader reader(origin_.image, origin_.index, origin_.windows, index::SpanCheck::kCompressed);
   for (auto first = batch.segments.begin(); first != batch.segments.end();) {
     const auto last = std::find_if(first, batch.segments.end(), [&](const Segment& segment) { return segment.layer != first->layer; });
     if (const int file = spooled_.find(first->layer); file >= 0) {
       for (auto segment = first; segment != last; ++segment)
-        pread_exactly(file, segment->stream_range.offset, std::span(batch.content).subspan(segment->at, segment->stream_range.length), "the stream of a layer");
+        pread_exactly(file, segment->stream_range.offset, content.subspan(segment->at, segment->stream_range.length), "the stream of a layer");
     } else {
       std::vector<ByteRange> ranges;
       std::vector<std::size_t> places;
@@ -120,7 +137,7 @@ void ContentFeed::read(Batch& batch) {
       }
       reader.read_ranges(first->layer, ranges, [&](std::size_t range, ByteView part) {
         cancel_.throw_if_cancelled();
-        std::ranges::copy(part, batch.content.begin() + std::ptrdiff_t(places[range]));
+        std::memcpy(content.data() + places[range], part.data(), part.size());
         places[range] += part.size();
       });
     }
@@ -130,14 +147,17 @@ void ContentFeed::read(Batch& batch) {
 
 ByteView ContentFeed::next() {
   std::unique_lock lock(mutex_);
-  if (given_ > 0) batches_[given_ - 1] = {};  // the piece given last is done with
+  if (given_ > 0) {  // the piece given last is done with
+    if (auto& buffer = batches_[given_ - 1].content; buffer.size == kBatchBytes) free_.push_back(std::move(buffer));
+    batches_[given_ - 1] = {};
+  }
   if (given_ == batches_.size()) throw std::logic_error("more content asked for than was planned");
   auto& batch = batches_[given_];
   changed_.wait(lock, [&] { return batch.ready; });
   ++given_;
   changed_.notify_all();
   if (batch.failure) std::rethrow_exception(batch.failure);
-  return batch.content;
+  return {batch.content.bytes.get(), batch.bytes};
 }
 
 }  // namespace varve::indexer

@@ -56,10 +56,14 @@ class ContentFeed {
     ByteRange stream_range;
     std::size_t at = 0;  // in the batch
   };
+  struct Buffer {
+    std::unique_ptr<std::byte[]> bytes;
+    std::size_t size = 0;
+  };
   struct Batch {
     std::vector<Segment> segments;
     std::size_t bytes = 0;
-    Bytes content;
+    Buffer content;
     std::exception_ptr failure;
     bool ready = false;
   };
@@ -67,11 +71,14 @@ class ContentFeed {
   std::uint64_t cut_of(const index::TreeRun& run, std::uint64_t done, std::uint64_t room) const;
   void work();
   void read(Batch& batch);
+  // Buffers go round: memory that is new to the process costs as much as hashing it.
+  Buffer take_buffer(std::size_t bytes);
 
   const ContentOrigin& origin_;
   const SpooledLayers& spooled_;
   const CancelFlag& cancel_;
   std::vector<Batch> batches_;
+  std::vector<Buffer> free_;
   std::mutex mutex_;
   std::condition_variable changed_;
   std::size_t taken_ = 0;    // by threads
