@@ -6,7 +6,7 @@ import layouts
 from program import Varve, modes, need_fuse, need_root, need_tools, unpack, work_folder
 from scan import differences, scan
 from tars import Tar
-from test_export import run
+from test_export import registry_on_loopback, run
 from test_trees import realistic_layers
 
 SITE = "usr/lib/python3.11/site-packages"
@@ -209,6 +209,28 @@ def refusals(work, varve):
     return lines
 
 
+def registry(work, varve):
+    """From a registry into the same one: layers taken over are mounted, not sent, and the second version finds the first one's layers."""
+    if not shutil.which("docker-registry"):
+        print("skipped: a registry (no docker-registry)")
+        return []
+    lines = []
+    with registry_on_loopback(work) as host:
+        for tag, versions in (("v1", VERSIONS), ("v2", VERSIONS | {"delta": "4.1"})):
+            image = layouts.gzip_image(work / tag, notebook_tars(versions))
+            varve.json("image", "export", image, f"{host}/team/app:{tag}")
+            varve.index(f"{host}/team/app:{tag}")
+            previous = ("--previous", f"{host}/team/better:v1") if tag == "v2" else ()
+            report = varve.json("image", "optimize", "--relayer", f"{host}/team/app:{tag}", f"{host}/team/better:{tag}", *previous)
+            raw = run("skopeo", "inspect", "--raw", "--tls-verify=false", f"docker://{host}/team/better:{tag}")
+            if "sha256:" + hashlib.sha256(raw).hexdigest() != report["image"]:
+                lines.append(f"{tag}: the registry has another manifest")
+            lines += shown(varve, tag, f"{host}/team/better:{tag}", unpacked(work, tag, image))
+        if not any(layer["reused"] for layer in report["layers"]) and len(report["layers"]) > 3:
+            lines.append(f"v2 reuses nothing: {report}")
+    return lines
+
+
 def plain_user(work, varve):
     """Owners, devices and capabilities are only told in a tar: nobody needs to be root to write one."""
     if not shutil.which("setpriv"):
@@ -234,7 +256,7 @@ def main():
     need_fuse()
     with work_folder() as work, Varve(work) as varve:
         lines = []
-        for case in (trees, releases, seeded, stopped, full_disk, refusals, plain_user):
+        for case in (trees, releases, seeded, stopped, full_disk, refusals, registry, plain_user):
             folder = work / case.__name__
             folder.mkdir()
             started = time.monotonic()
