@@ -72,7 +72,8 @@ std::vector<Root> cuda_roots(const cuda::Selection& selection, const Nodes& node
   };
   std::map<std::uint32_t, Owned> owned;
   for (const auto& [path, kept] : selection.files) {
-    if (kept.rule.starts_with("config ")) continue;  // equal in every image, but nobody's CUDA
+    // Equal in every image, but nobody's CUDA: loader configuration, and links on the way such as /lib.
+    if (kept.rule.starts_with("config ") || kept.rule.starts_with("R4 name of ")) continue;
     for (const auto node : nodes_of(nodes, path)) {
       auto& one = owned[node];
       if (one.count++ == 0) {

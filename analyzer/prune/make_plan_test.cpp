@@ -295,6 +295,9 @@ TEST(MakePlan, ThoseThatShareAModuleStayTogether) {
   used(planning.snapshot, "stray", 500, 200);
   EXPECT_EQ(planning.verdicts(), "opencv-headless hot, opencv-python hot, stray hot, stray2 cold");
   EXPECT_THAT(first_reason(planning, "opencv-python"), StartsWith("shares-path|opencv-headless|shares usr/local"));
+  used(planning.snapshot, "opencv-headless", 0, 0);
+  used(planning.snapshot, "opencv-python", 500, 200);
+  EXPECT_EQ(planning.verdicts(), "opencv-headless hot, opencv-python hot, stray hot, stray2 cold");
 }
 
 TEST(MakePlan, WhatLiesBelowAPackageOfAnotherHoldsIt) {

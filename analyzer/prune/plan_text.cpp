@@ -96,7 +96,7 @@ void write_consequences(const Plan& plan, std::ostream& out) {
     if (plan.affected.size() > kNamedNotebooks) out << fmt::format("  and {} more\n", number_text(plan.affected.size() - kNamedNotebooks));
   }
   for (const auto& waiver : plan.waivers) paragraph(out, fmt::format("Waived: the gate {}: {} ({})", waiver.gate, report::visible(waiver.reason), report::visible(waiver.owner, 60)));
-  for (const auto& sentence : plan.unsure) paragraph(out, "Unsure: " + report::visible(sentence, 1000) + ".");
+  for (const auto& sentence : plan.unsure) paragraph(out, "Unsure: " + report::visible(sentence, 1000) + (sentence.ends_with('.') ? "" : "."));
 }
 
 }  // namespace
