@@ -1,6 +1,7 @@
 #include "analyzer/elf/loader.h"
 
 #include <algorithm>
+#include <iterator>
 #include <optional>
 #include <unordered_map>
 #include <utility>
@@ -337,6 +338,8 @@ struct Loader::State {
     const auto named = by_name.find(needed);
     const auto& candidates = named == by_name.end() ? none : named->second;
     const auto look_in = [&](const std::string& dir) {
+      // Inherited folders can be hundreds, candidates are few.
+      if (std::ranges::none_of(candidates, [&](auto one) { return one.size() > dir.size() && (dir.empty() || one[dir.size()] == '/') && one.starts_with(dir); })) return;
       for (const auto& one : with_hwcaps(dir, *file.machine))
         if (const auto match = in_dir(one, candidates, by)) add_once(result.matches, *match);
     };
@@ -380,7 +383,11 @@ struct Loader::State {
     Search search;
     if (file.facts->runpath.empty()) {
       search.before = rpath_of(file);
-      for (auto& dir : inherited) add_once(search.before, dir);
+      const std::set<std::string_view> own(search.before.begin(), search.before.end());
+      std::vector<std::string> others;
+      for (auto& dir : inherited)
+        if (!own.contains(dir)) others.push_back(std::move(dir));
+      search.before.insert(search.before.end(), std::make_move_iterator(others.begin()), std::make_move_iterator(others.end()));
     } else {
       search.after = path_dirs(file.facts->runpath, file.origins, *file.machine);
     }
@@ -446,56 +453,99 @@ Resolution Loader::resolve_name(std::string_view path, std::string_view name) co
 
 NeedsClosure::NeedsClosure(const Loader& loader) : loader_(loader) {}
 
-bool NeedsClosure::inherit(const std::string& path, const std::string& from) {
-  auto& own = inherited_[path];
-  bool more = false;
-  const auto learn = [&](const std::string& dir) {
-    if (!own.known.insert(dir).second) return;
-    own.dirs.push_back(dir);
-    more = true;
-  };
-  for (const auto& dir : loader_.rpath_dirs(from)) learn(dir);
-  if (const auto above = inherited_.find(from); above != inherited_.end() && &above->second != &own)
-    for (const auto& dir : above->second.dirs) learn(dir);
-  return more;
+std::size_t NeedsClosure::number_of_dir(const std::string& dir) {
+  const auto [known, added] = dir_numbers_.try_emplace(dir, dirs_.size());
+  if (added) dirs_.push_back(dir);
+  return known->second;
 }
 
-void NeedsClosure::load(const std::string& path, const std::string& from) {
-  if (from != path && inherit(path, from)) waiting_.insert(path);
-  if (!reached_.insert(path).second) return;
-  waiting_.insert(path);
-  news_.emplace_back(path, from);
+std::size_t NeedsClosure::number_of(std::string_view path) {
+  if (const auto known = numbers_.find(path); known != numbers_.end()) return known->second;
+  File file{.path = std::string(path), .rpath = {}, .inherited = {}, .loads = {}};
+  for (const auto& dir : loader_.rpath_dirs(path)) {
+    const auto number = number_of_dir(dir);
+    if (file.rpath.size() <= number / 64) file.rpath.resize(number / 64 + 1);
+    file.rpath[number / 64] |= std::uint64_t(1) << (number % 64);
+  }
+  if (const auto entry = loader_.tree().entries.find(path); entry != loader_.tree().entries.end() && entry->second.elf != nullptr)
+    file.searches_inherited = entry->second.elf->runpath.empty() && !entry->second.elf->needed.empty();
+  files_.push_back(std::move(file));
+  numbers_.emplace(path, files_.size() - 1);
+  return files_.size() - 1;
+}
+
+void NeedsClosure::link(std::size_t loader, std::size_t loaded) {
+  if (loader != loaded && files_[loader].loads.insert(loaded).second) to_hand_on_.push_back(loader);
+}
+
+// Each file gives what it has to what it loads, until nobody learns anything new.
+void NeedsClosure::hand_on() {
+  const auto learn = [](File& file, const Dirs& from) {
+    if (file.inherited.size() < from.size()) file.inherited.resize(from.size());
+    bool more = false;
+    for (std::size_t i = 0; i < from.size(); ++i) {
+      more = more || (from[i] & ~file.inherited[i]) != 0;
+      file.inherited[i] |= from[i];
+    }
+    return more;
+  };
+  std::vector<bool> waits(files_.size(), false);
+  for (const auto number : to_hand_on_) waits[number] = true;
+  for (std::size_t at = 0; at < to_hand_on_.size(); ++at) {
+    const auto number = to_hand_on_[at];
+    waits[number] = false;
+    for (const auto loaded : files_[number].loads) {
+      auto& file = files_[loaded];
+      const bool more = learn(file, files_[number].rpath);
+      if (!learn(file, files_[number].inherited) && !more) continue;
+      file.changed = file.changed || file.searches_inherited;
+      if (!waits[loaded]) {
+        waits[loaded] = true;
+        to_hand_on_.push_back(loaded);
+      }
+    }
+  }
+  to_hand_on_.clear();
+}
+
+std::vector<std::string> NeedsClosure::dirs_of(const Dirs& dirs) const {
+  std::vector<std::string> names;
+  for (std::size_t i = 0; i < dirs_.size() && i / 64 < dirs.size(); ++i)
+    if ((dirs[i / 64] >> (i % 64) & 1) != 0) names.push_back(dirs_[i]);
+  return names;
 }
 
 void NeedsClosure::add(std::string_view path, std::string_view opener) {
-  const std::string name(path);
-  if (!opener.empty() && opener != path) {
-    opened_.emplace_back(std::string(opener), name);
-    if (inherit(name, std::string(opener))) waiting_.insert(name);
-  }
-  if (reached_.insert(name).second) waiting_.insert(name);
+  const auto number = number_of(path);
+  if (!opener.empty()) link(number_of(opener), number);
 }
 
 void NeedsClosure::run(const std::function<void(const std::string&, const std::string&)>& found) {
   for (;;) {
-    while (!waiting_.empty()) {
-      const auto path = *waiting_.begin();
-      waiting_.erase(waiting_.begin());
-      auto needs = loader_.resolve_inheriting(path, inherited_[path].dirs);
+    hand_on();
+    std::vector<std::size_t> changed;
+    for (std::size_t i = 0; i < files_.size(); ++i)
+      if (files_[i].changed) changed.push_back(i);
+    if (changed.empty()) return;
+    std::ranges::sort(changed, {}, [&](auto number) -> const std::string& { return files_[number].path; });
+    std::vector<std::pair<std::string, std::string>> news;
+    for (const auto number : changed) {
+      const auto path = files_[number].path;
+      auto needs = loader_.resolve_inheriting(path, dirs_of(files_[number].inherited));
+      const auto reach = [&](const std::string& file) {
+        if (!numbers_.contains(file)) news.emplace_back(file, path);
+        link(number, number_of(file));
+      };
       for (const auto& need : needs)
-        for (const auto& match : need.matches) load(match, path);
-      if (const auto interpreter = loader_.interpreter(path); !interpreter.empty() && reached_.insert(interpreter).second) {
-        waiting_.insert(interpreter);
-        news_.emplace_back(interpreter, path);
-      }
+        for (const auto& match : need.matches) reach(match);
+      if (!files_[number].resolved)
+        if (const auto interpreter = loader_.interpreter(path); !interpreter.empty()) reach(interpreter);
+      files_[number].changed = false;
+      files_[number].resolved = true;
       if (!needs.empty()) needs_[path] = std::move(needs);
-      for (const auto& [file, by] : std::exchange(news_, {}))
-        if (found) found(file, by);
     }
-    // What is opened by name inherits as what is needed does.
-    for (const auto& [opener, opened] : opened_)
-      if (inherit(opened, opener)) waiting_.insert(opened);
-    if (waiting_.empty()) return;
+    for (const auto& [file, by] : news)
+      if (found) found(file, by);
   }
 }
 

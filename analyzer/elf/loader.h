@@ -67,20 +67,27 @@ class NeedsClosure {
   const std::map<std::string, std::vector<Resolution>, std::less<>>& needs() const { return needs_; }
 
  private:
-  struct Inherited {
-    std::vector<std::string> dirs;  // in the order in which they were learned
-    std::set<std::string, std::less<>> known;
+  using Dirs = std::vector<std::uint64_t>;  // a bit for each folder of dirs_
+  struct File {
+    std::string path;
+    Dirs rpath, inherited;          // what it hands on by itself, and what it got
+    std::set<std::size_t> loads;    // numbers of files
+    bool searches_inherited = true; // it has needs and no RUNPATH
+    bool resolved = false;
+    bool changed = true;            // since it was resolved
   };
-  bool inherit(const std::string& path, const std::string& from);
-  void load(const std::string& path, const std::string& from);
+  std::size_t number_of(std::string_view path);
+  std::size_t number_of_dir(const std::string& dir);
+  void link(std::size_t loader, std::size_t loaded);
+  void hand_on();
+  std::vector<std::string> dirs_of(const Dirs& dirs) const;
 
   const Loader& loader_;
   std::map<std::string, std::vector<Resolution>, std::less<>> needs_;
-  std::map<std::string, Inherited, std::less<>> inherited_;
-  std::set<std::string, std::less<>> reached_;
-  std::set<std::string, std::less<>> waiting_;
-  std::vector<std::pair<std::string, std::string>> opened_;  // opener -> opened: RPATHs of the opener may come later
-  std::vector<std::pair<std::string, std::string>> news_;    // reached, needed by
+  std::vector<File> files_;
+  std::map<std::string, std::size_t, std::less<>> numbers_, dir_numbers_;
+  std::vector<std::string> dirs_;
+  std::vector<std::size_t> to_hand_on_;
 };
 
 }  // namespace varve::elf
