@@ -229,11 +229,13 @@ TEST(MakePlan, EntryPointsHoldWhatAGroupsOwnerLoads) {
                         .add({.name = "provisioner", .entry_points = "[jupyter_client.kernel_provisioners]\nx = provisioner:P\n"})
                         .add({.name = "stranger", .entry_points = "[nobody.knows]\nx = stranger\n[console_scripts]\npytest-x = stranger:main\n"})
                         .add({"own"})
+                        .add({.name = "scikit-host", .files = {{"skhost/__init__.py", ""}}})
+                        .add({.name = "by-import", .entry_points = "[skhost.plugins]\nx = by_import\n"})
                         .add({.name = "by-rule", .entry_points = "[mysite_hooks]\nx = by_rule\n"}));
   planning.rules.consumers = {{"mysite_*", "own"}};
-  EXPECT_EQ(planning.verdicts(), "by-rule cold, jupyter-client cold, own cold, plugin cold, provisioner cold, pytest cold, stranger cold");
-  for (const auto* name : {"pytest", "jupyter-client", "own"}) used(planning.snapshot, name, 500, 200);
-  EXPECT_EQ(planning.verdicts(), "by-rule hot, jupyter-client hot, own hot, plugin hot, provisioner hot, pytest hot, stranger cold");
+  EXPECT_EQ(planning.verdicts(), "by-import cold, by-rule cold, jupyter-client cold, own cold, plugin cold, provisioner cold, pytest cold, scikit-host cold, stranger cold");
+  for (const auto* name : {"pytest", "jupyter-client", "own", "scikit-host"}) used(planning.snapshot, name, 500, 200);
+  EXPECT_EQ(planning.verdicts(), "by-import hot, by-rule hot, jupyter-client hot, own hot, plugin hot, provisioner hot, pytest hot, scikit-host hot, stranger cold");
   EXPECT_EQ(first_reason(planning, "plugin"), "entry-point|pytest|loads entry points of the group pytest11");
 }
 
