@@ -151,6 +151,7 @@ int main(int argc, char** argv) {
   indexer::PackLimits limits;
   app.add_flag("--each", each, "A line for each version");
   app.add_option("--max-layers", limits.max_layers, "Of the image");
+  app.add_option("--min-layer-bytes", limits.min_layer_bytes, "Smaller layers are put together; 0 = by the size of the image");
   CLI11_PARSE(app, argc, argv);
   const auto series = read_series(std::cin);
 

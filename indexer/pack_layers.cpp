@@ -2,6 +2,7 @@
 
 #include <algorithm>
 #include <array>
+#include <bit>
 #include <limits>
 #include <map>
 #include <numeric>
@@ -38,11 +39,21 @@ Chance prior_of(const ComponentFacts& component) {
   return percent(50);  // the rest of the system: an image is rarely built anew without some file of it being written
 }
 
-// How generous packing is with layers.
+constexpr std::uint64_t kLeastSmallest = 1u << 20, kMostSmallest = 8u << 20;
+
+// How generous packing is with layers: to begin with by the smallest size of one.
 struct Generosity {
-  std::uint64_t alone_bytes = 16u << 20;   // from this size on a component has a layer of its own
-  std::uint64_t group_bytes = 128u << 20;  // a layer of several is not made larger
-  Cost layer_cost = 512;                   // what one layer more may save, at least
+  explicit Generosity(std::uint64_t smallest) : alone_bytes(2 * smallest), group_bytes(16 * smallest), layer_cost((smallest >> 10) / 16) {}
+
+  std::uint64_t alone_bytes;  // from this size on a component has a layer of its own
+  std::uint64_t group_bytes;  // a layer of several is not made larger
+  Cost layer_cost;            // what one layer more may save, at least
+
+  void reduce() {
+    alone_bytes = alone_bytes * 5 / 4;
+    group_bytes = group_bytes * 5 / 4;
+    layer_cost = layer_cost * 5 / 4;
+  }
 };
 
 struct Item {
@@ -123,6 +134,7 @@ class Packer {
  public:
   Packer(const std::vector<ComponentFacts>& components, std::uint32_t taken_over, const LayoutRecord* previous, std::string_view writer, const PackLimits& limits)
       : components_(components), previous_(previous), writer_(writer), limits_(limits) {
+    if (limits_.min_layer_bytes == 0) limits_.min_layer_bytes = std::min(smallest_layer_bytes(total_bytes()), limits_.max_layer_bytes);
     check();
     if (std::uint64_t(taken_over) + 1 < limits.max_layers) room_ = limits.max_layers - taken_over - 1;
     if (room_ == 0 && !components.empty()) fail<UsageError>("{} layers stay as they are and one is for directories: of {} none is left to pack into", taken_over, limits.max_layers);
@@ -358,7 +370,7 @@ class Packer {
       for (std::size_t heat = 0; heat < kHeats; ++heat) std::ranges::move(pack(Heat(heat)), std::back_inserter(all));
       return all;
     };
-    Generosity generosity;
+    Generosity generosity(std::clamp(limits_.min_layer_bytes, kLeastSmallest, kMostSmallest));
     for (;;) {
       auto drafts = all_heats([&](Heat heat) { return pack_heat(heat, generosity); });
       if (fits(drafts)) {
@@ -366,7 +378,7 @@ class Packer {
         return drafts;
       }
       if (generosity.alone_bytes > limits_.max_layer_bytes && generosity.group_bytes > limits_.max_layer_bytes) break;
-      generosity = {.alone_bytes = generosity.alone_bytes * 5 / 4, .group_bytes = generosity.group_bytes * 5 / 4, .layer_cost = generosity.layer_cost * 5 / 4};
+      generosity.reduce();
     }
     auto drafts = all_heats([&](Heat heat) { return pack_tight(heat); });
     if (!fits(drafts)) return std::nullopt;
@@ -411,7 +423,7 @@ class Packer {
   const std::vector<ComponentFacts>& components_;
   const LayoutRecord* previous_;
   std::string_view writer_;
-  const PackLimits& limits_;
+  PackLimits limits_;
   std::uint32_t room_ = 0;
   std::vector<Chance> chances_;
   std::vector<Draft> kept_;
@@ -419,6 +431,8 @@ class Packer {
 };
 
 }  // namespace
+
+std::uint64_t smallest_layer_bytes(std::uint64_t packed_bytes) { return std::clamp(std::bit_floor(packed_bytes / 1000), kLeastSmallest, kMostSmallest); }
 
 std::vector<PackedLayer> pack_layers(const std::vector<ComponentFacts>& components, std::uint32_t taken_over, const LayoutRecord* previous, std::string_view writer,
                                      const PackLimits& limits) {

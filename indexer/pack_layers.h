@@ -14,9 +14,12 @@ namespace varve::indexer {
 struct PackLimits {
   std::uint32_t max_layers = 127;                 // of the image, those taken over and that of the shared directories included
   std::uint64_t max_layer_bytes = 8'000'000'000;  // stream side; a component above it is cut
-  std::uint64_t min_layer_bytes = 8u << 20;       // smaller ones are put together
+  std::uint64_t min_layer_bytes = 0;              // smaller ones are put together; 0 = smallest_layer_bytes()
   bool operator==(const PackLimits&) const = default;
 };
+
+// A thousandth of what is packed, as a power of two from 1 to 8 MiB: a hundred layers or less, for small images too.
+std::uint64_t smallest_layer_bytes(std::uint64_t packed_bytes);
 
 struct ComponentFacts {
   std::string name;                // "pip:numpy"; a piece of one that is too large: "folder:models//2of3"
@@ -35,7 +38,7 @@ struct PackedLayer {
 
 // In stacking order, for between `taken_over` layers that stay as they are beneath and one of shared directories on top. A layer of the previous version whose content is all there still
 // stays together, if it was written by the same `writer` (RecordedLayer::writer) and few of its bytes changed heat; all else is packed anew.
-// No layer is above max_layer_bytes, none below min_layer_bytes unless it is the only one of its heat or no other could take it.
+// No layer is above max_layer_bytes, none below the smallest size unless it is the only one of its heat or no other could take it.
 // Throws UsageError if the limits cannot be kept, naming the component where it is one, and for components that share a name or a content.
 std::vector<PackedLayer> pack_layers(const std::vector<ComponentFacts>& components, std::uint32_t taken_over, const LayoutRecord* previous, std::string_view writer,
                                      const PackLimits& limits);

@@ -21,6 +21,7 @@ using testing::HasSubstr;
 
 constexpr std::uint64_t kMiB = 1 << 20;
 constexpr std::string_view kWriter = "a writer";
+constexpr PackLimits kCoarse{.max_layers = 127, .max_layer_bytes = 8'000'000'000, .min_layer_bytes = 8 * kMiB};
 
 ComponentFacts component(std::string name, std::uint64_t bytes, Heat heat = Heat::kHot, std::string version = "1") {
   const auto content = digest_of(name + " " + version);
@@ -79,6 +80,9 @@ std::uint64_t bytes_of(const PackedLayer& layer, const std::vector<ComponentFact
 void expect_promises_kept(const std::vector<PackedLayer>& layers, const std::vector<ComponentFacts>& components, const LayoutRecord* previous, std::uint32_t taken_over,
                           const PackLimits& limits) {
   EXPECT_LE(layers.size() + taken_over + 1, limits.max_layers);
+  std::uint64_t total = 0;
+  for (const auto& facts : components) total += facts.bytes;
+  const auto smallest = limits.min_layer_bytes == 0 ? smallest_layer_bytes(total) : limits.min_layer_bytes;
   std::multiset<std::string> names;
   for (const auto& layer : layers) names.insert(layer.components.begin(), layer.components.end());
   EXPECT_EQ(names.size(), components.size());
@@ -96,7 +100,7 @@ void expect_promises_kept(const std::vector<PackedLayer>& layers, const std::vec
       if (facts.heat != layer.heat) others += facts.bytes;
     }
     EXPECT_LE(others, bytes / 10);
-    if (bytes < limits.min_layer_bytes) {
+    if (bytes < smallest) {
       for (const auto& other : layers) {
         if (&other != &layer && other.heat == layer.heat) {
           EXPECT_GT(bytes + bytes_of(other, components), limits.max_layer_bytes);
@@ -191,11 +195,11 @@ TEST(PackLayers, AnUpgradeOfOneSmallComponentLeavesTheOtherLayersAlone) {
 TEST(PackLayers, WhatKeepsChangingEndsUpTogether) {
   std::vector<ComponentFacts> image;
   for (int i = 0; i < 100; ++i) image.push_back(component("pip:p" + std::to_string(i), 3 * kMiB));
-  auto record = record_of(pack_layers(image, 0, nullptr, kWriter, {}), image);
+  auto record = record_of(pack_layers(image, 0, nullptr, kWriter, kCoarse), image);
   std::uint64_t anew = 0;
   for (int version = 1; version <= 10; ++version) {
     for (const int churning : {3, 20, 41, 77}) image[std::size_t(churning)] = component("pip:p" + std::to_string(churning), 3 * kMiB, Heat::kHot, std::to_string(version));
-    const auto layers = pack_layers(image, 0, &record, kWriter, {});
+    const auto layers = pack_layers(image, 0, &record, kWriter, kCoarse);
     anew = 0;
     for (const auto& layer : layers) anew += layer.same_as < 0 ? bytes_of(layer, image) : 0;
     record = record_of(layers, image, &record);
@@ -206,18 +210,32 @@ TEST(PackLayers, WhatKeepsChangingEndsUpTogether) {
 
 TEST(PackLayers, AFewBytesThatChangeHeatDoNotMoveALayer) {
   std::vector<ComponentFacts> image{component("pip:a", 6 * kMiB), component("pip:b", 6 * kMiB), component("pip:c", kMiB / 2), component("pip:giant", 500 * kMiB)};
-  const auto record = record_of(pack_layers(image, 0, nullptr, kWriter, {}), image);
+  const auto record = record_of(pack_layers(image, 0, nullptr, kWriter, kCoarse), image);
   ASSERT_EQ(record.layers.size(), 4u);
   image[2].heat = Heat::kCold;
-  for (const auto& layer : pack_layers(image, 0, &record, kWriter, {})) EXPECT_GE(layer.same_as, 0);
+  for (const auto& layer : pack_layers(image, 0, &record, kWriter, kCoarse)) EXPECT_GE(layer.same_as, 0);
   // All of a layer: it goes where it belongs, and its blob with it.
   image[3].heat = Heat::kCold;
-  const auto moved = pack_layers(image, 0, &record, kWriter, {});
+  const auto moved = pack_layers(image, 0, &record, kWriter, kCoarse);
   EXPECT_EQ(moved.back().heat, Heat::kCold);
   EXPECT_THAT(moved.back().components, ElementsAre("pip:giant"));
   EXPECT_GE(moved.back().same_as, 0);
   image[0].heat = Heat::kCold;
-  EXPECT_THAT(pack_layers(image, 0, &record, kWriter, {}), Contains(Field(&PackedLayer::same_as, -1)));
+  EXPECT_THAT(pack_layers(image, 0, &record, kWriter, kCoarse), Contains(Field(&PackedLayer::same_as, -1)));
+}
+
+TEST(PackLayers, ASmallImageGetsSmallLayers) {
+  EXPECT_EQ(smallest_layer_bytes(0), kMiB);
+  EXPECT_EQ(smallest_layer_bytes(4'500'000'000), 4 * kMiB);
+  EXPECT_EQ(smallest_layer_bytes(100'000'000'000), 8 * kMiB);
+  std::mt19937_64 random(5);
+  std::vector<ComponentFacts> image;
+  for (int i = 0; i < 30; ++i) image.push_back(component("pip:large" + std::to_string(i), 3 * kMiB + random() % (30 * kMiB)));
+  for (int i = 0; i < 80; ++i) image.push_back(component("pip:small" + std::to_string(i), random() % kMiB));
+  const auto layers = pack_layers(image, 0, nullptr, kWriter, {});
+  expect_promises_kept(layers, image, nullptr, 0, {});
+  EXPECT_GE(layers.size(), 45u);
+  EXPECT_LE(layers.size(), 80u);
 }
 
 TEST(PackLayers, LayersOfAnotherWriterAreWrittenAnew) {

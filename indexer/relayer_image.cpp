@@ -563,6 +563,7 @@ struct LiveBytes {
 
 std::vector<std::uint32_t> layers_worth_keeping(const RelayerInput& input, const PackLimits& limits) {
   constexpr double kNearlyAll = 0.95, kHardlyWasted = 0.10;
+  constexpr std::uint64_t kWorthKeepingBytes = 8u << 20;  // smaller ones are better off packed
   const auto count = std::uint32_t(input.index.maps.size());
   std::unordered_map<std::string_view, const index::Component*> holders;
   auto base = count;  // layers below the first that carries a distribution
@@ -593,7 +594,7 @@ std::vector<std::uint32_t> layers_worth_keeping(const RelayerInput& input, const
     const auto& bytes = live[layer];
     const auto stream = input.index.maps[layer]->stream_bytes;
     const bool one_kind = double(std::max(bytes.system, bytes.cuda)) >= kNearlyAll * double(bytes.all);
-    const bool worth_it = one_kind && stream >= limits.min_layer_bytes && double(bytes.all) >= (1 - kHardlyWasted) * double(stream);
+    const bool worth_it = one_kind && stream >= (limits.min_layer_bytes == 0 ? kWorthKeepingBytes : limits.min_layer_bytes) && double(bytes.all) >= (1 - kHardlyWasted) * double(stream);
     if (layer < base || worth_it || taken_before.contains(input.image.manifest.layers.at(layer).digest.to_string())) kept.push_back(layer);
   }
   return kept;
