@@ -20,7 +20,7 @@ constexpr std::uint64_t kMaxDynamicBytes = 1024 * 1024;
 constexpr std::uint64_t kMaxInterpreterBytes = 4096;
 constexpr std::uint64_t kMaxWindowBytes = 1024 * 1024;          // in front of the dynamic section: patchelf puts the new string table there
 constexpr std::uint64_t kMaxSearchBytes = 256ull * 1024 * 1024;  // of the file: beyond it no strings are looked for behind the head
-constexpr std::size_t kMaxFoundText = 4096;                     // a string that is kept because it looks like a library's name
+constexpr std::size_t kMaxFoundText = 32 * 1024;                // a string that is kept because it looks like a library's name or path; TensorFlow has one of 16 kB
 constexpr std::size_t kMaxFoundTextBytes = 4 * 1024 * 1024;     // of them all
 constexpr std::size_t kMaxFoundNames = 1024;                    // places where the name of a section with device code was seen
 constexpr std::size_t kJointBytes = 2 * kMaxFoundText;          // looked at again with the next piece
@@ -44,7 +44,7 @@ constexpr std::array<std::string_view, 3> kTextNeedles = {".so", "$OR", "/li"};
 
 // Sixteen bytes compared at once, on any machine the compiler knows.
 using Vector = unsigned char __attribute__((vector_size(16)));
-constexpr std::size_t kVectorBytes = sizeof(Vector);
+constexpr std::size_t kBlockBytes = 4 * sizeof(Vector);
 
 Vector load_vector(const std::byte* at) {
   Vector value;
@@ -58,15 +58,16 @@ bool any(Vector mask) {
   return (halves[0] | halves[1]) != 0;
 }
 
-// Calls `check(i)` for every place of `bytes` in whose block `may_match(block, shifted by one, by two)` is true anywhere, and for those at the end
-// that fill no block. Returns early if `check` returns true.
+// Calls `check(i)` for every place of `bytes` in whose block `may_match(vector, the same shifted by one)` is true anywhere, and for those at the end that
+// fill no block. Returns early if `check` returns true.
 template <typename MayMatch, typename Check>
 void for_likely_places(ByteView bytes, const MayMatch& may_match, const Check& check) {
   std::size_t i = 0;
-  for (; i + kVectorBytes + 2 <= bytes.size(); i += kVectorBytes) {
-    const auto* at = bytes.data() + i;
-    if (!any(may_match(load_vector(at), load_vector(at + 1), load_vector(at + 2)))) [[likely]] continue;
-    for (std::size_t k = i; k < i + kVectorBytes; ++k) {
+  for (; i + kBlockBytes + 1 <= bytes.size(); i += kBlockBytes) {
+    Vector found{};
+    for (std::size_t k = i; k < i + kBlockBytes; k += sizeof(Vector)) found |= may_match(load_vector(bytes.data() + k), load_vector(bytes.data() + k + 1));
+    if (!any(found)) [[likely]] continue;
+    for (std::size_t k = i; k < i + kBlockBytes; ++k) {
       if (check(k)) return;
     }
   }
@@ -204,13 +205,14 @@ class ElfFactsReader::Impl {
 
   // The end of what came by, for what goes on in the next piece.
   void remember(ByteView content) {
-    if (content.size() >= kJointBytes) {
-      const auto end = content.last(kJointBytes);
+    const auto kept = search_ranges_.empty() ? kLongestNeedle : kJointBytes;
+    if (content.size() >= kept) {
+      const auto end = content.last(kept);
       recent_.assign(end.begin(), end.end());
       return;
     }
     append(recent_, content);
-    if (recent_.size() > kJointBytes) recent_.erase(recent_.begin(), recent_.end() - kJointBytes);
+    if (recent_.size() > 2 * kept) recent_.erase(recent_.begin(), recent_.end() - std::ptrdiff_t(kept));
   }
 
   // What is still to come is awaited. False if it came by already and was not kept.
@@ -516,17 +518,16 @@ class ElfFactsReader::Impl {
   }
 
   void search_device_code(ByteView content, std::uint64_t offset) {
-    const auto may_match = [](Vector a, Vector b, Vector c) {
-      return Vector(((a == 0x50) & (b == 0xED)) | ((a == 'n') & (b == 'v') & ((c == '_') | (c == 'F'))));
-    };
+    // Of the names the "v_" and "vF".
+    const auto may_match = [](Vector a, Vector b) { return Vector(((a == 0x50) & (b == 0xED)) | ((a == 'v') & ((b == '_') | (b == 'F')))); };
     for_likely_places(content, may_match, [&](std::size_t at) {
       if (content[at] == std::byte(0x50)) {
         if (as_text(content.subspan(at)).starts_with(kFatbinHeader)) facts_.device_code = true;
         return facts_.device_code;
       }
-      if (content[at] != std::byte('n')) return false;
+      if (content[at] != std::byte('v')) return false;
       for (const auto name : kDeviceSections) {
-        const auto begin = at - std::min(at, name.find('n'));
+        const auto begin = at - std::min(at, name.find('v'));
         if (as_text(content.subspan(begin)).starts_with(name) && device_names_.size() < kMaxFoundNames) device_names_.insert(offset + begin);
       }
       return false;
@@ -550,7 +551,7 @@ class ElfFactsReader::Impl {
   // Strings that look like a library's name or a path, kept until the dynamic section says which of them it means.
   void search_texts(ByteView content) {
     if (found_too_much_ || std::ranges::none_of(search_ranges_, [&](const ByteRange& range) { return range.contains(at_); })) return;
-    auto joint = recent_;
+    auto joint = to_bytes(ByteView(recent_).last(std::min(recent_.size(), kJointBytes)));
     const auto begin = at_ - joint.size();
     append(joint, content.first(std::min(content.size(), kJointBytes)));
     search_texts(joint, begin);
@@ -558,10 +559,8 @@ class ElfFactsReader::Impl {
   }
 
   void search_texts(ByteView content, std::uint64_t offset) {
-    const auto may_match = [](Vector a, Vector b, Vector c) {
-      return Vector(((a == '.') & (b == 's') & (c == 'o')) | ((a == '$') & (b == 'O') & (c == 'R')) | ((a == '/') & (b == 'l') & (c == 'i')));
-    };
-    std::size_t seen = 0;  // a string is looked at once
+    const auto may_match = [](Vector a, Vector b) { return Vector(((a == '.') & (b == 's')) | ((a == '$') & (b == 'O')) | ((a == '/') & (b == 'l'))); };
+    std::size_t seen = 0;  // a run of printable bytes is looked at once
     for_likely_places(content, may_match, [&](std::size_t at) {
       if (at < seen) return false;
       const auto here = as_text(content.subspan(at, std::min<std::size_t>(3, content.size() - at)));
@@ -569,7 +568,7 @@ class ElfFactsReader::Impl {
       auto begin = at;
       while (begin > 0 && is_printable(content[begin - 1]) && at - begin < kMaxFoundText) --begin;
       auto end = at;
-      while (end < content.size() && is_printable(content[end]) && end - begin <= kMaxFoundText) ++end;
+      while (end < content.size() && is_printable(content[end])) ++end;
       seen = end;
       if (begin == 0 || content[begin - 1] != std::byte(0) || end == content.size() || content[end] != std::byte(0) || end - begin > kMaxFoundText)
         return false;

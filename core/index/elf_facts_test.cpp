@@ -80,6 +80,17 @@ TEST(ElfFactsTest, DoNotDependOnWhereTheTablesLie) {
   expect_names(with(kFar - 4096, 2048, 4096, kFar + 4096));
 }
 
+// As the one of TensorFlow's framework library, 16 kB of it.
+TEST(ElfFactsTest, KeepLongPathsBehindTheHead) {
+  std::string path = "$ORIGIN/../lib";
+  while (path.size() < 20'000) path += ":$ORIGIN/../../nvidia/cuda_runtime/lib";
+  for (const std::uint64_t at : {5 * kMiB, 5 * kMiB + 500'000}) {
+    const auto facts = facts_of(ElfFile{.size = 10 * kMiB, .dynamic_at = 9 * kMiB, .strings_at = at, .names = {{29, path}}});
+    EXPECT_EQ(facts->broken, "");
+    EXPECT_EQ(facts->runpath, path);
+  }
+}
+
 TEST(ElfFactsTest, SayWhatWasNotKept) {
   ElfFile file{.size = 10 * kMiB, .dynamic_at = 9 * kMiB, .strings_at = 5 * kMiB, .names = {{1, "libm.so.6"}, {1, "odd"}}};
   auto facts = facts_of(file);
