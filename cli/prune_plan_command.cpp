@@ -110,7 +110,7 @@ void add_libraries(IndexedImage& image, const packages::FileSource& files, const
 
 prune::MadePlan make(const Context& context, const PlanArguments& arguments) {
   const auto today = arguments.today.empty() ? report::today() : report::parse_window(arguments.today + ".." + arguments.today, 0).first;
-  const usage::SnapshotQuery query{.window = report::parse_window(arguments.window, today), .image = std::nullopt};
+  const usage::SnapshotQuery query{.window = report::parse_window(arguments.window, today), .image = std::nullopt, .totals_only = true};
   auto rules = read_rules(arguments.keep);
   std::optional<prune::Plan> previous;
   if (!arguments.previous.empty()) previous = prune::parse_plan(read_text(arguments.previous), arguments.previous);

@@ -168,22 +168,22 @@ UseSets sets_of_sessions(const usage::Snapshot& snapshot, const ForecastEvidence
 
 void say_basis(Plan& plan, const UseSets& sets, const ForecastEvidence& evidence, const Forecast& forecast, const ForecastOptions& options) {
   if (forecast.basis.empty()) {
-    plan.unsure.push_back(fmt::format("Nothing is foretold: there are {} sessions and {} notebooks, and at least {} of one kind are needed.", plan.sessions,
+    plan.unsure.push_back(fmt::format("Nothing is foretold: there are {} sessions and {} notebooks, and at least {} of one kind are needed", plan.sessions,
                                       evidence.notebooks.size(), options.least));
     return;
   }
-  if (evidence.notebooks_left_out) plan.unsure.push_back(fmt::format("Only the first {} notebooks by path were looked at.", kMaxForecastNotebooks));
+  if (evidence.notebooks_left_out) plan.unsure.push_back(fmt::format("Only the first {} notebooks by path were looked at", kMaxForecastNotebooks));
   if (!sets.complete())
-    plan.unsure.push_back(fmt::format("Of {} sessions only counts per day are looked at; what was used together is known from {} of the {} that are still kept one by one.",
+    plan.unsure.push_back(fmt::format("Of {} sessions only counts per day are looked at; what was used together is known from {} of the {} that are still kept one by one",
                                       sets.total, evidence.sample.given, evidence.sample.kept));
   if (forecast.judged == 0) {
-    plan.unsure.push_back("The forecast could not be checked on held-out halves: too few sessions are kept one by one.");
+    plan.unsure.push_back("The forecast could not be checked on held-out halves: too few sessions are kept one by one");
   } else if (std::abs(forecast.held_out_expected - forecast.held_out_seen) > kTolerated * forecast.held_out_seen) {
-    plan.unsure.push_back(fmt::format("Checked on held-out halves of the evidence the forecast was off by more than {:.0f} %: {:.2f} % foretold, {:.2f} % seen.", kTolerated * 100,
+    plan.unsure.push_back(fmt::format("Checked on held-out halves of the evidence the forecast was off by more than {:.0f} %: {:.2f} % foretold, {:.2f} % seen", kTolerated * 100,
                                       forecast.held_out_expected * 100, forecast.held_out_seen * 100));
   }
   if (forecast.basis == "notebooks")
-    plan.unsure.emplace_back("The forecast is over notebooks, each counted once, however often it is run.");
+    plan.unsure.emplace_back("The forecast is over notebooks, each counted once, however often it is run");
 }
 
 void add_affected(Plan& plan, const usage::Snapshot& snapshot, const ForecastEvidence& evidence, const std::vector<ForecastCandidate>& candidates) {
@@ -208,7 +208,7 @@ void add_affected(Plan& plan, const usage::Snapshot& snapshot, const ForecastEvi
     else ++left_out;
   }
   std::sort(plan.affected.begin(), plan.affected.end(), [](const AffectedNotebook& a, const AffectedNotebook& b) { return a.path < b.path; });
-  if (left_out > 0) plan.unsure.push_back(fmt::format("{} more notebooks import something cold; the first {} are listed.", left_out, kMaxAffected));
+  if (left_out > 0) plan.unsure.push_back(fmt::format("{} more notebooks import something cold; the first {} are listed", left_out, kMaxAffected));
 }
 
 }  // namespace

@@ -138,7 +138,7 @@ void Savings::add(const ImageShares& image) {
 }
 
 void Savings::add_unknown(const Digest& image, const std::string& name, const std::string& why) {
-  unknown_.push_back(fmt::format("What pinned image {} would save is not counted: {}.", called(image, name), why));
+  unknown_.push_back(fmt::format("What pinned image {} would save is not counted: {}", called(image, name), why));
 }
 
 std::uint64_t Savings::of(const std::string& distribution) const {

@@ -47,6 +47,7 @@ inline constexpr std::size_t kMaxQuarantineNotes = 100;
 struct SnapshotQuery {
   DayRange window;
   std::optional<Digest> image;    // absent: all
+  bool totals_only = false;       // leaves out `days` and `modules` of distributions and `unresolved`, which are most of the work over a year
 };
 
 // One distinct notebook of those scanned, by what it needs of an image.

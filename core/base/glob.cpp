@@ -22,12 +22,32 @@ void widen(std::string_view pattern, bool part_begins, std::vector<char>& places
   }
 }
 
+// What stands between the wildcards must be in the text, in this order: nearly all texts end here.
+bool has_fixed_parts(std::string_view pattern, std::string_view text) {
+  std::size_t found = 0;
+  for (std::size_t at = 0; at < pattern.size();) {
+    if (pattern[at] == '*') {
+      at += stars_at(pattern, at);
+    } else if (pattern[at] == '?') {
+      ++at;
+    } else {
+      const auto part = pattern.substr(at, pattern.find_first_of("*?", at) - at);
+      found = text.find(part, found);
+      if (found == text.npos) return false;
+      found += part.size();
+      at += part.size();
+    }
+  }
+  return true;
+}
+
 }  // namespace
 
 bool glob_matches(std::string_view pattern, std::string_view text) {
   const auto literal = std::min(pattern.find_first_of("*?"), pattern.size());
   if (!text.starts_with(pattern.substr(0, literal))) return false;
   if (literal == pattern.size()) return text.size() == pattern.size();
+  if (!has_fixed_parts(pattern, text)) return false;
 
   const auto part_begins = [&](std::size_t i) { return i == 0 || text[i - 1] == '/'; };
   std::vector<char> places(pattern.size() + 1, 0), next(pattern.size() + 1, 0);

@@ -74,6 +74,13 @@ TEST_P(UsageDatabase, CountsASessionOncePerDistribution) {
   EXPECT_EQ(facts.images[0].launched, 2U);
   EXPECT_EQ(facts.images[0].label, "v1");
   EXPECT_TRUE(facts.unresolved.empty());
+
+  const auto totals = database_->snapshot({.window = all_days(), .image = std::nullopt, .totals_only = true});
+  EXPECT_EQ(find_use(totals, "numpy")->sessions, 2U);
+  EXPECT_EQ(find_use(totals, "numpy")->first_used, day("2026-11-20"));
+  EXPECT_THAT(find_use(totals, "numpy")->importers, UnorderedElementsAre(Pair("pandas", 1U)));
+  EXPECT_TRUE(find_use(totals, "numpy")->days.empty());
+  EXPECT_TRUE(find_use(totals, "numpy")->modules.empty());
 }
 
 TEST_P(UsageDatabase, IsNotChangedByTheSameSpoolAgain) {

@@ -50,9 +50,9 @@ Snapshot SnapshotReader::read() {
   read_layers();
   read_packages();
   read_uses();
-  read_use_days();
+  if (!query_.totals_only) read_use_days();
   read_importers();
-  read_modules();
+  if (!query_.totals_only) read_modules();
   read_failed();
   read_reinstalls();
   read_rest();
