@@ -8,6 +8,7 @@
 #include "cli/destination.h"
 #include "cli/prune_command.h"
 #include "cli/pruned_image.h"
+#include "cli/relayered_image.h"
 #include "cli/text.h"
 #include "core/base/file.h"
 #include "core/base/log.h"
@@ -89,20 +90,6 @@ void index_new_image(const Context& context, const oci::Image& image) {
   Progress progress;
   const ProgressLine line(progress, "index", context.global.quiet);
   indexer::index_image(image, *image.repository, local, {}, progress, context.cancel);
-}
-
-nlohmann::json layers_json(const indexer::RelayerReport& report) {
-  auto layers = nlohmann::json::array();
-  for (const auto& layer : report.layers)
-    layers.push_back({{"digest", layer.digest.to_string()},
-                      {"diff_id", layer.diff_id.to_string()},
-                      {"compressed_bytes", layer.bytes},
-                      {"stream_bytes", layer.stream_bytes},
-                      {"heat", index::heat_name(layer.heat)},
-                      {"taken_over", layer.taken_over},
-                      {"reused", layer.reused},
-                      {"components", layer.components}});
-  return layers;
 }
 
 // Finished, and not yet under a name: what the gates look at.

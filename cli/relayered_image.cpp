@@ -60,20 +60,9 @@ index::Placement place_files(const Context& context, const IndexedImage& opened,
 }
 
 nlohmann::json to_json(const indexer::RelayerReport& report) {
-  auto layers = nlohmann::json::array();
-  for (const auto& layer : report.layers)
-    layers.push_back({{"digest", layer.digest.to_string()},
-                      {"diff_id", layer.diff_id.to_string()},
-                      {"compressed_bytes", layer.bytes},
-                      {"stream_bytes", layer.stream_bytes},
-                      {"heat", index::heat_name(layer.heat)},
-                      {"taken_over", layer.taken_over},
-                      {"reused", layer.reused},
-                      {"components", layer.components},
-                      {"seconds", layer.seconds}});
   return {{"image", report.image.to_string()},
           {"old_image", report.old_image.to_string()},
-          {"layers", std::move(layers)},
+          {"layers", layers_json(report)},
           {"reused_bytes", report.reused_bytes},
           {"new_bytes", report.new_bytes}};
 }
@@ -96,6 +85,21 @@ void print_report(const indexer::RelayerReport& report, std::ostream& out) {
 }
 
 }  // namespace
+
+nlohmann::json layers_json(const indexer::RelayerReport& report) {
+  auto layers = nlohmann::json::array();
+  for (const auto& layer : report.layers)
+    layers.push_back({{"digest", layer.digest.to_string()},
+                      {"diff_id", layer.diff_id.to_string()},
+                      {"compressed_bytes", layer.bytes},
+                      {"stream_bytes", layer.stream_bytes},
+                      {"heat", index::heat_name(layer.heat)},
+                      {"taken_over", layer.taken_over},
+                      {"reused", layer.reused},
+                      {"components", layer.components},
+                      {"seconds", layer.seconds}});
+  return layers;
+}
 
 void relayer_indexed_image(const Context& context, RelayerArguments& arguments) {
   const auto reference = oci::Reference::parse(arguments.destination);

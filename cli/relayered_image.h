@@ -3,6 +3,8 @@
 #include <cstdint>
 #include <string>
 
+#include <nlohmann/json_fwd.hpp>
+
 #include "cli/command.h"
 #include "indexer/relayer_image.h"
 
@@ -18,5 +20,8 @@ struct RelayerArguments {
 
 // Packs an indexed image by what its files belong to and writes it, printing what was done.
 void relayer_indexed_image(const Context& context, RelayerArguments& arguments);
+
+// The layers of what was written, as --json shows them.
+nlohmann::json layers_json(const indexer::RelayerReport& report);
 
 }  // namespace varve::cli

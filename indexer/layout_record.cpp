@@ -9,8 +9,7 @@
 #include <nlohmann/json.hpp>
 
 #include "core/base/errors.h"
-#include "core/base/log.h"
-#include "core/oci/manifest.h"
+#include "core/oci/artifact.h"
 
 namespace varve::indexer {
 namespace {
@@ -159,14 +158,7 @@ void check_fits(const LayoutRecord& record, const oci::Image& image, std::string
 
 LayoutRecord read_record(const oci::Image& image, const oci::Descriptor& artifact) {
   const auto what = "layout record " + artifact.digest.to_string();
-  auto& repository = *image.repository;
-  const auto document = repository.manifest(artifact.digest.to_string());
-  const auto manifest = oci::Manifest::parse(document.bytes, document.descriptor.media_type, what);
-  if (manifest.artifact_type != kLayoutRecordArtifactType) fail<CorruptData>("{}: artifact type \"{:.100}\" is not {}", what, manifest.artifact_type, kLayoutRecordArtifactType);
-  if (!manifest.subject || manifest.subject->digest != image.digest()) fail<CorruptData>("{}: is not about {}", what, image.digest().to_string());
-  const auto content = std::ranges::find(manifest.layers, kLayoutRecordMediaType, &oci::Descriptor::media_type);
-  if (content == manifest.layers.end()) fail<CorruptData>("{}: names no blob of type {}", what, kLayoutRecordMediaType);
-  auto record = parse_layout_record(as_text(oci::read_whole_blob(repository, *content, kMaxLayoutRecordBytes)), what);
+  auto record = parse_layout_record(oci::read_artifact(image, artifact, kLayoutRecordArtifactType, kLayoutRecordMediaType, kMaxLayoutRecordBytes, what).text, what);
   check_fits(record, image, what);
   return record;
 }
@@ -208,26 +200,12 @@ LayoutRecord parse_layout_record(std::string_view text, std::string_view what) {
 }
 
 std::optional<LayoutRecord> find_layout_record(const oci::Image& image) {
-  auto artifacts = image.repository->referrers(image.digest(), kLayoutRecordArtifactType);
-  std::ranges::sort(artifacts, {}, &oci::Descriptor::digest);
   std::optional<LayoutRecord> best;
-  std::string damage;
-  for (const auto& artifact : artifacts) {
-    const auto pass_over = [&](const Error& error) {
-      log::warn("{}: passing over a layout record: {}", image.repository->name(), error.what());
-      if (damage.empty()) damage = error.what();
-    };
-    try {
-      auto record = read_record(image, artifact);
-      if (!best || releases_of(record) > releases_of(*best)) best = std::move(record);
-    } catch (const CorruptData& error) {
-      pass_over(error);
-    } catch (const Unsupported& error) {
-      pass_over(error);
-    } catch (const NotFound& error) {
-      pass_over(error);
-    }
-  }
+  const auto damage = oci::visit_artifacts(image, kLayoutRecordArtifactType, "a layout record", [&](const oci::Descriptor& artifact) {
+    auto record = read_record(image, artifact);
+    if (!best || releases_of(record) > releases_of(*best)) best = std::move(record);
+    return false;
+  });
   if (!best && !damage.empty()) throw CorruptData(damage);
   return best;
 }

@@ -6,8 +6,7 @@
 #include <nlohmann/json.hpp>
 
 #include "analyzer/prune/internal/json_fields.h"
-#include "core/base/log.h"
-#include "core/oci/manifest.h"
+#include "core/oci/artifact.h"
 
 namespace varve::prune {
 namespace {
@@ -59,18 +58,12 @@ std::string blob_text(oci::Repository& repository, const oci::Manifest& manifest
 Proof read_proof(const oci::Image& image, const oci::Descriptor& artifact) {
   const auto what = "proof " + artifact.digest.to_string();
   auto& repository = *image.repository;
-  const auto document = repository.manifest(artifact.digest.to_string());
-  const auto manifest = oci::Manifest::parse(document.bytes, document.descriptor.media_type, what);
-  if (manifest.artifact_type != kProofArtifactType) fail<CorruptData>("{}: artifact type \"{:.100}\" is not {}", what, manifest.artifact_type, kProofArtifactType);
-  if (!manifest.subject || manifest.subject->digest != image.digest()) fail<CorruptData>("{}: is not about {}", what, image.digest().to_string());
-  const auto content = std::ranges::find(manifest.layers, kProofMediaType, &oci::Descriptor::media_type);
-  if (content == manifest.layers.end()) fail<CorruptData>("{}: names no blob of type {}", what, kProofMediaType);
-  const auto text = oci::read_whole_blob(repository, *content, kMaxProofBytes);
-  auto proof = parse_proof(as_text(text), what);
+  const auto read = oci::read_artifact(image, artifact, kProofArtifactType, kProofMediaType, kMaxProofBytes, what);
+  auto proof = parse_proof(read.text, what);
   if (proof.image != image.digest()) fail<CorruptData>("{}: is about {}, not {}", what, proof.image.to_string(), image.digest().to_string());
-  proof.plan_text = blob_text(repository, manifest, proof.plan, kPlanMediaType, kMaxPlanBytes, what);
-  proof.cuda_before_text = blob_text(repository, manifest, proof.cuda_before, kCudaManifestMediaType, cuda::kMaxManifestBytes, what);
-  proof.cuda_after_text = blob_text(repository, manifest, proof.cuda_after, kCudaManifestMediaType, cuda::kMaxManifestBytes, what);
+  proof.plan_text = blob_text(repository, read.manifest, proof.plan, kPlanMediaType, kMaxPlanBytes, what);
+  proof.cuda_before_text = blob_text(repository, read.manifest, proof.cuda_before, kCudaManifestMediaType, cuda::kMaxManifestBytes, what);
+  proof.cuda_after_text = blob_text(repository, read.manifest, proof.cuda_after, kCudaManifestMediaType, cuda::kMaxManifestBytes, what);
   return proof;
 }
 
@@ -135,27 +128,14 @@ void publish_proof(oci::Repository& repository, const oci::Descriptor& image, Pr
 }
 
 std::optional<Proof> find_proof(const oci::Image& image, const Digest& old_image) {
-  auto artifacts = image.repository->referrers(image.digest(), kProofArtifactType);
-  std::ranges::sort(artifacts, {}, &oci::Descriptor::digest);
-  std::string damage;
-  for (const auto& artifact : artifacts) {
-    const auto pass_over = [&](const Error& error) {
-      log::warn("{}: passing over a proof: {}", image.repository->name(), error.what());
-      if (damage.empty()) damage = error.what();
-    };
-    try {
-      auto proof = read_proof(image, artifact);
-      if (proof.old_image == old_image) return proof;
-    } catch (const CorruptData& error) {
-      pass_over(error);
-    } catch (const Unsupported& error) {
-      pass_over(error);
-    } catch (const NotFound& error) {
-      pass_over(error);
-    }
-  }
-  if (!damage.empty()) throw CorruptData(damage);
-  return std::nullopt;
+  std::optional<Proof> found;
+  const auto damage = oci::visit_artifacts(image, kProofArtifactType, "a proof", [&](const oci::Descriptor& artifact) {
+    auto proof = read_proof(image, artifact);
+    if (proof.old_image == old_image) found = std::move(proof);
+    return found.has_value();
+  });
+  if (!found && !damage.empty()) throw CorruptData(damage);
+  return found;
 }
 
 void judge_proof(const Proof& proof, const cuda::Manifest& before, const cuda::Manifest& after, GateResult& result) {

@@ -5,38 +5,14 @@
 #include "analyzer/report/text.h"
 #include "analyzer/report/window.h"
 #include "core/base/errors.h"
+#include "core/base/json_shape.h"
 
 namespace varve::prune::internal {
-namespace {
-
 using nlohmann::json;
-
-// One look over the text before anything is built, so that a small document cannot ask for much memory.
-void check_shape(std::string_view text, std::string_view what) {
-  int depth = 0;
-  std::size_t values = 1;
-  bool in_string = false;
-  for (std::size_t at = 0; at < text.size(); ++at) {
-    const char c = text[at];
-    if (in_string) {
-      if (c == '\\') ++at;
-      if (c == '"') in_string = false;
-      continue;
-    }
-    if (c == '"') in_string = true;
-    if (c == '[' || c == '{') ++depth;
-    if (c == ']' || c == '}') --depth;
-    if (c == '[' || c == '{' || c == ',') ++values;
-    if (depth > kMaxDocumentDepth) fail<Unsupported>("{}: nested deeper than {} at byte {}", what, kMaxDocumentDepth, at);
-    if (values > kMaxDocumentValues) fail<Unsupported>("{}: more than {} JSON values", what, kMaxDocumentValues);
-  }
-}
-
-}  // namespace
 
 json parse_document(std::string_view text, std::size_t limit_bytes, std::string_view what) {
   if (text.size() > limit_bytes) fail<Unsupported>("{}: {} bytes, the limit is {}", what, text.size(), limit_bytes);
-  check_shape(text, what);
+  check_json_shape(text, kMaxDocumentDepth, kMaxDocumentValues, what);
   json document;
   try {
     document = json::parse(text);

@@ -3,33 +3,13 @@
 #include <nlohmann/json.hpp>
 
 #include "core/base/errors.h"
+#include "core/base/json_shape.h"
 #include "core/oci/manifest.h"
 
 namespace varve::oci::internal {
 namespace {
 
 using nlohmann::json;
-
-// One look over the text before the parser builds anything: depth and number of values, strings skipped.
-void check_shape(std::string_view text, std::string_view what) {
-  int depth = 0;
-  std::size_t values = 1;
-  bool in_string = false;
-  for (std::size_t at = 0; at < text.size(); ++at) {
-    const char c = text[at];
-    if (in_string) {
-      if (c == '\\') ++at;
-      if (c == '"') in_string = false;
-      continue;
-    }
-    if (c == '"') in_string = true;
-    if (c == '[' || c == '{') ++depth;
-    if (c == ']' || c == '}') --depth;
-    if (c == '[' || c == '{' || c == ',') ++values;
-    if (depth > kMaxJsonDepth) fail<Unsupported>("{}: nested deeper than {} at byte {}", what, kMaxJsonDepth, at);
-    if (values > kMaxJsonValues) fail<Unsupported>("{}: more than {} JSON values", what, kMaxJsonValues);
-  }
-}
 
 const json* typed_member(const json& object, const char* name, json::value_t type, std::string_view what) {
   const auto found = object.find(name);
@@ -51,7 +31,7 @@ std::optional<Platform> platform_member(const json& object, std::string_view wha
 json parse_json_object(ByteView bytes, std::uint64_t limit_bytes, std::string_view what) {
   if (bytes.size() > limit_bytes) fail<Unsupported>("{}: {} bytes, the limit is {}", what, bytes.size(), limit_bytes);
   const auto text = as_text(bytes);
-  check_shape(text, what);
+  check_json_shape(text, kMaxJsonDepth, kMaxJsonValues, what);
   json document;
   try {
     document = json::parse(text);
