@@ -16,7 +16,6 @@
 #include "analyzer/usage/internal/calendar.h"
 #include "analyzer/usage/internal/names.h"
 #include "analyzer/usage/internal/schema.h"
-#include "analyzer/usage/internal/sql.h"
 #include "analyzer/usage/internal/user_sketch.h"
 #include "analyzer/usage/internal/writer.h"
 
@@ -188,7 +187,7 @@ void bench_report(const Options& options) {
   database->put_inventory(inventory(options, 1), "v2");
   {
     const Clock clock;
-    const auto sql = options.db.starts_with("postgres") ? open_postgres(options.db) : open_sqlite(options.db);
+    const auto sql = open_sql(options.db, usage_kind());
     write_days(options, *sql);
     std::cout << fmt::format("{} days of {} sessions written in {:.1f} s\n", options.days, options.sessions_per_day, clock.seconds());
   }

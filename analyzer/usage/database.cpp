@@ -60,10 +60,6 @@ class SqlDatabase final : public Database {
 
 }  // namespace
 
-std::unique_ptr<Database> open_database(const std::string& where) {
-  constexpr std::string_view kSqlite = "sqlite:";
-  if (where.starts_with("postgresql://") || where.starts_with("postgres://")) return std::make_unique<SqlDatabase>(open_postgres(where));
-  return std::make_unique<SqlDatabase>(open_sqlite(where.starts_with(kSqlite) ? where.substr(kSqlite.size()) : where));
-}
+std::unique_ptr<Database> open_database(const std::string& where) { return std::make_unique<SqlDatabase>(open_sql(where, usage_kind())); }
 
 }  // namespace varve::usage

@@ -6,7 +6,7 @@
 #include <set>
 #include <sstream>
 
-#include "analyzer/usage/internal/sql.h"
+#include "analyzer/usage/internal/schema.h"
 #include "tests/usage/usage_test_support.h"
 
 namespace varve::usage {
@@ -32,7 +32,7 @@ std::vector<std::string> statements(const std::string& text) {
 
 class DocumentedQueries : public DatabaseFixture {
  protected:
-  std::unique_ptr<SqlConnection> connect() const { return GetParam() == Kind::kSqlite ? open_sqlite(where_) : open_postgres(where_); }
+  std::unique_ptr<SqlConnection> connect() const { return open_sql(where_, usage_kind()); }
 };
 VARVE_FOR_BOTH_DATABASES(DocumentedQueries);
 

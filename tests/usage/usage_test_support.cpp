@@ -5,14 +5,14 @@
 #include <fmt/format.h>
 
 #include "analyzer/usage/internal/calendar.h"
-#include "analyzer/usage/internal/sql.h"
+#include "analyzer/usage/internal/schema.h"
 
 namespace varve::usage {
 namespace {
 
 // One server for all tests of a program.
-PrivatePostgres* server() {
-  static const auto kServer = PrivatePostgres::start();
+test::PrivatePostgres* server() {
+  static const auto kServer = test::PrivatePostgres::start();
   return kServer.get();
 }
 
@@ -85,7 +85,7 @@ packages::Inventory inventory_of(unsigned image, const std::vector<TestPackage>&
   return inventory;
 }
 
-void set_by_hand(const std::string& path, const std::string& sql) { open_sqlite(path)->run_script(sql); }
+void set_by_hand(const std::string& path, const std::string& sql) { open_sqlite(path, usage_kind())->run_script(sql); }
 
 const DistributionUse* find_use(const Snapshot& snapshot, const std::string& name) {
   for (const auto& use : snapshot.distributions)

@@ -9,8 +9,8 @@
 
 #include "analyzer/usage/database.h"
 #include "analyzer/usage/spool.h"
+#include "tests/support/private_postgres.h"
 #include "tests/support/temp_dir.h"
-#include "tests/usage/private_postgres.h"
 
 namespace varve::usage {
 

@@ -5,7 +5,7 @@
 #include <cstdint>
 #include <map>
 
-#include "analyzer/usage/internal/sql.h"
+#include "core/sql/connection.h"
 
 namespace varve::usage {
 

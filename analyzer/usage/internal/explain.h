@@ -2,7 +2,7 @@
 #include <string>
 
 #include "analyzer/usage/database.h"
-#include "analyzer/usage/internal/sql.h"
+#include "core/sql/connection.h"
 
 namespace varve::usage {
 

@@ -7,7 +7,7 @@
 #include <unordered_map>
 #include <vector>
 
-#include "analyzer/usage/internal/sql.h"
+#include "core/sql/connection.h"
 
 namespace varve::usage {
 

@@ -4,8 +4,8 @@
 #include <cstdint>
 
 #include "analyzer/usage/internal/calendar.h"
-#include "analyzer/usage/internal/sql.h"
 #include "analyzer/usage/snapshot.h"
+#include "core/sql/connection.h"
 
 namespace varve::usage {
 

@@ -2,7 +2,7 @@
 // What the scanned notebooks say about distributions.
 #include "analyzer/usage/database.h"
 #include "analyzer/usage/internal/resolver.h"
-#include "analyzer/usage/internal/sql.h"
+#include "core/sql/connection.h"
 
 #include <map>
 #include <set>

@@ -4,8 +4,8 @@
 #include <vector>
 
 #include "analyzer/usage/internal/session_state.h"
-#include "analyzer/usage/internal/sql.h"
 #include "analyzer/usage/spool.h"
+#include "core/sql/connection.h"
 
 namespace varve::usage {
 

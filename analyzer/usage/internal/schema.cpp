@@ -1,9 +1,6 @@
 #include "analyzer/usage/internal/schema.h"
 
 #include <array>
-#include <charconv>
-
-#include "core/base/errors.h"
 
 namespace varve::usage {
 namespace {
@@ -97,49 +94,13 @@ CREATE TABLE notebook_hint (notebook_id {number} NOT NULL, number {number} NOT N
   cell {number} NOT NULL, line {number} NOT NULL, PRIMARY KEY (notebook_id, number)) {keyed_table_end};
 )"};
 
-constexpr const char* kSettingTable = "CREATE TABLE setting (name TEXT NOT NULL PRIMARY KEY, value TEXT NOT NULL) {table_end}";
-
-std::int64_t version_of(SqlConnection& sql) {
-  const auto text = read_setting(sql, "schema");
-  std::int64_t version = 0;
-  const auto [end, error] = std::from_chars(text.data(), text.data() + text.size(), version);
-  if (error != std::errc() || end != text.data() + text.size() || version < 1) fail<CorruptData>("usage database: its schema version is not a number");
-  return version;
-}
-
-void check_not_newer(std::int64_t version) {
-  if (version > kSchemaVersion)
-    fail<Unsupported>("usage database: its schema is version {}, this program knows up to {}; use a newer program", version, kSchemaVersion);
-}
-
 }  // namespace
 
-std::string read_setting(SqlConnection& sql, const std::string& name) {
-  std::string value;
-  sql.query("SELECT value FROM setting WHERE name = $1", {name}, [&](const SqlRow& row) { value = row.text(0); });
-  return value;
+const SqlDatabaseKind& usage_kind() {
+  static const SqlDatabaseKind kKind{.name = "usage database", .setting_table = "setting", .writer_lock = 7562872601};
+  return kKind;
 }
 
-void write_setting(SqlConnection& sql, const std::string& name, const std::string& value) {
-  sql.run("INSERT INTO setting (name, value) VALUES ($1, $2) ON CONFLICT (name) DO UPDATE SET value = excluded.value", {name, value});
-}
-
-void migrate(SqlConnection& sql) {
-  if (sql.has_table("setting")) {
-    const auto version = version_of(sql);
-    check_not_newer(version);
-    if (version == kSchemaVersion) return;
-  }
-  Transaction transaction(sql, Transaction::Kind::kWrite);
-  // Another program may have done it while we waited.
-  std::int64_t version = 0;
-  if (sql.has_table("setting")) version = version_of(sql);
-  else if (sql.has_table("")) fail<CorruptData>("usage database: it holds tables that are not of a usage database");
-  else sql.run_script(sql.schema_words(kSettingTable));
-  check_not_newer(version);
-  for (; version < kSchemaVersion; ++version) sql.run_script(sql.schema_words(kScripts[std::size_t(version)]));
-  write_setting(sql, "schema", std::to_string(version));
-  transaction.commit();
-}
+void migrate(SqlConnection& sql) { migrate_schema(sql, kScripts); }
 
 }  // namespace varve::usage

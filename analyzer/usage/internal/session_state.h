@@ -10,8 +10,8 @@
 #include "analyzer/usage/internal/aggregates.h"
 #include "analyzer/usage/internal/names.h"
 #include "analyzer/usage/internal/resolver.h"
-#include "analyzer/usage/internal/sql.h"
 #include "core/base/bytes.h"
+#include "core/sql/connection.h"
 
 namespace varve::usage {
 

@@ -9,8 +9,8 @@
 
 #include "analyzer/usage/database.h"
 #include "analyzer/usage/internal/resolver.h"
-#include "analyzer/usage/internal/sql.h"
 #include "analyzer/usage/internal/user_sketch.h"
+#include "core/sql/connection.h"
 
 namespace varve::usage {
 

@@ -5,7 +5,7 @@
 #include <vector>
 
 #include "analyzer/usage/database.h"
-#include "analyzer/usage/internal/sql.h"
+#include "core/sql/connection.h"
 
 namespace varve::usage {
 

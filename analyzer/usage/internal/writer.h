@@ -13,8 +13,8 @@
 #include "analyzer/usage/internal/names.h"
 #include "analyzer/usage/internal/resolver.h"
 #include "analyzer/usage/internal/session_state.h"
-#include "analyzer/usage/internal/sql.h"
 #include "analyzer/usage/internal/user_sketch.h"
+#include "core/sql/connection.h"
 
 namespace varve::usage {
 

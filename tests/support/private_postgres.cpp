@@ -1,4 +1,4 @@
-#include "tests/usage/private_postgres.h"
+#include "tests/support/private_postgres.h"
 
 #include <fcntl.h>
 #include <grp.h>
@@ -15,7 +15,7 @@
 #include <fmt/format.h>
 #include <pqxx/pqxx>
 
-namespace varve::usage {
+namespace varve::test {
 namespace {
 
 constexpr const char* kPrograms = "/usr/lib/postgresql/15/bin/";
@@ -72,7 +72,7 @@ PrivatePostgres::~PrivatePostgres() {
 }
 
 std::string PrivatePostgres::new_database() {
-  const auto name = fmt::format("usage{}", ++databases_);
+  const auto name = fmt::format("database{}", ++databases_);
   pqxx::connection connection(url_of(folder_, "postgres"));
   // A schema of its own keeps tests apart as well as a database would, and is made in no time.
   pqxx::nontransaction(connection).exec("CREATE SCHEMA " + name);
@@ -105,4 +105,4 @@ pid_t PrivatePostgres::spawn(const std::string& program, const std::vector<std::
   ::_exit(127);
 }
 
-}  // namespace varve::usage
+}  // namespace varve::test

@@ -7,7 +7,7 @@
 #include <string>
 #include <vector>
 
-namespace varve::usage {
+namespace varve::test {
 
 class PrivatePostgres {
  public:
@@ -32,4 +32,4 @@ class PrivatePostgres {
   int databases_ = 0;
 };
 
-}  // namespace varve::usage
+}  // namespace varve::test

@@ -6,11 +6,11 @@
 
 #include <SQLiteCpp/SQLiteCpp.h>
 
-#include "analyzer/usage/internal/sql.h"
 #include "core/base/errors.h"
 #include "core/base/unique_fd.h"
+#include "core/sql/connection.h"
 
-namespace varve::usage {
+namespace varve {
 namespace {
 
 constexpr int kBusyTimeoutMs = 60'000;
@@ -31,6 +31,7 @@ class SqliteRow final : public SqlRow {
   explicit SqliteRow(SQLite::Statement& statement) : statement_(statement) {}
   std::int64_t number(int column) const override { return statement_.getColumn(column).getInt64(); }
   std::string text(int column) const override { return statement_.getColumn(column).getString(); }
+  double real(int column) const override { return statement_.getColumn(column).getDouble(); }
   Bytes blob(int column) const override {
     const auto value = statement_.getColumn(column);
     const auto* data = static_cast<const std::byte*>(value.getBlob());
@@ -43,13 +44,13 @@ class SqliteRow final : public SqlRow {
 
 class SqliteConnection final : public SqlConnection {
  public:
-  explicit SqliteConnection(const std::string& path) : path_(path) {
-    // A new database is its owner's alone, as the spools are; whoever may read it is for the owner to say.
+  SqliteConnection(const std::string& path, const SqlDatabaseKind& kind) : SqlConnection(kind), path_(path) {
+    // A new database is its owner's alone; whoever may read it is for the owner to say.
     const UniqueFd made(::open(path.c_str(), O_RDWR | O_CREAT | O_EXCL | O_CLOEXEC, 0600));
     guarded([&] {
       database_.emplace(path, SQLite::OPEN_READWRITE | SQLite::OPEN_CREATE, kBusyTimeoutMs);
       // Readers and the one writer do not wait for each other. A commit is not synced: after a power cut the database is as it was a moment
-      // before, and so is its note of how far each spool was read. flush() syncs before a spool may be deleted.
+      // before. Who gives up the source of what was written calls flush() first.
       database_->exec("PRAGMA journal_mode = WAL");
       database_->exec("PRAGMA synchronous = NORMAL");
       database_->exec("PRAGMA foreign_keys = ON");
@@ -91,8 +92,8 @@ class SqliteConnection final : public SqlConnection {
   }
   bool in_transaction() const override { return in_transaction_; }
   void flush() override {
-    query("PRAGMA wal_checkpoint(FULL)", {}, [](const SqlRow& row) {
-      if (row.number(0) != 0) fail<TemporaryError>("usage database: others kept it from being written through to the disk");
+    query("PRAGMA wal_checkpoint(FULL)", {}, [this](const SqlRow& row) {
+      if (row.number(0) != 0) fail<TemporaryError>("{} {}: others kept it from being written through to the disk", kind().name, path_);
     });
   }
 
@@ -102,6 +103,7 @@ class SqliteConnection final : public SqlConnection {
       for (auto at = text.find(word); at != std::string::npos; at = text.find(word, at + with.size())) text.replace(at, word.size(), with);
     };
     replace("{number}", "INTEGER");
+    replace("{real}", "REAL");
     replace("{key}", "INTEGER PRIMARY KEY");
     replace("{blob}", "BLOB");
     replace("{table_end}", "STRICT");
@@ -136,6 +138,7 @@ class SqliteConnection final : public SqlConnection {
   // The values outlive the step, so nothing is copied.
   static void bind(SQLite::Statement& statement, int at, const SqlValue& value) {
     if (const auto* number = std::get_if<std::int64_t>(&value)) statement.bind(at, *number);
+    else if (const auto* real = std::get_if<double>(&value)) statement.bind(at, *real);
     else if (const auto* text = std::get_if<std::string>(&value)) statement.bindNoCopy(at, *text);
     else {
       const auto& blob = std::get<Bytes>(value);
@@ -156,10 +159,10 @@ class SqliteConnection final : public SqlConnection {
         case kIoError:
         case kOutOfMemory:
         case kProtocol:
-          fail<TemporaryError>("usage database {}: {}; what was committed before is kept, try again", path_, error.what());
+          fail<TemporaryError>("{} {}: {}; what was committed before is kept, try again", kind().name, path_, error.what());
         case kCorrupt:
-        case kNotADatabase: fail<CorruptData>("usage database {}: {}", path_, error.what());
-        default: fail<Error>("usage database {}: {}", path_, error.what());
+        case kNotADatabase: fail<CorruptData>("{} {}: {}", kind().name, path_, error.what());
+        default: fail<Error>("{} {}: {}", kind().name, path_, error.what());
       }
     }
   }
@@ -172,6 +175,8 @@ class SqliteConnection final : public SqlConnection {
 
 }  // namespace
 
-std::unique_ptr<SqlConnection> open_sqlite(const std::string& path) { return std::make_unique<SqliteConnection>(path); }
+std::unique_ptr<SqlConnection> open_sqlite(const std::string& path, const SqlDatabaseKind& kind) {
+  return std::make_unique<SqliteConnection>(path, kind);
+}
 
-}  // namespace varve::usage
+}  // namespace varve

@@ -1,16 +1,22 @@
-#include "analyzer/usage/internal/sql.h"
+#include "core/sql/connection.h"
 
 #include <algorithm>
 
 #include <fmt/format.h>
 
-namespace varve::usage {
+namespace varve {
 namespace {
 
 // Statements are prepared and kept, so only two sizes of each are made: one of many rows, and one row.
 constexpr std::size_t kRowsPerStatement = 64;
 
 }  // namespace
+
+std::unique_ptr<SqlConnection> open_sql(const std::string& where, const SqlDatabaseKind& kind) {
+  constexpr std::string_view kSqlite = "sqlite:";
+  if (where.starts_with("postgresql://") || where.starts_with("postgres://")) return open_postgres(where, kind);
+  return open_sqlite(where.starts_with(kSqlite) ? where.substr(kSqlite.size()) : where, kind);
+}
 
 void run_rows(SqlConnection& sql, std::string_view head, std::size_t columns, std::string_view tail, std::span<const SqlValue> values,
               const std::function<void(const SqlRow&)>& each) {
@@ -49,4 +55,4 @@ void query_in(SqlConnection& sql, std::string_view head, std::span<const SqlValu
   }
 }
 
-}  // namespace varve::usage
+}  // namespace varve

@@ -7,21 +7,30 @@
 #include <span>
 #include <string>
 #include <string_view>
+#include <utility>
 #include <variant>
 #include <vector>
 
 #include "core/base/bytes.h"
 
-namespace varve::usage {
+namespace varve {
 
-// No statement of ours needs NULL: absence is 0 or "".
-using SqlValue = std::variant<std::int64_t, std::string, Bytes>;
+// What a database is for: the same in all programs that open it, and different for every kind, so that several may live in one PostgreSQL schema.
+struct SqlDatabaseKind {
+  std::string name;              // "usage database": begins every message
+  std::string setting_table;     // where schema.h keeps the version; the first table that is made
+  std::int64_t writer_lock = 0;  // PostgreSQL's advisory lock that all writers of the kind take
+};
+
+// No statement of ours needs NULL: absence is 0 or "". Doubles are finite.
+using SqlValue = std::variant<std::int64_t, double, std::string, Bytes>;
 
 // One row of a result; valid during the callback.
 class SqlRow {
  public:
   virtual ~SqlRow() = default;
   virtual std::int64_t number(int column) const = 0;  // NULL (a sum over nothing) is 0
+  virtual double real(int column) const = 0;
   virtual std::string text(int column) const = 0;
   virtual Bytes blob(int column) const = 0;
 };
@@ -30,7 +39,12 @@ class SqlRow {
 // database is damaged or none of ours, Error otherwise.
 class SqlConnection {
  public:
+  explicit SqlConnection(SqlDatabaseKind kind) : kind_(std::move(kind)) {}
   virtual ~SqlConnection() = default;
+  SqlConnection(const SqlConnection&) = delete;
+  SqlConnection& operator=(const SqlConnection&) = delete;
+
+  const SqlDatabaseKind& kind() const { return kind_; }
 
   // Statements without parameters, several at once.
   virtual void run_script(const std::string& sql) = 0;
@@ -43,10 +57,10 @@ class SqlConnection {
   virtual void commit() = 0;
   virtual void rollback() noexcept = 0;
   virtual bool in_transaction() const = 0;
-  // Everything committed so far survives a power cut.
+  // Everything committed so far survives a power cut. The tables are there (schema.h).
   virtual void flush() = 0;
 
-  // Replaces {number}, {key}, {blob} and {table_end} of our schema.
+  // Replaces {number}, {real}, {key}, {blob}, {table_end} and {keyed_table_end} of a schema.
   virtual std::string schema_words(std::string_view schema) const = 0;
   virtual std::size_t max_parameters() const = 0;
   // "": any table at all.
@@ -58,10 +72,16 @@ class SqlConnection {
   void query(const std::string& sql, std::initializer_list<SqlValue> values, const std::function<void(const SqlRow&)>& each) {
     run(sql, std::span(values.begin(), values.size()), each);
   }
+
+ private:
+  SqlDatabaseKind kind_;
 };
 
-std::unique_ptr<SqlConnection> open_sqlite(const std::string& path);
-std::unique_ptr<SqlConnection> open_postgres(const std::string& url);
+// A file, made with mode 0600 if it is not there.
+std::unique_ptr<SqlConnection> open_sqlite(const std::string& path, const SqlDatabaseKind& kind);
+std::unique_ptr<SqlConnection> open_postgres(const std::string& url, const SqlDatabaseKind& kind);
+// "postgresql://..." and "postgres://..." are a server; all else is a file, with or without "sqlite:" before it.
+std::unique_ptr<SqlConnection> open_sql(const std::string& where, const SqlDatabaseKind& kind);
 
 // Ends in commit() or, on any way out before that, in a rollback.
 class Transaction {
@@ -90,4 +110,4 @@ void query_in(SqlConnection& sql, std::string_view head, std::span<const SqlValu
 
 inline Bytes blob_of(ByteView bytes) { return to_bytes(bytes); }
 
-}  // namespace varve::usage
+}  // namespace varve
