@@ -39,6 +39,7 @@ struct StepResult {
   std::vector<std::string> warnings;            // ECC, Xid, clocks held back, a library found where it should not be: shown, and alarmed of where the judge says so
   bool throttled = false;                       // the clocks were held back meanwhile: its metrics are dropped from the history
   bool timed_out = false;                       // killed at its limit
+  bool cold = false;                            // ran with an empty store: its metrics are of MetricKind::kCold
   int exit_status = 0;                          // of the process; 128 + signal when killed
   double seconds = 0;                           // wall time of the process as its caller saw it
   // What the mount fetched for it. Absent (false) where it did not run on a lazy mount.

@@ -1,10 +1,14 @@
 #include "analyzer/cuda/rules.h"
 
 #include "analyzer/cuda/internal/pattern_set.h"
+#include "core/base/embedded.h"
 #include "core/base/errors.h"
 #include "core/base/toml.h"
 
 namespace varve::cuda {
+
+EmbeddedFiles rule_files();  // images/keep/cuda.toml
+
 namespace {
 
 // Each pattern must be one: a bracket that is not closed would otherwise be found only when an image is judged.
@@ -62,6 +66,8 @@ Rules parse_rules(std::string_view toml, std::string_view what) {
   for (const auto* row : toml_tables(root, "dlopen", what)) rules.dlopen.push_back(dlopen_edge(*row, what));
   return rules;
 }
+
+std::string_view built_in_rules_text() { return embedded_file(rule_files(), "cuda.toml"); }
 
 const Rules& built_in_rules() {
   static const Rules rules = parse_rules(built_in_rules_text(), "images/keep/cuda.toml");

@@ -5,7 +5,7 @@
 
 #include <fmt/format.h>
 
-#include "analyzer/prune/internal/python_files.h"
+#include "analyzer/prune/internal/carried_files.h"
 
 namespace varve::prune {
 namespace {

@@ -6,7 +6,7 @@
 #include <fmt/format.h>
 #include <nlohmann/json.hpp>
 
-#include "analyzer/prune/internal/python_files.h"
+#include "analyzer/prune/internal/carried_files.h"
 
 namespace varve::prune {
 namespace {
@@ -87,7 +87,7 @@ std::vector<std::vector<ImportOutcome>> import_in_session(SessionRunner& session
   for (const auto& task : tasks) names += task.names.size();
   // Every name may take its time; that all do is no use of anybody's time, but an end all the same.
   const auto limit = options.limit * std::int64_t(names / jobs + 2) + std::chrono::seconds(120);
-  const auto program = std::string(internal::python_files().at("import_names.py"));
+  const auto program = std::string(embedded_file(internal::python_files(), "import_names.py"));
   const auto orders = orders_of(tasks, jobs, options.limit).dump(-1, ' ', true, json::error_handler_t::replace);
   const auto result = sessions.run(image, {"/" + python, "-c", program}, orders, limit);
   if (result.timed_out) fail<CouldNotRun>("the imports with /{} in {} did not end within {} s", python, image.to_string(), limit.count());

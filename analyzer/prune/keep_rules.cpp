@@ -4,7 +4,7 @@
 #include <array>
 #include <set>
 
-#include "analyzer/prune/internal/built_in_rules.h"
+#include "analyzer/prune/internal/carried_files.h"
 #include "analyzer/python/name.h"
 #include "analyzer/report/text.h"
 #include "analyzer/report/window.h"
@@ -135,7 +135,7 @@ KeepRules parse_keep_rules(std::string_view text, std::string_view what) {
 }
 
 const KeepRules& built_in_keep_rules() {
-  static const KeepRules rules = parse_keep_rules(internal::kNotebookRules, "images/keep/notebook.toml");
+  static const KeepRules rules = parse_keep_rules(embedded_file(internal::rule_files(), "notebook.toml"), "images/keep/notebook.toml");
   return rules;
 }
 

@@ -124,7 +124,7 @@ std::vector<SiteState> uninstall(const Target& target) {
   auto sites = status(target);
   for (std::size_t i = 0; i < sites.size(); ++i) {
     const auto real = real_folder(target, target.folders[i]);
-    const auto& files = recorder_files();
+    const auto files = recorder_files();
     bool ours = false;
     for (auto file = files.rbegin(); file != files.rend(); ++file) {  // what starts it goes first
       const auto state = state_of(real / file->name, file->content);

@@ -9,6 +9,8 @@
 #include <string_view>
 #include <vector>
 
+#include "core/base/embedded.h"
+
 namespace varve::recorder {
 
 // What the recorder reads from its environment; docs/recorder.md says more.
@@ -23,12 +25,8 @@ inline constexpr const char* kSwitchFile = "etc/varve/usage-off";         // the
 // The Pythons that the recorder works in.
 inline constexpr unsigned kOldestPythonMinor = 8;
 
-struct RecorderFile {
-  std::string_view name;     // beneath a site folder
-  std::string_view content;
-};
-// All of them belong side by side into each site folder, mode 0644. Python sources, the .pth that starts them up to 3.17, and the .start of 3.15 and later.
-const std::vector<RecorderFile>& recorder_files();
+// Names are beneath a site folder. All of them belong side by side into each site folder, mode 0644. Python sources, the .pth that starts them up to 3.17, and the .start of 3.15 and later.
+EmbeddedFiles recorder_files();
 
 // A tree of folders as the search for Pythons sees it: a plain folder, or an image through its index.
 struct ListedFolder {

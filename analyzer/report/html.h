@@ -7,11 +7,13 @@
 #include <string>
 #include <string_view>
 
+#include "core/base/embedded.h"
+
 namespace varve::report {
 
 namespace page {
-// The files of page/, embedded.
-extern const std::string_view k_page_html, k_report_css, k_report_js;
+// The files of page/.
+EmbeddedFiles page_files();
 }  // namespace page
 
 // Visible text (see text.h), escaped for element content and for attributes in double quotes.

@@ -9,16 +9,17 @@ namespace varve::report {
 
 void write_html(const Report& report, std::ostream& out) {
   // Only our own two blocks may run or style; nothing may be loaded from anywhere, not even from beside the page.
+  const auto style = embedded_file(page::page_files(), "report.css"), script = embedded_file(page::page_files(), "report.js");
   const auto policy =
       fmt::format("default-src 'none'; script-src {}; style-src {}; base-uri 'none'; form-action 'none'",
-                  policy_hash(page::k_report_js), policy_hash(page::k_report_css));
+                  policy_hash(script), policy_hash(style));
   const auto scope = fmt::format("{}. {}.", scope_text(report), coverage_text(report));
   out << fill(
-      page::k_page_html,
+      embedded_file(page::page_files(), "page.html"),
       {{"policy", policy},
        {"title", html("Who uses what: " + scope_text(report))},
-       {"css", std::string(page::k_report_css)},
-       {"js", std::string(page::k_report_js)},
+       {"css", std::string(style)},
+       {"js", std::string(script)},
        {"headline", html(headline(report), 1000)},
        {"scope", html(scope, 1000)},
        {"figures", figures_section(report)},

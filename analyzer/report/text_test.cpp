@@ -77,7 +77,7 @@ TEST(Html, HashesBlocksAsPoliciesNameThem) {
 
 TEST(Html, BothWaysToTheDarkThemeHaveTheSameTokens) {
   std::vector<std::string> blocks;
-  const auto css = page::k_report_css;
+  const auto css = embedded_file(page::page_files(), "report.css");
   for (auto at = css.find("--paper:"); at != std::string_view::npos; at = css.find("--paper:", at + 1)) {
     std::string block;
     for (const char c : css.substr(at, css.find('}', at) - at)) {

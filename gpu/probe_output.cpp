@@ -1,0 +1,217 @@
+#include "gpu/probe_output.h"
+
+#include <csignal>
+#include <cstring>
+#include <optional>
+
+#include <fmt/format.h>
+#include <nlohmann/json.hpp>
+
+#include "core/base/errors.h"
+#include "core/base/json_shape.h"
+#include "core/base/utf8.h"
+
+namespace varve::gpu {
+namespace {
+
+using nlohmann::json;
+
+constexpr int kMaxDepth = 4;
+constexpr std::size_t kMaxValues = 10'000;
+constexpr std::size_t kMaxLine = 1u << 20;
+constexpr int kSkippedStatus = 77;
+
+// One line of text: control characters become spaces, bytes that are no UTF-8 question marks; cut at kMaxProbeText.
+std::string clean(std::string_view text) {
+  std::string line;
+  while (!text.empty()) {
+    const auto length = utf8_length(text);
+    if (line.size() + std::max<std::size_t>(length, 1) > kMaxProbeText) break;
+    const auto first = static_cast<unsigned char>(text[0]);
+    const bool control = first < 0x20 || first == 0x7F || (length == 2 && first == 0xC2 && static_cast<unsigned char>(text[1]) < 0xA0);
+    if (length == 0) {
+      line += '?';
+    } else if (control) {
+      line += ' ';
+    } else {
+      line += text.substr(0, length);
+    }
+    text.remove_prefix(std::max<std::size_t>(length, 1));
+  }
+  return line;
+}
+
+std::string text_of(const json& value, std::string_view name) {
+  if (!value.is_string()) fail<CorruptData>("\"{}\" is no text", name);
+  return clean(value.get_ref<const std::string&>());
+}
+
+const json* member(const json& object, const char* name) {
+  const auto found = object.find(name);
+  return found == object.end() ? nullptr : &*found;
+}
+
+bool is_metric_name(std::string_view name) {
+  if (name.empty() || name.size() > kMaxProbeName) return false;
+  return name.find_first_not_of("abcdefghijklmnopqrstuvwxyzABCDEFGHIJKLMNOPQRSTUVWXYZ0123456789._-+") == name.npos;
+}
+
+MetricKind kind_of(const json* value) {
+  if (value == nullptr || !value->is_string()) fail<CorruptData>("a metric has no \"kind\"");
+  const auto& kind = value->get_ref<const std::string&>();
+  for (const auto known : {MetricKind::kSteady, MetricKind::kFirstCall, MetricKind::kCold})
+    if (kind == to_string(known)) return known;
+  fail<CorruptData>("a metric is of the unknown kind \"{}\"", clean(kind));
+}
+
+void take_metrics(const json& list, StepResult& result) {
+  if (!list.is_array()) fail<CorruptData>("\"metrics\" is no list");
+  if (list.size() > kMaxProbeMetrics) fail<CorruptData>("more than {} metrics", kMaxProbeMetrics);
+  for (const auto& one : list) {
+    if (!one.is_object()) fail<CorruptData>("a metric is no object");
+    const auto* name = member(one, "name");
+    if (name == nullptr || !name->is_string() || !is_metric_name(name->get_ref<const std::string&>())) fail<CorruptData>("a metric has no proper \"name\"");
+    Metric metric{.name = name->get<std::string>(), .kind = kind_of(member(one, "kind"))};
+    const auto* seconds = member(one, "seconds");
+    if (seconds == nullptr || !seconds->is_number()) fail<CorruptData>("metric {} has no \"seconds\"", metric.name);
+    metric.seconds = seconds->get<double>();
+    if (!(metric.seconds >= 0 && metric.seconds <= kMaxProbeSeconds)) fail<CorruptData>("metric {} took {} seconds", metric.name, metric.seconds);
+    for (const auto& other : result.metrics)
+      if (other.name == metric.name && other.kind == metric.kind) fail<CorruptData>("metric {} is there twice", metric.name);
+    result.metrics.push_back(std::move(metric));
+  }
+}
+
+void take_facts(const json& object, StepResult& result) {
+  if (!object.is_object()) fail<CorruptData>("\"facts\" is no object");
+  if (object.size() > kMaxProbeFacts) fail<CorruptData>("more than {} facts", kMaxProbeFacts);
+  for (const auto& [name, value] : object.items()) {
+    if (name.empty() || name.size() > kMaxProbeName) fail<CorruptData>("a fact's name has {} bytes", name.size());
+    result.facts[clean(name)] = text_of(value, name);
+  }
+}
+
+void take_warnings(const json& list, StepResult& result) {
+  if (!list.is_array()) fail<CorruptData>("\"warnings\" is no list");
+  if (list.size() > kMaxProbeWarnings) fail<CorruptData>("more than {} warnings", kMaxProbeWarnings);
+  for (const auto& one : list) result.warnings.push_back(text_of(one, "warnings"));
+}
+
+Outcome outcome_of(const json& value) {
+  if (value.is_string())
+    for (const auto known : {Outcome::kOk, Outcome::kFailed, Outcome::kSkipped})
+      if (value.get_ref<const std::string&>() == to_string(known)) return known;
+  throw CorruptData("\"result\" is none of ok, failed, skipped");
+}
+
+json parse_line(std::string_view line) {
+  if (line.size() > kMaxLine) fail<CorruptData>("it has {} bytes, more than {}", line.size(), kMaxLine);
+  check_json_shape(line, kMaxDepth, kMaxValues, "it");
+  auto object = json::parse(line, nullptr, false);
+  if (!object.is_object()) throw CorruptData("it is no JSON object");
+  return object;
+}
+
+StepResult read_result(const json& object) {
+  StepResult result;
+  result.outcome = outcome_of(object.at("result"));
+  const auto* detail = member(object, "detail");
+  if (detail == nullptr) throw CorruptData("it has no \"detail\"");
+  result.detail = text_of(*detail, "detail");
+  if (const auto* metrics = member(object, "metrics")) take_metrics(*metrics, result);
+  if (const auto* facts = member(object, "facts")) take_facts(*facts, result);
+  if (const auto* warnings = member(object, "warnings")) take_warnings(*warnings, result);
+  if (const auto* throttled = member(object, "throttled")) {
+    if (!throttled->is_boolean()) throw CorruptData("\"throttled\" is no boolean");
+    result.throttled = throttled->get<bool>();
+  }
+  return result;
+}
+
+// What the marked lines say, in the order in which they stand.
+struct Said {
+  std::optional<StepResult> result;
+  std::string doing;  // the last one, unless a result came later
+  std::string wrong;  // of the first marked line that makes no sense
+};
+
+void take_line(std::string_view line, std::size_t number, Said& said) {
+  try {
+    const auto object = parse_line(line);
+    if (object.contains("result")) {
+      said.result = read_result(object);
+      said.doing.clear();
+    } else if (const auto* doing = member(object, "doing")) {
+      said.doing = text_of(*doing, "doing");
+    }
+  } catch (const Error& error) {
+    if (said.wrong.empty()) said.wrong = fmt::format("line {} of its output makes no sense: {}", number, error.what());
+  }
+}
+
+Said read_lines(std::string_view output) {
+  Said said;
+  for (std::size_t number = 1; !output.empty(); ++number) {
+    const auto end = std::min(output.find('\n'), output.size());
+    auto line = output.substr(0, end);
+    output.remove_prefix(std::min(end + 1, output.size()));
+    if (!line.starts_with(kProbeMark) || line.size() <= kProbeMark.size() || line[kProbeMark.size()] != ' ') continue;
+    line.remove_prefix(kProbeMark.size() + 1);
+    take_line(line, number, said);
+  }
+  return said;
+}
+
+std::string last_words(std::string_view text) {
+  while (!text.empty() && (text.back() == '\n' || text.back() == '\r' || text.back() == ' ')) text.remove_suffix(1);
+  const auto start = text.rfind('\n');
+  return clean(text.substr(start == text.npos ? 0 : start + 1).substr(0, kMaxProbeText));
+}
+
+// "exit status 3", "killed by signal 11 (Segmentation fault)"
+std::string end_of(int exit_status) {
+  if (exit_status <= 128 || exit_status > 128 + 64) return fmt::format("exit status {}", exit_status);
+  const auto* name = ::sigabbrev_np(exit_status - 128);
+  return name == nullptr ? fmt::format("killed by signal {}", exit_status - 128) : fmt::format("killed by SIG{}", name);
+}
+
+int status_of(Outcome outcome) { return outcome == Outcome::kOk ? 0 : outcome == Outcome::kFailed ? 1 : kSkippedStatus; }
+
+std::string while_doing(const Said& said) { return said.doing.empty() ? "" : ", while doing: " + said.doing; }
+
+// What the failure is if the process did not end as it should have; absent when all is well.
+std::optional<std::string> what_is_wrong(const Said& said, std::string_view error_output, int exit_status, bool timed_out) {
+  if (timed_out) return "no end before its limit" + (said.doing.empty() ? std::string(", and it did not say what it was doing") : while_doing(said));
+  if (!said.wrong.empty()) return said.wrong;
+  const auto words = last_words(error_output);
+  const auto last = words.empty() ? "" : ": " + words;
+  if (!said.result) return fmt::format("no result, {}{}{}", end_of(exit_status), while_doing(said), last);
+  if (!said.doing.empty()) return fmt::format("{} after its result{}{}", end_of(exit_status), while_doing(said), last);
+  const bool crashed_after_failure = said.result->outcome == Outcome::kFailed && exit_status != 0 && exit_status != kSkippedStatus;
+  if (exit_status != status_of(said.result->outcome) && !crashed_after_failure)
+    return fmt::format("it said \"{}\" ({}), then {}{}", to_string(said.result->outcome), said.result->detail, end_of(exit_status), last);
+  return std::nullopt;
+}
+
+}  // namespace
+
+std::string_view to_string(MetricKind kind) { return kind == MetricKind::kSteady ? "steady" : kind == MetricKind::kFirstCall ? "first" : "cold"; }
+
+std::string_view to_string(Outcome outcome) { return outcome == Outcome::kOk ? "ok" : outcome == Outcome::kFailed ? "failed" : "skipped"; }
+
+StepResult parse_probe_output(std::string_view step, std::string_view output, std::string_view error_output, int exit_status, bool timed_out) {
+  auto said = read_lines(output.substr(0, kMaxProbeOutput));
+  auto wrong = what_is_wrong(said, error_output, exit_status, timed_out);
+  auto result = said.result ? std::move(*said.result) : StepResult{};
+  result.step = step;
+  result.exit_status = exit_status;
+  result.timed_out = timed_out;
+  if (wrong) {
+    result.outcome = Outcome::kFailed;
+    result.detail = clean(*wrong);
+    result.metrics.clear();
+  }
+  return result;
+}
+
+}  // namespace varve::gpu
