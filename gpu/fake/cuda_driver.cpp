@@ -1,0 +1,447 @@
+// libcuda.so.1: devices, contexts, memory, modules, streams and events. Everything is done at once, on the host.
+#include <sys/mman.h>
+
+#include <algorithm>
+#include <chrono>
+#include <cstdio>
+#include <cstdlib>
+#include <map>
+#include <memory>
+#include <mutex>
+#include <vector>
+
+#include "gpu/fake/behaviour.h"
+#include "gpu/fake/ptx.h"
+
+namespace varve::gpu::fake {
+namespace {
+
+enum Result : int {
+  kSuccess = 0,
+  kInvalidValue = 1,
+  kOutOfMemory = 2,
+  kNotInitialized = 3,
+  kNoDevice = 100,
+  kInvalidDevice = 101,
+  kInvalidImage = 200,
+  kInvalidContext = 201,
+  kInvalidPtx = 218,
+  kInvalidHandle = 400,
+  kNotFound = 500,
+};
+
+struct Context {
+  int device = 0;
+};
+struct Module {
+  std::map<std::string, ptx::Kernel> kernels;
+};
+struct Event {
+  std::chrono::steady_clock::time_point at;
+};
+using Function = const ptx::Kernel;
+
+constexpr std::size_t kDeviceMemory = std::size_t{16} << 30;
+bool initialized = false;                 // NOLINT: as the driver is, one for the process
+thread_local Context* current = nullptr;  // NOLINT: the API's current context is one per thread
+std::vector<Context>& contexts() {        // the primary ones, one per device
+  static std::vector<Context> all(std::size_t(number("devices", 1)));
+  return all;
+}
+std::mutex memory_lock;                             // NOLINT
+std::map<std::uintptr_t, std::size_t> allocations;  // NOLINT: device memory that is taken, by host address
+
+bool is_known(int device) { return device >= 0 && device < int(contexts().size()); }
+
+// The range lies in one allocation, else this is an illegal address.
+void* checked(unsigned long long device, std::size_t bytes, const char* call) {
+  auto* const host = on_device(reinterpret_cast<char*>(device), call);  // NOLINT(performance-no-int-to-ptr)
+  const std::lock_guard lock(memory_lock);
+  const auto begin = reinterpret_cast<std::uintptr_t>(host);
+  auto found = allocations.upper_bound(begin);
+  if (found == allocations.begin()) fault(std::string(call) + ": no such device memory");
+  --found;
+  if (begin + bytes > found->first + found->second) fault(std::string(call) + ": behind the end of its device memory");
+  return host;
+}
+
+int copy(void* to, const void* from, std::size_t bytes) {
+  const auto how = wrong("copy");
+  if (how == Wrong::kNo)
+    std::memcpy(to, from, bytes);
+  else
+    give(how, static_cast<unsigned char*>(to), static_cast<const unsigned char*>(from), bytes);
+  return kSuccess;
+}
+
+// What each call does before anything else: behaviours, then the order of calls that the API prescribes.
+#define ENTER(call)                               \
+  if (const int code = enter(#call)) return code; \
+  if (!initialized) return kNotInitialized
+#define ENTER_IN_CONTEXT(call) \
+  ENTER(call);                 \
+  if (!current) return kInvalidContext
+
+}  // namespace
+
+FAKE_API int cuInit(unsigned flags) {
+  if (const int code = enter("cuInit")) return code;
+  if (flags) return kInvalidValue;
+  if (contexts().empty()) return kNoDevice;
+  initialized = true;
+  return kSuccess;
+}
+
+FAKE_API int cuDriverGetVersion(int* version) {
+  if (const int code = enter("cuDriverGetVersion")) return code;
+  *version = int(number("cuda", 12080));
+  return kSuccess;
+}
+
+FAKE_API int cuGetErrorName(int code, const char** name) {
+  static const std::map<int, const char*> kNames = {{0, "CUDA_SUCCESS"},
+                                                    {1, "CUDA_ERROR_INVALID_VALUE"},
+                                                    {2, "CUDA_ERROR_OUT_OF_MEMORY"},
+                                                    {3, "CUDA_ERROR_NOT_INITIALIZED"},
+                                                    {100, "CUDA_ERROR_NO_DEVICE"},
+                                                    {101, "CUDA_ERROR_INVALID_DEVICE"},
+                                                    {200, "CUDA_ERROR_INVALID_IMAGE"},
+                                                    {201, "CUDA_ERROR_INVALID_CONTEXT"},
+                                                    {214, "CUDA_ERROR_ECC_UNCORRECTABLE"},
+                                                    {218, "CUDA_ERROR_INVALID_PTX"},
+                                                    {400, "CUDA_ERROR_INVALID_HANDLE"},
+                                                    {500, "CUDA_ERROR_NOT_FOUND"},
+                                                    {700, "CUDA_ERROR_ILLEGAL_ADDRESS"},
+                                                    {719, "CUDA_ERROR_LAUNCH_FAILED"},
+                                                    {803, "CUDA_ERROR_SYSTEM_DRIVER_MISMATCH"},
+                                                    {999, "CUDA_ERROR_UNKNOWN"}};
+  const auto found = kNames.find(code);
+  *name = found == kNames.end() ? nullptr : found->second;
+  return found == kNames.end() ? kInvalidValue : kSuccess;
+}
+
+FAKE_API int cuGetErrorString(int code, const char** text) {
+  if (const int result = cuGetErrorName(code, text)) return result;
+  *text = code == kSuccess    ? "no error"
+          : code == kNoDevice ? "no CUDA-capable device is detected"
+                              : "an error of the fake driver";
+  return kSuccess;
+}
+
+// NVIDIA's own libraries ask for tables of functions that only they know; a real NVRTC falls over where there is not
+// even this.
+FAKE_API int cuGetExportTable(const void** table, const unsigned char*) {
+  *table = nullptr;
+  return kNotFound;
+}
+
+FAKE_API int cuDeviceGetCount(int* count) {
+  ENTER(cuDeviceGetCount);
+  *count = int(contexts().size());
+  return kSuccess;
+}
+
+FAKE_API int cuDeviceGet(int* device, int ordinal) {
+  ENTER(cuDeviceGet);
+  if (!is_known(ordinal)) return kInvalidDevice;
+  *device = ordinal;
+  return kSuccess;
+}
+
+FAKE_API int cuDeviceGetName(char* name, int length, int device) {
+  ENTER(cuDeviceGetName);
+  if (!is_known(device)) return kInvalidDevice;
+  std::snprintf(name, std::size_t(length), "%s", text("product", "NVIDIA Fake 9000").c_str());
+  return kSuccess;
+}
+
+FAKE_API int cuDeviceGetUuid_v2(unsigned char* uuid, int device) {
+  ENTER(cuDeviceGetUuid_v2);
+  if (!is_known(device)) return kInvalidDevice;
+  for (int i = 0; i < 16; ++i) uuid[i] = static_cast<unsigned char>(i == 15 ? device : 0x10 + i);
+  return kSuccess;
+}
+FAKE_API int cuDeviceGetUuid(unsigned char* uuid, int device) { return cuDeviceGetUuid_v2(uuid, device); }
+
+FAKE_API int cuDeviceTotalMem_v2(std::size_t* bytes, int device) {
+  ENTER(cuDeviceTotalMem_v2);
+  if (!is_known(device)) return kInvalidDevice;
+  *bytes = kDeviceMemory;
+  return kSuccess;
+}
+
+FAKE_API int cuDeviceGetAttribute(int* value, int attribute, int device) {
+  ENTER(cuDeviceGetAttribute);
+  if (!is_known(device)) return kInvalidDevice;
+  const auto sm = int(number("sm", 90));
+  // Threads per block, blocks' x and y, shared memory, warp, clock in kHz, multiprocessors, memory clock, bus width,
+  // capability.
+  static const std::map<int, int> kValues = {{1, 1024}, {2, 1024},     {5, 2147483647}, {6, 65535},    {8, 49152},
+                                             {10, 32},  {13, 1980000}, {16, 132},       {36, 2619000}, {37, 5120}};
+  if (attribute == 75) return *value = sm / 10, kSuccess;
+  if (attribute == 76) return *value = sm % 10, kSuccess;
+  const auto found = kValues.find(attribute);
+  *value = found == kValues.end() ? 0 : found->second;
+  return kSuccess;
+}
+
+FAKE_API int cuDeviceGetPCIBusId(char* id, int length, int device) {
+  ENTER(cuDeviceGetPCIBusId);
+  if (!is_known(device)) return kInvalidDevice;
+  std::snprintf(id, std::size_t(length), "0000:%02X:00.0", 0x3B + device);
+  return kSuccess;
+}
+
+FAKE_API int cuDevicePrimaryCtxRetain(Context** context, int device) {
+  ENTER(cuDevicePrimaryCtxRetain);
+  if (!is_known(device)) return kInvalidDevice;
+  *context = &contexts()[std::size_t(device)];
+  (*context)->device = device;
+  return kSuccess;
+}
+
+FAKE_API int cuDevicePrimaryCtxRelease_v2(int device) {
+  ENTER(cuDevicePrimaryCtxRelease_v2);
+  return is_known(device) ? kSuccess : kInvalidDevice;
+}
+
+FAKE_API int cuCtxCreate_v2(Context** context, unsigned, int device) {
+  ENTER(cuCtxCreate_v2);
+  if (const int code = cuDevicePrimaryCtxRetain(context, device)) return code;
+  current = *context;
+  return kSuccess;
+}
+
+FAKE_API int cuCtxDestroy_v2(Context* context) {
+  ENTER(cuCtxDestroy_v2);
+  if (current == context) current = nullptr;
+  return kSuccess;
+}
+
+FAKE_API int cuCtxSetCurrent(Context* context) {
+  ENTER(cuCtxSetCurrent);
+  current = context;
+  return kSuccess;
+}
+
+FAKE_API int cuCtxGetCurrent(Context** context) {
+  ENTER(cuCtxGetCurrent);
+  *context = current;
+  return kSuccess;
+}
+
+FAKE_API int cuCtxGetDevice(int* device) {
+  ENTER_IN_CONTEXT(cuCtxGetDevice);
+  *device = current->device;
+  return kSuccess;
+}
+
+FAKE_API int cuCtxSynchronize() {
+  ENTER_IN_CONTEXT(cuCtxSynchronize);
+  return kSuccess;
+}
+
+FAKE_API int cuMemGetInfo_v2(std::size_t* free_bytes, std::size_t* total) {
+  ENTER_IN_CONTEXT(cuMemGetInfo_v2);
+  const std::lock_guard lock(memory_lock);
+  std::size_t used = 0;
+  for (const auto& [address, bytes] : allocations) used += bytes;
+  *total = kDeviceMemory;
+  *free_bytes = kDeviceMemory - std::min(used, kDeviceMemory);
+  return kSuccess;
+}
+
+FAKE_API int cuMemAlloc_v2(unsigned long long* address, std::size_t bytes) {
+  ENTER_IN_CONTEXT(cuMemAlloc_v2);
+  if (!bytes) return kInvalidValue;
+  if (bytes > kDeviceMemory) return kOutOfMemory;
+  void* const host = aligned_alloc(256, (bytes + 255) / 256 * 256);
+  if (!host) return kOutOfMemory;
+  std::memset(host, 0xA5, bytes);  // a device's memory is not cleared either
+  const std::lock_guard lock(memory_lock);
+  allocations[reinterpret_cast<std::uintptr_t>(host)] = bytes;
+  *address = to_device(host);
+  return kSuccess;
+}
+
+FAKE_API int cuMemFree_v2(unsigned long long address) {
+  ENTER_IN_CONTEXT(cuMemFree_v2);
+  if (!address) return kSuccess;
+  void* const host = checked(address, 1, "cuMemFree_v2");
+  const std::lock_guard lock(memory_lock);
+  if (!allocations.erase(reinterpret_cast<std::uintptr_t>(host))) return kInvalidValue;
+  free(host);  // NOLINT(cppcoreguidelines-no-malloc): the API's
+  return kSuccess;
+}
+
+FAKE_API int cuMemHostAlloc(void** address, std::size_t bytes, unsigned) {
+  ENTER_IN_CONTEXT(cuMemHostAlloc);
+  *address = aligned_alloc(4096, (bytes + 4095) / 4096 * 4096);
+  return *address ? kSuccess : kOutOfMemory;
+}
+FAKE_API int cuMemAllocHost_v2(void** address, std::size_t bytes) { return cuMemHostAlloc(address, bytes, 0); }
+
+FAKE_API int cuMemFreeHost(void* address) {
+  ENTER_IN_CONTEXT(cuMemFreeHost);
+  free(address);  // NOLINT(cppcoreguidelines-no-malloc)
+  return kSuccess;
+}
+
+FAKE_API int cuMemcpyHtoD_v2(unsigned long long to, const void* from, std::size_t bytes) {
+  ENTER_IN_CONTEXT(cuMemcpyHtoD_v2);
+  return copy(checked(to, bytes, "cuMemcpyHtoD_v2"), on_host(from, "cuMemcpyHtoD_v2"), bytes);
+}
+
+FAKE_API int cuMemcpyDtoH_v2(void* to, unsigned long long from, std::size_t bytes) {
+  ENTER_IN_CONTEXT(cuMemcpyDtoH_v2);
+  return copy(on_host(to, "cuMemcpyDtoH_v2"), checked(from, bytes, "cuMemcpyDtoH_v2"), bytes);
+}
+
+FAKE_API int cuMemcpyDtoD_v2(unsigned long long to, unsigned long long from, std::size_t bytes) {
+  ENTER_IN_CONTEXT(cuMemcpyDtoD_v2);
+  return copy(checked(to, bytes, "cuMemcpyDtoD_v2"), checked(from, bytes, "cuMemcpyDtoD_v2"), bytes);
+}
+
+FAKE_API int cuMemcpyHtoDAsync_v2(unsigned long long to, const void* from, std::size_t bytes, void*) {
+  return cuMemcpyHtoD_v2(to, from, bytes);
+}
+FAKE_API int cuMemcpyDtoHAsync_v2(void* to, unsigned long long from, std::size_t bytes, void*) {
+  return cuMemcpyDtoH_v2(to, from, bytes);
+}
+FAKE_API int cuMemcpyDtoDAsync_v2(unsigned long long to, unsigned long long from, std::size_t bytes, void*) {
+  return cuMemcpyDtoD_v2(to, from, bytes);
+}
+
+FAKE_API int cuMemsetD8_v2(unsigned long long to, unsigned char value, std::size_t count) {
+  ENTER_IN_CONTEXT(cuMemsetD8_v2);
+  std::memset(checked(to, count, "cuMemsetD8_v2"), value, count);
+  return kSuccess;
+}
+
+FAKE_API int cuMemsetD32_v2(unsigned long long to, unsigned value, std::size_t count) {
+  ENTER_IN_CONTEXT(cuMemsetD32_v2);
+  std::fill_n(static_cast<unsigned*>(checked(to, count * 4, "cuMemsetD32_v2")), count, value);
+  return kSuccess;
+}
+
+// Option 5 is a buffer for the compiler's errors, 6 its size, which stands in the pointer itself.
+static void tell(const std::string& why, unsigned count, const int* options, void** values) {
+  char* buffer = nullptr;
+  std::size_t size = 0;
+  for (unsigned i = 0; i < count; ++i) {
+    if (options[i] == 5) buffer = static_cast<char*>(values[i]);
+    if (options[i] == 6) size = reinterpret_cast<std::uintptr_t>(values[i]) & 0xFFFF'FFFF;
+  }
+  if (buffer && size) std::snprintf(buffer, size, "ptxas fatal   : %s", why.c_str());
+}
+
+FAKE_API int cuModuleLoadDataEx(Module** module, const void* image, unsigned count, int* options, void** values) {
+  ENTER_IN_CONTEXT(cuModuleLoadDataEx);
+  std::string_view text = on_host(static_cast<const char*>(image), "cuModuleLoadDataEx");
+  constexpr std::size_t kCubinHead = 64;  // as the fake nvrtc writes it
+  if (text.starts_with('\x7f')) {
+    if (text.size() < kCubinHead || !text.substr(32).starts_with("of the fake compiler")) return kInvalidImage;
+    text.remove_prefix(kCubinHead);
+  }
+  try {
+    *module = new Module{ptx::parse(std::string(text), int(number("sm", 90)))};
+  } catch (const std::exception& error) {
+    tell(error.what(), count, options, values);
+    return kInvalidPtx;
+  }
+  return kSuccess;
+}
+FAKE_API int cuModuleLoadData(Module** module, const void* image) {
+  ENTER_IN_CONTEXT(cuModuleLoadData);
+  return cuModuleLoadDataEx(module, image, 0, nullptr, nullptr);
+}
+
+FAKE_API int cuModuleUnload(Module* module) {
+  ENTER_IN_CONTEXT(cuModuleUnload);
+  delete module;
+  return kSuccess;
+}
+
+FAKE_API int cuModuleGetFunction(Function** function, Module* module, const char* name) {
+  ENTER_IN_CONTEXT(cuModuleGetFunction);
+  const auto found = module->kernels.find(name);
+  if (found == module->kernels.end()) return kNotFound;
+  *function = &found->second;
+  return kSuccess;
+}
+
+FAKE_API int cuLaunchKernel(Function* function, unsigned grid_x, unsigned grid_y, unsigned grid_z, unsigned block_x,
+                            unsigned block_y, unsigned block_z, unsigned shared_bytes, void* stream, void** parameters,
+                            void** extra) {
+  ENTER_IN_CONTEXT(cuLaunchKernel);
+  (void)stream;
+  if (extra || !grid_x || !grid_y || !grid_z || !block_x || !block_y || !block_z ||
+      block_x * block_y * block_z > 1024 || block_z > 64 || shared_bytes > 49152)
+    return kInvalidValue;
+  const auto how = wrong("kernel");
+  if (how == Wrong::kIdle) return kSuccess;
+  ptx::Launch launch{.grid = {grid_x, grid_y, grid_z},
+                     .block = {block_x, block_y, block_z},
+                     .dynamic_shared = shared_bytes,
+                     .address = {},
+                     .spoil = how};
+  launch.address = [](std::uint64_t address, std::size_t bytes) { return checked(address, bytes, "kernel"); };
+  try {
+    ptx::run(*function, launch, parameters);
+  } catch (const std::exception& error) {
+    fault(error.what());
+  }
+  return kSuccess;
+}
+
+FAKE_API int cuStreamCreate(void** stream, unsigned) {
+  ENTER_IN_CONTEXT(cuStreamCreate);
+  *stream = new int(0);
+  return kSuccess;
+}
+
+FAKE_API int cuStreamSynchronize(void*) {
+  ENTER_IN_CONTEXT(cuStreamSynchronize);
+  return kSuccess;
+}
+
+FAKE_API int cuStreamDestroy_v2(void* stream) {
+  ENTER_IN_CONTEXT(cuStreamDestroy_v2);
+  delete static_cast<int*>(stream);
+  return kSuccess;
+}
+
+FAKE_API int cuEventCreate(Event** event, unsigned) {
+  ENTER_IN_CONTEXT(cuEventCreate);
+  *event = new Event;
+  return kSuccess;
+}
+
+FAKE_API int cuEventRecord(Event* event, void*) {
+  ENTER_IN_CONTEXT(cuEventRecord);
+  event->at = std::chrono::steady_clock::now();
+  return kSuccess;
+}
+
+FAKE_API int cuEventSynchronize(Event*) {
+  ENTER_IN_CONTEXT(cuEventSynchronize);
+  return kSuccess;
+}
+
+FAKE_API int cuEventElapsedTime(float* milliseconds, Event* start, Event* end) {
+  ENTER_IN_CONTEXT(cuEventElapsedTime);
+  if (start->at.time_since_epoch().count() == 0 || end->at.time_since_epoch().count() == 0) return kInvalidHandle;
+  *milliseconds = std::chrono::duration<float, std::milli>(end->at - start->at).count();
+  return kSuccess;
+}
+FAKE_API int cuEventElapsedTime_v2(float* milliseconds, Event* start, Event* end) {
+  return cuEventElapsedTime(milliseconds, start, end);
+}
+
+FAKE_API int cuEventDestroy_v2(Event* event) {
+  ENTER_IN_CONTEXT(cuEventDestroy_v2);
+  delete event;
+  return kSuccess;
+}
+
+}  // namespace varve::gpu::fake
