@@ -8,6 +8,7 @@
 #include "cli/image_command.h"
 #include "cli/relayered_image.h"
 #include "cli/text.h"
+#include "cli/writer_options.h"
 #include "core/base/errors.h"
 #include "core/base/log.h"
 #include "core/base/progress.h"
@@ -16,9 +17,6 @@
 
 namespace varve::cli {
 namespace {
-
-constexpr int kDefaultZstdLevel = 3;
-constexpr int kDefaultGzipLevel = 6;
 
 struct OptimizeArguments {
   std::string image;
@@ -29,15 +27,6 @@ struct OptimizeArguments {
   bool relayer = false;
   RelayerArguments relayering;
 };
-
-void set_format(OptimizeArguments& arguments) {
-  auto& writer = arguments.options.writer;
-  const bool gzip = arguments.format == "gzip";
-  writer.format = gzip ? indexer::WrittenFormat::kGzip : indexer::WrittenFormat::kZstdChunked;
-  writer.level = arguments.level != 0 ? arguments.level : gzip ? kDefaultGzipLevel : kDefaultZstdLevel;
-  const int most = gzip ? codec::kMaxGzipLevel : codec::kMaxZstdLevel;
-  if (writer.level > most) fail<UsageError>("--level {}: {} has levels from 1 to {}", writer.level, arguments.format, most);
-}
 
 nlohmann::json to_json(const indexer::OptimizeReport& report) {
   auto layers = nlohmann::json::array();
@@ -68,7 +57,7 @@ void print_report(const indexer::OptimizeReport& report, std::ostream& out) {
 }
 
 void run_optimize(const Context& context, OptimizeArguments& arguments) {
-  set_format(arguments);
+  arguments.options.writer = writer_options(arguments.format, arguments.level, arguments.options.writer.jobs);
   if (arguments.relayer) {
     arguments.relayering.image = arguments.image;
     arguments.relayering.destination = arguments.destination;

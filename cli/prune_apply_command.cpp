@@ -37,16 +37,13 @@ struct ColdMarks {
 // The image that was planned, by its digest. Throws UsageError if its reference means another one by now and nobody asked for the planned one.
 std::string planned_image(const Context& context, const ApplyArguments& arguments, const prune::Plan& plan) {
   const auto given = arguments.image.empty() ? plan.reference : arguments.image;
-  auto reference = oci::Reference::parse(given);
   if (!arguments.as_planned) {
     const auto now = context.open_image(given).digest();
     if (now != plan.image)
       fail<UsageError>("{} is a plan for {}, and {} is {} now: make a new plan, or say --as-planned to work on the image that was planned", arguments.plan, plan.image.to_string(),
                        given, now.to_string());
   }
-  reference.tag.reset();
-  reference.digest = plan.image;
-  return reference.to_string();
+  return by_digest(oci::Reference::parse(given), plan.image);
 }
 
 nlohmann::json cold_json(const index::ColdSummary& cold) {
@@ -55,7 +52,7 @@ nlohmann::json cold_json(const index::ColdSummary& cold) {
 }
 
 // A new index of the image that has these files cold; what the image is does not change.
-ColdMarks mark_image(const Context& context, GateImage& image, const std::set<std::string, std::less<>>& cold) {
+ColdMarks mark_image(const Context& context, ImageContents& image, const std::set<std::string, std::less<>>& cold) {
   auto& opened = image.opened();
   const auto loaded = index::load_index(opened.local, opened.image, index::IndexPlace::kRepository);
   ColdMarks marks;
@@ -71,18 +68,12 @@ void print_marks(const Context& context, const ColdMarks& marks) {
 }
 
 void apply_to_index(const Context& context, const ApplyArguments& arguments, const prune::Plan& plan) {
-  GateImage image(context, planned_image(context, arguments, plan));
+  ImageContents image(context, planned_image(context, arguments, plan));
   const auto marks = mark_image(context, image, prune::cold_paths(plan, image.inventory(), image.files()));
   if (context.global.json)
     return context.print_json({{"image", image.digest().to_string()}, {"index", marks.index.to_string()}, {"cold", cold_json(marks.summary)}, {"gates", nlohmann::json::array()}});
   print_marks(context, marks);
   context.out << fmt::format("index {}\n", marks.index.to_string());
-}
-
-std::string by_digest(oci::Reference reference, const Digest& digest) {
-  reference.tag.reset();
-  reference.digest = digest;
-  return reference.to_string();
 }
 
 void index_new_image(const Context& context, const oci::Image& image) {
@@ -100,7 +91,7 @@ struct Candidate {
   ColdMarks marks;
 };
 
-void publish(const Context& context, const ApplyArguments& arguments, const std::string& plan_text, const GateImage& before, const GateImage& after, const Candidate& candidate,
+void publish(const Context& context, const ApplyArguments& arguments, const std::string& plan_text, const ImageContents& before, const ImageContents& after, const Candidate& candidate,
              const std::vector<prune::GateResult>& gates, oci::Repository& destination, const oci::Reference& reference) {
   prune::Proof proof;
   proof.old_image = before.digest();
@@ -119,7 +110,7 @@ void publish(const Context& context, const ApplyArguments& arguments, const std:
 void apply_to_image(Context& context, ApplyArguments& arguments, const prune::Plan& plan, const std::string& plan_text) {
   const auto reference = oci::Reference::parse(arguments.destination);
   if (!reference.tag) fail<UsageError>("{}: write the tag that the new image gets when all gates have passed", arguments.destination);
-  GateImage before(context, planned_image(context, arguments, plan));
+  ImageContents before(context, planned_image(context, arguments, plan));
   const auto destination = open_destination(context, before.reference(), reference);
   if (!arguments.previous.empty()) arguments.settings.previous = std::make_shared<oci::Image>(context.open_image(arguments.previous));
   GateRequest request;
@@ -137,7 +128,7 @@ void apply_to_image(Context& context, ApplyArguments& arguments, const prune::Pl
   const auto image = oci::open_image(destination, candidate.report.image.to_string(), before.opened().image.config.platform);
   candidate.manifest = image.document;
   index_new_image(context, image);
-  GateImage after(context, candidate.reference);
+  ImageContents after(context, candidate.reference);
   candidate.marks = mark_image(context, after, prune::cold_paths(plan, after.inventory(), after.files()));
   request.rebuild = rebuild_judge(context, before, candidate.report.image, plan, request.change, arguments.settings);
   const auto gates = run_gates(context, before, after, request, [&](const prune::GateResult& gate) {

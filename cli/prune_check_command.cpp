@@ -39,7 +39,7 @@ bool has_only_layers_of(const oci::Image& image, const oci::Image& other) {
 }
 
 // Only an image that says how it was written can be written again.
-void set_rebuild(const Context& context, GateImage& before, const GateImage& after, const std::optional<prune::Proof>& proof, GateRequest& request) {
+void set_rebuild(const Context& context, ImageContents& before, const ImageContents& after, const std::optional<prune::Proof>& proof, GateRequest& request) {
   if (has_only_layers_of(after.opened().image, before.opened().image)) {
     request.rebuild = [](prune::GateResult& result) { result.detail = "nothing was written: every layer is one of the old image"; };
   } else if (proof && request.plan != nullptr) {
@@ -53,8 +53,8 @@ void set_rebuild(const Context& context, GateImage& before, const GateImage& aft
 }
 
 void run_check(Context& context, const CheckArguments& arguments) {
-  GateImage before(context, arguments.before);
-  GateImage after(context, arguments.after);
+  ImageContents before(context, arguments.before);
+  ImageContents after(context, arguments.after);
   GateRequest request;
   const auto proof = prune::find_proof(after.opened().image, before.digest());
   const auto plan = find_plan(arguments, proof, before.digest());

@@ -17,7 +17,6 @@ namespace varve::cli {
 namespace {
 
 constexpr std::size_t kShownFindings = 20;
-const std::string kLoaderCache = "etc/ld.so.cache";
 constexpr unsigned kPinJobs = 8;  // mostly waiting for a registry
 
 std::string pin_text(const indexer::Pin& pin) { return pin.name.empty() ? pin.image.digest.to_string() : fmt::format("{} ({})", pin.name, pin.image.digest.to_string()); }
@@ -59,28 +58,7 @@ prune::GateResult not_asked(const std::string& name, std::string why) {
 
 }  // namespace
 
-GateImage::GateImage(const Context& context, const std::string& reference) : reference_(reference), opened_(std::make_unique<IndexedImage>(context, reference)) {
-  auto& image = *opened_;
-  tree_ = index::flatten(index::read_layer_entries(image.local, image.index, image.image));
-  files_ = packages::open_indexed_image(image.image, image.index, image.local, image.windows());
-  inventory_ = packages::read_inventory(*files_);
-  if (files_->files().contains(kLoaderCache))
-    files_->read({kLoaderCache}, packages::kMaxMetadataBytes, [&](const std::string&, std::optional<Bytes> content) { ld_cache_ = content ? std::string(as_text(*content)) : ""; });
-}
-
-const cuda::Manifest& GateImage::cuda_manifest() const {
-  if (!cuda_) cuda_ = prune::cuda_manifest(loader_view());
-  return *cuda_;
-}
-
-std::string GateImage::by_digest() const {
-  auto reference = oci::Reference::parse(reference_);
-  reference.tag.reset();
-  reference.digest = digest();
-  return reference.to_string();
-}
-
-std::vector<PinnedPlace> pinned_places(const std::vector<const GateImage*>& images) {
+std::vector<PinnedPlace> pinned_places(const std::vector<const ImageContents*>& images) {
   std::vector<PinnedPlace> places;
   for (const auto* image : images) {
     const auto& repository = image->opened().image.repository;
@@ -89,7 +67,7 @@ std::vector<PinnedPlace> pinned_places(const std::vector<const GateImage*>& imag
   return places;
 }
 
-std::vector<prune::GateResult> run_gates(const Context& context, GateImage& before, GateImage& after, const GateRequest& request,
+std::vector<prune::GateResult> run_gates(const Context& context, ImageContents& before, ImageContents& after, const GateRequest& request,
                                          const std::function<void(const prune::GateResult&)>& on_result) {
   ChildSessions sessions(context);
   sessions.add(before.digest(), before.by_digest());

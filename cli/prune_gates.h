@@ -8,42 +8,11 @@
 
 #include <nlohmann/json_fwd.hpp>
 
-#include "analyzer/packages/image_source.h"
-#include "analyzer/prune/gates.h"
 #include "analyzer/prune/proof.h"
-#include "cli/command.h"
-#include "cli/indexed_image.h"
+#include "cli/image_contents.h"
 #include "indexer/pins.h"
 
 namespace varve::cli {
-
-// One of the two images with all that gates look at. Memory: its tree.
-class GateImage {
- public:
-  // Throws NotFound with what to do if it has no index.
-  GateImage(const Context& context, const std::string& reference);
-
-  const std::string& reference() const { return reference_; }
-  std::string by_digest() const;  // a reference to this very image, whatever its tag becomes
-  const IndexedImage& opened() const { return *opened_; }
-  IndexedImage& opened() { return *opened_; }
-  const Digest& digest() const { return opened_->image.digest(); }
-  const index::FlatTree& tree() const { return tree_; }
-  const packages::FileSource& files() const { return *files_; }
-  const packages::Inventory& inventory() const { return inventory_; }
-  prune::LoaderView loader_view() const { return {tree_, ld_cache_, opened_->image.config_json, digest()}; }
-  // Made at the first call. Throws CouldNotRun as prune::cuda_manifest() does.
-  const cuda::Manifest& cuda_manifest() const;
-
- private:
-  std::string reference_;
-  std::unique_ptr<IndexedImage> opened_;
-  index::FlatTree tree_;
-  std::unique_ptr<packages::ImageSource> files_;
-  packages::Inventory inventory_;
-  std::string ld_cache_;
-  mutable std::optional<cuda::Manifest> cuda_;
-};
 
 // The pins of the places where the images lie, as they are at one moment.
 struct PinnedPlace {
@@ -51,7 +20,7 @@ struct PinnedPlace {
   std::shared_ptr<oci::Repository> repository;
   std::vector<indexer::Pin> pins;
 };
-std::vector<PinnedPlace> pinned_places(const std::vector<const GateImage*>& images);
+std::vector<PinnedPlace> pinned_places(const std::vector<const ImageContents*>& images);
 
 struct GateRequest {
   const prune::Plan* plan = nullptr;
@@ -66,7 +35,7 @@ struct GateRequest {
 };
 
 // Each is told to `on_result` as it ends. Throws Cancelled only.
-std::vector<prune::GateResult> run_gates(const Context& context, GateImage& before, GateImage& after, const GateRequest& request,
+std::vector<prune::GateResult> run_gates(const Context& context, ImageContents& before, ImageContents& after, const GateRequest& request,
                                          const std::function<void(const prune::GateResult&)>& on_result);
 
 bool all_pass(const std::vector<prune::GateResult>& gates);

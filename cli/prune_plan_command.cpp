@@ -3,16 +3,12 @@
 
 #include <nlohmann/json.hpp>
 
-#include "analyzer/cuda/rules.h"
-#include "analyzer/elf/loader.h"
-#include "analyzer/packages/image_source.h"
-#include "analyzer/packages/inventory.h"
 #include "analyzer/prune/elf_needs.h"
 #include "analyzer/prune/forecast.h"
 #include "analyzer/prune/make_plan.h"
 #include "analyzer/prune/plan_text.h"
 #include "analyzer/report/window.h"
-#include "cli/indexed_image.h"
+#include "cli/image_contents.h"
 #include "cli/pinned_savings.h"
 #include "cli/prune_command.h"
 #include "cli/text.h"
@@ -85,26 +81,16 @@ std::string variable(const std::map<std::string, std::string>& environment, cons
   return found == environment.end() ? "" : found->second;
 }
 
-std::string small_file(const packages::FileSource& files, const std::string& path) {
-  std::string text;
-  if (!files.files().contains(path)) return text;
-  files.read({path}, packages::kMaxMetadataBytes, [&](const std::string&, std::optional<Bytes> content) {
-    if (content) text = as_text(*content);
-  });
-  return text;
-}
-
 // What libraries hold and what is CUDA, from the ELF facts of the index; a problem where it has none.
-void add_libraries(IndexedImage& image, const packages::FileSource& files, const prune::Nodes& nodes, prune::Graph& graph, std::vector<prune::Root>& roots, std::vector<std::string>& unsure,
+void add_libraries(const ImageContents& image, const prune::Nodes& nodes, prune::Graph& graph, std::vector<prune::Root>& roots, std::vector<std::string>& unsure,
                    std::vector<std::string>& problems) {
-  const auto tree = index::flatten(index::read_layer_entries(image.local, image.index, image.image));
-  if (!tree.has_elf_facts) {
+  if (!image.tree().has_elf_facts) {
     problems.emplace_back("The index was made before it held ELF facts, so needs of libraries and CUDA are not known: `varve index --force` makes a new one");
     return;
   }
-  const elf::Loader loader(tree, {.library_path = variable(files.environment(), "LD_LIBRARY_PATH"), .cache = small_file(files, "etc/ld.so.cache")});
+  const auto loader = image.loader();
   unsure = prune::add_elf_edges(loader, nodes, graph, roots);
-  for (auto& root : prune::cuda_roots(cuda::select_cuda(tree, loader, cuda::built_in_rules()), nodes)) roots.push_back(std::move(root));
+  for (auto& root : prune::cuda_roots(cuda::select_cuda(image.tree(), loader, cuda::built_in_rules()), nodes)) roots.push_back(std::move(root));
   for (const auto& problem : loader.problems()) log::warn("{}", printable(problem));
 }
 
@@ -116,14 +102,12 @@ prune::MadePlan make(const Context& context, const PlanArguments& arguments) {
   if (!arguments.previous.empty()) previous = prune::parse_plan(read_text(arguments.previous), arguments.previous);
   const auto database = open_existing_database(context, arguments.database);
 
-  IndexedImage image(context, arguments.image);
-  const auto files = packages::open_indexed_image(image.image, image.index, image.local, image.windows());
-  const auto inventory = packages::read_inventory(*files);
-  const prune::Nodes nodes(inventory);
+  const ImageContents image(context, arguments.image);
+  const prune::Nodes nodes(image.inventory());
   context.cancel.throw_if_cancelled();
   const auto snapshot = database->snapshot(query);
 
-  const auto& tree = files->files();
+  const auto& tree = image.files().files();
   auto consumers = rules.consumers;
   if (!arguments.no_built_in_rules) {
     const auto& known = prune::built_in_keep_rules().consumers;
@@ -133,8 +117,8 @@ prune::MadePlan make(const Context& context, const PlanArguments& arguments) {
   prune::add_import_edges(snapshot, nodes, graph);
   auto roots = prune::built_in_roots(nodes, tree);
   std::vector<std::string> unsure, problems;
-  add_libraries(image, *files, nodes, graph, roots, unsure, problems);
-  for (auto& root : prune::started_roots(nodes, tree, commands_of(image.image.config), variable(files->environment(), "PATH"))) roots.push_back(std::move(root));
+  add_libraries(image, nodes, graph, roots, unsure, problems);
+  for (auto& root : prune::started_roots(nodes, tree, commands_of(image.opened().image.config), variable(image.files().environment(), "PATH"))) roots.push_back(std::move(root));
   auto applied = prune::apply_keep_rules(rules, !arguments.no_built_in_rules, nodes, tree, today);
   roots.insert(roots.end(), std::make_move_iterator(applied.roots.begin()), std::make_move_iterator(applied.roots.end()));
   unsure.insert(unsure.end(), applied.remarks.begin(), applied.remarks.end());
@@ -144,7 +128,7 @@ prune::MadePlan make(const Context& context, const PlanArguments& arguments) {
                                 .graph = graph,
                                 .roots = std::move(roots),
                                 .thresholds = thresholds_of(arguments),
-                                .image = image.image.digest(),
+                                .image = image.digest(),
                                 .reference = arguments.image,
                                 .today = today,
                                 .previous = previous ? &*previous : nullptr,
@@ -155,7 +139,7 @@ prune::MadePlan make(const Context& context, const PlanArguments& arguments) {
   prune::add_forecast(made.plan, snapshot, prune::read_forecast_evidence(*database, query, made.plan.image),
                       {.max_uses = arguments.thresholds.cold_below_users - 1, .notebooks_first = arguments.basis == "notebooks"});
   prune::add_affected_users(made.plan, *database, query);
-  pinned_savings(context, image, inventory).add_to(made.plan);
+  pinned_savings(context, image.opened(), image.inventory()).add_to(made.plan);
   return made;
 }
 

@@ -7,27 +7,13 @@
 #include <fmt/format.h>
 
 #include "analyzer/prune/placement.h"
+#include "cli/writer_options.h"
 #include "core/base/progress.h"
 #include "core/base/random.h"
-#include "core/codec/frame_encoder.h"
 #include "core/oci/discarding_repository.h"
 
 namespace varve::cli {
 namespace {
-
-constexpr int kDefaultZstdLevel = 3;
-constexpr int kDefaultGzipLevel = 6;
-
-indexer::LayerWriterOptions writer_options(const WriteSettings& settings) {
-  indexer::LayerWriterOptions writer;
-  const bool gzip = settings.format == "gzip";
-  writer.format = gzip ? indexer::WrittenFormat::kGzip : indexer::WrittenFormat::kZstdChunked;
-  writer.level = settings.level != 0 ? settings.level : gzip ? kDefaultGzipLevel : kDefaultZstdLevel;
-  writer.jobs = settings.jobs;
-  const int most = gzip ? codec::kMaxGzipLevel : codec::kMaxZstdLevel;
-  if (writer.level < 1 || writer.level > most) fail<UsageError>("--level {}: {} has levels from 1 to {}", writer.level, settings.format, most);
-  return writer;
-}
 
 // CUDA stays whole whatever the plan says: better refused now than by a gate when all is written.
 void refuse_archived_cuda(const cuda::Selection& selection, const prune::TreeChange& change) {
@@ -67,7 +53,7 @@ void add_layers(const oci::Image& image, std::set<Digest>& digests) {
 std::string this_tool() { return "varve " VARVE_VERSION; }
 
 std::map<std::string, std::string> WriteSettings::told() const {
-  return {{"format", format}, {"level", std::to_string(writer_options(*this).level)}, {"previous", previous ? previous->digest().to_string() : ""}};
+  return {{"format", format}, {"level", std::to_string(writer_options(format, level, jobs).level)}, {"previous", previous ? previous->digest().to_string() : ""}};
 }
 
 WriteSettings WriteSettings::read(const std::map<std::string, std::string>& told, const std::string& tool, const oci::Image& image) {
@@ -92,18 +78,16 @@ WriteSettings WriteSettings::read(const std::map<std::string, std::string>& told
   return settings;
 }
 
-indexer::RelayerReport write_pruned_image(const Context& context, GateImage& before, const prune::Plan& plan, const prune::TreeChange& change, const WriteSettings& settings,
+indexer::RelayerReport write_pruned_image(const Context& context, ImageContents& before, const prune::Plan& plan, const prune::TreeChange& change, const WriteSettings& settings,
                                           oci::Repository& destination, const std::filesystem::path& work_dir, const std::string& what) {
-  const auto view = before.loader_view();
-  if (!view.tree.has_elf_facts) fail<Unsupported>("the index of {} was made by a Varve that looked at no ELF files: `varve index --force {}` makes it anew", before.reference(), before.reference());
-  const elf::Loader loader(view.tree, {.library_path = cuda::library_path_of(view.config_json), .cache = view.ld_cache});
-  const auto selection = cuda::select_cuda(view.tree, loader, cuda::built_in_rules());
+  if (!before.tree().has_elf_facts) fail<Unsupported>("the index of {} was made by a Varve that looked at no ELF files: `varve index --force {}` makes it anew", before.reference(), before.reference());
+  const auto selection = before.cuda_selection();
   refuse_archived_cuda(selection, change);
   auto placement = prune::make_placement(before.tree(), before.inventory(), &plan, &selection);
   placement.removed = change.removed;
   placement.added = change.added;
   indexer::RelayerOptions options;
-  options.writer = writer_options(settings);
+  options.writer = writer_options(settings.format, settings.level, settings.jobs);
   options.work_dir = work_dir;
   std::optional<indexer::LayoutRecord> previous_layout;
   if (settings.previous) previous_layout = indexer::find_layout_record(*settings.previous);
@@ -121,7 +105,7 @@ indexer::RelayerReport write_pruned_image(const Context& context, GateImage& bef
   return indexer::relayer_image(input, destination, "", options, progress, context.cancel);
 }
 
-std::function<void(prune::GateResult&)> rebuild_judge(const Context& context, GateImage& before, const Digest& expected, const prune::Plan& plan, const prune::TreeChange& change,
+std::function<void(prune::GateResult&)> rebuild_judge(const Context& context, ImageContents& before, const Digest& expected, const prune::Plan& plan, const prune::TreeChange& change,
                                                       const WriteSettings& settings) {
   return [&context, &before, expected, &plan, &change, settings](prune::GateResult& result) {
     auto other = settings;

@@ -5,18 +5,13 @@
 #include <charconv>
 #include <ostream>
 
-#include "analyzer/cuda/manifest.h"
-#include "analyzer/cuda/rules.h"
-#include "analyzer/packages/inventory.h"
 #include "analyzer/prune/placement.h"
 #include "cli/destination.h"
-#include "cli/image_files.h"
-#include "cli/indexed_image.h"
+#include "cli/image_contents.h"
 #include "cli/text.h"
 #include "core/base/errors.h"
 #include "core/base/log.h"
 #include "core/base/progress.h"
-#include "core/index/content_reader.h"
 
 namespace varve::cli {
 namespace {
@@ -37,26 +32,13 @@ std::vector<std::uint32_t> parse_layers(std::string_view text) {
   }
 }
 
-// Of the cache that the image's dynamic loader has; "" if there is none.
-std::string loader_cache(const IndexedImage& opened) {
-  const auto nid = opened.index.tree->resolve("etc/ld.so.cache", true);
-  std::string content;
-  if (!nid || opened.index.tree->inode(*nid).type != index::FileType::kRegular) return content;
-  index::ContentReader(opened.image, opened.index, opened.windows()).read(*nid, [&](ByteView bytes) { content += as_text(bytes); });
-  return content;
-}
-
-index::Placement place_files(const Context& context, const IndexedImage& opened, const index::FlatTree& tree, const std::string& reference) {
-  Progress progress;
-  const ImageFiles files(context, reference, progress);
-  const auto inventory = packages::read_inventory(files.files());
-  if (!tree.has_elf_facts) {
-    log::warn("{}: indexed by a Varve that looked at no libraries, so CUDA is not told apart; `varve index --force {}` mends that", reference, reference);
-    return prune::make_placement(tree, inventory, nullptr, nullptr);
+index::Placement place_files(const ImageContents& image) {
+  if (image.tree().has_elf_facts) {
+    const auto selection = image.cuda_selection();
+    return prune::make_placement(image.tree(), image.inventory(), nullptr, &selection);
   }
-  const elf::Loader loader(tree, {.library_path = cuda::library_path_of(opened.image.config_json), .cache = loader_cache(opened)});
-  const auto selection = cuda::select_cuda(tree, loader, cuda::built_in_rules());
-  return prune::make_placement(tree, inventory, nullptr, &selection);
+  log::warn("{0}: indexed by a Varve that looked at no libraries, so CUDA is not told apart; `varve index --force {0}` mends that", image.reference());
+  return prune::make_placement(image.tree(), image.inventory(), nullptr, nullptr);
 }
 
 nlohmann::json to_json(const indexer::RelayerReport& report) {
@@ -104,7 +86,7 @@ nlohmann::json layers_json(const indexer::RelayerReport& report) {
 void relayer_indexed_image(const Context& context, RelayerArguments& arguments) {
   const auto reference = oci::Reference::parse(arguments.destination);
   if (!arguments.take_over.empty()) arguments.options.take_over = parse_layers(arguments.take_over);
-  IndexedImage opened(context, arguments.image);
+  ImageContents image(context, arguments.image);
   std::optional<oci::Image> previous;
   std::optional<indexer::LayoutRecord> previous_layout;
   if (!arguments.previous.empty()) {
@@ -113,8 +95,8 @@ void relayer_indexed_image(const Context& context, RelayerArguments& arguments) 
     if (!previous_layout) fail<NotFound>("{}: nothing says how it was packed; --previous takes an image that `varve image optimize --relayer` or `varve prune apply` wrote", arguments.previous);
   }
   const auto destination = open_destination(context, arguments.image, reference);
-  const auto tree = index::flatten(index::read_layer_entries(opened.local, opened.index, opened.image));
-  const auto placement = place_files(context, opened, tree, arguments.image);
+  const auto placement = place_files(image);
+  auto& opened = image.opened();
   arguments.options.work_dir = context.global.root / "tmp/relayer";
   Progress progress;
   indexer::RelayerReport report;
@@ -123,7 +105,7 @@ void relayer_indexed_image(const Context& context, RelayerArguments& arguments) 
     report = indexer::relayer_image({.image = opened.image,
                                      .index = opened.index,
                                      .local = opened.local,
-                                     .tree = tree,
+                                     .tree = image.tree(),
                                      .placement = placement,
                                      .previous = previous ? &*previous : nullptr,
                                      .previous_layout = previous_layout ? &*previous_layout : nullptr},

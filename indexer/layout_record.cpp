@@ -137,14 +137,6 @@ json json_of(const RecordedLayer& layer) {
           {"components", std::move(components)}};
 }
 
-oci::Descriptor bare(const oci::Descriptor& descriptor) {
-  oci::Descriptor result;
-  result.media_type = descriptor.media_type;
-  result.digest = descriptor.digest;
-  result.size = descriptor.size;
-  return result;
-}
-
 // The layers it speaks of are those of the image.
 void check_fits(const LayoutRecord& record, const oci::Image& image, std::string_view what) {
   if (record.image != image.digest()) fail<CorruptData>("{}: is about {}, not {}", what, record.image.to_string(), image.digest().to_string());
@@ -216,8 +208,8 @@ void publish_layout_record(oci::Repository& repository, const oci::Descriptor& i
   oci::put_bytes(repository, oci::empty_json(), oci::kEmptyJsonType);
   oci::ArtifactManifest manifest;
   manifest.artifact_type = kLayoutRecordArtifactType;
-  manifest.subject = bare(image);
-  manifest.layers.push_back(bare(oci::put_bytes(repository, as_bytes(json), kLayoutRecordMediaType)));
+  manifest.subject = oci::bare(image);
+  manifest.layers.push_back(oci::bare(oci::put_bytes(repository, as_bytes(json), kLayoutRecordMediaType)));
   repository.put_manifest(manifest.to_json(), oci::kOciManifestType, kNoTag);
 }
 

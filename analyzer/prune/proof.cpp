@@ -40,14 +40,6 @@ GateResult gate_of(const Fields& fields) {
   return gate;
 }
 
-oci::Descriptor bare(const oci::Descriptor& descriptor) {
-  oci::Descriptor result;
-  result.media_type = descriptor.media_type;
-  result.digest = descriptor.digest;
-  result.size = descriptor.size;
-  return result;
-}
-
 std::string blob_text(oci::Repository& repository, const oci::Manifest& manifest, const Digest& digest, std::string_view media_type, std::size_t limit, const std::string& what) {
   const auto found = std::ranges::find_if(manifest.layers, [&](const oci::Descriptor& blob) { return blob.digest == digest && blob.media_type == media_type; });
   if (found == manifest.layers.end()) fail<CorruptData>("{}: names no blob {} of type {}", what, digest.to_string(), media_type);
@@ -111,10 +103,10 @@ void publish_proof(oci::Repository& repository, const oci::Descriptor& image, Pr
   oci::put_bytes(repository, oci::empty_json(), oci::kEmptyJsonType);
   oci::ArtifactManifest manifest;
   manifest.artifact_type = kProofArtifactType;
-  manifest.subject = bare(image);
+  manifest.subject = oci::bare(image);
   std::vector<oci::Descriptor> blobs;
   const auto put = [&](const std::string& text, std::string_view media_type) {
-    auto blob = bare(oci::put_bytes(repository, as_bytes(text), media_type));
+    auto blob = oci::bare(oci::put_bytes(repository, as_bytes(text), media_type));
     if (std::ranges::find(blobs, blob.digest, &oci::Descriptor::digest) == blobs.end()) blobs.push_back(blob);
     return blob.digest;
   };

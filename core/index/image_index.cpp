@@ -9,7 +9,7 @@
 #include "core/base/errors.h"
 #include "core/base/log.h"
 #include "core/codec/span_decoder.h"
-#include "core/oci/manifest.h"
+#include "core/oci/artifact.h"
 
 namespace varve::index {
 namespace {
@@ -18,17 +18,8 @@ namespace {
 constexpr std::uint64_t kUnquestionedTreeBytes = 256ull << 20;
 constexpr std::uint64_t kMaxTreeRatio = 256;
 
-// Media type, digest and size alone: what others may have added must not change our bytes.
-oci::Descriptor bare(const oci::Descriptor& descriptor) {
-  oci::Descriptor result;
-  result.media_type = descriptor.media_type;
-  result.digest = descriptor.digest;
-  result.size = descriptor.size;
-  return result;
-}
-
 oci::Descriptor named(const oci::Descriptor& descriptor, std::string_view media_type) {
-  auto result = bare(descriptor);
+  auto result = oci::bare(descriptor);
   result.media_type = media_type;
   return result;
 }
@@ -58,7 +49,7 @@ class LayerCollector {
     auto& slots = layers_[Digest::parse(annotation->second, what_)];
     auto& slot = is_map ? slots.map : is_windows ? slots.windows : slots.entries;
     if (slot) fail<CorruptData>("{}: layer {} has two blobs of type {}", what_, annotation->second, descriptor.media_type);
-    slot = bare(descriptor);
+    slot = oci::bare(descriptor);
     return true;
   }
 
@@ -213,7 +204,7 @@ RangesDevice unpack_ranges(ByteView blob, std::string_view what) {
 oci::ArtifactManifest make_index_manifest(const oci::Image& image, const ImageIndexBlobs& blobs) {
   oci::ArtifactManifest manifest;
   manifest.artifact_type = kIndexArtifactType;
-  manifest.subject = bare(image.document.descriptor);
+  manifest.subject = oci::bare(image.document.descriptor);
   manifest.layers.push_back(named(blobs.tree, kTreeMediaType));
   manifest.layers.back().annotations[std::string(kUncompressedBytesAnnotation)] = std::to_string(blobs.tree_bytes);
   if (blobs.ranges) manifest.layers.push_back(named(*blobs.ranges, kRangesMediaType));
@@ -230,7 +221,7 @@ oci::ArtifactManifest make_index_manifest(const oci::Image& image, const ImageIn
 oci::ArtifactManifest make_layer_manifest(const oci::Descriptor& layer, const LayerIndexBlobs& blobs) {
   oci::ArtifactManifest manifest;
   manifest.artifact_type = kLayerArtifactType;
-  manifest.subject = bare(layer);
+  manifest.subject = oci::bare(layer);
   add_layer_blobs(manifest.layers, blobs);
   if (!blobs.tool.empty()) manifest.annotations[std::string(kToolAnnotation)] = blobs.tool;
   return manifest;
@@ -240,7 +231,7 @@ ImageIndexBlobs parse_index_manifest(const oci::Document& document, const oci::I
   const auto what = "index " + document.descriptor.digest.to_string();
   const auto manifest = parse_artifact(document, kIndexArtifactType, image.digest(), what);
   ImageIndexBlobs blobs;
-  blobs.manifest = bare(document.descriptor);
+  blobs.manifest = oci::bare(document.descriptor);
   blobs.image_digest = image.digest();
   LayerCollector layers(what);
   bool has_tree = false;
@@ -248,14 +239,14 @@ ImageIndexBlobs parse_index_manifest(const oci::Document& document, const oci::I
     if (descriptor.media_type == kTreeMediaType) {
       if (has_tree) fail<CorruptData>("{}: names two trees", what);
       has_tree = true;
-      blobs.tree = bare(descriptor);
+      blobs.tree = oci::bare(descriptor);
       blobs.tree_bytes = parse_tree_bytes(descriptor, what);
     } else if (descriptor.media_type == kRangesMediaType) {
       if (blobs.ranges) fail<CorruptData>("{}: names two range lists", what);
-      blobs.ranges = bare(descriptor);
+      blobs.ranges = oci::bare(descriptor);
     } else if (descriptor.media_type == kColdMediaType) {
       if (blobs.cold) fail<CorruptData>("{}: names two lists of cold ranges", what);
-      blobs.cold = bare(descriptor);
+      blobs.cold = oci::bare(descriptor);
     } else {
       layers.add(descriptor);  // what is neither a layer's nor ours is of later versions and not needed
     }

@@ -7,6 +7,14 @@
 
 namespace varve::oci {
 
+Descriptor bare(const Descriptor& descriptor) {
+  Descriptor result;
+  result.media_type = descriptor.media_type;
+  result.digest = descriptor.digest;
+  result.size = descriptor.size;
+  return result;
+}
+
 ArtifactText read_artifact(const Image& image, const Descriptor& artifact, std::string_view type, std::string_view content_type, std::size_t limit_bytes, const std::string& what) {
   auto& repository = *image.repository;
   const auto document = repository.manifest(artifact.digest.to_string());

@@ -8,6 +8,9 @@
 
 namespace varve::oci {
 
+// Media type, digest and size alone, as artifacts name blobs and subjects: what others may have added must not change our bytes.
+Descriptor bare(const Descriptor& descriptor);
+
 // A manifest that names `type` and has the image as its subject, and the text of its blob of `content_type`. Throws CorruptData naming `what`, Unsupported for a
 // blob above `limit_bytes`, NotFound.
 struct ArtifactText {
