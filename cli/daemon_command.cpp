@@ -60,12 +60,19 @@ void add_daemon_command(CLI::App& app, Context& context) {
   command->add_option("--connections", arguments->options.streams.connections, "Requests to registries at the same time")->check(CLI::Range(1u, 64u))->capture_default_str();
   command->add_option("--threads", arguments->options.fuse_threads, "Threads of each FUSE connection")->check(CLI::Range(1u, 64u))->capture_default_str();
   command->add_option("--read-ahead", arguments->options.read_ahead_kb, "KiB the kernel reads ahead in kernel mode; 0: its default (128)")->check(CLI::Range(0u, 65'536u))->capture_default_str();
+  command->add_option("--store-size", arguments->options.streams.store_limit.max_bytes, "Bytes on disk that the store may hold, as 200GB or 64GiB; what was not used for longest goes first. 0: no limit")
+      ->type_name("SIZE")
+      ->transform(CLI::AsSizeValue(true))
+      ->capture_default_str();
+  command->add_option("--evict-idle", arguments->options.streams.store_limit.reader_idle_seconds, "With --store-size: seconds for which what was used stays, whatever readers need")
+      ->capture_default_str();
   command->add_option("--idle-exit", arguments->idle_exit_seconds, "End when nothing was mounted for so many seconds; 0: never")->capture_default_str();
   command->add_option("--run-dir", arguments->run_dir, "Where the socket lies")->group("");
   command->add_option("--ready-fd", arguments->ready_fd, "Where to report readiness")->group("");
   command->footer(
       "Examples:\n"
       "  varve daemon -v\n"
+      "  varve daemon --store-size 200GB\n"
       "  varve daemon --stop\n\n"
       "SIGTERM unmounts everything and ends it. Under systemd it reports readiness (Type=notify). A daemon that `mount` or `run` started\n"
       "logs to daemon.log in the root and takes its settings from [daemon] in varve.toml.");

@@ -246,7 +246,8 @@ DaemonStatus Daemon::status() {
                       .uptime_seconds = uptime_.seconds(),
                       .root = options_.paths.root.string(),
                       .mounts = {},
-                      .store_bytes = streams_->store_bytes()};
+                      .store_bytes = streams_->store_bytes(),
+                      .store_max_bytes = options_.streams.store_limit.max_bytes};
   state_.with([&](State& state) {
     const auto add = [&](const std::string& dir, const MountedImage& image, bool session) {
       status.mounts.push_back({.dir = dir, .mode = image.mode(), .session = session, .stats = image.image().stats(), .fuse_requests = image.fuse_requests()});

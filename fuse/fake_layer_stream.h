@@ -38,6 +38,7 @@ class FakeLayerStream final : public fuse::LayerStream {
   void read(std::uint64_t stream_offset, std::span<std::byte> into) override;
   void note_cold(const Digest&, const std::vector<ByteRange>&) override {}
   bool complete() const override;
+  bool keep_whole() override { return complete(); }
   std::filesystem::path store_file() const override { return file_; }
   fuse::StreamStats stats() const override;
   Verified verify() override { return {}; }

@@ -61,6 +61,7 @@ struct FetchLayer {
   SourceList blob_sources;
   SourceList window_sources;
   FetchCounters counters;
+  const std::uint32_t opened_seconds = coarse_seconds();
   // Set by the fetcher when it first meets the layer.
   std::unique_ptr<PieceSource> blob_pieces;
   std::unique_ptr<PieceSource> window_pieces;

@@ -4,6 +4,7 @@
 #include <sys/stat.h>
 
 #include <algorithm>
+#include <chrono>
 #include <future>
 
 #include "core/base/errors.h"
@@ -14,6 +15,7 @@
 #include "fuse/fetch_layer.h"
 #include "fuse/read_ahead.h"
 #include "fuse/span_fetcher.h"
+#include "fuse/store_limit.h"
 #include "fuse/store_syncer.h"
 
 namespace varve::fuse {
@@ -21,6 +23,7 @@ namespace {
 
 // A waiting read is made of steps of this size, so that what it ensured can be held in memory when the disk is full.
 constexpr std::uint64_t kReadStepBytes = 8 << 20;
+const std::string kEvictedPrefix = ".evicted-";  // of folders on their way out
 constexpr int kReadAttempts = 5;  // of one step, whose spans may be dropped between ensure() and the read
 
 // What all streams share. They keep it, so that a stream may outlive the LayerStreams.
@@ -28,6 +31,7 @@ struct Engine {
   Engine(const StreamOptions& stream_options, Clock& clock, UniqueFd store_lock)
       : options(stream_options),
         lock(std::move(store_lock)),
+        limit(options.store_limit),
         syncer(options.sync_interval, options.drop_store_pages),
         fetcher(options, clock) {}
   void stop() {
@@ -37,6 +41,7 @@ struct Engine {
 
   const StreamOptions options;
   const UniqueFd lock;
+  StoreLimit limit;
   StoreSyncer syncer;
   SpanFetcher fetcher;
 };
@@ -61,6 +66,8 @@ class StoredLayerStream final : public LayerStream {
     const auto [first, last] = layer_->map->spans_of(range);
     const bool missed = !layer_->store.readable(first, last);
     if (missed) engine_->syncer.poke();
+    if (missed && priority == Priority::kReader) engine_->limit.note_reader();
+    if (missed && priority == Priority::kBackground && engine_->limit.full()) return done(store_full());
     engine_->fetcher.ensure(layer_, first, last, priority, std::move(done));
     if (priority == Priority::kReader) note_read(range, missed);
   }
@@ -82,6 +89,7 @@ class StoredLayerStream final : public LayerStream {
   void note_cold(const Digest& image, const std::vector<ByteRange>& stream_ranges) override { read_ahead_.note_cold(image, stream_ranges); }
 
   bool complete() const override { return layer_->store.complete(); }
+  bool keep_whole() override { return layer_->store.keep_whole(); }
   std::filesystem::path store_file() const override { return layer_->store.data_path(); }
 
   StreamStats stats() const override {
@@ -120,10 +128,15 @@ class StoredLayerStream final : public LayerStream {
   void note_read(ByteRange range, bool missed) {
     if (layer_->store.complete()) return;
     const auto ahead = read_ahead_.on_read(range, missed);
-    if (!ahead || (!ahead->sequential && !engine_->options.read_next_when_idle)) return;
+    if (!ahead || (!ahead->sequential && !engine_->options.read_next_when_idle) || engine_->limit.full()) return;
     engine_->syncer.poke();
     engine_->fetcher.fetch_ahead(layer_, ahead->first, ahead->last,
                                  ahead->sequential ? Priority::kReadAhead : Priority::kBackground);
+  }
+
+  std::exception_ptr store_full() const {
+    return std::make_exception_ptr(TemporaryError(fmt::format("layer {}: the store is full: {} bytes may be held (--store-size), and what is there is in use",
+                                                              layer_->map->layer_digest.to_string(), engine_->limit.max_bytes())));
   }
 
   void read_step(std::uint64_t stream_offset, std::span<std::byte> into) {
@@ -182,10 +195,27 @@ void check_spans(const index::LayerMap& map) {
                       map.stream_bytes);
 }
 
-class StoredLayerStreams final : public LayerStreams {
+// When a closed layer was last used is its folder's time.
+void note_use(const std::filesystem::path& layer_dir) { ::utimensat(AT_FDCWD, layer_dir.c_str(), nullptr, 0); }
+
+std::uint64_t bytes_in(const std::filesystem::path& dir) {
+  std::uint64_t bytes = 0;
+  std::error_code ignored;  // folders come and go while we look
+  for (auto entry = std::filesystem::recursive_directory_iterator(dir, ignored);
+       entry != std::filesystem::recursive_directory_iterator(); entry.increment(ignored)) {
+    struct stat status {};
+    if (::lstat(entry->path().c_str(), &status) == 0 && S_ISREG(status.st_mode))
+      bytes += std::uint64_t(status.st_blocks) * 512;
+  }
+  return bytes;
+}
+
+class StoredLayerStreams final : public LayerStreams, private StoreContents {
  public:
   StoredLayerStreams(std::filesystem::path store_dir, std::shared_ptr<Engine> engine)
-      : store_dir_(std::move(store_dir)), engine_(std::move(engine)) {}
+      : store_dir_(std::move(store_dir)), engine_(std::move(engine)) {
+    engine_->syncer.set_after_round([this] { return engine_->limit.enforce(*this); });
+  }
   ~StoredLayerStreams() override { stop(); }
 
   std::shared_ptr<LayerStream> stream(std::shared_ptr<const index::LayerMap> map, const oci::Descriptor& layer_blob,
@@ -209,17 +239,7 @@ class StoredLayerStreams final : public LayerStreams {
     return stream;
   }
 
-  std::uint64_t store_bytes() const override {
-    std::uint64_t bytes = 0;
-    std::error_code ignored;  // folders come and go while we look
-    for (auto entry = std::filesystem::recursive_directory_iterator(store_dir_, ignored);
-         entry != std::filesystem::recursive_directory_iterator(); entry.increment(ignored)) {
-      struct stat status {};
-      if (::lstat(entry->path().c_str(), &status) == 0 && S_ISREG(status.st_mode))
-        bytes += std::uint64_t(status.st_blocks) * 512;
-    }
-    return bytes;
-  }
+  std::uint64_t store_bytes() const override { return bytes_in(store_dir_); }
 
   std::vector<Digest> stored_layers() const override {
     std::vector<Digest> layers;
@@ -245,6 +265,7 @@ class StoredLayerStreams final : public LayerStreams {
     const SpanStoreOptions options{.drop_pages = engine_->options.drop_store_pages,
                                    .overflow_bytes = engine_->options.overflow_bytes};
     auto layer = std::make_shared<FetchLayer>(std::move(map), layer_blob, index_blobs.windows, dir, options);
+    note_use(dir);
     engine_->syncer.add(layer);
     return std::make_shared<StoredLayerStream>(engine_, std::move(layer));
   }
@@ -255,16 +276,64 @@ class StoredLayerStreams final : public LayerStreams {
       if (entry.second.use_count() > 1) return false;
       const auto& layer = entry.second->layer();
       engine_->syncer.remove(layer);
-      if (layer.use_count() == 1) return true;
+      if (layer.use_count() == 1) {
+        note_use(store_dir_ / entry.first.hex());
+        return true;
+      }
       engine_->syncer.add(layer);  // something is still being fetched for it
       return false;
     });
   }
 
+  std::vector<std::shared_ptr<FetchLayer>> open_layers() override {
+    std::vector<std::shared_ptr<FetchLayer>> layers;
+    auto streams = streams_.lock();
+    close_unused(*streams);
+    for (const auto& [digest, stream] : *streams) layers.push_back(stream->layer());
+    return layers;
+  }
+
+  std::vector<ClosedLayer> closed_layers() override {
+    std::vector<ClosedLayer> closed;
+    const auto now = ::time(nullptr);
+    for (const auto& digest : stored_layers()) {
+      if (streams_.with([&](const Streams& streams) { return streams.contains(digest); })) continue;
+      const auto dir = store_dir_ / digest.hex();
+      struct stat status {};
+      if (::stat(dir.c_str(), &status) != 0) continue;
+      closed.push_back({.name = digest.hex(), .idle_seconds = std::uint32_t(std::clamp<std::int64_t>(now - status.st_mtime, 0, UINT32_MAX)), .bytes = bytes_in(dir)});
+    }
+    return closed;
+  }
+
+  // Renamed first, so that a crash leaves no half of a layer under its name.
+  bool remove_closed(const std::string& name) override {
+    const auto gone = store_dir_ / (kEvictedPrefix + name);
+    std::error_code failed;
+    {
+      auto streams = streams_.lock();
+      if (streams->contains(Digest::parse("sha256:" + name, "store"))) return false;
+      std::filesystem::rename(store_dir_ / name, gone, failed);
+    }
+    if (!failed) std::filesystem::remove_all(gone, failed);
+    if (failed) log::warn("evict {}: {}", (store_dir_ / name).string(), failed.message());
+    return !failed;
+  }
+
+  std::uint64_t bytes_on_disk() override { return store_bytes(); }
+
   const std::filesystem::path store_dir_;
   const std::shared_ptr<Engine> engine_;
   Guarded<Streams> streams_;
 };
+
+void remove_evicted(const std::filesystem::path& store_dir) {
+  std::vector<std::filesystem::path> leftovers;
+  for (const auto& entry : std::filesystem::directory_iterator(store_dir))
+    if (entry.path().filename().string().starts_with(kEvictedPrefix)) leftovers.push_back(entry.path());
+  std::error_code ignored;
+  for (const auto& path : leftovers) std::filesystem::remove_all(path, ignored);
+}
 
 UniqueFd lock_store(const std::filesystem::path& store_dir) {
   auto lock = open_file(store_dir / "lock", O_RDWR | O_CREAT);
@@ -289,6 +358,7 @@ std::unique_ptr<LayerStreams> LayerStreams::open(const std::filesystem::path& st
                                                  Clock& clock) {
   std::filesystem::create_directories(store_dir);
   auto engine = std::make_shared<Engine>(options, clock, lock_store(store_dir));
+  remove_evicted(store_dir);
   return std::make_unique<StoredLayerStreams>(store_dir, std::move(engine));
 }
 

@@ -39,7 +39,7 @@ struct StreamStats {
 class LayerStream {
  public:
   // Called exactly once, from any thread (perhaps the caller's, before ensure() returns); null when all is present.
-  // What was ensured stays readable at least until it returns. It may call ensure() and read_present(), but must not
+  // What was ensured stays readable at least until it returns, except for background work. It may call ensure() and read_present(), but must not
   // wait (so not read()).
   using Done = std::function<void(std::exception_ptr error)>;
 
@@ -61,8 +61,10 @@ class LayerStream {
   // all that were opened say so; a later call for the same image replaces what it said.
   virtual void note_cold(const Digest& image, const std::vector<ByteRange>& stream_ranges) = 0;
 
-  // True once every span is present; then store_file() can be mounted directly.
+  // True while every span is present.
   virtual bool complete() const = 0;
+  // If it is complete, it stays so as long as the stream is open, and store_file() can be mounted directly. False if it is not.
+  virtual bool keep_whole() = 0;
   virtual std::filesystem::path store_file() const = 0;
 
   virtual StreamStats stats() const = 0;
@@ -82,6 +84,14 @@ struct ColdBytes {
 };
 ColdBytes cold_bytes_of(const LayerStream& stream, const std::vector<ByteRange>& cold);
 
+// How large the store may become, and what must not go for it.
+struct StoreLimitOptions {
+  std::uint64_t max_bytes = 0;             // on disk, windows and logs included; 0 = no limit
+  std::uint32_t reader_idle_seconds = 10;  // what was used since is not evicted for readers,
+  std::uint32_t ahead_idle_seconds = 600;  // nor what was used since for pulls and read-ahead
+  std::uint32_t grace_seconds = 5;         // between deciding and doing: who was told that a span is there reads it meanwhile
+};
+
 struct StreamOptions {
   unsigned decode_threads = 0;                   // 0 = one per core
   unsigned connections = 8;                      // range requests in flight over all layers
@@ -96,6 +106,7 @@ struct StreamOptions {
       true;  // give the store's page cache back soon after use: both kinds of mount keep a copy of their own
   std::uint64_t overflow_bytes = 8 << 20;        // spans of one layer kept in memory while the disk is full
   std::chrono::milliseconds sync_interval{500};  // between writing spans and recording them as present on disk
+  StoreLimitOptions store_limit = {};
 };
 
 // All layer streams of a daemon, shared by its images: one store, one set of connections and decoders.
@@ -118,7 +129,7 @@ class LayerStreams {
                                               std::shared_ptr<oci::Repository> image_repository,
                                               const index::LayerIndexBlobs& index_blobs,
                                               std::shared_ptr<oci::Repository> index_repository) = 0;
-  // Bytes on disk of the whole store.
+  // Bytes on disk of the whole store; above the limit for a while when readers need more at once than may be evicted.
   virtual std::uint64_t store_bytes() const = 0;
   // Layers that have a folder in the store, mounted or not.
   virtual std::vector<Digest> stored_layers() const = 0;

@@ -18,8 +18,8 @@ Digest ranges_name(const Digest& image) { return digest_of("varve ranges device 
 
 // A layer that is complete needs no FUSE beneath: the kernel reads its store file.
 std::filesystem::path device_path(const ServedImage& image, std::size_t layer, const BlobMount& blobs) {
-  const auto& stream = *image.layers()[layer];
-  if (stream.complete()) return stream.store_file();
+  auto& stream = *image.layers()[layer];
+  if (stream.keep_whole()) return stream.store_file();
   return blobs.dir() / stream.map().layer_digest.hex();
 }
 

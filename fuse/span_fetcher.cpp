@@ -98,7 +98,7 @@ std::optional<std::vector<SpanStore::Hold>> SpanFetcher::hold_if_readable(FetchL
   std::vector<SpanStore::Hold> holds;
   if (layer.store.complete()) return holds;
   for (auto span = first; span < last; ++span) {
-    if (layer.store.state(span) == SpanStore::State::kPresent) continue;
+    if (layer.store.present(span)) continue;
     holds.push_back(layer.store.hold(span));
     if (!holds.back()) return std::nullopt;
   }
@@ -121,7 +121,7 @@ void SpanFetcher::ensure(const std::shared_ptr<FetchLayer>& layer, std::size_t f
     attach(layer);
     for (auto span = first; span < last && !stopping_; ++span) {
       // A span becomes readable before its task ends under our lock, so a span that is neither has to be fetched.
-      if (layer->store.state(span) == SpanStore::State::kPresent) continue;
+      if (layer->store.present(span)) continue;
       if (auto hold = layer->store.hold(span)) {
         waiter->holds.push_back(std::move(hold));
         continue;
@@ -147,7 +147,7 @@ void SpanFetcher::fetch_ahead(const std::shared_ptr<FetchLayer>& layer, std::siz
   const RangeFetcher::Together together(ranges_);
   attach(layer);
   for (auto span = first; span < last && !stopping_; ++span)
-    if (!layer->store.readable(span)) want(layer, span, priority);
+    if (!layer->store.present(span) && !layer->store.readable(span)) want(layer, span, priority);
 }
 
 void SpanFetcher::attach(const std::shared_ptr<FetchLayer>& layer) {
@@ -440,12 +440,22 @@ void SpanFetcher::finish(Tasks::iterator task, const std::exception_ptr& error, 
       failure =
           std::make_exception_ptr(TemporaryError(place_of(*layer, waiter->first) + ": the disk of the store is full"));
     if (hold && !failure) waiter->holds.push_back(hold);
+    if (!failure && waiter->spans_left == 0 && waiter->priority != Priority::kBackground) want_evicted(waiter);
     if (failure || waiter->spans_left == 0) {
       settle(*waiter, failure, calls);
       if (failure) abandon(*waiter);
     } else if (waiter->priority == Priority::kBackground) {
       set_deadline(waiter);  // of the next span: a whole layer may take longer than one reader would wait
     }
+  }
+}
+
+// Spans that were there when the waiter came may have been evicted while it waited for others.
+void SpanFetcher::want_evicted(const std::shared_ptr<Waiter>& waiter) {
+  for (auto span = waiter->first; span < waiter->last && !stopping_; ++span) {
+    if (waiter->layer->store.present(span) || waiter->layer->store.hold(span)) continue;
+    want(waiter->layer, span, waiter->priority)->second.waiters.push_back(waiter);
+    ++waiter->spans_left;
   }
 }
 

@@ -110,6 +110,7 @@ class SpanFetcher {
   void decode(Tasks::iterator task, codec::SpanDecoder& decoder, Bytes& stream);
   void on_decode_failure(Tasks::iterator task, const std::exception_ptr& error);
   void finish(Tasks::iterator task, const std::exception_ptr& error, const SpanStore::Hold& hold, Calls& calls);
+  void want_evicted(const std::shared_ptr<Waiter>& waiter);
   void settle(Waiter& waiter, const std::exception_ptr& error, Calls& calls);
   void abandon(const Waiter& waiter);
   void set_deadline(const std::shared_ptr<Waiter>& waiter);

@@ -37,13 +37,14 @@ Digest cut_of(const index::LayerMap& map) {
   return hash.finish();
 }
 
-std::uint32_t seconds_now() {
+
+}  // namespace
+
+std::uint32_t coarse_seconds() {
   timespec now{};
   ::clock_gettime(CLOCK_MONOTONIC_COARSE, &now);
   return std::max<std::uint32_t>(1, std::uint32_t(now.tv_sec));
 }
-
-}  // namespace
 
 SpanStore::SpanStore(std::filesystem::path dir, std::shared_ptr<const index::LayerMap> map, SpanStoreOptions options)
     : dir_(std::move(dir)), map_(std::move(map)), options_(options), spans_(new SpanState[map_->spans.size()]) {
@@ -116,7 +117,7 @@ bool SpanStore::readable(std::size_t first, std::size_t last) const {
 
 void SpanStore::touch(std::size_t span) {
   auto& state = spans_[span];
-  const auto now = seconds_now();
+  const auto now = coarse_seconds();
   if (state.last_use.load(std::memory_order_relaxed) != now) state.last_use.store(now, std::memory_order_relaxed);
   if (options_.drop_pages && !state.pages_cached.load(std::memory_order_relaxed))
     state.pages_cached.store(true, std::memory_order_relaxed);
@@ -131,10 +132,25 @@ void SpanStore::set_present(std::size_t span) {
 
 void SpanStore::set_absent(std::size_t span) {
   const auto before = spans_[span].state.exchange(State::kAbsent, std::memory_order_acq_rel);
-  if (before != State::kPresent) return;  // readers of spans in memory hold them
+  if (before != State::kPresent && before != State::kLeaving) return;  // readers of spans in memory hold them
+  drops_.fetch_add(1, std::memory_order_acq_rel);
+  if (before == State::kLeaving) return;
   present_spans_.fetch_sub(1, std::memory_order_acq_rel);
   present_bytes_.fetch_sub(map_->spans[span].stream_range.length, std::memory_order_relaxed);
-  drops_.fetch_add(1, std::memory_order_acq_rel);
+}
+
+bool SpanStore::take_back(std::size_t span) {
+  auto expected = State::kLeaving;
+  if (!spans_[span].state.compare_exchange_strong(expected, State::kPresent, std::memory_order_acq_rel)) return expected == State::kPresent;
+  present_bytes_.fetch_add(map_->spans[span].stream_range.length, std::memory_order_relaxed);
+  present_spans_.fetch_add(1, std::memory_order_acq_rel);
+  return true;
+}
+
+bool SpanStore::present(std::size_t span) {
+  if (!take_back(span)) return false;
+  touch(span);
+  return true;
 }
 
 SpanStore::Hold SpanStore::put(std::size_t span, ByteView stream) {
@@ -211,7 +227,7 @@ void SpanStore::try_read(std::uint64_t stream_offset, std::span<std::byte> into)
   };
   for (auto span = first; span < last; ++span) {
     const auto span_end = std::min(end, map_->spans[span].stream_range.end());
-    if (state(span) == State::kPresent) {
+    if (const auto now = state(span); now == State::kPresent || now == State::kLeaving) {
       touch(span);
     } else {
       read_run();
@@ -266,7 +282,7 @@ void SpanStore::sync() {
 
 void SpanStore::drop_idle_pages(std::uint32_t idle_seconds) {
   if (!options_.drop_pages) return;
-  const auto now = seconds_now();
+  const auto now = coarse_seconds();
   for (std::size_t span = 0; span < map_->spans.size(); ++span) {
     auto& state = spans_[span];
     if (!state.pages_cached.load(std::memory_order_relaxed) ||
@@ -282,15 +298,64 @@ void SpanStore::drop(std::size_t span) {
   const std::lock_guard log_lock(log_mutex_);
   const std::lock_guard no_put(drop_mutex_);
   set_absent(span);
-  const auto length = map_->spans[span].stream_range.length;
-  overflow_.with([&](Overflow& overflow) { overflow.known.erase(span); });
-  const bool was_pending =
-      pending_.with([&](Pending& pending) { return std::erase(pending.spans, std::uint32_t(span)) > 0; });
-  if (was_pending) unsynced_bytes_.fetch_sub(length, std::memory_order_relaxed);
+  forget({std::uint32_t(span)});
+}
+
+// Of spans that are absent already; under both locks. Returns their stream bytes.
+std::uint64_t SpanStore::forget(const std::vector<std::uint32_t>& spans) {
+  const auto length_of = [&](std::uint32_t span) { return map_->spans[span].stream_range.length; };
+  overflow_.with([&](Overflow& overflow) {
+    for (const auto span : spans) overflow.known.erase(span);
+  });
+  pending_.with([&](Pending& pending) {
+    std::erase_if(pending.spans, [&](std::uint32_t span) {
+      if (!std::ranges::binary_search(spans, span)) return false;
+      unsynced_bytes_.fetch_sub(length_of(span), std::memory_order_relaxed);
+      return true;
+    });
+  });
   // First the record, then the hole: the other way round a crash would leave a hole that counts as present.
-  log_->append({{.first = std::uint32_t(span), .count = 1}}, false);
-  const auto range = map_->spans[span].stream_range;
-  ::fallocate(data_.get(), FALLOC_FL_PUNCH_HOLE | FALLOC_FL_KEEP_SIZE, off_t(range.offset), off_t(range.length));
+  log_->append(runs_of(spans), false);
+  std::uint64_t bytes = 0;
+  for (const auto span : spans) {
+    const auto range = map_->spans[span].stream_range;
+    ::fallocate(data_.get(), FALLOC_FL_PUNCH_HOLE | FALLOC_FL_KEEP_SIZE, off_t(range.offset), off_t(range.length));
+    bytes += range.length;
+  }
+  return bytes;
+}
+
+bool SpanStore::begin_evict(std::size_t span) {
+  const std::shared_lock no_keep(drop_mutex_);
+  auto expected = State::kPresent;
+  if (kept_whole_ || !spans_[span].state.compare_exchange_strong(expected, State::kLeaving, std::memory_order_acq_rel)) return false;
+  present_spans_.fetch_sub(1, std::memory_order_acq_rel);
+  present_bytes_.fetch_sub(map_->spans[span].stream_range.length, std::memory_order_relaxed);
+  return true;
+}
+
+std::uint64_t SpanStore::finish_evict(const std::vector<std::uint32_t>& spans, std::uint32_t began) {
+  const std::lock_guard log_lock(log_mutex_);
+  const std::lock_guard no_put(drop_mutex_);
+  std::vector<std::uint32_t> gone;
+  for (const auto span : spans) {
+    if (last_use(span) > began) {
+      take_back(span);
+      continue;
+    }
+    auto expected = State::kLeaving;
+    if (!spans_[span].state.compare_exchange_strong(expected, State::kAbsent, std::memory_order_acq_rel)) continue;
+    drops_.fetch_add(1, std::memory_order_acq_rel);
+    gone.push_back(span);
+  }
+  std::ranges::sort(gone);
+  return gone.empty() ? 0 : forget(gone);
+}
+
+bool SpanStore::keep_whole() {
+  const std::lock_guard no_evict(drop_mutex_);
+  kept_whole_ = kept_whole_ || complete();
+  return kept_whole_;
 }
 
 bool SpanStore::digest_matches(std::size_t span) {

@@ -22,6 +22,9 @@
 
 namespace varve::fuse {
 
+// CLOCK_MONOTONIC, never 0: the clock of last_use().
+std::uint32_t coarse_seconds();
+
 struct SpanStoreOptions {
   // The store's own page cache of a span is dropped once the span is on disk and has not been read for a while: for
   // mounts that keep a copy of their own (kernel mode).
@@ -36,6 +39,7 @@ class SpanStore {
   enum class State : std::uint8_t {
     kAbsent,
     kUnchecked,  // bytes are on disk, but nothing says that they are right: check() finds out
+    kLeaving,    // verified and in the file, about to be evicted; present() takes it back
     kInMemory,   // verified, but the disk took it not: kept for a while
     kPresent,    // verified and in the file
   };
@@ -52,6 +56,8 @@ class SpanStore {
   State state(std::size_t span) const { return spans_[span].state.load(std::memory_order_acquire); }
   bool readable(std::size_t span) const { return state(span) >= State::kInMemory; }
   bool readable(std::size_t first, std::size_t last) const;  // all of [first, last)
+  // Verified and in the file. Counts as a use: one that is about to be evicted stays then.
+  bool present(std::size_t span);
   bool complete() const { return present_spans_.load(std::memory_order_acquire) == map_->spans.size(); }
   std::uint64_t present_bytes() const { return present_bytes_.load(std::memory_order_relaxed); }
 
@@ -79,6 +85,15 @@ class SpanStore {
   // Seconds (CLOCK_MONOTONIC) when the span was last read or put; 0 = not since the store was opened. For choosing what
   // to evict.
   std::uint32_t last_use(std::size_t span) const { return spans_[span].last_use.load(std::memory_order_relaxed); }
+
+  // Evicting takes two steps, so that who was just told that a span is there can still read it. False if the span is
+  // not in the file, or the file is kept whole.
+  bool begin_evict(std::size_t span);
+  // Drops, durably, those of the spans that nobody wanted, and nobody read after `began` (seconds, CLOCK_MONOTONIC). Returns the
+  // stream bytes dropped. Throws std::system_error.
+  std::uint64_t finish_evict(const std::vector<std::uint32_t>& spans, std::uint32_t began);
+  // For a mount of the file itself: if it is complete, nothing of it is evicted any more. False if it is not.
+  bool keep_whole();
 
   // Re-digests one readable span. True if it is right; a wrong one is dropped.
   bool verify(std::size_t span);
@@ -111,6 +126,8 @@ class SpanStore {
   bool digest_matches(std::size_t span);
   void set_present(std::size_t span);
   void set_absent(std::size_t span);
+  bool take_back(std::size_t span);
+  std::uint64_t forget(const std::vector<std::uint32_t>& spans);
   void touch(std::size_t span);
 
   const std::filesystem::path dir_;
@@ -123,6 +140,7 @@ class SpanStore {
   std::atomic<std::uint64_t> unsynced_bytes_ = 0;
   std::atomic<std::uint64_t> drops_ = 0;  // readers look at it before and after: a span may be dropped under them
   std::atomic<bool> disk_full_ = false;
+  bool kept_whole_ = false;  // under drop_mutex_
   Guarded<Overflow> overflow_;
   Guarded<Pending> pending_;
   std::mutex

@@ -77,7 +77,8 @@ void StoreSyncer::loop() {
     if (stopping_) return;
     busy_ = false;  // a poke during the tick counts for the next
     lock.unlock();
-    const bool more = tick();
+    bool more = tick();
+    more = after_round_() || more;
     lock.lock();
     busy_ = busy_ || more;
   }

@@ -15,7 +15,7 @@ void stream_whole_blob(FetchLayer& layer, oci::Repository& repository, const std
                        const std::function<void(std::size_t, SpanStore::Hold)>& on_span) {
   index::WholeLayerDecoder decoder(*layer.map, [&](std::size_t span, ByteView stream) {
     SpanStore::Hold hold;
-    if (!layer.store.readable(span)) {
+    if (!layer.store.present(span) && !layer.store.readable(span)) {
       layer.counters.decoded_bytes.fetch_add(stream.size(), std::memory_order_relaxed);
       hold = layer.store.put(span, stream);
     }

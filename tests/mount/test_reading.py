@@ -158,10 +158,32 @@ def what_is_here_needs_no_source_and_is_verified(work, source, contents, mode):
     varve.__exit__()
 
 
+def a_store_smaller_than_the_image_reads_it_right(work, source, contents, mode):
+    limit = 3_000_000
+    varve, place = fresh(work, source.reference, mode, ["--store-size", str(limit), "--evict-idle", "0"])
+    in_threads(4, lambda i: expect((place / "data/large").read_bytes() == contents["data/large"], "differs"))
+    expect((place / "data/text").read_bytes() == contents["data/text"], "differs")
+    store = varve.json("status")["store"]
+    for _ in range(300):
+        if store["bytes"] <= limit:
+            break
+        threading.Event().wait(0.1)
+        store = varve.json("status")["store"]
+    expect(store["bytes"] <= limit == store["max_bytes"], f"{store}")
+    with open(place / "data/large", "rb") as file:  # what the kernel has in memory would hide the store
+        os.posix_fadvise(file.fileno(), 0, 0, os.POSIX_FADV_DONTNEED)
+    before = varve.json("status")["mounts"][0]["fetched_bytes"]
+    expect((place / "data/large").read_bytes() == contents["data/large"], "what went is fetched anew")
+    expect(varve.json("status")["mounts"][0]["fetched_bytes"] > before, "nothing had gone")
+    expect(varve.run("verify", "--store").returncode == 0, "what is left is right")
+    ended(varve)
+
+
 def main():
     need_root(), need_fuse()
     checks = (random_reads_and_mappings, readers_of_one_cold_file_share_its_download, a_hanging_source_hangs_nobody_else,
-              a_dead_source_is_an_error_after_the_deadline, what_is_here_needs_no_source_and_is_verified)
+              a_dead_source_is_an_error_after_the_deadline, what_is_here_needs_no_source_and_is_verified,
+              a_store_smaller_than_the_image_reads_it_right)
     with work_folder() as work:
         image, contents = noise_image(work / "image")
         Varve(work / "indexer").run("index", image, check=True)
