@@ -91,6 +91,27 @@ def pinning(work, varve):
     return lines
 
 
+def lists_of_pins(work, varve):
+    """A file with reasons and owners pins what it names, or nothing."""
+    lines, folder, file = [], series(work / "l", 3), work / "pins.toml"
+    first = '[[pin]]\nimage = ":v0"\nname = "zero"\nreason = "a course uses it"\nowner = "ann"\n'
+    for wrong, status, words in (('[[pin]]\nimage = ":nosuch"\nreason = "r"\nowner = "o"\n', 1, b"nosuch"), ('[[pin]]\nimage = ":v1"\nreason = "r"\n', 1, b"pins.toml:6"),
+                                 ('[[pin]]\nimage = ":v1"\nreason = " "\nowner = "o"\n', 1, b"'reason' is empty"), ('[[pin]]\nimage = ":v1"\nreason = "r"\nowner = "o"\nwhy = "?"\n', 1, b"why")):
+        file.write_text(first + wrong)
+        done = varve.run("pin", "add", "--from", file, f"oci:{folder}")
+        if done.returncode != status or words not in done.stderr or varve.json("pin", "ls", f"oci:{folder}")["pins"]:
+            lines.append(f"a list with {wrong!r}: {done}")
+    file.write_text(first + f'[[pin]]\nimage = "oci:{folder}:v2"\nreason = "release"\nowner = "bob"\n')
+    if varve.run("pin", "add", "--from", file).returncode != 2 or varve.run("pin", "add", "--from", file, f"oci:{folder}", "--reason", "x").returncode != 2:
+        lines.append("a list without its repository, or with a reason beside it, is taken")
+    report = varve.json("pin", "add", "--from", file, f"oci:{folder}")
+    again = varve.json("pin", "add", "--from", file, f"oci:{folder}:v1")
+    listed = sorted((p["name"], p["image"], p["by"], p["reason"]) for p in varve.json("pin", "ls", f"oci:{folder}")["pins"])
+    if listed != [("v2", digest_of(folder, "v2"), "bob", "release"), ("zero", digest_of(folder, "v0"), "ann", "a course uses it")] or not report["added"] or again["added"]:
+        lines.append(f"pins of a list: {listed}, {report}, {again}")
+    return lines
+
+
 def many_writers(work, varve):
     folder = series(work / "w", 6)
     writers = [subprocess.Popen([varve.binary, "pin", "add", f"oci:{folder}:v{i}", "--quiet"], env=varve.environment, stdout=subprocess.DEVNULL) for i in range(6)]
@@ -184,7 +205,7 @@ def in_a_registry(work, varve):
 def main():
     need_tools("skopeo", "docker-registry")
     with work_folder() as work, Varve(work) as varve:
-        lines = pinning(work, varve) + many_writers(work, varve) + garbage(work, varve) + pushes_and_kills(work, varve) + in_a_registry(work, varve)
+        lines = pinning(work, varve) + lists_of_pins(work, varve) + many_writers(work, varve) + garbage(work, varve) + pushes_and_kills(work, varve) + in_a_registry(work, varve)
         print("\n".join(lines))
         sys.exit(1 if lines else 0)
 
