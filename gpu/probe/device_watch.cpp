@@ -1,5 +1,6 @@
 #include "gpu/probe/device_watch.h"
 
+#include <algorithm>
 #include <utility>
 
 namespace varve::gpu::probe {
@@ -24,6 +25,13 @@ constexpr std::pair<unsigned long long, const char*> kReasons[] = {
 }  // namespace
 
 unsigned long long held_back(unsigned long long reasons) { return reasons & kHeldBack; }
+
+unsigned long long lasting(unsigned long long reasons, unsigned long long before) {
+  constexpr auto kCauses = api::kNvmlReasonHwThermal | api::kNvmlReasonHwPowerBrake;
+  if ((reasons & api::kNvmlReasonHwSlowdown) && !(reasons & kCauses) && !(before & api::kNvmlReasonHwSlowdown))
+    reasons &= ~api::kNvmlReasonHwSlowdown;
+  return reasons;
+}
 
 std::string reason_names(unsigned long long reasons) {
   std::string names;
@@ -98,7 +106,9 @@ void DeviceWatch::sample() {
   if (!ask) return;
   for (auto& watched : devices_) {
     unsigned long long reasons = 0;
-    if (ask(watched.device, &reasons) == api::kNvmlSuccess) watched.reasons |= reasons;
+    if (ask(watched.device, &reasons) != api::kNvmlSuccess) continue;
+    watched.reasons |= lasting(reasons, watched.before);
+    watched.before = reasons;
   }
 }
 
@@ -129,10 +139,14 @@ void DeviceWatch::collect_events() {
     api::NvmlEventData event{};
     if (nvml_->nvmlEventSetWait_v2(events_, &event, 0) != api::kNvmlSuccess)
       break;  // most often: timed out, there is none
-    if (event.type & api::kNvmlEventXidCritical) seen.insert(fmt::format("Xid {}", event.data));
-    if (event.type & api::kNvmlEventDoubleBitEcc) seen.insert("an uncorrected ECC error");
+    const auto watched = std::ranges::find(devices_, event.device, &Watched::device);
+    const auto where = watched == devices_.end() ? std::string() : fmt::format("device {}: ", watched->ordinal);
+    if (event.type & api::kNvmlEventXidCritical)
+      seen.insert(fmt::format("{}the driver reported Xid {} during this step", where, event.data));
+    if (event.type & api::kNvmlEventDoubleBitEcc)
+      seen.insert(where + "the driver reported an uncorrected ECC error during this step");
   }
-  for (const auto& what : seen) report_.warn("the driver reported " + what + " during this step");
+  for (const auto& what : seen) report_.warn(what);
 }
 
 }  // namespace varve::gpu::probe

@@ -16,6 +16,9 @@ using Nvml = Api<api::NvmlFunctions>;
 // a slowdown by hardware. The power limit of the product is no such reason, since products of 70 W are always at it
 // under load; nor are idleness and clocks that somebody set.
 unsigned long long held_back(unsigned long long reasons);
+// The reasons of one sample that count, given those of the one before: a slowdown by hardware without a cause is also
+// what devices answer in the moment in which they change clocks, so it counts if it was there twice in a row.
+unsigned long long lasting(unsigned long long reasons, unsigned long long before);
 std::string reason_names(unsigned long long reasons);  // "thermal slowdown by software, power brake"; "none"
 
 // Watches from the constructor to finish(). sample() between pieces of work, as reasons pass when the device idles.
@@ -40,7 +43,8 @@ class DeviceWatch {
   struct Watched {
     int ordinal = 0;
     api::NvmlDevice device = nullptr;
-    unsigned long long reasons = 0;
+    unsigned long long reasons = 0;  // all that were met
+    unsigned long long before = 0;   // those of the last sample
   };
   void open(const LibraryFolders& folders);
   void collect_events();

@@ -86,6 +86,11 @@ TEST(ClockReasons, AreHeldBackByHeatAndPowerSupplyOnly) {
   for (const auto reason :
        {api::kNvmlReasonHwSlowdown, api::kNvmlReasonSwThermal, api::kNvmlReasonHwThermal, api::kNvmlReasonHwPowerBrake})
     EXPECT_EQ(held_back(reason | api::kNvmlReasonGpuIdle), reason);
+  EXPECT_EQ(lasting(api::kNvmlReasonHwSlowdown | api::kNvmlReasonSwPowerCap, 0), api::kNvmlReasonSwPowerCap);
+  EXPECT_EQ(lasting(api::kNvmlReasonHwSlowdown, api::kNvmlReasonHwSlowdown), api::kNvmlReasonHwSlowdown);
+  EXPECT_EQ(lasting(api::kNvmlReasonHwSlowdown | api::kNvmlReasonHwThermal, 0),
+            api::kNvmlReasonHwSlowdown | api::kNvmlReasonHwThermal);
+  EXPECT_EQ(lasting(api::kNvmlReasonSwThermal, 0), api::kNvmlReasonSwThermal);
   EXPECT_EQ(reason_names(0), "none");
   EXPECT_EQ(reason_names(api::kNvmlReasonHwPowerBrake | api::kNvmlReasonGpuIdle | 0x10000),
             "idle, power brake, 0x10000");

@@ -11,7 +11,7 @@
 namespace varve::gpu::probe {
 namespace {
 
-constexpr unsigned kThreads = 256, kSumBlocks = 1024;
+constexpr unsigned kThreads = 256, kMostSumBlocks = 1024;
 const LibraryNames kNvrtc = {"libnvrtc.so.13", "libnvrtc.so.12", "libnvrtc.so.11.2", "libnvrtc.so.11.1",
                              "libnvrtc.so.11.0"};
 
@@ -33,7 +33,8 @@ void time_kernels(DeviceStep& gpu, const LoadedKernels& kernels, unsigned count)
       "kernel.axpy", [&] { launch(gpu.driver, kernels.axpy, blocks, kThreads, 0.0F, x.get(), y.get(), count); });
   unsigned long long launches = 0;
   gpu.steady("kernel.sum", [&] {
-    launch(gpu.driver, kernels.sum, kSumBlocks, kThreads, reinterpret_cast<unsigned*>(x.get()), count, total.get());
+    launch(gpu.driver, kernels.sum, std::min(blocks, kMostSumBlocks), kThreads, reinterpret_cast<unsigned*>(x.get()),
+           count, total.get());
     ++launches;
   });
   gpu.step.report.fact("kernel.axpy_gb_s", fmt::format("{:.1f}", 12e-9 * count / axpy_seconds));

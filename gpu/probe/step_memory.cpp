@@ -52,23 +52,27 @@ std::string run_memory(Step& step) {
   gpu.driver.call(gpu.driver.cuMemGetInfo_v2, &free, &total);
   step.report.fact("memory.free_mib", std::to_string(free >> 20));
   step.report.fact("memory.total_mib", std::to_string(total >> 20));
-  std::optional<DeviceMemory> one;
-  gpu.first("alloc.first", [&] { one.emplace(gpu.driver, bytes); });
-  const DeviceMemory other(gpu.driver, bytes);
+  if (free < 2 * bytes)
+    fail<Error>("{} of {} MiB of the device are free, {} are needed: another process uses it", free >> 20, total >> 20,
+                2 * bytes >> 20);
+  api::CuDevicePtr first = 0;
+  gpu.first("alloc.first", [&] { gpu.driver.call(gpu.driver.cuMemAlloc_v2, &first, bytes); });
+  gpu.driver.call(gpu.driver.cuMemFree_v2, first);
+  const DeviceMemory one(gpu.driver, bytes), other(gpu.driver, bytes);
   const PinnedMemory host(gpu.driver, bytes);
   step.report.doing("comparing copies");
-  check_copies(host, *one, other, 1, "to the device, within it and back");
+  check_copies(host, one, other, 1, "to the device, within it and back");
   const auto words = random_words(bytes / kWord, 2);
   std::memcpy(host.get(), words.data(), bytes);
   const auto tell_rate = [&](const char* name, double seconds) {
     step.report.fact(std::string(name) + "_gb_s", fmt::format("{:.2f}", 1e-9 * static_cast<double>(bytes) / seconds));
   };
-  tell_rate("copy.h2d", gpu.steady("copy.h2d", [&] { one->upload(host.get(), bytes); }));
-  tell_rate("copy.d2d", gpu.steady("copy.d2d", [&] { other.copy_from(*one); }));
+  tell_rate("copy.h2d", gpu.steady("copy.h2d", [&] { one.upload(host.get(), bytes); }));
+  tell_rate("copy.d2d", gpu.steady("copy.d2d", [&] { other.copy_from(one); }));
   std::memset(host.get(), 0xFF, bytes);
   tell_rate("copy.d2h", gpu.steady("copy.d2h", [&] { other.download(host.get(), bytes); }));
   expect_same(words, host.get(), "after the timed copies");
-  check_copies(host, *one, other, 3, "to the device, within it and back, after the timed copies");
+  check_copies(host, one, other, 3, "to the device, within it and back, after the timed copies");
   return fmt::format("{} MiB to the device, within it and back, every byte compared", bytes >> 20);
 }
 

@@ -108,6 +108,36 @@ def check_libraries():
         expect({"doing": f"opening {site}/libcublas.so.12"} in objects(done), "it does not say what it opens")
 
 
+def library(path, code, *options):
+    path.parent.mkdir(parents=True, exist_ok=True)
+    subprocess.run(["gcc", "-shared", "-fPIC", "-x", "c", "-", "-o", path, "-Wl,-soname," + path.name, *options], input=code, text=True, check=True)
+
+
+def check_toolkits():
+    """Two toolkits in one image: each library gets its own toolkit's others, not those that happen to be open. And libraries that end the process that opens them."""
+    if not shutil.which("gcc"):
+        print("left out: several toolkits, as there is no gcc to make them", flush=True)
+        return
+    with tempfile.TemporaryDirectory() as folder:
+        sites = []
+        for number in (1, 2):
+            site = Path(folder) / f"site{number}"
+            library(site / "nvidia/cublas/lib/libcublas.so.12", f"int only_in_{number}(void) {{ return {number}; }}")
+            library(site / "nvidia/cusolver/lib/libcusolver.so.11", f"int only_in_{number}(void); int solve(void) {{ return only_in_{number}(); }}", "-L" + str(site / "nvidia/cublas/lib"), "-l:libcublas.so.12")
+            sites += ["--library-dir", site]
+        opened = lambda last: sorted(name[8:].removeprefix(folder) for name in last["facts"] if name.startswith("open_ms." + folder))
+        paths = [f"/site{number}/nvidia/{one}" for number in (1, 2) for one in ("cublas/lib/libcublas.so.12", "cusolver/lib/libcusolver.so.11")]
+        last = result(run("libraries", *sites))
+        expect(last["result"] == "ok" and opened(last) == paths, last)
+        library(Path(folder) / "site1/nvidia/cufft/lib/libcufft.so.11", "#include <stdlib.h>\n__attribute__((constructor)) static void end(void) { abort(); }")
+        library(Path(folder) / "site1/nvidia/curand/lib/libcurand.so.10", "#include <stdlib.h>\n__attribute__((constructor)) static void end(void) { _Exit(7); }")
+        done = run("libraries", *sites)
+        last = result(done)
+        expect(last["result"] == "failed" and f"{folder}/site1/nvidia/cufft/lib/libcufft.so.11: ended its process with signal 6" in last["detail"], last)
+        expect(f"{folder}/site1/nvidia/curand/lib/libcurand.so.10: ended its process with status 7" in last["detail"] and opened(last) == paths, last)
+    print("toolkits: two in one image do not mix; libraries that end their process are named", flush=True)
+
+
 def check_toolkit():
     toolkit = next((folder for folder in ("/usr/local/cuda/lib64", "/usr/local/cuda/lib") if any(Path(folder).glob("libnvrtc.so.*"))), None)
     if not toolkit:
@@ -132,6 +162,7 @@ def main():
     check_words()
     check_without_driver()
     check_libraries()
+    check_toolkits()
     check_toolkit()
     print("ok")
 

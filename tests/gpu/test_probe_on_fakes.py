@@ -148,7 +148,7 @@ def check_condition():
         expect(any(words in warning for warning in said.warnings), f"{behaviour}: {said}")
     said = Gpu().probe("device", "devices=2,sick=1,ecc=5,throttle=0x40,xid=31")
     told = [warning for warning in said.warnings if warning.startswith("device 1:")]
-    expect(len(told) == 2 and "5 uncorrected" in told[0] and said.throttled, f"the second of two devices is ill: {said}")
+    expect(len(told) == 3 and "5 uncorrected" in told[0] and "Xid 31" in told[2] and said.throttled, f"the second of two devices is ill: {said}")
     said = Gpu().probe("gemm", "devices=2,sick=1,throttle=0x40,xid=31")
     expect(said.result == "ok" and not said.throttled and not said.warnings, f"another device than the one that computes is ill: {said}")
     said = Gpu().probe("gemm", "fail=nvmlInit_v2:9")
