@@ -16,7 +16,7 @@ constexpr double kDriftPerWeek = 0.2, kDailyWave = 0.3;  // of what is tolerated
 // Rules look back no further than this: 168 clean hours, and room for those that are not.
 constexpr std::size_t kWindow = 400;
 
-// Of one repetition; what hours differ by is half of it. As kernels, first calls and cold calls were seen to scatter.
+// Of one repetition; what hours differ by is half of it. Assumed, not measured: a fifth to a half of what is tolerated.
 double noise_of(MetricKind kind) {
   switch (kind) {
     case MetricKind::kSteady: return 0.01;
