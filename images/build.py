@@ -1,44 +1,19 @@
 #!/usr/bin/python3
-"""build.py RECIPE_DIR DEST: makes the image that RECIPE_DIR/recipe.toml describes, as an OCI layout folder.
+"""build.py RECIPE_DIR DEST: makes the images that RECIPE_DIR/recipe.toml describes, as an OCI layout folder.
 
 A recipe is data (images/README.md lists its fields). An image that was made from the same recipe by the same builder is
 left as it is; a run that was stopped goes on behind the layers that are finished. Needs mmdebstrap, pip, umoci; root is not required.
 """
-import argparse, compileall, contextlib, csv, hashlib, json, os, re, shutil, subprocess, sys, tarfile, tempfile, tomllib
+import argparse, hashlib, json, os, re, shutil, sys, tarfile, tempfile, tomllib
 from datetime import datetime, timezone
-from io import BytesIO
 from pathlib import Path
 
+# By name: other programs use the builder's parts through this module.
+from layers import COMPRESSORS, KINDS, SITE, DigestingFile, add_path, add_tree, compress_with_go, pinned, requirements, say  # noqa: F401
+
+HERE = Path(__file__).resolve().parent
 MEDIA = "application/vnd.oci.image."
-SITE = "usr/local/lib/python3.11/dist-packages"
-
-
-def say(text):
-    print(text, file=sys.stderr, flush=True)
-
-
-def run(command, **options):
-    """Runs a tool whose chatter nobody wants to see unless it fails."""
-    done = subprocess.run([str(c) for c in command], stdout=subprocess.PIPE, stderr=subprocess.STDOUT, text=True, **options)
-    if done.returncode:
-        sys.exit(f"{command[0]} failed ({done.returncode}):\n{done.stdout[-4000:]}")
-    return done.stdout
-
-
-class DigestingFile:
-    """Passes bytes on and digests them on the way."""
-
-    def __init__(self, sink):
-        self.sink, self.sha256, self.size = sink, hashlib.sha256(), 0
-
-    def write(self, data):
-        self.sha256.update(data)
-        self.size += len(data)
-        self.sink.write(data)
-        return len(data)
-
-    def digest(self):
-        return "sha256:" + self.sha256.hexdigest()
+UNITS = {"": 1, "k": 10**3, "M": 10**6, "G": 10**9, "Ki": 2**10, "Mi": 2**20, "Gi": 2**30}
 
 
 class Layout:
@@ -52,8 +27,10 @@ class Layout:
 
     def remember(self, key, layer):
         self.finished[key] = layer
-        self.finished_file.with_suffix(".new").write_text(json.dumps(self.finished))
-        os.replace(self.finished_file.with_suffix(".new"), self.finished_file)
+        write_whole(self.finished_file, json.dumps(self.finished))
+
+    def blob(self, digest):
+        return self.folder / "blobs" / digest.replace(":", "/")
 
     def take(self, path, media_type):
         with open(path, "rb") as file:
@@ -74,196 +51,48 @@ class Layout:
         self.finished_file.unlink(missing_ok=True)
 
 
-# ---------------------------------------------------------------- what goes into a layer: functions that write a tar to a sink
+class LayerCache:
+    """Layers by what they were made from, in a folder that any number of recipes share. A layer is in it when its description is; its blob was there before."""
+
+    def __init__(self, folder):
+        self.folder = folder
+        folder.mkdir(parents=True, exist_ok=True)
+
+    def find(self, key, layout):
+        """The layer, its blob put into the layout; None if it is not here, or not whole."""
+        description, blob = self.folder / f"{key}.json", self.folder / key
+        if not description.exists() or not blob.exists():
+            return None
+        layer = json.loads(description.read_text())
+        if blob.stat().st_size != layer["descriptor"]["size"]:
+            return None
+        share_file(blob, layout.blob(layer["descriptor"]["digest"]))
+        return layer
+
+    def put(self, key, layer, layout):
+        share_file(layout.blob(layer["descriptor"]["digest"]), self.folder / key)
+        write_whole(self.folder / f"{key}.json", json.dumps(layer))
 
 
-def apt_sources(suite):
-    """The machine's own mirrors of this suite, so that a local mirror is used where there is one."""
-    if not shutil.which("apt-get"):
-        return []
-    form = "$(ORIGIN)|$(CODENAME)|$(REPO_URI)|$(RELEASE)"
-    listed = subprocess.run(["apt-get", "indextargets", "--format", form, "Created-By: Packages"], stdout=subprocess.PIPE, text=True).stdout
-    lines = []
-    for line in listed.splitlines():
-        origin, codename, uri, release = line.split("|")
-        if origin == "Debian" and codename.startswith(suite) and release.startswith(suite):
-            lines.append(f"deb {uri} {release} main")
-    wanted = sorted(set(lines))
-    return wanted if f"{suite} main" in " ".join(wanted) else []
+def share_file(source, target):
+    """A second name for the file where that can be, else a copy; blobs are never written to again."""
+    part = target.with_name(target.name + ".part")
+    part.unlink(missing_ok=True)
+    try:
+        os.link(source, part)
+    except OSError:
+        shutil.copyfile(source, part)
+    os.replace(part, target)
+    part.unlink(missing_ok=True)  # two names of one file: a rename does nothing then
 
 
-def proxy_options():
-    shown = subprocess.run(["apt-config", "shell", "P", "Acquire::http::Proxy"], stdout=subprocess.PIPE, text=True).stdout.strip()
-    return ["--aptopt=Acquire::http::Proxy " + shown[2:].replace("'", '"')] if shown else []
+def write_whole(path, text):
+    part = path.with_name(path.name + ".new")
+    part.write_text(text)
+    os.replace(part, path)
 
 
-def debian_layer(layer, recipe, work):
-    """A Debian base. mmdebstrap sorts the entries and clamps the times to SOURCE_DATE_EPOCH."""
-    modes = ["root", "chrootless"] if os.getuid() == 0 else ["unshare", "fakechroot"]
-    target, failures = work / "base.tar", []
-    command = ["mmdebstrap", "--variant=minbase", "--include=" + ",".join(layer["packages"]), "--aptopt=Acquire::Retries \"3\"", *proxy_options()]
-    # What mmdebstrap takes over from this machine, and what differs from run to run, has no place in an image.
-    command += [f"--customize-hook={hook}" for hook in ('rm -rf "$1"/etc/resolv.conf "$1"/etc/hostname "$1"/var/cache/ldconfig/aux-cache "$1"/var/log/*.log "$1"/var/log/apt/*',
-                                                        'rm -rf "$1"/usr/share/python3/debpython/__pycache__ "$1"/var/lib/apt/lists/partial "$1"/var/cache/apt/archives/partial',
-                                                        f'echo "deb http://deb.debian.org/debian {layer["suite"]} main" > "$1"/etc/apt/sources.list; rm -f "$1"/etc/apt/sources.list.d/*')]
-    environment = {**os.environ, "SOURCE_DATE_EPOCH": str(recipe["epoch"]), "TMPDIR": str(work)}
-    for mode in modes:
-        done = subprocess.run([*command, "--mode=" + mode, layer["suite"], target, *apt_sources(layer["suite"])],
-                              stdin=subprocess.DEVNULL, stdout=subprocess.PIPE, stderr=subprocess.STDOUT, text=True, env=environment)
-        if done.returncode == 0:
-            break
-        failures.append(f"--mode={mode}:\n{done.stdout[-2000:]}")
-    else:
-        sys.exit("mmdebstrap failed in every mode\n" + "\n".join(failures))
-
-    def write(sink):
-        with open(target, "rb") as tar:
-            shutil.copyfileobj(tar, sink, 1 << 20)
-        target.unlink()
-    return write
-
-
-def pinned(path):
-    """{name: its lines} of a list pinned by hash."""
-    return {line.split("==")[0]: line for line in path.read_text().replace("\\\n", "\\").splitlines() if "==" in line}
-
-
-def uninstall(packages, name):
-    """What pip would delete: the files of the record, the bytecode beside them, and folders that are empty by it."""
-    record = next(r for r in packages.glob("*.dist-info/RECORD") if re.sub(r"[-_.]+", "-", r.parent.name.split("-")[0]).lower() == name)
-    folders = set()
-    for row in csv.reader(record.read_text().splitlines()):
-        path = Path(os.path.normpath(packages / row[0]))
-        for file in [path, *path.parent.glob(f"__pycache__/{path.stem}.*.pyc")] if path.suffix == ".py" else [path]:
-            file.unlink(missing_ok=True)
-            folders.add(file.parent)
-    for folder in sorted(folders, key=lambda f: len(f.parts), reverse=True):
-        while folder != packages and folder.is_dir() and not any(folder.iterdir()):
-            folder.rmdir()
-            folder = folder.parent
-
-
-def wheels_layer(layer, recipe, work):
-    """Wheels as pip installs them, compiled, every time set to the recipe's. The folder stays for the next release, which replaces what changed."""
-    root = recipe["roots"] / layer["requirements"].replace("{release}", "release")
-    wanted, there_file = pinned(requirements(layer, recipe)), root.with_suffix(".there")
-    there = json.loads(there_file.read_text()) if there_file.exists() else {}
-    there_file.unlink(missing_ok=True)
-    if not there:
-        shutil.rmtree(root, ignore_errors=True)
-    for name in there:
-        if there[name] != wanted.get(name):
-            uninstall(root / SITE, name)
-    new = work / "requirements.txt"
-    new.write_text("".join(line.replace("\\", "\\\n") + "\n" for name, line in wanted.items() if there.get(name) != line))
-    command = ["/usr/bin/python3", "-m", "pip", "install", "--quiet", "--root", root, "--no-deps", "--no-compile", "--ignore-installed",
-               "--root-user-action=ignore", "--no-warn-script-location", "--only-binary=:all:", "--require-hashes", "-r", new]
-    if recipe["wheels"]:
-        command += ["--no-index", "--find-links", recipe["wheels"]]
-    if new.stat().st_size:
-        run(command, env={**os.environ, "PIP_DISABLE_PIP_VERSION_CHECK": "1", "PIP_NO_INPUT": "1"})
-    for path in root.rglob("*"):
-        os.utime(path, (recipe["epoch"], recipe["epoch"]), follow_symlinks=False)
-    # What pip would have compiled at installation; compiled now because the bytecode records the time of its source.
-    with open(os.devnull, "w") as devnull, contextlib.redirect_stdout(devnull):
-        compileall.compile_dir(root / SITE, stripdir=str(root), quiet=2, workers=os.cpu_count())
-    there_file.write_text(json.dumps(wanted))
-
-    def write(sink):
-        with tarfile.open(fileobj=sink, mode="w|", format=tarfile.PAX_FORMAT, bufsize=1 << 20) as tar:
-            add_tree(tar, root, recipe["epoch"])
-    return write
-
-
-def add_tree(tar, root, epoch):
-    for folder, folders, files in os.walk(root):
-        folders.sort()
-        for name in sorted(files) + [f for f in folders if os.path.islink(os.path.join(folder, f))]:
-            add_path(tar, root, os.path.join(folder, name), epoch)
-        for name in folders:
-            if not os.path.islink(os.path.join(folder, name)):
-                add_path(tar, root, os.path.join(folder, name), epoch)
-
-
-def add_path(tar, root, path, epoch):
-    info = tar.gettarinfo(path, os.path.relpath(path, root))
-    info.uid = info.gid = 0
-    info.uname = info.gname = ""
-    info.mtime = epoch
-    info.mode = 0o755 if info.isdir() or info.mode & 0o111 else 0o644
-    if info.isreg():
-        with open(path, "rb") as file:
-            tar.addfile(info, file)
-    else:
-        tar.addfile(info)
-
-
-def changes_layer(layer, recipe, work):
-    """Deletes, empties and replaces what lower layers brought, in the words of the OCI layer format."""
-    def write(sink):
-        with tarfile.open(fileobj=sink, mode="w|", format=tarfile.PAX_FORMAT, bufsize=1 << 20) as tar:
-            def add(name, **fields):
-                info = tarfile.TarInfo(name)
-                info.mtime, info.mode, data = recipe["epoch"], fields.pop("mode", 0o644), fields.pop("data", b"")
-                for key, value in fields.items():
-                    setattr(info, key, value)
-                info.size = len(data)
-                tar.addfile(info, BytesIO(data))
-            for path in layer.get("remove", []):
-                parent, _, name = path.rpartition("/")
-                add(f"{parent}/.wh.{name}" if parent else f".wh.{name}")
-            for path in layer.get("empty", []):
-                add(path, type=tarfile.DIRTYPE, mode=0o755)
-                add(f"{path}/.wh..wh..opq")
-            for path, content in layer.get("files", {}).items():
-                add(path, data=content.encode(), mode=0o755 if content.startswith("#!") else 0o644)
-            for path, target in layer.get("symlinks", {}).items():
-                add(path, type=tarfile.SYMTYPE, linkname=target, mode=0o777)
-            for path, target in layer.get("hardlinks", {}).items():
-                add(path, type=tarfile.LNKTYPE, linkname=target)
-    return write
-
-
-KINDS = {"debian": debian_layer, "wheels": wheels_layer, "changes": changes_layer}
-
-# ---------------------------------------------------------------- how a layer is compressed
-
-
-def compress_with(command):
-    """A compressor that reads the tar on stdin and writes the blob on stdout."""
-    def compress(write, blob, work):
-        with open(blob, "wb") as out:
-            process = subprocess.Popen(command, stdin=subprocess.PIPE, stdout=out)
-            tar = DigestingFile(process.stdin)
-            write(tar)
-            process.stdin.close()
-            if process.wait():
-                sys.exit(f"{command[0]} failed ({process.returncode})")
-        return tar
-    return compress
-
-
-def compress_with_go(write, blob, work):
-    """umoci compresses with Go's gzip, as the tools around docker and containerd do."""
-    image, tar_path = work / "umoci", work / "layer.tar"
-    with open(tar_path, "wb") as out:
-        tar = DigestingFile(out)
-        write(tar)
-    run(["umoci", "init", "--layout", image])
-    run(["umoci", "new", "--image", f"{image}:x"])
-    run(["umoci", "raw", "add-layer", "--image", f"{image}:x", tar_path])
-    tar_path.unlink()
-    manifest_digest = json.loads((image / "index.json").read_text())["manifests"][0]["digest"]
-    manifest = json.loads((image / "blobs" / manifest_digest.replace(":", "/")).read_text())
-    os.replace(image / "blobs" / manifest["layers"][0]["digest"].replace(":", "/"), blob)
-    shutil.rmtree(image)
-    return tar
-
-
-COMPRESSORS = {"go": compress_with_go, "pigz": compress_with(["pigz", "-n", "-6"]), "pigz-1": compress_with(["pigz", "-n", "-1"]), "gzip": compress_with(["gzip", "-n", "-6"]),
-               "gzip-1": compress_with(["gzip", "-n", "-1"])}
-
-# ---------------------------------------------------------------- the image
+# ---------------------------------------------------------------- recipes
 
 
 def read_recipe(folder, wheels):
@@ -272,30 +101,72 @@ def read_recipe(folder, wheels):
     for layer in recipe["layer"]:
         if layer["kind"] not in KINDS or layer["compress"] not in COMPRESSORS:
             sys.exit(f"{folder}/recipe.toml: unknown kind or compressor in {layer}")
+        if layer.get("only", next(iter(recipe.get("variants", {})), None)) not in recipe.get("variants", {None: None}):
+            sys.exit(f"{folder}/recipe.toml: no variant '{layer['only']}' as a layer says")
     return recipe
 
 
-def requirements(layer, recipe):
-    return recipe["folder"] / layer["requirements"].replace("{release}", recipe["release"])
+def images_of(recipe, variant, releases):
+    """(tag, recipe) of each image: of each release, of each variant, or of the one there is."""
+    days = [str(r["day"]) for r in recipe.get("releases", [])][:releases]
+    if days:
+        return [(day, recipe | {"release": day}) for day in days]
+    variants = recipe.get("variants", {recipe.get("tag"): {}})
+    if variant and variant not in variants:
+        sys.exit(f"{recipe['folder']}/recipe.toml: no variant '{variant}'; there are {', '.join(variants)}")
+    images = []
+    for tag, more in variants.items():
+        if variant in (None, tag):
+            config = recipe["config"] | more
+            config |= {"Env": recipe["config"].get("Env", []) + more.get("Env", []), "Labels": recipe["config"].get("Labels", {}) | more.get("Labels", {})}
+            images.append((tag, recipe | {"release": tag, "config": {k: v for k, v in config.items() if v}, "layer": [layer for layer in recipe["layer"] if layer.get("only", tag) == tag]}))
+    return images
 
 
-def fingerprint(folder):
-    total = hashlib.sha256(Path(__file__).read_bytes())
-    for path in sorted(folder.iterdir()):
-        total.update(path.name.encode() + b"\0" + path.read_bytes())
+def lists_of(layer, recipe):
+    return [recipe["folder"] / name.replace("{release}", recipe["release"]) for name in ([layer["requirements"]] if "requirements" in layer else []) + [link["of"] for link in layer.get("links", [])]
+            + ([layer["mix"]] if "mix" in layer else [])]
+
+
+def code_of(layers):
+    """A digest of the code that decides bytes: it is the same as long as that is."""
+    files = ["layers.py", *(["fill.py"] if any(layer["kind"] == "fill" for layer in layers) else [])]
+    return hashlib.sha256(b"".join((HERE / name).read_bytes() for name in files)).hexdigest()
+
+
+def fingerprint(recipe, images):
+    total = hashlib.sha256(Path(__file__).read_bytes() + code_of(recipe["layer"]).encode() + (recipe["folder"] / "recipe.toml").read_bytes())
+    total.update(json.dumps([[tag for tag, _ in images], recipe.get("fill")]).encode())
+    for _, image in images:
+        for layer in image["layer"]:
+            total.update(layer_key(layer, image).encode())
     return total.hexdigest()
 
 
 def layer_key(layer, recipe):
-    """Equal for layers that come out equal: this builder, what the layer says, the lists it names."""
-    total = hashlib.sha256(Path(__file__).read_bytes() + json.dumps([layer, recipe["epoch"]], sort_keys=True, default=str).encode())
-    if "requirements" in layer:
-        total.update(requirements(layer, recipe).read_bytes())
+    """Equal for layers that come out equal: the code, what the layer says of its content, the lists it names."""
+    says = {name: value for name, value in layer.items() if name not in ("comment", "only", "names", "take")}
+    total = hashlib.sha256(json.dumps([code_of([layer]), says, recipe["epoch"], recipe.get("fill") if layer["kind"] == "fill" else None], sort_keys=True, default=str).encode())
+    for path in lists_of(layer, recipe):
+        total.update(hashlib.sha256(path.read_bytes()).digest())
     return total.hexdigest()
 
 
-def build_layer(layer, recipe, layout, say_what):
+def byte_count(text):
+    found = re.fullmatch(r"(\d+(?:\.\d+)?)([kMG]i?)?B?", text)
+    if not found or (found[2] or "") not in UNITS:
+        raise argparse.ArgumentTypeError(f"'{text}' is no number of bytes like 300M, 30G or 4GiB")
+    return int(float(found[1]) * UNITS[found[2] or ""])
+
+
+# ---------------------------------------------------------------- the images
+
+
+def build_layer(layer, recipe, layout, cache, say_what):
     key = layer_key(layer, recipe)
+    if key not in layout.finished and cache:
+        if (found := cache.find(key, layout)) is not None:
+            layout.remember(key, found)
     if key not in layout.finished:
         with tempfile.TemporaryDirectory(dir=layout.folder.parent, prefix=".build-") as work:
             work = Path(work)
@@ -305,14 +176,30 @@ def build_layer(layer, recipe, layout, say_what):
             blob = work / "blob"
             tar = COMPRESSORS[layer["compress"]](write, blob, work)
             layout.remember(key, {"descriptor": layout.take(blob, MEDIA + "layer.v1.tar+gzip"), "diff_id": tar.digest(), "bytes": tar.size})
+        if cache:
+            cache.put(key, layout.finished[key], layout)
+        if "releases" not in recipe and layer["kind"] == "wheels":  # nothing is going to be upgraded in place
+            shutil.rmtree(recipe["roots"] / layer["requirements"].replace("{release}", "release"))
     done = layout.finished[key]
     say(f"{say_what}: {done['bytes'] / 1e6:.1f} MB of tar, {done['descriptor']['size'] / 1e6:.1f} MB")
     return done
 
 
-def build(recipe, layout, tag):
+def build(recipe, layout, tag, cache=None):
     created = datetime.fromtimestamp(recipe["epoch"], timezone.utc).strftime("%Y-%m-%dT%H:%M:%SZ")
-    layers = [build_layer(layer, recipe, layout, f"{tag}, layer {number}: {layer['kind']}, {layer['compress']}") for number, layer in enumerate(recipe["layer"])]
+    layers = []
+
+    def names_in(list_name):
+        """Names of the entries of the layer made from that list; it comes before the layer that asks."""
+        number = next((n for n, layer in enumerate(recipe["layer"][:len(layers)]) if layer.get("requirements") == list_name), None)
+        if number is None:
+            sys.exit(f"{tag}: no layer of {list_name} comes before the layer that links to it")
+        with tarfile.open(layout.blob(layers[number]["descriptor"]["digest"]), "r|gz") as tar:
+            return [member.name for member in tar if member.isreg()]
+
+    recipe = recipe | {"names_in": names_in}
+    for number, layer in enumerate(recipe["layer"]):
+        layers.append(build_layer(layer, recipe, layout, cache, f"{tag}, layer {number}: {layer['kind']}, {layer['compress']}"))
     history = [{"created": created, "created_by": layer.get("comment", layer["kind"])} for layer in recipe["layer"]]
     config = layout.add_json({"created": created, "architecture": "amd64", "os": "linux", "config": recipe["config"],
                               "rootfs": {"type": "layers", "diff_ids": [layer["diff_id"] for layer in layers]}, "history": history}, MEDIA + "config.v1+json")
@@ -322,29 +209,46 @@ def build(recipe, layout, tag):
     say(f"{tag}: image {manifest['digest']}: {sum(layer['bytes'] for layer in layers) / 1e6:.0f} MB of tar, {sum(b['size'] for b in blobs) / 1e6:.0f} MB compressed, {len(layers)} layers")
 
 
+def build_all(recipe, images, options, mark):
+    unfinished = options.dest.with_name(options.dest.name + ".unfinished")
+    unfinished.mkdir(parents=True, exist_ok=True)
+    layout, cache = Layout(unfinished.resolve()), LayerCache(options.cache.resolve()) if options.cache else None
+    with tempfile.TemporaryDirectory(dir=unfinished.parent, prefix=".roots-") as roots:
+        for tag, image in images:
+            build(image | {"roots": Path(roots).resolve()}, layout, tag, cache)
+    layout.finish()
+    (unfinished / ".recipe").write_text(mark)
+    shutil.rmtree(options.dest, ignore_errors=True)
+    os.rename(unfinished, options.dest)
+
+
 def main():
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     parser.add_argument("recipe", type=Path)
     parser.add_argument("dest", type=Path)
     parser.add_argument("--wheels", type=Path, help="a folder of wheels to install from, instead of the package index")
     parser.add_argument("--releases", type=int, help="of a series: only so many, the oldest first")
+    parser.add_argument("--variant", help="of a recipe with variants: only this one")
+    parser.add_argument("--cache", type=Path, help="a folder of finished layers that recipes share; made if it is not there, never cleaned")
+    parser.add_argument("--report", type=Path, metavar="FILE", help="print bytes and files per layer and per distribution, and write them as JSON")
+    parser.add_argument("--fill", type=byte_count, metavar="BYTES", help="of a recipe of made-up content: so many bytes of files (30G)")
+    parser.add_argument("--files", type=int, metavar="N", help="in so many files")
+    parser.add_argument("--seed", type=int, default=1, help="another seed, other content")
     options = parser.parse_args()
-    stamp, mark = options.dest / ".recipe", f"{fingerprint(options.recipe)} {options.releases or ''}".strip()
+    recipe = read_recipe(options.recipe.resolve(), options.wheels and options.wheels.resolve())
+    if any(layer["kind"] == "fill" for layer in recipe["layer"]) != bool(options.fill and options.files):
+        parser.error("--fill BYTES and --files N belong together, and to a recipe with layers of the kind fill (images/fill)")
+    if options.fill:
+        recipe["fill"] = {"bytes": options.fill, "files": options.files, "seed": options.seed, "parts": sum(layer["kind"] == "fill" for layer in recipe["layer"])}
+    images = images_of(recipe, options.variant, options.releases)
+    stamp, mark = options.dest / ".recipe", fingerprint(recipe, images)
     if stamp.exists() and stamp.read_text() == mark:
         say(f"{options.dest}: made before from the same recipe")
-        return
-    unfinished = options.dest.with_name(options.dest.name + ".unfinished")
-    recipe = read_recipe(options.recipe.resolve(), options.wheels and options.wheels.resolve())
-    releases = [str(r["day"]) for r in recipe.get("releases", [])][:options.releases]
-    unfinished.mkdir(parents=True, exist_ok=True)
-    layout = Layout(unfinished.resolve())
-    with tempfile.TemporaryDirectory(dir=unfinished.parent, prefix=".roots-") as roots:
-        for release in releases or [recipe["tag"]]:
-            build(recipe | {"release": release, "roots": Path(roots).resolve()}, layout, release)
-    layout.finish()
-    (unfinished / ".recipe").write_text(mark)
-    shutil.rmtree(options.dest, ignore_errors=True)
-    os.rename(unfinished, options.dest)
+    else:
+        build_all(recipe, images, options, mark)
+    if options.report:
+        import report
+        report.write(options.dest, options.report)
 
 
 if __name__ == "__main__":

@@ -15,12 +15,23 @@ def read_wheel(path):
         return email.message_from_bytes(wheel.read(metadata))
 
 
-def requirements_of(metadata, extras):
+def needs_of(requires, extras):
     from pip._vendor.packaging.requirements import Requirement
-    for text in metadata.get_all("Requires-Dist", []):
+    for text in requires:
         requirement = Requirement(text)
         if requirement.marker is None or any(requirement.marker.evaluate({"extra": e}) for e in (extras or {""}) | {""}):
             yield normal(requirement.name), frozenset(requirement.extras)
+
+
+def closure(names, requires):
+    """The names, as requirements, with all that they need. requires: {name: [requirement]} of what there is; what is not there is left out."""
+    seen, waiting = set(), list(needs_of(names, set()))
+    while waiting:
+        name, extras = waiting.pop()
+        if (name, extras) not in seen and name in requires:
+            seen.add((name, extras))
+            waiting += needs_of(requires[name], extras)
+    return {name for name, _ in seen}
 
 
 def main():
@@ -34,14 +45,8 @@ def main():
         metadata = read_wheel(path)
         wheels[normal(metadata["Name"])] = (path, metadata)
     have = {line.split("==")[0] for file in options.without for line in file.read_text().splitlines() if "==" in line}
-    seen, waiting = set(), [(normal(n), frozenset()) for n in options.names]
-    while waiting:
-        name, extras = waiting.pop()
-        if (name, extras) in seen or name not in wheels:
-            continue
-        seen.add((name, extras))
-        waiting += requirements_of(wheels[name][1], extras)
-    for name in sorted({n for n, _ in seen} - have):
+    names = closure(options.names, {name: metadata.get_all("Requires-Dist", []) for name, (_, metadata) in wheels.items()})
+    for name in sorted(names - have):
         path, metadata = wheels[name]
         print(f"{name}=={metadata['Version']} \\\n    --hash=sha256:{hashlib.sha256(path.read_bytes()).hexdigest()}")
 

@@ -1,0 +1,116 @@
+#!/usr/bin/python3
+"""cpu_session.py oci:DIR:notebook-gpu: sessions on the lazily mounted image, each on a machine that has nothing yet: which layers they fetched from, and how much.
+
+A session that uses no CUDA (numpy, pandas, scikit-learn, matplotlib, and a model trained) must fetch nothing of the layers that only this image has: exit status 1 if it does.
+What they are: layers whose comment in the image's history says CUDA (--only WORD for another). Other sessions are shown beside it: TensorFlow, which looks for CUDA when it
+is there to be used; torch, which is linked with it; and an import of each named package. Needs root or FUSE, as `varve run` does.
+"""
+import argparse, json, re, statistics, sys, tempfile, time
+from pathlib import Path
+
+REPOSITORY = Path(__file__).resolve().parents[1]
+sys.path.insert(0, str(REPOSITORY / "tests/oracle"))
+import layouts  # noqa: E402
+from program import Varve  # noqa: E402
+
+IMPORTS = ["numpy", "pandas", "scipy", "sklearn", "matplotlib.pyplot", "seaborn", "statsmodels.api", "xgboost", "lightgbm", "nltk", "spacy", "cv2", "PIL.Image", "jupyterlab", "notebook", "ipykernel",
+           "ipywidgets", "transformers", "tensorflow", "tf_keras", "torch", "torchvision"]
+SKLEARN = """
+import numpy, pandas, matplotlib; matplotlib.use('Agg')
+import matplotlib.pyplot as plot
+from sklearn.ensemble import RandomForestClassifier
+chance = numpy.random.default_rng(1)
+frame = pandas.DataFrame(chance.normal(size=(2000, 8)), columns=list('abcdefgh'))
+frame['kind'] = (frame.a * frame.b > 0).astype(int)
+model = RandomForestClassifier(60, random_state=1).fit(frame.iloc[:1500, :8], frame.kind[:1500])
+score = model.score(frame.iloc[1500:, :8], frame.kind[1500:])
+plot.hist(model.predict_proba(frame.iloc[1500:, :8])[:, 0]); plot.savefig('/tmp/chart.png')
+assert score > 0.8, score
+print('score', score)
+"""
+TENSORFLOW = """
+import numpy, tensorflow as tf
+chance = numpy.random.default_rng(1)
+x = chance.normal(size=(512, 4)).astype('float32'); y = x.sum(axis=1, keepdims=True)
+model = tf.keras.Sequential([tf.keras.Input((4,)), tf.keras.layers.Dense(8, activation='relu'), tf.keras.layers.Dense(1)])
+model.compile('adam', 'mse'); losses = model.fit(x, y, epochs=3, verbose=0).history['loss']
+assert losses[-1] < losses[0], losses
+print('loss', losses[-1], tf.config.list_physical_devices('GPU'))
+"""
+BOOST = """
+import numpy, xgboost, lightgbm
+chance = numpy.random.default_rng(1)
+x = chance.normal(size=(500, 4)); y = (x[:, 0] > 0).astype(int)
+print('scores', xgboost.XGBClassifier(n_estimators=5).fit(x, y).score(x, y), lightgbm.LGBMClassifier(n_estimators=5, verbose=-1).fit(x, y).score(x, y))
+"""
+TORCH = """
+import torch
+model, x = torch.nn.Linear(4, 1), torch.randn(64, 4)
+loss = (model(x) ** 2).mean(); loss.backward()
+print('loss', loss.item(), torch.cuda.is_available())
+"""
+SESSIONS = {"numpy, pandas, scikit-learn, matplotlib: a model trained": SKLEARN, "xgboost, lightgbm: models trained": BOOST, "tensorflow: a model trained": TENSORFLOW, "torch: one step": TORCH}
+MUST_NOT = list(SESSIONS)[:3]
+
+
+class Image:
+    def __init__(self, reference, only):
+        self.reference, (_, manifest) = reference, layouts.manifest_of(reference)
+        config = json.loads(layouts.blob_path(reference, manifest["config"]["digest"]).read_text())
+        self.layers = [(layer["digest"], made["created_by"], bool(re.search(only, made["created_by"], re.I))) for layer, made in zip(manifest["layers"], config["history"])]
+        if not any(own for _, _, own in self.layers):
+            sys.exit(f"{reference}: no layer's comment has '{only}'")
+
+
+def stored(varve, digest):
+    path = varve.root / "store" / digest.split(":")[1] / "data"
+    return path.stat().st_blocks * 512 if path.exists() else 0
+
+
+def session(image, code, work):
+    """(what it printed, its statistics, [bytes stored of each layer]) on an empty machine."""
+    with tempfile.TemporaryDirectory(dir=work) as folder, Varve(folder) as varve:
+        stats = Path(folder) / "stats.json"
+        varve.index(image.reference, timeout=3600)
+        began = time.monotonic()
+        done = varve.run("run", "--rm", "--stats", stats, image.reference, "--", "python3", "-c", code, timeout=1200)
+        seconds = time.monotonic() - began
+        if done.returncode:
+            return None, done.stderr.decode(errors="replace").strip().splitlines()[-1:], None
+        return done.stdout.decode().strip(), json.loads(stats.read_text()) | {"wall": seconds}, [stored(varve, digest) for digest, _, _ in image.layers]
+
+
+def main():
+    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
+    parser.add_argument("image")
+    parser.add_argument("--only", default="cuda", help="layers with this in their comment are those that must not be touched")
+    parser.add_argument("--imports", action="store_true", help="also import each named package, each on an empty machine")
+    parser.add_argument("--work", type=Path, help="a folder for the stores; the system's temporary folder if not said")
+    parser.add_argument("--json", type=Path, metavar="FILE")
+    options = parser.parse_args()
+    image, rows, touched = Image(options.image, options.only), [], []
+    wanted = SESSIONS | ({f"import {name}": f"import {name}; print('ok')" for name in IMPORTS} if options.imports else {})
+    print(f"{'':58} {'done, s':>8} {'fetched MB':>11} {'requests':>9} {'store of own layers, MB':>24}")
+    for name, code in wanted.items():
+        said, stats, layers = session(image, code, options.work)
+        if said is None:
+            print(f"{name:58} failed: {stats}", flush=True)
+            rows.append({"session": name, "failed": stats})
+            continue
+        own = sum(size for size, (_, _, is_own) in zip(layers, image.layers) if is_own)
+        rows.append({"session": name, "seconds": stats["wall"], "ready_seconds": stats["ready_seconds"], "fetched_bytes": stats["fetched_bytes"], "requests": stats["requests"], "own_bytes": own, "said": said,
+                     "layers": [{"comment": comment, "own": is_own, "stored_bytes": size} for size, (_, comment, is_own) in zip(layers, image.layers)]})
+        print(f"{name:58} {stats['wall']:8.2f} {stats['fetched_bytes'] / 1e6:11.1f} {stats['requests']:9d} {own / 1e6:24.1f}", flush=True)
+        if own and name in MUST_NOT:
+            touched.append(name)
+    imported = [row["seconds"] for row in rows if row["session"].startswith("import ") and "seconds" in row]
+    if imported:
+        print(f"imports: {len(imported)} work, {min(imported):.2f} / {statistics.median(imported):.2f} / {max(imported):.2f} s")
+    if options.json:
+        options.json.write_text(json.dumps(rows, indent=1))
+    if touched:
+        sys.exit(f"these sessions use no CUDA and fetched some: {touched}")
+
+
+if __name__ == "__main__":
+    main()
