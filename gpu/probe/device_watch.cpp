@@ -8,6 +8,9 @@ namespace {
 
 constexpr unsigned long long kHeldBack =
     api::kNvmlReasonHwSlowdown | api::kNvmlReasonSwThermal | api::kNvmlReasonHwThermal | api::kNvmlReasonHwPowerBrake;
+// Xids that tell of cleaning up after another process, of a repair that was noted, of corrected errors: nothing that
+// this step met.
+constexpr unsigned long long kXidNotes[] = {45, 63, 92, 154};
 constexpr int kMaxEvents = 64;  // that one step reports
 
 constexpr std::pair<unsigned long long, const char*> kReasons[] = {
@@ -134,19 +137,22 @@ void DeviceWatch::finish() noexcept {
 
 void DeviceWatch::collect_events() {
   if (!events_) return;
-  std::set<std::string> seen;
+  std::set<std::string> faults, notes;
   for (int i = 0; i < kMaxEvents; ++i) {
     api::NvmlEventData event{};
     if (nvml_->nvmlEventSetWait_v2(events_, &event, 0) != api::kNvmlSuccess)
       break;  // most often: timed out, there is none
     const auto watched = std::ranges::find(devices_, event.device, &Watched::device);
     const auto where = watched == devices_.end() ? std::string() : fmt::format("device {}: ", watched->ordinal);
-    if (event.type & api::kNvmlEventXidCritical)
-      seen.insert(fmt::format("{}the driver reported Xid {} during this step", where, event.data));
+    if (event.type & api::kNvmlEventXidCritical) {
+      auto& kind = std::ranges::find(kXidNotes, event.data) == std::end(kXidNotes) ? faults : notes;
+      kind.insert(fmt::format("{}the driver reported Xid {} during this step", where, event.data));
+    }
     if (event.type & api::kNvmlEventDoubleBitEcc)
-      seen.insert(where + "the driver reported an uncorrected ECC error during this step");
+      faults.insert(where + "the driver reported an uncorrected ECC error during this step");
   }
-  for (const auto& what : seen) report_.warn(what);
+  for (const auto& what : faults) report_.fault(what);
+  for (const auto& what : notes) report_.warn(what);
 }
 
 }  // namespace varve::gpu::probe

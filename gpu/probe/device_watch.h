@@ -33,7 +33,7 @@ class DeviceWatch {
 
   void add(const DeviceFacts& device);
   void sample();
-  // Tells the report what was seen: throttled, facts "clock.reasons", a warning for each kind of error event.
+  // Tells the report what was seen: throttled, the fact "clock.reasons", a fault or a warning for each error event.
   void finish() noexcept;
   const std::optional<Nvml>& nvml() const { return nvml_; }
   // For a step that is about NVML: throws Skip if it is not there, Error if it does not start.

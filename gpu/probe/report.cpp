@@ -30,7 +30,16 @@ void Report::fact(std::string name, std::string value) { facts_[std::move(name)]
 
 void Report::warn(std::string text) { warnings_.push_back(std::move(text)); }
 
-int Report::end(Outcome outcome, std::string_view detail) {
+void Report::fault(std::string text) { faults_.push_back(std::move(text)); }
+
+int Report::end(Outcome outcome, std::string_view said) {
+  std::string detail(said);
+  if (!faults_.empty()) {
+    // What went wrong first, then what the device says of itself; beside a good result that is the news.
+    const auto faults = fmt::format("{}", fmt::join(faults_, "; "));
+    detail = outcome == Outcome::kFailed ? detail + "; " + faults : faults + "; for the rest: " + detail;
+    outcome = Outcome::kFailed;
+  }
   static constexpr const char* kResults[] = {"ok", "failed", "skipped"};
   json metrics = json::array();
   for (const auto& metric : metrics_)

@@ -26,6 +26,9 @@ class Report {
   void metric(std::string name, MetricKind kind, double seconds);
   void fact(std::string name, std::string value);
   void warn(std::string text);
+  // Something wrong with the device itself: whatever the step's results are, it ends as failed, with this in its
+  // detail.
+  void fault(std::string text);
   void set_throttled() { throttled_ = true; }
   // The last line. Returns the exit status that goes with it: 0, 1 or 77.
   int end(Outcome outcome, std::string_view detail);
@@ -35,7 +38,7 @@ class Report {
   int descriptor_;
   std::vector<Metric> metrics_;
   std::map<std::string, std::string> facts_;
-  std::vector<std::string> warnings_;
+  std::vector<std::string> warnings_, faults_;
   bool throttled_ = false;
 };
 

@@ -73,6 +73,15 @@ TEST_F(ReportTest, NamesWhatItWasDoing) {
   EXPECT_THAT(result.detail, HasSubstr("ncclCommInitAll on devices 0,1"));
 }
 
+TEST_F(ReportTest, FailsWithAFaultOfTheDeviceEvenIfAllResultsAreRight) {
+  Report report(ends_[1]);
+  report.fault("device 1: Xid 79");
+  EXPECT_EQ(report.end(Outcome::kOk, "sgemm is right"), 1);
+  const auto result = parse_probe_output("gemm", printed(), "", 1, false);
+  EXPECT_EQ(result.outcome, Outcome::kFailed);
+  EXPECT_EQ(result.detail, "device 1: Xid 79; for the rest: sgemm is right");
+}
+
 TEST_F(ReportTest, SkippedIs77) {
   Report report(ends_[1]);
   EXPECT_EQ(report.end(Outcome::kSkipped, "no driver"), 77);

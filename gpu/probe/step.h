@@ -84,11 +84,12 @@ class DeviceStep {
   }
 
   // The median of repetitions. Each runs `work` as often in a row as it takes for kRepetitionSeconds, so that neither
-  // the clock's nor the launch's own time counts much.
+  // the clock's nor the launch's own time counts much. Before them `work` runs for a while, as devices need time to
+  // leave their idle clocks.
   template <typename Work>
   double steady(const std::string& metric, Work&& work) {
     step.report.doing(metric);
-    const double once = seconds_of([&] { work(), device.synchronize(); });
+    const double once = warm_up([] {}, work);
     const int in_a_row = std::clamp(static_cast<int>(kRepetitionSeconds / std::max(once, 1e-9)), 1, kMostInARow);
     return repeated(
         metric, in_a_row, [] {}, work);
@@ -98,8 +99,7 @@ class DeviceStep {
   template <typename Prepare, typename Work>
   double steady_after(const std::string& metric, Prepare&& prepare, Work&& work) {
     step.report.doing(metric);
-    prepare();
-    work();  // once more before the clock runs, as steady() does
+    warm_up(prepare, work);
     return repeated(metric, 1, prepare, work);
   }
 
@@ -111,6 +111,19 @@ class DeviceStep {
  private:
   static constexpr double kRepetitionSeconds = 0.005;
   static constexpr int kMostInARow = 200;
+  static constexpr double kWarmUpSeconds = 0.25;
+
+  // Returns what the last of the calls took. A problem made small on purpose is run once.
+  template <typename Prepare, typename Work>
+  double warm_up(Prepare&& prepare, Work&& work) {
+    const auto begin = std::chrono::steady_clock::now();
+    for (;;) {
+      prepare();
+      const double once = seconds_of([&] { work(), device.synchronize(); });
+      const double all = std::chrono::duration<double>(std::chrono::steady_clock::now() - begin).count();
+      if (step.size || all >= kWarmUpSeconds) return once;
+    }
+  }
 
   template <typename Prepare, typename Work>
   double repeated(const std::string& metric, int in_a_row, Prepare&& prepare, Work&& work) {

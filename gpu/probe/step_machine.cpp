@@ -129,7 +129,7 @@ class Condition {
     if (current != api::kNvmlFeatureEnabled) return;
     const auto fresh = errors("ecc.uncorrected", api::kNvmlVolatileEcc);
     const auto ever = errors("ecc.uncorrected_ever", api::kNvmlAggregateEcc);
-    if (fresh.value_or(0)) warn(fmt::format("{} uncorrected ECC errors since the driver was loaded", *fresh));
+    if (fresh.value_or(0)) fault(fmt::format("{} uncorrected ECC errors since the driver was loaded", *fresh));
     if (!fresh.value_or(0) && ever.value_or(0))
       fact("ecc.note", "uncorrected errors in the past, none since the driver was loaded");
   }
@@ -151,7 +151,7 @@ class Condition {
       return;
     fact("rows.remapped", fmt::format("{} correctable, {} uncorrectable", correctable, uncorrectable));
     if (rows_pending) warn("rows of memory wait to be remapped: the device should be reset");
-    if (failed) warn("a row of memory could not be remapped: the device should be replaced");
+    if (failed) fault("a row of memory could not be remapped: the device should be replaced");
   }
 
  private:
@@ -160,6 +160,7 @@ class Condition {
     report_.fact(ordinal_ ? fmt::format("{}.{}", ordinal_, name) : name, std::move(value));
   }
   void warn(const std::string& text) { report_.warn(fmt::format("device {}: {}", ordinal_, text)); }
+  void fault(const std::string& text) { report_.fault(fmt::format("device {}: {}", ordinal_, text)); }
 
   // Whether the answer holds. "Not supported" is silent, other errors are facts.
   bool told(const char* function, api::NvmlReturn status) {

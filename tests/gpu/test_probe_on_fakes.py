@@ -142,13 +142,19 @@ def check_condition():
     expect(said.result == "ok" and said.throttled and any("thermal" in warning for warning in said.warnings), f"heat: {said}")
     expect(not Gpu().probe("gemm", "throttle=0x5").throttled, "idle, and at the limit of power: as it is meant to be")
     said = Gpu().probe("gemm", "xid=79")
-    expect(said.result == "ok" and any("79" in warning for warning in said.warnings), f"an Xid while it computes: {said}")
-    for behaviour, words in (("ecc=3", "3 uncorrected"), ("remap=pending", "reset"), ("remap=failed", "replaced")):
+    expect(said.result == "failed" and said.detail.startswith("device 0: the driver reported Xid 79") and "for the rest: sgemm" in said.detail, f"an Xid while it computes: {said}")
+    said = Gpu().probe("gemm", "xid=79,wrong=gemm")
+    expect(said.result == "failed" and said.detail.startswith("cublasSgemm_v2") and said.detail.endswith("Xid 79 during this step"), f"a wrong result and an Xid: {said}")
+    said = Gpu().probe("gemm", "xid=45")
+    expect(said.result == "ok" and any("Xid 45" in warning for warning in said.warnings), f"an Xid that tells of another process: {said}")
+    for behaviour, words in (("ecc=3", "3 uncorrected"), ("remap=failed", "replaced")):
         said = Gpu().probe("device", behaviour)
-        expect(any(words in warning for warning in said.warnings), f"{behaviour}: {said}")
+        expect(said.result == "failed" and said.detail.startswith("device 0: ") and words in said.detail, f"{behaviour}: {said}")
+    said = Gpu().probe("device", "remap=pending")
+    expect(said.result == "ok" and any("reset" in warning for warning in said.warnings), f"a row that waits: {said}")
     said = Gpu().probe("device", "devices=2,sick=1,ecc=5,throttle=0x40,xid=31")
-    told = [warning for warning in said.warnings if warning.startswith("device 1:")]
-    expect(len(told) == 3 and "5 uncorrected" in told[0] and "Xid 31" in told[2] and said.throttled, f"the second of two devices is ill: {said}")
+    expect(said.result == "failed" and said.detail.startswith("device 1: 5 uncorrected") and "device 1: the driver reported Xid 31" in said.detail and "device 0" not in said.detail and
+           len(said.warnings) == 1 and said.warnings[0].startswith("device 1: clocks") and said.throttled, f"the second of two devices is ill: {said}")
     said = Gpu().probe("gemm", "devices=2,sick=1,throttle=0x40,xid=31")
     expect(said.result == "ok" and not said.throttled and not said.warnings, f"another device than the one that computes is ill: {said}")
     said = Gpu().probe("gemm", "fail=nvmlInit_v2:9")
