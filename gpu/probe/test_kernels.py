@@ -78,7 +78,7 @@ def run_counterparts(nvcc, work):
 
 def main():
     check_table()
-    nvcc = os.environ.get("NVCC") or shutil.which("nvcc")
+    nvcc = os.environ["NVCC"] if "NVCC" in os.environ else shutil.which("nvcc")
     if not nvcc:
         print("skipped: no nvcc, so neither PTX nor .cu is compiled")
         sys.exit(77)
