@@ -1,6 +1,7 @@
 # make          installs the packages that are missing and builds everything; the program is build/release/varve
 # make test     the same, then runs all tests          (make test-asan, test-tsan: under sanitizers; make fuzz: fuzz targets)
 # make demo     a small Python image, indexed, mounted lazily, run; beside a full unpack
+# make story    the whole of it on one page: two releases of a notebook image, lazily started, used, pruned, checked (as root; STORY_ARGS=--help)
 # make bench    the table of measurements (bench/README.md)
 # make install  PREFIX=/usr/local DESTDIR=
 SHELL := /bin/bash
@@ -13,6 +14,7 @@ DESTDIR ?=
 PACKAGES ?= install
 FUZZ_SECONDS ?= 30
 DEMO_DIR ?= out/demo
+STORY_DIR ?= out/story
 
 # A C++ compilation needs up to 2 GiB here: no more of them at once than the memory carries.
 JOBS ?= $(shell awk -v cores="$$(nproc)" '/^MemAvailable/ { m = int($$2 / 2097152); print (m < 1) ? 1 : (m < cores) ? m : cores }' /proc/meminfo)
@@ -26,7 +28,7 @@ install-kinds = $(if $(filter skip,$(PACKAGES)),true,scripts/install-packages pa
 configure = [ -f build/$(1)/build.ninja ] || cmake --preset $(1)
 compile = $(call configure,$(1)); cmake --build --preset $(1) -j $(JOBS) $(if $(2),--target $(2))
 
-.PHONY: build all test test-asan test-tsan fuzz demo bench install format clean packages
+.PHONY: build all test test-asan test-tsan fuzz demo story story-doc bench install format clean packages
 build all:
 	@$(call install-kinds,build)
 	@$(call compile,release)
@@ -53,6 +55,11 @@ demo:
 	@$(call install-kinds,build demo)
 	@$(call compile,release,varve)
 	@/usr/bin/python3 images/demo.py --varve build/release/varve --out $(DEMO_DIR)
+
+story story-doc:
+	@$(call install-kinds,build demo test)
+	@$(call compile,release,varve)
+	@VARVE=build/release/varve /usr/bin/python3 -B images/story.py --out $(STORY_DIR) $(if $(filter story-doc,$@),--doc docs/story.md) $(STORY_ARGS)
 
 bench:
 	@$(call install-kinds,build demo bench)

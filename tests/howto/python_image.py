@@ -1,5 +1,5 @@
-"""A small image with this machine's Python and stand-ins of a few lines for well-known libraries, for how-tos that need an image to work with."""
-import base64, hashlib, re, shutil, subprocess, sys
+"""A small image with this machine's Python and stand-ins of a few lines for well-known libraries, for how-tos that need an image to work with; and what their checks are made of."""
+import base64, hashlib, json, re, shutil, subprocess, sys
 from pathlib import Path
 
 sys.path.insert(0, str(Path(__file__).resolve().parents[1] / "oracle"))
@@ -17,6 +17,16 @@ LIBRARIES = {
     "geoviews": ("geoviews", "maps = 1\n" * 4000, []),
     "google-cloud-storage": ("google/cloud/storage", "", []),
 }
+
+
+def expect(what, found, wanted):
+    if found != wanted:
+        raise AssertionError(f"{what}: found {found!r}, wanted {wanted!r}")
+
+
+def notebook(*cells):
+    return json.dumps({"cells": [{"cell_type": "code", "metadata": {}, "outputs": [], "execution_count": None, "source": cell} for cell in cells],
+                       "metadata": {"language_info": {"name": "python"}}, "nbformat": 4, "nbformat_minor": 5})
 
 
 def linked(path):
@@ -51,7 +61,7 @@ def library_files(name, module, text, requires, version="1.0"):
     return files
 
 
-def make(folder, tag):
+def make(folder, tag, libraries=LIBRARIES):
     """Writes the image into the layout folder. Returns the reference."""
     if not Path(PYTHON).exists():
         program.skip(f"this machine has no {PYTHON}")
@@ -60,7 +70,7 @@ def make(folder, tag):
     for path, (content, mode) in sorted(python_files().items()):
         base.file(path, content, mode=mode)
     upper = tars.Tar()
-    for name, (module, text, requires) in LIBRARIES.items():
+    for name, (module, text, requires) in libraries.items():
         for path, content in library_files(name, module, text, requires).items():
             upper.file(f"usr/lib/python3/dist-packages/{path}", content)
     base, upper = base.bytes(), upper.bytes()

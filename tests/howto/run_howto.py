@@ -2,8 +2,9 @@
 """run_howto.py HOWTO.md SETUP.py: runs the ```sh blocks of a how-to, one after the other in one shell, as they stand there.
 
 SETUP.py is a module with prepare(folder, varve), which makes what the how-to takes for given (or skips: program.skip), and check(folder, output), which
-looks at what it left. The folder, the state and the daemon are gone afterwards. Blocks of any other kind are read by people only."""
-import importlib.util, re, subprocess, sys
+looks at what it left. What must run meanwhile, a registry say, prepare() returns as a context manager; variables go into
+varve.environment. The folder, the state and the daemon are gone afterwards. Blocks of any other kind are read by people only."""
+import contextlib, importlib.util, re, subprocess, sys
 from pathlib import Path
 
 sys.path.insert(0, str(Path(__file__).resolve().parents[1] / "oracle"))
@@ -57,8 +58,8 @@ def main():
         folder = Path(folder)
         (folder / "work").mkdir()
         with program.Varve(folder) as varve:
-            setup.prepare(folder / "work", varve)
-            output = run(howto.name, blocks, folder, varve)
+            with setup.prepare(folder / "work", varve) or contextlib.nullcontext():
+                output = run(howto.name, blocks, folder, varve)
             setup.check(folder / "work", output)
     print(f"{howto.name}: {len(blocks)} blocks ran as written")
 

@@ -4,7 +4,7 @@ from pathlib import Path
 
 sys.path.insert(0, str(Path(__file__).resolve().parents[1] / "oracle"))
 import layouts, python_image, tars  # noqa: E402
-from find_what_nobody_uses import expect, notebook  # noqa: E402
+from python_image import expect, notebook  # noqa: E402
 
 SITE = "usr/local/lib/python{}/site-packages"
 # name -> (version, module, text, requirements)

@@ -1,0 +1,48 @@
+"""What docs/howto-gpu-machine.md takes for given: an indexed image in a registry, and devices in place of GPUs. When the page is through the registry goes away, and what it says of that is tried."""
+import contextlib, json, sys
+from pathlib import Path
+
+TESTS = Path(__file__).resolve().parents[1]
+sys.path[:0] = [str(TESTS / name) for name in ("oracle", "registry", "run")]
+import program, python_image, registry_test, test_gpus  # noqa: E402
+from python_image import expect  # noqa: E402
+
+IMPORT = ("--", "python3", "-c", "import pandas")
+
+
+def prepare(folder, varve):
+    program.need_root()
+    program.need_fuse()
+    program.need_tools("docker-registry", "cc")
+    test_gpus.make_driver(folder)
+    return served(folder, varve)
+
+
+@contextlib.contextmanager
+def served(folder, varve):
+    built = python_image.make(folder.parent / "build", "v1")
+    with registry_test.Registry(str(folder.parent), "registry", False, None) as registry:
+        image = f"{registry.host}/team/notebook:v1"
+        for words in (("image", "export", built, image), ("index", image)):
+            varve.run("--root", folder.parent / "pipeline", *words, check=True)
+        varve.environment["REGISTRY"] = registry.host
+        yield
+    without_registry(folder, varve, image)
+
+
+def without_registry(folder, varve, image):
+    varve.environment["VARVE_CONFIG"] = "/dev/null"
+    done = varve.run("run", "--rm", image, *IMPORT)
+    said = done.stderr.decode()
+    expect("a new session without the registry", (done.returncode, image.split("/")[0] in said), (125, True))
+    varve.run("run", "--rm", f"oci:{folder}/copy:v1", *IMPORT, check=True)
+
+
+def check(folder, output):
+    first, second, third, copy = (json.loads((folder / f"{name}.json").read_text()) for name in ("first", "second", "third", "copy"))
+    expect("the first fetched something", first["fetched_bytes"] > 1_000_000, True)
+    for name, stats in (("second", second), ("copy", copy), ("third", third)):  # a mount loads the index anew, some kilobytes
+        expect(f"the {name} fetched {stats['fetched_bytes']} bytes", stats["fetched_bytes"] < 100_000, True)
+    words = " ".join(output.split())
+    for part in ("pandas is here", "and here again", "GPU void", "describes 2 GPUs", "all 48", "lab", "without the registry"):
+        expect(f"the output says {part!r}", part in words, True)
