@@ -192,7 +192,7 @@ class ImageIndexer {
     return blobs;
   }
 
-  // What was marked cold stays so when the image is indexed again: marks are about bytes of its layers, which are the same.
+  // What was marked cold stays so when the image is indexed again, and its profile stays: both are about bytes of its layers, which are the same.
   void carry_marks(index::ImageIndexBlobs& blobs) {
     auto current = index::find_index(destination_, image_);
     oci::Repository* source = &destination_;
@@ -204,6 +204,10 @@ class ImageIndexer {
     if (current->cold) {
       local_.blob(*current->cold, *source, index::kMaxColdBlobBytes);
       blobs.cold = current->cold;
+    }
+    if (current->profile) {
+      local_.blob(*current->profile, *source, index::kMaxProfileBlobBytes);
+      blobs.profile = current->profile;
     }
     blobs.generation = current->generation;
     // Another index of this generation has the marks already: this one is to be taken.

@@ -130,6 +130,7 @@ class PinChecker {
       need(index.tree);
       if (index.ranges) need(*index.ranges);
       if (index.cold) need(*index.cold);
+      if (index.profile) need(*index.profile);
       for (const auto& layer : index.layers) {
         need(layer.map);
         need(layer.entries);

@@ -170,6 +170,7 @@ std::uint64_t ImageIndexBlobs::index_bytes() const {
   std::map<Digest, std::uint64_t> blobs{{manifest.digest, manifest.size}, {tree.digest, tree.size}};
   if (ranges) blobs[ranges->digest] = ranges->size;
   if (cold) blobs[cold->digest] = cold->size;
+  if (profile) blobs[profile->digest] = profile->size;
   for (const auto& layer : layers) {
     blobs[layer.map.digest] = layer.map.size;
     blobs[layer.entries.digest] = layer.entries.size;
@@ -182,6 +183,7 @@ std::uint64_t ImageIndexBlobs::first_load_bytes() const {
   std::map<Digest, std::uint64_t> blobs{{manifest.digest, manifest.size}, {tree.digest, tree.size}};
   if (ranges) blobs[ranges->digest] = ranges->size;
   if (cold) blobs[cold->digest] = cold->size;
+  if (profile) blobs[profile->digest] = profile->size;
   for (const auto& layer : layers) blobs[layer.map.digest] = layer.map.size;
   return bytes_of(blobs);
 }
@@ -209,6 +211,7 @@ oci::ArtifactManifest make_index_manifest(const oci::Image& image, const ImageIn
   manifest.layers.back().annotations[std::string(kUncompressedBytesAnnotation)] = std::to_string(blobs.tree_bytes);
   if (blobs.ranges) manifest.layers.push_back(named(*blobs.ranges, kRangesMediaType));
   if (blobs.cold) manifest.layers.push_back(named(*blobs.cold, kColdMediaType));
+  if (blobs.profile) manifest.layers.push_back(named(*blobs.profile, kProfileMediaType));
   std::set<Digest> named_layers;
   for (const auto& layer : blobs.layers) {
     if (named_layers.insert(layer.layer_digest).second) add_layer_blobs(manifest.layers, layer);
@@ -247,6 +250,9 @@ ImageIndexBlobs parse_index_manifest(const oci::Document& document, const oci::I
     } else if (descriptor.media_type == kColdMediaType) {
       if (blobs.cold) fail<CorruptData>("{}: names two lists of cold ranges", what);
       blobs.cold = oci::bare(descriptor);
+    } else if (descriptor.media_type == kProfileMediaType) {
+      if (blobs.profile) fail<CorruptData>("{}: names two profiles", what);
+      blobs.profile = oci::bare(descriptor);
     } else {
       layers.add(descriptor);  // what is neither a layer's nor ours is of later versions and not needed
     }

@@ -22,6 +22,7 @@ inline constexpr std::string_view kRangesMediaType = "application/vnd.varve.rang
 inline constexpr std::string_view kLayerMapMediaType = "application/vnd.varve.layer-map.v1";
 inline constexpr std::string_view kWindowsMediaType = "application/vnd.varve.windows.v1";
 inline constexpr std::string_view kColdMediaType = "application/vnd.varve.cold.v1";
+inline constexpr std::string_view kProfileMediaType = "application/vnd.varve.profile.v1";
 inline constexpr std::string_view kEntriesMediaType = "application/vnd.varve.layer-entries.v1";
 inline constexpr std::string_view kLayerAnnotation = "dev.varve.layer";            // on map, windows, entries: the layer's digest
 inline constexpr std::string_view kUncompressedBytesAnnotation = "dev.varve.uncompressed-bytes";  // on the tree
@@ -49,13 +50,14 @@ struct ImageIndexBlobs {
   oci::Descriptor tree;
   std::uint64_t tree_bytes = 0;  // decompressed
   std::optional<oci::Descriptor> ranges;
-  std::optional<oci::Descriptor> cold;  // cold_ranges.h; absent: nothing is cold
-  std::uint64_t generation = 0;         // how often the marks of this image were changed: of two indexes of one tool the later one is taken
+  std::optional<oci::Descriptor> cold;     // cold_ranges.h; absent: nothing is cold
+  std::optional<oci::Descriptor> profile;  // profile.h; absent: nothing is known of start-ups
+  std::uint64_t generation = 0;         // how often its cold marks or its profile were changed: of two indexes of one tool the later one is taken
   std::vector<LayerIndexBlobs> layers;  // in the image's order, one per layer, repeated where the image repeats a layer
   std::string tool;
 
   std::uint64_t index_bytes() const;       // all blobs, each counted once, and the manifest
-  std::uint64_t first_load_bytes() const;  // manifest, tree, ranges, cold, maps: what a mount needs before it is usable
+  std::uint64_t first_load_bytes() const;  // manifest, tree, ranges, cold, profile, maps: what a mount needs before it is usable
 };
 
 // The tree and ranges blobs as they are published.

@@ -145,6 +145,12 @@ LoadedIndex load_index(LocalIndex& local, const oci::Image& image, IndexPlace pl
     index.cold = ColdRanges::decode(local.blob(*index.blobs.cold, *image.repository, kMaxColdBlobBytes), what);
     index.cold.check(index.maps, what);
   }
+  if (index.blobs.profile) {
+    const auto what = what_of(*index.blobs.profile);
+    count(*index.blobs.profile);
+    index.profile = Profile::decode(local.blob(*index.blobs.profile, *image.repository, kMaxProfileBlobBytes), what);
+    index.profile.check(index.maps, what);
+  }
   count(index.blobs.tree);
   index.tree_file = local.tree_file(index.blobs, *image.repository);
   index.tree_mapping = MappedFile::open(index.tree_file);

@@ -7,6 +7,7 @@
 #include "core/base/mapped_file.h"
 #include "core/index/cold_ranges.h"
 #include "core/index/image_index.h"
+#include "core/index/profile.h"
 
 namespace varve::index {
 
@@ -38,6 +39,7 @@ struct LoadedIndex {
   RangesDevice ranges;
   std::vector<std::shared_ptr<const LayerMap>> maps;  // one per layer, base first
   ColdRanges cold;                                    // empty if the index marks nothing
+  Profile profile;                                    // without ranges if the index has none
   std::uint64_t loaded_bytes = 0;                     // fetched from the repository for it; 0 if all was here
 };
 

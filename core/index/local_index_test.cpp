@@ -216,6 +216,28 @@ TEST_F(ColdMarksTest, AMachineWithAnOlderIndexLearnsOfTheMarksWhenItAsks) {
   EXPECT_EQ(load_index(other, image_).cold, cold_) << "and keeps what it learned";
 }
 
+TEST_F(ColdMarksTest, AndTheProfileAreChangedOneWithoutTheOther) {
+  publish();
+  Profile profile{.recordings = 1, .layers = {digest_of(std::string("blob a"))}, .ranges = {{.layer = 0, .stream_range = {0, 512}}}};
+  const auto attach = [&] { return publish_profile(image_, load(), profile, local_, *repository_, CancelFlag()); };
+  mark(cold_);
+  const auto attached = attach();
+  EXPECT_EQ(attached.generation, 2u);
+  EXPECT_EQ(load().profile, profile);
+  EXPECT_EQ(load().cold, cold_);
+  EXPECT_EQ(attach().manifest.digest, attached.manifest.digest) << "the same again publishes nothing";
+  mark({});
+  EXPECT_EQ(load().profile, profile);
+  EXPECT_TRUE(load().cold.empty());
+  LocalIndex other(dir_.path() / "other");
+  EXPECT_EQ(load_index(other, image_).profile, profile);
+  profile.ranges[0].stream_range.length = kStreamBytes + 1;
+  EXPECT_THROW(attach(), CorruptData);
+  profile = {};
+  EXPECT_EQ(attach().profile, std::nullopt);
+  EXPECT_TRUE(load().profile.ranges.empty());
+}
+
 TEST_F(ColdMarksTest, OutsideOfTheLayersAreRefusedByWriterAndReader) {
   publish();
   auto outside = cold_;

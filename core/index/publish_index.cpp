@@ -31,6 +31,7 @@ void copy_index_blobs(const ImageIndexBlobs& index, SourceOf&& source_of, oci::R
   copy(index.tree);
   copy(index.ranges);
   copy(index.cold);
+  copy(index.profile);
 }
 
 // The manifests of layers, then the image's: what others look for last.
@@ -47,12 +48,41 @@ void put_manifests(const oci::Image& image, const ImageIndexBlobs& index, oci::R
   destination.put_manifest(make_index_manifest(image, index).to_json(), oci::kOciManifestType, kNoTag);
 }
 
-bool same_but_for_cold(const ImageIndexBlobs& a, const ImageIndexBlobs& b) {
-  const auto digest = [](const std::optional<oci::Descriptor>& blob) { return blob ? blob->digest : Digest(); };
-  return a.tree.digest == b.tree.digest && digest(a.ranges) == digest(b.ranges) &&
+Digest digest_or_none(const std::optional<oci::Descriptor>& blob) { return blob ? blob->digest : Digest(); }
+
+bool same_notes(const ImageIndexBlobs& a, const ImageIndexBlobs& b) {
+  return digest_or_none(a.cold) == digest_or_none(b.cold) && digest_or_none(a.profile) == digest_or_none(b.profile);
+}
+
+bool same_blobs(const ImageIndexBlobs& a, const ImageIndexBlobs& b) {
+  return same_notes(a, b) && a.tree.digest == b.tree.digest && digest_or_none(a.ranges) == digest_or_none(b.ranges) &&
          std::ranges::equal(a.layers, b.layers, [&](const LayerIndexBlobs& x, const LayerIndexBlobs& y) {
-           return x.map.digest == y.map.digest && digest(x.windows) == digest(y.windows) && x.entries.digest == y.entries.digest;
+           return x.map.digest == y.map.digest && digest_or_none(x.windows) == digest_or_none(y.windows) && x.entries.digest == y.entries.digest;
          });
+}
+
+// A further index of the image that differs in what it notes: what is cold, the profile.
+ImageIndexBlobs publish_notes(const oci::Image& image, ImageIndexBlobs blobs, LocalIndex& local, oci::Repository& destination, const CancelFlag& cancel) {
+  const auto published = find_index(destination, image);
+  if (published && same_blobs(blobs, *published)) return *published;
+  blobs.generation = std::max(blobs.generation, published ? published->generation : 0) + 1;
+  // Entries and windows may never have been fetched to this machine; most often the destination has all but the notes already.
+  const auto source_of = [&](const oci::Descriptor& blob) -> oci::Repository& {
+    if (destination.has_blob(blob)) return destination;
+    return local.repository().has_blob(blob) ? local.repository() : *image.repository;
+  };
+  copy_index_blobs(blobs, source_of, destination, cancel);
+  if (published) {
+    destination.put_manifest(make_index_manifest(image, blobs).to_json(), oci::kOciManifestType, kNoTag);
+  } else {
+    put_manifests(image, blobs, destination, cancel);
+  }
+  auto preferred = find_index(destination, image);
+  if (!preferred || !same_notes(blobs, *preferred))
+    fail<TemporaryError>("{}: another index of image {} was published meanwhile; try again", destination.name(), image.digest().to_string());
+  oci::put_bytes(local.repository(), oci::empty_json(), oci::kEmptyJsonType);
+  local.repository().put_manifest(make_index_manifest(image, blobs).to_json(), oci::kOciManifestType, kNoTag);
+  return *preferred;
 }
 
 }  // namespace
@@ -66,34 +96,19 @@ void publish_index(const oci::Image& image, const ImageIndexBlobs& index, oci::R
 ImageIndexBlobs publish_cold(const oci::Image& image, const LoadedIndex& index, const ColdRanges& cold, LocalIndex& local, oci::Repository& destination,
                              const CancelFlag& cancel) {
   cold.check(index.maps, "cold ranges of image " + image.digest().to_string());
-  const auto published = find_index(destination, image);
   auto blobs = index.blobs;
   blobs.cold.reset();
-  if (!cold.empty()) {
-    blobs.cold = oci::put_bytes(local.repository(), cold.encode(), kColdMediaType);
-  }
-  const auto marks = blobs.cold ? blobs.cold->digest : Digest();
-  const auto published_marks = published && published->cold ? published->cold->digest : Digest();
-  if (published && marks == published_marks && same_but_for_cold(blobs, *published)) return *published;
+  if (!cold.empty()) blobs.cold = oci::put_bytes(local.repository(), cold.encode(), kColdMediaType);
+  return publish_notes(image, std::move(blobs), local, destination, cancel);
+}
 
-  blobs.generation = std::max(index.blobs.generation, published ? published->generation : 0) + 1;
-  // Entries and windows may never have been fetched to this machine; most often the destination has all but the marks already.
-  const auto source_of = [&](const oci::Descriptor& blob) -> oci::Repository& {
-    if (destination.has_blob(blob)) return destination;
-    return local.repository().has_blob(blob) ? local.repository() : *image.repository;
-  };
-  copy_index_blobs(blobs, source_of, destination, cancel);
-  if (published) {
-    destination.put_manifest(make_index_manifest(image, blobs).to_json(), oci::kOciManifestType, kNoTag);
-  } else {
-    put_manifests(image, blobs, destination, cancel);
-  }
-  auto preferred = find_index(destination, image);
-  if (!preferred || (preferred->cold ? preferred->cold->digest : Digest()) != marks)
-    fail<TemporaryError>("{}: another index of image {} was published meanwhile; try again", destination.name(), image.digest().to_string());
-  oci::put_bytes(local.repository(), oci::empty_json(), oci::kEmptyJsonType);
-  local.repository().put_manifest(make_index_manifest(image, blobs).to_json(), oci::kOciManifestType, kNoTag);
-  return *preferred;
+ImageIndexBlobs publish_profile(const oci::Image& image, const LoadedIndex& index, const Profile& profile, LocalIndex& local, oci::Repository& destination,
+                                const CancelFlag& cancel) {
+  profile.check(index.maps, "profile of image " + image.digest().to_string());
+  auto blobs = index.blobs;
+  blobs.profile.reset();
+  if (!profile.ranges.empty()) blobs.profile = oci::put_bytes(local.repository(), profile.encode(), kProfileMediaType);
+  return publish_notes(image, std::move(blobs), local, destination, cancel);
 }
 
 }  // namespace varve::index

@@ -19,5 +19,8 @@ void publish_index(const oci::Image& image, const ImageIndexBlobs& index, oci::R
 // time and wins; nothing is lost then, and it may be tried again.
 ImageIndexBlobs publish_cold(const oci::Image& image, const LoadedIndex& index, const ColdRanges& cold, LocalIndex& local, oci::Repository& destination,
                              const CancelFlag& cancel);
+// The same for what is known of start-ups. A profile without ranges takes it away. It must be of this image's layers: Profile::of_layers().
+ImageIndexBlobs publish_profile(const oci::Image& image, const LoadedIndex& index, const Profile& profile, LocalIndex& local, oci::Repository& destination,
+                                const CancelFlag& cancel);
 
 }  // namespace varve::index
