@@ -14,13 +14,14 @@ struct MountArguments {
   std::string image;
   std::filesystem::path dir;
   std::string mode = "auto";
+  bool no_prefetch = false;
 };
 
 void run_mount(Context& context, const MountArguments& arguments) {
   const Stopwatch watch;
   const auto spec = image_spec(context, arguments.image);
   auto daemon = connect_or_start_daemon(context);
-  const auto mounted = daemon.mount(spec, std::filesystem::absolute(arguments.dir), fuse::parse_mount_mode(arguments.mode));
+  const auto mounted = daemon.mount(spec, std::filesystem::absolute(arguments.dir), fuse::parse_mount_mode(arguments.mode), !arguments.no_prefetch);
   const double seconds = watch.seconds();
   if (context.global.json) {
     context.print_json({{"dir", mounted.dir.string()},
@@ -46,6 +47,7 @@ void add_mount_command(CLI::App& app, Context& context) {
   command->add_option("--mode", arguments->mode, "kernel: EROFS, for root on Linux 6.12 or newer; fuse: everywhere; auto: the best that works")
       ->check(CLI::IsMember({"auto", "kernel", "fuse"}))
       ->capture_default_str();
+  command->add_flag("--no-prefetch", arguments->no_prefetch, "Fetch only what is read, although the image's profile says what will be");
   command->footer(
       "Examples:\n"
       "  varve mount oci:image:latest /mnt/image\n"

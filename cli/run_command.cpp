@@ -1,5 +1,3 @@
-#include <unistd.h>
-
 #include <ostream>
 
 #include <nlohmann/json.hpp>
@@ -8,14 +6,13 @@
 #include "cli/config.h"
 #include "cli/daemon_access.h"
 #include "cli/run_recording.h"
+#include "cli/session_options.h"
 #include "core/base/clock.h"
 #include "core/base/errors.h"
 #include "core/base/file.h"
 #include "core/base/log.h"
 #include "fuse/control_client.h"
-#include "fuse/gpus.h"
 #include "fuse/runtime.h"
-#include "fuse/session.h"
 
 namespace varve::cli {
 namespace {
@@ -26,18 +23,9 @@ struct RunOptions {
   std::string image;
   std::string name;
   bool remove = false;
-  std::vector<std::string> volumes;
-  std::vector<std::string> env;
-  std::string working_dir;
-  std::string user;
-  std::optional<std::string> entrypoint;
   std::filesystem::path stats_file;
-  std::string mode = "auto";
-  std::string runtime = "auto";
-  std::string network = "host";
-  std::string gpus = "none";
-  std::vector<std::string> devices;
-  std::vector<std::filesystem::path> cdi_dirs = fuse::CdiRegistry::default_dirs();
+  SessionOptions session;
+  bool no_prefetch = false;
   bool record = false;
   std::filesystem::path usage_spool;  // "" = under the root
   Stopwatch since_start;
@@ -67,6 +55,7 @@ void write_stats(const RunOptions& options, const fuse::SessionResult& result, c
                 {"seconds", options.since_start.seconds()},
                 {"fetched_bytes", traffic.after.fetched_bytes - traffic.before.fetched_bytes + acquired.loaded_bytes},
                 {"loaded_bytes", acquired.loaded_bytes},
+                {"prefetched_bytes", traffic.after.prefetched_bytes - traffic.before.prefetched_bytes},
                 {"requests", traffic.after.requests - traffic.before.requests},
                 {"stream_bytes", traffic.after.decoded_bytes - traffic.before.decoded_bytes},
                 {"image_stream_bytes", traffic.after.image_stream_bytes},
@@ -76,40 +65,6 @@ void write_stats(const RunOptions& options, const fuse::SessionResult& result, c
   stats["ready_seconds"] = ready_seconds ? json(*ready_seconds) : json(nullptr);
   stats["recorded"] = recording == nullptr ? json(nullptr) : recording_stats(*recording, result);
   write_file_atomically(options.stats_file, as_bytes(stats.dump(2) + "\n"));
-}
-
-// A GPU that was asked for and cannot be given ends the run here: frameworks fall back to the CPU without a word.
-fuse::CdiEdits find_devices(const RunOptions& options, const oci::ImageConfig& config) {
-  auto names = options.devices;
-  if (options.gpus == "none" && names.empty()) return {};
-  const auto registry = fuse::CdiRegistry::read(options.cdi_dirs);
-  for (const auto& problem : registry.problems()) log::warn("{}", problem);
-  const auto gpus = fuse::select_gpus(registry, options.gpus);
-  names.insert(names.end(), gpus.begin(), gpus.end());
-  for (const auto& line : fuse::unmet_requirements(config.env, fuse::installed_driver_version())) log::warn("{}", line);
-  return registry.edits(names);
-}
-
-fuse::SessionRequest make_request(const Context& context, const RunOptions& options, const fuse::AcquiredImage& acquired, std::string image) {
-  fuse::SessionRequest request;
-  request.root = context.global.root;
-  request.lower = acquired.dir;
-  request.image = std::move(image);
-  request.image_digest = acquired.image.to_string();
-  request.config = oci::ImageConfig::parse(as_bytes(acquired.config_json), request.image);
-  request.options.command = context.tail;
-  request.options.entrypoint = options.entrypoint;
-  request.options.env = options.env;
-  request.options.working_dir = options.working_dir;
-  request.options.user = options.user;
-  request.options.network = options.network == "host";
-  for (const auto& volume : options.volumes) request.options.volumes.push_back(fuse::Volume::parse(volume));
-  request.devices = find_devices(options, request.config);
-  request.name = options.name;
-  request.remove_at_exit = options.remove;
-  request.runtime = options.runtime;
-  request.terminal = ::isatty(STDIN_FILENO) != 0;
-  return request;
 }
 
 std::unique_ptr<RunRecording> begin_recording(const Context& context, const RunOptions& options, const Digest& image, fuse::SessionRequest& request) {
@@ -132,15 +87,17 @@ void end_recording(RunRecording& recording, const fuse::SessionResult& result) {
 
 int run_image(Context& context, const RunOptions& options) {
   const auto image = image_spec(context, options.image);
-  const auto mode = fuse::parse_mount_mode(options.mode);
+  const auto mode = fuse::parse_mount_mode(options.session.mode);
   auto client = connect_or_start_daemon(context);
-  const auto acquired = client.acquire(image, mode);
+  const auto acquired = client.acquire(image, mode, {.prefetch = !options.no_prefetch});
   context.cancel.throw_if_cancelled();
   if (!acquired.why.empty()) log::info("{}", acquired.why);
   Traffic traffic;
-  traffic.before = client.image_stats(acquired.image).value_or(fuse::ImageStats{});
+  traffic.before = acquired.stats;
   std::optional<double> ready_seconds;
-  auto request = make_request(context, options, acquired, image.reference);
+  auto request = make_session_request(context, options.session, acquired, image.reference);
+  request.name = options.name;
+  request.remove_at_exit = options.remove;
   const auto recording = begin_recording(context, options, acquired.image, request);
   const auto result = fuse::run_session(
       request, [&] { ready_seconds = options.since_start.seconds(); }, [](const std::string& text) { log::info("{}", text); });
@@ -161,20 +118,9 @@ void add_run_command(CLI::App& app, Context& context) {
   run->add_option("IMAGE", options->image, "The image, indexed; the words after -- are the command, else the image's own")->required();
   run->add_flag("--rm", options->remove, "Remove the writable layer at the end");
   run->add_option("--name", options->name, "A name for `varve session`")->type_name("NAME");
-  run->add_option("--volume", options->volumes, "Mount a file or folder of this machine: SRC:DST[:ro]; may be repeated")
-      ->type_name("SRC:DST")
-      ->allow_extra_args(false);
-  run->add_option("-e,--env", options->env, "Set a variable, or hand on the own value of NAME; may be repeated")->type_name("K=V")->allow_extra_args(false);
-  run->add_option("-w,--workdir", options->working_dir, "The working directory, made if missing")->type_name("DIR");
-  run->add_option("-u,--user", options->user, "Who runs the command: name or number, with :group if need be")->type_name("USER");
-  run->add_option("--entrypoint", options->entrypoint, "Replaces the image's entrypoint and command; empty for none")->type_name("PROGRAM");
   run->add_option("--stats", options->stats_file, "Write times and traffic to this file, as JSON")->type_name("FILE");
-  run->add_option("--mode", options->mode, "How the image is mounted: auto, kernel or fuse")->type_name("MODE");
-  run->add_option("--runtime", options->runtime, "Who carries it out: auto, runc, crun, bwrap or none (Varve itself)")->type_name("RUNTIME");
-  run->add_option("--network", options->network, "host: the machine's; none: nothing but a loopback of its own")->check(CLI::IsMember({"host", "none"}))->capture_default_str();
-  run->add_option("--gpus", options->gpus, "all, none, or how many of the machine's GPUs the session gets")->type_name("GPUS")->capture_default_str();
-  run->add_option("--device", options->devices, "A device by its name in /etc/cdi or /var/run/cdi: nvidia.com/gpu=0; may be repeated")->type_name("NAME")->allow_extra_args(false);
-  run->add_option("--cdi-spec-dir", options->cdi_dirs, "Where devices are described; may be repeated, a later folder wins")->type_name("DIR")->allow_extra_args(false)->capture_default_str();
+  add_session_options(*run, options->session);
+  run->add_flag("--no-prefetch", options->no_prefetch, "Fetch only what is read, although the image's profile says what will be");
   run->add_flag("--record,!--no-record", options->record, "Record which libraries and files of the image the session uses, for `varve usage`");
   run->add_option("--usage-spool", options->usage_spool, "The folder that records go to (default: usage/spool under --root)")->type_name("DIR");
   run->footer(

@@ -33,6 +33,7 @@ nlohmann::json to_json(const fuse::MountStatus& mount) {
           {"session", mount.session},
           {"image_stream_bytes", stats.image_stream_bytes},
           {"present_bytes", stats.present_bytes},
+          {"prefetched_bytes", stats.prefetched_bytes},
           {"cold_bytes", stats.cold_bytes},
           {"cold_present_bytes", stats.cold_present_bytes},
           {"complete", stats.complete()},

@@ -27,6 +27,7 @@ constexpr AddCommand kCommands[] = {
     add_unmount_command,
     add_status_command,
     add_pull_command,
+    add_profile_command,
     add_verify_command,
     add_daemon_command,
     add_run_command,
@@ -41,7 +42,7 @@ constexpr AddCommand kCommands[] = {
 };
 
 // Commands whose words after "--" are the command line of another program, which must reach it untouched.
-constexpr std::string_view kTakesCommandLine[] = {"run", "usage recorder show"};
+constexpr std::string_view kTakesCommandLine[] = {"run", "usage recorder show", "profile record"};
 
 class HelpFormatter : public CLI::Formatter {
  public:

@@ -136,15 +136,18 @@ ControlClient ControlClient::connect_or_start(const DaemonPaths& paths, const st
   fail<TemporaryError>("the daemon started but does not answer at {}; its log: {}", paths.socket().string(), paths.log_file().string());
 }
 
-MountResult ControlClient::mount(const ImageSpec& image, const std::filesystem::path& dir, MountMode mode) {
-  return mount_result_from_json(connection_->call("mount", {{"image", to_json(image)}, {"dir", dir.string()}, {"mode", to_string(mode)}}));
+MountResult ControlClient::mount(const ImageSpec& image, const std::filesystem::path& dir, MountMode mode, bool prefetch) {
+  return mount_result_from_json(connection_->call("mount", {{"image", to_json(image)}, {"dir", dir.string()}, {"mode", to_string(mode)}, {"prefetch", prefetch}}));
 }
 
 void ControlClient::unmount(const std::filesystem::path& dir, bool detach) { connection_->call("unmount", {{"dir", dir.string()}, {"detach", detach}}); }
 
-AcquiredImage ControlClient::acquire(const ImageSpec& image, MountMode mode) {
-  return acquired_image_from_json(connection_->call("acquire", {{"image", to_json(image)}, {"mode", to_string(mode)}}));
+AcquiredImage ControlClient::acquire(const ImageSpec& image, MountMode mode, const MountOptions& options) {
+  return acquired_image_from_json(
+      connection_->call("acquire", {{"image", to_json(image)}, {"mode", to_string(mode)}, {"prefetch", options.prefetch}, {"record", options.record}}));
 }
+
+Bytes ControlClient::recording() { return recording_from_json(connection_->call("recording", json::object())); }
 
 std::optional<ImageStats> ControlClient::image_stats(const Digest& image) {
   const auto answer = connection_->call("image_stats", {{"digest", image.to_string()}});
@@ -156,6 +159,12 @@ DaemonStatus ControlClient::status() { return daemon_status_from_json(connection
 
 PullResult ControlClient::pull(const ImageSpec& image, bool wait, bool cold, const ProgressCallback& progress, const CancelFlag& cancel) {
   return pull_result_from_json(connection_->call("pull", {{"image", to_json(image)}, {"wait", wait}, {"cold", cold}}, progress, &cancel));
+}
+
+std::vector<LayerRanges> ControlClient::present(const ImageSpec& image) { return layer_ranges_from_json(connection_->call("present", {{"image", to_json(image)}})); }
+
+PullResult ControlClient::fetch(const ImageSpec& image, const std::vector<LayerRanges>& wanted, const ProgressCallback& progress, const CancelFlag& cancel) {
+  return pull_result_from_json(connection_->call("fetch", {{"image", to_json(image)}, {"layers", to_json(wanted)}}, progress, &cancel));
 }
 
 VerifyResult ControlClient::verify(const ImageSpec& image, const ProgressCallback& progress, const CancelFlag& cancel) {

@@ -11,6 +11,8 @@
 #include <string_view>
 #include <vector>
 
+#include "core/base/byte_range.h"
+#include "core/base/bytes.h"
 #include "core/base/cancel.h"
 #include "core/base/digest.h"
 #include "core/oci/repository.h"
@@ -55,6 +57,7 @@ struct ImageStats {
   std::uint64_t cold_present_bytes = 0;  // of present_bytes
   std::uint64_t fetched_bytes = 0;       // over the wire since the daemon opened the image
   std::uint64_t requests = 0;            // to the registry, for bytes
+  std::uint64_t prefetched_bytes = 0;    // of fetched_bytes, asked for by the image's profile before a reader did; of mounts that are there
   std::uint64_t decoded_bytes = 0;
   std::uint64_t fetching = 0;            // spans queued or under way
   std::uint64_t errors = 0;
@@ -100,6 +103,7 @@ struct AcquiredImage {
   std::string config_json;            // the image config, exact
   double seconds = 0;
   std::uint64_t loaded_bytes = 0;
+  ImageStats stats;                   // before anything was prefetched for this use
 };
 
 struct PullResult {
@@ -112,6 +116,17 @@ struct PullResult {
   bool finished = false;              // false: going on in the background
 };
 
+// Ranges of one layer, stream side.
+struct LayerRanges {
+  Digest layer;
+  std::vector<ByteRange> ranges;
+};
+
+struct MountOptions {
+  bool prefetch = true;  // what the image's profile names, if it has one
+  bool record = false;   // a mount for this use alone, whose reads are noted: recording(); nothing is prefetched for it
+};
+
 struct BadSpan {
   Digest layer;
   std::uint64_t stream_offset = 0;
@@ -121,6 +136,8 @@ struct VerifyResult {
   std::uint64_t checked_bytes = 0;
   std::vector<BadSpan> bad;           // dropped; they will be fetched anew
 };
+
+inline constexpr std::size_t kMaxFetchRanges = 4096;  // of one request, so that it stays within its size
 
 // (bytes done, bytes expected), as the daemon reports them.
 using ProgressCallback = std::function<void(std::uint64_t done_bytes, std::uint64_t expected_bytes)>;
@@ -139,16 +156,22 @@ class ControlClient {
   ~ControlClient();
 
   // Returns when the tree can be read. `dir` must be an empty folder that exists.
-  MountResult mount(const ImageSpec& image, const std::filesystem::path& dir, MountMode mode);
+  MountResult mount(const ImageSpec& image, const std::filesystem::path& dir, MountMode mode, bool prefetch = true);
   // `detach`: out of sight at once, gone when the last process leaves it; else a busy mount is an error naming it.
   void unmount(const std::filesystem::path& dir, bool detach);
   // Mounted until this client is closed (or its process dies). The same image acquired many times shares one mount.
-  AcquiredImage acquire(const ImageSpec& image, MountMode mode);
+  AcquiredImage acquire(const ImageSpec& image, MountMode mode, const MountOptions& options = {});
+  // What was read so far of the image that this client acquired last with `record`, as index::Profile::encode() writes it. Throws NotFound if there is none.
+  Bytes recording();
   // Counters of an image that is mounted; absent if it is not.
   std::optional<ImageStats> image_stats(const Digest& image);
   DaemonStatus status();
   // Leaves out what the index marks as cold, unless `cold`. wait: returns when all is here; closing the connection or `cancel` stops the work. Else it goes on in the background.
   PullResult pull(const ImageSpec& image, bool wait, bool cold, const ProgressCallback& progress, const CancelFlag& cancel);
+  // Which bytes of an image's layers are here; each layer once.
+  std::vector<LayerRanges> present(const ImageSpec& image);
+  // Fetches what is missing of these ranges in the order given, behind readers, and returns when all is here. At most kMaxFetchRanges at a time.
+  PullResult fetch(const ImageSpec& image, const std::vector<LayerRanges>& wanted, const ProgressCallback& progress, const CancelFlag& cancel);
   VerifyResult verify(const ImageSpec& image, const ProgressCallback& progress, const CancelFlag& cancel);
   VerifyResult verify_store(const ProgressCallback& progress, const CancelFlag& cancel);
   // Unmounts everything and ends the daemon; returns when it is gone.

@@ -7,6 +7,7 @@
 #include <array>
 #include <cstdlib>
 
+#include "core/base/base64.h"
 #include "core/base/errors.h"
 #include "core/oci/reference.h"
 
@@ -185,6 +186,7 @@ json to_json(const ImageStats& stats) {
           {"cold_bytes", stats.cold_bytes},
           {"cold_present_bytes", stats.cold_present_bytes},
           {"fetched_bytes", stats.fetched_bytes},
+          {"prefetched_bytes", stats.prefetched_bytes},
           {"requests", stats.requests},
           {"decoded_bytes", stats.decoded_bytes},
           {"fetching", stats.fetching},
@@ -198,10 +200,11 @@ ImageStats image_stats_from_json(const json& from) {
   stats.reference = field<std::string>(from, "reference");
   stats.image_stream_bytes = field<std::uint64_t>(from, "image_stream_bytes");
   stats.present_bytes = field<std::uint64_t>(from, "present_bytes");
-  // A daemon of an earlier version knows nothing cold.
+  // A daemon of an earlier version knows nothing cold, and prefetches nothing.
   stats.cold_bytes = from.contains("cold_bytes") ? field<std::uint64_t>(from, "cold_bytes") : 0;
   stats.cold_present_bytes = from.contains("cold_present_bytes") ? field<std::uint64_t>(from, "cold_present_bytes") : 0;
   stats.fetched_bytes = field<std::uint64_t>(from, "fetched_bytes");
+  stats.prefetched_bytes = from.contains("prefetched_bytes") ? field<std::uint64_t>(from, "prefetched_bytes") : 0;
   stats.requests = field<std::uint64_t>(from, "requests");
   stats.decoded_bytes = field<std::uint64_t>(from, "decoded_bytes");
   stats.fetching = field<std::uint64_t>(from, "fetching");
@@ -261,7 +264,8 @@ MountResult mount_result_from_json(const json& from) {
 
 json to_json(const AcquiredImage& image) {
   return {{"dir", image.dir.string()},        {"mode", to_string(image.mode)}, {"why", image.why}, {"image", image.image.to_string()},
-          {"config_json", image.config_json}, {"seconds", image.seconds},      {"loaded_bytes", image.loaded_bytes}};
+          {"config_json", image.config_json}, {"seconds", image.seconds},      {"loaded_bytes", image.loaded_bytes},
+          {"stats", to_json(image.stats)}};
 }
 
 AcquiredImage acquired_image_from_json(const json& from) {
@@ -271,7 +275,8 @@ AcquiredImage acquired_image_from_json(const json& from) {
           .image = digest_field(from, "image"),
           .config_json = field<std::string>(from, "config_json"),
           .seconds = field<double>(from, "seconds"),
-          .loaded_bytes = field<std::uint64_t>(from, "loaded_bytes")};
+          .loaded_bytes = field<std::uint64_t>(from, "loaded_bytes"),
+          .stats = image_stats_from_json(field<json>(from, "stats"))};
 }
 
 json to_json(const PullResult& result) {
@@ -308,6 +313,41 @@ VerifyResult verify_result_from_json(const json& from) {
                           .length = field<std::uint64_t>(span, "length")});
   }
   return result;
+}
+
+json to_json(const std::vector<LayerRanges>& layers) {
+  json list = json::array();
+  for (const auto& layer : layers) {
+    json numbers = json::array();
+    for (const auto& range : layer.ranges) {
+      numbers.push_back(range.offset);
+      numbers.push_back(range.length);
+    }
+    list.push_back({{"layer", layer.layer.to_string()}, {"ranges", std::move(numbers)}});
+  }
+  return list;
+}
+
+std::vector<LayerRanges> layer_ranges_from_json(const json& from) {
+  if (!from.is_array()) fail<CorruptData>("control message: ranges are no list");
+  std::vector<LayerRanges> layers;
+  std::size_t count = 0;
+  for (const auto& entry : from) {
+    auto& layer = layers.emplace_back(LayerRanges{.layer = digest_field(entry, "layer"), .ranges = {}});
+    const auto numbers = field<std::vector<std::uint64_t>>(entry, "ranges");
+    count += numbers.size() / 2;
+    if (numbers.size() % 2 != 0 || count > kMaxMessageRanges) fail<CorruptData>("control message: ranges of layer {} cannot be read", layer.layer.to_string());
+    for (std::size_t i = 0; i < numbers.size(); i += 2) layer.ranges.push_back({.offset = numbers[i], .length = numbers[i + 1]});
+  }
+  return layers;
+}
+
+json recording_to_json(ByteView profile) { return {{"profile", base64_encode(as_text(profile))}}; }
+
+Bytes recording_from_json(const json& from) {
+  const auto profile = base64_decode(field<std::string>(from, "profile"));
+  if (!profile) fail<CorruptData>("control message: field profile is no base64");
+  return to_bytes(as_bytes(*profile));
 }
 
 }  // namespace varve::fuse

@@ -62,4 +62,11 @@ PullResult pull_result_from_json(const nlohmann::json& json);
 nlohmann::json to_json(const VerifyResult& result);
 VerifyResult verify_result_from_json(const nlohmann::json& json);
 
+// As one list of numbers a layer: offset, length, offset, ... At most kMaxMessageRanges in all.
+inline constexpr std::size_t kMaxMessageRanges = 2'000'000;
+nlohmann::json to_json(const std::vector<LayerRanges>& layers);
+std::vector<LayerRanges> layer_ranges_from_json(const nlohmann::json& json);
+nlohmann::json recording_to_json(ByteView profile);
+Bytes recording_from_json(const nlohmann::json& json);
+
 }  // namespace varve::fuse

@@ -7,6 +7,7 @@
 
 #include <algorithm>
 #include <cstring>
+#include <memory>
 
 #include "core/base/errors.h"
 #include "core/base/log.h"
@@ -18,6 +19,7 @@ namespace {
 using nlohmann::json;
 
 constexpr int kBacklog = 64;
+constexpr std::size_t kMaxOpenImages = 256;
 constexpr auto kProgressInterval = std::chrono::milliseconds(200);
 
 UniqueFd listen_at(const std::filesystem::path& path) {
@@ -96,14 +98,34 @@ class Connection {
       daemon_.unmount(request.at("dir").get<std::string>(), request.value("detach", false));
       return json::object();
     }
-    if (call != "mount" && call != "acquire" && call != "pull" && call != "verify") fail<Unsupported>("the daemon knows no call {:?}", call);
+    if (call == "recording") return recording_to_json(recording());
+    if (call != "mount" && call != "acquire" && call != "pull" && call != "verify" && call != "present" && call != "fetch") fail<Unsupported>("the daemon knows no call {:?}", call);
     const auto image = image_spec_from_json(request.at("image"));
     if (call == "pull") return to_json(daemon_.pull(image, request.value("wait", false), request.value("cold", false), progress(), stop_wanted()));
     if (call == "verify") return to_json(daemon_.verify(image, progress(), stop_wanted()));
+    if (call == "present") return to_json(Daemon::present(*opened(image, request.at("image"))));
+    if (call == "fetch") return to_json(daemon_.fetch(*opened(image, request.at("image")), layer_ranges_from_json(request.at("layers")), progress(), stop_wanted()));
     refuse_other_namespace();
     const auto mode = parse_mount_mode(request.at("mode").get<std::string>());
-    if (call == "mount") return to_json(daemon_.mount(image, request.at("dir").get<std::string>(), mode));
-    return to_json(daemon_.acquire(image, mode, leases_));
+    const MountOptions options{.prefetch = request.value("prefetch", true), .record = request.value("record", false)};
+    if (call == "mount") return to_json(daemon_.mount(image, request.at("dir").get<std::string>(), mode, options.prefetch));
+    return to_json(daemon_.acquire(image, mode, options, leases_));
+  }
+
+  // Stays open as long as the connection: its index is not read again for each piece that is wanted of it.
+  const std::shared_ptr<ServedImage>& opened(const ImageSpec& image, const json& as_asked) {
+    auto& kept = opened_[as_asked.dump()];
+    if (!kept) {
+      if (opened_.size() > kMaxOpenImages) fail<Unsupported>("more than {} images over one connection", kMaxOpenImages);
+      kept = daemon_.open_image(image);
+    }
+    return kept;
+  }
+
+  Bytes recording() const {
+    const auto lease = std::find_if(leases_.rbegin(), leases_.rend(), [](const Daemon::Lease& one) { return one.image().recorder() != nullptr; });
+    if (lease == leases_.rend()) fail<NotFound>("recording: this connection has no image that is recorded");
+    return lease->image().recorder()->profile().encode();
   }
 
   void refuse_other_namespace() const {
@@ -127,6 +149,7 @@ class Connection {
   LineSocket lines_;
   const std::function<void()>& on_shutdown_;
   ucred peer_{};
+  std::map<std::string, std::shared_ptr<ServedImage>> opened_;  // for `present` and `fetch`
   std::vector<Daemon::Lease> leases_;
 };
 

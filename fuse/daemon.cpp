@@ -55,6 +55,17 @@ std::vector<PulledLayer> layers_to_pull(const ServedImage& image, bool cold) {
   return layers;
 }
 
+PullResult pull_result(const ServedImage& image, const ImageStats& before, bool finished) {
+  const auto after = image.stats();
+  return {.image = image.digest(),
+          .fetched_bytes = after.fetched_bytes - before.fetched_bytes,
+          .present_bytes = after.present_bytes,
+          .image_stream_bytes = after.image_stream_bytes,
+          .cold_bytes = after.cold_bytes,
+          .cold_present_bytes = after.cold_present_bytes,
+          .finished = finished};
+}
+
 }  // namespace
 
 struct Daemon::PullJob {
@@ -96,24 +107,24 @@ std::shared_ptr<ServedImage> Daemon::open(const ImageSpec& spec, index::IndexPla
   });
 }
 
-std::unique_ptr<MountedImage> Daemon::mount_by_kernel(const std::shared_ptr<ServedImage>& image, const fs::path& dir) {
+std::shared_ptr<BlobMount> Daemon::shared_blobs() {
   auto blobs = blobs_.lock();
   if (!blobs) {
     fs::create_directories(options_.paths.blobs_dir());
     blobs = std::make_shared<BlobMount>(options_.paths.blobs_dir(), settings_, channels_);
     blobs_ = blobs;
   }
-  return MountedImage::by_kernel(image, dir, std::move(blobs), settings_);
+  return blobs;
 }
 
-Daemon::Backing& Daemon::add_backing(const std::shared_ptr<ServedImage>& image, const fs::path& dir, MountMode mode, bool shared) {
-  auto backing = std::make_unique<Backing>();
-  backing->shared = shared;
+Daemon::Backing& Daemon::add_backing(std::unique_ptr<Backing> backing, const std::shared_ptr<ServedImage>& image, const fs::path& dir, MountMode mode, bool recorded) {
+  const auto recorder = recorded ? std::make_shared<ReadRecorder>() : nullptr;
   if (mode != MountMode::kFuse) {
     auto why = why_no_kernel_mode();
     if (why.empty()) {
       try {
-        backing->mounted = mount_by_kernel(image, dir);
+        auto blobs = recorded ? std::make_shared<BlobMount>(backing->folders.back(), settings_, channels_) : shared_blobs();
+        backing->mounted = MountedImage::by_kernel(image, dir, std::move(blobs), settings_, recorder);
       } catch (const std::system_error& error) {
         if (!is_lack_of_kernel(error.code().value())) throw;
         why = fmt::format("kernel mode needs Linux 6.12 with EROFS ({})", error.what());
@@ -122,7 +133,7 @@ Daemon::Backing& Daemon::add_backing(const std::shared_ptr<ServedImage>& image, 
     if (!backing->mounted && mode == MountMode::kKernel) fail<Unsupported>("{}", why);
     if (!backing->mounted) backing->why = why + "; using fuse mode";
   }
-  if (!backing->mounted) backing->mounted = MountedImage::by_fuse(image, dir, settings_, channels_);
+  if (!backing->mounted) backing->mounted = MountedImage::by_fuse(image, dir, settings_, channels_, recorder);
   log::info("mounted {} ({}) in {} mode at {}{}{}", image->digest().to_string(), image->reference(), to_string(backing->mounted->mode()), dir.string(),
             backing->why.empty() ? "" : ": ", backing->why);
   return *state_.with([&](State& state) { return state.backings.emplace_back(std::move(backing)).get(); });
@@ -139,18 +150,41 @@ Daemon::Backing& Daemon::shared_backing(const std::shared_ptr<ServedImage>& imag
   });
   if (found != nullptr) return *found;
   const auto dir = options_.paths.images_dir() / (image->digest().hex() + (mode == MountMode::kFuse ? "-fuse" : ""));
+  auto backing = std::make_unique<Backing>();
+  backing->shared = true;
+  backing->folders = {dir};
   fs::create_directories(dir);
-  return add_backing(image, dir, mode, true);
+  return add_backing(std::move(backing), image, dir, mode, false);
 }
 
-MountResult Daemon::mount(const ImageSpec& spec, const fs::path& wanted_dir, MountMode mode) {
+// Files of its own even where they are all here, and caches of the kernel that nobody else has filled: else reads would go unseen.
+Daemon::Backing& Daemon::recorded_backing(const std::shared_ptr<ServedImage>& image, MountMode mode) {
+  const auto name = fmt::format("{}-recording-{}", image->digest().hex(), ++recordings_);
+  auto backing = std::make_unique<Backing>();
+  backing->folders = {options_.paths.images_dir() / name, options_.paths.images_dir() / (name + "-blobs")};
+  for (const auto& folder : backing->folders) fs::create_directories(folder);
+  const auto dir = backing->folders.front();
+  return add_backing(std::move(backing), image, dir, mode, true);
+}
+
+// The profile that comes with the index. Once for a mount: whoever joins it finds it under way or done.
+void Daemon::start_prefetch(Backing& backing) {
+  const auto& image = backing.mounted->image();
+  const auto& profile = image.index().profile;
+  if (backing.prefetch || profile.ranges.empty()) return;
+  const PrefetchOptions options{.max_bytes_under_way = options_.streams.max_in_flight_bytes / 2};
+  auto prefetch = std::make_unique<Prefetch>(plan_prefetch(image.distinct_layers(), profile, *image.cold(), options), options);
+  state_.with([&](State&) { backing.prefetch = std::move(prefetch); });
+}
+
+MountResult Daemon::mount(const ImageSpec& spec, const fs::path& wanted_dir, MountMode mode, bool prefetch) {
   const Stopwatch watch;
   const auto dir = checked_mount_point(wanted_dir);
   const auto image = open(spec);
   const std::lock_guard guard(changing_);
   refuse_if_stopping();
   if (state_.with([&](State& state) { return state.user_mounts.contains(dir); })) fail<UsageError>("{}: varve has mounted something there already", dir.string());
-  auto& backing = may_mount() ? shared_backing(image, mode) : add_backing(image, dir, mode, false);
+  auto& backing = may_mount() ? shared_backing(image, mode) : add_backing(std::make_unique<Backing>(), image, dir, mode, false);
   state_.with([&](State&) { ++backing.users; });
   try {
     if (backing.shared) bind(backing.mounted->dir(), dir);
@@ -159,6 +193,7 @@ MountResult Daemon::mount(const ImageSpec& spec, const fs::path& wanted_dir, Mou
     throw;
   }
   state_.with([&](State& state) { state.user_mounts[dir] = {.image = backing.mounted.get(), .bound = backing.shared}; });
+  if (prefetch) start_prefetch(backing);
   return {.dir = dir,
           .mode = backing.mounted->mode(),
           .why = backing.why,
@@ -187,24 +222,27 @@ void Daemon::unmount(const fs::path& wanted_dir, bool detach) {
   drop_user(*found->image, false);
 }
 
-AcquiredImage Daemon::acquire(const ImageSpec& spec, MountMode mode, std::vector<Lease>& leases) {
+AcquiredImage Daemon::acquire(const ImageSpec& spec, MountMode mode, const MountOptions& options, std::vector<Lease>& leases) {
   const Stopwatch watch;
   const auto image = open(spec);
   const std::lock_guard guard(changing_);
   refuse_if_stopping();
-  auto& backing = shared_backing(image, mode);
+  auto& backing = options.record ? recorded_backing(image, mode) : shared_backing(image, mode);
   state_.with([&](State&) {
     ++backing.users;
     ++backing.leases;
   });
   leases.emplace_back(*this, *backing.mounted);
+  const auto stats = state_.with([&](State& state) { return stats_of(state, *backing.mounted); });
+  if (options.prefetch && !options.record) start_prefetch(backing);
   return {.dir = backing.mounted->dir(),
           .mode = backing.mounted->mode(),
           .why = backing.why,
           .image = image->digest(),
           .config_json = std::string(as_text(image->image().config_json)),
           .seconds = watch.seconds(),
-          .loaded_bytes = image->index().loaded_bytes};
+          .loaded_bytes = image->index().loaded_bytes,
+          .stats = stats};
 }
 
 void Daemon::release(MountedImage& image) {
@@ -224,17 +262,29 @@ void Daemon::drop_user(MountedImage& image, bool lease) {
     return backing;
   });
   if (!last) return;
-  const auto dir = last->mounted->dir();
-  log::info("unmounting {}", dir.string());
-  last->mounted.reset();
-  std::error_code ignored;  // busy and detached: the folder is free all the same
-  if (last->shared) fs::remove(dir, ignored);
+  log::info("unmounting {}", last->mounted->dir().string());
+  take_down(*last);
+}
+
+void Daemon::take_down(Backing& backing) {
+  backing.prefetch.reset();
+  backing.mounted.reset();
+  std::error_code ignored;  // busy and detached: the folders are free all the same
+  for (const auto& folder : backing.folders) fs::remove(folder, ignored);
+}
+
+ImageStats Daemon::stats_of(State& state, const MountedImage& image) const {
+  auto stats = image.image().stats();
+  for (const auto& backing : state.backings) {
+    if (backing->prefetch && backing->mounted->image().digest() == stats.image) stats.prefetched_bytes += backing->prefetch->fetched_bytes();
+  }
+  return stats;
 }
 
 std::optional<ImageStats> Daemon::image_stats(const Digest& image) {
   return state_.with([&](State& state) -> std::optional<ImageStats> {
     for (const auto& backing : state.backings) {
-      if (backing->mounted->image().digest() == image) return backing->mounted->image().stats();
+      if (backing->mounted->image().digest() == image) return stats_of(state, *backing->mounted);
     }
     return std::nullopt;
   });
@@ -250,7 +300,7 @@ DaemonStatus Daemon::status() {
                       .store_max_bytes = options_.streams.store_limit.max_bytes};
   state_.with([&](State& state) {
     const auto add = [&](const std::string& dir, const MountedImage& image, bool session) {
-      status.mounts.push_back({.dir = dir, .mode = image.mode(), .session = session, .stats = image.image().stats(), .fuse_requests = image.fuse_requests()});
+      status.mounts.push_back({.dir = dir, .mode = image.mode(), .session = session, .stats = stats_of(state, image), .fuse_requests = image.fuse_requests()});
     };
     for (const auto& [dir, mount] : state.user_mounts) add(dir.string(), *mount.image, false);
     for (const auto& backing : state.backings) {
@@ -287,14 +337,36 @@ PullResult Daemon::pull(const ImageSpec& spec, bool wait, bool cold, const Progr
   const auto before = image->stats();
   if (wait) pull_layers(layers_to_pull(*image, cold), progress, [&] { return stopping_ || stop_wanted(); });
   else start_pull(image, cold);
-  const auto after = image->stats();
-  return {.image = image->digest(),
-          .fetched_bytes = after.fetched_bytes - before.fetched_bytes,
-          .present_bytes = after.present_bytes,
-          .image_stream_bytes = after.image_stream_bytes,
-          .cold_bytes = after.cold_bytes,
-          .cold_present_bytes = after.cold_present_bytes,
-          .finished = wait};
+  return pull_result(*image, before, wait);
+}
+
+std::vector<LayerRanges> Daemon::present(const ServedImage& image) {
+  std::vector<LayerRanges> here;
+  for (const auto& layer : image.distinct_layers()) {
+    auto& ranges = here.emplace_back(LayerRanges{.layer = layer->map().layer_digest, .ranges = {}}).ranges;
+    for (const auto& span : layer->map().spans) {
+      if (!layer->present(span.stream_range)) continue;
+      if (!ranges.empty() && ranges.back().end() == span.stream_range.offset) ranges.back().length += span.stream_range.length;
+      else ranges.push_back(span.stream_range);
+    }
+  }
+  return here;
+}
+
+PullResult Daemon::fetch(const ServedImage& image, const std::vector<LayerRanges>& wanted, const ProgressCallback& progress, const std::function<bool()>& stop_wanted) {
+  std::vector<PulledRanges> layers;
+  for (const auto& [digest, ranges] : wanted) {
+    const auto& all = image.distinct_layers();
+    const auto layer = std::find_if(all.begin(), all.end(), [&digest = digest](const auto& one) { return one->map().layer_digest == digest; });
+    if (layer == all.end()) fail<UsageError>("fetch: layer {} is none of image {}", digest.to_string(), image.digest().to_string());
+    for (const auto& range : ranges) {
+      if (range.length == 0 || !range.fits_in((*layer)->map().stream_bytes)) fail<UsageError>("fetch: layer {} has no {} bytes at {}", digest.to_string(), range.length, range.offset);
+    }
+    layers.push_back({.stream = *layer, .ranges = ranges});
+  }
+  const auto before = image.stats();
+  pull_ranges(layers, progress, [&] { return stopping_ || stop_wanted(); });
+  return pull_result(image, before, true);
 }
 
 // A complete layer may be mounted straight from its store file, where a hole would read as zeros: what verify dropped of a layer in use is
@@ -395,12 +467,7 @@ void Daemon::unmount_everything() {
     }
   }
   const auto backings = state_.with([](State& state) { return std::exchange(state.backings, {}); });
-  for (const auto& backing : backings) {
-    const auto dir = backing->mounted->dir();
-    backing->mounted.reset();
-    std::error_code ignored;
-    if (backing->shared) fs::remove(dir, ignored);
-  }
+  for (const auto& backing : backings) take_down(*backing);
 }
 
 void Daemon::stop() {

@@ -19,6 +19,7 @@
 #include "fuse/known_layers.h"
 #include "fuse/layer_stream.h"
 #include "fuse/mounted_image.h"
+#include "fuse/prefetch.h"
 
 namespace varve::fuse {
 
@@ -38,7 +39,7 @@ class Daemon {
   explicit Daemon(DaemonOptions options);
   ~Daemon();
 
-  MountResult mount(const ImageSpec& spec, const std::filesystem::path& dir, MountMode mode);
+  MountResult mount(const ImageSpec& spec, const std::filesystem::path& dir, MountMode mode, bool prefetch);
   void unmount(const std::filesystem::path& dir, bool detach);
 
   // One use of a mounted image; ends with it.
@@ -47,6 +48,7 @@ class Daemon {
     Lease(Daemon& daemon, MountedImage& image) : daemon_(&daemon), image_(&image) {}
     Lease(Lease&& other) noexcept : daemon_(std::exchange(other.daemon_, nullptr)), image_(other.image_) {}
     Lease& operator=(Lease&&) = delete;
+    const MountedImage& image() const { return *image_; }
     ~Lease() {
       if (daemon_ != nullptr) daemon_->release(*image_);
     }
@@ -56,12 +58,17 @@ class Daemon {
     MountedImage* image_;
   };
   // The lease is appended to `leases`.
-  AcquiredImage acquire(const ImageSpec& spec, MountMode mode, std::vector<Lease>& leases);
+  AcquiredImage acquire(const ImageSpec& spec, MountMode mode, const MountOptions& options, std::vector<Lease>& leases);
 
   std::optional<ImageStats> image_stats(const Digest& image);
   DaemonStatus status();
   // Without what is cold, unless `cold`; asks the repository for newer marks first. wait: in this thread, until `stop_wanted`. Else in one of its own; asked again for the same image it goes on.
   PullResult pull(const ImageSpec& spec, bool wait, bool cold, const ProgressCallback& progress, const std::function<bool()>& stop_wanted);
+  // An image for present() and fetch(). Goes to the network.
+  std::shared_ptr<ServedImage> open_image(const ImageSpec& spec) { return open(spec); }
+  static std::vector<LayerRanges> present(const ServedImage& image);
+  // Waits, behind readers. Throws UsageError for ranges that the image does not have.
+  PullResult fetch(const ServedImage& image, const std::vector<LayerRanges>& wanted, const ProgressCallback& progress, const std::function<bool()>& stop_wanted);
   VerifyResult verify(const ImageSpec& spec, const ProgressCallback& progress, const std::function<bool()>& stop_wanted);
   VerifyResult verify_store(const ProgressCallback& progress, const std::function<bool()>& stop_wanted);
 
@@ -76,7 +83,9 @@ class Daemon {
     std::string why;        // not kernel mode, if it was left to us
     std::size_t users = 0;  // names and leases
     std::size_t leases = 0;
-    bool shared = false;    // at RUN/images; else a plain user's own mount
+    bool shared = false;    // at RUN/images; else a plain user's own mount, or one that is recorded
+    std::vector<std::filesystem::path> folders;  // made for it, removed after it
+    std::unique_ptr<Prefetch> prefetch;          // ends before the mount
   };
   struct UserMount {
     MountedImage* image = nullptr;
@@ -91,8 +100,12 @@ class Daemon {
 
   std::shared_ptr<ServedImage> open(const ImageSpec& spec, index::IndexPlace place = index::IndexPlace::kHere);
   Backing& shared_backing(const std::shared_ptr<ServedImage>& image, MountMode mode);
-  Backing& add_backing(const std::shared_ptr<ServedImage>& image, const std::filesystem::path& dir, MountMode mode, bool shared);
-  std::unique_ptr<MountedImage> mount_by_kernel(const std::shared_ptr<ServedImage>& image, const std::filesystem::path& dir);
+  Backing& recorded_backing(const std::shared_ptr<ServedImage>& image, MountMode mode);
+  Backing& add_backing(std::unique_ptr<Backing> backing, const std::shared_ptr<ServedImage>& image, const std::filesystem::path& dir, MountMode mode, bool recorded);
+  std::shared_ptr<BlobMount> shared_blobs();
+  void start_prefetch(Backing& backing);
+  static void take_down(Backing& backing);
+  ImageStats stats_of(State& state, const MountedImage& image) const;
   void release(MountedImage& image);
   void drop_user(MountedImage& image, bool lease);
   void refuse_if_stopping() const;
@@ -111,6 +124,7 @@ class Daemon {
   ChannelList channels_;
   std::mutex changing_;  // one mount or unmount at a time; held over mount(2), never over the network
   std::weak_ptr<BlobMount> blobs_;
+  std::uint64_t recordings_ = 0;  // made so far; under changing_
   std::atomic<bool> stopping_ = false;
   Guarded<State> state_;  // changed under changing_ only, but locked for moments, so that status never waits for a mount
 };

@@ -66,8 +66,11 @@ std::vector<ByteRange> FakeLayerStream::wished() {
 }
 
 void FakeLayerStream::cut_into_spans(std::uint64_t span_bytes) {
-  for (std::uint64_t at = 0; at < map_.stream_bytes; at += span_bytes)
-    map_.spans.emplace_back().stream_range = {.offset = at, .length = std::min(span_bytes, map_.stream_bytes - at)};
+  for (std::uint64_t at = 0; at < map_.stream_bytes; at += span_bytes) {
+    auto& span = map_.spans.emplace_back();
+    span.stream_range = {.offset = at, .length = std::min(span_bytes, map_.stream_bytes - at)};
+    span.compressed_range = {.offset = at / 10, .length = span.stream_range.length / 10};
+  }
 }
 
 bool FakeLayerStream::present(ByteRange) const {

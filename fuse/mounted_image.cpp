@@ -16,17 +16,24 @@ namespace {
 // The ranges device belongs to one image and has no digest of its own.
 Digest ranges_name(const Digest& image) { return digest_of("varve ranges device of " + image.to_string()); }
 
-// A layer that is complete needs no FUSE beneath: the kernel reads its store file.
-std::filesystem::path device_path(const ServedImage& image, std::size_t layer, const BlobMount& blobs) {
+// A layer that is complete needs no FUSE beneath: the kernel reads its store file, unless somebody wants to know what it reads.
+std::filesystem::path device_path(const ServedImage& image, std::size_t layer, const BlobMount& blobs, bool recorded) {
   auto& stream = *image.layers()[layer];
-  if (stream.keep_whole()) return stream.store_file();
+  if (!recorded && stream.keep_whole()) return stream.store_file();
   return blobs.dir() / stream.map().layer_digest.hex();
+}
+
+std::vector<std::shared_ptr<StreamFile>> devices_of(const ServedImage& image, const std::shared_ptr<ReadRecorder>& recorder) {
+  auto devices = image.devices();
+  if (!recorder) return devices;
+  for (auto& device : devices) device = std::make_shared<RecordedFile>(std::move(device), recorder);
+  return devices;
 }
 
 // The tree file system and, for as long as it lives, what it reads from.
 struct ServedTree {
-  ServedTree(std::shared_ptr<ServedImage> served, OwnerMap owners)
-      : image(std::move(served)), fs(*image->index().tree, image->index().tree_mapping.bytes(), image->devices(), std::move(owners)) {}
+  ServedTree(std::shared_ptr<ServedImage> served, const std::shared_ptr<ReadRecorder>& recorder, OwnerMap owners)
+      : image(std::move(served)), fs(*image->index().tree, image->index().tree_mapping.bytes(), devices_of(*image, recorder), std::move(owners)) {}
   std::shared_ptr<ServedImage> image;
   TreeFs fs;
 };
@@ -67,17 +74,18 @@ BlobMount::~BlobMount() {
 }
 
 std::unique_ptr<MountedImage> MountedImage::by_kernel(std::shared_ptr<ServedImage> image, const std::filesystem::path& dir, std::shared_ptr<BlobMount> blobs,
-                                                      const MountSettings& settings) {
-  std::unique_ptr<MountedImage> mounted(new MountedImage(std::move(image), dir));
+                                                      const MountSettings& settings, const std::shared_ptr<ReadRecorder>& recorder) {
+  std::unique_ptr<MountedImage> mounted(new MountedImage(std::move(image), dir, recorder));
   const auto& served = *mounted->image_;
+  const auto devices = devices_of(served, recorder);
   ErofsMountRequest request{.tree_file = served.index().tree_file, .devices = {}, .dir = dir, .direct_io = settings.direct_io, .read_ahead_kb = settings.read_ahead_kb};
   for (std::size_t i = 0; i < served.layers().size(); ++i) {
-    mounted->registrations_.push_back(BlobFs::add(blobs->fs(), served.layers()[i]->map().layer_digest, served.devices()[i]));
-    request.devices.push_back(device_path(served, i, *blobs));
+    mounted->registrations_.push_back(BlobFs::add(blobs->fs(), served.layers()[i]->map().layer_digest, devices[i]));
+    request.devices.push_back(device_path(served, i, *blobs, recorder != nullptr));
   }
   if (served.has_ranges_device()) {
     const auto name = ranges_name(served.digest());
-    mounted->registrations_.push_back(BlobFs::add(blobs->fs(), name, served.devices().back()));
+    mounted->registrations_.push_back(BlobFs::add(blobs->fs(), name, devices.back()));
     request.devices.push_back(blobs->dir() / name.hex());
   }
   mounted->blobs_ = std::move(blobs);
@@ -87,9 +95,9 @@ std::unique_ptr<MountedImage> MountedImage::by_kernel(std::shared_ptr<ServedImag
 }
 
 std::unique_ptr<MountedImage> MountedImage::by_fuse(std::shared_ptr<ServedImage> image, const std::filesystem::path& dir, const MountSettings& settings,
-                                                    ChannelList& channels) {
-  std::unique_ptr<MountedImage> mounted(new MountedImage(std::move(image), dir));
-  const auto tree = std::make_shared<ServedTree>(mounted->image_, OwnerMap::of_this_process());
+                                                    ChannelList& channels, const std::shared_ptr<ReadRecorder>& recorder) {
+  std::unique_ptr<MountedImage> mounted(new MountedImage(std::move(image), dir, recorder));
+  const auto tree = std::make_shared<ServedTree>(mounted->image_, recorder, OwnerMap::of_this_process());
   // A plain user's mount is for him alone, and what he may pull he may read: root's own files in the image would else be closed to his sessions.
   const bool check_permissions = may_mount() && in_initial_user_namespace();
   mounted->channel_ = mount_tree({tree, &tree->fs}, {.dir = dir,

@@ -9,6 +9,7 @@
 #include "core/base/guarded.h"
 #include "fuse/blob_fs.h"
 #include "fuse/control_client.h"
+#include "fuse/read_recorder.h"
 #include "fuse/served_image.h"
 #include "fuse/tree_fs.h"
 
@@ -54,11 +55,12 @@ class BlobMount {
 // Not safe to change from several threads; the accessors are.
 class MountedImage {
  public:
-  // Mounts at a folder that exists. Throws if it cannot be mounted that way; see is_lack_of_kernel().
+  // Mounts at a folder that exists. Throws if it cannot be mounted that way; see is_lack_of_kernel(). With a recorder its reads are noted; in kernel mode `blobs`
+  // must then be for this mount alone.
   static std::unique_ptr<MountedImage> by_kernel(std::shared_ptr<ServedImage> image, const std::filesystem::path& dir, std::shared_ptr<BlobMount> blobs,
-                                                 const MountSettings& settings);
+                                                 const MountSettings& settings, const std::shared_ptr<ReadRecorder>& recorder = nullptr);
   static std::unique_ptr<MountedImage> by_fuse(std::shared_ptr<ServedImage> image, const std::filesystem::path& dir, const MountSettings& settings,
-                                               ChannelList& channels);
+                                               ChannelList& channels, const std::shared_ptr<ReadRecorder>& recorder = nullptr);
   // Unmounts, if unmount() was not called; what is busy is detached.
   ~MountedImage();
   MountedImage(const MountedImage&) = delete;
@@ -70,15 +72,18 @@ class MountedImage {
   const ServedImage& image() const { return *image_; }
   const std::shared_ptr<ServedImage>& served() const { return image_; }
   const std::filesystem::path& dir() const { return dir_; }
+  const std::shared_ptr<ReadRecorder>& recorder() const { return recorder_; }  // may be null
   MountMode mode() const { return channel_ ? MountMode::kFuse : MountMode::kKernel; }
   // Of the FUSE connection beneath; in kernel mode it is shared by all images.
   std::map<std::string, std::uint64_t> fuse_requests() const;
 
  private:
-  MountedImage(std::shared_ptr<ServedImage> image, std::filesystem::path dir) : image_(std::move(image)), dir_(std::move(dir)) {}
+  MountedImage(std::shared_ptr<ServedImage> image, std::filesystem::path dir, std::shared_ptr<ReadRecorder> recorder)
+      : image_(std::move(image)), dir_(std::move(dir)), recorder_(std::move(recorder)) {}
 
   std::shared_ptr<ServedImage> image_;
   std::filesystem::path dir_;
+  std::shared_ptr<ReadRecorder> recorder_;
   bool mounted_ = false;
   std::shared_ptr<BlobMount> blobs_;                // kernel mode
   std::vector<BlobFs::Registration> registrations_;  // kernel mode

@@ -1,45 +1,41 @@
 #include "fuse/pull.h"
 
 #include <algorithm>
-#include <chrono>
-#include <condition_variable>
-#include <mutex>
 
 #include "core/base/errors.h"
 #include "core/index/cold_ranges.h"
+#include "fuse/pieces_under_way.h"
 
 namespace varve::fuse {
 namespace {
 
 constexpr std::uint64_t kPieceBytes = 8 << 20;  // stream side; spans of neighbours become one request below
-constexpr std::size_t kMaxPieces = 8;           // wanted at a time: a reader that comes in between waits for no more than these
-constexpr auto kLookAround = std::chrono::milliseconds(200);
+constexpr std::uint64_t kMaxPieces = 8;         // wanted at a time: a reader that comes in between waits for no more than these
 
-// Outlives the pull if that is stopped while pieces are under way.
-struct Pieces {
-  std::mutex mutex;
-  std::condition_variable arrived;
-  std::size_t under_way = 0;
-  std::exception_ptr error;
-};
+void throw_if(const std::function<bool()>& stop_wanted) {
+  if (stop_wanted()) throw Cancelled("pull: stopped");
+}
+
+void want_in_pieces(PiecesUnderWay& under_way, LayerStream& stream, ByteRange wanted) {
+  for (auto offset = wanted.offset; offset < wanted.end(); offset += kPieceBytes) {
+    const ByteRange piece{offset, std::min(kPieceBytes, wanted.end() - offset)};
+    if (!stream.present(piece)) under_way.want(stream, piece, 1);
+  }
+}
 
 class Pull {
  public:
-  Pull(const std::vector<PulledLayer>& layers, const ProgressCallback& progress, const std::function<bool()>& stop_wanted)
-      : layers_(layers), progress_(progress), stop_wanted_(stop_wanted) {}
+  Pull(const std::vector<PulledLayer>& layers, const ProgressCallback& progress, const std::function<bool()>& stop_wanted) : layers_(layers), progress_(progress), stop_wanted_(stop_wanted) {}
 
   void run() {
+    PiecesUnderWay under_way(Priority::kBackground, kMaxPieces, [this] {
+      throw_if(stop_wanted_);
+      report();
+    });
     for (const auto& layer : layers_) {
-      for (const auto& wanted : wanted_of(layer)) {
-        for (auto offset = wanted.offset; offset < wanted.end(); offset += kPieceBytes) {
-          const ByteRange piece{offset, std::min(kPieceBytes, wanted.end() - offset)};
-          if (layer.stream->present(piece)) continue;
-          wait_until_at_most(kMaxPieces - 1);
-          want(*layer.stream, piece);
-        }
-      }
+      for (const auto& wanted : wanted_of(layer)) want_in_pieces(under_way, *layer.stream, wanted);
     }
-    wait_until_at_most(0);
+    under_way.wait();
     report();
   }
 
@@ -61,32 +57,6 @@ class Pull {
     return wanted;
   }
 
-  void want(LayerStream& layer, ByteRange piece) {
-    {
-      const std::lock_guard guard(pieces_->mutex);
-      ++pieces_->under_way;
-    }
-    layer.ensure(piece, Priority::kBackground, [pieces = pieces_](std::exception_ptr error) {
-      const std::lock_guard guard(pieces->mutex);
-      --pieces->under_way;
-      if (error && !pieces->error) pieces->error = error;
-      pieces->arrived.notify_one();
-    });
-  }
-
-  void wait_until_at_most(std::size_t under_way) {
-    std::unique_lock lock(pieces_->mutex);
-    while (true) {
-      if (pieces_->error) std::rethrow_exception(pieces_->error);
-      if (pieces_->under_way <= under_way) return;
-      pieces_->arrived.wait_for(lock, kLookAround);
-      lock.unlock();
-      if (stop_wanted_()) throw Cancelled("pull: stopped");
-      report();
-      lock.lock();
-    }
-  }
-
   void report() const {
     if (!progress_) return;
     std::uint64_t present = 0, expected = 0;
@@ -102,13 +72,32 @@ class Pull {
   const std::vector<PulledLayer>& layers_;
   const ProgressCallback& progress_;
   const std::function<bool()>& stop_wanted_;
-  const std::shared_ptr<Pieces> pieces_ = std::make_shared<Pieces>();
 };
 
 }  // namespace
 
 void pull_layers(const std::vector<PulledLayer>& layers, const ProgressCallback& progress, const std::function<bool()>& stop_wanted) {
   Pull(layers, progress, stop_wanted).run();
+}
+
+void pull_ranges(const std::vector<PulledRanges>& wanted, const ProgressCallback& progress, const std::function<bool()>& stop_wanted) {
+  std::uint64_t expected = 0;
+  for (const auto& layer : wanted) {
+    for (const auto& range : layer.ranges) expected += range.length;
+  }
+  std::uint64_t passed = 0;
+  PiecesUnderWay under_way(Priority::kBackground, kMaxPieces, [&] {
+    throw_if(stop_wanted);
+    if (progress) progress(passed, expected);
+  });
+  for (const auto& layer : wanted) {
+    for (const auto& range : layer.ranges) {
+      want_in_pieces(under_way, *layer.stream, range);
+      passed += range.length;
+    }
+  }
+  under_way.wait();
+  if (progress) progress(expected, expected);
 }
 
 }  // namespace varve::fuse

@@ -1,4 +1,5 @@
 #pragma once
+// Fetches layers or parts of them for nobody in particular, behind readers.
 #include <functional>
 #include <memory>
 #include <vector>
@@ -18,5 +19,12 @@ struct PulledLayer {
 // first error of a fetch. What was fetched until then stays. `progress` counts stream bytes that are here,
 // of what is wanted.
 void pull_layers(const std::vector<PulledLayer>& layers, const ProgressCallback& progress, const std::function<bool()>& stop_wanted);
+
+// The same for ranges of layers, in the order in which they are given; `progress` counts their stream bytes.
+struct PulledRanges {
+  std::shared_ptr<LayerStream> stream;
+  std::vector<ByteRange> ranges;  // inside the stream
+};
+void pull_ranges(const std::vector<PulledRanges>& wanted, const ProgressCallback& progress, const std::function<bool()>& stop_wanted);
 
 }  // namespace varve::fuse

@@ -57,9 +57,9 @@ class Varve:
         return self.json("index", image, *options, **limits)
 
     @contextlib.contextmanager
-    def mounted(self, image, mode):
+    def mounted(self, image, mode, *options):
         folder = tempfile.mkdtemp(prefix="m-", dir=self.work)
-        done = self.run("mount", "--json", "--mode", mode, image, folder)
+        done = self.run("mount", "--json", "--mode", mode, *options, image, folder)
         if done.returncode:
             raise AssertionError(f"mount --mode {mode} {image}: exit {done.returncode}: {done.stderr.decode(errors='replace')}")
         self.mounts.append(folder)

@@ -1,0 +1,60 @@
+#include "cli/session_options.h"
+
+#include <unistd.h>
+
+#include "core/base/log.h"
+
+namespace varve::cli {
+namespace {
+
+// A GPU that was asked for and cannot be given ends the run here: frameworks fall back to the CPU without a word.
+fuse::CdiEdits find_devices(const SessionOptions& options, const oci::ImageConfig& config) {
+  auto names = options.devices;
+  if (options.gpus == "none" && names.empty()) return {};
+  const auto registry = fuse::CdiRegistry::read(options.cdi_dirs);
+  for (const auto& problem : registry.problems()) log::warn("{}", problem);
+  const auto gpus = fuse::select_gpus(registry, options.gpus);
+  names.insert(names.end(), gpus.begin(), gpus.end());
+  for (const auto& line : fuse::unmet_requirements(config.env, fuse::installed_driver_version())) log::warn("{}", line);
+  return registry.edits(names);
+}
+
+}  // namespace
+
+fuse::SessionRequest make_session_request(const Context& context, const SessionOptions& options, const fuse::AcquiredImage& acquired, const std::string& image) {
+  fuse::SessionRequest request;
+  request.root = context.global.root;
+  request.lower = acquired.dir;
+  request.image = image;
+  request.image_digest = acquired.image.to_string();
+  request.config = oci::ImageConfig::parse(as_bytes(acquired.config_json), image);
+  request.options.command = context.tail;
+  request.options.entrypoint = options.entrypoint;
+  request.options.env = options.env;
+  request.options.working_dir = options.working_dir;
+  request.options.user = options.user;
+  request.options.network = options.network == "host";
+  for (const auto& volume : options.volumes) request.options.volumes.push_back(fuse::Volume::parse(volume));
+  request.devices = find_devices(options, request.config);
+  request.runtime = options.runtime;
+  request.terminal = ::isatty(STDIN_FILENO) != 0;
+  return request;
+}
+
+void add_session_options(CLI::App& command, SessionOptions& options) {
+  command.add_option("--volume", options.volumes, "Mount a file or folder of this machine: SRC:DST[:ro]; may be repeated")
+      ->type_name("SRC:DST")
+      ->allow_extra_args(false);
+  command.add_option("-e,--env", options.env, "Set a variable, or hand on the own value of NAME; may be repeated")->type_name("K=V")->allow_extra_args(false);
+  command.add_option("-w,--workdir", options.working_dir, "The working directory, made if missing")->type_name("DIR");
+  command.add_option("-u,--user", options.user, "Who runs the command: name or number, with :group if need be")->type_name("USER");
+  command.add_option("--entrypoint", options.entrypoint, "Replaces the image's entrypoint and command; empty for none")->type_name("PROGRAM");
+  command.add_option("--mode", options.mode, "How the image is mounted: auto, kernel or fuse")->type_name("MODE");
+  command.add_option("--runtime", options.runtime, "Who carries it out: auto, runc, crun, bwrap or none (Varve itself)")->type_name("RUNTIME");
+  command.add_option("--network", options.network, "host: the machine's; none: nothing but a loopback of its own")->check(CLI::IsMember({"host", "none"}))->capture_default_str();
+  command.add_option("--gpus", options.gpus, "all, none, or how many of the machine's GPUs the session gets")->type_name("GPUS")->capture_default_str();
+  command.add_option("--device", options.devices, "A device by its name in /etc/cdi or /var/run/cdi: nvidia.com/gpu=0; may be repeated")->type_name("NAME")->allow_extra_args(false);
+  command.add_option("--cdi-spec-dir", options.cdi_dirs, "Where devices are described; may be repeated, a later folder wins")->type_name("DIR")->allow_extra_args(false)->capture_default_str();
+}
+
+}  // namespace varve::cli

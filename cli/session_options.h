@@ -1,0 +1,35 @@
+#pragma once
+// What the commands that run a session of an image have in common: their options, and the request made of them.
+#include <filesystem>
+#include <optional>
+#include <string>
+#include <vector>
+
+#include "cli/command.h"
+#include "fuse/control_client.h"
+#include "fuse/gpus.h"
+#include "fuse/session.h"
+
+namespace varve::cli {
+
+struct SessionOptions {
+  std::vector<std::string> volumes;
+  std::vector<std::string> env;
+  std::string working_dir;
+  std::string user;
+  std::optional<std::string> entrypoint;
+  std::string mode = "auto";
+  std::string runtime = "auto";
+  std::string network = "host";
+  std::string gpus = "none";
+  std::vector<std::string> devices;
+  std::vector<std::filesystem::path> cdi_dirs = fuse::CdiRegistry::default_dirs();
+};
+
+// `options` must outlive the command.
+void add_session_options(CLI::App& command, SessionOptions& options);
+
+// The words after "--" are the session's command. Throws what makes a session impossible: an option that cannot be, a GPU that is not there.
+fuse::SessionRequest make_session_request(const Context& context, const SessionOptions& options, const fuse::AcquiredImage& acquired, const std::string& image);
+
+}  // namespace varve::cli
