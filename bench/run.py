@@ -2,7 +2,7 @@
 """The measurements of Varve, one command, a table as output. Every ratio compares two things measured in turn in the same run.
 
 Needs root, 60 GB of free disk for the big image and its unpacked tree, and time: about 40 minutes. `--rows` picks some of
-index, many, warm, cold. Made images and trees are kept in --work and used again.
+index, many, warm, cold, profile. Made images and trees are kept in --work and used again.
 """
 import argparse, contextlib, json, os, shutil, signal, statistics, subprocess, sys, tempfile, time
 from pathlib import Path
@@ -217,9 +217,40 @@ class Bench:
         self.row(f"cold import {label}, {mode} mode, s", spread(times), f"{stats['fetched_bytes'] / 1e6:.0f} MB, {stats['requests']} requests, mount {spread(mounts)}", f"{statistics.median(times) / limit:.2f}x the limit ({reach})")
         self.row("  of which", f"link busy {link:.2f} s", f"daemon {statistics.median(cpu):.2f} s of CPU", f"daemon {memory} MiB now / peak (reach 200)")
 
+    def measure_profile(self):
+        """The same cold start with and without the image's profile, in turn, over a link with more latency."""
+        for label, code in IMPORTS.items():
+            with self.copy_of(self.indexed()) as copy:
+                with self.varve() as varve:
+                    reference, profile = f"oci:{copy}:latest", varve.work / "start.profile"
+                    varve.run("profile", "record", reference, "-o", profile, "--", "/usr/bin/python3", "-c", code, check=True, timeout=1800)
+                    attached = varve.json("profile", "attach", reference, profile)
+                self.row(f"profile of import {label}", f"{attached['bytes'] / 1e6:.0f} MB in {len(attached['spans'])} ranges", f"recorded in {attached['spans'][-1]['seconds']:.1f} s")
+                for path in self.layers:
+                    read_all(path)
+                for mode in self.options.modes:
+                    self.profiled_runs(copy, label, code, mode)
+
+    def profiled_runs(self, copy, label, code, mode):
+        ways = {"without": ("--no-prefetch",), "with": ()}
+        times, last = {way: [] for way in ways}, {}
+        for _ in range(self.options.rounds):
+            for way, options in ways.items():
+                with self.link(copy, self.options.profile_rtt_ms) as address, self.varve() as varve:
+                    started = time.monotonic()
+                    with varve.mounted(f"docker://{address}/{copy.name}:latest", mode, *options) as tree:
+                        timed(in_tree(tree, code))
+                        times[way].append(time.monotonic() - started)
+                        last[way] = next(m for m in varve.json("status")["mounts"] if m["dir"] == tree)
+        for way in ways:
+            stats = last[way]
+            self.row(f"cold import {label}, {self.options.profile_rtt_ms:.0f} ms, {mode} mode, {way} profile, s", spread(times[way]),
+                     f"{stats['fetched_bytes'] / 1e6:.0f} MB, {stats['requests']} requests, {stats['prefetched_bytes'] / 1e6:.0f} MB prefetched",
+                     "" if way == "without" else f"{ratio(times['with'], times['without']):.2f}x of without")
+
     @contextlib.contextmanager
-    def link(self, layout):
-        """HOST:PORT of a registry that serves the layout behind 1 Gbit/s and 2 ms."""
+    def link(self, layout, rtt_ms=None):
+        """HOST:PORT of a registry that serves the layout behind 1 Gbit/s and 2 ms, or other times."""
         with contextlib.ExitStack() as stack:
             def start(*command):
                 process = subprocess.Popen([str(c) for c in command], stdout=subprocess.PIPE, text=True)
@@ -229,7 +260,7 @@ class Bench:
                     os.setpriority(os.PRIO_PROCESS, process.pid, -10)
                 return int(process.stdout.readline())
             registry = start("/usr/bin/python3", HERE / "layout_registry.py", layout)
-            yield f"127.0.0.1:{start(self.options.varve.resolve().parent / 'bench/link_proxy', '--to', registry, '--rate-mbit', self.options.rate_mbit, '--rtt-ms', self.options.rtt_ms)}"
+            yield f"127.0.0.1:{start(self.options.varve.resolve().parent / 'bench/link_proxy', '--to', registry, '--rate-mbit', self.options.rate_mbit, '--rtt-ms', rtt_ms or self.options.rtt_ms)}"
 
 
 def read_all(path):
@@ -255,10 +286,11 @@ def main():
     parser.add_argument("--layout", type=Path, help="the big image, if it was made elsewhere")
     parser.add_argument("--tree", type=Path, help="and its unpacked tree")
     parser.add_argument("--rounds", type=int, default=3)
-    parser.add_argument("--rows", default="index,many,warm,cold")
+    parser.add_argument("--rows", default="index,many,warm,cold,profile")
     parser.add_argument("--modes", default="kernel,fuse")
     parser.add_argument("--rate-mbit", type=float, default=1000)
     parser.add_argument("--rtt-ms", type=float, default=2)
+    parser.add_argument("--profile-rtt-ms", type=float, default=20, help="of the row profile")
     options = parser.parse_args()
     options.modes = options.modes.split(",")
     if os.getuid() != 0:

@@ -137,5 +137,23 @@ TEST(MountModes, AreNamedAsTheCommandLineNamesThem) {
   EXPECT_THROW(parse_mount_mode("loop"), UsageError);
 }
 
+TEST(ControlProtocol, RangesAndRecordingsArriveAsTheyWere) {
+  const std::vector<LayerRanges> layers{{digest_of("a"), {{0, 5}, {1ull << 40, 7}}}, {digest_of("b"), {}}};
+  const auto arrived = layer_ranges_from_json(json::parse(to_json(layers).dump()));
+  ASSERT_EQ(arrived.size(), 2u);
+  EXPECT_EQ(arrived[0].layer, digest_of("a"));
+  EXPECT_EQ(arrived[0].ranges, layers[0].ranges);
+  EXPECT_TRUE(arrived[1].ranges.empty());
+  const auto profile = to_bytes(as_bytes(std::string_view("\0\xff profile", 10)));
+  EXPECT_EQ(recording_from_json(json::parse(recording_to_json(profile).dump())), profile);
+}
+
+TEST(ControlProtocol, RangesThatCannotBeReadAreRefused) {
+  const auto layer = digest_of("a").to_string();
+  for (const auto& text : {R"(5)", R"([5])", R"([{"ranges": []}])", R"([{"layer": "x", "ranges": []}])"}) EXPECT_THROW(layer_ranges_from_json(json::parse(text)), CorruptData) << text;
+  for (const auto& ranges : {json(5), json::array({1}), json::array({"a", "b"})}) EXPECT_THROW(layer_ranges_from_json(json::array({{{"layer", layer}, {"ranges", ranges}}})), CorruptData) << ranges;
+  EXPECT_THROW(recording_from_json({{"profile", "no base64!"}}), CorruptData);
+}
+
 }  // namespace
 }  // namespace varve::fuse

@@ -68,5 +68,25 @@ TEST_F(PullTest, FailsWithTheErrorOfTheStream) {
   EXPECT_THROW(pull_layers({{stream_, {}}}, {}, never), TemporaryError);
 }
 
+TEST_F(PullTest, OfRangesWantsNothingElse) {
+  stream_->set_missing();
+  const std::uint64_t mib = 1 << 20;
+  std::uint64_t done = 0, expected = 0;
+  pull_ranges({{stream_, {{100 * mib, 10 * mib}, {0, mib}}}}, [&](std::uint64_t d, std::uint64_t e) { done = d, expected = e; }, never);
+  EXPECT_THAT(stream_->wished(), testing::ElementsAre(ByteRange{0, mib}, ByteRange{100 * mib, 10 * mib}));
+  EXPECT_EQ(stream_->wishes(), 3u) << "large ones in pieces";
+  EXPECT_EQ(done, 11 * mib);
+  EXPECT_EQ(expected, 11 * mib);
+  stream_->set_here();
+  pull_ranges({{stream_, {{0, mib}}}}, {}, never);
+  EXPECT_EQ(stream_->wishes(), 3u) << "what is here is not wanted";
+}
+
+TEST_F(PullTest, OfRangesStopsWhenItIsTold) {
+  stream_->hold();
+  EXPECT_THROW(pull_ranges({{stream_, {{0, 1 << 20}}}}, {}, [] { return true; }), Cancelled);
+  stream_->arrive();
+}
+
 }  // namespace
 }  // namespace varve::fuse
