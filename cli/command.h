@@ -57,6 +57,7 @@ void add_unmount_command(CLI::App& app, Context& context);
 void add_status_command(CLI::App& app, Context& context);
 void add_pull_command(CLI::App& app, Context& context);
 void add_profile_command(CLI::App& app, Context& context);
+void add_prewarm_command(CLI::App& app, Context& context);
 void add_verify_command(CLI::App& app, Context& context);
 void add_daemon_command(CLI::App& app, Context& context);
 void add_run_command(CLI::App& app, Context& context);

@@ -28,6 +28,7 @@ constexpr AddCommand kCommands[] = {
     add_status_command,
     add_pull_command,
     add_profile_command,
+    add_prewarm_command,
     add_verify_command,
     add_daemon_command,
     add_run_command,
