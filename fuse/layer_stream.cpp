@@ -67,7 +67,7 @@ class StoredLayerStream final : public LayerStream {
     const bool missed = !layer_->store.readable(first, last);
     if (missed) engine_->syncer.poke();
     if (missed && priority == Priority::kReader) engine_->limit.note_reader();
-    if (missed && priority == Priority::kBackground && engine_->limit.full()) return done(store_full());
+    if (missed && priority != Priority::kReader && engine_->limit.full()) return done(store_full());
     engine_->fetcher.ensure(layer_, first, last, priority, std::move(done));
     if (priority == Priority::kReader) note_read(range, missed);
   }

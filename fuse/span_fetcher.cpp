@@ -435,16 +435,16 @@ void SpanFetcher::finish(Tasks::iterator task, const std::exception_ptr& error, 
     if (!waiter->done) continue;
     --waiter->spans_left;
     auto failure = described;
-    // Whoever fills the store in the background must hear that it does not fill.
-    if (!error && hold && waiter->priority == Priority::kBackground)
+    // Whoever fills the store ahead of readers must hear that it does not fill.
+    if (!error && hold && waiter->priority != Priority::kReader)
       failure =
           std::make_exception_ptr(TemporaryError(place_of(*layer, waiter->first) + ": the disk of the store is full"));
     if (hold && !failure) waiter->holds.push_back(hold);
-    if (!failure && waiter->spans_left == 0 && waiter->priority != Priority::kBackground) want_evicted(waiter);
+    if (!failure && waiter->spans_left == 0 && waiter->priority == Priority::kReader) want_evicted(waiter);
     if (failure || waiter->spans_left == 0) {
       settle(*waiter, failure, calls);
       if (failure) abandon(*waiter);
-    } else if (waiter->priority == Priority::kBackground) {
+    } else if (waiter->priority != Priority::kReader) {
       set_deadline(waiter);  // of the next span: a whole layer may take longer than one reader would wait
     }
   }
