@@ -112,9 +112,8 @@ std::vector<std::string> chart(std::span<const Hour> hours, const Judgement& jud
 
   std::vector<std::string> lines;
   for (std::size_t i = 0; i < height; ++i) {
-    // A line stands for values from its lower edge on; the topmost is named by the highest value, the others by their middle.
-    const double value = i == 0 ? scale.high : i + 1 == height ? scale.low : scale.low + (scale.high - scale.low) * (double(height - i) - 0.5) / double(height);
-    auto text = fmt::format("{:>9} {}", time_text(value), signs.axis);
+    const auto label = i == 0 ? time_text(scale.high) : i + 1 == height ? time_text(scale.low) : std::string();
+    auto text = fmt::format("{:>9} {}", label, signs.axis);
     for (const auto cell : canvas[i]) text += cell;
     const bool at_baseline = judgement.baseline > 0 && height - 1 - scale.step(judgement.baseline, height) == i;
     const bool at_threshold = judgement.threshold > 0 && height - 1 - scale.step(judgement.threshold, height) == i;

@@ -35,9 +35,9 @@ TEST(Sparkline, IsFlatWhereAllHoursAreAlike) { EXPECT_EQ(sparkline(hours_of({1e-
 TEST(Chart, DrawsMediansBaselineAndThresholdAndMarksSlowHours) {
   const auto lines = chart(hours_of({1e-3, 1e-3, 0.99e-3, 1.2e-3, 1.2e-3}), kAlarm, {.width = 60, .height = 5, .utf8 = false});
   EXPECT_THAT(lines, ElementsAre("  1.20 ms |   oo",
-                                 "  1.14 ms |     ",
-                                 "  1.09 ms |     ",
-                                 "  1.05 ms |===== threshold 1.05 ms",
+                                 "          |     ",
+                                 "          |     ",
+                                 "          |===== threshold 1.05 ms",
                                  "   990 us |ooo-- baseline 1.00 ms",
                                  "              ^^ slow",
                                  "           2025-11-24 16:00 UTC to 2025-11-24 20:00 UTC"));
@@ -48,7 +48,7 @@ TEST(Chart, SpansTheMiddleHalfOfTheSamples) {
                                 {.hour = 2, .samples = {1}, .suspicious = false},
                                 {.hour = 3, .samples = {5}, .suspicious = false}};
   const auto lines = chart(hours, {}, {.width = 10, .height = 5, .utf8 = false});
-  EXPECT_THAT(lines, ElementsAre("   5.00 s |  o", "   3.80 s ||  ", "   3.00 s |o  ", "   2.20 s ||  ", "   1.00 s | o ",
+  EXPECT_THAT(lines, ElementsAre("   5.00 s |  o", "          ||  ", "          |o  ", "          ||  ", "   1.00 s | o ",
                                  "           1970-01-01 01:00 UTC to 1970-01-01 03:00 UTC"));
 }
 
