@@ -29,7 +29,9 @@ std::optional<DriverChange> driver_change(const History& history, const Series& 
   const auto begin = series.hours.front().hour;
   std::optional<Series> before;
   for (auto& other : history.series({.metric = key.metric, .gpu = key.gpu, .driver = {}, .lineage = key.lineage}, begin - 1))
-    if (other.key.kind == key.kind && other.key.driver != key.driver && (!before || before->hours.back().hour < other.hours.back().hour)) before = std::move(other);
+    if (other.key.kind == key.kind && other.key.gpu == key.gpu && other.key.lineage == key.lineage && other.key.driver != key.driver &&
+        (!before || before->hours.back().hour < other.hours.back().hour))
+      before = std::move(other);
   if (!before) return std::nullopt;
   const auto clean = newest_clean(*before, kRecentHours * kCleanPerRecentHour);
   if (clean.size() < kRecentHours) return std::nullopt;

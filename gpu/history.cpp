@@ -37,20 +37,23 @@ std::string objection(const Metric& metric) {
   return {};
 }
 
-// "WHERE a = $1 AND b = $2" of the fields that are not "", with their values.
+// GPUs, drivers, lineages as they are stored and looked for.
+std::string key_text(const std::string& text) { return stored_text(text, kMaxName * 5); }
+
+// "WHERE a = $1 AND b = $2" of the fields that the filter names, with their values.
 struct Where {
   std::string text;
   std::vector<SqlValue> values;
-  void add(std::string_view column, const std::string& value) {
-    if (value.empty()) return;
-    values.emplace_back(value);
+  void add(std::string_view column, const std::string& value, bool also_empty) {
+    if (value.empty() && !also_empty) return;
+    values.emplace_back(key_text(value));
     text += fmt::format("{} {} = ${}", text.empty() ? " WHERE" : " AND", column, values.size());
   }
   explicit Where(const SeriesFilter& filter, bool with_metric) {
-    add("lineage", filter.lineage);
-    add("gpu", filter.gpu);
-    add("driver", filter.driver);
-    if (with_metric) add("metric", filter.metric);
+    add("lineage", filter.lineage, filter.of_run);
+    add("gpu", filter.gpu, filter.of_run);
+    add("driver", filter.driver, filter.of_run);
+    if (with_metric) add("metric", filter.metric, false);
   }
 };
 
@@ -118,10 +121,10 @@ bool History::Impl::add(const RunIdentity& run, const std::vector<StepResult>& r
 }
 
 std::int64_t History::Impl::add_run(const RunIdentity& run, const Digest& key) {
-  const auto text = [](const std::string& value) { return stored_text(value, kMaxName * 5); };
   return number("INSERT INTO gpu_run (content_key, unix_seconds, gpu, driver, lineage, machine, image, forgotten) VALUES ($1, $2, $3, $4, $5, $6, $7, 0) "
                 "ON CONFLICT (content_key) DO NOTHING RETURNING id",
-                {blob_of(key.raw()), run.unix_seconds, text(run.machine.gpu), text(run.machine.driver), text(run.lineage), text(run.machine.name), text(run.image)});
+                {blob_of(key.raw()), run.unix_seconds, key_text(run.machine.gpu), key_text(run.machine.driver), key_text(run.lineage), key_text(run.machine.name),
+                 key_text(run.image)});
 }
 
 void History::Impl::add_results(std::int64_t run, const std::vector<StepResult>& results) {
@@ -164,10 +167,9 @@ void History::Impl::add_facts(std::int64_t run, const RunIdentity& identity, con
 }
 
 std::int64_t History::Impl::series_id(const RunIdentity& run, const Metric& metric) {
-  const auto text = [](const std::string& value) { return stored_text(value, kMaxName * 5); };
   return number("INSERT INTO gpu_series (lineage, gpu, driver, metric, kind) VALUES ($1, $2, $3, $4, $5) "
                 "ON CONFLICT (lineage, gpu, driver, metric, kind) DO UPDATE SET kind = excluded.kind RETURNING id",
-                {text(run.lineage), text(run.machine.gpu), text(run.machine.driver), metric.name, std::int64_t(metric.kind)});
+                {key_text(run.lineage), key_text(run.machine.gpu), key_text(run.machine.driver), metric.name, std::int64_t(metric.kind)});
 }
 
 std::set<std::int64_t> History::Impl::add_samples(std::int64_t run, const RunIdentity& identity, const std::vector<StepResult>& results, Warnings& warnings) {
@@ -284,7 +286,7 @@ std::vector<Change> History::Impl::changes(const Series& series, std::int64_t si
   if (series.hours.empty()) return {};
   Transaction transaction(*sql_, Transaction::Kind::kRead);
   std::map<std::string, std::array<std::set<std::string>, 2>> values;  // by name: of clean hours, of those since
-  for (const auto& row : series_rows({.metric = series.key.metric, .gpu = series.key.gpu, .driver = series.key.driver, .lineage = series.key.lineage})) {
+  for (const auto& row : series_rows({.metric = series.key.metric, .gpu = series.key.gpu, .driver = series.key.driver, .lineage = series.key.lineage, .of_run = true})) {
     if (row.key.kind != series.key.kind) continue;
     std::set<std::int64_t> slow;
     for (const auto& hour : series.hours)
@@ -336,7 +338,9 @@ std::vector<Series> History::Impl::accept(const SeriesFilter& filter, const Acce
   }
   if (accepted.empty()) {
     std::set<std::string> metrics;
-    for (const auto& row : series_rows({.metric = {}, .gpu = filter.gpu, .driver = filter.driver, .lineage = filter.lineage})) metrics.insert(row.key.metric);
+    auto any_metric = filter;
+    any_metric.metric.clear();
+    for (const auto& row : series_rows(any_metric)) metrics.insert(row.key.metric);
     fail<NotFound>("GPU history: nothing is known of metric {:?} on this GPU, driver and image; it knows {}", filter.metric,
                    metrics.empty() ? "no metric" : fmt::format("{}", fmt::join(metrics, ", ")));
   }

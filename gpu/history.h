@@ -19,10 +19,13 @@ struct SeriesKey {
   auto operator<=>(const SeriesKey&) const = default;
 };
 
-// "" is any.
+// "" is any; of a run's own series it is a run that had none.
 struct SeriesFilter {
   std::string metric, gpu, driver, lineage;
-  static SeriesFilter of(const RunIdentity& run) { return {.metric = {}, .gpu = run.machine.gpu, .driver = run.machine.driver, .lineage = run.lineage}; }
+  bool of_run = false;
+  static SeriesFilter of(const RunIdentity& run) {
+    return {.metric = {}, .gpu = run.machine.gpu, .driver = run.machine.driver, .lineage = run.lineage, .of_run = true};
+  }
 };
 
 // Somebody said that a change is here to stay: the baseline begins anew with from_hour, and older hours are left alone.

@@ -114,6 +114,21 @@ TEST_P(HistoryTest, KeepsSeriesApartByAllPartsOfTheKey) {
   EXPECT_THAT(history_->series({.metric = "nothing", .gpu = {}, .driver = {}, .lineage = {}}), IsEmpty());
 }
 
+TEST_P(HistoryTest, JudgesARunWithoutLineageByItsOwnKind) {
+  auto bare = run_at(kFirstHour);
+  bare.lineage = "";
+  bare.machine.driver = "580\xff";  // as no driver says, but text of a machine all the same
+  history_->add(run_at(kFirstHour), {gemm(1)});
+  history_->add(bare, {gemm(2)});
+  const auto own = history_->series(SeriesFilter::of(bare), kFirstHour);
+  ASSERT_THAT(own, SizeIs(1));
+  EXPECT_EQ(own[0].key.lineage, "");
+  EXPECT_THAT(own[0].hours[0].samples, ElementsAre(2));
+  EXPECT_THAT(history_->changes(own[0], kFirstHour), SizeIs(testing::Gt(0U)));
+  EXPECT_THAT(history_->series({}), SizeIs(2));
+  open_sql(where_, history_kind())->query("SELECT count(*) FROM gpu_hour", {}, [](const SqlRow& row) { EXPECT_EQ(row.number(0), 2) << "both hours are judged"; });
+}
+
 TEST_P(HistoryTest, ThrottledRepetitionsAreKeptButNotGivenBack) {
   auto throttled = gemm(9);
   throttled.throttled = true;
