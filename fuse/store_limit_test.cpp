@@ -150,6 +150,9 @@ TEST_F(StoreLimitTest, BackgroundWorkIsRefusedWhereEverythingIsInUseAndReadersAr
     std::this_thread::sleep_for(50ms);
   }
   EXPECT_THAT(said, HasSubstr("the store is full"));
+  Outcome ahead;
+  stream->ensure({.offset = 1'950'000, .length = 1'000}, Priority::kReadAhead, ahead.done());
+  EXPECT_THAT(ahead.wait(), HasSubstr("the store is full")) << "prefetch is told as well";
   EXPECT_EQ(read(*stream, 1'900'000, 50'000), part(layer, 1'900'000, 50'000));
 }
 
