@@ -1,9 +1,10 @@
 #!/usr/bin/python3
 """cpu_session.py oci:DIR:notebook-gpu: sessions on the lazily mounted image, each on a machine that has nothing yet: which layers they fetched from, and how much.
 
-A session that uses no CUDA (numpy, pandas, scikit-learn, matplotlib, and a model trained) must fetch nothing of the layers that only this image has: exit status 1 if it does.
-What they are: layers whose comment in the image's history says CUDA (--only WORD for another). Other sessions are shown beside it: TensorFlow, which looks for CUDA when it
-is there to be used; torch, which is linked with it; and an import of each named package. Needs root or FUSE, as `varve run` does.
+A session that uses no CUDA (numpy, pandas, scikit-learn, matplotlib or boosters, and a model trained) must fetch nothing of the layers of CUDA: exit status 1 if it does.
+What they are: layers whose comment in the image's history matches --cuda. Beside it: what it fetched of torch's layer (Python's start reads .pth files, and matplotlib the entry
+points of all that is installed), TensorFlow, which opens libcudart to see whether there is a GPU, torch, which is linked with CUDA, and an import of each named package.
+Needs root or FUSE, as `varve run` does.
 """
 import argparse, json, re, statistics, sys, tempfile, time
 from pathlib import Path
@@ -50,16 +51,17 @@ loss = (model(x) ** 2).mean(); loss.backward()
 print('loss', loss.item(), torch.cuda.is_available())
 """
 SESSIONS = {"numpy, pandas, scikit-learn, matplotlib: a model trained": SKLEARN, "xgboost, lightgbm: models trained": BOOST, "tensorflow: a model trained": TENSORFLOW, "torch: one step": TORCH}
-MUST_NOT = list(SESSIONS)[:3]
+MUST_NOT = list(SESSIONS)[:2]
 
 
 class Image:
-    def __init__(self, reference, only):
+    def __init__(self, reference, cuda, torch):
         self.reference, (_, manifest) = reference, layouts.manifest_of(reference)
         config = json.loads(layouts.blob_path(reference, manifest["config"]["digest"]).read_text())
-        self.layers = [(layer["digest"], made["created_by"], bool(re.search(only, made["created_by"], re.I))) for layer, made in zip(manifest["layers"], config["history"])]
-        if not any(own for _, _, own in self.layers):
-            sys.exit(f"{reference}: no layer's comment has '{only}'")
+        comments = [made["created_by"] for made in config["history"]]
+        self.layers = [(layer["digest"], comment, "cuda" if re.search(cuda, comment) else "torch" if re.search(torch, comment) else "") for layer, comment in zip(manifest["layers"], comments)]
+        if not any(kind == "cuda" for _, _, kind in self.layers):
+            sys.exit(f"{reference}: no layer's comment matches '{cuda}'")
 
 
 def stored(varve, digest):
@@ -83,25 +85,26 @@ def session(image, code, work):
 def main():
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     parser.add_argument("image")
-    parser.add_argument("--only", default="cuda", help="layers with this in their comment are those that must not be touched")
+    parser.add_argument("--cuda", default="NVIDIA's wheels|^/usr/local/cuda", help="layers whose comment matches this pattern must not be touched")
+    parser.add_argument("--torch", default="^torch", help="layers that are shown beside them")
     parser.add_argument("--imports", action="store_true", help="also import each named package, each on an empty machine")
     parser.add_argument("--work", type=Path, help="a folder for the stores; the system's temporary folder if not said")
     parser.add_argument("--json", type=Path, metavar="FILE")
     options = parser.parse_args()
-    image, rows, touched = Image(options.image, options.only), [], []
+    image, rows, touched = Image(options.image, options.cuda, options.torch), [], []
     wanted = SESSIONS | ({f"import {name}": f"import {name}; print('ok')" for name in IMPORTS} if options.imports else {})
-    print(f"{'':58} {'done, s':>8} {'fetched MB':>11} {'requests':>9} {'store of own layers, MB':>24}")
+    print(f"{'':58} {'done, s':>8} {'fetched MB':>11} {'requests':>9} {'in the store of CUDA, MB':>25} {'of torch':>9}")
     for name, code in wanted.items():
         said, stats, layers = session(image, code, options.work)
         if said is None:
             print(f"{name:58} failed: {stats}", flush=True)
             rows.append({"session": name, "failed": stats})
             continue
-        own = sum(size for size, (_, _, is_own) in zip(layers, image.layers) if is_own)
-        rows.append({"session": name, "seconds": stats["wall"], "ready_seconds": stats["ready_seconds"], "fetched_bytes": stats["fetched_bytes"], "requests": stats["requests"], "own_bytes": own, "said": said,
-                     "layers": [{"comment": comment, "own": is_own, "stored_bytes": size} for size, (_, comment, is_own) in zip(layers, image.layers)]})
-        print(f"{name:58} {stats['wall']:8.2f} {stats['fetched_bytes'] / 1e6:11.1f} {stats['requests']:9d} {own / 1e6:24.1f}", flush=True)
-        if own and name in MUST_NOT:
+        cuda, torch = (sum(size for size, (_, _, own) in zip(layers, image.layers) if own == kind) for kind in ("cuda", "torch"))
+        rows.append({"session": name, "seconds": stats["wall"], "ready_seconds": stats["ready_seconds"], "fetched_bytes": stats["fetched_bytes"], "requests": stats["requests"],
+                     "cuda_bytes": cuda, "torch_bytes": torch, "said": said, "layers": [{"comment": comment, "stored_bytes": size} for size, (_, comment, _) in zip(layers, image.layers)]})
+        print(f"{name:58} {stats['wall']:8.2f} {stats['fetched_bytes'] / 1e6:11.1f} {stats['requests']:9d} {cuda / 1e6:25.1f} {torch / 1e6:9.1f}", flush=True)
+        if cuda and name in MUST_NOT:
             touched.append(name)
     imported = [row["seconds"] for row in rows if row["session"].startswith("import ") and "seconds" in row]
     if imported:

@@ -1,7 +1,8 @@
 #!/usr/bin/python3
 """series.py [--releases N]: what a version costs when one is released every two weeks, measured on the releases of images/series (real packages).
 
-Builds the releases (once, kept in --work; 20 minutes and 3 GB of disk for five), indexes one after the other and packs them again with `image optimize --relayer --previous`. For each:
+Builds the releases (once, kept in --work; 20 minutes and 3 GB of disk for five), indexes one after the other and packs them again with
+`image optimize --relayer --previous`. For each:
 distributions that are as they were, bytes of layers that no earlier version has (as built, and packed), and bytes that its index adds to what is there.
 (bench/pack_series.py with pack_bench simulates hundreds of versions from PyPI's histories; here every byte is real.)
 """
@@ -88,8 +89,9 @@ def main():
     for kind, word in (("built", "as built"), ("packed", "packed")):
         total, index = sum(row[kind]["new_bytes"] for row in rows), sum(row[kind]["new_index_bytes"] for row in rows)
         later = rows[1:] or rows
-        print(f"{word}: stored {total / 1e6:.1f} MB and {index / 1e6:.2f} MB of indexes; a version after the first costs {sum(r[kind]['new_bytes'] for r in later) / len(later) / 1e6:.1f} MB "
-              f"and {sum(r[kind]['new_index_bytes'] for r in later) / len(later) / 1e6:.2f} MB of index; used by exactly n versions: " + ", ".join(f"{n}: {size / 1e6:.1f} MB" for n, size in shared[kind]))
+        bytes_each, index_each = (sum(row[kind][key] for row in later) / len(later) for key in ("new_bytes", "new_index_bytes"))
+        print(f"{word}: stored {total / 1e6:.1f} MB and {index / 1e6:.2f} MB of indexes; a version after the first costs {bytes_each / 1e6:.1f} MB and {index_each / 1e6:.2f} MB of index; "
+              "used by exactly n versions: " + ", ".join(f"{n}: {size / 1e6:.1f} MB" for n, size in shared[kind]))
     (options.work / "series.json").write_text(json.dumps({"releases": rows, "shared": shared}, indent=1))
 
 

@@ -119,13 +119,14 @@ def images_of(recipe, variant, releases):
         if variant in (None, tag):
             config = recipe["config"] | more
             config |= {"Env": recipe["config"].get("Env", []) + more.get("Env", []), "Labels": recipe["config"].get("Labels", {}) | more.get("Labels", {})}
-            images.append((tag, recipe | {"release": tag, "config": {k: v for k, v in config.items() if v}, "layer": [layer for layer in recipe["layer"] if layer.get("only", tag) == tag]}))
+            layers = [layer for layer in recipe["layer"] if layer.get("only", tag) == tag]
+            images.append((tag, recipe | {"release": tag, "config": {k: v for k, v in config.items() if v}, "layer": layers}))
     return images
 
 
 def lists_of(layer, recipe):
-    return [recipe["folder"] / name.replace("{release}", recipe["release"]) for name in ([layer["requirements"]] if "requirements" in layer else []) + [link["of"] for link in layer.get("links", [])]
-            + ([layer["mix"]] if "mix" in layer else [])]
+    names = [layer[field] for field in ("requirements", "mix") if field in layer] + [link["of"] for link in layer.get("links", [])]
+    return [recipe["folder"] / name.replace("{release}", recipe["release"]) for name in names]
 
 
 def code_of(layers):
@@ -206,7 +207,8 @@ def build(recipe, layout, tag, cache=None):
     blobs = [layer["descriptor"] for layer in layers]
     manifest = layout.add_json({"schemaVersion": 2, "mediaType": MEDIA + "manifest.v1+json", "config": config, "layers": blobs}, MEDIA + "manifest.v1+json")
     layout.tags[tag] = manifest
-    say(f"{tag}: image {manifest['digest']}: {sum(layer['bytes'] for layer in layers) / 1e6:.0f} MB of tar, {sum(b['size'] for b in blobs) / 1e6:.0f} MB compressed, {len(layers)} layers")
+    plain, packed = sum(layer["bytes"] for layer in layers), sum(blob["size"] for blob in blobs)
+    say(f"{tag}: image {manifest['digest']}: {plain / 1e6:.0f} MB of tar, {packed / 1e6:.0f} MB compressed, {len(layers)} layers")
 
 
 def build_all(recipe, images, options, mark):

@@ -31,7 +31,8 @@ def ratio_of(data):
 
 def measure(layout, tag):
     index = json.loads((layout / "index.json").read_text())
-    manifest = next(m for m in index["manifests"] if m.get("annotations", {}).get("org.opencontainers.image.ref.name") in (tag, None if tag else m["annotations"]["org.opencontainers.image.ref.name"]))
+    named = {m.get("annotations", {}).get("org.opencontainers.image.ref.name"): m for m in reversed(index["manifests"])}
+    manifest = named[tag] if tag else index["manifests"][0]
     blob = lambda digest: layout / "blobs" / digest.replace(":", "/")  # noqa: E731
     buckets, folders = {}, set()
     for layer in json.loads(blob(manifest["digest"]).read_text())["layers"]:
@@ -51,8 +52,8 @@ def measure(layout, tag):
 def print_mix(source, digest, buckets, folders):
     files, size = sum(b[0] for b in buckets.values()), sum(b[1] for b in buckets.values())
     print(f"# The mix of {source} ({digest[:19]}): {files} files, {size} bytes, {folders} folders with files; measured by images/fill.py.")
-    print("# A bucket: files of more than 2^(power-1) and up to 2^power bytes (power -1: empty); mean_bytes of one; ratios: files whose zlib -6 size is up to 0.1, 0.2 … 1.0 of theirs")
-    print("# (up to 256 KiB of each file, from four places).")
+    print("# A bucket: files of more than 2^(power-1) and up to 2^power bytes (power -1: empty); mean_bytes of one; ratios: files whose zlib -6 size")
+    print("# is up to 0.1, 0.2 … 1.0 of theirs (up to 256 KiB of each file, from four places).")
     print(f"files_per_folder = {files / folders:.1f}")
     for power, (count, total, ratios) in sorted(buckets.items()):
         print(f"\n[[bucket]]\npower = {power}\nfiles = {count}\nmean_bytes = {total // count}\nratios = {ratios}")
@@ -90,7 +91,8 @@ def plan(mix, total, wanted, seed):
     small, large = sum(size for size, _ in files[:first]), sum(size for size, _ in files[first:])
     factor = (total - small) / max(1, large)
     if not 0.05 <= factor <= 20:
-        sys.exit(f"--fill: {wanted} files of this mix have about {small + large} bytes; {total} would be another mix. Ask for {small + large // 10} to {small + 10 * large} bytes, or another number of files")
+        sys.exit(f"--fill: {wanted} files of this mix have about {small + large} bytes; {total} would be another mix. "
+                 f"Ask for {small + large // 10} to {small + 10 * large} bytes, or another number of files")
     files[first:] = [(int(size * factor), kind) for size, kind in files[first:]]
     files[-1] = (files[-1][0] + total - sum(size for size, _ in files), files[-1][1])
     chance.shuffle(files)

@@ -64,8 +64,11 @@ def resolve(names, held, port, pip):
         done = subprocess.run(command, stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True)
     if done.returncode:
         sys.exit(f"pip failed ({done.returncode}):\n{done.stderr[-4000:]}")
-    return {normal(item["metadata"]["name"]): (item["metadata"]["version"], item["download_info"]["archive_info"]["hash"].split("=", 1)[1], item["metadata"].get("requires_dist", []))
-            for item in json.loads(done.stdout)["install"]}
+    found = {}
+    for item in json.loads(done.stdout)["install"]:
+        metadata = item["metadata"]
+        found[normal(metadata["name"])] = (metadata["version"], item["download_info"]["archive_info"]["hash"].split("=", 1)[1], metadata.get("requires_dist", []))
+    return found
 
 
 def share_out(layers, found):
@@ -93,7 +96,8 @@ def main():
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     parser.add_argument("recipe", type=Path)
     parser.add_argument("--pip", default="/usr/bin/python3 -m pip",
-                        help="the pip that resolves, for the Python of the image: `VENV/bin/pip --python /usr/bin/python3` is a newer one, which reads metadata alone where Debian's fetches whole wheels")
+                        help="the pip that resolves, for the Python of the image: `VENV/bin/pip --python /usr/bin/python3` is a newer one, "
+                             "which reads metadata alone where Debian's fetches whole wheels")
     options = parser.parse_args()
     folder, before = options.recipe, {}
     recipe = tomllib.loads((folder / "recipe.toml").read_text())

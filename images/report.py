@@ -57,9 +57,10 @@ def read_layer(path):
     source, entries, records = MeasuredGzip(path), [], {}
     with tarfile.open(fileobj=source, mode="r|", bufsize=1 << 20) as tar:
         for member in tar:
-            entries.append((member.name, member.size if member.isreg() else 0, member.offset))
-            if re.search(r"\.dist-info/RECORD$|^var/lib/dpkg/info/[^/]+\.list$", member.name) and member.isreg():
-                records[member.name] = tar.extractfile(member).read().decode(errors="replace")
+            name = member.name.removeprefix("./")
+            entries.append((name, member.size if member.isreg() else 0, member.offset))
+            if re.search(r"\.dist-info/RECORD$|^var/lib/dpkg/info/[^/]+\.list$", name) and member.isreg():
+                records[name] = tar.extractfile(member).read().decode(errors="replace")
     while source.read(1 << 20):
         pass
     source.mark()
