@@ -7,6 +7,10 @@
 
 namespace varve::cli {
 
+// The first words of a `varve run` that keeps nothing, has no network, no recorder and no entrypoint, with the options of this program that such a session needs too. What
+// devices it has and everything behind is the caller's.
+std::vector<std::string> session_words(const Context& context, const std::filesystem::path& root);
+
 // Without network, GPUs, recorder and entrypoint, as the image's own user; nothing of them stays. Context must outlive it.
 class ChildSessions final : public prune::SessionRunner {
  public:

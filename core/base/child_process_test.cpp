@@ -1,0 +1,98 @@
+#include "core/base/child_process.h"
+
+#include <gmock/gmock.h>
+#include <gtest/gtest.h>
+
+#include <fstream>
+#include <sstream>
+#include <thread>
+
+#include "core/base/clock.h"
+
+namespace varve {
+namespace {
+
+using ::testing::HasSubstr;
+
+ChildResult shell(const std::string& script, std::chrono::milliseconds limit = std::chrono::seconds(60), bool end_descendants = false, std::string_view input = "") {
+  ChildProgram program;
+  program.words = {"sh", "-c", script};
+  program.limit = limit;
+  program.end_descendants = end_descendants;
+  program.input = input;
+  return run_child(program, CancelFlag());
+}
+
+// Ended, whether or not somebody has waited for it.
+bool is_gone(const std::string& pid) {
+  std::ifstream stat("/proc/" + std::to_string(std::stoi(pid)) + "/stat");
+  std::string line;
+  return !std::getline(stat, line) || line.find(") Z") != line.npos || line.find(") X") != line.npos;
+}
+
+TEST(ChildProcessTest, GivesStatusAndBothOutputs) {
+  const auto result = shell("cat; echo err >&2; exit 7", std::chrono::seconds(60), false, "in");
+  EXPECT_EQ(result.exit_status, 7);
+  EXPECT_EQ(result.out, "in");
+  EXPECT_EQ(result.err, "err\n");
+  EXPECT_FALSE(result.timed_out);
+  EXPECT_EQ(shell("kill -SEGV $$").exit_status, 139);
+}
+
+TEST(ChildProcessTest, AProgramThatIsNotThereIs127AndOneThatMayNotBeExecuted126) {
+  ChildProgram program;
+  program.words = {"/nowhere/program"};
+  EXPECT_EQ(run_child(program, CancelFlag()).exit_status, 127);
+  EXPECT_THAT(run_child(program, CancelFlag()).err, HasSubstr("/nowhere/program: No such file"));
+  program.words = {"/etc/passwd"};
+  EXPECT_EQ(run_child(program, CancelFlag()).exit_status, 126);
+}
+
+TEST(ChildProcessTest, TheEnvironmentIsOwnOrGiven) {
+  ChildProgram program;
+  program.words = {"/usr/bin/env"};
+  program.environment = std::vector<std::string>{"ONLY=this"};
+  EXPECT_EQ(run_child(program, CancelFlag()).out, "ONLY=this\n");
+}
+
+TEST(ChildProcessTest, OneThatKeepsAnOutputOpenHoldsNobodyUp) {
+  const Stopwatch watch;
+  const auto result = shell("echo said; sleep 1000 & exit 3");
+  EXPECT_EQ(result.exit_status, 3);
+  EXPECT_EQ(result.out, "said\n");
+  EXPECT_LT(watch.seconds(), 100);
+}
+
+TEST(ChildProcessTest, AllThatWasSaidBeforeTheEndIsRead) { EXPECT_EQ(shell("head -c 3000000 /dev/zero; sleep 1000 &").out.size(), 3'000'000u); }
+
+TEST(ChildProcessTest, AtTheLimitItsWholeGroupIsKilled) {
+  const auto result = shell("sleep 1000 & echo $!; exec sleep 1000", std::chrono::seconds(1));
+  EXPECT_TRUE(result.timed_out);
+  EXPECT_EQ(result.exit_status, 137);
+  for (int i = 0; i < 1000 && !is_gone(result.out); ++i) std::this_thread::sleep_for(std::chrono::milliseconds(10));
+  EXPECT_TRUE(is_gone(result.out));
+}
+
+TEST(ChildProcessTest, DescendantsThatWentTheirOwnWayAreEndedWhereThatIsAskedFor) {
+  // Two sessions of their own, the second of a child of the first.
+  const auto script = "setsid sh -c 'setsid sleep 1000 & echo $!; sleep 1000' & echo $!; sleep 0.5";
+  for (const auto limit : {std::chrono::milliseconds(60'000), std::chrono::milliseconds(400)}) {
+    const auto result = shell(script, limit, true);
+    EXPECT_EQ(result.timed_out, limit.count() == 400);
+    std::istringstream pids(result.out);
+    int found = 0;
+    for (std::string pid; pids >> pid; ++found) EXPECT_TRUE(is_gone(pid)) << pid;
+    EXPECT_EQ(found, 2);
+  }
+}
+
+TEST(ChildProcessTest, CancellingEndsIt) {
+  CancelFlag cancel;
+  cancel.cancel();
+  ChildProgram program;
+  program.words = {"sleep", "1000"};
+  EXPECT_THROW(run_child(program, cancel), Cancelled);
+}
+
+}  // namespace
+}  // namespace varve
