@@ -21,6 +21,7 @@ using nlohmann::json;
 
 struct RunOptions {
   std::string image;
+  std::filesystem::path rootfs;  // in place of an image
   std::string name;
   bool remove = false;
   std::filesystem::path stats_file;
@@ -85,6 +86,28 @@ void end_recording(RunRecording& recording, const fuse::SessionResult& result) {
   if (result.access_overflows != 0) log::info("the kernel lost file accesses of the session {} times", result.access_overflows);
 }
 
+fuse::SessionResult run_request(Context& context, const fuse::SessionRequest& request, const RunOptions& options, std::optional<double>& ready_seconds) {
+  auto result = fuse::run_session(
+      request, [&] { ready_seconds = options.since_start.seconds(); }, [](const std::string& text) { log::info("{}", text); });
+  if (!result.failure.empty()) context.err << "varve: error: " << result.failure << '\n';
+  return result;
+}
+
+// Nothing is mounted or fetched, and no daemon is asked.
+int run_rootfs(Context& context, const RunOptions& options) {
+  auto request = make_session_request(context, options.session, options.rootfs);
+  request.name = options.name;
+  request.remove_at_exit = options.remove;
+  std::optional<double> ready_seconds;
+  const auto result = run_request(context, request, options, ready_seconds);
+  if (!options.stats_file.empty()) {
+    json stats = {{"rootfs", request.lower.string()}, {"runtime", result.runtime}, {"session", result.id}, {"seconds", options.since_start.seconds()}, {"exit_status", result.exit_status}};
+    stats["ready_seconds"] = ready_seconds ? json(*ready_seconds) : json(nullptr);
+    write_file_atomically(options.stats_file, as_bytes(stats.dump(2) + "\n"));
+  }
+  return result.exit_status;
+}
+
 int run_image(Context& context, const RunOptions& options) {
   const auto image = image_spec(context, options.image);
   const auto mode = fuse::parse_mount_mode(options.session.mode);
@@ -99,10 +122,8 @@ int run_image(Context& context, const RunOptions& options) {
   request.name = options.name;
   request.remove_at_exit = options.remove;
   const auto recording = begin_recording(context, options, acquired.image, request);
-  const auto result = fuse::run_session(
-      request, [&] { ready_seconds = options.since_start.seconds(); }, [](const std::string& text) { log::info("{}", text); });
+  const auto result = run_request(context, request, options, ready_seconds);
   if (recording) end_recording(*recording, result);
-  if (!result.failure.empty()) context.err << "varve: error: " << result.failure << '\n';
   if (!options.stats_file.empty()) {
     traffic.after = client.image_stats(acquired.image).value_or(traffic.before);
     write_stats(options, result, acquired, traffic, ready_seconds, recording.get());
@@ -115,7 +136,8 @@ int run_image(Context& context, const RunOptions& options) {
 void add_run_command(CLI::App& app, Context& context) {
   const auto options = std::make_shared<RunOptions>();
   auto* run = app.add_subcommand("run", "Runs a command in a session: a private writable layer over a lazily mounted image");
-  run->add_option("IMAGE", options->image, "The image, indexed; the words after -- are the command, else the image's own")->required();
+  run->add_option("IMAGE", options->image, "The image, indexed; the words after -- are the command, else the image's own");
+  run->add_option("--rootfs", options->rootfs, "In place of an image: a folder with an unpacked tree, which is not changed")->type_name("DIR");
   run->add_flag("--rm", options->remove, "Remove the writable layer at the end");
   run->add_option("--name", options->name, "A name for `varve session`")->type_name("NAME");
   run->add_option("--stats", options->stats_file, "Write times and traffic to this file, as JSON")->type_name("FILE");
@@ -129,8 +151,10 @@ void add_run_command(CLI::App& app, Context& context) {
       "  varve run --rm --gpus all oci:image:latest -- python3 -c 'import torch; print(torch.cuda.device_count())'\n\n"
       "The exit status is the command's; 125 if Varve failed before it, 126 if it may not be executed, 127 if it is not there.");
   run->callback([&context, options] {
+    if (options->image.empty() == options->rootfs.empty()) throw UsageError("either an IMAGE or --rootfs DIR; the words of the command stand behind --");
+    if (!options->rootfs.empty() && options->record) throw UsageError("--record needs an image: use is recorded by its digest");
     try {
-      context.exit_status = run_image(context, *options);
+      context.exit_status = options->rootfs.empty() ? run_image(context, *options) : run_rootfs(context, *options);
     } catch (const std::exception& error) {
       context.err << "varve: error: " << error.what() << '\n';
       context.exit_status = fuse::kOwnFailure;

@@ -2,6 +2,7 @@
 
 #include <unistd.h>
 
+#include "core/base/errors.h"
 #include "core/base/log.h"
 
 namespace varve::cli {
@@ -19,15 +20,11 @@ fuse::CdiEdits find_devices(const SessionOptions& options, const oci::ImageConfi
   return registry.edits(names);
 }
 
-}  // namespace
-
-fuse::SessionRequest make_session_request(const Context& context, const SessionOptions& options, const fuse::AcquiredImage& acquired, const std::string& image) {
+// All but what the image or the tree is.
+fuse::SessionRequest request_of(const Context& context, const SessionOptions& options, const oci::ImageConfig& config) {
   fuse::SessionRequest request;
   request.root = context.global.root;
-  request.lower = acquired.dir;
-  request.image = image;
-  request.image_digest = acquired.image.to_string();
-  request.config = oci::ImageConfig::parse(as_bytes(acquired.config_json), image);
+  request.config = config;
   request.options.command = context.tail;
   request.options.entrypoint = options.entrypoint;
   request.options.env = options.env;
@@ -38,6 +35,24 @@ fuse::SessionRequest make_session_request(const Context& context, const SessionO
   request.devices = find_devices(options, request.config);
   request.runtime = options.runtime;
   request.terminal = ::isatty(STDIN_FILENO) != 0;
+  return request;
+}
+
+}  // namespace
+
+fuse::SessionRequest make_session_request(const Context& context, const SessionOptions& options, const fuse::AcquiredImage& acquired, const std::string& image) {
+  auto request = request_of(context, options, oci::ImageConfig::parse(as_bytes(acquired.config_json), image));
+  request.lower = acquired.dir;
+  request.image = image;
+  request.image_digest = acquired.image.to_string();
+  return request;
+}
+
+fuse::SessionRequest make_session_request(const Context& context, const SessionOptions& options, const std::filesystem::path& tree) {
+  auto request = request_of(context, options, {});
+  request.lower = std::filesystem::canonical(tree);
+  if (!std::filesystem::is_directory(request.lower)) fail<NotFound>("{}: no folder", tree.string());
+  request.image = "rootfs:" + request.lower.string();
   return request;
 }
 

@@ -31,5 +31,7 @@ void add_session_options(CLI::App& command, SessionOptions& options);
 
 // The words after "--" are the session's command. Throws what makes a session impossible: an option that cannot be, a GPU that is not there.
 fuse::SessionRequest make_session_request(const Context& context, const SessionOptions& options, const fuse::AcquiredImage& acquired, const std::string& image);
+// The same over a tree that lies unpacked in a folder. It has no config.
+fuse::SessionRequest make_session_request(const Context& context, const SessionOptions& options, const std::filesystem::path& tree);
 
 }  // namespace varve::cli

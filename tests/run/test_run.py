@@ -3,7 +3,7 @@
 import json, signal, subprocess, time
 from pathlib import Path
 
-from tiny_image import TOOLS, expect, make_image
+from tiny_image import TOOLS, expect, make_image, needed_files
 import program  # noqa: E402  tiny_image says where it lies
 
 
@@ -83,12 +83,30 @@ def check_interrupt(runner, work):
     expect(runner.varve.json("session", "ls")["sessions"] == [], "a session is left")
 
 
+def check_rootfs(varve, work):
+    """An unpacked tree in place of an image: the session's writes stay in the session."""
+    tree = work / "tree"
+    for path, content in needed_files().items():
+        (tree / path).parent.mkdir(parents=True, exist_ok=True)
+        (tree / path).write_bytes(content)
+        (tree / path).chmod(0o755)
+    stats = work / "rootfs.json"
+    done = varve.run("run", "--rm", "--rootfs", tree, "--env", "PATH=/bin", "--stats", stats, "--", "sh", "-c", "touch /mine; echo x > /bin/id; ls /; exit 5")
+    expect(done.returncode == 5 and b"mine" in done.stdout, done)
+    expect(not (tree / "mine").exists() and (tree / "bin/id").stat().st_size > 2, "the tree is as it was")
+    expect(json.loads(stats.read_text())["exit_status"] == 5, stats.read_text())
+    for words, status in (((), 2), (("--rootfs", tree, "oci:x"), 2), (("--rootfs", tree, "--record"), 2), (("--rootfs", work / "nowhere"), 125)):
+        done = varve.run("run", *words, "--", "sh")
+        expect(done.returncode == status, f"{words}: {done}")
+
+
 def main():
     program.need_root(), program.need_fuse(), program.need_tools("ldd", *TOOLS)
     with program.work_folder() as work:
         with program.Varve(work) as varve:
             image = make_image(work / "image")
             varve.index(image)
+            check_rootfs(varve, work)
             for mode in program.modes():
                 runner = Runner(varve, image, mode)
                 check_config(runner)
