@@ -39,6 +39,7 @@ constexpr AddCommand kCommands[] = {
     add_gc_command,
     add_usage_command,
     add_fleet_command,
+    add_gpu_check_command,
     add_help_commands,
 };
 

@@ -42,8 +42,15 @@ StepResult skipped(const std::string& step, std::string why) {
   return result;
 }
 
-StepResult run_process(StepRunner& runner, const StepInfo& step, Store store, std::chrono::seconds limit) {
-  const auto output = step.python ? runner.python(framework_script(step.name), {}, store, limit) : runner.probe({step.name}, store, limit);
+ProgramOutput start(StepRunner& runner, const StepInfo& step, const SuiteOptions& options, Store store, std::chrono::seconds limit) {
+  if (step.python) return runner.python(framework_script(step.name), {}, store, limit);
+  std::vector<std::string> words = {step.name};
+  if (const auto size = options.sizes.find(step.name); size != options.sizes.end()) words.insert(words.end(), {"--size", std::to_string(size->second)});
+  return runner.probe(words, store, limit);
+}
+
+StepResult run_process(StepRunner& runner, const StepInfo& step, const SuiteOptions& options, Store store, std::chrono::seconds limit) {
+  const auto output = start(runner, step, options, store, limit);
   auto result = step.python && output.exit_status == kNoPython && !output.timed_out ? skipped(step.name, "there is no Python")
                                                                                     : parse_probe_output(step.name, output.out, output.err, output.exit_status, output.timed_out);
   result.seconds = output.seconds;
@@ -57,7 +64,8 @@ StepResult run_process(StepRunner& runner, const StepInfo& step, Store store, st
 // One step over all its processes.
 class StepRun {
  public:
-  StepRun(StepRunner& runner, const SuiteOptions& options, const StepInfo& step, Store store, SuiteRun& run) : runner_(runner), step_(step), store_(store), run_(run) {
+  StepRun(StepRunner& runner, const SuiteOptions& options, const StepInfo& step, Store store, SuiteRun& run)
+      : runner_(runner), options_(options), step_(step), store_(store), run_(run) {
     check_.step = step.name;
     check_.cold = store == Store::kCold;
     check_.first_result = run.results.size();
@@ -96,7 +104,7 @@ class StepRun {
 
  private:
   StepResult process() {
-    auto result = run_process(runner_, step_, store_, limit_);
+    auto result = run_process(runner_, step_, options_, store_, limit_);
     take(result);
     return result;
   }
@@ -122,6 +130,7 @@ class StepRun {
   }
 
   StepRunner& runner_;
+  const SuiteOptions& options_;
   const StepInfo& step_;
   Store store_;
   SuiteRun& run_;
@@ -247,13 +256,18 @@ const std::vector<StepInfo>& steps() {
   return all;
 }
 
+void check_steps(const SuiteOptions& options) {
+  check_names(options.only);
+  check_names(options.required);
+  for (const auto& [step, size] : options.sizes) check_names({step});
+}
+
 bool SuiteRun::all_good() const {
   return std::ranges::none_of(checks, [](const Check& check) { return check.outcome == Outcome::kFailed; });
 }
 
 SuiteRun run_suite(StepRunner& runner, const SuiteOptions& options, const CancelFlag& cancel, const std::function<void(const SuiteRun::Check&)>& each) {
-  check_names(options.only);
-  check_names(options.required);
+  check_steps(options);
   Suite suite(runner, options, cancel, each);
   for (const auto& step : steps()) {
     cancel.throw_if_cancelled();
@@ -271,7 +285,7 @@ SuiteRun run_suite(StepRunner& runner, const SuiteOptions& options, const Cancel
 
 PairedRun run_pairs(StepRunner& a, StepRunner& b, std::uint32_t pairs, const SuiteOptions& options, const CancelFlag& cancel,
                     const std::function<void(const std::string& step)>& each) {
-  check_names(options.only);
+  check_steps(options);
   PairedRun run;
   const std::array<SuiteRun*, 2> sides = {&run.a, &run.b};
   Suite suite_a(a, options, cancel, {}), suite_b(b, options, cancel, {});

@@ -2,6 +2,7 @@
 // The steps of the GPU check, in order, each in fresh processes: which there are, how long each may take, how often it is repeated, and what is done when one fails.
 #include <chrono>
 #include <functional>
+#include <map>
 #include <string>
 #include <string_view>
 #include <utility>
@@ -42,6 +43,7 @@ struct SuiteOptions {
   bool cold = false;                      // also once each with an empty store
   std::vector<std::string> required;      // steps for which "skipped" is a failure
   std::chrono::seconds limit{0};          // 0: each step's own
+  std::map<std::string, std::uint64_t> sizes;  // by step: how large the probe's problem is, in the step's own measure; its times are those of another metric then
 };
 
 struct SuiteRun {
@@ -76,6 +78,9 @@ struct StepInfo {
 };
 // In the order in which they run: "manifest" and "driver" first.
 const std::vector<StepInfo>& steps();
+
+// Throws UsageError for a step that does not exist.
+void check_steps(const SuiteOptions& options);
 
 // A functional failure is tried once more in a fresh process; only two failures in a row fail the check, and end its repetitions. When the driver step says that there is
 // no GPU, nothing else runs; when it fails, the other steps are skipped. Throws UsageError for a step that does not exist, and what the runner throws.

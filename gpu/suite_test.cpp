@@ -37,7 +37,10 @@ SuiteOptions options(std::uint32_t repetitions, std::vector<std::string> only = 
 // Answers as it was told, in turn, and is fine with all else.
 class ScriptedRunner final : public StepRunner {
  public:
-  ProgramOutput probe(const std::vector<std::string>& words, Store store, std::chrono::seconds limit) override { return next(words.at(0), store, limit); }
+  ProgramOutput probe(const std::vector<std::string>& words, Store store, std::chrono::seconds limit) override {
+    this->words[words.at(0)] = words;
+    return next(words.at(0), store, limit);
+  }
   ProgramOutput python(std::string_view script, const std::vector<std::string>&, Store store, std::chrono::seconds limit) override {
     for (const auto& step : steps())
       if (step.python && script.find("def " + step.name + "_step()") != script.npos) return next(step.name, store, limit);
@@ -55,6 +58,7 @@ class ScriptedRunner final : public StepRunner {
   std::map<std::string, std::deque<ProgramOutput>> answers;
   std::vector<std::string> ran;  // steps; "*" behind cold ones
   std::map<std::string, std::chrono::seconds> limits;
+  std::map<std::string, std::vector<std::string>> words;
 
  private:
   ProgramOutput next(const std::string& step, Store store, std::chrono::seconds limit) {
@@ -230,6 +234,16 @@ TEST_F(SuiteTest, ALimitOfTheUserHoldsForEveryStep) {
   run(of);
   EXPECT_EQ(runner_.limits.at("gemm"), std::chrono::seconds(7));
   EXPECT_EQ(runner_.limits.at("driver"), std::chrono::seconds(7));
+}
+
+TEST_F(SuiteTest, ASizeIsHandedToTheProbe) {
+  auto of = options(1, {"gemm", "fft"});
+  of.sizes = {{"gemm", 64}};
+  run(of);
+  EXPECT_THAT(runner_.words.at("gemm"), ElementsAre("gemm", "--size", "64"));
+  EXPECT_THAT(runner_.words.at("fft"), ElementsAre("fft"));
+  of.sizes = {{"nothing", 64}};
+  EXPECT_THROW(run(of), UsageError);
 }
 
 TEST_F(SuiteTest, CancellingEndsTheRun) {
