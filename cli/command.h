@@ -68,7 +68,6 @@ void add_prune_command(CLI::App& app, Context& context);
 void add_gc_command(CLI::App& app, Context& context);
 void add_usage_command(CLI::App& app, Context& context);
 void add_fleet_command(CLI::App& app, Context& context);
-void add_gpu_check_command(CLI::App& app, Context& context);
 
 // The whole program; main() is one call of it, so that tests run it with streams of their own.
 int varve_main(int argc, const char* const* argv, std::ostream& out, std::ostream& err);

@@ -1,3 +1,5 @@
+#include "cli/gpu_check_command.h"
+
 #include <fcntl.h>
 #include <sys/file.h>
 #include <unistd.h>
@@ -8,17 +10,20 @@
 
 #include <nlohmann/json.hpp>
 
-#include "cli/command.h"
+#include "cli/gpu_check_history.h"
 #include "cli/gpu_check_pairs.h"
 #include "cli/gpu_places.h"
+#include "cli/gpu_simulation.h"
 #include "cli/text.h"
 #include "core/base/errors.h"
 #include "core/base/file.h"
 #include "core/base/progress.h"
 #include "core/oci/reference.h"
 #include "fuse/cdi.h"
+#include "gpu/chart.h"
 #include "gpu/probe_output.h"
 #include "gpu/report.h"
+#include "gpu/simulate.h"
 
 namespace varve::cli {
 namespace {
@@ -26,6 +31,7 @@ namespace {
 using nlohmann::json;
 
 constexpr int kFindings = 3;
+constexpr std::size_t kSparkWidth = 48;
 
 struct GpuCheckArguments {
   GpuPlace place;
@@ -39,6 +45,12 @@ struct GpuCheckArguments {
   std::filesystem::path other_rootfs;  // --ab-rootfs
   std::uint32_t pairs = 10;
 
+  std::string history;  // "" = under the root
+  bool no_history = false, show_history = false, simulate = false;
+  std::string accept, reason;  // a metric
+
+  // Times of problems of another size are not those of the metric's other hours: they are kept only where somebody says where.
+  bool keeps() const { return !no_history && (sizes.empty() || !history.empty()); }
   bool pairs_wanted() const { return !other_image.empty() || !other_rootfs.empty(); }
 };
 
@@ -124,17 +136,38 @@ class CheckPrinter {
   bool open_ = false, head_printed_ = false;
 };
 
+// The metric's history as one line, where one is kept.
+std::vector<std::string> metric_row(const gpu::MetricReport& metric) {
+  std::vector<std::string> row = {metric.name, std::string(to_string(metric.kind)), gpu::time_text(metric.median), std::to_string(metric.samples.size())};
+  if (!metric.assessment) return row;
+  const auto& [series, judgement, alarm, driver_change] = *metric.assessment;
+  row.insert(row.end(), {judgement.baseline > 0 ? gpu::time_text(judgement.baseline) : "-", std::string(gpu::state_name(judgement.state)),
+                         gpu::sparkline(series.hours, judgement, {.width = kSparkWidth, .utf8 = gpu::locale_is_utf8()})});
+  return row;
+}
+
+void print_metrics(const Context& context, const gpu::Report& report) {
+  const bool kept = std::ranges::any_of(report.metrics, [](const gpu::MetricReport& metric) { return metric.assessment.has_value(); });
+  std::vector<std::vector<std::string>> rows = {{"metric", "kind", "median", "runs"}};
+  if (kept) rows.front().insert(rows.front().end(), {"baseline", "state", "last hours"});
+  for (const auto& metric : report.metrics) {
+    rows.push_back(metric_row(metric));
+    rows.back().resize(rows.front().size());
+  }
+  context.out << '\n';
+  print_table(context.out, rows);
+}
+
 void print_report(const Context& context, const gpu::Report& report) {
-  if (!report.metrics.empty()) {
-    std::vector<std::vector<std::string>> rows = {{"metric", "kind", "median", "runs"}};
-    for (const auto& metric : report.metrics)
-      rows.push_back({metric.name, std::string(to_string(metric.kind)), seconds_text(metric.median), std::to_string(metric.samples.size())});
+  if (!report.metrics.empty()) print_metrics(context, report);
+  const auto alarms = report.alarms();
+  for (const auto* slow : alarms) {
     context.out << '\n';
-    print_table(context.out, rows);
+    for (const auto& line : gpu::evidence(*slow->assessment)) context.out << printable(line) << '\n';
   }
   const auto failed = std::ranges::count(report.run.checks, gpu::Outcome::kFailed, &gpu::SuiteRun::Check::outcome);
   context.out << fmt::format("\n{} on {} (driver {}): {}\n", printable(report.identity.lineage), printable(report.identity.machine.gpu), printable(report.identity.machine.driver),
-                             report.good() ? "all good" : fmt::format("{} checks failed, {} alarms", failed, report.alarms.size()));
+                             report.good() ? "all good" : fmt::format("{} checks failed, {} alarms", failed, alarms.size()));
 }
 
 int end_without_gpu(const Context& context, const GpuCheckArguments& arguments, const gpu::Report& report) {
@@ -196,6 +229,14 @@ int run_check(const Context& context, GpuCheckArguments arguments) {
   report.identity.machine.name = host_name();
   if (report.run.no_gpu && report.run.all_good()) return end_without_gpu(context, arguments, report);
   report.metrics = gpu::metrics_of(report.run);
+  // What was found is told, also where it cannot be kept.
+  int not_kept = 0;
+  try {
+    if (arguments.keeps()) keep_and_assess(history_database(context, arguments.history), report);
+  } catch (const std::exception& error) {
+    context.err << "varve: error: this run is not kept: " << error.what() << '\n';
+    not_kept = exit_status_for(error);
+  }
   if (!arguments.junit.empty()) write_file_atomically(arguments.junit, as_bytes(gpu::to_junit(report)));
   if (context.global.json) {
     context.print_json(gpu::to_json(report));
@@ -203,7 +244,32 @@ int run_check(const Context& context, GpuCheckArguments arguments) {
     printer.flush();
     print_report(context, report);
   }
-  return report.good() ? 0 : kFindings;
+  return report.good() ? not_kept : kFindings;
+}
+
+// What needs no GPU: true if that was asked for, and is done.
+bool only_tell(Context& context, const GpuCheckArguments& arguments) {
+  if (arguments.accept.empty() != arguments.reason.empty()) throw UsageError("--accept METRIC needs --reason TEXT, and the other way round");
+  const bool one_lineage = !arguments.lineage.empty() || !arguments.place.image.empty() || !arguments.place.rootfs.empty();
+  const auto lineage = one_lineage ? lineage_of(arguments) : "";
+  if (arguments.list) {
+    list_steps(context);
+  } else if (arguments.show_history) {
+    show_history(context, history_database(context, arguments.history), lineage);
+  } else if (!arguments.accept.empty()) {
+    accept_metric(context, history_database(context, arguments.history), {.metric = arguments.accept, .lineage = lineage, .reason = arguments.reason});
+  } else if (arguments.simulate) {
+    const auto simulation = gpu::simulate({}, context.cancel);
+    if (context.global.json) {
+      context.print_json(simulation_json(simulation));
+    } else {
+      print_simulation(simulation, context.out);
+    }
+    if (!simulation.holds()) context.exit_status = kFindings;
+  } else {
+    return false;
+  }
+  return true;
 }
 
 }  // namespace
@@ -236,6 +302,12 @@ void add_gpu_check_command(CLI::App& app, Context& context) {
   check->add_option("--write-manifest", arguments->write_manifest, "Write what the image holds of CUDA, for --manifest, and do nothing else")->type_name("FILE");
   check->add_option("--lineage", arguments->lineage, "What the image is a version of; the reference without tag and digest if not said")->type_name("NAME");
   check->add_option("--junit", arguments->junit, "Also write the results as JUnit XML")->type_name("FILE");
+  check->add_option("--history", arguments->history, "Where runs are kept: a file, or postgresql://... (default: gpu/history.db under --root)")->type_name("DB");
+  check->add_flag("--no-history", arguments->no_history, "Keep nothing of this run, and judge it by nothing");
+  check->add_flag("--show-history", arguments->show_history, "Show what is kept, of this IMAGE's or --lineage, or all, and do nothing else");
+  check->add_option("--accept", arguments->accept, "This metric is slower for a --reason: judge it by its present speed from now on, and do nothing else")->type_name("METRIC");
+  check->add_option("--reason", arguments->reason, "Why, for --accept")->type_name("TEXT");
+  check->add_flag("--simulate", arguments->simulate, "Measure the rules of alarms on made-up histories: false alarms and delays, and do nothing else");
   check->add_option("--ab", arguments->other_image, "Compare this image with IMAGE in pairs of fresh processes: is it slower?")->type_name("IMAGE");
   check->add_option("--ab-rootfs", arguments->other_rootfs, "The same with an unpacked tree")->type_name("DIR");
   check->add_option("--pairs", arguments->pairs, "How many pairs of --ab")->type_name("N")->check(CLI::Range(6, 1000))->capture_default_str();
@@ -245,12 +317,12 @@ void add_gpu_check_command(CLI::App& app, Context& context) {
       "  varve gpu-check registry.example/team/notebook:v143  # in sessions on the lazily mounted image\n"
       "  varve gpu-check IMAGE --only torch --require torch --repetitions 1\n"
       "  varve gpu-check --rootfs /srv/unpacked --junit results.xml\n"
+      "  varve gpu-check --show-history && varve gpu-check --accept sgemm.steady --reason 'driver 590 is slower, known to NVIDIA'\n"
       "  varve gpu-check registry.example/team/notebook:v143 --ab registry.example/team/notebook:v144\n"
       "  varve gpu-check IMAGE --write-manifest cuda.json && varve gpu-check IMAGE --manifest cuda.json\n\n"
       "Exit status: 0 all good, 3 a check failed or a metric raised an alarm, 77 no driver or no GPU (one line on standard error), 75 another check is running, 1 own failure.");
   check->callback([&context, arguments] {
-    if (arguments->list) return list_steps(context);
-    context.exit_status = run_check(context, *arguments);
+    if (!only_tell(context, *arguments)) context.exit_status = run_check(context, *arguments);
   });
 }
 

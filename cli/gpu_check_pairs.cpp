@@ -6,6 +6,7 @@
 #include <nlohmann/json.hpp>
 
 #include "cli/text.h"
+#include "gpu/chart.h"
 #include "gpu/judge.h"
 #include "gpu/probe_output.h"
 #include "gpu/report.h"
@@ -77,7 +78,7 @@ void print_failures(const Context& context, const std::string& name, const gpu::
 void print_text(const Context& context, const GpuPairs& wanted, const gpu::PairedRun& run, const std::vector<Compared>& compared) {
   std::vector<std::vector<std::string>> rows = {{"metric", "kind", "A", "B", "B / A", "95 %", "tolerated", "verdict", "pairs"}};
   for (const auto& one : compared)
-    rows.push_back({one.metric->name, std::string(to_string(one.metric->kind)), seconds_text(one.a), seconds_text(one.b), fmt::format("{:.3f}", one.comparison.ratio),
+    rows.push_back({one.metric->name, std::string(to_string(one.metric->kind)), gpu::time_text(one.a), gpu::time_text(one.b), fmt::format("{:.3f}", one.comparison.ratio),
                     fmt::format("{:.3f} to {:.3f}", one.comparison.low, one.comparison.high), fmt::format("{:.2f}", 1 + gpu::tolerated(one.metric->kind)),
                     std::string(verdict_of(one.comparison)), std::to_string(one.metric->seconds.size())});
   context.out << fmt::format("A {}\nB {}\non {} (driver {})\n\n", printable(wanted.name_a), printable(wanted.name_b), printable(run.a.machine.gpu),
@@ -92,12 +93,6 @@ void print_text(const Context& context, const GpuPairs& wanted, const gpu::Paire
 int tell_no_gpu(const Context& context, const std::string& reason) {
   context.err << "varve: skipped: no GPU: " << printable(reason) << '\n';
   return kSkipped;
-}
-
-std::string seconds_text(double seconds) {
-  if (seconds >= 1) return fmt::format("{:.3f} s", seconds);
-  if (seconds >= 1e-3) return fmt::format("{:.3f} ms", seconds * 1e3);
-  return fmt::format("{:.3f} us", seconds * 1e6);
 }
 
 int check_pairs(const Context& context, const GpuPairs& wanted) {

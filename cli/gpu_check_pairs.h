@@ -20,7 +20,5 @@ int check_pairs(const Context& context, const GpuPairs& wanted);
 
 // One line on standard error for a machine without a GPU, and the exit status that goes with it.
 int tell_no_gpu(const Context& context, const std::string& reason);
-// "1.234 ms"
-std::string seconds_text(double seconds);
 
 }  // namespace varve::cli

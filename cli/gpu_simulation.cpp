@@ -23,8 +23,8 @@ std::string delays(const gpu::SimulatedRow& row) {
 
 void print_simulation(const gpu::Simulation& simulation, std::ostream& out) {
   const auto& options = simulation.options;
-  out << fmt::format("{} series of {} hours a row, {:g} % outliers, seed {}; shifts of {:g} times what is tolerated\n\n", options.series, options.hours,
-                     options.outliers * 100, options.seed, options.shift);
+  out << fmt::format("{} series of {} hours a row, {:g} % outliers, seed {}; shifts of {:g} times what is tolerated\n\n", options.series, options.hours, options.outliers * 100,
+                     options.seed, options.shift);
   std::vector<std::vector<std::string>> rows{
       {"kind", "series", "samples", "noise", "hours", "false alarms", "mean+3s /1000h", "rank test /1000h", "found after hours (least / median / most)"}};
   for (const auto& row : simulation.rows)
@@ -50,12 +50,7 @@ nlohmann::json simulation_json(const gpu::Simulation& simulation) {
                     {"rank_rule_alarms", row.rank_alarms},
                     {"shifts", row.shifts},
                     {"delays_hours", row.delays}});
-  return {{"seed", options.seed},
-          {"hours", options.hours},
-          {"series", options.series},
-          {"outliers", options.outliers},
-          {"shift", options.shift},
-          {"holds", simulation.holds()},
+  return {{"seed", options.seed}, {"hours", options.hours}, {"series", options.series}, {"outliers", options.outliers}, {"shift", options.shift}, {"holds", simulation.holds()},
           {"rows", rows}};
 }
 

@@ -13,8 +13,17 @@ using testing::HasSubstr;
 
 gpu::Simulation small() {
   gpu::Simulation simulation;
-  simulation.rows.push_back({.kind = gpu::MetricKind::kSteady, .shape = gpu::SeriesShape::kDaily, .repetitions = 7, .noise = 0.01, .hours = 12'000, .alarms = 0,
-                             .mean_alarms = 336, .rank_alarms = 2'552, .suspicious = 3, .shifts = 3, .delays = {1, 1, 2}});
+  simulation.rows.push_back({.kind = gpu::MetricKind::kSteady,
+                             .shape = gpu::SeriesShape::kDaily,
+                             .repetitions = 7,
+                             .noise = 0.01,
+                             .hours = 12'000,
+                             .alarms = 0,
+                             .mean_alarms = 336,
+                             .rank_alarms = 2'552,
+                             .suspicious = 3,
+                             .shifts = 3,
+                             .delays = {1, 1, 2}});
   return simulation;
 }
 

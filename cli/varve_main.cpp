@@ -8,6 +8,7 @@
 
 #include "cli/command.h"
 #include "cli/config.h"
+#include "cli/gpu_check_command.h"
 #include "cli/help_command.h"
 #include "cli/signals.h"
 #include "core/base/errors.h"

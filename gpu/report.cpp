@@ -14,12 +14,6 @@ namespace {
 
 using nlohmann::json;
 
-double median_of(std::vector<double> values) {
-  std::ranges::sort(values);
-  const auto half = values.size() / 2;
-  return values.size() % 2 == 1 ? values[half] : (values[half - 1] + values[half]) / 2;
-}
-
 // XML 1.0 knows most characters below the space not at all, escaped or not.
 std::string xml(std::string_view text) {
   std::string out;
@@ -48,14 +42,28 @@ std::string xml(std::string_view text) {
 }
 
 json metric_json(const MetricReport& metric) {
-  const auto& judgement = metric.judgement;
-  json one{{"name", metric.name}, {"kind", to_string(metric.kind)}, {"median", metric.median}, {"samples", metric.samples}, {"state", to_string(judgement.state)}};
-  const bool known = judgement.baseline > 0;
-  one["baseline"] = known ? json(judgement.baseline) : json(nullptr);
-  one["spread"] = known ? json(judgement.spread) : json(nullptr);
+  json one{{"name", metric.name}, {"kind", to_string(metric.kind)}, {"median", metric.median}, {"samples", metric.samples}};
+  if (!metric.assessment) return one;
+  const auto& judgement = metric.assessment->judgement;
+  const auto or_null = [](double value) { return value > 0 ? json(value) : json(nullptr); };
+  one["state"] = state_name(judgement.state);
+  one["baseline"] = or_null(judgement.baseline);
+  one["spread"] = or_null(judgement.spread);
+  one["threshold"] = or_null(judgement.threshold);
   one["z"] = judgement.z;
   one["suspicious_hours"] = judgement.suspicious_hours;
   one["clean_hours"] = judgement.clean_hours;
+  one["remark"] = remark(*metric.assessment);
+  return one;
+}
+
+json alarm_json(const MetricReport& metric) {
+  const auto& alarm = *metric.assessment->alarm;
+  json one{{"metric", metric.name}, {"kind", to_string(metric.kind)}, {"slowdown", alarm.slowdown}, {"slow_hours", alarm.slow_hours}, {"evidence", evidence(*metric.assessment)}};
+  one["since"] = rfc3339(alarm.since_hour * 3600);
+  auto changes = json::array();
+  for (const auto& change : alarm.changes) changes.push_back({{"name", change.name}, {"before", change.before}, {"now", change.now}});
+  one["changes"] = std::move(changes);
   return one;
 }
 
@@ -87,23 +95,27 @@ std::string test_case(const Report& report, const SuiteRun::Check& check) {
   return text + "  </testcase>\n";
 }
 
-std::string test_case(const Report& report, const RaisedAlarm& alarm) {
+std::string test_case(const Report& report, const MetricReport& slow) {
+  std::string lines;
+  for (const auto& line : evidence(*slow.assessment)) lines += (lines.empty() ? "" : "\n") + line;
   return fmt::format("  <testcase classname=\"{}\" name=\"{}\" time=\"0\">\n    <failure message=\"{}\"/>\n  </testcase>\n", xml(report.identity.lineage),
-                     xml(fmt::format("{} ({}) is no slower than it was", alarm.metric, to_string(alarm.kind))), xml(alarm.evidence));
+                     xml(fmt::format("{} ({}) is no slower than it was", slow.name, to_string(slow.kind))), xml(lines));
 }
 
 }  // namespace
 
-std::string_view to_string(Judgement::State state) {
-  switch (state) {
-    case Judgement::State::kLearning:
-      return "learning";
-    case Judgement::State::kGood:
-      return "good";
-    case Judgement::State::kSuspicious:
-      return "suspicious";
-    default:
-      return "alarm";
+std::vector<const MetricReport*> Report::alarms() const {
+  std::vector<const MetricReport*> slow;
+  for (const auto& metric : metrics)
+    if (metric.assessment && metric.assessment->alarm) slow.push_back(&metric);
+  return slow;
+}
+
+void attach(Report& report, std::vector<Assessment> assessments) {
+  for (auto& assessment : assessments) {
+    const auto found =
+        std::ranges::find_if(report.metrics, [&](const MetricReport& metric) { return metric.name == assessment.series.key.metric && metric.kind == assessment.series.key.kind; });
+    if (found != report.metrics.end()) found->assessment = std::move(assessment);
   }
 }
 
@@ -121,7 +133,7 @@ std::vector<MetricReport> metrics_of(const SuiteRun& run) {
       found->samples.push_back(metric.seconds);
     }
   }
-  for (auto& metric : metrics) metric.median = median_of(metric.samples);
+  for (auto& metric : metrics) metric.median = median(metric.samples);
   return metrics;
 }
 
@@ -133,14 +145,14 @@ json to_json(const Report& report) {
   document["no_gpu"] = report.run.no_gpu ? json(report.run.no_gpu_reason) : json(nullptr);
   auto checks = json::array(), alarms = json::array();
   for (const auto& check : report.run.checks) checks.push_back(check_json(report, check));
-  for (const auto& alarm : report.alarms) alarms.push_back({{"metric", alarm.metric}, {"kind", to_string(alarm.kind)}, {"evidence", alarm.evidence}});
+  for (const auto* slow : report.alarms()) alarms.push_back(alarm_json(*slow));
   document["checks"] = std::move(checks);
   document["alarms"] = std::move(alarms);
   return document;
 }
 
 std::string to_junit(const Report& report) {
-  std::size_t failures = report.alarms.size(), skipped = 0;
+  std::size_t failures = report.alarms().size(), skipped = 0;
   double seconds = 0;
   std::string cases;
   for (const auto& check : report.run.checks) {
@@ -149,14 +161,14 @@ std::string to_junit(const Report& report) {
     seconds += check.seconds;
     cases += test_case(report, check);
   }
-  for (const auto& alarm : report.alarms) cases += test_case(report, alarm);
+  for (const auto* slow : report.alarms()) cases += test_case(report, *slow);
   const auto& identity = report.identity;
   return fmt::format(
       "<?xml version=\"1.0\" encoding=\"UTF-8\"?>\n<testsuite name=\"varve gpu-check\" tests=\"{}\" failures=\"{}\" errors=\"0\" skipped=\"{}\" time=\"{:.3f}\" timestamp=\"{}\" "
       "hostname=\"{}\">\n"
       "  <properties>\n    <property name=\"gpu\" value=\"{}\"/>\n    <property name=\"driver\" value=\"{}\"/>\n    <property name=\"image\" value=\"{}\"/>\n  "
       "</properties>\n{}</testsuite>\n",
-      report.run.checks.size() + report.alarms.size(), failures, skipped, seconds, rfc3339(identity.unix_seconds), xml(identity.machine.name), xml(identity.machine.gpu),
+      report.run.checks.size() + report.alarms().size(), failures, skipped, seconds, rfc3339(identity.unix_seconds), xml(identity.machine.name), xml(identity.machine.gpu),
       xml(identity.machine.driver), xml(identity.image), cases);
 }
 

@@ -24,6 +24,20 @@ SuiteRun::Check check_of(const SuiteRun& run, const std::string& step, Outcome o
   return check;
 }
 
+// 60 hours at 2 seconds, then three at 3.
+Assessment slow_gemm() {
+  Series series;
+  series.key = {.metric = "sgemm.steady", .gpu = "NVIDIA T4", .driver = "580.1", .lineage = "team/<notebook>", .kind = MetricKind::kSteady};
+  for (std::int64_t hour = 0; hour < 63; ++hour) {
+    series.hours.push_back({.hour = hour, .samples = {}, .suspicious = false});
+    for (int i = 0; i < 7; ++i) series.hours.back().samples.push_back((hour < 60 ? 2 : 3) + 0.001 * double((hour * 7 + i) % 5));
+    series.hours.back().suspicious = judge(series.hours, MetricKind::kSteady).suspicious();
+  }
+  const auto judgement = judge(series.hours, MetricKind::kSteady);
+  auto alarm = make_alarm(series, judgement, {{.name = "image", .before = "sha256:0", .now = "sha256:1"}});
+  return {.series = std::move(series), .judgement = judgement, .alarm = std::move(alarm), .driver_change = {}};
+}
+
 // A good step in two processes, one that failed with hostile words, one that was skipped; an alarm.
 Report sample() {
   Report report;
@@ -39,7 +53,7 @@ Report sample() {
   run.results.push_back(result_of("nccl", Outcome::kSkipped));
   run.checks.push_back(check_of(run, "nccl", Outcome::kSkipped, "no libnccl", 1));
   report.metrics = metrics_of(run);
-  report.alarms.push_back({.metric = "sgemm.steady", .kind = MetricKind::kSteady, .evidence = "3 > 2"});
+  attach(report, {slow_gemm()});
   return report;
 }
 
@@ -68,11 +82,14 @@ TEST(GpuReportTest, JsonHasWhatTheCommandLinePromises) {
   EXPECT_EQ(gemm["fetched_bytes"], 77);
   EXPECT_EQ(gemm["facts"]["gpu"], "NVIDIA T4");
   EXPECT_EQ(gemm["metrics"][0]["median"], 3);
-  EXPECT_EQ(gemm["metrics"][0]["state"], "learning");
-  EXPECT_TRUE(gemm["metrics"][0]["baseline"].is_null());
+  EXPECT_EQ(gemm["metrics"][0]["state"], "alarm");
+  EXPECT_NEAR(gemm["metrics"][0]["baseline"].get<double>(), 2, 0.01);
   EXPECT_TRUE(document["checks"][1]["fetched_bytes"].is_null());
   EXPECT_EQ(document["checks"][2]["result"], "skipped");
-  EXPECT_EQ(document["alarms"][0]["evidence"], "3 > 2");
+  EXPECT_EQ(document["alarms"][0]["metric"], "sgemm.steady");
+  EXPECT_NEAR(document["alarms"][0]["slowdown"].get<double>(), 0.5, 0.01);
+  EXPECT_EQ(document["alarms"][0]["changes"][0]["now"], "sha256:1");
+  EXPECT_FALSE(document["alarms"][0]["evidence"].empty());
 }
 
 TEST(GpuReportTest, JUnitCountsAndEscapesWhateverTheTextsHold) {
@@ -82,14 +99,14 @@ TEST(GpuReportTest, JUnitCountsAndEscapesWhateverTheTextsHold) {
   EXPECT_THAT(xml, HasSubstr("<failure message=\"]]&gt; &quot;&lt;wrong&gt;&quot; &amp; ??&#10;?\"/>"));
   EXPECT_THAT(xml, HasSubstr("<skipped message=\"no libnccl\"/>"));
   EXPECT_THAT(xml, HasSubstr("warning: ECC &amp; more"));
-  EXPECT_THAT(xml, HasSubstr("<failure message=\"3 &gt; 2\"/>"));
+  EXPECT_THAT(xml, HasSubstr("name=\"sgemm.steady (steady) is no slower than it was\""));
   EXPECT_THAT(xml, Not(HasSubstr("\x1b")));
 }
 
 TEST(GpuReportTest, OnlyFailuresAndAlarmsAreNotGood) {
   auto report = sample();
   EXPECT_FALSE(report.good());
-  report.alarms.clear();
+  report.metrics.front().assessment.reset();
   EXPECT_FALSE(report.good());
   report.run.checks[1].outcome = Outcome::kSkipped;
   EXPECT_TRUE(report.good());
