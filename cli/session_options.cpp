@@ -4,20 +4,19 @@
 
 #include "core/base/errors.h"
 #include "core/base/log.h"
+#include "fuse/gpu_access.h"
 
 namespace varve::cli {
 namespace {
 
 // A GPU that was asked for and cannot be given ends the run here: frameworks fall back to the CPU without a word.
-fuse::CdiEdits find_devices(const SessionOptions& options, const oci::ImageConfig& config) {
-  auto names = options.devices;
-  if (options.gpus == "none" && names.empty()) return {};
-  const auto registry = fuse::CdiRegistry::read(options.cdi_dirs);
-  for (const auto& problem : registry.problems()) log::warn("{}", problem);
-  const auto gpus = fuse::select_gpus(registry, options.gpus);
-  names.insert(names.end(), gpus.begin(), gpus.end());
-  for (const auto& line : fuse::unmet_requirements(config.env, fuse::installed_driver_version())) log::warn("{}", line);
-  return registry.edits(names);
+void add_devices(const Context& context, const SessionOptions& options, fuse::SessionRequest& request) {
+  const fuse::GpuWish wish{.gpus = options.gpus, .devices = options.devices, .cdi_dirs = options.cdi_dirs, .runtime = options.runtime, .root = context.global.root};
+  auto access = fuse::find_gpus(wish, [](const std::string& text) { log::info("{}", text); });
+  if (options.gpus != "none" || !options.devices.empty())
+    for (const auto& line : fuse::unmet_requirements(request.config.env, fuse::installed_driver_version())) log::warn("{}", line);
+  request.devices = std::move(access.edits);
+  request.runtime = access.runtime.empty() ? options.runtime : access.runtime;
 }
 
 // All but what the image or the tree is.
@@ -32,8 +31,7 @@ fuse::SessionRequest request_of(const Context& context, const SessionOptions& op
   request.options.user = options.user;
   request.options.network = options.network == "host";
   for (const auto& volume : options.volumes) request.options.volumes.push_back(fuse::Volume::parse(volume));
-  request.devices = find_devices(options, request.config);
-  request.runtime = options.runtime;
+  add_devices(context, options, request);
   request.terminal = ::isatty(STDIN_FILENO) != 0;
   return request;
 }
@@ -65,7 +63,7 @@ void add_session_options(CLI::App& command, SessionOptions& options) {
   command.add_option("-u,--user", options.user, "Who runs the command: name or number, with :group if need be")->type_name("USER");
   command.add_option("--entrypoint", options.entrypoint, "Replaces the image's entrypoint and command; empty for none")->type_name("PROGRAM");
   command.add_option("--mode", options.mode, "How the image is mounted: auto, kernel or fuse")->type_name("MODE");
-  command.add_option("--runtime", options.runtime, "Who carries it out: auto, runc, crun, bwrap or none (Varve itself)")->type_name("RUNTIME");
+  command.add_option("--runtime", options.runtime, "Who carries it out: auto, runc, crun, bwrap, none (Varve itself) or nvidia (NVIDIA's container runtime)")->type_name("RUNTIME");
   command.add_option("--network", options.network, "host: the machine's; none: nothing but a loopback of its own")->check(CLI::IsMember({"host", "none"}))->capture_default_str();
   command.add_option("--gpus", options.gpus, "all, none, or how many of the machine's GPUs the session gets")->type_name("GPUS")->capture_default_str();
   command.add_option("--device", options.devices, "A device by its name in /etc/cdi or /var/run/cdi: nvidia.com/gpu=0; may be repeated")->type_name("NAME")->allow_extra_args(false);

@@ -52,11 +52,13 @@ class Runtime {
 };
 
 // The runtimes of this machine that may run this session, best first. `wanted`: "auto", or one of "runc", "crun", "bwrap", "none" (this
-// program itself). What is left out is told to `say`. Throws UsageError for another word, Unsupported if nothing is left.
+// program itself), "nvidia" (never by itself). What is left out is told to `say`. Throws UsageError for another word, Unsupported if nothing is left.
 std::vector<std::unique_ptr<Runtime>> choose_runtimes(const std::string& wanted, const SessionSpec& spec, const UserIds& ids,
                                                       const std::function<void(const std::string&)>& say);
 
 std::unique_ptr<Runtime> make_runc(const std::filesystem::path& program);
+// runc's interface: nvidia-container-runtime changes the bundle and becomes runc.
+std::unique_ptr<Runtime> make_nvidia_runtime(const std::filesystem::path& program);
 std::unique_ptr<Runtime> make_crun(const std::filesystem::path& program);
 std::unique_ptr<Runtime> make_bubblewrap(const std::filesystem::path& program, bool one_id_mapped);
 std::unique_ptr<Runtime> make_direct_runtime(bool one_id_mapped);

@@ -162,6 +162,7 @@ class Crun final : public OciRuntime {
 }  // namespace
 
 std::unique_ptr<Runtime> make_runc(const std::filesystem::path& program) { return std::make_unique<OciRuntime>("runc", program); }
+std::unique_ptr<Runtime> make_nvidia_runtime(const std::filesystem::path& program) { return std::make_unique<OciRuntime>("nvidia", program); }
 std::unique_ptr<Runtime> make_crun(const std::filesystem::path& program) { return std::make_unique<Crun>(program); }
 
 std::string last_log_error(std::string_view log) {

@@ -215,6 +215,34 @@ def check_session(work, root, manifest):
             done = varve.run("run", "--mode", mode, "--rm", "--volume", f"{volume}:/check:ro", image, "--", "/check/cuda_check", "/list")
             expect(done.returncode == 0, done.stderr.decode(errors="replace"))
             judge(done.stdout.decode(), wanted)
+    check_heads(work, root, image)
+
+
+HEAD_BYTES = 4 << 20  # of a library, however large: the spans of about 1 MiB with its first bytes, its dynamic section and its names
+HEADS_SPEC = """{"cdiVersion": "0.5.0", "kind": "nvidia.com/gpu", "devices": [{"name": "all", "containerEdits": {"env": ["GPU=yes"]}}],
+ "containerEdits": {"hooks": [{"hookName": "createContainer", "path": "/usr/bin/nvidia-cdi-hook", "args": ["nvidia-cdi-hook", "update-ldcache", %s]}]}}"""
+
+
+def check_heads(work, root, image):
+    """A GPU session's ldconfig looks at every library of the folders it is given: of each it fetches where headers and names are, not the library."""
+    folders = sorted({f"/{path.parent.relative_to(root)}" for path in (root / SITE).rglob("lib*.so*")})
+    libraries = [path for folder in folders for path in (root / folder[1:]).glob("*.so*") if not path.is_symlink()]
+    total = sum(path.stat().st_size for path in libraries)
+    (work / "cdi").mkdir()
+    (work / "cdi/nvidia.json").write_text(HEADS_SPEC % ", ".join(f'"--folder", "{folder}"' for folder in folders))
+    decoded, fetched = {}, {}
+    for gpus in ("none", "all"):
+        with program.Varve(work / f"store-{gpus}") as varve:
+            stats = work / "stats.json"
+            done = varve.run("run", "--rm", "--stats", stats, "--gpus", gpus, "--cdi-spec-dir", work / "cdi", image, "--", "cat", "/etc/ld.so.cache" if gpus == "all" else "/etc/shared")
+            expect(done.returncode == 0, done.stderr.decode(errors="replace"))
+            figures = json.loads(stats.read_text())
+            decoded[gpus], fetched[gpus] = figures["stream_bytes"], figures["fetched_bytes"]
+    for path in libraries:
+        expect(path.name.encode() in done.stdout, f"the loader's cache does not know {path.name}")
+    more = decoded["all"] - decoded["none"]
+    expect(0 < more <= len(libraries) * HEAD_BYTES, f"{more} bytes for {len(libraries)} libraries of {total}")
+    print(f"ldconfig in a session: {len(libraries)} libraries of {total / 1e6:.1f} MB, {more / 1e6:.1f} MB of them decoded ({more / total:.1%}), {(fetched['all'] - fetched['none']) / 1e6:.1f} MB fetched", flush=True)
 
 
 # What cuda_check.c does, for images with a Python of their own, whose extension modules open only inside it. Torch's and TensorFlow's take seconds each.

@@ -1,6 +1,6 @@
 #!/usr/bin/env python3
 """`varve run --gpus` with a made-up driver: device files, libraries over the image's tree, links, the loader's cache, variables. Each runtime of this machine, as root."""
-import os, shutil, subprocess
+import json, os, shutil, subprocess
 from pathlib import Path
 
 from tiny_image import expect, make_image
@@ -89,6 +89,77 @@ def check(varve, image, cdi, runtime):
         expect(done.returncode == status and words in done.stderr.decode(), f"{runtime}: {gpus}: {done}")
 
 
+class Toolkit:
+    """NVIDIA's programs, made up: they lie in a folder that comes first in PATH."""
+
+    def __init__(self, work, varve, spec):
+        self.work, self.varve, self.folder, self.spec = work, varve, work / "toolkit", spec
+        self.folder.mkdir()
+        (work / "no-cdi").mkdir()
+        self.path = varve.environment["PATH"]
+        varve.environment["PATH"] = f"{self.folder}:{self.path}"
+
+    def put(self, **programs):
+        for path in self.folder.iterdir():
+            path.unlink()
+        for name, text in programs.items():
+            path = self.folder / name.replace("_", "-")
+            path.write_text("#!/bin/sh\n" + text)
+            path.chmod(0o755)
+
+    def run(self, *command, gpus=("--gpus", "all"), runtime="auto"):
+        done = self.varve.run("run", "--rm", "-v", "--runtime", runtime, "--cdi-spec-dir", self.work / "no-cdi", *gpus, self.image, "--", *command)
+        return done.returncode, done.stdout.decode(errors="replace"), done.stderr.decode(errors="replace")
+
+
+def check_generated(toolkit):
+    """Without a specification nvidia-ctk is asked for one, once."""
+    calls = toolkit.work / "calls"
+    generate = f'echo "$*" >> {calls}\ncat {toolkit.spec}\n'
+    toolkit.put(nvidia_ctk=generate)
+    for _ in range(2):
+        status, text, said = toolkit.run("sh", "-c", "echo x > /dev/nvidia0 || echo full; env")
+        expect(status == 0 and "full\n" in text and "OF_IMAGE=replaced\n" in text, f"by nvidia-ctk: {status}: {text} {said}")
+    expect(calls.read_text() == "cdi generate\n", calls.read_text())
+    toolkit.put(nvidia_ctk=generate + "# another version\n")
+    expect(toolkit.run("env", gpus=("--device", "nvidia.com/gpu=1"))[0] == 0, "a device by name")
+    expect(calls.read_text() == "cdi generate\n" * 2, "another nvidia-ctk is asked anew")
+    for text, words in (("echo bad >&2; echo no driver >&2; exit 3\n", "ended with status 3: no driver"), ("echo 'kind: [\n'", "what "), ("echo 'cdiVersion: 0.5.0\nkind: other.com/thing\ndevices: [{name: x}]'", "describes no nvidia.com/gpu")):
+        toolkit.put(nvidia_ctk=text)
+        status, _, said = toolkit.run("env")
+        expect(status == 125 and words in said, f"{text}: {status}: {said}")
+    print("nvidia-ctk: asked once for a driver, and its failures are told", flush=True)
+
+
+def check_runtime(toolkit):
+    """With nothing but nvidia-container-runtime the session is its: it gets the bundle, and the variable that it reads."""
+    record = toolkit.work / "config.json"
+    wrapper = f'for word; do [ "$last" = --bundle ] && cp "$word/config.json" {record}; last=$word; done\nexec runc "$@"\n'
+    toolkit.put(nvidia_container_runtime=wrapper)
+
+    def variables():
+        return [one for one in json.loads(record.read_text())["process"]["env"] if one.startswith("NVIDIA_VISIBLE_DEVICES")]
+    for gpus, runtime, visible in (("all", "auto", "all"), ("2", "auto", "0,1"), ("1", "nvidia", "0"), ("none", "nvidia", "void")):
+        record.unlink(missing_ok=True)
+        status, text, said = toolkit.run("env", gpus=("--gpus", gpus), runtime=runtime)
+        expect(status == 0 and variables() == [f"NVIDIA_VISIBLE_DEVICES={visible}"] and f"NVIDIA_VISIBLE_DEVICES={visible}\n" in text, f"{gpus}, {runtime}: {status}: {text} {said}")
+    record.unlink()
+    status, _, said = toolkit.run("env", gpus=("--gpus", "4000000000"))
+    expect(status == 125 and "at most" in said, f"a number beyond reason: {said}")
+    expect(toolkit.run("env", gpus=("--gpus", "none"))[0] == 0 and not record.exists(), "without GPUs it is not asked")
+    status, _, said = toolkit.run("env", gpus=("--gpus", "all"), runtime="runc")
+    expect(status == 125 and "nvidia-ctk" in said, f"another runtime that was asked for is not replaced: {said}")
+    toolkit.put(nvidia_container_runtime="echo '{\"level\":\"error\",\"msg\":\"no GPU 0\"}' > /dev/null; exit 1\n")
+    status, _, said = toolkit.run("env")
+    expect(status == 125 and "nvidia" in said, f"a runtime that fails ends the run: {status} {said}")
+    toolkit.put(nvidia_ctk="exit 1\n", nvidia_container_runtime=wrapper)
+    expect(toolkit.run("env")[0] == 0 and variables() == ["NVIDIA_VISIBLE_DEVICES=all"], "where nvidia-ctk fails the runtime is taken")
+    toolkit.put(nvidia_container_cli="exit 1\n")
+    status, _, said = toolkit.run("env")
+    expect(status == 125 and "nvidia-container-toolkit" in said, f"what to install: {said}")
+    print("nvidia-container-runtime: gets the bundle and what it reads; what is missing is said", flush=True)
+
+
 def main():
     program.need_root()
     program.need_fuse()
@@ -104,6 +175,11 @@ def main():
             with varve.mounted(image, program.modes()[-1]) as folder:
                 expect(not (Path(folder) / "etc/ld.so.cache").exists() and not (Path(folder) / "usr/lib/driver").exists(), "the image is as it was")
             print(f"{runtime}: devices, driver files, links, cache and variables are right", flush=True)
+        toolkit = Toolkit(work, varve, cdi / "nvidia.yaml")
+        toolkit.image = image
+        check_generated(toolkit)
+        if shutil.which("runc"):
+            check_runtime(toolkit)
 
 
 if __name__ == "__main__":
