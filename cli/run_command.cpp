@@ -36,6 +36,13 @@ struct RunOptions {
 struct Traffic {
   fuse::ImageStats before;
   fuse::ImageStats after;
+
+  // A daemon that took the place of another one begins to count anew: what that one counted is lost.
+  std::uint64_t grown(std::uint64_t fuse::ImageStats::*counter) const {
+    const bool counted_on = after.fetched_bytes >= before.fetched_bytes && after.requests >= before.requests &&
+                            after.decoded_bytes >= before.decoded_bytes;
+    return counted_on ? after.*counter - before.*counter : after.*counter;
+  }
 };
 
 json recording_stats(const RunRecording& recording, const fuse::SessionResult& result) {
@@ -54,14 +61,14 @@ void write_stats(const RunOptions& options, const fuse::SessionResult& result, c
                 {"session", result.id},
                 {"mount_seconds", acquired.seconds},
                 {"seconds", options.since_start.seconds()},
-                {"fetched_bytes", traffic.after.fetched_bytes - traffic.before.fetched_bytes + acquired.loaded_bytes},
+                {"fetched_bytes", traffic.grown(&fuse::ImageStats::fetched_bytes) + acquired.loaded_bytes},
                 {"loaded_bytes", acquired.loaded_bytes},
-                {"prefetched_bytes", traffic.after.prefetched_bytes - traffic.before.prefetched_bytes},
-                {"requests", traffic.after.requests - traffic.before.requests},
-                {"stream_bytes", traffic.after.decoded_bytes - traffic.before.decoded_bytes},
+                {"prefetched_bytes", traffic.grown(&fuse::ImageStats::prefetched_bytes)},
+                {"requests", traffic.grown(&fuse::ImageStats::requests)},
+                {"stream_bytes", traffic.grown(&fuse::ImageStats::decoded_bytes)},
                 {"image_stream_bytes", traffic.after.image_stream_bytes},
                 {"present_bytes", traffic.after.present_bytes},
-                {"errors", traffic.after.errors - traffic.before.errors},
+                {"errors", traffic.grown(&fuse::ImageStats::errors)},
                 {"exit_status", result.exit_status}};
   stats["ready_seconds"] = ready_seconds ? json(*ready_seconds) : json(nullptr);
   stats["recorded"] = recording == nullptr ? json(nullptr) : recording_stats(*recording, result);

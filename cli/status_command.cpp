@@ -47,7 +47,9 @@ nlohmann::json to_json(const fuse::MountStatus& mount) {
 }
 
 void print(const fuse::DaemonStatus& status, std::ostream& out) {
-  out << fmt::format("daemon {} (version {}) for {:.0f} s, store {}\n", status.pid, status.version, status.uptime_seconds, human_bytes(status.store_bytes));
+  out << fmt::format("daemon {} (version {}) for {:.0f} s, store {}\n", status.pid, status.version,
+                     status.uptime_seconds, human_bytes(status.store_bytes));
+  if (status.keeper == "none") out << "nothing keeps its mounts if it dies (its log says why)\n";
   if (status.mounts.empty()) {
     out << "nothing is mounted\n";
     return;
@@ -91,7 +93,12 @@ void run_status(Context& context, const std::filesystem::path& dir) {
   auto mounts = nlohmann::json::array();
   for (const auto& mount : status.mounts) mounts.push_back(to_json(mount));
   context.print_json({{"daemon",
-                       {{"pid", status.pid}, {"version", status.version}, {"uptime_seconds", status.uptime_seconds}, {"root", status.root}}},
+                       {{"pid", status.pid},
+                        {"version", status.version},
+                        {"uptime_seconds", status.uptime_seconds},
+                        {"root", status.root},
+                        {"keeper", status.keeper},
+                        {"keeper_pid", status.keeper_pid}}},
                       {"mounts", std::move(mounts)},
                       {"store", {{"bytes", status.store_bytes}, {"max_bytes", status.store_max_bytes}}}});
 }

@@ -21,7 +21,8 @@ Ino BlobFs::ino_of(const Digest& digest) {
   return std::max<Ino>(number, kRoot + 1);
 }
 
-BlobFs::Registration BlobFs::add(const std::shared_ptr<BlobFs>& fs, const Digest& digest, std::shared_ptr<StreamFile> file) {
+BlobFs::Registration BlobFs::add(const std::shared_ptr<BlobFs>& fs, const Digest& digest,
+                                 std::shared_ptr<StreamFile> file, bool opened) {
   const auto ino = ino_of(digest);
   const auto name = digest.hex();
   fs->files_.with([&](auto& files) {
@@ -32,6 +33,7 @@ BlobFs::Registration BlobFs::add(const std::shared_ptr<BlobFs>& fs, const Digest
       slot.file = std::move(file);
     }
     ++slot.registered;
+    if (opened) ++slot.opened;
   });
   return {fs, ino};
 }

@@ -42,7 +42,9 @@ class BlobFs {
   };
 
   // Adds a file under the hex of `digest`; the same digest again counts one more user of the file that is there.
-  static Registration add(const std::shared_ptr<BlobFs>& fs, const Digest& digest, std::shared_ptr<StreamFile> file);
+  // `opened`: the kernel has it open since an earlier daemon.
+  static Registration add(const std::shared_ptr<BlobFs>& fs, const Digest& digest, std::shared_ptr<StreamFile> file,
+                          bool opened = false);
   // 2 .. 2^63-1, a function of the digest alone.
   static Ino ino_of(const Digest& digest);
 
@@ -52,6 +54,8 @@ class BlobFs {
   // Counts what the kernel holds open.
   bool open(Ino ino);
   void release(Ino ino);
+  // True while it is registered or open.
+  bool in_use(Ino ino) { return find(ino) != nullptr; }
   struct Entry {
     std::string name;
     Ino ino = 0;

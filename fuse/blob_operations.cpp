@@ -120,8 +120,10 @@ constexpr fuse_lowlevel_ops kOperations = [] {
 
 }  // namespace
 
-std::shared_ptr<FuseChannel> mount_blobs(std::shared_ptr<BlobFs> fs, const std::filesystem::path& dir, const std::string& source, unsigned threads) {
-  return FuseChannel::mount({.dir = dir, .source = source, .threads = threads}, kOperations, std::make_shared<BlobFileSystem>(std::move(fs)));
+std::shared_ptr<FuseChannel> mount_blobs(std::shared_ptr<BlobFs> fs, const std::filesystem::path& dir,
+                                         const std::string& source, unsigned threads, const FuseKeeping& keeping) {
+  return FuseChannel::mount({.dir = dir, .source = source, .threads = threads, .keeping = keeping}, kOperations,
+                            std::make_shared<BlobFileSystem>(std::move(fs)));
 }
 
 }  // namespace varve::fuse

@@ -21,6 +21,9 @@ using nlohmann::json;
 
 constexpr int kPollMs = 200;                              // how soon a cancelled command notices
 constexpr auto kStartPatience = std::chrono::seconds(20);  // for a daemon that somebody else is starting
+constexpr auto kOrderlyEndPatience = std::chrono::seconds(1);
+constexpr auto kLookAgain = std::chrono::milliseconds(20);
+constexpr unsigned kMostAttempts = 4;  // of a call whose daemon dies each time
 constexpr std::size_t kMaxReadyBytes = 4096;
 
 UniqueFd connect_socket(const std::filesystem::path& path) {
@@ -86,8 +89,43 @@ struct ControlClient::Connection {
     fail<TemporaryError>("the daemon at {} has gone; its log: {}", paths.socket().string(), paths.log_file().string());
   }
 
+  // Until a daemon that follows one that died or was replaced answers. False if none comes.
+  bool reconnect(const CancelFlag* cancel) {
+    const auto begin = std::chrono::steady_clock::now();
+    while (std::chrono::steady_clock::now() < begin + kStartPatience) {
+      // It has ended in order, and no other will come by itself.
+      if (std::chrono::steady_clock::now() > begin + kOrderlyEndPatience && !std::filesystem::exists(paths.handover_file())) return false;
+      if (cancel != nullptr) cancel->throw_if_cancelled();
+      if (auto fresh = connect_socket(paths.socket())) {
+        socket = LineSocket(std::move(fresh), kMaxAnswerBytes);
+        return true;
+      }
+      std::this_thread::sleep_for(kLookAgain);
+    }
+    return false;
+  }
+
+  // For calls that may be made twice: made again if the daemon dies meanwhile and another follows.
+  json repeatable_call(const char* name, const json& arguments, const ProgressCallback& progress = {},
+                       const CancelFlag* cancel = nullptr) {
+    for (unsigned attempt = 1; attempt < kMostAttempts; ++attempt) {
+      if (auto result = try_call(name, arguments, progress, cancel)) return std::move(*result);
+      if (!reconnect(cancel)) break;
+    }
+    return call(name, arguments, progress, cancel);
+  }
+
   // Sends a call and returns its result; progress lines on the way go to `progress`.
-  json call(const char* name, json arguments, const ProgressCallback& progress = {}, const CancelFlag* cancel = nullptr) {
+  json call(const char* name, const json& arguments, const ProgressCallback& progress = {},
+            const CancelFlag* cancel = nullptr) {
+    auto result = try_call(name, arguments, progress, cancel);
+    if (!result) fail_gone();
+    return std::move(*result);
+  }
+
+  // Absent when the connection breaks.
+  std::optional<json> try_call(const char* name, json arguments, const ProgressCallback& progress,
+                               const CancelFlag* cancel) {
     arguments["version"] = kControlVersion;
     arguments["call"] = name;
     try {
@@ -96,14 +134,14 @@ struct ControlClient::Connection {
         const auto line = socket.read_line(cancel != nullptr ? kPollMs : -1);
         if (cancel != nullptr) cancel->throw_if_cancelled();
         if (!line && socket.timed_out()) continue;
-        if (!line) fail_gone();
+        if (!line) return std::nullopt;
         const auto answer = parse_control_line(*line, "answer of the daemon");
         if (answer.contains("error")) throw_from_json(answer["error"]);
         if (answer.contains("result")) return answer["result"];
         if (progress && answer.contains("progress")) progress(answer["progress"].at("done").get<std::uint64_t>(), answer["progress"].at("expected").get<std::uint64_t>());
       }
     } catch (const std::system_error& error) {
-      if (error.code().value() == EPIPE || error.code().value() == ECONNRESET) fail_gone();
+      if (error.code().value() == EPIPE || error.code().value() == ECONNRESET) return std::nullopt;
       throw;
     }
   }
@@ -128,7 +166,7 @@ ControlClient ControlClient::connect_or_start(const DaemonPaths& paths, const st
     const auto patience_ends = std::chrono::steady_clock::now() + kStartPatience;
     while (word == "running" && std::chrono::steady_clock::now() < patience_ends) {
       if (auto client = connect(paths)) return std::move(*client);
-      std::this_thread::sleep_for(std::chrono::milliseconds(20));
+      std::this_thread::sleep_for(kLookAgain);
     }
     fail<Error>("the daemon did not start: {}; its log: {}", word.empty() ? "it ended at once" : word, paths.log_file().string());
   }
@@ -144,21 +182,25 @@ void ControlClient::unmount(const std::filesystem::path& dir, bool detach) { con
 
 AcquiredImage ControlClient::acquire(const ImageSpec& image, MountMode mode, const MountOptions& options) {
   return acquired_image_from_json(
-      connection_->call("acquire", {{"image", to_json(image)}, {"mode", to_string(mode)}, {"prefetch", options.prefetch}, {"record", options.record}}));
+      connection_->repeatable_call("acquire", {{"image", to_json(image)}, {"mode", to_string(mode)}, {"prefetch", options.prefetch}, {"record", options.record}}));
 }
 
 Bytes ControlClient::recording() { return recording_from_json(connection_->call("recording", json::object())); }
 
 std::optional<ImageStats> ControlClient::image_stats(const Digest& image) {
-  const auto answer = connection_->call("image_stats", {{"digest", image.to_string()}});
+  const auto answer = connection_->repeatable_call("image_stats", {{"digest", image.to_string()}});
   if (answer.is_null()) return std::nullopt;
   return image_stats_from_json(answer);
 }
 
-DaemonStatus ControlClient::status() { return daemon_status_from_json(connection_->call("status", json::object())); }
+DaemonStatus ControlClient::status() {
+  return daemon_status_from_json(connection_->repeatable_call("status", json::object()));
+}
 
-PullResult ControlClient::pull(const ImageSpec& image, bool wait, bool cold, const ProgressCallback& progress, const CancelFlag& cancel) {
-  return pull_result_from_json(connection_->call("pull", {{"image", to_json(image)}, {"wait", wait}, {"cold", cold}}, progress, &cancel));
+PullResult ControlClient::pull(const ImageSpec& image, bool wait, bool cold, const ProgressCallback& progress,
+                               const CancelFlag& cancel) {
+  return pull_result_from_json(connection_->repeatable_call(
+      "pull", {{"image", to_json(image)}, {"wait", wait}, {"cold", cold}}, progress, &cancel));
 }
 
 std::vector<LayerRanges> ControlClient::present(const ImageSpec& image) { return layer_ranges_from_json(connection_->call("present", {{"image", to_json(image)}})); }
@@ -168,11 +210,25 @@ PullResult ControlClient::fetch(const ImageSpec& image, const std::vector<LayerR
 }
 
 VerifyResult ControlClient::verify(const ImageSpec& image, const ProgressCallback& progress, const CancelFlag& cancel) {
-  return verify_result_from_json(connection_->call("verify", {{"image", to_json(image)}}, progress, &cancel));
+  return verify_result_from_json(
+      connection_->repeatable_call("verify", {{"image", to_json(image)}}, progress, &cancel));
 }
 
 VerifyResult ControlClient::verify_store(const ProgressCallback& progress, const CancelFlag& cancel) {
-  return verify_result_from_json(connection_->call("verify_store", json::object(), progress, &cancel));
+  return verify_result_from_json(connection_->repeatable_call("verify_store", json::object(), progress, &cancel));
+}
+
+void ControlClient::replace(const std::filesystem::path& program, int handover_format) {
+  connection_->call("replace", {{"program", program.string()}, {"handover_format", handover_format}});
+  const auto patience_ends = std::chrono::steady_clock::now() + kStartPatience;
+  while (connection_->socket.read_line(kPollMs) || connection_->socket.timed_out()) {
+    if (std::chrono::steady_clock::now() >= patience_ends)
+      fail<Error>("the daemon did not give way to {}; its log: {}", program.string(),
+                  connection_->paths.log_file().string());
+  }
+  if (!connection_->reconnect(nullptr))
+    fail<Error>("no daemon has followed; its log: {}", connection_->paths.log_file().string());
+  connection_->repeatable_call("ping", json::object());  // the socket of the one that goes may have taken us
 }
 
 void ControlClient::shutdown() {

@@ -25,6 +25,8 @@ struct DaemonPaths {
   std::filesystem::path run_dir;  // sockets and internal mounts
 
   std::filesystem::path socket() const { return run_dir / "daemon.sock"; }
+  std::filesystem::path keeper_socket() const { return run_dir / "keeper.sock"; }
+  std::filesystem::path handover_file() const { return run_dir / "handover.json"; }  // handover.h
   std::filesystem::path log_file() const { return root / "daemon.log"; }
   std::filesystem::path store_dir() const { return root / "store"; }
   std::filesystem::path images_dir() const { return run_dir / "images"; }  // one mount per image in use, named by digest
@@ -80,6 +82,8 @@ struct DaemonStatus {
   std::string version;
   double uptime_seconds = 0;
   std::string root;
+  std::string keeper;           // what keeps the connections if the daemon dies: "keeper", "systemd" or "none"
+  std::int64_t keeper_pid = 0;  // of a keeper of our own
   std::vector<MountStatus> mounts;
   std::uint64_t store_bytes = 0;
   std::uint64_t store_max_bytes = 0;  // 0 = no limit
@@ -142,8 +146,10 @@ inline constexpr std::size_t kMaxFetchRanges = 4096;  // of one request, so that
 // (bytes done, bytes expected), as the daemon reports them.
 using ProgressCallback = std::function<void(std::uint64_t done_bytes, std::uint64_t expected_bytes)>;
 
-// One connection to the daemon; used by one thread at a time. Errors of the daemon are thrown here with the type they had there
-// (UsageError, NotFound, TemporaryError...); a connection that breaks is a TemporaryError naming the daemon's log.
+// One connection to the daemon; used by one thread at a time. Errors of the daemon are thrown here with the type they
+// had there (UsageError, NotFound, TemporaryError...); a connection that breaks is a TemporaryError naming the daemon's
+// log. Calls that can be repeated without harm (all but mount, unmount and shutdown) wait for the daemon that follows
+// one that died, and are made again.
 class ControlClient {
  public:
   // Absent when no daemon serves these paths.
@@ -174,6 +180,9 @@ class ControlClient {
   PullResult fetch(const ImageSpec& image, const std::vector<LayerRanges>& wanted, const ProgressCallback& progress, const CancelFlag& cancel);
   VerifyResult verify(const ImageSpec& image, const ProgressCallback& progress, const CancelFlag& cancel);
   VerifyResult verify_store(const ProgressCallback& progress, const CancelFlag& cancel);
+  // Another program takes the place of the daemon, with all its mounts; returns when it answers. Throws Unsupported if
+  // it could not serve them.
+  void replace(const std::filesystem::path& program, int handover_format);
   // Unmounts everything and ends the daemon; returns when it is gone.
   void shutdown();
 

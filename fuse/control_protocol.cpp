@@ -223,7 +223,13 @@ json to_json(const DaemonStatus& status) {
     entry["fuse_requests"] = mount.fuse_requests;
     mounts.push_back(std::move(entry));
   }
-  return {{"daemon", {{"pid", status.pid}, {"version", status.version}, {"uptime_seconds", status.uptime_seconds}, {"root", status.root}}},
+  return {{"daemon",
+           {{"pid", status.pid},
+            {"version", status.version},
+            {"uptime_seconds", status.uptime_seconds},
+            {"root", status.root},
+            {"keeper", status.keeper},
+            {"keeper_pid", status.keeper_pid}}},
           {"mounts", std::move(mounts)},
           {"store", {{"bytes", status.store_bytes}, {"max_bytes", status.store_max_bytes}}}};
 }
@@ -235,6 +241,9 @@ DaemonStatus daemon_status_from_json(const json& from) {
   status.version = field<std::string>(daemon, "version");
   status.uptime_seconds = field<double>(daemon, "uptime_seconds");
   status.root = field<std::string>(daemon, "root");
+  // A daemon of an earlier version has no keeper.
+  status.keeper = daemon.contains("keeper") ? field<std::string>(daemon, "keeper") : "none";
+  status.keeper_pid = daemon.contains("keeper_pid") ? field<std::int64_t>(daemon, "keeper_pid") : 0;
   for (const auto& entry : field<json::array_t>(from, "mounts")) {
     status.mounts.push_back({.dir = field<std::string>(entry, "dir"),
                              .mode = parse_mount_mode(field<std::string>(entry, "mode")),

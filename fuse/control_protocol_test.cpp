@@ -100,7 +100,15 @@ TEST(ControlProtocol, ADocumentNestedTooDeepIsRefused) {
 }
 
 TEST(ControlProtocol, StatusCrossesWhole) {
-  DaemonStatus status{.pid = 7, .version = "1", .uptime_seconds = 2.5, .root = "/r", .mounts = {}, .store_bytes = 10, .store_max_bytes = 20};
+  DaemonStatus status{.pid = 7,
+                      .version = "1",
+                      .uptime_seconds = 2.5,
+                      .root = "/r",
+                      .keeper = "keeper",
+                      .keeper_pid = 8,
+                      .mounts = {},
+                      .store_bytes = 10,
+                      .store_max_bytes = 20};
   MountStatus mount;
   mount.dir = "/m";
   mount.mode = MountMode::kKernel;

@@ -4,6 +4,7 @@
 #include <sys/socket.h>
 #include <sys/stat.h>
 #include <sys/un.h>
+#include <unistd.h>
 
 #include <algorithm>
 #include <cstring>
@@ -52,8 +53,8 @@ bool has_hung_up(int socket) {
 // One client: its requests in order, and the leases that end with it.
 class Connection {
  public:
-  Connection(Daemon& daemon, UniqueFd socket, const std::function<void()>& on_shutdown)
-      : daemon_(daemon), lines_(std::move(socket), kMaxRequestBytes), on_shutdown_(on_shutdown) {}
+  Connection(Daemon& daemon, UniqueFd socket, const ControlServer::Events& events)
+      : daemon_(daemon), lines_(std::move(socket), kMaxRequestBytes), events_(events) {}
 
   void serve() {
     peer_ = peer_of(lines_.fd());
@@ -62,20 +63,24 @@ class Connection {
       return;
     }
     while (const auto line = lines_.read_line()) {
-      bool end = false;
-      lines_.write_line(answer(*line, end).dump(-1, ' ', false, json::error_handler_t::replace));
-      if (end) on_shutdown_();
+      std::function<void()> afterwards;
+      lines_.write_line(answer(*line, afterwards).dump(-1, ' ', false, json::error_handler_t::replace));
+      if (afterwards) afterwards();
     }
   }
 
  private:
-  json answer(const std::string& line, bool& end) {
+  json answer(const std::string& line, std::function<void()>& afterwards) {
     try {
       const auto request = parse_control_line(line, "request");
       const int version = request.value("version", 0);
       if (version != kControlVersion) fail<Unsupported>("the daemon speaks version {} of its protocol, the command {}; restart the daemon", kControlVersion, version);
       const auto call = request.value("call", std::string());
-      end = call == "shutdown";
+      if (call == "shutdown") afterwards = events_.shutdown;
+      if (call == "replace") {
+        daemon_.check_successor(request.at("handover_format").get<int>());
+        afterwards = [this, program = program_of(request)] { events_.replace(program); };
+      }
       return {{"result", carry_out(call, request)}};
     } catch (const json::exception& error) {
       return {{"error", error_to_json(CorruptData(fmt::format("request: {}", error.what())))}};
@@ -86,7 +91,7 @@ class Connection {
   }
 
   json carry_out(const std::string& call, const json& request) {
-    if (call == "ping" || call == "shutdown") return json::object();
+    if (call == "ping" || call == "shutdown" || call == "replace") return json::object();
     if (call == "status") return to_json(daemon_.status());
     if (call == "image_stats") {
       const auto stats = daemon_.image_stats(Digest::parse(request.at("digest").get<std::string>()));
@@ -109,7 +114,7 @@ class Connection {
     const auto mode = parse_mount_mode(request.at("mode").get<std::string>());
     const MountOptions options{.prefetch = request.value("prefetch", true), .record = request.value("record", false)};
     if (call == "mount") return to_json(daemon_.mount(image, request.at("dir").get<std::string>(), mode, options.prefetch));
-    return to_json(daemon_.acquire(image, mode, options, leases_));
+    return to_json(daemon_.acquire(image, mode, options, peer_.pid, leases_));
   }
 
   // Stays open as long as the connection: its index is not read again for each piece that is wanted of it.
@@ -126,6 +131,13 @@ class Connection {
     const auto lease = std::find_if(leases_.rbegin(), leases_.rend(), [](const Daemon::Lease& one) { return one.image().recorder() != nullptr; });
     if (lease == leases_.rend()) fail<NotFound>("recording: this connection has no image that is recorded");
     return lease->image().recorder()->profile().encode();
+  }
+
+  static std::string program_of(const json& request) {
+    const auto program = request.at("program").get<std::string>();
+    if (!program.starts_with('/') || ::access(program.c_str(), X_OK) != 0)
+      fail<NotFound>("{}: is no program that could take the place of the daemon", program);
+    return program;
   }
 
   void refuse_other_namespace() const {
@@ -147,7 +159,7 @@ class Connection {
 
   Daemon& daemon_;
   LineSocket lines_;
-  const std::function<void()>& on_shutdown_;
+  const ControlServer::Events& events_;
   ucred peer_{};
   std::map<std::string, std::shared_ptr<ServedImage>> opened_;  // for `present` and `fetch`
   std::vector<Daemon::Lease> leases_;
@@ -164,8 +176,8 @@ std::optional<std::string> why_not_for_peer(pid_t pid) {
   return "this command runs in another mount namespace than the daemon, so that it would not see the mount; give it a daemon of its own with --root DIR, or run it outside";
 }
 
-ControlServer::ControlServer(Daemon& daemon, const std::filesystem::path& socket, std::function<void()> on_shutdown)
-    : daemon_(daemon), path_(socket), on_shutdown_(std::move(on_shutdown)), listener_(listen_at(socket)) {
+ControlServer::ControlServer(Daemon& daemon, const std::filesystem::path& socket, Events events)
+    : daemon_(daemon), path_(socket), events_(std::move(events)), listener_(listen_at(socket)) {
   acceptor_ = std::jthread([this](const std::stop_token& stop) { accept_clients(stop); });
 }
 
@@ -206,7 +218,7 @@ void ControlServer::serve(UniqueFd socket) noexcept {
   {
     std::optional<Connection> connection;
     try {
-      connection.emplace(daemon_, std::move(socket), on_shutdown_);
+      connection.emplace(daemon_, std::move(socket), events_);
       connection->serve();
     } catch (const std::exception& error) {
       log::debug("connection: {}", error.what());

@@ -20,8 +20,13 @@ inline constexpr std::size_t kMaxConnections = 1024;  // sessions keep one each
 
 class ControlServer {
  public:
-  // Listens at once; the socket is for this user alone. `on_shutdown` is called when a client asks for the end, from a connection's thread.
-  ControlServer(Daemon& daemon, const std::filesystem::path& socket, std::function<void()> on_shutdown);
+  struct Events {
+    std::function<void()> shutdown;                           // a client asks for the end
+    std::function<void(const std::string& program)> replace;  // that program is to take the daemon's place
+  };
+  // Listens at once; the socket is for this user alone. Events come from the threads of connections, after the client
+  // has its answer.
+  ControlServer(Daemon& daemon, const std::filesystem::path& socket, Events events);
   ~ControlServer();
 
   // No new connections; the socket's name goes away.
@@ -36,7 +41,7 @@ class ControlServer {
 
   Daemon& daemon_;
   std::filesystem::path path_;
-  std::function<void()> on_shutdown_;
+  const Events events_;
   UniqueFd listener_;
   std::mutex mutex_;
   std::condition_variable ended_;

@@ -80,9 +80,10 @@ Daemon::Daemon(DaemonOptions options)
       settings_(settings_of(options_)),
       local_(std::make_shared<index::LocalIndex>(options_.paths.root)),
       known_layers_(options_.paths.root / "layers"),
-      streams_(LayerStreams::open(options_.paths.store_dir(), options_.streams)) {
+      streams_(LayerStreams::open(options_.paths.store_dir(), options_.streams)),
+      kept_(std::make_shared<KeptConnections>(options_.descriptors)) {
   fs::create_directories(options_.paths.images_dir());
-  unmount_stale(options_.paths);
+  take_over();
 }
 
 Daemon::~Daemon() { stop(); }
@@ -111,7 +112,7 @@ std::shared_ptr<BlobMount> Daemon::shared_blobs() {
   auto blobs = blobs_.lock();
   if (!blobs) {
     fs::create_directories(options_.paths.blobs_dir());
-    blobs = std::make_shared<BlobMount>(options_.paths.blobs_dir(), settings_, channels_);
+    blobs = std::make_shared<BlobMount>(options_.paths.blobs_dir(), settings_, channels_, *kept_);
     blobs_ = blobs;
   }
   return blobs;
@@ -123,8 +124,8 @@ Daemon::Backing& Daemon::add_backing(std::unique_ptr<Backing> backing, const std
     auto why = why_no_kernel_mode();
     if (why.empty()) {
       try {
-        auto blobs = recorded ? std::make_shared<BlobMount>(backing->folders.back(), settings_, channels_) : shared_blobs();
-        backing->mounted = MountedImage::by_kernel(image, dir, std::move(blobs), settings_, recorder);
+        auto blobs = recorded ? std::make_shared<BlobMount>(backing->folders.back(), settings_, channels_, *kept_) : shared_blobs();
+        backing->mounted = MountedImage::by_kernel(image, dir, std::move(blobs), settings_, *kept_, recorder);
       } catch (const std::system_error& error) {
         if (!is_lack_of_kernel(error.code().value())) throw;
         why = fmt::format("kernel mode needs Linux 6.12 with EROFS ({})", error.what());
@@ -133,7 +134,7 @@ Daemon::Backing& Daemon::add_backing(std::unique_ptr<Backing> backing, const std
     if (!backing->mounted && mode == MountMode::kKernel) fail<Unsupported>("{}", why);
     if (!backing->mounted) backing->why = why + "; using fuse mode";
   }
-  if (!backing->mounted) backing->mounted = MountedImage::by_fuse(image, dir, settings_, channels_, recorder);
+  if (!backing->mounted) backing->mounted = MountedImage::by_fuse(image, dir, settings_, channels_, *kept_, recorder);
   log::info("mounted {} ({}) in {} mode at {}{}{}", image->digest().to_string(), image->reference(), to_string(backing->mounted->mode()), dir.string(),
             backing->why.empty() ? "" : ": ", backing->why);
   return *state_.with([&](State& state) { return state.backings.emplace_back(std::move(backing)).get(); });
@@ -159,7 +160,9 @@ Daemon::Backing& Daemon::shared_backing(const std::shared_ptr<ServedImage>& imag
 
 // Files of its own even where they are all here, and caches of the kernel that nobody else has filled: else reads would go unseen.
 Daemon::Backing& Daemon::recorded_backing(const std::shared_ptr<ServedImage>& image, MountMode mode) {
-  const auto name = fmt::format("{}-recording-{}", image->digest().hex(), ++recordings_);
+  std::string name;
+  do name = fmt::format("{}-recording-{}", image->digest().hex(), ++recordings_);
+  while (fs::exists(options_.paths.images_dir() / name));  // of an earlier daemon
   auto backing = std::make_unique<Backing>();
   backing->folders = {options_.paths.images_dir() / name, options_.paths.images_dir() / (name + "-blobs")};
   for (const auto& folder : backing->folders) fs::create_directories(folder);
@@ -185,14 +188,23 @@ MountResult Daemon::mount(const ImageSpec& spec, const fs::path& wanted_dir, Mou
   refuse_if_stopping();
   if (state_.with([&](State& state) { return state.user_mounts.contains(dir); })) fail<UsageError>("{}: varve has mounted something there already", dir.string());
   auto& backing = may_mount() ? shared_backing(image, mode) : add_backing(std::make_unique<Backing>(), image, dir, mode, false);
-  state_.with([&](State&) { ++backing.users; });
-  try {
-    if (backing.shared) bind(backing.mounted->dir(), dir);
-  } catch (...) {
-    drop_user(*backing.mounted, false);
-    throw;
+  // In the record before it is done: a daemon that comes after our death then knows that nobody was told of it.
+  state_.with([&](State& state) {
+    ++backing.users;
+    state.user_mounts[dir] = {.image = backing.mounted.get(), .bound = backing.shared, .settled = !backing.shared};
+  });
+  write_record();
+  if (backing.shared) {
+    try {
+      bind(backing.mounted->dir(), dir);
+    } catch (...) {
+      state_.with([&](State& state) { state.user_mounts.erase(dir); });
+      drop_user(*backing.mounted, false);
+      throw;
+    }
+    state_.with([&](State& state) { state.user_mounts[dir].settled = true; });
+    write_record();
   }
-  state_.with([&](State& state) { state.user_mounts[dir] = {.image = backing.mounted.get(), .bound = backing.shared}; });
   if (prefetch) start_prefetch(backing);
   return {.dir = dir,
           .mode = backing.mounted->mode(),
@@ -222,17 +234,14 @@ void Daemon::unmount(const fs::path& wanted_dir, bool detach) {
   drop_user(*found->image, false);
 }
 
-AcquiredImage Daemon::acquire(const ImageSpec& spec, MountMode mode, const MountOptions& options, std::vector<Lease>& leases) {
+AcquiredImage Daemon::acquire(const ImageSpec& spec, MountMode mode, const MountOptions& options, pid_t holder, std::vector<Lease>& leases) {
   const Stopwatch watch;
   const auto image = open(spec);
   const std::lock_guard guard(changing_);
   refuse_if_stopping();
   auto& backing = options.record ? recorded_backing(image, mode) : shared_backing(image, mode);
-  state_.with([&](State&) {
-    ++backing.users;
-    ++backing.leases;
-  });
-  leases.emplace_back(*this, *backing.mounted);
+  leases.push_back(add_lease(backing, find_holder(holder)));
+  write_record();
   const auto stats = state_.with([&](State& state) { return stats_of(state, *backing.mounted); });
   if (options.prefetch && !options.record) start_prefetch(backing);
   return {.dir = backing.mounted->dir(),
@@ -245,9 +254,22 @@ AcquiredImage Daemon::acquire(const ImageSpec& spec, MountMode mode, const Mount
           .stats = stats};
 }
 
-void Daemon::release(MountedImage& image) {
+Daemon::Lease Daemon::add_lease(Backing& backing, std::optional<LeaseHolder> holder) {
+  return state_.with([&](State& state) {
+    ++backing.users;
+    ++backing.leases;
+    state.leases[++state.last_lease] = {.image = backing.mounted.get(), .holder = holder};
+    return Lease(*this, *backing.mounted, state.last_lease);
+  });
+}
+
+void Daemon::release(std::uint64_t lease) {
   const std::lock_guard guard(changing_);
-  drop_user(image, true);
+  auto* image = state_.with([&](State& state) {
+    const auto found = state.leases.extract(lease);
+    return found.empty() ? nullptr : found.mapped().image;
+  });
+  if (image != nullptr) drop_user(*image, true);
 }
 
 // With the last user the mount goes, and with the last mount of an image its files.
@@ -261,9 +283,10 @@ void Daemon::drop_user(MountedImage& image, bool lease) {
     state.backings.erase(found);
     return backing;
   });
-  if (!last) return;
+  if (!last) return write_record();
   log::info("unmounting {}", last->mounted->dir().string());
   take_down(*last);
+  write_record();
 }
 
 void Daemon::take_down(Backing& backing) {
@@ -295,6 +318,8 @@ DaemonStatus Daemon::status() {
                       .version = options_.version,
                       .uptime_seconds = uptime_.seconds(),
                       .root = options_.paths.root.string(),
+                      .keeper = std::string(options_.descriptors->kind()),
+                      .keeper_pid = options_.descriptors->pid(),
                       .mounts = {},
                       .store_bytes = streams_->store_bytes(),
                       .store_max_bytes = options_.streams.store_limit.max_bytes};
@@ -302,7 +327,9 @@ DaemonStatus Daemon::status() {
     const auto add = [&](const std::string& dir, const MountedImage& image, bool session) {
       status.mounts.push_back({.dir = dir, .mode = image.mode(), .session = session, .stats = stats_of(state, image), .fuse_requests = image.fuse_requests()});
     };
-    for (const auto& [dir, mount] : state.user_mounts) add(dir.string(), *mount.image, false);
+    for (const auto& [dir, mount] : state.user_mounts) {
+      if (mount.settled) add(dir.string(), *mount.image, false);
+    }
     for (const auto& backing : state.backings) {
       if (backing->leases > 0) add(backing->mounted->dir().string(), *backing->mounted, true);
     }
@@ -457,7 +484,10 @@ bool Daemon::idle() {
 }
 
 void Daemon::unmount_everything() {
-  const auto user_mounts = state_.with([](State& state) { return std::exchange(state.user_mounts, {}); });
+  const auto user_mounts = state_.with([](State& state) {
+    state.leases.clear();  // their images go
+    return std::exchange(state.user_mounts, {});
+  });
   for (const auto& [dir, mount] : user_mounts) {
     if (!mount.bound) continue;
     try {
@@ -472,6 +502,7 @@ void Daemon::unmount_everything() {
 
 void Daemon::stop() {
   if (stopping_.exchange(true)) return;
+  holders_.reset();
   {
     const std::lock_guard guard(changing_);
     unmount_everything();
@@ -480,6 +511,9 @@ void Daemon::stop() {
   for (const auto& [digest, pull] : pulls) pull->stop = true;
   streams_->stop();      // what still waits fails now
   channels_.stop_all();  // nobody asks any more
+  options_.descriptors->end();
+  std::error_code ignored;
+  fs::remove(options_.paths.handover_file(), ignored);
 }
 
 }  // namespace varve::fuse

@@ -16,8 +16,13 @@
 #include "core/base/clock.h"
 #include "core/base/guarded.h"
 #include "fuse/control_client.h"
+#include "fuse/descriptor_store.h"
+#include "fuse/handover.h"
+#include "fuse/holder_watch.h"
+#include "fuse/kept_connections.h"
 #include "fuse/known_layers.h"
 #include "fuse/layer_stream.h"
+#include "fuse/mount_table.h"
 #include "fuse/mounted_image.h"
 #include "fuse/prefetch.h"
 
@@ -30,12 +35,14 @@ struct DaemonOptions {
   unsigned read_ahead_kb = 0;
   bool erofs_direct_io = false;
   std::string version;
+  std::shared_ptr<DescriptorStore> descriptors;  // where connections outlive the daemon
 };
 
 // Safe to use from any thread. Calls that go to the network hold no lock that others wait for.
 class Daemon {
  public:
-  // Opens store and index and unmounts what an earlier daemon of the same root left behind.
+  // Opens store and index, goes on with the mounts of an earlier daemon of the same root, and unmounts what of it
+  // cannot be gone on with.
   explicit Daemon(DaemonOptions options);
   ~Daemon();
 
@@ -45,20 +52,22 @@ class Daemon {
   // One use of a mounted image; ends with it.
   class Lease {
    public:
-    Lease(Daemon& daemon, MountedImage& image) : daemon_(&daemon), image_(&image) {}
-    Lease(Lease&& other) noexcept : daemon_(std::exchange(other.daemon_, nullptr)), image_(other.image_) {}
+    Lease(Daemon& daemon, MountedImage& image, std::uint64_t number) : daemon_(&daemon), image_(&image), number_(number) {}
+    Lease(Lease&& other) noexcept : daemon_(std::exchange(other.daemon_, nullptr)), image_(other.image_), number_(other.number_) {}
     Lease& operator=(Lease&&) = delete;
     const MountedImage& image() const { return *image_; }
     ~Lease() {
-      if (daemon_ != nullptr) daemon_->release(*image_);
+      if (daemon_ != nullptr) daemon_->release(number_);
     }
 
    private:
     Daemon* daemon_;
     MountedImage* image_;
+    std::uint64_t number_;
   };
-  // The lease is appended to `leases`.
-  AcquiredImage acquire(const ImageSpec& spec, MountMode mode, const MountOptions& options, std::vector<Lease>& leases);
+  // The lease is appended to `leases`. `holder` is the process that has it (0: not known): if this daemon dies, the next one gives the lease to that
+  // process for as long as it runs.
+  AcquiredImage acquire(const ImageSpec& spec, MountMode mode, const MountOptions& options, pid_t holder, std::vector<Lease>& leases);
 
   std::optional<ImageStats> image_stats(const Digest& image);
   DaemonStatus status();
@@ -74,6 +83,12 @@ class Daemon {
 
   // Nothing is mounted and nothing pulled.
   bool idle();
+  // Throws Unsupported if another program could not go on with what is mounted here: `format` is that of the record
+  // that it reads.
+  void check_successor(int format) const;
+  // For exec(2), which must follow at once: mounts stay as they are while the lock is held.
+  std::unique_lock<std::mutex> hand_over();
+  DescriptorStore& descriptors() { return *options_.descriptors; }
   // Unmounts everything, fails what waits, ends the threads. Later calls are refused.
   void stop();
 
@@ -89,12 +104,19 @@ class Daemon {
   };
   struct UserMount {
     MountedImage* image = nullptr;
-    bool bound = false;     // root: one more name of a shared backing
+    bool bound = false;   // root: one more name of a shared backing
+    bool settled = true;  // false while it is being mounted
+  };
+  struct LeaseEntry {
+    MountedImage* image = nullptr;
+    std::optional<LeaseHolder> holder;
   };
   struct PullJob;
   struct State {
     std::vector<std::unique_ptr<Backing>> backings;
     std::map<std::filesystem::path, UserMount> user_mounts;
+    std::map<std::uint64_t, LeaseEntry> leases;
+    std::uint64_t last_lease = 0;
     std::map<std::pair<Digest, bool>, std::shared_ptr<PullJob>> pulls;  // by image, and whether with what is cold
   };
 
@@ -106,14 +128,28 @@ class Daemon {
   void start_prefetch(Backing& backing);
   static void take_down(Backing& backing);
   ImageStats stats_of(State& state, const MountedImage& image) const;
-  void release(MountedImage& image);
+  Lease add_lease(Backing& backing, std::optional<LeaseHolder> holder);
+  void release(std::uint64_t lease);
   void drop_user(MountedImage& image, bool lease);
+  Backing* find_backing(const std::filesystem::path& dir);
   void refuse_if_stopping() const;
   void unmount_everything();
   void start_pull(const std::shared_ptr<ServedImage>& image, bool cold);
   std::vector<std::shared_ptr<LayerStream>> stored_streams();
   VerifyResult verify_streams(const std::vector<std::shared_ptr<LayerStream>>& streams, const ProgressCallback& progress, const std::function<bool()>& stop_wanted);
   void repair_if_mounted(const std::shared_ptr<LayerStream>& stream, const std::vector<ByteRange>& bad);
+
+  // daemon_takeover.cpp
+  struct TakeOver;
+  void take_over();
+  void take_over_tree(TakeOver& work, const HandoverConnection& connection);
+  void take_over_blobs(TakeOver& work, const HandoverConnection& connection);
+  void take_over_names(TakeOver& work);
+  void take_over_leases(TakeOver& work);
+  Backing& adopt(std::unique_ptr<MountedImage> mounted, const HandoverMount& mount);
+  void drop_unused_backings();
+  Handover current_record();
+  void write_record() noexcept;
 
   const DaemonOptions options_;
   const MountSettings settings_;
@@ -122,11 +158,13 @@ class Daemon {
   KnownLayers known_layers_;
   const std::unique_ptr<LayerStreams> streams_;
   ChannelList channels_;
+  const std::shared_ptr<KeptConnections> kept_;
   std::mutex changing_;  // one mount or unmount at a time; held over mount(2), never over the network
   std::weak_ptr<BlobMount> blobs_;
   std::uint64_t recordings_ = 0;  // made so far; under changing_
   std::atomic<bool> stopping_ = false;
   Guarded<State> state_;  // changed under changing_ only, but locked for moments, so that status never waits for a mount
+  std::unique_ptr<HolderWatch> holders_;  // the last: it gives leases back
 };
 
 }  // namespace varve::fuse

@@ -7,14 +7,16 @@
 #include <sys/signalfd.h>
 #include <sys/socket.h>
 #include <sys/stat.h>
-#include <sys/un.h>
+#include <unistd.h>
 
 #include <csignal>
 #include <cstdlib>
 #include <cstring>
+#include <thread>
 
 #include "core/base/errors.h"
 #include "core/base/file.h"
+#include "core/base/guarded.h"
 #include "core/base/log.h"
 #include "fuse/control_server.h"
 
@@ -64,17 +66,28 @@ class Process {
     end_event_.reset(::eventfd(0, EFD_CLOEXEC));
     if (!end_event_) fail_errno("make an event descriptor");
     signals_ = take_signals();
+    options.daemon.descriptors = open_descriptor_store({.socket = paths.keeper_socket(),
+                                                        .keeper = options.keeper_words,
+                                                        .daemon = options.words,
+                                                        .log_file = paths.log_file()});
     daemon_.emplace(options.daemon);
-    server_.emplace(*daemon_, paths.socket(), [this] { want_end(); });
+    server_.emplace(*daemon_, paths.socket(),
+                    ControlServer::Events{.shutdown = [this] { want({}); },
+                                          .replace = [this](const std::string& program) { want(program); }});
   }
 
   void serve() {
     auto busy_until = std::chrono::steady_clock::now();
     while (true) {
-      pollfd wait[] = {{.fd = end_event_.get(), .events = POLLIN, .revents = 0}, {.fd = signals_.get(), .events = POLLIN, .revents = 0}};
-      if (::poll(wait, std::size(wait), options_.idle_exit.count() > 0 ? kIdleLookMs : -1) < 0 && errno != EINTR) fail_errno("wait for the end");
-      if (wait[0].revents != 0) return log::info("a command asks for the end");
+      pollfd wait[] = {{.fd = end_event_.get(), .events = POLLIN, .revents = 0},
+                       {.fd = signals_.get(), .events = POLLIN, .revents = 0},
+                       // Its end only: answers are for who asked.
+                       {.fd = daemon_->descriptors().watch_fd(), .events = 0, .revents = 0}};
+      if (::poll(wait, std::size(wait), options_.idle_exit.count() > 0 ? kIdleLookMs : -1) < 0 && errno != EINTR)
+        fail_errno("wait for the end");
+      if (wait[0].revents != 0 && !is_replaced()) return log::info("a command asks for the end");
       if (wait[1].revents != 0 && is_end_signal()) return;
+      if (wait[2].revents != 0) renew_descriptor_store();
       if (options_.idle_exit.count() == 0) continue;
       const auto now = std::chrono::steady_clock::now();
       if (!daemon_->idle() || server_->connections() > 0) busy_until = now;
@@ -95,9 +108,51 @@ class Process {
   }
 
  private:
-  void want_end() const {
+  // Empty: the end.
+  void want(std::string program) {
+    wanted_program_.with([&](std::string& wanted) { wanted = std::move(program); });
     const std::uint64_t one = 1;
     if (::write(end_event_.get(), &one, sizeof one) < 0) log::error("end: {}", std::strerror(errno));
+  }
+
+  // False if the end is wanted; comes back only if the other program could not be executed.
+  bool is_replaced() {
+    auto program = wanted_program_.with([](std::string& wanted) { return std::exchange(wanted, {}); });
+    if (program.empty()) return false;
+    std::uint64_t events = 0;
+    if (::read(end_event_.get(), &events, sizeof events) < 0) log::debug("no event to take");
+    log::info("{} takes the place of this daemon", program);
+    try {
+      auto words = options_.words;
+      words.at(0) = std::move(program);
+      // Of libraries, too; what is handed over is opened again after that.
+      ::close_range(STDERR_FILENO + 1, ~0u, CLOSE_RANGE_CLOEXEC);
+      const auto guard = daemon_->hand_over();
+      execute(words);
+    } catch (const std::exception& error) {
+      log::error("this daemon stays: {}", error.what());
+    }
+    return true;
+  }
+
+  // All descriptors but the standard ones close, so that locks and sockets are free for the other program; signals stay
+  // blocked and are not lost.
+  [[noreturn]] static void execute(std::vector<std::string>& words) {
+    std::vector<char*> argv;
+    for (auto& word : words) argv.push_back(word.data());
+    argv.push_back(nullptr);
+    ::execv(argv[0], argv.data());
+    fail_errno("execute {}", words[0]);
+  }
+
+  void renew_descriptor_store() {
+    try {
+      daemon_->descriptors().renew();
+      log::warn("the keeper has died; another one keeps the connections now");
+    } catch (const std::exception& error) {
+      log::error("the keeper has died, and no other could be started: {}; tried again", error.what());
+      std::this_thread::sleep_for(std::chrono::seconds(1));
+    }
   }
 
   // SIGHUP comes when a terminal closes, and the daemon does not belong to one.
@@ -113,24 +168,12 @@ class Process {
   UniqueFd run_lock_;
   UniqueFd end_event_;
   UniqueFd signals_;
+  Guarded<std::string> wanted_program_;
   std::optional<Daemon> daemon_;
   std::optional<ControlServer> server_;
 };
 
 }  // namespace
-
-void notify_service_manager(std::string_view state) {
-  const char* path = std::getenv("NOTIFY_SOCKET");
-  sockaddr_un address{};
-  address.sun_family = AF_UNIX;
-  if (path == nullptr || (*path != '/' && *path != '@') || std::strlen(path) >= sizeof address.sun_path) return;
-  std::strcpy(address.sun_path, path);
-  if (*path == '@') address.sun_path[0] = '\0';  // an abstract name
-  const UniqueFd socket(::socket(AF_UNIX, SOCK_DGRAM | SOCK_CLOEXEC, 0));
-  const auto size = static_cast<socklen_t>(offsetof(sockaddr_un, sun_path) + std::strlen(path));
-  if (!socket || ::sendto(socket.get(), state.data(), state.size(), MSG_NOSIGNAL, reinterpret_cast<const sockaddr*>(&address), size) < 0)
-    log::warn("cannot tell the service manager {}: {}", state, std::strerror(errno));
-}
 
 void run_daemon(DaemonProcessOptions options) {
   std::optional<Process> process;

@@ -39,6 +39,7 @@ class FakeLayerStream final : public fuse::LayerStream {
   void note_cold(const Digest&, const std::vector<ByteRange>&) override {}
   bool complete() const override;
   bool keep_whole() override { return complete(); }
+  void keep_mounted() override {}
   std::filesystem::path store_file() const override { return file_; }
   fuse::StreamStats stats() const override;
   Verified verify() override { return {}; }

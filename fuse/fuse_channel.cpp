@@ -1,6 +1,7 @@
 #include "fuse/fuse_channel.h"
 
 #include <linux/fuse.h>
+#include <poll.h>
 #include <sys/epoll.h>
 #include <sys/eventfd.h>
 
@@ -11,6 +12,7 @@
 
 #include "core/base/errors.h"
 #include "core/base/file.h"
+#include "core/base/free_with.h"
 #include "core/base/log.h"
 #include "fuse/fuse_mount.h"
 
@@ -28,6 +30,10 @@ constexpr const char* kOperationNames[] = {
 std::string operation_name(std::size_t opcode) {
   return opcode < std::size(kOperationNames) ? kOperationNames[opcode] : std::to_string(opcode);
 }
+
+constexpr int kHelloPatienceMs = 10'000;
+constexpr std::int32_t kNotifyResend = 7;                         // FUSE_NOTIFY_RESEND; not in the headers of Debian 12
+constexpr std::uint64_t kUniqueOfNobody = 0x7fff'ffff'ffff'fffe;  // even, as requests are; none will ever have it
 
 // The kernel's number of the request that this thread is handling; libfuse does not show it.
 thread_local std::uint64_t current_unique = 0;
@@ -54,6 +60,17 @@ bool is_being_killed(std::uint32_t thread_id) {
     if ((std::strtoull(std::string(digits).c_str(), nullptr, 16) & kill_bit) != 0) return true;
   }
   return false;
+}
+
+// Asks the kernel to queue again all requests that have no answer yet: the daemon before us has taken them with it.
+void ask_to_resend(int fd, const std::filesystem::path& dir) {
+  const fuse_out_header notification{.len = sizeof notification, .error = kNotifyResend, .unique = 0};
+  if (::write(fd, &notification, sizeof notification) == static_cast<ssize_t>(sizeof notification)) return;
+  if (errno == EINVAL)
+    fail<Unsupported>(
+        "the connection of {} cannot be taken over: this kernel does not send requests again (Linux 6.9 does)",
+        dir.string());
+  fail_errno("take over the connection of {}", dir.string());
 }
 
 }  // namespace
@@ -89,19 +106,80 @@ std::shared_ptr<FuseChannel> FuseChannel::mount(const FuseMountOptions& options,
   fuse_opt_free_args(&arguments);  // libfuse has put copies in place of ours
   if (!channel->session_) fail<Unsupported>("libfuse gives no session for {}", options.dir.string());
 
-  auto mounted = mount_fuse({.dir = options.dir,
-                             .source = options.source,
-                             .subtype = options.subtype,
-                             .check_permissions = options.check_permissions,
-                             .max_read_bytes = kMaxReadBytes});
-  channel->by_helper_ = mounted.by_helper;
-  if (fuse_session_mount(channel->session_.get(), fmt::format("/dev/fd/{}", mounted.fd.get()).c_str()) != 0) {
-    unmount_dir(options.dir, true, mounted.by_helper);
+  const auto& keeping = options.keeping;
+  auto fd = channel->open_connection();
+  const int number = fd.get();
+  if (fuse_session_mount(channel->session_.get(), fmt::format("/dev/fd/{}", number).c_str()) != 0) {
+    if (!keeping.earlier) unmount_dir(options.dir, true, channel->by_helper_);
     fail<Unsupported>("libfuse does not take the descriptor of {}", options.dir.string());
   }
-  mounted.fd.release();  // the session closes it
-  for (unsigned i = 0; i < std::max(options.threads, 1u); ++i) channel->threads_.emplace_back([channel] { channel->serve(); });
+  fd.release();  // the session closes it
+  if (keeping.earlier) {
+    channel->repeat_init_request(keeping.earlier->init_request);
+    ask_to_resend(number, options.dir);
+  } else {
+    try {
+      const auto init_request = channel->receive_init_request();
+      if (keeping.keep) keeping.keep(number, init_request, channel->by_helper_);
+    } catch (...) {
+      unmount_dir(options.dir, true, channel->by_helper_);
+      throw;
+    }
+  }
+  for (unsigned i = 0; i < std::max(options.threads, 1u); ++i)
+    channel->threads_.emplace_back([channel] { channel->serve(); });
   return channel;
+}
+
+UniqueFd FuseChannel::open_connection() {
+  const auto& earlier = options_.keeping.earlier;
+  if (earlier) {
+    by_helper_ = earlier->by_helper;
+    return std::move(earlier->fd);
+  }
+  auto mounted = mount_fuse({.dir = options_.dir,
+                             .source = options_.source,
+                             .subtype = options_.subtype,
+                             .check_permissions = options_.check_permissions,
+                             .max_read_bytes = kMaxReadBytes});
+  by_helper_ = mounted.by_helper;
+  return std::move(mounted.fd);
+}
+
+// The kernel's first message settles what both sides can do; it comes by itself after a mount. Answers it and returns
+// it as it came.
+Bytes FuseChannel::receive_init_request() {
+  pollfd wait{.fd = fuse_session_fd(session_.get()), .events = POLLIN, .revents = 0};
+  fuse_buf buffer{};
+  int received = -EAGAIN;
+  while (received == -EINTR || received == -EAGAIN) {
+    if (::poll(&wait, 1, kHelloPatienceMs) == 0) break;
+    received = fuse_session_receive_buf(session_.get(), &buffer);
+  }
+  const std::unique_ptr<void, FreeWith<std::free>> memory(buffer.mem);
+  fuse_in_header header{};
+  if (received >= static_cast<int>(sizeof header)) std::memcpy(&header, buffer.mem, sizeof header);
+  if (header.opcode != FUSE_INIT)
+    fail<Unsupported>("{}: the kernel does not begin with FUSE_INIT", options_.dir.string());
+  auto request = to_bytes({static_cast<const std::byte*>(buffer.mem), buffer.size});
+  counts_[FUSE_INIT].fetch_add(1, std::memory_order_relaxed);
+  fuse_session_process_buf(session_.get(), &buffer);
+  return request;
+}
+
+// Tells libfuse what the kernel told the first daemon, so that both use the same options. The kernel waits for no
+// answer to it any more: under a number that no request has, it turns it away.
+void FuseChannel::repeat_init_request(Bytes init_request) {
+  fuse_in_header header{};
+  if (init_request.size() >= sizeof header) std::memcpy(&header, init_request.data(), sizeof header);
+  if (header.opcode != FUSE_INIT || header.len != init_request.size())
+    fail<CorruptData>("{}: what was kept is no FUSE_INIT", options_.dir.string());
+  header.unique = kUniqueOfNobody;
+  std::memcpy(init_request.data(), &header, sizeof header);
+  fuse_buf buffer{};
+  buffer.mem = init_request.data();
+  buffer.size = init_request.size();
+  fuse_session_process_buf(session_.get(), &buffer);
 }
 
 // The threads own the channel too, so all of them have ended, save perhaps the one that runs this.
@@ -152,7 +230,7 @@ void FuseChannel::serve() {
   }
   std::free(buffer.mem);
   if (fuse_session_exited(session_.get()) != 0) {
-    finished_ = true;
+    if (!finished_.exchange(true) && options_.keeping.ended) options_.keeping.ended();
     // Wakes the other threads, which see the end for themselves or here.
     const std::uint64_t one = 1;
     if (::write(stop_event_.get(), &one, sizeof one) < 0) log::error("stop {}: {}", options_.dir.string(), std::strerror(errno));

@@ -28,12 +28,29 @@ inline constexpr std::size_t kMaxReadBytes = 1024 * 1024;
 // Attributes and names of an image never change.
 inline constexpr double kEndlessSeconds = 1e9;
 
+// How a connection outlives the daemon that mounted it.
+struct FuseKeeping {
+  // Another daemon's connection to take over, instead of mounting.
+  struct Earlier {
+    UniqueFd fd;
+    Bytes init_request;
+    bool by_helper = false;
+  };
+  std::shared_ptr<Earlier> earlier;
+  // Called once the kernel has said hello and before anything else is answered: what the next daemon will need. What it
+  // throws ends the mount.
+  std::function<void(int fd, ByteView init_request, bool by_helper)> keep;
+  // Called when the kernel has closed the connection, from a thread of the channel.
+  std::function<void()> ended;
+};
+
 struct FuseMountOptions {
   std::filesystem::path dir;
   std::string source;               // first column of /proc/mounts
   std::string subtype = "varve";    // shown as fuse.varve
   bool check_permissions = true;    // by the kernel, from modes and owners
   unsigned threads = 4;
+  FuseKeeping keeping;
 };
 
 class FuseChannel;
@@ -49,10 +66,13 @@ struct FuseFileSystem {
 
 class FuseChannel : public std::enable_shared_from_this<FuseChannel> {
  public:
-  // Mounts by mount(2) where this process may, else by fusermount3, and starts to serve. Throws std::system_error or Unsupported with what to do.
-  static std::shared_ptr<FuseChannel> mount(const FuseMountOptions& options, const fuse_lowlevel_ops& operations, std::shared_ptr<FuseFileSystem> file_system);
-  // Lives until the kernel has closed the connection or stop() was called, whoever else lets go of it: a mount that is detached
-  // while busy is served to its end.
+  // Mounts by mount(2) where this process may, else by fusermount3, and starts to serve. Throws std::system_error or
+  // Unsupported with what to do. With keeping.earlier nothing is mounted: the kernel is asked to send again what it has
+  // no answer to (Linux 6.9; Unsupported if it cannot).
+  static std::shared_ptr<FuseChannel> mount(const FuseMountOptions& options, const fuse_lowlevel_ops& operations,
+                                            std::shared_ptr<FuseFileSystem> file_system);
+  // Lives until the kernel has closed the connection or stop() was called, whoever else lets go of it: a mount that is
+  // detached while busy is served to its end.
   ~FuseChannel();
 
   // Not busy: gone when this returns. Busy: throws std::system_error(EBUSY), or with `detach` vanishes from sight and is served
@@ -80,6 +100,9 @@ class FuseChannel : public std::enable_shared_from_this<FuseChannel> {
     void operator()(fuse_session* session) const { fuse_session_destroy(session); }
   };
   FuseChannel(FuseMountOptions options, std::shared_ptr<FuseFileSystem> file_system);
+  UniqueFd open_connection();
+  Bytes receive_init_request();
+  void repeat_init_request(Bytes init_request);
   void serve();
   void let_go_if_killed(ByteView interrupt_message);
   static void reply(const std::shared_ptr<LateReply>& late, std::exception_ptr error, ByteView bytes);

@@ -9,11 +9,11 @@
 #include <unistd.h>
 
 #include <array>
-#include <cstring>
 #include <vector>
 
 #include "core/base/errors.h"
 #include "core/base/file.h"
+#include "fuse/pass_fd.h"
 
 extern char** environ;  // NOLINT: POSIX has no header for it
 
@@ -50,27 +50,6 @@ FuseMount mount_directly(const FuseMountRequest& request) {
   if (::mount(request.source.c_str(), request.dir.c_str(), type.c_str(), MS_RDONLY | MS_NOSUID | MS_NODEV, options.c_str()) != 0)
     fail_errno("mount a FUSE file system at {}", request.dir.string());
   return {.fd = std::move(fd), .by_helper = false};
-}
-
-// The helper sends the descriptor of its mount over a socket.
-UniqueFd receive_fd(int socket) {
-  std::array<char, CMSG_SPACE(sizeof(int))> control{};
-  char byte = 0;
-  iovec data{.iov_base = &byte, .iov_len = 1};
-  msghdr message{};
-  message.msg_iov = &data;
-  message.msg_iovlen = 1;
-  message.msg_control = control.data();
-  message.msg_controllen = control.size();
-  ssize_t received = 0;
-  do received = ::recvmsg(socket, &message, MSG_CMSG_CLOEXEC);
-  while (received < 0 && errno == EINTR);
-  if (received <= 0) return UniqueFd();
-  const auto* header = CMSG_FIRSTHDR(&message);
-  if (header == nullptr || header->cmsg_type != SCM_RIGHTS || header->cmsg_len < CMSG_LEN(sizeof(int))) return UniqueFd();
-  int fd = -1;
-  std::memcpy(&fd, CMSG_DATA(header), sizeof fd);
-  return UniqueFd(fd);
 }
 
 struct HelperResult {
@@ -125,8 +104,10 @@ FuseMount mount_by_helper(const FuseMountRequest& request) {
   if (request.check_permissions) options += ",default_permissions";
   const auto result = run_helper({kHelper, "-o", options, "--", request.dir.string()}, theirs.get());
   theirs.reset();
-  auto fd = receive_fd(ours.get());
-  if (result.exit_status != 0 || !fd) fail<Unsupported>("cannot mount at {}: {}", request.dir.string(), result.complaint);
+  auto received = receive_with_fd(ours.get(), 1);  // the helper sends the descriptor of its mount beside a byte
+  auto fd = received ? std::move(received->fd) : UniqueFd();
+  if (result.exit_status != 0 || !fd)
+    fail<Unsupported>("cannot mount at {}: {}", request.dir.string(), result.complaint);
   return {.fd = std::move(fd), .by_helper = true};
 }
 

@@ -90,6 +90,7 @@ class StoredLayerStream final : public LayerStream {
 
   bool complete() const override { return layer_->store.complete(); }
   bool keep_whole() override { return layer_->store.keep_whole(); }
+  void keep_mounted() override { layer_->store.keep_mounted(); }
   std::filesystem::path store_file() const override { return layer_->store.data_path(); }
 
   StreamStats stats() const override {

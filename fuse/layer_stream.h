@@ -65,6 +65,9 @@ class LayerStream {
   virtual bool complete() const = 0;
   // If it is complete, it stays so as long as the stream is open, and store_file() can be mounted directly. False if it is not.
   virtual bool keep_whole() = 0;
+  // For a file that an earlier process has mounted when it was complete: nothing of it goes as long as the stream is open, though the record may
+  // lack what was stored last.
+  virtual void keep_mounted() = 0;
   virtual std::filesystem::path store_file() const = 0;
 
   virtual StreamStats stats() const = 0;

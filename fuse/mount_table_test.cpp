@@ -37,8 +37,8 @@ TEST(MountTable, ShowsTheMountsOfThisMachine) {
 
 TEST(StaleMounts, AreThoseOfTheSameRootWithTheirBindsTopmostFirst) {
   const DaemonPaths paths{.root = "/srv/r", .run_dir = "/srv/r/run"};
-  const auto stale = find_stale_mounts(parse_mount_table(kTable), paths);
-  const std::vector<std::filesystem::path> expected{"/mnt/long",          "/srv/r/run/images/long", "/home/u/m",
+  const auto stale = find_stale_mounts(parse_mount_table(kTable), paths, {});
+  const std::vector<std::filesystem::path> expected{"/mnt/long",       "/srv/r/run/images/long", "/home/u/m",
                                                     "/mnt/with space", "/srv/r/run/images/ab",   "/srv/r/run/blobs"};
   EXPECT_EQ(stale, expected);
 }

@@ -124,12 +124,12 @@ class MountTest : public ::testing::Test {
 
   void mount_fuse_mode(test::FakeImage& image) {
     tree_ = std::make_shared<TreeFs>(*image.reader, image.mapping.bytes(), image.devices);
-    channel_ = mount_tree(tree_, {.dir = mount_dir(), .source = "varve:test", .name = "the image of the test"});
+    channel_ = mount_tree(tree_, {.dir = mount_dir(), .source = "varve:test", .name = "the image of the test"}, {});
   }
   // False if this kernel has no EROFS on files.
   bool mount_kernel_mode(test::FakeImage& image) {
     blobs_ = std::make_shared<BlobFs>();
-    channel_ = mount_blobs(blobs_, blobs_dir(), "varve:test", 4);
+    channel_ = mount_blobs(blobs_, blobs_dir(), "varve:test", 4, {});
     ErofsMountRequest request{.tree_file = image.tree_file, .devices = {}, .dir = mount_dir()};
     for (std::size_t i = 0; i < image.devices.size(); ++i) {
       const auto name = digest_of("device " + std::to_string(i));
@@ -378,6 +378,72 @@ TEST_F(MountTest, StoppingAChannelEndsWhoeverWaits) {
   channel_->stop();
   channel_.reset();  // closes the descriptor, which ends what the reader still asks
   reader.join();
+}
+
+// The first channel takes a request and never answers it, as a daemon that is killed.
+TEST_F(MountTest, AnotherChannelGoesOnWhereOneDied) {
+  auto image = image_of_one_file(100'000);
+  auto same = image_of_one_file(100'000);
+  tree_ = std::make_shared<TreeFs>(*image.reader, image.mapping.bytes(), image.devices);
+  auto kept = std::make_shared<FuseKeeping::Earlier>();
+  FuseKeeping keeping;
+  keeping.keep = [&](int fd, ByteView init_request, bool by_helper) {
+    *kept = {.fd = UniqueFd(::dup(fd)), .init_request = to_bytes(init_request), .by_helper = by_helper};
+  };
+  channel_ = mount_tree(tree_, {.dir = mount_dir(), .source = "varve:test", .name = "first"}, keeping);
+  ASSERT_TRUE(kept->fd);
+  image.streams[0]->hold();
+  std::string got(100'000, '\0');
+  std::jthread reader([&] {
+    const auto fd = open_file(mount_dir() / "dir/file", O_RDONLY);
+    pread_exactly(fd.get(), 0, std::as_writable_bytes(std::span(got)), "file");
+  });
+  image.streams[0]->wait_for_wishes(1);
+  channel_->stop();
+
+  const auto next_tree = std::make_shared<TreeFs>(*same.reader, same.mapping.bytes(), same.devices);
+  std::latch ended(1);
+  FuseKeeping next;
+  next.earlier = kept;
+  next.ended = [&] { ended.count_down(); };
+  const auto next_channel = mount_tree(next_tree, {.dir = mount_dir(), .source = "varve:test", .name = "next"}, next);
+  reader.join();
+  const auto inode = test::find(same.tree, "dir/file");
+  EXPECT_EQ(got, same.layers.expected(*inode, 0, got.size()));
+  image.streams[0]->arrive();  // an answer of the dead one comes too late, and harms nobody
+  EXPECT_EQ(read_file(mount_dir() / "dir/file").size(), 100'000u);
+  unmount_all();
+  ended.wait();
+}
+
+TEST_F(MountTest, WhatIsNoConnectionIsNotTakenOver) {
+  auto image = image_of_one_file(100);
+  tree_ = std::make_shared<TreeFs>(*image.reader, image.mapping.bytes(), image.devices);
+  const auto take_over = [&](UniqueFd fd, Bytes init_request) {
+    FuseKeeping keeping;
+    keeping.earlier = std::make_shared<FuseKeeping::Earlier>(
+        FuseKeeping::Earlier{.fd = std::move(fd), .init_request = std::move(init_request), .by_helper = false});
+    mount_tree(tree_, {.dir = mount_dir(), .source = "varve:test", .name = "none"}, keeping);
+  };
+  EXPECT_THROW(take_over(open_file("/dev/fuse", O_RDWR), {}), CorruptData);
+  EXPECT_THROW(take_over(open_file("/dev/fuse", O_RDWR), Bytes(104)), CorruptData);
+  FuseKeeping keeping;
+  Bytes hello;
+  keeping.keep = [&](int, ByteView init_request, bool) { hello = to_bytes(init_request); };
+  mount_tree(tree_, {.dir = mount_dir(), .source = "varve:test", .name = "first"}, keeping);
+  unmount_all();
+  EXPECT_THROW(take_over(open_file("/dev/fuse", O_RDWR), hello), std::system_error) << "nothing is mounted on it";
+  EXPECT_FALSE(find_mount(mount_dir()));
+}
+
+// What keeps the descriptor may be full or gone: the mount then fails, and nothing is left of it.
+TEST_F(MountTest, AMountThatCannotBeKeptIsUndone) {
+  auto image = image_of_one_file(100);
+  tree_ = std::make_shared<TreeFs>(*image.reader, image.mapping.bytes(), image.devices);
+  FuseKeeping keeping;
+  keeping.keep = [](int, ByteView, bool) { fail<Error>("no room"); };
+  EXPECT_THROW(mount_tree(tree_, {.dir = mount_dir(), .source = "varve:test", .name = "none"}, keeping), Error);
+  EXPECT_FALSE(find_mount(mount_dir()));
 }
 
 }  // namespace

@@ -16,13 +16,6 @@ namespace {
 // The ranges device belongs to one image and has no digest of its own.
 Digest ranges_name(const Digest& image) { return digest_of("varve ranges device of " + image.to_string()); }
 
-// A layer that is complete needs no FUSE beneath: the kernel reads its store file, unless somebody wants to know what it reads.
-std::filesystem::path device_path(const ServedImage& image, std::size_t layer, const BlobMount& blobs, bool recorded) {
-  auto& stream = *image.layers()[layer];
-  if (!recorded && stream.keep_whole()) return stream.store_file();
-  return blobs.dir() / stream.map().layer_digest.hex();
-}
-
 std::vector<std::shared_ptr<StreamFile>> devices_of(const ServedImage& image, const std::shared_ptr<ReadRecorder>& recorder) {
   auto devices = image.devices();
   if (!recorder) return devices;
@@ -64,50 +57,124 @@ void ChannelList::stop_all() {
   }
 }
 
-BlobMount::BlobMount(const std::filesystem::path& dir, const MountSettings& settings, ChannelList& channels)
-    : dir_(dir), fs_(std::make_shared<BlobFs>()), channel_(mount_blobs(fs_, dir, settings.source, settings.threads)) {
+std::vector<std::pair<Digest, std::shared_ptr<StreamFile>>> files_of(const ServedImage& image) {
+  std::vector<std::pair<Digest, std::shared_ptr<StreamFile>>> files;
+  for (std::size_t i = 0; i < image.layers().size(); ++i)
+    files.emplace_back(image.layers()[i]->map().layer_digest, image.devices()[i]);
+  if (image.has_ranges_device()) files.emplace_back(ranges_name(image.digest()), image.devices().back());
+  return files;
+}
+
+BlobMount::BlobMount(const std::filesystem::path& dir, const MountSettings& settings, ChannelList& channels,
+                     KeptConnections& kept)
+    : name_(kept.new_name()), dir_(dir), fs_(std::make_shared<BlobFs>()) {
+  KeptConnections::Connection connection;
+  connection.dir = dir;
+  connection.blobs = fs_;
+  channel_ = mount_blobs(fs_, dir, settings.source, settings.threads, kept.begin(name_, std::move(connection)));
   channels.add(channel_);
 }
 
-BlobMount::~BlobMount() {
-  unmount_or_detach(dir_, [this](bool detach) { channel_->unmount(detach); });
+BlobMount::BlobMount(const std::string& name, KeptConnections::Connection connection, UniqueFd fd, bool mounted,
+                     const MountSettings& settings, ChannelList& channels, KeptConnections& kept)
+    : name_(name), dir_(connection.dir), mounted_(false), fs_(std::make_shared<BlobFs>()) {
+  // All files are there before the first request, and stay while the kernel has them open.
+  std::vector<BlobFs::Registration> registrations;
+  for (const auto& [image, opened] : connection.files) {
+    const auto files = files_of(*image);
+    for (std::size_t i = 0; i < files.size(); ++i) {
+      const bool as_stream = i < opened.size() && opened[i];
+      registrations.push_back(BlobFs::add(fs_, files[i].first, files[i].second, as_stream));
+      if (!as_stream && i < image->layers().size()) image->layers()[i]->keep_mounted();
+    }
+  }
+  connection.blobs = fs_;
+  channel_ = mount_blobs(fs_, dir_, settings.source, settings.threads,
+                         kept.take_over(name, std::move(connection), std::move(fd)));
+  channels.add(channel_);
+  mounted_ = mounted;
 }
 
-std::unique_ptr<MountedImage> MountedImage::by_kernel(std::shared_ptr<ServedImage> image, const std::filesystem::path& dir, std::shared_ptr<BlobMount> blobs,
-                                                      const MountSettings& settings, const std::shared_ptr<ReadRecorder>& recorder) {
+BlobMount::~BlobMount() {
+  if (mounted_) unmount_or_detach(dir_, [this](bool detach) { channel_->unmount(detach); });
+}
+
+std::unique_ptr<MountedImage> MountedImage::by_kernel(std::shared_ptr<ServedImage> image,
+                                                      const std::filesystem::path& dir,
+                                                      std::shared_ptr<BlobMount> blobs, const MountSettings& settings,
+                                                      KeptConnections& kept, const std::shared_ptr<ReadRecorder>& recorder) {
   std::unique_ptr<MountedImage> mounted(new MountedImage(std::move(image), dir, recorder));
   const auto& served = *mounted->image_;
+  ErofsMountRequest request{.tree_file = served.index().tree_file,
+                            .devices = {},
+                            .dir = dir,
+                            .direct_io = settings.direct_io,
+                            .read_ahead_kb = settings.read_ahead_kb};
+  std::vector<bool> opened;
   const auto devices = devices_of(served, recorder);
-  ErofsMountRequest request{.tree_file = served.index().tree_file, .devices = {}, .dir = dir, .direct_io = settings.direct_io, .read_ahead_kb = settings.read_ahead_kb};
-  for (std::size_t i = 0; i < served.layers().size(); ++i) {
-    mounted->registrations_.push_back(BlobFs::add(blobs->fs(), served.layers()[i]->map().layer_digest, devices[i]));
-    request.devices.push_back(device_path(served, i, *blobs, recorder != nullptr));
+  for (const auto& [digest, file] : files_of(served)) {
+    const auto device = request.devices.size();
+    // A layer that is complete needs no FUSE beneath: the kernel reads its store file, unless somebody wants to know what it reads.
+    const bool complete = !recorder && device < served.layers().size() && served.layers()[device]->keep_whole();
+    mounted->registrations_.push_back(BlobFs::add(blobs->fs(), digest, devices[device]));
+    request.devices.push_back(complete ? served.layers()[device]->store_file() : blobs->dir() / digest.hex());
+    opened.push_back(!complete);
   }
-  if (served.has_ranges_device()) {
-    const auto name = ranges_name(served.digest());
-    mounted->registrations_.push_back(BlobFs::add(blobs->fs(), name, devices.back()));
-    request.devices.push_back(blobs->dir() / name.hex());
-  }
+  kept.add_files(blobs->name(), {.image = mounted->image_, .opened = std::move(opened)});
   mounted->blobs_ = std::move(blobs);
   mount_erofs(request);
   mounted->mounted_ = true;
   return mounted;
 }
 
-std::unique_ptr<MountedImage> MountedImage::by_fuse(std::shared_ptr<ServedImage> image, const std::filesystem::path& dir, const MountSettings& settings,
-                                                    ChannelList& channels, const std::shared_ptr<ReadRecorder>& recorder) {
-  std::unique_ptr<MountedImage> mounted(new MountedImage(std::move(image), dir, recorder));
-  const auto tree = std::make_shared<ServedTree>(mounted->image_, recorder, OwnerMap::of_this_process());
-  // A plain user's mount is for him alone, and what he may pull he may read: root's own files in the image would else be closed to his sessions.
-  const bool check_permissions = may_mount() && in_initial_user_namespace();
-  mounted->channel_ = mount_tree({tree, &tree->fs}, {.dir = dir,
-                                                     .source = settings.source,
-                                                     .name = mounted->image_->digest().to_string(),
-                                                     .check_permissions = check_permissions,
-                                                     .threads = settings.threads});
+std::unique_ptr<MountedImage> MountedImage::taken_over(std::shared_ptr<ServedImage> image,
+                                                       const std::filesystem::path& dir,
+                                                       std::shared_ptr<BlobMount> blobs) {
+  std::unique_ptr<MountedImage> mounted(new MountedImage(std::move(image), dir, nullptr));
+  for (const auto& [digest, file] : files_of(*mounted->image_))
+    mounted->registrations_.push_back(BlobFs::add(blobs->fs(), digest, file));
+  mounted->blobs_ = std::move(blobs);
   mounted->mounted_ = true;
-  channels.add(mounted->channel_);
   return mounted;
+}
+
+void MountedImage::serve_tree(const std::string& name, const MountSettings& settings, ChannelList& channels,
+                              const FuseKeeping& keeping) {
+  const auto tree = std::make_shared<ServedTree>(image_, recorder_, OwnerMap::of_this_process());
+  // A plain user's mount is for him alone, and what he may pull he may read: root's own files in the image would else
+  // be closed to his sessions.
+  const bool check_permissions = may_mount() && in_initial_user_namespace();
+  connection_ = name;
+  channel_ = mount_tree({tree, &tree->fs},
+                        {.dir = dir_,
+                         .source = settings.source,
+                         .name = image_->digest().to_string(),
+                         .check_permissions = check_permissions,
+                         .threads = settings.threads},
+                        keeping);
+  channels.add(channel_);
+}
+
+std::unique_ptr<MountedImage> MountedImage::by_fuse(std::shared_ptr<ServedImage> image,
+                                                    const std::filesystem::path& dir, const MountSettings& settings,
+                                                    ChannelList& channels, KeptConnections& kept, const std::shared_ptr<ReadRecorder>& recorder) {
+  std::unique_ptr<MountedImage> mounted(new MountedImage(std::move(image), dir, recorder));
+  KeptConnections::Connection connection;
+  connection.dir = dir;
+  connection.tree = mounted->image_;
+  const auto name = kept.new_name();
+  mounted->serve_tree(name, settings, channels, kept.begin(name, std::move(connection)));
+  mounted->mounted_ = true;
+  return mounted;
+}
+
+std::unique_ptr<MountedImage> MountedImage::taken_over(const std::string& name, KeptConnections::Connection connection,
+                                                       UniqueFd fd, bool mounted, const MountSettings& settings,
+                                                       ChannelList& channels, KeptConnections& kept) {
+  std::unique_ptr<MountedImage> image(new MountedImage(connection.tree, connection.dir, nullptr));
+  image->serve_tree(name, settings, channels, kept.take_over(name, std::move(connection), std::move(fd)));
+  image->mounted_ = mounted;
+  return image;
 }
 
 MountedImage::~MountedImage() {

@@ -3,6 +3,7 @@
 #include <algorithm>
 
 #include "core/base/errors.h"
+#include "core/index/this_index.h"
 #include "core/oci/platform.h"
 #include "core/oci/reference.h"
 
@@ -24,8 +25,11 @@ std::shared_ptr<oci::Repository> windows_repository(const index::LayerIndexBlobs
 
 }  // namespace
 
-ServedImage::ServedImage(oci::Image image, index::LoadedIndex index, std::string reference)
-    : image_(std::move(image)), index_(std::move(index)), reference_(std::move(reference)), cold_(std::in_place, std::make_shared<const index::ColdRanges>(index_.cold)) {}
+ServedImage::ServedImage(ImageSpec spec, oci::Image image, index::LoadedIndex index)
+    : spec_(std::move(spec)),
+      image_(std::move(image)),
+      index_(std::move(index)),
+      cold_(std::in_place, std::make_shared<const index::ColdRanges>(index_.cold)) {}
 
 std::shared_ptr<const index::ColdRanges> ServedImage::cold() const {
   return cold_.with([](const auto& cold) { return cold; });
@@ -39,7 +43,19 @@ void ServedImage::take_marks_of(const ServedImage& opened_later) {
 std::shared_ptr<ServedImage> ServedImage::open(const ImageSpec& spec, const std::shared_ptr<index::LocalIndex>& local, LayerStreams& streams, index::IndexPlace place) {
   auto image = open_image(spec);
   auto index = index::load_index(*local, image, place);
-  const std::shared_ptr<ServedImage> served(new ServedImage(std::move(image), std::move(index), spec.reference));
+  return serve(std::shared_ptr<ServedImage>(new ServedImage(spec, std::move(image), std::move(index))), local, streams);
+}
+
+std::shared_ptr<ServedImage> ServedImage::reopen(const ImageSpec& spec, oci::Image image, const Digest& index_manifest,
+                                                 const std::shared_ptr<index::LocalIndex>& local,
+                                                 LayerStreams& streams) {
+  auto index = index::load_this_index(*local, image, index_manifest);
+  return serve(std::shared_ptr<ServedImage>(new ServedImage(spec, std::move(image), std::move(index))), local, streams);
+}
+
+std::shared_ptr<ServedImage> ServedImage::serve(std::shared_ptr<ServedImage> served,
+                                                const std::shared_ptr<index::LocalIndex>& local,
+                                                LayerStreams& streams) {
   const auto& loaded = served->index_;
   for (std::size_t i = 0; i < loaded.maps.size(); ++i) {
     const auto& blobs = loaded.blobs.layers.at(i);
@@ -64,7 +80,7 @@ ImageStats ServedImage::stats() const {
   const auto marks = cold();
   ImageStats sum;
   sum.image = digest();
-  sum.reference = reference_;
+  sum.reference = spec_.reference;
   for (std::size_t i = 0; i < distinct_.size(); ++i) {
     const auto now = distinct_[i]->stats();
     const auto& before = before_[i];

@@ -21,9 +21,15 @@ class ServedImage {
   static std::shared_ptr<ServedImage> open(const ImageSpec& spec, const std::shared_ptr<index::LocalIndex>& local, LayerStreams& streams,
                                            index::IndexPlace place = index::IndexPlace::kHere);
 
+  // An image that is open in an earlier daemon, with the same index (by the digest of its manifest): needs neither
+  // repository nor registry, as far as all that a mount loads is on this machine.
+  static std::shared_ptr<ServedImage> reopen(const ImageSpec& spec, oci::Image image, const Digest& index_manifest,
+                                             const std::shared_ptr<index::LocalIndex>& local, LayerStreams& streams);
+
   const Digest& digest() const { return image_.digest(); }
+  const ImageSpec& spec() const { return spec_; }
   const oci::Image& image() const { return image_; }
-  const std::string& reference() const { return reference_; }
+  const std::string& reference() const { return spec_.reference; }
   const index::LoadedIndex& index() const { return index_; }
   // One per layer, base first; an image may repeat a layer.
   const std::vector<std::shared_ptr<LayerStream>>& layers() const { return layers_; }
@@ -41,10 +47,12 @@ class ServedImage {
   ImageStats stats() const;
 
  private:
-  ServedImage(oci::Image image, index::LoadedIndex index, std::string reference);
+  ServedImage(ImageSpec spec, oci::Image image, index::LoadedIndex index);
+  static std::shared_ptr<ServedImage> serve(std::shared_ptr<ServedImage> served,
+                                            const std::shared_ptr<index::LocalIndex>& local, LayerStreams& streams);
+  ImageSpec spec_;
   oci::Image image_;
   index::LoadedIndex index_;
-  std::string reference_;
   std::vector<std::shared_ptr<LayerStream>> layers_;
   std::vector<std::shared_ptr<LayerStream>> distinct_;
   mutable Guarded<std::shared_ptr<const index::ColdRanges>> cold_;

@@ -358,6 +358,11 @@ bool SpanStore::keep_whole() {
   return kept_whole_;
 }
 
+void SpanStore::keep_mounted() {
+  const std::lock_guard no_evict(drop_mutex_);
+  kept_whole_ = true;
+}
+
 bool SpanStore::digest_matches(std::size_t span) {
   const auto range = map_->spans[span].stream_range;
   Bytes part(std::min<std::uint64_t>(range.length, kDigestStepBytes));

@@ -94,6 +94,8 @@ class SpanStore {
   std::uint64_t finish_evict(const std::vector<std::uint32_t>& spans, std::uint32_t began);
   // For a mount of the file itself: if it is complete, nothing of it is evicted any more. False if it is not.
   bool keep_whole();
+  // The same for a file that was complete when an earlier process mounted it, whatever was recorded.
+  void keep_mounted();
 
   // Re-digests one readable span. True if it is right; a wrong one is dropped.
   bool verify(std::size_t span);

@@ -1,7 +1,7 @@
 #include "fuse/stale_mounts.h"
 
 #include <algorithm>
-#include <set>
+#include <map>
 
 #include "core/base/log.h"
 #include "fuse/fuse_mount.h"
@@ -17,7 +17,8 @@ bool is_inside(const std::filesystem::path& path, const std::filesystem::path& f
 
 std::string mount_source(const DaemonPaths& paths) { return "varve:" + paths.root.string(); }
 
-std::vector<std::filesystem::path> find_stale_mounts(const std::vector<MountEntry>& table, const DaemonPaths& paths) {
+std::vector<std::filesystem::path> find_stale_mounts(const std::vector<MountEntry>& table, const DaemonPaths& paths,
+                                                     const std::set<std::filesystem::path>& served) {
   const auto source = mount_source(paths);
   std::set<std::string> devices;  // file systems that are ours: their binds share the device number
   for (const auto& entry : table) {
@@ -25,6 +26,10 @@ std::vector<std::filesystem::path> find_stale_mounts(const std::vector<MountEntr
     const bool ours = (entry.type.starts_with("fuse") && entry.source == source) || (entry.type == "erofs" && is_inside(entry.source, paths.root / "trees"));
     if (internal || ours) devices.insert(entry.device);
   }
+  // What lies on top counts: a folder may have an older mount beneath.
+  std::map<std::filesystem::path, std::string> topmost;
+  for (const auto& entry : table) topmost[entry.dir] = entry.device;
+  for (const auto& dir : served) devices.erase(topmost[dir]);
   std::vector<std::filesystem::path> stale;
   for (auto entry = table.rbegin(); entry != table.rend(); ++entry) {
     if (devices.contains(entry->device)) stale.push_back(entry->dir);
@@ -32,8 +37,8 @@ std::vector<std::filesystem::path> find_stale_mounts(const std::vector<MountEntr
   return stale;
 }
 
-void unmount_stale(const DaemonPaths& paths) {
-  for (const auto& dir : find_stale_mounts(read_mount_table(), paths)) {
+void unmount_stale(const DaemonPaths& paths, const std::set<std::filesystem::path>& served) {
+  for (const auto& dir : find_stale_mounts(read_mount_table(), paths, served)) {
     try {
       unmount_dir(dir, true, !may_mount());
       log::warn("{}: left mounted by a daemon that died, now unmounted", dir.string());

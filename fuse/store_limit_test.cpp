@@ -136,6 +136,21 @@ TEST_F(StoreLimitTest, WhatIsMountedAsAFileStaysWhole) {
   EXPECT_TRUE(stream->complete());
 }
 
+// A daemon that was killed had mounted the file; the record of its last spans was not written.
+TEST_F(StoreLimitTest, WhatAnEarlierProcessMountedAsAFileStaysWholeToo) {
+  limit_to(500'000);
+  const auto layer = tar_layer(1'000'000, 1);
+  auto stream = serve(layer);
+  stream->keep_mounted();
+  ASSERT_EQ(read(*stream, 0, 800'000), part(layer, 0, 800'000));
+  const auto other = tar_layer(400'000, 2);
+  other.serve_from(*repository_);
+  const auto second = streams_->stream(other.map, other.blob_descriptor, repository_, other.index_blobs, repository_);
+  EXPECT_EQ(read(*second, 0, other.stream.size()), other.stream);
+  EXPECT_TRUE(soon([&] { return second->stats().present_bytes == 0; }));
+  EXPECT_GE(stream->stats().present_bytes, 800'000u);
+}
+
 TEST_F(StoreLimitTest, BackgroundWorkIsRefusedWhereEverythingIsInUseAndReadersAreNot) {
   limit_to(300'000);
   options_.store_limit.reader_idle_seconds = options_.store_limit.ahead_idle_seconds = 3'600;

@@ -241,8 +241,13 @@ index::Nid nid_of(std::uint64_t node, index::Nid root) {
   return node;
 }
 
-std::shared_ptr<FuseChannel> mount_tree(std::shared_ptr<TreeFs> fs, const TreeMountOptions& options) {
-  return FuseChannel::mount({.dir = options.dir, .source = options.source, .check_permissions = options.check_permissions, .threads = options.threads},
+std::shared_ptr<FuseChannel> mount_tree(std::shared_ptr<TreeFs> fs, const TreeMountOptions& options,
+                                        const FuseKeeping& keeping) {
+  return FuseChannel::mount({.dir = options.dir,
+                             .source = options.source,
+                             .check_permissions = options.check_permissions,
+                             .threads = options.threads,
+                             .keeping = keeping},
                             kOperations, std::make_shared<TreeFileSystem>(std::move(fs), options.name));
 }
 

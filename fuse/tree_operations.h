@@ -8,6 +8,7 @@
 namespace varve::fuse {
 
 class FuseChannel;
+struct FuseKeeping;
 
 struct TreeMountOptions {
   std::filesystem::path dir;
@@ -18,7 +19,8 @@ struct TreeMountOptions {
 };
 
 // Serves the tree so that the kernel may remember all it has once asked for: a warm walk or import sends no request.
-std::shared_ptr<FuseChannel> mount_tree(std::shared_ptr<TreeFs> fs, const TreeMountOptions& options);
+std::shared_ptr<FuseChannel> mount_tree(std::shared_ptr<TreeFs> fs, const TreeMountOptions& options,
+                                        const FuseKeeping& keeping);
 
 // The tree's inode number as the kernel knows the node: the root must be 1, and 0 means "no such name", so that these change places with the
 // root's number and one beyond all. Both ways are computed; there is no state.

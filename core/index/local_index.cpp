@@ -6,6 +6,7 @@
 #include "core/base/errors.h"
 #include "core/base/file.h"
 #include "core/base/log.h"
+#include "core/index/this_index.h"
 
 namespace varve::index {
 namespace {
@@ -113,11 +114,11 @@ Bytes LocalIndex::blob(const oci::Descriptor& blob, oci::Repository& source, std
   return bytes;
 }
 
-LoadedIndex load_index(LocalIndex& local, const oci::Image& image, IndexPlace place) {
+namespace {
+
+LoadedIndex load_chosen(LocalIndex& local, const oci::Image& image, ImageIndexBlobs blobs, bool is_here) {
   LoadedIndex index;
-  auto [blobs, is_here] = choose_index(local, image, place);
-  if (!blobs) fail<NotFound>("{}: image {} is not indexed; run: varve index IMAGE", image.repository->name(), image.digest().to_string());
-  index.blobs = std::move(*blobs);
+  index.blobs = std::move(blobs);
   if (!is_here) index.loaded_bytes += index.blobs.manifest.size;
   const auto count = [&](const oci::Descriptor& blob) {
     if (!local.repository().has_blob(blob)) index.loaded_bytes += blob.size;
@@ -163,6 +164,21 @@ LoadedIndex load_index(LocalIndex& local, const oci::Image& image, IndexPlace pl
     local.repository().put_manifest(document.bytes, document.descriptor.media_type, "");
   }
   return index;
+}
+
+}  // namespace
+
+LoadedIndex load_index(LocalIndex& local, const oci::Image& image, IndexPlace place) {
+  auto [blobs, is_here] = choose_index(local, image, place);
+  if (!blobs)
+    fail<NotFound>("{}: image {} is not indexed; run: varve index IMAGE", image.repository->name(),
+                   image.digest().to_string());
+  return load_chosen(local, image, std::move(*blobs), is_here);
+}
+
+LoadedIndex load_this_index(LocalIndex& local, const oci::Image& image, const Digest& index_manifest) {
+  return load_chosen(local, image, parse_index_manifest(local.repository().manifest(index_manifest.to_string()), image),
+                     true);
 }
 
 oci::Repository& windows_repository(LocalIndex& local, const LoadedIndex& index, const oci::Image& image) {

@@ -1,5 +1,5 @@
 """Images for the tests of mounts, and a registry on loopback that can be told to hang or to fail."""
-import random, sys, threading
+import random, sys, threading, traceback
 from http.server import ThreadingHTTPServer
 from pathlib import Path
 
@@ -49,6 +49,7 @@ class Source:
 
         self.server = ThreadingHTTPServer(("127.0.0.1", 0), Gated)
         self.server.daemon_threads = True
+        self.server.handle_error = lambda request, address: None if isinstance(sys.exc_info()[1], ConnectionError) else traceback.print_exc()  # a client that was killed is none
         threading.Thread(target=self.server.serve_forever, daemon=True).start()
         self.reference = f"127.0.0.1:{self.server.server_address[1]}/image:latest"
 

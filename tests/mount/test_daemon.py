@@ -102,10 +102,12 @@ def what_a_killed_daemon_left_is_cleaned(work, varve, image):
     places = {mode: folder(work, "killed-" + mode) for mode in modes()}
     for mode, place in places.items():
         varve.run("mount", "--mode", mode, image, place, check=True)
-    pid = varve.daemon_pid()
-    os.kill(pid, signal.SIGKILL)
-    while is_running(pid):  # until then it may still take a connection that it never answers
-        threading.Event().wait(0.01)
+    daemon = varve.json("status")["daemon"]
+    os.kill(daemon["keeper_pid"], signal.SIGSTOP)  # else it would start another one: test_survival.py
+    for pid in (daemon["pid"], daemon["keeper_pid"]):
+        os.kill(pid, signal.SIGKILL)
+        while is_running(pid):  # until then it may still take a connection that it never answers
+            threading.Event().wait(0.01)
     expect(varve.run("status").returncode == 0, "status must not hang on dead mounts")
     again = folder(work, "again")
     varve.run("mount", image, again, check=True)

@@ -1,5 +1,5 @@
 """A user without rights mounts and reads in fuse mode, through fusermount3."""
-import os, shutil, subprocess, sys
+import os, shutil, signal, subprocess, sys, time
 
 from images import noise_image
 from program import Varve, need_fuse, need_root, need_tools, skip, work_folder
@@ -28,6 +28,24 @@ def become_nobody():
     os.setresuid(NOBODY, NOBODY, NOBODY)
 
 
+def survive_a_kill(varve, place, contents):
+    """The keeper of a plain user holds the descriptor that fusermount3 gave."""
+    with open(place / "data/large", "rb", buffering=0) as held:
+        held.read(100)
+        before = varve.daemon_pid()
+        os.kill(before, signal.SIGKILL)
+        os.posix_fadvise(held.fileno(), 0, 0, os.POSIX_FADV_DONTNEED)
+        expect(os.pread(held.fileno(), 1_000_000, 0) == contents["data/large"][:1_000_000], "read while no daemon is there")
+    for _ in range(1000):
+        if varve.daemon_pid() not in (None, before):
+            break
+        time.sleep(0.01)
+    status = varve.json("status")
+    expect(status["daemon"]["pid"] != before and [m["dir"] for m in status["mounts"]] == [str(place)], f"status of the next daemon: {status}")
+    for path, content in contents.items():
+        expect((place / path).read_bytes() == content, f"{path} differs after a kill")
+
+
 def as_nobody(work, image, contents):
     become_nobody()
     home = work / "home"
@@ -44,6 +62,7 @@ def as_nobody(work, image, contents):
         owner = os.stat(place / "data/small0")
         expect((owner.st_uid, owner.st_gid) == (NOBODY, NOBODY), f"root's files are shown as the user's own: {owner}")
         expect(oct(owner.st_mode) == "0o100640", oct(owner.st_mode))
+        survive_a_kill(varve, place, contents)
         with open(place / "upper/file"):
             expect(varve.run("unmount", place).returncode == 1, "busy")
         varve.run("unmount", place, check=True)
