@@ -12,6 +12,7 @@
 #include "fuse/erofs_mount.h"
 #include "fuse/fuse_mount.h"
 #include "fuse/pull.h"
+#include "fuse/remembered_image.h"
 #include "fuse/stale_mounts.h"
 
 namespace varve::fuse {
@@ -80,6 +81,7 @@ Daemon::Daemon(DaemonOptions options)
       settings_(settings_of(options_)),
       local_(std::make_shared<index::LocalIndex>(options_.paths.root)),
       known_layers_(options_.paths.root / "layers"),
+      seen_images_(options_.paths.root / "seen"),
       streams_(LayerStreams::open(options_.paths.store_dir(), options_.streams)),
       kept_(std::make_shared<KeptConnections>(options_.descriptors)) {
   fs::create_directories(options_.paths.images_dir());
@@ -92,9 +94,23 @@ void Daemon::refuse_if_stopping() const {
   if (stopping_) throw TemporaryError("the daemon is shutting down");
 }
 
+// A registry that is away says nothing against what is here. One that answers, even with a refusal, is believed.
+std::shared_ptr<ServedImage> Daemon::open_now_or_as_seen(const ImageSpec& spec, index::IndexPlace place) {
+  try {
+    auto opened = ServedImage::open(spec, local_, *streams_, place);
+    seen_images_.remember(*opened);
+    return opened;
+  } catch (const TemporaryError& error) {
+    const auto seen = place == index::IndexPlace::kHere ? seen_images_.find(spec) : std::nullopt;
+    if (!seen) throw;
+    log::warn("{}; {} is taken to be what it was when it was last opened, {}", error.what(), spec.reference, seen->digest.to_string());
+    return ServedImage::reopen(spec, open_remembered(*seen), seen->index, local_, *streams_);
+  }
+}
+
 std::shared_ptr<ServedImage> Daemon::open(const ImageSpec& spec, index::IndexPlace place) {
   refuse_if_stopping();
-  auto opened = ServedImage::open(spec, local_, *streams_, place);
+  auto opened = open_now_or_as_seen(spec, place);
   for (const auto& blobs : opened->index().blobs.layers) known_layers_.remember(blobs);
   // An image that is mounted is open already: its counters go on.
   return state_.with([&](State& state) {

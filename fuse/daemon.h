@@ -24,6 +24,7 @@
 #include "fuse/layer_stream.h"
 #include "fuse/mount_table.h"
 #include "fuse/mounted_image.h"
+#include "fuse/seen_images.h"
 #include "fuse/prefetch.h"
 
 namespace varve::fuse {
@@ -120,6 +121,7 @@ class Daemon {
     std::map<std::pair<Digest, bool>, std::shared_ptr<PullJob>> pulls;  // by image, and whether with what is cold
   };
 
+  std::shared_ptr<ServedImage> open_now_or_as_seen(const ImageSpec& spec, index::IndexPlace place);
   std::shared_ptr<ServedImage> open(const ImageSpec& spec, index::IndexPlace place = index::IndexPlace::kHere);
   Backing& shared_backing(const std::shared_ptr<ServedImage>& image, MountMode mode);
   Backing& recorded_backing(const std::shared_ptr<ServedImage>& image, MountMode mode);
@@ -156,6 +158,7 @@ class Daemon {
   const Stopwatch uptime_;
   const std::shared_ptr<index::LocalIndex> local_;
   KnownLayers known_layers_;
+  const SeenImages seen_images_;
   const std::unique_ptr<LayerStreams> streams_;
   ChannelList channels_;
   const std::shared_ptr<KeptConnections> kept_;

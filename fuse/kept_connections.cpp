@@ -7,20 +7,12 @@
 #include "core/base/random.h"
 #include "fuse/fuse_channel.h"
 #include "fuse/mounted_image.h"
+#include "fuse/remembered_image.h"
 
 namespace varve::fuse {
 namespace {
 
 constexpr std::string_view kNamePrefix = "varve-";
-
-HandoverImage to_handover(const ServedImage& image) {
-  return {.digest = image.digest(),
-          .spec = image.spec(),
-          .media_type = image.image().document.descriptor.media_type,
-          .manifest = image.image().document.bytes,
-          .config = image.image().config_json,
-          .index = image.index().blobs.manifest.digest};
-}
 
 bool any_in_use(BlobFs& blobs, const ServedImage& image) {
   const auto files = files_of(image);

@@ -47,6 +47,15 @@ class RememberedRepository final : public oci::Repository {
 
 }  // namespace
 
+HandoverImage to_handover(const ServedImage& image) {
+  return {.digest = image.digest(),
+          .spec = image.spec(),
+          .media_type = image.image().document.descriptor.media_type,
+          .manifest = image.image().document.bytes,
+          .config = image.image().config_json,
+          .index = image.index().blobs.manifest.digest};
+}
+
 oci::Image open_remembered(const HandoverImage& remembered) {
   auto image = oci::open_image(std::make_shared<RememberedRepository>(remembered), remembered.digest.to_string(),
                                oci::Platform::of_this_machine());

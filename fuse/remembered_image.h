@@ -1,8 +1,12 @@
 #pragma once
 #include "core/oci/image.h"
 #include "fuse/handover.h"
+#include "fuse/served_image.h"
 
 namespace varve::fuse {
+
+// What open_remembered() needs.
+HandoverImage to_handover(const ServedImage& image);
 
 // The image as it was when it was mounted: its reference is not resolved again, as the tag may have moved and the
 // registry may be away. Its layers are read from where the reference points; if that cannot be opened at all, what is

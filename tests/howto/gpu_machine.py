@@ -32,9 +32,10 @@ def served(folder, varve):
 
 def without_registry(folder, varve, image):
     varve.environment["VARVE_CONFIG"] = "/dev/null"
-    done = varve.run("run", "--rm", image, *IMPORT)
-    said = done.stderr.decode()
-    expect("a new session without the registry", (done.returncode, image.split("/")[0] in said), (125, True))
+    varve.run("daemon", "--stop")
+    varve.run("run", "--rm", image, *IMPORT, check=True)
+    done = varve.run("run", "--rm", image.replace(":v1", ":v2"), *IMPORT)
+    expect("an image that was never opened, without the registry", (done.returncode, image.split("/")[0] in done.stderr.decode()), (125, True))
     varve.run("run", "--rm", f"oci:{folder}/copy:v1", *IMPORT, check=True)
 
 
