@@ -51,6 +51,12 @@ def run(howto, blocks, folder, varve):
     return output
 
 
+def stop_daemons(folder, varve):
+    """Those of states that the how-to made for itself, if it did not come as far as its own end."""
+    for socket in folder.rglob("run/daemon.sock"):
+        varve.run("--root", socket.parent.parent, "daemon", "--stop")
+
+
 def main():
     howto, setup = Path(sys.argv[1]), load(sys.argv[2])
     blocks = blocks_of(howto.read_text())
@@ -58,8 +64,11 @@ def main():
         folder = Path(folder)
         (folder / "work").mkdir()
         with program.Varve(folder) as varve:
-            with setup.prepare(folder / "work", varve) or contextlib.nullcontext():
-                output = run(howto.name, blocks, folder, varve)
+            try:
+                with setup.prepare(folder / "work", varve) or contextlib.nullcontext():
+                    output = run(howto.name, blocks, folder, varve)
+            finally:
+                stop_daemons(folder, varve)
             setup.check(folder / "work", output)
     print(f"{howto.name}: {len(blocks)} blocks ran as written")
 
