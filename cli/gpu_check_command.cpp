@@ -195,7 +195,7 @@ int run_pairs(const Context& context, const GpuCheckArguments& arguments) {
   wanted.b.image = arguments.other_image;
   wanted.b.rootfs = arguments.other_rootfs;
   wanted.name_b = place_name(wanted.b);
-  const auto reason = why_no_gpu(wanted.b);
+  const auto reason = why_no_gpu(context, wanted.b);
   return reason.empty() ? check_pairs(context, wanted) : tell_no_gpu(context, reason);
 }
 
@@ -212,7 +212,7 @@ int run_check(const Context& context, GpuCheckArguments arguments) {
   const auto lock = lock_checks(context.global.root);
   if (arguments.pairs_wanted()) return run_pairs(context, arguments);
   gpu::Report report;
-  report.run.no_gpu_reason = sessions ? why_no_gpu(place) : "";
+  report.run.no_gpu_reason = sessions ? why_no_gpu(context, place) : "";
   report.run.no_gpu = !report.run.no_gpu_reason.empty();
   if (report.run.no_gpu) {
     report.identity.lineage = lineage_of(arguments);

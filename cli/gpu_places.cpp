@@ -16,6 +16,7 @@
 #include "core/base/log.h"
 #include "core/base/random.h"
 #include "fuse/control_client.h"
+#include "fuse/gpu_access.h"
 #include "fuse/gpus.h"
 #include "gpu/probe_output.h"
 
@@ -267,9 +268,10 @@ std::filesystem::path probe_file(const std::filesystem::path& root) {
   return file;
 }
 
-std::string why_no_gpu(const GpuPlace& place) {
+std::string why_no_gpu(const Context& context, const GpuPlace& place) {
   try {
-    fuse::select_gpus(fuse::CdiRegistry::read(place.cdi_dirs), place.gpus);
+    fuse::find_gpus({.gpus = place.gpus, .devices = {}, .cdi_dirs = place.cdi_dirs, .runtime = place.runtime, .root = context.global.root},
+                    [](const std::string& text) { log::info("{}", text); });
     return "";
   } catch (const NotFound& error) {
     const auto driver = fuse::installed_driver_version();

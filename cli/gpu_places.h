@@ -26,7 +26,7 @@ struct GpuPlace {
 std::filesystem::path probe_file(const std::filesystem::path& root);
 
 // What keeps sessions from having a GPU, in one line; "" if nothing does. Throws Unsupported where a driver is loaded and nobody has described its devices.
-std::string why_no_gpu(const GpuPlace& place);
+std::string why_no_gpu(const Context& context, const GpuPlace& place);
 
 // One at a time for a root. Context must outlive it.
 std::unique_ptr<gpu::StepRunner> make_step_runner(const Context& context, const GpuPlace& place);

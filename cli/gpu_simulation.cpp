@@ -28,7 +28,7 @@ void print_simulation(const gpu::Simulation& simulation, std::ostream& out) {
   std::vector<std::vector<std::string>> rows{
       {"kind", "series", "samples", "noise", "hours", "false alarms", "mean+3s /1000h", "rank test /1000h", "found after hours (least / median / most)"}};
   for (const auto& row : simulation.rows)
-    rows.push_back({std::string(kind_name(row.kind)), std::string(shape_name(row.shape)), std::to_string(row.repetitions), fmt::format("{:g} %", row.noise * 100),
+    rows.push_back({std::string(to_string(row.kind)), std::string(shape_name(row.shape)), std::to_string(row.repetitions), fmt::format("{:g} %", row.noise * 100),
                     std::to_string(row.hours), std::to_string(row.alarms), per_thousand(row.mean_alarms, row.hours), per_thousand(row.rank_alarms, row.hours), delays(row)});
   print_table(out, rows);
   out << (simulation.holds() ? "\nholds: no false alarm, and every shift found in time (busy hours and rows of one sample are not promised)\n"
@@ -39,7 +39,7 @@ nlohmann::json simulation_json(const gpu::Simulation& simulation) {
   const auto& options = simulation.options;
   auto rows = nlohmann::json::array();
   for (const auto& row : simulation.rows)
-    rows.push_back({{"kind", kind_name(row.kind)},
+    rows.push_back({{"kind", to_string(row.kind)},
                     {"series", shape_name(row.shape)},
                     {"repetitions", row.repetitions},
                     {"noise", row.noise},

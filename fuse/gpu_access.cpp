@@ -1,18 +1,12 @@
 #include "fuse/gpu_access.h"
 
-#include <fcntl.h>
-#include <poll.h>
-#include <signal.h>
-#include <sys/mman.h>
 #include <sys/stat.h>
-#include <sys/syscall.h>
-#include <sys/wait.h>
-#include <unistd.h>
 
 #include <algorithm>
 #include <charconv>
 #include <chrono>
 
+#include "core/base/child_process.h"
 #include "core/base/errors.h"
 #include "core/base/file.h"
 #include "core/base/log.h"
@@ -56,40 +50,6 @@ std::string last_line(std::string_view text) {
   return std::string(text.substr(begin == text.npos ? 0 : begin + 1).substr(0, 300));
 }
 
-struct Printed {
-  std::string out;
-  std::string err;
-  int status = 0;
-};
-
-// What the program prints goes to memory files, so nobody has to read while it runs.
-Printed run_to_its_end(const std::vector<std::string>& words) {
-  const auto memory = [&](const char* name) {
-    UniqueFd fd(::memfd_create(name, MFD_CLOEXEC));
-    if (!fd) fail_errno("a place for what {} prints", words.front());
-    return fd;
-  };
-  const auto out = memory("stdout");
-  const auto err = memory("stderr");
-  std::vector<std::string> environment;
-  for (char** at = environ; *at != nullptr; ++at) environment.emplace_back(*at);
-  const auto child = start_program(words, environment, {}, [&] {
-    ::dup2(out.get(), STDOUT_FILENO);
-    ::dup2(err.get(), STDERR_FILENO);
-  });
-  const UniqueFd process(int(::syscall(SYS_pidfd_open, child, 0)));
-  pollfd ended{.fd = process.get(), .events = POLLIN, .revents = 0};
-  const bool in_time = process && ::poll(&ended, 1, int(std::chrono::milliseconds(kGenerateLimit).count())) > 0;
-  if (!in_time) ::kill(child, SIGKILL);
-  const int status = shell_status(wait_for(child));
-  if (!in_time) fail<Error>("{} did not end within {} s", words.front(), kGenerateLimit.count());
-  const auto read = [&](const UniqueFd& fd) {
-    const auto bytes = read_file(fmt::format("/proc/self/fd/{}", fd.get()), kMaxCdiFileBytes);
-    return std::string(as_text(bytes));
-  };
-  return {.out = read(out), .err = read(err), .status = status};
-}
-
 // The folder with the specification that nvidia-ctk made. Throws if it made none.
 std::filesystem::path generate_specification(const std::filesystem::path& program, const std::filesystem::path& root) {
   const auto folder = root / "cdi";
@@ -98,9 +58,11 @@ std::filesystem::path generate_specification(const std::filesystem::path& progra
   if (const auto kept = read_file_if_there(made_for, kMaxKeyBytes);
       kept && as_text(*kept) == state && std::filesystem::exists(folder / "nvidia.yaml"))
     return folder;
-  const auto result = run_to_its_end({program.string(), "cdi", "generate"});
   const auto what = program.string() + " cdi generate";
-  if (result.status != 0) fail<Error>("{} ended with status {}: {}", what, result.status, last_line(result.err));
+  const CancelFlag never;
+  const auto result = run_child({.words = {program.string(), "cdi", "generate"}, .input = {}, .limit = kGenerateLimit, .max_output = kMaxCdiFileBytes, .environment = {}}, never);
+  if (result.timed_out) fail<Error>("{} did not end within {} s", what, kGenerateLimit.count());
+  if (result.exit_status != 0) fail<Error>("{} ended with status {}: {}", what, result.exit_status, last_line(result.err));
   const auto document = parse_cdi(result.out, true, "what " + what + " printed");
   if (document.kind != kGpuKind || document.devices.empty()) fail<Error>("{} describes no {}", what, kGpuKind);
   std::filesystem::create_directories(folder);

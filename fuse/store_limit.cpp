@@ -63,20 +63,17 @@ void StoreLimit::finish_leaving(std::uint32_t now) {
   });
 }
 
-std::vector<StoreLimit::Candidate> StoreLimit::candidates(StoreContents& contents, std::uint32_t min_idle,
-                                                          std::uint32_t now) {
+std::vector<StoreLimit::Candidate> StoreLimit::candidates(StoreContents& contents, std::uint32_t min_idle, std::uint32_t now) {
   std::vector<Candidate> found;
   for (auto& closed : contents.closed_layers())
-    if (closed.idle_seconds >= min_idle)
-      found.push_back({.idle_seconds = closed.idle_seconds, .bytes = closed.bytes, .closed = std::move(closed.name)});
+    if (closed.idle_seconds >= min_idle) found.push_back({.idle_seconds = closed.idle_seconds, .bytes = closed.bytes, .closed = std::move(closed.name)});
   for (const auto& layer : contents.open_layers()) {
     const auto& spans = layer->map->spans;
     for (std::uint32_t span = 0; span < spans.size(); ++span) {
       if (layer->store.state(span) != SpanStore::State::kPresent) continue;
       const auto last_use = std::max(layer->store.last_use(span), layer->opened_seconds);
       const auto idle = now - std::min(now, last_use);
-      if (idle >= min_idle)
-        found.push_back({.idle_seconds = idle, .bytes = spans[span].stream_range.length, .layer = layer, .span = span});
+      if (idle >= min_idle) found.push_back({.idle_seconds = idle, .bytes = spans[span].stream_range.length, .layer = layer, .span = span});
     }
   }
   std::ranges::stable_sort(found, std::greater(), &Candidate::idle_seconds);
@@ -84,16 +81,14 @@ std::vector<StoreLimit::Candidate> StoreLimit::candidates(StoreContents& content
 }
 
 // Returns the bytes that are gone, or will be.
-std::uint64_t StoreLimit::take(StoreContents& contents, const std::vector<Candidate>& oldest_first,
-                               std::uint64_t wanted, std::uint32_t now) {
+std::uint64_t StoreLimit::take(StoreContents& contents, const std::vector<Candidate>& oldest_first, std::uint64_t wanted, std::uint32_t now) {
   std::uint64_t taken = 0;
   std::map<std::shared_ptr<FetchLayer>, Leaving> leaving;
   for (const auto& candidate : oldest_first) {
     if (taken >= wanted) break;
     if (!candidate.layer) {
       if (!contents.remove_closed(candidate.closed)) continue;
-      log::info("store of {}: evicted, {} bytes, not used for {} s", candidate.closed, candidate.bytes,
-                candidate.idle_seconds);
+      log::info("store of {}: evicted, {} bytes, not used for {} s", candidate.closed, candidate.bytes, candidate.idle_seconds);
       evicted_.fetch_add(candidate.bytes, std::memory_order_relaxed);
     } else {
       if (!candidate.layer->store.begin_evict(candidate.span)) continue;

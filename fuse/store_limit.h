@@ -64,8 +64,7 @@ class StoreLimit {
 
   void finish_leaving(std::uint32_t now);
   static std::vector<Candidate> candidates(StoreContents& contents, std::uint32_t min_idle, std::uint32_t now);
-  std::uint64_t take(StoreContents& contents, const std::vector<Candidate>& oldest_first, std::uint64_t wanted,
-                     std::uint32_t now);
+  std::uint64_t take(StoreContents& contents, const std::vector<Candidate>& oldest_first, std::uint64_t wanted, std::uint32_t now);
 
   const StoreLimitOptions options_;
   std::atomic<bool> reader_waited_ = false;

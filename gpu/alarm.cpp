@@ -122,7 +122,7 @@ std::vector<std::string> evidence(const Assessment& assessment) {
   const auto& judgement = assessment.judgement;
   const auto& key = assessment.series.key;
   std::vector<std::string> lines;
-  lines.push_back(fmt::format("{} ({}) is {} slower than it was: {} instead of {}", key.metric, kind_name(key.kind), percent(alarm.slowdown), time_text(alarm.slow_median),
+  lines.push_back(fmt::format("{} ({}) is {} slower than it was: {} instead of {}", key.metric, to_string(key.kind), percent(alarm.slowdown), time_text(alarm.slow_median),
                               time_text(judgement.baseline)));
   lines.push_back(fmt::format("on {}, driver {}, image {}", key.gpu, key.driver, key.lineage));
   lines.push_back(fmt::format("since {}: {} slow hours, {} of the last {}", hour_text(alarm.since_hour), alarm.slow_hours, judgement.suspicious_hours, kRecentHours));

@@ -3,6 +3,7 @@
 #include <cstdint>
 #include <map>
 #include <string>
+#include <string_view>
 #include <vector>
 
 #include "core/base/digest.h"
@@ -15,6 +16,9 @@ enum class MetricKind : std::uint8_t {
   kFirstCall,  // the first call of a fresh process, imports too: the libraries' files are in the store already
   kCold,       // the same with an empty store: what the mount costs
 };
+
+// "steady" "first" "cold", as the probe writes them and histories keep them.
+constexpr std::string_view to_string(MetricKind kind) { return kind == MetricKind::kSteady ? "steady" : kind == MetricKind::kFirstCall ? "first" : "cold"; }
 
 // Always a time or a time per unit of work: more is worse. What is no time (a residual, a clock) is not a metric but goes into `detail` or `facts`.
 struct Metric {

@@ -51,15 +51,6 @@ double tolerated(MetricKind kind) {
   return 0.25;
 }
 
-std::string_view kind_name(MetricKind kind) {
-  switch (kind) {
-    case MetricKind::kSteady: return "steady";
-    case MetricKind::kFirstCall: return "first";
-    case MetricKind::kCold: break;
-  }
-  return "cold";
-}
-
 Judgement judge(std::span<const Hour> hours, MetricKind kind) {
   Judgement judgement;
   if (hours.empty() || hours.back().samples.empty()) return judgement;

@@ -35,8 +35,6 @@ struct Hour {
 
 // 0.05 for kSteady, 0.10 for kFirstCall, 0.25 for kCold.
 double tolerated(MetricKind kind);
-// "steady" "first" "cold", as the probe writes them.
-std::string_view kind_name(MetricKind kind);
 
 struct Judgement {
   enum class State : std::uint8_t { kLearning, kGood, kSuspicious, kAlarm };

@@ -195,8 +195,6 @@ std::optional<std::string> what_is_wrong(const Said& said, std::string_view erro
 
 }  // namespace
 
-std::string_view to_string(MetricKind kind) { return kind == MetricKind::kSteady ? "steady" : kind == MetricKind::kFirstCall ? "first" : "cold"; }
-
 std::string_view to_string(Outcome outcome) { return outcome == Outcome::kOk ? "ok" : outcome == Outcome::kFailed ? "failed" : "skipped"; }
 
 StepResult parse_probe_output(std::string_view step, std::string_view output, std::string_view error_output, int exit_status, bool timed_out) {

@@ -26,8 +26,6 @@ inline constexpr double kMaxProbeSeconds = 1e6;
 // each, without control characters. `seconds` and what was fetched are the caller's to fill in.
 StepResult parse_probe_output(std::string_view step, std::string_view output, std::string_view error_output, int exit_status, bool timed_out);
 
-// The words for a kind of metric: "steady", "first", "cold".
-std::string_view to_string(MetricKind kind);
 // "ok", "failed", "skipped".
 std::string_view to_string(Outcome outcome);
 

@@ -15,7 +15,7 @@ TEST(Simulate, KeepsWhatTheDocumentationPromises) {
   EXPECT_TRUE(simulation.holds());
   std::uint64_t hours = 0, mean_alarms = 0, rank_alarms = 0;
   for (const auto& row : simulation.rows) {
-    SCOPED_TRACE(fmt::format("{} {} {}", kind_name(row.kind), shape_name(row.shape), row.repetitions));
+    SCOPED_TRACE(fmt::format("{} {} {}", to_string(row.kind), shape_name(row.shape), row.repetitions));
     EXPECT_EQ(row.hours, 3000U);
     if (row.repetitions == 1 || row.shape == SeriesShape::kBusy) continue;
     EXPECT_EQ(row.alarms, 0U);

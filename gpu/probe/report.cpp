@@ -14,10 +14,6 @@ using nlohmann::json;
 // What libraries and the loader say need not be UTF-8.
 std::string one_line(const json& object) { return object.dump(-1, ' ', false, json::error_handler_t::replace); }
 
-const char* kind_name(MetricKind kind) {
-  return kind == MetricKind::kSteady ? "steady" : kind == MetricKind::kFirstCall ? "first" : "cold";
-}
-
 }  // namespace
 
 void Report::doing(std::string_view what) { print(one_line({{"doing", what}})); }
@@ -43,7 +39,7 @@ int Report::end(Outcome outcome, std::string_view said) {
   static constexpr const char* kResults[] = {"ok", "failed", "skipped"};
   json metrics = json::array();
   for (const auto& metric : metrics_)
-    metrics.push_back({{"name", metric.name}, {"kind", kind_name(metric.kind)}, {"seconds", metric.seconds}});
+    metrics.push_back({{"name", metric.name}, {"kind", to_string(metric.kind)}, {"seconds", metric.seconds}});
   print(one_line({{"result", kResults[static_cast<int>(outcome)]},
                   {"detail", detail},
                   {"metrics", metrics},
