@@ -317,7 +317,7 @@ void add_gpu_check_command(CLI::App& app, Context& context) {
       "  varve gpu-check registry.example/team/notebook:v143  # in sessions on the lazily mounted image\n"
       "  varve gpu-check IMAGE --only torch --require torch --repetitions 1\n"
       "  varve gpu-check --rootfs /srv/unpacked --junit results.xml\n"
-      "  varve gpu-check --show-history && varve gpu-check --accept sgemm.steady --reason 'driver 590 is slower, known to NVIDIA'\n"
+      "  varve gpu-check --show-history && varve gpu-check --accept gemm.steady --reason 'driver 590 is slower, known to NVIDIA'\n"
       "  varve gpu-check registry.example/team/notebook:v143 --ab registry.example/team/notebook:v144\n"
       "  varve gpu-check IMAGE --write-manifest cuda.json && varve gpu-check IMAGE --manifest cuda.json\n\n"
       "Exit status: 0 all good, 3 a check failed or a metric raised an alarm, 77 no driver or no GPU (one line on standard error), 75 another check is running, 1 own failure.");
