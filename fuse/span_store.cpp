@@ -148,7 +148,7 @@ bool SpanStore::take_back(std::size_t span) {
 }
 
 bool SpanStore::present(std::size_t span) {
-  if (!take_back(span)) return false;
+  if (state(span) != State::kPresent && !take_back(span)) return false;
   touch(span);
   return true;
 }
