@@ -11,9 +11,7 @@
 #include "core/base/file.h"
 #include "core/base/log.h"
 #include "fuse/gpus.h"
-#include "fuse/runtime.h"
 #include "fuse/user_ids.h"
-#include "fuse/user_namespace.h"
 
 namespace varve::fuse {
 namespace {

@@ -6,8 +6,6 @@
 #include <string_view>
 #include <vector>
 
-#include "core/base/digest.h"
-
 namespace varve::gpu {
 
 // Decides how large a slowdown is suspicious (judge.h).
@@ -22,7 +20,7 @@ constexpr std::string_view to_string(MetricKind kind) { return kind == MetricKin
 
 // Always a time or a time per unit of work: more is worse. What is no time (a residual, a clock) is not a metric but goes into `detail` or `facts`.
 struct Metric {
-  std::string name;  // "sgemm.steady", "copy.h2d", "import.torch": stable over versions, as histories are kept under it
+  std::string name;  // "gemm.steady", "copy.h2d", "import.torch": stable over versions, as histories are kept under it
   MetricKind kind = MetricKind::kSteady;
   double seconds = 0;
 };

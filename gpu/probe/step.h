@@ -66,6 +66,14 @@ Api<Functions> open_api(Step& step, const LibraryNames& names) {
   return api;
 }
 
+// What a library says of its version becomes a fact.
+template <typename Functions, typename GetVersion>
+void tell_version(Step& step, const Api<Functions>& api, const GetVersion& get_version, std::string fact) {
+  int version = 0;
+  api.call(get_version, &version);
+  step.report.fact(std::move(fact), std::to_string(version));
+}
+
 // A step that uses one device: the driver, the device with its context, and the watch over it, which has its say when
 // this ends.
 class DeviceStep {

@@ -173,9 +173,7 @@ class LinearSystem {
 std::string run_solve(Step& step) {
   DeviceStep gpu(step);
   const auto cusolver = open_api<api::CusolverFunctions>(step, kCusolver);
-  int version = 0;
-  cusolver.call(cusolver.cusolverGetVersion, &version);
-  step.report.fact("cusolver", std::to_string(version));
+  tell_version(step, cusolver, cusolver.cusolverGetVersion, "cusolver");
   Handle<api::CusolverHandle> handle(cusolver.cusolverDnDestroy);
   gpu.first("solve.create", [&] { cusolver.call(cusolver.cusolverDnCreate, handle.out()); });
   const std::size_t n = step.size_or(2048);

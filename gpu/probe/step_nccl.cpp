@@ -139,9 +139,7 @@ std::string run_nccl(Step& step) {
     watch.add(devices.back()->facts());
   }
   const auto nccl = open_api<api::NcclFunctions>(step, kNcclNames);
-  int version = 0;
-  nccl.call(nccl.ncclGetVersion, &version);
-  step.report.fact("nccl", std::to_string(version));
+  tell_version(step, nccl, nccl.ncclGetVersion, "nccl");
   const std::size_t count = step.size_or(std::size_t{1} << 24);
   const auto sets = device_sets(static_cast<int>(devices.size()));
   for (const auto& set : sets) {

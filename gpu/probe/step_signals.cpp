@@ -209,9 +209,7 @@ struct Transforms {
 std::string run_fft(Step& step) {
   DeviceStep gpu(step);
   const auto cufft = open_api<api::CufftFunctions>(step, kCufft);
-  int version = 0;
-  cufft.call(cufft.cufftGetVersion, &version);
-  step.report.fact("cufft", std::to_string(version));
+  tell_version(step, cufft, cufft.cufftGetVersion, "cufft");
   const Transforms transforms(step.size_or(std::size_t{1} << 20));
   const DeviceArray<api::CufftComplex> x(gpu.driver, transforms.x), transformed(gpu.driver, transforms.x.size()),
       back(gpu.driver, transforms.x.size());
@@ -256,9 +254,7 @@ void check_uniform(const std::vector<float>& numbers) {
 std::string run_random(Step& step) {
   DeviceStep gpu(step);
   const auto curand = open_api<api::CurandFunctions>(step, kCurand);
-  int version = 0;
-  curand.call(curand.curandGetVersion, &version);
-  step.report.fact("curand", std::to_string(version));
+  tell_version(step, curand, curand.curandGetVersion, "curand");
   const std::size_t count = step.size_or(std::size_t{1} << 24);
   const DeviceArray<float> numbers(gpu.driver, count);
   // A generator of its own each time: the same seed must begin the same sequence.
