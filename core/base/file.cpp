@@ -66,15 +66,19 @@ void write_all(int fd, ByteView bytes, std::string_view what) {
 
 Bytes read_file(const std::filesystem::path& path, std::uint64_t limit_bytes) {
   const auto fd = open_file(path, O_RDONLY);
+  const auto too_large = [&] { fail<Unsupported>("{} is larger than {} bytes", path.string(), limit_bytes); };
+  const auto size = file_size(fd.get(), path);
+  if (size > limit_bytes) too_large();
   Bytes content;
-  constexpr std::size_t kStep = 64 * 1024;
-  // Read to the end rather than trust the size: /proc files and pipes have none.
-  for (std::size_t used = 0;;) {
-    content.resize(used + std::max(kStep, std::size_t(file_size(fd.get(), path)) > used ? std::size_t(file_size(fd.get(), path)) - used : 0));
-    const auto got = retry_interrupted([&] { return ::read(fd.get(), content.data() + used, content.size() - used); });
+  constexpr std::uint64_t kStep = 64 * 1024;
+  // Read to the end rather than trust the size: /proc files and pipes have none. One byte more than may be there shows what is too large.
+  for (std::uint64_t used = 0;;) {
+    const auto step = std::min(std::max(kStep, size > used ? size - used : 0), limit_bytes - used + 1);
+    content.resize(used + step);
+    const auto got = retry_interrupted([&] { return ::read(fd.get(), content.data() + used, step); });
     if (got < 0) fail_errno("read {}", path.string());
-    used += std::size_t(got);
-    if (used > limit_bytes) fail<Unsupported>("{} is larger than {} bytes", path.string(), limit_bytes);
+    used += std::uint64_t(got);
+    if (used > limit_bytes) too_large();
     if (got == 0) {
       content.resize(used);
       return content;

@@ -22,7 +22,7 @@ void pread_exactly(int fd, std::uint64_t offset, std::span<std::byte> into, std:
 void pwrite_all(int fd, std::uint64_t offset, ByteView bytes, std::string_view what);
 void write_all(int fd, ByteView bytes, std::string_view what);
 
-// Throws Unsupported if the file is larger than `limit_bytes`.
+// Throws Unsupported if the file is larger than `limit_bytes`; takes no more memory than that to find out.
 Bytes read_file(const std::filesystem::path& path, std::uint64_t limit_bytes = std::uint64_t(1) << 32);
 // Absent when there is no such file.
 std::optional<Bytes> read_file_if_there(const std::filesystem::path& path, std::uint64_t limit_bytes = std::uint64_t(1) << 32);

@@ -37,6 +37,18 @@ TEST_F(FileTest, ReadFileRespectsItsLimit) {
   EXPECT_EQ(read_file(dir_ / "big", 1000).size(), 1000u);
 }
 
+TEST_F(FileTest, ReadFileLooksAtItsLimitBeforeItTakesMemory) {
+  write_file_atomically(dir_ / "sparse", as_bytes("a hole follows"));
+  std::filesystem::resize_file(dir_ / "sparse", std::uintmax_t(1) << 42);
+  EXPECT_THROW(read_file(dir_ / "sparse", 1000), Unsupported) << "and not std::bad_alloc";
+}
+
+TEST_F(FileTest, ReadFileRespectsItsLimitWhereASizeIsNotTold) {
+  EXPECT_EQ(std::filesystem::file_size("/proc/self/maps"), 0u);
+  EXPECT_THROW(read_file("/proc/self/maps", 10), Unsupported);
+  EXPECT_GT(read_file("/proc/self/maps").size(), 10u);
+}
+
 TEST_F(FileTest, AbsentFileIsNoErrorWhereAbsenceIsOrdinary) {
   EXPECT_FALSE(read_file_if_there(dir_ / "none"));
   EXPECT_THROW(read_file(dir_ / "none"), std::system_error);
