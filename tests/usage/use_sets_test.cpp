@@ -84,6 +84,23 @@ TEST_P(UseSets, GivesEveryDistinctNotebookWithWhatItNeedsOfTheImage) {
   EXPECT_THAT(notebooks(3)[0].distributions, ElementsAre("numpy", "opencv-python", "opencv-python-headless")) << "not known: by what all images have";
 }
 
+TEST_P(UseSets, CountsNoImportOfAnotherLanguageForPython) {
+  database_->put_inventory(inventory_of(1, kPackages), "v1");
+  notebooks::ScanResult scan;
+  scan.files.push_back(notebook("a.R", "one", {{"numpy", "numpy"}}));
+  scan.files.back().language = "r";
+  scan.files.back().imports.back().language = notebooks::SourceLanguage::kR;
+  scan.files.push_back(notebook("b.jl", "two", {{"cv2", "cv2"}}));
+  scan.files.back().language = "julia";
+  scan.files.back().imports.back().language = notebooks::SourceLanguage::kJulia;
+  database_->put_scan(scan);
+  const auto all = notebooks();
+  ASSERT_EQ(all.size(), 2U);
+  for (const auto& one : all) EXPECT_THAT(one.distributions, IsEmpty()) << one.path;
+  EXPECT_THAT(database_->explain("numpy", {.window = all_days(), .image = std::nullopt}).evidence,
+              testing::Each(testing::Field(&Evidence::kind, testing::Ne("notebook"))));
+}
+
 TEST_P(UseSets, GivesMoreNotebooksThanAreReadAtOnce) {
   database_->put_inventory(inventory_of(1, kPackages), "v1");
   notebooks::ScanResult scan;
