@@ -71,14 +71,13 @@ class Selector {
   void by_rule() {
     const PatternSet names(rules_.names, PatternSet::Slashless::kBaseName, true), roots(rules_.roots, PatternSet::Slashless::kPath);
     const PatternSet by_path(rules_.by_path, PatternSet::Slashless::kPath), config(rules_.config_files, PatternSet::Slashless::kPath);
-    const PatternSet needed_names(rules_.names, PatternSet::Slashless::kBaseName, true);
     std::unordered_map<std::string_view, std::string> whole_folders;  // with the rule that took them
     std::unordered_map<std::string_view, std::string> config_folders;
     std::unordered_map<std::string_view, bool> names_cuda;  // DT_NEEDED names seen
     const auto needs_cuda = [&](const FlatEntry& entry) -> const std::string* {
       for (const auto& needed : entry.elf->needed) {
         auto [known, added] = names_cuda.try_emplace(needed, false);
-        if (added) known->second = needed_names.match(name_of(needed)) != nullptr;
+        if (added) known->second = names.match(name_of(needed)) != nullptr;
         if (known->second) return &needed;
       }
       return nullptr;
