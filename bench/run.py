@@ -47,6 +47,7 @@ def in_tree(tree, code):
 class Bench:
     def __init__(self, options):
         self.options, self.work = options, options.work.resolve()
+        self.binary = options.varve.resolve()
         self.work.mkdir(parents=True, exist_ok=True)
         self.layout = (options.layout or self.work / "big").resolve()
         self.tree = (options.tree or self.work / "tree/rootfs").resolve()
@@ -90,7 +91,7 @@ class Bench:
         folder = tempfile.mkdtemp(prefix="state-", dir=self.work)
         try:
             with Varve(folder) as program:
-                program.binary = str(self.options.varve.resolve())
+                program.binary = str(self.binary)
                 yield program
         finally:
             shutil.rmtree(folder, ignore_errors=True)
