@@ -35,15 +35,16 @@ indexer::ExportReport export_to_archive(const Context& context, const oci::Image
 }
 
 void run_export(const Context& context, const ExportArguments& arguments) {
+  const bool archive = arguments.destination.starts_with(kDockerArchive);
+  const auto reference = archive ? oci::Reference() : parse_destination(arguments.destination);
   const auto image = context.open_image(arguments.image);
   Progress progress;
   indexer::ExportReport report;
-  if (arguments.destination.starts_with(kDockerArchive)) {
+  if (archive) {
     if (arguments.options.with_index) throw UsageError("a docker-archive has no place for an index: leave out --with-index");
     const ProgressLine line(progress, "export", context.global.quiet);
     report = export_to_archive(context, image, arguments.destination.substr(kDockerArchive.size()), progress);
   } else {
-    const auto reference = oci::Reference::parse(arguments.destination);
     const auto destination = open_destination(context, arguments.image, reference);
     const ProgressLine line(progress, "export", context.global.quiet);
     report = indexer::export_image(image, *destination, reference.tag.value_or(""), arguments.options, progress, context.cancel);

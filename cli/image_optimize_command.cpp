@@ -64,8 +64,8 @@ void run_optimize(const Context& context, OptimizeArguments& arguments) {
     arguments.relayering.options.writer = arguments.options.writer;
     return relayer_indexed_image(context, arguments.relayering);
   }
+  const auto reference = parse_destination(arguments.destination);
   const auto image = context.open_image(arguments.image);
-  const auto reference = oci::Reference::parse(arguments.destination);
   const auto destination = open_destination(context, arguments.image, reference);
   arguments.options.work_dir = context.global.root / "tmp";
   std::filesystem::create_directories(arguments.options.work_dir);

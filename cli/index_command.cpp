@@ -53,9 +53,10 @@ void print_report(const indexer::IndexReport& report, std::ostream& out) {
 }
 
 void run_index(Context& context, const IndexArguments& arguments) {
+  const bool beside = arguments.destination.empty();
+  const auto reference = beside ? oci::Reference() : parse_destination(arguments.destination);
   const auto image = context.open_image(arguments.image);
-  const auto destination =
-      arguments.destination.empty() ? image.repository : open_destination(context, arguments.image, oci::Reference::parse(arguments.destination));
+  const auto destination = beside ? image.repository : open_destination(context, arguments.image, reference);
   index::LocalIndex local(context.global.root);
   Progress progress;
   indexer::IndexReport report;

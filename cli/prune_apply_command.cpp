@@ -107,8 +107,7 @@ void publish(const Context& context, const ApplyArguments& arguments, const std:
   destination.put_manifest(candidate.manifest.bytes, candidate.manifest.descriptor.media_type, *reference.tag);
 }
 
-void apply_to_image(Context& context, ApplyArguments& arguments, const prune::Plan& plan, const std::string& plan_text) {
-  const auto reference = oci::Reference::parse(arguments.destination);
+void apply_to_image(Context& context, ApplyArguments& arguments, const prune::Plan& plan, const std::string& plan_text, const oci::Reference& reference) {
   if (!reference.tag) fail<UsageError>("{}: write the tag that the new image gets when all gates have passed", arguments.destination);
   ImageContents before(context, planned_image(context, arguments, plan));
   const auto destination = open_destination(context, before.reference(), reference);
@@ -157,6 +156,7 @@ void apply_to_image(Context& context, ApplyArguments& arguments, const prune::Pl
 }
 
 void run_apply(Context& context, ApplyArguments& arguments) {
+  const auto reference = arguments.destination.empty() ? oci::Reference() : parse_destination(arguments.destination);
   const auto bytes = read_file(arguments.plan, prune::kMaxPlanBytes);
   const std::string text(as_text(bytes));
   const auto plan = prune::parse_plan(text, arguments.plan);
@@ -165,7 +165,7 @@ void run_apply(Context& context, ApplyArguments& arguments) {
     return apply_to_index(context, arguments, plan);
   }
   if (arguments.destination.empty()) throw UsageError("name a DEST for the new image, or say --index-only");
-  apply_to_image(context, arguments, plan, text);
+  apply_to_image(context, arguments, plan, text, reference);
 }
 
 }  // namespace

@@ -84,7 +84,7 @@ nlohmann::json layers_json(const indexer::RelayerReport& report) {
 }
 
 void relayer_indexed_image(const Context& context, RelayerArguments& arguments) {
-  const auto reference = oci::Reference::parse(arguments.destination);
+  const auto reference = parse_destination(arguments.destination);
   if (!arguments.take_over.empty()) arguments.options.take_over = parse_layers(arguments.take_over);
   ImageContents image(context, arguments.image);
   std::optional<oci::Image> previous;

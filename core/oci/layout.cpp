@@ -89,6 +89,8 @@ bool has_same_entry(const json& manifests, const json& wanted) {
 
 }  // namespace
 
+bool is_pins_tag(std::string_view tag) { return tag == kPinsTag || tag_part(tag) == kPinsTag; }
+
 std::optional<Digest> referrers_tag_subject(std::string_view tag) {
   constexpr std::string_view kPrefix = "sha256-";
   if (!tag.starts_with(kPrefix)) return std::nullopt;
@@ -215,7 +217,7 @@ std::optional<LayoutRepository::Relation> LayoutRepository::relation_of(const De
 bool LayoutRepository::may_be_image(const Descriptor& entry) {
   if (!entry.artifact_type.empty() || !annotation(entry, kAttestation).empty()) return false;
   if (entry.platform && (entry.platform->os == "unknown" || entry.platform->architecture == "unknown")) return false;
-  if (is_index_media_type(entry.media_type)) return !referrers_tag_subject(annotation(entry, kRefNameAnnotation)) && annotation(entry, kRefNameAnnotation) != kPinsTag;
+  if (is_index_media_type(entry.media_type)) return !referrers_tag_subject(annotation(entry, kRefNameAnnotation)) && !is_pins_tag(annotation(entry, kRefNameAnnotation));
   if (!is_manifest_media_type(entry.media_type)) return false;
   const auto relation = relation_of(entry);
   return !relation || !relation->is_artifact;  // one that cannot be read is reported when it is opened
@@ -269,7 +271,11 @@ Document LayoutRepository::manifest(std::string_view selector) {
     return best_match == 0;
   });
   if (!best) fail<NotFound>("{}: no tag '{}'; there are: {}", name(), selector, tags.empty() ? "none" : tags);
-  return read_document(*best);
+  try {
+    return read_document(*best);
+  } catch (const NotFound& error) {  // the tag is there: this is damage, and no absence that somebody may fill
+    fail<CorruptData>("{}, though the tag '{}' names it", error.what(), selector);
+  }
 }
 
 void LayoutRepository::read_blob(const Descriptor& blob, ByteRange range, const ByteSink& sink) {
@@ -382,6 +388,9 @@ Descriptor LayoutRepository::put_manifest(ByteView bytes, std::string_view media
       entry.annotations.erase(std::string(kContainerdNameAnnotation));
     }
   }
+  // A damaged copy of the same size would pass for this one. Blobs are too large to be read again each time, documents are not.
+  const auto path = blob_path(entry.digest);
+  if (has_blob(entry) && digest_of(read_file(path, kMaxManifestBytes)) != entry.digest) ::unlink(path.c_str());
   put_blob(entry, [&](ByteRange range, const ByteSink& sink) { sink(bytes.subspan(range.offset, range.length)); });
   add_entry(entry, tag);
   return entry;

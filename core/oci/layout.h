@@ -15,6 +15,8 @@ namespace varve::oci {
 
 // The tag of the list of pinned images (indexer/pins.h), which is an index but no image.
 inline constexpr std::string_view kPinsTag = "varve-pins";
+// Also of a whole name of a layout folder with this tag: who looks for the list may find that.
+bool is_pins_tag(std::string_view tag);
 
 inline constexpr std::uint64_t kMaxIndexJsonBytes = 16 * 1024 * 1024;  // thousands of artifacts beside 150 images
 
