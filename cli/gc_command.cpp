@@ -7,6 +7,7 @@
 #include "core/base/errors.h"
 #include "core/base/progress.h"
 #include "indexer/collect_garbage.h"
+#include "indexer/known_pins.h"
 
 namespace varve::cli {
 namespace {
@@ -23,6 +24,7 @@ void run_gc(const Context& context, GcArguments& arguments) {
     fail<UsageError>("{}: a registry collects its own garbage, and keeps what the list of pins names; remove tags there", arguments.place);
   if (reference.tag || reference.digest) fail<UsageError>("{}: write the folder alone, without tag or digest", arguments.place);
   arguments.options.grace_seconds = std::int64_t(arguments.grace_hours * 3600);
+  arguments.options.known_pins = indexer::KnownPins(context.global.root).pins_of(indexer::place_of(reference));
   const auto report = indexer::collect_garbage(reference.layout_dir, arguments.options);
   auto removed = nlohmann::json::array();
   for (const auto& digest : report.removed) removed.push_back(digest.to_string());
@@ -52,7 +54,8 @@ void add_gc_command(CLI::App& app, Context& context) {
       "Examples:\n"
       "  varve gc --dry-run oci:images\n"
       "  varve gc --untagged oci:images\n\n"
-      "Locks out other Varve processes while it runs. If a document that is reached is missing or damaged, nothing is removed.");
+      "Locks out other Varve processes while it runs. If a document that is reached is missing or damaged, nothing is removed.\n"
+      "The same if the list of pins lacks what this machine knows of: `varve pin repair` puts it back.");
   command->callback([&context, arguments] { run_gc(context, *arguments); });
 }
 

@@ -20,19 +20,10 @@
 namespace varve::cli {
 namespace {
 
+using indexer::place_of;
 using nlohmann::json;
 
 constexpr unsigned kCheckJobs = 8;  // mostly waiting for a registry
-
-// A repository as users write it, without tag: "oci:/srv/notebooks", "registry.example/team/notebook".
-std::string place_of(oci::Reference reference) {
-  reference.tag.reset();
-  reference.digest.reset();
-  auto text = reference.to_string();
-  return reference.kind == oci::Reference::Kind::kLayout
-             ? text
-             : text.substr(0, text.rfind(':') > text.rfind('/') ? text.rfind(':') : text.npos);
-}
 
 std::filesystem::path layout_dir(const oci::Reference& reference) {
   return reference.kind == oci::Reference::Kind::kLayout ? reference.layout_dir : std::filesystem::path();
@@ -75,19 +66,11 @@ Added look_at(const Context& context, const AddArguments& arguments) {
 
 void write_pin(const Context& context, Added& wanted) {
   const auto reference = oci::Reference::parse(wanted.place);
+  const auto lock = indexer::KnownPins::lock(context.global.root);
   std::vector<indexer::Pin> after;
   indexer::change_pins(*oci::open_repository(reference, context.global.registry), layout_dir(reference),
                        [&](std::vector<indexer::Pin>& pins) {
-                         const auto old =
-                             std::ranges::find(pins, wanted.pin.image.digest,
-                                               [](const indexer::Pin& other) { return other.image.digest; });
-                         wanted.added = old == pins.end();
-                         if (wanted.added) {
-                           pins.push_back(wanted.pin);
-                         } else {
-                           wanted.pin.since = old->since;  // the promise is as old as it was
-                           *old = wanted.pin;
-                         }
+                         wanted.added = indexer::add_promise(pins, wanted.pin);
                          after = pins;
                        });
   indexer::KnownPins(context.global.root).remember(wanted.place, after);
@@ -201,10 +184,10 @@ void check_place(const Context& context, const std::string& place, bool deep, js
     object["bytes"] = check.bytes;
     report(std::move(object), check.problems);
   }
-  for (const auto& digest : indexer::KnownPins(context.global.root).pins_of(place)) {
-    if (std::ranges::none_of(pins, [&](const indexer::Pin& pin) { return pin.image.digest.to_string() == digest; }))
-      report({{"place", place}, {"image", digest}, {"name", ""}},
-             {"this machine pinned it, and the list there names it no more; pin it again, or `varve pin rm` it"});
+  for (const auto& pin : indexer::lost_pins(indexer::KnownPins(context.global.root).pins_of(place), pins)) {
+    report(to_json(pin, place), {fmt::format("this machine knows of it, and the list there names it no more; `varve pin "
+                                             "repair {}` puts it back, `varve pin rm {}@{}` forgets it",
+                                             place, place, pin.image.digest.to_string())});
   }
 }
 
@@ -219,27 +202,113 @@ void check_pins(Context& context, const CheckArguments& arguments) {
   context.out << fmt::format("{} pins checked{}, {} not whole\n", count, arguments.deep ? ", every byte" : "", broken);
 }
 
-void remove_pin(const Context& context, const std::string& image, const std::string& name) {
-  const auto reference = oci::Reference::parse(image);
-  const auto repository = oci::open_repository(reference, context.global.registry);
-  // The image itself may be gone; what it was is in the list or on this machine.
-  const auto digest = reference.digest ? *reference.digest
-                      : !name.empty()  ? Digest()
-                                       : context.open_image(image).digest();
-  bool found = false;
-  std::vector<indexer::Pin> after;
-  indexer::change_pins(*repository, layout_dir(reference), [&](std::vector<indexer::Pin>& pins) {
-    found = std::erase_if(pins, [&](const indexer::Pin& pin) {
-              return name.empty() ? pin.image.digest == digest : pin.name == name;
-            }) != 0;
-    after = pins;
-  });
+struct RemoveArguments {
+  std::string image, name, by;
+};
+
+// Which promises the words mean. Throws UsageError, naming them all, if several.
+class Meant {
+ public:
+  Meant(const Context& context, const RemoveArguments& arguments) : arguments_(arguments) {
+    const auto reference = oci::Reference::parse(arguments.image);
+    digest_ = reference.digest;
+    // With a name the image itself may be gone. A registry's reference without a tag has one all the same.
+    const bool has_tag =
+        reference.tag && (reference.kind == oci::Reference::Kind::kLayout || *reference.tag != "latest");
+    if (digest_ || (!arguments.name.empty() && !has_tag)) return;
+    try {
+      digest_ = context.open_image(arguments.image).digest();
+    } catch (const NotFound&) {
+      if (arguments.name.empty()) throw;
+    }
+  }
+
+  std::optional<indexer::Pin> find_in(const std::vector<indexer::Pin>& pins) const {
+    std::vector<indexer::Pin> meant;
+    std::ranges::copy_if(pins, std::back_inserter(meant), [&](const indexer::Pin& pin) {
+      return (!digest_ || pin.image.digest == *digest_) && (arguments_.name.empty() || pin.name == arguments_.name) &&
+             (arguments_.by.empty() || pin.by == arguments_.by);
+    });
+    if (meant.empty()) return std::nullopt;
+    if (meant.size() == 1) return meant.front();
+    std::string all;
+    for (const auto& pin : meant) all += (all.empty() ? "" : ", ") + indexer::promise_text(pin);
+    fail<UsageError>("{}: {} promises are meant: {}; say which with --name, --by or @DIGEST", arguments_.image,
+                     meant.size(), all);
+  }
+
+ private:
+  const RemoveArguments& arguments_;
+  std::optional<Digest> digest_;
+};
+
+// Whoever frees an image must know that nobody else's promise was lost with the list.
+void check_nothing_lost(const std::vector<indexer::Pin>& lost, const std::string& place) {
+  if (lost.empty()) return;
+  fail<CorruptData>(
+      "{}: the list of pins there names {} no more, which this machine knows of; nothing was changed; `varve pin repair {}` puts "
+      "it back, `varve pin rm {}@{}` forgets it",
+      place, indexer::promise_text(lost.front()), place, place, lost.front().image.digest.to_string());
+}
+
+void remove_pin(const Context& context, const RemoveArguments& arguments) {
+  const auto reference = oci::Reference::parse(arguments.image);
+  const auto place = place_of(reference);
+  const Meant meant(context, arguments);
+  const auto lock = indexer::KnownPins::lock(context.global.root);
   indexer::KnownPins known(context.global.root);
-  const auto remembered = known.pins_of(place_of(reference));
-  if (!found && std::ranges::find(remembered, digest.to_string()) == remembered.end())
-    fail<NotFound>("{}: it is not pinned; `varve pin ls` shows what is", image);
-  known.remember(place_of(reference), after);
-  if (context.global.json) context.print_json({{"removed", json::array({name.empty() ? digest.to_string() : name})}});
+  const auto remembered = known.pins_of(place);
+  std::optional<indexer::Pin> taken;
+  std::vector<indexer::Pin> after, others;
+  const auto repository = oci::open_repository(reference, context.global.registry);
+  indexer::change_pins(*repository, layout_dir(reference), [&](std::vector<indexer::Pin>& pins) {
+    const auto lost = indexer::lost_pins(remembered, pins);
+    taken = meant.find_in(pins);
+    const bool listed = taken.has_value();
+    if (!listed) taken = meant.find_in(lost);
+    if (listed) std::erase_if(pins, [&](const indexer::Pin& pin) { return indexer::is_same_promise(pin, *taken); });
+    after = others = pins;
+    if (!taken) return;
+    std::erase_if(others, [&](const indexer::Pin& pin) { return pin.image.digest != taken->image.digest; });
+    if (listed && others.empty()) check_nothing_lost(lost, place);
+  });
+  if (!taken) fail<NotFound>("{}: it is not pinned{}; `varve pin ls` shows what is", arguments.image,
+                             arguments.name.empty() && arguments.by.empty() ? "" : " so");
+  known.remember(place, after, {*taken});
+  const auto digest = taken->image.digest.to_string();
+  if (context.global.json)
+    return context.print_json({{"removed", json::array({arguments.name.empty() ? digest : arguments.name})}});
+  if (others.empty()) {
+    context.out << fmt::format("{} is pinned no more\n", digest);
+  } else {
+    std::string all;
+    for (const auto& pin : others) all += (all.empty() ? "" : ", ") + indexer::promise_text(pin);
+    context.out << fmt::format("{} stays pinned: {}\n", digest, all);
+  }
+}
+
+void repair_list(Context& context, const std::string& where) {
+  const auto reference = oci::Reference::parse(where);
+  const auto place = place_of(reference);
+  const auto lock = indexer::KnownPins::lock(context.global.root);
+  indexer::KnownPins known(context.global.root);
+  const auto repository = oci::open_repository(reference, context.global.registry);
+  const auto repair = indexer::repair_pins(*repository, layout_dir(reference), known.pins_of(place));
+  known.remember(place, indexer::read_pins(*repository));
+  if (!repair.gone.empty()) context.exit_status = 3;
+  if (context.global.json) {
+    auto restored = json::array(), gone = json::array();
+    for (const auto& pin : repair.restored) restored.push_back(to_json(pin, place));
+    for (const auto& pin : repair.gone) gone.push_back(to_json(pin, place));
+    return context.print_json({{"restored", std::move(restored)}, {"gone", std::move(gone)}, {"set_aside", repair.set_aside}});
+  }
+  for (const auto& pin : repair.restored) context.out << fmt::format("restored {}\n", indexer::promise_text(pin));
+  for (const auto& pin : repair.gone)
+    context.out << fmt::format("not restored {}: the image is not there; bring it back, or `varve pin rm {}@{}` forgets it\n",
+                               indexer::promise_text(pin), place, pin.image.digest.to_string());
+  if (!repair.set_aside.empty())
+    context.out << fmt::format("what lay in the list's place has the tag {} now\n", repair.set_aside);
+  context.out << fmt::format("{} pins restored, {} not\n", repair.restored.size(), repair.gone.size());
 }
 
 }  // namespace
@@ -282,12 +351,21 @@ void add_pin_command(CLI::App& app, Context& context) {
   check->footer("Example:\n  varve pin check --deep oci:images");
   check->callback([&context, checked] { check_pins(context, *checked); });
 
-  const auto removed = std::make_shared<AddArguments>();
-  auto* rm = pin->add_subcommand("rm", "Takes a promise back; removes nothing else");
-  rm->add_option("IMAGE", removed->image, "The image, by tag or digest; with --name its repository")->required();
-  rm->add_option("--name", removed->name, "The pin of this name");
-  rm->footer("Example:\n  varve pin rm oci:images:v1\n  varve pin rm oci:images --name v1");
-  rm->callback([&context, removed] { remove_pin(context, removed->image, removed->name); });
+  const auto repaired = std::make_shared<std::string>();
+  auto* repair = pin->add_subcommand("repair", "Puts back what this machine knows of and the list lacks; writes it anew if it is damaged or overwritten");
+  repair->add_option("REPOSITORY", *repaired, "oci:DIR or [docker://]HOST/REPO")->required();
+  repair->footer("Example:\n  varve pin repair oci:images\n\n"
+                 "Exit status 3 if a pinned image is not there any more.");
+  repair->callback([&context, repaired] { repair_list(context, *repaired); });
+
+  const auto removed = std::make_shared<RemoveArguments>();
+  auto* rm = pin->add_subcommand("rm", "Takes one promise back; removes nothing else");
+  rm->add_option("IMAGE", removed->image, "The image, by tag or digest; with --name its repository is enough")->required();
+  rm->add_option("--name", removed->name, "The pin of this name; must be said, or --by, if the image has several");
+  rm->add_option("--by", removed->by, "The pin that this one made");
+  rm->footer("Example:\n  varve pin rm oci:images:v1\n  varve pin rm oci:images --name v1 --by ann\n\n"
+             "An image that was pinned several times is free when the last promise is taken back.");
+  rm->callback([&context, removed] { remove_pin(context, *removed); });
 }
 
 }  // namespace varve::cli

@@ -1,5 +1,7 @@
 #include "cli/pinned_savings.h"
 
+#include <set>
+
 #include "analyzer/packages/image_source.h"
 #include "cli/text.h"
 #include "core/base/errors.h"
@@ -23,8 +25,9 @@ prune::Savings pinned_savings(const Context& context, const IndexedImage& image,
   const prune::SharesCache cache(context.global.root / "shares");
   prune::Savings savings;
   savings.add(prune::shares_of(inventory, ""));
+  std::set<Digest> counted{image.image.digest()};  // an image may be promised more than once
   for (const auto& pin : indexer::read_pins(*image.image.repository)) {
-    if (pin.image.digest == image.image.digest()) continue;
+    if (!counted.insert(pin.image.digest).second) continue;
     context.cancel.throw_if_cancelled();
     try {
       auto shares = cache.find(pin.image.digest);

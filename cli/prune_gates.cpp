@@ -25,10 +25,11 @@ std::string pin_text(const indexer::Pin& pin) { return pin.name.empty() ? pin.im
 void judge_pins(const Context& context, const std::vector<PinnedPlace>& before, const std::vector<PinnedPlace>& now, prune::GateResult& result) {
   std::size_t count = 0;
   for (const auto& place : now) {
+    std::set<Digest> counted;
     Progress progress;
     const auto checks = indexer::check_pins(*place.repository, place.pins, false, kPinJobs, progress, context.cancel);
     for (const auto& check : checks) {
-      ++count;
+      if (counted.insert(check.pin.image.digest).second) ++count;  // an image may be promised more than once
       for (const auto& problem : check.problems) result.findings.push_back(fmt::format("{} {}: {}", place.name, pin_text(check.pin), problem));
       // Under its digest there is nothing but the very bytes that were promised: the repository checks that when it reads them.
       const auto document = place.repository->manifest(check.pin.image.digest.to_string());

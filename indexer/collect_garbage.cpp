@@ -47,7 +47,12 @@ class Collector {
     if (options_.dry_run) return std::move(report_);
     put_into_trash(garbage);
     // What another tool added meanwhile may have found its blobs here and not sent them; a push of ours made those young that it found.
-    mark();
+    try {
+      mark();
+    } catch (const std::exception&) {
+      restore_trash();
+      throw;
+    }
     for (const auto& digest : garbage) {
       if (reached_.contains(digest) || is_young(dir_ / kTrash / digest.hex())) take_from_trash(digest);
     }
@@ -63,7 +68,26 @@ class Collector {
     entries_ = oci::ImageIndex::parse(read_file(dir_ / "index.json", oci::kMaxIndexJsonBytes), what).manifests;
   }
 
+  // Pins are images that may have no other name: without the whole list nobody knows what they reach.
+  void check_pins() {
+    oci::LayoutRepository repository(dir_);
+    std::vector<Pin> list;
+    try {
+      list = read_pins(repository);
+    } catch (const CorruptData& error) {
+      fail<CorruptData>("{}; nothing was removed", error.what());
+    }
+    const auto lost = lost_pins(options_.known_pins, list);
+    if (lost.empty()) return;
+    fail<CorruptData>(
+        "{}: this machine knows of {} that the list there does not name: {}; nothing was removed; `varve pin repair {}` puts back what was lost, "
+        "`varve pin rm {}@{}` forgets what was taken back elsewhere",
+        repository.name(), lost.size() == 1 ? "a pin" : fmt::format("{} pins", lost.size()), promise_text(lost.front()), repository.name(), repository.name(),
+        lost.front().image.digest.to_string());
+  }
+
   void mark() {
+    check_pins();
     read_entries();
     reached_.clear();
     std::vector<const oci::Descriptor*> artifacts;

@@ -3,8 +3,10 @@
 #include <sys/file.h>
 
 #include <algorithm>
+#include <ctime>
 #include <map>
 #include <set>
+#include <tuple>
 
 #include <nlohmann/json.hpp>
 
@@ -12,6 +14,7 @@
 #include "core/base/file.h"
 #include "core/base/guarded.h"
 #include "core/base/parallel.h"
+#include "core/base/rfc3339.h"
 #include "core/index/image_index.h"
 #include "core/oci/layout.h"
 
@@ -61,13 +64,8 @@ json entry_of(const Pin& pin) {
   return entry;
 }
 
-// The same pins give the same bytes.
-std::string list_of(std::vector<Pin> pins) {
-  std::ranges::sort(pins, {}, [](const Pin& pin) { return pin.image.digest; });
-  auto entries = json::array();
-  for (const auto& pin : pins) entries.push_back(entry_of(pin));
-  return json{{"schemaVersion", 2}, {"mediaType", oci::kOciIndexType}, {"artifactType", kPinsArtifactType}, {"manifests", std::move(entries)}}.dump();
-}
+// Where lists stand next to each other they do not depend on who wrote them.
+auto order_of(const Pin& pin) { return std::tie(pin.image.digest, pin.name, pin.by, pin.since); }
 
 // One writer at a time. Not the lock that put_manifest takes: that one is taken under this.
 UniqueFd lock_pins(const std::filesystem::path& layout_dir) {
@@ -75,6 +73,55 @@ UniqueFd lock_pins(const std::filesystem::path& layout_dir) {
   while (::flock(folder.get(), LOCK_EX) != 0)
     if (errno != EINTR) fail_errno("lock {}", layout_dir.string());
   return folder;
+}
+
+// What is there now; absent if that is no list.
+using ReadList = std::function<std::optional<std::vector<Pin>>()>;
+
+void rewrite_list(oci::Repository& repository, const std::filesystem::path& layout_dir, const ReadList& read,
+                  const std::function<void(std::vector<Pin>&)>& change) {
+  const auto lock = layout_dir.empty() ? UniqueFd() : lock_pins(layout_dir);
+  for (int round = 0; round < kMaxRounds; ++round) {
+    const auto before = read();
+    auto pins = before.value_or(std::vector<Pin>());
+    change(pins);
+    if (pins.size() > kMaxPins) fail<Unsupported>("{}: more than {} pins", repository.name(), kMaxPins);
+    const auto wanted = list_of_pins(pins);
+    if (before && wanted == list_of_pins(*before)) return;
+    repository.put_manifest(as_bytes(wanted), oci::kOciIndexType, oci::kPinsTag);
+    // Another writer may have put its list over ours since.
+    if (!layout_dir.empty()) return;
+    if (const auto after = read(); after && list_of_pins(*after) == wanted) return;
+  }
+  fail<TemporaryError>("{}: others keep changing its pins; try again", repository.name());
+}
+
+// What took the list's place may be an image that has no other name: it keeps one.
+std::string set_aside(oci::Repository& repository) {
+  try {
+    const auto document = repository.manifest(oci::kPinsTag);
+    repository.put_manifest(document.bytes, document.descriptor.media_type, kReplacedPinsTag);
+    return std::string(kReplacedPinsTag);
+  } catch (const CorruptData&) {
+    return "";
+  } catch (const NotFound&) {
+    return "";
+  }
+}
+
+// Completes what this machine knows of an image by its manifest; false if that is not there.
+bool find_image(oci::Repository& repository, Pin& pin) {
+  try {
+    const auto document = repository.manifest(pin.image.digest.to_string());
+    pin.image.media_type = document.descriptor.media_type;
+    pin.image.size = document.bytes.size();
+    if (pin.since.empty()) pin.since = rfc3339(std::time(nullptr));
+    return true;
+  } catch (const NotFound&) {
+    return false;
+  } catch (const CorruptData&) {
+    return false;
+  }
 }
 
 class PinChecker {
@@ -172,37 +219,104 @@ class PinChecker {
 
 }  // namespace
 
-std::vector<Pin> read_pins(oci::Repository& repository) {
-  oci::Document document;
-  try {
-    document = repository.manifest(oci::kPinsTag);
-  } catch (const NotFound&) {
-    return {};
+bool is_same_promise(const Pin& one, const Pin& other) {
+  return one.image.digest == other.image.digest && one.name == other.name && one.by == other.by;
+}
+
+std::string promise_text(const Pin& pin) {
+  const auto quoted = [](const std::string& text) { return json(text).dump(-1, ' ', true, json::error_handler_t::replace); };
+  return fmt::format("{}{} ({})", pin.name.empty() ? "one without a name" : quoted(pin.name),
+                     pin.by.empty() ? "" : " of " + quoted(pin.by), pin.image.digest.to_string().substr(0, 19));
+}
+
+std::vector<Pin> lost_pins(const std::vector<Pin>& known, const std::vector<Pin>& list) {
+  std::vector<Pin> lost;
+  std::ranges::copy_if(known, std::back_inserter(lost), [&](const Pin& pin) {
+    return std::ranges::none_of(list, [&](const Pin& listed) {
+      return pin.image.size == 0 ? listed.image.digest == pin.image.digest : is_same_promise(listed, pin);
+    });
+  });
+  return lost;
+}
+
+bool add_promise(std::vector<Pin>& pins, Pin& pin) {
+  auto old = std::ranges::find_if(pins, [&](const Pin& other) { return is_same_promise(other, pin); });
+  if (old == pins.end() && pin.by.empty()) {
+    const auto has_name = [&](const Pin& other) { return other.image.digest == pin.image.digest && other.name == pin.name; };
+    if (std::ranges::count_if(pins, has_name) == 1) old = std::ranges::find_if(pins, has_name);
   }
-  const auto what = fmt::format("{}:{}", repository.name(), oci::kPinsTag);
-  if (!oci::is_index_media_type(document.descriptor.media_type)) fail<CorruptData>("{}: it is no list of pins", what);
-  const auto list = oci::ImageIndex::parse(document.bytes, what);
-  if (list.manifests.size() > kMaxPins) fail<Unsupported>("{}: {} pins, more than {}", what, list.manifests.size(), kMaxPins);
+  if (old == pins.end()) {
+    pins.push_back(pin);
+    return true;
+  }
+  pin.since = old->since;  // the promise is as old as it was
+  pin.by = old->by;
+  *old = pin;
+  return false;
+}
+
+std::string list_of_pins(std::vector<Pin> pins) {
+  std::ranges::sort(pins, {}, order_of);
+  auto entries = json::array();
+  for (const auto& pin : pins) entries.push_back(entry_of(pin));
+  return json{{"schemaVersion", 2},
+              {"mediaType", oci::kOciIndexType},
+              {"artifactType", kPinsArtifactType},
+              {"manifests", std::move(entries)}}
+      .dump();
+}
+
+std::vector<Pin> parse_pins(ByteView bytes, const std::string& what) {
+  const auto list = oci::ImageIndex::parse(bytes, what);
+  // Any index has entries; an image for several platforms that took the tag promises nothing.
+  const auto document = json::parse(as_text(bytes), nullptr, false);
+  const auto type = document.find("artifactType");
+  if (type == document.end() || *type != kPinsArtifactType) fail<CorruptData>("{}: it is no list of pins", what);
+  if (list.manifests.size() > kMaxPins)
+    fail<Unsupported>("{}: {} pins, more than {}", what, list.manifests.size(), kMaxPins);
   std::vector<Pin> pins;
   for (const auto& entry : list.manifests) pins.push_back(pin_of(entry, what));
-  std::ranges::sort(pins, {}, [](const Pin& pin) { return pin.image.digest; });
+  std::ranges::sort(pins, {}, order_of);
   return pins;
 }
 
-void change_pins(oci::Repository& repository, const std::filesystem::path& layout_dir, const std::function<void(std::vector<Pin>&)>& change) {
-  const auto lock = layout_dir.empty() ? UniqueFd() : lock_pins(layout_dir);
-  for (int round = 0; round < kMaxRounds; ++round) {
-    const auto before = read_pins(repository);
-    auto pins = before;
-    change(pins);
-    if (pins.size() > kMaxPins) fail<Unsupported>("{}: more than {} pins", repository.name(), kMaxPins);
-    const auto wanted = list_of(pins);
-    if (wanted == list_of(before)) return;
-    repository.put_manifest(as_bytes(wanted), oci::kOciIndexType, oci::kPinsTag);
-    // Another writer may have put its list over ours since.
-    if (!layout_dir.empty() || list_of(read_pins(repository)) == wanted) return;
+std::vector<Pin> read_pins(oci::Repository& repository) {
+  const auto what = fmt::format("{}:{}", repository.name(), oci::kPinsTag);
+  try {
+    const auto document = repository.manifest(oci::kPinsTag);
+    if (!oci::is_index_media_type(document.descriptor.media_type)) fail<CorruptData>("{}: it is no list of pins", what);
+    return parse_pins(document.bytes, what);
+  } catch (const NotFound&) {
+    return {};
+  } catch (const CorruptData& error) {
+    fail<CorruptData>("{}; `varve pin repair {}` writes it anew from what this machine knows", error.what(), repository.name());
   }
-  fail<TemporaryError>("{}: others keep changing its pins; try again", repository.name());
+}
+
+void change_pins(oci::Repository& repository, const std::filesystem::path& layout_dir, const std::function<void(std::vector<Pin>&)>& change) {
+  rewrite_list(repository, layout_dir, [&] { return read_pins(repository); }, change);
+}
+
+PinRepair repair_pins(oci::Repository& repository, const std::filesystem::path& layout_dir, const std::vector<Pin>& known) {
+  PinRepair repair;
+  const auto read = [&]() -> std::optional<std::vector<Pin>> {
+    try {
+      return read_pins(repository);
+    } catch (const CorruptData&) {
+      if (repair.set_aside.empty()) repair.set_aside = set_aside(repository);
+      return std::nullopt;
+    }
+  };
+  rewrite_list(repository, layout_dir, read, [&](std::vector<Pin>& pins) {
+    repair.restored.clear();
+    repair.gone.clear();
+    for (auto pin : lost_pins(known, pins)) {
+      const bool there = find_image(repository, pin);
+      (there ? repair.restored : repair.gone).push_back(pin);
+      if (there) add_promise(pins, pin);
+    }
+  });
+  return repair;
 }
 
 std::vector<PinCheck> check_pins(oci::Repository& repository, const std::vector<Pin>& pins, bool deep, unsigned jobs, Progress& progress, const CancelFlag& cancel) {

@@ -1,5 +1,5 @@
 """Pins are kept, checked and honoured by gc, whatever pushes and kills come between."""
-import json, os, random, shutil, signal, subprocess, sys, time
+import hashlib, json, os, random, shutil, signal, subprocess, sys, time
 
 import layouts
 from program import Varve, need_tools, work_folder
@@ -196,16 +196,192 @@ def in_a_registry(work, varve):
             lines.append(f"pins in a registry: {listed} {checked}")
         if varve.run("gc", f"{host}/team/app").returncode != 2:
             lines.append("gc of a registry")
+        # A registry, too, takes several promises on one image, keeps the list's tag from us, and gets it back when others took it.
+        varve.run("pin", "add", f"{host}/team/app:v1", "--by", "you", check=True)
+        listed = varve.json("pin", "ls", f"{host}/team/app")["pins"]
+        done = varve.run("image", "export", image, f"{host}/team/app:varve-pins")
+        if [p["by"] for p in listed] != ["me", "you"] or done.returncode != 2:
+            lines.append(f"two promises in a registry: {listed}, {done}")
+        run("skopeo", "copy", "--insecure-policy", "--dest-tls-verify=false", image, f"docker://{host}/team/app:varve-pins")
+        done = varve.run("pin", "rm", f"{host}/team/app:v1", "--by", "you")
+        report = varve.json("pin", "repair", f"{host}/team/app")
+        if done.returncode != 1 or len(report["restored"]) != 2 or varve.json("pin", "ls", f"{host}/team/app")["pins"] != listed:
+            lines.append(f"repair in a registry: {done}, {report}")
+        varve.run("pin", "rm", f"{host}/team/app", "--name", "v1", "--by", "you", check=True)
         varve.run("pin", "rm", f"{host}/team/app:v1", check=True)
         if varve.json("pin", "ls", f"{host}/team/app")["pins"]:
             lines.append("pin rm in a registry")
     return lines
 
 
+def several_promises(work, varve):
+    """Ann and Bob promise the same image: it is free when both have taken their word back."""
+    lines, folder = [], series(work / "s", 2)
+    image, digest = f"oci:{folder}:v0", digest_of(folder, "v0")
+    for words in (("--by", "ann", "--reason", "a course"), ("--by", "bob", "--reason", "a paper"), ("--by", "bob", "--name", "paper", "--reason", "its figures")):
+        varve.run("pin", "add", image, *words, check=True)
+    again = varve.json("pin", "add", image, "--by", "bob", "--reason", "a paper, second edition")
+    listed = [(p["name"], p["by"], p["reason"], p["image"]) for p in varve.json("pin", "ls", f"oci:{folder}")["pins"]]
+    if again["added"] or listed != [("paper", "bob", "its figures", digest), ("v0", "ann", "a course", digest), ("v0", "bob", "a paper, second edition", digest)]:
+        lines.append(f"three promises on one image: {again} {listed}")
+    checked = varve.json("pin", "check", f"oci:{folder}")["pins"]
+    if [(p["name"], p["ok"]) for p in checked] != [("paper", True), ("v0", True), ("v0", True)]:
+        lines.append(f"pin check of three promises: {checked}")
+    for words, names in (((image,), (b'"paper" of "bob"', b'"v0" of "ann"', b'"v0" of "bob"')), ((image, "--name", "v0"), (b'"ann"', b'"bob"')), ((image, "--by", "bob"), (b'"paper"', b'"v0"'))):
+        done = varve.run("pin", "rm", *words)
+        if done.returncode != 2 or not all(name in done.stderr for name in names):
+            lines.append(f"pin rm {words} of three promises: {done}")
+    if varve.run("pin", "rm", image, "--name", "nosuch").returncode != 1 or varve.run("pin", "rm", f"oci:{folder}:v1", "--name", "paper").returncode != 1:
+        lines.append("pin rm takes a promise that is not there, or another image's")
+    varve.run("pin", "rm", image, "--name", "paper", check=True)
+    done = varve.run("pin", "rm", f"oci:{folder}", "--name", "v0", "--by", "bob", check=True)
+    if b'stays pinned: "v0" of "ann"' not in done.stdout:
+        lines.append(f"pin rm of bob's: {done}")
+    untag(folder, "v0")
+    varve.run("gc", "--untagged", "--grace", "0", f"oci:{folder}", check=True)
+    if varve.run("pin", "check", "--deep", f"oci:{folder}").returncode:
+        lines.append("gc frees an image that ann still promises")
+    varve.run("pin", "rm", f"oci:{folder}@{digest}", check=True)  # the only one left needs no name
+    if digest not in varve.json("gc", "--untagged", "--grace", "0", f"oci:{folder}")["removed"]:
+        lines.append("an image whose last promise is gone stays")
+    return lines
+
+
+def old_lists(work, varve):
+    """What the first version wrote, list and memory, is read, honoured and added to."""
+    lines, folder = [], series(work / "o", 2)
+    digest, platform = digest_of(folder, "v0"), {"os": "linux", "architecture": "amd64"}
+    manifest = layouts.blob_path(f"oci:{folder}:v0", digest)
+    entry = {"mediaType": "application/vnd.oci.image.manifest.v1+json", "digest": digest, "size": manifest.stat().st_size, "platform": platform,
+             "annotations": {"dev.varve.pin.name": "v0", "dev.varve.pin.since": "2026-01-01T00:00:00Z", "dev.varve.pin.by": "ann", "dev.varve.pin.reason": "old"}}
+    document = {"artifactType": "application/vnd.varve.pins.v1", "manifests": [entry], "mediaType": "application/vnd.oci.image.index.v1+json", "schemaVersion": 2}
+    put_under_tag(folder, json.dumps(document, sort_keys=True, separators=(",", ":")).encode(), document["mediaType"], "varve-pins")
+    varve.root.mkdir(parents=True, exist_ok=True)
+    (varve.root / "pins.json").write_text(json.dumps({"places": {f"oci:{folder}": [digest]}}))
+    listed = varve.json("pin", "ls", f"oci:{folder}")["pins"]
+    if [(p["name"], p["by"], p["since"]) for p in listed] != [("v0", "ann", "2026-01-01T00:00:00Z")] or varve.run("pin", "check").returncode:
+        lines.append(f"a list of the first version: {listed}")
+    varve.run("pin", "add", f"oci:{folder}:v0", "--by", "bob", check=True)
+    if [p["by"] for p in varve.json("pin", "ls", f"oci:{folder}")["pins"]] != ["ann", "bob"]:
+        lines.append("a promise beside one of the first version")
+    # Of a lost list the first version's memory has digests alone.
+    (varve.root / "pins.json").write_text(json.dumps({"places": {f"oci:{folder}": [digest]}}))
+    untag(folder, "varve-pins")
+    if varve.run("gc", "--untagged", "--grace", "0", f"oci:{folder}").returncode != 1:
+        lines.append("gc goes on though the list that an old memory knows is gone")
+    varve.run("pin", "repair", f"oci:{folder}", check=True)
+    if [p["image"] for p in varve.json("pin", "ls", f"oci:{folder}")["pins"]] != [digest]:
+        lines.append("repair by an old memory")
+    return lines
+
+
+def put_under_tag(folder, content, media_type, tag):
+    """As other tools put a document into a folder."""
+    digest = hashlib.sha256(content).hexdigest()
+    (folder / "blobs/sha256" / digest).write_bytes(content)
+    untag(folder, tag)
+    index = json.loads((folder / "index.json").read_text())
+    index["manifests"].append({"mediaType": media_type, "digest": f"sha256:{digest}", "size": len(content), "annotations": {"org.opencontainers.image.ref.name": tag}})
+    (folder / "index.json").write_text(json.dumps(index))
+
+
+def a_tag_of_its_own(work, varve):
+    """Nothing of ours writes over the list."""
+    lines, folder = [], series(work / "t", 1)
+    image = f"oci:{folder}:v0"
+    varve.index(image)
+    varve.run("pin", "add", image, check=True)
+    before = varve.run("pin", "ls", "--json", f"oci:{folder}").stdout
+    (work / "plan.json").write_text("{}")
+    for words in (("image", "export", image), ("image", "optimize", image), ("image", "optimize", "--relayer", image), ("prune", "apply", work / "plan.json"), ("index", "--to", None, image)):
+        for destination in (f"oci:{folder}:varve-pins", f"oci:{folder}:team/app:varve-pins", f"oci:{work}/new:varve-pins", "127.0.0.1:9/team/app:varve-pins"):
+            done = varve.run(*[destination if word is None else word for word in words], *([] if None in words else [destination]))
+            if done.returncode != 2 or b"list of pinned images" not in done.stderr or done.stderr.count(b"\n") != 1:
+                lines.append(f"{words} to {destination}: {done}")
+    if (work / "new").exists() or varve.run("pin", "ls", "--json", f"oci:{folder}").stdout != before:
+        lines.append("a refused destination was touched")
+    return lines
+
+
+def lost_lists(work, varve):
+    """Other tools write over the list, take it away, damage it, put an old one back: nothing is collected until it is repaired."""
+    lines, source = [], series(work / "x", 2)
+    listed = None
+    for case in ("image", "platforms", "gone", "damaged", "missing", "older"):
+        folder = work / f"x-{case}"
+        shutil.copytree(source, folder)
+        place, digest = f"oci:{folder}", digest_of(folder, "v0")
+        varve.run("pin", "add", f"{place}:v1", "--by", "ann", check=True)
+        older = json.loads((folder / "index.json").read_text())["manifests"]
+        varve.run("pin", "add", f"{place}:v0", "--name", "zero", "--by", "ann", "--reason", "because", check=True)
+        listed = varve.json("pin", "ls", place)["pins"]
+        list_entry = next(m for m in json.loads((folder / "index.json").read_text())["manifests"] if m["annotations"].get("org.opencontainers.image.ref.name") == "varve-pins")
+        list_blob = folder / "blobs/sha256" / list_entry["digest"].removeprefix("sha256:")
+        if case == "image":
+            run("skopeo", "copy", "--insecure-policy", layouts.gzip_image(work / "x-other", image_tars(9), tag="t"), f"{place}:varve-pins")
+        elif case == "platforms":
+            many = {"schemaVersion": 2, "mediaType": "application/vnd.oci.image.index.v1+json", "manifests": [m for m in older if m["annotations"].get("org.opencontainers.image.ref.name") == "v1"]}
+            put_under_tag(folder, json.dumps(many).encode(), many["mediaType"], "varve-pins")
+        elif case == "gone":
+            untag(folder, "varve-pins")
+        elif case == "damaged":
+            list_blob.write_bytes(list_blob.read_bytes().replace(b"because", b"becomes"))
+        elif case == "missing":
+            list_blob.unlink()
+        elif case == "older":
+            (folder / "index.json").write_text(json.dumps({"schemaVersion": 2, "manifests": older}))
+        untag(folder, "v0")
+        files = sorted(f.name for f in (folder / "blobs/sha256").iterdir())
+        os.symlink(folder, work / f"x-{case}-by-another-name")
+        for place_again in (place, f"{place}-by-another-name"):
+            done = varve.run("gc", "--untagged", "--grace", "0", place_again)
+            if done.returncode != 1 or b"varve pin repair" not in done.stderr or b"nothing was removed" not in done.stderr or files != sorted(f.name for f in (folder / "blobs/sha256").iterdir()):
+                lines.append(f"gc of {place_again} with a list that is {case}: {done}")
+        if case != "gone":
+            done = varve.run("pin", "rm", f"{place}:v1")
+            if done.returncode != 1 or b"varve pin repair" not in done.stderr:
+                lines.append(f"pin rm with a list that is {case}: {done}")
+        if varve.run("pin", "check", place).returncode not in (1, 3):
+            lines.append(f"pin check with a list that is {case} is content")
+        if case in ("gone", "older"):
+            varve.run("pin", "add", f"{place}:v1", "--name", "late", "--by", "ann", check=True)
+            if varve.run("gc", "--untagged", "--grace", "0", place).returncode != 1:
+                lines.append("a further pin makes this machine forget what it knew")
+            varve.run("pin", "rm", f"{place}:v1", "--name", "late")
+            listed = sorted(listed + [p for p in varve.json("pin", "ls", place)["pins"] if p["name"] == "late"], key=lambda p: (p["image"], p["name"], p["by"]))
+        report = varve.json("pin", "repair", place)
+        if (report["set_aside"] != "") != (case in ("image", "platforms")) or report["gone"] or varve.json("pin", "ls", place)["pins"] != listed:
+            lines.append(f"repair of a list that is {case}: {report}, {listed}")
+        if case == "image" and varve.run("pin", "repair", place).returncode:
+            lines.append("a second repair")
+        if varve.run("gc", "--untagged", "--grace", "0", place).returncode or varve.run("pin", "check", "--deep", place).returncode or not (folder / "blobs/sha256" / digest.removeprefix("sha256:")).exists():
+            lines.append(f"after the repair of a list that is {case} gc took what is promised, or stops still")
+        if case == "image" and varve.run("ls", f"{place}:varve-pins-replaced").returncode not in (0, 1):
+            lines.append("what lay in the list's place is lost")
+    # An image that is gone cannot be promised again, and is forgotten only when somebody says so.
+    folder = work / "x-gone"
+    place, digest = f"oci:{folder}", digest_of(folder, "v1")
+    untag(folder, "varve-pins")
+    untag(folder, "v1")
+    layouts_file = folder / "blobs/sha256" / digest.removeprefix("sha256:")
+    layouts_file.unlink()
+    done = varve.run("pin", "repair", "--json", place)
+    if done.returncode != 3 or {p["image"] for p in json.loads(done.stdout)["gone"]} != {digest} or [p["name"] for p in json.loads(done.stdout)["restored"]] != ["zero"]:
+        lines.append(f"repair with an image that is gone: {done}")
+    if varve.run("gc", place).returncode != 1:
+        lines.append("gc goes on though a promise could not be restored")
+    for name in ("late", "v1"):
+        varve.run("pin", "rm", f"{place}@{digest}", "--name", name)
+    if varve.run("gc", place).returncode:
+        lines.append("gc stops though what was lost is forgotten")
+    return lines
+
+
 def main():
     need_tools("skopeo", "docker-registry")
     with work_folder() as work, Varve(work) as varve:
-        lines = pinning(work, varve) + lists_of_pins(work, varve) + many_writers(work, varve) + garbage(work, varve) + pushes_and_kills(work, varve) + in_a_registry(work, varve)
+        varve.environment.pop("USER", None)  # whoever runs this
+        lines = pinning(work, varve) + lists_of_pins(work, varve) + many_writers(work, varve) + several_promises(work, varve) + old_lists(work, varve) + a_tag_of_its_own(work, varve) + lost_lists(work, varve) + garbage(work, varve) + pushes_and_kills(work, varve) + in_a_registry(work, varve)
         print("\n".join(lines))
         sys.exit(1 if lines else 0)
 
