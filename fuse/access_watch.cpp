@@ -3,6 +3,7 @@
 #include <fcntl.h>
 #include <linux/magic.h>
 #include <linux/openat2.h>
+#include <sched.h>
 #include <sys/fanotify.h>
 #include <sys/stat.h>
 #include <sys/syscall.h>
@@ -12,6 +13,7 @@
 #include <array>
 #include <climits>
 #include <optional>
+#include <thread>
 
 #include "core/base/errors.h"
 #include "core/base/file.h"
@@ -33,12 +35,31 @@ std::optional<std::string> path_of(int file) {
   return std::string(target.data(), std::size_t(length));
 }
 
+// Where the root of this process lies in its mount namespace: "" unless it is in a chroot. The kernel writes paths of other namespaces in full; it would
+// write "/" for our own root if it were asked by somebody who has the same one, so a thread that has another asks.
+std::string path_of_root() {
+  std::string path;
+  const auto root = open_file("/", O_PATH | O_DIRECTORY);
+  std::thread([&] {
+    if (::unshare(CLONE_FS) != 0 || ::chroot("/proc") != 0) return;
+    std::array<char, PATH_MAX> target;
+    const auto length = ::readlink(fmt::format("/self/fd/{}", root.get()).c_str(), target.data(), target.size());
+    if (length > 1 && std::size_t(length) < target.size() && target[0] == '/') path.assign(target.data(), std::size_t(length));
+  }).join();
+  return path;
+}
+
+void strip(std::string& path, const std::string& folder) {
+  if (path.starts_with(folder + "/")) path.erase(0, folder.size());
+}
+
 }  // namespace
 
 AccessWatch::AccessWatch(const std::filesystem::path& lower, std::filesystem::path merged) : merged_(std::move(merged)) {
   lower_ = open_file(lower, O_PATH | O_DIRECTORY);
   events_.reset(::fanotify_init(FAN_CLASS_NOTIF | FAN_CLOEXEC | FAN_NONBLOCK, O_RDONLY | O_CLOEXEC | O_LARGEFILE));
   if (events_.get() < 0) fail_errno("ask the kernel for file accesses (fanotify)");
+  outside_ = path_of_root();
 }
 
 void AccessWatch::start() const {
@@ -77,8 +98,9 @@ void AccessWatch::take_one(int file, bool executed, const Tell& tell) {
   auto path = path_of(file);
   if (!path) return;
   // A runtime that still prepares the session sees the tree where it is mounted, the command sees it as its root.
-  const auto prefix = merged_.string() + "/";
-  path->erase(0, path->starts_with(prefix) ? prefix.size() : 1);
+  strip(*path, outside_);
+  strip(*path, merged_.string());
+  path->erase(0, 1);
   if (seen_.size() >= kMaxToldAccesses) return stop();
   if (!seen_.insert(std::hash<std::string>{}(*path) * 2 + (executed ? 1 : 0)).second) return;
   if (!is_of_the_image(*path, file)) return;

@@ -1,6 +1,6 @@
 #!/usr/bin/env python3
 """`varve run --record` as its user meets it: what is written where, what the session sees of it, who may say no, and that it never stands in the way."""
-import json, os, shutil, signal, stat, subprocess, sys, time
+import json, os, shutil, signal, stat, subprocess, sys, tempfile, time
 from pathlib import Path
 
 from tiny_image import TOOLS, expect, make_image
@@ -186,7 +186,50 @@ def check_plain_user(work, image):
     expect(os.waitpid(child, 0)[1] == 0, "a plain user's session is recorded")
 
 
+def fill_chroot(root):
+    """Everything of this machine, without being it; gone with the mount namespace."""
+    for source in Path("/").iterdir():
+        target = root / source.name
+        if source.is_symlink():
+            target.symlink_to(os.readlink(source))
+        elif source.is_dir():
+            target.mkdir()
+            subprocess.run(["mount", "--rbind" if source.name in ("proc", "dev", "sys") else "--bind", source, target], check=True)
+
+
+def in_chroot(root, work, image):
+    """Sessions start, and what they open is told by its path in the image, with every runtime that is here."""
+    fill_chroot(root)
+    inside = work / "in-chroot"
+    inside.write_text(f'#!/bin/sh\nexec chroot {root} {program.Varve(work).binary} "$@"\n')
+    inside.chmod(0o755)
+    home = Path(tempfile.mkdtemp(prefix="home-", dir=work))
+    with program.Varve(home) as varve:
+        varve.binary = str(inside)
+        for mode in program.modes():
+            runner = Runner(varve, image, mode, home)
+            for runtime in ("none", *filter(shutil.which, ("runc", "crun", "bwrap"))):
+                seen = runner.recorded("sh", "-c", "cat /etc/shared; pwd", options=("--runtime", runtime))
+                expect(runner.out == "of the image\n/work\n", runner.out)
+                expect("etc/shared" in seen.paths("open") and {"bin/sh", "bin/cat"} <= seen.paths("exec"), f"{runtime} in {mode} mode: {seen.records}")
+
+
+def check_chroots(work, image):
+    """In a chroot, whether its root is a mount of its own or a folder like any other."""
+    for first in ([], ["mount", "--bind"]):
+        root = Path(tempfile.mkdtemp(prefix="vo-chroot-"))  # never removed with what is in it: that is the machine itself if a mount were left
+        own_mount = " ".join([*first, str(root), str(root)]) if first else "true"
+        done = subprocess.run(["unshare", "-m", "--propagation", "private", "sh", "-c", f'{own_mount} && exec "$@"', "sh",
+                               sys.executable, "-B", __file__, "chroot", root, work, image])
+        for path in root.iterdir():
+            path.unlink() if path.is_symlink() else path.rmdir()
+        root.rmdir()
+        expect(done.returncode == 0, f"in a chroot whose root is {'a mount' if first else 'no mount point'}")
+
+
 def main():
+    if sys.argv[1:2] == ["chroot"]:
+        return in_chroot(Path(sys.argv[2]), Path(sys.argv[3]), sys.argv[4])
     program.need_root(), program.need_fuse(), program.need_tools("ldd", "unshare", "fusermount3", *TOOLS)
     if sys.argv[1:] != ["inside"]:
         sys.exit(subprocess.run(["unshare", "-m", "--propagation", "private", sys.executable, "-B", __file__, "inside"]).returncode)
@@ -203,6 +246,8 @@ def main():
                 check_never_in_the_way(runner)
                 check_killed(runner)
                 print(f"{mode} mode: records, what the session sees, switches, obstacles and kills are right", flush=True)
+        check_chroots(work, image)
+        print("sessions in a chroot are recorded too", flush=True)
         check_plain_user(work, image)
         print("a plain user's session is recorded too", flush=True)
         subprocess.run(["umount", "/dev/fuse", work / "dev"])
