@@ -9,6 +9,7 @@
 #include <sys/file.h>
 #include <sys/mount.h>
 #include <sys/stat.h>
+#include <sys/syscall.h>
 #include <unistd.h>
 
 #include <fstream>
@@ -47,6 +48,12 @@ void give(const fs::path& tree, uid_t uid) {
   for (const auto& entry : fs::recursive_directory_iterator(tree)) ::lchown(entry.path().c_str(), uid, uid);
 }
 
+bool has_user_namespaces() {
+  const pid_t child = ::fork();
+  if (child == 0) ::_exit(::setresuid(kPlainUser, kPlainUser, kPlainUser) == 0 && ::unshare(CLONE_NEWUSER) == 0 ? 0 : 1);
+  return child > 0 && fuse::shell_status(fuse::wait_for(child)) == 0;
+}
+
 class SessionRunTest : public ::testing::TestWithParam<Way> {
  protected:
   static void SetUpTestSuite() {
@@ -65,6 +72,8 @@ class SessionRunTest : public ::testing::TestWithParam<Way> {
 
   void SetUp() override {
     if (::geteuid() != 0) GTEST_SKIP() << "skipped: sessions of all users are tested as root";
+    if (GetParam().uid != 0 && !has_user_namespaces())
+      GTEST_SKIP() << "skipped: plain users get no user namespaces here (a chroot, or a setting of the kernel)";
     if (GetParam().runtime != "none" && fuse::find_program(GetParam().runtime).empty()) GTEST_SKIP() << "skipped: no " << GetParam().runtime;
     ::chmod(dir_.path().c_str(), 0755);
     fs::create_directories(dir_ / "root");
@@ -92,14 +101,15 @@ class SessionRunTest : public ::testing::TestWithParam<Way> {
   SessionOutcome run(const std::string& script) const { return run(request(script)); }
   fs::path lower() const { return *shared_ / ("lower" + std::to_string(GetParam().uid)); }
 
-  // Waits until the session's script writes a line to /share/fifo; "" if it never does.
-  std::string next_line() const {
-    pollfd wait = {.fd = lines_.get(), .events = POLLIN, .revents = 0};
+  // Waits until the session's script writes a line to /share/fifo; what the session said if it ends before.
+  std::string next_line(SessionProcess& session) const {
+    const UniqueFd ended(int(::syscall(SYS_pidfd_open, session.pid(), 0)));
+    pollfd waits[] = {{.fd = lines_.get(), .events = POLLIN, .revents = 0}, {.fd = ended.get(), .events = POLLIN, .revents = 0}};
     char text[256] = {};
-    if (::poll(&wait, 1, 60'000) != 1 || ::read(lines_.get(), text, sizeof text - 1) <= 0) return "";
+    if (::poll(waits, 2, 60'000) < 1) return "nothing in a minute";
+    if (::read(lines_.get(), text, sizeof text - 1) <= 0) return "the session ended: " + session.wait().err;
     return std::string(text).substr(0, std::string(text).find('\n'));
   }
-  void let_go() const { std::ofstream(dir_ / "share/go") << "go\n"; }
   fuse::SessionStore store() const { return fuse::SessionStore(dir_ / "root"); }
   // Returns when no process of the session is left that would clean up.
   static void wait_for_lock(const UniqueFd& lock) {
@@ -202,9 +212,9 @@ TEST_P(SessionRunTest, TwoSessionsOfOneImageNeverSeeEachOthersWrites) {
   first_request.options.env = {"WHO=first"};
   second_request.options.env = {"WHO=second"};
   SessionProcess first(dir_.path(), first_request, options());
-  ASSERT_EQ(next_line(), "first");
+  ASSERT_EQ(next_line(first), "first");
   SessionProcess second(dir_.path(), second_request, options());
-  ASSERT_EQ(next_line(), "second");
+  ASSERT_EQ(next_line(second), "second");
   EXPECT_EQ(store().list().size(), 2u);
   const UniqueFd go(::open((dir_ / "share/go").c_str(), O_RDWR | O_CLOEXEC));  // one line for each reader
   write_all(go.get(), as_bytes("go\ngo\n"), "go");
@@ -245,7 +255,7 @@ TEST_P(SessionRunTest, AVolumeMayBeAFile) {
 
 TEST_P(SessionRunTest, SignalsReachTheCommand) {
   SessionProcess process(dir_.path(), request("trap 'exit 42' TERM; echo up > /share/fifo; while :; do sleep 0.01; done"), options());
-  ASSERT_EQ(next_line(), "up");
+  ASSERT_EQ(next_line(process), "up");
   ::kill(process.pid(), SIGTERM);
   EXPECT_EQ(process.wait().status, 42);
   expect_nothing_left();
@@ -253,7 +263,7 @@ TEST_P(SessionRunTest, SignalsReachTheCommand) {
 
 TEST_P(SessionRunTest, ASignalWithoutAHandlerEndsTheCommand) {
   SessionProcess process(dir_.path(), request("echo up > /share/fifo; exec sleep 1000"), options());
-  ASSERT_EQ(next_line(), "up");
+  ASSERT_EQ(next_line(process), "up");
   ::kill(process.pid(), SIGINT);
   EXPECT_EQ(process.wait().status, 128 + SIGINT);
 }
@@ -264,7 +274,7 @@ TEST_P(SessionRunTest, NothingIsLeftWhenTheProgramIsKilled) {
   SessionProcess process(dir_.path(), wanted, options());
   // Held open by the session's processes alone: it reads as ended when the last of them is gone.
   const UniqueFd alive(::open((dir_ / "share/go").c_str(), O_RDONLY | O_NONBLOCK | O_CLOEXEC));
-  ASSERT_EQ(next_line(), "up");
+  ASSERT_EQ(next_line(process), "up");
   const auto sessions = store().list();
   ASSERT_EQ(sessions.size(), 1u);
   noted_ids_.push_back(sessions[0].record.id);
@@ -282,7 +292,7 @@ TEST_P(SessionRunTest, TheNextRunSweepsUpAfterASessionWhoseSupervisorWasKilledTo
   auto wanted = request("echo x > /new; echo up > /share/fifo; exec sleep 1000");
   wanted.remove_at_exit = true;
   SessionProcess process(dir_.path(), wanted, options());
-  ASSERT_EQ(next_line(), "up");
+  ASSERT_EQ(next_line(process), "up");
   const auto sessions = store().list();
   ASSERT_EQ(sessions.size(), 1u);
   noted_ids_.push_back(sessions[0].record.id);
@@ -446,7 +456,7 @@ TEST_P(SessionRunTest, TheInterruptKeyEndsTheCommand) {
   auto how = options();
   how.terminal = true;
   SessionProcess process(dir_.path(), wanted, how);
-  ASSERT_EQ(next_line(), "up");
+  ASSERT_EQ(next_line(process), "up");
   process.type("\x03");
   EXPECT_EQ(process.wait().status, 128 + SIGINT);
   expect_nothing_left();
