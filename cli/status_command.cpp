@@ -2,6 +2,7 @@
 
 #include <algorithm>
 #include <memory>
+#include <optional>
 #include <ostream>
 
 #include <nlohmann/json.hpp>
@@ -79,12 +80,24 @@ void report_no_daemon(Context& context) {
   context.print_json({{"daemon", nullptr}, {"mounts", nlohmann::json::array()}, {"store", {{"bytes", bytes}, {"max_bytes", 0}}}});
 }
 
+// Absent if no daemon runs; also if one took the question, died, and no other followed.
+std::optional<fuse::DaemonStatus> ask_daemon(const Context& context) {
+  auto daemon = fuse::ControlClient::connect(daemon_paths(context));
+  if (!daemon) return std::nullopt;
+  try {
+    return daemon->status();
+  } catch (const TemporaryError&) {
+    if (fuse::ControlClient::connect(daemon_paths(context))) throw;
+    return std::nullopt;
+  }
+}
+
 void run_status(Context& context, const std::filesystem::path& dir) {
   const auto wanted = dir.empty() ? std::string() : name_of_mount_point(dir).string();
-  auto daemon = fuse::ControlClient::connect(daemon_paths(context));
-  if (!daemon && !wanted.empty()) fail<NotFound>("{}: varve has mounted nothing there, as no daemon runs for {}", wanted, context.global.root.string());
-  if (!daemon) return report_no_daemon(context);
-  auto status = daemon->status();
+  auto answer = ask_daemon(context);
+  if (!answer && !wanted.empty()) fail<NotFound>("{}: varve has mounted nothing there, as no daemon runs for {}", wanted, context.global.root.string());
+  if (!answer) return report_no_daemon(context);
+  auto& status = *answer;
   if (!wanted.empty()) {
     std::erase_if(status.mounts, [&](const auto& mount) { return mount.dir != wanted; });
     if (status.mounts.empty()) fail<NotFound>("{}: varve has mounted nothing there", wanted);

@@ -1,5 +1,5 @@
 """One daemon a root: started on demand, shared by mounts, gone without a trace."""
-import os, signal, subprocess, sys, threading
+import json, os, signal, socket, subprocess, sys, threading
 from pathlib import Path
 
 from images import noise_image
@@ -118,13 +118,26 @@ def what_a_killed_daemon_left_is_cleaned(work, varve, image):
     expect(mount_lines(work) == [], f"left: {mount_lines(work)}")
 
 
+def a_daemon_that_dies_while_it_is_asked_is_none(work, varve, image):
+    varve.stop_daemon()
+    with socket.socket(socket.AF_UNIX) as listener:
+        listener.bind(str(varve.root / "run/daemon.sock"))
+        listener.listen()
+        asking = subprocess.Popen([varve.binary, "status", "--json"], env=varve.environment, stdout=subprocess.PIPE, stderr=subprocess.PIPE)
+        listener.accept()[0].close()
+    out, err = asking.communicate(timeout=60)
+    expect(asking.returncode == 0 and json.loads(out)["daemon"] is None, f"status of a daemon that died: {asking.returncode} {out} {err}")
+    os.unlink(varve.root / "run/daemon.sock")
+
+
 def main():
     need_root(), need_fuse()
     with work_folder() as work, Varve(work) as varve:
         image, _ = noise_image(work / "image", 1)
         varve.index(image)
         for check in (nothing_runs_at_first, many_commands_start_one_daemon, a_busy_mount_is_an_error_until_detached, wrong_places_are_refused,
-                      another_mount_namespace_is_refused, a_warm_walk_sends_no_request, signals_leave_nothing, what_a_killed_daemon_left_is_cleaned):
+                      another_mount_namespace_is_refused, a_warm_walk_sends_no_request, signals_leave_nothing, what_a_killed_daemon_left_is_cleaned,
+                      a_daemon_that_dies_while_it_is_asked_is_none):
             print(check.__name__, flush=True)
             check(work, varve, image)
 

@@ -94,9 +94,9 @@ class Varve:
 
 
 def is_running(pid):
-    """A process that has ended and waits for its parent to notice has ended."""
+    """A process that has ended and waits for its parent to notice has ended, once all its threads have: until then they hold what it had open."""
     try:
-        return Path(f"/proc/{pid}/stat").read_text().rpartition(")")[2].split()[0] not in "ZX"
+        return Path(f"/proc/{pid}/stat").read_text().rpartition(")")[2].split()[0] not in "ZX" or len(os.listdir(f"/proc/{pid}/task")) > 1
     except (FileNotFoundError, ProcessLookupError):
         return False
 
