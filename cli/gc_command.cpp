@@ -54,7 +54,8 @@ void add_gc_command(CLI::App& app, Context& context) {
       "Examples:\n"
       "  varve gc --dry-run oci:images\n"
       "  varve gc --untagged oci:images\n\n"
-      "Locks out other Varve processes while it runs. If a document that is reached is missing or damaged, nothing is removed.\n"
+      "Locks out other Varve processes while it runs. If a document that is reached is missing or damaged, nothing is "
+      "removed.\n"
       "The same if the list of pins lacks what this machine knows of: `varve pin repair` puts it back.");
   command->callback([&context, arguments] { run_gc(context, *arguments); });
 }

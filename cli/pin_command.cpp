@@ -185,9 +185,10 @@ void check_place(const Context& context, const std::string& place, bool deep, js
     report(std::move(object), check.problems);
   }
   for (const auto& pin : indexer::lost_pins(indexer::KnownPins(context.global.root).pins_of(place), pins)) {
-    report(to_json(pin, place), {fmt::format("this machine knows of it, and the list there names it no more; `varve pin "
-                                             "repair {}` puts it back, `varve pin rm {}@{}` forgets it",
-                                             place, place, pin.image.digest.to_string())});
+    report(to_json(pin, place),
+           {fmt::format("this machine knows of it, and the list there names it no more; `varve pin "
+                        "repair {}` puts it back, `varve pin rm {}@{}` forgets it",
+                        place, place, pin.image.digest.to_string())});
   }
 }
 
@@ -246,7 +247,8 @@ class Meant {
 void check_nothing_lost(const std::vector<indexer::Pin>& lost, const std::string& place) {
   if (lost.empty()) return;
   fail<CorruptData>(
-      "{}: the list of pins there names {} no more, which this machine knows of; nothing was changed; `varve pin repair {}` puts "
+      "{}: the list of pins there names {} no more, which this machine knows of; nothing was changed; `varve pin "
+      "repair {}` puts "
       "it back, `varve pin rm {}@{}` forgets it",
       place, indexer::promise_text(lost.front()), place, place, lost.front().image.digest.to_string());
 }
@@ -272,8 +274,9 @@ void remove_pin(const Context& context, const RemoveArguments& arguments) {
     std::erase_if(others, [&](const indexer::Pin& pin) { return pin.image.digest != taken->image.digest; });
     if (listed && others.empty()) check_nothing_lost(lost, place);
   });
-  if (!taken) fail<NotFound>("{}: it is not pinned{}; `varve pin ls` shows what is", arguments.image,
-                             arguments.name.empty() && arguments.by.empty() ? "" : " so");
+  if (!taken)
+    fail<NotFound>("{}: it is not pinned{}; `varve pin ls` shows what is", arguments.image,
+                   arguments.name.empty() && arguments.by.empty() ? "" : " so");
   known.remember(place, after, {*taken});
   const auto digest = taken->image.digest.to_string();
   if (context.global.json)
@@ -300,12 +303,14 @@ void repair_list(Context& context, const std::string& where) {
     auto restored = json::array(), gone = json::array();
     for (const auto& pin : repair.restored) restored.push_back(to_json(pin, place));
     for (const auto& pin : repair.gone) gone.push_back(to_json(pin, place));
-    return context.print_json({{"restored", std::move(restored)}, {"gone", std::move(gone)}, {"set_aside", repair.set_aside}});
+    return context.print_json(
+        {{"restored", std::move(restored)}, {"gone", std::move(gone)}, {"set_aside", repair.set_aside}});
   }
   for (const auto& pin : repair.restored) context.out << fmt::format("restored {}\n", indexer::promise_text(pin));
   for (const auto& pin : repair.gone)
-    context.out << fmt::format("not restored {}: the image is not there; bring it back, or `varve pin rm {}@{}` forgets it\n",
-                               indexer::promise_text(pin), place, pin.image.digest.to_string());
+    context.out << fmt::format(
+        "not restored {}: the image is not there; bring it back, or `varve pin rm {}@{}` forgets it\n",
+        indexer::promise_text(pin), place, pin.image.digest.to_string());
   if (!repair.set_aside.empty())
     context.out << fmt::format("what lay in the list's place has the tag {} now\n", repair.set_aside);
   context.out << fmt::format("{} pins restored, {} not\n", repair.restored.size(), repair.gone.size());
@@ -352,19 +357,24 @@ void add_pin_command(CLI::App& app, Context& context) {
   check->callback([&context, checked] { check_pins(context, *checked); });
 
   const auto repaired = std::make_shared<std::string>();
-  auto* repair = pin->add_subcommand("repair", "Puts back what this machine knows of and the list lacks; writes it anew if it is damaged or overwritten");
+  auto* repair = pin->add_subcommand(
+      "repair",
+      "Puts back what this machine knows of and the list lacks; writes it anew if it is damaged or overwritten");
   repair->add_option("REPOSITORY", *repaired, "oci:DIR or [docker://]HOST/REPO")->required();
-  repair->footer("Example:\n  varve pin repair oci:images\n\n"
-                 "Exit status 3 if a pinned image is not there any more.");
+  repair->footer(
+      "Example:\n  varve pin repair oci:images\n\n"
+      "Exit status 3 if a pinned image is not there any more.");
   repair->callback([&context, repaired] { repair_list(context, *repaired); });
 
   const auto removed = std::make_shared<RemoveArguments>();
   auto* rm = pin->add_subcommand("rm", "Takes one promise back; removes nothing else");
-  rm->add_option("IMAGE", removed->image, "The image, by tag or digest; with --name its repository is enough")->required();
+  rm->add_option("IMAGE", removed->image, "The image, by tag or digest; with --name its repository is enough")
+      ->required();
   rm->add_option("--name", removed->name, "The pin of this name; must be said, or --by, if the image has several");
   rm->add_option("--by", removed->by, "The pin that this one made");
-  rm->footer("Example:\n  varve pin rm oci:images:v1\n  varve pin rm oci:images --name v1 --by ann\n\n"
-             "An image that was pinned several times is free when the last promise is taken back.");
+  rm->footer(
+      "Example:\n  varve pin rm oci:images:v1\n  varve pin rm oci:images --name v1 --by ann\n\n"
+      "An image that was pinned several times is free when the last promise is taken back.");
   rm->callback([&context, removed] { remove_pin(context, *removed); });
 }
 

@@ -107,7 +107,8 @@ void publish(const Context& context, const ApplyArguments& arguments, const std:
   destination.put_manifest(candidate.manifest.bytes, candidate.manifest.descriptor.media_type, *reference.tag);
 }
 
-void apply_to_image(Context& context, ApplyArguments& arguments, const prune::Plan& plan, const std::string& plan_text, const oci::Reference& reference) {
+void apply_to_image(Context& context, ApplyArguments& arguments, const prune::Plan& plan, const std::string& plan_text,
+                    const oci::Reference& reference) {
   if (!reference.tag) fail<UsageError>("{}: write the tag that the new image gets when all gates have passed", arguments.destination);
   ImageContents before(context, planned_image(context, arguments, plan));
   const auto destination = open_destination(context, before.reference(), reference);

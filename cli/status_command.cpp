@@ -95,7 +95,9 @@ std::optional<fuse::DaemonStatus> ask_daemon(const Context& context) {
 void run_status(Context& context, const std::filesystem::path& dir) {
   const auto wanted = dir.empty() ? std::string() : name_of_mount_point(dir).string();
   auto answer = ask_daemon(context);
-  if (!answer && !wanted.empty()) fail<NotFound>("{}: varve has mounted nothing there, as no daemon runs for {}", wanted, context.global.root.string());
+  if (!answer && !wanted.empty())
+    fail<NotFound>("{}: varve has mounted nothing there, as no daemon runs for {}", wanted,
+                   context.global.root.string());
   if (!answer) return report_no_daemon(context);
   auto& status = *answer;
   if (!wanted.empty()) {

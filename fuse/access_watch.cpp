@@ -35,8 +35,9 @@ std::optional<std::string> path_of(int file) {
   return std::string(target.data(), std::size_t(length));
 }
 
-// Where the root of this process lies in its mount namespace: "" unless it is in a chroot. The kernel writes paths of other namespaces in full; it would
-// write "/" for our own root if it were asked by somebody who has the same one, so a thread that has another asks.
+// Where the root of this process lies in its mount namespace: "" unless it is in a chroot. The kernel writes paths of
+// other namespaces in full; it would write "/" for our own root if it were asked by somebody who has the same one, so a
+// thread that has another asks.
 std::string path_of_root() {
   std::string path;
   const auto root = open_file("/", O_PATH | O_DIRECTORY);
@@ -44,7 +45,8 @@ std::string path_of_root() {
     if (::unshare(CLONE_FS) != 0 || ::chroot("/proc") != 0) return;
     std::array<char, PATH_MAX> target;
     const auto length = ::readlink(fmt::format("/self/fd/{}", root.get()).c_str(), target.data(), target.size());
-    if (length > 1 && std::size_t(length) < target.size() && target[0] == '/') path.assign(target.data(), std::size_t(length));
+    if (length > 1 && std::size_t(length) < target.size() && target[0] == '/')
+      path.assign(target.data(), std::size_t(length));
   }).join();
   return path;
 }

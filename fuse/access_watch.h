@@ -47,7 +47,7 @@ class AccessWatch {
   UniqueFd events_;
   UniqueFd lower_;
   std::filesystem::path merged_;
-  std::string outside_;                   // what the kernel writes before paths of a session if this process is in a chroot; else ""
+  std::string outside_;  // what the kernel writes before paths of a session if this process is in a chroot; else ""
   std::unordered_set<std::size_t> seen_;  // hashes: with 200,000 of them the odds of two alike are one in 10^9
   std::uint64_t told_ = 0;
   std::uint64_t overflows_ = 0;

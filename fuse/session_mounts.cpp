@@ -147,21 +147,24 @@ std::string try_fuse_overlayfs(const std::string& target, const std::string& dat
 }
 
 struct statx look_at(const UniqueFd& folder) {
-  struct statx status{};
-  if (::statx(folder.get(), "", AT_EMPTY_PATH, STATX_INO | STATX_MNT_ID, &status) != 0) fail_errno("look at a root folder");
+  struct statx status {};
+  if (::statx(folder.get(), "", AT_EMPTY_PATH, STATX_INO | STATX_MNT_ID, &status) != 0)
+    fail_errno("look at a root folder");
   return status;
 }
 
 bool is_same_place(const struct statx& one, const struct statx& other) {
-  return one.stx_ino == other.stx_ino && one.stx_dev_major == other.stx_dev_major && one.stx_dev_minor == other.stx_dev_minor &&
-         one.stx_mnt_id == other.stx_mnt_id;
+  return one.stx_ino == other.stx_ino && one.stx_dev_major == other.stx_dev_major &&
+         one.stx_dev_minor == other.stx_dev_minor && one.stx_mnt_id == other.stx_mnt_id;
 }
 
 // A new root can take the place of this process's root only if that is a mount point: binds the folder on itself.
 UniqueFd make_mount_point(const UniqueFd& folder) {
-  UniqueFd tree(int(::syscall(SYS_open_tree, folder.get(), "", OPEN_TREE_CLONE | OPEN_TREE_CLOEXEC | AT_EMPTY_PATH | AT_RECURSIVE)));
+  UniqueFd tree(int(
+      ::syscall(SYS_open_tree, folder.get(), "", OPEN_TREE_CLONE | OPEN_TREE_CLOEXEC | AT_EMPTY_PATH | AT_RECURSIVE)));
   if (!tree) fail_errno("bind the root of a chroot");
-  if (::syscall(SYS_move_mount, tree.get(), "", folder.get(), "", MOVE_MOUNT_F_EMPTY_PATH | MOVE_MOUNT_T_EMPTY_PATH) != 0)
+  if (::syscall(SYS_move_mount, tree.get(), "", folder.get(), "", MOVE_MOUNT_F_EMPTY_PATH | MOVE_MOUNT_T_EMPTY_PATH) !=
+      0)
     fail_errno("mount the root of a chroot on itself");
   return tree;
 }
@@ -170,14 +173,15 @@ UniqueFd make_mount_point(const UniqueFd& folder) {
 void enter_chroot(const UniqueFd& root) {
   const bool is_mount_point = (look_at(root).stx_attributes & STATX_ATTR_MOUNT_ROOT) != 0;
   const auto mounted = is_mount_point ? UniqueFd() : make_mount_point(root);
-  if (::fchdir((is_mount_point ? root : mounted).get()) != 0 || ::chroot(".") != 0) fail_errno("enter the root of the chroot");
+  if (::fchdir((is_mount_point ? root : mounted).get()) != 0 || ::chroot(".") != 0)
+    fail_errno("enter the root of the chroot");
 }
 
 }  // namespace
 
 void keep_mounts_private() {
-  // In a chroot "/" may be no mount point, and what it lies in may be shared with the machine: both can be mended from the root of the mount
-  // namespace only, where setns(2) into one's own namespace leads.
+  // In a chroot "/" may be no mount point, and what it lies in may be shared with the machine: both can be mended from
+  // the root of the mount namespace only, where setns(2) into one's own namespace leads.
   std::error_code none;
   const auto working_dir = std::filesystem::current_path(none);
   const auto root = open_file("/", O_PATH | O_DIRECTORY);

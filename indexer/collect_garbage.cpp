@@ -80,10 +80,11 @@ class Collector {
     const auto lost = lost_pins(options_.known_pins, list);
     if (lost.empty()) return;
     fail<CorruptData>(
-        "{}: this machine knows of {} that the list there does not name: {}; nothing was removed; `varve pin repair {}` puts back what was lost, "
+        "{}: this machine knows of {} that the list there does not name: {}; nothing was removed; `varve pin repair "
+        "{}` puts back what was lost, "
         "`varve pin rm {}@{}` forgets what was taken back elsewhere",
-        repository.name(), lost.size() == 1 ? "a pin" : fmt::format("{} pins", lost.size()), promise_text(lost.front()), repository.name(), repository.name(),
-        lost.front().image.digest.to_string());
+        repository.name(), lost.size() == 1 ? "a pin" : fmt::format("{} pins", lost.size()), promise_text(lost.front()),
+        repository.name(), repository.name(), lost.front().image.digest.to_string());
   }
 
   void mark() {

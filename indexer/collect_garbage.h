@@ -16,7 +16,7 @@ struct GarbageOptions {
   bool dry_run = false;
   bool untagged = false;                          // images of index.json without any name go too, unless a pin or an index names them
   std::int64_t grace_seconds = kDefaultGraceSeconds;  // blobs younger than this stay: a push may be under way
-  std::vector<Pin> known_pins;                    // what the list of pins must name, or it was lost
+  std::vector<Pin> known_pins;                        // what the list of pins must name, or it was lost
 };
 
 struct GarbageReport {
@@ -27,9 +27,10 @@ struct GarbageReport {
   std::uint64_t kept_bytes = 0;           // reached
 };
 
-// Reached is what tags, pins, indexes and the artifacts of what is reached name. Throws CorruptData, and removes nothing, if a document that is reached is missing
-// or cannot be read, the list of pins above all: what it names is not known then. The same if the list lacks one of `known_pins`. Locks out other Varve processes; what other tools add while it runs is looked for before anything is
-// unlinked. A run that was killed is made good by the next one.
+// Reached is what tags, pins, indexes and the artifacts of what is reached name. Throws CorruptData, and removes
+// nothing, if a document that is reached is missing or cannot be read, the list of pins above all: what it names is not
+// known then. The same if the list lacks one of `known_pins`. Locks out other Varve processes; what other tools add
+// while it runs is looked for before anything is unlinked. A run that was killed is made good by the next one.
 GarbageReport collect_garbage(const std::filesystem::path& layout_dir, const GarbageOptions& options);
 
 }  // namespace varve::indexer

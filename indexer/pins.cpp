@@ -224,7 +224,9 @@ bool is_same_promise(const Pin& one, const Pin& other) {
 }
 
 std::string promise_text(const Pin& pin) {
-  const auto quoted = [](const std::string& text) { return json(text).dump(-1, ' ', true, json::error_handler_t::replace); };
+  const auto quoted = [](const std::string& text) {
+    return json(text).dump(-1, ' ', true, json::error_handler_t::replace);
+  };
   return fmt::format("{}{} ({})", pin.name.empty() ? "one without a name" : quoted(pin.name),
                      pin.by.empty() ? "" : " of " + quoted(pin.by), pin.image.digest.to_string().substr(0, 19));
 }
@@ -242,7 +244,9 @@ std::vector<Pin> lost_pins(const std::vector<Pin>& known, const std::vector<Pin>
 bool add_promise(std::vector<Pin>& pins, Pin& pin) {
   auto old = std::ranges::find_if(pins, [&](const Pin& other) { return is_same_promise(other, pin); });
   if (old == pins.end() && pin.by.empty()) {
-    const auto has_name = [&](const Pin& other) { return other.image.digest == pin.image.digest && other.name == pin.name; };
+    const auto has_name = [&](const Pin& other) {
+      return other.image.digest == pin.image.digest && other.name == pin.name;
+    };
     if (std::ranges::count_if(pins, has_name) == 1) old = std::ranges::find_if(pins, has_name);
   }
   if (old == pins.end()) {
@@ -289,15 +293,18 @@ std::vector<Pin> read_pins(oci::Repository& repository) {
   } catch (const NotFound&) {
     return {};
   } catch (const CorruptData& error) {
-    fail<CorruptData>("{}; `varve pin repair {}` writes it anew from what this machine knows", error.what(), repository.name());
+    fail<CorruptData>("{}; `varve pin repair {}` writes it anew from what this machine knows", error.what(),
+                      repository.name());
   }
 }
 
 void change_pins(oci::Repository& repository, const std::filesystem::path& layout_dir, const std::function<void(std::vector<Pin>&)>& change) {
-  rewrite_list(repository, layout_dir, [&] { return read_pins(repository); }, change);
+  rewrite_list(
+      repository, layout_dir, [&] { return read_pins(repository); }, change);
 }
 
-PinRepair repair_pins(oci::Repository& repository, const std::filesystem::path& layout_dir, const std::vector<Pin>& known) {
+PinRepair repair_pins(oci::Repository& repository, const std::filesystem::path& layout_dir,
+                      const std::vector<Pin>& known) {
   PinRepair repair;
   const auto read = [&]() -> std::optional<std::vector<Pin>> {
     try {

@@ -30,16 +30,19 @@ struct Pin {
   std::optional<Digest> index;  // its index's manifest when it was pinned: promised too
 };
 
-// One image may be promised several times: promises differ by image, name or who made them. It is free when the last is taken back.
+// One image may be promised several times: promises differ by image, name or who made them. It is free when the last is
+// taken back.
 bool is_same_promise(const Pin& one, const Pin& other);
 // As messages name it, whatever characters are in it: "v143" of "ann" (sha256:0123456789ab).
 std::string promise_text(const Pin& pin);
 
-// What is known to have been promised and the list does not name. Of a pin whose image has no size only the image was remembered: any promise of that will do.
+// What is known to have been promised and the list does not name. Of a pin whose image has no size only the image was
+// remembered: any promise of that will do.
 std::vector<Pin> lost_pins(const std::vector<Pin>& known, const std::vector<Pin>& list);
 
-// Adds a promise, or renews the one that is there: it keeps its `since`, which is put into `pin` as well. One that nobody in particular makes (`by` is "") renews
-// the only one of that image and name, and leaves it its owner. Returns whether it is new.
+// Adds a promise, or renews the one that is there: it keeps its `since`, which is put into `pin` as well. One that
+// nobody in particular makes (`by` is "") renews the only one of that image and name, and leaves it its owner. Returns
+// whether it is new.
 bool add_promise(std::vector<Pin>& pins, Pin& pin);
 
 // The list as it is stored. The same pins give the same bytes.
@@ -47,7 +50,8 @@ std::string list_of_pins(std::vector<Pin> pins);
 // By digest, then name, then owner. Throws CorruptData for anything but a list of pins; `what` names it.
 std::vector<Pin> parse_pins(ByteView list, const std::string& what);
 
-// The pins of a repository, as parse_pins() has them. Empty if there is no list. Throws CorruptData for a list that is none.
+// The pins of a repository, as parse_pins() has them. Empty if there is no list. Throws CorruptData for a list that is
+// none.
 std::vector<Pin> read_pins(oci::Repository& repository);
 
 // Reads the list, lets `change` alter it, and puts it back unless it is as before. In a layout folder (`layout_dir` not empty) others wait; a registry has
@@ -58,11 +62,14 @@ void change_pins(oci::Repository& repository, const std::filesystem::path& layou
 struct PinRepair {
   std::vector<Pin> restored;  // promises that the list lacked
   std::vector<Pin> gone;      // lacked, and so is the image's manifest: nothing can be promised of it
-  std::string set_aside;      // the tag under which what lay in the list's place is kept; "" = that was a list, or nothing that can be read
+  std::string set_aside;  // the tag under which what lay in the list's place is kept; "" = that was a list, or nothing
+                          // that can be read
 };
 
-// Makes the list name all of `known` that it lacks; a list that is none or is damaged is written anew. Waits and tries again as change_pins().
-PinRepair repair_pins(oci::Repository& repository, const std::filesystem::path& layout_dir, const std::vector<Pin>& known);
+// Makes the list name all of `known` that it lacks; a list that is none or is damaged is written anew. Waits and tries
+// again as change_pins().
+PinRepair repair_pins(oci::Repository& repository, const std::filesystem::path& layout_dir,
+                      const std::vector<Pin>& known);
 
 struct PinCheck {
   Pin pin;

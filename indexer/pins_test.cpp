@@ -18,7 +18,8 @@ using ::testing::IsEmpty;
 using ::testing::SizeIs;
 using ::testing::ThrowsMessage;
 
-Pin pin_of(const std::string& image, const std::string& name, const std::string& by, const std::string& since = "2026-01-01T00:00:00Z") {
+Pin pin_of(const std::string& image, const std::string& name, const std::string& by,
+           const std::string& since = "2026-01-01T00:00:00Z") {
   Pin pin;
   pin.image.media_type = oci::kOciManifestType;
   pin.image.digest = digest_of(as_bytes(image));
@@ -73,8 +74,10 @@ TEST(Pins, TheSamePromisesGiveTheSameListInAnyOrder) {
 }
 
 TEST(Pins, AnIndexOfPlatformsIsNoList) {
-  const std::string platforms = R"({"schemaVersion":2,"mediaType":"application/vnd.oci.image.index.v1+json","manifests":[]})";
-  EXPECT_THAT([&] { parse_pins(as_bytes(platforms), "x:varve-pins"); }, ThrowsMessage<CorruptData>(HasSubstr("x:varve-pins: it is no list")));
+  const std::string platforms =
+      R"({"schemaVersion":2,"mediaType":"application/vnd.oci.image.index.v1+json","manifests":[]})";
+  EXPECT_THAT([&] { parse_pins(as_bytes(platforms), "x:varve-pins"); },
+              ThrowsMessage<CorruptData>(HasSubstr("x:varve-pins: it is no list")));
 }
 
 TEST(Pins, NamesCannotPlayTricksOnATerminal) {
@@ -85,9 +88,10 @@ class PinsInAFolder : public ::testing::Test {
  protected:
   PinsInAFolder() {
     const auto put = [&](const std::string& name) {
-      const std::string manifest = R"({"schemaVersion":2,"mediaType":"application/vnd.oci.image.manifest.v1+json","config":)"
-                                   R"({"mediaType":"application/vnd.oci.image.config.v1+json","digest":")" +
-                                   digest_of(as_bytes(name)).to_string() + R"(","size":1},"layers":[]})";
+      const std::string manifest =
+          R"({"schemaVersion":2,"mediaType":"application/vnd.oci.image.manifest.v1+json","config":)"
+          R"({"mediaType":"application/vnd.oci.image.config.v1+json","digest":")" +
+          digest_of(as_bytes(name)).to_string() + R"(","size":1},"layers":[]})";
       Pin pin = pin_of("", name, "ann");
       pin.image = folder_->put_manifest(as_bytes(manifest), oci::kOciManifestType, name);
       return pin;
@@ -142,7 +146,8 @@ TEST(KnownPins, RemembersWhatWasLostUntilItIsTakenBack) {
 TEST(KnownPins, ReadsTheDigestsOfOlderVersions) {
   const test::TempDir dir;
   const auto one = pin_of("i", "v1", "ann"), two = pin_of("j", "v2", "bob");
-  const auto text = fmt::format(R"({{"places":{{"oci:/x":["{}","{}"]}}}})", one.image.digest.to_string(), two.image.digest.to_string());
+  const auto text = fmt::format(R"({{"places":{{"oci:/x":["{}","{}"]}}}})", one.image.digest.to_string(),
+                                two.image.digest.to_string());
   write_file_atomically(dir / "pins.json", as_bytes(text));
   EXPECT_THAT(lost_pins(KnownPins(dir.path()).pins_of("oci:/x"), {one}), SizeIs(1));
   KnownPins(dir.path()).remember("oci:/x", {one});

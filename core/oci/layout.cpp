@@ -217,7 +217,9 @@ std::optional<LayoutRepository::Relation> LayoutRepository::relation_of(const De
 bool LayoutRepository::may_be_image(const Descriptor& entry) {
   if (!entry.artifact_type.empty() || !annotation(entry, kAttestation).empty()) return false;
   if (entry.platform && (entry.platform->os == "unknown" || entry.platform->architecture == "unknown")) return false;
-  if (is_index_media_type(entry.media_type)) return !referrers_tag_subject(annotation(entry, kRefNameAnnotation)) && !is_pins_tag(annotation(entry, kRefNameAnnotation));
+  if (is_index_media_type(entry.media_type))
+    return !referrers_tag_subject(annotation(entry, kRefNameAnnotation)) &&
+           !is_pins_tag(annotation(entry, kRefNameAnnotation));
   if (!is_manifest_media_type(entry.media_type)) return false;
   const auto relation = relation_of(entry);
   return !relation || !relation->is_artifact;  // one that cannot be read is reported when it is opened
@@ -388,7 +390,8 @@ Descriptor LayoutRepository::put_manifest(ByteView bytes, std::string_view media
       entry.annotations.erase(std::string(kContainerdNameAnnotation));
     }
   }
-  // A damaged copy of the same size would pass for this one. Blobs are too large to be read again each time, documents are not.
+  // A damaged copy of the same size would pass for this one. Blobs are too large to be read again each time, documents
+  // are not.
   const auto path = blob_path(entry.digest);
   if (has_blob(entry) && digest_of(read_file(path, kMaxManifestBytes)) != entry.digest) ::unlink(path.c_str());
   put_blob(entry, [&](ByteRange range, const ByteSink& sink) { sink(bytes.subspan(range.offset, range.length)); });

@@ -50,7 +50,8 @@ void give(const fs::path& tree, uid_t uid) {
 
 bool has_user_namespaces() {
   const pid_t child = ::fork();
-  if (child == 0) ::_exit(::setresuid(kPlainUser, kPlainUser, kPlainUser) == 0 && ::unshare(CLONE_NEWUSER) == 0 ? 0 : 1);
+  if (child == 0)
+    ::_exit(::setresuid(kPlainUser, kPlainUser, kPlainUser) == 0 && ::unshare(CLONE_NEWUSER) == 0 ? 0 : 1);
   return child > 0 && fuse::shell_status(fuse::wait_for(child)) == 0;
 }
 
@@ -104,7 +105,8 @@ class SessionRunTest : public ::testing::TestWithParam<Way> {
   // Waits until the session's script writes a line to /share/fifo; what the session said if it ends before.
   std::string next_line(SessionProcess& session) const {
     const UniqueFd ended(int(::syscall(SYS_pidfd_open, session.pid(), 0)));
-    pollfd waits[] = {{.fd = lines_.get(), .events = POLLIN, .revents = 0}, {.fd = ended.get(), .events = POLLIN, .revents = 0}};
+    pollfd waits[] = {{.fd = lines_.get(), .events = POLLIN, .revents = 0},
+                      {.fd = ended.get(), .events = POLLIN, .revents = 0}};
     char text[256] = {};
     if (::poll(waits, 2, 60'000) < 1) return "nothing in a minute";
     if (::read(lines_.get(), text, sizeof text - 1) <= 0) return "the session ended: " + session.wait().err;
