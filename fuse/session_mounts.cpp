@@ -10,6 +10,8 @@
 #include <unistd.h>
 
 #include <algorithm>
+#include <array>
+#include <climits>
 
 #include "core/base/errors.h"
 #include "core/base/file.h"
@@ -91,9 +93,10 @@ void fill_dev(const std::string& root) {
 
 // Programs look for the name of their terminal here, as its own device is of another /dev/pts.
 void add_console(const std::string& root) {
-  std::error_code error;
-  const auto terminal = std::filesystem::read_symlink("/proc/self/fd/0", error).string();
-  if (error || !terminal.starts_with("/dev/")) return;
+  // Not what /proc/self/fd says: the terminal was opened in another mount namespace, in a chroot by a name that leads nowhere here.
+  std::array<char, PATH_MAX> name{};
+  if (::ttyname_r(STDIN_FILENO, name.data(), name.size()) != 0) return;
+  const std::string terminal = name.data();
   make_target(root + "/dev/console", true);
   bind_path(terminal, root + "/dev/console", {});
 }

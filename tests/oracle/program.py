@@ -1,5 +1,5 @@
 """The program under test, with a state folder and a daemon of its own."""
-import contextlib, json, os, shutil, signal, subprocess, sys, tempfile, time
+import contextlib, ctypes, json, os, shutil, signal, subprocess, sys, tempfile, time
 from pathlib import Path
 
 
@@ -99,6 +99,18 @@ def is_running(pid):
         return Path(f"/proc/{pid}/stat").read_text().rpartition(")")[2].split()[0] not in "ZX" or len(os.listdir(f"/proc/{pid}/task")) > 1
     except (FileNotFoundError, ProcessLookupError):
         return False
+
+
+def has_user_namespaces(uid=65534):
+    """Whether the kernel lets plain users make them: not in a chroot, and not where a setting says so."""
+    child = os.fork()
+    if child == 0:
+        try:
+            os.setresuid(uid, uid, uid)
+            os._exit(0 if ctypes.CDLL(None).unshare(0x10000000) == 0 else 1)  # CLONE_NEWUSER
+        finally:
+            os._exit(1)
+    return os.waitpid(child, 0)[1] == 0
 
 
 def kernel_mode_works():
