@@ -7,6 +7,7 @@
 #include <nlohmann/json.hpp>
 
 #include "core/base/errors.h"
+#include "fuse/seccomp_profile.h"
 
 namespace varve::fuse {
 namespace {
@@ -67,6 +68,27 @@ json process_json(const SessionSpec& spec) {
           {"noNewPrivileges", false}};
 }
 
+json argument_json(const SeccompArgument& argument) {
+  using Is = SeccompArgument::Is;
+  if (argument.is == Is::kMaskedEqual)
+    return {{"index", argument.index}, {"op", "SCMP_CMP_MASKED_EQ"}, {"value", argument.mask}, {"valueTwo", argument.value}};
+  return {{"index", argument.index}, {"op", argument.is == Is::kEqual ? "SCMP_CMP_EQ" : "SCMP_CMP_NE"}, {"value", argument.value}};
+}
+
+json seccomp_json() {
+  auto calls = json::array();
+  for (const auto& rule : seccomp_rules()) {
+    json call = {{"names", rule.names}, {"action", rule.action == SeccompAction::kAllow ? "SCMP_ACT_ALLOW" : "SCMP_ACT_ERRNO"}};
+    if (rule.action == SeccompAction::kRefuse) call["errnoRet"] = EPERM;
+    if (rule.argument) call["args"] = json::array({argument_json(*rule.argument)});
+    calls.push_back(std::move(call));
+  }
+  return {{"defaultAction", "SCMP_ACT_ERRNO"},
+          {"defaultErrnoRet", ENOSYS},
+          {"architectures", seccomp_architectures()},
+          {"syscalls", std::move(calls)}};
+}
+
 json linux_json(const SessionSpec& spec) {
   json pid = {{"type", "pid"}};
   if (!spec.pid_namespace.empty()) pid["path"] = spec.pid_namespace;
@@ -75,7 +97,8 @@ json linux_json(const SessionSpec& spec) {
   if (spec.own_network) namespaces.push_back({{"type", "network"}});
   json part = {{"namespaces", std::move(namespaces)},
                {"maskedPaths", spec.masked_paths},
-               {"readonlyPaths", spec.readonly_paths}};
+               {"readonlyPaths", spec.readonly_paths},
+               {"seccomp", seccomp_json()}};
   if (!spec.cgroups_path.empty()) part["cgroupsPath"] = spec.cgroups_path;
   // Runtimes add the harmless devices to this; a plain user has no say over cgroups and needs none, as he cannot make devices.
   if (!spec.in_user_namespace) {

@@ -205,8 +205,8 @@ TEST(RuntimeLog, TellsACommandThatCannotRunFromARuntimeThatCannot) {
   EXPECT_EQ(status_of_start_failure("open executable: No such file or directory"), kNotFound);
   EXPECT_EQ(status_of_start_failure("runc run failed: exec: \"/etc/passwd\": permission denied"), kNotExecutable);
   EXPECT_EQ(status_of_start_failure("exec /bin/x: exec format error"), kNotExecutable);
-  EXPECT_EQ(status_of_start_failure("cgroups in hybrid mode not supported, drop all controllers from cgroupv2"), 0);
-  EXPECT_EQ(status_of_start_failure(""), 0);
+  EXPECT_EQ(status_of_start_failure("cgroups in hybrid mode not supported, drop all controllers from cgroupv2"), kOwnFailure);
+  EXPECT_EQ(status_of_start_failure(""), kOwnFailure);
 }
 
 }  // namespace

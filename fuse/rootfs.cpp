@@ -19,10 +19,10 @@ namespace {
 constexpr int kMaxSymlinks = 40;  // as the kernel's own limit
 
 // -1 and errno as open(2).
-int open_in_root(int root, const std::string& path, int flags) {
+int open_in_root(int root, const std::string& path, int flags, std::uint64_t resolve = RESOLVE_IN_ROOT) {
   open_how how{};
   how.flags = std::uint64_t(flags) | O_CLOEXEC;
-  how.resolve = RESOLVE_IN_ROOT | RESOLVE_NO_MAGICLINKS;
+  how.resolve = RESOLVE_NO_MAGICLINKS | resolve;
   const auto text = path.empty() ? std::string(".") : path;
   for (int attempt = 0;; ++attempt) {
     const int fd = int(::syscall(SYS_openat2, root, text.c_str(), &how, sizeof how));
@@ -73,6 +73,20 @@ Rootfs Rootfs::open(const std::string& folder) {
 std::optional<UniqueFd> Rootfs::open_path(std::string_view path, int flags) const {
   UniqueFd fd(open_in_root(fd_.get(), std::string(path), flags));
   if (!fd && (errno == ENOENT || errno == ENOTDIR || errno == ELOOP)) return std::nullopt;
+  if (!fd) fail_errno("open {} in {}", path, name_);
+  return fd;
+}
+
+std::optional<UniqueFd> Rootfs::open_plain(std::string_view path, int flags) const {
+  UniqueFd fd(open_in_root(fd_.get(), std::string(path), flags, RESOLVE_IN_ROOT | RESOLVE_NO_SYMLINKS));
+  if (!fd && errno == ENOENT) return std::nullopt;
+  if (!fd) fail_errno("open {} in {}", path, name_);
+  return fd;
+}
+
+std::optional<UniqueFd> Rootfs::open_beneath(std::string_view path) const {
+  UniqueFd fd(open_in_root(fd_.get(), std::string(path), O_PATH, RESOLVE_BENEATH));
+  if (!fd && errno == ENOENT) return std::nullopt;
   if (!fd) fail_errno("open {} in {}", path, name_);
   return fd;
 }

@@ -1,5 +1,5 @@
 #pragma once
-// What can carry out a SessionSpec: an OCI runtime, bubblewrap, or this program itself.
+// What can carry out a SessionSpec: an OCI runtime, or this program itself.
 #include <poll.h>
 #include <sys/types.h>
 
@@ -45,31 +45,44 @@ class Runtime {
 
   // Why the process ended before the command was ready.
   struct Failure {
-    int status = 0;      // kNotFound or kNotExecutable if the command is at fault; 0 if the runtime is, and another may do better
+    int status = kOwnFailure;  // kNotFound or kNotExecutable if the command is at fault
     std::string reason;
   };
   virtual Failure failure(int wait_status) = 0;
 };
 
-// The runtimes of this machine that may run this session, best first. `wanted`: "auto", or one of "runc", "crun", "bwrap", "none" (this
-// program itself), "nvidia" (never by itself). What is left out is told to `say`. Throws UsageError for another word, Unsupported if nothing is left.
-std::vector<std::unique_ptr<Runtime>> choose_runtimes(const std::string& wanted, const SessionSpec& spec, const UserIds& ids,
-                                                      const std::function<void(const std::string&)>& say);
+// Throws UsageError if it is none of "auto", "runc", "crun", "none" (this program itself), "nvidia".
+void check_runtime_name(const std::string& wanted);
+
+// Which runtime this machine's sessions get. The image has no say in it: whoever could make one runtime fail would choose a weaker one.
+struct RuntimeWish {
+  std::string wanted = "auto";
+  UserIds ids;
+  std::filesystem::path memory;                  // the file that keeps what the trials gave until the machine starts anew
+  std::function<std::string(Runtime&)> trial;    // runs nothing in an empty tree; "" if the runtime got as far as that, else why not
+};
+// "auto": the first of runc and crun that passed its trial; for a plain user `none` after them, or at once where he has one id only, as
+// they could not become an image's user. Never `none` for root, never "nvidia". Why one is left out is told to `say`. Throws Unsupported
+// if the one that was asked for is not here, or nothing is left, with the reason of each.
+std::unique_ptr<Runtime> choose_runtime(const RuntimeWish& wish, const std::function<void(const std::string&)>& say);
+// Lets the next session try it again: it failed.
+void forget_trials(const std::filesystem::path& memory) noexcept;
+// Throws Unsupported if this runtime cannot become the image's user with these ids.
+void check_user(const Runtime& runtime, const ImageUser& user, const UserIds& ids);
 
 std::unique_ptr<Runtime> make_runc(const std::filesystem::path& program);
 // runc's interface: nvidia-container-runtime changes the bundle and becomes runc.
 std::unique_ptr<Runtime> make_nvidia_runtime(const std::filesystem::path& program);
 std::unique_ptr<Runtime> make_crun(const std::filesystem::path& program);
-std::unique_ptr<Runtime> make_bubblewrap(const std::filesystem::path& program, bool one_id_mapped);
 std::unique_ptr<Runtime> make_direct_runtime(bool one_id_mapped);
 
-// A child that executes `words`; `keep_fds` stay open in it, all others are closed.
+// A child that executes `words`; `keep_fds` and the standard streams stay open in it, all others are closed, whoever opened them.
 pid_t start_program(const std::vector<std::string>& words, const std::vector<std::string>& environment, const std::vector<int>& keep_fds,
                     const PrepareChild& prepare_child);
 
 // What an OCI runtime wrote to its log (lines of JSON): the last message of level "error"; "" if there is none.
 std::string last_log_error(std::string_view log);
-// Sorts a runtime's own words about a failed start: kNotFound, kNotExecutable or 0.
+// Sorts a runtime's own words about a failed start: kNotFound, kNotExecutable or kOwnFailure.
 int status_of_start_failure(std::string_view reason);
 
 }  // namespace varve::fuse

@@ -1,6 +1,7 @@
 #include <fcntl.h>
 #include <grp.h>
 #include <linux/capability.h>
+#include <linux/keyctl.h>
 #include <net/if.h>
 #include <poll.h>
 #include <sched.h>
@@ -14,15 +15,19 @@
 
 #include <algorithm>
 #include <array>
+#include <climits>
 #include <cstdio>
 #include <cstring>
-#include <map>
+#include <optional>
 
 #include "core/base/errors.h"
 #include "core/base/file.h"
+#include "core/base/inherited.h"
 #include "fuse/runtime.h"
+#include "fuse/seccomp_profile.h"
 #include "fuse/session_mounts.h"
 #include "fuse/signal_inbox.h"
+#include "fuse/terminal.h"
 #include "fuse/user_namespace.h"
 
 namespace varve::fuse {
@@ -64,12 +69,16 @@ void rename_root_to(const ImageUser& user) {
 }
 
 void become(const SessionSpec& spec, bool one_id_mapped) {
-  const auto held = capability_set(spec.capabilities);
+  auto names = spec.capabilities;
+  std::erase(names, "CAP_MKNOD");  // no device cgroup stands behind it here
+  const auto held = capability_set(names);
   if (one_id_mapped && (spec.user.uid != 0 || spec.user.gid != 0)) {
     rename_root_to(spec.user);
+    install_seccomp_filter();
     drop_bounding_set(held);
     return set_capabilities(spec.user.uid == 0 ? held : 0);
   }
+  install_seccomp_filter();
   drop_bounding_set(held);
   // A user namespace with one id cannot change groups.
   if (!one_id_mapped && ::setgroups(spec.user.groups.size(), spec.user.groups.data()) != 0) fail_errno("set the groups of the session's user");
@@ -86,6 +95,18 @@ void bring_loopback_up() {
   if (!socket || ::ioctl(socket.get(), SIOCGIFFLAGS, &request) != 0) fail_errno("find the session's loopback");
   request.ifr_flags = short(request.ifr_flags | IFF_UP);
   if (::ioctl(socket.get(), SIOCSIFFLAGS, &request) != 0) fail_errno("bring up the session's loopback");
+}
+
+// Of its own: a session's programs would else search the caller's keyring, and each other's.
+void leave_keyring() {
+  if (::syscall(SYS_keyctl, KEYCTL_JOIN_SESSION_KEYRING, nullptr) < 0 && errno != ENOSYS) fail_errno("make a keyring for the session");
+}
+
+// Nothing of the machine is open any more, so there is no folder but those of the session's root; the kernel is asked all the same.
+void enter_working_dir(const std::string& folder) {
+  if (::chdir(folder.c_str()) != 0) fail_errno("enter the working directory {}", folder);
+  std::array<char, PATH_MAX> name{};
+  if (::getcwd(name.data(), name.size()) == nullptr) fail_errno("the working directory {} is not below the session's root", folder);
 }
 
 // Only returns if the command could not be executed: kNotFound or kNotExecutable, told on stderr.
@@ -106,18 +127,63 @@ int execute(const SessionSpec& spec) {
   return error == ENOENT ? kNotFound : kNotExecutable;
 }
 
-// The first process of the session's PID namespace: collects orphans, hands signals on, ends with the command's status.
-int be_init(pid_t command, SignalInbox& inbox) {
-  for (;;) {
-    pollfd wait = {.fd = inbox.fd(), .events = POLLIN, .revents = 0};
-    ::poll(&wait, 1, -1);
-    while (const auto signal = inbox.next())
-      if (signal->number != SIGCHLD && !signal->from_kernel) ::kill(command, signal->number);
+// The first process of the session's PID namespace: collects orphans, hands signals and keys on, ends with the command's status.
+class Init {
+ public:
+  Init(pid_t command, SignalInbox& inbox, SessionTerminal* terminal) : command_(command), inbox_(inbox), terminal_(terminal) {}
+
+  int run() {
+    for (const int number : {SIGTTIN, SIGTTOU}) ::signal(number, SIG_IGN);  // of the caller's terminal, from the background
+    for (;;) {
+      wait();
+      take_signals();
+      if (const auto status = reap()) {
+        if (terminal_ != nullptr) terminal_->drain();
+        return *status;
+      }
+    }
+  }
+
+ private:
+  void wait() {
+    std::array<pollfd, 4> waits{};
+    waits[0] = {.fd = inbox_.fd(), .events = POLLIN, .revents = 0};
+    if (terminal_ == nullptr) {
+      ::poll(waits.data(), 1, -1);
+      return;
+    }
+    auto polls = terminal_->polls();
+    std::ranges::copy(polls, waits.begin() + 1);
+    ::poll(waits.data(), waits.size(), terminal_->paused() ? kBackgroundLookMs : -1);
+    std::copy(waits.begin() + 1, waits.end(), polls.begin());
+    if (terminal_->relay(polls)) ::kill(command_, SIGHUP);
+  }
+
+  void take_signals() {
+    while (const auto signal = inbox_.next()) {
+      if (signal->number == SIGCHLD) continue;
+      if (signal->number == SIGWINCH && terminal_ != nullptr) {
+        terminal_->take_size();
+      } else if (!signal->from_kernel || terminal_ != nullptr) {  // the session's own terminal hears of none of the caller's
+        ::kill(command_, signal->number);
+      }
+    }
+  }
+
+  std::optional<int> reap() const {
+    std::optional<int> ended;
     int status = 0;
     for (pid_t gone = ::waitpid(-1, &status, WNOHANG); gone > 0; gone = ::waitpid(-1, &status, WNOHANG))
-      if (gone == command) return shell_status(status);
+      if (gone == command_) ended = shell_status(status);
+    return ended;
   }
-}
+
+  static constexpr int kBackgroundLookMs = 200;
+
+  pid_t command_;
+  SignalInbox& inbox_;
+  SessionTerminal* terminal_;
+};
 
 class DirectRuntime final : public Runtime {
  public:
@@ -142,7 +208,7 @@ class DirectRuntime final : public Runtime {
   }
   pid_t signal_target() override { return process_; }
   Failure failure(int wait_status) override {
-    return {.status = 0, .reason = fmt::format("ended with status {}; its own message is above", shell_status(wait_status))};
+    return {.reason = fmt::format("ended with status {}; its own message is above", shell_status(wait_status))};
   }
 
  private:
@@ -152,18 +218,27 @@ class DirectRuntime final : public Runtime {
     if (spec.own_network) bring_loopback_up();
     ::prctl(PR_SET_DUMPABLE, 0);
     enter_session_root(spec);
+    close_all_but(std::array{inbox.fd(), ready_write});
+    std::optional<SessionTerminal> terminal;
+    if (spec.terminal) add_console(terminal.emplace().name());
     const auto command = ::fork();
     if (command < 0) fail_errno("start the command");
-    if (command == 0) ::_exit(run_command(spec, ready_write, prepare_child));
-    return be_init(command, inbox);
+    if (command == 0) ::_exit(run_command(spec, terminal ? &*terminal : nullptr, ready_write, prepare_child));
+    return Init(command, inbox, terminal ? &*terminal : nullptr).run();
   }
 
-  int run_command(const SessionSpec& spec, int ready_write, const PrepareChild& prepare_child) const {
+  int run_command(const SessionSpec& spec, const SessionTerminal* terminal, int ready_write, const PrepareChild& prepare_child) const {
     try {
       ::prctl(PR_SET_DUMPABLE, 1);  // its own maps in /proc must be writable for it
-      if (!spec.terminal) ::setsid();
+      if (terminal != nullptr) {
+        terminal->enter(spec.user.uid);
+      } else {
+        ::setsid();
+      }
+      close_all_but(std::array{ready_write});
+      leave_keyring();
       become(spec, one_id_mapped_);
-      if (::chdir(spec.working_dir.c_str()) != 0) fail_errno("enter the working directory {}", spec.working_dir);
+      enter_working_dir(spec.working_dir);
       prepare_child();
     } catch (const std::exception& error) {
       std::fprintf(stderr, "varve: error: %s\n", error.what());

@@ -186,7 +186,7 @@ int status_of_start_failure(std::string_view reason) {
   if (says("open executable") && says("No such file or directory")) return kNotFound;     // crun: a path
   if (says("exec format error") || says("Exec format error")) return kNotExecutable;
   if (says("exec") && (says("permission denied") || says("Permission denied"))) return kNotExecutable;
-  return 0;
+  return kOwnFailure;
 }
 
 }  // namespace varve::fuse

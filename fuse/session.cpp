@@ -5,7 +5,6 @@
 #include <sched.h>
 #include <signal.h>
 #include <sys/wait.h>
-#include <termios.h>
 #include <unistd.h>
 
 #include <algorithm>
@@ -18,6 +17,7 @@
 #include "core/base/log.h"
 #include "fuse/signal_inbox.h"
 #include "fuse/supervisor.h"
+#include "fuse/terminal.h"
 #include "fuse/user_namespace.h"
 
 namespace varve::fuse {
@@ -28,30 +28,6 @@ std::vector<std::string> own_environment() {
   for (char** at = environ; *at != nullptr; ++at) variables.emplace_back(*at);
   return variables;
 }
-
-// Gives the terminal back as it was, whatever the session's programs made of it.
-class TerminalKeeper {
- public:
-  explicit TerminalKeeper(bool terminal) : kept_(terminal && ::tcgetattr(STDIN_FILENO, &state_) == 0) {}
-  ~TerminalKeeper() {
-    if (!kept_) return;
-    sigset_t stop;
-    sigset_t old_mask;
-    sigemptyset(&stop);
-    sigaddset(&stop, SIGTTOU);
-    ::sigprocmask(SIG_BLOCK, &stop, &old_mask);
-    // A shell with job control may have left us in the background.
-    if (::tcgetpgrp(STDIN_FILENO) != ::getpgrp() && ::kill(-::tcgetpgrp(STDIN_FILENO), 0) != 0) ::tcsetpgrp(STDIN_FILENO, ::getpgrp());
-    ::tcsetattr(STDIN_FILENO, TCSADRAIN, &state_);
-    ::sigprocmask(SIG_SETMASK, &old_mask, nullptr);
-  }
-  TerminalKeeper(const TerminalKeeper&) = delete;
-  TerminalKeeper& operator=(const TerminalKeeper&) = delete;
-
- private:
-  termios state_{};
-  bool kept_;
-};
 
 struct Pipes {
   UniqueFd report_read;
@@ -82,8 +58,8 @@ void send_line(int fd, const std::string& word, std::string text) noexcept {
 
 class Reports {
  public:
-  Reports(SessionResult& result, const std::function<void()>& on_ready, const std::function<void(const std::string&)>& say)
-      : result_(result), on_ready_(on_ready), say_(say) {}
+  Reports(SessionResult& result, std::function<void()> on_ready, const std::function<void(const std::string&)>& say)
+      : result_(result), on_ready_(std::move(on_ready)), say_(say) {}
 
   // False at the end.
   bool read_some(int fd) {
@@ -118,7 +94,7 @@ class Reports {
   }
 
   SessionResult& result_;
-  const std::function<void()>& on_ready_;
+  std::function<void()> on_ready_;
   const std::function<void(const std::string&)>& say_;
   std::string text_;
 };
@@ -175,6 +151,7 @@ int follow(pid_t supervisor, SignalInbox& inbox, int report_fd, bool terminal, R
 }  // namespace
 
 SessionResult run_session(const SessionRequest& request, const std::function<void()>& on_ready, const std::function<void(const std::string&)>& say) {
+  check_runtime_name(request.runtime);
   SessionStore store(request.root);
   for (const auto& id : store.sweep()) say(fmt::format("removed what was left of session {}", id));
   const auto words = command_line(request.config, request.options);
@@ -203,7 +180,11 @@ SessionResult run_session(const SessionRequest& request, const std::function<voi
                     .devices = request.devices,
                     .watch = watch.get(),
                     .at_end = request.at_end};
-  Reports reports(result, on_ready, say);
+  const auto now_ready = [&] {
+    if (result.runtime == "none") keeper.pass_keys_on();  // the others do so themselves
+    on_ready();
+  };
+  Reports reports(result, now_ready, say);
   int status = 0;
   try {
     const auto supervisor = start_supervisor(job, pipes);

@@ -23,7 +23,7 @@ struct SessionRequest {
   CommandOptions options;
   std::string name;              // "" = the id
   bool remove_at_exit = false;
-  std::string runtime = "auto";  // "runc", "crun", "bwrap", "none"
+  std::string runtime = "auto";  // see RuntimeWish in runtime.h
   bool terminal = false;         // standard input is a terminal, and the command gets one
   // Mounted besides the user's volumes; one that finds no place is left out with a word to `say`. They do not hold the command.
   std::vector<Volume> own_volumes;

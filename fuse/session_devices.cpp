@@ -6,13 +6,13 @@
 #include <unistd.h>
 
 #include <algorithm>
+#include <chrono>
 #include <string_view>
 
+#include "core/base/child_process.h"
 #include "core/base/errors.h"
 #include "core/base/file.h"
-#include "fuse/runtime.h"
 #include "fuse/session_mounts.h"
-#include "fuse/user_namespace.h"
 
 namespace varve::fuse {
 namespace {
@@ -20,6 +20,8 @@ namespace {
 constexpr std::uint64_t kMaxLdSoConf = 1 << 20;
 constexpr std::string_view kLdSoConf = "/etc/ld.so.conf";
 constexpr std::string_view kOurLdSoConf = "/etc/ld.so.conf.d/00-varve-devices.conf";  // before the image's own: the driver's libraries win
+constexpr std::string_view kLdSoConfDir = "/etc/ld.so.conf.d";
+constexpr std::chrono::seconds kLdconfigLimit{600};  // it reads the head of each library, over a lazy mount
 constexpr std::string_view kIncludeAll = "include /etc/ld.so.conf.d/*.conf\n";
 
 void add_device_files(SessionSpec& spec, const std::vector<CdiDeviceNode>& nodes) {
@@ -36,21 +38,17 @@ void add_device_files(SessionSpec& spec, const std::vector<CdiDeviceNode>& nodes
 }
 
 // Where the driver brings what the image has not: nothing of the image changes, as the place is made in the writable layer.
-void mount_driver_files(const std::vector<CdiMount>& mounts, const Rootfs& rootfs, const std::filesystem::path& merged, const std::function<void(const std::string&)>& say) {
+void mount_driver_files(const std::vector<CdiMount>& mounts, const Rootfs& rootfs) {
   for (const auto& one : mounts) {
-    try {
-      struct stat status{};
-      if (::stat(one.host_path.c_str(), &status) != 0) fail_errno("{}", one.host_path);
-      const bool file = !S_ISDIR(status.st_mode);
-      auto mount = bind_mount(one.host_path, rootfs.ensure(one.container_path, {.folder = !file, .mode = file ? 0644u : 0755u}), true, file);
-      for (const auto& option : one.options) {
-        if (option == "rw") std::erase(mount.options, "ro");
-        if (option == "nosuid" || option == "nodev" || option == "noexec") mount.options.push_back(option);
-      }
-      mount_now(mount, merged);
-    } catch (const std::exception& error) {
-      say(fmt::format("{} of the device's driver is not in the session: {}", one.container_path, error.what()));
+    struct stat status{};
+    if (::stat(one.host_path.c_str(), &status) != 0) fail_errno("{} of the device's driver, which its specification names", one.host_path);
+    const bool file = !S_ISDIR(status.st_mode);
+    auto mount = bind_mount(one.host_path, rootfs.ensure(one.container_path, {.folder = !file, .mode = file ? 0644u : 0755u}), true, file);
+    for (const auto& option : one.options) {
+      if (option == "rw") std::erase(mount.options, "ro");
+      if (option == "nosuid" || option == "nodev" || option == "noexec") mount.options.push_back(option);
     }
+    mount_now(mount, rootfs);
   }
 }
 
@@ -71,18 +69,55 @@ std::vector<std::string> values_of(const CdiHook& hook, std::string_view option)
 // "TARGET::LINK". A link that is there stays: the image or a driver's mount has it.
 void make_symlink(const std::string& text, const Rootfs& rootfs) {
   const auto separator = text.find("::");
-  if (separator == std::string::npos || text[separator + 2] != '/') fail<Error>("'{:.300}' is not of the form TARGET::/LINK", text);
+  if (separator == std::string::npos || !text.substr(separator + 2).starts_with('/')) fail<Error>("'{:.300}', a link of the device's driver, is not of the form TARGET::/LINK", text);
   const std::filesystem::path link = text.substr(separator + 2);
   const auto folder = rootfs.open_path(rootfs.ensure(link.parent_path().string(), {.folder = true, .mode = 0755}), O_RDONLY | O_DIRECTORY);
   if (!folder) fail<Error>("{}: its folder cannot be made", link.string());
   if (::symlinkat(text.substr(0, separator).c_str(), folder->get(), link.filename().c_str()) != 0 && errno != EEXIST) fail_errno("make the link {}", link.string());
 }
 
-void write_in(const Rootfs& rootfs, std::string_view path, std::string_view text) {
-  const auto plain = rootfs.ensure(path, {.folder = false, .mode = 0644});
-  const auto file = rootfs.open_path(plain, O_WRONLY | O_TRUNC | O_NOFOLLOW);
-  if (!file) fail<Error>("{} cannot be written", plain);
-  write_all(file->get(), as_bytes(text), plain);
+// The folder of a path in the session's tree, made where it is missing.
+UniqueFd folder_of(const Rootfs& rootfs, const std::filesystem::path& path) {
+  auto folder = rootfs.open_plain(rootfs.ensure(path.parent_path().string(), {.folder = true, .mode = 0755}), O_RDONLY | O_DIRECTORY);
+  if (!folder) fail<Error>("the folder of {} in the session cannot be opened", path.string());
+  return std::move(*folder);
+}
+
+void remove_in(const UniqueFd& folder, const std::filesystem::path& path) {
+  if (::unlinkat(folder.get(), path.filename().c_str(), 0) != 0 && errno != ENOENT) fail_errno("replace {} of the image", path.string());
+}
+
+// Never opens what the image has there, which may be a link, a FIFO or a device.
+void write_in(const Rootfs& rootfs, const std::filesystem::path& path, std::string_view text) {
+  const auto folder = folder_of(rootfs, path);
+  remove_in(folder, path);
+  const UniqueFd file(::openat(folder.get(), path.filename().c_str(), O_WRONLY | O_CREAT | O_EXCL | O_NOFOLLOW | O_CLOEXEC, 0644));
+  if (!file) fail_errno("make {} in the session", path.string());
+  write_all(file.get(), as_bytes(text), path.string());
+}
+
+// ldconfig opens its own files as they are: what is no plain file goes, and so does what it is about to write.
+void clear_loader_files(const Rootfs& rootfs) {
+  for (const std::filesystem::path path : {"/etc/ld.so.cache", "/var/cache/ldconfig/aux-cache"}) {
+    if (!rootfs.open_path(path.parent_path().string(), O_PATH)) continue;
+    const auto folder = folder_of(rootfs, path);
+    struct stat status{};
+    if (::fstatat(folder.get(), path.filename().c_str(), &status, AT_SYMLINK_NOFOLLOW) == 0 && !S_ISREG(status.st_mode)) remove_in(folder, path);
+    remove_in(folder, path.string() + "~");
+  }
+}
+
+// It would read them, and wait for ever at a FIFO. What else a list of the image includes is left to the limit.
+void check_loader_lists(const Rootfs& rootfs) {
+  const auto lists = rootfs.open_path(kLdSoConfDir, O_RDONLY | O_DIRECTORY);
+  if (!lists) return;
+  for (const auto& entry : std::filesystem::directory_iterator("/proc/self/fd/" + std::to_string(lists->get()))) {
+    const auto name = fmt::format("{}/{}", kLdSoConfDir, entry.path().filename().string());
+    const auto file = rootfs.open_path(name, O_PATH);
+    struct stat status{};
+    if (file && ::fstat(file->get(), &status) == 0 && !S_ISREG(status.st_mode) && !S_ISDIR(status.st_mode))
+      fail<CorruptData>("{} of the image is no plain file", name);
+  }
 }
 
 // The machine's ldconfig works on any tree, and is a program that nobody in the image has touched.
@@ -94,30 +129,31 @@ void update_loader_cache(const std::vector<std::string>& folders, const Rootfs& 
   const auto conf = rootfs.read_file(kLdSoConf, kMaxLdSoConf);
   const std::string text(conf ? as_text(*conf) : std::string_view());
   if (text.find("ld.so.conf.d/*.conf") == std::string::npos) write_in(rootfs, kLdSoConf, std::string(kIncludeAll) + text);
+  clear_loader_files(rootfs);
+  check_loader_lists(rootfs);
   const auto* program = "/sbin/ldconfig";
   if (::access(program, X_OK) != 0) fail<Error>("this machine has no {}", program);
-  const auto status = shell_status(wait_for(start_program({program, "-r", merged.string()}, {"PATH=/usr/sbin:/usr/bin:/sbin:/bin"}, {}, [] {})));
-  if (status != 0) fail<Error>("{} ended with status {}", program, status);
+  const auto done = run_child({.words = {program, "-r", merged.string()},
+                               .input = {},
+                               .limit = kLdconfigLimit,
+                               .environment = std::vector<std::string>{"PATH=/usr/sbin:/usr/bin:/sbin:/bin"}},
+                              CancelFlag());
+  if (done.timed_out) fail<Error>("{} did not end within {} s", program, kLdconfigLimit.count());
+  if (done.exit_status != 0) fail<Error>("{} ended with status {}: {:.300}", program, done.exit_status, done.err);
 }
 
 }  // namespace
 
 void add_devices(SessionSpec& spec, const CdiEdits& edits, const Rootfs& rootfs, const std::filesystem::path& merged, const std::function<void(const std::string&)>& say) {
   add_device_files(spec, edits.devices);
-  mount_driver_files(edits.mounts, rootfs, merged, say);
+  mount_driver_files(edits.mounts, rootfs);
   std::vector<std::string> folders;
   for (const auto& hook : edits.hooks) {
     const auto does = [&](std::string_view what) { return std::ranges::find(hook.args, what) != hook.args.end(); };
     if (does("update-ldcache")) {
       for (auto& folder : values_of(hook, "--folder")) folders.push_back(std::move(folder));
     } else if (does("create-symlinks")) {
-      for (const auto& link : values_of(hook, "--link")) {
-        try {
-          make_symlink(link, rootfs);
-        } catch (const std::exception& error) {
-          say(fmt::format("a link of the device's driver: {}", error.what()));
-        }
-      }
+      for (const auto& link : values_of(hook, "--link")) make_symlink(link, rootfs);
     } else if (!does("chmod")) {  // of folders in /dev, which are the session's own
       say(fmt::format("the hook {} {} of the device is not carried out", hook.path, hook.args.size() > 1 ? hook.args[1] : ""));
     }
@@ -127,7 +163,7 @@ void add_devices(SessionSpec& spec, const CdiEdits& edits, const Rootfs& rootfs,
   try {
     update_loader_cache(folders, rootfs, merged);
   } catch (const std::exception& error) {
-    say(fmt::format("the loader's cache in the session knows nothing of the driver's libraries: {}", error.what()));
+    fail<Error>("the loader's cache in the session cannot be told of the driver's libraries: {}", error.what());
   }
 }
 

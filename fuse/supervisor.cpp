@@ -20,12 +20,14 @@
 #include "fuse/session_devices.h"
 #include "fuse/session_mounts.h"
 #include "fuse/signal_inbox.h"
+#include "fuse/terminal.h"
 #include "fuse/user_namespace.h"
 
 namespace varve::fuse {
 namespace {
 
 constexpr std::uint64_t kMaxHostFileBytes = 1 << 20;
+constexpr int kMaxVolumeTurns = 16;  // of a working directory that goes from volume to volume
 
 std::string host_name() {
   std::array<char, 256> name{};
@@ -40,27 +42,21 @@ std::uint64_t bounding_set() {
   return set;
 }
 
-// With the machine's network come its names. Copies, as the session's root may write to them.
-void add_network_files(std::vector<SpecMount>& mounts, const SessionFolder& folder, bool network) {
-  for (const std::string name : {"resolv.conf", "hosts", "hostname"}) {
-    if (!network && name == "resolv.conf") continue;
-    const auto host = read_file_if_there(std::filesystem::path("/etc") / name, kMaxHostFileBytes);
-    if (!host) continue;
-    const auto copy = folder.etc() / name;
-    write_file_atomically(copy, *host, 0644);
-    mounts.push_back(bind_mount(copy, "/etc/" + name, false, true));
-  }
+bool is_bind(const SpecMount& mount) { return mount.type == "bind"; }
+
+// Devices come to a session by their own mounts, never by what a folder holds.
+SpecMount volume_mount(const Volume& volume) {
+  auto mount = bind_mount(volume.source, volume.destination, volume.read_only, !std::filesystem::is_directory(volume.source));
+  mount.options.emplace_back("nodev");
+  return mount;
 }
 
-void add_volumes(std::vector<SpecMount>& mounts, const std::vector<Volume>& volumes) {
-  for (const auto& volume : volumes)
-    mounts.push_back(bind_mount(volume.source, volume.destination, volume.read_only, !std::filesystem::is_directory(volume.source)));
+bool is_beneath(std::string_view path, std::string_view folder) {
+  return folder != "/" && path.size() > folder.size() && path.starts_with(folder) && path[folder.size()] == '/';
 }
 
 bool lies_under(const SpecMount& mount, std::span<const SpecMount> others) {
-  return std::any_of(others.begin(), others.end(), [&](const SpecMount& other) {
-    return other.destination != "/" && mount.destination.starts_with(other.destination + "/");
-  });
+  return std::ranges::any_of(others, [&](const SpecMount& other) { return is_beneath(mount.destination, other.destination); });
 }
 
 // Makes what is mounted upon, in the writable layer, and lets the destination be a plain path: runtimes follow symlinks each in its own way.
@@ -68,9 +64,81 @@ void settle_target(const Rootfs& rootfs, SpecMount& mount) {
   mount.destination = rootfs.ensure(mount.destination, {.folder = !mount.file, .mode = mount.file ? 0644u : 0755u});
 }
 
+// The mount that a path of the session comes to lie on; null for the image's own tree.
+const SpecMount* mount_of(std::string_view path, std::span<const SpecMount> mounts) {
+  const SpecMount* innermost = nullptr;
+  for (const auto& mount : mounts) {
+    const bool holds = path == mount.destination || is_beneath(path, mount.destination);
+    if (holds && (innermost == nullptr || mount.destination.size() >= innermost->destination.size())) innermost = &mount;
+  }
+  return innermost;
+}
+
+// A path in a volume, from there; made if it is missing. Where links lead stays inside, or this throws.
+std::string settle_in_volume(const SpecMount& volume, const std::string& path, const Rootfs::NewFile& wanted) {
+  const auto source = Rootfs::open(volume.source);
+  const auto name_of = [](int fd) { return std::filesystem::read_symlink("/proc/self/fd/" + std::to_string(fd)); };
+  if (const auto there = source.open_beneath(path)) return name_of(there->get()).lexically_relative(name_of(source.fd())).string();
+  if (std::ranges::find(volume.options, "ro") != volume.options.end()) fail<NotFound>("the volume {} has no {}", volume.source, path);
+  const auto made = source.ensure(path, wanted);
+  if (made != std::filesystem::path("/" + path).lexically_normal()) fail<CorruptData>("a link of the volume {} leads to {}", volume.source, made);
+  return path;
+}
+
+// A path that lies on a mount, made there if it is missing, and free of symlinks. Throws if the mount is none of a volume, or is left by a link.
+std::string settle_in_volumes(std::string path, std::span<const SpecMount> mounts, const Rootfs::NewFile& wanted) {
+  for (int turn = 0; turn < kMaxVolumeTurns; ++turn) {
+    const auto* mount = mount_of(path, mounts);
+    if (!is_bind(*mount) || mount->file) fail<Unsupported>("it goes through {}, which is not the image's", mount->destination);
+    if (path == mount->destination) return path;
+    const auto rest = path.substr(mount->destination.size() + 1);
+    const auto settled = settle_in_volume(*mount, rest, wanted);
+    if (settled == rest) return path;
+    path = settled == "." ? mount->destination : mount->destination + "/" + settled;
+  }
+  fail<CorruptData>("its links lead from volume to volume");
+}
+
+// Places in other mounts than volumes are made when those are there.
 void settle_targets(const Rootfs& rootfs, std::vector<SpecMount>& mounts) {
-  for (auto& mount : mounts)
-    if (!lies_under(mount, {mounts.data(), &mount})) settle_target(rootfs, mount);
+  for (auto& mount : mounts) {
+    const std::span<const SpecMount> before(mounts.data(), &mount);
+    const auto wanted = mount.destination;
+    if (lies_under(mount, before)) {
+      const auto* below = mount_of(wanted, before);
+      if (!is_bind(*below) || below->destination == wanted) continue;
+      try {
+        mount.destination = settle_in_volumes(wanted, before, {.folder = !mount.file, .mode = mount.file ? 0644u : 0755u});
+      } catch (const std::exception& error) {
+        fail<Unsupported>("{} cannot be mounted at {}: {}", mount.source, wanted, error.what());
+      }
+      continue;
+    }
+    settle_target(rootfs, mount);
+    if (mount.destination == wanted) continue;
+    // Masks and read-only paths go by these names.
+    if (!is_bind(mount)) fail<CorruptData>("the image's {} leads to {}: no session runs like that", wanted, mount.destination);
+    if (lies_under(mount, before)) fail<CorruptData>("the image's {} leads to {}, which is not the image's", wanted, mount.destination);
+  }
+}
+
+// With the machine's network come its names. Copies, as the session's root may write to them. An image that has such a file elsewhere than
+// in its own tree goes without.
+void add_network_files(std::vector<SpecMount>& mounts, const SessionFolder& folder, bool network, const Rootfs& rootfs, const SupervisorEvents& events) {
+  for (const std::string name : {"resolv.conf", "hosts", "hostname"}) {
+    if (!network && name == "resolv.conf") continue;
+    const auto host = read_file_if_there(std::filesystem::path("/etc") / name, kMaxHostFileBytes);
+    if (!host) continue;
+    const auto copy = folder.etc() / name;
+    write_file_atomically(copy, *host, 0644);
+    auto mount = bind_mount(copy, "/etc/" + name, false, true);
+    settle_target(rootfs, mount);
+    if (lies_under(mount, mounts)) {
+      events.say(fmt::format("the machine's {} is not in the session: there it leads to {}", name, mount.destination));
+    } else {
+      mounts.push_back(std::move(mount));
+    }
+  }
 }
 
 std::string absolute_working_dir(const oci::ImageConfig& config, const CommandOptions& options) {
@@ -78,12 +146,30 @@ std::string absolute_working_dir(const oci::ImageConfig& config, const CommandOp
   return wanted.starts_with('/') ? wanted : "/" + wanted;
 }
 
+// The command starts in its working directory with nothing between: a path that goes on inside /proc is another process's or the machine's.
+std::string settle_working_dir(const std::string& wanted, const std::vector<SpecMount>& mounts, const Rootfs& rootfs) {
+  try {
+    const auto folder = rootfs.ensure(wanted, {.mode = 0755});
+    const auto* mount = mount_of(folder, mounts);
+    return mount == nullptr || folder == mount->destination ? folder : settle_in_volumes(folder, mounts, {.mode = 0755});
+  } catch (const std::exception& error) {
+    fail<Unsupported>("the working directory {} (WorkingDir of the image, or --workdir) cannot be entered: {}", wanted, error.what());
+  }
+}
+
+// Words that end early would be others for each reader.
+void check_words(const SessionSpec& spec) {
+  const auto has_zero = [](const std::string& word) { return word.find('\0') != word.npos; };
+  if (std::ranges::any_of(spec.args, has_zero) || std::ranges::any_of(spec.env, has_zero) || has_zero(spec.working_dir))
+    fail<CorruptData>("the command, its environment or its working directory holds a zero byte");
+}
+
 // What Varve itself wants in the session must not keep it from running.
 void add_own_volumes(std::vector<SpecMount>& mounts, const SupervisorJob& job, const Rootfs& rootfs, const SupervisorEvents& events) {
   const auto users_end = mounts.size();
   for (const auto& volume : job.own_volumes) {
     try {
-      auto mount = bind_mount(volume.source, volume.destination, volume.read_only, !std::filesystem::is_directory(volume.source));
+      auto mount = volume_mount(volume);
       settle_target(rootfs, mount);
       // There the runtime would make the place itself, in a folder of the machine.
       if (lies_under(mount, std::span(mounts).first(users_end))) fail<Unsupported>("another mount is in the way");
@@ -94,16 +180,28 @@ void add_own_volumes(std::vector<SpecMount>& mounts, const SupervisorJob& job, c
   }
 }
 
-SessionSpec make_spec(const SupervisorJob& job, const Rootfs& rootfs, const SupervisorEvents& events) {
+// What is the same for every image.
+SessionSpec machine_spec(const SupervisorJob& job) {
   SessionSpec spec;
-  const auto& folder = job.session->folder;
   spec.id = job.session->record.id;
-  spec.rootfs = folder.merged();
   spec.in_user_namespace = !job.ids.is_root;
+  spec.hostname = host_name();
+  spec.mounts = usual_mounts(spec.in_user_namespace, job.ids.gids);
+  spec.own_network = !job.options.network;
+  spec.capabilities = default_capabilities(bounding_set());
+  spec.masked_paths = default_masked_paths();
+  spec.readonly_paths = default_readonly_paths();
+  if (job.ids.is_root) spec.cgroups_path = "/varve-" + spec.id;
+  return spec;
+}
+
+SessionSpec make_spec(const SupervisorJob& job, const Rootfs& rootfs, const SupervisorEvents& events) {
+  auto spec = machine_spec(job);
+  const auto& folder = job.session->folder;
+  spec.rootfs = folder.merged();
   spec.args = command_line(job.config, job.options);
   spec.user = find_image_user(rootfs, job.options.user.empty() ? job.config.user : job.options.user);
   spec.terminal = job.terminal;
-  spec.hostname = host_name();
   const char* term = std::getenv("TERM");
   // Before what the user sets: a device's variables are no more than the image's.
   auto options = job.options;
@@ -111,18 +209,14 @@ SessionSpec make_spec(const SupervisorJob& job, const Rootfs& rootfs, const Supe
   spec.env = session_environment(
       job.config, options,
       {.home = spec.user.home, .hostname = spec.hostname, .term = job.terminal && term != nullptr ? term : "xterm"}, job.environment);
-  spec.mounts = usual_mounts(spec.in_user_namespace, job.ids.gids);
-  spec.own_network = !job.options.network;
-  add_network_files(spec.mounts, folder, job.options.network);
-  add_volumes(spec.mounts, job.options.volumes);
+  settle_targets(rootfs, spec.mounts);
+  add_network_files(spec.mounts, folder, job.options.network, rootfs, events);
+  for (const auto& volume : job.options.volumes) spec.mounts.push_back(volume_mount(volume));
   settle_targets(rootfs, spec.mounts);
   add_own_volumes(spec.mounts, job, rootfs, events);
   add_devices(spec, job.devices, rootfs, folder.merged(), events.say);
-  spec.working_dir = rootfs.ensure(absolute_working_dir(job.config, job.options), {.mode = 0755});
-  spec.capabilities = default_capabilities(bounding_set());
-  spec.masked_paths = default_masked_paths();
-  spec.readonly_paths = default_readonly_paths();
-  if (job.ids.is_root) spec.cgroups_path = "/varve-" + spec.id;
+  spec.working_dir = settle_working_dir(absolute_working_dir(job.config, job.options), spec.mounts, rootfs);
+  check_words(spec);
   return spec;
 }
 
@@ -191,32 +285,59 @@ class AttemptLoop {
   const SupervisorEvents& events_;
 };
 
-int run_command(const SupervisorJob& job, const SessionSpec& spec, SignalInbox& inbox, int lifeline, const SupervisorEvents& events) {
-  const auto runtimes = choose_runtimes(job.runtime, spec, job.ids, events.say);
-  std::string reasons;
-  for (const auto& runtime : runtimes) {
-    Attempt attempt;
-    try {
-      const auto process = runtime->start(spec, job.session->folder, [&inbox] { inbox.restore_mask(); });
-      attempt = AttemptLoop(*runtime, inbox, lifeline, !job.terminal, events).run(process);
-    } catch (const std::exception& error) {
-      reasons += fmt::format("{}{}: {}", reasons.empty() ? "" : "; ", runtime->name(), error.what());
-      continue;
-    }
-    if (attempt.abandoned) return 128 + SIGKILL;
-    if (attempt.ready) {
-      job.session->record.runtime = runtime->name();
-      return shell_status(attempt.wait_status);
-    }
-    const auto failure = runtime->failure(attempt.wait_status);
-    if (failure.status != 0) {
-      events.failed(failure.status, failure.reason);
-      return failure.status;
-    }
-    reasons += fmt::format("{}{}: {}", reasons.empty() ? "" : "; ", runtime->name(), failure.reason);
-    if (runtime != runtimes.back()) events.say(fmt::format("{} did not start the command ({}); trying another", runtime->name(), failure.reason));
+std::filesystem::path trial_memory(const SupervisorJob& job) { return job.session->folder.dir.parent_path() / ".runtimes"; }
+
+// A session of an empty tree with a command that is not there, as like the others as can be. "" if the runtime got as far as that command.
+std::string try_runtime(Runtime& runtime, const SupervisorJob& job, SignalInbox& inbox, int lifeline) {
+  const SessionFolder folder{job.session->folder.dir / "trial"};
+  for (const auto& dir : {folder.dir, folder.merged(), folder.bundle(), folder.runtime_state()}) std::filesystem::create_directory(dir);
+  SessionSpec spec = machine_spec(job);
+  spec.rootfs = folder.merged();
+  spec.args = {"/there-is-no-such-command"};
+  spec.env = {"PATH=/"};
+  spec.working_dir = "/";
+  settle_targets(Rootfs::open(spec.rootfs), spec.mounts);
+  const auto null = open_file("/dev/null", O_RDWR);
+  const SupervisorEvents silent{.ready = [](const std::string&) {}, .say = {}, .failed = {}, .unwatched = {}};
+  std::string why_not;
+  try {
+    const auto process = runtime.start(spec, folder, [&] {
+      for (const int fd : {STDIN_FILENO, STDOUT_FILENO, STDERR_FILENO}) ::dup2(null.get(), fd);
+      inbox.restore_mask();
+    });
+    const auto attempt = AttemptLoop(runtime, inbox, lifeline, true, silent).run(process);
+    if (const auto failure = runtime.failure(attempt.wait_status); failure.status != kNotFound) why_not = failure.reason;
+  } catch (const std::exception& error) {
+    why_not = error.what();
   }
-  events.failed(kOwnFailure, "no runtime could start the command: " + reasons);
+  remove_tree(folder.dir);
+  return why_not;
+}
+
+std::unique_ptr<Runtime> choose_for(const SupervisorJob& job, SignalInbox& inbox, int lifeline, const SupervisorEvents& events) {
+  const RuntimeWish wish{.wanted = job.runtime,
+                         .ids = job.ids,
+                         .memory = trial_memory(job),
+                         .trial = [&](Runtime& runtime) { return try_runtime(runtime, job, inbox, lifeline); }};
+  return choose_runtime(wish, events.say);
+}
+
+int run_command(const SupervisorJob& job, const SessionSpec& spec, Runtime& runtime, SignalInbox& inbox, int lifeline, const SupervisorEvents& events) {
+  const auto process = runtime.start(spec, job.session->folder, [&inbox] { inbox.restore_mask(); });
+  const auto attempt = AttemptLoop(runtime, inbox, lifeline, !job.terminal, events).run(process);
+  if (attempt.abandoned) return 128 + SIGKILL;
+  if (attempt.ready) {
+    job.session->record.runtime = runtime.name();
+    return shell_status(attempt.wait_status);
+  }
+  const auto failure = runtime.failure(attempt.wait_status);
+  if (failure.status != kOwnFailure) {
+    events.failed(failure.status, failure.reason);
+    return failure.status;
+  }
+  // It may be the machine after all: the next session finds out. This one ends, as another runtime might let pass what this one refuses.
+  if (job.runtime == "auto") forget_trials(trial_memory(job));
+  events.failed(kOwnFailure, fmt::format("{} did not start the command: {}", runtime.name(), failure.reason));
   return kOwnFailure;
 }
 
@@ -232,10 +353,12 @@ void start_watch(const SupervisorJob& job, const SupervisorEvents& events) {
 int run_session_here(const SupervisorJob& job, SignalInbox& inbox, int lifeline, const SupervisorEvents& events) {
   keep_mounts_private();
   mount_own_proc();
+  const auto runtime = choose_for(job, inbox, lifeline, events);  // before anything of the image is looked at
   mount_overlay(job.lower, job.session->folder,
                 {.in_user_namespace = !job.ids.is_root, .keep_after_crash = !job.session->record.remove_at_exit});
   const auto rootfs = Rootfs::open(job.session->folder.merged());
   const auto spec = make_spec(job, rootfs, events);
+  check_user(*runtime, spec.user, job.ids);
   if (job.options.volumes.empty()) {  // a volume may hold the command
     const auto executable = find_executable(rootfs, spec.args.front(), spec.env, spec.working_dir);
     if (executable != Executable::kFound) {
@@ -246,10 +369,11 @@ int run_session_here(const SupervisorJob& job, SignalInbox& inbox, int lifeline,
     }
   }
   start_watch(job, events);
-  return run_command(job, spec, inbox, lifeline, events);
+  return run_command(job, spec, *runtime, inbox, lifeline, events);
 }
 
 void end_all_processes() {
+  if (::getpid() != 1) return;  // it would be all processes of the machine
   ::kill(-1, SIGKILL);
   while (::waitpid(-1, nullptr, 0) > 0 || errno == EINTR) {
   }
@@ -272,6 +396,9 @@ void clean_up(const SupervisorJob& job, int status) {
 
 int supervise(const SupervisorJob& job, int lifeline, const SupervisorEvents& events) {
   SignalInbox inbox(job.starter_signals);
+  // Whoever started it was killed, perhaps, and cannot give it back.
+  const TerminalKeeper terminal(job.terminal);
+  ::umask(022);  // what is made here is for the session's users, as in every container
   if (!job.terminal) ::setpgid(0, 0);
   int status = kOwnFailure;
   try {

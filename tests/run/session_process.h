@@ -24,6 +24,7 @@ class SessionProcess {
     uid_t uid = 0;
     bool terminal = false;                   // standard streams are a terminal of its own
     std::function<void()> before = {};       // runs in the process first, as root
+    std::function<void()> after = {};        // runs in it when the session has ended
   };
   SessionProcess(std::filesystem::path log_dir, const fuse::SessionRequest& request) : SessionProcess(std::move(log_dir), request, Options{}) {}
   SessionProcess(std::filesystem::path log_dir, const fuse::SessionRequest& request, const Options& options);

@@ -4,7 +4,7 @@ import json, os, shutil, subprocess
 from pathlib import Path
 
 from tiny_image import expect, make_image
-import program  # noqa: E402  tiny_image says where it lies
+import program, tars  # noqa: E402  tiny_image says where they lie
 
 # As `nvidia-ctk cdi generate` writes it. Of devices every machine has: /dev/full works if writing says that no space is left.
 SPEC = """---
@@ -44,8 +44,6 @@ containerEdits:
   - hostPath: {driver}/libcuda.so.550.54
     containerPath: /usr/lib/driver/libcuda.so.550.54
     options: [ro, nosuid, nodev, bind]
-  - hostPath: {driver}/not-there
-    containerPath: /usr/lib/driver/not-there
 """
 
 
@@ -63,7 +61,7 @@ def make_driver(work):
 
 
 def runtimes():
-    return [name for name, tool in (("runc", "runc"), ("crun", "crun"), ("bwrap", "bwrap"), ("none", "sh")) if shutil.which(tool)]
+    return [name for name, tool in (("runc", "runc"), ("crun", "crun"), ("none", "sh")) if shutil.which(tool)]
 
 
 def check(varve, image, cdi, runtime):
@@ -80,13 +78,69 @@ def check(varve, image, cdi, runtime):
     expect("NVIDIA_VISIBLE_DEVICES=void\n" in text and "OF_IMAGE=replaced\n" in text, f"{runtime}: variables: {text}")
     expect("libcuda.so -> libcuda.so.1" in text and "libcuda.so.550.54" in text, f"{runtime}: links and files: {text}")
     expect("/usr/lib/driver/libcuda.so.1" in text and "libcuda.so.1 -> libcuda.so.550.54" in text, f"{runtime}: the loader knows the driver: {text} {said}")
-    expect("enable-cuda-compat" in said and "not-there" in said, f"{runtime}: what is left out is said: {said}")
+    expect("enable-cuda-compat" in said, f"{runtime}: what is left out is said: {said}")
     bytes_read = output("od", "-An", "-tx1", "-N3", "/dev/nvidia-caps/nvidia-cap1", gpus=("--device", "nvidia.com/gpu=1"))[0]
     expect(bytes_read.split() == ["00"] * 3, f"{runtime}: a device in a folder of its own: {bytes_read}")
     expect(output("sh", "-c", "ls /dev/nvidia0 2>/dev/null || echo none", gpus=("--gpus", "none"))[0] == "none\n", f"{runtime}: none is none")
     for gpus, status, words in ((("--gpus", "3"), 125, "describes 2 GPUs"), (("--gpus", "some"), 125, "write all, none, or how many"), (("--device", "nvidia.com/gpu=7"), 125, "no device nvidia.com/gpu=7")):
         done = run("env", gpus=gpus)
         expect(done.returncode == status and words in done.stderr.decode(), f"{runtime}: {gpus}: {done}")
+
+
+def check_missing_driver_file(varve, image, work, cdi):
+    """Half a driver is none: frameworks would fall back to the CPU without a word."""
+    spec = (cdi / "nvidia.yaml").read_text()
+    for name, text, words in (("mount", spec + "  - {hostPath: /not/there/libcuda.so, containerPath: /usr/lib/driver/more.so}\n", "/not/there/libcuda.so"),
+                              ("link", spec.replace("libcuda.so.1::/usr", "libcuda.so.1::usr"), "a link of the device's driver")):
+        folder = work / f"cdi-{name}"
+        folder.mkdir()
+        (folder / "nvidia.yaml").write_text(text)
+        done = varve.run("run", "--rm", "--cdi-spec-dir", folder, "--gpus", "all", image, "--", "sh", "-c", "echo ran")
+        expect(done.returncode == 125 and done.stdout == b"" and words in done.stderr.decode(), f"{name}: {done}")
+    print("a driver that is not whole ends the run", flush=True)
+
+
+class Canary:
+    """A block device of the machine that nobody may write to: a loop device over zeros."""
+
+    def __init__(self, work):
+        self.file = work / "disk"
+        self.file.write_bytes(bytes(1 << 20))
+        done = subprocess.run(["losetup", "--find", "--show", self.file], stdout=subprocess.PIPE, stderr=subprocess.DEVNULL, text=True)
+        self.device = done.stdout.strip()
+
+    def numbers(self):
+        number = os.stat(self.device).st_rdev
+        return os.major(number), os.minor(number)
+
+    def __enter__(self):
+        return self
+
+    def __exit__(self, *_):
+        if self.device:
+            subprocess.run(["losetup", "--detach", self.device])
+
+
+def check_odd_loader_files(varve, work, cdi):
+    """What an image has in the place of the loader's files is never opened: no device is written to, no FIFO waited for."""
+    ours, cache, aux = "etc/ld.so.conf.d/00-varve-devices.conf", "etc/ld.so.cache", "var/cache/ldconfig/aux-cache"
+    with Canary(work) as canary:
+        kinds = {"fifo": lambda tar, name: tar.entry(name, tars.FIFO), "link": lambda tar, name: tar.symlink(name, "/proc/self/fd/0")}
+        if canary.device:
+            major, minor = canary.numbers()
+            kinds["disk"] = lambda tar, name: tar.entry(name, tars.BLOCK_DEVICE, major=major, minor=minor, mode=0o666)
+        for kind, add in kinds.items():
+            image = make_image(work / f"odd-{kind}", odd=lambda tar: [add(tar, name) for name in (ours, "etc/ld.so.conf", cache, cache + "~", aux, aux + "~")])
+            varve.index(image)
+            done = varve.run("run", "--rm", "--cdi-spec-dir", cdi, "--gpus", "all", image, "--", "cat", "/" + ours, "/" + cache, timeout=60)
+            expect(done.returncode == 0 and b"/usr/lib/driver\n" in done.stdout and b"libcuda.so.1" in done.stdout, f"{kind}: {done}")
+            subprocess.run(["sync"])
+            expect(not any(canary.file.read_bytes()), f"{kind}: the disk was written to")
+        image = make_image(work / "odd-list", odd=lambda tar: tar.entry("etc/ld.so.conf.d/a.conf", tars.FIFO))
+        varve.index(image)
+        done = varve.run("run", "--rm", "--cdi-spec-dir", cdi, "--gpus", "all", image, "--", "sh", "-c", "echo ran", timeout=60)
+        expect(done.returncode == 125 and b"a.conf of the image is no plain file" in done.stderr, f"a list that is a FIFO: {done}")
+    print(f"odd files in the loader's place are not opened: {', '.join(kinds)}", flush=True)
 
 
 class Toolkit:
@@ -175,6 +229,8 @@ def main():
             with varve.mounted(image, program.modes()[-1]) as folder:
                 expect(not (Path(folder) / "etc/ld.so.cache").exists() and not (Path(folder) / "usr/lib/driver").exists(), "the image is as it was")
             print(f"{runtime}: devices, driver files, links, cache and variables are right", flush=True)
+        check_missing_driver_file(varve, image, work, cdi)
+        check_odd_loader_files(varve, work, cdi)
         toolkit = Toolkit(work, varve, cdi / "nvidia.yaml")
         toolkit.image = image
         check_generated(toolkit)

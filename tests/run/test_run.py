@@ -1,6 +1,6 @@
 #!/usr/bin/env python3
 """`varve run` as its user meets it: a daemon, an indexed image, a runtime of this machine. Both mount modes, as root."""
-import json, signal, subprocess, time
+import fcntl, json, os, signal, subprocess, time
 from pathlib import Path
 
 from tiny_image import TOOLS, expect, make_image, needed_files
@@ -100,6 +100,29 @@ def check_rootfs(varve, work):
         expect(done.returncode == status, f"{words}: {done}")
 
 
+def check_callers_descriptors(work, image):
+    """A command hands on nothing that its caller has open: a lock held by the caller's shell is free when the shell ends, though the daemon lives."""
+    folder = work / "descriptors"
+    folder.mkdir()
+    with program.Varve(folder) as varve:
+        varve.index(image)
+        locked = folder / "locked"
+        with locked.open("w") as file:
+            fcntl.flock(file, fcntl.LOCK_EX)
+            os.set_inheritable(file.fileno(), True)
+            done = subprocess.run([varve.binary, "run", "--rm", image, "--", "sh", "-c", f"test -e /proc/self/fd/{file.fileno()} && echo leaked || echo none"],
+                                  stdout=subprocess.PIPE, env=varve.environment, close_fds=False)
+            expect(done.stdout == b"none\n", done)
+        expect(varve.daemon_pid(), "a daemon was started")
+        with locked.open("w") as file:
+            fcntl.flock(file, fcntl.LOCK_EX | fcntl.LOCK_NB)
+        for process in Path("/proc").glob("[0-9]*/fd/*"):
+            try:
+                expect(os.readlink(process) != str(locked), f"{process} holds the caller's file")
+            except OSError:
+                pass
+
+
 def main():
     program.need_root(), program.need_fuse(), program.need_tools("ldd", *TOOLS)
     with program.work_folder() as work:
@@ -107,6 +130,7 @@ def main():
             image = make_image(work / "image")
             varve.index(image)
             check_rootfs(varve, work)
+            check_callers_descriptors(work, image)
             for mode in program.modes():
                 runner = Runner(varve, image, mode)
                 check_config(runner)

@@ -25,8 +25,8 @@ def needed_files():
     return files
 
 
-def make_image(folder, more=()):
-    """`more`: (path, content) of further files. Returns the reference."""
+def make_image(folder, more=(), odd=None):
+    """`more`: (path, content) of further files; `odd` is given the tar to add what else it likes. Returns the reference."""
     base = tars.Tar().dir("bin").dir("etc").dir("tmp", mode=0o1777)
     for path, content in sorted(needed_files().items()):
         base.file(path, content, mode=0o755)
@@ -34,6 +34,8 @@ def make_image(folder, more=()):
     upper = tars.Tar().file("etc/shared", b"of the image\n")
     for path, content in more:
         upper.file(path, content)
+    if odd:
+        odd(upper)
     base, upper = base.bytes(), upper.bytes()
     layers = [(layouts.zlib_gzip(level=6)(tar, None), tar, layouts.GZIP, None) for tar in (base, upper)]
     return layouts.write_image(folder, layers, config={"Cmd": ["sh", "-c", "echo default command"], "Env": ["PATH=/bin", "OF_IMAGE=yes"], "WorkingDir": "/work"})
