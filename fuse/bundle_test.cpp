@@ -3,12 +3,16 @@
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
 
+#include <algorithm>
 #include <fstream>
+#include <map>
+#include <set>
 
 #include <nlohmann/json.hpp>
 
 #include "core/base/errors.h"
 #include "fuse/runtime.h"
+#include "fuse/seccomp_profile.h"
 #include "fuse/session_mounts.h"
 #include "tests/support/temp_dir.h"
 
@@ -190,6 +194,34 @@ TEST(Capabilities, AreThoseOfDockerThatTheMachineGrants) {
 
 TEST(OverlayOptions, EscapeWhatHasAMeaning) {
   EXPECT_EQ(overlay_options("/a:b", "/c,d", "/e\\f"), "lowerdir=/a\\:b,upperdir=/c\\,d,workdir=/e\\\\f");
+}
+
+TEST(SeccompProfile, AllButSomeNumbersIsAllOthersAndEachOnce) {
+  const std::vector<std::uint32_t> excluded = {0x5412, 0x541C};
+  const auto ranges = all_but(1, excluded);
+  std::vector<std::uint32_t> numbers = {0, 1, 0x5413, 0x541B, 0x541D, 0x5410, 0x80005412, 0xC020462A, 0xFFFFFFFF};
+  for (std::uint32_t number = 0x5000; number < 0x6000; ++number) numbers.push_back(number);
+  for (const auto number : numbers) {
+    const auto holds = [&](const SeccompArgument& range) { return (number & range.mask) == range.value; };
+    const bool is_excluded = number == 0x5412 || number == 0x541C;
+    EXPECT_EQ(std::ranges::count_if(ranges, holds), is_excluded ? 0 : 1) << number;
+  }
+}
+
+TEST(SeccompProfile, GoesIntoTheBundle) {
+  const auto config = nlohmann::json::parse(to_config_json(SessionSpec()));
+  const auto& seccomp = config["linux"]["seccomp"];
+  EXPECT_EQ(seccomp["defaultAction"], "SCMP_ACT_ERRNO");
+  EXPECT_EQ(seccomp["defaultErrnoRet"], ENOSYS);
+  std::map<std::string, std::set<std::string>> actions;
+  for (const auto& call : seccomp["syscalls"])
+    for (const auto& name : call["names"]) actions[name].insert(std::string(call["action"]) + (call.contains("args") ? " if" : ""));
+  EXPECT_THAT(actions["read"], ElementsAre("SCMP_ACT_ALLOW"));
+  EXPECT_THAT(actions["mount"], ElementsAre("SCMP_ACT_ERRNO"));
+  EXPECT_THAT(actions["clone"], ElementsAre("SCMP_ACT_ALLOW if", "SCMP_ACT_ERRNO if"));
+  EXPECT_THAT(actions["ioctl"], ElementsAre("SCMP_ACT_ALLOW if", "SCMP_ACT_ERRNO if"));
+  EXPECT_THAT(actions, Not(Contains(::testing::Key("clone3"))));
+  EXPECT_THAT(actions, Not(Contains(::testing::Key("io_uring_setup"))));
 }
 
 TEST(RuntimeLog, TheLastErrorCounts) {

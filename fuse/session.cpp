@@ -58,8 +58,8 @@ void send_line(int fd, const std::string& word, std::string text) noexcept {
 
 class Reports {
  public:
-  Reports(SessionResult& result, std::function<void()> on_ready, const std::function<void(const std::string&)>& say)
-      : result_(result), on_ready_(std::move(on_ready)), say_(say) {}
+  Reports(SessionResult& result, const std::function<void()>& on_ready, const std::function<void(const std::string&)>& say)
+      : result_(result), on_ready_(on_ready), say_(say) {}
 
   // False at the end.
   bool read_some(int fd) {
@@ -94,7 +94,7 @@ class Reports {
   }
 
   SessionResult& result_;
-  std::function<void()> on_ready_;
+  const std::function<void()>& on_ready_;
   const std::function<void(const std::string&)>& say_;
   std::string text_;
 };
@@ -137,7 +137,8 @@ int follow(pid_t supervisor, SignalInbox& inbox, int report_fd, bool terminal, R
     if (waits[2].revents != 0) watch->take_some(tell);
     while (const auto signal = inbox.next()) {
       if (signal->number == SIGCHLD) continue;
-      if (terminal && signal->from_kernel) continue;  // the command's process group is ours and got it too
+      // Keys, and the terminal's size, go by the session's own terminal. That the caller's is gone nobody there learns by itself.
+      if (terminal && signal->from_kernel && signal->number != SIGHUP) continue;
       ::kill(supervisor, signal->number);
     }
     if (::waitpid(supervisor, &status, WNOHANG) == supervisor) break;
@@ -171,6 +172,7 @@ SessionResult run_session(const SessionRequest& request, const std::function<voi
                     .options = request.options,
                     .runtime = request.runtime,
                     .terminal = request.terminal,
+                    .in_foreground = request.terminal && TerminalKeeper::in_foreground(),
                     .ids = UserIds::of_this_process(),
                     .store = &store,
                     .session = &session,
@@ -180,11 +182,7 @@ SessionResult run_session(const SessionRequest& request, const std::function<voi
                     .devices = request.devices,
                     .watch = watch.get(),
                     .at_end = request.at_end};
-  const auto now_ready = [&] {
-    if (result.runtime == "none") keeper.pass_keys_on();  // the others do so themselves
-    on_ready();
-  };
-  Reports reports(result, now_ready, say);
+  Reports reports(result, on_ready, say);
   int status = 0;
   try {
     const auto supervisor = start_supervisor(job, pipes);

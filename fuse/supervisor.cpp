@@ -157,6 +157,18 @@ std::string settle_working_dir(const std::string& wanted, const std::vector<Spec
   }
 }
 
+// Runtimes read these inside the session, whatever they are, and would wait for ever at a FIFO or a terminal.
+void check_accounts(const Rootfs& rootfs) {
+  const auto etc = rootfs.open_path("/etc", O_PATH | O_DIRECTORY);
+  if (!etc) return;
+  for (const std::string name : {"passwd", "group"}) {
+    struct stat status{};
+    if (::fstatat(etc->get(), name.c_str(), &status, AT_SYMLINK_NOFOLLOW) != 0) continue;
+    const auto file = rootfs.open_path("/etc/" + name, O_PATH);
+    if (!file || ::fstat(file->get(), &status) != 0 || !S_ISREG(status.st_mode)) fail<CorruptData>("the image's /etc/{} is no plain file", name);
+  }
+}
+
 // Words that end early would be others for each reader.
 void check_words(const SessionSpec& spec) {
   const auto has_zero = [](const std::string& word) { return word.find('\0') != word.npos; };
@@ -217,6 +229,7 @@ SessionSpec make_spec(const SupervisorJob& job, const Rootfs& rootfs, const Supe
   add_devices(spec, job.devices, rootfs, folder.merged(), events.say);
   spec.working_dir = settle_working_dir(absolute_working_dir(job.config, job.options), spec.mounts, rootfs);
   check_words(spec);
+  check_accounts(rootfs);
   return spec;
 }
 
@@ -350,7 +363,7 @@ void start_watch(const SupervisorJob& job, const SupervisorEvents& events) {
   }
 }
 
-int run_session_here(const SupervisorJob& job, SignalInbox& inbox, int lifeline, const SupervisorEvents& events) {
+int run_session_here(const SupervisorJob& job, const TerminalKeeper& terminal, SignalInbox& inbox, int lifeline, const SupervisorEvents& events) {
   keep_mounts_private();
   mount_own_proc();
   const auto runtime = choose_for(job, inbox, lifeline, events);  // before anything of the image is looked at
@@ -369,6 +382,7 @@ int run_session_here(const SupervisorJob& job, SignalInbox& inbox, int lifeline,
     }
   }
   start_watch(job, events);
+  if (runtime->name() == "none" && job.in_foreground) terminal.pass_keys_on();  // the others do so themselves
   return run_command(job, spec, *runtime, inbox, lifeline, events);
 }
 
@@ -402,7 +416,7 @@ int supervise(const SupervisorJob& job, int lifeline, const SupervisorEvents& ev
   if (!job.terminal) ::setpgid(0, 0);
   int status = kOwnFailure;
   try {
-    status = run_session_here(job, inbox, lifeline, events);
+    status = run_session_here(job, terminal, inbox, lifeline, events);
   } catch (const std::exception& error) {
     events.failed(kOwnFailure, error.what());
   }

@@ -24,6 +24,7 @@ struct SupervisorJob {
   CommandOptions options;
   std::string runtime = "auto";
   bool terminal = false;
+  bool in_foreground = false;       // of that terminal
   UserIds ids;                      // of the user who started it
   const SessionStore* store = nullptr;
   OpenSession* session = nullptr;

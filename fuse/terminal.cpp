@@ -43,7 +43,8 @@ TerminalKeeper::~TerminalKeeper() {
 }
 
 void TerminalKeeper::pass_keys_on() const {
-  if (!kept_ || ::tcgetpgrp(STDIN_FILENO) != ::getpgrp()) return;
+  if (!kept_) return;
+  const WithoutTerminalStop quiet;
   auto raw = state_;
   ::cfmakeraw(&raw);
   ::tcsetattr(STDIN_FILENO, TCSANOW, &raw);

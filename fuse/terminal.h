@@ -3,6 +3,7 @@
 #include <poll.h>
 #include <sys/types.h>
 #include <termios.h>
+#include <unistd.h>
 
 #include <array>
 #include <string>
@@ -19,9 +20,10 @@ class TerminalKeeper {
   TerminalKeeper(const TerminalKeeper&) = delete;
   TerminalKeeper& operator=(const TerminalKeeper&) = delete;
 
-  // Each key goes on as it is pressed: what it means is the session's terminal to say. Not from the background, where the terminal is
-  // another program's.
+  // Each key goes on as it is pressed: what it means is the session's terminal to say.
   void pass_keys_on() const;
+  // Else it is another program's terminal just now. To be asked in the caller's PID namespace: elsewhere process groups have no number.
+  static bool in_foreground() { return ::tcgetpgrp(STDIN_FILENO) == ::getpgrp(); }
 
  private:
   termios state_{};

@@ -271,6 +271,26 @@ TEST_P(SessionHoldTest, TheTerminalIsGivenBackAsItWas) {
   };
   const auto outcome = run(wanted, how);
   EXPECT_EQ(outcome.status, 128 + 9);
+  EXPECT_THAT(outcome.err, HasSubstr("[as it was]"));
+}
+
+TEST_P(SessionHoldTest, AccountFilesThatAreNoFilesAreRefused) {
+  const auto file = lower() / "etc/group";
+  for (const std::string kind : {"fifo", "nowhere", "folder"}) {
+    fs::remove_all(file);
+    if (kind == "fifo") {
+      ASSERT_EQ(::mkfifo(file.c_str(), 0644), 0);
+    } else if (kind == "folder") {
+      fs::create_directories(file);
+    } else {
+      fs::create_symlink("/dev/stdin", file);
+    }
+    const auto outcome = run(request("echo ran"));
+    EXPECT_EQ(outcome.status, 125) << kind;
+    EXPECT_THAT(outcome.err, HasSubstr("the image's /etc/group is no plain file"));
+  }
+  fs::remove_all(file);
+  EXPECT_EQ(run(request("echo ran")).out, "ran\n");
 }
 
 INSTANTIATE_TEST_SUITE_P(Runtimes, SessionHoldTest,

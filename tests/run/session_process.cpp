@@ -4,6 +4,7 @@
 #include <grp.h>
 #include <pty.h>
 #include <signal.h>
+#include <sys/ioctl.h>
 #include <sys/prctl.h>
 #include <sys/wait.h>
 #include <unistd.h>
@@ -81,6 +82,11 @@ pid_t SessionProcess::supervisor() const {
 
 void SessionProcess::type(const std::string& text) const { write_all(terminal_.get(), as_bytes(text), "the terminal"); }
 
+void SessionProcess::resize(unsigned short rows, unsigned short columns) const {
+  const winsize size{.ws_row = rows, .ws_col = columns, .ws_xpixel = 0, .ws_ypixel = 0};
+  if (::ioctl(terminal_.get(), TIOCSWINSZ, &size) != 0) fail_errno("resize the terminal");
+}
+
 SessionOutcome SessionProcess::wait() {
   SessionOutcome outcome;
   if (terminal_) {  // its end shows as an error
@@ -89,7 +95,8 @@ SessionOutcome SessionProcess::wait() {
   }
   outcome.status = fuse::shell_status(fuse::wait_for(pid_));
   pid_ = 0;
-  if (!terminal_) outcome.out = std::string(as_text(read_file(log_dir_ / "out")));
+  if (!terminal_)
+    if (const auto out = read_file_if_there(log_dir_ / "out")) outcome.out = std::string(as_text(*out));
   outcome.err = std::string(as_text(read_file(log_dir_ / "err")));
   return outcome;
 }

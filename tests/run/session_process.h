@@ -36,6 +36,8 @@ class SessionProcess {
   // The process that holds the session; 0 if it is gone.
   pid_t supervisor() const;
   void type(const std::string& text) const;  // at its terminal
+  void hang_up() { terminal_.reset(); }
+  void resize(unsigned short rows, unsigned short columns) const;
   SessionOutcome wait();
 
  private:

@@ -12,6 +12,7 @@
 #include <sys/syscall.h>
 #include <unistd.h>
 
+#include <algorithm>
 #include <fstream>
 
 #include "core/base/errors.h"
@@ -460,6 +461,55 @@ TEST_P(SessionRunTest, TheInterruptKeyEndsTheCommand) {
   process.type("\x03");
   EXPECT_EQ(process.wait().status, 128 + SIGINT);
   expect_nothing_left();
+}
+
+TEST_P(SessionRunTest, ATerminalThatIsGoneEndsTheCommand) {
+  auto wanted = request("echo up > /share/fifo; sleep 1000");
+  wanted.terminal = true;
+  auto how = options();
+  how.terminal = true;
+  SessionProcess process(dir_.path(), wanted, how);
+  ASSERT_EQ(next_line(), "up");
+  process.hang_up();
+  EXPECT_NE(process.wait().status, 0);  // crun tells its own of the lost terminal
+  for (const auto& session : store().list()) EXPECT_FALSE(session.running);
+}
+
+TEST_P(SessionRunTest, TheTerminalGrowsWithTheCallers) {
+  if (GetParam().runtime == "crun") GTEST_SKIP() << "skipped: crun misses a change while it starts";
+  auto wanted = request("echo up > /share/fifo; until [ \"$(stty size)\" = '40 101' ]; do sleep 0.05; done; exit 3");
+  wanted.terminal = true;
+  auto how = options();
+  how.terminal = true;
+  SessionProcess process(dir_.path(), wanted, how);
+  ASSERT_EQ(next_line(), "up");
+  process.resize(40, 101);
+  const auto outcome = process.wait();
+  EXPECT_EQ(outcome.status, 3) << outcome.out << outcome.err;
+}
+
+TEST_P(SessionRunTest, AllThatIsSaidAtATerminalComesThrough) {
+  auto wanted = request("i=0; while [ $i -lt 20000 ]; do echo line $i; i=$((i + 1)); done");
+  wanted.terminal = true;
+  auto how = options();
+  how.terminal = true;
+  const auto out = SessionProcess(dir_.path(), wanted, how).wait().out;
+  EXPECT_EQ(std::count(out.begin(), out.end(), '\n'), 20000);
+  EXPECT_THAT(out, HasSubstr("line 19999\r"));
+}
+
+TEST_P(SessionRunTest, JobsAreTheSessionsOwn) {
+  // The key stops what runs there, and its shell goes on: the terminal is that of its session.
+  auto wanted = request("sh -m -c 'sh -c \"echo up > /share/fifo; exec sleep 1000\"; echo stopped: $?'; tty; exit 4");
+  wanted.terminal = true;
+  auto how = options();
+  how.terminal = true;
+  SessionProcess process(dir_.path(), wanted, how);
+  ASSERT_EQ(next_line(), "up");
+  process.type("\x1a");
+  const auto outcome = process.wait();
+  EXPECT_EQ(outcome.status, 4) << outcome.out << outcome.err;
+  EXPECT_THAT(outcome.out, HasSubstr("stopped: 148"));
 }
 
 INSTANTIATE_TEST_SUITE_P(Runtimes, SessionRunTest,
