@@ -232,7 +232,7 @@ void print_typed() {
 TEST_P(SessionHoldTest, NothingIsTypedIntoTheCallersTerminal) {
   for (const bool terminal : {true, false}) {
     auto wanted = request("exec /probe");
-    fs::copy_file(SESSION_PROBE, lower() / "probe", fs::copy_options::overwrite_existing);
+    add_program(lower(), SESSION_PROBE, "probe");
     wanted.terminal = terminal;
     auto how = options();
     how.terminal = true;
@@ -251,7 +251,7 @@ TEST_P(SessionHoldTest, NothingIsTypedIntoTheCallersTerminal) {
 }
 
 TEST_P(SessionHoldTest, TheMachinesSystemCallsAreRefusedAndOthersNot) {
-  fs::copy_file(SESSION_PROBE, lower() / "probe", fs::copy_options::overwrite_existing);
+  add_program(lower(), SESSION_PROBE, "probe");
   const auto out = run(request("exec /probe")).out;
   for (const std::string what : {"user namespace", "mount namespace", "mount", "keyring", "bpf"})
     EXPECT_THAT(out, HasSubstr("\n" + what + ": Operation not permitted\n"));

@@ -40,5 +40,6 @@ int main() {
   tell("clone3", ::syscall(SYS_clone3, nullptr, 0));
   tell("a call of the future", ::syscall(5000));
   tell("fork", ::fork() == 0 ? (::_exit(0), 0) : 0);
-  return 0;
+  std::fflush(nullptr);
+  ::_exit(0);  // a sanitizer's last look would ask for what is refused here
 }

@@ -36,10 +36,7 @@ void make_tiny_root(const fs::path& root) {
   for (const auto* name : {"sh", "cat", "id", "ls", "mkdir", "rm", "sleep", "touch", "tty", "stty", "hostname"}) {
     const auto program = fuse::find_program(name);
     if (program.empty()) fail<NotFound>("this machine has no {}", name);
-    fs::copy_file(fs::canonical(program), root / "bin" / name);
-    std::istringstream libraries(output_of("ldd " + fs::canonical(program).string() + " 2>/dev/null"));
-    for (std::string word; libraries >> word;)
-      if (word.starts_with('/')) copy_in(root, word);
+    add_program(root, program, fs::path("bin") / name);
   }
   fs::create_directories(root / "etc");
   fs::create_directories(root / "tmp");
@@ -48,6 +45,13 @@ void make_tiny_root(const fs::path& root) {
   std::ofstream(root / "etc/passwd") << "root:x:0:0:root:/root:/bin/sh\nnb:x:1000:100:nb:/home/nb:/bin/sh\n";
   std::ofstream(root / "etc/group") << "root:x:0:\nusers:x:100:\nvideo:x:44:nb\n";
   std::ofstream(root / "etc/shared") << "of the image\n";
+}
+
+void add_program(const fs::path& root, const fs::path& program, const fs::path& name) {
+  fs::copy_file(fs::canonical(program), root / name, fs::copy_options::overwrite_existing);
+  std::istringstream libraries(output_of("ldd " + fs::canonical(program).string() + " 2>/dev/null"));
+  for (std::string word; libraries >> word;)
+    if (word.starts_with('/')) copy_in(root, word);
 }
 
 }  // namespace varve::test
