@@ -289,7 +289,8 @@ void add_gpu_check_command(CLI::App& app, Context& context) {
       ->allow_extra_args(false)
       ->capture_default_str();
   check->add_option("--mode", place.mode, "How the image is mounted: auto, kernel or fuse")->type_name("MODE");
-  check->add_option("--runtime", place.runtime, "Who carries the sessions out: auto, runc, crun or none")->type_name("RUNTIME");
+  check->add_option("--runtime", place.runtime, "Who carries the sessions out: auto, runc, crun or none")
+      ->type_name("RUNTIME");
   check->add_option("--only", suite.only, "Only this step (and the driver's); may be repeated")->type_name("STEP")->allow_extra_args(false);
   check->add_option("--require", suite.required, "It fails where it would be skipped; may be repeated")->type_name("STEP")->allow_extra_args(false);
   check->add_option("--repetitions", suite.repetitions, "Fresh processes for each step that takes times")->type_name("N")->check(CLI::Range(1, 1000))->capture_default_str();

@@ -63,7 +63,11 @@ void add_session_options(CLI::App& command, SessionOptions& options) {
   command.add_option("-u,--user", options.user, "Who runs the command: name or number, with :group if need be")->type_name("USER");
   command.add_option("--entrypoint", options.entrypoint, "Replaces the image's entrypoint and command; empty for none")->type_name("PROGRAM");
   command.add_option("--mode", options.mode, "How the image is mounted: auto, kernel or fuse")->type_name("MODE");
-  command.add_option("--runtime", options.runtime, "Who carries it out: auto, runc, crun, none (Varve itself; as root only if asked for) or nvidia (NVIDIA's container runtime)")->type_name("RUNTIME");
+  command
+      .add_option("--runtime", options.runtime,
+                  "Who carries it out: auto, runc, crun, none (Varve itself; as root only if asked for) or nvidia "
+                  "(NVIDIA's container runtime)")
+      ->type_name("RUNTIME");
   command.add_option("--network", options.network, "host: the machine's; none: nothing but a loopback of its own")->check(CLI::IsMember({"host", "none"}))->capture_default_str();
   command.add_option("--gpus", options.gpus, "all, none, or how many of the machine's GPUs the session gets")->type_name("GPUS")->capture_default_str();
   command.add_option("--device", options.devices, "A device by its name in /etc/cdi or /var/run/cdi: nvidia.com/gpu=0; may be repeated")->type_name("NAME")->allow_extra_args(false);

@@ -71,14 +71,20 @@ json process_json(const SessionSpec& spec) {
 json argument_json(const SeccompArgument& argument) {
   using Is = SeccompArgument::Is;
   if (argument.is == Is::kMaskedEqual)
-    return {{"index", argument.index}, {"op", "SCMP_CMP_MASKED_EQ"}, {"value", argument.mask}, {"valueTwo", argument.value}};
-  return {{"index", argument.index}, {"op", argument.is == Is::kEqual ? "SCMP_CMP_EQ" : "SCMP_CMP_NE"}, {"value", argument.value}};
+    return {{"index", argument.index},
+            {"op", "SCMP_CMP_MASKED_EQ"},
+            {"value", argument.mask},
+            {"valueTwo", argument.value}};
+  return {{"index", argument.index},
+          {"op", argument.is == Is::kEqual ? "SCMP_CMP_EQ" : "SCMP_CMP_NE"},
+          {"value", argument.value}};
 }
 
 json seccomp_json() {
   auto calls = json::array();
   for (const auto& rule : seccomp_rules()) {
-    json call = {{"names", rule.names}, {"action", rule.action == SeccompAction::kAllow ? "SCMP_ACT_ALLOW" : "SCMP_ACT_ERRNO"}};
+    json call = {{"names", rule.names},
+                 {"action", rule.action == SeccompAction::kAllow ? "SCMP_ACT_ALLOW" : "SCMP_ACT_ERRNO"}};
     if (rule.action == SeccompAction::kRefuse) call["errnoRet"] = EPERM;
     if (rule.argument) call["args"] = json::array({argument_json(*rule.argument)});
     calls.push_back(std::move(call));

@@ -215,7 +215,8 @@ TEST(SeccompProfile, GoesIntoTheBundle) {
   EXPECT_EQ(seccomp["defaultErrnoRet"], ENOSYS);
   std::map<std::string, std::set<std::string>> actions;
   for (const auto& call : seccomp["syscalls"])
-    for (const auto& name : call["names"]) actions[name].insert(std::string(call["action"]) + (call.contains("args") ? " if" : ""));
+    for (const auto& name : call["names"])
+      actions[name].insert(std::string(call["action"]) + (call.contains("args") ? " if" : ""));
   EXPECT_THAT(actions["read"], ElementsAre("SCMP_ACT_ALLOW"));
   EXPECT_THAT(actions["mount"], ElementsAre("SCMP_ACT_ERRNO"));
   EXPECT_THAT(actions["clone"], ElementsAre("SCMP_ACT_ALLOW if", "SCMP_ACT_ERRNO if"));
@@ -237,7 +238,8 @@ TEST(RuntimeLog, TellsACommandThatCannotRunFromARuntimeThatCannot) {
   EXPECT_EQ(status_of_start_failure("open executable: No such file or directory"), kNotFound);
   EXPECT_EQ(status_of_start_failure("runc run failed: exec: \"/etc/passwd\": permission denied"), kNotExecutable);
   EXPECT_EQ(status_of_start_failure("exec /bin/x: exec format error"), kNotExecutable);
-  EXPECT_EQ(status_of_start_failure("cgroups in hybrid mode not supported, drop all controllers from cgroupv2"), kOwnFailure);
+  EXPECT_EQ(status_of_start_failure("cgroups in hybrid mode not supported, drop all controllers from cgroupv2"),
+            kOwnFailure);
   EXPECT_EQ(status_of_start_failure(""), kOwnFailure);
 }
 

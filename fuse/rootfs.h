@@ -22,7 +22,8 @@ class Rootfs {
   std::optional<UniqueFd> open_path(std::string_view path, int flags) const;
   // As open_path(), of a path that ensure() gave: a symlink anywhere in it is an error.
   std::optional<UniqueFd> open_plain(std::string_view path, int flags) const;
-  // Where a path leads whose symlinks all stay beneath this folder (O_PATH); absent if there is nothing. Throws std::system_error.
+  // Where a path leads whose symlinks all stay beneath this folder (O_PATH); absent if there is nothing. Throws
+  // std::system_error.
   std::optional<UniqueFd> open_beneath(std::string_view path) const;
   // The content of a regular file; absent if there is none of that name. Throws Unsupported if it is larger than `limit_bytes`.
   std::optional<Bytes> read_file(std::string_view path, std::uint64_t limit_bytes) const;

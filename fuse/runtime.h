@@ -54,16 +54,19 @@ class Runtime {
 // Throws UsageError if it is none of "auto", "runc", "crun", "none" (this program itself), "nvidia".
 void check_runtime_name(const std::string& wanted);
 
-// Which runtime this machine's sessions get. The image has no say in it: whoever could make one runtime fail would choose a weaker one.
+// Which runtime this machine's sessions get. The image has no say in it: whoever could make one runtime fail would
+// choose a weaker one.
 struct RuntimeWish {
   std::string wanted = "auto";
   UserIds ids;
-  std::filesystem::path memory;                  // the file that keeps what the trials gave until the machine starts anew
-  std::function<std::string(Runtime&)> trial;    // runs nothing in an empty tree; "" if the runtime got as far as that, else why not
+  std::filesystem::path memory;  // the file that keeps what the trials gave until the machine starts anew
+  std::function<std::string(Runtime&)>
+      trial;  // runs nothing in an empty tree; "" if the runtime got as far as that, else why not
 };
-// "auto": the first of runc and crun that passed its trial; for a plain user `none` after them, or at once where he has one id only, as
-// they could not become an image's user. Never `none` for root, never "nvidia". Why one is left out is told to `say`. Throws Unsupported
-// if the one that was asked for is not here, or nothing is left, with the reason of each.
+// "auto": the first of runc and crun that passed its trial; for a plain user `none` after them, or at once where he has
+// one id only, as they could not become an image's user. Never `none` for root, never "nvidia". Why one is left out is
+// told to `say`. Throws Unsupported if the one that was asked for is not here, or nothing is left, with the reason of
+// each.
 std::unique_ptr<Runtime> choose_runtime(const RuntimeWish& wish, const std::function<void(const std::string&)>& say);
 // Lets the next session try it again: it failed.
 void forget_trials(const std::filesystem::path& memory) noexcept;
@@ -76,7 +79,8 @@ std::unique_ptr<Runtime> make_nvidia_runtime(const std::filesystem::path& progra
 std::unique_ptr<Runtime> make_crun(const std::filesystem::path& program);
 std::unique_ptr<Runtime> make_direct_runtime(bool one_id_mapped);
 
-// A child that executes `words`; `keep_fds` and the standard streams stay open in it, all others are closed, whoever opened them.
+// A child that executes `words`; `keep_fds` and the standard streams stay open in it, all others are closed, whoever
+// opened them.
 pid_t start_program(const std::vector<std::string>& words, const std::vector<std::string>& environment, const std::vector<int>& keep_fds,
                     const PrepareChild& prepare_child);
 

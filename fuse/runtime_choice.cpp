@@ -24,9 +24,12 @@ constexpr std::chrono::minutes kFailureLives{10};
 
 const std::vector<std::string> kKnown = {"runc", "crun", "none", "nvidia"};
 
-std::filesystem::path program_of(const std::string& name) { return find_program(name == "nvidia" ? "nvidia-container-runtime" : name); }
+std::filesystem::path program_of(const std::string& name) {
+  return find_program(name == "nvidia" ? "nvidia-container-runtime" : name);
+}
 
-std::unique_ptr<Runtime> make_runtime(const std::string& name, const std::filesystem::path& program, const UserIds& ids) {
+std::unique_ptr<Runtime> make_runtime(const std::string& name, const std::filesystem::path& program,
+                                      const UserIds& ids) {
   if (name == "runc") return make_runc(program);
   if (name == "nvidia") return make_nvidia_runtime(program);
   if (name == "crun") return make_crun(program);
@@ -39,11 +42,12 @@ std::int64_t now_seconds() {
 
 // What a trial's answer holds for: this program, this user, this start of the machine.
 std::string circumstances(const std::filesystem::path& program, const UserIds& ids) {
-  struct stat status{};
+  struct stat status {};
   if (::stat(program.c_str(), &status) != 0) fail_errno("{}", program.string());
   const auto boot = read_file_if_there("/proc/sys/kernel/random/boot_id", 4096);
-  return fmt::format("{} {} {}.{:09} user {} {} boot {}", program.string(), status.st_size, status.st_mtim.tv_sec, status.st_mtim.tv_nsec,
-                     ids.is_root ? 0 : ids.uids.outside(0), ids.uids.to_map_file(), boot ? as_text(*boot) : std::string_view());
+  return fmt::format("{} {} {}.{:09} user {} {} boot {}", program.string(), status.st_size, status.st_mtim.tv_sec,
+                     status.st_mtim.tv_nsec, ids.is_root ? 0 : ids.uids.outside(0), ids.uids.to_map_file(),
+                     boot ? as_text(*boot) : std::string_view());
 }
 
 // The answers of trials by runtime: {"runc": {"for": circumstances, "why_not": "", "at": seconds}}.
@@ -110,7 +114,10 @@ std::unique_ptr<Runtime> choose_by_trials(const RuntimeWish& wish, const std::fu
     leave_out(name, *why_not);
   }
   if (!wish.ids.is_root) return make_runtime("none", {}, wish.ids);
-  fail<Unsupported>("this machine has no container runtime that works: {} (--runtime none does without one; as root that is not chosen by itself)", reasons);
+  fail<Unsupported>(
+      "this machine has no container runtime that works: {} (--runtime none does without one; as root that is not "
+      "chosen by itself)",
+      reasons);
 }
 
 }  // namespace
@@ -129,7 +136,8 @@ std::unique_ptr<Runtime> choose_runtime(const RuntimeWish& wish, const std::func
   }
   if (wish.wanted == "auto") return choose_by_trials(wish, say);
   const auto program = wish.wanted == "none" ? std::filesystem::path() : program_of(wish.wanted);
-  if (wish.wanted != "none" && program.empty()) fail<Unsupported>("{} cannot run this session: it is not installed", wish.wanted);
+  if (wish.wanted != "none" && program.empty())
+    fail<Unsupported>("{} cannot run this session: it is not installed", wish.wanted);
   if (wish.wanted == "nvidia" && !wish.ids.is_root) fail<Unsupported>("nvidia cannot run this session: it needs root");
   return make_runtime(wish.wanted, program, wish.ids);
 }
@@ -138,9 +146,11 @@ void forget_trials(const std::filesystem::path& memory) noexcept { ::unlink(memo
 
 void check_user(const Runtime& runtime, const ImageUser& user, const UserIds& ids) {
   if (runtime.name() == "none" || (ids.uids.maps(user.uid) && ids.gids.maps(user.gid))) return;
-  fail<Unsupported>("{} cannot run this session: the image's user {}:{} is not mapped here (no range in /etc/subuid and /etc/subgid that reaches "
-                    "it); choose another with --user{}",
-                    runtime.name(), user.uid, user.gid, ids.needs_helpers ? "" : ", or --runtime none");
+  fail<Unsupported>(
+      "{} cannot run this session: the image's user {}:{} is not mapped here (no range in /etc/subuid and /etc/subgid "
+      "that reaches "
+      "it); choose another with --user{}",
+      runtime.name(), user.uid, user.gid, ids.needs_helpers ? "" : ", or --runtime none");
 }
 
 pid_t start_program(const std::vector<std::string>& words, const std::vector<std::string>& environment, const std::vector<int>& keep_fds,

@@ -99,14 +99,17 @@ void bring_loopback_up() {
 
 // Of its own: a session's programs would else search the caller's keyring, and each other's.
 void leave_keyring() {
-  if (::syscall(SYS_keyctl, KEYCTL_JOIN_SESSION_KEYRING, nullptr) < 0 && errno != ENOSYS) fail_errno("make a keyring for the session");
+  if (::syscall(SYS_keyctl, KEYCTL_JOIN_SESSION_KEYRING, nullptr) < 0 && errno != ENOSYS)
+    fail_errno("make a keyring for the session");
 }
 
-// Nothing of the machine is open any more, so there is no folder but those of the session's root; the kernel is asked all the same.
+// Nothing of the machine is open any more, so there is no folder but those of the session's root; the kernel is asked
+// all the same.
 void enter_working_dir(const std::string& folder) {
   if (::chdir(folder.c_str()) != 0) fail_errno("enter the working directory {}", folder);
   std::array<char, PATH_MAX> name{};
-  if (::getcwd(name.data(), name.size()) == nullptr) fail_errno("the working directory {} is not below the session's root", folder);
+  if (::getcwd(name.data(), name.size()) == nullptr)
+    fail_errno("the working directory {} is not below the session's root", folder);
 }
 
 // Only returns if the command could not be executed: kNotFound or kNotExecutable, told on stderr.
@@ -127,13 +130,16 @@ int execute(const SessionSpec& spec) {
   return error == ENOENT ? kNotFound : kNotExecutable;
 }
 
-// The first process of the session's PID namespace: collects orphans, hands signals and keys on, ends with the command's status.
+// The first process of the session's PID namespace: collects orphans, hands signals and keys on, ends with the
+// command's status.
 class Init {
  public:
-  Init(pid_t command, SignalInbox& inbox, SessionTerminal* terminal) : command_(command), inbox_(inbox), terminal_(terminal) {}
+  Init(pid_t command, SignalInbox& inbox, SessionTerminal* terminal)
+      : command_(command), inbox_(inbox), terminal_(terminal) {}
 
   int run() {
-    for (const int number : {SIGTTIN, SIGTTOU}) ::signal(number, SIG_IGN);  // of the caller's terminal, from the background
+    for (const int number : {SIGTTIN, SIGTTOU})
+      ::signal(number, SIG_IGN);  // of the caller's terminal, from the background
     for (;;) {
       wait();
       take_signals();
@@ -164,7 +170,8 @@ class Init {
       if (signal->number == SIGCHLD) continue;
       if (signal->number == SIGWINCH && terminal_ != nullptr) {
         terminal_->take_size();
-      } else if (!signal->from_kernel || terminal_ != nullptr) {  // the session's own terminal hears of none of the caller's
+      } else if (!signal->from_kernel ||
+                 terminal_ != nullptr) {  // the session's own terminal hears of none of the caller's
         ::kill(command_, signal->number);
       }
     }
@@ -227,7 +234,8 @@ class DirectRuntime final : public Runtime {
     return Init(command, inbox, terminal ? &*terminal : nullptr).run();
   }
 
-  int run_command(const SessionSpec& spec, const SessionTerminal* terminal, int ready_write, const PrepareChild& prepare_child) const {
+  int run_command(const SessionSpec& spec, const SessionTerminal* terminal, int ready_write,
+                  const PrepareChild& prepare_child) const {
     try {
       ::prctl(PR_SET_DUMPABLE, 1);  // its own maps in /proc must be writable for it
       if (terminal != nullptr) {

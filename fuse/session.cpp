@@ -137,7 +137,8 @@ int follow(pid_t supervisor, SignalInbox& inbox, int report_fd, bool terminal, R
     if (waits[2].revents != 0) watch->take_some(tell);
     while (const auto signal = inbox.next()) {
       if (signal->number == SIGCHLD) continue;
-      // Keys, and the terminal's size, go by the session's own terminal. That the caller's is gone nobody there learns by itself.
+      // Keys, and the terminal's size, go by the session's own terminal. That the caller's is gone nobody there learns
+      // by itself.
       if (terminal && signal->from_kernel && signal->number != SIGHUP) continue;
       ::kill(supervisor, signal->number);
     }

@@ -40,10 +40,12 @@ void add_device_files(SessionSpec& spec, const std::vector<CdiDeviceNode>& nodes
 // Where the driver brings what the image has not: nothing of the image changes, as the place is made in the writable layer.
 void mount_driver_files(const std::vector<CdiMount>& mounts, const Rootfs& rootfs) {
   for (const auto& one : mounts) {
-    struct stat status{};
-    if (::stat(one.host_path.c_str(), &status) != 0) fail_errno("{} of the device's driver, which its specification names", one.host_path);
+    struct stat status {};
+    if (::stat(one.host_path.c_str(), &status) != 0)
+      fail_errno("{} of the device's driver, which its specification names", one.host_path);
     const bool file = !S_ISDIR(status.st_mode);
-    auto mount = bind_mount(one.host_path, rootfs.ensure(one.container_path, {.folder = !file, .mode = file ? 0644u : 0755u}), true, file);
+    auto mount = bind_mount(
+        one.host_path, rootfs.ensure(one.container_path, {.folder = !file, .mode = file ? 0644u : 0755u}), true, file);
     for (const auto& option : one.options) {
       if (option == "rw") std::erase(mount.options, "ro");
       if (option == "nosuid" || option == "nodev" || option == "noexec") mount.options.push_back(option);
@@ -69,7 +71,8 @@ std::vector<std::string> values_of(const CdiHook& hook, std::string_view option)
 // "TARGET::LINK". A link that is there stays: the image or a driver's mount has it.
 void make_symlink(const std::string& text, const Rootfs& rootfs) {
   const auto separator = text.find("::");
-  if (separator == std::string::npos || !text.substr(separator + 2).starts_with('/')) fail<Error>("'{:.300}', a link of the device's driver, is not of the form TARGET::/LINK", text);
+  if (separator == std::string::npos || !text.substr(separator + 2).starts_with('/'))
+    fail<Error>("'{:.300}', a link of the device's driver, is not of the form TARGET::/LINK", text);
   const std::filesystem::path link = text.substr(separator + 2);
   const auto folder = rootfs.open_path(rootfs.ensure(link.parent_path().string(), {.folder = true, .mode = 0755}), O_RDONLY | O_DIRECTORY);
   if (!folder) fail<Error>("{}: its folder cannot be made", link.string());
@@ -78,20 +81,23 @@ void make_symlink(const std::string& text, const Rootfs& rootfs) {
 
 // The folder of a path in the session's tree, made where it is missing.
 UniqueFd folder_of(const Rootfs& rootfs, const std::filesystem::path& path) {
-  auto folder = rootfs.open_plain(rootfs.ensure(path.parent_path().string(), {.folder = true, .mode = 0755}), O_RDONLY | O_DIRECTORY);
+  auto folder = rootfs.open_plain(rootfs.ensure(path.parent_path().string(), {.folder = true, .mode = 0755}),
+                                  O_RDONLY | O_DIRECTORY);
   if (!folder) fail<Error>("the folder of {} in the session cannot be opened", path.string());
   return std::move(*folder);
 }
 
 void remove_in(const UniqueFd& folder, const std::filesystem::path& path) {
-  if (::unlinkat(folder.get(), path.filename().c_str(), 0) != 0 && errno != ENOENT) fail_errno("replace {} of the image", path.string());
+  if (::unlinkat(folder.get(), path.filename().c_str(), 0) != 0 && errno != ENOENT)
+    fail_errno("replace {} of the image", path.string());
 }
 
 // Never opens what the image has there, which may be a link, a FIFO or a device.
 void write_in(const Rootfs& rootfs, const std::filesystem::path& path, std::string_view text) {
   const auto folder = folder_of(rootfs, path);
   remove_in(folder, path);
-  const UniqueFd file(::openat(folder.get(), path.filename().c_str(), O_WRONLY | O_CREAT | O_EXCL | O_NOFOLLOW | O_CLOEXEC, 0644));
+  const UniqueFd file(
+      ::openat(folder.get(), path.filename().c_str(), O_WRONLY | O_CREAT | O_EXCL | O_NOFOLLOW | O_CLOEXEC, 0644));
   if (!file) fail_errno("make {} in the session", path.string());
   write_all(file.get(), as_bytes(text), path.string());
 }
@@ -101,8 +107,9 @@ void clear_loader_files(const Rootfs& rootfs) {
   for (const std::filesystem::path path : {"/etc/ld.so.cache", "/var/cache/ldconfig/aux-cache"}) {
     if (!rootfs.open_path(path.parent_path().string(), O_PATH)) continue;
     const auto folder = folder_of(rootfs, path);
-    struct stat status{};
-    if (::fstatat(folder.get(), path.filename().c_str(), &status, AT_SYMLINK_NOFOLLOW) == 0 && !S_ISREG(status.st_mode)) remove_in(folder, path);
+    struct stat status {};
+    if (::fstatat(folder.get(), path.filename().c_str(), &status, AT_SYMLINK_NOFOLLOW) == 0 && !S_ISREG(status.st_mode))
+      remove_in(folder, path);
     remove_in(folder, path.string() + "~");
   }
 }
@@ -114,7 +121,7 @@ void check_loader_lists(const Rootfs& rootfs) {
   for (const auto& entry : std::filesystem::directory_iterator("/proc/self/fd/" + std::to_string(lists->get()))) {
     const auto name = fmt::format("{}/{}", kLdSoConfDir, entry.path().filename().string());
     const auto file = rootfs.open_path(name, O_PATH);
-    struct stat status{};
+    struct stat status {};
     if (file && ::fstat(file->get(), &status) == 0 && !S_ISREG(status.st_mode) && !S_ISDIR(status.st_mode))
       fail<CorruptData>("{} of the image is no plain file", name);
   }

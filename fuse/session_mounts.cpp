@@ -55,7 +55,8 @@ MountFlags parse_options(const std::vector<std::string>& options) {
 
 // A copy of the mount at `path` (of the folder `at`, or that itself), held by a descriptor until it is attached.
 UniqueFd copy_mount(int at, const std::string& path, bool recursive) {
-  const unsigned flags = OPEN_TREE_CLONE | OPEN_TREE_CLOEXEC | unsigned(recursive ? AT_RECURSIVE : 0) | unsigned(path.empty() ? AT_EMPTY_PATH : 0);
+  const unsigned flags = OPEN_TREE_CLONE | OPEN_TREE_CLOEXEC | unsigned(recursive ? AT_RECURSIVE : 0) |
+                         unsigned(path.empty() ? AT_EMPTY_PATH : 0);
   UniqueFd copy(int(::syscall(SYS_open_tree, at, path.c_str(), flags)));
   if (!copy) fail_errno("copy the mount {}", path);
   return copy;
@@ -70,7 +71,8 @@ void set_attributes(const UniqueFd& mount, unsigned long flags, bool recursive, 
   if ((flags & MS_NODEV) != 0) attributes.attr_set |= MOUNT_ATTR_NODEV;
   if ((flags & MS_NOEXEC) != 0) attributes.attr_set |= MOUNT_ATTR_NOEXEC;
   const unsigned how = AT_EMPTY_PATH | unsigned(recursive ? AT_RECURSIVE : 0);
-  if (::syscall(SYS_mount_setattr, mount.get(), "", how, &attributes, sizeof attributes) != 0) fail_errno("change the mount {}", name);
+  if (::syscall(SYS_mount_setattr, mount.get(), "", how, &attributes, sizeof attributes) != 0)
+    fail_errno("change the mount {}", name);
 }
 
 void attach(const UniqueFd& mount, int place, const std::string& name) {
@@ -93,7 +95,8 @@ bool is_of_the_kernel(std::string_view path) { return path.starts_with("/proc/")
 // The place of a mount, made where it is missing, by a walk that never leaves the root.
 UniqueFd open_place(const Rootfs& root, const std::string& destination, bool file) {
   const auto place = root.ensure(destination, {.folder = !file, .mode = file ? 0644u : 0755u});
-  if (place != destination && is_of_the_kernel(place)) fail<CorruptData>("{} leads to {}, where nothing is to be mounted", destination, place);
+  if (place != destination && is_of_the_kernel(place))
+    fail<CorruptData>("{} leads to {}, where nothing is to be mounted", destination, place);
   auto fd = root.open_plain(place, O_PATH | O_NOFOLLOW);
   if (!fd) fail<Error>("{} is gone as soon as it is made", place);
   return std::move(*fd);
@@ -113,7 +116,8 @@ void fill_dev(const Rootfs& root) {
 void mount_one(const Rootfs& root, const SpecMount& mount) {
   auto flags = parse_options(mount.options);
   const auto place = open_place(root, mount.destination, mount.file);
-  if (mount.type == "cgroup") return bind_path("/sys/fs/cgroup", place.get(), {.flags = flags.flags, .data = "", .recursive = true});
+  if (mount.type == "cgroup")
+    return bind_path("/sys/fs/cgroup", place.get(), {.flags = flags.flags, .data = "", .recursive = true});
   if (mount.type == "bind" || mount.type == "none") return bind_path(mount.source, place.get(), flags);
   // Here, with no device cgroup around, devices are what is bound: a node that somebody makes does nothing.
   if (mount.destination == "/dev") flags.flags |= MS_NODEV;
@@ -168,7 +172,7 @@ std::string try_fuse_overlayfs(const std::string& target, const std::string& dat
 
 // The folder that becomes the session's "/" shows its owner, mode and attributes, not those of the image's own.
 void copy_root_attributes(const std::filesystem::path& lower, const std::filesystem::path& upper) {
-  struct stat status{};
+  struct stat status {};
   if (::stat(lower.c_str(), &status) != 0) fail_errno("stat {}", lower.string());
   // Owners that this user cannot give away stay his own.
   if (::lchown(upper.c_str(), status.st_uid, status.st_gid) != 0 && errno != EPERM && errno != EINVAL)
@@ -176,7 +180,8 @@ void copy_root_attributes(const std::filesystem::path& lower, const std::filesys
   if (::chmod(upper.c_str(), status.st_mode & 07777) != 0) fail_errno("give {} its mode", upper.string());
   std::array<char, XATTR_LIST_MAX> names;
   const auto length = std::max<ssize_t>(0, ::listxattr(lower.c_str(), names.data(), names.size()));
-  for (std::string_view left(names.data(), std::size_t(length)); !left.empty(); left.remove_prefix(left.find('\0') + 1)) {
+  for (std::string_view left(names.data(), std::size_t(length)); !left.empty();
+       left.remove_prefix(left.find('\0') + 1)) {
     const std::string name(left.substr(0, left.find('\0')));
     if (name.find("overlay.") != name.npos) continue;
     std::vector<char> value(XATTR_SIZE_MAX);
@@ -268,7 +273,8 @@ void mount_overlay(const std::filesystem::path& lower, const SessionFolder& fold
 void enter_session_root(const SessionSpec& spec) {
   mount_or_throw(nullptr, "/", nullptr, MS_PRIVATE | MS_REC, "");
   const auto name = spec.rootfs.string();
-  bind_path(name, open_file(name, O_PATH | O_DIRECTORY).get(), {.flags = 0, .data = "", .recursive = true});  // a new root must be a mount point
+  bind_path(name, open_file(name, O_PATH | O_DIRECTORY).get(),
+            {.flags = 0, .data = "", .recursive = true});  // a new root must be a mount point
   const auto root = Rootfs::open(name);
   for (const auto& mount : spec.mounts) mount_one(root, mount);
   hide_paths(root, spec);

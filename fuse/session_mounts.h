@@ -30,9 +30,10 @@ std::string overlay_options(const std::string& lower, const std::string& upper, 
 // A bind of the spec on a tree that no session runs in yet; its destination is there and free of symlinks.
 void mount_now(const SpecMount& mount, const Rootfs& root);
 
-// Makes the spec's root the root of this process and mounts everything the spec says in it, in a mount namespace of its own. Every place
-// is looked up inside that root and held by a descriptor, whatever links the image and the volumes have. Only the device files of the
-// spec and the usual ones work in it. Throws what keeps a mount or a mask from being there.
+// Makes the spec's root the root of this process and mounts everything the spec says in it, in a mount namespace of its
+// own. Every place is looked up inside that root and held by a descriptor, whatever links the image and the volumes
+// have. Only the device files of the spec and the usual ones work in it. Throws what keeps a mount or a mask from being
+// there.
 void enter_session_root(const SessionSpec& spec);
 // The terminal as the session's /dev/console, where programs look for its name. Call in the session's root.
 void add_console(const std::string& terminal);

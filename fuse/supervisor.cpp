@@ -46,7 +46,8 @@ bool is_bind(const SpecMount& mount) { return mount.type == "bind"; }
 
 // Devices come to a session by their own mounts, never by what a folder holds.
 SpecMount volume_mount(const Volume& volume) {
-  auto mount = bind_mount(volume.source, volume.destination, volume.read_only, !std::filesystem::is_directory(volume.source));
+  auto mount =
+      bind_mount(volume.source, volume.destination, volume.read_only, !std::filesystem::is_directory(volume.source));
   mount.options.emplace_back("nodev");
   return mount;
 }
@@ -56,7 +57,8 @@ bool is_beneath(std::string_view path, std::string_view folder) {
 }
 
 bool lies_under(const SpecMount& mount, std::span<const SpecMount> others) {
-  return std::ranges::any_of(others, [&](const SpecMount& other) { return is_beneath(mount.destination, other.destination); });
+  return std::ranges::any_of(others,
+                             [&](const SpecMount& other) { return is_beneath(mount.destination, other.destination); });
 }
 
 // Makes what is mounted upon, in the writable layer, and lets the destination be a plain path: runtimes follow symlinks each in its own way.
@@ -69,7 +71,8 @@ const SpecMount* mount_of(std::string_view path, std::span<const SpecMount> moun
   const SpecMount* innermost = nullptr;
   for (const auto& mount : mounts) {
     const bool holds = path == mount.destination || is_beneath(path, mount.destination);
-    if (holds && (innermost == nullptr || mount.destination.size() >= innermost->destination.size())) innermost = &mount;
+    if (holds && (innermost == nullptr || mount.destination.size() >= innermost->destination.size()))
+      innermost = &mount;
   }
   return innermost;
 }
@@ -78,18 +81,23 @@ const SpecMount* mount_of(std::string_view path, std::span<const SpecMount> moun
 std::string settle_in_volume(const SpecMount& volume, const std::string& path, const Rootfs::NewFile& wanted) {
   const auto source = Rootfs::open(volume.source);
   const auto name_of = [](int fd) { return std::filesystem::read_symlink("/proc/self/fd/" + std::to_string(fd)); };
-  if (const auto there = source.open_beneath(path)) return name_of(there->get()).lexically_relative(name_of(source.fd())).string();
-  if (std::ranges::find(volume.options, "ro") != volume.options.end()) fail<NotFound>("the volume {} has no {}", volume.source, path);
+  if (const auto there = source.open_beneath(path))
+    return name_of(there->get()).lexically_relative(name_of(source.fd())).string();
+  if (std::ranges::find(volume.options, "ro") != volume.options.end())
+    fail<NotFound>("the volume {} has no {}", volume.source, path);
   const auto made = source.ensure(path, wanted);
-  if (made != std::filesystem::path("/" + path).lexically_normal()) fail<CorruptData>("a link of the volume {} leads to {}", volume.source, made);
+  if (made != std::filesystem::path("/" + path).lexically_normal())
+    fail<CorruptData>("a link of the volume {} leads to {}", volume.source, made);
   return path;
 }
 
-// A path that lies on a mount, made there if it is missing, and free of symlinks. Throws if the mount is none of a volume, or is left by a link.
+// A path that lies on a mount, made there if it is missing, and free of symlinks. Throws if the mount is none of a
+// volume, or is left by a link.
 std::string settle_in_volumes(std::string path, std::span<const SpecMount> mounts, const Rootfs::NewFile& wanted) {
   for (int turn = 0; turn < kMaxVolumeTurns; ++turn) {
     const auto* mount = mount_of(path, mounts);
-    if (!is_bind(*mount) || mount->file) fail<Unsupported>("it goes through {}, which is not the image's", mount->destination);
+    if (!is_bind(*mount) || mount->file)
+      fail<Unsupported>("it goes through {}, which is not the image's", mount->destination);
     if (path == mount->destination) return path;
     const auto rest = path.substr(mount->destination.size() + 1);
     const auto settled = settle_in_volume(*mount, rest, wanted);
@@ -108,7 +116,8 @@ void settle_targets(const Rootfs& rootfs, std::vector<SpecMount>& mounts) {
       const auto* below = mount_of(wanted, before);
       if (!is_bind(*below) || below->destination == wanted) continue;
       try {
-        mount.destination = settle_in_volumes(wanted, before, {.folder = !mount.file, .mode = mount.file ? 0644u : 0755u});
+        mount.destination =
+            settle_in_volumes(wanted, before, {.folder = !mount.file, .mode = mount.file ? 0644u : 0755u});
       } catch (const std::exception& error) {
         fail<Unsupported>("{} cannot be mounted at {}: {}", mount.source, wanted, error.what());
       }
@@ -117,14 +126,17 @@ void settle_targets(const Rootfs& rootfs, std::vector<SpecMount>& mounts) {
     settle_target(rootfs, mount);
     if (mount.destination == wanted) continue;
     // Masks and read-only paths go by these names.
-    if (!is_bind(mount)) fail<CorruptData>("the image's {} leads to {}: no session runs like that", wanted, mount.destination);
-    if (lies_under(mount, before)) fail<CorruptData>("the image's {} leads to {}, which is not the image's", wanted, mount.destination);
+    if (!is_bind(mount))
+      fail<CorruptData>("the image's {} leads to {}: no session runs like that", wanted, mount.destination);
+    if (lies_under(mount, before))
+      fail<CorruptData>("the image's {} leads to {}, which is not the image's", wanted, mount.destination);
   }
 }
 
-// With the machine's network come its names. Copies, as the session's root may write to them. An image that has such a file elsewhere than
-// in its own tree goes without.
-void add_network_files(std::vector<SpecMount>& mounts, const SessionFolder& folder, bool network, const Rootfs& rootfs, const SupervisorEvents& events) {
+// With the machine's network come its names. Copies, as the session's root may write to them. An image that has such a
+// file elsewhere than in its own tree goes without.
+void add_network_files(std::vector<SpecMount>& mounts, const SessionFolder& folder, bool network, const Rootfs& rootfs,
+                       const SupervisorEvents& events) {
   for (const std::string name : {"resolv.conf", "hosts", "hostname"}) {
     if (!network && name == "resolv.conf") continue;
     const auto host = read_file_if_there(std::filesystem::path("/etc") / name, kMaxHostFileBytes);
@@ -146,14 +158,17 @@ std::string absolute_working_dir(const oci::ImageConfig& config, const CommandOp
   return wanted.starts_with('/') ? wanted : "/" + wanted;
 }
 
-// The command starts in its working directory with nothing between: a path that goes on inside /proc is another process's or the machine's.
+// The command starts in its working directory with nothing between: a path that goes on inside /proc is another
+// process's or the machine's.
 std::string settle_working_dir(const std::string& wanted, const std::vector<SpecMount>& mounts, const Rootfs& rootfs) {
   try {
     const auto folder = rootfs.ensure(wanted, {.mode = 0755});
     const auto* mount = mount_of(folder, mounts);
-    return mount == nullptr || folder == mount->destination ? folder : settle_in_volumes(folder, mounts, {.mode = 0755});
+    return mount == nullptr || folder == mount->destination ? folder
+                                                            : settle_in_volumes(folder, mounts, {.mode = 0755});
   } catch (const std::exception& error) {
-    fail<Unsupported>("the working directory {} (WorkingDir of the image, or --workdir) cannot be entered: {}", wanted, error.what());
+    fail<Unsupported>("the working directory {} (WorkingDir of the image, or --workdir) cannot be entered: {}", wanted,
+                      error.what());
   }
 }
 
@@ -162,10 +177,11 @@ void check_accounts(const Rootfs& rootfs) {
   const auto etc = rootfs.open_path("/etc", O_PATH | O_DIRECTORY);
   if (!etc) return;
   for (const std::string name : {"passwd", "group"}) {
-    struct stat status{};
+    struct stat status {};
     if (::fstatat(etc->get(), name.c_str(), &status, AT_SYMLINK_NOFOLLOW) != 0) continue;
     const auto file = rootfs.open_path("/etc/" + name, O_PATH);
-    if (!file || ::fstat(file->get(), &status) != 0 || !S_ISREG(status.st_mode)) fail<CorruptData>("the image's /etc/{} is no plain file", name);
+    if (!file || ::fstat(file->get(), &status) != 0 || !S_ISREG(status.st_mode))
+      fail<CorruptData>("the image's /etc/{} is no plain file", name);
   }
 }
 
@@ -298,12 +314,16 @@ class AttemptLoop {
   const SupervisorEvents& events_;
 };
 
-std::filesystem::path trial_memory(const SupervisorJob& job) { return job.session->folder.dir.parent_path() / ".runtimes"; }
+std::filesystem::path trial_memory(const SupervisorJob& job) {
+  return job.session->folder.dir.parent_path() / ".runtimes";
+}
 
-// A session of an empty tree with a command that is not there, as like the others as can be. "" if the runtime got as far as that command.
+// A session of an empty tree with a command that is not there, as like the others as can be. "" if the runtime got as
+// far as that command.
 std::string try_runtime(Runtime& runtime, const SupervisorJob& job, SignalInbox& inbox, int lifeline) {
   const SessionFolder folder{job.session->folder.dir / "trial"};
-  for (const auto& dir : {folder.dir, folder.merged(), folder.bundle(), folder.runtime_state()}) std::filesystem::create_directory(dir);
+  for (const auto& dir : {folder.dir, folder.merged(), folder.bundle(), folder.runtime_state()})
+    std::filesystem::create_directory(dir);
   SessionSpec spec = machine_spec(job);
   spec.rootfs = folder.merged();
   spec.args = {"/there-is-no-such-command"};
@@ -319,7 +339,8 @@ std::string try_runtime(Runtime& runtime, const SupervisorJob& job, SignalInbox&
       inbox.restore_mask();
     });
     const auto attempt = AttemptLoop(runtime, inbox, lifeline, true, silent).run(process);
-    if (const auto failure = runtime.failure(attempt.wait_status); failure.status != kNotFound) why_not = failure.reason;
+    if (const auto failure = runtime.failure(attempt.wait_status); failure.status != kNotFound)
+      why_not = failure.reason;
   } catch (const std::exception& error) {
     why_not = error.what();
   }
@@ -327,15 +348,17 @@ std::string try_runtime(Runtime& runtime, const SupervisorJob& job, SignalInbox&
   return why_not;
 }
 
-std::unique_ptr<Runtime> choose_for(const SupervisorJob& job, SignalInbox& inbox, int lifeline, const SupervisorEvents& events) {
-  const RuntimeWish wish{.wanted = job.runtime,
-                         .ids = job.ids,
-                         .memory = trial_memory(job),
-                         .trial = [&](Runtime& runtime) { return try_runtime(runtime, job, inbox, lifeline); }};
+std::unique_ptr<Runtime> choose_for(const SupervisorJob& job, SignalInbox& inbox, int lifeline,
+                                    const SupervisorEvents& events) {
+  const RuntimeWish wish{
+      .wanted = job.runtime, .ids = job.ids, .memory = trial_memory(job), .trial = [&](Runtime& runtime) {
+        return try_runtime(runtime, job, inbox, lifeline);
+      }};
   return choose_runtime(wish, events.say);
 }
 
-int run_command(const SupervisorJob& job, const SessionSpec& spec, Runtime& runtime, SignalInbox& inbox, int lifeline, const SupervisorEvents& events) {
+int run_command(const SupervisorJob& job, const SessionSpec& spec, Runtime& runtime, SignalInbox& inbox, int lifeline,
+                const SupervisorEvents& events) {
   const auto process = runtime.start(spec, job.session->folder, [&inbox] { inbox.restore_mask(); });
   const auto attempt = AttemptLoop(runtime, inbox, lifeline, !job.terminal, events).run(process);
   if (attempt.abandoned) return 128 + SIGKILL;
@@ -348,7 +371,8 @@ int run_command(const SupervisorJob& job, const SessionSpec& spec, Runtime& runt
     events.failed(failure.status, failure.reason);
     return failure.status;
   }
-  // It may be the machine after all: the next session finds out. This one ends, as another runtime might let pass what this one refuses.
+  // It may be the machine after all: the next session finds out. This one ends, as another runtime might let pass what
+  // this one refuses.
   if (job.runtime == "auto") forget_trials(trial_memory(job));
   events.failed(kOwnFailure, fmt::format("{} did not start the command: {}", runtime.name(), failure.reason));
   return kOwnFailure;
@@ -363,7 +387,8 @@ void start_watch(const SupervisorJob& job, const SupervisorEvents& events) {
   }
 }
 
-int run_session_here(const SupervisorJob& job, const TerminalKeeper& terminal, SignalInbox& inbox, int lifeline, const SupervisorEvents& events) {
+int run_session_here(const SupervisorJob& job, const TerminalKeeper& terminal, SignalInbox& inbox, int lifeline,
+                     const SupervisorEvents& events) {
   keep_mounts_private();
   mount_own_proc();
   const auto runtime = choose_for(job, inbox, lifeline, events);  // before anything of the image is looked at

@@ -12,8 +12,8 @@
 namespace varve::fuse {
 namespace {
 
-constexpr std::size_t kMostAtOnce = 4096;   // what a terminal takes in one go
-constexpr int kMostLastReads = 4096;        // an orphan may go on talking for ever
+constexpr std::size_t kMostAtOnce = 4096;  // what a terminal takes in one go
+constexpr int kMostLastReads = 4096;       // an orphan may go on talking for ever
 
 // Changing a terminal from the background would stop this process.
 class WithoutTerminalStop {
@@ -38,7 +38,8 @@ TerminalKeeper::~TerminalKeeper() {
   if (!kept_) return;
   const WithoutTerminalStop quiet;
   // A shell with job control may have left us in the background.
-  if (::tcgetpgrp(STDIN_FILENO) != ::getpgrp() && ::kill(-::tcgetpgrp(STDIN_FILENO), 0) != 0) ::tcsetpgrp(STDIN_FILENO, ::getpgrp());
+  if (::tcgetpgrp(STDIN_FILENO) != ::getpgrp() && ::kill(-::tcgetpgrp(STDIN_FILENO), 0) != 0)
+    ::tcsetpgrp(STDIN_FILENO, ::getpgrp());
   ::tcsetattr(STDIN_FILENO, TCSADRAIN, &state_);
 }
 

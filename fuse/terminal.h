@@ -12,7 +12,8 @@
 
 namespace varve::fuse {
 
-// Gives the terminal at standard input back as it was, whatever the session's programs made of it. Does nothing where there is none.
+// Gives the terminal at standard input back as it was, whatever the session's programs made of it. Does nothing where
+// there is none.
 class TerminalKeeper {
  public:
   explicit TerminalKeeper(bool terminal) : kept_(terminal && ::tcgetattr(STDIN_FILENO, &state_) == 0) {}
@@ -22,7 +23,8 @@ class TerminalKeeper {
 
   // Each key goes on as it is pressed: what it means is the session's terminal to say.
   void pass_keys_on() const;
-  // Else it is another program's terminal just now. To be asked in the caller's PID namespace: elsewhere process groups have no number.
+  // Else it is another program's terminal just now. To be asked in the caller's PID namespace: elsewhere process groups
+  // have no number.
   static bool in_foreground() { return ::tcgetpgrp(STDIN_FILENO) == ::getpgrp(); }
 
  private:
@@ -30,20 +32,22 @@ class TerminalKeeper {
   bool kept_;
 };
 
-// A terminal of the session's own /dev/pts, and what goes between it and the caller's at the standard streams. That one is out of the
-// session's reach: nobody inside can type into the shell that it was started from. Used by one process, in the session's root.
+// A terminal of the session's own /dev/pts, and what goes between it and the caller's at the standard streams. That one
+// is out of the session's reach: nobody inside can type into the shell that it was started from. Used by one process,
+// in the session's root.
 class SessionTerminal {
  public:
   // As large as the caller's. Throws std::system_error.
   SessionTerminal();
 
   const std::string& name() const { return name_; }  // "/dev/pts/0"
-  // In the command's process: makes it the leader of a session whose terminal this is, its standard streams too, and `uid`'s.
+  // In the command's process: makes it the leader of a session whose terminal this is, its standard streams too, and
+  // `uid`'s.
   void enter(uid_t uid) const;
   // What to poll for: the caller's keys, room for output, the session's terminal.
   std::array<pollfd, 3> polls() const;
-  // Moves what can be moved, without waiting. True at the moment when the caller's terminal is found to be gone; what is said from then on
-  // is nobody's.
+  // Moves what can be moved, without waiting. True at the moment when the caller's terminal is found to be gone; what
+  // is said from then on is nobody's.
   bool relay(const std::array<pollfd, 3>& polled);
   // After the command's end: what it said last.
   void drain();

@@ -1,5 +1,6 @@
 #pragma once
-// What a process has open besides its standard streams. System calls only, so these may be called between fork(2) and exec(2).
+// What a process has open besides its standard streams. System calls only, so these may be called between fork(2) and
+// exec(2).
 #include <span>
 
 namespace varve {

@@ -38,7 +38,8 @@ TEST(Inherited, TheNextProgramGetsOnlyTheKept) {
               if (::dup2(STDERR_FILENO, 7) != 7 || ::dup2(STDERR_FILENO, 8) != 8) return 100;
               const std::array keep = {8};
               close_at_exec_but(keep);
-              ::execl("/bin/sh", "sh", "-c", "test ! -e /proc/$$/fd/7 && test -e /proc/$$/fd/8 && test -e /proc/$$/fd/2", nullptr);
+              ::execl("/bin/sh", "sh", "-c",
+                      "test ! -e /proc/$$/fd/7 && test -e /proc/$$/fd/8 && test -e /proc/$$/fd/2", nullptr);
               return 101;
             }),
             0);

@@ -53,7 +53,8 @@ class RuntimeChoiceTest : public ::testing::Test {
     request.options.command = {"sh", "-c", script};
     request.runtime = runtime;
     const auto path = (dir_ / "bin").string() + ":/usr/bin:/bin";
-    return SessionProcess(dir_.path(), request, {.uid = uid, .before = [path] { ::setenv("PATH", path.c_str(), 1); }}).wait();
+    return SessionProcess(dir_.path(), request, {.uid = uid, .before = [path] { ::setenv("PATH", path.c_str(), 1); }})
+        .wait();
   }
   std::size_t trials_of(const std::string& name) const {
     std::ifstream file(dir_ / "bin" / (name + ".trials"));
@@ -139,7 +140,8 @@ TEST_F(RuntimeChoiceTest, AWordThatIsNoRuntimeIsNamed) {
   for (const std::string word : {"docker", "bwrap"}) {
     const auto outcome = run(word, "x");
     EXPECT_EQ(outcome.status, 125);
-    EXPECT_THAT(outcome.err, HasSubstr("the runtime '" + word + "' is not known: auto, runc, crun, none and nvidia are"));
+    EXPECT_THAT(outcome.err,
+                HasSubstr("the runtime '" + word + "' is not known: auto, runc, crun, none and nvidia are"));
   }
 }
 

@@ -1,4 +1,5 @@
-// What a session must not reach, whatever its image and its program try: each runtime of this machine, as root and as a plain user.
+// What a session must not reach, whatever its image and its program try: each runtime of this machine, as root and as a
+// plain user.
 #include <fcntl.h>
 #include <poll.h>
 #include <sys/file.h>
@@ -34,7 +35,9 @@ struct Way {
   uid_t uid = 0;
 };
 
-void PrintTo(const Way& way, std::ostream* out) { *out << way.runtime << (way.uid == 0 ? " as root" : " as a plain user"); }
+void PrintTo(const Way& way, std::ostream* out) {
+  *out << way.runtime << (way.uid == 0 ? " as root" : " as a plain user");
+}
 
 // Plain users' sessions need folders that are theirs.
 void give(const fs::path& tree, uid_t uid) {
@@ -56,7 +59,8 @@ class SessionHoldTest : public ::testing::TestWithParam<Way> {
   }
   void SetUp() override {
     if (::geteuid() != 0) GTEST_SKIP() << "skipped: sessions of all users are tested as root";
-    if (GetParam().runtime != "none" && fuse::find_program(GetParam().runtime).empty()) GTEST_SKIP() << "skipped: no " << GetParam().runtime;
+    if (GetParam().runtime != "none" && fuse::find_program(GetParam().runtime).empty())
+      GTEST_SKIP() << "skipped: no " << GetParam().runtime;
     ::chmod(dir_.path().c_str(), 0755);
     for (const auto* name : {"state", "data", "elsewhere"}) fs::create_directories(dir_ / name);
     fs::copy(*shared_ / "root", lower(), fs::copy_options::recursive | fs::copy_options::copy_symlinks);
@@ -92,13 +96,16 @@ TempDir* SessionHoldTest::shared_ = nullptr;
 TEST_P(SessionHoldTest, AWorkingDirectoryBehindTheSessionsOwnMountsIsRefused) {
   fs::create_symlink("/proc/self/fd", lower() / "door");
   fs::create_symlink("/dev", lower() / "devices");
-  for (const std::string folder : {"/proc/self/fd/9", "/proc/self/cwd", "/door/9", "/tmp/../proc/1/root", "/dev/fd/9", "devices/fd/9", "/sys/fs"}) {
+  for (const std::string folder : {"/proc/self/fd/9", "/proc/self/cwd", "/door/9", "/tmp/../proc/1/root", "/dev/fd/9",
+                                   "devices/fd/9", "/sys/fs"}) {
     auto wanted = request("cat ../etc/shadow hostname && echo out");
     wanted.config.working_dir = folder;
     const auto outcome = run(wanted);
     EXPECT_EQ(outcome.status, 125) << folder;
     EXPECT_EQ(outcome.out, "") << folder;
-    EXPECT_THAT(outcome.err, HasSubstr("[failure] the working directory " + (folder[0] == '/' ? folder : "/" + folder) + " (WorkingDir")) << folder;
+    EXPECT_THAT(outcome.err, HasSubstr("[failure] the working directory " + (folder[0] == '/' ? folder : "/" + folder) +
+                                       " (WorkingDir"))
+        << folder;
   }
 }
 
@@ -107,7 +114,10 @@ TEST_P(SessionHoldTest, AWorkingDirectoryInAVolumeStaysInIt) {
   fs::create_symlink("releases/3", dir_ / "data/current");
   fs::create_symlink("/proc/self/fd/9", dir_ / "data/door");
   fs::create_symlink("../elsewhere", dir_ / "data/up");
-  for (const auto& [folder, real] : std::map<std::string, std::string>{{"/data/current", "/data/releases/3"}, {"/data/new/one", "/data/new/one"}, {"/dev/shm", "/dev/shm"}, {"/proc", "/proc"}}) {
+  for (const auto& [folder, real] : std::map<std::string, std::string>{{"/data/current", "/data/releases/3"},
+                                                                       {"/data/new/one", "/data/new/one"},
+                                                                       {"/dev/shm", "/dev/shm"},
+                                                                       {"/proc", "/proc"}}) {
     auto wanted = request("pwd; touch here 2>/dev/null || true");
     wanted.options.volumes = {volume("data", "/data")};
     wanted.options.working_dir = folder;
@@ -131,16 +141,21 @@ TEST_P(SessionHoldTest, NothingThatTheCallerHasOpenIsInTheSession) {
     ::dup2(::open("/etc/hostname", O_RDONLY), 77);
   };
   // The shell's own view, before it opens anything itself.
-  const auto outcome = run(request("for fd in 3 4 5 6 7 8 9 10 11 12 77; do test -e /proc/$$/fd/$fd && echo open: $fd; done; ls /proc/1/fd/0/ /proc/1/cwd/ 2>/dev/null; cat < /proc/1/fd/0; echo end"), how);
+  const auto outcome = run(request("for fd in 3 4 5 6 7 8 9 10 11 12 77; do test -e /proc/$$/fd/$fd && echo open: $fd; "
+                                   "done; ls /proc/1/fd/0/ /proc/1/cwd/ 2>/dev/null; cat < /proc/1/fd/0; echo end"),
+                           how);
   EXPECT_EQ(outcome.out, "end\n") << outcome.err;
 }
 
 TEST_P(SessionHoldTest, DeviceNodesOfTheImageAndOfVolumesDoNothing) {
   if (GetParam().uid != 0) GTEST_SKIP() << "skipped: a user namespace has no devices";
   for (const auto& node : {lower() / "etc/node", dir_ / "data/node"})
-    // null(4), which device cgroups allow. crun takes the flags of its root away, and has its cgroup alone: there kmsg(4).
+    // null(4), which device cgroups allow. crun takes the flags of its root away, and has its cgroup alone: there
+    // kmsg(4).
     ASSERT_EQ(::mknod(node.c_str(), S_IFCHR | 0666, ::makedev(1, GetParam().runtime == "crun" ? 11 : 3)), 0);
-  auto wanted = request("for node in /etc/node /data/node; do (: < $node) 2>/dev/null && echo opened $node; done; echo x > /dev/null && echo usual");
+  auto wanted = request(
+      "for node in /etc/node /data/node; do (: < $node) 2>/dev/null && echo opened $node; done; echo x > /dev/null && "
+      "echo usual");
   wanted.options.volumes = {volume("data", "/data")};
   EXPECT_EQ(run(wanted).out, "usual\n");
 }
@@ -255,7 +270,8 @@ TEST_P(SessionHoldTest, TheMachinesSystemCallsAreRefusedAndOthersNot) {
   const auto out = run(request("exec /probe")).out;
   for (const std::string what : {"user namespace", "mount namespace", "mount", "keyring", "bpf"})
     EXPECT_THAT(out, HasSubstr("\n" + what + ": Operation not permitted\n"));
-  for (const std::string what : {"clone3", "a call of the future"}) EXPECT_THAT(out, HasSubstr("\n" + what + ": Function not implemented\n"));
+  for (const std::string what : {"clone3", "a call of the future"})
+    EXPECT_THAT(out, HasSubstr("\n" + what + ": Function not implemented\n"));
   for (const std::string what : {"own file table", "fork"}) EXPECT_THAT(out, HasSubstr("\n" + what + ": allowed\n"));
 }
 
@@ -267,7 +283,8 @@ TEST_P(SessionHoldTest, TheTerminalIsGivenBackAsItWas) {
   how.after = [] {
     termios state{};
     ::tcgetattr(STDIN_FILENO, &state);
-    std::fprintf(stderr, "[%s]\n", (state.c_lflag & (ICANON | ECHO | ISIG)) == (ICANON | ECHO | ISIG) ? "as it was" : "changed");
+    std::fprintf(stderr, "[%s]\n",
+                 (state.c_lflag & (ICANON | ECHO | ISIG)) == (ICANON | ECHO | ISIG) ? "as it was" : "changed");
   };
   const auto outcome = run(wanted, how);
   EXPECT_EQ(outcome.status, 128 + 9);
@@ -294,8 +311,11 @@ TEST_P(SessionHoldTest, AccountFilesThatAreNoFilesAreRefused) {
 }
 
 INSTANTIATE_TEST_SUITE_P(Runtimes, SessionHoldTest,
-                         ::testing::Values(Way{"runc", 0}, Way{"crun", 0}, Way{"none", 0}, Way{"runc", kPlainUser}, Way{"none", kPlainUser}),
-                         [](const auto& info) { return info.param.runtime + (info.param.uid == 0 ? "_as_root" : "_as_plain_user"); });
+                         ::testing::Values(Way{"runc", 0}, Way{"crun", 0}, Way{"none", 0}, Way{"runc", kPlainUser},
+                                           Way{"none", kPlainUser}),
+                         [](const auto& info) {
+                           return info.param.runtime + (info.param.uid == 0 ? "_as_root" : "_as_plain_user");
+                         });
 
 }  // namespace
 }  // namespace varve::test

@@ -12,7 +12,9 @@
 
 namespace {
 
-void tell(const char* what, long result) { std::printf("%s: %s\n", what, result >= 0 ? "allowed" : std::strerror(errno)); }
+void tell(const char* what, long result) {
+  std::printf("%s: %s\n", what, result >= 0 ? "allowed" : std::strerror(errno));
+}
 
 // The words that a shell would do, key by key.
 void type_into(const char* name, int terminal, unsigned long number) {

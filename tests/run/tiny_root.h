@@ -8,6 +8,7 @@ namespace varve::test {
 void make_tiny_root(const std::filesystem::path& root);
 
 // A program of this machine under another name, with the libraries it needs.
-void add_program(const std::filesystem::path& root, const std::filesystem::path& program, const std::filesystem::path& name);
+void add_program(const std::filesystem::path& root, const std::filesystem::path& program,
+                 const std::filesystem::path& name);
 
 }  // namespace varve::test
