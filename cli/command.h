@@ -27,6 +27,7 @@ struct GlobalOptions {
   bool json = false;
   bool quiet = false;
   int verbose = 0;
+  trust::TrustSettings trust;      // [trust] of varve.toml
 };
 
 // Handed to every command; lives as long as the program.
@@ -41,6 +42,8 @@ struct Context {
 
   // Resolves an image as all commands do (reference, --platform, credentials).
   oci::Image open_image(const std::string& reference) const;
+  // The index blobs of this root, with the settings that say which are believed.
+  index::LocalIndex local_index() const;
   // One JSON document on `out`.
   void print_json(const nlohmann::json& document) const;
 };

@@ -95,6 +95,7 @@ void run_daemon_command(Context& context, DaemonArguments& arguments) {
                              .log_file = options.paths.log_file(),
                              .max_deaths = arguments.max_restarts});
   options.version = VARVE_VERSION;
+  options.trust = context.global.trust;
   options.streams.deadline = std::chrono::seconds(arguments.deadline_seconds);
   options.streams.drop_store_pages = true;
   auto words = words_of(context, arguments, options.paths, in_background);

@@ -75,7 +75,7 @@ notebooks::ScanResult scan_notebook(const std::string& path, const compare::Side
 
 void run_diff(Context& context, const DiffArguments& arguments) {
   Progress progress;
-  index::LocalIndex local(context.global.root);
+  auto local = context.local_index();
   const OpenedSide before(context, local, arguments.before, progress);
   const OpenedSide after(context, local, arguments.after, progress);
   const auto comparison = compare::compare_images(before.side(), after.side());

@@ -25,7 +25,7 @@ ImageFiles::ImageFiles(const Context& context, const std::string& what, Progress
 
 void ImageFiles::open_image(const Context& context, const std::string& what, Progress& progress) {
   image_.emplace(context.open_image(what));
-  local_ = std::make_unique<index::LocalIndex>(context.global.root);
+  local_ = std::make_unique<index::LocalIndex>(context.local_index());
   try {
     index_.emplace(index::load_index(*local_, *image_));
   } catch (const NotFound&) {

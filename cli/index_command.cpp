@@ -57,7 +57,7 @@ void run_index(Context& context, const IndexArguments& arguments) {
   const auto reference = beside ? oci::Reference() : parse_destination(arguments.destination);
   const auto image = context.open_image(arguments.image);
   const auto destination = beside ? image.repository : open_destination(context, arguments.image, reference);
-  index::LocalIndex local(context.global.root);
+  auto local = context.local_index();
   Progress progress;
   indexer::IndexReport report;
   {
@@ -80,12 +80,14 @@ void add_index_command(CLI::App& app, Context& context) {
   command->add_option("--to", arguments->destination, "Store the index in this layout folder or repository, not beside the image")->type_name("DEST");
   command->add_option("--jobs", arguments->options.jobs, "Layers read at the same time; 0 means one per core")->type_name("N");
   command->add_flag("--force", arguments->options.force, "Index layers again that were indexed before");
+  command->add_flag("--reuse-foreign", arguments->options.reuse_foreign,
+                    "Take layer indexes that others have published there and no trusted key has signed. Whoever made them decides what is in the layers");
   command->add_option("--max-layer-bytes", arguments->options.max_stream_bytes, "Refuse a layer that unpacks to more than this")->type_name("N");
   command->footer(
       "Examples:\n"
       "  varve index oci:image:latest\n"
       "  varve index registry.example/team/notebook:2026-11\n\n"
-      "Layers that were indexed before, for this or another image, are not read again. A run that was stopped goes on with the layers\n"
+      "Layers that this machine has indexed before, for this or another image, or whose index a trusted key has signed, are not read again. A run that was stopped goes on with the layers\n"
       "that are done. The index can be read by everyone who can read the repository it is stored in.");
   command->callback([&context, arguments] { run_index(context, *arguments); });
 }

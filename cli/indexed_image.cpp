@@ -5,7 +5,7 @@
 namespace varve::cli {
 
 IndexedImage::IndexedImage(const Context& context, const std::string& reference)
-    : image(context.open_image(reference)), local(context.global.root), index(index::load_index(local, image)) {
+    : image(context.open_image(reference)), local(context.local_index()), index(index::load_index(local, image)) {
   windows_ = &index::windows_repository(local, index, image);
 }
 

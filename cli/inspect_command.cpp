@@ -32,18 +32,26 @@ std::string format_from_media_type(const oci::Descriptor& layer) {
 struct Inspection {
   oci::Image image;
   std::optional<index::ImageIndexBlobs> index;
+  std::string refusal;              // why the index is not believed, "" if it is
   std::uint64_t cold_bytes = 0;     // stream side
   std::uint64_t profile_bytes = 0;  // stream side
   std::vector<LayerRow> layers;
 };
 
 Inspection inspect(Context& context, const std::string& reference) {
-  Inspection result{.image = context.open_image(reference), .index = {}, .cold_bytes = 0, .profile_bytes = 0, .layers = {}};
-  index::LocalIndex local(context.global.root);
+  Inspection result{.image = context.open_image(reference), .index = {}, .refusal = {}, .cold_bytes = 0, .profile_bytes = 0, .layers = {}};
+  auto local = context.local_index();
   result.index = local.find_index(result.image);
   if (!result.index) result.index = index::find_index(*result.image.repository, result.image);
   std::optional<index::LoadedIndex> loaded;
-  if (result.index) loaded = index::load_index(local, result.image);
+  if (result.index) {
+    try {
+      loaded = index::load_index(local, result.image);
+      result.index = loaded->blobs;
+    } catch (const trust::Untrusted& error) {
+      result.refusal = error.what();
+    }
+  }
   if (loaded) result.cold_bytes = loaded->cold.bytes();
   if (loaded) result.profile_bytes = loaded->profile.bytes();
   for (std::size_t i = 0; i < result.image.manifest.layers.size(); ++i) {
@@ -78,6 +86,7 @@ nlohmann::json to_json(const Inspection& inspection) {
                           {"layers", std::move(layers)}};
   if (inspection.index) {
     document["index"] = inspection.index->manifest.digest.to_string();
+    document["believed"] = inspection.refusal.empty();
     document["indexed_by"] = inspection.index->tool;
     document["generation"] = inspection.index->generation;
     document["cold_bytes"] = inspection.cold_bytes;
@@ -94,6 +103,7 @@ void print(const Inspection& inspection, std::ostream& out) {
   if (inspection.index) {
     out << fmt::format("index     {}\n          by {}; {}, of which {} before a mount is usable\n", inspection.index->manifest.digest.to_string(),
                        printable(inspection.index->tool), human_bytes(inspection.index->index_bytes()), human_bytes(inspection.index->first_load_bytes()));
+    if (!inspection.refusal.empty()) out << "          not believed here: " << printable(inspection.refusal) << '\n';
     if (inspection.cold_bytes != 0) out << fmt::format("cold      {} uncompressed: left out of `varve pull`\n", human_bytes(inspection.cold_bytes));
     if (inspection.profile_bytes != 0) out << fmt::format("profile   {} uncompressed: what start-ups read, fetched ahead when it is mounted\n", human_bytes(inspection.profile_bytes));
   } else {

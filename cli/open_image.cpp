@@ -8,4 +8,6 @@ oci::Image Context::open_image(const std::string& reference) const {
   return oci::open_image(request);
 }
 
+index::LocalIndex Context::local_index() const { return index::LocalIndex(global.root, global.trust); }
+
 }  // namespace varve::cli

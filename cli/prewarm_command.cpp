@@ -71,7 +71,7 @@ Subjects read_subjects(Context& context, const PrewarmArguments& arguments) {
   for (const auto& reference : arguments.images) {
     context.cancel.throw_if_cancelled();
     const auto image = context.open_image(reference);
-    index::LocalIndex local(context.global.root);
+    auto local = context.local_index();
     auto loaded = index::load_index(local, image, index::IndexPlace::kRepository);  // a newer profile is worth the question
     auto& one = subjects.images.emplace_back(prewarm::Image{.name = reference, .maps = loaded.maps, .cold = std::move(loaded.cold), .profile = std::move(loaded.profile), .sessions = 0, .packages = {}});
     if (uses) {

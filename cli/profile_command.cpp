@@ -127,7 +127,7 @@ void add_record(CLI::App& profile, Context& context) {
 
 index::Profile profile_of_image(const Context& context, const std::string& reference) {
   const auto image = context.open_image(reference);
-  index::LocalIndex local(context.global.root);
+  auto local = context.local_index();
   auto loaded = index::load_index(local, image, index::IndexPlace::kRepository);
   if (loaded.profile.ranges.empty())
     fail<NotFound>("{}: image {} has no profile; `varve profile record` and `varve profile attach` give it one", reference, image.digest().to_string());
@@ -193,7 +193,7 @@ void attach(Context& context, const AttachArguments& arguments) {
   if (arguments.remove == !arguments.file.empty()) fail<UsageError>("say which profile is attached, or --remove");
   const auto whole = arguments.remove ? index::Profile() : read_profile(arguments.file);
   const auto image = context.open_image(arguments.image);
-  index::LocalIndex local(context.global.root);
+  auto local = context.local_index();
   const auto loaded = index::load_index(local, image, index::IndexPlace::kRepository);
   const auto profile = whole.of_layers(loaded.maps);
   if (!arguments.remove && profile.ranges.empty())

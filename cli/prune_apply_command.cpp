@@ -77,7 +77,7 @@ void apply_to_index(const Context& context, const ApplyArguments& arguments, con
 }
 
 void index_new_image(const Context& context, const oci::Image& image) {
-  index::LocalIndex local(context.global.root);
+  auto local = context.local_index();
   Progress progress;
   const ProgressLine line(progress, "index", context.global.quiet);
   indexer::index_image(image, *image.repository, local, {}, progress, context.cancel);

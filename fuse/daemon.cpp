@@ -79,7 +79,7 @@ struct Daemon::PullJob {
 Daemon::Daemon(DaemonOptions options)
     : options_(std::move(options)),
       settings_(settings_of(options_)),
-      local_(std::make_shared<index::LocalIndex>(options_.paths.root)),
+      local_(std::make_shared<index::LocalIndex>(options_.paths.root, options_.trust)),
       known_layers_(options_.paths.root / "layers"),
       seen_images_(options_.paths.root / "seen"),
       streams_(LayerStreams::open(options_.paths.store_dir(), options_.streams)),
@@ -104,7 +104,7 @@ std::shared_ptr<ServedImage> Daemon::open_now_or_as_seen(const ImageSpec& spec, 
     const auto seen = place == index::IndexPlace::kHere ? seen_images_.find(spec) : std::nullopt;
     if (!seen) throw;
     log::warn("{}; {} is taken to be what it was when it was last opened, {}", error.what(), spec.reference, seen->digest.to_string());
-    return ServedImage::reopen(spec, open_remembered(*seen), seen->index, local_, *streams_);
+    return ServedImage::reopen(spec, open_remembered(*seen), seen->index, index::Judged::kNow, local_, *streams_);
   }
 }
 

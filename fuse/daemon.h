@@ -15,6 +15,7 @@
 #include "core/base/byte_range.h"
 #include "core/base/clock.h"
 #include "core/base/guarded.h"
+#include "core/trust/judge.h"
 #include "fuse/control_client.h"
 #include "fuse/descriptor_store.h"
 #include "fuse/handover.h"
@@ -36,6 +37,7 @@ struct DaemonOptions {
   unsigned read_ahead_kb = 0;
   bool erofs_direct_io = false;
   std::string version;
+  trust::TrustSettings trust;  // which indexes are believed
   std::shared_ptr<DescriptorStore> descriptors;  // where connections outlive the daemon
 };
 

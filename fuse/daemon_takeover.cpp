@@ -68,7 +68,7 @@ void Daemon::take_over() {
   for (const auto& image : work.record.images) {
     try {
       work.images[image.digest] =
-          ServedImage::reopen(image.spec, open_remembered(image), image.index, local_, *streams_);
+          ServedImage::reopen(image.spec, open_remembered(image), image.index, index::Judged::kAlready, local_, *streams_);
     } catch (const std::exception& error) {
       log::error("{} cannot be served any more: {}", image.digest.to_string(), error.what());
     }

@@ -10,7 +10,7 @@ namespace {
 // One manifest and its config, from memory.
 class RememberedRepository final : public oci::Repository {
  public:
-  explicit RememberedRepository(const HandoverImage& image) : config_(image.config), reference_(image.spec.reference) {
+  explicit RememberedRepository(const HandoverImage& image) : config_(image.config), reference_(image.spec.reference), name_(oci::Reference::parse(reference_).repository_name()) {
     document_.descriptor.media_type = image.media_type;
     document_.descriptor.digest = digest_of(image.manifest);
     document_.descriptor.size = image.manifest.size();
@@ -19,7 +19,7 @@ class RememberedRepository final : public oci::Repository {
       fail<CorruptData>("handover: the manifest of {} is another one", image.digest.to_string());
   }
 
-  std::string name() const override { return reference_; }
+  std::string name() const override { return name_; }
   oci::Document manifest(std::string_view selector) override {
     if (selector != document_.descriptor.digest.to_string())
       fail<NotFound>("{}: {} cannot be asked for now", reference_, selector);
@@ -42,6 +42,7 @@ class RememberedRepository final : public oci::Repository {
  private:
   const Bytes config_;
   const std::string reference_;
+  const std::string name_;
   oci::Document document_;
 };
 
@@ -59,8 +60,10 @@ HandoverImage to_handover(const ServedImage& image) {
 oci::Image open_remembered(const HandoverImage& remembered) {
   auto image = oci::open_image(std::make_shared<RememberedRepository>(remembered), remembered.digest.to_string(),
                                oci::Platform::of_this_machine());
+  const auto reference = oci::Reference::parse(remembered.spec.reference);
+  image.selector = reference.selector();
   try {
-    image.repository = oci::open_repository(oci::Reference::parse(remembered.spec.reference), remembered.spec.registry);
+    image.repository = oci::open_repository(reference, remembered.spec.registry);
   } catch (const std::exception& error) {
     log::warn("{}: {}; only what is in the store can be read", remembered.spec.reference, error.what());
   }

@@ -3,7 +3,6 @@
 #include <algorithm>
 
 #include "core/base/errors.h"
-#include "core/index/this_index.h"
 #include "core/oci/platform.h"
 #include "core/oci/reference.h"
 
@@ -46,10 +45,10 @@ std::shared_ptr<ServedImage> ServedImage::open(const ImageSpec& spec, const std:
   return serve(std::shared_ptr<ServedImage>(new ServedImage(spec, std::move(image), std::move(index))), local, streams);
 }
 
-std::shared_ptr<ServedImage> ServedImage::reopen(const ImageSpec& spec, oci::Image image, const Digest& index_manifest,
+std::shared_ptr<ServedImage> ServedImage::reopen(const ImageSpec& spec, oci::Image image, const Digest& index_manifest, index::Judged judged,
                                                  const std::shared_ptr<index::LocalIndex>& local,
                                                  LayerStreams& streams) {
-  auto index = index::load_this_index(*local, image, index_manifest);
+  auto index = index::load_this_index(*local, image, index_manifest, judged);
   return serve(std::shared_ptr<ServedImage>(new ServedImage(spec, std::move(image), std::move(index))), local, streams);
 }
 

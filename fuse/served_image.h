@@ -6,6 +6,7 @@
 
 #include "core/base/guarded.h"
 #include "core/index/local_index.h"
+#include "core/index/this_index.h"
 #include "core/oci/image.h"
 #include "fuse/control_client.h"
 #include "fuse/layer_stream.h"
@@ -23,7 +24,7 @@ class ServedImage {
 
   // An image that is open in an earlier daemon, with the same index (by the digest of its manifest): needs neither
   // repository nor registry, as far as all that a mount loads is on this machine.
-  static std::shared_ptr<ServedImage> reopen(const ImageSpec& spec, oci::Image image, const Digest& index_manifest,
+  static std::shared_ptr<ServedImage> reopen(const ImageSpec& spec, oci::Image image, const Digest& index_manifest, index::Judged judged,
                                              const std::shared_ptr<index::LocalIndex>& local, LayerStreams& streams);
 
   const Digest& digest() const { return image_.digest(); }

@@ -13,12 +13,12 @@
 #include "core/index/merge_layers.h"
 #include "core/index/publish_index.h"
 #include "core/oci/copy_blob.h"
+#include "core/trust/tool_version.h"
 #include "indexer/layer_pass.h"
 
 namespace varve::indexer {
 namespace {
 
-constexpr std::string_view kTool = "varve " VARVE_VERSION;
 constexpr std::uint64_t kAllPassesMemoryBytes = 160ull * 1024 * 1024;
 constexpr std::uint64_t kMaxEntriesBlobBytes = index::kMaxLayerEntriesBytes;
 
@@ -75,31 +75,50 @@ class ImageIndexer {
   void reuse_layers() {
     for (auto& [digest, layer] : layers_) {
       cancel_.throw_if_cancelled();
-      if (reuse_layer(layer, kept(), local_.find_layer_index(digest))) continue;
-      reuse_layer(layer, destination_, index::find_layer_index(destination_, digest));
+      if (reuse_layer_of(layer, kept())) continue;
+      reuse_layer_of(layer, destination_);
     }
   }
 
+  // Who publishes an index says all that is in it: what others wrote is taken from nobody whose word does not count here.
+  bool reuse_layer_of(LayerState& layer, oci::Repository& source) {
+    bool reused = false;
+    index::visit_layer_indexes(source, layer.descriptor.digest, [&](const index::FoundLayerIndex& found) {
+      const auto& digest = found.document.descriptor.digest;
+      const trust::Request request{.repository = source.name(), .selector = digest.to_string(), .image = layer.descriptor.digest};
+      const auto judgement = local_.judge().judge(
+          request, {.manifest = found.document, .tool = found.blobs.tool, .origin = local_.origins().of(digest), .place = &source, .kept = &kept()}, std::nullopt);
+      if (!judgement.vouched && (!options_.reuse_foreign || local_.judge().is_denied(digest))) {
+        log::info("{}: the index {} of layer {} was made by others and no key that counts has signed it: reading the layer (--reuse-foreign takes it)", source.name(),
+                  digest.to_string(), layer.descriptor.digest.to_string());
+        return false;
+      }
+      reused = reuse_layer(layer, source, found.blobs);
+      if (reused && !judgement.vouched) all_vouched_ = false;
+      return true;
+    });
+    return reused;
+  }
+
   // False, and the layer is read, if its index is not whole or not of this layer.
-  bool reuse_layer(LayerState& layer, oci::Repository& source, const std::optional<index::LayerIndexBlobs>& blobs) {
-    if (!blobs) return false;
+  bool reuse_layer(LayerState& layer, oci::Repository& source, const index::LayerIndexBlobs& blobs) {
     try {
-      if (blobs->windows && !source.has_blob(*blobs->windows)) return false;
-      const auto what = "index blob " + blobs->map.digest.to_string();
-      const auto map = index::LayerMap::decode(local_.blob(blobs->map, source, index::kMaxMapBlobBytes), what);
+      if (blobs.windows && !source.has_blob(*blobs.windows)) return false;
+      const auto what = "index blob " + blobs.map.digest.to_string();
+      const auto map = index::LayerMap::decode(local_.blob(blobs.map, source, index::kMaxMapBlobBytes), what);
       if (map.layer_digest != layer.descriptor.digest || map.diff_id != layer.diff_id || map.compressed_bytes != layer.descriptor.size) {
         log::warn("{}: is not the map of layer {}", what, layer.descriptor.digest.to_string());
         return false;
       }
       // Merging needs the entries from here; windows only pass through.
-      if (!index::LayerEntries::has_elf_facts_in(local_.blob(blobs->entries, source, kMaxEntriesBlobBytes))) {
-        log::info("layer {}: indexing again: {} kept no ELF facts of it", layer.descriptor.digest.to_string(), blobs->tool.empty() ? "its tool" : blobs->tool);
+      if (!index::LayerEntries::has_elf_facts_in(local_.blob(blobs.entries, source, kMaxEntriesBlobBytes))) {
+        log::info("layer {}: indexing again: {} kept no ELF facts of it", layer.descriptor.digest.to_string(), blobs.tool.empty() ? "its tool" : blobs.tool);
         return false;
       }
-      if (blobs->windows && &source != &kept()) oci::copy_blob(source, kept(), *blobs->windows);
+      if (blobs.windows && &source != &kept()) oci::copy_blob(source, kept(), *blobs.windows);
       describe(layer, map);
       layer.report.reused = true;
-      layer.blobs = *blobs;
+      layer.blobs = blobs;
       put_layer_manifest(kept(), layer);
       return true;
     } catch (const NotFound& error) {
@@ -147,19 +166,20 @@ class ImageIndexer {
     describe(layer, indexed.map);
     index::LayerIndexBlobs blobs;
     blobs.layer_digest = layer.descriptor.digest;
-    blobs.tool = kTool;
+    blobs.tool = trust::this_tool();
     blobs.map = oci::put_bytes(kept(), indexed.map.encode(), index::kLayerMapMediaType);
     if (!indexed.windows.empty()) blobs.windows = oci::put_bytes(kept(), indexed.windows, index::kWindowsMediaType);
     blobs.entries = oci::put_bytes(kept(), indexed.entries.encode(), index::kEntriesMediaType);
     layer.blobs = std::move(blobs);
-    put_layer_manifest(kept(), layer);
+    local_.origins().note_built_here(put_layer_manifest(kept(), layer));
     layer.report.seconds = watch.seconds();
   }
 
-  static void put_layer_manifest(oci::Repository& repository, const LayerState& layer) {
+  static Digest put_layer_manifest(oci::Repository& repository, const LayerState& layer) {
     const auto manifest = index::make_layer_manifest(layer.descriptor, *layer.blobs).to_json();
     oci::put_bytes(repository, oci::empty_json(), oci::kEmptyJsonType);
-    repository.put_manifest(manifest, oci::kOciManifestType, kNoTag);
+    const auto put = repository.put_manifest(manifest, oci::kOciManifestType, kNoTag);
+    return put.digest;
   }
 
   // One layer's entries at a time are in memory.
@@ -181,7 +201,7 @@ class ImageIndexer {
   index::ImageIndexBlobs keep_index(const index::ErofsImage& tree) {
     index::ImageIndexBlobs blobs;
     blobs.image_digest = image_.digest();
-    blobs.tool = kTool;
+    blobs.tool = trust::this_tool();
     blobs.tree = oci::put_bytes(kept(), index::pack_tree(tree), index::kTreeMediaType);
     blobs.tree_bytes = tree.bytes.size();
     if (tree.ranges.bytes != 0) blobs.ranges = oci::put_bytes(kept(), index::pack_ranges(tree.ranges), index::kRangesMediaType);
@@ -189,29 +209,40 @@ class ImageIndexer {
     carry_marks(blobs);
     const auto manifest = index::make_index_manifest(image_, blobs).to_json();
     blobs.manifest = kept().put_manifest(manifest, oci::kOciManifestType, kNoTag);
+    if (all_vouched_) local_.origins().note_built_here(blobs.manifest.digest);
+    local_.origins().note_repository(blobs.manifest.digest, destination_.name());
     return blobs;
   }
 
   // What was marked cold stays so when the image is indexed again, and its profile stays: both are about bytes of its layers, which are the same.
   void carry_marks(index::ImageIndexBlobs& blobs) {
-    auto current = index::find_index(destination_, image_);
+    std::optional<index::ImageIndexBlobs> current;
+    bool trusted = false;
+    index::visit_indexes(destination_, image_, [&](index::FoundIndex found) {
+      trusted = local_.judge(image_, found, destination_, true).trusted;
+      current = std::move(found.blobs);
+      return true;
+    });
     oci::Repository* source = &destination_;
     if (!current) {
       current = local_.find_index(image_);
       source = &kept();
+      trusted = true;
     }
-    if (!current || current->generation == 0) return;
-    if (current->cold) {
-      local_.blob(*current->cold, *source, index::kMaxColdBlobBytes);
+    if (!current) return;
+    if (trusted && current->generation != 0) {
+      if (current->cold) local_.blob(*current->cold, *source, index::kMaxColdBlobBytes);
+      if (current->profile) local_.blob(*current->profile, *source, index::kMaxProfileBlobBytes);
       blobs.cold = current->cold;
-    }
-    if (current->profile) {
-      local_.blob(*current->profile, *source, index::kMaxProfileBlobBytes);
       blobs.profile = current->profile;
+      blobs.generation = current->generation;
+    } else if (!options_.force) {
+      return;
     }
-    blobs.generation = current->generation;
-    // Another index of this generation has the marks already: this one is to be taken.
-    if (digest_of(index::make_index_manifest(image_, blobs).to_json()) != current->manifest.digest) ++blobs.generation;
+    blobs.manifest.digest = digest_of(index::make_index_manifest(image_, blobs).to_json());
+    if (blobs.manifest.digest == current->manifest.digest) return;
+    // Another index of this generation has the marks already; and with --force its owner takes the image's index back from whoever else published one.
+    if (blobs.generation != 0 || index::is_preferred(*current, blobs)) blobs.generation = std::min(current->generation + 1, index::kMaxGeneration);
   }
 
   IndexReport report(const index::ImageIndexBlobs& blobs, double seconds) const {
@@ -233,6 +264,7 @@ class ImageIndexer {
   Progress& progress_;
   const CancelFlag& cancel_;
   std::map<Digest, LayerState> layers_;
+  bool all_vouched_ = true;  // no layer's index is only somebody else's word
 };
 
 }  // namespace

@@ -15,6 +15,7 @@ namespace varve::indexer {
 struct IndexOptions {
   unsigned jobs = 0;      // layers read at the same time; 0 = one per core. The result does not depend on it
   bool force = false;     // index layers again that were indexed before
+  bool reuse_foreign = false;  // also layer indexes that others made and no trusted key signed: the result is then no word of this machine's
   std::uint64_t max_stream_bytes = index::kMaxStreamBytes;  // a layer that inflates beyond it is refused
 };
 

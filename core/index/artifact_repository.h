@@ -13,7 +13,8 @@ namespace varve::test {
 
 class ArtifactRepository final : public oci::Repository {
  public:
-  std::string name() const override { return "memory:test"; }
+  explicit ArtifactRepository(std::string name = "memory:test") : name_(std::move(name)) {}
+  std::string name() const override { return name_; }
 
   oci::Document manifest(std::string_view selector) override {
     const auto found = manifests_.find(Digest::parse(selector));
@@ -63,6 +64,7 @@ class ArtifactRepository final : public oci::Repository {
   void forget_blob(const Digest& digest) { blobs_.erase(digest); }
 
  private:
+  const std::string name_;
   std::map<Digest, Bytes> blobs_;
   std::map<Digest, oci::Document> manifests_;
 };

@@ -2,7 +2,7 @@
 
 #include <algorithm>
 #include <charconv>
-#include <functional>
+#include <exception>
 #include <map>
 #include <set>
 
@@ -10,6 +10,7 @@
 #include "core/base/log.h"
 #include "core/codec/span_decoder.h"
 #include "core/oci/artifact.h"
+#include "core/trust/tool_version.h"
 
 namespace varve::index {
 namespace {
@@ -104,23 +105,6 @@ std::string tool_of(const oci::Manifest& manifest) {
   return tool == manifest.annotations.end() ? "" : tool->second;
 }
 
-// The numbers of "varve 0.12.3"; none for tools that are not ours.
-std::vector<std::uint64_t> tool_version(std::string_view tool) {
-  constexpr std::string_view kOurs = "varve ";
-  if (!tool.starts_with(kOurs)) return {};
-  std::vector<std::uint64_t> numbers;
-  const char* at = tool.data() + kOurs.size();
-  const char* const end = tool.data() + tool.size();
-  while (at != end) {
-    std::uint64_t number = 0;
-    const auto [after, error] = std::from_chars(at, end, number);
-    if (error != std::errc()) break;
-    numbers.push_back(number);
-    at = after != end && *after == '.' ? after + 1 : end;
-  }
-  return numbers;
-}
-
 std::uint64_t generation_of(const oci::Manifest& manifest, std::string_view what) {
   const auto annotation = manifest.annotations.find(std::string(kGenerationAnnotation));
   if (annotation == manifest.annotations.end()) return 0;
@@ -133,29 +117,74 @@ std::uint64_t generation_of(const oci::Manifest& manifest, std::string_view what
   return generation;
 }
 
-bool newer(const LayerIndexBlobs& blobs, const LayerIndexBlobs& other) { return tool_version(blobs.tool) > tool_version(other.tool); }
-bool newer(const ImageIndexBlobs& blobs, const ImageIndexBlobs& other) { return is_preferred(blobs, other); }
+// By what of two indexes one is taken; the greatest first.
+struct Rank {
+  bool known = true;  // not of a tool later than this one
+  std::vector<std::uint64_t> version;
+  std::uint64_t generation = 0;
 
-// Of the artifacts of a type that `parse` accepts, the newest, of those alike the first by digest: all machines choose the same.
-template <typename Parsed>
-std::optional<Parsed> newest_that_parses(oci::Repository& repository, const Digest& subject, std::string_view artifact_type,
-                                         const std::function<Parsed(const oci::Document&)>& parse) {
-  auto found = repository.referrers(subject, artifact_type);
-  std::ranges::sort(found, {}, &oci::Descriptor::digest);
-  std::optional<Parsed> newest;
-  for (const auto& descriptor : found) {
-    try {
-      auto parsed = parse(repository.manifest(descriptor.digest.to_string()));
-      if (!newest || newer(parsed, *newest)) newest = std::move(parsed);
-    } catch (const CorruptData& error) {
-      log::warn("{}: passing over an index: {}", repository.name(), error.what());
-    } catch (const Unsupported& error) {
-      log::warn("{}: passing over an index: {}", repository.name(), error.what());
-    } catch (const NotFound& error) {
-      log::warn("{}: passing over an index: {}", repository.name(), error.what());
-    }
+  auto operator<=>(const Rank&) const = default;
+};
+
+Rank rank_of(std::string_view tool, std::uint64_t generation) {
+  return {.known = !trust::is_later_than_this(tool), .version = trust::tool_version(tool), .generation = generation};
+}
+
+Rank claimed_rank(const std::map<std::string, std::string>& annotations) {
+  const auto text = [&](std::string_view name) {
+    const auto found = annotations.find(std::string(name));
+    return found == annotations.end() ? std::string_view() : std::string_view(found->second);
+  };
+  std::uint64_t generation = 0;
+  const auto digits = text(kGenerationAnnotation);
+  if (std::from_chars(digits.data(), digits.data() + digits.size(), generation).ec != std::errc() || generation > kMaxGeneration) generation = 0;
+  return rank_of(text(kToolAnnotation), generation);
+}
+
+// Calls `use` and says of what cannot be used why it is passed over.
+template <typename Use>
+void or_pass_over(oci::Repository& repository, const Use& use) {
+  try {
+    use();
+  } catch (const CorruptData& error) {
+    log::warn("{}: passing over an index: {}", repository.name(), error.what());
+  } catch (const Unsupported& error) {
+    log::warn("{}: passing over an index: {}", repository.name(), error.what());
+  } catch (const NotFound& error) {
+    log::warn("{}: passing over an index: {}", repository.name(), error.what());
   }
-  return newest;
+}
+
+// The artifacts of that type about `subject`, best first. What the list does not say of them is read from their manifests.
+template <typename Visit>
+void visit_ranked(oci::Repository& repository, const Digest& subject, std::string_view artifact_type, const Visit& visit) {
+  struct Ranked {
+    Rank rank;
+    oci::Descriptor descriptor;
+    std::optional<oci::Document> document;
+  };
+  std::vector<Ranked> all;
+  for (auto& descriptor : repository.referrers(subject, artifact_type))
+    all.push_back({.rank = claimed_rank(descriptor.annotations), .descriptor = std::move(descriptor), .document = {}});
+  const auto better = [](const Ranked& a, const Ranked& b) { return a.rank != b.rank ? a.rank > b.rank : a.descriptor.digest < b.descriptor.digest; };
+  std::ranges::sort(all, better);
+  if (all.size() > kMaxCandidates) {
+    log::warn("{}: {} artifacts of type {} are listed for {}; {} of them are looked at", repository.name(), all.size(), artifact_type, subject.to_string(), kMaxCandidates);
+    all.resize(kMaxCandidates);
+  }
+  for (auto& one : all) {
+    if (all.size() == 1 || one.descriptor.annotations.contains(std::string(kToolAnnotation))) continue;
+    or_pass_over(repository, [&] {
+      one.document = repository.manifest(one.descriptor.digest.to_string());
+      one.rank = claimed_rank(oci::Manifest::parse(one.document->bytes, one.document->descriptor.media_type, "index " + one.descriptor.digest.to_string()).annotations);
+    });
+  }
+  std::ranges::sort(all, better);
+  for (auto& one : all) {
+    bool done = false;
+    or_pass_over(repository, [&] { done = visit(one.document ? std::move(*one.document) : repository.manifest(one.descriptor.digest.to_string())); });
+    if (done) return;
+  }
 }
 
 std::uint64_t bytes_of(const std::map<Digest, std::uint64_t>& blobs) {
@@ -277,21 +306,64 @@ LayerIndexBlobs parse_layer_manifest(const oci::Document& document, const Digest
 }
 
 bool is_preferred(const ImageIndexBlobs& index, const ImageIndexBlobs& other) {
-  const auto version = tool_version(index.tool);
-  const auto others = tool_version(other.tool);
-  if (version != others) return version > others;
-  if (index.generation != other.generation) return index.generation > other.generation;
-  return index.manifest.digest < other.manifest.digest;
+  const auto rank = rank_of(index.tool, index.generation);
+  const auto others = rank_of(other.tool, other.generation);
+  return rank != others ? rank > others : index.manifest.digest < other.manifest.digest;
+}
+
+bool same_content(const ImageIndexBlobs& index, const ImageIndexBlobs& other) {
+  const auto digest = [](const std::optional<oci::Descriptor>& blob) { return blob ? blob->digest : Digest(); };
+  return index.tree.digest == other.tree.digest && digest(index.ranges) == digest(other.ranges) &&
+         std::ranges::equal(index.layers, other.layers, [&](const LayerIndexBlobs& a, const LayerIndexBlobs& b) {
+           return a.map.digest == b.map.digest && digest(a.windows) == digest(b.windows) && a.entries.digest == b.entries.digest;
+         });
+}
+
+// Outside of what is passed over: what `visit` throws reaches the caller.
+void visit_indexes(oci::Repository& repository, const oci::Image& image, const std::function<bool(FoundIndex)>& visit) {
+  std::exception_ptr of_visitor;
+  visit_ranked(repository, image.digest(), kIndexArtifactType, [&](oci::Document document) {
+    FoundIndex found{.blobs = parse_index_manifest(document, image), .document = std::move(document)};
+    try {
+      return visit(std::move(found));
+    } catch (...) {
+      of_visitor = std::current_exception();
+      return true;
+    }
+  });
+  if (of_visitor) std::rethrow_exception(of_visitor);
+}
+
+void visit_layer_indexes(oci::Repository& repository, const Digest& layer_digest, const std::function<bool(FoundLayerIndex)>& visit) {
+  std::exception_ptr of_visitor;
+  visit_ranked(repository, layer_digest, kLayerArtifactType, [&](oci::Document document) {
+    FoundLayerIndex found{.blobs = parse_layer_manifest(document, layer_digest), .document = std::move(document)};
+    try {
+      return visit(std::move(found));
+    } catch (...) {
+      of_visitor = std::current_exception();
+      return true;
+    }
+  });
+  if (of_visitor) std::rethrow_exception(of_visitor);
 }
 
 std::optional<ImageIndexBlobs> find_index(oci::Repository& repository, const oci::Image& image) {
-  return newest_that_parses<ImageIndexBlobs>(repository, image.digest(), kIndexArtifactType,
-                                            [&](const oci::Document& document) { return parse_index_manifest(document, image); });
+  std::optional<ImageIndexBlobs> first;
+  visit_indexes(repository, image, [&](FoundIndex found) {
+    first = std::move(found.blobs);
+    return true;
+  });
+  return first;
 }
 
 std::optional<LayerIndexBlobs> find_layer_index(oci::Repository& repository, const Digest& layer_digest) {
-  return newest_that_parses<LayerIndexBlobs>(repository, layer_digest, kLayerArtifactType,
-                                            [&](const oci::Document& document) { return parse_layer_manifest(document, layer_digest); });
+  std::optional<LayerIndexBlobs> first;
+  visit_layer_indexes(repository, layer_digest, [&](FoundLayerIndex found) {
+    first = std::move(found.blobs);
+    return true;
+  });
+  return first;
 }
 
 }  // namespace varve::index

@@ -2,6 +2,7 @@
 // The index of an image as an OCI artifact: what is published, found and checked. On disk: docs/format-index.md.
 #include <cstdint>
 #include <filesystem>
+#include <functional>
 #include <memory>
 #include <optional>
 #include <string>
@@ -12,6 +13,7 @@
 #include "core/index/erofs.h"
 #include "core/index/layer_map.h"
 #include "core/oci/image.h"
+#include "core/trust/judge.h"
 
 namespace varve::index {
 
@@ -75,11 +77,30 @@ oci::ArtifactManifest make_layer_manifest(const oci::Descriptor& layer, const La
 ImageIndexBlobs parse_index_manifest(const oci::Document& document, const oci::Image& image);
 LayerIndexBlobs parse_layer_manifest(const oci::Document& document, const Digest& layer_digest);
 
-// True if `index` is taken rather than `other` where both are found: the newest tool, then the highest generation, then the smallest digest, so
-// that all machines choose the same.
+// True if `index` is taken rather than `other` where both are found and both are trusted: the newest tool, then the highest generation, then the
+// smallest digest, so that all machines choose the same. A tool later than this program comes after all that it knows: a version is only a claim.
 bool is_preferred(const ImageIndexBlobs& index, const ImageIndexBlobs& other);
+// True if they say the same of the image, though not of what is cold and of start-ups.
+bool same_content(const ImageIndexBlobs& index, const ImageIndexBlobs& other);
 
-// Finds the published index of an image in its repository; absent if there is none. If several are listed, that which is preferred of those that parse.
+// At most so many of the indexes that are listed for a subject are looked at, the preferred ones first: who may push must not make mounts slow.
+inline constexpr std::size_t kMaxCandidates = 64;
+
+// An index with the manifest that names it.
+struct FoundIndex {
+  ImageIndexBlobs blobs;
+  oci::Document document;
+};
+struct FoundLayerIndex {
+  LayerIndexBlobs blobs;
+  oci::Document document;
+};
+// Shows those that are published and parse, preferred ones first by what the list says of them, until `visit` returns true. Whether any may be believed
+// is for trust::Judge to say.
+void visit_indexes(oci::Repository& repository, const oci::Image& image, const std::function<bool(FoundIndex)>& visit);
+void visit_layer_indexes(oci::Repository& repository, const Digest& layer_digest, const std::function<bool(FoundLayerIndex)>& visit);
+
+// The first of them, believed or not; absent if there is none.
 std::optional<ImageIndexBlobs> find_index(oci::Repository& repository, const oci::Image& image);
 // The index of one layer, published for this or another image.
 std::optional<LayerIndexBlobs> find_layer_index(oci::Repository& repository, const Digest& layer_digest);

@@ -13,6 +13,7 @@ namespace {
 
 constexpr std::string_view kLayoutFolder = "index";
 constexpr std::string_view kTreesFolder = "trees";
+constexpr std::string_view kOriginsFolder = "index-origin";
 constexpr std::uint64_t kMaxTreeBlobBytes = 4ull << 30;
 
 std::string what_of(const oci::Descriptor& blob) { return "index blob " + blob.digest.to_string(); }
@@ -44,19 +45,67 @@ std::shared_ptr<const LayerMap> load_map(LocalIndex& local, const oci::Image& im
   return std::make_shared<const LayerMap>(std::move(map));
 }
 
-// The index that is wanted, and whether its manifest is here.
-std::pair<std::optional<ImageIndexBlobs>, bool> choose_index(LocalIndex& local, const oci::Image& image, IndexPlace place) {
-  auto here = local.find_index(image);
-  if (here && place == IndexPlace::kHere) return {std::move(here), true};
+struct Choice {
+  TrustedIndex index;
+  bool is_here = false;
+  bool other_notes_only = false;  // the content is that of the one that is here
+};
+
+std::string said_of(const FoundIndex& index, const trust::Judgement& judgement) {
+  return fmt::format("index {}: {}", index.document.descriptor.digest.to_string(), judgement.refusal);
+}
+
+// The preferred one of those that the image's repository offers and that are trusted. One with the content of what is here is as good as that.
+std::optional<TrustedIndex> find_trusted_there(LocalIndex& local, const oci::Image& image, const std::optional<TrustedIndex>& here, std::vector<std::string>& refusals) {
+  std::optional<TrustedIndex> best;
+  const auto request = trust::Request::of(image);
+  visit_indexes(*image.repository, image, [&](FoundIndex found) {
+    auto judgement = local.judge(image, found, *image.repository, true);
+    if (here && !judgement.vouched && local.may_take_notes(image, found) && same_content(found.blobs, here->found.blobs)) judgement = here->judgement;
+    if (!judgement.trusted) {
+      refusals.push_back(said_of(found, judgement));
+      return false;
+    }
+    if (!best || (judgement.vouched && !best->judgement.vouched)) best = TrustedIndex{.found = std::move(found), .judgement = std::move(judgement)};
+    // Where somebody's signature counts, all are looked at until one is signed.
+    return best->judgement.vouched || !local.judge().has_keys(request);
+  });
+  return best;
+}
+
+bool is_taken_before(const TrustedIndex& index, const TrustedIndex& other) {
+  if (index.judgement.vouched != other.judgement.vouched) return index.judgement.vouched;
+  return is_preferred(index.found.blobs, other.found.blobs);
+}
+
+std::optional<Choice> choose_index(LocalIndex& local, const oci::Image& image, IndexPlace place, std::vector<std::string>& refusals) {
+  auto here = local.find_trusted(image, refusals);
+  if (here && place == IndexPlace::kHere) return Choice{.index = std::move(*here), .is_here = true, .other_notes_only = true};
   try {
-    auto there = find_index(*image.repository, image);
-    if (there && (!here || is_preferred(*there, *here))) return {std::move(there), here && there->manifest.digest == here->manifest.digest};
+    auto there = find_trusted_there(local, image, here, refusals);
+    if (there && (!here || is_taken_before(*there, *here))) {
+      const bool is_here = here && there->found.blobs.manifest.digest == here->found.blobs.manifest.digest;
+      const bool other_notes_only = here && same_content(there->found.blobs, here->found.blobs);
+      return Choice{.index = std::move(*there), .is_here = is_here, .other_notes_only = other_notes_only};
+    }
   } catch (const std::exception& error) {
     if (!here) throw;
     log::warn("{}: could not be asked for a newer index: {}", image.repository->name(), error.what());
   }
-  const bool is_here = here.has_value();
-  return {std::move(here), is_here};
+  if (!here) return std::nullopt;
+  return Choice{.index = std::move(*here), .is_here = true, .other_notes_only = true};
+}
+
+// What is only offered is believed as first seen; whoever looks at the log learns when that changes.
+void note_use(LocalIndex& local, const oci::Image& image, const LoadedIndex& index, bool other_notes_only) {
+  if (index.judgement.vouched) return;
+  const auto repository = image.repository->name();
+  const auto& digest = index.blobs.manifest.digest;
+  const auto first = local.origins().first_used(repository, image.digest());
+  if (first == digest) return;
+  if (first && !other_notes_only)
+    log::warn("{}: the index of image {} was {} and is now {}; no key that counts has signed it", repository, image.digest().to_string(), first->to_string(), digest.to_string());
+  local.origins().note_used(repository, image.digest(), digest);
 }
 
 // The tree's devices must be the streams of this image's layers.
@@ -80,14 +129,62 @@ void check_devices(const LoadedIndex& index, const oci::Image& image) {
 
 }  // namespace
 
-LocalIndex::LocalIndex(std::filesystem::path root) : root_(std::move(root)) {
+LocalIndex::LocalIndex(std::filesystem::path root, const trust::TrustSettings& settings) : root_(std::move(root)) {
   std::filesystem::create_directories(root_ / kTreesFolder);
   layout_ = oci::create_layout(root_ / kLayoutFolder);
+  origins_ = std::make_shared<trust::OriginRecords>(root_ / kOriginsFolder);
+  judge_ = std::make_shared<const trust::Judge>(settings, trust::make_signature_checker(settings));
 }
 
 oci::Repository& LocalIndex::repository() { return *layout_; }
 
-std::optional<ImageIndexBlobs> LocalIndex::find_index(const oci::Image& image) { return index::find_index(*layout_, image); }
+trust::Judgement LocalIndex::judge(const oci::Image& image, const FoundIndex& index, oci::Repository& place, bool offered_now) const {
+  const auto& digest = index.document.descriptor.digest;
+  const auto request = trust::Request::of(image);
+  return judge_->judge(request,
+                       {.manifest = index.document,
+                        .tool = index.blobs.tool,
+                        .origin = origins_->of(digest),
+                        .offered_now = offered_now,
+                        .place = &place,
+                        .kept = layout_.get()},
+                       origins_->first_used(request.repository, request.image));
+}
+
+bool LocalIndex::may_take_notes(const oci::Image& image, const FoundIndex& index) const {
+  const auto& digest = index.document.descriptor.digest;
+  return judge_->takes_notes_of_others(trust::Request::of(image)) && !judge_->is_denied(digest) && origins_->of(digest).refuted.empty();
+}
+
+std::optional<TrustedIndex> LocalIndex::find_trusted(const oci::Image& image, std::vector<std::string>& refusals) {
+  std::vector<TrustedIndex> all;  // the preferred first
+  visit_indexes(*layout_, image, [&](FoundIndex found) {
+    auto judgement = judge(image, found, *layout_, false);
+    all.push_back({.found = std::move(found), .judgement = std::move(judgement)});
+    return all.size() == 1 && all.front().judgement.vouched;
+  });
+  // With the content of one that is vouched for, others' notes are as good.
+  const auto vouched = [](const TrustedIndex& index) { return index.judgement.vouched; };
+  const auto as_good = [&](const TrustedIndex& index) {
+    return std::ranges::find_if(all, [&](const TrustedIndex& other) { return vouched(other) && same_content(other.found.blobs, index.found.blobs); });
+  };
+  for (auto& index : all) {
+    if (vouched(index) || !may_take_notes(image, index.found)) continue;
+    if (const auto other = as_good(index); other != all.end()) index.judgement = other->judgement;
+  }
+  auto best = std::ranges::find_if(all, vouched);
+  if (best == all.end()) best = std::ranges::find_if(all, [](const TrustedIndex& index) { return index.judgement.trusted; });
+  if (best != all.end()) return std::move(*best);
+  for (const auto& index : all) refusals.push_back(said_of(index.found, index.judgement));
+  return std::nullopt;
+}
+
+std::optional<ImageIndexBlobs> LocalIndex::find_index(const oci::Image& image) {
+  std::vector<std::string> refusals;
+  auto index = find_trusted(image, refusals);
+  if (!index) return std::nullopt;
+  return std::move(index->found.blobs);
+}
 
 std::optional<LayerIndexBlobs> LocalIndex::find_layer_index(const Digest& layer_digest) { return index::find_layer_index(*layout_, layer_digest); }
 
@@ -116,9 +213,10 @@ Bytes LocalIndex::blob(const oci::Descriptor& blob, oci::Repository& source, std
 
 namespace {
 
-LoadedIndex load_chosen(LocalIndex& local, const oci::Image& image, ImageIndexBlobs blobs, bool is_here) {
+LoadedIndex load_chosen(LocalIndex& local, const oci::Image& image, TrustedIndex chosen, bool is_here) {
   LoadedIndex index;
-  index.blobs = std::move(blobs);
+  index.blobs = std::move(chosen.found.blobs);
+  index.judgement = std::move(chosen.judgement);
   if (!is_here) index.loaded_bytes += index.blobs.manifest.size;
   const auto count = [&](const oci::Descriptor& blob) {
     if (!local.repository().has_blob(blob)) index.loaded_bytes += blob.size;
@@ -159,9 +257,10 @@ LoadedIndex load_chosen(LocalIndex& local, const oci::Image& image, ImageIndexBl
   check_devices(index, image);
   if (!is_here) {
     // Kept last, when everything it needs at first is here: from now on a mount works without the repository of the index.
-    const auto document = image.repository->manifest(index.blobs.manifest.digest.to_string());
+    const auto& document = chosen.found.document;
     oci::put_bytes(local.repository(), oci::empty_json(), oci::kEmptyJsonType);
     local.repository().put_manifest(document.bytes, document.descriptor.media_type, "");
+    local.origins().note_repository(document.descriptor.digest, image.repository->name());
   }
   return index;
 }
@@ -169,16 +268,26 @@ LoadedIndex load_chosen(LocalIndex& local, const oci::Image& image, ImageIndexBl
 }  // namespace
 
 LoadedIndex load_index(LocalIndex& local, const oci::Image& image, IndexPlace place) {
-  auto [blobs, is_here] = choose_index(local, image, place);
-  if (!blobs)
+  std::vector<std::string> refusals;
+  auto choice = choose_index(local, image, place, refusals);
+  if (!choice && !refusals.empty()) throw trust::Untrusted(local.judge().refusal(trust::Request::of(image), refusals));
+  if (!choice)
     fail<NotFound>("{}: image {} is not indexed; run: varve index IMAGE", image.repository->name(),
                    image.digest().to_string());
-  return load_chosen(local, image, std::move(*blobs), is_here);
+  auto index = load_chosen(local, image, std::move(choice->index), choice->is_here);
+  note_use(local, image, index, choice->other_notes_only);
+  return index;
 }
 
-LoadedIndex load_this_index(LocalIndex& local, const oci::Image& image, const Digest& index_manifest) {
-  return load_chosen(local, image, parse_index_manifest(local.repository().manifest(index_manifest.to_string()), image),
-                     true);
+LoadedIndex load_this_index(LocalIndex& local, const oci::Image& image, const Digest& index_manifest, Judged judged) {
+  TrustedIndex index;
+  index.found.document = local.repository().manifest(index_manifest.to_string());
+  index.found.blobs = parse_index_manifest(index.found.document, image);
+  if (judged == Judged::kNow) {
+    index.judgement = local.judge(image, index.found, local.repository(), false);
+    if (!index.judgement.trusted) throw trust::Untrusted(local.judge().refusal(trust::Request::of(image), {said_of(index.found, index.judgement)}));
+  }
+  return load_chosen(local, image, std::move(index), true);
 }
 
 oci::Repository& windows_repository(LocalIndex& local, const LoadedIndex& index, const oci::Image& image) {

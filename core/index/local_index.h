@@ -8,17 +8,36 @@
 #include "core/index/cold_ranges.h"
 #include "core/index/image_index.h"
 #include "core/index/profile.h"
+#include "core/trust/judge.h"
+#include "core/trust/origin.h"
 
 namespace varve::index {
 
-// ROOT/index is an OCI layout folder of our artifacts; ROOT/trees/HEX.erofs are decompressed trees, ready for the kernel.
-// Safe to use from any thread and by several processes at once.
+// An index and why it is believed.
+struct TrustedIndex {
+  FoundIndex found;
+  trust::Judgement judgement;
+};
+
+// ROOT/index is an OCI layout folder of our artifacts; ROOT/trees/HEX.erofs are decompressed trees, ready for the kernel; ROOT/index-origin says where each
+// index came from. Safe to use from any thread and by several processes at once.
 class LocalIndex {
  public:
-  // Creates the folders.
-  explicit LocalIndex(std::filesystem::path root);
+  // Creates the folders. Throws UsageError for settings that name keys which cannot be read.
+  explicit LocalIndex(std::filesystem::path root, const trust::TrustSettings& settings = {});
   oci::Repository& repository();  // the layout folder, as source and destination of blobs
+  const trust::Judge& judge() const { return *judge_; }
+  trust::OriginRecords& origins() const { return *origins_; }
+
+  // What the judge says of an index that is here, or that the image's repository offers now.
+  trust::Judgement judge(const oci::Image& image, const FoundIndex& index, oci::Repository& place, bool offered_now) const;
+  // True if it counts as soon as one of the same content does, that has other notes (profile, cold marks).
+  bool may_take_notes(const oci::Image& image, const FoundIndex& index) const;
+  // Of those that are here and trusted, the one that is taken. What is wrong with others is appended to `refusals`, one line each.
+  std::optional<TrustedIndex> find_trusted(const oci::Image& image, std::vector<std::string>& refusals);
+  // The same, for who does not ask why.
   std::optional<ImageIndexBlobs> find_index(const oci::Image& image);
+  // Believed or not.
   std::optional<LayerIndexBlobs> find_layer_index(const Digest& layer_digest);
   // The decompressed tree, fetched from `source` if it is not here, or not as it was written; digest checked, then kept.
   std::filesystem::path tree_file(const ImageIndexBlobs& index, oci::Repository& source);
@@ -28,11 +47,14 @@ class LocalIndex {
  private:
   std::filesystem::path root_;
   std::shared_ptr<oci::Repository> layout_;
+  std::shared_ptr<trust::OriginRecords> origins_;
+  std::shared_ptr<const trust::Judge> judge_;
 };
 
 // Everything a mount needs before it is usable.
 struct LoadedIndex {
   ImageIndexBlobs blobs;
+  trust::Judgement judgement;                         // why it is believed
   MappedFile tree_mapping;
   std::filesystem::path tree_file;
   std::unique_ptr<ErofsReader> tree;
@@ -47,8 +69,9 @@ struct LoadedIndex {
 // here is taken if the repository cannot be asked.
 enum class IndexPlace : std::uint8_t { kHere, kRepository };
 
-// Finds the index here or in the image's repository, loads it and checks it against the image's manifest and config. Throws NotFound
-// with what to do (`varve index IMAGE`) if there is none.
+// Finds the index here or in the image's repository, loads it and checks it against the image's manifest and config. Of those that the judge trusts the preferred one
+// is taken, one that is vouched for before one that is only offered; where it came from is recorded. Throws NotFound with what to do (`varve index IMAGE`) if there
+// is none, trust::Untrusted if there is none that counts.
 LoadedIndex load_index(LocalIndex& local, const oci::Image& image, IndexPlace place = IndexPlace::kHere);
 
 // Who serves the windows of its gzip layers: `local` if it has them all, else the image's own repository.

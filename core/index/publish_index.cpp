@@ -54,15 +54,11 @@ bool same_notes(const ImageIndexBlobs& a, const ImageIndexBlobs& b) {
   return digest_or_none(a.cold) == digest_or_none(b.cold) && digest_or_none(a.profile) == digest_or_none(b.profile);
 }
 
-bool same_blobs(const ImageIndexBlobs& a, const ImageIndexBlobs& b) {
-  return same_notes(a, b) && a.tree.digest == b.tree.digest && digest_or_none(a.ranges) == digest_or_none(b.ranges) &&
-         std::ranges::equal(a.layers, b.layers, [&](const LayerIndexBlobs& x, const LayerIndexBlobs& y) {
-           return x.map.digest == y.map.digest && digest_or_none(x.windows) == digest_or_none(y.windows) && x.entries.digest == y.entries.digest;
-         });
-}
+bool same_blobs(const ImageIndexBlobs& a, const ImageIndexBlobs& b) { return same_notes(a, b) && same_content(a, b); }
 
 // A further index of the image that differs in what it notes: what is cold, the profile.
 ImageIndexBlobs publish_notes(const oci::Image& image, ImageIndexBlobs blobs, LocalIndex& local, oci::Repository& destination, const CancelFlag& cancel) {
+  const auto original = blobs.manifest.digest;
   const auto published = find_index(destination, image);
   if (published && same_blobs(blobs, *published)) return *published;
   blobs.generation = std::max(blobs.generation, published ? published->generation : 0) + 1;
@@ -81,7 +77,9 @@ ImageIndexBlobs publish_notes(const oci::Image& image, ImageIndexBlobs blobs, Lo
   if (!preferred || !same_notes(blobs, *preferred))
     fail<TemporaryError>("{}: another index of image {} was published meanwhile; try again", destination.name(), image.digest().to_string());
   oci::put_bytes(local.repository(), oci::empty_json(), oci::kEmptyJsonType);
-  local.repository().put_manifest(make_index_manifest(image, blobs).to_json(), oci::kOciManifestType, kNoTag);
+  const auto kept = local.repository().put_manifest(make_index_manifest(image, blobs).to_json(), oci::kOciManifestType, kNoTag);
+  local.origins().note_derived(kept.digest, original);
+  local.origins().note_repository(kept.digest, destination.name());
   return *preferred;
 }
 

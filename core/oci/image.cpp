@@ -105,6 +105,7 @@ void check_layers(const Image& image, std::string_view what) {
 
 Image open_image(std::shared_ptr<Repository> repository, std::string_view selector, const Platform& platform) {
   Image image;
+  image.selector = selector;
   image.document = choose_image(*repository, repository->manifest(selector), platform);
   const auto what = document_name(*repository, image.document.descriptor.digest);
   image.manifest = Manifest::parse(image.document.bytes, image.document.descriptor.media_type, what);

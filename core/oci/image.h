@@ -15,6 +15,7 @@ struct Image {
   Manifest manifest;
   ImageConfig config;
   Bytes config_json;
+  std::string selector;  // as it was asked for: a tag, the digest of a manifest or of a list, or "" where the repository holds one image
 
   const Digest& digest() const { return document.descriptor.digest; }
 };

@@ -179,6 +179,8 @@ std::string Reference::to_string() const {
   return text;
 }
 
+std::string Reference::repository_name() const { return kind == Kind::kLayout ? "oci:" + layout_dir.string() : host + "/" + repository; }
+
 std::string Reference::selector() const {
   if (digest) return digest->to_string();
   return tag.value_or("");

@@ -23,6 +23,8 @@ struct Reference {
   static Reference parse(std::string_view text);
   // In full form; parse(to_string()) gives the same reference. Holds no credentials.
   std::string to_string() const;
+  // What Repository::name() is of what it names, which need not be there.
+  std::string repository_name() const;
   // The tag or digest as the registry API takes it; empty for a layout folder with neither.
   std::string selector() const;
 };

@@ -11,7 +11,7 @@ namespace varve::oci {
 
 struct RegistryRepository::Parts {
   Parts(const Reference& reference, const RegistryOptions& options, Clock& clock)
-      : name(reference.host + "/" + reference.repository),
+      : name(reference.repository_name()),
         endpoint(reference, options, clock),
         manifests(endpoint),
         reader(endpoint),

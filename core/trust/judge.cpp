@@ -1,0 +1,124 @@
+#include "core/trust/judge.h"
+
+#include <utility>
+
+#include "core/trust/tool_version.h"
+
+namespace varve::trust {
+namespace {
+
+constexpr std::pair<IndexRule, std::string_view> kRuleNames[] = {
+    {IndexRule::kDefault, "default"}, {IndexRule::kSigned, "signed"}, {IndexRule::kPolicy, "policy"}, {IndexRule::kPinned, "pinned"}, {IndexRule::kAny, "any"},
+};
+
+bool covers(std::string_view prefix, std::string_view repository) {
+  if (!repository.starts_with(prefix)) return false;
+  return repository.size() == prefix.size() || prefix.ends_with('/') || repository[prefix.size()] == '/';
+}
+
+std::string joined(const std::vector<std::string>& words) {
+  std::string text;
+  for (const auto& word : words) text += (text.empty() ? "" : ", ") + word;
+  return text;
+}
+
+std::string words_of(const SignatureFindings& findings) {
+  auto text = findings.seen == 0 ? std::string("no signature") : fmt::format("{} signature{}, none by a key that counts", findings.seen, findings.seen == 1 ? "" : "s");
+  if (!findings.keys_tried.empty()) text += fmt::format(" (tried {})", joined(findings.keys_tried));
+  if (!findings.trouble.empty()) text += ": " + findings.trouble;
+  return text;
+}
+
+}  // namespace
+
+std::string_view to_string(IndexRule rule) {
+  for (const auto& [value, name] : kRuleNames)
+    if (value == rule) return name;
+  return "default";
+}
+
+std::optional<IndexRule> parse_index_rule(std::string_view text) {
+  for (const auto& [value, name] : kRuleNames)
+    if (name == text && value != IndexRule::kDefault) return value;
+  return std::nullopt;
+}
+
+const TrustScope* TrustSettings::scope_of(std::string_view repository) const {
+  const TrustScope* best = nullptr;
+  for (const auto& scope : scopes)
+    if (covers(scope.prefix, repository) && (best == nullptr || scope.prefix.size() > best->prefix.size())) best = &scope;
+  return best;
+}
+
+Request Request::of(const oci::Image& image) {
+  return {.repository = image.repository ? image.repository->name() : "", .selector = image.selector, .image = image.digest()};
+}
+
+Judge::Judge(TrustSettings settings, std::shared_ptr<const SignatureChecker> signatures)
+    : settings_(std::move(settings)), signatures_(std::move(signatures)) {}
+
+Judge::Rule Judge::rule_for(const Request& request) const {
+  const auto* scope = settings_.scope_of(request.repository);
+  if (scope != nullptr && scope->index) return {*scope->index, scope->place};
+  return {settings_.index, settings_.place};
+}
+
+Judgement Judge::judge(const Request& request, const Candidate& candidate, const std::optional<Digest>& first_used) const {
+  const auto& digest = candidate.manifest.descriptor.digest;
+  const auto& origin = candidate.origin;
+  const auto refuse = [](std::string why) { return Judgement{.trusted = false, .vouched = false, .rule = {}, .signers = {}, .refusal = std::move(why)}; };
+  if (settings_.deny.contains(digest)) return refuse("the setting [trust] deny names it");
+  if (!origin.refuted.empty()) return refuse("it is false: " + origin.refuted);
+  if (!settings_.min_tool.empty() && tool_version(candidate.tool) < tool_version(settings_.min_tool))
+    return refuse(fmt::format("{} made it, [trust] min-tool is {}", candidate.tool.empty() ? "an unknown tool" : candidate.tool, settings_.min_tool));
+
+  const auto vouched = [](std::string rule, std::vector<std::string> signers = {}) {
+    return Judgement{.trusted = true, .vouched = true, .rule = std::move(rule), .signers = std::move(signers), .refusal = {}};
+  };
+  if (origin.built_here) return vouched("built on this machine");
+  if (origin.proved) return vouched("proved on this machine by complete layers");
+  std::string signatures = "no signature was looked for: no key is configured";
+  if (signatures_->has_keys(request)) {
+    auto findings = signatures_->check(request, candidate);
+    if (!findings.signers.empty()) return vouched("signed by " + joined(findings.signers), std::move(findings.signers));
+    signatures = words_of(findings);
+  }
+
+  const auto [rule, place] = rule_for(request);
+  const auto at = place.empty() ? std::string("nothing is configured") : place;
+  const auto believed = [&](std::string_view why) { return Judgement{.trusted = true, .vouched = false, .rule = fmt::format("{} ({})", why, at), .signers = {}, .refusal = {}}; };
+  // What another repository has said is no word of this one.
+  if (!candidate.offered_now && !origin.repositories.contains(request.repository)) {
+    if (origin.repositories.empty()) return refuse("where it came from is not recorded");
+    return refuse(fmt::format("it came from {}, not from {}; {}", *origin.repositories.begin(), request.repository, signatures));
+  }
+  switch (rule) {
+    case IndexRule::kSigned:
+      return refuse(signatures);
+    case IndexRule::kAny:
+      return believed("the repository offers it");
+    case IndexRule::kPinned:
+      if (!first_used) return believed("the first that was seen in its repository");
+      if (*first_used == digest) return believed("the one that was first seen in its repository");
+      return refuse(fmt::format("{} was seen first in its repository; {}", first_used->to_string(), signatures));
+    case IndexRule::kDefault:
+    case IndexRule::kPolicy:
+      break;
+  }
+  if (!request.by_digest()) return believed("asked for by tag, which trusts those who may write to the repository");
+  return refuse(signatures);
+}
+
+std::string Judge::refusal(const Request& request, const std::vector<std::string>& of_candidates) const {
+  const auto [rule, place] = rule_for(request);
+  std::string text = fmt::format("{}: no index of image {} can be trusted", request.repository, request.image.to_string());
+  for (const auto& one : of_candidates) text += "\n  " + one;
+  text += fmt::format("\n  setting: {}", place.empty() ? "none; asked for by digest, an index counts if it is signed by a known key, built here, or proved by complete layers"
+                                                       : fmt::format("[trust] index = \"{}\" ({})", to_string(rule), place));
+  text += "\n  ways out: a key that signed it (`varve keygen`, `varve sign`, then keys = [\"FILE\"] under [trust] in varve.toml);"
+          " an index made here (`varve index IMAGE`, or --index-here of `run` and `mount`);"
+          " [trust] index = \"pinned\" or \"any\", which believes whoever may write to the repository";
+  return text;
+}
+
+}  // namespace varve::trust

@@ -1,0 +1,147 @@
+#include "core/trust/origin.h"
+
+#include <sys/file.h>
+#include <sys/stat.h>
+
+#include <nlohmann/json.hpp>
+
+#include "core/base/errors.h"
+#include "core/base/file.h"
+#include "core/base/json_shape.h"
+#include "core/base/log.h"
+
+namespace varve::trust {
+namespace {
+
+using nlohmann::json;
+
+constexpr std::uint64_t kMaxRecordBytes = 1 << 20;
+constexpr std::size_t kMaxRepositories = 256;  // an index that lies in more is asked for again where it was forgotten
+constexpr mode_t kForOwner = 0600;
+constexpr std::string_view kFirstPrefix = "first-";
+
+// What `path` holds; absent if it is not there or cannot be read.
+std::optional<json> read_record(const std::filesystem::path& path) {
+  try {
+    const auto bytes = read_file_if_there(path, kMaxRecordBytes);
+    if (!bytes) return std::nullopt;
+    check_json_shape(as_text(*bytes), 4, 4 * kMaxRepositories, path.string());
+    return json::parse(as_text(*bytes));
+  } catch (const std::exception& error) {
+    log::warn("{}: {}; what it says of an index counts no more", path.string(), error.what());
+    return std::nullopt;
+  }
+}
+
+Origin parse_origin(const json& record, const Digest& index_manifest) {
+  if (record.at("index").get<std::string>() != index_manifest.to_string()) fail<CorruptData>("it is about another index");
+  Origin origin;
+  origin.built_here = record.value("built_here", false);
+  origin.proved = record.value("proved", false);
+  origin.refuted = record.value("refuted", "");
+  for (const auto& name : record.value("repositories", json::array())) origin.repositories.insert(name.get<std::string>());
+  return origin;
+}
+
+std::string record_of(const Origin& origin, const Digest& index_manifest) {
+  json record{{"index", index_manifest.to_string()}, {"repositories", origin.repositories}};
+  if (origin.built_here) record["built_here"] = true;
+  if (origin.proved) record["proved"] = true;
+  if (!origin.refuted.empty()) record["refuted"] = origin.refuted;
+  return record.dump(-1, ' ', false, json::error_handler_t::replace);
+}
+
+}  // namespace
+
+OriginRecords::OriginRecords(std::filesystem::path dir) : dir_(std::move(dir)) {
+  std::filesystem::create_directories(dir_.parent_path());
+  if (::mkdir(dir_.c_str(), 0700) != 0 && errno != EEXIST) fail_errno("make {}", dir_.string());
+  struct stat status {};
+  if (::lstat(dir_.c_str(), &status) != 0) fail_errno("look at {}", dir_.string());
+  if (!S_ISDIR(status.st_mode)) fail<UsageError>("{}: not a folder; remove it", dir_.string());
+  if ((status.st_mode & 077) != 0 && ::chmod(dir_.c_str(), 0700) != 0) fail_errno("close {} to others", dir_.string());
+}
+
+std::filesystem::path OriginRecords::file_of(const Digest& index_manifest) const { return dir_ / index_manifest.hex(); }
+
+std::filesystem::path OriginRecords::file_of_first(const std::string& repository, const Digest& image) const {
+  return dir_ / (std::string(kFirstPrefix) + digest_of(repository + '\n' + image.to_string()).hex());
+}
+
+Origin OriginRecords::of(const Digest& index_manifest) const {
+  const auto record = read_record(file_of(index_manifest));
+  if (!record) return {};
+  try {
+    return parse_origin(*record, index_manifest);
+  } catch (const std::exception& error) {
+    log::warn("{}: {}; what it says of an index counts no more", file_of(index_manifest).string(), error.what());
+    return {};
+  }
+}
+
+// One after the other, so that two that learn something at once both have it written down.
+template <typename Change>
+void OriginRecords::change(const Digest& index_manifest, const Change& apply) {
+  const auto lock = open_file(dir_ / "lock", O_RDWR | O_CREAT, kForOwner);
+  while (::flock(lock.get(), LOCK_EX) != 0)
+    if (errno != EINTR) fail_errno("lock {}", dir_.string());
+  const auto before = of(index_manifest);
+  auto after = before;
+  apply(after);
+  if (after != before) write_file_atomically(file_of(index_manifest), as_bytes(record_of(after, index_manifest)), kForOwner);
+}
+
+void OriginRecords::note_built_here(const Digest& index_manifest) {
+  change(index_manifest, [](Origin& origin) { origin.built_here = true; });
+}
+
+void OriginRecords::note_proved(const Digest& index_manifest) {
+  change(index_manifest, [](Origin& origin) { origin.proved = true; });
+}
+
+void OriginRecords::note_refuted(const Digest& index_manifest, const std::string& reason) {
+  change(index_manifest, [&](Origin& origin) {
+    origin.refuted = reason;
+    origin.proved = false;
+  });
+}
+
+void OriginRecords::note_repository(const Digest& index_manifest, const std::string& repository) {
+  // Most often it is known already, and then nothing waits for anybody.
+  if (of(index_manifest).repositories.contains(repository)) return;
+  change(index_manifest, [&](Origin& origin) {
+    if (origin.repositories.size() < kMaxRepositories) origin.repositories.insert(repository);
+  });
+}
+
+void OriginRecords::note_derived(const Digest& derived, const Digest& original) {
+  if (derived == original) return;
+  const auto from = of(original);
+  change(derived, [&](Origin& origin) {
+    origin.built_here = origin.built_here || from.built_here;
+    origin.proved = origin.proved || from.proved;
+    if (origin.refuted.empty()) origin.refuted = from.refuted;
+    origin.repositories.insert(from.repositories.begin(), from.repositories.end());
+  });
+}
+
+std::optional<Digest> OriginRecords::first_used(const std::string& repository, const Digest& image) const {
+  const auto path = file_of_first(repository, image);
+  const auto record = read_record(path);
+  if (!record) return std::nullopt;
+  try {
+    if (record->at("repository").get<std::string>() != repository) fail<CorruptData>("it is about another repository");
+    if (record->at("image").get<std::string>() != image.to_string()) fail<CorruptData>("it is about another image");
+    return Digest::parse(record->at("index").get<std::string>());
+  } catch (const std::exception& error) {
+    log::warn("{}: {}; the index of {} that was used first is not known any more", path.string(), error.what(), image.to_string());
+    return std::nullopt;
+  }
+}
+
+void OriginRecords::note_used(const std::string& repository, const Digest& image, const Digest& index_manifest) {
+  const json record{{"repository", repository}, {"image", image.to_string()}, {"index", index_manifest.to_string()}};
+  write_file_atomically(file_of_first(repository, image), as_bytes(record.dump(-1, ' ', false, json::error_handler_t::replace)), kForOwner);
+}
+
+}  // namespace varve::trust
