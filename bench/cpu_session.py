@@ -65,8 +65,7 @@ class Image:
 
 
 def stored(varve, digest):
-    path = varve.root / "store" / digest.split(":")[1] / "data"
-    return path.stat().st_blocks * 512 if path.exists() else 0
+    return sum(data.stat().st_blocks * 512 for data in (varve.root / "store").glob(digest.split(":")[1] + "-*/data"))
 
 
 def session(image, code, work):

@@ -1,8 +1,20 @@
 #include "cli/indexed_image.h"
 
 #include "cli/text.h"
+#include "core/base/progress.h"
+#include "indexer/index_image.h"
 
 namespace varve::cli {
+
+void index_here(const Context& context, const std::string& reference) {
+  const auto image = context.open_image(reference);
+  auto local = context.local_index();
+  std::vector<std::string> refusals;
+  if (const auto index = local.find_trusted(image, refusals); index && index->judgement.vouched) return;
+  Progress progress;
+  const ProgressLine line(progress, "index", context.global.quiet);
+  indexer::index_image(image, local.repository(), local, {}, progress, context.cancel);
+}
 
 IndexedImage::IndexedImage(const Context& context, const std::string& reference)
     : image(context.open_image(reference)), local(context.local_index()), index(index::load_index(local, image)) {

@@ -7,6 +7,12 @@
 
 namespace varve::cli {
 
+inline constexpr const char* kIndexHereHelp = "Have this machine make the image's index itself, from all its layers, unless one counts here already";
+
+// Makes an index of the image in the local root alone, unless one is here that is vouched for (built here, proved, signed): streams the layers once, and checks their digests
+// and diff_ids.
+void index_here(const Context& context, const std::string& reference);
+
 struct IndexedImage {
   // Throws NotFound with what to do if the image has no index.
   IndexedImage(const Context& context, const std::string& reference);

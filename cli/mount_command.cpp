@@ -4,6 +4,7 @@
 #include <nlohmann/json.hpp>
 
 #include "cli/daemon_access.h"
+#include "cli/indexed_image.h"
 #include "core/base/clock.h"
 #include "core/base/log.h"
 
@@ -15,11 +16,13 @@ struct MountArguments {
   std::filesystem::path dir;
   std::string mode = "auto";
   bool no_prefetch = false;
+  bool index_here = false;
 };
 
 void run_mount(Context& context, const MountArguments& arguments) {
   const Stopwatch watch;
   const auto spec = image_spec(context, arguments.image);
+  if (arguments.index_here) index_here(context, arguments.image);
   auto daemon = connect_or_start_daemon(context);
   const auto mounted = daemon.mount(spec, std::filesystem::absolute(arguments.dir), fuse::parse_mount_mode(arguments.mode), !arguments.no_prefetch);
   const double seconds = watch.seconds();
@@ -48,6 +51,7 @@ void add_mount_command(CLI::App& app, Context& context) {
       ->check(CLI::IsMember({"auto", "kernel", "fuse"}))
       ->capture_default_str();
   command->add_flag("--no-prefetch", arguments->no_prefetch, "Fetch only what is read, although the image's profile says what will be");
+  command->add_flag("--index-here", arguments->index_here, kIndexHereHelp);
   command->footer(
       "Examples:\n"
       "  varve mount oci:image:latest /mnt/image\n"

@@ -110,7 +110,9 @@ void publish(const Context& context, const ApplyArguments& arguments, const std:
 void apply_to_image(Context& context, ApplyArguments& arguments, const prune::Plan& plan, const std::string& plan_text,
                     const oci::Reference& reference) {
   if (!reference.tag) fail<UsageError>("{}: write the tag that the new image gets when all gates have passed", arguments.destination);
-  ImageContents before(context, planned_image(context, arguments, plan));
+  const auto planned = planned_image(context, arguments, plan);
+  index_here(context, planned);
+  ImageContents before(context, planned);
   const auto destination = open_destination(context, before.reference(), reference);
   if (!arguments.previous.empty()) arguments.settings.previous = std::make_shared<oci::Image>(context.open_image(arguments.previous));
   GateRequest request;

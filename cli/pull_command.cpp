@@ -5,11 +5,13 @@
 #include <nlohmann/json.hpp>
 
 #include "cli/daemon_access.h"
+#include "cli/indexed_image.h"
 
 namespace varve::cli {
 namespace {
 
-void run_pull(Context& context, const std::string& image, bool wait, bool cold) {
+void run_pull(Context& context, const std::string& image, bool wait, bool cold, bool build_index) {
+  if (build_index) index_here(context, image);
   const auto spec = image_spec(context, image);
   auto daemon = connect_or_start_daemon(context);
   Progress progress;
@@ -47,16 +49,18 @@ void add_pull_command(CLI::App& app, Context& context) {
     std::string image;
     bool wait = false;
     bool cold = false;
+    bool index_here = false;
   };
   const auto arguments = std::make_shared<Arguments>();
   auto* command = app.add_subcommand("pull", "Fetches the rest of an image, behind whoever is reading");
   command->add_option("IMAGE", arguments->image, kImageHelp)->required();
   command->add_flag("--wait", arguments->wait, "Return when all is here; stopped by Ctrl-C, and what has arrived stays");
   command->add_flag("--cold,--all", arguments->cold, "Also what the image's index marks as cold");
+  command->add_flag("--index-here", arguments->index_here, kIndexHereHelp);
   command->footer(
       "Examples:\n  varve pull registry.example/team/notebook:2026-11\n  varve pull --wait oci:image:latest\n  varve pull --wait --cold oci:image:latest\n\n"
       "The image's repository is asked for newer marks first. What is cold is fetched when it is first read, as everything else.");
-  command->callback([&context, arguments] { run_pull(context, arguments->image, arguments->wait, arguments->cold); });
+  command->callback([&context, arguments] { run_pull(context, arguments->image, arguments->wait, arguments->cold, arguments->index_here); });
 }
 
 }  // namespace varve::cli

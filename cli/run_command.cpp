@@ -5,6 +5,7 @@
 #include "cli/command.h"
 #include "cli/config.h"
 #include "cli/daemon_access.h"
+#include "cli/indexed_image.h"
 #include "cli/run_recording.h"
 #include "cli/session_options.h"
 #include "core/base/clock.h"
@@ -27,6 +28,7 @@ struct RunOptions {
   std::filesystem::path stats_file;
   SessionOptions session;
   bool no_prefetch = false;
+  bool index_here = false;
   bool record = false;
   std::filesystem::path usage_spool;  // "" = under the root
   Stopwatch since_start;
@@ -117,6 +119,7 @@ int run_rootfs(Context& context, const RunOptions& options) {
 
 int run_image(Context& context, const RunOptions& options) {
   const auto image = image_spec(context, options.image);
+  if (options.index_here) index_here(context, options.image);
   const auto mode = fuse::parse_mount_mode(options.session.mode);
   auto client = connect_or_start_daemon(context);
   const auto acquired = client.acquire(image, mode, {.prefetch = !options.no_prefetch});
@@ -150,6 +153,7 @@ void add_run_command(CLI::App& app, Context& context) {
   run->add_option("--stats", options->stats_file, "Write times and traffic to this file, as JSON")->type_name("FILE");
   add_session_options(*run, options->session);
   run->add_flag("--no-prefetch", options->no_prefetch, "Fetch only what is read, although the image's profile says what will be");
+  run->add_flag("--index-here", options->index_here, kIndexHereHelp);
   run->add_flag("--record,!--no-record", options->record, "Record which libraries and files of the image the session uses, for `varve usage`");
   run->add_option("--usage-spool", options->usage_spool, "The folder that records go to (default: usage/spool under --root)")->type_name("DIR");
   run->footer(

@@ -41,6 +41,8 @@ nlohmann::json to_json(const fuse::MountStatus& mount) {
           {"fetched_bytes", stats.fetched_bytes},
           {"decoded_bytes", stats.decoded_bytes},
           {"requests", stats.requests},
+          {"layers", stats.layers},
+          {"proved_layers", stats.proved_layers},
           {"fetching", stats.fetching},
           {"errors", stats.errors},
           {"last_error", stats.last_error},

@@ -209,9 +209,9 @@ PullResult ControlClient::fetch(const ImageSpec& image, const std::vector<LayerR
   return pull_result_from_json(connection_->call("fetch", {{"image", to_json(image)}, {"layers", to_json(wanted)}}, progress, &cancel));
 }
 
-VerifyResult ControlClient::verify(const ImageSpec& image, const ProgressCallback& progress, const CancelFlag& cancel) {
+VerifyResult ControlClient::verify(const ImageSpec& image, bool deep, const ProgressCallback& progress, const CancelFlag& cancel) {
   return verify_result_from_json(
-      connection_->repeatable_call("verify", {{"image", to_json(image)}}, progress, &cancel));
+      connection_->repeatable_call("verify", {{"image", to_json(image)}, {"deep", deep}}, progress, &cancel));
 }
 
 VerifyResult ControlClient::verify_store(const ProgressCallback& progress, const CancelFlag& cancel) {

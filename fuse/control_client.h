@@ -61,6 +61,8 @@ struct ImageStats {
   std::uint64_t requests = 0;            // to the registry, for bytes
   std::uint64_t prefetched_bytes = 0;    // of fetched_bytes, asked for by the image's profile before a reader did; of mounts that are there
   std::uint64_t decoded_bytes = 0;
+  std::uint64_t layers = 0;              // each once
+  std::uint64_t proved_layers = 0;       // of those, complete and found to be what the image names (diff_id) since it was opened
   std::uint64_t fetching = 0;            // spans queued or under way
   std::uint64_t errors = 0;
   std::string last_error;
@@ -136,9 +138,25 @@ struct BadSpan {
   std::uint64_t stream_offset = 0;
   std::uint64_t length = 0;
 };
+// Of a deep verification: what a layer itself says of the image and the index.
+struct VerifiedLayer {
+  Digest layer;
+  bool complete = false;  // else nothing can be said
+  bool proved = false;    // its content is what the image names (diff_id)
+  std::string refuted = {};
+};
 struct VerifyResult {
   std::uint64_t checked_bytes = 0;
   std::vector<BadSpan> bad;           // dropped; they will be fetched anew
+  // With `deep`:
+  std::vector<VerifiedLayer> layers = {};
+  bool tree_proved = false;           // the tree is what the layers make; only if all are complete
+  std::string tree_refuted = {};
+  bool refuted() const {
+    for (const auto& layer : layers)
+      if (!layer.refuted.empty()) return true;
+    return !tree_refuted.empty();
+  }
 };
 
 inline constexpr std::size_t kMaxFetchRanges = 4096;  // of one request, so that it stays within its size
@@ -178,7 +196,8 @@ class ControlClient {
   std::vector<LayerRanges> present(const ImageSpec& image);
   // Fetches what is missing of these ranges in the order given, behind readers, and returns when all is here. At most kMaxFetchRanges at a time.
   PullResult fetch(const ImageSpec& image, const std::vector<LayerRanges>& wanted, const ProgressCallback& progress, const CancelFlag& cancel);
-  VerifyResult verify(const ImageSpec& image, const ProgressCallback& progress, const CancelFlag& cancel);
+  // `deep`: also whether complete layers are what the image names, and the tree what they make.
+  VerifyResult verify(const ImageSpec& image, bool deep, const ProgressCallback& progress, const CancelFlag& cancel);
   VerifyResult verify_store(const ProgressCallback& progress, const CancelFlag& cancel);
   // Another program takes the place of the daemon, with all its mounts; returns when it answers. Throws Unsupported if
   // it could not serve them.

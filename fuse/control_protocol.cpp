@@ -189,6 +189,8 @@ json to_json(const ImageStats& stats) {
           {"prefetched_bytes", stats.prefetched_bytes},
           {"requests", stats.requests},
           {"decoded_bytes", stats.decoded_bytes},
+          {"layers", stats.layers},
+          {"proved_layers", stats.proved_layers},
           {"fetching", stats.fetching},
           {"errors", stats.errors},
           {"last_error", stats.last_error}};
@@ -207,6 +209,8 @@ ImageStats image_stats_from_json(const json& from) {
   stats.prefetched_bytes = from.contains("prefetched_bytes") ? field<std::uint64_t>(from, "prefetched_bytes") : 0;
   stats.requests = field<std::uint64_t>(from, "requests");
   stats.decoded_bytes = field<std::uint64_t>(from, "decoded_bytes");
+  stats.layers = from.contains("layers") ? field<std::uint64_t>(from, "layers") : 0;
+  stats.proved_layers = from.contains("proved_layers") ? field<std::uint64_t>(from, "proved_layers") : 0;
   stats.fetching = field<std::uint64_t>(from, "fetching");
   stats.errors = field<std::uint64_t>(from, "errors");
   stats.last_error = field<std::string>(from, "last_error");
@@ -311,16 +315,33 @@ PullResult pull_result_from_json(const json& from) {
 json to_json(const VerifyResult& result) {
   json bad = json::array();
   for (const auto& span : result.bad) bad.push_back({{"layer", span.layer.to_string()}, {"stream_offset", span.stream_offset}, {"length", span.length}});
-  return {{"checked_bytes", result.checked_bytes}, {"bad", std::move(bad)}};
+  json layers = json::array();
+  for (const auto& layer : result.layers)
+    layers.push_back({{"layer", layer.layer.to_string()}, {"complete", layer.complete}, {"proved", layer.proved}, {"refuted", layer.refuted}});
+  return {{"checked_bytes", result.checked_bytes},
+          {"bad", std::move(bad)},
+          {"layers", std::move(layers)},
+          {"tree_proved", result.tree_proved},
+          {"tree_refuted", result.tree_refuted}};
 }
 
 VerifyResult verify_result_from_json(const json& from) {
-  VerifyResult result{.checked_bytes = field<std::uint64_t>(from, "checked_bytes"), .bad = {}};
+  VerifyResult result;
+  result.checked_bytes = field<std::uint64_t>(from, "checked_bytes");
   for (const auto& span : field<json::array_t>(from, "bad")) {
     result.bad.push_back({.layer = digest_field(span, "layer"),
                           .stream_offset = field<std::uint64_t>(span, "stream_offset"),
                           .length = field<std::uint64_t>(span, "length")});
   }
+  if (!from.contains("layers")) return result;  // a daemon of an earlier version
+  for (const auto& layer : field<json::array_t>(from, "layers")) {
+    result.layers.push_back({.layer = digest_field(layer, "layer"),
+                             .complete = field<bool>(layer, "complete"),
+                             .proved = field<bool>(layer, "proved"),
+                             .refuted = field<std::string>(layer, "refuted")});
+  }
+  result.tree_proved = field<bool>(from, "tree_proved");
+  result.tree_refuted = field<std::string>(from, "tree_refuted");
   return result;
 }
 

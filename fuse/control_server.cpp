@@ -107,7 +107,7 @@ class Connection {
     if (call != "mount" && call != "acquire" && call != "pull" && call != "verify" && call != "present" && call != "fetch") fail<Unsupported>("the daemon knows no call {:?}", call);
     const auto image = image_spec_from_json(request.at("image"));
     if (call == "pull") return to_json(daemon_.pull(image, request.value("wait", false), request.value("cold", false), progress(), stop_wanted()));
-    if (call == "verify") return to_json(daemon_.verify(image, progress(), stop_wanted()));
+    if (call == "verify") return to_json(daemon_.verify(image, request.value("deep", false), progress(), stop_wanted()));
     if (call == "present") return to_json(Daemon::present(*opened(image, request.at("image"))));
     if (call == "fetch") return to_json(daemon_.fetch(*opened(image, request.at("image")), layer_ranges_from_json(request.at("layers")), progress(), stop_wanted()));
     refuse_other_namespace();

@@ -83,7 +83,8 @@ Daemon::Daemon(DaemonOptions options)
       known_layers_(options_.paths.root / "layers"),
       seen_images_(options_.paths.root / "seen"),
       streams_(LayerStreams::open(options_.paths.store_dir(), options_.streams)),
-      kept_(std::make_shared<KeptConnections>(options_.descriptors)) {
+      kept_(std::make_shared<KeptConnections>(options_.descriptors)),
+      proofs_(local_) {
   fs::create_directories(options_.paths.images_dir());
   take_over();
 }
@@ -112,16 +113,18 @@ std::shared_ptr<ServedImage> Daemon::open(const ImageSpec& spec, index::IndexPla
   refuse_if_stopping();
   auto opened = open_now_or_as_seen(spec, place);
   for (const auto& blobs : opened->index().blobs.layers) known_layers_.remember(blobs);
-  // An image that is mounted is open already: its counters go on.
-  return state_.with([&](State& state) {
+  // An image that is mounted is open already: its counters go on. Not by another index, though: that one was not asked for, and may not be trusted by who asks.
+  auto served = state_.with([&](State& state) {
     for (const auto& backing : state.backings) {
-      if (backing->mounted->image().digest() != opened->digest()) continue;
-      auto served = backing->mounted->served();
-      served->take_marks_of(*opened);
-      return served;
+      if (!backing->mounted->image().shows_the_same_as(*opened)) continue;
+      auto same = backing->mounted->served();
+      same->take_marks_of(*opened);
+      return same;
     }
     return opened;
   });
+  proofs_.watch(served);
+  return served;
 }
 
 std::shared_ptr<BlobMount> Daemon::shared_blobs() {
@@ -156,17 +159,24 @@ Daemon::Backing& Daemon::add_backing(std::unique_ptr<Backing> backing, const std
   return *state_.with([&](State& state) { return state.backings.emplace_back(std::move(backing)).get(); });
 }
 
+// Named by the image; where the same image is mounted by another index already, by that, too.
+fs::path Daemon::free_folder(const ServedImage& image, std::string_view suffix) {
+  const auto dir = options_.paths.images_dir() / (image.digest().hex() + std::string(suffix));
+  if (find_backing(dir) == nullptr) return dir;
+  return options_.paths.images_dir() / fmt::format("{}-{}{}", image.digest().hex(), image.index_digest().hex().substr(0, 16), suffix);
+}
+
 Daemon::Backing& Daemon::shared_backing(const std::shared_ptr<ServedImage>& image, MountMode mode) {
   auto* found = state_.with([&](State& state) -> Backing* {
     for (const auto& backing : state.backings) {
       // Left to us: kernel mode, or what we came to when that failed.
       const bool fits = backing->mounted->mode() == mode || (mode == MountMode::kAuto && (backing->mounted->mode() == MountMode::kKernel || !backing->why.empty()));
-      if (backing->shared && fits && backing->mounted->image().digest() == image->digest()) return backing.get();
+      if (backing->shared && fits && backing->mounted->image().shows_the_same_as(*image)) return backing.get();
     }
     return nullptr;
   });
   if (found != nullptr) return *found;
-  const auto dir = options_.paths.images_dir() / (image->digest().hex() + (mode == MountMode::kFuse ? "-fuse" : ""));
+  const auto dir = free_folder(*image, mode == MountMode::kFuse ? "-fuse" : "");
   auto backing = std::make_unique<Backing>();
   backing->shared = true;
   backing->folders = {dir};
@@ -358,7 +368,7 @@ void Daemon::start_pull(const std::shared_ptr<ServedImage>& image, bool cold) {
   refuse_if_stopping();
   const bool running = state_.with([&](State& state) {
     std::erase_if(state.pulls, [](const auto& pull) { return pull.second->finished.load(); });
-    return state.pulls.contains({image->digest(), cold});
+    return state.pulls.contains({image->index_digest(), cold});
   });
   if (running) return;
   const auto job = std::make_shared<PullJob>();
@@ -372,7 +382,7 @@ void Daemon::start_pull(const std::shared_ptr<ServedImage>& image, bool cold) {
     }
     raw->finished = true;
   });
-  state_.with([&](State& state) { state.pulls[{image->digest(), cold}] = job; });
+  state_.with([&](State& state) { state.pulls[{image->index_digest(), cold}] = job; });
 }
 
 PullResult Daemon::pull(const ImageSpec& spec, bool wait, bool cold, const ProgressCallback& progress, const std::function<bool()>& stop_wanted) {
@@ -455,26 +465,40 @@ VerifyResult Daemon::verify_streams(const std::vector<std::shared_ptr<LayerStrea
   return result;
 }
 
-VerifyResult Daemon::verify(const ImageSpec& spec, const ProgressCallback& progress, const std::function<bool()>& stop_wanted) {
-  return verify_streams(open(spec)->distinct_layers(), progress, stop_wanted);
+VerifyResult Daemon::verify(const ImageSpec& spec, bool deep, const ProgressCallback& progress, const std::function<bool()>& stop_wanted) {
+  const auto image = open(spec);
+  auto result = verify_streams(image->distinct_layers(), progress, stop_wanted);
+  if (!deep) return result;
+  auto proof = prove(*image, *local_, true, [&] {
+    if (stopping_ || stop_wanted()) throw Cancelled("verify: stopped");
+  });
+  for (auto& layer : proof.layers)
+    result.layers.push_back({.layer = layer.layer, .complete = layer.complete, .proved = layer.proved, .refuted = std::move(layer.refuted)});
+  result.tree_proved = proof.tree_proved;
+  result.tree_refuted = std::move(proof.tree_refuted);
+  return result;
 }
 
 // A layer of the store whose image is not mounted is opened by its map alone: digests need no registry.
 std::vector<std::shared_ptr<LayerStream>> Daemon::stored_streams() {
-  std::map<Digest, std::shared_ptr<LayerStream>> open_streams;
+  std::map<StoredLayer, std::shared_ptr<LayerStream>> open_streams;
   state_.with([&](State& state) {
     for (const auto& backing : state.backings) {
-      for (const auto& layer : backing->mounted->image().layers()) open_streams[layer->map().layer_digest] = layer;
+      const auto& image = backing->mounted->image();
+      for (std::size_t i = 0; i < image.layers().size(); ++i)
+        open_streams[{.layer = image.layers()[i]->map().layer_digest, .map = image.index().blobs.layers.at(i).map.digest}] = image.layers()[i];
     }
   });
   std::vector<std::shared_ptr<LayerStream>> streams;
-  for (const auto& digest : streams_->stored_layers()) {
-    if (const auto found = open_streams.find(digest); found != open_streams.end()) {
+  for (const auto& stored : streams_->stored_layers()) {
+    const auto& digest = stored.layer;
+    if (const auto found = open_streams.find(stored); found != open_streams.end()) {
       streams.push_back(found->second);
       continue;
     }
-    auto blobs = known_layers_.find(digest);
+    auto blobs = known_layers_.find(digest, stored.map);
     if (!blobs) blobs = local_->find_layer_index(digest);
+    if (blobs && stored.map && blobs->map.digest != *stored.map) blobs.reset();
     if (!blobs) {
       log::warn("verify: layer {} is in the store, but its index is not on this machine; left alone", digest.to_string());
       continue;
@@ -519,6 +543,7 @@ void Daemon::unmount_everything() {
 void Daemon::stop() {
   if (stopping_.exchange(true)) return;
   holders_.reset();
+  proofs_.stop();
   {
     const std::lock_guard guard(changing_);
     unmount_everything();

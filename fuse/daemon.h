@@ -22,6 +22,7 @@
 #include "fuse/holder_watch.h"
 #include "fuse/kept_connections.h"
 #include "fuse/known_layers.h"
+#include "fuse/layer_proofs.h"
 #include "fuse/layer_stream.h"
 #include "fuse/mount_table.h"
 #include "fuse/mounted_image.h"
@@ -81,7 +82,8 @@ class Daemon {
   static std::vector<LayerRanges> present(const ServedImage& image);
   // Waits, behind readers. Throws UsageError for ranges that the image does not have.
   PullResult fetch(const ServedImage& image, const std::vector<LayerRanges>& wanted, const ProgressCallback& progress, const std::function<bool()>& stop_wanted);
-  VerifyResult verify(const ImageSpec& spec, const ProgressCallback& progress, const std::function<bool()>& stop_wanted);
+  // `deep`: also whether complete layers are what the image names, and the tree what they make.
+  VerifyResult verify(const ImageSpec& spec, bool deep, const ProgressCallback& progress, const std::function<bool()>& stop_wanted);
   VerifyResult verify_store(const ProgressCallback& progress, const std::function<bool()>& stop_wanted);
 
   // Nothing is mounted and nothing pulled.
@@ -120,7 +122,7 @@ class Daemon {
     std::map<std::filesystem::path, UserMount> user_mounts;
     std::map<std::uint64_t, LeaseEntry> leases;
     std::uint64_t last_lease = 0;
-    std::map<std::pair<Digest, bool>, std::shared_ptr<PullJob>> pulls;  // by image, and whether with what is cold
+    std::map<std::pair<Digest, bool>, std::shared_ptr<PullJob>> pulls;  // by the image's index, and whether with what is cold
   };
 
   std::shared_ptr<ServedImage> open_now_or_as_seen(const ImageSpec& spec, index::IndexPlace place);
@@ -130,6 +132,7 @@ class Daemon {
   Backing& add_backing(std::unique_ptr<Backing> backing, const std::shared_ptr<ServedImage>& image, const std::filesystem::path& dir, MountMode mode, bool recorded);
   std::shared_ptr<BlobMount> shared_blobs();
   void start_prefetch(Backing& backing);
+  std::filesystem::path free_folder(const ServedImage& image, std::string_view suffix);
   static void take_down(Backing& backing);
   ImageStats stats_of(State& state, const MountedImage& image) const;
   Lease add_lease(Backing& backing, std::optional<LeaseHolder> holder);
@@ -169,6 +172,7 @@ class Daemon {
   std::uint64_t recordings_ = 0;  // made so far; under changing_
   std::atomic<bool> stopping_ = false;
   Guarded<State> state_;  // changed under changing_ only, but locked for moments, so that status never waits for a mount
+  LayerProofs proofs_;
   std::unique_ptr<HolderWatch> holders_;  // the last: it gives leases back
 };
 

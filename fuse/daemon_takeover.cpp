@@ -45,12 +45,12 @@ struct Daemon::TakeOver {
   Handover record;
   std::map<std::string, UniqueFd> descriptors;
   std::map<fs::path, std::string> devices;
-  std::map<Digest, std::shared_ptr<ServedImage>> images;
+  std::map<Digest, std::shared_ptr<ServedImage>> images;  // by the manifest of their index
   std::set<fs::path> served;  // our own mounts that go on
 
-  const HandoverMount* mount_of(const HandoverConnection& connection, const Digest& image) const {
+  const HandoverMount* mount_of(const HandoverConnection& connection, const Digest& index) const {
     const auto found = std::find_if(record.mounts.begin(), record.mounts.end(), [&](const auto& mount) {
-      return mount.connection == connection.name && mount.image == image && devices.contains(mount.dir);
+      return mount.connection == connection.name && mount.index == index && devices.contains(mount.dir);
     });
     return found == record.mounts.end() ? nullptr : &*found;
   }
@@ -67,8 +67,9 @@ void Daemon::take_over() {
   }
   for (const auto& image : work.record.images) {
     try {
-      work.images[image.digest] =
+      work.images[image.index] =
           ServedImage::reopen(image.spec, open_remembered(image), image.index, index::Judged::kAlready, local_, *streams_);
+      proofs_.watch(work.images[image.index]);
     } catch (const std::exception& error) {
       log::error("{} cannot be served any more: {}", image.digest.to_string(), error.what());
     }
@@ -104,14 +105,14 @@ Daemon::Backing& Daemon::adopt(std::unique_ptr<MountedImage> mounted, const Hand
     backing->folders = {mount.dir};
     if (!mount.shared) backing->folders.push_back(mount.dir.string() + "-blobs");  // it was recorded; nobody records it now
   }
-  log::info("goes on with {} ({}) in {} mode at {}", mount.image.to_string(), backing->mounted->image().reference(),
+  log::info("goes on with {} ({}) in {} mode at {}", backing->mounted->image().digest().to_string(), backing->mounted->image().reference(),
             to_string(mount.mode), mount.dir.string());
   return *state_.with([&](State& state) { return state.backings.emplace_back(std::move(backing)).get(); });
 }
 
 void Daemon::take_over_tree(TakeOver& work, const HandoverConnection& connection) {
   const auto image = work.images.find(*connection.tree);
-  if (image == work.images.end()) fail<NotFound>("its image {} cannot be opened", connection.tree->to_string());
+  if (image == work.images.end()) fail<NotFound>("the image of index {} cannot be opened", connection.tree->to_string());
   const auto* mount = work.mount_of(connection, *connection.tree);
   KeptConnections::Connection kept{.dir = connection.dir,
                                    .init_request = connection.init_request,
@@ -136,10 +137,10 @@ void Daemon::take_over_blobs(TakeOver& work, const HandoverConnection& connectio
                                    .files = {}};
   std::vector<const HandoverMount*> mounts;
   for (const auto& files : connection.files) {
-    const auto image = work.images.find(files.image);
+    const auto image = work.images.find(files.index);
     if (image == work.images.end()) continue;
     kept.files.push_back({.image = image->second, .opened = files.opened});
-    const auto* mount = work.mount_of(connection, files.image);
+    const auto* mount = work.mount_of(connection, files.index);
     if (mount != nullptr && std::find(mounts.begin(), mounts.end(), mount) == mounts.end()) mounts.push_back(mount);
   }
   // Of several connections only the last can be at the folder; those before it are detached and serve what is still
@@ -153,7 +154,7 @@ void Daemon::take_over_blobs(TakeOver& work, const HandoverConnection& connectio
       std::make_shared<BlobMount>(connection.name, std::move(kept), std::move(work.descriptors[connection.name]),
                                   mounted, settings_, channels_, *kept_);
   for (const auto* mount : mounts) {
-    adopt(MountedImage::taken_over(work.images.at(mount->image), mount->dir, blobs), *mount);
+    adopt(MountedImage::taken_over(work.images.at(mount->index), mount->dir, blobs), *mount);
     work.served.insert(mount->dir);
   }
   if (mounts.empty() || !mounted) return;
@@ -223,7 +224,7 @@ Handover Daemon::current_record() {
     for (const auto& backing : state.backings) {
       const auto& mounted = *backing->mounted;
       record.mounts.push_back({.dir = mounted.dir(),
-                               .image = mounted.image().digest(),
+                               .index = mounted.image().index_digest(),
                                .connection = mounted.connection(),
                                .mode = mounted.mode(),
                                .why = backing->why,

@@ -79,7 +79,7 @@ HandoverImage image_from_json(const json& from) {
 json to_json(const HandoverConnection& connection) {
   json files = json::array();
   for (const auto& image : connection.files)
-    files.push_back({{"image", image.image.to_string()}, {"opened", image.opened}});
+    files.push_back({{"index", image.index.to_string()}, {"opened", image.opened}});
   return {{"name", connection.name},
           {"dir", connection.dir.string()},
           {"init_request", packed(connection.init_request)},
@@ -97,7 +97,7 @@ HandoverConnection connection_from_json(const json& from) {
                                 .files = {}};
   if (!field<json>(from, "tree").is_null()) connection.tree = digest_field(from, "tree");
   connection.files = list_field(from, "files", [](const json& entry) {
-    return HandoverFiles{.image = digest_field(entry, "image"), .opened = field<std::vector<bool>>(entry, "opened")};
+    return HandoverFiles{.index = digest_field(entry, "index"), .opened = field<std::vector<bool>>(entry, "opened")};
   });
   return connection;
 }
@@ -117,7 +117,7 @@ std::string encode_handover(const Handover& handover) {
   document["connections"] = list_of<HandoverConnection>(handover.connections, to_json);
   document["mounts"] = list_of<HandoverMount>(handover.mounts, [](const HandoverMount& mount) -> json {
     return {{"dir", mount.dir.string()},
-            {"image", mount.image.to_string()},
+            {"index", mount.index.to_string()},
             {"connection", mount.connection},
             {"mode", to_string(mount.mode)},
             {"why", mount.why},
@@ -148,7 +148,7 @@ Handover decode_handover(std::string_view text) {
   handover.connections = list_field(document, "connections", connection_from_json);
   handover.mounts = list_field(document, "mounts", [](const json& entry) {
     return HandoverMount{.dir = path_field(entry, "dir"),
-                         .image = digest_field(entry, "image"),
+                         .index = digest_field(entry, "index"),
                          .connection = field<std::string>(entry, "connection"),
                          .mode = parse_mount_mode(field<std::string>(entry, "mode")),
                          .why = field<std::string>(entry, "why"),

@@ -16,7 +16,7 @@
 
 namespace varve::fuse {
 
-inline constexpr int kHandoverFormat = 1;
+inline constexpr int kHandoverFormat = 2;  // 2: connections and mounts name images by their index
 inline constexpr std::uint64_t kMaxHandoverBytes = 256 << 20;
 
 // An image that can be opened again without its repository.
@@ -26,12 +26,12 @@ struct HandoverImage {
   std::string media_type;  // of the manifest
   Bytes manifest;
   Bytes config;
-  Digest index;  // the manifest of the index that its tree came from
+  Digest index;  // the manifest of the index that its tree came from; by it the image is named below
 };
 
 // An image whose layers are files of a blob connection.
 struct HandoverFiles {
-  Digest image;
+  Digest index;
   std::vector<bool> opened;  // by device: the kernel has it open through FUSE, rather than the store file
 };
 
@@ -40,14 +40,14 @@ struct HandoverConnection {
   std::filesystem::path dir;
   Bytes init_request;  // the kernel's first message, as it came
   bool by_helper = false;
-  std::optional<Digest> tree;        // fuse mode: the image
+  std::optional<Digest> tree;        // fuse mode: the index of the image
   std::vector<HandoverFiles> files;  // kernel mode
 };
 
 // One image at one folder.
 struct HandoverMount {
   std::filesystem::path dir;
-  Digest image;
+  Digest index;
   std::string connection;
   MountMode mode = MountMode::kFuse;
   std::string why;

@@ -229,11 +229,11 @@ TEST(Handovers, CrossAsTheyAre) {
                                   .init_request = Bytes(104),
                                   .by_helper = true,
                                   .tree = {},
-                                  .files = {{.image = image, .opened = {true, false}}}});
+                                  .files = {{.index = digest_of("index"), .opened = {true, false}}}});
   handover.connections.push_back(
-      {.name = "varve-2", .dir = "/mnt/a b", .init_request = {}, .by_helper = false, .tree = image, .files = {}});
+      {.name = "varve-2", .dir = "/mnt/a b", .init_request = {}, .by_helper = false, .tree = digest_of("index"), .files = {}});
   handover.mounts.push_back({.dir = "/run/varve/images/x",
-                             .image = image,
+                             .index = digest_of("index"),
                              .connection = "varve-1",
                              .mode = MountMode::kKernel,
                              .why = "",
@@ -250,9 +250,9 @@ TEST(Handovers, CrossAsTheyAre) {
 }
 
 TEST(Handovers, OfAnotherFormatOrBrokenAreRefused) {
-  EXPECT_THROW(decode_handover(R"({"format": 2})"), Unsupported);
+  EXPECT_THROW(decode_handover(R"({"format": 1})"), Unsupported);
   EXPECT_THROW(decode_handover("{"), CorruptData);
-  EXPECT_THROW(decode_handover(R"({"format": 1})"), CorruptData);
+  EXPECT_THROW(decode_handover(R"({"format": 2})"), CorruptData);
   auto text = encode_handover(Handover{});
   EXPECT_NO_THROW(decode_handover(text));
   Handover relative;

@@ -82,7 +82,7 @@ void KeptConnections::write_to(Handover& handover) {
                                .tree = {},
                                .files = {}};
       if (connection.tree) {
-        entry.tree = connection.tree->digest();
+        entry.tree = connection.tree->index_digest();
         images[*entry.tree] = connection.tree;
       }
       const auto in_use = [&](const Files& files) { return any_in_use(*connection.blobs, *files.image); };
@@ -90,8 +90,8 @@ void KeptConnections::write_to(Handover& handover) {
       std::move(gone, connection.files.end(), std::back_inserter(unused));
       connection.files.erase(gone, connection.files.end());
       for (const auto& files : connection.files) {
-        entry.files.push_back({.image = files.image->digest(), .opened = files.opened});
-        images[files.image->digest()] = files.image;
+        entry.files.push_back({.index = files.image->index_digest(), .opened = files.opened});
+        images[files.image->index_digest()] = files.image;
       }
       handover.connections.push_back(std::move(entry));
     }

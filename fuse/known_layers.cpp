@@ -31,15 +31,20 @@ void KnownLayers::remember(const index::LayerIndexBlobs& blobs) {
   json record{{"layer", blobs.layer_digest.to_string()}, {"map", to_json(blobs.map)}, {"entries", to_json(blobs.entries)}};
   if (blobs.windows) record["windows"] = to_json(*blobs.windows);
   const auto text = record.dump();
-  const auto path = dir_ / blobs.layer_digest.hex();
+  const auto path = file_of(blobs.layer_digest, blobs.map.digest);
   const auto old = read_file_if_there(path, kMaxRecordBytes);
   if (old && as_text(*old) == text) return;
   write_file_atomically(path, as_bytes(text));
 }
 
-std::optional<index::LayerIndexBlobs> KnownLayers::find(const Digest& layer) const {
+std::filesystem::path KnownLayers::file_of(const Digest& layer, const std::optional<Digest>& map) const {
+  return dir_ / (map ? layer.hex() + '-' + map->hex() : layer.hex());
+}
+
+std::optional<index::LayerIndexBlobs> KnownLayers::find(const Digest& layer, const std::optional<Digest>& map) const {
+  const auto path = file_of(layer, map);
   try {
-    const auto bytes = read_file_if_there(dir_ / layer.hex(), kMaxRecordBytes);
+    const auto bytes = read_file_if_there(path, kMaxRecordBytes);
     if (!bytes) return std::nullopt;
     const auto record = json::parse(as_text(*bytes));
     index::LayerIndexBlobs blobs;
@@ -48,9 +53,10 @@ std::optional<index::LayerIndexBlobs> KnownLayers::find(const Digest& layer) con
     blobs.entries = descriptor_from(record.at("entries"));
     if (record.contains("windows")) blobs.windows = descriptor_from(record["windows"]);
     if (blobs.layer_digest != layer) fail<CorruptData>("names layer {}", blobs.layer_digest.to_string());
+    if (map && blobs.map.digest != *map) fail<CorruptData>("names map {}", blobs.map.digest.to_string());
     return blobs;
   } catch (const std::exception& error) {
-    log::warn("{}: {}", (dir_ / layer.hex()).string(), error.what());
+    log::warn("{}: {}", path.string(), error.what());
     return std::nullopt;
   }
 }

@@ -211,6 +211,19 @@ std::uint64_t bytes_in(const std::filesystem::path& dir) {
   return bytes;
 }
 
+// Folders of the store are named by both digests.
+std::string folder_of(const Digest& layer, const Digest& map) { return layer.hex() + '-' + map.hex(); }
+
+std::optional<StoredLayer> parse_folder(const std::string& name) {
+  const auto dash = name.find('-');
+  const auto layer = Digest::try_parse("sha256:" + name.substr(0, dash));
+  if (!layer) return std::nullopt;
+  if (dash == std::string::npos) return StoredLayer{.layer = *layer, .map = std::nullopt};
+  const auto map = Digest::try_parse("sha256:" + name.substr(dash + 1));
+  if (!map) return std::nullopt;
+  return StoredLayer{.layer = *layer, .map = *map};
+}
+
 class StoredLayerStreams final : public LayerStreams, private StoreContents {
  public:
   StoredLayerStreams(std::filesystem::path store_dir, std::shared_ptr<Engine> engine)
@@ -226,10 +239,10 @@ class StoredLayerStreams final : public LayerStreams, private StoreContents {
     if (image_repository) check_blobs(*map, layer_blob, index_blobs);
     auto streams = streams_.lock();
     close_unused(*streams);
-    auto& stream = (*streams)[map->layer_digest];
+    auto& stream = (*streams)[{map->layer_digest, index_blobs.map.digest}];
     if (!stream) {
       try {
-        stream = open_stream(std::move(map), layer_blob, index_blobs);
+        stream = open_stream(std::move(map), layer_blob, index_blobs, *streams);
       } catch (...) {
         std::erase_if(*streams, [](const auto& entry) { return !entry.second; });
         throw;
@@ -242,13 +255,13 @@ class StoredLayerStreams final : public LayerStreams, private StoreContents {
 
   std::uint64_t store_bytes() const override { return bytes_in(store_dir_); }
 
-  std::vector<Digest> stored_layers() const override {
-    std::vector<Digest> layers;
+  std::vector<StoredLayer> stored_layers() const override {
+    std::vector<StoredLayer> layers;
     std::error_code ignored;
     for (auto entry = std::filesystem::directory_iterator(store_dir_, ignored);
          entry != std::filesystem::directory_iterator(); entry.increment(ignored))
-      if (const auto digest = Digest::try_parse("sha256:" + entry->path().filename().string()))
-        if (std::filesystem::exists(entry->path() / "presence", ignored)) layers.push_back(*digest);
+      if (const auto stored = parse_folder(entry->path().filename().string()))
+        if (std::filesystem::exists(entry->path() / "presence", ignored)) layers.push_back(*stored);
     std::sort(layers.begin(), layers.end());
     return layers;
   }
@@ -256,19 +269,33 @@ class StoredLayerStreams final : public LayerStreams, private StoreContents {
   void stop() override { engine_->stop(); }
 
  private:
-  using Streams = std::map<Digest, std::shared_ptr<StoredLayerStream>>;
+  using Key = std::pair<Digest, Digest>;  // of layer and map
+  using Streams = std::map<Key, std::shared_ptr<StoredLayerStream>>;
 
   std::shared_ptr<StoredLayerStream> open_stream(std::shared_ptr<const index::LayerMap> map,
                                                  const oci::Descriptor& layer_blob,
-                                                 const index::LayerIndexBlobs& index_blobs) {
+                                                 const index::LayerIndexBlobs& index_blobs, const Streams& streams) {
     check_spans(*map);
-    const auto dir = store_dir_ / map->layer_digest.hex();
+    const auto dir = store_dir_ / folder_of(map->layer_digest, index_blobs.map.digest);
+    if (std::error_code absent; !std::filesystem::exists(dir, absent)) take_over_folder(map->layer_digest, dir, streams);
     const SpanStoreOptions options{.drop_pages = engine_->options.drop_store_pages,
                                    .overflow_bytes = engine_->options.overflow_bytes};
     auto layer = std::make_shared<FetchLayer>(std::move(map), layer_blob, index_blobs.windows, dir, options);
     note_use(dir);
     engine_->syncer.add(layer);
     return std::make_shared<StoredLayerStream>(engine_, std::move(layer));
+  }
+
+  // A layer that was indexed anew need not be fetched anew: what is there under another map that nobody has open is checked span by span before it is
+  // used, or at once where the spans are the same (SpanStore).
+  void take_over_folder(const Digest& layer, const std::filesystem::path& dir, const Streams& streams) const {
+    for (const auto& stored : stored_layers()) {
+      if (stored.layer != layer || (stored.map && streams.contains({layer, *stored.map}))) continue;
+      std::error_code failed;
+      std::filesystem::rename(store_dir_ / (stored.map ? folder_of(layer, *stored.map) : layer.hex()), dir, failed);
+      if (!failed) return;
+      log::warn("store of {}: what is there cannot be taken over: {}", layer.to_string(), failed.message());
+    }
   }
 
   // Streams that nobody holds any more are closed here, under the lock: a store is never open twice.
@@ -278,7 +305,7 @@ class StoredLayerStreams final : public LayerStreams, private StoreContents {
       const auto& layer = entry.second->layer();
       engine_->syncer.remove(layer);
       if (layer.use_count() == 1) {
-        note_use(store_dir_ / entry.first.hex());
+        note_use(store_dir_ / folder_of(entry.first.first, entry.first.second));
         return true;
       }
       engine_->syncer.add(layer);  // something is still being fetched for it
@@ -297,12 +324,13 @@ class StoredLayerStreams final : public LayerStreams, private StoreContents {
   std::vector<ClosedLayer> closed_layers() override {
     std::vector<ClosedLayer> closed;
     const auto now = ::time(nullptr);
-    for (const auto& digest : stored_layers()) {
-      if (streams_.with([&](const Streams& streams) { return streams.contains(digest); })) continue;
-      const auto dir = store_dir_ / digest.hex();
+    for (const auto& stored : stored_layers()) {
+      if (stored.map && streams_.with([&](const Streams& streams) { return streams.contains({stored.layer, *stored.map}); })) continue;
+      const auto name = stored.map ? folder_of(stored.layer, *stored.map) : stored.layer.hex();
+      const auto dir = store_dir_ / name;
       struct stat status {};
       if (::stat(dir.c_str(), &status) != 0) continue;
-      closed.push_back({.name = digest.hex(), .idle_seconds = std::uint32_t(std::clamp<std::int64_t>(now - status.st_mtime, 0, UINT32_MAX)), .bytes = bytes_in(dir)});
+      closed.push_back({.name = name, .idle_seconds = std::uint32_t(std::clamp<std::int64_t>(now - status.st_mtime, 0, UINT32_MAX)), .bytes = bytes_in(dir)});
     }
     return closed;
   }
@@ -313,7 +341,8 @@ class StoredLayerStreams final : public LayerStreams, private StoreContents {
     std::error_code failed;
     {
       auto streams = streams_.lock();
-      if (streams->contains(Digest::parse("sha256:" + name, "store"))) return false;
+      const auto stored = parse_folder(name);
+      if (!stored || (stored->map && streams->contains({stored->layer, *stored->map}))) return false;
       std::filesystem::rename(store_dir_ / name, gone, failed);
     }
     if (!failed) std::filesystem::remove_all(gone, failed);

@@ -7,6 +7,7 @@
 #include <functional>
 #include <map>
 #include <memory>
+#include <optional>
 #include <span>
 #include <string>
 #include <vector>
@@ -112,6 +113,13 @@ struct StreamOptions {
   StoreLimitOptions store_limit = {};
 };
 
+// A folder of the store: a layer as one map describes it.
+struct StoredLayer {
+  Digest layer;
+  std::optional<Digest> map;  // absent: a folder that a version before 0.3 made; the first map that comes for the layer takes it over
+  auto operator<=>(const StoredLayer&) const = default;
+};
+
 // All layer streams of a daemon, shared by its images: one store, one set of connections and decoders.
 class LayerStreams {
  public:
@@ -122,8 +130,9 @@ class LayerStreams {
                                             Clock& clock = Clock::system());
   virtual ~LayerStreams() = default;
 
-  // The stream of a layer: the same object for the same layer digest. `image_repository` serves the layer blob,
-  // `windows_repository` the windows; further calls for the same layer add their repositories as alternatives, tried in
+  // The stream of a layer: the same object for the same layer digest and the same map (the blob that `index_blobs` names), as one image's index must not
+  // speak for another's. `image_repository` serves the layer blob,
+  // `windows_repository` the windows; further calls for the same layer and map add their repositories as alternatives, tried in
   // turn. Either may be null: what is in the store can then be read and verified, and ensure() of the rest fails.
   // Throws CorruptData if map and descriptors are not of one layer. A stream stays usable for reading what is present
   // after the LayerStreams is gone.
@@ -135,7 +144,7 @@ class LayerStreams {
   // Bytes on disk of the whole store; above the limit for a while when readers need more at once than may be evicted.
   virtual std::uint64_t store_bytes() const = 0;
   // Layers that have a folder in the store, mounted or not.
-  virtual std::vector<Digest> stored_layers() const = 0;
+  virtual std::vector<StoredLayer> stored_layers() const = 0;
 
   // Fails all pending ensure() calls with Cancelled, then ends the threads (which may wait for a transfer to notice)
   // and brings the store to disk. Later calls of ensure() fail at once. The destructor does the same.

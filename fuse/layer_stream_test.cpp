@@ -83,7 +83,7 @@ TEST_P(LayerFormatTest, ARestartServesWithoutTheSource) {
   EXPECT_EQ(read(*stream, 0, layer.stream.size()), layer.stream);
   EXPECT_EQ(repository_->reads().size(), requests);
   EXPECT_EQ(stream->stats().fetched_bytes, 0u);
-  EXPECT_THAT(streams_->stored_layers(), ElementsAre(layer.map->layer_digest));
+  EXPECT_THAT(streams_->stored_layers(), ElementsAre(StoredLayer{layer.map->layer_digest, layer.index_blobs.map.digest}));
   EXPECT_GT(streams_->store_bytes(), layer.stream.size());
 }
 

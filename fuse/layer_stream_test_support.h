@@ -101,7 +101,7 @@ class LayerStreamTestBase : public ::testing::Test {
     return to_bytes(ByteView(layer.stream).subspan(offset, length));
   }
   std::filesystem::path data_file(const test::MadeLayer& layer) const {
-    return dir_ / "store" / layer.map->layer_digest.hex() / "data";
+    return dir_ / "store" / (layer.map->layer_digest.hex() + "-" + layer.index_blobs.map.digest.hex()) / "data";
   }
 
   test::TempDir dir_;

@@ -13,8 +13,11 @@
 namespace varve::fuse {
 namespace {
 
-// The ranges device belongs to one image and has no digest of its own.
-Digest ranges_name(const Digest& image) { return digest_of("varve ranges device of " + image.to_string()); }
+// The ranges device belongs to one index of an image and has no digest of its own.
+Digest ranges_name(const ServedImage& image) { return digest_of("varve ranges device of " + image.index_digest().to_string()); }
+
+// A layer that two indexes describe in two ways is two files.
+Digest stream_name(const index::LayerIndexBlobs& blobs) { return digest_of("varve layer " + blobs.layer_digest.to_string() + " by " + blobs.map.digest.to_string()); }
 
 std::vector<std::shared_ptr<StreamFile>> devices_of(const ServedImage& image, const std::shared_ptr<ReadRecorder>& recorder) {
   auto devices = image.devices();
@@ -60,8 +63,8 @@ void ChannelList::stop_all() {
 std::vector<std::pair<Digest, std::shared_ptr<StreamFile>>> files_of(const ServedImage& image) {
   std::vector<std::pair<Digest, std::shared_ptr<StreamFile>>> files;
   for (std::size_t i = 0; i < image.layers().size(); ++i)
-    files.emplace_back(image.layers()[i]->map().layer_digest, image.devices()[i]);
-  if (image.has_ranges_device()) files.emplace_back(ranges_name(image.digest()), image.devices().back());
+    files.emplace_back(stream_name(image.index().blobs.layers.at(i)), image.devices()[i]);
+  if (image.has_ranges_device()) files.emplace_back(ranges_name(image), image.devices().back());
   return files;
 }
 

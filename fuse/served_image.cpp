@@ -80,6 +80,8 @@ ImageStats ServedImage::stats() const {
   ImageStats sum;
   sum.image = digest();
   sum.reference = spec_.reference;
+  sum.layers = distinct_.size();
+  sum.proved_layers = proved_layers_;
   for (std::size_t i = 0; i < distinct_.size(); ++i) {
     const auto now = distinct_[i]->stats();
     const auto& before = before_[i];

@@ -1,5 +1,6 @@
 #pragma once
 // An image that is open in the daemon: its tree and the streams of its layers, mounted or not.
+#include <atomic>
 #include <memory>
 #include <string>
 #include <vector>
@@ -30,6 +31,10 @@ class ServedImage {
   const Digest& digest() const { return image_.digest(); }
   const ImageSpec& spec() const { return spec_; }
   const oci::Image& image() const { return image_; }
+  // Of the manifest of the index that it was opened with.
+  const Digest& index_digest() const { return index_.blobs.manifest.digest; }
+  // True if both show the same: the same image by indexes of one content. What is cold and the profile may differ.
+  bool shows_the_same_as(const ServedImage& other) const { return digest() == other.digest() && index::same_content(index_.blobs, other.index_.blobs); }
   const std::string& reference() const { return spec_.reference; }
   const index::LoadedIndex& index() const { return index_; }
   // One per layer, base first; an image may repeat a layer.
@@ -44,6 +49,11 @@ class ServedImage {
   std::shared_ptr<const index::ColdRanges> cold() const;
   void take_marks_of(const ServedImage& opened_later);
 
+  // How many of distinct_layers() were found to be what the image says, and how many were complete when they were looked at (layer_proofs.h).
+  void note_proved_layers(std::size_t count) const { proved_layers_ = count; }
+  void note_looked_at_layers(std::size_t count) const { looked_at_layers_ = count; }
+  std::size_t looked_at_layers() const { return looked_at_layers_; }
+
   // From memory; fetched and requested since this was opened.
   ImageStats stats() const;
 
@@ -57,6 +67,8 @@ class ServedImage {
   std::vector<std::shared_ptr<LayerStream>> layers_;
   std::vector<std::shared_ptr<LayerStream>> distinct_;
   mutable Guarded<std::shared_ptr<const index::ColdRanges>> cold_;
+  mutable std::atomic<std::size_t> proved_layers_ = 0;
+  mutable std::atomic<std::size_t> looked_at_layers_ = 0;
   std::vector<StreamStats> before_;  // of distinct_, when this was opened
   std::vector<std::shared_ptr<StreamFile>> devices_;
 };

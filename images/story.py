@@ -372,8 +372,8 @@ class Story:
         """Bytes that the empty machine's store holds of the pruned release's layers: {"hot": …, "cold": …}."""
         totals = {}
         for layer in self.better.layout_record(f"{self.words['last']}-pruned")["layers"]:
-            data = self.out / "machine/store" / layer["digest"].split(":")[1] / "data"
-            totals[layer["heat"]] = totals.get(layer["heat"], 0) + (data.stat().st_blocks * 512 if data.exists() else 0)
+            data = (self.out / "machine/store").glob(layer["digest"].split(":")[1] + "-*/data")
+            totals[layer["heat"]] = totals.get(layer["heat"], 0) + sum(file.stat().st_blocks * 512 for file in data)
         if "cold" not in totals:
             raise Broken("no layer of the pruned release is cold")
         if not totals.get("hot"):

@@ -114,13 +114,36 @@ TEST_F(IndexImageTest, ReadsOnlyLayersThatWereNotIndexedBefore) {
   EXPECT_FALSE(report.layers[2].reused);
 }
 
-TEST_F(IndexImageTest, FindsLayersInTheDestinationWhereTheLocalRootIsNew) {
+// Who publishes an index vouches for all that it names.
+TEST_F(IndexImageTest, TakesLayersThatOthersIndexedOnlyIfItIsTold) {
   const auto first = run(image_of({tar_of(1), tar_of(2)}), "root");
   const auto image = image_of({tar_of(1), tar_of(2)});
-  const auto again = run(image, "other machine");
+  const auto again = run(image, "other machine", {.reuse_foreign = true});
   EXPECT_EQ(reads(image, 0), 1u);
   EXPECT_TRUE(again.layers[0].reused && again.layers[1].reused);
   EXPECT_EQ(again.index, first.index);
+  EXPECT_FALSE(index::LocalIndex(folder_ / "other machine").origins().of(again.index).built_here);
+  const auto careful = run(image, "third machine");
+  EXPECT_EQ(reads(image, 0), 2u);
+  EXPECT_FALSE(careful.layers[0].reused || careful.layers[1].reused);
+  EXPECT_TRUE(index::LocalIndex(folder_ / "third machine").origins().of(careful.index).built_here);
+}
+
+// Somebody who may push publishes an index of the newest tool and the highest generation.
+TEST_F(IndexImageTest, ForceTakesTheImagesIndexBack) {
+  const auto image = image_of({tar_of(1)});
+  run(image, "root");
+  for (const char* tool : {"varve 99.0", "varve 0.2.0"}) {
+    auto theirs = *index::find_index(*destination_, image);
+    theirs.tool = tool;
+    theirs.generation = 1'000;
+    theirs.layers[0].entries = oci::put_bytes(*destination_, as_bytes("other entries"), index::kEntriesMediaType);
+    destination_->put_manifest(index::make_index_manifest(image, theirs).to_json(), oci::kOciManifestType, "");
+  }
+  auto asked = image;
+  asked.selector = image.digest().to_string();  // by digest, so that nobody else is believed
+  const auto ours = run(asked, "root", {.force = true});
+  EXPECT_EQ(index::find_index(*destination_, image)->manifest.digest, ours.index);
 }
 
 TEST_F(IndexImageTest, ForceReadsAgainAndGivesTheSame) {

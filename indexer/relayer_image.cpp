@@ -602,6 +602,10 @@ std::vector<std::uint32_t> layers_worth_keeping(const RelayerInput& input, const
 
 RelayerReport relayer_image(const RelayerInput& input, oci::Repository& destination, std::string_view tag, const RelayerOptions& options, Progress& progress,
                             const CancelFlag& cancel) {
+  // What is written takes the index at its word, and says it to everybody who pulls the new image.
+  if (!input.index.judgement.vouched)
+    fail<trust::Untrusted>("image {}: its index {} was made by others and no key that counts has signed it; index it on this machine first: varve index IMAGE", input.image.digest().to_string(),
+                           input.index.blobs.manifest.digest.to_string());
   return Relayerer(input, destination, options, progress, cancel).run(tag);
 }
 

@@ -63,7 +63,7 @@ std::vector<std::uint32_t> layers_worth_keeping(const RelayerInput& input, const
 // The image is visible at the destination only when all of it is there, and under `tag` only if that is not "". Its layout record goes along. A run that was stopped
 // does not write again what arrived. Every content is checked against its digest in the index on the way. Memory: some 100 MiB beside the tree, whatever the image's size.
 // Throws CorruptData when a layer is not what the index says, Unsupported for what cannot be said in a layer above others (naming it), UsageError for a layer in `take_over` that
-// is not there or cannot stand without others, Cancelled.
+// is not there or cannot stand without others, trust::Untrusted for an index that nothing vouches for (the layers were never read here), Cancelled.
 RelayerReport relayer_image(const RelayerInput& input, oci::Repository& destination, std::string_view tag, const RelayerOptions& options, Progress& progress,
                             const CancelFlag& cancel);
 

@@ -213,6 +213,50 @@ Bytes LocalIndex::blob(const oci::Descriptor& blob, oci::Repository& source, std
 
 namespace {
 
+// Of what Repository::name() says. The name of a layout folder may hold what would be read as its tag.
+oci::Reference reference_of(std::string_view repository) {
+  constexpr std::string_view kLayout = "oci:";
+  if (!repository.starts_with(kLayout)) return oci::Reference::parse(repository);
+  oci::Reference reference;
+  reference.kind = oci::Reference::Kind::kLayout;
+  reference.layout_dir = repository.substr(kLayout.size());
+  return reference;
+}
+
+// Windows are fetched by range when a span is first needed, from beside the image. Where they cannot lie there, as the index came from elsewhere, they are
+// kept here now: an index that is used must be complete, or reads would fail later.
+void keep_windows(LocalIndex& local, const oci::Image& image, const LoadedIndex& index) {
+  const auto& manifest = index.blobs.manifest.digest;
+  const auto& wanted = index.blobs.layers;
+  const auto lacks = [&](const LayerIndexBlobs& layer) { return layer.windows && !local.repository().has_blob(*layer.windows); };
+  if (std::ranges::none_of(wanted, lacks)) return;
+  const auto origin = local.origins().of(manifest);
+  const auto name = image.repository->name();
+  if (origin.repositories.empty() || origin.repositories.contains(name)) return;
+  for (const auto& layer : wanted) {
+    if (!lacks(layer) || image.repository->has_blob(*layer.windows)) continue;
+    std::string trouble;
+    for (const auto& repository : origin.repositories) {
+      try {
+        local.blob(*layer.windows, *oci::open_repository(reference_of(repository), {}), layer.windows->size);
+        trouble.clear();
+        break;
+      } catch (const std::exception& error) {
+        trouble = error.what();
+      }
+    }
+    if (!trouble.empty())
+      fail<NotFound>("{}: the index {} of image {} came from elsewhere, and what reads of layer {} need of it (its windows) is neither here nor there: {}; run: varve index IMAGE", name,
+                     manifest.to_string(), image.digest().to_string(), layer.layer_digest.to_string(), trouble);
+  }
+}
+
+void refuse_refuted(const LocalIndex& local, const oci::Image& image, const LayerIndexBlobs& layer) {
+  const auto refuted = local.origins().of(layer.map.digest).refuted;
+  if (!refuted.empty()) fail<trust::Untrusted>("image {}: its index describes layer {} in a way that was found false here: {}; run: varve index --force IMAGE", image.digest().to_string(),
+                                                layer.layer_digest.to_string(), refuted);
+}
+
 LoadedIndex load_chosen(LocalIndex& local, const oci::Image& image, TrustedIndex chosen, bool is_here) {
   LoadedIndex index;
   index.blobs = std::move(chosen.found.blobs);
@@ -227,6 +271,7 @@ LoadedIndex load_chosen(LocalIndex& local, const oci::Image& image, TrustedIndex
     const auto& layer_blobs = index.blobs.layers[layer];
     auto& map = maps[layer_blobs.layer_digest];
     if (map == nullptr) {
+      refuse_refuted(local, image, layer_blobs);
       count(layer_blobs.map);
       map = load_map(local, image, layer_blobs, layer);
     } else if (map->diff_id != image.config.diff_ids.at(layer)) {
@@ -255,6 +300,7 @@ LoadedIndex load_chosen(LocalIndex& local, const oci::Image& image, TrustedIndex
   index.tree_mapping = MappedFile::open(index.tree_file);
   index.tree = std::make_unique<ErofsReader>(index.tree_mapping.bytes(), index.tree_file.string());
   check_devices(index, image);
+  keep_windows(local, image, index);
   if (!is_here) {
     // Kept last, when everything it needs at first is here: from now on a mount works without the repository of the index.
     const auto& document = chosen.found.document;

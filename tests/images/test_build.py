@@ -177,7 +177,7 @@ def check_fill(work):
 
 def stored_of(varve, layer):
     """Bytes on disk of a layer's content in the store."""
-    return (varve.root / "store" / layer["digest"].split(":")[1] / "data").stat().st_blocks * 512
+    return sum(data.stat().st_blocks * 512 for data in (varve.root / "store").glob(layer["digest"].split(":")[1] + "-*/data"))
 
 
 def check_session(work, layout):

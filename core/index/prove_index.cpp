@@ -1,0 +1,82 @@
+#include "core/index/prove_index.h"
+
+#include <algorithm>
+
+#include "core/base/errors.h"
+#include "core/codec/tar_parser.h"
+#include "core/index/layer_entry_reader.h"
+#include "core/index/merge_layers.h"
+#include "core/trust/tool_version.h"
+
+namespace varve::index {
+namespace {
+
+constexpr std::size_t kStepBytes = 1 << 20;
+
+template <typename Take>
+void read_through(const LayerMap& map, const ReadStream& read, const Take& take) {
+  Bytes buffer(kStepBytes);
+  for (std::uint64_t at = 0; at < map.stream_bytes;) {
+    const auto part = std::span(buffer).first(std::size_t(std::min<std::uint64_t>(buffer.size(), map.stream_bytes - at)));
+    read(at, part);
+    take(ByteView(part));
+    at += part.size();
+  }
+}
+
+// Names, attributes and where content lies; what the content is, its spans say.
+class Entries final : public codec::TarListener {
+ public:
+  explicit Entries(std::string what) : what_(std::move(what)) {}
+  void on_entry(codec::TarEntry entry) override { entries.push_back(make_layer_entry(entry, what_)); }
+  void on_content(ByteView) override {}
+  void on_entry_end() override {}
+
+  std::vector<LayerEntry> entries;
+
+ private:
+  const std::string what_;
+};
+
+LayerEntries read_entries(const LayerMap& map, const ReadStream& read) {
+  const auto what = "layer " + map.layer_digest.to_string();
+  Entries listener(what);
+  codec::TarParser parser(what, listener);
+  read_through(map, read, [&](ByteView bytes) { parser.feed(bytes); });
+  parser.finish();
+  LayerEntries entries;
+  entries.layer_digest = map.layer_digest;
+  entries.entries = std::move(listener.entries);
+  return entries;
+}
+
+}  // namespace
+
+std::string disprove_layer(const LayerMap& map, const ReadStream& read) {
+  Sha256 hash;
+  read_through(map, read, [&](ByteView bytes) { hash.update(bytes); });
+  const auto found = hash.finish();
+  if (found == map.diff_id) return "";
+  return fmt::format("the content of layer {} is {}, and the image's config names {}", map.layer_digest.to_string(), found.to_string(), map.diff_id.to_string());
+}
+
+std::string disprove_tree(const LoadedIndex& index, const oci::Image& image, const std::function<ReadStream(std::size_t layer)>& read) {
+  LayerMerger merger;
+  std::vector<std::string> tags;
+  std::vector<std::uint64_t> stream_bytes;
+  for (std::size_t layer = 0; layer < index.maps.size(); ++layer) {
+    merger.add(read_entries(*index.maps[layer], read(layer)));
+    tags.push_back(image.config.diff_ids.at(layer).hex());
+    stream_bytes.push_back(index.maps[layer]->stream_bytes);
+  }
+  const auto made = write_erofs(merger.finish(), tags, stream_bytes);
+  if (made.ranges.encode() != index.ranges.encode()) return "the ranges of its files are not those of the layers";
+  const auto shown = index.tree_mapping.bytes();
+  if (std::ranges::equal(made.bytes, shown)) return "";
+  const auto differs = std::ranges::mismatch(made.bytes, shown).in1 - made.bytes.begin();
+  return fmt::format("its tree is not that of the layers: they differ at byte {}", differs);
+}
+
+bool must_be_equal(const LoadedIndex& index) { return index.blobs.tool == trust::this_tool(); }
+
+}  // namespace varve::index
