@@ -25,19 +25,29 @@ index::ReadStream reader_of(const std::shared_ptr<LayerStream>& stream, const st
   };
 }
 
-ImageProof prove_paced(const ServedImage& image, index::LocalIndex& local, bool with_tree, const std::function<void(std::size_t)>& before_each) {
+enum class Again : std::uint8_t { kNo, kYes };  // what was proved before, too
+
+Digest map_digest(const ServedImage& image, const Digest& layer) {
+  const auto& all = image.index().blobs.layers;
+  return std::find_if(all.begin(), all.end(), [&](const auto& blobs) { return blobs.layer_digest == layer; })->map.digest;
+}
+
+ImageProof prove_paced(const ServedImage& image, index::LocalIndex& local, bool with_tree, Again again, const std::function<void(std::size_t)>& before_each) {
   ImageProof proof;
   bool all = true;
   for (const auto& stream : image.distinct_layers()) {
     auto& layer = proof.layers.emplace_back(LayerProof{.layer = stream->map().layer_digest, .complete = stream->complete()});
-    if (layer.complete) layer.refuted = index::disprove_layer(stream->map(), reader_of(stream, before_each));
+    const auto map = map_digest(image, layer.layer);
+    // What is in the store has the digests of its map: once its layer was proved, the map is.
+    const bool known = again == Again::kNo && local.origins().of(map).proved;
+    if (layer.complete && !known) layer.refuted = index::disprove_layer(stream->map(), reader_of(stream, before_each));
     layer.proved = layer.complete && layer.refuted.empty();
     all = all && layer.proved;
+    if (layer.proved && !known) local.origins().note_proved(map);
     if (layer.refuted.empty()) continue;
     log::error("image {}: index {} is false and will not be used again: {}", image.digest().to_string(), image.index_digest().to_string(), layer.refuted);
     local.origins().note_refuted(image.index_digest(), layer.refuted);
-    for (const auto& blobs : image.index().blobs.layers)  // whoever names that map again is not believed either
-      if (blobs.layer_digest == layer.layer) local.origins().note_refuted(blobs.map.digest, layer.refuted);
+    local.origins().note_refuted(map, layer.refuted);  // whoever names that map again is not believed either
   }
   if (!with_tree || !all) return proof;
   std::string differs;
@@ -67,7 +77,7 @@ bool ImageProof::refuted() const {
 }
 
 ImageProof prove(const ServedImage& image, index::LocalIndex& local, bool with_tree, const std::function<void()>& check_stop) {
-  auto proof = prove_paced(image, local, with_tree, [&](std::size_t) { check_stop(); });
+  auto proof = prove_paced(image, local, with_tree, Again::kYes, [&](std::size_t) { check_stop(); });
   image.note_proved_layers(std::size_t(std::count_if(proof.layers.begin(), proof.layers.end(), [](const LayerProof& layer) { return layer.proved; })));
   return proof;
 }
@@ -114,21 +124,25 @@ void LayerProofs::look_at(const std::shared_ptr<ServedImage>& image, const std::
   const auto& layers = image->distinct_layers();
   const auto complete = std::size_t(std::count_if(layers.begin(), layers.end(), [](const auto& layer) { return layer->complete(); }));
   if (complete <= image->looked_at_layers()) return;
-  // Half a look would be done again with the next layer: wait for all, as pulls bring them.
-  if (complete < layers.size()) return;
   const auto began = std::chrono::steady_clock::now();
   std::uint64_t bytes = 0;
   try {
     const auto origin = local_->origins().of(image->index_digest());
+    if (origin.built_here || origin.proved) {  // its maps were made of the layers, or proved by them
+      image->note_proved_layers(complete);
+      image->note_looked_at_layers(complete);
+      return;
+    }
     const auto pace = [&](std::size_t more) {
       if (stop.stop_requested()) throw Cancelled("stopped");
       bytes += more;
       const auto due = began + std::chrono::duration_cast<std::chrono::steady_clock::duration>(std::chrono::duration<double>(double(bytes) / double(kBytesPerSecond)));
       std::this_thread::sleep_until(due);
     };
-    const auto proof = prove_paced(*image, *local_, !origin.built_here && !origin.proved, pace);
+    const auto proof = prove_paced(*image, *local_, true, Again::kNo, pace);
     image->note_proved_layers(std::size_t(std::count_if(proof.layers.begin(), proof.layers.end(), [](const LayerProof& layer) { return layer.proved; })));
     image->note_looked_at_layers(complete);
+    if (complete < layers.size()) log::debug("image {}: {} of {} layers are complete and proved", image->digest().to_string(), complete, layers.size());
   } catch (const Cancelled&) {
   } catch (const std::exception& error) {
     log::info("image {}: its layers are looked at again later: {}", image->digest().to_string(), error.what());

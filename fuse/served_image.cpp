@@ -58,8 +58,12 @@ std::shared_ptr<ServedImage> ServedImage::serve(std::shared_ptr<ServedImage> ser
   const auto& loaded = served->index_;
   for (std::size_t i = 0; i < loaded.maps.size(); ++i) {
     const auto& blobs = loaded.blobs.layers.at(i);
-    served->layers_.push_back(streams.stream(loaded.maps[i], served->image_.manifest.layers.at(i), served->image_.repository, blobs,
-                                             windows_repository(blobs, local, served->image_.repository)));
+    const auto& descriptor = served->image_.manifest.layers.at(i);
+    const auto& repository = served->image_.repository;
+    const auto windows = windows_repository(blobs, local, repository);
+    served->layers_.push_back(streams.stream(loaded.maps[i], descriptor, repository, blobs, windows));
+    // For windows that this machine's disk has broken.
+    if (windows != repository) streams.stream(loaded.maps[i], descriptor, repository, blobs, repository);
     served->devices_.push_back(std::make_shared<LayerFile>(served->layers_.back()));
   }
   if (loaded.ranges.bytes > 0) served->devices_.push_back(std::make_shared<RangesFile>(loaded.ranges, served->layers_));

@@ -234,18 +234,21 @@ void keep_windows(LocalIndex& local, const oci::Image& image, const LoadedIndex&
   const auto name = image.repository->name();
   if (origin.repositories.empty() || origin.repositories.contains(name)) return;
   for (const auto& layer : wanted) {
-    if (!lacks(layer) || image.repository->has_blob(*layer.windows)) continue;
+    if (!lacks(layer)) continue;
     std::string trouble;
-    for (const auto& repository : origin.repositories) {
+    const auto keep_from = [&](oci::Repository& repository) {
+      local.blob(*layer.windows, repository, layer.windows->size);
+      return true;
+    };
+    const auto tries = [&](const std::string& repository) {
       try {
-        local.blob(*layer.windows, *oci::open_repository(reference_of(repository), {}), layer.windows->size);
-        trouble.clear();
-        break;
+        return keep_from(repository == name ? *image.repository : *oci::open_repository(reference_of(repository), {}));
       } catch (const std::exception& error) {
         trouble = error.what();
+        return false;
       }
-    }
-    if (!trouble.empty())
+    };
+    if (!tries(name) && std::ranges::none_of(origin.repositories, tries))
       fail<NotFound>("{}: the index {} of image {} came from elsewhere, and what reads of layer {} need of it (its windows) is neither here nor there: {}; run: varve index IMAGE", name,
                      manifest.to_string(), image.digest().to_string(), layer.layer_digest.to_string(), trouble);
   }
