@@ -260,6 +260,12 @@ void refuse_refuted(const LocalIndex& local, const oci::Image& image, const Laye
                                                 layer.layer_digest.to_string(), refuted);
 }
 
+void open_tree(LocalIndex& local, const oci::Image& image, LoadedIndex& index) {
+  index.tree_file = local.tree_file(index.blobs, *image.repository);
+  index.tree_mapping = MappedFile::open(index.tree_file);
+  index.tree = std::make_unique<ErofsReader>(index.tree_mapping.bytes(), index.tree_file.string());
+}
+
 LoadedIndex load_chosen(LocalIndex& local, const oci::Image& image, TrustedIndex chosen, bool is_here) {
   LoadedIndex index;
   index.blobs = std::move(chosen.found.blobs);
@@ -299,10 +305,16 @@ LoadedIndex load_chosen(LocalIndex& local, const oci::Image& image, TrustedIndex
     index.profile.check(index.maps, what);
   }
   count(index.blobs.tree);
-  index.tree_file = local.tree_file(index.blobs, *image.repository);
-  index.tree_mapping = MappedFile::open(index.tree_file);
-  index.tree = std::make_unique<ErofsReader>(index.tree_mapping.bytes(), index.tree_file.string());
-  check_devices(index, image);
+  open_tree(local, image, index);
+  try {
+    check_devices(index, image);
+  } catch (const CorruptData& error) {
+    // A tree that is whole, and of something else: the blob says what belongs here.
+    log::warn("unpacking again: {}", error.what());
+    std::filesystem::remove(index.tree_file);
+    open_tree(local, image, index);
+    check_devices(index, image);
+  }
   keep_windows(local, image, index);
   if (!is_here) {
     // Kept last, when everything it needs at first is here: from now on a mount works without the repository of the index.

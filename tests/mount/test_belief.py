@@ -8,7 +8,7 @@ from program import Varve, modes, need_fuse, need_root, work_folder
 
 TAR = "application/vnd.oci.image.layer.v1.tar"
 LAYER_INDEX = "application/vnd.varve.layer-index.v1"
-GOOD, EVIL = b"good content\n" * 4000, b"EVIL content\n" * 4000
+GOOD, EVIL = b"good content\n" * 200_000, b"EVIL content\n" * 200_000  # several spans: none of them is the whole layer
 
 
 def expect(condition, what):
@@ -110,7 +110,7 @@ def another_repository_does_not_speak_for_an_image(work, mode):
             varve.stop_daemon()
             with varve.mounted(trusted, mode) as place:
                 expect(tool_of(place) == GOOD, "and later")
-            refused = varve.run("mount", "--mode", mode, by_digest(trusted), Path(varve.work))
+        with machine(work) as varve:
             place = varve.work / "mnt"
             place.mkdir()
             refused = varve.run("mount", "--mode", mode, by_digest(trusted), place)
@@ -208,21 +208,17 @@ def complete_layers_prove_an_index_or_refute_it(work, mode):
         expect(refused.returncode == 1 and "false" in refused.stderr.decode(), f"it is not used again: {refused.stderr}")
 
 
-def a_false_tree_is_refuted(work):
-    """Everything is what the image names, but the tree says other modes."""
+def a_tree_that_was_exchanged_is_made_again(work):
     good_tar, other_tar = base_layer(GOOD), base_layer(GOOD, mode=0o4777)
     good = plain_image(work / "tree", [good_tar], "v1")
     other = plain_image(work / "other-tree", [other_tar], "v1")
     with machine(work) as owner:
         owner.index(good)
         owner.index(other)
-    mine, theirs = Layout(work / "tree"), Layout(work / "other-tree")
     with machine(work) as forger:
         with forger.mounted(other, "fuse"):
             (tree,) = (forger.root / "trees").iterdir()
             forged = tree.read_bytes()
-    del theirs
-    expect(len(forged) > 0, "a tree")
     with machine(work) as varve:
         varve.run("pull", "--wait", good, check=True)
         (tree,) = (varve.root / "trees").iterdir()
@@ -231,7 +227,6 @@ def a_false_tree_is_refuted(work):
         with varve.mounted(good, "fuse") as place:
             expect(os.stat(f"{place}/bin/tool").st_mode & 0o7777 == 0o755, "a tree under the root that was changed is made again")
         expect(tree.read_bytes() == honest, "as it was")
-    expect(mine.artifacts("application/vnd.varve.index.v1"), "published")
 
 
 def what_lies_under_the_root_is_repaired_or_refused(work):
@@ -268,7 +263,7 @@ def main():
     need_fuse()
     with work_folder() as work:
         what_others_wrote_of_a_layer_is_not_published(work)
-        a_false_tree_is_refuted(work)
+        a_tree_that_was_exchanged_is_made_again(work)
         what_lies_under_the_root_is_repaired_or_refused(work)
         for mode in modes():
             another_repository_does_not_speak_for_an_image(work, mode)
