@@ -124,7 +124,7 @@ TEST_F(LayerStreamFaultsTest, AWindowDamagedOnDiskIsFetchedAgain) {
   read(*stream, layer.map->spans[2].stream_range.offset, 10);
   stream.reset();
   open();
-  const auto file = dir_ / "store" / layer.map->layer_digest.hex() / "windows";
+  const auto file = data_file(layer).parent_path() / "windows";
   const auto window = layer.map->spans[9].window;
   ASSERT_GT(window.length, 0u);
   const auto fd = open_file(file, O_RDWR);

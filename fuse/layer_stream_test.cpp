@@ -87,6 +87,43 @@ TEST_P(LayerFormatTest, ARestartServesWithoutTheSource) {
   EXPECT_GT(streams_->store_bytes(), layer.stream.size());
 }
 
+// What one image's index says of a layer is nothing that another image reads by.
+TEST_F(LayerStreamTest, OneLayerByTwoMapsIsTwoStreamsWithSourcesOfTheirOwn) {
+  const auto layer = test::make_tar_layer(test::some_stream(200'000), kSpan);
+  auto other = layer;
+  other.index_blobs.map.digest = digest_of("another map");
+  auto first = serve(layer);
+  const auto elsewhere = std::make_shared<test::ScriptedRepository>();
+  other.serve_from(*elsewhere);
+  auto second = streams_->stream(other.map, other.blob_descriptor, elsewhere, other.index_blobs, elsewhere);
+  EXPECT_NE(first, second);
+  EXPECT_EQ(read(*first, 0, 1'000), part(layer, 0, 1'000));
+  EXPECT_EQ(second->stats().present_bytes, 0u);
+  EXPECT_TRUE(elsewhere->reads().empty());
+  const auto before = repository_->reads().size();
+  EXPECT_EQ(read(*second, 0, layer.stream.size()), layer.stream);
+  EXPECT_EQ(repository_->reads().size(), before);
+  EXPECT_EQ(streams_->stored_layers().size(), 2u);
+  EXPECT_EQ(streams_->stream(layer.map, layer.blob_descriptor, repository_, layer.index_blobs, repository_), first);
+}
+
+TEST_F(LayerStreamTest, WhatIsThereUnderAnotherNameIsNotFetchedAnew) {
+  const auto layer = test::make_tar_layer(test::some_stream(200'000), kSpan);
+  EXPECT_EQ(read(*serve(layer), 0, layer.stream.size()), layer.stream);
+  const auto folder = data_file(layer).parent_path();
+  stream_.reset();
+  streams_.reset();
+  std::filesystem::rename(folder, folder.parent_path() / layer.map->layer_digest.hex());  // as versions before 0.3 named it
+  open();
+  EXPECT_THAT(streams_->stored_layers(), ElementsAre(StoredLayer{layer.map->layer_digest, std::nullopt}));
+  auto indexed_again = layer;
+  for (const auto* map : {"a map", "the next one"}) {
+    indexed_again.index_blobs.map.digest = digest_of(map);
+    EXPECT_TRUE(streams_->stream(layer.map, layer.blob_descriptor, nullptr, indexed_again.index_blobs, nullptr)->complete()) << map;
+    EXPECT_THAT(streams_->stored_layers(), ElementsAre(StoredLayer{layer.map->layer_digest, digest_of(map)}));
+  }
+}
+
 TEST_P(LayerFormatTest, ALayerOfNoBytesIsComplete) {
   const auto layer = GetParam().make(0);
   auto stream = serve(layer);
