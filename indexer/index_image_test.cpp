@@ -10,6 +10,7 @@
 #include "core/codec/codec_test_support.h"
 #include "core/codec/tar_test_support.h"
 #include "core/index/add_elf_facts.h"
+#include "core/index/prove_index.h"
 #include "core/index/test_elf.h"
 #include "core/oci/copy_blob.h"
 #include "core/oci/layout.h"
@@ -112,6 +113,34 @@ TEST_F(IndexImageTest, ReadsOnlyLayersThatWereNotIndexedBefore) {
   EXPECT_TRUE(report.layers[0].reused);
   EXPECT_EQ(report.layers[0].seconds, 0);
   EXPECT_FALSE(report.layers[2].reused);
+}
+
+// What an index says is what the layers say themselves, once all their bytes are here.
+TEST_F(IndexImageTest, LayersProveTheIndexThatWasMadeOfThem) {
+  const auto tar_with = [](std::uint64_t bytes, const std::string& name) {
+    TarBuilder tar;
+    tar.file(name, as_text(codec::test::program_like_bytes(bytes, 7)));
+    return to_bytes(tar.end().bytes());
+  };
+  const std::vector<Bytes> tars{tar_of(1), tar_with(5'000, "a"), tar_of(3)};
+  const auto image = image_of(tars);
+  run(image, "root");
+  auto stored = image;
+  stored.repository = destination_;
+  index::LocalIndex local(folder_ / "other");
+  const auto loaded = index::load_index(local, stored);
+  const auto reader_of = [](const Bytes& tar) -> index::ReadStream {
+    return [&tar](std::uint64_t offset, std::span<std::byte> into) { std::ranges::copy(ByteView(tar).subspan(offset, into.size()), into.begin()); };
+  };
+  for (std::size_t i = 0; i < tars.size(); ++i) EXPECT_EQ(index::disprove_layer(*loaded.maps[i], reader_of(tars[i])), "");
+  EXPECT_EQ(index::disprove_tree(loaded, stored, [&](std::size_t layer) { return reader_of(tars[layer]); }), "");
+  EXPECT_TRUE(index::must_be_equal(loaded));
+
+  auto flipped = tars[0];
+  flipped[flipped.size() / 2] ^= std::byte(1);
+  EXPECT_THAT(index::disprove_layer(*loaded.maps[0], reader_of(flipped)), HasSubstr(loaded.maps[0]->layer_digest.to_string()));
+  const auto renamed = tar_with(5'000, "b");
+  EXPECT_NE(index::disprove_tree(loaded, stored, [&](std::size_t layer) { return reader_of(layer == 1 ? renamed : tars[layer]); }), "");
 }
 
 // Who publishes an index vouches for all that it names.
