@@ -30,7 +30,7 @@ bool has_name(const oci::Descriptor& entry) {
 // The subject of a list that other tools keep under the tag fallback of the distribution spec.
 std::optional<Digest> fallback_subject(const oci::Descriptor& entry) {
   const auto tag = entry.annotations.find(std::string(oci::kRefNameAnnotation));
-  return tag == entry.annotations.end() ? std::nullopt : oci::referrers_tag_subject(tag->second);
+  return tag == entry.annotations.end() ? std::nullopt : oci::tag_subject(tag->second);
 }
 
 class Collector {

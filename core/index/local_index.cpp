@@ -329,6 +329,7 @@ LoadedIndex load_chosen(LocalIndex& local, const oci::Image& image, TrustedIndex
 }  // namespace
 
 LoadedIndex load_index(LocalIndex& local, const oci::Image& image, IndexPlace place) {
+  local.judge().require_image(image, &local.repository());
   std::vector<std::string> refusals;
   auto choice = choose_index(local, image, place, refusals);
   if (!choice && !refusals.empty()) throw trust::Untrusted(local.judge().refusal(trust::Request::of(image), refusals));
@@ -345,6 +346,7 @@ LoadedIndex load_this_index(LocalIndex& local, const oci::Image& image, const Di
   index.found.document = local.repository().manifest(index_manifest.to_string());
   index.found.blobs = parse_index_manifest(index.found.document, image);
   if (judged == Judged::kNow) {
+    local.judge().require_image(image, &local.repository());
     index.judgement = local.judge(image, index.found, local.repository(), false);
     if (!index.judgement.trusted) throw trust::Untrusted(local.judge().refusal(trust::Request::of(image), {said_of(index.found, index.judgement)}));
   }

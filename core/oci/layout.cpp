@@ -91,9 +91,11 @@ bool has_same_entry(const json& manifests, const json& wanted) {
 
 bool is_pins_tag(std::string_view tag) { return tag == kPinsTag || tag_part(tag) == kPinsTag; }
 
-std::optional<Digest> referrers_tag_subject(std::string_view tag) {
+std::optional<Digest> tag_subject(std::string_view tag) {
   constexpr std::string_view kPrefix = "sha256-";
   if (!tag.starts_with(kPrefix)) return std::nullopt;
+  for (const std::string_view suffix : {".sig", ".att", ".sbom"})
+    if (tag.ends_with(suffix)) tag.remove_suffix(suffix.size());
   return Digest::try_parse("sha256:" + std::string(tag.substr(kPrefix.size())));
 }
 
@@ -216,10 +218,10 @@ std::optional<LayoutRepository::Relation> LayoutRepository::relation_of(const De
 
 bool LayoutRepository::may_be_image(const Descriptor& entry) {
   if (!entry.artifact_type.empty() || !annotation(entry, kAttestation).empty()) return false;
+  const auto tag = annotation(entry, kRefNameAnnotation);
+  if (tag_subject(tag)) return false;
   if (entry.platform && (entry.platform->os == "unknown" || entry.platform->architecture == "unknown")) return false;
-  if (is_index_media_type(entry.media_type))
-    return !referrers_tag_subject(annotation(entry, kRefNameAnnotation)) &&
-           !is_pins_tag(annotation(entry, kRefNameAnnotation));
+  if (is_index_media_type(entry.media_type)) return !is_pins_tag(tag);
   if (!is_manifest_media_type(entry.media_type)) return false;
   const auto relation = relation_of(entry);
   return !relation || !relation->is_artifact;  // one that cannot be read is reported when it is opened
@@ -265,7 +267,7 @@ Document LayoutRepository::manifest(std::string_view selector) {
   int best_match = 3;
   std::string tags;
   visit_entries([&](const Descriptor& entry) {
-    if (const auto tag = shown_tag(entry); !tag.empty() && !referrers_tag_subject(tag)) tags += (tags.empty() ? "" : ", ") + tag;
+    if (const auto tag = shown_tag(entry); !tag.empty() && !tag_subject(tag)) tags += (tags.empty() ? "" : ", ") + tag;
     const auto match = tag_match(entry, selector);
     if (!match || *match >= best_match) return false;
     best = entry;

@@ -24,8 +24,9 @@ inline constexpr std::uint64_t kMaxIndexJsonBytes = 16 * 1024 * 1024;  // thousa
 inline constexpr std::string_view kRefNameAnnotation = "org.opencontainers.image.ref.name";
 inline constexpr std::string_view kContainerdNameAnnotation = "io.containerd.image.name";
 
-// Whose referrers a tag lists, if it is one of the tag fallback (distribution-spec, "Referrers Tag Schema"), as other tools leave it in a folder.
-std::optional<Digest> referrers_tag_subject(std::string_view tag);
+// The manifest that a tag is about, if it is made of a digest: a list of referrers (distribution-spec, "Referrers Tag Schema"), or what cosign attaches
+// ("sha256-HEX.sig", ".att", ".sbom"). What carries such a tag is no image.
+std::optional<Digest> tag_subject(std::string_view tag);
 
 // Keeps other processes that put manifests into a layout folder, or collect its garbage, waiting until it is closed.
 UniqueFd lock_layout(const std::filesystem::path& dir);

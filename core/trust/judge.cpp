@@ -59,8 +59,22 @@ Judge::Judge(TrustSettings settings, std::shared_ptr<const SignatureChecker> sig
 
 Judge::Rule Judge::rule_for(const Request& request) const {
   const auto* scope = settings_.scope_of(request.repository);
-  if (scope != nullptr && scope->index) return {*scope->index, scope->place};
-  return {settings_.index, settings_.place};
+  const bool is_scoped = scope != nullptr && scope->index;
+  const Rule rule{.rule = is_scoped ? *scope->index : settings_.index, .place = is_scoped ? scope->place : settings_.place};
+  if (rule.rule != IndexRule::kDefault && rule.rule != IndexRule::kPolicy) return rule;
+  const auto demand = signatures_->demand(request);
+  return demand.empty() ? rule : Rule{.rule = IndexRule::kSigned, .place = demand, .is_policy = true};
+}
+
+ImageVerdict Judge::judge_image(const oci::Image& image, oci::Repository* kept) const {
+  return signatures_->check_image(Request::of(image), *image.repository, kept);
+}
+
+void Judge::require_image(const oci::Image& image, oci::Repository* kept) const {
+  const auto verdict = judge_image(image, kept);
+  if (verdict.accepted) return;
+  throw Untrusted(fmt::format("{}: image {} is refused by containers' policy{}: {}", image.repository->name(), image.digest().to_string(),
+                              verdict.rule.empty() ? "" : " (" + verdict.rule + ")", verdict.refusal));
 }
 
 Judgement Judge::judge(const Request& request, const Candidate& candidate, const std::optional<Digest>& first_used) const {
@@ -84,7 +98,7 @@ Judgement Judge::judge(const Request& request, const Candidate& candidate, const
     signatures = words_of(findings);
   }
 
-  const auto [rule, place] = rule_for(request);
+  const auto [rule, place, is_policy] = rule_for(request);
   const auto at = place.empty() ? std::string("nothing is configured") : place;
   const auto believed = [&](std::string_view why) { return Judgement{.trusted = true, .vouched = false, .rule = fmt::format("{} ({})", why, at), .signers = {}, .refusal = {}}; };
   // What another repository has said is no word of this one.
@@ -110,11 +124,13 @@ Judgement Judge::judge(const Request& request, const Candidate& candidate, const
 }
 
 std::string Judge::refusal(const Request& request, const std::vector<std::string>& of_candidates) const {
-  const auto [rule, place] = rule_for(request);
+  const auto [rule, place, is_policy] = rule_for(request);
+  auto setting = fmt::format("[trust] index = \"{}\" ({})", to_string(rule), place);
+  if (is_policy) setting = place + " demands signatures, of the index as well";
+  if (place.empty()) setting = "none; asked for by digest, an index counts if it is signed by a known key, built here, or proved by complete layers";
   std::string text = fmt::format("{}: no index of image {} can be trusted", request.repository, request.image.to_string());
   for (const auto& one : of_candidates) text += "\n  " + one;
-  text += fmt::format("\n  setting: {}", place.empty() ? "none; asked for by digest, an index counts if it is signed by a known key, built here, or proved by complete layers"
-                                                       : fmt::format("[trust] index = \"{}\" ({})", to_string(rule), place));
+  text += "\n  setting: " + setting;
   text += "\n  ways out: a key that signed it (`varve keygen`, `varve sign`, then keys = [\"FILE\"] under [trust] in varve.toml);"
           " an index made here (`varve index IMAGE`, or --index-here of `run` and `mount`);"
           " [trust] index = \"pinned\" or \"any\", which believes whoever may write to the repository";

@@ -47,6 +47,7 @@ struct TrustSettings {
   std::vector<TrustScope> scopes = {};
   std::set<Digest> deny = {};  // indexes that never count
   std::string min_tool = {};   // "varve 0.4.2": what an older one made does not count; "" = no limit
+  std::filesystem::path policy = {};  // containers' policy.json; "" = where podman has it
 
   // The most specific that fits; null if none does.
   const TrustScope* scope_of(std::string_view repository) const;
@@ -88,6 +89,14 @@ struct SignatureFindings {
   std::string trouble = {};                  // why one that is there does not count, or could not be asked for; "" = nothing
 };
 
+// What containers' policy says of the image itself.
+struct ImageVerdict {
+  bool accepted = true;
+  std::string rule = {};                  // the file and the scope in it; "" = there is no policy
+  std::vector<std::string> signers = {};  // that the policy asks for
+  std::string refusal = {};               // "" if accepted
+};
+
 // Looks for signatures. Safe to use from any thread. Does not throw: what goes wrong is a finding.
 class SignatureChecker {
  public:
@@ -95,6 +104,10 @@ class SignatureChecker {
   // False if no key counts for the request: then nothing is asked for, over the network least of all.
   virtual bool has_keys(const Request& request) const = 0;
   virtual SignatureFindings check(const Request& request, const Candidate& candidate) const = 0;
+  // The place in containers' policy that demands signatures for the request; "" if none does.
+  virtual std::string demand(const Request&) const { return {}; }
+  // `place` is where the image is, `kept` (may be null) where signatures are kept that count.
+  virtual ImageVerdict check_image(const Request&, oci::Repository& /*place*/, oci::Repository* /*kept*/) const { return {}; }
 };
 // As the settings have it. Throws UsageError naming a key that cannot be read.
 std::shared_ptr<const SignatureChecker> make_signature_checker(const TrustSettings& settings);
@@ -110,6 +123,10 @@ class Judge {
   bool takes_notes_of_others(const Request& request) const { return rule_for(request).rule != IndexRule::kSigned; }
   bool has_keys(const Request& request) const { return signatures_->has_keys(request); }
   bool is_denied(const Digest& index_manifest) const { return settings_.deny.contains(index_manifest); }
+  // Whether containers' policy takes the image itself.
+  ImageVerdict judge_image(const oci::Image& image, oci::Repository* kept) const;
+  // Throws Untrusted if it does not.
+  void require_image(const oci::Image& image, oci::Repository* kept) const;
   // For the error when none of the candidates is trusted: the image, the setting, what was wrong with each, and the ways out.
   std::string refusal(const Request& request, const std::vector<std::string>& of_candidates) const;
 
@@ -119,6 +136,7 @@ class Judge {
   struct Rule {
     IndexRule rule = IndexRule::kDefault;
     std::string place;
+    bool is_policy = false;  // containers' policy demands signatures, not a setting of ours
   };
   Rule rule_for(const Request& request) const;
 
