@@ -7,11 +7,13 @@
 #include "core/base/errors.h"
 #include "core/base/file.h"
 #include "core/base/toml.h"
+#include "core/trust/read_settings.h"
 
 namespace varve::cli {
 namespace {
 
 constexpr std::uint64_t kMaxConfigFileBytes = 1 << 20;
+constexpr std::string_view kTrustTable = "trust";  // also a command, which takes its defaults from nowhere
 
 void set_default(const std::string& file, CLI::App& app, const std::string& key, const TomlValue& value) {
   auto* option = app.get_option_no_throw("--" + key);
@@ -85,11 +87,17 @@ std::vector<std::filesystem::path> config_files(const Environment& environment) 
   return files;
 }
 
-void apply_config_file(const std::filesystem::path& path, CLI::App& app) {
+void apply_config_file(const std::filesystem::path& path, CLI::App& app, trust::TrustSettings& trust) {
   const auto bytes = read_file_if_there(path, kMaxConfigFileBytes);
   if (!bytes) return;
   try {
-    apply_table(path.string(), app, parse_toml(as_text(*bytes), path.string()));
+    auto root = parse_toml(as_text(*bytes), path.string());
+    if (const auto* table = root.find(kTrustTable)) {
+      if (table->kind != TomlValue::Kind::kTable) fail<CorruptData>("{}: 'trust' must be a table: [trust]", toml_place(path.string(), *table));
+      trust::read_trust_settings(*table, path.string(), trust);
+      root.table.erase(std::string(kTrustTable));
+    }
+    apply_table(path.string(), app, root);
   } catch (const CorruptData& error) {
     throw UsageError(error.what());
   }

@@ -26,8 +26,9 @@ std::filesystem::path default_run_dir(const Environment& environment, bool is_ro
 std::vector<std::filesystem::path> config_files(const Environment& environment);
 
 // Makes the values of one TOML file the defaults of the options of `app`: `platform = "linux/arm64"` at the top is --platform, and the
-// key `store-size` in the table [daemon] is --store-size of that command. Values are strings, integers, booleans, or arrays of them.
+// key `store-size` in the table [daemon] is --store-size of that command. Values are strings, integers, booleans, or arrays of them. The table [trust]
+// is no command's: it says which indexes are believed (core/trust/read_settings.h).
 // Does nothing if there is no such file. Throws UsageError naming file and line for a key that is no option or a value it does not take.
-void apply_config_file(const std::filesystem::path& path, CLI::App& app);
+void apply_config_file(const std::filesystem::path& path, CLI::App& app, trust::TrustSettings& trust);
 
 }  // namespace varve::cli

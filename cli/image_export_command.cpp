@@ -63,7 +63,7 @@ void add_image_export_command(CLI::App& image, Context& context) {
   command->add_option("IMAGE", arguments->image, "The image: oci:DIR[:TAG] or [docker://]HOST/REPO[:TAG]")->required();
   command->add_option("DEST", arguments->destination, "oci:DIR[:TAG], docker-archive:FILE[:NAME[:TAG]] or [docker://]HOST/REPO[:TAG]")->required();
   command->add_option("--jobs", arguments->options.jobs, "Blobs on their way at the same time")->type_name("N")->check(CLI::Range(1u, 64u))->capture_default_str();
-  command->add_flag("--with-index", arguments->options.with_index, "The index goes along, so that the copy can be mounted lazily");
+  command->add_flag("--with-index", arguments->options.with_index, "The index goes along, with its signatures, so that the copy can be mounted lazily");
   command->footer(
       "Examples:\n"
       "  varve image export registry.example/team/notebook:v143 oci:/srv/notebook:v143\n"

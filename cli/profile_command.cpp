@@ -7,6 +7,7 @@
 
 #include "cli/daemon_access.h"
 #include "cli/session_options.h"
+#include "cli/signing.h"
 #include "cli/text.h"
 #include "core/base/errors.h"
 #include "core/base/file.h"
@@ -187,11 +188,14 @@ struct AttachArguments {
   std::string image;
   std::filesystem::path file;
   bool remove = false;
+  SigningOptions signing;
 };
 
 void attach(Context& context, const AttachArguments& arguments) {
   if (arguments.remove == !arguments.file.empty()) fail<UsageError>("say which profile is attached, or --remove");
   const auto whole = arguments.remove ? index::Profile() : read_profile(arguments.file);
+  std::optional<IndexSigner> signer;
+  if (!arguments.signing.key.empty()) signer.emplace(arguments.signing);
   const auto image = context.open_image(arguments.image);
   auto local = context.local_index();
   const auto loaded = index::load_index(local, image, index::IndexPlace::kRepository);
@@ -199,14 +203,19 @@ void attach(Context& context, const AttachArguments& arguments) {
   if (!arguments.remove && profile.ranges.empty())
     fail<NotFound>("{}: it says nothing of the layers of image {}; record one of this image", arguments.file.string(), image.digest().to_string());
   const auto blobs = index::publish_profile(image, loaded, profile, local, *image.repository, context.cancel);
+  std::vector<SignedManifest> done;
+  if (signer) done = signer->sign_further_index(image, loaded, blobs.manifest.digest, *image.repository);
+  if (const auto warning = signer ? "" : unsigned_warning(context, arguments.image); !warning.empty()) log::warn("{}", warning);
   const auto left_out = whole.bytes() - profile.bytes();
   if (context.global.json) {
     auto document = profile_json(profile);
     document["image"] = image.digest().to_string();
     document["index"] = blobs.manifest.digest.to_string();
     document["left_out_bytes"] = left_out;
+    if (signer) document["signatures"] = to_json(done, signer->public_key());
     return context.print_json(document);
   }
+  if (signer) context.out << summary_of(done, signer->public_key()) << '\n';
   if (arguments.remove) {
     context.out << fmt::format("{}: no profile any more\n", image.digest().to_string());
     return;
@@ -221,9 +230,11 @@ void add_attach(CLI::App& profile, Context& context) {
   command->add_option("IMAGE", arguments->image, kImageHelp)->required();
   command->add_option("FILE", arguments->file, "The profile; it takes the place of the one that is there")->type_name("FILE");
   command->add_flag("--remove", arguments->remove, "Take the image's profile away instead");
+  add_signing_options(*command, arguments->signing, "--sign");
   command->footer(
       "Examples:\n  varve profile attach oci:image:latest start.profile\n  varve profile attach --remove registry.example/team/science:42\n\n"
-      "Needs the right to write to the image's repository. The image is not changed. What the profile says of layers that the image does not have is left out.");
+      "Needs the right to write to the image's repository. The image is not changed. What the profile says of layers that the image does not have is left out.\n"
+      "It makes a further index of the image, which is not signed by who signed the one before: say --sign KEY, or run `varve sign` afterwards.");
   command->callback([&context, arguments] { attach(context, *arguments); });
 }
 

@@ -9,6 +9,7 @@
 #include "cli/prune_command.h"
 #include "cli/pruned_image.h"
 #include "cli/relayered_image.h"
+#include "cli/signing.h"
 #include "cli/text.h"
 #include "core/base/file.h"
 #include "core/base/log.h"
@@ -27,10 +28,12 @@ struct ApplyArguments {
   WriteSettings settings;
   unsigned import_jobs = 0;
   int import_limit = 120;
+  SigningOptions signing;
 };
 
 struct ColdMarks {
   Digest index;
+  std::vector<SignedManifest> signatures = {};
   index::ColdSummary summary;
 };
 
@@ -52,12 +55,13 @@ nlohmann::json cold_json(const index::ColdSummary& cold) {
 }
 
 // A new index of the image that has these files cold; what the image is does not change.
-ColdMarks mark_image(const Context& context, ImageContents& image, const std::set<std::string, std::less<>>& cold) {
+ColdMarks mark_image(const Context& context, ImageContents& image, const std::set<std::string, std::less<>>& cold, const IndexSigner* signer) {
   auto& opened = image.opened();
   const auto loaded = index::load_index(opened.local, opened.image, index::IndexPlace::kRepository);
   ColdMarks marks;
   const auto ranges = index::mark_cold(image.tree(), loaded.maps, cold, &marks.summary);
   marks.index = index::publish_cold(opened.image, loaded, ranges, opened.local, *opened.image.repository, context.cancel).manifest.digest;
+  if (signer != nullptr) marks.signatures = signer->sign_further_index(opened.image, loaded, marks.index, *opened.image.repository);
   return marks;
 }
 
@@ -68,12 +72,19 @@ void print_marks(const Context& context, const ColdMarks& marks) {
 }
 
 void apply_to_index(const Context& context, const ApplyArguments& arguments, const prune::Plan& plan) {
+  std::optional<IndexSigner> signer;
+  if (!arguments.signing.key.empty()) signer.emplace(arguments.signing);
   ImageContents image(context, planned_image(context, arguments, plan));
-  const auto marks = mark_image(context, image, prune::cold_paths(plan, image.inventory(), image.files()));
-  if (context.global.json)
-    return context.print_json({{"image", image.digest().to_string()}, {"index", marks.index.to_string()}, {"cold", cold_json(marks.summary)}, {"gates", nlohmann::json::array()}});
+  const auto marks = mark_image(context, image, prune::cold_paths(plan, image.inventory(), image.files()), signer ? &*signer : nullptr);
+  if (const auto warning = signer ? "" : unsigned_warning(context, image.reference()); !warning.empty()) log::warn("{}", warning);
+  if (context.global.json) {
+    nlohmann::json document = {{"image", image.digest().to_string()}, {"index", marks.index.to_string()}, {"cold", cold_json(marks.summary)}, {"gates", nlohmann::json::array()}};
+    if (signer) document["signatures"] = to_json(marks.signatures, signer->public_key());
+    return context.print_json(document);
+  }
   print_marks(context, marks);
   context.out << fmt::format("index {}\n", marks.index.to_string());
+  if (signer) context.out << summary_of(marks.signatures, signer->public_key()) << '\n';
 }
 
 void index_new_image(const Context& context, const oci::Image& image) {
@@ -131,7 +142,7 @@ void apply_to_image(Context& context, ApplyArguments& arguments, const prune::Pl
   candidate.manifest = image.document;
   index_new_image(context, image);
   ImageContents after(context, candidate.reference);
-  candidate.marks = mark_image(context, after, prune::cold_paths(plan, after.inventory(), after.files()));
+  candidate.marks = mark_image(context, after, prune::cold_paths(plan, after.inventory(), after.files()), nullptr);
   request.rebuild = rebuild_judge(context, before, candidate.report.image, plan, request.change, arguments.settings);
   const auto gates = run_gates(context, before, after, request, [&](const prune::GateResult& gate) {
     if (!context.global.json) print_gate(context, gate);
@@ -150,6 +161,7 @@ void apply_to_image(Context& context, ApplyArguments& arguments, const prune::Pl
                                {"cold", cold_json(candidate.marks.summary)},
                                {"gates", gates_json(gates)}});
   print_marks(context, candidate.marks);
+  if (const auto warning = passed ? unsigned_warning(context, arguments.destination) : ""; !warning.empty()) log::warn("{}", warning);
   if (passed) {
     context.out << fmt::format("{} is {}\n{} written, {} reused\n", reference.to_string(), candidate.report.image.to_string(), human_bytes(candidate.report.new_bytes),
                                human_bytes(candidate.report.reused_bytes));
@@ -179,6 +191,8 @@ void add_prune_apply_command(CLI::App& prune, Context& context) {
   apply->add_option("PLAN", arguments->plan, "The plan, as `varve prune plan` writes it")->required();
   apply->add_option("DEST", arguments->destination, "Where the new image goes: oci:DIR:TAG or [docker://]HOST/REPO[:TAG]");
   apply->add_flag("--index-only", arguments->index_only, "Write no image: a new index of the same one, for pinned versions too");
+  add_signing_options(*apply, arguments->signing, "--sign");
+  apply->get_option("--sign")->needs(apply->get_option("--index-only"));
   apply->add_option("--image", arguments->image, "Where the planned image is, if not where the plan says")->type_name("IMAGE");
   apply->add_flag("--as-planned", arguments->as_planned, "Work on the planned image even if its tag means another one by now");
   apply->add_option("--usage", arguments->usage, "The usage database whose notebooks are replayed: a file, or postgresql://...")->type_name("DB");
@@ -195,7 +209,8 @@ void add_prune_apply_command(CLI::App& prune, Context& context) {
       "  varve prune apply plan.json registry.example/team/notebook:v143-pruned --usage usage.db\n"
       "  varve prune apply plan.json --index-only\n\n"
       "The old image is not touched. The new one gets its tag when all gates of `varve prune check` have passed; exit status 3 if one fails, and nothing\n"
-      "is visible then. The proof is stored beside it. With --index-only the same image gets an index that says what is cold: pinned versions gain too.");
+      "is visible then. The proof is stored beside it. With --index-only the same image gets an index that says what is cold: pinned versions gain too.\n"
+      "The index that is made is not signed by who signed the one before: with --index-only say --sign KEY; a new image is signed by `varve sign DEST --key KEY`.");
   apply->callback([&context, arguments] { run_apply(context, *arguments); });
 }
 

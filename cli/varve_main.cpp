@@ -31,6 +31,9 @@ constexpr AddCommand kCommands[] = {
     add_profile_command,
     add_prewarm_command,
     add_verify_command,
+    add_keygen_command,
+    add_sign_command,
+    add_trust_command,
     add_daemon_command,
     add_run_command,
     add_session_command,
@@ -156,7 +159,7 @@ int varve_main(int argc, const char* const* argv, std::ostream& out, std::ostrea
     settle_log_level(context.global);
   });
   for (const auto add : kCommands) add(app, context);
-  for (const auto& file : config_files(process_environment())) apply_config_file(file, app);
+  for (const auto& file : config_files(process_environment())) apply_config_file(file, app, context.global.trust);
 
   std::vector<std::string> words(argv + std::min(argc, 1), argv + argc);
   context.tail = take_tail(app, words);

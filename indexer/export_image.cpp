@@ -11,6 +11,7 @@
 #include "core/base/parallel.h"
 #include "core/index/publish_index.h"
 #include "core/oci/copy_blob.h"
+#include "core/trust/sign.h"
 
 namespace varve::indexer {
 namespace {
@@ -77,7 +78,12 @@ ExportReport export_image(const oci::Image& image, oci::Repository& destination,
   copier.copy(blobs_of(image), options.jobs);
   cancel.throw_if_cancelled();
   destination.put_manifest(image.document.bytes, image.document.descriptor.media_type, tag);
-  if (index) index::publish_index(image, *index, *image.repository, destination, cancel);
+  if (index) {
+    index::publish_index(image, *index, *image.repository, destination, cancel);
+    // What vouches for it goes along: a copy is believed where its keys are.
+    trust::copy_signatures(*image.repository, destination, index->manifest);
+    trust::copy_signatures(*image.repository, destination, image.document.descriptor);
+  }
   return {.image = image.digest(), .copied_bytes = copier.copied_bytes(), .reused_bytes = copier.reused_bytes()};
 }
 
