@@ -1,5 +1,5 @@
 """What docs/howto-gpu-machine.md takes for given: an indexed image in a registry, and devices in place of GPUs. When the page is through the registry goes away, and what it says of that is tried."""
-import contextlib, gzip, json, re, sys
+import contextlib, gzip, json, re, shutil, sys
 from pathlib import Path
 
 TESTS = Path(__file__).resolve().parents[1]
@@ -23,8 +23,10 @@ def served(folder, varve):
     built = python_image.make(folder.parent / "build", "v1")
     with registry_test.Registry(str(folder.parent), "registry", False, None) as registry:
         image = f"{registry.host}/team/notebook:v1"
-        for words in (("image", "export", built, image), ("index", image)):
+        varve.environment["COSIGN_PASSWORD"] = ""
+        for words in (("keygen", "-o", folder.parent / "ci"), ("image", "export", built, image), ("index", image, "--sign", folder.parent / "ci.key")):
             varve.run("--root", folder.parent / "pipeline", *words, check=True)
+        shutil.copy(folder.parent / "ci.pub", folder)
         varve.environment["REGISTRY"] = registry.host
         yield
     without_registry(folder, varve, image)
@@ -45,7 +47,7 @@ def check(folder, output):
     for name, stats in (("second", second), ("copy", copy), ("third", third)):  # a mount loads the index anew, some kilobytes
         expect(f"the {name} fetched {stats['fetched_bytes']} bytes", stats["fetched_bytes"] < 100_000, True)
     words = " ".join(output.split())
-    for part in ("pandas is here", "and here again", "GPU void", "describes 2 GPUs", "lab", "without the registry"):
+    for part in ("pandas is here", "and here again", "GPU void", "describes 2 GPUs", "lab", "without the registry", "signed by"):
         expect(f"the output says {part!r}", part in words, True)
     pulled = re.search(r"all (\d+\.\d+) MB are here", words)  # this machine's Python says how much that is
     expect("pull has the whole image", pulled and abs(float(pulled[1]) * 1e6 - stream_bytes(f"oci:{folder}/copy:v1")) < 100_000, True)
