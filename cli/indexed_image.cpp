@@ -6,11 +6,26 @@
 
 namespace varve::cli {
 
+namespace {
+
+bool is_vouched_for(index::LocalIndex& local, const oci::Image& image) {
+  std::vector<std::string> refusals;
+  const auto index = local.find_trusted(image, refusals);
+  return index && index->judgement.vouched;
+}
+
+}  // namespace
+
+void index_here_if_others_did(const Context& context, const std::string& reference) {
+  const auto image = context.open_image(reference);
+  auto local = context.local_index();
+  if (!is_vouched_for(local, image) && index::find_index(*image.repository, image)) index_here(context, reference);
+}
+
 void index_here(const Context& context, const std::string& reference) {
   const auto image = context.open_image(reference);
   auto local = context.local_index();
-  std::vector<std::string> refusals;
-  if (const auto index = local.find_trusted(image, refusals); index && index->judgement.vouched) return;
+  if (is_vouched_for(local, image)) return;
   Progress progress;
   const ProgressLine line(progress, "index", context.global.quiet);
   indexer::index_image(image, local.repository(), local, {}, progress, context.cancel);

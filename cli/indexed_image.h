@@ -12,6 +12,8 @@ inline constexpr const char* kIndexHereHelp = "Have this machine make the image'
 // Makes an index of the image in the local root alone, unless one is here that is vouched for (built here, proved, signed): streams the layers once, and checks their digests
 // and diff_ids.
 void index_here(const Context& context, const std::string& reference);
+// The same where there is an index that others have made: for commands that write what it says, or judge by it. Without any index it does nothing.
+void index_here_if_others_did(const Context& context, const std::string& reference);
 
 struct IndexedImage {
   // Throws NotFound with what to do if the image has no index.

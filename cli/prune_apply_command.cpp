@@ -122,7 +122,7 @@ void apply_to_image(Context& context, ApplyArguments& arguments, const prune::Pl
                     const oci::Reference& reference) {
   if (!reference.tag) fail<UsageError>("{}: write the tag that the new image gets when all gates have passed", arguments.destination);
   const auto planned = planned_image(context, arguments, plan);
-  index_here(context, planned);
+  index_here_if_others_did(context, planned);
   ImageContents before(context, planned);
   const auto destination = open_destination(context, before.reference(), reference);
   if (!arguments.previous.empty()) arguments.settings.previous = std::make_shared<oci::Image>(context.open_image(arguments.previous));

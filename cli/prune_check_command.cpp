@@ -54,8 +54,8 @@ void set_rebuild(const Context& context, ImageContents& before, const ImageConte
 
 void run_check(Context& context, const CheckArguments& arguments) {
   // Two readings of a false index would agree with each other.
-  index_here(context, arguments.before);
-  index_here(context, arguments.after);
+  index_here_if_others_did(context, arguments.before);
+  index_here_if_others_did(context, arguments.after);
   ImageContents before(context, arguments.before);
   ImageContents after(context, arguments.after);
   GateRequest request;

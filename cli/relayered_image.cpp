@@ -86,7 +86,7 @@ nlohmann::json layers_json(const indexer::RelayerReport& report) {
 void relayer_indexed_image(const Context& context, RelayerArguments& arguments) {
   const auto reference = parse_destination(arguments.destination);
   if (!arguments.take_over.empty()) arguments.options.take_over = parse_layers(arguments.take_over);
-  index_here(context, arguments.image);
+  index_here_if_others_did(context, arguments.image);
   ImageContents image(context, arguments.image);
   std::optional<oci::Image> previous;
   std::optional<indexer::LayoutRecord> previous_layout;

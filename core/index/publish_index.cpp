@@ -62,6 +62,9 @@ ImageIndexBlobs publish_notes(const oci::Image& image, ImageIndexBlobs blobs, Lo
   const auto published = find_index(destination, image);
   if (published && same_blobs(blobs, *published)) return *published;
   blobs.generation = std::max(blobs.generation, published ? published->generation : 0) + 1;
+  if (blobs.generation > kMaxGeneration)
+    fail<Unsupported>("{}: index {} of image {} has the highest generation there is, so no other can take its place; remove it there", destination.name(),
+                      published ? published->manifest.digest.to_string() : original.to_string(), image.digest().to_string());
   // Entries and windows may never have been fetched to this machine; most often the destination has all but the notes already.
   const auto source_of = [&](const oci::Descriptor& blob) -> oci::Repository& {
     if (destination.has_blob(blob)) return destination;
