@@ -21,6 +21,7 @@ constexpr std::uint64_t kMaxLdSoConf = 1 << 20;
 constexpr std::string_view kLdSoConf = "/etc/ld.so.conf";
 constexpr std::string_view kOurLdSoConf = "/etc/ld.so.conf.d/00-varve-devices.conf";  // before the image's own: the driver's libraries win
 constexpr std::string_view kLdSoConfDir = "/etc/ld.so.conf.d";
+constexpr std::uint64_t kLdconfigMemory = std::uint64_t(1) << 30;  // a list of the image may be one line of any length
 constexpr std::chrono::seconds kLdconfigLimit{600};  // it reads the head of each library, over a lazy mount
 constexpr std::string_view kIncludeAll = "include /etc/ld.so.conf.d/*.conf\n";
 
@@ -143,7 +144,8 @@ void update_loader_cache(const std::vector<std::string>& folders, const Rootfs& 
   const auto done = run_child({.words = {program, "-r", merged.string()},
                                .input = {},
                                .limit = kLdconfigLimit,
-                               .environment = std::vector<std::string>{"PATH=/usr/sbin:/usr/bin:/sbin:/bin"}},
+                               .environment = std::vector<std::string>{"PATH=/usr/sbin:/usr/bin:/sbin:/bin"},
+                               .max_memory_bytes = kLdconfigMemory},
                               CancelFlag());
   if (done.timed_out) fail<Error>("{} did not end within {} s", program, kLdconfigLimit.count());
   if (done.exit_status != 0) fail<Error>("{} ended with status {}: {:.300}", program, done.exit_status, done.err);

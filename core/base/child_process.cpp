@@ -6,6 +6,7 @@
 #include <signal.h>
 #include <spawn.h>
 #include <sys/prctl.h>
+#include <sys/resource.h>
 #include <sys/syscall.h>
 #include <sys/wait.h>
 #include <unistd.h>
@@ -138,6 +139,11 @@ class Child {
     }
     if (error != 0) throw std::system_error(error, std::generic_category(), "start " + program.words.front());
     child.pid_ = pid;
+    if (program.max_memory_bytes != 0) {
+      // It has run for a moment already, in which it cannot have taken much.
+      const rlimit limit{.rlim_cur = program.max_memory_bytes, .rlim_max = program.max_memory_bytes};
+      ::prlimit(pid, RLIMIT_AS, &limit, nullptr);
+    }
     child.in_.read.reset(), child.out_.write.reset(), child.err_.write.reset();
     child.ended_.reset(int(::syscall(SYS_pidfd_open, child.pid_, 0)));
     if (!child.ended_) fail_errno("watch the process of {}", program.words.front());

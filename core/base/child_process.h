@@ -1,6 +1,7 @@
 #pragma once
 // Another program as a child: what it says, how it ended, and its end when it takes too long, with everything it started.
 #include <chrono>
+#include <cstdint>
 #include <optional>
 #include <string>
 #include <string_view>
@@ -16,6 +17,7 @@ struct ChildProgram {
   std::chrono::milliseconds limit{std::chrono::hours(24)};
   std::size_t max_output = 64u << 20;                      // of each of its outputs; what is beyond is read and dropped
   std::optional<std::vector<std::string>> environment;     // NAME=value; absent: this process's own
+  std::uint64_t max_memory_bytes = 0;                      // of address space; 0 = as much as this process may have
   // Processes that it left behind are ended too, also those that made themselves a session of their own. Only one child of a process may be so at a time, and the process
   // may have no other children that end meanwhile.
   bool end_descendants = false;

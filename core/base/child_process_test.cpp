@@ -39,6 +39,15 @@ TEST(ChildProcessTest, GivesStatusAndBothOutputs) {
   EXPECT_EQ(shell("kill -SEGV $$").exit_status, 139);
 }
 
+TEST(ChildProcessTest, TakesNoMoreMemoryThanItMay) {
+  ChildProgram program;
+  program.words = {"sh", "-c", "read go; exec dd if=/dev/zero of=/dev/null bs=512M count=1"};
+  program.input = "go\n";
+  EXPECT_EQ(run_child(program, CancelFlag()).exit_status, 0);
+  program.max_memory_bytes = 256u << 20;
+  EXPECT_EQ(run_child(program, CancelFlag()).exit_status, 1);
+}
+
 TEST(ChildProcessTest, AProgramThatIsNotThereIs127AndOneThatMayNotBeExecuted126) {
   ChildProgram program;
   program.words = {"/nowhere/program"};
