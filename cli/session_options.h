@@ -21,6 +21,8 @@ struct SessionOptions {
   std::string mode = "auto";
   std::string runtime = "auto";
   std::string network = "host";
+  std::string userns = "host";
+  std::string userns_ids = std::string(fuse::kUsualOwnIds);
   std::string gpus = "none";
   std::vector<std::string> devices;
   std::vector<std::filesystem::path> cdi_dirs = fuse::CdiRegistry::default_dirs();

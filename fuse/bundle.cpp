@@ -95,6 +95,12 @@ json seccomp_json() {
           {"syscalls", std::move(calls)}};
 }
 
+json mappings_json(const IdMap& map) {
+  auto mappings = json::array();
+  for (const auto& range : map.ranges()) mappings.push_back({{"containerID", range.inside}, {"hostID", range.outside}, {"size", range.count}});
+  return mappings;
+}
+
 json linux_json(const SessionSpec& spec) {
   json pid = {{"type", "pid"}};
   if (!spec.pid_namespace.empty()) pid["path"] = spec.pid_namespace;
@@ -106,8 +112,13 @@ json linux_json(const SessionSpec& spec) {
                {"readonlyPaths", spec.readonly_paths},
                {"seccomp", seccomp_json()}};
   if (!spec.cgroups_path.empty()) part["cgroupsPath"] = spec.cgroups_path;
+  if (!spec.own_ids.is_root) {
+    part["namespaces"].push_back({{"type", "user"}, {"path", spec.user_namespace}});
+    part["uidMappings"] = mappings_json(spec.own_ids.uids);
+    part["gidMappings"] = mappings_json(spec.own_ids.gids);
+  }
   // Runtimes add the harmless devices to this; a plain user has no say over cgroups and needs none, as he cannot make devices.
-  if (!spec.in_user_namespace) {
+  if (!spec.in_user_namespace || !spec.own_ids.is_root) {
     auto rules = json::array({{{"allow", false}, {"access", "rwm"}}});
     for (const auto& rule : spec.device_rules)
       rules.push_back({{"allow", true}, {"type", std::string(1, rule.type)}, {"major", rule.major}, {"minor", rule.minor}, {"access", rule.access}});

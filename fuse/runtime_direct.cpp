@@ -204,7 +204,7 @@ class DirectRuntime final : public Runtime {
     ready_.reset(ends[0]);
     const UniqueFd ready_write(ends[1]);
     const int flags = CLONE_NEWPID | CLONE_NEWNS | CLONE_NEWIPC | CLONE_NEWUTS | (spec.own_network ? CLONE_NEWNET : 0);
-    process_ = start_in_namespaces(flags, UserIds{}, [&] { return run_inside(spec, ready_write.get(), prepare_child); });
+    process_ = start_in_namespaces(flags, spec.own_ids, [&] { return run_inside(spec, ready_write.get(), prepare_child); });
     return process_;
   }
 

@@ -65,8 +65,11 @@ class OciRuntime : public Runtime {
     std::filesystem::remove(log_file_);
     open_fifo(folder.ready_fifo());
     spec.ready_fifo = folder.ready_fifo();
-    init_ = start_in_namespaces(CLONE_NEWPID, UserIds{}, [&spec] { return be_init(spec.in_user_namespace); });
+    // In the session's own user namespace, if it has one: only there may its root mount the /proc of this PID namespace.
+    const bool of_a_plain_user = spec.in_user_namespace && spec.own_ids.is_root;
+    init_ = start_in_namespaces(CLONE_NEWPID, spec.own_ids, [of_a_plain_user] { return be_init(of_a_plain_user); });
     spec.pid_namespace = fmt::format("/proc/{}/ns/pid", init_);
+    if (!spec.own_ids.is_root) spec.user_namespace = fmt::format("/proc/{}/ns/user", init_);
     write_file_atomically(folder.bundle() / "config.json", as_bytes(to_config_json(spec)), 0600);
     std::filesystem::create_directories(folder.runtime_state());
     prepare_machine();

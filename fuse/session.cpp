@@ -157,11 +157,13 @@ SessionResult run_session(const SessionRequest& request, const std::function<voi
   SessionStore store(request.root);
   for (const auto& id : store.sweep()) say(fmt::format("removed what was left of session {}", id));
   const auto words = command_line(request.config, request.options);
+  const auto ids = UserIds::of_this_process();
   auto session = store.create({.name = request.name,
                                .image = request.image,
                                .image_digest = request.image_digest,
                                .command = words,
-                               .remove_at_exit = request.remove_at_exit});
+                               .remove_at_exit = request.remove_at_exit,
+                               .ids = ids.is_root ? request.ids : std::nullopt});
   SessionResult result;
   result.id = session.record.id;
   const auto watch = make_watch(request, session.folder, result);
@@ -174,7 +176,8 @@ SessionResult run_session(const SessionRequest& request, const std::function<voi
                     .runtime = request.runtime,
                     .terminal = request.terminal,
                     .in_foreground = request.terminal && TerminalKeeper::in_foreground(),
-                    .ids = UserIds::of_this_process(),
+                    .ids = ids,
+                    .own_ids = session.record.own_ids ? UserIds::of_own(*session.record.own_ids) : UserIds{},
                     .store = &store,
                     .session = &session,
                     .environment = own_environment(),

@@ -23,6 +23,7 @@ struct SessionRequest {
   CommandOptions options;
   std::string name;              // "" = the id
   bool remove_at_exit = false;
+  std::optional<IdPool> ids;     // as root: the session gets a user namespace with ids of its own out of these. Others have one anyway
   std::string runtime = "auto";  // see RuntimeWish in runtime.h
   bool terminal = false;         // standard input is a terminal, and the command gets one
   // Mounted besides the user's volumes; one that finds no place is left out with a word to `say`. They do not hold the command.

@@ -48,6 +48,7 @@ json to_json(const SessionRecord& record) {
                    {"runtime", record.runtime},
                    {"upper_bytes", record.upper_bytes}};
   if (record.exit_status) document["exit_status"] = *record.exit_status;
+  if (record.own_ids) document["own_ids"] = {{"first_uid", record.own_ids->first_uid}, {"first_gid", record.own_ids->first_gid}};
   return document;
 }
 
@@ -63,6 +64,10 @@ SessionRecord from_json(const json& document) {
   record.runtime = document.at("runtime").get<std::string>();
   record.upper_bytes = document.at("upper_bytes").get<std::uint64_t>();
   if (document.contains("exit_status")) record.exit_status = document.at("exit_status").get<int>();
+  if (document.contains("own_ids")) {
+    const auto& ids = document.at("own_ids");
+    record.own_ids = OwnIds{.first_uid = ids.at("first_uid").get<std::uint32_t>(), .first_gid = ids.at("first_gid").get<std::uint32_t>()};
+  }
   return record;
 }
 
@@ -114,6 +119,17 @@ std::optional<SessionStore::Listed> find_in(std::vector<SessionStore::Listed> se
   for (auto& session : sessions)
     if (session.record.id == name_or_id || session.record.name == name_or_id) return std::move(session);
   return std::nullopt;
+}
+
+// Kept sessions have theirs for as long as there is anything of them. With the store locked.
+OwnIds free_ids(const std::filesystem::path& dir, const IdPool& pool) {
+  std::vector<OwnIds> taken;
+  for (const auto& folder : folders_in(dir))
+    if (const auto record = read_record(folder); record && record->own_ids) taken.push_back(*record->own_ids);
+  const auto free = pool.find_free(taken);
+  if (!free)
+    fail<Unsupported>("{} sessions have all the ids that sessions may have: remove some (`varve session ls`), give more to the user varve in /etc/subuid and /etc/subgid, or --userns host", taken.size());
+  return *free;
 }
 
 UniqueFd open_folder_at(int parent, const std::string& name) {
@@ -193,6 +209,7 @@ OpenSession SessionStore::create(const NewSession& wanted) {
   session.record.image_digest = wanted.image_digest;
   session.record.command = wanted.command;
   session.record.remove_at_exit = wanted.remove_at_exit;
+  if (wanted.ids) session.record.own_ids = free_ids(dir_, *wanted.ids);
   session.record.created_seconds =
       std::chrono::duration_cast<std::chrono::seconds>(std::chrono::system_clock::now().time_since_epoch()).count();
   session.folder.dir = dir_ / session.record.id;

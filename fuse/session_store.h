@@ -9,6 +9,7 @@
 #include <vector>
 
 #include "core/base/unique_fd.h"
+#include "fuse/user_ids.h"
 
 namespace varve::fuse {
 
@@ -24,6 +25,7 @@ struct SessionRecord {
   std::string runtime;          // "" until one has started the command
   std::optional<int> exit_status;      // absent while it runs, or if it was killed with its supervisor
   std::uint64_t upper_bytes = 0;       // on disk, when the command ended
+  std::optional<OwnIds> own_ids;       // of its user namespace; its writable layer belongs to them
 };
 
 struct SessionFolder {
@@ -38,6 +40,8 @@ struct SessionFolder {
   std::filesystem::path runtime_state() const { return dir / "runtime"; }
   std::filesystem::path etc() const { return dir / "etc"; }         // the session's copies of resolv.conf, hosts, hostname
   std::filesystem::path ready_fifo() const { return dir / "ready"; }
+  // For session_ids.h. Outside of ROOT/sessions, which is closed; empty, and what is mounted on it is seen in the session's namespace only.
+  std::filesystem::path stage() const { return dir.parent_path().parent_path() / "stage"; }
 };
 
 // A session whose lock this process holds, and whoever inherits the descriptor.
@@ -59,8 +63,9 @@ class SessionStore {
     std::string image_digest;
     std::vector<std::string> command;
     bool remove_at_exit = false;
+    std::optional<IdPool> ids = {};  // where ids of its own come from, that no other session here has; absent = it needs none
   };
-  // Throws UsageError if the name is taken or is none: letters, digits, '_', '.', '-', at most 64.
+  // Throws UsageError if the name is taken or is none: letters, digits, '_', '.', '-', at most 64. Unsupported if no ids are left.
   OpenSession create(const NewSession& wanted);
   void write_record(const SessionFolder& folder, const SessionRecord& record) const;
 

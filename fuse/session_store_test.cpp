@@ -50,6 +50,21 @@ TEST_F(SessionStoreTest, AnOpenSessionIsListedAsRunningAndAClosedOneIsNot) {
   EXPECT_THAT(store_.list(), IsEmpty());
 }
 
+TEST_F(SessionStoreTest, SessionsThatHaveIdsOfTheirOwnShareNone) {
+  const IdPool pool{.uids = {{.outside = 100'000, .count = 2 * kOwnIds}}, .gids = {{.outside = 100'000, .count = 2 * kOwnIds}}};
+  const auto create_with_ids = [&](const std::string& name) { return store_.create({.name = name, .command = {"sh"}, .ids = pool}); };
+  EXPECT_FALSE(create("without").record.own_ids);
+  const auto running = create_with_ids("running");
+  const auto kept = create_with_ids("kept").record;
+  EXPECT_EQ(running.record.own_ids, (OwnIds{100'000, 100'000}));
+  EXPECT_EQ(kept.own_ids, (OwnIds{100'000 + kOwnIds, 100'000 + kOwnIds}));
+  EXPECT_EQ(store_.find("kept")->record.own_ids, kept.own_ids);
+  EXPECT_THROW(create_with_ids("third"), Unsupported);
+  EXPECT_FALSE(store_.find("third"));
+  store_.remove(*store_.find("kept"));
+  EXPECT_EQ(create_with_ids("third").record.own_ids, kept.own_ids);
+}
+
 TEST_F(SessionStoreTest, WhatIsWrittenDownIsRead) {
   auto session = create("lab");
   session.record.exit_status = 3;

@@ -18,6 +18,7 @@
 #include "core/base/log.h"
 #include "fuse/rootfs.h"
 #include "fuse/session_devices.h"
+#include "fuse/session_ids.h"
 #include "fuse/session_mounts.h"
 #include "fuse/signal_inbox.h"
 #include "fuse/terminal.h"
@@ -133,20 +134,27 @@ void settle_targets(const Rootfs& rootfs, std::vector<SpecMount>& mounts) {
   }
 }
 
-// With the machine's network come its names. Copies, as the session's root may write to them. An image that has such a
-// file elsewhere than in its own tree goes without.
-void add_network_files(std::vector<SpecMount>& mounts, const SessionFolder& folder, bool network, const Rootfs& rootfs,
-                       const SupervisorEvents& events) {
+// With the machine's network come its names. Copies, as the session's root may write to them.
+std::vector<SpecMount> copy_network_files(const SessionFolder& folder, bool network) {
+  std::vector<SpecMount> mounts;
   for (const std::string name : {"resolv.conf", "hosts", "hostname"}) {
     if (!network && name == "resolv.conf") continue;
     const auto host = read_file_if_there(std::filesystem::path("/etc") / name, kMaxHostFileBytes);
     if (!host) continue;
     const auto copy = folder.etc() / name;
     write_file_atomically(copy, *host, 0644);
-    auto mount = bind_mount(copy, "/etc/" + name, false, true);
+    mounts.push_back(bind_mount(copy, "/etc/" + name, false, true));
+  }
+  return mounts;
+}
+
+// An image that has such a file elsewhere than in its own tree goes without.
+void add_network_files(std::vector<SpecMount>& mounts, std::vector<SpecMount> files, const Rootfs& rootfs, const SupervisorEvents& events) {
+  for (auto& mount : files) {
+    const auto wanted = mount.destination;
     settle_target(rootfs, mount);
     if (lies_under(mount, mounts)) {
-      events.say(fmt::format("the machine's {} is not in the session: there it leads to {}", name, mount.destination));
+      events.say(fmt::format("the machine's {} is not in the session: there it leads to {}", wanted, mount.destination));
     } else {
       mounts.push_back(std::move(mount));
     }
@@ -209,12 +217,13 @@ void add_own_volumes(std::vector<SpecMount>& mounts, const SupervisorJob& job, c
 }
 
 // What is the same for every image.
-SessionSpec machine_spec(const SupervisorJob& job) {
+SessionSpec machine_spec(const SupervisorJob& job, const UserIds& own_ids) {
   SessionSpec spec;
   spec.id = job.session->record.id;
-  spec.in_user_namespace = !job.ids.is_root;
+  spec.own_ids = own_ids;
+  spec.in_user_namespace = !job.ids.is_root || !own_ids.is_root;
   spec.hostname = host_name();
-  spec.mounts = usual_mounts(spec.in_user_namespace, job.ids.gids);
+  spec.mounts = usual_mounts(spec.in_user_namespace, own_ids.is_root ? job.ids.gids : own_ids.gids);
   spec.own_network = !job.options.network;
   spec.capabilities = default_capabilities(bounding_set());
   spec.masked_paths = default_masked_paths();
@@ -224,8 +233,11 @@ SessionSpec machine_spec(const SupervisorJob& job) {
 }
 
 SessionSpec make_spec(const SupervisorJob& job, const Rootfs& rootfs, const SupervisorEvents& events) {
-  auto spec = machine_spec(job);
+  auto spec = machine_spec(job, job.own_ids);
   const auto& folder = job.session->folder;
+  auto network_files = copy_network_files(folder, job.options.network);
+  std::optional<MakeFilesOf> made_by_session;
+  if (!job.own_ids.is_root) made_by_session.emplace(job.own_ids);
   spec.rootfs = folder.merged();
   spec.args = command_line(job.config, job.options);
   spec.user = find_image_user(rootfs, job.options.user.empty() ? job.config.user : job.options.user);
@@ -238,7 +250,7 @@ SessionSpec make_spec(const SupervisorJob& job, const Rootfs& rootfs, const Supe
       job.config, options,
       {.home = spec.user.home, .hostname = spec.hostname, .term = job.terminal && term != nullptr ? term : "xterm"}, job.environment);
   settle_targets(rootfs, spec.mounts);
-  add_network_files(spec.mounts, folder, job.options.network, rootfs, events);
+  add_network_files(spec.mounts, std::move(network_files), rootfs, events);
   for (const auto& volume : job.options.volumes) spec.mounts.push_back(volume_mount(volume));
   settle_targets(rootfs, spec.mounts);
   add_own_volumes(spec.mounts, job, rootfs, events);
@@ -324,7 +336,7 @@ std::string try_runtime(Runtime& runtime, const SupervisorJob& job, SignalInbox&
   const SessionFolder folder{job.session->folder.dir / "trial"};
   for (const auto& dir : {folder.dir, folder.merged(), folder.bundle(), folder.runtime_state()})
     std::filesystem::create_directory(dir);
-  SessionSpec spec = machine_spec(job);
+  SessionSpec spec = machine_spec(job, UserIds{});
   spec.rootfs = folder.merged();
   spec.args = {"/there-is-no-such-command"};
   spec.env = {"PATH=/"};
@@ -392,11 +404,16 @@ int run_session_here(const SupervisorJob& job, const TerminalKeeper& terminal, S
   keep_mounts_private();
   mount_own_proc();
   const auto runtime = choose_for(job, inbox, lifeline, events);  // before anything of the image is looked at
+  UniqueFd own_namespace;
+  if (!job.own_ids.is_root) {
+    own_namespace = make_user_namespace(job.own_ids);
+    show_with_ids(job.lower, own_namespace);
+  }
   mount_overlay(job.lower, job.session->folder,
                 {.in_user_namespace = !job.ids.is_root, .keep_after_crash = !job.session->record.remove_at_exit});
   const auto rootfs = Rootfs::open(job.session->folder.merged());
-  const auto spec = make_spec(job, rootfs, events);
-  check_user(*runtime, spec.user, job.ids);
+  auto spec = make_spec(job, rootfs, events);
+  check_user(*runtime, spec.user, job.own_ids.is_root ? job.ids : job.own_ids);
   if (job.options.volumes.empty()) {  // a volume may hold the command
     const auto executable = find_executable(rootfs, spec.args.front(), spec.env, spec.working_dir);
     if (executable != Executable::kFound) {
@@ -406,6 +423,7 @@ int run_session_here(const SupervisorJob& job, const TerminalKeeper& terminal, S
       return missing ? kNotFound : kNotExecutable;
     }
   }
+  if (own_namespace) stage_for_ids(spec, job.session->folder.stage(), own_namespace);
   start_watch(job, events);
   if (runtime->name() == "none" && job.in_foreground) terminal.pass_keys_on();  // the others do so themselves
   return run_command(job, spec, *runtime, inbox, lifeline, events);

@@ -26,6 +26,7 @@ struct SupervisorJob {
   bool terminal = false;
   bool in_foreground = false;       // of that terminal
   UserIds ids;                      // of the user who started it
+  UserIds own_ids;                  // of the user namespace that root gives the session; is_root: none
   const SessionStore* store = nullptr;
   OpenSession* session = nullptr;
   std::vector<std::string> environment;  // of the user who started it

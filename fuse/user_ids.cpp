@@ -3,6 +3,7 @@
 #include <pwd.h>
 #include <unistd.h>
 
+#include <algorithm>
 #include <charconv>
 #include <cstdlib>
 #include <limits>
@@ -31,6 +32,23 @@ std::vector<IdRange> ranges_in_file(const char* path, std::string_view user, std
 std::string name_of_user(uid_t uid) {
   const auto* entry = ::getpwuid(uid);
   return entry == nullptr ? "" : entry->pw_name;
+}
+
+// The `number`-th whole block of the ranges.
+std::optional<std::uint32_t> block_of(const std::vector<IdRange>& ranges, std::uint64_t number) {
+  for (const auto& range : ranges) {
+    const std::uint64_t blocks = range.count / kOwnIds;
+    if (number < blocks) return std::uint32_t(range.outside + number * kOwnIds);
+    number -= blocks;
+  }
+  return std::nullopt;
+}
+
+bool overlap(std::uint32_t one, std::uint32_t other) { return one < other ? other - one < kOwnIds : one - other < kOwnIds; }
+
+std::string text_of_file(const char* path) {
+  const auto bytes = read_file_if_there(path, kMaxSubidFileBytes);
+  return bytes ? std::string(as_text(*bytes)) : std::string();
 }
 
 IdMap own_id_first(std::uint32_t own, std::vector<IdRange> others) {
@@ -83,6 +101,45 @@ std::vector<IdRange> parse_subid(std::string_view text, std::string_view user, s
     next_inside += *count;
   }
   return ranges;
+}
+
+IdPool IdPool::of_this_machine(const IdRange& otherwise) { return of_text(text_of_file("/etc/subuid"), text_of_file("/etc/subgid"), otherwise); }
+
+IdPool IdPool::of_text(std::string_view subuid, std::string_view subgid, const IdRange& otherwise) {
+  constexpr std::uint32_t kNoNumber = std::numeric_limits<std::uint32_t>::max();  // these are looked for by name
+  for (const auto* user : {"varve", "containers", "root"}) {
+    IdPool pool{.uids = parse_subid(subuid, user, kNoNumber), .gids = parse_subid(subgid, user, kNoNumber)};
+    if (block_of(pool.uids, 0) && block_of(pool.gids, 0)) return pool;
+  }
+  return {.uids = {otherwise}, .gids = {otherwise}};
+}
+
+std::optional<OwnIds> IdPool::find_free(const std::vector<OwnIds>& taken) const {
+  for (std::uint64_t number = 0;; ++number) {
+    const auto uid = block_of(uids, number);
+    const auto gid = block_of(gids, number);
+    if (!uid || !gid) return std::nullopt;
+    const auto in_the_way = [&](const OwnIds& other) { return overlap(*uid, other.first_uid) || overlap(*gid, other.first_gid); };
+    if (std::none_of(taken.begin(), taken.end(), in_the_way)) return OwnIds{.first_uid = *uid, .first_gid = *gid};
+  }
+}
+
+IdRange parse_id_range(std::string_view text) {
+  const auto colon = text.find(':');
+  const auto first = parse_number(text.substr(0, colon));
+  const auto count = colon == text.npos ? std::nullopt : parse_number(text.substr(colon + 1));
+  if (!first || !count || *first == 0 || *count < kOwnIds || std::uint64_t(*first) + *count > std::numeric_limits<std::uint32_t>::max())
+    fail<UsageError>("the range of ids '{}' is not of the form FIRST:COUNT, with {} ids at least and none above 2^32 - 2", text, kOwnIds);
+  return {.inside = 0, .outside = *first, .count = *count};
+}
+
+UserIds UserIds::of_own(const OwnIds& own) {
+  UserIds ids;
+  ids.is_root = false;
+  ids.made_by_root = true;
+  ids.uids = IdMap({{.inside = 0, .outside = own.first_uid, .count = kOwnIds}}, own.first_uid);
+  ids.gids = IdMap({{.inside = 0, .outside = own.first_gid, .count = kOwnIds}}, own.first_gid);
+  return ids;
 }
 
 UserIds UserIds::of_this_process() {

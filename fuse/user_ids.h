@@ -3,6 +3,7 @@
 // administrator gave him some (subuid(5), subgid(5)), a range of others.
 #include <cstdint>
 #include <filesystem>
+#include <optional>
 #include <string>
 #include <string_view>
 #include <vector>
@@ -40,15 +41,40 @@ class IdMap {
   bool identity_ = true;
 };
 
+// Which ids of the machine a session of root has in its own user namespace: 0 to kOwnIds - 1 there are these and the following ones here.
+inline constexpr std::uint32_t kOwnIds = 65536;
+struct OwnIds {
+  std::uint32_t first_uid = 0;
+  std::uint32_t first_gid = 0;
+  bool operator==(const OwnIds&) const = default;
+};
+
+// The ids that sessions may have, in blocks of kOwnIds. `inside` means nothing here.
+struct IdPool {
+  std::vector<IdRange> uids;
+  std::vector<IdRange> gids;
+
+  // What /etc/subuid and /etc/subgid give to the user varve, else to containers, else to root, if that holds a block of each; else `otherwise`.
+  static IdPool of_this_machine(const IdRange& otherwise);
+  static IdPool of_text(std::string_view subuid, std::string_view subgid, const IdRange& otherwise);
+  // The first block that overlaps with none of `taken`, as uids nor as gids. Absent if there is none left.
+  std::optional<OwnIds> find_free(const std::vector<OwnIds>& taken) const;
+};
+// Above what systemd gives out to containers, below 2^31: "1879048192:268304384". Throws UsageError for text that is not FIRST:COUNT, with a block at least.
+inline constexpr std::string_view kUsualOwnIds = "1879048192:268304384";
+IdRange parse_id_range(std::string_view text);
+
 struct UserIds {
   IdMap uids;
   IdMap gids;
   bool is_root = true;       // no user namespace is needed
   bool needs_helpers = false;  // the maps have more than the own id: written by newuidmap and newgidmap
+  bool made_by_root = false;   // root makes the user namespace, for a session, and writes the maps himself
 
   // Root: the identity. Else inside 0 is the own id and inside 1... are the ranges of /etc/subuid and /etc/subgid, if newuidmap and newgidmap
   // are installed; without them only the own id is mapped.
   static UserIds of_this_process();
+  static UserIds of_own(const OwnIds& ids);
 };
 
 // The ranges of one user in the text of a subid file: "name-or-id:first:count" lines. Lines that do not parse are skipped, as newuidmap

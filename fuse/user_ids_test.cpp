@@ -3,6 +3,8 @@
 #include <gtest/gtest.h>
 #include <unistd.h>
 
+#include "core/base/errors.h"
+
 namespace varve::fuse {
 namespace {
 
@@ -21,6 +23,44 @@ TEST(Subid, TakesABoundedNumberOfRanges) {
   std::string text;
   for (int i = 0; i < 1000; ++i) text += "eve:100000:1\n";
   EXPECT_EQ(parse_subid(text, "eve", 7).size(), kMaxSubidRanges);
+}
+
+constexpr IdRange kOtherwise{.inside = 0, .outside = 1'000'000, .count = 3 * kOwnIds};
+
+TEST(IdPoolTest, TakesTheRangesOfItsOwnUserFirst) {
+  const auto* text = "root:100000:65536\ncontainers:200000:131072\nvarve:600000:65536\n";
+  EXPECT_EQ(IdPool::of_text(text, text, kOtherwise).uids.front().outside, 600'000u);
+  EXPECT_EQ(IdPool::of_text("root:100000:65536\ncontainers:200000:131072\n", text, kOtherwise).gids.front().outside, 200'000u);
+}
+
+TEST(IdPoolTest, RangesThatAreTooSmallOrOfOneKindOnlyAreNone) {
+  EXPECT_EQ(IdPool::of_text("varve:100000:65535\n", "varve:100000:65536\n", kOtherwise).uids, std::vector{kOtherwise});
+  EXPECT_EQ(IdPool::of_text("", "varve:100000:65536\n", kOtherwise).gids, std::vector{kOtherwise});
+}
+
+TEST(IdPoolTest, GivesEachSessionItsOwnBlockUntilNoneIsLeft) {
+  const IdPool pool{.uids = {{.outside = 100'000, .count = kOwnIds + 5}, {.outside = 500'000, .count = 2 * kOwnIds}}, .gids = {kOtherwise}};
+  std::vector<OwnIds> taken;
+  for (int i = 0; i < 3; ++i) {
+    const auto free = pool.find_free(taken);
+    ASSERT_TRUE(free);
+    taken.push_back(*free);
+  }
+  EXPECT_EQ(taken, (std::vector<OwnIds>{{100'000, 1'000'000}, {500'000, 1'065'536}, {565'536, 1'131'072}}));
+  EXPECT_FALSE(pool.find_free(taken));
+  taken.erase(taken.begin() + 1);
+  EXPECT_EQ(pool.find_free(taken), (OwnIds{500'000, 1'065'536}));
+}
+
+TEST(IdPoolTest, ABlockThatOverlapsWithATakenOneIsNotGiven) {
+  const IdPool pool{.uids = {kOtherwise}, .gids = {kOtherwise}};
+  EXPECT_EQ(pool.find_free({{.first_uid = 1'000'001, .first_gid = 5}}), (OwnIds{1'131'072, 1'131'072}));
+  EXPECT_EQ(pool.find_free({{.first_uid = 5, .first_gid = 1'000'000 - kOwnIds + 1}}), (OwnIds{1'065'536, 1'065'536}));
+}
+
+TEST(IdPoolTest, ReadsARange) {
+  EXPECT_EQ(parse_id_range(kUsualOwnIds).outside, 1'879'048'192u);
+  for (const auto* text : {"", "5", ":", "5:", "0:65536", "5:65535", "4294967295:65536", "5:65536:1", "-1:65536", "a:65536"}) EXPECT_THROW(parse_id_range(text), UsageError) << text;
 }
 
 TEST(IdMapTest, TheIdentityKeepsEveryId) {

@@ -69,6 +69,11 @@ void map_ids(pid_t child, const UserIds& ids) {
     run_map_helper("newgidmap", child, ids.gids);
     return;
   }
+  if (ids.made_by_root) {
+    write_proc_file(child, "uid_map", ids.uids.to_map_file());
+    write_proc_file(child, "gid_map", ids.gids.to_map_file());
+    return;
+  }
   // Without privilege a group may be mapped only by who has given up dropping groups (user_namespaces(7)).
   write_proc_file(child, "setgroups", "deny");
   write_proc_file(child, "uid_map", ids.uids.to_map_file());
@@ -77,7 +82,7 @@ void map_ids(pid_t child, const UserIds& ids) {
 
 void become_root_inside(const UserIds& ids) {
   if (::syscall(SYS_setresgid, 0, 0, 0) != 0 || ::syscall(SYS_setresuid, 0, 0, 0) != 0) fail_errno("become root of the user namespace");
-  if (ids.needs_helpers && ::setgroups(0, nullptr) != 0) fail_errno("drop supplementary groups");
+  if ((ids.needs_helpers || ids.made_by_root) && ::setgroups(0, nullptr) != 0) fail_errno("drop supplementary groups");
 }
 
 int run_child(const std::function<int()>& body, const UserIds& ids, Pipe& mapped) {
@@ -102,6 +107,8 @@ pid_t start_in_namespaces(int clone_flags, const UserIds& ids, const std::functi
   std::fflush(nullptr);
   // clone(2) without a stack is fork(2) with namespaces; the library's fork() cannot make them, and unshare(2) would move this process too.
   const auto child = pid_t(::syscall(SYS_clone, flags, nullptr, nullptr, nullptr, 0UL));
+  if (child < 0 && ids.made_by_root && (errno == EPERM || errno == ENOSPC))
+    fail<Unsupported>("this machine makes no user namespace for the session (sysctl user.max_user_namespaces): --userns host goes without one");
   if (child < 0 && !ids.is_root && (errno == EPERM || errno == ENOSPC))
     fail<Unsupported>("this machine lets plain users make no user namespaces (sysctl user.max_user_namespaces, kernel.unprivileged_userns_clone, "
                       "an AppArmor rule, or a chroot): run as root");
@@ -119,6 +126,17 @@ pid_t start_in_namespaces(int clone_flags, const UserIds& ids, const std::functi
     throw;
   }
   return child;
+}
+
+UniqueFd make_user_namespace(const UserIds& ids) {
+  const auto child = start_in_namespaces(0, ids, [] { return ::pause(); });
+  UniqueFd made(::open(fmt::format("/proc/{}/ns/user", child).c_str(), O_RDONLY | O_CLOEXEC));
+  const int error = errno;
+  ::kill(child, SIGKILL);
+  wait_for(child);
+  errno = error;
+  if (!made) fail_errno("open the user namespace of a session");
+  return made;
 }
 
 int wait_for(pid_t child) {

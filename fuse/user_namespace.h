@@ -14,6 +14,9 @@ namespace varve::fuse {
 // status 125. Call from a process with one thread. Throws std::system_error or Unsupported (with what the machine would have to allow).
 pid_t start_in_namespaces(int clone_flags, const UserIds& ids, const std::function<int()>& body);
 
+// A user namespace with `ids` (not those of root) in which nothing runs: mounts are shown with the owners of one.
+UniqueFd make_user_namespace(const UserIds& ids);
+
 // waitpid() to the end, EINTR retried; the status as wait(2) gives it.
 int wait_for(pid_t child);
 // As a shell reports it: the exit status, or 128 + signal.
