@@ -8,6 +8,7 @@
 #include "cli/indexed_image.h"
 #include "cli/run_recording.h"
 #include "cli/session_options.h"
+#include "cli/text.h"
 #include "core/base/clock.h"
 #include "core/base/errors.h"
 #include "core/base/file.h"
@@ -98,7 +99,7 @@ void end_recording(RunRecording& recording, const fuse::SessionResult& result) {
 fuse::SessionResult run_request(Context& context, const fuse::SessionRequest& request, const RunOptions& options, std::optional<double>& ready_seconds) {
   auto result = fuse::run_session(
       request, [&] { ready_seconds = options.since_start.seconds(); }, [](const std::string& text) { log::info("{}", text); });
-  if (!result.failure.empty()) context.err << "varve: error: " << result.failure << '\n';
+  if (!result.failure.empty() && !result.failure_told) context.err << "varve: error: " << on_one_line(result.failure) << '\n';
   return result;
 }
 
@@ -167,7 +168,7 @@ void add_run_command(CLI::App& app, Context& context) {
     try {
       context.exit_status = options->rootfs.empty() ? run_image(context, *options) : run_rootfs(context, *options);
     } catch (const std::exception& error) {
-      context.err << "varve: error: " << error.what() << '\n';
+      context.err << "varve: error: " << on_one_line(error.what()) << '\n';
       context.exit_status = fuse::kOwnFailure;
     }
   });

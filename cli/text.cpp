@@ -17,15 +17,13 @@ bool is_control(std::string_view character) {
   return first < 0x20 || first == 0x7F || (first == 0xC2 && static_cast<unsigned char>(character[1]) < 0xA0);
 }
 
-}  // namespace
-
-std::string printable(std::string_view name) {
+std::string escaped(std::string_view name, bool backslashes) {
   std::string text;
   while (!name.empty()) {
     const auto length = utf8_length(name);
     if (length == 0 || is_control(name)) {
       for (std::size_t i = 0; i < std::max<std::size_t>(length, 1); ++i) text += fmt::format("\\x{:02x}", static_cast<unsigned char>(name[i]));
-    } else if (name[0] == '\\') {
+    } else if (backslashes && name[0] == '\\') {
       text += "\\\\";
     } else {
       text += name.substr(0, length);
@@ -33,6 +31,15 @@ std::string printable(std::string_view name) {
     name.remove_prefix(std::max<std::size_t>(length, 1));
   }
   return text;
+}
+
+}  // namespace
+
+std::string printable(std::string_view name) { return escaped(name, true); }
+std::string on_one_line(std::string_view message) {
+  std::string line(message);
+  std::ranges::replace(line, '\n', ' ');
+  return escaped(line, false);
 }
 
 void print_table(std::ostream& out, const std::vector<std::vector<std::string>>& rows) {

@@ -7,6 +7,10 @@
 namespace varve::cli {
 namespace {
 
+TEST(OnOneLine, AMessageShowsWhatATerminalWouldObeyAndKeepsItsBackslashes) {
+  EXPECT_EQ(on_one_line("no user '\x1b]0;x\x07' in\nC:\\\xff"), "no user '\\x1b]0;x\\x07' in C:\\\\xff");
+}
+
 TEST(PrintableTest, KeepsTextAndEscapesWhatATerminalMightObey) {
   EXPECT_EQ(printable("plain-näme-漢字-😀"), "plain-näme-漢字-😀");
   EXPECT_EQ(printable("a\x1b[2Jb\n"), "a\\x1b[2Jb\\x0a");

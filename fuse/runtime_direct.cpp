@@ -215,7 +215,7 @@ class DirectRuntime final : public Runtime {
   }
   pid_t signal_target() override { return process_; }
   Failure failure(int wait_status) override {
-    return {.reason = fmt::format("ended with status {}; its own message is above", shell_status(wait_status))};
+    return {.reason = fmt::format("ended with status {}; its own message is above", shell_status(wait_status)), .told = WIFEXITED(wait_status)};
   }
 
  private:

@@ -104,7 +104,7 @@ class OciRuntime : public Runtime {
     const auto log = read_file_if_there(log_file_, kMaxLogBytes);
     auto reason = log ? last_log_error(as_text(*log)) : std::string();
     if (reason.empty()) reason = fmt::format("ended with status {}", shell_status(wait_status));
-    return {.status = status_of_start_failure(reason), .reason = std::move(reason)};
+    return {.status = status_of_start_failure(reason), .reason = std::move(reason), .told = WIFEXITED(wait_status)};
   }
 
  protected:

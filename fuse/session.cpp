@@ -88,6 +88,8 @@ class Reports {
       say_(rest);
     } else if (word == "failed") {
       result_.failure = rest;
+    } else if (word == "told") {
+      result_.failure_told = true;
     } else if (word == "unwatched") {
       result_.accesses_unwatched = rest;
     }
@@ -108,6 +110,7 @@ pid_t start_supervisor(SupervisorJob& job, Pipes& pipes) {
         .ready = [&](const std::string& runtime) { send_line(report, "ready", runtime); },
         .say = [&](const std::string& text) { send_line(report, "say", text); },
         .failed = [&](int, const std::string& text) { send_line(report, "failed", text); },
+        .told = [&] { send_line(report, "told", ""); },
         .unwatched = [&](const std::string& why) { send_line(report, "unwatched", why); },
     };
     return supervise(job, pipes.lifeline_read.get(), events);

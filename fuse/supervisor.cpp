@@ -62,9 +62,18 @@ bool lies_under(const SpecMount& mount, std::span<const SpecMount> others) {
                              [&](const SpecMount& other) { return is_beneath(mount.destination, other.destination); });
 }
 
+void check_is_folder(const Rootfs& rootfs, const std::string& path, bool wanted) {
+  const auto there = rootfs.open_plain(path, O_PATH | O_NOFOLLOW);
+  struct stat status{};
+  if (!there || ::fstat(there->get(), &status) != 0) fail_errno("look at {}", path);
+  if (S_ISDIR(status.st_mode) != wanted)
+    fail<CorruptData>("{} {} in the image", path, wanted ? "is no folder" : "is a folder");
+}
+
 // Makes what is mounted upon, in the writable layer, and lets the destination be a plain path: runtimes follow symlinks each in its own way.
 void settle_target(const Rootfs& rootfs, SpecMount& mount) {
   mount.destination = rootfs.ensure(mount.destination, {.folder = !mount.file, .mode = mount.file ? 0644u : 0755u});
+  check_is_folder(rootfs, mount.destination, !mount.file);
 }
 
 // The mount that a path of the session comes to lie on; null for the image's own tree.
@@ -172,6 +181,7 @@ std::string settle_working_dir(const std::string& wanted, const std::vector<Spec
   try {
     const auto folder = rootfs.ensure(wanted, {.mode = 0755});
     const auto* mount = mount_of(folder, mounts);
+    if (mount == nullptr) check_is_folder(rootfs, folder, true);
     return mount == nullptr || folder == mount->destination ? folder
                                                             : settle_in_volumes(folder, mounts, {.mode = 0755});
   } catch (const std::exception& error) {
@@ -181,16 +191,27 @@ std::string settle_working_dir(const std::string& wanted, const std::vector<Spec
 }
 
 // Runtimes read these inside the session, whatever they are, and would wait for ever at a FIFO or a terminal.
-void check_accounts(const Rootfs& rootfs) {
-  const auto etc = rootfs.open_path("/etc", O_PATH | O_DIRECTORY);
-  if (!etc) return;
-  for (const std::string name : {"passwd", "group"}) {
-    struct stat status {};
-    if (::fstatat(etc->get(), name.c_str(), &status, AT_SYMLINK_NOFOLLOW) != 0) continue;
-    const auto file = rootfs.open_path("/etc/" + name, O_PATH);
-    if (!file || ::fstat(file->get(), &status) != 0 || !S_ISREG(status.st_mode))
-      fail<CorruptData>("the image's /etc/{} is no plain file", name);
+void check_accounts(const Rootfs& rootfs, std::span<const SpecMount> mounts) {
+  for (const std::string path : {"/etc/passwd", "/etc/group"}) {
+    if (mount_of(path, mounts) != nullptr || !rootfs.open_path(path, O_PATH | O_NOFOLLOW)) continue;
+    const auto place = rootfs.open_path(path, O_PATH);
+    struct stat status{};
+    if (!place || ::fstat(place->get(), &status) != 0 || !S_ISREG(status.st_mode))
+      fail<CorruptData>("the image's {} is no plain file", path);
+    if (mount_of(rootfs.ensure(path, {.folder = false}), mounts) != nullptr)
+      fail<CorruptData>("the image's {} leads out of the image", path);
   }
+}
+
+// Runtimes repeat these in what they say, as they are.
+void check_names(const SessionSpec& spec) {
+  const auto check = [](const std::string& name) {
+    if (std::ranges::any_of(name, [](unsigned char c) { return c < 0x20 || c == 0x7F; }))
+      fail<CorruptData>("'{}' has control characters in its name", name);
+  };
+  check(spec.args.front());
+  check(spec.working_dir);
+  for (const auto& mount : spec.mounts) check(mount.destination);
 }
 
 // Words that end early would be others for each reader.
@@ -257,7 +278,8 @@ SessionSpec make_spec(const SupervisorJob& job, const Rootfs& rootfs, const Supe
   add_devices(spec, job.devices, rootfs, folder.merged(), events.say);
   spec.working_dir = settle_working_dir(absolute_working_dir(job.config, job.options), spec.mounts, rootfs);
   check_words(spec);
-  check_accounts(rootfs);
+  check_names(spec);
+  check_accounts(rootfs, spec.mounts);
   return spec;
 }
 
@@ -343,7 +365,7 @@ std::string try_runtime(Runtime& runtime, const SupervisorJob& job, SignalInbox&
   spec.working_dir = "/";
   settle_targets(Rootfs::open(spec.rootfs), spec.mounts);
   const auto null = open_file("/dev/null", O_RDWR);
-  const SupervisorEvents silent{.ready = [](const std::string&) {}, .say = {}, .failed = {}, .unwatched = {}};
+  const SupervisorEvents silent{.ready = [](const std::string&) {}, .say = {}, .failed = {}, .told = {}, .unwatched = {}};
   std::string why_not;
   try {
     const auto process = runtime.start(spec, folder, [&] {
@@ -379,6 +401,7 @@ int run_command(const SupervisorJob& job, const SessionSpec& spec, Runtime& runt
     return shell_status(attempt.wait_status);
   }
   const auto failure = runtime.failure(attempt.wait_status);
+  if (failure.told) events.told();
   if (failure.status != kOwnFailure) {
     events.failed(failure.status, failure.reason);
     return failure.status;

@@ -42,6 +42,7 @@ struct SupervisorEvents {
   std::function<void(const std::string& runtime)> ready;      // the command is about to be executed
   std::function<void(const std::string& text)> say;           // for those who want to know more
   std::function<void(int status, const std::string& text)> failed;  // it never ran
+  std::function<void()> told;                                 // what failed comes next is on standard error already
   std::function<void(const std::string& why)> unwatched;      // accesses will not be told
 };
 

@@ -151,12 +151,13 @@ TEST_P(SessionUsernsTest, DevicesAreGivenAndNoOthersWork) {
 }
 
 TEST_P(SessionUsernsTest, ATerminalAndNoNetworkAreAsEver) {
-  auto wanted = request("tty; cat /proc/net/dev; exit 5");
+  auto wanted = request("tty; cat /proc/net/dev; read line; exit 5");
   wanted.terminal = true;
   wanted.options.network = false;
   SessionProcess::Options how;
   how.terminal = true;
   SessionProcess process(dir_.path(), wanted, how);
+  process.type("over\n");
   const auto outcome = process.wait();
   EXPECT_EQ(outcome.status, 5) << outcome.out << outcome.err;
   EXPECT_THAT(outcome.out, ::testing::ContainsRegex("/dev/(pts/[0-9]+|console)\r"));

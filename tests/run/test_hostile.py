@@ -76,6 +76,8 @@ class Trial:
                 options += ["--record", "--usage-spool", self.user.home / f"spool-{number}"]
             elif variant == "volume":
                 options += ["--volume", f"{machine.volume}:/data"]
+            elif variant == "userns":
+                options += ["--userns", "auto"]
             elif variant == "nested volume":
                 options += ["--volume", f"{machine.volume}:/data", "--volume", f"{machine.volume}:/data/link/new"]
             elif variant == "network":
@@ -109,6 +111,8 @@ class Trials:
             wrong.append(f"typed into the caller's terminal: {typed[:40]!r}")
         works = status == 0 and "SESSION WORKS" in out
         self.counts["works" if works else "refused"] += 1
+        if "terminal" in trial.variants and not works:
+            err += "".join(line + "\n" for line in out.splitlines() if line)  # what the command's own process says goes there
         # A runtime that has begun to execute the command tells by itself that it cannot, with a status of its own.
         last_word = status == 1 and trial.runtime != "none" and "exec" in err
         if status is None:
@@ -153,6 +157,8 @@ def trials_of(user, images, names):
                 if user.id == 0 and runtime != "auto":
                     yield Trial(user, image, runtime, "gpus")
                     yield Trial(user, image, runtime, "volume", "network")
+                    if program.kernel_mode_works():
+                        yield Trial(user, image, runtime, "userns", "gpus", "record", "volume", "network")
         else:
             if user.id == 0 or number % 2:
                 yield Trial(user, image, names[(number + turn) % len(names)], "gpus", "record", "volume", "network")
@@ -194,23 +200,23 @@ def check_attacker(machine):
 
 
 def left_over(machine, users):
+    """(process to end or 0, what is left)"""
     work = str(machine.work)
     for user in users:
         sessions = user.home / "state/sessions"
-        yield from (f"{user.name}: the session {path.name} is left" for path in sessions.iterdir() if path.name[0] != ".")
+        yield from ((0, f"{user.name}: the session {path.name} is left") for path in sessions.iterdir() if path.name[0] != ".")
         if not user.program_is_whole():
-            yield f"{user.name}: his program was written to"
+            yield 0, f"{user.name}: his program was written to"
     for path in sorted(machine.cgroups() - machine.groups):
-        yield f"the cgroup {path} is left"
-    yield from (f"a mount is left: {line}" for line in Path("/proc/self/mountinfo").read_text().splitlines() if f" {work}" in line)
+        yield 0, f"the cgroup {path} is left"
+    yield from ((0, f"a mount is left: {line}") for line in Path("/proc/self/mountinfo").read_text().splitlines() if f" {work}" in line)
     for folder in Path("/proc").glob("[0-9]*"):
         try:
             words = (folder / "cmdline").read_bytes().replace(b"\0", b" ").decode(errors="replace")
         except OSError:
             continue
         if f"{work}/" in words:
-            os.kill(int(folder.name), signal.SIGKILL)
-            yield f"process {folder.name} is left: {words}"
+            yield int(folder.name), f"process {folder.name} is left: {words}"
 
 
 def open_fuse_to_all(work):
@@ -246,7 +252,13 @@ def main():
             done = trials.counts - before
             print(f"as {user.name}: {len(images)} images under {', '.join(names)}: {done['works']} sessions worked, {done['refused']} were refused, in {time.monotonic() - started:.0f} s", flush=True)
         subprocess.run(["umount", "/dev/fuse", work / "dev"], check=True)
-        trials.lines += left_over(machine, users)
+        deadline = time.monotonic() + 20
+        while list(left_over(machine, users)) and time.monotonic() < deadline:
+            time.sleep(0.1)  # of a session that was killed the rest cleans up by itself
+        for process, line in left_over(machine, users):
+            trials.lines.append(line)
+            if process:
+                os.kill(process, signal.SIGKILL)
         for seconds, label in sorted(trials.slowest, reverse=True)[:3]:
             print(f"  {seconds:5.1f} s  {label}", flush=True)
         for line in trials.lines:
