@@ -99,7 +99,8 @@ void end_recording(RunRecording& recording, const fuse::SessionResult& result) {
 fuse::SessionResult run_request(Context& context, const fuse::SessionRequest& request, const RunOptions& options, std::optional<double>& ready_seconds) {
   auto result = fuse::run_session(
       request, [&] { ready_seconds = options.since_start.seconds(); }, [](const std::string& text) { log::info("{}", text); });
-  if (!result.failure.empty() && !result.failure_told) context.err << "varve: error: " << on_one_line(result.failure) << '\n';
+  if (!result.failure.empty() && !result.failure_told)
+    context.err << "varve: error: " << on_one_line(result.failure) << '\n';
   return result;
 }
 

@@ -70,8 +70,17 @@ void add_session_options(CLI::App& command, SessionOptions& options) {
                   "(NVIDIA's container runtime)")
       ->type_name("RUNTIME");
   command.add_option("--network", options.network, "host: the machine's; none: nothing but a loopback of its own")->check(CLI::IsMember({"host", "none"}))->capture_default_str();
-  command.add_option("--userns", options.userns, "As root. auto: a user namespace with ids of its own, so that its root is nobody on the machine; host: none")->check(CLI::IsMember({"auto", "host"}))->capture_default_str();
-  command.add_option("--userns-ids", options.userns_ids, "The ids that sessions may have where /etc/subuid gives none to varve, containers or root")->type_name("FIRST:COUNT")->capture_default_str();
+  command
+      .add_option(
+          "--userns", options.userns,
+          "As root. auto: a user namespace with ids of its own, so that its root is nobody on the machine; host: none")
+      ->check(CLI::IsMember({"auto", "host"}))
+      ->capture_default_str();
+  command
+      .add_option("--userns-ids", options.userns_ids,
+                  "The ids that sessions may have where /etc/subuid gives none to varve, containers or root")
+      ->type_name("FIRST:COUNT")
+      ->capture_default_str();
   command.add_option("--gpus", options.gpus, "all, none, or how many of the machine's GPUs the session gets")->type_name("GPUS")->capture_default_str();
   command.add_option("--device", options.devices, "A device by its name in /etc/cdi or /var/run/cdi: nvidia.com/gpu=0; may be repeated")->type_name("NAME")->allow_extra_args(false);
   command.add_option("--cdi-spec-dir", options.cdi_dirs, "Where devices are described; may be repeated, a later folder wins")->type_name("DIR")->allow_extra_args(false)->capture_default_str();

@@ -97,7 +97,8 @@ json seccomp_json() {
 
 json mappings_json(const IdMap& map) {
   auto mappings = json::array();
-  for (const auto& range : map.ranges()) mappings.push_back({{"containerID", range.inside}, {"hostID", range.outside}, {"size", range.count}});
+  for (const auto& range : map.ranges())
+    mappings.push_back({{"containerID", range.inside}, {"hostID", range.outside}, {"size", range.count}});
   return mappings;
 }
 

@@ -69,7 +69,7 @@ struct SessionSpec {
   std::vector<std::string> readonly_paths;
   std::string hostname;
   std::string pid_namespace;    // path of one to join; "" = a new one
-  UserIds own_ids;              // of the session's own user namespace, made by root (session_ids.h); is_root: it has none
+  UserIds own_ids;  // of the session's own user namespace, made by root (session_ids.h); is_root: it has none
   std::string user_namespace;   // path of it, to join
   std::string cgroups_path;     // "" = the runtime's choice
   std::string ready_fifo;       // gets a byte when the command is about to be executed; "" = nobody asks

@@ -154,6 +154,18 @@ TEST(ConfigJson, CgroupsAreLeftAloneInAUserNamespace) {
   EXPECT_FALSE(part.contains("cgroupsPath"));
 }
 
+TEST(ConfigJson, AUserNamespaceOfItsOwnIsJoinedAndKeepsDevicesAndCgroups) {
+  auto spec = spec_of_root();
+  spec.in_user_namespace = true;
+  spec.own_ids = UserIds::of_own({.first_uid = 1'000'000, .first_gid = 2'000'000});
+  spec.user_namespace = "/proc/7/ns/user";
+  const auto part = nlohmann::json::parse(to_config_json(spec))["linux"];
+  EXPECT_EQ(part["namespaces"].back(), (nlohmann::json{{"type", "user"}, {"path", "/proc/7/ns/user"}}));
+  EXPECT_EQ(part["uidMappings"][0], (nlohmann::json{{"containerID", 0}, {"hostID", 1'000'000}, {"size", 65536}}));
+  EXPECT_EQ(part["gidMappings"][0]["hostID"], 2'000'000);
+  EXPECT_TRUE(part.contains("resources"));
+}
+
 TEST(ConfigJson, WordsThatAreNotUtf8AreRefused) {
   auto spec = spec_of_root();
   spec.args = {"\xff\xfe"};

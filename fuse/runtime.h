@@ -47,7 +47,7 @@ class Runtime {
   struct Failure {
     int status = kOwnFailure;  // kNotFound or kNotExecutable if the command is at fault
     std::string reason;
-    bool told = false;         // the runtime has put it on standard error by itself
+    bool told = false;  // the runtime has put it on standard error by itself
   };
   virtual Failure failure(int wait_status) = 0;
 };

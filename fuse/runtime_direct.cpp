@@ -204,7 +204,8 @@ class DirectRuntime final : public Runtime {
     ready_.reset(ends[0]);
     const UniqueFd ready_write(ends[1]);
     const int flags = CLONE_NEWPID | CLONE_NEWNS | CLONE_NEWIPC | CLONE_NEWUTS | (spec.own_network ? CLONE_NEWNET : 0);
-    process_ = start_in_namespaces(flags, spec.own_ids, [&] { return run_inside(spec, ready_write.get(), prepare_child); });
+    process_ =
+        start_in_namespaces(flags, spec.own_ids, [&] { return run_inside(spec, ready_write.get(), prepare_child); });
     return process_;
   }
 
@@ -215,7 +216,8 @@ class DirectRuntime final : public Runtime {
   }
   pid_t signal_target() override { return process_; }
   Failure failure(int wait_status) override {
-    return {.reason = fmt::format("ended with status {}; its own message is above", shell_status(wait_status)), .told = WIFEXITED(wait_status)};
+    return {.reason = fmt::format("ended with status {}; its own message is above", shell_status(wait_status)),
+            .told = WIFEXITED(wait_status)};
   }
 
  private:

@@ -65,7 +65,8 @@ class OciRuntime : public Runtime {
     std::filesystem::remove(log_file_);
     open_fifo(folder.ready_fifo());
     spec.ready_fifo = folder.ready_fifo();
-    // In the session's own user namespace, if it has one: only there may its root mount the /proc of this PID namespace.
+    // In the session's own user namespace, if it has one: only there may its root mount the /proc of this PID
+    // namespace.
     const bool of_a_plain_user = spec.in_user_namespace && spec.own_ids.is_root;
     init_ = start_in_namespaces(CLONE_NEWPID, spec.own_ids, [of_a_plain_user] { return be_init(of_a_plain_user); });
     spec.pid_namespace = fmt::format("/proc/{}/ns/pid", init_);

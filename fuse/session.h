@@ -23,7 +23,8 @@ struct SessionRequest {
   CommandOptions options;
   std::string name;              // "" = the id
   bool remove_at_exit = false;
-  std::optional<IdPool> ids;     // as root: the session gets a user namespace with ids of its own out of these. Others have one anyway
+  std::optional<IdPool>
+      ids;  // as root: the session gets a user namespace with ids of its own out of these. Others have one anyway
   std::string runtime = "auto";  // see RuntimeWish in runtime.h
   bool terminal = false;         // standard input is a terminal, and the command gets one
   // Mounted besides the user's volumes; one that finds no place is left out with a word to `say`. They do not hold the command.
@@ -41,7 +42,7 @@ struct SessionResult {
   int exit_status = 0;
   std::string runtime;       // what ran the command; "" if it never ran
   std::string failure;       // why it never ran; "" if it did
-  bool failure_told = false;  // the runtime has put it on standard error by itself
+  bool failure_told = false;           // the runtime has put it on standard error by itself
   std::uint64_t accesses = 0;          // told to on_access
   std::uint64_t access_overflows = 0;  // times the kernel told fewer than there were
   std::string accesses_unwatched;      // why there are none; "" if they were watched, or nobody asked

@@ -53,15 +53,6 @@ MountFlags parse_options(const std::vector<std::string>& options) {
   return parsed;
 }
 
-// A copy of the mount at `path` (of the folder `at`, or that itself), held by a descriptor until it is attached.
-UniqueFd copy_mount(int at, const std::string& path, bool recursive) {
-  const unsigned flags = OPEN_TREE_CLONE | OPEN_TREE_CLOEXEC | unsigned(recursive ? AT_RECURSIVE : 0) |
-                         unsigned(path.empty() ? AT_EMPTY_PATH : 0);
-  UniqueFd copy(int(::syscall(SYS_open_tree, at, path.c_str(), flags)));
-  if (!copy) fail_errno("copy the mount {}", path);
-  return copy;
-}
-
 // On the mount and, if asked, on all below it: MS_REMOUNT would reach only the first.
 void set_attributes(const UniqueFd& mount, unsigned long flags, bool recursive, const std::string& name) {
   mount_attr attributes{};
@@ -75,16 +66,11 @@ void set_attributes(const UniqueFd& mount, unsigned long flags, bool recursive, 
     fail_errno("change the mount {}", name);
 }
 
-void attach(const UniqueFd& mount, int place, const std::string& name) {
-  constexpr unsigned kFlags = MOVE_MOUNT_F_EMPTY_PATH | MOVE_MOUNT_T_EMPTY_PATH;
-  if (::syscall(SYS_move_mount, mount.get(), "", place, "", kFlags) != 0) fail_errno("mount {}", name);
-}
-
 // Not called bind: with temporary strings std::bind would be taken, and nothing be mounted.
 void bind_path(const std::string& source, int place, const MountFlags& flags) {
   const auto copy = copy_mount(AT_FDCWD, source, flags.recursive);
   set_attributes(copy, flags.flags, flags.recursive, source);
-  attach(copy, place, source);
+  attach_mount(copy, place, source);
 }
 
 // mount(2) takes names only, and this one is of the very place that is open.
@@ -142,7 +128,7 @@ void hide_paths(const Rootfs& root, const SessionSpec& spec) {
     if (!place) continue;
     const auto copy = copy_mount(place->get(), "", true);
     set_attributes(copy, MS_RDONLY, true, path);
-    attach(copy, place->get(), path);
+    attach_mount(copy, place->get(), path);
   }
 }
 
@@ -205,12 +191,8 @@ bool is_same_place(const struct statx& one, const struct statx& other) {
 
 // A new root can take the place of this process's root only if that is a mount point: binds the folder on itself.
 UniqueFd make_mount_point(const UniqueFd& folder) {
-  UniqueFd tree(int(
-      ::syscall(SYS_open_tree, folder.get(), "", OPEN_TREE_CLONE | OPEN_TREE_CLOEXEC | AT_EMPTY_PATH | AT_RECURSIVE)));
-  if (!tree) fail_errno("bind the root of a chroot");
-  if (::syscall(SYS_move_mount, tree.get(), "", folder.get(), "", MOVE_MOUNT_F_EMPTY_PATH | MOVE_MOUNT_T_EMPTY_PATH) !=
-      0)
-    fail_errno("mount the root of a chroot on itself");
+  auto tree = copy_mount(folder.get(), "", true);
+  attach_mount(tree, folder.get(), "the root of a chroot");
   return tree;
 }
 
@@ -223,6 +205,19 @@ void enter_chroot(const UniqueFd& root) {
 }
 
 }  // namespace
+
+UniqueFd copy_mount(int at, const std::string& path, bool recursive) {
+  const unsigned flags = OPEN_TREE_CLONE | OPEN_TREE_CLOEXEC | unsigned(recursive ? AT_RECURSIVE : 0) |
+                         unsigned(path.empty() ? AT_EMPTY_PATH : 0);
+  UniqueFd copy(int(::syscall(SYS_open_tree, at, path.c_str(), flags)));
+  if (!copy) fail_errno("copy the mount {}", path);
+  return copy;
+}
+
+void attach_mount(const UniqueFd& mount, int place, const std::string& name) {
+  constexpr unsigned kFlags = MOVE_MOUNT_F_EMPTY_PATH | MOVE_MOUNT_T_EMPTY_PATH;
+  if (::syscall(SYS_move_mount, mount.get(), "", place, "", kFlags) != 0) fail_errno("mount {}", name);
+}
 
 void keep_mounts_private() {
   // In a chroot "/" may be no mount point, and what it lies in may be shared with the machine: both can be mended from

@@ -48,7 +48,8 @@ json to_json(const SessionRecord& record) {
                    {"runtime", record.runtime},
                    {"upper_bytes", record.upper_bytes}};
   if (record.exit_status) document["exit_status"] = *record.exit_status;
-  if (record.own_ids) document["own_ids"] = {{"first_uid", record.own_ids->first_uid}, {"first_gid", record.own_ids->first_gid}};
+  if (record.own_ids)
+    document["own_ids"] = {{"first_uid", record.own_ids->first_uid}, {"first_gid", record.own_ids->first_gid}};
   return document;
 }
 
@@ -66,7 +67,8 @@ SessionRecord from_json(const json& document) {
   if (document.contains("exit_status")) record.exit_status = document.at("exit_status").get<int>();
   if (document.contains("own_ids")) {
     const auto& ids = document.at("own_ids");
-    record.own_ids = OwnIds{.first_uid = ids.at("first_uid").get<std::uint32_t>(), .first_gid = ids.at("first_gid").get<std::uint32_t>()};
+    record.own_ids = OwnIds{.first_uid = ids.at("first_uid").get<std::uint32_t>(),
+                            .first_gid = ids.at("first_gid").get<std::uint32_t>()};
   }
   return record;
 }
@@ -128,7 +130,10 @@ OwnIds free_ids(const std::filesystem::path& dir, const IdPool& pool) {
     if (const auto record = read_record(folder); record && record->own_ids) taken.push_back(*record->own_ids);
   const auto free = pool.find_free(taken);
   if (!free)
-    fail<Unsupported>("{} sessions have all the ids that sessions may have: remove some (`varve session ls`), give more to the user varve in /etc/subuid and /etc/subgid, or --userns host", taken.size());
+    fail<Unsupported>(
+        "{} sessions have all the ids that sessions may have: remove some (`varve session ls`), give more to the user "
+        "varve in /etc/subuid and /etc/subgid, or --userns host",
+        taken.size());
   return *free;
 }
 

@@ -40,7 +40,8 @@ struct SessionFolder {
   std::filesystem::path runtime_state() const { return dir / "runtime"; }
   std::filesystem::path etc() const { return dir / "etc"; }         // the session's copies of resolv.conf, hosts, hostname
   std::filesystem::path ready_fifo() const { return dir / "ready"; }
-  // For session_ids.h. Outside of ROOT/sessions, which is closed; empty, and what is mounted on it is seen in the session's namespace only.
+  // For session_ids.h. Outside of ROOT/sessions, which is closed; empty, and what is mounted on it is seen in the
+  // session's namespace only.
   std::filesystem::path stage() const { return dir.parent_path().parent_path() / "stage"; }
 };
 
@@ -63,9 +64,11 @@ class SessionStore {
     std::string image_digest;
     std::vector<std::string> command;
     bool remove_at_exit = false;
-    std::optional<IdPool> ids = {};  // where ids of its own come from, that no other session here has; absent = it needs none
+    std::optional<IdPool> ids =
+        {};  // where ids of its own come from, that no other session here has; absent = it needs none
   };
-  // Throws UsageError if the name is taken or is none: letters, digits, '_', '.', '-', at most 64. Unsupported if no ids are left.
+  // Throws UsageError if the name is taken or is none: letters, digits, '_', '.', '-', at most 64. Unsupported if no
+  // ids are left.
   OpenSession create(const NewSession& wanted);
   void write_record(const SessionFolder& folder, const SessionRecord& record) const;
 

@@ -51,8 +51,11 @@ TEST_F(SessionStoreTest, AnOpenSessionIsListedAsRunningAndAClosedOneIsNot) {
 }
 
 TEST_F(SessionStoreTest, SessionsThatHaveIdsOfTheirOwnShareNone) {
-  const IdPool pool{.uids = {{.outside = 100'000, .count = 2 * kOwnIds}}, .gids = {{.outside = 100'000, .count = 2 * kOwnIds}}};
-  const auto create_with_ids = [&](const std::string& name) { return store_.create({.name = name, .image = "", .image_digest = "", .command = {"sh"}, .ids = pool}); };
+  const IdPool pool{.uids = {{.outside = 100'000, .count = 2 * kOwnIds}},
+                    .gids = {{.outside = 100'000, .count = 2 * kOwnIds}}};
+  const auto create_with_ids = [&](const std::string& name) {
+    return store_.create({.name = name, .image = "", .image_digest = "", .command = {"sh"}, .ids = pool});
+  };
   EXPECT_FALSE(create("without").record.own_ids);
   const auto running = create_with_ids("running");
   const auto kept = create_with_ids("kept").record;

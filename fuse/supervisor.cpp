@@ -64,7 +64,7 @@ bool lies_under(const SpecMount& mount, std::span<const SpecMount> others) {
 
 void check_is_folder(const Rootfs& rootfs, const std::string& path, bool wanted) {
   const auto there = rootfs.open_plain(path, O_PATH | O_NOFOLLOW);
-  struct stat status{};
+  struct stat status {};
   if (!there || ::fstat(there->get(), &status) != 0) fail_errno("look at {}", path);
   if (S_ISDIR(status.st_mode) != wanted)
     fail<CorruptData>("{} {} in the image", path, wanted ? "is no folder" : "is a folder");
@@ -158,12 +158,14 @@ std::vector<SpecMount> copy_network_files(const SessionFolder& folder, bool netw
 }
 
 // An image that has such a file elsewhere than in its own tree goes without.
-void add_network_files(std::vector<SpecMount>& mounts, std::vector<SpecMount> files, const Rootfs& rootfs, const SupervisorEvents& events) {
+void add_network_files(std::vector<SpecMount>& mounts, std::vector<SpecMount> files, const Rootfs& rootfs,
+                       const SupervisorEvents& events) {
   for (auto& mount : files) {
     const auto wanted = mount.destination;
     settle_target(rootfs, mount);
     if (lies_under(mount, mounts)) {
-      events.say(fmt::format("the machine's {} is not in the session: there it leads to {}", wanted, mount.destination));
+      events.say(
+          fmt::format("the machine's {} is not in the session: there it leads to {}", wanted, mount.destination));
     } else {
       mounts.push_back(std::move(mount));
     }
@@ -195,7 +197,7 @@ void check_accounts(const Rootfs& rootfs, std::span<const SpecMount> mounts) {
   for (const std::string path : {"/etc/passwd", "/etc/group"}) {
     if (mount_of(path, mounts) != nullptr || !rootfs.open_path(path, O_PATH | O_NOFOLLOW)) continue;
     const auto place = rootfs.open_path(path, O_PATH);
-    struct stat status{};
+    struct stat status {};
     if (!place || ::fstat(place->get(), &status) != 0 || !S_ISREG(status.st_mode))
       fail<CorruptData>("the image's {} is no plain file", path);
     if (mount_of(rootfs.ensure(path, {.folder = false}), mounts) != nullptr)
@@ -365,7 +367,8 @@ std::string try_runtime(Runtime& runtime, const SupervisorJob& job, SignalInbox&
   spec.working_dir = "/";
   settle_targets(Rootfs::open(spec.rootfs), spec.mounts);
   const auto null = open_file("/dev/null", O_RDWR);
-  const SupervisorEvents silent{.ready = [](const std::string&) {}, .say = {}, .failed = {}, .told = {}, .unwatched = {}};
+  const SupervisorEvents silent{
+      .ready = [](const std::string&) {}, .say = {}, .failed = {}, .told = {}, .unwatched = {}};
   std::string why_not;
   try {
     const auto process = runtime.start(spec, folder, [&] {

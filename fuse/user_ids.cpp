@@ -44,7 +44,9 @@ std::optional<std::uint32_t> block_of(const std::vector<IdRange>& ranges, std::u
   return std::nullopt;
 }
 
-bool overlap(std::uint32_t one, std::uint32_t other) { return one < other ? other - one < kOwnIds : one - other < kOwnIds; }
+bool overlap(std::uint32_t one, std::uint32_t other) {
+  return one < other ? other - one < kOwnIds : one - other < kOwnIds;
+}
 
 std::string text_of_file(const char* path) {
   const auto bytes = read_file_if_there(path, kMaxSubidFileBytes);
@@ -103,7 +105,9 @@ std::vector<IdRange> parse_subid(std::string_view text, std::string_view user, s
   return ranges;
 }
 
-IdPool IdPool::of_this_machine(const IdRange& otherwise) { return of_text(text_of_file("/etc/subuid"), text_of_file("/etc/subgid"), otherwise); }
+IdPool IdPool::of_this_machine(const IdRange& otherwise) {
+  return of_text(text_of_file("/etc/subuid"), text_of_file("/etc/subgid"), otherwise);
+}
 
 IdPool IdPool::of_text(std::string_view subuid, std::string_view subgid, const IdRange& otherwise) {
   constexpr std::uint32_t kNoNumber = std::numeric_limits<std::uint32_t>::max();  // these are looked for by name
@@ -119,7 +123,9 @@ std::optional<OwnIds> IdPool::find_free(const std::vector<OwnIds>& taken) const 
     const auto uid = block_of(uids, number);
     const auto gid = block_of(gids, number);
     if (!uid || !gid) return std::nullopt;
-    const auto in_the_way = [&](const OwnIds& other) { return overlap(*uid, other.first_uid) || overlap(*gid, other.first_gid); };
+    const auto in_the_way = [&](const OwnIds& other) {
+      return overlap(*uid, other.first_uid) || overlap(*gid, other.first_gid);
+    };
     if (std::none_of(taken.begin(), taken.end(), in_the_way)) return OwnIds{.first_uid = *uid, .first_gid = *gid};
   }
 }
@@ -128,8 +134,11 @@ IdRange parse_id_range(std::string_view text) {
   const auto colon = text.find(':');
   const auto first = parse_number(text.substr(0, colon));
   const auto count = colon == text.npos ? std::nullopt : parse_number(text.substr(colon + 1));
-  if (!first || !count || *first == 0 || *count < kOwnIds || std::uint64_t(*first) + *count > std::numeric_limits<std::uint32_t>::max())
-    fail<UsageError>("the range of ids '{}' is not of the form FIRST:COUNT, with {} ids at least and none above 2^32 - 2", text, kOwnIds);
+  if (!first || !count || *first == 0 || *count < kOwnIds ||
+      std::uint64_t(*first) + *count > std::numeric_limits<std::uint32_t>::max())
+    fail<UsageError>(
+        "the range of ids '{}' is not of the form FIRST:COUNT, with {} ids at least and none above 2^32 - 2", text,
+        kOwnIds);
   return {.inside = 0, .outside = *first, .count = *count};
 }
 

@@ -41,7 +41,8 @@ class IdMap {
   bool identity_ = true;
 };
 
-// Which ids of the machine a session of root has in its own user namespace: 0 to kOwnIds - 1 there are these and the following ones here.
+// Which ids of the machine a session of root has in its own user namespace: 0 to kOwnIds - 1 there are these and the
+// following ones here.
 inline constexpr std::uint32_t kOwnIds = 65536;
 struct OwnIds {
   std::uint32_t first_uid = 0;
@@ -54,13 +55,15 @@ struct IdPool {
   std::vector<IdRange> uids;
   std::vector<IdRange> gids;
 
-  // What /etc/subuid and /etc/subgid give to the user varve, else to containers, else to root, if that holds a block of each; else `otherwise`.
+  // What /etc/subuid and /etc/subgid give to the user varve, else to containers, else to root, if that holds a block of
+  // each; else `otherwise`.
   static IdPool of_this_machine(const IdRange& otherwise);
   static IdPool of_text(std::string_view subuid, std::string_view subgid, const IdRange& otherwise);
   // The first block that overlaps with none of `taken`, as uids nor as gids. Absent if there is none left.
   std::optional<OwnIds> find_free(const std::vector<OwnIds>& taken) const;
 };
-// Above what systemd gives out to containers, below 2^31: "1879048192:268304384". Throws UsageError for text that is not FIRST:COUNT, with a block at least.
+// Above what systemd gives out to containers, below 2^31: "1879048192:268304384". Throws UsageError for text that is
+// not FIRST:COUNT, with a block at least.
 inline constexpr std::string_view kUsualOwnIds = "1879048192:268304384";
 IdRange parse_id_range(std::string_view text);
 

@@ -30,7 +30,8 @@ constexpr IdRange kOtherwise{.inside = 0, .outside = 1'000'000, .count = 3 * kOw
 TEST(IdPoolTest, TakesTheRangesOfItsOwnUserFirst) {
   const auto* text = "root:100000:65536\ncontainers:200000:131072\nvarve:600000:65536\n";
   EXPECT_EQ(IdPool::of_text(text, text, kOtherwise).uids.front().outside, 600'000u);
-  EXPECT_EQ(IdPool::of_text("root:100000:65536\ncontainers:200000:131072\n", text, kOtherwise).gids.front().outside, 200'000u);
+  EXPECT_EQ(IdPool::of_text("root:100000:65536\ncontainers:200000:131072\n", text, kOtherwise).gids.front().outside,
+            200'000u);
 }
 
 TEST(IdPoolTest, RangesThatAreTooSmallOrOfOneKindOnlyAreNone) {
@@ -39,7 +40,8 @@ TEST(IdPoolTest, RangesThatAreTooSmallOrOfOneKindOnlyAreNone) {
 }
 
 TEST(IdPoolTest, GivesEachSessionItsOwnBlockUntilNoneIsLeft) {
-  const IdPool pool{.uids = {{.outside = 100'000, .count = kOwnIds + 5}, {.outside = 500'000, .count = 2 * kOwnIds}}, .gids = {kOtherwise}};
+  const IdPool pool{.uids = {{.outside = 100'000, .count = kOwnIds + 5}, {.outside = 500'000, .count = 2 * kOwnIds}},
+                    .gids = {kOtherwise}};
   std::vector<OwnIds> taken;
   for (int i = 0; i < 3; ++i) {
     const auto free = pool.find_free(taken);
@@ -60,7 +62,9 @@ TEST(IdPoolTest, ABlockThatOverlapsWithATakenOneIsNotGiven) {
 
 TEST(IdPoolTest, ReadsARange) {
   EXPECT_EQ(parse_id_range(kUsualOwnIds).outside, 1'879'048'192u);
-  for (const auto* text : {"", "5", ":", "5:", "0:65536", "5:65535", "4294967295:65536", "5:65536:1", "-1:65536", "a:65536"}) EXPECT_THROW(parse_id_range(text), UsageError) << text;
+  for (const auto* text :
+       {"", "5", ":", "5:", "0:65536", "5:65535", "4294967295:65536", "5:65536:1", "-1:65536", "a:65536"})
+    EXPECT_THROW(parse_id_range(text), UsageError) << text;
 }
 
 TEST(IdMapTest, TheIdentityKeepsEveryId) {

@@ -108,7 +108,9 @@ pid_t start_in_namespaces(int clone_flags, const UserIds& ids, const std::functi
   // clone(2) without a stack is fork(2) with namespaces; the library's fork() cannot make them, and unshare(2) would move this process too.
   const auto child = pid_t(::syscall(SYS_clone, flags, nullptr, nullptr, nullptr, 0UL));
   if (child < 0 && ids.made_by_root && (errno == EPERM || errno == ENOSPC))
-    fail<Unsupported>("this machine makes no user namespace for the session (sysctl user.max_user_namespaces): --userns host goes without one");
+    fail<Unsupported>(
+        "this machine makes no user namespace for the session (sysctl user.max_user_namespaces): --userns host goes "
+        "without one");
   if (child < 0 && !ids.is_root && (errno == EPERM || errno == ENOSPC))
     fail<Unsupported>("this machine lets plain users make no user namespaces (sysctl user.max_user_namespaces, kernel.unprivileged_userns_clone, "
                       "an AppArmor rule, or a chroot): run as root");

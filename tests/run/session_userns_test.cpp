@@ -1,4 +1,5 @@
-// Root's sessions in user namespaces of their own: each runtime of this machine, asked from inside and looked at from outside.
+// Root's sessions in user namespaces of their own: each runtime of this machine, asked from inside and looked at from
+// outside.
 #include <fcntl.h>
 #include <poll.h>
 #include <sys/stat.h>
@@ -26,7 +27,7 @@ using ::testing::HasSubstr;
 constexpr std::uint32_t kFirst = 1'900'000'000;
 
 struct stat status_of(const fs::path& path) {
-  struct stat status{};
+  struct stat status {};
   EXPECT_EQ(::lstat(path.c_str(), &status), 0) << path;
   return status;
 }
@@ -69,7 +70,8 @@ class SessionUsernsTest : public ::testing::TestWithParam<std::string> {
     request.options.command = {"sh", "-c", script};
     request.options.volumes = {{.source = dir_ / "share", .destination = "/share", .read_only = false}};
     request.runtime = GetParam();
-    request.ids = fuse::IdPool{.uids = {{.inside = 0, .outside = kFirst, .count = 2 * fuse::kOwnIds}}, .gids = {{.inside = 0, .outside = kFirst, .count = 2 * fuse::kOwnIds}}};
+    request.ids = fuse::IdPool{.uids = {{.inside = 0, .outside = kFirst, .count = 2 * fuse::kOwnIds}},
+                               .gids = {{.inside = 0, .outside = kFirst, .count = 2 * fuse::kOwnIds}}};
     return request;
   }
   SessionOutcome run(const fuse::SessionRequest& request) const { return SessionProcess(dir_.path(), request).wait(); }
@@ -99,7 +101,8 @@ std::vector<uid_t> owners_of_processes(const std::string& word) {
 
 TEST_P(SessionUsernsTest, ItsRootIsNobodyOnTheMachine) {
   const auto word = fmt::format("word-{}-{}", ::getpid(), GetParam());
-  SessionProcess process(dir_.path(), request("cat /proc/self/uid_map /proc/self/gid_map; echo " + word + " > /share/up; read line < /share/go"));
+  SessionProcess process(dir_.path(), request("cat /proc/self/uid_map /proc/self/gid_map; echo " + word +
+                                              " > /share/up; read line < /share/go"));
   wait_until_up();
   EXPECT_THAT(owners_of_processes(word), ::testing::ElementsAre(kFirst));
   std::ofstream(dir_ / "share/go") << "go\n";
@@ -109,7 +112,10 @@ TEST_P(SessionUsernsTest, ItsRootIsNobodyOnTheMachine) {
 }
 
 TEST_P(SessionUsernsTest, FilesOfTheImageAndOfTheSessionHaveTheirOwners) {
-  const auto outcome = run("set -e; ls -ln /etc/of-nb | { read mode links uid gid rest; echo $uid $gid; }; echo more >> /etc/of-nb; touch /mine /his; chown 1000:100 /his; ls -ln /mine /his /etc/of-nb | while read mode links uid gid rest; do echo $uid $gid; done");
+  const auto outcome =
+      run("set -e; ls -ln /etc/of-nb | { read mode links uid gid rest; echo $uid $gid; }; echo more >> /etc/of-nb; "
+          "touch /mine /his; chown 1000:100 /his; ls -ln /mine /his /etc/of-nb | while read mode links uid gid rest; "
+          "do echo $uid $gid; done");
   EXPECT_EQ(outcome.out, "1000 100\n1000 100\n1000 100\n0 0\n") << outcome.err;
   EXPECT_EQ(status_of(upper() / "mine").st_uid, kFirst);
   EXPECT_EQ(status_of(upper() / "his").st_uid, kFirst + 1000);
@@ -118,7 +124,9 @@ TEST_P(SessionUsernsTest, FilesOfTheImageAndOfTheSessionHaveTheirOwners) {
 }
 
 TEST_P(SessionUsernsTest, VolumesKeepTheirOwnersOnTheMachine) {
-  const auto outcome = run("set -e; echo word > /share/of-root; touch /share/of-nb; chown 1000:100 /share/of-nb; ls -lnd /share | { read mode links uid rest; echo $uid; }");
+  const auto outcome =
+      run("set -e; echo word > /share/of-root; touch /share/of-nb; chown 1000:100 /share/of-nb; ls -lnd /share | { "
+          "read mode links uid rest; echo $uid; }");
   EXPECT_EQ(outcome.out, "0\n") << outcome.err;
   EXPECT_EQ(status_of(dir_ / "share/of-root").st_uid, 0u);
   EXPECT_EQ(status_of(dir_ / "share/of-nb").st_uid, 1000u);
@@ -134,15 +142,20 @@ TEST_P(SessionUsernsTest, SetuidProgramsWorkInside) {
 
 TEST_P(SessionUsernsTest, AFileOfTheMachinesRootIsNotWritable) {
   std::ofstream(dir_ / "driver") << "of the machine\n";
-  auto wanted = request("cat /usr/lib/driver; echo more >> /usr/lib/driver || echo forbidden; touch /sys/kernel/x /proc/sys/x 2> /dev/null; chmod 0777 /usr/lib/driver 2> /dev/null || echo forbidden");
-  wanted.devices.mounts = {{.host_path = dir_ / "driver", .container_path = "/usr/lib/driver", .options = {"rw", "bind"}}};
+  auto wanted = request(
+      "cat /usr/lib/driver; echo more >> /usr/lib/driver || echo forbidden; touch /sys/kernel/x /proc/sys/x 2> "
+      "/dev/null; chmod 0777 /usr/lib/driver 2> /dev/null || echo forbidden");
+  wanted.devices.mounts = {
+      {.host_path = dir_ / "driver", .container_path = "/usr/lib/driver", .options = {"rw", "bind"}}};
   const auto outcome = run(wanted);
   EXPECT_EQ(outcome.out, "of the machine\nforbidden\nforbidden\n") << outcome.err;
   EXPECT_EQ(status_of(dir_ / "driver").st_mode & 0777, 0644u);
 }
 
 TEST_P(SessionUsernsTest, DevicesAreGivenAndNoOthersWork) {
-  auto wanted = request("echo x > /dev/given; mknod /disk b 7 0 2> /dev/null; cat /disk 2> /dev/null || echo no disk; echo x > /dev/null && echo null");
+  auto wanted = request(
+      "echo x > /dev/given; mknod /disk b 7 0 2> /dev/null; cat /disk 2> /dev/null || echo no disk; echo x > /dev/null "
+      "&& echo null");
   wanted.devices.devices = {{.path = "/dev/given", .host_path = "/dev/full", .permissions = ""}};
   const auto outcome = run(wanted);
   EXPECT_EQ(outcome.out, "no disk\nnull\n");
@@ -189,7 +202,8 @@ TEST_P(SessionUsernsTest, NothingIsLeft) {
   EXPECT_THAT(std::string(as_text(mounts)), ::testing::Not(HasSubstr(dir_.path().string())));
 }
 
-INSTANTIATE_TEST_SUITE_P(Runtimes, SessionUsernsTest, ::testing::Values("runc", "crun", "none"), [](const auto& info) { return info.param; });
+INSTANTIATE_TEST_SUITE_P(Runtimes, SessionUsernsTest, ::testing::Values("runc", "crun", "none"),
+                         [](const auto& info) { return info.param; });
 
 }  // namespace
 }  // namespace varve::test

@@ -33,7 +33,8 @@ void copy_in(const fs::path& root, const fs::path& file) {
 
 void make_tiny_root(const fs::path& root) {
   fs::create_directories(root / "bin");
-  for (const auto* name : {"sh", "cat", "chmod", "chown", "id", "ls", "mkdir", "mknod", "rm", "sleep", "touch", "tty", "stty", "hostname"}) {
+  for (const auto* name : {"sh", "cat", "chmod", "chown", "id", "ls", "mkdir", "mknod", "rm", "sleep", "touch", "tty",
+                           "stty", "hostname"}) {
     const auto program = fuse::find_program(name);
     if (program.empty()) fail<NotFound>("this machine has no {}", name);
     add_program(root, program, fs::path("bin") / name);

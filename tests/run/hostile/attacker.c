@@ -1,6 +1,7 @@
-// What runs inside each hostile image, linked statically so that nothing of the image has a say. It tries to reach the machine in every way that the corpus has a
-// canary for. Each success is a line "ESCAPED ..."; the last line is "SESSION WORKS". What it is told comes by variables PROBE_...; it never writes anything to the
-// machine but the word OWNED into canaries, and values back that it has just read.
+// What runs inside each hostile image, linked statically so that nothing of the image has a say. It tries to reach the
+// machine in every way that the corpus has a canary for. Each success is a line "ESCAPED ..."; the last line is
+// "SESSION WORKS". What it is told comes by variables PROBE_...; it never writes anything to the machine but the word
+// OWNED into canaries, and values back that it has just read.
 #define _GNU_SOURCE
 #include <dirent.h>
 #include <errno.h>
@@ -26,7 +27,8 @@
 #define SECRET "varve-canary:"  // every canary's content begins so
 enum { kMaxUp = 12, kMaxFd = 256 };
 
-static const char* canary = "";  // the machine's path of a file that everybody may read and write, without the first "/"
+static const char* canary =
+    "";  // the machine's path of a file that everybody may read and write, without the first "/"
 
 static void escaped(const char* how, const char* path) {
   printf("ESCAPED %s %.300s\n", how, path);
@@ -137,7 +139,8 @@ static void try_settings(void) {
       try_open("reads what is to be hidden:", path, O_RDONLY, 1);
     }
   }
-  static const char* const sys[] = {"/sys/kernel/uevent_helper", "/sys/power/state", "/sys/kernel/mm/ksm/run", "/sys/kernel/mm/transparent_hugepage/enabled"};
+  static const char* const sys[] = {"/sys/kernel/uevent_helper", "/sys/power/state", "/sys/kernel/mm/ksm/run",
+                                    "/sys/kernel/mm/transparent_hugepage/enabled"};
   for (int i = 0; i < 4; ++i) try_open("may write to", sys[i], O_WRONLY, 0);
   DIR* groups = opendir("/sys/fs/cgroup");
   for (struct dirent* one; groups != NULL && (one = readdir(groups)) != NULL;) {
@@ -164,8 +167,12 @@ static void try_device(const char* path) {
 static int visit(const char* path, const struct stat* status, int kind, struct FTW* place) {
   (void)place;
   if (kind == FTW_F && S_ISBLK(status->st_mode)) try_device(path);
-  if (kind == FTW_F && S_ISCHR(status->st_mode) && status->st_rdev == makedev(1, 11)) try_open("opened the kernel's log:", path, O_RDONLY, 0);
-  return kind == FTW_D && (!strcmp(path, "/proc") || !strcmp(path, "/sys") || !strcmp(path, "/foo") || !strcmp(path, "/dev/pts")) ? FTW_SKIP_SUBTREE : FTW_CONTINUE;
+  if (kind == FTW_F && S_ISCHR(status->st_mode) && status->st_rdev == makedev(1, 11))
+    try_open("opened the kernel's log:", path, O_RDONLY, 0);
+  return kind == FTW_D &&
+                 (!strcmp(path, "/proc") || !strcmp(path, "/sys") || !strcmp(path, "/foo") || !strcmp(path, "/dev/pts"))
+             ? FTW_SKIP_SUBTREE
+             : FTW_CONTINUE;
 }
 
 static void try_devices(void) {
@@ -176,7 +183,8 @@ static void try_devices(void) {
   for (int i = 0; i < 7; ++i) {
     snprintf(path, sizeof path, "%s/varve-disk", folders[i]);
     if (mknod(path, S_IFBLK | 0666, makedev(first, second)) == 0) try_device(path), unlink(path);
-    if (mknod(path, S_IFCHR | 0666, makedev(1, 11)) == 0) try_open("opened the kernel's log:", path, O_RDONLY, 0), unlink(path);
+    if (mknod(path, S_IFCHR | 0666, makedev(1, 11)) == 0)
+      try_open("opened the kernel's log:", path, O_RDONLY, 0), unlink(path);
   }
   nftw("/", visit, 16, FTW_PHYS | FTW_MOUNT | FTW_ACTIONRETVAL);
 }
@@ -202,8 +210,10 @@ static void try_network(void) {
   struct sockaddr_un local = {.sun_family = AF_UNIX};
   strncpy(local.sun_path + 1, name, sizeof local.sun_path - 2);
   const int one = socket(AF_UNIX, SOCK_STREAM | SOCK_CLOEXEC, 0);
-  if (connect(one, (struct sockaddr*)&local, (socklen_t)(sizeof local.sun_family + 1 + strlen(name))) == 0) escaped("reached an abstract socket:", name);
-  struct sockaddr_in loopback = {.sin_family = AF_INET, .sin_port = htons((unsigned short)atoi(port)), .sin_addr = {htonl(INADDR_LOOPBACK)}};
+  if (connect(one, (struct sockaddr*)&local, (socklen_t)(sizeof local.sun_family + 1 + strlen(name))) == 0)
+    escaped("reached an abstract socket:", name);
+  struct sockaddr_in loopback = {
+      .sin_family = AF_INET, .sin_port = htons((unsigned short)atoi(port)), .sin_addr = {htonl(INADDR_LOOPBACK)}};
   const int two = socket(AF_INET, SOCK_STREAM | SOCK_CLOEXEC, 0);
   if (connect(two, (struct sockaddr*)&loopback, sizeof loopback) == 0) escaped("reached a port of the machine:", port);
 }
@@ -211,7 +221,8 @@ static void try_network(void) {
 static void try_keyring(void) {
   char secret[64] = "";
   const long key = syscall(SYS_keyctl, KEYCTL_SEARCH, KEY_SPEC_SESSION_KEYRING, "user", "varve-canary", 0);
-  if (key > 0 && syscall(SYS_keyctl, KEYCTL_READ, key, secret, sizeof secret - 1) > 0) escaped("reads the caller's keyring:", secret);
+  if (key > 0 && syscall(SYS_keyctl, KEYCTL_READ, key, secret, sizeof secret - 1) > 0)
+    escaped("reads the caller's keyring:", secret);
 }
 
 static void try_rights(void) {
@@ -220,7 +231,8 @@ static void try_rights(void) {
     char bytes[16];
   } handle = {.head = {.handle_bytes = 8, .handle_type = 1}};
   const int root = open("/", O_RDONLY | O_DIRECTORY | O_CLOEXEC);
-  if (syscall(SYS_open_by_handle_at, root, &handle, O_RDONLY) >= 0 || (errno != EPERM && errno != ENOSYS)) escaped("opens files by handle", "");
+  if (syscall(SYS_open_by_handle_at, root, &handle, O_RDONLY) >= 0 || (errno != EPERM && errno != ENOSYS))
+    escaped("opens files by handle", "");
   mkdir("/tmp/varve-jail", 0755);
   if (mount("proc", "/tmp/varve-jail", "proc", 0, "") == 0) escaped("mounts", "");
   if (unshare(CLONE_NEWNS) == 0) escaped("makes mount namespaces", "");
@@ -255,7 +267,8 @@ static void try_program(void) {
         continue;
       }
       struct stat status;
-      if (out >= 0 && fstat(out, &status) == 0 && S_ISREG(status.st_mode) && pread(out, bytes, 4, 0) == 4 && pwrite(out, bytes, 4, 0) == 4)
+      if (out >= 0 && fstat(out, &status) == 0 && S_ISREG(status.st_mode) && pread(out, bytes, 4, 0) == 4 &&
+          pwrite(out, bytes, 4, 0) == 4)
         escaped("wrote to the program that ran it:", path);
       break;
     }

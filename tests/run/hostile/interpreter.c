@@ -1,5 +1,6 @@
-// Lies where the loader of shared libraries should lie. Who executes /proc/self/exe in an image, or a script that names it, gets the machine's own program
-// with this as its loader: it opens that program and has the attacker write to it (CVE-2019-5736). Freestanding, as the loaded program's headers are not its own.
+// Lies where the loader of shared libraries should lie. Who executes /proc/self/exe in an image, or a script that names
+// it, gets the machine's own program with this as its loader: it opens that program and has the attacker write to it
+// (CVE-2019-5736). Freestanding, as the loaded program's headers are not its own.
 #include <asm/unistd.h>
 
 static long call(long number, long a, long b, long c, long d) {
