@@ -118,6 +118,7 @@ TEST(Keys, ThatAreNoneAreRefusedWithoutAskingForAPassphrase) {
     EXPECT_THROW(PrivateKey::parse(text, kNoneAsked, "key"), Error) << text;
     EXPECT_THROW(PublicKey::parse(text, "key"), Error) << text;
   };
+  is_refused({});
   is_refused("");
   is_refused("not a key");
   is_refused("-----BEGIN PUBLIC KEY-----\n-----END PUBLIC KEY-----\n");

@@ -32,13 +32,13 @@ std::string openssl_error() {
 
 PemBlock read_pem(std::string_view text, std::string_view what) {
   if (text.size() > kMaxKeyFileBytes) fail<Unsupported>("{}: {} bytes are no key", what, text.size());
-  const Bio bio(::BIO_new_mem_buf(text.data(), int(text.size())));
-  if (!bio) throw std::bad_alloc();
+  const Bio bio(text.empty() ? nullptr : ::BIO_new_mem_buf(text.data(), int(text.size())));
+  if (!bio && !text.empty()) throw std::bad_alloc();
   char* label = nullptr;
   char* header = nullptr;
   unsigned char* data = nullptr;
   long length = 0;
-  if (::PEM_read_bio(bio.get(), &label, &header, &data, &length) != 1) {
+  if (!bio || ::PEM_read_bio(bio.get(), &label, &header, &data, &length) != 1) {
     ::ERR_clear_error();
     fail<CorruptData>("{}: no PEM block (-----BEGIN …) in it", what);
   }
