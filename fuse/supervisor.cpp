@@ -161,11 +161,11 @@ std::vector<SpecMount> copy_network_files(const SessionFolder& folder, bool netw
 void add_network_files(std::vector<SpecMount>& mounts, std::vector<SpecMount> files, const Rootfs& rootfs,
                        const SupervisorEvents& events) {
   for (auto& mount : files) {
-    const auto wanted = mount.destination;
+    const auto name = std::filesystem::path(mount.destination).filename().string();
     settle_target(rootfs, mount);
     if (lies_under(mount, mounts)) {
       events.say(
-          fmt::format("the machine's {} is not in the session: there it leads to {}", wanted, mount.destination));
+          fmt::format("the machine's {} is not in the session: there it leads to {}", name, mount.destination));
     } else {
       mounts.push_back(std::move(mount));
     }
