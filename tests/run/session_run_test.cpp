@@ -469,7 +469,7 @@ TEST_P(SessionRunTest, ATerminalThatIsGoneEndsTheCommand) {
   auto how = options();
   how.terminal = true;
   SessionProcess process(dir_.path(), wanted, how);
-  ASSERT_EQ(next_line(), "up");
+  ASSERT_EQ(next_line(process), "up");
   process.hang_up();
   EXPECT_NE(process.wait().status, 0);  // crun tells its own of the lost terminal
   for (const auto& session : store().list()) EXPECT_FALSE(session.running);
@@ -482,7 +482,7 @@ TEST_P(SessionRunTest, TheTerminalGrowsWithTheCallers) {
   auto how = options();
   how.terminal = true;
   SessionProcess process(dir_.path(), wanted, how);
-  ASSERT_EQ(next_line(), "up");
+  ASSERT_EQ(next_line(process), "up");
   process.resize(40, 101);
   const auto outcome = process.wait();
   EXPECT_EQ(outcome.status, 3) << outcome.out << outcome.err;
@@ -505,7 +505,7 @@ TEST_P(SessionRunTest, JobsAreTheSessionsOwn) {
   auto how = options();
   how.terminal = true;
   SessionProcess process(dir_.path(), wanted, how);
-  ASSERT_EQ(next_line(), "up");
+  ASSERT_EQ(next_line(process), "up");
   process.type("\x1a");
   const auto outcome = process.wait();
   EXPECT_EQ(outcome.status, 4) << outcome.out << outcome.err;

@@ -208,7 +208,7 @@ def in_chroot(root, work, image):
         varve.binary = str(inside)
         for mode in program.modes():
             runner = Runner(varve, image, mode, home)
-            for runtime in ("none", *filter(shutil.which, ("runc", "crun", "bwrap"))):
+            for runtime in ("none", *filter(shutil.which, ("runc", "crun"))):
                 seen = runner.recorded("sh", "-c", "cat /etc/shared; pwd", options=("--runtime", runtime))
                 expect(runner.out == "of the image\n/work\n", runner.out)
                 expect("etc/shared" in seen.paths("open") and {"bin/sh", "bin/cat"} <= seen.paths("exec"), f"{runtime} in {mode} mode: {seen.records}")
