@@ -96,7 +96,7 @@ int record(Context& context, const RecordArguments& arguments) {
     result = fuse::run_session(request, [] {}, [](const std::string& text) { log::info("{}", text); });
   }
   if (!result.failure.empty()) {
-    context.err << "varve: error: " << on_one_line(result.failure) << '\n';
+    context.err << "varve: error: " << message_text(result.failure) << '\n';
     return result.exit_status;
   }
   const auto file = arguments.file.empty() ? std::filesystem::path(acquired.image.hex().substr(0, kDigestDigits) + ".profile") : arguments.file;
@@ -120,7 +120,7 @@ void add_record(CLI::App& profile, Context& context) {
     try {
       context.exit_status = record(context, *arguments);
     } catch (const std::exception& error) {
-      context.err << "varve: error: " << on_one_line(error.what()) << '\n';
+      context.err << "varve: error: " << message_text(error.what()) << '\n';
       context.exit_status = fuse::kOwnFailure;
     }
   });

@@ -100,7 +100,7 @@ fuse::SessionResult run_request(Context& context, const fuse::SessionRequest& re
   auto result = fuse::run_session(
       request, [&] { ready_seconds = options.since_start.seconds(); }, [](const std::string& text) { log::info("{}", text); });
   if (!result.failure.empty() && !result.failure_told)
-    context.err << "varve: error: " << on_one_line(result.failure) << '\n';
+    context.err << "varve: error: " << message_text(result.failure) << '\n';
   return result;
 }
 
@@ -169,7 +169,7 @@ void add_run_command(CLI::App& app, Context& context) {
     try {
       context.exit_status = options->rootfs.empty() ? run_image(context, *options) : run_rootfs(context, *options);
     } catch (const std::exception& error) {
-      context.err << "varve: error: " << on_one_line(error.what()) << '\n';
+      context.err << "varve: error: " << message_text(error.what()) << '\n';
       context.exit_status = fuse::kOwnFailure;
     }
   });

@@ -36,10 +36,17 @@ std::string escaped(std::string_view name, bool backslashes) {
 }  // namespace
 
 std::string printable(std::string_view name) { return escaped(name, true); }
-std::string on_one_line(std::string_view message) {
-  std::string line(message);
-  std::ranges::replace(line, '\n', ' ');
-  return escaped(line, false);
+std::string message_text(std::string_view message) {
+  constexpr std::string_view kGoesOn = "\n  ";
+  std::string text;
+  for (auto end = message.find(kGoesOn);; end = message.find(kGoesOn)) {
+    std::string line(message.substr(0, end));
+    std::ranges::replace(line, '\n', ' ');
+    text += escaped(line, false);
+    if (end == message.npos) return text;
+    text += kGoesOn;
+    message.remove_prefix(end + kGoesOn.size());
+  }
 }
 
 void print_table(std::ostream& out, const std::vector<std::vector<std::string>>& rows) {

@@ -7,8 +7,12 @@
 namespace varve::cli {
 namespace {
 
-TEST(OnOneLine, AMessageShowsWhatATerminalWouldObeyAndKeepsItsBackslashes) {
-  EXPECT_EQ(on_one_line("no user '\x1b]0;x\x07' in\nC:\\\xff"), "no user '\\x1b]0;x\\x07' in C:\\\\xff");
+TEST(MessageText, ShowsWhatATerminalWouldObeyAndKeepsItsBackslashes) {
+  EXPECT_EQ(message_text("no user '\x1b]0;x\x07' in\nC:\\\xff"), "no user '\\x1b]0;x\\x07' in C:\\\\xff");
+}
+
+TEST(MessageText, KeepsTheLinesThatGoOn) {
+  EXPECT_EQ(message_text("no index:\n  one: \x1b[2J\n  two\nthree\n"), "no index:\n  one: \\x1b[2J\n  two three ");
 }
 
 TEST(PrintableTest, KeepsTextAndEscapesWhatATerminalMightObey) {

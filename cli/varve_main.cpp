@@ -11,6 +11,7 @@
 #include "cli/gpu_check_command.h"
 #include "cli/help_command.h"
 #include "cli/signals.h"
+#include "cli/text.h"
 #include "core/base/errors.h"
 #include "core/base/log.h"
 
@@ -122,7 +123,7 @@ int parse_and_run(CLI::App& app, Context& context, std::vector<std::string> word
     return app.exit(success, context.out, context.err);
   } catch (const CLI::ParseError& error) {
     const auto parsed = app.get_subcommands();
-    context.err << "varve: error: " << error.what() << " (see `varve " << (parsed.empty() ? "" : parsed.front()->get_name() + " ")
+    context.err << "varve: error: " << message_text(error.what()) << " (see `varve " << (parsed.empty() ? "" : parsed.front()->get_name() + " ")
                 << "--help`)\n";
     return 2;
   }
@@ -130,7 +131,7 @@ int parse_and_run(CLI::App& app, Context& context, std::vector<std::string> word
 }
 
 int report(std::ostream& err, const std::exception& error) {
-  err << "varve: error: " << error.what() << '\n';
+  err << "varve: error: " << message_text(error.what()) << '\n';
   return exit_status_for(error);
 }
 

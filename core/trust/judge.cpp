@@ -94,7 +94,10 @@ Judgement Judge::judge(const Request& request, const Candidate& candidate, const
   std::string signatures = "no signature was looked for: no key is configured";
   if (signatures_->has_keys(request)) {
     auto findings = signatures_->check(request, candidate);
-    if (!findings.signers.empty()) return vouched("signed by " + joined(findings.signers), std::move(findings.signers));
+    if (!findings.signers.empty()) {
+      auto rule = "signed by " + joined(findings.signers);
+      return vouched(std::move(rule), std::move(findings.signers));
+    }
     signatures = words_of(findings);
   }
 

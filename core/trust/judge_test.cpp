@@ -51,6 +51,7 @@ TEST_F(JudgeTest, BelievesByDigestOnlyWhatIsVouchedFor) {
   const auto judgement = judge(from_here_, digest_);
   EXPECT_TRUE(judgement.vouched);
   EXPECT_EQ(judgement.signers, std::vector<std::string>{"ab12cd34"});
+  EXPECT_EQ(judgement.rule, "signed by ab12cd34");
 }
 
 TEST_F(JudgeTest, BelievesByTagTheRepositoryThatWasAskedAndNoOther) {
