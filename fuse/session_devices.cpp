@@ -38,15 +38,23 @@ void add_device_files(SessionSpec& spec, const std::vector<CdiDeviceNode>& nodes
   }
 }
 
+// What a link of the image leads to /proc or /dev is hidden by what is mounted there: the session would miss it without a word.
+void check_seen(const std::string& wanted, const std::string& place, const std::vector<SpecMount>& mounts) {
+  for (const auto& mount : mounts)
+    if (place == mount.destination || place.starts_with(mount.destination + "/"))
+      fail<CorruptData>("{} of the device's driver: the image's links lead to {}, where something else is mounted", wanted, place);
+}
+
 // Where the driver brings what the image has not: nothing of the image changes, as the place is made in the writable layer.
-void mount_driver_files(const std::vector<CdiMount>& mounts, const Rootfs& rootfs) {
+void mount_driver_files(const std::vector<CdiMount>& mounts, const SessionSpec& spec, const Rootfs& rootfs) {
   for (const auto& one : mounts) {
     struct stat status {};
     if (::stat(one.host_path.c_str(), &status) != 0)
       fail_errno("{} of the device's driver, which its specification names", one.host_path);
     const bool file = !S_ISDIR(status.st_mode);
-    auto mount = bind_mount(
-        one.host_path, rootfs.ensure(one.container_path, {.folder = !file, .mode = file ? 0644u : 0755u}), true, file);
+    const auto place = rootfs.ensure(one.container_path, {.folder = !file, .mode = file ? 0644u : 0755u});
+    if (place != one.container_path) check_seen(one.container_path, place, spec.mounts);
+    auto mount = bind_mount(one.host_path, place, true, file);
     for (const auto& option : one.options) {
       if (option == "rw") std::erase(mount.options, "ro");
       if (option == "nosuid" || option == "nodev" || option == "noexec") mount.options.push_back(option);
@@ -155,7 +163,7 @@ void update_loader_cache(const std::vector<std::string>& folders, const Rootfs& 
 
 void add_devices(SessionSpec& spec, const CdiEdits& edits, const Rootfs& rootfs, const std::filesystem::path& merged, const std::function<void(const std::string&)>& say) {
   add_device_files(spec, edits.devices);
-  mount_driver_files(edits.mounts, rootfs);
+  mount_driver_files(edits.mounts, spec, rootfs);
   std::vector<std::string> folders;
   for (const auto& hook : edits.hooks) {
     const auto does = [&](std::string_view what) { return std::ranges::find(hook.args, what) != hook.args.end(); };

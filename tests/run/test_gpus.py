@@ -140,6 +140,10 @@ def check_odd_loader_files(varve, work, cdi):
         varve.index(image)
         done = varve.run("run", "--rm", "--cdi-spec-dir", cdi, "--gpus", "all", image, "--", "sh", "-c", "echo ran", timeout=60)
         expect(done.returncode == 125 and b"a.conf of the image is no plain file" in done.stderr, f"a list that is a FIFO: {done}")
+        image = make_image(work / "led-away", odd=lambda tar: tar.dir("usr").dir("usr/lib").symlink("usr/lib/driver", "/dev/shm"))
+        varve.index(image)
+        done = varve.run("run", "--rm", "--cdi-spec-dir", cdi, "--gpus", "all", image, "--", "sh", "-c", "echo ran", timeout=60)
+        expect(done.returncode == 125 and b"links lead to /dev/shm/libcuda.so.550.54" in done.stderr, f"a driver that would not be seen: {done}")
     print(f"odd files in the loader's place are not opened: {', '.join(kinds)}", flush=True)
 
 
