@@ -2,7 +2,6 @@
 
 #include <algorithm>
 #include <charconv>
-#include <exception>
 #include <map>
 #include <set>
 
@@ -155,9 +154,11 @@ void or_pass_over(oci::Repository& repository, const Use& use) {
   }
 }
 
-// The artifacts of that type about `subject`, best first. What the list does not say of them is read from their manifests.
-template <typename Visit>
-void visit_ranked(oci::Repository& repository, const Digest& subject, std::string_view artifact_type, const Visit& visit) {
+// The artifacts of that type about `subject`, best first, until `visit` is content. What the list does not say of them is
+// read from their manifests. One that cannot be parsed is passed over; what `visit` throws reaches the caller.
+template <typename Parse, typename Visit>
+void visit_ranked(oci::Repository& repository, const Digest& subject, std::string_view artifact_type, const Parse& parse,
+                  const Visit& visit) {
   struct Ranked {
     Rank rank;
     oci::Descriptor descriptor;
@@ -181,9 +182,11 @@ void visit_ranked(oci::Repository& repository, const Digest& subject, std::strin
   }
   std::ranges::sort(all, better);
   for (auto& one : all) {
-    bool done = false;
-    or_pass_over(repository, [&] { done = visit(one.document ? std::move(*one.document) : repository.manifest(one.descriptor.digest.to_string())); });
-    if (done) return;
+    std::optional<decltype(parse(oci::Document()))> found;
+    or_pass_over(repository, [&] {
+      found = parse(one.document ? std::move(*one.document) : repository.manifest(one.descriptor.digest.to_string()));
+    });
+    if (found && visit(std::move(*found))) return;
   }
 }
 
@@ -319,33 +322,22 @@ bool same_content(const ImageIndexBlobs& index, const ImageIndexBlobs& other) {
          });
 }
 
-// Outside of what is passed over: what `visit` throws reaches the caller.
-void visit_indexes(oci::Repository& repository, const oci::Image& image, const std::function<bool(FoundIndex)>& visit) {
-  std::exception_ptr of_visitor;
-  visit_ranked(repository, image.digest(), kIndexArtifactType, [&](oci::Document document) {
-    FoundIndex found{.blobs = parse_index_manifest(document, image), .document = std::move(document)};
-    try {
-      return visit(std::move(found));
-    } catch (...) {
-      of_visitor = std::current_exception();
-      return true;
-    }
-  });
-  if (of_visitor) std::rethrow_exception(of_visitor);
+void visit_indexes(oci::Repository& repository, const oci::Image& image,
+                   const std::function<bool(FoundIndex)>& visit) {
+  const auto parse = [&](oci::Document document) {
+    auto blobs = parse_index_manifest(document, image);
+    return FoundIndex{.blobs = std::move(blobs), .document = std::move(document)};
+  };
+  visit_ranked(repository, image.digest(), kIndexArtifactType, parse, visit);
 }
 
-void visit_layer_indexes(oci::Repository& repository, const Digest& layer_digest, const std::function<bool(FoundLayerIndex)>& visit) {
-  std::exception_ptr of_visitor;
-  visit_ranked(repository, layer_digest, kLayerArtifactType, [&](oci::Document document) {
-    FoundLayerIndex found{.blobs = parse_layer_manifest(document, layer_digest), .document = std::move(document)};
-    try {
-      return visit(std::move(found));
-    } catch (...) {
-      of_visitor = std::current_exception();
-      return true;
-    }
-  });
-  if (of_visitor) std::rethrow_exception(of_visitor);
+void visit_layer_indexes(oci::Repository& repository, const Digest& layer_digest,
+                         const std::function<bool(FoundLayerIndex)>& visit) {
+  const auto parse = [&](oci::Document document) {
+    auto blobs = parse_layer_manifest(document, layer_digest);
+    return FoundLayerIndex{.blobs = std::move(blobs), .document = std::move(document)};
+  };
+  visit_ranked(repository, layer_digest, kLayerArtifactType, parse, visit);
 }
 
 std::optional<ImageIndexBlobs> find_index(oci::Repository& repository, const oci::Image& image) {
