@@ -129,7 +129,7 @@ class Child {
     rules.connect(child.out_.write, STDOUT_FILENO);
     rules.connect(child.err_.write, STDERR_FILENO);
     auto argv = pointers(program.words);
-    auto environment = pointers(program.environment.value_or(std::vector<std::string>()));
+    auto environment = program.environment ? pointers(*program.environment) : std::vector<char*>();
     pid_t pid = 0;
     const int error = rules.spawn(pid, argv, program.environment ? environment.data() : environ);
     if (error == ENOENT || error == ENOTDIR || error == EACCES || error == ENOEXEC) {
