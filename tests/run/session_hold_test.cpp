@@ -59,6 +59,8 @@ class SessionHoldTest : public ::testing::TestWithParam<Way> {
   }
   void SetUp() override {
     if (::geteuid() != 0) GTEST_SKIP() << "skipped: sessions of all users are tested as root";
+    if (GetParam().uid != 0 && !has_user_namespaces(GetParam().uid))
+      GTEST_SKIP() << "skipped: plain users get no user namespaces here (a chroot, or a setting of the kernel)";
     if (GetParam().runtime != "none" && fuse::find_program(GetParam().runtime).empty())
       GTEST_SKIP() << "skipped: no " << GetParam().runtime;
     ::chmod(dir_.path().c_str(), 0755);

@@ -2,10 +2,13 @@
 
 #include <fcntl.h>
 #include <grp.h>
+#include <poll.h>
 #include <pty.h>
+#include <sched.h>
 #include <signal.h>
 #include <sys/ioctl.h>
 #include <sys/prctl.h>
+#include <sys/syscall.h>
 #include <sys/wait.h>
 #include <unistd.h>
 
@@ -99,6 +102,22 @@ SessionOutcome SessionProcess::wait() {
     if (const auto out = read_file_if_there(log_dir_ / "out")) outcome.out = std::string(as_text(*out));
   outcome.err = std::string(as_text(read_file(log_dir_ / "err")));
   return outcome;
+}
+
+std::string next_line(const UniqueFd& lines, SessionProcess& session) {
+  const UniqueFd ended(int(::syscall(SYS_pidfd_open, session.pid(), 0)));
+  pollfd waits[] = {{.fd = lines.get(), .events = POLLIN, .revents = 0},
+                    {.fd = ended.get(), .events = POLLIN, .revents = 0}};
+  char text[256] = {};
+  if (::poll(waits, 2, 60'000) < 1) return "nothing in a minute";
+  if (::read(lines.get(), text, sizeof text - 1) <= 0) return "the session ended: " + session.wait().err;
+  return std::string(text).substr(0, std::string(text).find('\n'));
+}
+
+bool has_user_namespaces(uid_t uid) {
+  const pid_t child = ::fork();
+  if (child == 0) ::_exit(::setresuid(uid, uid, uid) == 0 && ::unshare(CLONE_NEWUSER) == 0 ? 0 : 1);
+  return child > 0 && fuse::shell_status(fuse::wait_for(child)) == 0;
 }
 
 }  // namespace varve::test

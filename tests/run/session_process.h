@@ -46,4 +46,11 @@ class SessionProcess {
   pid_t pid_ = 0;
 };
 
+// The next line that a session's script writes to a FIFO that is open here (O_RDWR | O_NONBLOCK); what the session said if it
+// ends before.
+std::string next_line(const UniqueFd& lines, SessionProcess& session);
+
+// Whether this user's sessions can have user namespaces: not in a chroot, nor where a setting of the kernel forbids them.
+bool has_user_namespaces(uid_t uid);
+
 }  // namespace varve::test

@@ -49,13 +49,6 @@ void give(const fs::path& tree, uid_t uid) {
   for (const auto& entry : fs::recursive_directory_iterator(tree)) ::lchown(entry.path().c_str(), uid, uid);
 }
 
-bool has_user_namespaces() {
-  const pid_t child = ::fork();
-  if (child == 0)
-    ::_exit(::setresuid(kPlainUser, kPlainUser, kPlainUser) == 0 && ::unshare(CLONE_NEWUSER) == 0 ? 0 : 1);
-  return child > 0 && fuse::shell_status(fuse::wait_for(child)) == 0;
-}
-
 class SessionRunTest : public ::testing::TestWithParam<Way> {
  protected:
   static void SetUpTestSuite() {
@@ -74,7 +67,7 @@ class SessionRunTest : public ::testing::TestWithParam<Way> {
 
   void SetUp() override {
     if (::geteuid() != 0) GTEST_SKIP() << "skipped: sessions of all users are tested as root";
-    if (GetParam().uid != 0 && !has_user_namespaces())
+    if (GetParam().uid != 0 && !has_user_namespaces(GetParam().uid))
       GTEST_SKIP() << "skipped: plain users get no user namespaces here (a chroot, or a setting of the kernel)";
     if (GetParam().runtime != "none" && fuse::find_program(GetParam().runtime).empty()) GTEST_SKIP() << "skipped: no " << GetParam().runtime;
     ::chmod(dir_.path().c_str(), 0755);
@@ -103,16 +96,8 @@ class SessionRunTest : public ::testing::TestWithParam<Way> {
   SessionOutcome run(const std::string& script) const { return run(request(script)); }
   fs::path lower() const { return *shared_ / ("lower" + std::to_string(GetParam().uid)); }
 
-  // Waits until the session's script writes a line to /share/fifo; what the session said if it ends before.
-  std::string next_line(SessionProcess& session) const {
-    const UniqueFd ended(int(::syscall(SYS_pidfd_open, session.pid(), 0)));
-    pollfd waits[] = {{.fd = lines_.get(), .events = POLLIN, .revents = 0},
-                      {.fd = ended.get(), .events = POLLIN, .revents = 0}};
-    char text[256] = {};
-    if (::poll(waits, 2, 60'000) < 1) return "nothing in a minute";
-    if (::read(lines_.get(), text, sizeof text - 1) <= 0) return "the session ended: " + session.wait().err;
-    return std::string(text).substr(0, std::string(text).find('\n'));
-  }
+  // Waits until the session's script writes a line to /share/fifo.
+  std::string next_line(SessionProcess& session) const { return test::next_line(lines_, session); }
   fuse::SessionStore store() const { return fuse::SessionStore(dir_ / "root"); }
   // Returns when no process of the session is left that would clean up.
   static void wait_for_lock(const UniqueFd& lock) {
