@@ -140,7 +140,8 @@ def runtimes_of(user, tree):
     names = []
     for name in ("runc", "crun", "none"):
         status, _, said, _ = user.run([user.varve.binary, "run", "--rm", "--runtime", name, "--rootfs", tree, "--", "/bin/probe", "nothing"])
-        if status == 0 or name == "none":
+        # `none` asks for no more than namespaces; where these are, it must work.
+        if status == 0 or (name == "none" and "make no user namespaces" not in said):
             names.append(name)
         else:
             print(f"skipped: hostile images under {name} as {user.name}: {said.strip().splitlines()[-1][:200]}", flush=True)
@@ -249,6 +250,8 @@ def main():
         for user in users:
             started, before = time.monotonic(), trials.counts.copy()
             names = runtimes_of(user, tree)
+            if not names:
+                continue
             with user.varve, concurrent.futures.ThreadPoolExecutor(AT_ONCE) as pool:
                 list(pool.map(trials.run, trials_of(user, images, names)))
             done = trials.counts - before
