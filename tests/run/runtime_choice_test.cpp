@@ -19,8 +19,6 @@ namespace {
 
 using ::testing::HasSubstr;
 
-constexpr uid_t kPlainUser = 12345;
-
 // What a script finds: $LOG is the log file, $BUNDLE the bundle.
 constexpr const char* kPrelude =
     "#!/bin/sh\n"

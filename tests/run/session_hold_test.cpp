@@ -27,23 +27,7 @@ namespace fs = std::filesystem;
 using ::testing::HasSubstr;
 using ::testing::Not;
 
-constexpr uid_t kPlainUser = 12345;
 constexpr int kCallersFd = 9;
-
-struct Way {
-  std::string runtime;
-  uid_t uid = 0;
-};
-
-void PrintTo(const Way& way, std::ostream* out) {
-  *out << way.runtime << (way.uid == 0 ? " as root" : " as a plain user");
-}
-
-// Plain users' sessions need folders that are theirs.
-void give(const fs::path& tree, uid_t uid) {
-  ::lchown(tree.c_str(), uid, uid);
-  for (const auto& entry : fs::recursive_directory_iterator(tree)) ::lchown(entry.path().c_str(), uid, uid);
-}
 
 class SessionHoldTest : public ::testing::TestWithParam<Way> {
  protected:

@@ -15,6 +15,7 @@
 #include <cstdio>
 #include <cstdlib>
 #include <atomic>
+#include <ostream>
 
 #include "core/base/errors.h"
 #include "core/base/file.h"
@@ -102,6 +103,15 @@ SessionOutcome SessionProcess::wait() {
     if (const auto out = read_file_if_there(log_dir_ / "out")) outcome.out = std::string(as_text(*out));
   outcome.err = std::string(as_text(read_file(log_dir_ / "err")));
   return outcome;
+}
+
+void PrintTo(const Way& way, std::ostream* out) {
+  *out << way.runtime << (way.uid == 0 ? " as root" : " as a plain user");
+}
+
+void give(const std::filesystem::path& tree, uid_t uid) {
+  ::lchown(tree.c_str(), uid, uid);
+  for (const auto& entry : std::filesystem::recursive_directory_iterator(tree)) ::lchown(entry.path().c_str(), uid, uid);
 }
 
 std::string next_line(const UniqueFd& lines, SessionProcess& session) {

@@ -3,12 +3,25 @@
 
 #include <filesystem>
 #include <functional>
+#include <iosfwd>
 #include <string>
 
 #include "core/base/unique_fd.h"
 #include "fuse/session.h"
 
 namespace varve::test {
+
+inline constexpr uid_t kPlainUser = 12345;
+
+// Who runs a session with what.
+struct Way {
+  std::string runtime;
+  uid_t uid = 0;
+};
+void PrintTo(const Way& way, std::ostream* out);
+
+// Plain users' sessions need folders that are theirs.
+void give(const std::filesystem::path& tree, uid_t uid);
 
 struct SessionOutcome {
   int status = 0;          // as a shell would show it

@@ -32,22 +32,9 @@ using ::testing::HasSubstr;
 using ::testing::Not;
 using Words = std::vector<std::string>;
 
-constexpr uid_t kPlainUser = 12345;
-
-struct Way {
-  std::string runtime;
-  uid_t uid = 0;
-};
-
 std::string name_of(const Way& way) { return way.runtime + (way.uid == 0 ? "_as_root" : "_as_plain_user"); }
 
 std::string text_of(const fs::path& file) { return std::string(as_text(read_file(file))); }
-
-// Plain users' sessions need folders that are theirs.
-void give(const fs::path& tree, uid_t uid) {
-  ::lchown(tree.c_str(), uid, uid);
-  for (const auto& entry : fs::recursive_directory_iterator(tree)) ::lchown(entry.path().c_str(), uid, uid);
-}
 
 class SessionRunTest : public ::testing::TestWithParam<Way> {
  protected:
