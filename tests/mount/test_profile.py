@@ -25,7 +25,35 @@ def image_of_parts(folder):
         base.file(path, content, mode=0o755)
     for i, (path, content) in enumerate(contents.items()):
         (base if i % 2 else upper).file(path, content)
-    return layouts.gzip_image(folder, [base.bytes(), upper.bytes()], "latest"), contents
+    streams = [base.bytes(), upper.bytes()]
+    image = layouts.gzip_image(folder, streams, "latest")
+    return image, contents, Parts(folder, streams, contents)
+
+
+class Parts:
+    """Which files a profile names, in order. The kernel asks for a file in several pieces, which come in any order: their bytes count, not their number."""
+
+    def __init__(self, layout, streams, contents):
+        def blob(descriptor):
+            return json.loads((Path(layout) / "blobs" / descriptor["digest"].replace(":", "/")).read_bytes())
+        layers = blob(json.loads((Path(layout) / "index.json").read_text())["manifests"][0])["layers"]
+        self.places = {}  # of a part: its layer, where it begins and ends in the layer's stream
+        for path, content in contents.items():
+            number = next(i for i, stream in enumerate(streams) if content in stream)
+            begin = streams[number].index(content)
+            self.places[int(path.removeprefix("data/part"))] = (layers[number]["digest"], begin, begin + len(content))
+
+    def of(self, profile):
+        """[part, the largest number of recordings that have most of it] in the order of the first reads."""
+        found = {}  # of a part: bytes by number of recordings
+        for span in profile["spans"]:
+            for part, (layer, begin, end) in self.places.items():
+                common = min(end, span["stream_offset"] + span["length"]) - max(begin, span["stream_offset"])
+                if span["layer"] == layer and common > 0:
+                    counts = found.setdefault(part, {})
+                    counts[span["recordings"]] = counts.get(span["recordings"], 0) + common
+        # Of a neighbour the kernel may read a little ahead.
+        return [[part, max(counts, key=counts.get)] for part, counts in found.items() if sum(counts.values()) > 0.6 * MEGABYTE]
 
 
 def machine(work):
@@ -42,32 +70,26 @@ def record(varve, image, mode, output, *parts):
     return json.loads(done.stdout)
 
 
-def first_reads(profile):
-    """Layer and offset of large reads, in order: each part is more than half a megabyte of its own."""
-    return [(span["layer"], span["stream_offset"]) for span in profile["spans"] if span["length"] > 600_000]
-
-
-def what_is_read_is_recorded_in_order(varve, image, work, mode):
+def what_is_read_is_recorded_in_order(varve, image, parts, work, mode):
     forth = record(varve, image, mode, work / f"forth-{mode}", 1, 4, 7)
     expect(forth["recordings"] == 1 and 3 * MEGABYTE < forth["bytes"] < 8 * MEGABYTE, f"what was read, and no more than the kernel adds: {forth['bytes']}")
     expect(all(a["seconds"] <= b["seconds"] for a, b in zip(forth["spans"], forth["spans"][1:])), "in order of time")
-    expect(len(first_reads(forth)) == 3, f"three large files: {first_reads(forth)}")
+    expect(parts.of(forth) == [[1, 1], [4, 1], [7, 1]], f"three large files: {parts.of(forth)}")
     # All is in the store now. A recording sees the same again.
     varve.run("pull", "--wait", image, check=True)
     back = record(varve, image, mode, work / f"back-{mode}", 7, 4, 1)
-    expect([layer for layer, _ in first_reads(back)] == [layer for layer, _ in reversed(first_reads(forth))], f"{first_reads(forth)} backwards: {first_reads(back)}")
+    expect(parts.of(back) == parts.of(forth)[::-1], f"{parts.of(forth)} backwards: {parts.of(back)}")
     shown = varve.json("profile", "show", work / f"back-{mode}")
     expect(shown["spans"] == back["spans"] and shown["bytes"] == back["bytes"], "show says what record said")
     text = varve.run("profile", "show", "--limit", 2, work / f"back-{mode}", check=True).stdout.decode()
     expect("SECONDS" in text and "and " in text, text)
 
 
-def merged(varve, work):
+def merged(varve, parts, work):
     """Of three recordings: part 1 in all of them, part 2 in two, part 3 in one."""
     made = varve.json("profile", "merge", work / "a", work / "b", work / "c", "-o", work / "all")
     expect(made["recordings"] == 3, f"{made['recordings']}")
-    counts = [span["recordings"] for span in made["spans"] if span["length"] > 600_000]
-    expect(counts == [3, 2, 1], f"by median position, with how many have it: {counts}")
+    expect(parts.of(made) == [[1, 3], [2, 2], [3, 1]], f"by median position, with how many have it: {parts.of(made)}")
     common = varve.json("profile", "merge", "--min-share", 1, work / "a", work / "b", work / "c", "-o", work / "common")
     expect(common["bytes"] < made["bytes"] and all(span["recordings"] == 3 for span in common["spans"]), "what all have")
     expect(varve.run("profile", "merge", work / "nowhere", "-o", work / "x").returncode == 1, "no such file")
@@ -120,17 +142,17 @@ def stops_with_its_mount(work, mode, source):
 def main():
     need_root(), need_fuse()
     with work_folder() as work, Varve(work) as owner:
-        image, contents = image_of_parts(work / "image")
+        image, contents, parts = image_of_parts(work / "image")
         owner.index(image)
         expect(owner.run("profile", "show", image).returncode == 1, "no profile yet")
         for mode in modes():
-            what_is_read_is_recorded_in_order(owner, image, work, mode)
+            what_is_read_is_recorded_in_order(owner, image, parts, work, mode)
         failed = owner.run("profile", "record", image, "-o", work / "failed", "--", "sh", "-c", "exit 7")
         expect(failed.returncode == 7 and (work / "failed").exists(), "the status is the command's")
         expect(owner.run("profile", "record", image, "-o", work / "x", "--", "/nothing").returncode == 127 and not (work / "x").exists(), "nothing ran")
-        for name, parts in (("a", (1, 2, 3)), ("b", (1, 2)), ("c", (1,))):
-            record(owner, image, modes()[0], work / name, *parts)
-        merged(owner, work)
+        for name, read in (("a", (1, 2, 3)), ("b", (1, 2)), ("c", (1,))):
+            record(owner, image, modes()[0], work / name, *read)
+        merged(owner, parts, work)
         expect(owner.run("profile", "attach", image, Path("/dev/null")).returncode == 1, "not a profile")
         attached = owner.json("profile", "attach", image, work / "b")
         expect(attached["left_out_bytes"] == 0 and attached["index"] != attached["image"], f"{attached}")
