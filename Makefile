@@ -3,6 +3,7 @@
 # make demo     a small Python image, indexed, mounted lazily, run; beside a full unpack
 # make story    the whole of it on one page: two releases of a notebook image, lazily started, used, pruned, checked (as root; STORY_ARGS=--help)
 # make bench    the table of measurements (bench/README.md)
+# make format   the C++ as .clang-format has it          (make check-format: says what is not)
 # make install  PREFIX=/usr/local DESTDIR=
 SHELL := /bin/bash
 .SHELLFLAGS := -eu -o pipefail -c
@@ -28,7 +29,7 @@ install-kinds = $(if $(filter skip,$(PACKAGES)),true,scripts/install-packages pa
 configure = [ -f build/$(1)/build.ninja ] || cmake --preset $(1)
 compile = $(call configure,$(1)); cmake --build --preset $(1) -j $(JOBS) $(if $(2),--target $(2))
 
-.PHONY: build all test test-asan test-tsan fuzz demo story story-doc bench install format clean packages
+.PHONY: build all test test-asan test-tsan fuzz demo story story-doc bench install format check-format clean packages
 build all:
 	@$(call install-kinds,build)
 	@$(call compile,release)
@@ -70,7 +71,12 @@ install: build
 	@DESTDIR=$(DESTDIR) cmake --install build/release --prefix $(PREFIX)
 
 format:
-	@git ls-files '*.h' '*.cpp' | xargs clang-format -i
+	@$(call install-kinds,format)
+	@git ls-files '*.h' '*.cpp' | xargs clang-format-14 -i
+
+check-format:
+	@$(call install-kinds,format)
+	@git ls-files '*.h' '*.cpp' | xargs clang-format-14 --dry-run -Werror
 
 clean:
 	rm -rf build

@@ -13,7 +13,7 @@
 #include "core/codec/gzip_walker.h"
 #include "core/codec/span_decoder.h"
 #include "core/codec/tar_parser.h"
-#include "tests/support/temp_dir.h"
+#include "testing/temp_dir.h"
 
 namespace {
 

@@ -1,14 +1,15 @@
-// The GPU history after years of hourly runs: how long a run takes to be added and judged, everything to be assessed, and the old to be removed.
+// The GPU history after years of hourly runs: how long a run takes to be added and judged, everything to be assessed,
+// and the old to be removed.
 //   gpu_history_bench --years 5 --metrics 10 --db history.db
 #include <ctime>
 #include <filesystem>
 #include <iostream>
 #include <random>
 
+#include <fmt/format.h>
 #include <CLI/App.hpp>
 #include <CLI/Config.hpp>
 #include <CLI/Formatter.hpp>
-#include <fmt/format.h>
 
 #include "core/sql/connection.h"
 #include "gpu/alarm.h"
@@ -43,7 +44,10 @@ void timed(const char* what, Work&& work) {
 }
 
 RunIdentity run_at(std::int64_t hour) {
-  return {.unix_seconds = hour * 3600, .machine = {.gpu = "NVIDIA Test", .driver = "580.1", .name = "vm-1"}, .lineage = "registry/notebook", .image = "sha256:0"};
+  return {.unix_seconds = hour * 3600,
+          .machine = {.gpu = "NVIDIA Test", .driver = "580.1", .name = "vm-1"},
+          .lineage = "registry/notebook",
+          .image = "sha256:0"};
 }
 
 std::vector<StepResult> results(const Options& options, double seconds, std::mt19937_64& random) {
@@ -53,7 +57,8 @@ std::vector<StepResult> results(const Options& options, double seconds, std::mt1
     result.step = "gemm";
     result.outcome = Outcome::kOk;
     for (int metric = 0; metric < options.metrics; ++metric)
-      result.metrics.push_back({.name = fmt::format("metric.{}", metric), .kind = MetricKind::kSteady, .seconds = seconds * noise(random)});
+      result.metrics.push_back(
+          {.name = fmt::format("metric.{}", metric), .kind = MetricKind::kSteady, .seconds = seconds * noise(random)});
   }
   return results;
 }
@@ -66,7 +71,10 @@ void fill(const Options& options, std::mt19937_64& random) {
   Transaction transaction(*sql, Transaction::Kind::kWrite);
   std::vector<SqlValue> runs, hours, samples;
   const auto flush = [&] {
-    run_rows(*sql, "INSERT INTO gpu_run (id, content_key, unix_seconds, gpu, driver, lineage, machine, image, forgotten) VALUES", 9, "", runs);
+    run_rows(
+        *sql,
+        "INSERT INTO gpu_run (id, content_key, unix_seconds, gpu, driver, lineage, machine, image, forgotten) VALUES",
+        9, "", runs);
     run_rows(*sql, "INSERT INTO gpu_hour (series_id, hour, samples, median, suspicious) VALUES", 5, "", hours);
     run_rows(*sql, "INSERT INTO gpu_sample (series_id, state, hour, run_id, number, seconds) VALUES", 6, "", samples);
     for (auto* values : {&runs, &hours, &samples}) values->clear();
@@ -74,11 +82,13 @@ void fill(const Options& options, std::mt19937_64& random) {
   for (std::int64_t i = 0; i < options.hours(); ++i) {
     const auto run = i + 2, hour = kFirstHour + i;
     const auto key = digest_of(std::to_string(i));
-    runs.insert(runs.end(), {run, blob_of(key.raw()), hour * 3600, std::string("NVIDIA Test"), std::string("580.1"), std::string("registry/notebook"), std::string("vm-1"),
-                             std::string("sha256:0"), std::int64_t(0)});
+    runs.insert(runs.end(),
+                {run, blob_of(key.raw()), hour * 3600, std::string("NVIDIA Test"), std::string("580.1"),
+                 std::string("registry/notebook"), std::string("vm-1"), std::string("sha256:0"), std::int64_t(0)});
     for (std::int64_t series = 1; series <= options.metrics; ++series) {
       hours.insert(hours.end(), {series, hour, std::int64_t(kRepetitions), 1.0, std::int64_t(i % 50 == 0)});
-      for (std::int64_t n = 0; n < kRepetitions; ++n) samples.insert(samples.end(), {series, std::int64_t(0), hour, run, n, noise(random)});
+      for (std::int64_t n = 0; n < kRepetitions; ++n)
+        samples.insert(samples.end(), {series, std::int64_t(0), hour, run, n, noise(random)});
     }
     if (samples.size() > 200'000) flush();
   }
@@ -101,7 +111,8 @@ void measure(const Options& options) {
     for (const auto& assessment : assess(history, filter, next)) lines += evidence(assessment).size();
     if (lines == 0) throw std::runtime_error("no alarm where all metrics are 20 % slower");
   });
-  timed("accept all", [&] { history.accept({}, {.from_hour = 0, .unix_seconds = next * 3600, .user = "bench", .reason = "bench"}); });
+  timed("accept all",
+        [&] { history.accept({}, {.from_hour = 0, .unix_seconds = next * 3600, .user = "bench", .reason = "bench"}); });
   timed("forget a month", [&] { history.forget(std::uint32_t(options.hours() / 24 - 30), next * 3600); });
 }
 

@@ -1,5 +1,5 @@
-// link_proxy: a TCP relay that behaves like one network link: a fixed rate in each direction shared by all connections, and a delay.
-// It stands in for netem where the kernel lacks it. Not modelled: loss, slow start.
+// link_proxy: a TCP relay that behaves like one network link: a fixed rate in each direction shared by all connections,
+// and a delay. It stands in for netem where the kernel lacks it. Not modelled: loss, slow start.
 #include <arpa/inet.h>
 #include <netinet/tcp.h>
 #include <sys/epoll.h>
@@ -32,8 +32,8 @@ using varve::UniqueFd;
 using Clock = std::chrono::steady_clock;
 using Time = Clock::time_point;
 
-// One connection may have this much on the link: several times the bytes that fit on 1 Gbit/s x 2 ms, so one stream can fill the link
-// also when this process waits for a core for some milliseconds.
+// One connection may have this much on the link: several times the bytes that fit on 1 Gbit/s x 2 ms, so one stream can
+// fill the link also when this process waits for a core for some milliseconds.
 constexpr std::size_t kWindow = 1024 * 1024;
 // And what such a wait lost is made up for: the bucket holds this much of the link's time.
 constexpr std::chrono::milliseconds kBurst{4};
@@ -53,7 +53,8 @@ class Link {
 
   // Puts bytes on the link and says when they arrive at the other end.
   Time send(std::size_t bytes, Time now) {
-    free_at_ = std::max(free_at_, now - kBurst) + std::chrono::nanoseconds(std::int64_t(double(bytes) * 1e9 / options_.bytes_per_second));
+    free_at_ = std::max(free_at_, now - kBurst) +
+               std::chrono::nanoseconds(std::int64_t(double(bytes) * 1e9 / options_.bytes_per_second));
     total_ += bytes;
     return std::max(free_at_, now) + options_.one_way;
   }
@@ -174,14 +175,16 @@ class Proxy {
       if (client.get() < 0) return;
       UniqueFd server(::socket(AF_INET, SOCK_STREAM | SOCK_CLOEXEC, 0));
       auto address = loopback(options_.target_port);
-      if (server.get() < 0 || ::connect(server.get(), reinterpret_cast<sockaddr*>(&address), sizeof address) < 0) continue;
+      if (server.get() < 0 || ::connect(server.get(), reinterpret_cast<sockaddr*>(&address), sizeof address) < 0)
+        continue;
       const int on = 1;
       for (const int fd : {client.get(), server.get()}) ::setsockopt(fd, IPPROTO_TCP, TCP_NODELAY, &on, sizeof on);
       auto connection = std::make_unique<Connection>();
       // A real client would wait one round trip for the handshake before it may send.
       const Time ready = Clock::now() + 2 * options_.one_way;
       connection->up = {.from = client.get(), .to = server.get(), .link = &up_, .segments = {}, .not_before = ready};
-      connection->down = {.from = server.get(), .to = client.get(), .link = &down_, .segments = {}, .not_before = ready};
+      connection->down = {
+          .from = server.get(), .to = client.get(), .link = &down_, .segments = {}, .not_before = ready};
       // Edge-triggered: every wake-up visits every connection until it would block, so no edge is lost.
       watch(client.get(), EPOLLIN | EPOLLOUT | EPOLLRDHUP | EPOLLET);
       watch(server.get(), EPOLLIN | EPOLLOUT | EPOLLRDHUP | EPOLLET);
@@ -199,7 +202,8 @@ class Proxy {
       for (const auto& connection : connections_) {
         for (Pipe* pipe : {&connection->up, &connection->down}) {
           more |= take_one_segment(*pipe, *connection, now);
-          // What was delivered makes room for bytes that wait since an edge that has passed: they must be looked for again.
+          // What was delivered makes room for bytes that wait since an edge that has passed: they must be looked for
+          // again.
           const bool was_full = pipe->queued >= kWindow;
           deliver(*pipe, *connection, now);
           more |= was_full && pipe->queued < kWindow;
@@ -218,8 +222,10 @@ class Proxy {
       pipe.queued += std::size_t(count);
       return true;
     }
-    if (count == 0) pipe.ended = true;
-    else if (errno != EAGAIN && errno != EWOULDBLOCK && errno != EINTR) connection.broken = true;
+    if (count == 0)
+      pipe.ended = true;
+    else if (errno != EAGAIN && errno != EWOULDBLOCK && errno != EINTR)
+      connection.broken = true;
     return false;
   }
 
@@ -227,7 +233,8 @@ class Proxy {
     pipe.blocked = false;
     while (!pipe.segments.empty() && pipe.segments.front().arrives <= now) {
       Segment& segment = pipe.segments.front();
-      const auto count = ::send(pipe.to, segment.bytes.data() + segment.sent, segment.bytes.size() - segment.sent, MSG_DONTWAIT | MSG_NOSIGNAL);
+      const auto count = ::send(pipe.to, segment.bytes.data() + segment.sent, segment.bytes.size() - segment.sent,
+                                MSG_DONTWAIT | MSG_NOSIGNAL);
       if (count < 0) {
         if (errno != EAGAIN && errno != EWOULDBLOCK && errno != EINTR) connection.broken = true;
         pipe.blocked = true;
@@ -248,7 +255,9 @@ class Proxy {
   }
 
   void drop_finished() {
-    std::erase_if(connections_, [](const auto& connection) { return connection->broken || (connection->up.closed && connection->down.closed); });
+    std::erase_if(connections_, [](const auto& connection) {
+      return connection->broken || (connection->up.closed && connection->down.closed);
+    });
   }
 
   void arm_timer() {
@@ -262,7 +271,8 @@ class Proxy {
     itimerspec when{};
     if (next != Time::max()) {
       // A wake-up for every segment would cost more than it tells: 50 us of granularity.
-      const auto wait = std::max<std::int64_t>(50'000, std::chrono::duration_cast<std::chrono::nanoseconds>(next - now).count());
+      const auto wait =
+          std::max<std::int64_t>(50'000, std::chrono::duration_cast<std::chrono::nanoseconds>(next - now).count());
       when.it_value.tv_sec = wait / 1'000'000'000;
       when.it_value.tv_nsec = wait % 1'000'000'000;
     }
@@ -278,8 +288,9 @@ class Proxy {
 };
 
 int usage() {
-  std::cerr << "usage: link_proxy --to PORT [--listen PORT] [--rate-mbit 1000] [--rtt-ms 2]\n"
-               "Relays loopback connections as a link of that rate and round-trip time would. Prints its port; on SIGTERM, what it carried.\n";
+  std::cerr
+      << "usage: link_proxy --to PORT [--listen PORT] [--rate-mbit 1000] [--rtt-ms 2]\n"
+         "Relays loopback connections as a link of that rate and round-trip time would. Prints its port; on SIGTERM, what it carried.\n";
   return 2;
 }
 
@@ -290,18 +301,24 @@ int main(int argc, char** argv) try {
   for (int i = 1; i + 1 < argc; i += 2) {
     const std::string_view name = argv[i];
     const double value = std::atof(argv[i + 1]);
-    if (name == "--to") options.target_port = std::uint16_t(value);
-    else if (name == "--listen") options.listen_port = std::uint16_t(value);
+    if (name == "--to")
+      options.target_port = std::uint16_t(value);
+    else if (name == "--listen")
+      options.listen_port = std::uint16_t(value);
     // A frame of 1538 bytes on the wire carries 1464 bytes of TCP payload at most: the usual 119 MB/s of a Gbit.
-    else if (name == "--rate-mbit") options.bytes_per_second = value * 1e6 / 8 * 0.952;
-    else if (name == "--rtt-ms") options.one_way = std::chrono::nanoseconds(std::int64_t(value * 1e6 / 2));
-    else return usage();
+    else if (name == "--rate-mbit")
+      options.bytes_per_second = value * 1e6 / 8 * 0.952;
+    else if (name == "--rtt-ms")
+      options.one_way = std::chrono::nanoseconds(std::int64_t(value * 1e6 / 2));
+    else
+      return usage();
   }
   if (options.target_port == 0 || argc % 2 == 0) return usage();
   Proxy proxy(options);
   std::cout << proxy.port() << std::endl;
   proxy.run();
-  std::cout << "{\"up\":" << proxy.bytes_up() << ",\"down\":" << proxy.bytes_down() << ",\"connections\":" << proxy.connections() << "}" << std::endl;
+  std::cout << "{\"up\":" << proxy.bytes_up() << ",\"down\":" << proxy.bytes_down()
+            << ",\"connections\":" << proxy.connections() << "}" << std::endl;
   return 0;
 } catch (const std::exception& error) {
   std::cerr << "error: " << error.what() << '\n';

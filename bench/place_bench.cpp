@@ -1,12 +1,13 @@
-// From an indexed image to its packed layers without writing them: how long it takes and what comes out. The index is looked for under --root.
+// From an indexed image to its packed layers without writing them: how long it takes and what comes out. The index is
+// looked for under --root.
 #include <algorithm>
 #include <filesystem>
 #include <iostream>
 #include <map>
 #include <string>
 
-#include <CLI/CLI.hpp>
 #include <fmt/format.h>
+#include <CLI/CLI.hpp>
 
 #include "analyzer/packages/image_source.h"
 #include "analyzer/packages/inventory.h"
@@ -27,7 +28,8 @@ int main(int argc, char** argv) try {
   app.add_option("--max-layers", limits.max_layers);
   CLI11_PARSE(app, argc, argv);
 
-  const auto image = oci::open_image({.reference = oci::Reference::parse(reference), .platform = oci::Platform::of_this_machine(), .registry = {}});
+  const auto image = oci::open_image(
+      {.reference = oci::Reference::parse(reference), .platform = oci::Platform::of_this_machine(), .registry = {}});
   index::LocalIndex local(root);
   const auto index = index::load_index(local, image);
   auto timed = [watch = Stopwatch()](const char* what) mutable {
@@ -59,14 +61,16 @@ int main(int argc, char** argv) try {
     const bool of_python = !owners.empty() && inventory.distributions[owners.front()].source != packages::Source::kDpkg;
     wrong += of_python && !component_of.contains(path) ? 1 : 0;
   }
-  fmt::print("{} entries, {} components, {} units, {} directories apart, {} layers, {} files misplaced\n", tree.entries.size(), placement.components.size(), units.units.size(),
-             units.directories.size(), layers.size(), wrong);
+  fmt::print("{} entries, {} components, {} units, {} directories apart, {} layers, {} files misplaced\n",
+             tree.entries.size(), placement.components.size(), units.units.size(), units.directories.size(),
+             layers.size(), wrong);
   std::map<std::string, std::uint64_t> bytes;
   for (const auto& fact : facts) bytes[fact.name] = fact.bytes;
   for (const auto& layer : layers) {
     std::uint64_t all = 0;
     for (const auto& name : layer.components) all += bytes[name];
-    fmt::print("{:8} {:8.1f} MB {:4} components: {}\n", index::heat_name(layer.heat), double(all) / 1e6, layer.components.size(), layer.components.front());
+    fmt::print("{:8} {:8.1f} MB {:4} components: {}\n", index::heat_name(layer.heat), double(all) / 1e6,
+               layer.components.size(), layer.components.front());
   }
   return wrong == 0 ? 0 : 1;
 } catch (const std::exception& error) {

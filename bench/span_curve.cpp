@@ -1,9 +1,10 @@
-// Bytes fetched against index size: cuts an image by many policies in one pass over each layer and counts, for lists of what start-ups
-// touch, the compressed bytes of the spans they would fetch. Nothing is written.
+// Bytes fetched against index size: cuts an image by many policies in one pass over each layer and counts, for lists of
+// what start-ups touch, the compressed bytes of the spans they would fetch. Nothing is written.
 //
 //   span_curve oci:DIR[:TAG] --touched w2.json w3.json --policy price=20000 --policy price=40000,max=2097152
 //
-// A list is JSON, {"path": [[begin, end], ...]} in bytes of the file: bench/touched_ranges.py makes them from the page cache.
+// A list is JSON, {"path": [[begin, end], ...]} in bytes of the file: bench/touched_ranges.py makes them from the page
+// cache.
 #include <atomic>
 #include <fstream>
 #include <iostream>
@@ -12,16 +13,16 @@
 #include <set>
 #include <thread>
 
+#include <fmt/ostream.h>
 #include <CLI/App.hpp>
 #include <CLI/Config.hpp>
 #include <CLI/Formatter.hpp>
-#include <fmt/ostream.h>
 #include <nlohmann/json.hpp>
 
 #include "core/base/errors.h"
 #include "core/codec/tar_parser.h"
-#include "core/index/layer_entry_reader.h"
-#include "core/index/merge_layers.h"
+#include "core/index/format/layer_entry_reader.h"
+#include "core/index/merge/merge_layers.h"
 #include "core/oci/image.h"
 #include "indexer/internal/layer_decoder.h"
 #include "indexer/read_model.h"
@@ -89,7 +90,7 @@ class Cuts final : private codec::TarListener {
     collect();
   }
 
-  void finish(const DecodedLayer& decoded) {
+  void finish(const DecodedSizes& decoded) {
     parser_.finish();
     for (auto& planner : planners_) planner->finish(decoded.compressed_bytes, decoded.stream_bytes);
     collect();
@@ -134,7 +135,7 @@ struct TouchedRange {
 
 struct Touched {
   std::string name;
-  std::map<std::string, std::uint64_t> fetched;            // by path, of the first policy
+  std::map<std::string, std::uint64_t> fetched;          // by path, of the first policy
   std::vector<std::vector<TouchedRange>> stream_ranges;  // by layer
 };
 
@@ -152,7 +153,9 @@ const index::TreeInode* find(const index::Tree& tree, const std::string& path) {
 Touched load_touched(const std::string& file, const index::Tree& tree) {
   std::ifstream stream(file);
   const auto list = nlohmann::json::parse(stream);
-  Touched touched{.name = file.substr(file.rfind('/') + 1), .fetched = {}, .stream_ranges = std::vector<std::vector<TouchedRange>>(tree.layers)};
+  Touched touched{.name = file.substr(file.rfind('/') + 1),
+                  .fetched = {},
+                  .stream_ranges = std::vector<std::vector<TouchedRange>>(tree.layers)};
   for (const auto& [path, ranges] : list.items()) {
     const auto* inode = find(tree, path);
     if (inode == nullptr) continue;  // made while the program ran
@@ -165,22 +168,26 @@ Touched load_touched(const std::string& file, const index::Tree& tree) {
         const auto until = std::min(end, run.run.file_offset + run.run.length);
         if (from < until)
           touched.stream_ranges[run.layer].push_back(
-              {.stream_range = {.offset = run.run.stream_offset + from - run.run.file_offset, .length = until - from}, .path = &name});
+              {.stream_range = {.offset = run.run.stream_offset + from - run.run.file_offset, .length = until - from},
+               .path = &name});
       }
     }
   }
   return touched;
 }
 
-// The compressed bytes of the spans that the ranges touch; `by_path` gets them, shared among the files that want one span.
-std::uint64_t fetched_bytes(const std::vector<SpanStart>& starts, const SpanStart& end, const std::vector<TouchedRange>& ranges, std::size_t& spans,
+// The compressed bytes of the spans that the ranges touch; `by_path` gets them, shared among the files that want one
+// span.
+std::uint64_t fetched_bytes(const std::vector<SpanStart>& starts, const SpanStart& end,
+                            const std::vector<TouchedRange>& ranges, std::size_t& spans,
                             std::map<std::string, std::uint64_t>* by_path) {
   std::map<std::size_t, std::set<const std::string*>> wanted;
   const auto span_at = [&](std::uint64_t offset) {
     return std::size_t(std::ranges::upper_bound(starts, offset, {}, &SpanStart::stream_offset) - starts.begin()) - 1;
   };
   for (const auto& range : ranges) {
-    for (auto i = span_at(range.stream_range.offset); i <= span_at(range.stream_range.end() - 1); ++i) wanted[i].insert(range.path);
+    for (auto i = span_at(range.stream_range.offset); i <= span_at(range.stream_range.end() - 1); ++i)
+      wanted[i].insert(range.path);
   }
   std::uint64_t bytes = 0;
   for (const auto& [i, paths] : wanted) {
@@ -193,7 +200,8 @@ std::uint64_t fetched_bytes(const std::vector<SpanStart>& starts, const SpanStar
   return bytes;
 }
 
-void print(const std::vector<std::unique_ptr<Cuts>>& layers, const std::vector<Policy>& policies, std::vector<Touched>& touched) {
+void print(const std::vector<std::unique_ptr<Cuts>>& layers, const std::vector<Policy>& policies,
+           std::vector<Touched>& touched) {
   std::uint64_t compressed = 0;
   for (const auto& layer : layers) compressed += layer->end.compressed_offset;
   for (std::size_t policy = 0; policy < policies.size(); ++policy) {
@@ -201,14 +209,17 @@ void print(const std::vector<std::unique_ptr<Cuts>>& layers, const std::vector<P
     std::uint64_t windows = 0;
     for (const auto& layer : layers) {
       spans += layer->starts[policy].size();
-      windows += std::uint64_t(std::ranges::count_if(layer->starts[policy], [](const SpanStart& start) { return start.window_bytes != 0; }));
+      windows += std::uint64_t(
+          std::ranges::count_if(layer->starts[policy], [](const SpanStart& start) { return start.window_bytes != 0; }));
     }
     const auto bytes = spans * kMapBytes + windows * kWindowBytes;
-    fmt::print("{:40} spans {:6}  index {:5.1f} MB {:.3f} %", policies[policy].text, spans, double(bytes) / 1e6, 100.0 * double(bytes) / double(compressed));
+    fmt::print("{:40} spans {:6}  index {:5.1f} MB {:.3f} %", policies[policy].text, spans, double(bytes) / 1e6,
+               100.0 * double(bytes) / double(compressed));
     for (auto& list : touched) {
       std::uint64_t fetched = 0;
       std::size_t fetched_spans = 0;
-      for (std::size_t i = 0; i < layers.size(); ++i) fetched += fetched_bytes(layers[i]->starts[policy], layers[i]->end, list.stream_ranges[i], fetched_spans,
+      for (std::size_t i = 0; i < layers.size(); ++i)
+        fetched += fetched_bytes(layers[i]->starts[policy], layers[i]->end, list.stream_ranges[i], fetched_spans,
                                  policy == 0 ? &list.fetched : nullptr);
       fmt::print("  {} {:.1f} MB/{}", list.name, double(fetched) / 1e6, fetched_spans);
     }
@@ -242,13 +253,16 @@ int run(int argc, const char* const* argv) {
 
   const auto image = oci::open_image({.reference = oci::Reference::parse(reference), .registry = {}});
   std::vector<std::unique_ptr<Cuts>> layers;
-  for (const auto& layer : image.manifest.layers) layers.push_back(std::make_unique<Cuts>(layer.digest.to_string(), policies));
+  for (const auto& layer : image.manifest.layers)
+    layers.push_back(std::make_unique<Cuts>(layer.digest.to_string(), policies));
   std::atomic<std::size_t> next = 0;
   const auto work = [&] {
     for (auto i = next++; i < layers.size(); i = next++) {
       const auto& layer = image.manifest.layers[i];
-      LayerReader reader(layer.digest.to_string(), index::kMaxStreamBytes, [&](const BatchPtr& batch) { layers[i]->take(*batch); });
-      image.repository->read_blob(layer, {.offset = 0, .length = layer.size}, [&](ByteView bytes) { reader.feed(bytes); });
+      LayerReader reader(layer.digest.to_string(), index::kMaxStreamBytes,
+                         [&](const BatchPtr& batch) { layers[i]->take(*batch); });
+      image.repository->read_blob(layer, {.offset = 0, .length = layer.size},
+                                  [&](ByteView bytes) { reader.feed(bytes); });
       layers[i]->finish(reader.finish());
     }
   };
@@ -271,9 +285,7 @@ int run(int argc, const char* const* argv) {
 }  // namespace
 }  // namespace varve::indexer
 
-int main(int argc, char** argv) try {
-  return varve::indexer::run(argc, argv);
-} catch (const std::exception& error) {
+int main(int argc, char** argv) try { return varve::indexer::run(argc, argv); } catch (const std::exception& error) {
   std::cerr << "span_curve: " << error.what() << '\n';
   return 1;
 }

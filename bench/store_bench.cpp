@@ -19,10 +19,10 @@
 #include "core/base/file.h"
 #include "core/codec/span_decoder.h"
 #include "core/index/span_reader.h"
-#include "fuse/layer_stream.h"
-#include "tests/support/layer_maker.h"
-#include "tests/support/scripted_repository.h"
-#include "tests/support/temp_dir.h"
+#include "fuse/stream/layer_stream.h"
+#include "testing/layer_maker.h"
+#include "testing/scripted_repository.h"
+#include "testing/temp_dir.h"
 
 namespace {
 

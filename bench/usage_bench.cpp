@@ -1,4 +1,5 @@
-// The usage database under load: import events collected per second, and the time of a report over a year of a large fleet.
+// The usage database under load: import events collected per second, and the time of a report over a year of a large
+// fleet.
 //   usage_bench collect --events 10000000 --db usage.db
 //   usage_bench report --sessions-per-day 10000 --days 365 --db usage.db
 #include <chrono>
@@ -7,10 +8,10 @@
 #include <iostream>
 #include <random>
 
+#include <fmt/format.h>
 #include <CLI/App.hpp>
 #include <CLI/Config.hpp>
 #include <CLI/Formatter.hpp>
-#include <fmt/format.h>
 
 #include "analyzer/usage/database.h"
 #include "analyzer/usage/internal/calendar.h"
@@ -91,15 +92,20 @@ void write_spools(const Options& options) {
       const auto distribution = pick_distribution(random, options.distributions);
       const auto modules = 1 + unsigned(random() % options.modules_per_distribution);
       for (unsigned module = 0; module < modules && written < options.events_per_session; ++module, ++written) {
-        ImportRecord import{.module = module_name(distribution, module), .how = module == 0 ? Directness::kDirect : Directness::kTransitive, .by = {},
-                            .copy = Copy::kImage, .distribution = {}, .version = {}};
+        ImportRecord import{.module = module_name(distribution, module),
+                            .how = module == 0 ? Directness::kDirect : Directness::kTransitive,
+                            .by = {},
+                            .copy = Copy::kImage,
+                            .distribution = {},
+                            .version = {}};
         if (module > 0) import.by = module_name(by, 0);
         content += spool_line({.at_seconds = 10 * (written / 100), .what = std::move(import)});
       }
       by = distribution;
     }
     content += spool_line({.at_seconds = 3600, .what = EndRecord{.ok = true}});
-    std::ofstream(options.spool / fmt::format("{}-{}.jsonl", start.session, start.process), std::ios::binary) << content;
+    std::ofstream(options.spool / fmt::format("{}-{}.jsonl", start.session, start.process), std::ios::binary)
+        << content;
   }
 }
 
@@ -115,7 +121,8 @@ void bench_collect(const Options& options) {
       bytes += line.size() + 1;
     }
   }
-  std::cout << fmt::format("parse alone: {} records, {} bytes in {:.1f} s, {:.0f} records/s\n", lines, bytes, parsing.seconds(), double(lines) / parsing.seconds());
+  std::cout << fmt::format("parse alone: {} records, {} bytes in {:.1f} s, {:.0f} records/s\n", lines, bytes,
+                           parsing.seconds(), double(lines) / parsing.seconds());
   const auto database = open_database(options.db);
   database->put_inventory(inventory(options, 0), "v1");
   database->put_inventory(inventory(options, 1), "v2");
@@ -123,8 +130,9 @@ void bench_collect(const Options& options) {
   for (const auto* what : {"collect", "collect again"}) {
     const Clock clock;
     const auto result = database->collect({options.spool}, {}, cancel);
-    std::cout << fmt::format("{}: {} sessions, {} events, {} duplicates in {:.1f} s, {:.0f} events/s\n", what, result.sessions, result.events,
-                             result.duplicates, clock.seconds(), double(result.events) / clock.seconds());
+    std::cout << fmt::format("{}: {} sessions, {} events, {} duplicates in {:.1f} s, {:.0f} events/s\n", what,
+                             result.sessions, result.events, result.duplicates, clock.seconds(),
+                             double(result.events) / clock.seconds());
   }
   const Clock clock;
   const auto snapshot = database->snapshot({.window = {.first = 0, .last = 40'000}, .image = std::nullopt});
@@ -132,12 +140,15 @@ void bench_collect(const Options& options) {
   for (const std::uint64_t at_most : {1'000U, 5'000U}) {
     const Clock reading;
     std::uint64_t uses = 0;
-    const auto sample = database->sessions({.window = {.first = 0, .last = 40'000}, .image = std::nullopt}, at_most, [&](SessionUse&& session) { uses += session.distributions.size(); });
-    std::cout << fmt::format("sessions one by one: {} of {}, {} uses in {:.2f} s\n", sample.given, sample.kept, uses, reading.seconds());
+    const auto sample = database->sessions({.window = {.first = 0, .last = 40'000}, .image = std::nullopt}, at_most,
+                                           [&](SessionUse&& session) { uses += session.distributions.size(); });
+    std::cout << fmt::format("sessions one by one: {} of {}, {} uses in {:.2f} s\n", sample.given, sample.kept, uses,
+                             reading.seconds());
   }
 }
 
-// The daily tables as a year of such sessions leaves them: too many to be collected one by one for a benchmark of the report.
+// The daily tables as a year of such sessions leaves them: too many to be collected one by one for a benchmark of the
+// report.
 void write_days(const Options& options, SqlConnection& sql) {
   Writer writer(sql);
   std::mt19937_64 random(2);
@@ -148,18 +159,28 @@ void write_days(const Options& options, SqlConnection& sql) {
     for (const unsigned image : {0U, 1U}) {
       const auto image_id = writer.image_id(bench_image(image).to_string());
       const std::int64_t sessions = options.sessions_per_day / 2;
-      days[{.table = DailyTable::kSession, .day = day, .image_id = image_id, .a = 0, .b = 0}] = {sessions, sessions, sessions / 3, sessions / 4, 0, 0, 0, 0};
+      days[{.table = DailyTable::kSession, .day = day, .image_id = image_id, .a = 0, .b = 0}] = {
+          sessions, sessions, sessions / 3, sessions / 4, 0, 0, 0, 0};
       for (unsigned i = 0; i < options.distributions; ++i) {
         const auto used = std::max<std::int64_t>(sessions / (i + 1), std::int64_t(random() % 2));
         if (used == 0) continue;
         const auto id = writer.distributions().id_of(fmt::format("library{}", i));
-        days[{.table = DailyTable::kUse, .day = day, .image_id = image_id, .a = id, .b = 0}] = {used, used / 2, used / 3, 0, used, 0, used, 0};
+        days[{.table = DailyTable::kUse, .day = day, .image_id = image_id, .a = id, .b = 0}] = {
+            used, used / 2, used / 3, 0, used, 0, used, 0};
         for (unsigned part = 0; part < 4; ++part)
-          days[{.table = DailyTable::kModule, .day = day, .image_id = image_id, .a = id,
-                .b = writer.modules().id_of(part == 0 ? module_name(i, 0) : fmt::format("library{}.part{}", i, part))}] = {used};
+          days[{.table = DailyTable::kModule,
+                .day = day,
+                .image_id = image_id,
+                .a = id,
+                .b = writer.modules().id_of(part == 0 ? module_name(i, 0)
+                                                      : fmt::format("library{}.part{}", i, part))}] = {used};
         for (unsigned importer = 0; importer < 3; ++importer)
-          days[{.table = DailyTable::kEdge, .day = day, .image_id = image_id,
-                .a = writer.distributions().id_of(fmt::format("library{}", (i * 7 + importer * 31) % options.distributions)), .b = id}] = {used};
+          days[{.table = DailyTable::kEdge,
+                .day = day,
+                .image_id = image_id,
+                .a = writer.distributions().id_of(
+                    fmt::format("library{}", (i * 7 + importer * 31) % options.distributions)),
+                .b = id}] = {used};
       }
     }
     write_contribution(sql, days);
@@ -172,8 +193,10 @@ void write_days(const Options& options, SqlConnection& sql) {
       for (unsigned i = 0; i < options.distributions; ++i) {
         UserSketch sketch;
         for (unsigned user = 0; user < 20'000 / (i + 1); ++user) sketch.add(random());
-        rows.insert(rows.end(), {SqlValue(std::int64_t(month)), SqlValue(writer.image_id(bench_image(image).to_string())), SqlValue(std::int64_t(1)),
-                                 SqlValue(writer.distributions().id_of(fmt::format("library{}", i))), SqlValue(sketch.bytes())});
+        rows.insert(rows.end(),
+                    {SqlValue(std::int64_t(month)), SqlValue(writer.image_id(bench_image(image).to_string())),
+                     SqlValue(std::int64_t(1)), SqlValue(writer.distributions().id_of(fmt::format("library{}", i))),
+                     SqlValue(sketch.bytes())});
       }
     run_rows(sql, "INSERT INTO user_sketch (month, image_id, kind, subject_id, sketch) VALUES", 5,
              "ON CONFLICT (month, image_id, kind, subject_id) DO UPDATE SET sketch = excluded.sketch", rows);
@@ -189,23 +212,30 @@ void bench_report(const Options& options) {
     const Clock clock;
     const auto sql = open_sql(options.db, usage_kind());
     write_days(options, *sql);
-    std::cout << fmt::format("{} days of {} sessions written in {:.1f} s\n", options.days, options.sessions_per_day, clock.seconds());
+    std::cout << fmt::format("{} days of {} sessions written in {:.1f} s\n", options.days, options.sessions_per_day,
+                             clock.seconds());
   }
   const SnapshotQuery year{.window = {.first = 20'000, .last = 20'000 + options.days - 1}, .image = std::nullopt};
   const SnapshotQuery one_image{.window = year.window, .image = bench_image(1)};
-  const SnapshotQuery quarter{.window = {.first = year.window.last - 89, .last = year.window.last}, .image = std::nullopt};
-  for (const auto& [what, query] : {std::pair("the whole window", year), {"the whole window, one image", one_image}, {"its last 90 days", quarter}}) {
+  const SnapshotQuery quarter{.window = {.first = year.window.last - 89, .last = year.window.last},
+                              .image = std::nullopt};
+  for (const auto& [what, query] : {std::pair("the whole window", year),
+                                    {"the whole window, one image", one_image},
+                                    {"its last 90 days", quarter}}) {
     const Clock clock;
     const auto snapshot = database->snapshot(query);
-    std::cout << fmt::format("snapshot over {}: {} distributions in {:.2f} s\n", what, snapshot.distributions.size(), clock.seconds());
+    std::cout << fmt::format("snapshot over {}: {} distributions in {:.2f} s\n", what, snapshot.distributions.size(),
+                             clock.seconds());
   }
   std::vector<std::string> rare;
-  for (unsigned i = options.distributions / 2; i < options.distributions; ++i) rare.push_back(fmt::format("library{}", i));
+  for (unsigned i = options.distributions / 2; i < options.distributions; ++i)
+    rare.push_back(fmt::format("library{}", i));
   {
     const Clock clock;
     const auto use = database->set_use(one_image, rare);
-    std::cout << fmt::format("users of {} distributions over the whole window: {} to {} of {} to {} sessions in {:.2f} s\n", rare.size(), use.users.at_least, use.users.at_most,
-                             use.sessions_at_least, use.sessions_at_most, clock.seconds());
+    std::cout << fmt::format(
+        "users of {} distributions over the whole window: {} to {} of {} to {} sessions in {:.2f} s\n", rare.size(),
+        use.users.at_least, use.users.at_most, use.sessions_at_least, use.sessions_at_most, clock.seconds());
   }
   const Clock clock;
   const auto explained = database->explain("library5", year);

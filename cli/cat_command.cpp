@@ -18,7 +18,8 @@ struct CatArguments {
 
 void cat_file(Context& context, const IndexedImage& indexed, const std::string& path) {
   const auto nid = indexed.find(path);
-  if (indexed.index.tree->inode(nid).type != index::FileType::kRegular) fail<Error>("{} is not a regular file", printable(path));
+  if (indexed.index.tree->inode(nid).type != index::FileType::kRegular)
+    fail<Error>("{} is not a regular file", printable(path));
   index::ContentReader reader(indexed.image, indexed.index, indexed.windows());
   reader.read(nid, [&](ByteView bytes) {
     context.cancel.throw_if_cancelled();

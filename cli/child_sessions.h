@@ -1,5 +1,6 @@
 #pragma once
-// Sessions for the gates: each is a `varve run` of this very program, since a session must begin in a process of one thread.
+// Sessions for the gates: each is a `varve run` of this very program, since a session must begin in a process of one
+// thread.
 #include <map>
 
 #include "analyzer/prune/gates.h"
@@ -7,11 +8,12 @@
 
 namespace varve::cli {
 
-// The first words of a `varve run` that keeps nothing, has no network, no recorder and no entrypoint, with the options of this program that such a session needs too. What
-// devices it has and everything behind is the caller's.
+// The first words of a `varve run` that keeps nothing, has no network, no recorder and no entrypoint, with the options
+// of this program that such a session needs too. What devices it has and everything behind is the caller's.
 std::vector<std::string> session_words(const Context& context, const std::filesystem::path& root);
 
-// Without network, GPUs, recorder and entrypoint, as the image's own user; nothing of them stays. Context must outlive it.
+// Without network, GPUs, recorder and entrypoint, as the image's own user; nothing of them stays. Context must outlive
+// it.
 class ChildSessions final : public prune::SessionRunner {
  public:
   explicit ChildSessions(const Context& context) : context_(context) {}
@@ -19,7 +21,8 @@ class ChildSessions final : public prune::SessionRunner {
   void add(const Digest& image, const std::string& reference) { references_[image] = reference; }
 
   // Throws CouldNotRun with Varve's own message if it failed before the command (status 125), Cancelled.
-  prune::ProgramResult run(const Digest& image, const std::vector<std::string>& command, std::string_view standard_input, std::chrono::seconds limit) override;
+  prune::ProgramResult run(const Digest& image, const std::vector<std::string>& command,
+                           std::string_view standard_input, std::chrono::seconds limit) override;
 
  private:
   std::vector<std::string> words(const Digest& image, const std::vector<std::string>& command) const;

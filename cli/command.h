@@ -1,5 +1,6 @@
 #pragma once
-// What every command shares: global options, where results go, and how an image is opened. One file per command, no logic of its own.
+// What every command shares: global options, where results go, and how an image is opened. One file per command, no
+// logic of its own.
 #include <filesystem>
 #include <functional>
 #include <iosfwd>
@@ -20,25 +21,26 @@
 namespace varve::cli {
 
 struct GlobalOptions {
-  std::filesystem::path root;      // state: --root, $VARVE_ROOT, /var/lib/varve or ~/.local/share/varve
-  std::filesystem::path run_dir;   // sockets: /run/varve or $XDG_RUNTIME_DIR/varve; under --root if that was given
-  std::string platform;            // --platform; "" = this machine's
+  std::filesystem::path root;     // state: --root, $VARVE_ROOT, /var/lib/varve or ~/.local/share/varve
+  std::filesystem::path run_dir;  // sockets: /run/varve or $XDG_RUNTIME_DIR/varve; under --root if that was given
+  std::string platform;           // --platform; "" = this machine's
   oci::RegistryOptions registry;
   bool json = false;
   bool quiet = false;
   int verbose = 0;
-  trust::TrustSettings trust;      // [trust] of varve.toml
+  trust::TrustSettings trust;  // [trust] of varve.toml
 };
 
 // Handed to every command; lives as long as the program.
 struct Context {
-  std::ostream& out;   // results only
+  std::ostream& out;  // results only
   std::ostream& err;
   GlobalOptions global;
-  CancelFlag cancel;   // set by SIGINT and SIGTERM
-  int exit_status = 0; // a command that finished with findings sets 3, `run` its command's status
-  std::string program; // path of this program, to start the daemon
-  std::vector<std::string> tail;  // the words after "--", for commands that start another program (`run IMAGE -- CMD...`)
+  CancelFlag cancel;    // set by SIGINT and SIGTERM
+  int exit_status = 0;  // a command that finished with findings sets 3, `run` its command's status
+  std::string program;  // path of this program, to start the daemon
+  std::vector<std::string>
+      tail;  // the words after "--", for commands that start another program (`run IMAGE -- CMD...`)
 
   // Resolves an image as all commands do (reference, --platform, credentials).
   oci::Image open_image(const std::string& reference) const;

@@ -18,7 +18,8 @@ constexpr std::string_view kTrustTable = "trust";  // also a command, which take
 void set_default(const std::string& file, CLI::App& app, const std::string& key, const TomlValue& value) {
   auto* option = app.get_option_no_throw("--" + key);
   if (option == nullptr || key == "help" || key == "version" || key == "config")
-    fail<UsageError>("{}: '{}' is no option of `varve{}{}`", toml_place(file, value), key, app.get_parent() ? " " : "", app.get_parent() ? app.get_name() : "");
+    fail<UsageError>("{}: '{}' is no option of `varve{}{}`", toml_place(file, value), key, app.get_parent() ? " " : "",
+                     app.get_parent() ? app.get_name() : "");
   std::vector<std::string> values;
   if (value.kind == TomlValue::Kind::kArray) {
     for (const auto& element : value.array) values.push_back(element.scalar_text(file, key));
@@ -62,7 +63,8 @@ Environment process_environment() {
 std::filesystem::path default_root(const Environment& environment, bool is_root) {
   if (const auto root = environment("VARVE_ROOT")) return std::filesystem::absolute(*root).lexically_normal();
   if (is_root) return "/var/lib/varve";
-  if (const auto data = environment("XDG_DATA_HOME"); data && data->front() == '/') return std::filesystem::path(*data) / "varve";
+  if (const auto data = environment("XDG_DATA_HOME"); data && data->front() == '/')
+    return std::filesystem::path(*data) / "varve";
   if (const auto home = environment("HOME")) return std::filesystem::absolute(*home) / ".local/share/varve";
   throw UsageError("neither HOME nor VARVE_ROOT is set: say where the state lives with --root DIR");
 }
@@ -93,7 +95,8 @@ void apply_config_file(const std::filesystem::path& path, CLI::App& app, trust::
   try {
     auto root = parse_toml(as_text(*bytes), path.string());
     if (const auto* table = root.find(kTrustTable)) {
-      if (table->kind != TomlValue::Kind::kTable) fail<CorruptData>("{}: 'trust' must be a table: [trust]", toml_place(path.string(), *table));
+      if (table->kind != TomlValue::Kind::kTable)
+        fail<CorruptData>("{}: 'trust' must be a table: [trust]", toml_place(path.string(), *table));
       trust::read_trust_settings(*table, path.string(), trust);
       root.table.erase(std::string(kTrustTable));
     }

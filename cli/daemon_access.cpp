@@ -2,7 +2,9 @@
 
 namespace varve::cli {
 
-fuse::DaemonPaths daemon_paths(const Context& context) { return {.root = context.global.root, .run_dir = context.global.run_dir}; }
+fuse::DaemonPaths daemon_paths(const Context& context) {
+  return {.root = context.global.root, .run_dir = context.global.run_dir};
+}
 
 fuse::ImageSpec image_spec(const Context& context, const std::string& reference) {
   return fuse::ImageSpec::from_user(reference, context.global.platform, context.global.registry);

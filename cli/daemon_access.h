@@ -5,7 +5,7 @@
 
 #include "cli/command.h"
 #include "core/base/progress.h"
-#include "fuse/control_client.h"
+#include "fuse/daemon/control_client.h"
 
 namespace varve::cli {
 
@@ -16,7 +16,8 @@ fuse::ImageSpec image_spec(const Context& context, const std::string& reference)
 // The daemon of this root, started if none runs.
 fuse::ControlClient connect_or_start_daemon(const Context& context);
 
-// The full name of a mount point without looking into it: only its parent folder is resolved, so that a mount that hangs hangs nobody here.
+// The full name of a mount point without looking into it: only its parent folder is resolved, so that a mount that
+// hangs hangs nobody here.
 std::filesystem::path name_of_mount_point(const std::filesystem::path& dir);
 
 // Turns the daemon's counts into a progress line.

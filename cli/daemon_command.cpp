@@ -12,9 +12,9 @@
 #include "cli/daemon_access.h"
 #include "core/base/errors.h"
 #include "core/base/log.h"
-#include "fuse/daemon_process.h"
-#include "fuse/handover.h"
-#include "fuse/keeper.h"
+#include "fuse/daemon/daemon_process.h"
+#include "fuse/daemon/handover.h"
+#include "fuse/daemon/keeper.h"
 
 namespace varve::cli {
 namespace {
@@ -69,7 +69,8 @@ std::vector<std::string> words_of(const Context& context, const DaemonArguments&
   words.insert(words.end(), {"--idle-exit", std::to_string(arguments.idle_exit_seconds), "--max-restarts",
                              std::to_string(arguments.max_restarts)});
   const auto& limit = options.streams.store_limit;
-  words.insert(words.end(), {"--store-size", std::to_string(limit.max_bytes), "--evict-idle", std::to_string(limit.reader_idle_seconds)});
+  words.insert(words.end(), {"--store-size", std::to_string(limit.max_bytes), "--evict-idle",
+                             std::to_string(limit.reader_idle_seconds)});
   if (in_background) words.emplace_back("--background");
   return words;
 }
@@ -113,21 +114,48 @@ void run_daemon_command(Context& context, DaemonArguments& arguments) {
 
 void add_daemon_command(CLI::App& app, Context& context) {
   const auto arguments = std::make_shared<DaemonArguments>();
-  auto* command = app.add_subcommand("daemon", "Serves all mounts and sessions of this machine, in the foreground; `mount` and `run` start one when none runs");
+  auto* command = app.add_subcommand(
+      "daemon",
+      "Serves all mounts and sessions of this machine, in the foreground; `mount` and `run` start one when none runs");
   command->add_flag("--stop", arguments->stop, "Unmount everything and end the daemon that runs");
-  command->add_flag("--replace", arguments->replace, "Put this program in the place of the daemon that runs; its mounts and sessions go on");
-  command->add_option("--deadline", arguments->deadline_seconds, "Seconds after which a read that cannot be served fails")->check(CLI::Range(1u, 86'400u))->capture_default_str();
-  command->add_option("--connections", arguments->options.streams.connections, "Requests to registries at the same time")->check(CLI::Range(1u, 64u))->capture_default_str();
-  command->add_option("--threads", arguments->options.fuse_threads, "Threads of each FUSE connection")->check(CLI::Range(1u, 64u))->capture_default_str();
-  command->add_option("--read-ahead", arguments->options.read_ahead_kb, "KiB the kernel reads ahead in kernel mode; 0: its default (128)")->check(CLI::Range(0u, 65'536u))->capture_default_str();
-  command->add_option("--store-size", arguments->options.streams.store_limit.max_bytes, "Bytes on disk that the store may hold, as 200GB or 64GiB; what was not used for longest goes first. 0: no limit")
+  command->add_flag("--replace", arguments->replace,
+                    "Put this program in the place of the daemon that runs; its mounts and sessions go on");
+  command
+      ->add_option("--deadline", arguments->deadline_seconds, "Seconds after which a read that cannot be served fails")
+      ->check(CLI::Range(1u, 86'400u))
+      ->capture_default_str();
+  command
+      ->add_option("--connections", arguments->options.streams.connections, "Requests to registries at the same time")
+      ->check(CLI::Range(1u, 64u))
+      ->capture_default_str();
+  command->add_option("--threads", arguments->options.fuse_threads, "Threads of each FUSE connection")
+      ->check(CLI::Range(1u, 64u))
+      ->capture_default_str();
+  command
+      ->add_option("--read-ahead", arguments->options.read_ahead_kb,
+                   "KiB the kernel reads ahead in kernel mode; 0: its default (128)")
+      ->check(CLI::Range(0u, 65'536u))
+      ->capture_default_str();
+  command
+      ->add_option(
+          "--store-size", arguments->options.streams.store_limit.max_bytes,
+          "Bytes on disk that the store may hold, as 200GB or 64GiB; what was not used for longest goes first. 0: no limit")
       ->type_name("SIZE")
       ->transform(CLI::AsSizeValue(true))
       ->capture_default_str();
-  command->add_option("--evict-idle", arguments->options.streams.store_limit.reader_idle_seconds, "With --store-size: seconds for which what was used stays, whatever readers need")
+  command
+      ->add_option("--evict-idle", arguments->options.streams.store_limit.reader_idle_seconds,
+                   "With --store-size: seconds for which what was used stays, whatever readers need")
       ->capture_default_str();
-  command->add_option("--idle-exit", arguments->idle_exit_seconds, "End when nothing was mounted for so many seconds; 0: never")->capture_default_str();
-  command->add_option("--max-restarts", arguments->max_restarts, "How often in a minute the keeper starts the daemon again before it gives its mounts up")->check(CLI::Range(0u, 1'000u))->capture_default_str();
+  command
+      ->add_option("--idle-exit", arguments->idle_exit_seconds,
+                   "End when nothing was mounted for so many seconds; 0: never")
+      ->capture_default_str();
+  command
+      ->add_option("--max-restarts", arguments->max_restarts,
+                   "How often in a minute the keeper starts the daemon again before it gives its mounts up")
+      ->check(CLI::Range(0u, 1'000u))
+      ->capture_default_str();
   command->add_option("--run-dir", arguments->run_dir, "Where the socket lies")->group("");
   command->add_option("--ready-fd", arguments->ready_fd, "Where to report readiness")->group("");
   command->add_flag("--background", arguments->background, "Log to daemon.log")->group("");

@@ -22,7 +22,8 @@ std::shared_ptr<oci::Repository> open_destination(const Context& context, const 
   auto repository = std::make_shared<oci::RegistryRepository>(destination, context.global.registry);
   // Within one registry nothing needs to be sent.
   const auto from = oci::Reference::parse(source);
-  if (from.kind == oci::Reference::Kind::kRegistry && from.host == destination.host) repository->set_mount_source(from.repository);
+  if (from.kind == oci::Reference::Kind::kRegistry && from.host == destination.host)
+    repository->set_mount_source(from.repository);
   return repository;
 }
 

@@ -14,6 +14,7 @@ oci::Reference parse_destination(const std::string& destination);
 
 // A layout folder is made where there is none. Within the registry of `source` (a reference as the user wrote it) blobs
 // are mounted from there, not sent.
-std::shared_ptr<oci::Repository> open_destination(const Context& context, const std::string& source, const oci::Reference& destination);
+std::shared_ptr<oci::Repository> open_destination(const Context& context, const std::string& source,
+                                                  const oci::Reference& destination);
 
 }  // namespace varve::cli

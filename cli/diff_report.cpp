@@ -22,7 +22,8 @@ using nlohmann::json;
 constexpr std::size_t kMaxConfigShown = 12;
 constexpr std::size_t kMaxCudaShown = 8;
 constexpr std::size_t kMaxValueShown = 60;
-constexpr std::array kFileChanges{FileChange::kAdded, FileChange::kRemoved, FileChange::kContent, FileChange::kAttributes, FileChange::kTime};
+constexpr std::array kFileChanges{FileChange::kAdded, FileChange::kRemoved, FileChange::kContent,
+                                  FileChange::kAttributes, FileChange::kTime};
 
 std::string safe(const std::string& text) { return is_utf8(text) ? text : printable(text); }
 
@@ -57,7 +58,9 @@ int rank(const ComparedPackage& package) {
 
 std::vector<ComparedPackage> by_rank(std::vector<ComparedPackage> packages) {
   std::ranges::stable_sort(packages, [](const ComparedPackage& a, const ComparedPackage& b) {
-    const auto key = [](const ComparedPackage& one) { return std::pair(rank(one), -std::int64_t(std::max(one.bytes_before, one.bytes_after))); };
+    const auto key = [](const ComparedPackage& one) {
+      return std::pair(rank(one), -std::int64_t(std::max(one.bytes_before, one.bytes_after)));
+    };
     return key(a) < key(b);
   });
   return packages;
@@ -68,9 +71,11 @@ void print_package_rows(const std::vector<ComparedPackage>& packages, std::size_
   std::vector<std::vector<std::string>> rows{{"PACKAGE", "SOURCE", "CHANGE", "A", "B", "SIZE"}};
   for (const auto& package : by_rank(packages)) {
     if (rows.size() > limit) break;
-    const auto change = package.change == PackageChange::kRebuilt ? fmt::format("{} files", package.changed_files) : std::string(package_change_name(package.change));
-    rows.push_back({printable(package.name) + (package.gpu ? " (gpu)" : ""), std::string(packages::source_name(package.source)), change, joined(package.before), joined(package.after),
-                    signed_bytes(package.bytes_before, package.bytes_after)});
+    const auto change = package.change == PackageChange::kRebuilt ? fmt::format("{} files", package.changed_files)
+                                                                  : std::string(package_change_name(package.change));
+    rows.push_back({printable(package.name) + (package.gpu ? " (gpu)" : ""),
+                    std::string(packages::source_name(package.source)), change, joined(package.before),
+                    joined(package.after), signed_bytes(package.bytes_before, package.bytes_after)});
   }
   print_table(out, rows);
   if (packages.size() > limit) out << fmt::format("… and {} more: -v shows all, --json too\n", packages.size() - limit);
@@ -80,8 +85,10 @@ void print_imports(std::string_view heading, const std::vector<compare::LostImpo
   if (imports.empty()) return;
   out << heading << '\n';
   for (const auto& import : imports) {
-    const auto where = import.cell == 0 ? fmt::format("line {}", import.line) : fmt::format("cell {}, line {}", import.cell, import.line);
-    out << fmt::format("  {}  ({}{}): {}\n", printable(import.name), where, import.kind == "import" ? "" : ", " + import.kind, printable(import.why));
+    const auto where = import.cell == 0 ? fmt::format("line {}", import.line)
+                                        : fmt::format("cell {}, line {}", import.cell, import.line);
+    out << fmt::format("  {}  ({}{}): {}\n", printable(import.name), where,
+                       import.kind == "import" ? "" : ", " + import.kind, printable(import.why));
   }
 }
 
@@ -92,7 +99,8 @@ void print_notebook(const DiffInput& diff, const DiffView& view, std::ostream& o
   print_imports("these imports break:", notebook.lost, out);
   print_imports("in neither image:", notebook.never, out);
   print_imports("new in B:", notebook.gained, out);
-  out << fmt::format("{} of {} packages that it imports changed, and {} of {} that those need\n", notebook.direct.size(), notebook.direct.size() + notebook.unchanged_direct,
+  out << fmt::format("{} of {} packages that it imports changed, and {} of {} that those need\n",
+                     notebook.direct.size(), notebook.direct.size() + notebook.unchanged_direct,
                      notebook.transitive.size(), notebook.transitive.size() + notebook.unchanged_transitive);
   print_package_rows(notebook.direct, view.packages, out);
   if (!notebook.transitive.empty()) {
@@ -112,8 +120,10 @@ std::string summary_of_packages(const compare::PackageComparison& packages) {
       return found == by_change.end() ? 0 : found->second;
     };
     const auto same = packages.unchanged.find(source);
-    text += fmt::format("{}{}: {} changed, {} added, {} removed, {} rebuilt, {} the same", text.empty() ? "" : "; ", source_name(source), count(PackageChange::kChanged),
-                        count(PackageChange::kAdded), count(PackageChange::kRemoved), count(PackageChange::kRebuilt), same == packages.unchanged.end() ? 0 : same->second);
+    text += fmt::format("{}{}: {} changed, {} added, {} removed, {} rebuilt, {} the same", text.empty() ? "" : "; ",
+                        source_name(source), count(PackageChange::kChanged), count(PackageChange::kAdded),
+                        count(PackageChange::kRemoved), count(PackageChange::kRebuilt),
+                        same == packages.unchanged.end() ? 0 : same->second);
   }
   return text.empty() ? "none" : text;
 }
@@ -121,36 +131,56 @@ std::string summary_of_packages(const compare::PackageComparison& packages) {
 void print_head(const DiffInput& diff, std::ostream& out) {
   const auto& comparison = diff.comparison;
   const auto& layers = comparison.layers;
-  out << fmt::format("A         {} ({})\nB         {} ({})\n", printable(diff.before), diff.image_before.digest().to_string(), printable(diff.after), diff.image_after.digest().to_string());
-  out << fmt::format("layers    {} of B's {} are A's: {} shared, {} new, {} of A's gone", layers.reused, layers.layers_after, human_bytes(layers.shared_bytes),
-                     human_bytes(layers.new_bytes), human_bytes(layers.gone_bytes));
-  if (layers.recompressed != 0) out << fmt::format("; {} of the new ones hold a stream of A's, compressed anew", layers.recompressed);
+  out << fmt::format("A         {} ({})\nB         {} ({})\n", printable(diff.before),
+                     diff.image_before.digest().to_string(), printable(diff.after),
+                     diff.image_after.digest().to_string());
+  out << fmt::format("layers    {} of B's {} are A's: {} shared, {} new, {} of A's gone", layers.reused,
+                     layers.layers_after, human_bytes(layers.shared_bytes), human_bytes(layers.new_bytes),
+                     human_bytes(layers.gone_bytes));
+  if (layers.recompressed != 0)
+    out << fmt::format("; {} of the new ones hold a stream of A's, compressed anew", layers.recompressed);
   const auto& files = comparison.files;
-  out << fmt::format("\ncontent   {} of B's {} of files are somewhere in A\n", human_bytes(files.shared_content_bytes), human_bytes(files.content_bytes));
+  out << fmt::format("\ncontent   {} of B's {} of files are somewhere in A\n", human_bytes(files.shared_content_bytes),
+                     human_bytes(files.content_bytes));
   out << "files     ";
   for (const auto change : kFileChanges) {
     const auto found = files.counts.find(change);
     const auto count = found == files.counts.end() ? compare::FileCount() : found->second;
     switch (change) {
-      case FileChange::kAdded: out << fmt::format("{} added ({})", count.files, human_bytes(count.bytes)); break;
-      case FileChange::kRemoved: out << fmt::format(", {} removed ({})", count.files, human_bytes(count.bytes)); break;
-      case FileChange::kContent: out << fmt::format(", {} with other content ({})", count.files, human_bytes(count.bytes)); break;
-      case FileChange::kAttributes: out << fmt::format(", {} with other attributes", count.files); break;
-      case FileChange::kTime: out << fmt::format(", {} with another time only", count.files); break;
+      case FileChange::kAdded:
+        out << fmt::format("{} added ({})", count.files, human_bytes(count.bytes));
+        break;
+      case FileChange::kRemoved:
+        out << fmt::format(", {} removed ({})", count.files, human_bytes(count.bytes));
+        break;
+      case FileChange::kContent:
+        out << fmt::format(", {} with other content ({})", count.files, human_bytes(count.bytes));
+        break;
+      case FileChange::kAttributes:
+        out << fmt::format(", {} with other attributes", count.files);
+        break;
+      case FileChange::kTime:
+        out << fmt::format(", {} with another time only", count.files);
+        break;
     }
   }
   out << fmt::format(", {} the same\npackages  {}\n", files.unchanged, summary_of_packages(comparison.packages));
   const auto& python = comparison.python;
-  out << "python    " << (python.before == python.after ? joined(python.after) + " in both" : joined(python.before) + " -> " + joined(python.after)) << '\n';
+  out << "python    "
+      << (python.before == python.after ? joined(python.after) + " in both"
+                                        : joined(python.before) + " -> " + joined(python.after))
+      << '\n';
 }
 
 void print_config(const compare::Comparison& comparison, const DiffView& view, std::ostream& out) {
   const auto limit = view.files != 0 ? comparison.config.size() : kMaxConfigShown;
   for (std::size_t i = 0; i < comparison.config.size() && i < limit; ++i) {
     const auto& change = comparison.config[i];
-    out << fmt::format("config    {}: {} -> {}\n", printable(change.field), shortened(change.before), shortened(change.after));
+    out << fmt::format("config    {}: {} -> {}\n", printable(change.field), shortened(change.before),
+                       shortened(change.after));
   }
-  if (comparison.config.size() > limit) out << fmt::format("config    … and {} more\n", comparison.config.size() - limit);
+  if (comparison.config.size() > limit)
+    out << fmt::format("config    … and {} more\n", comparison.config.size() - limit);
 }
 
 void print_cuda(const DiffInput& diff, const DiffView& view, std::ostream& out) {
@@ -158,7 +188,8 @@ void print_cuda(const DiffInput& diff, const DiffView& view, std::ostream& out) 
   const auto limit = view.files != 0 ? cuda.size() : kMaxCudaShown;
   for (std::size_t i = 0; i < cuda.size() && i < limit; ++i) {
     const auto& library = cuda[i];
-    const auto what = library.before == library.after ? joined(library.after) + ", other content" : joined(library.before) + " -> " + joined(library.after);
+    const auto what = library.before == library.after ? joined(library.after) + ", other content"
+                                                      : joined(library.before) + " -> " + joined(library.after);
     out << fmt::format("cuda      {}: {}\n", printable(library.name), what);
   }
   if (cuda.size() > limit) out << fmt::format("cuda      … and {} more libraries\n", cuda.size() - limit);
@@ -169,7 +200,9 @@ void print_cuda(const DiffInput& diff, const DiffView& view, std::ostream& out) 
   for (const auto& [name, bytes] : after) all[name].second = bytes;
   for (const auto& [name, bytes] : all) {
     if (bytes.first != bytes.second)
-      out << fmt::format("cuda      {}: {} -> {} of GPU code\n", printable(name), bytes.first == 0 ? "none" : human_bytes(bytes.first), bytes.second == 0 ? "none" : human_bytes(bytes.second));
+      out << fmt::format("cuda      {}: {} -> {} of GPU code\n", printable(name),
+                         bytes.first == 0 ? "none" : human_bytes(bytes.first),
+                         bytes.second == 0 ? "none" : human_bytes(bytes.second));
   }
 }
 
@@ -208,7 +241,11 @@ json to_json(const std::vector<ComparedPackage>& packages) {
 json to_json(const std::vector<compare::LostImport>& imports) {
   auto list = json::array();
   for (const auto& import : imports)
-    list.push_back({{"name", safe(import.name)}, {"kind", import.kind}, {"cell", import.cell}, {"line", import.line}, {"why", safe(import.why)}});
+    list.push_back({{"name", safe(import.name)},
+                    {"kind", import.kind},
+                    {"cell", import.cell},
+                    {"line", import.line},
+                    {"why", safe(import.why)}});
   return list;
 }
 
@@ -222,7 +259,10 @@ json files_json(const compare::FileComparison& files, std::size_t limit) {
   document["list"] = json::array();
   for (std::size_t i = 0; i < files.changed.size() && i < limit; ++i) {
     const auto& file = files.changed[i];
-    document["list"].push_back({{"path", safe(file.path)}, {"change", file_change_name(file.change)}, {"bytes_before", file.bytes_before}, {"bytes_after", file.bytes_after},
+    document["list"].push_back({{"path", safe(file.path)},
+                                {"change", file_change_name(file.change)},
+                                {"bytes_before", file.bytes_before},
+                                {"bytes_after", file.bytes_after},
                                 {"detail", safe(file.detail)}});
   }
   document["left_out"] = files.changed.size() - document["list"].size();
@@ -235,8 +275,10 @@ void print_diff(const DiffInput& diff, const DiffView& view, std::ostream& out) 
   print_head(diff, out);
   print_config(diff.comparison, view, out);
   print_cuda(diff, view, out);
-  if (diff.for_notebook) print_notebook(diff, view, out);
-  else if (!diff.comparison.packages.changed.empty()) print_package_rows(diff.comparison.packages.changed, view.packages, out << '\n');
+  if (diff.for_notebook)
+    print_notebook(diff, view, out);
+  else if (!diff.comparison.packages.changed.empty())
+    print_package_rows(diff.comparison.packages.changed, view.packages, out << '\n');
   print_files(diff.comparison.files, view.files, out);
 }
 
@@ -246,25 +288,35 @@ json diff_json(const DiffInput& diff, const DiffView& view) {
   json unchanged = json::object();
   for (const auto& [source, count] : comparison.packages.unchanged) unchanged[std::string(source_name(source))] = count;
   auto config = json::array();
-  for (const auto& change : comparison.config) config.push_back({{"field", safe(change.field)}, {"before", safe(change.before)}, {"after", safe(change.after)}});
+  for (const auto& change : comparison.config)
+    config.push_back({{"field", safe(change.field)}, {"before", safe(change.before)}, {"after", safe(change.after)}});
   auto libraries = json::array();
   for (const auto& library : comparison.cuda)
-    libraries.push_back({{"name", safe(library.name)}, {"before", library.before}, {"after", library.after}, {"content_changed", library.content_changed}});
-  json document{{"a", {{"reference", safe(diff.before)}, {"image", diff.image_before.digest().to_string()}}},
-                {"b", {{"reference", safe(diff.after)}, {"image", diff.image_after.digest().to_string()}}},
-                {"identical", comparison.identical()},
-                {"packages", to_json(comparison.packages.changed)},
-                {"packages_unchanged", std::move(unchanged)},
-                {"files", files_json(comparison.files, view.files)},
-                {"shared_bytes", layers.shared_bytes},
-                {"new_bytes", layers.new_bytes},
-                {"gone_bytes", layers.gone_bytes},
-                {"layers", {{"before", layers.layers_before}, {"after", layers.layers_after}, {"reused", layers.reused}, {"recompressed", layers.recompressed}}},
-                {"content", {{"bytes", comparison.files.content_bytes}, {"shared_bytes", comparison.files.shared_content_bytes}}},
-                {"config", std::move(config)},
-                {"python", {{"before", comparison.python.before}, {"after", comparison.python.after}}},
-                {"cuda", {{"libraries", std::move(libraries)}}}};
-  if (diff.architectures) document["cuda"]["architectures"] = {{"before", diff.architectures->first}, {"after", diff.architectures->second}};
+    libraries.push_back({{"name", safe(library.name)},
+                         {"before", library.before},
+                         {"after", library.after},
+                         {"content_changed", library.content_changed}});
+  json document{
+      {"a", {{"reference", safe(diff.before)}, {"image", diff.image_before.digest().to_string()}}},
+      {"b", {{"reference", safe(diff.after)}, {"image", diff.image_after.digest().to_string()}}},
+      {"identical", comparison.identical()},
+      {"packages", to_json(comparison.packages.changed)},
+      {"packages_unchanged", std::move(unchanged)},
+      {"files", files_json(comparison.files, view.files)},
+      {"shared_bytes", layers.shared_bytes},
+      {"new_bytes", layers.new_bytes},
+      {"gone_bytes", layers.gone_bytes},
+      {"layers",
+       {{"before", layers.layers_before},
+        {"after", layers.layers_after},
+        {"reused", layers.reused},
+        {"recompressed", layers.recompressed}}},
+      {"content", {{"bytes", comparison.files.content_bytes}, {"shared_bytes", comparison.files.shared_content_bytes}}},
+      {"config", std::move(config)},
+      {"python", {{"before", comparison.python.before}, {"after", comparison.python.after}}},
+      {"cuda", {{"libraries", std::move(libraries)}}}};
+  if (diff.architectures)
+    document["cuda"]["architectures"] = {{"before", diff.architectures->first}, {"after", diff.architectures->second}};
   if (diff.for_notebook) {
     const auto& notebook = *diff.for_notebook;
     auto errors = json::array();

@@ -21,9 +21,10 @@ struct DiffInput {
   const oci::Image& image_before;
   const oci::Image& image_after;
   const compare::Comparison& comparison;
-  std::string notebook;       // its path; "" = none
+  std::string notebook;  // its path; "" = none
   std::optional<compare::NotebookComparison> for_notebook;
-  std::optional<std::pair<std::map<std::string, std::uint64_t>, std::map<std::string, std::uint64_t>>> architectures;  // bytes of GPU code
+  std::optional<std::pair<std::map<std::string, std::uint64_t>, std::map<std::string, std::uint64_t>>>
+      architectures;  // bytes of GPU code
 };
 
 void print_diff(const DiffInput& diff, const DiffView& view, std::ostream& out);

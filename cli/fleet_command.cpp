@@ -32,13 +32,14 @@ struct FleetArguments {
 };
 
 struct Pool {
-  std::string name;                 // "constant" "by-hour" "fixed"
+  std::string name;                     // "constant" "by-hour" "fixed"
   std::vector<std::uint32_t> machines;  // one number, or one for each hour of the demand
   fleet::Outcome outcome;
 };
 
 fleet::Demand read_demand(const FleetArguments& arguments) {
-  if (arguments.arrivals.empty() == arguments.trace.empty()) fail<UsageError>("say how many sessions are asked for: either --arrivals or --trace");
+  if (arguments.arrivals.empty() == arguments.trace.empty())
+    fail<UsageError>("say how many sessions are asked for: either --arrivals or --trace");
   if (!arguments.arrivals.empty()) return fleet::parse_arrivals(arguments.arrivals);
   const auto bytes = read_file_if_there(arguments.trace, kMaxTraceBytes);
   if (!bytes) fail<NotFound>("{}: no such file", arguments.trace.string());
@@ -54,12 +55,17 @@ std::vector<Pool> simulate(const Context& context, const FleetArguments& argumen
   };
   std::vector<Pool> pools;
   if (arguments.fixed) {
-    pools.push_back({.name = "fixed", .machines = {*arguments.fixed}, .outcome = fleet::simulate_fixed_fleet(demand, arguments.machines, *arguments.fixed, run, context.cancel)});
+    pools.push_back(
+        {.name = "fixed",
+         .machines = {*arguments.fixed},
+         .outcome = fleet::simulate_fixed_fleet(demand, arguments.machines, *arguments.fixed, run, context.cancel)});
   } else if (arguments.warm) {
     pools.push_back(pool_of("constant", {*arguments.warm}));
   } else {
-    pools.push_back(pool_of("constant", {fleet::smallest_pool(demand, arguments.machines, arguments.target_wait, share, run, context.cancel)}));
-    if (demand.arrivals_per_hour.size() > 1) pools.push_back(pool_of("by-hour", fleet::pool_by_hour(demand, arguments.machines, share)));
+    pools.push_back(pool_of("constant", {fleet::smallest_pool(demand, arguments.machines, arguments.target_wait, share,
+                                                              run, context.cancel)}));
+    if (demand.arrivals_per_hour.size() > 1)
+      pools.push_back(pool_of("by-hour", fleet::pool_by_hour(demand, arguments.machines, share)));
   }
   return pools;
 }
@@ -71,7 +77,12 @@ json pool_json(const Pool& pool, const FleetArguments& arguments) {
           {"arrivals", outcome.arrivals},
           {"delayed", outcome.delayed},
           {"mean_wait_seconds", outcome.mean_wait},
-          {"wait_seconds", {{"p50", outcome.p50}, {"p90", outcome.p90}, {"p95", outcome.p95}, {"p99", outcome.p99}, {"max", outcome.max_wait}}},
+          {"wait_seconds",
+           {{"p50", outcome.p50},
+            {"p90", outcome.p90},
+            {"p95", outcome.p95},
+            {"p99", outcome.p99},
+            {"max", outcome.max_wait}}},
           {"target_met", outcome.wait_at(arguments.percentile / 100) <= arguments.target_wait},
           {"busy_machine_hours_a_day", outcome.busy_hours / arguments.days},
           {"idle_machine_hours_a_day", outcome.idle_hours / arguments.days},
@@ -89,16 +100,21 @@ std::string range_of(const std::vector<std::uint32_t>& machines) {
   return least == most ? fmt::format("{}", most) : fmt::format("{} to {}", least, most);
 }
 
-void print_pools(const Context& context, const FleetArguments& arguments, const fleet::Demand& demand, const std::vector<Pool>& pools) {
+void print_pools(const Context& context, const FleetArguments& arguments, const fleet::Demand& demand,
+                 const std::vector<Pool>& pools) {
   const auto busiest = *std::ranges::max_element(demand.arrivals_per_hour);
-  context.out << fmt::format("demand: {:.1f} sessions an hour on average, {:.1f} in the busiest; {} sessions simulated over {:g} days\n\n", demand.mean(), busiest,
-                             pools.front().outcome.arrivals, arguments.days);
-  std::vector<std::vector<std::string>> rows{{"pool", "machines", "wait mean", "p50", "p95", "p99", "no machine ready", "idle h/day", "cost/day"}};
+  context.out << fmt::format(
+      "demand: {:.1f} sessions an hour on average, {:.1f} in the busiest; {} sessions simulated over {:g} days\n\n",
+      demand.mean(), busiest, pools.front().outcome.arrivals, arguments.days);
+  std::vector<std::vector<std::string>> rows{
+      {"pool", "machines", "wait mean", "p50", "p95", "p99", "no machine ready", "idle h/day", "cost/day"}};
   for (const auto& pool : pools) {
     const auto& outcome = pool.outcome;
     const auto delayed = outcome.arrivals == 0 ? 0.0 : 100.0 * double(outcome.delayed) / double(outcome.arrivals);
-    rows.push_back({pool.name, range_of(pool.machines), fmt::format("{:.1f} s", outcome.mean_wait), fmt::format("{:.1f} s", outcome.p50), fmt::format("{:.1f} s", outcome.p95),
-                    fmt::format("{:.1f} s", outcome.p99), fmt::format("{:.2f} %", delayed), fmt::format("{:.1f}", outcome.idle_hours / arguments.days),
+    rows.push_back({pool.name, range_of(pool.machines), fmt::format("{:.1f} s", outcome.mean_wait),
+                    fmt::format("{:.1f} s", outcome.p50), fmt::format("{:.1f} s", outcome.p95),
+                    fmt::format("{:.1f} s", outcome.p99), fmt::format("{:.2f} %", delayed),
+                    fmt::format("{:.1f}", outcome.idle_hours / arguments.days),
                     fmt::format("{:.2f}", outcome.cost / arguments.days)});
   }
   print_table(context.out, rows);
@@ -108,15 +124,19 @@ void print_pools(const Context& context, const FleetArguments& arguments, const 
   context.out << "\n";
   std::vector<std::vector<std::string>> chart{{"hour", "sessions", "machines", "p95", "demand"}};
   for (std::size_t hour = 0; hour < hours; ++hour)
-    chart.push_back({fmt::format("{:02}", hour), fmt::format("{:.1f}", demand.arrivals_per_hour[hour]), fmt::format("{}", shown.machines[hour % shown.machines.size()]),
-                     fmt::format("{:.1f} s", shown.outcome.hourly_p95[hour]), bar(demand.arrivals_per_hour[hour], busiest)});
+    chart.push_back({fmt::format("{:02}", hour), fmt::format("{:.1f}", demand.arrivals_per_hour[hour]),
+                     fmt::format("{}", shown.machines[hour % shown.machines.size()]),
+                     fmt::format("{:.1f} s", shown.outcome.hourly_p95[hour]),
+                     bar(demand.arrivals_per_hour[hour], busiest)});
   print_table(context.out, chart);
 }
 
 void run_simulate(Context& context, const FleetArguments& arguments) {
   const auto demand = read_demand(arguments);
   const auto pools = simulate(context, arguments, demand);
-  const auto met = std::ranges::all_of(pools, [&](const Pool& pool) { return pool.outcome.wait_at(arguments.percentile / 100) <= arguments.target_wait; });
+  const auto met = std::ranges::all_of(pools, [&](const Pool& pool) {
+    return pool.outcome.wait_at(arguments.percentile / 100) <= arguments.target_wait;
+  });
   if (!met) context.exit_status = 3;
   if (!context.global.json) return print_pools(context, arguments, demand, pools);
   auto list = json::array();
@@ -133,19 +153,55 @@ void add_simulate(CLI::App& group, Context& context) {
   const auto arguments = std::make_shared<FleetArguments>();
   auto* command = group.add_subcommand("simulate", "How many warm machines a pool needs so that people do not wait");
   const auto seconds = CLI::Range(0.0, 1e7);
-  command->add_option("--arrivals", arguments->arrivals, "Sessions asked for in each hour, from midnight on: 24 numbers are a day, 168 a week, one is always the same")->type_name("N,N,…");
-  command->add_option("--trace", arguments->trace, "The same from a CSV file: one hour a line, in the column \"arrivals\"")->type_name("FILE");
-  command->add_option("--target-wait", arguments->target_wait, "What a session may take to start")->type_name("SECONDS")->check(seconds)->capture_default_str();
-  command->add_option("--percentile", arguments->percentile, "For how many of a hundred people that must hold")->check(CLI::Range(1.0, 99.999))->capture_default_str();
-  command->add_option("--warm", arguments->warm, "Judge a pool of so many warm machines instead of looking for the smallest")->type_name("N")->check(CLI::Range(0, 1'000'000));
-  command->add_option("--machines", arguments->fixed, "Judge a fixed fleet: machines that go from session to session")->type_name("N")->check(CLI::Range(1, 1'000'000));
-  command->add_option("--start-warm", arguments->machines.start_warm, "A session on a machine that is ready; `ready_seconds` of `varve run --stats`")->type_name("SECONDS")->check(seconds)->capture_default_str();
-  command->add_option("--make-warm", arguments->machines.make_warm, "From ordering a machine until it is ready")->type_name("SECONDS")->check(seconds)->capture_default_str();
-  command->add_option("--session", arguments->machines.session, "Mean length of a session")->type_name("SECONDS")->check(seconds)->capture_default_str();
-  command->add_option("--reset", arguments->machines.reset, "Of a fixed fleet's machine between two sessions")->type_name("SECONDS")->check(seconds)->capture_default_str();
-  command->add_option("--cost", arguments->machines.cost_per_hour, "Of a machine an hour, in any currency")->check(CLI::Range(0.0, 1e9))->capture_default_str();
-  command->add_option("--days", arguments->days, "To simulate")->check(CLI::Range(1.0, 36'600.0))->capture_default_str();
-  command->add_option("--seed", arguments->seed, "Of the arrivals; the same seed gives the same people")->capture_default_str();
+  command
+      ->add_option(
+          "--arrivals", arguments->arrivals,
+          "Sessions asked for in each hour, from midnight on: 24 numbers are a day, 168 a week, one is always the same")
+      ->type_name("N,N,…");
+  command
+      ->add_option("--trace", arguments->trace, "The same from a CSV file: one hour a line, in the column \"arrivals\"")
+      ->type_name("FILE");
+  command->add_option("--target-wait", arguments->target_wait, "What a session may take to start")
+      ->type_name("SECONDS")
+      ->check(seconds)
+      ->capture_default_str();
+  command->add_option("--percentile", arguments->percentile, "For how many of a hundred people that must hold")
+      ->check(CLI::Range(1.0, 99.999))
+      ->capture_default_str();
+  command
+      ->add_option("--warm", arguments->warm,
+                   "Judge a pool of so many warm machines instead of looking for the smallest")
+      ->type_name("N")
+      ->check(CLI::Range(0, 1'000'000));
+  command->add_option("--machines", arguments->fixed, "Judge a fixed fleet: machines that go from session to session")
+      ->type_name("N")
+      ->check(CLI::Range(1, 1'000'000));
+  command
+      ->add_option("--start-warm", arguments->machines.start_warm,
+                   "A session on a machine that is ready; `ready_seconds` of `varve run --stats`")
+      ->type_name("SECONDS")
+      ->check(seconds)
+      ->capture_default_str();
+  command->add_option("--make-warm", arguments->machines.make_warm, "From ordering a machine until it is ready")
+      ->type_name("SECONDS")
+      ->check(seconds)
+      ->capture_default_str();
+  command->add_option("--session", arguments->machines.session, "Mean length of a session")
+      ->type_name("SECONDS")
+      ->check(seconds)
+      ->capture_default_str();
+  command->add_option("--reset", arguments->machines.reset, "Of a fixed fleet's machine between two sessions")
+      ->type_name("SECONDS")
+      ->check(seconds)
+      ->capture_default_str();
+  command->add_option("--cost", arguments->machines.cost_per_hour, "Of a machine an hour, in any currency")
+      ->check(CLI::Range(0.0, 1e9))
+      ->capture_default_str();
+  command->add_option("--days", arguments->days, "To simulate")
+      ->check(CLI::Range(1.0, 36'600.0))
+      ->capture_default_str();
+  command->add_option("--seed", arguments->seed, "Of the arrivals; the same seed gives the same people")
+      ->capture_default_str();
   command->footer(
       "Examples:\n"
       "  varve fleet simulate --arrivals 42 --make-warm 240 --target-wait 5\n"

@@ -19,7 +19,7 @@
 #include "core/base/file.h"
 #include "core/base/progress.h"
 #include "core/oci/reference.h"
-#include "fuse/cdi.h"
+#include "fuse/session/cdi.h"
 #include "gpu/chart.h"
 #include "gpu/probe_output.h"
 #include "gpu/report.h"
@@ -49,7 +49,8 @@ struct GpuCheckArguments {
   bool no_history = false, show_history = false, simulate = false;
   std::string accept, reason;  // a metric
 
-  // Times of problems of another size are not those of the metric's other hours: they are kept only where somebody says where.
+  // Times of problems of another size are not those of the metric's other hours: they are kept only where somebody says
+  // where.
   bool keeps() const { return !no_history && (sizes.empty() || !history.empty()); }
   bool pairs_wanted() const { return !other_image.empty() || !other_rootfs.empty(); }
 };
@@ -58,11 +59,17 @@ void list_steps(const Context& context) {
   if (context.global.json) {
     auto list = json::array();
     for (const auto& step : gpu::steps())
-      list.push_back({{"name", step.name}, {"what", step.what}, {"limit_seconds", step.limit.count()}, {"repeated", step.repeated}, {"cold", step.cold}});
+      list.push_back({{"name", step.name},
+                      {"what", step.what},
+                      {"limit_seconds", step.limit.count()},
+                      {"repeated", step.repeated},
+                      {"cold", step.cold}});
     return context.print_json({{"steps", list}});
   }
   std::vector<std::vector<std::string>> rows = {{"step", "limit, s", "repeated", "cold", "what"}};
-  for (const auto& step : gpu::steps()) rows.push_back({step.name, std::to_string(step.limit.count()), step.repeated ? "yes" : "", step.cold ? "yes" : "", step.what});
+  for (const auto& step : gpu::steps())
+    rows.push_back(
+        {step.name, std::to_string(step.limit.count()), step.repeated ? "yes" : "", step.cold ? "yes" : "", step.what});
   print_table(context.out, rows);
 }
 
@@ -71,13 +78,16 @@ UniqueFd lock_checks(const std::filesystem::path& root) {
   std::filesystem::create_directories(root / "gpu");
   auto lock = open_file(root / "gpu" / "lock", O_RDWR | O_CREAT);
   if (::flock(lock.get(), LOCK_EX | LOCK_NB) == 0) return lock;
-  if (errno == EWOULDBLOCK) fail<TemporaryError>("another varve gpu-check is running on {}: two at once would measure each other", root.string());
+  if (errno == EWOULDBLOCK)
+    fail<TemporaryError>("another varve gpu-check is running on {}: two at once would measure each other",
+                         root.string());
   fail_errno("lock {}", (root / "gpu" / "lock").string());
 }
 
 std::string lineage_of(const GpuCheckArguments& arguments) {
   if (!arguments.lineage.empty()) return arguments.lineage;
-  if (!arguments.place.rootfs.empty()) return "rootfs:" + std::filesystem::absolute(arguments.place.rootfs).lexically_normal().string();
+  if (!arguments.place.rootfs.empty())
+    return "rootfs:" + std::filesystem::absolute(arguments.place.rootfs).lexically_normal().string();
   if (arguments.place.image.empty()) return "this machine";
   auto reference = oci::Reference::parse(arguments.place.image);
   reference.tag.reset();
@@ -102,19 +112,25 @@ gpu::RunIdentity identify(const Context& context, const GpuCheckArguments& argum
 std::pair<std::string, std::uint64_t> parse_size(const std::string& text) {
   const auto equals = text.find('=');
   const auto digits = equals == text.npos ? "" : text.substr(equals + 1);
-  if (digits.empty() || digits.size() > 9 || digits.find_first_not_of("0123456789") != digits.npos || std::stoull(digits) == 0) fail<UsageError>("--size {}: write STEP=N", text);
+  if (digits.empty() || digits.size() > 9 || digits.find_first_not_of("0123456789") != digits.npos ||
+      std::stoull(digits) == 0)
+    fail<UsageError>("--size {}: write STEP=N", text);
   return {text.substr(0, equals), std::stoull(digits)};
 }
 
 void print_check(const Context& context, const gpu::SuiteRun::Check& check) {
   const auto name = check.step + (check.cold ? " (cold)" : "");
-  const auto* result = check.outcome == gpu::Outcome::kOk ? "ok" : check.outcome == gpu::Outcome::kFailed ? "FAILED" : "skipped";
-  context.out << fmt::format("{:<18} {:<8} {:>8.2f} {:>10}  {}\n", name, result, check.seconds, check.lazy ? human_bytes(check.fetched_bytes) : "", printable(check.detail));
+  const auto* result = check.outcome == gpu::Outcome::kOk       ? "ok"
+                       : check.outcome == gpu::Outcome::kFailed ? "FAILED"
+                                                                : "skipped";
+  context.out << fmt::format("{:<18} {:<8} {:>8.2f} {:>10}  {}\n", name, result, check.seconds,
+                             check.lazy ? human_bytes(check.fetched_bytes) : "", printable(check.detail));
   for (const auto& warning : check.warnings) context.out << fmt::format("{:49}{}\n", "", printable(warning));
   context.out.flush();
 }
 
-// Prints checks as they come, but for a machine without a GPU nothing: what comes before the driver's step waits for it.
+// Prints checks as they come, but for a machine without a GPU nothing: what comes before the driver's step waits for
+// it.
 class CheckPrinter {
  public:
   explicit CheckPrinter(const Context& context) : context_(context) {}
@@ -124,7 +140,8 @@ class CheckPrinter {
     if (open_) flush();
   }
   void flush() {
-    if (!head_printed_ && !context_.global.quiet) context_.out << fmt::format("{:<18} {:<8} {:>8} {:>10}  {}\n", "step", "result", "seconds", "fetched", "detail");
+    if (!head_printed_ && !context_.global.quiet)
+      context_.out << fmt::format("{:<18} {:<8} {:>8} {:>10}  {}\n", "step", "result", "seconds", "fetched", "detail");
     head_printed_ = true;
     for (const auto& one : waiting_) print_check(context_, one);
     waiting_.clear();
@@ -138,16 +155,20 @@ class CheckPrinter {
 
 // The metric's history as one line, where one is kept.
 std::vector<std::string> metric_row(const gpu::MetricReport& metric) {
-  std::vector<std::string> row = {metric.name, std::string(to_string(metric.kind)), gpu::time_text(metric.median), std::to_string(metric.samples.size())};
+  std::vector<std::string> row = {metric.name, std::string(to_string(metric.kind)), gpu::time_text(metric.median),
+                                  std::to_string(metric.samples.size())};
   if (!metric.assessment) return row;
   const auto& [series, judgement, alarm, driver_change] = *metric.assessment;
-  row.insert(row.end(), {judgement.baseline > 0 ? gpu::time_text(judgement.baseline) : "-", std::string(gpu::state_name(judgement.state)),
-                         gpu::sparkline(series.hours, judgement, {.width = kSparkWidth, .utf8 = gpu::locale_is_utf8()})});
+  row.insert(
+      row.end(),
+      {judgement.baseline > 0 ? gpu::time_text(judgement.baseline) : "-", std::string(gpu::state_name(judgement.state)),
+       gpu::sparkline(series.hours, judgement, {.width = kSparkWidth, .utf8 = gpu::locale_is_utf8()})});
   return row;
 }
 
 void print_metrics(const Context& context, const gpu::Report& report) {
-  const bool kept = std::ranges::any_of(report.metrics, [](const gpu::MetricReport& metric) { return metric.assessment.has_value(); });
+  const bool kept = std::ranges::any_of(report.metrics,
+                                        [](const gpu::MetricReport& metric) { return metric.assessment.has_value(); });
   std::vector<std::vector<std::string>> rows = {{"metric", "kind", "median", "runs"}};
   if (kept) rows.front().insert(rows.front().end(), {"baseline", "state", "last hours"});
   for (const auto& metric : report.metrics) {
@@ -166,8 +187,10 @@ void print_report(const Context& context, const gpu::Report& report) {
     for (const auto& line : gpu::evidence(*slow->assessment)) context.out << printable(line) << '\n';
   }
   const auto failed = std::ranges::count(report.run.checks, gpu::Outcome::kFailed, &gpu::SuiteRun::Check::outcome);
-  context.out << fmt::format("\n{} on {} (driver {}): {}\n", printable(report.identity.lineage), printable(report.identity.machine.gpu), printable(report.identity.machine.driver),
-                             report.good() ? "all good" : fmt::format("{} checks failed, {} alarms", failed, alarms.size()));
+  context.out << fmt::format(
+      "\n{} on {} (driver {}): {}\n", printable(report.identity.lineage), printable(report.identity.machine.gpu),
+      printable(report.identity.machine.driver),
+      report.good() ? "all good" : fmt::format("{} checks failed, {} alarms", failed, alarms.size()));
 }
 
 int end_without_gpu(const Context& context, const GpuCheckArguments& arguments, const gpu::Report& report) {
@@ -181,17 +204,26 @@ void check_words(const GpuCheckArguments& arguments) {
   if (!place.image.empty() && !place.rootfs.empty()) throw UsageError("either an IMAGE or --rootfs DIR");
   if (place.image.empty() && (!place.manifest.empty() || !arguments.write_manifest.empty()))
     throw UsageError("--manifest and --write-manifest need an IMAGE: the index knows its digests");
-  if (place.image.empty() && arguments.suite.cold) throw UsageError("--cold needs an IMAGE: only what is mounted lazily can be cold");
-  if (!arguments.other_image.empty() && !arguments.other_rootfs.empty()) throw UsageError("either --ab IMAGE or --ab-rootfs DIR");
+  if (place.image.empty() && arguments.suite.cold)
+    throw UsageError("--cold needs an IMAGE: only what is mounted lazily can be cold");
+  if (!arguments.other_image.empty() && !arguments.other_rootfs.empty())
+    throw UsageError("either --ab IMAGE or --ab-rootfs DIR");
   if (arguments.pairs_wanted() && (arguments.suite.cold || !arguments.junit.empty() || !place.manifest.empty()))
     throw UsageError("--ab compares times: --cold, --junit and --manifest are not for it");
   gpu::check_steps(arguments.suite);
 }
 
-std::string place_name(const GpuPlace& place) { return !place.image.empty() ? place.image : !place.rootfs.empty() ? place.rootfs.string() : "this machine"; }
+std::string place_name(const GpuPlace& place) {
+  return !place.image.empty() ? place.image : !place.rootfs.empty() ? place.rootfs.string() : "this machine";
+}
 
 int run_pairs(const Context& context, const GpuCheckArguments& arguments) {
-  GpuPairs wanted{.a = arguments.place, .b = arguments.place, .name_a = place_name(arguments.place), .name_b = {}, .pairs = arguments.pairs, .suite = arguments.suite};
+  GpuPairs wanted{.a = arguments.place,
+                  .b = arguments.place,
+                  .name_a = place_name(arguments.place),
+                  .name_b = {},
+                  .pairs = arguments.pairs,
+                  .suite = arguments.suite};
   wanted.b.image = arguments.other_image;
   wanted.b.rootfs = arguments.other_rootfs;
   wanted.name_b = place_name(wanted.b);
@@ -249,15 +281,18 @@ int run_check(const Context& context, GpuCheckArguments arguments) {
 
 // What needs no GPU: true if that was asked for, and is done.
 bool only_tell(Context& context, const GpuCheckArguments& arguments) {
-  if (arguments.accept.empty() != arguments.reason.empty()) throw UsageError("--accept METRIC needs --reason TEXT, and the other way round");
-  const bool one_lineage = !arguments.lineage.empty() || !arguments.place.image.empty() || !arguments.place.rootfs.empty();
+  if (arguments.accept.empty() != arguments.reason.empty())
+    throw UsageError("--accept METRIC needs --reason TEXT, and the other way round");
+  const bool one_lineage =
+      !arguments.lineage.empty() || !arguments.place.image.empty() || !arguments.place.rootfs.empty();
   const auto lineage = one_lineage ? lineage_of(arguments) : "";
   if (arguments.list) {
     list_steps(context);
   } else if (arguments.show_history) {
     show_history(context, history_database(context, arguments.history), lineage);
   } else if (!arguments.accept.empty()) {
-    accept_metric(context, history_database(context, arguments.history), {.metric = arguments.accept, .lineage = lineage, .reason = arguments.reason});
+    accept_metric(context, history_database(context, arguments.history),
+                  {.metric = arguments.accept, .lineage = lineage, .reason = arguments.reason});
   } else if (arguments.simulate) {
     const auto simulation = gpu::simulate({}, context.cancel);
     if (context.global.json) {
@@ -279,39 +314,84 @@ void add_gpu_check_command(CLI::App& app, Context& context) {
   arguments->place.cdi_dirs = fuse::CdiRegistry::default_dirs();
   auto& place = arguments->place;
   auto& suite = arguments->suite;
-  auto* check = app.add_subcommand("gpu-check", "Do GPU, driver and the image's CUDA libraries work, and as fast as they did? Exit status 3 if not, 77 without a GPU");
-  check->add_option("IMAGE,--image", place.image, "The image, indexed: each step is a session of its own on it. Without: this machine as it is")->type_name("IMAGE");
+  auto* check = app.add_subcommand(
+      "gpu-check",
+      "Do GPU, driver and the image's CUDA libraries work, and as fast as they did? Exit status 3 if not, 77 without a GPU");
+  check
+      ->add_option("IMAGE,--image", place.image,
+                   "The image, indexed: each step is a session of its own on it. Without: this machine as it is")
+      ->type_name("IMAGE");
   check->add_option("--rootfs", place.rootfs, "In place of an image: a folder with an unpacked tree")->type_name("DIR");
-  check->add_option("--gpus", place.gpus, "all, or how many of the machine's GPUs the sessions get")->type_name("GPUS")->capture_default_str();
-  check->add_option("-e,--env", place.env, "A variable for the sessions; may be repeated")->type_name("K=V")->allow_extra_args(false);
-  check->add_option("--cdi-spec-dir", place.cdi_dirs, "Where devices are described; may be repeated, a later folder wins")
+  check->add_option("--gpus", place.gpus, "all, or how many of the machine's GPUs the sessions get")
+      ->type_name("GPUS")
+      ->capture_default_str();
+  check->add_option("-e,--env", place.env, "A variable for the sessions; may be repeated")
+      ->type_name("K=V")
+      ->allow_extra_args(false);
+  check
+      ->add_option("--cdi-spec-dir", place.cdi_dirs,
+                   "Where devices are described; may be repeated, a later folder wins")
       ->type_name("DIR")
       ->allow_extra_args(false)
       ->capture_default_str();
   check->add_option("--mode", place.mode, "How the image is mounted: auto, kernel or fuse")->type_name("MODE");
   check->add_option("--runtime", place.runtime, "Who carries the sessions out: auto, runc, crun or none")
       ->type_name("RUNTIME");
-  check->add_option("--only", suite.only, "Only this step (and the driver's); may be repeated")->type_name("STEP")->allow_extra_args(false);
-  check->add_option("--require", suite.required, "It fails where it would be skipped; may be repeated")->type_name("STEP")->allow_extra_args(false);
-  check->add_option("--repetitions", suite.repetitions, "Fresh processes for each step that takes times")->type_name("N")->check(CLI::Range(1, 1000))->capture_default_str();
-  check->add_option("--limit", arguments->limit_seconds, "Seconds that a process may take, instead of the step's own limit")->type_name("S")->check(CLI::Range(1, 86'400));
-  check->add_option("--size", arguments->sizes, "How large the problem of a step is, STEP=N as `varve-gpu-probe --help` counts it; may be repeated")
+  check->add_option("--only", suite.only, "Only this step (and the driver's); may be repeated")
+      ->type_name("STEP")
+      ->allow_extra_args(false);
+  check->add_option("--require", suite.required, "It fails where it would be skipped; may be repeated")
+      ->type_name("STEP")
+      ->allow_extra_args(false);
+  check->add_option("--repetitions", suite.repetitions, "Fresh processes for each step that takes times")
+      ->type_name("N")
+      ->check(CLI::Range(1, 1000))
+      ->capture_default_str();
+  check
+      ->add_option("--limit", arguments->limit_seconds,
+                   "Seconds that a process may take, instead of the step's own limit")
+      ->type_name("S")
+      ->check(CLI::Range(1, 86'400));
+  check
+      ->add_option("--size", arguments->sizes,
+                   "How large the problem of a step is, STEP=N as `varve-gpu-probe --help` counts it; may be repeated")
       ->type_name("STEP=N")
       ->allow_extra_args(false);
   check->add_flag("--cold", suite.cold, "Also with an empty store: what the first session on a fresh machine meets");
   check->add_option("--manifest", place.manifest, "What the image should hold of CUDA")->type_name("FILE");
-  check->add_option("--write-manifest", arguments->write_manifest, "Write what the image holds of CUDA, for --manifest, and do nothing else")->type_name("FILE");
-  check->add_option("--lineage", arguments->lineage, "What the image is a version of; the reference without tag and digest if not said")->type_name("NAME");
+  check
+      ->add_option("--write-manifest", arguments->write_manifest,
+                   "Write what the image holds of CUDA, for --manifest, and do nothing else")
+      ->type_name("FILE");
+  check
+      ->add_option("--lineage", arguments->lineage,
+                   "What the image is a version of; the reference without tag and digest if not said")
+      ->type_name("NAME");
   check->add_option("--junit", arguments->junit, "Also write the results as JUnit XML")->type_name("FILE");
-  check->add_option("--history", arguments->history, "Where runs are kept: a file, or postgresql://... (default: gpu/history.db under --root)")->type_name("DB");
+  check
+      ->add_option("--history", arguments->history,
+                   "Where runs are kept: a file, or postgresql://... (default: gpu/history.db under --root)")
+      ->type_name("DB");
   check->add_flag("--no-history", arguments->no_history, "Keep nothing of this run, and judge it by nothing");
-  check->add_flag("--show-history", arguments->show_history, "Show what is kept, of this IMAGE's or --lineage, or all, and do nothing else");
-  check->add_option("--accept", arguments->accept, "This metric is slower for a --reason: judge it by its present speed from now on, and do nothing else")->type_name("METRIC");
+  check->add_flag("--show-history", arguments->show_history,
+                  "Show what is kept, of this IMAGE's or --lineage, or all, and do nothing else");
+  check
+      ->add_option(
+          "--accept", arguments->accept,
+          "This metric is slower for a --reason: judge it by its present speed from now on, and do nothing else")
+      ->type_name("METRIC");
   check->add_option("--reason", arguments->reason, "Why, for --accept")->type_name("TEXT");
-  check->add_flag("--simulate", arguments->simulate, "Measure the rules of alarms on made-up histories: false alarms and delays, and do nothing else");
-  check->add_option("--ab", arguments->other_image, "Compare this image with IMAGE in pairs of fresh processes: is it slower?")->type_name("IMAGE");
+  check->add_flag("--simulate", arguments->simulate,
+                  "Measure the rules of alarms on made-up histories: false alarms and delays, and do nothing else");
+  check
+      ->add_option("--ab", arguments->other_image,
+                   "Compare this image with IMAGE in pairs of fresh processes: is it slower?")
+      ->type_name("IMAGE");
   check->add_option("--ab-rootfs", arguments->other_rootfs, "The same with an unpacked tree")->type_name("DIR");
-  check->add_option("--pairs", arguments->pairs, "How many pairs of --ab")->type_name("N")->check(CLI::Range(6, 1000))->capture_default_str();
+  check->add_option("--pairs", arguments->pairs, "How many pairs of --ab")
+      ->type_name("N")
+      ->check(CLI::Range(6, 1000))
+      ->capture_default_str();
   check->add_flag("--list", arguments->list, "List the steps and do nothing else");
   check->footer(
       "Examples:\n  varve gpu-check                                      # this machine: driver, devices, libraries that it finds\n"

@@ -32,34 +32,49 @@ std::string user_name() {
 json series_json(const gpu::Series& series) {
   auto hours = json::array();
   for (const auto& hour : series.hours)
-    hours.push_back({{"time", rfc3339(hour.hour * kSecondsPerHour)}, {"median", gpu::median(hour.samples)}, {"samples", hour.samples}, {"suspicious", hour.suspicious}});
+    hours.push_back({{"time", rfc3339(hour.hour * kSecondsPerHour)},
+                     {"median", gpu::median(hour.samples)},
+                     {"samples", hour.samples},
+                     {"suspicious", hour.suspicious}});
   const auto judgement = gpu::judge(series.hours, series.key.kind);
-  json one{{"metric", series.key.metric},   {"kind", to_string(series.key.kind)},        {"gpu", series.key.gpu}, {"driver", series.key.driver},
-           {"lineage", series.key.lineage}, {"state", gpu::state_name(judgement.state)}, {"hours", hours}};
-  one["accepted"] =
-      series.accepted ? json{{"reason", series.accepted->reason}, {"user", series.accepted->user}, {"from", rfc3339(series.accepted->from_hour * kSecondsPerHour)}} : json(nullptr);
+  json one{{"metric", series.key.metric},
+           {"kind", to_string(series.key.kind)},
+           {"gpu", series.key.gpu},
+           {"driver", series.key.driver},
+           {"lineage", series.key.lineage},
+           {"state", gpu::state_name(judgement.state)},
+           {"hours", hours}};
+  one["accepted"] = series.accepted ? json{{"reason", series.accepted->reason},
+                                           {"user", series.accepted->user},
+                                           {"from", rfc3339(series.accepted->from_hour * kSecondsPerHour)}}
+                                    : json(nullptr);
   return one;
 }
 
 void print_series(const Context& context, const gpu::Series& series) {
   const auto judgement = gpu::judge(series.hours, series.key.kind);
-  context.out << fmt::format("{} ({}), {} on {}, driver {}: {}\n", printable(series.key.metric), to_string(series.key.kind), printable(series.key.lineage),
-                             printable(series.key.gpu), printable(series.key.driver), gpu::state_name(judgement.state));
-  for (const auto& line : gpu::chart(series.hours, judgement, {.utf8 = gpu::locale_is_utf8()})) context.out << "  " << line << '\n';
+  context.out << fmt::format("{} ({}), {} on {}, driver {}: {}\n", printable(series.key.metric),
+                             to_string(series.key.kind), printable(series.key.lineage), printable(series.key.gpu),
+                             printable(series.key.driver), gpu::state_name(judgement.state));
+  for (const auto& line : gpu::chart(series.hours, judgement, {.utf8 = gpu::locale_is_utf8()}))
+    context.out << "  " << line << '\n';
   if (series.accepted)
-    context.out << fmt::format("  accepted from {} on by {}: {}\n", gpu::hour_text(series.accepted->from_hour), printable(series.accepted->user),
-                               printable(series.accepted->reason));
+    context.out << fmt::format("  accepted from {} on by {}: {}\n", gpu::hour_text(series.accepted->from_hour),
+                               printable(series.accepted->user), printable(series.accepted->reason));
   context.out << '\n';
 }
 
 }  // namespace
 
-std::string history_database(const Context& context, const std::string& wanted) { return wanted.empty() ? (context.global.root / "gpu" / "history.db").string() : wanted; }
+std::string history_database(const Context& context, const std::string& wanted) {
+  return wanted.empty() ? (context.global.root / "gpu" / "history.db").string() : wanted;
+}
 
 void keep_and_assess(const std::string& database, gpu::Report& report) {
   auto history = gpu::History::open(database);
   history.add(report.identity, report.run.results);
-  gpu::attach(report, gpu::assess(history, gpu::SeriesFilter::of(report.identity), report.identity.unix_seconds / kSecondsPerHour));
+  gpu::attach(report, gpu::assess(history, gpu::SeriesFilter::of(report.identity),
+                                  report.identity.unix_seconds / kSecondsPerHour));
 }
 
 void show_history(const Context& context, const std::string& database, const std::string& lineage) {
@@ -70,26 +85,34 @@ void show_history(const Context& context, const std::string& database, const std
   if (context.global.json) {
     auto series = json::array(), failed = json::array();
     for (const auto& one : all) series.push_back(series_json(one));
-    for (const auto& failure : failures) failed.push_back({{"time", rfc3339(failure.unix_seconds)}, {"step", failure.step}, {"detail", failure.detail}});
+    for (const auto& failure : failures)
+      failed.push_back({{"time", rfc3339(failure.unix_seconds)}, {"step", failure.step}, {"detail", failure.detail}});
     return context.print_json({{"series", series}, {"failures", failed}});
   }
-  if (all.empty() && failures.empty()) context.out << "no run is kept in " << printable(database) << (lineage.empty() ? "" : " of " + printable(lineage)) << '\n';
+  if (all.empty() && failures.empty())
+    context.out << "no run is kept in " << printable(database) << (lineage.empty() ? "" : " of " + printable(lineage))
+                << '\n';
   for (const auto& one : all) print_series(context, one);
-  for (const auto& failure : failures) context.out << fmt::format("{} {} failed: {}\n", rfc3339(failure.unix_seconds), printable(failure.step), printable(failure.detail));
+  for (const auto& failure : failures)
+    context.out << fmt::format("{} {} failed: {}\n", rfc3339(failure.unix_seconds), printable(failure.step),
+                               printable(failure.detail));
 }
 
 void accept_metric(const Context& context, const std::string& database, const AcceptedMetric& accepted) {
   auto history = gpu::History::open(database);
-  const auto changed = history.accept({.metric = accepted.metric, .gpu = {}, .driver = {}, .lineage = accepted.lineage},
-                                      {.from_hour = 0, .unix_seconds = std::time(nullptr), .user = user_name(), .reason = accepted.reason});
+  const auto changed = history.accept(
+      {.metric = accepted.metric, .gpu = {}, .driver = {}, .lineage = accepted.lineage},
+      {.from_hour = 0, .unix_seconds = std::time(nullptr), .user = user_name(), .reason = accepted.reason});
   if (context.global.json) {
     auto list = json::array();
     for (const auto& one : changed) list.push_back(series_json(one));
     return context.print_json({{"accepted", list}});
   }
   for (const auto& one : changed)
-    context.out << fmt::format("{} ({}) of {} on {}, driver {}: judged by the hours from {} on\n", printable(one.key.metric), to_string(one.key.kind), printable(one.key.lineage),
-                               printable(one.key.gpu), printable(one.key.driver), one.accepted ? gpu::hour_text(one.accepted->from_hour) : "now");
+    context.out << fmt::format("{} ({}) of {} on {}, driver {}: judged by the hours from {} on\n",
+                               printable(one.key.metric), to_string(one.key.kind), printable(one.key.lineage),
+                               printable(one.key.gpu), printable(one.key.driver),
+                               one.accepted ? gpu::hour_text(one.accepted->from_hour) : "now");
 }
 
 }  // namespace varve::cli

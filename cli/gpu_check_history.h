@@ -11,7 +11,8 @@ namespace varve::cli {
 // ROOT/gpu/history.db, unless `wanted` names another: a file, or postgresql://...
 std::string history_database(const Context& context, const std::string& wanted);
 
-// Keeps the run, and says of each of its metrics what those before it make of it. Throws as gpu::History does: then the report is as it was.
+// Keeps the run, and says of each of its metrics what those before it make of it. Throws as gpu::History does: then the
+// report is as it was.
 void keep_and_assess(const std::string& database, gpu::Report& report);
 
 // Of one lineage, or of all where it is "": a chart of each series, and the failures of late.

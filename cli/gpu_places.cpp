@@ -15,9 +15,9 @@
 #include "core/base/json_shape.h"
 #include "core/base/log.h"
 #include "core/base/random.h"
-#include "fuse/control_client.h"
-#include "fuse/gpu_access.h"
-#include "fuse/gpus.h"
+#include "fuse/daemon/control_client.h"
+#include "fuse/session/gpu_access.h"
+#include "fuse/session/gpus.h"
 #include "gpu/probe_output.h"
 
 namespace varve::cli {
@@ -64,7 +64,8 @@ std::string last_line(std::string text) {
 // What all places share: the probe is told where the Python of the place has its packages.
 class Place : public gpu::StepRunner {
  public:
-  gpu::ProgramOutput probe(const std::vector<std::string>& words, gpu::Store store, std::chrono::seconds limit) override {
+  gpu::ProgramOutput probe(const std::vector<std::string>& words, gpu::Store store,
+                           std::chrono::seconds limit) override {
     std::vector<std::string> command = {probe_program()};
     command.insert(command.end(), words.begin(), words.end());
     // A machine without a driver needs no Python to say so.
@@ -75,7 +76,8 @@ class Place : public gpu::StepRunner {
     return run(command, store, limit);
   }
 
-  gpu::ProgramOutput python(std::string_view script, const std::vector<std::string>& words, gpu::Store store, std::chrono::seconds limit) override {
+  gpu::ProgramOutput python(std::string_view script, const std::vector<std::string>& words, gpu::Store store,
+                            std::chrono::seconds limit) override {
     std::vector<std::string> command = {"python3", "-c", std::string(script)};
     command.insert(command.end(), words.begin(), words.end());
     return run(command, store, limit);
@@ -91,13 +93,15 @@ class Place : public gpu::StepRunner {
 
  protected:
   virtual std::string probe_program() = 0;
-  virtual gpu::ProgramOutput run(const std::vector<std::string>& command, gpu::Store store, std::chrono::seconds limit) = 0;
+  virtual gpu::ProgramOutput run(const std::vector<std::string>& command, gpu::Store store,
+                                 std::chrono::seconds limit) = 0;
 
  private:
   std::vector<std::string> find_folders() {
     const auto output = python(kFoldersScript, {}, gpu::Store::kWarm, kPythonFoldersLimit);
     if (output.exit_status == 0 && !output.timed_out) return parse_folders(output.out);
-    log::info("the probe looks for wheels in the usual folders: python3 does not say where its own are: {}", last_line(output.err));
+    log::info("the probe looks for wheels in the usual folders: python3 does not say where its own are: {}",
+              last_line(output.err));
     return {};
   }
 
@@ -140,7 +144,9 @@ const std::string kColdPrefix = "cold-";
 // The state of a cold step: a folder that goes with all that is in it, after the daemon that serves it.
 class TemporaryRoot {
  public:
-  explicit TemporaryRoot(std::filesystem::path dir) : dir_(std::move(dir)) { std::filesystem::create_directories(dir_); }
+  explicit TemporaryRoot(std::filesystem::path dir) : dir_(std::move(dir)) {
+    std::filesystem::create_directories(dir_);
+  }
   ~TemporaryRoot() {
     try {
       if (auto client = fuse::ControlClient::connect({.root = dir_, .run_dir = dir_ / "run"})) client->shutdown();
@@ -169,7 +175,10 @@ void remove_left_roots(const std::filesystem::path& parent) {
 class Sessions final : public Place {
  public:
   Sessions(const Context& context, const GpuPlace& place)
-      : context_(context), place_(place), probe_(probe_file(context.global.root)), stats_(context.global.root / "gpu" / "stats.json") {
+      : context_(context),
+        place_(place),
+        probe_(probe_file(context.global.root)),
+        stats_(context.global.root / "gpu" / "stats.json") {
     remove_left_roots(context.global.root / "gpu");
   }
   ~Sessions() override {
@@ -188,14 +197,16 @@ class Sessions final : public Place {
  protected:
   std::string probe_program() override { return kProbeInSession; }
 
-  gpu::ProgramOutput run(const std::vector<std::string>& command, gpu::Store store, std::chrono::seconds limit) override {
+  gpu::ProgramOutput run(const std::vector<std::string>& command, gpu::Store store,
+                         std::chrono::seconds limit) override {
     if (store == gpu::Store::kWarm) return run_at(context_.global.root, command, limit);
     const TemporaryRoot root(context_.global.root / "gpu" / (kColdPrefix + random_hex(6)));
     return run_at(root.path(), command, limit);
   }
 
  private:
-  gpu::ProgramOutput run_at(const std::filesystem::path& root, const std::vector<std::string>& command, std::chrono::seconds limit) {
+  gpu::ProgramOutput run_at(const std::filesystem::path& root, const std::vector<std::string>& command,
+                            std::chrono::seconds limit) {
     std::error_code ignored;
     std::filesystem::remove(stats_, ignored);
     ChildProgram program;
@@ -203,7 +214,8 @@ class Sessions final : public Place {
     program.limit = limit;
     program.max_output = gpu::kMaxProbeOutput;
     auto output = output_of(run_child(program, context_.cancel));
-    if (output.exit_status == kOwnFailure && !output.timed_out) fail<Error>("no session of {}: {}", name(), last_line(output.err));
+    if (output.exit_status == kOwnFailure && !output.timed_out)
+      fail<Error>("no session of {}: {}", name(), last_line(output.err));
     read_stats(output);
     return output;
   }
@@ -212,7 +224,8 @@ class Sessions final : public Place {
 
   std::vector<std::string> words(const std::filesystem::path& root, const std::vector<std::string>& command) const {
     auto words = session_words(context_, root);
-    words.insert(words.end(), {"--gpus", place_.gpus, "--stats", stats_.string(), "--volume", probe_ + ":" + kProbeInSession + ":ro", "--runtime", place_.runtime});
+    words.insert(words.end(), {"--gpus", place_.gpus, "--stats", stats_.string(), "--volume",
+                               probe_ + ":" + kProbeInSession + ":ro", "--runtime", place_.runtime});
     for (const auto& variable : place_.env) words.insert(words.end(), {"--env", variable});
     for (const auto& dir : place_.cdi_dirs) words.insert(words.end(), {"--cdi-spec-dir", dir.string()});
     if (place_.image.empty()) {
@@ -244,8 +257,11 @@ class Sessions final : public Place {
     gpu::StepResult result;
     result.step = "manifest";
     result.outcome = differences.empty() ? gpu::Outcome::kOk : gpu::Outcome::kFailed;
-    result.detail = differences.empty() ? fmt::format("{} files, the loader's ways to them and the configuration are those of {}", wanted.files.size(), place_.manifest.string())
-                                        : fmt::format("{} differences from {}, first: {}", differences.size(), place_.manifest.string(), differences.front());
+    result.detail = differences.empty()
+                        ? fmt::format("{} files, the loader's ways to them and the configuration are those of {}",
+                                      wanted.files.size(), place_.manifest.string())
+                        : fmt::format("{} differences from {}, first: {}", differences.size(), place_.manifest.string(),
+                                      differences.front());
     return result;
   }
 
@@ -270,12 +286,17 @@ std::filesystem::path probe_file(const std::filesystem::path& root) {
 
 std::string why_no_gpu(const Context& context, const GpuPlace& place) {
   try {
-    fuse::find_gpus({.gpus = place.gpus, .devices = {}, .cdi_dirs = place.cdi_dirs, .runtime = place.runtime, .root = context.global.root},
+    fuse::find_gpus({.gpus = place.gpus,
+                     .devices = {},
+                     .cdi_dirs = place.cdi_dirs,
+                     .runtime = place.runtime,
+                     .root = context.global.root},
                     [](const std::string& text) { log::info("{}", text); });
     return "";
   } catch (const NotFound& error) {
     const auto driver = fuse::installed_driver_version();
-    if (!driver.empty()) fail<Unsupported>("the driver {} is loaded, but sessions cannot have its devices: {}", driver, error.what());
+    if (!driver.empty())
+      fail<Unsupported>("the driver {} is loaded, but sessions cannot have its devices: {}", driver, error.what());
     return error.what();
   }
 }
@@ -285,6 +306,8 @@ std::unique_ptr<gpu::StepRunner> make_step_runner(const Context& context, const 
   return std::make_unique<Sessions>(context, place);
 }
 
-std::string cuda_manifest_json(const Context& context, const std::string& image) { return cuda::to_json(ImageContents(context, image).cuda_manifest()); }
+std::string cuda_manifest_json(const Context& context, const std::string& image) {
+  return cuda::to_json(ImageContents(context, image).cuda_manifest());
+}
 
 }  // namespace varve::cli

@@ -29,7 +29,8 @@ void write_all(const CLI::App& app, const std::filesystem::path& folder) {
     write_file_atomically(path, as_bytes(text));
   };
   write(folder / "man/man1/varve.1", manual_page(app, {}));
-  for (const auto& words : command_names(app)) write(folder / "man/man1" / (manual_page_name(words) + ".1"), manual_page(app, words));
+  for (const auto& words : command_names(app))
+    write(folder / "man/man1" / (manual_page_name(words) + ".1"), manual_page(app, words));
   write(folder / "bash-completion/completions/varve", completion_script(app, "bash"));
   write(folder / "zsh/site-functions/_varve", completion_script(app, "zsh"));
   write(folder / "fish/vendor_completions.d/varve.fish", completion_script(app, "fish"));
@@ -57,7 +58,9 @@ void add_help_commands(CLI::App& app, Context& context) {
 
   auto* man = app.add_subcommand("man", "Prints the manual page of a command");
   man->add_option("COMMAND", options->words, "The command; none means the program");
-  man->add_option("--write-to", options->folder, "Write all pages and completion scripts below this folder, as under /usr/share")->type_name("DIR");
+  man->add_option("--write-to", options->folder,
+                  "Write all pages and completion scripts below this folder, as under /usr/share")
+      ->type_name("DIR");
   man->footer("Example:\n  varve man run | man -l -");
   man->callback([&app, &context, options] {
     if (!options->folder.empty()) return write_all(app, options->folder);

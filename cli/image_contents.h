@@ -1,5 +1,6 @@
 #pragma once
-// An indexed image with all that plans, gates and rewriting look at: its merged tree, its files, what is installed, what its loader finds.
+// An indexed image with all that plans, gates and rewriting look at: its merged tree, its files, what is installed,
+// what its loader finds.
 #include <memory>
 #include <optional>
 #include <string>

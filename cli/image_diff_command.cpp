@@ -13,7 +13,7 @@
 #include "core/base/errors.h"
 #include "core/base/log.h"
 #include "core/base/progress.h"
-#include "core/index/flat_tree.h"
+#include "core/index/merge/flat_tree.h"
 #include "indexer/index_image.h"
 
 namespace varve::cli {
@@ -48,11 +48,14 @@ class OpenedSide {
   }
 
  private:
-  index::LoadedIndex load(const Context& context, index::LocalIndex& local, const std::string& reference, Progress& progress) const {
+  index::LoadedIndex load(const Context& context, index::LocalIndex& local, const std::string& reference,
+                          Progress& progress) const {
     try {
       return index::load_index(local, image_);
     } catch (const NotFound&) {
-      log::info("{}: not indexed: reading all of its layers, and keeping their index on this machine; `varve index {}` does so for everybody", reference, reference);
+      log::info(
+          "{}: not indexed: reading all of its layers, and keeping their index on this machine; `varve index {}` does so for everybody",
+          reference, reference);
     }
     const ProgressLine line(progress, "reading layers", context.global.quiet);
     indexer::index_image(image_, local.repository(), local, {}, progress, context.cancel);
@@ -66,10 +69,13 @@ class OpenedSide {
   packages::Inventory inventory_;
 };
 
-notebooks::ScanResult scan_notebook(const std::string& path, const compare::Side& before, const compare::Side& after, const CancelFlag& cancel) {
+notebooks::ScanResult scan_notebook(const std::string& path, const compare::Side& before, const compare::Side& after,
+                                    const CancelFlag& cancel) {
   if (!std::filesystem::exists(path)) fail<NotFound>("{}: no such notebook, script or folder", path);
   notebooks::ScanOptions options;
-  options.is_distribution = [&](std::string_view name) { return !before.inventory.owners_of_module(name).empty() || !after.inventory.owners_of_module(name).empty(); };
+  options.is_distribution = [&](std::string_view name) {
+    return !before.inventory.owners_of_module(name).empty() || !after.inventory.owners_of_module(name).empty();
+  };
   return notebooks::scan({path}, options, cancel);
 }
 
@@ -79,8 +85,14 @@ void run_diff(Context& context, const DiffArguments& arguments) {
   const OpenedSide before(context, local, arguments.before, progress);
   const OpenedSide after(context, local, arguments.after, progress);
   const auto comparison = compare::compare_images(before.side(), after.side());
-  DiffInput diff{.before = arguments.before, .after = arguments.after, .image_before = before.image(), .image_after = after.image(), .comparison = comparison,
-                 .notebook = arguments.notebook, .for_notebook = {}, .architectures = {}};
+  DiffInput diff{.before = arguments.before,
+                 .after = arguments.after,
+                 .image_before = before.image(),
+                 .image_after = after.image(),
+                 .comparison = comparison,
+                 .notebook = arguments.notebook,
+                 .for_notebook = {},
+                 .architectures = {}};
   if (!arguments.notebook.empty()) {
     const auto scan = scan_notebook(arguments.notebook, before.side(), after.side(), context.cancel);
     diff.for_notebook = compare::compare_for_notebook(scan, before.side(), after.side(), comparison);
@@ -88,7 +100,9 @@ void run_diff(Context& context, const DiffArguments& arguments) {
   if (arguments.cuda) diff.architectures.emplace(before.cuda_architectures(), after.cuda_architectures());
   DiffView view;
   if (context.global.verbose > 0) view.packages = comparison.packages.changed.size();
-  view.files = arguments.files.value_or(context.global.json ? kFilesInJson : context.global.verbose > 0 ? kFilesIfVerbose : 0);
+  view.files = arguments.files.value_or(context.global.json          ? kFilesInJson
+                                        : context.global.verbose > 0 ? kFilesIfVerbose
+                                                                     : 0);
   if (context.global.json) {
     context.print_json(diff_json(diff, view));
   } else {
@@ -101,13 +115,20 @@ void run_diff(Context& context, const DiffArguments& arguments) {
 
 void add_image_diff_command(CLI::App& image, Context& context) {
   const auto arguments = std::make_shared<DiffArguments>();
-  auto* command = image.add_subcommand("diff", "Shows what changed from one image to another: packages, files, layers, configuration");
-  command->add_option("A", arguments->before, "The earlier image: oci:DIR[:TAG] or [docker://]HOST/REPO[:TAG]")->required();
+  auto* command = image.add_subcommand(
+      "diff", "Shows what changed from one image to another: packages, files, layers, configuration");
+  command->add_option("A", arguments->before, "The earlier image: oci:DIR[:TAG] or [docker://]HOST/REPO[:TAG]")
+      ->required();
   command->add_option("B", arguments->after, "The later one; may be in another place")->required();
-  command->add_option("--notebook", arguments->notebook, "Only what this notebook (or script, or folder of them) would notice: packages that it imports, what those need, imports that break")
+  command
+      ->add_option(
+          "--notebook", arguments->notebook,
+          "Only what this notebook (or script, or folder of them) would notice: packages that it imports, what those need, imports that break")
       ->type_name("FILE");
-  command->add_option("--files", arguments->files, "List so many changed files (200 with -v, 1000 with --json)")->type_name("N");
-  command->add_flag("--cuda-architectures", arguments->cuda, "Compare bytes of GPU code by architecture, too; reads the headers of all libraries");
+  command->add_option("--files", arguments->files, "List so many changed files (200 with -v, 1000 with --json)")
+      ->type_name("N");
+  command->add_flag("--cuda-architectures", arguments->cuda,
+                    "Compare bytes of GPU code by architecture, too; reads the headers of all libraries");
   command->add_flag("--exit-code", arguments->exit_code, "Exit 3 if anything differs but times of files");
   command->footer(
       "Examples:\n  varve image diff oci:image:2026-10 oci:image:2026-11\n  varve image diff --notebook work.ipynb registry.example/team/notebook:2026-10 registry.example/team/notebook:2026-11\n"

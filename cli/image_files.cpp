@@ -19,7 +19,8 @@ ImageFiles::ImageFiles(const Context& context, const std::string& what, Progress
     open_image(context, what, progress);
     return;
   }
-  const auto platform = context.global.platform.empty() ? oci::Platform::of_this_machine() : oci::Platform::parse(context.global.platform);
+  const auto platform = context.global.platform.empty() ? oci::Platform::of_this_machine()
+                                                        : oci::Platform::parse(context.global.platform);
   files_ = packages::open_folder(what, platform.normalised().architecture);
 }
 
@@ -33,7 +34,8 @@ void ImageFiles::open_image(const Context& context, const std::string& what, Pro
   }
   std::unique_ptr<packages::ImageSource> files;
   if (index_) {
-    files = packages::open_indexed_image(*image_, *index_, *local_, index::windows_repository(*local_, *index_, *image_));
+    files =
+        packages::open_indexed_image(*image_, *index_, *local_, index::windows_repository(*local_, *index_, *image_));
   } else {
     files = packages::read_image(*image_, progress, context.cancel);
   }

@@ -18,15 +18,17 @@ bool is_plain_folder(const std::string& what);
 // Holds all that the source reads from, so it can neither be copied nor moved.
 class ImageFiles {
  public:
-  // A plain folder; an image through its index; an image without index by reading its layers, told to `progress`. Context and progress must outlive it.
-  // Throws as the sources do.
+  // A plain folder; an image through its index; an image without index by reading its layers, told to `progress`.
+  // Context and progress must outlive it. Throws as the sources do.
   ImageFiles(const Context& context, const std::string& what, Progress& progress);
   ImageFiles(const ImageFiles&) = delete;
   ImageFiles& operator=(const ImageFiles&) = delete;
 
   const packages::FileSource& files() const { return *files_; }
   bool is_indexed() const { return index_.has_value(); }
-  packages::FetchTally fetched() const { return image_files_ == nullptr ? packages::FetchTally() : image_files_->fetched(); }
+  packages::FetchTally fetched() const {
+    return image_files_ == nullptr ? packages::FetchTally() : image_files_->fetched();
+  }
 
  private:
   void open_image(const Context& context, const std::string& what, Progress& progress);

@@ -50,10 +50,11 @@ nlohmann::json to_json(const indexer::OptimizeReport& report) {
 void print_report(const indexer::OptimizeReport& report, std::ostream& out) {
   std::vector<std::vector<std::string>> rows{{"LAYER", "BEFORE", "AFTER", "TOOK"}};
   for (const auto& layer : report.layers)
-    rows.push_back({layer.digest.to_string().substr(0, 19), human_bytes(layer.old_bytes), layer.kept ? "as it was" : human_bytes(layer.bytes),
-                    fmt::format("{:.1f} s", layer.seconds)});
+    rows.push_back({layer.digest.to_string().substr(0, 19), human_bytes(layer.old_bytes),
+                    layer.kept ? "as it was" : human_bytes(layer.bytes), fmt::format("{:.1f} s", layer.seconds)});
   print_table(out, rows);
-  out << fmt::format("{}\n{} written, {} reused\n", report.image.to_string(), human_bytes(report.new_bytes), human_bytes(report.reused_bytes));
+  out << fmt::format("{}\n{} written, {} reused\n", report.image.to_string(), human_bytes(report.new_bytes),
+                     human_bytes(report.reused_bytes));
 }
 
 void run_optimize(const Context& context, OptimizeArguments& arguments) {
@@ -73,11 +74,13 @@ void run_optimize(const Context& context, OptimizeArguments& arguments) {
   indexer::OptimizeReport report;
   {
     const ProgressLine line(progress, "optimize", context.global.quiet);
-    report = indexer::optimize_image(image, *destination, reference.tag.value_or(""), arguments.options, progress, context.cancel);
+    report = indexer::optimize_image(image, *destination, reference.tag.value_or(""), arguments.options, progress,
+                                     context.cancel);
   }
   for (const auto& layer : report.layers) {
     if (!layer.without_table.empty())
-      log::warn("layer {}: it holds {}, so podman cannot pull it in parts; all else is as with the others", layer.digest.to_string(), layer.without_table);
+      log::warn("layer {}: it holds {}, so podman cannot pull it in parts; all else is as with the others",
+                layer.digest.to_string(), layer.without_table);
   }
   if (context.global.json) return context.print_json(to_json(report));
   print_report(report, context.out);
@@ -87,25 +90,60 @@ void run_optimize(const Context& context, OptimizeArguments& arguments) {
 
 void add_image_optimize_command(CLI::App& image, Context& context) {
   const auto arguments = std::make_shared<OptimizeArguments>();
-  auto* command = image.add_subcommand("optimize", "Writes an image with layers that can be entered anywhere, or better ones; what it unpacks to stays the same");
+  auto* command = image.add_subcommand(
+      "optimize",
+      "Writes an image with layers that can be entered anywhere, or better ones; what it unpacks to stays the same");
   command->add_option("IMAGE", arguments->image, "The image: oci:DIR[:TAG] or [docker://]HOST/REPO[:TAG]")->required();
-  command->add_option("DEST", arguments->destination, "Where the new one goes: oci:DIR[:TAG] or [docker://]HOST/REPO[:TAG]")->required();
-  command->add_option("--format", arguments->format, "zstd:chunked, or gzip for runtimes that know no zstd (Docker before 23.0)")
+  command
+      ->add_option("DEST", arguments->destination,
+                   "Where the new one goes: oci:DIR[:TAG] or [docker://]HOST/REPO[:TAG]")
+      ->required();
+  command
+      ->add_option("--format", arguments->format,
+                   "zstd:chunked, or gzip for runtimes that know no zstd (Docker before 23.0)")
       ->check(CLI::IsMember({"zstd:chunked", "gzip"}))
       ->capture_default_str();
-  command->add_option("--level", arguments->level, "Of compression: 1-19 (3 if not said) for zstd, 1-9 (6) for gzip")->type_name("N")->check(CLI::Range(1, codec::kMaxZstdLevel));
-  command->add_option("--jobs", arguments->options.writer.jobs, "Threads that compress; 0 means one per core")->type_name("N");
-  auto* keep_layers = command->add_option("--keep-layers", arguments->options.keep_layers, "So many of the lowest layers stay as they are")->type_name("N");
-  auto* force = command->add_flag("--force", arguments->options.force, "Layers that have the format already are written anew too");
-  auto* relayer = command->add_flag("--relayer", arguments->relayer, "Pack other layers, by what belongs together; needs the image's index")->excludes(keep_layers)->excludes(force);
+  command->add_option("--level", arguments->level, "Of compression: 1-19 (3 if not said) for zstd, 1-9 (6) for gzip")
+      ->type_name("N")
+      ->check(CLI::Range(1, codec::kMaxZstdLevel));
+  command->add_option("--jobs", arguments->options.writer.jobs, "Threads that compress; 0 means one per core")
+      ->type_name("N");
+  auto* keep_layers =
+      command
+          ->add_option("--keep-layers", arguments->options.keep_layers, "So many of the lowest layers stay as they are")
+          ->type_name("N");
+  auto* force = command->add_flag("--force", arguments->options.force,
+                                  "Layers that have the format already are written anew too");
+  auto* relayer = command
+                      ->add_flag("--relayer", arguments->relayer,
+                                 "Pack other layers, by what belongs together; needs the image's index")
+                      ->excludes(keep_layers)
+                      ->excludes(force);
   auto& relayering = arguments->relayering;
-  command->add_option("--previous", relayering.previous, "With --relayer: the image's last version so written, whose layers are used again where nothing in them changed")
-      ->type_name("IMAGE")->needs(relayer);
-  command->add_option("--take-over", relayering.take_over, "With --relayer: layers that stay as they are, counted from 0, or none; not said: base, CUDA and system layers worth it")
-      ->type_name("N,N")->needs(relayer);
-  command->add_option("--max-layers", relayering.options.limits.max_layers, "With --relayer: of the new image")->type_name("N")->check(CLI::Range(2, 127))->needs(relayer)->capture_default_str();
-  command->add_option("--max-layer-size", relayering.options.limits.max_layer_bytes, "With --relayer: of a layer's tar, as in 8GB")
-      ->type_name("SIZE")->transform(CLI::AsSizeValue(true))->needs(relayer)->capture_default_str();
+  command
+      ->add_option(
+          "--previous", relayering.previous,
+          "With --relayer: the image's last version so written, whose layers are used again where nothing in them changed")
+      ->type_name("IMAGE")
+      ->needs(relayer);
+  command
+      ->add_option(
+          "--take-over", relayering.take_over,
+          "With --relayer: layers that stay as they are, counted from 0, or none; not said: base, CUDA and system layers worth it")
+      ->type_name("N,N")
+      ->needs(relayer);
+  command->add_option("--max-layers", relayering.options.limits.max_layers, "With --relayer: of the new image")
+      ->type_name("N")
+      ->check(CLI::Range(2, 127))
+      ->needs(relayer)
+      ->capture_default_str();
+  command
+      ->add_option("--max-layer-size", relayering.options.limits.max_layer_bytes,
+                   "With --relayer: of a layer's tar, as in 8GB")
+      ->type_name("SIZE")
+      ->transform(CLI::AsSizeValue(true))
+      ->needs(relayer)
+      ->capture_default_str();
   command->footer(
       "Examples:\n"
       "  varve image optimize oci:image:latest oci:better:latest\n"

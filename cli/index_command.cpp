@@ -30,12 +30,9 @@ nlohmann::json to_json(const indexer::IndexReport& report) {
                       {"spans", layer.spans},
                       {"reused", layer.reused},
                       {"seconds", layer.seconds}});
-  return {{"image", report.image.to_string()},
-          {"index", report.index.to_string()},
-          {"layers", std::move(layers)},
-          {"tree_bytes", report.tree_bytes},
-          {"index_bytes", report.index_bytes},
-          {"first_load_bytes", report.first_load_bytes},
+  return {{"image", report.image.to_string()}, {"index", report.index.to_string()},
+          {"layers", std::move(layers)},       {"tree_bytes", report.tree_bytes},
+          {"index_bytes", report.index_bytes}, {"first_load_bytes", report.first_load_bytes},
           {"seconds", report.seconds}};
 }
 
@@ -44,23 +41,28 @@ void print_report(const indexer::IndexReport& report, std::ostream& out) {
   std::uint64_t compressed_bytes = 0;
   for (const auto& layer : report.layers) {
     compressed_bytes += layer.compressed_bytes;
-    rows.push_back({layer.digest.to_string().substr(0, 19), layer.format, human_bytes(layer.compressed_bytes), human_bytes(layer.stream_bytes),
-                    fmt::format("{}", layer.spans), layer.reused ? "reused" : fmt::format("{:.1f} s", layer.seconds)});
+    rows.push_back({layer.digest.to_string().substr(0, 19), layer.format, human_bytes(layer.compressed_bytes),
+                    human_bytes(layer.stream_bytes), fmt::format("{}", layer.spans),
+                    layer.reused ? "reused" : fmt::format("{:.1f} s", layer.seconds)});
   }
   print_table(out, rows);
   out << fmt::format("image  {}\nindex  {}\n", report.image.to_string(), report.index.to_string());
   const double share = compressed_bytes == 0 ? 0 : 100.0 * double(report.index_bytes) / double(compressed_bytes);
-  out << fmt::format("{} of index ({:.2f} % of the image), {} of it before a mount is usable; {:.1f} s\n", human_bytes(report.index_bytes), share,
-                     human_bytes(report.first_load_bytes), report.seconds);
+  out << fmt::format("{} of index ({:.2f} % of the image), {} of it before a mount is usable; {:.1f} s\n",
+                     human_bytes(report.index_bytes), share, human_bytes(report.first_load_bytes), report.seconds);
 }
 
 // With --reuse-foreign the index may say what others have said, for whom nobody here vouches.
-std::vector<SignedManifest> sign_made(const IndexSigner& signer, const oci::Image& image, const indexer::IndexReport& report, index::LocalIndex& local, oci::Repository& destination) {
+std::vector<SignedManifest> sign_made(const IndexSigner& signer, const oci::Image& image,
+                                      const indexer::IndexReport& report, index::LocalIndex& local,
+                                      oci::Repository& destination) {
   index::FoundIndex made;
   made.document = destination.manifest(report.index.to_string());
   made.blobs = index::parse_index_manifest(made.document, image);
   if (!local.judge(image, made, destination, true).vouched)
-    throw trust::Untrusted(fmt::format("index {} was stored, but is not signed: it is made of layer indexes of others that no key signed which counts here; leave out --reuse-foreign", report.index.to_string()));
+    throw trust::Untrusted(fmt::format(
+        "index {} was stored, but is not signed: it is made of layer indexes of others that no key signed which counts here; leave out --reuse-foreign",
+        report.index.to_string()));
   return signer.sign_index(image, made, destination);
 }
 
@@ -96,13 +98,21 @@ void add_index_command(CLI::App& app, Context& context) {
   const auto arguments = std::make_shared<IndexArguments>();
   auto* command = app.add_subcommand("index", "Makes an image randomly accessible; not one byte of the image changes");
   command->add_option("IMAGE", arguments->image, "The image: oci:DIR[:TAG] or [docker://]HOST/REPO[:TAG]")->required();
-  command->add_option("--to", arguments->destination, "Store the index in this layout folder or repository, not beside the image")->type_name("DEST");
-  command->add_option("--jobs", arguments->options.jobs, "Layers read at the same time; 0 means one per core")->type_name("N");
+  command
+      ->add_option("--to", arguments->destination,
+                   "Store the index in this layout folder or repository, not beside the image")
+      ->type_name("DEST");
+  command->add_option("--jobs", arguments->options.jobs, "Layers read at the same time; 0 means one per core")
+      ->type_name("N");
   command->add_flag("--force", arguments->options.force, "Index layers again that were indexed before");
   add_signing_options(*command, arguments->signing, "--sign");
-  command->add_flag("--reuse-foreign", arguments->options.reuse_foreign,
-                    "Take layer indexes that others have published there and no trusted key has signed. Whoever made them decides what is in the layers");
-  command->add_option("--max-layer-bytes", arguments->options.max_stream_bytes, "Refuse a layer that unpacks to more than this")->type_name("N");
+  command->add_flag(
+      "--reuse-foreign", arguments->options.reuse_foreign,
+      "Take layer indexes that others have published there and no trusted key has signed. Whoever made them decides what is in the layers");
+  command
+      ->add_option("--max-layer-bytes", arguments->options.max_stream_bytes,
+                   "Refuse a layer that unpacks to more than this")
+      ->type_name("N");
   command->footer(
       "Examples:\n"
       "  varve index oci:image:latest\n"

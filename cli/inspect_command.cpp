@@ -22,9 +22,12 @@ std::string format_from_media_type(const oci::Descriptor& layer) {
   const auto type = oci::parse_layer_media_type(layer.media_type);
   if (!type) return "unknown";
   switch (type->compression) {
-    case oci::LayerCompression::kNone: return "tar";
-    case oci::LayerCompression::kGzip: return "gzip";
-    case oci::LayerCompression::kZstd: return "zstd";
+    case oci::LayerCompression::kNone:
+      return "tar";
+    case oci::LayerCompression::kGzip:
+      return "gzip";
+    case oci::LayerCompression::kZstd:
+      return "zstd";
   }
   return "unknown";
 }
@@ -39,7 +42,12 @@ struct Inspection {
 };
 
 Inspection inspect(Context& context, const std::string& reference) {
-  Inspection result{.image = context.open_image(reference), .index = {}, .refusal = {}, .cold_bytes = 0, .profile_bytes = 0, .layers = {}};
+  Inspection result{.image = context.open_image(reference),
+                    .index = {},
+                    .refusal = {},
+                    .cold_bytes = 0,
+                    .profile_bytes = 0,
+                    .layers = {}};
   auto local = context.local_index();
   result.index = local.find_index(result.image);
   if (!result.index) result.index = index::find_index(*result.image.repository, result.image);
@@ -99,20 +107,26 @@ nlohmann::json to_json(const Inspection& inspection) {
 }
 
 void print(const Inspection& inspection, std::ostream& out) {
-  out << fmt::format("image     {}\nplatform  {}\n", inspection.image.digest().to_string(), inspection.image.config.platform.to_string());
+  out << fmt::format("image     {}\nplatform  {}\n", inspection.image.digest().to_string(),
+                     inspection.image.config.platform.to_string());
   if (inspection.index) {
-    out << fmt::format("index     {}\n          by {}; {}, of which {} before a mount is usable\n", inspection.index->manifest.digest.to_string(),
-                       printable(inspection.index->tool), human_bytes(inspection.index->index_bytes()), human_bytes(inspection.index->first_load_bytes()));
+    out << fmt::format("index     {}\n          by {}; {}, of which {} before a mount is usable\n",
+                       inspection.index->manifest.digest.to_string(), printable(inspection.index->tool),
+                       human_bytes(inspection.index->index_bytes()), human_bytes(inspection.index->first_load_bytes()));
     if (!inspection.refusal.empty()) out << "          not believed here: " << printable(inspection.refusal) << '\n';
-    if (inspection.cold_bytes != 0) out << fmt::format("cold      {} uncompressed: left out of `varve pull`\n", human_bytes(inspection.cold_bytes));
-    if (inspection.profile_bytes != 0) out << fmt::format("profile   {} uncompressed: what start-ups read, fetched ahead when it is mounted\n", human_bytes(inspection.profile_bytes));
+    if (inspection.cold_bytes != 0)
+      out << fmt::format("cold      {} uncompressed: left out of `varve pull`\n", human_bytes(inspection.cold_bytes));
+    if (inspection.profile_bytes != 0)
+      out << fmt::format("profile   {} uncompressed: what start-ups read, fetched ahead when it is mounted\n",
+                         human_bytes(inspection.profile_bytes));
   } else {
     out << "index     none: `varve index IMAGE` makes one\n";
   }
   std::vector<std::vector<std::string>> rows{{"LAYER", "FORMAT", "COMPRESSED", "STREAM", "SPANS"}};
   for (const auto& layer : inspection.layers)
     rows.push_back({layer.descriptor.digest.to_string(), layer.format, human_bytes(layer.descriptor.size),
-                    layer.map ? human_bytes(layer.map->stream_bytes) : "?", layer.map ? fmt::format("{}", layer.map->spans.size()) : "?"});
+                    layer.map ? human_bytes(layer.map->stream_bytes) : "?",
+                    layer.map ? fmt::format("{}", layer.map->spans.size()) : "?"});
   print_table(out, rows);
 }
 
@@ -120,7 +134,8 @@ void print(const Inspection& inspection, std::ostream& out) {
 
 void add_inspect_command(CLI::App& app, Context& context) {
   const auto image = std::make_shared<std::string>();
-  auto* command = app.add_subcommand("inspect", "Shows an image's layers, their formats and sizes, and whether and by whom it is indexed");
+  auto* command = app.add_subcommand(
+      "inspect", "Shows an image's layers, their formats and sizes, and whether and by whom it is indexed");
   command->add_option("IMAGE", *image, "The image: oci:DIR[:TAG] or [docker://]HOST/REPO[:TAG]")->required();
   command->footer(
       "Example:\n  varve inspect oci:image:latest\n\nFormats of an image without index are what its media types claim; indexing looks at the bytes.");

@@ -22,11 +22,15 @@ void make_keys(const Context& context, const KeygenArguments& arguments) {
   trust::write_key_pair(key, arguments.prefix, passphrase);
   const auto made = key.public_key();
   if (context.global.json) {
-    return context.print_json(
-        {{"private", arguments.prefix + ".key"}, {"public", arguments.prefix + ".pub"}, {"id", made.id()}, {"kind", made.kind()}, {"fingerprint", made.fingerprint()}});
+    return context.print_json({{"private", arguments.prefix + ".key"},
+                               {"public", arguments.prefix + ".pub"},
+                               {"id", made.id()},
+                               {"kind", made.kind()},
+                               {"fingerprint", made.fingerprint()}});
   }
-  context.out << fmt::format("{}.key  signs: keep it where only the pipeline reads it\n{}.pub  verifies: name it under [trust] keys on every machine\nkey {} ({})\n",
-                             arguments.prefix, arguments.prefix, made.id(), made.kind());
+  context.out << fmt::format(
+      "{}.key  signs: keep it where only the pipeline reads it\n{}.pub  verifies: name it under [trust] keys on every machine\nkey {} ({})\n",
+      arguments.prefix, arguments.prefix, made.id(), made.kind());
 }
 
 }  // namespace
@@ -34,8 +38,13 @@ void make_keys(const Context& context, const KeygenArguments& arguments) {
 void add_keygen_command(CLI::App& app, Context& context) {
   const auto arguments = std::make_shared<KeygenArguments>();
   auto* command = app.add_subcommand("keygen", "Makes a pair of keys to sign with, in cosign's form");
-  command->add_option("-o,--output", arguments->prefix, "Write PREFIX.key and PREFIX.pub")->type_name("PREFIX")->capture_default_str();
-  command->add_option("--passphrase-file", arguments->passphrase_file, "What encrypts the key; else $COSIGN_PASSWORD, else the terminal asks")->type_name("FILE");
+  command->add_option("-o,--output", arguments->prefix, "Write PREFIX.key and PREFIX.pub")
+      ->type_name("PREFIX")
+      ->capture_default_str();
+  command
+      ->add_option("--passphrase-file", arguments->passphrase_file,
+                   "What encrypts the key; else $COSIGN_PASSWORD, else the terminal asks")
+      ->type_name("FILE");
   command->footer(
       "Examples:\n"
       "  varve keygen\n"

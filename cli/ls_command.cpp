@@ -23,25 +23,38 @@ struct LsArguments {
 
 std::string_view type_name(index::FileType type) {
   switch (type) {
-    case index::FileType::kRegular: return "file";
-    case index::FileType::kDirectory: return "directory";
-    case index::FileType::kCharDevice: return "char-device";
-    case index::FileType::kBlockDevice: return "block-device";
-    case index::FileType::kFifo: return "fifo";
-    case index::FileType::kSymlink: return "symlink";
-    case index::FileType::kHardLink: break;  // a tree has none
+    case index::FileType::kRegular:
+      return "file";
+    case index::FileType::kDirectory:
+      return "directory";
+    case index::FileType::kCharDevice:
+      return "char-device";
+    case index::FileType::kBlockDevice:
+      return "block-device";
+    case index::FileType::kFifo:
+      return "fifo";
+    case index::FileType::kSymlink:
+      return "symlink";
+    case index::FileType::kHardLink:
+      break;  // a tree has none
   }
   return "unknown";
 }
 
 char type_letter(index::FileType type) {
   switch (type) {
-    case index::FileType::kDirectory: return 'd';
-    case index::FileType::kCharDevice: return 'c';
-    case index::FileType::kBlockDevice: return 'b';
-    case index::FileType::kFifo: return 'p';
-    case index::FileType::kSymlink: return 'l';
-    default: return '-';
+    case index::FileType::kDirectory:
+      return 'd';
+    case index::FileType::kCharDevice:
+      return 'c';
+    case index::FileType::kBlockDevice:
+      return 'b';
+    case index::FileType::kFifo:
+      return 'p';
+    case index::FileType::kSymlink:
+      return 'l';
+    default:
+      return '-';
   }
 }
 
@@ -92,7 +105,8 @@ class Lister {
   nlohmann::json take_entries() { return std::move(entries_); }
 
  private:
-  void list_folder(index::Nid folder, const std::string& path, std::vector<std::pair<index::Nid, std::string>>& waiting) {
+  void list_folder(index::Nid folder, const std::string& path,
+                   std::vector<std::pair<index::Nid, std::string>>& waiting) {
     const auto first_child = waiting.size();
     tree_.read_directory(folder, 0, [&](std::string_view name, index::Nid nid, index::FileType type, std::uint64_t) {
       if (name == "." || name == "..") return true;
@@ -111,15 +125,18 @@ class Lister {
       entries_.push_back(to_json(inode, nid, path, target));
     } else if (arguments_.details) {
       const bool device = inode.type == index::FileType::kCharDevice || inode.type == index::FileType::kBlockDevice;
-      const auto size = device ? fmt::format("{},{}", inode.device_major, inode.device_minor) : fmt::format("{}", inode.size);
-      context_.out << fmt::format("{} {:>3} {:>6} {:>6} {:>12} {} {}{}\n", mode_text(inode), inode.nlink, inode.uid, inode.gid, size,
-                                  time_text(inode.mtime_seconds), printable(shown), target.empty() ? "" : " -> " + printable(target));
+      const auto size =
+          device ? fmt::format("{},{}", inode.device_major, inode.device_minor) : fmt::format("{}", inode.size);
+      context_.out << fmt::format("{} {:>3} {:>6} {:>6} {:>12} {} {}{}\n", mode_text(inode), inode.nlink, inode.uid,
+                                  inode.gid, size, time_text(inode.mtime_seconds), printable(shown),
+                                  target.empty() ? "" : " -> " + printable(target));
     } else {
       context_.out << printable(shown) << '\n';
     }
   }
 
-  static nlohmann::json to_json(const index::InodeInfo& inode, index::Nid nid, const std::string& path, const std::string& target) {
+  static nlohmann::json to_json(const index::InodeInfo& inode, index::Nid nid, const std::string& path,
+                                const std::string& target) {
     // JSON is text and names are bytes: a name that is not UTF-8 is given escaped, and says so.
     nlohmann::json entry{{"path", is_utf8(path) ? path : printable(path)},
                          {"type", type_name(inode.type)},
@@ -158,7 +175,8 @@ void run_ls(Context& context, const LsArguments& arguments) {
   path.erase(path.find_last_not_of('/') + 1);
   Lister lister(context, indexed, arguments);
   lister.list(find_shown(indexed, arguments.path), path);
-  if (context.global.json) context.print_json({{"image", indexed.image.digest().to_string()}, {"entries", lister.take_entries()}});
+  if (context.global.json)
+    context.print_json({{"image", indexed.image.digest().to_string()}, {"entries", lister.take_entries()}});
 }
 
 }  // namespace
@@ -170,7 +188,8 @@ void add_ls_command(CLI::App& app, Context& context) {
   command->add_option("PATH", arguments->path, "A folder or file inside the image; / if none is given");
   command->add_flag("-R,--recursive", arguments->recursive, "Folders and all below them");
   command->add_flag("-l,--long", arguments->details, "Mode, links, owner, size and time (UTC) as well");
-  command->footer("Examples:\n  varve ls -l oci:image:latest /usr/bin\n  varve ls -R --json oci:image:latest /usr/lib/python3");
+  command->footer(
+      "Examples:\n  varve ls -l oci:image:latest /usr/bin\n  varve ls -R --json oci:image:latest /usr/lib/python3");
   command->callback([&context, arguments] { run_ls(context, *arguments); });
 }
 

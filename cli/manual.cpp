@@ -14,7 +14,8 @@ std::vector<const CLI::App*> subcommands_of(const CLI::App& app) {
   return commands;
 }
 
-void collect_names(const CLI::App& app, const std::vector<std::string>& prefix, std::vector<std::vector<std::string>>& names) {
+void collect_names(const CLI::App& app, const std::vector<std::string>& prefix,
+                   std::vector<std::vector<std::string>>& names) {
   for (const auto* command : subcommands_of(app)) {
     auto words = prefix;
     words.push_back(command->get_name());
@@ -62,7 +63,8 @@ std::string synopsis_of(const CLI::App& app) {
 }
 
 void write_options(std::ostream& out, const CLI::App& app) {
-  for (const auto* option : app.get_options([](const CLI::Option* o) { return !o->get_positional() && !o->get_group().empty(); })) {
+  for (const auto* option :
+       app.get_options([](const CLI::Option* o) { return !o->get_positional() && !o->get_group().empty(); })) {
     out << ".TP\n.B " << roff_text(names_of(*option));
     if (takes_value(*option)) out << " \\fI" << roff_text(option->get_type_name()) << "\\fR";
     out << '\n' << roff_text(option->get_description()) << '\n';
@@ -90,7 +92,8 @@ void write_exit_status(std::ostream& out) {
 
 // One line of help per option or command, without what a shell would read.
 std::string one_line(std::string text) {
-  std::replace_if(text.begin(), text.end(), [](char c) { return c == '\n' || c == '\'' || c == '"' || c == '`' || c == '$'; }, ' ');
+  std::replace_if(
+      text.begin(), text.end(), [](char c) { return c == '\n' || c == '\'' || c == '"' || c == '`' || c == '$'; }, ' ');
   return text;
 }
 
@@ -124,7 +127,8 @@ std::string bash_completion(const CLI::App& app) {
   out << "# bash completion for varve\n_varve() {\n"
          "  local current=${COMP_WORDS[COMP_CWORD]} command= words= word i\n"
          "  for ((i = 1; i < COMP_CWORD; i++)); do\n    word=${COMP_WORDS[i]}\n    case \"$command $word\" in\n      "
-      << step_pattern(names) << ") command=\"${command:+$command }$word\" ;;\n    esac\n  done\n  case \"$command\" in\n";
+      << step_pattern(names)
+      << ") command=\"${command:+$command }$word\" ;;\n    esac\n  done\n  case \"$command\" in\n";
   out << "    \"\") words=\"" << joined(words_after(app), " ") << "\" ;;\n";
   const auto global = words_after(app);
   for (const auto& name : names) {
@@ -139,9 +143,11 @@ std::string bash_completion(const CLI::App& app) {
 
 std::string zsh_candidates(const CLI::App& command) {
   std::string list;
-  for (const auto* inner : subcommands_of(command)) list += fmt::format(" '{}:{}'", inner->get_name(), one_line(inner->get_description()));
+  for (const auto* inner : subcommands_of(command))
+    list += fmt::format(" '{}:{}'", inner->get_name(), one_line(inner->get_description()));
   for (const auto* option : command.get_options([](const CLI::Option* o) { return !o->get_positional(); }))
-    for (const auto& name : option->get_lnames()) list += fmt::format(" '--{}:{}'", name, one_line(option->get_description()));
+    for (const auto& name : option->get_lnames())
+      list += fmt::format(" '--{}:{}'", name, one_line(option->get_description()));
   return list;
 }
 
@@ -150,7 +156,8 @@ std::string zsh_completion(const CLI::App& app) {
   std::ostringstream out;
   out << "#compdef varve\n_varve() {\n  local command= word\n  local -a candidates\n"
          "  for word in ${words[2,CURRENT-1]}; do\n    case \"$command $word\" in\n      "
-      << step_pattern(names) << ") command=\"${command:+$command }$word\" ;;\n    esac\n  done\n  case \"$command\" in\n";
+      << step_pattern(names)
+      << ") command=\"${command:+$command }$word\" ;;\n    esac\n  done\n  case \"$command\" in\n";
   out << "    \"\") candidates=(" << zsh_candidates(app) << ") ;;\n";
   for (const auto& name : names)
     out << "    \"" << joined(name, " ") << "\") candidates=(" << zsh_candidates(*find_command(app, name)) << ") ;;\n";
@@ -170,11 +177,13 @@ std::string fish_completion(const CLI::App& app) {
   out << "# fish completion for varve\n";
   write_fish_options(out, app, "");
   for (const auto* command : subcommands_of(app)) {
-    out << fmt::format("complete -c varve -n __fish_use_subcommand -a {} -d '{}'\n", command->get_name(), one_line(command->get_description()));
+    out << fmt::format("complete -c varve -n __fish_use_subcommand -a {} -d '{}'\n", command->get_name(),
+                       one_line(command->get_description()));
     const auto seen = fmt::format(" -n '__fish_seen_subcommand_from {}'", command->get_name());
     write_fish_options(out, *command, seen);
     for (const auto* inner : subcommands_of(*command))
-      out << fmt::format("complete -c varve{} -a {} -d '{}'\n", seen, inner->get_name(), one_line(inner->get_description()));
+      out << fmt::format("complete -c varve{} -a {} -d '{}'\n", seen, inner->get_name(),
+                         one_line(inner->get_description()));
   }
   return out.str();
 }
@@ -191,7 +200,8 @@ const CLI::App* find_command(const CLI::App& app, const std::vector<std::string>
   const CLI::App* command = &app;
   for (const auto& word : words) {
     const auto inner = subcommands_of(*command);
-    const auto found = std::find_if(inner.begin(), inner.end(), [&](const CLI::App* one) { return one->get_name() == word; });
+    const auto found =
+        std::find_if(inner.begin(), inner.end(), [&](const CLI::App* one) { return one->get_name() == word; });
     if (found == inner.end()) return nullptr;
     command = *found;
   }
@@ -207,7 +217,8 @@ std::string manual_page(const CLI::App& app, const std::vector<std::string>& wor
   const auto name = manual_page_name(words);
   const auto spoken = words.empty() ? "varve" : "varve " + joined(words, " ");
   std::ostringstream out;
-  out << ".TH " << roff_text(name) << " 1\n.SH NAME\n" << roff_text(name) << " \\- " << roff_text(command.get_description()) << '\n';
+  out << ".TH " << roff_text(name) << " 1\n.SH NAME\n"
+      << roff_text(name) << " \\- " << roff_text(command.get_description()) << '\n';
   out << ".SH SYNOPSIS\n.B " << roff_text(spoken) << "\n" << roff_text(synopsis_of(command)) << '\n';
   out << ".SH OPTIONS\n";
   write_arguments(out, command);
@@ -215,7 +226,8 @@ std::string manual_page(const CLI::App& app, const std::vector<std::string>& wor
   if (!words.empty()) out << ".PP\nThe options that all commands share are in\n.BR varve (1).\n";
   if (const auto inner = subcommands_of(command); !inner.empty()) {
     out << ".SH COMMANDS\n";
-    for (const auto* one : inner) out << ".TP\n.B " << one->get_name() << '\n' << roff_text(one->get_description()) << '\n';
+    for (const auto* one : inner)
+      out << ".TP\n.B " << one->get_name() << '\n' << roff_text(one->get_description()) << '\n';
   }
   if (!command.get_footer().empty()) out << ".SH EXAMPLES\n.nf\n" << roff_text(command.get_footer()) << "\n.fi\n";
   write_exit_status(out);

@@ -7,7 +7,8 @@
 
 namespace varve::cli {
 
-// The commands of the program and their subcommands, as lists of words: {"run"}, {"session", "ls"}. Without the program itself.
+// The commands of the program and their subcommands, as lists of words: {"run"}, {"session", "ls"}. Without the program
+// itself.
 std::vector<std::vector<std::string>> command_names(const CLI::App& app);
 
 // The subcommand of these words; nullptr if there is none.

@@ -24,7 +24,8 @@ void run_mount(Context& context, const MountArguments& arguments) {
   const auto spec = image_spec(context, arguments.image);
   if (arguments.index_here) index_here(context, arguments.image);
   auto daemon = connect_or_start_daemon(context);
-  const auto mounted = daemon.mount(spec, std::filesystem::absolute(arguments.dir), fuse::parse_mount_mode(arguments.mode), !arguments.no_prefetch);
+  const auto mounted = daemon.mount(spec, std::filesystem::absolute(arguments.dir),
+                                    fuse::parse_mount_mode(arguments.mode), !arguments.no_prefetch);
   const double seconds = watch.seconds();
   if (context.global.json) {
     context.print_json({{"dir", mounted.dir.string()},
@@ -36,8 +37,8 @@ void run_mount(Context& context, const MountArguments& arguments) {
     return;
   }
   if (!mounted.why.empty() && !context.global.quiet) context.err << mounted.why << '\n';
-  context.out << fmt::format("{} at {}, {} mode; {} loaded, {:.2f} s\n", mounted.image.to_string(), mounted.dir.string(), to_string(mounted.mode),
-                             human_bytes(mounted.loaded_bytes), seconds);
+  context.out << fmt::format("{} at {}, {} mode; {} loaded, {:.2f} s\n", mounted.image.to_string(),
+                             mounted.dir.string(), to_string(mounted.mode), human_bytes(mounted.loaded_bytes), seconds);
 }
 
 }  // namespace
@@ -47,10 +48,13 @@ void add_mount_command(CLI::App& app, Context& context) {
   auto* command = app.add_subcommand("mount", "Mounts an indexed image read-only; its bytes arrive when they are read");
   command->add_option("IMAGE", arguments->image, kImageHelp)->required();
   command->add_option("DIR", arguments->dir, "An empty folder")->required();
-  command->add_option("--mode", arguments->mode, "kernel: EROFS, for root on Linux 6.12 or newer; fuse: everywhere; auto: the best that works")
+  command
+      ->add_option("--mode", arguments->mode,
+                   "kernel: EROFS, for root on Linux 6.12 or newer; fuse: everywhere; auto: the best that works")
       ->check(CLI::IsMember({"auto", "kernel", "fuse"}))
       ->capture_default_str();
-  command->add_flag("--no-prefetch", arguments->no_prefetch, "Fetch only what is read, although the image's profile says what will be");
+  command->add_flag("--no-prefetch", arguments->no_prefetch,
+                    "Fetch only what is read, although the image's profile says what will be");
   command->add_flag("--index-here", arguments->index_here, kIndexHereHelp);
   command->footer(
       "Examples:\n"

@@ -49,7 +49,8 @@ std::string ranges_of(const std::vector<std::uint32_t>& numbers) {
 
 std::string imports_of(const Distribution& one) {
   std::string text;
-  for (std::size_t i = 0; i < std::min(one.imports.size(), kShownImports); ++i) text += (i > 0 ? ", " : "") + printable(one.imports[i]);
+  for (std::size_t i = 0; i < std::min(one.imports.size(), kShownImports); ++i)
+    text += (i > 0 ? ", " : "") + printable(one.imports[i]);
   if (one.imports.size() > kShownImports) text += fmt::format(", {} more", one.imports.size() - kShownImports);
   return text;
 }
@@ -81,7 +82,8 @@ void print_distributions(const Inventory& inventory, const PackageView& view, st
   table[0].insert(table[0].end(), {"FILES", "IMPORTS", "REMARKS"});
   std::uint64_t count = 0;
   for (const auto* one : shown(inventory, view)) {
-    std::vector<std::string> row{printable(one->name), printable(one->version), std::string(source_name(one->source)), human_bytes(one->bytes)};
+    std::vector<std::string> row{printable(one->name), printable(one->version), std::string(source_name(one->source)),
+                                 human_bytes(one->bytes)};
     if (layered) row.insert(row.end(), {human_bytes(one->compressed_bytes), ranges_of(one->layers)});
     row.insert(row.end(), {fmt::format("{}", one->files), imports_of(*one), remarks_of(*one)});
     table.push_back(std::move(row));
@@ -94,7 +96,8 @@ void print_distributions(const Inventory& inventory, const PackageView& view, st
     out << fmt::format("; Python {} is /{}", python.version, printable(python.executable));
     if (inventory.interpreters.size() > 1) out << fmt::format(" ({} more)", inventory.interpreters.size() - 1);
   }
-  out << fmt::format("; {} in {} files that none owns\n", human_bytes(inventory.unowned_bytes), inventory.unowned_files);
+  out << fmt::format("; {} in {} files that none owns\n", human_bytes(inventory.unowned_bytes),
+                     inventory.unowned_files);
 }
 
 std::string layer_name(const Inventory& inventory, std::uint32_t layer) {
@@ -111,8 +114,9 @@ void print_waste(const Inventory& inventory, std::ostream& out) {
   for (const auto& waste : inventory.waste) {
     bytes += waste.bytes;
     compressed += waste.compressed_bytes;
-    table.push_back({human_bytes(waste.bytes), human_bytes(waste.compressed_bytes), fmt::format("{}", waste.files), fmt::format("{}", waste.layer),
-                     std::string(why_name(waste.why)), fmt::format("{}", waste.by_layer), printable(waste.example)});
+    table.push_back({human_bytes(waste.bytes), human_bytes(waste.compressed_bytes), fmt::format("{}", waste.files),
+                     fmt::format("{}", waste.layer), std::string(why_name(waste.why)),
+                     fmt::format("{}", waste.by_layer), printable(waste.example)});
   }
   out << fmt::format("\nwasted: {}, compressed {}\n", human_bytes(bytes), human_bytes(compressed));
   if (table.size() > 1) print_table(out, table);
@@ -122,8 +126,8 @@ void print_layers(const Inventory& inventory, std::ostream& out) {
   std::vector<std::vector<std::string>> table{{"LAYER", "COMPRESSED", "PACKAGES", "UNOWNED", "WASTED", "MADE BY"}};
   for (std::uint32_t i = 0; i < inventory.layers.size(); ++i) {
     const auto& layer = inventory.layers[i];
-    table.push_back({fmt::format("{}", i), human_bytes(layer.compressed_bytes), human_bytes(layer.owned_bytes), human_bytes(layer.unowned_bytes),
-                     human_bytes(layer.wasted_bytes), layer_name(inventory, i)});
+    table.push_back({fmt::format("{}", i), human_bytes(layer.compressed_bytes), human_bytes(layer.owned_bytes),
+                     human_bytes(layer.unowned_bytes), human_bytes(layer.wasted_bytes), layer_name(inventory, i)});
   }
   out << '\n';
   print_table(out, table);
@@ -137,7 +141,8 @@ void print_unowned(const Inventory& inventory, std::ostream& out) {
   }
   out << '\n';
   print_table(out, table);
-  if (inventory.unowned.size() > kShownUnowned) out << fmt::format("and {} more folders (--json has them)\n", inventory.unowned.size() - kShownUnowned);
+  if (inventory.unowned.size() > kShownUnowned)
+    out << fmt::format("and {} more folders (--json has them)\n", inventory.unowned.size() - kShownUnowned);
 }
 
 void print_cuda(const Inventory& inventory, std::ostream& out) {
@@ -167,7 +172,8 @@ json needs_json(const Distribution& one) {
 
 json distribution_json(const Distribution& one) {
   auto scripts = json::array();
-  for (const auto& script : one.scripts) scripts.push_back({{"name", text_of(script.name)}, {"target", text_of(script.target)}});
+  for (const auto& script : one.scripts)
+    scripts.push_back({{"name", text_of(script.name)}, {"target", text_of(script.target)}});
   return {{"name", text_of(one.name)},
           {"normalized", text_of(one.normalized)},
           {"version", text_of(one.version)},
@@ -199,8 +205,13 @@ json distribution_json(const Distribution& one) {
 json waste_json(const Inventory& inventory) {
   auto list = json::array();
   for (const auto& waste : inventory.waste)
-    list.push_back({{"why", why_name(waste.why)}, {"layer", waste.layer}, {"by_layer", waste.by_layer}, {"files", waste.files}, {"bytes", waste.bytes},
-                    {"compressed_bytes", waste.compressed_bytes}, {"example", text_of(waste.example)}});
+    list.push_back({{"why", why_name(waste.why)},
+                    {"layer", waste.layer},
+                    {"by_layer", waste.by_layer},
+                    {"files", waste.files},
+                    {"bytes", waste.bytes},
+                    {"compressed_bytes", waste.compressed_bytes},
+                    {"example", text_of(waste.example)}});
   return list;
 }
 
@@ -210,9 +221,11 @@ std::vector<std::string> needed_by(const Inventory& inventory, const Distributio
   for (const auto& one : inventory.distributions) {
     for (const auto& need : one.needs) {
       if (!need.applies && need.extras.empty()) continue;
-      const bool same = need.from == packages::Source::kPip ? need.requirement.normalized == wanted.normalized
-                                                             : need.requirement.name == (wanted.package.empty() ? wanted.name : wanted.package);
-      if (same && &one != &wanted) names.insert(need.applies ? one.name : fmt::format("{}[{}]", one.name, fmt::join(need.extras, ",")));
+      const bool same = need.from == packages::Source::kPip
+                            ? need.requirement.normalized == wanted.normalized
+                            : need.requirement.name == (wanted.package.empty() ? wanted.name : wanted.package);
+      if (same && &one != &wanted)
+        names.insert(need.applies ? one.name : fmt::format("{}[{}]", one.name, fmt::join(need.extras, ",")));
     }
   }
   return {names.begin(), names.end()};
@@ -238,67 +251,97 @@ void print_packages(const Inventory& inventory, const PackageCost& cost, const P
   print_distributions(inventory, view, out);
   std::uint64_t wasted = 0;
   for (const auto& waste : inventory.waste) wasted += waste.compressed_bytes;
-  if (!view.waste && wasted > 0) out << fmt::format("{} of the layers' {} are wasted on what nobody sees: --waste says why\n", human_bytes(wasted), [&] {
-    std::uint64_t all = 0;
-    for (const auto& layer : inventory.layers) all += layer.compressed_bytes;
-    return human_bytes(all);
-  }());
+  if (!view.waste && wasted > 0)
+    out << fmt::format("{} of the layers' {} are wasted on what nobody sees: --waste says why\n", human_bytes(wasted),
+                       [&] {
+                         std::uint64_t all = 0;
+                         for (const auto& layer : inventory.layers) all += layer.compressed_bytes;
+                         return human_bytes(all);
+                       }());
   if (view.waste) print_waste(inventory, out);
   if (view.layers) print_layers(inventory, out);
   if (view.unowned) print_unowned(inventory, out);
   if (view.cuda) print_cuda(inventory, out);
   if (!inventory.layers.empty())
-    out << fmt::format("read {} in {:.1f} s{}\n", human_bytes(cost.fetched.bytes), cost.seconds, cost.indexed ? "" : "; `varve index` makes this fast");
+    out << fmt::format("read {} in {:.1f} s{}\n", human_bytes(cost.fetched.bytes), cost.seconds,
+                       cost.indexed ? "" : "; `varve index` makes this fast");
 }
 
 void print_findings(const std::vector<packages::Finding>& findings, std::ostream& out) {
-  for (const auto& finding : findings) out << (finding.distribution.empty() ? "" : printable(finding.distribution) + " ") << printable(finding.text) << '\n';
+  for (const auto& finding : findings)
+    out << (finding.distribution.empty() ? "" : printable(finding.distribution) + " ") << printable(finding.text)
+        << '\n';
   if (findings.empty()) out << "nothing is missing, incompatible or broken\n";
 }
 
 void print_why(const Inventory& inventory, const std::string& name, std::ostream& out) {
   for (const auto* one : find_named(inventory, name)) {
-    out << fmt::format("{} {} ({}), {} in {} files\n", printable(one->name), printable(one->version), source_name(one->source), human_bytes(one->bytes), one->files);
+    out << fmt::format("{} {} ({}), {} in {} files\n", printable(one->name), printable(one->version),
+                       source_name(one->source), human_bytes(one->bytes), one->files);
     if (!one->summary.empty()) out << "  " << printable(one->summary) << '\n';
-    if (!one->package.empty()) out << fmt::format("  came as {} {}\n", printable(one->package), printable(one->package_version));
+    if (!one->package.empty())
+      out << fmt::format("  came as {} {}\n", printable(one->package), printable(one->package_version));
     if (!one->vendored_by.empty()) out << fmt::format("  a copy inside {}\n", printable(one->vendored_by));
-    if (one->requested) out << fmt::format("  asked for by name ({})\n", one->installer.empty() ? "REQUESTED" : printable(one->installer));
+    if (one->requested)
+      out << fmt::format("  asked for by name ({})\n",
+                         one->installer.empty() ? "REQUESTED" : printable(one->installer));
     for (const auto layer : one->layers) out << fmt::format("  in layer {}: {}\n", layer, layer_name(inventory, layer));
     const auto by = needed_by(inventory, *one);
     for (const auto& needing : by) out << "  needed by " << printable(needing) << '\n';
     if (by.empty()) out << "  needed by nothing else here\n";
     for (const auto& need : one->needs) {
-      if (need.applies) out << fmt::format("  needs {}{}\n", printable(need.requirement.text), need.satisfied_by.empty() ? ": missing" : need.compatible ? "" : ": not so here");
+      if (need.applies)
+        out << fmt::format("  needs {}{}\n", printable(need.requirement.text),
+                           need.satisfied_by.empty() ? ": missing"
+                           : need.compatible         ? ""
+                                                     : ": not so here");
     }
-    if (!one->imports.empty()) out << fmt::format("  to import: {}\n", printable(fmt::format("{}", fmt::join(one->imports, ", "))));
+    if (!one->imports.empty())
+      out << fmt::format("  to import: {}\n", printable(fmt::format("{}", fmt::join(one->imports, ", "))));
   }
 }
 
 json findings_json(const std::vector<packages::Finding>& findings) {
   auto list = json::array();
-  for (const auto& finding : findings) list.push_back({{"distribution", text_of(finding.distribution)}, {"text", text_of(finding.text)}});
+  for (const auto& finding : findings)
+    list.push_back({{"distribution", text_of(finding.distribution)}, {"text", text_of(finding.text)}});
   return list;
 }
 
 json why_json(const Inventory& inventory, const std::string& name) {
   auto list = json::array();
   for (const auto* one : find_named(inventory, name))
-    list.push_back({{"name", text_of(one->name)}, {"version", text_of(one->version)}, {"requested", one->requested}, {"needed_by", texts_of(needed_by(inventory, *one))}});
+    list.push_back({{"name", text_of(one->name)},
+                    {"version", text_of(one->version)},
+                    {"requested", one->requested},
+                    {"needed_by", texts_of(needed_by(inventory, *one))}});
   return list;
 }
 
 json packages_json(const Inventory& inventory, const PackageCost& cost, bool cuda) {
-  json document{{"packages", json::array()}, {"layers", json::array()}, {"interpreters", json::array()}, {"waste", waste_json(inventory)}, {"unowned", json::array()}};
+  json document{{"packages", json::array()},
+                {"layers", json::array()},
+                {"interpreters", json::array()},
+                {"waste", waste_json(inventory)},
+                {"unowned", json::array()}};
   document["image"] = inventory.image ? json(inventory.image->to_string()) : json(nullptr);
   for (const auto& one : inventory.distributions) document["packages"].push_back(distribution_json(one));
   for (const auto& layer : inventory.layers)
-    document["layers"].push_back({{"digest", layer.digest.to_string()}, {"compressed_bytes", layer.compressed_bytes}, {"stream_bytes", layer.stream_bytes},
-                                  {"created_by", text_of(layer.created_by)}, {"owned_bytes", layer.owned_bytes}, {"unowned_bytes", layer.unowned_bytes},
+    document["layers"].push_back({{"digest", layer.digest.to_string()},
+                                  {"compressed_bytes", layer.compressed_bytes},
+                                  {"stream_bytes", layer.stream_bytes},
+                                  {"created_by", text_of(layer.created_by)},
+                                  {"owned_bytes", layer.owned_bytes},
+                                  {"unowned_bytes", layer.unowned_bytes},
                                   {"wasted_bytes", layer.wasted_bytes}});
   for (const auto& python : inventory.interpreters)
-    document["interpreters"].push_back({{"executable", text_of(python.executable)}, {"version", text_of(python.version)}, {"sites", texts_of(python.sites)}});
+    document["interpreters"].push_back({{"executable", text_of(python.executable)},
+                                        {"version", text_of(python.version)},
+                                        {"sites", texts_of(python.sites)}});
   for (std::size_t i = 0; i < std::min(inventory.unowned.size(), kJsonUnowned); ++i)
-    document["unowned"].push_back({{"path", text_of(inventory.unowned[i].path)}, {"files", inventory.unowned[i].files}, {"bytes", inventory.unowned[i].bytes}});
+    document["unowned"].push_back({{"path", text_of(inventory.unowned[i].path)},
+                                   {"files", inventory.unowned[i].files},
+                                   {"bytes", inventory.unowned[i].bytes}});
   document["unowned_files"] = inventory.unowned_files;
   document["unowned_bytes"] = inventory.unowned_bytes;
   if (cuda) document["cuda_architectures"] = inventory.cuda_architectures;

@@ -26,7 +26,8 @@ struct PackageCost {
   packages::FetchTally fetched;
 };
 
-void print_packages(const packages::Inventory& inventory, const PackageCost& cost, const PackageView& view, std::ostream& out);
+void print_packages(const packages::Inventory& inventory, const PackageCost& cost, const PackageView& view,
+                    std::ostream& out);
 void print_findings(const std::vector<packages::Finding>& findings, std::ostream& out);
 // `name`: a distribution or something to import. Throws NotFound if it is neither.
 void print_why(const packages::Inventory& inventory, const std::string& name, std::ostream& out);

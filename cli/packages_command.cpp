@@ -32,8 +32,8 @@ void run_packages(Context& context, const PackagesArguments& arguments) {
     const ImageFiles opened(context, arguments.what, progress);
     inventory = packages::read_inventory(opened.files());
     if (arguments.view.cuda)
-      inventory.cuda_architectures =
-          packages::read_cuda_architectures(opened.files(), [&](const std::string& problem) { inventory.problems.push_back(problem); });
+      inventory.cuda_architectures = packages::read_cuda_architectures(
+          opened.files(), [&](const std::string& problem) { inventory.problems.push_back(problem); });
     cost = {.seconds = watch.seconds(), .indexed = opened.is_indexed(), .fetched = opened.fetched()};
   }
   const auto findings = arguments.check ? packages::check_inventory(inventory) : std::vector<packages::Finding>();
@@ -58,16 +58,29 @@ void run_packages(Context& context, const PackagesArguments& arguments) {
 
 void add_packages_command(CLI::App& app, Context& context) {
   const auto arguments = std::make_shared<PackagesArguments>();
-  auto* command = app.add_subcommand("packages", "Lists what pip, conda and dpkg installed in an image, with sizes and layers; runs nothing of it");
-  command->add_option("IMAGE|DIR", arguments->what, "An image, fast if it is indexed; or a plain folder: an unpacked image, a virtual environment")->required();
-  command->add_option("--sort", arguments->view.sort, "By what the table is sorted: size or name")->check(CLI::IsMember({"size", "name"}))->capture_default_str();
+  auto* command = app.add_subcommand(
+      "packages", "Lists what pip, conda and dpkg installed in an image, with sizes and layers; runs nothing of it");
+  command
+      ->add_option("IMAGE|DIR", arguments->what,
+                   "An image, fast if it is indexed; or a plain folder: an unpacked image, a virtual environment")
+      ->required();
+  command->add_option("--sort", arguments->view.sort, "By what the table is sorted: size or name")
+      ->check(CLI::IsMember({"size", "name"}))
+      ->capture_default_str();
   command->add_flag("--waste", arguments->view.waste, "Bytes that lower layers carry for nothing, and why");
   command->add_flag("--unowned", arguments->view.unowned, "Files that no package owns, by folder");
   command->add_flag("--layers", arguments->view.layers, "What each layer holds");
   command->add_flag("--vendored", arguments->view.vendored, "Copies of distributions inside others, too");
-  command->add_flag("--cuda-architectures", arguments->view.cuda, "Bytes of GPU code by architecture; reads the headers of all libraries, so the image must be indexed");
-  command->add_option("--why", arguments->why, "Why a distribution is there: who asked for it, who needs it; or whose an import name is")->type_name("NAME");
-  command->add_flag("--check", arguments->check, "Look for missing and incompatible needs and broken records, as `pip check` does and further; exit 3 if there are");
+  command->add_flag(
+      "--cuda-architectures", arguments->view.cuda,
+      "Bytes of GPU code by architecture; reads the headers of all libraries, so the image must be indexed");
+  command
+      ->add_option("--why", arguments->why,
+                   "Why a distribution is there: who asked for it, who needs it; or whose an import name is")
+      ->type_name("NAME");
+  command->add_flag(
+      "--check", arguments->check,
+      "Look for missing and incompatible needs and broken records, as `pip check` does and further; exit 3 if there are");
   command->footer(
       "Examples:\n  varve packages oci:image:latest --sort size\n  varve packages oci:image:latest --waste --layers\n  varve packages --check --json /opt/venv\n"
       "  varve packages oci:image:latest --why numpy");

@@ -63,9 +63,11 @@ std::string read_passphrase(const std::filesystem::path& file, const std::string
   if (const char* value = std::getenv(kVariable)) return value;  // empty, too: set is set
   const UniqueFd terminal(::open("/dev/tty", O_RDWR | O_CLOEXEC | O_NOCTTY));
   if (!terminal)
-    fail<UsageError>("{}: its passphrase is not known: say --passphrase-file FILE, or set ${} (empty is allowed)", what, kVariable);
+    fail<UsageError>("{}: its passphrase is not known: say --passphrase-file FILE, or set ${} (empty is allowed)", what,
+                     kVariable);
   auto passphrase = ask(terminal.get(), (is_new ? "New passphrase for " : "Passphrase for ") + what + ": ");
-  if (is_new && ask(terminal.get(), "Again: ") != passphrase) fail<UsageError>("{}: that were two passphrases; nothing was written", what);
+  if (is_new && ask(terminal.get(), "Again: ") != passphrase)
+    fail<UsageError>("{}: that were two passphrases; nothing was written", what);
   return passphrase;
 }
 

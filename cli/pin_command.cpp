@@ -13,7 +13,7 @@
 #include "core/base/progress.h"
 #include "core/base/rfc3339.h"
 #include "core/base/toml.h"
-#include "core/index/image_index.h"
+#include "core/index/format/image_index.h"
 #include "indexer/known_pins.h"
 #include "indexer/pins.h"
 
@@ -154,7 +154,7 @@ void list_pins(const Context& context, const std::vector<std::string>& given) {
   print_table(context.out, rows);
 }
 
-struct CheckArguments {
+struct PinCheckArguments {
   std::vector<std::string> places;
   bool deep = false;
 };
@@ -192,7 +192,7 @@ void check_place(const Context& context, const std::string& place, bool deep, js
   }
 }
 
-void check_pins(Context& context, const CheckArguments& arguments) {
+void check_pins(Context& context, const PinCheckArguments& arguments) {
   auto checks = json::array();
   std::size_t broken = 0;
   for (const auto& place : wanted_places(context, arguments.places))
@@ -348,7 +348,7 @@ void add_pin_command(CLI::App& app, Context& context) {
   ls->footer("Example:\n  varve pin ls oci:images --json");
   ls->callback([&context, listed] { list_pins(context, *listed); });
 
-  const auto checked = std::make_shared<CheckArguments>();
+  const auto checked = std::make_shared<PinCheckArguments>();
   auto* check = pin->add_subcommand("check", "Proves that pinned images are whole; exit status 3 if one is not");
   check->add_option("REPOSITORY", checked->places,
                     "oci:DIR or [docker://]HOST/REPO; all that this machine knows if not said");

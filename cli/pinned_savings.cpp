@@ -11,11 +11,13 @@ namespace varve::cli {
 namespace {
 
 prune::ImageShares read_shares(const Context& context, const IndexedImage& beside, const indexer::Pin& pin) {
-  const auto platform = context.global.platform.empty() ? oci::Platform::of_this_machine() : oci::Platform::parse(context.global.platform);
+  const auto platform = context.global.platform.empty() ? oci::Platform::of_this_machine()
+                                                        : oci::Platform::parse(context.global.platform);
   const auto image = oci::open_image(beside.image.repository, pin.image.digest.to_string(), platform);
   auto local = context.local_index();
   const auto loaded = index::load_index(local, image);
-  const auto files = packages::open_indexed_image(image, loaded, local, index::windows_repository(local, loaded, image));
+  const auto files =
+      packages::open_indexed_image(image, loaded, local, index::windows_repository(local, loaded, image));
   return prune::shares_of(packages::read_inventory(*files), pin.name);
 }
 

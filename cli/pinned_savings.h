@@ -6,8 +6,8 @@
 
 namespace varve::cli {
 
-// Of the image itself and of all that are pinned in its repository. Each is read once on this machine and its shares are kept under --root; a pinned image
-// that has no index, or cannot be read, is counted as unknown.
+// Of the image itself and of all that are pinned in its repository. Each is read once on this machine and its shares
+// are kept under --root; a pinned image that has no index, or cannot be read, is counted as unknown.
 prune::Savings pinned_savings(const Context& context, const IndexedImage& image, const packages::Inventory& inventory);
 
 }  // namespace varve::cli

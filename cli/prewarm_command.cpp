@@ -11,8 +11,8 @@
 #include "cli/text.h"
 #include "cli/usage_database.h"
 #include "core/base/errors.h"
-#include "fuse/layer_stream.h"
-#include "fuse/window_store.h"
+#include "fuse/stream/layer_stream.h"
+#include "fuse/stream/window_store.h"
 
 namespace varve::cli {
 namespace {
@@ -35,11 +35,14 @@ struct Subjects {
   std::vector<fuse::ImageSpec> specs;
 };
 
-// What the usage database says, of one image where its sessions were heard, else of all: a new version is used as the ones before it.
+// What the usage database says, of one image where its sessions were heard, else of all: a new version is used as the
+// ones before it.
 class KnownUses {
  public:
   KnownUses(const Context& context, const PrewarmArguments& arguments)
-      : window_(report::parse_window(arguments.window, report::today())), database_(open_existing_database(context, arguments.database)), all_(database_->snapshot({.window = window_, .image = std::nullopt})) {}
+      : window_(report::parse_window(arguments.window, report::today())),
+        database_(open_existing_database(context, arguments.database)),
+        all_(database_->snapshot({.window = window_, .image = std::nullopt})) {}
 
   std::uint64_t sessions_of(const Digest& image) const {
     const auto found = std::ranges::find(all_.images, image, &usage::ImageFacts::digest);
@@ -55,7 +58,8 @@ class KnownUses {
  private:
   static std::map<std::string, prewarm::KnownUse> in(const usage::Snapshot& snapshot) {
     std::map<std::string, prewarm::KnownUse> use;
-    for (const auto& one : snapshot.distributions) use[one.name] = {.sessions = std::max(one.sessions, one.file_sessions), .modules = one.modules};
+    for (const auto& one : snapshot.distributions)
+      use[one.name] = {.sessions = std::max(one.sessions, one.file_sessions), .modules = one.modules};
     return use;
   }
 
@@ -72,12 +76,19 @@ Subjects read_subjects(Context& context, const PrewarmArguments& arguments) {
     context.cancel.throw_if_cancelled();
     const auto image = context.open_image(reference);
     auto local = context.local_index();
-    auto loaded = index::load_index(local, image, index::IndexPlace::kRepository);  // a newer profile is worth the question
-    auto& one = subjects.images.emplace_back(prewarm::Image{.name = reference, .maps = loaded.maps, .cold = std::move(loaded.cold), .profile = std::move(loaded.profile), .sessions = 0, .packages = {}});
+    auto loaded =
+        index::load_index(local, image, index::IndexPlace::kRepository);  // a newer profile is worth the question
+    auto& one = subjects.images.emplace_back(prewarm::Image{.name = reference,
+                                                            .maps = loaded.maps,
+                                                            .cold = std::move(loaded.cold),
+                                                            .profile = std::move(loaded.profile),
+                                                            .sessions = 0,
+                                                            .packages = {}});
     if (uses) {
       const ImageContents whole(context, reference);
       one.sessions = uses->sessions_of(image.digest());
-      one.packages = prewarm::used_packages(whole.tree(), whole.inventory(), one.maps, uses->distributions_of(image.digest()));
+      one.packages =
+          prewarm::used_packages(whole.tree(), whole.inventory(), one.maps, uses->distributions_of(image.digest()));
     }
     subjects.digests.push_back(image.digest());
     subjects.specs.push_back(image_spec(context, reference));
@@ -103,7 +114,8 @@ std::vector<std::vector<fuse::LayerRanges>> requests_for(const std::vector<prewa
   for (std::size_t i = 0; i < ranges.size(); ++i) {
     if (i % fuse::kMaxFetchRanges == 0) requests.emplace_back();
     auto& request = requests.back();
-    if (request.empty() || request.back().layer != ranges[i].layer) request.push_back({.layer = ranges[i].layer, .ranges = {}});
+    if (request.empty() || request.back().layer != ranges[i].layer)
+      request.push_back({.layer = ranges[i].layer, .ranges = {}});
     request.back().ranges.push_back(ranges[i].stream_range);
   }
   return requests;
@@ -115,8 +127,10 @@ struct Outcome {
   std::uint64_t sum = 0;
 };
 
-Outcome carry_out(Context& context, const Subjects& subjects, const prewarm::Plan& plan, std::uint64_t budget_bytes, fuse::ControlClient& daemon) {
-  Outcome outcome{.fetched_bytes = std::vector<std::uint64_t>(plan.items.size()), .left = std::vector<bool>(plan.items.size())};
+Outcome carry_out(Context& context, const Subjects& subjects, const prewarm::Plan& plan, std::uint64_t budget_bytes,
+                  fuse::ControlClient& daemon) {
+  Outcome outcome{.fetched_bytes = std::vector<std::uint64_t>(plan.items.size()),
+                  .left = std::vector<bool>(plan.items.size())};
   Progress progress;
   progress.expect(plan.download_bytes);
   const ProgressLine line(progress, "prewarm", context.global.quiet);
@@ -134,7 +148,11 @@ Outcome carry_out(Context& context, const Subjects& subjects, const prewarm::Pla
     for (const auto& request : requests_for(item.ranges)) {
       const auto fetched = daemon.fetch(
           subjects.specs[item.image], request,
-          [&](std::uint64_t done, std::uint64_t expected) { reach(planned + std::uint64_t(double(item.download_bytes) * double(done) / double(std::max<std::uint64_t>(expected, 1)))); }, context.cancel);
+          [&](std::uint64_t done, std::uint64_t expected) {
+            reach(planned + std::uint64_t(double(item.download_bytes) * double(done) /
+                                          double(std::max<std::uint64_t>(expected, 1))));
+          },
+          context.cancel);
       outcome.fetched_bytes[i] += fetched.fetched_bytes;
     }
     outcome.sum += outcome.fetched_bytes[i];
@@ -147,10 +165,14 @@ Outcome carry_out(Context& context, const Subjects& subjects, const prewarm::Pla
 std::string state_of(const prewarm::Item& item, bool left, bool dry_run) {
   if (left) return "over-budget";
   switch (item.fate) {
-    case Fate::kFetch: return dry_run ? "planned" : "fetched";
-    case Fate::kPart: return dry_run ? "planned-part" : "fetched-part";
-    case Fate::kHere: return "here";
-    case Fate::kTooLarge: return "over-budget";
+    case Fate::kFetch:
+      return dry_run ? "planned" : "fetched";
+    case Fate::kPart:
+      return dry_run ? "planned-part" : "fetched-part";
+    case Fate::kHere:
+      return "here";
+    case Fate::kTooLarge:
+      return "over-budget";
   }
   return "over-budget";
 }
@@ -160,11 +182,16 @@ std::string why(const prewarm::Item& item, bool with_use) {
   return with_use ? fmt::format("start of {} sessions", item.sessions) : "start";
 }
 
-json document_of(const Subjects& subjects, const prewarm::Plan& plan, const Outcome& outcome, const PrewarmArguments& arguments) {
+json document_of(const Subjects& subjects, const prewarm::Plan& plan, const Outcome& outcome,
+                 const PrewarmArguments& arguments) {
   json images = json::array(), items = json::array();
   for (std::size_t i = 0; i < subjects.images.size(); ++i) {
     const auto& one = subjects.images[i];
-    images.push_back({{"name", one.name}, {"image", subjects.digests[i].to_string()}, {"sessions", one.sessions}, {"profile_bytes", one.profile.bytes()}, {"packages", one.packages.size()}});
+    images.push_back({{"name", one.name},
+                      {"image", subjects.digests[i].to_string()},
+                      {"sessions", one.sessions},
+                      {"profile_bytes", one.profile.bytes()},
+                      {"packages", one.packages.size()}});
   }
   for (std::size_t i = 0; i < plan.items.size(); ++i) {
     const auto& item = plan.items[i];
@@ -177,46 +204,68 @@ json document_of(const Subjects& subjects, const prewarm::Plan& plan, const Outc
                      {"planned_bytes", item.download_bytes},
                      {"fetched_bytes", outcome.fetched_bytes[i]}});
   }
-  return {{"budget_bytes", arguments.budget_bytes}, {"planned_bytes", plan.download_bytes}, {"fetched_bytes", outcome.sum}, {"dry_run", arguments.dry_run},
-          {"images", std::move(images)},            {"items", std::move(items)}};
+  return {
+      {"budget_bytes", arguments.budget_bytes}, {"planned_bytes", plan.download_bytes}, {"fetched_bytes", outcome.sum},
+      {"dry_run", arguments.dry_run},           {"images", std::move(images)},          {"items", std::move(items)}};
 }
 
-void print(Context& context, const Subjects& subjects, const prewarm::Plan& plan, const Outcome& outcome, const PrewarmArguments& arguments) {
+void print(Context& context, const Subjects& subjects, const prewarm::Plan& plan, const Outcome& outcome,
+           const PrewarmArguments& arguments) {
   std::vector<std::vector<std::string>> rows{{"WHAT", "IMAGE", "WHY", "BYTES", "STATE"}};
   for (std::size_t i = 0; i < plan.items.size(); ++i) {
     const auto& item = plan.items[i];
-    rows.push_back({item.what == prewarm::What::kProfile ? "profile" : printable(item.name), printable(subjects.images[item.image].name), why(item, !arguments.database.empty()),
+    rows.push_back({item.what == prewarm::What::kProfile ? "profile" : printable(item.name),
+                    printable(subjects.images[item.image].name), why(item, !arguments.database.empty()),
                     human_bytes(item.download_bytes), state_of(item, outcome.left[i], arguments.dry_run)});
   }
   if (plan.items.empty()) {
-    context.out << (arguments.database.empty() ? "nothing to do: none of these images has a profile, and without --usage nothing is known of packages\n"
-                                               : "nothing to do: none of these images has a profile, and nobody is known to use a package of them\n");
+    context.out
+        << (arguments.database.empty()
+                ? "nothing to do: none of these images has a profile, and without --usage nothing is known of packages\n"
+                : "nothing to do: none of these images has a profile, and nobody is known to use a package of them\n");
     return;
   }
   print_table(context.out, rows);
-  if (arguments.dry_run) context.out << fmt::format("at most {} of {} would be fetched\n", human_bytes(plan.download_bytes), human_bytes(arguments.budget_bytes));
-  else context.out << fmt::format("{} of {} were fetched\n", human_bytes(outcome.sum), human_bytes(arguments.budget_bytes));
+  if (arguments.dry_run)
+    context.out << fmt::format("at most {} of {} would be fetched\n", human_bytes(plan.download_bytes),
+                               human_bytes(arguments.budget_bytes));
+  else
+    context.out << fmt::format("{} of {} were fetched\n", human_bytes(outcome.sum),
+                               human_bytes(arguments.budget_bytes));
 }
 
 void run_prewarm(Context& context, const PrewarmArguments& arguments) {
   const auto subjects = read_subjects(context, arguments);
   auto daemon = connect_or_start_daemon(context);
   const auto plan = make_plan(subjects, arguments.budget_bytes, daemon);
-  Outcome outcome{.fetched_bytes = std::vector<std::uint64_t>(plan.items.size()), .left = std::vector<bool>(plan.items.size())};
+  Outcome outcome{.fetched_bytes = std::vector<std::uint64_t>(plan.items.size()),
+                  .left = std::vector<bool>(plan.items.size())};
   if (!arguments.dry_run) outcome = carry_out(context, subjects, plan, arguments.budget_bytes, daemon);
-  if (context.global.json) context.print_json(document_of(subjects, plan, outcome, arguments));
-  else print(context, subjects, plan, outcome, arguments);
+  if (context.global.json)
+    context.print_json(document_of(subjects, plan, outcome, arguments));
+  else
+    print(context, subjects, plan, outcome, arguments);
 }
 
 }  // namespace
 
 void add_prewarm_command(CLI::App& app, Context& context) {
   const auto arguments = std::make_shared<PrewarmArguments>();
-  auto* command = app.add_subcommand("prewarm", "Fills this machine's store ahead of demand: how images start, then the packages that are used most");
-  command->add_option("IMAGE", arguments->images, "The images, indexed; without --usage in the order in which they matter")->required();
-  command->add_option("--budget", arguments->budget_bytes, "Most bytes to download: 2000000000, 2GB, 2GiB")->required()->transform(CLI::AsSizeValue(true))->type_name("BYTES");
-  command->add_option("--usage", arguments->database, "The usage database: a file, or postgresql://...; says which images and packages come first")->type_name("DB");
-  command->add_option("--window", arguments->window, "The time of use looked at: Nd, Nw, Ny or FROM..TO")->capture_default_str();
+  auto* command = app.add_subcommand(
+      "prewarm", "Fills this machine's store ahead of demand: how images start, then the packages that are used most");
+  command
+      ->add_option("IMAGE", arguments->images, "The images, indexed; without --usage in the order in which they matter")
+      ->required();
+  command->add_option("--budget", arguments->budget_bytes, "Most bytes to download: 2000000000, 2GB, 2GiB")
+      ->required()
+      ->transform(CLI::AsSizeValue(true))
+      ->type_name("BYTES");
+  command
+      ->add_option("--usage", arguments->database,
+                   "The usage database: a file, or postgresql://...; says which images and packages come first")
+      ->type_name("DB");
+  command->add_option("--window", arguments->window, "The time of use looked at: Nd, Nw, Ny or FROM..TO")
+      ->capture_default_str();
   command->add_flag("--dry-run", arguments->dry_run, "Say what would be fetched and why");
   command->footer(
       "Examples:\n  varve prewarm --budget 2GB registry.example/team/notebook:2026-11\n"

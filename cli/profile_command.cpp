@@ -12,9 +12,9 @@
 #include "core/base/errors.h"
 #include "core/base/file.h"
 #include "core/base/log.h"
-#include "core/index/profile.h"
+#include "core/index/format/profile.h"
 #include "core/index/publish_index.h"
-#include "fuse/runtime.h"
+#include "fuse/session/runtime.h"
 
 namespace varve::cli {
 namespace {
@@ -33,21 +33,28 @@ json profile_json(const index::Profile& profile) {
                      {"recordings", range.recordings}});
   }
   for (const auto& layer : profile.layers) layers.push_back(layer.to_string());
-  return {{"recordings", profile.recordings}, {"layers", std::move(layers)}, {"spans", std::move(spans)}, {"bytes", profile.bytes()}};
+  return {{"recordings", profile.recordings},
+          {"layers", std::move(layers)},
+          {"spans", std::move(spans)},
+          {"bytes", profile.bytes()}};
 }
 
 std::string summary_of(const index::Profile& profile) {
-  return fmt::format("{} in {} ranges of {} layers, {} recording{}, {:.1f} s", human_bytes(profile.bytes()), profile.ranges.size(), profile.layers.size(), profile.recordings,
-                     profile.recordings == 1 ? "" : "s", profile.ranges.empty() ? 0 : double(profile.ranges.back().ms) / 1000);
+  return fmt::format("{} in {} ranges of {} layers, {} recording{}, {:.1f} s", human_bytes(profile.bytes()),
+                     profile.ranges.size(), profile.layers.size(), profile.recordings,
+                     profile.recordings == 1 ? "" : "s",
+                     profile.ranges.empty() ? 0 : double(profile.ranges.back().ms) / 1000);
 }
 
 index::Profile read_profile(const std::filesystem::path& file) {
   const auto bytes = read_file_if_there(file, index::kMaxProfileBlobBytes);
-  if (!bytes) fail<NotFound>("{}: no such file; `varve profile record IMAGE -o FILE -- COMMAND` makes one", file.string());
+  if (!bytes)
+    fail<NotFound>("{}: no such file; `varve profile record IMAGE -o FILE -- COMMAND` makes one", file.string());
   return index::Profile::decode(*bytes, file.string());
 }
 
-void write_profile(Context& context, const std::filesystem::path& file, const index::Profile& profile, std::ostream& told) {
+void write_profile(Context& context, const std::filesystem::path& file, const index::Profile& profile,
+                   std::ostream& told) {
   write_file_atomically(file, profile.encode());
   if (!context.global.json) {
     if (!context.global.quiet) told << file.string() << ": " << summary_of(profile) << '\n';
@@ -93,13 +100,16 @@ int record(Context& context, const RecordArguments& arguments) {
   fuse::SessionResult result;
   {
     const OutputToErrors redirected(context.global.json);
-    result = fuse::run_session(request, [] {}, [](const std::string& text) { log::info("{}", text); });
+    result = fuse::run_session(
+        request, [] {}, [](const std::string& text) { log::info("{}", text); });
   }
   if (!result.failure.empty()) {
     context.err << "varve: error: " << message_text(result.failure) << '\n';
     return result.exit_status;
   }
-  const auto file = arguments.file.empty() ? std::filesystem::path(acquired.image.hex().substr(0, kDigestDigits) + ".profile") : arguments.file;
+  const auto file = arguments.file.empty()
+                        ? std::filesystem::path(acquired.image.hex().substr(0, kDigestDigits) + ".profile")
+                        : arguments.file;
   // The command's own output went to standard output.
   write_profile(context, file, index::Profile::decode(client.recording(), "recording of the daemon"), context.err);
   return result.exit_status;
@@ -107,9 +117,16 @@ int record(Context& context, const RecordArguments& arguments) {
 
 void add_record(CLI::App& profile, Context& context) {
   const auto arguments = std::make_shared<RecordArguments>();
-  auto* command = profile.add_subcommand("record", "Runs a command in a session and writes down what it reads of the image, in order");
-  command->add_option("IMAGE", arguments->image, "The image, indexed; the words after -- are the command, else the image's own")->required();
-  command->add_option("-o,--output", arguments->file, "The profile (default: the first digits of the image's digest, .profile)")->type_name("FILE");
+  auto* command = profile.add_subcommand(
+      "record", "Runs a command in a session and writes down what it reads of the image, in order");
+  command
+      ->add_option("IMAGE", arguments->image,
+                   "The image, indexed; the words after -- are the command, else the image's own")
+      ->required();
+  command
+      ->add_option("-o,--output", arguments->file,
+                   "The profile (default: the first digits of the image's digest, .profile)")
+      ->type_name("FILE");
   add_session_options(*command, arguments->session);
   command->footer(
       "Examples:\n  varve profile record oci:image:latest -o start.profile -- python3 -c 'import numpy, pandas'\n"
@@ -131,23 +148,27 @@ index::Profile profile_of_image(const Context& context, const std::string& refer
   auto local = context.local_index();
   auto loaded = index::load_index(local, image, index::IndexPlace::kRepository);
   if (loaded.profile.ranges.empty())
-    fail<NotFound>("{}: image {} has no profile; `varve profile record` and `varve profile attach` give it one", reference, image.digest().to_string());
+    fail<NotFound>("{}: image {} has no profile; `varve profile record` and `varve profile attach` give it one",
+                   reference, image.digest().to_string());
   return std::move(loaded.profile);
 }
 
 void show(Context& context, const std::string& what, std::size_t limit) {
   std::error_code ignored;
-  const auto profile = std::filesystem::is_regular_file(what, ignored) ? read_profile(what) : profile_of_image(context, what);
+  const auto profile =
+      std::filesystem::is_regular_file(what, ignored) ? read_profile(what) : profile_of_image(context, what);
   if (context.global.json) return context.print_json(profile_json(profile));
   context.out << summary_of(profile) << '\n';
   std::vector<std::vector<std::string>> rows{{"SECONDS", "OFFSET", "BYTES", "RECORDINGS", "LAYER"}};
   for (const auto& range : profile.ranges) {
     if (limit != 0 && rows.size() > limit) break;
-    rows.push_back({fmt::format("{:.3f}", double(range.ms) / 1000), std::to_string(range.stream_range.offset), std::to_string(range.stream_range.length), std::to_string(range.recordings),
+    rows.push_back({fmt::format("{:.3f}", double(range.ms) / 1000), std::to_string(range.stream_range.offset),
+                    std::to_string(range.stream_range.length), std::to_string(range.recordings),
                     profile.layers[range.layer].hex().substr(0, kDigestDigits)});
   }
   print_table(context.out, rows);
-  if (rows.size() <= profile.ranges.size()) context.out << fmt::format("and {} more (--limit 0 shows all)\n", profile.ranges.size() - rows.size() + 1);
+  if (rows.size() <= profile.ranges.size())
+    context.out << fmt::format("and {} more (--limit 0 shows all)\n", profile.ranges.size() - rows.size() + 1);
 }
 
 void add_show(CLI::App& profile, Context& context) {
@@ -158,7 +179,9 @@ void add_show(CLI::App& profile, Context& context) {
   const auto arguments = std::make_shared<Arguments>();
   auto* command = profile.add_subcommand("show", "What a profile says, or the profile that an image has");
   command->add_option("FILE|IMAGE", arguments->what, "A profile, or an indexed image")->required();
-  command->add_option("--limit", arguments->limit, "Rows of the table; 0 for all")->type_name("N")->capture_default_str();
+  command->add_option("--limit", arguments->limit, "Rows of the table; 0 for all")
+      ->type_name("N")
+      ->capture_default_str();
   command->footer("Examples:\n  varve profile show start.profile\n  varve profile show --json oci:image:latest");
   command->callback([&context, arguments] { show(context, arguments->what, arguments->limit); });
 }
@@ -173,7 +196,9 @@ void add_merge(CLI::App& profile, Context& context) {
   auto* command = profile.add_subcommand("merge", "Makes one profile of several, ordered by median position");
   command->add_option("FILE", arguments->files, "The profiles, recorded or merged before")->required();
   command->add_option("-o,--output", arguments->output, "The profile that is made")->required()->type_name("FILE");
-  command->add_option("--min-share", arguments->min_share, "Leave out what a smaller share of the recordings has read")->check(CLI::Range(0.0, 1.0))->capture_default_str();
+  command->add_option("--min-share", arguments->min_share, "Leave out what a smaller share of the recordings has read")
+      ->check(CLI::Range(0.0, 1.0))
+      ->capture_default_str();
   command->footer(
       "Examples:\n  varve profile merge monday.profile tuesday.profile -o week.profile\n  varve profile merge --min-share 0.5 day-*.profile -o common.profile\n\n"
       "The order of the inputs does not matter. They may be of several versions of an image: a profile names layers, not images.");
@@ -201,11 +226,13 @@ void attach(Context& context, const AttachArguments& arguments) {
   const auto loaded = index::load_index(local, image, index::IndexPlace::kRepository);
   const auto profile = whole.of_layers(loaded.maps);
   if (!arguments.remove && profile.ranges.empty())
-    fail<NotFound>("{}: it says nothing of the layers of image {}; record one of this image", arguments.file.string(), image.digest().to_string());
+    fail<NotFound>("{}: it says nothing of the layers of image {}; record one of this image", arguments.file.string(),
+                   image.digest().to_string());
   const auto blobs = index::publish_profile(image, loaded, profile, local, *image.repository, context.cancel);
   std::vector<SignedManifest> done;
   if (signer) done = signer->sign_further_index(image, loaded, blobs.manifest.digest, *image.repository);
-  if (const auto warning = signer ? "" : unsigned_warning(context, arguments.image); !warning.empty()) log::warn("{}", warning);
+  if (const auto warning = signer ? "" : unsigned_warning(context, arguments.image); !warning.empty())
+    log::warn("{}", warning);
   const auto left_out = whole.bytes() - profile.bytes();
   if (context.global.json) {
     auto document = profile_json(profile);
@@ -221,14 +248,17 @@ void attach(Context& context, const AttachArguments& arguments) {
     return;
   }
   context.out << fmt::format("{}: {}\n", image.digest().to_string(), summary_of(profile));
-  if (left_out != 0) context.out << fmt::format("left out: {} of layers that this image does not have\n", human_bytes(left_out));
+  if (left_out != 0)
+    context.out << fmt::format("left out: {} of layers that this image does not have\n", human_bytes(left_out));
 }
 
 void add_attach(CLI::App& profile, Context& context) {
   const auto arguments = std::make_shared<AttachArguments>();
-  auto* command = profile.add_subcommand("attach", "Publishes a profile with the index of an image: who mounts the image fetches ahead by it");
+  auto* command = profile.add_subcommand(
+      "attach", "Publishes a profile with the index of an image: who mounts the image fetches ahead by it");
   command->add_option("IMAGE", arguments->image, kImageHelp)->required();
-  command->add_option("FILE", arguments->file, "The profile; it takes the place of the one that is there")->type_name("FILE");
+  command->add_option("FILE", arguments->file, "The profile; it takes the place of the one that is there")
+      ->type_name("FILE");
   command->add_flag("--remove", arguments->remove, "Take the image's profile away instead");
   add_signing_options(*command, arguments->signing, "--sign");
   command->footer(
@@ -241,9 +271,11 @@ void add_attach(CLI::App& profile, Context& context) {
 }  // namespace
 
 void add_profile_command(CLI::App& app, Context& context) {
-  auto* group = app.add_subcommand("profile", "What a start-up reads of an image, in order: recorded once, fetched ahead everywhere");
+  auto* group = app.add_subcommand(
+      "profile", "What a start-up reads of an image, in order: recorded once, fetched ahead everywhere");
   group->require_subcommand(1);
-  group->footer("Examples:\n  varve profile record oci:image:latest -o start.profile -- python3 -c 'import pandas'\n  varve profile attach oci:image:latest start.profile");
+  group->footer(
+      "Examples:\n  varve profile record oci:image:latest -o start.profile -- python3 -c 'import pandas'\n  varve profile attach oci:image:latest start.profile");
   add_record(*group, context);
   add_show(*group, context);
   add_merge(*group, context);

@@ -14,7 +14,7 @@
 #include "core/base/file.h"
 #include "core/base/log.h"
 #include "core/base/progress.h"
-#include "core/index/mark_cold.h"
+#include "core/index/merge/mark_cold.h"
 #include "core/index/publish_index.h"
 #include "indexer/index_image.h"
 
@@ -37,36 +37,47 @@ struct ColdMarks {
   index::ColdSummary summary;
 };
 
-// The image that was planned, by its digest. Throws UsageError if its reference means another one by now and nobody asked for the planned one.
+// The image that was planned, by its digest. Throws UsageError if its reference means another one by now and nobody
+// asked for the planned one.
 std::string planned_image(const Context& context, const ApplyArguments& arguments, const prune::Plan& plan) {
   const auto given = arguments.image.empty() ? plan.reference : arguments.image;
   if (!arguments.as_planned) {
     const auto now = context.open_image(given).digest();
     if (now != plan.image)
-      fail<UsageError>("{} is a plan for {}, and {} is {} now: make a new plan, or say --as-planned to work on the image that was planned", arguments.plan, plan.image.to_string(),
-                       given, now.to_string());
+      fail<UsageError>(
+          "{} is a plan for {}, and {} is {} now: make a new plan, or say --as-planned to work on the image that was planned",
+          arguments.plan, plan.image.to_string(), given, now.to_string());
   }
   return by_digest(oci::Reference::parse(given), plan.image);
 }
 
 nlohmann::json cold_json(const index::ColdSummary& cold) {
-  return {{"files", cold.files}, {"content_bytes", cold.content_bytes}, {"stream_bytes", cold.stream_bytes}, {"compressed_bytes", cold.compressed_bytes},
-          {"shared_span_bytes", cold.shared_span_bytes}, {"single_frame_bytes", cold.single_frame_bytes}};
+  return {{"files", cold.files},
+          {"content_bytes", cold.content_bytes},
+          {"stream_bytes", cold.stream_bytes},
+          {"compressed_bytes", cold.compressed_bytes},
+          {"shared_span_bytes", cold.shared_span_bytes},
+          {"single_frame_bytes", cold.single_frame_bytes}};
 }
 
 // A new index of the image that has these files cold; what the image is does not change.
-ColdMarks mark_image(const Context& context, ImageContents& image, const std::set<std::string, std::less<>>& cold, const IndexSigner* signer) {
+ColdMarks mark_image(const Context& context, ImageContents& image, const std::set<std::string, std::less<>>& cold,
+                     const IndexSigner* signer) {
   auto& opened = image.opened();
   const auto loaded = index::load_index(opened.local, opened.image, index::IndexPlace::kRepository);
   ColdMarks marks;
   const auto ranges = index::mark_cold(image.tree(), loaded.maps, cold, &marks.summary);
-  marks.index = index::publish_cold(opened.image, loaded, ranges, opened.local, *opened.image.repository, context.cancel).manifest.digest;
-  if (signer != nullptr) marks.signatures = signer->sign_further_index(opened.image, loaded, marks.index, *opened.image.repository);
+  marks.index =
+      index::publish_cold(opened.image, loaded, ranges, opened.local, *opened.image.repository, context.cancel)
+          .manifest.digest;
+  if (signer != nullptr)
+    marks.signatures = signer->sign_further_index(opened.image, loaded, marks.index, *opened.image.repository);
   return marks;
 }
 
 void print_marks(const Context& context, const ColdMarks& marks) {
-  context.out << fmt::format("{} files are cold: {} need not be fetched before somebody reads them\n", marks.summary.files, human_bytes(marks.summary.compressed_bytes));
+  context.out << fmt::format("{} files are cold: {} need not be fetched before somebody reads them\n",
+                             marks.summary.files, human_bytes(marks.summary.compressed_bytes));
   if (const auto kept = marks.summary.shared_span_bytes + marks.summary.single_frame_bytes; kept != 0)
     context.out << fmt::format("{} of their content lie in spans that others need too\n", human_bytes(kept));
 }
@@ -75,10 +86,15 @@ void apply_to_index(const Context& context, const ApplyArguments& arguments, con
   std::optional<IndexSigner> signer;
   if (!arguments.signing.key.empty()) signer.emplace(arguments.signing);
   ImageContents image(context, planned_image(context, arguments, plan));
-  const auto marks = mark_image(context, image, prune::cold_paths(plan, image.inventory(), image.files()), signer ? &*signer : nullptr);
-  if (const auto warning = signer ? "" : unsigned_warning(context, image.reference()); !warning.empty()) log::warn("{}", warning);
+  const auto marks = mark_image(context, image, prune::cold_paths(plan, image.inventory(), image.files()),
+                                signer ? &*signer : nullptr);
+  if (const auto warning = signer ? "" : unsigned_warning(context, image.reference()); !warning.empty())
+    log::warn("{}", warning);
   if (context.global.json) {
-    nlohmann::json document = {{"image", image.digest().to_string()}, {"index", marks.index.to_string()}, {"cold", cold_json(marks.summary)}, {"gates", nlohmann::json::array()}};
+    nlohmann::json document = {{"image", image.digest().to_string()},
+                               {"index", marks.index.to_string()},
+                               {"cold", cold_json(marks.summary)},
+                               {"gates", nlohmann::json::array()}};
     if (signer) document["signatures"] = to_json(marks.signatures, signer->public_key());
     return context.print_json(document);
   }
@@ -102,8 +118,10 @@ struct Candidate {
   ColdMarks marks;
 };
 
-void publish(const Context& context, const ApplyArguments& arguments, const std::string& plan_text, const ImageContents& before, const ImageContents& after, const Candidate& candidate,
-             const std::vector<prune::GateResult>& gates, oci::Repository& destination, const oci::Reference& reference) {
+void publish(const Context& context, const ApplyArguments& arguments, const std::string& plan_text,
+             const ImageContents& before, const ImageContents& after, const Candidate& candidate,
+             const std::vector<prune::GateResult>& gates, oci::Repository& destination,
+             const oci::Reference& reference) {
   prune::Proof proof;
   proof.old_image = before.digest();
   proof.image = after.digest();
@@ -120,25 +138,30 @@ void publish(const Context& context, const ApplyArguments& arguments, const std:
 
 void apply_to_image(Context& context, ApplyArguments& arguments, const prune::Plan& plan, const std::string& plan_text,
                     const oci::Reference& reference) {
-  if (!reference.tag) fail<UsageError>("{}: write the tag that the new image gets when all gates have passed", arguments.destination);
+  if (!reference.tag)
+    fail<UsageError>("{}: write the tag that the new image gets when all gates have passed", arguments.destination);
   const auto planned = planned_image(context, arguments, plan);
   index_here_if_others_did(context, planned);
   ImageContents before(context, planned);
   const auto destination = open_destination(context, before.reference(), reference);
-  if (!arguments.previous.empty()) arguments.settings.previous = std::make_shared<oci::Image>(context.open_image(arguments.previous));
+  if (!arguments.previous.empty())
+    arguments.settings.previous = std::make_shared<oci::Image>(context.open_image(arguments.previous));
   GateRequest request;
   request.plan = &plan;
   request.pins_before = pinned_places({&before});
-  if (destination->name() != request.pins_before.front().name) request.pins_before.push_back({destination->name(), destination, indexer::read_pins(*destination)});
+  if (destination->name() != request.pins_before.front().name)
+    request.pins_before.push_back({destination->name(), destination, indexer::read_pins(*destination)});
   request.change = prune::archive(plan, before.inventory(), before.files(), prune::image_name_of(plan));
   request.imports = {.jobs = arguments.import_jobs, .limit = std::chrono::seconds(arguments.import_limit)};
   request.replay = read_replay_sets(context, arguments.usage, before.digest());
   request.must_replay = true;
 
   Candidate candidate;
-  candidate.report = write_pruned_image(context, before, plan, request.change, arguments.settings, *destination, context.global.root / "tmp" / "relayer", "write");
+  candidate.report = write_pruned_image(context, before, plan, request.change, arguments.settings, *destination,
+                                        context.global.root / "tmp" / "relayer", "write");
   candidate.reference = by_digest(reference, candidate.report.image);
-  const auto image = oci::open_image(destination, candidate.report.image.to_string(), before.opened().image.config.platform);
+  const auto image =
+      oci::open_image(destination, candidate.report.image.to_string(), before.opened().image.config.platform);
   candidate.manifest = image.document;
   index_new_image(context, image);
   ImageContents after(context, candidate.reference);
@@ -161,12 +184,16 @@ void apply_to_image(Context& context, ApplyArguments& arguments, const prune::Pl
                                {"cold", cold_json(candidate.marks.summary)},
                                {"gates", gates_json(gates)}});
   print_marks(context, candidate.marks);
-  if (const auto warning = passed ? unsigned_warning(context, arguments.destination) : ""; !warning.empty()) log::warn("{}", warning);
+  if (const auto warning = passed ? unsigned_warning(context, arguments.destination) : ""; !warning.empty())
+    log::warn("{}", warning);
   if (passed) {
-    context.out << fmt::format("{} is {}\n{} written, {} reused\n", reference.to_string(), candidate.report.image.to_string(), human_bytes(candidate.report.new_bytes),
+    context.out << fmt::format("{} is {}\n{} written, {} reused\n", reference.to_string(),
+                               candidate.report.image.to_string(), human_bytes(candidate.report.new_bytes),
                                human_bytes(candidate.report.reused_bytes));
   } else {
-    context.out << fmt::format("not published: the old image is as it was, and {} has no name; `varve gc --untagged` takes it away\n", candidate.report.image.to_string());
+    context.out << fmt::format(
+        "not published: the old image is as it was, and {} has no name; `varve gc --untagged` takes it away\n",
+        candidate.report.image.to_string());
   }
 }
 
@@ -176,7 +203,8 @@ void run_apply(Context& context, ApplyArguments& arguments) {
   const std::string text(as_text(bytes));
   const auto plan = prune::parse_plan(text, arguments.plan);
   if (arguments.index_only) {
-    if (!arguments.destination.empty()) throw UsageError("--index-only writes beside the image that was planned: name no DEST");
+    if (!arguments.destination.empty())
+      throw UsageError("--index-only writes beside the image that was planned: name no DEST");
     return apply_to_index(context, arguments, plan);
   }
   if (arguments.destination.empty()) throw UsageError("name a DEST for the new image, or say --index-only");
@@ -187,23 +215,45 @@ void run_apply(Context& context, ApplyArguments& arguments) {
 
 void add_prune_apply_command(CLI::App& prune, Context& context) {
   const auto arguments = std::make_shared<ApplyArguments>();
-  auto* apply = prune.add_subcommand("apply", "Carries out a plan: writes the image anew, cold layers last, and publishes it if all gates pass");
+  auto* apply = prune.add_subcommand(
+      "apply", "Carries out a plan: writes the image anew, cold layers last, and publishes it if all gates pass");
   apply->add_option("PLAN", arguments->plan, "The plan, as `varve prune plan` writes it")->required();
-  apply->add_option("DEST", arguments->destination, "Where the new image goes: oci:DIR:TAG or [docker://]HOST/REPO[:TAG]");
-  apply->add_flag("--index-only", arguments->index_only, "Write no image: a new index of the same one, for pinned versions too");
+  apply->add_option("DEST", arguments->destination,
+                    "Where the new image goes: oci:DIR:TAG or [docker://]HOST/REPO[:TAG]");
+  apply->add_flag("--index-only", arguments->index_only,
+                  "Write no image: a new index of the same one, for pinned versions too");
   add_signing_options(*apply, arguments->signing, "--sign");
   apply->get_option("--sign")->needs(apply->get_option("--index-only"));
-  apply->add_option("--image", arguments->image, "Where the planned image is, if not where the plan says")->type_name("IMAGE");
-  apply->add_flag("--as-planned", arguments->as_planned, "Work on the planned image even if its tag means another one by now");
-  apply->add_option("--usage", arguments->usage, "The usage database whose notebooks are replayed: a file, or postgresql://...")->type_name("DB");
-  apply->add_option("--previous", arguments->previous, "The image's last version as Varve wrote it: its layers are used again where nothing changed")->type_name("IMAGE");
-  apply->add_option("--format", arguments->settings.format, "zstd:chunked, or gzip for runtimes that know no zstd (Docker before 23.0)")
+  apply->add_option("--image", arguments->image, "Where the planned image is, if not where the plan says")
+      ->type_name("IMAGE");
+  apply->add_flag("--as-planned", arguments->as_planned,
+                  "Work on the planned image even if its tag means another one by now");
+  apply
+      ->add_option("--usage", arguments->usage,
+                   "The usage database whose notebooks are replayed: a file, or postgresql://...")
+      ->type_name("DB");
+  apply
+      ->add_option("--previous", arguments->previous,
+                   "The image's last version as Varve wrote it: its layers are used again where nothing changed")
+      ->type_name("IMAGE");
+  apply
+      ->add_option("--format", arguments->settings.format,
+                   "zstd:chunked, or gzip for runtimes that know no zstd (Docker before 23.0)")
       ->check(CLI::IsMember({"zstd:chunked", "gzip"}))
       ->capture_default_str();
-  apply->add_option("--level", arguments->settings.level, "Of compression: 1-19 (3 if not said) for zstd, 1-9 (6) for gzip")->type_name("N");
+  apply
+      ->add_option("--level", arguments->settings.level,
+                   "Of compression: 1-19 (3 if not said) for zstd, 1-9 (6) for gzip")
+      ->type_name("N");
   apply->add_option("--jobs", arguments->settings.jobs, "Threads that write; 0 means one per core")->type_name("N");
-  apply->add_option("--import-jobs", arguments->import_jobs, "Imports at the same time in each image; 0 means half the cores")->type_name("N");
-  apply->add_option("--import-limit", arguments->import_limit, "Seconds that one import may take")->type_name("S")->check(CLI::Range(1, 86'400))->capture_default_str();
+  apply
+      ->add_option("--import-jobs", arguments->import_jobs,
+                   "Imports at the same time in each image; 0 means half the cores")
+      ->type_name("N");
+  apply->add_option("--import-limit", arguments->import_limit, "Seconds that one import may take")
+      ->type_name("S")
+      ->check(CLI::Range(1, 86'400))
+      ->capture_default_str();
   apply->footer(
       "Examples:\n"
       "  varve prune apply plan.json registry.example/team/notebook:v143-pruned --usage usage.db\n"

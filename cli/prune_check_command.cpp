@@ -12,14 +12,15 @@
 namespace varve::cli {
 namespace {
 
-struct CheckArguments {
+struct PruneCheckArguments {
   std::string before, after, plan, usage;
   unsigned jobs = 0;
   int import_limit = 120;
 };
 
 // The plan that the new image was written by: as given, else that of the proof; absent if there is neither.
-std::optional<prune::Plan> find_plan(const CheckArguments& arguments, const std::optional<prune::Proof>& proof, const Digest& old_image) {
+std::optional<prune::Plan> find_plan(const PruneCheckArguments& arguments, const std::optional<prune::Proof>& proof,
+                                     const Digest& old_image) {
   std::optional<prune::Plan> plan;
   auto what = arguments.plan;
   if (!what.empty()) {
@@ -28,20 +29,26 @@ std::optional<prune::Plan> find_plan(const CheckArguments& arguments, const std:
     what = "the proof's plan " + proof->plan.to_string();
     plan = prune::parse_plan(proof->plan_text, what);
   }
-  if (plan && plan->image != old_image) fail<UsageError>("{} is a plan for {}, and {} is {}", what, plan->image.to_string(), arguments.before, old_image.to_string());
+  if (plan && plan->image != old_image)
+    fail<UsageError>("{} is a plan for {}, and {} is {}", what, plan->image.to_string(), arguments.before,
+                     old_image.to_string());
   return plan;
 }
 
 bool has_only_layers_of(const oci::Image& image, const oci::Image& other) {
   return std::ranges::all_of(image.manifest.layers, [&](const oci::Descriptor& layer) {
-    return std::ranges::find(other.manifest.layers, layer.digest, &oci::Descriptor::digest) != other.manifest.layers.end();
+    return std::ranges::find(other.manifest.layers, layer.digest, &oci::Descriptor::digest) !=
+           other.manifest.layers.end();
   });
 }
 
 // Only an image that says how it was written can be written again.
-void set_rebuild(const Context& context, ImageContents& before, const ImageContents& after, const std::optional<prune::Proof>& proof, GateRequest& request) {
+void set_rebuild(const Context& context, ImageContents& before, const ImageContents& after,
+                 const std::optional<prune::Proof>& proof, GateRequest& request) {
   if (has_only_layers_of(after.opened().image, before.opened().image)) {
-    request.rebuild = [](prune::GateResult& result) { result.detail = "nothing was written: every layer is one of the old image"; };
+    request.rebuild = [](prune::GateResult& result) {
+      result.detail = "nothing was written: every layer is one of the old image";
+    };
   } else if (proof && request.plan != nullptr) {
     try {
       const auto settings = WriteSettings::read(proof->written, proof->tool, after.opened().image);
@@ -52,7 +59,7 @@ void set_rebuild(const Context& context, ImageContents& before, const ImageConte
   }
 }
 
-void run_check(Context& context, const CheckArguments& arguments) {
+void run_check(Context& context, const PruneCheckArguments& arguments) {
   // Two readings of a false index would agree with each other.
   index_here_if_others_did(context, arguments.before);
   index_here_if_others_did(context, arguments.after);
@@ -65,7 +72,10 @@ void run_check(Context& context, const CheckArguments& arguments) {
     request.plan = &*plan;
     request.change = prune::archive(*plan, before.inventory(), before.files(), prune::image_name_of(*plan));
     const auto archived = prune::archived_distributions(&*plan, before.inventory()).size();
-    if (archived != 0 && arguments.plan.empty()) log::warn("by the plan that {} has in its proof, {} distributions may be missing; --plan FILE says which plan you mean", arguments.after, archived);
+    if (archived != 0 && arguments.plan.empty())
+      log::warn(
+          "by the plan that {} has in its proof, {} distributions may be missing; --plan FILE says which plan you mean",
+          arguments.after, archived);
   }
   if (proof) request.proof = &*proof;
   set_rebuild(context, before, after, proof, request);
@@ -76,20 +86,38 @@ void run_check(Context& context, const CheckArguments& arguments) {
   });
   if (!all_pass(gates)) context.exit_status = 3;
   if (context.global.json)
-    context.print_json({{"proof", proof ? nlohmann::json(proof->plan.to_string()) : nlohmann::json(nullptr)}, {"old", before.digest().to_string()}, {"new", after.digest().to_string()}, {"ok", all_pass(gates)}, {"gates", gates_json(gates)}});
+    context.print_json({{"proof", proof ? nlohmann::json(proof->plan.to_string()) : nlohmann::json(nullptr)},
+                        {"old", before.digest().to_string()},
+                        {"new", after.digest().to_string()},
+                        {"ok", all_pass(gates)},
+                        {"gates", gates_json(gates)}});
 }
 
 }  // namespace
 
 void add_prune_check_command(CLI::App& prune, Context& context) {
-  const auto arguments = std::make_shared<CheckArguments>();
-  auto* check = prune.add_subcommand("check", "Does the new image lack anything that the old one has? Exit status 3 if a gate fails");
-  check->add_option("OLD", arguments->before, "The image as it was, indexed: oci:DIR[:TAG] or [docker://]HOST/REPO[:TAG]")->required();
+  const auto arguments = std::make_shared<PruneCheckArguments>();
+  auto* check = prune.add_subcommand(
+      "check", "Does the new image lack anything that the old one has? Exit status 3 if a gate fails");
+  check
+      ->add_option("OLD", arguments->before,
+                   "The image as it was, indexed: oci:DIR[:TAG] or [docker://]HOST/REPO[:TAG]")
+      ->required();
   check->add_option("NEW", arguments->after, "The one written from it, indexed")->required();
-  check->add_option("--plan", arguments->plan, "What it was written by; the plan of its proof if not said. Without one nothing may be archived")->type_name("FILE");
-  check->add_option("--usage", arguments->usage, "The usage database whose notebooks are replayed: a file, or postgresql://...")->type_name("DB");
-  check->add_option("--jobs", arguments->jobs, "Imports at the same time in each image; 0 means half the cores")->type_name("N");
-  check->add_option("--import-limit", arguments->import_limit, "Seconds that one import may take")->type_name("S")->check(CLI::Range(1, 86'400))->capture_default_str();
+  check
+      ->add_option("--plan", arguments->plan,
+                   "What it was written by; the plan of its proof if not said. Without one nothing may be archived")
+      ->type_name("FILE");
+  check
+      ->add_option("--usage", arguments->usage,
+                   "The usage database whose notebooks are replayed: a file, or postgresql://...")
+      ->type_name("DB");
+  check->add_option("--jobs", arguments->jobs, "Imports at the same time in each image; 0 means half the cores")
+      ->type_name("N");
+  check->add_option("--import-limit", arguments->import_limit, "Seconds that one import may take")
+      ->type_name("S")
+      ->check(CLI::Range(1, 86'400))
+      ->capture_default_str();
   check->footer(
       "Example:\n  varve prune check registry.example/team/notebook:v143 registry.example/team/notebook:v143-pruned --usage usage.db\n\n"
       "Gates: tree, metadata, elf, imports, replay, cuda, pins, rebuild. One that could not run fails too, unless the plan waives it by name.\n"

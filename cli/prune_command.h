@@ -1,5 +1,6 @@
 #pragma once
-// The subcommands of `varve prune`: one file each (prune_NAME_command.cpp), and a line here and in the table of prune_command.cpp.
+// The subcommands of `varve prune`: one file each (prune_NAME_command.cpp), and a line here and in the table of
+// prune_command.cpp.
 #include "cli/command.h"
 
 namespace varve::cli {

@@ -19,10 +19,15 @@ namespace {
 constexpr std::size_t kShownFindings = 20;
 constexpr unsigned kPinJobs = 8;  // mostly waiting for a registry
 
-std::string pin_text(const indexer::Pin& pin) { return pin.name.empty() ? pin.image.digest.to_string() : fmt::format("{} ({})", pin.name, pin.image.digest.to_string()); }
+std::string pin_text(const indexer::Pin& pin) {
+  return pin.name.empty() ? pin.image.digest.to_string()
+                          : fmt::format("{} ({})", pin.name, pin.image.digest.to_string());
+}
 
-// Every pin of before is a pin still, and every pin is whole: manifest, config, blobs and index are there under their digests.
-void judge_pins(const Context& context, const std::vector<PinnedPlace>& before, const std::vector<PinnedPlace>& now, prune::GateResult& result) {
+// Every pin of before is a pin still, and every pin is whole: manifest, config, blobs and index are there under their
+// digests.
+void judge_pins(const Context& context, const std::vector<PinnedPlace>& before, const std::vector<PinnedPlace>& now,
+                prune::GateResult& result) {
   std::size_t count = 0;
   for (const auto& place : now) {
     std::set<Digest> counted;
@@ -30,22 +35,28 @@ void judge_pins(const Context& context, const std::vector<PinnedPlace>& before, 
     const auto checks = indexer::check_pins(*place.repository, place.pins, false, kPinJobs, progress, context.cancel);
     for (const auto& check : checks) {
       if (counted.insert(check.pin.image.digest).second) ++count;  // an image may be promised more than once
-      for (const auto& problem : check.problems) result.findings.push_back(fmt::format("{} {}: {}", place.name, pin_text(check.pin), problem));
-      // Under its digest there is nothing but the very bytes that were promised: the repository checks that when it reads them.
+      for (const auto& problem : check.problems)
+        result.findings.push_back(fmt::format("{} {}: {}", place.name, pin_text(check.pin), problem));
+      // Under its digest there is nothing but the very bytes that were promised: the repository checks that when it
+      // reads them.
       const auto document = place.repository->manifest(check.pin.image.digest.to_string());
       if (document.descriptor.size != check.pin.image.size)
-        result.findings.push_back(fmt::format("{} {}: its manifest has {} bytes instead of {}", place.name, pin_text(check.pin), document.descriptor.size, check.pin.image.size));
+        result.findings.push_back(fmt::format("{} {}: its manifest has {} bytes instead of {}", place.name,
+                                              pin_text(check.pin), document.descriptor.size, check.pin.image.size));
     }
     const auto old = std::ranges::find(before, place.name, &PinnedPlace::name);
     if (old == before.end()) continue;
     for (const auto& pin : old->pins) {
-      if (std::ranges::none_of(place.pins, [&](const indexer::Pin& other) { return other.image.digest == pin.image.digest; }))
-        result.findings.push_back(fmt::format("{} {}: it was pinned when this began, and is no longer", place.name, pin_text(pin)));
+      if (std::ranges::none_of(place.pins,
+                               [&](const indexer::Pin& other) { return other.image.digest == pin.image.digest; }))
+        result.findings.push_back(
+            fmt::format("{} {}: it was pinned when this began, and is no longer", place.name, pin_text(pin)));
     }
   }
   std::string places;
   for (const auto& place : now) places += (places.empty() ? "" : " and ") + place.name;
-  result.detail = fmt::format("{} pinned images in {}{}", count, places, result.findings.empty() ? " are whole and what they were" : "");
+  result.detail = fmt::format("{} pinned images in {}{}", count, places,
+                              result.findings.empty() ? " are whole and what they were" : "");
 }
 
 prune::GateResult not_asked(const std::string& name, std::string why) {
@@ -63,12 +74,14 @@ std::vector<PinnedPlace> pinned_places(const std::vector<const ImageContents*>& 
   std::vector<PinnedPlace> places;
   for (const auto* image : images) {
     const auto& repository = image->opened().image.repository;
-    if (std::ranges::find(places, repository->name(), &PinnedPlace::name) == places.end()) places.push_back({repository->name(), repository, indexer::read_pins(*repository)});
+    if (std::ranges::find(places, repository->name(), &PinnedPlace::name) == places.end())
+      places.push_back({repository->name(), repository, indexer::read_pins(*repository)});
   }
   return places;
 }
 
-std::vector<prune::GateResult> run_gates(const Context& context, ImageContents& before, ImageContents& after, const GateRequest& request,
+std::vector<prune::GateResult> run_gates(const Context& context, ImageContents& before, ImageContents& after,
+                                         const GateRequest& request,
                                          const std::function<void(const prune::GateResult&)>& on_result) {
   ChildSessions sessions(context);
   sessions.add(before.digest(), before.by_digest());
@@ -84,7 +97,8 @@ std::vector<prune::GateResult> run_gates(const Context& context, ImageContents& 
     context.cancel.throw_if_cancelled();
     add(prune::run_gate(name, waivers, of));
   };
-  judge("tree", [&](prune::GateResult& result) { prune::judge_tree(before.tree(), after.tree(), request.change, result); });
+  judge("tree",
+        [&](prune::GateResult& result) { prune::judge_tree(before.tree(), after.tree(), request.change, result); });
   judge("metadata", [&](prune::GateResult& result) { prune::judge_metadata(images, result); });
   judge("elf", [&](prune::GateResult& result) { prune::judge_elf(before.loader_view(), after.loader_view(), result); });
   judge("imports", [&](prune::GateResult& result) { prune::judge_imports(sessions, images, request.imports, result); });
@@ -96,14 +110,20 @@ std::vector<prune::GateResult> run_gates(const Context& context, ImageContents& 
   } else {
     add(not_asked("replay", "no usage database was named (--usage DB)"));
   }
-  judge("cuda", [&](prune::GateResult& result) { prune::judge_cuda(before.cuda_manifest(), after.cuda_manifest(), result); });
-  judge("pins", [&](prune::GateResult& result) { judge_pins(context, request.pins_before, pinned_places({&before, &after}), result); });
+  judge("cuda",
+        [&](prune::GateResult& result) { prune::judge_cuda(before.cuda_manifest(), after.cuda_manifest(), result); });
+  judge("pins", [&](prune::GateResult& result) {
+    judge_pins(context, request.pins_before, pinned_places({&before, &after}), result);
+  });
   if (request.rebuild) {
     judge("rebuild", request.rebuild);
   } else {
     add(not_asked("rebuild", request.why_no_rebuild));
   }
-  if (request.proof != nullptr) judge("proof", [&](prune::GateResult& result) { prune::judge_proof(*request.proof, before.cuda_manifest(), after.cuda_manifest(), result); });
+  if (request.proof != nullptr)
+    judge("proof", [&](prune::GateResult& result) {
+      prune::judge_proof(*request.proof, before.cuda_manifest(), after.cuda_manifest(), result);
+    });
   return gates;
 }
 
@@ -127,7 +147,8 @@ void print_gate(const Context& context, const prune::GateResult& gate) {
   context.out << fmt::format("{:<9} {:<7} {}\n", gate.name, verdict, printable(gate.detail));
   const auto shown = std::min(gate.findings.size(), kShownFindings);
   for (std::size_t i = 0; i < shown; ++i) context.out << fmt::format("{:18}{}\n", "", printable(gate.findings[i]));
-  if (gate.findings.size() > shown) context.out << fmt::format("{:18}and {} more, all in --json\n", "", gate.findings.size() - shown);
+  if (gate.findings.size() > shown)
+    context.out << fmt::format("{:18}and {} more, all in --json\n", "", gate.findings.size() - shown);
   context.out.flush();
 }
 
@@ -136,7 +157,8 @@ prune::Plan read_plan(const std::filesystem::path& file) {
   return prune::parse_plan(as_text(text), file.string());
 }
 
-std::optional<prune::ImportSets> read_replay_sets(const Context& context, const std::string& database, const Digest& image) {
+std::optional<prune::ImportSets> read_replay_sets(const Context& context, const std::string& database,
+                                                  const Digest& image) {
   if (database.empty()) return std::nullopt;
   return prune::replay_sets(*open_existing_database(context, database), image);
 }

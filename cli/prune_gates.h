@@ -28,14 +28,15 @@ struct GateRequest {
   std::optional<prune::ImportSets> replay;  // absent: no usage database was named
   bool must_replay = false;                 // without one the gate could not run
   prune::ImportOptions imports;
-  std::vector<PinnedPlace> pins_before;     // of before anything was written; empty: only what is there now is checked
+  std::vector<PinnedPlace> pins_before;  // of before anything was written; empty: only what is there now is checked
   std::function<void(prune::GateResult&)> rebuild;  // the judge of "rebuild"; empty: nobody asked, and why:
   std::string why_no_rebuild = "nothing says how the new image was written";
-  const prune::Proof* proof = nullptr;      // of the new image; null: it has none, or is to get it
+  const prune::Proof* proof = nullptr;  // of the new image; null: it has none, or is to get it
 };
 
 // Each is told to `on_result` as it ends. Throws Cancelled only.
-std::vector<prune::GateResult> run_gates(const Context& context, ImageContents& before, ImageContents& after, const GateRequest& request,
+std::vector<prune::GateResult> run_gates(const Context& context, ImageContents& before, ImageContents& after,
+                                         const GateRequest& request,
                                          const std::function<void(const prune::GateResult&)>& on_result);
 
 bool all_pass(const std::vector<prune::GateResult>& gates);
@@ -46,6 +47,7 @@ void print_gate(const Context& context, const prune::GateResult& gate);
 // The plan of a file. Throws as parse_plan() does.
 prune::Plan read_plan(const std::filesystem::path& file);
 // What the database has on this image; absent if no database was named.
-std::optional<prune::ImportSets> read_replay_sets(const Context& context, const std::string& database, const Digest& image);
+std::optional<prune::ImportSets> read_replay_sets(const Context& context, const std::string& database,
+                                                  const Digest& image);
 
 }  // namespace varve::cli

@@ -40,7 +40,8 @@ double share_of(const std::string& text, std::string_view option) {
   try {
     std::size_t used = 0;
     const auto number = std::stod(text, &used);
-    if (used + (percent ? 1 : 0) == text.size() && number >= 0 && number <= (percent ? 100 : 1)) return percent ? number / 100 : number;
+    if (used + (percent ? 1 : 0) == text.size() && number >= 0 && number <= (percent ? 100 : 1))
+      return percent ? number / 100 : number;
   } catch (const std::logic_error&) {
   }
   fail<UsageError>("{}: \"{}\" is neither a share like 1% nor a number from 0 to 1", option, text);
@@ -50,7 +51,8 @@ prune::KeepRules read_rules(const std::vector<std::string>& files) {
   prune::KeepRules rules;
   for (const auto& file : files) {
     auto more = prune::parse_keep_rules(read_text(file), file);
-    rules.rules.insert(rules.rules.end(), std::make_move_iterator(more.rules.begin()), std::make_move_iterator(more.rules.end()));
+    rules.rules.insert(rules.rules.end(), std::make_move_iterator(more.rules.begin()),
+                       std::make_move_iterator(more.rules.end()));
     rules.waivers.insert(rules.waivers.end(), more.waivers.begin(), more.waivers.end());
     rules.consumers.insert(rules.consumers.end(), more.consumers.begin(), more.consumers.end());
   }
@@ -82,21 +84,26 @@ std::string variable(const std::map<std::string, std::string>& environment, cons
 }
 
 // What libraries hold and what is CUDA, from the ELF facts of the index; a problem where it has none.
-void add_libraries(const ImageContents& image, const prune::Nodes& nodes, prune::Graph& graph, std::vector<prune::Root>& roots, std::vector<std::string>& unsure,
+void add_libraries(const ImageContents& image, const prune::Nodes& nodes, prune::Graph& graph,
+                   std::vector<prune::Root>& roots, std::vector<std::string>& unsure,
                    std::vector<std::string>& problems) {
   if (!image.tree().has_elf_facts) {
-    problems.emplace_back("The index was made before it held ELF facts, so needs of libraries and CUDA are not known: `varve index --force` makes a new one");
+    problems.emplace_back(
+        "The index was made before it held ELF facts, so needs of libraries and CUDA are not known: `varve index --force` makes a new one");
     return;
   }
   const auto loader = image.loader();
   unsure = prune::add_elf_edges(loader, nodes, graph, roots);
-  for (auto& root : prune::cuda_roots(cuda::select_cuda(image.tree(), loader, cuda::built_in_rules()), nodes)) roots.push_back(std::move(root));
+  for (auto& root : prune::cuda_roots(cuda::select_cuda(image.tree(), loader, cuda::built_in_rules()), nodes))
+    roots.push_back(std::move(root));
   for (const auto& problem : loader.problems()) log::warn("{}", printable(problem));
 }
 
 prune::MadePlan make(const Context& context, const PlanArguments& arguments) {
-  const auto today = arguments.today.empty() ? report::today() : report::parse_window(arguments.today + ".." + arguments.today, 0).first;
-  const usage::SnapshotQuery query{.window = report::parse_window(arguments.window, today), .image = std::nullopt, .totals_only = true};
+  const auto today = arguments.today.empty() ? report::today()
+                                             : report::parse_window(arguments.today + ".." + arguments.today, 0).first;
+  const usage::SnapshotQuery query{
+      .window = report::parse_window(arguments.window, today), .image = std::nullopt, .totals_only = true};
   auto rules = read_rules(arguments.keep);
   std::optional<prune::Plan> previous;
   if (!arguments.previous.empty()) previous = prune::parse_plan(read_text(arguments.previous), arguments.previous);
@@ -118,9 +125,12 @@ prune::MadePlan make(const Context& context, const PlanArguments& arguments) {
   auto roots = prune::built_in_roots(nodes, tree);
   std::vector<std::string> unsure, problems;
   add_libraries(image, nodes, graph, roots, unsure, problems);
-  for (auto& root : prune::started_roots(nodes, tree, commands_of(image.opened().image.config), variable(image.files().environment(), "PATH"))) roots.push_back(std::move(root));
+  for (auto& root : prune::started_roots(nodes, tree, commands_of(image.opened().image.config),
+                                         variable(image.files().environment(), "PATH")))
+    roots.push_back(std::move(root));
   auto applied = prune::apply_keep_rules(rules, !arguments.no_built_in_rules, nodes, tree, today);
-  roots.insert(roots.end(), std::make_move_iterator(applied.roots.begin()), std::make_move_iterator(applied.roots.end()));
+  roots.insert(roots.end(), std::make_move_iterator(applied.roots.begin()),
+               std::make_move_iterator(applied.roots.end()));
   unsure.insert(unsure.end(), applied.remarks.begin(), applied.remarks.end());
   context.cancel.throw_if_cancelled();
   auto made = prune::make_plan({.nodes = nodes,
@@ -136,8 +146,9 @@ prune::MadePlan make(const Context& context, const PlanArguments& arguments) {
                                 .unsure = std::move(unsure),
                                 .problems = std::move(problems)});
   context.cancel.throw_if_cancelled();
-  prune::add_forecast(made.plan, snapshot, prune::read_forecast_evidence(*database, query, made.plan.image),
-                      {.max_uses = arguments.thresholds.cold_below_users - 1, .notebooks_first = arguments.basis == "notebooks"});
+  prune::add_forecast(
+      made.plan, snapshot, prune::read_forecast_evidence(*database, query, made.plan.image),
+      {.max_uses = arguments.thresholds.cold_below_users - 1, .notebooks_first = arguments.basis == "notebooks"});
   prune::add_affected_users(made.plan, *database, query);
   pinned_savings(context, image.opened(), image.inventory()).add_to(made.plan);
   return made;
@@ -171,27 +182,63 @@ void run_plan(Context& context, const PlanArguments& arguments) {
 
 void add_prune_plan_command(CLI::App& prune, Context& context) {
   const auto arguments = std::make_shared<PlanArguments>();
-  auto* command = prune.add_subcommand("plan", "What may go cold in an image, and why; changes nothing. Exit 3 if there is no evidence to plan by");
+  auto* command = prune.add_subcommand(
+      "plan", "What may go cold in an image, and why; changes nothing. Exit 3 if there is no evidence to plan by");
   command->add_option("IMAGE", arguments->image, "The image; it must be indexed")->required();
-  command->add_option("--usage", arguments->database, "The usage database: a file, or postgresql://...; usage.db under --root if none is given")->type_name("DB");
-  command->add_option("--keep", arguments->keep, "Rules of what stays, vetoes and waived gates (docs/keep-rules.md); may be given several times")->type_name("FILE")->allow_extra_args(false);
-  command->add_flag("--no-built-in-rules", arguments->no_built_in_rules, "Without the rules for notebook images that the program carries");
-  command->add_option("-o,--output", arguments->output, "Write the plan, to be reviewed and applied")->type_name("PLAN");
-  command->add_option("--previous", arguments->previous, "The plan before: what it let go cold and is used comes back, what stays unused may be archived")->type_name("PLAN");
-  command->add_option("--window", arguments->window, "The time looked at: Nd, Nw, Ny or FROM..TO")->capture_default_str();
-  command->add_option("--explain", arguments->explain, "Only this: why a distribution, or what code imports, stays or may go")->type_name("NAME");
-  command->add_option("--basis", arguments->basis, "What shares are out of: sessions that were heard, or notebooks that were scanned")
+  command
+      ->add_option("--usage", arguments->database,
+                   "The usage database: a file, or postgresql://...; usage.db under --root if none is given")
+      ->type_name("DB");
+  command
+      ->add_option("--keep", arguments->keep,
+                   "Rules of what stays, vetoes and waived gates (docs/keep-rules.md); may be given several times")
+      ->type_name("FILE")
+      ->allow_extra_args(false);
+  command->add_flag("--no-built-in-rules", arguments->no_built_in_rules,
+                    "Without the rules for notebook images that the program carries");
+  command->add_option("-o,--output", arguments->output, "Write the plan, to be reviewed and applied")
+      ->type_name("PLAN");
+  command
+      ->add_option("--previous", arguments->previous,
+                   "The plan before: what it let go cold and is used comes back, what stays unused may be archived")
+      ->type_name("PLAN");
+  command->add_option("--window", arguments->window, "The time looked at: Nd, Nw, Ny or FROM..TO")
+      ->capture_default_str();
+  command
+      ->add_option("--explain", arguments->explain,
+                   "Only this: why a distribution, or what code imports, stays or may go")
+      ->type_name("NAME");
+  command
+      ->add_option("--basis", arguments->basis,
+                   "What shares are out of: sessions that were heard, or notebooks that were scanned")
       ->check(CLI::IsMember({"sessions", "notebooks"}))
       ->capture_default_str();
-  command->add_option("--max-rate", arguments->max_rate, "Cold only what is used in fewer sessions than this, at 95 %")->type_name("SHARE")->capture_default_str();
-  command->add_option("--min-coverage", arguments->min_coverage, "Cold only if this share of the launched sessions was heard")->type_name("SHARE")->capture_default_str();
-  command->add_option("--watch-below-users", arguments->thresholds.watch_below_users, "Watch what is rare and has fewer users in the window")->type_name("N")->capture_default_str();
-  command->add_option("--cold-below-users", arguments->thresholds.cold_below_users, "Cold what is rare and has fewer users in the window; 1: only what nobody used")
+  command->add_option("--max-rate", arguments->max_rate, "Cold only what is used in fewer sessions than this, at 95 %")
+      ->type_name("SHARE")
+      ->capture_default_str();
+  command
+      ->add_option("--min-coverage", arguments->min_coverage,
+                   "Cold only if this share of the launched sessions was heard")
+      ->type_name("SHARE")
+      ->capture_default_str();
+  command
+      ->add_option("--watch-below-users", arguments->thresholds.watch_below_users,
+                   "Watch what is rare and has fewer users in the window")
       ->type_name("N")
       ->capture_default_str();
-  command->add_option("--archive-after", arguments->archive_after, "Archive what earlier plans saw unused for so long: Nd, Nw, Ny; never, if not given")->type_name("TIME");
+  command
+      ->add_option("--cold-below-users", arguments->thresholds.cold_below_users,
+                   "Cold what is rare and has fewer users in the window; 1: only what nobody used")
+      ->type_name("N")
+      ->capture_default_str();
+  command
+      ->add_option("--archive-after", arguments->archive_after,
+                   "Archive what earlier plans saw unused for so long: Nd, Nw, Ny; never, if not given")
+      ->type_name("TIME");
   command->add_option("--today", arguments->today, "The day the plan is made on, UTC")->type_name("DAY");
-  command->add_option("--limit", arguments->text.limit, "Rows of the table; 0 for all")->type_name("N")->capture_default_str();
+  command->add_option("--limit", arguments->text.limit, "Rows of the table; 0 for all")
+      ->type_name("N")
+      ->capture_default_str();
   command->add_flag("--all", arguments->text.all, "Rows for what stays, too");
   command->footer(
       "Examples:\n  varve prune plan oci:images:v144 --usage usage.db -o v144.plan.json\n  varve prune plan oci:images:v144 --usage usage.db --keep images/keep/team.toml --previous v143.plan.json "

@@ -53,10 +53,13 @@ void add_layers(const oci::Image& image, std::set<Digest>& digests) {
 std::string this_tool() { return "varve " VARVE_VERSION; }
 
 std::map<std::string, std::string> WriteSettings::told() const {
-  return {{"format", format}, {"level", std::to_string(writer_options(format, level, jobs).level)}, {"previous", previous ? previous->digest().to_string() : ""}};
+  return {{"format", format},
+          {"level", std::to_string(writer_options(format, level, jobs).level)},
+          {"previous", previous ? previous->digest().to_string() : ""}};
 }
 
-WriteSettings WriteSettings::read(const std::map<std::string, std::string>& told, const std::string& tool, const oci::Image& image) {
+WriteSettings WriteSettings::read(const std::map<std::string, std::string>& told, const std::string& tool,
+                                  const oci::Image& image) {
   if (tool != this_tool()) fail<prune::CouldNotRun>("it was written by {}, and this is {}", tool, this_tool());
   const auto value = [&](const char* name) {
     const auto found = told.find(name);
@@ -66,11 +69,13 @@ WriteSettings WriteSettings::read(const std::map<std::string, std::string>& told
   WriteSettings settings;
   settings.format = value("format");
   const auto level = value("level");
-  if (std::from_chars(level.data(), level.data() + level.size(), settings.level).ptr != level.data() + level.size() || (settings.format != "gzip" && settings.format != "zstd:chunked"))
+  if (std::from_chars(level.data(), level.data() + level.size(), settings.level).ptr != level.data() + level.size() ||
+      (settings.format != "gzip" && settings.format != "zstd:chunked"))
     fail<prune::CouldNotRun>("the proof's format {} of level {} is not known here", settings.format, level);
   if (const auto previous = value("previous"); !previous.empty()) {
     try {
-      settings.previous = std::make_shared<oci::Image>(oci::open_image(image.repository, previous, image.config.platform));
+      settings.previous =
+          std::make_shared<oci::Image>(oci::open_image(image.repository, previous, image.config.platform));
     } catch (const NotFound& error) {
       fail<prune::CouldNotRun>("the version before it, {}, is not there: {}", previous, error.what());
     }
@@ -78,9 +83,14 @@ WriteSettings WriteSettings::read(const std::map<std::string, std::string>& told
   return settings;
 }
 
-indexer::RelayerReport write_pruned_image(const Context& context, ImageContents& before, const prune::Plan& plan, const prune::TreeChange& change, const WriteSettings& settings,
-                                          oci::Repository& destination, const std::filesystem::path& work_dir, const std::string& what) {
-  if (!before.tree().has_elf_facts) fail<Unsupported>("the index of {} was made by a Varve that looked at no ELF files: `varve index --force {}` makes it anew", before.reference(), before.reference());
+indexer::RelayerReport write_pruned_image(const Context& context, ImageContents& before, const prune::Plan& plan,
+                                          const prune::TreeChange& change, const WriteSettings& settings,
+                                          oci::Repository& destination, const std::filesystem::path& work_dir,
+                                          const std::string& what) {
+  if (!before.tree().has_elf_facts)
+    fail<Unsupported>(
+        "the index of {} was made by a Varve that looked at no ELF files: `varve index --force {}` makes it anew",
+        before.reference(), before.reference());
   const auto selection = before.cuda_selection();
   refuse_archived_cuda(selection, change);
   auto placement = prune::make_placement(before.tree(), before.inventory(), &plan, &selection);
@@ -105,8 +115,9 @@ indexer::RelayerReport write_pruned_image(const Context& context, ImageContents&
   return indexer::relayer_image(input, destination, "", options, progress, context.cancel);
 }
 
-std::function<void(prune::GateResult&)> rebuild_judge(const Context& context, ImageContents& before, const Digest& expected, const prune::Plan& plan, const prune::TreeChange& change,
-                                                      const WriteSettings& settings) {
+std::function<void(prune::GateResult&)> rebuild_judge(const Context& context, ImageContents& before,
+                                                      const Digest& expected, const prune::Plan& plan,
+                                                      const prune::TreeChange& change, const WriteSettings& settings) {
   return [&context, &before, expected, &plan, &change, settings](prune::GateResult& result) {
     auto other = settings;
     const auto used = settings.jobs != 0 ? settings.jobs : std::max(1u, std::thread::hardware_concurrency());
@@ -119,8 +130,11 @@ std::function<void(prune::GateResult&)> rebuild_judge(const Context& context, Im
     const auto report = write_pruned_image(context, before, plan, change, other, nowhere, work.path(), "rebuild");
     std::uint64_t written = 0;
     for (const auto& layer : report.layers) written += !layer.taken_over && !layer.reused;
-    if (report.image != expected) result.findings.push_back(fmt::format("written again it is {} instead of {}", report.image.to_string(), expected.to_string()));
-    result.detail = fmt::format("{} of {} layers written again with {} jobs: {}", written, report.layers.size(), other.jobs, report.image == expected ? "the same digest" : "another digest");
+    if (report.image != expected)
+      result.findings.push_back(
+          fmt::format("written again it is {} instead of {}", report.image.to_string(), expected.to_string()));
+    result.detail = fmt::format("{} of {} layers written again with {} jobs: {}", written, report.layers.size(),
+                                other.jobs, report.image == expected ? "the same digest" : "another digest");
   };
 }
 

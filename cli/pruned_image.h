@@ -12,23 +12,28 @@ namespace varve::cli {
 
 // How it is written: with the old image and the plan, all that decides about its bytes.
 struct WriteSettings {
-  std::string format = "zstd:chunked";  // or "gzip"
-  int level = 0;                        // 0 = the format's default
-  unsigned jobs = 0;                    // decides nothing about the bytes
-  std::shared_ptr<oci::Image> previous; // the image's last version as Varve wrote it; null: none
+  std::string format = "zstd:chunked";   // or "gzip"
+  int level = 0;                         // 0 = the format's default
+  unsigned jobs = 0;                     // decides nothing about the bytes
+  std::shared_ptr<oci::Image> previous;  // the image's last version as Varve wrote it; null: none
 
-  // For the proof, and back. read() looks for the previous image where `image` is; throws CouldNotRun for what this Varve would write otherwise.
+  // For the proof, and back. read() looks for the previous image where `image` is; throws CouldNotRun for what this
+  // Varve would write otherwise.
   std::map<std::string, std::string> told() const;
-  static WriteSettings read(const std::map<std::string, std::string>& told, const std::string& tool, const oci::Image& image);
+  static WriteSettings read(const std::map<std::string, std::string>& told, const std::string& tool,
+                            const oci::Image& image);
 };
 
 // Throws UsageError for a level that the format does not have, and what relayer_image() throws.
-indexer::RelayerReport write_pruned_image(const Context& context, ImageContents& before, const prune::Plan& plan, const prune::TreeChange& change, const WriteSettings& settings,
-                                          oci::Repository& destination, const std::filesystem::path& work_dir, const std::string& what);
+indexer::RelayerReport write_pruned_image(const Context& context, ImageContents& before, const prune::Plan& plan,
+                                          const prune::TreeChange& change, const WriteSettings& settings,
+                                          oci::Repository& destination, const std::filesystem::path& work_dir,
+                                          const std::string& what);
 
 // The judge of "rebuild": writes it again, with another number of jobs and to nowhere, and expects the digest.
-std::function<void(prune::GateResult&)> rebuild_judge(const Context& context, ImageContents& before, const Digest& expected, const prune::Plan& plan, const prune::TreeChange& change,
-                                                      const WriteSettings& settings);
+std::function<void(prune::GateResult&)> rebuild_judge(const Context& context, ImageContents& before,
+                                                      const Digest& expected, const prune::Plan& plan,
+                                                      const prune::TreeChange& change, const WriteSettings& settings);
 
 // What wrote it: "varve 0.1.0".
 std::string this_tool();

@@ -24,7 +24,8 @@ std::vector<std::uint32_t> parse_layers(std::string_view text) {
   while (true) {
     const auto word = text.substr(0, text.find(','));
     std::uint32_t layer = 0;
-    if (const auto [end, error] = std::from_chars(word.data(), word.data() + word.size(), layer); error != std::errc() || end != word.data() + word.size())
+    if (const auto [end, error] = std::from_chars(word.data(), word.data() + word.size(), layer);
+        error != std::errc() || end != word.data() + word.size())
       fail<UsageError>("--take-over '{}': layers are numbers counted from 0, as in 0,1,4; or none", printable(word));
     layers.push_back(layer);
     if (word.size() == text.size()) return layers;
@@ -37,7 +38,9 @@ index::Placement place_files(const ImageContents& image) {
     const auto selection = image.cuda_selection();
     return prune::make_placement(image.tree(), image.inventory(), nullptr, &selection);
   }
-  log::warn("{0}: indexed by a Varve that looked at no libraries, so CUDA is not told apart; `varve index --force {0}` mends that", image.reference());
+  log::warn(
+      "{0}: indexed by a Varve that looked at no libraries, so CUDA is not told apart; `varve index --force {0}` mends that",
+      image.reference());
   return prune::make_placement(image.tree(), image.inventory(), nullptr, nullptr);
 }
 
@@ -53,17 +56,22 @@ std::string contents_of(const indexer::RelayeredLayer& layer) {
   if (layer.taken_over) return "as it was";
   if (layer.components.empty()) return "shared directories";
   std::string text;
-  for (std::size_t i = 0; i < std::min(layer.components.size(), kMaxShownComponents); ++i) text += (i == 0 ? "" : " ") + printable(layer.components[i]);
-  return layer.components.size() > kMaxShownComponents ? text + fmt::format(" and {} more", layer.components.size() - kMaxShownComponents) : text;
+  for (std::size_t i = 0; i < std::min(layer.components.size(), kMaxShownComponents); ++i)
+    text += (i == 0 ? "" : " ") + printable(layer.components[i]);
+  return layer.components.size() > kMaxShownComponents
+             ? text + fmt::format(" and {} more", layer.components.size() - kMaxShownComponents)
+             : text;
 }
 
 void print_report(const indexer::RelayerReport& report, std::ostream& out) {
   std::vector<std::vector<std::string>> rows{{"LAYER", "HEAT", "SIZE", "TOOK", "HOLDS"}};
   for (const auto& layer : report.layers)
-    rows.push_back({layer.digest.to_string().substr(0, 19), std::string(index::heat_name(layer.heat)), human_bytes(layer.bytes),
-                    layer.taken_over || layer.reused ? "reused" : fmt::format("{:.1f} s", layer.seconds), contents_of(layer)});
+    rows.push_back(
+        {layer.digest.to_string().substr(0, 19), std::string(index::heat_name(layer.heat)), human_bytes(layer.bytes),
+         layer.taken_over || layer.reused ? "reused" : fmt::format("{:.1f} s", layer.seconds), contents_of(layer)});
   print_table(out, rows);
-  out << fmt::format("{}\n{} written, {} reused\n", report.image.to_string(), human_bytes(report.new_bytes), human_bytes(report.reused_bytes));
+  out << fmt::format("{}\n{} written, {} reused\n", report.image.to_string(), human_bytes(report.new_bytes),
+                     human_bytes(report.reused_bytes));
 }
 
 }  // namespace
@@ -93,7 +101,10 @@ void relayer_indexed_image(const Context& context, RelayerArguments& arguments) 
   if (!arguments.previous.empty()) {
     previous = context.open_image(arguments.previous);
     previous_layout = indexer::find_layout_record(*previous);
-    if (!previous_layout) fail<NotFound>("{}: nothing says how it was packed; --previous takes an image that `varve image optimize --relayer` or `varve prune apply` wrote", arguments.previous);
+    if (!previous_layout)
+      fail<NotFound>(
+          "{}: nothing says how it was packed; --previous takes an image that `varve image optimize --relayer` or `varve prune apply` wrote",
+          arguments.previous);
   }
   const auto destination = open_destination(context, arguments.image, reference);
   const auto placement = place_files(image);
@@ -103,18 +114,20 @@ void relayer_indexed_image(const Context& context, RelayerArguments& arguments) 
   indexer::RelayerReport report;
   {
     const ProgressLine line(progress, "optimize", context.global.quiet);
-    report = indexer::relayer_image({.image = opened.image,
-                                     .index = opened.index,
-                                     .local = opened.local,
-                                     .tree = image.tree(),
-                                     .placement = placement,
-                                     .previous = previous ? &*previous : nullptr,
-                                     .previous_layout = previous_layout ? &*previous_layout : nullptr},
-                                    *destination, reference.tag.value_or(""), arguments.options, progress, context.cancel);
+    report =
+        indexer::relayer_image({.image = opened.image,
+                                .index = opened.index,
+                                .local = opened.local,
+                                .tree = image.tree(),
+                                .placement = placement,
+                                .previous = previous ? &*previous : nullptr,
+                                .previous_layout = previous_layout ? &*previous_layout : nullptr},
+                               *destination, reference.tag.value_or(""), arguments.options, progress, context.cancel);
   }
   for (const auto& layer : report.layers) {
     if (!layer.without_table.empty())
-      log::warn("layer {}: it holds {}, so podman cannot pull it in parts; all else is as with the others", layer.digest.to_string(), layer.without_table);
+      log::warn("layer {}: it holds {}, so podman cannot pull it in parts; all else is as with the others",
+                layer.digest.to_string(), layer.without_table);
   }
   if (context.global.json) return context.print_json(to_json(report));
   print_report(report, context.out);

@@ -11,10 +11,10 @@
 namespace varve::cli {
 
 struct RelayerArguments {
-  std::string image;                    // as the user wrote it
+  std::string image;  // as the user wrote it
   std::string destination;
-  std::string previous;                 // the image's last version as --relayer wrote it; "" = none
-  std::string take_over;                // "0,1", "none"; "" = those that are worth it
+  std::string previous;   // the image's last version as --relayer wrote it; "" = none
+  std::string take_over;  // "0,1", "none"; "" = those that are worth it
   indexer::RelayerOptions options;
 };
 

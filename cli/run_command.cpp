@@ -13,8 +13,8 @@
 #include "core/base/errors.h"
 #include "core/base/file.h"
 #include "core/base/log.h"
-#include "fuse/control_client.h"
-#include "fuse/runtime.h"
+#include "fuse/daemon/control_client.h"
+#include "fuse/session/runtime.h"
 
 namespace varve::cli {
 namespace {
@@ -49,15 +49,16 @@ struct Traffic {
 };
 
 json recording_stats(const RunRecording& recording, const fuse::SessionResult& result) {
-  json stats = {{"session", recording.session()}, {"switched_on", recording.switched_on()}, {"files", recording.files()}};
+  json stats = {
+      {"session", recording.session()}, {"switched_on", recording.switched_on()}, {"files", recording.files()}};
   stats["file_overflows"] = result.access_overflows;
   stats["files_unwatched"] = result.accesses_unwatched.empty() ? json(nullptr) : json(result.accesses_unwatched);
   stats["failure"] = recording.failure().empty() ? json(nullptr) : json(recording.failure());
   return stats;
 }
 
-void write_stats(const RunOptions& options, const fuse::SessionResult& result, const fuse::AcquiredImage& acquired, const Traffic& traffic,
-                 std::optional<double> ready_seconds, const RunRecording* recording) {
+void write_stats(const RunOptions& options, const fuse::SessionResult& result, const fuse::AcquiredImage& acquired,
+                 const Traffic& traffic, std::optional<double> ready_seconds, const RunRecording* recording) {
   json stats = {{"image", acquired.image.to_string()},
                 {"mode", std::string(fuse::to_string(acquired.mode))},
                 {"runtime", result.runtime},
@@ -78,27 +79,33 @@ void write_stats(const RunOptions& options, const fuse::SessionResult& result, c
   write_file_atomically(options.stats_file, as_bytes(stats.dump(2) + "\n"));
 }
 
-std::unique_ptr<RunRecording> begin_recording(const Context& context, const RunOptions& options, const Digest& image, fuse::SessionRequest& request) {
+std::unique_ptr<RunRecording> begin_recording(const Context& context, const RunOptions& options, const Digest& image,
+                                              fuse::SessionRequest& request) {
   if (!options.record) return nullptr;
   const auto usage = context.global.root / "usage";
-  return RunRecording::begin({.spool = options.usage_spool.empty() ? usage / "spool" : std::filesystem::absolute(options.usage_spool),
-                              .recorder = usage / "recorder",
-                              .image = image,
-                              .version = VARVE_VERSION,
-                              .own_variable = process_environment()},
-                             request, [](const std::string& text) { log::warn("{}", text); });
+  return RunRecording::begin(
+      {.spool = options.usage_spool.empty() ? usage / "spool" : std::filesystem::absolute(options.usage_spool),
+       .recorder = usage / "recorder",
+       .image = image,
+       .version = VARVE_VERSION,
+       .own_variable = process_environment()},
+      request, [](const std::string& text) { log::warn("{}", text); });
 }
 
 void end_recording(RunRecording& recording, const fuse::SessionResult& result) {
   recording.end(result);
   if (!recording.failure().empty()) log::warn("records of the session are lost: {}", recording.failure());
-  if (!result.accesses_unwatched.empty()) log::info("which files of the image the session opens is not recorded: {}", result.accesses_unwatched);
-  if (result.access_overflows != 0) log::info("the kernel lost file accesses of the session {} times", result.access_overflows);
+  if (!result.accesses_unwatched.empty())
+    log::info("which files of the image the session opens is not recorded: {}", result.accesses_unwatched);
+  if (result.access_overflows != 0)
+    log::info("the kernel lost file accesses of the session {} times", result.access_overflows);
 }
 
-fuse::SessionResult run_request(Context& context, const fuse::SessionRequest& request, const RunOptions& options, std::optional<double>& ready_seconds) {
+fuse::SessionResult run_request(Context& context, const fuse::SessionRequest& request, const RunOptions& options,
+                                std::optional<double>& ready_seconds) {
   auto result = fuse::run_session(
-      request, [&] { ready_seconds = options.since_start.seconds(); }, [](const std::string& text) { log::info("{}", text); });
+      request, [&] { ready_seconds = options.since_start.seconds(); },
+      [](const std::string& text) { log::info("{}", text); });
   if (!result.failure.empty() && !result.failure_told)
     context.err << "varve: error: " << message_text(result.failure) << '\n';
   return result;
@@ -112,7 +119,11 @@ int run_rootfs(Context& context, const RunOptions& options) {
   std::optional<double> ready_seconds;
   const auto result = run_request(context, request, options, ready_seconds);
   if (!options.stats_file.empty()) {
-    json stats = {{"rootfs", request.lower.string()}, {"runtime", result.runtime}, {"session", result.id}, {"seconds", options.since_start.seconds()}, {"exit_status", result.exit_status}};
+    json stats = {{"rootfs", request.lower.string()},
+                  {"runtime", result.runtime},
+                  {"session", result.id},
+                  {"seconds", options.since_start.seconds()},
+                  {"exit_status", result.exit_status}};
     stats["ready_seconds"] = ready_seconds ? json(*ready_seconds) : json(nullptr);
     write_file_atomically(options.stats_file, as_bytes(stats.dump(2) + "\n"));
   }
@@ -147,25 +158,35 @@ int run_image(Context& context, const RunOptions& options) {
 
 void add_run_command(CLI::App& app, Context& context) {
   const auto options = std::make_shared<RunOptions>();
-  auto* run = app.add_subcommand("run", "Runs a command in a session: a private writable layer over a lazily mounted image");
-  run->add_option("IMAGE", options->image, "The image, indexed; the words after -- are the command, else the image's own");
-  run->add_option("--rootfs", options->rootfs, "In place of an image: a folder with an unpacked tree, which is not changed")->type_name("DIR");
+  auto* run =
+      app.add_subcommand("run", "Runs a command in a session: a private writable layer over a lazily mounted image");
+  run->add_option("IMAGE", options->image,
+                  "The image, indexed; the words after -- are the command, else the image's own");
+  run->add_option("--rootfs", options->rootfs,
+                  "In place of an image: a folder with an unpacked tree, which is not changed")
+      ->type_name("DIR");
   run->add_flag("--rm", options->remove, "Remove the writable layer at the end");
   run->add_option("--name", options->name, "A name for `varve session`")->type_name("NAME");
   run->add_option("--stats", options->stats_file, "Write times and traffic to this file, as JSON")->type_name("FILE");
   add_session_options(*run, options->session);
-  run->add_flag("--no-prefetch", options->no_prefetch, "Fetch only what is read, although the image's profile says what will be");
+  run->add_flag("--no-prefetch", options->no_prefetch,
+                "Fetch only what is read, although the image's profile says what will be");
   run->add_flag("--index-here", options->index_here, kIndexHereHelp);
-  run->add_flag("--record,!--no-record", options->record, "Record which libraries and files of the image the session uses, for `varve usage`");
-  run->add_option("--usage-spool", options->usage_spool, "The folder that records go to (default: usage/spool under --root)")->type_name("DIR");
+  run->add_flag("--record,!--no-record", options->record,
+                "Record which libraries and files of the image the session uses, for `varve usage`");
+  run->add_option("--usage-spool", options->usage_spool,
+                  "The folder that records go to (default: usage/spool under --root)")
+      ->type_name("DIR");
   run->footer(
       "Examples:\n  varve run --rm oci:image:latest -- python3 -c 'import numpy'\n"
       "  varve run --name lab --volume $HOME/notebooks:/work -w /work registry.example/team/science:42 -- jupyter lab\n"
       "  varve run --rm --gpus all oci:image:latest -- python3 -c 'import torch; print(torch.cuda.device_count())'\n\n"
       "The exit status is the command's; 125 if Varve failed before it, 126 if it may not be executed, 127 if it is not there.");
   run->callback([&context, options] {
-    if (options->image.empty() == options->rootfs.empty()) throw UsageError("either an IMAGE or --rootfs DIR; the words of the command stand behind --");
-    if (!options->rootfs.empty() && options->record) throw UsageError("--record needs an image: use is recorded by its digest");
+    if (options->image.empty() == options->rootfs.empty())
+      throw UsageError("either an IMAGE or --rootfs DIR; the words of the command stand behind --");
+    if (!options->rootfs.empty() && options->record)
+      throw UsageError("--record needs an image: use is recorded by its digest");
     try {
       context.exit_status = options->rootfs.empty() ? run_image(context, *options) : run_rootfs(context, *options);
     } catch (const std::exception& error) {

@@ -13,7 +13,7 @@
 #include "core/base/file.h"
 #include "core/base/free_with.h"
 #include "core/base/log.h"
-#include "fuse/rootfs.h"
+#include "fuse/session/rootfs.h"
 
 namespace varve::cli {
 namespace {
@@ -46,7 +46,8 @@ void make_spool_folder(const std::filesystem::path& folder) {
   if (::chmod(folder.c_str(), 01733) != 0) fail_errno("open {} for sessions to write to", folder.string());
 }
 
-// The recorder's files under a name that changes with their content, so that sessions that run keep theirs when this program is replaced.
+// The recorder's files under a name that changes with their content, so that sessions that run keep theirs when this
+// program is replaced.
 std::filesystem::path keep_recorder(const std::filesystem::path& parent) {
   Sha256 sha;
   for (const auto& file : recorder::recorder_files()) {
@@ -66,7 +67,7 @@ std::filesystem::path keep_recorder(const std::filesystem::path& parent) {
 recorder::ListFolder folders_of(const fuse::Rootfs& rootfs) {
   return [&rootfs](const std::string& path) -> std::optional<recorder::ListedFolder> {
     auto folder = rootfs.open_path(path, O_RDONLY | O_DIRECTORY | O_NONBLOCK);
-    struct stat status{};
+    struct stat status {};
     if (!folder || ::fstat(folder->get(), &status) != 0) return std::nullopt;
     const std::unique_ptr<DIR, FreeWith<::closedir>> listing(::fdopendir(folder->get()));
     if (!listing) return std::nullopt;
@@ -83,13 +84,16 @@ recorder::ListFolder folders_of(const fuse::Rootfs& rootfs) {
 
 void mount_recorder(fuse::SessionRequest& request, const fuse::Rootfs& rootfs, const std::filesystem::path& files) {
   std::map<std::string, std::string> environment;
-  for (const auto& one : request.config.env) environment[one.substr(0, one.find('='))] = one.substr(std::min(one.size(), one.find('=') + 1));
+  for (const auto& one : request.config.env)
+    environment[one.substr(0, one.find('='))] = one.substr(std::min(one.size(), one.find('=') + 1));
   for (const auto& site : recorder::site_folders(folders_of(rootfs), environment))
     for (const auto& file : recorder::recorder_files())
-      request.own_volumes.push_back({.source = files / file.name, .destination = fmt::format("/{}/{}", site, file.name), .read_only = true});
+      request.own_volumes.push_back(
+          {.source = files / file.name, .destination = fmt::format("/{}/{}", site, file.name), .read_only = true});
 }
 
-// Files that a user of a session made belong to his subordinate ids, and could not be read by the one who collects them.
+// Files that a user of a session made belong to his subordinate ids, and could not be read by the one who collects
+// them.
 void take_over_files(const std::filesystem::path& folder) {
   const auto fd = open_file(folder, O_RDONLY | O_DIRECTORY);
   for (const auto& entry : std::filesystem::directory_iterator(folder))
@@ -97,12 +101,14 @@ void take_over_files(const std::filesystem::path& folder) {
 }
 
 std::int32_t today() {
-  return std::int32_t(std::chrono::floor<std::chrono::days>(std::chrono::system_clock::now()).time_since_epoch().count());
+  return std::int32_t(
+      std::chrono::floor<std::chrono::days>(std::chrono::system_clock::now()).time_since_epoch().count());
 }
 
 }  // namespace
 
-std::unique_ptr<RunRecording> RunRecording::begin(const Wanted& wanted, fuse::SessionRequest& request, const std::function<void(const std::string&)>& warn) {
+std::unique_ptr<RunRecording> RunRecording::begin(const Wanted& wanted, fuse::SessionRequest& request,
+                                                  const std::function<void(const std::string&)>& warn) {
   std::unique_ptr<RunRecording> recording(new RunRecording);
   try {
     recording->open_spool(wanted, request);
@@ -124,7 +130,8 @@ std::unique_ptr<RunRecording> RunRecording::begin(const Wanted& wanted, fuse::Se
 void RunRecording::open_spool(const Wanted& wanted, const fuse::SessionRequest& request) {
   const auto variable = session_variable(request, wanted.own_variable);
   const auto rootfs = fuse::Rootfs::open(request.lower);
-  switched_on_ = !usage::is_switched_off(variable) && !usage::is_switched_off(wanted.own_variable) && !rootfs.open_path(recorder::kSwitchFile, O_PATH);
+  switched_on_ = !usage::is_switched_off(variable) && !usage::is_switched_off(wanted.own_variable) &&
+                 !rootfs.open_path(recorder::kSwitchFile, O_PATH);
   session_ = usage::new_session_id();
   make_spool_folder(wanted.spool);
   folder_ = wanted.spool / session_;
@@ -150,23 +157,27 @@ void RunRecording::add_to(fuse::SessionRequest& request, const Wanted& wanted) {
   env.push_back(fmt::format("{}={}", recorder::kSpoolVariable, kSpoolInside));
   env.push_back(fmt::format("{}={}", recorder::kSessionVariable, session_));
   env.push_back(fmt::format("{}={}", recorder::kImageVariable, wanted.image.to_string()));
-  env.push_back(fmt::format("{}={}", recorder::kStartedVariable, std::chrono::duration_cast<std::chrono::seconds>(
-                                                                     std::chrono::system_clock::now().time_since_epoch()).count()));
+  env.push_back(fmt::format(
+      "{}={}", recorder::kStartedVariable,
+      std::chrono::duration_cast<std::chrono::seconds>(std::chrono::system_clock::now().time_since_epoch()).count()));
   env.push_back(fmt::format("{}={}", recorder::kUserHashVariable, user_));
   request.on_access = [this](const std::string& path, bool executed) {
     if (!writer_->write(usage::FileRecord{.path = path, .executed = executed})) return false;
     ++files_;
     return true;
   };
-  if (::geteuid() != 0) request.at_end = [folder = folder_] {
-    try {
-      take_over_files(folder);
-    } catch (const std::exception& error) {
-      log::info("take over the records of the session: {}", error.what());
-    }
-  };
+  if (::geteuid() != 0)
+    request.at_end = [folder = folder_] {
+      try {
+        take_over_files(folder);
+      } catch (const std::exception& error) {
+        log::info("take over the records of the session: {}", error.what());
+      }
+    };
 }
 
-void RunRecording::end(const fuse::SessionResult& result) { writer_->write(usage::EndRecord{.ok = result.exit_status == 0}); }
+void RunRecording::end(const fuse::SessionResult& result) {
+  writer_->write(usage::EndRecord{.ok = result.exit_status == 0});
+}
 
 }  // namespace varve::cli

@@ -6,7 +6,7 @@
 #include "cli/command.h"
 #include "core/base/errors.h"
 #include "core/base/progress.h"
-#include "fuse/session_store.h"
+#include "fuse/session/session_store.h"
 
 namespace varve::cli {
 namespace {
@@ -55,10 +55,12 @@ void list_sessions(const Context& context) {
     for (const auto& session : sessions) list.push_back(to_json(session));
     return context.print_json({{"sessions", list}});
   }
-  context.out << fmt::format("{:<12}  {:<20}  {:<8}  {:<19}  {:>10}  {}\n", "ID", "NAME", "STATE", "CREATED", "WRITTEN", "IMAGE");
+  context.out << fmt::format("{:<12}  {:<20}  {:<8}  {:<19}  {:>10}  {}\n", "ID", "NAME", "STATE", "CREATED", "WRITTEN",
+                             "IMAGE");
   for (const auto& session : sessions)
-    context.out << fmt::format("{:<12}  {:<20}  {:<8}  {:<19}  {:>10}  {}\n", session.record.id, session.record.name, state_of(session),
-                               local_time(session.record.created_seconds), human_bytes(upper_bytes(session)), session.record.image);
+    context.out << fmt::format("{:<12}  {:<20}  {:<8}  {:<19}  {:>10}  {}\n", session.record.id, session.record.name,
+                               state_of(session), local_time(session.record.created_seconds),
+                               human_bytes(upper_bytes(session)), session.record.image);
 }
 
 void remove_sessions(const Context& context, const std::vector<std::string>& names, bool all) {

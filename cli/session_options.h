@@ -6,9 +6,9 @@
 #include <vector>
 
 #include "cli/command.h"
-#include "fuse/control_client.h"
-#include "fuse/gpus.h"
-#include "fuse/session.h"
+#include "fuse/daemon/control_client.h"
+#include "fuse/session/gpus.h"
+#include "fuse/session/session.h"
 
 namespace varve::cli {
 
@@ -31,9 +31,12 @@ struct SessionOptions {
 // `options` must outlive the command.
 void add_session_options(CLI::App& command, SessionOptions& options);
 
-// The words after "--" are the session's command. Throws what makes a session impossible: an option that cannot be, a GPU that is not there.
-fuse::SessionRequest make_session_request(const Context& context, const SessionOptions& options, const fuse::AcquiredImage& acquired, const std::string& image);
+// The words after "--" are the session's command. Throws what makes a session impossible: an option that cannot be, a
+// GPU that is not there.
+fuse::SessionRequest make_session_request(const Context& context, const SessionOptions& options,
+                                          const fuse::AcquiredImage& acquired, const std::string& image);
 // The same over a tree that lies unpacked in a folder. It has no config.
-fuse::SessionRequest make_session_request(const Context& context, const SessionOptions& options, const std::filesystem::path& tree);
+fuse::SessionRequest make_session_request(const Context& context, const SessionOptions& options,
+                                          const std::filesystem::path& tree);
 
 }  // namespace varve::cli

@@ -29,10 +29,13 @@ index::FoundIndex index_to_sign(const index::LocalIndex& local, const oci::Image
     return true;
   });
   if (chosen) return std::move(*chosen);
-  if (others == 0) fail<NotFound>("{}: image {} is not indexed; run: varve index IMAGE --sign KEY", image.repository->name(), image.digest().to_string());
-  throw trust::Untrusted(fmt::format("{}: none of the {} indexes of image {} was built here or is signed by a key that counts here, and who signs vouches for what is in it; "
-                                     "run: varve index --force IMAGE --sign KEY",
-                                     image.repository->name(), others, image.digest().to_string()));
+  if (others == 0)
+    fail<NotFound>("{}: image {} is not indexed; run: varve index IMAGE --sign KEY", image.repository->name(),
+                   image.digest().to_string());
+  throw trust::Untrusted(fmt::format(
+      "{}: none of the {} indexes of image {} was built here or is signed by a key that counts here, and who signs vouches for what is in it; "
+      "run: varve index --force IMAGE --sign KEY",
+      image.repository->name(), others, image.digest().to_string()));
 }
 
 void sign(const Context& context, const SignArguments& arguments) {
@@ -49,18 +52,22 @@ void sign(const Context& context, const SignArguments& arguments) {
                                {"key", {{"id", key.id()}, {"kind", key.kind()}, {"fingerprint", key.fingerprint()}}},
                                {"signatures", to_json(done, key)}});
   }
-  context.out << fmt::format("image  {}\nindex  {}\n{}\n", image.digest().to_string(), index.document.descriptor.digest.to_string(), summary_of(done, key));
+  context.out << fmt::format("image  {}\nindex  {}\n{}\n", image.digest().to_string(),
+                             index.document.descriptor.digest.to_string(), summary_of(done, key));
 }
 
 }  // namespace
 
 void add_sign_command(CLI::App& app, Context& context) {
   const auto arguments = std::make_shared<SignArguments>();
-  auto* command = app.add_subcommand("sign", "Signs the index of an image, beside the image, so that machines know who made it");
+  auto* command =
+      app.add_subcommand("sign", "Signs the index of an image, beside the image, so that machines know who made it");
   command->add_option("IMAGE", arguments->image, "The image: oci:DIR[:TAG] or [docker://]HOST/REPO[:TAG]")->required();
   add_signing_options(*command, arguments->signing, "--key");
   command->get_option("--key")->required();
-  command->add_flag("--image", arguments->sign_image, "Sign the image's manifest as well, as `cosign sign` does, under the name by which it was asked for");
+  command->add_flag(
+      "--image", arguments->sign_image,
+      "Sign the image's manifest as well, as `cosign sign` does, under the name by which it was asked for");
   command->footer(
       "Examples:\n"
       "  varve sign registry.example/team/notebook:v1 --key ci.key\n"

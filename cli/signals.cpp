@@ -19,7 +19,7 @@ extern "C" void varve_cancel_on_signal(int) {
 
 CancelOnSignals::CancelOnSignals(CancelFlag& flag) {
   flag_of_handler().store(&flag);
-  struct sigaction action{};
+  struct sigaction action {};
   action.sa_handler = varve_cancel_on_signal;
   action.sa_flags = int(SA_RESETHAND);  // no SA_RESTART: a blocking call returns, and its loop looks at the flag
   // Ignored signals stay ignored: nohup(1), jobs in the background of a script.

@@ -5,8 +5,8 @@
 
 namespace varve::cli {
 
-// While it lives, the first SIGINT or SIGTERM sets the flag; the second kills the process as usual. One at a time per process; `flag`
-// must outlive it.
+// While it lives, the first SIGINT or SIGTERM sets the flag; the second kills the process as usual. One at a time per
+// process; `flag` must outlive it.
 class CancelOnSignals {
  public:
   explicit CancelOnSignals(CancelFlag& flag);
@@ -15,8 +15,8 @@ class CancelOnSignals {
   CancelOnSignals& operator=(const CancelOnSignals&) = delete;
 
  private:
-  struct sigaction old_interrupt_{};
-  struct sigaction old_terminate_{};
+  struct sigaction old_interrupt_ {};
+  struct sigaction old_terminate_ {};
 };
 
 }  // namespace varve::cli

@@ -18,7 +18,8 @@ namespace {
 std::uint64_t bytes_on_disk(const std::filesystem::path& dir) {
   std::uint64_t bytes = 0;
   std::error_code error;
-  for (std::filesystem::recursive_directory_iterator entry(dir, error), end; !error && entry != end; entry.increment(error)) {
+  for (std::filesystem::recursive_directory_iterator entry(dir, error), end; !error && entry != end;
+       entry.increment(error)) {
     struct ::stat status {};
     if (::lstat(entry->path().c_str(), &status) == 0) bytes += static_cast<std::uint64_t>(status.st_blocks) * 512;
   }
@@ -57,19 +58,23 @@ void print(const fuse::DaemonStatus& status, std::ostream& out) {
     out << "nothing is mounted\n";
     return;
   }
-  std::vector<std::vector<std::string>> rows{{"DIR", "MODE", "IMAGE", "SIZE", "COLD", "HERE", "FETCHED", "REQUESTS", "FETCHING", "ERRORS"}};
+  std::vector<std::vector<std::string>> rows{
+      {"DIR", "MODE", "IMAGE", "SIZE", "COLD", "HERE", "FETCHED", "REQUESTS", "FETCHING", "ERRORS"}};
   for (const auto& mount : status.mounts) {
     const auto& stats = mount.stats;
     // Of what is not cold: 100 % is what `varve pull` comes to.
     const auto wanted = stats.image_stream_bytes - stats.cold_bytes;
     const auto share = wanted == 0 ? 100 : (stats.present_bytes - stats.cold_present_bytes) * 100 / wanted;
-    rows.push_back({printable(mount.dir) + (mount.session ? " (session)" : ""), std::string(to_string(mount.mode)), printable(stats.reference), human_bytes(stats.image_stream_bytes),
-                    stats.cold_bytes == 0 ? "-" : human_bytes(stats.cold_bytes), fmt::format("{} %", share), human_bytes(stats.fetched_bytes), std::to_string(stats.requests), std::to_string(stats.fetching),
+    rows.push_back({printable(mount.dir) + (mount.session ? " (session)" : ""), std::string(to_string(mount.mode)),
+                    printable(stats.reference), human_bytes(stats.image_stream_bytes),
+                    stats.cold_bytes == 0 ? "-" : human_bytes(stats.cold_bytes), fmt::format("{} %", share),
+                    human_bytes(stats.fetched_bytes), std::to_string(stats.requests), std::to_string(stats.fetching),
                     std::to_string(stats.errors)});
   }
   print_table(out, rows);
   for (const auto& mount : status.mounts) {
-    if (!mount.stats.last_error.empty()) out << fmt::format("last error of {}: {}\n", printable(mount.dir), printable(mount.stats.last_error));
+    if (!mount.stats.last_error.empty())
+      out << fmt::format("last error of {}: {}\n", printable(mount.dir), printable(mount.stats.last_error));
   }
 }
 
@@ -79,7 +84,8 @@ void report_no_daemon(Context& context) {
     return;
   }
   const auto bytes = bytes_on_disk(daemon_paths(context).store_dir());
-  context.print_json({{"daemon", nullptr}, {"mounts", nlohmann::json::array()}, {"store", {{"bytes", bytes}, {"max_bytes", 0}}}});
+  context.print_json(
+      {{"daemon", nullptr}, {"mounts", nlohmann::json::array()}, {"store", {{"bytes", bytes}, {"max_bytes", 0}}}});
 }
 
 // Absent if no daemon runs; also if one took the question, died, and no other followed.
@@ -124,9 +130,11 @@ void run_status(Context& context, const std::filesystem::path& dir) {
 
 void add_status_command(CLI::App& app, Context& context) {
   const auto dir = std::make_shared<std::filesystem::path>();
-  auto* command = app.add_subcommand("status", "Shows what is mounted, how much of it is here, what is being fetched; never touches a mount");
+  auto* command = app.add_subcommand(
+      "status", "Shows what is mounted, how much of it is here, what is being fetched; never touches a mount");
   command->add_option("DIR", *dir, "Only this mount");
-  command->footer("Examples:\n  varve status\n  varve status --json /mnt/image\n\nErrors are counted after all retries; the daemon's log (daemon.log in the root) has each of them.\nHERE is the share of what is not cold (see `varve pull`).");
+  command->footer(
+      "Examples:\n  varve status\n  varve status --json /mnt/image\n\nErrors are counted after all retries; the daemon's log (daemon.log in the root) has each of them.\nHERE is the share of what is not cold (see `varve pull`).");
   command->callback([&context, dir] { run_status(context, *dir); });
 }
 

@@ -22,7 +22,8 @@ std::string escaped(std::string_view name, bool backslashes) {
   while (!name.empty()) {
     const auto length = utf8_length(name);
     if (length == 0 || is_control(name)) {
-      for (std::size_t i = 0; i < std::max<std::size_t>(length, 1); ++i) text += fmt::format("\\x{:02x}", static_cast<unsigned char>(name[i]));
+      for (std::size_t i = 0; i < std::max<std::size_t>(length, 1); ++i)
+        text += fmt::format("\\x{:02x}", static_cast<unsigned char>(name[i]));
     } else if (backslashes && name[0] == '\\') {
       text += "\\\\";
     } else {
@@ -57,12 +58,14 @@ void print_table(std::ostream& out, const std::vector<std::vector<std::string>>&
   for (std::size_t r = 0; r < rows.size(); ++r) {
     for (std::size_t c = 0; c < columns; ++c) {
       width[c] = std::max(width[c], rows[r][c].size());
-      if (r > 0 && (rows[r][c].empty() || std::isdigit(static_cast<unsigned char>(rows[r][c][0])) == 0)) numbers[c] = false;
+      if (r > 0 && (rows[r][c].empty() || std::isdigit(static_cast<unsigned char>(rows[r][c][0])) == 0))
+        numbers[c] = false;
     }
   }
   for (const auto& row : rows) {
     std::string line;
-    for (std::size_t c = 0; c < columns; ++c) line += fmt::format(fmt::runtime(numbers[c] ? "{:>{}}  " : "{:<{}}  "), row[c], width[c]);
+    for (std::size_t c = 0; c < columns; ++c)
+      line += fmt::format(fmt::runtime(numbers[c] ? "{:>{}}  " : "{:<{}}  "), row[c], width[c]);
     line.erase(line.find_last_not_of(' ') + 1);
     out << line << '\n';
   }

@@ -35,7 +35,8 @@ std::string refusal_of(const Context& context, const Judged& judged) {
   if (judged.taken() != nullptr) return {};
   if (judged.indexes.all.empty()) return judged.indexes.trouble.empty() ? "it is not indexed" : judged.indexes.trouble;
   std::vector<std::string> reasons;
-  for (const auto& one : judged.indexes.all) reasons.push_back(fmt::format("index {}: {}", one.blobs.manifest.digest.to_string(), one.judgement.refusal));
+  for (const auto& one : judged.indexes.all)
+    reasons.push_back(fmt::format("index {}: {}", one.blobs.manifest.digest.to_string(), one.judgement.refusal));
   return context.local_index().judge().refusal(judged.request, reasons);
 }
 
@@ -63,23 +64,32 @@ void print_json(const Context& context, const Judged& judged) {
                       {"signers", taken ? taken->judgement.signers : std::vector<std::string>()},
                       {"trusted", judged.trusted()},
                       {"vouched", taken != nullptr && taken->judgement.vouched},
-                      {"policy", {{"accepted", judged.policy.accepted}, {"rule", judged.policy.rule}, {"signers", judged.policy.signers}, {"refusal", judged.policy.refusal}}},
+                      {"policy",
+                       {{"accepted", judged.policy.accepted},
+                        {"rule", judged.policy.rule},
+                        {"signers", judged.policy.signers},
+                        {"refusal", judged.policy.refusal}}},
                       {"refusal", refusal_of(context, judged)},
                       {"candidates", std::move(candidates)}});
 }
 
 void print(const Context& context, const Judged& judged) {
   auto& out = context.out;
-  out << fmt::format("image    {}\n         in {}, asked for by {}\n", judged.image.digest().to_string(), printable(judged.request.repository),
-                     judged.request.by_digest() ? "digest" : "tag");
+  out << fmt::format("image    {}\n         in {}, asked for by {}\n", judged.image.digest().to_string(),
+                     printable(judged.request.repository), judged.request.by_digest() ? "digest" : "tag");
   if (!judged.policy.rule.empty())
-    out << fmt::format("policy   {}: {}\n", printable(judged.policy.rule), judged.policy.accepted ? "accepted" : printable(judged.policy.refusal));
+    out << fmt::format("policy   {}: {}\n", printable(judged.policy.rule),
+                       judged.policy.accepted ? "accepted" : printable(judged.policy.refusal));
   for (std::size_t i = 0; i < judged.indexes.all.size(); ++i) {
     const auto& one = judged.indexes.all[i];
-    out << fmt::format("index    {}{}\n         by {}, {}; {}\n", one.blobs.manifest.digest.to_string(), i == judged.indexes.taken ? "  <- taken" : "", printable(one.blobs.tool),
-                       one.is_here ? "here" : "in the repository", printable(one.judgement.trusted ? one.judgement.rule : "does not count: " + one.judgement.refusal));
+    out << fmt::format(
+        "index    {}{}\n         by {}, {}; {}\n", one.blobs.manifest.digest.to_string(),
+        i == judged.indexes.taken ? "  <- taken" : "", printable(one.blobs.tool),
+        one.is_here ? "here" : "in the repository",
+        printable(one.judgement.trusted ? one.judgement.rule : "does not count: " + one.judgement.refusal));
   }
-  if (!judged.indexes.trouble.empty()) out << fmt::format("the repository could not be asked: {}\n", printable(judged.indexes.trouble));
+  if (!judged.indexes.trouble.empty())
+    out << fmt::format("the repository could not be asked: {}\n", printable(judged.indexes.trouble));
 }
 
 void show(Context& context, const std::string& reference, bool is_check) {
@@ -93,7 +103,8 @@ void show(Context& context, const std::string& reference, bool is_check) {
   if (is_check && !judged.trusted()) context.exit_status = 3;
 }
 
-void add_look(CLI::App& group, Context& context, const char* name, const char* what, const char* footer, bool is_check) {
+void add_look(CLI::App& group, Context& context, const char* name, const char* what, const char* footer,
+              bool is_check) {
   const auto image = std::make_shared<std::string>();
   auto* command = group.add_subcommand(name, what);
   command->add_option("IMAGE", *image, "The image: oci:DIR[:TAG] or [docker://]HOST/REPO[:TAG|@DIGEST]")->required();
@@ -118,8 +129,10 @@ void add_trust_command(CLI::App& app, Context& context) {
       "An index that this machine has built or proved counts without a signature. containers' policy.json is honoured for image and index.");
   add_look(*group, context, "show", "Shows all indexes of an image, and what is said for and against each",
            "Example:\n  varve trust show oci:image:latest --json", false);
-  add_look(*group, context, "check", "The same; exit status 3 if nobody who counts vouches for the image's index, or its policy refuses the image",
-           "Example:\n  varve trust check registry.example/team/notebook:v1 || echo not on this machine", true);
+  add_look(
+      *group, context, "check",
+      "The same; exit status 3 if nobody who counts vouches for the image's index, or its policy refuses the image",
+      "Example:\n  varve trust check registry.example/team/notebook:v1 || echo not on this machine", true);
 }
 
 }  // namespace varve::cli

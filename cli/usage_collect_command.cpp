@@ -41,18 +41,22 @@ std::vector<StoredImage> store_images(Context& context, const CollectArguments& 
   std::vector<StoredImage> stored;
   for (std::size_t i = 0; i < arguments.images.size(); ++i) {
     const auto& reference = arguments.images[i];
-    if (is_plain_folder(reference)) fail<UsageError>("{}: a plain folder; only images have sessions that can be told apart", reference);
+    if (is_plain_folder(reference))
+      fail<UsageError>("{}: a plain folder; only images have sessions that can be told apart", reference);
     Progress progress;
     const ProgressLine line(progress, "reading layers", context.global.quiet || context.global.json);
     const ImageFiles files(context, reference, progress);
     auto inventory = packages::read_inventory(files.files());
     if (arguments.cuda)
-      inventory.cuda_architectures =
-          packages::read_cuda_architectures(files.files(), [&](const std::string& problem) { inventory.problems.push_back(problem); });
+      inventory.cuda_architectures = packages::read_cuda_architectures(
+          files.files(), [&](const std::string& problem) { inventory.problems.push_back(problem); });
     for (const auto& problem : inventory.problems) log::warn("{}", printable(problem));
     const auto label = i < arguments.labels.size() ? arguments.labels[i] : std::string();
     database.put_inventory(inventory, label);
-    stored.push_back({.reference = reference, .digest = inventory.image.value_or(Digest()), .label = label, .packages = inventory.distributions.size()});
+    stored.push_back({.reference = reference,
+                      .digest = inventory.image.value_or(Digest()),
+                      .label = label,
+                      .packages = inventory.distributions.size()});
   }
   return stored;
 }
@@ -60,28 +64,45 @@ std::vector<StoredImage> store_images(Context& context, const CollectArguments& 
 nlohmann::json to_json(const usage::CollectResult& result, const std::vector<StoredImage>& images, double seconds) {
   auto image_list = nlohmann::json::array();
   for (const auto& image : images)
-    image_list.push_back({{"reference", image.reference}, {"image", image.digest.to_string()}, {"label", image.label}, {"packages", image.packages}});
+    image_list.push_back({{"reference", image.reference},
+                          {"image", image.digest.to_string()},
+                          {"label", image.label},
+                          {"packages", image.packages}});
   auto notes = nlohmann::json::array();
-  for (const auto& note : result.notes) notes.push_back({{"file", printable(note.file.string())}, {"place", note.place}, {"reason", note.reason}});
-  return {{"sessions", result.sessions},       {"events", result.events},   {"duplicates", result.duplicates},
-          {"quarantined", result.quarantined}, {"unknown", result.unknown}, {"files", result.files},
-          {"pending_bytes", result.pending_bytes}, {"removed_files", result.removed_files}, {"notes", notes}, {"images", image_list},
+  for (const auto& note : result.notes)
+    notes.push_back({{"file", printable(note.file.string())}, {"place", note.place}, {"reason", note.reason}});
+  return {{"sessions", result.sessions},
+          {"events", result.events},
+          {"duplicates", result.duplicates},
+          {"quarantined", result.quarantined},
+          {"unknown", result.unknown},
+          {"files", result.files},
+          {"pending_bytes", result.pending_bytes},
+          {"removed_files", result.removed_files},
+          {"notes", notes},
+          {"images", image_list},
           {"seconds", seconds}};
 }
 
-void print(const usage::CollectResult& result, const std::vector<StoredImage>& images, std::ostream& out, std::ostream& err) {
-  for (const auto& image : images) out << fmt::format("{}: {} packages are known\n", printable(image.reference), image.packages);
+void print(const usage::CollectResult& result, const std::vector<StoredImage>& images, std::ostream& out,
+           std::ostream& err) {
+  for (const auto& image : images)
+    out << fmt::format("{}: {} packages are known\n", printable(image.reference), image.packages);
   if (result.files == 0 && result.quarantined == 0 && !images.empty()) return;
-  out << fmt::format("{} new sessions and {} records from {} files; {} records were there before\n", result.sessions, result.events, result.files,
-                     result.duplicates);
+  out << fmt::format("{} new sessions and {} records from {} files; {} records were there before\n", result.sessions,
+                     result.events, result.files, result.duplicates);
   if (result.pending_bytes > 0) out << fmt::format("{} bytes wait for the end of their line\n", result.pending_bytes);
-  if (result.removed_files > 0) out << fmt::format("{} files were removed: their processes ended and all of them is in the database\n", result.removed_files);
-  for (const auto& note : result.notes) err << fmt::format("{} at {}: {}\n", printable(note.file.string()), note.place, note.reason);
+  if (result.removed_files > 0)
+    out << fmt::format("{} files were removed: their processes ended and all of them is in the database\n",
+                       result.removed_files);
+  for (const auto& note : result.notes)
+    err << fmt::format("{} at {}: {}\n", printable(note.file.string()), note.place, note.reason);
   if (result.quarantined > 0) err << fmt::format("{} lines or files could not be taken in\n", result.quarantined);
 }
 
 void run_collect(Context& context, const CollectArguments& arguments) {
-  if (arguments.spools.empty() && arguments.images.empty()) fail<UsageError>("usage collect: name a spool, or an image with --image");
+  if (arguments.spools.empty() && arguments.images.empty())
+    fail<UsageError>("usage collect: name a spool, or an image with --image");
   if (arguments.labels.size() > arguments.images.size()) fail<UsageError>("usage collect: more labels than images");
   const auto start = std::chrono::steady_clock::now();
   auto where = arguments.db;
@@ -96,7 +117,9 @@ void run_collect(Context& context, const CollectArguments& arguments) {
   {
     const ProgressLine line(progress, "collect", context.global.quiet || context.global.json);
     result = database->collect({arguments.spools.begin(), arguments.spools.end()},
-                               {.known_name_sessions = arguments.known_name_sessions, .remove_collected = arguments.remove, .progress = &progress},
+                               {.known_name_sessions = arguments.known_name_sessions,
+                                .remove_collected = arguments.remove,
+                                .progress = &progress},
                                context.cancel);
   }
   if (!arguments.keep_all) {
@@ -104,8 +127,10 @@ void run_collect(Context& context, const CollectArguments& arguments) {
     database->age_out(arguments.retention, std::int32_t(now.time_since_epoch().count()));
   }
   const auto seconds = std::chrono::duration<double>(std::chrono::steady_clock::now() - start).count();
-  if (context.global.json) context.print_json(to_json(result, images, seconds));
-  else print(result, images, context.out, context.err);
+  if (context.global.json)
+    context.print_json(to_json(result, images, seconds));
+  else
+    print(result, images, context.out, context.err);
   if (result.quarantined > 0) context.exit_status = 3;
 }
 
@@ -113,19 +138,32 @@ void run_collect(Context& context, const CollectArguments& arguments) {
 
 void add_usage_collect_command(CLI::App& usage, Context& context) {
   const auto arguments = std::make_shared<CollectArguments>();
-  auto* command = usage.add_subcommand("collect", "Takes what sessions left in their spools into the usage database; harmless to repeat");
+  auto* command = usage.add_subcommand(
+      "collect", "Takes what sessions left in their spools into the usage database; harmless to repeat");
   command->add_option("SPOOL", arguments->spools, "Spool folders, or single files of them");
-  command->add_option("--image", arguments->images, "Read the packages of this image first: whose modules and files its sessions use is known only then")
+  command
+      ->add_option("--image", arguments->images,
+                   "Read the packages of this image first: whose modules and files its sessions use is known only then")
       ->allow_extra_args(false);
-  command->add_option("--label", arguments->labels, "A name for the image, as people know it: v143; one for each --image, in their order")->allow_extra_args(false);
-  command->add_flag("--cuda-architectures", arguments->cuda,
-                    "With --image: also for which GPUs its CUDA code is; the image must be indexed, and of its CUDA libraries much is fetched");
-  command->add_option("--db", arguments->db, "The database: a file, or postgresql://...; usage.db under --root if none is given");
-  command->add_flag("--remove", arguments->remove, "Remove spool files of processes that ended, once they are in the database");
-  command->add_option("--known-name-sessions", arguments->known_name_sessions,
-                      "Sessions that must fail on a name that no image knows before the name itself is kept")->check(CLI::Range(1, 1'000'000));
-  command->add_option("--raw-days", arguments->retention.raw_days, "How long single sessions are kept")->check(CLI::Range(1, 36'500));
-  command->add_option("--aggregate-days", arguments->retention.aggregate_days, "How long counts per day are kept")->check(CLI::Range(1, 36'500));
+  command
+      ->add_option("--label", arguments->labels,
+                   "A name for the image, as people know it: v143; one for each --image, in their order")
+      ->allow_extra_args(false);
+  command->add_flag(
+      "--cuda-architectures", arguments->cuda,
+      "With --image: also for which GPUs its CUDA code is; the image must be indexed, and of its CUDA libraries much is fetched");
+  command->add_option("--db", arguments->db,
+                      "The database: a file, or postgresql://...; usage.db under --root if none is given");
+  command->add_flag("--remove", arguments->remove,
+                    "Remove spool files of processes that ended, once they are in the database");
+  command
+      ->add_option("--known-name-sessions", arguments->known_name_sessions,
+                   "Sessions that must fail on a name that no image knows before the name itself is kept")
+      ->check(CLI::Range(1, 1'000'000));
+  command->add_option("--raw-days", arguments->retention.raw_days, "How long single sessions are kept")
+      ->check(CLI::Range(1, 36'500));
+  command->add_option("--aggregate-days", arguments->retention.aggregate_days, "How long counts per day are kept")
+      ->check(CLI::Range(1, 36'500));
   command->add_flag("--keep-all", arguments->keep_all, "Remove nothing that is old");
   command->footer(
       "Exit status 3: some lines or files could not be read (each is named, the rest was taken in); 75: the database is full or locked, and what\n"

@@ -20,31 +20,11 @@ namespace {
 
 // In the order of the help text. A command is added here and, with its file, in CMakeLists.txt.
 constexpr AddCommand kCommands[] = {
-    add_index_command,
-    add_inspect_command,
-    add_ls_command,
-    add_cat_command,
-    add_packages_command,
-    add_mount_command,
-    add_unmount_command,
-    add_status_command,
-    add_pull_command,
-    add_profile_command,
-    add_prewarm_command,
-    add_verify_command,
-    add_keygen_command,
-    add_sign_command,
-    add_trust_command,
-    add_daemon_command,
-    add_run_command,
-    add_session_command,
-    add_image_command,
-    add_pin_command,
-    add_prune_command,
-    add_gc_command,
-    add_usage_command,
-    add_fleet_command,
-    add_gpu_check_command,
+    add_index_command,   add_inspect_command, add_ls_command,      add_cat_command,   add_packages_command,
+    add_mount_command,   add_unmount_command, add_status_command,  add_pull_command,  add_profile_command,
+    add_prewarm_command, add_verify_command,  add_keygen_command,  add_sign_command,  add_trust_command,
+    add_daemon_command,  add_run_command,     add_session_command, add_image_command, add_pin_command,
+    add_prune_command,   add_gc_command,      add_usage_command,   add_fleet_command, add_gpu_check_command,
     add_help_commands,
 };
 
@@ -63,8 +43,10 @@ class HelpFormatter : public CLI::Formatter {
 
 void add_global_options(CLI::App& app, GlobalOptions& global, std::string& root) {
   app.add_option("--root", root, "Where state lives (environment: VARVE_ROOT)")->type_name("DIR");
-  app.add_option("--platform", global.platform, "Which image of a multi-platform list: os/arch[/variant]")->type_name("PLATFORM");
-  app.add_option("--authfile", global.registry.authfile, "Registry credentials, as podman and docker write them")->type_name("FILE");
+  app.add_option("--platform", global.platform, "Which image of a multi-platform list: os/arch[/variant]")
+      ->type_name("PLATFORM");
+  app.add_option("--authfile", global.registry.authfile, "Registry credentials, as podman and docker write them")
+      ->type_name("FILE");
   app.add_flag("--plain-http", global.registry.plain_http, "Talk HTTP, not HTTPS, to registries (loopback may always)");
   app.add_option("--ca-file", global.registry.ca_file, "Certificates of a private authority, PEM")->type_name("FILE");
   app.add_flag("--json", global.json, "Print one JSON document on standard output");
@@ -73,7 +55,8 @@ void add_global_options(CLI::App& app, GlobalOptions& global, std::string& root)
   app.set_version_flag("--version", "varve " VARVE_VERSION);
 }
 
-// The words that are no options nor values of options that all commands share, each followed by a space: "usage recorder show ".
+// The words that are no options nor values of options that all commands share, each followed by a space: "usage
+// recorder show ".
 std::string command_of(const CLI::App& app, const std::vector<std::string>& words) {
   std::string command;
   for (std::size_t i = 0; i < words.size(); ++i) {
@@ -123,8 +106,8 @@ int parse_and_run(CLI::App& app, Context& context, std::vector<std::string> word
     return app.exit(success, context.out, context.err);
   } catch (const CLI::ParseError& error) {
     const auto parsed = app.get_subcommands();
-    context.err << "varve: error: " << message_text(error.what()) << " (see `varve " << (parsed.empty() ? "" : parsed.front()->get_name() + " ")
-                << "--help`)\n";
+    context.err << "varve: error: " << message_text(error.what()) << " (see `varve "
+                << (parsed.empty() ? "" : parsed.front()->get_name() + " ") << "--help`)\n";
     return 2;
   }
   return context.exit_status;
@@ -152,7 +135,8 @@ int varve_main(int argc, const char* const* argv, std::ostream& out, std::ostrea
   app.formatter(std::make_shared<HelpFormatter>());
   app.fallthrough();  // global options may follow the command
   app.require_subcommand(1);
-  app.footer("Example:\n  varve index oci:image:latest && varve run oci:image:latest -- python3\n\n`varve help COMMAND` says more.");
+  app.footer(
+      "Example:\n  varve index oci:image:latest && varve run oci:image:latest -- python3\n\n`varve help COMMAND` says more.");
   add_global_options(app, context.global, root);
   // Runs when all words are parsed and before the callback of the command.
   app.parse_complete_callback([&] {

@@ -18,7 +18,8 @@ indexer::LayerWriterOptions writer_options(const std::string& format, int level,
   writer.level = level != 0 ? level : gzip ? kDefaultGzipLevel : kDefaultZstdLevel;
   writer.jobs = jobs;
   const int most = gzip ? codec::kMaxGzipLevel : codec::kMaxZstdLevel;
-  if (writer.level < 1 || writer.level > most) fail<UsageError>("--level {}: {} has levels from 1 to {}", writer.level, format, most);
+  if (writer.level < 1 || writer.level > most)
+    fail<UsageError>("--level {}: {} has levels from 1 to {}", writer.level, format, most);
   return writer;
 }
 

@@ -6,7 +6,8 @@
 
 namespace varve::cli {
 
-// `format`: "zstd:chunked" or "gzip". `level` 0 = the format's default. Throws UsageError for a level that the format does not have.
+// `format`: "zstd:chunked" or "gzip". `level` 0 = the format's default. Throws UsageError for a level that the format
+// does not have.
 indexer::LayerWriterOptions writer_options(const std::string& format, int level, unsigned jobs);
 
 }  // namespace varve::cli

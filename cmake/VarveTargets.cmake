@@ -8,6 +8,12 @@ add_library(varve_warnings INTERFACE)
 add_library(varve::warnings ALIAS varve_warnings)
 target_compile_options(varve_warnings INTERFACE -Wall -Wextra -Wpedantic -Werror)
 
+# Half of a compilation is the reading of headers: several sources of a target are compiled together (presets but debug). Names in anonymous namespaces of one
+# target therefore differ. A file that a unity file includes looks to the compiler like a header with types of an anonymous namespace.
+if(CMAKE_UNITY_BUILD)
+  target_compile_options(varve_warnings INTERFACE -Wno-subobject-linkage)
+endif()
+
 if(VARVE_SANITIZE)
   add_compile_options(-fsanitize=${VARVE_SANITIZE} -fno-omit-frame-pointer -fno-sanitize-recover=all)
   add_link_options(-fsanitize=${VARVE_SANITIZE})

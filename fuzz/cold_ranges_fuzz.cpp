@@ -3,7 +3,7 @@
 #include <cstdlib>
 
 #include "core/base/errors.h"
-#include "core/index/cold_ranges.h"
+#include "core/index/format/cold_ranges.h"
 
 extern "C" int LLVMFuzzerTestOneInput(const std::uint8_t* data, std::size_t size) {
   using namespace varve;

@@ -11,7 +11,8 @@ extern "C" int LLVMFuzzerTestOneInput(const std::uint8_t* data, std::size_t size
     if (!range.fits_in(size)) std::abort();
     return to_bytes(file.subspan(range.offset, range.length));
   });
-  // Sections of a hostile file may overlap, so that bytes count several times, but an entry is never larger than the file.
+  // Sections of a hostile file may overlap, so that bytes count several times, but an entry is never larger than the
+  // file.
   for (const auto& [name, amount] : found)
     if (amount.bytes / amount.entries > size) std::abort();
   return 0;

@@ -1,20 +1,23 @@
-// ELF facts: never a crash, the same however the content is cut, and within the bounds that the index relies on. The first byte says how it is cut; a file is
-// followed by zeros beyond what is kept of a head, so that the tables of a mutated one lie behind it too.
+// ELF facts: never a crash, the same however the content is cut, and within the bounds that the index relies on. The
+// first byte says how it is cut; a file is followed by zeros beyond what is kept of a head, so that the tables of a
+// mutated one lie behind it too.
 #include <algorithm>
 #include <cstdint>
 #include <cstdlib>
 
-#include "core/index/elf_facts.h"
+#include "core/index/elf/elf_facts.h"
 
 namespace {
 
 using namespace varve;
 
-std::shared_ptr<const index::ElfFacts> facts_of(ByteView content, std::uint64_t hole_at, std::uint64_t hole, std::size_t step) {
+std::shared_ptr<const index::ElfFacts> facts_of(ByteView content, std::uint64_t hole_at, std::uint64_t hole,
+                                                std::size_t step) {
   index::ElfFactsReader reader;
   reader.begin(content.size() + hole);
   const auto feed = [&](ByteView part) {
-    for (; !part.empty(); part = part.subspan(std::min(step, part.size()))) reader.feed(part.first(std::min(step, part.size())));
+    for (; !part.empty(); part = part.subspan(std::min(step, part.size())))
+      reader.feed(part.first(std::min(step, part.size())));
   };
   feed(content.first(hole_at));
   reader.feed_zeros(hole);
@@ -34,6 +37,7 @@ extern "C" int LLVMFuzzerTestOneInput(const std::uint8_t* data, std::size_t size
   if ((whole == nullptr) != (cut == nullptr)) std::abort();
   if (!whole) return 0;
   if (*whole != *cut) std::abort();
-  if (whole->needed.size() > index::kMaxNeededLibraries || index::text_bytes(*whole) > index::kMaxElfTextBytes + 1024) std::abort();
+  if (whole->needed.size() > index::kMaxNeededLibraries || index::text_bytes(*whole) > index::kMaxElfTextBytes + 1024)
+    std::abort();
   return 0;
 }

@@ -1,10 +1,11 @@
-// The tree's reader, as a mount uses it and as verify does. Checksum and UUID are put right, so that what lies behind it is reached.
+// The tree's reader, as a mount uses it and as verify does. Checksum and UUID are put right, so that what lies behind
+// it is reached.
 #include <algorithm>
 #include <cstdint>
 
 #include "core/base/errors.h"
-#include "core/index/erofs.h"
-#include "core/index/internal/erofs_format.h"
+#include "core/index/format/erofs.h"
+#include "core/index/format/internal/erofs_format.h"
 
 namespace {
 
@@ -33,7 +34,8 @@ void walk(const ErofsReader& reader) {
       reader.read_directory(directory, 0, [&](std::string_view name, Nid nid, FileType type, std::uint64_t position) {
         use(reader, nid, type);
         reader.lookup(directory, name);
-        reader.read_directory(directory, position, [](std::string_view, Nid, FileType, std::uint64_t) { return false; });
+        reader.read_directory(directory, position,
+                              [](std::string_view, Nid, FileType, std::uint64_t) { return false; });
         if (type == FileType::kDirectory && name != "." && name != "..") directories.push_back(nid);
         return ++entries < kMaxEntries;
       });

@@ -7,9 +7,9 @@
 #include <optional>
 
 #include "core/base/errors.h"
-#include "core/codec/codec_test_support.h"
 #include "core/codec/gzip_walker.h"
 #include "core/codec/span_decoder.h"
+#include "testing/codec_support.h"
 
 namespace {
 

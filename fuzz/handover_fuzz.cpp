@@ -3,7 +3,7 @@
 #include <cstdlib>
 
 #include "core/base/errors.h"
-#include "fuse/handover.h"
+#include "fuse/daemon/handover.h"
 
 extern "C" int LLVMFuzzerTestOneInput(const std::uint8_t* data, std::size_t size) {
   using namespace varve;

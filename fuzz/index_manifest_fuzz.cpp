@@ -1,9 +1,10 @@
-// The manifests of our artifacts, as any repository may serve them. What is accepted must come back the same when written again.
+// The manifests of our artifacts, as any repository may serve them. What is accepted must come back the same when
+// written again.
 #include <cstdint>
 #include <cstdlib>
 
 #include "core/base/errors.h"
-#include "core/index/image_index.h"
+#include "core/index/format/image_index.h"
 
 namespace {
 

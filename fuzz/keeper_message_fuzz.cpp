@@ -3,7 +3,7 @@
 #include <cstdlib>
 
 #include "core/base/errors.h"
-#include "fuse/keeper_protocol.h"
+#include "fuse/daemon/keeper_protocol.h"
 
 extern "C" int LLVMFuzzerTestOneInput(const std::uint8_t* data, std::size_t size) {
   using namespace varve;

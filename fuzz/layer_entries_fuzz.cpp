@@ -1,12 +1,12 @@
-// The layer entries' decoder: what it accepts must be valid, and stable when written again. The first byte says what the rest is: 0 a blob,
-// 1 a name to normalise, 2 the columns of a blob before compression (after the numbers of entries and digests), which no mutation of
-// compressed bytes would reach, 3 such columns with ELF facts.
+// The layer entries' decoder: what it accepts must be valid, and stable when written again. The first byte says what
+// the rest is: 0 a blob, 1 a name to normalise, 2 the columns of a blob before compression (after the numbers of
+// entries and digests), which no mutation of compressed bytes would reach, 3 such columns with ELF facts.
 #include <cstdint>
 #include <cstdlib>
 
 #include "core/base/errors.h"
 #include "core/codec/span_decoder.h"
-#include "core/index/layer_entries.h"
+#include "core/index/format/layer_entries.h"
 
 namespace {
 
@@ -20,7 +20,9 @@ void normalise(ByteView raw) {
 void decode(ByteView blob) {
   const auto layer = index::LayerEntries::decode(blob, "input");
   const auto again = index::LayerEntries::decode(layer.encode(), "again");
-  if (again.entries != layer.entries || again.layer_digest != layer.layer_digest || again.has_elf_facts != layer.has_elf_facts) std::abort();
+  if (again.entries != layer.entries || again.layer_digest != layer.layer_digest ||
+      again.has_elf_facts != layer.has_elf_facts)
+    std::abort();
 }
 
 Bytes blob_of(std::string_view magic, ByteView input) {
@@ -30,7 +32,8 @@ Bytes blob_of(std::string_view magic, ByteView input) {
   const auto compressed = codec::compress_zstd(columns, 1);
   Bytes blob = to_bytes(as_bytes(magic));
   blob.resize(blob.size() + Digest::kBytes);
-  for (const auto number : {std::uint64_t(entries), std::uint64_t(columns.size()), std::uint64_t(compressed.size()), std::uint64_t(digests)})
+  for (const auto number : {std::uint64_t(entries), std::uint64_t(columns.size()), std::uint64_t(compressed.size()),
+                            std::uint64_t(digests)})
     append_le(blob, number);
   append(blob, compressed);
   blob.resize(blob.size() + digests * Digest::kBytes);

@@ -3,7 +3,7 @@
 #include <cstdlib>
 
 #include "core/base/errors.h"
-#include "core/index/layer_map.h"
+#include "core/index/format/layer_map.h"
 
 extern "C" int LLVMFuzzerTestOneInput(const std::uint8_t* data, std::size_t size) {
   using namespace varve;
@@ -14,7 +14,8 @@ extern "C" int LLVMFuzzerTestOneInput(const std::uint8_t* data, std::size_t size
     for (std::size_t i = 0; i < map.spans.size(); ++i) {
       if (map.span_at(map.spans[i].stream_range.end() - 1) != i) std::abort();
     }
-    if (map.stream_bytes != 0 && map.spans_of({.offset = 0, .length = map.stream_bytes}).second != map.spans.size()) std::abort();
+    if (map.stream_bytes != 0 && map.spans_of({.offset = 0, .length = map.stream_bytes}).second != map.spans.size())
+      std::abort();
   } catch (const Error&) {
   }
   return 0;

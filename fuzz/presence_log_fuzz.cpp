@@ -1,4 +1,5 @@
-// A presence log with any content: opening it must leave a log that can be used, and what is recorded from then on must be found again.
+// A presence log with any content: opening it must leave a log that can be used, and what is recorded from then on must
+// be found again.
 #include <sys/mman.h>
 
 #include <cstdint>
@@ -6,7 +7,7 @@
 #include <string>
 
 #include "core/base/file.h"
-#include "fuse/presence_log.h"
+#include "fuse/stream/presence_log.h"
 
 extern "C" int LLVMFuzzerTestOneInput(const std::uint8_t* data, std::size_t size) {
   using namespace varve;

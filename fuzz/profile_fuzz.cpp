@@ -1,9 +1,10 @@
-// The decoder of profiles: what it accepts must be exactly what the encoder writes, and what is made of it must be a profile again.
+// The decoder of profiles: what it accepts must be exactly what the encoder writes, and what is made of it must be a
+// profile again.
 #include <cstdint>
 #include <cstdlib>
 
 #include "core/base/errors.h"
-#include "core/index/profile.h"
+#include "core/index/format/profile.h"
 
 extern "C" int LLVMFuzzerTestOneInput(const std::uint8_t* data, std::size_t size) {
   using namespace varve;

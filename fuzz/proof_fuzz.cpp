@@ -1,4 +1,5 @@
-// What gates read that others wrote: proofs, answers of the import program, tables of archived modules. What is taken is written as it was read.
+// What gates read that others wrote: proofs, answers of the import program, tables of archived modules. What is taken
+// is written as it was read.
 #include <cstdint>
 #include <cstdlib>
 #include <string_view>
@@ -40,9 +41,14 @@ extern "C" int LLVMFuzzerTestOneInput(const std::uint8_t* data, std::size_t size
   if (size == 0) return 0;
   const std::string_view text(reinterpret_cast<const char*>(data) + 1, size - 1);
   switch (data[0] % 3) {
-    case 0: try_proof(text); break;
-    case 1: try_outcomes(text); break;
-    default: try_table(text);
+    case 0:
+      try_proof(text);
+      break;
+    case 1:
+      try_outcomes(text);
+      break;
+    default:
+      try_table(text);
   }
   return 0;
 }

@@ -3,7 +3,7 @@
 #include <cstdlib>
 
 #include "core/base/errors.h"
-#include "core/index/erofs.h"
+#include "core/index/format/erofs.h"
 
 extern "C" int LLVMFuzzerTestOneInput(const std::uint8_t* data, std::size_t size) {
   using namespace varve;

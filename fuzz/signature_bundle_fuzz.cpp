@@ -1,4 +1,5 @@
-// Sigstore bundles and the statements in them, as a registry may send them. What is read is written again and read as the same.
+// Sigstore bundles and the statements in them, as a registry may send them. What is read is written again and read as
+// the same.
 #include <cstdint>
 #include <cstdlib>
 

@@ -1,5 +1,5 @@
-// Key files: PEM, the JSON of encrypted keys, DER. A passphrase is asked for only when the parameters of scrypt were found to be those of
-// cosign; deriving a key is not what is tested here.
+// Key files: PEM, the JSON of encrypted keys, DER. A passphrase is asked for only when the parameters of scrypt were
+// found to be those of cosign; deriving a key is not what is tested here.
 #include <cstdint>
 #include <string>
 
@@ -11,7 +11,8 @@ extern "C" int LLVMFuzzerTestOneInput(const std::uint8_t* data, std::size_t size
   struct Asked {};
   const auto text = as_text(std::as_bytes(std::span(data, size)));
   try {
-    trust::PrivateKey::parse(text, []() -> std::string { throw Asked(); }, "input");
+    trust::PrivateKey::parse(
+        text, []() -> std::string { throw Asked(); }, "input");
   } catch (const Error&) {
   } catch (const Asked&) {
   }

@@ -1,4 +1,5 @@
-// One line of a spool. What is read must be written as a line that reads the same, and what is refused must not be quoted.
+// One line of a spool. What is read must be written as a line that reads the same, and what is refused must not be
+// quoted.
 #include <cstdint>
 #include <cstdlib>
 #include <string>

@@ -3,7 +3,7 @@
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
 
-#include "tests/support/temp_dir.h"
+#include "testing/temp_dir.h"
 
 namespace varve::gpu {
 namespace {
@@ -32,7 +32,8 @@ class AlarmTest : public testing::Test {
       results[i].step = "gemm";
       results[i].outcome = Outcome::kOk;
       const double off = 1 + 0.002 * double((i * 3 + std::size_t(next_)) % 7);
-      results[i].metrics = {{.name = "sgemm", .kind = MetricKind::kSteady, .seconds = seconds * off}, {.name = "copy", .kind = MetricKind::kSteady, .seconds = 1e-3 * off}};
+      results[i].metrics = {{.name = "sgemm", .kind = MetricKind::kSteady, .seconds = seconds * off},
+                            {.name = "copy", .kind = MetricKind::kSteady, .seconds = 1e-3 * off}};
       results[i].facts = {{"lib.libcublas.so.12", library_}};
     }
     history_.add(run_, results);
@@ -71,7 +72,8 @@ TEST_F(AlarmTest, TellsTheWholeStoryOfASlowdown) {
   EXPECT_THAT(lines[0], HasSubstr("8.05 ms instead of 7.04 ms"));
   EXPECT_EQ(lines[1], "on NVIDIA Test, driver 580.1, image registry/notebook");
   EXPECT_EQ(lines[2], "since 2025-11-27 04:00 UTC: 3 slow hours, 3 of the last 3");
-  EXPECT_THAT(lines[3], StartsWith("baseline of 60 clean hours from 2025-11-24 16:00 UTC to 2025-11-27 03:00 UTC, spread "));
+  EXPECT_THAT(lines[3],
+              StartsWith("baseline of 60 clean hours from 2025-11-24 16:00 UTC to 2025-11-27 03:00 UTC, spread "));
   EXPECT_THAT(lines[4], StartsWith("rank test of the last hours against clean ones: z = "));
   EXPECT_THAT(lines[5], StartsWith("last samples: 8."));
   EXPECT_EQ(lines[6], "changed meanwhile: image was sha256:old, is sha256:new");
@@ -96,8 +98,10 @@ TEST_F(AlarmTest, SaysHowMuchIsToBeLearned) {
   hours(60, 7e-3);
   EXPECT_THAT(remark(assessed()[1]), StartsWith("good: 7.0"));
   hours(2, 8e-3);
-  history_.accept({.metric = "sgemm", .gpu = {}, .driver = {}, .lineage = {}}, {.from_hour = 0, .unix_seconds = 1, .user = "ann", .reason = "new cooling"});
-  EXPECT_THAT(remark(assessed()[1]), HasSubstr("1 of 48 clean hours since 2025-11-27 16:00 UTC, as ann accepted: new cooling"));
+  history_.accept({.metric = "sgemm", .gpu = {}, .driver = {}, .lineage = {}},
+                  {.from_hour = 0, .unix_seconds = 1, .user = "ann", .reason = "new cooling"});
+  EXPECT_THAT(remark(assessed()[1]),
+              HasSubstr("1 of 48 clean hours since 2025-11-27 16:00 UTC, as ann accepted: new cooling"));
 }
 
 TEST_F(AlarmTest, ComparesANewDriverWithTheOneBefore) {

@@ -50,7 +50,9 @@ std::vector<double> medians_of(std::span<const Hour> hours) {
   return medians;
 }
 
-bool is_slow(std::span<const Hour> hours, std::size_t at, const Judgement& judgement) { return at + 1 == hours.size() ? judgement.suspicious() : hours[at].suspicious; }
+bool is_slow(std::span<const Hour> hours, std::size_t at, const Judgement& judgement) {
+  return at + 1 == hours.size() ? judgement.suspicious() : hours[at].suspicious;
+}
 
 double quantile(std::vector<double> values, double share) {
   std::ranges::sort(values);
@@ -60,7 +62,8 @@ double quantile(std::vector<double> values, double share) {
 // [line from the top][column].
 using Canvas = std::vector<std::vector<std::string_view>>;
 
-Canvas draw(std::span<const Hour> hours, std::span<const double> medians, const Judgement& judgement, const Scale& scale, const Signs& signs, std::size_t height) {
+Canvas draw(std::span<const Hour> hours, std::span<const double> medians, const Judgement& judgement,
+            const Scale& scale, const Signs& signs, std::size_t height) {
   Canvas canvas(height, std::vector<std::string_view>(hours.size(), " "));
   const auto line = [&](double value) { return height - 1 - scale.step(value, height); };
   if (judgement.baseline > 0) std::ranges::fill(canvas[line(judgement.baseline)], signs.baseline);
@@ -68,7 +71,8 @@ Canvas draw(std::span<const Hour> hours, std::span<const double> medians, const 
   for (std::size_t column = 0; column < hours.size(); ++column) {
     const auto& samples = hours[column].samples;
     if (samples.empty()) continue;
-    for (auto at = line(quantile(samples, 0.75)); at <= line(quantile(samples, 0.25)); ++at) canvas[at][column] = signs.span;
+    for (auto at = line(quantile(samples, 0.75)); at <= line(quantile(samples, 0.25)); ++at)
+      canvas[at][column] = signs.span;
     canvas[line(medians[column])][column] = signs.median;
   }
   return canvas;
@@ -95,8 +99,10 @@ std::string sparkline(std::span<const Hour> hours, const Judgement& judgement, c
   const auto scale = scale_of(medians, judgement);
   for (const auto value : medians) {
     const auto step = scale.step(value, kBlocks.size());
-    if (style.utf8) line += kBlocks[step];
-    else line += kAsciiBlocks[step];
+    if (style.utf8)
+      line += kBlocks[step];
+    else
+      line += kAsciiBlocks[step];
   }
   return line;
 }

@@ -14,14 +14,17 @@ struct ChartStyle {
   bool utf8 = true;        // else ASCII
 };
 
-// What the environment says the terminal shows: the first of LC_ALL, LC_CTYPE and LANG that is set and not empty names UTF-8.
+// What the environment says the terminal shows: the first of LC_ALL, LC_CTYPE and LANG that is set and not empty names
+// UTF-8.
 bool locale_is_utf8();
 
-// One line: a block per hour, as high as its median lies between the lowest shown and the threshold (or what is above it). ASCII has eight characters for that.
+// One line: a block per hour, as high as its median lies between the lowest shown and the threshold (or what is above
+// it). ASCII has eight characters for that.
 std::string sparkline(std::span<const Hour> hours, const Judgement& judgement, const ChartStyle& style = {});
 
-// Lines with an axis on the left: each hour's median on the span from its lower to its upper quartile, the baseline and the threshold drawn across and named, slow hours
-// marked beneath, then the time of the first and last hour. Empty without hours.
+// Lines with an axis on the left: each hour's median on the span from its lower to its upper quartile, the baseline and
+// the threshold drawn across and named, slow hours marked beneath, then the time of the first and last hour. Empty
+// without hours.
 std::vector<std::string> chart(std::span<const Hour> hours, const Judgement& judgement, const ChartStyle& style = {});
 
 // "7.12 ms", "950 ns", "83.1 s": three digits.

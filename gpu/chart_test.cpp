@@ -16,11 +16,21 @@ using testing::ElementsAre;
 
 std::vector<Hour> hours_of(const std::vector<double>& medians) {
   std::vector<Hour> hours;
-  for (const auto value : medians) hours.push_back({.hour = 490'000 + std::int64_t(hours.size()), .samples = {value * 0.99, value, value * 1.01}, .suspicious = value > 1.05e-3});
+  for (const auto value : medians)
+    hours.push_back({.hour = 490'000 + std::int64_t(hours.size()),
+                     .samples = {value * 0.99, value, value * 1.01},
+                     .suspicious = value > 1.05e-3});
   return hours;
 }
 
-const Judgement kAlarm{.state = Judgement::State::kAlarm, .median = 1.2e-3, .baseline = 1e-3, .spread = 0, .threshold = 1.05e-3, .z = 4, .suspicious_hours = 2, .clean_hours = 50};
+const Judgement kAlarm{.state = Judgement::State::kAlarm,
+                       .median = 1.2e-3,
+                       .baseline = 1e-3,
+                       .spread = 0,
+                       .threshold = 1.05e-3,
+                       .z = 4,
+                       .suspicious_hours = 2,
+                       .clean_hours = 50};
 
 TEST(Sparkline, ShowsHeightsBetweenTheLowestHourAndTheHighest) {
   const auto hours = hours_of({1e-3, 1e-3, 1.1e-3, 1.2e-3});
@@ -30,17 +40,16 @@ TEST(Sparkline, ShowsHeightsBetweenTheLowestHourAndTheHighest) {
   EXPECT_EQ(sparkline({}, kAlarm), "");
 }
 
-TEST(Sparkline, IsFlatWhereAllHoursAreAlike) { EXPECT_EQ(sparkline(hours_of({1e-3, 1e-3}), {}, {.utf8 = false}), "__"); }
+TEST(Sparkline, IsFlatWhereAllHoursAreAlike) {
+  EXPECT_EQ(sparkline(hours_of({1e-3, 1e-3}), {}, {.utf8 = false}), "__");
+}
 
 TEST(Chart, DrawsMediansBaselineAndThresholdAndMarksSlowHours) {
-  const auto lines = chart(hours_of({1e-3, 1e-3, 0.99e-3, 1.2e-3, 1.2e-3}), kAlarm, {.width = 60, .height = 5, .utf8 = false});
-  EXPECT_THAT(lines, ElementsAre("  1.20 ms |   oo",
-                                 "          |     ",
-                                 "          |     ",
-                                 "          |===== threshold 1.05 ms",
-                                 "   990 us |ooo-- baseline 1.00 ms",
-                                 "              ^^ slow",
-                                 "           2025-11-24 16:00 UTC to 2025-11-24 20:00 UTC"));
+  const auto lines =
+      chart(hours_of({1e-3, 1e-3, 0.99e-3, 1.2e-3, 1.2e-3}), kAlarm, {.width = 60, .height = 5, .utf8 = false});
+  EXPECT_THAT(lines, ElementsAre("  1.20 ms |   oo", "          |     ", "          |     ",
+                                 "          |===== threshold 1.05 ms", "   990 us |ooo-- baseline 1.00 ms",
+                                 "              ^^ slow", "           2025-11-24 16:00 UTC to 2025-11-24 20:00 UTC"));
 }
 
 TEST(Chart, SpansTheMiddleHalfOfTheSamples) {
@@ -48,13 +57,14 @@ TEST(Chart, SpansTheMiddleHalfOfTheSamples) {
                                 {.hour = 2, .samples = {1}, .suspicious = false},
                                 {.hour = 3, .samples = {5}, .suspicious = false}};
   const auto lines = chart(hours, {}, {.width = 10, .height = 5, .utf8 = false});
-  EXPECT_THAT(lines, ElementsAre("   5.00 s |  o", "          ||  ", "          |o  ", "          ||  ", "   1.00 s | o ",
-                                 "           1970-01-01 01:00 UTC to 1970-01-01 03:00 UTC"));
+  EXPECT_THAT(lines, ElementsAre("   5.00 s |  o", "          ||  ", "          |o  ", "          ||  ",
+                                 "   1.00 s | o ", "           1970-01-01 01:00 UTC to 1970-01-01 03:00 UTC"));
 }
 
 TEST(Chart, StaysInBoundsForAnySeries) {
   for (const double value : {1e-300, 1e300, 5e-324}) {
-    const auto lines = chart(hours_of(std::vector<double>(2000, value)), kAlarm, {.width = 100'000, .height = 100'000, .utf8 = true});
+    const auto lines =
+        chart(hours_of(std::vector<double>(2000, value)), kAlarm, {.width = 100'000, .height = 100'000, .utf8 = true});
     EXPECT_LE(lines.size(), 52U);
     for (const auto& line : lines) EXPECT_TRUE(is_utf8(line));
   }
@@ -82,7 +92,8 @@ class Locale : public testing::Test {
     }
   }
   void TearDown() override {
-    for (std::size_t i = 0; i < before_.size(); ++i) before_[i] ? ::setenv(kNames[i], before_[i]->c_str(), 1) : ::unsetenv(kNames[i]);
+    for (std::size_t i = 0; i < before_.size(); ++i)
+      before_[i] ? ::setenv(kNames[i], before_[i]->c_str(), 1) : ::unsetenv(kNames[i]);
   }
   static constexpr std::array<const char*, 3> kNames{"LC_ALL", "LC_CTYPE", "LANG"};
   std::vector<std::optional<std::string>> before_;

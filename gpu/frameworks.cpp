@@ -7,7 +7,8 @@ namespace varve::gpu {
 EmbeddedFiles framework_files();
 
 std::string framework_script(std::string_view step) {
-  return std::string(embedded_file(framework_files(), "prelude.py")) + std::string(embedded_file(framework_files(), std::string(step) + ".py"));
+  return std::string(embedded_file(framework_files(), "prelude.py")) +
+         std::string(embedded_file(framework_files(), std::string(step) + ".py"));
 }
 
 }  // namespace varve::gpu

@@ -11,8 +11,8 @@
 #include "core/base/errors.h"
 #include "core/sql/connection.h"
 #include "gpu/internal/history_schema.h"
-#include "tests/support/private_postgres.h"
-#include "tests/support/temp_dir.h"
+#include "testing/private_postgres.h"
+#include "testing/temp_dir.h"
 
 namespace varve::gpu {
 namespace {
@@ -24,10 +24,13 @@ using testing::SizeIs;
 using State = Judgement::State;
 
 enum class Kind : std::uint8_t { kSqlite, kPostgres };
-constexpr std::int64_t kFirstHour = 490'000;
+constexpr std::int64_t kHistoryFirstHour = 490'000;
 
 RunIdentity run_at(std::int64_t hour, std::int64_t second = 0) {
-  return {.unix_seconds = hour * 3600 + second, .machine = {.gpu = "NVIDIA Test", .driver = "580.1", .name = "vm-1"}, .lineage = "registry/notebook", .image = "sha256:old"};
+  return {.unix_seconds = hour * 3600 + second,
+          .machine = {.gpu = "NVIDIA Test", .driver = "580.1", .name = "vm-1"},
+          .lineage = "registry/notebook",
+          .image = "sha256:old"};
 }
 
 StepResult gemm(double seconds, MetricKind kind = MetricKind::kSteady) {
@@ -48,7 +51,8 @@ std::vector<StepResult> gemms(double seconds, std::int64_t hour = 0) {
 class HistoryTest : public testing::TestWithParam<Kind> {
  protected:
   void SetUp() override {
-    if (GetParam() == Kind::kSqlite) where_ = (folder_.path() / "gpu.db").string();
+    if (GetParam() == Kind::kSqlite)
+      where_ = (folder_.path() / "gpu.db").string();
     else {
       static const auto kServer = test::PrivatePostgres::start();
       if (kServer == nullptr) GTEST_SKIP() << "PostgreSQL 15 is not installed";
@@ -75,39 +79,41 @@ class HistoryTest : public testing::TestWithParam<Kind> {
   test::TempDir folder_;
   std::string where_;
   std::optional<History> history_;
-  std::int64_t next_ = kFirstHour;
+  std::int64_t next_ = kHistoryFirstHour;
 };
-INSTANTIATE_TEST_SUITE_P(Databases, HistoryTest, testing::Values(Kind::kSqlite, Kind::kPostgres),
-                         [](const auto& info) { return std::string(info.param == Kind::kSqlite ? "Sqlite" : "Postgres"); });
+INSTANTIATE_TEST_SUITE_P(Databases, HistoryTest, testing::Values(Kind::kSqlite, Kind::kPostgres), [](const auto& info) {
+  return std::string(info.param == Kind::kSqlite ? "Sqlite" : "Postgres");
+});
 
 TEST_P(HistoryTest, GivesBackTheSamplesOfEachHourInOrder) {
-  history_->add(run_at(kFirstHour + 2), {gemm(0.3), gemm(1.0 / 3)});
-  history_->add(run_at(kFirstHour), {gemm(0.1)});
-  const auto series = sgemm(kFirstHour + 2);
+  history_->add(run_at(kHistoryFirstHour + 2), {gemm(0.3), gemm(1.0 / 3)});
+  history_->add(run_at(kHistoryFirstHour), {gemm(0.1)});
+  const auto series = sgemm(kHistoryFirstHour + 2);
   EXPECT_TRUE(series.current);
   EXPECT_EQ(series.key.metric, "sgemm");
   EXPECT_EQ(series.key.driver, "580.1");
   ASSERT_THAT(series.hours, SizeIs(2));
-  EXPECT_EQ(series.hours[0].hour, kFirstHour);
+  EXPECT_EQ(series.hours[0].hour, kHistoryFirstHour);
   EXPECT_THAT(series.hours[1].samples, ElementsAre(0.3, 1.0 / 3));
-  EXPECT_FALSE(sgemm(kFirstHour + 3).current);
-  EXPECT_THAT(sgemm(kFirstHour + 1).hours, SizeIs(1));
+  EXPECT_FALSE(sgemm(kHistoryFirstHour + 3).current);
+  EXPECT_THAT(sgemm(kHistoryFirstHour + 1).hours, SizeIs(1));
 }
 
 TEST_P(HistoryTest, RunsOfOneHourJoinTheirSamplesAndTheSameRunCountsOnce) {
-  EXPECT_TRUE(history_->add(run_at(kFirstHour, 60), {gemm(1)}));
-  EXPECT_TRUE(history_->add(run_at(kFirstHour, 3599), {gemm(2)}));
-  EXPECT_FALSE(history_->add(run_at(kFirstHour, 60), {gemm(1)}));
+  EXPECT_TRUE(history_->add(run_at(kHistoryFirstHour, 60), {gemm(1)}));
+  EXPECT_TRUE(history_->add(run_at(kHistoryFirstHour, 3599), {gemm(2)}));
+  EXPECT_FALSE(history_->add(run_at(kHistoryFirstHour, 60), {gemm(1)}));
   ASSERT_THAT(sgemm().hours, SizeIs(1));
   EXPECT_THAT(sgemm().hours[0].samples, ElementsAre(1, 2));
 }
 
 TEST_P(HistoryTest, KeepsSeriesApartByAllPartsOfTheKey) {
-  auto other_driver = run_at(kFirstHour), other_gpu = other_driver, other_lineage = other_driver;
+  auto other_driver = run_at(kHistoryFirstHour), other_gpu = other_driver, other_lineage = other_driver;
   other_driver.machine.driver = "590.1";
   other_gpu.machine.gpu = "NVIDIA Other";
   other_lineage.lineage = "registry/other";
-  for (const auto& run : {run_at(kFirstHour), other_driver, other_gpu, other_lineage}) history_->add(run, {gemm(1), gemm(3, MetricKind::kCold)});
+  for (const auto& run : {run_at(kHistoryFirstHour), other_driver, other_gpu, other_lineage})
+    history_->add(run, {gemm(1), gemm(3, MetricKind::kCold)});
   EXPECT_THAT(history_->series({}), SizeIs(8));
   EXPECT_THAT(history_->series(SeriesFilter::of(other_gpu)), SizeIs(2));
   EXPECT_THAT(history_->series({.metric = {}, .gpu = {}, .driver = "590.1", .lineage = {}}), SizeIs(2));
@@ -115,30 +121,33 @@ TEST_P(HistoryTest, KeepsSeriesApartByAllPartsOfTheKey) {
 }
 
 TEST_P(HistoryTest, JudgesARunWithoutLineageByItsOwnKind) {
-  auto bare = run_at(kFirstHour);
+  auto bare = run_at(kHistoryFirstHour);
   bare.lineage = "";
   bare.machine.driver = "580\xff";  // as no driver says, but text of a machine all the same
-  history_->add(run_at(kFirstHour), {gemm(1)});
+  history_->add(run_at(kHistoryFirstHour), {gemm(1)});
   history_->add(bare, {gemm(2)});
-  const auto own = history_->series(SeriesFilter::of(bare), kFirstHour);
+  const auto own = history_->series(SeriesFilter::of(bare), kHistoryFirstHour);
   ASSERT_THAT(own, SizeIs(1));
   EXPECT_EQ(own[0].key.lineage, "");
   EXPECT_THAT(own[0].hours[0].samples, ElementsAre(2));
-  EXPECT_THAT(history_->changes(own[0], kFirstHour), SizeIs(testing::Gt(0U)));
+  EXPECT_THAT(history_->changes(own[0], kHistoryFirstHour), SizeIs(testing::Gt(0U)));
   EXPECT_THAT(history_->series({}), SizeIs(2));
-  open_sql(where_, history_kind())->query("SELECT count(*) FROM gpu_hour", {}, [](const SqlRow& row) { EXPECT_EQ(row.number(0), 2) << "both hours are judged"; });
+  open_sql(where_, history_kind())->query("SELECT count(*) FROM gpu_hour", {}, [](const SqlRow& row) {
+    EXPECT_EQ(row.number(0), 2) << "both hours are judged";
+  });
 }
 
 TEST_P(HistoryTest, ThrottledRepetitionsAreKeptButNotGivenBack) {
   auto throttled = gemm(9);
   throttled.throttled = true;
-  history_->add(run_at(kFirstHour), {gemm(1), throttled});
+  history_->add(run_at(kHistoryFirstHour), {gemm(1), throttled});
   EXPECT_THAT(sgemm().hours[0].samples, ElementsAre(1));
-  history_->add(run_at(kFirstHour + 1), {throttled});
+  history_->add(run_at(kHistoryFirstHour + 1), {throttled});
   EXPECT_THAT(sgemm().hours, SizeIs(1));
-  EXPECT_FALSE(sgemm(kFirstHour + 1).current);
+  EXPECT_FALSE(sgemm(kHistoryFirstHour + 1).current);
   const auto sql = open_sql(where_, history_kind());
-  sql->query("SELECT count(*) FROM gpu_sample WHERE state = 1", {}, [](const SqlRow& row) { EXPECT_EQ(row.number(0), 2); });
+  sql->query("SELECT count(*) FROM gpu_sample WHERE state = 1", {},
+             [](const SqlRow& row) { EXPECT_EQ(row.number(0), 2); });
 }
 
 TEST_P(HistoryTest, RemembersWhichHoursWereSlow) {
@@ -146,12 +155,12 @@ TEST_P(HistoryTest, RemembersWhichHoursWereSlow) {
   runs(3, 1.2);
   EXPECT_EQ(judged().state, State::kAlarm);
   EXPECT_EQ(judged().clean_hours, 60U);
-  EXPECT_EQ(slow_since(sgemm().hours, judged()), kFirstHour + 60);
+  EXPECT_EQ(slow_since(sgemm().hours, judged()), kHistoryFirstHour + 60);
   // Longer than what is read of clean hours: still known, still an alarm.
   runs(200, 1.2);
   EXPECT_EQ(judged().state, State::kAlarm);
   EXPECT_EQ(judged().clean_hours, 60U);
-  EXPECT_EQ(slow_since(sgemm().hours, judged()), kFirstHour + 60);
+  EXPECT_EQ(slow_since(sgemm().hours, judged()), kHistoryFirstHour + 60);
 }
 
 TEST_P(HistoryTest, ALaterRunInTheHourCanClearIt) {
@@ -173,7 +182,7 @@ TEST_P(HistoryTest, AcceptingBeginsTheBaselineAnew) {
                                          {.from_hour = 0, .unix_seconds = 123, .user = "ann", .reason = "new cooling"});
   ASSERT_THAT(accepted, SizeIs(1));
   ASSERT_TRUE(accepted[0].accepted);
-  EXPECT_EQ(accepted[0].accepted->from_hour, kFirstHour + 60);
+  EXPECT_EQ(accepted[0].accepted->from_hour, kHistoryFirstHour + 60);
   EXPECT_EQ(judged().state, State::kLearning);
   EXPECT_EQ(judged().clean_hours, 9U);
   runs(60, 1.2);
@@ -185,15 +194,16 @@ TEST_P(HistoryTest, AcceptingBeginsTheBaselineAnew) {
   runs(2, 1.4);
   EXPECT_EQ(judged().state, State::kAlarm);
   // As it was judged then.
-  EXPECT_EQ(judge(sgemm(kFirstHour + 59).hours, MetricKind::kSteady).state, State::kGood);
-  EXPECT_FALSE(sgemm(kFirstHour + 59).accepted);
+  EXPECT_EQ(judge(sgemm(kHistoryFirstHour + 59).hours, MetricKind::kSteady).state, State::kGood);
+  EXPECT_FALSE(sgemm(kHistoryFirstHour + 59).accepted);
 }
 
 TEST_P(HistoryTest, AcceptingFromAnHourJudgesTheFollowingOnesAnew) {
   runs(60, 1);
   runs(100, 1.2);
   runs(5, 1.4);
-  history_->accept({}, {.from_hour = kFirstHour + 60, .unix_seconds = 1, .user = "ann", .reason = "driver setting"});
+  history_->accept({},
+                   {.from_hour = kHistoryFirstHour + 60, .unix_seconds = 1, .user = "ann", .reason = "driver setting"});
   EXPECT_EQ(judged().state, State::kAlarm);
   EXPECT_NEAR(judged().baseline, 1.2, 0.02);
   EXPECT_EQ(judged().clean_hours, 100U);
@@ -211,12 +221,12 @@ TEST_P(HistoryTest, AcceptingAnUnknownMetricNamesThoseThereAre) {
 
 TEST_P(HistoryTest, ARunWithAClockInTheFutureJudgesNobodyElse) {
   runs(60, 1);
-  history_->add(run_at(kFirstHour + 500'000), gemms(5));
+  history_->add(run_at(kHistoryFirstHour + 500'000), gemms(5));
   runs(2, 1.2);
   EXPECT_EQ(judge(sgemm(next_ - 1).hours, MetricKind::kSteady).state, State::kAlarm);
   // A clock that stepped back: judged by what lies before it.
-  history_->add(run_at(kFirstHour + 55, 1800), gemms(1));
-  const auto then = sgemm(kFirstHour + 55);
+  history_->add(run_at(kHistoryFirstHour + 55, 1800), gemms(1));
+  const auto then = sgemm(kHistoryFirstHour + 55);
   EXPECT_THAT(then.hours.back().samples, SizeIs(14));
   EXPECT_TRUE(history_->add(run_at(-5), gemms(1)));
   EXPECT_EQ(sgemm(-5).hours.front().hour, -5);
@@ -230,10 +240,12 @@ TEST_P(HistoryTest, WhatIsNoTimeBecomesAWarning) {
   strange.metrics.push_back({.name = "no name\n", .kind = MetricKind::kSteady, .seconds = 1});
   strange.detail = std::string("zero \0 and \xff", 12);
   strange.outcome = Outcome::kFailed;
-  history_->add(run_at(kFirstHour), {strange});
+  history_->add(run_at(kHistoryFirstHour), {strange});
   EXPECT_THAT(history_->series({}), SizeIs(1));
   std::vector<std::string> warnings;
-  open_sql(where_, history_kind())->query("SELECT text FROM gpu_warning ORDER BY number", {}, [&](const SqlRow& row) { warnings.push_back(row.text(0)); });
+  open_sql(where_, history_kind())->query("SELECT text FROM gpu_warning ORDER BY number", {}, [&](const SqlRow& row) {
+    warnings.push_back(row.text(0));
+  });
   ASSERT_THAT(warnings, SizeIs(4));
   EXPECT_EQ(warnings[1], "metric zero was left out: 0 is no time");
   EXPECT_EQ(history_->failures({}, 1).at(0).detail, "zero ? and ?");
@@ -242,10 +254,10 @@ TEST_P(HistoryTest, WhatIsNoTimeBecomesAWarning) {
 TEST_P(HistoryTest, AnHourOfAFleetIsNotReadWithoutEnd) {
   const auto most = std::size_t(kMaxHourSamples);
   const std::vector<StepResult> many(most - 1, gemm(1));
-  history_->add(run_at(kFirstHour, 1), many);
-  history_->add(run_at(kFirstHour, 2), {gemm(1), gemm(7), gemm(7)});
+  history_->add(run_at(kHistoryFirstHour, 1), many);
+  history_->add(run_at(kHistoryFirstHour, 2), {gemm(1), gemm(7), gemm(7)});
   EXPECT_THAT(sgemm().hours[0].samples, SizeIs(most));
-  history_->add(run_at(kFirstHour, 3), gemms(7));
+  history_->add(run_at(kHistoryFirstHour, 3), gemms(7));
   EXPECT_THAT(sgemm().hours[0].samples, SizeIs(most));
 }
 
@@ -254,12 +266,12 @@ TEST_P(HistoryTest, ListsFailuresOfTheNewestRuns) {
   failed.step = "fft";
   failed.detail = "cuFFT: wrong result";
   failed.outcome = Outcome::kFailed;
-  history_->add(run_at(kFirstHour), {failed});
-  history_->add(run_at(kFirstHour + 1), {gemm(1)});
-  history_->add(run_at(kFirstHour + 2), {gemm(1), failed});
+  history_->add(run_at(kHistoryFirstHour), {failed});
+  history_->add(run_at(kHistoryFirstHour + 1), {gemm(1)});
+  history_->add(run_at(kHistoryFirstHour + 2), {gemm(1), failed});
   const auto filter = SeriesFilter::of(run_at(0));
   ASSERT_THAT(history_->failures(filter, 2), SizeIs(1));
-  EXPECT_EQ(history_->failures(filter, 2)[0].unix_seconds, (kFirstHour + 2) * 3600);
+  EXPECT_EQ(history_->failures(filter, 2)[0].unix_seconds, (kHistoryFirstHour + 2) * 3600);
   ASSERT_THAT(history_->failures(filter, 10), SizeIs(2));
   EXPECT_EQ(history_->failures(filter, 10)[1].detail, "cuFFT: wrong result");
 }
@@ -267,7 +279,7 @@ TEST_P(HistoryTest, ListsFailuresOfTheNewestRuns) {
 TEST_P(HistoryTest, TellsWhatChangedMeanwhile) {
   runs(60, 1);
   runs(3, 1.2, "sha256:new");
-  const auto changes = history_->changes(sgemm(), kFirstHour + 60);
+  const auto changes = history_->changes(sgemm(), kHistoryFirstHour + 60);
   ASSERT_THAT(changes, SizeIs(1)) << "cuda_driver is the same; clock.sm_mhz is another every time";
   EXPECT_EQ(changes[0].name, "image");
   EXPECT_EQ(changes[0].before, "sha256:old");
@@ -275,11 +287,13 @@ TEST_P(HistoryTest, TellsWhatChangedMeanwhile) {
 }
 
 TEST_P(HistoryTest, ForgetsWhatIsOldButNotWhatASeriesIsJudgedBy) {
-  history_->add([] {
-    auto run = run_at(kFirstHour - 24 * 400);
-    run.machine.gpu = "NVIDIA Gone";
-    return run;
-  }(), gemms(1));
+  history_->add(
+      [] {
+        auto run = run_at(kHistoryFirstHour - 24 * 400);
+        run.machine.gpu = "NVIDIA Gone";
+        return run;
+      }(),
+      gemms(1));
   runs(300, 1);
   runs(24 * 8, 1.2);
   const auto before = judged();
@@ -293,23 +307,25 @@ TEST_P(HistoryTest, ForgetsWhatIsOldButNotWhatASeriesIsJudgedBy) {
   EXPECT_EQ(judged().baseline, before.baseline);
   EXPECT_EQ(judged().z, before.z);
   const auto sql = open_sql(where_, history_kind());
-  sql->query("SELECT count(*) FROM gpu_run", {}, [&](const SqlRow& row) { EXPECT_EQ(row.number(0), std::int64_t(24 * 8 + kBaselineHours + 9)); });
-  sql->query("SELECT count(DISTINCT run_id) FROM gpu_result", {}, [](const SqlRow& row) { EXPECT_EQ(row.number(0), 24 * 7); });
+  sql->query("SELECT count(*) FROM gpu_run", {},
+             [&](const SqlRow& row) { EXPECT_EQ(row.number(0), std::int64_t(24 * 8 + kBaselineHours + 9)); });
+  sql->query("SELECT count(DISTINCT run_id) FROM gpu_result", {},
+             [](const SqlRow& row) { EXPECT_EQ(row.number(0), 24 * 7); });
   // When the machine is gone, so is all that was known of it.
   EXPECT_GT(history_->forget(7, now + 30 * 86'400), 0U);
-  for (const auto* table : {"gpu_run", "gpu_result", "gpu_fact", "gpu_run_fact", "gpu_series", "gpu_sample", "gpu_hour"})
-    sql->query(fmt::format("SELECT count(*) FROM {}", table), {}, [&](const SqlRow& row) { EXPECT_EQ(row.number(0), 0) << table; });
+  for (const auto* table :
+       {"gpu_run", "gpu_result", "gpu_fact", "gpu_run_fact", "gpu_series", "gpu_sample", "gpu_hour"})
+    sql->query(fmt::format("SELECT count(*) FROM {}", table), {},
+               [&](const SqlRow& row) { EXPECT_EQ(row.number(0), 0) << table; });
 }
 
 TEST_P(HistoryTest, TwoWritersLoseNothing) {
   constexpr std::int64_t kRuns = 25;
   const auto write = [&](std::int64_t second) {
     auto history = History::open(where_);
-    for (std::int64_t i = 0; i < kRuns; ++i) history.add(run_at(kFirstHour + i, second), gemms(1, i));
+    for (std::int64_t i = 0; i < kRuns; ++i) history.add(run_at(kHistoryFirstHour + i, second), gemms(1, i));
   };
-  {
-    std::jthread one(write, 1), two(write, 2);
-  }
+  { std::jthread one(write, 1), two(write, 2); }
   const auto series = sgemm();
   ASSERT_THAT(series.hours, SizeIs(kRuns));
   for (const auto& hour : series.hours) EXPECT_THAT(hour.samples, SizeIs(14));
@@ -320,7 +336,8 @@ TEST_P(HistoryTest, RefusesANewerSchemaAndFilesOfOthers) {
     const auto sql = open_sql(where_, history_kind());
     write_setting(*sql, "schema", "99");
   }
-  EXPECT_THAT([&] { History::open(where_); }, testing::ThrowsMessage<Unsupported>(HasSubstr("GPU history: its schema is version 99")));
+  EXPECT_THAT([&] { History::open(where_); },
+              testing::ThrowsMessage<Unsupported>(HasSubstr("GPU history: its schema is version 99")));
   if (GetParam() != Kind::kSqlite) return;
   const auto other = (folder_.path() / "other.db").string();
   open_sqlite(other, history_kind())->run_script("CREATE TABLE theirs (id INTEGER)");
@@ -358,8 +375,10 @@ TEST_P(HistoryTest, IsAsItsPageSays) {
     EXPECT_GT(rows, 0U);
   }
   EXPECT_EQ(statements, 5U);
-  const auto* columns = GetParam() == Kind::kSqlite ? "SELECT m.name, c.name FROM sqlite_master m, pragma_table_info(m.name) c WHERE m.type = 'table' AND m.name LIKE 'gpu_%'"
-                                                    : "SELECT table_name, column_name FROM information_schema.columns WHERE table_schema = current_schema()";
+  const auto* columns =
+      GetParam() == Kind::kSqlite
+          ? "SELECT m.name, c.name FROM sqlite_master m, pragma_table_info(m.name) c WHERE m.type = 'table' AND m.name LIKE 'gpu_%'"
+          : "SELECT table_name, column_name FROM information_schema.columns WHERE table_schema = current_schema()";
   unsigned named = 0;
   sql->query(columns, {}, [&](const SqlRow& row) {
     ++named;

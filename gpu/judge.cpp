@@ -15,7 +15,9 @@ constexpr double kMadToDeviation = 1.4826;
 constexpr std::uint32_t kMostRecentHours = 7;
 constexpr std::size_t kResamples = 10'000;
 
-void append(std::vector<double>& to, const std::vector<double>& values) { to.insert(to.end(), values.begin(), values.end()); }
+void append(std::vector<double>& to, const std::vector<double>& values) {
+  to.insert(to.end(), values.begin(), values.end());
+}
 
 // Medians of the newest clean hours, the last `most` of them.
 std::vector<double> clean_medians(std::span<const Hour> hours, std::uint32_t most) {
@@ -44,9 +46,12 @@ double z_of_last_hours(std::span<const Hour> hours) {
 
 double tolerated(MetricKind kind) {
   switch (kind) {
-    case MetricKind::kSteady: return 0.05;
-    case MetricKind::kFirstCall: return 0.10;
-    case MetricKind::kCold: break;
+    case MetricKind::kSteady:
+      return 0.05;
+    case MetricKind::kFirstCall:
+      return 0.10;
+    case MetricKind::kCold:
+      break;
   }
   return 0.25;
 }
@@ -62,13 +67,16 @@ Judgement judge(std::span<const Hour> hours, MetricKind kind) {
   judgement.spread = spread(medians);
   if (medians.size() < kLearningHours) return judgement;
 
-  judgement.threshold = judgement.baseline + std::max(tolerated(kind) * judgement.baseline, kSpreads * judgement.spread);
+  judgement.threshold =
+      judgement.baseline + std::max(tolerated(kind) * judgement.baseline, kSpreads * judgement.spread);
   const bool suspicious = judgement.median > judgement.threshold;
   const auto last = earlier.last(std::min<std::size_t>(earlier.size(), kRecentHours - 1));
   judgement.suspicious_hours = std::uint32_t(std::ranges::count_if(last, &Hour::suspicious)) + (suspicious ? 1 : 0);
   judgement.z = z_of_last_hours(hours);
-  if (judgement.suspicious_hours >= kSuspiciousForAlarm && judgement.z > kAlarmZ) judgement.state = Judgement::State::kAlarm;
-  else judgement.state = suspicious ? Judgement::State::kSuspicious : Judgement::State::kGood;
+  if (judgement.suspicious_hours >= kSuspiciousForAlarm && judgement.z > kAlarmZ)
+    judgement.state = Judgement::State::kAlarm;
+  else
+    judgement.state = suspicious ? Judgement::State::kSuspicious : Judgement::State::kGood;
   return judgement;
 }
 
@@ -112,7 +120,8 @@ double mann_whitney_z(std::span<const double> now, std::span<const double> befor
     std::size_t of_now = 0;
     for (end = begin; end < all.size() && all[end].first == all[begin].first; ++end) of_now += all[end].second ? 1 : 0;
     const auto alike = double(end - begin);
-    rank_sum += double(of_now) * (double(begin + 1) + double(end)) / 2;  // ranks begin at 1; those of equal values are shared
+    rank_sum +=
+        double(of_now) * (double(begin + 1) + double(end)) / 2;  // ranks begin at 1; those of equal values are shared
     ties += alike * (alike * alike - 1);
   }
   const auto m = double(now.size()), n = double(before.size()), total = m + n;
@@ -130,7 +139,8 @@ Comparison compare(std::span<const std::pair<double, double>> pairs, MetricKind 
     return median(b) / median(a);
   };
   comparison.ratio = ratio_of([&](std::size_t i) { return pairs[i]; });
-  // Pairs stay together, so that what changed slowly meanwhile (heat, neighbours) cancels as it did when they were measured.
+  // Pairs stay together, so that what changed slowly meanwhile (heat, neighbours) cancels as it did when they were
+  // measured.
   std::mt19937_64 random(seed);
   std::vector<double> ratios(kResamples);
   for (auto& ratio : ratios) ratio = ratio_of([&](std::size_t) { return pairs[random() % pairs.size()]; });
@@ -139,8 +149,10 @@ Comparison compare(std::span<const std::pair<double, double>> pairs, MetricKind 
   comparison.high = ratios[kResamples * 975 / 1000 - 1];
   const double limit = 1 + tolerated(kind);
   if (pairs.size() < kMinimumPairs) return comparison;
-  if (comparison.low > limit) comparison.verdict = Comparison::Verdict::kSlower;
-  else if (comparison.high <= limit) comparison.verdict = Comparison::Verdict::kNotSlower;
+  if (comparison.low > limit)
+    comparison.verdict = Comparison::Verdict::kSlower;
+  else if (comparison.high <= limit)
+    comparison.verdict = Comparison::Verdict::kNotSlower;
   return comparison;
 }
 

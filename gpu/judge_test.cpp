@@ -10,38 +10,28 @@ namespace {
 
 using State = Judgement::State;
 
-// p values by SciPy 1.17.1: stats.mannwhitneyu(now, before, alternative="greater", method="asymptotic", use_continuity=False).
+// p values by SciPy 1.17.1: stats.mannwhitneyu(now, before, alternative="greater", method="asymptotic",
+// use_continuity=False).
 struct RankCase {
   std::vector<double> now, before;
   double p;
 };
 const std::vector<RankCase> kRankCases{
-    {{1.1, 2.2, 3.3},
-     {0.5, 1.5, 2.5, 3.5},
-     0.5},
-    {{5, 5, 5, 6},
-     {1, 2, 5, 5, 3},
-     0.030170266457823267},
-    {{1, 2, 3},
-     {4, 5, 6},
-     0.97523269328218665},
-    {{7, 8, 9, 10},
-     {1, 1, 2, 2, 3, 3},
-     0.0049116372537596244},
-    {{1, 1, 1},
-     {1, 1, 2},
-     0.84134474606854293},
-    {{0.25},
-     {0.5, 0.125, 0.25, 0.75},
-     0.64159974150275279},
-    {{1.03, 1.037, 1.025, 1.012, 1.021, 1.01, 1.032, 1.058, 1.02, 1.018, 1.041, 1.038, 1.033, 1.011, 1.03, 1.045, 1.003, 1.021, 0.992, 1.004, 0.993},
-     {0.995, 0.975, 1.005, 1.003, 0.996, 0.951, 0.989, 0.999, 1.002, 0.97, 0.99, 0.981, 0.984, 1.021, 0.984, 0.999, 1.018, 0.988, 0.998, 1.002, 1.001,
-      0.976, 1.002, 1.028, 0.97, 1.017, 1.002, 0.987, 1.041, 1.015, 0.976, 1.001, 1.012, 0.996, 1.014, 0.999, 1.013, 1.029, 0.987, 1.004, 0.991,
-      1.003, 0.977, 0.988, 0.996, 1.018, 1.023, 0.974},
+    {{1.1, 2.2, 3.3}, {0.5, 1.5, 2.5, 3.5}, 0.5},
+    {{5, 5, 5, 6}, {1, 2, 5, 5, 3}, 0.030170266457823267},
+    {{1, 2, 3}, {4, 5, 6}, 0.97523269328218665},
+    {{7, 8, 9, 10}, {1, 1, 2, 2, 3, 3}, 0.0049116372537596244},
+    {{1, 1, 1}, {1, 1, 2}, 0.84134474606854293},
+    {{0.25}, {0.5, 0.125, 0.25, 0.75}, 0.64159974150275279},
+    {{1.03,  1.037, 1.025, 1.012, 1.021, 1.01,  1.032, 1.058, 1.02,  1.018, 1.041,
+      1.038, 1.033, 1.011, 1.03,  1.045, 1.003, 1.021, 0.992, 1.004, 0.993},
+     {0.995, 0.975, 1.005, 1.003, 0.996, 0.951, 0.989, 0.999, 1.002, 0.97,  0.99,  0.981, 0.984, 1.021, 0.984, 0.999,
+      1.018, 0.988, 0.998, 1.002, 1.001, 0.976, 1.002, 1.028, 0.97,  1.017, 1.002, 0.987, 1.041, 1.015, 0.976, 1.001,
+      1.012, 0.996, 1.014, 0.999, 1.013, 1.029, 0.987, 1.004, 0.991, 1.003, 0.977, 0.988, 0.996, 1.018, 1.023, 0.974},
      2.4091658489962564e-06},
     {{1, 0.5, 1.25, 1.5, 0.75, 0.25, 1.75},
-     {0.5, 0.5, 0, 0.25, 1.25, 0.5, 0, 0.75, 0.25, 1.75, 0.5, 0.5, 0.25, 0, 3.25, 0.25, 1.25, 0, 1.75, 0, 0.5, 0, 0, 1, 1.5, 0.5, 0.75, 0.75, 0.25,
-      1.25},
+     {0.5,  0.5,  0, 0.25, 1.25, 0.5, 0, 0.75, 0.25, 1.75, 0.5, 0.5,  0.25, 0,    3.25,
+      0.25, 1.25, 0, 1.75, 0,    0.5, 0, 0,    1,    1.5,  0.5, 0.75, 0.75, 0.25, 1.25},
      0.049630503439188671},
 };
 
@@ -55,8 +45,10 @@ const std::vector<SpreadCase> kSpreadCases{
     {{2.5}, 2.5, 0},
     {{1, 1, 1, 5}, 1, 0},
     {{0.3, 0.1, 0.4, 0.1, 0.5, 0.9, 0.2, 0.6}, 0.34999999999999998, 0.29652000000000001},
-    {{10.41, 10.99, 9.65, 9.59, 11.4, 11.04, 7.93, 9.84, 10.07, 7.89, 10.52, 8.28, 11.94, 10.39, 10.18, 8.82, 9.76, 6, 7.74, 10.73, 5.74, 11.69, 6.51,
-      11.51, 8.31, 11.56, 10.26, 6.93, 12.5, 12.88, 9.87}, 10.07, 1.9718579999999999},
+    {{10.41, 10.99, 9.65, 9.59,  11.4, 11.04, 7.93, 9.84,  10.07, 7.89,  10.52, 8.28, 11.94, 10.39, 10.18, 8.82,
+      9.76,  6,     7.74, 10.73, 5.74, 11.69, 6.51, 11.51, 8.31,  11.56, 10.26, 6.93, 12.5,  12.88, 9.87},
+     10.07,
+     1.9718579999999999},
 };
 
 TEST(MannWhitney, HasTheProbabilitiesOfSciPy) {
@@ -88,7 +80,8 @@ class JudgeTest : public testing::Test {
   // Seven samples around `seconds`, one percent apart from the lowest to the highest.
   const Judgement& hour(double seconds, std::size_t samples = 7) {
     Hour hour{.hour = next_++, .samples = {}, .suspicious = false};
-    for (std::size_t i = 0; i < samples; ++i) hour.samples.push_back(seconds * (1 + 0.01 * (double((i * 3 + std::size_t(hour.hour)) % 7) / 6 - 0.5)));
+    for (std::size_t i = 0; i < samples; ++i)
+      hour.samples.push_back(seconds * (1 + 0.01 * (double((i * 3 + std::size_t(hour.hour)) % 7) / 6 - 0.5)));
     hours_.push_back(hour);
     judgement_ = judge(hours_, kind_);
     hours_.back().suspicious = judgement_.suspicious();
@@ -243,20 +236,23 @@ TEST(Compare, FindsASlowerImageAndAcquitsAnEqualOne) {
 
 TEST(Compare, SaysNothingOnFewPairs) {
   std::mt19937_64 random(2);
-  EXPECT_EQ(compare(pairs_of(kMinimumPairs - 1, 2, random), MetricKind::kSteady, 1).verdict, Comparison::Verdict::kUndecided);
+  EXPECT_EQ(compare(pairs_of(kMinimumPairs - 1, 2, random), MetricKind::kSteady, 1).verdict,
+            Comparison::Verdict::kUndecided);
   EXPECT_EQ(compare({}, MetricKind::kSteady, 1).ratio, 0);
 }
 
 TEST(Compare, IsTheSameForTheSameSeed) {
   std::mt19937_64 random(3);
   const auto pairs = pairs_of(10, 1.1, random);
-  const auto one = compare(pairs, MetricKind::kSteady, 5), two = compare(pairs, MetricKind::kSteady, 5), other = compare(pairs, MetricKind::kSteady, 6);
+  const auto one = compare(pairs, MetricKind::kSteady, 5), two = compare(pairs, MetricKind::kSteady, 5),
+             other = compare(pairs, MetricKind::kSteady, 6);
   EXPECT_EQ(one.low, two.low);
   EXPECT_EQ(one.high, two.high);
   EXPECT_NEAR(one.low, other.low, 0.01);
 }
 
-// The interval should have the true ratio in it 95 times of 100. Medians of ten pairs are coarse: 90 to 99 are let pass.
+// The interval should have the true ratio in it 95 times of 100. Medians of ten pairs are coarse: 90 to 99 are let
+// pass.
 TEST(Compare, IntervalsCoverTheTruthAsOftenAsTheySay) {
   std::mt19937_64 random(4);
   std::lognormal_distribution<double> noise(0, 0.03);

@@ -28,7 +28,8 @@ std::string clean(std::string_view text) {
     const auto length = utf8_length(text);
     if (line.size() + std::max<std::size_t>(length, 1) > kMaxProbeText) break;
     const auto first = static_cast<unsigned char>(text[0]);
-    const bool control = first < 0x20 || first == 0x7F || (length == 2 && first == 0xC2 && static_cast<unsigned char>(text[1]) < 0xA0);
+    const bool control =
+        first < 0x20 || first == 0x7F || (length == 2 && first == 0xC2 && static_cast<unsigned char>(text[1]) < 0xA0);
     if (length == 0) {
       line += '?';
     } else if (control) {
@@ -70,14 +71,17 @@ void take_metrics(const json& list, StepResult& result) {
   for (const auto& one : list) {
     if (!one.is_object()) fail<CorruptData>("a metric is no object");
     const auto* name = member(one, "name");
-    if (name == nullptr || !name->is_string() || !is_metric_name(name->get_ref<const std::string&>())) fail<CorruptData>("a metric has no proper \"name\"");
+    if (name == nullptr || !name->is_string() || !is_metric_name(name->get_ref<const std::string&>()))
+      fail<CorruptData>("a metric has no proper \"name\"");
     Metric metric{.name = name->get<std::string>(), .kind = kind_of(member(one, "kind"))};
     const auto* seconds = member(one, "seconds");
     if (seconds == nullptr || !seconds->is_number()) fail<CorruptData>("metric {} has no \"seconds\"", metric.name);
     metric.seconds = seconds->get<double>();
-    if (!(metric.seconds >= 0 && metric.seconds <= kMaxProbeSeconds)) fail<CorruptData>("metric {} took {} seconds", metric.name, metric.seconds);
+    if (!(metric.seconds >= 0 && metric.seconds <= kMaxProbeSeconds))
+      fail<CorruptData>("metric {} took {} seconds", metric.name, metric.seconds);
     for (const auto& other : result.metrics)
-      if (other.name == metric.name && other.kind == metric.kind) fail<CorruptData>("metric {} is there twice", metric.name);
+      if (other.name == metric.name && other.kind == metric.kind)
+        fail<CorruptData>("metric {} is there twice", metric.name);
     result.metrics.push_back(std::move(metric));
   }
 }
@@ -175,29 +179,39 @@ std::string end_of(int exit_status) {
   return name == nullptr ? fmt::format("killed by signal {}", exit_status - 128) : fmt::format("killed by SIG{}", name);
 }
 
-int status_of(Outcome outcome) { return outcome == Outcome::kOk ? 0 : outcome == Outcome::kFailed ? 1 : kSkippedStatus; }
+int status_of(Outcome outcome) {
+  return outcome == Outcome::kOk ? 0 : outcome == Outcome::kFailed ? 1 : kSkippedStatus;
+}
 
 std::string while_doing(const Said& said) { return said.doing.empty() ? "" : ", while doing: " + said.doing; }
 
 // What the failure is if the process did not end as it should have; absent when all is well.
-std::optional<std::string> what_is_wrong(const Said& said, std::string_view error_output, int exit_status, bool timed_out) {
-  if (timed_out) return "no end before its limit" + (said.doing.empty() ? std::string(", and it did not say what it was doing") : while_doing(said));
+std::optional<std::string> what_is_wrong(const Said& said, std::string_view error_output, int exit_status,
+                                         bool timed_out) {
+  if (timed_out)
+    return "no end before its limit" +
+           (said.doing.empty() ? std::string(", and it did not say what it was doing") : while_doing(said));
   if (!said.wrong.empty()) return said.wrong;
   const auto words = last_words(error_output);
   const auto last = words.empty() ? "" : ": " + words;
   if (!said.result) return fmt::format("no result, {}{}{}", end_of(exit_status), while_doing(said), last);
   if (!said.doing.empty()) return fmt::format("{} after its result{}{}", end_of(exit_status), while_doing(said), last);
-  const bool crashed_after_failure = said.result->outcome == Outcome::kFailed && exit_status != 0 && exit_status != kSkippedStatus;
+  const bool crashed_after_failure =
+      said.result->outcome == Outcome::kFailed && exit_status != 0 && exit_status != kSkippedStatus;
   if (exit_status != status_of(said.result->outcome) && !crashed_after_failure)
-    return fmt::format("it said \"{}\" ({}), then {}{}", to_string(said.result->outcome), said.result->detail, end_of(exit_status), last);
+    return fmt::format("it said \"{}\" ({}), then {}{}", to_string(said.result->outcome), said.result->detail,
+                       end_of(exit_status), last);
   return std::nullopt;
 }
 
 }  // namespace
 
-std::string_view to_string(Outcome outcome) { return outcome == Outcome::kOk ? "ok" : outcome == Outcome::kFailed ? "failed" : "skipped"; }
+std::string_view to_string(Outcome outcome) {
+  return outcome == Outcome::kOk ? "ok" : outcome == Outcome::kFailed ? "failed" : "skipped";
+}
 
-StepResult parse_probe_output(std::string_view step, std::string_view output, std::string_view error_output, int exit_status, bool timed_out) {
+StepResult parse_probe_output(std::string_view step, std::string_view output, std::string_view error_output,
+                              int exit_status, bool timed_out) {
   auto said = read_lines(output.substr(0, kMaxProbeOutput));
   auto wrong = what_is_wrong(said, error_output, exit_status, timed_out);
   auto result = said.result ? std::move(*said.result) : StepResult{};

@@ -12,17 +12,19 @@ using ::testing::IsEmpty;
 
 std::string said(const std::string& json) { return std::string(kProbeMark) + " " + json + "\n"; }
 
-StepResult parse(const std::string& output, int exit_status = 0, const std::string& error_output = "", bool timed_out = false) {
+StepResult parse(const std::string& output, int exit_status = 0, const std::string& error_output = "",
+                 bool timed_out = false) {
   return parse_probe_output("gemm", output, error_output, exit_status, timed_out);
 }
 
 const std::string kOkLine = said(R"({"result": "ok", "detail": "fine"})");
 
 TEST(ProbeOutputTest, AResultIsReadWithAllItsParts) {
-  const auto result =
-      parse("chatter\n" + said(R"({"doing": "sgemm"})") +
-            said(R"({"result": "ok", "detail": "residual 1e-7", "metrics": [{"name": "sgemm.steady", "kind": "steady", "seconds": 0.25}, )"
-                 R"({"name": "sgemm.first", "kind": "first", "seconds": 3}], "facts": {"gpu": "NVIDIA T4"}, "warnings": ["ECC"], "throttled": true, "more": [1]})"));
+  const auto result = parse(
+      "chatter\n" + said(R"({"doing": "sgemm"})") +
+      said(
+          R"({"result": "ok", "detail": "residual 1e-7", "metrics": [{"name": "sgemm.steady", "kind": "steady", "seconds": 0.25}, )"
+          R"({"name": "sgemm.first", "kind": "first", "seconds": 3}], "facts": {"gpu": "NVIDIA T4"}, "warnings": ["ECC"], "throttled": true, "more": [1]})"));
   EXPECT_EQ(result.step, "gemm");
   EXPECT_EQ(result.outcome, Outcome::kOk) << result.detail;
   EXPECT_EQ(result.detail, "residual 1e-7");
@@ -35,7 +37,9 @@ TEST(ProbeOutputTest, AResultIsReadWithAllItsParts) {
   EXPECT_TRUE(result.throttled);
 }
 
-TEST(ProbeOutputTest, TheLastResultCounts) { EXPECT_EQ(parse(kOkLine + said(R"({"result": "failed", "detail": "wrong at 7"})"), 1).detail, "wrong at 7"); }
+TEST(ProbeOutputTest, TheLastResultCounts) {
+  EXPECT_EQ(parse(kOkLine + said(R"({"result": "failed", "detail": "wrong at 7"})"), 1).detail, "wrong at 7");
+}
 
 TEST(ProbeOutputTest, SkippedNeedsItsStatus) {
   const auto skipped = said(R"({"result": "skipped", "detail": "no driver"})");
@@ -46,7 +50,10 @@ TEST(ProbeOutputTest, SkippedNeedsItsStatus) {
 }
 
 TEST(ProbeOutputTest, ACrashAfterAGoodResultIsAFailureAndItsTimesAreGone) {
-  const auto result = parse(said(R"({"result": "ok", "detail": "fine", "metrics": [{"name": "a", "kind": "steady", "seconds": 1}], "facts": {"gpu": "T4"}})"), 139, "boom\n");
+  const auto result = parse(
+      said(
+          R"({"result": "ok", "detail": "fine", "metrics": [{"name": "a", "kind": "steady", "seconds": 1}], "facts": {"gpu": "T4"}})"),
+      139, "boom\n");
   EXPECT_EQ(result.outcome, Outcome::kFailed);
   EXPECT_EQ(result.detail, "it said \"ok\" (fine), then killed by SIGSEGV: boom");
   EXPECT_THAT(result.metrics, IsEmpty());
@@ -75,7 +82,8 @@ TEST(ProbeOutputTest, ACrashIsNamedByWhatItWasDoingAndItsLastWords) {
 
 TEST(ProbeOutputTest, OnlyLinesThatBeginWithTheMarkCount) {
   EXPECT_THAT(parse("x " + kOkLine).detail, HasSubstr("no result"));
-  EXPECT_THAT(parse(std::string(kProbeMark) + "{\"result\": \"ok\", \"detail\": \"\"}\n").detail, HasSubstr("no result"));
+  EXPECT_THAT(parse(std::string(kProbeMark) + "{\"result\": \"ok\", \"detail\": \"\"}\n").detail,
+              HasSubstr("no result"));
 }
 
 TEST(ProbeOutputTest, WhatMakesNoSenseIsAFailureThatSaysWhy) {
@@ -88,12 +96,16 @@ TEST(ProbeOutputTest, WhatMakesNoSenseIsAFailureThatSaysWhy) {
       {R"({"result": "ok", "detail": 7})", "\"detail\" is no text"},
       {R"({"result": "ok", "detail": "", "metrics": {}})", "no list"},
       {R"({"result": "ok", "detail": "", "metrics": [1]})", "no object"},
-      {R"({"result": "ok", "detail": "", "metrics": [{"name": "a b", "kind": "steady", "seconds": 1}]})", "proper \"name\""},
+      {R"({"result": "ok", "detail": "", "metrics": [{"name": "a b", "kind": "steady", "seconds": 1}]})",
+       "proper \"name\""},
       {R"({"result": "ok", "detail": "", "metrics": [{"name": "a", "kind": "fast", "seconds": 1}]})", "unknown kind"},
-      {R"({"result": "ok", "detail": "", "metrics": [{"name": "a", "kind": "steady", "seconds": "1"}]})", "no \"seconds\""},
+      {R"({"result": "ok", "detail": "", "metrics": [{"name": "a", "kind": "steady", "seconds": "1"}]})",
+       "no \"seconds\""},
       {R"({"result": "ok", "detail": "", "metrics": [{"name": "a", "kind": "steady", "seconds": -1}]})", "took -1"},
-      {R"({"result": "ok", "detail": "", "metrics": [{"name": "a", "kind": "steady", "seconds": 1e300}]})", "took 1e+300"},
-      {R"({"result": "ok", "detail": "", "metrics": [{"name": "a", "kind": "steady", "seconds": 1}, {"name": "a", "kind": "steady", "seconds": 2}]})", "twice"},
+      {R"({"result": "ok", "detail": "", "metrics": [{"name": "a", "kind": "steady", "seconds": 1e300}]})",
+       "took 1e+300"},
+      {R"({"result": "ok", "detail": "", "metrics": [{"name": "a", "kind": "steady", "seconds": 1}, {"name": "a", "kind": "steady", "seconds": 2}]})",
+       "twice"},
       {R"({"result": "ok", "detail": "", "facts": []})", "\"facts\" is no object"},
       {R"({"result": "ok", "detail": "", "facts": {"gpu": 7}})", "\"gpu\" is no text"},
       {R"({"result": "ok", "detail": "", "warnings": "x"})", "no list"},
@@ -110,15 +122,21 @@ TEST(ProbeOutputTest, WhatMakesNoSenseIsAFailureThatSaysWhy) {
 
 TEST(ProbeOutputTest, MoreThanTheLimitsIsRefused) {
   std::string metrics, warnings;
-  for (std::size_t i = 0; i <= kMaxProbeMetrics; ++i) metrics += (i == 0 ? "" : ",") + std::string(R"({"name": "m)") + std::to_string(i) + R"(", "kind": "steady", "seconds": 1})";
+  for (std::size_t i = 0; i <= kMaxProbeMetrics; ++i)
+    metrics += (i == 0 ? "" : ",") + std::string(R"({"name": "m)") + std::to_string(i) +
+               R"(", "kind": "steady", "seconds": 1})";
   for (std::size_t i = 0; i <= kMaxProbeWarnings; ++i) warnings += i == 0 ? "\"w\"" : ",\"w\"";
-  EXPECT_THAT(parse(said(R"({"result": "ok", "detail": "", "metrics": [)" + metrics + "]}")).detail, HasSubstr("more than 200 metrics"));
-  EXPECT_THAT(parse(said(R"({"result": "ok", "detail": "", "warnings": [)" + warnings + "]}")).detail, HasSubstr("more than 100 warnings"));
-  EXPECT_THAT(parse(said(R"({"result": "ok", "detail": ")" + std::string(2 << 20, 'x') + "\"}")).detail, HasSubstr("bytes, more than"));
+  EXPECT_THAT(parse(said(R"({"result": "ok", "detail": "", "metrics": [)" + metrics + "]}")).detail,
+              HasSubstr("more than 200 metrics"));
+  EXPECT_THAT(parse(said(R"({"result": "ok", "detail": "", "warnings": [)" + warnings + "]}")).detail,
+              HasSubstr("more than 100 warnings"));
+  EXPECT_THAT(parse(said(R"({"result": "ok", "detail": ")" + std::string(2 << 20, 'x') + "\"}")).detail,
+              HasSubstr("bytes, more than"));
 }
 
 TEST(ProbeOutputTest, TextsAreOneShortLineThatPrints) {
-  const auto result = parse(said(R"({"result": "ok", "detail": "a\nb\u001b[2Jc\u0085d", "warnings": [")" + std::string(100'000, 'x') + "\"]}"));
+  const auto result = parse(said(R"({"result": "ok", "detail": "a\nb\u001b[2Jc\u0085d", "warnings": [")" +
+                                 std::string(100'000, 'x') + "\"]}"));
   EXPECT_EQ(result.detail, "a b [2Jc d");
   EXPECT_EQ(result.warnings.front().size(), kMaxProbeText);
   EXPECT_EQ(parse("", 1,

@@ -22,7 +22,8 @@ std::string xml(std::string_view text) {
     const auto character = text.substr(0, std::max<std::size_t>(length, 1));
     text.remove_prefix(character.size());
     const bool no_character = length == 0 || character == "\xEF\xBF\xBE" || character == "\xEF\xBF\xBF";
-    if (no_character || (static_cast<unsigned char>(character[0]) < 0x20 && character[0] != '\n' && character[0] != '\t')) {
+    if (no_character ||
+        (static_cast<unsigned char>(character[0]) < 0x20 && character[0] != '\n' && character[0] != '\t')) {
       out += '?';
     } else if (character == "&") {
       out += "&amp;";
@@ -42,7 +43,8 @@ std::string xml(std::string_view text) {
 }
 
 json metric_json(const MetricReport& metric) {
-  json one{{"name", metric.name}, {"kind", to_string(metric.kind)}, {"median", metric.median}, {"samples", metric.samples}};
+  json one{
+      {"name", metric.name}, {"kind", to_string(metric.kind)}, {"median", metric.median}, {"samples", metric.samples}};
   if (!metric.assessment) return one;
   const auto& judgement = metric.assessment->judgement;
   const auto or_null = [](double value) { return value > 0 ? json(value) : json(nullptr); };
@@ -59,17 +61,24 @@ json metric_json(const MetricReport& metric) {
 
 json alarm_json(const MetricReport& metric) {
   const auto& alarm = *metric.assessment->alarm;
-  json one{{"metric", metric.name}, {"kind", to_string(metric.kind)}, {"slowdown", alarm.slowdown}, {"slow_hours", alarm.slow_hours}, {"evidence", evidence(*metric.assessment)}};
+  json one{{"metric", metric.name},
+           {"kind", to_string(metric.kind)},
+           {"slowdown", alarm.slowdown},
+           {"slow_hours", alarm.slow_hours},
+           {"evidence", evidence(*metric.assessment)}};
   one["since"] = rfc3339(alarm.since_hour * 3600);
   auto changes = json::array();
-  for (const auto& change : alarm.changes) changes.push_back({{"name", change.name}, {"before", change.before}, {"now", change.now}});
+  for (const auto& change : alarm.changes)
+    changes.push_back({{"name", change.name}, {"before", change.before}, {"now", change.now}});
   one["changes"] = std::move(changes);
   return one;
 }
 
 json check_json(const Report& report, const SuiteRun::Check& check) {
-  json one{{"name", check.step}, {"result", to_string(check.outcome)}, {"seconds", check.seconds},     {"detail", check.detail},
-           {"cold", check.cold}, {"retried", check.retried},           {"processes", check.processes}, {"warnings", check.warnings}};
+  json one{{"name", check.step},           {"result", to_string(check.outcome)},
+           {"seconds", check.seconds},     {"detail", check.detail},
+           {"cold", check.cold},           {"retried", check.retried},
+           {"processes", check.processes}, {"warnings", check.warnings}};
   one["fetched_bytes"] = check.lazy ? json(check.fetched_bytes) : json(nullptr);
   auto facts = json::object();
   for (std::size_t i = 0; i < check.processes; ++i)
@@ -77,7 +86,8 @@ json check_json(const Report& report, const SuiteRun::Check& check) {
   one["facts"] = std::move(facts);
   auto metrics = json::array();
   for (const auto& metric : report.metrics)
-    if (metric.step == check.step && (metric.kind == MetricKind::kCold) == check.cold) metrics.push_back(metric_json(metric));
+    if (metric.step == check.step && (metric.kind == MetricKind::kCold) == check.cold)
+      metrics.push_back(metric_json(metric));
   one["metrics"] = std::move(metrics);
   return one;
 }
@@ -85,7 +95,8 @@ json check_json(const Report& report, const SuiteRun::Check& check) {
 std::string check_name(const SuiteRun::Check& check) { return check.step + (check.cold ? " (cold)" : ""); }
 
 std::string test_case(const Report& report, const SuiteRun::Check& check) {
-  auto text = fmt::format("  <testcase classname=\"{}\" name=\"{}\" time=\"{:.3f}\">\n", xml(report.identity.lineage), xml(check_name(check)), check.seconds);
+  auto text = fmt::format("  <testcase classname=\"{}\" name=\"{}\" time=\"{:.3f}\">\n", xml(report.identity.lineage),
+                          xml(check_name(check)), check.seconds);
   if (check.outcome == Outcome::kFailed) text += fmt::format("    <failure message=\"{}\"/>\n", xml(check.detail));
   if (check.outcome == Outcome::kSkipped) text += fmt::format("    <skipped message=\"{}\"/>\n", xml(check.detail));
   std::string output;
@@ -98,8 +109,10 @@ std::string test_case(const Report& report, const SuiteRun::Check& check) {
 std::string test_case(const Report& report, const MetricReport& slow) {
   std::string lines;
   for (const auto& line : evidence(*slow.assessment)) lines += (lines.empty() ? "" : "\n") + line;
-  return fmt::format("  <testcase classname=\"{}\" name=\"{}\" time=\"0\">\n    <failure message=\"{}\"/>\n  </testcase>\n", xml(report.identity.lineage),
-                     xml(fmt::format("{} ({}) is no slower than it was", slow.name, to_string(slow.kind))), xml(lines));
+  return fmt::format(
+      "  <testcase classname=\"{}\" name=\"{}\" time=\"0\">\n    <failure message=\"{}\"/>\n  </testcase>\n",
+      xml(report.identity.lineage),
+      xml(fmt::format("{} ({}) is no slower than it was", slow.name, to_string(slow.kind))), xml(lines));
 }
 
 }  // namespace
@@ -113,8 +126,9 @@ std::vector<const MetricReport*> Report::alarms() const {
 
 void attach(Report& report, std::vector<Assessment> assessments) {
   for (auto& assessment : assessments) {
-    const auto found =
-        std::ranges::find_if(report.metrics, [&](const MetricReport& metric) { return metric.name == assessment.series.key.metric && metric.kind == assessment.series.key.kind; });
+    const auto found = std::ranges::find_if(report.metrics, [&](const MetricReport& metric) {
+      return metric.name == assessment.series.key.metric && metric.kind == assessment.series.key.kind;
+    });
     if (found != report.metrics.end()) found->assessment = std::move(assessment);
   }
 }
@@ -124,7 +138,8 @@ std::vector<MetricReport> metrics_of(const SuiteRun& run) {
   for (const auto& result : run.results) {
     if (result.outcome != Outcome::kOk || result.throttled) continue;
     for (const auto& metric : result.metrics) {
-      auto found = std::ranges::find_if(metrics, [&](const MetricReport& known) { return known.name == metric.name && known.kind == metric.kind; });
+      auto found = std::ranges::find_if(
+          metrics, [&](const MetricReport& known) { return known.name == metric.name && known.kind == metric.kind; });
       if (found == metrics.end()) {
         MetricReport fresh;
         fresh.step = result.step, fresh.name = metric.name, fresh.kind = metric.kind;
@@ -139,8 +154,9 @@ std::vector<MetricReport> metrics_of(const SuiteRun& run) {
 
 json to_json(const Report& report) {
   const auto& identity = report.identity;
-  json document{{"time", rfc3339(identity.unix_seconds)}, {"gpu", identity.machine.gpu}, {"driver", identity.machine.driver},
-                {"machine", identity.machine.name},       {"lineage", identity.lineage}, {"ok", report.good()}};
+  json document{
+      {"time", rfc3339(identity.unix_seconds)}, {"gpu", identity.machine.gpu}, {"driver", identity.machine.driver},
+      {"machine", identity.machine.name},       {"lineage", identity.lineage}, {"ok", report.good()}};
   document["image"] = identity.image.empty() ? json(nullptr) : json(identity.image);
   document["no_gpu"] = report.run.no_gpu ? json(report.run.no_gpu_reason) : json(nullptr);
   auto checks = json::array(), alarms = json::array();
@@ -168,8 +184,8 @@ std::string to_junit(const Report& report) {
       "hostname=\"{}\">\n"
       "  <properties>\n    <property name=\"gpu\" value=\"{}\"/>\n    <property name=\"driver\" value=\"{}\"/>\n    <property name=\"image\" value=\"{}\"/>\n  "
       "</properties>\n{}</testsuite>\n",
-      report.run.checks.size() + report.alarms().size(), failures, skipped, seconds, rfc3339(identity.unix_seconds), xml(identity.machine.name), xml(identity.machine.gpu),
-      xml(identity.machine.driver), xml(identity.image), cases);
+      report.run.checks.size() + report.alarms().size(), failures, skipped, seconds, rfc3339(identity.unix_seconds),
+      xml(identity.machine.name), xml(identity.machine.gpu), xml(identity.machine.driver), xml(identity.image), cases);
 }
 
 }  // namespace varve::gpu

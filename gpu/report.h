@@ -26,7 +26,8 @@ struct Report {
   SuiteRun run;
   std::vector<MetricReport> metrics;  // in the order of the steps
 
-  std::vector<const MetricReport*> alarms() const;  // metrics that somebody should look at: they have become slower for good
+  std::vector<const MetricReport*> alarms()
+      const;  // metrics that somebody should look at: they have become slower for good
   bool good() const { return run.all_good() && alarms().empty(); }
 };
 

@@ -18,19 +18,26 @@ StepResult result_of(const std::string& step, Outcome outcome, std::vector<Metri
   return result;
 }
 
-SuiteRun::Check check_of(const SuiteRun& run, const std::string& step, Outcome outcome, const std::string& detail, std::size_t processes) {
+SuiteRun::Check check_of(const SuiteRun& run, const std::string& step, Outcome outcome, const std::string& detail,
+                         std::size_t processes) {
   SuiteRun::Check check;
-  check.step = step, check.outcome = outcome, check.detail = detail, check.seconds = 1.5, check.first_result = run.results.size() - processes, check.processes = processes;
+  check.step = step, check.outcome = outcome, check.detail = detail, check.seconds = 1.5,
+  check.first_result = run.results.size() - processes, check.processes = processes;
   return check;
 }
 
 // 60 hours at 2 seconds, then three at 3.
 Assessment slow_gemm() {
   Series series;
-  series.key = {.metric = "sgemm.steady", .gpu = "NVIDIA T4", .driver = "580.1", .lineage = "team/<notebook>", .kind = MetricKind::kSteady};
+  series.key = {.metric = "sgemm.steady",
+                .gpu = "NVIDIA T4",
+                .driver = "580.1",
+                .lineage = "team/<notebook>",
+                .kind = MetricKind::kSteady};
   for (std::int64_t hour = 0; hour < 63; ++hour) {
     series.hours.push_back({.hour = hour, .samples = {}, .suspicious = false});
-    for (int i = 0; i < 7; ++i) series.hours.back().samples.push_back((hour < 60 ? 2 : 3) + 0.001 * double((hour * 7 + i) % 5));
+    for (int i = 0; i < 7; ++i)
+      series.hours.back().samples.push_back((hour < 60 ? 2 : 3) + 0.001 * double((hour * 7 + i) % 5));
     series.hours.back().suspicious = judge(series.hours, MetricKind::kSteady).suspicious();
   }
   const auto judgement = judge(series.hours, MetricKind::kSteady);
@@ -41,10 +48,15 @@ Assessment slow_gemm() {
 // A good step in two processes, one that failed with hostile words, one that was skipped; an alarm.
 Report sample() {
   Report report;
-  report.identity = {.unix_seconds = 1'700'000'000, .machine = {.gpu = "NVIDIA T4", .driver = "580.1", .name = "host"}, .lineage = "team/<notebook>", .image = "sha256:1"};
+  report.identity = {.unix_seconds = 1'700'000'000,
+                     .machine = {.gpu = "NVIDIA T4", .driver = "580.1", .name = "host"},
+                     .lineage = "team/<notebook>",
+                     .image = "sha256:1"};
   auto& run = report.run;
-  run.results.push_back(result_of("gemm", Outcome::kOk, {{.name = "sgemm.steady", .kind = MetricKind::kSteady, .seconds = 2}}));
-  run.results.push_back(result_of("gemm", Outcome::kOk, {{.name = "sgemm.steady", .kind = MetricKind::kSteady, .seconds = 4}}));
+  run.results.push_back(
+      result_of("gemm", Outcome::kOk, {{.name = "sgemm.steady", .kind = MetricKind::kSteady, .seconds = 2}}));
+  run.results.push_back(
+      result_of("gemm", Outcome::kOk, {{.name = "sgemm.steady", .kind = MetricKind::kSteady, .seconds = 4}}));
   run.results.back().facts["gpu"] = "NVIDIA T4";
   run.checks.push_back(check_of(run, "gemm", Outcome::kOk, "residual 1e-7", 2));
   run.checks.back().lazy = true, run.checks.back().fetched_bytes = 77, run.checks.back().warnings = {"ECC & more"};
@@ -59,7 +71,9 @@ Report sample() {
 
 TEST(GpuReportTest, AMetricIsTheMedianOfGoodProcessesThatWereNotThrottled) {
   SuiteRun run;
-  for (const double seconds : {1.0, 5.0, 2.0}) run.results.push_back(result_of("gemm", Outcome::kOk, {{.name = "m", .kind = MetricKind::kSteady, .seconds = seconds}}));
+  for (const double seconds : {1.0, 5.0, 2.0})
+    run.results.push_back(
+        result_of("gemm", Outcome::kOk, {{.name = "m", .kind = MetricKind::kSteady, .seconds = seconds}}));
   run.results.push_back(result_of("gemm", Outcome::kOk, {{.name = "m", .kind = MetricKind::kSteady, .seconds = 100}}));
   run.results.back().throttled = true;
   run.results.push_back(result_of("gemm", Outcome::kOk, {{.name = "m", .kind = MetricKind::kCold, .seconds = 9}}));

@@ -19,9 +19,12 @@ constexpr std::size_t kWindow = 400;
 // Of one repetition; what hours differ by is half of it. Assumed, not measured: a fifth to a half of what is tolerated.
 double noise_of(MetricKind kind) {
   switch (kind) {
-    case MetricKind::kSteady: return 0.01;
-    case MetricKind::kFirstCall: return 0.03;
-    case MetricKind::kCold: break;
+    case MetricKind::kSteady:
+      return 0.01;
+    case MetricKind::kFirstCall:
+      return 0.03;
+    case MetricKind::kCold:
+      break;
   }
   return 0.12;
 }
@@ -39,7 +42,8 @@ class Dice {
 
 class SeriesMaker {
  public:
-  SeriesMaker(const SimulatedRow& row, const SimulationOptions& options, std::uint64_t seed) : row_(row), outliers_(options.outliers), dice_(seed) {}
+  SeriesMaker(const SimulatedRow& row, const SimulationOptions& options, std::uint64_t seed)
+      : row_(row), outliers_(options.outliers), dice_(seed) {}
 
   Hour next(double slowdown) {
     Hour hour{.hour = ++at_, .samples = {}, .suspicious = false};
@@ -55,10 +59,14 @@ class SeriesMaker {
   double shape() {
     const double delta = tolerated(row_.kind);
     switch (row_.shape) {
-      case SeriesShape::kDrift: return 1 + delta * kDriftPerWeek * double(at_) / kWeek;
-      case SeriesShape::kDaily: return 1 + delta * kDailyWave * std::sin(2 * std::numbers::pi * double(at_) / 24);
-      case SeriesShape::kBusy: return dice_.uniform() < kBusyHours ? kBusyFactor : 1;
-      case SeriesShape::kNoise: break;
+      case SeriesShape::kDrift:
+        return 1 + delta * kDriftPerWeek * double(at_) / kWeek;
+      case SeriesShape::kDaily:
+        return 1 + delta * kDailyWave * std::sin(2 * std::numbers::pi * double(at_) / 24);
+      case SeriesShape::kBusy:
+        return dice_.uniform() < kBusyHours ? kBusyFactor : 1;
+      case SeriesShape::kNoise:
+        break;
     }
     return 1;
   }
@@ -87,7 +95,9 @@ class JudgedSeries {
   Judgement judgement_;
 };
 
-double mean(std::span<const double> values) { return std::accumulate(values.begin(), values.end(), 0.0) / double(values.size()); }
+double mean(std::span<const double> values) {
+  return std::accumulate(values.begin(), values.end(), 0.0) / double(values.size());
+}
 
 bool mean_rule_alarms(std::span<const Hour> hours) {
   std::vector<double> means;
@@ -107,7 +117,8 @@ bool rank_rule_alarms(std::span<const Hour> hours) {
   return mann_whitney_z(now, before) > kAlarmZ;
 }
 
-void count_false_alarms(SimulatedRow& row, const SimulationOptions& options, std::uint64_t seed, const CancelFlag& cancel) {
+void count_false_alarms(SimulatedRow& row, const SimulationOptions& options, std::uint64_t seed,
+                        const CancelFlag& cancel) {
   SeriesMaker maker(row, options, seed);
   JudgedSeries series(row.kind);
   for (std::uint32_t hour = 0; hour < kLearningHours; ++hour) series.add(maker.next(1));
@@ -123,7 +134,8 @@ void count_false_alarms(SimulatedRow& row, const SimulationOptions& options, std
 }
 
 // Absent where a week did not show it.
-std::optional<std::uint32_t> delay_of_shift(const SimulatedRow& row, const SimulationOptions& options, std::uint64_t seed) {
+std::optional<std::uint32_t> delay_of_shift(const SimulatedRow& row, const SimulationOptions& options,
+                                            std::uint64_t seed) {
   SeriesMaker maker(row, options, seed);
   JudgedSeries series(row.kind);
   for (std::uint32_t hour = 0; hour < kWeek; ++hour) series.add(maker.next(1));
@@ -137,9 +149,14 @@ std::vector<SimulatedRow> rows_of(const SimulationOptions& options) {
   std::vector<SimulatedRow> rows;
   for (const auto kind : {MetricKind::kSteady, MetricKind::kFirstCall, MetricKind::kCold})
     for (const auto shape : {SeriesShape::kNoise, SeriesShape::kDrift, SeriesShape::kDaily, SeriesShape::kBusy})
-      rows.push_back({.kind = kind, .shape = shape, .repetitions = options.repetitions, .noise = noise_of(kind), .delays = {}});
+      rows.push_back(
+          {.kind = kind, .shape = shape, .repetitions = options.repetitions, .noise = noise_of(kind), .delays = {}});
   if (options.repetitions > 1)
-    rows.push_back({.kind = MetricKind::kCold, .shape = SeriesShape::kNoise, .repetitions = 1, .noise = noise_of(MetricKind::kCold), .delays = {}});
+    rows.push_back({.kind = MetricKind::kCold,
+                    .shape = SeriesShape::kNoise,
+                    .repetitions = 1,
+                    .noise = noise_of(MetricKind::kCold),
+                    .delays = {}});
   return rows;
 }
 
@@ -147,10 +164,14 @@ std::vector<SimulatedRow> rows_of(const SimulationOptions& options) {
 
 std::string_view shape_name(SeriesShape shape) {
   switch (shape) {
-    case SeriesShape::kNoise: return "noise";
-    case SeriesShape::kDrift: return "drift";
-    case SeriesShape::kDaily: return "daily wave";
-    case SeriesShape::kBusy: break;
+    case SeriesShape::kNoise:
+      return "noise";
+    case SeriesShape::kDrift:
+      return "drift";
+    case SeriesShape::kDaily:
+      return "daily wave";
+    case SeriesShape::kBusy:
+      break;
   }
   return "busy hours";
 }

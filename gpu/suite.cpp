@@ -15,7 +15,9 @@ namespace {
 constexpr int kNoPython = 127;
 constexpr int kColdLimitFactor = 3;  // what a step reads must be fetched first
 
-bool named(const std::vector<std::string>& names, std::string_view name) { return std::ranges::find(names, name) != names.end(); }
+bool named(const std::vector<std::string>& names, std::string_view name) {
+  return std::ranges::find(names, name) != names.end();
+}
 
 void check_names(const std::vector<std::string>& names) {
   for (const auto& name : names) {
@@ -42,17 +44,21 @@ StepResult skipped(const std::string& step, std::string why) {
   return result;
 }
 
-ProgramOutput start(StepRunner& runner, const StepInfo& step, const SuiteOptions& options, Store store, std::chrono::seconds limit) {
+ProgramOutput start(StepRunner& runner, const StepInfo& step, const SuiteOptions& options, Store store,
+                    std::chrono::seconds limit) {
   if (step.python) return runner.python(framework_script(step.name), {}, store, limit);
   std::vector<std::string> words = {step.name};
-  if (const auto size = options.sizes.find(step.name); size != options.sizes.end()) words.insert(words.end(), {"--size", std::to_string(size->second)});
+  if (const auto size = options.sizes.find(step.name); size != options.sizes.end())
+    words.insert(words.end(), {"--size", std::to_string(size->second)});
   return runner.probe(words, store, limit);
 }
 
-StepResult run_process(StepRunner& runner, const StepInfo& step, const SuiteOptions& options, Store store, std::chrono::seconds limit) {
+StepResult run_process(StepRunner& runner, const StepInfo& step, const SuiteOptions& options, Store store,
+                       std::chrono::seconds limit) {
   const auto output = start(runner, step, options, store, limit);
-  auto result = step.python && output.exit_status == kNoPython && !output.timed_out ? skipped(step.name, "there is no Python")
-                                                                                    : parse_probe_output(step.name, output.out, output.err, output.exit_status, output.timed_out);
+  auto result = step.python && output.exit_status == kNoPython && !output.timed_out
+                    ? skipped(step.name, "there is no Python")
+                    : parse_probe_output(step.name, output.out, output.err, output.exit_status, output.timed_out);
   result.seconds = output.seconds;
   result.lazy = output.lazy;
   result.fetched_bytes = output.fetched_bytes;
@@ -80,11 +86,14 @@ class StepRun {
       check_.retried = true;
       const auto second = process();
       if (second.outcome != Outcome::kOk)
-        return settle(Outcome::kFailed, second.outcome == Outcome::kFailed ? second.detail : "first failed: " + first.detail + "; then skipped: " + second.detail);
+        return settle(Outcome::kFailed, second.outcome == Outcome::kFailed
+                                            ? second.detail
+                                            : "first failed: " + first.detail + "; then skipped: " + second.detail);
       warn("failed once, and not when tried again: " + first.detail);
       return settle(Outcome::kOk, second.detail);
     }
-    if (first.outcome == Outcome::kSkipped && check_.outcome == Outcome::kOk) return settle(Outcome::kFailed, "worked before, now skipped: " + first.detail);
+    if (first.outcome == Outcome::kSkipped && check_.outcome == Outcome::kOk)
+      return settle(Outcome::kFailed, "worked before, now skipped: " + first.detail);
     return settle(first.outcome, first.detail);
   }
 
@@ -98,7 +107,9 @@ class StepRun {
       check_.outcome = Outcome::kFailed;
       check_.detail = "required, but skipped: " + check_.detail;
     }
-    if (throttled_ != 0) warn(fmt::format("clocks were held back in {} of {} processes, whose times do not count", throttled_, check_.processes));
+    if (throttled_ != 0)
+      warn(fmt::format("clocks were held back in {} of {} processes, whose times do not count", throttled_,
+                       check_.processes));
     return std::move(check_);
   }
 
@@ -144,9 +155,12 @@ class StepRun {
 class Suite {
  public:
   using Each = std::function<void(const SuiteRun::Check&)>;
-  Suite(StepRunner& runner, const SuiteOptions& options, const CancelFlag& cancel, Each each) : runner_(runner), options_(options), cancel_(cancel), each_(std::move(each)) {}
+  Suite(StepRunner& runner, const SuiteOptions& options, const CancelFlag& cancel, Each each)
+      : runner_(runner), options_(options), cancel_(cancel), each_(std::move(each)) {}
 
-  bool wanted(const StepInfo& step) const { return step.name == "driver" || options_.only.empty() || named(options_.only, step.name); }
+  bool wanted(const StepInfo& step) const {
+    return step.name == "driver" || options_.only.empty() || named(options_.only, step.name);
+  }
 
   void manifest(const StepInfo& step) {
     StepRun one(runner_, options_, step, Store::kWarm, run_);
@@ -205,10 +219,13 @@ class Suite {
   bool driver_failed_ = false;
 };
 
-std::uint32_t repetitions_of(const StepInfo& step, const SuiteOptions& options) { return step.repeated ? std::max<std::uint32_t>(options.repetitions, 1) : 1; }
+std::uint32_t repetitions_of(const StepInfo& step, const SuiteOptions& options) {
+  return step.repeated ? std::max<std::uint32_t>(options.repetitions, 1) : 1;
+}
 
 const Metric* find_metric(const StepResult& result, const Metric& like) {
-  const auto found = std::ranges::find_if(result.metrics, [&](const Metric& metric) { return metric.name == like.name && metric.kind == like.kind; });
+  const auto found = std::ranges::find_if(
+      result.metrics, [&](const Metric& metric) { return metric.name == like.name && metric.kind == like.kind; });
   return found == result.metrics.end() ? nullptr : &*found;
 }
 
@@ -217,8 +234,10 @@ void take_pair(const StepResult& a, const StepResult& b, std::vector<PairedMetri
   for (const auto& metric : a.metrics) {
     const auto* other = find_metric(b, metric);
     if (other == nullptr) continue;
-    auto of = std::ranges::find_if(metrics, [&](const PairedMetric& known) { return known.name == metric.name && known.kind == metric.kind; });
-    if (of == metrics.end()) of = metrics.insert(of, PairedMetric{.name = metric.name, .kind = metric.kind, .seconds = {}});
+    auto of = std::ranges::find_if(
+        metrics, [&](const PairedMetric& known) { return known.name == metric.name && known.kind == metric.kind; });
+    if (of == metrics.end())
+      of = metrics.insert(of, PairedMetric{.name = metric.name, .kind = metric.kind, .seconds = {}});
     of->seconds.emplace_back(metric.seconds, other->seconds);
   }
 }
@@ -228,30 +247,79 @@ void take_pair(const StepResult& a, const StepResult& b, std::vector<PairedMetri
 const std::vector<StepInfo>& steps() {
   using std::chrono::seconds;
   static const std::vector<StepInfo> all = {
-      {.name = "manifest", .what = "the image's CUDA files are those of --manifest: paths, digests, loader resolution, configuration", .limit = seconds(600)},
+      {.name = "manifest",
+       .what = "the image's CUDA files are those of --manifest: paths, digests, loader resolution, configuration",
+       .limit = seconds(600)},
       {.name = "driver", .what = "the driver's libraries open, and there is a GPU", .limit = seconds(60)},
-      {.name = "libraries", .what = "every CUDA library of the image opens with all its symbols bound", .limit = seconds(300), .repeated = true, .cold = true},
-      {.name = "compile", .what = "NVRTC compiles a kernel to a cubin", .limit = seconds(120), .repeated = true, .cold = true},
-      {.name = "device", .what = "the devices, their clocks, ECC counters, throttling and Xid events", .limit = seconds(60)},
-      {.name = "memory", .what = "256 MB to the device, on it and back, compared", .limit = seconds(120), .repeated = true},
-      {.name = "kernel", .what = "the first kernel of a fresh process, from PTX, without a cache of compiled code", .limit = seconds(120), .repeated = true, .cold = true},
-      {.name = "gemm", .what = "cuBLAS sgemm: first call, steady, residual", .limit = seconds(300), .repeated = true, .cold = true},
-      {.name = "convolution", .what = "cuDNN convolution: first call, steady, residual", .limit = seconds(300), .repeated = true, .cold = true},
+      {.name = "libraries",
+       .what = "every CUDA library of the image opens with all its symbols bound",
+       .limit = seconds(300),
+       .repeated = true,
+       .cold = true},
+      {.name = "compile",
+       .what = "NVRTC compiles a kernel to a cubin",
+       .limit = seconds(120),
+       .repeated = true,
+       .cold = true},
+      {.name = "device",
+       .what = "the devices, their clocks, ECC counters, throttling and Xid events",
+       .limit = seconds(60)},
+      {.name = "memory",
+       .what = "256 MB to the device, on it and back, compared",
+       .limit = seconds(120),
+       .repeated = true},
+      {.name = "kernel",
+       .what = "the first kernel of a fresh process, from PTX, without a cache of compiled code",
+       .limit = seconds(120),
+       .repeated = true,
+       .cold = true},
+      {.name = "gemm",
+       .what = "cuBLAS sgemm: first call, steady, residual",
+       .limit = seconds(300),
+       .repeated = true,
+       .cold = true},
+      {.name = "convolution",
+       .what = "cuDNN convolution: first call, steady, residual",
+       .limit = seconds(300),
+       .repeated = true,
+       .cold = true},
       {.name = "fft", .what = "cuFFT there and back", .limit = seconds(120), .repeated = true},
       {.name = "solve", .what = "cuSOLVER getrf and getrs", .limit = seconds(180), .repeated = true},
       {.name = "sparse", .what = "cuSPARSE matrix times vector", .limit = seconds(180), .repeated = true},
       {.name = "random", .what = "cuRAND: mean and variance of what it gives", .limit = seconds(120), .repeated = true},
-      {.name = "nccl", .what = "NCCL all-reduce on every set of devices, beginning with one", .limit = seconds(300), .repeated = true},
-      {.name = "torch", .what = "PyTorch: import, a GPU is listed, one training step against the CPU's", .limit = seconds(600), .python = true, .repeated = true, .cold = true},
+      {.name = "nccl",
+       .what = "NCCL all-reduce on every set of devices, beginning with one",
+       .limit = seconds(300),
+       .repeated = true},
+      {.name = "torch",
+       .what = "PyTorch: import, a GPU is listed, one training step against the CPU's",
+       .limit = seconds(600),
+       .python = true,
+       .repeated = true,
+       .cold = true},
       {.name = "tensorflow",
        .what = "TensorFlow: import, a GPU is listed, one step compiled by XLA against the CPU's",
        .limit = seconds(900),
        .python = true,
        .repeated = true,
        .cold = true},
-      {.name = "jax", .what = "JAX: import, a GPU is listed, one compiled step against the CPU's", .limit = seconds(600), .python = true, .repeated = true, .cold = true},
-      {.name = "cupy", .what = "CuPy: import, one step against the CPU's", .limit = seconds(600), .python = true, .repeated = true, .cold = true},
-      {.name = "pycuda", .what = "PyCUDA: import, a kernel compiled by nvcc against the CPU's result", .limit = seconds(300), .python = true, .repeated = true},
+      {.name = "jax",
+       .what = "JAX: import, a GPU is listed, one compiled step against the CPU's",
+       .limit = seconds(600),
+       .python = true,
+       .repeated = true,
+       .cold = true},
+      {.name = "cupy",
+       .what = "CuPy: import, one step against the CPU's",
+       .limit = seconds(600),
+       .python = true,
+       .repeated = true,
+       .cold = true},
+      {.name = "pycuda",
+       .what = "PyCUDA: import, a kernel compiled by nvcc against the CPU's result",
+       .limit = seconds(300),
+       .python = true,
+       .repeated = true},
   };
   return all;
 }
@@ -266,7 +334,8 @@ bool SuiteRun::all_good() const {
   return std::ranges::none_of(checks, [](const Check& check) { return check.outcome == Outcome::kFailed; });
 }
 
-SuiteRun run_suite(StepRunner& runner, const SuiteOptions& options, const CancelFlag& cancel, const std::function<void(const SuiteRun::Check&)>& each) {
+SuiteRun run_suite(StepRunner& runner, const SuiteOptions& options, const CancelFlag& cancel,
+                   const std::function<void(const SuiteRun::Check&)>& each) {
   check_steps(options);
   Suite suite(runner, options, cancel, each);
   for (const auto& step : steps()) {
@@ -283,8 +352,8 @@ SuiteRun run_suite(StepRunner& runner, const SuiteOptions& options, const Cancel
   return suite.take();
 }
 
-PairedRun run_pairs(StepRunner& a, StepRunner& b, std::uint32_t pairs, const SuiteOptions& options, const CancelFlag& cancel,
-                    const std::function<void(const std::string& step)>& each) {
+PairedRun run_pairs(StepRunner& a, StepRunner& b, std::uint32_t pairs, const SuiteOptions& options,
+                    const CancelFlag& cancel, const std::function<void(const std::string& step)>& each) {
   check_steps(options);
   PairedRun run;
   const std::array<SuiteRun*, 2> sides = {&run.a, &run.b};
@@ -299,7 +368,8 @@ PairedRun run_pairs(StepRunner& a, StepRunner& b, std::uint32_t pairs, const Sui
     }
     if (!step.repeated || !suite_a.wanted(step)) continue;
     if (each) each(step.name);
-    std::array<StepRun, 2> both = {StepRun(a, options, step, Store::kWarm, run.a), StepRun(b, options, step, Store::kWarm, run.b)};
+    std::array<StepRun, 2> both = {StepRun(a, options, step, Store::kWarm, run.a),
+                                   StepRun(b, options, step, Store::kWarm, run.b)};
     for (std::uint32_t pair = 0; pair < pairs; ++pair) {
       cancel.throw_if_cancelled();
       bool go_on = true;

@@ -21,14 +21,17 @@ ProgramOutput answer(const std::string& json, int status) {
   output.exit_status = status, output.out = std::string(kProbeMark) + " " + json + "\n", output.seconds = 1;
   return output;
 }
-ProgramOutput good(const std::string& metrics = "") { return answer(R"({"result": "ok", "detail": "fine", "metrics": [)" + metrics + "]}", 0); }
+ProgramOutput good(const std::string& metrics = "") {
+  return answer(R"({"result": "ok", "detail": "fine", "metrics": [)" + metrics + "]}", 0);
+}
 ProgramOutput bad(const std::string& why) { return answer(R"({"result": "failed", "detail": ")" + why + "\"}", 1); }
 ProgramOutput none(const std::string& why) { return answer(R"({"result": "skipped", "detail": ")" + why + "\"}", 77); }
 std::string metric(const std::string& name, const std::string& kind, double seconds) {
   return R"({"name": ")" + name + R"(", "kind": ")" + kind + R"(", "seconds": )" + std::to_string(seconds) + "}";
 }
 
-SuiteOptions options(std::uint32_t repetitions, std::vector<std::string> only = {}, std::vector<std::string> required = {}) {
+SuiteOptions options(std::uint32_t repetitions, std::vector<std::string> only = {},
+                     std::vector<std::string> required = {}) {
   SuiteOptions of;
   of.repetitions = repetitions, of.only = std::move(only), of.required = std::move(required);
   return of;
@@ -41,9 +44,11 @@ class ScriptedRunner final : public StepRunner {
     this->words[words.at(0)] = words;
     return next(words.at(0), store, limit);
   }
-  ProgramOutput python(std::string_view script, const std::vector<std::string>&, Store store, std::chrono::seconds limit) override {
+  ProgramOutput python(std::string_view script, const std::vector<std::string>&, Store store,
+                       std::chrono::seconds limit) override {
     for (const auto& step : steps())
-      if (step.python && script.find("def " + step.name + "_step()") != script.npos) return next(step.name, store, limit);
+      if (step.python && script.find("def " + step.name + "_step()") != script.npos)
+        return next(step.name, store, limit);
     throw std::logic_error("an unknown script");
   }
   StepResult manifest() override {
@@ -189,9 +194,14 @@ TEST_F(SuiteTest, OnlyStepsWithTimesAreRepeated) {
 }
 
 TEST_F(SuiteTest, ThrottledProcessesAreCountedAndMarked) {
-  for (int i = 0; i < 2; ++i) runner_.say("gemm", answer(R"({"result": "ok", "detail": "fine", "throttled": true, "warnings": ["clocks held back: power"]})", 0));
+  for (int i = 0; i < 2; ++i)
+    runner_.say(
+        "gemm",
+        answer(R"({"result": "ok", "detail": "fine", "throttled": true, "warnings": ["clocks held back: power"]})", 0));
   const auto done = run(options(3, {"gemm"}));
-  EXPECT_THAT(check_of(done, "gemm").warnings, ElementsAre("clocks held back: power", "clocks were held back in 2 of 3 processes, whose times do not count"));
+  EXPECT_THAT(
+      check_of(done, "gemm").warnings,
+      ElementsAre("clocks held back: power", "clocks were held back in 2 of 3 processes, whose times do not count"));
   EXPECT_TRUE(done.results[1].throttled);
   EXPECT_FALSE(done.results[3].throttled);
 }
@@ -216,7 +226,8 @@ TEST_F(SuiteTest, ColdStepsRunOnceMoreAndTheirTimesAreTheMounts) {
 
 TEST_F(SuiteTest, TheMachineIsWhatTheStepsSay) {
   runner_.say("driver", answer(R"({"result": "ok", "detail": "", "facts": {"driver": "580.95.05"}})", 0));
-  runner_.say("device", answer(R"({"result": "ok", "detail": "", "facts": {"gpu": "NVIDIA H200", "driver": "other"}})", 0));
+  runner_.say("device",
+              answer(R"({"result": "ok", "detail": "", "facts": {"gpu": "NVIDIA H200", "driver": "other"}})", 0));
   const auto done = run();
   EXPECT_EQ(done.machine.gpu, "NVIDIA H200");
   EXPECT_EQ(done.machine.driver, "580.95.05");
@@ -256,7 +267,10 @@ TEST_F(SuiteTest, PairsTakeTurnsAndKeepWhatBothHave) {
   for (int i = 0; i < 4; ++i) {
     runner_.say("gemm", good(metric("sgemm.steady", "steady", 1 + i) + "," + metric("only.a", "steady", 1)));
     auto of_b = good(metric("sgemm.steady", "steady", 2 + i));
-    if (i == 1) of_b = answer(R"({"result": "ok", "detail": "", "throttled": true, "metrics": [)" + metric("sgemm.steady", "steady", 9) + "]}", 0);
+    if (i == 1)
+      of_b = answer(R"({"result": "ok", "detail": "", "throttled": true, "metrics": [)" +
+                        metric("sgemm.steady", "steady", 9) + "]}",
+                    0);
     other.say("gemm", of_b);
   }
   const auto done = run_pairs(runner_, other, 4, options(1, {"gemm"}), cancel_, {});

@@ -24,7 +24,8 @@ using nlohmann::json;
 constexpr std::string_view kTrash = "varve-trash";  // beside blobs/, so that a rename moves nothing
 
 bool has_name(const oci::Descriptor& entry) {
-  return entry.annotations.contains(std::string(oci::kRefNameAnnotation)) || entry.annotations.contains(std::string(oci::kContainerdNameAnnotation));
+  return entry.annotations.contains(std::string(oci::kRefNameAnnotation)) ||
+         entry.annotations.contains(std::string(oci::kContainerdNameAnnotation));
 }
 
 // The subject of a list that other tools keep under the tag fallback of the distribution spec.
@@ -35,7 +36,8 @@ std::optional<Digest> fallback_subject(const oci::Descriptor& entry) {
 
 class Collector {
  public:
-  Collector(fs::path dir, const GarbageOptions& options) : dir_(std::move(dir)), options_(options), blobs_(dir_ / "blobs" / "sha256") {}
+  Collector(fs::path dir, const GarbageOptions& options)
+      : dir_(std::move(dir)), options_(options), blobs_(dir_ / "blobs" / "sha256") {}
 
   GarbageReport run() {
     oci::LayoutRepository check(dir_);  // or it is no layout folder
@@ -46,7 +48,8 @@ class Collector {
     const auto garbage = unreached_blobs();
     if (options_.dry_run) return std::move(report_);
     put_into_trash(garbage);
-    // What another tool added meanwhile may have found its blobs here and not sent them; a push of ours made those young that it found.
+    // What another tool added meanwhile may have found its blobs here and not sent them; a push of ours made those
+    // young that it found.
     try {
       mark();
     } catch (const std::exception&) {
@@ -106,14 +109,17 @@ class Collector {
       for (const auto* entry : artifacts) {
         auto subject = fallback_subject(*entry);
         if (!subject) subject = subject_of(*entry);
-        if (reached_.contains(entry->digest) || (!reached_.contains(*subject) && !(has_name(*entry) && !fallback_subject(*entry)))) continue;
+        if (reached_.contains(entry->digest) ||
+            (!reached_.contains(*subject) && !(has_name(*entry) && !fallback_subject(*entry))))
+          continue;
         reach(*entry, true, 0);
         more = true;
       }
     }
   }
 
-  // Absent for what is no artifact, and for what cannot be read: such entries count as images, which stops us if they are reached.
+  // Absent for what is no artifact, and for what cannot be read: such entries count as images, which stops us if they
+  // are reached.
   std::optional<Digest> subject_of(const oci::Descriptor& entry) {
     if (!oci::is_manifest_media_type(entry.media_type)) return std::nullopt;
     if (const auto known = subjects_.find(entry.digest); known != subjects_.end()) return known->second;
@@ -134,14 +140,17 @@ class Collector {
     if (!reached_.insert(descriptor.digest).second) return;
     const bool index = oci::is_index_media_type(descriptor.media_type);
     if (!index && !oci::is_manifest_media_type(descriptor.media_type)) return;
-    if (depth > oci::kMaxIndexDepth) fail<Unsupported>("{}: indexes nested deeper than {}", descriptor.digest.to_string(), oci::kMaxIndexDepth);
+    if (depth > oci::kMaxIndexDepth)
+      fail<Unsupported>("{}: indexes nested deeper than {}", descriptor.digest.to_string(), oci::kMaxIndexDepth);
     const auto bytes = read_file_if_there(path_of(descriptor.digest), oci::kMaxManifestBytes);
     if (!bytes) {
       if (!required) return;  // other platforms of an image need not be here
-      fail<CorruptData>("{}: {} is missing, so what it reaches is not known; nothing was removed", dir_.string(), descriptor.digest.to_string());
+      fail<CorruptData>("{}: {} is missing, so what it reaches is not known; nothing was removed", dir_.string(),
+                        descriptor.digest.to_string());
     }
     const auto what = fmt::format("{} {}", dir_.string(), descriptor.digest.to_string());
-    if (digest_of(*bytes) != descriptor.digest) fail<CorruptData>("{}: the content does not match the digest; nothing was removed", what);
+    if (digest_of(*bytes) != descriptor.digest)
+      fail<CorruptData>("{}: the content does not match the digest; nothing was removed", what);
     if (index) {
       for (const auto& child : oci::ImageIndex::parse(*bytes, what).manifests) reach(child, false, depth + 1);
       return;
@@ -156,7 +165,7 @@ class Collector {
     std::vector<Digest> garbage;
     for (const auto& file : fs::directory_iterator(blobs_)) {
       const auto digest = Digest::try_parse("sha256:" + file.path().filename().string());
-      struct stat status{};
+      struct stat status {};
       if (!digest || ::lstat(file.path().c_str(), &status) != 0 || !S_ISREG(status.st_mode)) continue;
       const auto bytes = std::uint64_t(status.st_size);
       if (reached_.contains(*digest)) {
@@ -172,13 +181,14 @@ class Collector {
     std::ranges::sort(garbage);
     report_.removed = garbage;
     for (const auto& entry : entries_) {
-      if (!reached_.contains(entry.digest) && !young_.contains(entry.digest)) report_.removed_manifests.push_back(entry.digest);
+      if (!reached_.contains(entry.digest) && !young_.contains(entry.digest))
+        report_.removed_manifests.push_back(entry.digest);
     }
     return garbage;
   }
 
   bool is_young(const fs::path& file) const {
-    struct stat status{};
+    struct stat status {};
     return ::lstat(file.c_str(), &status) == 0 && std::time(nullptr) - status.st_mtime < options_.grace_seconds;
   }
 
@@ -238,6 +248,8 @@ class Collector {
 
 }  // namespace
 
-GarbageReport collect_garbage(const fs::path& layout_dir, const GarbageOptions& options) { return Collector(layout_dir, options).run(); }
+GarbageReport collect_garbage(const fs::path& layout_dir, const GarbageOptions& options) {
+  return Collector(layout_dir, options).run();
+}
 
 }  // namespace varve::indexer

@@ -14,7 +14,7 @@ inline constexpr std::int64_t kDefaultGraceSeconds = 24 * 3600;
 
 struct GarbageOptions {
   bool dry_run = false;
-  bool untagged = false;                          // images of index.json without any name go too, unless a pin or an index names them
+  bool untagged = false;  // images of index.json without any name go too, unless a pin or an index names them
   std::int64_t grace_seconds = kDefaultGraceSeconds;  // blobs younger than this stay: a push may be under way
   std::vector<Pin> known_pins;                        // what the list of pins must name, or it was lost
 };
@@ -23,8 +23,8 @@ struct GarbageReport {
   std::vector<Digest> removed;            // blobs, manifests among them
   std::vector<Digest> removed_manifests;  // entries of index.json
   std::uint64_t freed_bytes = 0;
-  std::uint64_t young_bytes = 0;          // unreached, but within the grace period
-  std::uint64_t kept_bytes = 0;           // reached
+  std::uint64_t young_bytes = 0;  // unreached, but within the grace period
+  std::uint64_t kept_bytes = 0;   // reached
 };
 
 // Reached is what tags, pins, indexes and the artifacts of what is reached name. Throws CorruptData, and removes

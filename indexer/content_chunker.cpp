@@ -7,8 +7,9 @@
 namespace varve::indexer {
 namespace {
 
-// FastCDC (Xia et al., USENIX ATC 2016): a rolling "gear" hash, no cut below the minimum, a harder mask below the mean and an easier one above it. The bits
-// of the masks are spread so that the last 64 bytes count. One bit more and one bit less than the 20 of the mean.
+// FastCDC (Xia et al., USENIX ATC 2016): a rolling "gear" hash, no cut below the minimum, a harder mask below the mean
+// and an easier one above it. The bits of the masks are spread so that the last 64 bytes count. One bit more and one
+// bit less than the 20 of the mean.
 constexpr std::uint64_t kHarderMask = 0x0000D93747537000;
 constexpr std::uint64_t kEasierMask = 0x0000D90747537000;
 
@@ -34,7 +35,8 @@ bool is_zero(ByteView bytes) {
 // Bytes of whole zero blocks that `content` begins with.
 std::size_t leading_zero_blocks(ByteView content) {
   std::size_t zeros = 0;
-  while (content.size() - zeros >= kZeroBlockBytes && is_zero(content.subspan(zeros, kZeroBlockBytes))) zeros += kZeroBlockBytes;
+  while (content.size() - zeros >= kZeroBlockBytes && is_zero(content.subspan(zeros, kZeroBlockBytes)))
+    zeros += kZeroBlockBytes;
   return zeros;
 }
 

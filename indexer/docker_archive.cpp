@@ -1,4 +1,5 @@
-// The file that `docker save` makes: a tar of the config, one plain tar per layer and manifest.json, which names them. What of it others read: docs/export.md.
+// The file that `docker save` makes: a tar of the config, one plain tar per layer and manifest.json, which names them.
+// What of it others read: docs/export.md.
 #include <nlohmann/json.hpp>
 
 #include <array>
@@ -8,14 +9,15 @@
 #include "core/base/errors.h"
 #include "core/base/file.h"
 #include "core/codec/blob_decoder.h"
-#include "core/index/layer_map.h"
+#include "core/index/format/layer_map.h"
 #include "indexer/export_image.h"
 
 namespace varve::indexer {
 namespace {
 
 constexpr std::size_t kTarBlock = 512;
-constexpr std::uint64_t kMaxOctalSize = 077777777777;  // eleven digits; beyond that GNU's binary form, which Go, GNU tar and libarchive read
+constexpr std::uint64_t kMaxOctalSize =
+    077777777777;  // eleven digits; beyond that GNU's binary form, which Go, GNU tar and libarchive read
 
 struct TarField {
   std::size_t offset;
@@ -108,8 +110,8 @@ void add_member(TarFile& tar, const std::string& name, ByteView content) {
   tar.end();
 }
 
-void add_layer(TarFile& tar, const std::string& name, oci::Repository& repository, const oci::Descriptor& layer, const Digest& diff_id,
-               Progress& progress, const CancelFlag& cancel) {
+void add_layer(TarFile& tar, const std::string& name, oci::Repository& repository, const oci::Descriptor& layer,
+               const Digest& diff_id, Progress& progress, const CancelFlag& cancel) {
   const auto what = "layer " + layer.digest.to_string();
   Sha256 hash;
   tar.begin(name);
@@ -130,8 +132,8 @@ void add_layer(TarFile& tar, const std::string& name, oci::Repository& repositor
 
 }  // namespace
 
-ExportReport export_docker_archive(const oci::Image& image, const std::filesystem::path& file, const std::string& name, Progress& progress,
-                                   const CancelFlag& cancel) {
+ExportReport export_docker_archive(const oci::Image& image, const std::filesystem::path& file, const std::string& name,
+                                   Progress& progress, const CancelFlag& cancel) {
   for (const auto& layer : image.manifest.layers) progress.expect(layer.size);
   TarFile tar(file);
   const auto config_name = image.manifest.config.digest.hex() + ".json";
@@ -147,7 +149,8 @@ ExportReport export_docker_archive(const oci::Image& image, const std::filesyste
       progress.add(image.manifest.layers[i].size);
   }
   add_member(tar, config_name, image.config_json);
-  auto entry = nlohmann::json{{"Config", config_name}, {"RepoTags", nlohmann::json::array()}, {"Layers", std::move(layer_names)}};
+  auto entry = nlohmann::json{
+      {"Config", config_name}, {"RepoTags", nlohmann::json::array()}, {"Layers", std::move(layer_names)}};
   if (!name.empty()) entry["RepoTags"].push_back(name);
   add_member(tar, "manifest.json", as_bytes(nlohmann::json::array({std::move(entry)}).dump()));
   return {.image = image.digest(), .copied_bytes = tar.finish(), .reused_bytes = 0};

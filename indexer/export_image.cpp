@@ -67,12 +67,14 @@ std::map<Digest, oci::Descriptor> blobs_of(const oci::Image& image) {
 
 }  // namespace
 
-ExportReport export_image(const oci::Image& image, oci::Repository& destination, std::string_view tag, const ExportOptions& options,
-                          Progress& progress, const CancelFlag& cancel) {
+ExportReport export_image(const oci::Image& image, oci::Repository& destination, std::string_view tag,
+                          const ExportOptions& options, Progress& progress, const CancelFlag& cancel) {
   std::optional<index::ImageIndexBlobs> index;
   if (options.with_index) {
     index = index::find_index(*image.repository, image);
-    if (!index) fail<NotFound>("{}: it has no index to go along: make one with `varve index`, or leave out --with-index", image.repository->name());
+    if (!index)
+      fail<NotFound>("{}: it has no index to go along: make one with `varve index`, or leave out --with-index",
+                     image.repository->name());
   }
   BlobCopier copier(*image.repository, destination, progress, cancel);
   copier.copy(blobs_of(image), options.jobs);

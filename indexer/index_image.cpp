@@ -10,7 +10,7 @@
 #include "core/base/errors.h"
 #include "core/base/log.h"
 #include "core/base/parallel.h"
-#include "core/index/merge_layers.h"
+#include "core/index/merge/merge_layers.h"
 #include "core/index/publish_index.h"
 #include "core/oci/copy_blob.h"
 #include "core/trust/tool_version.h"
@@ -35,9 +35,14 @@ struct LayerState {
 
 class ImageIndexer {
  public:
-  ImageIndexer(const oci::Image& image, oci::Repository& destination, index::LocalIndex& local, const IndexOptions& options, Progress& progress,
-               const CancelFlag& cancel)
-      : image_(image), destination_(destination), local_(local), options_(options), progress_(progress), cancel_(cancel) {}
+  ImageIndexer(const oci::Image& image, oci::Repository& destination, index::LocalIndex& local,
+               const IndexOptions& options, Progress& progress, const CancelFlag& cancel)
+      : image_(image),
+        destination_(destination),
+        local_(local),
+        options_(options),
+        progress_(progress),
+        cancel_(cancel) {}
 
   IndexReport run() {
     const Stopwatch watch;
@@ -59,7 +64,8 @@ class ImageIndexer {
     for (std::size_t i = 0; i < layers.size(); ++i) {
       const auto media_type = oci::parse_layer_media_type(layers[i].media_type);
       if (media_type && media_type->nondistributable)
-        fail<Unsupported>("layer {}: is nondistributable ({}): it is not in the repository", layers[i].digest.to_string(), layers[i].media_type);
+        fail<Unsupported>("layer {}: is nondistributable ({}): it is not in the repository",
+                          layers[i].digest.to_string(), layers[i].media_type);
       const auto& diff_id = image_.config.diff_ids.at(i);
       const auto [at, is_new] = layers_.try_emplace(layers[i].digest);
       auto& state = at->second;
@@ -80,17 +86,25 @@ class ImageIndexer {
     }
   }
 
-  // Who publishes an index says all that is in it: what others wrote is taken from nobody whose word does not count here.
+  // Who publishes an index says all that is in it: what others wrote is taken from nobody whose word does not count
+  // here.
   bool reuse_layer_of(LayerState& layer, oci::Repository& source) {
     bool reused = false;
     index::visit_layer_indexes(source, layer.descriptor.digest, [&](const index::FoundLayerIndex& found) {
       const auto& digest = found.document.descriptor.digest;
-      const trust::Request request{.repository = source.name(), .selector = digest.to_string(), .image = layer.descriptor.digest};
-      const auto judgement = local_.judge().judge(
-          request, {.manifest = found.document, .tool = found.blobs.tool, .origin = local_.origins().of(digest), .place = &source, .kept = &kept()}, std::nullopt);
+      const trust::Request request{
+          .repository = source.name(), .selector = digest.to_string(), .image = layer.descriptor.digest};
+      const auto judgement = local_.judge().judge(request,
+                                                  {.manifest = found.document,
+                                                   .tool = found.blobs.tool,
+                                                   .origin = local_.origins().of(digest),
+                                                   .place = &source,
+                                                   .kept = &kept()},
+                                                  std::nullopt);
       if (!judgement.vouched && (!options_.reuse_foreign || local_.judge().is_denied(digest))) {
-        log::info("{}: the index {} of layer {} was made by others and no key that counts has signed it: reading the layer (--reuse-foreign takes it)", source.name(),
-                  digest.to_string(), layer.descriptor.digest.to_string());
+        log::info(
+            "{}: the index {} of layer {} was made by others and no key that counts has signed it: reading the layer (--reuse-foreign takes it)",
+            source.name(), digest.to_string(), layer.descriptor.digest.to_string());
         return false;
       }
       reused = reuse_layer(layer, source, found.blobs);
@@ -106,13 +120,15 @@ class ImageIndexer {
       if (blobs.windows && !source.has_blob(*blobs.windows)) return false;
       const auto what = "index blob " + blobs.map.digest.to_string();
       const auto map = index::LayerMap::decode(local_.blob(blobs.map, source, index::kMaxMapBlobBytes), what);
-      if (map.layer_digest != layer.descriptor.digest || map.diff_id != layer.diff_id || map.compressed_bytes != layer.descriptor.size) {
+      if (map.layer_digest != layer.descriptor.digest || map.diff_id != layer.diff_id ||
+          map.compressed_bytes != layer.descriptor.size) {
         log::warn("{}: is not the map of layer {}", what, layer.descriptor.digest.to_string());
         return false;
       }
       // Merging needs the entries from here; windows only pass through.
       if (!index::LayerEntries::has_elf_facts_in(local_.blob(blobs.entries, source, kMaxEntriesBlobBytes))) {
-        log::info("layer {}: indexing again: {} kept no ELF facts of it", layer.descriptor.digest.to_string(), blobs.tool.empty() ? "its tool" : blobs.tool);
+        log::info("layer {}: indexing again: {} kept no ELF facts of it", layer.descriptor.digest.to_string(),
+                  blobs.tool.empty() ? "its tool" : blobs.tool);
         return false;
       }
       if (blobs.windows && &source != &kept()) oci::copy_blob(source, kept(), *blobs.windows);
@@ -144,8 +160,10 @@ class ImageIndexer {
       progress_.expect(layer.descriptor.size);
     }
     // The largest first, so that no long one is left for the end.
-    std::ranges::stable_sort(unread, std::ranges::greater(), [](const LayerState* layer) { return layer->descriptor.size; });
-    parallel_for(unread.size(), jobs(unread.size()), [&](std::size_t i, const CancelFlag& stop) { read_layer(*unread[i], stop); });
+    std::ranges::stable_sort(unread, std::ranges::greater(),
+                             [](const LayerState* layer) { return layer->descriptor.size; });
+    parallel_for(unread.size(), jobs(unread.size()),
+                 [&](std::size_t i, const CancelFlag& stop) { read_layer(*unread[i], stop); });
   }
 
   std::size_t jobs(std::size_t layers) const {
@@ -191,7 +209,8 @@ class ImageIndexer {
       cancel_.throw_if_cancelled();
       const auto& layer = layers_.at(descriptor.digest);
       const auto& entries = layer.blobs->entries;
-      merger.add(index::LayerEntries::decode(local_.blob(entries, kept(), kMaxEntriesBlobBytes), "index blob " + entries.digest.to_string()));
+      merger.add(index::LayerEntries::decode(local_.blob(entries, kept(), kMaxEntriesBlobBytes),
+                                             "index blob " + entries.digest.to_string()));
       tags.push_back(layer.diff_id.hex());
       stream_bytes.push_back(layer.stream_bytes);
     }
@@ -204,7 +223,8 @@ class ImageIndexer {
     blobs.tool = trust::this_tool();
     blobs.tree = oci::put_bytes(kept(), index::pack_tree(tree), index::kTreeMediaType);
     blobs.tree_bytes = tree.bytes.size();
-    if (tree.ranges.bytes != 0) blobs.ranges = oci::put_bytes(kept(), index::pack_ranges(tree.ranges), index::kRangesMediaType);
+    if (tree.ranges.bytes != 0)
+      blobs.ranges = oci::put_bytes(kept(), index::pack_ranges(tree.ranges), index::kRangesMediaType);
     for (const auto& descriptor : image_.manifest.layers) blobs.layers.push_back(*layers_.at(descriptor.digest).blobs);
     carry_marks(blobs);
     const auto manifest = index::make_index_manifest(image_, blobs).to_json();
@@ -214,7 +234,8 @@ class ImageIndexer {
     return blobs;
   }
 
-  // What was marked cold stays so when the image is indexed again, and its profile stays: both are about bytes of its layers, which are the same.
+  // What was marked cold stays so when the image is indexed again, and its profile stays: both are about bytes of its
+  // layers, which are the same.
   void carry_marks(index::ImageIndexBlobs& blobs) {
     std::optional<index::ImageIndexBlobs> current;
     bool trusted = false;
@@ -241,8 +262,10 @@ class ImageIndexer {
     }
     blobs.manifest.digest = digest_of(index::make_index_manifest(image_, blobs).to_json());
     if (blobs.manifest.digest == current->manifest.digest) return;
-    // Another index of this generation has the marks already; and with --force its owner takes the image's index back from whoever else published one.
-    if (blobs.generation != 0 || index::is_preferred(*current, blobs)) blobs.generation = std::min(current->generation + 1, index::kMaxGeneration);
+    // Another index of this generation has the marks already; and with --force its owner takes the image's index back
+    // from whoever else published one.
+    if (blobs.generation != 0 || index::is_preferred(*current, blobs))
+      blobs.generation = std::min(current->generation + 1, index::kMaxGeneration);
   }
 
   IndexReport report(const index::ImageIndexBlobs& blobs, double seconds) const {
@@ -269,8 +292,8 @@ class ImageIndexer {
 
 }  // namespace
 
-IndexReport index_image(const oci::Image& image, oci::Repository& destination, index::LocalIndex& local, const IndexOptions& options,
-                        Progress& progress, const CancelFlag& cancel) {
+IndexReport index_image(const oci::Image& image, oci::Repository& destination, index::LocalIndex& local,
+                        const IndexOptions& options, Progress& progress, const CancelFlag& cancel) {
   return ImageIndexer(image, destination, local, options, progress, cancel).run();
 }
 

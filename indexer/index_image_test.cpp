@@ -7,15 +7,15 @@
 
 #include "core/base/errors.h"
 #include "core/base/file.h"
-#include "core/codec/codec_test_support.h"
-#include "core/codec/tar_test_support.h"
-#include "core/index/add_elf_facts.h"
+#include "core/index/elf/add_elf_facts.h"
 #include "core/index/prove_index.h"
-#include "core/index/test_elf.h"
 #include "core/oci/copy_blob.h"
 #include "core/oci/layout.h"
-#include "tests/support/scripted_repository.h"
-#include "tests/support/temp_dir.h"
+#include "testing/codec_support.h"
+#include "testing/elf_file.h"
+#include "testing/scripted_repository.h"
+#include "testing/tar_support.h"
+#include "testing/temp_dir.h"
 
 namespace varve::indexer {
 namespace {
@@ -25,7 +25,7 @@ using codec::test::TarBuilder;
 using ::testing::HasSubstr;
 using ::testing::ThrowsMessage;
 
-Bytes tar_of(std::uint32_t seed, std::size_t bytes = 700'000) {
+Bytes noise_tar(std::uint32_t seed, std::size_t bytes = 700'000) {
   TarBuilder tar;
   tar.file("f" + std::to_string(seed), as_text(codec::test::program_like_bytes(bytes, seed)));
   tar.file("same", "layer " + std::to_string(seed));
@@ -59,7 +59,9 @@ class IndexImageTest : public ::testing::Test {
     return index_image(image, *destination_, local, options, progress, cancel_);
   }
 
-  std::size_t reads(const oci::Image& image, std::size_t layer) const { return repository_->reads_of(image.manifest.layers[layer].digest); }
+  std::size_t reads(const oci::Image& image, std::size_t layer) const {
+    return repository_->reads_of(image.manifest.layers[layer].digest);
+  }
   bool published(const oci::Image& image) { return index::find_index(*destination_, image).has_value(); }
 
   test::TempDir folder_;
@@ -69,7 +71,7 @@ class IndexImageTest : public ::testing::Test {
 };
 
 TEST_F(IndexImageTest, PublishesWhatAMountNeeds) {
-  const auto image = image_of({tar_of(1), tar_of(2)});
+  const auto image = image_of({noise_tar(1), noise_tar(2)});
   const auto report = run(image, "root");
   const auto found = index::find_index(*destination_, image);
   ASSERT_TRUE(found);
@@ -94,7 +96,7 @@ TEST_F(IndexImageTest, PublishesWhatAMountNeeds) {
 
 TEST_F(IndexImageTest, TheSameInputGivesTheSameBytesAtAnyJobs) {
   std::vector<Bytes> tars;
-  for (std::uint32_t i = 0; i < 6; ++i) tars.push_back(tar_of(i, 300'000 + 150'000 * i));
+  for (std::uint32_t i = 0; i < 6; ++i) tars.push_back(noise_tar(i, 300'000 + 150'000 * i));
   const auto image = image_of(tars);
   const auto first = run(image, "one", {.jobs = 1});
   for (const unsigned jobs : {2u, 5u, 64u}) {
@@ -104,8 +106,8 @@ TEST_F(IndexImageTest, TheSameInputGivesTheSameBytesAtAnyJobs) {
 }
 
 TEST_F(IndexImageTest, ReadsOnlyLayersThatWereNotIndexedBefore) {
-  run(image_of({tar_of(1), tar_of(2)}), "root");
-  const auto next = image_of({tar_of(1), tar_of(2), tar_of(3)});
+  run(image_of({noise_tar(1), noise_tar(2)}), "root");
+  const auto next = image_of({noise_tar(1), noise_tar(2), noise_tar(3)});
   const auto report = run(next, "root");
   EXPECT_EQ(reads(next, 0), 1u);
   EXPECT_EQ(reads(next, 1), 1u);
@@ -122,7 +124,7 @@ TEST_F(IndexImageTest, LayersProveTheIndexThatWasMadeOfThem) {
     tar.file(name, as_text(codec::test::program_like_bytes(bytes, 7)));
     return to_bytes(tar.end().bytes());
   };
-  const std::vector<Bytes> tars{tar_of(1), tar_with(5'000, "a"), tar_of(3)};
+  const std::vector<Bytes> tars{noise_tar(1), tar_with(5'000, "a"), noise_tar(3)};
   const auto image = image_of(tars);
   run(image, "root");
   auto stored = image;
@@ -130,23 +132,29 @@ TEST_F(IndexImageTest, LayersProveTheIndexThatWasMadeOfThem) {
   index::LocalIndex local(folder_ / "other");
   const auto loaded = index::load_index(local, stored);
   const auto reader_of = [](const Bytes& tar) -> index::ReadStream {
-    return [&tar](std::uint64_t offset, std::span<std::byte> into) { std::ranges::copy(ByteView(tar).subspan(offset, into.size()), into.begin()); };
+    return [&tar](std::uint64_t offset, std::span<std::byte> into) {
+      std::ranges::copy(ByteView(tar).subspan(offset, into.size()), into.begin());
+    };
   };
-  for (std::size_t i = 0; i < tars.size(); ++i) EXPECT_EQ(index::disprove_layer(*loaded.maps[i], reader_of(tars[i])), "");
+  for (std::size_t i = 0; i < tars.size(); ++i)
+    EXPECT_EQ(index::disprove_layer(*loaded.maps[i], reader_of(tars[i])), "");
   EXPECT_EQ(index::disprove_tree(loaded, stored, [&](std::size_t layer) { return reader_of(tars[layer]); }), "");
   EXPECT_TRUE(index::must_be_equal(loaded));
 
   auto flipped = tars[0];
   flipped[flipped.size() / 2] ^= std::byte(1);
-  EXPECT_THAT(index::disprove_layer(*loaded.maps[0], reader_of(flipped)), HasSubstr(loaded.maps[0]->layer_digest.to_string()));
+  EXPECT_THAT(index::disprove_layer(*loaded.maps[0], reader_of(flipped)),
+              HasSubstr(loaded.maps[0]->layer_digest.to_string()));
   const auto renamed = tar_with(5'000, "b");
-  EXPECT_NE(index::disprove_tree(loaded, stored, [&](std::size_t layer) { return reader_of(layer == 1 ? renamed : tars[layer]); }), "");
+  EXPECT_NE(index::disprove_tree(loaded, stored,
+                                 [&](std::size_t layer) { return reader_of(layer == 1 ? renamed : tars[layer]); }),
+            "");
 }
 
 // Who publishes an index vouches for all that it names.
 TEST_F(IndexImageTest, TakesLayersThatOthersIndexedOnlyIfItIsTold) {
-  const auto first = run(image_of({tar_of(1), tar_of(2)}), "root");
-  const auto image = image_of({tar_of(1), tar_of(2)});
+  const auto first = run(image_of({noise_tar(1), noise_tar(2)}), "root");
+  const auto image = image_of({noise_tar(1), noise_tar(2)});
   const auto again = run(image, "other machine", {.reuse_foreign = true});
   EXPECT_EQ(reads(image, 0), 1u);
   EXPECT_TRUE(again.layers[0].reused && again.layers[1].reused);
@@ -160,7 +168,7 @@ TEST_F(IndexImageTest, TakesLayersThatOthersIndexedOnlyIfItIsTold) {
 
 // Somebody who may push publishes an index of the newest tool and the highest generation.
 TEST_F(IndexImageTest, ForceTakesTheImagesIndexBack) {
-  const auto image = image_of({tar_of(1)});
+  const auto image = image_of({noise_tar(1)});
   run(image, "root");
   for (const char* tool : {"varve 99.0", "varve 0.2.0"}) {
     auto theirs = *index::find_index(*destination_, image);
@@ -176,14 +184,14 @@ TEST_F(IndexImageTest, ForceTakesTheImagesIndexBack) {
 }
 
 TEST_F(IndexImageTest, ForceReadsAgainAndGivesTheSame) {
-  const auto image = image_of({tar_of(1)});
+  const auto image = image_of({noise_tar(1)});
   const auto first = run(image, "root");
   EXPECT_EQ(run(image, "root", {.force = true}).index, first.index);
   EXPECT_EQ(reads(image, 0), 2u);
 }
 
 TEST_F(IndexImageTest, ALayerThatTheImageRepeatsIsReadOnce) {
-  const auto image = image_of({tar_of(1), tar_of(2), tar_of(1)});
+  const auto image = image_of({noise_tar(1), noise_tar(2), noise_tar(1)});
   const auto report = run(image, "root");
   EXPECT_EQ(reads(image, 0), 1u);
   EXPECT_EQ(report.layers.size(), 3u);
@@ -195,7 +203,7 @@ TEST_F(IndexImageTest, ALayerThatTheImageRepeatsIsReadOnce) {
 }
 
 TEST_F(IndexImageTest, ABadLayerIsNamedAndNothingIsPublished) {
-  const auto image = image_of({tar_of(1), tar_of(2)});
+  const auto image = image_of({noise_tar(1), noise_tar(2)});
   const auto& bad = image.manifest.layers[1];
   repository_->flip(bad.digest, bad.size / 2);
   EXPECT_THAT([&] { run(image, "root"); }, ThrowsMessage<CorruptData>(HasSubstr(bad.digest.to_string())));
@@ -205,9 +213,9 @@ TEST_F(IndexImageTest, ABadLayerIsNamedAndNothingIsPublished) {
 
 // Only the digest of the whole blob tells: the byte is the time in the gzip header.
 TEST_F(IndexImageTest, AFlippedBitThatDecodingDoesNotNoticeIsFound) {
-  auto image = image_of({tar_of(1)});
+  auto image = image_of({noise_tar(1)});
   const auto& layer = image.manifest.layers[0];
-  auto blob = gzip(tar_of(1));
+  auto blob = gzip(noise_tar(1));
   const auto source = oci::LayoutRepository::create(folder_ / "source");
   oci::put_bytes(*source, blob, layer.media_type);
   blob[5] ^= std::byte(1);
@@ -218,7 +226,7 @@ TEST_F(IndexImageTest, AFlippedBitThatDecodingDoesNotNoticeIsFound) {
 }
 
 TEST_F(IndexImageTest, ARerunGoesOnWithTheLayersThatAreDone) {
-  const auto image = image_of({tar_of(1, 2'000'000), tar_of(2)});
+  const auto image = image_of({noise_tar(1, 2'000'000), noise_tar(2)});
   const auto& last = image.manifest.layers[1].digest;  // the smaller one comes last
   repository_->flip(last, 1'000);
   EXPECT_THROW(run(image, "root", {.jobs = 1}), CorruptData);
@@ -230,7 +238,7 @@ TEST_F(IndexImageTest, ARerunGoesOnWithTheLayersThatAreDone) {
 }
 
 TEST_F(IndexImageTest, StopsInTheMiddleOfALayerWhenCancelled) {
-  const auto image = image_of({tar_of(1), tar_of(2)});
+  const auto image = image_of({noise_tar(1), noise_tar(2)});
   repository_->close_gate();
   std::exception_ptr failure;
   {
@@ -251,7 +259,7 @@ TEST_F(IndexImageTest, StopsInTheMiddleOfALayerWhenCancelled) {
 }
 
 TEST_F(IndexImageTest, AnIndexThatLostABlobIsMadeAgain) {
-  const auto image = image_of({tar_of(1)});
+  const auto image = image_of({noise_tar(1)});
   run(image, "root");
   index::LocalIndex local(folder_ / "root");
   const auto blobs = local.find_layer_index(image.manifest.layers[0].digest);
@@ -264,15 +272,22 @@ TEST_F(IndexImageTest, AnIndexThatLostABlobIsMadeAgain) {
 
 // For images whose old index must stay.
 TEST_F(IndexImageTest, ElfFactsCanBeAddedByReadingTheFiles) {
-  const index::test::ElfFile library{.size = 900'000, .dynamic_at = 899'000, .sections = {".nv_fatbin"}};
+  const test::ElfFile library{.size = 900'000, .dynamic_at = 899'000, .sections = {".nv_fatbin"}};
   const auto content = library.make();
   const auto data = std::string(as_text(content).substr(0, 8192)) + std::string(as_text(content).substr(890'000));
   TarBuilder base;
-  base.file("text", "x").file("lib/a.so.1", as_text(content)).file("lib/b.so", as_text(index::test::ElfFile{.names = {{1, "liba.so"}}}.make())).file("lib/odd.so", "no ELF file, but long enough to be one, it might seem to be");
+  base.file("text", "x")
+      .file("lib/a.so.1", as_text(content))
+      .file("lib/b.so", as_text(test::ElfFile{.names = {{1, "liba.so"}}}.make()))
+      .file("lib/odd.so", "no ELF file, but long enough to be one, it might seem to be");
   base.header({.name = "lib/c.so", .typeflag = '1', .link_name = "lib/b.so"});
   TarBuilder top;
   top.header({.name = "bin/tool", .size = content.size(), .mode = "0000755"}).data(content);
-  top.pax({{"GNU.sparse.major", "0"}, {"GNU.sparse.minor", "1"}, {"GNU.sparse.name", "sparse.so"}, {"GNU.sparse.size", "900000"}, {"GNU.sparse.map", "0,8192,890000,10000"}});
+  top.pax({{"GNU.sparse.major", "0"},
+           {"GNU.sparse.minor", "1"},
+           {"GNU.sparse.name", "sparse.so"},
+           {"GNU.sparse.size", "900000"},
+           {"GNU.sparse.map", "0,8192,890000,10000"}});
   top.header({.name = "GNUSparseFile.0/sparse.so", .size = data.size()}).data(as_bytes(data));
   const auto image = image_of({to_bytes(base.end().bytes()), to_bytes(top.end().bytes())});
   run(image, "root");
@@ -309,7 +324,7 @@ TEST_F(IndexImageTest, ElfFactsCanBeAddedByReadingTheFiles) {
 
 // As version 0.1 left them: the same, without ELF facts.
 TEST_F(IndexImageTest, LayersIndexedWithoutElfFactsAreIndexedAgain) {
-  const auto image = image_of({tar_of(1), tar_of(2)});
+  const auto image = image_of({noise_tar(1), noise_tar(2)});
   const auto& layer = image.manifest.layers[0];
   run(image, "elsewhere", {.jobs = 1});
   index::LocalIndex made(folder_ / "elsewhere");
@@ -320,7 +335,8 @@ TEST_F(IndexImageTest, LayersIndexedWithoutElfFactsAreIndexedAgain) {
   for (const auto* root : {"elsewhere", "root"}) {
     index::LocalIndex local(folder_ / root);
     if (std::string_view(root) == "root") oci::copy_blob(made.repository(), local.repository(), blobs.map);
-    if (std::string_view(root) == "root" && blobs.windows) oci::copy_blob(made.repository(), local.repository(), *blobs.windows);
+    if (std::string_view(root) == "root" && blobs.windows)
+      oci::copy_blob(made.repository(), local.repository(), *blobs.windows);
     auto aged = blobs;
     aged.tool = "varve 0.1.0";
     aged.entries = oci::put_bytes(local.repository(), old.encode(), index::kEntriesMediaType);
@@ -343,14 +359,14 @@ TEST_F(IndexImageTest, LayersIndexedWithoutElfFactsAreIndexedAgain) {
 }
 
 TEST_F(IndexImageTest, RefusesLayersThatAreElsewhere) {
-  auto image = image_of({tar_of(1)});
+  auto image = image_of({noise_tar(1)});
   image.manifest.layers[0].media_type = "application/vnd.oci.image.layer.nondistributable.v1.tar+gzip";
   EXPECT_THAT([&] { run(image, "root"); }, ThrowsMessage<Unsupported>(HasSubstr("nondistributable")));
 }
 
 TEST_F(IndexImageTest, Indexes127LayersAndEmptyOnes) {
   std::vector<Bytes> tars;
-  for (std::uint32_t i = 0; i < 127; ++i) tars.push_back(i % 9 == 4 ? Bytes(1024) : tar_of(i, 2'000));
+  for (std::uint32_t i = 0; i < 127; ++i) tars.push_back(i % 9 == 4 ? Bytes(1024) : noise_tar(i, 2'000));
   const auto image = image_of(tars);
   const auto report = run(image, "root");
   EXPECT_EQ(report.layers.size(), 127u);

@@ -61,7 +61,8 @@ UniqueFd KnownPins::lock(const fs::path& root) {
 KnownPins::KnownPins(const fs::path& root) : file_(root / "pins.json") {
   if (const auto bytes = read_file_if_there(file_, kMaxFileBytes)) {
     document_ = json::parse(as_text(*bytes), nullptr, false);
-    if (!document_.is_object()) fail<CorruptData>("{}: it is no JSON object; move it away to start anew", file_.string());
+    if (!document_.is_object())
+      fail<CorruptData>("{}: it is no JSON object; move it away to start anew", file_.string());
   }
 }
 

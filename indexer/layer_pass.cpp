@@ -10,7 +10,7 @@
 #include "core/base/cancel.h"
 #include "core/base/errors.h"
 #include "core/base/guarded.h"
-#include "core/index/layer_entry_reader.h"
+#include "core/index/format/layer_entry_reader.h"
 #include "indexer/internal/bounded_queue.h"
 #include "indexer/internal/layer_decoder.h"
 #include "indexer/internal/span_cutter.h"
@@ -19,7 +19,7 @@
 namespace varve::indexer {
 namespace {
 
-constexpr std::size_t kQueuedBatches = 6;     // of half a MiB of stream, and the compressed bytes beside
+constexpr std::size_t kQueuedBatches = 6;  // of half a MiB of stream, and the compressed bytes beside
 constexpr std::size_t kQueuedSpanWork = 16;
 constexpr std::uint64_t kSingleSpanBytes = 1024 * 1024;  // spans of a stream that must be decoded from its start
 
@@ -40,7 +40,8 @@ class StreamDigester {
     if (!single_ && !dropped_) {
       for (const auto& mark : batch.marks) {
         // Known as one of several frames before it got too long: the pieces will not be asked for.
-        if (mark.kind == Batch::Mark::Kind::kPlace && mark.place.stream_offset != 0 && mark.place.stream_offset <= kMaxFrameStreamBytes)
+        if (mark.kind == Batch::Mark::Kind::kPlace && mark.place.stream_offset != 0 &&
+            mark.place.stream_offset <= kMaxFrameStreamBytes)
           dropped_ = true;
       }
     }
@@ -78,8 +79,8 @@ class StreamDigester {
   std::uint64_t in_piece_ = 0;
 };
 
-// The stages of one pass and the queues between them: the caller's thread reads and decodes, one digests the stream, one reads the tar and
-// cuts spans, one finishes spans.
+// The stages of one pass and the queues between them: the caller's thread reads and decodes, one digests the stream,
+// one reads the tar and cuts spans, one finishes spans.
 class Pass {
  public:
   Pass(std::string what, SpanChooser& chooser, ReadModel* model, bool single)
@@ -89,9 +90,9 @@ class Pass {
         cutter_(chooser, [this](SpanWork work) { hand_on(span_work_, std::move(work)); }),
         single_(single) {}
 
-  DecodedLayer run(oci::Repository& repository, const oci::Descriptor& layer, std::uint64_t max_stream_bytes, Progress& progress,
-                   const StopCheck& check_stop) {
-    DecodedLayer decoded;
+  DecodedSizes run(oci::Repository& repository, const oci::Descriptor& layer, std::uint64_t max_stream_bytes,
+                   Progress& progress, const StopCheck& check_stop) {
+    DecodedSizes decoded;
     {
       const std::jthread stream_thread([this] { guard([this] { digest_stream(); }); });
       const std::jthread tar_thread([this] { guard([this] { read_tar(); }); });
@@ -129,8 +130,8 @@ class Pass {
     }
   }
 
-  DecodedLayer read_blob(oci::Repository& repository, const oci::Descriptor& layer, std::uint64_t max_stream_bytes, Progress& progress,
-                         const StopCheck& check_stop) {
+  DecodedSizes read_blob(oci::Repository& repository, const oci::Descriptor& layer, std::uint64_t max_stream_bytes,
+                         Progress& progress, const StopCheck& check_stop) {
     LayerReader reader(what_, max_stream_bytes, [this](const BatchPtr& batch) {
       hand_on(for_stream_, batch);
       hand_on(for_tar_, batch);
@@ -217,8 +218,9 @@ void mirror_plain_spans(std::vector<index::Span>& spans) {
 }
 
 // Absent if the layer must be read again as a single frame.
-std::optional<IndexedLayer> try_layer(oci::Repository& repository, const oci::Descriptor& layer, SpanChooser& chooser, ReadModel* model, bool single,
-                                      const LayerPassOptions& options, Progress& progress, const StopCheck& check_stop) {
+std::optional<IndexedLayer> try_layer(oci::Repository& repository, const oci::Descriptor& layer, SpanChooser& chooser,
+                                      ReadModel* model, bool single, const LayerPassOptions& options,
+                                      Progress& progress, const StopCheck& check_stop) {
   const auto what = fmt::format("layer {}", layer.digest.to_string());
   Pass pass(what, chooser, model, single);
   const auto decoded = pass.run(repository, layer, options.max_stream_bytes, progress, check_stop);
@@ -249,14 +251,14 @@ std::optional<IndexedLayer> try_layer(oci::Repository& repository, const oci::De
 
 void check_diff_id(const IndexedLayer& indexed, const Digest& diff_id) {
   if (indexed.map.diff_id != diff_id)
-    fail<CorruptData>("layer {}: its content is {}, but the image's config names {} (diff_id)", indexed.map.layer_digest.to_string(),
-                      indexed.map.diff_id.to_string(), diff_id.to_string());
+    fail<CorruptData>("layer {}: its content is {}, but the image's config names {} (diff_id)",
+                      indexed.map.layer_digest.to_string(), indexed.map.diff_id.to_string(), diff_id.to_string());
 }
 
 }  // namespace
 
-IndexedLayer index_layer(oci::Repository& repository, const oci::Descriptor& layer, const Digest& diff_id, const LayerPassOptions& options,
-                         Progress& progress, const StopCheck& check_stop) {
+IndexedLayer index_layer(oci::Repository& repository, const oci::Descriptor& layer, const Digest& diff_id,
+                         const LayerPassOptions& options, Progress& progress, const StopCheck& check_stop) {
   for (const bool single : {false, true}) {
     SpanPlanner planner(options.policy);
     ReadModel model(planner, options.expectations);
@@ -272,12 +274,14 @@ IndexedLayer index_layer(oci::Repository& repository, const oci::Descriptor& lay
 }
 
 IndexedLayer refine_layer(oci::Repository& repository, const oci::Descriptor& layer, const index::LayerMap& map,
-                          std::vector<std::uint64_t> begin_offsets, const LayerPassOptions& options, Progress& progress, const StopCheck& check_stop) {
+                          std::vector<std::uint64_t> begin_offsets, const LayerPassOptions& options, Progress& progress,
+                          const StopCheck& check_stop) {
   std::ranges::sort(begin_offsets);
   std::vector<SpanStart> kept;
   kept.reserve(map.spans.size());
   for (const auto& span : map.spans)
-    kept.push_back({.compressed_offset = span.compressed_range.offset + (span.bits != 0 ? 1 : 0), .stream_offset = span.stream_range.offset});
+    kept.push_back({.compressed_offset = span.compressed_range.offset + (span.bits != 0 ? 1 : 0),
+                    .stream_offset = span.stream_range.offset});
   const bool single = map.format == index::LayerFormat::kZstdSingle;
   RefiningChooser chooser(std::move(kept), std::move(begin_offsets));
   auto indexed = try_layer(repository, layer, chooser, nullptr, single, options, progress, check_stop);

@@ -6,8 +6,8 @@
 
 #include "core/base/bytes.h"
 #include "core/base/progress.h"
-#include "core/index/layer_entries.h"
-#include "core/index/layer_map.h"
+#include "core/index/format/layer_entries.h"
+#include "core/index/format/layer_map.h"
 #include "core/oci/repository.h"
 #include "indexer/read_model.h"
 #include "indexer/span_planner.h"
@@ -28,19 +28,21 @@ using StopCheck = std::function<void()>;
 
 struct IndexedLayer {
   index::LayerMap map;
-  Bytes windows;                 // the windows blob; empty if no span needs one
+  Bytes windows;  // the windows blob; empty if no span needs one
   index::LayerEntries entries;
 };
 
-// Reads the layer once (a zstd layer with single frames too long for spans: twice). The result depends on the layer's bytes and the options
-// alone. Throws CorruptData naming the layer if its digest, its size, its diff_id, a member's checksum or its tar is wrong, Unsupported beyond
-// limits, and what read_blob() and check_stop throw.
-IndexedLayer index_layer(oci::Repository& repository, const oci::Descriptor& layer, const Digest& diff_id, const LayerPassOptions& options,
-                         Progress& progress, const StopCheck& check_stop);
+// Reads the layer once (a zstd layer with single frames too long for spans: twice). The result depends on the layer's
+// bytes and the options alone. Throws CorruptData naming the layer if its digest, its size, its diff_id, a member's
+// checksum or its tar is wrong, Unsupported beyond limits, and what read_blob() and check_stop throw.
+IndexedLayer index_layer(oci::Repository& repository, const oci::Descriptor& layer, const Digest& diff_id,
+                         const LayerPassOptions& options, Progress& progress, const StopCheck& check_stop);
 
-// Reads the layer again and adds spans to its map where `begin_offsets` (stream offsets, any order) show that reading begins: the last possible
-// place at or before each. The spans that were there keep their starts, so stores filled by the old map stay valid; entries do not change.
+// Reads the layer again and adds spans to its map where `begin_offsets` (stream offsets, any order) show that reading
+// begins: the last possible place at or before each. The spans that were there keep their starts, so stores filled by
+// the old map stay valid; entries do not change.
 IndexedLayer refine_layer(oci::Repository& repository, const oci::Descriptor& layer, const index::LayerMap& map,
-                          std::vector<std::uint64_t> begin_offsets, const LayerPassOptions& options, Progress& progress, const StopCheck& check_stop);
+                          std::vector<std::uint64_t> begin_offsets, const LayerPassOptions& options, Progress& progress,
+                          const StopCheck& check_stop);
 
 }  // namespace varve::indexer

@@ -7,12 +7,12 @@
 
 #include "core/base/cancel.h"
 #include "core/base/errors.h"
-#include "core/codec/codec_test_support.h"
 #include "core/codec/span_decoder.h"
-#include "core/codec/tar_test_support.h"
 #include "core/index/span_reader.h"
-#include "core/index/test_elf.h"
-#include "tests/support/scripted_repository.h"
+#include "testing/codec_support.h"
+#include "testing/elf_file.h"
+#include "testing/scripted_repository.h"
+#include "testing/tar_support.h"
 
 namespace varve::indexer {
 namespace {
@@ -28,7 +28,8 @@ Bytes sample_tar(std::size_t large_bytes = 6'000'000) {
   TarBuilder tar;
   tar.header({.name = "dir/", .typeflag = '5'});
   for (int i = 0; i < 200; ++i)
-    tar.file("dir/f" + std::to_string(i) + ".py", as_text(codec::test::text_like_bytes(std::size_t(i) * 97, std::uint32_t(i))));
+    tar.file("dir/f" + std::to_string(i) + ".py",
+             as_text(codec::test::text_like_bytes(std::size_t(i) * 97, std::uint32_t(i))));
   tar.file("large.bin", as_text(codec::test::program_like_bytes(large_bytes, 3)));
   tar.file("noise.bin", as_text(codec::test::random_bytes(1'500'000, 4)));
   tar.file("empty", "");
@@ -78,10 +79,13 @@ class LayerPassTest : public ::testing::Test {
       if (entry.size == 0) continue;
       const auto content = stream.subspan(entry.runs.at(0).stream_offset, entry.size);
       EXPECT_EQ(entry.content_digest, digest_of(content)) << entry.path;
-      EXPECT_EQ(entry.chunk_digests.size(), entry.size > index::kChunkBytes ? (entry.size - 1) / index::kChunkBytes + 1 : 0);
+      EXPECT_EQ(entry.chunk_digests.size(),
+                entry.size > index::kChunkBytes ? (entry.size - 1) / index::kChunkBytes + 1 : 0);
       for (std::size_t i = 0; i < entry.chunk_digests.size(); ++i)
         EXPECT_EQ(entry.chunk_digests[i],
-                  digest_of(content.subspan(i * index::kChunkBytes, std::min<std::size_t>(index::kChunkBytes, content.size() - i * index::kChunkBytes))));
+                  digest_of(content.subspan(
+                      i * index::kChunkBytes,
+                      std::min<std::size_t>(index::kChunkBytes, content.size() - i * index::kChunkBytes))));
     }
     EXPECT_EQ(index::LayerEntries::decode(indexed.entries.encode(), "entries").entries, entries);
   }
@@ -99,14 +103,21 @@ LayerPassOptions fine() {
 }
 
 TEST_F(LayerPassTest, KeepsTheElfFactsOfFilesSparseOnesIncluded) {
-  const index::test::ElfFile file{.size = 1'000'000, .dynamic_at = 999'000, .sections = {".nv_fatbin"}};
+  const test::ElfFile file{.size = 1'000'000, .dynamic_at = 999'000, .sections = {".nv_fatbin"}};
   const auto content = file.make();
   TarBuilder tar;
   tar.file("script", "#!/bin/sh").file("lib.so", as_text(content)).file("empty", "");
   // What lies between the head and the end are zeros.
   const auto data = std::string(as_text(content).substr(0, 8192)) + std::string(as_text(content).substr(990'000));
-  tar.pax({{"GNU.sparse.major", "0"}, {"GNU.sparse.minor", "1"}, {"GNU.sparse.name", "sparse.so"}, {"GNU.sparse.size", "1000000"}, {"GNU.sparse.map", "0,8192,990000,10000"}});
-  tar.header({.name = "GNUSparseFile.0/sparse.so", .size = data.size()}).data(as_bytes(data)).header({.name = "link.so", .typeflag = '1', .link_name = "lib.so"}).end();
+  tar.pax({{"GNU.sparse.major", "0"},
+           {"GNU.sparse.minor", "1"},
+           {"GNU.sparse.name", "sparse.so"},
+           {"GNU.sparse.size", "1000000"},
+           {"GNU.sparse.map", "0,8192,990000,10000"}});
+  tar.header({.name = "GNUSparseFile.0/sparse.so", .size = data.size()})
+      .data(as_bytes(data))
+      .header({.name = "link.so", .typeflag = '1', .link_name = "lib.so"})
+      .end();
   const auto indexed = run(gzip(tar.bytes()), tar.bytes());
   EXPECT_TRUE(indexed.entries.has_elf_facts);
   const auto& entries = indexed.entries.entries;
@@ -127,7 +138,8 @@ TEST_F(LayerPassTest, IndexesGzipOfAllLevels) {
 
 TEST_F(LayerPassTest, EverySpanOfAFineCutDecodes) {
   const auto tar = sample_tar();
-  for (const auto& blob : {gzip(tar, 6), gzip(tar, 1), gzip(tar, 0), codec::test::gzip_with_flushes(tar, 10'000), codec::test::gzip_with_flushes(tar, 70'000, true)}) {
+  for (const auto& blob : {gzip(tar, 6), gzip(tar, 1), gzip(tar, 0), codec::test::gzip_with_flushes(tar, 10'000),
+                           codec::test::gzip_with_flushes(tar, 70'000, true)}) {
     const auto indexed = run(blob, tar, fine());
     EXPECT_GE(indexed.map.spans.size(), 20u);
     expect_decodes(indexed, blob, tar);
@@ -157,11 +169,12 @@ TEST_F(LayerPassTest, IndexesGzipOfManyMembersWithoutWindowsAtTheirStarts) {
 TEST_F(LayerPassTest, IndexesWhatTheToolsOfTheWildMake) {
   const auto tar = sample_tar();
   for (const auto& [tool, command, format, spans] :
-       std::initializer_list<std::tuple<const char*, const char*, LayerFormat, std::size_t>>{{"gzip", "gzip -9 -c", LayerFormat::kGzip, 2},
-                                                                                             {"pigz", "pigz -p2 -c", LayerFormat::kGzip, 2},
-                                                                                             {"pigz", "pigz -i -p2 -c", LayerFormat::kGzip, 2},
-                                                                                             {"zstd", "zstd -q -c", LayerFormat::kZstdSingle, 8},
-                                                                                             {"zstd", "zstd -q -19 -T2 -c", LayerFormat::kZstdSingle, 8}}) {
+       std::initializer_list<std::tuple<const char*, const char*, LayerFormat, std::size_t>>{
+           {"gzip", "gzip -9 -c", LayerFormat::kGzip, 2},
+           {"pigz", "pigz -p2 -c", LayerFormat::kGzip, 2},
+           {"pigz", "pigz -i -p2 -c", LayerFormat::kGzip, 2},
+           {"zstd", "zstd -q -c", LayerFormat::kZstdSingle, 8},
+           {"zstd", "zstd -q -19 -T2 -c", LayerFormat::kZstdSingle, 8}}) {
     if (!codec::test::have_tool(tool)) continue;
     SCOPED_TRACE(command);
     expect_indexes(codec::test::run_tool(command, tar), tar, format, spans);
@@ -216,7 +229,8 @@ TEST_F(LayerPassTest, AFrameTooLongForSpansMakesTheLayerASingleOne) {
 
 TEST_F(LayerPassTest, EmptyLayersHaveNoSpans) {
   const Bytes end(1024);
-  for (const auto& [blob, stream] : std::initializer_list<std::pair<Bytes, Bytes>>{{Bytes(), Bytes()}, {gzip(Bytes()), Bytes()}, {gzip(end), end}, {end, end}}) {
+  for (const auto& [blob, stream] : std::initializer_list<std::pair<Bytes, Bytes>>{
+           {Bytes(), Bytes()}, {gzip(Bytes()), Bytes()}, {gzip(end), end}, {end, end}}) {
     const auto indexed = run(blob, stream);
     EXPECT_EQ(indexed.map.spans.size(), stream.empty() ? 0u : 1u);
     EXPECT_TRUE(indexed.entries.entries.empty());
@@ -264,8 +278,9 @@ TEST_F(LayerPassTest, NamesALayerWhoseContentIsNotWhatTheConfigSays) {
   const auto tar = sample_tar();
   const auto blob = gzip(tar);
   descriptor_ = repository_.serve(blob);
-  EXPECT_THAT([&] { index_layer(repository_, descriptor_, digest_of("other"), {}, progress_, [] {}); },
-              ThrowsMessage<CorruptData>(testing::AllOf(HasSubstr(descriptor_.digest.to_string()), HasSubstr("diff_id"))));
+  EXPECT_THAT(
+      [&] { index_layer(repository_, descriptor_, digest_of("other"), {}, progress_, [] {}); },
+      ThrowsMessage<CorruptData>(testing::AllOf(HasSubstr(descriptor_.digest.to_string()), HasSubstr("diff_id"))));
 }
 
 TEST_F(LayerPassTest, NamesALayerWithAFlippedBitWhereverItIs) {
@@ -290,7 +305,8 @@ TEST_F(LayerPassTest, NamesALayerThatEndsTooEarly) {
 }
 
 TEST_F(LayerPassTest, RefusesALayerThatIsNothingWeKnow) {
-  EXPECT_THAT([&] { run(codec::test::random_bytes(5'000), Bytes()); }, ThrowsMessage<CorruptData>(HasSubstr("neither gzip nor zstd nor tar")));
+  EXPECT_THAT([&] { run(codec::test::random_bytes(5'000), Bytes()); },
+              ThrowsMessage<CorruptData>(HasSubstr("neither gzip nor zstd nor tar")));
 }
 
 TEST_F(LayerPassTest, RefusesALayerThatInflatesBeyondTheLimit) {
@@ -308,7 +324,9 @@ TEST_F(LayerPassTest, StopsWhenTold) {
   descriptor_ = repository_.serve(blob);
   CancelFlag cancel;
   cancel.cancel();
-  EXPECT_THROW(index_layer(repository_, descriptor_, digest_of(tar), {}, progress_, [&] { cancel.throw_if_cancelled(); }), Cancelled);
+  EXPECT_THROW(
+      index_layer(repository_, descriptor_, digest_of(tar), {}, progress_, [&] { cancel.throw_if_cancelled(); }),
+      Cancelled);
 }
 
 TEST_F(LayerPassTest, HandsOnTheFailureOfTheRepository) {
@@ -321,7 +339,11 @@ TEST_F(LayerPassTest, HandsOnTheFailureOfTheRepository) {
 TEST_F(LayerPassTest, DigestsSparseFilesWithTheirHoles) {
   TarBuilder tar;
   const std::string data(1000, 'x');
-  tar.pax({{"GNU.sparse.major", "0"}, {"GNU.sparse.minor", "1"}, {"GNU.sparse.name", "sparse"}, {"GNU.sparse.size", "100000"}, {"GNU.sparse.map", "5000,400,20000,600"}});
+  tar.pax({{"GNU.sparse.major", "0"},
+           {"GNU.sparse.minor", "1"},
+           {"GNU.sparse.name", "sparse"},
+           {"GNU.sparse.size", "100000"},
+           {"GNU.sparse.map", "5000,400,20000,600"}});
   tar.header({.name = "GNUSparseFile.0/sparse", .size = data.size()}).data(data).end();
   const auto stream = to_bytes(tar.bytes());
   const auto indexed = run(gzip(stream), stream);
@@ -335,7 +357,11 @@ TEST_F(LayerPassTest, DigestsSparseFilesWithTheirHoles) {
 
 TEST_F(LayerPassTest, DoesNotDigestHolesWithoutEnd) {
   TarBuilder tar;
-  tar.pax({{"GNU.sparse.major", "0"}, {"GNU.sparse.minor", "1"}, {"GNU.sparse.name", "sparse"}, {"GNU.sparse.size", "100000000000000"}, {"GNU.sparse.map", "0,3"}});
+  tar.pax({{"GNU.sparse.major", "0"},
+           {"GNU.sparse.minor", "1"},
+           {"GNU.sparse.name", "sparse"},
+           {"GNU.sparse.size", "100000000000000"},
+           {"GNU.sparse.map", "0,3"}});
   tar.header({.name = "GNUSparseFile.0/sparse", .size = 3}).data("abc").file("next", "content").end();
   const auto stream = to_bytes(tar.bytes());
   const auto indexed = run(gzip(stream), stream);

@@ -17,12 +17,12 @@
 namespace varve::indexer {
 namespace {
 
-constexpr std::size_t kBatchContentBytes = 512 * 1024;   // enough work to be worth handing to another thread
+constexpr std::size_t kBatchContentBytes = 512 * 1024;  // enough work to be worth handing to another thread
 constexpr std::size_t kMaxBatchItems = 512;
-constexpr int kCutsVersion = 1;                          // counted up when the same tar is cut or told of in another way
-constexpr std::size_t kMemberBytes = 1024 * 1024;        // of a gzip member
-constexpr std::size_t kMaxRawFrameBytes = 1024 * 1024;   // headers of many files without content are cut here
-constexpr std::size_t kMaxFeedBytes = 1024 * 1024;       // looked at in one go
+constexpr int kCutsVersion = 1;                         // counted up when the same tar is cut or told of in another way
+constexpr std::size_t kMemberBytes = 1024 * 1024;       // of a gzip member
+constexpr std::size_t kMaxRawFrameBytes = 1024 * 1024;  // headers of many files without content are cut here
+constexpr std::size_t kMaxFeedBytes = 1024 * 1024;      // looked at in one go
 constexpr std::size_t kMaxHeaderBytes = 16 * 1024 * 1024;  // of one entry, for the tar-split; larger ones have no table
 
 // What the frames of a batch are, in order; a PlacedEntry has none.
@@ -41,7 +41,9 @@ using Item = std::variant<RawFrame, ChunkFrame, PlacedEntry>;
 
 std::string writer_name(const LayerWriterOptions& options) {
   const bool gzip = options.format == WrittenFormat::kGzip;
-  return fmt::format("{} {}, {}, cuts {}", gzip ? "gzip" : "zstd:chunked", options.level, codec::encoder_library(gzip ? codec::FrameFormat::kGzip : codec::FrameFormat::kZstd), kCutsVersion);
+  return fmt::format("{} {}, {}, cuts {}", gzip ? "gzip" : "zstd:chunked", options.level,
+                     codec::encoder_library(gzip ? codec::FrameFormat::kGzip : codec::FrameFormat::kZstd),
+                     kCutsVersion);
 }
 
 class LayerWriter::Impl final : private codec::TarListener {
@@ -75,7 +77,8 @@ class LayerWriter::Impl final : private codec::TarListener {
       layer.annotations = std::move(tail.annotations);
       layer.without_table = table_.reason();
     }
-    layer.media_type = is_chunked() ? "application/vnd.oci.image.layer.v1.tar+zstd" : "application/vnd.oci.image.layer.v1.tar+gzip";
+    layer.media_type =
+        is_chunked() ? "application/vnd.oci.image.layer.v1.tar+zstd" : "application/vnd.oci.image.layer.v1.tar+gzip";
     layer.digest = blob_digest_.finish();
     layer.compressed_bytes = compressed_bytes_;
     layer.diff_id = diff_id_.finish();
@@ -94,7 +97,8 @@ class LayerWriter::Impl final : private codec::TarListener {
 
   bool digests_contents() const { return is_chunked() || on_file_; }
 
-  // The parser has seen a whole piece before its bytes are sorted into headers and contents: an entry is always known before its content.
+  // The parser has seen a whole piece before its bytes are sorted into headers and contents: an entry is always known
+  // before its content.
   void on_entry(codec::TarEntry entry) override {
     Awaited awaited;
     awaited.begin = entry.data_stream_offset;
@@ -115,7 +119,8 @@ class LayerWriter::Impl final : private codec::TarListener {
         part = part.first(std::size_t(std::min<std::uint64_t>(part.size(), open_->begin + open_->length - position_)));
         add_content(part);
       } else {
-        if (!awaited_.empty()) part = part.first(std::size_t(std::min<std::uint64_t>(part.size(), awaited_.front().begin - position_)));
+        if (!awaited_.empty())
+          part = part.first(std::size_t(std::min<std::uint64_t>(part.size(), awaited_.front().begin - position_)));
         add_raw(part);
       }
       position_ += part.size();
@@ -156,7 +161,8 @@ class LayerWriter::Impl final : private codec::TarListener {
     }
     const auto digest = open_->length != 0 && digests_contents() ? content_digest_.finish() : Digest();
     if (on_file_ && open_->length != 0) on_file_(open_->entry.name, digest);
-    if (is_chunked() && table_.reason().empty()) add_item(PlacedEntry{.entry = std::move(open_->entry), .mode = mode_, .content_digest = digest});
+    if (is_chunked() && table_.reason().empty())
+      add_item(PlacedEntry{.entry = std::move(open_->entry), .mode = mode_, .content_digest = digest});
     open_.reset();
   }
 
@@ -269,12 +275,12 @@ class LayerWriter::Impl final : private codec::TarListener {
   std::uint64_t position_ = 0;
   Sha256 diff_id_;
   std::deque<Awaited> awaited_;
-  std::optional<Awaited> open_;   // the file whose content goes by
-  Bytes header_;                  // raw bytes since the last entry began, for the tar-split
+  std::optional<Awaited> open_;  // the file whose content goes by
+  Bytes header_;                 // raw bytes since the last entry began, for the tar-split
   bool header_too_long_ = false;
-  Bytes raw_;                     // raw bytes that are in no frame yet
-  Bytes content_;                 // of the open file, from its last cut on
-  std::size_t cut_ = 0;           // of `content_` that is cut already
+  Bytes raw_;            // raw bytes that are in no frame yet
+  Bytes content_;        // of the open file, from its last cut on
+  std::size_t cut_ = 0;  // of `content_` that is cut already
   std::uint64_t file_offset_ = 0;
   std::uint64_t crc_ = 0;
   std::uint32_t mode_ = 0;

@@ -1,6 +1,7 @@
 #pragma once
-// From a tar stream to a layer blob that can be entered anywhere: zstd:chunked (containers/storage's dialect, docs/format-zstd-chunked.md), or gzip in members for
-// runtimes that know no zstd. Unpacked, the blob is the tar it was made from, byte for byte, so the diff_id stays.
+// From a tar stream to a layer blob that can be entered anywhere: zstd:chunked (containers/storage's dialect,
+// docs/format-zstd-chunked.md), or gzip in members for runtimes that know no zstd. Unpacked, the blob is the tar it was
+// made from, byte for byte, so the diff_id stays.
 #include <cstdint>
 #include <functional>
 #include <map>
@@ -17,25 +18,28 @@ enum class WrittenFormat : std::uint8_t { kZstdChunked, kGzip };
 
 struct LayerWriterOptions {
   WrittenFormat format = WrittenFormat::kZstdChunked;
-  int level = 3;        // of zstd (1-19) or gzip (1-9)
-  unsigned jobs = 0;    // threads that compress; 0 = one per core. The bytes do not depend on it
+  int level = 3;      // of zstd (1-19) or gzip (1-9)
+  unsigned jobs = 0;  // threads that compress; 0 = one per core. The bytes do not depend on it
 };
 
-// What the bytes of a layer depend on beside its tar: format, level, the version of the library. "zstd:chunked 3, libzstd 1.5.4, cuts 1".
+// What the bytes of a layer depend on beside its tar: format, level, the version of the library. "zstd:chunked 3,
+// libzstd 1.5.4, cuts 1".
 std::string writer_name(const LayerWriterOptions& options);
 
 struct WrittenLayer {
   std::string media_type;
   std::map<std::string, std::string> annotations;
-  Digest digest;                     // of the blob
+  Digest digest;  // of the blob
   std::uint64_t compressed_bytes = 0;
-  Digest diff_id;                    // of the tar
+  Digest diff_id;  // of the tar
   std::uint64_t stream_bytes = 0;
-  // Why the blob has no table of contents though the format would: podman cannot pull it in parts then, all else holds. "" = it has one.
+  // Why the blob has no table of contents though the format would: podman cannot pull it in parts then, all else holds.
+  // "" = it has one.
   std::string without_table;
 };
 
-// Memory: some MiB a thread, the table of contents compressed, and the names of the entries. Not shared between threads.
+// Memory: some MiB a thread, the table of contents compressed, and the names of the entries. Not shared between
+// threads.
 class LayerWriter {
  public:
   using Sink = std::function<void(ByteView)>;

@@ -13,11 +13,11 @@
 
 #include "core/base/base64.h"
 #include "core/base/errors.h"
-#include "core/codec/codec_test_support.h"
 #include "core/codec/span_decoder.h"
-#include "core/codec/tar_test_support.h"
 #include "core/codec/zstd_walker.h"
 #include "indexer/content_chunker.h"
+#include "testing/codec_support.h"
+#include "testing/tar_support.h"
 
 namespace varve::indexer {
 namespace {
@@ -122,7 +122,8 @@ std::map<std::string, Bytes> contents_of(const Written& written) {
     if (!entry.contains("offset")) continue;
     const auto name = entry["name"].get<std::string>();
     if (entry["type"] == "reg") digests[name] = entry["digest"];
-    const auto size = entry.contains("chunkSize") ? entry["chunkSize"].get<std::size_t>() : entry["size"].get<std::size_t>();
+    const auto size =
+        entry.contains("chunkSize") ? entry["chunkSize"].get<std::size_t>() : entry["size"].get<std::size_t>();
     const auto offset = entry["offset"].get<std::size_t>();
     Bytes content(size);
     decoder.decode_zstd(ByteView(written.blob).subspan(offset), content, name);
@@ -170,7 +171,8 @@ TarBuilder rich_tar() {
   tar.file("dir/small", "text of a small file\n");
   tar.header({.name = "dir/link", .typeflag = '2', .link_name = "small"});
   tar.header({.name = "dir/hard", .typeflag = '1', .link_name = "dir/small"});
-  tar.pax({{"mtime", "1700000000.125"}, {"atime", "1700000001.5"}, {"path", "dir/näme"}, {"SCHILY.xattr.user.a", "value"}});
+  tar.pax(
+      {{"mtime", "1700000000.125"}, {"atime", "1700000001.5"}, {"path", "dir/näme"}, {"SCHILY.xattr.user.a", "value"}});
   tar.header({.name = "short", .size = 5, .mode = "0100640"}).data("five.");
   const auto large = noise_with_zeros();
   tar.header({.name = "dir/large", .size = large.size()}).data(large);
@@ -196,7 +198,8 @@ TEST(LayerWriterTest, WhatTheTableNamesIsTheContentAndTheSplitGivesTheTarBack) {
     }
     return json();
   };
-  EXPECT_EQ(entry_of("dir/"), json::parse(R"({"type":"dir","name":"dir/","mode":493,"modtime":"1970-01-01T00:00:00Z"})"));
+  EXPECT_EQ(entry_of("dir/"),
+            json::parse(R"({"type":"dir","name":"dir/","mode":493,"modtime":"1970-01-01T00:00:00Z"})"));
   EXPECT_EQ(entry_of("dir/link")["linkName"], "small");
   EXPECT_EQ(entry_of("dir/hard")["type"], "hardlink");
   const auto named = entry_of("dir/näme");
@@ -259,7 +262,10 @@ TEST(LayerWriterTest, WritesWhatNoTableCanTellWithoutOne) {
   TarBuilder gnu;
   expect_none(gnu.header({.name = "a", .magic = "ustar  ", .patches = {{345, "00000000001"}}}), "times in GNU's form");
   TarBuilder sparse;
-  sparse.pax({{"GNU.sparse.major", "1"}, {"GNU.sparse.minor", "0"}, {"GNU.sparse.name", "s"}, {"GNU.sparse.realsize", "100000"}});
+  sparse.pax({{"GNU.sparse.major", "1"},
+              {"GNU.sparse.minor", "0"},
+              {"GNU.sparse.name", "s"},
+              {"GNU.sparse.realsize", "100000"}});
   std::string data = "1\n512\n4\n";
   data.resize(512);
   expect_none(sparse.header({.name = "s", .size = 516}).data(data + "abcd").file("b", "more"), "a sparse file");
@@ -280,10 +286,12 @@ TEST(LayerWriterTest, RefusesWhatIsNoTar) {
   const auto tar = rich_tar();
   EXPECT_THROW(write(tar.bytes().first(tar.bytes().size() - 200'000)), CorruptData);
   LayerWriter stopped("layer", {}, [](ByteView) { throw TemporaryError("disk full"); });
-  EXPECT_THROW({
-    stopped.feed(rich_tar().end().bytes());
-    stopped.finish();
-  }, TemporaryError);
+  EXPECT_THROW(
+      {
+        stopped.feed(rich_tar().end().bytes());
+        stopped.finish();
+      },
+      TemporaryError);
 }
 
 }  // namespace

@@ -1,6 +1,6 @@
 #pragma once
-// How an image was packed into layers: kept beside the image, so that its next version reuses them. An artifact whose subject is the image;
-// docs/format-layout-record.md.
+// How an image was packed into layers: kept beside the image, so that its next version reuses them. An artifact whose
+// subject is the image; docs/format-layout-record.md.
 #include <cstdint>
 #include <map>
 #include <optional>
@@ -9,7 +9,7 @@
 #include <vector>
 
 #include "core/base/digest.h"
-#include "core/index/placement.h"
+#include "core/index/merge/placement.h"
 #include "core/oci/image.h"
 
 namespace varve::indexer {
@@ -23,22 +23,24 @@ inline constexpr std::size_t kMaxComponentNameBytes = 4200;  // "folder:" and a 
 struct RecordedComponent {
   std::string version;
   index::Heat heat = index::Heat::kSystem;
-  Digest content;                  // over its entries: ComponentFacts::content. Equal = the same tar bytes
-  std::uint64_t bytes = 0;         // stream side
-  std::uint32_t releases = 1;      // that it was seen in, since it was first
-  std::uint32_t changes = 0;       // of these, how often its content was another than before: its change rate. Always below `releases`
+  Digest content;              // over its entries: ComponentFacts::content. Equal = the same tar bytes
+  std::uint64_t bytes = 0;     // stream side
+  std::uint32_t releases = 1;  // that it was seen in, since it was first
+  std::uint32_t changes =
+      0;  // of these, how often its content was another than before: its change rate. Always below `releases`
   bool operator==(const RecordedComponent&) const = default;
 };
 
 struct RecordedLayer {
-  Digest digest;                   // of the blob
+  Digest digest;  // of the blob
   Digest diff_id;
   std::uint64_t compressed_bytes = 0;
   std::uint64_t stream_bytes = 0;
-  bool taken_over = false;         // a layer of the image as it was, untouched
+  bool taken_over = false;  // a layer of the image as it was, untouched
   index::Heat heat = index::Heat::kSystem;
-  std::string writer;              // format, level and version of what wrote it: only layers of the same writer are taken again
-  std::map<std::string, RecordedComponent> components;  // empty for one taken over, and for the one of shared directories
+  std::string writer;  // format, level and version of what wrote it: only layers of the same writer are taken again
+  std::map<std::string, RecordedComponent>
+      components;  // empty for one taken over, and for the one of shared directories
   bool operator==(const RecordedLayer&) const = default;
 };
 
@@ -53,8 +55,9 @@ std::string to_json(const LayoutRecord& record);
 // Throws CorruptData or Unsupported (limits) naming `what` and what is wrong.
 LayoutRecord parse_layout_record(std::string_view json, std::string_view what);
 
-// Absent if the image has none. Of several, the one that looks back on the most releases, and of these the one whose artifact has the smallest digest: all machines
-// choose the same. Those that are damaged or do not fit the image are passed over; throws CorruptData if there is no other.
+// Absent if the image has none. Of several, the one that looks back on the most releases, and of these the one whose
+// artifact has the smallest digest: all machines choose the same. Those that are damaged or do not fit the image are
+// passed over; throws CorruptData if there is no other.
 std::optional<LayoutRecord> find_layout_record(const oci::Image& image);
 // Content first, then the artifact that names it. `image` is the descriptor of its manifest.
 void publish_layout_record(oci::Repository& repository, const oci::Descriptor& image, const LayoutRecord& record);

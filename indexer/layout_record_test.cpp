@@ -6,7 +6,7 @@
 #include <memory>
 
 #include "core/base/errors.h"
-#include "core/index/artifact_repository.h"
+#include "testing/artifact_repository.h"
 
 namespace varve::indexer {
 namespace {
@@ -47,12 +47,30 @@ class LayoutRecordTest : public testing::Test {
 
   LayoutRecord record(std::uint32_t releases = 5) const {
     LayoutRecord record{.image = image_.digest(), .layers = {}};
-    record.layers.push_back({.digest = digest_of("base"), .diff_id = digest_of("stream of base"), .compressed_bytes = 10, .stream_bytes = 20, .taken_over = true,
-                             .heat = index::Heat::kSystem, .writer = "", .components = {}});
-    record.layers.push_back({.digest = digest_of("hot"), .diff_id = digest_of("stream of hot"), .compressed_bytes = 1ull << 40, .stream_bytes = 1ull << 41, .taken_over = false,
-                             .heat = index::Heat::kHot, .writer = "zstd:chunked 3 varve 0.1.0", .components = {}});
-    record.layers[1].components["pip:numpy"] = {.version = "2.1.0", .heat = index::Heat::kHot, .content = digest_of("numpy"), .bytes = 1000, .releases = releases, .changes = 2};
-    record.layers[1].components["folder:root/\xc3\xa9t\xc3\xa9"] = {.version = "", .heat = index::Heat::kCold, .content = digest_of("f"), .bytes = 7, .releases = 1, .changes = 0};
+    record.layers.push_back({.digest = digest_of("base"),
+                             .diff_id = digest_of("stream of base"),
+                             .compressed_bytes = 10,
+                             .stream_bytes = 20,
+                             .taken_over = true,
+                             .heat = index::Heat::kSystem,
+                             .writer = "",
+                             .components = {}});
+    record.layers.push_back({.digest = digest_of("hot"),
+                             .diff_id = digest_of("stream of hot"),
+                             .compressed_bytes = 1ull << 40,
+                             .stream_bytes = 1ull << 41,
+                             .taken_over = false,
+                             .heat = index::Heat::kHot,
+                             .writer = "zstd:chunked 3 varve 0.1.0",
+                             .components = {}});
+    record.layers[1].components["pip:numpy"] = {.version = "2.1.0",
+                                                .heat = index::Heat::kHot,
+                                                .content = digest_of("numpy"),
+                                                .bytes = 1000,
+                                                .releases = releases,
+                                                .changes = 2};
+    record.layers[1].components["folder:root/\xc3\xa9t\xc3\xa9"] = {
+        .version = "", .heat = index::Heat::kCold, .content = digest_of("f"), .bytes = 7, .releases = 1, .changes = 0};
     return record;
   }
 
@@ -73,7 +91,8 @@ TEST_F(LayoutRecordTest, IsFoundWhereItWasPublished) {
 }
 
 TEST_F(LayoutRecordTest, OfSeveralTheOneWithTheLongestMemoryIsChosen) {
-  for (const auto releases : {5u, 9u, 7u}) publish_layout_record(*repository_, image_.document.descriptor, record(releases));
+  for (const auto releases : {5u, 9u, 7u})
+    publish_layout_record(*repository_, image_.document.descriptor, record(releases));
   EXPECT_EQ(find_layout_record(image_), record(9));
 }
 
@@ -124,12 +143,17 @@ TEST_F(LayoutRecordTest, SaysWhatIsWrongAndWhere) {
   EXPECT_THAT(error_of("[]"), HasSubstr("record: a JSON array where an object is expected"));
   EXPECT_THAT(error_of(json.substr(0, json.size() - 1)), HasSubstr("no valid JSON at byte"));
   EXPECT_THAT(error_of(replaced(json, "\"format\":1", "\"format\":2")), HasSubstr("format 2 is of a later Varve"));
-  EXPECT_THAT(error_of(replaced(json, "\"heat\":\"hot\"", "\"heat\":\"warm\"")), HasSubstr("record: layer 1: component pip:numpy: \"heat\" cannot be warm"));
-  EXPECT_THAT(error_of(replaced(json, "\"releases\":5", "\"releases\":2")), HasSubstr("component pip:numpy: changed 2 times in 2 releases"));
-  EXPECT_THAT(error_of(replaced(json, "\"releases\":5", "\"releases\":4294967296")), HasSubstr("\"releases\" is too large"));
+  EXPECT_THAT(error_of(replaced(json, "\"heat\":\"hot\"", "\"heat\":\"warm\"")),
+              HasSubstr("record: layer 1: component pip:numpy: \"heat\" cannot be warm"));
+  EXPECT_THAT(error_of(replaced(json, "\"releases\":5", "\"releases\":2")),
+              HasSubstr("component pip:numpy: changed 2 times in 2 releases"));
+  EXPECT_THAT(error_of(replaced(json, "\"releases\":5", "\"releases\":4294967296")),
+              HasSubstr("\"releases\" is too large"));
   EXPECT_THAT(error_of(replaced(json, "\"bytes\":1000", "\"bytes\":-1")), HasSubstr("\"bytes\" has the wrong type"));
-  EXPECT_THAT(error_of(replaced(json, "\"taken_over\":true", "\"taken_over\":1")), HasSubstr("record: layer 0: \"taken_over\" has the wrong type"));
-  EXPECT_THAT(error_of(replaced(json, "\"taken_over\":false", "\"taken_over\":true")), HasSubstr("was taken over and yet has components"));
+  EXPECT_THAT(error_of(replaced(json, "\"taken_over\":true", "\"taken_over\":1")),
+              HasSubstr("record: layer 0: \"taken_over\" has the wrong type"));
+  EXPECT_THAT(error_of(replaced(json, "\"taken_over\":false", "\"taken_over\":true")),
+              HasSubstr("was taken over and yet has components"));
   EXPECT_THAT(error_of(replaced(json, ",\"writer\":\"\"", "")), HasSubstr("record: layer 0: \"writer\" is missing"));
   EXPECT_THAT(error_of(replaced(json, "\"content\":\"sha256:", "\"content\":\"sha256:zz")), HasSubstr("\"content\""));
 }

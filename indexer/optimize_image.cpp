@@ -16,7 +16,8 @@ constexpr std::string_view kTocAnnotation = "io.github.containers.zstd-chunked.m
 
 class ImageOptimizer {
  public:
-  ImageOptimizer(const oci::Image& image, oci::Repository& destination, const OptimizeOptions& options, Progress& progress, const CancelFlag& cancel)
+  ImageOptimizer(const oci::Image& image, oci::Repository& destination, const OptimizeOptions& options,
+                 Progress& progress, const CancelFlag& cancel)
       : image_(image), destination_(destination), options_(options), progress_(progress), cancel_(cancel) {}
 
   OptimizeReport run(std::string_view tag) {
@@ -48,7 +49,8 @@ class ImageOptimizer {
   }
 
   bool has_the_form(const oci::Descriptor& layer) const {
-    if (options_.writer.format == WrittenFormat::kZstdChunked) return layer.annotations.contains(std::string(kTocAnnotation));
+    if (options_.writer.format == WrittenFormat::kZstdChunked)
+      return layer.annotations.contains(std::string(kTocAnnotation));
     const auto type = oci::parse_layer_media_type(layer.media_type);
     return type && type->compression == oci::LayerCompression::kGzip;  // what old runtimes need is there
   }
@@ -59,8 +61,15 @@ class ImageOptimizer {
     auto descriptor = layer;
     descriptor.media_type = oci_layer_type(layer);
     descriptors_.push_back(std::move(descriptor));
-    report_.layers.push_back({.diff_id = diff_id, .old_digest = layer.digest, .digest = layer.digest, .old_bytes = layer.size, .bytes = layer.size,
-                              .stream_bytes = 0, .kept = true, .without_table = {}, .seconds = watch.seconds()});
+    report_.layers.push_back({.diff_id = diff_id,
+                              .old_digest = layer.digest,
+                              .digest = layer.digest,
+                              .old_bytes = layer.size,
+                              .bytes = layer.size,
+                              .stream_bytes = 0,
+                              .kept = true,
+                              .without_table = {},
+                              .seconds = watch.seconds()});
   }
 
   void copy_blob(const oci::Descriptor& blob) {
@@ -82,15 +91,23 @@ class ImageOptimizer {
     }
     const auto written = writer.finish();
     if (written.diff_id != diff_id)
-      fail<CorruptData>("{}: unpacks to {}, the image's config says {}", what, written.diff_id.to_string(), diff_id.to_string());
+      fail<CorruptData>("{}: unpacks to {}, the image's config says {}", what, written.diff_id.to_string(),
+                        diff_id.to_string());
     oci::Descriptor descriptor;
     descriptor.media_type = written.media_type;
     descriptor.digest = written.digest;
     descriptor.size = written.compressed_bytes;
     descriptor.annotations = written.annotations;
     (draft->commit(descriptor) ? report_.new_bytes : report_.reused_bytes) += descriptor.size;
-    report_.layers.push_back({.diff_id = diff_id, .old_digest = layer.digest, .digest = descriptor.digest, .old_bytes = layer.size, .bytes = descriptor.size,
-                              .stream_bytes = written.stream_bytes, .kept = false, .without_table = written.without_table, .seconds = watch.seconds()});
+    report_.layers.push_back({.diff_id = diff_id,
+                              .old_digest = layer.digest,
+                              .digest = descriptor.digest,
+                              .old_bytes = layer.size,
+                              .bytes = descriptor.size,
+                              .stream_bytes = written.stream_bytes,
+                              .kept = false,
+                              .without_table = written.without_table,
+                              .seconds = watch.seconds()});
     descriptors_.push_back(std::move(descriptor));
   }
 
@@ -106,8 +123,8 @@ class ImageOptimizer {
 
 }  // namespace
 
-OptimizeReport optimize_image(const oci::Image& image, oci::Repository& destination, std::string_view tag, const OptimizeOptions& options, Progress& progress,
-                              const CancelFlag& cancel) {
+OptimizeReport optimize_image(const oci::Image& image, oci::Repository& destination, std::string_view tag,
+                              const OptimizeOptions& options, Progress& progress, const CancelFlag& cancel) {
   return ImageOptimizer(image, destination, options, progress, cancel).run(tag);
 }
 

@@ -4,11 +4,11 @@
 #include <gtest/gtest.h>
 
 #include "core/base/errors.h"
-#include "core/codec/codec_test_support.h"
-#include "core/codec/tar_test_support.h"
 #include "core/oci/layout.h"
-#include "tests/support/scripted_repository.h"
-#include "tests/support/temp_dir.h"
+#include "testing/codec_support.h"
+#include "testing/scripted_repository.h"
+#include "testing/tar_support.h"
+#include "testing/temp_dir.h"
 
 namespace varve::indexer {
 namespace {
@@ -19,7 +19,8 @@ using ::testing::ThrowsMessage;
 
 Bytes tar_of(std::uint32_t seed) {
   TarBuilder tar;
-  tar.file("f" + std::to_string(seed), as_text(codec::test::program_like_bytes(20'000'000, seed)));  // more than the thread that decodes may be ahead
+  tar.file("f" + std::to_string(seed), as_text(codec::test::program_like_bytes(
+                                           20'000'000, seed)));  // more than the thread that decodes may be ahead
   return to_bytes(tar.end().bytes());
 }
 
@@ -29,12 +30,22 @@ class FullRepository final : public oci::Repository {
   FullRepository(std::shared_ptr<oci::Repository> real, std::uint64_t room) : real_(std::move(real)), room_(room) {}
   std::string name() const override { return real_->name(); }
   oci::Document manifest(std::string_view selector) override { return real_->manifest(selector); }
-  void read_blob(const oci::Descriptor& blob, ByteRange range, const oci::ByteSink& sink) override { real_->read_blob(blob, range, sink); }
+  void read_blob(const oci::Descriptor& blob, ByteRange range, const oci::ByteSink& sink) override {
+    real_->read_blob(blob, range, sink);
+  }
   bool has_blob(const oci::Descriptor& blob) override { return real_->has_blob(blob); }
-  void put_blob(const oci::Descriptor& blob, const oci::ByteSource& content) override { real_->put_blob(blob, content); }
-  std::unique_ptr<oci::BlobDraft> draft_blob(const std::filesystem::path& dir) override { return std::make_unique<Draft>(real_->draft_blob(dir), room_); }
-  oci::Descriptor put_manifest(ByteView json, std::string_view type, std::string_view tag) override { return real_->put_manifest(json, type, tag); }
-  std::vector<oci::Descriptor> referrers(const Digest& subject, std::string_view type) override { return real_->referrers(subject, type); }
+  void put_blob(const oci::Descriptor& blob, const oci::ByteSource& content) override {
+    real_->put_blob(blob, content);
+  }
+  std::unique_ptr<oci::BlobDraft> draft_blob(const std::filesystem::path& dir) override {
+    return std::make_unique<Draft>(real_->draft_blob(dir), room_);
+  }
+  oci::Descriptor put_manifest(ByteView json, std::string_view type, std::string_view tag) override {
+    return real_->put_manifest(json, type, tag);
+  }
+  std::vector<oci::Descriptor> referrers(const Digest& subject, std::string_view type) override {
+    return real_->referrers(subject, type);
+  }
 
  private:
   class Draft final : public oci::BlobDraft {
@@ -65,11 +76,13 @@ class OptimizeImageTest : public ::testing::Test {
       layer.media_type = "application/vnd.oci.image.layer.v1.tar+gzip";
       image.manifest.layers.push_back(layer);
       image.config.diff_ids.push_back(i == wrong ? digest_of("another tar") : digest_of(tars[i]));
-      layers += fmt::format("{}{{\"mediaType\":\"{}\",\"digest\":\"{}\",\"size\":{}}}", i == 0 ? "" : ",", layer.media_type, layer.digest.to_string(), layer.size);
+      layers += fmt::format("{}{{\"mediaType\":\"{}\",\"digest\":\"{}\",\"size\":{}}}", i == 0 ? "" : ",",
+                            layer.media_type, layer.digest.to_string(), layer.size);
     }
     image.manifest.config = repository_->serve(to_bytes(as_bytes("{}")));
-    const auto text = fmt::format(R"({{"schemaVersion":2,"config":{{"mediaType":"application/vnd.oci.image.config.v1+json","digest":"{}","size":2}},"layers":[{}]}})",
-                                  image.manifest.config.digest.to_string(), layers);
+    const auto text = fmt::format(
+        R"({{"schemaVersion":2,"config":{{"mediaType":"application/vnd.oci.image.config.v1+json","digest":"{}","size":2}},"layers":[{}]}})",
+        image.manifest.config.digest.to_string(), layers);
     image.repository = repository_;
     image.document.bytes = to_bytes(as_bytes(text));
     image.document.descriptor.digest = digest_of(text);
@@ -108,7 +121,11 @@ TEST_F(OptimizeImageTest, LayersStayTheirTars) {
 }
 
 TEST_F(OptimizeImageTest, AnotherTarThanTheConfigSaysIsRefused) {
-  EXPECT_THAT([&] { run(image_of({tar_of(1), tar_of(2)}, 1), *destination_); }, ThrowsMessage<CorruptData>(HasSubstr("config says")));
+  EXPECT_THAT(
+      [&] {
+        run(image_of({tar_of(1), tar_of(2)}, 1), *destination_);
+      },
+      ThrowsMessage<CorruptData>(HasSubstr("config says")));
   EXPECT_FALSE(visible());
 }
 

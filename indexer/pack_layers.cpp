@@ -18,23 +18,25 @@ namespace {
 
 using index::Heat;
 
-constexpr std::size_t kHeats = 5;
-constexpr std::uint64_t kMostLayerBytes = 1ull << 43;  // far beyond what registries take; costs stay whole numbers of 64 bits
+constexpr std::size_t kHeatCount = 5;
+constexpr std::uint64_t kMostLayerBytes =
+    1ull << 43;  // far beyond what registries take; costs stay whole numbers of 64 bits
 
 // Chances and costs are whole numbers, so that every machine comes to the same layers.
-using Chance = std::uint64_t;           // of kCertain
-using Cost = std::uint64_t;             // KiB to be stored anew with each release
+using Chance = std::uint64_t;  // of kCertain
+using Cost = std::uint64_t;    // KiB to be stored anew with each release
 constexpr Chance kCertain = 1ull << 30;
 constexpr Cost kTooSmall = 1ull << 50;  // more than any real cost: avoided wherever possible
 
-// How often a component changes before anything is known of it, by what two weeks of releases on PyPI do to the packages of a notebook image (docs/relayering.md), and after how
-// many releases its own history weighs as much.
+// How often a component changes before anything is known of it, by what two weeks of releases on PyPI do to the
+// packages of a notebook image (docs/relayering.md), and after how many releases its own history weighs as much.
 constexpr std::uint32_t kPriorReleases = 8;
-constexpr std::uint64_t kSmallBytes = 1'000'000;
+constexpr std::uint64_t kSmallComponentBytes = 1'000'000;
 Chance prior_of(const ComponentFacts& component) {
   const auto percent = [](std::uint64_t value) { return kCertain / 100 * value; };
   if (component.heat == Heat::kCuda) return percent(5);
-  if (component.name.starts_with("pip:") || component.name.starts_with("conda:")) return component.bytes < kSmallBytes ? percent(9) : percent(23);
+  if (component.name.starts_with("pip:") || component.name.starts_with("conda:"))
+    return component.bytes < kSmallComponentBytes ? percent(9) : percent(23);
   if (component.name.starts_with("folder:")) return percent(3);
   return percent(50);  // the rest of the system: an image is rarely built anew without some file of it being written
 }
@@ -43,7 +45,8 @@ constexpr std::uint64_t kLeastSmallest = 1u << 20, kMostSmallest = 8u << 20;
 
 // How generous packing is with layers: to begin with by the smallest size of one.
 struct Generosity {
-  explicit Generosity(std::uint64_t smallest) : alone_bytes(2 * smallest), group_bytes(16 * smallest), layer_cost((smallest >> 10) / 16) {}
+  explicit Generosity(std::uint64_t smallest)
+      : alone_bytes(2 * smallest), group_bytes(16 * smallest), layer_cost((smallest >> 10) / 16) {}
 
   std::uint64_t alone_bytes;  // from this size on a component has a layer of its own
   std::uint64_t group_bytes;  // a layer of several is not made larger
@@ -56,17 +59,17 @@ struct Generosity {
   }
 };
 
-struct Item {
+struct PackItem {
   std::size_t number = 0;  // of the component
   std::uint64_t bytes = 0;
-  Chance chance = 0;       // that the next release changes it
+  Chance chance = 0;  // that the next release changes it
 };
 
 struct Draft {
   Heat heat = Heat::kSystem;
   std::vector<std::size_t> components;
   std::uint64_t bytes = 0;
-  int previous = -1;       // kept from there
+  int previous = -1;  // kept from there
 };
 
 Chance unchanged(Chance chance) { return kCertain - chance; }
@@ -74,9 +77,10 @@ Chance unchanged(Chance chance) { return kCertain - chance; }
 // Parts a list into stretches at the least cost: what is stored anew, on average, and something for each layer.
 class Partition {
  public:
-  Partition(const std::vector<Item>& items, const Generosity& generosity, const PackLimits& limits) : items_(items), generosity_(generosity), limits_(limits) {}
+  Partition(const std::vector<PackItem>& items, const Generosity& generosity, const PackLimits& limits)
+      : items_(items), generosity_(generosity), limits_(limits) {}
 
-  std::vector<std::vector<Item>> run() {
+  std::vector<std::vector<PackItem>> run() {
     bundle();
     const auto count = ends_.size();
     std::vector<Cost> best(count + 1, std::numeric_limits<Cost>::max());
@@ -92,15 +96,18 @@ class Partition {
           same = (same * unchanged(items_[i].chance)) >> 30;
         }
         if (bytes > cap && last != first) break;
-        const auto cost = best[first] + (((bytes >> 10) * unchanged(same)) >> 30) + generosity_.layer_cost + (bytes < limits_.min_layer_bytes ? kTooSmall : 0);
+        const auto cost = best[first] + (((bytes >> 10) * unchanged(same)) >> 30) + generosity_.layer_cost +
+                          (bytes < limits_.min_layer_bytes ? kTooSmall : 0);
         if (cost < best[last + 1]) {
           best[last + 1] = cost;
           from[last + 1] = first;
         }
       }
     }
-    std::vector<std::vector<Item>> groups;
-    for (auto end = count; end != 0; end = from[end]) groups.emplace_back(items_.begin() + std::ptrdiff_t(begin_of(from[end])), items_.begin() + std::ptrdiff_t(ends_[end - 1]));
+    std::vector<std::vector<PackItem>> groups;
+    for (auto end = count; end != 0; end = from[end])
+      groups.emplace_back(items_.begin() + std::ptrdiff_t(begin_of(from[end])),
+                          items_.begin() + std::ptrdiff_t(ends_[end - 1]));
     std::ranges::reverse(groups);
     return groups;
   }
@@ -124,7 +131,7 @@ class Partition {
   }
   std::size_t begin_of(std::size_t bundle) const { return bundle == 0 ? 0 : ends_[bundle - 1]; }
 
-  const std::vector<Item>& items_;
+  const std::vector<PackItem>& items_;
   const Generosity& generosity_;
   const PackLimits& limits_;
   std::vector<std::size_t> ends_;
@@ -132,16 +139,21 @@ class Partition {
 
 class Packer {
  public:
-  Packer(const std::vector<ComponentFacts>& components, std::uint32_t taken_over, const LayoutRecord* previous, std::string_view writer, const PackLimits& limits)
+  Packer(const std::vector<ComponentFacts>& components, std::uint32_t taken_over, const LayoutRecord* previous,
+         std::string_view writer, const PackLimits& limits)
       : components_(components), previous_(previous), writer_(writer), limits_(limits) {
-    if (limits_.min_layer_bytes == 0) limits_.min_layer_bytes = std::min(smallest_layer_bytes(total_bytes()), limits_.max_layer_bytes);
+    if (limits_.min_layer_bytes == 0)
+      limits_.min_layer_bytes = std::min(smallest_layer_bytes(total_bytes()), limits_.max_layer_bytes);
     check();
     if (std::uint64_t(taken_over) + 1 < limits.max_layers) room_ = limits.max_layers - taken_over - 1;
-    if (room_ == 0 && !components.empty()) fail<UsageError>("{} layers stay as they are and one is for directories: of {} none is left to pack into", taken_over, limits.max_layers);
+    if (room_ == 0 && !components.empty())
+      fail<UsageError>("{} layers stay as they are and one is for directories: of {} none is left to pack into",
+                       taken_over, limits.max_layers);
     const auto recorded = recorded_components(components, previous);
     for (const auto& component : recorded) {
       const auto prior = prior_of(components[chances_.size()]);
-      chances_.push_back((component.changes * kCertain + kPriorReleases * prior) / (component.releases - 1 + kPriorReleases));
+      chances_.push_back((component.changes * kCertain + kPriorReleases * prior) /
+                         (component.releases - 1 + kPriorReleases));
     }
   }
 
@@ -154,30 +166,35 @@ class Packer {
       }
       if (!dissolve_smallest()) break;
     }
-    fail<UsageError>("{} components of {} bytes do not fit into {} layers of at most {} bytes", components_.size(), total_bytes(), room_, limits_.max_layer_bytes);
+    fail<UsageError>("{} components of {} bytes do not fit into {} layers of at most {} bytes", components_.size(),
+                     total_bytes(), room_, limits_.max_layer_bytes);
   }
 
  private:
   void check() {
     if (limits_.max_layer_bytes > kMostLayerBytes || limits_.min_layer_bytes > limits_.max_layer_bytes)
-      fail<UsageError>("layers of {} to {} bytes cannot be made; at most {}", limits_.min_layer_bytes, limits_.max_layer_bytes, kMostLayerBytes);
+      fail<UsageError>("layers of {} to {} bytes cannot be made; at most {}", limits_.min_layer_bytes,
+                       limits_.max_layer_bytes, kMostLayerBytes);
     std::set<std::string_view> names;
     std::set<Digest> contents;
     for (const auto& component : components_) {
       if (!names.insert(component.name).second) fail<UsageError>("component {} is there twice", component.name);
-      if (!contents.insert(component.content).second) fail<UsageError>("component {} has the content of another one", component.name);
+      if (!contents.insert(component.content).second)
+        fail<UsageError>("component {} has the content of another one", component.name);
       if (component.bytes > limits_.max_layer_bytes)
-        fail<UsageError>("component {} of {} bytes cannot be cut into layers of at most {} bytes: allow larger ones", component.name, component.bytes, limits_.max_layer_bytes);
+        fail<UsageError>("component {} of {} bytes cannot be cut into layers of at most {} bytes: allow larger ones",
+                         component.name, component.bytes, limits_.max_layer_bytes);
     }
   }
 
   std::uint64_t total_bytes() const {
-    return std::accumulate(components_.begin(), components_.end(), std::uint64_t(0), [](std::uint64_t sum, const ComponentFacts& component) { return sum + component.bytes; });
+    return std::accumulate(components_.begin(), components_.end(), std::uint64_t(0),
+                           [](std::uint64_t sum, const ComponentFacts& component) { return sum + component.bytes; });
   }
 
   Draft draft_of(std::vector<std::size_t> numbers) const {
     Draft draft{.heat = Heat::kSystem, .components = std::move(numbers), .bytes = 0, .previous = -1};
-    std::array<std::uint64_t, kHeats> bytes{};
+    std::array<std::uint64_t, kHeatCount> bytes{};
     for (const auto number : draft.components) {
       draft.bytes += components_[number].bytes;
       bytes[std::size_t(components_[number].heat)] += components_[number].bytes + 1;
@@ -219,17 +236,20 @@ class Packer {
     }
   }
 
-  std::vector<Item> pool_of(Heat heat) const {
-    std::vector<Item> items;
+  std::vector<PackItem> pool_of(Heat heat) const {
+    std::vector<PackItem> items;
     for (const auto number : pool_) {
-      if (components_[number].heat == heat) items.push_back({.number = number, .bytes = components_[number].bytes, .chance = chances_[number]});
+      if (components_[number].heat == heat)
+        items.push_back({.number = number, .bytes = components_[number].bytes, .chance = chances_[number]});
     }
     // By chance, so that what changes often is together; of the same chance by size, then by name.
-    std::ranges::sort(items, {}, [&](const Item& item) { return std::tuple(item.chance, item.bytes, std::string_view(components_[item.number].name)); });
+    std::ranges::sort(items, {}, [&](const PackItem& item) {
+      return std::tuple(item.chance, item.bytes, std::string_view(components_[item.number].name));
+    });
     return items;
   }
 
-  void add(std::vector<Draft>& drafts, const std::vector<Item>& group, Heat heat) const {
+  void add(std::vector<Draft>& drafts, const std::vector<PackItem>& group, Heat heat) const {
     std::vector<std::size_t> numbers;
     for (const auto& item : group) numbers.push_back(item.number);
     drafts.push_back(draft_of(std::move(numbers)));
@@ -283,14 +303,14 @@ class Packer {
   }
 
   std::vector<Draft> pack_heat(Heat heat, const Generosity& generosity) const {
-    std::vector<Item> shared;
-    std::vector<Item> alone;
+    std::vector<PackItem> shared;
+    std::vector<PackItem> alone;
     std::uint64_t shared_bytes = 0;
     const auto enough = std::max(generosity.alone_bytes, limits_.min_layer_bytes);
     for (const auto& item : pool_of(heat)) (item.bytes >= enough ? alone : shared).push_back(item);
     for (const auto& item : shared) shared_bytes += item.bytes;
     if (!shared.empty() && shared_bytes < limits_.min_layer_bytes && !alone.empty()) {
-      const auto smallest = std::ranges::min_element(alone, {}, &Item::bytes);
+      const auto smallest = std::ranges::min_element(alone, {}, &PackItem::bytes);
       if (smallest->bytes + shared_bytes <= limits_.max_layer_bytes) {
         // One group: they would be parted again where it is larger than groups are.
         shared.push_back(*smallest);
@@ -310,8 +330,11 @@ class Packer {
   // As few layers as first fit finds, largest first.
   std::vector<Draft> pack_tight(Heat heat) const {
     auto items = pool_of(heat);
-    std::ranges::sort(items, [&](const Item& one, const Item& other) { return one.bytes != other.bytes ? one.bytes > other.bytes : components_[one.number].name < components_[other.number].name; });
-    std::vector<std::vector<Item>> groups;
+    std::ranges::sort(items, [&](const PackItem& one, const PackItem& other) {
+      return one.bytes != other.bytes ? one.bytes > other.bytes
+                                      : components_[one.number].name < components_[other.number].name;
+    });
+    std::vector<std::vector<PackItem>> groups;
     std::vector<std::uint64_t> bytes;
     for (const auto& item : items) {
       std::size_t group = 0;
@@ -338,7 +361,9 @@ class Packer {
       const auto small = drafts[i];
       auto best = drafts.size();
       for (std::size_t other = 0; other < drafts.size(); ++other) {
-        if (other == i || drafts[other].heat != small.heat || drafts[other].bytes + small.bytes > limits_.max_layer_bytes) continue;
+        if (other == i || drafts[other].heat != small.heat ||
+            drafts[other].bytes + small.bytes > limits_.max_layer_bytes)
+          continue;
         if (best == drafts.size() || drafts[other].bytes < drafts[best].bytes) best = other;
       }
       auto absorb = [&](Draft& into, const std::vector<std::size_t>& numbers, std::uint64_t bytes) {
@@ -363,11 +388,12 @@ class Packer {
 
   // Absent if there is no room for its layers beside those kept.
   std::optional<std::vector<Draft>> pack_pool() {
-    for (std::size_t heat = 0; heat < kHeats; ++heat) feed_small(Heat(heat));
+    for (std::size_t heat = 0; heat < kHeatCount; ++heat) feed_small(Heat(heat));
     const auto fits = [&](const std::vector<Draft>& drafts) { return drafts.size() + kept_.size() <= room_; };
     const auto all_heats = [&](auto&& pack) {
       std::vector<Draft> all;
-      for (std::size_t heat = 0; heat < kHeats; ++heat) std::ranges::move(pack(Heat(heat)), std::back_inserter(all));
+      for (std::size_t heat = 0; heat < kHeatCount; ++heat)
+        std::ranges::move(pack(Heat(heat)), std::back_inserter(all));
       return all;
     };
     Generosity generosity(std::clamp(limits_.min_layer_bytes, kLeastSmallest, kMostSmallest));
@@ -406,11 +432,14 @@ class Packer {
       std::set<Digest> contents;
       for (const auto number : draft.components) contents.insert(components_[number].content);
       if (const auto found = before.find(contents); found != before.end()) draft.previous = found->second;
-      std::ranges::sort(draft.components, {}, [&](std::size_t number) -> const std::string& { return components_[number].name; });
+      std::ranges::sort(draft.components, {},
+                        [&](std::size_t number) -> const std::string& { return components_[number].name; });
     }
-    // Within a heat those of before in their order, then new ones, those that will change soonest last: whoever unpacks layers on top of each other keeps what lies beneath a change.
+    // Within a heat those of before in their order, then new ones, those that will change soonest last: whoever unpacks
+    // layers on top of each other keeps what lies beneath a change.
     std::ranges::sort(drafts, {}, [&](const Draft& draft) {
-      return std::tuple(draft.heat, draft.previous < 0, draft.previous, draft.previous < 0 ? chance_of(draft) : 0, std::string_view(components_[draft.components.front()].name));
+      return std::tuple(draft.heat, draft.previous < 0, draft.previous, draft.previous < 0 ? chance_of(draft) : 0,
+                        std::string_view(components_[draft.components.front()].name));
     });
     std::vector<PackedLayer> layers;
     for (const auto& draft : drafts) {
@@ -432,14 +461,17 @@ class Packer {
 
 }  // namespace
 
-std::uint64_t smallest_layer_bytes(std::uint64_t packed_bytes) { return std::clamp(std::bit_floor(packed_bytes / 1000), kLeastSmallest, kMostSmallest); }
+std::uint64_t smallest_layer_bytes(std::uint64_t packed_bytes) {
+  return std::clamp(std::bit_floor(packed_bytes / 1000), kLeastSmallest, kMostSmallest);
+}
 
-std::vector<PackedLayer> pack_layers(const std::vector<ComponentFacts>& components, std::uint32_t taken_over, const LayoutRecord* previous, std::string_view writer,
-                                     const PackLimits& limits) {
+std::vector<PackedLayer> pack_layers(const std::vector<ComponentFacts>& components, std::uint32_t taken_over,
+                                     const LayoutRecord* previous, std::string_view writer, const PackLimits& limits) {
   return Packer(components, taken_over, previous, writer, limits).run();
 }
 
-std::vector<RecordedComponent> recorded_components(const std::vector<ComponentFacts>& components, const LayoutRecord* previous) {
+std::vector<RecordedComponent> recorded_components(const std::vector<ComponentFacts>& components,
+                                                   const LayoutRecord* previous) {
   std::map<std::string_view, const RecordedComponent*> before;
   for (std::size_t i = 0; previous != nullptr && i < previous->layers.size(); ++i) {
     for (const auto& [name, component] : previous->layers[i].components) before.emplace(name, &component);
@@ -448,7 +480,12 @@ std::vector<RecordedComponent> recorded_components(const std::vector<ComponentFa
   constexpr std::uint32_t kRemembered = 64;
   std::vector<RecordedComponent> recorded;
   for (const auto& component : components) {
-    auto& now = recorded.emplace_back(RecordedComponent{.version = component.version, .heat = component.heat, .content = component.content, .bytes = component.bytes, .releases = 1, .changes = 0});
+    auto& now = recorded.emplace_back(RecordedComponent{.version = component.version,
+                                                        .heat = component.heat,
+                                                        .content = component.content,
+                                                        .bytes = component.bytes,
+                                                        .releases = 1,
+                                                        .changes = 0});
     const auto found = before.find(component.name);
     if (found == before.end()) continue;
     now.releases = found->second->releases;

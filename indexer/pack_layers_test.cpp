@@ -48,7 +48,8 @@ PackLimits some_limits(unsigned seed) {
 std::vector<ComponentFacts> next_version(std::mt19937_64& random, std::vector<ComponentFacts> image) {
   std::erase_if(image, [&](const auto&) { return random() % 100 == 0; });
   for (auto& facts : image) {
-    if (random() % 12 == 0) facts = component(facts.name, facts.bytes + random() % 1000, facts.heat, facts.version + "'");
+    if (random() % 12 == 0)
+      facts = component(facts.name, facts.bytes + random() % 1000, facts.heat, facts.version + "'");
     if (random() % 40 == 0) facts.heat = Heat(random() % 5);
   }
   if (random() % 2 == 0) image.push_back(component("pip:new" + std::to_string(random()), random() % (100 * kMiB)));
@@ -56,18 +57,40 @@ std::vector<ComponentFacts> next_version(std::mt19937_64& random, std::vector<Co
   return image;
 }
 
-LayoutRecord record_of(const std::vector<PackedLayer>& layers, const std::vector<ComponentFacts>& components, const LayoutRecord* previous = nullptr) {
+LayoutRecord record_of(const std::vector<PackedLayer>& layers, const std::vector<ComponentFacts>& components,
+                       const LayoutRecord* previous = nullptr) {
   const auto recorded = recorded_components(components, previous);
   LayoutRecord record;
-  record.layers.push_back({.digest = {}, .diff_id = {}, .compressed_bytes = 0, .stream_bytes = 0, .taken_over = true, .heat = Heat::kSystem, .writer = "", .components = {}});
+  record.layers.push_back({.digest = {},
+                           .diff_id = {},
+                           .compressed_bytes = 0,
+                           .stream_bytes = 0,
+                           .taken_over = true,
+                           .heat = Heat::kSystem,
+                           .writer = "",
+                           .components = {}});
   for (const auto& layer : layers) {
-    record.layers.push_back({.digest = {}, .diff_id = {}, .compressed_bytes = 0, .stream_bytes = 0, .taken_over = false, .heat = layer.heat, .writer = std::string(kWriter), .components = {}});
+    record.layers.push_back({.digest = {},
+                             .diff_id = {},
+                             .compressed_bytes = 0,
+                             .stream_bytes = 0,
+                             .taken_over = false,
+                             .heat = layer.heat,
+                             .writer = std::string(kWriter),
+                             .components = {}});
     for (const auto& name : layer.components) {
       const auto at = std::ranges::find(components, name, &ComponentFacts::name) - components.begin();
       record.layers.back().components[name] = recorded.at(std::size_t(at));
     }
   }
-  record.layers.push_back({.digest = {}, .diff_id = {}, .compressed_bytes = 0, .stream_bytes = 0, .taken_over = false, .heat = Heat::kSystem, .writer = std::string(kWriter), .components = {}});
+  record.layers.push_back({.digest = {},
+                           .diff_id = {},
+                           .compressed_bytes = 0,
+                           .stream_bytes = 0,
+                           .taken_over = false,
+                           .heat = Heat::kSystem,
+                           .writer = std::string(kWriter),
+                           .components = {}});
   return record;
 }
 
@@ -77,8 +100,8 @@ std::uint64_t bytes_of(const PackedLayer& layer, const std::vector<ComponentFact
   return bytes;
 }
 
-void expect_promises_kept(const std::vector<PackedLayer>& layers, const std::vector<ComponentFacts>& components, const LayoutRecord* previous, std::uint32_t taken_over,
-                          const PackLimits& limits) {
+void expect_promises_kept(const std::vector<PackedLayer>& layers, const std::vector<ComponentFacts>& components,
+                          const LayoutRecord* previous, std::uint32_t taken_over, const PackLimits& limits) {
   EXPECT_LE(layers.size() + taken_over + 1, limits.max_layers);
   std::uint64_t total = 0;
   for (const auto& facts : components) total += facts.bytes;
@@ -111,13 +134,16 @@ void expect_promises_kept(const std::vector<PackedLayer>& layers, const std::vec
     ASSERT_NE(previous, nullptr);
     EXPECT_TRUE(reused.insert(layer.same_as).second);
     std::set<Digest> before, now;
-    for (const auto& [name, recorded] : previous->layers.at(std::size_t(layer.same_as)).components) before.insert(recorded.content);
-    for (const auto& name : layer.components) now.insert(std::ranges::find(components, name, &ComponentFacts::name)->content);
+    for (const auto& [name, recorded] : previous->layers.at(std::size_t(layer.same_as)).components)
+      before.insert(recorded.content);
+    for (const auto& name : layer.components)
+      now.insert(std::ranges::find(components, name, &ComponentFacts::name)->content);
     EXPECT_EQ(before, now);
   }
 }
 
-std::string error_of(const std::vector<ComponentFacts>& components, std::uint32_t taken_over, const PackLimits& limits) {
+std::string error_of(const std::vector<ComponentFacts>& components, std::uint32_t taken_over,
+                     const PackLimits& limits) {
   try {
     pack_layers(components, taken_over, nullptr, kWriter, limits);
   } catch (const UsageError& error) {
@@ -152,7 +178,8 @@ TEST(PackLayers, TheSameImageKeepsAllItsLayers) {
     const auto limits = some_limits(seed);
     std::optional<LayoutRecord> record;
     for (int version = 0; version < 4; ++version) {
-      record = record_of(pack_layers(image, 0, record ? &*record : nullptr, kWriter, limits), image, record ? &*record : nullptr);
+      record = record_of(pack_layers(image, 0, record ? &*record : nullptr, kWriter, limits), image,
+                         record ? &*record : nullptr);
       image = next_version(random, std::move(image));
     }
     record = record_of(pack_layers(image, 0, &*record, kWriter, limits), image, &*record);
@@ -198,7 +225,9 @@ TEST(PackLayers, WhatKeepsChangingEndsUpTogether) {
   auto record = record_of(pack_layers(image, 0, nullptr, kWriter, kCoarse), image);
   std::uint64_t anew = 0;
   for (int version = 1; version <= 10; ++version) {
-    for (const int churning : {3, 20, 41, 77}) image[std::size_t(churning)] = component("pip:p" + std::to_string(churning), 3 * kMiB, Heat::kHot, std::to_string(version));
+    for (const int churning : {3, 20, 41, 77})
+      image[std::size_t(churning)] =
+          component("pip:p" + std::to_string(churning), 3 * kMiB, Heat::kHot, std::to_string(version));
     const auto layers = pack_layers(image, 0, &record, kWriter, kCoarse);
     anew = 0;
     for (const auto& layer : layers) anew += layer.same_as < 0 ? bytes_of(layer, image) : 0;
@@ -209,7 +238,8 @@ TEST(PackLayers, WhatKeepsChangingEndsUpTogether) {
 }
 
 TEST(PackLayers, AFewBytesThatChangeHeatDoNotMoveALayer) {
-  std::vector<ComponentFacts> image{component("pip:a", 6 * kMiB), component("pip:b", 6 * kMiB), component("pip:c", kMiB / 2), component("pip:giant", 500 * kMiB)};
+  std::vector<ComponentFacts> image{component("pip:a", 6 * kMiB), component("pip:b", 6 * kMiB),
+                                    component("pip:c", kMiB / 2), component("pip:giant", 500 * kMiB)};
   const auto record = record_of(pack_layers(image, 0, nullptr, kWriter, kCoarse), image);
   ASSERT_EQ(record.layers.size(), 4u);
   image[2].heat = Heat::kCold;
@@ -230,7 +260,8 @@ TEST(PackLayers, ASmallImageGetsSmallLayers) {
   EXPECT_EQ(smallest_layer_bytes(100'000'000'000), 8 * kMiB);
   std::mt19937_64 random(5);
   std::vector<ComponentFacts> image;
-  for (int i = 0; i < 30; ++i) image.push_back(component("pip:large" + std::to_string(i), 3 * kMiB + random() % (30 * kMiB)));
+  for (int i = 0; i < 30; ++i)
+    image.push_back(component("pip:large" + std::to_string(i), 3 * kMiB + random() % (30 * kMiB)));
   for (int i = 0; i < 80; ++i) image.push_back(component("pip:small" + std::to_string(i), random() % kMiB));
   const auto layers = pack_layers(image, 0, nullptr, kWriter, {});
   expect_promises_kept(layers, image, nullptr, 0, {});
@@ -268,7 +299,8 @@ TEST(PackLayers, APreviousVersionOfMoreLayersThanAllowedNowIsPackedTogether) {
 TEST(PackLayers, FitsExactlyWhereItJustFits) {
   // Neighbours by rate or name would not fit: 5+3, 5+3, 4+4.
   std::vector<ComponentFacts> image;
-  for (const std::uint64_t size : {5, 4, 3, 5, 3, 4}) image.push_back(component("pip:p" + std::to_string(image.size()), size * kMiB * 100));
+  for (const std::uint64_t size : {5, 4, 3, 5, 3, 4})
+    image.push_back(component("pip:p" + std::to_string(image.size()), size * kMiB * 100));
   const PackLimits limits{.max_layers = 4, .max_layer_bytes = 800 * kMiB, .min_layer_bytes = 1};
   expect_promises_kept(pack_layers(image, 0, nullptr, kWriter, limits), image, nullptr, 0, limits);
   EXPECT_THAT(error_of(image, 1, limits), HasSubstr("do not fit into 2 layers"));
@@ -282,7 +314,8 @@ TEST(PackLayers, SaysWhatCannotBe) {
   twin.name = "b";
   EXPECT_THAT(error_of({component("a", 1), twin}, 0, {}), HasSubstr("component b has the content of another one"));
   EXPECT_THAT(error_of({component("a", 1)}, 126, {}), HasSubstr("of 127 none is left"));
-  EXPECT_THAT(error_of({component("a", 1)}, 0, {.max_layers = 127, .max_layer_bytes = 10, .min_layer_bytes = 20}), HasSubstr("cannot be made"));
+  EXPECT_THAT(error_of({component("a", 1)}, 0, {.max_layers = 127, .max_layer_bytes = 10, .min_layer_bytes = 20}),
+              HasSubstr("cannot be made"));
 }
 
 TEST(PackLayers, NothingGivesNoLayers) { EXPECT_TRUE(pack_layers({}, 126, nullptr, kWriter, {}).empty()); }
@@ -291,7 +324,8 @@ TEST(PackLayers, ManyComponentsAreNoTrouble) {
   std::mt19937_64 random(4);
   std::vector<ComponentFacts> image;
   for (int i = 0; i < 100'000; ++i) image.push_back(component("pip:p" + std::to_string(i), random() % 10'000));
-  expect_promises_kept(pack_layers({image.begin(), image.begin() + 5'000}, 0, nullptr, kWriter, {}), {image.begin(), image.begin() + 5'000}, nullptr, 0, {});
+  expect_promises_kept(pack_layers({image.begin(), image.begin() + 5'000}, 0, nullptr, kWriter, {}),
+                       {image.begin(), image.begin() + 5'000}, nullptr, 0, {});
   EXPECT_FALSE(pack_layers(image, 0, nullptr, kWriter, {}).empty());
 }
 

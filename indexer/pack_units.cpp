@@ -20,7 +20,8 @@ using index::FileType;
 using index::FlatEntry;
 
 constexpr std::uint64_t kTarBlockBytes = 512;
-constexpr std::size_t kPlainNameBytes = 100;  // longer ones, and what else a plain header cannot say, take an extended one
+constexpr std::size_t kPlainNameBytes =
+    100;  // longer ones, and what else a plain header cannot say, take an extended one
 
 // Who has the files below a directory: the number of a unit, or one of these.
 using Owner = std::uint32_t;
@@ -41,9 +42,13 @@ std::uint64_t hash_of(std::string_view text) {  // FNV-1a
 
 // About what the entry takes in a tar.
 std::uint64_t tar_bytes(const UnitEntry& entry) {
-  const auto size = entry.added != nullptr ? entry.added->content.size() : entry.link_of.empty() && entry.entry->type == FileType::kRegular ? entry.entry->size : 0;
+  const auto size = entry.added != nullptr                                             ? entry.added->content.size()
+                    : entry.link_of.empty() && entry.entry->type == FileType::kRegular ? entry.entry->size
+                                                                                       : 0;
   auto bytes = kTarBlockBytes + (size + kTarBlockBytes - 1) / kTarBlockBytes * kTarBlockBytes;
-  const bool extended = entry.path.size() > kPlainNameBytes || (entry.entry != nullptr && ((entry.entry->mtime_nanoseconds != 0 && !entry.neutral_time) || !entry.entry->xattrs.empty()));
+  const bool extended = entry.path.size() > kPlainNameBytes ||
+                        (entry.entry != nullptr && ((entry.entry->mtime_nanoseconds != 0 && !entry.neutral_time) ||
+                                                    !entry.entry->xattrs.empty()));
   if (extended) bytes += 2 * kTarBlockBytes;
   return bytes;
 }
@@ -68,7 +73,8 @@ class DigestWriter {
 
 class UnitCutter {
  public:
-  UnitCutter(const index::FlatTree& tree, const index::Placement& placement, const std::function<bool(std::string_view)>& stays_beneath, const PackLimits& limits)
+  UnitCutter(const index::FlatTree& tree, const index::Placement& placement,
+             const std::function<bool(std::string_view)>& stays_beneath, const PackLimits& limits)
       : tree_(tree), placement_(placement), stays_beneath_(stays_beneath), limits_(limits) {}
 
   PackUnits run() {
@@ -101,7 +107,8 @@ class UnitCutter {
   };
 
   std::uint32_t add_part(std::string_view name, std::string_view version, index::Heat heat) {
-    if (!numbers_.emplace(name, std::uint32_t(parts_.size())).second) fail<UsageError>("component {} is there twice", name);
+    if (!numbers_.emplace(name, std::uint32_t(parts_.size())).second)
+      fail<UsageError>("component {} is there twice", name);
     parts_.push_back({.name = std::string(name), .version = std::string(version), .heat = heat, .files = {}});
     return std::uint32_t(parts_.size() - 1);
   }
@@ -121,7 +128,8 @@ class UnitCutter {
     const auto added = add_part(kAddedComponent, "", index::Heat::kHot);
     for (const auto& file : placement_.added) {
       if (!added_.insert(file.path).second) fail<UsageError>("{} is added twice", file.path);
-      parts_[added].files.push_back({.path = file.path, .link_of = {}, .entry = nullptr, .added = &file, .neutral_time = false});
+      parts_[added].files.push_back(
+          {.path = file.path, .link_of = {}, .entry = nullptr, .added = &file, .neutral_time = false});
     }
     std::ranges::sort(parts_[added].files, {}, &UnitEntry::path);
   }
@@ -136,7 +144,8 @@ class UnitCutter {
       std::string_view path;
       std::uint32_t part = 0;
     };
-    std::unordered_map<std::string_view, Leader> leaders;  // of inodes with several names: by the first name in the tree, the first name that is left
+    std::unordered_map<std::string_view, Leader>
+        leaders;  // of inodes with several names: by the first name in the tree, the first name that is left
     for (const auto& [path, entry] : tree_.entries) {
       if (entry.type == FileType::kDirectory) {
         directories_.emplace(path, Directory());
@@ -153,12 +162,14 @@ class UnitCutter {
         continue;
       }
       if (entry.type == FileType::kRegular && entry.size != 0 && entry.content_digest == Digest())
-        fail<Unsupported>("{}: its digest is not known, for its holes are too large; its layer has to be taken over as it is", path);
+        fail<Unsupported>(
+            "{}: its digest is not known, for its holes are too large; its layer has to be taken over as it is", path);
       UnitEntry file{.path = path, .link_of = {}, .entry = &entry, .added = nullptr, .neutral_time = false};
       auto part = part_of(path);
       if (!entry.link_of.empty()) {
         const bool first_is_left = !removed_.contains(entry.link_of) && !added_.contains(entry.link_of);
-        const auto [leader, is_new] = leaders.try_emplace(entry.link_of, first_is_left ? Leader{entry.link_of, part_of(entry.link_of)} : Leader{path, part});
+        const auto [leader, is_new] = leaders.try_emplace(
+            entry.link_of, first_is_left ? Leader{entry.link_of, part_of(entry.link_of)} : Leader{path, part});
         if (leader->second.path != path) file.link_of = leader->second.path;
         part = leader->second.part;
       }
@@ -180,9 +191,11 @@ class UnitCutter {
     }
     std::vector<std::size_t> cuts{0};
     if (total <= limits_.max_layer_bytes) return cuts;
-    // From a quarter of the size on a cut may come before any file whose name says so: what is put in or taken out moves cuts near it only.
+    // From a quarter of the size on a cut may come before any file whose name says so: what is put in or taken out
+    // moves cuts near it only.
     const auto least = limits_.max_layer_bytes / 4;
-    const auto one_in = std::bit_floor(std::max<std::uint64_t>(1, std::uint64_t(double(inodes) * double(least) / double(total))));
+    const auto one_in =
+        std::bit_floor(std::max<std::uint64_t>(1, std::uint64_t(double(inodes) * double(least) / double(total))));
     std::uint64_t bytes = 0;
     for (std::size_t i = 0; i < part.files.size(); ++i) {
       if (!part.files[i].link_of.empty()) continue;
@@ -205,7 +218,9 @@ class UnitCutter {
     const auto first = result_.units.size();
     for (std::size_t piece = 0; piece < cuts.size(); ++piece) {
       auto name = cuts.size() == 1 ? part.name : fmt::format("{}//{}of{}", part.name, piece + 1, cuts.size());
-      result_.units.push_back({.facts = {.name = std::move(name), .version = part.version, .heat = part.heat, .bytes = 0, .content = {}}, .entries = {}});
+      result_.units.push_back(
+          {.facts = {.name = std::move(name), .version = part.version, .heat = part.heat, .bytes = 0, .content = {}},
+           .entries = {}});
     }
     std::unordered_map<std::string_view, std::size_t> piece_of;  // files that links may lead to
     std::size_t piece = 0;
@@ -215,7 +230,8 @@ class UnitCutter {
         while (piece + 1 < cuts.size() && cuts[piece + 1] <= i) ++piece;
         if (cuts.size() > 1) piece_of.emplace(file.path, piece);
       }
-      result_.units[first + (file.link_of.empty() || cuts.size() == 1 ? piece : piece_of.at(file.link_of))].entries.push_back(file);
+      result_.units[first + (file.link_of.empty() || cuts.size() == 1 ? piece : piece_of.at(file.link_of))]
+          .entries.push_back(file);
     }
     part.files = {};
   }
@@ -231,18 +247,24 @@ class UnitCutter {
     }
   }
 
-  // Directories between its files, before them. What lies below a directory is one stretch of the byte order, so each is met once.
+  // Directories between its files, before them. What lies below a directory is one stretch of the byte order, so each
+  // is met once.
   void add_parents(Owner unit) {
     auto& entries = result_.units[unit].entries;
     std::vector<UnitEntry> folders;
     std::string_view before;
     for (const auto& file : entries) {
       const auto common = std::size_t(std::distance(before.begin(), std::ranges::mismatch(before, file.path).in1));
-      for (auto slash = file.path.find('/', common); slash != std::string_view::npos; slash = file.path.find('/', slash + 1)) {
+      for (auto slash = file.path.find('/', common); slash != std::string_view::npos;
+           slash = file.path.find('/', slash + 1)) {
         const auto folder = file.path.substr(0, slash);
         const auto found = tree_.entries.find(folder);
         if (found == tree_.entries.end() || found->second.implied) continue;
-        folders.push_back({.path = found->first, .link_of = {}, .entry = &found->second, .added = nullptr, .neutral_time = directories_.at(folder).owner == kShared});
+        folders.push_back({.path = found->first,
+                           .link_of = {},
+                           .entry = &found->second,
+                           .added = nullptr,
+                           .neutral_time = directories_.at(folder).owner == kShared});
       }
       before = file.path;
     }
@@ -285,8 +307,8 @@ class UnitCutter {
 
 }  // namespace
 
-PackUnits cut_into_units(const index::FlatTree& tree, const index::Placement& placement, const std::function<bool(std::string_view path)>& stays_beneath,
-                         const PackLimits& limits) {
+PackUnits cut_into_units(const index::FlatTree& tree, const index::Placement& placement,
+                         const std::function<bool(std::string_view path)>& stays_beneath, const PackLimits& limits) {
   return UnitCutter(tree, placement, stays_beneath, limits).run();
 }
 
@@ -303,9 +325,11 @@ Digest unit_digest(const std::vector<UnitEntry>& entries) {
       continue;
     }
     writer.text(link_of);
-    for (const auto number : {std::uint64_t(entry->type), std::uint64_t(entry->mode), std::uint64_t(entry->uid), std::uint64_t(entry->gid), std::uint64_t(entry->device_major),
-                              std::uint64_t(entry->device_minor), entry->size, std::uint64_t(neutral_time ? 0 : entry->mtime_seconds),
-                              std::uint64_t(neutral_time ? 0 : entry->mtime_nanoseconds), std::uint64_t(entry->xattrs.size())})
+    for (const auto number :
+         {std::uint64_t(entry->type), std::uint64_t(entry->mode), std::uint64_t(entry->uid), std::uint64_t(entry->gid),
+          std::uint64_t(entry->device_major), std::uint64_t(entry->device_minor), entry->size,
+          std::uint64_t(neutral_time ? 0 : entry->mtime_seconds),
+          std::uint64_t(neutral_time ? 0 : entry->mtime_nanoseconds), std::uint64_t(entry->xattrs.size())})
       writer.number(number);
     for (const auto& [name, value] : entry->xattrs) {
       writer.text(name);

@@ -22,10 +22,12 @@ using testing::HasSubstr;
 
 void add_parents(FlatTree& tree, const std::string& path) {
   tree.entries.try_emplace("");
-  for (auto slash = path.find('/'); slash != std::string::npos; slash = path.find('/', slash + 1)) tree.entries.try_emplace(path.substr(0, slash));
+  for (auto slash = path.find('/'); slash != std::string::npos; slash = path.find('/', slash + 1))
+    tree.entries.try_emplace(path.substr(0, slash));
 }
 
-FlatEntry& put(FlatTree& tree, const std::string& path, std::uint64_t size = 100, std::string_view content = "content") {
+FlatEntry& put(FlatTree& tree, const std::string& path, std::uint64_t size = 100,
+               std::string_view content = "content") {
   add_parents(tree, path);
   auto& entry = tree.entries[path];
   entry = FlatEntry();
@@ -45,7 +47,8 @@ void put_link(FlatTree& tree, const std::string& path, const std::string& first)
 
 index::Placement placement_of(std::map<std::string, std::vector<std::string>> components) {
   index::Placement placement;
-  for (auto& [name, paths] : components) placement.components.push_back({.name = name, .version = "1", .heat = Heat::kHot, .paths = std::move(paths)});
+  for (auto& [name, paths] : components)
+    placement.components.push_back({.name = name, .version = "1", .heat = Heat::kHot, .paths = std::move(paths)});
   return placement;
 }
 
@@ -67,7 +70,9 @@ std::vector<std::string> listing(const PackUnit& unit) {
   return lines;
 }
 
-PackUnits cut(const FlatTree& tree, const index::Placement& placement, const PackLimits& limits = {}) { return cut_into_units(tree, placement, nullptr, limits); }
+PackUnits cut(const FlatTree& tree, const index::Placement& placement, const PackLimits& limits = {}) {
+  return cut_into_units(tree, placement, nullptr, limits);
+}
 
 // Every file once, in a unit whose entries are in order, links after what they lead to.
 void expect_whole(const PackUnits& units, const FlatTree& tree) {
@@ -98,10 +103,14 @@ TEST(PackUnits, EveryFileIsInOneUnitWithTheDirectoriesAboveIt) {
   put(tree, "etc/passwd");
   tree.entries["empty"] = FlatEntry();
   tree.entries["usr/lib"].implied = true;
-  const auto units = cut(tree, placement_of({{"pip:a", {"usr/lib/site/a-1.dist-info/RECORD", "usr/lib/site/a/x.py", "usr/lib/site/a/y.py"}}, {"pip:b", {"usr/lib/site/b.py"}}}));
+  const auto units =
+      cut(tree,
+          placement_of({{"pip:a", {"usr/lib/site/a-1.dist-info/RECORD", "usr/lib/site/a/x.py", "usr/lib/site/a/y.py"}},
+                        {"pip:b", {"usr/lib/site/b.py"}}}));
   const auto unit = by_name(units);
-  EXPECT_THAT(listing(*unit.at("pip:a")), ElementsAre("usr?", "usr/lib/site?", "usr/lib/site/a!", "usr/lib/site/a-1.dist-info!", "usr/lib/site/a-1.dist-info/RECORD",
-                                                     "usr/lib/site/a/x.py", "usr/lib/site/a/y.py"));
+  EXPECT_THAT(listing(*unit.at("pip:a")),
+              ElementsAre("usr?", "usr/lib/site?", "usr/lib/site/a!", "usr/lib/site/a-1.dist-info!",
+                          "usr/lib/site/a-1.dist-info/RECORD", "usr/lib/site/a/x.py", "usr/lib/site/a/y.py"));
   EXPECT_THAT(listing(*unit.at("pip:b")), ElementsAre("usr?", "usr/lib/site?", "usr/lib/site/b.py"));
   EXPECT_THAT(listing(*unit.at("system")), ElementsAre("etc!", "etc/passwd"));
   EXPECT_EQ(unit.at("system")->facts.heat, Heat::kSystem);
@@ -117,10 +126,14 @@ TEST(PackUnits, ADigestTellsEverythingThatIsWritten) {
     put_link(tree, "d/c", "d/b");
     put(tree, "e/other");
     change(tree);
-    return by_name(cut(tree, placement_of({{"one", {"d/a", "d/b", "d/c"}}, {"two", {"e/other"}}}))).at("one")->facts.content;
+    return by_name(cut(tree, placement_of({{"one", {"d/a", "d/b", "d/c"}}, {"two", {"e/other"}}})))
+        .at("one")
+        ->facts.content;
   };
   std::set<Digest> seen{digest_after([](FlatTree&) {})};
-  const auto differs = [&](const std::function<void(FlatEntry&)>& change) { return seen.insert(digest_after([&](FlatTree& tree) { change(tree.entries["d/a"]); })).second; };
+  const auto differs = [&](const std::function<void(FlatEntry&)>& change) {
+    return seen.insert(digest_after([&](FlatTree& tree) { change(tree.entries["d/a"]); })).second;
+  };
   EXPECT_TRUE(differs([](FlatEntry& entry) { entry.mode = 0600; }));
   EXPECT_TRUE(differs([](FlatEntry& entry) { entry.uid = 1; }));
   EXPECT_TRUE(differs([](FlatEntry& entry) { entry.gid = 1; }));
@@ -163,7 +176,8 @@ TEST(PackUnits, NamesOfOneInodeStayTogether) {
   put_link(tree, "c/third", "a/first");
   auto placement = placement_of({{"one", {"a/first"}}, {"two", {"b/second", "c/third"}}});
   auto units = cut(tree, placement);
-  EXPECT_THAT(listing(*by_name(units).at("one")), ElementsAre("a!", "a/first", "b!", "b/second -> a/first", "c!", "c/third -> a/first"));
+  EXPECT_THAT(listing(*by_name(units).at("one")),
+              ElementsAre("a!", "a/first", "b!", "b/second -> a/first", "c!", "c/third -> a/first"));
   EXPECT_EQ(units.units.size(), 1u);
   // The first name goes: the next one is written with the content.
   placement.removed = {"a/first"};
@@ -210,7 +224,8 @@ TEST(PackUnits, WhatStaysBeneathIsInNoUnit) {
   put(tree, "bin/tool");
   put(tree, "etc/passwd");
   put(tree, "huge", 1 << 20).content_digest = Digest();
-  const auto units = cut_into_units(tree, placement_of({{"pip:tool", {"bin/tool"}}}), [](std::string_view path) { return path != "bin/tool"; }, {});
+  const auto units = cut_into_units(tree, placement_of({{"pip:tool", {"bin/tool"}}}),
+                                    [](std::string_view path) { return path != "bin/tool"; }, {});
   ASSERT_EQ(units.units.size(), 1u);
   EXPECT_THAT(listing(units.units[0]), ElementsAre("bin?", "bin/tool"));
   EXPECT_THAT(units.directories, ElementsAre("", "bin", "etc"));

@@ -15,7 +15,7 @@
 #include "core/base/guarded.h"
 #include "core/base/parallel.h"
 #include "core/base/rfc3339.h"
-#include "core/index/image_index.h"
+#include "core/index/format/image_index.h"
 #include "core/oci/layout.h"
 
 namespace varve::indexer {
@@ -35,7 +35,8 @@ std::string text_of(const oci::Descriptor& entry, std::string_view part) {
 }
 
 Pin pin_of(const oci::Descriptor& entry, const std::string& what) {
-  if (!oci::is_manifest_media_type(entry.media_type)) fail<CorruptData>("{}: {} is no image manifest but {}", what, entry.digest.to_string(), entry.media_type);
+  if (!oci::is_manifest_media_type(entry.media_type))
+    fail<CorruptData>("{}: {} is no image manifest but {}", what, entry.digest.to_string(), entry.media_type);
   Pin pin;
   pin.image.media_type = entry.media_type;
   pin.image.digest = entry.digest;
@@ -168,7 +169,8 @@ class PinChecker {
     try {
       auto document = repository_.manifest(check.pin.image.digest.to_string());
       oci::Image image;
-      image.manifest = oci::Manifest::parse(document.bytes, document.descriptor.media_type, check.pin.image.digest.to_string());
+      image.manifest =
+          oci::Manifest::parse(document.bytes, document.descriptor.media_type, check.pin.image.digest.to_string());
       image.document = std::move(document);
       need(image.manifest.config);
       for (const auto& layer : image.manifest.layers) need(layer);
@@ -195,7 +197,8 @@ class PinChecker {
 
   std::string problem_of(const oci::Descriptor& blob) {
     cancel_.throw_if_cancelled();
-    if (!repository_.has_blob(blob)) return fmt::format("{}: not there, or not of {} bytes", blob.digest.to_string(), blob.size);
+    if (!repository_.has_blob(blob))
+      return fmt::format("{}: not there, or not of {} bytes", blob.digest.to_string(), blob.size);
     if (!deep_) return "";
     try {
       repository_.read_blob(blob, {.offset = 0, .length = blob.size}, [&](ByteView bytes) {
@@ -298,7 +301,8 @@ std::vector<Pin> read_pins(oci::Repository& repository) {
   }
 }
 
-void change_pins(oci::Repository& repository, const std::filesystem::path& layout_dir, const std::function<void(std::vector<Pin>&)>& change) {
+void change_pins(oci::Repository& repository, const std::filesystem::path& layout_dir,
+                 const std::function<void(std::vector<Pin>&)>& change) {
   rewrite_list(
       repository, layout_dir, [&] { return read_pins(repository); }, change);
 }
@@ -326,7 +330,8 @@ PinRepair repair_pins(oci::Repository& repository, const std::filesystem::path& 
   return repair;
 }
 
-std::vector<PinCheck> check_pins(oci::Repository& repository, const std::vector<Pin>& pins, bool deep, unsigned jobs, Progress& progress, const CancelFlag& cancel) {
+std::vector<PinCheck> check_pins(oci::Repository& repository, const std::vector<Pin>& pins, bool deep, unsigned jobs,
+                                 Progress& progress, const CancelFlag& cancel) {
   return PinChecker(repository, deep, progress, cancel).run(pins, jobs);
 }
 

@@ -1,6 +1,6 @@
 #pragma once
-// The promise that image digests stay mountable: a list beside the images, as an OCI index that names them, so that registries keep them too.
-// docs/format-pins.md.
+// The promise that image digests stay mountable: a list beside the images, as an OCI index that names them, so that
+// registries keep them too. docs/format-pins.md.
 #include <cstdint>
 #include <filesystem>
 #include <functional>
@@ -22,9 +22,9 @@ inline constexpr std::size_t kMaxPins = 10'000;
 inline constexpr std::string_view kReplacedPinsTag = "varve-pins-replaced";
 
 struct Pin {
-  oci::Descriptor image;        // its manifest, as a descriptor without annotations
-  std::string name;             // what people call it: "v143"; "" = none
-  std::string since;            // RFC 3339, UTC
+  oci::Descriptor image;  // its manifest, as a descriptor without annotations
+  std::string name;       // what people call it: "v143"; "" = none
+  std::string since;      // RFC 3339, UTC
   std::string by;
   std::string reason;
   std::optional<Digest> index;  // its index's manifest when it was pinned: promised too
@@ -54,10 +54,11 @@ std::vector<Pin> parse_pins(ByteView list, const std::string& what);
 // none.
 std::vector<Pin> read_pins(oci::Repository& repository);
 
-// Reads the list, lets `change` alter it, and puts it back unless it is as before. In a layout folder (`layout_dir` not empty) others wait; a registry has
-// no locks: what another writer did in between is looked for afterwards and the change made again, at most a few times. Throws TemporaryError after that.
-// `change` may be called several times.
-void change_pins(oci::Repository& repository, const std::filesystem::path& layout_dir, const std::function<void(std::vector<Pin>&)>& change);
+// Reads the list, lets `change` alter it, and puts it back unless it is as before. In a layout folder (`layout_dir` not
+// empty) others wait; a registry has no locks: what another writer did in between is looked for afterwards and the
+// change made again, at most a few times. Throws TemporaryError after that. `change` may be called several times.
+void change_pins(oci::Repository& repository, const std::filesystem::path& layout_dir,
+                 const std::function<void(std::vector<Pin>&)>& change);
 
 struct PinRepair {
   std::vector<Pin> restored;  // promises that the list lacked
@@ -77,8 +78,9 @@ struct PinCheck {
   std::uint64_t bytes = 0;            // of its blobs, compressed
 };
 
-// Proves that manifest, config, every layer and the promised index are there with the right sizes; `deep` reads all bytes and checks the digests. Blobs that several
-// pins share are looked at once.
-std::vector<PinCheck> check_pins(oci::Repository& repository, const std::vector<Pin>& pins, bool deep, unsigned jobs, Progress& progress, const CancelFlag& cancel);
+// Proves that manifest, config, every layer and the promised index are there with the right sizes; `deep` reads all
+// bytes and checks the digests. Blobs that several pins share are looked at once.
+std::vector<PinCheck> check_pins(oci::Repository& repository, const std::vector<Pin>& pins, bool deep, unsigned jobs,
+                                 Progress& progress, const CancelFlag& cancel);
 
 }  // namespace varve::indexer

@@ -7,7 +7,7 @@
 #include "core/base/file.h"
 #include "core/oci/layout.h"
 #include "indexer/known_pins.h"
-#include "tests/support/temp_dir.h"
+#include "testing/temp_dir.h"
 
 namespace varve::indexer {
 namespace {

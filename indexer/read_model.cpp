@@ -8,12 +8,14 @@
 namespace varve::indexer {
 namespace {
 
-constexpr std::size_t kHeadBytes = 4096;              // of an ELF file: its program headers are there
-constexpr std::uint64_t kSmallBytes = 256 * 1024;     // read whole or not at all
+constexpr std::size_t kHeadBytes = 4096;           // of an ELF file: its program headers are there
+constexpr std::uint64_t kSmallBytes = 256 * 1024;  // read whole or not at all
 constexpr std::uint64_t kLargeHeadBytes = 64 * 1024;
-constexpr std::uint64_t kLibraryHeadBytes = 1024 * 1024;  // of the first segment; linkers put constants or code behind the symbols
-constexpr std::uint64_t kCodeStartBytes = 256 * 1024;     // initialisers: compilers and linkers put them first
-constexpr std::uint64_t kDataEdgeBytes = 2 * 1024 * 1024; // of a writable segment; device code lies in the middle of long ones
+constexpr std::uint64_t kLibraryHeadBytes =
+    1024 * 1024;  // of the first segment; linkers put constants or code behind the symbols
+constexpr std::uint64_t kCodeStartBytes = 256 * 1024;  // initialisers: compilers and linkers put them first
+constexpr std::uint64_t kDataEdgeBytes =
+    2 * 1024 * 1024;  // of a writable segment; device code lies in the middle of long ones
 constexpr std::size_t kMaxSegments = 64;
 
 ReadWeight thousandths(std::uint64_t weight) { return kOnce / 1000 * weight; }
@@ -27,8 +29,8 @@ bool contains_any(std::string_view name, std::initializer_list<std::string_view>
 }
 
 bool is_unlikely(std::string_view name) {
-  return contains_any(name, {"/tests/", "/test/", "/include/", "/share/doc/", "/share/man/", "/share/info/", "/var/cache/", "/var/lib/dpkg/info/",
-                             "/share/locale/", ".dist-info/", "/examples/"}) ||
+  return contains_any(name, {"/tests/", "/test/", "/include/", "/share/doc/", "/share/man/", "/share/info/",
+                             "/var/cache/", "/var/lib/dpkg/info/", "/share/locale/", ".dist-info/", "/examples/"}) ||
          ends_with_any(name, {".h", ".hpp", ".cuh", ".a", ".pyi", ".pxd", ".md", ".rst", ".html", ".gz"});
 }
 
@@ -73,14 +75,15 @@ void ReadModel::classify() {
   planner_.expect_scattered(stream_begin_ + kLargeHeadBytes, stream_begin_ + size_, thousandths(expect_.large_per_mib));
 }
 
-// Shared libraries and programs, 64 bit little-endian as all machines with such images have. Segments outside the file are ignored: the
-// file is only data here, and wrong hints cost nothing but a less fitting span.
+// Shared libraries and programs, 64 bit little-endian as all machines with such images have. Segments outside the file
+// are ignored: the file is only data here, and wrong hints cost nothing but a less fitting span.
 bool ReadModel::expect_elf(ByteView head) {
   if (head.size() < sizeof(Elf64_Ehdr)) return false;
   Elf64_Ehdr header;
   std::memcpy(&header, head.data(), sizeof header);
-  if (std::memcmp(header.e_ident, ELFMAG, SELFMAG) != 0 || header.e_ident[EI_CLASS] != ELFCLASS64 || header.e_ident[EI_DATA] != ELFDATA2LSB ||
-      (header.e_type != ET_DYN && header.e_type != ET_EXEC) || header.e_phentsize != sizeof(Elf64_Phdr))
+  if (std::memcmp(header.e_ident, ELFMAG, SELFMAG) != 0 || header.e_ident[EI_CLASS] != ELFCLASS64 ||
+      header.e_ident[EI_DATA] != ELFDATA2LSB || (header.e_type != ET_DYN && header.e_type != ET_EXEC) ||
+      header.e_phentsize != sizeof(Elf64_Phdr))
     return false;
   bool any = false;
   for (std::size_t i = 0; i < std::min<std::size_t>(header.e_phnum, kMaxSegments); ++i) {
@@ -88,7 +91,8 @@ bool ReadModel::expect_elf(ByteView head) {
     if (!ByteRange{.offset = at, .length = sizeof(Elf64_Phdr)}.fits_in(head.size())) break;
     Elf64_Phdr segment;
     std::memcpy(&segment, head.data() + at, sizeof segment);
-    if (segment.p_type != PT_LOAD || !ByteRange{.offset = segment.p_offset, .length = segment.p_filesz}.fits_in(size_)) continue;
+    if (segment.p_type != PT_LOAD || !ByteRange{.offset = segment.p_offset, .length = segment.p_filesz}.fits_in(size_))
+      continue;
     const auto begin = stream_begin_ + segment.p_offset;
     const auto end = begin + segment.p_filesz;
     expect_segment(segment.p_flags, !any, begin, end);

@@ -6,8 +6,8 @@
 #include <array>
 #include <deque>
 #include <memory>
-#include <thread>
 #include <optional>
+#include <thread>
 #include <unordered_map>
 #include <unordered_set>
 #include <utility>
@@ -30,24 +30,31 @@ using index::FileType;
 using index::FlatEntry;
 using index::Heat;
 
-constexpr int kTarVersion = 1;                       // counted up when the same entries give another tar
-constexpr std::size_t kFeedBytes = 256 * 1024;       // headers and small files go to the writer together
-constexpr std::size_t kMaxComment = 500;             // of a layer, in the history
+constexpr int kTarVersion = 1;                  // counted up when the same entries give another tar
+constexpr std::size_t kFeedBytes = 256 * 1024;  // headers and small files go to the writer together
+constexpr std::size_t kMaxComment = 500;        // of a layer, in the history
 constexpr std::size_t kMaxStateBytes = 64 * 1024;
-constexpr std::size_t kMaxNameBytes = 255;           // of one part of a path (NAME_MAX)
-constexpr std::uint32_t kMostTakenOver = 100;        // of 127: the rest is for new ones
+constexpr std::size_t kMaxNameBytes = 255;     // of one part of a path (NAME_MAX)
+constexpr std::uint32_t kMostTakenOver = 100;  // of 127: the rest is for new ones
 constexpr unsigned kMaxDecoders = 4;
 constexpr std::string_view kWhiteout = ".wh.";
 
 codec::TarType tar_type(FileType type) {
   switch (type) {
-    case FileType::kRegular: return codec::TarType::kRegular;
-    case FileType::kHardLink: return codec::TarType::kHardLink;
-    case FileType::kSymlink: return codec::TarType::kSymlink;
-    case FileType::kCharDevice: return codec::TarType::kCharDevice;
-    case FileType::kBlockDevice: return codec::TarType::kBlockDevice;
-    case FileType::kDirectory: return codec::TarType::kDirectory;
-    case FileType::kFifo: return codec::TarType::kFifo;
+    case FileType::kRegular:
+      return codec::TarType::kRegular;
+    case FileType::kHardLink:
+      return codec::TarType::kHardLink;
+    case FileType::kSymlink:
+      return codec::TarType::kSymlink;
+    case FileType::kCharDevice:
+      return codec::TarType::kCharDevice;
+    case FileType::kBlockDevice:
+      return codec::TarType::kBlockDevice;
+    case FileType::kDirectory:
+      return codec::TarType::kDirectory;
+    case FileType::kFifo:
+      return codec::TarType::kFifo;
   }
   return codec::TarType::kRegular;
 }
@@ -81,24 +88,27 @@ codec::TarEntry tar_entry(const UnitEntry& unit) {
 }
 
 bool has_content(const UnitEntry& unit) {
-  return unit.added == nullptr && unit.link_of.empty() && unit.entry->type == FileType::kRegular && unit.entry->size != 0;
+  return unit.added == nullptr && unit.link_of.empty() && unit.entry->type == FileType::kRegular &&
+         unit.entry->size != 0;
 }
 
 // What a layer below others cannot say: an ordinary file with the name of a whiteout.
 void check_name(std::string_view path) {
-  if (name_part(path).starts_with(kWhiteout)) fail<Unsupported>("{}: no layer can hold a file of that name; its layer has to be taken over as it is", path);
+  if (name_part(path).starts_with(kWhiteout))
+    fail<Unsupported>("{}: no layer can hold a file of that name; its layer has to be taken over as it is", path);
 }
 
 // One layer that is to be written: its tar, entry by entry.
 struct LayerPlan {
-  std::vector<UnitEntry> entries;         // in byte order, whiteouts among them as `added` ones
-  std::string name;                       // for messages
+  std::vector<UnitEntry> entries;  // in byte order, whiteouts among them as `added` ones
+  std::string name;                // for messages
 };
 
 // Writes one layer after the other.
 class LayerTarWriter {
  public:
-  LayerTarWriter(const ContentOrigin& origin, const LayerWriterOptions& options, Progress& progress, const CancelFlag& cancel)
+  LayerTarWriter(const ContentOrigin& origin, const LayerWriterOptions& options, Progress& progress,
+                 const CancelFlag& cancel)
       : origin_(origin), options_(options), spooled_(origin), progress_(progress), cancel_(cancel) {}
 
   WrittenLayer write(const LayerPlan& plan, const LayerWriter::Sink& sink) {
@@ -106,13 +116,15 @@ class LayerTarWriter {
     for (const auto& unit : plan.entries) {
       if (!has_content(unit)) continue;
       for (const auto& run : unit.entry->runs) {
-        if (run.layer >= origin_.index.maps.size()) fail<CorruptData>("{}: its content is in layer {}, which the image does not have", unit.path, run.layer);
+        if (run.layer >= origin_.index.maps.size())
+          fail<CorruptData>("{}: its content is in layer {}, which the image does not have", unit.path, run.layer);
         spooled_.prepare(run.layer, cancel_);
         runs.push_back(run);
       }
     }
     ContentFeed feed(origin_, spooled_, runs, decoders(), cancel_);
-    LayerWriter writer(plan.name, options_, sink, [this](const std::string& name, const Digest& content) { check_content(name, content); });
+    LayerWriter writer(plan.name, options_, sink,
+                       [this](const std::string& name, const Digest& content) { check_content(name, content); });
     codec::TarWriter tar([&](ByteView bytes) { collect(writer, bytes); });
     rest_ = {};
     for (const auto& unit : plan.entries) write_entry(tar, feed, unit);
@@ -145,7 +157,8 @@ class LayerTarWriter {
     expected_.push_back({.path = unit.path, .content = unit.entry->content_digest});
     std::uint64_t at = 0;
     for (const auto& run : unit.entry->runs) {
-      if (run.run.file_offset < at || !ByteRange{run.run.file_offset, run.run.length}.fits_in(entry.size)) fail<CorruptData>("{}: its content is out of order in the index", unit.path);
+      if (run.run.file_offset < at || !ByteRange{run.run.file_offset, run.run.length}.fits_in(entry.size))
+        fail<CorruptData>("{}: its content is out of order in the index", unit.path);
       give_zeros(tar, run.run.file_offset - at);
       give_content(tar, feed, run.run.length);
       at = run.run.file_offset + run.run.length;
@@ -182,7 +195,9 @@ class LayerTarWriter {
     const auto expected = expected_.front();
     expected_.pop_front();
     if (expected.path != name) throw std::logic_error("the writer sees files in another order");
-    if (expected.content != content) fail<CorruptData>("{}: its content is {}, the index says {}", name, content.to_string(), expected.content.to_string());
+    if (expected.content != content)
+      fail<CorruptData>("{}: its content is {}, the index says {}", name, content.to_string(),
+                        expected.content.to_string());
   }
 
   void collect(LayerWriter& writer, ByteView bytes) {
@@ -205,10 +220,13 @@ class LayerTarWriter {
   std::deque<Expected> expected_;  // digests of files that the writer has not seen whole
 };
 
-// Remembers what a layer with some content became: a small file in the work folder, so that a run that was stopped finds it at the destination.
+// Remembers what a layer with some content became: a small file in the work folder, so that a run that was stopped
+// finds it at the destination.
 class FinishedLayers {
  public:
-  explicit FinishedLayers(std::filesystem::path dir) : dir_(std::move(dir)) { std::filesystem::create_directories(dir_); }
+  explicit FinishedLayers(std::filesystem::path dir) : dir_(std::move(dir)) {
+    std::filesystem::create_directories(dir_);
+  }
 
   std::optional<WrittenLayer> find(const Digest& key) const {
     const auto bytes = read_file_if_there(file(key), kMaxStateBytes);
@@ -230,8 +248,9 @@ class FinishedLayers {
     }
   }
   void remember(const Digest& key, const WrittenLayer& layer) {
-    const nlohmann::json state{{"mediaType", layer.media_type},       {"annotations", layer.annotations},  {"digest", layer.digest.to_string()},
-                               {"diffId", layer.diff_id.to_string()}, {"size", layer.compressed_bytes},    {"streamBytes", layer.stream_bytes},
+    const nlohmann::json state{{"mediaType", layer.media_type},      {"annotations", layer.annotations},
+                               {"digest", layer.digest.to_string()}, {"diffId", layer.diff_id.to_string()},
+                               {"size", layer.compressed_bytes},     {"streamBytes", layer.stream_bytes},
                                {"withoutTable", layer.without_table}};
     write_file_atomically(file(key), as_bytes(state.dump()), 0600);
     remembered_.push_back(key);
@@ -252,13 +271,17 @@ class FinishedLayers {
 
 class Relayerer {
  public:
-  Relayerer(const RelayerInput& input, oci::Repository& destination, const RelayerOptions& options, Progress& progress, const CancelFlag& cancel)
+  Relayerer(const RelayerInput& input, oci::Repository& destination, const RelayerOptions& options, Progress& progress,
+            const CancelFlag& cancel)
       : input_(input),
         destination_(destination),
         options_(options),
         progress_(progress),
         cancel_(cancel),
-        origin_{.image = input.image, .index = input.index, .windows = index::windows_repository(input.local, input.index, input.image), .scratch_dir = options.work_dir},
+        origin_{.image = input.image,
+                .index = input.index,
+                .windows = index::windows_repository(input.local, input.index, input.image),
+                .scratch_dir = options.work_dir},
         writer_(fmt::format("{}, tar {}", writer_name(options.writer), kTarVersion)),
         finished_(options.work_dir / "finished"),
         tars_(origin_, options.writer, progress, cancel) {}
@@ -266,7 +289,8 @@ class Relayerer {
   RelayerReport run(std::string_view tag) {
     report_.old_image = input_.image.digest();
     choose_taken_over();
-    units_ = cut_into_units(input_.tree, input_.placement, [&](std::string_view path) { return beneath_->stays(path); }, options_.limits);
+    units_ = cut_into_units(
+        input_.tree, input_.placement, [&](std::string_view path) { return beneath_->stays(path); }, options_.limits);
     plan_layers();
     for (const auto layer : taken_over_) take_over(layer);
     for (std::size_t i = 0; i < packed_.size(); ++i) add_layer(packed_[i], plans_[i]);
@@ -283,7 +307,8 @@ class Relayerer {
  private:
   void read_beneath() {
     std::vector<index::LayerEntries> layers;
-    for (const auto layer : taken_over_) layers.push_back(index::read_layer_entries_of(input_.local, input_.index, input_.image, layer));
+    for (const auto layer : taken_over_)
+      layers.push_back(index::read_layer_entries_of(input_.local, input_.index, input_.image, layer));
     beneath_ = std::make_unique<Beneath>(std::move(layers), input_.tree, input_.placement);
   }
 
@@ -291,9 +316,11 @@ class Relayerer {
     if (options_.take_over) {
       taken_over_ = *options_.take_over;
       std::ranges::sort(taken_over_);
-      if (std::ranges::adjacent_find(taken_over_) != taken_over_.end()) fail<UsageError>("a layer is to be taken over twice");
+      if (std::ranges::adjacent_find(taken_over_) != taken_over_.end())
+        fail<UsageError>("a layer is to be taken over twice");
       if (!taken_over_.empty() && taken_over_.back() >= input_.image.manifest.layers.size())
-        fail<UsageError>("layer {} cannot be taken over: the image has {} layers, counted from 0", taken_over_.back(), input_.image.manifest.layers.size());
+        fail<UsageError>("layer {} cannot be taken over: the image has {} layers, counted from 0", taken_over_.back(),
+                         input_.image.manifest.layers.size());
     } else {
       taken_over_ = layers_worth_keeping(input_, options_.limits);
     }
@@ -320,7 +347,9 @@ class Relayerer {
     const auto recorded = recorded_components(facts, input_.previous_layout);
     for (std::size_t i = 0; i < facts.size(); ++i) recorded_.emplace(facts[i].name, recorded[i]);
     for (const auto& layer : packed_) {
-      LayerPlan plan{.entries = {}, .name = fmt::format("new layer of {}{}", layer.components.front(), layer.components.size() > 1 ? " and others" : "")};
+      LayerPlan plan{.entries = {},
+                     .name = fmt::format("new layer of {}{}", layer.components.front(),
+                                         layer.components.size() > 1 ? " and others" : "")};
       for (const auto& component : layer.components) {
         const auto& entries = by_name.at(component)->entries;
         plan.entries.insert(plan.entries.end(), entries.begin(), entries.end());
@@ -358,8 +387,10 @@ class Relayerer {
     std::unordered_set<std::string_view> carried;
     const auto carry = [&](std::string_view path) {
       const auto found = input_.tree.entries.find(path);
-      if (found == input_.tree.entries.end() || found->second.implied || !carried.insert(found->first).second) return false;
-      last_.entries.push_back({.path = found->first, .link_of = {}, .entry = &found->second, .added = nullptr, .neutral_time = false});
+      if (found == input_.tree.entries.end() || found->second.implied || !carried.insert(found->first).second)
+        return false;
+      last_.entries.push_back(
+          {.path = found->first, .link_of = {}, .entry = &found->second, .added = nullptr, .neutral_time = false});
       return true;
     };
     const auto carry_parents = [&](std::string_view path) {
@@ -369,7 +400,8 @@ class Relayerer {
       }
     };
     for (const auto path : units_.directories) {
-      if (not_as_they_shall_be.contains(path) || !beneath_->gives_directory(path, input_.tree.entries.find(path)->second)) {
+      if (not_as_they_shall_be.contains(path) ||
+          !beneath_->gives_directory(path, input_.tree.entries.find(path)->second)) {
         carry_parents(path);
         carry(path);
       }
@@ -377,14 +409,17 @@ class Relayerer {
     hidden_ = beneath_->hidden(survives);
     for (const auto& path : hidden_) {
       if (name_part(path).size() + kWhiteout.size() > kMaxNameBytes)
-        fail<Unsupported>("{}: its name is too long to be hidden by a whiteout; its layer must not be taken over", path);
+        fail<Unsupported>("{}: its name is too long to be hidden by a whiteout; its layer must not be taken over",
+                          path);
       carry_parents(path);
       const auto folder = parent_path(path);
       index::AddedFile whiteout;
       whiteout.path = fmt::format("{}{}{}{}", folder, folder.empty() ? "" : "/", kWhiteout, name_part(path));
       whiteouts_.push_back(std::move(whiteout));
     }
-    for (const auto& whiteout : whiteouts_) last_.entries.push_back({.path = whiteout.path, .link_of = {}, .entry = nullptr, .added = &whiteout, .neutral_time = false});
+    for (const auto& whiteout : whiteouts_)
+      last_.entries.push_back(
+          {.path = whiteout.path, .link_of = {}, .entry = nullptr, .added = &whiteout, .neutral_time = false});
     std::ranges::sort(last_.entries, {}, &UnitEntry::path);
     for (const auto& entry : last_.entries)
       if (entry.entry != nullptr) check_name(entry.path);
@@ -399,10 +434,24 @@ class Relayerer {
     descriptor.media_type = oci_layer_type(layer);
     const auto& map = *input_.index.maps.at(number);
     history_.push_back({.diff_id = input_.image.config.diff_ids.at(number), .old_layer = int(number), .comment = {}});
-    add_to_record({.digest = layer.digest, .diff_id = history_.back().diff_id, .compressed_bytes = layer.size, .stream_bytes = map.stream_bytes, .taken_over = true,
-                   .heat = Heat::kSystem, .writer = {}, .components = {}});
-    report_.layers.push_back({.digest = layer.digest, .diff_id = history_.back().diff_id, .bytes = layer.size, .stream_bytes = map.stream_bytes, .heat = Heat::kSystem,
-                              .taken_over = true, .reused = false, .components = {}, .without_table = {}, .seconds = watch.seconds()});
+    add_to_record({.digest = layer.digest,
+                   .diff_id = history_.back().diff_id,
+                   .compressed_bytes = layer.size,
+                   .stream_bytes = map.stream_bytes,
+                   .taken_over = true,
+                   .heat = Heat::kSystem,
+                   .writer = {},
+                   .components = {}});
+    report_.layers.push_back({.digest = layer.digest,
+                              .diff_id = history_.back().diff_id,
+                              .bytes = layer.size,
+                              .stream_bytes = map.stream_bytes,
+                              .heat = Heat::kSystem,
+                              .taken_over = true,
+                              .reused = false,
+                              .components = {},
+                              .without_table = {},
+                              .seconds = watch.seconds()});
     descriptors_.push_back(std::move(descriptor));
   }
 
@@ -478,18 +527,34 @@ class Relayerer {
   }
 
   void add_written(const WrittenLayer& written, const PackedLayer& layer, bool reused, double seconds) {
-    RecordedLayer recorded{.digest = written.digest, .diff_id = written.diff_id, .compressed_bytes = written.compressed_bytes, .stream_bytes = written.stream_bytes,
-                           .taken_over = false, .heat = layer.heat, .writer = writer_, .components = {}};
+    RecordedLayer recorded{.digest = written.digest,
+                           .diff_id = written.diff_id,
+                           .compressed_bytes = written.compressed_bytes,
+                           .stream_bytes = written.stream_bytes,
+                           .taken_over = false,
+                           .heat = layer.heat,
+                           .writer = writer_,
+                           .components = {}};
     for (const auto& component : layer.components) recorded.components.emplace(component, recorded_.at(component));
     add_to_record(std::move(recorded));
     history_.push_back({.diff_id = written.diff_id, .old_layer = -1, .comment = comment_of(layer)});
-    report_.layers.push_back({.digest = written.digest, .diff_id = written.diff_id, .bytes = written.compressed_bytes, .stream_bytes = written.stream_bytes, .heat = layer.heat,
-                              .taken_over = false, .reused = reused, .components = layer.components, .without_table = written.without_table, .seconds = seconds});
+    report_.layers.push_back({.digest = written.digest,
+                              .diff_id = written.diff_id,
+                              .bytes = written.compressed_bytes,
+                              .stream_bytes = written.stream_bytes,
+                              .heat = layer.heat,
+                              .taken_over = false,
+                              .reused = reused,
+                              .components = layer.components,
+                              .without_table = written.without_table,
+                              .seconds = seconds});
     descriptors_.push_back(descriptor_of(written));
   }
 
   std::string comment_of(const PackedLayer& layer) const {
-    if (layer.components.empty()) return hidden_.empty() ? "shared directories" : fmt::format("shared directories, {} names hidden", hidden_.size());
+    if (layer.components.empty())
+      return hidden_.empty() ? "shared directories"
+                             : fmt::format("shared directories, {} names hidden", hidden_.size());
     auto text = fmt::format("{}: ", index::heat_name(layer.heat));
     for (std::size_t i = 0; i < layer.components.size(); ++i) {
       const auto& version = recorded_.at(layer.components[i]).version;
@@ -515,7 +580,10 @@ class Relayerer {
     report_.reused_bytes += blob.size;
   }
 
-  oci::Descriptor put_config() { return oci::put_bytes(destination_, as_bytes(rewritten_config(input_.image, history_, options_.labels)), "application/vnd.oci.image.config.v1+json"); }
+  oci::Descriptor put_config() {
+    return oci::put_bytes(destination_, as_bytes(rewritten_config(input_.image, history_, options_.labels)),
+                          "application/vnd.oci.image.config.v1+json");
+  }
 
   void add_to_record(RecordedLayer layer) { record_.layers.push_back(std::move(layer)); }
 
@@ -542,7 +610,7 @@ class Relayerer {
   std::unique_ptr<Beneath> beneath_;
   PackUnits units_;
   std::vector<PackedLayer> packed_;
-  std::vector<LayerPlan> plans_;   // of `packed_`
+  std::vector<LayerPlan> plans_;  // of `packed_`
   LayerPlan last_;
   std::vector<std::string> hidden_;
   std::deque<index::AddedFile> whiteouts_;
@@ -568,10 +636,12 @@ std::vector<std::uint32_t> layers_worth_keeping(const RelayerInput& input, const
   std::unordered_map<std::string_view, const index::Component*> holders;
   auto base = count;  // layers below the first that carries a distribution
   for (const auto& component : input.placement.components) {
-    const bool distribution = component.name.starts_with("pip:") || component.name.starts_with("egg:") || component.name.starts_with("conda:");
+    const bool distribution = component.name.starts_with("pip:") || component.name.starts_with("egg:") ||
+                              component.name.starts_with("conda:");
     for (const auto& path : component.paths) {
       holders.emplace(path, &component);
-      if (const auto found = input.tree.entries.find(path); distribution && found != input.tree.entries.end()) base = std::min(base, found->second.layer);
+      if (const auto found = input.tree.entries.find(path); distribution && found != input.tree.entries.end())
+        base = std::min(base, found->second.layer);
     }
   }
   std::vector<LiveBytes> live(count);
@@ -594,18 +664,22 @@ std::vector<std::uint32_t> layers_worth_keeping(const RelayerInput& input, const
     const auto& bytes = live[layer];
     const auto stream = input.index.maps[layer]->stream_bytes;
     const bool one_kind = double(std::max(bytes.system, bytes.cuda)) >= kNearlyAll * double(bytes.all);
-    const bool worth_it = one_kind && stream >= (limits.min_layer_bytes == 0 ? kWorthKeepingBytes : limits.min_layer_bytes) && double(bytes.all) >= (1 - kHardlyWasted) * double(stream);
-    if (layer < base || worth_it || taken_before.contains(input.image.manifest.layers.at(layer).digest.to_string())) kept.push_back(layer);
+    const bool worth_it = one_kind &&
+                          stream >= (limits.min_layer_bytes == 0 ? kWorthKeepingBytes : limits.min_layer_bytes) &&
+                          double(bytes.all) >= (1 - kHardlyWasted) * double(stream);
+    if (layer < base || worth_it || taken_before.contains(input.image.manifest.layers.at(layer).digest.to_string()))
+      kept.push_back(layer);
   }
   return kept;
 }
 
-RelayerReport relayer_image(const RelayerInput& input, oci::Repository& destination, std::string_view tag, const RelayerOptions& options, Progress& progress,
-                            const CancelFlag& cancel) {
+RelayerReport relayer_image(const RelayerInput& input, oci::Repository& destination, std::string_view tag,
+                            const RelayerOptions& options, Progress& progress, const CancelFlag& cancel) {
   // What is written takes the index at its word, and says it to everybody who pulls the new image.
   if (!input.index.judgement.vouched)
-    fail<trust::Untrusted>("image {}: its index {} was made by others and no key that counts has signed it; index it on this machine first: varve index IMAGE", input.image.digest().to_string(),
-                           input.index.blobs.manifest.digest.to_string());
+    fail<trust::Untrusted>(
+        "image {}: its index {} was made by others and no key that counts has signed it; index it on this machine first: varve index IMAGE",
+        input.image.digest().to_string(), input.index.blobs.manifest.digest.to_string());
   return Relayerer(input, destination, options, progress, cancel).run(tag);
 }
 

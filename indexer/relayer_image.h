@@ -1,6 +1,7 @@
 #pragma once
-// Writes an image whose layers hold what is used together. The merged tree stays what it was, entry by entry, apart from what the placement
-// removes and adds; the config stays but for diff_ids, history and labels of ours. docs/relayering.md.
+// Writes an image whose layers hold what is used together. The merged tree stays what it was, entry by entry, apart
+// from what the placement removes and adds; the config stays but for diff_ids, history and labels of ours.
+// docs/relayering.md.
 #include <cstdint>
 #include <filesystem>
 #include <map>
@@ -10,9 +11,9 @@
 
 #include "core/base/cancel.h"
 #include "core/base/progress.h"
-#include "core/index/flat_tree.h"
 #include "core/index/local_index.h"
-#include "core/index/placement.h"
+#include "core/index/merge/flat_tree.h"
+#include "core/index/merge/placement.h"
 #include "indexer/layer_writer.h"
 #include "indexer/layout_record.h"
 #include "indexer/pack_layers.h"
@@ -20,22 +21,25 @@
 namespace varve::indexer {
 
 struct RelayerOptions {
-  LayerWriterOptions writer;           // `jobs` also bounds the threads that decode
+  LayerWriterOptions writer;  // `jobs` also bounds the threads that decode
   PackLimits limits;
-  std::optional<std::vector<std::uint32_t>> take_over;  // layers that stay, by their place in the image, base = 0; absent: those that are worth it
-  std::filesystem::path work_dir;      // remembers the layers that are finished, and keeps what cannot be written where it belongs; made if it is not there
+  std::optional<std::vector<std::uint32_t>>
+      take_over;  // layers that stay, by their place in the image, base = 0; absent: those that are worth it
+  std::filesystem::path work_dir;  // remembers the layers that are finished, and keeps what cannot be written where it
+                                   // belongs; made if it is not there
   std::map<std::string, std::string> labels;  // added to the config: ours
 };
 
 struct RelayeredLayer {
   Digest digest, diff_id;
-  std::uint64_t bytes = 0;             // compressed
+  std::uint64_t bytes = 0;  // compressed
   std::uint64_t stream_bytes = 0;
   index::Heat heat = index::Heat::kSystem;
-  bool taken_over = false;             // of the old image
-  bool reused = false;                 // of the previous version, or of a run that was stopped: nothing of it was read
-  std::vector<std::string> components; // empty for one taken over, and for the last one: directories that others share, and whiteouts
-  std::string without_table;           // WrittenLayer's
+  bool taken_over = false;  // of the old image
+  bool reused = false;      // of the previous version, or of a run that was stopped: nothing of it was read
+  std::vector<std::string>
+      components;  // empty for one taken over, and for the last one: directories that others share, and whiteouts
+  std::string without_table;  // WrittenLayer's
   double seconds = 0;
 };
 
@@ -49,22 +53,25 @@ struct RelayerReport {
 struct RelayerInput {
   const oci::Image& image;
   const index::LoadedIndex& index;
-  index::LocalIndex& local;                   // that it was loaded from
+  index::LocalIndex& local;  // that it was loaded from
   const index::FlatTree& tree;
   const index::Placement& placement;
-  const oci::Image* previous = nullptr;       // the image's last version as we wrote it, and how it was packed: its layers are used again
+  const oci::Image* previous =
+      nullptr;  // the image's last version as we wrote it, and how it was packed: its layers are used again
   const LayoutRecord* previous_layout = nullptr;
 };
 
-// Which layers of the image are worth being taken over as they are: those below the first that carries distributions, and others that hold nearly only system files, or nearly
-// only CUDA, and little that is hidden. Ascending.
+// Which layers of the image are worth being taken over as they are: those below the first that carries distributions,
+// and others that hold nearly only system files, or nearly only CUDA, and little that is hidden. Ascending.
 std::vector<std::uint32_t> layers_worth_keeping(const RelayerInput& input, const PackLimits& limits);
 
-// The image is visible at the destination only when all of it is there, and under `tag` only if that is not "". Its layout record goes along. A run that was stopped
-// does not write again what arrived. Every content is checked against its digest in the index on the way. Memory: some 100 MiB beside the tree, whatever the image's size.
-// Throws CorruptData when a layer is not what the index says, Unsupported for what cannot be said in a layer above others (naming it), UsageError for a layer in `take_over` that
-// is not there or cannot stand without others, trust::Untrusted for an index that nothing vouches for (the layers were never read here), Cancelled.
-RelayerReport relayer_image(const RelayerInput& input, oci::Repository& destination, std::string_view tag, const RelayerOptions& options, Progress& progress,
-                            const CancelFlag& cancel);
+// The image is visible at the destination only when all of it is there, and under `tag` only if that is not "". Its
+// layout record goes along. A run that was stopped does not write again what arrived. Every content is checked against
+// its digest in the index on the way. Memory: some 100 MiB beside the tree, whatever the image's size. Throws
+// CorruptData when a layer is not what the index says, Unsupported for what cannot be said in a layer above others
+// (naming it), UsageError for a layer in `take_over` that is not there or cannot stand without others, trust::Untrusted
+// for an index that nothing vouches for (the layers were never read here), Cancelled.
+RelayerReport relayer_image(const RelayerInput& input, oci::Repository& destination, std::string_view tag,
+                            const RelayerOptions& options, Progress& progress, const CancelFlag& cancel);
 
 }  // namespace varve::indexer

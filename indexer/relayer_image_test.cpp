@@ -10,12 +10,12 @@
 
 #include "core/base/errors.h"
 #include "core/base/file.h"
-#include "core/codec/codec_test_support.h"
 #include "core/codec/frame_encoder.h"
 #include "core/codec/tar_writer.h"
 #include "core/oci/layout.h"
 #include "indexer/index_image.h"
-#include "tests/support/temp_dir.h"
+#include "testing/codec_support.h"
+#include "testing/temp_dir.h"
 
 namespace varve::indexer {
 namespace {
@@ -49,7 +49,9 @@ class Tar {
     return *this;
   }
   Tar& dir(std::string name, Change change = nullptr) { return add(TarType::kDirectory, std::move(name), {}, change); }
-  Tar& link(std::string name, std::string target) { return add(TarType::kHardLink, std::move(name), std::move(target)); }
+  Tar& link(std::string name, std::string target) {
+    return add(TarType::kHardLink, std::move(name), std::move(target));
+  }
   Tar& file(std::string name, std::string_view content, Change change = nullptr) {
     TarEntry entry;
     entry.name = std::move(name);
@@ -71,7 +73,9 @@ class Tar {
   codec::TarWriter writer_{[this](ByteView part) { append(bytes_, part); }};
 };
 
-std::string some(std::size_t bytes, std::uint32_t seed) { return std::string(as_text(codec::test::program_like_bytes(bytes, seed))); }
+std::string some(std::size_t bytes, std::uint32_t seed) {
+  return std::string(as_text(codec::test::program_like_bytes(bytes, seed)));
+}
 
 Bytes one_frame(const Bytes& tar) {
   codec::ZstdStreamEncoder encoder(3);
@@ -85,17 +89,39 @@ Bytes base_layer() {
       .dir("etc", [](TarEntry& e) { e.mtime_nanoseconds = 7; })
       .file("etc/passwd", "root:x:0:0::/root:/bin/sh\n")
       .file("etc/removed later", "x")
-      .dir("etc/dir-to-file").file("etc/dir-to-file/inside", "1").file("etc/dir-to-file/inside2", "2")
+      .dir("etc/dir-to-file")
+      .file("etc/dir-to-file/inside", "1")
+      .file("etc/dir-to-file/inside2", "2")
       .file("etc/file-to-dir", "x")
       .add(TarType::kSymlink, "etc/link-to-dir", "dir-to-file")
-      .dir("var").dir("var/cache").file("var/cache/a", "a").dir("var/cache/deep").file("var/cache/deep/b", "b")
-      .dir("usr").dir("usr/bin")
-      .file("usr/bin/tool", some(300'000, 1), [](TarEntry& e) { e.mode = 04755; e.xattrs["security.capability"] = std::string("\1\0\0\2\0\x20\0\0", 8); })
+      .dir("var")
+      .dir("var/cache")
+      .file("var/cache/a", "a")
+      .dir("var/cache/deep")
+      .file("var/cache/deep/b", "b")
+      .dir("usr")
+      .dir("usr/bin")
+      .file("usr/bin/tool", some(300'000, 1),
+            [](TarEntry& e) {
+              e.mode = 04755;
+              e.xattrs["security.capability"] = std::string("\1\0\0\2\0\x20\0\0", 8);
+            })
       .link("usr/bin/tool-again", "usr/bin/tool")
-      .file("usr/bin/one", "linked once").link("usr/bin/two", "usr/bin/one").link("usr/bin/three", "usr/bin/one")
-      .dir("dev").add(TarType::kCharDevice, "dev/null", "", [](TarEntry& e) { e.device_major = 1; e.device_minor = 3; })
+      .file("usr/bin/one", "linked once")
+      .link("usr/bin/two", "usr/bin/one")
+      .link("usr/bin/three", "usr/bin/one")
+      .dir("dev")
+      .add(TarType::kCharDevice, "dev/null", "",
+           [](TarEntry& e) {
+             e.device_major = 1;
+             e.device_minor = 3;
+           })
       .add(TarType::kFifo, "dev/fifo")
-      .dir("empty", [](TarEntry& e) { e.mode = 01777; e.mtime_seconds = 5; })
+      .dir("empty",
+           [](TarEntry& e) {
+             e.mode = 01777;
+             e.mtime_seconds = 5;
+           })
       .bytes();
 }
 
@@ -104,8 +130,15 @@ Bytes packages_layer(std::string_view numpy = "1", int time = 0) {
   static int times;
   times = time;
   return Tar()
-      .dir("usr").dir("usr/bin").dir("usr/lib").dir("usr/lib/python3")
-      .dir(site, [](TarEntry& e) { e.mtime_seconds += times; e.xattrs["user.site"] = "yes"; })
+      .dir("usr")
+      .dir("usr/bin")
+      .dir("usr/lib")
+      .dir("usr/lib/python3")
+      .dir(site,
+           [](TarEntry& e) {
+             e.mtime_seconds += times;
+             e.xattrs["user.site"] = "yes";
+           })
       .dir(site + "numpy", [](TarEntry& e) { e.mtime_seconds = 77; })
       .file(site + "numpy/__init__.py", std::string("version = ") + std::string(numpy))
       .file(site + "numpy/core.so", some(3'000'000, 2))
@@ -114,8 +147,17 @@ Bytes packages_layer(std::string_view numpy = "1", int time = 0) {
       .file(site + "torch/libtorch.so", some(5'000'000, 3) + std::string(2'000'000, '\0') + some(700'000, 4))
       .file(site + "torch/empty", "")
       .link(site + "torch/shared", site + "numpy/core.so")
-      .dir(site + "pandas").file(site + "pandas/__init__.py", some(100'000, 5), [](TarEntry& e) { e.mtime_seconds = -1; e.mtime_nanoseconds = 500'000'000; })
-      .file("usr/bin/f2py", "#!python", [](TarEntry& e) { e.uid = 4'000'000'000; e.mode = 0755; })
+      .dir(site + "pandas")
+      .file(site + "pandas/__init__.py", some(100'000, 5),
+            [](TarEntry& e) {
+              e.mtime_seconds = -1;
+              e.mtime_nanoseconds = 500'000'000;
+            })
+      .file("usr/bin/f2py", "#!python",
+            [](TarEntry& e) {
+              e.uid = 4'000'000'000;
+              e.mode = 0755;
+            })
       .file(site + "grün-\xff", "any bytes")
       .file(site + std::string(200, 'n') + ".py", "long")
       .dir("opt/implied/parents", [](TarEntry& e) { e.mode = 0700; })
@@ -129,10 +171,17 @@ Bytes changes_layer() {
       .file("etc/.wh.removed later", "")
       .file("etc/dir-to-file", "now a file")
       .file("etc/.wh.file-to-dir", "")
-      .dir("etc/file-to-dir").file("etc/file-to-dir/new", "n")
-      .file("etc/.wh.link-to-dir", "").dir("etc/link-to-dir").file("etc/link-to-dir/new", "n")
-      .dir("var").dir("var/cache").file("var/cache/.wh..wh..opq", "").file("var/cache/fresh", "f")
-      .dir("usr").dir("usr/bin")
+      .dir("etc/file-to-dir")
+      .file("etc/file-to-dir/new", "n")
+      .file("etc/.wh.link-to-dir", "")
+      .dir("etc/link-to-dir")
+      .file("etc/link-to-dir/new", "n")
+      .dir("var")
+      .dir("var/cache")
+      .file("var/cache/.wh..wh..opq", "")
+      .file("var/cache/fresh", "f")
+      .dir("usr")
+      .dir("usr/bin")
       .file("usr/bin/two", "linked once")  // as before, but an inode of its own
       .link("usr/bin/tool-third", "usr/bin/tool")
       .file("usr/bin/.wh.three", "")
@@ -159,7 +208,9 @@ class FailingRepository final : public oci::Repository {
   FailingRepository(std::shared_ptr<oci::Repository> real, int commits) : real_(std::move(real)), commits_(commits) {}
   std::string name() const override { return real_->name(); }
   oci::Document manifest(std::string_view selector) override { return real_->manifest(selector); }
-  void read_blob(const oci::Descriptor& blob, ByteRange range, const oci::ByteSink& sink) override { real_->read_blob(blob, range, sink); }
+  void read_blob(const oci::Descriptor& blob, ByteRange range, const oci::ByteSink& sink) override {
+    real_->read_blob(blob, range, sink);
+  }
   bool has_blob(const oci::Descriptor& blob) override { return real_->has_blob(blob); }
   void put_blob(const oci::Descriptor& blob, const oci::ByteSource& content) override {
     real_->put_blob(blob, content);
@@ -168,8 +219,12 @@ class FailingRepository final : public oci::Repository {
     if (commits_-- == 0) throw std::system_error(ENOSPC, std::generic_category(), "write");
     return real_->draft_blob(dir);
   }
-  oci::Descriptor put_manifest(ByteView json, std::string_view type, std::string_view tag) override { return real_->put_manifest(json, type, tag); }
-  std::vector<oci::Descriptor> referrers(const Digest& subject, std::string_view type) override { return real_->referrers(subject, type); }
+  oci::Descriptor put_manifest(ByteView json, std::string_view type, std::string_view tag) override {
+    return real_->put_manifest(json, type, tag);
+  }
+  std::vector<oci::Descriptor> referrers(const Digest& subject, std::string_view type) override {
+    return real_->referrers(subject, type);
+  }
 
  private:
   std::shared_ptr<oci::Repository> real_;
@@ -187,16 +242,23 @@ class RelayerImageTest : public ::testing::Test {
   };
 
   oci::Image put_image(const std::vector<std::pair<Bytes, Bytes>>& layers, const std::string& tag = "t") {  // tar, blob
-    json config{{"architecture", "amd64"}, {"os", "linux"}, {"created", "2024-01-02T03:04:05Z"}, {"x-unknown", {{"z", 1}, {"a", 2}}},
+    json config{{"architecture", "amd64"},
+                {"os", "linux"},
+                {"created", "2024-01-02T03:04:05Z"},
+                {"x-unknown", {{"z", 1}, {"a", 2}}},
                 {"config", {{"Env", {"PATH=/bin", "B=<&>"}}, {"Labels", {{"old", "label"}}}}},
                 {"history", {{{"created_by", "base"}}, {{"created_by", "ENV"}, {"empty_layer", true}}}}};
-    json manifest{{"schemaVersion", 2}, {"mediaType", oci::kOciManifestType}, {"annotations", {{"kept", "yes"}}}, {"layers", json::array()}};
+    json manifest{{"schemaVersion", 2},
+                  {"mediaType", oci::kOciManifestType},
+                  {"annotations", {{"kept", "yes"}}},
+                  {"layers", json::array()}};
     config["rootfs"] = {{"type", "layers"}, {"diff_ids", json::array()}};
     for (std::size_t i = 0; i < layers.size(); ++i) {
       const auto blob = oci::put_bytes(*old_, layers[i].second, "application/vnd.oci.image.layer.v1.tar+gzip");
       config["rootfs"]["diff_ids"].push_back(digest_of(layers[i].first).to_string());
       if (i > 0) config["history"].push_back({{"created_by", fmt::format("layer {}", i)}});
-      manifest["layers"].push_back({{"mediaType", blob.media_type}, {"digest", blob.digest.to_string()}, {"size", blob.size}});
+      manifest["layers"].push_back(
+          {{"mediaType", blob.media_type}, {"digest", blob.digest.to_string()}, {"size", blob.size}});
     }
     const auto blob = oci::put_bytes(*old_, as_bytes(config.dump()), "application/vnd.oci.image.config.v1+json");
     manifest["config"] = {{"mediaType", blob.media_type}, {"digest", blob.digest.to_string()}, {"size", blob.size}};
@@ -212,23 +274,34 @@ class RelayerImageTest : public ::testing::Test {
 
   // Indexes it, here only, and reads all that is known of it.
   Opened open(const oci::Image& image) {
-    Opened opened{.image = image, .local = std::make_unique<index::LocalIndex>(folder_ / fmt::format("root{}", ++roots_)), .index = {}, .tree = {}};
+    Opened opened{.image = image,
+                  .local = std::make_unique<index::LocalIndex>(folder_ / fmt::format("root{}", ++roots_)),
+                  .index = {},
+                  .tree = {}};
     Progress progress;
     index_image(image, opened.local->repository(), *opened.local, {.jobs = 1}, progress, cancel_);
     opened.index = index::load_index(*opened.local, image);
     opened.tree = index::flatten(index::read_layer_entries(*opened.local, opened.index, image));
     return opened;
   }
-  Opened open_new(const RelayerReport& report) { return open(oci::open_image(new_, report.image.to_string(), oci::Platform::of_this_machine())); }
+  Opened open_new(const RelayerReport& report) {
+    return open(oci::open_image(new_, report.image.to_string(), oci::Platform::of_this_machine()));
+  }
 
-  RelayerReport relayer(const Opened& old, const index::Placement& placement, RelayerOptions options = {}, const Opened* previous = nullptr, oci::Repository* destination = nullptr,
+  RelayerReport relayer(const Opened& old, const index::Placement& placement, RelayerOptions options = {},
+                        const Opened* previous = nullptr, oci::Repository* destination = nullptr,
                         std::string_view tag = "new") {
     options.work_dir = folder_ / "work";
     if (options.limits.min_layer_bytes == PackLimits().min_layer_bytes) options.limits.min_layer_bytes = 1;
     std::optional<LayoutRecord> record;
     if (previous != nullptr) record = find_layout_record(previous->image);
-    const RelayerInput input{.image = old.image, .index = old.index, .local = *old.local, .tree = old.tree, .placement = placement,
-                             .previous = previous == nullptr ? nullptr : &previous->image, .previous_layout = record ? &*record : nullptr};
+    const RelayerInput input{.image = old.image,
+                             .index = old.index,
+                             .local = *old.local,
+                             .tree = old.tree,
+                             .placement = placement,
+                             .previous = previous == nullptr ? nullptr : &previous->image,
+                             .previous_layout = record ? &*record : nullptr};
     Progress progress;
     auto report = relayer_image(input, destination == nullptr ? *new_ : *destination, tag, options, progress, cancel_);
     EXPECT_EQ(progress.done_bytes(), progress.expected_bytes());
@@ -239,16 +312,23 @@ class RelayerImageTest : public ::testing::Test {
   static index::Placement distributions() {
     index::Placement placement;
     placement.components = {
-        {.name = "pip:numpy", .version = "1", .heat = Heat::kHot, .paths = {"usr/bin/f2py", site("numpy/__init__.py"), site("numpy/core.so")}},
+        {.name = "pip:numpy",
+         .version = "1",
+         .heat = Heat::kHot,
+         .paths = {"usr/bin/f2py", site("numpy/__init__.py"), site("numpy/core.so")}},
         {.name = "pip:pandas", .version = "2", .heat = Heat::kHot, .paths = {site("pandas/__init__.py")}},
-        {.name = "pip:torch", .version = "3", .heat = Heat::kCold, .paths = {site("torch/empty"), site("torch/libtorch.so"), site("torch/shared")}},
+        {.name = "pip:torch",
+         .version = "3",
+         .heat = Heat::kCold,
+         .paths = {site("torch/empty"), site("torch/libtorch.so"), site("torch/shared")}},
     };
     return placement;
   }
   static json parsed(const Bytes& bytes) { return json::parse(as_text(bytes)); }
   std::size_t files_in_work_dir() {
     std::size_t count = 0;
-    for (const auto& item : std::filesystem::recursive_directory_iterator(folder_ / "work")) count += item.is_regular_file();
+    for (const auto& item : std::filesystem::recursive_directory_iterator(folder_ / "work"))
+      count += item.is_regular_file();
     return count;
   }
 
@@ -261,17 +341,23 @@ class RelayerImageTest : public ::testing::Test {
 
 TEST_F(RelayerImageTest, TheTreeStaysEntryByEntryWhateverIsTakenOver) {
   const auto old = open(gzip_image({base_layer(), packages_layer(), changes_layer()}));
-  const std::vector<std::optional<std::vector<std::uint32_t>>> choices{std::nullopt, std::vector<std::uint32_t>{}, std::vector<std::uint32_t>{0}, std::vector<std::uint32_t>{1},
-                                                                       std::vector<std::uint32_t>{0, 1}, std::vector<std::uint32_t>{0, 1, 2}};
+  const std::vector<std::optional<std::vector<std::uint32_t>>> choices{std::nullopt,
+                                                                       std::vector<std::uint32_t>{},
+                                                                       std::vector<std::uint32_t>{0},
+                                                                       std::vector<std::uint32_t>{1},
+                                                                       std::vector<std::uint32_t>{0, 1},
+                                                                       std::vector<std::uint32_t>{0, 1, 2}};
   for (const auto& choice : choices) {
     SCOPED_TRACE(choice ? fmt::format("{}", fmt::join(*choice, ",")) : "its own choice");
-    const auto report = relayer(old, distributions(), {.writer = {}, .limits = {}, .take_over = choice, .work_dir = {}, .labels = {}});
+    const auto report =
+        relayer(old, distributions(), {.writer = {}, .limits = {}, .take_over = choice, .work_dir = {}, .labels = {}});
     const auto now = open_new(report);
     expect_same_tree(old.tree, now.tree);
     std::size_t taken = 0;
     for (const auto& layer : report.layers) taken += layer.taken_over;
     EXPECT_EQ(taken, choice ? choice->size() : 1u);
-    for (std::size_t i = 0; i < report.layers.size(); ++i) EXPECT_EQ(report.layers[i].digest, now.image.manifest.layers[i].digest);
+    for (std::size_t i = 0; i < report.layers.size(); ++i)
+      EXPECT_EQ(report.layers[i].digest, now.image.manifest.layers[i].digest);
   }
 }
 
@@ -297,7 +383,12 @@ TEST_F(RelayerImageTest, TheSameBytesAtAnyNumberOfJobsAndInBothFormats) {
     std::set<Digest> images;
     for (const unsigned jobs : {1u, 2u, 7u}) {
       new_ = oci::create_layout(folder_ / fmt::format("new{}-{}", int(format), jobs));
-      const auto report = relayer(old, distributions(), {.writer = {.format = format, .level = 3, .jobs = jobs}, .limits = {}, .take_over = {}, .work_dir = {}, .labels = {}});
+      const auto report = relayer(old, distributions(),
+                                  {.writer = {.format = format, .level = 3, .jobs = jobs},
+                                   .limits = {},
+                                   .take_over = {},
+                                   .work_dir = {},
+                                   .labels = {}});
       images.insert(report.image);
       if (jobs == 7) expect_same_tree(old.tree, open_new(report).tree);
     }
@@ -307,17 +398,32 @@ TEST_F(RelayerImageTest, TheSameBytesAtAnyNumberOfJobsAndInBothFormats) {
 
 TEST_F(RelayerImageTest, AnyKindOfLayerIsReadRight) {
   const auto base = base_layer(), packages = packages_layer(), changes = changes_layer();
-  const auto old = open(put_image({{base, base}, {packages, one_frame(packages)}, {changes, codec::test::gzip(changes, 1)}}));
+  const auto old =
+      open(put_image({{base, base}, {packages, one_frame(packages)}, {changes, codec::test::gzip(changes, 1)}}));
   ASSERT_EQ(old.index.maps[1]->format, index::LayerFormat::kZstdSingle);
-  expect_same_tree(old.tree, open_new(relayer(old, distributions(), {.writer = {}, .limits = {}, .take_over = std::vector<std::uint32_t>{}, .work_dir = {}, .labels = {}})).tree);
+  expect_same_tree(
+      old.tree,
+      open_new(
+          relayer(
+              old, distributions(),
+              {.writer = {}, .limits = {}, .take_over = std::vector<std::uint32_t>{}, .work_dir = {}, .labels = {}}))
+          .tree);
   // And what was written is read again.
   const auto once = open_new(relayer(old, distributions()));
-  expect_same_tree(old.tree, open_new(relayer(once, distributions(), {.writer = {}, .limits = {}, .take_over = std::vector<std::uint32_t>{}, .work_dir = {}, .labels = {}})).tree);
+  expect_same_tree(
+      old.tree,
+      open_new(
+          relayer(
+              once, distributions(),
+              {.writer = {}, .limits = {}, .take_over = std::vector<std::uint32_t>{}, .work_dir = {}, .labels = {}}))
+          .tree);
 }
 
 TEST_F(RelayerImageTest, ConfigAndManifestStayButForTheirLayers) {
   const auto old = open(gzip_image({base_layer(), packages_layer()}));
-  const auto report = relayer(old, distributions(), {.writer = {}, .limits = {}, .take_over = {}, .work_dir = {}, .labels = {{"dev.varve.x", "1"}}});
+  const auto report =
+      relayer(old, distributions(),
+              {.writer = {}, .limits = {}, .take_over = {}, .work_dir = {}, .labels = {{"dev.varve.x", "1"}}});
   const auto image = oci::open_image(new_, "new", oci::Platform::of_this_machine());
   auto before = parsed(old.image.config_json), after = parsed(image.config_json);
   const auto history = after["history"];
@@ -343,8 +449,12 @@ TEST_F(RelayerImageTest, ConfigAndManifestStayButForTheirLayers) {
 TEST_F(RelayerImageTest, WhatIsRemovedIsGoneAndWhatIsAddedIsThere) {
   const auto old = open(gzip_image({base_layer(), packages_layer()}));
   auto placement = distributions();
-  placement.removed = {site("torch/empty"), site("torch/libtorch.so"), site("torch/shared"), site("pandas/__init__.py"), "usr/bin/one", "var/cache/deep/b"};
-  placement.added = {{.path = site("torch/__init__.py"), .content = "raise ImportError('archived')\n", .mode = 0644, .mtime_seconds = 7}};
+  placement.removed = {site("torch/empty"), site("torch/libtorch.so"), site("torch/shared"), site("pandas/__init__.py"),
+                       "usr/bin/one",       "var/cache/deep/b"};
+  placement.added = {{.path = site("torch/__init__.py"),
+                      .content = "raise ImportError('archived')\n",
+                      .mode = 0644,
+                      .mtime_seconds = 7}};
   const auto now = open_new(relayer(old, placement));
   std::set<std::string> changed(placement.removed.begin(), placement.removed.end());
   changed.insert({site("torch/__init__.py"), site("pandas"), "var/cache/deep", "usr/bin/three", "usr/bin/two"});
@@ -382,7 +492,13 @@ TEST_F(RelayerImageTest, TheNextVersionReadsOnlyWhatChanged) {
   EXPECT_EQ(idle.image, report.image);
   EXPECT_EQ(idle.new_bytes, 0u);
   // Another writer takes nothing of it.
-  const auto stronger = relayer(second, placement, {.writer = {.format = WrittenFormat::kZstdChunked, .level = 5}, .limits = {}, .take_over = {}, .work_dir = {}, .labels = {}}, &again);
+  const auto stronger = relayer(second, placement,
+                                {.writer = {.format = WrittenFormat::kZstdChunked, .level = 5},
+                                 .limits = {},
+                                 .take_over = {},
+                                 .work_dir = {},
+                                 .labels = {}},
+                                &again);
   for (const auto& layer : stronger.layers) EXPECT_FALSE(layer.reused);
 }
 
@@ -420,8 +536,13 @@ TEST_F(RelayerImageTest, ContentsAreCheckedAgainstTheIndex) {
   auto old = open(gzip_image({base_layer(), packages_layer()}));
   old.tree.entries.at(site("pandas/__init__.py")).content_digest = digest_of("something else");
   for (const auto format : {WrittenFormat::kZstdChunked, WrittenFormat::kGzip})
-    EXPECT_THAT([&] { relayer(old, distributions(), {.writer = {.format = format, .level = 3}, .limits = {}, .take_over = {}, .work_dir = {}, .labels = {}}); },
-                ThrowsMessage<CorruptData>(HasSubstr("pandas/__init__.py")));
+    EXPECT_THAT(
+        [&] {
+          relayer(
+              old, distributions(),
+              {.writer = {.format = format, .level = 3}, .limits = {}, .take_over = {}, .work_dir = {}, .labels = {}});
+        },
+        ThrowsMessage<CorruptData>(HasSubstr("pandas/__init__.py")));
   EXPECT_THAT(parsed(read_file(folder_ / "new/index.json"))["manifests"], IsEmpty());
   // A run that points out of its layer, as a lying index could.
   old.tree.entries.at(site("pandas/__init__.py")).runs[0].run.stream_offset = 1ull << 50;
@@ -430,17 +551,38 @@ TEST_F(RelayerImageTest, ContentsAreCheckedAgainstTheIndex) {
 
 TEST_F(RelayerImageTest, WhatNoLayerCanSayIsRefusedByName) {
   const auto name = std::string(253, 'n');
-  const auto old = open(gzip_image({Tar().dir("d").file("d/" + name, "x").bytes(), Tar().dir("d").file("d/.wh..wh..opq", "").file("d/y", "y").bytes()}));
-  EXPECT_THAT([&] { relayer(old, {}, {.writer = {}, .limits = {}, .take_over = std::vector<std::uint32_t>{0}, .work_dir = {}, .labels = {}}); },
-              ThrowsMessage<Unsupported>(HasSubstr(name)));
-  expect_same_tree(old.tree, open_new(relayer(old, {}, {.writer = {}, .limits = {}, .take_over = std::vector<std::uint32_t>{}, .work_dir = {}, .labels = {}})).tree);
-  EXPECT_THROW(relayer(old, {}, {.writer = {}, .limits = {}, .take_over = std::vector<std::uint32_t>{2}, .work_dir = {}, .labels = {}}), UsageError);
-  EXPECT_THROW(relayer(old, {}, {.writer = {}, .limits = {}, .take_over = std::vector<std::uint32_t>{0, 0}, .work_dir = {}, .labels = {}}), UsageError);
+  const auto old = open(gzip_image({Tar().dir("d").file("d/" + name, "x").bytes(),
+                                    Tar().dir("d").file("d/.wh..wh..opq", "").file("d/y", "y").bytes()}));
+  EXPECT_THAT(
+      [&] {
+        relayer(old, {},
+                {.writer = {}, .limits = {}, .take_over = std::vector<std::uint32_t>{0}, .work_dir = {}, .labels = {}});
+      },
+      ThrowsMessage<Unsupported>(HasSubstr(name)));
+  expect_same_tree(
+      old.tree,
+      open_new(
+          relayer(
+              old, {},
+              {.writer = {}, .limits = {}, .take_over = std::vector<std::uint32_t>{}, .work_dir = {}, .labels = {}}))
+          .tree);
+  EXPECT_THROW(
+      relayer(old, {},
+              {.writer = {}, .limits = {}, .take_over = std::vector<std::uint32_t>{2}, .work_dir = {}, .labels = {}}),
+      UsageError);
+  EXPECT_THROW(
+      relayer(
+          old, {},
+          {.writer = {}, .limits = {}, .take_over = std::vector<std::uint32_t>{0, 0}, .work_dir = {}, .labels = {}}),
+      UsageError);
 }
 
 TEST_F(RelayerImageTest, ALayerThatNeedsTheOneBelowCannotStandAlone) {
   const auto old = open(gzip_image({Tar().file("a", "x").bytes(), Tar().link("b", "a").bytes()}));
-  EXPECT_THROW(relayer(old, {}, {.writer = {}, .limits = {}, .take_over = std::vector<std::uint32_t>{1}, .work_dir = {}, .labels = {}}), UsageError);
+  EXPECT_THROW(
+      relayer(old, {},
+              {.writer = {}, .limits = {}, .take_over = std::vector<std::uint32_t>{1}, .work_dir = {}, .labels = {}}),
+      UsageError);
 }
 
 TEST_F(RelayerImageTest, LayersAreTakenOverThatAreWorthIt) {
@@ -451,16 +593,26 @@ TEST_F(RelayerImageTest, LayersAreTakenOverThatAreWorthIt) {
   const auto last = Tar().dir("srv").file("srv/a", "small").bytes();
   const auto old = open(gzip_image({base_layer(), packages_layer(), cuda, mixed, wasted, last}));
   auto placement = distributions();
-  placement.components.push_back({.name = "cuda:runtime", .version = "", .heat = Heat::kCuda, .paths = {"usr/local/cuda/libcudart.so", "usr/local/cuda/other.so"}});
-  const RelayerInput input{.image = old.image, .index = old.index, .local = *old.local, .tree = old.tree, .placement = placement};
-  EXPECT_THAT(layers_worth_keeping(input, {.max_layers = 127, .max_layer_bytes = 1 << 30, .min_layer_bytes = 100'000}), ElementsAre(0u, 2u));
+  placement.components.push_back({.name = "cuda:runtime",
+                                  .version = "",
+                                  .heat = Heat::kCuda,
+                                  .paths = {"usr/local/cuda/libcudart.so", "usr/local/cuda/other.so"}});
+  const RelayerInput input{
+      .image = old.image, .index = old.index, .local = *old.local, .tree = old.tree, .placement = placement};
+  EXPECT_THAT(layers_worth_keeping(input, {.max_layers = 127, .max_layer_bytes = 1 << 30, .min_layer_bytes = 100'000}),
+              ElementsAre(0u, 2u));
   placement.components.clear();  // no Python at all: all of it is a base
   EXPECT_THAT(layers_worth_keeping(input, {}), ElementsAre(0u, 1u, 2u, 3u, 4u, 5u));
 }
 
 TEST_F(RelayerImageTest, LargeComponentsAreCutAndTheTreeStays) {
   const auto old = open(gzip_image({base_layer(), packages_layer()}));
-  const auto report = relayer(old, distributions(), {.writer = {}, .limits = {.max_layers = 127, .max_layer_bytes = 9'000'000, .min_layer_bytes = 2}, .take_over = std::vector<std::uint32_t>{}, .work_dir = {}, .labels = {}});
+  const auto report = relayer(old, distributions(),
+                              {.writer = {},
+                               .limits = {.max_layers = 127, .max_layer_bytes = 9'000'000, .min_layer_bytes = 2},
+                               .take_over = std::vector<std::uint32_t>{},
+                               .work_dir = {},
+                               .labels = {}});
   for (const auto& layer : report.layers) EXPECT_LE(layer.stream_bytes, 9'000'000u);
   expect_same_tree(old.tree, open_new(report).tree);
 }

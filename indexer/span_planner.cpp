@@ -91,11 +91,15 @@ SpanPlanner::Place SpanPlanner::measure(const SpanStart& start) {
     ended_ += ends_.top().weight;
     ends_.pop();
   }
-  return {.start = start, .begun = begun_, .ended = ended_, .scattered = scattered_.sum_until(at), .in_library = in_library_.sum_until(at)};
+  return {.start = start,
+          .begun = begun_,
+          .ended = ended_,
+          .scattered = scattered_.sum_until(at),
+          .in_library = in_library_.sum_until(at)};
 }
 
-// Expected bytes: the span's compressed bytes times how likely it is touched. With reads independent of each other that is 1 - e^-q;
-// q / (1 + q) rises alike and needs only integers, which are the same on every machine.
+// Expected bytes: the span's compressed bytes times how likely it is touched. With reads independent of each other that
+// is 1 - e^-q; q / (1 + q) rises alike and needs only integers, which are the same on every machine.
 std::uint64_t SpanPlanner::cost_of_span(const Place& begin, const Place& end) const {
   constexpr auto kOne = kOnce >> kWeightShift;
   const auto in_library = std::min(end.in_library - begin.in_library, kOnce) / (kOnce / kRootSteps);
@@ -218,7 +222,8 @@ void RefiningChooser::offer(const SpanStart& place) {
 }
 
 void RefiningChooser::finish(std::uint64_t, std::uint64_t stream_end) {
-  if (undecided_ && undecided_->stream_offset < stream_end && next_wanted_ < wanted_.size() && wanted_[next_wanted_] < stream_end)
+  if (undecided_ && undecided_->stream_offset < stream_end && next_wanted_ < wanted_.size() &&
+      wanted_[next_wanted_] < stream_end)
     decide(*undecided_);
   undecided_.reset();
   if (stream_end == 0) decided_.clear();

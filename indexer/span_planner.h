@@ -1,10 +1,11 @@
 #pragma once
-// Decides where the spans of a layer begin. The planner looks only at the layer's bytes and calculates with integers, so the same layer gets
-// the same spans on every machine.
+// Decides where the spans of a layer begin. The planner looks only at the layer's bytes and calculates with integers,
+// so the same layer gets the same spans on every machine.
 //
-// What a start-up reads is not known when an index is made, but it is not uniform either: it reads the heads and the writable data of shared
-// libraries, whole small files, a page here and there in code, and next to nothing of large tables. ReadModel turns tar entries into such
-// expectations; the planner cuts the stream so that the expected bytes fetched, plus a price for each span, are least (docs/index-pass.md).
+// What a start-up reads is not known when an index is made, but it is not uniform either: it reads the heads and the
+// writable data of shared libraries, whole small files, a page here and there in code, and next to nothing of large
+// tables. ReadModel turns tar entries into such expectations; the planner cuts the stream so that the expected bytes
+// fetched, plus a price for each span, are least (docs/index-pass.md).
 #include <cstdint>
 #include <functional>
 #include <optional>
@@ -22,16 +23,17 @@ inline constexpr ReadWeight kOnce = std::uint64_t(1) << 30;
 // A place where decoding can begin.
 struct SpanStart {
   std::uint64_t compressed_offset = 0;
-  std::uint8_t bits = 0;        // gzip: as GzipBoundary
+  std::uint8_t bits = 0;  // gzip: as GzipBoundary
   std::uint64_t stream_offset = 0;
-  bool member_start = false;    // gzip: a member's header is here
-  std::uint32_t window_bytes = 0;  // so many stream bytes before it are needed to decode from here
+  bool member_start = false;         // gzip: a member's header is here
+  std::uint32_t window_bytes = 0;    // so many stream bytes before it are needed to decode from here
   std::uint64_t compressed_gap = 0;  // so many bytes before it belong to no span (zstd: skippable frames)
   bool operator==(const SpanStart&) const = default;
 };
 
 struct SpanPolicy {
-  // What a span costs, in compressed bytes that are worth fetching to avoid it. The one knob between index size and bytes fetched.
+  // What a span costs, in compressed bytes that are worth fetching to avoid it. The one knob between index size and
+  // bytes fetched.
   std::uint64_t span_price_bytes = 42'000;
   // The same for a span that needs no window: only digests and offsets.
   std::uint64_t plain_span_price_bytes = 10'000;
@@ -61,13 +63,14 @@ class SpanPlanner final : public SpanChooser {
  public:
   explicit SpanPlanner(const SpanPolicy& policy) : policy_(policy) {}
 
-  // Bytes that are read together or not at all, with that weight. Announced before places beyond `stream_begin` are offered; what comes
-  // later counts from then on.
+  // Bytes that are read together or not at all, with that weight. Announced before places beyond `stream_begin` are
+  // offered; what comes later counts from then on.
   void expect_whole(std::uint64_t stream_begin, std::uint64_t stream_end, ReadWeight weight);
   // Bytes of which any place may be read, `weight_per_mib` times for each MiB.
   void expect_scattered(std::uint64_t stream_begin, std::uint64_t stream_end, ReadWeight weight_per_mib);
-  // The same for what is read only if a library is loaded, and then often: `weight_per_mib` times if it is. However long a span there is, it is
-  // not more likely to be touched than policy.library_likelihood; short ones are with the cube root of that, since reads come in clusters.
+  // The same for what is read only if a library is loaded, and then often: `weight_per_mib` times if it is. However
+  // long a span there is, it is not more likely to be touched than policy.library_likelihood; short ones are with the
+  // cube root of that, since reads come in clusters.
   void expect_in_library(std::uint64_t stream_begin, std::uint64_t stream_end, ReadWeight weight_per_mib);
 
   void offer(const SpanStart& place) override;
@@ -79,12 +82,12 @@ class SpanPlanner final : public SpanChooser {
   // A place with the sums that make the cost of a span between two places a difference.
   struct Place {
     SpanStart start;
-    ReadWeight begun = 0;      // weights of wholes that begin before it
-    ReadWeight ended = 0;      // weights of wholes that end at or before it
+    ReadWeight begun = 0;  // weights of wholes that begin before it
+    ReadWeight ended = 0;  // weights of wholes that end at or before it
     ReadWeight scattered = 0;
     ReadWeight in_library = 0;
-    std::uint64_t cost = 0;    // least cost from the first place to here
-    std::size_t from = 0;      // the place before on that way
+    std::uint64_t cost = 0;  // least cost from the first place to here
+    std::size_t from = 0;    // the place before on that way
   };
   struct Event {
     std::uint64_t stream_offset = 0;
@@ -115,7 +118,7 @@ class SpanPlanner final : public SpanChooser {
   void decide(std::uint64_t until_stream_offset);
 
   SpanPolicy policy_;
-  std::vector<Place> places_;   // [0] is the last decided start
+  std::vector<Place> places_;  // [0] is the last decided start
   std::vector<SpanStart> decided_;
   Events begins_;
   Events ends_;
@@ -125,8 +128,8 @@ class SpanPlanner final : public SpanChooser {
   ReadWeight ended_ = 0;
 };
 
-// Keeps given starts and adds the last place at or before each wanted offset (sorted): refines a layer map where start-ups turned out to
-// begin reading. Of the kept starts only the two offsets count.
+// Keeps given starts and adds the last place at or before each wanted offset (sorted): refines a layer map where
+// start-ups turned out to begin reading. Of the kept starts only the two offsets count.
 class RefiningChooser final : public SpanChooser {
  public:
   RefiningChooser(std::vector<SpanStart> kept, std::vector<std::uint64_t> wanted_stream_offsets);

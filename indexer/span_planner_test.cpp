@@ -13,7 +13,10 @@ constexpr std::uint64_t kBlock = 64 * 1024;
 const SpanPolicy kPolicy{.max_stream_bytes = 4 * kMib};
 
 SpanStart place(std::uint64_t stream_offset) {
-  return {.compressed_offset = stream_offset / 2 + 10, .bits = 3, .stream_offset = stream_offset, .window_bytes = stream_offset == 0 ? 0u : 32'768u};
+  return {.compressed_offset = stream_offset / 2 + 10,
+          .bits = 3,
+          .stream_offset = stream_offset,
+          .window_bytes = stream_offset == 0 ? 0u : 32'768u};
 }
 
 // All starts that a chooser makes of places every `step` bytes.
@@ -97,7 +100,8 @@ TEST(SpanPlannerTest, SpansStayWithinTheLimitAndAreNeverEmpty) {
     std::uint64_t at = 0;
     std::vector<std::uint64_t> starts;
     for (int i = 0; i < 2'000; ++i) {
-      if (random() % 4 == 0) planner.expect_whole(at + random() % kMib, at + kMib + random() % (2 * kMib), random() % kOnce);
+      if (random() % 4 == 0)
+        planner.expect_whole(at + random() % kMib, at + kMib + random() % (2 * kMib), random() % kOnce);
       if (random() % 4 == 0) planner.expect_scattered(at, at + random() % (4 * kMib), random() % kOnce);
       planner.offer(place(at));
       for (const auto& start : planner.take_decided()) starts.push_back(start.stream_offset);

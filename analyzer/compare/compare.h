@@ -1,6 +1,6 @@
 #pragma once
-// What changed between two images: distributions, files, bytes, configuration, and what of that a notebook would notice. Read from the indexes alone;
-// nothing of the images is run.
+// What changed between two images: distributions, files, bytes, configuration, and what of that a notebook would
+// notice. Read from the indexes alone; nothing of the images is run.
 #include <cstdint>
 #include <map>
 #include <string>
@@ -9,7 +9,7 @@
 
 #include "analyzer/notebooks/scan.h"
 #include "analyzer/packages/inventory.h"
-#include "core/index/flat_tree.h"
+#include "core/index/merge/flat_tree.h"
 #include "core/oci/image.h"
 
 namespace varve::compare {
@@ -27,18 +27,20 @@ enum class PackageChange : std::uint8_t { kAdded, kRemoved, kChanged, kRebuilt }
 std::string_view package_change_name(PackageChange change);  // "added" "removed" "changed" "rebuilt"
 
 struct ComparedPackage {
-  std::string name;             // normalised
+  std::string name;  // normalised
   packages::Source source = packages::Source::kPip;
-  PackageChange change = PackageChange::kChanged;  // kRebuilt: of the same version, and files that it owns have another content
-  std::vector<std::string> before, after;          // its versions; several where it is installed into several places
+  PackageChange change =
+      PackageChange::kChanged;             // kRebuilt: of the same version, and files that it owns have another content
+  std::vector<std::string> before, after;  // its versions; several where it is installed into several places
   std::uint64_t bytes_before = 0, bytes_after = 0;
-  std::uint64_t changed_files = 0;  // that it owns, added, removed or of another content, by path below its site folder; bytecode is not counted
+  std::uint64_t changed_files =
+      0;  // that it owns, added, removed or of another content, by path below its site folder; bytecode is not counted
   bool gpu = false;
-  bool python = false;              // it is a distribution of Python, whoever installed it
+  bool python = false;  // it is a distribution of Python, whoever installed it
 };
 
 struct PackageComparison {
-  std::vector<ComparedPackage> changed;  // by name, then source
+  std::vector<ComparedPackage> changed;                 // by name, then source
   std::map<packages::Source, std::uint64_t> unchanged;  // how many
 };
 
@@ -51,12 +53,13 @@ struct ComparedFile {
   std::string path;
   FileChange change = FileChange::kContent;
   std::uint64_t bytes_before = 0, bytes_after = 0;
-  std::string detail;           // of attributes: "mode 0644 instead of 0755"; of content where the type differs: "a link instead of a file"
+  std::string detail;  // of attributes: "mode 0644 instead of 0755"; of content where the type differs: "a link instead
+                       // of a file"
 };
 
 struct FileCount {
   std::uint64_t files = 0;
-  std::uint64_t bytes = 0;      // of A for what is removed, else of B; hard links once
+  std::uint64_t bytes = 0;  // of A for what is removed, else of B; hard links once
 };
 
 struct FileComparison {
@@ -71,16 +74,16 @@ struct FileComparison {
 
 struct LayerComparison {
   std::uint64_t layers_before = 0, layers_after = 0;
-  std::uint64_t reused = 0;           // of B's layers, that are A's too: the same blobs
-  std::uint64_t recompressed = 0;     // of B's layers: other blobs, and a stream that A has
-  std::uint64_t shared_bytes = 0;     // of blobs that both have, each once
-  std::uint64_t new_bytes = 0;        // of blobs that only B has
-  std::uint64_t gone_bytes = 0;       // of blobs that only A has
+  std::uint64_t reused = 0;        // of B's layers, that are A's too: the same blobs
+  std::uint64_t recompressed = 0;  // of B's layers: other blobs, and a stream that A has
+  std::uint64_t shared_bytes = 0;  // of blobs that both have, each once
+  std::uint64_t new_bytes = 0;     // of blobs that only B has
+  std::uint64_t gone_bytes = 0;    // of blobs that only A has
 };
 
 struct ConfigChange {
-  std::string field;            // "Env PATH", "Cmd", "Labels maintainer", "architecture"
-  std::string before, after;    // text, or JSON for what is no text; "" = not there
+  std::string field;          // "Env PATH", "Cmd", "Labels maintainer", "architecture"
+  std::string before, after;  // text, or JSON for what is no text; "" = not there
 };
 
 struct PythonVersions {
@@ -98,10 +101,10 @@ struct Comparison {
   PackageComparison packages;
   FileComparison files;
   LayerComparison layers;
-  std::vector<ConfigChange> config;        // by field
+  std::vector<ConfigChange> config;  // by field
   PythonVersions python;
-  std::vector<CudaLibrary> cuda;           // those that differ, by name
-  bool identical() const;                  // no difference but time stamps: of files, and of the config's own
+  std::vector<CudaLibrary> cuda;  // those that differ, by name
+  bool identical() const;         // no difference but time stamps: of files, and of the config's own
 };
 
 // Throws CorruptData where a config is no JSON.
@@ -111,23 +114,24 @@ Comparison compare_images(const Side& before, const Side& after);
 
 // A name that a notebook imports and that B does not give.
 struct LostImport {
-  std::string name;             // dotted, as written
-  std::string kind;             // "import" "optional" …
+  std::string name;  // dotted, as written
+  std::string kind;  // "import" "optional" …
   std::uint32_t cell = 0, line = 0;
-  std::string why;              // "belonged to xgboost 2.0, which is gone"
+  std::string why;  // "belonged to xgboost 2.0, which is gone"
 };
 
 struct NotebookComparison {
-  std::vector<LostImport> lost;            // A gives it and B does not: these break
-  std::vector<LostImport> never;           // neither gives it
-  std::vector<LostImport> gained;          // B gives it and A did not
-  std::vector<ComparedPackage> direct;     // changed, and imported by name
-  std::vector<ComparedPackage> transitive; // changed, and needed by those
+  std::vector<LostImport> lost;             // A gives it and B does not: these break
+  std::vector<LostImport> never;            // neither gives it
+  std::vector<LostImport> gained;           // B gives it and A did not
+  std::vector<ComparedPackage> direct;      // changed, and imported by name
+  std::vector<ComparedPackage> transitive;  // changed, and needed by those
   std::uint64_t unchanged_direct = 0;
   std::uint64_t unchanged_transitive = 0;
-  std::vector<std::string> errors;         // what of the notebook could not be read
+  std::vector<std::string> errors;  // what of the notebook could not be read
 };
 
-NotebookComparison compare_for_notebook(const notebooks::ScanResult& scan, const Side& before, const Side& after, const Comparison& comparison);
+NotebookComparison compare_for_notebook(const notebooks::ScanResult& scan, const Side& before, const Side& after,
+                                        const Comparison& comparison);
 
 }  // namespace varve::compare

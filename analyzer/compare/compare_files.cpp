@@ -11,10 +11,14 @@ using index::FlatEntry;
 
 std::string_view type_name(FileType type) {
   switch (type) {
-    case FileType::kRegular: return "a file";
-    case FileType::kDirectory: return "a folder";
-    case FileType::kSymlink: return "a link";
-    default: return "a device, pipe or socket";
+    case FileType::kRegular:
+      return "a file";
+    case FileType::kDirectory:
+      return "a folder";
+    case FileType::kSymlink:
+      return "a link";
+    default:
+      return "a device, pipe or socket";
   }
 }
 
@@ -26,7 +30,9 @@ class FileComparer {
     auto old = before.entries.begin();
     auto now = after.entries.begin();
     while (old != before.entries.end() || now != after.entries.end()) {
-      const int order = old == before.entries.end() ? 1 : now == after.entries.end() ? -1 : old->first.compare(now->first);
+      const int order = old == before.entries.end()  ? 1
+                        : now == after.entries.end() ? -1
+                                                     : old->first.compare(now->first);
       if (order < 0) {
         gone(*old++);
       } else if (order > 0) {
@@ -51,10 +57,14 @@ class FileComparer {
   }
 
   void both(const std::string& path, const FlatEntry& old, const FlatEntry& now) {
-    if (old.type != now.type) return note(path, FileChange::kContent, &old, &now, fmt::format("{} instead of {}", type_name(now.type), type_name(old.type)));
-    if (old.size != now.size || old.content_digest != now.content_digest) return note(path, FileChange::kContent, &old, &now, "");
+    if (old.type != now.type)
+      return note(path, FileChange::kContent, &old, &now,
+                  fmt::format("{} instead of {}", type_name(now.type), type_name(old.type)));
+    if (old.size != now.size || old.content_digest != now.content_digest)
+      return note(path, FileChange::kContent, &old, &now, "");
     if (old.symlink_target != now.symlink_target)
-      return note(path, FileChange::kContent, &old, &now, fmt::format("leads to {:.200} instead of {:.200}", now.symlink_target, old.symlink_target));
+      return note(path, FileChange::kContent, &old, &now,
+                  fmt::format("leads to {:.200} instead of {:.200}", now.symlink_target, old.symlink_target));
     std::string why;
     if (index::same_entry(old, now, &why)) {
       if (old.type != FileType::kDirectory) ++result_.unchanged;
@@ -68,11 +78,16 @@ class FileComparer {
     note(path, only_time ? FileChange::kTime : FileChange::kAttributes, &old, &now, only_time ? "" : why);
   }
 
-  void note(const std::string& path, FileChange change, const FlatEntry* old, const FlatEntry* now, std::string detail) {
+  void note(const std::string& path, FileChange change, const FlatEntry* old, const FlatEntry* now,
+            std::string detail) {
     auto& count = result_.counts[change];
     ++count.files;
     count.bytes += now != nullptr ? bytes_of(*now) : bytes_of(*old);
-    result_.changed.push_back({.path = path, .change = change, .bytes_before = old != nullptr ? old->size : 0, .bytes_after = now != nullptr ? now->size : 0, .detail = std::move(detail)});
+    result_.changed.push_back({.path = path,
+                               .change = change,
+                               .bytes_before = old != nullptr ? old->size : 0,
+                               .bytes_after = now != nullptr ? now->size : 0,
+                               .detail = std::move(detail)});
   }
 
   void count_content(const index::FlatTree& before, const index::FlatTree& after) {
@@ -94,15 +109,22 @@ class FileComparer {
 
 std::string_view file_change_name(FileChange change) {
   switch (change) {
-    case FileChange::kAdded: return "added";
-    case FileChange::kRemoved: return "removed";
-    case FileChange::kContent: return "content";
-    case FileChange::kAttributes: return "attributes";
-    case FileChange::kTime: return "time";
+    case FileChange::kAdded:
+      return "added";
+    case FileChange::kRemoved:
+      return "removed";
+    case FileChange::kContent:
+      return "content";
+    case FileChange::kAttributes:
+      return "attributes";
+    case FileChange::kTime:
+      return "time";
   }
   return "";
 }
 
-FileComparison compare_files(const index::FlatTree& before, const index::FlatTree& after) { return FileComparer().compare(before, after); }
+FileComparison compare_files(const index::FlatTree& before, const index::FlatTree& after) {
+  return FileComparer().compare(before, after);
+}
 
 }  // namespace varve::compare

@@ -23,7 +23,8 @@ class ConfigFields {
  public:
   explicit ConfigFields(const oci::Image& image) {
     const auto document = json::parse(as_text(image.config_json), nullptr, false);
-    if (!document.is_object()) fail<CorruptData>("config {}: is no JSON object", image.manifest.config.digest.to_string());
+    if (!document.is_object())
+      fail<CorruptData>("config {}: is no JSON object", image.manifest.config.digest.to_string());
     for (const auto* name : {"architecture", "variant", "os", "os.version"}) {
       if (document.contains(name)) fields_[name] = text_of(document[name]);
     }
@@ -38,7 +39,8 @@ class ConfigFields {
   }
 
   void add(const std::string& name, const json& value) {
-    if (value.is_null() || (value.is_structured() && value.empty()) || value == json("") || value == json(false)) return;  // as good as not there
+    if (value.is_null() || (value.is_structured() && value.empty()) || value == json("") || value == json(false))
+      return;  // as good as not there
     if (name == "Env" && value.is_array()) {
       for (const auto& variable : value) {
         const auto text = text_of(variable);
@@ -62,9 +64,11 @@ std::vector<std::string> versions_of(const packages::Inventory& inventory) {
 }
 
 // Names that NVIDIA's libraries begin with: toolkit, deep learning, driver stubs.
-constexpr std::array kCudaStems{"libcublas", "libcuda", "libcudnn", "libcufft", "libcufile", "libcuinj", "libcupti", "libcurand", "libcusolver", "libcusparse", "libcutensor", "libnccl",
-                                "libnppc", "libnppi", "libnpps", "libnvJitLink", "libnvToolsExt", "libnvblas", "libnvfatbin", "libnvinfer", "libnvjpeg", "libnvonnxparser", "libnvrtc",
-                                "libnvshmem", "libnvvm"};
+constexpr std::array kCudaStems{"libcublas",    "libcuda",         "libcudnn",  "libcufft",    "libcufile",
+                                "libcuinj",     "libcupti",        "libcurand", "libcusolver", "libcusparse",
+                                "libcutensor",  "libnccl",         "libnppc",   "libnppi",     "libnpps",
+                                "libnvJitLink", "libnvToolsExt",   "libnvblas", "libnvfatbin", "libnvinfer",
+                                "libnvjpeg",    "libnvonnxparser", "libnvrtc",  "libnvshmem",  "libnvvm"};
 
 struct LibraryFiles {
   std::set<std::string> versions;
@@ -97,8 +101,10 @@ LayerComparison compare_layers(const oci::Image& before, const oci::Image& after
   const std::set<Digest> streams(before.config.diff_ids.begin(), before.config.diff_ids.end());
   LayerComparison result{.layers_before = before.manifest.layers.size(), .layers_after = after.manifest.layers.size()};
   for (std::size_t i = 0; i < after.manifest.layers.size(); ++i) {
-    if (old.contains(after.manifest.layers[i].digest)) ++result.reused;
-    else if (streams.contains(after.config.diff_ids.at(i))) ++result.recompressed;
+    if (old.contains(after.manifest.layers[i].digest))
+      ++result.reused;
+    else if (streams.contains(after.config.diff_ids.at(i)))
+      ++result.recompressed;
   }
   for (const auto& [digest, bytes] : now) (old.contains(digest) ? result.shared_bytes : result.new_bytes) += bytes;
   for (const auto& [digest, bytes] : old) {
@@ -118,7 +124,9 @@ std::vector<ConfigChange> compare_configs(const oci::Image& before, const oci::I
     const auto is = now.fields().find(name);
     const bool both = was != old.fields().end() && is != now.fields().end();
     if (both && was->second == is->second) continue;
-    changes.push_back({.field = name, .before = was == old.fields().end() ? "" : was->second, .after = is == now.fields().end() ? "" : is->second});
+    changes.push_back({.field = name,
+                       .before = was == old.fields().end() ? "" : was->second,
+                       .after = is == now.fields().end() ? "" : is->second});
   }
   return changes;
 }
@@ -134,13 +142,17 @@ std::vector<CudaLibrary> compare_cuda(const index::FlatTree& before, const index
     const auto& was = old[name];
     const auto& is = now[name];
     if (was.versions == is.versions && was.contents == is.contents) continue;
-    changed.push_back({.name = name, .before = {was.versions.begin(), was.versions.end()}, .after = {is.versions.begin(), is.versions.end()}, .content_changed = was.contents != is.contents});
+    changed.push_back({.name = name,
+                       .before = {was.versions.begin(), was.versions.end()},
+                       .after = {is.versions.begin(), is.versions.end()},
+                       .content_changed = was.contents != is.contents});
   }
   return changed;
 }
 
 bool Comparison::identical() const {
-  const bool only_times = files.counts.empty() || (files.counts.size() == 1 && files.counts.contains(FileChange::kTime));
+  const bool only_times =
+      files.counts.empty() || (files.counts.size() == 1 && files.counts.contains(FileChange::kTime));
   return packages.changed.empty() && only_times && config.empty();
 }
 

@@ -19,21 +19,26 @@ class Provider {
   explicit Provider(const Side& side) : side_(side) {
     const auto& distributions = side.inventory.distributions;
     for (std::uint32_t i = 0; i < distributions.size(); ++i) {
-      if (distributions[i].vendored_by.empty() && is_python(distributions[i])) by_name_.try_emplace(distributions[i].normalized, i);
+      if (distributions[i].vendored_by.empty() && is_python(distributions[i]))
+        by_name_.try_emplace(distributions[i].normalized, i);
     }
   }
 
   bool is_stdlib(std::string_view module) const { return python::is_stdlib(module, version()); }
-  std::string version() const { return side_.inventory.interpreters.empty() ? "" : side_.inventory.interpreters.front().version; }
+  std::string version() const {
+    return side_.inventory.interpreters.empty() ? "" : side_.inventory.interpreters.front().version;
+  }
 
   std::set<std::string> owners(std::string_view module) const {
     std::set<std::string> names;
-    for (const auto owner : side_.inventory.owners_of_module(module)) names.insert(side_.inventory.distributions[owner].normalized);
+    for (const auto owner : side_.inventory.owners_of_module(module))
+      names.insert(side_.inventory.distributions[owner].normalized);
     return names;
   }
   std::string described(const std::string& normalized) const {
     const auto found = by_name_.find(normalized);
-    return found == by_name_.end() ? normalized : normalized + " " + side_.inventory.distributions[found->second].version;
+    return found == by_name_.end() ? normalized
+                                   : normalized + " " + side_.inventory.distributions[found->second].version;
   }
   bool has(const std::string& normalized) const { return by_name_.contains(normalized); }
 
@@ -47,7 +52,8 @@ class Provider {
         const auto base = (site.starts_with("/") ? site.substr(1) : site) + "/" + inside;
         if (entries.contains(base) || entries.contains(base + ".py")) return true;
         // "name.cpython-311-x86_64-linux-gnu.so"
-        for (auto at = entries.lower_bound(base + "."); at != entries.end() && at->first.starts_with(base + "."); ++at) {
+        for (auto at = entries.lower_bound(base + "."); at != entries.end() && at->first.starts_with(base + ".");
+             ++at) {
           if (at->first.ends_with(".so") && at->first.find('/', base.size()) == std::string::npos) return true;
         }
       }
@@ -78,7 +84,8 @@ class Provider {
 
 class NotebookComparer {
  public:
-  NotebookComparer(const Side& before, const Side& after, const Comparison& comparison) : before_(before), after_(after), comparison_(comparison) {}
+  NotebookComparer(const Side& before, const Side& after, const Comparison& comparison)
+      : before_(before), after_(after), comparison_(comparison) {}
 
   NotebookComparison compare(const notebooks::ScanResult& scan) {
     for (const auto& error : scan.errors) result_.errors.push_back(error.path + ": " + error.what);
@@ -91,7 +98,9 @@ class NotebookComparer {
 
  private:
   void judge(const Import& import) {
-    if (import.language != notebooks::SourceLanguage::kPython || import.local || import.unknown_name || import.written_file || import.module.empty()) return;
+    if (import.language != notebooks::SourceLanguage::kPython || import.local || import.unknown_name ||
+        import.written_file || import.module.empty())
+      return;
     if (!seen_.insert(import.module).second) return;
     const bool stdlib_before = before_.is_stdlib(import.module);
     const bool stdlib_after = after_.is_stdlib(import.module);
@@ -103,13 +112,19 @@ class NotebookComparer {
     direct_after_.insert(now.begin(), now.end());
     if (gave && !gives) {
       note(result_.lost, import,
-           stdlib_before ? fmt::format("belonged to Python {}; Python {} has it no longer", before_.version(), after_.version()) : why_lost(old));
+           stdlib_before
+               ? fmt::format("belonged to Python {}; Python {} has it no longer", before_.version(), after_.version())
+               : why_lost(old));
     } else if (!gave && !gives) {
       note(result_.never, import, "neither image has it");
     } else if (!gave) {
-      note(result_.gained, import, stdlib_after ? "of Python " + after_.version() : "of " + after_.described(*now.begin()));
-    } else if (!old.empty() && !now.empty() && before_.has_module_file(import.module) && !after_.has_module_file(import.module)) {
-      note(result_.lost, import, fmt::format("{} had a file for it, {} has none", before_.described(*old.begin()), after_.described(*now.begin())));
+      note(result_.gained, import,
+           stdlib_after ? "of Python " + after_.version() : "of " + after_.described(*now.begin()));
+    } else if (!old.empty() && !now.empty() && before_.has_module_file(import.module) &&
+               !after_.has_module_file(import.module)) {
+      note(result_.lost, import,
+           fmt::format("{} had a file for it, {} has none", before_.described(*old.begin()),
+                       after_.described(*now.begin())));
     }
   }
 
@@ -117,13 +132,18 @@ class NotebookComparer {
     std::string text;
     for (const auto& owner : owners) {
       if (!text.empty()) text += "; ";
-      text += "belonged to " + before_.described(owner) + (after_.has(owner) ? ", and " + after_.described(owner) + " does not have it" : ", which is gone");
+      text += "belonged to " + before_.described(owner) +
+              (after_.has(owner) ? ", and " + after_.described(owner) + " does not have it" : ", which is gone");
     }
     return text;
   }
 
   static void note(std::vector<LostImport>& list, const Import& import, std::string why) {
-    list.push_back({.name = import.module, .kind = std::string(notebooks::import_kind_name(import.kind)), .cell = import.cell, .line = import.line, .why = std::move(why)});
+    list.push_back({.name = import.module,
+                    .kind = std::string(notebooks::import_kind_name(import.kind)),
+                    .cell = import.cell,
+                    .line = import.line,
+                    .why = std::move(why)});
   }
 
   void sort_packages() {
@@ -157,7 +177,8 @@ class NotebookComparer {
 
 }  // namespace
 
-NotebookComparison compare_for_notebook(const notebooks::ScanResult& scan, const Side& before, const Side& after, const Comparison& comparison) {
+NotebookComparison compare_for_notebook(const notebooks::ScanResult& scan, const Side& before, const Side& after,
+                                        const Comparison& comparison) {
   return NotebookComparer(before, after, comparison).compare(scan);
 }
 

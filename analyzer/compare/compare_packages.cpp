@@ -32,28 +32,35 @@ std::map<Key, Installed> installed_in(const Inventory& inventory) {
   return installed;
 }
 
-// Bytecode holds the time of its source, so it differs wherever that was installed again; so does the list of what was installed.
+// Bytecode holds the time of its source, so it differs wherever that was installed again; so does the list of what was
+// installed.
 bool says_nothing_of_content(std::string_view path) {
   const auto name = path.substr(path.rfind('/') + 1);
-  return path.ends_with(".pyc") || name == "RECORD" || name == "INSTALLER" || name == "REQUESTED" || name == "direct_url.json";
+  return path.ends_with(".pyc") || name == "RECORD" || name == "INSTALLER" || name == "REQUESTED" ||
+         name == "direct_url.json";
 }
 
-// Owner -> files of it that are not in the other image under the same path, by their path below its site folder: another Python is another folder.
+// Owner -> files of it that are not in the other image under the same path, by their path below its site folder:
+// another Python is another folder.
 using OwnFiles = std::map<Key, std::map<std::string, std::string>>;
 
-OwnFiles changed_files(const FileComparison& files, const packages::Inventory& inventory, const index::FlatTree& tree, FileChange one_sided) {
+OwnFiles changed_files(const FileComparison& files, const packages::Inventory& inventory, const index::FlatTree& tree,
+                       FileChange one_sided) {
   OwnFiles found;
   for (const auto& file : files.changed) {
-    if ((file.change != FileChange::kContent && file.change != one_sided) || says_nothing_of_content(file.path)) continue;
+    if ((file.change != FileChange::kContent && file.change != one_sided) || says_nothing_of_content(file.path))
+      continue;
     const auto entry = tree.entries.find(file.path);
     if (entry == tree.entries.end() || entry->second.type == index::FileType::kDirectory) continue;
-    const auto content = entry->second.type == index::FileType::kSymlink ? "-> " + entry->second.symlink_target : entry->second.content_digest.to_string();
+    const auto content = entry->second.type == index::FileType::kSymlink ? "-> " + entry->second.symlink_target
+                                                                         : entry->second.content_digest.to_string();
     for (const auto owner : inventory.owners_of_path(file.path)) {
       const auto& distribution = inventory.distributions[owner];
       if (!distribution.vendored_by.empty()) continue;
       const auto site = distribution.site.empty() ? std::string() : distribution.site + "/";
       const bool below = !site.empty() && file.path.starts_with(site);
-      found[{distribution.normalized, distribution.source}][below ? file.path.substr(site.size()) : "/" + file.path] = content;
+      found[{distribution.normalized, distribution.source}][below ? file.path.substr(site.size()) : "/" + file.path] =
+          content;
     }
   }
   return found;
@@ -83,10 +90,14 @@ std::map<Key, std::uint64_t> count_changed(const OwnFiles& before, const OwnFile
 
 std::string_view package_change_name(PackageChange change) {
   switch (change) {
-    case PackageChange::kAdded: return "added";
-    case PackageChange::kRemoved: return "removed";
-    case PackageChange::kChanged: return "changed";
-    case PackageChange::kRebuilt: return "rebuilt";
+    case PackageChange::kAdded:
+      return "added";
+    case PackageChange::kRemoved:
+      return "removed";
+    case PackageChange::kChanged:
+      return "changed";
+    case PackageChange::kRebuilt:
+      return "rebuilt";
   }
   return "";
 }
@@ -95,11 +106,20 @@ bool is_python(const Distribution& distribution) { return distribution.record !=
 
 PackageComparison compare_packages(const Side& before, const Side& after, const FileComparison& files) {
   auto old = installed_in(before.inventory);
-  auto changed = count_changed(changed_files(files, before.inventory, before.tree, FileChange::kRemoved), changed_files(files, after.inventory, after.tree, FileChange::kAdded));
+  auto changed = count_changed(changed_files(files, before.inventory, before.tree, FileChange::kRemoved),
+                               changed_files(files, after.inventory, after.tree, FileChange::kAdded));
   PackageComparison result;
   const auto note = [&](const Key& key, PackageChange change, const Installed& was, const Installed& is) {
-    result.changed.push_back({.name = key.first, .source = key.second, .change = change, .before = was.versions, .after = is.versions, .bytes_before = was.bytes,
-                              .bytes_after = is.bytes, .changed_files = changed[key], .gpu = was.gpu || is.gpu, .python = was.python || is.python});
+    result.changed.push_back({.name = key.first,
+                              .source = key.second,
+                              .change = change,
+                              .before = was.versions,
+                              .after = is.versions,
+                              .bytes_before = was.bytes,
+                              .bytes_after = is.bytes,
+                              .changed_files = changed[key],
+                              .gpu = was.gpu || is.gpu,
+                              .python = was.python || is.python});
   };
   for (const auto& [key, is] : installed_in(after.inventory)) {
     const auto found = old.find(key);

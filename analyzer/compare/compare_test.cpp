@@ -43,7 +43,10 @@ struct World {
   }
   Side side() const { return {.image = image, .tree = tree, .inventory = inventory}; }
   void config(std::string_view json) { image.config_json = to_bytes(varve::as_bytes(json)); }
-  void python(std::string version) { inventory.interpreters = {{.executable = "usr/bin/python3", .version = version, .sites = {"site"}, .environment = {}}}; }
+  void python(std::string version) {
+    inventory.interpreters = {
+        {.executable = "usr/bin/python3", .version = version, .sites = {"site"}, .environment = {}}};
+  }
   void layer(std::string_view blob, std::string_view stream, std::uint64_t bytes) {
     oci::Descriptor descriptor;
     descriptor.digest = digest_of(blob);
@@ -52,7 +55,8 @@ struct World {
     image.config.diff_ids.push_back(digest_of(stream));
   }
   // A distribution with one module of its name, and what it needs.
-  World& package(const std::string& name, const std::string& version, std::string_view content = "x", const std::vector<std::string>& needs = {}) {
+  World& package(const std::string& name, const std::string& version, std::string_view content = "x",
+                 const std::vector<std::string>& needs = {}) {
     Distribution distribution;
     distribution.name = distribution.normalized = name;
     distribution.version = version;
@@ -91,7 +95,8 @@ class Compare : public testing::Test {
 
 std::vector<std::string> said(const std::vector<ComparedPackage>& packages) {
   std::vector<std::string> list;
-  for (const auto& package : packages) list.push_back(package.name + " " + std::string(package_change_name(package.change)));
+  for (const auto& package : packages)
+    list.push_back(package.name + " " + std::string(package_change_name(package.change)));
   return list;
 }
 std::vector<std::string> names(const std::vector<LostImport>& imports) {
@@ -137,7 +142,8 @@ TEST_F(Compare, AnotherSiteFolderDoesNotMakeAPackageRebuilt) {
     auto node = b_.tree.entries.extract(std::string("site/") + name + "/__init__.py");
     node.key() = "new/" + node.key();
     b_.tree.entries.insert(std::move(node));
-    b_.inventory.path_owners[std::string("new/site/") + name + "/"] = b_.inventory.path_owners.at(std::string("site/") + name + "/");
+    b_.inventory.path_owners[std::string("new/site/") + name + "/"] =
+        b_.inventory.path_owners.at(std::string("site/") + name + "/");
   }
   const auto packages = compare().packages;
   EXPECT_THAT(said(packages.changed), ElementsAre("scipy rebuilt"));
@@ -162,15 +168,20 @@ TEST_F(Compare, SeveralCopiesOfADistributionAreOneRow) {
 }
 
 TEST_F(Compare, FilesAreCountedByWhatChanged) {
-  a_.tree.entries = {{"content", file("one")}, {"gone", file("gone")}, {"link", link("x")}, {"mode", file("m")}, {"same", file("same")}, {"type", file("t")}, {"folder", {}}, {"left", {}}};
-  b_.tree.entries = {{"content", file("other")}, {"came", file("came!")}, {"link", link("y")}, {"mode", file("m")}, {"same", file("same")}, {"type", link("t")}, {"folder", {}}};
+  a_.tree.entries = {{"content", file("one")}, {"gone", file("gone")}, {"link", link("x")}, {"mode", file("m")},
+                     {"same", file("same")},   {"type", file("t")},    {"folder", {}},      {"left", {}}};
+  b_.tree.entries = {{"content", file("other")}, {"came", file("came!")}, {"link", link("y")}, {"mode", file("m")},
+                     {"same", file("same")},     {"type", link("t")},     {"folder", {}}};
   b_.tree.entries["mode"].mode = 0755;
   b_.tree.entries["folder"].mtime_seconds = 7;  // what was put into it changed that
   const auto files = compare().files;
   std::vector<std::string> list;
-  for (const auto& changed : files.changed) list.push_back(changed.path + " " + std::string(file_change_name(changed.change)) + (changed.detail.empty() ? "" : ": " + changed.detail));
-  EXPECT_THAT(list, ElementsAre("came added", "content content", "gone removed", "link content: leads to y instead of x", "mode attributes: mode 0755 instead of 0644",
-                                "type content: a link instead of a file"));
+  for (const auto& changed : files.changed)
+    list.push_back(changed.path + " " + std::string(file_change_name(changed.change)) +
+                   (changed.detail.empty() ? "" : ": " + changed.detail));
+  EXPECT_THAT(list,
+              ElementsAre("came added", "content content", "gone removed", "link content: leads to y instead of x",
+                          "mode attributes: mode 0755 instead of 0644", "type content: a link instead of a file"));
   EXPECT_EQ(files.counts.at(FileChange::kAdded).bytes, 5u);
   EXPECT_EQ(files.counts.at(FileChange::kRemoved).bytes, 4u);
   EXPECT_EQ(files.unchanged, 1u);
@@ -203,19 +214,30 @@ TEST_F(Compare, LayersAreComparedByBlobAndByStream) {
 }
 
 TEST_F(Compare, ConfigIsComparedFieldByField) {
-  a_.config(R"({"architecture": "amd64", "created": "2026", "config": {"Env": ["PATH=/bin", "OLD=1", "SAME=s"], "Cmd": ["sh"], "Labels": {"a": "1"}, "User": ""}})");
-  b_.config(R"({"architecture": "amd64", "created": "2027", "config": {"Env": ["PATH=/bin:/sbin", "SAME=s"], "Cmd": ["sh", "-l"], "Labels": {"a": "2", "b": "x"}}})");
+  a_.config(
+      R"({"architecture": "amd64", "created": "2026", "config": {"Env": ["PATH=/bin", "OLD=1", "SAME=s"], "Cmd": ["sh"], "Labels": {"a": "1"}, "User": ""}})");
+  b_.config(
+      R"({"architecture": "amd64", "created": "2027", "config": {"Env": ["PATH=/bin:/sbin", "SAME=s"], "Cmd": ["sh", "-l"], "Labels": {"a": "2", "b": "x"}}})");
   std::vector<std::string> list;
-  for (const auto& change : compare().config) list.push_back(change.field + ": " + change.before + " -> " + change.after);
-  EXPECT_THAT(list, ElementsAre(R"(Cmd: ["sh"] -> ["sh","-l"])", "Env OLD: 1 -> ", "Env PATH: /bin -> /bin:/sbin", "Labels a: 1 -> 2", "Labels b:  -> x"));
+  for (const auto& change : compare().config)
+    list.push_back(change.field + ": " + change.before + " -> " + change.after);
+  EXPECT_THAT(list, ElementsAre(R"(Cmd: ["sh"] -> ["sh","-l"])", "Env OLD: 1 -> ", "Env PATH: /bin -> /bin:/sbin",
+                                "Labels a: 1 -> 2", "Labels b:  -> x"));
   EXPECT_FALSE(compare().identical());
   b_.config("[]");
   EXPECT_THROW(compare(), CorruptData);
 }
 
 TEST_F(Compare, CudaLibrariesAreComparedByNameAndVersion) {
-  a_.tree.entries = {{"lib/libcudnn.so.9", file("a")}, {"lib/libcudnn.so", link("libcudnn.so.9")}, {"lib/libcublas.so.12", file("b")}, {"lib/libm.so.6", file("c")}, {"lib/libnccl.so.2", file("n")}};
-  b_.tree.entries = {{"lib/libcudnn.so.10", file("d")}, {"lib/libcublas.so.12", file("b2")}, {"lib/libm.so.6", file("e")}, {"lib/libnccl.so.2", file("n")}};
+  a_.tree.entries = {{"lib/libcudnn.so.9", file("a")},
+                     {"lib/libcudnn.so", link("libcudnn.so.9")},
+                     {"lib/libcublas.so.12", file("b")},
+                     {"lib/libm.so.6", file("c")},
+                     {"lib/libnccl.so.2", file("n")}};
+  b_.tree.entries = {{"lib/libcudnn.so.10", file("d")},
+                     {"lib/libcublas.so.12", file("b2")},
+                     {"lib/libm.so.6", file("e")},
+                     {"lib/libnccl.so.2", file("n")}};
   const auto cuda = compare().cuda;
   ASSERT_EQ(cuda.size(), 2u);
   EXPECT_EQ(cuda[0].name, "libcublas");
@@ -243,7 +265,8 @@ TEST_F(Compare, ANotebookHearsWhichImportsBreak) {
   a_.tree.entries["site/sklearn/fast.cpython-311-x86_64-linux-gnu.so"] = file("x");
   b_.tree.entries["site/sklearn/fast.cpython-312-x86_64-linux-gnu.so"] = file("x");
   b_.python("3.12.1");
-  const auto seen = notebook({"xgboost", "sklearn.cross_validation", "sklearn.fast", "sklearn.made_up", "imp", "json", "polars", "nowhere"});
+  const auto seen = notebook(
+      {"xgboost", "sklearn.cross_validation", "sklearn.fast", "sklearn.made_up", "imp", "json", "polars", "nowhere"});
   EXPECT_THAT(names(seen.lost), ElementsAre("xgboost", "sklearn.cross_validation", "imp"));
   EXPECT_THAT(seen.lost[0].why, HasSubstr("belonged to xgboost 1, which is gone"));
   EXPECT_THAT(seen.lost[1].why, HasSubstr("sklearn 1 had a file for it, sklearn 2 has none"));

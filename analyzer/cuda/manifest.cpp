@@ -19,10 +19,14 @@ constexpr std::string_view kBeside = "beside:";
 
 std::string type_name(FileType type) {
   switch (type) {
-    case FileType::kRegular: return "file";
-    case FileType::kSymlink: return "symlink";
-    case FileType::kDirectory: return "directory";
-    default: return "other";
+    case FileType::kRegular:
+      return "file";
+    case FileType::kSymlink:
+      return "symlink";
+    case FileType::kDirectory:
+      return "directory";
+    default:
+      return "other";
   }
 }
 
@@ -64,7 +68,8 @@ json parse_config(ByteView bytes) {
   };
   try {
     auto document = json::parse(as_text(bytes), check);
-    if (!document.is_object()) fail<CorruptData>("image config: a JSON {} where an object is expected", document.type_name());
+    if (!document.is_object())
+      fail<CorruptData>("image config: a JSON {} where an object is expected", document.type_name());
     return document;
   } catch (const json::exception& error) {
     fail<CorruptData>("image config: no valid JSON: {}", error.what());
@@ -111,7 +116,8 @@ void add_needs(const Selection& selection, Manifest& manifest) {
         for (auto& match : matches) match.insert(0, kBeside);
     }
   std::ranges::sort(manifest.unresolved);
-  manifest.unresolved.erase(std::unique(manifest.unresolved.begin(), manifest.unresolved.end()), manifest.unresolved.end());
+  manifest.unresolved.erase(std::unique(manifest.unresolved.begin(), manifest.unresolved.end()),
+                            manifest.unresolved.end());
 }
 
 std::string joined(const std::vector<std::string>& list) {
@@ -123,12 +129,18 @@ std::string joined(const std::vector<std::string>& list) {
 // The first thing that differs, in words; "" if nothing does.
 std::string difference(const ManifestFile& before, const ManifestFile& after) {
   if (before.type != after.type) return fmt::format("{} instead of {}", after.type, before.type);
-  if (before.target != after.target) return fmt::format("leads to {:.300} instead of {:.300}", after.target, before.target);
+  if (before.target != after.target)
+    return fmt::format("leads to {:.300} instead of {:.300}", after.target, before.target);
   if (before.size != after.size) return fmt::format("{} bytes instead of {}", after.size, before.size);
-  if (before.sha256 != after.sha256) return fmt::format("sha256 {} instead of {}", after.sha256.empty() ? "unknown" : after.sha256, before.sha256.empty() ? "unknown" : before.sha256);
+  if (before.sha256 != after.sha256)
+    return fmt::format("sha256 {} instead of {}", after.sha256.empty() ? "unknown" : after.sha256,
+                       before.sha256.empty() ? "unknown" : before.sha256);
   if (before.mode != after.mode) return fmt::format("mode {:04o} instead of {:04o}", after.mode, before.mode);
-  if (before.uid != after.uid || before.gid != after.gid) return fmt::format("owner {}:{} instead of {}:{}", after.uid, after.gid, before.uid, before.gid);
-  if (before.xattrs != after.xattrs) return fmt::format("extended attributes {} instead of {}", after.xattrs.empty() ? "none" : after.xattrs, before.xattrs.empty() ? "none" : before.xattrs);
+  if (before.uid != after.uid || before.gid != after.gid)
+    return fmt::format("owner {}:{} instead of {}:{}", after.uid, after.gid, before.uid, before.gid);
+  if (before.xattrs != after.xattrs)
+    return fmt::format("extended attributes {} instead of {}", after.xattrs.empty() ? "none" : after.xattrs,
+                       before.xattrs.empty() ? "none" : before.xattrs);
   return {};
 }
 
@@ -143,7 +155,8 @@ void compare_files(const Manifest& before, const Manifest& after, std::vector<st
       lines.push_back(fmt::format("{}: was not there, or not CUDA, before ({})", new_one->path, new_one->rule));
       ++new_one;
     } else {
-      if (const auto what = difference(*old_one, *new_one); !what.empty()) lines.push_back(fmt::format("{}: {}", old_one->path, what));
+      if (const auto what = difference(*old_one, *new_one); !what.empty())
+        lines.push_back(fmt::format("{}: {}", old_one->path, what));
       ++old_one;
       ++new_one;
     }
@@ -153,14 +166,17 @@ void compare_files(const Manifest& before, const Manifest& after, std::vector<st
 void compare_needs(const Manifest& before, const Manifest& after, std::vector<std::string>& lines) {
   for (const auto& key : after.unresolved)
     if (!std::ranges::binary_search(before.unresolved, key))
-      lines.push_back(fmt::format("{}, which {}", key, before.resolved.contains(key) ? "is not found any more" : "is not found"));
+      lines.push_back(
+          fmt::format("{}, which {}", key, before.resolved.contains(key) ? "is not found any more" : "is not found"));
   for (const auto& [key, matches] : before.resolved) {
     const auto now = after.resolved.find(key);
     // Gone with its file, or not found any more: said already.
-    if (now != after.resolved.end() && now->second != matches) lines.push_back(fmt::format("{}: finds {} instead of {}", key, joined(now->second), joined(matches)));
+    if (now != after.resolved.end() && now->second != matches)
+      lines.push_back(fmt::format("{}: finds {} instead of {}", key, joined(now->second), joined(matches)));
   }
   for (const auto& [key, matches] : after.resolved)
-    if (std::ranges::binary_search(before.unresolved, key)) lines.push_back(fmt::format("{}: finds {}, and nothing before", key, joined(matches)));
+    if (std::ranges::binary_search(before.unresolved, key))
+      lines.push_back(fmt::format("{}: finds {}, and nothing before", key, joined(matches)));
 }
 
 void compare_config(const Manifest& before, const Manifest& after, std::vector<std::string>& lines) {
@@ -171,7 +187,8 @@ void compare_config(const Manifest& before, const Manifest& after, std::vector<s
     const auto& [old_text, new_text] = values;
     if (old_text == new_text) continue;
     if (old_text.empty() || new_text.empty()) {
-      lines.push_back(fmt::format("{}: {:.300} instead of {:.300}", name, new_text.empty() ? "absent" : new_text, old_text.empty() ? "absent" : old_text));
+      lines.push_back(fmt::format("{}: {:.300} instead of {:.300}", name, new_text.empty() ? "absent" : new_text,
+                                  old_text.empty() ? "absent" : old_text));
       continue;
     }
     // Of lists and objects, the first member that differs: an Env has dozens.
@@ -180,7 +197,10 @@ void compare_config(const Manifest& before, const Manifest& after, std::vector<s
     auto old_part = old_text, new_part = new_text;
     if (old_value.is_array() && new_value.is_array()) {
       for (std::size_t i = 0; i < std::max(old_value.size(), new_value.size()); ++i) {
-        const auto text_at = [&](const json& list) { return i < list.size() ? list[i].dump(-1, ' ', false, json::error_handler_t::replace) : std::string("nothing"); };
+        const auto text_at = [&](const json& list) {
+          return i < list.size() ? list[i].dump(-1, ' ', false, json::error_handler_t::replace)
+                                 : std::string("nothing");
+        };
         if (i < old_value.size() && i < new_value.size() && old_value[i] == new_value[i]) continue;
         where = fmt::format("{}[{}]", name, i);
         old_part = text_at(old_value);
@@ -191,7 +211,10 @@ void compare_config(const Manifest& before, const Manifest& after, std::vector<s
       auto all = old_value;
       all.update(new_value);
       for (const auto& [key, ignored] : all.items()) {
-        const auto text_at = [&key = key](const json& object) { return object.contains(key) ? object[key].dump(-1, ' ', false, json::error_handler_t::replace) : std::string("nothing"); };
+        const auto text_at = [&key = key](const json& object) {
+          return object.contains(key) ? object[key].dump(-1, ' ', false, json::error_handler_t::replace)
+                                      : std::string("nothing");
+        };
         if (text_at(old_value) == text_at(new_value)) continue;
         where = name + "." + key;
         old_part = text_at(old_value);
@@ -207,7 +230,8 @@ void compare_config(const Manifest& before, const Manifest& after, std::vector<s
 
 Digest config_digest(const std::map<std::string, std::string>& config) {
   Sha256 sum;
-  for (const auto& [name, value] : config) sum.update(as_bytes(fmt::format("{}:{}:{}{}", name.size(), value.size(), name, value)));
+  for (const auto& [name, value] : config)
+    sum.update(as_bytes(fmt::format("{}:{}:{}{}", name.size(), value.size(), name, value)));
   return sum.finish();
 }
 
@@ -218,17 +242,20 @@ std::string library_path_of(ByteView config_json) {
     if (const auto env = config->find("Env"); env != config->end() && env->is_array())
       for (const auto& variable : *env)
         // The last one counts, as for execve(2) and every runtime.
-        if (constexpr std::string_view kName = "LD_LIBRARY_PATH="; variable.is_string() && variable.get_ref<const std::string&>().starts_with(kName))
+        if (constexpr std::string_view kName = "LD_LIBRARY_PATH=";
+            variable.is_string() && variable.get_ref<const std::string&>().starts_with(kName))
           path = variable.get_ref<const std::string&>().substr(kName.size());
   return path;
 }
 
-Manifest make_manifest(const index::FlatTree& tree, const Selection& selection, const Rules& rules, ByteView config_json, const Digest& image) {
+Manifest make_manifest(const index::FlatTree& tree, const Selection& selection, const Rules& rules,
+                       ByteView config_json, const Digest& image) {
   Manifest manifest;
   manifest.image = image;
   manifest.rules = rules.digest;
   manifest.files.reserve(selection.files.size());
-  for (const auto& [path, kept] : selection.files) manifest.files.push_back(file_of(path, tree.entries.find(path)->second, kept.rule));
+  for (const auto& [path, kept] : selection.files)
+    manifest.files.push_back(file_of(path, tree.entries.find(path)->second, kept.rule));
   add_needs(selection, manifest);
   manifest.missing = selection.missing;
   manifest.config = config_members(config_json);
@@ -236,7 +263,8 @@ Manifest make_manifest(const index::FlatTree& tree, const Selection& selection, 
   return manifest;
 }
 
-Manifest make_manifest(const index::FlatTree& tree, std::string_view ld_cache, const Rules& rules, ByteView config_json, const Digest& image) {
+Manifest make_manifest(const index::FlatTree& tree, std::string_view ld_cache, const Rules& rules, ByteView config_json,
+                       const Digest& image) {
   const elf::Loader loader(tree, {.library_path = library_path_of(config_json), .cache = std::string(ld_cache)});
   return make_manifest(tree, select_cuda(tree, loader, rules), rules, config_json, image);
 }

@@ -36,7 +36,8 @@ std::string to_text(std::string_view bytes) {
 class ManifestReader {
  public:
   ManifestReader(std::string_view text, std::string_view what) : what_(what) {
-    if (text.size() > kMaxManifestBytes) fail<Unsupported>("{}: {} bytes, the limit is {}", what, text.size(), kMaxManifestBytes);
+    if (text.size() > kMaxManifestBytes)
+      fail<Unsupported>("{}: {} bytes, the limit is {}", what, text.size(), kMaxManifestBytes);
     std::size_t values = 0;
     const auto check = [&](int depth, json::parse_event_t, json&) {
       if (depth > kMaxDepth) fail<CorruptData>("{}: nested deeper than {}", what_, kMaxDepth);
@@ -50,12 +51,14 @@ class ManifestReader {
     } catch (const json::exception&) {
       fail<CorruptData>("{}: JSON with a number out of range", what);
     }
-    if (!document_.is_object()) fail<CorruptData>("{}: a JSON {} where an object is expected", what, document_.type_name());
+    if (!document_.is_object())
+      fail<CorruptData>("{}: a JSON {} where an object is expected", what, document_.type_name());
   }
 
   Manifest read() {
     if (member(document_, "", "format") != json(kFormat)) fail<Unsupported>("{}: \"format\" is not {}", what_, kFormat);
-    only(document_, "", {"format", "image", "rules", "config_sha256", "config", "files", "resolved", "unresolved", "missing"});
+    only(document_, "",
+         {"format", "image", "rules", "config_sha256", "config", "files", "resolved", "unresolved", "missing"});
     Manifest manifest;
     manifest.image = digest(document_, "", "image");
     manifest.rules = digest(document_, "", "rules");
@@ -64,12 +67,14 @@ class ManifestReader {
       if (!value.is_string()) fail<CorruptData>("{}: \"config.{:.100}\" must be a string", what_, name);
       manifest.config.emplace(name, text_of(value, "config." + name));
     }
-    if (config_digest(manifest.config) != manifest.config_digest) fail<CorruptData>("{}: \"config_sha256\" is not that of \"config\"", what_);
+    if (config_digest(manifest.config) != manifest.config_digest)
+      fail<CorruptData>("{}: \"config_sha256\" is not that of \"config\"", what_);
     const auto& files = of_type(document_, "", "files", json::value_t::array);
     manifest.files.reserve(files.size());
     for (std::size_t i = 0; i < files.size(); ++i) {
       manifest.files.push_back(file(files[i], fmt::format("files[{}]", i)));
-      if (i > 0 && manifest.files[i - 1].path >= manifest.files[i].path) fail<CorruptData>("{}: files[{}]: paths are not in order", what_, i);
+      if (i > 0 && manifest.files[i - 1].path >= manifest.files[i].path)
+        fail<CorruptData>("{}: files[{}]: paths are not in order", what_, i);
     }
     for (const auto& [key, value] : of_type(document_, "", "resolved", json::value_t::object).items())
       manifest.resolved.emplace(from_text(key, "resolved"), names_of(value, "resolved"));
@@ -80,7 +85,9 @@ class ManifestReader {
   }
 
  private:
-  std::string place(std::string_view where, std::string_view name) const { return where.empty() ? std::string(name) : fmt::format("{}.{}", where, name); }
+  std::string place(std::string_view where, std::string_view name) const {
+    return where.empty() ? std::string(name) : fmt::format("{}.{}", where, name);
+  }
 
   const json& member(const json& object, std::string_view where, const char* name) const {
     const auto found = object.find(name);
@@ -89,20 +96,26 @@ class ManifestReader {
   }
   const json& of_type(const json& object, std::string_view where, const char* name, json::value_t type) const {
     const auto& value = member(object, where, name);
-    if (value.type() != type) fail<CorruptData>("{}: \"{}\" must be an {}", what_, place(where, name), type == json::value_t::array ? "array" : "object");
+    if (value.type() != type)
+      fail<CorruptData>("{}: \"{}\" must be an {}", what_, place(where, name),
+                        type == json::value_t::array ? "array" : "object");
     return value;
   }
   void only(const json& object, std::string_view where, const std::vector<std::string_view>& names) const {
     for (const auto& [name, value] : object.items())
-      if (std::ranges::find(names, name) == names.end()) fail<CorruptData>("{}: \"{:.100}\" is not known", what_, place(where, name));
+      if (std::ranges::find(names, name) == names.end())
+        fail<CorruptData>("{}: \"{:.100}\" is not known", what_, place(where, name));
   }
   std::string text_of(const json& value, std::string_view where) const {
     if (!value.is_string()) fail<CorruptData>("{}: \"{}\" must be a string", what_, where);
     const auto& text = value.get_ref<const std::string&>();
-    if (text.size() > kMaxManifestText) fail<CorruptData>("{}: \"{}\" has more than {} bytes", what_, where, kMaxManifestText);
+    if (text.size() > kMaxManifestText)
+      fail<CorruptData>("{}: \"{}\" has more than {} bytes", what_, where, kMaxManifestText);
     return text;
   }
-  std::string text(const json& object, std::string_view where, const char* name) const { return text_of(member(object, where, name), place(where, name)); }
+  std::string text(const json& object, std::string_view where, const char* name) const {
+    return text_of(member(object, where, name), place(where, name));
+  }
   Digest digest(const json& object, std::string_view where, const char* name) const {
     return Digest::parse(text(object, where, name), fmt::format("{}: \"{}\"", what_, place(where, name)));
   }
@@ -110,7 +123,8 @@ class ManifestReader {
   Number number(const json& object, std::string_view where, const char* name) const {
     const auto& value = member(object, where, name);
     if (!value.is_number_unsigned() || value.get<std::uint64_t>() > std::numeric_limits<Number>::max())
-      fail<CorruptData>("{}: \"{}\" must be a number from 0 to {}", what_, place(where, name), std::numeric_limits<Number>::max());
+      fail<CorruptData>("{}: \"{}\" must be a number from 0 to {}", what_, place(where, name),
+                        std::numeric_limits<Number>::max());
     return Number(value.get<std::uint64_t>());
   }
 
@@ -123,8 +137,11 @@ class ManifestReader {
         bytes += '\\';
         ++i;
       } else {
-        const auto digit = [](char c) { return c >= '0' && c <= '9' ? c - '0' : c >= 'a' && c <= 'f' ? c - 'a' + 10 : -1; };
-        if (i + 3 >= text.size() || text[i + 1] != 'x' || digit(text[i + 2]) < 0 || digit(text[i + 3]) < 0) fail<CorruptData>("{}: \"{}\": a '\\' that begins nothing known", what_, where);
+        const auto digit = [](char c) {
+          return c >= '0' && c <= '9' ? c - '0' : c >= 'a' && c <= 'f' ? c - 'a' + 10 : -1;
+        };
+        if (i + 3 >= text.size() || text[i + 1] != 'x' || digit(text[i + 2]) < 0 || digit(text[i + 3]) < 0)
+          fail<CorruptData>("{}: \"{}\": a '\\' that begins nothing known", what_, where);
         bytes += char(digit(text[i + 2]) * 16 + digit(text[i + 3]));
         i += 3;
       }
@@ -151,8 +168,10 @@ class ManifestReader {
     file.path = from_text(text(object, where, "path"), where);
     file.type = text(object, where, "type");
     constexpr std::array<std::string_view, 4> kTypes = {"file", "symlink", "directory", "other"};
-    if (std::ranges::find(kTypes, file.type) == kTypes.end()) fail<CorruptData>("{}: \"{}\" is no type", what_, place(where, "type"));
-    if (file.path.empty() || file.path.front() == '/') fail<CorruptData>("{}: \"{}\" must be a path without leading '/'", what_, place(where, "path"));
+    if (std::ranges::find(kTypes, file.type) == kTypes.end())
+      fail<CorruptData>("{}: \"{}\" is no type", what_, place(where, "type"));
+    if (file.path.empty() || file.path.front() == '/')
+      fail<CorruptData>("{}: \"{}\" must be a path without leading '/'", what_, place(where, "path"));
     file.mode = number<std::uint32_t>(object, where, "mode");
     file.uid = number<std::uint32_t>(object, where, "uid");
     file.gid = number<std::uint32_t>(object, where, "gid");
@@ -179,7 +198,9 @@ json texts(const std::vector<std::string>& list) {
 std::string to_json(const Manifest& manifest) {
   // One file and one need a line, so that two manifests can be compared with diff.
   std::string text = "{\n";
-  const auto line = [&](const char* name, const json& value, bool last = false) { text += fmt::format("\"{}\": {}{}\n", name, value.dump(), last ? "" : ","); };
+  const auto line = [&](const char* name, const json& value, bool last = false) {
+    text += fmt::format("\"{}\": {}{}\n", name, value.dump(), last ? "" : ",");
+  };
   line("format", kFormat);
   line("image", manifest.image.to_string());
   line("rules", manifest.rules.to_string());
@@ -188,7 +209,8 @@ std::string to_json(const Manifest& manifest) {
   text += "\"files\": [";
   const char* separator = "\n";
   for (const auto& file : manifest.files) {
-    nlohmann::ordered_json object{{"path", to_text(file.path)}, {"type", file.type}, {"mode", file.mode}, {"uid", file.uid}, {"gid", file.gid}};
+    nlohmann::ordered_json object{
+        {"path", to_text(file.path)}, {"type", file.type}, {"mode", file.mode}, {"uid", file.uid}, {"gid", file.gid}};
     if (file.type == "file") object["size"] = file.size;
     if (!file.sha256.empty()) object["sha256"] = file.sha256;
     if (!file.target.empty()) object["target"] = to_text(file.target);

@@ -5,8 +5,8 @@
 
 #include <functional>
 
-#include "analyzer/elf/made_up_tree.h"
 #include "core/base/errors.h"
+#include "testing/elf_tree.h"
 
 namespace varve::cuda {
 namespace {
@@ -25,8 +25,11 @@ constexpr std::string_view kConfig =
 // An image with cuDNN's parts as they lie in a wheel, a toolkit library with its links, and loader configuration.
 MadeUpTree image() {
   MadeUpTree made;
-  for (const auto* part : {"", "_graph", "_ops", "_cnn", "_adv", "_engines_precompiled", "_engines_runtime_compiled", "_heuristic"})
-    made.library(kCudnn + "libcudnn" + part + ".so.9", *part == '\0' ? std::vector<std::string>{} : std::vector<std::string>{"libz.so.1"}, with_runpath("$ORIGIN"));
+  for (const auto* part :
+       {"", "_graph", "_ops", "_cnn", "_adv", "_engines_precompiled", "_engines_runtime_compiled", "_heuristic"})
+    made.library(kCudnn + "libcudnn" + part + ".so.9",
+                 *part == '\0' ? std::vector<std::string>{} : std::vector<std::string>{"libz.so.1"},
+                 with_runpath("$ORIGIN"));
   made.library("usr/local/cuda-12.4/lib/libcusolver.so.11.6.1", {"libcusparse.so.12"}, with_runpath("$ORIGIN"));
   made.link("usr/local/cuda-12.4/lib/libcusolver.so.11", "libcusolver.so.11.6.1");
   made.link("usr/local/cuda-12.4/lib/libcusolver.so", "libcusolver.so.11");
@@ -36,7 +39,9 @@ MadeUpTree image() {
   return made;
 }
 
-Manifest manifest_of(const MadeUpTree& made, std::string_view config = kConfig) { return make_manifest(made.tree, "", built_in_rules(), as_bytes(config), digest_of(config)); }
+Manifest manifest_of(const MadeUpTree& made, std::string_view config = kConfig) {
+  return make_manifest(made.tree, "", built_in_rules(), as_bytes(config), digest_of(config));
+}
 
 std::vector<std::string> faults(const std::function<void(MadeUpTree&)>& change) {
   auto changed = image();
@@ -69,18 +74,26 @@ TEST(CudaManifest, AMissingVersionedLinkIsNamed) {
 }
 
 TEST(CudaManifest, AStrippedLibraryIsNamed) {
-  EXPECT_THAT(faults([](auto& made) { made.tree.entries.at("usr/local/cuda-12.4/lib/libcusparse.so.12").content_digest = digest_of(std::string_view("stripped")); }),
-              ElementsAre(HasSubstr("usr/local/cuda-12.4/lib/libcusparse.so.12: sha256 " + digest_of(std::string_view("stripped")).hex())));
+  EXPECT_THAT(faults([](auto& made) {
+                made.tree.entries.at("usr/local/cuda-12.4/lib/libcusparse.so.12").content_digest =
+                    digest_of(std::string_view("stripped"));
+              }),
+              ElementsAre(HasSubstr("usr/local/cuda-12.4/lib/libcusparse.so.12: sha256 " +
+                                    digest_of(std::string_view("stripped")).hex())));
 }
 
 TEST(CudaManifest, AChangedRunpathIsNamedTwice) {
   const auto lines = faults([](auto& made) {
     made.library("usr/local/cuda-12.4/lib/libcusolver.so.11.6.1", {"libcusparse.so.12"}, with_runpath("/elsewhere"));
-    made.tree.entries.at("usr/local/cuda-12.4/lib/libcusolver.so.11.6.1").content_digest = digest_of(std::string_view("patched"));
+    made.tree.entries.at("usr/local/cuda-12.4/lib/libcusolver.so.11.6.1").content_digest =
+        digest_of(std::string_view("patched"));
   });
-  EXPECT_THAT(lines, ElementsAre(HasSubstr("libcusolver.so.11.6.1: sha256"),
-                                 "usr/local/cuda-12.4/lib/libcusolver.so.11.6.1 needs libcusparse.so.12: finds beside:usr/local/cuda-12.4/lib/libcusparse.so.12 instead of "
-                                 "usr/local/cuda-12.4/lib/libcusparse.so.12"));
+  EXPECT_THAT(
+      lines,
+      ElementsAre(
+          HasSubstr("libcusolver.so.11.6.1: sha256"),
+          "usr/local/cuda-12.4/lib/libcusolver.so.11.6.1 needs libcusparse.so.12: finds beside:usr/local/cuda-12.4/lib/libcusparse.so.12 instead of "
+          "usr/local/cuda-12.4/lib/libcusparse.so.12"));
 }
 
 TEST(CudaManifest, DroppedEnginesAreNamed) {
@@ -100,32 +113,48 @@ TEST(CudaManifest, EditedConfigIsNamedByVariable) {
     config.replace(config.find(from), from.size(), to);
     return compare(manifest_of(image()), manifest_of(image(), config));
   };
-  EXPECT_THAT(edited("lib64:\"", "lib64\""), ElementsAre(R"(Env[1]: "LD_LIBRARY_PATH=/usr/local/nvidia/lib64" instead of "LD_LIBRARY_PATH=/usr/local/nvidia/lib64:")"));
-  EXPECT_THAT(edited(R"(,"NVIDIA_VISIBLE_DEVICES=all")", ""), ElementsAre(R"(Env[2]: nothing instead of "NVIDIA_VISIBLE_DEVICES=all")"));
+  EXPECT_THAT(
+      edited("lib64:\"", "lib64\""),
+      ElementsAre(
+          R"(Env[1]: "LD_LIBRARY_PATH=/usr/local/nvidia/lib64" instead of "LD_LIBRARY_PATH=/usr/local/nvidia/lib64:")"));
+  EXPECT_THAT(edited(R"(,"NVIDIA_VISIBLE_DEVICES=all")", ""),
+              ElementsAre(R"(Env[2]: nothing instead of "NVIDIA_VISIBLE_DEVICES=all")"));
   EXPECT_THAT(edited(R"("a":"b")", R"("a":"c")"), ElementsAre(R"(Labels.a: "c" instead of "b")"));
-  EXPECT_THAT(edited(R"("ExposedPorts":{"80/tcp":{}})", R"("User":"me")"), ElementsAre(HasSubstr("ExposedPorts: absent"), R"(User: "me" instead of absent)"));
+  EXPECT_THAT(edited(R"("ExposedPorts":{"80/tcp":{}})", R"("User":"me")"),
+              ElementsAre(HasSubstr("ExposedPorts: absent"), R"(User: "me" instead of absent)"));
   EXPECT_THAT(edited(R"(["sha256:1"])", R"(["sha256:2","sha256:3"])"), IsEmpty()) << "layers may be others";
   EXPECT_THAT(edited(R"("a":"b")", R"("a":"b","dev.varve.from":"x")"), IsEmpty()) << "our own labels";
 }
 
 TEST(CudaManifest, AnEditedLoaderConfigurationAModeAndAnXattrAreNamed) {
-  EXPECT_THAT(faults([](auto& made) { made.file("etc/ld.so.conf.d/nvidia.conf", "/usr/local/nvidia/lib32\n"); }), ElementsAre(HasSubstr("etc/ld.so.conf.d/nvidia.conf: sha256")));
-  EXPECT_THAT(faults([](auto& made) { made.tree.entries.at("usr/lib/libz.so.1").mode = 0755; }), ElementsAre("usr/lib/libz.so.1: mode 0755 instead of 0644"));
-  EXPECT_THAT(faults([](auto& made) { made.tree.entries.at(kCudnn + "libcudnn.so.9").uid = 7; }), ElementsAre(kCudnn + "libcudnn.so.9: owner 7:0 instead of 0:0"));
-  EXPECT_THAT(faults([](auto& made) { made.tree.entries.at(kCudnn + "libcudnn.so.9").xattrs["security.capability"] = "x"; }),
-              ElementsAre(HasSubstr(kCudnn + "libcudnn.so.9: extended attributes ")));
-  EXPECT_THAT(faults([](auto& made) { made.link("usr/local/cuda-12.4/lib/libcusolver.so", "libcusolver.so.11.6.1"); }),
-              ElementsAre("usr/local/cuda-12.4/lib/libcusolver.so: leads to libcusolver.so.11.6.1 instead of libcusolver.so.11"));
-  EXPECT_THAT(faults([](auto& made) { made.library("usr/local/cuda-12.4/lib/libcufft.so.11"); }), ElementsAre(HasSubstr("libcufft.so.11: was not there, or not CUDA, before")));
+  EXPECT_THAT(faults([](auto& made) { made.file("etc/ld.so.conf.d/nvidia.conf", "/usr/local/nvidia/lib32\n"); }),
+              ElementsAre(HasSubstr("etc/ld.so.conf.d/nvidia.conf: sha256")));
+  EXPECT_THAT(faults([](auto& made) { made.tree.entries.at("usr/lib/libz.so.1").mode = 0755; }),
+              ElementsAre("usr/lib/libz.so.1: mode 0755 instead of 0644"));
+  EXPECT_THAT(faults([](auto& made) { made.tree.entries.at(kCudnn + "libcudnn.so.9").uid = 7; }),
+              ElementsAre(kCudnn + "libcudnn.so.9: owner 7:0 instead of 0:0"));
+  EXPECT_THAT(
+      faults([](auto& made) { made.tree.entries.at(kCudnn + "libcudnn.so.9").xattrs["security.capability"] = "x"; }),
+      ElementsAre(HasSubstr(kCudnn + "libcudnn.so.9: extended attributes ")));
+  EXPECT_THAT(
+      faults([](auto& made) { made.link("usr/local/cuda-12.4/lib/libcusolver.so", "libcusolver.so.11.6.1"); }),
+      ElementsAre(
+          "usr/local/cuda-12.4/lib/libcusolver.so: leads to libcusolver.so.11.6.1 instead of libcusolver.so.11"));
+  EXPECT_THAT(faults([](auto& made) { made.library("usr/local/cuda-12.4/lib/libcufft.so.11"); }),
+              ElementsAre(HasSubstr("libcufft.so.11: was not there, or not CUDA, before")));
 }
 
 TEST(CudaManifest, ANewMatchEarlierInTheSearchIsNamed) {
-  EXPECT_THAT(faults([](auto& made) { made.library("usr/local/nvidia/lib64/libz.so.1"); }), ::testing::Contains(HasSubstr("needs libz.so.1: finds usr/local/nvidia/lib64/libz.so.1, usr/lib/libz.so.1")));
+  EXPECT_THAT(
+      faults([](auto& made) { made.library("usr/local/nvidia/lib64/libz.so.1"); }),
+      ::testing::Contains(HasSubstr("needs libz.so.1: finds usr/local/nvidia/lib64/libz.so.1, usr/lib/libz.so.1")));
 }
 
 TEST(CudaManifest, TheLibraryPathIsTheLastOneOfTheConfig) {
   EXPECT_EQ(library_path_of(as_bytes(kConfig)), "/usr/local/nvidia/lib64:");
-  EXPECT_EQ(library_path_of(as_bytes(std::string_view(R"({"config":{"Env":["LD_LIBRARY_PATH=/a","LD_LIBRARY_PATH=/b"]}})"))), "/b");
+  EXPECT_EQ(
+      library_path_of(as_bytes(std::string_view(R"({"config":{"Env":["LD_LIBRARY_PATH=/a","LD_LIBRARY_PATH=/b"]}})"))),
+      "/b");
   EXPECT_EQ(library_path_of(as_bytes(std::string_view("{}"))), "");
   EXPECT_THROW(library_path_of(as_bytes(std::string_view("[]"))), CorruptData);
   EXPECT_THROW(library_path_of(as_bytes(std::string_view("{"))), CorruptData);

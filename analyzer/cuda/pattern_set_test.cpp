@@ -16,7 +16,9 @@ std::string matching(const PatternSet& set, std::string_view path) {
 }
 
 TEST(PatternSet, AlternativesAreWrittenOut) {
-  EXPECT_THAT(alternatives("lib{a,b{c,d}}{,[.-]*}.so"), ElementsAre("liba.so", "liba.*.so", "liba-*.so", "libbc.so", "libbc.*.so", "libbc-*.so", "libbd.so", "libbd.*.so", "libbd-*.so"));
+  EXPECT_THAT(alternatives("lib{a,b{c,d}}{,[.-]*}.so"),
+              ElementsAre("liba.so", "liba.*.so", "liba-*.so", "libbc.so", "libbc.*.so", "libbc-*.so", "libbd.so",
+                          "libbd.*.so", "libbd-*.so"));
   EXPECT_THAT(alternatives("gcc-[0-2]"), ElementsAre("gcc-0", "gcc-1", "gcc-2"));
   EXPECT_THROW(alternatives("lib{a,b"), CorruptData);
   EXPECT_THROW(alternatives("[abc"), CorruptData);
@@ -37,7 +39,8 @@ TEST(PatternSet, NamesAreBaseNamesAndEndsOfPaths) {
 }
 
 TEST(PatternSet, PathsAreWholePathsAndTheEndingTwoStarsAreTheFolderItself) {
-  const PatternSet set({"usr/local/cuda*", "**/{site,dist}-packages/nvidia/**", "**/tensorflow/**/*.so*"}, PatternSet::Slashless::kPath);
+  const PatternSet set({"usr/local/cuda*", "**/{site,dist}-packages/nvidia/**", "**/tensorflow/**/*.so*"},
+                       PatternSet::Slashless::kPath);
   EXPECT_EQ(matching(set, "usr/local/cuda-12.4"), "usr/local/cuda*");
   EXPECT_EQ(matching(set, "usr/local/cuda-12.4/lib"), "none");
   EXPECT_EQ(matching(set, "x/usr/local/cuda"), "none");

@@ -12,12 +12,15 @@ EmbeddedFiles rule_files();  // images/keep/cuda.toml
 namespace {
 
 // Each pattern must be one: a bracket that is not closed would otherwise be found only when an image is judged.
-std::vector<std::string> patterns(const TomlValue& table, std::string_view key, std::string_view what, bool required = false) {
+std::vector<std::string> patterns(const TomlValue& table, std::string_view key, std::string_view what,
+                                  bool required = false) {
   auto list = toml_strings(table, key, what, required);
   const auto* value = table.find(key);
   for (std::size_t i = 0; i < list.size(); ++i) {
     const auto& at = value->kind == TomlValue::Kind::kArray ? value->array[i] : *value;
-    if (list[i].empty() || list[i].starts_with('/')) fail<CorruptData>("{}: '{:.200}' in '{}': patterns are not empty and have no leading '/'", toml_place(what, at), list[i], key);
+    if (list[i].empty() || list[i].starts_with('/'))
+      fail<CorruptData>("{}: '{:.200}' in '{}': patterns are not empty and have no leading '/'", toml_place(what, at),
+                        list[i], key);
     try {
       internal::alternatives(list[i]);
     } catch (const CorruptData& error) {
@@ -41,7 +44,8 @@ DlopenEdge dlopen_edge(const TomlValue& row, std::string_view what) {
   } else if (need == "driver") {
     edge.need = DlopenEdge::Need::kDriver;
   } else {
-    fail<CorruptData>("{}: need = '{:.100}' must be \"required\", \"optional\" or \"driver\"", toml_place(what, *row.find("need")), need);
+    fail<CorruptData>("{}: need = '{:.100}' must be \"required\", \"optional\" or \"driver\"",
+                      toml_place(what, *row.find("need")), need);
   }
   return edge;
 }
@@ -61,7 +65,8 @@ Rules parse_rules(std::string_view toml, std::string_view what) {
   rules.droppable = patterns(root, "droppable", what);
   for (const auto* row : toml_tables(root, "tail_if", what)) {
     toml_only_keys(*row, {"if_present", "paths"}, what);
-    rules.tail_if.push_back({.if_present = patterns(*row, "if_present", what, true), .paths = patterns(*row, "paths", what, true)});
+    rules.tail_if.push_back(
+        {.if_present = patterns(*row, "if_present", what, true), .paths = patterns(*row, "paths", what, true)});
   }
   for (const auto* row : toml_tables(root, "dlopen", what)) rules.dlopen.push_back(dlopen_edge(*row, what));
   return rules;

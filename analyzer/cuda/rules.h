@@ -1,6 +1,6 @@
 #pragma once
-// Which files of an image are CUDA, by the rules of images/keep/cuda.toml (names, roots, content, closure). Nothing is run; only the index is read.
-// docs/cuda-preservation.md.
+// Which files of an image are CUDA, by the rules of images/keep/cuda.toml (names, roots, content, closure). Nothing is
+// run; only the index is read. docs/cuda-preservation.md.
 #include <cstdint>
 #include <map>
 #include <string>
@@ -9,7 +9,7 @@
 
 #include "analyzer/elf/loader.h"
 #include "core/base/digest.h"
-#include "core/index/flat_tree.h"
+#include "core/index/merge/flat_tree.h"
 
 namespace varve::cuda {
 
@@ -19,7 +19,7 @@ struct DlopenEdge {
   std::string opener;              // pattern over base names: "libcudnn_graph.so*"
   std::vector<std::string> opens;  // patterns over base names; "$MAJOR" is the first number behind ".so." of the opener
   enum class Need : std::uint8_t { kRequired, kOptional, kDriver } need = Need::kRequired;
-  std::vector<std::string> when;   // patterns over base names: counts only in images that have one; empty = in all
+  std::vector<std::string> when;  // patterns over base names: counts only in images that have one; empty = in all
 };
 
 // Paths that are kept only where something is there that needs them.
@@ -28,14 +28,14 @@ struct ConditionalTail {
   std::vector<std::string> paths;
 };
 
-// Patterns are those of core/base/glob.h and {a,b}, [ab]; a pattern of `names` and `tail` without "/" is over base names, one with "/" over ends of paths (names)
-// or whole paths.
+// Patterns are those of core/base/glob.h and {a,b}, [ab]; a pattern of `names` and `tail` without "/" is over base
+// names, one with "/" over ends of paths (names) or whole paths.
 struct Rules {
-  std::vector<std::string> names;         // R1
-  std::vector<std::string> roots;         // R2: with all that is below
-  std::vector<DlopenEdge> dlopen;         // R4.2
-  std::vector<std::string> by_path;       // data and programs reached by path
-  std::vector<std::string> tail;          // R4.5
+  std::vector<std::string> names;    // R1
+  std::vector<std::string> roots;    // R2: with all that is below
+  std::vector<DlopenEdge> dlopen;    // R4.2
+  std::vector<std::string> by_path;  // data and programs reached by path
+  std::vector<std::string> tail;     // R4.5
   std::vector<ConditionalTail> tail_if;
   std::vector<std::string> config_files;  // byte-equal whatever they hold: ld.so configuration, alternatives
   std::vector<std::string> droppable;     // opt-in only
@@ -49,12 +49,13 @@ const Rules& built_in_rules();
 std::string_view built_in_rules_text();
 
 struct Kept {
-  std::string rule;  // "R1 libcublas.so*", "R3 device code", "R4 needed by usr/lib/x.so", "R4 dlopened by …", "R4 link of …", "config etc/ld.so.conf"
+  std::string rule;  // "R1 libcublas.so*", "R3 device code", "R4 needed by usr/lib/x.so", "R4 dlopened by …", "R4 link
+                     // of …", "config etc/ld.so.conf"
 };
 
 struct Selection {
   std::map<std::string, Kept, std::less<>> files;  // paths of the tree: files, links and the folders of roots
-  std::vector<std::string> missing;                // required dlopen edges that the image does not have: reported, not invented
+  std::vector<std::string> missing;  // required dlopen edges that the image does not have: reported, not invented
   // Real path of each kept ELF file with needs -> what the loader finds for them, as manifests record it.
   std::map<std::string, std::vector<elf::Resolution>, std::less<>> needs;
   // Anything by R1, R2 or R3; without, there is no CUDA and only configuration is kept.

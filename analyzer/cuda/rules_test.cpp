@@ -3,8 +3,8 @@
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
 
-#include "analyzer/elf/made_up_tree.h"
 #include "core/base/errors.h"
+#include "testing/elf_tree.h"
 
 namespace varve::cuda {
 namespace {
@@ -51,9 +51,11 @@ TEST(CudaRules, RefusalsNameFileAndLine) {
   };
   EXPECT_EQ(refusal("names = ['a']\nroots = []\nroot = ['b']\n"), "my.toml:3: 'root' is not known here");
   EXPECT_EQ(refusal("names = ['a']\n"), "my.toml:1: 'roots' is missing");
-  EXPECT_EQ(refusal("names = ['a']\nroots = [\n'/usr']\n"), "my.toml:3: '/usr' in 'roots': patterns are not empty and have no leading '/'");
+  EXPECT_EQ(refusal("names = ['a']\nroots = [\n'/usr']\n"),
+            "my.toml:3: '/usr' in 'roots': patterns are not empty and have no leading '/'");
   EXPECT_THAT(refusal("names = ['{a']\nroots = []\n"), HasSubstr("my.toml:1: pattern '{a'"));
-  EXPECT_EQ(refusal("names = []\nroots = []\n[[dlopen]]\nopener = 'x'\nopens = ['y']\nneed = 'perhaps'\n"), "my.toml:6: need = 'perhaps' must be \"required\", \"optional\" or \"driver\"");
+  EXPECT_EQ(refusal("names = []\nroots = []\n[[dlopen]]\nopener = 'x'\nopens = ['y']\nneed = 'perhaps'\n"),
+            "my.toml:6: need = 'perhaps' must be \"required\", \"optional\" or \"driver\"");
 }
 
 TEST_F(RulesTest, NamesInAnyFolderLinksToo) {
@@ -115,23 +117,31 @@ TEST_F(RulesTest, NeedsAreClosedWithEveryMatch) {
   EXPECT_EQ(selection.files.at("env/libhelper.so.1").rule, "R4 name of env/libhelper.so.1.2");
   EXPECT_EQ(selection.files.at("usr/lib/libdeep.so").rule, "R4 needed by opt/y/libhelper.so.1");
   EXPECT_FALSE(selection.files.contains("usr/lib/libunrelated.so"));
-  EXPECT_THAT(selection.needs.at("opt/x/libcusolver.so.11")[0].matches, ElementsAre("env/libhelper.so.1.2", "opt/y/libhelper.so.1"));
+  EXPECT_THAT(selection.needs.at("opt/x/libcusolver.so.11")[0].matches,
+              ElementsAre("env/libhelper.so.1.2", "opt/y/libhelper.so.1"));
 }
 
 TEST_F(RulesTest, LinksAndHardLinksStayInBothDirections) {
-  made.library("opt/real/impl.bin", {}, [] { index::ElfFacts facts; facts.device_code = true; return facts; }());
+  made.library("opt/real/impl.bin", {}, [] {
+    index::ElfFacts facts;
+    facts.device_code = true;
+    return facts;
+  }());
   made.link("opt/real/libimpl.so.1", "impl.bin");
   made.link("usr/lib/libimpl.so", "../../opt/real/libimpl.so.1");
   auto& other = made.library("opt/real/same", {});
   other.link_of = "opt/real/impl.bin";
   made.link("opt/unrelated", "nowhere");
-  for (const auto* path : {"opt/real/libimpl.so.1", "usr/lib/libimpl.so", "opt/real/same"}) EXPECT_EQ(rule(path), "R4 name of opt/real/impl.bin") << path;
+  for (const auto* path : {"opt/real/libimpl.so.1", "usr/lib/libimpl.so", "opt/real/same"})
+    EXPECT_EQ(rule(path), "R4 name of opt/real/impl.bin") << path;
   EXPECT_EQ(rule("opt/unrelated"), "not kept");
 }
 
 TEST_F(RulesTest, WhatIsOpenedByNameIsKeptAndWhatIsMissingIsReported) {
   const auto cudnn = kSite + "nvidia/cudnn/lib/";
-  for (const auto* part : {"", "_graph", "_ops", "_cnn", "_adv", "_engines_precompiled", "_engines_runtime_compiled", "_heuristic"}) made.library(cudnn + "libcudnn" + part + ".so.9");
+  for (const auto* part :
+       {"", "_graph", "_ops", "_cnn", "_adv", "_engines_precompiled", "_engines_runtime_compiled", "_heuristic"})
+    made.library(cudnn + "libcudnn" + part + ".so.9");
   made.library(kSite + "nvidia/cublas/lib/libcublasLt.so.12");
   made.library(kSite + "nvidia/cuda_nvrtc/lib/libnvrtc.so.12");
   made.library(kSite + "nvidia/cuda_nvrtc/lib/libnvrtc-builtins.so.12.4");
@@ -143,13 +153,20 @@ TEST_F(RulesTest, WhatIsOpenedByNameIsKeptAndWhatIsMissingIsReported) {
 
   auto whole = made;
   made.tree.entries.erase(cudnn + "libcudnn_engines_precompiled.so.9");
-  EXPECT_THAT(select().missing, ElementsAre(cudnn + "libcudnn_graph.so.9 opens libcudnn_engines_precompiled.so.9*, which the image does not have"));
+  EXPECT_THAT(
+      select().missing,
+      ElementsAre(cudnn +
+                  "libcudnn_graph.so.9 opens libcudnn_engines_precompiled.so.9*, which the image does not have"));
 
   made = whole;
   made.tree.entries.erase(kSite + "nvidia/cuda_nvrtc/lib/libnvrtc-builtins.so.12.4");
   made.library("opt/other/libnvrtc-builtins.so.12.4");
   made.library("opt/other/libnvrtc-builtins.so.11.8");
-  EXPECT_THAT(select().missing, ElementsAre(kSite + "nvidia/cuda_nvrtc/lib/libnvrtc.so.12 opens libnvrtc-builtins.so.12.*; there is opt/other/libnvrtc-builtins.so.12.4, but not where it searches"));
+  EXPECT_THAT(
+      select().missing,
+      ElementsAre(
+          kSite +
+          "nvidia/cuda_nvrtc/lib/libnvrtc.so.12 opens libnvrtc-builtins.so.12.*; there is opt/other/libnvrtc-builtins.so.12.4, but not where it searches"));
 }
 
 TEST_F(RulesTest, TheTailAndCompilersStayOnlyWhereSomethingUsesThem) {
@@ -188,7 +205,8 @@ TEST_F(RulesTest, DroppableIsOnlyWhatNoNameHolds) {
   made.file("usr/local/cuda/lib64/libcudart_static.a");
   made.file("usr/local/cuda/doc/x.html");
   made.file("usr/local/cuda/lib64/libcublas.so.12");
-  EXPECT_THAT(droppable_paths(made.tree, built_in_rules()), ElementsAre("usr/local/cuda/doc/x.html", "usr/local/cuda/lib64/libcublasLt_static.a"));
+  EXPECT_THAT(droppable_paths(made.tree, built_in_rules()),
+              ElementsAre("usr/local/cuda/doc/x.html", "usr/local/cuda/lib64/libcublasLt_static.a"));
 }
 
 TEST_F(RulesTest, AnIndexWithoutElfFactsIsRefused) {

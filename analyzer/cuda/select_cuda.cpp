@@ -32,16 +32,20 @@ std::string major_of(std::string_view name) {
 std::string with_major(std::string_view pattern, const std::string& major) {
   std::string text(pattern);
   constexpr std::string_view kToken = "$MAJOR";
-  if (const auto at = text.find(kToken); at != std::string::npos) text.replace(at, kToken.size(), major.empty() ? "*" : major);
+  if (const auto at = text.find(kToken); at != std::string::npos)
+    text.replace(at, kToken.size(), major.empty() ? "*" : major);
   return text;
 }
 
 class Selector {
  public:
-  Selector(const index::FlatTree& tree, const elf::Loader& loader, const Rules& rules) : tree_(tree), loader_(loader), rules_(rules), closure_(loader) {}
+  Selector(const index::FlatTree& tree, const elf::Loader& loader, const Rules& rules)
+      : tree_(tree), loader_(loader), rules_(rules), closure_(loader) {}
 
   Selection select() {
-    if (!tree_.has_elf_facts) throw Unsupported("the index of this image says nothing of ELF files: index it again with this version (varve index --force)");
+    if (!tree_.has_elf_facts)
+      throw Unsupported(
+          "the index of this image says nothing of ELF files: index it again with this version (varve index --force)");
     index_names();
     by_rule();
     if (selection_.has_cuda) {
@@ -63,14 +67,17 @@ class Selector {
       const bool is_link = entry.type == FileType::kSymlink;
       if (is_link)
         if (const auto real = loader_.real_path(path); !real.empty()) links_to_[real].push_back(path);
-      if ((is_link || entry.elf != nullptr) && path.find(".so") != std::string::npos) libraries_.emplace_back(path, name_of(path));
+      if ((is_link || entry.elf != nullptr) && path.find(".so") != std::string::npos)
+        libraries_.emplace_back(path, name_of(path));
     }
   }
 
   // R1, R2, R3, what is reached by path, and configuration: one pass, folders before what is in them.
   void by_rule() {
-    const PatternSet names(rules_.names, PatternSet::Slashless::kBaseName, true), roots(rules_.roots, PatternSet::Slashless::kPath);
-    const PatternSet by_path(rules_.by_path, PatternSet::Slashless::kPath), config(rules_.config_files, PatternSet::Slashless::kPath);
+    const PatternSet names(rules_.names, PatternSet::Slashless::kBaseName, true),
+        roots(rules_.roots, PatternSet::Slashless::kPath);
+    const PatternSet by_path(rules_.by_path, PatternSet::Slashless::kPath),
+        config(rules_.config_files, PatternSet::Slashless::kPath);
     std::unordered_map<std::string_view, std::string> whole_folders;  // with the rule that took them
     std::unordered_map<std::string_view, std::string> config_folders;
     std::unordered_map<std::string_view, bool> names_cuda;  // DT_NEEDED names seen
@@ -87,7 +94,10 @@ class Selector {
       if (const auto above = whole_folders.find(parent_of(path)); above != whole_folders.end() && !path.empty()) {
         if (is_dir) whole_folders.emplace(path, above->second);
         keep(path, above->second);
-        if (!selection_.has_cuda && !is_dir && (names.match(path) != nullptr || (entry.elf != nullptr && (entry.elf->device_code || needs_cuda(entry) != nullptr)))) found_cuda(entry);
+        if (!selection_.has_cuda && !is_dir &&
+            (names.match(path) != nullptr ||
+             (entry.elf != nullptr && (entry.elf->device_code || needs_cuda(entry) != nullptr))))
+          found_cuda(entry);
         continue;
       }
       if (const auto* pattern = roots.match(path); pattern != nullptr && !path.empty()) {
@@ -138,7 +148,9 @@ class Selector {
         if (!kept.rule.starts_with("R2 ") || tree_.entries.find(path)->second.type != FileType::kSymlink) continue;
         const auto real = loader_.real_path(path);
         const auto target = tree_.entries.find(real);
-        if (real.empty() || target == tree_.entries.end() || target->second.type != FileType::kDirectory || selection_.files.contains(real)) continue;
+        if (real.empty() || target == tree_.entries.end() || target->second.type != FileType::kDirectory ||
+            selection_.files.contains(real))
+          continue;
         folders.emplace_back(real, kept.rule + " through " + path);
       }
       for (const auto& [folder, rule] : folders) {
@@ -152,7 +164,8 @@ class Selector {
   void take_tree(const std::string& path, const std::string& rule) {
     keep(path, rule);
     const auto below = path + "/";
-    for (auto i = tree_.entries.lower_bound(below); i != tree_.entries.end() && i->first.starts_with(below); ++i) keep(i->first, rule);
+    for (auto i = tree_.entries.lower_bound(below); i != tree_.entries.end() && i->first.starts_with(below); ++i)
+      keep(i->first, rule);
   }
 
   void add_tail() {
@@ -219,7 +232,9 @@ class Selector {
       std::vector<std::string> links;
       const auto real = loader_.real_path(path, &links);
       for (const auto& link : links) keep(link, link_rule);
-      if (const auto target = tree_.entries.find(real); !real.empty() && target != tree_.entries.end() && target->second.type != FileType::kDirectory) keep(real, link_rule);
+      if (const auto target = tree_.entries.find(real);
+          !real.empty() && target != tree_.entries.end() && target->second.type != FileType::kDirectory)
+        keep(real, link_rule);
       return;
     }
     if (const auto links = links_to_.find(path); links != links_to_.end())
@@ -234,7 +249,10 @@ class Selector {
   // Rows whose opener this name is: what they open, wherever it lies, for the same machine.
   void openers_of(const std::string& path, std::string_view name) {
     if (rows_.empty())
-      for (const auto& edge : rules_.dlopen) rows_.push_back({.edge = &edge, .opener = PatternSet({edge.opener}, PatternSet::Slashless::kBaseName), .counts = counts(edge)});
+      for (const auto& edge : rules_.dlopen)
+        rows_.push_back({.edge = &edge,
+                         .opener = PatternSet({edge.opener}, PatternSet::Slashless::kBaseName),
+                         .counts = counts(edge)});
     for (const auto& row : rows_) {
       if (!row.counts || row.opener.match(name) == nullptr) continue;
       const auto real = loader_.real_path(path);
@@ -247,7 +265,9 @@ class Selector {
         if (row.edge->need == DlopenEdge::Need::kRequired) required_[real].emplace(pattern);
         for (const auto* opened : named(pattern)) {
           const auto target = tree_.entries.find(loader_.real_path(*opened));
-          if (target == tree_.entries.end() || (target->second.elf != nullptr && target->second.elf->machine != file->second.elf->machine)) continue;
+          if (target == tree_.entries.end() ||
+              (target->second.elf != nullptr && target->second.elf->machine != file->second.elf->machine))
+            continue;
           opened_.push_back({real, *opened, pattern});
         }
       }
@@ -266,10 +286,12 @@ class Selector {
   }
 
   bool counts(const DlopenEdge& edge) {
-    return edge.when.empty() || std::ranges::any_of(edge.when, [&](const auto& pattern) { return !named(pattern).empty(); });
+    return edge.when.empty() ||
+           std::ranges::any_of(edge.when, [&](const auto& pattern) { return !named(pattern).empty(); });
   }
 
-  // What a kept opener cannot find: beside itself, on its search path, or in the sibling folders of NVIDIA's wheels, which frameworks load first.
+  // What a kept opener cannot find: beside itself, on its search path, or in the sibling folders of NVIDIA's wheels,
+  // which frameworks load first.
   void report_missing() {
     for (const auto& [opener, patterns] : required_) {
       if (!selection_.files.contains(opener)) continue;
@@ -277,7 +299,8 @@ class Selector {
         const auto& candidates = named(pattern);
         if (std::ranges::any_of(candidates, [&](const auto* one) { return reaches(opener, *one); })) continue;
         auto line = opener + " opens " + pattern + ", which the image does not have";
-        if (!candidates.empty()) line = opener + " opens " + pattern + "; there is " + *candidates.front() + ", but not where it searches";
+        if (!candidates.empty())
+          line = opener + " opens " + pattern + "; there is " + *candidates.front() + ", but not where it searches";
         selection_.missing.push_back(std::move(line));
       }
     }
@@ -323,10 +346,13 @@ class Selector {
 
 }  // namespace
 
-Selection select_cuda(const index::FlatTree& tree, const elf::Loader& loader, const Rules& rules) { return Selector(tree, loader, rules).select(); }
+Selection select_cuda(const index::FlatTree& tree, const elf::Loader& loader, const Rules& rules) {
+  return Selector(tree, loader, rules).select();
+}
 
 std::vector<std::string> droppable_paths(const index::FlatTree& tree, const Rules& rules) {
-  const PatternSet droppable(rules.droppable, PatternSet::Slashless::kPath), names(rules.names, PatternSet::Slashless::kBaseName, true);
+  const PatternSet droppable(rules.droppable, PatternSet::Slashless::kPath),
+      names(rules.names, PatternSet::Slashless::kBaseName, true);
   std::unordered_set<std::string_view> folders;
   std::vector<std::string> paths;
   for (const auto& [path, entry] : tree.entries) {

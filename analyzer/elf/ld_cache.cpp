@@ -15,8 +15,9 @@ constexpr std::string_view kNewMagic = "glibc-ld.so.cache1.1";
 constexpr std::size_t kNewHeaderBytes = 48;
 constexpr std::size_t kNewEntryBytes = 24;
 constexpr std::uint32_t kExtensionMagic = 0xEAA42174;
-constexpr std::uint32_t kHwcapsSection = 1;                           // tag of the section that names the glibc-hwcaps subdirectories
-constexpr std::uint64_t kHwcapsEntry = 1u << 30, kIsaLevels = 0x3FF;  // of the upper half of an entry's hwcap: it names such a subdirectory
+constexpr std::uint32_t kHwcapsSection = 1;  // tag of the section that names the glibc-hwcaps subdirectories
+constexpr std::uint64_t kHwcapsEntry = 1u << 30,
+                        kIsaLevels = 0x3FF;  // of the upper half of an entry's hwcap: it names such a subdirectory
 constexpr std::size_t kMaxSections = 64;
 
 class Reader {
@@ -25,7 +26,8 @@ class Reader {
 
   template <typename Number>
   Number number(std::uint64_t at) const {
-    if (at > bytes_.size() || bytes_.size() - at < sizeof(Number)) fail<CorruptData>("{}: cut off at byte {}", what_, bytes_.size());
+    if (at > bytes_.size() || bytes_.size() - at < sizeof(Number))
+      fail<CorruptData>("{}: cut off at byte {}", what_, bytes_.size());
     return load_le<Number>(reinterpret_cast<const std::byte*>(bytes_.data()) + at);
   }
   std::string text(std::uint64_t at) {
@@ -34,7 +36,8 @@ class Reader {
     const auto end = rest.find('\0');
     if (end == std::string_view::npos) fail<CorruptData>("{}: a name at byte {} has no end", what_, at);
     names_bytes_ += end;
-    if (names_bytes_ > kMaxLdCacheNames) fail<CorruptData>("{}: its names take more than {} bytes", what_, kMaxLdCacheNames);
+    if (names_bytes_ > kMaxLdCacheNames)
+      fail<CorruptData>("{}: its names take more than {} bytes", what_, kMaxLdCacheNames);
     return std::string(rest.substr(0, end));
   }
   // Entries whose bytes are not there must not make us reserve memory for them.
@@ -52,19 +55,22 @@ class Reader {
   std::size_t names_bytes_ = 0;
 };
 
-// `base`: where the new format begins. Names count from there, the extension and its sections from the start of the file.
+// `base`: where the new format begins. Names count from there, the extension and its sections from the start of the
+// file.
 std::vector<std::string> hwcaps_names(Reader& in, std::uint64_t base) {
   std::vector<std::string> names;
   const std::uint64_t extension = in.number<std::uint32_t>(base + 32);
   if (extension == 0) return names;
-  if (in.number<std::uint32_t>(extension) != kExtensionMagic) fail<CorruptData>("{}: no extension at byte {}", in.what(), extension);
+  if (in.number<std::uint32_t>(extension) != kExtensionMagic)
+    fail<CorruptData>("{}: no extension at byte {}", in.what(), extension);
   const auto sections = in.count(extension + 4, extension + 8, 16);
   if (sections > kMaxSections) fail<CorruptData>("{}: {} extension sections", in.what(), sections);
   for (std::uint64_t i = 0; i < sections; ++i) {
     const auto section = extension + 8 + i * 16;
     if (in.number<std::uint32_t>(section) != kHwcapsSection) continue;
     const std::uint64_t at = in.number<std::uint32_t>(section + 8), bytes = in.number<std::uint32_t>(section + 12);
-    if (at > in.bytes().size() || bytes > in.bytes().size() - at || bytes / 4 > kMaxSections) fail<CorruptData>("{}: hwcaps section outside the file", in.what());
+    if (at > in.bytes().size() || bytes > in.bytes().size() - at || bytes / 4 > kMaxSections)
+      fail<CorruptData>("{}: hwcaps section outside the file", in.what());
     for (std::uint64_t j = 0; j < bytes / 4; ++j) names.push_back(in.text(base + in.number<std::uint32_t>(at + j * 4)));
   }
   return names;
@@ -73,14 +79,18 @@ std::vector<std::string> hwcaps_names(Reader& in, std::uint64_t base) {
 std::vector<LdCacheEntry> parse_new(std::string_view cache, std::uint64_t base, std::string_view what) {
   Reader in(cache, what);
   const auto byte_order = in.number<std::uint8_t>(base + 28);
-  if ((byte_order & 3) == 3 || (byte_order & 3) == 1) fail<CorruptData>("{}: made for a machine of the other byte order", what);
+  if ((byte_order & 3) == 3 || (byte_order & 3) == 1)
+    fail<CorruptData>("{}: made for a machine of the other byte order", what);
   const auto count = in.count(base + 20, base + kNewHeaderBytes, kNewEntryBytes);
   const auto hwcaps = hwcaps_names(in, base);
   std::vector<LdCacheEntry> entries;
   entries.reserve(count);
   for (std::uint64_t i = 0; i < count; ++i) {
     const auto at = base + kNewHeaderBytes + i * kNewEntryBytes;
-    LdCacheEntry entry{.flags = in.number<std::uint32_t>(at), .name = in.text(base + in.number<std::uint32_t>(at + 4)), .path = in.text(base + in.number<std::uint32_t>(at + 8)), .hwcaps = {}};
+    LdCacheEntry entry{.flags = in.number<std::uint32_t>(at),
+                       .name = in.text(base + in.number<std::uint32_t>(at + 4)),
+                       .path = in.text(base + in.number<std::uint32_t>(at + 8)),
+                       .hwcaps = {}};
     const auto hwcap = in.number<std::uint64_t>(at + 16);
     if (((hwcap >> 32) & ~kIsaLevels) == kHwcapsEntry) {
       const auto name = std::uint32_t(hwcap);
@@ -100,7 +110,10 @@ std::vector<LdCacheEntry> parse_old(std::string_view cache, std::uint64_t count,
   std::vector<LdCacheEntry> entries;
   for (std::uint64_t i = 0; i < count; ++i) {
     const auto at = kOldHeaderBytes + i * kOldEntryBytes;
-    entries.push_back({.flags = in.number<std::uint32_t>(at), .name = in.text(strings + in.number<std::uint32_t>(at + 4)), .path = in.text(strings + in.number<std::uint32_t>(at + 8)), .hwcaps = {}});
+    entries.push_back({.flags = in.number<std::uint32_t>(at),
+                       .name = in.text(strings + in.number<std::uint32_t>(at + 4)),
+                       .path = in.text(strings + in.number<std::uint32_t>(at + 8)),
+                       .hwcaps = {}});
   }
   return entries;
 }
@@ -108,7 +121,8 @@ std::vector<LdCacheEntry> parse_old(std::string_view cache, std::uint64_t count,
 }  // namespace
 
 std::vector<LdCacheEntry> parse_ld_cache(std::string_view cache, std::string_view what) {
-  if (cache.size() > kMaxLdCacheBytes) fail<CorruptData>("{}: {} bytes, the limit is {}", what, cache.size(), kMaxLdCacheBytes);
+  if (cache.size() > kMaxLdCacheBytes)
+    fail<CorruptData>("{}: {} bytes, the limit is {}", what, cache.size(), kMaxLdCacheBytes);
   if (cache.starts_with(kNewMagic)) return parse_new(cache, 0, what);
   if (!cache.starts_with(kOldMagic)) fail<CorruptData>("{}: does not begin as a cache of ldconfig does", what);
   const auto count = Reader(cache, what).count(12, kOldHeaderBytes, kOldEntryBytes);

@@ -1,6 +1,7 @@
 #pragma once
-// /etc/ld.so.cache as ldconfig writes it: which file it found for which library name. Formats "glibc-ld.so.cache1.1" (2.2 and later, glibc-hwcaps since 2.33),
-// alone or behind "ld.so-1.7.0", and the latter alone (elf/cache.c, sysdeps/generic/dl-cache.h of glibc 2.36).
+// /etc/ld.so.cache as ldconfig writes it: which file it found for which library name. Formats "glibc-ld.so.cache1.1"
+// (2.2 and later, glibc-hwcaps since 2.33), alone or behind "ld.so-1.7.0", and the latter alone (elf/cache.c,
+// sysdeps/generic/dl-cache.h of glibc 2.36).
 #include <cstdint>
 #include <string>
 #include <string_view>
@@ -8,8 +9,9 @@
 
 namespace varve::elf {
 
-inline constexpr std::size_t kMaxLdCacheBytes = 16u << 20;      // a big image has 100 kB
-inline constexpr std::size_t kMaxLdCacheNames = 64u << 20;      // bytes of all names and paths together: a small file can name one long text many times
+inline constexpr std::size_t kMaxLdCacheBytes = 16u << 20;  // a big image has 100 kB
+inline constexpr std::size_t kMaxLdCacheNames =
+    64u << 20;  // bytes of all names and paths together: a small file can name one long text many times
 inline constexpr std::size_t kMaxLdCacheText = 4096;  // of one name or path, as PATH_MAX
 
 struct LdCacheEntry {

@@ -34,7 +34,8 @@ TEST(LdCache, ReadsThisMachinesCacheAsLdconfigDoes) {
   const auto expected = listed_by_ldconfig();
   if (!bytes || expected.empty()) GTEST_SKIP() << "this machine has no /etc/ld.so.cache or no ldconfig";
   std::vector<std::pair<std::string, std::string>> read;
-  for (const auto& entry : parse_ld_cache(as_text(*bytes), "etc/ld.so.cache")) read.emplace_back(entry.name, entry.path);
+  for (const auto& entry : parse_ld_cache(as_text(*bytes), "etc/ld.so.cache"))
+    read.emplace_back(entry.name, entry.path);
   EXPECT_EQ(read, expected);
 }
 
@@ -42,7 +43,8 @@ TEST(LdCache, ReadsThisMachinesCacheAsLdconfigDoes) {
 TEST(LdCache, ReadsAllThreeForms) {
   const auto corpus = std::filesystem::path(VARVE_LD_CACHE_CORPUS);
   const auto read = [&](const char* name) { return parse_ld_cache(as_text(read_file(corpus / name)), name); };
-  const LdCacheEntry v3{.flags = 0x0303, .name = "libz.so.1", .path = "/lib/glibc-hwcaps/x86-64-v3/libz.so.1", .hwcaps = "x86-64-v3"};
+  const LdCacheEntry v3{
+      .flags = 0x0303, .name = "libz.so.1", .path = "/lib/glibc-hwcaps/x86-64-v3/libz.so.1", .hwcaps = "x86-64-v3"};
   const LdCacheEntry z{.flags = 0x0303, .name = "libz.so.1", .path = "/lib/libz.so.1", .hwcaps = {}};
   const LdCacheEntry m{.flags = 0x0303, .name = "libm.so.6", .path = "/lib/libm.so.6", .hwcaps = {}};
   EXPECT_THAT(read("new"), ::testing::ElementsAre(v3, z, m));
@@ -59,7 +61,8 @@ TEST(LdCache, RefusesWhatIsCutOffOrLies) {
   const auto bytes = read_file_if_there("/etc/ld.so.cache");
   if (!bytes) GTEST_SKIP() << "this machine has no /etc/ld.so.cache";
   const std::string whole(as_text(*bytes));
-  for (std::size_t length = 0; length < 4096 && length < whole.size(); length += 7) EXPECT_THROW(parse_ld_cache(whole.substr(0, length), "c"), CorruptData) << length;
+  for (std::size_t length = 0; length < 4096 && length < whole.size(); length += 7)
+    EXPECT_THROW(parse_ld_cache(whole.substr(0, length), "c"), CorruptData) << length;
   auto swapped = whole;
   swapped[28] = 3;
   EXPECT_THROW(parse_ld_cache(swapped, "c"), CorruptData);

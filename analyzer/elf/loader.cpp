@@ -20,7 +20,8 @@ constexpr std::uint16_t kX86_64 = 62, kAArch64 = 183, kI386 = 3, kArm = 40, kPpc
 constexpr std::uint16_t kProgram = 2, kSharedObject = 3;
 constexpr std::size_t kMaxSearchDirs = 4096;  // of one file; what a hostile RUNPATH names beyond is not searched
 
-// What differs between machines: the name of Debian's multiarch folder, cache flags, PT_INTERP by convention, what $LIB and $PLATFORM can be.
+// What differs between machines: the name of Debian's multiarch folder, cache flags, PT_INTERP by convention, what $LIB
+// and $PLATFORM can be.
 struct Machine {
   std::uint16_t machine;
   bool is_64;
@@ -34,7 +35,14 @@ struct Machine {
 
 const Machine& machine_of(const ElfFacts& facts) {
   static const std::vector<Machine> machines = {
-      {kX86_64, true, "x86_64-linux-gnu", 0x0303, "lib64/ld-linux-x86-64.so.2", "lib64", {"haswell", "xeon_phi", "x86_64"}, {"avx512_1", "x86_64"}},
+      {kX86_64,
+       true,
+       "x86_64-linux-gnu",
+       0x0303,
+       "lib64/ld-linux-x86-64.so.2",
+       "lib64",
+       {"haswell", "xeon_phi", "x86_64"},
+       {"avx512_1", "x86_64"}},
       {kAArch64, true, "aarch64-linux-gnu", 0x0a03, "lib/ld-linux-aarch64.so.1", "lib64", {"aarch64"}, {"atomics"}},
       {kI386, false, "i386-linux-gnu", 0x0003, "lib/ld-linux.so.2", "lib", {"i686", "i586"}, {"sse2"}},
       {kArm, false, "arm-linux-gnueabihf", 0x0903, "lib/ld-linux-armhf.so.3", "lib", {"v7l", "v8l"}, {"neon", "vfp"}},
@@ -43,7 +51,8 @@ const Machine& machine_of(const ElfFacts& facts) {
       {kRiscV, true, "riscv64-linux-gnu", 0x1003, "lib/ld-linux-riscv64-lp64d.so.1", "lib64", {}, {}},
   };
   static const Machine unknown{0, true, "", 0x0003, "", "lib", {}, {}};
-  const auto found = std::ranges::find_if(machines, [&](const auto& one) { return one.machine == facts.machine && one.is_64 == facts.is_64; });
+  const auto found = std::ranges::find_if(
+      machines, [&](const auto& one) { return one.machine == facts.machine && one.is_64 == facts.is_64; });
   return found == machines.end() ? unknown : *found;
 }
 
@@ -52,7 +61,9 @@ std::string_view parent_of(std::string_view path) {
   return slash == std::string_view::npos ? std::string_view() : path.substr(0, slash);
 }
 std::string_view name_of(std::string_view path) { return path.substr(path.rfind('/') + 1); }
-std::string join(std::string_view dir, std::string_view name) { return dir.empty() ? std::string(name) : std::string(dir) + "/" + std::string(name); }
+std::string join(std::string_view dir, std::string_view name) {
+  return dir.empty() ? std::string(name) : std::string(dir) + "/" + std::string(name);
+}
 
 std::vector<std::string_view> split(std::string_view text, std::string_view separators) {
   std::vector<std::string_view> parts;
@@ -64,8 +75,10 @@ std::vector<std::string_view> split(std::string_view text, std::string_view sepa
   }
 }
 
-// One element with its tokens replaced: `$ORIGIN`, `$LIB`, `$PLATFORM`, each also as `${…}`. Several where the platform is one of several.
-std::vector<std::string> expand(std::string_view element, std::string_view origin, std::string_view lib, const std::vector<std::string_view>& platforms) {
+// One element with its tokens replaced: `$ORIGIN`, `$LIB`, `$PLATFORM`, each also as `${…}`. Several where the platform
+// is one of several.
+std::vector<std::string> expand(std::string_view element, std::string_view origin, std::string_view lib,
+                                const std::vector<std::string_view>& platforms) {
   std::vector<std::string> results = {""};
   while (!element.empty()) {
     const auto dollar = element.find('$');
@@ -119,19 +132,22 @@ struct Loader::State {
       // A library opened by a link in another folder has that folder as its $ORIGIN.
       const auto real = follow(path, nullptr);
       if (!real || parent_of(*real) == parent_of(path)) continue;
-      if (const auto* file = find(*real); file != nullptr && file->elf != nullptr) add_once(link_dirs[*real], parent_of(path));
+      if (const auto* file = find(*real); file != nullptr && file->elf != nullptr)
+        add_once(link_dirs[*real], parent_of(path));
     }
   }
 
   void read_cache() {
     if (options.cache.empty()) return;
     try {
-      for (auto& entry : parse_ld_cache(options.cache, "etc/ld.so.cache")) cache[entry.name].push_back(std::move(entry));
+      for (auto& entry : parse_ld_cache(options.cache, "etc/ld.so.cache"))
+        cache[entry.name].push_back(std::move(entry));
     } catch (const CorruptData& error) {
       problems.push_back(error.what());
       cache.clear();
     }
-    // As ld.so chooses among entries of one name: those for certain machines first, the most demanding one before others.
+    // As ld.so chooses among entries of one name: those for certain machines first, the most demanding one before
+    // others.
     for (auto& [name, entries] : cache)
       std::ranges::stable_sort(entries, [](const auto& a, const auto& b) {
         if (a.hwcaps != b.hwcaps) return a.hwcaps > b.hwcaps;
@@ -199,7 +215,8 @@ struct Loader::State {
     if (!added) return known->second;
     auto& list = known->second;
     if (const auto hwcaps = join(dir, "glibc-hwcaps"); is_dir(hwcaps)) {
-      for (auto i = tree.entries.lower_bound(hwcaps + "/"); i != tree.entries.end() && i->first.starts_with(hwcaps + "/"); ++i)
+      for (auto i = tree.entries.lower_bound(hwcaps + "/");
+           i != tree.entries.end() && i->first.starts_with(hwcaps + "/"); ++i)
         if (i->second.type == FileType::kDirectory && parent_of(i->first) == hwcaps) list.push_back(i->first);
       std::ranges::reverse(list);  // x86-64-v4 before v3
     }
@@ -243,13 +260,19 @@ struct Loader::State {
   bool multiarch(const Machine& machine) const {
     if (machine.triplet.empty()) return false;
     auto [known, added] = is_multiarch.try_emplace(&machine, false);
-    if (added) known->second = holds_libc("lib/" + std::string(machine.triplet), machine) || holds_libc("usr/lib/" + std::string(machine.triplet), machine);
+    if (added)
+      known->second = holds_libc("lib/" + std::string(machine.triplet), machine) ||
+                      holds_libc("usr/lib/" + std::string(machine.triplet), machine);
     return known->second;
   }
-  std::string lib_of(const Machine& machine) const { return multiarch(machine) ? "lib/" + std::string(machine.triplet) : std::string(machine.lib); }
+  std::string lib_of(const Machine& machine) const {
+    return multiarch(machine) ? "lib/" + std::string(machine.triplet) : std::string(machine.lib);
+  }
 
-  // The folders of a RUNPATH or RPATH. Elements that are not absolute depend on where the process stands, which no image says: they are left out.
-  std::vector<std::string> path_dirs(std::string_view list, const std::vector<std::string>& origins, const Machine& machine) const {
+  // The folders of a RUNPATH or RPATH. Elements that are not absolute depend on where the process stands, which no
+  // image says: they are left out.
+  std::vector<std::string> path_dirs(std::string_view list, const std::vector<std::string>& origins,
+                                     const Machine& machine) const {
     std::vector<std::string> found;
     for (const auto element : split(list, ":")) {
       if (found.size() > kMaxSearchDirs) break;
@@ -298,11 +321,12 @@ struct Loader::State {
 
   // As ld.so does when it opens a candidate: files of another class or machine are passed over.
   bool loadable(const FlatEntry& entry, const ElfFacts& by) const {
-    return entry.type == FileType::kRegular && entry.elf != nullptr && entry.elf->is_64 == by.is_64 && entry.elf->machine == by.machine &&
-           (entry.elf->type == kSharedObject || entry.elf->type == kProgram);
+    return entry.type == FileType::kRegular && entry.elf != nullptr && entry.elf->is_64 == by.is_64 &&
+           entry.elf->machine == by.machine && (entry.elf->type == kSharedObject || entry.elf->type == kProgram);
   }
 
-  std::optional<std::string> in_dir(const std::string& dir, const std::vector<std::string_view>& candidates, const ElfFacts& by) const {
+  std::optional<std::string> in_dir(const std::string& dir, const std::vector<std::string_view>& candidates,
+                                    const ElfFacts& by) const {
     for (const auto candidate : candidates) {
       if (parent_of(candidate) != dir) continue;
       const auto* entry = find(candidate);
@@ -331,7 +355,8 @@ struct Loader::State {
         for (const auto& path : expand(needed, origin, lib_of(*file.machine), file.machine->platforms))
           if (path.starts_with('/'))
             if (const auto real = follow(path, nullptr))
-              if (const auto* entry = find(*real); entry != nullptr && loadable(*entry, by)) add_once(result.matches, *real);
+              if (const auto* entry = find(*real); entry != nullptr && loadable(*entry, by))
+                add_once(result.matches, *real);
       return result;
     }
     static const std::vector<std::string_view> none;
@@ -339,7 +364,10 @@ struct Loader::State {
     const auto& candidates = named == by_name.end() ? none : named->second;
     const auto look_in = [&](const std::string& dir) {
       // Inherited folders can be hundreds, candidates are few.
-      if (std::ranges::none_of(candidates, [&](auto one) { return one.size() > dir.size() && (dir.empty() || one[dir.size()] == '/') && one.starts_with(dir); })) return;
+      if (std::ranges::none_of(candidates, [&](auto one) {
+            return one.size() > dir.size() && (dir.empty() || one[dir.size()] == '/') && one.starts_with(dir);
+          }))
+        return;
       for (const auto& one : with_hwcaps(dir, *file.machine))
         if (const auto match = in_dir(one, candidates, by)) add_once(result.matches, *match);
     };
@@ -352,7 +380,8 @@ struct Loader::State {
       for (const auto& entry : cached->second) {
         if (entry.flags != file.machine->cache_flags && entry.flags != 1) continue;
         const auto real = follow(entry.path, nullptr);
-        if (const auto* target = real ? find(*real) : nullptr; target != nullptr && loadable(*target, by)) add_once(result.matches, *real);
+        if (const auto* target = real ? find(*real) : nullptr; target != nullptr && loadable(*target, by))
+          add_once(result.matches, *real);
       }
     if (!candidates.empty())
       for (const auto& dir : default_dirs(*file.machine))
@@ -373,7 +402,8 @@ struct Loader::State {
     auto [known, added] = library_dirs.try_emplace(&machine);
     if (added)
       for (const auto element : split(options.library_path, ":;"))
-        for (const auto& dir : expand(element, "", lib_of(machine), machine.platforms))  // its $ORIGIN is the program's, not known here
+        for (const auto& dir :
+             expand(element, "", lib_of(machine), machine.platforms))  // its $ORIGIN is the program's, not known here
           if (dir.starts_with('/') && element.find("ORIGIN") == std::string_view::npos)
             if (const auto* real = real_dir(dir)) add_once(known->second, *real);
     return known->second;
@@ -387,7 +417,8 @@ struct Loader::State {
       std::vector<std::string> others;
       for (auto& dir : inherited)
         if (!own.contains(dir)) others.push_back(std::move(dir));
-      search.before.insert(search.before.end(), std::make_move_iterator(others.begin()), std::make_move_iterator(others.end()));
+      search.before.insert(search.before.end(), std::make_move_iterator(others.begin()),
+                           std::make_move_iterator(others.end()));
     } else {
       search.after = path_dirs(file.facts->runpath, file.origins, *file.machine);
     }
@@ -405,7 +436,8 @@ struct Loader::State {
   LoaderOptions options;
   std::vector<std::string> problems;
   std::unordered_map<std::string_view, std::vector<std::string_view>> by_name;
-  std::map<std::string, std::vector<std::string>, std::less<>> link_dirs;  // real path -> other folders from which links lead to it
+  std::map<std::string, std::vector<std::string>, std::less<>>
+      link_dirs;  // real path -> other folders from which links lead to it
   std::map<std::string, std::vector<LdCacheEntry>, std::less<>> cache;
   mutable std::unordered_map<std::string, std::optional<std::string>> dirs;
   mutable std::map<std::pair<std::string, std::uint16_t>, std::vector<std::string>> hwcaps_dirs;
@@ -413,14 +445,17 @@ struct Loader::State {
   mutable std::map<const Machine*, bool> is_multiarch;
 };
 
-Loader::Loader(const index::FlatTree& tree, const LoaderOptions& options) : state_(std::make_unique<State>(tree, options)) {}
+Loader::Loader(const index::FlatTree& tree, const LoaderOptions& options)
+    : state_(std::make_unique<State>(tree, options)) {}
 Loader::~Loader() = default;
 Loader::Loader(Loader&&) noexcept = default;
 
 const index::FlatTree& Loader::tree() const { return state_->tree; }
 const std::vector<std::string>& Loader::problems() const { return state_->problems; }
 
-std::string Loader::real_path(std::string_view path, std::vector<std::string>* links) const { return state_->follow(path, links).value_or(""); }
+std::string Loader::real_path(std::string_view path, std::vector<std::string>* links) const {
+  return state_->follow(path, links).value_or("");
+}
 
 std::string Loader::interpreter(std::string_view path) const {
   const auto file = state_->open(path);
@@ -434,7 +469,8 @@ std::vector<Resolution> Loader::resolve(std::string_view path, const std::vector
   return resolve_inheriting(path, inherited);
 }
 
-std::vector<Resolution> Loader::resolve_inheriting(std::string_view path, const std::vector<std::string>& inherited_dirs) const {
+std::vector<Resolution> Loader::resolve_inheriting(std::string_view path,
+                                                   const std::vector<std::string>& inherited_dirs) const {
   const auto file = state_->open(path);
   if (!file || file->facts->needed.empty()) return {};
   return state_->resolve_all(*file, inherited_dirs);
@@ -467,7 +503,8 @@ std::size_t NeedsClosure::number_of(std::string_view path) {
     if (file.rpath.size() <= number / 64) file.rpath.resize(number / 64 + 1);
     file.rpath[number / 64] |= std::uint64_t(1) << (number % 64);
   }
-  if (const auto entry = loader_.tree().entries.find(path); entry != loader_.tree().entries.end() && entry->second.elf != nullptr)
+  if (const auto entry = loader_.tree().entries.find(path);
+      entry != loader_.tree().entries.end() && entry->second.elf != nullptr)
     file.searches_inherited = entry->second.elf->runpath.empty() && !entry->second.elf->needed.empty();
   files_.push_back(std::move(file));
   numbers_.emplace(path, files_.size() - 1);

@@ -3,8 +3,8 @@
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
 
-#include "analyzer/elf/made_up_tree.h"
 #include "analyzer/elf/unresolved.h"
+#include "testing/elf_tree.h"
 
 namespace varve::elf {
 namespace {
@@ -77,8 +77,10 @@ TEST_F(LoaderTest, SearchesInTheOrderOfLdSoAndKeepsEveryMatch) {
   made.library("bin/runpath", {"libx.so.1"}, with_runpath("/own"));
   made.library("bin/rpath", {"libx.so.1"}, with_rpath("/own"));
   options = {.library_path = "/env:/nothing:", .cache = new_cache({{0x0303, "libx.so.1", "/cached/libx.so.1"}})};
-  EXPECT_THAT(matches("bin/runpath"), ElementsAre("env/libx.so.1", "own/libx.so.1", "cached/libx.so.1", "lib/libx.so.1", "usr/lib/libx.so.1"));
-  EXPECT_THAT(matches("bin/rpath"), ElementsAre("own/libx.so.1", "env/libx.so.1", "cached/libx.so.1", "lib/libx.so.1", "usr/lib/libx.so.1"));
+  EXPECT_THAT(matches("bin/runpath"),
+              ElementsAre("env/libx.so.1", "own/libx.so.1", "cached/libx.so.1", "lib/libx.so.1", "usr/lib/libx.so.1"));
+  EXPECT_THAT(matches("bin/rpath"),
+              ElementsAre("own/libx.so.1", "env/libx.so.1", "cached/libx.so.1", "lib/libx.so.1", "usr/lib/libx.so.1"));
 }
 
 TEST_F(LoaderTest, RpathsAreInheritedAndRunpathsAreNot) {
@@ -89,7 +91,8 @@ TEST_F(LoaderTest, RpathsAreInheritedAndRunpathsAreNot) {
   EXPECT_THAT(matches("lib/libx.so"), IsEmpty());
   EXPECT_THAT(matches("lib/libx.so", {"opt/program"}), ElementsAre("own/liby.so"));
   EXPECT_THAT(matches("lib/libx.so", {"opt/other"}), IsEmpty());
-  EXPECT_THAT(matches("lib/libx.so", {"opt/other", "opt/program"}), ElementsAre("own/liby.so")) << "the chain goes on above a loader with a RUNPATH";
+  EXPECT_THAT(matches("lib/libx.so", {"opt/other", "opt/program"}), ElementsAre("own/liby.so"))
+      << "the chain goes on above a loader with a RUNPATH";
   made.library("lib/libx.so", {"liby.so"}, with_runpath("/elsewhere"));
   EXPECT_THAT(matches("lib/libx.so", {"opt/program"}), IsEmpty()) << "a RUNPATH of its own switches all RPATHs off";
 }
@@ -133,13 +136,16 @@ TEST_F(LoaderTest, OtherMachinesAndClassesArePassedOver) {
 }
 
 TEST_F(LoaderTest, HwcapsSubdirectoriesComeFirst) {
-  for (const auto* dir : {"a", "a/glibc-hwcaps/x86-64-v2", "a/glibc-hwcaps/x86-64-v3", "a/tls", "a/haswell/x86_64"}) made.library(std::string(dir) + "/liby.so");
+  for (const auto* dir : {"a", "a/glibc-hwcaps/x86-64-v2", "a/glibc-hwcaps/x86-64-v3", "a/tls", "a/haswell/x86_64"})
+    made.library(std::string(dir) + "/liby.so");
   made.library("x", {"liby.so"}, with_runpath("/a"));
-  EXPECT_THAT(matches("x"), ElementsAre("a/glibc-hwcaps/x86-64-v3/liby.so", "a/glibc-hwcaps/x86-64-v2/liby.so", "a/tls/liby.so", "a/haswell/x86_64/liby.so", "a/liby.so"));
+  EXPECT_THAT(matches("x"), ElementsAre("a/glibc-hwcaps/x86-64-v3/liby.so", "a/glibc-hwcaps/x86-64-v2/liby.so",
+                                        "a/tls/liby.so", "a/haswell/x86_64/liby.so", "a/liby.so"));
 }
 
 TEST_F(LoaderTest, DefaultFoldersAreThoseOfTheImagesLoader) {
-  for (const auto* dir : {"lib/x86_64-linux-gnu", "usr/lib", "lib64", "usr/lib64"}) made.library(std::string(dir) + "/liby.so");
+  for (const auto* dir : {"lib/x86_64-linux-gnu", "usr/lib", "lib64", "usr/lib64"})
+    made.library(std::string(dir) + "/liby.so");
   made.library("x", {"liby.so"});
   EXPECT_THAT(matches("x"), ElementsAre("usr/lib/liby.so")) << "no libc known";
   made.library("lib64/libc.so.6");
@@ -150,7 +156,10 @@ TEST_F(LoaderTest, DefaultFoldersAreThoseOfTheImagesLoader) {
 
 TEST_F(LoaderTest, CacheEntriesCountForTheirMachineAndTheMostDemandingComesFirst) {
   const std::uint64_t v = (1ull << 30) << 32;
-  options.cache = new_cache({{0x0303, "liby.so", "/c1/liby.so"}, {0x0003, "liby.so", "/c32/liby.so"}, {0x0303, "liby.so", "/c2/liby.so", v | 0}, {0x0303, "liby.so", "/c3/liby.so", v | 1},
+  options.cache = new_cache({{0x0303, "liby.so", "/c1/liby.so"},
+                             {0x0003, "liby.so", "/c32/liby.so"},
+                             {0x0303, "liby.so", "/c2/liby.so", v | 0},
+                             {0x0303, "liby.so", "/c3/liby.so", v | 1},
                              {0x0303, "liby.so", "/stale/liby.so"}},
                             {"x86-64-v2", "x86-64-v3"});
   for (const auto* dir : {"c1", "c32", "c2", "c3"}) made.library(std::string(dir) + "/liby.so");
@@ -215,8 +224,10 @@ TEST_F(LoaderTest, AClosureInheritsAlongEveryWay) {
   closure.add("site/numpy/core.so");
   std::map<std::string, std::string> found;
   closure.run([&](const std::string& path, const std::string& by) { found[path] = by; });
-  EXPECT_THAT(found, ::testing::UnorderedElementsAre(std::pair("site/numpy.libs/liba.so", "site/numpy/core.so"), std::pair("site/numpy.libs/libb.so", "site/numpy.libs/liba.so"),
-                                                     std::pair("lib/libc.so", "site/numpy.libs/libb.so"), std::pair("site/numpy.libs/libd.so", "lib/libc.so")));
+  EXPECT_THAT(found, ::testing::UnorderedElementsAre(std::pair("site/numpy.libs/liba.so", "site/numpy/core.so"),
+                                                     std::pair("site/numpy.libs/libb.so", "site/numpy.libs/liba.so"),
+                                                     std::pair("lib/libc.so", "site/numpy.libs/libb.so"),
+                                                     std::pair("site/numpy.libs/libd.so", "lib/libc.so")));
   EXPECT_THAT(unresolved(loader), ElementsAre(Unresolved{"lib/libc.so", "libgone.so"}));
 }
 
@@ -227,7 +238,9 @@ TEST_F(LoaderTest, TheElfGateNamesWhatIsNotThereAnyMore) {
   after.tree.entries.erase("usr/lib/liba.so");
   after.library("opt/new.so", {"libnew.so"});
   const Loader old_loader(made.tree, options), new_loader(after.tree, options);
-  EXPECT_THAT(newly_unresolved(old_loader, new_loader), ElementsAre("opt/new.so needs libnew.so, which is not there", "usr/bin/tool needs liba.so, which is not there any more"));
+  EXPECT_THAT(newly_unresolved(old_loader, new_loader),
+              ElementsAre("opt/new.so needs libnew.so, which is not there",
+                          "usr/bin/tool needs liba.so, which is not there any more"));
   EXPECT_THAT(newly_unresolved(old_loader, old_loader), IsEmpty());
 }
 
@@ -239,7 +252,8 @@ TEST_F(LoaderTest, ProgramsNeedTheirInterpreter) {
   facts.interpreter = "/lib64/ld-linux-x86-64.so.2";
   made.library("bin/x", {"libc.so.6"}, facts);
   const Loader loader(made.tree, options);
-  EXPECT_THAT(files_needed_by(loader, "bin/x"), ElementsAre("lib/x86_64-linux-gnu/libc.so.6", "lib/x86_64-linux-gnu/ld-linux-x86-64.so.2"));
+  EXPECT_THAT(files_needed_by(loader, "bin/x"),
+              ElementsAre("lib/x86_64-linux-gnu/libc.so.6", "lib/x86_64-linux-gnu/ld-linux-x86-64.so.2"));
 }
 
 }  // namespace

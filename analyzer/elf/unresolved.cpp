@@ -26,7 +26,8 @@ std::vector<std::string> newly_unresolved(const Loader& before, const Loader& af
   for (const auto& one : unresolved(after)) {
     if (std::ranges::binary_search(old_ones, one)) continue;
     const bool was_there = before.tree().entries.contains(one.path);
-    lines.push_back(fmt::format("{} needs {}, which is not there{}", one.path, one.needed, was_there ? " any more" : ""));
+    lines.push_back(
+        fmt::format("{} needs {}, which is not there{}", one.path, one.needed, was_there ? " any more" : ""));
   }
   return lines;
 }

@@ -30,13 +30,16 @@ std::vector<std::string_view> split(std::string_view text, char separator) {
 std::optional<double> arrivals(std::string_view text) {
   double value = 0;
   const auto [end, error] = std::from_chars(text.data(), text.data() + text.size(), value);
-  if (error != std::errc() || end != text.data() + text.size() || !(value >= 0 && value <= kMaxArrivalsPerHour)) return std::nullopt;
+  if (error != std::errc() || end != text.data() + text.size() || !(value >= 0 && value <= kMaxArrivalsPerHour))
+    return std::nullopt;
   return value;
 }
 
 }  // namespace
 
-double Demand::mean() const { return std::accumulate(arrivals_per_hour.begin(), arrivals_per_hour.end(), 0.0) / double(arrivals_per_hour.size()); }
+double Demand::mean() const {
+  return std::accumulate(arrivals_per_hour.begin(), arrivals_per_hour.end(), 0.0) / double(arrivals_per_hour.size());
+}
 
 Demand parse_arrivals(std::string_view list) {
   Demand demand;
@@ -64,7 +67,8 @@ Demand parse_trace(std::string_view csv, std::string_view what) {
     const auto value = column < cells.size() ? arrivals(cells[column]) : std::nullopt;
     if (!value) fail<CorruptData>("{}:{}: no number of arrivals (0 to {})", what, number, kMaxArrivalsPerHour);
     demand.arrivals_per_hour.push_back(*value);
-    if (demand.arrivals_per_hour.size() > kMaxHours) fail<CorruptData>("{}:{}: more than {} hours", what, number, kMaxHours);
+    if (demand.arrivals_per_hour.size() > kMaxHours)
+      fail<CorruptData>("{}:{}: more than {} hours", what, number, kMaxHours);
   }
   if (demand.arrivals_per_hour.empty()) fail<CorruptData>("{}: holds no hour", what);
   return demand;

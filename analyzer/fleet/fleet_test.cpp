@@ -19,11 +19,11 @@ const CancelFlag kNoCancel;
 Demand steady(double per_hour) { return {.arrivals_per_hour = {per_hour}}; }
 
 TEST(Queueing, ErlangCAsInTheTables) {
-  EXPECT_NEAR(erlang_c(1, 0.5), 0.5, 1e-12);           // M/M/1: the load itself
-  EXPECT_NEAR(erlang_c(2, 1.0), 1.0 / 3, 1e-12);       // a^2 / (2 - a) / (1 + a + a^2 / (2 - a)) at a = 1
-  EXPECT_NEAR(erlang_c(10, 8.0), 0.4092, 5e-5);        // Cooper, Introduction to Queueing Theory, appendix
-  EXPECT_NEAR(mean_wait_mmc(1, 0.5, 2.0), 2.0, 1e-12); // M/M/1: rho / (1 - rho) service times
-  EXPECT_LT(erlang_c(2000, 1000), 1e-100);             // neither overflows nor is below zero
+  EXPECT_NEAR(erlang_c(1, 0.5), 0.5, 1e-12);            // M/M/1: the load itself
+  EXPECT_NEAR(erlang_c(2, 1.0), 1.0 / 3, 1e-12);        // a^2 / (2 - a) / (1 + a + a^2 / (2 - a)) at a = 1
+  EXPECT_NEAR(erlang_c(10, 8.0), 0.4092, 5e-5);         // Cooper, Introduction to Queueing Theory, appendix
+  EXPECT_NEAR(mean_wait_mmc(1, 0.5, 2.0), 2.0, 1e-12);  // M/M/1: rho / (1 - rho) service times
+  EXPECT_LT(erlang_c(2000, 1000), 1e-100);              // neither overflows nor is below zero
 }
 
 TEST(Queueing, WarmMachinesByPalm) {
@@ -46,8 +46,11 @@ TEST(FixedFleet, IsAnMMCQueue) {
     machines.start_warm = 0;
     machines.session = 600;
     const auto demand = steady(load * 6);
-    const auto outcome = simulate_fixed_fleet(demand, machines, count, {.hours = 500'000 / demand.mean(), .seed = 7}, kNoCancel);
-    EXPECT_NEAR(double(outcome.delayed) / double(outcome.arrivals), erlang_c(count, load), 0.02 * erlang_c(count, load) + 0.005) << count;
+    const auto outcome =
+        simulate_fixed_fleet(demand, machines, count, {.hours = 500'000 / demand.mean(), .seed = 7}, kNoCancel);
+    EXPECT_NEAR(double(outcome.delayed) / double(outcome.arrivals), erlang_c(count, load),
+                0.02 * erlang_c(count, load) + 0.005)
+        << count;
     const auto expected = mean_wait_mmc(count, load, 600);
     EXPECT_NEAR(outcome.mean_wait, expected, 0.06 * expected) << count;
     EXPECT_NEAR(outcome.busy_hours / (outcome.busy_hours + outcome.idle_hours), load / count, 0.01) << count;
@@ -59,7 +62,8 @@ TEST(WarmPool, FollowsPalmsTheorem) {
   machines.start_warm = 2;
   machines.make_warm = 300;
   for (const std::uint32_t warm : {0u, 2u, 5u, 8u}) {
-    const auto outcome = simulate_warm_pool(steady(48), machines, {warm}, {.hours = 10'000, .seed = 3}, kNoCancel);  // 4 in the making
+    const auto outcome =
+        simulate_warm_pool(steady(48), machines, {warm}, {.hours = 10'000, .seed = 3}, kNoCancel);  // 4 in the making
     EXPECT_NEAR(double(outcome.delayed) / double(outcome.arrivals), share_without_warm(warm, 4), 0.006) << warm;
     // Little's law for the machines in the making, and the mean stock of ready ones.
     EXPECT_NEAR(outcome.making_hours / 10'000, 4, 0.05) << warm;
@@ -78,7 +82,8 @@ TEST(WarmPool, TheSmallestPoolThatKeepsThePromise) {
   EXPECT_GT(simulate_warm_pool(steady(48), machines, {warm - 1}, run, kNoCancel).p95, 10);
   // With ten seconds of patience it is a little less than what nobody would have to wait with.
   EXPECT_NEAR(warm, warm_for_share(4, 0.05), 1);
-  EXPECT_THAT([&] { smallest_pool(steady(48), machines, 1, 0.95, run, kNoCancel); }, ThrowsMessage<UsageError>(HasSubstr("takes 2 s to start")));
+  EXPECT_THAT([&] { smallest_pool(steady(48), machines, 1, 0.95, run, kNoCancel); },
+              ThrowsMessage<UsageError>(HasSubstr("takes 2 s to start")));
 }
 
 TEST(WarmPool, FollowsTheDemandThroughTheDay) {
@@ -100,7 +105,9 @@ TEST(WarmPool, FollowsTheDemandThroughTheDay) {
 }
 
 TEST(Simulation, IsTheSameEachTimeAndAnotherWithAnotherSeed) {
-  const auto run = [](std::uint64_t seed) { return simulate_warm_pool(steady(30), Machines(), {3}, {.hours = 500, .seed = seed}, kNoCancel); };
+  const auto run = [](std::uint64_t seed) {
+    return simulate_warm_pool(steady(30), Machines(), {3}, {.hours = 500, .seed = seed}, kNoCancel);
+  };
   EXPECT_EQ(run(1).waits, run(1).waits);
   EXPECT_NE(run(1).waits, run(2).waits);
 }
@@ -113,17 +120,21 @@ TEST(Simulation, NobodyComes) {
 }
 
 TEST(Simulation, RefusesWhatTakesForEver) {
-  EXPECT_THAT([] { simulate_warm_pool(steady(1e6), Machines(), {2}, {.hours = 1e6}, kNoCancel); }, ThrowsMessage<UsageError>(HasSubstr("take fewer days")));
+  EXPECT_THAT([] { simulate_warm_pool(steady(1e6), Machines(), {2}, {.hours = 1e6}, kNoCancel); },
+              ThrowsMessage<UsageError>(HasSubstr("take fewer days")));
 }
 
 TEST(DemandText, ListsAndTraces) {
   EXPECT_THAT(parse_arrivals("3, 5,12.5").arrivals_per_hour, ElementsAre(3, 5, 12.5));
   EXPECT_THAT([] { parse_arrivals("3,-1"); }, ThrowsMessage<UsageError>(HasSubstr("'-1'")));
   EXPECT_THAT([] { parse_arrivals("3,,1"); }, ThrowsMessage<UsageError>(HasSubstr("''")));
-  EXPECT_THAT(parse_trace("hour,arrivals\r\n2026-10-01T00,3\r\n2026-10-01T01,7\n", "t.csv").arrivals_per_hour, ElementsAre(3, 7));
+  EXPECT_THAT(parse_trace("hour,arrivals\r\n2026-10-01T00,3\r\n2026-10-01T01,7\n", "t.csv").arrivals_per_hour,
+              ElementsAre(3, 7));
   EXPECT_THAT([] { parse_trace("hour,count\n1,2\n", "t.csv"); }, ThrowsMessage<CorruptData>(HasSubstr("t.csv:1:")));
-  EXPECT_THAT([] { parse_trace("hour,arrivals\n1,2\n2\n", "t.csv"); }, ThrowsMessage<CorruptData>(HasSubstr("t.csv:3:")));
-  EXPECT_THAT([] { parse_trace("hour,arrivals\n1,nan\n", "t.csv"); }, ThrowsMessage<CorruptData>(HasSubstr("t.csv:2:")));
+  EXPECT_THAT([] { parse_trace("hour,arrivals\n1,2\n2\n", "t.csv"); },
+              ThrowsMessage<CorruptData>(HasSubstr("t.csv:3:")));
+  EXPECT_THAT([] { parse_trace("hour,arrivals\n1,nan\n", "t.csv"); },
+              ThrowsMessage<CorruptData>(HasSubstr("t.csv:2:")));
   EXPECT_THAT([] { parse_trace("arrivals\n", "t.csv"); }, ThrowsMessage<CorruptData>(HasSubstr("holds no hour")));
 }
 

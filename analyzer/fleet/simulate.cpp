@@ -33,14 +33,20 @@ class Random {
   std::uint64_t state_;
 };
 
-// A Poisson process whose rate changes on the hour, by thinning; and the lengths of the sessions, drawn beside it so that pools of any size see the same people.
+// A Poisson process whose rate changes on the hour, by thinning; and the lengths of the sessions, drawn beside it so
+// that pools of any size see the same people.
 class Arrivals {
  public:
   Arrivals(const Demand& demand, const Machines& machines, const Simulated& run)
-      : demand_(demand), session_(machines.session), end_(run.hours * kHour), times_(run.seed), lengths_(run.seed ^ 0x5851f42d4c957f2d) {
+      : demand_(demand),
+        session_(machines.session),
+        end_(run.hours * kHour),
+        times_(run.seed),
+        lengths_(run.seed ^ 0x5851f42d4c957f2d) {
     most_ = *std::ranges::max_element(demand.arrivals_per_hour);
     if (demand.mean() * run.hours > double(kMaxSimulatedArrivals))
-      fail<UsageError>("{:.0f} arrivals to simulate, at most {} can be: take fewer days", demand.mean() * run.hours, kMaxSimulatedArrivals);
+      fail<UsageError>("{:.0f} arrivals to simulate, at most {} can be: take fewer days", demand.mean() * run.hours,
+                       kMaxSimulatedArrivals);
   }
   struct Arrival {
     double time;
@@ -72,7 +78,8 @@ class Waits {
     outcome_.waits.push_back(wait);
     by_hour_[hour].push_back(wait);
   }
-  Outcome finish(double busy_seconds, double idle_seconds, double making_seconds, std::uint64_t delayed, double cost_per_hour) {
+  Outcome finish(double busy_seconds, double idle_seconds, double making_seconds, std::uint64_t delayed,
+                 double cost_per_hour) {
     auto& waits = outcome_.waits;
     outcome_.arrivals = waits.size();
     outcome_.delayed = delayed;
@@ -101,7 +108,8 @@ class Waits {
   std::vector<std::vector<double>> by_hour_;
 };
 
-// Machines of a warm pool that nobody has yet: when each is, or will be, ready. Those first ready are given first, which is the order they were ordered in.
+// Machines of a warm pool that nobody has yet: when each is, or will be, ready. Those first ready are given first,
+// which is the order they were ordered in.
 class WarmPool {
  public:
   WarmPool(const Machines& machines, std::uint32_t warm) : machines_(machines), target_(warm), ready_(warm, 0) {}
@@ -112,7 +120,8 @@ class WarmPool {
     while (ready_.size() < target_) order(now);
     for (; ready_.size() > target_ && ready_.front() <= now; ready_.pop_front()) idle_seconds += now - ready_.front();
   }
-  // When the next one is ready for who comes now; another is ordered in its place, unless there are more than are to be kept.
+  // When the next one is ready for who comes now; another is ordered in its place, unless there are more than are to be
+  // kept.
   double take(double now) {
     if (ready_.size() <= target_) order(now);
     const auto ready = ready_.front();
@@ -137,16 +146,21 @@ class WarmPool {
 
 }  // namespace
 
-double Outcome::wait_at(double share) const { return waits.empty() ? 0 : waits[std::min(waits.size() - 1, std::size_t(std::ceil(share * double(waits.size()))) - 1)]; }
+double Outcome::wait_at(double share) const {
+  return waits.empty() ? 0
+                       : waits[std::min(waits.size() - 1, std::size_t(std::ceil(share * double(waits.size()))) - 1)];
+}
 
-Outcome simulate_warm_pool(const Demand& demand, const Machines& machines, const std::vector<std::uint32_t>& warm, const Simulated& run, const CancelFlag& cancel) {
+Outcome simulate_warm_pool(const Demand& demand, const Machines& machines, const std::vector<std::uint32_t>& warm,
+                           const Simulated& run, const CancelFlag& cancel) {
   Arrivals arrivals(demand, machines, run);
   Waits waits(demand.arrivals_per_hour.size());
   WarmPool pool(machines, warm.at(0));
   std::uint64_t delayed = 0, seen = 0, hour = 0;
   double busy_seconds = 0;
   for (Arrivals::Arrival arrival; arrivals.next(arrival);) {
-    for (; double(hour + 1) * kHour <= arrival.time; ++hour) pool.set_target(warm[std::size_t(hour + 1) % warm.size()], double(hour + 1) * kHour);
+    for (; double(hour + 1) * kHour <= arrival.time; ++hour)
+      pool.set_target(warm[std::size_t(hour + 1) % warm.size()], double(hour + 1) * kHour);
     const auto ready = pool.take(arrival.time);
     delayed += ready > arrival.time;
     waits.add(std::max(0.0, ready - arrival.time) + machines.start_warm, arrival.hour);
@@ -157,7 +171,8 @@ Outcome simulate_warm_pool(const Demand& demand, const Machines& machines, const
   return waits.finish(busy_seconds, pool.idle_seconds, pool.making_seconds, delayed, machines.cost_per_hour);
 }
 
-Outcome simulate_fixed_fleet(const Demand& demand, const Machines& machines, std::uint32_t count, const Simulated& run, const CancelFlag& cancel) {
+Outcome simulate_fixed_fleet(const Demand& demand, const Machines& machines, std::uint32_t count, const Simulated& run,
+                             const CancelFlag& cancel) {
   if (count == 0) fail<UsageError>("a fleet has at least one machine");
   Arrivals arrivals(demand, machines, run);
   Waits waits(demand.arrivals_per_hour.size());
@@ -181,12 +196,17 @@ Outcome simulate_fixed_fleet(const Demand& demand, const Machines& machines, std
   return waits.finish(busy_seconds, idle_seconds, reset_seconds, delayed, machines.cost_per_hour);
 }
 
-std::uint32_t smallest_pool(const Demand& demand, const Machines& machines, double seconds, double share, const Simulated& run, const CancelFlag& cancel) {
+std::uint32_t smallest_pool(const Demand& demand, const Machines& machines, double seconds, double share,
+                            const Simulated& run, const CancelFlag& cancel) {
   if (seconds < machines.start_warm)
-    fail<UsageError>("nobody can be served within {} s: a session on a warm machine takes {} s to start", seconds, machines.start_warm);
-  const auto good = [&](std::uint32_t warm) { return simulate_warm_pool(demand, machines, {warm}, run, cancel).wait_at(share) <= seconds; };
+    fail<UsageError>("nobody can be served within {} s: a session on a warm machine takes {} s to start", seconds,
+                     machines.start_warm);
+  const auto good = [&](std::uint32_t warm) {
+    return simulate_warm_pool(demand, machines, {warm}, run, cancel).wait_at(share) <= seconds;
+  };
   // More machines never make anybody wait longer: the same people come, and each finds at least as many ready.
-  std::uint32_t high = std::max(1u, warm_for_share(*std::ranges::max_element(demand.arrivals_per_hour) / kHour * machines.make_warm, 1 - share));
+  std::uint32_t high = std::max(
+      1u, warm_for_share(*std::ranges::max_element(demand.arrivals_per_hour) / kHour * machines.make_warm, 1 - share));
   while (!good(high)) high *= 2;
   std::uint32_t low = 0;
   while (low < high) {

@@ -51,8 +51,8 @@ struct Cell {
   std::uint32_t number = 0;  // goes into `cell` of what is found
 };
 
-// What hostile text can make us keep is bounded: beyond it, what is found in a notebook is dropped. All names and arguments are UTF-8 on
-// one line.
+// What hostile text can make us keep is bounded: beyond it, what is found in a notebook is dropped. All names and
+// arguments are UTF-8 on one line.
 inline constexpr std::size_t kMaxFindings = 100'000;
 
 struct Findings {

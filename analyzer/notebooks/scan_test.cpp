@@ -11,7 +11,7 @@
 #include <gtest/gtest.h>
 
 #include "core/base/file.h"
-#include "tests/support/temp_dir.h"
+#include "testing/temp_dir.h"
 
 namespace varve::notebooks {
 namespace {

@@ -42,18 +42,21 @@ void CompressedShares::add(std::uint64_t stream_end, std::uint64_t compressed_en
 }
 
 std::uint64_t CompressedShares::before(std::uint64_t stream_offset) const {
-  const auto next = std::upper_bound(places_.begin(), places_.end(), stream_offset, [](std::uint64_t at, const Place& place) { return at < place.stream_end; });
+  const auto next = std::upper_bound(places_.begin(), places_.end(), stream_offset,
+                                     [](std::uint64_t at, const Place& place) { return at < place.stream_end; });
   const auto last = next == places_.begin() ? Place{} : *(next - 1);
   if (next == places_.end()) return last.compressed_end;
   const auto stream = next->stream_end - last.stream_end;
   const auto compressed = next->compressed_end - last.compressed_end;
   // Both sides of one place are far below 2^53 where it matters; a rounded byte does not.
-  return last.compressed_end + std::uint64_t(double(compressed) * double(stream_offset - last.stream_end) / double(stream));
+  return last.compressed_end +
+         std::uint64_t(double(compressed) * double(stream_offset - last.stream_end) / double(stream));
 }
 
-std::vector<std::uint64_t> shares_of_entries(const std::vector<index::LayerEntry>& entries, const CompressedShares& shares) {
+std::vector<std::uint64_t> shares_of_entries(const std::vector<index::LayerEntry>& entries,
+                                             const CompressedShares& shares) {
   std::vector<std::uint64_t> result(entries.size());
-  std::uint64_t at = 0;        // end of what is given away
+  std::uint64_t at = 0;  // end of what is given away
   std::uint64_t at_share = 0;
   std::size_t first_open = 0;  // entries since the last content
   const auto give_to = [&](std::size_t entry, std::uint64_t end) {

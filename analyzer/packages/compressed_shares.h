@@ -1,14 +1,16 @@
 #pragma once
-// How much of a compressed blob each entry of a layer takes: the compressor does not say, so a piece of the stream is divided among what it holds.
+// How much of a compressed blob each entry of a layer takes: the compressor does not say, so a piece of the stream is
+// divided among what it holds.
 #include <cstdint>
 #include <vector>
 
-#include "core/index/layer_entries.h"
-#include "core/index/layer_map.h"
+#include "core/index/format/layer_entries.h"
+#include "core/index/format/layer_map.h"
 
 namespace varve::packages {
 
-// Where the two sides of a blob correspond: between two such places the compressed bytes are spread evenly over the stream.
+// Where the two sides of a blob correspond: between two such places the compressed bytes are spread evenly over the
+// stream.
 class CompressedShares {
  public:
   CompressedShares() = default;
@@ -27,7 +29,9 @@ class CompressedShares {
   std::vector<Place> places_;
 };
 
-// One per entry: content with padding, and the headers before it. Entries without content share with the next one what lies between two contents.
-std::vector<std::uint64_t> shares_of_entries(const std::vector<index::LayerEntry>& entries, const CompressedShares& shares);
+// One per entry: content with padding, and the headers before it. Entries without content share with the next one what
+// lies between two contents.
+std::vector<std::uint64_t> shares_of_entries(const std::vector<index::LayerEntry>& entries,
+                                             const CompressedShares& shares);
 
 }  // namespace varve::packages

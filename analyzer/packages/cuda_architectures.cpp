@@ -16,14 +16,14 @@ namespace {
 constexpr std::uint64_t kWindowBytes = 256 << 10;
 constexpr std::uint64_t kMaxSections = 1 << 16;
 constexpr std::uint64_t kMaxSectionNameBytes = 256;
-constexpr std::uint64_t kMaxMembers = 1 << 20;           // of a static library
-constexpr std::uint64_t kPtxHeadBytes = 16 << 10;        // the .target line comes after comments only
+constexpr std::uint64_t kMaxMembers = 1 << 20;     // of a static library
+constexpr std::uint64_t kPtxHeadBytes = 16 << 10;  // the .target line comes after comments only
 constexpr std::uint64_t kMinProgramBytes = 1 << 20;
 constexpr std::uint64_t kContainerStart = 0x0010'0001'BA55'ED50;  // magic number, version 1, 16 bytes of header
 constexpr std::uint64_t kContainerHeaderBytes = 16;
 constexpr std::uint64_t kMinEntryHeaderBytes = 64, kMaxEntryHeaderBytes = 4096;
-constexpr std::uint64_t kMaxArchitectures = 4096;        // of one file; real ones know about 30
-constexpr std::uint16_t kMachineCuda = 190;              // EM_CUDA
+constexpr std::uint64_t kMaxArchitectures = 4096;  // of one file; real ones know about 30
+constexpr std::uint16_t kMachineCuda = 190;        // EM_CUDA
 constexpr std::uint64_t kFlagArchitectureOnly = 0x100000, kFlagFamilyOnly = 0x200000;
 
 template <typename T>
@@ -47,7 +47,8 @@ class Window {
       const auto wanted = std::min(size_ - offset, std::max(length, kWindowBytes));
       bytes_ = read_({.offset = offset, .length = wanted});
       start_ = offset;
-      if (bytes_.size() != wanted) fail<CorruptData>("{} bytes at {} were asked for, {} came", wanted, offset, bytes_.size());
+      if (bytes_.size() != wanted)
+        fail<CorruptData>("{} bytes at {} were asked for, {} came", wanted, offset, bytes_.size());
     }
     return ByteView(bytes_).subspan(offset - start_, length);
   }
@@ -100,11 +101,19 @@ std::vector<Section> read_sections(Window& file, std::uint64_t base) {
   }
   std::vector<Section> sections;
   for (const auto& one : raw) {
-    if (one.sh_type == SHT_NOBITS || one.sh_offset > file.size() - base || one.sh_size > file.size() - base - one.sh_offset) continue;
+    if (one.sh_type == SHT_NOBITS || one.sh_offset > file.size() - base ||
+        one.sh_size > file.size() - base - one.sh_offset)
+      continue;
     const auto at = base + names->sh_offset + one.sh_name;
-    const auto name = one.sh_name < names->sh_size ? as_text(file.at(at, std::min(kMaxSectionNameBytes, file.size() - std::min(at, file.size())))) : "";
-    sections.push_back({.name = std::string(name.substr(0, name.find('\0'))), .type = one.sh_type, .flags = one.sh_flags,
-                        .offset = base + one.sh_offset, .size = one.sh_size});
+    const auto name =
+        one.sh_name < names->sh_size
+            ? as_text(file.at(at, std::min(kMaxSectionNameBytes, file.size() - std::min(at, file.size()))))
+            : "";
+    sections.push_back({.name = std::string(name.substr(0, name.find('\0'))),
+                        .type = one.sh_type,
+                        .flags = one.sh_flags,
+                        .offset = base + one.sh_offset,
+                        .size = one.sh_size});
   }
   return sections;
 }
@@ -138,13 +147,15 @@ class DeviceCodeReader {
 
   void read_elf(std::uint64_t base, std::uint64_t size) {
     const auto head = file_.at(base, sizeof(Elf64_Ehdr));
-    if (head.empty() || std::to_integer<int>(head[EI_CLASS]) != ELFCLASS64 || std::to_integer<int>(head[EI_DATA]) != ELFDATA2LSB) return;
+    if (head.empty() || std::to_integer<int>(head[EI_CLASS]) != ELFCLASS64 ||
+        std::to_integer<int>(head[EI_DATA]) != ELFDATA2LSB)
+      return;
     const auto header = load<Elf64_Ehdr>(head, 0);
     if (header.e_machine == kMachineCuda) return count(cubin_architecture(header), size);
     const auto sections = read_sections(file_, base);
     const bool has_device_code = std::any_of(sections.begin(), sections.end(), [](const Section& one) {
-      return one.name == ".nv_fatbin" || one.name == "__nv_relfatbin" || one.name == ".nvFatBinSegment" || one.name == ".cask_resource" ||
-             one.name == ".ldata";
+      return one.name == ".nv_fatbin" || one.name == "__nv_relfatbin" || one.name == ".nvFatBinSegment" ||
+             one.name == ".cask_resource" || one.name == ".ldata";
     });
     if (!has_device_code) return;
     // Libraries of NVIDIA keep containers in ordinary data too, found by their magic number alone.
@@ -209,7 +220,9 @@ class DeviceCodeReader {
     const auto payload_bytes = load<std::uint64_t>(head, 8);
     const auto number = load<std::uint32_t>(head, 28);
     const auto flags = load<std::uint64_t>(head, 40);
-    if (header_bytes < kMinEntryHeaderBytes || header_bytes > kMaxEntryHeaderBytes || header_bytes > room || payload_bytes > room - header_bytes) return 0;
+    if (header_bytes < kMinEntryHeaderBytes || header_bytes > kMaxEntryHeaderBytes || header_bytes > room ||
+        payload_bytes > room - header_bytes)
+      return 0;
     const char* suffix = (flags & kFlagArchitectureOnly) != 0 ? "a" : (flags & kFlagFamilyOnly) != 0 ? "f" : "";
     const auto bytes = header_bytes + payload_bytes;
     if (kind == 1) {
@@ -261,7 +274,9 @@ class DeviceCodeReader {
   DeviceCode found_;
 };
 
-bool has_suffix(std::string_view name, std::string_view suffix) { return name.size() > suffix.size() && name.ends_with(suffix); }
+bool has_suffix(std::string_view name, std::string_view suffix) {
+  return name.size() > suffix.size() && name.ends_with(suffix);
+}
 
 }  // namespace
 
@@ -276,7 +291,8 @@ bool may_hold_device_code(std::string_view path, const SourceFile& file) {
 
 DeviceCode read_device_code(std::uint64_t size, const RangeReader& read) { return DeviceCodeReader(size, read).read(); }
 
-std::map<std::string, std::uint64_t> read_cuda_architectures(const FileSource& files, const std::function<void(const std::string&)>& problem) {
+std::map<std::string, std::uint64_t> read_cuda_architectures(const FileSource& files,
+                                                             const std::function<void(const std::string&)>& problem) {
   std::map<std::string, std::uint64_t> bytes;
   for (const auto& [path, file] : files.files()) {
     if (!may_hold_device_code(path, file)) continue;

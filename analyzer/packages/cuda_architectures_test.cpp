@@ -5,9 +5,9 @@
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
 
-#include "analyzer/packages/memory_source.h"
 #include "core/base/errors.h"
 #include "core/base/file.h"
+#include "testing/memory_source.h"
 
 namespace varve::packages {
 namespace {
@@ -54,7 +54,8 @@ struct TestSection {
 };
 
 // Header, contents, names, table of sections: as linkers lay it out.
-Bytes elf_file(const std::vector<TestSection>& wanted, std::uint16_t machine = EM_X86_64, std::uint32_t flags = 0, std::uint8_t abi_version = 0) {
+Bytes elf_file(const std::vector<TestSection>& wanted, std::uint16_t machine = EM_X86_64, std::uint32_t flags = 0,
+               std::uint8_t abi_version = 0) {
   Elf64_Ehdr header{};
   std::memcpy(header.e_ident, ELFMAG, SELFMAG);
   header.e_ident[EI_CLASS] = ELFCLASS64;
@@ -103,20 +104,24 @@ Bytes joined(std::initializer_list<Bytes> parts) {
 }
 
 TEST(CudaArchitectures, EntriesAreCountedByWhatTheyAreFor) {
-  const auto code = container({{.kind = 2, .architecture = 75, .payload_bytes = 1000},
-                               {.kind = 2, .architecture = 90, .payload_bytes = 8, .flags = 0x100011},
-                               {.kind = 2, .architecture = 100, .payload_bytes = 16, .flags = 0x200011, .header_bytes = 112},
-                               {.kind = 1, .architecture = 90, .payload_bytes = 24, .header_bytes = 72},
-                               {.kind = 8, .architecture = 75, .payload_bytes = 32},
-                               {.kind = 99, .architecture = 75, .payload_bytes = 40}});
+  const auto code =
+      container({{.kind = 2, .architecture = 75, .payload_bytes = 1000},
+                 {.kind = 2, .architecture = 90, .payload_bytes = 8, .flags = 0x100011},
+                 {.kind = 2, .architecture = 100, .payload_bytes = 16, .flags = 0x200011, .header_bytes = 112},
+                 {.kind = 1, .architecture = 90, .payload_bytes = 24, .header_bytes = 72},
+                 {.kind = 8, .architecture = 75, .payload_bytes = 32},
+                 {.kind = 99, .architecture = 75, .payload_bytes = 40}});
   EXPECT_THAT(read(elf_file({{".text", Bytes(64), SHF_ALLOC | SHF_EXECINSTR}, {".nv_fatbin", code}})),
-              UnorderedElementsAre(Pair("sm_75", CodeAmount{1, 1064}), Pair("sm_90a", CodeAmount{1, 72}), Pair("sm_100f", CodeAmount{1, 128}),
-                                   Pair("compute_90", CodeAmount{1, 96}), Pair("lto_75", CodeAmount{1, 96}), Pair("other", CodeAmount{1, 104})));
+              UnorderedElementsAre(Pair("sm_75", CodeAmount{1, 1064}), Pair("sm_90a", CodeAmount{1, 72}),
+                                   Pair("sm_100f", CodeAmount{1, 128}), Pair("compute_90", CodeAmount{1, 96}),
+                                   Pair("lto_75", CodeAmount{1, 96}), Pair("other", CodeAmount{1, 104})));
 }
 
 TEST(CudaArchitectures, ContainersFollowEachOtherWithPaddingAndInEverySectionOfData) {
   const auto one = container({{.architecture = 80, .payload_bytes = 8}});
-  const auto file = elf_file({{".nv_fatbin", joined({one, Bytes(8), one, Bytes(64), one})}, {"__nv_relfatbin", one}, {".rodata", joined({Bytes(40), one})}});
+  const auto file = elf_file({{".nv_fatbin", joined({one, Bytes(8), one, Bytes(64), one})},
+                              {"__nv_relfatbin", one},
+                              {".rodata", joined({Bytes(40), one})}});
   EXPECT_THAT(read(file), UnorderedElementsAre(Pair("sm_80", CodeAmount{5, 5 * 72})));
 }
 
@@ -130,7 +135,8 @@ TEST(CudaArchitectures, ContainersFarApartAreFoundAcrossWindows) {
 }
 
 TEST(CudaArchitectures, LargePayloadsAreNotRead) {
-  const auto file = elf_file({{".nv_fatbin", container({{.payload_bytes = 40u << 20}, {.architecture = 90, .payload_bytes = 40u << 20}})}});
+  const auto file = elf_file(
+      {{".nv_fatbin", container({{.payload_bytes = 40u << 20}, {.architecture = 90, .payload_bytes = 40u << 20}})}});
   std::uint64_t read_bytes = 0;
   const auto found = read_device_code(file.size(), [&](ByteRange range) {
     read_bytes += range.length;
@@ -143,7 +149,8 @@ TEST(CudaArchitectures, LargePayloadsAreNotRead) {
 TEST(CudaArchitectures, AnOrdinaryLibraryIsNotSearched) {
   const auto one = container({{.architecture = 80}});
   EXPECT_THAT(read(elf_file({{".rodata", one}, {".data", one}})), IsEmpty()) << "the magic number alone proves nothing";
-  EXPECT_THAT(read(elf_file({{".nv_fatbin", Bytes(64)}, {".text", one, SHF_ALLOC | SHF_EXECINSTR}})), IsEmpty()) << "instructions are not data";
+  EXPECT_THAT(read(elf_file({{".nv_fatbin", Bytes(64)}, {".text", one, SHF_ALLOC | SHF_EXECINSTR}})), IsEmpty())
+      << "instructions are not data";
 }
 
 TEST(CudaArchitectures, ACubinIsOfTheArchitectureInItsFlags) {
@@ -177,8 +184,11 @@ TEST(CudaArchitectures, WhatIsCutOffOrLiesEndsItsContainer) {
   // The container claims more than there is, or less than its second entry.
   EXPECT_THAT(read(elf_file({{".nv_fatbin", container({{.architecture = 80, .payload_bytes = 8}}, 1 << 30)}})),
               UnorderedElementsAre(Pair("sm_80", CodeAmount{1, 72})));
-  EXPECT_THAT(read(elf_file({{".nv_fatbin", container({{.architecture = 80, .payload_bytes = 8}, {.architecture = 90, .payload_bytes = 8}}, -8)}})),
-              UnorderedElementsAre(Pair("sm_80", CodeAmount{1, 72})));
+  EXPECT_THAT(
+      read(elf_file(
+          {{".nv_fatbin",
+            container({{.architecture = 80, .payload_bytes = 8}, {.architecture = 90, .payload_bytes = 8}}, -8)}})),
+      UnorderedElementsAre(Pair("sm_80", CodeAmount{1, 72})));
   for (std::size_t length = 0; length < good.size(); ++length) {
     auto cut = good;
     cut.resize(length);
@@ -203,9 +213,11 @@ TEST(CudaArchitectures, HostileElfHeadersAreLeftAlone) {
 }
 
 TEST(CudaArchitectures, SectionsThatOverlapAreNotSearchedOverAndOver) {
-  auto file = elf_file({{".nv_fatbin", Bytes(1 << 20)}, {".a", Bytes(8)}, {".b", Bytes(8)}, {".c", Bytes(8)}, {".d", Bytes(8)}});
+  auto file = elf_file(
+      {{".nv_fatbin", Bytes(1 << 20)}, {".a", Bytes(8)}, {".b", Bytes(8)}, {".c", Bytes(8)}, {".d", Bytes(8)}});
   const auto header = load_le<std::uint64_t>(file.data() + offsetof(Elf64_Ehdr, e_shoff));
-  for (std::size_t i = 2; i < 6; ++i) std::memcpy(file.data() + header + i * sizeof(Elf64_Shdr) + 24, file.data() + header + sizeof(Elf64_Shdr) + 24, 16);
+  for (std::size_t i = 2; i < 6; ++i)
+    std::memcpy(file.data() + header + i * sizeof(Elf64_Shdr) + 24, file.data() + header + sizeof(Elf64_Shdr) + 24, 16);
   std::uint64_t read_bytes = 0;
   read_device_code(file.size(), [&](ByteRange range) {
     read_bytes += range.length;
@@ -219,12 +231,16 @@ TEST(CudaArchitectures, AFileThatGivesFewerBytesIsSaid) {
 }
 
 TEST(CudaArchitectures, WhatNvidiasToolsMadeIsReadAsCuobjdumpListsIt) {
-  const auto read_seed = [](const char* name) { return read(read_file(std::filesystem::path(VARVE_CUDA_CORPUS) / name)); };
+  const auto read_seed = [](const char* name) {
+    return read(read_file(std::filesystem::path(VARVE_CUDA_CORPUS) / name));
+  };
   using ::testing::Key;
-  EXPECT_THAT(read_seed("library"), UnorderedElementsAre(Key("sm_75"), Key("sm_80"), Key("sm_90a"), Key("sm_100f"), Key("compute_75")));
+  EXPECT_THAT(read_seed("library"),
+              UnorderedElementsAre(Key("sm_75"), Key("sm_80"), Key("sm_90a"), Key("sm_100f"), Key("compute_75")));
   EXPECT_EQ(read_seed("fatbin"), read_seed("library"));
-  EXPECT_THAT(read_seed("static_library"), UnorderedElementsAre(Key("sm_75"), Pair("sm_80", ::testing::Field(&CodeAmount::entries, 2)), Key("sm_90a"),
-                                                                Key("sm_100f"), Key("compute_75")));
+  EXPECT_THAT(read_seed("static_library"),
+              UnorderedElementsAre(Key("sm_75"), Pair("sm_80", ::testing::Field(&CodeAmount::entries, 2)),
+                                   Key("sm_90a"), Key("sm_100f"), Key("compute_75")));
   EXPECT_THAT(read_seed("cubin"), UnorderedElementsAre(Key("sm_100")));
   EXPECT_THAT(read_seed("ptx"), UnorderedElementsAre(Key("compute_75")));
 }
@@ -232,8 +248,11 @@ TEST(CudaArchitectures, WhatNvidiasToolsMadeIsReadAsCuobjdumpListsIt) {
 TEST(CudaArchitectures, AnImageIsTheSumOfItsFilesAndADamagedOneIsNamed) {
   const auto text = [](const Bytes& bytes) { return std::string(as_text(bytes)); };
   test::MemorySource files;
-  files.add("usr/lib/liba.so.1", text(elf_file({{".nv_fatbin", container({{.architecture = 80, .payload_bytes = 8}})}})));
-  files.add("usr/lib/libb.so", text(elf_file({{".nv_fatbin", container({{.architecture = 80, .payload_bytes = 8}, {.kind = 1, .architecture = 80, .payload_bytes = 8}})}})));
+  files.add("usr/lib/liba.so.1",
+            text(elf_file({{".nv_fatbin", container({{.architecture = 80, .payload_bytes = 8}})}})));
+  files.add("usr/lib/libb.so",
+            text(elf_file({{".nv_fatbin", container({{.architecture = 80, .payload_bytes = 8},
+                                                     {.kind = 1, .architecture = 80, .payload_bytes = 8}})}})));
   files.add("usr/lib/libc.so.6", "no ELF file, but of the name of one, and long enough to be looked at twice........");
   files.add("usr/share/fatbin.txt", text(container({{.architecture = 90}})));
   files.link("usr/lib/liba.so", "liba.so.1");
@@ -251,9 +270,11 @@ SourceFile file_of(std::uint64_t size, std::uint32_t mode = 0644) {
 }
 
 TEST(CudaArchitectures, OnlyFilesThatMayHoldItAreOpened) {
-  for (const char* name : {"a/libx.so", "libx.so.12", "libx.so.12.1.3", "k.cubin", "k.fatbin", "k.ptx", "libx_static.a", "k.o"})
+  for (const char* name :
+       {"a/libx.so", "libx.so.12", "libx.so.12.1.3", "k.cubin", "k.fatbin", "k.ptx", "libx_static.a", "k.o"})
     EXPECT_TRUE(may_hold_device_code(name, file_of(1000))) << name;
-  for (const char* name : {"a/b.py", "so", "a.so/readme", ".so", "data.bin"}) EXPECT_FALSE(may_hold_device_code(name, file_of(1000))) << name;
+  for (const char* name : {"a/b.py", "so", "a.so/readme", ".so", "data.bin"})
+    EXPECT_FALSE(may_hold_device_code(name, file_of(1000))) << name;
   EXPECT_TRUE(may_hold_device_code("usr/bin/deviceQuery", file_of(2 << 20, 0755)));
   EXPECT_FALSE(may_hold_device_code("usr/bin/true", file_of(40 << 10, 0755))) << "too small";
   auto link = file_of(1000);

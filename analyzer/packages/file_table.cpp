@@ -3,7 +3,7 @@
 #include <algorithm>
 
 #include "core/base/errors.h"
-#include "core/index/tree.h"
+#include "core/index/merge/tree.h"
 
 namespace varve::packages {
 namespace {
@@ -40,7 +40,9 @@ bool FileTable::is_content(FileId id) const {
 }
 
 FileId FileTable::lower_bound(std::string_view path) const {
-  return FileId(std::lower_bound(rows_.begin(), rows_.end(), path, [](const auto& row, std::string_view wanted) { return *row.first < wanted; }) - rows_.begin());
+  return FileId(std::lower_bound(rows_.begin(), rows_.end(), path,
+                                 [](const auto& row, std::string_view wanted) { return *row.first < wanted; }) -
+                rows_.begin());
 }
 
 std::optional<FileId> FileTable::find(std::string_view path) const {

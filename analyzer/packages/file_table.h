@@ -1,5 +1,6 @@
 #pragma once
-// The files of a source under numbers, with the lookups that records need: their paths go through symlinked folders and climb out of site folders.
+// The files of a source under numbers, with the lookups that records need: their paths go through symlinked folders and
+// climb out of site folders.
 #include <cstdint>
 #include <optional>
 #include <string>
@@ -18,7 +19,8 @@ std::string join_path(std::string_view folder, std::string_view name);
 std::string_view parent_of(std::string_view path);  // "" of a name in the root
 std::string_view name_of(std::string_view path);
 
-// Numbers are places in byte order of paths: what lies below a folder has consecutive ones. The source must outlive it. Not shared between threads.
+// Numbers are places in byte order of paths: what lies below a folder has consecutive ones. The source must outlive it.
+// Not shared between threads.
 class FileTable {
  public:
   explicit FileTable(const FileSource& source);
@@ -32,7 +34,8 @@ class FileTable {
 
   // The name as it is.
   std::optional<FileId> find(std::string_view path) const;
-  // Symlinks among the parents are followed inside the root, and the last part too if asked. "." and ".." are taken as the system does.
+  // Symlinks among the parents are followed inside the root, and the last part too if asked. "." and ".." are taken as
+  // the system does.
   std::optional<FileId> resolve(std::string_view path, bool follow_last) const;
   // The real path of a folder; absent if there is none. "" is the root.
   std::optional<std::string> real_folder(std::string_view path) const;

@@ -24,7 +24,8 @@ struct CloseFolder {
 };
 using Folder = std::unique_ptr<DIR, CloseFolder>;
 
-// Opens a path below a folder without following any symlink: what is on disk may change under us, but never lead out of the folder.
+// Opens a path below a folder without following any symlink: what is on disk may change under us, but never lead out of
+// the folder.
 UniqueFd open_below(int root, const std::string& path, int flags) {
   UniqueFd at(::openat(root, ".", O_PATH | O_DIRECTORY | O_CLOEXEC));
   for (std::size_t from = 0; at.get() >= 0 && from <= path.size() && !path.empty();) {
@@ -40,19 +41,27 @@ UniqueFd open_below(int root, const std::string& path, int flags) {
 
 index::FileType type_of(mode_t mode) {
   switch (mode & S_IFMT) {
-    case S_IFDIR: return index::FileType::kDirectory;
-    case S_IFLNK: return index::FileType::kSymlink;
-    case S_IFCHR: return index::FileType::kCharDevice;
-    case S_IFBLK: return index::FileType::kBlockDevice;
-    case S_IFREG: return index::FileType::kRegular;
-    default: return index::FileType::kFifo;  // sockets too: neither has content
+    case S_IFDIR:
+      return index::FileType::kDirectory;
+    case S_IFLNK:
+      return index::FileType::kSymlink;
+    case S_IFCHR:
+      return index::FileType::kCharDevice;
+    case S_IFBLK:
+      return index::FileType::kBlockDevice;
+    case S_IFREG:
+      return index::FileType::kRegular;
+    default:
+      return index::FileType::kFifo;  // sockets too: neither has content
   }
 }
 
 class FolderSource final : public FileSource {
  public:
   FolderSource(const std::filesystem::path& folder, std::string architecture)
-      : folder_(folder.string()), architecture_(std::move(architecture)), root_(open_file(folder, O_RDONLY | O_DIRECTORY)) {
+      : folder_(folder.string()),
+        architecture_(std::move(architecture)),
+        root_(open_file(folder, O_RDONLY | O_DIRECTORY)) {
     struct stat root {};
     if (::fstat(root_.get(), &root) != 0) fail_errno("stat {}", folder_);
     device_ = root.st_dev;
@@ -74,11 +83,13 @@ class FolderSource final : public FileSource {
 
   void read_ranges(const std::string& path, const std::function<void(const RangeReader&)>& use) const override {
     const auto found = files_.find(path);
-    if (found == files_.end() || found->second.type != index::FileType::kRegular) fail<NotFound>("{}/{:.300}: no such regular file", folder_, path);
+    if (found == files_.end() || found->second.type != index::FileType::kRegular)
+      fail<NotFound>("{}/{:.300}: no such regular file", folder_, path);
     const auto file = open_regular(path);
     if (file.get() < 0) fail_errno("open {}/{:.300}", folder_, path);
     use([&](ByteRange range) {
-      if (!range.fits_in(found->second.size)) fail<CorruptData>("{}/{:.300}: {}+{} is outside the file", folder_, path, range.offset, range.length);
+      if (!range.fits_in(found->second.size))
+        fail<CorruptData>("{}/{:.300}: {}+{} is outside the file", folder_, path, range.offset, range.length);
       Bytes bytes(range.length);
       pread_exactly(file.get(), range.offset, bytes, path);
       return bytes;
@@ -93,7 +104,8 @@ class FolderSource final : public FileSource {
 
  private:
   void list(const std::string& path, std::vector<std::string>& waiting) {
-    auto fd = path.empty() ? UniqueFd(::openat(root_.get(), ".", O_RDONLY | O_DIRECTORY | O_CLOEXEC)) : open_below(root_.get(), path, O_RDONLY | O_DIRECTORY);
+    auto fd = path.empty() ? UniqueFd(::openat(root_.get(), ".", O_RDONLY | O_DIRECTORY | O_CLOEXEC))
+                           : open_below(root_.get(), path, O_RDONLY | O_DIRECTORY);
     const Folder folder(fd.get() < 0 ? nullptr : ::fdopendir(fd.get()));
     if (!folder) {
       if (path.empty()) fail_errno("list {}", folder_);
@@ -102,7 +114,8 @@ class FolderSource final : public FileSource {
       return;
     }
     const int at = fd.release();
-    if (std::size_t(std::count(path.begin(), path.end(), '/')) >= kMaxFolderDepth) fail<Unsupported>("{}/{:.300}: nested too deeply", folder_, path);
+    if (std::size_t(std::count(path.begin(), path.end(), '/')) >= kMaxFolderDepth)
+      fail<Unsupported>("{}/{:.300}: nested too deeply", folder_, path);
     const auto prefix = path.empty() ? std::string() : path + '/';
     while (const auto* entry = ::readdir(folder.get())) {
       const std::string_view name = entry->d_name;
@@ -112,7 +125,8 @@ class FolderSource final : public FileSource {
 
   void add(int folder, std::string path, const char* name, std::vector<std::string>& waiting) {
     struct stat info {};
-    if (::fstatat(folder, name, &info, AT_SYMLINK_NOFOLLOW) != 0 || info.st_dev != device_) return;  // gone meanwhile, or a mount point
+    if (::fstatat(folder, name, &info, AT_SYMLINK_NOFOLLOW) != 0 || info.st_dev != device_)
+      return;  // gone meanwhile, or a mount point
     if (files_.size() >= kMaxFolderFiles) fail<Unsupported>("{}: more than {} files", folder_, kMaxFolderFiles);
     SourceFile file;
     file.type = type_of(info.st_mode);
@@ -133,7 +147,8 @@ class FolderSource final : public FileSource {
   void count_names_once() {
     std::ranges::sort(shared_inodes_);
     for (std::size_t i = 1; i < shared_inodes_.size(); ++i) {
-      if (shared_inodes_[i].first == shared_inodes_[i - 1].first) files_.find(shared_inodes_[i].second)->second.first_name = false;
+      if (shared_inodes_[i].first == shared_inodes_[i - 1].first)
+        files_.find(shared_inodes_[i].second)->second.first_name = false;
     }
     shared_inodes_ = {};
   }

@@ -6,7 +6,10 @@ std::vector<SourceLayer> layers_of(const oci::Image& image, const std::vector<st
   std::vector<SourceLayer> layers;
   for (std::size_t i = 0; i < image.manifest.layers.size(); ++i) {
     const auto& descriptor = image.manifest.layers[i];
-    layers.push_back({.digest = descriptor.digest, .compressed_bytes = descriptor.size, .stream_bytes = stream_bytes.at(i), .created_by = image.config.created_by.at(i)});
+    layers.push_back({.digest = descriptor.digest,
+                      .compressed_bytes = descriptor.size,
+                      .stream_bytes = stream_bytes.at(i),
+                      .created_by = image.config.created_by.at(i)});
   }
   return layers;
 }

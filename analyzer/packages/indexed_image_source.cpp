@@ -6,7 +6,7 @@
 #include "analyzer/packages/layer_stack.h"
 #include "core/base/errors.h"
 #include "core/index/content_reader.h"
-#include "core/index/flat_tree.h"
+#include "core/index/merge/flat_tree.h"
 
 namespace varve::packages {
 namespace {
@@ -26,7 +26,8 @@ struct WantedRun {
 
 class IndexedImageSource final : public ImageSource {
  public:
-  IndexedImageSource(const oci::Image& image, const index::LoadedIndex& index, index::LocalIndex& local, oci::Repository& windows)
+  IndexedImageSource(const oci::Image& image, const index::LoadedIndex& index, index::LocalIndex& local,
+                     oci::Repository& windows)
       : image_(image), reader_(image, index, windows) {
     loaded_bytes_ = index.loaded_bytes;
     auto layers = index::read_layer_entries(local, index, image, &loaded_bytes_);
@@ -54,7 +55,8 @@ class IndexedImageSource final : public ImageSource {
         continue;
       }
       for (const auto& [layer, run] : inode->runs)
-        runs[layer].push_back({.stream_range = {run.stream_offset, run.length}, .file = files.size(), .file_offset = run.file_offset});
+        runs[layer].push_back(
+            {.stream_range = {run.stream_offset, run.length}, .file = files.size(), .file_offset = run.file_offset});
       files.push_back({.path = path, .content = {}, .runs_left = inode->runs.size()});
     }
     for (auto& [layer, wanted] : runs) read_layer(layer, wanted, files, got);
@@ -71,7 +73,9 @@ class IndexedImageSource final : public ImageSource {
   std::optional<Digest> image() const override { return image_.digest(); }
   std::map<std::string, std::string> environment() const override { return environment_of(image_); }
   std::string architecture() const override { return image_.config.platform.normalised().architecture; }
-  FetchTally fetched() const override { return {.bytes = loaded_bytes_ + reader_.fetched_bytes(), .requests = reader_.requests()}; }
+  FetchTally fetched() const override {
+    return {.bytes = loaded_bytes_ + reader_.fetched_bytes(), .requests = reader_.requests()};
+  }
 
  private:
   // In stream order, so that each span is fetched once and a content is complete soon after it began.
@@ -87,19 +91,22 @@ class IndexedImageSource final : public ImageSource {
       if (file.content.empty()) file.content.resize(stack_.find_regular(file.path)->size);
       std::ranges::copy(part, file.content.begin() + std::ptrdiff_t(run.file_offset + done[number]));
       done[number] += part.size();
-      if (done[number] == run.stream_range.length && --file.runs_left == 0) got(file.path, std::exchange(file.content, {}));
+      if (done[number] == run.stream_range.length && --file.runs_left == 0)
+        got(file.path, std::exchange(file.content, {}));
     });
   }
 
   Bytes read_range(const index::TreeInode& inode, ByteRange range, const std::string& path) const {
-    if (!range.fits_in(inode.size)) fail<CorruptData>("{:.300}: {}+{} is outside the file", path, range.offset, range.length);
+    if (!range.fits_in(inode.size))
+      fail<CorruptData>("{:.300}: {}+{} is outside the file", path, range.offset, range.length);
     Bytes bytes(range.length);
     for (const auto& [layer, run] : inode.runs) {
       const auto begin = std::max(range.offset, run.file_offset);
       const auto end = std::min(range.end(), run.file_offset + run.length);
       if (begin >= end) continue;
       auto to = bytes.begin() + std::ptrdiff_t(begin - range.offset);
-      reader_.read_ranges(layer, {{run.stream_offset + (begin - run.file_offset), end - begin}}, [&](std::size_t, ByteView part) { to = std::ranges::copy(part, to).out; });
+      reader_.read_ranges(layer, {{run.stream_offset + (begin - run.file_offset), end - begin}},
+                          [&](std::size_t, ByteView part) { to = std::ranges::copy(part, to).out; });
     }
     return bytes;
   }
@@ -113,7 +120,8 @@ class IndexedImageSource final : public ImageSource {
 
 }  // namespace
 
-std::unique_ptr<ImageSource> open_indexed_image(const oci::Image& image, const index::LoadedIndex& index, index::LocalIndex& local, oci::Repository& windows) {
+std::unique_ptr<ImageSource> open_indexed_image(const oci::Image& image, const index::LoadedIndex& index,
+                                                index::LocalIndex& local, oci::Repository& windows) {
   return std::make_unique<IndexedImageSource>(image, index, local, windows);
 }
 

@@ -26,7 +26,9 @@ using ActiveExtras = std::map<std::string, std::set<std::string>>;  // normalise
 bool counts(const Distribution& distribution, const Need& need, const ActiveExtras& active) {
   if (need.applies) return true;
   const auto found = active.find(distribution.normalized);
-  return found != active.end() && std::ranges::any_of(need.extras, [&](const std::string& extra) { return found->second.contains(python::normalize_name(extra)); });
+  return found != active.end() && std::ranges::any_of(need.extras, [&](const std::string& extra) {
+           return found->second.contains(python::normalize_name(extra));
+         });
 }
 
 // Extras ask for extras: until nothing is added.
@@ -36,8 +38,10 @@ ActiveExtras find_active_extras(const Inventory& inventory) {
     grown = false;
     for (const auto& distribution : inventory.distributions) {
       for (const auto& need : distribution.needs) {
-        if (need.from != Source::kPip || need.requirement.extras.empty() || !counts(distribution, need, active)) continue;
-        for (const auto& extra : need.requirement.extras) grown = active[need.requirement.normalized].insert(extra).second || grown;
+        if (need.from != Source::kPip || need.requirement.extras.empty() || !counts(distribution, need, active))
+          continue;
+        for (const auto& extra : need.requirement.extras)
+          grown = active[need.requirement.normalized].insert(extra).second || grown;
       }
     }
   }
@@ -48,20 +52,28 @@ ActiveExtras find_active_extras(const Inventory& inventory) {
 
 std::string_view source_name(Source source) {
   switch (source) {
-    case Source::kPip: return "pip";
-    case Source::kEgg: return "egg";
-    case Source::kConda: return "conda";
-    case Source::kDpkg: return "dpkg";
+    case Source::kPip:
+      return "pip";
+    case Source::kEgg:
+      return "egg";
+    case Source::kConda:
+      return "conda";
+    case Source::kDpkg:
+      return "dpkg";
   }
   return "unknown";
 }
 
 std::string_view why_name(Waste::Why why) {
   switch (why) {
-    case Waste::Why::kReplaced: return "replaced";
-    case Waste::Why::kDeleted: return "deleted";
-    case Waste::Why::kDuplicated: return "duplicated";
-    case Waste::Why::kStaleMetadata: return "stale-metadata";
+    case Waste::Why::kReplaced:
+      return "replaced";
+    case Waste::Why::kDeleted:
+      return "deleted";
+    case Waste::Why::kDuplicated:
+      return "duplicated";
+    case Waste::Why::kStaleMetadata:
+      return "stale-metadata";
   }
   return "unknown";
 }
@@ -84,7 +96,8 @@ const std::vector<std::uint32_t>& Inventory::owners_of_module(std::string_view d
 const std::vector<std::uint32_t>& Inventory::owners_of_path(std::string_view path) const {
   if (const auto found = path_owners.find(std::string(path)); found != path_owners.end()) return found->second;
   for (auto slash = path.find('/'); slash != std::string_view::npos; slash = path.find('/', slash + 1)) {
-    if (const auto found = path_owners.find(std::string(path.substr(0, slash + 1))); found != path_owners.end()) return found->second;
+    if (const auto found = path_owners.find(std::string(path.substr(0, slash + 1))); found != path_owners.end())
+      return found->second;
   }
   return kNobody;
 }
@@ -95,7 +108,9 @@ Inventory read_inventory(const FileSource& files) {
   Inventory inventory;
   inventory.image = files.image();
   inventory.interpreters = internal::find_interpreters(files, table, records);
-  if (inventory.interpreters.size() == internal::kMaxInterpreters) records.problems.push_back(fmt::format("more than {} Pythons: the others are left out", internal::kMaxInterpreters));
+  if (inventory.interpreters.size() == internal::kMaxInterpreters)
+    records.problems.push_back(
+        fmt::format("more than {} Pythons: the others are left out", internal::kMaxInterpreters));
   const auto joined = internal::join_records(records, table, inventory.interpreters);
   for (const auto& installed : joined.installed) inventory.distributions.push_back(installed.distribution);
   internal::Ownership ownership(table, joined.installed);
@@ -116,16 +131,21 @@ std::vector<Finding> check_inventory(const Inventory& inventory) {
   for (const auto& distribution : inventory.distributions) {
     for (const auto& need : distribution.needs) {
       if (need.from == Source::kDpkg || !counts(distribution, need, active)) continue;
-      const auto because = need.applies ? std::string() : fmt::format(", with the extra {}", fmt::join(need.extras, " or "));
+      const auto because =
+          need.applies ? std::string() : fmt::format(", with the extra {}", fmt::join(need.extras, " or "));
       if (need.satisfied_by.empty()) {
-        if (need.from == Source::kConda && need.requirement.name.starts_with("__")) continue;  // a property of the machine
-        findings.push_back({distribution.name, fmt::format("needs {}{}, which is not installed", need.requirement.text, because)});
+        if (need.from == Source::kConda && need.requirement.name.starts_with("__"))
+          continue;  // a property of the machine
+        findings.push_back(
+            {distribution.name, fmt::format("needs {}{}, which is not installed", need.requirement.text, because)});
       } else if (!need.compatible) {
-        findings.push_back({distribution.name, fmt::format("needs {}{}; {} is installed", need.requirement.text, because, need.satisfied_by)});
+        findings.push_back({distribution.name, fmt::format("needs {}{}; {} is installed", need.requirement.text,
+                                                           because, need.satisfied_by)});
       }
     }
     if (distribution.missing_files > 0 && distribution.source != Source::kDpkg && distribution.vendored_by.empty())
-      findings.push_back({distribution.name, fmt::format("{} of its recorded files are not there", distribution.missing_files)});
+      findings.push_back(
+          {distribution.name, fmt::format("{} of its recorded files are not there", distribution.missing_files)});
   }
   for (const auto& problem : inventory.problems) findings.push_back({"", problem});
   return findings;

@@ -1,5 +1,6 @@
 #pragma once
-// What is installed in an image: distributions of pip, conda and dpkg, what they own, import, need and weigh. Made without running anything.
+// What is installed in an image: distributions of pip, conda and dpkg, what they own, import, need and weigh. Made
+// without running anything.
 #include <cstdint>
 #include <map>
 #include <memory>
@@ -23,55 +24,61 @@ struct ConsoleScript {
 };
 
 struct Need {
-  Source from = Source::kPip;   // who says so: Python metadata, or conda and dpkg (then only the name of `requirement` is filled, and its text)
+  Source from = Source::kPip;  // who says so: Python metadata, or conda and dpkg (then only the name of `requirement`
+                               // is filled, and its text)
   python::Requirement requirement;
-  bool applies = false;         // its marker holds on the image's own Python and platform, without extras
+  bool applies = false;             // its marker holds on the image's own Python and platform, without extras
   std::vector<std::string> extras;  // the extras of this distribution for which it applies
-  std::string satisfied_by;     // version in the image; "" = missing
-  bool compatible = true;       // that version is one that the requirement allows; true where it is missing
+  std::string satisfied_by;         // version in the image; "" = missing
+  bool compatible = true;           // that version is one that the requirement allows; true where it is missing
 };
 
 struct Distribution {
-  std::string name;             // as its metadata writes it
-  std::string normalized;       // PEP 503
+  std::string name;        // as its metadata writes it
+  std::string normalized;  // PEP 503
   std::string version;
-  std::string package;          // the conda or Debian package that it came as, where that has another name: "pytorch", "python3-numpy"
-  std::string package_version;  // of `package`, or of the conda package of the same name: "2.1.0-py311_0" is not said, "2.1.0" is
+  std::string
+      package;  // the conda or Debian package that it came as, where that has another name: "pytorch", "python3-numpy"
+  std::string package_version;  // of `package`, or of the conda package of the same name: "2.1.0-py311_0" is not said,
+                                // "2.1.0" is
   std::string summary;          // one line; "" = not said
   Source source = Source::kPip;
-  std::string record;           // path of its dist-info, egg-info, conda-meta file; for dpkg "var/lib/dpkg/status"
-  std::string site;             // the folder it is installed into, "" for dpkg and conda without Python
-  std::string installer;        // INSTALLER file: "pip" "uv" "conda" …; "" = unknown
-  bool requested = false;       // REQUESTED file: somebody asked for it by name
+  std::string record;      // path of its dist-info, egg-info, conda-meta file; for dpkg "var/lib/dpkg/status"
+  std::string site;        // the folder it is installed into, "" for dpkg and conda without Python
+  std::string installer;   // INSTALLER file: "pip" "uv" "conda" …; "" = unknown
+  bool requested = false;  // REQUESTED file: somebody asked for it by name
   bool editable = false;
-  std::string vendored_by;      // normalised name of the outer distribution; "" = stands for itself
-  std::uint64_t files = 0;      // it owns, shared ones included
-  std::uint64_t bytes = 0;      // content of these
+  std::string vendored_by;          // normalised name of the outer distribution; "" = stands for itself
+  std::uint64_t files = 0;          // it owns, shared ones included
+  std::uint64_t bytes = 0;          // content of these
   std::uint64_t shared_files = 0;   // owned by others too
   std::uint64_t missing_files = 0;  // recorded and not there; bytecode is not looked for
   std::uint64_t changed_files = 0;  // there with another size than recorded: somebody wrote over them
-  std::uint64_t compressed_bytes = 0;  // its share of the blobs, shared paths divided between their owners; 0 for a plain folder
-  std::vector<std::uint32_t> layers;   // where its files lie, ascending; empty for a plain folder
+  std::uint64_t compressed_bytes =
+      0;  // its share of the blobs, shared paths divided between their owners; 0 for a plain folder
+  std::vector<std::uint32_t> layers;       // where its files lie, ascending; empty for a plain folder
   std::vector<std::uint64_t> layer_bytes;  // its share of the blob of each of `layers`; their sum is compressed_bytes
-  std::vector<std::string> imports;    // shortest dotted names that are its own: "numpy", "google.cloud.storage"
-  std::vector<std::string> top_level;  // as importlib.metadata.packages_distributions() of the image's own Python counts it (its rules changed in 3.11 and 3.12)
+  std::vector<std::string> imports;        // shortest dotted names that are its own: "numpy", "google.cloud.storage"
+  std::vector<std::string> top_level;      // as importlib.metadata.packages_distributions() of the image's own Python
+                                           // counts it (its rules changed in 3.11 and 3.12)
   std::vector<Need> needs;
   std::vector<ConsoleScript> scripts;
   std::vector<std::string> entry_point_groups;
-  bool gpu = false;             // a CUDA library itself, or needs one, or carries a GPU binary
+  bool gpu = false;  // a CUDA library itself, or needs one, or carries a GPU binary
 };
 
 // Bytes that do no good: of lower layers and seen by nobody, or metadata of what is no longer there.
 struct Waste {
-  // kDuplicated: replaced by the very same content. kStaleMetadata: visible, the record of a version that another one has overwritten.
+  // kDuplicated: replaced by the very same content. kStaleMetadata: visible, the record of a version that another one
+  // has overwritten.
   enum class Why : std::uint8_t { kReplaced, kDeleted, kDuplicated, kStaleMetadata };
   Why why = Why::kReplaced;
-  std::uint32_t layer = 0;      // where the wasted bytes lie
-  std::uint32_t by_layer = 0;   // the layer that replaced, deleted or repeated them
+  std::uint32_t layer = 0;     // where the wasted bytes lie
+  std::uint32_t by_layer = 0;  // the layer that replaced, deleted or repeated them
   std::uint64_t files = 0;
   std::uint64_t bytes = 0;
   std::uint64_t compressed_bytes = 0;
-  std::string example;          // the largest such path
+  std::string example;  // the largest such path
 };
 
 std::string_view why_name(Waste::Why why);  // "replaced" "deleted" "duplicated" "stale-metadata"
@@ -94,24 +101,27 @@ struct UnownedFolder {
 
 // One Python that the image has; most have one, or Debian's beside a newer one.
 struct Interpreter {
-  std::string executable;       // path in the image
-  std::string version;          // "3.11.2"; "3.11" where the patch level is not to be found
-  std::vector<std::string> sites;  // in sys.path order
-  python::Environment environment; // for markers
+  std::string executable;           // path in the image
+  std::string version;              // "3.11.2"; "3.11" where the patch level is not to be found
+  std::vector<std::string> sites;   // in sys.path order
+  python::Environment environment;  // for markers
 };
 
 struct Inventory {
-  std::optional<Digest> image;      // absent for a plain folder
-  std::vector<Interpreter> interpreters;  // the one that `python3` on the image's PATH means comes first
+  std::optional<Digest> image;              // absent for a plain folder
+  std::vector<Interpreter> interpreters;    // the one that `python3` on the image's PATH means comes first
   std::vector<Distribution> distributions;  // by normalised name, then record
   std::vector<LayerSummary> layers;
   std::vector<Waste> waste;
-  std::vector<UnownedFolder> unowned;   // largest first
+  std::vector<UnownedFolder> unowned;  // largest first
   std::uint64_t unowned_files = 0, unowned_bytes = 0;
-  std::map<std::string, std::vector<std::uint32_t>> modules;  // dotted name -> distributions; the longest prefix decides
-  std::map<std::string, std::vector<std::uint32_t>> path_owners;  // shortest path prefixes ("a/b/" a folder, "a/b" a file) -> distributions
-  std::map<std::string, std::uint64_t> cuda_architectures;    // "sm_80", "compute_90" -> bytes; filled by read_cuda_architectures() only
-  std::vector<std::string> problems;    // records that could not be read: one line each, naming the file
+  std::map<std::string, std::vector<std::uint32_t>>
+      modules;  // dotted name -> distributions; the longest prefix decides
+  std::map<std::string, std::vector<std::uint32_t>>
+      path_owners;  // shortest path prefixes ("a/b/" a folder, "a/b" a file) -> distributions
+  std::map<std::string, std::uint64_t>
+      cuda_architectures;             // "sm_80", "compute_90" -> bytes; filled by read_cuda_architectures() only
+  std::vector<std::string> problems;  // records that could not be read: one line each, naming the file
 
   // Indexes into `distributions`; empty if nobody owns it. Several where distributions share it.
   const std::vector<std::uint32_t>& owners_of_module(std::string_view dotted) const;

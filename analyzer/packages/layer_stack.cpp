@@ -11,7 +11,10 @@ namespace varve::packages {
 using index::FileType;
 using index::TreeInode;
 
-LayerStack::LayerStack() : merger_([this](const TreeInode& removed, std::uint32_t by_layer, bool deleted) { note_removal(removed, by_layer, deleted); }) {}
+LayerStack::LayerStack()
+    : merger_([this](const TreeInode& removed, std::uint32_t by_layer, bool deleted) {
+        note_removal(removed, by_layer, deleted);
+      }) {}
 
 void LayerStack::add(index::LayerEntries layer, const CompressedShares& shares) {
   const auto compressed = shares_of_entries(layer.entries, shares);
@@ -19,7 +22,11 @@ void LayerStack::add(index::LayerEntries layer, const CompressedShares& shares) 
   facts.reserve(layer.entries.size());
   for (std::size_t i = 0; i < layer.entries.size(); ++i) {
     const auto& entry = layer.entries[i];
-    facts.push_back({.path = entry.path, .type = entry.type, .size = entry.size, .compressed_bytes = compressed[i], .content = entry.content_digest});
+    facts.push_back({.path = entry.path,
+                     .type = entry.type,
+                     .size = entry.size,
+                     .compressed_bytes = compressed[i],
+                     .content = entry.content_digest});
   }
   seen_.emplace_back(facts.size(), false);
   merger_.add(std::move(layer));
@@ -45,7 +52,8 @@ void LayerStack::finish() {
 }
 
 const LayerStack::Fact* LayerStack::fact_of(std::uint32_t layer, std::uint32_t entry) const {
-  return entry != index::kNoEntry && layer < facts_.size() && entry < facts_[layer].size() ? &facts_[layer][entry] : nullptr;
+  return entry != index::kNoEntry && layer < facts_.size() && entry < facts_[layer].size() ? &facts_[layer][entry]
+                                                                                           : nullptr;
 }
 
 void LayerStack::list_files() {
@@ -56,7 +64,8 @@ void LayerStack::list_files() {
     waiting.pop_back();
     for (const auto& [name, inode] : folder->children) {
       auto path = prefix + name;
-      if (path.size() > kMaxStackPathBytes) fail<Unsupported>("image: {:.100}…: a name of more than {} bytes", path, kMaxStackPathBytes);
+      if (path.size() > kMaxStackPathBytes)
+        fail<Unsupported>("image: {:.100}…: a name of more than {} bytes", path, kMaxStackPathBytes);
       if (files_.size() >= kMaxStackFiles) fail<Unsupported>("image: more than {} files", kMaxStackFiles);
       if (inode->type == FileType::kDirectory) waiting.emplace_back(inode.get(), path + '/');
       SourceFile file;
@@ -101,14 +110,16 @@ void LayerStack::list_hidden() {
   }
 }
 
-bool LayerStack::has_same_content(const Fact& fact, std::uint32_t layer, std::map<std::uint32_t, std::map<std::string_view, const Fact*>>& by_path) const {
+bool LayerStack::has_same_content(const Fact& fact, std::uint32_t layer,
+                                  std::map<std::uint32_t, std::map<std::string_view, const Fact*>>& by_path) const {
   if (fact.type != FileType::kRegular || layer >= facts_.size()) return false;
   auto& names = by_path[layer];
   if (names.empty()) {
     for (const auto& other : facts_[layer]) names[other.path] = &other;  // of several with one name the last counts
   }
   const auto found = names.find(fact.path);
-  if (found == names.end() || found->second->type != FileType::kRegular || found->second->size != fact.size) return false;
+  if (found == names.end() || found->second->type != FileType::kRegular || found->second->size != fact.size)
+    return false;
   return fact.size == 0 || (fact.content != Digest() && found->second->content == fact.content);
 }
 

@@ -7,14 +7,15 @@
 
 #include "analyzer/packages/compressed_shares.h"
 #include "analyzer/packages/file_source.h"
-#include "core/index/layer_entries.h"
-#include "core/index/merge_layers.h"
-#include "core/index/tree.h"
+#include "core/index/format/layer_entries.h"
+#include "core/index/merge/merge_layers.h"
+#include "core/index/merge/tree.h"
 
 namespace varve::packages {
 
-inline constexpr std::size_t kMaxStackFiles = 20'000'000;  // names of a whole image; a few directories linked often enough would make more
-inline constexpr std::size_t kMaxStackPathBytes = 4096;    // deeper names cannot be opened by anybody
+inline constexpr std::size_t kMaxStackFiles =
+    20'000'000;  // names of a whole image; a few directories linked often enough would make more
+inline constexpr std::size_t kMaxStackPathBytes = 4096;  // deeper names cannot be opened by anybody
 
 // add() base first, then finish(); the rest may be asked from then on. Not shared between threads.
 class LayerStack {
@@ -51,7 +52,8 @@ class LayerStack {
   void list_files();
   void list_hidden();
   const Fact* fact_of(std::uint32_t layer, std::uint32_t entry) const;
-  bool has_same_content(const Fact& fact, std::uint32_t layer, std::map<std::uint32_t, std::map<std::string_view, const Fact*>>& by_path) const;
+  bool has_same_content(const Fact& fact, std::uint32_t layer,
+                        std::map<std::uint32_t, std::map<std::string_view, const Fact*>>& by_path) const;
 
   index::LayerMerger merger_;
   index::Tree tree_;

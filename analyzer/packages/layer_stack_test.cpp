@@ -32,15 +32,25 @@ class LayerBuilder {
     return *this;
   }
   LayerBuilder& folder(const std::string& path) { return add(FileType::kDirectory, path), *this; }
-  LayerBuilder& symlink(const std::string& path, const std::string& target) { return add(FileType::kSymlink, path).link_target = target, *this; }
-  LayerBuilder& hard_link(const std::string& path, const std::string& target) { return add(FileType::kHardLink, path).link_target = target, *this; }
-  LayerBuilder& whiteout(const std::string& folder, const std::string& name) { return add(FileType::kRegular, join(folder, ".wh." + name)), *this; }
-  LayerBuilder& opaque(const std::string& folder) { return add(FileType::kRegular, join(folder, ".wh..wh..opq")), *this; }
+  LayerBuilder& symlink(const std::string& path, const std::string& target) {
+    return add(FileType::kSymlink, path).link_target = target, *this;
+  }
+  LayerBuilder& hard_link(const std::string& path, const std::string& target) {
+    return add(FileType::kHardLink, path).link_target = target, *this;
+  }
+  LayerBuilder& whiteout(const std::string& folder, const std::string& name) {
+    return add(FileType::kRegular, join(folder, ".wh." + name)), *this;
+  }
+  LayerBuilder& opaque(const std::string& folder) {
+    return add(FileType::kRegular, join(folder, ".wh..wh..opq")), *this;
+  }
   LayerEntries take() { return {.layer_digest = digest_of("layer"), .entries = std::move(entries_)}; }
   const std::vector<LayerEntry>& entries() const { return entries_; }
   std::uint64_t stream_bytes() const { return stream_; }
 
-  static std::string join(const std::string& folder, const std::string& name) { return folder.empty() ? name : folder + "/" + name; }
+  static std::string join(const std::string& folder, const std::string& name) {
+    return folder.empty() ? name : folder + "/" + name;
+  }
 
  private:
   LayerEntry& add(FileType type, const std::string& path) {
@@ -67,7 +77,8 @@ void put(LayerStack& stack, LayerBuilder& layer) {
 std::vector<std::string> hidden_of(const LayerStack& stack) {
   std::vector<std::string> lines;
   for (const auto& hidden : stack.hidden())
-    lines.push_back(fmt::format("{} of {}: {} by {}{}", hidden.path, hidden.file.layer, hidden.deleted ? "deleted" : "replaced", hidden.by_layer,
+    lines.push_back(fmt::format("{} of {}: {} by {}{}", hidden.path, hidden.file.layer,
+                                hidden.deleted ? "deleted" : "replaced", hidden.by_layer,
                                 hidden.same_content ? ", the same" : ""));
   std::ranges::sort(lines);
   return lines;
@@ -81,8 +92,9 @@ TEST(LayerStackTest, TellsWhatUpperLayersHideAndWhy) {
   top.opaque("c").file("c/f", "six").file("b", "2");
   for (auto* layer : {&base, &middle, &top}) put(stack, *layer);
   stack.finish();
-  EXPECT_THAT(hidden_of(stack), ElementsAre("a of 0: replaced by 1, the same", "b of 0: replaced by 1", "b of 1: replaced by 2", "c/d of 0: deleted by 1",
-                                            "c/e of 0: deleted by 2"));
+  EXPECT_THAT(hidden_of(stack),
+              ElementsAre("a of 0: replaced by 1, the same", "b of 0: replaced by 1", "b of 1: replaced by 2",
+                          "c/d of 0: deleted by 1", "c/e of 0: deleted by 2"));
   EXPECT_EQ(stack.files().at("b").layer, 2u);
   EXPECT_EQ(stack.files().at("kept").layer, 0u);
   EXPECT_FALSE(stack.files().contains("c/e"));
@@ -130,7 +142,8 @@ TEST(LayerStackTest, FindsNoFileOfOddNames) {
   base.file("a/b", "x");
   put(stack, base);
   stack.finish();
-  for (const auto* path : {"", "a", "a/b/c", "/a/b", "a//b", "a/b/", "b"}) EXPECT_EQ(stack.find_regular(path), nullptr) << path;
+  for (const auto* path : {"", "a", "a/b/c", "/a/b", "a//b", "a/b/", "b"})
+    EXPECT_EQ(stack.find_regular(path), nullptr) << path;
   EXPECT_NE(stack.find_regular("a/b"), nullptr);
 }
 
@@ -138,7 +151,7 @@ TEST(CompressedSharesTest, GivesEachEntryItsPartAndLosesNothing) {
   LayerBuilder layer;
   layer.folder("d").file("d/a", std::string(1000, 'a')).symlink("d/l", "a").file("d/b", std::string(3000, 'b'));
   CompressedShares shares;
-  shares.add(1536, 300);                      // densely packed at first
+  shares.add(1536, 300);  // densely packed at first
   shares.add(layer.stream_bytes(), 2000);
   const auto parts = shares_of_entries(layer.entries(), shares);
   ASSERT_EQ(parts.size(), 4u);
@@ -186,7 +199,8 @@ class PlainStack {
       const auto folder = slash == std::string::npos ? std::string() : entry.path.substr(0, slash);
       const auto name = entry.path.substr(slash == std::string::npos ? 0 : slash + 1);
       if (name == ".wh..wh..opq") {
-        std::erase_if(tree_, [&](const auto& one) { return is_below(one.first, folder) && before.contains(one.first); });
+        std::erase_if(tree_,
+                      [&](const auto& one) { return is_below(one.first, folder) && before.contains(one.first); });
       } else if (name.starts_with(".wh.")) {
         remove(LayerBuilder::join(folder, name.substr(4)));
       }
@@ -199,7 +213,8 @@ class PlainStack {
         put_folder(entry.path);
         continue;
       }
-      auto file = entry.type == FileType::kHardLink ? tree_.at(entry.link_target).value() : File{.content = contents.at(i), .layer = layers_, .entry = i};
+      auto file = entry.type == FileType::kHardLink ? tree_.at(entry.link_target).value()
+                                                    : File{.content = contents.at(i), .layer = layers_, .entry = i};
       put_parents(entry.path);
       if (tree_.contains(entry.path)) remove(entry.path);
       tree_[entry.path] = std::move(file);
@@ -210,12 +225,15 @@ class PlainStack {
   const Tree& tree() const { return tree_; }
 
  private:
-  static bool is_below(const std::string& path, const std::string& folder) { return folder.empty() || path.starts_with(folder + "/"); }
+  static bool is_below(const std::string& path, const std::string& folder) {
+    return folder.empty() || path.starts_with(folder + "/");
+  }
   void remove(const std::string& path) {
     std::erase_if(tree_, [&](const auto& one) { return one.first == path || is_below(one.first, path); });
   }
   void put_parents(const std::string& path) {
-    for (auto slash = path.find('/'); slash != std::string::npos; slash = path.find('/', slash + 1)) put_folder(path.substr(0, slash));
+    for (auto slash = path.find('/'); slash != std::string::npos; slash = path.find('/', slash + 1))
+      put_folder(path.substr(0, slash));
   }
   void put_folder(const std::string& path) {
     const auto found = tree_.find(path);
@@ -238,15 +256,23 @@ class RandomLayers {
     const int count = 1 + int(random_() % 12);
     for (int i = 0; i < count; ++i) {
       const auto path = random_path();
-      const bool clashes = std::ranges::any_of(own, [&](const std::string& other) { return path == other || path.starts_with(other + "/") || other.starts_with(path + "/"); });
+      const bool clashes = std::ranges::any_of(own, [&](const std::string& other) {
+        return path == other || path.starts_with(other + "/") || other.starts_with(path + "/");
+      });
       if (clashes) continue;
       switch (random_() % 8) {
-        case 0: layer.whiteout(folder_of(path), name_of(path)); break;
+        case 0:
+          layer.whiteout(folder_of(path), name_of(path));
+          break;
         case 1:
           if (below.contains(path) && !below.at(path)) layer.opaque(path);
           break;
-        case 2: layer.folder(path); break;
-        case 3: add_link(layer, path, own, contents); break;
+        case 2:
+          layer.folder(path);
+          break;
+        case 3:
+          add_link(layer, path, own, contents);
+          break;
         default:
           contents[layer.entries().size()] = std::string(random_() % 4, char('a' + random_() % 3));
           layer.file(path, contents[layer.entries().size()]);
@@ -258,7 +284,8 @@ class RandomLayers {
 
  private:
   // To a file of this very layer: those of lower layers may have gone.
-  void add_link(LayerBuilder& layer, const std::string& path, std::set<std::string>& own, const std::map<std::size_t, std::string>&) {
+  void add_link(LayerBuilder& layer, const std::string& path, std::set<std::string>& own,
+                const std::map<std::size_t, std::string>&) {
     if (own.empty()) return;
     auto target = own.begin();
     std::advance(target, random_() % own.size());
@@ -270,7 +297,9 @@ class RandomLayers {
     for (unsigned depth = random_() % 3; depth > 0; --depth) path += std::string("/") + char('a' + random_() % 3);
     return path;
   }
-  static std::string folder_of(const std::string& path) { return path.rfind('/') == std::string::npos ? "" : path.substr(0, path.rfind('/')); }
+  static std::string folder_of(const std::string& path) {
+    return path.rfind('/') == std::string::npos ? "" : path.substr(0, path.rfind('/'));
+  }
   static std::string name_of(const std::string& path) { return path.substr(path.rfind('/') + 1); }
 
   std::mt19937 random_;
@@ -300,7 +329,8 @@ TEST(LayerStackTest, AgreesWithThePlainestWayOnRandomLayers) {
       if (file) visible.emplace(file->layer, file->entry);
     }
     for (const auto& [path, file] : stack.files())
-      actual[path] = file.type == FileType::kDirectory ? "folder" : fmt::format("{} bytes of layer {}", file.size, file.layer);
+      actual[path] =
+          file.type == FileType::kDirectory ? "folder" : fmt::format("{} bytes of layer {}", file.size, file.layer);
     ASSERT_EQ(actual, expected) << "seed " << seed;
 
     // Hidden is each regular entry that no visible name leads to.
@@ -308,7 +338,8 @@ TEST(LayerStackTest, AgreesWithThePlainestWayOnRandomLayers) {
     for (std::uint32_t layer = 0; layer < layers.size(); ++layer) {
       for (std::size_t i = 0; i < layers[layer].size(); ++i) {
         const auto& entry = layers[layer][i];
-        if (entry.type == FileType::kRegular && entry.path.find(".wh.") == std::string::npos && !visible.contains({layer, i}))
+        if (entry.type == FileType::kRegular && entry.path.find(".wh.") == std::string::npos &&
+            !visible.contains({layer, i}))
           expected_hidden.insert(fmt::format("{}:{}:{}", layer, entry.path, entry.size));
       }
     }

@@ -29,7 +29,10 @@ constexpr std::array<std::pair<std::string_view, RecordFile>, 10> kInFolder{{
 std::optional<RecordFile> dpkg_file(std::string_view below) {
   if (below == "status") return RecordFile::kDpkgStatus;
   if (below == "diversions") return RecordFile::kDpkgDiversions;
-  if (below.starts_with("info/")) return below.ends_with(".list") && below.find('/', 5) == std::string_view::npos ? std::optional(RecordFile::kDpkgList) : std::nullopt;
+  if (below.starts_with("info/"))
+    return below.ends_with(".list") && below.find('/', 5) == std::string_view::npos
+               ? std::optional(RecordFile::kDpkgList)
+               : std::nullopt;
   if (!below.starts_with("status.d/") || below.find('/', 9) != std::string_view::npos) return std::nullopt;
   return below.ends_with(".md5sums") ? RecordFile::kDpkgMd5Sums : RecordFile::kDpkgStatusD;
 }
@@ -65,9 +68,12 @@ std::optional<RecordFile> record_file(std::string_view path) {
   if (name.ends_with(".egg-link")) return RecordFile::kEggLink;
   if (name.ends_with(".pth")) return is_site_folder_name(folder) ? std::optional(RecordFile::kPathFile) : std::nullopt;
   if (name == "pyvenv.cfg") return RecordFile::kVenv;
-  if (name == "patchlevel.h") return folder_name.starts_with("python") ? std::optional(RecordFile::kPatchLevel) : std::nullopt;
+  if (name == "patchlevel.h")
+    return folder_name.starts_with("python") ? std::optional(RecordFile::kPatchLevel) : std::nullopt;
   if (name == "__init__.py") return is_early_init(folder) ? std::optional(RecordFile::kPackageInit) : std::nullopt;
-  if (name.ends_with(".py") && is_site_folder_name(folder) && python::is_editable_finder_name(name.substr(0, name.size() - 3))) return RecordFile::kFinder;
+  if (name.ends_with(".py") && is_site_folder_name(folder) &&
+      python::is_editable_finder_name(name.substr(0, name.size() - 3)))
+    return RecordFile::kFinder;
   return std::nullopt;
 }
 

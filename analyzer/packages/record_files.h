@@ -1,5 +1,6 @@
 #pragma once
-// Which files of an image the inventory reads: known by their names alone, so that one pass over a layer can keep them as they stream by.
+// Which files of an image the inventory reads: known by their names alone, so that one pass over a layer can keep them
+// as they stream by.
 #include <cstdint>
 #include <optional>
 #include <string_view>
@@ -7,29 +8,29 @@
 namespace varve::packages {
 
 enum class RecordFile : std::uint8_t {
-  kMetadata,       // *.dist-info/METADATA, *.egg-info/PKG-INFO, EGG-INFO/PKG-INFO
-  kSingleEggInfo,  // *.egg-info, a file
-  kRecord,         // RECORD
-  kInstalledFiles, // installed-files.txt
-  kSources,        // SOURCES.txt
-  kTopLevel,       // top_level.txt
-  kNamespaces,     // namespace_packages.txt
-  kRequires,       // requires.txt
-  kEntryPoints,    // entry_points.txt
-  kInstaller,      // INSTALLER
-  kDirectUrl,      // direct_url.json
-  kConda,          // conda-meta/*.json
-  kDpkgStatus,     // var/lib/dpkg/status
-  kDpkgStatusD,    // var/lib/dpkg/status.d/NAME
-  kDpkgMd5Sums,    // var/lib/dpkg/status.d/NAME.md5sums
-  kDpkgList,       // var/lib/dpkg/info/*.list
-  kDpkgDiversions, // var/lib/dpkg/diversions
-  kPathFile,       // *.pth in a site folder
-  kEggLink,        // *.egg-link
-  kFinder,         // __editable___*_finder.py and its like
-  kVenv,           // pyvenv.cfg
-  kPatchLevel,     // include/python3.11/patchlevel.h
-  kPackageInit,    // __init__.py up to three levels below a site folder: it may make a namespace
+  kMetadata,        // *.dist-info/METADATA, *.egg-info/PKG-INFO, EGG-INFO/PKG-INFO
+  kSingleEggInfo,   // *.egg-info, a file
+  kRecord,          // RECORD
+  kInstalledFiles,  // installed-files.txt
+  kSources,         // SOURCES.txt
+  kTopLevel,        // top_level.txt
+  kNamespaces,      // namespace_packages.txt
+  kRequires,        // requires.txt
+  kEntryPoints,     // entry_points.txt
+  kInstaller,       // INSTALLER
+  kDirectUrl,       // direct_url.json
+  kConda,           // conda-meta/*.json
+  kDpkgStatus,      // var/lib/dpkg/status
+  kDpkgStatusD,     // var/lib/dpkg/status.d/NAME
+  kDpkgMd5Sums,     // var/lib/dpkg/status.d/NAME.md5sums
+  kDpkgList,        // var/lib/dpkg/info/*.list
+  kDpkgDiversions,  // var/lib/dpkg/diversions
+  kPathFile,        // *.pth in a site folder
+  kEggLink,         // *.egg-link
+  kFinder,          // __editable___*_finder.py and its like
+  kVenv,            // pyvenv.cfg
+  kPatchLevel,      // include/python3.11/patchlevel.h
+  kPackageInit,     // __init__.py up to three levels below a site folder: it may make a namespace
 };
 
 // `path` without leading "/", hostile or not. Absent: the inventory does not read it.

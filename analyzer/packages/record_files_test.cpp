@@ -3,7 +3,7 @@
 #include <gtest/gtest.h>
 
 #include "analyzer/packages/file_table.h"
-#include "analyzer/packages/memory_source.h"
+#include "testing/memory_source.h"
 
 namespace varve::packages {
 namespace {
@@ -29,12 +29,18 @@ TEST(RecordFilesTest, KnowsWhatTheInventoryReadsByItsName) {
   EXPECT_EQ(kind("lib/python3.11/site-packages/__editable___foo_1_0_finder.py"), RecordFile::kFinder);
   EXPECT_EQ(kind("opt/venv/pyvenv.cfg"), RecordFile::kVenv);
   EXPECT_EQ(kind("usr/include/python3.11/patchlevel.h"), RecordFile::kPatchLevel);
-  for (const auto* path : {"", "/", "a", ".dist-info", "x.dist-info/licenses/LICENSE", "numpy/core.py"}) EXPECT_EQ(kind(path), std::nullopt) << path;
+  for (const auto* path : {"", "/", "a", ".dist-info", "x.dist-info/licenses/LICENSE", "numpy/core.py"})
+    EXPECT_EQ(kind(path), std::nullopt) << path;
 }
 
 TEST(FileTableTest, FollowsLinksInsideTheRootOnly) {
   test::MemorySource source;
-  source.add("usr/lib/a.so").link("lib", "usr/lib").link("opt/up", "../../../usr/lib").link("abs", "/usr").link("loop1", "loop2").link("loop2", "loop1");
+  source.add("usr/lib/a.so")
+      .link("lib", "usr/lib")
+      .link("opt/up", "../../../usr/lib")
+      .link("abs", "/usr")
+      .link("loop1", "loop2")
+      .link("loop2", "loop1");
   source.link("usr/lib/b.so", "a.so").link("dangling", "nowhere");
   const FileTable table(source);
   const auto at = [&](std::string_view path, bool follow = true) {

@@ -13,12 +13,12 @@
 #include "analyzer/packages/inventory.h"
 #include "core/base/errors.h"
 #include "core/base/file.h"
-#include "core/codec/codec_test_support.h"
 #include "core/codec/span_decoder.h"
-#include "core/codec/tar_test_support.h"
 #include "core/oci/layout.h"
 #include "indexer/index_image.h"
-#include "tests/support/temp_dir.h"
+#include "testing/codec_support.h"
+#include "testing/tar_support.h"
+#include "testing/temp_dir.h"
 
 namespace varve::packages {
 namespace {
@@ -61,7 +61,8 @@ TEST_F(FolderSourceTest, ListsAndReadsWithoutFollowingLinks) {
   EXPECT_TRUE(source->files().at("a/b").first_name);
   EXPECT_FALSE(source->files().at("z").first_name);
   EXPECT_EQ(text_of(*source, "a/b"), "content");
-  for (const auto* path : {"out", "in/b", "fifo", "a", "none", "../x", ""}) EXPECT_EQ(text_of(*source, path), "none") << path;
+  for (const auto* path : {"out", "in/b", "fifo", "a", "none", "../x", ""})
+    EXPECT_EQ(text_of(*source, path), "none") << path;
   EXPECT_EQ(text_of(*source, "a/b", 6), "none");
 }
 
@@ -84,15 +85,21 @@ TEST_F(FolderSourceTest, ReadsInPlaces) {
   EXPECT_THROW(source->read_ranges("none", [](const RangeReader&) {}), NotFound);
 }
 
-TEST_F(FolderSourceTest, NamesAFolderThatIsNotThere) { EXPECT_THROW(open_folder(dir_.path() / "none", "amd64"), std::system_error); }
+TEST_F(FolderSourceTest, NamesAFolderThatIsNotThere) {
+  EXPECT_THROW(open_folder(dir_.path() / "none", "amd64"), std::system_error);
+}
 
 // Images made here, in a layout folder.
 class ImageSourceTest : public ::testing::Test {
  protected:
   oci::Image make_image(const std::vector<Bytes>& blobs, const std::vector<Bytes>& streams) {
     const auto layout = oci::create_layout(dir_.path() / "oci");
-    nlohmann::json config{{"os", "linux"}, {"architecture", "arm64"}, {"config", {{"Env", {"A=1", "A=2", "broken"}}}}, {"rootfs", {{"type", "layers"}, {"diff_ids", nlohmann::json::array()}}}};
-    nlohmann::json manifest{{"schemaVersion", 2}, {"mediaType", oci::kOciManifestType}, {"layers", nlohmann::json::array()}};
+    nlohmann::json config{{"os", "linux"},
+                          {"architecture", "arm64"},
+                          {"config", {{"Env", {"A=1", "A=2", "broken"}}}},
+                          {"rootfs", {{"type", "layers"}, {"diff_ids", nlohmann::json::array()}}}};
+    nlohmann::json manifest{
+        {"schemaVersion", 2}, {"mediaType", oci::kOciManifestType}, {"layers", nlohmann::json::array()}};
     const auto descriptor = [](const oci::Descriptor& blob, std::string_view type) {
       return nlohmann::json{{"mediaType", type}, {"digest", blob.digest.to_string()}, {"size", blob.size}};
     };
@@ -114,7 +121,9 @@ class ImageSourceTest : public ::testing::Test {
 
 Bytes base_tar() {
   TarBuilder tar;
-  tar.file("./usr/bin/tool", "old").file("s/foo-1.0.dist-info/METADATA", "Name: foo\nVersion: 1.0\n").file("s/foo-1.0.dist-info/RECORD", "foo.py,,4\n");
+  tar.file("./usr/bin/tool", "old")
+      .file("s/foo-1.0.dist-info/METADATA", "Name: foo\nVersion: 1.0\n")
+      .file("s/foo-1.0.dist-info/RECORD", "foo.py,,4\n");
   tar.file("s/foo.py", "x=1\n").file("data/large", std::string(200'000, 'x')).end();
   return to_bytes(tar.bytes());
 }
@@ -128,7 +137,8 @@ Bytes upper_tar() {
 TEST_F(ImageSourceTest, ReadsLayersOfAllKindsWithoutAnIndex) {
   const auto base = base_tar();
   const auto upper = upper_tar();
-  for (const auto& [first, second] : {std::pair(codec::test::gzip(base), codec::compress_zstd(upper, 3)), std::pair(base, codec::test::gzip(upper))}) {
+  for (const auto& [first, second] : {std::pair(codec::test::gzip(base), codec::compress_zstd(upper, 3)),
+                                      std::pair(base, codec::test::gzip(upper))}) {
     const auto image = make_image({first, second}, {base, upper});
     const auto source = read_image(image, progress_, cancel_);
     EXPECT_EQ(text_of(*source, "usr/bin/tool"), "new");
@@ -140,7 +150,8 @@ TEST_F(ImageSourceTest, ReadsLayersOfAllKindsWithoutAnIndex) {
     ASSERT_EQ(source->layers().size(), 2u);
     EXPECT_EQ(source->layers()[0].stream_bytes, base.size());
     ASSERT_EQ(source->hidden().size(), 2u);
-    EXPECT_EQ(source->fetched().bytes, first.size() + second.size() + second.size());  // once, and again for what was not kept
+    EXPECT_EQ(source->fetched().bytes,
+              first.size() + second.size() + second.size());  // once, and again for what was not kept
     EXPECT_THROW(source->read_ranges("usr/bin/tool", [](const RangeReader&) {}), Unsupported);
 
     std::uint64_t shares = 0;
@@ -151,7 +162,9 @@ TEST_F(ImageSourceTest, ReadsLayersOfAllKindsWithoutAnIndex) {
     const auto inventory = read_inventory(*source);
     ASSERT_EQ(inventory.distributions.size(), 1u);
     ASSERT_EQ(inventory.distributions[0].layer_bytes.size(), inventory.distributions[0].layers.size());
-    EXPECT_EQ(std::accumulate(inventory.distributions[0].layer_bytes.begin(), inventory.distributions[0].layer_bytes.end(), std::uint64_t(0)), inventory.distributions[0].compressed_bytes);
+    EXPECT_EQ(std::accumulate(inventory.distributions[0].layer_bytes.begin(),
+                              inventory.distributions[0].layer_bytes.end(), std::uint64_t(0)),
+              inventory.distributions[0].compressed_bytes);
     EXPECT_GT(inventory.distributions[0].compressed_bytes, 0u);
     EXPECT_EQ(inventory.distributions[0].name, "foo");
     EXPECT_THAT(inventory.distributions[0].layers, ElementsAre(0u));
@@ -165,7 +178,10 @@ TEST_F(ImageSourceTest, WithAnIndexFetchesOnlyTheSpansThatHoldWhatIsRead) {
   TarBuilder tar;
   tar.file("usr/bin/tool", "old").file("s/foo-1.0.dist-info/METADATA", "Name: foo\nVersion: 1.0\n");
   const auto noise = codec::test::random_bytes(8 << 20);
-  tar.file("data/noise", as_text(noise)).file("s/foo-1.0.dist-info/RECORD", "foo.py,,4\n").file("s/foo.py", "x=1\n").end();
+  tar.file("data/noise", as_text(noise))
+      .file("s/foo-1.0.dist-info/RECORD", "foo.py,,4\n")
+      .file("s/foo.py", "x=1\n")
+      .end();
   const auto base = to_bytes(tar.bytes());
   const auto upper = upper_tar();
   for (const auto& blob : {codec::test::gzip(base), codec::compress_zstd(base, 3), base}) {
@@ -203,7 +219,8 @@ TEST_F(ImageSourceTest, NamesTheLayerThatIsBroken) {
   auto blob = codec::test::gzip(base);
   blob.resize(blob.size() - 20);
   const auto image = make_image({blob}, {base});
-  EXPECT_THAT([&] { read_image(image, progress_, cancel_); }, ThrowsMessage<CorruptData>(HasSubstr("layer " + digest_of(blob).to_string())));
+  EXPECT_THAT([&] { read_image(image, progress_, cancel_); },
+              ThrowsMessage<CorruptData>(HasSubstr("layer " + digest_of(blob).to_string())));
 }
 
 TEST_F(ImageSourceTest, StopsWhenTold) {

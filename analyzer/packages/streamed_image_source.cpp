@@ -7,7 +7,7 @@
 #include "analyzer/packages/record_files.h"
 #include "core/base/errors.h"
 #include "core/codec/blob_decoder.h"
-#include "core/index/layer_entry_reader.h"
+#include "core/index/format/layer_entry_reader.h"
 
 namespace varve::packages {
 namespace {
@@ -65,7 +65,8 @@ class ContentKeeper final : public index::EntryObserver {
 
 class StreamedImageSource final : public ImageSource {
  public:
-  StreamedImageSource(const oci::Image& image, Progress& progress, const CancelFlag& cancel) : image_(image), progress_(progress), cancel_(cancel) {
+  StreamedImageSource(const oci::Image& image, Progress& progress, const CancelFlag& cancel)
+      : image_(image), progress_(progress), cancel_(cancel) {
     for (const auto& layer : image.manifest.layers) progress_.expect(layer.size);
     for (std::uint32_t layer = 0; layer < image.manifest.layers.size(); ++layer) add_layer(layer);
     stack_.finish();
@@ -92,7 +93,8 @@ class StreamedImageSource final : public ImageSource {
   }
 
   void read_ranges(const std::string& path, const std::function<void(const RangeReader&)>&) const override {
-    if (stack_.find_regular(path) == nullptr) fail<NotFound>("{:.300}: no such regular file in {}", path, image_.digest().to_string());
+    if (stack_.find_regular(path) == nullptr)
+      fail<NotFound>("{:.300}: no such regular file in {}", path, image_.digest().to_string());
     fail<Unsupported>("{:.300}: an image without index cannot be read in places; run: varve index IMAGE", path);
   }
 
@@ -109,7 +111,8 @@ class StreamedImageSource final : public ImageSource {
   void add_layer(std::uint32_t layer) {
     ContentKeeper keeper(
         [&](const codec::TarEntry& entry, std::uint32_t) {
-          return entry.size <= kMaxKeptFileBytes && entry.size <= kMaxKeptBytes - kept_bytes_ && is_record_name(entry.name);
+          return entry.size <= kMaxKeptFileBytes && entry.size <= kMaxKeptBytes - kept_bytes_ &&
+                 is_record_name(entry.name);
         },
         [&](std::uint32_t number, Bytes content) {
           kept_bytes_ += content.size();
@@ -118,7 +121,9 @@ class StreamedImageSource final : public ImageSource {
     index::LayerEntryReader reader(what(layer), &keeper);
     CompressedShares shares;
     stream_bytes_.push_back(stream(layer, reader, &shares));
-    stack_.add({.layer_digest = image_.manifest.layers[layer].digest, .entries = reader.take_entries(), .has_elf_facts = true}, shares);
+    stack_.add(
+        {.layer_digest = image_.manifest.layers[layer].digest, .entries = reader.take_entries(), .has_elf_facts = true},
+        shares);
   }
 
   // Names as tars write them may begin with "./" or "/".
@@ -156,7 +161,8 @@ class StreamedImageSource final : public ImageSource {
         shares->add(last_place, compressed_bytes);
       }
     });
-    if (compressed_bytes != blob.size) fail<CorruptData>("{}: {} bytes, expected {}", what(layer), compressed_bytes, blob.size);
+    if (compressed_bytes != blob.size)
+      fail<CorruptData>("{}: {} bytes, expected {}", what(layer), compressed_bytes, blob.size);
     decoder.finish();
     reader.finish();
     if (shares != nullptr) shares->add(decoder.stream_bytes(), compressed_bytes);

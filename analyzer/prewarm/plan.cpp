@@ -11,7 +11,8 @@ namespace {
 
 using index::LayerMap;
 
-// A span, or a layer of one frame, which can only be fetched whole. By layer and number, so that sets of them are in order of the stream.
+// A span, or a layer of one frame, which can only be fetched whole. By layer and number, so that sets of them are in
+// order of the stream.
 struct Unit {
   std::size_t layer = 0;  // in Layers
   std::size_t number = 0;
@@ -20,12 +21,14 @@ struct Unit {
 
 struct Layer {
   std::shared_ptr<const LayerMap> map;
-  std::vector<bool> settled;          // by unit: here, or to be fetched by an item before
-  std::set<std::uint64_t> windows;    // blocks that come with an item before
+  std::vector<bool> settled;        // by unit: here, or to be fetched by an item before
+  std::set<std::uint64_t> windows;  // blocks that come with an item before
 
   bool one_frame() const { return map->format == index::LayerFormat::kZstdSingle; }
   std::size_t unit_of(std::size_t span) const { return one_frame() ? 0 : span; }
-  ByteRange stream_range(std::size_t unit) const { return one_frame() ? ByteRange{0, map->stream_bytes} : map->spans[unit].stream_range; }
+  ByteRange stream_range(std::size_t unit) const {
+    return one_frame() ? ByteRange{0, map->stream_bytes} : map->spans[unit].stream_range;
+  }
 };
 
 bool covers(const std::vector<ByteRange>& ranges, const ByteRange& wanted) {
@@ -44,7 +47,8 @@ class Layers {
     auto& layer = layers_.emplace_back(Layer{.map = map, .settled = {}, .windows = {}});
     layer.settled.resize(layer.one_frame() ? 1 : map->spans.size());
     const auto here = present_.find(map->layer_digest);
-    for (std::size_t unit = 0; here != present_.end() && unit < layer.settled.size(); ++unit) layer.settled[unit] = covers(here->second, layer.stream_range(unit));
+    for (std::size_t unit = 0; here != present_.end() && unit < layer.settled.size(); ++unit)
+      layer.settled[unit] = covers(here->second, layer.stream_range(unit));
     return entry->second;
   }
 
@@ -64,9 +68,11 @@ class Layers {
       }
       const auto& span = layer.map->spans[unit.number];
       bytes += span.compressed_range.length;
-      if (before != nullptr && before->layer == unit.layer) bytes += gap_after(layer.map->spans[before->number].compressed_range.end(), span.compressed_range.offset);
+      if (before != nullptr && before->layer == unit.layer)
+        bytes += gap_after(layer.map->spans[before->number].compressed_range.end(), span.compressed_range.offset);
       each_window_block(layer, span, [&](std::uint64_t block) {
-        if (!layer.windows.contains(block) && blocks.emplace(unit.layer, block).second) bytes += block_bytes(layer, block);
+        if (!layer.windows.contains(block) && blocks.emplace(unit.layer, block).second)
+          bytes += block_bytes(layer, block);
       });
       before = &unit;
     }
@@ -77,7 +83,9 @@ class Layers {
     for (const auto& unit : units) {
       auto& layer = layers_[unit.layer];
       layer.settled[unit.number] = true;
-      if (!layer.one_frame()) each_window_block(layer, layer.map->spans[unit.number], [&](std::uint64_t block) { layer.windows.insert(block); });
+      if (!layer.one_frame())
+        each_window_block(layer, layer.map->spans[unit.number],
+                          [&](std::uint64_t block) { layer.windows.insert(block); });
     }
   }
 
@@ -116,7 +124,9 @@ class ImageLayers {
       const auto number = layers.add(map);
       if (!numbers_.try_emplace(map->layer_digest, number).second) continue;
       if (layers[number].one_frame()) continue;  // fetched whole or not at all; no marks are made for it
-      index::for_each_span_within(*map, image.cold.of(map->layer_digest), [&](std::size_t span) { cold_.insert({number, span}); });
+      index::for_each_span_within(*map, image.cold.of(map->layer_digest), [&](std::size_t span) {
+        cold_.insert({number, span});
+      });
     }
   }
 
@@ -124,10 +134,12 @@ class ImageLayers {
   template <typename Use>
   void each_missing(const LayerRange& range, Use&& use) const {
     const auto number = numbers_.find(range.layer);
-    if (number == numbers_.end()) fail<CorruptData>("{}: layer {} is none of the image's", image_.name, range.layer.to_string());
+    if (number == numbers_.end())
+      fail<CorruptData>("{}: layer {} is none of the image's", image_.name, range.layer.to_string());
     const auto& layer = layers_[number->second];
     if (!range.stream_range.fits_in(layer.map->stream_bytes))
-      fail<CorruptData>("{}: {} bytes at {} lie outside of layer {}", image_.name, range.stream_range.length, range.stream_range.offset, range.layer.to_string());
+      fail<CorruptData>("{}: {} bytes at {} lie outside of layer {}", image_.name, range.stream_range.length,
+                        range.stream_range.offset, range.layer.to_string());
     const auto [first, last] = layer.map->spans_of(range.stream_range);
     for (auto span = first; span < last; ++span) {
       const Unit unit{.layer = number->second, .number = layer.unit_of(span)};
@@ -144,7 +156,8 @@ class ImageLayers {
 
 class Planner {
  public:
-  Planner(const std::vector<Image>& images, const Present& present, const PlanOptions& options) : images_(images), options_(options), layers_(present, options) {
+  Planner(const std::vector<Image>& images, const Present& present, const PlanOptions& options)
+      : images_(images), options_(options), layers_(present, options) {
     for (const auto& image : images) views_.emplace_back(image, layers_);
   }
 
@@ -165,8 +178,11 @@ class Planner {
   void append(std::vector<LayerRange>& ranges, const Unit& unit) const {
     const auto& layer = layers_[unit.layer];
     const auto range = layer.stream_range(unit.number);
-    if (!ranges.empty() && ranges.back().layer == layer.map->layer_digest && ranges.back().stream_range.end() == range.offset) ranges.back().stream_range.length += range.length;
-    else ranges.push_back({.layer = layer.map->layer_digest, .stream_range = range});
+    if (!ranges.empty() && ranges.back().layer == layer.map->layer_digest &&
+        ranges.back().stream_range.end() == range.offset)
+      ranges.back().stream_range.length += range.length;
+    else
+      ranges.push_back({.layer = layer.map->layer_digest, .stream_range = range});
   }
 
   void take(Item item, const std::set<Unit>& units) {
@@ -177,13 +193,20 @@ class Planner {
 
   void add_profile(std::size_t image) {
     const auto& profile = images_[image].profile;
-    Item item{.what = What::kProfile, .image = image, .name = {}, .sessions = images_[image].sessions, .fate = Fate::kHere, .download_bytes = 0, .ranges = {}};
+    Item item{.what = What::kProfile,
+              .image = image,
+              .name = {},
+              .sessions = images_[image].sessions,
+              .fate = Fate::kHere,
+              .download_bytes = 0,
+              .ranges = {}};
     std::vector<Unit> order;
     std::set<Unit> units;
     for (const auto& range : profile.ranges) {
-      views_[image].each_missing({.layer = profile.layers[range.layer], .stream_range = range.stream_range}, [&](const Unit& unit) {
-        if (units.insert(unit).second) order.push_back(unit);
-      });
+      views_[image].each_missing({.layer = profile.layers[range.layer], .stream_range = range.stream_range},
+                                 [&](const Unit& unit) {
+                                   if (units.insert(unit).second) order.push_back(unit);
+                                 });
     }
     if (units.empty()) return take(std::move(item), units);
     item.fate = Fate::kFetch;
@@ -196,17 +219,22 @@ class Planner {
       item.download_bytes = order.empty() ? whole : layers_.cost(units);
     }
     for (const auto& unit : order) append(item.ranges, unit);
-    if (item.fate == Fate::kTooLarge) plan_.items.push_back(std::move(item));
-    else take(std::move(item), units);
+    if (item.fate == Fate::kTooLarge)
+      plan_.items.push_back(std::move(item));
+    else
+      take(std::move(item), units);
   }
 
-  // How many of these, from the first, fit into what is left. A longer start never costs less: a piece put into a gap takes the gap's place.
+  // How many of these, from the first, fit into what is left. A longer start never costs less: a piece put into a gap
+  // takes the gap's place.
   std::size_t largest_start(const std::vector<Unit>& order) const {
     std::size_t fits = 0, too_many = order.size();
     while (too_many - fits > 1) {
       const auto middle = fits + (too_many - fits) / 2;
-      if (layers_.cost({order.begin(), order.begin() + std::ptrdiff_t(middle)}) <= left()) fits = middle;
-      else too_many = middle;
+      if (layers_.cost({order.begin(), order.begin() + std::ptrdiff_t(middle)}) <= left())
+        fits = middle;
+      else
+        too_many = middle;
     }
     return fits;
   }
@@ -218,7 +246,8 @@ class Planner {
     std::uint64_t bytes = 0;
   };
 
-  // More sessions per byte first; of equals the smaller, then the one whose image comes first, then by name. Exact: products of 64-bit numbers.
+  // More sessions per byte first; of equals the smaller, then the one whose image comes first, then by name. Exact:
+  // products of 64-bit numbers.
   static bool better(const Candidate& a, const Candidate& b) {
     __extension__ typedef unsigned __int128 Wide;
     const auto left = Wide(a.package->sessions) * b.bytes, right = Wide(b.package->sessions) * a.bytes;
@@ -231,8 +260,10 @@ class Planner {
     for (const auto image : order) {
       for (const auto& package : images_[image].packages) {
         if (package.sessions == 0) continue;
-        auto& candidate = candidates.emplace_back(Candidate{.image = image, .package = &package, .missing = {}, .bytes = 0});
-        for (const auto& range : package.content) views_[image].each_missing(range, [&](const Unit& unit) { candidate.missing.insert(unit); });
+        auto& candidate =
+            candidates.emplace_back(Candidate{.image = image, .package = &package, .missing = {}, .bytes = 0});
+        for (const auto& range : package.content)
+          views_[image].each_missing(range, [&](const Unit& unit) { candidate.missing.insert(unit); });
         candidate.bytes = layers_.cost(candidate.missing);
       }
     }
@@ -243,16 +274,24 @@ class Planner {
       add_package(taken);
       if (plan_.items.back().fate != Fate::kFetch) continue;
       for (auto& candidate : candidates) {
-        if (std::erase_if(candidate.missing, [&](const Unit& unit) { return layers_.settled(unit); }) != 0) candidate.bytes = layers_.cost(candidate.missing);
+        if (std::erase_if(candidate.missing, [&](const Unit& unit) { return layers_.settled(unit); }) != 0)
+          candidate.bytes = layers_.cost(candidate.missing);
       }
     }
   }
 
   void add_package(const Candidate& candidate) {
-    Item item{.what = What::kPackage, .image = candidate.image, .name = candidate.package->name, .sessions = candidate.package->sessions, .fate = Fate::kFetch,
-              .download_bytes = layers_.cost(candidate.missing), .ranges = {}};
-    if (candidate.missing.empty()) item.fate = Fate::kHere;
-    else if (item.download_bytes > left()) item.fate = Fate::kTooLarge;
+    Item item{.what = What::kPackage,
+              .image = candidate.image,
+              .name = candidate.package->name,
+              .sessions = candidate.package->sessions,
+              .fate = Fate::kFetch,
+              .download_bytes = layers_.cost(candidate.missing),
+              .ranges = {}};
+    if (candidate.missing.empty())
+      item.fate = Fate::kHere;
+    else if (item.download_bytes > left())
+      item.fate = Fate::kTooLarge;
     if (item.fate == Fate::kTooLarge) {
       plan_.items.push_back(std::move(item));
       return;
@@ -270,6 +309,8 @@ class Planner {
 
 }  // namespace
 
-Plan make_plan(const std::vector<Image>& images, const Present& present, const PlanOptions& options) { return Planner(images, present, options).run(); }
+Plan make_plan(const std::vector<Image>& images, const Present& present, const PlanOptions& options) {
+  return Planner(images, present, options).run();
+}
 
 }  // namespace varve::prewarm

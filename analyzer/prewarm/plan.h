@@ -1,6 +1,6 @@
 #pragma once
-// What a machine should hold before anybody asks for it: which pieces of which images, in which order, within a budget. Pure: what is known comes in, a plan comes out.
-// docs/prewarm.md.
+// What a machine should hold before anybody asks for it: which pieces of which images, in which order, within a budget.
+// Pure: what is known comes in, a plan comes out. docs/prewarm.md.
 #include <cstdint>
 #include <map>
 #include <memory>
@@ -9,9 +9,9 @@
 
 #include "core/base/byte_range.h"
 #include "core/base/digest.h"
-#include "core/index/cold_ranges.h"
-#include "core/index/layer_map.h"
-#include "core/index/profile.h"
+#include "core/index/format/cold_ranges.h"
+#include "core/index/format/layer_map.h"
+#include "core/index/format/profile.h"
 
 namespace varve::prewarm {
 
@@ -24,27 +24,28 @@ struct LayerRange {
 // A distribution of an image that sessions used.
 struct Package {
   std::string name;
-  std::uint64_t sessions = 0;        // that used it
-  std::vector<LayerRange> content;   // where what they use of it lies
+  std::uint64_t sessions = 0;       // that used it
+  std::vector<LayerRange> content;  // where what they use of it lies
 };
 
 struct Image {
-  std::string name;                  // as the user named it
+  std::string name;                                          // as the user named it
   std::vector<std::shared_ptr<const index::LayerMap>> maps;  // of its layers; a layer may be named twice
   index::ColdRanges cold;
-  index::Profile profile;            // without ranges: it has none
-  std::uint64_t sessions = 0;        // that were started of it
+  index::Profile profile;      // without ranges: it has none
+  std::uint64_t sessions = 0;  // that were started of it
   std::vector<Package> packages;
 };
 
-// Spans that are in the store already, whatever image they came with: stream side, in order. A layer that is not named has none.
+// Spans that are in the store already, whatever image they came with: stream side, in order. A layer that is not named
+// has none.
 using Present = std::map<Digest, std::vector<ByteRange>>;
 
 struct PlanOptions {
-  std::uint64_t budget_bytes = 0;            // to be downloaded, at most
-  std::uint64_t window_block_bytes = 0;      // windows of gzip layers are fetched in blocks of so many bytes,
-  std::uint64_t whole_windows_bytes = 0;     // or whole if there are not more than this of the layer
-  std::uint64_t merge_gap_bytes = 0;         // between pieces that come in one request, fetched for nothing
+  std::uint64_t budget_bytes = 0;         // to be downloaded, at most
+  std::uint64_t window_block_bytes = 0;   // windows of gzip layers are fetched in blocks of so many bytes,
+  std::uint64_t whole_windows_bytes = 0;  // or whole if there are not more than this of the layer
+  std::uint64_t merge_gap_bytes = 0;      // between pieces that come in one request, fetched for nothing
 };
 
 enum class What : std::uint8_t { kProfile, kPackage };
@@ -57,22 +58,25 @@ enum class Fate : std::uint8_t {
 
 struct Item {
   What what = What::kProfile;
-  std::size_t image = 0;               // in the list that was given
-  std::string name;                    // of the package; "" for a profile
-  std::uint64_t sessions = 0;          // of the image, or that used the package
+  std::size_t image = 0;       // in the list that was given
+  std::string name;            // of the package; "" for a profile
+  std::uint64_t sessions = 0;  // of the image, or that used the package
   Fate fate = Fate::kFetch;
-  std::uint64_t download_bytes = 0;    // at most; of kTooLarge: what it would have taken
-  std::vector<LayerRange> ranges;      // whole spans, neighbours joined, in the order in which they are to be fetched; of kTooLarge none
+  std::uint64_t download_bytes = 0;  // at most; of kTooLarge: what it would have taken
+  std::vector<LayerRange>
+      ranges;  // whole spans, neighbours joined, in the order in which they are to be fetched; of kTooLarge none
 };
 
 struct Plan {
-  std::vector<Item> items;             // in order
-  std::uint64_t download_bytes = 0;    // of all items that are fetched: never more than the budget
+  std::vector<Item> items;           // in order
+  std::uint64_t download_bytes = 0;  // of all items that are fetched: never more than the budget
 };
 
-// Profiles first, of the image with the most sessions (of equals in the order given), each in its own order. Then packages by sessions per byte that they still lack,
-// the best first, each with all that it lacks or not at all; what one brings is not counted again for the next, nor for another image with the same layer. Nothing that is
-// marked cold all over in an image is fetched for it, and nothing that nobody is known to use. Throws CorruptData if a profile or package lies outside of its image's layers.
+// Profiles first, of the image with the most sessions (of equals in the order given), each in its own order. Then
+// packages by sessions per byte that they still lack, the best first, each with all that it lacks or not at all; what
+// one brings is not counted again for the next, nor for another image with the same layer. Nothing that is marked cold
+// all over in an image is fetched for it, and nothing that nobody is known to use. Throws CorruptData if a profile or
+// package lies outside of its image's layers.
 Plan make_plan(const std::vector<Image>& images, const Present& present, const PlanOptions& options);
 
 }  // namespace varve::prewarm

@@ -13,8 +13,8 @@ using index::LayerMap;
 using ::testing::ElementsAre;
 using ::testing::IsEmpty;
 
-constexpr std::uint64_t kSpan = 1000;        // stream side
-constexpr std::uint64_t kCompressed = 100;   // of a span
+constexpr std::uint64_t kSpan = 1000;       // stream side
+constexpr std::uint64_t kCompressed = 100;  // of a span
 
 std::shared_ptr<LayerMap> map_of(std::string_view name, std::size_t spans, LayerFormat format = LayerFormat::kZstd) {
   auto map = std::make_shared<LayerMap>();
@@ -44,7 +44,8 @@ index::Profile profile_of(const std::vector<LayerRange>& ranges) {
 class PrewarmPlanTest : public ::testing::Test {
  protected:
   Image& image(const std::string& name, std::vector<std::shared_ptr<const LayerMap>> maps, std::uint64_t sessions = 0) {
-    return images_.emplace_back(Image{.name = name, .maps = std::move(maps), .cold = {}, .profile = {}, .sessions = sessions, .packages = {}});
+    return images_.emplace_back(
+        Image{.name = name, .maps = std::move(maps), .cold = {}, .profile = {}, .sessions = sessions, .packages = {}});
   }
   void plan(std::uint64_t budget) {
     options_.budget_bytes = budget;
@@ -61,7 +62,9 @@ class PrewarmPlanTest : public ::testing::Test {
     std::vector<std::string> lines;
     for (const auto& item : plan_.items) {
       constexpr const char* kFates[] = {"fetch", "part", "here", "too large"};
-      lines.push_back(fmt::format("{} {}: {} {}", images_[item.image].name, item.what == What::kProfile ? "profile" : item.name, kFates[int(item.fate)], item.download_bytes));
+      lines.push_back(fmt::format("{} {}: {} {}", images_[item.image].name,
+                                  item.what == What::kProfile ? "profile" : item.name, kFates[int(item.fate)],
+                                  item.download_bytes));
     }
     return lines;
   }
@@ -77,9 +80,11 @@ TEST_F(PrewarmPlanTest, ProfilesOfTheMostUsedImageFirstThenPackagesBySessionsPer
   image("rare", {a_}, 3).profile = profile_of({spans(a_, 0, 2)});
   auto& often = image("often", {b_}, 40);
   often.profile = profile_of({spans(b_, 3, 4), spans(b_, 0, 1)});
-  often.packages = {{"large", 30, {spans(b_, 5, 15)}}, {"small", 9, {spans(b_, 16, 17)}}, {"unused", 0, {spans(b_, 18, 19)}}};
+  often.packages = {
+      {"large", 30, {spans(b_, 5, 15)}}, {"small", 9, {spans(b_, 16, 17)}}, {"unused", 0, {spans(b_, 18, 19)}}};
   plan(10'000);
-  EXPECT_THAT(words(), ElementsAre("often profile: fetch 200", "rare profile: fetch 200", "often small: fetch 100", "often large: fetch 1000"));
+  EXPECT_THAT(words(), ElementsAre("often profile: fetch 200", "rare profile: fetch 200", "often small: fetch 100",
+                                   "often large: fetch 1000"));
   EXPECT_THAT(plan_.items[0].ranges, ElementsAre(spans(b_, 3, 4), spans(b_, 0, 1))) << "in the order of reading";
 }
 
@@ -110,18 +115,21 @@ TEST_F(PrewarmPlanTest, OfAProfileItsBeginningOfAPackageAllOrNothing) {
   one.profile = profile_of({spans(a_, 10, 11), spans(b_, 0, 5)});
   one.packages = {{"needs two", 9, {spans(a_, 0, 2)}}, {"needs one", 1, {spans(a_, 3, 4)}}};
   plan(399);
-  EXPECT_THAT(words(), ElementsAre("one profile: part 300", "one needs two: too large 200", "one needs one: too large 100"));
+  EXPECT_THAT(words(),
+              ElementsAre("one profile: part 300", "one needs two: too large 200", "one needs one: too large 100"));
   EXPECT_THAT(plan_.items[0].ranges, ElementsAre(spans(a_, 10, 11), spans(b_, 0, 2)));
   images_[0].profile = {};
   plan(150);
-  EXPECT_THAT(words(), ElementsAre("one needs two: too large 200", "one needs one: fetch 100")) << "a smaller one may still fit";
+  EXPECT_THAT(words(), ElementsAre("one needs two: too large 200", "one needs one: fetch 100"))
+      << "a smaller one may still fit";
   plan(0);
   EXPECT_THAT(words(), ElementsAre("one needs two: too large 200", "one needs one: too large 100"));
 }
 
 TEST_F(PrewarmPlanTest, WhatAPackageBringsMakesTheNextCheaper) {
   // By itself "b" is worth less a byte than "c"; with what "a" brings it is worth more.
-  image("one", {a_}).packages = {{"a", 100, {spans(a_, 0, 4)}}, {"b", 10, {spans(a_, 1, 5)}}, {"c", 6, {spans(a_, 10, 12)}}};
+  image("one", {a_}).packages = {
+      {"a", 100, {spans(a_, 0, 4)}}, {"b", 10, {spans(a_, 1, 5)}}, {"c", 6, {spans(a_, 10, 12)}}};
   plan(10'000);
   EXPECT_THAT(words(), ElementsAre("one a: fetch 400", "one b: fetch 100", "one c: fetch 200"));
 }
@@ -148,7 +156,10 @@ TEST_F(PrewarmPlanTest, CountsWindowsByBlocksAndGapsThatAreFetchedForNothing) {
   options_.merge_gap_bytes = 100;  // span 2 lies between
   plan(10'000);
   EXPECT_EQ(plan_.download_bytes, 200u + 128 + 100);
-  one.packages.push_back({"second", 1, {spans(gzip, 2, 3)}});  // its window lies in blocks 0 and 1, which come before; smaller, it goes first
+  one.packages.push_back(
+      {"second",
+       1,
+       {spans(gzip, 2, 3)}});  // its window lies in blocks 0 and 1, which come before; smaller, it goes first
   plan(10'000);
   EXPECT_THAT(words(), ElementsAre("one second: fetch 228", "one first: fetch 300")) << "blocks are counted once";
   options_.whole_windows_bytes = 760;

@@ -24,14 +24,16 @@ std::string subpackage_of(const index::FlatTree& tree, std::string_view site, st
 
 }  // namespace
 
-std::vector<Package> used_packages(const index::FlatTree& tree, const packages::Inventory& inventory, const std::vector<std::shared_ptr<const index::LayerMap>>& maps,
+std::vector<Package> used_packages(const index::FlatTree& tree, const packages::Inventory& inventory,
+                                   const std::vector<std::shared_ptr<const index::LayerMap>>& maps,
                                    const std::map<std::string, KnownUse>& use) {
   std::map<std::uint32_t, std::pair<const KnownUse*, Package>> packages;  // by place in the inventory
   for (std::uint32_t i = 0; i < inventory.distributions.size(); ++i) {
     const auto& distribution = inventory.distributions[i];
     const auto known = use.find(distribution.normalized);
     if (known == use.end() || known->second.sessions == 0 || !distribution.vendored_by.empty()) continue;
-    packages[i] = {&known->second, {.name = distribution.normalized, .sessions = known->second.sessions, .content = {}}};
+    packages[i] = {&known->second,
+                   {.name = distribution.normalized, .sessions = known->second.sessions, .content = {}}};
   }
   for (const auto& [path, entry] : tree.entries) {
     if (entry.type != index::FileType::kRegular) continue;
@@ -41,12 +43,15 @@ std::vector<Package> used_packages(const index::FlatTree& tree, const packages::
       const auto found = packages.find(owner);
       if (found == packages.end()) continue;
       auto& [known, package] = found->second;
-      const auto subpackage = known->modules.empty() ? std::string() : subpackage_of(tree, inventory.distributions[owner].site, path);
+      const auto subpackage =
+          known->modules.empty() ? std::string() : subpackage_of(tree, inventory.distributions[owner].site, path);
       if (!subpackage.empty() && !known->modules.contains(subpackage)) continue;
       for (const auto& run : runs) {
         const ByteRange range{.offset = run.run.stream_offset, .length = run.run.length};
-        if (run.layer >= maps.size() || !range.fits_in(maps[run.layer]->stream_bytes)) fail<CorruptData>("'{:.200}' lies outside of the image's layers", path);
-        if (range.length != 0) package.content.push_back({.layer = maps[run.layer]->layer_digest, .stream_range = range});
+        if (run.layer >= maps.size() || !range.fits_in(maps[run.layer]->stream_bytes))
+          fail<CorruptData>("'{:.200}' lies outside of the image's layers", path);
+        if (range.length != 0)
+          package.content.push_back({.layer = maps[run.layer]->layer_digest, .stream_range = range});
       }
     }
   }

@@ -55,8 +55,10 @@ TEST_F(UsedContentTest, IsWhatTheDistributionOwnsOfTheSubpackagesThatWereLoaded)
   file("site/scipy/stats/tests/b.py", 5);
   file("site/scipy/data/table.bin", 6);  // no package
   file("site/numpy/__init__.py", 7);
-  EXPECT_THAT(blocks_of("scipy", {.sessions = 3, .modules = {{"scipy", 3}, {"scipy.stats", 2}}}), ElementsAre(1, 6, 4, 5));
-  EXPECT_THAT(blocks_of("scipy", {.sessions = 3, .modules = {}}), ElementsAre(1, 6, 2, 3, 4, 5)) << "not known by module: all of it";
+  EXPECT_THAT(blocks_of("scipy", {.sessions = 3, .modules = {{"scipy", 3}, {"scipy.stats", 2}}}),
+              ElementsAre(1, 6, 4, 5));
+  EXPECT_THAT(blocks_of("scipy", {.sessions = 3, .modules = {}}), ElementsAre(1, 6, 2, 3, 4, 5))
+      << "not known by module: all of it";
   EXPECT_THAT(blocks_of("scipy", {.sessions = 0, .modules = {{"scipy", 3}}}), IsEmpty());
   EXPECT_THAT(blocks_of("pandas", {.sessions = 3, .modules = {}}), IsEmpty()) << "not in this image";
 }

@@ -10,27 +10,34 @@
 namespace varve::prune {
 namespace {
 
-constexpr std::string_view kHead = "# Varve archived 1: what this image no longer has. A line each: module, project, version, the last image that has it.\n";
+constexpr std::string_view kHead =
+    "# Varve archived 1: what this image no longer has. A line each: module, project, version, the last image that has it.\n";
 constexpr std::int64_t kSecondsPerDay = 86'400;
 
 std::string plain(std::string text) {
-  std::ranges::replace_if(text, [](unsigned char c) { return c < 0x20 || c == 0x7f; }, ' ');
+  std::ranges::replace_if(
+      text, [](unsigned char c) { return c < 0x20 || c == 0x7f; }, ' ');
   return text;
 }
 
 // Paths of the image that belong to nobody but `gone`.
-std::vector<std::string> owned_by(const std::vector<std::uint32_t>& gone, const packages::Inventory& inventory, const packages::FileSource& files) {
+std::vector<std::string> owned_by(const std::vector<std::uint32_t>& gone, const packages::Inventory& inventory,
+                                  const packages::FileSource& files) {
   std::vector<std::string> paths;
   for (const auto& [path, file] : files.files()) {
     if (file.type == index::FileType::kDirectory) continue;
     const auto& owners = inventory.owners_of_path(path);
-    if (!owners.empty() && std::ranges::all_of(owners, [&](std::uint32_t owner) { return std::ranges::binary_search(gone, owner); })) paths.push_back(path);
+    if (!owners.empty() &&
+        std::ranges::all_of(owners, [&](std::uint32_t owner) { return std::ranges::binary_search(gone, owner); }))
+      paths.push_back(path);
   }
   return paths;
 }
 
-// What nobody recorded in the folders of modules that go: left alone it would make a namespace package of the name, and probes would find that.
-void add_left_overs(const std::vector<std::uint32_t>& gone, const packages::Inventory& inventory, const packages::FileSource& files, std::vector<std::string>& removed) {
+// What nobody recorded in the folders of modules that go: left alone it would make a namespace package of the name, and
+// probes would find that.
+void add_left_overs(const std::vector<std::uint32_t>& gone, const packages::Inventory& inventory,
+                    const packages::FileSource& files, std::vector<std::string>& removed) {
   const std::set<std::string> known(removed.begin(), removed.end());
   for (const auto number : gone) {
     const auto& distribution = inventory.distributions[number];
@@ -39,7 +46,8 @@ void add_left_overs(const std::vector<std::uint32_t>& gone, const packages::Inve
       const auto folder = distribution.site + "/" + name + "/";
       std::vector<std::string> left;
       bool stays = false;
-      for (auto file = files.files().lower_bound(folder); file != files.files().end() && file->first.starts_with(folder); ++file) {
+      for (auto file = files.files().lower_bound(folder);
+           file != files.files().end() && file->first.starts_with(folder); ++file) {
         if (file->second.type == index::FileType::kDirectory || known.contains(file->first)) continue;
         stays = stays || !inventory.owners_of_path(file->first).empty();
         left.push_back(file->first);
@@ -53,12 +61,14 @@ void add_left_overs(const std::vector<std::uint32_t>& gone, const packages::Inve
 std::set<std::string> seen_together(const packages::Inventory& inventory, const std::string& site) {
   std::set<std::string> sites{site};
   for (const auto& interpreter : inventory.interpreters)
-    if (std::ranges::find(interpreter.sites, site) != interpreter.sites.end()) sites.insert(interpreter.sites.begin(), interpreter.sites.end());
+    if (std::ranges::find(interpreter.sites, site) != interpreter.sites.end())
+      sites.insert(interpreter.sites.begin(), interpreter.sites.end());
   return sites;
 }
 
 // Modules of the site that nobody has once `gone` are gone.
-std::vector<ArchivedModule> modules_of(const std::string& site, const std::vector<std::uint32_t>& gone, const packages::Inventory& inventory, std::string_view image_name) {
+std::vector<ArchivedModule> modules_of(const std::string& site, const std::vector<std::uint32_t>& gone,
+                                       const packages::Inventory& inventory, std::string_view image_name) {
   std::vector<ArchivedModule> modules;
   const auto sites = seen_together(inventory, site);
   for (const auto number : gone) {
@@ -66,9 +76,10 @@ std::vector<ArchivedModule> modules_of(const std::string& site, const std::vecto
     if (!sites.contains(distribution.site) || !distribution.vendored_by.empty()) continue;
     for (const auto& name : distribution.imports) {
       const auto owners = inventory.modules.find(name);
-      const bool stays = owners != inventory.modules.end() && std::ranges::any_of(owners->second, [&](std::uint32_t owner) {
-        return !std::ranges::binary_search(gone, owner) && sites.contains(inventory.distributions[owner].site);
-      });
+      const bool stays =
+          owners != inventory.modules.end() && std::ranges::any_of(owners->second, [&](std::uint32_t owner) {
+            return !std::ranges::binary_search(gone, owner) && sites.contains(inventory.distributions[owner].site);
+          });
       if (!stays) modules.push_back({name, distribution.name, distribution.version, std::string(image_name)});
     }
   }
@@ -78,7 +89,8 @@ std::vector<ArchivedModule> modules_of(const std::string& site, const std::vecto
 std::map<std::string, std::string> read_tables(const packages::FileSource& files, const std::set<std::string>& sites) {
   std::vector<std::string> wanted;
   for (const auto& site : sites)
-    if (const auto path = site + "/" + std::string(kArchivedTable); files.files().contains(path)) wanted.push_back(path);
+    if (const auto path = site + "/" + std::string(kArchivedTable); files.files().contains(path))
+      wanted.push_back(path);
   std::map<std::string, std::string> tables;
   files.read(wanted, kMaxArchivedTableBytes, [&](const std::string& path, std::optional<Bytes> content) {
     if (!content) fail<Unsupported>("{}: more than {} bytes, or no file", path, kMaxArchivedTableBytes);
@@ -110,11 +122,14 @@ std::vector<ArchivedModule> parse_archived_table(std::string_view text) {
 
 std::string archived_table(const std::vector<ArchivedModule>& modules) {
   std::string text(kHead);
-  for (const auto& module : modules) text += fmt::format("{}\t{}\t{}\t{}\n", plain(module.module), plain(module.project), plain(module.version), plain(module.image));
+  for (const auto& module : modules)
+    text += fmt::format("{}\t{}\t{}\t{}\n", plain(module.module), plain(module.project), plain(module.version),
+                        plain(module.image));
   return text;
 }
 
-TreeChange archive(const Plan& plan, const packages::Inventory& inventory, const packages::FileSource& files, std::string_view image_name) {
+TreeChange archive(const Plan& plan, const packages::Inventory& inventory, const packages::FileSource& files,
+                   std::string_view image_name) {
   const auto gone = archived_distributions(&plan, inventory);
   TreeChange change;
   if (gone.empty()) return change;
@@ -128,15 +143,17 @@ TreeChange archive(const Plan& plan, const packages::Inventory& inventory, const
       return std::ranges::find(interpreter.sites, distribution.site) != interpreter.sites.end();
     });
     if (!distribution.imports.empty() && !seen)
-      fail<Unsupported>("the plan archives {} of {}, which is no site folder of a Python of this image: nobody would say where it went; write cold instead", distribution.name,
-                        distribution.site.empty() ? distribution.record : distribution.site);
+      fail<Unsupported>(
+          "the plan archives {} of {}, which is no site folder of a Python of this image: nobody would say where it went; write cold instead",
+          distribution.name, distribution.site.empty() ? distribution.record : distribution.site);
     if (seen) sites.insert(distribution.site);
   }
   const auto tables = read_tables(files, sites);
   const auto add = [&](const std::string& path, std::string content) {
     // One of an earlier apply is replaced.
     if (files.files().contains(path)) change.removed.push_back(path);
-    change.added.push_back({.path = path, .content = std::move(content), .mode = 0644, .mtime_seconds = plan.made_on * kSecondsPerDay});
+    change.added.push_back(
+        {.path = path, .content = std::move(content), .mode = 0644, .mtime_seconds = plan.made_on * kSecondsPerDay});
   };
   for (const auto& site : sites) {
     auto modules = modules_of(site, gone, inventory, image_name);
@@ -144,7 +161,9 @@ TreeChange archive(const Plan& plan, const packages::Inventory& inventory, const
       for (auto& module : parse_archived_table(old->second))
         if (!inventory.modules.contains(module.module)) modules.push_back(std::move(module));
     }
-    std::ranges::sort(modules, {}, [](const ArchivedModule& module) { return std::tie(module.module, module.project, module.version, module.image); });
+    std::ranges::sort(modules, {}, [](const ArchivedModule& module) {
+      return std::tie(module.module, module.project, module.version, module.image);
+    });
     modules.erase(std::unique(modules.begin(), modules.end()), modules.end());
     for (const auto& [name, content] : internal::python_files())
       if (name.starts_with("varve_archived")) add(site + "/" + std::string(name), std::string(content));
@@ -156,13 +175,17 @@ TreeChange archive(const Plan& plan, const packages::Inventory& inventory, const
   return change;
 }
 
-std::set<std::string, std::less<>> cold_paths(const Plan& plan, const packages::Inventory& inventory, const packages::FileSource& files) {
+std::set<std::string, std::less<>> cold_paths(const Plan& plan, const packages::Inventory& inventory,
+                                              const packages::FileSource& files) {
   std::set<std::pair<std::string, std::string>> cold;  // normalised name, source
   for (const auto& planned : plan.verdicts)
-    if (planned.verdict == Verdict::kCold || planned.verdict == Verdict::kArchived) cold.emplace(planned.name, planned.source);
+    if (planned.verdict == Verdict::kCold || planned.verdict == Verdict::kArchived)
+      cold.emplace(planned.name, planned.source);
   std::vector<std::uint32_t> numbers;
   std::set<std::string> outer;
-  const auto is_cold = [&](const packages::Distribution& one) { return cold.contains({one.normalized, std::string(packages::source_name(one.source))}); };
+  const auto is_cold = [&](const packages::Distribution& one) {
+    return cold.contains({one.normalized, std::string(packages::source_name(one.source))});
+  };
   for (const auto& one : inventory.distributions)
     if (one.vendored_by.empty() && is_cold(one)) outer.insert(one.normalized);
   for (std::uint32_t i = 0; i < inventory.distributions.size(); ++i) {

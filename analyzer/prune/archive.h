@@ -1,5 +1,6 @@
 #pragma once
-// Takes distributions out of an image so that they can be found again: what goes, and the words that an import of it will say. docs/prune-apply.md.
+// Takes distributions out of an image so that they can be found again: what goes, and the words that an import of it
+// will say. docs/prune-apply.md.
 #include <map>
 #include <set>
 #include <string>
@@ -17,9 +18,9 @@ inline constexpr std::string_view kArchivedTable = "varve_archived.txt";
 inline constexpr std::size_t kMaxArchivedTableBytes = 4u << 20;
 
 struct ArchivedModule {
-  std::string module;        // dotted
+  std::string module;  // dotted
   std::string project, version;
-  std::string image;         // the last that has it, as people name it
+  std::string image;  // the last that has it, as people name it
   bool operator==(const ArchivedModule&) const = default;
 };
 
@@ -27,15 +28,20 @@ struct ArchivedModule {
 std::vector<ArchivedModule> parse_archived_table(std::string_view text);
 std::string archived_table(const std::vector<ArchivedModule>& modules);
 
-// Removed: every file and link that only archived distributions own, with its bytecode, and what nobody recorded in folders of their modules. Added: what speaks for them; a table of an earlier apply goes on, less what is back.
-// `image_name`: what to call the old image. Empty if the plan archives nothing. Throws Unsupported as archived_distributions() does, and for an archived distribution whose
-// folder is no site folder of a Python, which could say nothing.
-TreeChange archive(const Plan& plan, const packages::Inventory& inventory, const packages::FileSource& files, std::string_view image_name);
+// Removed: every file and link that only archived distributions own, with its bytecode, and what nobody recorded in
+// folders of their modules. Added: what speaks for them; a table of an earlier apply goes on, less what is back.
+// `image_name`: what to call the old image. Empty if the plan archives nothing. Throws Unsupported as
+// archived_distributions() does, and for an archived distribution whose folder is no site folder of a Python, which
+// could say nothing.
+TreeChange archive(const Plan& plan, const packages::Inventory& inventory, const packages::FileSource& files,
+                   std::string_view image_name);
 
 // What an index marks as cold: every file and link that only distributions own which the plan has cold or archived.
-std::set<std::string, std::less<>> cold_paths(const Plan& plan, const packages::Inventory& inventory, const packages::FileSource& files);
+std::set<std::string, std::less<>> cold_paths(const Plan& plan, const packages::Inventory& inventory,
+                                              const packages::FileSource& files);
 
-// The reference of a plan as it is told to people who have another machine: of a layout folder only its tag, and always the digest.
+// The reference of a plan as it is told to people who have another machine: of a layout folder only its tag, and always
+// the digest.
 std::string image_name_of(const Plan& plan);
 
 }  // namespace varve::prune

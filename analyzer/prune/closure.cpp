@@ -13,14 +13,17 @@ class Leaving {
  public:
   explicit Leaving(const Graph& graph) : first_(graph.nodes() + 1, 0), edges_(graph.edges.size()) {
     for (const auto& edge : graph.edges) {
-      if (edge.from >= graph.nodes() || edge.to >= graph.nodes()) fail<CorruptData>("closure: an edge from {} to {} of {} nodes", edge.from, edge.to, graph.nodes());
+      if (edge.from >= graph.nodes() || edge.to >= graph.nodes())
+        fail<CorruptData>("closure: an edge from {} to {} of {} nodes", edge.from, edge.to, graph.nodes());
       ++first_[edge.from + 1];
     }
     for (std::size_t i = 1; i < first_.size(); ++i) first_[i] += first_[i - 1];
     auto next = first_;
     for (std::size_t i = 0; i < graph.edges.size(); ++i) edges_[next[graph.edges[i].from]++] = i;
   }
-  std::span<const std::size_t> of(std::uint32_t node) const { return {edges_.data() + first_[node], first_[node + 1] - first_[node]}; }
+  std::span<const std::size_t> of(std::uint32_t node) const {
+    return {edges_.data() + first_[node], first_[node + 1] - first_[node]};
+  }
 
  private:
   std::vector<std::size_t> first_, edges_;
@@ -29,7 +32,8 @@ class Leaving {
 }  // namespace
 
 std::string_view edge_kind_name(EdgeKind kind) {
-  constexpr std::array<std::string_view, 10> kNames{"requires", "extra", "conda", "dpkg", "imports", "entry-point", "script", "elf", "shares-path", "namespace"};
+  constexpr std::array<std::string_view, 10> kNames{"requires",    "extra",  "conda", "dpkg",        "imports",
+                                                    "entry-point", "script", "elf",   "shares-path", "namespace"};
   return kNames.at(std::size_t(kind));
 }
 

@@ -10,15 +10,26 @@
 
 namespace varve::prune {
 
-enum class EdgeKind : std::uint8_t { kRequires, kExtra, kConda, kDpkg, kImports, kEntryPoint, kScript, kElf, kSharesPath, kNamespace };
+enum class EdgeKind : std::uint8_t {
+  kRequires,
+  kExtra,
+  kConda,
+  kDpkg,
+  kImports,
+  kEntryPoint,
+  kScript,
+  kElf,
+  kSharesPath,
+  kNamespace
+};
 std::string_view edge_kind_name(EdgeKind kind);  // "requires" "extra" …
 
 // Whoever keeps `from` as hot as it is keeps `to` so, too.
 struct Edge {
   std::uint32_t from = 0, to = 0;
   EdgeKind kind = EdgeKind::kRequires;
-  bool soft = false;   // only keeps `to` from being archived: what `from` may look for and does not need
-  std::string text;    // of Reason::text, with `from` as its subject: "needs numpy>=1.26"
+  bool soft = false;  // only keeps `to` from being archived: what `from` may look for and does not need
+  std::string text;   // of Reason::text, with `from` as its subject: "needs numpy>=1.26"
   bool operator==(const Edge&) const = default;
 };
 
@@ -37,11 +48,13 @@ struct Graph {
 
 struct Settled {
   Verdict verdict = Verdict::kHot;
-  std::optional<std::size_t> by;  // the edge that raised it; absent: it is so by itself. Following `from` of it never comes back
+  std::optional<std::size_t>
+      by;  // the edge that raised it; absent: it is so by itself. Following `from` of it never comes back
 };
 
-// `own`: by node, what each would be if it stood alone; an extra stands for nothing by itself (kArchived). Each comes out at least as hot as everything that needs
-// it, by the shortest chain from what is so by itself. Throws CorruptData for an edge to a node that is none.
+// `own`: by node, what each would be if it stood alone; an extra stands for nothing by itself (kArchived). Each comes
+// out at least as hot as everything that needs it, by the shortest chain from what is so by itself. Throws CorruptData
+// for an edge to a node that is none.
 std::vector<Settled> settle(const Graph& graph, const std::vector<Verdict>& own);
 
 }  // namespace varve::prune

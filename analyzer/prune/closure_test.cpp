@@ -21,7 +21,9 @@ Graph graph_of(std::uint32_t nodes, std::vector<Edge> edges) {
   return graph;
 }
 
-Edge edge(std::uint32_t from, std::uint32_t to, bool soft = false) { return {.from = from, .to = to, .kind = EdgeKind::kRequires, .soft = soft, .text = "needs it"}; }
+Edge edge(std::uint32_t from, std::uint32_t to, bool soft = false) {
+  return {.from = from, .to = to, .kind = EdgeKind::kRequires, .soft = soft, .text = "needs it"};
+}
 
 std::vector<Verdict> verdicts(const std::vector<Settled>& settled) {
   std::vector<Verdict> out;
@@ -64,14 +66,16 @@ TEST(Closure, RefusesEdgesToNothing) {
   EXPECT_THROW(settle(graph_of(2, {}), {H}), CorruptData);
 }
 
-// On random graphs: nobody is colder than what needs it, nobody is hotter than some reason says, and each chain of reasons ends at something that is so by itself.
+// On random graphs: nobody is colder than what needs it, nobody is hotter than some reason says, and each chain of
+// reasons ends at something that is so by itself.
 TEST(Closure, NoKeptNodeLosesWhatItNeedsOnRandomGraphs) {
   std::mt19937 random(20261121);
   const auto below = [&](std::uint32_t limit) { return std::uint32_t(random() % limit); };
   for (int round = 0; round < 3000; ++round) {
     const auto nodes = 1 + below(40);
     std::vector<Edge> edges;
-    for (auto count = below(4 * nodes); count > 0; --count) edges.push_back(edge(below(nodes), below(nodes), below(4) == 0));
+    for (auto count = below(4 * nodes); count > 0; --count)
+      edges.push_back(edge(below(nodes), below(nodes), below(4) == 0));
     std::vector<Verdict> own;
     for (std::uint32_t i = 0; i < nodes; ++i) own.push_back(Verdict(below(20) == 0 ? 0 : 1 + below(3)));
     const auto graph = graph_of(nodes, edges);

@@ -32,7 +32,8 @@ std::set<std::uint32_t> nodes_of(const Nodes& nodes, std::string_view path) {
 
 }  // namespace
 
-std::vector<std::string> add_elf_edges(const elf::Loader& loader, const Nodes& nodes, Graph& graph, std::vector<Root>& roots) {
+std::vector<std::string> add_elf_edges(const elf::Loader& loader, const Nodes& nodes, Graph& graph,
+                                       std::vector<Root>& roots) {
   elf::NeedsClosure closure(loader);
   std::size_t broken = 0;
   std::string example;
@@ -59,10 +60,17 @@ std::vector<std::string> add_elf_edges(const elf::Loader& loader, const Nodes& n
       }
     }
   }
-  for (const auto& [pair, what] : pairs) graph.edges.push_back({.from = pair.first, .to = pair.second, .kind = EdgeKind::kElf, .soft = false, .text = what.text()});
-  for (const auto& [key, what] : from_nobody) roots.push_back({.node = key.first, .reason = {.kind = "unowned-file", .by = key.second, .text = fmt::format("{}; the file belongs to no package, so it stays", what.text())}});
+  for (const auto& [pair, what] : pairs)
+    graph.edges.push_back(
+        {.from = pair.first, .to = pair.second, .kind = EdgeKind::kElf, .soft = false, .text = what.text()});
+  for (const auto& [key, what] : from_nobody)
+    roots.push_back({.node = key.first,
+                     .reason = {.kind = "unowned-file",
+                                .by = key.second,
+                                .text = fmt::format("{}; the file belongs to no package, so it stays", what.text())}});
   if (broken == 0) return {};
-  return {fmt::format("What {} ELF {} {} is not wholly known ({})", broken, broken == 1 ? "file" : "files", broken == 1 ? "needs" : "need", report::visible(example, 300))};
+  return {fmt::format("What {} ELF {} {} is not wholly known ({})", broken, broken == 1 ? "file" : "files",
+                      broken == 1 ? "needs" : "need", report::visible(example, 300))};
 }
 
 std::vector<Root> cuda_roots(const cuda::Selection& selection, const Nodes& nodes) {
@@ -84,7 +92,11 @@ std::vector<Root> cuda_roots(const cuda::Selection& selection, const Nodes& node
   }
   std::vector<Root> roots;
   for (const auto& [node, what] : owned)
-    roots.push_back({.node = node, .reason = {.kind = "cuda", .by = what.rule, .text = fmt::format("{} CUDA {} of it, {} first: they never change and never go", what.count, what.count == 1 ? "file" : "files", what.path)}});
+    roots.push_back({.node = node,
+                     .reason = {.kind = "cuda",
+                                .by = what.rule,
+                                .text = fmt::format("{} CUDA {} of it, {} first: they never change and never go",
+                                                    what.count, what.count == 1 ? "file" : "files", what.path)}});
   return roots;
 }
 

@@ -33,12 +33,16 @@ std::vector<std::string> nearest_names(const Plan& plan, std::string_view name) 
   std::vector<std::pair<std::size_t, std::string>> ranked;
   for (const auto& one : plan.verdicts) {
     const bool related = one.name.find(name) != std::string::npos || name.find(one.name) != std::string::npos;
-    ranked.emplace_back(related ? 0 : distance(name.substr(0, kComparedBytes), std::string_view(one.name).substr(0, kComparedBytes)), one.name);
+    ranked.emplace_back(
+        related ? 0 : distance(name.substr(0, kComparedBytes), std::string_view(one.name).substr(0, kComparedBytes)),
+        one.name);
   }
   std::ranges::sort(ranked);
   std::vector<std::string> names;
   for (const auto& [steps, near] : ranked) {
-    if (names.size() < kNearest && steps <= std::max<std::size_t>(2, name.size() / 2) && (names.empty() || names.back() != near)) names.push_back(near);
+    if (names.size() < kNearest && steps <= std::max<std::size_t>(2, name.size() / 2) &&
+        (names.empty() || names.back() != near))
+      names.push_back(near);
   }
   return names;
 }
@@ -62,19 +66,24 @@ const PlannedDistribution* next_of(const Plan& plan, const PlannedDistribution& 
   const PlannedDistribution* next = nullptr;
   for (const auto& one : plan.verdicts) {
     if (one.name != reason.by || one.verdict > from.verdict) continue;
-    if (next == nullptr || one.verdict < next->verdict || (one.verdict == next->verdict && one.source == from.source)) next = &one;
+    if (next == nullptr || one.verdict < next->verdict || (one.verdict == next->verdict && one.source == from.source))
+      next = &one;
   }
   return next;
 }
 
 std::string reason_line(const Reason& reason) {
-  return reason.by.empty() ? report::visible(reason.text, 400) : fmt::format("{}: {}", report::visible(reason.by, 200), report::visible(reason.text, 400));
+  return reason.by.empty() ? report::visible(reason.text, 400)
+                           : fmt::format("{}: {}", report::visible(reason.by, 200), report::visible(reason.text, 400));
 }
 
 std::string heading(const PlannedDistribution& one) {
-  auto line = fmt::format("{} {} ({}) is {}", report::visible(one.name, 100), report::visible(one.version, 40), one.source, verdict_name(one.verdict));
-  line += fmt::format("; {} installed, {} compressed", report::bytes_text(one.bytes), report::bytes_text(one.compressed_bytes));
-  if (one.unique_compressed_bytes > 0) line += fmt::format(", {} of it only here", report::bytes_text(one.unique_compressed_bytes));
+  auto line = fmt::format("{} {} ({}) is {}", report::visible(one.name, 100), report::visible(one.version, 40),
+                          one.source, verdict_name(one.verdict));
+  line += fmt::format("; {} installed, {} compressed", report::bytes_text(one.bytes),
+                      report::bytes_text(one.compressed_bytes));
+  if (one.unique_compressed_bytes > 0)
+    line += fmt::format(", {} of it only here", report::bytes_text(one.unique_compressed_bytes));
   return line;
 }
 
@@ -83,7 +92,8 @@ void add_chain(const Plan& plan, const PlannedDistribution& one, std::vector<std
   std::string indent = "  ";
   for (const auto* at = &one; at != nullptr;) {
     const auto& reason = at->reasons.front();
-    const auto prefix = at == &one ? "" : fmt::format("{} is {}; ", report::visible(at->name, 100), verdict_name(at->verdict));
+    const auto prefix =
+        at == &one ? "" : fmt::format("{} is {}; ", report::visible(at->name, 100), verdict_name(at->verdict));
     lines.push_back(fmt::format("{}{}{} [{}]", indent, prefix, reason_line(reason), reason.kind));
     const auto* next = next_of(plan, *at, reason);
     at = next != nullptr && seen.insert(next).second ? next : nullptr;
@@ -94,7 +104,9 @@ void add_chain(const Plan& plan, const PlannedDistribution& one, std::vector<std
 }  // namespace
 
 bool names_distribution(const Reason& reason) {
-  constexpr std::array<std::string_view, 13> kKinds{"requires", "extra", "imports", "entry-point", "script", "elf", "dlopen", "dpkg", "conda", "shares-path", "namespace", "vendored", "needed-by"};
+  constexpr std::array<std::string_view, 13> kKinds{"requires",  "extra",    "imports",  "entry-point", "script",
+                                                    "elf",       "dlopen",   "dpkg",     "conda",       "shares-path",
+                                                    "namespace", "vendored", "needed-by"};
   return !reason.by.empty() && std::ranges::find(kKinds, reason.kind) != kKinds.end();
 }
 
@@ -102,14 +114,16 @@ std::vector<std::string> explain(const Plan& plan, std::string_view name) {
   const auto found = named(plan, name);
   if (found.empty()) {
     std::string near;
-    for (const auto& one : nearest_names(plan, name)) near += (near.empty() ? "; did you mean " : ", ") + report::visible(one, 100);
+    for (const auto& one : nearest_names(plan, name))
+      near += (near.empty() ? "; did you mean " : ", ") + report::visible(one, 100);
     fail<NotFound>("{}: the plan has no distribution of this name{}", report::visible(name, 100), near);
   }
   std::vector<std::string> lines;
   for (const auto* one : found) {
     lines.push_back(heading(*one));
     add_chain(plan, *one, lines);
-    for (std::size_t i = 1; i < one->reasons.size(); ++i) lines.push_back(fmt::format("  also {} [{}]", reason_line(one->reasons[i]), one->reasons[i].kind));
+    for (std::size_t i = 1; i < one->reasons.size(); ++i)
+      lines.push_back(fmt::format("  also {} [{}]", reason_line(one->reasons[i]), one->reasons[i].kind));
   }
   return lines;
 }

@@ -20,11 +20,13 @@ constexpr std::size_t kMaxAffected = 10'000;
 constexpr double kTolerated = 0.2;  // between what halves of the evidence foretell and what the others show
 
 // Reasons that are a distribution's own evidence, or the lack of it: nothing else holds it.
-constexpr std::array<std::string_view, 7> kOwnUse{"used", "few-users", "notebooks", "unused", "unsure", "no-data", "new"};
+constexpr std::array<std::string_view, 7> kOwnUse{"used",   "few-users", "notebooks", "unused",
+                                                  "unsure", "no-data",   "new"};
 
 bool goes(Verdict verdict) { return verdict == Verdict::kCold || verdict == Verdict::kArchived; }
 
-// Which half a set is in: a bit that depends on nothing but its key and the number of the split (the finalizer of SplitMix64).
+// Which half a set is in: a bit that depends on nothing but its key and the number of the split (the finalizer of
+// SplitMix64).
 bool in_second_half(std::uint64_t key, unsigned split) {
   auto mixed = key + 0x9e3779b97f4a7c15u * (split + 1u);
   mixed = (mixed ^ (mixed >> 30)) * 0xbf58476d1ce4e5b9u;
@@ -44,7 +46,8 @@ bool needs_one_of(const UseSet& set, const std::vector<bool>& these) {
 }
 
 std::uint64_t count_touching(const std::vector<const UseSet*>& sets, const std::vector<bool>& these) {
-  return std::uint64_t(std::count_if(sets.begin(), sets.end(), [&](const UseSet* set) { return needs_one_of(*set, these); }));
+  return std::uint64_t(
+      std::count_if(sets.begin(), sets.end(), [&](const UseSet* set) { return needs_one_of(*set, these); }));
 }
 
 std::vector<const UseSet*> pointers_to(const std::vector<UseSet>& sets) {
@@ -58,7 +61,8 @@ std::vector<const UseSet*> pointers_to(const std::vector<UseSet>& sets) {
 class Rule {
  public:
   // `all_uses`: over all that is known, by which those are found that are cold for another reason than little use.
-  Rule(const std::vector<ForecastCandidate>& candidates, const std::vector<bool>& fixed, std::uint64_t max_uses, const std::vector<std::uint64_t>& all_uses)
+  Rule(const std::vector<ForecastCandidate>& candidates, const std::vector<bool>& fixed, std::uint64_t max_uses,
+       const std::vector<std::uint64_t>& all_uses)
       : decided_(candidates.size()), always_(candidates.size()), max_uses_(max_uses) {
     for (std::size_t i = 0; i < candidates.size(); ++i) {
       decided_[i] = (candidates[i].may_go || candidates[i].cold) && !fixed[i];
@@ -68,7 +72,9 @@ class Rule {
   // Cold in a plan made on evidence with these counts.
   std::vector<bool> cold(const std::vector<std::uint64_t>& uses) const { return chosen(uses, max_uses_); }
   // Cold in the eyes of a set that counts itself out.
-  std::vector<bool> cold_without_one(const std::vector<std::uint64_t>& uses) const { return chosen(uses, max_uses_ + 1); }
+  std::vector<bool> cold_without_one(const std::vector<std::uint64_t>& uses) const {
+    return chosen(uses, max_uses_ + 1);
+  }
 
  private:
   std::vector<bool> chosen(const std::vector<std::uint64_t>& uses, std::uint64_t most) const {
@@ -81,9 +87,10 @@ class Rule {
   std::uint64_t max_uses_;
 };
 
-// How many sets touch one of `these`, where only counts over all of them and a sample are at hand: the sum of the counts, times how far sums overstate in the sample
-// what `of_sample` (chosen there as `these` were in all) touches.
-double touching_by_counts(const UseSets& sets, const std::vector<bool>& these, const std::vector<bool>& of_sample, std::uint64_t least) {
+// How many sets touch one of `these`, where only counts over all of them and a sample are at hand: the sum of the
+// counts, times how far sums overstate in the sample what `of_sample` (chosen there as `these` were in all) touches.
+double touching_by_counts(const UseSets& sets, const std::vector<bool>& these, const std::vector<bool>& of_sample,
+                          std::uint64_t least) {
   std::uint64_t sum = 0, largest = 0;
   for (std::size_t i = 0; i < these.size(); ++i) {
     if (!these[i]) continue;
@@ -94,7 +101,8 @@ double touching_by_counts(const UseSets& sets, const std::vector<bool>& these, c
   if (sets.sets.size() >= least) {
     std::uint64_t touching = 0, mentions = 0;
     for (const auto& set : sets.sets) {
-      const auto found = std::count_if(set.needs.begin(), set.needs.end(), [&](std::uint32_t need) { return of_sample[need]; });
+      const auto found =
+          std::count_if(set.needs.begin(), set.needs.end(), [&](std::uint32_t need) { return of_sample[need]; });
       touching += found > 0;
       mentions += std::uint64_t(found);
     }
@@ -103,7 +111,8 @@ double touching_by_counts(const UseSets& sets, const std::vector<bool>& these, c
   return std::clamp(double(sum) * together, double(largest), double(sets.total));
 }
 
-std::vector<std::uint32_t> candidates_of(const std::vector<std::string>& names, const std::unordered_map<std::string, std::uint32_t>& places) {
+std::vector<std::uint32_t> candidates_of(const std::vector<std::string>& names,
+                                         const std::unordered_map<std::string, std::uint32_t>& places) {
   std::vector<std::uint32_t> needs;
   for (const auto& name : names)
     if (const auto found = places.find(name); found != places.end()) needs.push_back(found->second);
@@ -118,10 +127,13 @@ std::vector<ForecastCandidate> candidates_of(const Plan& plan, const usage::Snap
   std::set<std::string> staying;
   for (const auto& one : plan.verdicts) {
     const bool cold = goes(one.verdict);
-    const bool own = std::all_of(one.reasons.begin(), one.reasons.end(),
-                                 [](const Reason& reason) { return std::find(kOwnUse.begin(), kOwnUse.end(), reason.kind) != kOwnUse.end(); });
-    const auto [at, is_new] = by_name.try_emplace(one.name, ForecastCandidate{.name = one.name, .cold = cold, .may_go = cold || own});
-    if (!is_new) at->second = {.name = one.name, .cold = at->second.cold && cold, .may_go = at->second.may_go && (cold || own)};
+    const bool own = std::all_of(one.reasons.begin(), one.reasons.end(), [](const Reason& reason) {
+      return std::find(kOwnUse.begin(), kOwnUse.end(), reason.kind) != kOwnUse.end();
+    });
+    const auto [at, is_new] =
+        by_name.try_emplace(one.name, ForecastCandidate{.name = one.name, .cold = cold, .may_go = cold || own});
+    if (!is_new)
+      at->second = {.name = one.name, .cold = at->second.cold && cold, .may_go = at->second.may_go && (cold || own)};
     if (!cold) staying.insert(one.name);
   }
   // What stays for its own use and is needed by something else that stays would not go without that use.
@@ -140,53 +152,66 @@ std::vector<ForecastCandidate> candidates_of(const Plan& plan, const usage::Snap
   return candidates;
 }
 
-bool is_python(const usage::NotebookImports& notebook) { return notebook.language == "python" || notebook.language.empty(); }
+bool is_python(const usage::NotebookImports& notebook) {
+  return notebook.language == "python" || notebook.language.empty();
+}
 
-UseSets sets_of_notebooks(const ForecastEvidence& evidence, const std::unordered_map<std::string, std::uint32_t>& places) {
+UseSets sets_of_notebooks(const ForecastEvidence& evidence,
+                          const std::unordered_map<std::string, std::uint32_t>& places) {
   UseSets sets;
   sets.basis = "notebooks";
   sets.uses.resize(places.size());
   for (const auto& notebook : evidence.notebooks) {
     if (!is_python(notebook)) continue;
-    sets.sets.push_back({.key = load_le<std::uint64_t>(notebook.code.raw().data()), .needs = candidates_of(notebook.distributions, places)});
+    sets.sets.push_back({.key = load_le<std::uint64_t>(notebook.code.raw().data()),
+                         .needs = candidates_of(notebook.distributions, places)});
     for (const auto need : sets.sets.back().needs) ++sets.uses[need];
   }
   sets.total = sets.sets.size();
   return sets;
 }
 
-UseSets sets_of_sessions(const usage::Snapshot& snapshot, const ForecastEvidence& evidence, const std::unordered_map<std::string, std::uint32_t>& places) {
+UseSets sets_of_sessions(const usage::Snapshot& snapshot, const ForecastEvidence& evidence,
+                         const std::unordered_map<std::string, std::uint32_t>& places) {
   UseSets sets;
   sets.basis = "sessions";
   sets.uses.resize(places.size());
   for (const auto& image : snapshot.images) sets.total += image.heard;
-  for (const auto& session : evidence.sessions) sets.sets.push_back({.key = session.key, .needs = candidates_of(session.distributions, places)});
+  for (const auto& session : evidence.sessions)
+    sets.sets.push_back({.key = session.key, .needs = candidates_of(session.distributions, places)});
   for (const auto& use : snapshot.distributions)
-    if (const auto found = places.find(use.name); found != places.end()) sets.uses[found->second] = std::max(use.sessions, use.file_sessions);
+    if (const auto found = places.find(use.name); found != places.end())
+      sets.uses[found->second] = std::max(use.sessions, use.file_sessions);
   return sets;
 }
 
-void say_basis(Plan& plan, const UseSets& sets, const ForecastEvidence& evidence, const Forecast& forecast, const ForecastOptions& options) {
+void say_basis(Plan& plan, const UseSets& sets, const ForecastEvidence& evidence, const Forecast& forecast,
+               const ForecastOptions& options) {
   if (forecast.basis.empty()) {
-    plan.unsure.push_back(fmt::format("Nothing is foretold: there are {} sessions and {} notebooks, and at least {} of one kind are needed", plan.sessions,
-                                      evidence.notebooks.size(), options.least));
+    plan.unsure.push_back(fmt::format(
+        "Nothing is foretold: there are {} sessions and {} notebooks, and at least {} of one kind are needed",
+        plan.sessions, evidence.notebooks.size(), options.least));
     return;
   }
-  if (evidence.notebooks_left_out) plan.unsure.push_back(fmt::format("Only the first {} notebooks by path were looked at", kMaxForecastNotebooks));
+  if (evidence.notebooks_left_out)
+    plan.unsure.push_back(fmt::format("Only the first {} notebooks by path were looked at", kMaxForecastNotebooks));
   if (!sets.complete())
-    plan.unsure.push_back(fmt::format("Of {} sessions only counts per day are looked at; what was used together is known from {} of the {} that are still kept one by one",
-                                      sets.total, evidence.sample.given, evidence.sample.kept));
+    plan.unsure.push_back(fmt::format(
+        "Of {} sessions only counts per day are looked at; what was used together is known from {} of the {} that are still kept one by one",
+        sets.total, evidence.sample.given, evidence.sample.kept));
   if (forecast.judged == 0) {
     plan.unsure.push_back("The forecast could not be checked on held-out halves: too few sessions are kept one by one");
   } else if (std::abs(forecast.held_out_expected - forecast.held_out_seen) > kTolerated * forecast.held_out_seen) {
-    plan.unsure.push_back(fmt::format("Checked on held-out halves of the evidence the forecast was off by more than {:.0f} %: {:.2f} % foretold, {:.2f} % seen", kTolerated * 100,
-                                      forecast.held_out_expected * 100, forecast.held_out_seen * 100));
+    plan.unsure.push_back(fmt::format(
+        "Checked on held-out halves of the evidence the forecast was off by more than {:.0f} %: {:.2f} % foretold, {:.2f} % seen",
+        kTolerated * 100, forecast.held_out_expected * 100, forecast.held_out_seen * 100));
   }
   if (forecast.basis == "notebooks")
     plan.unsure.emplace_back("The forecast is over notebooks, each counted once, however often it is run");
 }
 
-void add_affected(Plan& plan, const usage::Snapshot& snapshot, const ForecastEvidence& evidence, const std::vector<ForecastCandidate>& candidates) {
+void add_affected(Plan& plan, const usage::Snapshot& snapshot, const ForecastEvidence& evidence,
+                  const std::vector<ForecastCandidate>& candidates) {
   std::map<std::string, std::uint64_t> users;  // of cold ones
   for (const auto& candidate : candidates)
     if (candidate.cold) users[candidate.name] = 0;
@@ -204,17 +229,23 @@ void add_affected(Plan& plan, const usage::Snapshot& snapshot, const ForecastEvi
       affected.users = std::min(affected.users, found->second);
     }
     if (affected.distributions.empty()) continue;
-    if (plan.affected.size() < kMaxAffected) plan.affected.push_back(std::move(affected));
-    else ++left_out;
+    if (plan.affected.size() < kMaxAffected)
+      plan.affected.push_back(std::move(affected));
+    else
+      ++left_out;
   }
-  std::sort(plan.affected.begin(), plan.affected.end(), [](const AffectedNotebook& a, const AffectedNotebook& b) { return a.path < b.path; });
-  if (left_out > 0) plan.unsure.push_back(fmt::format("{} more notebooks import something cold; the first {} are listed", left_out, kMaxAffected));
+  std::sort(plan.affected.begin(), plan.affected.end(),
+            [](const AffectedNotebook& a, const AffectedNotebook& b) { return a.path < b.path; });
+  if (left_out > 0)
+    plan.unsure.push_back(
+        fmt::format("{} more notebooks import something cold; the first {} are listed", left_out, kMaxAffected));
 }
 
 }  // namespace
 
-HoldOut hold_out(const std::vector<ForecastCandidate>& candidates, const std::vector<bool>& fixed, const std::vector<const UseSet*>& history,
-                 const std::vector<const UseSet*>& later, const ForecastOptions& options) {
+HoldOut hold_out(const std::vector<ForecastCandidate>& candidates, const std::vector<bool>& fixed,
+                 const std::vector<const UseSet*>& history, const std::vector<const UseSet*>& later,
+                 const ForecastOptions& options) {
   if (history.empty() || later.empty()) return {};
   const auto uses = count_uses(candidates.size(), history);
   auto all_uses = count_uses(candidates.size(), later);
@@ -225,13 +256,15 @@ HoldOut hold_out(const std::vector<ForecastCandidate>& candidates, const std::ve
           .judged = later.size()};
 }
 
-HoldOut hold_out(const std::vector<ForecastCandidate>& candidates, const std::vector<bool>& fixed, const std::vector<UseSet>& sets, const ForecastOptions& options) {
+HoldOut hold_out(const std::vector<ForecastCandidate>& candidates, const std::vector<bool>& fixed,
+                 const std::vector<UseSet>& sets, const ForecastOptions& options) {
   HoldOut sum;
   for (unsigned split = 0; split < options.splits; ++split) {
     std::vector<const UseSet*> first, second;
     for (const auto& set : sets) (in_second_half(set.key, split) ? second : first).push_back(&set);
     for (const bool swapped : {false, true}) {
-      const auto part = swapped ? hold_out(candidates, fixed, second, first, options) : hold_out(candidates, fixed, first, second, options);
+      const auto part = swapped ? hold_out(candidates, fixed, second, first, options)
+                                : hold_out(candidates, fixed, first, second, options);
       sum.expected += part.expected * double(part.judged);
       sum.seen += part.seen * double(part.judged);
       sum.judged += part.judged;
@@ -244,7 +277,8 @@ HoldOut hold_out(const std::vector<ForecastCandidate>& candidates, const std::ve
   return sum;
 }
 
-Forecast forecast(const std::vector<ForecastCandidate>& candidates, const std::vector<bool>& fixed, const UseSets& sets, const ForecastOptions& options) {
+Forecast forecast(const std::vector<ForecastCandidate>& candidates, const std::vector<bool>& fixed, const UseSets& sets,
+                  const ForecastOptions& options) {
   Forecast result;
   if (sets.total < options.least) return result;
   result.basis = sets.basis;
@@ -276,23 +310,29 @@ Forecast forecast(const std::vector<ForecastCandidate>& candidates, const std::v
   return result;
 }
 
-ForecastEvidence read_forecast_evidence(usage::Database& database, const usage::SnapshotQuery& query, const Digest& image) {
+ForecastEvidence read_forecast_evidence(usage::Database& database, const usage::SnapshotQuery& query,
+                                        const Digest& image) {
   ForecastEvidence evidence;
   database.notebooks(image, [&](usage::NotebookImports&& notebook) {
-    if (evidence.notebooks.size() < kMaxForecastNotebooks) evidence.notebooks.push_back(std::move(notebook));
-    else evidence.notebooks_left_out = true;
+    if (evidence.notebooks.size() < kMaxForecastNotebooks)
+      evidence.notebooks.push_back(std::move(notebook));
+    else
+      evidence.notebooks_left_out = true;
   });
-  evidence.sample = database.sessions(query, kForecastSessions, [&](usage::SessionUse&& session) { evidence.sessions.push_back(std::move(session)); });
+  evidence.sample = database.sessions(
+      query, kForecastSessions, [&](usage::SessionUse&& session) { evidence.sessions.push_back(std::move(session)); });
   return evidence;
 }
 
-void add_forecast(Plan& plan, const usage::Snapshot& snapshot, const ForecastEvidence& evidence, const ForecastOptions& options) {
+void add_forecast(Plan& plan, const usage::Snapshot& snapshot, const ForecastEvidence& evidence,
+                  const ForecastOptions& options) {
   const auto candidates = candidates_of(plan, snapshot);
   std::unordered_map<std::string, std::uint32_t> places;
   for (const auto& candidate : candidates) places.emplace(candidate.name, std::uint32_t(places.size()));
   const auto sessions = sets_of_sessions(snapshot, evidence, places);
   const auto notebooks = sets_of_notebooks(evidence, places);
-  const bool by_sessions = sessions.total >= options.least && !(options.notebooks_first && notebooks.total >= options.least);
+  const bool by_sessions =
+      sessions.total >= options.least && !(options.notebooks_first && notebooks.total >= options.least);
   const auto& basis = by_sessions ? sessions : notebooks;
   const auto& other = by_sessions ? notebooks : sessions;
   std::vector<bool> fixed(candidates.size());

@@ -15,7 +15,8 @@ using testing::ElementsAre;
 using testing::HasSubstr;
 using testing::IsEmpty;
 
-UseSets sets_of(std::size_t candidates, const std::vector<std::vector<std::uint32_t>>& needs, const std::string& basis = "notebooks") {
+UseSets sets_of(std::size_t candidates, const std::vector<std::vector<std::uint32_t>>& needs,
+                const std::string& basis = "notebooks") {
   UseSets sets{.basis = basis, .total = needs.size(), .uses = std::vector<std::uint64_t>(candidates), .sets = {}};
   for (const auto& one : needs) {
     sets.sets.push_back({.key = sets.sets.size(), .needs = one});
@@ -26,7 +27,8 @@ UseSets sets_of(std::size_t candidates, const std::vector<std::vector<std::uint3
 
 std::vector<ForecastCandidate> all_may_go(std::size_t count) {
   std::vector<ForecastCandidate> candidates;
-  for (std::size_t i = 0; i < count; ++i) candidates.push_back({.name = fmt::format("d{}", i), .cold = false, .may_go = true});
+  for (std::size_t i = 0; i < count; ++i)
+    candidates.push_back({.name = fmt::format("d{}", i), .cold = false, .may_go = true});
   return candidates;
 }
 
@@ -43,7 +45,8 @@ TEST(Forecast, CountsThoseWhoNeedWhatNobodyElseDoes) {
   EXPECT_EQ(result.basis, "notebooks");
   EXPECT_EQ(result.sessions, 5U);
   EXPECT_EQ(result.touching, 0U) << "nobody needs what is cold";
-  EXPECT_DOUBLE_EQ(result.expected_rate, 2.0 / 5) << "left out in turn, the third and the fourth would miss something; two things missed are one notebook";
+  EXPECT_DOUBLE_EQ(result.expected_rate, 2.0 / 5)
+      << "left out in turn, the third and the fourth would miss something; two things missed are one notebook";
   EXPECT_GT(result.at_most, 0.4);
   EXPECT_LE(result.at_most, 1);
 
@@ -54,7 +57,8 @@ TEST(Forecast, CountsThoseWhoNeedWhatNobodyElseDoes) {
   candidates[4].may_go = false;
   EXPECT_DOUBLE_EQ(forecast(candidates, fixed, sets_of(6, kFive), kAny).expected_rate, 1.0 / 5);
   // Nor is what other evidence keeps.
-  EXPECT_DOUBLE_EQ(forecast(candidates, {false, false, true, true, false, false}, sets_of(6, kFive), kAny).expected_rate, 0);
+  EXPECT_DOUBLE_EQ(
+      forecast(candidates, {false, false, true, true, false, false}, sets_of(6, kFive), kAny).expected_rate, 0);
 }
 
 TEST(Forecast, CountsWhatIsColdAlthoughItIsUsed) {
@@ -66,14 +70,16 @@ TEST(Forecast, CountsWhatIsColdAlthoughItIsUsed) {
 }
 
 TEST(Forecast, SaysNothingFromTooLittle) {
-  const auto result = forecast(all_may_go(6), std::vector<bool>(6), sets_of(6, kFive), {.max_uses = 0, .splits = 8, .least = 6});
+  const auto result =
+      forecast(all_may_go(6), std::vector<bool>(6), sets_of(6, kFive), {.max_uses = 0, .splits = 8, .least = 6});
   EXPECT_EQ(result.basis, "");
   EXPECT_EQ(result.expected_rate, 0);
   EXPECT_EQ(result.judged, 0U);
 }
 
 TEST(Forecast, TakesCountsWhereSetsAreASampleOnly) {
-  // 1,000 sessions; 10 distributions used once each, by 5 sessions. The sample knows four of these ten and that they come in twos.
+  // 1,000 sessions; 10 distributions used once each, by 5 sessions. The sample knows four of these ten and that they
+  // come in twos.
   UseSets sets{.basis = "sessions", .total = 1'000, .uses = std::vector<std::uint64_t>(11, 1), .sets = {}};
   sets.uses[10] = 900;
   for (std::uint64_t i = 0; i < 100; ++i) sets.sets.push_back({.key = i, .needs = {}});
@@ -102,7 +108,8 @@ TEST(HoldOut, PlansOnOneHalfAndLooksAtTheOther) {
   EXPECT_DOUBLE_EQ(result.expected, 1.0 / 5) << "3 is used once";
   EXPECT_DOUBLE_EQ(result.seen, 2.0 / 4) << "4 and 5 were never used";
   EXPECT_EQ(result.judged, 4U);
-  const auto one = hold_out(all_may_go(6), std::vector<bool>(6), first, second, {.max_uses = 1, .splits = 8, .least = 1});
+  const auto one =
+      hold_out(all_may_go(6), std::vector<bool>(6), first, second, {.max_uses = 1, .splits = 8, .least = 1});
   EXPECT_DOUBLE_EQ(one.expected, 5.0 / 5);
   EXPECT_DOUBLE_EQ(one.seen, 3.0 / 4);
   EXPECT_EQ(hold_out(all_may_go(6), std::vector<bool>(6), first, {}, kAny).judged, 0U);
@@ -110,7 +117,9 @@ TEST(HoldOut, PlansOnOneHalfAndLooksAtTheOther) {
 
 TEST(HoldOut, JudgesEveryNotebookOncePerSplit) {
   const auto sets = sets_of(6, kFive);
-  EXPECT_EQ(hold_out(all_may_go(6), std::vector<bool>(6), sets.sets, {.max_uses = 0, .splits = 3, .least = 1}).judged % 5, 0U);
+  EXPECT_EQ(
+      hold_out(all_may_go(6), std::vector<bool>(6), sets.sets, {.max_uses = 0, .splits = 3, .least = 1}).judged % 5,
+      0U);
   EXPECT_EQ(hold_out(all_may_go(6), std::vector<bool>(6), std::vector<UseSet>(), kAny).judged, 0U);
 }
 
@@ -121,7 +130,8 @@ UseSets random_sets(unsigned seed, std::size_t notebooks, std::uint32_t librarie
   for (std::size_t i = 0; i < notebooks; ++i) {
     UseSet set{.key = random(), .needs = {}};
     for (std::uint32_t library = 0; library < libraries; ++library)
-      if (std::uniform_real_distribution<double>(0, 1)(random) < 0.7 / std::pow(library + 1, 1.2)) set.needs.push_back(library);
+      if (std::uniform_real_distribution<double>(0, 1)(random) < 0.7 / std::pow(library + 1, 1.2))
+        set.needs.push_back(library);
     for (const auto need : set.needs) ++sets.uses[need];
     sets.sets.push_back(std::move(set));
   }
@@ -157,7 +167,8 @@ TEST(Forecast, IsARateAndGrowsWithWhatIsCold) {
   }
 }
 
-// The estimate has no bias: over many histories what it says and what then comes agree, for any number of uses that is still cold.
+// The estimate has no bias: over many histories what it says and what then comes agree, for any number of uses that is
+// still cold.
 TEST(Forecast, IsRightOnAverage) {
   for (const std::uint64_t max_uses : {0U, 1U, 3U}) {
     double expected = 0, seen = 0;
@@ -166,7 +177,8 @@ TEST(Forecast, IsRightOnAverage) {
       std::vector<const UseSet*> first, second;
       for (const auto& set : history.sets) first.push_back(&set);
       for (const auto& set : later.sets) second.push_back(&set);
-      const auto result = hold_out(all_may_go(150), std::vector<bool>(150), first, second, {.max_uses = max_uses, .splits = 1, .least = 1});
+      const auto result = hold_out(all_may_go(150), std::vector<bool>(150), first, second,
+                                   {.max_uses = max_uses, .splits = 1, .least = 1});
       expected += result.expected;
       seen += result.seen;
     }
@@ -185,7 +197,8 @@ PlannedDistribution verdict_of(const std::string& name, Verdict verdict, const s
   return one;
 }
 
-usage::DistributionUse use_of(const std::string& name, std::uint64_t sessions, std::uint64_t users, const Digest& image, std::vector<std::string> required = {}) {
+usage::DistributionUse use_of(const std::string& name, std::uint64_t sessions, std::uint64_t users, const Digest& image,
+                              std::vector<std::string> required = {}) {
   usage::DistributionUse use;
   use.name = name;
   use.sessions = sessions;
@@ -200,13 +213,24 @@ class PlanForecast : public testing::Test {
  protected:
   PlanForecast() {
     plan_.image = digest_of("image");
-    plan_.verdicts = {verdict_of("hot", Verdict::kHot, "used"), verdict_of("kept", Verdict::kHot, "keep-rule"), verdict_of("needed", Verdict::kHot, "used"),
-                      verdict_of("once", Verdict::kWatch, "few-users"), verdict_of("rare", Verdict::kCold, "few-users"), verdict_of("unused", Verdict::kCold, "unused")};
-    snapshot_.distributions = {use_of("hot", 9, 9, plan_.image, {"needed"}), use_of("kept", 0, 0, plan_.image), use_of("needed", 0, 0, plan_.image),
-                               use_of("once", 1, 1, plan_.image), use_of("rare", 3, 2, plan_.image), use_of("unused", 0, 0, plan_.image)};
+    plan_.verdicts = {verdict_of("hot", Verdict::kHot, "used"),        verdict_of("kept", Verdict::kHot, "keep-rule"),
+                      verdict_of("needed", Verdict::kHot, "used"),     verdict_of("once", Verdict::kWatch, "few-users"),
+                      verdict_of("rare", Verdict::kCold, "few-users"), verdict_of("unused", Verdict::kCold, "unused")};
+    snapshot_.distributions = {use_of("hot", 9, 9, plan_.image, {"needed"}),
+                               use_of("kept", 0, 0, plan_.image),
+                               use_of("needed", 0, 0, plan_.image),
+                               use_of("once", 1, 1, plan_.image),
+                               use_of("rare", 3, 2, plan_.image),
+                               use_of("unused", 0, 0, plan_.image)};
   }
-  void add_notebook(const std::string& path, std::vector<std::string> distributions, const std::string& language = "python") {
-    evidence_.notebooks.push_back({.path = path, .copies = 1, .code = digest_of(path), .language = language, .distributions = std::move(distributions), .modules = {}});
+  void add_notebook(const std::string& path, std::vector<std::string> distributions,
+                    const std::string& language = "python") {
+    evidence_.notebooks.push_back({.path = path,
+                                   .copies = 1,
+                                   .code = digest_of(path),
+                                   .language = language,
+                                   .distributions = std::move(distributions),
+                                   .modules = {}});
   }
 
   Plan plan_;
@@ -237,7 +261,8 @@ TEST_F(PlanForecast, TakesNotebooksWhereSessionsAreTooFew) {
   add_forecast(plan_, snapshot_, evidence_, kAny);
   EXPECT_EQ(plan_.forecast.basis, "notebooks");
   EXPECT_EQ(plan_.forecast.sessions, 10U) << "in Python";
-  EXPECT_DOUBLE_EQ(plan_.forecast.expected_rate, 1.0 / 10) << "`once` would be missed; `needed` stays for `hot`, `kept` by its rule";
+  EXPECT_DOUBLE_EQ(plan_.forecast.expected_rate, 1.0 / 10)
+      << "`once` would be missed; `needed` stays for `hot`, `kept` by its rule";
   // A session uses it as well: it would stay without the notebook.
   snapshot_.distributions[3].sessions = 1;
   add_forecast(plan_, snapshot_, evidence_, kAny);
@@ -247,7 +272,8 @@ TEST_F(PlanForecast, TakesNotebooksWhereSessionsAreTooFew) {
 TEST_F(PlanForecast, TakesSessionsWhereThereAreEnough) {
   snapshot_.images.push_back({});
   snapshot_.images.back().heard = 10;
-  for (unsigned i = 0; i < 10; ++i) evidence_.sessions.push_back({.key = i * 77'777, .day = 1, .distributions = {"hot"}});
+  for (unsigned i = 0; i < 10; ++i)
+    evidence_.sessions.push_back({.key = i * 77'777, .day = 1, .distributions = {"hot"}});
   evidence_.sessions[0].distributions.emplace_back("once");
   for (unsigned i = 1; i < 4; ++i) evidence_.sessions[i].distributions.emplace_back("rare");
   evidence_.sample = {.kept = 10, .given = 10};

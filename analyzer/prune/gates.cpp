@@ -13,7 +13,9 @@ namespace {
 
 using Identity = std::pair<std::string, std::string>;  // normalised name, source
 
-Identity identity_of(const packages::Distribution& distribution) { return {distribution.normalized, std::string(packages::source_name(distribution.source))}; }
+Identity identity_of(const packages::Distribution& distribution) {
+  return {distribution.normalized, std::string(packages::source_name(distribution.source))};
+}
 
 std::set<Identity> archived_of(const Plan* plan) {
   std::set<Identity> archived;
@@ -23,14 +25,17 @@ std::set<Identity> archived_of(const Plan* plan) {
   return archived;
 }
 
-std::string name_of(const packages::Distribution& distribution) { return fmt::format("{} {}", distribution.name, distribution.version); }
+std::string name_of(const packages::Distribution& distribution) {
+  return fmt::format("{} {}", distribution.name, distribution.version);
+}
 
 // Where it is recorded tells copies of one distribution apart; dpkg has one file for all.
 using Place = std::pair<std::string, std::string>;
 std::multimap<Place, const packages::Distribution*> by_place(const packages::Inventory& inventory) {
   std::multimap<Place, const packages::Distribution*> places;
   for (const auto& distribution : inventory.distributions) {
-    const auto folder = distribution.record.substr(0, distribution.record.rfind('/') + 1);  // its last part has the version
+    const auto folder =
+        distribution.record.substr(0, distribution.record.rfind('/') + 1);  // its last part has the version
     places.emplace(Place(distribution.normalized, folder), &distribution);
   }
   return places;
@@ -40,14 +45,16 @@ void add_waiver(GateResult& result, const std::vector<Waiver>& waivers) {
   for (const auto& waiver : waivers) {
     if (waiver.gate != result.name || result.ok) continue;
     result.waived = true;
-    result.detail += fmt::format("; waived by the plan: {}{}", waiver.reason, waiver.owner.empty() ? "" : " (" + waiver.owner + ")");
+    result.detail +=
+        fmt::format("; waived by the plan: {}{}", waiver.reason, waiver.owner.empty() ? "" : " (" + waiver.owner + ")");
     return;
   }
 }
 
 }  // namespace
 
-GateResult run_gate(const std::string& name, const std::vector<Waiver>& waivers, const std::function<void(GateResult& result)>& judge) {
+GateResult run_gate(const std::string& name, const std::vector<Waiver>& waivers,
+                    const std::function<void(GateResult& result)>& judge) {
   const Stopwatch watch;
   GateResult result;
   result.name = name;
@@ -75,7 +82,9 @@ std::vector<std::uint32_t> archived_distributions(const Plan* plan, const packag
     const auto& distribution = inventory.distributions[i];
     if (!archived.contains(identity_of(distribution)) || !distribution.vendored_by.empty()) continue;
     if (distribution.source == packages::Source::kDpkg)
-      fail<Unsupported>("the plan archives {}, which belongs to the operating system: dpkg would still list it; write cold instead", distribution.name);
+      fail<Unsupported>(
+          "the plan archives {}, which belongs to the operating system: dpkg would still list it; write cold instead",
+          distribution.name);
     indexes.push_back(i);
     names.insert(distribution.normalized);
   }
@@ -94,9 +103,12 @@ void judge_metadata(const ImagePair& images, GateResult& result) {
     const bool archived = std::ranges::binary_search(gone, i);
     const auto folder = before.record.substr(0, before.record.rfind('/') + 1);
     const auto [first, last] = places.equal_range(Place(before.normalized, folder));
-    const auto same = std::find_if(first, last, [&](const auto& place) { return place.second->version == before.version; });
+    const auto same =
+        std::find_if(first, last, [&](const auto& place) { return place.second->version == before.version; });
     if (archived) {
-      if (same != last) result.findings.push_back(fmt::format("{}: the plan archives it, and {} is still there", name_of(before), before.record));
+      if (same != last)
+        result.findings.push_back(
+            fmt::format("{}: the plan archives it, and {} is still there", name_of(before), before.record));
       continue;
     }
     ++kept;
@@ -107,17 +119,20 @@ void judge_metadata(const ImagePair& images, GateResult& result) {
     }
   }
   std::multiset<std::pair<std::string, std::string>> known;
-  for (const auto& finding : packages::check_inventory(images.before)) known.emplace(finding.distribution, finding.text);
+  for (const auto& finding : packages::check_inventory(images.before))
+    known.emplace(finding.distribution, finding.text);
   std::size_t old = 0;
   for (const auto& finding : packages::check_inventory(images.after)) {
     if (const auto found = known.find({finding.distribution, finding.text}); found != known.end()) {
       known.erase(found);
       ++old;
     } else {
-      result.findings.push_back(finding.distribution.empty() ? finding.text : fmt::format("{} {}", finding.distribution, finding.text));
+      result.findings.push_back(
+          finding.distribution.empty() ? finding.text : fmt::format("{} {}", finding.distribution, finding.text));
     }
   }
-  result.detail = fmt::format("{} distributions stay, {} archived; {} new problems, {} as before", kept, gone.size(), result.findings.size(), old);
+  result.detail = fmt::format("{} distributions stay, {} archived; {} new problems, {} as before", kept, gone.size(),
+                              result.findings.size(), old);
 }
 
 }  // namespace varve::prune

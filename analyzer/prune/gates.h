@@ -12,17 +12,17 @@
 #include "analyzer/prune/replay_sets.h"
 #include "core/base/digest.h"
 #include "core/base/errors.h"
-#include "core/index/flat_tree.h"
-#include "core/index/placement.h"
+#include "core/index/merge/flat_tree.h"
+#include "core/index/merge/placement.h"
 
 namespace varve::prune {
 
 struct GateResult {
-  std::string name;                   // "metadata" "elf" "imports" "replay" "cuda" "pins" "rebuild" "tree"
+  std::string name;  // "metadata" "elf" "imports" "replay" "cuda" "pins" "rebuild" "tree"
   bool ok = false;
-  bool waived = false;                // failed or did not run, and the plan waives it with a reason
-  bool asked = true;                  // false: there is nothing to compare with, and nobody asked; `detail` says so. Then ok is true
-  std::string detail;                 // one line
+  bool waived = false;  // failed or did not run, and the plan waives it with a reason
+  bool asked = true;    // false: there is nothing to compare with, and nobody asked; `detail` says so. Then ok is true
+  std::string detail;   // one line
   std::vector<std::string> findings;  // each names the object; the first decides
   double seconds = 0;
 };
@@ -36,14 +36,16 @@ class CouldNotRun : public Error {
   using Error::Error;
 };
 
-// Runs one gate: `judge` adds findings and fills `detail`; it is ok if there are none. What it throws makes the gate one that could not run, which is a failure too;
-// only Cancelled goes on. A waiver of that name lets a failure pass, and is named in `detail`.
-GateResult run_gate(const std::string& name, const std::vector<Waiver>& waivers, const std::function<void(GateResult& result)>& judge);
+// Runs one gate: `judge` adds findings and fills `detail`; it is ok if there are none. What it throws makes the gate
+// one that could not run, which is a failure too; only Cancelled goes on. A waiver of that name lets a failure pass,
+// and is named in `detail`.
+GateResult run_gate(const std::string& name, const std::vector<Waiver>& waivers,
+                    const std::function<void(GateResult& result)>& judge);
 
 struct ProgramResult {
-  int exit_status = 0;                // 128 + signal for a killed one
+  int exit_status = 0;  // 128 + signal for a killed one
   bool timed_out = false;
-  std::string out, err;               // at most kMaxProgramOutput each
+  std::string out, err;  // at most kMaxProgramOutput each
 };
 inline constexpr std::size_t kMaxProgramOutput = 64u << 20;
 
@@ -52,60 +54,69 @@ class SessionRunner {
  public:
   virtual ~SessionRunner() = default;
   // Throws Unsupported where this machine cannot run sessions: the gate could not run then.
-  virtual ProgramResult run(const Digest& image, const std::vector<std::string>& command, std::string_view standard_input, std::chrono::seconds limit) = 0;
+  virtual ProgramResult run(const Digest& image, const std::vector<std::string>& command,
+                            std::string_view standard_input, std::chrono::seconds limit) = 0;
 };
 
 // Old and new image as their gates see them. What the plan archives may be missing in the new one, and nothing else.
 struct ImagePair {
   const packages::Inventory& before;
   const packages::Inventory& after;
-  const Plan* plan = nullptr;         // null: nothing may be archived
+  const Plan* plan = nullptr;  // null: nothing may be archived
 };
 
-// The distributions of the inventory that the plan archives, as indexes; what they vendor goes along. Empty without a plan. Throws Unsupported for one of the
-// operating system: its package manager would still list it.
+// The distributions of the inventory that the plan archives, as indexes; what they vendor goes along. Empty without a
+// plan. Throws Unsupported for one of the operating system: its package manager would still list it.
 std::vector<std::uint32_t> archived_distributions(const Plan* plan, const packages::Inventory& inventory);
 
 // What the placement took out of the old tree and put in.
 struct TreeChange {
-  std::vector<std::string> removed;        // files and links; folders that hold nothing else go too
+  std::vector<std::string> removed;  // files and links; folders that hold nothing else go too
   std::vector<index::AddedFile> added;
 };
 
 // "tree": every entry of the old tree is in the new one as it was, names, attributes and content, but for the change.
-void judge_tree(const index::FlatTree& before, const index::FlatTree& after, const TreeChange& change, GateResult& result);
+void judge_tree(const index::FlatTree& before, const index::FlatTree& after, const TreeChange& change,
+                GateResult& result);
 
-// "metadata": every distribution that stays is there in its version, and nothing is wrong now that was not wrong before (check_inventory).
+// "metadata": every distribution that stays is there in its version, and nothing is wrong now that was not wrong before
+// (check_inventory).
 void judge_metadata(const ImagePair& images, GateResult& result);
 
 // An image as the dynamic loader finds it.
 struct LoaderView {
   const index::FlatTree& tree;
-  std::string ld_cache;               // content of etc/ld.so.cache; "" = none
+  std::string ld_cache;  // content of etc/ld.so.cache; "" = none
   ByteView config_json;
   Digest image;
 };
 
-// "elf": no file needs a library that was found before and is not. Throws CouldNotRun if an index knows nothing of ELF files.
+// "elf": no file needs a library that was found before and is not. Throws CouldNotRun if an index knows nothing of ELF
+// files.
 void judge_elf(const LoaderView& before, const LoaderView& after, GateResult& result);
-// "cuda": the manifests are equal: every CUDA file, how the loader resolves it, the image's environment and the loader's configuration.
+// "cuda": the manifests are equal: every CUDA file, how the loader resolves it, the image's environment and the
+// loader's configuration.
 void judge_cuda(const cuda::Manifest& before, const cuda::Manifest& after, GateResult& result);
 // By the built-in rules. Throws CouldNotRun as judge_elf() does.
 cuda::Manifest cuda_manifest(const LoaderView& image);
 
 struct ImportOptions {
-  unsigned jobs = 0;                       // processes at the same time in each session; 0 = half the cores, as both images are asked at once
-  std::chrono::seconds limit{120};         // of one name
+  unsigned jobs =
+      0;  // processes at the same time in each session; 0 = half the cores, as both images are asked at once
+  std::chrono::seconds limit{120};  // of one name
 };
 
-// "imports": every name that a distribution that stays can be imported by, in a process of its own: it may not fail in another way than before, nor miss what it found
-// before. What was archived must seem absent to probes, and imports must say how to get it.
+// "imports": every name that a distribution that stays can be imported by, in a process of its own: it may not fail in
+// another way than before, nor miss what it found before. What was archived must seem absent to probes, and imports
+// must say how to get it.
 void judge_imports(SessionRunner& sessions, const ImagePair& images, const ImportOptions& options, GateResult& result);
 
 inline constexpr std::size_t kMaxReplayedSets = 400;  // run in sessions; the others are looked up only
 
-// "replay": the sets of tracked notebooks. Each name must be found in the new image if it was in the old one, and the largest sets are imported in one process each, as their
-// notebooks do. Names of archived distributions are left out: the plan names who is affected by them.
-void judge_replay(SessionRunner& sessions, const ImagePair& images, const ImportSets& sets, const ImportOptions& options, GateResult& result);
+// "replay": the sets of tracked notebooks. Each name must be found in the new image if it was in the old one, and the
+// largest sets are imported in one process each, as their notebooks do. Names of archived distributions are left out:
+// the plan names who is affected by them.
+void judge_replay(SessionRunner& sessions, const ImagePair& images, const ImportSets& sets,
+                  const ImportOptions& options, GateResult& result);
 
 }  // namespace varve::prune

@@ -30,13 +30,16 @@ index::FlatTree tree_of(std::map<std::string, index::FlatEntry> files) {
   index::FlatTree tree;
   tree.entries[""] = {};
   for (auto& [path, entry] : files) {
-    for (auto slash = path.find('/'); slash != path.npos; slash = path.find('/', slash + 1)) tree.entries.try_emplace(path.substr(0, slash));
+    for (auto slash = path.find('/'); slash != path.npos; slash = path.find('/', slash + 1))
+      tree.entries.try_emplace(path.substr(0, slash));
     tree.entries[path] = std::move(entry);
   }
   return tree;
 }
 
-GateResult judged(const std::function<void(GateResult&)>& judge, const std::vector<Waiver>& waivers = {}) { return run_gate("tree", waivers, judge); }
+GateResult judged(const std::function<void(GateResult&)>& judge, const std::vector<Waiver>& waivers = {}) {
+  return run_gate("tree", waivers, judge);
+}
 
 GateResult compare(const index::FlatTree& before, const index::FlatTree& after, const TreeChange& change = {}) {
   return judged([&](GateResult& result) { judge_tree(before, after, change, result); });
@@ -68,8 +71,10 @@ TEST(JudgeTree, FindsWhatIsMissingNewOrAnother) {
   const auto before = tree_of({{"a/x", file("1")}, {"a/y", file("2")}});
   EXPECT_TRUE(compare(before, before).ok);
   EXPECT_THAT(compare(before, tree_of({{"a/x", file("1")}})).findings, ElementsAre("a/y: it is not there"));
-  EXPECT_THAT(compare(before, tree_of({{"a/x", file("1")}, {"a/y", file("2")}, {"b", file("")}})).findings, ElementsAre("b: it is new"));
-  EXPECT_THAT(compare(before, tree_of({{"a/x", file("9")}, {"a/y", file("2")}})).findings, ElementsAre(HasSubstr("a/x: content")));
+  EXPECT_THAT(compare(before, tree_of({{"a/x", file("1")}, {"a/y", file("2")}, {"b", file("")}})).findings,
+              ElementsAre("b: it is new"));
+  EXPECT_THAT(compare(before, tree_of({{"a/x", file("9")}, {"a/y", file("2")}})).findings,
+              ElementsAre(HasSubstr("a/x: content")));
   auto other_mode = before;
   other_mode.entries["a"].mode = 0700;
   EXPECT_THAT(compare(before, other_mode).findings, ElementsAre("a: mode 0700 instead of 0755"));
@@ -97,25 +102,30 @@ TEST(JudgeTree, AnEmptyFolderOfBeforeStays) {
 
 TEST(JudgeTree, AddedFilesAreThoseThatWereToBeAdded) {
   const auto before = tree_of({{"site/table", file("old")}, {"site/x", file("1")}});
-  const TreeChange change{.removed = {"site/table"}, .added = {{.path = "site/table", .content = "new", .mode = 0644, .mtime_seconds = 5}}};
+  const TreeChange change{.removed = {"site/table"},
+                          .added = {{.path = "site/table", .content = "new", .mode = 0644, .mtime_seconds = 5}}};
   EXPECT_TRUE(compare(before, tree_of({{"site/table", file("new")}, {"site/x", file("1")}}), change).ok);
   EXPECT_FALSE(compare(before, before, change).ok);
-  EXPECT_THAT(compare(before, tree_of({{"site/x", file("1")}}), change).findings, ElementsAre("site/table: it should have been added"));
+  EXPECT_THAT(compare(before, tree_of({{"site/x", file("1")}}), change).findings,
+              ElementsAre("site/table: it should have been added"));
 }
 
 TEST(JudgeTree, AnInodeThatLosesItsFirstNameKeepsItsOthers) {
   const auto before = tree_of({{"a", file("1")}, {"b", file("1", "a")}, {"c", file("1", "a")}});
   const TreeChange change{.removed = {"a"}, .added = {}};
   EXPECT_TRUE(compare(before, tree_of({{"b", file("1")}, {"c", file("1", "b")}}), change).ok);
-  EXPECT_THAT(compare(before, tree_of({{"b", file("1")}, {"c", file("1")}}), change).findings, ElementsAre(HasSubstr("c: a hard link of")));
+  EXPECT_THAT(compare(before, tree_of({{"b", file("1")}, {"c", file("1")}}), change).findings,
+              ElementsAre(HasSubstr("c: a hard link of")));
 }
 
 TEST(ArchivedTable, IsReadAsItWasWritten) {
-  const std::vector<ArchivedModule> modules{{"bs4", "beautifulsoup4", "4.12.3", "lab:v1@sha256:1"}, {"google.cloud.x", "google-cloud-x", "1", "lab"}};
+  const std::vector<ArchivedModule> modules{{"bs4", "beautifulsoup4", "4.12.3", "lab:v1@sha256:1"},
+                                            {"google.cloud.x", "google-cloud-x", "1", "lab"}};
   EXPECT_EQ(parse_archived_table(archived_table(modules)), modules);
   EXPECT_THAT(parse_archived_table("# soup\ta\tb\tc\n\none\ttwo\n\ta\tb\tc\n"), IsEmpty());
   // A name that would be a line of its own stays within its field.
-  EXPECT_EQ(parse_archived_table(archived_table({{"a", "b\nc\td", "1", "i"}})), (std::vector<ArchivedModule>{{"a", "b c d", "1", "i"}}));
+  EXPECT_EQ(parse_archived_table(archived_table({{"a", "b\nc\td", "1", "i"}})),
+            (std::vector<ArchivedModule>{{"a", "b c d", "1", "i"}}));
 }
 
 TEST(ArchivedTable, TellsWhereTheOldImageIsWithoutNamingFoldersOfAMachine) {
@@ -139,15 +149,19 @@ TEST(ImportOutcomes, AreTakenInAnyOrderOfTasks) {
 {"task":0,"name":"a","outcome":"ok","detail":"","missed":[]}
 {"task":0,"name":"b","outcome":"signal 11","detail":"","missed":[]}
 {"done":true}
-)", kTasks);
+)",
+                                              kTasks);
   EXPECT_EQ(outcomes[0][1].outcome, "signal 11");
   EXPECT_THAT(outcomes[1][0].missed, ElementsAre("c"));
 }
 
 TEST(ImportOutcomes, OfAProgramThatDidNotDoItsWorkAreRefused) {
-  for (const char* text : {"", "{\"done\":true}", "hello\n{\"done\":true}", R"({"task":0,"name":"a","outcome":"ok","detail":"","missed":[]})",
-                           R"({"task":2,"name":"a","outcome":"ok","detail":""})", R"({"task":0,"name":"b","outcome":"ok","detail":""})",
-                           R"({"task":-1,"name":"a","outcome":"ok","detail":""})", R"({"task":0,"name":"a","outcome":7,"detail":""})", "{\"done\":true}\n{\"done\":true}"})
+  for (const char* text :
+       {"", "{\"done\":true}", "hello\n{\"done\":true}",
+        R"({"task":0,"name":"a","outcome":"ok","detail":"","missed":[]})",
+        R"({"task":2,"name":"a","outcome":"ok","detail":""})", R"({"task":0,"name":"b","outcome":"ok","detail":""})",
+        R"({"task":-1,"name":"a","outcome":"ok","detail":""})", R"({"task":0,"name":"a","outcome":7,"detail":""})",
+        "{\"done\":true}\n{\"done\":true}"})
     EXPECT_THROW(parse_import_outcomes(text, kTasks), CorruptData) << text;
 }
 
@@ -157,12 +171,16 @@ TEST(ProofTest, IsReadAsItWasWrittenAndRefusesWhatItDoesNotKnow) {
   proof.image = digest_of(as_bytes("new"));
   proof.tool = "varve 0.1.0";
   proof.written = {{"format", "gzip"}};
-  proof.gates = {{.name = "tree", .ok = true, .detail = "all", .findings = {}}, {.name = "elf", .ok = false, .waived = true, .detail = "known", .findings = {"x"}}};
+  proof.gates = {{.name = "tree", .ok = true, .detail = "all", .findings = {}},
+                 {.name = "elf", .ok = false, .waived = true, .detail = "known", .findings = {"x"}}};
   const auto text = to_json(proof);
   const auto again = parse_proof(text, "proof");
   EXPECT_EQ(to_json(again), text);
   EXPECT_TRUE(again.gates[1].waived);
-  for (const auto& [from, to] : std::vector<std::pair<std::string, std::string>>{{"\"format\": 1", "\"format\": 2"}, {"\"tool\"", "\"tol\""}, {"sha256:", "sha257:"}, {"\"ok\": true", "\"ok\": 1"}}) {
+  for (const auto& [from, to] : std::vector<std::pair<std::string, std::string>>{{"\"format\": 1", "\"format\": 2"},
+                                                                                 {"\"tool\"", "\"tol\""},
+                                                                                 {"sha256:", "sha257:"},
+                                                                                 {"\"ok\": true", "\"ok\": 1"}}) {
     auto broken = text;
     broken.replace(broken.find(from), from.size(), to);
     EXPECT_THROW(parse_proof(broken, "proof"), Error) << to;
@@ -173,7 +191,14 @@ TEST(JudgeProof, WhatIsStoredIsWhatIsComputedNow) {
   cuda::Manifest before, after;
   before.image = digest_of(as_bytes("old"));
   after.image = digest_of(as_bytes("new"));
-  before.files = after.files = {{.path = "usr/lib/libcudart.so.12", .type = "file", .mode = 0644, .size = 4, .sha256 = std::string(64, 'a'), .target = "", .xattrs = "", .rule = "R1"}};
+  before.files = after.files = {{.path = "usr/lib/libcudart.so.12",
+                                 .type = "file",
+                                 .mode = 0644,
+                                 .size = 4,
+                                 .sha256 = std::string(64, 'a'),
+                                 .target = "",
+                                 .xattrs = "",
+                                 .rule = "R1"}};
   before.config_digest = after.config_digest = cuda::config_digest({});
   Proof proof;
   proof.cuda_before_text = cuda::to_json(before);

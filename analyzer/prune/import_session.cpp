@@ -34,7 +34,8 @@ std::string last_line(std::string_view text) {
 
 std::string text_of(const json& line, const char* name, std::size_t number) {
   const auto found = line.find(name);
-  if (found == line.end() || !found->is_string()) fail<CorruptData>("the import program's line {} has no text \"{}\"", number, name);
+  if (found == line.end() || !found->is_string())
+    fail<CorruptData>("the import program's line {} has no text \"{}\"", number, name);
   auto text = found->get<std::string>();
   if (text.size() > kMaxWords) text.resize(kMaxWords);
   return text;
@@ -51,7 +52,8 @@ std::vector<std::string> missed_of(const json& line) {
 
 }  // namespace
 
-std::vector<std::vector<ImportOutcome>> parse_import_outcomes(std::string_view lines, const std::vector<ImportTask>& tasks) {
+std::vector<std::vector<ImportOutcome>> parse_import_outcomes(std::string_view lines,
+                                                              const std::vector<ImportTask>& tasks) {
   std::vector<std::vector<ImportOutcome>> outcomes(tasks.size());
   bool done = false;
   for (std::size_t number = 1; !lines.empty(); ++number) {
@@ -68,18 +70,24 @@ std::vector<std::vector<ImportOutcome>> parse_import_outcomes(std::string_view l
       fail<CorruptData>("the import program's line {} is about no task that it was given", number);
     const auto index = task->get<std::size_t>();
     auto& of_task = outcomes[index];
-    ImportOutcome outcome{.name = text_of(line, "name", number), .outcome = text_of(line, "outcome", number), .detail = text_of(line, "detail", number), .missed = missed_of(line)};
+    ImportOutcome outcome{.name = text_of(line, "name", number),
+                          .outcome = text_of(line, "outcome", number),
+                          .detail = text_of(line, "detail", number),
+                          .missed = missed_of(line)};
     if (of_task.size() >= tasks[index].names.size() || tasks[index].names[of_task.size()] != outcome.name)
       fail<CorruptData>("the import program's line {} is about {}, which is not next", number, outcome.name);
     of_task.push_back(std::move(outcome));
   }
   if (!done) throw CorruptData("the import program did not come to its end");
   for (std::size_t i = 0; i < tasks.size(); ++i)
-    if (outcomes[i].size() != tasks[i].names.size()) fail<CorruptData>("the import program says nothing of {}", tasks[i].names[outcomes[i].size()]);
+    if (outcomes[i].size() != tasks[i].names.size())
+      fail<CorruptData>("the import program says nothing of {}", tasks[i].names[outcomes[i].size()]);
   return outcomes;
 }
 
-std::vector<std::vector<ImportOutcome>> import_in_session(SessionRunner& sessions, const Digest& image, const std::string& python, const std::vector<ImportTask>& tasks,
+std::vector<std::vector<ImportOutcome>> import_in_session(SessionRunner& sessions, const Digest& image,
+                                                          const std::string& python,
+                                                          const std::vector<ImportTask>& tasks,
                                                           const ImportOptions& options) {
   if (tasks.empty()) return {};
   const auto jobs = options.jobs != 0 ? options.jobs : std::max(1u, std::thread::hardware_concurrency() / 2);
@@ -90,8 +98,11 @@ std::vector<std::vector<ImportOutcome>> import_in_session(SessionRunner& session
   const auto program = std::string(embedded_file(internal::python_files(), "import_names.py"));
   const auto orders = orders_of(tasks, jobs, options.limit).dump(-1, ' ', true, json::error_handler_t::replace);
   const auto result = sessions.run(image, {"/" + python, "-c", program}, orders, limit);
-  if (result.timed_out) fail<CouldNotRun>("the imports with /{} in {} did not end within {} s", python, image.to_string(), limit.count());
-  if (result.exit_status != 0) fail<CouldNotRun>("/{} in {} ended with status {}: {}", python, image.to_string(), result.exit_status, last_line(result.err));
+  if (result.timed_out)
+    fail<CouldNotRun>("the imports with /{} in {} did not end within {} s", python, image.to_string(), limit.count());
+  if (result.exit_status != 0)
+    fail<CouldNotRun>("/{} in {} ended with status {}: {}", python, image.to_string(), result.exit_status,
+                      last_line(result.err));
   return parse_import_outcomes(result.out, tasks);
 }
 

@@ -11,26 +11,31 @@
 namespace varve::prune {
 
 struct ImportTask {
-  std::vector<std::string> names;      // imported in this order by one process
-  bool archived = false;               // these must seem absent to a probe, and the import say how to get them
+  std::vector<std::string> names;  // imported in this order by one process
+  bool archived = false;           // these must seem absent to a probe, and the import say how to get them
 };
 
 struct ImportOutcome {
   std::string name;
-  // "ok", the class of the exception ("ImportError", "numpy.exceptions.X"), "signal 11", "exit 3", "time limit", "not reached"; of archived ones "archived" if it is as it
-  // should be, "found" or "no word".
+  // "ok", the class of the exception ("ImportError", "numpy.exceptions.X"), "signal 11", "exit 3", "time limit", "not
+  // reached"; of archived ones "archived" if it is as it should be, "found" or "no word".
   std::string outcome;
-  std::string detail;                  // the exception's words, one line
-  std::vector<std::string> missed;     // modules that were looked for on the way and that nobody had
+  std::string detail;               // the exception's words, one line
+  std::vector<std::string> missed;  // modules that were looked for on the way and that nobody had
 };
 
 inline constexpr std::size_t kMaxMissedNames = 20'000;  // of one import
 
-// One vector for each task, one outcome for each of its names. Throws CouldNotRun if the session or its Python did not do its work, and what the runner throws.
-std::vector<std::vector<ImportOutcome>> import_in_session(SessionRunner& sessions, const Digest& image, const std::string& python, const std::vector<ImportTask>& tasks,
+// One vector for each task, one outcome for each of its names. Throws CouldNotRun if the session or its Python did not
+// do its work, and what the runner throws.
+std::vector<std::vector<ImportOutcome>> import_in_session(SessionRunner& sessions, const Digest& image,
+                                                          const std::string& python,
+                                                          const std::vector<ImportTask>& tasks,
                                                           const ImportOptions& options);
 
-// What the program printed, for these tasks. The image has a hand in it, so nothing is believed. Throws CorruptData naming the line.
-std::vector<std::vector<ImportOutcome>> parse_import_outcomes(std::string_view lines, const std::vector<ImportTask>& tasks);
+// What the program printed, for these tasks. The image has a hand in it, so nothing is believed. Throws CorruptData
+// naming the line.
+std::vector<std::vector<ImportOutcome>> parse_import_outcomes(std::string_view lines,
+                                                              const std::vector<ImportTask>& tasks);
 
 }  // namespace varve::prune

@@ -22,36 +22,49 @@ struct ImportPlace {
 };
 
 // Both images at once: they wait for different bytes. What one throws is thrown when both have ended.
-std::pair<std::vector<std::vector<ImportOutcome>>, std::vector<std::vector<ImportOutcome>>> import_in_both(SessionRunner& sessions, const ImagePair& images, const std::string& python,
-                                                                                                          const std::vector<ImportTask>& before,
-                                                                                                          const std::vector<ImportTask>& after, const ImportOptions& options) {
-  auto old_side = std::async(std::launch::async, [&] { return import_in_session(sessions, images.before.image.value(), python, before, options); });
-  auto new_side = std::async(std::launch::async, [&] { return import_in_session(sessions, images.after.image.value(), python, after, options); });
+std::pair<std::vector<std::vector<ImportOutcome>>, std::vector<std::vector<ImportOutcome>>> import_in_both(
+    SessionRunner& sessions, const ImagePair& images, const std::string& python, const std::vector<ImportTask>& before,
+    const std::vector<ImportTask>& after, const ImportOptions& options) {
+  auto old_side = std::async(std::launch::async, [&] {
+    return import_in_session(sessions, images.before.image.value(), python, before, options);
+  });
+  auto new_side = std::async(std::launch::async, [&] {
+    return import_in_session(sessions, images.after.image.value(), python, after, options);
+  });
   old_side.wait(), new_side.wait();
   return {old_side.get(), new_side.get()};
 }
 
 // True if the new image does worse.
-bool is_worse(const ImportOutcome& before, const ImportOutcome& after) { return before.outcome != "ok" ? after.outcome != "ok" && after.outcome != before.outcome : after.outcome != "ok"; }
+bool is_worse(const ImportOutcome& before, const ImportOutcome& after) {
+  return before.outcome != "ok" ? after.outcome != "ok" && after.outcome != before.outcome : after.outcome != "ok";
+}
 
 // Modules that the import looked for, that nobody has now and somebody had before.
-std::vector<std::string> newly_missed(const packages::Inventory& inventory, const ImportOutcome& before, const ImportOutcome& after) {
+std::vector<std::string> newly_missed(const packages::Inventory& inventory, const ImportOutcome& before,
+                                      const ImportOutcome& after) {
   std::vector<std::string> names;
   for (const auto& name : after.missed) {
     if (std::ranges::binary_search(before.missed, name)) continue;
-    if (!inventory.owners_of_module(name).empty()) names.push_back(name);  // names that are drawn at random have no owner
+    if (!inventory.owners_of_module(name).empty())
+      names.push_back(name);  // names that are drawn at random have no owner
   }
   return names;
 }
 
-std::string describe(const ImportOutcome& outcome) { return outcome.detail.empty() ? outcome.outcome : fmt::format("{}: {}", outcome.outcome, outcome.detail); }
+std::string describe(const ImportOutcome& outcome) {
+  return outcome.detail.empty() ? outcome.outcome : fmt::format("{}: {}", outcome.outcome, outcome.detail);
+}
 
-// What one image's outcomes say against the other's. A first difference may be the machine's (a limit on a busy day), so what differs is asked once more by the caller.
+// What one image's outcomes say against the other's. A first difference may be the machine's (a limit on a busy day),
+// so what differs is asked once more by the caller.
 std::vector<std::string> differences(const ImagePair& images, const ImportOutcome& before, const ImportOutcome& after) {
   std::vector<std::string> found;
-  if (is_worse(before, after)) found.push_back(fmt::format("import {}: {}; before: {}", after.name, describe(after), describe(before)));
+  if (is_worse(before, after))
+    found.push_back(fmt::format("import {}: {}; before: {}", after.name, describe(after), describe(before)));
   if (const auto missed = newly_missed(images.before, before, after); !missed.empty())
-    found.push_back(fmt::format("import {}: it looks for {}, which the new image does not have", after.name, fmt::join(missed, ", ")));
+    found.push_back(fmt::format("import {}: it looks for {}, which the new image does not have", after.name,
+                                fmt::join(missed, ", ")));
   return found;
 }
 
@@ -60,7 +73,8 @@ struct Tally {
 };
 
 // Findings of all tasks; those that differ are run a second time, alone, before they count.
-void compare_tasks(SessionRunner& sessions, const ImagePair& images, const ImportPlace& place, const std::vector<std::string>& what, const ImportOptions& options, GateResult& result,
+void compare_tasks(SessionRunner& sessions, const ImagePair& images, const ImportPlace& place,
+                   const std::vector<std::string>& what, const ImportOptions& options, GateResult& result,
                    Tally& tally) {
   auto after_tasks = place.tasks;
   after_tasks.insert(after_tasks.end(), place.archived.begin(), place.archived.end());
@@ -78,7 +92,9 @@ void compare_tasks(SessionRunner& sessions, const ImagePair& images, const Impor
   }
   for (std::size_t i = place.tasks.size(); i < after.size(); ++i) {
     for (const auto& outcome : after[i])
-      if (outcome.outcome != "archived") result.findings.push_back(fmt::format("archived {}: {}, where an ImportError should say how to get it", outcome.name, describe(outcome)));
+      if (outcome.outcome != "archived")
+        result.findings.push_back(fmt::format("archived {}: {}, where an ImportError should say how to get it",
+                                              outcome.name, describe(outcome)));
   }
   if (again.empty()) return;
   std::vector<ImportTask> repeated;
@@ -90,15 +106,21 @@ void compare_tasks(SessionRunner& sessions, const ImagePair& images, const Impor
   for (std::size_t i = 0; i < again.size(); ++i) {
     for (std::size_t j = 0; j < before2[i].size(); ++j) {
       for (const auto& difference : differences(images, before2[i][j], after2[i][j]))
-        if (result.findings.size() < kMaxFindings) result.findings.push_back(what[again[i]].empty() ? difference : fmt::format("{}: {}", what[again[i]], difference));
+        if (result.findings.size() < kMaxFindings)
+          result.findings.push_back(what[again[i]].empty() ? difference
+                                                           : fmt::format("{}: {}", what[again[i]], difference));
     }
   }
 }
 
-bool is_python(const packages::Distribution& distribution) { return distribution.source != packages::Source::kDpkg && distribution.vendored_by.empty() && !distribution.site.empty(); }
+bool is_python(const packages::Distribution& distribution) {
+  return distribution.source != packages::Source::kDpkg && distribution.vendored_by.empty() &&
+         !distribution.site.empty();
+}
 
 std::string tally_text(const Tally& tally) {
-  auto text = fmt::format("{} names imported in both images, {} of them failed before as well", tally.names, tally.failed_before);
+  auto text = fmt::format("{} names imported in both images, {} of them failed before as well", tally.names,
+                          tally.failed_before);
   if (tally.limited != 0) text += fmt::format(" ({} at the time limit)", tally.limited);
   return text;
 }
@@ -116,13 +138,17 @@ void judge_imports(SessionRunner& sessions, const ImagePair& images, const Impor
     std::set<std::string> names, absent;
     for (std::uint32_t i = 0; i < images.before.distributions.size(); ++i) {
       const auto& distribution = images.before.distributions[i];
-      if (!is_python(distribution) || std::ranges::find(interpreter.sites, distribution.site) == interpreter.sites.end()) continue;
+      if (!is_python(distribution) ||
+          std::ranges::find(interpreter.sites, distribution.site) == interpreter.sites.end())
+        continue;
       if (!placed.insert(i).second) continue;  // Pythons that share a folder: the first one is the one that people use
-      (std::ranges::binary_search(gone, i) ? absent : names).insert(distribution.imports.begin(), distribution.imports.end());
+      (std::ranges::binary_search(gone, i) ? absent : names)
+          .insert(distribution.imports.begin(), distribution.imports.end());
     }
     for (const auto& name : names) place.tasks.push_back({.names = {name}});
     for (const auto& name : absent)
-      if (!images.after.modules.contains(name) && !names.contains(name)) place.archived.push_back({.names = {name}, .archived = true});
+      if (!images.after.modules.contains(name) && !names.contains(name))
+        place.archived.push_back({.names = {name}, .archived = true});
     if (place.tasks.empty() && place.archived.empty()) continue;
     archived += place.archived.size();
     pythons.push_back("/" + place.python);
@@ -130,9 +156,11 @@ void judge_imports(SessionRunner& sessions, const ImagePair& images, const Impor
   }
   std::size_t unseen = 0;
   for (std::uint32_t i = 0; i < images.before.distributions.size(); ++i)
-    unseen += is_python(images.before.distributions[i]) && !images.before.distributions[i].imports.empty() && !placed.contains(i);
+    unseen += is_python(images.before.distributions[i]) && !images.before.distributions[i].imports.empty() &&
+              !placed.contains(i);
   if (pythons.empty()) {
-    if (unseen != 0) fail<CouldNotRun>("{} distributions of the old image lie in folders that none of its Pythons looks into", unseen);
+    if (unseen != 0)
+      fail<CouldNotRun>("{} distributions of the old image lie in folders that none of its Pythons looks into", unseen);
     result.detail = "the old image has no Python distributions";
     return;
   }
@@ -141,16 +169,20 @@ void judge_imports(SessionRunner& sessions, const ImagePair& images, const Impor
   if (archived != 0) result.detail += fmt::format("; {} archived names say how to get them", archived);
 }
 
-void judge_replay(SessionRunner& sessions, const ImagePair& images, const ImportSets& sets, const ImportOptions& options, GateResult& result) {
+void judge_replay(SessionRunner& sessions, const ImagePair& images, const ImportSets& sets,
+                  const ImportOptions& options, GateResult& result) {
   const auto gone = archived_distributions(images.plan, images.before);
   const auto is_archived = [&](const std::string& name) {
     const auto& owners = images.before.owners_of_module(name);
-    return !owners.empty() && std::ranges::all_of(owners, [&](std::uint32_t owner) { return std::ranges::binary_search(gone, owner); });
+    return !owners.empty() &&
+           std::ranges::all_of(owners, [&](std::uint32_t owner) { return std::ranges::binary_search(gone, owner); });
   };
-  // Sets are resolved by the inventory that the database has; without one it would be all the same what the images hold.
+  // Sets are resolved by the inventory that the database has; without one it would be all the same what the images
+  // hold.
   if (sets.notebooks != 0 && sets.sets.empty())
-    fail<CouldNotRun>("of {} notebooks the usage database has none that imports something of {}: does it know the image (`varve usage collect --image`)?", sets.notebooks,
-                      images.before.image.value().to_string());
+    fail<CouldNotRun>(
+        "of {} notebooks the usage database has none that imports something of {}: does it know the image (`varve usage collect --image`)?",
+        sets.notebooks, images.before.image.value().to_string());
   std::map<std::vector<std::string>, const ImportSet*> distinct;
   std::set<std::string> lost, left_out;
   for (const auto& set : sets.sets) {
@@ -158,10 +190,12 @@ void judge_replay(SessionRunner& sessions, const ImagePair& images, const Import
     for (const auto& name : set.modules) {
       if (is_archived(name)) {
         left_out.insert(name);
-      } else if (const auto& owners = images.before.owners_of_module(name); !owners.empty()) {  // others are the standard library's, the user's own, or not there before
+      } else if (const auto& owners = images.before.owners_of_module(name);
+                 !owners.empty()) {  // others are the standard library's, the user's own, or not there before
         names.push_back(name);
         if (images.after.owners_of_module(name).empty() && lost.insert(name).second)
-          result.findings.push_back(fmt::format("{}: {} is imported, and the new image has it no more", set.example, name));
+          result.findings.push_back(
+              fmt::format("{}: {} is imported, and the new image has it no more", set.example, name));
       }
     }
     if (!names.empty()) distinct.emplace(std::move(names), &set);
@@ -179,8 +213,10 @@ void judge_replay(SessionRunner& sessions, const ImagePair& images, const Import
   }
   Tally tally;
   if (!place.tasks.empty()) compare_tasks(sessions, images, place, what, options, result, tally);
-  result.detail = fmt::format("{} notebooks with {} different sets of imports, the {} largest run: {}", sets.covered, distinct.size(), chosen.size(), tally_text(tally));
-  if (sets.covered < sets.notebooks) result.detail += fmt::format("; {} notebooks with rarer sets not looked at", sets.notebooks - sets.covered);
+  result.detail = fmt::format("{} notebooks with {} different sets of imports, the {} largest run: {}", sets.covered,
+                              distinct.size(), chosen.size(), tally_text(tally));
+  if (sets.covered < sets.notebooks)
+    result.detail += fmt::format("; {} notebooks with rarer sets not looked at", sets.notebooks - sets.covered);
   if (!left_out.empty()) result.detail += fmt::format("; {} archived names left out", left_out.size());
 }
 

@@ -4,18 +4,15 @@
 
 #include <fmt/format.h>
 
+#include "core/base/image_path.h"
+
 #include "analyzer/prune/gates.h"
 
 namespace varve::prune {
 namespace {
 
-constexpr std::size_t kMaxFindings = 1000;
+constexpr std::size_t kMaxTreeFindings = 1000;
 using Names = std::set<std::string_view>;
-
-std::string_view parent_of(std::string_view path) {
-  const auto slash = path.rfind('/');
-  return slash == path.npos ? std::string_view() : path.substr(0, slash);
-}
 
 // Folders that hold something, all of which was removed.
 Names emptied_folders(const index::FlatTree& before, const Names& removed, const Names& added) {
@@ -25,7 +22,8 @@ Names emptied_folders(const index::FlatTree& before, const Names& removed, const
     }
   };
   for (const auto& [path, entry] : before.entries)
-    if (!path.empty() && entry.type != index::FileType::kDirectory && !removed.contains(path)) add_parents(path, holding);
+    if (!path.empty() && entry.type != index::FileType::kDirectory && !removed.contains(path))
+      add_parents(path, holding);
   for (const auto path : added) add_parents(path, holding);
   for (const auto path : removed) add_parents(path, touched);
   // An empty folder of before that nobody removed keeps its parents.
@@ -33,7 +31,8 @@ Names emptied_folders(const index::FlatTree& before, const Names& removed, const
   for (const auto& [path, entry] : before.entries)
     if (!path.empty()) parents.insert(parent_of(path));
   for (const auto& [path, entry] : before.entries)
-    if (!path.empty() && entry.type == index::FileType::kDirectory && !parents.contains(path)) holding.insert(path), add_parents(path, holding);
+    if (!path.empty() && entry.type == index::FileType::kDirectory && !parents.contains(path))
+      holding.insert(path), add_parents(path, holding);
   Names emptied;
   std::ranges::set_difference(touched, holding, std::inserter(emptied, emptied.end()));
   return emptied;
@@ -51,7 +50,8 @@ std::map<std::string_view, std::string_view> first_names_left(const index::FlatT
 
 void compare_added(const index::AddedFile& added, const index::FlatTree& after, GateResult& result) {
   const auto found = after.entries.find(added.path);
-  if (found == after.entries.end()) return result.findings.push_back(fmt::format("{}: it should have been added", added.path));
+  if (found == after.entries.end())
+    return result.findings.push_back(fmt::format("{}: it should have been added", added.path));
   const auto& entry = found->second;
   if (entry.type != index::FileType::kRegular || entry.size != added.content.size() || entry.mode != added.mode ||
       (entry.size != 0 && entry.content_digest != digest_of(as_bytes(added.content))))
@@ -60,7 +60,8 @@ void compare_added(const index::AddedFile& added, const index::FlatTree& after, 
 
 }  // namespace
 
-void judge_tree(const index::FlatTree& before, const index::FlatTree& after, const TreeChange& change, GateResult& result) {
+void judge_tree(const index::FlatTree& before, const index::FlatTree& after, const TreeChange& change,
+                GateResult& result) {
   const Names removed(change.removed.begin(), change.removed.end());
   Names added;
   for (const auto& file : change.added) added.insert(file.path);
@@ -68,7 +69,7 @@ void judge_tree(const index::FlatTree& before, const index::FlatTree& after, con
   const auto first_left = first_names_left(before, removed);
   std::uint64_t same = 0, unknown = 0;
   const auto report = [&](std::string text) {
-    if (result.findings.size() < kMaxFindings) result.findings.push_back(std::move(text));
+    if (result.findings.size() < kMaxTreeFindings) result.findings.push_back(std::move(text));
   };
   for (const auto& [path, old_entry] : before.entries) {
     if (added.contains(path)) continue;
@@ -82,21 +83,25 @@ void judge_tree(const index::FlatTree& before, const index::FlatTree& after, con
       continue;
     }
     auto expected = old_entry;
-    const auto first = first_left.at(expected.link_of.empty() ? std::string_view(path) : std::string_view(expected.link_of));
+    const auto first =
+        first_left.at(expected.link_of.empty() ? std::string_view(path) : std::string_view(expected.link_of));
     expected.link_of = first == path ? std::string() : std::string(first);
     std::string why;
     if (!index::same_entry(expected, found->second, &why)) {
       report(fmt::format("{}: {}", path, why));
     } else {
       ++same;
-      unknown += expected.type == index::FileType::kRegular && expected.size != 0 && expected.content_digest == Digest();
+      unknown +=
+          expected.type == index::FileType::kRegular && expected.size != 0 && expected.content_digest == Digest();
     }
   }
   for (const auto& [path, entry] : after.entries)
     if (!before.entries.contains(path) && !added.contains(path)) report(fmt::format("{}: it is new", path));
   for (const auto& file : change.added) compare_added(file, after, result);
-  result.detail = fmt::format("{} entries are as they were, {} removed with {} folders, {} added, {} differ", same, removed.size(), emptied.size(), added.size(), result.findings.size());
-  if (unknown != 0) result.detail += fmt::format("; {} files are mostly holes, and their content is not compared", unknown);
+  result.detail = fmt::format("{} entries are as they were, {} removed with {} folders, {} added, {} differ", same,
+                              removed.size(), emptied.size(), added.size(), result.findings.size());
+  if (unknown != 0)
+    result.detail += fmt::format("; {} files are mostly holes, and their content is not compared", unknown);
 }
 
 }  // namespace varve::prune

@@ -17,8 +17,8 @@ struct KeepRule {
   std::vector<std::string> paths;  // globs over paths of the image: whoever owns such a file
   bool veto = false;               // somebody objects to a plan, as against what the platform needs
   std::string reason, owner;
-  std::int32_t expires = 0;        // last day on which it counts; 0 = never
-  std::string place;               // "notebook.toml:12"
+  std::int32_t expires = 0;  // last day on which it counts; 0 = never
+  std::string place;         // "notebook.toml:12"
 };
 
 struct WaiverRule {
@@ -33,7 +33,8 @@ struct KeepRules {
   std::vector<GroupConsumer> consumers;
 };
 
-// Throws CorruptData "WHAT:LINE: why": a rule without reason or owner, a key that is not known, a gate that does not exist, text that is no TOML.
+// Throws CorruptData "WHAT:LINE: why": a rule without reason or owner, a key that is not known, a gate that does not
+// exist, text that is no TOML.
 KeepRules parse_keep_rules(std::string_view toml, std::string_view what);
 // images/keep/notebook.toml as it was when Varve was built: the program carries it.
 const KeepRules& built_in_keep_rules();
@@ -44,6 +45,7 @@ struct AppliedRules {
   std::vector<std::string> remarks;  // expired rules, and those of `rules` that match nothing
 };
 // The built-in rules first where they are wanted; what these do not match is no remark.
-AppliedRules apply_keep_rules(const KeepRules& rules, bool with_built_in, const Nodes& nodes, const FileTree& files, std::int32_t today);
+AppliedRules apply_keep_rules(const KeepRules& rules, bool with_built_in, const Nodes& nodes, const FileTree& files,
+                              std::int32_t today);
 
 }  // namespace varve::prune

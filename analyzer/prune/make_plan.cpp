@@ -26,10 +26,10 @@ struct Evidence {
   std::uint64_t uses = 0;                 // sessions that used it in some way, at least
   std::uint64_t uses_at_most = 0;
   usage::UserCount users;
-  std::uint64_t notebooks = 0;            // that import it
-  bool is_known = false;                  // the database has it on some image, so that what is imported could be told to be it
-  bool can_be_seen = true;                // it has something to import, or file accesses were collected
-  double bound = 1;                       // of its share, at 95 %
+  std::uint64_t notebooks = 0;  // that import it
+  bool is_known = false;        // the database has it on some image, so that what is imported could be told to be it
+  bool can_be_seen = true;      // it has something to import, or file accesses were collected
+  double bound = 1;             // of its share, at 95 %
   bool used() const { return uses_at_most > 0 || notebooks > 0; }
 };
 
@@ -40,7 +40,8 @@ class PlanMaker {
   explicit PlanMaker(const PlanInput& input) : in_(input), thresholds_(input.thresholds) {
     const auto& t = thresholds_;
     if (!(t.max_rate > 0 && t.max_rate <= 1)) fail<UsageError>("max-rate: {} is not above 0 and up to 1", t.max_rate);
-    if (!(t.min_coverage >= 0 && t.min_coverage <= 1)) fail<UsageError>("min-coverage: {} is not from 0 to 1", t.min_coverage);
+    if (!(t.min_coverage >= 0 && t.min_coverage <= 1))
+      fail<UsageError>("min-coverage: {} is not from 0 to 1", t.min_coverage);
     if (t.cold_below_users == 0) fail<UsageError>("cold-below-users: at least 1: what nobody used");
     if (t.archive_after < 0) fail<UsageError>("archive-after: {} days", t.archive_after);
     for (const auto& image : in_.snapshot.images) images_.emplace(image.digest, &image);
@@ -49,7 +50,8 @@ class PlanMaker {
       files_are_seen_ = files_are_seen_ || use.file_sessions > 0 || use.exec_sessions > 0;
     }
     for (const auto& image : in_.snapshot.images) heard_ += image.heard;
-    days_ = std::uint64_t(std::max<std::int64_t>(0, std::int64_t(in_.snapshot.window.last) - in_.snapshot.window.first + 1));
+    days_ = std::uint64_t(
+        std::max<std::int64_t>(0, std::int64_t(in_.snapshot.window.last) - in_.snapshot.window.first + 1));
   }
 
   MadePlan make() {
@@ -75,7 +77,9 @@ class PlanMaker {
 
  private:
   bool by_notebooks() const { return thresholds_.basis == Basis::kNotebooks; }
-  const char* sample(std::uint64_t count) const { return by_notebooks() ? (count == 1 ? "notebook" : "notebooks") : (count == 1 ? "session" : "sessions"); }
+  const char* sample(std::uint64_t count) const {
+    return by_notebooks() ? (count == 1 ? "notebook" : "notebooks") : (count == 1 ? "session" : "sessions");
+  }
 
   std::map<std::string, std::string> parameters() const {
     const auto& t = thresholds_;
@@ -85,14 +89,17 @@ class PlanMaker {
             {"watch-below-users", std::to_string(t.watch_below_users)},
             {"cold-below-users", std::to_string(t.cold_below_users)},
             {"archive-after", t.archive_after == 0 ? "never" : fmt::format("{}d", t.archive_after)},
-            {"window", fmt::format("{}..{}", report::day_text(in_.snapshot.window.first), report::day_text(in_.snapshot.window.last))}};
+            {"window", fmt::format("{}..{}", report::day_text(in_.snapshot.window.first),
+                                   report::day_text(in_.snapshot.window.last))}};
   }
 
   void collect_evidence() {
     for (const auto& node : in_.nodes.all()) {
       Evidence evidence;
       const auto found = uses_.find(node.name);
-      const bool has_imports = std::ranges::any_of(node.members, [&](std::uint32_t member) { return !in_.nodes.inventory().distributions[member].imports.empty(); });
+      const bool has_imports = std::ranges::any_of(node.members, [&](std::uint32_t member) {
+        return !in_.nodes.inventory().distributions[member].imports.empty();
+      });
       evidence.can_be_seen = has_imports || (files_are_seen_ && !by_notebooks());
       if (found != uses_.end()) add_use(*found->second, evidence);
       const auto shares = by_notebooks() ? in_.snapshot.notebooks_distinct : evidence.heard;
@@ -118,7 +125,8 @@ class PlanMaker {
     if (evidence.uses > 0) {
       evidence.users.at_least = std::max<std::uint64_t>(evidence.users.at_least, 1);
       // Sessions without a user hash: each may be somebody else.
-      if (evidence.users.at_most == 0) evidence.users.at_most = std::max(evidence.users.at_least, evidence.uses_at_most);
+      if (evidence.users.at_most == 0)
+        evidence.users.at_most = std::max(evidence.users.at_least, evidence.uses_at_most);
     }
     evidence.notebooks = use.notebooks;
   }
@@ -128,12 +136,17 @@ class PlanMaker {
     Reason reason;
   };
 
-  static Judged judged(Verdict verdict, std::string kind, std::string text) { return {.verdict = verdict, .reason = {.kind = std::move(kind), .by = "", .text = std::move(text)}}; }
+  static Judged judged(Verdict verdict, std::string kind, std::string text) {
+    return {.verdict = verdict, .reason = {.kind = std::move(kind), .by = "", .text = std::move(text)}};
+  }
 
-  std::string over_days() const { return by_notebooks() ? std::string() : fmt::format(" of {}", count_text(days_, "day", "days")); }
+  std::string over_days() const {
+    return by_notebooks() ? std::string() : fmt::format(" of {}", count_text(days_, "day", "days"));
+  }
 
   std::string counted(std::uint64_t uses, std::uint64_t out_of, double bound) const {
-    return fmt::format("{} in {} {}{}, at most {} at 95 %", count_text(uses, "use", "uses"), number_text(out_of), sample(out_of), over_days(), percent(bound));
+    return fmt::format("{} in {} {}{}, at most {} at 95 %", count_text(uses, "use", "uses"), number_text(out_of),
+                       sample(out_of), over_days(), percent(bound));
   }
 
   // What a distribution would be if nothing held it.
@@ -144,14 +157,24 @@ class PlanMaker {
     const bool rare = evidence.bound <= t.max_rate;
     if (evidence.used()) return judge_used(evidence, out_of, uses, rare);
     if (out_of == 0 || !evidence.is_known) {
-      const auto* why = !evidence.is_known ? "the usage database knows no image that has it" : by_notebooks() ? "no notebook was scanned" : "no session was heard on an image that has it";
+      const auto* why = !evidence.is_known ? "the usage database knows no image that has it"
+                        : by_notebooks()   ? "no notebook was scanned"
+                                           : "no session was heard on an image that has it";
       return judged(Verdict::kHot, "new", fmt::format("{}: no data, which is not no use", why));
     }
-    if (!evidence.can_be_seen) return judged(Verdict::kWatch, "no-data", "it has nothing to import, and no file accesses were collected that could show its use");
+    if (!evidence.can_be_seen)
+      return judged(Verdict::kWatch, "no-data",
+                    "it has nothing to import, and no file accesses were collected that could show its use");
     if (!by_notebooks() && double(evidence.heard) < t.min_coverage * double(evidence.launched))
-      return judged(Verdict::kWatch, "unsure", fmt::format("{}; but only {} of {} launched sessions were heard, and {} must be", counted(0, out_of, evidence.bound), number_text(evidence.heard), number_text(evidence.launched), percent(t.min_coverage)));
+      return judged(Verdict::kWatch, "unsure",
+                    fmt::format("{}; but only {} of {} launched sessions were heard, and {} must be",
+                                counted(0, out_of, evidence.bound), number_text(evidence.heard),
+                                number_text(evidence.launched), percent(t.min_coverage)));
     if (!rare)
-      return judged(Verdict::kWatch, "unsure", fmt::format("{}: too few to say that it is below {}; {} are needed", counted(0, out_of, evidence.bound), percent(t.max_rate), number_text(std::uint64_t(std::ceil(3 / t.max_rate - 1e-9)))));
+      return judged(
+          Verdict::kWatch, "unsure",
+          fmt::format("{}: too few to say that it is below {}; {} are needed", counted(0, out_of, evidence.bound),
+                      percent(t.max_rate), number_text(std::uint64_t(std::ceil(3 / t.max_rate - 1e-9)))));
     return judged(Verdict::kCold, "unused", counted(0, out_of, evidence.bound));
   }
 
@@ -161,23 +184,35 @@ class PlanMaker {
       // Named by notebooks that were scanned, and seen in no session.
       const auto scanned = in_.snapshot.notebooks_distinct;
       const auto bound = report::upper_bound(std::min(evidence.notebooks, scanned), scanned).value_or(1);
-      return judged(bound <= t.max_rate && rare ? Verdict::kWatch : Verdict::kHot, "notebooks", fmt::format("imported by {} of {} scanned notebooks; {}", number_text(evidence.notebooks), number_text(scanned), counted(0, out_of, evidence.bound)));
+      return judged(bound <= t.max_rate && rare ? Verdict::kWatch : Verdict::kHot, "notebooks",
+                    fmt::format("imported by {} of {} scanned notebooks; {}", number_text(evidence.notebooks),
+                                number_text(scanned), counted(0, out_of, evidence.bound)));
     }
     auto text = counted(uses, out_of, evidence.bound);
-    if (by_notebooks() && evidence.uses > 0) text += fmt::format(", and used in {}", count_text(evidence.uses, "session", "sessions"));
-    if (!by_notebooks() && evidence.notebooks > 0) text += fmt::format(", and imported by {}", count_text(evidence.notebooks, "scanned notebook", "scanned notebooks"));
+    if (by_notebooks() && evidence.uses > 0)
+      text += fmt::format(", and used in {}", count_text(evidence.uses, "session", "sessions"));
+    if (!by_notebooks() && evidence.notebooks > 0)
+      text +=
+          fmt::format(", and imported by {}", count_text(evidence.notebooks, "scanned notebook", "scanned notebooks"));
     const auto people = by_notebooks() ? std::max(evidence.notebooks, evidence.users.at_most) : evidence.users.at_most;
     if (!by_notebooks()) text += fmt::format(", by {}", count_text(people, "user at most", "users at most"));
     if (!rare || out_of == 0) return judged(Verdict::kHot, "used", text);
-    if (people < t.cold_below_users) return judged(Verdict::kCold, "few-users", text + fmt::format(": fewer than {}", number_text(t.cold_below_users)));
-    if (people < t.watch_below_users) return judged(Verdict::kWatch, "few-users", text + fmt::format(": fewer than {}", number_text(t.watch_below_users)));
+    if (people < t.cold_below_users)
+      return judged(Verdict::kCold, "few-users",
+                    text + fmt::format(": fewer than {}", number_text(t.cold_below_users)));
+    if (people < t.watch_below_users)
+      return judged(Verdict::kWatch, "few-users",
+                    text + fmt::format(": fewer than {}", number_text(t.watch_below_users)));
     return judged(Verdict::kHot, "used", text);
   }
 
   const PlannedDistribution* previously(const Node& node) const {
     if (in_.previous == nullptr) return nullptr;
-    const auto found = std::ranges::lower_bound(in_.previous->verdicts, std::tie(node.name, node.source), {}, [](const PlannedDistribution& one) { return std::tie(one.name, one.source); });
-    return found != in_.previous->verdicts.end() && found->name == node.name && found->source == node.source ? &*found : nullptr;
+    const auto found =
+        std::ranges::lower_bound(in_.previous->verdicts, std::tie(node.name, node.source), {},
+                                 [](const PlannedDistribution& one) { return std::tie(one.name, one.source); });
+    return found != in_.previous->verdicts.end() && found->name == node.name && found->source == node.source ? &*found
+                                                                                                             : nullptr;
   }
 
   void judge_alone() {
@@ -188,13 +223,21 @@ class PlanMaker {
       auto alone = judge(evidence_[i]);
       const auto* before = previously(in_.nodes.all()[i]);
       const bool was_cold = before != nullptr && before->verdict >= Verdict::kCold;
-      if (was_cold && evidence_[i].used() && alone.verdict >= Verdict::kCold) alone.verdict = Verdict::kWatch;  // any use promotes
+      if (was_cold && evidence_[i].used() && alone.verdict >= Verdict::kCold)
+        alone.verdict = Verdict::kWatch;  // any use promotes
       if (was_cold && evidence_[i].used())
-        promoted_.emplace(i, Reason{.kind = "promoted", .by = "", .text = fmt::format("was {} in the plan of {}, and was used", verdict_name(before->verdict), report::day_text(in_.previous->made_on))});
+        promoted_.emplace(
+            i, Reason{.kind = "promoted",
+                      .by = "",
+                      .text = fmt::format("was {} in the plan of {}, and was used", verdict_name(before->verdict),
+                                          report::day_text(in_.previous->made_on))});
       unused_since_.push_back(unused_since(evidence_[i], alone, before));
-      if (thresholds_.archive_after > 0 && alone.verdict == Verdict::kCold && unused_since_[i] != 0 && in_.today - unused_since_[i] >= thresholds_.archive_after && was_cold) {
+      if (thresholds_.archive_after > 0 && alone.verdict == Verdict::kCold && unused_since_[i] != 0 &&
+          in_.today - unused_since_[i] >= thresholds_.archive_after && was_cold) {
         alone.verdict = Verdict::kArchived;
-        alone.reason.text += fmt::format("; no use since the plan of {} recorded it, {} or longer", report::day_text(unused_since_[i]), count_text(std::uint64_t(thresholds_.archive_after), "day", "days"));
+        alone.reason.text +=
+            fmt::format("; no use since the plan of {} recorded it, {} or longer", report::day_text(unused_since_[i]),
+                        count_text(std::uint64_t(thresholds_.archive_after), "day", "days"));
       }
       own_[i] = roots_of_[i].empty() ? alone.verdict : Verdict::kHot;
       alone_.push_back(std::move(alone));
@@ -204,7 +247,8 @@ class PlanMaker {
   // The day on which a plan first saw no use, as long as no day between plans went unlooked at.
   std::int32_t unused_since(const Evidence& evidence, const Judged& alone, const PlannedDistribution* before) const {
     if (evidence.used() || alone.reason.kind != "unused") return 0;
-    const bool seamless = before != nullptr && before->unused_since != 0 && in_.snapshot.window.first <= in_.previous->window.last + 1;
+    const bool seamless =
+        before != nullptr && before->unused_since != 0 && in_.snapshot.window.first <= in_.previous->window.last + 1;
     return seamless ? before->unused_since : in_.today;
   }
 
@@ -218,10 +262,14 @@ class PlanMaker {
     }
   }
 
-  std::uint32_t distribution_of(std::uint32_t node) const { return node < in_.nodes.count() ? node : in_.graph.extras[node - in_.nodes.count()].of; }
+  std::uint32_t distribution_of(std::uint32_t node) const {
+    return node < in_.nodes.count() ? node : in_.graph.extras[node - in_.nodes.count()].of;
+  }
 
   Reason reason_of(const Edge& edge) const {
-    return {.kind = std::string(edge_kind_name(edge.kind)), .by = in_.nodes.all()[distribution_of(edge.from)].name, .text = edge.text};
+    return {.kind = std::string(edge_kind_name(edge.kind)),
+            .by = in_.nodes.all()[distribution_of(edge.from)].name,
+            .text = edge.text};
   }
 
   std::vector<Reason> reasons_of(std::uint32_t node, const Settled& settled) const {
@@ -231,7 +279,9 @@ class PlanMaker {
       // Requirements and paths come from the image and may hold anything, of any length.
       reason.text = report::visible(reason.text, kMaxReasonText);
       if (!names_distribution(reason)) reason.by = report::visible(reason.by, kMaxReasonText);
-      const auto same = [&](const Reason& other) { return other.kind == reason.kind && other.by == reason.by && other.text == reason.text; };
+      const auto same = [&](const Reason& other) {
+        return other.kind == reason.kind && other.by == reason.by && other.text == reason.text;
+      };
       if (std::ranges::any_of(reasons, same)) return;
       if (reasons.size() >= kMaxReasons) {
         ++left_out;
@@ -256,7 +306,9 @@ class PlanMaker {
       if (by_cold) reason.text += fmt::format(" ({} itself)", verdict_name(settled.verdict));
       add(std::move(reason));
     }
-    if (left_out > 0) reasons.push_back({.kind = "more", .by = "", .text = fmt::format("and {} more", count_text(left_out, "reason", "reasons"))});
+    if (left_out > 0)
+      reasons.push_back(
+          {.kind = "more", .by = "", .text = fmt::format("and {} more", count_text(left_out, "reason", "reasons"))});
     return reasons;
   }
 
@@ -306,24 +358,33 @@ class PlanMaker {
     auto& unsure = made_.plan.unsure;
     for (const auto& text : in_.problems) problem(text);
     if (by_notebooks() ? in_.snapshot.notebooks_distinct == 0 : heard_ == 0) {
-      problem(by_notebooks() ? "No notebook was scanned: there is no data, so nothing goes cold"
-                             : in_.snapshot.notebooks_distinct == 0
-                                   ? std::string("No session was heard in the window: there is no data, so nothing goes cold")
-                                   : fmt::format("No session was heard in the window: nothing goes cold. {} were scanned: --basis notebooks counts these instead", count_text(in_.snapshot.notebooks_distinct, "notebook", "notebooks")));
+      problem(
+          by_notebooks() ? "No notebook was scanned: there is no data, so nothing goes cold"
+          : in_.snapshot.notebooks_distinct == 0
+              ? std::string("No session was heard in the window: there is no data, so nothing goes cold")
+              : fmt::format(
+                    "No session was heard in the window: nothing goes cold. {} were scanned: --basis notebooks counts these instead",
+                    count_text(in_.snapshot.notebooks_distinct, "notebook", "notebooks")));
     } else if (!by_notebooks()) {
       const auto image = images_.find(in_.image);
-      if (image == images_.end() || image->second->heard == 0) unsure.emplace_back("No session was heard on this very image: what is said comes from other images that have the same distributions");
+      if (image == images_.end() || image->second->heard == 0)
+        unsure.emplace_back(
+            "No session was heard on this very image: what is said comes from other images that have the same distributions");
     }
     if (!evidence_.empty() && std::ranges::none_of(evidence_, &Evidence::is_known))
-      problem("The usage database knows none of the image's distributions, so nothing goes cold: `varve usage collect --image` tells it");
-    for (const auto& problem_text : in_.nodes.inventory().problems) unsure.push_back("A record of the image could not be read: " + report::visible(problem_text));
+      problem(
+          "The usage database knows none of the image's distributions, so nothing goes cold: `varve usage collect --image` tells it");
+    for (const auto& problem_text : in_.nodes.inventory().problems)
+      unsure.push_back("A record of the image could not be read: " + report::visible(problem_text));
     const auto sentence = [&](std::string_view kind, std::string_view text) {
       if (const auto names = names_with(kind); !names.empty()) unsure.push_back(fmt::format("{}: {}", text, names));
     };
     sentence("new", "On no image of which anything is known, so kept");
     sentence("no-data", "Their use could not have been seen, so they go no further than watch");
     sentence("unsure", "Too few sessions were heard to let them go cold");
-    if (by_notebooks()) unsure.emplace_back("Notebooks say what is imported by name; programs, plugins and data that sessions use besides were not seen");
+    if (by_notebooks())
+      unsure.emplace_back(
+          "Notebooks say what is imported by name; programs, plugins and data that sessions use besides were not seen");
     unsure.insert(unsure.end(), in_.unsure.begin(), in_.unsure.end());
   }
 
@@ -333,13 +394,13 @@ class PlanMaker {
   std::unordered_map<std::string, const usage::DistributionUse*> uses_;
   bool files_are_seen_ = false;
   std::uint64_t heard_ = 0, days_ = 0;
-  std::vector<Evidence> evidence_;                   // by node, as all below
+  std::vector<Evidence> evidence_;  // by node, as all below
   std::vector<Judged> alone_;
   std::vector<Verdict> own_;
   std::vector<std::vector<const Reason*>> roots_of_;
   std::map<std::uint32_t, Reason> promoted_;
   std::vector<std::int32_t> unused_since_;
-  std::vector<std::vector<std::size_t>> holders_;    // edges
+  std::vector<std::vector<std::size_t>> holders_;  // edges
   MadePlan made_;
 };
 

@@ -5,27 +5,30 @@
 
 #include <functional>
 
-#include "analyzer/elf/made_up_tree.h"
 #include "analyzer/prune/elf_needs.h"
-#include "analyzer/prune/made_up_image.h"
 #include "core/base/errors.h"
+#include "testing/elf_tree.h"
+#include "testing/packages_image.h"
 
 namespace varve::prune {
 namespace {
 
+using test::kSite;
+using test::MadeUpImage;
+using test::used;
 using testing::ElementsAre;
 using testing::HasSubstr;
 using testing::IsEmpty;
 using testing::StartsWith;
-using test::kSite;
-using test::MadeUpImage;
-using test::used;
 
 constexpr std::int32_t kToday = 20778;
 
 // One plan of a made-up image: 1,000 sessions were heard, and `tell` says what they used.
 struct Planning {
-  explicit Planning(MadeUpImage image) : image(std::move(image)), inventory(packages::read_inventory(this->image.files)), snapshot(test::snapshot_of(inventory, 1000)) {}
+  explicit Planning(MadeUpImage image)
+      : image(std::move(image)),
+        inventory(packages::read_inventory(this->image.files)),
+        snapshot(test::snapshot_of(inventory, 1000)) {}
 
   MadePlan make() {
     const Nodes nodes(inventory);
@@ -35,17 +38,29 @@ struct Planning {
     std::vector<std::string> unsure;
     if (elf.has_elf_facts) unsure = add_elf_edges(elf::Loader(elf, {}), nodes, graph, roots);
     for (auto& root : cuda_roots(cuda, nodes)) roots.push_back(root);
-    for (auto& root : started_roots(nodes, image.files.files(), commands, "/usr/local/bin:/usr/bin")) roots.push_back(root);
+    for (auto& root : started_roots(nodes, image.files.files(), commands, "/usr/local/bin:/usr/bin"))
+      roots.push_back(root);
     auto applied = apply_keep_rules(rules, built_in_rules, nodes, image.files.files(), today);
     unsure.insert(unsure.end(), applied.remarks.begin(), applied.remarks.end());
     for (auto& root : applied.roots) roots.push_back(root);
-    return make_plan({.nodes = nodes, .snapshot = snapshot, .graph = graph, .roots = roots, .thresholds = thresholds, .image = digest_of("image"), .reference = "oci:made:up",
-                      .today = today, .previous = previous ? &*previous : nullptr, .waivers = applied.waivers, .unsure = unsure, .problems = {}});
+    return make_plan({.nodes = nodes,
+                      .snapshot = snapshot,
+                      .graph = graph,
+                      .roots = roots,
+                      .thresholds = thresholds,
+                      .image = digest_of("image"),
+                      .reference = "oci:made:up",
+                      .today = today,
+                      .previous = previous ? &*previous : nullptr,
+                      .waivers = applied.waivers,
+                      .unsure = unsure,
+                      .problems = {}});
   }
 
   std::string verdicts() {
     std::string text;
-    for (const auto& one : make().plan.verdicts) text += fmt::format("{}{} {}", text.empty() ? "" : ", ", one.name, verdict_name(one.verdict));
+    for (const auto& one : make().plan.verdicts)
+      text += fmt::format("{}{} {}", text.empty() ? "" : ", ", one.name, verdict_name(one.verdict));
     return text;
   }
 
@@ -81,7 +96,8 @@ TEST(MakePlan, WhatNobodyUsedGoesColdAndWhatWasUsedStays) {
   const auto made = planning.make();
   EXPECT_THAT(made.problems, IsEmpty());
   EXPECT_EQ(planning.verdicts(), "alpha hot, beta cold");
-  EXPECT_EQ(first_reason(planning, "alpha"), "used||500 uses in 1,000 sessions of 90 days, at most 53 % at 95 %, by 200 users at most");
+  EXPECT_EQ(first_reason(planning, "alpha"),
+            "used||500 uses in 1,000 sessions of 90 days, at most 53 % at 95 %, by 200 users at most");
   const auto& beta = find(made.plan, "beta");
   ASSERT_EQ(beta.reasons.size(), 2u);
   EXPECT_EQ(beta.reasons[0].kind, "unused");
@@ -113,7 +129,8 @@ TEST(MakePlan, AnImageThatNobodyReportsOnSaysNothing) {
   Planning planning(MadeUpImage().add({"alpha"}));
   test::use_of(planning.snapshot, "alpha").packages.clear();
   EXPECT_EQ(planning.verdicts(), "alpha hot");
-  EXPECT_THAT(planning.make().plan.unsure, ElementsAre(StartsWith("The usage database knows none"), "On no image of which anything is known, so kept: alpha"));
+  EXPECT_THAT(planning.make().plan.unsure, ElementsAre(StartsWith("The usage database knows none"),
+                                                       "On no image of which anything is known, so kept: alpha"));
   EXPECT_EQ(planning.make().problems.size(), 1u);
   // Notebooks that were scanned without the image's packages say nothing of them.
   planning.thresholds.basis = Basis::kNotebooks;
@@ -140,8 +157,9 @@ TEST(MakePlan, FewUsersAreWatchedAndColdOnlyWhenAsked) {
 
 TEST(MakePlan, EveryKindOfEvidenceCounts) {
   const std::vector<std::function<void(usage::DistributionUse&)>> kinds{
-      [](auto& use) { use.sessions = 400; },      [](auto& use) { use.transitive_only = use.sessions = 400; }, [](auto& use) { use.file_sessions = 400; },
-      [](auto& use) { use.exec_sessions = 400; }, [](auto& use) { use.static_sessions = 400; },
+      [](auto& use) { use.sessions = 400; },        [](auto& use) { use.transitive_only = use.sessions = 400; },
+      [](auto& use) { use.file_sessions = 400; },   [](auto& use) { use.exec_sessions = 400; },
+      [](auto& use) { use.static_sessions = 400; },
   };
   for (const auto& kind : kinds) {
     Planning planning(MadeUpImage().add({"alpha"}));
@@ -177,17 +195,20 @@ TEST(MakePlan, WhatHasNothingToImportIsNotSaidToBeUnused) {
 }
 
 TEST(MakePlan, RequirementsHoldAsTheirMarkersSay) {
-  Planning planning(MadeUpImage()
-                        .add({.name = "app", .metadata = "Requires-Dist: lib>=0.5\nRequires-Dist: old; python_version < \"3\"\n"})
-                        .add({.name = "lib", .metadata = "Requires-Dist: deep\n"})
-                        .add({"deep"})
-                        .add({"old"}));
+  Planning planning(
+      MadeUpImage()
+          .add({.name = "app", .metadata = "Requires-Dist: lib>=0.5\nRequires-Dist: old; python_version < \"3\"\n"})
+          .add({.name = "lib", .metadata = "Requires-Dist: deep\n"})
+          .add({"deep"})
+          .add({"old"}));
   EXPECT_EQ(planning.verdicts(), "app cold, deep cold, lib cold, old cold");
   used(planning.snapshot, "app", 500, 200);
   EXPECT_EQ(planning.verdicts(), "app hot, deep hot, lib hot, old cold");
   EXPECT_EQ(first_reason(planning, "lib"), "requires|app|needs lib>=0.5");
-  EXPECT_THAT(explain(planning.make().plan, "deep"), ElementsAre(StartsWith("deep 1.0 (pip) is hot"), "  lib: needs deep [requires]", "    lib is hot; app: needs lib>=0.5 [requires]",
-                                                                 StartsWith("      app is hot; 500 uses"), StartsWith("  also 0 uses")));
+  EXPECT_THAT(explain(planning.make().plan, "deep"),
+              ElementsAre(StartsWith("deep 1.0 (pip) is hot"), "  lib: needs deep [requires]",
+                          "    lib is hot; app: needs lib>=0.5 [requires]", StartsWith("      app is hot; 500 uses"),
+                          StartsWith("  also 0 uses")));
 }
 
 TEST(MakePlan, WhatOnlyWatchedOnesNeedIsWatched) {
@@ -200,13 +221,17 @@ TEST(MakePlan, AnExtraCountsWhenSomethingThatStaysAsksForIt) {
   const auto image = [](const std::string& asks) {
     return MadeUpImage()
         .add({.name = "app", .metadata = "Requires-Dist: " + asks + "\n"})
-        .add({.name = "lib", .metadata = "Provides-Extra: socks\nProvides-Extra: all\nRequires-Dist: pysocks; extra == \"socks\"\nRequires-Dist: lib[socks]; extra == \"all\"\nRequires-Dist: numpy; extra == \"all\"\n"})
+        .add(
+            {.name = "lib",
+             .metadata =
+                 "Provides-Extra: socks\nProvides-Extra: all\nRequires-Dist: pysocks; extra == \"socks\"\nRequires-Dist: lib[socks]; extra == \"all\"\nRequires-Dist: numpy; extra == \"all\"\n"})
         .add({"pysocks"})
         .add({"numpy"});
   };
-  for (const auto& [asks, expected] : std::vector<std::pair<std::string, std::string>>{{"lib", "app hot, lib hot, numpy cold, pysocks cold"},
-                                                                                      {"lib[socks]", "app hot, lib hot, numpy cold, pysocks hot"},
-                                                                                      {"lib[all]", "app hot, lib hot, numpy hot, pysocks hot"}}) {
+  for (const auto& [asks, expected] :
+       std::vector<std::pair<std::string, std::string>>{{"lib", "app hot, lib hot, numpy cold, pysocks cold"},
+                                                        {"lib[socks]", "app hot, lib hot, numpy cold, pysocks hot"},
+                                                        {"lib[all]", "app hot, lib hot, numpy hot, pysocks hot"}}) {
     Planning planning(image(asks));
     used(planning.snapshot, "app", 500, 200);
     EXPECT_EQ(planning.verdicts(), expected) << asks;
@@ -222,25 +247,33 @@ TEST(MakePlan, ObservedImportsHold) {
 }
 
 TEST(MakePlan, EntryPointsHoldWhatAGroupsOwnerLoads) {
-  Planning planning(MadeUpImage()
-                        .add({"pytest"})
-                        .add({.name = "plugin", .entry_points = "[pytest11]\nx = plugin\n"})
-                        .add({"jupyter-client"})
-                        .add({.name = "provisioner", .entry_points = "[jupyter_client.kernel_provisioners]\nx = provisioner:P\n"})
-                        .add({.name = "stranger", .entry_points = "[nobody.knows]\nx = stranger\n[console_scripts]\npytest-x = stranger:main\n"})
-                        .add({"own"})
-                        .add({.name = "scikit-host", .files = {{"skhost/__init__.py", ""}}})
-                        .add({.name = "by-import", .entry_points = "[skhost.plugins]\nx = by_import\n"})
-                        .add({.name = "by-rule", .entry_points = "[mysite_hooks]\nx = by_rule\n"}));
+  Planning planning(
+      MadeUpImage()
+          .add({"pytest"})
+          .add({.name = "plugin", .entry_points = "[pytest11]\nx = plugin\n"})
+          .add({"jupyter-client"})
+          .add({.name = "provisioner", .entry_points = "[jupyter_client.kernel_provisioners]\nx = provisioner:P\n"})
+          .add({.name = "stranger",
+                .entry_points = "[nobody.knows]\nx = stranger\n[console_scripts]\npytest-x = stranger:main\n"})
+          .add({"own"})
+          .add({.name = "scikit-host", .files = {{"skhost/__init__.py", ""}}})
+          .add({.name = "by-import", .entry_points = "[skhost.plugins]\nx = by_import\n"})
+          .add({.name = "by-rule", .entry_points = "[mysite_hooks]\nx = by_rule\n"}));
   planning.rules.consumers = {{"mysite_*", "own"}};
-  EXPECT_EQ(planning.verdicts(), "by-import cold, by-rule cold, jupyter-client cold, own cold, plugin cold, provisioner cold, pytest cold, scikit-host cold, stranger cold");
+  EXPECT_EQ(
+      planning.verdicts(),
+      "by-import cold, by-rule cold, jupyter-client cold, own cold, plugin cold, provisioner cold, pytest cold, scikit-host cold, stranger cold");
   for (const auto* name : {"pytest", "jupyter-client", "own", "scikit-host"}) used(planning.snapshot, name, 500, 200);
-  EXPECT_EQ(planning.verdicts(), "by-import hot, by-rule hot, jupyter-client hot, own hot, plugin hot, provisioner hot, pytest hot, scikit-host hot, stranger cold");
+  EXPECT_EQ(
+      planning.verdicts(),
+      "by-import hot, by-rule hot, jupyter-client hot, own hot, plugin hot, provisioner hot, pytest hot, scikit-host hot, stranger cold");
   EXPECT_EQ(first_reason(planning, "plugin"), "entry-point|pytest|loads entry points of the group pytest11");
 }
 
 TEST(MakePlan, AProgramHoldsWhatItRuns) {
-  Planning planning(MadeUpImage().add({.name = "front", .entry_points = "[console_scripts]\nfront = engine.cli:main\n"}).add({"engine"}));
+  Planning planning(MadeUpImage()
+                        .add({.name = "front", .entry_points = "[console_scripts]\nfront = engine.cli:main\n"})
+                        .add({"engine"}));
   used(planning.snapshot, "front", 500, 200);
   EXPECT_EQ(planning.verdicts(), "engine hot, front hot");
   EXPECT_EQ(first_reason(planning, "engine"), "script|front|has the program front, which runs engine.cli:main");
@@ -267,7 +300,8 @@ TEST(MakePlan, LibrariesAreHeldByWhatIsLinkedToThem) {
   tree.library(kTool, {"libz.so"}, varve::test::with_runpath("/" + kSite + "/z"));
   planning.elf = tree.tree;
   EXPECT_EQ(planning.verdicts(), "blas hot, linked hot, z hot");
-  EXPECT_EQ(first_reason(planning, "z"), "unowned-file|usr/local/bin/tool|tool needs libz.so; the file belongs to no package, so it stays");
+  EXPECT_EQ(first_reason(planning, "z"),
+            "unowned-file|usr/local/bin/tool|tool needs libz.so; the file belongs to no package, so it stays");
 }
 
 TEST(MakePlan, SaysWhichLibrariesCouldNotBeReadWhole) {
@@ -277,22 +311,28 @@ TEST(MakePlan, SaysWhichLibrariesCouldNotBeReadWhole) {
   facts.broken = "dynamic string table outside the file";
   tree.library(kSite + "/alpha/x.so", {}, facts);
   planning.elf = tree.tree;
-  EXPECT_THAT(planning.make().plan.unsure, ElementsAre("What 1 ELF file needs is not wholly known (" + kSite + "/alpha/x.so: dynamic string table outside the file)"));
+  EXPECT_THAT(planning.make().plan.unsure, ElementsAre("What 1 ELF file needs is not wholly known (" + kSite +
+                                                       "/alpha/x.so: dynamic string table outside the file)"));
 }
 
 TEST(MakePlan, CudaIsNeverCold) {
-  Planning planning(MadeUpImage().add({.name = "nvidia-cublas-cu12", .files = {{"nvidia/cublas/lib/libcublas.so.12", "ELF"}, {"nvidia/cublas/__init__.py", ""}}}).add({"beta"}));
+  Planning planning(
+      MadeUpImage()
+          .add({.name = "nvidia-cublas-cu12",
+                .files = {{"nvidia/cublas/lib/libcublas.so.12", "ELF"}, {"nvidia/cublas/__init__.py", ""}}})
+          .add({"beta"}));
   planning.cuda.files[kSite + "/nvidia/cublas/lib/libcublas.so.12"] = {.rule = "R1 libcublas*"};
   EXPECT_EQ(planning.verdicts(), "beta cold, nvidia-cublas-cu12 hot");
   EXPECT_THAT(first_reason(planning, "nvidia-cublas-cu12"), StartsWith("cuda|R1 libcublas*|1 CUDA file of it"));
 }
 
 TEST(MakePlan, ThoseThatShareAModuleStayTogether) {
-  Planning planning(MadeUpImage()
-                        .add({.name = "opencv-python", .files = {{"cv2/__init__.py", ""}, {"cv2/cv2.so", ""}}})
-                        .add({.name = "opencv-headless", .files = {{"cv2/__init__.py", ""}, {"cv2/cv2.so", ""}}})
-                        .add({.name = "stray", .files = {{"stray/__init__.py", ""}, {"tests/__init__.py", ""}, {"LICENSE", ""}}})
-                        .add({.name = "stray2", .files = {{"stray2/__init__.py", ""}, {"tests/__init__.py", ""}, {"LICENSE", ""}}}));
+  Planning planning(
+      MadeUpImage()
+          .add({.name = "opencv-python", .files = {{"cv2/__init__.py", ""}, {"cv2/cv2.so", ""}}})
+          .add({.name = "opencv-headless", .files = {{"cv2/__init__.py", ""}, {"cv2/cv2.so", ""}}})
+          .add({.name = "stray", .files = {{"stray/__init__.py", ""}, {"tests/__init__.py", ""}, {"LICENSE", ""}}})
+          .add({.name = "stray2", .files = {{"stray2/__init__.py", ""}, {"tests/__init__.py", ""}, {"LICENSE", ""}}}));
   used(planning.snapshot, "opencv-headless", 500, 200);
   used(planning.snapshot, "stray", 500, 200);
   EXPECT_EQ(planning.verdicts(), "opencv-headless hot, opencv-python hot, stray hot, stray2 cold");
@@ -317,13 +357,16 @@ TEST(MakePlan, WhatLiesBelowAPackageOfAnotherHoldsIt) {
 }
 
 TEST(MakePlan, WhatEachStartOfPythonReadsStays) {
-  Planning planning(MadeUpImage().add({.name = "hooked", .files = {{"hooked/__init__.py", ""}, {"hooked.pth", "import hooked"}}}).add({"beta"}));
+  Planning planning(MadeUpImage()
+                        .add({.name = "hooked", .files = {{"hooked/__init__.py", ""}, {"hooked.pth", "import hooked"}}})
+                        .add({"beta"}));
   EXPECT_EQ(planning.verdicts(), "beta cold, hooked hot");
   EXPECT_THAT(first_reason(planning, "hooked"), StartsWith("path-file|" + kSite + "/hooked.pth|"));
 }
 
 TEST(MakePlan, WhatTheImageStartsStays) {
-  Planning planning(MadeUpImage().add({.name = "server", .files = {{"server/__init__.py", ""}, {"../../../bin/serve", "#!"}}}));
+  Planning planning(
+      MadeUpImage().add({.name = "server", .files = {{"server/__init__.py", ""}, {"../../../bin/serve", "#!"}}}));
   EXPECT_EQ(planning.verdicts(), "server cold");
   planning.commands = {"serve"};
   EXPECT_EQ(planning.verdicts(), "server hot");
@@ -334,7 +377,8 @@ TEST(MakePlan, CondaPackagesHoldWhatTheyDependOnByTheNamesOfPackages) {
   Planning planning(MadeUpImage().add({"torch"}));
   auto& files = planning.image.files;
   files.add("opt/conda/lib/libmkl.so", "ELF").add("opt/conda/lib/libjpeg.so", "ELF");
-  files.add("opt/conda/conda-meta/pytorch-2.1.0-0.json", R"({"name":"pytorch","version":"2.1.0","depends":["mkl 2023.*"],"files":["x"]})");
+  files.add("opt/conda/conda-meta/pytorch-2.1.0-0.json",
+            R"({"name":"pytorch","version":"2.1.0","depends":["mkl 2023.*"],"files":["x"]})");
   files.add("opt/conda/conda-meta/mkl-2023.1-0.json", R"({"name":"mkl","version":"2023.1","files":["lib/libmkl.so"]})");
   files.add("opt/conda/conda-meta/jpeg-9-0.json", R"({"name":"jpeg","version":"9","files":["lib/libjpeg.so"]})");
   planning.inventory = packages::read_inventory(files);
@@ -349,13 +393,23 @@ TEST(MakePlan, TheOperatingSystemStaysAndHoldsNothingOfAnotherPython) {
   Planning planning(MadeUpImage().add({"yaml"}).add({"six"}));
   auto& files = planning.image.files;
   const std::string debian = "usr/lib/python3/dist-packages";
-  files.add("usr/bin/python3.11", "ELF").add("usr/lib/python3.11/os.py", "#").add(debian + "/apt/__init__.py", "x").add(debian + "/six.py", "x");
-  files.add(debian + "/apt-1.egg-info/PKG-INFO", "Metadata-Version: 2.1\nName: apt\nVersion: 1\n").add(debian + "/apt-1.egg-info/requires.txt", "six\n");
-  files.add(debian + "/six-1.egg-info/PKG-INFO", "Metadata-Version: 2.1\nName: six\nVersion: 1\n").add("usr/lib/libz.so", "z");
-  files.add("var/lib/dpkg/status", "Package: python3-apt\nStatus: install ok installed\nVersion: 1\nDepends: zlib1g\n\nPackage: python3-six\nStatus: install ok installed\nVersion: 1\n\n"
-                                   "Package: zlib1g\nStatus: install ok installed\nVersion: 1\n");
-  files.add("var/lib/dpkg/info/python3-apt.list", "/" + debian + "/apt/__init__.py\n/" + debian + "/apt-1.egg-info/PKG-INFO\n/" + debian + "/apt-1.egg-info/requires.txt\n");
-  files.add("var/lib/dpkg/info/python3-six.list", "/" + debian + "/six.py\n/" + debian + "/six-1.egg-info/PKG-INFO\n").add("var/lib/dpkg/info/zlib1g.list", "/usr/lib/libz.so\n");
+  files.add("usr/bin/python3.11", "ELF")
+      .add("usr/lib/python3.11/os.py", "#")
+      .add(debian + "/apt/__init__.py", "x")
+      .add(debian + "/six.py", "x");
+  files.add(debian + "/apt-1.egg-info/PKG-INFO", "Metadata-Version: 2.1\nName: apt\nVersion: 1\n")
+      .add(debian + "/apt-1.egg-info/requires.txt", "six\n");
+  files.add(debian + "/six-1.egg-info/PKG-INFO", "Metadata-Version: 2.1\nName: six\nVersion: 1\n")
+      .add("usr/lib/libz.so", "z");
+  files.add(
+      "var/lib/dpkg/status",
+      "Package: python3-apt\nStatus: install ok installed\nVersion: 1\nDepends: zlib1g\n\nPackage: python3-six\nStatus: install ok installed\nVersion: 1\n\n"
+      "Package: zlib1g\nStatus: install ok installed\nVersion: 1\n");
+  files.add("var/lib/dpkg/info/python3-apt.list", "/" + debian + "/apt/__init__.py\n/" + debian +
+                                                      "/apt-1.egg-info/PKG-INFO\n/" + debian +
+                                                      "/apt-1.egg-info/requires.txt\n");
+  files.add("var/lib/dpkg/info/python3-six.list", "/" + debian + "/six.py\n/" + debian + "/six-1.egg-info/PKG-INFO\n")
+      .add("var/lib/dpkg/info/zlib1g.list", "/usr/lib/libz.so\n");
   planning.inventory = packages::read_inventory(files);
   planning.snapshot = test::snapshot_of(planning.inventory, 1000);
   // Debian's apt needs Debian's six; the six that pip put into another Python's folder is not meant.
@@ -366,12 +420,20 @@ TEST(MakePlan, TheOperatingSystemStaysAndHoldsNothingOfAnotherPython) {
 }
 
 TEST(MakePlan, VendoredOnesFollowTheOuterOne) {
-  Planning planning(MadeUpImage().add({.name = "outer", .files = {{"outer/__init__.py", ""}, {"outer/_vendor/inner/__init__.py", ""}, {"outer/_vendor/inner-1.0.dist-info/METADATA", "Metadata-Version: 2.1\nName: inner\nVersion: 1.0\n"}}}));
+  Planning planning(MadeUpImage().add({.name = "outer",
+                                       .files = {{"outer/__init__.py", ""},
+                                                 {"outer/_vendor/inner/__init__.py", ""},
+                                                 {"outer/_vendor/inner-1.0.dist-info/METADATA",
+                                                  "Metadata-Version: 2.1\nName: inner\nVersion: 1.0\n"}}}));
   EXPECT_EQ(planning.verdicts(), "outer cold");
 }
 
 TEST(MakePlan, RulesHoldByNameAndPathUntilTheyExpire) {
-  Planning planning(MadeUpImage().add({"alpha"}).add({"alphabet"}).add({.name = "beta", .files = {{"beta/kernel.json", "{}"}, {"beta/__init__.py", ""}}}).add({"gamma"}));
+  Planning planning(MadeUpImage()
+                        .add({"alpha"})
+                        .add({"alphabet"})
+                        .add({.name = "beta", .files = {{"beta/kernel.json", "{}"}, {"beta/__init__.py", ""}}})
+                        .add({"gamma"}));
   planning.rules = parse_keep_rules(R"(
 [[keep]]
 name = "Alpha*"
@@ -399,11 +461,17 @@ owner = "ops"
   EXPECT_EQ(planning.make().plan.waivers.at(0).owner, "ops");
   planning.today = kToday + 1;
   EXPECT_EQ(planning.verdicts(), "alpha cold, alphabet cold, beta hot, gamma cold");
-  EXPECT_THAT(planning.make().plan.unsure, testing::Contains("team.toml:2 counts no more since 2026-11-22: \"courses start with it\" (teaching)"));
+  EXPECT_THAT(planning.make().plan.unsure,
+              testing::Contains("team.toml:2 counts no more since 2026-11-22: \"courses start with it\" (teaching)"));
 }
 
 TEST(MakePlan, TheBuiltInRulesKeepTheNotebookServer) {
-  Planning planning(MadeUpImage().add({"jupyterlab"}).add({.name = "ipykernel", .metadata = "Requires-Dist: tornado\n"}).add({"tornado"}).add({"pip"}).add({"rare"}));
+  Planning planning(MadeUpImage()
+                        .add({"jupyterlab"})
+                        .add({.name = "ipykernel", .metadata = "Requires-Dist: tornado\n"})
+                        .add({"tornado"})
+                        .add({"pip"})
+                        .add({"rare"}));
   planning.built_in_rules = true;
   EXPECT_EQ(planning.verdicts(), "ipykernel hot, jupyterlab hot, pip hot, rare cold, tornado hot");
   EXPECT_THAT(planning.make().plan.unsure, IsEmpty());
@@ -422,7 +490,8 @@ TEST(KeepRules, EachNeedsAReasonAndAnOwnerAndNothingUnknown) {
   refused("[[keep]]\nname = \"a\"\nreason = \"r\"\nowner = \" \"", "t.toml:1: 'owner' is empty");
   refused("[[keep]]\nreason = \"r\"\nowner = \"o\"", "t.toml:1: neither 'name' nor 'path'");
   refused("[[keep]]\nname = \"a\"\nreason = \"r\"\nowner = \"o\"\nexpire = 2026-01-01", "'expire' is not known here");
-  refused("[[keep]]\nname = \"a\"\nreason = \"r\"\nowner = \"o\"\nexpires = \"soon\"", "t.toml:5: 'expires' must be a day");
+  refused("[[keep]]\nname = \"a\"\nreason = \"r\"\nowner = \"o\"\nexpires = \"soon\"",
+          "t.toml:5: 'expires' must be a day");
   refused("[[waive]]\ngate = \"all\"\nreason = \"r\"\nowner = \"o\"", "'all' is no gate");
   refused("[[keeps]]\nname = \"a\"", "'keeps' is not known here");
   refused("keep = 1", "must be tables");
@@ -437,7 +506,8 @@ TEST(MakePlan, UseBringsBackWhatWasCold) {
   planning.thresholds.cold_below_users = 10;  // would be cold but for the plan before
   const auto plan = planning.make().plan;
   EXPECT_EQ(plan.verdicts[0].verdict, Verdict::kWatch);
-  EXPECT_THAT(plan.verdicts[0].reasons, testing::Contains(testing::Field(&Reason::text, "was cold in the plan of 2026-11-21, and was used")));
+  EXPECT_THAT(plan.verdicts[0].reasons,
+              testing::Contains(testing::Field(&Reason::text, "was cold in the plan of 2026-11-21, and was used")));
   EXPECT_EQ(plan.verdicts[0].unused_since, 0);
 }
 
@@ -462,7 +532,10 @@ TEST(MakePlan, ArchivesOnlyWhatEarlierPlansSawUnusedWithoutABreak) {
 }
 
 TEST(MakePlan, AnExtraThatIsWholeKeepsFromBeingArchivedAndNoMore) {
-  Planning planning(MadeUpImage().add({.name = "app", .metadata = "Provides-Extra: x\nRequires-Dist: more; extra == \"x\"\n"}).add({"more"}).add({"alone"}));
+  Planning planning(MadeUpImage()
+                        .add({.name = "app", .metadata = "Provides-Extra: x\nRequires-Dist: more; extra == \"x\"\n"})
+                        .add({"more"})
+                        .add({"alone"}));
   used(planning.snapshot, "app", 500, 200);
   planning.thresholds.archive_after = 1;
   planning.previous = planning.make().plan;

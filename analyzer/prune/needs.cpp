@@ -17,11 +17,15 @@ using packages::Need;
 using packages::Source;
 
 // Folders that careless wheels install beside their package: owned by many who know nothing of each other.
-constexpr std::array<std::string_view, 14> kStrayFolders{"tests", "test", "testing", "docs", "doc", "examples", "example", "scripts", "benchmarks", "benchmark", "samples", "tools", "utils", "build"};
+constexpr std::array<std::string_view, 14> kStrayFolders{"tests",    "test",    "testing", "docs",       "doc",
+                                                         "examples", "example", "scripts", "benchmarks", "benchmark",
+                                                         "samples",  "tools",   "utils",   "build"};
 constexpr std::size_t kMinConsumerName = 3;
 constexpr int kMaxPackageDepth = 64;  // deeper ones only somebody makes who wants our time
 
-std::string extra_key(std::uint32_t node, const std::string& extra) { return fmt::format("{}[{}]", node, python::normalize_name(extra)); }
+std::string extra_key(std::uint32_t node, const std::string& extra) {
+  return fmt::format("{}[{}]", node, python::normalize_name(extra));
+}
 
 class GraphMaker {
  public:
@@ -30,7 +34,8 @@ class GraphMaker {
     graph_.distributions = nodes.count();
     for (std::uint32_t node = 0; node < nodes.count(); ++node) {
       for (const auto member : nodes.all()[node].members) {
-        for (const auto& import : inventory_.distributions[member].imports) by_import_[python::normalize_name(import)].push_back(node);
+        for (const auto& import : inventory_.distributions[member].imports)
+          by_import_[python::normalize_name(import)].push_back(node);
       }
     }
   }
@@ -39,14 +44,18 @@ class GraphMaker {
     for (std::uint32_t node = 0; node < nodes_.count(); ++node) {
       for (const auto member : nodes_.all()[node].members) {
         const auto& one = inventory_.distributions[member];
-        for (const auto& need : one.needs) need.from == Source::kPip ? add_python_need(node, one, need) : add_package_need(node, need);
+        for (const auto& need : one.needs)
+          need.from == Source::kPip ? add_python_need(node, one, need) : add_package_need(node, need);
         add_optional_extras(node, one);
         add_entry_points(node, one);
         add_scripts(node, one);
       }
     }
     add_path_edges();
-    const auto order = [](const Edge& one, const Edge& other) { return std::tie(one.from, one.to, one.kind, one.soft, one.text) < std::tie(other.from, other.to, other.kind, other.soft, other.text); };
+    const auto order = [](const Edge& one, const Edge& other) {
+      return std::tie(one.from, one.to, one.kind, one.soft, one.text) <
+             std::tie(other.from, other.to, other.kind, other.soft, other.text);
+    };
     std::ranges::sort(graph_.edges, order);
     graph_.edges.erase(std::unique(graph_.edges.begin(), graph_.edges.end()), graph_.edges.end());
     return std::move(graph_);
@@ -54,7 +63,8 @@ class GraphMaker {
 
  private:
   void add(std::uint32_t from, std::uint32_t to, EdgeKind kind, std::string text, bool soft = false) {
-    if (from != to) graph_.edges.push_back({.from = from, .to = to, .kind = kind, .soft = soft, .text = std::move(text)});
+    if (from != to)
+      graph_.edges.push_back({.from = from, .to = to, .kind = kind, .soft = soft, .text = std::move(text)});
   }
 
   std::uint32_t extra_node(std::uint32_t of, const std::string& extra) {
@@ -69,7 +79,10 @@ class GraphMaker {
     for (const auto node : nodes_.named(name)) {
       if (nodes_.all()[node].name != name) continue;  // a package's name means nothing to Python
       all.push_back(node);
-      if (std::ranges::any_of(nodes_.all()[node].members, [&](std::uint32_t member) { return seen_together(inventory_.distributions[member].site, site); })) together.push_back(node);
+      if (std::ranges::any_of(nodes_.all()[node].members, [&](std::uint32_t member) {
+            return seen_together(inventory_.distributions[member].site, site);
+          }))
+        together.push_back(node);
     }
     return together.empty() ? all : together;
   }
@@ -77,7 +90,8 @@ class GraphMaker {
   bool seen_together(const std::string& one, const std::string& other) const {
     if (one == other) return true;
     return std::ranges::any_of(inventory_.interpreters, [&](const packages::Interpreter& python) {
-      return std::ranges::find(python.sites, one) != python.sites.end() && std::ranges::find(python.sites, other) != python.sites.end();
+      return std::ranges::find(python.sites, one) != python.sites.end() &&
+             std::ranges::find(python.sites, other) != python.sites.end();
     });
   }
 
@@ -88,16 +102,20 @@ class GraphMaker {
     const auto trimmed = text.substr(0, text.find_last_not_of(" \t") + 1);
     for (const auto target : python_targets(requirement.normalized, one.site)) {
       if (need.applies) add(node, target, EdgeKind::kRequires, "needs " + trimmed);
-      for (const auto& extra : need.extras) add(extra_node(node, extra), target, EdgeKind::kExtra, fmt::format("needs {} for its extra [{}], which something that stays asks for", trimmed, extra));
+      for (const auto& extra : need.extras)
+        add(extra_node(node, extra), target, EdgeKind::kExtra,
+            fmt::format("needs {} for its extra [{}], which something that stays asks for", trimmed, extra));
       // "name[extra]" asks for the extra, too.
       for (const auto& wanted : requirement.extras) {
         if (need.applies) add(node, extra_node(target, wanted), EdgeKind::kRequires, "needs " + trimmed);
-        for (const auto& extra : need.extras) add(extra_node(node, extra), extra_node(target, wanted), EdgeKind::kExtra, "needs " + trimmed);
+        for (const auto& extra : need.extras)
+          add(extra_node(node, extra), extra_node(target, wanted), EdgeKind::kExtra, "needs " + trimmed);
       }
     }
   }
 
-  // pip does not record which extras somebody asked for. One all of whose needs are installed may have been: that keeps them from being archived, and no more.
+  // pip does not record which extras somebody asked for. One all of whose needs are installed may have been: that keeps
+  // them from being archived, and no more.
   void add_optional_extras(std::uint32_t node, const Distribution& one) {
     std::map<std::string, bool> whole;
     for (const auto& need : one.needs) {
@@ -107,7 +125,8 @@ class GraphMaker {
       }
     }
     for (const auto& [extra, all_there] : whole) {
-      if (all_there) add(node, extra_node(node, extra), EdgeKind::kExtra, fmt::format("has all of its extra [{}]", extra), true);
+      if (all_there)
+        add(node, extra_node(node, extra), EdgeKind::kExtra, fmt::format("has all of its extra [{}]", extra), true);
     }
   }
 
@@ -116,7 +135,8 @@ class GraphMaker {
     const auto source = packages::source_name(need.from);
     for (const auto target : nodes_.named(need.requirement.normalized)) {
       if (nodes_.all()[target].source == source)
-        add(node, target, need.from == Source::kConda ? EdgeKind::kConda : EdgeKind::kDpkg, fmt::format("depends on the {} package {}", source, need.requirement.text));
+        add(node, target, need.from == Source::kConda ? EdgeKind::kConda : EdgeKind::kDpkg,
+            fmt::format("depends on the {} package {}", source, need.requirement.text));
     }
   }
 
@@ -131,7 +151,8 @@ class GraphMaker {
     from_table(known_group_consumers());
     from_table(more_consumers_);
     if (!found.empty()) return found;
-    // "jupyter_client.kernel_provisioners": the longest beginning that is a distribution, or that one of them gives to import.
+    // "jupyter_client.kernel_provisioners": the longest beginning that is a distribution, or that one of them gives to
+    // import.
     for (auto prefix = std::string_view(group); prefix.size() >= kMinConsumerName;) {
       const auto name = python::normalize_name(prefix);
       found = nodes_.named(name);
@@ -148,7 +169,8 @@ class GraphMaker {
   void add_entry_points(std::uint32_t node, const Distribution& one) {
     for (const auto& group : one.entry_point_groups) {
       if (group == "console_scripts" || group == "gui_scripts") continue;
-      for (const auto consumer : consumers_of(group)) add(consumer, node, EdgeKind::kEntryPoint, fmt::format("loads entry points of the group {}", group));
+      for (const auto consumer : consumers_of(group))
+        add(consumer, node, EdgeKind::kEntryPoint, fmt::format("loads entry points of the group {}", group));
     }
   }
 
@@ -156,7 +178,9 @@ class GraphMaker {
   void add_scripts(std::uint32_t node, const Distribution& one) {
     for (const auto& script : one.scripts) {
       const auto module = script.target.substr(0, script.target.find(':'));
-      for (const auto owner : owner_nodes(inventory_.owners_of_module(module))) add(node, owner, EdgeKind::kScript, fmt::format("has the program {}, which runs {}", script.name, script.target));
+      for (const auto owner : owner_nodes(inventory_.owners_of_module(module)))
+        add(node, owner, EdgeKind::kScript,
+            fmt::format("has the program {}, which runs {}", script.name, script.target));
     }
   }
 
@@ -172,7 +196,8 @@ class GraphMaker {
 
   // Of the site folders that hold the path the longest, with "/"; "" = in none.
   std::string site_of(std::string_view path) const {
-    for (auto slash = path.rfind('/'); slash != std::string_view::npos && slash > 0; slash = path.rfind('/', slash - 1)) {
+    for (auto slash = path.rfind('/'); slash != std::string_view::npos && slash > 0;
+         slash = path.rfind('/', slash - 1)) {
       if (sites_.contains(std::string(path.substr(0, slash)))) return std::string(path.substr(0, slash + 1));
     }
     return "";
@@ -183,7 +208,8 @@ class GraphMaker {
       if (!one.site.empty()) sites_.insert(one.site);
     }
     for (const auto& python : inventory_.interpreters) sites_.insert(python.sites.begin(), python.sites.end());
-    std::map<std::pair<std::uint32_t, std::uint32_t>, std::pair<std::string, std::size_t>> shared;  // nodes -> an example and how many
+    std::map<std::pair<std::uint32_t, std::uint32_t>, std::pair<std::string, std::size_t>>
+        shared;  // nodes -> an example and how many
     for (const auto& [path, owners] : inventory_.path_owners) {
       const auto site = site_of(path);
       if (site.empty()) continue;
@@ -197,17 +223,20 @@ class GraphMaker {
       add_parents(path, site, of);
     }
     for (const auto& [pair, what] : shared) {
-      const auto text = what.second == 1 ? fmt::format("shares {}", what.first) : fmt::format("shares {} and {} more", what.first, what.second - 1);
+      const auto text = what.second == 1 ? fmt::format("shares {}", what.first)
+                                         : fmt::format("shares {} and {} more", what.first, what.second - 1);
       add(pair.first, pair.second, EdgeKind::kSharesPath, text);
       add(pair.second, pair.first, EdgeKind::kSharesPath, text);
     }
   }
 
-  // Part of a module that two give as theirs. What else is shared (scripts, stray folders, the __init__ of a namespace) is a matter of the path alone: it stays with its
-  // hottest owner.
+  // Part of a module that two give as theirs. What else is shared (scripts, stray folders, the __init__ of a namespace)
+  // is a matter of the path alone: it stays with its hottest owner.
   bool is_module_path(std::string_view below, const std::string& path) const {
     const auto top = below.substr(0, below.find('/'));
-    if (top.empty() || top == "__pycache__" || top.ends_with(".dist-info") || top.ends_with(".egg-info") || std::ranges::find(kStrayFolders, top) != kStrayFolders.end()) return false;
+    if (top.empty() || top == "__pycache__" || top.ends_with(".dist-info") || top.ends_with(".egg-info") ||
+        std::ranges::find(kStrayFolders, top) != kStrayFolders.end())
+      return false;
     const auto is_init = [](std::string_view name) { return name.starts_with("__init__."); };
     const auto name = path.ends_with('/') ? std::string_view() : std::string_view(path).substr(path.rfind('/') + 1);
     if (is_init(name)) {
@@ -223,11 +252,14 @@ class GraphMaker {
   void add_parents(const std::string& path, const std::string& site, const std::vector<std::uint32_t>& of) {
     const auto end = path.ends_with('/') ? path.size() - 1 : path.size();
     int depth = 0;
-    for (auto slash = path.rfind('/', end - 1); slash != std::string::npos && slash + 1 > site.size() && depth < kMaxPackageDepth; slash = path.rfind('/', slash - 1), ++depth) {
+    for (auto slash = path.rfind('/', end - 1);
+         slash != std::string::npos && slash + 1 > site.size() && depth < kMaxPackageDepth;
+         slash = path.rfind('/', slash - 1), ++depth) {
       const auto init = path.substr(0, slash) + "/__init__.py";
       if (!files_.contains(init)) continue;
       const auto owners = owner_nodes(inventory_.owners_of_path(init));
-      const bool own = std::ranges::any_of(of, [&](std::uint32_t node) { return std::ranges::binary_search(owners, node); });
+      const bool own =
+          std::ranges::any_of(of, [&](std::uint32_t node) { return std::ranges::binary_search(owners, node); });
       if (own) continue;
       for (const auto from : of) {
         for (const auto to : owners) add(from, to, EdgeKind::kNamespace, fmt::format("lies below {}", init));
@@ -279,7 +311,9 @@ const std::vector<GroupConsumer>& known_group_consumers() {
   return known;
 }
 
-Graph installed_graph(const Nodes& nodes, const FileTree& files, const std::vector<GroupConsumer>& more_consumers) { return GraphMaker(nodes, files, more_consumers).make(); }
+Graph installed_graph(const Nodes& nodes, const FileTree& files, const std::vector<GroupConsumer>& more_consumers) {
+  return GraphMaker(nodes, files, more_consumers).make();
+}
 
 void add_import_edges(const usage::Snapshot& snapshot, const Nodes& nodes, Graph& graph) {
   for (const auto& use : snapshot.distributions) {
@@ -289,7 +323,12 @@ void add_import_edges(const usage::Snapshot& snapshot, const Nodes& nodes, Graph
       for (const auto from : nodes.named(importer)) {
         for (const auto to : targets) {
           if (from == to || nodes.all()[to].name != use.name || nodes.all()[from].name != importer) continue;
-          graph.edges.push_back({.from = from, .to = to, .kind = EdgeKind::kImports, .soft = false, .text = fmt::format("imported it in {} {}", sessions, sessions == 1 ? "session" : "sessions")});
+          graph.edges.push_back(
+              {.from = from,
+               .to = to,
+               .kind = EdgeKind::kImports,
+               .soft = false,
+               .text = fmt::format("imported it in {} {}", sessions, sessions == 1 ? "session" : "sessions")});
         }
       }
     }
@@ -300,7 +339,10 @@ std::vector<Root> built_in_roots(const Nodes& nodes, const FileTree& files) {
   std::vector<Root> roots;
   const auto& inventory = nodes.inventory();
   for (std::uint32_t node = 0; node < nodes.count(); ++node) {
-    if (nodes.all()[node].source == "dpkg") roots.push_back({.node = node, .reason = {.kind = "system", .by = "", .text = "a package of the operating system stays with it"}});
+    if (nodes.all()[node].source == "dpkg")
+      roots.push_back(
+          {.node = node,
+           .reason = {.kind = "system", .by = "", .text = "a package of the operating system stays with it"}});
   }
   std::set<std::string> sites;
   for (const auto& python : inventory.interpreters) sites.insert(python.sites.begin(), python.sites.end());
@@ -314,7 +356,11 @@ std::vector<Root> built_in_roots(const Nodes& nodes, const FileTree& files) {
       }
       if (below.ends_with(".pth") || below.ends_with(".start")) {
         for (const auto owner : inventory.owners_of_path(file->first)) {
-          if (const auto node = nodes.of(owner)) roots.push_back({.node = *node, .reason = {.kind = "path-file", .by = file->first, .text = "each start of Python reads this file of it"}});
+          if (const auto node = nodes.of(owner))
+            roots.push_back(
+                {.node = *node,
+                 .reason = {
+                     .kind = "path-file", .by = file->first, .text = "each start of Python reads this file of it"}});
         }
       }
       ++file;
@@ -323,13 +369,17 @@ std::vector<Root> built_in_roots(const Nodes& nodes, const FileTree& files) {
   return roots;
 }
 
-std::vector<Root> started_roots(const Nodes& nodes, const FileTree& files, const std::vector<std::string>& commands, const std::string& path) {
+std::vector<Root> started_roots(const Nodes& nodes, const FileTree& files, const std::vector<std::string>& commands,
+                                const std::string& path) {
   std::vector<Root> roots;
   const auto add = [&](std::string_view file, const std::string& command) {
     while (file.starts_with('/')) file.remove_prefix(1);
     if (!files.contains(file)) return false;
     for (const auto owner : nodes.inventory().owners_of_path(file)) {
-      if (const auto node = nodes.of(owner)) roots.push_back({.node = *node, .reason = {.kind = "started", .by = command, .text = "the image's config starts this program of it"}});
+      if (const auto node = nodes.of(owner))
+        roots.push_back(
+            {.node = *node,
+             .reason = {.kind = "started", .by = command, .text = "the image's config starts this program of it"}});
     }
     return true;
   };

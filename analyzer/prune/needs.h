@@ -1,6 +1,6 @@
 #pragma once
-// Gathers what holds what in one image: from metadata, from who imported whom, from files that are shared or lie inside each other's packages. Each edge and why it is
-// there: docs/prune-plan.md. ELF needs: elf_needs.h.
+// Gathers what holds what in one image: from metadata, from who imported whom, from files that are shared or lie inside
+// each other's packages. Each edge and why it is there: docs/prune-plan.md. ELF needs: elf_needs.h.
 #include <string>
 #include <vector>
 
@@ -20,7 +20,8 @@ struct GroupConsumer {
 };
 const std::vector<GroupConsumer>& known_group_consumers();
 
-// Requires-Dist with markers and extras, conda and dpkg dependencies, entry points, scripts, shared modules, namespaces.
+// Requires-Dist with markers and extras, conda and dpkg dependencies, entry points, scripts, shared modules,
+// namespaces.
 Graph installed_graph(const Nodes& nodes, const FileTree& files, const std::vector<GroupConsumer>& more_consumers);
 
 // Adds who was seen importing whom.
@@ -34,6 +35,7 @@ struct Root {
 // Packages of the operating system, and what has a .pth or .start file that each start of Python reads.
 std::vector<Root> built_in_roots(const Nodes& nodes, const FileTree& files);
 // What the image's config starts: the first word of entrypoint and command, looked for on its PATH.
-std::vector<Root> started_roots(const Nodes& nodes, const FileTree& files, const std::vector<std::string>& commands, const std::string& path);
+std::vector<Root> started_roots(const Nodes& nodes, const FileTree& files, const std::vector<std::string>& commands,
+                                const std::string& path);
 
 }  // namespace varve::prune

@@ -23,10 +23,12 @@ Nodes::Nodes(const packages::Inventory& inventory) : inventory_(inventory), of_(
   std::map<std::pair<std::string, std::string>, std::vector<std::uint32_t>> groups;
   for (std::uint32_t i = 0; i < distributions.size(); ++i) {
     const auto& one = distributions[i];
-    if (one.vendored_by.empty() && !one.normalized.empty() && one.normalized.size() <= kMaxNodeName) groups[{one.normalized, std::string(packages::source_name(one.source))}].push_back(i);
+    if (one.vendored_by.empty() && !one.normalized.empty() && one.normalized.size() <= kMaxNodeName)
+      groups[{one.normalized, std::string(packages::source_name(one.source))}].push_back(i);
   }
   for (auto& [key, members] : groups) {
-    Node node{.name = key.first, .source = key.second, .version = distributions[members.front()].version, .members = members};
+    Node node{
+        .name = key.first, .source = key.second, .version = distributions[members.front()].version, .members = members};
     for (const auto member : members) {
       of_[member] = count();
       if (!seen_by_first_python(inventory, distributions[member])) continue;

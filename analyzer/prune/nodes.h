@@ -12,13 +12,15 @@
 namespace varve::prune {
 
 struct Node {
-  std::string name;                    // normalised
-  std::string source;                  // "pip" "egg" "conda" "dpkg"
-  std::string version;                 // of the copy that the first Python sees, else of the first
-  std::vector<std::uint32_t> members;  // distributions of the inventory: copies in several site folders; vendored ones are members of none
+  std::string name;     // normalised
+  std::string source;   // "pip" "egg" "conda" "dpkg"
+  std::string version;  // of the copy that the first Python sees, else of the first
+  std::vector<std::uint32_t>
+      members;  // distributions of the inventory: copies in several site folders; vendored ones are members of none
 };
 
-inline constexpr std::size_t kMaxNodeName = 512;  // a longer one is no name that anybody wrote: it gets no verdict, so it stays
+inline constexpr std::size_t kMaxNodeName =
+    512;  // a longer one is no name that anybody wrote: it gets no verdict, so it stays
 
 // The inventory must outlive it.
 class Nodes {
@@ -27,7 +29,8 @@ class Nodes {
 
   const std::vector<Node>& all() const { return nodes_; }  // by name, then source
   std::uint32_t count() const { return std::uint32_t(nodes_.size()); }
-  // The node of a distribution of the inventory; a vendored one's is the outer one's. Absent if the outer one is not there, or its name is too long.
+  // The node of a distribution of the inventory; a vendored one's is the outer one's. Absent if the outer one is not
+  // there, or its name is too long.
   std::optional<std::uint32_t> of(std::uint32_t distribution) const;
   // Of a normalised name, or of the conda or Debian package that a distribution came as; in order.
   std::vector<std::uint32_t> named(std::string_view name) const;

@@ -11,6 +11,7 @@
 
 #include <fmt/format.h>
 
+#include "core/base/image_path.h"
 #include "core/base/utf8.h"
 
 namespace varve::prune {
@@ -24,26 +25,24 @@ using Number = std::uint32_t;  // of a component
 constexpr Number kSystem = 0;
 constexpr int kMaxSplitDepth = 3;  // folders are not taken apart further down than this
 
-std::string_view parent_of(std::string_view path) {
-  const auto slash = path.rfind('/');
-  return slash == std::string_view::npos ? std::string_view() : path.substr(0, slash);
-}
-
-std::string_view name_of(std::string_view path) { return path.substr(path.rfind('/') + 1); }
-
 Heat heat_of(Verdict verdict) {
   switch (verdict) {
-    case Verdict::kHot: return Heat::kHot;
-    case Verdict::kWatch: return Heat::kWatch;
+    case Verdict::kHot:
+      return Heat::kHot;
+    case Verdict::kWatch:
+      return Heat::kWatch;
     case Verdict::kCold:
-    case Verdict::kArchived: break;
+    case Verdict::kArchived:
+      break;
   }
   return Heat::kCold;
 }
 
 class Placer {
  public:
-  Placer(const index::FlatTree& tree, const packages::Inventory& inventory, const Plan* plan, const cuda::Selection* cuda) : inventory_(inventory), plan_(plan), cuda_(cuda) {
+  Placer(const index::FlatTree& tree, const packages::Inventory& inventory, const Plan* plan,
+         const cuda::Selection* cuda)
+      : inventory_(inventory), plan_(plan), cuda_(cuda) {
     components_.push_back({.name = "system", .versions = {}, .heat = Heat::kSystem});
     for (const auto& [path, entry] : tree.entries) {
       if (entry.type != FileType::kDirectory) files_.push_back({.path = path, .entry = &entry});
@@ -78,7 +77,9 @@ class Placer {
     std::vector<std::string_view> children;
   };
 
-  static std::uint64_t bytes_of(const File& file) { return file.entry->link_of.empty() && file.entry->type == FileType::kRegular ? file.entry->size : 0; }
+  static std::uint64_t bytes_of(const File& file) {
+    return file.entry->link_of.empty() && file.entry->type == FileType::kRegular ? file.entry->size : 0;
+  }
 
   Number number_of(const std::string& name, Heat heat) {
     const auto [found, is_new] = numbers_.try_emplace(name, Number(components_.size()));
@@ -105,7 +106,9 @@ class Placer {
   const packages::Distribution& outermost(const packages::Distribution& distribution) const {
     const auto* at = &distribution;
     for (int depth = 0; depth < 8 && !at->vendored_by.empty(); ++depth) {
-      const auto outer = std::ranges::find_if(inventory_.distributions, [&](const auto& other) { return other.normalized == at->vendored_by && other.vendored_by.empty(); });
+      const auto outer = std::ranges::find_if(inventory_.distributions, [&](const auto& other) {
+        return other.normalized == at->vendored_by && other.vendored_by.empty();
+      });
       if (outer == inventory_.distributions.end()) break;
       at = &*outer;
     }
@@ -156,7 +159,9 @@ class Placer {
   }
 
   void place_cuda() {
-    const auto is_named = [](const cuda::Kept& kept) { return kept.rule.starts_with("R1") || kept.rule.starts_with("R2"); };
+    const auto is_named = [](const cuda::Kept& kept) {
+      return kept.rule.starts_with("R1") || kept.rule.starts_with("R2");
+    };
     std::vector<File*> named;
     std::map<std::uint32_t, std::uint64_t> named_bytes, all_bytes;  // by distribution that decides
     auto selected = cuda_->files.begin();
@@ -178,7 +183,9 @@ class Placer {
       const auto number = cuda_of_distribution(owner);
       file->component = number;
       const auto& distribution = inventory_.distributions[owner];
-      if (distribution.source != packages::Source::kDpkg && named_bytes[owner] != 0 && named_bytes[owner] * 2 >= all_bytes[owner]) whole[owner] = number;
+      if (distribution.source != packages::Source::kDpkg && named_bytes[owner] != 0 &&
+          named_bytes[owner] * 2 >= all_bytes[owner])
+        whole[owner] = number;
     }
     for (auto& file : files_) {
       if (file.owners == nullptr) continue;
@@ -192,13 +199,16 @@ class Placer {
     return number;
   }
 
-  // "usr/local/cuda-12.4/lib64/x" is of "usr/local/cuda-12.4", "opt/tool/lib/libcublas.so" of the folder it lies in. Links among the system's folders stay with the system.
+  // "usr/local/cuda-12.4/lib64/x" is of "usr/local/cuda-12.4", "opt/tool/lib/libcublas.so" of the folder it lies in.
+  // Links among the system's folders stay with the system.
   void place_cuda_of_nobody(File& file) {
     auto folder = parent_of(file.path);
     for (auto at = folder; !at.empty(); at = parent_of(at)) {
       if (name_of(at).starts_with("cuda")) folder = at;
     }
-    if (folder.empty() || (file.entry->type == FileType::kSymlink && !name_of(folder).starts_with("cuda")) || !is_utf8(folder)) return;
+    if (folder.empty() || (file.entry->type == FileType::kSymlink && !name_of(folder).starts_with("cuda")) ||
+        !is_utf8(folder))
+      return;
     file.component = number_of("cuda:" + std::string(folder), Heat::kCuda);
   }
 
@@ -238,12 +248,14 @@ class Placer {
       for (auto at = parent; !at.empty() && file.component == kSystem; at = parent_of(at)) {
         if (const auto found = chosen.find(at); found != chosen.end()) file.component = found->second;
       }
-      if (file.component == kSystem && bytes_of(file) >= kOwnComponentBytes && is_utf8(file.path)) file.component = number_of("file:" + std::string(file.path), Heat::kSystem);
+      if (file.component == kSystem && bytes_of(file) >= kOwnComponentBytes && is_utf8(file.path))
+        file.component = number_of("file:" + std::string(file.path), Heat::kSystem);
     }
   }
 
   // Of a folder that is nobody's: itself, or those of its folders that hold most of it.
-  void choose(const std::map<std::string_view, Folder>& folders, std::string_view path, std::map<std::string_view, Number>& chosen) {
+  void choose(const std::map<std::string_view, Folder>& folders, std::string_view path,
+              std::map<std::string_view, Number>& chosen) {
     const auto& folder = folders.at(path);
     if (folder.bytes < kOwnComponentBytes || !is_utf8(path)) return;
     std::vector<std::string_view> large;
@@ -257,13 +269,17 @@ class Placer {
     if (take_apart) {
       for (const auto child : large) choose(folders, child, chosen);
     }
-    if (!take_apart || folder.bytes - large_bytes >= kOwnComponentBytes) chosen.emplace(path, number_of("folder:" + std::string(path), Heat::kSystem));
+    if (!take_apart || folder.bytes - large_bytes >= kOwnComponentBytes)
+      chosen.emplace(path, number_of("folder:" + std::string(path), Heat::kSystem));
   }
 
   void unite_links() {
     std::unordered_map<std::string_view, Number> hottest;  // by first name, of those that have several
     const auto hotter = [&](Number one, Number other) {
-      return std::tuple(components_[one].heat, std::string_view(components_[one].name)) < std::tuple(components_[other].heat, std::string_view(components_[other].name)) ? one : other;
+      return std::tuple(components_[one].heat, std::string_view(components_[one].name)) <
+                     std::tuple(components_[other].heat, std::string_view(components_[other].name))
+                 ? one
+                 : other;
     };
     for (const auto& file : files_) {
       if (file.entry->link_of.empty()) continue;
@@ -287,7 +303,10 @@ class Placer {
     for (const auto& component : components_) {
       std::string versions;
       for (const auto& version : component.versions) versions += (versions.empty() ? "" : ",") + version;
-      components.push_back({.name = component.name, .version = is_utf8(versions) ? versions.substr(0, 500) : "", .heat = component.heat, .paths = {}});
+      components.push_back({.name = component.name,
+                            .version = is_utf8(versions) ? versions.substr(0, 500) : "",
+                            .heat = component.heat,
+                            .paths = {}});
     }
     for (const auto& file : files_) {
       if (file.component != kSystem) components[file.component].paths.emplace_back(file.path);
@@ -311,7 +330,8 @@ class Placer {
 
 }  // namespace
 
-index::Placement make_placement(const index::FlatTree& tree, const packages::Inventory& inventory, const Plan* plan, const cuda::Selection* cuda) {
+index::Placement make_placement(const index::FlatTree& tree, const packages::Inventory& inventory, const Plan* plan,
+                                const cuda::Selection* cuda) {
   return Placer(tree, inventory, plan, cuda).run();
 }
 

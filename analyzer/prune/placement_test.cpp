@@ -32,10 +32,13 @@ class PlacementTest : public testing::Test {
     inventory_.distributions.push_back(distribution);
     return std::uint32_t(inventory_.distributions.size() - 1);
   }
-  void own(const std::string& prefix, std::vector<std::uint32_t> owners) { inventory_.path_owners[prefix] = std::move(owners); }
+  void own(const std::string& prefix, std::vector<std::uint32_t> owners) {
+    inventory_.path_owners[prefix] = std::move(owners);
+  }
 
   FlatEntry& put(const std::string& path, std::uint64_t size = 10) {
-    for (auto slash = path.find('/'); slash != std::string::npos; slash = path.find('/', slash + 1)) tree_.entries.try_emplace(path.substr(0, slash));
+    for (auto slash = path.find('/'); slash != std::string::npos; slash = path.find('/', slash + 1))
+      tree_.entries.try_emplace(path.substr(0, slash));
     auto& entry = tree_.entries[path];
     entry.type = FileType::kRegular;
     entry.size = size;
@@ -56,7 +59,8 @@ class PlacementTest : public testing::Test {
   index::Placement place(bool with_plan = true) {
     for (const auto& [prefix, owners] : inventory_.path_owners) {
       for (const auto& [path, entry] : tree_.entries) {
-        if (entry.type != FileType::kDirectory && entry.link_of.empty() && inventory_.owners_of_path(path) == owners) inventory_.distributions[owners[0]].bytes += entry.size;
+        if (entry.type != FileType::kDirectory && entry.link_of.empty() && inventory_.owners_of_path(path) == owners)
+          inventory_.distributions[owners[0]].bytes += entry.size;
       }
     }
     return make_placement(tree_, inventory_, with_plan ? &plan_ : nullptr, &cuda_);
@@ -87,21 +91,25 @@ TEST_F(PlacementTest, DistributionsAreComponentsAndTheRestIsTheSystem) {
   own("usr/bin/f2py", {numpy});
   own(kSite + "scipy/", {scipy});
   own("usr/lib/libc.so.6", {libc});
-  for (const auto* path : {"numpy/__init__.py", "numpy/deep/in/x.so", "scipy/__init__.py", "numpy-not/x", "nump"}) put(kSite + path);
+  for (const auto* path : {"numpy/__init__.py", "numpy/deep/in/x.so", "scipy/__init__.py", "numpy-not/x", "nump"})
+    put(kSite + path);
   put("usr/bin/f2py");
   put("usr/bin/f2py3");
   put("usr/lib/libc.so.6");
   put("etc/passwd");
   const auto placement = place(false);
-  EXPECT_THAT(members(placement), UnorderedElementsAre(Pair("pip:numpy", ElementsAre("usr/bin/f2py", kSite + "numpy/__init__.py", kSite + "numpy/deep/in/x.so")),
-                                                       Pair("conda:scipy", ElementsAre(kSite + "scipy/__init__.py"))));
+  EXPECT_THAT(members(placement),
+              UnorderedElementsAre(Pair("pip:numpy", ElementsAre("usr/bin/f2py", kSite + "numpy/__init__.py",
+                                                                 kSite + "numpy/deep/in/x.so")),
+                                   Pair("conda:scipy", ElementsAre(kSite + "scipy/__init__.py"))));
   EXPECT_THAT(heats(placement), UnorderedElementsAre(Pair("pip:numpy", Heat::kHot), Pair("conda:scipy", Heat::kHot)));
   EXPECT_EQ(placement.components[1].version, "2.1.0");
   EXPECT_THAT(placement.removed, IsEmpty());
 }
 
 TEST_F(PlacementTest, VerdictsGiveHeats) {
-  const std::vector<std::pair<std::string, Verdict>> verdicts{{"a", Verdict::kHot}, {"b", Verdict::kWatch}, {"c", Verdict::kCold}, {"d", Verdict::kArchived}};
+  const std::vector<std::pair<std::string, Verdict>> verdicts{
+      {"a", Verdict::kHot}, {"b", Verdict::kWatch}, {"c", Verdict::kCold}, {"d", Verdict::kArchived}};
   for (const auto& [name, verdict] : verdicts) {
     own(kSite + name + "/", {install(Source::kPip, name)});
     put(kSite + name + "/x.py");
@@ -109,23 +117,28 @@ TEST_F(PlacementTest, VerdictsGiveHeats) {
   }
   own(kSite + "unknown/", {install(Source::kPip, "unknown")});
   put(kSite + "unknown/x.py");
-  EXPECT_THAT(heats(place()), UnorderedElementsAre(Pair("pip:a", Heat::kHot), Pair("pip:b", Heat::kWatch), Pair("pip:c", Heat::kCold), Pair("pip:d", Heat::kCold), Pair("pip:unknown", Heat::kHot)));
+  EXPECT_THAT(heats(place()),
+              UnorderedElementsAre(Pair("pip:a", Heat::kHot), Pair("pip:b", Heat::kWatch), Pair("pip:c", Heat::kCold),
+                                   Pair("pip:d", Heat::kCold), Pair("pip:unknown", Heat::kHot)));
 }
 
 TEST_F(PlacementTest, ASharedPathGoesWithTheHottestOwner) {
-  const auto cold = install(Source::kPip, "a-cold"), hot = install(Source::kPip, "hot"), watch = install(Source::kPip, "watch");
+  const auto cold = install(Source::kPip, "a-cold"), hot = install(Source::kPip, "hot"),
+             watch = install(Source::kPip, "watch");
   decide("a-cold", Verdict::kCold);
   decide("watch", Verdict::kWatch);
   own(kSite + "ns/__init__.py", {cold, hot, watch});
   own(kSite + "ns/b.py", {cold, watch});
   own(kSite + "ns/c.py", {cold});
   for (const auto* path : {"ns/__init__.py", "ns/b.py", "ns/c.py"}) put(kSite + path);
-  EXPECT_THAT(members(place()), UnorderedElementsAre(Pair("pip:hot", ElementsAre(kSite + "ns/__init__.py")), Pair("pip:watch", ElementsAre(kSite + "ns/b.py")),
+  EXPECT_THAT(members(place()), UnorderedElementsAre(Pair("pip:hot", ElementsAre(kSite + "ns/__init__.py")),
+                                                     Pair("pip:watch", ElementsAre(kSite + "ns/b.py")),
                                                      Pair("pip:a-cold", ElementsAre(kSite + "ns/c.py"))));
 }
 
 TEST_F(PlacementTest, CopiesInSeveralSitesAreOneAndVendoredOnesAreOfTheOuter) {
-  const auto one = install(Source::kPip, "numpy", "1.0"), two = install(Source::kPip, "numpy", "2.0"), inner = install(Source::kPip, "six", "1.16");
+  const auto one = install(Source::kPip, "numpy", "1.0"), two = install(Source::kPip, "numpy", "2.0"),
+             inner = install(Source::kPip, "six", "1.16");
   inventory_.distributions[inner].vendored_by = "numpy";
   own("opt/a/numpy/", {one});
   own("opt/b/numpy/x.py", {two});
@@ -146,11 +159,13 @@ TEST_F(PlacementTest, DebianPackagesStayTogetherUnlessTheyAreLargeOrCold) {
   put("usr/share/texlive/fonts", kOwnComponentBytes);
   put("usr/share/games/x");
   put("usr/bin/ls");
-  EXPECT_THAT(heats(place()), UnorderedElementsAre(Pair("dpkg:texlive", Heat::kSystem), Pair("dpkg:games", Heat::kCold)));
+  EXPECT_THAT(heats(place()),
+              UnorderedElementsAre(Pair("dpkg:texlive", Heat::kSystem), Pair("dpkg:games", Heat::kCold)));
 }
 
 TEST_F(PlacementTest, CudaIsApart) {
-  const auto cublas = install(Source::kPip, "nvidia-cublas-cu12", "12.4"), torch = install(Source::kPip, "torch"), xgboost = install(Source::kPip, "xgboost");
+  const auto cublas = install(Source::kPip, "nvidia-cublas-cu12", "12.4"), torch = install(Source::kPip, "torch"),
+             xgboost = install(Source::kPip, "xgboost");
   const auto cudart = install(Source::kDpkg, "libcudart12");
   own(kSite + "nvidia/cublas/", {cublas});
   own(kSite + "nvidia_cublas_cu12.dist-info/", {cublas});
@@ -185,13 +200,19 @@ TEST_F(PlacementTest, CudaIsApart) {
   is_cuda("etc/ld.so.conf.d/cuda.conf", "config etc/ld.so.conf.d/*");
   is_cuda("usr/lib/libz.so", "R4 needed by x");
   const auto placement = place();
-  EXPECT_THAT(members(placement),
-              UnorderedElementsAre(Pair("cuda:nvidia-cublas-cu12", ElementsAre(kSite + "nvidia/cublas/lib/libcublas.so.12", kSite + "nvidia_cublas_cu12.dist-info/RECORD")),
-                                   Pair("cuda:torch", ElementsAre(kSite + "torch/lib/libcudnn.so")), Pair("pip:torch", ElementsAre(kSite + "torch/lib/libtorch.so")),
-                                   Pair("pip:xgboost", ElementsAre(kSite + "xgboost/lib/libxgboost.so")), Pair("cuda:libcudart12", ElementsAre("usr/lib/libcudart.so.12")),
-                                   Pair("cuda:usr/local/cuda-12.4", ElementsAre("usr/local/cuda-12.4/doc/cuda/x", "usr/local/cuda-12.4/lib64/libcufft.so")),
-                                   Pair("cuda:opt/tool/lib", ElementsAre("opt/tool/lib/libnccl.so.2"))));
-  for (const auto& [name, heat] : heats(placement)) EXPECT_EQ(heat, name.starts_with("cuda:") ? Heat::kCuda : Heat::kHot) << name;
+  EXPECT_THAT(
+      members(placement),
+      UnorderedElementsAre(Pair("cuda:nvidia-cublas-cu12", ElementsAre(kSite + "nvidia/cublas/lib/libcublas.so.12",
+                                                                       kSite + "nvidia_cublas_cu12.dist-info/RECORD")),
+                           Pair("cuda:torch", ElementsAre(kSite + "torch/lib/libcudnn.so")),
+                           Pair("pip:torch", ElementsAre(kSite + "torch/lib/libtorch.so")),
+                           Pair("pip:xgboost", ElementsAre(kSite + "xgboost/lib/libxgboost.so")),
+                           Pair("cuda:libcudart12", ElementsAre("usr/lib/libcudart.so.12")),
+                           Pair("cuda:usr/local/cuda-12.4",
+                                ElementsAre("usr/local/cuda-12.4/doc/cuda/x", "usr/local/cuda-12.4/lib64/libcufft.so")),
+                           Pair("cuda:opt/tool/lib", ElementsAre("opt/tool/lib/libnccl.so.2"))));
+  for (const auto& [name, heat] : heats(placement))
+    EXPECT_EQ(heat, name.starts_with("cuda:") ? Heat::kCuda : Heat::kHot) << name;
   EXPECT_EQ(placement.components[1].version, "12.4");
 }
 
@@ -216,12 +237,15 @@ TEST_F(PlacementTest, LargeFoldersOfNobodyAreComponents) {
   put("\xff/bad", 100 * kMiB);
   const auto placement = place();
   EXPECT_THAT(members(placement),
-              UnorderedElementsAre(Pair("folder:root/nltk_data/corpora", ElementsAre("root/nltk_data/corpora/a.zip")),
-                                   Pair("folder:root/nltk_data/tokenizers", ElementsAre("root/nltk_data/tokenizers/b.zip")), Pair("folder:root/.keras", ElementsAre("root/.keras/model.h5")),
-                                   Pair("folder:opt/app", ElementsAre("opt/app/a/x", "opt/app/b/x")),
-                                   Pair("folder:srv/app", ElementsAre("srv/app/a/x", "srv/app/b/x", "srv/app/large")), Pair("file:usr/local/bin/node", ElementsAre("usr/local/bin/node")),
-                                   Pair("folder:usr/lib/python3/test", ElementsAre("usr/lib/python3/test/big.py")), Pair("pip:tool", ElementsAre("usr/local/bin/tool")),
-                                   Pair("pip:a", ElementsAre(kSite + "a/x.py"))));
+              UnorderedElementsAre(
+                  Pair("folder:root/nltk_data/corpora", ElementsAre("root/nltk_data/corpora/a.zip")),
+                  Pair("folder:root/nltk_data/tokenizers", ElementsAre("root/nltk_data/tokenizers/b.zip")),
+                  Pair("folder:root/.keras", ElementsAre("root/.keras/model.h5")),
+                  Pair("folder:opt/app", ElementsAre("opt/app/a/x", "opt/app/b/x")),
+                  Pair("folder:srv/app", ElementsAre("srv/app/a/x", "srv/app/b/x", "srv/app/large")),
+                  Pair("file:usr/local/bin/node", ElementsAre("usr/local/bin/node")),
+                  Pair("folder:usr/lib/python3/test", ElementsAre("usr/lib/python3/test/big.py")),
+                  Pair("pip:tool", ElementsAre("usr/local/bin/tool")), Pair("pip:a", ElementsAre(kSite + "a/x.py"))));
 }
 
 TEST_F(PlacementTest, NamesOfOneInodeAreInOneComponent) {
@@ -235,13 +259,16 @@ TEST_F(PlacementTest, NamesOfOneInodeAreInOneComponent) {
   link("usr/z.so", kSite + "cold/y.so");
   put(kSite + "cold/w.so");
   link(kSite + "cold/w2.so", kSite + "cold/w.so");
-  EXPECT_THAT(members(place()), UnorderedElementsAre(Pair("pip:hot", ElementsAre(kSite + "cold/x.so", kSite + "hot/x.so")), Pair("pip:a-cold", ElementsAre(kSite + "cold/w.so", kSite + "cold/w2.so"))));
+  EXPECT_THAT(members(place()),
+              UnorderedElementsAre(Pair("pip:hot", ElementsAre(kSite + "cold/x.so", kSite + "hot/x.so")),
+                                   Pair("pip:a-cold", ElementsAre(kSite + "cold/w.so", kSite + "cold/w2.so"))));
 }
 
 TEST_F(PlacementTest, AnImageWithoutPackagesIsSystemAndFolders) {
   put("bin/sh");
   put("data/x", 50 * kMiB);
-  EXPECT_THAT(members(make_placement(tree_, inventory_, nullptr, nullptr)), UnorderedElementsAre(Pair("folder:data", ElementsAre("data/x"))));
+  EXPECT_THAT(members(make_placement(tree_, inventory_, nullptr, nullptr)),
+              UnorderedElementsAre(Pair("folder:data", ElementsAre("data/x"))));
 }
 
 }  // namespace

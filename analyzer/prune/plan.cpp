@@ -19,17 +19,20 @@ using internal::Fields;
 using nlohmann::json;
 using nlohmann::ordered_json;
 
-constexpr std::string_view kFormat = "varve-plan";
-constexpr std::uint64_t kVersion = 1;
+constexpr std::string_view kPlanFormat = "varve-plan";
+constexpr std::uint64_t kPlanVersion = 1;
 constexpr std::array<std::string_view, 4> kVerdictNames{"hot", "watch", "cold", "archived"};
 
-ordered_json reason_json(const Reason& reason) { return {{"kind", reason.kind}, {"by", reason.by}, {"text", reason.text}}; }
+ordered_json reason_json(const Reason& reason) {
+  return {{"kind", reason.kind}, {"by", reason.by}, {"text", reason.text}};
+}
 
 // A number that is none would become null, which no reader takes.
 double finite(double number) { return std::isfinite(number) ? number : 0; }
 
 ordered_json distribution_json(const PlannedDistribution& one) {
-  ordered_json object{{"name", one.name}, {"version", one.version}, {"source", one.source}, {"verdict", verdict_name(one.verdict)}};
+  ordered_json object{
+      {"name", one.name}, {"version", one.version}, {"source", one.source}, {"verdict", verdict_name(one.verdict)}};
   object["reasons"] = ordered_json::array();
   for (const auto& reason : one.reasons) object["reasons"].push_back(reason_json(reason));
   object["bytes"] = one.bytes;
@@ -68,8 +71,8 @@ Verdict read_verdict(const Fields& fields) {
 }
 
 PlannedDistribution read_distribution(const Fields& fields) {
-  fields.only({"name", "version", "source", "verdict", "reasons", "bytes", "compressed_bytes", "unique_compressed_bytes", "sessions", "users", "users_at_most", "bound",
-               "unused_since", "imports"});
+  fields.only({"name", "version", "source", "verdict", "reasons", "bytes", "compressed_bytes",
+               "unique_compressed_bytes", "sessions", "users", "users_at_most", "bound", "unused_since", "imports"});
   PlannedDistribution one;
   one.name = fields.text("name");
   if (one.name.empty()) fields.refuse("name", "is empty");
@@ -90,7 +93,8 @@ PlannedDistribution read_distribution(const Fields& fields) {
 }
 
 Forecast read_forecast(const Fields& fields) {
-  fields.only({"basis", "sessions", "touching", "expected_rate", "at_most", "held_out_expected", "held_out_seen", "judged"});
+  fields.only(
+      {"basis", "sessions", "touching", "expected_rate", "at_most", "held_out_expected", "held_out_seen", "judged"});
   return {.sessions = fields.number("sessions"),
           .touching = fields.number("touching"),
           .expected_rate = fields.real("expected_rate", 0, 1),
@@ -105,8 +109,10 @@ Forecast read_forecast(const Fields& fields) {
 void check_order(const Plan& plan, const Fields& fields) {
   const auto key = [](const PlannedDistribution& one) { return std::tie(one.name, one.source); };
   for (std::size_t i = 1; i < plan.verdicts.size(); ++i) {
-    if (key(plan.verdicts[i - 1]) == key(plan.verdicts[i])) fields.refuse(fmt::format("verdicts[{}].name", i), "is there twice with the same source");
-    if (key(plan.verdicts[i - 1]) > key(plan.verdicts[i])) fields.refuse(fmt::format("verdicts[{}].name", i), "is out of order (by name, then source)");
+    if (key(plan.verdicts[i - 1]) == key(plan.verdicts[i]))
+      fields.refuse(fmt::format("verdicts[{}].name", i), "is there twice with the same source");
+    if (key(plan.verdicts[i - 1]) > key(plan.verdicts[i]))
+      fields.refuse(fmt::format("verdicts[{}].name", i), "is out of order (by name, then source)");
   }
 }
 
@@ -115,8 +121,8 @@ void check_order(const Plan& plan, const Fields& fields) {
 std::string_view verdict_name(Verdict verdict) { return kVerdictNames.at(std::size_t(verdict)); }
 
 std::string to_json(const Plan& plan) {
-  ordered_json document{{"format", kFormat},
-                        {"version", kVersion},
+  ordered_json document{{"format", kPlanFormat},
+                        {"version", kPlanVersion},
                         {"image", plan.image.to_string()},
                         {"reference", plan.reference},
                         {"window", {{"first", day_value(plan.window.first)}, {"last", day_value(plan.window.last)}}},
@@ -130,21 +136,25 @@ std::string to_json(const Plan& plan) {
   document["forecast"] = forecast_json(plan.forecast);
   document["unsure"] = plan.unsure;
   document["waivers"] = ordered_json::array();
-  for (const auto& waiver : plan.waivers) document["waivers"].push_back({{"gate", waiver.gate}, {"reason", waiver.reason}, {"owner", waiver.owner}});
+  for (const auto& waiver : plan.waivers)
+    document["waivers"].push_back({{"gate", waiver.gate}, {"reason", waiver.reason}, {"owner", waiver.owner}});
   document["verdicts"] = ordered_json::array();
   for (const auto& one : plan.verdicts) document["verdicts"].push_back(distribution_json(one));
   document["affected"] = ordered_json::array();
-  for (const auto& one : plan.affected) document["affected"].push_back({{"path", one.path}, {"users", one.users}, {"distributions", one.distributions}});
+  for (const auto& one : plan.affected)
+    document["affected"].push_back({{"path", one.path}, {"users", one.users}, {"distributions", one.distributions}});
   return document.dump(1, ' ', false, ordered_json::error_handler_t::replace) + "\n";
 }
 
 Plan parse_plan(std::string_view text, std::string_view what) {
   const auto document = internal::parse_document(text, kMaxPlanBytes, what);
   const Fields fields(document, std::string(what), "");
-  if (!fields.has("format") || fields.text("format") != kFormat) fail<CorruptData>("{}: not a plan of `varve prune plan`", what);
-  if (const auto version = fields.number("version"); version != kVersion) fail<Unsupported>("{}: plan version {}; this program reads version {}", what, version, kVersion);
-  fields.only({"format", "version", "image", "reference", "window", "made_on", "parameters", "sessions", "cold_bytes", "saved_bytes", "affected_users", "forecast", "unsure",
-               "waivers", "verdicts", "affected"});
+  if (!fields.has("format") || fields.text("format") != kPlanFormat)
+    fail<CorruptData>("{}: not a plan of `varve prune plan`", what);
+  if (const auto version = fields.number("version"); version != kPlanVersion)
+    fail<Unsupported>("{}: plan version {}; this program reads version {}", what, version, kPlanVersion);
+  fields.only({"format", "version", "image", "reference", "window", "made_on", "parameters", "sessions", "cold_bytes",
+               "saved_bytes", "affected_users", "forecast", "unsure", "waivers", "verdicts", "affected"});
   Plan plan;
   const auto image = Digest::try_parse(fields.text("image"));
   if (!image) fields.refuse("image", "is no digest like sha256:...");
@@ -163,7 +173,8 @@ Plan parse_plan(std::string_view text, std::string_view what) {
   plan.unsure = fields.texts("unsure");
   fields.each("waivers", [&](const Fields& waiver) {
     waiver.only({"gate", "reason", "owner"});
-    plan.waivers.push_back({.gate = waiver.text("gate"), .reason = waiver.text("reason"), .owner = waiver.text("owner")});
+    plan.waivers.push_back(
+        {.gate = waiver.text("gate"), .reason = waiver.text("reason"), .owner = waiver.text("owner")});
     for (const auto* needed : {"gate", "reason", "owner"}) {
       if (waiver.text(needed).empty()) waiver.refuse(needed, "is empty");
     }
@@ -172,7 +183,8 @@ Plan parse_plan(std::string_view text, std::string_view what) {
   check_order(plan, fields);
   fields.each("affected", [&](const Fields& one) {
     one.only({"path", "users", "distributions"});
-    plan.affected.push_back({.path = one.text("path"), .users = one.number("users"), .distributions = one.texts("distributions")});
+    plan.affected.push_back(
+        {.path = one.text("path"), .users = one.number("users"), .distributions = one.texts("distributions")});
   });
   return plan;
 }

@@ -1,6 +1,6 @@
 #pragma once
-// What may go cold, and why: made from an inventory and the evidence of use, written as a file that people review and keep under version
-// control. docs/format-plan.md.
+// What may go cold, and why: made from an inventory and the evidence of use, written as a file that people review and
+// keep under version control. docs/format-plan.md.
 #include <cstdint>
 #include <map>
 #include <optional>
@@ -18,76 +18,83 @@ inline constexpr std::size_t kMaxPlanBytes = 256u << 20;
 enum class Verdict : std::uint8_t { kHot, kWatch, kCold, kArchived };
 std::string_view verdict_name(Verdict verdict);  // "hot" "watch" "cold" "archived"
 
-// Why, in a form that a person can check. `by` is another distribution, a rule, a file or a notebook: following it from reason to reason is the chain of --explain.
+// Why, in a form that a person can check. `by` is another distribution, a rule, a file or a notebook: following it from
+// reason to reason is the chain of --explain.
 struct Reason {
-  std::string kind;   // "used" "requires" "imports" "entry-point" "script" "elf" "dpkg" "shares-path" "namespace" "keep-rule" "veto" "cuda" "system" "unused" "few-users" …
-  std::string by;     // "" = nobody else
-  std::string text;   // a sentence without the name of the distribution: "0 uses in 41,200 sessions of 90 days, at most 0.007 %"
+  std::string kind;  // "used" "requires" "imports" "entry-point" "script" "elf" "dpkg" "shares-path" "namespace"
+                     // "keep-rule" "veto" "cuda" "system" "unused" "few-users" …
+  std::string by;    // "" = nobody else
+  std::string
+      text;  // a sentence without the name of the distribution: "0 uses in 41,200 sessions of 90 days, at most 0.007 %"
 };
 
 // `by` is a distribution: "requires" "imports" "elf" and so on, as against a rule, a program or nobody.
 bool names_distribution(const Reason& reason);
 
-// One per normalised name and source. Copies of one distribution in several site folders are one; vendored ones follow the outer one and are not listed.
+// One per normalised name and source. Copies of one distribution in several site folders are one; vendored ones follow
+// the outer one and are not listed.
 struct PlannedDistribution {
-  std::string name;            // normalised
+  std::string name;  // normalised
   std::string version;
-  std::string source;          // "pip" "conda" "dpkg" …
+  std::string source;  // "pip" "conda" "dpkg" …
   Verdict verdict = Verdict::kHot;
-  std::vector<Reason> reasons; // the decisive one first; never empty
+  std::vector<Reason> reasons;  // the decisive one first; never empty
   std::uint64_t bytes = 0;
   std::uint64_t compressed_bytes = 0;
-  std::uint64_t unique_compressed_bytes = 0;  // over all pinned versions: what would not be stored or fetched if it went; 0 = not known
+  std::uint64_t unique_compressed_bytes =
+      0;  // over all pinned versions: what would not be stored or fetched if it went; 0 = not known
   std::uint64_t sessions = 0;
   usage::UserCount users;
-  double bound = 1;            // its share of sessions is below this, at 95 %
-  std::int32_t unused_since = 0;   // day from which plans saw zero use without a break; 0 = it was used
+  double bound = 1;               // its share of sessions is below this, at 95 %
+  std::int32_t unused_since = 0;  // day from which plans saw zero use without a break; 0 = it was used
   std::vector<std::string> imports;
 };
 
 struct AffectedNotebook {
-  std::string path;            // as scanned
-  std::uint64_t users = 0;     // at most; 0 = not known
+  std::string path;                        // as scanned
+  std::uint64_t users = 0;                 // at most; 0 = not known
   std::vector<std::string> distributions;  // cold or archived ones that it imports
 };
 
 // How good the forecast of cold touches is: half of the evidence predicts, the other half judges.
 struct Forecast {
-  std::uint64_t sessions = 0;        // or notebooks, that the rate is over
-  std::uint64_t touching = 0;        // that would touch something cold, by what is known
-  double expected_rate = 0;          // for sessions to come, unseen needs included
-  double at_most = 0;                // the same, at 95 %
-  double held_out_expected = 0, held_out_seen = 0;  // rates: what halves of the evidence foretold of the others, and what these showed
-  std::uint64_t judged = 0;          // sessions or notebooks that this was seen in, over all splits; 0 = not checked
-  std::string basis;                 // "sessions" "notebooks"; "" = too little evidence
+  std::uint64_t sessions = 0;  // or notebooks, that the rate is over
+  std::uint64_t touching = 0;  // that would touch something cold, by what is known
+  double expected_rate = 0;    // for sessions to come, unseen needs included
+  double at_most = 0;          // the same, at 95 %
+  double held_out_expected = 0,
+         held_out_seen = 0;  // rates: what halves of the evidence foretold of the others, and what these showed
+  std::uint64_t judged = 0;  // sessions or notebooks that this was seen in, over all splits; 0 = not checked
+  std::string basis;         // "sessions" "notebooks"; "" = too little evidence
 };
 
 struct Waiver {
-  std::string gate;                  // its name
+  std::string gate;  // its name
   std::string reason, owner;
 };
 
 struct Plan {
   Digest image;
-  std::string reference;             // as the image was named
+  std::string reference;  // as the image was named
   usage::DayRange window;
-  std::int32_t made_on = 0;          // day
-  std::map<std::string, std::string> parameters;   // thresholds, by option name
-  std::uint64_t sessions = 0;        // heard in the window, over the images counted
-  std::vector<PlannedDistribution> verdicts;  // by name, then source
+  std::int32_t made_on = 0;                       // day
+  std::map<std::string, std::string> parameters;  // thresholds, by option name
+  std::uint64_t sessions = 0;                     // heard in the window, over the images counted
+  std::vector<PlannedDistribution> verdicts;      // by name, then source
   std::vector<AffectedNotebook> affected;
   std::uint64_t affected_users = 0;  // at most
   Forecast forecast;
-  std::uint64_t cold_bytes = 0;      // compressed, of this image
-  std::uint64_t saved_bytes = 0;     // unique compressed bytes over all pinned versions
-  std::vector<std::string> unsure;   // sentences
+  std::uint64_t cold_bytes = 0;     // compressed, of this image
+  std::uint64_t saved_bytes = 0;    // unique compressed bytes over all pinned versions
+  std::vector<std::string> unsure;  // sentences
   std::vector<Waiver> waivers;
 };
 
-std::string to_json(const Plan& plan);                             // indented, the same plan gives the same bytes
-Plan parse_plan(std::string_view json, std::string_view what);     // throws CorruptData naming `what` and the field
+std::string to_json(const Plan& plan);                          // indented, the same plan gives the same bytes
+Plan parse_plan(std::string_view json, std::string_view what);  // throws CorruptData naming `what` and the field
 
-// One distribution (its name, or what code imports), as a chain from what is known to the verdict; every line can be checked. Throws NotFound for a name that the plan does not have, with those nearest to it.
+// One distribution (its name, or what code imports), as a chain from what is known to the verdict; every line can be
+// checked. Throws NotFound for a name that the plan does not have, with those nearest to it.
 std::vector<std::string> explain(const Plan& plan, std::string_view name);
 
 }  // namespace varve::prune

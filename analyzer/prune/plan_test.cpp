@@ -20,15 +20,56 @@ Plan small_plan() {
   plan.made_on = 20778;
   plan.parameters = {{"max-rate", "0.01"}, {"window", "90d"}};
   plan.sessions = 41'200;
-  plan.verdicts = {{.name = "numpy", .version = "2.1.0", .source = "pip", .verdict = Verdict::kHot, .reasons = {{.kind = "requires", .by = "pandas", .text = "needs numpy>=1.26.0"}, {.kind = "elf", .by = "scipy", .text = "_lib.so needs libopenblas.so"}},
-                    .bytes = 60, .compressed_bytes = 20, .unique_compressed_bytes = 5, .sessions = 0, .users = {}, .bound = 0.25, .unused_since = 0, .imports = {"numpy"}},
-                   {.name = "pandas", .version = "2.2", .source = "pip", .verdict = Verdict::kHot, .reasons = {{.kind = "used", .by = "", .text = "used in 300 of 41,200 sessions"}},
-                    .bytes = 70, .compressed_bytes = 30, .unique_compressed_bytes = 0, .sessions = 300, .users = {.at_least = 2, .at_most = 9}, .bound = 0.5, .unused_since = 0, .imports = {"pandas"}},
-                   {.name = "rare", .version = "1", .source = "pip", .verdict = Verdict::kCold, .reasons = {{.kind = "unused", .by = "", .text = "0 uses in 41,200 sessions"}},
-                    .bytes = 7, .compressed_bytes = 3, .unique_compressed_bytes = 3, .sessions = 0, .users = {}, .bound = 0.007, .unused_since = 20000, .imports = {"rare_module"}}};
+  plan.verdicts = {{.name = "numpy",
+                    .version = "2.1.0",
+                    .source = "pip",
+                    .verdict = Verdict::kHot,
+                    .reasons = {{.kind = "requires", .by = "pandas", .text = "needs numpy>=1.26.0"},
+                                {.kind = "elf", .by = "scipy", .text = "_lib.so needs libopenblas.so"}},
+                    .bytes = 60,
+                    .compressed_bytes = 20,
+                    .unique_compressed_bytes = 5,
+                    .sessions = 0,
+                    .users = {},
+                    .bound = 0.25,
+                    .unused_since = 0,
+                    .imports = {"numpy"}},
+                   {.name = "pandas",
+                    .version = "2.2",
+                    .source = "pip",
+                    .verdict = Verdict::kHot,
+                    .reasons = {{.kind = "used", .by = "", .text = "used in 300 of 41,200 sessions"}},
+                    .bytes = 70,
+                    .compressed_bytes = 30,
+                    .unique_compressed_bytes = 0,
+                    .sessions = 300,
+                    .users = {.at_least = 2, .at_most = 9},
+                    .bound = 0.5,
+                    .unused_since = 0,
+                    .imports = {"pandas"}},
+                   {.name = "rare",
+                    .version = "1",
+                    .source = "pip",
+                    .verdict = Verdict::kCold,
+                    .reasons = {{.kind = "unused", .by = "", .text = "0 uses in 41,200 sessions"}},
+                    .bytes = 7,
+                    .compressed_bytes = 3,
+                    .unique_compressed_bytes = 3,
+                    .sessions = 0,
+                    .users = {},
+                    .bound = 0.007,
+                    .unused_since = 20000,
+                    .imports = {"rare_module"}}};
   plan.affected = {{.path = "a.ipynb", .users = 3, .distributions = {"rare"}}};
   plan.affected_users = 3;
-  plan.forecast = {.sessions = 10, .touching = 1, .expected_rate = 0.1, .at_most = 0.4, .held_out_expected = 0.25, .held_out_seen = 0.5, .judged = 20, .basis = "notebooks"};
+  plan.forecast = {.sessions = 10,
+                   .touching = 1,
+                   .expected_rate = 0.1,
+                   .at_most = 0.4,
+                   .held_out_expected = 0.25,
+                   .held_out_seen = 0.5,
+                   .judged = 20,
+                   .basis = "notebooks"};
   plan.cold_bytes = 3;
   plan.saved_bytes = 2;
   plan.unsure = {"nobody asked"};
@@ -80,7 +121,8 @@ TEST(Plan, SaysWhichFieldIsWrong) {
   expect_refused(edited("\"unsure\": [", "\"extra\": 1, \"unsure\": ["), "\"extra\" is no field that is known here");
   expect_refused(edited("\"verdict\": \"cold\"", "\"verdict\": \"gone\""), "\"verdicts[2].verdict\" is none of hot");
   expect_refused(edited("\"bound\": 0.007", "\"bound\": 7"), "\"verdicts[2].bound\" is not from 0 to 1");
-  expect_refused(edited("\"unused_since\": \"2024-10-04\"", "\"unused_since\": \"2024-02-31\""), "\"verdicts[2].unused_since\" is not a day");
+  expect_refused(edited("\"unused_since\": \"2024-10-04\"", "\"unused_since\": \"2024-02-31\""),
+                 "\"verdicts[2].unused_since\" is not a day");
   expect_refused(edited("\"owner\": \"ops\"", "\"owner\": \"\""), "\"waivers[0].owner\" is empty");
   expect_refused(edited("\"name\": \"pandas\"", "\"name\": \"numpy\""), "\"verdicts[1].name\" is there twice");
   expect_refused(edited("\"name\": \"pandas\"", "\"name\": \"abc\""), "\"verdicts[1].name\" is out of order");
@@ -89,9 +131,12 @@ TEST(Plan, SaysWhichFieldIsWrong) {
 
 TEST(Plan, ExplainsAVerdictAsAChainOfWhatHoldsWhat) {
   const auto plan = small_plan();
-  EXPECT_THAT(explain(plan, "NumPy"), ElementsAre(StartsWith("numpy 2.1.0 (pip) is hot; 60 B installed"), "  pandas: needs numpy>=1.26.0 [requires]",
-                                                 "    pandas is hot; used in 300 of 41,200 sessions [used]", "  also scipy: _lib.so needs libopenblas.so [elf]"));
-  EXPECT_THAT(explain(plan, "rare_module"), ElementsAre(StartsWith("rare 1 (pip) is cold"), "  0 uses in 41,200 sessions [unused]"));
+  EXPECT_THAT(explain(plan, "NumPy"), ElementsAre(StartsWith("numpy 2.1.0 (pip) is hot; 60 B installed"),
+                                                  "  pandas: needs numpy>=1.26.0 [requires]",
+                                                  "    pandas is hot; used in 300 of 41,200 sessions [used]",
+                                                  "  also scipy: _lib.so needs libopenblas.so [elf]"));
+  EXPECT_THAT(explain(plan, "rare_module"),
+              ElementsAre(StartsWith("rare 1 (pip) is cold"), "  0 uses in 41,200 sessions [unused]"));
 }
 
 TEST(Plan, EndsAChainThatAnEditTurnedIntoACircle) {

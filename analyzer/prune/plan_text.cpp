@@ -18,7 +18,9 @@ using report::number_text;
 
 constexpr std::size_t kNamedNotebooks = 10;
 
-void paragraph(std::ostream& out, std::string_view text, std::string_view indent = "") { report::write_wrapped(out, indent, text); }
+void paragraph(std::ostream& out, std::string_view text, std::string_view indent = "") {
+  report::write_wrapped(out, indent, text);
+}
 
 std::string joined(const std::vector<std::string>& names) {
   std::string text;
@@ -29,8 +31,11 @@ std::string joined(const std::vector<std::string>& names) {
 void write_head(const Plan& plan, std::ostream& out) {
   const auto basis = plan.parameters.find("basis");
   const bool notebooks = basis != plan.parameters.end() && basis->second == "notebooks";
-  paragraph(out, fmt::format("{}: {} to {}, {} {}.", report::visible(plan.reference, 80), report::day_text(plan.window.first), report::day_text(plan.window.last),
-                             notebooks ? count_text(plan.sessions, "scanned notebook", "scanned notebooks") : count_text(plan.sessions, "session", "sessions"), notebooks ? "looked at" : "heard"));
+  paragraph(out, fmt::format("{}: {} to {}, {} {}.", report::visible(plan.reference, 80),
+                             report::day_text(plan.window.first), report::day_text(plan.window.last),
+                             notebooks ? count_text(plan.sessions, "scanned notebook", "scanned notebooks")
+                                       : count_text(plan.sessions, "session", "sessions"),
+                             notebooks ? "looked at" : "heard"));
 }
 
 void write_totals(const Plan& plan, std::ostream& out) {
@@ -46,11 +51,14 @@ void write_totals(const Plan& plan, std::ostream& out) {
       sum->compressed_bytes += one.compressed_bytes;
     }
   }
-  out << fmt::format("\n{:<10}{:>14}{:>14}{:>14}{:>10}\n", "VERDICT", "DISTRIBUTIONS", "INSTALLED", "COMPRESSED", "SHARE");
+  out << fmt::format("\n{:<10}{:>14}{:>14}{:>14}{:>10}\n", "VERDICT", "DISTRIBUTIONS", "INSTALLED", "COMPRESSED",
+                     "SHARE");
   for (const auto verdict : {Verdict::kHot, Verdict::kWatch, Verdict::kCold, Verdict::kArchived}) {
     const auto& sum = sums.at(std::size_t(verdict));
     const auto share = all.compressed_bytes == 0 ? 0.0 : double(sum.compressed_bytes) / double(all.compressed_bytes);
-    out << fmt::format("{:<10}{:>14}{:>14}{:>14}{:>10}\n", verdict_name(verdict), number_text(sum.count), bytes_text(sum.bytes), bytes_text(sum.compressed_bytes), sum.count == 0 ? "" : report::percent_text(share));
+    out << fmt::format("{:<10}{:>14}{:>14}{:>14}{:>10}\n", verdict_name(verdict), number_text(sum.count),
+                       bytes_text(sum.bytes), bytes_text(sum.compressed_bytes),
+                       sum.count == 0 ? "" : report::percent_text(share));
   }
 }
 
@@ -64,18 +72,24 @@ void write_rows(const Plan& plan, std::ostream& out, const PlanTextOptions& opti
     return;
   }
   const auto hotter = [](const PlannedDistribution* one, const PlannedDistribution* other) {
-    return one->verdict != other->verdict ? one->verdict > other->verdict : one->compressed_bytes > other->compressed_bytes;
+    return one->verdict != other->verdict ? one->verdict > other->verdict
+                                          : one->compressed_bytes > other->compressed_bytes;
   };
   std::ranges::stable_sort(rows, hotter);
   const auto shown = options.limit == 0 ? rows.size() : std::min(rows.size(), options.limit);
   out << '\n';
   for (std::size_t i = 0; i < shown; ++i) {
     const auto& one = *rows[i];
-    out << fmt::format("{:<9}{:<38}{:>11} compressed{}\n", verdict_name(one.verdict), report::visible(one.name + " " + one.version, 37), bytes_text(one.compressed_bytes),
-                       one.unique_compressed_bytes > 0 ? fmt::format(", {} only here", bytes_text(one.unique_compressed_bytes)) : "");
+    out << fmt::format(
+        "{:<9}{:<38}{:>11} compressed{}\n", verdict_name(one.verdict),
+        report::visible(one.name + " " + one.version, 37), bytes_text(one.compressed_bytes),
+        one.unique_compressed_bytes > 0 ? fmt::format(", {} only here", bytes_text(one.unique_compressed_bytes)) : "");
     auto why = one.reasons.front().by.empty() ? std::string() : report::visible(one.reasons.front().by, 100) + ": ";
     why += report::visible(one.reasons.front().text, 300);
-    if (one.reasons.size() > 1 && one.verdict >= Verdict::kCold) why += "; " + report::visible(one.reasons[1].by.empty() ? one.reasons[1].text : one.reasons[1].by + ": " + one.reasons[1].text, 200);
+    if (one.reasons.size() > 1 && one.verdict >= Verdict::kCold)
+      why += "; " +
+             report::visible(
+                 one.reasons[1].by.empty() ? one.reasons[1].text : one.reasons[1].by + ": " + one.reasons[1].text, 200);
     paragraph(out, why, "         ");
   }
   if (shown < rows.size()) out << fmt::format("and {} more (--all, --limit 0)\n", number_text(rows.size() - shown));
@@ -84,19 +98,41 @@ void write_rows(const Plan& plan, std::ostream& out, const PlanTextOptions& opti
 void write_consequences(const Plan& plan, std::ostream& out) {
   const auto& forecast = plan.forecast;
   out << '\n';
-  if (plan.cold_bytes > 0) paragraph(out, fmt::format("Cold are {} of the image's compressed bytes; {} of them only what goes cold reaches, over all pinned versions.", bytes_text(plan.cold_bytes), bytes_text(plan.saved_bytes)));
+  if (plan.cold_bytes > 0)
+    paragraph(
+        out,
+        fmt::format(
+            "Cold are {} of the image's compressed bytes; {} of them only what goes cold reaches, over all pinned versions.",
+            bytes_text(plan.cold_bytes), bytes_text(plan.saved_bytes)));
   if (!forecast.basis.empty()) {
-    paragraph(out, fmt::format("Of {} {}, {} touched something that is cold now; of those to come {} are expected to, {} at most.", number_text(forecast.sessions), report::visible(forecast.basis, 40), number_text(forecast.touching), report::percent_text(forecast.expected_rate), report::percent_text(forecast.at_most)));
+    paragraph(
+        out,
+        fmt::format("Of {} {}, {} touched something that is cold now; of those to come {} are expected to, {} at most.",
+                    number_text(forecast.sessions), report::visible(forecast.basis, 40), number_text(forecast.touching),
+                    report::percent_text(forecast.expected_rate), report::percent_text(forecast.at_most)));
     if (forecast.judged > 0)
-      paragraph(out, fmt::format("Halves of the evidence foretold {} of each other, and it was {}.", report::percent_text(forecast.held_out_expected), report::percent_text(forecast.held_out_seen)));
+      paragraph(out, fmt::format("Halves of the evidence foretold {} of each other, and it was {}.",
+                                 report::percent_text(forecast.held_out_expected),
+                                 report::percent_text(forecast.held_out_seen)));
   }
   if (!plan.affected.empty()) {
-    paragraph(out, fmt::format("{} import something cold{}:", count_text(plan.affected.size(), "notebook", "notebooks"), plan.affected_users > 0 ? fmt::format(", {} at most would notice", count_text(plan.affected_users, "user", "users")) : ""));
-    for (std::size_t i = 0; i < std::min(plan.affected.size(), kNamedNotebooks); ++i) paragraph(out, fmt::format("{}: {}", report::visible(plan.affected[i].path, 120), joined(plan.affected[i].distributions)), "  ");
-    if (plan.affected.size() > kNamedNotebooks) out << fmt::format("  and {} more\n", number_text(plan.affected.size() - kNamedNotebooks));
+    paragraph(out, fmt::format("{} import something cold{}:", count_text(plan.affected.size(), "notebook", "notebooks"),
+                               plan.affected_users > 0 ? fmt::format(", {} at most would notice",
+                                                                     count_text(plan.affected_users, "user", "users"))
+                                                       : ""));
+    for (std::size_t i = 0; i < std::min(plan.affected.size(), kNamedNotebooks); ++i)
+      paragraph(
+          out,
+          fmt::format("{}: {}", report::visible(plan.affected[i].path, 120), joined(plan.affected[i].distributions)),
+          "  ");
+    if (plan.affected.size() > kNamedNotebooks)
+      out << fmt::format("  and {} more\n", number_text(plan.affected.size() - kNamedNotebooks));
   }
-  for (const auto& waiver : plan.waivers) paragraph(out, fmt::format("Waived: the gate {}: {} ({})", waiver.gate, report::visible(waiver.reason), report::visible(waiver.owner, 60)));
-  for (const auto& sentence : plan.unsure) paragraph(out, "Unsure: " + report::visible(sentence, 1000) + (sentence.ends_with('.') ? "" : "."));
+  for (const auto& waiver : plan.waivers)
+    paragraph(out, fmt::format("Waived: the gate {}: {} ({})", waiver.gate, report::visible(waiver.reason),
+                               report::visible(waiver.owner, 60)));
+  for (const auto& sentence : plan.unsure)
+    paragraph(out, "Unsure: " + report::visible(sentence, 1000) + (sentence.ends_with('.') ? "" : "."));
 }
 
 }  // namespace

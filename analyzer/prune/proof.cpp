@@ -14,7 +14,7 @@ namespace {
 using internal::Fields;
 using nlohmann::json;
 
-constexpr std::uint64_t kFormat = 1;
+constexpr std::uint64_t kProofFormat = 1;
 
 Digest digest_field(const Fields& fields, std::string_view name) {
   try {
@@ -25,7 +25,8 @@ Digest digest_field(const Fields& fields, std::string_view name) {
 }
 
 json gate_json(const GateResult& gate) {
-  return {{"name", gate.name}, {"ok", gate.ok}, {"asked", gate.asked}, {"waived", gate.waived}, {"detail", gate.detail}, {"findings", gate.findings}};
+  return {{"name", gate.name},     {"ok", gate.ok},         {"asked", gate.asked},
+          {"waived", gate.waived}, {"detail", gate.detail}, {"findings", gate.findings}};
 }
 
 GateResult gate_of(const Fields& fields) {
@@ -40,9 +41,13 @@ GateResult gate_of(const Fields& fields) {
   return gate;
 }
 
-std::string blob_text(oci::Repository& repository, const oci::Manifest& manifest, const Digest& digest, std::string_view media_type, std::size_t limit, const std::string& what) {
-  const auto found = std::ranges::find_if(manifest.layers, [&](const oci::Descriptor& blob) { return blob.digest == digest && blob.media_type == media_type; });
-  if (found == manifest.layers.end()) fail<CorruptData>("{}: names no blob {} of type {}", what, digest.to_string(), media_type);
+std::string blob_text(oci::Repository& repository, const oci::Manifest& manifest, const Digest& digest,
+                      std::string_view media_type, std::size_t limit, const std::string& what) {
+  const auto found = std::ranges::find_if(manifest.layers, [&](const oci::Descriptor& blob) {
+    return blob.digest == digest && blob.media_type == media_type;
+  });
+  if (found == manifest.layers.end())
+    fail<CorruptData>("{}: names no blob {} of type {}", what, digest.to_string(), media_type);
   const auto bytes = oci::read_whole_blob(repository, *found, limit);
   return std::string(as_text(bytes));
 }
@@ -52,17 +57,24 @@ Proof read_proof(const oci::Image& image, const oci::Descriptor& artifact) {
   auto& repository = *image.repository;
   const auto read = oci::read_artifact(image, artifact, kProofArtifactType, kProofMediaType, kMaxProofBytes, what);
   auto proof = parse_proof(read.text, what);
-  if (proof.image != image.digest()) fail<CorruptData>("{}: is about {}, not {}", what, proof.image.to_string(), image.digest().to_string());
+  if (proof.image != image.digest())
+    fail<CorruptData>("{}: is about {}, not {}", what, proof.image.to_string(), image.digest().to_string());
   proof.plan_text = blob_text(repository, read.manifest, proof.plan, kPlanMediaType, kMaxPlanBytes, what);
-  proof.cuda_before_text = blob_text(repository, read.manifest, proof.cuda_before, kCudaManifestMediaType, cuda::kMaxManifestBytes, what);
-  proof.cuda_after_text = blob_text(repository, read.manifest, proof.cuda_after, kCudaManifestMediaType, cuda::kMaxManifestBytes, what);
+  proof.cuda_before_text =
+      blob_text(repository, read.manifest, proof.cuda_before, kCudaManifestMediaType, cuda::kMaxManifestBytes, what);
+  proof.cuda_after_text =
+      blob_text(repository, read.manifest, proof.cuda_after, kCudaManifestMediaType, cuda::kMaxManifestBytes, what);
   return proof;
 }
 
-void compare_stored(std::string_view side, const std::string& stored_text, const cuda::Manifest& now, GateResult& result) {
+void compare_stored(std::string_view side, const std::string& stored_text, const cuda::Manifest& now,
+                    GateResult& result) {
   const auto stored = cuda::parse_manifest(stored_text, fmt::format("the proof's CUDA manifest of the {} image", side));
-  if (stored.image != now.image) result.findings.push_back(fmt::format("{} image: the proof's CUDA manifest is about {}", side, stored.image.to_string()));
-  for (const auto& line : cuda::compare(stored, now)) result.findings.push_back(fmt::format("{} image: {}", side, line));
+  if (stored.image != now.image)
+    result.findings.push_back(
+        fmt::format("{} image: the proof's CUDA manifest is about {}", side, stored.image.to_string()));
+  for (const auto& line : cuda::compare(stored, now))
+    result.findings.push_back(fmt::format("{} image: {}", side, line));
 }
 
 }  // namespace
@@ -70,7 +82,7 @@ void compare_stored(std::string_view side, const std::string& stored_text, const
 std::string to_json(const Proof& proof) {
   auto gates = json::array();
   for (const auto& gate : proof.gates) gates.push_back(gate_json(gate));
-  const json document{{"format", kFormat},
+  const json document{{"format", kProofFormat},
                       {"old_image", proof.old_image.to_string()},
                       {"image", proof.image.to_string()},
                       {"tool", proof.tool},
@@ -86,7 +98,7 @@ Proof parse_proof(std::string_view text, std::string_view what) {
   const auto document = internal::parse_document(text, kMaxProofBytes, what);
   const Fields fields(document, std::string(what), "");
   fields.only({"format", "old_image", "image", "tool", "written", "plan", "cuda_before", "cuda_after", "gates"});
-  if (fields.number("format") != kFormat) fields.refuse("format", "of a later Varve");
+  if (fields.number("format") != kProofFormat) fields.refuse("format", "of a later Varve");
   Proof proof;
   proof.old_image = digest_field(fields, "old_image");
   proof.image = digest_field(fields, "image");
@@ -135,7 +147,8 @@ void judge_proof(const Proof& proof, const cuda::Manifest& before, const cuda::M
   compare_stored("new", proof.cuda_after_text, after, result);
   for (const auto& gate : proof.gates)
     if (!passes(gate)) result.findings.push_back(fmt::format("the gate {} had failed: {}", gate.name, gate.detail));
-  result.detail = fmt::format("by {}, {} gates, plan {}: {} CUDA files are what they were", proof.tool, proof.gates.size(), proof.plan.to_string(), after.files.size());
+  result.detail = fmt::format("by {}, {} gates, plan {}: {} CUDA files are what they were", proof.tool,
+                              proof.gates.size(), proof.plan.to_string(), after.files.size());
 }
 
 }  // namespace varve::prune

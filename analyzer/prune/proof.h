@@ -1,6 +1,6 @@
 #pragma once
-// What `prune apply` leaves beside an image that it wrote: from which image, by which plan, what the gates said, and what CUDA was. An artifact whose subject is the new image;
-// docs/format-proof.md.
+// What `prune apply` leaves beside an image that it wrote: from which image, by which plan, what the gates said, and
+// what CUDA was. An artifact whose subject is the new image; docs/format-proof.md.
 #include <optional>
 #include <string>
 #include <string_view>
@@ -20,12 +20,12 @@ inline constexpr std::size_t kMaxProofBytes = 16u << 20;
 
 struct Proof {
   Digest old_image, image;
-  std::string tool;                       // "varve 0.1.0"
+  std::string tool;                            // "varve 0.1.0"
   std::map<std::string, std::string> written;  // how: "format", "level" …, as text
-  std::vector<GateResult> gates;          // without seconds: the same run gives the same bytes
-  Digest plan;                            // of the plan's text
-  Digest cuda_before, cuda_after;         // of the manifests' text
-  std::string plan_text;                  // these three are blobs of their own
+  std::vector<GateResult> gates;               // without seconds: the same run gives the same bytes
+  Digest plan;                                 // of the plan's text
+  Digest cuda_before, cuda_after;              // of the manifests' text
+  std::string plan_text;                       // these three are blobs of their own
   std::string cuda_before_text, cuda_after_text;
 };
 
@@ -34,7 +34,8 @@ Proof parse_proof(std::string_view json, std::string_view what);  // throws Corr
 
 // Put beside the image, the manifest last. Sets the digests from the texts.
 void publish_proof(oci::Repository& repository, const oci::Descriptor& image, Proof& proof);
-// The proof of this image against that old one; of several the one with the smallest digest. Absent if there is none; throws CorruptData if all that there are are broken.
+// The proof of this image against that old one; of several the one with the smallest digest. Absent if there is none;
+// throws CorruptData if all that there are are broken.
 std::optional<Proof> find_proof(const oci::Image& image, const Digest& old_image);
 
 // "proof": what it holds is what was computed now from both images.

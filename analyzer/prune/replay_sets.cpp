@@ -24,7 +24,8 @@ ImportSets replay_sets(usage::Database& database, const Digest& image, std::size
     result.sets.push_back(std::move(set));
   }
   // By modules already; those that most notebooks import come first.
-  std::stable_sort(result.sets.begin(), result.sets.end(), [](const ImportSet& a, const ImportSet& b) { return a.notebooks > b.notebooks; });
+  std::stable_sort(result.sets.begin(), result.sets.end(),
+                   [](const ImportSet& a, const ImportSet& b) { return a.notebooks > b.notebooks; });
   if (result.sets.size() > at_most) {
     result.left_out = result.sets.size() - at_most;
     result.sets.resize(at_most);

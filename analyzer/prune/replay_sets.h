@@ -9,16 +9,16 @@
 namespace varve::prune {
 
 struct ImportSet {
-  std::vector<std::string> modules;   // dotted, ascending, never empty: those that some distribution of the image owns
-  std::string example;                // path of a notebook that imports just these
-  std::uint64_t notebooks = 0;        // how many do, copies included
+  std::vector<std::string> modules;  // dotted, ascending, never empty: those that some distribution of the image owns
+  std::string example;               // path of a notebook that imports just these
+  std::uint64_t notebooks = 0;       // how many do, copies included
 };
 
 struct ImportSets {
-  std::vector<ImportSet> sets;        // most notebooks first, then by modules
-  std::uint64_t notebooks = 0;        // Python notebooks in the database, copies included
-  std::uint64_t covered = 0;          // of these: theirs is among `sets`, or they import nothing of the image
-  std::uint64_t left_out = 0;         // distinct sets beyond `at_most`
+  std::vector<ImportSet> sets;  // most notebooks first, then by modules
+  std::uint64_t notebooks = 0;  // Python notebooks in the database, copies included
+  std::uint64_t covered = 0;    // of these: theirs is among `sets`, or they import nothing of the image
+  std::uint64_t left_out = 0;   // distinct sets beyond `at_most`
 };
 
 // Each set once, resolved by the inventory that the database has of `image`; empty sets if it has none.

@@ -18,11 +18,13 @@ namespace {
 using internal::Fields;
 using nlohmann::ordered_json;
 
-constexpr std::string_view kFormat = "varve-image-shares";
-constexpr std::uint64_t kVersion = 1;
+constexpr std::string_view kSharesFormat = "varve-image-shares";
+constexpr std::uint64_t kSharesVersion = 1;
 constexpr std::uint64_t kMaxLayerBytes = std::uint64_t(1) << 50;  // so that no sum of ours overflows
 
-std::string called(const Digest& image, const std::string& name) { return name.empty() ? image.to_string() : fmt::format("{} ({})", name, image.to_string()); }
+std::string called(const Digest& image, const std::string& name) {
+  return name.empty() ? image.to_string() : fmt::format("{} ({})", name, image.to_string());
+}
 
 Digest digest_in(const Fields& fields, std::string_view name) {
   const auto digest = Digest::try_parse(fields.text(name));
@@ -40,7 +42,8 @@ ImageShares shares_of(const packages::Inventory& inventory, const std::string& n
   // A layer that occurs twice in an image is one blob.
   for (const auto& layer : inventory.layers) shares.layers[layer.digest] = layer.compressed_bytes;
   for (const auto& distribution : inventory.distributions) {
-    auto& of = shares.distributions[distribution.vendored_by.empty() ? distribution.normalized : distribution.vendored_by];
+    auto& of =
+        shares.distributions[distribution.vendored_by.empty() ? distribution.normalized : distribution.vendored_by];
     for (std::size_t i = 0; i < distribution.layers.size() && i < distribution.layer_bytes.size(); ++i) {
       if (distribution.layers[i] >= inventory.layers.size()) continue;
       of[inventory.layers[distribution.layers[i]].digest] += distribution.layer_bytes[i];
@@ -50,7 +53,10 @@ ImageShares shares_of(const packages::Inventory& inventory, const std::string& n
 }
 
 std::string to_json(const ImageShares& shares) {
-  ordered_json document{{"format", kFormat}, {"version", kVersion}, {"image", shares.image.to_string()}, {"name", is_utf8(shares.name) ? shares.name : ""}};
+  ordered_json document{{"format", kSharesFormat},
+                        {"version", kSharesVersion},
+                        {"image", shares.image.to_string()},
+                        {"name", is_utf8(shares.name) ? shares.name : ""}};
   // Layers by number, so that their digests are written once.
   std::map<Digest, std::size_t> numbers;
   document["layers"] = ordered_json::array();
@@ -63,7 +69,8 @@ std::string to_json(const ImageShares& shares) {
     if (!is_utf8(name)) continue;
     ordered_json one{{"name", name}, {"shares", ordered_json::array()}};
     for (const auto& [digest, bytes] : of)
-      if (const auto found = numbers.find(digest); found != numbers.end()) one["shares"].push_back({{"layer", found->second}, {"bytes", bytes}});
+      if (const auto found = numbers.find(digest); found != numbers.end())
+        one["shares"].push_back({{"layer", found->second}, {"bytes", bytes}});
     document["distributions"].push_back(std::move(one));
   }
   return document.dump() + "\n";
@@ -73,8 +80,8 @@ ImageShares parse_image_shares(std::string_view json, std::string_view what) {
   const auto document = internal::parse_document(json, kMaxImageSharesBytes, what);
   const Fields fields(document, std::string(what), "");
   fields.only({"format", "version", "image", "name", "layers", "distributions"});
-  if (fields.text("format") != kFormat) fields.refuse("format", fmt::format("is not {}", kFormat));
-  if (fields.number("version") != kVersion) fields.refuse("version", "is another one than this program knows");
+  if (fields.text("format") != kSharesFormat) fields.refuse("format", fmt::format("is not {}", kSharesFormat));
+  if (fields.number("version") != kSharesVersion) fields.refuse("version", "is another one than this program knows");
   ImageShares shares;
   shares.image = digest_in(fields, "image");
   shares.name = fields.text("name");
@@ -144,11 +151,13 @@ void Savings::add_unknown(const Digest& image, const std::string& name, const st
 std::uint64_t Savings::of(const std::string& distribution) const {
   const auto found = shares_.find(distribution);
   if (found == shares_.end()) return 0;
-  return std::accumulate(found->second.begin(), found->second.end(), std::uint64_t(0), [](std::uint64_t sum, const auto& share) { return sum + share.second; });
+  return std::accumulate(found->second.begin(), found->second.end(), std::uint64_t(0),
+                         [](std::uint64_t sum, const auto& share) { return sum + share.second; });
 }
 
 std::uint64_t Savings::stored_bytes() const {
-  return std::accumulate(layers_.begin(), layers_.end(), std::uint64_t(0), [](std::uint64_t sum, const auto& layer) { return sum + layer.second; });
+  return std::accumulate(layers_.begin(), layers_.end(), std::uint64_t(0),
+                         [](std::uint64_t sum, const auto& layer) { return sum + layer.second; });
 }
 
 void Savings::add_to(Plan& plan) const {
@@ -162,9 +171,13 @@ void Savings::add_to(Plan& plan) const {
     for (const auto* row : rows) here += row->compressed_bytes;
     for (std::size_t i = 0; i < rows.size(); ++i) {
       auto& row = *rows[i];
-      row.unique_compressed_bytes = i + 1 == rows.size() ? bytes - given : here == 0 ? 0 : std::uint64_t(double(bytes) * double(row.compressed_bytes) / double(here));
+      row.unique_compressed_bytes = i + 1 == rows.size() ? bytes - given
+                                    : here == 0
+                                        ? 0
+                                        : std::uint64_t(double(bytes) * double(row.compressed_bytes) / double(here));
       given += row.unique_compressed_bytes;
-      if (row.verdict == Verdict::kCold || row.verdict == Verdict::kArchived) plan.saved_bytes += row.unique_compressed_bytes;
+      if (row.verdict == Verdict::kCold || row.verdict == Verdict::kArchived)
+        plan.saved_bytes += row.unique_compressed_bytes;
     }
   }
   plan.unsure.insert(plan.unsure.end(), unknown_.begin(), unknown_.end());

@@ -5,7 +5,7 @@
 
 #include "core/base/errors.h"
 #include "core/base/file.h"
-#include "tests/support/temp_dir.h"
+#include "testing/temp_dir.h"
 
 namespace varve::prune {
 namespace {
@@ -14,7 +14,8 @@ using testing::HasSubstr;
 using testing::Pair;
 using testing::UnorderedElementsAre;
 
-packages::Inventory inventory_of(const std::string& image, const std::vector<std::pair<std::string, std::uint64_t>>& layers) {
+packages::Inventory inventory_of(const std::string& image,
+                                 const std::vector<std::pair<std::string, std::uint64_t>>& layers) {
   packages::Inventory inventory;
   inventory.image = digest_of(image);
   for (const auto& [name, bytes] : layers) {
@@ -25,7 +26,8 @@ packages::Inventory inventory_of(const std::string& image, const std::vector<std
   return inventory;
 }
 
-void add(packages::Inventory& inventory, const std::string& name, std::vector<std::uint32_t> layers, std::vector<std::uint64_t> bytes, const std::string& vendored_by = "") {
+void add(packages::Inventory& inventory, const std::string& name, std::vector<std::uint32_t> layers,
+         std::vector<std::uint64_t> bytes, const std::string& vendored_by = "") {
   packages::Distribution one;
   one.name = one.normalized = name;
   one.layers = std::move(layers);
@@ -77,7 +79,8 @@ TEST(Savings, DoesNotDependOnTheOrder) {
 
 TEST(Savings, FillsThePlanAndSaysWhatIsNotCounted) {
   Plan plan;
-  const auto add_row = [&](const std::string& name, const std::string& source, Verdict verdict, std::uint64_t compressed_bytes) {
+  const auto add_row = [&](const std::string& name, const std::string& source, Verdict verdict,
+                           std::uint64_t compressed_bytes) {
     auto& row = plan.verdicts.emplace_back();
     row.name = name;
     row.source = source;
@@ -96,7 +99,8 @@ TEST(Savings, FillsThePlanAndSaysWhatIsNotCounted) {
   EXPECT_EQ(plan.verdicts[2].unique_compressed_bytes, 207U);
   EXPECT_EQ(plan.saved_bytes, 317U);
   ASSERT_EQ(plan.unsure.size(), 1U);
-  EXPECT_THAT(plan.unsure[0], HasSubstr("v0 (" + digest_of("v0").to_string() + ") would save is not counted: it has no index"));
+  EXPECT_THAT(plan.unsure[0],
+              HasSubstr("v0 (" + digest_of("v0").to_string() + ") would save is not counted: it has no index"));
 }
 
 TEST(ImageShares, AreWrittenAndReadAgain) {
@@ -107,7 +111,8 @@ TEST(ImageShares, AreWrittenAndReadAgain) {
   EXPECT_EQ(read.image, digest_of("v2"));
   EXPECT_EQ(read.layers, shares.layers);
   EXPECT_EQ(read.distributions, shares.distributions);
-  EXPECT_THAT(read.distributions.at("numpy"), UnorderedElementsAre(Pair(digest_of("base"), 100U), Pair(digest_of("update"), 120U)));
+  EXPECT_THAT(read.distributions.at("numpy"),
+              UnorderedElementsAre(Pair(digest_of("base"), 100U), Pair(digest_of("update"), 120U)));
 }
 
 void expect_refused(const std::string& from, const std::string& to, const std::string& why) {

@@ -135,12 +135,6 @@ void read_archive_info(const nlohmann::json& info, DirectUrl& out) {
     out.hashes.try_emplace(hash.substr(0, equals), hash.substr(equals + 1));
 }
 
-int hex_digit(char c) {
-  if (is_digit(c)) return c - '0';
-  c = lower(c);
-  return c >= 'a' && c <= 'f' ? c - 'a' + 10 : -1;
-}
-
 }  // namespace
 
 RecordTally read_record(std::string_view text, const std::function<void(const RecordEntry&)>& got) {

@@ -17,35 +17,35 @@ const Environment kLinux{{"python_version", "3.11"},
                          {"os_name", "posix"},
                          {"platform_system", "Linux"}};
 
-bool holds(std::string_view text, std::string_view extra = "") {
+bool marker_holds(std::string_view text, std::string_view extra = "") {
   const auto marker = Marker::parse(text);
   EXPECT_TRUE(marker) << text;
   return marker && marker->holds(kLinux, extra);
 }
 
 TEST(MarkerTest, ComparesVersionsAsVersions) {
-  EXPECT_TRUE(holds("python_version >= '3.9'"));
-  EXPECT_FALSE(holds("python_version < '3.9'"));
-  EXPECT_TRUE(holds("'3.9' < python_full_version"));
-  EXPECT_TRUE(holds("python_full_version < '3.11.10'"));
-  EXPECT_TRUE(holds("python_version in '3.11 3.12'"));
+  EXPECT_TRUE(marker_holds("python_version >= '3.9'"));
+  EXPECT_FALSE(marker_holds("python_version < '3.9'"));
+  EXPECT_TRUE(marker_holds("'3.9' < python_full_version"));
+  EXPECT_TRUE(marker_holds("python_full_version < '3.11.10'"));
+  EXPECT_TRUE(marker_holds("python_version in '3.11 3.12'"));
 }
 
 TEST(MarkerTest, TellsExtrasByTheirNormalNames) {
-  EXPECT_TRUE(holds("extra == 'Dev_Tools'", "dev.tools"));
-  EXPECT_FALSE(holds("extra == 'test'"));
-  EXPECT_TRUE(holds("extra != 'test'"));
+  EXPECT_TRUE(marker_holds("extra == 'Dev_Tools'", "dev.tools"));
+  EXPECT_FALSE(marker_holds("extra == 'test'"));
+  EXPECT_TRUE(marker_holds("extra != 'test'"));
   EXPECT_THAT(Marker::parse("extra == 'A_b' or 'c' == extra and os_name == 'd'")->extras(), ElementsAre("a-b", "c"));
 }
 
 TEST(MarkerTest, AndBindsStrongerThanOr) {
-  EXPECT_TRUE(holds("os_name == 'posix' or os_name == 'nt' and os_name == 'x'"));
-  EXPECT_FALSE(holds("(os_name == 'posix' or os_name == 'nt') and os_name == 'x'"));
+  EXPECT_TRUE(marker_holds("os_name == 'posix' or os_name == 'nt' and os_name == 'x'"));
+  EXPECT_FALSE(marker_holds("(os_name == 'posix' or os_name == 'nt') and os_name == 'x'"));
 }
 
 TEST(MarkerTest, KnowsTheOldSpellings) {
-  EXPECT_TRUE(holds("os.name == 'posix' and sys.platform=='linux'"));
-  EXPECT_FALSE(holds("platform.python_implementation == 'PyPy'"));
+  EXPECT_TRUE(marker_holds("os.name == 'posix' and sys.platform=='linux'"));
+  EXPECT_FALSE(marker_holds("platform.python_implementation == 'PyPy'"));
 }
 
 TEST(MarkerTest, DepthIsBounded) {

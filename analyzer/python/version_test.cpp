@@ -15,7 +15,7 @@ Version version(std::string_view text) {
   return parsed.value_or(Version());
 }
 
-bool holds(std::string_view specifier, std::string_view text, bool prereleases = true) {
+bool version_holds(std::string_view specifier, std::string_view text, bool prereleases = true) {
   const auto set = SpecifierSet::parse(specifier);
   EXPECT_TRUE(set) << specifier;
   return set && set->contains(version(text), prereleases);
@@ -76,30 +76,30 @@ TEST(VersionTest, RefusesWhatIsNone) {
 }
 
 TEST(SpecifierTest, HoldsAsPep440) {
-  EXPECT_TRUE(holds("", "1.0"));
-  EXPECT_TRUE(holds("==1.0", "1.0+local"));
-  EXPECT_FALSE(holds("==1.0+local", "1.0"));
-  EXPECT_TRUE(holds("==1.0.*", "1"));
-  EXPECT_TRUE(holds("==1.0.*", "1.0rc1"));
-  EXPECT_FALSE(holds("==1.1.*", "1!1.1"));
-  EXPECT_FALSE(holds("!=1.5.*,>=1", "1.5.3"));
-  EXPECT_TRUE(holds("~=1.4.5", "1.4.9"));
-  EXPECT_FALSE(holds("~=1.4.5", "1.5"));
-  EXPECT_FALSE(holds(">1.0", "1.0.post1"));
-  EXPECT_FALSE(holds(">1.0", "1.0+local"));
-  EXPECT_FALSE(holds("<1.0", "1.0rc1"));
-  EXPECT_TRUE(holds("<1.0rc2", "1.0rc1"));
-  EXPECT_TRUE(holds("===Foo-1.0", "1.0") == false);
-  EXPECT_TRUE(holds("===1.0RC1", "1.0rc1"));
-  EXPECT_TRUE(holds("(>=1.0, <2)", "1.5"));
+  EXPECT_TRUE(version_holds("", "1.0"));
+  EXPECT_TRUE(version_holds("==1.0", "1.0+local"));
+  EXPECT_FALSE(version_holds("==1.0+local", "1.0"));
+  EXPECT_TRUE(version_holds("==1.0.*", "1"));
+  EXPECT_TRUE(version_holds("==1.0.*", "1.0rc1"));
+  EXPECT_FALSE(version_holds("==1.1.*", "1!1.1"));
+  EXPECT_FALSE(version_holds("!=1.5.*,>=1", "1.5.3"));
+  EXPECT_TRUE(version_holds("~=1.4.5", "1.4.9"));
+  EXPECT_FALSE(version_holds("~=1.4.5", "1.5"));
+  EXPECT_FALSE(version_holds(">1.0", "1.0.post1"));
+  EXPECT_FALSE(version_holds(">1.0", "1.0+local"));
+  EXPECT_FALSE(version_holds("<1.0", "1.0rc1"));
+  EXPECT_TRUE(version_holds("<1.0rc2", "1.0rc1"));
+  EXPECT_TRUE(version_holds("===Foo-1.0", "1.0") == false);
+  EXPECT_TRUE(version_holds("===1.0RC1", "1.0rc1"));
+  EXPECT_TRUE(version_holds("(>=1.0, <2)", "1.5"));
 }
 
 TEST(SpecifierTest, PrereleasesNeedLeave) {
-  EXPECT_FALSE(holds(">=1.0", "2.0rc1", false));
-  EXPECT_TRUE(holds(">=1.0", "2.0rc1", true));
-  EXPECT_TRUE(holds(">=1.0a1", "2.0rc1", false));
-  EXPECT_FALSE(holds("", "2.0.dev1", false));
-  EXPECT_FALSE(holds("!=1.0a1", "2.0.dev1", false));
+  EXPECT_FALSE(version_holds(">=1.0", "2.0rc1", false));
+  EXPECT_TRUE(version_holds(">=1.0", "2.0rc1", true));
+  EXPECT_TRUE(version_holds(">=1.0a1", "2.0rc1", false));
+  EXPECT_FALSE(version_holds("", "2.0.dev1", false));
+  EXPECT_FALSE(version_holds("!=1.0a1", "2.0.dev1", false));
 }
 
 TEST(SpecifierTest, RefusesWhatIsNone) {

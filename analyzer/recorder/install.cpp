@@ -23,7 +23,7 @@ std::filesystem::path real_folder(const Target& target, const std::string& folde
 }
 
 FileState state_of(const std::filesystem::path& path, std::string_view expected) {
-  struct stat status{};
+  struct stat status {};
   if (::lstat(path.c_str(), &status) != 0) {
     if (errno == ENOENT) return FileState::kAbsent;
     fail_errno("look at {}", path.string());
@@ -56,8 +56,8 @@ SiteState look_at(const Target& target, const std::string& folder) {
   return site;
 }
 
-// What Pythons made of our sources. A compiled file is checked against its source by time and size only, and the time of a file in an
-// image may be set back, so none is left to lie beside another version.
+// What Pythons made of our sources. A compiled file is checked against its source by time and size only, and the time
+// of a file in an image may be set back, so none is left to lie beside another version.
 void remove_compiled(const std::filesystem::path& folder) {
   std::vector<std::filesystem::path> compiled;
   std::error_code none;
@@ -65,7 +65,8 @@ void remove_compiled(const std::filesystem::path& folder) {
     const auto name = entry.path().filename().string();
     for (const auto& file : recorder_files()) {
       const auto stem = file.name.substr(0, file.name.rfind('.'));
-      if (file.name.ends_with(".py") && name.starts_with(std::string(stem) + ".cpython-") && name.ends_with(".pyc")) compiled.push_back(entry.path());
+      if (file.name.ends_with(".py") && name.starts_with(std::string(stem) + ".cpython-") && name.ends_with(".pyc"))
+        compiled.push_back(entry.path());
     }
   }
   for (const auto& path : compiled) std::filesystem::remove(path, none);
@@ -73,7 +74,8 @@ void remove_compiled(const std::filesystem::path& folder) {
 
 bool has_switch_file(const std::filesystem::path& root) {
   std::error_code none;
-  return RootFolder(root).locate(kSwitchFile).has_value() || (root == "/" && std::filesystem::exists("/etc/varve/usage-off", none));
+  return RootFolder(root).locate(kSwitchFile).has_value() ||
+         (root == "/" && std::filesystem::exists("/etc/varve/usage-off", none));
 }
 
 }  // namespace
@@ -90,9 +92,10 @@ Target find_target(const std::filesystem::path& dir) {
   }
   target.folders = site_folders([&](const std::string& inside) { return folder.list(inside); });
   if (target.folders.empty())
-    fail<NotFound>("{}: no Python 3.{} or later in it; give the root of an image's file system, the folder of a Python or virtual environment "
-                   "(with lib/python3.N/site-packages), or a site folder itself",
-                   dir.string(), kOldestPythonMinor);
+    fail<NotFound>(
+        "{}: no Python 3.{} or later in it; give the root of an image's file system, the folder of a Python or virtual environment "
+        "(with lib/python3.N/site-packages), or a site folder itself",
+        dir.string(), kOldestPythonMinor);
   target.switched_off = has_switch_file(absolute);
   return target;
 }
@@ -107,12 +110,14 @@ std::vector<SiteState> install(const Target& target) {
   auto sites = status(target);
   for (const auto& site : sites)
     if (!site.foreign.empty())
-      fail<Unsupported>("{} in {} is not the recorder's and is left alone; nothing was installed", site.foreign.front(), site.path);
+      fail<Unsupported>("{} in {} is not the recorder's and is left alone; nothing was installed", site.foreign.front(),
+                        site.path);
   for (std::size_t i = 0; i < sites.size(); ++i) {
     if (sites[i].state == FileState::kCurrent) continue;
     const auto real = real_folder(target, target.folders[i]);
     for (const auto& file : recorder_files())
-      if (state_of(real / file.name, file.content) != FileState::kCurrent) write_file_atomically(real / file.name, as_bytes(file.content), 0644);
+      if (state_of(real / file.name, file.content) != FileState::kCurrent)
+        write_file_atomically(real / file.name, as_bytes(file.content), 0644);
     remove_compiled(real);
     sites[i].state = FileState::kCurrent;
     sites[i].changed = true;

@@ -6,7 +6,7 @@
 
 #include "core/base/errors.h"
 #include "core/base/file.h"
-#include "tests/support/temp_dir.h"
+#include "testing/temp_dir.h"
 
 namespace varve::recorder {
 namespace {
@@ -36,7 +36,7 @@ TEST_F(InstallTest, PutsAllFilesThereForEveryoneToRead) {
   EXPECT_EQ(files(), recorder_files().size());
   for (const auto& file : recorder_files()) {
     EXPECT_EQ(content(site_ / file.name), file.content);
-    struct stat status{};
+    struct stat status {};
     ASSERT_EQ(::stat((site_ / file.name).c_str(), &status), 0);
     EXPECT_EQ(status.st_mode & 07777, 0644u);
   }
@@ -119,7 +119,8 @@ TEST_F(InstallTest, SeesTheSwitchOfAnImage) {
 
 TEST(RecorderFilesTest, StartWithTheMarkAndTheOneThatStartsThemComesLast) {
   ASSERT_GE(recorder_files().size(), 3u);
-  for (const auto& file : recorder_files()) EXPECT_TRUE(file.content.starts_with("# Varve usage recorder ")) << file.name;
+  for (const auto& file : recorder_files())
+    EXPECT_TRUE(file.content.starts_with("# Varve usage recorder ")) << file.name;
   EXPECT_EQ(recorder_files().rbegin()[2].name, "varve_recorder.py");
   EXPECT_EQ(recorder_files().rbegin()[1].name, "varve_recorder.pth");
   EXPECT_EQ(recorder_files().rbegin()[0].name, "varve_recorder.start");

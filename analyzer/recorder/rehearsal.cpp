@@ -17,8 +17,8 @@ namespace {
 
 namespace fs = std::filesystem;
 
-// $PYTHONPATH has no .pth files, but a sitecustomize module in it is loaded; the one that it hides is loaded by it. Where it hides none
-// it finds itself again, and does nothing.
+// $PYTHONPATH has no .pth files, but a sitecustomize module in it is loaded; the one that it hides is loaded by it.
+// Where it hides none it finds itself again, and does nothing.
 constexpr std::string_view kSiteCustomize = R"python(import os
 import sys
 
@@ -57,7 +57,9 @@ class Folder {
   fs::path path_;
 };
 
-bool is_of(std::string_view entry, std::string_view variable) { return entry.starts_with(variable) && entry.substr(variable.size()).starts_with('='); }
+bool is_of(std::string_view entry, std::string_view variable) {
+  return entry.starts_with(variable) && entry.substr(variable.size()).starts_with('=');
+}
 
 std::vector<std::string> environment_for(const Folder& folder, const RehearsalOptions& options) {
   std::vector<std::string> result{std::string(kSpoolVariable) + "=" + folder.spool().string()};
@@ -66,7 +68,8 @@ std::vector<std::string> environment_for(const Folder& folder, const RehearsalOp
     const std::string_view entry(*at);
     if (is_of(entry, "PYTHONPATH")) {
       if (entry.size() > 11) python_path += ":" + std::string(entry.substr(11));
-    } else if (is_of(entry, kSpoolVariable) || is_of(entry, kSessionVariable) || is_of(entry, "VARVE_USAGE_PARENT") || is_of(entry, kStartedVariable)) {
+    } else if (is_of(entry, kSpoolVariable) || is_of(entry, kSessionVariable) || is_of(entry, "VARVE_USAGE_PARENT") ||
+               is_of(entry, kStartedVariable)) {
       continue;  // this is a session of its own
     } else if (options.user && (is_of(entry, kUserHashVariable) || is_of(entry, "VARVE_USAGE_USER"))) {
       continue;
@@ -91,7 +94,8 @@ int run(std::vector<std::string> command, std::vector<std::string> environment) 
   ::posix_spawn_file_actions_init(&actions);
   ::posix_spawn_file_actions_adddup2(&actions, STDERR_FILENO, STDOUT_FILENO);
   pid_t child = 0;
-  const int error = ::posix_spawnp(&child, command.front().c_str(), &actions, nullptr, pointers(command).data(), pointers(environment).data());
+  const int error = ::posix_spawnp(&child, command.front().c_str(), &actions, nullptr, pointers(command).data(),
+                                   pointers(environment).data());
   ::posix_spawn_file_actions_destroy(&actions);
   if (error != 0) throw std::system_error(error, std::generic_category(), "start " + command.front());
   int status = 0;
@@ -108,7 +112,8 @@ std::vector<RehearsedFile> read_spool(const fs::path& spool) {
   std::vector<Dated> paths;
   for (const auto& entry : fs::directory_iterator(spool))
     if (entry.path().extension() == ".jsonl") paths.push_back({entry.last_write_time(), entry.path()});
-  std::sort(paths.begin(), paths.end(), [](const Dated& a, const Dated& b) { return std::tie(a.time, a.path) < std::tie(b.time, b.path); });
+  std::sort(paths.begin(), paths.end(),
+            [](const Dated& a, const Dated& b) { return std::tie(a.time, a.path) < std::tie(b.time, b.path); });
   std::vector<RehearsedFile> files;
   for (const auto& [time, path] : paths) {
     const auto bytes = read_file(path);

@@ -11,8 +11,8 @@
 namespace varve::recorder {
 namespace {
 
-constexpr int kMaxLinks = 40;               // as the kernel's own limit
-constexpr std::size_t kMaxNames = 1u << 20; // in one folder
+constexpr int kMaxLinks = 40;                // as the kernel's own limit
+constexpr std::size_t kMaxNames = 1u << 20;  // in one folder
 
 void push_front_parts(std::deque<std::string>& parts, std::string_view path) {
   std::size_t at = 0;
@@ -34,9 +34,10 @@ std::string read_link(const std::filesystem::path& path) {
 }  // namespace
 
 RootFolder::RootFolder(std::filesystem::path root) : root_(std::move(root)) {
-  struct stat status{};
+  struct stat status {};
   if (::stat(root_.c_str(), &status) != 0) fail_errno("look at {}", root_.string());
-  if (!S_ISDIR(status.st_mode)) throw std::system_error(ENOTDIR, std::generic_category(), "look into " + root_.string());
+  if (!S_ISDIR(status.st_mode))
+    throw std::system_error(ENOTDIR, std::generic_category(), "look into " + root_.string());
 }
 
 std::optional<std::filesystem::path> RootFolder::locate(const std::string& path) const {
@@ -58,7 +59,7 @@ std::optional<std::filesystem::path> RootFolder::locate(const std::string& path)
       continue;
     }
     done.push_back(part);
-    struct stat status{};
+    struct stat status {};
     const auto here = real();
     if (::lstat(here.c_str(), &status) != 0) {
       if (errno == ENOENT || errno == ENOTDIR || errno == ENAMETOOLONG || errno == EACCES) return std::nullopt;
@@ -76,12 +77,13 @@ std::optional<std::filesystem::path> RootFolder::locate(const std::string& path)
 
 std::optional<ListedFolder> RootFolder::list(const std::string& path) const {
   const auto real = locate(path);
-  struct stat status{};
+  struct stat status {};
   if (!real || ::stat(real->c_str(), &status) != 0 || !S_ISDIR(status.st_mode)) return std::nullopt;
   ListedFolder folder;
   folder.identity = std::hash<std::string>{}(real->string());
   std::error_code unreadable;
-  for (std::filesystem::directory_iterator at(*real, unreadable), end; !unreadable && at != end; at.increment(unreadable)) {
+  for (std::filesystem::directory_iterator at(*real, unreadable), end; !unreadable && at != end;
+       at.increment(unreadable)) {
     folder.names.push_back(at->path().filename().string());
     if (folder.names.size() >= kMaxNames) fail<Unsupported>("{} has more than {} entries", real->string(), kMaxNames);
   }

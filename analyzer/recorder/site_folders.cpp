@@ -34,7 +34,8 @@ constexpr std::string_view kPrefixes[] = {
     "srv/.venv",
     "workspace/.venv",
 };
-// Folders of the user's own scheme (pip install --user while the image was built) start no .pth of other users, but of their own.
+// Folders of the user's own scheme (pip install --user while the image was built) start no .pth of other users, but of
+// their own.
 constexpr std::string_view kUserSchemes[] = {"root/.local", "home/*/.local"};
 
 constexpr std::size_t kMaxPrefixes = 10'000;

@@ -1,7 +1,7 @@
 #include <gtest/gtest.h>
 
 #include "analyzer/recorder/install.h"
-#include "tests/support/temp_dir.h"
+#include "testing/temp_dir.h"
 
 namespace varve::recorder {
 namespace {
@@ -20,21 +20,25 @@ class SiteFoldersTest : public testing::Test {
 };
 
 TEST(IsSiteFolderTest, KnowsTheShapesOfPythonsTheRecorderWorksIn) {
-  for (const auto* path : {"usr/lib/python3/dist-packages", "/usr/local/lib/python3.11/dist-packages", "opt/conda/lib/python3.8/site-packages",
-                           "/venv/lib64/python3.14/site-packages", "usr/lib/python3.13t/site-packages", "python3.12/site-packages"})
+  for (const auto* path : {"usr/lib/python3/dist-packages", "/usr/local/lib/python3.11/dist-packages",
+                           "opt/conda/lib/python3.8/site-packages", "/venv/lib64/python3.14/site-packages",
+                           "usr/lib/python3.13t/site-packages", "python3.12/site-packages"})
     EXPECT_TRUE(is_site_folder(path)) << path;
-  for (const auto* path : {"usr/lib/python2.7/dist-packages", "usr/lib/python3.7/site-packages", "usr/lib/python3/site-packages", "site-packages",
-                           "usr/lib/python3.x/site-packages", "usr/lib/python3./site-packages", "usr/lib/python3.11/lib-dynload", ""})
+  for (const auto* path : {"usr/lib/python2.7/dist-packages", "usr/lib/python3.7/site-packages",
+                           "usr/lib/python3/site-packages", "site-packages", "usr/lib/python3.x/site-packages",
+                           "usr/lib/python3./site-packages", "usr/lib/python3.11/lib-dynload", ""})
     EXPECT_FALSE(is_site_folder(path)) << path;
 }
 
 TEST_F(SiteFoldersTest, FindsDebianCondaPyenvAndVirtualEnvironments) {
-  for (const auto* path : {"usr/lib/python3/dist-packages", "usr/local/lib/python3.11/dist-packages", "opt/conda/lib/python3.10/site-packages",
-                           "opt/conda/envs/old/lib/python3.8/site-packages", "root/.pyenv/versions/3.12.1/lib/python3.12/site-packages",
+  for (const auto* path : {"usr/lib/python3/dist-packages", "usr/local/lib/python3.11/dist-packages",
+                           "opt/conda/lib/python3.10/site-packages", "opt/conda/envs/old/lib/python3.8/site-packages",
+                           "root/.pyenv/versions/3.12.1/lib/python3.12/site-packages",
                            "usr/lib/python2.7/dist-packages", "app/.venv/lib/python3.11/site-packages"})
     make(path);
   EXPECT_EQ(find(), (Folders{"app/.venv/lib/python3.11/site-packages", "opt/conda/envs/old/lib/python3.8/site-packages",
-                             "opt/conda/lib/python3.10/site-packages", "root/.pyenv/versions/3.12.1/lib/python3.12/site-packages",
+                             "opt/conda/lib/python3.10/site-packages",
+                             "root/.pyenv/versions/3.12.1/lib/python3.12/site-packages",
                              "usr/lib/python3/dist-packages", "usr/local/lib/python3.11/dist-packages"}));
 }
 

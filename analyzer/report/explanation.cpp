@@ -74,9 +74,11 @@ class Story {
   }
 
   void tell_nothing() {
-    say("", fmt::format("Nothing is known of {}: no image has a distribution or module of this name, no notebook names it, and no "
-                        "session used it. Names that only a few sessions failed to import are not kept.",
-                        visible(explanation_.asked, 80)));
+    say("",
+        fmt::format(
+            "Nothing is known of {}: no image has a distribution or module of this name, no notebook names it, and no "
+            "session used it. Names that only a few sessions failed to import are not kept.",
+            visible(explanation_.asked, 80)));
     tell_where_looked();
   }
 

@@ -40,7 +40,7 @@ std::string spark(const usage::DistributionUse& use, usage::DayRange window) {
       counts.size() - 1, path);
 }
 
-std::string trend_cell(const Row& row) {
+std::string html_trend_cell(const Row& row) {
   const auto word = trend_name(row.trend_kind);
   const auto number = trend_text(row.trend);
   if (row.trend_kind == Trend::kSteady || word.empty()) return html(number);
@@ -137,7 +137,7 @@ std::string movers_table(const Report& report, bool rising) {
     put(out,
         "<tr><th scope=\"row\">{}</th><td class=\"l\">{}</td><td class=\"r\">{}</td><td class=\"r\">{}</td></tr>\n",
         html(movers[i]->use->name), spark(*movers[i]->use, report.snapshot.window),
-        number_text(movers[i]->use->sessions), trend_cell(*movers[i]));
+        number_text(movers[i]->use->sessions), html_trend_cell(*movers[i]));
   }
   return out + "</tbody></table></div>\n";
 }
@@ -234,7 +234,7 @@ void put_row(std::string& out, const Report& report, const Row& row, std::size_t
                    : spark(use, report.snapshot.window),
       row.no_data ? "no data" : number_text(use.sessions), row.share ? html(percent_text(*row.share)) : "",
       row.bound ? html(percent_text(*row.bound)) : "", row.no_data ? "" : number_text(use.direct),
-      row.no_data ? "" : page_users(report, use.users), trend_cell(row));
+      row.no_data ? "" : page_users(report, use.users), html_trend_cell(row));
   for (const auto& [days, member] : columns)
     put(out, "<td class=\"r m\">{}</td>", row.*member ? number_text(*(row.*member)) : "");
   put(out, "<td class=\"r l\">{}</td><td class=\"r\">{}</td></tr>\n",

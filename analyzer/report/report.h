@@ -43,13 +43,14 @@ struct Row {
               // else per day: 1 = unchanged; absent if either half has no data or the first no use
   Trend trend_kind = Trend::kUnknown;  // kRising and kFalling only where chance alone is an unlikely reason (5 %)
   std::optional<std::uint64_t> last_30, last_90,
-      last_365;                        // sessions up to the window's end; absent for more days than were asked for
-  bool in_current = false;             // the current image has it
-  bool no_data = false;                // nobody could have been seen using it: then zero says nothing
-  std::string no_data_reason;          // in words; "" unless no_data
-  bool unused = false;                 // seen in no session in any way, although it would have been
-  bool cuda = false;                   // a CUDA library: stays whatever is counted
-  bool system = false;                 // the distribution's own package (dpkg): use of it is only partly seen, so it is never said that it could go
+      last_365;                // sessions up to the window's end; absent for more days than were asked for
+  bool in_current = false;     // the current image has it
+  bool no_data = false;        // nobody could have been seen using it: then zero says nothing
+  std::string no_data_reason;  // in words; "" unless no_data
+  bool unused = false;         // seen in no session in any way, although it would have been
+  bool cuda = false;           // a CUDA library: stays whatever is counted
+  bool system = false;  // the distribution's own package (dpkg): use of it is only partly seen, so it is never said
+                        // that it could go
   std::vector<std::string> needed_by;  // of what stays and needs it on the current image, directly: at most 3 names
   std::uint64_t needed_by_count = 0;
   std::vector<std::string> disagreements;  // static against run time, image against session, in words
@@ -83,8 +84,9 @@ struct Report {
       current;  // index of the current image: the one asked for, else the newest whose packages are known
   std::vector<std::size_t> unused;  // rows of the current image that nobody used, most bytes first
   UnusedSum unused_all;             // these
-  UnusedSum free;                   // of these: neither needed by something that stays, nor named by a notebook, nor CUDA, nor of the operating system
-  std::uint64_t known = 0;          // distributions of the current image for which there is data
+  UnusedSum free;  // of these: neither needed by something that stays, nor named by a notebook, nor CUDA, nor of the
+                   // operating system
+  std::uint64_t known = 0;                // distributions of the current image for which there is data
   std::uint64_t launched = 0, heard = 0;  // over all images
   usage::UserCount users;
   GpuSummary gpu;

@@ -9,7 +9,8 @@ namespace varve::report {
 
 void write_html(const Report& report, std::ostream& out) {
   // Only our own two blocks may run or style; nothing may be loaded from anywhere, not even from beside the page.
-  const auto style = embedded_file(page::page_files(), "report.css"), script = embedded_file(page::page_files(), "report.js");
+  const auto style = embedded_file(page::page_files(), "report.css"),
+             script = embedded_file(page::page_files(), "report.js");
   const auto policy =
       fmt::format("default-src 'none'; script-src {}; style-src {}; base-uri 'none'; form-action 'none'",
                   policy_hash(script), policy_hash(style));

@@ -19,7 +19,7 @@ using testing::IsEmpty;
 using testing::Not;
 using testing::UnorderedElementsAre;
 
-constexpr std::int32_t kToday = report_test::kToday;
+using report_test::kToday;
 
 // A fleet of two images: the newer has what `package` is called for.
 struct Fleet {

@@ -99,7 +99,9 @@ bool is_cuda_library(const std::string& name) {
 }
 
 // What holds others, whoever needs it or not.
-bool stays_by_itself(const Row& row) { return seen_in_use(*row.use) || row.use->notebooks > 0 || row.cuda || row.system; }
+bool stays_by_itself(const Row& row) {
+  return seen_in_use(*row.use) || row.use->notebooks > 0 || row.cuda || row.system;
+}
 
 }  // namespace
 

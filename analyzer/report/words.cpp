@@ -165,8 +165,10 @@ std::string counted_users_text(usage::UserCount users) {
 
 std::string holder_text(const Row& row) {
   std::string text;
-  if (row.cuda) text = "CUDA (always stays)";
-  else if (row.system) text = "the operating system";
+  if (row.cuda)
+    text = "CUDA (always stays)";
+  else if (row.system)
+    text = "the operating system";
   if (!row.needed_by.empty()) {
     text += (text.empty() ? "" : ", ") + joined(row.needed_by, 3);
     if (row.needed_by_count > row.needed_by.size())

@@ -17,10 +17,13 @@ class SqlDatabase final : public Database {
  public:
   explicit SqlDatabase(std::unique_ptr<SqlConnection> sql) : sql_(std::move(sql)), writer_(*sql_) { migrate(*sql_); }
 
-  CollectResult collect(const std::vector<std::filesystem::path>& spools, const CollectOptions& options, const CancelFlag& cancel) override {
+  CollectResult collect(const std::vector<std::filesystem::path>& spools, const CollectOptions& options,
+                        const CancelFlag& cancel) override {
     return Collector(writer_, options).collect(spools, cancel);
   }
-  void put_inventory(const packages::Inventory& inventory, const std::string& label) override { store_inventory(writer_, inventory, label); }
+  void put_inventory(const packages::Inventory& inventory, const std::string& label) override {
+    store_inventory(writer_, inventory, label);
+  }
   void put_scan(const notebooks::ScanResult& scan) override { store_scan(writer_, scan); }
   Snapshot snapshot(const SnapshotQuery& query) override {
     Transaction transaction(*sql_, Transaction::Kind::kRead);
@@ -39,7 +42,8 @@ class SqlDatabase final : public Database {
     read_notebook_imports(*sql_, image, each);
     transaction.commit();
   }
-  SessionSample sessions(const SnapshotQuery& query, std::uint64_t at_most, const std::function<void(SessionUse&&)>& each) override {
+  SessionSample sessions(const SnapshotQuery& query, std::uint64_t at_most,
+                         const std::function<void(SessionUse&&)>& each) override {
     Transaction transaction(*sql_, Transaction::Kind::kRead);
     const auto sample = read_sessions(*sql_, query, at_most, each);
     transaction.commit();
@@ -60,6 +64,8 @@ class SqlDatabase final : public Database {
 
 }  // namespace
 
-std::unique_ptr<Database> open_database(const std::string& where) { return std::make_unique<SqlDatabase>(open_sql(where, usage_kind())); }
+std::unique_ptr<Database> open_database(const std::string& where) {
+  return std::make_unique<SqlDatabase>(open_sql(where, usage_kind()));
+}
 
 }  // namespace varve::usage

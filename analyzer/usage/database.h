@@ -46,25 +46,28 @@ inline constexpr std::size_t kMaxQuarantineNotes = 100;
 
 struct SnapshotQuery {
   DayRange window;
-  std::optional<Digest> image;    // absent: all
-  bool totals_only = false;       // leaves out `days` and `modules` of distributions and `unresolved`, which are most of the work over a year
+  std::optional<Digest> image;  // absent: all
+  bool totals_only = false;  // leaves out `days` and `modules` of distributions and `unresolved`, which are most of the
+                             // work over a year
 };
 
 // One distinct notebook of those scanned, by what it needs of an image.
 struct NotebookImports {
-  std::string path;                        // as scanned; of duplicates the first in byte order
-  std::uint32_t copies = 1;                // with the same code
-  Digest code;                             // SHA-256 of its code
+  std::string path;          // as scanned; of duplicates the first in byte order
+  std::uint32_t copies = 1;  // with the same code
+  Digest code;               // SHA-256 of its code
   std::string language;
   std::vector<std::string> distributions;  // normalised names of those of the image that it imports itself, ascending
-  std::vector<std::string> modules;        // dotted, ascending: what it certainly imports as a module and a distribution of the image owns
+  std::vector<std::string>
+      modules;  // dotted, ascending: what it certainly imports as a module and a distribution of the image owns
 };
 
 // One session of those that are still kept one by one.
 struct SessionUse {
-  std::uint64_t key = 0;                   // of its random id: uniform, always the same
+  std::uint64_t key = 0;  // of its random id: uniform, always the same
   std::int32_t day = 0;
-  std::vector<std::string> distributions;  // normalised names of those that it imported in any way, opened files or executed programs of; ascending
+  std::vector<std::string> distributions;  // normalised names of those that it imported in any way, opened files or
+                                           // executed programs of; ascending
 };
 
 struct SessionSample {
@@ -89,29 +92,35 @@ class Database {
  public:
   virtual ~Database() = default;
 
-  // Takes in what is new in these spool files and folders; each file's new records and the note of how far it was read are one transaction.
-  // Throws TemporaryError when the database is full or locked for too long; what was committed before stays.
-  virtual CollectResult collect(const std::vector<std::filesystem::path>& spools, const CollectOptions& options, const CancelFlag& cancel) = 0;
+  // Takes in what is new in these spool files and folders; each file's new records and the note of how far it was read
+  // are one transaction. Throws TemporaryError when the database is full or locked for too long; what was committed
+  // before stays.
+  virtual CollectResult collect(const std::vector<std::filesystem::path>& spools, const CollectOptions& options,
+                                const CancelFlag& cancel) = 0;
   // Replaces what is known of the image's packages. `label` may be "".
   virtual void put_inventory(const packages::Inventory& inventory, const std::string& label) = 0;
   // Takes in scanned notebooks; the same path replaces what was known of it.
   virtual void put_scan(const notebooks::ScanResult& scan) = 0;
   virtual Snapshot snapshot(const SnapshotQuery& query) = 0;
-  // Everything kept about one distribution or import name, newest first, for `usage explain`: who, where, how, as sentences' facts.
+  // Everything kept about one distribution or import name, newest first, for `usage explain`: who, where, how, as
+  // sentences' facts.
   virtual Explanation explain(const std::string& name, const SnapshotQuery& query) = 0;
-  // Every distinct scanned notebook by path, those that import nothing of the image included. If the database does not know the image's packages, those of all images that
-  // it knows tell whose an import is. One after the other: memory is bounded by paths, not by imports.
+  // Every distinct scanned notebook by path, those that import nothing of the image included. If the database does not
+  // know the image's packages, those of all images that it knows tell whose an import is. One after the other: memory
+  // is bounded by paths, not by imports.
   virtual void notebooks(const Digest& image, const std::function<void(NotebookImports&&)>& each) = 0;
-  // Heard sessions of the window, as far as they are kept one by one (Retention::raw_days): all, or `at_most` of them as a uniform sample that stays the same for as
-  // long as the database does. In order of their random ids.
-  virtual SessionSample sessions(const SnapshotQuery& query, std::uint64_t at_most, const std::function<void(SessionUse&&)>& each) = 0;
+  // Heard sessions of the window, as far as they are kept one by one (Retention::raw_days): all, or `at_most` of them
+  // as a uniform sample that stays the same for as long as the database does. In order of their random ids.
+  virtual SessionSample sessions(const SnapshotQuery& query, std::uint64_t at_most,
+                                 const std::function<void(SessionUse&&)>& each) = 0;
   // From the counts per day, so over any window. Names are normalised; those that are not known count as unused.
   virtual SetUse set_use(const SnapshotQuery& query, const std::vector<std::string>& distributions) = 0;
   // Removes raw rows older than the retention; the daily aggregates stay until theirs.
   virtual void age_out(const Retention& retention, std::int32_t today) = 0;
 };
 
-// "PATH" or "sqlite:PATH" (created if absent), or "postgresql://…". Migrates an older schema; throws Unsupported on a newer one.
+// "PATH" or "sqlite:PATH" (created if absent), or "postgresql://…". Migrates an older schema; throws Unsupported on a
+// newer one.
 std::unique_ptr<Database> open_database(const std::string& where);
 
 }  // namespace varve::usage

@@ -25,8 +25,10 @@ void add_folder(const fs::path& folder, const std::string& session, std::vector<
     const auto status = at->symlink_status(error);
     if (error) continue;  // it went away while we looked
     const auto name = at->path().filename().string();
-    if (fs::is_regular_file(status) && at->path().extension() == ".jsonl") found.push_back({at->path(), session});
-    else if (session.empty() && fs::is_directory(status) && is_session_name(name)) add_folder(at->path(), name, found);
+    if (fs::is_regular_file(status) && at->path().extension() == ".jsonl")
+      found.push_back({at->path(), session});
+    else if (session.empty() && fs::is_directory(status) && is_session_name(name))
+      add_folder(at->path(), name, found);
   }
   // A session's folder may go away at any time; the folder that was asked for must be readable.
   if (error && session.empty()) throw std::system_error(error, fmt::format("read folder {}", folder.string()));
@@ -39,11 +41,15 @@ std::vector<FoundSpool> find_spools(const std::vector<fs::path>& spools) {
   for (const auto& spool : spools) {
     const auto status = fs::status(spool);
     if (!fs::exists(status)) fail<NotFound>("spool {}: there is no such file or folder", spool.string());
-    if (fs::is_directory(status)) add_folder(spool, {}, found);
-    else found.push_back({spool, {}});
+    if (fs::is_directory(status))
+      add_folder(spool, {}, found);
+    else
+      found.push_back({spool, {}});
   }
   std::sort(found.begin(), found.end(), [](const FoundSpool& a, const FoundSpool& b) { return a.path < b.path; });
-  found.erase(std::unique(found.begin(), found.end(), [](const FoundSpool& a, const FoundSpool& b) { return a.path == b.path; }), found.end());
+  found.erase(std::unique(found.begin(), found.end(),
+                          [](const FoundSpool& a, const FoundSpool& b) { return a.path == b.path; }),
+              found.end());
   return found;
 }
 
@@ -61,7 +67,8 @@ SpoolFile::SpoolFile(const fs::path& path) : path_(path) {
   const auto text = as_text(head_);
   const auto line_end = text.find('\n');
   if (line_end == std::string_view::npos) {
-    if (head_.size() > kMaxSpoolLineBytes) fail<CorruptData>("its first line is longer than {} bytes", kMaxSpoolLineBytes);
+    if (head_.size() > kMaxSpoolLineBytes)
+      fail<CorruptData>("its first line is longer than {} bytes", kMaxSpoolLineBytes);
     return;
   }
   auto record = parse_spool_line(text.substr(0, line_end));
@@ -86,7 +93,8 @@ Bytes SpoolFile::tail_print(std::uint64_t read_bytes) const {
   return to_bytes(digest_of(read(read_bytes - length, length)).raw());
 }
 
-std::uint64_t SpoolFile::each_line(std::uint64_t offset, const std::function<void(std::uint64_t at, std::string_view line)>& each) const {
+std::uint64_t SpoolFile::each_line(std::uint64_t offset,
+                                   const std::function<void(std::uint64_t at, std::string_view line)>& each) const {
   if (offset >= size_) return offset;
   const auto content = read(offset, size_ - offset);
   const auto text = as_text(content);
@@ -101,7 +109,9 @@ std::uint64_t SpoolFile::each_line(std::uint64_t offset, const std::function<voi
 bool remove_spool(const fs::path& path, const SpoolFile::Identity& read) {
   struct stat status {};
   if (::lstat(path.c_str(), &status) != 0) return false;
-  if (SpoolFile::Identity{.device = status.st_dev, .inode = status.st_ino, .size = std::uint64_t(status.st_size)} != read) return false;
+  if (SpoolFile::Identity{.device = status.st_dev, .inode = status.st_ino, .size = std::uint64_t(status.st_size)} !=
+      read)
+    return false;
   std::error_code error;
   return fs::remove(path, error);
 }
@@ -110,8 +120,11 @@ void remove_empty_session_folders(const fs::path& spool, std::int64_t now_second
   std::error_code error;
   for (fs::directory_iterator at(spool, error), end; !error && at != end; at.increment(error)) {
     struct stat status {};
-    if (!is_session_name(at->path().filename().string()) || ::lstat(at->path().c_str(), &status) != 0 || !S_ISDIR(status.st_mode)) continue;
-    if (status.st_mtim.tv_sec + kAbandonedSeconds < now_seconds) ::rmdir(at->path().c_str());  // leaves a folder that holds anything
+    if (!is_session_name(at->path().filename().string()) || ::lstat(at->path().c_str(), &status) != 0 ||
+        !S_ISDIR(status.st_mode))
+      continue;
+    if (status.st_mtim.tv_sec + kAbandonedSeconds < now_seconds)
+      ::rmdir(at->path().c_str());  // leaves a folder that holds anything
   }
 }
 

@@ -1,5 +1,6 @@
 #pragma once
-// Spool files as they lie on disk: found in folders, told apart by their first record, read on from where they were left.
+// Spool files as they lie on disk: found in folders, told apart by their first record, read on from where they were
+// left.
 #include <cstdint>
 #include <filesystem>
 #include <functional>
@@ -24,12 +25,13 @@ struct FoundSpool {
   std::string folder_session;  // the session that its folder belongs to; "" for files of the spool's own folder
 };
 
-// The spool files among these files and folders, without those named twice: `*.jsonl` of each folder, and of its folders named after a session
-// (32 hexadecimal digits). Symbolic links are not followed. Throws NotFound where one of `spools` is not there. By path.
+// The spool files among these files and folders, without those named twice: `*.jsonl` of each folder, and of its
+// folders named after a session (32 hexadecimal digits). Symbolic links are not followed. Throws NotFound where one of
+// `spools` is not there. By path.
 std::vector<FoundSpool> find_spools(const std::vector<std::filesystem::path>& spools);
 
-// One open spool file; its size is fixed when it is opened. Throws CorruptData, never quoting content, where it cannot be a spool, and
-// std::system_error where it cannot be read.
+// One open spool file; its size is fixed when it is opened. Throws CorruptData, never quoting content, where it cannot
+// be a spool, and std::system_error where it cannot be read.
 class SpoolFile {
  public:
   // Bytes that are compared to see whether a file is still the one that was read before.
@@ -48,7 +50,8 @@ class SpoolFile {
   Bytes tail_print(std::uint64_t read_bytes) const;
 
   // Whole lines from `offset` on, without line ends. Returns where the last whole line ends.
-  std::uint64_t each_line(std::uint64_t offset, const std::function<void(std::uint64_t at, std::string_view line)>& each) const;
+  std::uint64_t each_line(std::uint64_t offset,
+                          const std::function<void(std::uint64_t at, std::string_view line)>& each) const;
 
   // Tells this file, at this size, from another one that may be under its path later.
   struct Identity {
@@ -71,9 +74,11 @@ class SpoolFile {
 
 // Removes the file if it is still the one that was read, at the size that was read.
 bool remove_spool(const std::filesystem::path& path, const SpoolFile::Identity& read);
-// Removes folders of sessions in the spool folder that are empty and were not written to for a day before `now_seconds`.
+// Removes folders of sessions in the spool folder that are empty and were not written to for a day before
+// `now_seconds`.
 void remove_empty_session_folders(const std::filesystem::path& spool, std::int64_t now_seconds);
-// Removes the salts of months before that of `today` (docs/format-usage-spool.md, "Who the user is"). What cannot be removed stays.
+// Removes the salts of months before that of `today` (docs/format-usage-spool.md, "Who the user is"). What cannot be
+// removed stays.
 void remove_old_salts(const std::filesystem::path& spool, std::int32_t today);
 
 }  // namespace varve::usage

@@ -20,7 +20,8 @@ constexpr std::size_t kMaxGpuModels = 16;
 constexpr std::size_t kMaxFields = 64;
 constexpr std::uint64_t kMaxCount = std::uint64_t(1) << 40;  // seconds, cells, records: what is larger is nonsense
 
-// Top-level members of one object. Values of other kinds than these are kept as kOther: an unknown field may hold anything.
+// Top-level members of one object. Values of other kinds than these are kept as kOther: an unknown field may hold
+// anything.
 struct Field {
   enum class Kind : std::uint8_t { kText, kNumber, kBool, kTexts, kNull, kOther };
   std::string name;
@@ -40,21 +41,27 @@ class Members {
   using string_t = nlohmann::json::string_t;
   using binary_t = nlohmann::json::binary_t;
 
-  bool null() { return scalar([](Field& field) { field.kind = Field::Kind::kNull; }); }
+  bool null() {
+    return scalar([](Field& field) { field.kind = Field::Kind::kNull; });
+  }
   bool boolean(bool value) {
     return scalar([&](Field& field) {
       field.kind = Field::Kind::kBool;
       field.truth = value;
     });
   }
-  bool number_integer(number_integer_t) { return scalar([](Field&) {}); }  // negative: no field has such a value
+  bool number_integer(number_integer_t) {
+    return scalar([](Field&) {});
+  }  // negative: no field has such a value
   bool number_unsigned(number_unsigned_t value) {
     return scalar([&](Field& field) {
       field.kind = Field::Kind::kNumber;
       field.number = value;
     });
   }
-  bool number_float(number_float_t, const string_t&) { return scalar([](Field&) {}); }
+  bool number_float(number_float_t, const string_t&) {
+    return scalar([](Field&) {});
+  }
   bool binary(binary_t&) { return false; }
   bool string(string_t& value) {
     if (depth_ == 2 && in_list_ && !fields_.empty() && fields_.back().texts.size() <= kMaxGpuModels) {
@@ -79,7 +86,9 @@ class Members {
     fields_.back().name = std::move(name);
     return true;
   }
-  bool parse_error(std::size_t, const std::string&, const nlohmann::json::exception&) { return complain("not a JSON object in UTF-8"); }
+  bool parse_error(std::size_t, const std::string&, const nlohmann::json::exception&) {
+    return complain("not a JSON object in UTF-8");
+  }
 
   const Field* find(std::string_view name) const {
     for (const auto& field : fields_)
@@ -92,8 +101,10 @@ class Members {
   template <typename Set>
   bool scalar(Set&& set) {
     if (depth_ == 0) return complain("not a JSON object");
-    if (depth_ == 1) set(fields_.back());
-    else if (depth_ == 2 && in_list_) fields_.back().kind = Field::Kind::kOther;  // a list of something else than texts
+    if (depth_ == 1)
+      set(fields_.back());
+    else if (depth_ == 2 && in_list_)
+      fields_.back().kind = Field::Kind::kOther;  // a list of something else than texts
     return true;
   }
   bool open(bool list) {
@@ -123,10 +134,13 @@ class Members {
   const char* complaint_ = nullptr;
 };
 
-[[noreturn]] void refuse(std::string_view field, std::string_view why) { fail<CorruptData>("spool record: field \"{}\" {}", field, why); }
+[[noreturn]] void refuse(std::string_view field, std::string_view why) {
+  fail<CorruptData>("spool record: field \"{}\" {}", field, why);
+}
 
 bool has_control_characters(std::string_view text) {
-  return std::any_of(text.begin(), text.end(), [](char c) { return static_cast<unsigned char>(c) < 0x20 || c == 0x7f; });
+  return std::any_of(text.begin(), text.end(),
+                     [](char c) { return static_cast<unsigned char>(c) < 0x20 || c == 0x7f; });
 }
 
 // "" where the field is absent.
@@ -164,7 +178,8 @@ std::string hex_of(const Members& members, std::string_view name, std::size_t di
   auto text = text_of(members, name, digits);
   if (text.empty()) return text;
   const auto is_hex = [](char c) { return (c >= '0' && c <= '9') || (c >= 'a' && c <= 'f'); };
-  if (text.size() != digits || !std::all_of(text.begin(), text.end(), is_hex)) refuse(name, "is not the expected number of hexadecimal digits");
+  if (text.size() != digits || !std::all_of(text.begin(), text.end(), is_hex))
+    refuse(name, "is not the expected number of hexadecimal digits");
   return text;
 }
 
@@ -172,13 +187,15 @@ std::string hex_of(const Members& members, std::string_view name, std::size_t di
 std::string dotted_of(const Members& members, std::string_view name, bool required) {
   auto text = required ? required_text(members, name, kMaxModuleBytes) : text_of(members, name, kMaxModuleBytes);
   if (text.empty()) return text;
-  if (text.find_first_of("/\\ ") != std::string::npos || text.front() == '.' || text.back() == '.' || text.find("..") != std::string::npos)
+  if (text.find_first_of("/\\ ") != std::string::npos || text.front() == '.' || text.back() == '.' ||
+      text.find("..") != std::string::npos)
     refuse(name, "is not a dotted module name");
   return text;
 }
 
 template <typename Value, std::size_t N>
-Value choice_of(const Members& members, std::string_view name, const std::array<std::pair<std::string_view, Value>, N>& choices) {
+Value choice_of(const Members& members, std::string_view name,
+                const std::array<std::pair<std::string_view, Value>, N>& choices) {
   const auto text = required_text(members, name, kMaxWordBytes);
   for (const auto& [word, value] : choices)
     if (word == text) return value;
@@ -246,18 +263,23 @@ FileRecord file_of(const Members& members) {
   if (path == nullptr || path->kind != Field::Kind::kText) refuse("p", "is not a text");
   if (path->text.size() < 2 || path->text.front() != '/') refuse("p", "is not an absolute path");
   if (path->text.find('\0') != std::string::npos) refuse("p", "has a zero byte");
-  return {.path = path->text.substr(path->text.find_first_not_of('/') == std::string::npos ? 1 : path->text.find_first_not_of('/')),
+  return {.path = path->text.substr(
+              path->text.find_first_not_of('/') == std::string::npos ? 1 : path->text.find_first_not_of('/')),
           .executed = choice_of(members, "op", kOperations)};
 }
 
 GpuRecord gpu_of(const Members& members) {
-  GpuRecord gpu{.present = truth_of(members, "present"), .used = truth_of(members, "used"), .models = {}, .driver = text_of(members, "driver", kMaxWordBytes)};
+  GpuRecord gpu{.present = truth_of(members, "present"),
+                .used = truth_of(members, "used"),
+                .models = {},
+                .driver = text_of(members, "driver", kMaxWordBytes)};
   const auto* models = members.find("models");
   if (models == nullptr) return gpu;
   if (models->kind != Field::Kind::kTexts) refuse("models", "is not a list of texts");
   if (models->texts.size() > kMaxGpuModels) refuse("models", "has too many entries");
   for (const auto& model : models->texts)
-    if (model.empty() || model.size() > kMaxVersionBytes || has_control_characters(model)) refuse("models", "has an entry that is no name");
+    if (model.empty() || model.size() > kMaxVersionBytes || has_control_characters(model))
+      refuse("models", "has an entry that is no name");
   gpu.models = models->texts;
   return gpu;
 }
@@ -274,7 +296,8 @@ decltype(SpoolRecord::what) what_of(const Members& members) {
   if (kind == "import") return import_of(members);
   if (kind == "start") return start_of(members);
   if (kind == "launch") return LaunchRecord{};
-  if (kind == "failed") return FailedRecord{.module = dotted_of(members, "m", true), .how = choice_of(members, "how", kDirectness)};
+  if (kind == "failed")
+    return FailedRecord{.module = dotted_of(members, "m", true), .how = choice_of(members, "how", kDirectness)};
   if (kind == "install") return install_of(members);
   if (kind == "file") return file_of(members);
   if (kind == "gpu") return gpu_of(members);

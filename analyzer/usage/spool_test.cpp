@@ -39,7 +39,8 @@ TEST(SpoolRecord, TakesAbsentFieldsOfAStartAsUnknown) {
 }
 
 TEST(SpoolRecord, ReadsEachKind) {
-  const auto record = parse_spool_line(R"({"t":"import","m":"google.cloud.storage","how":"transitive","by":"pandas.io","site":"session","d":"X","ver":"1","at":30})");
+  const auto record = parse_spool_line(
+      R"({"t":"import","m":"google.cloud.storage","how":"transitive","by":"pandas.io","site":"session","d":"X","ver":"1","at":30})");
   EXPECT_EQ(record.at_seconds, 30U);
   const auto& import = std::get<ImportRecord>(record.what);
   EXPECT_EQ(import.module, "google.cloud.storage");
@@ -48,7 +49,8 @@ TEST(SpoolRecord, ReadsEachKind) {
   EXPECT_EQ(import.copy, Copy::kSession);
   EXPECT_EQ(import.distribution, "X");
   EXPECT_EQ(parsed<FailedRecord>(R"({"t":"failed","m":"a.b","how":"direct"})").module, "a.b");
-  EXPECT_EQ(parsed<InstallRecord>(R"({"t":"install","d":"a","to":"2","why":"new","tool":"pip"})").why, InstallReason::kNew);
+  EXPECT_EQ(parsed<InstallRecord>(R"({"t":"install","d":"a","to":"2","why":"new","tool":"pip"})").why,
+            InstallReason::kNew);
   const auto file = parsed<FileRecord>(R"({"t":"file","p":"/usr/bin/ls","op":"exec"})");
   EXPECT_EQ(file.path, "usr/bin/ls");
   EXPECT_TRUE(file.executed);
@@ -63,7 +65,11 @@ TEST(SpoolRecord, ReadsEachKind) {
 
 TEST(SpoolRecord, ToleratesWhatANewerWriterAdds) {
   EXPECT_EQ(parsed<UnknownRecord>(R"({"t":"energy","at":{"x":[1,2,{"y":-3.5}]}})").kind, "energy");
-  EXPECT_EQ(parsed<FailedRecord>(R"({"t":"failed","new":{"deep":[[["x"]]]},"list":["a"],"n":-1,"f":1.5,"z":null,"m":"a","how":"static"})").module, "a");
+  EXPECT_EQ(
+      parsed<FailedRecord>(
+          R"({"t":"failed","new":{"deep":[[["x"]]]},"list":["a"],"n":-1,"f":1.5,"z":null,"m":"a","how":"static"})")
+          .module,
+      "a");
 }
 
 struct BadLine {
@@ -92,9 +98,10 @@ std::string with(const std::string& line, const std::string& from, const std::st
 INSTANTIATE_TEST_SUITE_P(
     Lines, SpoolRecordRefuses,
     testing::Values(
-        BadLine{"empty", ""}, BadLine{"no_json", "SECRET"}, BadLine{"array", R"(["SECRET"])"}, BadLine{"text", R"("SECRET")"},
-        BadLine{"number", "1"}, BadLine{"cut", R"({"t":"failed","m":"SECRET)"}, BadLine{"two_objects", R"({"t":"launch"}{"t":"launch"})"},
-        BadLine{"no_kind", R"({"m":"SECRET"})"}, BadLine{"kind_is_number", R"({"t":1})"}, BadLine{"field_twice", R"({"t":"launch","t":"end"})"},
+        BadLine{"empty", ""}, BadLine{"no_json", "SECRET"}, BadLine{"array", R"(["SECRET"])"},
+        BadLine{"text", R"("SECRET")"}, BadLine{"number", "1"}, BadLine{"cut", R"({"t":"failed","m":"SECRET)"},
+        BadLine{"two_objects", R"({"t":"launch"}{"t":"launch"})"}, BadLine{"no_kind", R"({"m":"SECRET"})"},
+        BadLine{"kind_is_number", R"({"t":1})"}, BadLine{"field_twice", R"({"t":"launch","t":"end"})"},
         BadLine{"not_utf8", std::string(R"({"t":"failed","how":"direct","m":"SECRET)") + "\xff\"}"},
         BadLine{"surrogate_alone", R"({"t":"failed","how":"direct","m":"SECRET\ud800"})"},
         BadLine{"too_long", R"({"t":"failed","how":"direct","m":"a","SECRET":")" + std::string(4096, 'x') + "\"}"},
@@ -115,12 +122,17 @@ INSTANTIATE_TEST_SUITE_P(
         BadLine{"path_with_zero", R"({"t":"file","p":"/SECRET\u0000","op":"open"})"},
         BadLine{"models_of_numbers", R"({"t":"gpu","present":true,"models":[1]})"},
         BadLine{"models_nested", R"({"t":"gpu","present":true,"models":["a",["SECRET"]]})"},
-        BadLine{"models_too_many", R"({"t":"gpu","models":["1","2","3","4","5","6","7","8","9","10","11","12","13","14","15","16","17"]})"},
-        BadLine{"present_is_number", R"({"t":"gpu","present":1})"}, BadLine{"start_of_version_2", with(kStart, "\"v\":1", "\"v\":2")},
+        BadLine{
+            "models_too_many",
+            R"({"t":"gpu","models":["1","2","3","4","5","6","7","8","9","10","11","12","13","14","15","16","17"]})"},
+        BadLine{"present_is_number", R"({"t":"gpu","present":1})"},
+        BadLine{"start_of_version_2", with(kStart, "\"v\":1", "\"v\":2")},
         BadLine{"start_without_session", with(kStart, "\"session\"", "\"SECRET\"")},
         BadLine{"session_too_short", with(kStart, "0123456789abcdef0123456789abcdef", "SECRET")},
-        BadLine{"session_upper_case", with(kStart, "0123456789abcdef0123456789abcdef", "0123456789ABCDEF0123456789ABCDEF")},
-        BadLine{"no_such_day", with(kStart, "2026-11-21", "2026-02-30")}, BadLine{"day_before_1970", with(kStart, "2026", "1969")},
+        BadLine{"session_upper_case",
+                with(kStart, "0123456789abcdef0123456789abcdef", "0123456789ABCDEF0123456789ABCDEF")},
+        BadLine{"no_such_day", with(kStart, "2026-11-21", "2026-02-30")},
+        BadLine{"day_before_1970", with(kStart, "2026", "1969")},
         BadLine{"nesting_bomb", R"({"t":"launch","SECRET":)" + std::string(4000, '[')}),
     [](const auto& info) { return std::string(info.param.name); });
 
@@ -139,7 +151,12 @@ TEST(SpoolRecord, IsWrittenSoThatItIsReadAgain) {
   const std::vector<SpoolRecord> records{
       {0, start},
       {0, LaunchRecord{}},
-      {10, ImportRecord{.module = "naïve.модуль", .how = Directness::kTransitive, .by = "b", .copy = Copy::kSession, .distribution = "d", .version = "1"}},
+      {10, ImportRecord{.module = "naïve.модуль",
+                        .how = Directness::kTransitive,
+                        .by = "b",
+                        .copy = Copy::kSession,
+                        .distribution = "d",
+                        .version = "1"}},
       {20, FailedRecord{.module = "x", .how = Directness::kStatic}},
       {20, InstallRecord{.distribution = "d", .from = "1", .to = "2", .why = InstallReason::kUpgrade, .tool = "pip"}},
       {30, FileRecord{.path = "usr/lib/\"quoted\"\nname", .executed = true}},

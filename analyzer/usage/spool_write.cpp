@@ -11,29 +11,40 @@ using Line = nlohmann::ordered_json;
 
 std::string_view word(Directness how) {
   switch (how) {
-    case Directness::kDirect: return "direct";
-    case Directness::kTransitive: return "transitive";
-    case Directness::kStatic: return "static";
+    case Directness::kDirect:
+      return "direct";
+    case Directness::kTransitive:
+      return "transitive";
+    case Directness::kStatic:
+      return "static";
   }
   return "";
 }
 
 std::string_view word(Copy copy) {
   switch (copy) {
-    case Copy::kUnknown: return "unknown";
-    case Copy::kImage: return "image";
-    case Copy::kSession: return "session";
+    case Copy::kUnknown:
+      return "unknown";
+    case Copy::kImage:
+      return "image";
+    case Copy::kSession:
+      return "session";
   }
   return "";
 }
 
 std::string_view word(InstallReason why) {
   switch (why) {
-    case InstallReason::kUpgrade: return "upgrade";
-    case InstallReason::kDowngrade: return "downgrade";
-    case InstallReason::kSame: return "same";
-    case InstallReason::kNew: return "new";
-    case InstallReason::kRemoved: return "removed";
+    case InstallReason::kUpgrade:
+      return "upgrade";
+    case InstallReason::kDowngrade:
+      return "downgrade";
+    case InstallReason::kSame:
+      return "same";
+    case InstallReason::kNew:
+      return "new";
+    case InstallReason::kRemoved:
+      return "removed";
   }
   return "";
 }
@@ -42,7 +53,7 @@ void put(Line& line, const char* name, const std::string& text) {
   if (!text.empty()) line[name] = text;
 }
 
-struct Writer {
+struct LineWriter {
   Line& line;
 
   void operator()(const StartRecord& start) const {
@@ -118,7 +129,7 @@ std::string_view install_reason_name(InstallReason why) { return word(why); }
 
 std::string spool_line(const SpoolRecord& record) {
   Line line;
-  std::visit(Writer{line}, record.what);
+  std::visit(LineWriter{line}, record.what);
   if (record.at_seconds != 0) line["at"] = record.at_seconds;
   std::string text;
   try {

@@ -44,7 +44,8 @@ Bytes salt_of(const std::filesystem::path& spool, const std::string& month) {
 std::string new_session_id() { return random_hex(16); }
 std::string new_process_id() { return random_hex(8); }
 
-std::string user_hash(const std::filesystem::path& spool, const Variable& variable, std::chrono::system_clock::time_point now) {
+std::string user_hash(const std::filesystem::path& spool, const Variable& variable,
+                      std::chrono::system_clock::time_point now) {
   std::string user = std::to_string(::geteuid());
   for (const char* name : {"VARVE_USAGE_USER", "JUPYTERHUB_USER", "NB_USER", "USER"}) {
     const auto value = variable(name);
@@ -70,7 +71,8 @@ SpoolWriter::SpoolWriter(const std::filesystem::path& spool, StartRecord start, 
 
 bool SpoolWriter::write(decltype(SpoolRecord::what) what) {
   if (full_ || !failure_.empty()) return false;
-  const auto seconds = std::uint64_t(std::chrono::duration_cast<std::chrono::seconds>(std::chrono::steady_clock::now() - begin_).count());
+  const auto seconds = std::uint64_t(
+      std::chrono::duration_cast<std::chrono::seconds>(std::chrono::steady_clock::now() - begin_).count());
   const auto at = seconds / kStepSeconds * kStepSeconds;
   const auto line = spool_line({.at_seconds = at, .what = std::move(what)});
   if (bytes_ + line.size() + kRoomForFullBytes <= max_bytes_) return append(line);

@@ -17,23 +17,27 @@ namespace varve::usage {
 std::string new_session_id();
 std::string new_process_id();
 
-// Who the user is, told so that he cannot be followed into the next month: docs/format-usage-spool.md, "Who the user is". `variable` looks up the
-// environment; absent or empty means not set. The salt is read from the spool folder, and made there by the first who needs it. Throws
-// std::system_error if neither can be done.
+// Who the user is, told so that he cannot be followed into the next month: docs/format-usage-spool.md, "Who the user
+// is". `variable` looks up the environment; absent or empty means not set. The salt is read from the spool folder, and
+// made there by the first who needs it. Throws std::system_error if neither can be done.
 using Variable = std::function<std::optional<std::string>(const std::string& name)>;
-std::string user_hash(const std::filesystem::path& spool, const Variable& variable, std::chrono::system_clock::time_point now);
+std::string user_hash(const std::filesystem::path& spool, const Variable& variable,
+                      std::chrono::system_clock::time_point now);
 
-// True if the user or the image's owner does not want to be recorded: DO_NOT_TRACK (anything but empty and "0"), VARVE_USAGE=off.
+// True if the user or the image's owner does not want to be recorded: DO_NOT_TRACK (anything but empty and "0"),
+// VARVE_USAGE=off.
 bool is_switched_off(const Variable& variable);
 
-// Appends whole lines; what does not fit the bound of a file is counted and ends it with one `full` record. Not shared between threads.
+// Appends whole lines; what does not fit the bound of a file is counted and ends it with one `full` record. Not shared
+// between threads.
 class SpoolWriter {
  public:
-  // Makes SPOOL/SESSION-PROCESS.jsonl, 0600, with its `start` record. Throws std::system_error if there is one already, or none can be made.
+  // Makes SPOOL/SESSION-PROCESS.jsonl, 0600, with its `start` record. Throws std::system_error if there is one already,
+  // or none can be made.
   SpoolWriter(const std::filesystem::path& spool, StartRecord start, std::uint64_t max_bytes = kMaxSpoolFileBytes);
 
-  // `at` is the time since the writer was made, in steps of 10 s. False from the moment the file is full, or can no longer be written to:
-  // the first such failure is kept for failure(), and nothing more is written.
+  // `at` is the time since the writer was made, in steps of 10 s. False from the moment the file is full, or can no
+  // longer be written to: the first such failure is kept for failure(), and nothing more is written.
   bool write(decltype(SpoolRecord::what) what);
 
   const std::filesystem::path& path() const { return path_; }

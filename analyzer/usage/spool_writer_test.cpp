@@ -10,14 +10,14 @@
 
 #include "core/base/digest.h"
 #include "core/base/file.h"
-#include "tests/support/temp_dir.h"
+#include "testing/temp_dir.h"
 
 namespace varve::usage {
 namespace {
 
+using std::chrono::sys_days;
 using ::testing::HasSubstr;
 using ::testing::MatchesRegex;
-using std::chrono::sys_days;
 
 Variable variables(std::map<std::string, std::string> values) {
   return [values = std::move(values)](const std::string& name) -> std::optional<std::string> {
@@ -41,7 +41,8 @@ class SpoolWriterTest : public ::testing::Test {
   static std::vector<SpoolRecord> records_of(const std::filesystem::path& path) {
     const auto bytes = read_file(path);
     std::vector<SpoolRecord> records;
-    for (auto text = as_text(bytes); !text.empty(); text.remove_prefix(text.find('\n') + 1)) records.push_back(parse_spool_line(text.substr(0, text.find('\n'))));
+    for (auto text = as_text(bytes); !text.empty(); text.remove_prefix(text.find('\n') + 1))
+      records.push_back(parse_spool_line(text.substr(0, text.find('\n'))));
     return records;
   }
   test::TempDir dir_;
@@ -50,7 +51,7 @@ class SpoolWriterTest : public ::testing::Test {
 TEST_F(SpoolWriterTest, AFileBeginsWithWhoWritesIt) {
   SpoolWriter writer(dir_.path(), start());
   EXPECT_EQ(writer.path().filename(), start().session + "-" + start().process + ".jsonl");
-  struct stat status{};
+  struct stat status {};
   ASSERT_EQ(::stat(writer.path().c_str(), &status), 0);
   EXPECT_EQ(status.st_mode & 07777, 0600u);
   EXPECT_TRUE(writer.write(LaunchRecord{}));
@@ -116,7 +117,8 @@ TEST(SpoolIds, AreRandomAndOfTheFormat) {
 
 class UserHashTest : public SpoolWriterTest {
  protected:
-  std::string hash(std::map<std::string, std::string> values, std::chrono::year_month_day day = std::chrono::year(2026) / 11 / 21) {
+  std::string hash(std::map<std::string, std::string> values,
+                   std::chrono::year_month_day day = std::chrono::year(2026) / 11 / 21) {
     return user_hash(dir_.path(), variables(std::move(values)), sys_days(day));
   }
 };

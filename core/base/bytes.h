@@ -15,12 +15,11 @@ using Bytes = std::vector<std::byte>;
 using ByteView = std::span<const std::byte>;
 
 inline ByteView as_bytes(std::string_view text) { return std::as_bytes(std::span(text.data(), text.size())); }
-inline std::string_view as_text(ByteView bytes) {
-  return {reinterpret_cast<const char*>(bytes.data()), bytes.size()};
-}
+inline std::string_view as_text(ByteView bytes) { return {reinterpret_cast<const char*>(bytes.data()), bytes.size()}; }
 inline Bytes to_bytes(ByteView view) { return {view.begin(), view.end()}; }
 
-static_assert(std::endian::native == std::endian::little, "the on-disk formats are read in place on little-endian hosts");
+static_assert(std::endian::native == std::endian::little,
+              "the on-disk formats are read in place on little-endian hosts");
 
 // The caller has checked that sizeof(T) bytes are there.
 template <std::integral T>

@@ -58,7 +58,9 @@ class SpawnRules {
   SpawnRules(const SpawnRules&) = delete;
   SpawnRules& operator=(const SpawnRules&) = delete;
   void connect(const UniqueFd& fd, int as) { ::posix_spawn_file_actions_adddup2(&actions_, fd.get(), as); }
-  int spawn(pid_t& pid, std::vector<char*>& argv, char* const* environment) { return ::posix_spawnp(&pid, argv[0], &actions_, &attributes_, argv.data(), environment); }
+  int spawn(pid_t& pid, std::vector<char*>& argv, char* const* environment) {
+    return ::posix_spawnp(&pid, argv[0], &actions_, &attributes_, argv.data(), environment);
+  }
 
  private:
   posix_spawn_file_actions_t actions_;
@@ -147,7 +149,8 @@ class Child {
     child.in_.read.reset(), child.out_.write.reset(), child.err_.write.reset();
     child.ended_.reset(int(::syscall(SYS_pidfd_open, child.pid_, 0)));
     if (!child.ended_) fail_errno("watch the process of {}", program.words.front());
-    for (const auto* fd : {&child.in_.write, &child.out_.read, &child.err_.read}) ::fcntl(fd->get(), F_SETFL, O_NONBLOCK);
+    for (const auto* fd : {&child.in_.write, &child.out_.read, &child.err_.read})
+      ::fcntl(fd->get(), F_SETFL, O_NONBLOCK);
     return true;
   }
 
@@ -157,16 +160,19 @@ class Child {
   Child& operator=(const Child&) = delete;
 
   // Until the program has ended and what it said is read, or the deadline.
-  void talk(std::string_view input, std::chrono::steady_clock::time_point deadline, std::size_t max_output, const CancelFlag& cancel, ChildResult& result) {
+  void talk(std::string_view input, std::chrono::steady_clock::time_point deadline, std::size_t max_output,
+            const CancelFlag& cancel, ChildResult& result) {
     if (input.empty()) in_.write.reset();
     for (bool ended = false; !ended;) {
       cancel.throw_if_cancelled();
-      const auto left = std::chrono::duration_cast<std::chrono::milliseconds>(deadline - std::chrono::steady_clock::now());
+      const auto left =
+          std::chrono::duration_cast<std::chrono::milliseconds>(deadline - std::chrono::steady_clock::now());
       if (left.count() <= 0) {
         result.timed_out = true;
         return;
       }
-      std::array<pollfd, 4> waits = {pollfd{in_.write.get(), POLLOUT, 0}, pollfd{out_.read.get(), POLLIN, 0}, pollfd{err_.read.get(), POLLIN, 0}, pollfd{ended_.get(), POLLIN, 0}};
+      std::array<pollfd, 4> waits = {pollfd{in_.write.get(), POLLOUT, 0}, pollfd{out_.read.get(), POLLIN, 0},
+                                     pollfd{err_.read.get(), POLLIN, 0}, pollfd{ended_.get(), POLLIN, 0}};
       ::poll(waits.data(), waits.size(), int(std::min(left, kLook).count()));
       ended = waits[3].revents != 0;
       if (waits[0].revents != 0) feed(input);

@@ -1,5 +1,6 @@
 #pragma once
-// Another program as a child: what it says, how it ended, and its end when it takes too long, with everything it started.
+// Another program as a child: what it says, how it ended, and its end when it takes too long, with everything it
+// started.
 #include <chrono>
 #include <cstdint>
 #include <optional>
@@ -12,27 +13,29 @@
 namespace varve {
 
 struct ChildProgram {
-  std::vector<std::string> words;                          // the program, looked for in PATH if it has no slash, and its arguments
-  std::string_view input;                                  // what it gets on its standard input, which then ends
+  std::vector<std::string> words;  // the program, looked for in PATH if it has no slash, and its arguments
+  std::string_view input;          // what it gets on its standard input, which then ends
   std::chrono::milliseconds limit{std::chrono::hours(24)};
-  std::size_t max_output = 64u << 20;                      // of each of its outputs; what is beyond is read and dropped
-  std::optional<std::vector<std::string>> environment;     // NAME=value; absent: this process's own
-  std::uint64_t max_memory_bytes = 0;                      // of address space; 0 = as much as this process may have
-  // Processes that it left behind are ended too, also those that made themselves a session of their own. Only one child of a process may be so at a time, and the process
-  // may have no other children that end meanwhile.
+  std::size_t max_output = 64u << 20;                   // of each of its outputs; what is beyond is read and dropped
+  std::optional<std::vector<std::string>> environment;  // NAME=value; absent: this process's own
+  std::uint64_t max_memory_bytes = 0;                   // of address space; 0 = as much as this process may have
+  // Processes that it left behind are ended too, also those that made themselves a session of their own. Only one child
+  // of a process may be so at a time, and the process may have no other children that end meanwhile.
   bool end_descendants = false;
 };
 
 struct ChildResult {
-  int exit_status = 0;  // 128 + signal for a killed one; 127: there is no such program, 126: it may not be executed. Both say so in `err`
+  int exit_status = 0;  // 128 + signal for a killed one; 127: there is no such program, 126: it may not be executed.
+                        // Both say so in `err`
   bool timed_out = false;
   std::string out, err;
   double seconds = 0;
 };
 
-// Runs it to its end, which is when the program ends: descendants that keep its outputs open do not hold it up. It is the leader of a process group of its own, so a terminal's
-// ^C reaches the caller alone; at the limit, and when `cancel` is set, the whole group is killed. Safe to use from any thread but for end_descendants.
-// Throws Cancelled, std::system_error naming the program.
+// Runs it to its end, which is when the program ends: descendants that keep its outputs open do not hold it up. It is
+// the leader of a process group of its own, so a terminal's ^C reaches the caller alone; at the limit, and when
+// `cancel` is set, the whole group is killed. Safe to use from any thread but for end_descendants. Throws Cancelled,
+// std::system_error naming the program.
 ChildResult run_child(const ChildProgram& program, const CancelFlag& cancel);
 
 }  // namespace varve

@@ -14,7 +14,8 @@ namespace {
 
 using ::testing::HasSubstr;
 
-ChildResult shell(const std::string& script, std::chrono::milliseconds limit = std::chrono::seconds(60), bool end_descendants = false, std::string_view input = "") {
+ChildResult shell(const std::string& script, std::chrono::milliseconds limit = std::chrono::seconds(60),
+                  bool end_descendants = false, std::string_view input = "") {
   ChildProgram program;
   program.words = {"sh", "-c", script};
   program.limit = limit;
@@ -72,7 +73,9 @@ TEST(ChildProcessTest, OneThatKeepsAnOutputOpenHoldsNobodyUp) {
   EXPECT_LT(watch.seconds(), 100);
 }
 
-TEST(ChildProcessTest, AllThatWasSaidBeforeTheEndIsRead) { EXPECT_EQ(shell("head -c 3000000 /dev/zero; sleep 1000 &").out.size(), 3'000'000u); }
+TEST(ChildProcessTest, AllThatWasSaidBeforeTheEndIsRead) {
+  EXPECT_EQ(shell("head -c 3000000 /dev/zero; sleep 1000 &").out.size(), 3'000'000u);
+}
 
 TEST(ChildProcessTest, AtTheLimitItsWholeGroupIsKilled) {
   const auto result = shell("sleep 1000 & echo $!; exec sleep 1000", std::chrono::seconds(1));

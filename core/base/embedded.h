@@ -1,5 +1,6 @@
 #pragma once
-// Files that the program carries, so that it works alone: varve_embed() of cmake/VarveEmbed.cmake makes the functions that return them.
+// Files that the program carries, so that it works alone: varve_embed() of cmake/VarveEmbed.cmake makes the functions
+// that return them.
 #include <span>
 #include <string_view>
 

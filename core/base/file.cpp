@@ -32,7 +32,7 @@ UniqueFd open_file(const std::filesystem::path& path, int flags, mode_t mode) {
 }
 
 std::uint64_t file_size(int fd, const std::filesystem::path& path) {
-  struct stat status{};
+  struct stat status {};
   if (::fstat(fd, &status) != 0) fail_errno("stat {}", path.string());
   return std::uint64_t(status.st_size);
 }
@@ -40,9 +40,11 @@ std::uint64_t file_size(int fd, const std::filesystem::path& path) {
 void pread_exactly(int fd, std::uint64_t offset, std::span<std::byte> into, std::string_view what) {
   std::size_t done = 0;
   while (done < into.size()) {
-    const auto got = retry_interrupted([&] { return ::pread(fd, into.data() + done, into.size() - done, off_t(offset + done)); });
+    const auto got =
+        retry_interrupted([&] { return ::pread(fd, into.data() + done, into.size() - done, off_t(offset + done)); });
     if (got < 0) fail_errno("read {} at {}", what, offset + done);
-    if (got == 0) fail<CorruptData>("read {} at {}: it ends there, {} bytes too early", what, offset + done, into.size() - done);
+    if (got == 0)
+      fail<CorruptData>("read {} at {}: it ends there, {} bytes too early", what, offset + done, into.size() - done);
     done += std::size_t(got);
   }
 }
@@ -50,7 +52,8 @@ void pread_exactly(int fd, std::uint64_t offset, std::span<std::byte> into, std:
 void pwrite_all(int fd, std::uint64_t offset, ByteView bytes, std::string_view what) {
   std::size_t done = 0;
   while (done < bytes.size()) {
-    const auto put = retry_interrupted([&] { return ::pwrite(fd, bytes.data() + done, bytes.size() - done, off_t(offset + done)); });
+    const auto put =
+        retry_interrupted([&] { return ::pwrite(fd, bytes.data() + done, bytes.size() - done, off_t(offset + done)); });
     if (put < 0) fail_errno("write {} at {}", what, offset + done);
     done += std::size_t(put);
   }
@@ -71,7 +74,8 @@ Bytes read_file(const std::filesystem::path& path, std::uint64_t limit_bytes) {
   if (size > limit_bytes) too_large();
   Bytes content;
   constexpr std::uint64_t kStep = 64 * 1024;
-  // Read to the end rather than trust the size: /proc files and pipes have none. One byte more than may be there shows what is too large.
+  // Read to the end rather than trust the size: /proc files and pipes have none. One byte more than may be there shows
+  // what is too large.
   for (std::uint64_t used = 0;;) {
     const auto step = std::min(std::max(kStep, size > used ? size - used : 0), limit_bytes - used + 1);
     content.resize(used + step);

@@ -25,10 +25,11 @@ void write_all(int fd, ByteView bytes, std::string_view what);
 // Throws Unsupported if the file is larger than `limit_bytes`; takes no more memory than that to find out.
 Bytes read_file(const std::filesystem::path& path, std::uint64_t limit_bytes = std::uint64_t(1) << 32);
 // Absent when there is no such file.
-std::optional<Bytes> read_file_if_there(const std::filesystem::path& path, std::uint64_t limit_bytes = std::uint64_t(1) << 32);
+std::optional<Bytes> read_file_if_there(const std::filesystem::path& path, std::uint64_t limit_bytes = std::uint64_t(1)
+                                                                                                       << 32);
 
-// A file that appears under its final name whole, synced and by rename, or not at all. Written under a temporary name in
-// the same folder, which is removed if commit() is not called.
+// A file that appears under its final name whole, synced and by rename, or not at all. Written under a temporary name
+// in the same folder, which is removed if commit() is not called.
 class AtomicFile {
  public:
   explicit AtomicFile(std::filesystem::path final_path, mode_t mode = 0644);

@@ -6,7 +6,7 @@
 
 #include "core/base/errors.h"
 #include "core/base/mapped_file.h"
-#include "tests/support/temp_dir.h"
+#include "testing/temp_dir.h"
 
 namespace varve {
 namespace {
@@ -14,7 +14,8 @@ namespace {
 class FileTest : public testing::Test {
  protected:
   std::size_t files_in_dir() const {
-    return std::size_t(std::distance(std::filesystem::directory_iterator(dir_.path()), std::filesystem::directory_iterator()));
+    return std::size_t(
+        std::distance(std::filesystem::directory_iterator(dir_.path()), std::filesystem::directory_iterator()));
   }
   test::TempDir dir_;
 };

@@ -2,7 +2,8 @@
 
 namespace varve {
 
-// The deleter of a std::unique_ptr that owns a C library's handle: std::unique_ptr<archive, FreeWith<archive_read_free>>.
+// The deleter of a std::unique_ptr that owns a C library's handle: std::unique_ptr<archive,
+// FreeWith<archive_read_free>>.
 template <auto Free>
 struct FreeWith {
   template <typename T>

@@ -13,7 +13,8 @@ std::size_t stars_at(std::string_view pattern, std::size_t at) {
   return whole_parts ? 3 : 2;
 }
 
-// Adds the places that are reached without taking a byte. `part_begins`: the text's next byte begins a part of the path.
+// Adds the places that are reached without taking a byte. `part_begins`: the text's next byte begins a part of the
+// path.
 void widen(std::string_view pattern, bool part_begins, std::vector<char>& places) {
   for (std::size_t at = 0; at < pattern.size(); ++at) {
     if (places[at] == 0 || pattern[at] != '*') continue;

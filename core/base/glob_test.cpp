@@ -9,7 +9,8 @@ namespace varve {
 namespace {
 
 // The same by trying everything.
-bool matches_slowly(std::string_view pattern, std::string_view text, char before_pattern = '/', char before_text = '/') {
+bool matches_slowly(std::string_view pattern, std::string_view text, char before_pattern = '/',
+                    char before_text = '/') {
   if (pattern.empty()) return text.empty();
   if (pattern.starts_with("**/") && before_pattern == '/') {
     if (before_text == '/' && matches_slowly(pattern.substr(3), text, '/', before_text)) return true;
@@ -18,7 +19,8 @@ bool matches_slowly(std::string_view pattern, std::string_view text, char before
   const auto stars = pattern.starts_with("**") ? 2u : pattern[0] == '*' ? 1u : 0u;
   if (stars > 0) {
     if (matches_slowly(pattern.substr(stars), text, '*', before_text)) return true;
-    return !text.empty() && (stars == 2 || text[0] != '/') && matches_slowly(pattern, text.substr(1), before_pattern, text[0]);
+    return !text.empty() && (stars == 2 || text[0] != '/') &&
+           matches_slowly(pattern, text.substr(1), before_pattern, text[0]);
   }
   if (text.empty() || (pattern[0] == '?' ? text[0] == '/' : pattern[0] != text[0])) return false;
   return matches_slowly(pattern.substr(1), text.substr(1), pattern[0], text[0]);

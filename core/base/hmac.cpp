@@ -12,7 +12,8 @@ namespace varve {
 Digest hmac_sha256(ByteView key, std::string_view message) {
   std::array<unsigned char, Digest::kBytes> sum{};
   unsigned length = 0;
-  if (::HMAC(::EVP_sha256(), key.data(), int(key.size()), reinterpret_cast<const unsigned char*>(message.data()), message.size(), sum.data(), &length) == nullptr ||
+  if (::HMAC(::EVP_sha256(), key.data(), int(key.size()), reinterpret_cast<const unsigned char*>(message.data()),
+             message.size(), sum.data(), &length) == nullptr ||
       length != sum.size())
     fail<Error>("HMAC-SHA-256 failed");
   return Digest::from_raw(std::as_bytes(std::span(sum)));

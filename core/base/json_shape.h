@@ -1,5 +1,6 @@
 #pragma once
-// One look over a JSON text before a parser builds anything, so that a small document cannot ask for much memory or stack.
+// One look over a JSON text before a parser builds anything, so that a small document cannot ask for much memory or
+// stack.
 #include <cstddef>
 #include <string_view>
 

@@ -10,7 +10,8 @@
 
 namespace varve {
 
-void parallel_for(std::size_t count, std::size_t jobs, const std::function<void(std::size_t item, const CancelFlag& stop)>& work) {
+void parallel_for(std::size_t count, std::size_t jobs,
+                  const std::function<void(std::size_t item, const CancelFlag& stop)>& work) {
   std::atomic<std::size_t> next = 0;
   CancelFlag stop;
   Guarded<std::exception_ptr> failure;

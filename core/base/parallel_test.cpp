@@ -22,7 +22,8 @@ TEST(ParallelForTest, DoesEachItemOnce) {
 
 TEST(ParallelForTest, WorksOnSeveralAtATime) {
   std::latch both(2);
-  parallel_for(2, 2, [&](std::size_t, const CancelFlag&) { both.arrive_and_wait(); });  // would wait for ever on one thread
+  parallel_for(2, 2,
+               [&](std::size_t, const CancelFlag&) { both.arrive_and_wait(); });  // would wait for ever on one thread
   EXPECT_TRUE(both.try_wait());
 }
 

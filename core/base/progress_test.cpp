@@ -18,7 +18,10 @@ TEST(ProgressTest, CountsFromManyThreads) {
   Progress progress;
   {
     std::vector<std::jthread> threads;
-    for (int i = 0; i < 4; ++i) threads.emplace_back([&] { for (int n = 0; n < 1000; ++n) progress.add(3); });
+    for (int i = 0; i < 4; ++i)
+      threads.emplace_back([&] {
+        for (int n = 0; n < 1000; ++n) progress.add(3);
+      });
   }
   EXPECT_EQ(progress.done_bytes(), 12'000u);
 }

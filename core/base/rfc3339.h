@@ -5,7 +5,8 @@
 
 namespace varve {
 
-// RFC 3339 in UTC, with as many decimals as needed (as Go writes times): "2026-11-21T18:00:00.5Z". `seconds` since 1970, years 0 to 9999.
+// RFC 3339 in UTC, with as many decimals as needed (as Go writes times): "2026-11-21T18:00:00.5Z". `seconds` since
+// 1970, years 0 to 9999.
 std::string rfc3339(std::int64_t seconds, std::uint32_t nanoseconds = 0);
 
 }  // namespace varve

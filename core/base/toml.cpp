@@ -10,7 +10,8 @@
 namespace varve {
 namespace {
 
-// What the library is not asked to judge: bytes that TOML has nowhere (toml++ 3.3 goes on behind a NUL in a key where its own checks are compiled out), and depth.
+// What the library is not asked to judge: bytes that TOML has nowhere (toml++ 3.3 goes on behind a NUL in a key where
+// its own checks are compiled out), and depth.
 void check_bytes(std::string_view text, std::string_view what) {
   std::size_t dots = 0, line = 1;
   for (const char c : text) {
@@ -50,7 +51,8 @@ TomlValue value_of(const toml::node& node) {
     value.kind = TomlValue::Kind::kTime;
     std::ostringstream text;
     node.visit([&](const auto& one) {
-      if constexpr (toml::is_date<decltype(one)> || toml::is_time<decltype(one)> || toml::is_date_time<decltype(one)>) text << one.get();
+      if constexpr (toml::is_date<decltype(one)> || toml::is_time<decltype(one)> || toml::is_date_time<decltype(one)>)
+        text << one.get();
     });
     value.text = text.str();
   }
@@ -72,11 +74,17 @@ const TomlValue* TomlValue::find(std::string_view key) const {
 
 std::string TomlValue::scalar_text(std::string_view what, std::string_view name) const {
   switch (kind) {
-    case Kind::kString: return text;
-    case Kind::kInteger: return std::to_string(integer);
-    case Kind::kFloat: return fmt::format("{}", number);
-    case Kind::kBoolean: return flag ? "true" : "false";
-    default: fail<CorruptData>("{}: '{}' must be a string, a number, a boolean or an array of them", toml_place(what, *this), name);
+    case Kind::kString:
+      return text;
+    case Kind::kInteger:
+      return std::to_string(integer);
+    case Kind::kFloat:
+      return fmt::format("{}", number);
+    case Kind::kBoolean:
+      return flag ? "true" : "false";
+    default:
+      fail<CorruptData>("{}: '{}' must be a string, a number, a boolean or an array of them", toml_place(what, *this),
+                        name);
   }
 }
 
@@ -90,23 +98,29 @@ TomlValue parse_toml(std::string_view text, std::string_view what) {
   }
 }
 
-std::string toml_place(std::string_view what, const TomlValue& value) { return fmt::format("{}:{}", what, std::max(value.line, 1u)); }
+std::string toml_place(std::string_view what, const TomlValue& value) {
+  return fmt::format("{}:{}", what, std::max(value.line, 1u));
+}
 
 std::string toml_string(const TomlValue& table, std::string_view key, std::string_view what, bool required) {
   const auto* value = find_in(table, key, what, required);
   if (value == nullptr) return {};
-  if (value->kind != TomlValue::Kind::kString) fail<CorruptData>("{}: '{}' must be a string", toml_place(what, *value), key);
+  if (value->kind != TomlValue::Kind::kString)
+    fail<CorruptData>("{}: '{}' must be a string", toml_place(what, *value), key);
   return value->text;
 }
 
-std::vector<std::string> toml_strings(const TomlValue& table, std::string_view key, std::string_view what, bool required) {
+std::vector<std::string> toml_strings(const TomlValue& table, std::string_view key, std::string_view what,
+                                      bool required) {
   const auto* value = find_in(table, key, what, required);
   if (value == nullptr) return {};
   if (value->kind == TomlValue::Kind::kString) return {value->text};
-  if (value->kind != TomlValue::Kind::kArray) fail<CorruptData>("{}: '{}' must be an array of strings", toml_place(what, *value), key);
+  if (value->kind != TomlValue::Kind::kArray)
+    fail<CorruptData>("{}: '{}' must be an array of strings", toml_place(what, *value), key);
   std::vector<std::string> texts;
   for (const auto& element : value->array) {
-    if (element.kind != TomlValue::Kind::kString) fail<CorruptData>("{}: '{}' must hold strings only", toml_place(what, element), key);
+    if (element.kind != TomlValue::Kind::kString)
+      fail<CorruptData>("{}: '{}' must hold strings only", toml_place(what, element), key);
     texts.push_back(element.text);
   }
   return texts;
@@ -116,10 +130,12 @@ std::vector<const TomlValue*> toml_tables(const TomlValue& table, std::string_vi
   const auto* value = table.find(key);
   if (value == nullptr) return {};
   if (value->kind == TomlValue::Kind::kTable) return {value};
-  if (value->kind != TomlValue::Kind::kArray) fail<CorruptData>("{}: '{}' must be tables: [[{}]]", toml_place(what, *value), key, key);
+  if (value->kind != TomlValue::Kind::kArray)
+    fail<CorruptData>("{}: '{}' must be tables: [[{}]]", toml_place(what, *value), key, key);
   std::vector<const TomlValue*> tables;
   for (const auto& element : value->array) {
-    if (element.kind != TomlValue::Kind::kTable) fail<CorruptData>("{}: '{}' must be tables: [[{}]]", toml_place(what, element), key, key);
+    if (element.kind != TomlValue::Kind::kTable)
+      fail<CorruptData>("{}: '{}' must be tables: [[{}]]", toml_place(what, element), key, key);
     tables.push_back(&element);
   }
   return tables;
@@ -127,7 +143,8 @@ std::vector<const TomlValue*> toml_tables(const TomlValue& table, std::string_vi
 
 void toml_only_keys(const TomlValue& table, const std::vector<std::string_view>& known, std::string_view what) {
   for (const auto& [key, value] : table.table)
-    if (std::ranges::find(known, key) == known.end()) fail<CorruptData>("{}: '{:.100}' is not known here", toml_place(what, value), key);
+    if (std::ranges::find(known, key) == known.end())
+      fail<CorruptData>("{}: '{:.100}' is not known here", toml_place(what, value), key);
 }
 
 }  // namespace varve

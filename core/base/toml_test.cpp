@@ -21,7 +21,9 @@ std::string refusal(const std::function<void()>& action) {
 }
 
 TEST(Toml, ValuesKnowTheirTypeAndLine) {
-  const auto root = parse_toml("name = 'x'\nmany = [1, 2]\n[inner]\nflag = true\nnumber = 1.5\nday = 2026-01-31\n[[rule]]\nkeep = 'a'\n[[rule]]\nkeep = ['b', 'c']\n", "f.toml");
+  const auto root = parse_toml(
+      "name = 'x'\nmany = [1, 2]\n[inner]\nflag = true\nnumber = 1.5\nday = 2026-01-31\n[[rule]]\nkeep = 'a'\n[[rule]]\nkeep = ['b', 'c']\n",
+      "f.toml");
   EXPECT_EQ(root.find("name")->text, "x");
   EXPECT_EQ(root.find("many")->array[1].integer, 2);
   const auto* inner = root.find("inner");
@@ -39,7 +41,8 @@ TEST(Toml, ValuesKnowTheirTypeAndLine) {
 
 TEST(Toml, RefusalsNameFileAndLine) {
   EXPECT_THAT(refusal([] { parse_toml("a = 1\nb = = 2\n", "f.toml"); }), HasSubstr("f.toml:2: "));
-  EXPECT_EQ(refusal([] { parse_toml(std::string_view("a = 1\n[\0[a]\n", 12), "f.toml"); }), "f.toml:2: a control character (0)");
+  EXPECT_EQ(refusal([] { parse_toml(std::string_view("a = 1\n[\0[a]\n", 12), "f.toml"); }),
+            "f.toml:2: a control character (0)");
   const auto root = parse_toml("a = 1\nlist = ['x',\n 3]\n[t]\nb = 'x'\n", "f.toml");
   EXPECT_EQ(refusal([&] { toml_string(root, "a", "f.toml"); }), "f.toml:1: 'a' must be a string");
   EXPECT_EQ(refusal([&] { toml_strings(root, "list", "f.toml"); }), "f.toml:3: 'list' must hold strings only");
@@ -62,7 +65,8 @@ TEST(Toml, DeepNestingIsRefusedOrReadWithoutBreakingTheStack) {
   nested += "1";
   for (int i = 0; i < 120; ++i) nested += "}]";
   EXPECT_EQ(parse_toml(nested, "nested.toml").find("x")->kind, TomlValue::Kind::kArray);
-  EXPECT_THAT(refusal([] { parse_toml("x = " + std::string(100'000, '['), "arrays.toml"); }), HasSubstr("arrays.toml:1: "));
+  EXPECT_THAT(refusal([] { parse_toml("x = " + std::string(100'000, '['), "arrays.toml"); }),
+              HasSubstr("arrays.toml:1: "));
 }
 
 }  // namespace

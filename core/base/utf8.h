@@ -11,7 +11,8 @@ namespace varve {
 std::size_t utf8_length(std::string_view text);
 bool is_utf8(std::string_view text);
 
-// Appends a code point of up to 0x10FFFF. Surrogates are written as they are, which is no UTF-8: callers that may have some look first.
+// Appends a code point of up to 0x10FFFF. Surrogates are written as they are, which is no UTF-8: callers that may have
+// some look first.
 void append_utf8(std::uint32_t code, std::string& out);
 
 }  // namespace varve

@@ -7,8 +7,8 @@
 
 #include "core/base/errors.h"
 #include "core/base/file.h"
-#include "core/codec/codec_test_support.h"
-#include "tests/support/temp_dir.h"
+#include "testing/codec_support.h"
+#include "testing/temp_dir.h"
 
 namespace varve::codec {
 namespace {

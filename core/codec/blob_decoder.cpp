@@ -34,10 +34,16 @@ class BlobDecoder::Impl final : public GzipListener, public ZstdListener {
   void start() {
     container_ = sniff(ByteView(head_).first(std::min(head_.size(), kSniffBytes)));
     switch (*container_) {
-      case Container::kGzip: gzip_ = std::make_unique<GzipWalker>(what_, *this); break;
-      case Container::kZstd: zstd_ = std::make_unique<ZstdWalker>(what_, *this); break;
-      case Container::kTar: break;
-      case Container::kUnknown: fail<CorruptData>("{} at 0: neither gzip nor zstd nor tar", what_);
+      case Container::kGzip:
+        gzip_ = std::make_unique<GzipWalker>(what_, *this);
+        break;
+      case Container::kZstd:
+        zstd_ = std::make_unique<ZstdWalker>(what_, *this);
+        break;
+      case Container::kTar:
+        break;
+      case Container::kUnknown:
+        fail<CorruptData>("{} at 0: neither gzip nor zstd nor tar", what_);
     }
     decode(std::exchange(head_, {}));
   }
@@ -49,7 +55,8 @@ class BlobDecoder::Impl final : public GzipListener, public ZstdListener {
   }
 
   void on_stream_bytes(ByteView bytes) override {
-    if (bytes.size() > max_stream_bytes_ - stream_bytes_) fail<Unsupported>("{}: inflates to more than {} bytes", what_, max_stream_bytes_);
+    if (bytes.size() > max_stream_bytes_ - stream_bytes_)
+      fail<Unsupported>("{}: inflates to more than {} bytes", what_, max_stream_bytes_);
     stream_bytes_ += bytes.size();
     on_stream_(bytes);
   }

@@ -4,9 +4,9 @@
 #include <gtest/gtest.h>
 
 #include "core/base/errors.h"
-#include "core/codec/codec_test_support.h"
 #include "core/codec/span_decoder.h"
-#include "core/codec/tar_test_support.h"
+#include "testing/codec_support.h"
+#include "testing/tar_support.h"
 
 namespace varve::codec {
 namespace {
@@ -31,8 +31,10 @@ Bytes decode(ByteView blob, std::size_t step, std::uint64_t limit = 1 << 30) {
 
 TEST(BlobDecoderTest, GivesTheStreamOfEveryKindOfBlobHoweverItIsCut) {
   const auto tar = some_tar();
-  for (const auto& blob : {tar, gzip(tar), concat({gzip(ByteView(tar).first(1000)), gzip(ByteView(tar).subspan(1000))}), compress_zstd(tar, 3),
-                           concat({compress_zstd(ByteView(tar).first(5000), 3), compress_zstd(ByteView(tar).subspan(5000), 3)})}) {
+  for (const auto& blob :
+       {tar, gzip(tar), concat({gzip(ByteView(tar).first(1000)), gzip(ByteView(tar).subspan(1000))}),
+        compress_zstd(tar, 3),
+        concat({compress_zstd(ByteView(tar).first(5000), 3), compress_zstd(ByteView(tar).subspan(5000), 3)})}) {
     for (const std::size_t step : {1u, 511u, 512u, 100'000u, 10'000'000u}) {
       if (step == 1 && blob.size() > 200'000) continue;
       EXPECT_EQ(decode(blob, step), tar) << step;
@@ -43,9 +45,11 @@ TEST(BlobDecoderTest, GivesTheStreamOfEveryKindOfBlobHoweverItIsCut) {
 TEST(BlobDecoderTest, TakesAnEmptyBlobForAnEmptyTar) { EXPECT_TRUE(decode({}, 1).empty()); }
 
 TEST(BlobDecoderTest, RefusesWhatIsNoLayerAndWhatInflatesTooFar) {
-  EXPECT_THAT([] { decode(as_bytes("<html>not a layer at all</html>"), 7); }, ThrowsMessage<CorruptData>(HasSubstr("layer x at 0: neither")));
+  EXPECT_THAT([] { decode(as_bytes("<html>not a layer at all</html>"), 7); },
+              ThrowsMessage<CorruptData>(HasSubstr("layer x at 0: neither")));
   const auto tar = some_tar();
-  EXPECT_THAT([&] { decode(gzip(tar), 4096, tar.size() - 1); }, ThrowsMessage<Unsupported>(HasSubstr("inflates to more than")));
+  EXPECT_THAT([&] { decode(gzip(tar), 4096, tar.size() - 1); },
+              ThrowsMessage<Unsupported>(HasSubstr("inflates to more than")));
   EXPECT_THROW(decode(tar, 4096, 1000), Unsupported);
 }
 

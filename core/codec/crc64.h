@@ -1,5 +1,6 @@
 #pragma once
-// CRC-64 of ISO 3309 as Go's hash/crc64 computes it with its ISO table (reflected polynomial 0xD800000000000000): what tar-split keeps of a file.
+// CRC-64 of ISO 3309 as Go's hash/crc64 computes it with its ISO table (reflected polynomial 0xD800000000000000): what
+// tar-split keeps of a file.
 #include <cstdint>
 
 #include "core/base/bytes.h"

@@ -2,7 +2,7 @@
 
 #include <gtest/gtest.h>
 
-#include "core/codec/codec_test_support.h"
+#include "testing/codec_support.h"
 
 namespace varve::codec {
 namespace {
@@ -15,7 +15,8 @@ TEST(Crc64Test, GivesTheCheckValueOfTheCatalogue) {
 TEST(Crc64Test, GoesOnWhereItStopped) {
   const auto bytes = test::random_bytes(1000);
   const auto whole = crc64_iso(0, bytes);
-  for (const std::size_t at : {0, 1, 7, 8, 9, 500, 999, 1000}) EXPECT_EQ(crc64_iso(crc64_iso(0, ByteView(bytes).first(at)), ByteView(bytes).subspan(at)), whole);
+  for (const std::size_t at : {0, 1, 7, 8, 9, 500, 999, 1000})
+    EXPECT_EQ(crc64_iso(crc64_iso(0, ByteView(bytes).first(at)), ByteView(bytes).subspan(at)), whole);
 }
 
 }  // namespace

@@ -22,7 +22,8 @@ std::size_t checked(std::size_t result, std::string_view what) {
 }  // namespace
 
 std::string encoder_library(FrameFormat format) {
-  return format == FrameFormat::kZstd ? fmt::format("libzstd {}", ZSTD_versionString()) : fmt::format("zlib {}", ::zlibVersion());
+  return format == FrameFormat::kZstd ? fmt::format("libzstd {}", ZSTD_versionString())
+                                      : fmt::format("zlib {}", ::zlibVersion());
 }
 
 struct FrameEncoder::State {
@@ -30,7 +31,8 @@ struct FrameEncoder::State {
     if (format == FrameFormat::kZstd) {
       zstd = internal::make_zstd_encoder();
       checked(ZSTD_CCtx_setParameter(zstd.get(), ZSTD_c_compressionLevel, level), "level");
-    } else if (::deflateInit2(&gzip, level, Z_DEFLATED, kGzipWindowBits, kGzipMemoryLevel, Z_DEFAULT_STRATEGY) != Z_OK) {
+    } else if (::deflateInit2(&gzip, level, Z_DEFLATED, kGzipWindowBits, kGzipMemoryLevel, Z_DEFAULT_STRATEGY) !=
+               Z_OK) {
       throw std::bad_alloc();
     }
   }
@@ -55,7 +57,8 @@ void FrameEncoder::encode(ByteView content, Bytes& into) {
   auto& room = state_->room;
   if (state_->format == FrameFormat::kZstd) {
     room.resize(std::max(room.size(), ZSTD_compressBound(content.size())));
-    const auto size = checked(ZSTD_compress2(state_->zstd.get(), room.data(), room.size(), content.data(), content.size()), "compression");
+    const auto size = checked(
+        ZSTD_compress2(state_->zstd.get(), room.data(), room.size(), content.data(), content.size()), "compression");
     return append(into, ByteView(room).first(size));
   }
   auto& gzip = state_->gzip;
@@ -66,7 +69,8 @@ void FrameEncoder::encode(ByteView content, Bytes& into) {
   gzip.avail_in = uInt(content.size());
   gzip.next_out = reinterpret_cast<Bytef*>(room.data());
   gzip.avail_out = uInt(std::min<std::size_t>(room.size(), UINT32_MAX));
-  if (::deflate(&gzip, Z_FINISH) != Z_STREAM_END) fail<Error>("gzip: compression of {} bytes did not end", content.size());
+  if (::deflate(&gzip, Z_FINISH) != Z_STREAM_END)
+    fail<Error>("gzip: compression of {} bytes did not end", content.size());
   append(into, ByteView(room).first(std::size_t(gzip.next_out - reinterpret_cast<Bytef*>(room.data()))));
 }
 

@@ -1,5 +1,6 @@
 #pragma once
-// Compression into pieces that can each be decoded alone. The same input gives the same bytes with one version of the library.
+// Compression into pieces that can each be decoded alone. The same input gives the same bytes with one version of the
+// library.
 #include <cstdint>
 #include <memory>
 #include <string>
@@ -10,7 +11,7 @@ namespace varve::codec {
 
 enum class FrameFormat : std::uint8_t { kZstd, kGzip };
 std::string encoder_library(FrameFormat format);  // "libzstd 1.5.4": another version may give other bytes
-inline constexpr int kMaxZstdLevel = 19;  // beyond it windows exceed the 8 MiB that every decoder takes
+inline constexpr int kMaxZstdLevel = 19;          // beyond it windows exceed the 8 MiB that every decoder takes
 inline constexpr int kMaxGzipLevel = 9;
 
 // Holds the encoder's state so that it is allocated once; one per thread.

@@ -9,9 +9,9 @@
 
 #include "core/base/errors.h"
 #include "core/base/file.h"
-#include "core/codec/codec_test_support.h"
 #include "core/codec/span_decoder.h"
-#include "tests/support/temp_dir.h"
+#include "testing/codec_support.h"
+#include "testing/temp_dir.h"
 
 namespace varve::codec {
 namespace {
@@ -149,7 +149,7 @@ TEST(GzipWalkerTest, MembersFollowEachOther) {
 }
 
 // Why the walker refuses it; empty if it does not.
-std::string refusal(ByteView compressed) {
+std::string gzip_refusal(ByteView compressed) {
   try {
     walk(compressed);
     return {};
@@ -163,7 +163,7 @@ TEST(GzipWalkerTest, NothingIsReferredToAcrossMembers) {
   // One block of fixed codes, first bit lowest: 1 (last), 10 (fixed), 0000001 (length 3), 00000 (distance 1), 0000000
   // (end).
   const Bytes block = {std::byte(0x03), std::byte(0x02), std::byte(0x00)};
-  EXPECT_THAT(refusal(concat({member, ByteView(member).first(10), block, Bytes(8)})),
+  EXPECT_THAT(gzip_refusal(concat({member, ByteView(member).first(10), block, Bytes(8)})),
               testing::HasSubstr("reaches before the data"));
 }
 
@@ -308,7 +308,7 @@ TEST(GzipWalkerTest, AgreesWithZlibOnBrokenBlockHeaders) {
     append(blob, block);
     bool zlib_came_to_end = false;
     ASSERT_EQ(gunzip(blob, &zlib_came_to_end), std::nullopt);
-    const auto reason = refusal(blob);
+    const auto reason = gzip_refusal(blob);
     ASSERT_FALSE(reason.empty());
     const bool came_to_end = reason.find("ends in the middle") != reason.npos;
     differ += came_to_end != zlib_came_to_end ? 1 : 0;

@@ -2,8 +2,8 @@
 
 #include <gtest/gtest.h>
 
-#include "core/codec/codec_test_support.h"
 #include "core/codec/span_decoder.h"
+#include "testing/codec_support.h"
 
 namespace varve::codec {
 namespace {

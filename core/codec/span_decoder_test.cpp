@@ -8,7 +8,7 @@
 #include <thread>
 
 #include "core/base/errors.h"
-#include "core/codec/codec_test_support.h"
+#include "testing/codec_support.h"
 
 namespace varve::codec {
 namespace {
@@ -16,7 +16,7 @@ namespace {
 using namespace test;
 
 template <typename Decode>
-std::string refusal(Decode&& decode) {
+std::string decoding_refusal(Decode&& decode) {
   try {
     decode();
     return {};
@@ -49,7 +49,7 @@ TEST(SpanDecoderTest, RefusesInputThatEndsEarly) {
   Bytes stream(content.size());
   for (const std::size_t size :
        {std::size_t(0), std::size_t(5), std::size_t(10), std::size_t(11), blob.size() / 2, blob.size() - 20}) {
-    EXPECT_THAT(refusal([&] {
+    EXPECT_THAT(decoding_refusal([&] {
                   decoder.decode_gzip({.compressed = ByteView(blob).first(size), .member_header = true}, stream,
                                       "the span");
                 }),
@@ -57,7 +57,7 @@ TEST(SpanDecoderTest, RefusesInputThatEndsEarly) {
         << size;
   }
   for (const std::size_t size : {std::size_t(0), std::size_t(5), frame.size() / 2, frame.size() - 5}) {
-    EXPECT_THAT(refusal([&] { decoder.decode_zstd(ByteView(frame).first(size), stream, "the span"); }),
+    EXPECT_THAT(decoding_refusal([&] { decoder.decode_zstd(ByteView(frame).first(size), stream, "the span"); }),
                 testing::StartsWith("the span: zstd span: "));
   }
   Bytes too_long(content.size() + 1);

@@ -8,10 +8,10 @@
 
 #include "core/base/digest.h"
 #include "core/base/file.h"
-#include "core/codec/codec_test_support.h"
 #include "core/codec/tar_parser.h"
-#include "core/codec/tar_test_support.h"
-#include "tests/support/temp_dir.h"
+#include "testing/codec_support.h"
+#include "testing/tar_support.h"
+#include "testing/temp_dir.h"
 
 namespace varve::codec {
 namespace {

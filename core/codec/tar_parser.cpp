@@ -277,8 +277,10 @@ class TarParser::Impl {
       entry_.mtime_seconds = time.seconds;
       entry_.mtime_nanoseconds = time.nanoseconds;
     }
-    if (const auto* atime = local_.find("atime")) entry_.access_time = internal::parse_pax_time(*atime, "atime", place());
-    if (const auto* ctime = local_.find("ctime")) entry_.change_time = internal::parse_pax_time(*ctime, "ctime", place());
+    if (const auto* atime = local_.find("atime"))
+      entry_.access_time = internal::parse_pax_time(*atime, "atime", place());
+    if (const auto* ctime = local_.find("ctime"))
+      entry_.change_time = internal::parse_pax_time(*ctime, "ctime", place());
     entry_.xattrs = internal::xattrs_of(local_, place());
   }
 

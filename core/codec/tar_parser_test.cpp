@@ -4,7 +4,7 @@
 #include <gtest/gtest.h>
 
 #include "core/base/errors.h"
-#include "core/codec/tar_test_support.h"
+#include "testing/tar_support.h"
 
 namespace varve::codec {
 namespace {
@@ -23,7 +23,7 @@ TarEntry only_entry(const TarBuilder& tar) {
   return entries.empty() ? TarEntry() : std::move(entries.front().entry);
 }
 
-std::string refusal(ByteView tar) {
+std::string tar_refusal(ByteView tar) {
   try {
     parse_tar(tar);
     return {};
@@ -32,7 +32,7 @@ std::string refusal(ByteView tar) {
   }
 }
 
-std::string refusal(const TarBuilder& tar) { return refusal(tar.bytes()); }
+std::string tar_refusal(const TarBuilder& tar) { return tar_refusal(tar.bytes()); }
 
 TEST(TarParserTest, ReportsContentAndWhereItLies) {
   const auto tar = TarBuilder().file("a", "hello").file("dir/b", std::string(1000, 'x')).file("empty", "").end();
@@ -110,14 +110,15 @@ TEST(TarParserTest, ReadsNumbersInBase256) {
 }
 
 TEST(TarParserTest, RefusesNumbersThatCannotBe) {
-  EXPECT_THAT(refusal(TarBuilder().header({.uid = base_256(-1, 8)})),
+  EXPECT_THAT(tar_refusal(TarBuilder().header({.uid = base_256(-1, 8)})),
               HasSubstr("layer: tar header at 0: uid -1 is out of range"));
-  EXPECT_THAT(refusal(TarBuilder().header({.uid = "00008"})), HasSubstr("the uid is not a number"));
-  EXPECT_THAT(refusal(TarBuilder().header({.patches = {{124, base_256(INT64_MAX, 12)}}})),
+  EXPECT_THAT(tar_refusal(TarBuilder().header({.uid = "00008"})), HasSubstr("the uid is not a number"));
+  EXPECT_THAT(tar_refusal(TarBuilder().header({.patches = {{124, base_256(INT64_MAX, 12)}}})),
               HasSubstr("is out of range"));
-  EXPECT_THAT(refusal(TarBuilder().header({.patches = {{124, "\x80" + std::string(11, '\x7f')}}})),
+  EXPECT_THAT(tar_refusal(TarBuilder().header({.patches = {{124, "\x80" + std::string(11, '\x7f')}}})),
               HasSubstr("does not fit"));
-  EXPECT_THAT(refusal(TarBuilder().header({.patches = {{136, std::string(12, '\xff')}}}).end()), "") << "that is -1";
+  EXPECT_THAT(tar_refusal(TarBuilder().header({.patches = {{136, std::string(12, '\xff')}}}).end()), "")
+      << "that is -1";
 }
 
 TEST(TarParserTest, AcceptsSignedChecksumsAndNoOthers) {
@@ -125,7 +126,7 @@ TEST(TarParserTest, AcceptsSignedChecksumsAndNoOthers) {
             "\xe4\xf6\xfc");
   auto bytes = to_bytes(TarBuilder().file("a", "x").end().bytes());
   bytes[3] = std::byte(1);
-  EXPECT_THAT(refusal(bytes), HasSubstr("layer: tar header at 0: wrong checksum"));
+  EXPECT_THAT(tar_refusal(bytes), HasSubstr("layer: tar header at 0: wrong checksum"));
 }
 
 TEST(TarParserTest, LongNamesBelongToTheNextEntryOnly) {
@@ -176,7 +177,7 @@ TEST(TarParserTest, TimesBeforeTheEpochCountUpFromTheSecondBelow) {
   EXPECT_EQ(time_of("1.1234567899"), std::pair(std::int64_t(1), 123'456'789u));
   EXPECT_EQ(time_of("5."), std::pair(std::int64_t(5), 0u));
   for (const auto* bad : {"x", "-", ".", "1.5e3", "1.-5", "99999999999999999999"}) {
-    EXPECT_THAT(refusal(TarBuilder().pax({{"mtime", bad}}).header({}).end()), HasSubstr("mtime")) << bad;
+    EXPECT_THAT(tar_refusal(TarBuilder().pax({{"mtime", bad}}).header({}).end()), HasSubstr("mtime")) << bad;
   }
 }
 
@@ -207,12 +208,12 @@ TEST(TarParserTest, GlobalRecordsHoldUntilTheyAreChanged) {
 TEST(TarParserTest, GlobalsStaySmall) {
   TarBuilder tar;
   for (int i = 0; i < 20; ++i) tar.pax({{"key" + std::to_string(i), std::string(4'000, 'x')}}, 'g');
-  EXPECT_THAT(refusal(tar), HasSubstr("more than 65536 bytes of attributes"));
+  EXPECT_THAT(tar_refusal(tar), HasSubstr("more than 65536 bytes of attributes"));
 }
 
 TEST(TarParserTest, RefusesBrokenPaxRecords) {
   const auto with_records = [](std::string_view text) {
-    return refusal(
+    return tar_refusal(
         TarBuilder().header({.name = "p", .typeflag = 'x', .size = text.size()}).data(text).header({}).end());
   };
   EXPECT_EQ(with_records("8 a=bcd\n"), "");
@@ -240,8 +241,8 @@ TEST(TarParserTest, XattrsOfAllWriters) {
       UnorderedElementsAre(Pair("user.both", "winner"), Pair("security.capability", std::string("\x01\0\0\x02", 4)),
                            Pair("user.empty", ""), Pair("user.a=b%", std::string("\0\x01\x02\xff", 4)),
                            Pair("security.selinux", "system_u:object_r:bin_t:s0")));
-  EXPECT_THAT(refusal(TarBuilder().pax({{"LIBARCHIVE.xattr.user.x", "*"}}).header({})), HasSubstr("not base64"));
-  EXPECT_THAT(refusal(TarBuilder().pax({{"SCHILY.xattr.", "x"}}).header({})), HasSubstr("impossible name"));
+  EXPECT_THAT(tar_refusal(TarBuilder().pax({{"LIBARCHIVE.xattr.user.x", "*"}}).header({})), HasSubstr("not base64"));
+  EXPECT_THAT(tar_refusal(TarBuilder().pax({{"SCHILY.xattr.", "x"}}).header({})), HasSubstr("impossible name"));
 }
 
 // linux/posix_acl_xattr.h: version 2; then tag, permissions, id.
@@ -295,7 +296,7 @@ TEST(TarParserTest, AclsThatSayNothingOrCannotBeResolvedAreLeftOut) {
 TEST(TarParserTest, RefusesTextThatIsNoAcl) {
   for (const auto* bad : {"nonsense", "user::rwx", "user::rwx,group::rwx,other::q--",
                           "user::r,user:5:r,group::r,other::r", "user::r,group::r,other::r,other::r", "a:b:c:d:e"}) {
-    EXPECT_THAT(refusal(TarBuilder().pax({{"SCHILY.acl.access", bad}}).header({})), HasSubstr("ACL")) << bad;
+    EXPECT_THAT(tar_refusal(TarBuilder().pax({{"SCHILY.acl.access", bad}}).header({})), HasSubstr("ACL")) << bad;
   }
 }
 
@@ -372,11 +373,11 @@ TEST(TarParserTest, ReadsAllPaxSparseFormats) {
 
 TEST(TarParserTest, RefusesSparseMapsThatCannotBe) {
   const auto with_map = [](const std::string& map, const std::string& size = "5000") {
-    return refusal(TarBuilder()
-                       .pax({{"GNU.sparse.size", size}, {"GNU.sparse.map", map}})
-                       .header({.size = 10})
-                       .data("abcdefghij")
-                       .end());
+    return tar_refusal(TarBuilder()
+                           .pax({{"GNU.sparse.size", size}, {"GNU.sparse.map", map}})
+                           .header({.size = 10})
+                           .data("abcdefghij")
+                           .end());
   };
   EXPECT_EQ(with_map("0,5,100,5"), "");
   EXPECT_THAT(with_map("100,5,0,5"), HasSubstr("out of order"));
@@ -388,11 +389,11 @@ TEST(TarParserTest, RefusesSparseMapsThatCannotBe) {
   EXPECT_THAT(with_map("0,5,1152921504606846977,5"), HasSubstr("in range"));
   const auto with_data_map = [](std::string map) {
     map.resize(512);
-    return refusal(TarBuilder()
-                       .pax({{"GNU.sparse.major", "1"}, {"GNU.sparse.minor", "0"}, {"GNU.sparse.realsize", "10"}})
-                       .header({.size = 512})
-                       .data(map)
-                       .end());
+    return tar_refusal(TarBuilder()
+                           .pax({{"GNU.sparse.major", "1"}, {"GNU.sparse.minor", "0"}, {"GNU.sparse.realsize", "10"}})
+                           .header({.size = 512})
+                           .data(map)
+                           .end());
   };
   EXPECT_EQ(with_data_map("0\n"), "");
   EXPECT_THAT(with_data_map("1\n5\n"), HasSubstr("not made of numbers"));
@@ -414,19 +415,19 @@ TEST(TarParserTest, AcceptsMissingEndsAndIgnoresWhatFollowsThem) {
 TEST(TarParserTest, RefusesTarsThatStopInside) {
   const auto tar = TarBuilder().pax({{"path", "p"}}).header({.size = 600}).raw(Bytes(600));
   for (std::size_t size = 1; size < tar.bytes().size(); ++size) {
-    ASSERT_THAT(refusal(tar.bytes().first(size)), HasSubstr("ends at " + std::to_string(size))) << size;
+    ASSERT_THAT(tar_refusal(tar.bytes().first(size)), HasSubstr("ends at " + std::to_string(size))) << size;
   }
-  EXPECT_EQ(refusal(tar), "");
-  EXPECT_THAT(refusal(TarBuilder().pax({{"path", "p"}}).end()), HasSubstr("after an extended header"));
+  EXPECT_EQ(tar_refusal(tar), "");
+  EXPECT_THAT(tar_refusal(TarBuilder().pax({{"path", "p"}}).end()), HasSubstr("after an extended header"));
 }
 
 TEST(TarParserTest, RefusesWhatReadersDisagreeAbout) {
-  EXPECT_THAT(refusal(TarBuilder().file("a", "x").raw(Bytes(512)).file("hidden", "x").end()),
+  EXPECT_THAT(tar_refusal(TarBuilder().file("a", "x").raw(Bytes(512)).file("hidden", "x").end()),
               HasSubstr("a lone zero block before 1536"));
-  EXPECT_THAT(refusal(TarBuilder().header({.name = ""})), HasSubstr("it has no name"));
-  EXPECT_THAT(refusal(TarBuilder().header({.typeflag = '2'})), HasSubstr("a link without a target"));
-  EXPECT_THAT(refusal(TarBuilder().header({.typeflag = 'M'})), HasSubstr("multi-volume"));
-  EXPECT_THAT(refusal(TarBuilder().header({.typeflag = 'Q'})), HasSubstr("type 0x51 is not supported"));
+  EXPECT_THAT(tar_refusal(TarBuilder().header({.name = ""})), HasSubstr("it has no name"));
+  EXPECT_THAT(tar_refusal(TarBuilder().header({.typeflag = '2'})), HasSubstr("a link without a target"));
+  EXPECT_THAT(tar_refusal(TarBuilder().header({.typeflag = 'M'})), HasSubstr("multi-volume"));
+  EXPECT_THAT(tar_refusal(TarBuilder().header({.typeflag = 'Q'})), HasSubstr("type 0x51 is not supported"));
 }
 
 TEST(TarParserTest, SkipsLabelsAndReadsDirectoriesOfIncrementalDumps) {
@@ -444,9 +445,11 @@ TEST(TarParserTest, SkipsLabelsAndReadsDirectoriesOfIncrementalDumps) {
 }
 
 TEST(TarParserTest, KeepsToItsLimits) {
-  EXPECT_THAT(refusal(TarBuilder().header({.typeflag = 'x', .size = kMaxPaxBytes + 1})), HasSubstr("exceed the limit"));
-  EXPECT_THAT(refusal(TarBuilder().header({.typeflag = 'L', .size = kMaxPaxBytes + 1})), HasSubstr("exceed the limit"));
-  EXPECT_THAT(refusal(TarBuilder().pax({{"SCHILY.xattr.user.x", std::string(70'000, 'x')}}).header({})),
+  EXPECT_THAT(tar_refusal(TarBuilder().header({.typeflag = 'x', .size = kMaxPaxBytes + 1})),
+              HasSubstr("exceed the limit"));
+  EXPECT_THAT(tar_refusal(TarBuilder().header({.typeflag = 'L', .size = kMaxPaxBytes + 1})),
+              HasSubstr("exceed the limit"));
+  EXPECT_THAT(tar_refusal(TarBuilder().pax({{"SCHILY.xattr.user.x", std::string(70'000, 'x')}}).header({})),
               HasSubstr("more than 65536 bytes"));
 }
 

@@ -21,9 +21,10 @@ using internal::kTarBlock;
 struct Field {
   std::size_t offset, length;
 };
-constexpr Field kName{0, 100}, kMode{100, 8}, kUid{108, 8}, kGid{116, 8}, kSize{124, 12}, kMtime{136, 12}, kChecksum{148, 8}, kType{156, 1}, kLinkName{157, 100},
-    kMagic{257, 8}, kMajor{329, 8}, kMinor{337, 8}, kPrefix{345, 155};
-constexpr std::uint64_t kMaxSevenDigits = 07777777;       // octal, with the NUL behind it
+constexpr Field kName{0, 100}, kMode{100, 8}, kUid{108, 8}, kGid{116, 8}, kSize{124, 12}, kMtime{136, 12},
+    kChecksum{148, 8}, kType{156, 1}, kLinkName{157, 100}, kMagic{257, 8}, kMajor{329, 8}, kMinor{337, 8},
+    kPrefix{345, 155};
+constexpr std::uint64_t kMaxSevenDigits = 07777777;  // octal, with the NUL behind it
 constexpr std::uint64_t kMaxElevenDigits = 077777777777;
 
 constexpr std::array<std::byte, kTarBlock> kZeros{};
@@ -32,7 +33,9 @@ std::size_t padding_of(std::uint64_t bytes) { return std::size_t((kTarBlock - by
 
 class Header {
  public:
-  void text(Field field, std::string_view value) { std::ranges::copy(as_bytes(value.substr(0, field.length)), block_.begin() + std::ptrdiff_t(field.offset)); }
+  void text(Field field, std::string_view value) {
+    std::ranges::copy(as_bytes(value.substr(0, field.length)), block_.begin() + std::ptrdiff_t(field.offset));
+  }
   void octal(Field field, std::uint64_t value) { text(field, fmt::format("{:0{}o}", value, field.length - 1)); }
   // Larger ones than fit as text: base-256, as GNU tar and all readers of today have it.
   void device_number(Field field, std::uint32_t value) {
@@ -41,7 +44,9 @@ class Header {
     for (std::size_t i = 0; i < 4; ++i) block_[field.offset + field.length - 1 - i] = std::byte(value >> 8 * i);
   }
   ByteView finish() {
-    text(kMagic, std::string_view("ustar\0" "00", 8));
+    text(kMagic, std::string_view("ustar\0"
+                                  "00",
+                                  8));
     text(kChecksum, "        ");
     std::uint32_t sum = 0;
     for (const auto byte : block_) sum += std::uint32_t(byte);
@@ -93,7 +98,8 @@ std::optional<std::size_t> place_to_split(std::string_view name) {
 
 bool fits_in_header(std::string_view name) { return name.size() <= kName.length || place_to_split(name); }
 
-// Readers take bytes of a plain header as they are, so only names that do not fit, or that are text beyond ASCII, need a record.
+// Readers take bytes of a plain header as they are, so only names that do not fit, or that are text beyond ASCII, need
+// a record.
 bool needs_record(std::string_view name, bool fits) { return !fits || (!is_ascii(name) && is_utf8(name)); }
 
 void set_name(Header& header, std::string_view name) {
@@ -106,7 +112,8 @@ void set_name(Header& header, std::string_view name) {
 }
 
 void check_name(std::string_view name) {
-  if (name.empty() || name.find('\0') != name.npos) fail<Unsupported>("a tar cannot hold an entry named '{:.200}'", name);
+  if (name.empty() || name.find('\0') != name.npos)
+    fail<Unsupported>("a tar cannot hold an entry named '{:.200}'", name);
 }
 
 std::string name_of(const TarEntry& entry) {
@@ -129,7 +136,8 @@ std::string percent_encoded(std::string_view text) {
 
 void add_xattrs(Bytes& records, const TarEntry& entry) {
   for (const auto& [name, value] : entry.xattrs) {
-    if (name.empty() || name.find('\0') != name.npos) fail<Unsupported>("'{:.200}': a tar cannot hold an extended attribute named '{:.200}'", entry.name, name);
+    if (name.empty() || name.find('\0') != name.npos)
+      fail<Unsupported>("'{:.200}': a tar cannot hold an extended attribute named '{:.200}'", entry.name, name);
     // A record's key ends at its first "=": such a name goes the way of libarchive, which encodes it.
     if (name.find('=') == name.npos) {
       add_record(records, "SCHILY.xattr." + name, value);
@@ -158,13 +166,20 @@ Bytes records_of(const TarEntry& entry, std::string_view name, std::uint64_t sto
 
 char type_flag(TarType type) {
   switch (type) {
-    case TarType::kRegular: return '0';
-    case TarType::kHardLink: return '1';
-    case TarType::kSymlink: return '2';
-    case TarType::kCharDevice: return '3';
-    case TarType::kBlockDevice: return '4';
-    case TarType::kDirectory: return '5';
-    case TarType::kFifo: return '6';
+    case TarType::kRegular:
+      return '0';
+    case TarType::kHardLink:
+      return '1';
+    case TarType::kSymlink:
+      return '2';
+    case TarType::kCharDevice:
+      return '3';
+    case TarType::kBlockDevice:
+      return '4';
+    case TarType::kDirectory:
+      return '5';
+    case TarType::kFifo:
+      return '6';
   }
   return '0';
 }

@@ -12,9 +12,9 @@
 #include "core/base/digest.h"
 #include "core/base/errors.h"
 #include "core/base/file.h"
-#include "core/codec/codec_test_support.h"
-#include "core/codec/tar_test_support.h"
-#include "tests/support/temp_dir.h"
+#include "testing/codec_support.h"
+#include "testing/tar_support.h"
+#include "testing/temp_dir.h"
 
 namespace varve::codec {
 namespace {
@@ -53,18 +53,39 @@ Item other(TarType type, std::string name, std::string link = {}, void (*change)
 std::vector<Item> hard_items(bool for_all) {
   std::vector<Item> items{
       other(TarType::kDirectory, ".", "", [](TarEntry& e) { e.mode = 0711; }),
-      other(TarType::kDirectory, "d", "", [](TarEntry& e) { e.mode = 01777; e.mtime_nanoseconds = 5; }),
+      other(TarType::kDirectory, "d", "",
+            [](TarEntry& e) {
+              e.mode = 01777;
+              e.mtime_nanoseconds = 5;
+            }),
       file("d/empty", ""),
       file("d/one", "1"),
       file("d/block", std::string(512, 'b')),
       file("d/block-and-one", std::string(513, 'c')),
-      file("d/setuid", "s", [](TarEntry& e) { e.mode = 06755; e.uid = 1000; e.gid = 2'097'151; }),
-      file("d/large-owner", "o", [](TarEntry& e) { e.uid = 4'000'000'000; e.gid = 2'097'152; }),
+      file("d/setuid", "s",
+           [](TarEntry& e) {
+             e.mode = 06755;
+             e.uid = 1000;
+             e.gid = 2'097'151;
+           }),
+      file("d/large-owner", "o",
+           [](TarEntry& e) {
+             e.uid = 4'000'000'000;
+             e.gid = 2'097'152;
+           }),
       file("d/nanoseconds", "n", [](TarEntry& e) { e.mtime_nanoseconds = 123'456'789; }),
       file("d/1966", "t", [](TarEntry& e) { e.mtime_seconds = -123'456'789; }),
       file("d/1901", "t", [](TarEntry& e) { e.mtime_seconds = -2'177'452'800; }),
-      file("d/before-1970", "t", [](TarEntry& e) { e.mtime_seconds = -1; e.mtime_nanoseconds = 500'000'000; }),
-      file("d/long-before", "t", [](TarEntry& e) { e.mtime_seconds = -3; e.mtime_nanoseconds = 1; }),
+      file("d/before-1970", "t",
+           [](TarEntry& e) {
+             e.mtime_seconds = -1;
+             e.mtime_nanoseconds = 500'000'000;
+           }),
+      file("d/long-before", "t",
+           [](TarEntry& e) {
+             e.mtime_seconds = -3;
+             e.mtime_nanoseconds = 1;
+           }),
       file("d/2500", "t", [](TarEntry& e) { e.mtime_seconds = 16'725'225'600; }),
       file(std::string(100, 'a'), "x"),
       file(std::string(101, 'a'), "x"),
@@ -80,23 +101,38 @@ std::vector<Item> hard_items(bool for_all) {
       other(TarType::kSymlink, "d/soft", "../somewhere else"),
       other(TarType::kSymlink, "d/soft-long", std::string(4095, 't')),
       other(TarType::kSymlink, "d/soft-utf8", "zur Tür"),
-      other(TarType::kCharDevice, "d/null", "", [](TarEntry& e) { e.device_major = 1; e.device_minor = 3; }),
-      other(TarType::kBlockDevice, "d/large-minor", "", [](TarEntry& e) { e.device_major = 4095; e.device_minor = 1'048'575; }),
+      other(TarType::kCharDevice, "d/null", "",
+            [](TarEntry& e) {
+              e.device_major = 1;
+              e.device_minor = 3;
+            }),
+      other(TarType::kBlockDevice, "d/large-minor", "",
+            [](TarEntry& e) {
+              e.device_major = 4095;
+              e.device_minor = 1'048'575;
+            }),
       other(TarType::kFifo, "d/fifo"),
       file("d/.wh.gone", ""),
-      file("d/capability", "x", [](TarEntry& e) { e.xattrs["security.capability"] = std::string("\1\0\0\2\0\x20\0\0\0\0\0\0\0\0\0\0\0\0\0\0", 20); }),
-      file("d/xattrs", "x", [](TarEntry& e) {
-        e.xattrs["user.empty"] = "";
-        e.xattrs["user.newline"] = "a\nb=c\n";
-        e.xattrs["user.largest"] = std::string(65'536, 'v');
-        for (int i = 0; i < 200; ++i) e.xattrs[fmt::format("user.n{}", i)] = std::string(std::size_t(i), 'x');
-      }),
+      file("d/capability", "x",
+           [](TarEntry& e) {
+             e.xattrs["security.capability"] = std::string("\1\0\0\2\0\x20\0\0\0\0\0\0\0\0\0\0\0\0\0\0", 20);
+           }),
+      file("d/xattrs", "x",
+           [](TarEntry& e) {
+             e.xattrs["user.empty"] = "";
+             e.xattrs["user.newline"] = "a\nb=c\n";
+             e.xattrs["user.largest"] = std::string(65'536, 'v');
+             for (int i = 0; i < 200; ++i) e.xattrs[fmt::format("user.n{}", i)] = std::string(std::size_t(i), 'x');
+           }),
       file("last", "end"),
   };
   if (for_all) return items;
   items.push_back(file(std::string(300, 'l') + "\xff", "long and no text"));
   items.push_back(other(TarType::kSymlink, "d/soft-\xfe", std::string(200, 's') + "\xff"));
-  items.push_back(other(TarType::kCharDevice, "d/too-large-for-octal", "", [](TarEntry& e) { e.device_major = 2'097'152; e.device_minor = 0xFFFF'FFFF; }));
+  items.push_back(other(TarType::kCharDevice, "d/too-large-for-octal", "", [](TarEntry& e) {
+    e.device_major = 2'097'152;
+    e.device_minor = 0xFFFF'FFFF;
+  }));
   items.push_back(file("d/odd-attribute", "x", [](TarEntry& e) {
     e.xattrs["user.a=b"] = std::string("\0=%\n", 4);
     e.xattrs["user.\xff\xfe%"] = "raw";
@@ -109,7 +145,8 @@ Bytes written(const std::vector<Item>& items, std::size_t step = 300) {
   TarWriter writer([&](ByteView bytes) { append(tar, bytes); });
   for (const auto& [entry, content] : items) {
     writer.begin(entry);
-    for (std::size_t at = 0; at < content.size(); at += step) writer.content(as_bytes(std::string_view(content).substr(at, step)));
+    for (std::size_t at = 0; at < content.size(); at += step)
+      writer.content(as_bytes(std::string_view(content).substr(at, step)));
   }
   writer.finish();
   return tar;
@@ -148,7 +185,8 @@ TEST(TarWriterTest, WhatGoesInComesOut) {
 TEST(TarWriterTest, BytesAreAContract) {
   EXPECT_EQ(written(hard_items(false), 1), written(hard_items(false), 100'000));
   // A change here makes every rewritten layer of every image new: it needs a reason.
-  EXPECT_EQ(digest_of(written(hard_items(false))).hex(), "c967ebe59f932c40b472b270dd065071f28fac76740c60d97d5c6a8fb7c695f6");
+  EXPECT_EQ(digest_of(written(hard_items(false))).hex(),
+            "c967ebe59f932c40b472b270dd065071f28fac76740c60d97d5c6a8fb7c695f6");
 }
 
 TEST(TarWriterTest, PlainEntriesNeedNoMoreThanTheirHeader) {
@@ -174,7 +212,8 @@ TEST(TarWriterTest, WhatATarCannotSayIsRefused) {
   EXPECT_THROW(writer.begin(entry_of(TarType::kRegular, "")), Unsupported);
   EXPECT_THROW(writer.begin(entry_of(TarType::kRegular, std::string("a\0b", 3))), Unsupported);
   EXPECT_THROW(writer.begin(other(TarType::kSymlink, "a", std::string("a\0b", 3)).entry), Unsupported);
-  EXPECT_THROW(writer.begin(file("a", "", [](TarEntry& e) { e.xattrs[std::string("user.\0", 6)] = "x"; }).entry), Unsupported);
+  EXPECT_THROW(writer.begin(file("a", "", [](TarEntry& e) { e.xattrs[std::string("user.\0", 6)] = "x"; }).entry),
+               Unsupported);
   writer.begin(file("a", "1234").entry);
   EXPECT_THROW(writer.content(Bytes(5)), std::logic_error);
   writer.content(Bytes(3));
@@ -204,7 +243,8 @@ with tarfile.open(fileobj=io.BytesIO(sys.stdin.buffer.read()), encoding='utf-8',
   std::string expected;
   for (const auto& [e, content] : items) {
     const auto nanoseconds = __int128(e.mtime_seconds) * 1'000'000'000 + e.mtime_nanoseconds;
-    expected += fmt::format("{}|{}|{}|{:o}|{}|{}|{}|{}|{}|{}|", int(e.type), e.name, e.link_name, e.mode, e.uid, e.gid, nanoseconds, e.device_major, e.device_minor, content);
+    expected += fmt::format("{}|{}|{}|{:o}|{}|{}|{}|{}|{}|{}|", int(e.type), e.name, e.link_name, e.mode, e.uid, e.gid,
+                            nanoseconds, e.device_major, e.device_minor, content);
     bool first = true;
     for (const auto& [name, value] : e.xattrs) {
       expected += fmt::format("{}{}=", std::exchange(first, false) ? "" : ",", name);
@@ -215,25 +255,30 @@ with tarfile.open(fileobj=io.BytesIO(sys.stdin.buffer.read()), encoding='utf-8',
   EXPECT_EQ(lines, expected);
 }
 
-// GNU tar and libarchive unpack it, and what they made is listed alike: names, modes, owners (numbers), times and contents.
+// GNU tar and libarchive unpack it, and what they made is listed alike: names, modes, owners (numbers), times and
+// contents.
 TEST(TarWriterTest, GnuTarAndLibarchiveUnpackTheSameTree) {
   std::vector<std::string> tools;
   for (const auto* tool : {"tar", "bsdtar"})
     if (have_tool(tool)) tools.emplace_back(tool);
   if (tools.size() < 2) GTEST_SKIP() << "tar and bsdtar are not both installed";
   auto items = hard_items(true);
-  // Anybody can unpack these, on any file system: no devices, no attributes, no symlink of 4095 bytes, no times before 1901 or after 2446. Fractions of seconds before 1970
-  // are beyond libarchive 3.6, which reads (and writes) -0.5 as 0.5.
+  // Anybody can unpack these, on any file system: no devices, no attributes, no symlink of 4095 bytes, no times before
+  // 1901 or after 2446. Fractions of seconds before 1970 are beyond libarchive 3.6, which reads (and writes) -0.5 as
+  // 0.5.
   std::erase_if(items, [](const Item& item) {
     const auto& e = item.entry;
-    return e.type == TarType::kCharDevice || e.type == TarType::kBlockDevice || !e.xattrs.empty() || e.name == "." || e.link_name.size() > 1000 || e.mtime_seconds < -2'000'000'000 ||
-           e.mtime_seconds > 15'000'000'000 || (e.mtime_seconds < 0 && e.mtime_nanoseconds != 0);
+    return e.type == TarType::kCharDevice || e.type == TarType::kBlockDevice || !e.xattrs.empty() || e.name == "." ||
+           e.link_name.size() > 1000 || e.mtime_seconds < -2'000'000'000 || e.mtime_seconds > 15'000'000'000 ||
+           (e.mtime_seconds < 0 && e.mtime_nanoseconds != 0);
   });
   const auto tar = written(items);
   std::string expected;
   for (const auto& [e, content] : items) {
     if (e.type == TarType::kDirectory) continue;
-    expected += fmt::format("{} {} {}\n", e.name, e.type == TarType::kHardLink ? "" : fmt::format("{}.{:09}", e.mtime_seconds, e.mtime_nanoseconds), content);
+    expected += fmt::format(
+        "{} {} {}\n", e.name,
+        e.type == TarType::kHardLink ? "" : fmt::format("{}.{:09}", e.mtime_seconds, e.mtime_nanoseconds), content);
   }
   for (const auto& tool : tools) {
     const varve::test::TempDir folder;
@@ -241,10 +286,12 @@ TEST(TarWriterTest, GnuTarAndLibarchiveUnpackTheSameTree) {
     std::string actual;
     for (const auto& [e, content] : items) {
       if (e.type == TarType::kDirectory) continue;
-      struct stat status{};
+      struct stat status {};
       const auto path = folder.path() / e.name;
       ASSERT_EQ(::lstat(path.c_str(), &status), 0) << tool << " " << path;
-      const auto time = e.type == TarType::kHardLink ? std::string() : fmt::format("{}.{:09}", status.st_mtim.tv_sec, status.st_mtim.tv_nsec);
+      const auto time = e.type == TarType::kHardLink
+                            ? std::string()
+                            : fmt::format("{}.{:09}", status.st_mtim.tv_sec, status.st_mtim.tv_nsec);
       if (e.type == TarType::kRegular) {
         EXPECT_EQ(status.st_mode & 01777, e.mode & 01777) << tool << " " << path;
       }
@@ -254,7 +301,8 @@ TEST(TarWriterTest, GnuTarAndLibarchiveUnpackTheSameTree) {
       if (e.type == TarType::kSymlink) {
         EXPECT_EQ(std::filesystem::read_symlink(path), e.link_name);
       }
-      actual += fmt::format("{} {} {}\n", e.name, time, e.type == TarType::kRegular ? std::string(as_text(read_file(path))) : "");
+      actual += fmt::format("{} {} {}\n", e.name, time,
+                            e.type == TarType::kRegular ? std::string(as_text(read_file(path))) : "");
     }
     EXPECT_EQ(actual, expected) << tool;
   }

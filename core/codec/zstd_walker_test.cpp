@@ -4,8 +4,8 @@
 #include <gtest/gtest.h>
 
 #include "core/base/errors.h"
-#include "core/codec/codec_test_support.h"
 #include "core/codec/span_decoder.h"
+#include "testing/codec_support.h"
 
 namespace varve::codec {
 namespace {
@@ -34,7 +34,7 @@ KeepingListener walk(ByteView compressed, std::size_t step = 10'000) {
   return kept;
 }
 
-std::string refusal(ByteView compressed) {
+std::string zstd_refusal(ByteView compressed) {
   try {
     walk(compressed);
     return {};
@@ -109,7 +109,7 @@ TEST(ZstdWalkerTest, RefusesEveryTruncation) {
   const auto whole_frames = walk(blob).frames[1].first;
   for (std::size_t size = 0; size < blob.size(); ++size) {
     if (size == whole_frames || size == whole_frames - 18) continue;  // between frames
-    EXPECT_THAT(refusal(ByteView(blob).first(size)),
+    EXPECT_THAT(zstd_refusal(ByteView(blob).first(size)),
                 testing::HasSubstr(size == 0 ? "there is no frame" : "ends in the middle"))
         << size;
   }
@@ -117,11 +117,12 @@ TEST(ZstdWalkerTest, RefusesEveryTruncation) {
 
 TEST(ZstdWalkerTest, RefusesGarbageAsTheToolDoes) {
   const auto frame = compress_zstd(text_like_bytes(2'000), 3);
-  EXPECT_THAT(refusal(concat({frame, as_bytes("garbage")})),
+  EXPECT_THAT(zstd_refusal(concat({frame, as_bytes("garbage")})),
               testing::HasSubstr("at " + std::to_string(frame.size()) + ": no frame begins here"));
-  EXPECT_THAT(refusal(concat({frame, Bytes(4)})), testing::HasSubstr("no frame begins here"));
-  EXPECT_THAT(refusal(as_bytes("no zstd at all")), testing::HasSubstr("blob: zstd data at 0: no frame begins here"));
-  EXPECT_THAT(refusal(skippable(Bytes(3))), testing::HasSubstr("there is no frame"));
+  EXPECT_THAT(zstd_refusal(concat({frame, Bytes(4)})), testing::HasSubstr("no frame begins here"));
+  EXPECT_THAT(zstd_refusal(as_bytes("no zstd at all")),
+              testing::HasSubstr("blob: zstd data at 0: no frame begins here"));
+  EXPECT_THAT(zstd_refusal(skippable(Bytes(3))), testing::HasSubstr("there is no frame"));
 }
 
 TEST(ZstdWalkerTest, ChecksTheContent) {
@@ -130,7 +131,7 @@ TEST(ZstdWalkerTest, ChecksTheContent) {
   for (const auto at : {std::size_t(500), good.size() - 1}) {
     auto bad = good;
     bad[at] ^= std::byte(1);
-    EXPECT_THAT(refusal(bad), testing::HasSubstr("checksum")) << at;
+    EXPECT_THAT(zstd_refusal(bad), testing::HasSubstr("checksum")) << at;
   }
 }
 

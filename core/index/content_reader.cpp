@@ -13,7 +13,8 @@ namespace {
 
 constexpr std::uint64_t kMaxRequestBytes = 4 * 1024 * 1024;  // compressed side, of neighbouring spans together
 
-constexpr std::uint64_t kMaxGapBytes = 128 * 1024;  // between two wanted spans: fetched along, for less than another request costs
+constexpr std::uint64_t kMaxGapBytes =
+    128 * 1024;  // between two wanted spans: fetched along, for less than another request costs
 
 // Ends the transfer of a blob of which no more is needed.
 struct EnoughRead {};
@@ -41,7 +42,8 @@ void give_part(const Span& span, ByteView stream, ByteRange wanted, const oci::B
 
 }  // namespace
 
-ContentReader::ContentReader(const oci::Image& image, const LoadedIndex& index, oci::Repository& index_repository, SpanCheck check)
+ContentReader::ContentReader(const oci::Image& image, const LoadedIndex& index, oci::Repository& index_repository,
+                             SpanCheck check)
     : image_(image), index_(index), index_repository_(index_repository), check_(check) {}
 
 void ContentReader::read(Nid file, const oci::ByteSink& sink) {
@@ -59,7 +61,8 @@ void ContentReader::read_device(const DeviceRun& run, const oci::ByteSink& sink)
   const ByteRange device_range{run.device_offset, run.length};
   if (run.device == 0) {
     const auto tree = index_.tree_mapping.bytes();
-    if (!device_range.fits_in(tree.size())) fail<CorruptData>("tree of {}: content outside the tree", image_.digest().to_string());
+    if (!device_range.fits_in(tree.size()))
+      fail<CorruptData>("tree of {}: content outside the tree", image_.digest().to_string());
     sink(tree.subspan(run.device_offset, run.length));
   } else if (run.device <= index_.maps.size()) {
     read_stream(run.device - 1, device_range, sink);
@@ -70,8 +73,9 @@ void ContentReader::read_device(const DeviceRun& run, const oci::ByteSink& sink)
 
 void ContentReader::read_ranges_device(ByteRange device_range, const oci::ByteSink& sink) {
   const auto& ranges = index_.ranges.ranges;
-  auto next = std::upper_bound(ranges.begin(), ranges.end(), device_range.offset,
-                               [](std::uint64_t at, const DeviceRange& range) { return at < range.device_offset + range.length; });
+  auto next = std::upper_bound(
+      ranges.begin(), ranges.end(), device_range.offset,
+      [](std::uint64_t at, const DeviceRange& range) { return at < range.device_offset + range.length; });
   auto at = device_range.offset;
   for (; next != ranges.end() && next->device_offset < device_range.end(); ++next) {
     const auto part = intersection({next->device_offset, next->length}, device_range);
@@ -85,8 +89,8 @@ void ContentReader::read_ranges_device(ByteRange device_range, const oci::ByteSi
 void ContentReader::check_range(std::size_t layer, ByteRange stream_range) const {
   const auto& map = *index_.maps.at(layer);
   if (!stream_range.fits_in(map.stream_bytes))
-    fail<CorruptData>("layer {}: bytes {}+{} are outside its stream of {}", map.layer_digest.to_string(), stream_range.offset,
-                      stream_range.length, map.stream_bytes);
+    fail<CorruptData>("layer {}: bytes {}+{} are outside its stream of {}", map.layer_digest.to_string(),
+                      stream_range.offset, stream_range.length, map.stream_bytes);
 }
 
 void ContentReader::read_stream(std::size_t layer, ByteRange stream_range, const oci::ByteSink& sink) {
@@ -98,14 +102,16 @@ void ContentReader::read_ranges(std::size_t layer, const std::vector<ByteRange>&
   std::uint64_t end_of_all = 0;
   for (std::size_t i = 0; i < stream_ranges.size(); ++i) {
     check_range(layer, stream_ranges[i]);
-    if (i > 0 && stream_ranges[i].offset < stream_ranges[i - 1].offset) throw std::invalid_argument("ranges must ascend");
+    if (i > 0 && stream_ranges[i].offset < stream_ranges[i - 1].offset)
+      throw std::invalid_argument("ranges must ascend");
     end_of_all = std::max(end_of_all, stream_ranges[i].end());
   }
   if (end_of_all == 0) return;
 
   std::size_t first_open = 0;  // ranges before it are given whole
   const auto give_span = [&](const Span& span, ByteView stream) {
-    while (first_open < stream_ranges.size() && stream_ranges[first_open].end() <= span.stream_range.offset) ++first_open;
+    while (first_open < stream_ranges.size() && stream_ranges[first_open].end() <= span.stream_range.offset)
+      ++first_open;
     for (auto i = first_open; i < stream_ranges.size() && stream_ranges[i].offset < span.stream_range.end(); ++i)
       give_part(span, stream, stream_ranges[i], [&](ByteView part) { sink(i, part); });
   };
@@ -142,7 +148,8 @@ void ContentReader::read_spans(std::size_t layer, std::size_t first, std::size_t
   for (auto i = first; i <= last; ++i) {
     const auto& span = map.spans[i];
     stream.resize(span.stream_range.length);
-    const auto span_bytes = ByteView(bytes).subspan(span.compressed_range.offset - compressed.offset, span.compressed_range.length);
+    const auto span_bytes =
+        ByteView(bytes).subspan(span.compressed_range.offset - compressed.offset, span.compressed_range.length);
     decode_span(map, span, span_bytes, windows[i - first], stream, decoder_, check_);
     sink(span, stream);
   }
@@ -156,13 +163,16 @@ std::vector<Bytes> ContentReader::fetch_windows(std::size_t layer, std::size_t f
   for (auto i = first; i <= last;) {
     auto range = map.spans[i].window;
     auto next = i + 1;
-    while (next <= last && map.spans[next].window.offset == range.end() && map.spans[next].window.length > 0 && range.length > 0)
+    while (next <= last && map.spans[next].window.offset == range.end() && map.spans[next].window.length > 0 &&
+           range.length > 0)
       range.length += map.spans[next++].window.length;
     if (range.length > 0) {
-      if (!blob) fail<CorruptData>("layer {}: its map needs windows, but the index names none", map.layer_digest.to_string());
+      if (!blob)
+        fail<CorruptData>("layer {}: its map needs windows, but the index names none", map.layer_digest.to_string());
       const auto bytes = fetch(index_repository_, *blob, range);
       for (auto k = i; k < next; ++k)
-        windows[k - first] = to_bytes(ByteView(bytes).subspan(map.spans[k].window.offset - range.offset, map.spans[k].window.length));
+        windows[k - first] =
+            to_bytes(ByteView(bytes).subspan(map.spans[k].window.offset - range.offset, map.spans[k].window.length));
     }
     i = next;
   }

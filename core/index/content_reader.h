@@ -1,6 +1,6 @@
 #pragma once
-// Reads file contents straight from a repository through an index, keeping nothing: for `cat`, checks and tools. The mount has a store
-// and reads through fuse/layer_stream.h instead.
+// Reads file contents straight from a repository through an index, keeping nothing: for `cat`, checks and tools. The
+// mount has a store and reads through fuse/stream/layer_stream.h instead.
 #include <cstdint>
 #include <functional>
 #include <vector>
@@ -17,14 +17,15 @@ class ContentReader {
  public:
   // `index_repository` serves the windows: where the index was found.
   // `check`: see span_reader.h; with kCompressed what is given has still to be checked.
-  ContentReader(const oci::Image& image, const LoadedIndex& index, oci::Repository& index_repository, SpanCheck check = SpanCheck::kBoth);
+  ContentReader(const oci::Image& image, const LoadedIndex& index, oci::Repository& index_repository,
+                SpanCheck check = SpanCheck::kBoth);
 
-  // Gives a regular file's whole content in order, holes as zeros, every byte verified before it is given. Fetches only the spans that hold
-  // it, neighbours in one request. Throws CorruptSpan, and what the repository throws.
+  // Gives a regular file's whole content in order, holes as zeros, every byte verified before it is given. Fetches only
+  // the spans that hold it, neighbours in one request. Throws CorruptSpan, and what the repository throws.
   void read(Nid file, const oci::ByteSink& sink);
 
-  // Gives ranges of one layer's stream, in order, each in pieces. They ascend by offset and may overlap. Each span is fetched and decoded once;
-  // neighbours come in one request, and so do spans with little between them.
+  // Gives ranges of one layer's stream, in order, each in pieces. They ascend by offset and may overlap. Each span is
+  // fetched and decoded once; neighbours come in one request, and so do spans with little between them.
   using RangeSink = std::function<void(std::size_t range, ByteView part)>;
   void read_ranges(std::size_t layer, const std::vector<ByteRange>& stream_ranges, const RangeSink& sink);
 

@@ -5,9 +5,12 @@
 namespace varve::index {
 namespace {
 
-void add_those_in(oci::Repository& place, bool is_here, const LocalIndex& local, const oci::Image& image, JudgedIndexes& found) {
+void add_those_in(oci::Repository& place, bool is_here, const LocalIndex& local, const oci::Image& image,
+                  JudgedIndexes& found) {
   visit_indexes(place, image, [&](FoundIndex index) {
-    const auto same = [&](const JudgedIndex& other) { return other.blobs.manifest.digest == index.blobs.manifest.digest; };
+    const auto same = [&](const JudgedIndex& other) {
+      return other.blobs.manifest.digest == index.blobs.manifest.digest;
+    };
     auto judgement = local.judge(image, index, place, !is_here);
     const auto known = std::ranges::find_if(found.all, same);
     if (known == found.all.end()) {

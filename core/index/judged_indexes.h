@@ -14,9 +14,9 @@ struct JudgedIndex {
 };
 
 struct JudgedIndexes {
-  std::vector<JudgedIndex> all;          // those that are here first, in the order in which load_index() looks at them
-  std::optional<std::size_t> taken;      // which of them load_index() would take
-  std::string trouble;                   // why the repository could not be asked, "" if it could
+  std::vector<JudgedIndex> all;      // those that are here first, in the order in which load_index() looks at them
+  std::optional<std::size_t> taken;  // which of them load_index() would take
+  std::string trouble;               // why the repository could not be asked, "" if it could
 };
 
 // Loads none of them. Signatures that count are kept, as when an image is mounted.

@@ -32,16 +32,19 @@ bool is_good_tree(const std::filesystem::path& path, std::uint64_t tree_bytes) {
   return false;
 }
 
-std::shared_ptr<const LayerMap> load_map(LocalIndex& local, const oci::Image& image, const LayerIndexBlobs& blobs, std::size_t layer) {
+std::shared_ptr<const LayerMap> load_map(LocalIndex& local, const oci::Image& image, const LayerIndexBlobs& blobs,
+                                         std::size_t layer) {
   const auto& descriptor = image.manifest.layers[layer];
   const auto what = what_of(blobs.map);
   auto map = LayerMap::decode(local.blob(blobs.map, *image.repository, kMaxMapBlobBytes), what);
-  if (map.layer_digest != descriptor.digest || map.diff_id != image.config.diff_ids.at(layer) || map.compressed_bytes != descriptor.size)
+  if (map.layer_digest != descriptor.digest || map.diff_id != image.config.diff_ids.at(layer) ||
+      map.compressed_bytes != descriptor.size)
     fail<CorruptData>("{}: is not the map of layer {} as the image names it", what, descriptor.digest.to_string());
   const auto windows = blobs.windows ? blobs.windows->size : 0;
   const auto windows_digest = blobs.windows ? blobs.windows->digest : Digest();
   if (map.windows_bytes != windows || map.windows_digest != windows_digest)
-    fail<CorruptData>("{}: the windows of layer {} are not those that the index names", what, descriptor.digest.to_string());
+    fail<CorruptData>("{}: the windows of layer {} are not those that the index names", what,
+                      descriptor.digest.to_string());
   return std::make_shared<const LayerMap>(std::move(map));
 }
 
@@ -55,18 +58,24 @@ std::string said_of(const FoundIndex& index, const trust::Judgement& judgement) 
   return fmt::format("index {}: {}", index.document.descriptor.digest.to_string(), judgement.refusal);
 }
 
-// The preferred one of those that the image's repository offers and that are trusted. One with the content of what is here is as good as that.
-std::optional<TrustedIndex> find_trusted_there(LocalIndex& local, const oci::Image& image, const std::optional<TrustedIndex>& here, std::vector<std::string>& refusals) {
+// The preferred one of those that the image's repository offers and that are trusted. One with the content of what is
+// here is as good as that.
+std::optional<TrustedIndex> find_trusted_there(LocalIndex& local, const oci::Image& image,
+                                               const std::optional<TrustedIndex>& here,
+                                               std::vector<std::string>& refusals) {
   std::optional<TrustedIndex> best;
   const auto request = trust::Request::of(image);
   visit_indexes(*image.repository, image, [&](FoundIndex found) {
     auto judgement = local.judge(image, found, *image.repository, true);
-    if (here && !judgement.vouched && local.may_take_notes(image, found) && same_content(found.blobs, here->found.blobs)) judgement = here->judgement;
+    if (here && !judgement.vouched && local.may_take_notes(image, found) &&
+        same_content(found.blobs, here->found.blobs))
+      judgement = here->judgement;
     if (!judgement.trusted) {
       refusals.push_back(said_of(found, judgement));
       return false;
     }
-    if (!best || (judgement.vouched && !best->judgement.vouched)) best = TrustedIndex{.found = std::move(found), .judgement = std::move(judgement)};
+    if (!best || (judgement.vouched && !best->judgement.vouched))
+      best = TrustedIndex{.found = std::move(found), .judgement = std::move(judgement)};
     // Where somebody's signature counts, all are looked at until one is signed.
     return best->judgement.vouched || !local.judge().has_keys(request);
   });
@@ -78,9 +87,11 @@ bool is_taken_before(const TrustedIndex& index, const TrustedIndex& other) {
   return is_preferred(index.found.blobs, other.found.blobs);
 }
 
-std::optional<Choice> choose_index(LocalIndex& local, const oci::Image& image, IndexPlace place, std::vector<std::string>& refusals) {
+std::optional<Choice> choose_index(LocalIndex& local, const oci::Image& image, IndexPlace place,
+                                   std::vector<std::string>& refusals) {
   auto here = local.find_trusted(image, refusals);
-  if (here && place == IndexPlace::kHere) return Choice{.index = std::move(*here), .is_here = true, .other_notes_only = true};
+  if (here && place == IndexPlace::kHere)
+    return Choice{.index = std::move(*here), .is_here = true, .other_notes_only = true};
   try {
     auto there = find_trusted_there(local, image, here, refusals);
     if (there && (!here || is_taken_before(*there, *here))) {
@@ -104,7 +115,8 @@ void note_use(LocalIndex& local, const oci::Image& image, const LoadedIndex& ind
   const auto first = local.origins().first_used(repository, image.digest());
   if (first == digest) return;
   if (first && !other_notes_only)
-    log::warn("{}: the index of image {} was {} and is now {}; no key that counts has signed it", repository, image.digest().to_string(), first->to_string(), digest.to_string());
+    log::warn("{}: the index of image {} was {} and is now {}; no key that counts has signed it", repository,
+              image.digest().to_string(), first->to_string(), digest.to_string());
   local.origins().note_used(repository, image.digest(), digest);
 }
 
@@ -113,16 +125,19 @@ void check_devices(const LoadedIndex& index, const oci::Image& image) {
   const auto what = what_of(index.blobs.tree);
   const auto layers = image.manifest.layers.size();
   const auto& tree = *index.tree;
-  if (tree.device_count() != layers + (index.ranges.bytes != 0)) fail<CorruptData>("{}: {} devices for {} layers", what, tree.device_count(), layers);
+  if (tree.device_count() != layers + (index.ranges.bytes != 0))
+    fail<CorruptData>("{}: {} devices for {} layers", what, tree.device_count(), layers);
   const auto check = [&](std::uint32_t device, const std::string& tag, std::uint64_t bytes) {
-    if (tree.device_tag(device) != tag || tree.device_bytes(device) != (bytes + kTreeBlockBytes - 1) / kTreeBlockBytes * kTreeBlockBytes)
+    if (tree.device_tag(device) != tag ||
+        tree.device_bytes(device) != (bytes + kTreeBlockBytes - 1) / kTreeBlockBytes * kTreeBlockBytes)
       fail<CorruptData>("{}: device {} is not {} of {} bytes", what, device, tag, bytes);
   };
   for (std::size_t layer = 0; layer < layers; ++layer)
     check(std::uint32_t(layer + 1), image.config.diff_ids[layer].hex(), index.maps[layer]->stream_bytes);
   if (index.ranges.bytes != 0) check(std::uint32_t(layers + 1), "ranges", index.ranges.bytes);
   for (const auto& range : index.ranges.ranges) {
-    if (range.layer >= layers || !ByteRange{range.stream_offset, range.length}.fits_in(index.maps[range.layer]->stream_bytes))
+    if (range.layer >= layers ||
+        !ByteRange{range.stream_offset, range.length}.fits_in(index.maps[range.layer]->stream_bytes))
       fail<CorruptData>("{}: a range of {} bytes lies outside its layer", what_of(*index.blobs.ranges), range.length);
   }
 }
@@ -138,7 +153,8 @@ LocalIndex::LocalIndex(std::filesystem::path root, const trust::TrustSettings& s
 
 oci::Repository& LocalIndex::repository() { return *layout_; }
 
-trust::Judgement LocalIndex::judge(const oci::Image& image, const FoundIndex& index, oci::Repository& place, bool offered_now) const {
+trust::Judgement LocalIndex::judge(const oci::Image& image, const FoundIndex& index, oci::Repository& place,
+                                   bool offered_now) const {
   const auto& digest = index.document.descriptor.digest;
   const auto request = trust::Request::of(image);
   return judge_->judge(request,
@@ -153,7 +169,8 @@ trust::Judgement LocalIndex::judge(const oci::Image& image, const FoundIndex& in
 
 bool LocalIndex::may_take_notes(const oci::Image& image, const FoundIndex& index) const {
   const auto& digest = index.document.descriptor.digest;
-  return judge_->takes_notes_of_others(trust::Request::of(image)) && !judge_->is_denied(digest) && origins_->of(digest).refuted.empty();
+  return judge_->takes_notes_of_others(trust::Request::of(image)) && !judge_->is_denied(digest) &&
+         origins_->of(digest).refuted.empty();
 }
 
 std::optional<TrustedIndex> LocalIndex::find_trusted(const oci::Image& image, std::vector<std::string>& refusals) {
@@ -166,14 +183,17 @@ std::optional<TrustedIndex> LocalIndex::find_trusted(const oci::Image& image, st
   // With the content of one that is vouched for, others' notes are as good.
   const auto vouched = [](const TrustedIndex& index) { return index.judgement.vouched; };
   const auto as_good = [&](const TrustedIndex& index) {
-    return std::ranges::find_if(all, [&](const TrustedIndex& other) { return vouched(other) && same_content(other.found.blobs, index.found.blobs); });
+    return std::ranges::find_if(all, [&](const TrustedIndex& other) {
+      return vouched(other) && same_content(other.found.blobs, index.found.blobs);
+    });
   };
   for (auto& index : all) {
     if (vouched(index) || !may_take_notes(image, index.found)) continue;
     if (const auto other = as_good(index); other != all.end()) index.judgement = other->judgement;
   }
   auto best = std::ranges::find_if(all, vouched);
-  if (best == all.end()) best = std::ranges::find_if(all, [](const TrustedIndex& index) { return index.judgement.trusted; });
+  if (best == all.end())
+    best = std::ranges::find_if(all, [](const TrustedIndex& index) { return index.judgement.trusted; });
   if (best != all.end()) return std::move(*best);
   for (const auto& index : all) refusals.push_back(said_of(index.found, index.judgement));
   return std::nullopt;
@@ -186,7 +206,9 @@ std::optional<ImageIndexBlobs> LocalIndex::find_index(const oci::Image& image) {
   return std::move(index->found.blobs);
 }
 
-std::optional<LayerIndexBlobs> LocalIndex::find_layer_index(const Digest& layer_digest) { return index::find_layer_index(*layout_, layer_digest); }
+std::optional<LayerIndexBlobs> LocalIndex::find_layer_index(const Digest& layer_digest) {
+  return index::find_layer_index(*layout_, layer_digest);
+}
 
 std::filesystem::path LocalIndex::tree_file(const ImageIndexBlobs& index, oci::Repository& source) {
   const auto path = root_ / kTreesFolder / (index.tree.digest.hex() + ".erofs");
@@ -223,12 +245,14 @@ oci::Reference reference_of(std::string_view repository) {
   return reference;
 }
 
-// Windows are fetched by range when a span is first needed, from beside the image. Where they cannot lie there, as the index came from elsewhere, they are
-// kept here now: an index that is used must be complete, or reads would fail later.
+// Windows are fetched by range when a span is first needed, from beside the image. Where they cannot lie there, as the
+// index came from elsewhere, they are kept here now: an index that is used must be complete, or reads would fail later.
 void keep_windows(LocalIndex& local, const oci::Image& image, const LoadedIndex& index) {
   const auto& manifest = index.blobs.manifest.digest;
   const auto& wanted = index.blobs.layers;
-  const auto lacks = [&](const LayerIndexBlobs& layer) { return layer.windows && !local.repository().has_blob(*layer.windows); };
+  const auto lacks = [&](const LayerIndexBlobs& layer) {
+    return layer.windows && !local.repository().has_blob(*layer.windows);
+  };
   if (std::ranges::none_of(wanted, lacks)) return;
   const auto origin = local.origins().of(manifest);
   const auto name = image.repository->name();
@@ -249,15 +273,18 @@ void keep_windows(LocalIndex& local, const oci::Image& image, const LoadedIndex&
       }
     };
     if (!tries(name) && std::ranges::none_of(origin.repositories, tries))
-      fail<NotFound>("{}: the index {} of image {} came from elsewhere, and what reads of layer {} need of it (its windows) is neither here nor there: {}; run: varve index IMAGE", name,
-                     manifest.to_string(), image.digest().to_string(), layer.layer_digest.to_string(), trouble);
+      fail<NotFound>(
+          "{}: the index {} of image {} came from elsewhere, and what reads of layer {} need of it (its windows) is neither here nor there: {}; run: varve index IMAGE",
+          name, manifest.to_string(), image.digest().to_string(), layer.layer_digest.to_string(), trouble);
   }
 }
 
 void refuse_refuted(const LocalIndex& local, const oci::Image& image, const LayerIndexBlobs& layer) {
   const auto refuted = local.origins().of(layer.map.digest).refuted;
-  if (!refuted.empty()) fail<trust::Untrusted>("image {}: its index describes layer {} in a way that was found false here: {}; run: varve index --force IMAGE", image.digest().to_string(),
-                                                layer.layer_digest.to_string(), refuted);
+  if (!refuted.empty())
+    fail<trust::Untrusted>(
+        "image {}: its index describes layer {} in a way that was found false here: {}; run: varve index --force IMAGE",
+        image.digest().to_string(), layer.layer_digest.to_string(), refuted);
 }
 
 void open_tree(LocalIndex& local, const oci::Image& image, LoadedIndex& index) {
@@ -284,13 +311,15 @@ LoadedIndex load_chosen(LocalIndex& local, const oci::Image& image, TrustedIndex
       count(layer_blobs.map);
       map = load_map(local, image, layer_blobs, layer);
     } else if (map->diff_id != image.config.diff_ids.at(layer)) {
-      fail<CorruptData>("image {}: layer {} has two diff_ids", image.digest().to_string(), layer_blobs.layer_digest.to_string());
+      fail<CorruptData>("image {}: layer {} has two diff_ids", image.digest().to_string(),
+                        layer_blobs.layer_digest.to_string());
     }
     index.maps.push_back(map);
   }
   if (index.blobs.ranges) {
     count(*index.blobs.ranges);
-    index.ranges = unpack_ranges(local.blob(*index.blobs.ranges, *image.repository, kMaxRangesBytes), what_of(*index.blobs.ranges));
+    index.ranges = unpack_ranges(local.blob(*index.blobs.ranges, *image.repository, kMaxRangesBytes),
+                                 what_of(*index.blobs.ranges));
   }
   if (index.blobs.cold) {
     const auto what = what_of(*index.blobs.cold);
@@ -317,7 +346,8 @@ LoadedIndex load_chosen(LocalIndex& local, const oci::Image& image, TrustedIndex
   }
   keep_windows(local, image, index);
   if (!is_here) {
-    // Kept last, when everything it needs at first is here: from now on a mount works without the repository of the index.
+    // Kept last, when everything it needs at first is here: from now on a mount works without the repository of the
+    // index.
     const auto& document = chosen.found.document;
     oci::put_bytes(local.repository(), oci::empty_json(), oci::kEmptyJsonType);
     local.repository().put_manifest(document.bytes, document.descriptor.media_type, "");
@@ -348,14 +378,16 @@ LoadedIndex load_this_index(LocalIndex& local, const oci::Image& image, const Di
   if (judged == Judged::kNow) {
     local.judge().require_image(image, &local.repository());
     index.judgement = local.judge(image, index.found, local.repository(), false);
-    if (!index.judgement.trusted) throw trust::Untrusted(local.judge().refusal(trust::Request::of(image), {said_of(index.found, index.judgement)}));
+    if (!index.judgement.trusted)
+      throw trust::Untrusted(local.judge().refusal(trust::Request::of(image), {said_of(index.found, index.judgement)}));
   }
   return load_chosen(local, image, std::move(index), true);
 }
 
 oci::Repository& windows_repository(LocalIndex& local, const LoadedIndex& index, const oci::Image& image) {
-  const bool all_local =
-      std::ranges::all_of(index.blobs.layers, [&](const LayerIndexBlobs& layer) { return !layer.windows || local.repository().has_blob(*layer.windows); });
+  const bool all_local = std::ranges::all_of(index.blobs.layers, [&](const LayerIndexBlobs& layer) {
+    return !layer.windows || local.repository().has_blob(*layer.windows);
+  });
   return all_local ? local.repository() : *image.repository;
 }
 

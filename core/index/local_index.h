@@ -1,13 +1,14 @@
 #pragma once
-// What this machine knows: index blobs under the local root, so that a layer is indexed once and a mount works without the registry.
+// What this machine knows: index blobs under the local root, so that a layer is indexed once and a mount works without
+// the registry.
 #include <filesystem>
 #include <memory>
 #include <optional>
 
 #include "core/base/mapped_file.h"
-#include "core/index/cold_ranges.h"
-#include "core/index/image_index.h"
-#include "core/index/profile.h"
+#include "core/index/format/cold_ranges.h"
+#include "core/index/format/image_index.h"
+#include "core/index/format/profile.h"
 #include "core/trust/judge.h"
 #include "core/trust/origin.h"
 
@@ -19,8 +20,9 @@ struct TrustedIndex {
   trust::Judgement judgement;
 };
 
-// ROOT/index is an OCI layout folder of our artifacts; ROOT/trees/HEX.erofs are decompressed trees, ready for the kernel; ROOT/index-origin says where each
-// index came from. Safe to use from any thread and by several processes at once.
+// ROOT/index is an OCI layout folder of our artifacts; ROOT/trees/HEX.erofs are decompressed trees, ready for the
+// kernel; ROOT/index-origin says where each index came from. Safe to use from any thread and by several processes at
+// once.
 class LocalIndex {
  public:
   // Creates the folders. Throws UsageError for settings that name keys which cannot be read.
@@ -30,16 +32,19 @@ class LocalIndex {
   trust::OriginRecords& origins() const { return *origins_; }
 
   // What the judge says of an index that is here, or that the image's repository offers now.
-  trust::Judgement judge(const oci::Image& image, const FoundIndex& index, oci::Repository& place, bool offered_now) const;
+  trust::Judgement judge(const oci::Image& image, const FoundIndex& index, oci::Repository& place,
+                         bool offered_now) const;
   // True if it counts as soon as one of the same content does, that has other notes (profile, cold marks).
   bool may_take_notes(const oci::Image& image, const FoundIndex& index) const;
-  // Of those that are here and trusted, the one that is taken. What is wrong with others is appended to `refusals`, one line each.
+  // Of those that are here and trusted, the one that is taken. What is wrong with others is appended to `refusals`, one
+  // line each.
   std::optional<TrustedIndex> find_trusted(const oci::Image& image, std::vector<std::string>& refusals);
   // The same, for who does not ask why.
   std::optional<ImageIndexBlobs> find_index(const oci::Image& image);
   // Believed or not.
   std::optional<LayerIndexBlobs> find_layer_index(const Digest& layer_digest);
-  // The decompressed tree, fetched from `source` if it is not here, or not as it was written; digest checked, then kept.
+  // The decompressed tree, fetched from `source` if it is not here, or not as it was written; digest checked, then
+  // kept.
   std::filesystem::path tree_file(const ImageIndexBlobs& index, oci::Repository& source);
   // A whole blob: from here, else from `source`, then kept here.
   Bytes blob(const oci::Descriptor& blob, oci::Repository& source, std::uint64_t limit_bytes);
@@ -54,7 +59,7 @@ class LocalIndex {
 // Everything a mount needs before it is usable.
 struct LoadedIndex {
   ImageIndexBlobs blobs;
-  trust::Judgement judgement;                         // why it is believed
+  trust::Judgement judgement;  // why it is believed
   MappedFile tree_mapping;
   std::filesystem::path tree_file;
   std::unique_ptr<ErofsReader> tree;
@@ -65,13 +70,14 @@ struct LoadedIndex {
   std::uint64_t loaded_bytes = 0;                     // fetched from the repository for it; 0 if all was here
 };
 
-// Where load_index() looks first. kRepository: also there where an index is here already, as a newer one may have been published since; the one that is
-// here is taken if the repository cannot be asked.
+// Where load_index() looks first. kRepository: also there where an index is here already, as a newer one may have been
+// published since; the one that is here is taken if the repository cannot be asked.
 enum class IndexPlace : std::uint8_t { kHere, kRepository };
 
-// Finds the index here or in the image's repository, loads it and checks it against the image's manifest and config. Of those that the judge trusts the preferred one
-// is taken, one that is vouched for before one that is only offered; where it came from is recorded. Throws NotFound with what to do (`varve index IMAGE`) if there
-// is none, trust::Untrusted if there is none that counts.
+// Finds the index here or in the image's repository, loads it and checks it against the image's manifest and config. Of
+// those that the judge trusts the preferred one is taken, one that is vouched for before one that is only offered;
+// where it came from is recorded. Throws NotFound with what to do (`varve index IMAGE`) if there is none,
+// trust::Untrusted if there is none that counts.
 LoadedIndex load_index(LocalIndex& local, const oci::Image& image, IndexPlace place = IndexPlace::kHere);
 
 // Who serves the windows of its gzip layers: `local` if it has them all, else the image's own repository.

@@ -8,18 +8,19 @@
 #include <thread>
 
 #include "core/base/file.h"
-#include "core/index/layer_entries.h"
+#include "core/index/format/layer_entries.h"
 #include "core/index/publish_index.h"
-#include "core/index/artifact_repository.h"
-#include "core/index/test_trees.h"
-#include "tests/support/temp_dir.h"
+#include "testing/artifact_repository.h"
+#include "testing/temp_dir.h"
+#include "testing/trees.h"
 
 namespace varve::index {
 namespace {
 
 constexpr std::uint64_t kStreamBytes = 100'000;
 
-// An image of three layers, the first and the last of them the same, in a repository in memory, and all that its index consists of.
+// An image of three layers, the first and the last of them the same, in a repository in memory, and all that its index
+// consists of.
 class LocalIndexTest : public testing::Test {
  protected:
   void SetUp() override {
@@ -52,16 +53,29 @@ class LocalIndexTest : public testing::Test {
   }
 
   LayerMap map_of(std::size_t layer) const {
-    LayerMap map{.layer_digest = image_.manifest.layers[layer].digest, .diff_id = image_.config.diff_ids[layer], .format = LayerFormat::kGzip,
-                 .compressed_bytes = 1000, .stream_bytes = kStreamBytes, .windows_digest = {}, .windows_bytes = 0, .spans = {}};
-    map.spans.push_back({.stream_range = {0, kStreamBytes}, .compressed_range = {0, 1000}, .bits = 0, .member_header = true, .window = {},
-                         .compressed_digest = digest_of("c"), .stream_digest = digest_of("s")});
+    LayerMap map{.layer_digest = image_.manifest.layers[layer].digest,
+                 .diff_id = image_.config.diff_ids[layer],
+                 .format = LayerFormat::kGzip,
+                 .compressed_bytes = 1000,
+                 .stream_bytes = kStreamBytes,
+                 .windows_digest = {},
+                 .windows_bytes = 0,
+                 .spans = {}};
+    map.spans.push_back({.stream_range = {0, kStreamBytes},
+                         .compressed_range = {0, 1000},
+                         .bits = 0,
+                         .member_header = true,
+                         .window = {},
+                         .compressed_digest = digest_of("c"),
+                         .stream_digest = digest_of("s")});
     return map;
   }
 
   LayerIndexBlobs publish_layer(const LayerMap& map) {
     LayerEntries entries{.layer_digest = map.layer_digest, .entries = {}};
-    return {.layer_digest = map.layer_digest, .map = repository_->add_blob(map.encode()), .windows = std::nullopt,
+    return {.layer_digest = map.layer_digest,
+            .map = repository_->add_blob(map.encode()),
+            .windows = std::nullopt,
             .entries = repository_->add_blob(entries.encode())};
   }
 
@@ -106,7 +120,8 @@ TEST_F(LocalIndexTest, FindsWhatWasPublished) {
     EXPECT_FALSE(found->layers[i].windows);
   }
   // The repeated layer counts once.
-  const auto first_load = manifest.size + blobs.tree.size + blobs.ranges->size + blobs.layers[0].map.size + blobs.layers[1].map.size;
+  const auto first_load =
+      manifest.size + blobs.tree.size + blobs.ranges->size + blobs.layers[0].map.size + blobs.layers[1].map.size;
   EXPECT_EQ(found->first_load_bytes(), first_load);
   EXPECT_EQ(found->index_bytes(), first_load + blobs.layers[0].entries.size + blobs.layers[1].entries.size);
   EXPECT_EQ(make_index_manifest(image_, *found).to_json(), make_index_manifest(image_, blobs).to_json());
@@ -166,9 +181,11 @@ TEST_F(LocalIndexTest, BelievesNoIndexOfAnotherRepository) {
   const auto other = std::make_shared<test::ArtifactRepository>("memory:other");
   elsewhere.repository = other;
   EXPECT_THROW(load_index(local, elsewhere), trust::Untrusted);
-  other->put_manifest(make_index_manifest(image_, blobs_of({map_of(0), map_of(1), map_of(2)})).to_json(), oci::kOciManifestType, "");
+  other->put_manifest(make_index_manifest(image_, blobs_of({map_of(0), map_of(1), map_of(2)})).to_json(),
+                      oci::kOciManifestType, "");
   EXPECT_NO_THROW(load_index(local, elsewhere)) << "its own word, though the blobs are here";
-  EXPECT_EQ(local.origins().of(find_index(*other, image_)->manifest.digest).repositories, (std::set<std::string>{"memory:other", "memory:test"}));
+  EXPECT_EQ(local.origins().of(find_index(*other, image_)->manifest.digest).repositories,
+            (std::set<std::string>{"memory:other", "memory:test"}));
 }
 
 TEST_F(LocalIndexTest, WhoAsksByDigestGetsWhatIsVouchedForOnly) {
@@ -196,7 +213,8 @@ TEST_F(LocalIndexTest, WhatIsVouchedForComesBeforeWhatIsOffered) {
   auto blobs = blobs_of({map_of(0), map_of(1), map_of(2)});
   blobs.generation = 5;
   const auto later = publish(blobs);
-  EXPECT_EQ(load_index(local, image_, IndexPlace::kRepository).blobs.manifest.digest, later.digest) << "the same content with other notes";
+  EXPECT_EQ(load_index(local, image_, IndexPlace::kRepository).blobs.manifest.digest, later.digest)
+      << "the same content with other notes";
   auto map = map_of(1);
   map.spans[0].stream_digest = digest_of("other bytes");
   auto other = blobs_of({map_of(0), map, map_of(2)});
@@ -227,7 +245,8 @@ TEST_F(LocalIndexTest, SignedTakesNothingUnsigned) {
     load_index(local, image_);
     FAIL();
   } catch (const trust::Untrusted& error) {
-    for (const char* part : {"varve keygen", "--index-here", "signed"}) EXPECT_NE(std::string(error.what()).find(part), std::string::npos) << error.what();
+    for (const char* part : {"varve keygen", "--index-here", "signed"})
+      EXPECT_NE(std::string(error.what()).find(part), std::string::npos) << error.what();
   }
 }
 
@@ -262,9 +281,13 @@ TEST_F(LocalIndexTest, RefusesGenerationsThatCannotBe) {
 
 class ColdMarksTest : public LocalIndexTest {
  protected:
-  ColdMarksTest() { cold_.layers.push_back({.layer_digest = digest_of(std::string("blob a")), .ranges = {{0, 512}, {1024, 5000}}}); }
+  ColdMarksTest() {
+    cold_.layers.push_back({.layer_digest = digest_of(std::string("blob a")), .ranges = {{0, 512}, {1024, 5000}}});
+  }
   LoadedIndex load() { return load_index(local_, image_, IndexPlace::kRepository); }
-  ImageIndexBlobs mark(const ColdRanges& cold) { return publish_cold(image_, load(), cold, local_, *repository_, CancelFlag()); }
+  ImageIndexBlobs mark(const ColdRanges& cold) {
+    return publish_cold(image_, load(), cold, local_, *repository_, CancelFlag());
+  }
 
   LocalIndex local_{dir_.path() / "root"};
   ColdRanges cold_;
@@ -280,7 +303,8 @@ TEST_F(ColdMarksTest, MakeANewIndexOfTheSameBlobs) {
   for (std::size_t i = 0; i < old.layers.size(); ++i) EXPECT_EQ(marked.layers[i].map.digest, old.layers[i].map.digest);
   EXPECT_EQ(load().cold, cold_);
   EXPECT_EQ(load_index(local_, image_).cold, cold_) << "this machine knows without asking";
-  EXPECT_EQ(marked.first_load_bytes(), old.first_load_bytes() - old.manifest.size + marked.manifest.size + cold_.encode().size());
+  EXPECT_EQ(marked.first_load_bytes(),
+            old.first_load_bytes() - old.manifest.size + marked.manifest.size + cold_.encode().size());
   // Another machine has the old index and learns of the new one when it asks.
   LocalIndex other(dir_.path() / "other");
   EXPECT_EQ(load_index(other, image_).cold, cold_);
@@ -316,7 +340,9 @@ TEST_F(ColdMarksTest, AMachineWithAnOlderIndexLearnsOfTheMarksWhenItAsks) {
 
 TEST_F(ColdMarksTest, AndTheProfileAreChangedOneWithoutTheOther) {
   publish();
-  Profile profile{.recordings = 1, .layers = {digest_of(std::string("blob a"))}, .ranges = {{.layer = 0, .stream_range = {0, 512}}}};
+  Profile profile{.recordings = 1,
+                  .layers = {digest_of(std::string("blob a"))},
+                  .ranges = {{.layer = 0, .stream_range = {0, 512}}}};
   const auto attach = [&] { return publish_profile(image_, load(), profile, local_, *repository_, CancelFlag()); };
   mark(cold_);
   const auto attached = attach();
@@ -379,14 +405,16 @@ TEST_F(LocalIndexTest, RefusesIndexesOfOtherForms) {
   refused([](auto& manifest) { manifest.artifact_type = "application/x-other"; });
   refused([](auto& manifest) { manifest.subject->digest = digest_of("another image"); });
   refused([](auto& manifest) { manifest.subject.reset(); });
-  refused([](auto& manifest) { manifest.layers.erase(manifest.layers.begin()); });           // no tree
-  refused([](auto& manifest) { manifest.layers.push_back(manifest.layers.front()); });       // two
-  refused([](auto& manifest) { manifest.layers.push_back(manifest.layers[1]); });            // ranges
-  refused([](auto& manifest) { manifest.layers.push_back(manifest.layers[2]); });            // maps
-  refused([](auto& manifest) { manifest.layers.pop_back(); });                               // no entries
+  refused([](auto& manifest) { manifest.layers.erase(manifest.layers.begin()); });      // no tree
+  refused([](auto& manifest) { manifest.layers.push_back(manifest.layers.front()); });  // two
+  refused([](auto& manifest) { manifest.layers.push_back(manifest.layers[1]); });       // ranges
+  refused([](auto& manifest) { manifest.layers.push_back(manifest.layers[2]); });       // maps
+  refused([](auto& manifest) { manifest.layers.pop_back(); });                          // no entries
   refused([](auto& manifest) { manifest.layers.back().annotations.clear(); });
   refused([](auto& manifest) { manifest.layers.back().annotations[std::string(kLayerAnnotation)] = "sha256:x"; });
-  refused([](auto& manifest) { manifest.layers.back().annotations[std::string(kLayerAnnotation)] = digest_of("stranger").to_string(); });
+  refused([](auto& manifest) {
+    manifest.layers.back().annotations[std::string(kLayerAnnotation)] = digest_of("stranger").to_string();
+  });
   for (const char* size : {"", "12x", "-512", "513", "0", "99999999999999999999", "17179869696"}) {
     auto manifest = make_index_manifest(image_, blobs);
     manifest.layers.front().annotations[std::string(kUncompressedBytesAnnotation)] = size;
@@ -487,7 +515,8 @@ TEST_F(LocalIndexTest, RefusesBlobsThatDoNotBelongToTheImage) {
   blobs.ranges.reset();
   refused(blobs);
   blobs = good();
-  blobs.ranges = repository_->add_blob(pack_ranges({.bytes = erofs_.ranges.bytes, .ranges = {{0, 2, kStreamBytes - 10, 20}}}));
+  blobs.ranges =
+      repository_->add_blob(pack_ranges({.bytes = erofs_.ranges.bytes, .ranges = {{0, 2, kStreamBytes - 10, 20}}}));
   refused(blobs);
   blobs = good();
   blobs.tree_bytes += 512;

@@ -4,8 +4,8 @@
 
 #include "core/base/errors.h"
 #include "core/codec/tar_parser.h"
-#include "core/index/layer_entry_reader.h"
-#include "core/index/merge_layers.h"
+#include "core/index/format/layer_entry_reader.h"
+#include "core/index/merge/merge_layers.h"
 #include "core/trust/tool_version.h"
 
 namespace varve::index {
@@ -17,7 +17,8 @@ template <typename Take>
 void read_through(const LayerMap& map, const ReadStream& read, const Take& take) {
   Bytes buffer(kStepBytes);
   for (std::uint64_t at = 0; at < map.stream_bytes;) {
-    const auto part = std::span(buffer).first(std::size_t(std::min<std::uint64_t>(buffer.size(), map.stream_bytes - at)));
+    const auto part =
+        std::span(buffer).first(std::size_t(std::min<std::uint64_t>(buffer.size(), map.stream_bytes - at)));
     read(at, part);
     take(ByteView(part));
     at += part.size();
@@ -57,10 +58,12 @@ std::string disprove_layer(const LayerMap& map, const ReadStream& read) {
   read_through(map, read, [&](ByteView bytes) { hash.update(bytes); });
   const auto found = hash.finish();
   if (found == map.diff_id) return "";
-  return fmt::format("the content of layer {} is {}, and the image's config names {}", map.layer_digest.to_string(), found.to_string(), map.diff_id.to_string());
+  return fmt::format("the content of layer {} is {}, and the image's config names {}", map.layer_digest.to_string(),
+                     found.to_string(), map.diff_id.to_string());
 }
 
-std::string disprove_tree(const LoadedIndex& index, const oci::Image& image, const std::function<ReadStream(std::size_t layer)>& read) {
+std::string disprove_tree(const LoadedIndex& index, const oci::Image& image,
+                          const std::function<ReadStream(std::size_t layer)>& read) {
   LayerMerger merger;
   std::vector<std::string> tags;
   std::vector<std::uint64_t> stream_bytes;

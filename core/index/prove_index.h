@@ -1,5 +1,6 @@
 #pragma once
-// Whether an index says what the layers themselves say, where layers lie complete on this machine: what makes an index of others as good as one's own.
+// Whether an index says what the layers themselves say, where layers lie complete on this machine: what makes an index
+// of others as good as one's own.
 #include <cstdint>
 #include <functional>
 #include <span>
@@ -15,11 +16,13 @@ using ReadStream = std::function<void(std::uint64_t stream_offset, std::span<std
 // "" if the stream is the one that the image's config names for the layer: SHA-256 = diff_id. Else what it is.
 std::string disprove_layer(const LayerMap& map, const ReadStream& read);
 
-// "" if the tree is what the layers, read as tar and laid on each other, make. Else what differs. `read` gives the stream of the layer with that
-// number, base first. Memory: the entries of the image, and the tree once more.
-std::string disprove_tree(const LoadedIndex& index, const oci::Image& image, const std::function<ReadStream(std::size_t layer)>& read);
+// "" if the tree is what the layers, read as tar and laid on each other, make. Else what differs. `read` gives the
+// stream of the layer with that number, base first. Memory: the entries of the image, and the tree once more.
+std::string disprove_tree(const LoadedIndex& index, const oci::Image& image,
+                          const std::function<ReadStream(std::size_t layer)>& read);
 
-// True if a tree that differs is false for sure: it claims to be of this very version, which always makes the same tree.
+// True if a tree that differs is false for sure: it claims to be of this very version, which always makes the same
+// tree.
 bool must_be_equal(const LoadedIndex& index);
 
 }  // namespace varve::index

@@ -13,7 +13,8 @@ constexpr std::string_view kNoTag;
 
 // Everything but the manifests. `source_of` says who has a blob.
 template <typename SourceOf>
-void copy_index_blobs(const ImageIndexBlobs& index, SourceOf&& source_of, oci::Repository& destination, const CancelFlag& cancel) {
+void copy_index_blobs(const ImageIndexBlobs& index, SourceOf&& source_of, oci::Repository& destination,
+                      const CancelFlag& cancel) {
   const auto copy = [&](const std::optional<oci::Descriptor>& blob) {
     cancel.throw_if_cancelled();
     if (!blob) return;
@@ -35,14 +36,16 @@ void copy_index_blobs(const ImageIndexBlobs& index, SourceOf&& source_of, oci::R
 }
 
 // The manifests of layers, then the image's: what others look for last.
-void put_manifests(const oci::Image& image, const ImageIndexBlobs& index, oci::Repository& destination, const CancelFlag& cancel) {
+void put_manifests(const oci::Image& image, const ImageIndexBlobs& index, oci::Repository& destination,
+                   const CancelFlag& cancel) {
   std::set<Digest> put;
   for (std::size_t i = 0; i < index.layers.size(); ++i) {
     cancel.throw_if_cancelled();
     auto blobs = index.layers[i];
     if (!put.insert(blobs.layer_digest).second) continue;  // a layer that the image repeats is published once
     if (blobs.tool.empty()) blobs.tool = index.tool;       // known only to the image's index
-    destination.put_manifest(make_layer_manifest(image.manifest.layers.at(i), blobs).to_json(), oci::kOciManifestType, kNoTag);
+    destination.put_manifest(make_layer_manifest(image.manifest.layers.at(i), blobs).to_json(), oci::kOciManifestType,
+                             kNoTag);
   }
   cancel.throw_if_cancelled();
   destination.put_manifest(make_index_manifest(image, index).to_json(), oci::kOciManifestType, kNoTag);
@@ -57,15 +60,19 @@ bool same_notes(const ImageIndexBlobs& a, const ImageIndexBlobs& b) {
 bool same_blobs(const ImageIndexBlobs& a, const ImageIndexBlobs& b) { return same_notes(a, b) && same_content(a, b); }
 
 // A further index of the image that differs in what it notes: what is cold, the profile.
-ImageIndexBlobs publish_notes(const oci::Image& image, ImageIndexBlobs blobs, LocalIndex& local, oci::Repository& destination, const CancelFlag& cancel) {
+ImageIndexBlobs publish_notes(const oci::Image& image, ImageIndexBlobs blobs, LocalIndex& local,
+                              oci::Repository& destination, const CancelFlag& cancel) {
   const auto original = blobs.manifest.digest;
   const auto published = find_index(destination, image);
   if (published && same_blobs(blobs, *published)) return *published;
   blobs.generation = std::max(blobs.generation, published ? published->generation : 0) + 1;
   if (blobs.generation > kMaxGeneration)
-    fail<Unsupported>("{}: index {} of image {} has the highest generation there is, so no other can take its place; remove it there", destination.name(),
-                      published ? published->manifest.digest.to_string() : original.to_string(), image.digest().to_string());
-  // Entries and windows may never have been fetched to this machine; most often the destination has all but the notes already.
+    fail<Unsupported>(
+        "{}: index {} of image {} has the highest generation there is, so no other can take its place; remove it there",
+        destination.name(), published ? published->manifest.digest.to_string() : original.to_string(),
+        image.digest().to_string());
+  // Entries and windows may never have been fetched to this machine; most often the destination has all but the notes
+  // already.
   const auto source_of = [&](const oci::Descriptor& blob) -> oci::Repository& {
     if (destination.has_blob(blob)) return destination;
     return local.repository().has_blob(blob) ? local.repository() : *image.repository;
@@ -78,9 +85,11 @@ ImageIndexBlobs publish_notes(const oci::Image& image, ImageIndexBlobs blobs, Lo
   }
   auto preferred = find_index(destination, image);
   if (!preferred || !same_notes(blobs, *preferred))
-    fail<TemporaryError>("{}: another index of image {} was published meanwhile; try again", destination.name(), image.digest().to_string());
+    fail<TemporaryError>("{}: another index of image {} was published meanwhile; try again", destination.name(),
+                         image.digest().to_string());
   oci::put_bytes(local.repository(), oci::empty_json(), oci::kEmptyJsonType);
-  const auto kept = local.repository().put_manifest(make_index_manifest(image, blobs).to_json(), oci::kOciManifestType, kNoTag);
+  const auto kept =
+      local.repository().put_manifest(make_index_manifest(image, blobs).to_json(), oci::kOciManifestType, kNoTag);
   local.origins().note_derived(kept.digest, original);
   local.origins().note_repository(kept.digest, destination.name());
   return *preferred;
@@ -88,14 +97,15 @@ ImageIndexBlobs publish_notes(const oci::Image& image, ImageIndexBlobs blobs, Lo
 
 }  // namespace
 
-void publish_index(const oci::Image& image, const ImageIndexBlobs& index, oci::Repository& source, oci::Repository& destination,
-                   const CancelFlag& cancel) {
-  copy_index_blobs(index, [&](const oci::Descriptor&) -> oci::Repository& { return source; }, destination, cancel);
+void publish_index(const oci::Image& image, const ImageIndexBlobs& index, oci::Repository& source,
+                   oci::Repository& destination, const CancelFlag& cancel) {
+  copy_index_blobs(
+      index, [&](const oci::Descriptor&) -> oci::Repository& { return source; }, destination, cancel);
   put_manifests(image, index, destination, cancel);
 }
 
-ImageIndexBlobs publish_cold(const oci::Image& image, const LoadedIndex& index, const ColdRanges& cold, LocalIndex& local, oci::Repository& destination,
-                             const CancelFlag& cancel) {
+ImageIndexBlobs publish_cold(const oci::Image& image, const LoadedIndex& index, const ColdRanges& cold,
+                             LocalIndex& local, oci::Repository& destination, const CancelFlag& cancel) {
   cold.check(index.maps, "cold ranges of image " + image.digest().to_string());
   auto blobs = index.blobs;
   blobs.cold.reset();
@@ -103,8 +113,8 @@ ImageIndexBlobs publish_cold(const oci::Image& image, const LoadedIndex& index, 
   return publish_notes(image, std::move(blobs), local, destination, cancel);
 }
 
-ImageIndexBlobs publish_profile(const oci::Image& image, const LoadedIndex& index, const Profile& profile, LocalIndex& local, oci::Repository& destination,
-                                const CancelFlag& cancel) {
+ImageIndexBlobs publish_profile(const oci::Image& image, const LoadedIndex& index, const Profile& profile,
+                                LocalIndex& local, oci::Repository& destination, const CancelFlag& cancel) {
   profile.check(index.maps, "profile of image " + image.digest().to_string());
   auto blobs = index.blobs;
   blobs.profile.reset();

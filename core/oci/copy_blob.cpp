@@ -4,7 +4,8 @@
 
 namespace varve::oci {
 
-bool copy_blob(Repository& source, Repository& destination, const Descriptor& blob, const std::function<void(std::uint64_t bytes)>& on_bytes) {
+bool copy_blob(Repository& source, Repository& destination, const Descriptor& blob,
+               const std::function<void(std::uint64_t bytes)>& on_bytes) {
   bool sent = false;
   auto* from = dynamic_cast<LayoutRepository*>(&source);
   auto* to = dynamic_cast<LayoutRepository*>(&destination);

@@ -6,7 +6,8 @@ namespace varve::oci {
 namespace {
 
 void check_size(const Descriptor& blob, std::uint64_t bytes) {
-  if (bytes != blob.size) fail<CorruptData>("blob {}: {} bytes of the {} announced", blob.digest.to_string(), bytes, blob.size);
+  if (bytes != blob.size)
+    fail<CorruptData>("blob {}: {} bytes of the {} announced", blob.digest.to_string(), bytes, blob.size);
 }
 
 class DiscardedDraft final : public BlobDraft {
@@ -36,7 +37,9 @@ Document DiscardingRepository::manifest(std::string_view digest) {
   return found->second;
 }
 
-void DiscardingRepository::read_blob(const Descriptor& blob, ByteRange, const ByteSink&) { fail<NotFound>("blob {}: nothing is kept here", blob.digest.to_string()); }
+void DiscardingRepository::read_blob(const Descriptor& blob, ByteRange, const ByteSink&) {
+  fail<NotFound>("blob {}: nothing is kept here", blob.digest.to_string());
+}
 
 bool DiscardingRepository::has_blob(const Descriptor& blob) { return has_.lock()->contains(blob.digest); }
 
@@ -50,7 +53,9 @@ void DiscardingRepository::put_blob(const Descriptor& blob, const ByteSource& co
   has_.lock()->insert(blob.digest);
 }
 
-std::unique_ptr<BlobDraft> DiscardingRepository::draft_blob(const std::filesystem::path&) { return std::make_unique<DiscardedDraft>(*this); }
+std::unique_ptr<BlobDraft> DiscardingRepository::draft_blob(const std::filesystem::path&) {
+  return std::make_unique<DiscardedDraft>(*this);
+}
 
 Descriptor DiscardingRepository::put_manifest(ByteView json, std::string_view media_type, std::string_view) {
   Document document;

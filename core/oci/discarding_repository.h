@@ -8,7 +8,8 @@
 
 namespace varve::oci {
 
-// Has the blobs that it is told it has, and any blob that was put, by digest; none can be read. Manifests are kept. Safe to use from any thread.
+// Has the blobs that it is told it has, and any blob that was put, by digest; none can be read. Manifests are kept.
+// Safe to use from any thread.
 class DiscardingRepository final : public Repository {
  public:
   explicit DiscardingRepository(std::set<Digest> has);

@@ -34,7 +34,8 @@ TEST(ChallengeTest, ReadsSeveralWithCommasInQuotes) {
 }
 
 TEST(ChallengeTest, SurvivesNonsense) {
-  for (const auto* text : {"", ",,,", "=", "a=b", "Bearer realm=\"never ends", "Bearer realm=", "\"x\"", "Basic \x01", "Bearer a==="})
+  for (const auto* text :
+       {"", ",,,", "=", "a=b", "Bearer realm=\"never ends", "Bearer realm=", "\"x\"", "Basic \x01", "Bearer a==="})
     for (const auto& challenge : parse_challenges(text)) EXPECT_FALSE(challenge.scheme.empty()) << text;
 }
 
@@ -45,8 +46,9 @@ TEST(ContentRangeTest, ReadsWhatIsRightAndNothingElse) {
   EXPECT_EQ(range->last, 9u);
   EXPECT_EQ(range->total, 100u);
   EXPECT_FALSE(parse_content_range("bytes 0-0/*")->total.has_value());
-  for (const auto* text : {"", "bytes", "bytes 5-4/100", "bytes 5-100/100", "bytes 5-/100", "bytes -5/100", "5-9/100", "bytes 5-9", "bytes 5-9/",
-                           "bytes 18446744073709551616-9/10", "bytes 0-18446744073709551615/18446744073709551616", "bytes a-b/c", "bytes */9"})
+  for (const auto* text : {"", "bytes", "bytes 5-4/100", "bytes 5-100/100", "bytes 5-/100", "bytes -5/100", "5-9/100",
+                           "bytes 5-9", "bytes 5-9/", "bytes 18446744073709551616-9/10",
+                           "bytes 0-18446744073709551615/18446744073709551616", "bytes a-b/c", "bytes */9"})
     EXPECT_FALSE(parse_content_range(text).has_value()) << text;
   EXPECT_THAT(parse_unsatisfied_range("bytes */42"), Optional(42u));
   EXPECT_FALSE(parse_unsatisfied_range("bytes */").has_value());
@@ -57,8 +59,10 @@ TEST(ContentRangeTest, ReadsWhatIsRightAndNothingElse) {
 
 TEST(LinkTest, FindsTheNextPage) {
   EXPECT_THAT(parse_next_link(R"(</v2/a?last=b>; rel="next")"), Optional(std::string("/v2/a?last=b")));
-  EXPECT_THAT(parse_next_link(R"(</first>; rel=first, </second> ; title="a;b" ; REL=Next)"), Optional(std::string("/second")));
-  for (const auto* text : {"", "<", "</a>", R"(</a>; rel="prev")", "</a; rel=next", "a; rel=next", R"(</a>; rel="next)"})
+  EXPECT_THAT(parse_next_link(R"(</first>; rel=first, </second> ; title="a;b" ; REL=Next)"),
+              Optional(std::string("/second")));
+  for (const auto* text :
+       {"", "<", "</a>", R"(</a>; rel="prev")", "</a; rel=next", "a; rel=next", R"(</a>; rel="next)"})
     EXPECT_FALSE(parse_next_link(text).has_value()) << text;
 }
 
@@ -83,7 +87,8 @@ TEST(UrlTest, KnowsOriginsAndHidesSecrets) {
   EXPECT_TRUE(url->same_origin(*Url::parse("https://registry.example:443/else")));
   EXPECT_FALSE(url->same_origin(*Url::parse("https://registry.example:444/v2/a")));
   EXPECT_FALSE(url->same_origin(*Url::parse("http://registry.example/v2/a")));
-  for (const auto* text : {"", "ftp://host/", "file:///etc/passwd", "https://user:pass@host/", "https://", "host/path", "https://host/\nX: y"})
+  for (const auto* text : {"", "ftp://host/", "file:///etc/passwd", "https://user:pass@host/", "https://", "host/path",
+                           "https://host/\nX: y"})
     EXPECT_FALSE(Url::parse(text).has_value()) << text;
   EXPECT_EQ(with_query(with_query("https://h/p", "a", "b:c d"), "e", "f"), "https://h/p?a=b%3Ac%20d&e=f");
   EXPECT_THAT(query_parameter("https://h/p?x=1&y=a%20b", "y"), Optional(std::string("a b")));

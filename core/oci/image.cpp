@@ -17,7 +17,9 @@ bool may_be_image(const Descriptor& entry) {
   return !entry.platform || (entry.platform->os != "unknown" && entry.platform->architecture != "unknown");
 }
 
-std::string document_name(Repository& repository, const Digest& digest) { return repository.name() + " " + digest.to_string(); }
+std::string document_name(Repository& repository, const Digest& digest) {
+  return repository.name() + " " + digest.to_string();
+}
 
 // All images of an index and the indexes in it, in the order they are listed.
 class ImageList {
@@ -28,7 +30,8 @@ class ImageList {
     const auto what = document_name(repository_, document.descriptor.digest);
     if (depth > kMaxIndexDepth) fail<Unsupported>("{}: indexes nested deeper than {}", what, kMaxIndexDepth);
     if (!seen_.insert(document.descriptor.digest).second) return;
-    if (seen_.size() > kMaxNestedIndexes) fail<Unsupported>("{}: more than {} indexes in one another", what, kMaxNestedIndexes);
+    if (seen_.size() > kMaxNestedIndexes)
+      fail<Unsupported>("{}: more than {} indexes in one another", what, kMaxNestedIndexes);
     for (auto& entry : ImageIndex::parse(document.bytes, what).manifests) {
       if (is_index_media_type(entry.media_type)) {
         add_index(repository_.manifest(entry.digest.to_string()), depth + 1);
@@ -92,13 +95,17 @@ void check_layers(const Image& image, std::string_view what) {
   const auto& manifest = image.manifest;
   for (const auto& layer : manifest.layers) {
     const auto type = parse_layer_media_type(layer.media_type);
-    if (!type) fail<Unsupported>("{}: layer {} has media type '{}', which is no file system layer", what, layer.digest.to_string(), layer.media_type);
-    if (type->nondistributable)
-      fail<Unsupported>("{}: layer {} is nondistributable ({}): registries do not hold it; rebuild the image without it", what,
+    if (!type)
+      fail<Unsupported>("{}: layer {} has media type '{}', which is no file system layer", what,
                         layer.digest.to_string(), layer.media_type);
+    if (type->nondistributable)
+      fail<Unsupported>(
+          "{}: layer {} is nondistributable ({}): registries do not hold it; rebuild the image without it", what,
+          layer.digest.to_string(), layer.media_type);
   }
   if (manifest.layers.size() != image.config.diff_ids.size())
-    fail<CorruptData>("{}: {} layers, but its config names {} diff_ids", what, manifest.layers.size(), image.config.diff_ids.size());
+    fail<CorruptData>("{}: {} layers, but its config names {} diff_ids", what, manifest.layers.size(),
+                      image.config.diff_ids.size());
 }
 
 }  // namespace
@@ -119,7 +126,8 @@ Image open_image(std::shared_ptr<Repository> repository, std::string_view select
 }
 
 Image open_image(const ImageRequest& request) {
-  return open_image(open_repository(request.reference, request.registry), request.reference.selector(), request.platform);
+  return open_image(open_repository(request.reference, request.registry), request.reference.selector(),
+                    request.platform);
 }
 
 }  // namespace varve::oci

@@ -15,7 +15,8 @@ struct Image {
   Manifest manifest;
   ImageConfig config;
   Bytes config_json;
-  std::string selector;  // as it was asked for: a tag, the digest of a manifest or of a list, or "" where the repository holds one image
+  std::string selector;  // as it was asked for: a tag, the digest of a manifest or of a list, or "" where the
+                         // repository holds one image
 
   const Digest& digest() const { return document.descriptor.digest; }
 };
@@ -26,9 +27,9 @@ struct ImageRequest {
   RegistryOptions registry;
 };
 
-// Resolves tag and platform (through nested indexes up to kMaxIndexDepth), reads and checks manifest and config: number of
-// diff_ids equals number of layers, nondistributable layers named in the error, schema 1 refused.
-// Throws NotFound listing the platforms that are there if none fits.
+// Resolves tag and platform (through nested indexes up to kMaxIndexDepth), reads and checks manifest and config: number
+// of diff_ids equals number of layers, nondistributable layers named in the error, schema 1 refused. Throws NotFound
+// listing the platforms that are there if none fits.
 Image open_image(const ImageRequest& request);
 // The same where the repository is open already.
 Image open_image(std::shared_ptr<Repository> repository, std::string_view selector, const Platform& platform);

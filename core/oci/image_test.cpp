@@ -6,7 +6,7 @@
 
 #include "core/base/errors.h"
 #include "core/base/file.h"
-#include "tests/support/temp_dir.h"
+#include "testing/temp_dir.h"
 
 namespace varve::oci {
 namespace {
@@ -18,17 +18,26 @@ constexpr std::string_view kLayerType = "application/vnd.oci.image.layer.v1.tar+
 
 class ImageTest : public testing::Test {
  protected:
-  json entry_of(const Descriptor& blob) { return {{"mediaType", blob.media_type}, {"digest", blob.digest.to_string()}, {"size", blob.size}}; }
+  json entry_of(const Descriptor& blob) {
+    return {{"mediaType", blob.media_type}, {"digest", blob.digest.to_string()}, {"size", blob.size}};
+  }
 
   // An image of one layer; `platform` as in "linux/arm/v7".
-  Descriptor put_image(const std::string& platform, const std::string& tag, std::string_view layer_type = kLayerType, int diff_ids = 1) {
+  Descriptor put_image(const std::string& platform, const std::string& tag, std::string_view layer_type = kLayerType,
+                       int diff_ids = 1) {
     const auto parsed = Platform::parse(platform);
-    json config = {{"os", parsed.os}, {"architecture", parsed.architecture}, {"rootfs", {{"type", "layers"}, {"diff_ids", json::array()}}}};
+    json config = {{"os", parsed.os},
+                   {"architecture", parsed.architecture},
+                   {"rootfs", {{"type", "layers"}, {"diff_ids", json::array()}}}};
     if (!parsed.variant.empty()) config["variant"] = parsed.variant;
     for (int i = 0; i < diff_ids; ++i) config["rootfs"]["diff_ids"].push_back(digest_of("tar").to_string());
-    const auto config_blob = put_bytes(*repository_, as_bytes(config.dump()), "application/vnd.oci.image.config.v1+json");
+    const auto config_blob =
+        put_bytes(*repository_, as_bytes(config.dump()), "application/vnd.oci.image.config.v1+json");
     const auto layer = put_bytes(*repository_, as_bytes("layer"), layer_type);
-    const json manifest = {{"schemaVersion", 2}, {"mediaType", kOciManifestType}, {"config", entry_of(config_blob)}, {"layers", {entry_of(layer)}}};
+    const json manifest = {{"schemaVersion", 2},
+                           {"mediaType", kOciManifestType},
+                           {"config", entry_of(config_blob)},
+                           {"layers", {entry_of(layer)}}};
     return repository_->put_manifest(as_bytes(manifest.dump()), kOciManifestType, tag);
   }
   json platform_entry(const Descriptor& image, const std::string& platform) {
@@ -41,7 +50,9 @@ class ImageTest : public testing::Test {
     const json index = {{"schemaVersion", 2}, {"mediaType", kOciIndexType}, {"manifests", entries}};
     return repository_->put_manifest(as_bytes(index.dump()), kOciIndexType, tag);
   }
-  Digest open(const std::string& selector, const std::string& platform) { return open_image(repository_, selector, Platform::parse(platform)).digest(); }
+  Digest open(const std::string& selector, const std::string& platform) {
+    return open_image(repository_, selector, Platform::parse(platform)).digest();
+  }
 
   test::TempDir dir_;
   std::shared_ptr<Repository> repository_ = create_layout(dir_.path());
@@ -49,7 +60,9 @@ class ImageTest : public testing::Test {
 
 TEST_F(ImageTest, OpensAPlainImage) {
   const auto put = put_image("linux/amd64", "latest");
-  const auto image = open_image({.reference = Reference::parse("oci:" + dir_.path().string()), .platform = Platform::parse("linux/amd64"), .registry = {}});
+  const auto image = open_image({.reference = Reference::parse("oci:" + dir_.path().string()),
+                                 .platform = Platform::parse("linux/amd64"),
+                                 .registry = {}});
   EXPECT_EQ(image.digest(), put.digest);
   EXPECT_EQ(image.config.platform.to_string(), "linux/amd64");
   EXPECT_EQ(digest_of(image.config_json), image.manifest.config.digest);
@@ -62,8 +75,11 @@ TEST_F(ImageTest, ChoosesThePlatformThroughNestedIndexes) {
   auto attestation = platform_entry(put_image("linux/riscv64", ""), "unknown/unknown");
   attestation["annotations"] = {{"vnd.docker.reference.type", "attestation-manifest"}};
   const auto inner = put_index({platform_entry(arm64, "linux/arm64"), entry_of(v6)}, "");
-  put_index({attestation, {{"mediaType", "application/x-odd"}, {"digest", digest_of("odd").to_string()}, {"size", 3}},
-             entry_of(inner), platform_entry(amd64, "linux/x86_64")}, "list");
+  put_index({attestation,
+             {{"mediaType", "application/x-odd"}, {"digest", digest_of("odd").to_string()}, {"size", 3}},
+             entry_of(inner),
+             platform_entry(amd64, "linux/x86_64")},
+            "list");
   EXPECT_EQ(open("list", "linux/amd64"), amd64.digest);
   EXPECT_EQ(open("list", "linux/arm64"), arm64.digest);
   EXPECT_EQ(open("list", "linux/arm/v7"), v6.digest);  // the platform is in its config only
@@ -72,14 +88,16 @@ TEST_F(ImageTest, ChoosesThePlatformThroughNestedIndexes) {
     open("list", "linux/s390x");
     FAIL() << "no such platform";
   } catch (const NotFound& error) {
-    EXPECT_THAT(error.what(), testing::AllOf(HasSubstr("linux/s390x"), HasSubstr("linux/arm64"), HasSubstr("linux/amd64")));
+    EXPECT_THAT(error.what(),
+                testing::AllOf(HasSubstr("linux/s390x"), HasSubstr("linux/arm64"), HasSubstr("linux/amd64")));
   }
 }
 
 TEST_F(ImageTest, TakesPlatformsListedInIndexJsonItself) {
   const auto amd64 = put_image("linux/amd64", "");
   const auto arm64 = put_image("linux/arm64", "");
-  const json index = {{"schemaVersion", 2}, {"manifests", {platform_entry(amd64, "linux/amd64"), platform_entry(arm64, "linux/arm64")}}};
+  const json index = {{"schemaVersion", 2},
+                      {"manifests", {platform_entry(amd64, "linux/amd64"), platform_entry(arm64, "linux/arm64")}}};
   write_file_atomically(dir_ / "index.json", as_bytes(index.dump()));
   EXPECT_EQ(open("", "linux/arm64"), arm64.digest);
   EXPECT_EQ(open("", "linux/amd64"), amd64.digest);

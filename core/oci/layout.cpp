@@ -30,10 +30,12 @@ std::string annotation(const Descriptor& entry, std::string_view name) {
 // "latest" of "registry.example:5000/app:latest"; "" if the name has no tag.
 std::string_view tag_part(std::string_view name) {
   const auto colon = name.rfind(':');
-  return colon == std::string_view::npos || name.find('/', colon) != std::string_view::npos ? std::string_view() : name.substr(colon + 1);
+  return colon == std::string_view::npos || name.find('/', colon) != std::string_view::npos ? std::string_view()
+                                                                                            : name.substr(colon + 1);
 }
 
-// How well an entry carries the tag: 0 by its OCI name, 1 by its containerd name, 2 by the tag part of either; absent if not.
+// How well an entry carries the tag: 0 by its OCI name, 1 by its containerd name, 2 by the tag part of either; absent
+// if not.
 std::optional<int> tag_match(const Descriptor& entry, std::string_view tag) {
   const auto name = annotation(entry, kRefNameAnnotation);
   const auto containerd_name = annotation(entry, kContainerdNameAnnotation);
@@ -54,13 +56,16 @@ void check_layout_file(const std::filesystem::path& dir) {
   const auto content = read_file_if_there(dir / "oci-layout", kMaxLayoutFileBytes);
   if (!content) {
     if (std::filesystem::exists(dir / "index.json"))
-      fail<NotFound>("{}: the file oci-layout is missing; if the folder is an OCI layout, write {{\"imageLayoutVersion\":\"1.0.0\"}} into it", name);
+      fail<NotFound>(
+          "{}: the file oci-layout is missing; if the folder is an OCI layout, write {{\"imageLayoutVersion\":\"1.0.0\"}} into it",
+          name);
     fail<NotFound>("{}: no OCI layout folder: the files oci-layout and index.json are missing", name);
   }
   if (!std::filesystem::exists(dir / "index.json")) fail<NotFound>("{}: the file index.json is missing", name);
   const auto layout = internal::parse_json_object(*content, kMaxLayoutFileBytes, name + "/oci-layout");
   const auto version = internal::string_member(layout, "imageLayoutVersion", name + "/oci-layout");
-  if (!version.starts_with("1.")) fail<Unsupported>("{}: imageLayoutVersion '{}' is not supported, only 1.x", name, version.substr(0, 40));
+  if (!version.starts_with("1."))
+    fail<Unsupported>("{}: imageLayoutVersion '{}' is not supported, only 1.x", name, version.substr(0, 40));
 }
 
 // A lock on an open file keeps out other processes and other threads; it goes with the descriptor.
@@ -110,13 +115,17 @@ std::shared_ptr<LayoutRepository> LayoutRepository::create(const std::filesystem
   // The layout file comes last and makes the folder one: whoever sees it sees the index as well.
   if (!std::filesystem::exists(dir / "oci-layout")) {
     if (!std::filesystem::exists(dir / "index.json"))
-      write_file_atomically(dir / "index.json", as_bytes(R"({"manifests":[],"mediaType":"application/vnd.oci.image.index.v1+json","schemaVersion":2})"));
+      write_file_atomically(
+          dir / "index.json",
+          as_bytes(R"({"manifests":[],"mediaType":"application/vnd.oci.image.index.v1+json","schemaVersion":2})"));
     write_file_atomically(dir / "oci-layout", as_bytes(R"({"imageLayoutVersion":"1.0.0"})"));
   }
   return std::make_shared<LayoutRepository>(dir);
 }
 
-std::filesystem::path LayoutRepository::blob_path(const Digest& digest) const { return dir_ / "blobs" / "sha256" / digest.hex(); }
+std::filesystem::path LayoutRepository::blob_path(const Digest& digest) const {
+  return dir_ / "blobs" / "sha256" / digest.hex();
+}
 
 Bytes LayoutRepository::read_index_json() const {
   auto content = read_file_if_there(dir_ / "index.json", kMaxIndexJsonBytes);
@@ -152,13 +161,15 @@ Document LayoutRepository::read_document(const Descriptor& descriptor) const {
   if (document.descriptor.media_type.empty()) {
     const auto parsed = internal::parse_json_object(document.bytes, kMaxManifestBytes, what);
     document.descriptor.media_type = internal::string_member(parsed, "mediaType", what);
-    if (document.descriptor.media_type.empty()) document.descriptor.media_type = parsed.contains("manifests") ? kOciIndexType : kOciManifestType;
+    if (document.descriptor.media_type.empty())
+      document.descriptor.media_type = parsed.contains("manifests") ? kOciIndexType : kOciManifestType;
   }
   return document;
 }
 
 template <typename Visit>
-bool LayoutRepository::visit_list(const std::vector<Descriptor>& list, int depth, std::set<Digest>& seen, const Visit& visit) const {
+bool LayoutRepository::visit_list(const std::vector<Descriptor>& list, int depth, std::set<Digest>& seen,
+                                  const Visit& visit) const {
   for (const auto& entry : list)
     if (visit(entry)) return true;
   if (depth == kMaxIndexDepth) return false;
@@ -183,7 +194,8 @@ bool LayoutRepository::visit_entries(const Visit& visit) const {
 }
 
 Document LayoutRepository::by_digest(const Digest& digest) const {
-  // The list knows the media type of manifests that do not say it themselves; a manifest that is not listed may still be there.
+  // The list knows the media type of manifests that do not say it themselves; a manifest that is not listed may still
+  // be there.
   Descriptor descriptor;
   descriptor.digest = digest;
   visit_entries([&](const Descriptor& entry) {
@@ -202,9 +214,11 @@ std::optional<LayoutRepository::Relation> LayoutRepository::relation_of(const De
   });
   if (known) return known;
   try {
-    auto manifest = Manifest::parse(read_document(entry).bytes, entry.media_type, name() + " " + entry.digest.to_string());
+    auto manifest =
+        Manifest::parse(read_document(entry).bytes, entry.media_type, name() + " " + entry.digest.to_string());
     Relation relation;
-    relation.is_artifact = manifest.subject || !manifest.artifact_type.empty() || manifest.config.media_type == kEmptyJsonType;
+    relation.is_artifact =
+        manifest.subject || !manifest.artifact_type.empty() || manifest.config.media_type == kEmptyJsonType;
     relation.artifact_type = manifest.artifact_type.empty() ? manifest.config.media_type : manifest.artifact_type;
     relation.annotations = std::move(manifest.annotations);
     if (manifest.subject) relation.subject = manifest.subject->digest;
@@ -243,12 +257,14 @@ Document LayoutRepository::only_image() {
         return false;
       });
   }
-  std::erase_if(images, [&](const Descriptor& image) { return children.contains(image.digest) && shown_tag(image).empty(); });
+  std::erase_if(images,
+                [&](const Descriptor& image) { return children.contains(image.digest) && shown_tag(image).empty(); });
 
   if (images.empty()) fail<NotFound>("{}: there is no image in it", name());
   if (images.size() == 1) return read_document(images.front());
   // Some tools list the platforms of one image here, without an index of their own: then this is the index.
-  if (std::all_of(images.begin(), images.end(), [](const Descriptor& image) { return image.platform && shown_tag(image).empty(); })) {
+  if (std::all_of(images.begin(), images.end(),
+                  [](const Descriptor& image) { return image.platform && shown_tag(image).empty(); })) {
     Document document{.descriptor = {}, .bytes = read_index_json()};
     document.descriptor.media_type = kOciIndexType;
     document.descriptor.digest = digest_of(document.bytes);
@@ -256,7 +272,9 @@ Document LayoutRepository::only_image() {
     return document;
   }
   std::string choices;
-  for (const auto& image : images) choices += (choices.empty() ? "" : ", ") + (shown_tag(image).empty() ? "@" + image.digest.to_string() : ":" + shown_tag(image));
+  for (const auto& image : images)
+    choices += (choices.empty() ? "" : ", ") +
+               (shown_tag(image).empty() ? "@" + image.digest.to_string() : ":" + shown_tag(image));
   fail<NotFound>("{}: it holds {} images; name one of: {}", name(), images.size(), choices);
 }
 
@@ -284,7 +302,8 @@ Document LayoutRepository::manifest(std::string_view selector) {
 
 void LayoutRepository::read_blob(const Descriptor& blob, ByteRange range, const ByteSink& sink) {
   const auto what = name() + " " + blob.digest.to_string();
-  if (!range.fits_in(blob.size)) fail<CorruptData>("{}: range {}+{} lies outside its {} bytes", what, range.offset, range.length, blob.size);
+  if (!range.fits_in(blob.size))
+    fail<CorruptData>("{}: range {}+{} lies outside its {} bytes", what, range.offset, range.length, blob.size);
   UniqueFd fd(::open(blob_path(blob.digest).c_str(), O_RDONLY | O_CLOEXEC));
   if (!fd && (errno == ENOENT || errno == ENOTDIR)) fail<NotFound>("{}: no such blob", what);
   if (!fd) fail_errno("open {}", what);
@@ -304,7 +323,7 @@ void LayoutRepository::read_blob(const Descriptor& blob, ByteRange range, const 
 }
 
 bool LayoutRepository::has_blob(const Descriptor& blob) {
-  struct stat status{};
+  struct stat status {};
   if (::stat(blob_path(blob.digest).c_str(), &status) != 0) {
     if (errno == ENOENT || errno == ENOTDIR) return false;
     fail_errno("look for {} in {}", blob.digest.to_string(), name());
@@ -315,14 +334,17 @@ bool LayoutRepository::has_blob(const Descriptor& blob) {
 // Written where it will be, so that it need not be copied.
 class LayoutRepository::Draft final : public BlobDraft {
  public:
-  explicit Draft(LayoutRepository& layout) : layout_(layout), file_(internal::LayoutBlobFile::without_name(layout.dir_ / "blobs" / "sha256")) {}
+  explicit Draft(LayoutRepository& layout)
+      : layout_(layout), file_(internal::LayoutBlobFile::without_name(layout.dir_ / "blobs" / "sha256")) {}
 
   void write(ByteView bytes) override {
     write_all(file_.fd(), bytes, layout_.name());
     written_ += bytes.size();
   }
   bool commit(const Descriptor& blob) override {
-    if (written_ != blob.size) fail<CorruptData>("put {} {}: {} bytes of the {} announced", layout_.name(), blob.digest.to_string(), written_, blob.size);
+    if (written_ != blob.size)
+      fail<CorruptData>("put {} {}: {} bytes of the {} announced", layout_.name(), blob.digest.to_string(), written_,
+                        blob.size);
     if (layout_.keep_if_there(blob)) return false;
     file_.commit(layout_.blob_path(blob.digest));
     return true;
@@ -340,7 +362,8 @@ std::unique_ptr<BlobDraft> LayoutRepository::draft_blob(const std::filesystem::p
 }
 
 bool LayoutRepository::keep_if_there(const Descriptor& blob) {
-  // Young again: whoever collects garbage leaves it until the manifest that needs it is here. If that happened a moment ago it is gone now and must be sent.
+  // Young again: whoever collects garbage leaves it until the manifest that needs it is here. If that happened a moment
+  // ago it is gone now and must be sent.
   return has_blob(blob) && (::utimensat(AT_FDCWD, blob_path(blob.digest).c_str(), nullptr, 0) == 0 || errno != ENOENT);
 }
 
@@ -352,7 +375,8 @@ void LayoutRepository::put_blob(const Descriptor& blob, const ByteSource& conten
   Sha256 hash;
   std::uint64_t written = 0;
   content({.offset = 0, .length = blob.size}, [&](ByteView bytes) {
-    if (bytes.size() > blob.size - written) fail<CorruptData>("put {}: more than the {} bytes announced", what, blob.size);
+    if (bytes.size() > blob.size - written)
+      fail<CorruptData>("put {}: more than the {} bytes announced", what, blob.size);
     hash.update(bytes);
     write_all(file.fd(), bytes, what);
     written += bytes.size();
@@ -364,13 +388,17 @@ void LayoutRepository::put_blob(const Descriptor& blob, const ByteSource& conten
 
 bool LayoutRepository::link_blob(LayoutRepository& source, const Descriptor& blob, const ByteSink& on_bytes) {
   if (keep_if_there(blob)) return true;
-  struct stat from{}, to{};
+  struct stat from {
+  }, to{};
   std::filesystem::create_directories(dir_ / "blobs" / "sha256");
-  if (::stat(source.blob_path(blob.digest).c_str(), &from) != 0 || ::stat((dir_ / "blobs" / "sha256").c_str(), &to) != 0 || from.st_dev != to.st_dev) return false;
+  if (::stat(source.blob_path(blob.digest).c_str(), &from) != 0 ||
+      ::stat((dir_ / "blobs" / "sha256").c_str(), &to) != 0 || from.st_dev != to.st_dev)
+    return false;
   source.read_blob(blob, {.offset = 0, .length = blob.size}, on_bytes);
   const auto path = blob_path(blob.digest);
   ::unlink(path.c_str());  // what is there has another size
-  if (::linkat(AT_FDCWD, source.blob_path(blob.digest).c_str(), AT_FDCWD, path.c_str(), AT_SYMLINK_FOLLOW) != 0) return errno == EEXIST && has_blob(blob);
+  if (::linkat(AT_FDCWD, source.blob_path(blob.digest).c_str(), AT_FDCWD, path.c_str(), AT_SYMLINK_FOLLOW) != 0)
+    return errno == EEXIST && has_blob(blob);
   ::utimensat(AT_FDCWD, path.c_str(), nullptr, 0);  // young, as a copy would be: see keep_if_there()
   return true;
 }
@@ -421,7 +449,8 @@ void LayoutRepository::add_entry(const Descriptor& entry, std::string_view tag) 
   }
   manifests.push_back(std::move(object));
   const auto text = index.dump();
-  if (text.size() > kMaxIndexJsonBytes) fail<Unsupported>("{}/index.json: it would grow beyond {} bytes", name(), kMaxIndexJsonBytes);
+  if (text.size() > kMaxIndexJsonBytes)
+    fail<Unsupported>("{}/index.json: it would grow beyond {} bytes", name(), kMaxIndexJsonBytes);
   write_file_atomically(dir_ / "index.json", as_bytes(text));
 }
 

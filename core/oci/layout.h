@@ -24,15 +24,16 @@ inline constexpr std::uint64_t kMaxIndexJsonBytes = 16 * 1024 * 1024;  // thousa
 inline constexpr std::string_view kRefNameAnnotation = "org.opencontainers.image.ref.name";
 inline constexpr std::string_view kContainerdNameAnnotation = "io.containerd.image.name";
 
-// The manifest that a tag is about, if it is made of a digest: a list of referrers (distribution-spec, "Referrers Tag Schema"), or what cosign attaches
+// The manifest that a tag is about, if it is made of a digest: a list of referrers (distribution-spec, "Referrers Tag
+// Schema"), or what cosign attaches
 // ("sha256-HEX.sig", ".att", ".sbom"). What carries such a tag is no image.
 std::optional<Digest> tag_subject(std::string_view tag);
 
 // Keeps other processes that put manifests into a layout folder, or collect its garbage, waiting until it is closed.
 UniqueFd lock_layout(const std::filesystem::path& dir);
 
-// Several threads and processes may read and write one folder at once: blobs appear whole, index.json is replaced by rename
-// while `oci-layout` is locked (flock), so no entry is lost. Nothing is kept open between calls.
+// Several threads and processes may read and write one folder at once: blobs appear whole, index.json is replaced by
+// rename while `oci-layout` is locked (flock), so no entry is lost. Nothing is kept open between calls.
 class LayoutRepository final : public Repository {
  public:
   // Throws NotFound or Unsupported, naming what is missing, if the folder is no OCI layout.
@@ -48,7 +49,8 @@ class LayoutRepository final : public Repository {
   bool has_blob(const Descriptor& blob) override;
   void put_blob(const Descriptor& blob, const ByteSource& content) override;
   std::unique_ptr<BlobDraft> draft_blob(const std::filesystem::path& scratch_dir) override;
-  // Takes a blob of another folder as a hard link, after its bytes were checked, unless it is here. False if that cannot be: other file system, not allowed, too many links.
+  // Takes a blob of another folder as a hard link, after its bytes were checked, unless it is here. False if that
+  // cannot be: other file system, not allowed, too many links.
   bool link_blob(LayoutRepository& source, const Descriptor& blob, const ByteSink& on_bytes);
   Descriptor put_manifest(ByteView json, std::string_view media_type, std::string_view tag) override;
   std::vector<Descriptor> referrers(const Digest& subject, std::string_view artifact_type) override;

@@ -11,7 +11,7 @@
 #include "core/base/errors.h"
 #include "core/base/file.h"
 #include "core/oci/copy_blob.h"
-#include "tests/support/temp_dir.h"
+#include "testing/temp_dir.h"
 
 namespace varve::oci {
 namespace {
@@ -26,8 +26,12 @@ class LayoutTest : public testing::Test {
  protected:
   // A manifest whose digest depends on `name`.
   Bytes image_manifest(const std::string& name) {
-    const json document = {{"schemaVersion", 2}, {"mediaType", kOciManifestType},
-                           {"config", {{"mediaType", "application/vnd.oci.image.config.v1+json"}, {"digest", digest_of(name).to_string()}, {"size", name.size()}}},
+    const json document = {{"schemaVersion", 2},
+                           {"mediaType", kOciManifestType},
+                           {"config",
+                            {{"mediaType", "application/vnd.oci.image.config.v1+json"},
+                             {"digest", digest_of(name).to_string()},
+                             {"size", name.size()}}},
                            {"layers", json::array()}};
     return to_bytes(as_bytes(document.dump()));
   }
@@ -48,7 +52,8 @@ class LayoutTest : public testing::Test {
   }
   std::size_t files_under(const char* folder) {
     std::size_t count = 0;
-    for (const auto& item : std::filesystem::recursive_directory_iterator(dir_ / folder)) count += item.is_regular_file();
+    for (const auto& item : std::filesystem::recursive_directory_iterator(dir_ / folder))
+      count += item.is_regular_file();
     return count;
   }
 
@@ -64,7 +69,8 @@ TEST_F(LayoutTest, KeepsBlobsWholeOrNotAtAll) {
   auto wrong = blob;
   wrong.digest = digest_of("other");
   for (const std::string content : {"hello", "hell", "hello!"})
-    EXPECT_THROW(repository_->put_blob(wrong, [&](ByteRange, const ByteSink& sink) { sink(as_bytes(content)); }), CorruptData);
+    EXPECT_THROW(repository_->put_blob(wrong, [&](ByteRange, const ByteSink& sink) { sink(as_bytes(content)); }),
+                 CorruptData);
   EXPECT_THROW(repository_->put_blob(wrong, [&](ByteRange, const ByteSink&) { throw Cancelled("stop"); }), Cancelled);
   EXPECT_FALSE(repository_->has_blob(wrong));
   EXPECT_EQ(files_under("blobs"), 1u);
@@ -167,7 +173,8 @@ TEST_F(LayoutTest, OnlyImageDoesNotCountArtifacts) {
   // Listed by a tool that does not say what it is.
   auto index = read_index();
   index["manifests"].push_back(entry_of(artifact(image, "application/vnd.signature"), kOciManifestType));
-  index["manifests"].push_back({{"mediaType", "application/x-unknown"}, {"digest", digest_of("u").to_string()}, {"size", 1}});
+  index["manifests"].push_back(
+      {{"mediaType", "application/x-unknown"}, {"digest", digest_of("u").to_string()}, {"size", 1}});
   write_index(index);
   EXPECT_EQ(repository_->manifest("").descriptor.digest, image.digest);
 
@@ -182,7 +189,10 @@ TEST_F(LayoutTest, OnlyImageDoesNotCountArtifacts) {
 
 TEST_F(LayoutTest, OnlyImageMayBeAnIndexWithItsPlatformsListedToo) {
   const auto child = repository_->put_manifest(image_manifest("1"), kOciManifestType, "");
-  const json list = {{"schemaVersion", 2}, {"mediaType", kOciIndexType}, {"manifests", {{{"mediaType", kOciManifestType}, {"digest", child.digest.to_string()}, {"size", child.size}}}}};
+  const json list = {
+      {"schemaVersion", 2},
+      {"mediaType", kOciIndexType},
+      {"manifests", {{{"mediaType", kOciManifestType}, {"digest", child.digest.to_string()}, {"size", child.size}}}}};
   const auto index = repository_->put_manifest(as_bytes(list.dump()), kOciIndexType, "");
   EXPECT_EQ(repository_->manifest("").descriptor.digest, index.digest);
 }
@@ -229,7 +239,8 @@ TEST_F(LayoutTest, ListsReferrersByTheirContent) {
   auto liar = entry_of(artifact(image, "application/vnd.c"), kOciManifestType);
   liar["artifactType"] = "application/vnd.a";
   document["manifests"].push_back(liar);
-  document["manifests"].push_back({{"mediaType", kOciManifestType}, {"digest", digest_of("gone").to_string()}, {"size", 4}});
+  document["manifests"].push_back(
+      {{"mediaType", kOciManifestType}, {"digest", digest_of("gone").to_string()}, {"size", 4}});
   write_index(document);
   repository_->put_manifest(artifact(image, "application/vnd.a"), kOciManifestType, "");
   EXPECT_THAT(repository_->referrers(image.digest, "application/vnd.a"), SizeIs(1));
@@ -268,7 +279,8 @@ TEST_F(LayoutTest, LosesNoEntryOfTwoProcessesAndManyThreads) {
   constexpr int kEach = 25;
   const auto write_some = [&](const std::string& who) {
     const auto repository = create_layout(dir_.path());
-    for (int i = 0; i < kEach; ++i) repository->put_manifest(image_manifest(who + std::to_string(i)), kOciManifestType, who + std::to_string(i));
+    for (int i = 0; i < kEach; ++i)
+      repository->put_manifest(image_manifest(who + std::to_string(i)), kOciManifestType, who + std::to_string(i));
   };
   const auto child = ::fork();
   ASSERT_GE(child, 0);

@@ -31,7 +31,8 @@ void refuse_ambiguity(const json& document, std::string_view media_type, std::st
     fail<CorruptData>("{}: manifest and index in one", what);
 }
 
-std::vector<Descriptor> descriptors_of(const json& document, const char* name, std::size_t limit, std::string_view what) {
+std::vector<Descriptor> descriptors_of(const json& document, const char* name, std::size_t limit,
+                                       std::string_view what) {
   std::vector<Descriptor> descriptors;
   const auto* list = array_member(document, name, what);
   if (list == nullptr) return descriptors;
@@ -53,14 +54,16 @@ Manifest Manifest::parse(ByteView bytes, std::string_view media_type, std::strin
   Manifest manifest;
   manifest.media_type = media_type.empty() ? string_member(document, "mediaType", what) : std::string(media_type);
   if (manifest.media_type.empty()) manifest.media_type = kOciManifestType;  // OCI 1.0 leaves it out
-  if (!is_manifest_media_type(manifest.media_type)) fail<Unsupported>("{}: media type {} is no image manifest", what, manifest.media_type);
+  if (!is_manifest_media_type(manifest.media_type))
+    fail<Unsupported>("{}: media type {} is no image manifest", what, manifest.media_type);
   const auto* config = object_member(document, "config", what);
   if (config == nullptr) fail<CorruptData>("{}: no config", what);
   manifest.config = descriptor_from_json(*config, what);
   manifest.layers = descriptors_of(document, "layers", kMaxLayers, what);
   manifest.artifact_type = string_member(document, "artifactType", what);
   manifest.annotations = string_map_member(document, "annotations", what);
-  if (const auto* subject = object_member(document, "subject", what)) manifest.subject = descriptor_from_json(*subject, what);
+  if (const auto* subject = object_member(document, "subject", what))
+    manifest.subject = descriptor_from_json(*subject, what);
   return manifest;
 }
 
@@ -69,13 +72,15 @@ ImageIndex ImageIndex::parse(ByteView bytes, std::string_view what) {
   check_schema_version(document, what);
   refuse_ambiguity(document, "", what);
   const auto own_type = string_member(document, "mediaType", what);
-  if (!own_type.empty() && !is_index_media_type(own_type)) fail<Unsupported>("{}: media type {} is no image index", what, own_type);
+  if (!own_type.empty() && !is_index_media_type(own_type))
+    fail<Unsupported>("{}: media type {} is no image index", what, own_type);
 
   ImageIndex index;
   index.annotations = string_map_member(document, "annotations", what);
   const auto* list = array_member(document, "manifests", what);
   if (list == nullptr) return index;
-  if (list->size() > kMaxIndexEntries) fail<Unsupported>("{}: {} manifests, the limit is {}", what, list->size(), kMaxIndexEntries);
+  if (list->size() > kMaxIndexEntries)
+    fail<Unsupported>("{}: {} manifests, the limit is {}", what, list->size(), kMaxIndexEntries);
   for (const auto& item : *list) {
     try {
       index.manifests.push_back(descriptor_from_json(item, what));
@@ -88,7 +93,8 @@ ImageIndex ImageIndex::parse(ByteView bytes, std::string_view what) {
 
 namespace {
 
-// The history is a note to people: what is odd in it is passed over. If it speaks of another number of layers it tells nothing.
+// The history is a note to people: what is odd in it is passed over. If it speaks of another number of layers it tells
+// nothing.
 std::vector<std::string> creators_of(const json& document, std::size_t layers) {
   std::vector<std::string> creators;
   const auto history = document.find("history");
@@ -98,7 +104,8 @@ std::vector<std::string> creators_of(const json& document, std::size_t layers) {
       const auto empty_layer = step.find("empty_layer");
       if (empty_layer != step.end() && empty_layer->is_boolean() && empty_layer->get<bool>()) continue;
       const auto created_by = step.find("created_by");
-      creators.push_back(created_by != step.end() && created_by->is_string() ? created_by->get<std::string>() : std::string());
+      creators.push_back(created_by != step.end() && created_by->is_string() ? created_by->get<std::string>()
+                                                                             : std::string());
     }
   }
   if (creators.size() != layers) creators.assign(layers, "");
@@ -135,14 +142,20 @@ ImageConfig ImageConfig::parse(ByteView bytes, std::string_view what) {
 }
 
 Bytes ArtifactManifest::to_json() const {
-  json document = {{"schemaVersion", 2}, {"mediaType", kOciManifestType}, {"config", descriptor_to_json(empty_json_descriptor())}};
+  json document = {
+      {"schemaVersion", 2}, {"mediaType", kOciManifestType}, {"config", descriptor_to_json(empty_json_descriptor())}};
   document["artifactType"] = artifact_type;
   document["layers"] = json::array();
   for (const auto& layer : layers) document["layers"].push_back(descriptor_to_json(layer));
   if (subject) {
     // Referrers are found by the subject's identity alone; where it was listed says nothing about it.
-    document["subject"] = descriptor_to_json(
-        {.media_type = subject->media_type, .digest = subject->digest, .size = subject->size, .artifact_type = {}, .annotations = {}, .urls = {}, .platform = {}});
+    document["subject"] = descriptor_to_json({.media_type = subject->media_type,
+                                              .digest = subject->digest,
+                                              .size = subject->size,
+                                              .artifact_type = {},
+                                              .annotations = {},
+                                              .urls = {},
+                                              .platform = {}});
   }
   if (!annotations.empty()) document["annotations"] = annotations;
   return to_bytes(as_bytes(document.dump()));
@@ -151,8 +164,13 @@ Bytes ArtifactManifest::to_json() const {
 ByteView empty_json() { return as_bytes("{}"); }
 
 Descriptor empty_json_descriptor() {
-  return {.media_type = std::string(kEmptyJsonType), .digest = digest_of(empty_json()), .size = empty_json().size(),
-          .artifact_type = {}, .annotations = {}, .urls = {}, .platform = {}};
+  return {.media_type = std::string(kEmptyJsonType),
+          .digest = digest_of(empty_json()),
+          .size = empty_json().size(),
+          .artifact_type = {},
+          .annotations = {},
+          .urls = {},
+          .platform = {}};
 }
 
 }  // namespace varve::oci

@@ -1,5 +1,6 @@
 #pragma once
-// Manifests, indexes and image configs, parsed with limits. A document is identified by its exact bytes, which are kept.
+// Manifests, indexes and image configs, parsed with limits. A document is identified by its exact bytes, which are
+// kept.
 #include <cstdint>
 #include <map>
 #include <optional>
@@ -13,7 +14,7 @@ namespace varve::oci {
 
 inline constexpr std::uint64_t kMaxManifestBytes = 4 * 1024 * 1024;
 inline constexpr std::uint64_t kMaxConfigBytes = 16 * 1024 * 1024;
-inline constexpr std::size_t kMaxLayers = 1024;           // kernels and runtimes stop far below
+inline constexpr std::size_t kMaxLayers = 1024;  // kernels and runtimes stop far below
 inline constexpr std::size_t kMaxIndexEntries = 16'384;
 inline constexpr int kMaxIndexDepth = 4;
 inline constexpr int kMaxJsonDepth = 64;
@@ -38,8 +39,8 @@ struct ImageIndex {
   static ImageIndex parse(ByteView json, std::string_view what);
 };
 
-// The parts of an image config that Varve acts on (OCI image-spec config.md). Unknown fields are ignored here; rewriting works
-// on the exact JSON instead.
+// The parts of an image config that Varve acts on (OCI image-spec config.md). Unknown fields are ignored here;
+// rewriting works on the exact JSON instead.
 struct ImageConfig {
   Platform platform;
   std::vector<Digest> diff_ids;
@@ -47,8 +48,8 @@ struct ImageConfig {
   std::vector<std::string> env;         // "NAME=value", in order
   std::vector<std::string> entrypoint;
   std::vector<std::string> cmd;
-  std::string user;                     // "name|uid[:group|gid]", "" = root
-  std::string working_dir;              // "" = "/"
+  std::string user;         // "name|uid[:group|gid]", "" = root
+  std::string working_dir;  // "" = "/"
   std::string stop_signal;
   std::vector<std::string> volumes;
   std::map<std::string, std::string> labels;
@@ -64,7 +65,8 @@ struct ArtifactManifest {
   std::map<std::string, std::string> annotations;
   Bytes to_json() const;  // media type kOciManifestType, config = the empty JSON blob "{}"
 };
-// The blob "{}" that artifact manifests name as their config (image-spec manifest.md, "Guidance for an Empty Descriptor").
+// The blob "{}" that artifact manifests name as their config (image-spec manifest.md, "Guidance for an Empty
+// Descriptor").
 Descriptor empty_json_descriptor();
 ByteView empty_json();
 

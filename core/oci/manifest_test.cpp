@@ -71,7 +71,10 @@ TEST(ManifestTest, RefusesWrongTypesSizesAndDigests) {
         broken([](json& d) { d["layers"][0]["size"] = 1.5; }), broken([](json& d) { d["layers"][0].erase("size"); }),
         broken([](json& d) { d["layers"][0]["digest"] = "sha256:12"; }), broken([](json& d) { d["layers"][0] = 7; }),
         broken([](json& d) { d.erase("config"); }), broken([](json& d) { d.erase("schemaVersion"); }),
-        broken([](json& d) { d["annotations"] = {{"k", 1}}; }), broken([](json& d) { d["layers"][0]["urls"] = {1}; })})
+        broken([](json& d) {
+          d["annotations"] = {{"k", 1}};
+        }),
+        broken([](json& d) { d["layers"][0]["urls"] = {1}; })})
     EXPECT_THROW(parse(document), CorruptData) << document;
   for (const std::string text : {"", "[]", "{", "{\"a\":}", "null", "{\"schemaVersion\":2}trailing"})
     EXPECT_THROW(Manifest::parse(as_bytes(text), kOciManifestType, "x"), CorruptData) << text;
@@ -92,8 +95,10 @@ TEST(ManifestTest, HasLimits) {
 TEST(ImageIndexTest, KeepsUnknownMediaTypesAndSkipsForeignDigests) {
   auto entry = descriptor("application/x-odd", "odd");
   entry["platform"] = {{"os", "linux"}, {"architecture", "arm"}, {"variant", "v7"}};
-  const json document = {{"schemaVersion", 2},
-                         {"manifests", {entry, {{"mediaType", kOciManifestType}, {"digest", "sha512:" + std::string(128, '0')}, {"size", 3}}}}};
+  const json document = {
+      {"schemaVersion", 2},
+      {"manifests",
+       {entry, {{"mediaType", kOciManifestType}, {"digest", "sha512:" + std::string(128, '0')}, {"size", 3}}}}};
   const auto index = ImageIndex::parse(as_bytes(document.dump()), "test index");
   ASSERT_EQ(index.manifests.size(), 1u);
   EXPECT_EQ(index.manifests[0].platform->to_string(), "linux/arm/v7");
@@ -103,9 +108,16 @@ TEST(ImageConfigTest, ReadsWhatASessionNeeds) {
   const json document = {{"os", "linux"},
                          {"architecture", "amd64"},
                          {"rootfs", {{"type", "layers"}, {"diff_ids", {digest_of("tar").to_string()}}}},
-                         {"config", {{"Env", {"A=1", "B=2"}}, {"Entrypoint", {"/init"}}, {"Cmd", nullptr}, {"User", "1000:100"},
-                                     {"WorkingDir", "/w"}, {"StopSignal", "SIGINT"}, {"Volumes", {{"/data", json::object()}}},
-                                     {"Labels", {{"l", "v"}}}, {"Healthcheck", {{"Test", {"x"}}}}}}};
+                         {"config",
+                          {{"Env", {"A=1", "B=2"}},
+                           {"Entrypoint", {"/init"}},
+                           {"Cmd", nullptr},
+                           {"User", "1000:100"},
+                           {"WorkingDir", "/w"},
+                           {"StopSignal", "SIGINT"},
+                           {"Volumes", {{"/data", json::object()}}},
+                           {"Labels", {{"l", "v"}}},
+                           {"Healthcheck", {{"Test", {"x"}}}}}}};
   const auto config = ImageConfig::parse(as_bytes(document.dump()), "test config");
   EXPECT_EQ(config.platform.to_string(), "linux/amd64");
   EXPECT_THAT(config.diff_ids, testing::ElementsAre(digest_of("tar")));
@@ -119,12 +131,15 @@ TEST(ImageConfigTest, ReadsWhatASessionNeeds) {
 
 TEST(ImageConfigTest, TellsWhichStepMadeEachLayer) {
   const auto creators = [](std::string_view history) {
-    const auto text = fmt::format(R"({{"os":"linux","architecture":"amd64","rootfs":{{"type":"layers","diff_ids":["{}","{}"]}},"history":{}}})",
-                                  digest_of("a").to_string(), digest_of("b").to_string(), history);
+    const auto text = fmt::format(
+        R"({{"os":"linux","architecture":"amd64","rootfs":{{"type":"layers","diff_ids":["{}","{}"]}},"history":{}}})",
+        digest_of("a").to_string(), digest_of("b").to_string(), history);
     return ImageConfig::parse(as_bytes(text), "config").created_by;
   };
-  EXPECT_THAT(creators(R"([{"created_by":"ADD rootfs"},{"created_by":"ENV A=1","empty_layer":true},{"created_by":"RUN make"}])"),
-              testing::ElementsAre("ADD rootfs", "RUN make"));
+  EXPECT_THAT(
+      creators(
+          R"([{"created_by":"ADD rootfs"},{"created_by":"ENV A=1","empty_layer":true},{"created_by":"RUN make"}])"),
+      testing::ElementsAre("ADD rootfs", "RUN make"));
   EXPECT_THAT(creators(R"([{"created_by":7},{}])"), testing::ElementsAre("", ""));
   EXPECT_THAT(creators(R"([{"created_by":"only one"}])"), testing::ElementsAre("", ""));
   EXPECT_THAT(creators(R"({"created_by":"no list"})"), testing::ElementsAre("", ""));
@@ -142,8 +157,9 @@ TEST(ArtifactManifestTest, IsCanonical) {
   artifact.subject = layer;
   artifact.subject->annotations = {{"seen", "somewhere"}};
   const auto bytes = artifact.to_json();
-  EXPECT_EQ(as_text(bytes),
-            R"({"annotations":{"a":"1","b":"2"},"artifactType":"application/vnd.test","config":{"digest":"sha256:44136fa355b3678a1146ad16f7e8649e94fb4fc21fe77e8310c060f61caaff8a","mediaType":"application/vnd.oci.empty.v1+json","size":2},"layers":[{"digest":"sha256:2d711642b726b04401627ca9fbac32f5c8530fb1903cc4db02258717921a4881","mediaType":"application/x","size":1}],"mediaType":"application/vnd.oci.image.manifest.v1+json","schemaVersion":2,"subject":{"digest":"sha256:2d711642b726b04401627ca9fbac32f5c8530fb1903cc4db02258717921a4881","mediaType":"application/x","size":1}})");
+  EXPECT_EQ(
+      as_text(bytes),
+      R"({"annotations":{"a":"1","b":"2"},"artifactType":"application/vnd.test","config":{"digest":"sha256:44136fa355b3678a1146ad16f7e8649e94fb4fc21fe77e8310c060f61caaff8a","mediaType":"application/vnd.oci.empty.v1+json","size":2},"layers":[{"digest":"sha256:2d711642b726b04401627ca9fbac32f5c8530fb1903cc4db02258717921a4881","mediaType":"application/x","size":1}],"mediaType":"application/vnd.oci.image.manifest.v1+json","schemaVersion":2,"subject":{"digest":"sha256:2d711642b726b04401627ca9fbac32f5c8530fb1903cc4db02258717921a4881","mediaType":"application/x","size":1}})");
   const auto read = Manifest::parse(bytes, kOciManifestType, "artifact");
   EXPECT_EQ(read.artifact_type, "application/vnd.test");
   EXPECT_EQ(read.subject->digest, layer.digest);
@@ -151,9 +167,12 @@ TEST(ArtifactManifestTest, IsCanonical) {
 
 TEST(LayerMediaTypeTest, KnowsOciAndDockerTypes) {
   EXPECT_EQ(parse_layer_media_type("application/vnd.oci.image.layer.v1.tar")->compression, LayerCompression::kNone);
-  EXPECT_EQ(parse_layer_media_type("application/vnd.oci.image.layer.v1.tar+gzip")->compression, LayerCompression::kGzip);
-  EXPECT_EQ(parse_layer_media_type("application/vnd.docker.image.rootfs.diff.tar.gzip")->compression, LayerCompression::kGzip);
-  EXPECT_EQ(parse_layer_media_type("application/vnd.docker.image.rootfs.diff.tar.zstd")->compression, LayerCompression::kZstd);
+  EXPECT_EQ(parse_layer_media_type("application/vnd.oci.image.layer.v1.tar+gzip")->compression,
+            LayerCompression::kGzip);
+  EXPECT_EQ(parse_layer_media_type("application/vnd.docker.image.rootfs.diff.tar.gzip")->compression,
+            LayerCompression::kGzip);
+  EXPECT_EQ(parse_layer_media_type("application/vnd.docker.image.rootfs.diff.tar.zstd")->compression,
+            LayerCompression::kZstd);
   EXPECT_TRUE(parse_layer_media_type("application/vnd.docker.image.rootfs.foreign.diff.tar.gzip")->nondistributable);
   EXPECT_TRUE(parse_layer_media_type("application/vnd.oci.image.layer.nondistributable.v1.tar+zstd")->nondistributable);
   EXPECT_FALSE(parse_layer_media_type("application/vnd.oci.image.layer.v1.tar+gzip+encrypted").has_value());

@@ -21,10 +21,10 @@ struct Alias {
 
 // What uname and users say -> what Go, and therefore every image, says.
 constexpr std::array kAliases = {
-    Alias{"x86_64", "amd64", ""},     Alias{"x86-64", "amd64", ""},     Alias{"aarch64", "arm64", ""},
-    Alias{"armhf", "arm", "v7"},      Alias{"armel", "arm", "v6"},      Alias{"armv7l", "arm", "v7"},
-    Alias{"armv6l", "arm", "v6"},     Alias{"i386", "386", ""},         Alias{"i486", "386", ""},
-    Alias{"i586", "386", ""},         Alias{"i686", "386", ""},         Alias{"ppc64el", "ppc64le", ""},
+    Alias{"x86_64", "amd64", ""}, Alias{"x86-64", "amd64", ""}, Alias{"aarch64", "arm64", ""},
+    Alias{"armhf", "arm", "v7"},  Alias{"armel", "arm", "v6"},  Alias{"armv7l", "arm", "v7"},
+    Alias{"armv6l", "arm", "v6"}, Alias{"i386", "386", ""},     Alias{"i486", "386", ""},
+    Alias{"i586", "386", ""},     Alias{"i686", "386", ""},     Alias{"ppc64el", "ppc64le", ""},
 };
 
 std::string lower_case(std::string_view text) {
@@ -40,7 +40,8 @@ std::optional<int> variant_level(const Platform& platform) {
     if (platform.architecture == "arm64") return 8;
     return 0;
   }
-  if (platform.variant.size() == 2 && platform.variant[0] == 'v' && std::isdigit(static_cast<unsigned char>(platform.variant[1])))
+  if (platform.variant.size() == 2 && platform.variant[0] == 'v' &&
+      std::isdigit(static_cast<unsigned char>(platform.variant[1])))
     return platform.variant[1] - '0';
   return std::nullopt;
 }
@@ -80,13 +81,15 @@ Platform Platform::of_this_machine() {
 
 Platform Platform::normalised() const {
   Platform result{.os = lower_case(os), .architecture = lower_case(architecture), .variant = lower_case(variant)};
-  const auto alias = std::find_if(kAliases.begin(), kAliases.end(), [&](const Alias& a) { return a.name == result.architecture; });
+  const auto alias =
+      std::find_if(kAliases.begin(), kAliases.end(), [&](const Alias& a) { return a.name == result.architecture; });
   if (alias != kAliases.end()) {
     result.architecture = alias->architecture;
     if (result.variant.empty()) result.variant = alias->variant;
   }
   // "7" and "v7" are both written.
-  if (result.variant.size() == 1 && std::isdigit(static_cast<unsigned char>(result.variant[0]))) result.variant.insert(0, "v");
+  if (result.variant.size() == 1 && std::isdigit(static_cast<unsigned char>(result.variant[0])))
+    result.variant.insert(0, "v");
   if (result.architecture == "arm64" && result.variant == "v8") result.variant.clear();
   if (result.architecture == "amd64" && result.variant == "v1") result.variant.clear();
   if (result.architecture == "arm" && result.variant.empty()) result.variant = "v7";

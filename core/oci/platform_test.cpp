@@ -9,9 +9,16 @@ namespace {
 
 TEST(PlatformTest, NormalisesAliases) {
   for (const auto& [text, expected] :
-       std::initializer_list<std::pair<const char*, const char*>>{{"linux/x86_64", "linux/amd64"}, {"aarch64", "linux/arm64"},
-        {"linux/arm64/v8", "linux/arm64"}, {"armhf", "linux/arm/v7"}, {"linux/arm", "linux/arm/v7"}, {"linux/arm/6", "linux/arm/v6"},
-        {"Linux/AMD64/v1", "linux/amd64"}, {"i686", "linux/386"}, {"linux/ppc64el", "linux/ppc64le"}, {"riscv64", "linux/riscv64"}})
+       std::initializer_list<std::pair<const char*, const char*>>{{"linux/x86_64", "linux/amd64"},
+                                                                  {"aarch64", "linux/arm64"},
+                                                                  {"linux/arm64/v8", "linux/arm64"},
+                                                                  {"armhf", "linux/arm/v7"},
+                                                                  {"linux/arm", "linux/arm/v7"},
+                                                                  {"linux/arm/6", "linux/arm/v6"},
+                                                                  {"Linux/AMD64/v1", "linux/amd64"},
+                                                                  {"i686", "linux/386"},
+                                                                  {"linux/ppc64el", "linux/ppc64le"},
+                                                                  {"riscv64", "linux/riscv64"}})
     EXPECT_EQ(Platform::parse(text).to_string(), expected) << text;
 }
 
@@ -21,7 +28,9 @@ TEST(PlatformTest, RefusesWhatIsNoPlatform) {
 }
 
 TEST(PlatformTest, LowerVariantsFitAndHigherOnesDoNot) {
-  const auto distance = [](const char* wanted, const char* offered) { return platform_distance(Platform::parse(wanted), Platform::parse(offered)); };
+  const auto distance = [](const char* wanted, const char* offered) {
+    return platform_distance(Platform::parse(wanted), Platform::parse(offered));
+  };
   EXPECT_EQ(distance("linux/arm/v7", "linux/arm/v7"), 0);
   EXPECT_EQ(distance("linux/arm/v7", "linux/arm/v6"), 1);
   EXPECT_EQ(distance("linux/arm/v7", "linux/arm/v5"), 2);

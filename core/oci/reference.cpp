@@ -46,11 +46,15 @@ bool is_tag(std::string_view tag) {
 // Names in a layout folder may be whole image names (image-spec annotations.md, "org.opencontainers.image.ref.name").
 bool is_layout_tag(std::string_view tag) {
   return !tag.empty() && tag.size() <= kMaxNameBytes + kMaxTagBytes && is_alnum(tag.front()) &&
-         std::all_of(tag.begin(), tag.end(), [](char c) { return is_alnum(c) || std::string_view("-._:@/+").find(c) != std::string_view::npos; });
+         std::all_of(tag.begin(), tag.end(), [](char c) {
+           return is_alnum(c) || std::string_view("-._:@/+").find(c) != std::string_view::npos;
+         });
 }
 
 bool is_port(std::string_view port) {
-  if (port.empty() || port.size() > 5 || !std::all_of(port.begin(), port.end(), [](char c) { return c >= '0' && c <= '9'; })) return false;
+  if (port.empty() || port.size() > 5 ||
+      !std::all_of(port.begin(), port.end(), [](char c) { return c >= '0' && c <= '9'; }))
+    return false;
   const auto number = std::stoi(std::string(port));
   return number >= 1 && number <= 65535;
 }
@@ -64,8 +68,8 @@ bool is_host(std::string_view host) {
     const auto rest = host.substr(close + 1);
     if (!rest.empty() && (rest.front() != ':' || !is_port(rest.substr(1)))) return false;
     return name.find(':') != std::string_view::npos && std::all_of(name.begin(), name.end(), [](char c) {
-      return std::isxdigit(static_cast<unsigned char>(c)) || c == ':' || c == '.';
-    });
+             return std::isxdigit(static_cast<unsigned char>(c)) || c == ':' || c == '.';
+           });
   }
   if (const auto colon = host.find(':'); colon != std::string_view::npos) {
     if (!is_port(host.substr(colon + 1))) return false;
@@ -80,13 +84,16 @@ std::optional<Digest> take_digest(std::string_view& text, std::string_view whole
   const auto at = text.rfind('@');
   if (at == std::string_view::npos) return std::nullopt;
   const auto digest = Digest::try_parse(text.substr(at + 1));
-  if (!digest) fail<UsageError>("'{}': '{}' is no digest; write @sha256: and 64 lower-case hex digits", whole, text.substr(at + 1));
+  if (!digest)
+    fail<UsageError>("'{}': '{}' is no digest; write @sha256: and 64 lower-case hex digits", whole,
+                     text.substr(at + 1));
   text = text.substr(0, at);
   return digest;
 }
 
-// Where the tag of a layout reference begins. The last part of the path decides, so that folders may hold colons; but where
-// what stands before the first colon is a layout folder, the rest is a name such as other tools give, slashes included.
+// Where the tag of a layout reference begins. The last part of the path decides, so that folders may hold colons; but
+// where what stands before the first colon is a layout folder, the rest is a name such as other tools give, slashes
+// included.
 std::size_t tag_colon(std::string_view text) {
   const auto first = text.find(':');
   if (first == std::string_view::npos) return first;
@@ -97,7 +104,8 @@ std::size_t tag_colon(std::string_view text) {
 }
 
 Reference parse_layout(std::string_view text, std::string_view whole) {
-  Reference reference{.kind = Reference::Kind::kLayout, .layout_dir = {}, .host = {}, .repository = {}, .tag = {}, .digest = {}};
+  Reference reference{
+      .kind = Reference::Kind::kLayout, .layout_dir = {}, .host = {}, .repository = {}, .tag = {}, .digest = {}};
   if (text.rfind("@sha256:") != std::string_view::npos) reference.digest = take_digest(text, whole);
   if (const auto colon = tag_colon(text); colon != std::string_view::npos) {
     const auto tag = text.substr(colon + 1);
@@ -116,7 +124,8 @@ Reference parse_layout(std::string_view text, std::string_view whole) {
 void take_host(std::string_view& text, Reference& reference, std::string_view whole) {
   const auto slash = text.find('/');
   const auto first = text.substr(0, slash);
-  const bool is_first_host = slash != std::string_view::npos && (first.find_first_of(".:") != std::string_view::npos || first == "localhost");
+  const bool is_first_host =
+      slash != std::string_view::npos && (first.find_first_of(".:") != std::string_view::npos || first == "localhost");
   if (!is_first_host) {
     reference.host = "docker.io";
     return;
@@ -130,7 +139,9 @@ void check_repository(const std::string& name, std::string_view whole) {
   for (std::string_view rest = name;;) {
     const auto slash = rest.find('/');
     if (!is_name_component(rest.substr(0, slash)))
-      fail<UsageError>("'{}': '{}' is no valid repository name (lower-case letters, digits and single . _ - between them)", whole, name);
+      fail<UsageError>(
+          "'{}': '{}' is no valid repository name (lower-case letters, digits and single . _ - between them)", whole,
+          name);
     if (slash == std::string_view::npos) return;
     rest.remove_prefix(slash + 1);
   }
@@ -148,7 +159,8 @@ Reference parse_registry(std::string_view text, std::string_view whole) {
   }
   take_host(text, reference, whole);
   reference.repository = std::string(text);
-  if (reference.host == "docker.io" && reference.repository.find('/') == std::string::npos) reference.repository.insert(0, "library/");
+  if (reference.host == "docker.io" && reference.repository.find('/') == std::string::npos)
+    reference.repository.insert(0, "library/");
   check_repository(reference.repository, whole);
   if (reference.host.size() + 1 + reference.repository.size() > kMaxNameBytes)
     fail<UsageError>("'{}': host and repository are longer than {} bytes", whole, kMaxNameBytes);
@@ -161,11 +173,13 @@ Reference parse_registry(std::string_view text, std::string_view whole) {
 Reference Reference::parse(std::string_view text) {
   const auto shown = text.substr(0, 300);
   if (text.empty()) throw UsageError("an empty image reference");
-  if (text.size() > kMaxReferenceBytes) fail<UsageError>("'{}...': a reference longer than {} bytes", shown, kMaxReferenceBytes);
+  if (text.size() > kMaxReferenceBytes)
+    fail<UsageError>("'{}...': a reference longer than {} bytes", shown, kMaxReferenceBytes);
   if (text.find('\0') != std::string_view::npos) throw UsageError("an image reference holds a NUL byte");
   if (text.starts_with("oci:")) return parse_layout(text.substr(4), shown);
   for (const auto transport : kForeignTransports)
-    if (text.starts_with(transport)) fail<UsageError>("'{}': {} is not supported; write oci:DIR or docker://HOST/REPO", shown, transport);
+    if (text.starts_with(transport))
+      fail<UsageError>("'{}': {} is not supported; write oci:DIR or docker://HOST/REPO", shown, transport);
   if (text.starts_with("docker://")) return parse_registry(text.substr(9), shown);
   if (text.find("://") != std::string_view::npos)
     fail<UsageError>("'{}': write the registry without a scheme, or with docker://", shown);
@@ -179,7 +193,9 @@ std::string Reference::to_string() const {
   return text;
 }
 
-std::string Reference::repository_name() const { return kind == Kind::kLayout ? "oci:" + layout_dir.string() : host + "/" + repository; }
+std::string Reference::repository_name() const {
+  return kind == Kind::kLayout ? "oci:" + layout_dir.string() : host + "/" + repository;
+}
 
 std::string Reference::selector() const {
   if (digest) return digest->to_string();

@@ -4,7 +4,7 @@
 
 #include "core/base/errors.h"
 #include "core/base/file.h"
-#include "tests/support/temp_dir.h"
+#include "testing/temp_dir.h"
 
 namespace varve::oci {
 namespace {
@@ -18,15 +18,15 @@ TEST(ReferenceTest, ReadsRegistryReferences) {
     const char* repository;
     const char* selector;
   };
-  for (const auto& c : {Case{"debian", "docker.io", "library/debian", "latest"},
-                        Case{"team/app:1.0", "docker.io", "team/app", "1.0"},
-                        Case{"docker.io/debian:12", "docker.io", "library/debian", "12"},
-                        Case{"index.docker.io/debian", "docker.io", "library/debian", "latest"},
-                        Case{"localhost/app", "localhost", "app", "latest"},
-                        Case{"localhost:5000/a/b/c:t", "localhost:5000", "a/b/c", "t"},
-                        Case{"docker://registry.example/app__x/y-z--w", "registry.example", "app__x/y-z--w", "latest"},
-                        Case{"[::1]:5000/app:v1", "[::1]:5000", "app", "v1"},
-                        Case{"127.0.0.1:80/app", "127.0.0.1:80", "app", "latest"}}) {
+  for (const auto& c :
+       {Case{"debian", "docker.io", "library/debian", "latest"}, Case{"team/app:1.0", "docker.io", "team/app", "1.0"},
+        Case{"docker.io/debian:12", "docker.io", "library/debian", "12"},
+        Case{"index.docker.io/debian", "docker.io", "library/debian", "latest"},
+        Case{"localhost/app", "localhost", "app", "latest"},
+        Case{"localhost:5000/a/b/c:t", "localhost:5000", "a/b/c", "t"},
+        Case{"docker://registry.example/app__x/y-z--w", "registry.example", "app__x/y-z--w", "latest"},
+        Case{"[::1]:5000/app:v1", "[::1]:5000", "app", "v1"},
+        Case{"127.0.0.1:80/app", "127.0.0.1:80", "app", "latest"}}) {
     const auto reference = Reference::parse(c.text);
     EXPECT_EQ(reference.kind, Reference::Kind::kRegistry) << c.text;
     EXPECT_EQ(reference.host, c.host) << c.text;
@@ -65,14 +65,32 @@ TEST(ReferenceTest, ALayoutFolderThatExistsMayBeFollowedByAWholeImageName) {
 }
 
 TEST(ReferenceTest, RefusesWhatIsNoReference) {
-  for (const auto& text :
-       {std::string(""), std::string("oci:"), std::string("oci::tag"), std::string("oci:/a:"), "oci:/a@sha256:" + std::string(63, 'a'),
-        std::string("App"), std::string("host.example/App"), std::string("host.example/"), std::string("host.example/a//b"),
-        std::string("a/b:"), std::string("a:t@sha256:12"), "app@sha256:" + std::string(64, 'A'), std::string("https://host.example/app"),
-        std::string("host.example:0/app"), std::string("host.example:99999/app"), std::string("host.example:5000x/app"),
-        std::string("-host.example/app"), std::string("a..b"), std::string("a___b"), std::string("a-"), std::string("[::1/app"),
-        std::string("docker-archive:file.tar"), std::string("user:pass@host.example/app"), "app:" + std::string(129, 't'),
-        "host.example/" + std::string(250, 'a'), std::string("a\0b", 3)})
+  for (const auto& text : {std::string(""),
+                           std::string("oci:"),
+                           std::string("oci::tag"),
+                           std::string("oci:/a:"),
+                           "oci:/a@sha256:" + std::string(63, 'a'),
+                           std::string("App"),
+                           std::string("host.example/App"),
+                           std::string("host.example/"),
+                           std::string("host.example/a//b"),
+                           std::string("a/b:"),
+                           std::string("a:t@sha256:12"),
+                           "app@sha256:" + std::string(64, 'A'),
+                           std::string("https://host.example/app"),
+                           std::string("host.example:0/app"),
+                           std::string("host.example:99999/app"),
+                           std::string("host.example:5000x/app"),
+                           std::string("-host.example/app"),
+                           std::string("a..b"),
+                           std::string("a___b"),
+                           std::string("a-"),
+                           std::string("[::1/app"),
+                           std::string("docker-archive:file.tar"),
+                           std::string("user:pass@host.example/app"),
+                           "app:" + std::string(129, 't'),
+                           "host.example/" + std::string(250, 'a'),
+                           std::string("a\0b", 3)})
     EXPECT_THROW(Reference::parse(text), UsageError) << text;
 }
 

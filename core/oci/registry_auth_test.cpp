@@ -1,7 +1,7 @@
 #include <thread>
 
 #include "core/oci/internal/authenticator.h"
-#include "core/oci/registry_fixture.h"
+#include "testing/registry_fixture.h"
 
 namespace varve::oci {
 namespace {
@@ -46,9 +46,11 @@ TEST_F(RegistryAuthTest, RefusedCredentialsAreAFinalErrorWithoutSecrets) {
   registry_.set([](Switches& s) { s.auth = Auth::kBasic; });
   EXPECT_THAT(message_of([&] { open()->manifest("latest"); }), HasSubstr("no credentials"));
   log_in(kWrong);
-  EXPECT_THAT(message_of([&] { open()->manifest("latest"); }), AllOf(HasSubstr("refused"), Not(HasSubstr("wrong")), Not(HasSubstr(kWrong))));
+  EXPECT_THAT(message_of([&] { open()->manifest("latest"); }),
+              AllOf(HasSubstr("refused"), Not(HasSubstr("wrong")), Not(HasSubstr(kWrong))));
   use_tokens();
-  EXPECT_THAT(message_of([&] { open()->manifest("latest"); }), AllOf(HasSubstr("refused"), Not(HasSubstr("wrong")), Not(HasSubstr(kWrong))));
+  EXPECT_THAT(message_of([&] { open()->manifest("latest"); }),
+              AllOf(HasSubstr("refused"), Not(HasSubstr("wrong")), Not(HasSubstr(kWrong))));
   log_in("");
   EXPECT_THAT(message_of([&] { open()->manifest("latest"); }), HasSubstr("no credentials"));
 }
@@ -85,7 +87,8 @@ TEST_F(RegistryAuthTest, TokensAreRenewedBeforeTheyEnd) {
   clock_.advance(std::chrono::seconds(2));
   read(*repository, blob_, range_);
   EXPECT_EQ(registry_.count(Kind::kToken), 2u);
-  for (const auto& record : records_of(Kind::kBlob)) EXPECT_TRUE(record.status == 206 || record.request.header("authorization").empty());
+  for (const auto& record : records_of(Kind::kBlob))
+    EXPECT_TRUE(record.status == 206 || record.request.header("authorization").empty());
 }
 
 TEST_F(RegistryAuthTest, TokensThatEndTooEarlyAreRenewedInMidSession) {
@@ -98,7 +101,8 @@ TEST_F(RegistryAuthTest, TokensThatEndTooEarlyAreRenewedInMidSession) {
 
 TEST_F(RegistryAuthTest, BrokenTransferGoesOnWithANewToken) {
   use_tokens(true);
-  registry_.set([](Switches& s) { s.token_uses = 1, s.breaks = Break::kClose, s.break_after = 40'000, s.break_count = 2; });
+  registry_.set(
+      [](Switches& s) { s.token_uses = 1, s.breaks = Break::kClose, s.break_after = 40'000, s.break_count = 2; });
   EXPECT_EQ(read(*open(), blob_, {0, blob_.size}), content_);
   EXPECT_EQ(registry_.count(Kind::kToken), 3u);
 }
@@ -108,7 +112,8 @@ TEST_F(RegistryAuthTest, ManyReadersShareOneToken) {
   const auto repository = open();
   {
     std::vector<std::jthread> readers;
-    for (int i = 0; i < 8; ++i) readers.emplace_back([&] { EXPECT_EQ(read(*repository, blob_, range_), cut(content_, range_)); });
+    for (int i = 0; i < 8; ++i)
+      readers.emplace_back([&] { EXPECT_EQ(read(*repository, blob_, range_), cut(content_, range_)); });
   }
   EXPECT_EQ(registry_.count(Kind::kToken), 1u);
 }
@@ -124,7 +129,8 @@ TEST_F(RegistryAuthTest, TokenServerInTroubleIsAskedAgain) {
 TEST_F(RegistryAuthTest, IdentityTokensGoByPostOnly) {
   use_tokens();
   registry_.set([](Switches& s) { s.identity_token = "identity"; });
-  write_file_atomically(options_.authfile, as_bytes("{\"auths\":{\"" + registry_.host() + "\":{\"identitytoken\":\"identity\"}}}"));
+  write_file_atomically(options_.authfile,
+                        as_bytes("{\"auths\":{\"" + registry_.host() + "\":{\"identitytoken\":\"identity\"}}}"));
   EXPECT_EQ(read(*open(), blob_, range_), cut(content_, range_));
   const auto tokens = records_of(Kind::kToken);
   ASSERT_EQ(tokens.size(), 1u);
@@ -145,7 +151,9 @@ TEST_F(RegistryAuthTest, CredentialsThatChangeWhileWeRunAreFound) {
 
 TEST_F(RegistryAuthTest, UnknownSchemesAndBadTokensAreNamed) {
   use_tokens(true);
-  registry_.set([](Switches& s) { s.failure = {.kind = Kind::kToken, .status = 200, .count = -1, .body = "{\"token\":\"a b\"}"}; });
+  registry_.set([](Switches& s) {
+    s.failure = {.kind = Kind::kToken, .status = 200, .count = -1, .body = "{\"token\":\"a b\"}"};
+  });
   EXPECT_THAT(message_of([&] { read(*open(), blob_, range_); }), HasSubstr("cannot be sent"));
   registry_.set([](Switches& s) { s.failure = {.kind = Kind::kToken, .status = 200, .count = -1, .body = "<html>"}; });
   EXPECT_THROW(read(*open(), blob_, range_), CorruptData);
@@ -155,10 +163,14 @@ TEST_F(RegistryAuthTest, UnknownSchemesAndBadTokensAreNamed) {
 
 TEST_F(RegistryAuthTest, CredentialsAreNotSentToATokenServerWithoutTls) {
   internal::HttpClient http({});
-  internal::Authenticator authenticator(http, clock_, {.host = registry_.host(), .repository = "team/app", .places = {.required = options_.authfile, .files = {}}});
+  internal::Authenticator authenticator(
+      http, clock_,
+      {.host = registry_.host(), .repository = "team/app", .places = {.required = options_.authfile, .files = {}}});
   internal::HttpHeaders unauthorized;
-  unauthorized.add_line("WWW-Authenticate: Bearer realm=\"http://" + registry_.storage_host() + "/token?secret=1\",service=\"fake\"");
-  EXPECT_THAT(message_of([&] { authenticator.renew("repository:team/app:pull", unauthorized, ""); }), AllOf(HasSubstr("without TLS"), Not(HasSubstr("secret"))));
+  unauthorized.add_line("WWW-Authenticate: Bearer realm=\"http://" + registry_.storage_host() +
+                        "/token?secret=1\",service=\"fake\"");
+  EXPECT_THAT(message_of([&] { authenticator.renew("repository:team/app:pull", unauthorized, ""); }),
+              AllOf(HasSubstr("without TLS"), Not(HasSubstr("secret"))));
   EXPECT_EQ(registry_.count(Kind::kToken), 0u);
 }
 

@@ -1,7 +1,7 @@
 #include <nlohmann/json.hpp>
 
 #include "core/oci/internal/referrers.h"
-#include "core/oci/registry_fixture.h"
+#include "testing/registry_fixture.h"
 
 namespace varve::oci {
 namespace {
@@ -36,7 +36,9 @@ class RegistryPushTest : public RegistryFixture {
     return methods;
   }
   Descriptor subject() {
-    const std::string manifest = R"({"schemaVersion":2,"config":{"mediaType":"application/vnd.oci.image.config.v1+json","digest":")" + digest_of("c").to_string() + R"(","size":1},"layers":[]})";
+    const std::string manifest =
+        R"({"schemaVersion":2,"config":{"mediaType":"application/vnd.oci.image.config.v1+json","digest":")" +
+        digest_of("c").to_string() + R"(","size":1},"layers":[]})";
     Descriptor image;
     image.media_type = kOciManifestType;
     image.digest = registry_.add_manifest("team/app", as_bytes(manifest), std::string(kOciManifestType), "latest");
@@ -132,8 +134,10 @@ TEST_F(RegistryPushTest, MountsFromAnotherRepositoryWithoutSendingBytes) {
   EXPECT_EQ(registry_.blob("team/app", digest_of(content_)), content_);
   EXPECT_EQ(pushed_bytes_, 0u);
   const auto records = registry_.records();
-  const auto token = std::find_if(records.rbegin(), records.rend(), [](const auto& record) { return record.kind == Kind::kToken; });
-  EXPECT_THAT(token->request.query.at("scope"), testing::AllOf(HasSubstr("repository:team/app:pull,push"), HasSubstr("repository:team/base:pull")));
+  const auto token =
+      std::find_if(records.rbegin(), records.rend(), [](const auto& record) { return record.kind == Kind::kToken; });
+  EXPECT_THAT(token->request.query.at("scope"),
+              testing::AllOf(HasSubstr("repository:team/app:pull,push"), HasSubstr("repository:team/base:pull")));
 
   registry_.set([](Switches& s) { s.allow_mount = false; });
   const auto other = pattern(1000);
@@ -149,8 +153,13 @@ TEST_F(RegistryPushTest, WrongContentIsNeverCompleted) {
   for (const std::uint64_t chunk : {0, 1'000'000}) {
     options_.upload_chunk_bytes = chunk;
     const auto repository = open();
-    EXPECT_THROW(repository->put_blob(wrong, [&](ByteRange range, const ByteSink& sink) { sink(ByteView(content_).subspan(range.offset, range.length)); }), CorruptData);
-    EXPECT_THROW(repository->put_blob(wrong, [&](ByteRange, const ByteSink& sink) { sink(as_bytes("short")); }), CorruptData);
+    EXPECT_THROW(repository->put_blob(wrong,
+                                      [&](ByteRange range, const ByteSink& sink) {
+                                        sink(ByteView(content_).subspan(range.offset, range.length));
+                                      }),
+                 CorruptData);
+    EXPECT_THROW(repository->put_blob(wrong, [&](ByteRange, const ByteSink& sink) { sink(as_bytes("short")); }),
+                 CorruptData);
     EXPECT_THROW(repository->put_blob(wrong, [&](ByteRange, const ByteSink&) { throw Cancelled("stop"); }), Cancelled);
     EXPECT_FALSE(repository->has_blob(wrong));
   }
@@ -178,7 +187,9 @@ TEST_F(RegistryPushTest, ReferrersAreListedByTheRegistry) {
   registry_.set([](Switches& s) { s.referrers_page = 2; });
   const auto repository = open();
   std::vector<Digest> pushed;
-  for (const auto* value : {"1", "2", "3", "4", "5"}) pushed.push_back(repository->put_manifest(artifact(image, "application/vnd.a", value), kOciManifestType, "").digest);
+  for (const auto* value : {"1", "2", "3", "4", "5"})
+    pushed.push_back(
+        repository->put_manifest(artifact(image, "application/vnd.a", value), kOciManifestType, "").digest);
   repository->put_manifest(artifact(image, "application/vnd.b"), kOciManifestType, "");
   const auto found = repository->referrers(image.digest, "application/vnd.a");
   EXPECT_THAT(digests(found), testing::UnorderedElementsAreArray(pushed));
@@ -219,7 +230,8 @@ TEST_F(RegistryPushTest, LostUpdateOfTheTagIsRepeated) {
   const auto pushed = repository->put_manifest(artifact(image, "application/vnd.a"), kOciManifestType, "").digest;
   EXPECT_THAT(digests(repository->referrers(image.digest, "application/vnd.a")), ElementsAre(pushed));
   registry_.set([](Switches& s) { s.lose_tag_updates = -1; });
-  EXPECT_THROW(repository->put_manifest(artifact(image, "application/vnd.a", "2"), kOciManifestType, ""), TemporaryError);
+  EXPECT_THROW(repository->put_manifest(artifact(image, "application/vnd.a", "2"), kOciManifestType, ""),
+               TemporaryError);
 }
 
 TEST_F(RegistryPushTest, TheApiCanBeLeftAlone) {

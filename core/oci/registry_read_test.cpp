@@ -3,7 +3,7 @@
 #include <thread>
 
 #include "core/oci/internal/registry_endpoint.h"
-#include "core/oci/registry_fixture.h"
+#include "testing/registry_fixture.h"
 
 namespace varve::oci {
 namespace {
@@ -124,7 +124,8 @@ TEST_F(RegistryReadTest, FlippedByteInAWholeBlobIsFetchedAgainOnce) {
   EXPECT_EQ(read(*open(), blob_, {0, blob_.size}), content_);
   registry_.set([&](Switches& s) { s.flip_count = -1; });
   std::size_t handed_on = 0;
-  EXPECT_THROW(open()->read_blob(blob_, {0, blob_.size}, [&](ByteView bytes) { handed_on += bytes.size(); }), CorruptData);
+  EXPECT_THROW(open()->read_blob(blob_, {0, blob_.size}, [&](ByteView bytes) { handed_on += bytes.size(); }),
+               CorruptData);
   EXPECT_EQ(handed_on, 0u);
 }
 
@@ -172,8 +173,9 @@ TEST_F(RegistryReadTest, FollowsRedirectsWithRangeAndWithoutAuthorization) {
     EXPECT_THAT(record.request.header("range"), HasSubstr("bytes="));
   }
   EXPECT_EQ(at_storage, 2);
-  EXPECT_EQ(registry_.count(Kind::kBlob), 2u);  // the 401 and the redirect: the second range goes straight to the storage
-  EXPECT_TRUE(repository->has_blob(blob_));     // HEAD would be refused there
+  EXPECT_EQ(registry_.count(Kind::kBlob),
+            2u);                             // the 401 and the redirect: the second range goes straight to the storage
+  EXPECT_TRUE(repository->has_blob(blob_));  // HEAD would be refused there
 }
 
 TEST_F(RegistryReadTest, ResolvesExpiredUrlsAgain) {
@@ -184,7 +186,8 @@ TEST_F(RegistryReadTest, ResolvesExpiredUrlsAgain) {
     EXPECT_EQ(repository->stats().relocations, 2u) << status;
   }
   registry_.set([](Switches& s) { s.redirect_uses = 0; });
-  EXPECT_THAT(message_of([&] { read(*open(), blob_, early_); }), testing::AllOf(HasSubstr("ExpiredRequest"), Not(HasSubstr("signature"))));
+  EXPECT_THAT(message_of([&] { read(*open(), blob_, early_); }),
+              testing::AllOf(HasSubstr("ExpiredRequest"), Not(HasSubstr("signature"))));
 }
 
 TEST_F(RegistryReadTest, ManyReadersOfAnExpiredUrlResolveItOnce) {
@@ -198,14 +201,17 @@ TEST_F(RegistryReadTest, ManyReadersOfAnExpiredUrlResolveItOnce) {
   registry_.forget_records();
   {
     std::vector<std::jthread> readers;
-    for (int i = 0; i < 8; ++i) readers.emplace_back([&] { EXPECT_EQ(read(*repository, fresh, early_), cut(other, early_)); });
+    for (int i = 0; i < 8; ++i)
+      readers.emplace_back([&] { EXPECT_EQ(read(*repository, fresh, early_), cut(other, early_)); });
   }
   EXPECT_EQ(registry_.count(Kind::kBlob), 1u);
   EXPECT_EQ(registry_.count(Kind::kStorage), 8u);
 }
 
 TEST_F(RegistryReadTest, RedirectsEnd) {
-  registry_.set([&](Switches& s) { s.redirect_to = "http://" + registry_.host() + "/v2/team/app/blobs/" + blob_.digest.to_string(); });
+  registry_.set([&](Switches& s) {
+    s.redirect_to = "http://" + registry_.host() + "/v2/team/app/blobs/" + blob_.digest.to_string();
+  });
   EXPECT_THAT(message_of([&] { read(*open(), blob_, early_); }), HasSubstr("more than 8 redirects"));
   registry_.set([](Switches& s) { s.redirect_to = "ftp://storage.example/x"; });
   EXPECT_THAT(message_of([&] { read(*open(), blob_, early_); }), HasSubstr("invalid URL"));
@@ -217,7 +223,8 @@ TEST_F(RegistryReadTest, RedirectsNeverLeaveTls) {
   internal::HttpResponse response;
   response.head.status = 307;
   response.head.headers.add_line("Location: http://storage.example/data?signature=secret");
-  EXPECT_THAT(message_of([&] { endpoint.redirect_target(response, from, "blob"); }), testing::AllOf(HasSubstr("plain HTTP"), Not(HasSubstr("secret"))));
+  EXPECT_THAT(message_of([&] { endpoint.redirect_target(response, from, "blob"); }),
+              testing::AllOf(HasSubstr("plain HTTP"), Not(HasSubstr("secret"))));
   response.head.headers.clear();
   response.head.headers.add_line("Location: //storage.example/data");
   EXPECT_EQ(endpoint.redirect_target(response, from, "blob").shown(), "https://storage.example/data");
@@ -265,7 +272,8 @@ TEST_F(RegistryReadTest, ReadsManifestsByTagAndDigestAndRemembersThem) {
   ASSERT_EQ(records.size(), 2u);
   EXPECT_THAT(records[0].request.header("accept"), HasSubstr("vnd.docker.distribution.manifest.list.v2+json"));
   EXPECT_EQ(records[1].request.method, "HEAD");
-  EXPECT_THAT(message_of([&] { repository->manifest("v2"); }), testing::AllOf(HasSubstr("'v2'"), HasSubstr(registry_.host())));
+  EXPECT_THAT(message_of([&] { repository->manifest("v2"); }),
+              testing::AllOf(HasSubstr("'v2'"), HasSubstr(registry_.host())));
   EXPECT_THROW(repository->manifest("v2"), NotFound);
 
   registry_.set([&](Switches& s) { s.flipped_byte[digest] = 3, s.flip_count = 1; });
@@ -276,10 +284,13 @@ TEST_F(RegistryReadTest, ReadsManifestsByTagAndDigestAndRemembersThem) {
 }
 
 TEST_F(RegistryReadTest, ErrorsCarryTheRegistrysWordsOrNone) {
-  registry_.set([](Switches& s) { s.failure = {.status = 403, .count = 1, .body = "{\"errors\":[{\"code\":\"DENIED\",\"message\":\"no\\nway\"}]}"}; });
+  registry_.set([](Switches& s) {
+    s.failure = {.status = 403, .count = 1, .body = "{\"errors\":[{\"code\":\"DENIED\",\"message\":\"no\\nway\"}]}"};
+  });
   EXPECT_THAT(message_of([&] { open()->manifest("v1"); }), HasSubstr("DENIED: no?way"));
   registry_.set([](Switches& s) { s.failure = {.status = 403, .count = 1, .body = "<html>forbidden</html>"}; });
-  EXPECT_THAT(message_of([&] { open()->manifest("v1"); }), testing::AllOf(HasSubstr("status 403"), Not(HasSubstr("html"))));
+  EXPECT_THAT(message_of([&] { open()->manifest("v1"); }),
+              testing::AllOf(HasSubstr("status 403"), Not(HasSubstr("html"))));
 }
 
 }  // namespace

@@ -35,8 +35,8 @@ class RegistryRepository final : public Repository {
   Descriptor put_manifest(ByteView json, std::string_view media_type, std::string_view tag) override;
   std::vector<Descriptor> referrers(const Digest& subject, std::string_view artifact_type) override;
 
-  // Blobs pushed from now on are first looked for in this repository of the same registry, and mounted from there without
-  // being sent. Set it before the repository is shared between threads.
+  // Blobs pushed from now on are first looked for in this repository of the same registry, and mounted from there
+  // without being sent. Set it before the repository is shared between threads.
   void set_mount_source(std::string repository);
   RegistryStats stats() const;
 

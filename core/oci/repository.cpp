@@ -15,7 +15,8 @@ constexpr std::size_t kSendBytes = 1024 * 1024;
 // A file that nobody sees and that is gone with its descriptor, sent when it is whole.
 class ScratchDraft final : public BlobDraft {
  public:
-  ScratchDraft(Repository& repository, const std::filesystem::path& dir) : repository_(repository), dir_(dir), fd_(open_file(dir, O_TMPFILE | O_RDWR, 0600)) {}
+  ScratchDraft(Repository& repository, const std::filesystem::path& dir)
+      : repository_(repository), dir_(dir), fd_(open_file(dir, O_TMPFILE | O_RDWR, 0600)) {}
 
   void write(ByteView bytes) override {
     write_all(fd_.get(), bytes, dir_.string());
@@ -23,7 +24,8 @@ class ScratchDraft final : public BlobDraft {
   }
 
   bool commit(const Descriptor& blob) override {
-    if (written_ != blob.size) fail<CorruptData>("put {}: {} bytes of the {} announced", blob.digest.to_string(), written_, blob.size);
+    if (written_ != blob.size)
+      fail<CorruptData>("put {}: {} bytes of the {} announced", blob.digest.to_string(), written_, blob.size);
     bool sent = false;
     repository_.put_blob(blob, [&](ByteRange range, const ByteSink& sink) {
       sent = true;
@@ -52,7 +54,9 @@ class ScratchDraft final : public BlobDraft {
 
 }  // namespace
 
-std::unique_ptr<BlobDraft> Repository::draft_blob(const std::filesystem::path& scratch_dir) { return std::make_unique<ScratchDraft>(*this, scratch_dir); }
+std::unique_ptr<BlobDraft> Repository::draft_blob(const std::filesystem::path& scratch_dir) {
+  return std::make_unique<ScratchDraft>(*this, scratch_dir);
+}
 
 std::shared_ptr<Repository> open_repository(const Reference& reference, const RegistryOptions& options) {
   if (reference.kind == Reference::Kind::kLayout) return std::make_shared<LayoutRepository>(reference.layout_dir);
@@ -61,7 +65,8 @@ std::shared_ptr<Repository> open_repository(const Reference& reference, const Re
 
 Bytes read_whole_blob(Repository& repository, const Descriptor& blob, std::uint64_t limit_bytes) {
   if (blob.size > limit_bytes)
-    fail<Unsupported>("{} {}: {} bytes, the limit is {}", repository.name(), blob.digest.to_string(), blob.size, limit_bytes);
+    fail<Unsupported>("{} {}: {} bytes, the limit is {}", repository.name(), blob.digest.to_string(), blob.size,
+                      limit_bytes);
   Bytes content;
   content.reserve(blob.size);
   repository.read_blob(blob, {.offset = 0, .length = blob.size}, [&](ByteView bytes) { append(content, bytes); });
@@ -73,7 +78,8 @@ Descriptor put_bytes(Repository& repository, ByteView content, std::string_view 
   blob.media_type = media_type;
   blob.digest = digest_of(content);
   blob.size = content.size();
-  repository.put_blob(blob, [&](ByteRange range, const ByteSink& sink) { sink(content.subspan(range.offset, range.length)); });
+  repository.put_blob(
+      blob, [&](ByteRange range, const ByteSink& sink) { sink(content.subspan(range.offset, range.length)); });
   return blob;
 }
 

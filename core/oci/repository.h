@@ -22,23 +22,26 @@ struct Document {
   Bytes bytes;
 };
 
-// Takes the next bytes of a blob, in order. May throw to stop the transfer; what it throws reaches the caller of read_blob.
+// Takes the next bytes of a blob, in order. May throw to stop the transfer; what it throws reaches the caller of
+// read_blob.
 using ByteSink = std::function<void(ByteView)>;
-// Gives the bytes [offset, offset+length) of what is being pushed; may be asked again for the same range when a push is retried.
+// Gives the bytes [offset, offset+length) of what is being pushed; may be asked again for the same range when a push is
+// retried.
 using ByteSource = std::function<void(ByteRange, const ByteSink&)>;
 
-// A blob that is written before its digest is known. Dropped before commit() it leaves nothing behind. Not shared between threads.
+// A blob that is written before its digest is known. Dropped before commit() it leaves nothing behind. Not shared
+// between threads.
 class BlobDraft {
  public:
   virtual ~BlobDraft() = default;
   virtual void write(ByteView bytes) = 0;
-  // Makes it a blob of the repository, whole or not at all. The caller vouches for the digest: it has seen all bytes go by. Returns false if the repository had it.
-  // Throws CorruptData if another number of bytes was written.
+  // Makes it a blob of the repository, whole or not at all. The caller vouches for the digest: it has seen all bytes go
+  // by. Returns false if the repository had it. Throws CorruptData if another number of bytes was written.
   virtual bool commit(const Descriptor& blob) = 0;
 };
 
-// Safe to use from any thread. Errors: NotFound (manifest or blob is not there), CorruptData (digest, size or form is wrong),
-// TemporaryError (still failing after the retries), Error with the registry's final answer (denied, refused).
+// Safe to use from any thread. Errors: NotFound (manifest or blob is not there), CorruptData (digest, size or form is
+// wrong), TemporaryError (still failing after the retries), Error with the registry's final answer (denied, refused).
 class Repository {
  public:
   virtual ~Repository() = default;
@@ -46,24 +49,28 @@ class Repository {
   // For messages and status: "oci:/srv/image" or "registry.example/team/app". Holds no credentials.
   virtual std::string name() const = 0;
 
-  // By tag, or by digest ("sha256:..."). "" in a layout folder means its only image (our own artifacts are not counted).
+  // By tag, or by digest ("sha256:..."). "" in a layout folder means its only image (our own artifacts are not
+  // counted).
   virtual Document manifest(std::string_view selector) = 0;
 
-  // Reads a range of a blob as stored (compressed side). The digest of a part cannot be checked here: callers check what they
-  // get against the index. A read of the whole blob (range == 0..size) is checked and throws CorruptData after the last byte.
+  // Reads a range of a blob as stored (compressed side). The digest of a part cannot be checked here: callers check
+  // what they get against the index. A read of the whole blob (range == 0..size) is checked and throws CorruptData
+  // after the last byte.
   virtual void read_blob(const Descriptor& blob, ByteRange compressed_range, const ByteSink& sink) = 0;
 
-  // False once the server has answered a range request with the whole blob. From then on a range costs all bytes in front of
-  // it as well: who needs many ranges of a large blob does better to read it once, whole.
+  // False once the server has answered a range request with the whole blob. From then on a range costs all bytes in
+  // front of it as well: who needs many ranges of a large blob does better to read it once, whole.
   virtual bool serves_ranges() const { return true; }
 
   virtual bool has_blob(const Descriptor& blob) = 0;
   // Uploads a blob unless it is there already. Visible whole or not at all; its digest is checked on the way.
   virtual void put_blob(const Descriptor& blob, const ByteSource& content) = 0;
-  // Where the repository keeps blobs, if that is a folder of this machine; else in `scratch_dir` until it is whole and sent.
+  // Where the repository keeps blobs, if that is a folder of this machine; else in `scratch_dir` until it is whole and
+  // sent.
   virtual std::unique_ptr<BlobDraft> draft_blob(const std::filesystem::path& scratch_dir);
-  // Puts a manifest under its digest (and `tag` if not empty). If it has a subject, referrers() of the subject will list it,
-  // by the referrers API or, where the registry lacks it, by the tag fallback (distribution-spec, "Referrers Tag Schema").
+  // Puts a manifest under its digest (and `tag` if not empty). If it has a subject, referrers() of the subject will
+  // list it, by the referrers API or, where the registry lacks it, by the tag fallback (distribution-spec, "Referrers
+  // Tag Schema").
   virtual Descriptor put_manifest(ByteView json, std::string_view media_type, std::string_view tag) = 0;
 
   // Manifests whose subject is `subject`, with that artifact type; in no particular order. Empty if none.
@@ -71,17 +78,18 @@ class Repository {
 };
 
 struct RegistryOptions {
-  std::filesystem::path authfile;   // --authfile; "" = the usual places (CLI.md)
-  std::filesystem::path ca_file;    // "" = the system's
-  bool plain_http = false;          // loopback hosts may always use it
-  int max_attempts = 6;             // of one request, with back-off
+  std::filesystem::path authfile;  // --authfile; "" = the usual places (CLI.md)
+  std::filesystem::path ca_file;   // "" = the system's
+  bool plain_http = false;         // loopback hosts may always use it
+  int max_attempts = 6;            // of one request, with back-off
   int connect_timeout_ms = 10'000;
-  int stall_timeout_ms = 20'000;    // no byte for so long = broken transfer, tried again
+  int stall_timeout_ms = 20'000;         // no byte for so long = broken transfer, tried again
   std::uint64_t upload_chunk_bytes = 0;  // 0 = monolithic; else PATCH chunks
-  bool referrers_api = true;        // false: use the tag fallback only
+  bool referrers_api = true;             // false: use the tag fallback only
 };
 
-// Opens what the reference names. Throws UsageError or NotFound for a layout folder that is none, naming what is missing.
+// Opens what the reference names. Throws UsageError or NotFound for a layout folder that is none, naming what is
+// missing.
 std::shared_ptr<Repository> open_repository(const Reference& reference, const RegistryOptions& options);
 // Makes an empty OCI layout folder if there is none, then opens it.
 std::shared_ptr<Repository> create_layout(const std::filesystem::path& dir);

@@ -18,13 +18,14 @@ std::unique_ptr<SqlConnection> open_sql(const std::string& where, const SqlDatab
   return open_sqlite(where.starts_with(kSqlite) ? where.substr(kSqlite.size()) : where, kind);
 }
 
-void run_rows(SqlConnection& sql, std::string_view head, std::size_t columns, std::string_view tail, std::span<const SqlValue> values,
-              const std::function<void(const SqlRow&)>& each) {
+void run_rows(SqlConnection& sql, std::string_view head, std::size_t columns, std::string_view tail,
+              std::span<const SqlValue> values, const std::function<void(const SqlRow&)>& each) {
   const auto text_for = [&](std::size_t rows) {
     std::string text(head);
     for (std::size_t row = 0, parameter = 1; row < rows; ++row) {
       text += row == 0 ? " (" : ", (";
-      for (std::size_t column = 0; column < columns; ++column) text += fmt::format("{}${}", column == 0 ? "" : ", ", parameter++);
+      for (std::size_t column = 0; column < columns; ++column)
+        text += fmt::format("{}${}", column == 0 ? "" : ", ", parameter++);
       text += ')';
     }
     return text + " " + std::string(tail);
@@ -33,7 +34,8 @@ void run_rows(SqlConnection& sql, std::string_view head, std::size_t columns, st
   const auto run_in_steps = [&](std::size_t rows) {
     if (values.size() - at < rows * columns) return;
     const auto text = text_for(rows);
-    for (; values.size() - at >= rows * columns; at += rows * columns) sql.run(text, values.subspan(at, rows * columns), each);
+    for (; values.size() - at >= rows * columns; at += rows * columns)
+      sql.run(text, values.subspan(at, rows * columns), each);
   };
   run_in_steps(std::clamp<std::size_t>(sql.max_parameters() / columns, 1, kRowsPerStatement));
   run_in_steps(8);

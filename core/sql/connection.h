@@ -1,6 +1,6 @@
 #pragma once
-// One SQL connection, SQLite or PostgreSQL, for one set of statements. What differs between the two is hidden here: how parameters travel, how a
-// transaction of the only writer begins, the words of the schema, and which failures may pass.
+// One SQL connection, SQLite or PostgreSQL, for one set of statements. What differs between the two is hidden here: how
+// parameters travel, how a transaction of the only writer begins, the words of the schema, and which failures may pass.
 #include <cstdint>
 #include <functional>
 #include <memory>
@@ -15,7 +15,8 @@
 
 namespace varve {
 
-// What a database is for: the same in all programs that open it, and different for every kind, so that several may live in one PostgreSQL schema.
+// What a database is for: the same in all programs that open it, and different for every kind, so that several may live
+// in one PostgreSQL schema.
 struct SqlDatabaseKind {
   std::string name;              // "usage database": begins every message
   std::string setting_table;     // where schema.h keeps the version; the first table that is made
@@ -35,8 +36,8 @@ class SqlRow {
   virtual Bytes blob(int column) const = 0;
 };
 
-// Not shared between threads. All functions throw TemporaryError where trying again may help (full, locked, server away), CorruptData where the
-// database is damaged or none of ours, Error otherwise.
+// Not shared between threads. All functions throw TemporaryError where trying again may help (full, locked, server
+// away), CorruptData where the database is damaged or none of ours, Error otherwise.
 class SqlConnection {
  public:
   explicit SqlConnection(SqlDatabaseKind kind) : kind_(std::move(kind)) {}
@@ -49,9 +50,11 @@ class SqlConnection {
   // Statements without parameters, several at once.
   virtual void run_script(const std::string& sql) = 0;
   // Parameters are $1, $2, ... in `sql`. The statement is prepared once and kept. Returns the rows that it changed.
-  virtual std::uint64_t run(const std::string& sql, std::span<const SqlValue> values, const std::function<void(const SqlRow&)>& each) = 0;
+  virtual std::uint64_t run(const std::string& sql, std::span<const SqlValue> values,
+                            const std::function<void(const SqlRow&)>& each) = 0;
 
-  // Between begin_write() and commit() this connection is the only writer of the database. begin_read() gives one unchanging view.
+  // Between begin_write() and commit() this connection is the only writer of the database. begin_read() gives one
+  // unchanging view.
   virtual void begin_write() = 0;
   virtual void begin_read() = 0;
   virtual void commit() = 0;
@@ -69,7 +72,8 @@ class SqlConnection {
   std::uint64_t run(const std::string& sql, std::initializer_list<SqlValue> values = {}) {
     return run(sql, std::span(values.begin(), values.size()), {});
   }
-  void query(const std::string& sql, std::initializer_list<SqlValue> values, const std::function<void(const SqlRow&)>& each) {
+  void query(const std::string& sql, std::initializer_list<SqlValue> values,
+             const std::function<void(const SqlRow&)>& each) {
     run(sql, std::span(values.begin(), values.size()), each);
   }
 
@@ -87,7 +91,9 @@ std::unique_ptr<SqlConnection> open_sql(const std::string& where, const SqlDatab
 class Transaction {
  public:
   enum class Kind : std::uint8_t { kRead, kWrite };
-  Transaction(SqlConnection& sql, Kind kind) : sql_(sql) { kind == Kind::kRead ? sql_.begin_read() : sql_.begin_write(); }
+  Transaction(SqlConnection& sql, Kind kind) : sql_(sql) {
+    kind == Kind::kRead ? sql_.begin_read() : sql_.begin_write();
+  }
   ~Transaction() {
     if (sql_.in_transaction()) sql_.rollback();
   }
@@ -99,10 +105,10 @@ class Transaction {
   SqlConnection& sql_;
 };
 
-// `head` ("INSERT INTO t(a, b) VALUES"), then as many rows of `columns` parameters as there are, then `tail` ("ON CONFLICT ..."); in as few
-// statements as the database allows. `values` holds the rows one after the other.
-void run_rows(SqlConnection& sql, std::string_view head, std::size_t columns, std::string_view tail, std::span<const SqlValue> values,
-              const std::function<void(const SqlRow&)>& each = {});
+// `head` ("INSERT INTO t(a, b) VALUES"), then as many rows of `columns` parameters as there are, then `tail` ("ON
+// CONFLICT ..."); in as few statements as the database allows. `values` holds the rows one after the other.
+void run_rows(SqlConnection& sql, std::string_view head, std::size_t columns, std::string_view tail,
+              std::span<const SqlValue> values, const std::function<void(const SqlRow&)>& each = {});
 
 // Runs `head` (... IN (), `tail`) for all values, in pieces. $1.. of `head` may not be used otherwise.
 void query_in(SqlConnection& sql, std::string_view head, std::span<const SqlValue> values, std::string_view tail,

@@ -1,4 +1,5 @@
-// What both databases must do alike, and how one kind of database is told from another. The usage database's tests cover the rest.
+// What both databases must do alike, and how one kind of database is told from another. The usage database's tests
+// cover the rest.
 #include "core/sql/connection.h"
 
 #include <gtest/gtest.h>
@@ -8,17 +9,19 @@
 
 #include "core/base/errors.h"
 #include "core/sql/schema.h"
-#include "tests/support/private_postgres.h"
-#include "tests/support/temp_dir.h"
+#include "testing/private_postgres.h"
+#include "testing/temp_dir.h"
 
 namespace varve {
 namespace {
 
 const SqlDatabaseKind kFruit{.name = "fruit database", .setting_table = "fruit_setting", .writer_lock = 1};
 const SqlDatabaseKind kNuts{.name = "nut database", .setting_table = "nut_setting", .writer_lock = 2};
-constexpr std::array<std::string_view, 1> kFruitScripts{"CREATE TABLE apple (id {key}, weight {real} NOT NULL, skin {blob} NOT NULL, name TEXT NOT NULL) {table_end};"};
+constexpr std::array<std::string_view, 1> kFruitScripts{
+    "CREATE TABLE apple (id {key}, weight {real} NOT NULL, skin {blob} NOT NULL, name TEXT NOT NULL) {table_end};"};
 constexpr std::array<std::string_view, 1> kNutScripts{"CREATE TABLE hazel (id {key}) {table_end};"};
-constexpr std::array<std::string_view, 2> kNutScriptsLater{kNutScripts[0], "CREATE TABLE walnut (id {key}) {table_end};"};
+constexpr std::array<std::string_view, 2> kNutScriptsLater{kNutScripts[0],
+                                                           "CREATE TABLE walnut (id {key}) {table_end};"};
 
 enum class Kind : std::uint8_t { kSqlite, kPostgres };
 
@@ -38,12 +41,15 @@ class SqlConnectionTest : public testing::TestWithParam<Kind> {
   std::string where_;
 };
 INSTANTIATE_TEST_SUITE_P(Databases, SqlConnectionTest, testing::Values(Kind::kSqlite, Kind::kPostgres),
-                         [](const auto& info) { return std::string(info.param == Kind::kSqlite ? "Sqlite" : "Postgres"); });
+                         [](const auto& info) {
+                           return std::string(info.param == Kind::kSqlite ? "Sqlite" : "Postgres");
+                         });
 
 TEST_P(SqlConnectionTest, GivesBackTheVeryValuesThatWereStored) {
   const auto sql = open_sql(where_, kFruit);
   migrate_schema(*sql, kFruitScripts);
-  const std::vector<double> weights{0.1, 0, -3.5e-13, 1.0 / 3, std::numeric_limits<double>::denorm_min(), std::numeric_limits<double>::max(), 7};
+  const std::vector<double> weights{
+      0.1, 0, -3.5e-13, 1.0 / 3, std::numeric_limits<double>::denorm_min(), std::numeric_limits<double>::max(), 7};
   const Bytes skin{std::byte{0}, std::byte{0xff}, std::byte{'\''}};
   std::vector<SqlValue> values;
   for (const auto weight : weights) values.insert(values.end(), {weight, skin, std::string("Cox's\n\xC3\xA4")});

@@ -30,7 +30,8 @@ class PostgresRow final : public SqlRow {
   std::int64_t number(int column) const override {
     const auto field = row_[pqxx::row::size_type(column)];
     std::int64_t value = 0;
-    std::from_chars(field.c_str(), field.c_str() + field.size(), value);  // a sum of bigints is a numeric, written without a fraction
+    std::from_chars(field.c_str(), field.c_str() + field.size(),
+                    value);  // a sum of bigints is a numeric, written without a fraction
     return value;
   }
   double real(int column) const override {
@@ -48,7 +49,8 @@ class PostgresRow final : public SqlRow {
     const std::string_view text(field.c_str(), field.size());
     if (!text.starts_with("\\x")) return {};
     Bytes blob(text.size() / 2 - 1);
-    for (std::size_t i = 0; i < blob.size(); ++i) blob[i] = std::byte(hex_value(text[2 + 2 * i]) << 4 | hex_value(text[3 + 2 * i]));
+    for (std::size_t i = 0; i < blob.size(); ++i)
+      blob[i] = std::byte(hex_value(text[2 + 2 * i]) << 4 | hex_value(text[3 + 2 * i]));
     return blob;
   }
 
@@ -69,12 +71,15 @@ class PostgresConnection final : public SqlConnection {
 
   void run_script(const std::string& sql) override {
     guarded([&] {
-      if (transaction_) transaction_->exec(sql);
-      else pqxx::nontransaction(*connection_).exec(sql);
+      if (transaction_)
+        transaction_->exec(sql);
+      else
+        pqxx::nontransaction(*connection_).exec(sql);
     });
   }
 
-  std::uint64_t run(const std::string& sql, std::span<const SqlValue> values, const std::function<void(const SqlRow&)>& each) override {
+  std::uint64_t run(const std::string& sql, std::span<const SqlValue> values,
+                    const std::function<void(const SqlRow&)>& each) override {
     pqxx::result result;
     guarded([&] {
       const auto& name = prepared(sql);
@@ -96,14 +101,16 @@ class PostgresConnection final : public SqlConnection {
   void begin_write() override {
     guarded([&] {
       transaction_ = std::make_unique<pqxx::transaction<pqxx::read_committed>>(*connection_);
-      // As in SQLite there is one writer at a time. Writers that read, change and write would wait for each other anyway, and in this order
-      // they cannot wait in a circle.
+      // As in SQLite there is one writer at a time. Writers that read, change and write would wait for each other
+      // anyway, and in this order they cannot wait in a circle.
       transaction_->exec(fmt::format("SELECT pg_advisory_xact_lock({})", kind().writer_lock));
       transaction_->exec("SET LOCAL synchronous_commit = off");  // flush() syncs
     });
   }
   void begin_read() override {
-    guarded([&] { transaction_ = std::make_unique<pqxx::transaction<pqxx::repeatable_read, pqxx::read_only>>(*connection_); });
+    guarded([&] {
+      transaction_ = std::make_unique<pqxx::transaction<pqxx::repeatable_read, pqxx::read_only>>(*connection_);
+    });
   }
   void commit() override {
     guarded([&] {
@@ -132,7 +139,8 @@ class PostgresConnection final : public SqlConnection {
   std::string schema_words(std::string_view schema) const override {
     std::string text(schema);
     const auto replace = [&](std::string_view word, std::string_view with) {
-      for (auto at = text.find(word); at != std::string::npos; at = text.find(word, at + with.size())) text.replace(at, word.size(), with);
+      for (auto at = text.find(word); at != std::string::npos; at = text.find(word, at + with.size()))
+        text.replace(at, word.size(), with);
     };
     replace("{number}", "BIGINT");
     replace("{real}", "DOUBLE PRECISION");
@@ -147,15 +155,17 @@ class PostgresConnection final : public SqlConnection {
     bool found = false;
     // Tables of others may live beside ours in the schema of the search path, as long as the names differ.
     if (name.empty()) return false;
-    query("SELECT count(*) FROM pg_catalog.pg_class WHERE relkind = 'r' AND relname = $1 AND pg_catalog.pg_table_is_visible(oid)", {name},
-          [&](const SqlRow& row) { found = row.number(0) != 0; });
+    query(
+        "SELECT count(*) FROM pg_catalog.pg_class WHERE relkind = 'r' AND relname = $1 AND pg_catalog.pg_table_is_visible(oid)",
+        {name}, [&](const SqlRow& row) { found = row.number(0) != 0; });
     return found;
   }
 
  private:
   static std::string text_of(const SqlValue& value) {
     if (const auto* number = std::get_if<std::int64_t>(&value)) return std::to_string(*number);
-    if (const auto* real = std::get_if<double>(&value)) return fmt::format("{}", *real);  // the shortest text that is this number again
+    if (const auto* real = std::get_if<double>(&value))
+      return fmt::format("{}", *real);  // the shortest text that is this number again
     if (const auto* text = std::get_if<std::string>(&value)) return *text;
     return bytea_text(std::get<Bytes>(value));
   }
@@ -204,6 +214,8 @@ class PostgresConnection final : public SqlConnection {
 
 }  // namespace
 
-std::unique_ptr<SqlConnection> open_postgres(const std::string& url, const SqlDatabaseKind& kind) { return std::make_unique<PostgresConnection>(url, kind); }
+std::unique_ptr<SqlConnection> open_postgres(const std::string& url, const SqlDatabaseKind& kind) {
+  return std::make_unique<PostgresConnection>(url, kind);
+}
 
 }  // namespace varve

@@ -16,7 +16,16 @@ namespace {
 constexpr int kBusyTimeoutMs = 60'000;
 
 // Primary result codes: sqlite.org/rescode.html.
-enum ResultCode : int { kBusy = 5, kLocked = 6, kOutOfMemory = 7, kIoError = 10, kCorrupt = 11, kFull = 13, kProtocol = 15, kNotADatabase = 26 };
+enum ResultCode : int {
+  kBusy = 5,
+  kLocked = 6,
+  kOutOfMemory = 7,
+  kIoError = 10,
+  kCorrupt = 11,
+  kFull = 13,
+  kProtocol = 15,
+  kNotADatabase = 26
+};
 
 // "$1" of our statements is a name to SQLite and would be numbered by its first use; "?1" is the number itself.
 std::string numbered(const std::string& sql) {
@@ -49,8 +58,8 @@ class SqliteConnection final : public SqlConnection {
     const UniqueFd made(::open(path.c_str(), O_RDWR | O_CREAT | O_EXCL | O_CLOEXEC, 0600));
     guarded([&] {
       database_.emplace(path, SQLite::OPEN_READWRITE | SQLite::OPEN_CREATE, kBusyTimeoutMs);
-      // Readers and the one writer do not wait for each other. A commit is not synced: after a power cut the database is as it was a moment
-      // before. Who gives up the source of what was written calls flush() first.
+      // Readers and the one writer do not wait for each other. A commit is not synced: after a power cut the database
+      // is as it was a moment before. Who gives up the source of what was written calls flush() first.
       database_->exec("PRAGMA journal_mode = WAL");
       database_->exec("PRAGMA synchronous = NORMAL");
       database_->exec("PRAGMA foreign_keys = ON");
@@ -63,7 +72,8 @@ class SqliteConnection final : public SqlConnection {
     guarded([&] { database_->exec(sql); });
   }
 
-  std::uint64_t run(const std::string& sql, std::span<const SqlValue> values, const std::function<void(const SqlRow&)>& each) override {
+  std::uint64_t run(const std::string& sql, std::span<const SqlValue> values,
+                    const std::function<void(const SqlRow&)>& each) override {
     std::uint64_t changed = 0;
     guarded([&] {
       auto& statement = prepared(sql);
@@ -93,14 +103,16 @@ class SqliteConnection final : public SqlConnection {
   bool in_transaction() const override { return in_transaction_; }
   void flush() override {
     query("PRAGMA wal_checkpoint(FULL)", {}, [this](const SqlRow& row) {
-      if (row.number(0) != 0) fail<TemporaryError>("{} {}: others kept it from being written through to the disk", kind().name, path_);
+      if (row.number(0) != 0)
+        fail<TemporaryError>("{} {}: others kept it from being written through to the disk", kind().name, path_);
     });
   }
 
   std::string schema_words(std::string_view schema) const override {
     std::string text(schema);
     const auto replace = [&](std::string_view word, std::string_view with) {
-      for (auto at = text.find(word); at != std::string::npos; at = text.find(word, at + with.size())) text.replace(at, word.size(), with);
+      for (auto at = text.find(word); at != std::string::npos; at = text.find(word, at + with.size()))
+        text.replace(at, word.size(), with);
     };
     replace("{number}", "INTEGER");
     replace("{real}", "REAL");
@@ -137,9 +149,12 @@ class SqliteConnection final : public SqlConnection {
 
   // The values outlive the step, so nothing is copied.
   static void bind(SQLite::Statement& statement, int at, const SqlValue& value) {
-    if (const auto* number = std::get_if<std::int64_t>(&value)) statement.bind(at, *number);
-    else if (const auto* real = std::get_if<double>(&value)) statement.bind(at, *real);
-    else if (const auto* text = std::get_if<std::string>(&value)) statement.bindNoCopy(at, *text);
+    if (const auto* number = std::get_if<std::int64_t>(&value))
+      statement.bind(at, *number);
+    else if (const auto* real = std::get_if<double>(&value))
+      statement.bind(at, *real);
+    else if (const auto* text = std::get_if<std::string>(&value))
+      statement.bindNoCopy(at, *text);
     else {
       const auto& blob = std::get<Bytes>(value);
       // A null pointer would bind NULL; an empty blob is a value.
@@ -159,10 +174,13 @@ class SqliteConnection final : public SqlConnection {
         case kIoError:
         case kOutOfMemory:
         case kProtocol:
-          fail<TemporaryError>("{} {}: {}; what was committed before is kept, try again", kind().name, path_, error.what());
+          fail<TemporaryError>("{} {}: {}; what was committed before is kept, try again", kind().name, path_,
+                               error.what());
         case kCorrupt:
-        case kNotADatabase: fail<CorruptData>("{} {}: {}", kind().name, path_, error.what());
-        default: fail<Error>("{} {}: {}", kind().name, path_, error.what());
+        case kNotADatabase:
+          fail<CorruptData>("{} {}: {}", kind().name, path_, error.what());
+        default:
+          fail<Error>("{} {}: {}", kind().name, path_, error.what());
       }
     }
   }

@@ -54,7 +54,8 @@ const json& object_at(const json& object, const char* name, std::string_view wha
 }
 
 // The bundle in a manifest that refers to something; absent if it holds none.
-std::optional<oci::Descriptor> bundle_blob(oci::Repository& repository, const oci::Descriptor& referrer, const Digest& subject) {
+std::optional<oci::Descriptor> bundle_blob(oci::Repository& repository, const oci::Descriptor& referrer,
+                                           const Digest& subject) {
   const auto what = repository.name() + " " + referrer.digest.to_string();
   const auto document = repository.manifest(referrer.digest.to_string());
   const auto manifest = oci::Manifest::parse(document.bytes, document.descriptor.media_type, what);
@@ -63,8 +64,9 @@ std::optional<oci::Descriptor> bundle_blob(oci::Repository& repository, const oc
   return layer == manifest.layers.end() ? std::nullopt : std::optional(*layer);
 }
 
-// Those that say to be bundles first, so that no number of others hides them. Our own kinds are not looked into. A folder would have to read each of its manifests
-// to say what refers to one; whoever writes bundles there lists them as such.
+// Those that say to be bundles first, so that no number of others hides them. Our own kinds are not looked into. A
+// folder would have to read each of its manifests to say what refers to one; whoever writes bundles there lists them as
+// such.
 std::vector<oci::Descriptor> candidates_of(oci::Repository& repository, const Digest& manifest) {
   constexpr std::string_view kOurs = "application/vnd.varve.";
   auto referrers = repository.referrers(manifest, repository.name().starts_with("oci:") ? kBundleType : "");
@@ -80,11 +82,14 @@ std::vector<oci::Descriptor> candidates_of(oci::Repository& repository, const Di
 
 Bundle Bundle::parse(ByteView bytes, std::string_view what) {
   const auto document = internal::parse_strict_json(bytes, kMaxBundleBytes, what);
-  if (internal::text_member(document, "mediaType", what) != kBundleType) fail<Unsupported>("{}: no sigstore bundle v0.3", what);
+  if (internal::text_member(document, "mediaType", what) != kBundleType)
+    fail<Unsupported>("{}: no sigstore bundle v0.3", what);
   const auto& envelope = object_at(document, "dsseEnvelope", what);
-  if (internal::text_member(envelope, "payloadType", what) != kPayloadType) fail<Unsupported>("{}: its payload is no in-toto statement", what);
+  if (internal::text_member(envelope, "payloadType", what) != kPayloadType)
+    fail<Unsupported>("{}: its payload is no in-toto statement", what);
   const auto signatures = envelope.find("signatures");
-  if (signatures == envelope.end() || !signatures->is_array() || signatures->size() != 1 || !signatures->front().is_object())
+  if (signatures == envelope.end() || !signatures->is_array() || signatures->size() != 1 ||
+      !signatures->front().is_object())
     fail<CorruptData>("{}: not one signature", what);
   Bundle bundle;
   bundle.payload = internal::base64_member(envelope, "payload", what);
@@ -132,7 +137,8 @@ FoundBundles find_bundles(oci::Repository& repository, const Digest& manifest) {
     try {
       const auto blob = bundle_blob(repository, referrer, manifest);
       if (!blob) continue;
-      found.bundles.push_back(Bundle::parse(oci::read_whole_blob(repository, *blob, kMaxBundleBytes), blob->digest.to_string()));
+      found.bundles.push_back(
+          Bundle::parse(oci::read_whole_blob(repository, *blob, kMaxBundleBytes), blob->digest.to_string()));
     } catch (const TemporaryError&) {
       throw;
     } catch (const Error& error) {

@@ -1,6 +1,6 @@
 #pragma once
-// The sigstore bundle v0.3 with a key: an in-toto statement in a DSSE envelope, found as a referrer of what it is about. Byte tables:
-// docs/trust.md.
+// The sigstore bundle v0.3 with a key: an in-toto statement in a DSSE envelope, found as a referrer of what it is
+// about. Byte tables: docs/trust.md.
 #include <cstdint>
 #include <string>
 #include <string_view>
@@ -18,27 +18,29 @@ namespace varve::trust {
 inline constexpr std::string_view kBundleType = "application/vnd.dev.sigstore.bundle.v0.3+json";
 inline constexpr std::string_view kSignPredicate = "https://sigstore.dev/cosign/sign/v1";
 inline constexpr std::uint64_t kMaxBundleBytes = 256 * 1024;
-inline constexpr std::size_t kMaxBundleCandidates = 64;  // manifests that are looked at, of whatever refers to one subject
+inline constexpr std::size_t kMaxBundleCandidates =
+    64;  // manifests that are looked at, of whatever refers to one subject
 
 struct Bundle {
   std::string hint;  // the fingerprint of the key, by its own word
   Bytes payload;     // the statement
   Bytes signature;
 
-  // A bundle whose content is a DSSE envelope with one signature. Throws CorruptData, Unsupported (other content, other versions).
+  // A bundle whose content is a DSSE envelope with one signature. Throws CorruptData, Unsupported (other content, other
+  // versions).
   static Bundle parse(ByteView json, std::string_view what);
   // A statement that `manifest` is signed.
   static Bundle make(const Digest& manifest, const PrivateKey& key);
   std::string to_json() const;
 
-  // Whether `key` has signed the envelope and it states that just this manifest is signed. A statement of another kind (an SBOM by the
-  // same key) is none.
+  // Whether `key` has signed the envelope and it states that just this manifest is signed. A statement of another kind
+  // (an SBOM by the same key) is none.
   bool vouches_for(const Digest& manifest, const PublicKey& key) const;
 };
 
-// Bundles that refer to a manifest; those that cannot be read are counted in `unreadable` and passed over. Whatever refers to it is looked
-// at, since cosign 2.5 lists its bundles in registries under another type. Throws TemporaryError and what else the repository throws, but
-// for NotFound.
+// Bundles that refer to a manifest; those that cannot be read are counted in `unreadable` and passed over. Whatever
+// refers to it is looked at, since cosign 2.5 lists its bundles in registries under another type. Throws TemporaryError
+// and what else the repository throws, but for NotFound.
 struct FoundBundles {
   std::vector<Bundle> bundles;
   std::size_t unreadable = 0;

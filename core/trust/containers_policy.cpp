@@ -42,7 +42,8 @@ SignedIdentity parse_identity(const json& value, const std::string& what) {
     identity.name = internal::text_member(value, member, what);
     const auto name = DockerName::parse(identity.name);
     if (!name || (match == Match::kExactReference && name->is_name_only()))
-      fail<CorruptData>("{}: \"{}\" is no {}", what, member, match == Match::kExactReference ? "name with a tag or a digest" : "repository name");
+      fail<CorruptData>("{}: \"{}\" is no {}", what, member,
+                        match == Match::kExactReference ? "name with a tag or a digest" : "repository name");
   };
   if (type == "exactReference") {
     named(Match::kExactReference, "dockerReference");
@@ -56,9 +57,12 @@ SignedIdentity parse_identity(const json& value, const std::string& what) {
     if (identity.prefix.empty() || identity.signed_prefix.empty()) fail<CorruptData>("{}: an empty prefix", what);
   } else {
     internal::check_members(value, {"type"}, {}, what);
-    if (type == "matchExact") identity.match = Match::kExact;
-    else if (type == "matchRepository") identity.match = Match::kRepository;
-    else if (type != "matchRepoDigestOrExact") fail<CorruptData>("{}: the identity \"{:.60}\" is not known", what, type);
+    if (type == "matchExact")
+      identity.match = Match::kExact;
+    else if (type == "matchRepository")
+      identity.match = Match::kRepository;
+    else if (type != "matchRepoDigestOrExact")
+      fail<CorruptData>("{}: the identity \"{:.60}\" is not known", what, type);
   }
   return identity;
 }
@@ -90,7 +94,8 @@ void read_keys(const json& value, std::string_view member, PolicyRequirement& re
       if (is_path) {
         requirement.keys.push_back(PublicKey::read(text));
       } else {
-        requirement.keys.push_back(PublicKey::parse(as_text(base64_of(text, member, what)), what + " " + std::string(member)));
+        requirement.keys.push_back(
+            PublicKey::parse(as_text(base64_of(text, member, what)), what + " " + std::string(member)));
       }
     }
   } catch (const std::exception& error) {
@@ -107,7 +112,8 @@ PolicyRequirement uncheckable(std::string why) {
 }
 
 // Of members of which a requirement has exactly one: which.
-std::string_view only_member(const json& value, std::initializer_list<std::string_view> names, const std::string& what) {
+std::string_view only_member(const json& value, std::initializer_list<std::string_view> names,
+                             const std::string& what) {
   std::string_view found;
   std::string all;
   for (const auto name : names) {
@@ -122,16 +128,18 @@ std::string_view only_member(const json& value, std::initializer_list<std::strin
 
 PolicyRequirement parse_sigstore(const json& value, const std::string& what) {
   internal::check_members(value, {"type"},
-                          {"keyPath", "keyPaths", "keyData", "keyDatas", "fulcio", "pki", "rekorPublicKeyPath", "rekorPublicKeyPaths", "rekorPublicKeyData",
-                           "rekorPublicKeyDatas", "signedIdentity"},
+                          {"keyPath", "keyPaths", "keyData", "keyDatas", "fulcio", "pki", "rekorPublicKeyPath",
+                           "rekorPublicKeyPaths", "rekorPublicKeyData", "rekorPublicKeyDatas", "signedIdentity"},
                           what);
   PolicyRequirement requirement;
   requirement.kind = Kind::kSigned;
   if (value.contains("signedIdentity")) requirement.identity = parse_identity(value["signedIdentity"], what);
   const auto member = only_member(value, {"keyPath", "keyPaths", "keyData", "keyDatas", "fulcio", "pki"}, what);
-  if (member == "fulcio" || member == "pki") return uncheckable(fmt::format("it wants certificates (\"{}\"), which are not checked here", member));
+  if (member == "fulcio" || member == "pki")
+    return uncheckable(fmt::format("it wants certificates (\"{}\"), which are not checked here", member));
   for (const auto& [name, one] : value.items())
-    if (name.starts_with("rekor")) return uncheckable("it wants an entry in a transparency log (\"" + name + "\"), which is not checked here");
+    if (name.starts_with("rekor"))
+      return uncheckable("it wants an entry in a transparency log (\"" + name + "\"), which is not checked here");
   read_keys(value[member], member, requirement, what);
   return requirement;
 }
@@ -180,7 +188,8 @@ bool SignedIdentity::accepts(std::string_view intended_text, std::string_view do
     case Match::kRepository:
       return signed_name->repository == intended->repository;
     case Match::kExact:
-      return !intended->is_name_only() && !signed_name->is_name_only() && signed_name->to_string() == intended->to_string();
+      return !intended->is_name_only() && !signed_name->is_name_only() &&
+             signed_name->to_string() == intended->to_string();
     case Match::kRemap:
       if (is_at_or_below(intended->repository, prefix)) intended->repository.replace(0, prefix.size(), signed_prefix);
       break;
@@ -202,7 +211,8 @@ ContainersPolicy ContainersPolicy::parse(ByteView bytes, const std::string& file
     if (!scopes.is_object()) fail<CorruptData>("{}: transport \"{:.60}\" must be an object", file, transport);
     for (const auto& [scope, requirements] : scopes.items()) {
       const auto what = fmt::format("{}: {} \"{:.200}\"", file, transport, scope);
-      if (transport == "oci" && !scope.empty() && !scope.starts_with('/')) fail<CorruptData>("{}: must be an absolute path", what);
+      if (transport == "oci" && !scope.empty() && !scope.starts_with('/'))
+        fail<CorruptData>("{}: must be an absolute path", what);
       policy.transports_[transport][scope] = parse_requirements(requirements, what);
     }
   }
@@ -229,11 +239,13 @@ std::vector<std::string> policy_scopes(std::string_view transport, std::string_v
   if (transport == "docker") {
     const auto parsed = DockerName::parse(image);
     if (!parsed) return scopes;
-    if (!parsed->is_name_only()) scopes.push_back(parsed->repository + (parsed->tag.empty() ? '@' + parsed->digest : ':' + parsed->tag));
+    if (!parsed->is_name_only())
+      scopes.push_back(parsed->repository + (parsed->tag.empty() ? '@' + parsed->digest : ':' + parsed->tag));
     name = parsed->repository;
   } else {
     scopes.push_back(name);
-    if (const auto colon = name.rfind(':'); colon != std::string::npos && name.find('/', colon) == std::string::npos) name.resize(colon);
+    if (const auto colon = name.rfind(':'); colon != std::string::npos && name.find('/', colon) == std::string::npos)
+      name.resize(colon);
   }
   for (;;) {
     if (name.empty()) return scopes;
@@ -257,7 +269,8 @@ ContainersPolicy::Match ContainersPolicy::requirements_for(std::string_view tran
     auto scopes = policy_scopes(transport, image);
     scopes.emplace_back();
     for (const auto& scope : scopes)
-      if (const auto at = found->second.find(scope); at != found->second.end()) return {fmt::format("{}, {} \"{}\"", file_, transport, scope), at->second};
+      if (const auto at = found->second.find(scope); at != found->second.end())
+        return {fmt::format("{}, {} \"{}\"", file_, transport, scope), at->second};
   }
   return {file_ + ", default", default_};
 }

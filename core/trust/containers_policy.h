@@ -1,6 +1,6 @@
 #pragma once
-// policy.json of podman and skopeo (containers-policy.json(5)): what it asks of an image, as far as it can be checked here. The rest is refused
-// with its reason, never passed over. docs/trust.md has the table.
+// policy.json of podman and skopeo (containers-policy.json(5)): what it asks of an image, as far as it can be checked
+// here. The rest is refused with its reason, never passed over. docs/trust.md has the table.
 #include <filesystem>
 #include <functional>
 #include <map>
@@ -18,13 +18,21 @@ inline constexpr std::uint64_t kMaxPolicyBytes = 1 << 20;
 
 // What a signature's docker-reference must be.
 struct SignedIdentity {
-  enum class Match : std::uint8_t { kRepoDigestOrExact, kExact, kRepository, kExactReference, kExactRepository, kRemap };
+  enum class Match : std::uint8_t {
+    kRepoDigestOrExact,
+    kExact,
+    kRepository,
+    kExactReference,
+    kExactRepository,
+    kRemap
+  };
   Match match = Match::kRepoDigestOrExact;
   std::string name;           // kExactReference, kExactRepository
   std::string prefix;         // kRemap
   std::string signed_prefix;  // kRemap
 
-  // `intended` is what was asked for, in full ("docker.io/library/app:v1"), "" where it has no such name (a layout folder).
+  // `intended` is what was asked for, in full ("docker.io/library/app:v1"), "" where it has no such name (a layout
+  // folder).
   bool accepts(std::string_view intended, std::string_view docker_reference) const;
 };
 
@@ -33,21 +41,21 @@ struct PolicyRequirement {
   Kind kind = Kind::kReject;
   std::vector<PublicKey> keys;  // kSigned: any of them
   SignedIdentity identity;
-  std::string why;              // kUncheckable: what cannot be checked; kSigned: why its keys cannot be read, "" if they can
+  std::string why;  // kUncheckable: what cannot be checked; kSigned: why its keys cannot be read, "" if they can
 };
 
 // Immutable; safe to use from any thread.
 class ContainersPolicy {
  public:
-  // Strict as podman: an unknown or repeated member, requirement or identity refuses the file. Key files are read here. Throws CorruptData,
-  // Unsupported.
+  // Strict as podman: an unknown or repeated member, requirement or identity refuses the file. Key files are read here.
+  // Throws CorruptData, Unsupported.
   static ContainersPolicy parse(ByteView json, const std::string& file);
   // ~/.config/containers/policy.json, else /etc/containers/policy.json; absent if there is neither.
   static std::optional<ContainersPolicy> find();
   static std::optional<ContainersPolicy> find(const std::vector<std::filesystem::path>& files);
 
-  // The one list that counts for an image, all of which must hold. `transport` is "docker" or "oci"; `image` the full name with its tag or
-  // digest ("registry.example/team/app:v1"; "/srv/layout:v1").
+  // The one list that counts for an image, all of which must hold. `transport` is "docker" or "oci"; `image` the full
+  // name with its tag or digest ("registry.example/team/app:v1"; "/srv/layout:v1").
   struct Match {
     std::string place;  // "/etc/containers/policy.json docker "registry.example/team""
     std::vector<PolicyRequirement> requirements;

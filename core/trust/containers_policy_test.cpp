@@ -8,7 +8,7 @@
 #include "core/base/errors.h"
 #include "core/base/file.h"
 #include "core/trust/private_key.h"
-#include "tests/support/temp_dir.h"
+#include "testing/temp_dir.h"
 
 namespace varve::trust {
 namespace {
@@ -20,10 +20,13 @@ using testing::HasSubstr;
 
 ContainersPolicy parse(const std::string& text) { return ContainersPolicy::parse(as_bytes(text), "policy.json"); }
 std::string with_scope(const std::string& transport, const std::string& scope, const std::string& requirement) {
-  return R"({"default":[{"type":"insecureAcceptAnything"}],"transports":{")" + transport + R"(":{")" + scope + R"(":[)" + requirement + "]}}}";
+  return R"({"default":[{"type":"insecureAcceptAnything"}],"transports":{")" + transport + R"(":{")" + scope +
+         R"(":[)" + requirement + "]}}}";
 }
 PolicyRequirement only_requirement(const std::string& requirement) {
-  return parse(with_scope("docker", "r.example", requirement)).requirements_for("docker", "r.example/a:v1").requirements.at(0);
+  return parse(with_scope("docker", "r.example", requirement))
+      .requirements_for("docker", "r.example/a:v1")
+      .requirements.at(0);
 }
 
 const std::string kAccept = R"({"type":"insecureAcceptAnything"})";
@@ -32,17 +35,21 @@ const std::string kKeyData = base64_encode(PrivateKey::generate().public_key().p
 
 TEST(ContainersPolicy, LooksForTheMostSpecificScopeFirst) {
   EXPECT_THAT(policy_scopes("docker", "sub.example.org:5000/ns/team/app:v1"),
-              ElementsAre("sub.example.org:5000/ns/team/app:v1", "sub.example.org:5000/ns/team/app", "sub.example.org:5000/ns/team", "sub.example.org:5000/ns",
-                          "sub.example.org:5000", "*.example.org", "*.org"));
-  EXPECT_THAT(policy_scopes("docker", "busybox"), ElementsAre("docker.io/library/busybox", "docker.io/library", "docker.io", "*.io"));
+              ElementsAre("sub.example.org:5000/ns/team/app:v1", "sub.example.org:5000/ns/team/app",
+                          "sub.example.org:5000/ns/team", "sub.example.org:5000/ns", "sub.example.org:5000",
+                          "*.example.org", "*.org"));
+  EXPECT_THAT(policy_scopes("docker", "busybox"),
+              ElementsAre("docker.io/library/busybox", "docker.io/library", "docker.io", "*.io"));
   const auto digest = digest_of("x").to_string();
-  EXPECT_THAT(policy_scopes("docker", "localhost/app@" + digest), ElementsAre("localhost/app@" + digest, "localhost/app", "localhost"));
+  EXPECT_THAT(policy_scopes("docker", "localhost/app@" + digest),
+              ElementsAre("localhost/app@" + digest, "localhost/app", "localhost"));
   EXPECT_THAT(policy_scopes("oci", "/srv/images:v1"), ElementsAre("/srv/images:v1", "/srv/images", "/srv"));
   EXPECT_THAT(policy_scopes("oci", "/srv/images"), ElementsAre("/srv/images", "/srv"));
 }
 
 TEST(ContainersPolicy, TakesTheFirstScopeThatIsThereAndNoOther) {
-  const auto policy = parse(R"({"default":[{"type":"reject"}],"transports":{"docker":{"":[{"type":"insecureAcceptAnything"}],"r.example/team":[{"type":"reject"}],
+  const auto policy = parse(
+      R"({"default":[{"type":"reject"}],"transports":{"docker":{"":[{"type":"insecureAcceptAnything"}],"r.example/team":[{"type":"reject"}],
     "r.example/team/app":[{"type":"insecureAcceptAnything"}],"*.example":[{"type":"reject"},{"type":"reject"}]}}})");
   const auto kinds = [&](std::string_view transport, std::string_view image) {
     std::vector<Kind> found;
@@ -86,7 +93,8 @@ TEST(ContainersPolicy, NamesWhatItCannotCheck) {
            std::pair<std::string, std::string>(R"({"type":"signedBy","keyType":"GPGKeys","keyPath":"/x"})", "GPG"),
            {R"({"type":"sigstoreSigned","fulcio":{}})", "fulcio"},
            {R"({"type":"sigstoreSigned","pki":{}})", "pki"},
-           {R"({"type":"sigstoreSigned","keyData":")" + kKeyData + R"(","rekorPublicKeyPath":"/x"})", "rekorPublicKeyPath"},
+           {R"({"type":"sigstoreSigned","keyData":")" + kKeyData + R"(","rekorPublicKeyPath":"/x"})",
+            "rekorPublicKeyPath"},
            {R"({"type":"signedBaseLayer","baseLayerIdentity":{}})", "base layer"},
        }) {
     const auto parsed = only_requirement(requirement);
@@ -96,18 +104,32 @@ TEST(ContainersPolicy, NamesWhatItCannotCheck) {
 }
 
 TEST(ContainersPolicy, RefusesTheFileForAnythingThatPodmanWouldRefuse) {
-  for (const auto& text : {
-           std::string(), std::string("[]"), std::string("{}"), std::string(R"({"default":[]})"), std::string(R"({"default":{}})"),
-           R"({"default":[)" + kAccept + R"(],"more":1})", R"({"default":[)" + kAccept + R"(],"default":[)" + kReject + "]}",
-           R"({"default":[{"type":"trustMe"}]})" + std::string(), R"({"default":[{"type":"reject","x":1}]})" + std::string(),
-           R"({"default":[{}]})" + std::string(), with_scope("docker", "", R"({"type":"sigstoreSigned"})"),
-           with_scope("docker", "", R"({"type":"sigstoreSigned","keyPath":"/a","keyData":")" + kKeyData + "\"}"),
-           with_scope("docker", "", R"({"type":"sigstoreSigned","keyPath":"/a","signedIdentity":{"type":"matchAll"}})"),
-           with_scope("docker", "", R"({"type":"sigstoreSigned","keyPath":"/a","signedIdentity":{"type":"exactReference","dockerReference":"r.example/a"}})"),
-           with_scope("docker", "", R"({"type":"sigstoreSigned","keyPath":"/a","signedIdentity":{"type":"remapIdentity","prefix":"a"}})"),
-           with_scope("docker", "", R"({"type":"sigstoreSigned","keyPaths":[]})"), with_scope("docker", "", R"({"type":"signedBy"})"),
-           with_scope("oci", "not/absolute", kReject), std::string(R"({"default":[{"type":"reject"}],"transports":[]})"),
-       })
+  for (
+      const auto& text : {
+          std::string(),
+          std::string("[]"),
+          std::string("{}"),
+          std::string(R"({"default":[]})"),
+          std::string(R"({"default":{}})"),
+          R"({"default":[)" + kAccept + R"(],"more":1})",
+          R"({"default":[)" + kAccept + R"(],"default":[)" + kReject + "]}",
+          R"({"default":[{"type":"trustMe"}]})" + std::string(),
+          R"({"default":[{"type":"reject","x":1}]})" + std::string(),
+          R"({"default":[{}]})" + std::string(),
+          with_scope("docker", "", R"({"type":"sigstoreSigned"})"),
+          with_scope("docker", "", R"({"type":"sigstoreSigned","keyPath":"/a","keyData":")" + kKeyData + "\"}"),
+          with_scope("docker", "", R"({"type":"sigstoreSigned","keyPath":"/a","signedIdentity":{"type":"matchAll"}})"),
+          with_scope(
+              "docker", "",
+              R"({"type":"sigstoreSigned","keyPath":"/a","signedIdentity":{"type":"exactReference","dockerReference":"r.example/a"}})"),
+          with_scope(
+              "docker", "",
+              R"({"type":"sigstoreSigned","keyPath":"/a","signedIdentity":{"type":"remapIdentity","prefix":"a"}})"),
+          with_scope("docker", "", R"({"type":"sigstoreSigned","keyPaths":[]})"),
+          with_scope("docker", "", R"({"type":"signedBy"})"),
+          with_scope("oci", "not/absolute", kReject),
+          std::string(R"({"default":[{"type":"reject"}],"transports":[]})"),
+      })
     EXPECT_THROW(parse(text), Error) << text;
 }
 
@@ -143,7 +165,8 @@ TEST(SignedIdentityTest, AcceptsWhatContainersImageAccepts) {
        }) {
     SignedIdentity identity;
     identity.match = one.match;
-    EXPECT_EQ(identity.accepts(one.intended, one.reference), one.accepted) << one.intended << " against " << one.reference;
+    EXPECT_EQ(identity.accepts(one.intended, one.reference), one.accepted)
+        << one.intended << " against " << one.reference;
   }
 }
 
@@ -154,7 +177,8 @@ TEST(SignedIdentityTest, KnowsFixedAndRemappedNames) {
   SignedIdentity repository{.match = Match::kExactRepository, .name = "r.example/a", .prefix = {}, .signed_prefix = {}};
   EXPECT_TRUE(repository.accepts("mirror.example/b:v1", "r.example/a"));
   EXPECT_FALSE(repository.accepts("mirror.example/b:v1", "mirror.example/b"));
-  SignedIdentity remap{.match = Match::kRemap, .name = {}, .prefix = "mirror.example/vendor", .signed_prefix = "vendor.example"};
+  SignedIdentity remap{
+      .match = Match::kRemap, .name = {}, .prefix = "mirror.example/vendor", .signed_prefix = "vendor.example"};
   EXPECT_TRUE(remap.accepts("mirror.example/vendor/app:v1", "vendor.example/app:v1"));
   EXPECT_FALSE(remap.accepts("mirror.example/vendor/app:v1", "mirror.example/vendor/app:v1"));
   EXPECT_FALSE(remap.accepts("mirror.example/vendors/app:v1", "vendor.example/app:v1"));

@@ -8,7 +8,8 @@ namespace varve::trust {
 namespace {
 
 constexpr std::pair<IndexRule, std::string_view> kRuleNames[] = {
-    {IndexRule::kDefault, "default"}, {IndexRule::kSigned, "signed"}, {IndexRule::kPolicy, "policy"}, {IndexRule::kPinned, "pinned"}, {IndexRule::kAny, "any"},
+    {IndexRule::kDefault, "default"}, {IndexRule::kSigned, "signed"}, {IndexRule::kPolicy, "policy"},
+    {IndexRule::kPinned, "pinned"},   {IndexRule::kAny, "any"},
 };
 
 bool covers(std::string_view prefix, std::string_view repository) {
@@ -23,7 +24,9 @@ std::string joined(const std::vector<std::string>& words) {
 }
 
 std::string words_of(const SignatureFindings& findings) {
-  auto text = findings.seen == 0 ? std::string("no signature") : fmt::format("{} signature{}, none by a key that counts", findings.seen, findings.seen == 1 ? "" : "s");
+  auto text = findings.seen == 0 ? std::string("no signature")
+                                 : fmt::format("{} signature{}, none by a key that counts", findings.seen,
+                                               findings.seen == 1 ? "" : "s");
   if (!findings.keys_tried.empty()) text += fmt::format(" (tried {})", joined(findings.keys_tried));
   if (!findings.trouble.empty()) text += ": " + findings.trouble;
   return text;
@@ -46,12 +49,15 @@ std::optional<IndexRule> parse_index_rule(std::string_view text) {
 const TrustScope* TrustSettings::scope_of(std::string_view repository) const {
   const TrustScope* best = nullptr;
   for (const auto& scope : scopes)
-    if (covers(scope.prefix, repository) && (best == nullptr || scope.prefix.size() > best->prefix.size())) best = &scope;
+    if (covers(scope.prefix, repository) && (best == nullptr || scope.prefix.size() > best->prefix.size()))
+      best = &scope;
   return best;
 }
 
 Request Request::of(const oci::Image& image) {
-  return {.repository = image.repository ? image.repository->name() : "", .selector = image.selector, .image = image.digest()};
+  return {.repository = image.repository ? image.repository->name() : "",
+          .selector = image.selector,
+          .image = image.digest()};
 }
 
 Judge::Judge(TrustSettings settings, std::shared_ptr<const SignatureChecker> signatures)
@@ -60,7 +66,8 @@ Judge::Judge(TrustSettings settings, std::shared_ptr<const SignatureChecker> sig
 Judge::Rule Judge::rule_for(const Request& request) const {
   const auto* scope = settings_.scope_of(request.repository);
   const bool is_scoped = scope != nullptr && scope->index;
-  const Rule rule{.rule = is_scoped ? *scope->index : settings_.index, .place = is_scoped ? scope->place : settings_.place};
+  const Rule rule{.rule = is_scoped ? *scope->index : settings_.index,
+                  .place = is_scoped ? scope->place : settings_.place};
   if (rule.rule != IndexRule::kDefault && rule.rule != IndexRule::kPolicy) return rule;
   const auto demand = signatures_->demand(request);
   return demand.empty() ? rule : Rule{.rule = IndexRule::kSigned, .place = demand, .is_policy = true};
@@ -73,21 +80,27 @@ ImageVerdict Judge::judge_image(const oci::Image& image, oci::Repository* kept) 
 void Judge::require_image(const oci::Image& image, oci::Repository* kept) const {
   const auto verdict = judge_image(image, kept);
   if (verdict.accepted) return;
-  throw Untrusted(fmt::format("{}: image {} is refused by containers' policy{}: {}", image.repository->name(), image.digest().to_string(),
-                              verdict.rule.empty() ? "" : " (" + verdict.rule + ")", verdict.refusal));
+  throw Untrusted(fmt::format("{}: image {} is refused by containers' policy{}: {}", image.repository->name(),
+                              image.digest().to_string(), verdict.rule.empty() ? "" : " (" + verdict.rule + ")",
+                              verdict.refusal));
 }
 
-Judgement Judge::judge(const Request& request, const Candidate& candidate, const std::optional<Digest>& first_used) const {
+Judgement Judge::judge(const Request& request, const Candidate& candidate,
+                       const std::optional<Digest>& first_used) const {
   const auto& digest = candidate.manifest.descriptor.digest;
   const auto& origin = candidate.origin;
-  const auto refuse = [](std::string why) { return Judgement{.trusted = false, .vouched = false, .rule = {}, .signers = {}, .refusal = std::move(why)}; };
+  const auto refuse = [](std::string why) {
+    return Judgement{.trusted = false, .vouched = false, .rule = {}, .signers = {}, .refusal = std::move(why)};
+  };
   if (settings_.deny.contains(digest)) return refuse("the setting [trust] deny names it");
   if (!origin.refuted.empty()) return refuse("it is false: " + origin.refuted);
   if (!settings_.min_tool.empty() && tool_version(candidate.tool) < tool_version(settings_.min_tool))
-    return refuse(fmt::format("{} made it, [trust] min-tool is {}", candidate.tool.empty() ? "an unknown tool" : candidate.tool, settings_.min_tool));
+    return refuse(fmt::format("{} made it, [trust] min-tool is {}",
+                              candidate.tool.empty() ? "an unknown tool" : candidate.tool, settings_.min_tool));
 
   const auto vouched = [](std::string rule, std::vector<std::string> signers = {}) {
-    return Judgement{.trusted = true, .vouched = true, .rule = std::move(rule), .signers = std::move(signers), .refusal = {}};
+    return Judgement{
+        .trusted = true, .vouched = true, .rule = std::move(rule), .signers = std::move(signers), .refusal = {}};
   };
   if (origin.built_here) return vouched("built on this machine");
   if (origin.proved) return vouched("proved on this machine by complete layers");
@@ -103,11 +116,15 @@ Judgement Judge::judge(const Request& request, const Candidate& candidate, const
 
   const auto [rule, place, is_policy] = rule_for(request);
   const auto at = place.empty() ? std::string("nothing is configured") : place;
-  const auto believed = [&](std::string_view why) { return Judgement{.trusted = true, .vouched = false, .rule = fmt::format("{} ({})", why, at), .signers = {}, .refusal = {}}; };
+  const auto believed = [&](std::string_view why) {
+    return Judgement{
+        .trusted = true, .vouched = false, .rule = fmt::format("{} ({})", why, at), .signers = {}, .refusal = {}};
+  };
   // What another repository has said is no word of this one.
   if (!candidate.offered_now && !origin.repositories.contains(request.repository)) {
     if (origin.repositories.empty()) return refuse("where it came from is not recorded");
-    return refuse(fmt::format("it came from {}, not from {}; {}", *origin.repositories.begin(), request.repository, signatures));
+    return refuse(
+        fmt::format("it came from {}, not from {}; {}", *origin.repositories.begin(), request.repository, signatures));
   }
   switch (rule) {
     case IndexRule::kSigned:
@@ -130,13 +147,17 @@ std::string Judge::refusal(const Request& request, const std::vector<std::string
   const auto [rule, place, is_policy] = rule_for(request);
   auto setting = fmt::format("[trust] index = \"{}\" ({})", to_string(rule), place);
   if (is_policy) setting = place + " demands signatures, of the index as well";
-  if (place.empty()) setting = "none; asked for by digest, an index counts if it is signed by a known key, built here, or proved by complete layers";
-  std::string text = fmt::format("{}: no index of image {} can be trusted", request.repository, request.image.to_string());
+  if (place.empty())
+    setting =
+        "none; asked for by digest, an index counts if it is signed by a known key, built here, or proved by complete layers";
+  std::string text =
+      fmt::format("{}: no index of image {} can be trusted", request.repository, request.image.to_string());
   for (const auto& one : of_candidates) text += "\n  " + one;
   text += "\n  setting: " + setting;
-  text += "\n  ways out: a key that signed it (`varve keygen`, `varve sign`, then keys = [\"FILE\"] under [trust] in varve.toml);"
-          " an index made here (`varve index IMAGE`, or --index-here of `run` and `mount`);"
-          " [trust] index = \"pinned\" or \"any\", which believes whoever may write to the repository";
+  text +=
+      "\n  ways out: a key that signed it (`varve keygen`, `varve sign`, then keys = [\"FILE\"] under [trust] in varve.toml);"
+      " an index made here (`varve index IMAGE`, or --index-here of `run` and `mount`);"
+      " [trust] index = \"pinned\" or \"any\", which believes whoever may write to the repository";
   return text;
 }
 

@@ -1,5 +1,6 @@
 #pragma once
-// Which index of an image may be believed, and why: the one place that decides it. docs/design.md "Trust" has the rules.
+// Which index of an image may be believed, and why: the one place that decides it. docs/design.md "Trust" has the
+// rules.
 #include <filesystem>
 #include <memory>
 #include <optional>
@@ -45,8 +46,8 @@ struct TrustSettings {
   std::string place = {};  // file and line that say so; "" = nothing is configured
   std::vector<std::filesystem::path> keys = {};
   std::vector<TrustScope> scopes = {};
-  std::set<Digest> deny = {};  // indexes that never count
-  std::string min_tool = {};   // "varve 0.4.2": what an older one made does not count; "" = no limit
+  std::set<Digest> deny = {};         // indexes that never count
+  std::string min_tool = {};          // "varve 0.4.2": what an older one made does not count; "" = no limit
   std::filesystem::path policy = {};  // containers' policy.json; "" = where podman has it
 
   // The most specific that fits; null if none does.
@@ -65,17 +66,17 @@ struct Request {
 
 // An index that might be used.
 struct Candidate {
-  const oci::Document& manifest;  // of the index artifact, digest checked
-  std::string tool = {};               // that made it, in its own words
-  Origin origin = {};                  // what is recorded of it
-  bool offered_now = false;       // by the repository of the request, a moment ago
+  const oci::Document& manifest;     // of the index artifact, digest checked
+  std::string tool = {};             // that made it, in its own words
+  Origin origin = {};                // what is recorded of it
+  bool offered_now = false;          // by the repository of the request, a moment ago
   oci::Repository* place = nullptr;  // where it was found; its signatures lie there, too
   oci::Repository* kept = nullptr;   // ROOT/index, where signatures are kept for when the repository is away
 };
 
 struct Judgement {
   bool trusted = false;
-  bool vouched = false;              // built here, proved or signed, not only offered or seen first
+  bool vouched = false;                   // built here, proved or signed, not only offered or seen first
   std::string rule = {};                  // why: "built on this machine", with the file and line of a setting
   std::vector<std::string> signers = {};  // that count: short ids
   std::string refusal = {};               // why not: of this candidate, one line; "" if trusted
@@ -83,10 +84,11 @@ struct Judgement {
 
 // What signatures say of a candidate.
 struct SignatureFindings {
-  std::vector<std::string> signers = {};     // keys that count for the repository and have signed it; empty: not signed by any
+  std::vector<std::string> signers =
+      {};  // keys that count for the repository and have signed it; empty: not signed by any
   std::vector<std::string> keys_tried = {};  // short ids
-  std::size_t seen = 0;                 // signatures that were there, good or not
-  std::string trouble = {};                  // why one that is there does not count, or could not be asked for; "" = nothing
+  std::size_t seen = 0;                      // signatures that were there, good or not
+  std::string trouble = {};  // why one that is there does not count, or could not be asked for; "" = nothing
 };
 
 // What containers' policy says of the image itself.
@@ -107,7 +109,9 @@ class SignatureChecker {
   // The place in containers' policy that demands signatures for the request; "" if none does.
   virtual std::string demand(const Request&) const { return {}; }
   // `place` is where the image is, `kept` (may be null) where signatures are kept that count.
-  virtual ImageVerdict check_image(const Request&, oci::Repository& /*place*/, oci::Repository* /*kept*/) const { return {}; }
+  virtual ImageVerdict check_image(const Request&, oci::Repository& /*place*/, oci::Repository* /*kept*/) const {
+    return {};
+  }
 };
 // As the settings have it. Throws UsageError naming a key that cannot be read.
 std::shared_ptr<const SignatureChecker> make_signature_checker(const TrustSettings& settings);
@@ -119,7 +123,8 @@ class Judge {
 
   // `first_used` is the index that was used first for this image of this repository, absent if none was.
   Judgement judge(const Request& request, const Candidate& candidate, const std::optional<Digest>& first_used) const;
-  // True if the rule for the request takes an index whose content is that of one that is trusted, with other notes (profile, cold marks).
+  // True if the rule for the request takes an index whose content is that of one that is trusted, with other notes
+  // (profile, cold marks).
   bool takes_notes_of_others(const Request& request) const { return rule_for(request).rule != IndexRule::kSigned; }
   bool has_keys(const Request& request) const { return signatures_->has_keys(request); }
   bool is_denied(const Digest& index_manifest) const { return settings_.deny.contains(index_manifest); }
@@ -127,7 +132,8 @@ class Judge {
   ImageVerdict judge_image(const oci::Image& image, oci::Repository* kept) const;
   // Throws Untrusted if it does not.
   void require_image(const oci::Image& image, oci::Repository* kept) const;
-  // For the error when none of the candidates is trusted: the image, the setting, what was wrong with each, and the ways out.
+  // For the error when none of the candidates is trusted: the image, the setting, what was wrong with each, and the
+  // ways out.
   std::string refusal(const Request& request, const std::vector<std::string>& of_candidates) const;
 
   const TrustSettings& settings() const { return settings_; }

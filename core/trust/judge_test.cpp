@@ -26,11 +26,16 @@ class JudgeTest : public testing::Test {
  protected:
   JudgeTest() { document_.descriptor.digest = digest_of("index"); }
 
-  Judgement judge(const Origin& origin, const std::string& selector, bool offered_now = false, const std::optional<Digest>& first_used = std::nullopt) const {
+  Judgement judge(const Origin& origin, const std::string& selector, bool offered_now = false,
+                  const std::optional<Digest>& first_used = std::nullopt) const {
     const Judge judge(settings_, signatures_);
-    return judge.judge(request(selector), {.manifest = document_, .tool = "varve 0.2.0", .origin = origin, .offered_now = offered_now}, first_used);
+    return judge.judge(request(selector),
+                       {.manifest = document_, .tool = "varve 0.2.0", .origin = origin, .offered_now = offered_now},
+                       first_used);
   }
-  static Request request(const std::string& selector) { return {.repository = kHere, .selector = selector, .image = digest_of("image")}; }
+  static Request request(const std::string& selector) {
+    return {.repository = kHere, .selector = selector, .image = digest_of("image")};
+  }
 
   const std::string digest_ = digest_of("image").to_string();
   const Origin from_here_{.built_here = false, .proved = false, .refuted = {}, .repositories = {kHere}};
@@ -104,9 +109,11 @@ TEST_F(JudgeTest, RefusesWhatIsDeniedRefutedOrTooOldWhoeverVouches) {
 TEST_F(JudgeTest, SaysWhatWasTriedAndTheWaysOut) {
   signatures_ = std::make_shared<SignedBy>(std::vector<std::string>{});
   const auto judgement = judge(from_here_, digest_);
-  EXPECT_NE(judgement.refusal.find("2 signatures, none by a key that counts (tried ab12cd34)"), std::string::npos) << judgement.refusal;
+  EXPECT_NE(judgement.refusal.find("2 signatures, none by a key that counts (tried ab12cd34)"), std::string::npos)
+      << judgement.refusal;
   const auto text = Judge(settings_, signatures_).refusal(request(digest_), {judgement.refusal});
-  for (const char* part : {"varve keygen", "--index-here", "varve index", "pinned", "ab12cd34"}) EXPECT_NE(text.find(part), std::string::npos) << text;
+  for (const char* part : {"varve keygen", "--index-here", "varve index", "pinned", "ab12cd34"})
+    EXPECT_NE(text.find(part), std::string::npos) << text;
 }
 
 TEST(ToolVersion, IsComparedByNumber) {

@@ -12,7 +12,7 @@
 #include "core/base/free_with.h"
 #include "core/trust/private_key.h"
 #include "core/trust/public_key.h"
-#include "tests/support/temp_dir.h"
+#include "testing/temp_dir.h"
 
 namespace varve::trust {
 namespace {
@@ -38,7 +38,10 @@ std::string ed25519() { return plain_pem(::EVP_PKEY_Q_keygen(nullptr, nullptr, "
 const Bytes kMessage = to_bytes(as_bytes("what is signed"));
 
 TEST(Keys, SignAndVerifyInEveryKindThatIsAccepted) {
-  for (const auto& [pem, kind] : {std::pair(ec("P-256"), "ECDSA P-256"), {ec("P-384"), "ECDSA P-384"}, {rsa(2048), "RSA 2048"}, {ed25519(), "Ed25519"}}) {
+  for (const auto& [pem, kind] : {std::pair(ec("P-256"), "ECDSA P-256"),
+                                  {ec("P-384"), "ECDSA P-384"},
+                                  {rsa(2048), "RSA 2048"},
+                                  {ed25519(), "Ed25519"}}) {
     const auto key = PrivateKey::parse(pem, kNoneAsked, "key");
     const auto signature = key.sign(kMessage);
     const auto read_again = PublicKey::parse(key.public_key().pem(), "public");
@@ -57,7 +60,8 @@ TEST(Keys, SignAndVerifyInEveryKindThatIsAccepted) {
 TEST(Keys, OfOtherKindsAreRefusedByName) {
   EXPECT_THROW(PrivateKey::parse(rsa(1024), kNoneAsked, "key"), Unsupported);
   EXPECT_THROW(PrivateKey::parse(ec("secp256k1"), kNoneAsked, "key"), Unsupported);
-  EXPECT_THROW(PrivateKey::parse(plain_pem(::EVP_PKEY_Q_keygen(nullptr, nullptr, "X25519")), kNoneAsked, "key"), Unsupported);
+  EXPECT_THROW(PrivateKey::parse(plain_pem(::EVP_PKEY_Q_keygen(nullptr, nullptr, "X25519")), kNoneAsked, "key"),
+               Unsupported);
 }
 
 TEST(Keys, AreNamedByTheHashOfTheirDer) {
@@ -99,7 +103,8 @@ std::string encrypted_with(const std::string& from, const std::string& to) {
   const auto at = json.find(from);
   EXPECT_NE(at, std::string::npos) << json;
   json.replace(at, from.size(), to);
-  return "-----BEGIN ENCRYPTED SIGSTORE PRIVATE KEY-----\n" + base64_encode(json) + "\n-----END ENCRYPTED SIGSTORE PRIVATE KEY-----\n";
+  return "-----BEGIN ENCRYPTED SIGSTORE PRIVATE KEY-----\n" + base64_encode(json) +
+         "\n-----END ENCRYPTED SIGSTORE PRIVATE KEY-----\n";
 }
 
 TEST(Keys, WhoseParametersWouldCostMoreThanThoseOfCosignAreRefused) {
@@ -124,7 +129,8 @@ TEST(Keys, ThatAreNoneAreRefusedWithoutAskingForAPassphrase) {
   is_refused("-----BEGIN PUBLIC KEY-----\n-----END PUBLIC KEY-----\n");
   is_refused("-----BEGIN PRIVATE KEY-----\nAAAA\n-----END PRIVATE KEY-----\n");
   is_refused("-----BEGIN CERTIFICATE-----\nAAAA\n-----END CERTIFICATE-----\n");
-  is_refused("-----BEGIN RSA PRIVATE KEY-----\nProc-Type: 4,ENCRYPTED\nDEK-Info: AES-128-CBC,00\n\nAAAA\n-----END RSA PRIVATE KEY-----\n");
+  is_refused(
+      "-----BEGIN RSA PRIVATE KEY-----\nProc-Type: 4,ENCRYPTED\nDEK-Info: AES-128-CBC,00\n\nAAAA\n-----END RSA PRIVATE KEY-----\n");
   is_refused(std::string(kMaxKeyFileBytes + 1, '-'));
   EXPECT_THROW(PublicKey::parse(ed25519(), "key"), CorruptData);
   EXPECT_THROW(PrivateKey::parse(PrivateKey::generate().public_key().pem(), kNoneAsked, "key"), CorruptData);
@@ -135,7 +141,7 @@ TEST(Keys, AreWrittenForTheirOwnerAloneAndNeverOver) {
   const auto prefix = (dir / "ci").string();
   const auto key = PrivateKey::generate();
   write_key_pair(key, prefix, "");
-  struct stat status{};
+  struct stat status {};
   ASSERT_EQ(::stat((prefix + ".key").c_str(), &status), 0);
   EXPECT_EQ(status.st_mode & 0777, 0600u);
   EXPECT_EQ(PublicKey::read(prefix + ".pub"), key.public_key());

@@ -34,12 +34,14 @@ std::optional<json> read_record(const std::filesystem::path& path) {
 }
 
 Origin parse_origin(const json& record, const Digest& index_manifest) {
-  if (record.at("index").get<std::string>() != index_manifest.to_string()) fail<CorruptData>("it is about another index");
+  if (record.at("index").get<std::string>() != index_manifest.to_string())
+    fail<CorruptData>("it is about another index");
   Origin origin;
   origin.built_here = record.value("built_here", false);
   origin.proved = record.value("proved", false);
   origin.refuted = record.value("refuted", "");
-  for (const auto& name : record.value("repositories", json::array())) origin.repositories.insert(name.get<std::string>());
+  for (const auto& name : record.value("repositories", json::array()))
+    origin.repositories.insert(name.get<std::string>());
   return origin;
 }
 
@@ -88,7 +90,8 @@ void OriginRecords::change(const Digest& index_manifest, const Change& apply) {
   const auto before = of(index_manifest);
   auto after = before;
   apply(after);
-  if (after != before) write_file_atomically(file_of(index_manifest), as_bytes(record_of(after, index_manifest)), kForOwner);
+  if (after != before)
+    write_file_atomically(file_of(index_manifest), as_bytes(record_of(after, index_manifest)), kForOwner);
 }
 
 void OriginRecords::note_built_here(const Digest& index_manifest) {
@@ -134,14 +137,16 @@ std::optional<Digest> OriginRecords::first_used(const std::string& repository, c
     if (record->at("image").get<std::string>() != image.to_string()) fail<CorruptData>("it is about another image");
     return Digest::parse(record->at("index").get<std::string>());
   } catch (const std::exception& error) {
-    log::warn("{}: {}; the index of {} that was used first is not known any more", path.string(), error.what(), image.to_string());
+    log::warn("{}: {}; the index of {} that was used first is not known any more", path.string(), error.what(),
+              image.to_string());
     return std::nullopt;
   }
 }
 
 void OriginRecords::note_used(const std::string& repository, const Digest& image, const Digest& index_manifest) {
   const json record{{"repository", repository}, {"image", image.to_string()}, {"index", index_manifest.to_string()}};
-  write_file_atomically(file_of_first(repository, image), as_bytes(record.dump(-1, ' ', false, json::error_handler_t::replace)), kForOwner);
+  write_file_atomically(file_of_first(repository, image),
+                        as_bytes(record.dump(-1, ' ', false, json::error_handler_t::replace)), kForOwner);
 }
 
 }  // namespace varve::trust

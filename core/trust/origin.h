@@ -1,6 +1,6 @@
 #pragma once
-// Where the indexes of this machine came from, as it was recorded when they came; never inferred from being on disk. On disk:
-// docs/format-index.md "Origins".
+// Where the indexes of this machine came from, as it was recorded when they came; never inferred from being on disk. On
+// disk: docs/format-index.md "Origins".
 #include <filesystem>
 #include <optional>
 #include <set>
@@ -12,16 +12,16 @@ namespace varve::trust {
 
 // Of one index manifest, an image's or a layer's. Nothing is set for one that was never recorded.
 struct Origin {
-  bool built_here = false;             // by this root, from layers whose digests and diff_ids were checked
-  bool proved = false;                 // all layers were complete here and equal to what it says
+  bool built_here = false;                  // by this root, from layers whose digests and diff_ids were checked
+  bool proved = false;                      // all layers were complete here and equal to what it says
   std::string refuted = {};                 // what a complete layer showed to be false; "" = nothing
   std::set<std::string> repositories = {};  // that offered it, by Repository::name()
 
   bool operator==(const Origin&) const = default;
 };
 
-// A folder of small files, for its owner alone. Safe to use from any thread and by several processes. A record that is damaged counts as none, which is
-// logged: what cannot be read is no reason to believe.
+// A folder of small files, for its owner alone. Safe to use from any thread and by several processes. A record that is
+// damaged counts as none, which is logged: what cannot be read is no reason to believe.
 class OriginRecords {
  public:
   // Creates the folder; takes others' right to write there away.

@@ -6,7 +6,7 @@
 #include <thread>
 
 #include "core/base/file.h"
-#include "tests/support/temp_dir.h"
+#include "testing/temp_dir.h"
 
 namespace varve::trust {
 namespace {
@@ -72,7 +72,9 @@ TEST_F(OriginRecordsTest, LosesNothingThatManyNoteAtOnce) {
   OriginRecords records(folder_);
   {
     std::vector<std::jthread> threads;
-    for (int i = 0; i < 8; ++i) threads.emplace_back([&, i] { OriginRecords(folder_).note_repository(index_, "repository " + std::to_string(i)); });
+    for (int i = 0; i < 8; ++i)
+      threads.emplace_back(
+          [&, i] { OriginRecords(folder_).note_repository(index_, "repository " + std::to_string(i)); });
   }
   EXPECT_EQ(records.of(index_).repositories.size(), 8u);
 }

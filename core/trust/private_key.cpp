@@ -25,7 +25,8 @@ namespace {
 using nlohmann::json;
 
 constexpr std::string_view kSigstoreLabel = "ENCRYPTED SIGSTORE PRIVATE KEY";  // cosign
-constexpr std::string_view kCosignLabel = "ENCRYPTED COSIGN PRIVATE KEY";      // skopeo, and cosign of old: the same content
+constexpr std::string_view kCosignLabel =
+    "ENCRYPTED COSIGN PRIVATE KEY";  // skopeo, and cosign of old: the same content
 constexpr std::uint64_t kWrittenN = 65'536;
 constexpr std::uint64_t kScryptR = 8;
 constexpr std::uint64_t kScryptP = 1;
@@ -46,9 +47,9 @@ struct Secret {
 
 void derive_key(std::string_view passphrase, ByteView salt, std::uint64_t n, Secret& key) {
   key.bytes.resize(internal::kBoxKeyBytes);
-  if (::EVP_PBE_scrypt(passphrase.data(), passphrase.size(), reinterpret_cast<const unsigned char*>(salt.data()), salt.size(),
-                       n, kScryptR, kScryptP, kMaxScryptBytes, reinterpret_cast<unsigned char*>(key.bytes.data()),
-                       key.bytes.size()) != 1)
+  if (::EVP_PBE_scrypt(passphrase.data(), passphrase.size(), reinterpret_cast<const unsigned char*>(salt.data()),
+                       salt.size(), n, kScryptR, kScryptP, kMaxScryptBytes,
+                       reinterpret_cast<unsigned char*>(key.bytes.data()), key.bytes.size()) != 1)
     fail<Error>("scrypt: {}", internal::openssl_error());
 }
 
@@ -59,7 +60,8 @@ struct Envelope {
   Bytes salt, nonce, ciphertext;
 };
 
-// Anything but what cosign and skopeo write is refused: the parameters are the file's word, and scrypt does what it is told.
+// Anything but what cosign and skopeo write is refused: the parameters are the file's word, and scrypt does what it is
+// told.
 Envelope parse_envelope(ByteView text, std::string_view what) {
   const auto document = internal::parse_strict_json(text, kMaxKeyFileBytes, what);
   internal::check_members(document, {"kdf", "cipher", "ciphertext"}, {}, what);
@@ -67,8 +69,10 @@ Envelope parse_envelope(ByteView text, std::string_view what) {
   const auto& cipher = document["cipher"];
   internal::check_members(kdf, {"name", "params", "salt"}, {}, what);
   internal::check_members(cipher, {"name", "nonce"}, {}, what);
-  if (internal::text_member(kdf, "name", what) != "scrypt") fail<Unsupported>("{}: the key is not derived by scrypt", what);
-  if (internal::text_member(cipher, "name", what) != "nacl/secretbox") fail<Unsupported>("{}: the cipher is not nacl/secretbox", what);
+  if (internal::text_member(kdf, "name", what) != "scrypt")
+    fail<Unsupported>("{}: the key is not derived by scrypt", what);
+  if (internal::text_member(cipher, "name", what) != "nacl/secretbox")
+    fail<Unsupported>("{}: the cipher is not nacl/secretbox", what);
   const auto& params = kdf["params"];
   internal::check_members(params, {"N", "r", "p"}, {}, what);
   for (const auto* name : {"N", "r", "p"})
@@ -77,12 +81,13 @@ Envelope parse_envelope(ByteView text, std::string_view what) {
   envelope.n = params["N"].get<std::uint64_t>();
   const bool known_n = envelope.n == 32'768 || envelope.n == 65'536 || envelope.n == 131'072;
   if (!known_n || params["r"] != kScryptR || params["p"] != kScryptP)
-    fail<Unsupported>("{}: scrypt with N={}, r={}, p={}; keys have N=32768, 65536 or 131072 with r=8, p=1", what, envelope.n,
-                      params["r"].dump(), params["p"].dump());
+    fail<Unsupported>("{}: scrypt with N={}, r={}, p={}; keys have N=32768, 65536 or 131072 with r=8, p=1", what,
+                      envelope.n, params["r"].dump(), params["p"].dump());
   envelope.salt = internal::base64_member(kdf, "salt", what);
   envelope.nonce = internal::base64_member(cipher, "nonce", what);
   envelope.ciphertext = internal::base64_member(document, "ciphertext", what);
-  if (envelope.salt.size() < kMinSaltBytes || envelope.salt.size() > kMaxSaltBytes || envelope.nonce.size() != internal::kBoxNonceBytes)
+  if (envelope.salt.size() < kMinSaltBytes || envelope.salt.size() > kMaxSaltBytes ||
+      envelope.nonce.size() != internal::kBoxNonceBytes)
     fail<CorruptData>("{}: a salt of {} bytes, a nonce of {}", what, envelope.salt.size(), envelope.nonce.size());
   return envelope;
 }
@@ -93,7 +98,8 @@ Bytes decrypt(ByteView text, const Passphrase& passphrase, std::string_view what
   Secret key;
   derive_key(words, envelope.salt, envelope.n, key);
   ::OPENSSL_cleanse(words.data(), words.size());
-  auto opened = internal::open_box(box_key(key), internal::BoxNonce(envelope.nonce.data(), internal::kBoxNonceBytes), envelope.ciphertext);
+  auto opened = internal::open_box(box_key(key), internal::BoxNonce(envelope.nonce.data(), internal::kBoxNonceBytes),
+                                   envelope.ciphertext);
   if (!opened) fail<CorruptData>("{}: the passphrase does not open it", what);
   return std::move(*opened);
 }
@@ -136,7 +142,8 @@ PrivateKey PrivateKey::parse(std::string_view pem, const Passphrase& passphrase,
     return from_der(der.bytes, what);
   }
   if (block.label == "PUBLIC KEY") fail<CorruptData>("{}: holds a public key; a private one signs", what);
-  fail<Unsupported>("{}: a {:.60}; `openssl pkcs8 -topk8 -nocrypt` makes a PRIVATE KEY of it, `varve keygen` a new one", what, block.label);
+  fail<Unsupported>("{}: a {:.60}; `openssl pkcs8 -topk8 -nocrypt` makes a PRIVATE KEY of it, `varve keygen` a new one",
+                    what, block.label);
 }
 
 PrivateKey PrivateKey::read(const std::filesystem::path& file, const Passphrase& passphrase) {
@@ -156,11 +163,14 @@ std::string PrivateKey::encrypted_pem(std::string_view passphrase) const {
   const auto nonce = random_bytes(internal::kBoxNonceBytes);
   Secret key;
   derive_key(passphrase, salt, kWrittenN, key);
-  const auto box = internal::seal_box(box_key(key), internal::BoxNonce(nonce.data(), internal::kBoxNonceBytes), plain.bytes);
-  const json document = {
-      {"kdf", {{"name", "scrypt"}, {"params", {{"N", kWrittenN}, {"r", kScryptR}, {"p", kScryptP}}}, {"salt", to_base64(salt)}}},
-      {"cipher", {{"name", "nacl/secretbox"}, {"nonce", to_base64(nonce)}}},
-      {"ciphertext", to_base64(box)}};
+  const auto box =
+      internal::seal_box(box_key(key), internal::BoxNonce(nonce.data(), internal::kBoxNonceBytes), plain.bytes);
+  const json document = {{"kdf",
+                          {{"name", "scrypt"},
+                           {"params", {{"N", kWrittenN}, {"r", kScryptR}, {"p", kScryptP}}},
+                           {"salt", to_base64(salt)}}},
+                         {"cipher", {{"name", "nacl/secretbox"}, {"nonce", to_base64(nonce)}}},
+                         {"ciphertext", to_base64(box)}};
   return internal::write_pem(kSigstoreLabel, as_bytes(document.dump()));
 }
 
@@ -176,7 +186,8 @@ Bytes PrivateKey::sign(ByteView message) const {
       ::EVP_DigestSign(context.get(), nullptr, &length, bytes, message.size()) != 1)
     fail<Error>("sign: {}", internal::openssl_error());
   Bytes signature(length);
-  if (::EVP_DigestSign(context.get(), reinterpret_cast<unsigned char*>(signature.data()), &length, bytes, message.size()) != 1)
+  if (::EVP_DigestSign(context.get(), reinterpret_cast<unsigned char*>(signature.data()), &length, bytes,
+                       message.size()) != 1)
     fail<Error>("sign: {}", internal::openssl_error());
   signature.resize(length);
   return signature;

@@ -19,8 +19,8 @@ class PrivateKey {
  public:
   static PrivateKey generate();  // ECDSA on P-256, as cosign and skopeo make them
   // cosign's and skopeo's encrypted PEM ("ENCRYPTED SIGSTORE|COSIGN PRIVATE KEY": scrypt, secretbox), or plain PKCS #8
-  // ("PRIVATE KEY"). Throws CorruptData for what is none and for a passphrase that does not open it, Unsupported for other forms
-  // and for scrypt parameters that those programs do not use.
+  // ("PRIVATE KEY"). Throws CorruptData for what is none and for a passphrase that does not open it, Unsupported for
+  // other forms and for scrypt parameters that those programs do not use.
   static PrivateKey parse(std::string_view pem, const Passphrase& passphrase, std::string_view what);
   static PrivateKey read(const std::filesystem::path& file, const Passphrase& passphrase);
 

@@ -49,10 +49,12 @@ std::string kind_of(EVP_PKEY* key, std::string_view what) {
     const std::string_view name = group.data();
     if (is_explicit == 0 && name == "prime256v1") return "ECDSA P-256";
     if (is_explicit == 0 && name == "secp384r1") return "ECDSA P-384";
-    fail<Unsupported>("{}: an EC key on {}; P-256 and P-384 are accepted", what, name.empty() ? "a curve of its own" : name);
+    fail<Unsupported>("{}: an EC key on {}; P-256 and P-384 are accepted", what,
+                      name.empty() ? "a curve of its own" : name);
   }
   const char* name = ::EVP_PKEY_get0_type_name(key);
-  fail<Unsupported>("{}: a key of kind {}; ECDSA (P-256, P-384), RSA and Ed25519 are accepted", what, name ? name : "unknown");
+  fail<Unsupported>("{}: a key of kind {}; ECDSA (P-256, P-384), RSA and Ed25519 are accepted", what,
+                    name ? name : "unknown");
 }
 
 bool verifies(EVP_PKEY* key, const EVP_MD* hash, ByteView message, ByteView signature) {
@@ -60,8 +62,9 @@ bool verifies(EVP_PKEY* key, const EVP_MD* hash, ByteView message, ByteView sign
   if (!context) throw std::bad_alloc();
   const auto* signature_bytes = reinterpret_cast<const unsigned char*>(signature.data());
   const auto* message_bytes = reinterpret_cast<const unsigned char*>(message.data());
-  const bool good = ::EVP_DigestVerifyInit(context.get(), nullptr, hash, nullptr, key) == 1 &&
-                    ::EVP_DigestVerify(context.get(), signature_bytes, signature.size(), message_bytes, message.size()) == 1;
+  const bool good =
+      ::EVP_DigestVerifyInit(context.get(), nullptr, hash, nullptr, key) == 1 &&
+      ::EVP_DigestVerify(context.get(), signature_bytes, signature.size(), message_bytes, message.size()) == 1;
   ::ERR_clear_error();
   return good;
 }

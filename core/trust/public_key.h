@@ -16,8 +16,8 @@ inline constexpr std::size_t kMaxKeyFileBytes = 64 * 1024;
 // A value; copies share the key. Safe to use from any thread.
 class PublicKey {
  public:
-  // PEM of a SubjectPublicKeyInfo: ECDSA on P-256 or P-384, RSA of 2048 to 16384 bits, Ed25519. `what` names it in messages.
-  // Throws CorruptData for what is no public key, Unsupported for other kinds.
+  // PEM of a SubjectPublicKeyInfo: ECDSA on P-256 or P-384, RSA of 2048 to 16384 bits, Ed25519. `what` names it in
+  // messages. Throws CorruptData for what is no public key, Unsupported for other kinds.
   static PublicKey parse(std::string_view pem, std::string_view what);
   static PublicKey read(const std::filesystem::path& file);
 
@@ -28,8 +28,8 @@ class PublicKey {
   const std::string& id() const { return id_; }
   const std::string& kind() const { return kind_; }  // "ECDSA P-256"
 
-  // Whether `signature` is one of this message by this key: with SHA-256 (on P-384 also with SHA-384, as cosign 3 signs), ECDSA
-  // in DER, RSA with PKCS #1 v1.5, Ed25519 of the message itself.
+  // Whether `signature` is one of this message by this key: with SHA-256 (on P-384 also with SHA-384, as cosign 3
+  // signs), ECDSA in DER, RSA with PKCS #1 v1.5, Ed25519 of the message itself.
   bool verify(ByteView message, ByteView signature) const;
 
   bool operator==(const PublicKey& other) const { return fingerprint_ == other.fingerprint_; }

@@ -11,7 +11,8 @@
 namespace varve::trust {
 namespace {
 
-bool is_same(const SimpleSignature& signature, const oci::Descriptor& manifest, const std::string& docker_reference, const PublicKey& key) {
+bool is_same(const SimpleSignature& signature, const oci::Descriptor& manifest, const std::string& docker_reference,
+             const PublicKey& key) {
   if (!key.verify(signature.payload, signature.signature)) return false;
   try {
     const auto payload = SignedPayload::parse(signature.payload, "payload");
@@ -28,19 +29,23 @@ std::string identity_of(const oci::Repository& repository) {
   return name.starts_with("oci:") ? std::string(kLayoutIdentity) : name;
 }
 
-bool sign_manifest(oci::Repository& repository, const oci::Descriptor& manifest, const std::string& docker_reference, const Signer& signer) {
+bool sign_manifest(oci::Repository& repository, const oci::Descriptor& manifest, const std::string& docker_reference,
+                   const Signer& signer) {
   const auto key = signer.key.public_key();
   bool done = false;
   const auto there = find_simple_signatures(repository, manifest.digest).signatures;
-  if (std::ranges::none_of(there, [&](const SimpleSignature& one) { return is_same(one, manifest, docker_reference, key); })) {
+  if (std::ranges::none_of(there,
+                           [&](const SimpleSignature& one) { return is_same(one, manifest, docker_reference, key); })) {
     const SignedPayload payload{.docker_reference = docker_reference, .manifest = manifest.digest};
     const auto text = payload.to_json(this_tool(), std::time(nullptr));
-    add_simple_signature(repository, manifest.digest, {.payload = to_bytes(as_bytes(text)), .signature = signer.key.sign(as_bytes(text))});
+    add_simple_signature(repository, manifest.digest,
+                         {.payload = to_bytes(as_bytes(text)), .signature = signer.key.sign(as_bytes(text))});
     done = true;
   }
   if (!signer.bundle) return done;
   const auto bundles = find_bundles(repository, manifest.digest).bundles;
-  if (std::ranges::any_of(bundles, [&](const Bundle& bundle) { return bundle.vouches_for(manifest.digest, key); })) return done;
+  if (std::ranges::any_of(bundles, [&](const Bundle& bundle) { return bundle.vouches_for(manifest.digest, key); }))
+    return done;
   put_bundle(repository, manifest, Bundle::make(manifest.digest, signer.key));
   return true;
 }

@@ -19,9 +19,11 @@ struct Signer {
 // The name that a signature is for: that of a registry's repository, kLayoutIdentity for a folder.
 std::string identity_of(const oci::Repository& repository);
 
-// Signs a manifest of the repository as `docker_reference` ("registry.example/team/app@sha256:…"), in cosign's tag scheme and, if asked for, as a bundle. What this
-// key has signed so before is not signed again, so that signatures do not pile up. False if nothing was to be done.
-bool sign_manifest(oci::Repository& repository, const oci::Descriptor& manifest, const std::string& docker_reference, const Signer& signer);
+// Signs a manifest of the repository as `docker_reference` ("registry.example/team/app@sha256:…"), in cosign's tag
+// scheme and, if asked for, as a bundle. What this key has signed so before is not signed again, so that signatures do
+// not pile up. False if nothing was to be done.
+bool sign_manifest(oci::Repository& repository, const oci::Descriptor& manifest, const std::string& docker_reference,
+                   const Signer& signer);
 
 // The signatures of `manifest` that lie in `from` go along to `to`. Returns how many.
 std::size_t copy_signatures(oci::Repository& from, oci::Repository& to, const oci::Descriptor& manifest);

@@ -1,5 +1,6 @@
-// Who has signed an index, or an image: signatures that were kept here first, then those in the repository. What counts is kept, so that it can be verified
-// again when the repository is away; nothing else is, or whoever writes there could fill this machine.
+// Who has signed an index, or an image: signatures that were kept here first, then those in the repository. What counts
+// is kept, so that it can be verified again when the repository is away; nothing else is, or whoever writes there could
+// fill this machine.
 #include <algorithm>
 #include <functional>
 
@@ -35,7 +36,8 @@ void add_unique(std::vector<std::string>& list, const std::string& text) {
   if (std::ranges::find(list, text) == list.end()) list.push_back(text);
 }
 
-// Whether a payload is of this repository. A layout folder has no name that others know: there the key alone counts, as with bundles.
+// Whether a payload is of this repository. A layout folder has no name that others know: there the key alone counts, as
+// with bundles.
 bool is_for(const SignedPayload& payload, const std::string& repository) {
   if (is_layout(repository)) return true;
   const auto name = DockerName::parse(payload.docker_reference);
@@ -50,8 +52,10 @@ class Verdicts {
   explicit Verdicts(const Digest& manifest) : manifest_(manifest) {}
 
   // The keys of `keys` that have signed; `accepts` says whether what they have signed is what was asked for.
-  std::vector<std::string> signers_of(const SimpleSignature& signature, const std::vector<PublicKey>& keys, const Accepts& accepts) {
-    const auto key = std::ranges::find_if(keys, [&](const PublicKey& one) { return one.verify(signature.payload, signature.signature); });
+  std::vector<std::string> signers_of(const SimpleSignature& signature, const std::vector<PublicKey>& keys,
+                                      const Accepts& accepts) {
+    const auto key = std::ranges::find_if(
+        keys, [&](const PublicKey& one) { return one.verify(signature.payload, signature.signature); });
     if (key == keys.end()) return {};
     try {
       const auto payload = SignedPayload::parse(signature.payload, "its payload");
@@ -90,7 +94,8 @@ void keep(oci::Repository& kept, const Digest& manifest, const SimpleSignature& 
 
 class Checker final : public SignatureChecker {
  public:
-  explicit Checker(const TrustSettings& settings) : settings_(settings), keys_(read_keys(settings.keys, settings.place)) {
+  explicit Checker(const TrustSettings& settings)
+      : settings_(settings), keys_(read_keys(settings.keys, settings.place)) {
     for (const auto& scope : settings_.scopes) scope_keys_.push_back(read_keys(scope.keys, scope.place));
     try {
       policy_ = settings.policy.empty() ? ContainersPolicy::find() : ContainersPolicy::find({settings.policy});
@@ -100,7 +105,9 @@ class Checker final : public SignatureChecker {
     }
   }
 
-  bool has_keys(const Request& request) const override { return !own_keys(request).empty() || !policy_of(request).empty(); }
+  bool has_keys(const Request& request) const override {
+    return !own_keys(request).empty() || !policy_of(request).empty();
+  }
 
   std::string demand(const Request& request) const override {
     if (!broken_policy_.empty()) return broken_policy_;
@@ -119,7 +126,8 @@ class Checker final : public SignatureChecker {
     if (candidate.place != nullptr && candidate.place != candidate.kept) places.push_back(candidate.place);
     for (auto* place : places) {
       try {
-        look_in(*place, place == candidate.kept ? nullptr : candidate.kept, request, digest, candidate.manifest.descriptor, findings);
+        look_in(*place, place == candidate.kept ? nullptr : candidate.kept, request, digest,
+                candidate.manifest.descriptor, findings);
       } catch (const std::exception& error) {
         findings.trouble = error.what();
       }
@@ -172,18 +180,22 @@ class Checker final : public SignatureChecker {
   std::vector<PolicyRequirement> policy_of(const Request& request) const {
     auto match = match_of(request, name_of(request));
     if (!match) return {};
-    std::erase_if(match->requirements, [](const PolicyRequirement& one) { return one.kind != PolicyRequirement::Kind::kSigned; });
+    std::erase_if(match->requirements,
+                  [](const PolicyRequirement& one) { return one.kind != PolicyRequirement::Kind::kSigned; });
     return std::move(match->requirements);
   }
 
   // The intended name of `requirement` for what is always asked for by digest; layout folders have none.
-  static Verdicts::Accepts identity_of(const PolicyRequirement& requirement, const Request& request, const std::string& selector) {
+  static Verdicts::Accepts identity_of(const PolicyRequirement& requirement, const Request& request,
+                                       const std::string& selector) {
     const auto intended = is_layout(request.repository) ? std::string() : full_name(request.repository, selector);
-    return [&requirement, intended](const SignedPayload& payload) { return requirement.identity.accepts(intended, payload.docker_reference); };
+    return [&requirement, intended](const SignedPayload& payload) {
+      return requirement.identity.accepts(intended, payload.docker_reference);
+    };
   }
 
-  void look_in(oci::Repository& place, oci::Repository* keep_in, const Request& request, const Digest& digest, const oci::Descriptor& manifest,
-               SignatureFindings& findings) const {
+  void look_in(oci::Repository& place, oci::Repository* keep_in, const Request& request, const Digest& digest,
+               const oci::Descriptor& manifest, SignatureFindings& findings) const {
     const auto requirements = policy_of(request);
     const auto& own = own_keys(request);
     Verdicts verdicts(digest);
@@ -192,11 +204,13 @@ class Checker final : public SignatureChecker {
     std::vector<bool> met(requirements.size());
     std::vector<std::string> by_policy;
     for (const auto& signature : found.signatures) {
-      auto signers = verdicts.signers_of(signature, own, [&](const SignedPayload& payload) { return is_for(payload, request.repository); });
+      auto signers = verdicts.signers_of(
+          signature, own, [&](const SignedPayload& payload) { return is_for(payload, request.repository); });
       bool counts = !signers.empty();
       for (const auto& id : signers) add_unique(findings.signers, id);
       for (std::size_t i = 0; i < requirements.size(); ++i) {
-        for (const auto& id : verdicts.signers_of(signature, requirements[i].keys, identity_of(requirements[i], request, digest.to_string()))) {
+        for (const auto& id : verdicts.signers_of(signature, requirements[i].keys,
+                                                  identity_of(requirements[i], request, digest.to_string()))) {
           met[i] = counts = true;
           add_unique(by_policy, id);
         }
@@ -205,12 +219,14 @@ class Checker final : public SignatureChecker {
     }
     if (!requirements.empty() && std::ranges::all_of(met, std::identity()))
       for (const auto& id : by_policy) add_unique(findings.signers, id);
-    if (findings.signers.empty() && !own.empty()) look_at_bundles(place, keep_in, digest, manifest, own, verdicts, findings);
+    if (findings.signers.empty() && !own.empty())
+      look_at_bundles(place, keep_in, digest, manifest, own, verdicts, findings);
     if (findings.signers.empty() && !verdicts.trouble.empty()) findings.trouble = verdicts.trouble;
   }
 
-  static void look_at_bundles(oci::Repository& place, oci::Repository* keep_in, const Digest& digest, const oci::Descriptor& manifest,
-                              const std::vector<PublicKey>& keys, const Verdicts& verdicts, SignatureFindings& findings) {
+  static void look_at_bundles(oci::Repository& place, oci::Repository* keep_in, const Digest& digest,
+                              const oci::Descriptor& manifest, const std::vector<PublicKey>& keys,
+                              const Verdicts& verdicts, SignatureFindings& findings) {
     const auto found = find_bundles(place, digest);
     findings.seen += found.bundles.size() + found.unreadable;
     for (const auto& bundle : found.bundles) {
@@ -226,8 +242,8 @@ class Checker final : public SignatureChecker {
   }
 
   // "" if the image meets the requirement.
-  static std::string refusal_of(const PolicyRequirement& requirement, const Request& request, oci::Repository& place, oci::Repository* kept,
-                                std::vector<std::string>& signers) {
+  static std::string refusal_of(const PolicyRequirement& requirement, const Request& request, oci::Repository& place,
+                                oci::Repository* kept, std::vector<std::string>& signers) {
     using Kind = PolicyRequirement::Kind;
     if (requirement.kind == Kind::kAcceptAnything) return {};
     if (requirement.kind == Kind::kReject) return "it rejects the image";
@@ -254,8 +270,8 @@ class Checker final : public SignatureChecker {
     }
     std::string tried;
     for (const auto& key : requirement.keys) tried += (tried.empty() ? "" : ", ") + key.id();
-    return fmt::format("it wants the image signed by {}; {} signature{} seen, none counts{}", tried, seen, seen == 1 ? "" : "s",
-                       verdicts.trouble.empty() ? "" : ": " + verdicts.trouble);
+    return fmt::format("it wants the image signed by {}; {} signature{} seen, none counts{}", tried, seen,
+                       seen == 1 ? "" : "s", verdicts.trouble.empty() ? "" : ": " + verdicts.trouble);
   }
 
   const TrustSettings settings_;
@@ -267,6 +283,8 @@ class Checker final : public SignatureChecker {
 
 }  // namespace
 
-std::shared_ptr<const SignatureChecker> make_signature_checker(const TrustSettings& settings) { return std::make_shared<Checker>(settings); }
+std::shared_ptr<const SignatureChecker> make_signature_checker(const TrustSettings& settings) {
+  return std::make_shared<Checker>(settings);
+}
 
 }  // namespace varve::trust

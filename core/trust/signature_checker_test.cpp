@@ -9,7 +9,7 @@
 #include "core/trust/private_key.h"
 #include "core/trust/read_settings.h"
 #include "core/trust/sign.h"
-#include "tests/support/temp_dir.h"
+#include "testing/temp_dir.h"
 
 namespace varve::trust {
 namespace {
@@ -41,20 +41,26 @@ class CheckerTest : public testing::Test {
     write_file_atomically(dir_ / name, as_bytes(key.public_key().pem()));
     return dir_ / name;
   }
-  Request request(const std::string& selector = "v1") const { return {.repository = kRepository, .selector = selector, .image = image_.descriptor.digest}; }
+  Request request(const std::string& selector = "v1") const {
+    return {.repository = kRepository, .selector = selector, .image = image_.descriptor.digest};
+  }
   SignatureFindings check(const std::string& repository = kRepository) const {
     Request asked = request();
     asked.repository = repository;
-    return make_signature_checker(settings_)->check(asked, {.manifest = index_, .place = place_.get(), .kept = kept_.get()});
+    return make_signature_checker(settings_)->check(asked,
+                                                    {.manifest = index_, .place = place_.get(), .kept = kept_.get()});
   }
-  ImageVerdict check_image(const std::string& selector = "v1") const { return make_signature_checker(settings_)->check_image(request(selector), *place_, kept_.get()); }
+  ImageVerdict check_image(const std::string& selector = "v1") const {
+    return make_signature_checker(settings_)->check_image(request(selector), *place_, kept_.get());
+  }
   void sign(const PrivateKey& key, const std::string& repository = kRepository, bool bundle = false) {
-    sign_manifest(*place_, index_.descriptor, repository + "@" + index_.descriptor.digest.to_string(), {.key = key, .bundle = bundle});
+    sign_manifest(*place_, index_.descriptor, repository + "@" + index_.descriptor.digest.to_string(),
+                  {.key = key, .bundle = bundle});
   }
   void policy(const std::string& text) { write_file_atomically(dir_ / "policy.json", as_bytes(text)); }
   std::string signed_policy(const PrivateKey& key, const std::string& identity = "matchRepoDigestOrExact") {
-    return R"({"default":[{"type":"reject"}],"transports":{"docker":{"registry.example":[{"type":"sigstoreSigned","keyPath":")" + key_file("policy.pub", key).string() +
-           R"(","signedIdentity":{"type":")" + identity + R"("}}]}}})";
+    return R"({"default":[{"type":"reject"}],"transports":{"docker":{"registry.example":[{"type":"sigstoreSigned","keyPath":")" +
+           key_file("policy.pub", key).string() + R"(","signedIdentity":{"type":")" + identity + R"("}}]}}})";
   }
 
   test::TempDir dir_;
@@ -114,8 +120,12 @@ TEST_F(CheckerTest, KeepsBundlesToo) {
 TEST_F(CheckerTest, TakesTheKeysOfTheMostSpecificScope) {
   const auto general = PrivateKey::generate(), team = PrivateKey::generate();
   settings_.keys = {key_file("general.pub", general)};
-  settings_.scopes = {{.prefix = "registry.example/team", .keys = {key_file("team.pub", team)}, .index = std::nullopt, .place = "f:1"},
-                      {.prefix = "registry.example", .keys = {key_file("host.pub", PrivateKey::generate())}, .index = std::nullopt, .place = "f:2"}};
+  settings_.scopes = {
+      {.prefix = "registry.example/team", .keys = {key_file("team.pub", team)}, .index = std::nullopt, .place = "f:1"},
+      {.prefix = "registry.example",
+       .keys = {key_file("host.pub", PrivateKey::generate())},
+       .index = std::nullopt,
+       .place = "f:2"}};
   sign(general);
   EXPECT_THAT(check().signers, IsEmpty());
   sign(team);
@@ -143,7 +153,8 @@ TEST_F(CheckerTest, ImageIsAcceptedOrRejectedAsThePolicySays) {
   EXPECT_TRUE(check_image().accepted);
   policy(R"({"default":[{"type":"reject"}]})");
   EXPECT_FALSE(check_image().accepted);
-  policy(R"({"default":[{"type":"reject"}],"transports":{"docker":{"registry.example/team/app:v1":[{"type":"insecureAcceptAnything"}]}}})");
+  policy(
+      R"({"default":[{"type":"reject"}],"transports":{"docker":{"registry.example/team/app:v1":[{"type":"insecureAcceptAnything"}]}}})");
   EXPECT_TRUE(check_image().accepted);
   EXPECT_FALSE(check_image("v2").accepted);
   policy("not JSON");
@@ -182,7 +193,8 @@ TEST_F(CheckerTest, DemandOfThePolicyHoldsForTheIndexUnlessASettingSaysOtherwise
   policy(signed_policy(PrivateKey::generate()));
   const auto judged = [&] {
     const Judge judge(settings_, make_signature_checker(settings_));
-    return judge.judge(request(), {.manifest = index_, .offered_now = true, .place = place_.get(), .kept = kept_.get()}, std::nullopt);
+    return judge.judge(request(), {.manifest = index_, .offered_now = true, .place = place_.get(), .kept = kept_.get()},
+                       std::nullopt);
   };
   EXPECT_FALSE(judged().trusted);
   settings_.index = IndexRule::kAny;
@@ -200,9 +212,10 @@ class SettingsTest : public testing::Test {
 
 TEST_F(SettingsTest, AreReadWhole) {
   const auto denied = digest_of("x");
-  const auto settings = read("[trust]\nindex = \"signed\"\nkeys = [\"ci.pub\", \"/keys/b.pub\"]\ndeny = [\"" + denied.to_string() +
-                             "\"]\nmin-tool = \"0.4.2\"\npolicy = \"p.json\"\n[[trust.scope]]\nprefix = \"registry.example/team/\"\nkeys = \"team.pub\"\n"
-                             "[[trust.scope]]\nprefix = \"oci:/srv\"\nindex = \"any\"\n");
+  const auto settings = read(
+      "[trust]\nindex = \"signed\"\nkeys = [\"ci.pub\", \"/keys/b.pub\"]\ndeny = [\"" + denied.to_string() +
+      "\"]\nmin-tool = \"0.4.2\"\npolicy = \"p.json\"\n[[trust.scope]]\nprefix = \"registry.example/team/\"\nkeys = \"team.pub\"\n"
+      "[[trust.scope]]\nprefix = \"oci:/srv\"\nindex = \"any\"\n");
   EXPECT_EQ(settings.index, IndexRule::kSigned);
   EXPECT_EQ(settings.place, "/etc/varve/varve.toml:2");
   EXPECT_THAT(settings.keys, ElementsAre("/etc/varve/ci.pub", "/keys/b.pub"));
@@ -224,10 +237,13 @@ TEST_F(SettingsTest, OfTheStrongerFileReplaceKeyByKeyAndDenyAddsUp) {
 }
 
 TEST_F(SettingsTest, ThatAreNoneAreRefusedByFileAndLine) {
-  for (const std::string text : {"indx = \"any\"", "index = \"all\"", "index = \"default\"", "index = 7", "keys = 7", "deny = [\"sha256:1\"]", "min-tool = \"new\"",
-                                 "[[trust.scope]]\nkeys = [\"x\"]", "[[trust.scope]]\nprefix = \"r\"", "[[trust.scope]]\nprefix = \"docker://r\"\nindex = \"any\"",
-                                 "[[trust.scope]]\nprefix = \"r/a@sha256:1\"\nindex = \"any\"", "[[trust.scope]]\nprefix = \"oci:srv\"\nindex = \"any\"",
-                                 "[[trust.scope]]\nprefix = \"r\"\nindex = \"any\"\nmore = 1"}) {
+  for (const std::string text :
+       {"indx = \"any\"", "index = \"all\"", "index = \"default\"", "index = 7", "keys = 7", "deny = [\"sha256:1\"]",
+        "min-tool = \"new\"", "[[trust.scope]]\nkeys = [\"x\"]", "[[trust.scope]]\nprefix = \"r\"",
+        "[[trust.scope]]\nprefix = \"docker://r\"\nindex = \"any\"",
+        "[[trust.scope]]\nprefix = \"r/a@sha256:1\"\nindex = \"any\"",
+        "[[trust.scope]]\nprefix = \"oci:srv\"\nindex = \"any\"",
+        "[[trust.scope]]\nprefix = \"r\"\nindex = \"any\"\nmore = 1"}) {
     try {
       read("[trust]\n" + text + "\n");
       ADD_FAILURE() << text;

@@ -5,12 +5,12 @@
 #include "core/base/base64.h"
 #include "core/base/digest.h"
 #include "core/base/errors.h"
-#include "core/oci/manifest.h"
 #include "core/oci/layout.h"
+#include "core/oci/manifest.h"
 #include "core/trust/bundle.h"
 #include "core/trust/private_key.h"
 #include "core/trust/simple_signing.h"
-#include "tests/support/temp_dir.h"
+#include "testing/temp_dir.h"
 
 namespace varve::trust {
 namespace {
@@ -22,15 +22,18 @@ const std::string kReference = "registry.example/team/app@" + kManifest.to_strin
 
 SignedPayload parse_payload(const std::string& text) { return SignedPayload::parse(as_bytes(text), "payload"); }
 std::string payload_with(const std::string& optional) {
-  return R"({"critical":{"identity":{"docker-reference":"r.example/a"},"image":{"docker-manifest-digest":")" + kManifest.to_string() +
-         R"("},"type":"cosign container image signature"},"optional":)" + optional + "}";
+  return R"({"critical":{"identity":{"docker-reference":"r.example/a"},"image":{"docker-manifest-digest":")" +
+         kManifest.to_string() + R"("},"type":"cosign container image signature"},"optional":)" + optional + "}";
 }
 
 TEST(SimpleSigning, ReadsWhatItWrites) {
   const SignedPayload payload{.docker_reference = kReference, .manifest = kManifest};
   const auto text = payload.to_json("varve 0.2.0", 1795317230);
-  EXPECT_EQ(text, R"({"critical":{"identity":{"docker-reference":")" + kReference + R"("},"image":{"docker-manifest-digest":")" + kManifest.to_string() +
-                      R"("},"type":"cosign container image signature"},"optional":{"creator":"varve 0.2.0","timestamp":1795317230}})");
+  EXPECT_EQ(
+      text,
+      R"({"critical":{"identity":{"docker-reference":")" + kReference + R"("},"image":{"docker-manifest-digest":")" +
+          kManifest.to_string() +
+          R"("},"type":"cosign container image signature"},"optional":{"creator":"varve 0.2.0","timestamp":1795317230}})");
   EXPECT_EQ(parse_payload(text).docker_reference, kReference);
   EXPECT_EQ(parse_payload(text).manifest, kManifest);
 }
@@ -48,11 +51,22 @@ TEST(SimpleSigning, IsAsStrictAsContainersImage) {
     return text;
   };
   for (const auto& text : {
-           replaced("\"critical\"", "\"Critical\""), replaced("\"optional\":null", "\"more\":1,\"optional\":null"), replaced(",\"optional\":null", ""),
-           replaced("cosign container", "atomic container"), replaced("\"identity\":{", "\"identity\":{\"x\":1,"),
-           replaced("\"image\":{", "\"image\":{\"x\":1,"), replaced("\"r.example/a\"", "7"), replaced("sha256:", "sha512:"),
-           replaced("\"type\":", "\"type\":\"cosign container image signature\",\"type\":"), payload_with("[]"), payload_with(R"({"creator":1})"),
-           payload_with(R"({"timestamp":1.5})"), payload_with(R"({"timestamp":"1"})"), good + "x", std::string("[]"), std::string(),
+           replaced("\"critical\"", "\"Critical\""),
+           replaced("\"optional\":null", "\"more\":1,\"optional\":null"),
+           replaced(",\"optional\":null", ""),
+           replaced("cosign container", "atomic container"),
+           replaced("\"identity\":{", "\"identity\":{\"x\":1,"),
+           replaced("\"image\":{", "\"image\":{\"x\":1,"),
+           replaced("\"r.example/a\"", "7"),
+           replaced("sha256:", "sha512:"),
+           replaced("\"type\":", "\"type\":\"cosign container image signature\",\"type\":"),
+           payload_with("[]"),
+           payload_with(R"({"creator":1})"),
+           payload_with(R"({"timestamp":1.5})"),
+           payload_with(R"({"timestamp":"1"})"),
+           good + "x",
+           std::string("[]"),
+           std::string(),
        })
     EXPECT_THROW(parse_payload(text), Error) << text;
   EXPECT_THROW(parse_payload(payload_with('"' + std::string(kMaxPayloadBytes, 'x') + '"')), Unsupported);
@@ -61,7 +75,8 @@ TEST(SimpleSigning, IsAsStrictAsContainersImage) {
 TEST(SimpleSigning, LiesUnderATagThatLayoutFoldersKnow) {
   EXPECT_EQ(oci::tag_subject(signature_tag(kManifest)), kManifest);
   EXPECT_EQ(oci::tag_subject("sha256-" + kManifest.hex()), kManifest);
-  for (const auto* tag : {"", "sha256-.sig", "sha256-", ".sig", "v1", "sha256-0123.sig", "sha256-.sig.sig"}) EXPECT_FALSE(oci::tag_subject(tag)) << tag;
+  for (const auto* tag : {"", "sha256-.sig", "sha256-", ".sig", "v1", "sha256-0123.sig", "sha256-.sig.sig"})
+    EXPECT_FALSE(oci::tag_subject(tag)) << tag;
 }
 
 struct Layout {
@@ -124,8 +139,9 @@ TEST(SimpleSigning, LooksAtSixtyFourAtMost) {
 TEST(SimpleSigning, LeavesTheImageOfALayoutFolderTheOnlyOne) {
   Layout layout;
   const auto config = oci::put_bytes(*layout.repository, as_bytes("{}"), "application/vnd.oci.image.config.v1+json");
-  const auto image = R"({"schemaVersion":2,"config":{"mediaType":"application/vnd.oci.image.config.v1+json","digest":")" + config.digest.to_string() +
-                     R"(","size":2},"layers":[]})";
+  const auto image =
+      R"({"schemaVersion":2,"config":{"mediaType":"application/vnd.oci.image.config.v1+json","digest":")" +
+      config.digest.to_string() + R"(","size":2},"layers":[]})";
   const auto put = layout.repository->put_manifest(as_bytes(image), oci::kOciManifestType, "");
   add_simple_signature(*layout.repository, put.digest, signature_of(PrivateKey::generate()));
   EXPECT_EQ(layout.repository->manifest("").descriptor.digest, put.digest);
@@ -148,17 +164,22 @@ TEST(BundleTest, ReadsWhatItWritesAndVerifiesIt) {
 Bundle signed_statement(const PrivateKey& key, const std::string& statement) {
   Bundle bundle;
   bundle.payload = to_bytes(as_bytes(statement));
-  bundle.signature = key.sign(as_bytes(fmt::format("DSSEv1 28 application/vnd.in-toto+json {} {}", statement.size(), statement)));
+  bundle.signature =
+      key.sign(as_bytes(fmt::format("DSSEv1 28 application/vnd.in-toto+json {} {}", statement.size(), statement)));
   return bundle;
 }
 
 TEST(BundleTest, TakesNoStatementOfAnotherKindForASignature) {
   const auto key = PrivateKey::generate();
   const auto statement = [](const std::string& type, const std::string& predicate, const std::string& digest) {
-    return R"({"_type":")" + type + R"(","subject":[{"digest":{"sha256":")" + digest + R"("},"name":"x"}],"predicateType":")" + predicate + R"(","predicate":{}})";
+    return R"({"_type":")" + type + R"(","subject":[{"digest":{"sha256":")" + digest +
+           R"("},"name":"x"}],"predicateType":")" + predicate + R"(","predicate":{}})";
   };
-  const std::string v1 = "https://in-toto.io/Statement/v1", old = "https://in-toto.io/Statement/v0.1", sign(kSignPredicate);
-  const auto vouches = [&](const std::string& text) { return signed_statement(key, text).vouches_for(kManifest, key.public_key()); };
+  const std::string v1 = "https://in-toto.io/Statement/v1", old = "https://in-toto.io/Statement/v0.1",
+                    sign(kSignPredicate);
+  const auto vouches = [&](const std::string& text) {
+    return signed_statement(key, text).vouches_for(kManifest, key.public_key());
+  };
   EXPECT_TRUE(vouches(statement(v1, sign, kManifest.hex())));
   EXPECT_TRUE(vouches(statement(old, sign, kManifest.hex())));
   EXPECT_FALSE(vouches(statement(v1, "https://spdx.dev/Document", kManifest.hex())));
@@ -170,7 +191,9 @@ TEST(BundleTest, TakesNoStatementOfAnotherKindForASignature) {
 
 TEST(BundleTest, RefusesOtherContentAndOtherVersions) {
   const auto good = json::parse(Bundle::make(kManifest, PrivateKey::generate()).to_json());
-  const auto is_refused = [](const json& document) { EXPECT_THROW(Bundle::parse(as_bytes(document.dump()), "bundle"), Error) << document.dump(); };
+  const auto is_refused = [](const json& document) {
+    EXPECT_THROW(Bundle::parse(as_bytes(document.dump()), "bundle"), Error) << document.dump();
+  };
   auto bad = good;
   bad["mediaType"] = "application/vnd.dev.sigstore.bundle+json;version=0.1";
   is_refused(bad);
@@ -205,11 +228,19 @@ class Registry final : public oci::Repository {
   explicit Registry(std::shared_ptr<oci::Repository> folder) : folder_(std::move(folder)) {}
   std::string name() const override { return "registry.example/app"; }
   oci::Document manifest(std::string_view selector) override { return folder_->manifest(selector); }
-  void read_blob(const oci::Descriptor& blob, ByteRange range, const oci::ByteSink& sink) override { folder_->read_blob(blob, range, sink); }
+  void read_blob(const oci::Descriptor& blob, ByteRange range, const oci::ByteSink& sink) override {
+    folder_->read_blob(blob, range, sink);
+  }
   bool has_blob(const oci::Descriptor& blob) override { return folder_->has_blob(blob); }
-  void put_blob(const oci::Descriptor& blob, const oci::ByteSource& content) override { folder_->put_blob(blob, content); }
-  oci::Descriptor put_manifest(ByteView json, std::string_view type, std::string_view tag) override { return folder_->put_manifest(json, type, tag); }
-  std::vector<oci::Descriptor> referrers(const Digest& subject, std::string_view type) override { return folder_->referrers(subject, type); }
+  void put_blob(const oci::Descriptor& blob, const oci::ByteSource& content) override {
+    folder_->put_blob(blob, content);
+  }
+  oci::Descriptor put_manifest(ByteView json, std::string_view type, std::string_view tag) override {
+    return folder_->put_manifest(json, type, tag);
+  }
+  std::vector<oci::Descriptor> referrers(const Digest& subject, std::string_view type) override {
+    return folder_->referrers(subject, type);
+  }
 
  private:
   std::shared_ptr<oci::Repository> folder_;
@@ -228,7 +259,8 @@ TEST(BundleTest, IsFoundBesideWhatItSignsWhateverTypeItIsListedUnder) {
   oci::ArtifactManifest odd;
   odd.artifact_type = "application/vnd.example.other";
   odd.subject = subject;
-  odd.layers.push_back(oci::put_bytes(*layout.repository, as_bytes(Bundle::make(kManifest, key).to_json()), kBundleType));
+  odd.layers.push_back(
+      oci::put_bytes(*layout.repository, as_bytes(Bundle::make(kManifest, key).to_json()), kBundleType));
   layout.repository->put_manifest(odd.to_json(), oci::kOciManifestType, "");
   odd.layers = {oci::put_bytes(*layout.repository, as_bytes("sbom"), "text/plain")};
   layout.repository->put_manifest(odd.to_json(), oci::kOciManifestType, "");

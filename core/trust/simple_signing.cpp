@@ -47,7 +47,9 @@ std::optional<oci::Document> document_of(oci::Repository& repository, const Dige
 
 std::optional<Bytes> signature_of(const oci::Descriptor& layer) {
   const auto found = layer.annotations.find(std::string(kSignatureAnnotation));
-  if (layer.media_type != kSimpleSigningType || found == layer.annotations.end() || found->second.size() > kMaxSignatureText) return std::nullopt;
+  if (layer.media_type != kSimpleSigningType || found == layer.annotations.end() ||
+      found->second.size() > kMaxSignatureText)
+    return std::nullopt;
   const auto decoded = base64_decode(found->second);
   if (!decoded || decoded->empty()) return std::nullopt;
   return to_bytes(as_bytes(*decoded));
@@ -64,15 +66,20 @@ json layer_json(const oci::Descriptor& payload, const SimpleSignature& added) {
 json config_json(const json& layers) {
   auto diff_ids = json::array();
   for (const auto& layer : layers) diff_ids.push_back(layer.at("digest"));
-  return {{"architecture", ""}, {"config", json::object()}, {"os", ""}, {"rootfs", {{"type", "layers"}, {"diff_ids", std::move(diff_ids)}}}};
+  return {{"architecture", ""},
+          {"config", json::object()},
+          {"os", ""},
+          {"rootfs", {{"type", "layers"}, {"diff_ids", std::move(diff_ids)}}}};
 }
 
 // The layers as they stand there, with all that others wrote into them.
 json layers_of(const std::optional<oci::Document>& document, std::string_view what) {
   if (!document) return json::array();
-  const auto manifest = oci::Manifest::parse(document->bytes, document->descriptor.media_type, what);  // within limits, and in form
+  const auto manifest =
+      oci::Manifest::parse(document->bytes, document->descriptor.media_type, what);  // within limits, and in form
   if (manifest.layers.size() >= kMaxSignatures)
-    fail<Unsupported>("{}: holds {} signatures, {} are looked at; remove those that nobody needs any more", what, manifest.layers.size(), kMaxSignatures);
+    fail<Unsupported>("{}: holds {} signatures, {} are looked at; remove those that nobody needs any more", what,
+                      manifest.layers.size(), kMaxSignatures);
   return json::parse(as_text(document->bytes)).at("layers");
 }
 
@@ -86,7 +93,8 @@ SignedPayload SignedPayload::parse(ByteView bytes, std::string_view what) {
   internal::check_members(critical, {"type", "image", "identity"}, {}, what);
   internal::check_members(critical["image"], {"docker-manifest-digest"}, {}, what);
   internal::check_members(critical["identity"], {"docker-reference"}, {}, what);
-  if (internal::text_member(critical, "type", what) != kPayloadType) fail<CorruptData>("{}: not of type \"{}\"", what, kPayloadType);
+  if (internal::text_member(critical, "type", what) != kPayloadType)
+    fail<CorruptData>("{}: not of type \"{}\"", what, kPayloadType);
   SignedPayload payload;
   payload.docker_reference = internal::text_member(critical["identity"], "docker-reference", what);
   payload.manifest = Digest::parse(internal::text_member(critical["image"], "docker-manifest-digest", what), what);
@@ -102,7 +110,9 @@ std::string SignedPayload::to_json(std::string_view creator, std::int64_t timest
   return document.dump();
 }
 
-std::string signature_tag(const Digest& manifest) { return std::string(kTagPrefix) + manifest.hex() + std::string(kTagSuffix); }
+std::string signature_tag(const Digest& manifest) {
+  return std::string(kTagPrefix) + manifest.hex() + std::string(kTagSuffix);
+}
 
 FoundSimpleSignatures find_simple_signatures(oci::Repository& repository, const Digest& manifest) {
   FoundSimpleSignatures found;
@@ -133,13 +143,15 @@ FoundSimpleSignatures find_simple_signatures(oci::Repository& repository, const 
   return found;
 }
 
-oci::Descriptor add_simple_signature(oci::Repository& repository, const Digest& manifest, const SimpleSignature& added) {
+oci::Descriptor add_simple_signature(oci::Repository& repository, const Digest& manifest,
+                                     const SimpleSignature& added) {
   const auto tag = signature_tag(manifest);
   const auto what = repository.name() + ":" + tag;
   const auto payload = oci::put_bytes(repository, added.payload, kSimpleSigningType);
   const auto layer = layer_json(payload, added);
   const auto is_this = [&](const json& other) {
-    return other.value("digest", "") == layer["digest"] && other.contains("annotations") && other["annotations"].is_object() &&
+    return other.value("digest", "") == layer["digest"] && other.contains("annotations") &&
+           other["annotations"].is_object() &&
            other["annotations"].value(kSignatureAnnotation, "") == layer["annotations"][kSignatureAnnotation];
   };
   for (int attempt = 0; attempt < kAddAttempts; ++attempt) {
@@ -148,10 +160,11 @@ oci::Descriptor add_simple_signature(oci::Repository& repository, const Digest& 
     if (document && std::ranges::any_of(layers, is_this)) return document->descriptor;
     layers.push_back(layer);
     const auto config = oci::put_bytes(repository, as_bytes(config_json(layers).dump()), kConfigType);
-    const json put = {{"schemaVersion", 2},
-                      {"mediaType", oci::kOciManifestType},
-                      {"config", {{"mediaType", kConfigType}, {"digest", config.digest.to_string()}, {"size", config.size}}},
-                      {"layers", std::move(layers)}};
+    const json put = {
+        {"schemaVersion", 2},
+        {"mediaType", oci::kOciManifestType},
+        {"config", {{"mediaType", kConfigType}, {"digest", config.digest.to_string()}, {"size", config.size}}},
+        {"layers", std::move(layers)}};
     repository.put_manifest(as_bytes(put.dump()), oci::kOciManifestType, tag);
     // Who wrote at the same time may have replaced it: the loop looks again.
   }

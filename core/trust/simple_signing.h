@@ -1,6 +1,6 @@
 #pragma once
-// cosign's first scheme: a small JSON document that names a manifest and a repository, and signatures of its exact bytes as the
-// layers of an image under the tag "sha256-HEX.sig". Byte tables: docs/trust.md.
+// cosign's first scheme: a small JSON document that names a manifest and a repository, and signatures of its exact
+// bytes as the layers of an image under the tag "sha256-HEX.sig". Byte tables: docs/trust.md.
 #include <cstdint>
 #include <string>
 #include <string_view>
@@ -23,8 +23,8 @@ struct SignedPayload {
   std::string docker_reference;  // as it stands there: a name, with a tag or a digest or neither
   Digest manifest;
 
-  // As strict as containers/image: no unknown member, none twice, none missing; anything in "optional" but a "creator" that is no
-  // string or a "timestamp" that is no whole number. Throws CorruptData, Unsupported.
+  // As strict as containers/image: no unknown member, none twice, none missing; anything in "optional" but a "creator"
+  // that is no string or a "timestamp" that is no whole number. Throws CorruptData, Unsupported.
   static SignedPayload parse(ByteView json, std::string_view what);
   // Deterministic for its arguments; `timestamp` in seconds since 1970.
   std::string to_json(std::string_view creator, std::int64_t timestamp) const;
@@ -40,17 +40,17 @@ struct SimpleSignature {
 std::string signature_tag(const Digest& manifest);
 
 // Signatures of a manifest that lie in the repository, at most kMaxSignatures; those that cannot be read are counted in
-// `unreadable` and passed over. Two requests and one for each further payload. Empty if there is none. Throws TemporaryError
-// and what else the repository throws, but for NotFound.
+// `unreadable` and passed over. Two requests and one for each further payload. Empty if there is none. Throws
+// TemporaryError and what else the repository throws, but for NotFound.
 struct FoundSimpleSignatures {
   std::vector<SimpleSignature> signatures;
   std::size_t unreadable = 0;
 };
 FoundSimpleSignatures find_simple_signatures(oci::Repository& repository, const Digest& manifest);
 
-// Puts a signature beside those that are there, which stay as they are; one that is there already is not put again. Returns the
-// manifest under the tag. Two writers at the same time: the last one wins, as with cosign and skopeo; tries again until its own
-// is there, then throws TemporaryError.
+// Puts a signature beside those that are there, which stay as they are; one that is there already is not put again.
+// Returns the manifest under the tag. Two writers at the same time: the last one wins, as with cosign and skopeo; tries
+// again until its own is there, then throws TemporaryError.
 oci::Descriptor add_simple_signature(oci::Repository& repository, const Digest& manifest, const SimpleSignature& added);
 
 }  // namespace varve::trust

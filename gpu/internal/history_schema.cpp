@@ -61,8 +61,10 @@ std::string stored_text(std::string_view text, std::size_t most) {
   while (!text.empty()) {
     const auto length = text.front() == '\0' ? 0 : utf8_length(text);
     if (stored.size() + std::max<std::size_t>(length, 1) > most) break;
-    if (length == 0) stored += '?';
-    else stored += text.substr(0, length);
+    if (length == 0)
+      stored += '?';
+    else
+      stored += text.substr(0, length);
     text.remove_prefix(std::max<std::size_t>(length, 1));
   }
   return stored;
@@ -70,7 +72,8 @@ std::string stored_text(std::string_view text, std::size_t most) {
 
 Digest content_key(const RunIdentity& run, const std::vector<StepResult>& results) {
   KeyMaker key;
-  for (const auto& text : {run.machine.gpu, run.machine.driver, run.machine.name, run.lineage, run.image}) key.add(text);
+  for (const auto& text : {run.machine.gpu, run.machine.driver, run.machine.name, run.lineage, run.image})
+    key.add(text);
   key.add(std::to_string(run.unix_seconds));
   for (const auto& result : results) {
     key.add(result.step);

@@ -24,7 +24,8 @@ inline constexpr std::int64_t kMaxHourSamples = 1024;
 const SqlDatabaseKind& history_kind();
 void migrate_history(SqlConnection& sql);
 
-// PostgreSQL takes neither a zero byte nor bytes that are not UTF-8, and what a step said may have both. Cut after `most` bytes.
+// PostgreSQL takes neither a zero byte nor bytes that are not UTF-8, and what a step said may have both. Cut after
+// `most` bytes.
 std::string stored_text(std::string_view text, std::size_t most);
 
 // Of all that a run says: two runs with the same are one.

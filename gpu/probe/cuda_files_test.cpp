@@ -5,7 +5,7 @@
 #include <cstdlib>
 #include <fstream>
 
-#include "tests/support/temp_dir.h"
+#include "testing/temp_dir.h"
 
 namespace varve::gpu::probe {
 namespace {

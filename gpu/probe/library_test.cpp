@@ -4,7 +4,7 @@
 
 #include <fstream>
 
-#include "tests/support/temp_dir.h"
+#include "testing/temp_dir.h"
 
 #define TEST_REQUIRED(F) F(varve_opener, int, int)
 #define TEST_OPTIONAL(F) F(varve_words, const char*) F(varve_newer, int)

@@ -9,7 +9,9 @@ namespace {
 using index::FileType;
 using index::FlatEntry;
 
-std::string_view inode_of(std::string_view path, const FlatEntry& entry) { return entry.link_of.empty() ? path : std::string_view(entry.link_of); }
+std::string_view inode_of(std::string_view path, const FlatEntry& entry) {
+  return entry.link_of.empty() ? path : std::string_view(entry.link_of);
+}
 
 // Which names an inode has is compared by the caller.
 bool same_but_for_names(const FlatEntry& wanted, const FlatEntry& given) {
@@ -27,15 +29,18 @@ std::string_view parent_path(std::string_view path) {
   return slash == std::string_view::npos ? std::string_view() : path.substr(0, slash);
 }
 
-Beneath::Beneath(std::vector<index::LayerEntries> taken_over, const index::FlatTree& tree, const index::Placement& placement)
+Beneath::Beneath(std::vector<index::LayerEntries> taken_over, const index::FlatTree& tree,
+                 const index::Placement& placement)
     : given_(index::flatten(std::move(taken_over))), tree_(tree) {
   std::unordered_set<std::string_view> replaced(placement.removed.begin(), placement.removed.end());
   for (const auto& file : placement.added) replaced.insert(file.path);
-  std::map<std::string_view, std::vector<std::string_view>> inodes;  // of the tree, by the first name: the names that are left
+  std::map<std::string_view, std::vector<std::string_view>>
+      inodes;  // of the tree, by the first name: the names that are left
   for (const auto& [path, entry] : tree_.entries) {
     if (entry.type != FileType::kDirectory && !replaced.contains(path)) inodes[inode_of(path, entry)].push_back(path);
   }
-  // An inode below stays if all names it shall have are its names. Two inodes that were one there cannot both be it: the first keeps it.
+  // An inode below stays if all names it shall have are its names. Two inodes that were one there cannot both be it:
+  // the first keeps it.
   std::unordered_set<std::string_view> kept;  // inodes of what is given
   for (const auto& [first, names] : inodes) {
     std::string_view below;
@@ -65,7 +70,9 @@ std::vector<std::string> Beneath::hidden(const std::unordered_set<std::string_vi
     const auto parent = parent_path(path);
     // Where the parent is no directory any more, or gone, that hides it.
     const auto in_tree = tree_.entries.find(parent);
-    const bool parent_stays = parent.empty() || (survives.contains(parent) && (in_tree == tree_.entries.end() || in_tree->second.type == FileType::kDirectory));
+    const bool parent_stays =
+        parent.empty() ||
+        (survives.contains(parent) && (in_tree == tree_.entries.end() || in_tree->second.type == FileType::kDirectory));
     if (parent_stays) paths.push_back(path);
   }
   return paths;

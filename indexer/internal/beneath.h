@@ -5,21 +5,23 @@
 #include <unordered_set>
 #include <vector>
 
-#include "core/index/flat_tree.h"
-#include "core/index/placement.h"
+#include "core/index/merge/flat_tree.h"
+#include "core/index/merge/placement.h"
 
 namespace varve::indexer {
 
 class Beneath {
  public:
-  // Tree and placement must outlive it. Throws CorruptData if the layers need others below them (a hard link to a file of one).
+  // Tree and placement must outlive it. Throws CorruptData if the layers need others below them (a hard link to a file
+  // of one).
   Beneath(std::vector<index::LayerEntries> taken_over, const index::FlatTree& tree, const index::Placement& placement);
 
   // Whether a file or link of the tree is given as it shall be: the same for all names of its inode.
   bool stays(std::string_view path) const { return stays_.contains(path); }
   // The same for a directory, attributes and all.
   bool gives_directory(std::string_view path, const index::FlatEntry& wanted) const;
-  // What has to be hidden: `survives` says what the new tree has, directories included. Of what is below a hidden directory only the directory is named.
+  // What has to be hidden: `survives` says what the new tree has, directories included. Of what is below a hidden
+  // directory only the directory is named.
   std::vector<std::string> hidden(const std::unordered_set<std::string_view>& survives) const;
 
  private:

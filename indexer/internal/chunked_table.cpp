@@ -26,13 +26,20 @@ constexpr std::string_view kPlainAclPrefix = "system.posix_acl_";
 
 std::string_view type_name(codec::TarType type) {
   switch (type) {
-    case codec::TarType::kRegular: return "reg";
-    case codec::TarType::kHardLink: return "hardlink";
-    case codec::TarType::kSymlink: return "symlink";
-    case codec::TarType::kCharDevice: return "char";
-    case codec::TarType::kBlockDevice: return "block";
-    case codec::TarType::kDirectory: return "dir";
-    case codec::TarType::kFifo: return "fifo";
+    case codec::TarType::kRegular:
+      return "reg";
+    case codec::TarType::kHardLink:
+      return "hardlink";
+    case codec::TarType::kSymlink:
+      return "symlink";
+    case codec::TarType::kCharDevice:
+      return "char";
+    case codec::TarType::kBlockDevice:
+      return "block";
+    case codec::TarType::kDirectory:
+      return "dir";
+    case codec::TarType::kFifo:
+      return "fifo";
   }
   return "";
 }
@@ -47,7 +54,10 @@ std::string_view bare_name(std::string_view name) {
 }
 
 json toc_entry(const codec::TarEntry& entry, std::uint32_t mode) {
-  json object{{"type", type_name(entry.type)}, {"name", entry.name}, {"mode", mode}, {"modtime", rfc3339(entry.mtime_seconds, entry.mtime_nanoseconds)}};
+  json object{{"type", type_name(entry.type)},
+              {"name", entry.name},
+              {"mode", mode},
+              {"modtime", rfc3339(entry.mtime_seconds, entry.mtime_nanoseconds)}};
   if (!entry.link_name.empty()) object["linkName"] = entry.link_name;
   if (entry.size != 0) object["size"] = entry.size;
   if (entry.uid != 0) object["uid"] = entry.uid;
@@ -87,7 +97,8 @@ std::string_view table_obstacle(const codec::TarEntry& entry, ByteView header) {
   }
   if (header.size() < kTarBlock) return "an entry without a header of its own";
   const auto block = header.last(kTarBlock);
-  if (as_text(block).substr(kMagicOffset).starts_with("ustar ") && (block[kGnuAccessTime] != std::byte(0) || block[kGnuChangeTime] != std::byte(0)))
+  if (as_text(block).substr(kMagicOffset).starts_with("ustar ") &&
+      (block[kGnuAccessTime] != std::byte(0) || block[kGnuChangeTime] != std::byte(0)))
     return "times in GNU's form";
   return "";
 }
@@ -123,20 +134,26 @@ void ChunkedTable::begin_entry(const codec::TarEntry& entry, ByteView header) {
   add_split_segment(header);
   open_name_ = entry.name;
   open_size_ = entry.size;
-  if (open_size_ == 0) add_split_line(json{{"type", 1}, {"name", open_name_}, {"payload", nullptr}, {"position", split_position_}}.dump());
+  if (open_size_ == 0)
+    add_split_line(json{{"type", 1}, {"name", open_name_}, {"payload", nullptr}, {"position", split_position_}}.dump());
 }
 
 void ChunkedTable::end_content(std::uint64_t crc64) {
   if (!reason_.empty()) return;
   std::string sum(8, '\0');
   for (std::size_t i = 0; i < 8; ++i) sum[i] = char(crc64 >> (56 - 8 * i) & 0xFF);
-  add_split_line(json{{"type", 1}, {"name", open_name_}, {"size", open_size_}, {"payload", base64_encode(sum)}, {"position", split_position_}}.dump());
+  add_split_line(json{{"type", 1},
+                      {"name", open_name_},
+                      {"size", open_size_},
+                      {"payload", base64_encode(sum)},
+                      {"position", split_position_}}
+                     .dump());
 }
 
 void ChunkedTable::add_toc_text(std::string_view text) { toc_.feed(as_bytes(text)); }
 
-void ChunkedTable::place_entry(const codec::TarEntry& entry, std::uint32_t mode, const Digest& content_digest, const std::vector<PlacedChunk>& chunks,
-                               std::uint64_t end_offset) {
+void ChunkedTable::place_entry(const codec::TarEntry& entry, std::uint32_t mode, const Digest& content_digest,
+                               const std::vector<PlacedChunk>& chunks, std::uint64_t end_offset) {
   if (!reason_.empty()) return;
   add_toc_text(first_ ? R"({"version":1,"entries":[)" : ",");
   first_ = false;
@@ -171,15 +188,18 @@ ChunkedTable::Tail ChunkedTable::finish(ByteView rest, std::uint64_t offset) {
   append(tail.bytes, toc);
   append_skippable_header(tail.bytes, split.size());
   append(tail.bytes, split);
-  const std::array<std::uint64_t, 7> footer{toc_offset, toc.size(), toc_.content_bytes(), kManifestType, split_offset, split.size(), split_.content_bytes()};
+  const std::array<std::uint64_t, 7> footer{toc_offset,   toc.size(),   toc_.content_bytes(),  kManifestType,
+                                            split_offset, split.size(), split_.content_bytes()};
   append_skippable_header(tail.bytes, sizeof footer + kFooterMagic.size());
   for (const auto value : footer) append_le(tail.bytes, value);
   append(tail.bytes, as_bytes(kFooterMagic));
 
   const auto key = [](std::string_view name) { return std::string(kAnnotationPrefix) + std::string(name); };
   tail.annotations[key("manifest-checksum")] = digest_of(toc).to_string();
-  tail.annotations[key("manifest-position")] = fmt::format("{}:{}:{}:{}", toc_offset, toc.size(), toc_.content_bytes(), kManifestType);
-  tail.annotations[key("tarsplit-position")] = fmt::format("{}:{}:{}", split_offset, split.size(), split_.content_bytes());
+  tail.annotations[key("manifest-position")] =
+      fmt::format("{}:{}:{}:{}", toc_offset, toc.size(), toc_.content_bytes(), kManifestType);
+  tail.annotations[key("tarsplit-position")] =
+      fmt::format("{}:{}:{}", split_offset, split.size(), split_.content_bytes());
   return tail;
 }
 

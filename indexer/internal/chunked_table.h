@@ -1,5 +1,6 @@
 #pragma once
-// The table of contents and the tar-split of a zstd:chunked layer, written as the layer goes by. docs/format-zstd-chunked.md.
+// The table of contents and the tar-split of a zstd:chunked layer, written as the layer goes by.
+// docs/format-zstd-chunked.md.
 #include <cstdint>
 #include <map>
 #include <string>
@@ -19,7 +20,7 @@ struct PlacedChunk {
   std::uint64_t bytes = 0;              // of content
   std::uint64_t compressed_offset = 0;  // of its frame
   bool zeros = false;
-  Digest digest = {};                   // absent (all zero) for the only chunk of a file
+  Digest digest = {};  // absent (all zero) for the only chunk of a file
 };
 
 class ChunkedTable {
@@ -29,8 +30,8 @@ class ChunkedTable {
   // Its content has gone by; not for entries without.
   void end_content(std::uint64_t crc64);
   // Its frames are written: in the order of begin_entry, those without content included.
-  void place_entry(const codec::TarEntry& entry, std::uint32_t header_mode, const Digest& content_digest, const std::vector<PlacedChunk>& chunks,
-                   std::uint64_t end_offset);
+  void place_entry(const codec::TarEntry& entry, std::uint32_t header_mode, const Digest& content_digest,
+                   const std::vector<PlacedChunk>& chunks, std::uint64_t end_offset);
   // Why there can be no table, found by the caller.
   void give_up(std::string reason);
   const std::string& reason() const { return reason_; }
@@ -52,7 +53,7 @@ class ChunkedTable {
   codec::ZstdStreamEncoder split_{kTableLevel};
   static constexpr int kTableLevel = 3;
   std::uint64_t split_position_ = 0;
-  std::string open_name_;      // of the entry whose content goes by
+  std::string open_name_;  // of the entry whose content goes by
   std::uint64_t open_size_ = 0;
   bool first_ = true;
   std::unordered_set<std::string> names_;

@@ -15,7 +15,8 @@ namespace {
 
 using index::LayerFormat;
 
-// Each batch decodes the spans at its ends for a few files only, so batches are long beside a span; each thread has one, and one waits.
+// Each batch decodes the spans at its ends for a few files only, so batches are long beside a span; each thread has
+// one, and one waits.
 constexpr std::size_t kBatchBytes = 16 * 1024 * 1024;
 
 }  // namespace
@@ -24,7 +25,8 @@ void SpooledLayers::prepare(std::uint32_t layer, const CancelFlag& cancel) {
   const auto& map = *origin_.index.maps.at(layer);
   if (map.format != LayerFormat::kZstdSingle || files_.contains(layer)) return;
   auto fd = open_file(origin_.scratch_dir, O_TMPFILE | O_RDWR, 0600);
-  index::WholeLayerDecoder decoder(map, [&](std::size_t, ByteView stream) { write_all(fd.get(), stream, origin_.scratch_dir.string()); });
+  index::WholeLayerDecoder decoder(
+      map, [&](std::size_t, ByteView stream) { write_all(fd.get(), stream, origin_.scratch_dir.string()); });
   const auto& blob = origin_.image.manifest.layers.at(layer);
   origin_.image.repository->read_blob(blob, {.offset = 0, .length = blob.size}, [&](ByteView compressed) {
     cancel.throw_if_cancelled();
@@ -39,7 +41,8 @@ int SpooledLayers::find(std::uint32_t layer) const {
   return found == files_.end() ? -1 : found->second.get();
 }
 
-ContentFeed::ContentFeed(const ContentOrigin& origin, const SpooledLayers& spooled, const std::vector<index::TreeRun>& runs, unsigned threads, const CancelFlag& cancel)
+ContentFeed::ContentFeed(const ContentOrigin& origin, const SpooledLayers& spooled,
+                         const std::vector<index::TreeRun>& runs, unsigned threads, const CancelFlag& cancel)
     : origin_(origin), spooled_(spooled), cancel_(cancel) {
   plan(runs);
   const auto count = std::min<std::size_t>(std::max(1u, threads), batches_.size());
@@ -53,7 +56,8 @@ ContentFeed::~ContentFeed() {
   changed_.notify_all();
 }
 
-// How much of the rest of a run goes into a batch that has so much room: up to the end of a span, if there is one, so that the next batch need not decode it again.
+// How much of the rest of a run goes into a batch that has so much room: up to the end of a span, if there is one, so
+// that the next batch need not decode it again.
 std::uint64_t ContentFeed::cut_of(const index::TreeRun& run, std::uint64_t done, std::uint64_t room) const {
   const auto rest = run.run.length - done;
   if (rest <= room) return rest;
@@ -61,19 +65,22 @@ std::uint64_t ContentFeed::cut_of(const index::TreeRun& run, std::uint64_t done,
   const auto begin = run.run.stream_offset + done;
   const auto& span = map.spans[map.span_at(begin + room - 1)].stream_range;
   if (span.offset > begin) return span.offset - begin;
-  return span.length > kBatchBytes / 2 ? std::min(rest, span.end() - begin) : room;  // a span of many zeros: one long batch, not one decoding per batch
+  return span.length > kBatchBytes / 2 ? std::min(rest, span.end() - begin)
+                                       : room;  // a span of many zeros: one long batch, not one decoding per batch
 }
 
 void ContentFeed::plan(const std::vector<index::TreeRun>& runs) {
   for (const auto& run : runs) {
     const auto& map = *origin_.index.maps.at(run.layer);
     if (!ByteRange{run.run.stream_offset, run.run.length}.fits_in(map.stream_bytes))
-      fail<CorruptData>("layer {}: bytes {}+{} are outside its stream of {}", map.layer_digest.to_string(), run.run.stream_offset, run.run.length, map.stream_bytes);
+      fail<CorruptData>("layer {}: bytes {}+{} are outside its stream of {}", map.layer_digest.to_string(),
+                        run.run.stream_offset, run.run.length, map.stream_bytes);
     for (std::uint64_t done = 0; done < run.run.length;) {
       if (batches_.empty() || batches_.back().bytes >= kBatchBytes) batches_.emplace_back();
       auto& batch = batches_.back();
       const auto part = cut_of(run, done, kBatchBytes - batch.bytes);
-      batch.segments.push_back({.layer = run.layer, .stream_range = {run.run.stream_offset + done, part}, .at = batch.bytes});
+      batch.segments.push_back(
+          {.layer = run.layer, .stream_range = {run.run.stream_offset + done, part}, .at = batch.bytes});
       batch.bytes += part;
       done += part;
       if (done < run.run.length) batches_.emplace_back();
@@ -120,14 +127,17 @@ void ContentFeed::read(Batch& batch) {
   cancel_.throw_if_cancelled();
   batch.content = take_buffer(batch.bytes);
   const auto content = std::span(batch.content.bytes.get(), batch.bytes);
-  std::ranges::sort(batch.segments, {}, [](const Segment& segment) { return std::pair(segment.layer, segment.stream_range.offset); });
+  std::ranges::sort(batch.segments, {},
+                    [](const Segment& segment) { return std::pair(segment.layer, segment.stream_range.offset); });
   // Each content is checked whole by who writes it.
   index::ContentReader reader(origin_.image, origin_.index, origin_.windows, index::SpanCheck::kCompressed);
   for (auto first = batch.segments.begin(); first != batch.segments.end();) {
-    const auto last = std::find_if(first, batch.segments.end(), [&](const Segment& segment) { return segment.layer != first->layer; });
+    const auto last = std::find_if(first, batch.segments.end(),
+                                   [&](const Segment& segment) { return segment.layer != first->layer; });
     if (const int file = spooled_.find(first->layer); file >= 0) {
       for (auto segment = first; segment != last; ++segment)
-        pread_exactly(file, segment->stream_range.offset, content.subspan(segment->at, segment->stream_range.length), "the stream of a layer");
+        pread_exactly(file, segment->stream_range.offset, content.subspan(segment->at, segment->stream_range.length),
+                      "the stream of a layer");
     } else {
       std::vector<ByteRange> ranges;
       std::vector<std::size_t> places;

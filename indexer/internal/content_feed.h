@@ -1,5 +1,6 @@
 #pragma once
-// The contents of many files out of old layers, in the order they are asked for, decoded ahead by several threads: each span once or nearly so.
+// The contents of many files out of old layers, in the order they are asked for, decoded ahead by several threads: each
+// span once or nearly so.
 #include <condition_variable>
 #include <cstdint>
 #include <exception>
@@ -14,7 +15,7 @@
 #include "core/base/cancel.h"
 #include "core/base/unique_fd.h"
 #include "core/index/local_index.h"
-#include "core/index/tree.h"
+#include "core/index/merge/tree.h"
 #include "core/oci/image.h"
 
 namespace varve::indexer {
@@ -27,7 +28,8 @@ struct ContentOrigin {
   std::filesystem::path scratch_dir;  // for the streams of layers that are one zstd frame: they are decoded once, whole
 };
 
-// Streams of layers that cannot be entered, decoded into files without a name. Shared by the layers that are written. Not shared between threads while it is filled.
+// Streams of layers that cannot be entered, decoded into files without a name. Shared by the layers that are written.
+// Not shared between threads while it is filled.
 class SpooledLayers {
  public:
   explicit SpooledLayers(const ContentOrigin& origin) : origin_(origin) {}
@@ -45,9 +47,11 @@ class SpooledLayers {
 class ContentFeed {
  public:
   // `runs`: what will be asked for, in order; they need not ascend. At most `threads` decode at the same time.
-  ContentFeed(const ContentOrigin& origin, const SpooledLayers& spooled, const std::vector<index::TreeRun>& runs, unsigned threads, const CancelFlag& cancel);
+  ContentFeed(const ContentOrigin& origin, const SpooledLayers& spooled, const std::vector<index::TreeRun>& runs,
+              unsigned threads, const CancelFlag& cancel);
   ~ContentFeed();
-  // The next bytes of the runs, back to back, in pieces: never empty before the end of all. Valid until the next call. Throws what reading threw.
+  // The next bytes of the runs, back to back, in pieces: never empty before the end of all. Valid until the next call.
+  // Throws what reading threw.
   ByteView next();
 
  private:
@@ -81,9 +85,9 @@ class ContentFeed {
   std::vector<Buffer> free_;
   std::mutex mutex_;
   std::condition_variable changed_;
-  std::size_t taken_ = 0;    // by threads
-  std::size_t given_ = 0;    // to the caller
-  std::size_t ahead_ = 0;    // batches that may be under way or waiting
+  std::size_t taken_ = 0;  // by threads
+  std::size_t given_ = 0;  // to the caller
+  std::size_t ahead_ = 0;  // batches that may be under way or waiting
   bool stopped_ = false;
   std::vector<std::jthread> threads_;  // last: they end first
 };

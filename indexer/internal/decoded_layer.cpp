@@ -3,7 +3,7 @@
 #include <utility>
 
 #include "core/codec/blob_decoder.h"
-#include "core/index/layer_map.h"
+#include "core/index/format/layer_map.h"
 
 namespace varve::indexer {
 namespace {
@@ -15,12 +15,16 @@ struct Abandoned {};
 
 }  // namespace
 
-DecodedLayer::DecodedLayer(oci::Repository& repository, const oci::Descriptor& layer, std::string what, Progress& progress, const CancelFlag& cancel)
-    : thread_([this, &repository, &layer, &progress, &cancel, name = std::move(what)] { work(repository, layer, name, progress, cancel); }) {}
+DecodedLayer::DecodedLayer(oci::Repository& repository, const oci::Descriptor& layer, std::string what,
+                           Progress& progress, const CancelFlag& cancel)
+    : thread_([this, &repository, &layer, &progress, &cancel, name = std::move(what)] {
+        work(repository, layer, name, progress, cancel);
+      }) {}
 
 DecodedLayer::~DecodedLayer() { pieces_.abort(); }
 
-void DecodedLayer::work(oci::Repository& repository, const oci::Descriptor& layer, const std::string& what, Progress& progress, const CancelFlag& cancel) {
+void DecodedLayer::work(oci::Repository& repository, const oci::Descriptor& layer, const std::string& what,
+                        Progress& progress, const CancelFlag& cancel) {
   try {
     Bytes piece;
     const auto hand_over = [&] {

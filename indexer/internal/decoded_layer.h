@@ -15,13 +15,16 @@ namespace varve::indexer {
 class DecodedLayer {
  public:
   // Repository and layer must outlive it. `progress` hears of compressed bytes.
-  DecodedLayer(oci::Repository& repository, const oci::Descriptor& layer, std::string what, Progress& progress, const CancelFlag& cancel);
+  DecodedLayer(oci::Repository& repository, const oci::Descriptor& layer, std::string what, Progress& progress,
+               const CancelFlag& cancel);
   ~DecodedLayer();
-  // The next bytes of the stream; empty at its end, when the blob's digest was right. Throws what reading and decoding threw.
+  // The next bytes of the stream; empty at its end, when the blob's digest was right. Throws what reading and decoding
+  // threw.
   Bytes next();
 
  private:
-  void work(oci::Repository& repository, const oci::Descriptor& layer, const std::string& what, Progress& progress, const CancelFlag& cancel);
+  void work(oci::Repository& repository, const oci::Descriptor& layer, const std::string& what, Progress& progress,
+            const CancelFlag& cancel);
 
   static constexpr std::size_t kPieces = 24;
   BoundedQueue<Bytes> pieces_{kPieces};

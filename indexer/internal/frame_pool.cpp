@@ -23,7 +23,8 @@ unsigned thread_count(unsigned jobs) { return jobs != 0 ? jobs : std::max(1u, st
 
 FramePool::FramePool(codec::FrameFormat format, int level, unsigned jobs)
     : max_pending_(kPendingPerThread * thread_count(jobs)), queue_(max_pending_ + 1) {
-  for (unsigned i = 0; i < thread_count(jobs); ++i) threads_.emplace_back([this, format, level] { work(format, level); });
+  for (unsigned i = 0; i < thread_count(jobs); ++i)
+    threads_.emplace_back([this, format, level] { work(format, level); });
 }
 
 FramePool::~FramePool() { queue_.abort(); }

@@ -20,7 +20,7 @@ struct FrameBatch {
   Bytes content;                          // of all pieces
   std::vector<std::size_t> content_ends;  // of each piece, in `content`
   Bytes frames;
-  std::vector<std::size_t> frame_ends;    // of each piece, in `frames`
+  std::vector<std::size_t> frame_ends;  // of each piece, in `frames`
 };
 
 class FramePool {

@@ -23,7 +23,10 @@ static_assert(kTailBytes >= codec::kEstargzFooterBytes);
 class BatchWriter {
  public:
   BatchWriter(std::string what, codec::Container container, std::uint64_t max_stream_bytes, LayerReader::HandOn hand_on)
-      : what_(std::move(what)), container_(container), max_stream_bytes_(max_stream_bytes), hand_on_(std::move(hand_on)) {
+      : what_(std::move(what)),
+        container_(container),
+        max_stream_bytes_(max_stream_bytes),
+        hand_on_(std::move(hand_on)) {
     start_batch();
   }
 
@@ -55,7 +58,8 @@ class BatchWriter {
     // Without stream bytes in between only the last of many places counts.
     if (mark.kind == Batch::Mark::Kind::kPlace && !batch_->marks.empty()) {
       auto& last = batch_->marks.back();
-      if (last.kind == Batch::Mark::Kind::kPlace && last.place.stream_offset == mark.place.stream_offset && mark.place.stream_offset != 0) {
+      if (last.kind == Batch::Mark::Kind::kPlace && last.place.stream_offset == mark.place.stream_offset &&
+          mark.place.stream_offset != 0) {
         last = mark;
         return;
       }
@@ -118,7 +122,7 @@ class WalkedLayer : public LayerDecoder, protected Listener {
     writer_.hand_on_if_large();
   }
 
-  DecodedLayer finish() override {
+  DecodedSizes finish() override {
     walker_.finish();
     writer_.hand_on();
     return {.format = format(), .compressed_bytes = writer_.compressed_bytes(), .stream_bytes = writer_.stream_bytes()};
@@ -137,11 +141,11 @@ class GzipLayer final : public WalkedLayer<codec::GzipWalker, codec::GzipListene
   using WalkedLayer::WalkedLayer;
 
   index::LayerFormat format() const override {
-    return codec::has_estargz_footer(tail_.last(codec::kEstargzFooterBytes)) ? index::LayerFormat::kEstargz : index::LayerFormat::kGzip;
+    return codec::has_estargz_footer(tail_.last(codec::kEstargzFooterBytes)) ? index::LayerFormat::kEstargz
+                                                                             : index::LayerFormat::kGzip;
   }
 
  private:
-
   bool wants_boundary(std::uint64_t stream_offset) override {
     return stream_offset == last_place_ || stream_offset - last_place_ >= kPlaceGapBytes ||
            writer_.compressed_bytes() - last_compressed_ >= kMaxSilentCompressedBytes;
@@ -169,12 +173,13 @@ class ZstdLayer final : public WalkedLayer<codec::ZstdWalker, codec::ZstdListene
   index::LayerFormat format() const override {
     if (walker_.frames() <= 1) return index::LayerFormat::kZstdSingle;
     return codec::has_zstd_chunked_footer(tail_.last(codec::kZstdChunkedFooterBytes)) ? index::LayerFormat::kZstdChunked
-                                                                                     : index::LayerFormat::kZstd;
+                                                                                      : index::LayerFormat::kZstd;
   }
 
  private:
   void on_frame(std::uint64_t compressed_offset, std::uint64_t stream_offset) override {
-    writer_.mark({.kind = Batch::Mark::Kind::kPlace, .place = {.compressed_offset = compressed_offset, .stream_offset = stream_offset}});
+    writer_.mark({.kind = Batch::Mark::Kind::kPlace,
+                  .place = {.compressed_offset = compressed_offset, .stream_offset = stream_offset}});
   }
   void on_frame_end(std::uint64_t compressed_offset) override {
     writer_.mark({.kind = Batch::Mark::Kind::kFrameEnd,
@@ -199,7 +204,7 @@ class PlainLayer final : public LayerDecoder {
     }
   }
 
-  DecodedLayer finish() override {
+  DecodedSizes finish() override {
     writer_.hand_on();
     return {.format = format(), .compressed_bytes = writer_.compressed_bytes(), .stream_bytes = writer_.stream_bytes()};
   }
@@ -232,17 +237,24 @@ void LayerReader::feed_piece() {
     const auto container = codec::sniff(ByteView(piece_).first(std::min(piece_.size(), codec::kSniffBytes)));
     BatchWriter writer(what_, container, max_stream_bytes_, hand_on_);
     switch (container) {
-      case codec::Container::kGzip: decoder_ = std::make_unique<GzipLayer>(std::move(writer)); break;
-      case codec::Container::kZstd: decoder_ = std::make_unique<ZstdLayer>(std::move(writer)); break;
-      case codec::Container::kTar: decoder_ = std::make_unique<PlainLayer>(std::move(writer)); break;
-      case codec::Container::kUnknown: fail<CorruptData>("{} at 0: neither gzip nor zstd nor tar", what_);
+      case codec::Container::kGzip:
+        decoder_ = std::make_unique<GzipLayer>(std::move(writer));
+        break;
+      case codec::Container::kZstd:
+        decoder_ = std::make_unique<ZstdLayer>(std::move(writer));
+        break;
+      case codec::Container::kTar:
+        decoder_ = std::make_unique<PlainLayer>(std::move(writer));
+        break;
+      case codec::Container::kUnknown:
+        fail<CorruptData>("{} at 0: neither gzip nor zstd nor tar", what_);
     }
   }
   decoder_->feed(piece_);
   piece_.clear();
 }
 
-DecodedLayer LayerReader::finish() {
+DecodedSizes LayerReader::finish() {
   if (!piece_.empty() || !decoder_) feed_piece();
   return decoder_->finish();
 }

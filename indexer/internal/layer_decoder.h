@@ -1,5 +1,6 @@
 #pragma once
-// First stage of the pass over a layer: from compressed bytes to batches of both sides with the places where decoding can begin.
+// First stage of the pass over a layer: from compressed bytes to batches of both sides with the places where decoding
+// can begin.
 #include <cstdint>
 #include <functional>
 #include <memory>
@@ -8,7 +9,7 @@
 
 #include "core/base/bytes.h"
 #include "core/codec/sniff.h"
-#include "core/index/layer_map.h"
+#include "core/index/format/layer_map.h"
 #include "indexer/span_planner.h"
 
 namespace varve::indexer {
@@ -30,13 +31,13 @@ struct Batch {
   codec::Container container = codec::Container::kTar;
   std::uint64_t compressed_offset = 0;
   std::uint64_t stream_offset = 0;
-  Bytes compressed;          // what was given to the decoder while this batch was filled; empty for plain layers
+  Bytes compressed;  // what was given to the decoder while this batch was filled; empty for plain layers
   Bytes stream;
-  std::vector<Mark> marks;   // in stream order, within the stream bytes or at their end
+  std::vector<Mark> marks;  // in stream order, within the stream bytes or at their end
 };
 using BatchPtr = std::shared_ptr<const Batch>;
 
-struct DecodedLayer {
+struct DecodedSizes {
   index::LayerFormat format = index::LayerFormat::kTar;
   std::uint64_t compressed_bytes = 0;
   std::uint64_t stream_bytes = 0;
@@ -47,19 +48,19 @@ class LayerDecoder {
   virtual ~LayerDecoder() = default;
   virtual index::LayerFormat format() const = 0;  // final only after finish()
   virtual void feed(ByteView compressed) = 0;
-  virtual DecodedLayer finish() = 0;
+  virtual DecodedSizes finish() = 0;
 };
 
-// Cuts what it is fed into pieces of one size, so that nothing depends on how a transfer was cut; chooses the decoder by the first bytes.
-// `what` names the layer in messages. `hand_on` gets the batches in order. feed() and finish() throw CorruptData, Unsupported beyond
-// `max_stream_bytes`, and what hand_on throws.
+// Cuts what it is fed into pieces of one size, so that nothing depends on how a transfer was cut; chooses the decoder
+// by the first bytes. `what` names the layer in messages. `hand_on` gets the batches in order. feed() and finish()
+// throw CorruptData, Unsupported beyond `max_stream_bytes`, and what hand_on throws.
 class LayerReader {
  public:
   using HandOn = std::function<void(BatchPtr)>;
   LayerReader(std::string what, std::uint64_t max_stream_bytes, HandOn hand_on);
   ~LayerReader();
   void feed(ByteView compressed);
-  DecodedLayer finish();
+  DecodedSizes finish();
 
  private:
   void feed_piece();

@@ -35,16 +35,21 @@ std::vector<ordered_json> layer_history(const ordered_json& config, std::size_t 
 
 std::string oci_layer_type(const oci::Descriptor& layer) {
   const auto type = oci::parse_layer_media_type(layer.media_type);
-  if (!type) fail<Unsupported>("layer {}: media type {} is none of a layer", layer.digest.to_string(), layer.media_type);
+  if (!type)
+    fail<Unsupported>("layer {}: media type {} is none of a layer", layer.digest.to_string(), layer.media_type);
   switch (type->compression) {
-    case oci::LayerCompression::kGzip: return std::string(kGzipType);
-    case oci::LayerCompression::kZstd: return std::string(kZstdType);
-    case oci::LayerCompression::kNone: return std::string(kPlainType);
+    case oci::LayerCompression::kGzip:
+      return std::string(kGzipType);
+    case oci::LayerCompression::kZstd:
+      return std::string(kZstdType);
+    case oci::LayerCompression::kNone:
+      return std::string(kPlainType);
   }
   return {};
 }
 
-std::string rewritten_manifest(const oci::Image& image, const std::vector<oci::Descriptor>& layers, const oci::Descriptor& config) {
+std::string rewritten_manifest(const oci::Image& image, const std::vector<oci::Descriptor>& layers,
+                               const oci::Descriptor& config) {
   auto document = json::parse(as_text(image.document.bytes));
   document["mediaType"] = oci::kOciManifestType;
   document["schemaVersion"] = 2;
@@ -61,7 +66,8 @@ std::string rewritten_manifest(const oci::Image& image, const std::vector<oci::D
   return document.dump();
 }
 
-std::string rewritten_config(const oci::Image& image, const std::vector<LayerHistory>& layers, const std::map<std::string, std::string>& labels) {
+std::string rewritten_config(const oci::Image& image, const std::vector<LayerHistory>& layers,
+                             const std::map<std::string, std::string>& labels) {
   auto config = ordered_json::parse(as_text(image.config_json));
   const auto told = layer_history(config, image.manifest.layers.size());
   auto diff_ids = ordered_json::array();
@@ -73,7 +79,8 @@ std::string rewritten_config(const oci::Image& image, const std::vector<LayerHis
       continue;
     }
     ordered_json entry;
-    if (const auto created = config.find("created"); created != config.end() && created->is_string()) entry["created"] = *created;
+    if (const auto created = config.find("created"); created != config.end() && created->is_string())
+      entry["created"] = *created;
     entry["created_by"] = kCreatedBy;
     entry["comment"] = layer.old_layer >= 0 ? fmt::format("layer {} as it was", layer.old_layer + 1) : layer.comment;
     history.push_back(std::move(entry));

@@ -8,18 +8,22 @@
 
 namespace varve::indexer {
 
-// A layer's type in OCI's words: a Docker manifest cannot name zstd layers. Throws Unsupported for a type that is none of a layer.
+// A layer's type in OCI's words: a Docker manifest cannot name zstd layers. Throws Unsupported for a type that is none
+// of a layer.
 std::string oci_layer_type(const oci::Descriptor& layer);
 
 // The old manifest with these layers and this config.
-std::string rewritten_manifest(const oci::Image& image, const std::vector<oci::Descriptor>& layers, const oci::Descriptor& config);
+std::string rewritten_manifest(const oci::Image& image, const std::vector<oci::Descriptor>& layers,
+                               const oci::Descriptor& config);
 
 struct LayerHistory {
   Digest diff_id;
-  int old_layer = -1;    // of the old image, whose history goes on to speak of it; -1 = a new one
-  std::string comment;   // of a new one: what is in it
+  int old_layer = -1;   // of the old image, whose history goes on to speak of it; -1 = a new one
+  std::string comment;  // of a new one: what is in it
 };
-// The old config with these layers and labels; everything else as it was, unknown fields and the order of all fields too. One entry of history per layer, without a clock.
-std::string rewritten_config(const oci::Image& image, const std::vector<LayerHistory>& layers, const std::map<std::string, std::string>& labels);
+// The old config with these layers and labels; everything else as it was, unknown fields and the order of all fields
+// too. One entry of history per layer, without a clock.
+std::string rewritten_config(const oci::Image& image, const std::vector<LayerHistory>& layers,
+                             const std::map<std::string, std::string>& labels);
 
 }  // namespace varve::indexer

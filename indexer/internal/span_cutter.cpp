@@ -9,7 +9,8 @@ namespace {
 
 // Window bytes are referred to from the next 32 KiB of stream only; in any sane stream these take less than this.
 constexpr std::uint64_t kFollowingBytes = 256 * 1024;
-// Skippable frames longer than this end a span, so that they need not be kept until it is known whether they lie inside one.
+// Skippable frames longer than this end a span, so that they need not be kept until it is known whether they lie inside
+// one.
 constexpr std::uint64_t kMaxGapBytes = 256 * 1024;
 
 std::uint64_t first_compressed(const SpanStart& start) { return start.compressed_offset - (start.bits != 0 ? 1 : 0); }
@@ -23,7 +24,8 @@ void SpanCutter::add_batch(BatchPtr batch) {
 }
 
 std::uint64_t SpanCutter::compressed_available() const {
-  return pending_.empty() ? emitted_compressed_ : pending_.back()->compressed_offset + pending_.back()->compressed.size();
+  return pending_.empty() ? emitted_compressed_
+                          : pending_.back()->compressed_offset + pending_.back()->compressed.size();
 }
 
 void SpanCutter::advance(std::uint64_t stream_offset) {
@@ -132,7 +134,9 @@ void SpanCutter::emit_compressed(std::uint64_t until) {
     if (batch->compressed_offset >= until || emitted_compressed_ >= until) break;
     const auto from = emitted_compressed_ - batch->compressed_offset;
     const auto length = std::min(end, until) - emitted_compressed_;
-    hand_on_({.kind = SpanWork::Kind::kBytes, .batch = batch, .compressed = ByteView(batch->compressed).subspan(from, length)});
+    hand_on_({.kind = SpanWork::Kind::kBytes,
+              .batch = batch,
+              .compressed = ByteView(batch->compressed).subspan(from, length)});
     emitted_compressed_ += length;
   }
 }
@@ -157,7 +161,8 @@ Bytes SpanCutter::copy_compressed(std::uint64_t from, std::uint64_t until) const
   return bytes;
 }
 
-// A start that is still to come lies at or after what has been handed on, and needs a window's length of stream before it.
+// A start that is still to come lies at or after what has been handed on, and needs a window's length of stream before
+// it.
 void SpanCutter::forget() {
   auto needed_compressed = emitted_compressed_;
   if (frame_end_ && frame_end_->stream_offset > open_stream_ && chooser_.first_undecided() == nullptr) {
@@ -166,8 +171,11 @@ void SpanCutter::forget() {
     if (seen > frame_end_->compressed_offset + kMaxGapBytes) needed_compressed = std::max(needed_compressed, seen);
   }
   std::erase_if(pending_, [&](const BatchPtr& batch) {
-    const bool stream_done = batch->stream.empty() || batch->stream_offset + batch->stream.size() + codec::kDeflateWindowBytes <= emitted_stream_;
-    const bool compressed_done = batch->compressed.empty() || batch->compressed_offset + batch->compressed.size() + 1 <= needed_compressed;
+    const bool stream_done =
+        batch->stream.empty() ||
+        batch->stream_offset + batch->stream.size() + codec::kDeflateWindowBytes <= emitted_stream_;
+    const bool compressed_done =
+        batch->compressed.empty() || batch->compressed_offset + batch->compressed.size() + 1 <= needed_compressed;
     return stream_done && compressed_done;
   });
 }

@@ -1,5 +1,6 @@
 #pragma once
-// Between the chooser of span starts and those who digest spans: keeps the bytes that are not assigned to a span yet and hands the others on.
+// Between the chooser of span starts and those who digest spans: keeps the bytes that are not assigned to a span yet
+// and hands the others on.
 #include <cstdint>
 #include <deque>
 #include <functional>
@@ -19,8 +20,8 @@ struct SpanWork {
   Kind kind = Kind::kBytes;
   // kBegin
   SpanStart start = {};
-  Bytes window = {};      // stream bytes before the start
-  Bytes following = {};   // compressed bytes from the first one needed on: what decides which window bytes are needed
+  Bytes window = {};     // stream bytes before the start
+  Bytes following = {};  // compressed bytes from the first one needed on: what decides which window bytes are needed
   // kBytes
   BatchPtr batch = nullptr;  // keeps the views alive
   ByteView stream = {};
@@ -63,16 +64,16 @@ class SpanCutter {
   SpanChooser& chooser_;
   HandOn hand_on_;
   std::deque<BatchPtr> pending_;
-  std::deque<SpanStart> starts_;         // decided, not begun
-  bool open_ = false;                    // a span has begun
-  std::uint64_t open_stream_ = 0;        // where
+  std::deque<SpanStart> starts_;   // decided, not begun
+  bool open_ = false;              // a span has begun
+  std::uint64_t open_stream_ = 0;  // where
   std::uint64_t seen_stream_ = 0;
   std::uint64_t emitted_stream_ = 0;
   std::uint64_t emitted_compressed_ = 0;
   std::uint64_t last_place_compressed_ = 0;
-  std::optional<SpanStart> frame_end_;   // zstd: after a frame, before the next one
-  bool frames_ = false;                  // zstd
-  std::uint64_t frame_begin_ = 0;        // stream offset
+  std::optional<SpanStart> frame_end_;  // zstd: after a frame, before the next one
+  bool frames_ = false;                 // zstd
+  std::uint64_t frame_begin_ = 0;       // stream offset
   bool gave_up_ = false;
 };
 

@@ -5,7 +5,7 @@
 
 #include "core/base/bytes.h"
 #include "core/base/digest.h"
-#include "core/index/layer_map.h"
+#include "core/index/format/layer_map.h"
 #include "indexer/internal/span_cutter.h"
 
 namespace varve::indexer {

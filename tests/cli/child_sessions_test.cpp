@@ -9,7 +9,7 @@
 #include <fstream>
 #include <sstream>
 
-#include "tests/support/temp_dir.h"
+#include "testing/temp_dir.h"
 
 namespace varve::cli {
 namespace {
@@ -23,7 +23,8 @@ class ChildSessionsTest : public ::testing::Test {
     sessions_.add(image_, "oci:image@sha256:1");
   }
 
-  prune::ProgramResult run(const std::string& script, std::string_view input = "", std::chrono::seconds limit = std::chrono::seconds(60)) {
+  prune::ProgramResult run(const std::string& script, std::string_view input = "",
+                           std::chrono::seconds limit = std::chrono::seconds(60)) {
     const auto program = dir_ / "program";
     std::ofstream(program) << "#!/bin/sh\n" << script << '\n';
     ::chmod(program.c_str(), 0755);

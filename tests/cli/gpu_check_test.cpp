@@ -7,8 +7,8 @@
 #include <fstream>
 #include <nlohmann/json.hpp>
 
+#include "testing/temp_dir.h"
 #include "tests/cli/program.h"
-#include "tests/support/temp_dir.h"
 
 namespace varve::test {
 namespace {
@@ -37,7 +37,8 @@ class GpuCheckTest : public ::testing::Test {
 };
 
 TEST_F(GpuCheckTest, WithoutADriverItIsSkippedWithOneLine) {
-  for (const auto& words : {std::vector<std::string>{}, without_gpu({"--rootfs", "/"}), without_gpu({"oci:/no/such/image:tag"})}) {
+  for (const auto& words :
+       {std::vector<std::string>{}, without_gpu({"--rootfs", "/"}), without_gpu({"oci:/no/such/image:tag"})}) {
     const auto outcome = check(words);
     EXPECT_EQ(outcome.status, 77) << outcome.err;
     EXPECT_EQ(std::ranges::count(outcome.err, '\n'), 1) << outcome.err;
@@ -63,7 +64,8 @@ TEST_F(GpuCheckTest, AGpuThatIsRequiredIsAFinding) {
 TEST_F(GpuCheckTest, ItLeavesNothingButTheProbeAndItsLock) {
   check({});
   std::vector<std::string> left;
-  for (const auto& entry : std::filesystem::directory_iterator(dir_ / "root" / "gpu")) left.push_back(entry.path().filename().string());
+  for (const auto& entry : std::filesystem::directory_iterator(dir_ / "root" / "gpu"))
+    left.push_back(entry.path().filename().string());
   EXPECT_THAT(left, ::testing::UnorderedElementsAre("lock", StartsWith("varve-gpu-probe-")));
 }
 

@@ -8,7 +8,7 @@
 
 #include "cli/config.h"
 #include "cli/manual.h"
-#include "tests/support/temp_dir.h"
+#include "testing/temp_dir.h"
 
 namespace varve::test {
 namespace {
@@ -67,9 +67,16 @@ TEST_F(ProgramTest, EveryCommandHasAManualPageWithTheTextOfItsHelp) {
 }
 
 TEST_F(ProgramTest, WrongUsageIsStatusTwoAndOneLineThatSaysWhereToLook) {
-  for (const auto& words : std::vector<std::vector<std::string>>{
-           {}, {"frobnicate"}, {"--root"}, {"session"}, {"session", "frobnicate"}, {"session", "ls", "--frobnicate"}, {"completion", "tcsh"},
-           {"help", "frobnicate"}, {"man", "session", "frobnicate"}, {"session", "rm"}}) {
+  for (const auto& words : std::vector<std::vector<std::string>>{{},
+                                                                 {"frobnicate"},
+                                                                 {"--root"},
+                                                                 {"session"},
+                                                                 {"session", "frobnicate"},
+                                                                 {"session", "ls", "--frobnicate"},
+                                                                 {"completion", "tcsh"},
+                                                                 {"help", "frobnicate"},
+                                                                 {"man", "session", "frobnicate"},
+                                                                 {"session", "rm"}}) {
     const auto outcome = varve(words);
     EXPECT_EQ(outcome.status, 2) << ::testing::PrintToString(words);
     EXPECT_THAT(outcome.err, StartsWith("varve: error: "));
@@ -148,9 +155,10 @@ TEST_F(ProgramTest, CompletionScriptsNameCommandsAndOptions) {
 }
 
 TEST_F(ProgramTest, BashTakesItsCompletionScript) {
-  std::ofstream(dir_ / "completion") << varve({"completion", "bash"}).out
-                                     << "complete_words() { COMP_WORDS=(\"$@\"); COMP_CWORD=$((${#COMP_WORDS[@]} - 1)); _varve; echo \"${COMPREPLY[*]}\"; }\n"
-                                        "complete_words varve session l; complete_words varve --root x session rm --al; complete_words varve comp\n";
+  std::ofstream(dir_ / "completion")
+      << varve({"completion", "bash"}).out
+      << "complete_words() { COMP_WORDS=(\"$@\"); COMP_CWORD=$((${#COMP_WORDS[@]} - 1)); _varve; echo \"${COMPREPLY[*]}\"; }\n"
+         "complete_words varve session l; complete_words varve --root x session rm --al; complete_words varve comp\n";
   FILE* shell = ::popen(("bash " + (dir_ / "completion").string()).c_str(), "r");
   ASSERT_NE(shell, nullptr);
   std::string text(256, '\0');
@@ -187,7 +195,8 @@ TEST(Folders, SocketsOfDifferentRootsNeverMeet) {
   EXPECT_EQ(cli::default_run_dir(environment({}), true, "/tmp/x"), "/tmp/x/run");
   const auto user = environment({{"HOME", "/home/eve"}, {"XDG_RUNTIME_DIR", "/run/user/7"}});
   EXPECT_EQ(cli::default_run_dir(user, false, "/home/eve/.local/share/varve"), "/run/user/7/varve");
-  EXPECT_EQ(cli::default_run_dir(environment({{"HOME", "/home/eve"}, {"VARVE_ROOT", "/tmp/x"}}), false, "/tmp/x"), "/tmp/x/run");
+  EXPECT_EQ(cli::default_run_dir(environment({{"HOME", "/home/eve"}, {"VARVE_ROOT", "/tmp/x"}}), false, "/tmp/x"),
+            "/tmp/x/run");
 }
 
 TEST(Folders, TheUsersConfigurationIsStrongerThanTheMachines) {

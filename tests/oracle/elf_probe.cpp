@@ -1,6 +1,7 @@
-// For test_elf.py and test_cuda.py: what analyzer/elf and analyzer/cuda say of a plain folder. Results are JSON on standard output.
-//   elf_probe ldd ROOT - [TOP...]                 LD_LIBRARY_PATH, tab, path on standard input, one pair a line -> {line: {needed: real path or null}}, loaded as ld.so would
-//   elf_probe unresolved ROOT LIBRARY_PATH [TOP...]
+// For test_elf.py and test_cuda.py: what analyzer/elf and analyzer/cuda say of a plain folder. Results are JSON on
+// standard output.
+//   elf_probe ldd ROOT - [TOP...]                 LD_LIBRARY_PATH, tab, path on standard input, one pair a line ->
+//   {line: {needed: real path or null}}, loaded as ld.so would elf_probe unresolved ROOT LIBRARY_PATH [TOP...]
 //   elf_probe manifest ROOT CONFIG.json [TOP...]  the CUDA manifest
 //   elf_probe compare BEFORE.json AFTER.json       of two manifests: what differs, one a line
 //   elf_probe measure ROOT CONFIG.json [TOP...]   files, bytes and times of all of it, as JSON
@@ -38,7 +39,8 @@ class FolderReader {
   void read(const std::vector<std::string>& tops) {
     add("");
     for (const auto& top : tops.empty() ? names_of(root_) : tops) {
-      for (auto slash = top.find('/'); slash != std::string::npos; slash = top.find('/', slash + 1)) add(top.substr(0, slash));
+      for (auto slash = top.find('/'); slash != std::string::npos; slash = top.find('/', slash + 1))
+        add(top.substr(0, slash));
       walk(top);
     }
     for (auto& [inode, names] : inodes_) {
@@ -124,7 +126,9 @@ json load(const index::FlatTree& tree, const elf::Loader& loader, const std::str
   std::deque<Loaded> queue = {{start, {}}};
   const auto real_start = loader.real_path(start);
   loaded.insert(real_start);
-  if (const auto entry = tree.entries.find(real_start); entry != tree.entries.end() && entry->second.elf && !entry->second.elf->soname.empty()) by_name[entry->second.elf->soname] = real_start;
+  if (const auto entry = tree.entries.find(real_start);
+      entry != tree.entries.end() && entry->second.elf && !entry->second.elf->soname.empty())
+    by_name[entry->second.elf->soname] = real_start;
   while (!queue.empty()) {
     const auto one = std::move(queue.front());
     queue.pop_front();
@@ -138,7 +142,8 @@ json load(const index::FlatTree& tree, const elf::Loader& loader, const std::str
       result[need.needed] = "/" + match;
       by_name[need.needed] = match;
       if (!loaded.insert(match).second) continue;
-      if (const auto& soname = tree.entries.find(match)->second.elf->soname; !soname.empty()) by_name.emplace(soname, match);
+      if (const auto& soname = tree.entries.find(match)->second.elf->soname; !soname.empty())
+        by_name.emplace(soname, match);
       auto chain = one.chain;
       chain.insert(chain.begin(), one.path);
       queue.push_back({match, std::move(chain)});
@@ -213,11 +218,14 @@ int probe(const std::vector<std::string>& arguments) {
   }
   if (command == "manifest") {
     const auto config = read_file(arguments.at(2));
-    std::cout << cuda::to_json(cuda::make_manifest(folder.tree, as_text(cache), cuda::built_in_rules(), config, digest_of(config)));
+    std::cout << cuda::to_json(
+        cuda::make_manifest(folder.tree, as_text(cache), cuda::built_in_rules(), config, digest_of(config)));
     return 0;
   }
   json document = json::object();
-  const auto loader_with = [&](const std::string& library_path) { return elf::Loader(folder.tree, {.library_path = library_path, .cache = std::string(as_text(cache))}); };
+  const auto loader_with = [&](const std::string& library_path) {
+    return elf::Loader(folder.tree, {.library_path = library_path, .cache = std::string(as_text(cache))});
+  };
   if (command == "ldd") {
     std::map<std::string, elf::Loader> loaders;
     for (std::string line; std::getline(std::cin, line);) {
@@ -227,7 +235,8 @@ int probe(const std::vector<std::string>& arguments) {
       document[line] = load(folder.tree, loader->second, line.substr(library_path.size() + 2));
     }
   } else if (command == "unresolved") {
-    for (const auto& one : elf::unresolved(loader_with(arguments.at(2)))) document["/" + one.path].push_back(one.needed);
+    for (const auto& one : elf::unresolved(loader_with(arguments.at(2))))
+      document["/" + one.path].push_back(one.needed);
   } else {
     throw UsageError("no such command: " + command);
   }

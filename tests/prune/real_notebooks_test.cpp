@@ -1,4 +1,5 @@
-// Does the forecast hold on real notebooks? tests/data/notebooks.tar.xz: 2,586 of eight public repositories. Figures of docs/prune-forecast.md are printed by this test.
+// Does the forecast hold on real notebooks? tests/data/notebooks.tar.xz: 2,586 of eight public repositories. Figures of
+// docs/prune-forecast.md are printed by this test.
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
 
@@ -15,7 +16,7 @@
 #include "analyzer/python/known_names.h"
 #include "analyzer/python/name.h"
 #include "analyzer/python/stdlib_names.h"
-#include "tests/support/temp_dir.h"
+#include "testing/temp_dir.h"
 
 namespace varve::prune {
 namespace {
@@ -28,17 +29,20 @@ struct RealNotebook {
 
 std::string distribution_of(const notebooks::Import& import) {
   const auto known = python::known_distributions(import.name);
-  return known.empty() ? python::normalize_name(import.name.substr(0, import.name.find('.'))) : std::string(known.front());
+  return known.empty() ? python::normalize_name(import.name.substr(0, import.name.find('.')))
+                       : std::string(known.front());
 }
 
 bool counts(const notebooks::Import& import) {
-  return !import.local && !import.unknown_name && !import.module.empty() && import.language == notebooks::SourceLanguage::kPython && !python::is_stdlib(import.name, "");
+  return !import.local && !import.unknown_name && !import.module.empty() &&
+         import.language == notebooks::SourceLanguage::kPython && !python::is_stdlib(import.name, "");
 }
 
 const notebooks::ScanResult& scanned() {
   static const auto kScan = [] {
     const CancelFlag cancel;
-    return notebooks::scan({VARVE_SOURCE_DIR "/tests/data/notebooks.tar.xz"}, {.jobs = 2, .is_distribution = {}}, cancel);
+    return notebooks::scan({VARVE_SOURCE_DIR "/tests/data/notebooks.tar.xz"}, {.jobs = 2, .is_distribution = {}},
+                           cancel);
   }();
   return kScan;
 }
@@ -50,7 +54,9 @@ const std::vector<RealNotebook>& real_notebooks() {
     for (const auto& file : scanned().files) {
       if (file.language != "python" || !codes.insert(file.code_digest).second) continue;
       const auto inner = file.path.substr(file.path.find('!') + 1);
-      RealNotebook notebook{.repository = inner.substr(0, inner.find('/')), .key = load_le<std::uint64_t>(file.code_digest.raw().data()), .distributions = {}};
+      RealNotebook notebook{.repository = inner.substr(0, inner.find('/')),
+                            .key = load_le<std::uint64_t>(file.code_digest.raw().data()),
+                            .distributions = {}};
       for (const auto& import : file.imports)
         if (counts(import)) notebook.distributions.insert(distribution_of(import));
       all.push_back(std::move(notebook));
@@ -80,7 +86,8 @@ class RealNotebooks : public testing::Test {
   }
 
   // What a plan made on `history` would have broken in `later`; counted without the code under test.
-  static double broken(const std::vector<const UseSet*>& history, const std::vector<const UseSet*>& later, std::uint64_t max_uses) {
+  static double broken(const std::vector<const UseSet*>& history, const std::vector<const UseSet*>& later,
+                       std::uint64_t max_uses) {
     std::map<std::uint32_t, std::uint64_t> uses;
     for (const auto* set : history)
       for (const auto need : set->needs) ++uses[need];
@@ -104,16 +111,20 @@ TEST_F(RealNotebooks, AreEnough) {
   EXPECT_GE(candidates_.size(), 300U);
 }
 
-// The claim of plans: what half of the notebooks foretells is within 20 % of what the other half shows. Each half is held out once.
+// The claim of plans: what half of the notebooks foretells is within 20 % of what the other half shows. Each half is
+// held out once.
 TEST_F(RealNotebooks, ForetellEachOthersNeedsWithinAFifth) {
   for (const std::uint64_t max_uses : {0U, 1U, 2U, 5U}) {
     unsigned one_way_within = 0, one_way = 0;
     double least = 10, most = 0, expected = 0, seen = 0;
     for (std::uint64_t seed = 1; seed <= 20; ++seed) {
       std::vector<const UseSet*> first, second;
-      for (const auto& set : sets_) (load_le<std::uint64_t>(digest_of(fmt::format("{} {}", seed, set.key)).raw().data()) % 2 == 0 ? first : second).push_back(&set);
+      for (const auto& set : sets_)
+        (load_le<std::uint64_t>(digest_of(fmt::format("{} {}", seed, set.key)).raw().data()) % 2 == 0 ? first : second)
+            .push_back(&set);
       const ForecastOptions options{.max_uses = max_uses, .splits = 1, .least = 1};
-      const auto there = hold_out(candidates_, fixed_, first, second, options), back = hold_out(candidates_, fixed_, second, first, options);
+      const auto there = hold_out(candidates_, fixed_, first, second, options),
+                 back = hold_out(candidates_, fixed_, second, first, options);
       ASSERT_DOUBLE_EQ(there.seen, broken(first, second, max_uses));
       ASSERT_DOUBLE_EQ(back.seen, broken(second, first, max_uses));
       for (const auto& way : {there, back}) {
@@ -127,8 +138,9 @@ TEST_F(RealNotebooks, ForetellEachOthersNeedsWithinAFifth) {
       expected += both_expected / 40;
       seen += both_seen / 40;
     }
-    std::cout << fmt::format("cold up to {} uses: foretold {:.2f} %, seen {:.2f} %; both ways, 20 seeds: {:.2f} to {:.2f} of what is seen; one way alone: {} of {} within 20 %\n", max_uses,
-                             expected * 100, seen * 100, least, most, one_way_within, one_way);
+    std::cout << fmt::format(
+        "cold up to {} uses: foretold {:.2f} %, seen {:.2f} %; both ways, 20 seeds: {:.2f} to {:.2f} of what is seen; one way alone: {} of {} within 20 %\n",
+        max_uses, expected * 100, seen * 100, least, most, one_way_within, one_way);
     EXPECT_NEAR(expected / seen, 1, 0.05) << "no bias, cold up to " << max_uses << " uses";
   }
 }
@@ -139,14 +151,16 @@ TEST_F(RealNotebooks, ForetellMoreTheFewerTheyAre) {
     double expected = 0, seen = 0;
     for (std::uint64_t seed = 1; seed <= 20; ++seed) {
       std::map<std::uint64_t, const UseSet*> shuffled;
-      for (const auto& set : sets_) shuffled.emplace(load_le<std::uint64_t>(digest_of(fmt::format("{} {}", seed, set.key)).raw().data()), &set);
+      for (const auto& set : sets_)
+        shuffled.emplace(load_le<std::uint64_t>(digest_of(fmt::format("{} {}", seed, set.key)).raw().data()), &set);
       std::vector<const UseSet*> first, second;
       for (const auto& [key, set] : shuffled) (first.size() < history ? first : second).push_back(set);
       const auto result = hold_out(candidates_, fixed_, first, second, {.max_uses = 0, .splits = 1, .least = 1});
       expected += result.expected / 20;
       seen += result.seen / 20;
     }
-    std::cout << fmt::format("history of {} notebooks: foretold {:.1f} %, seen {:.1f} %\n", history, expected * 100, seen * 100);
+    std::cout << fmt::format("history of {} notebooks: foretold {:.1f} %, seen {:.1f} %\n", history, expected * 100,
+                             seen * 100);
     EXPECT_NEAR(expected / seen, 1, 0.1);
     EXPECT_LT(seen, last);
     last = seen;
@@ -161,9 +175,11 @@ TEST_F(RealNotebooks, CannotForetellAnotherPopulation) {
   unsigned too_low = 0;
   for (const auto& held_out : repositories) {
     std::vector<const UseSet*> first, second;
-    for (std::size_t i = 0; i < sets_.size(); ++i) (real_notebooks()[i].repository == held_out ? second : first).push_back(&sets_[i]);
+    for (std::size_t i = 0; i < sets_.size(); ++i)
+      (real_notebooks()[i].repository == held_out ? second : first).push_back(&sets_[i]);
     const auto result = hold_out(candidates_, fixed_, first, second, {.max_uses = 0, .splits = 1, .least = 1});
-    std::cout << fmt::format("without {} ({} notebooks): foretold {:.1f} %, seen {:.1f} %\n", held_out, second.size(), result.expected * 100, result.seen * 100);
+    std::cout << fmt::format("without {} ({} notebooks): foretold {:.1f} %, seen {:.1f} %\n", held_out, second.size(),
+                             result.expected * 100, result.seen * 100);
     too_low += result.expected < result.seen;
   }
   EXPECT_EQ(too_low, repositories.size()) << "if this holds now, the documentation says less than is true";
@@ -214,9 +230,10 @@ TEST_F(RealNotebooks, ArePlannedForThroughTheDatabase) {
   EXPECT_NEAR(plan.forecast.held_out_expected / plan.forecast.held_out_seen, 1, 0.05);
   EXPECT_EQ(plan.affected_users, 0U) << "no session was heard of";
   for (const auto& notebook : plan.affected) EXPECT_FALSE(notebook.distributions.empty());
-  std::cout << fmt::format("through the database, cold up to 2 uses: {} distributions, {} of {} notebooks touch one; foretold {:.2f} %, at most {:.2f} %; held out {:.2f} and {:.2f} %\n",
-                           twice_at_most, plan.forecast.touching, plan.forecast.sessions, plan.forecast.expected_rate * 100, plan.forecast.at_most * 100,
-                           plan.forecast.held_out_expected * 100, plan.forecast.held_out_seen * 100);
+  std::cout << fmt::format(
+      "through the database, cold up to 2 uses: {} distributions, {} of {} notebooks touch one; foretold {:.2f} %, at most {:.2f} %; held out {:.2f} and {:.2f} %\n",
+      twice_at_most, plan.forecast.touching, plan.forecast.sessions, plan.forecast.expected_rate * 100,
+      plan.forecast.at_most * 100, plan.forecast.held_out_expected * 100, plan.forecast.held_out_seen * 100);
 
   const auto replay = replay_sets(*database, *inventory.image, 100'000);
   EXPECT_EQ(replay.left_out, 0U);
@@ -234,8 +251,9 @@ TEST_F(RealNotebooks, ArePlannedForThroughTheDatabase) {
   EXPECT_EQ(some.left_out, replay.sets.size() - 10);
   EXPECT_LT(some.covered, some.notebooks);
   EXPECT_EQ(some.sets[0].modules, replay.sets[0].modules);
-  std::cout << fmt::format("replay: {} distinct import sets of {} notebooks; the first 10 are those of {}, the most frequent is {} ({})\n", replay.sets.size(), replay.notebooks,
-                           some.covered, fmt::join(some.sets[0].modules, " "), some.sets[0].notebooks);
+  std::cout << fmt::format(
+      "replay: {} distinct import sets of {} notebooks; the first 10 are those of {}, the most frequent is {} ({})\n",
+      replay.sets.size(), replay.notebooks, some.covered, fmt::join(some.sets[0].modules, " "), some.sets[0].notebooks);
 }
 
 }  // namespace

@@ -9,10 +9,10 @@
 #include <fstream>
 #include <iterator>
 
-#include "fuse/session_store.h"
+#include "fuse/session/session_store.h"
+#include "testing/temp_dir.h"
 #include "tests/run/session_process.h"
 #include "tests/run/tiny_root.h"
-#include "tests/support/temp_dir.h"
 
 namespace varve::test {
 namespace {

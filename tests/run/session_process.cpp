@@ -12,14 +12,14 @@
 #include <sys/wait.h>
 #include <unistd.h>
 
+#include <atomic>
 #include <cstdio>
 #include <cstdlib>
-#include <atomic>
 #include <ostream>
 
 #include "core/base/errors.h"
 #include "core/base/file.h"
-#include "fuse/user_namespace.h"
+#include "fuse/session/user_namespace.h"
 
 namespace varve::test {
 namespace {
@@ -36,7 +36,8 @@ void redirect(const std::filesystem::path& file, int to) {
   ::dup2(fd.get(), to);
 }
 
-int run_in_child(const std::filesystem::path& log_dir, const fuse::SessionRequest& request, const SessionProcess::Options& options) {
+int run_in_child(const std::filesystem::path& log_dir, const fuse::SessionRequest& request,
+                 const SessionProcess::Options& options) {
   try {
     if (!options.terminal) {
       ::dup2(open_file("/dev/null", O_RDONLY).get(), STDIN_FILENO);
@@ -49,7 +50,8 @@ int run_in_child(const std::filesystem::path& log_dir, const fuse::SessionReques
       fail_errno("become user {}", options.uid);
     ::prctl(PR_SET_DUMPABLE, 1);  // as after an exec; a change of user alone hides our own /proc entries from us
     const auto result = fuse::run_session(
-        request, [] { std::fprintf(stderr, "[ready]\n"); }, [](const std::string& text) { std::fprintf(stderr, "[say] %s\n", text.c_str()); });
+        request, [] { std::fprintf(stderr, "[ready]\n"); },
+        [](const std::string& text) { std::fprintf(stderr, "[say] %s\n", text.c_str()); });
     if (options.after) options.after();
     if (!result.failure.empty()) std::fprintf(stderr, "[failure] %s\n", result.failure.c_str());
     if (!result.accesses_unwatched.empty()) std::fprintf(stderr, "[unwatched] %s\n", result.accesses_unwatched.c_str());
@@ -63,7 +65,8 @@ int run_in_child(const std::filesystem::path& log_dir, const fuse::SessionReques
 
 }  // namespace
 
-SessionProcess::SessionProcess(std::filesystem::path log_dir, const fuse::SessionRequest& request, const Options& options)
+SessionProcess::SessionProcess(std::filesystem::path log_dir, const fuse::SessionRequest& request,
+                               const Options& options)
     : log_dir_(fresh_log_dir(log_dir)) {
   std::fflush(nullptr);
   int terminal = -1;
@@ -80,7 +83,8 @@ SessionProcess::~SessionProcess() {
 }
 
 pid_t SessionProcess::supervisor() const {
-  const auto children = read_file_if_there("/proc/" + std::to_string(pid_) + "/task/" + std::to_string(pid_) + "/children", 4096);
+  const auto children =
+      read_file_if_there("/proc/" + std::to_string(pid_) + "/task/" + std::to_string(pid_) + "/children", 4096);
   return children ? pid_t(std::atoi(std::string(as_text(*children)).c_str())) : 0;
 }
 
@@ -95,7 +99,8 @@ SessionOutcome SessionProcess::wait() {
   SessionOutcome outcome;
   if (terminal_) {  // its end shows as an error
     char buffer[4096];
-    for (ssize_t got = 0; (got = ::read(terminal_.get(), buffer, sizeof buffer)) > 0;) outcome.out.append(buffer, std::size_t(got));
+    for (ssize_t got = 0; (got = ::read(terminal_.get(), buffer, sizeof buffer)) > 0;)
+      outcome.out.append(buffer, std::size_t(got));
   }
   outcome.status = fuse::shell_status(fuse::wait_for(pid_));
   pid_ = 0;
@@ -111,7 +116,8 @@ void PrintTo(const Way& way, std::ostream* out) {
 
 void give(const std::filesystem::path& tree, uid_t uid) {
   ::lchown(tree.c_str(), uid, uid);
-  for (const auto& entry : std::filesystem::recursive_directory_iterator(tree)) ::lchown(entry.path().c_str(), uid, uid);
+  for (const auto& entry : std::filesystem::recursive_directory_iterator(tree))
+    ::lchown(entry.path().c_str(), uid, uid);
 }
 
 std::string next_line(const UniqueFd& lines, SessionProcess& session) {

@@ -7,7 +7,7 @@
 #include <string>
 
 #include "core/base/unique_fd.h"
-#include "fuse/session.h"
+#include "fuse/session/session.h"
 
 namespace varve::test {
 
@@ -24,22 +24,23 @@ void PrintTo(const Way& way, std::ostream* out);
 void give(const std::filesystem::path& tree, uid_t uid);
 
 struct SessionOutcome {
-  int status = 0;          // as a shell would show it
+  int status = 0;  // as a shell would show it
   std::string out;
-  std::string err;         // with a line "[ready]", and "[failure] ..." if the command never ran
+  std::string err;  // with a line "[ready]", and "[failure] ..." if the command never ran
 };
 
-// `varve run` without its command line and its daemon: run_session() in a process of its own, perhaps as another user, with standard
-// output and error in files. Killed at the end if it still runs.
+// `varve run` without its command line and its daemon: run_session() in a process of its own, perhaps as another user,
+// with standard output and error in files. Killed at the end if it still runs.
 class SessionProcess {
  public:
   struct Options {
     uid_t uid = 0;
-    bool terminal = false;                   // standard streams are a terminal of its own
-    std::function<void()> before = {};       // runs in the process first, as root
-    std::function<void()> after = {};        // runs in it when the session has ended
+    bool terminal = false;              // standard streams are a terminal of its own
+    std::function<void()> before = {};  // runs in the process first, as root
+    std::function<void()> after = {};   // runs in it when the session has ended
   };
-  SessionProcess(std::filesystem::path log_dir, const fuse::SessionRequest& request) : SessionProcess(std::move(log_dir), request, Options{}) {}
+  SessionProcess(std::filesystem::path log_dir, const fuse::SessionRequest& request)
+      : SessionProcess(std::move(log_dir), request, Options{}) {}
   SessionProcess(std::filesystem::path log_dir, const fuse::SessionRequest& request, const Options& options);
   ~SessionProcess();
   SessionProcess(const SessionProcess&) = delete;
@@ -59,11 +60,12 @@ class SessionProcess {
   pid_t pid_ = 0;
 };
 
-// The next line that a session's script writes to a FIFO that is open here (O_RDWR | O_NONBLOCK); what the session said if it
-// ends before.
+// The next line that a session's script writes to a FIFO that is open here (O_RDWR | O_NONBLOCK); what the session said
+// if it ends before.
 std::string next_line(const UniqueFd& lines, SessionProcess& session);
 
-// Whether this user's sessions can have user namespaces: not in a chroot, nor where a setting of the kernel forbids them.
+// Whether this user's sessions can have user namespaces: not in a chroot, nor where a setting of the kernel forbids
+// them.
 bool has_user_namespaces(uid_t uid);
 
 }  // namespace varve::test

@@ -17,12 +17,12 @@
 
 #include "core/base/errors.h"
 #include "core/base/file.h"
-#include "fuse/session_store.h"
-#include "fuse/user_ids.h"
-#include "fuse/user_namespace.h"
+#include "fuse/mount/user_ids.h"
+#include "fuse/session/session_store.h"
+#include "fuse/session/user_namespace.h"
+#include "testing/temp_dir.h"
 #include "tests/run/session_process.h"
 #include "tests/run/tiny_root.h"
-#include "tests/support/temp_dir.h"
 
 namespace varve::test {
 namespace {
@@ -44,7 +44,8 @@ class SessionRunTest : public ::testing::TestWithParam<Way> {
     ::chmod(shared_->path().c_str(), 0755);
     make_tiny_root(*shared_ / "lower0");
     std::ofstream(*shared_ / "lower0/etc/motd") << "of the image\n";
-    fs::copy(*shared_ / "lower0", *shared_ / "lower12345", fs::copy_options::recursive | fs::copy_options::copy_symlinks);
+    fs::copy(*shared_ / "lower0", *shared_ / "lower12345",
+             fs::copy_options::recursive | fs::copy_options::copy_symlinks);
     give(*shared_ / "lower12345", kPlainUser);
   }
   static void TearDownTestSuite() {
@@ -56,7 +57,8 @@ class SessionRunTest : public ::testing::TestWithParam<Way> {
     if (::geteuid() != 0) GTEST_SKIP() << "skipped: sessions of all users are tested as root";
     if (GetParam().uid != 0 && !has_user_namespaces(GetParam().uid))
       GTEST_SKIP() << "skipped: plain users get no user namespaces here (a chroot, or a setting of the kernel)";
-    if (GetParam().runtime != "none" && fuse::find_program(GetParam().runtime).empty()) GTEST_SKIP() << "skipped: no " << GetParam().runtime;
+    if (GetParam().runtime != "none" && fuse::find_program(GetParam().runtime).empty())
+      GTEST_SKIP() << "skipped: no " << GetParam().runtime;
     ::chmod(dir_.path().c_str(), 0755);
     fs::create_directories(dir_ / "root");
     fs::create_directories(dir_ / "share");
@@ -79,7 +81,9 @@ class SessionRunTest : public ::testing::TestWithParam<Way> {
     return request;
   }
   SessionProcess::Options options() const { return {.uid = GetParam().uid}; }
-  SessionOutcome run(const fuse::SessionRequest& request) const { return SessionProcess(dir_.path(), request, options()).wait(); }
+  SessionOutcome run(const fuse::SessionRequest& request) const {
+    return SessionProcess(dir_.path(), request, options()).wait();
+  }
   SessionOutcome run(const std::string& script) const { return run(request(script)); }
   fs::path lower() const { return *shared_ / ("lower" + std::to_string(GetParam().uid)); }
 
@@ -103,7 +107,8 @@ class SessionRunTest : public ::testing::TestWithParam<Way> {
     for (const auto& controller : fs::directory_iterator("/sys/fs/cgroup")) {
       if (!controller.is_directory()) continue;
       for (const auto& session : ids_seen())
-        EXPECT_FALSE(fs::exists(controller.path() / ("varve-" + session))) << "a cgroup is left in " << controller.path();
+        EXPECT_FALSE(fs::exists(controller.path() / ("varve-" + session)))
+            << "a cgroup is left in " << controller.path();
     }
   }
 
@@ -116,7 +121,8 @@ class SessionRunTest : public ::testing::TestWithParam<Way> {
 TempDir* SessionRunTest::shared_ = nullptr;
 
 TEST_P(SessionRunTest, WithoutNetworkThereIsOnlyALoopback) {
-  auto without = request("while read name rest; do case $name in *:*) echo device $name;; esac; done < /proc/net/dev; cat /proc/net/fib_trie; ls /etc/resolv.conf");
+  auto without = request(
+      "while read name rest; do case $name in *:*) echo device $name;; esac; done < /proc/net/dev; cat /proc/net/fib_trie; ls /etc/resolv.conf");
   without.options.network = false;
   const auto outcome = run(without);
   EXPECT_THAT(outcome.out, ::testing::StartsWith("device lo:"));
@@ -144,7 +150,8 @@ TEST_P(SessionRunTest, TheCommandFindsWhatTheImageSays) {
   const auto outcome = run(wanted);
   char host[256] = {};
   ::gethostname(host, sizeof host - 1);
-  EXPECT_EQ(outcome.out, "/made/for/this /root image user\n0\n" + std::string(host) + "\nof the image\n") << outcome.err;
+  EXPECT_EQ(outcome.out, "/made/for/this /root image user\n0\n" + std::string(host) + "\nof the image\n")
+      << outcome.err;
 }
 
 TEST_P(SessionRunTest, TheUserIsLookedUpInTheImage) {
@@ -180,7 +187,8 @@ TEST_P(SessionRunTest, WritesStayInTheSession) {
 
 TEST_P(SessionRunTest, TwoSessionsOfOneImageNeverSeeEachOthersWrites) {
   // Each writes, says so, waits until both have, and then looks.
-  const std::string script = "echo $WHO > /etc/shared; touch /etc/by-$WHO; echo $WHO > /share/fifo; read go < /share/go; cat /etc/shared; ls /etc";
+  const std::string script =
+      "echo $WHO > /etc/shared; touch /etc/by-$WHO; echo $WHO > /share/fifo; read go < /share/go; cat /etc/shared; ls /etc";
   auto first_request = request(script);
   auto second_request = first_request;
   first_request.options.env = {"WHO=first"};
@@ -204,8 +212,9 @@ TEST_P(SessionRunTest, TwoSessionsOfOneImageNeverSeeEachOthersWrites) {
 
 TEST_P(SessionRunTest, TheImagesTreeCannotBeReachedFromInside) {
   // Not through the overlay's lower folder, not through process 1, and not by making /proc/sys or /sys writable.
-  const auto outcome = run("ls -d " + lower().string() + " 2>/dev/null; ls /proc/1/root/" + lower().string() +
-                           " 2>/dev/null; echo x > /proc/sys/kernel/domainname; echo x > /sys/kernel/uevent_seqnum; touch /sys/x; echo end");
+  const auto outcome = run(
+      "ls -d " + lower().string() + " 2>/dev/null; ls /proc/1/root/" + lower().string() +
+      " 2>/dev/null; echo x > /proc/sys/kernel/domainname; echo x > /sys/kernel/uevent_seqnum; touch /sys/x; echo end");
   EXPECT_EQ(outcome.out, "end\n") << outcome.err;
 }
 
@@ -228,7 +237,8 @@ TEST_P(SessionRunTest, AVolumeMayBeAFile) {
 }
 
 TEST_P(SessionRunTest, SignalsReachTheCommand) {
-  SessionProcess process(dir_.path(), request("trap 'exit 42' TERM; echo up > /share/fifo; while :; do sleep 0.01; done"), options());
+  SessionProcess process(
+      dir_.path(), request("trap 'exit 42' TERM; echo up > /share/fifo; while :; do sleep 0.01; done"), options());
   ASSERT_EQ(next_line(process), "up");
   ::kill(process.pid(), SIGTERM);
   EXPECT_EQ(process.wait().status, 42);
@@ -341,8 +351,9 @@ int count_of(const std::string& text, const std::string& line) {
 }
 
 TEST_P(SessionRunTest, FilesOfTheImageThatAreOpenedOrExecutedAreToldOnce) {
-  auto wanted = request("cat /etc/motd /etc/motd >/dev/null; cat /etc/motd >/dev/null; echo own >/own; cat /own; "
-                        "cp /etc/passwd /tmp/copy; echo more >>/tmp/copy; mv /tmp/copy /etc/passwd; cat /etc/passwd >/share/seen");
+  auto wanted = request(
+      "cat /etc/motd /etc/motd >/dev/null; cat /etc/motd >/dev/null; echo own >/own; cat /own; "
+      "cp /etc/passwd /tmp/copy; echo more >>/tmp/copy; mv /tmp/copy /etc/passwd; cat /etc/passwd >/share/seen");
   wanted.on_access = print_access();
   const auto outcome = run(wanted);
   EXPECT_EQ(outcome.status, 0) << outcome.err;
@@ -353,7 +364,8 @@ TEST_P(SessionRunTest, FilesOfTheImageThatAreOpenedOrExecutedAreToldOnce) {
   const auto cat = fs::relative(fs::canonical(lower() / "bin/cat"), lower()).string();
   EXPECT_EQ(count_of(outcome.err, "[exec] " + cat), 1) << outcome.err;
   EXPECT_EQ(count_of(outcome.err, "[open] etc/motd"), 1) << outcome.err;
-  EXPECT_EQ(count_of(outcome.err, "[open] etc/passwd"), 1) << "copied from; its replacement is the session's: " << outcome.err;
+  EXPECT_EQ(count_of(outcome.err, "[open] etc/passwd"), 1)
+      << "copied from; its replacement is the session's: " << outcome.err;
   EXPECT_THAT(outcome.err, Not(HasSubstr("] own\n")));
   EXPECT_THAT(outcome.err, Not(HasSubstr(dir_.path().string()))) << "paths are the session's, not the machine's";
   EXPECT_THAT(outcome.err, Not(HasSubstr("share/seen"))) << "a volume is not the image";
@@ -390,7 +402,8 @@ TEST_P(SessionRunTest, WhatIsAddedToASessionNeverKeepsItFromRunning) {
   const auto outcome = run(wanted);
   EXPECT_EQ(outcome.status, 0) << outcome.err;
   EXPECT_EQ(outcome.out, "added\nread-only\n");
-  EXPECT_THAT(outcome.err, HasSubstr("[say] /share/in-the-way is not mounted in the session: another mount is in the way"));
+  EXPECT_THAT(outcome.err,
+              HasSubstr("[say] /share/in-the-way is not mounted in the session: another mount is in the way"));
   EXPECT_FALSE(fs::exists(dir_ / "share/in-the-way")) << "nothing is made in the user's volume";
 }
 
@@ -403,7 +416,7 @@ TEST_P(SessionRunTest, TheEndIsToldWhenTheLastProcessIsGoneWithRightsOverItsFile
     if (::lchown(file.c_str(), 0, 0) == 0) std::ofstream(file.string() + ".mine") << "yes";
   };
   EXPECT_EQ(run(wanted).out, "done\n");
-  struct stat status{};
+  struct stat status {};
   ASSERT_EQ(::stat(file.c_str(), &status), 0);
   EXPECT_EQ(status.st_uid, GetParam().uid);
   EXPECT_TRUE(fs::exists(file.string() + ".mine"));

@@ -12,11 +12,11 @@
 
 #include "core/base/errors.h"
 #include "core/base/file.h"
-#include "fuse/session_store.h"
-#include "fuse/user_ids.h"
+#include "fuse/mount/user_ids.h"
+#include "fuse/session/session_store.h"
+#include "testing/temp_dir.h"
 #include "tests/run/session_process.h"
 #include "tests/run/tiny_root.h"
-#include "tests/support/temp_dir.h"
 
 namespace varve::test {
 namespace {

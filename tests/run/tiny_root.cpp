@@ -6,7 +6,7 @@
 #include <string>
 
 #include "core/base/errors.h"
-#include "fuse/user_ids.h"
+#include "fuse/mount/user_ids.h"
 
 namespace varve::test {
 namespace {

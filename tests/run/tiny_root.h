@@ -3,8 +3,8 @@
 
 namespace varve::test {
 
-// A root folder with a shell and a few programs of this machine, their libraries, and etc/passwd with the users root and nb (1000:100,
-// also in the group video). Enough to run sessions in. Throws if a program is missing.
+// A root folder with a shell and a few programs of this machine, their libraries, and etc/passwd with the users root
+// and nb (1000:100, also in the group video). Enough to run sessions in. Throws if a program is missing.
 void make_tiny_root(const std::filesystem::path& root);
 
 // A program of this machine under another name, with the libraries it needs.

@@ -34,7 +34,9 @@ class UsageDatabase : public DatabaseFixture {
  protected:
   std::filesystem::path spool() const { return folder_.path() / "spool"; }
   CollectResult collect(const CollectOptions& options = {}) { return database_->collect({spool()}, options, cancel_); }
-  Snapshot snapshot(std::optional<Digest> image = std::nullopt) { return database_->snapshot({.window = all_days(), .image = image}); }
+  Snapshot snapshot(std::optional<Digest> image = std::nullopt) {
+    return database_->snapshot({.window = all_days(), .image = image});
+  }
 };
 VARVE_FOR_BOTH_DATABASES(UsageDatabase);
 
@@ -46,7 +48,8 @@ TEST_P(UsageDatabase, CountsASessionOncePerDistribution) {
       .add(import_record("numpy", Directness::kTransitive, "pandas.core"))
       .add(import_record("numpy.linalg", Directness::kTransitive, "numpy"))
       .add(import_record("google.cloud.storage.blob"));
-  SpoolWriterForTests(spool(), start_record(1, 2, "2026-11-20")).add(import_record("numpy", Directness::kTransitive, "pandas"));
+  SpoolWriterForTests(spool(), start_record(1, 2, "2026-11-20"))
+      .add(import_record("numpy", Directness::kTransitive, "pandas"));
   SpoolWriterForTests(spool(), start_record(2, 1, "2026-11-21")).add(import_record("numpy"));
 
   const auto result = collect();
@@ -124,7 +127,10 @@ TEST_P(UsageDatabase, WaitsForTheFirstLineToBeWhole) {
 
 TEST_P(UsageDatabase, QuarantinesABrokenLineAndGoesOn) {
   database_->put_inventory(inventory_of(1, kPackages), "");
-  SpoolWriterForTests(spool(), start_record(1, 1, "2026-11-20")).raw("SECRET\n").raw(std::string(5000, 'x') + "\n").add(import_record("numpy"));
+  SpoolWriterForTests(spool(), start_record(1, 1, "2026-11-20"))
+      .raw("SECRET\n")
+      .raw(std::string(5000, 'x') + "\n")
+      .add(import_record("numpy"));
   const auto result = collect();
   EXPECT_EQ(result.quarantined, 2U);
   ASSERT_EQ(result.notes.size(), 2U);
@@ -200,9 +206,23 @@ TEST_P(UsageDatabase, AnswersAsTheInventoryDoes) {
   packages.push_back({.name = "lone", .modules = {"only.here.deep"}});
   const auto inventory = inventory_of(1, packages);
   database_->put_inventory(inventory, "");
-  const std::vector<std::string> modules{"numpy", "numpy.linalg", "google", "google.cloud", "google.cloud.storage", "google.cloud.storage.x", "google.cloud.x",
-                                         "google.x", "cv2.data", "only", "only.here", "only.x", "only.here.deep.x", "nump", "numpyx"};
-  const std::vector<std::string> paths{"usr/lib/python3/numpy/a.py", "usr/lib/python3/numpy", "usr/bin/jupyter", "usr/bin/jupyter/x", "usr/lib"};
+  const std::vector<std::string> modules{"numpy",
+                                         "numpy.linalg",
+                                         "google",
+                                         "google.cloud",
+                                         "google.cloud.storage",
+                                         "google.cloud.storage.x",
+                                         "google.cloud.x",
+                                         "google.x",
+                                         "cv2.data",
+                                         "only",
+                                         "only.here",
+                                         "only.x",
+                                         "only.here.deep.x",
+                                         "nump",
+                                         "numpyx"};
+  const std::vector<std::string> paths{"usr/lib/python3/numpy/a.py", "usr/lib/python3/numpy", "usr/bin/jupyter",
+                                       "usr/bin/jupyter/x", "usr/lib"};
   unsigned session = 0;
   const auto write = [&](const SpoolRecord& record) {
     ++session;  // one session and one day for each question
@@ -221,7 +241,8 @@ TEST_P(UsageDatabase, AnswersAsTheInventoryDoes) {
     EXPECT_EQ(counted, expected);
   };
   session = 0;
-  for (const auto& module : modules) expect(module, 20'000 + std::int32_t(++session), inventory.owners_of_module(module));
+  for (const auto& module : modules)
+    expect(module, 20'000 + std::int32_t(++session), inventory.owners_of_module(module));
   for (const auto& path : paths) expect(path, 20'000 + std::int32_t(++session), inventory.owners_of_path(path));
 }
 
@@ -238,9 +259,26 @@ TEST_P(UsageDatabase, CountsAModuleForAllThatOwnIt) {
 TEST_P(UsageDatabase, TellsTheSessionsOwnCopyFromTheImages) {
   database_->put_inventory(inventory_of(1, kPackages), "");
   SpoolWriterForTests(spool(), start_record(1, 1, "2026-11-20"))
-      .add({.at_seconds = 0, .what = ImportRecord{.module = "numpy", .how = Directness::kStatic, .by = {}, .copy = Copy::kSession, .distribution = "NumPy", .version = "2.0"}})
-      .add({.at_seconds = 0, .what = InstallRecord{.distribution = "NumPy", .from = "1.26", .to = "2.0", .why = InstallReason::kUpgrade, .tool = "pip"}})
-      .add({.at_seconds = 0, .what = ImportRecord{.module = "own_thing", .how = Directness::kDirect, .by = {}, .copy = Copy::kSession, .distribution = "own.thing", .version = "0.1"}});
+      .add({.at_seconds = 0,
+            .what = ImportRecord{.module = "numpy",
+                                 .how = Directness::kStatic,
+                                 .by = {},
+                                 .copy = Copy::kSession,
+                                 .distribution = "NumPy",
+                                 .version = "2.0"}})
+      .add({.at_seconds = 0,
+            .what = InstallRecord{.distribution = "NumPy",
+                                  .from = "1.26",
+                                  .to = "2.0",
+                                  .why = InstallReason::kUpgrade,
+                                  .tool = "pip"}})
+      .add({.at_seconds = 0,
+            .what = ImportRecord{.module = "own_thing",
+                                 .how = Directness::kDirect,
+                                 .by = {},
+                                 .copy = Copy::kSession,
+                                 .distribution = "own.thing",
+                                 .version = "0.1"}});
   collect();
   const auto facts = snapshot();
   const auto* numpy = find_use(facts, "numpy");
@@ -257,7 +295,8 @@ TEST_P(UsageDatabase, TellsTheSessionsOwnCopyFromTheImages) {
 
 TEST_P(UsageDatabase, KeepsFailedNamesToItselfUntilTheyArePublic) {
   const auto fail_on = [&](unsigned session, const std::string& module) {
-    SpoolWriterForTests(spool(), start_record(session, 1, "2026-11-20")).add({.at_seconds = 0, .what = FailedRecord{.module = module, .how = Directness::kDirect}});
+    SpoolWriterForTests(spool(), start_record(session, 1, "2026-11-20"))
+        .add({.at_seconds = 0, .what = FailedRecord{.module = module, .how = Directness::kDirect}});
   };
   fail_on(1, "secret_project");
   fail_on(2, "secret_project");
@@ -281,11 +320,22 @@ TEST_P(UsageDatabase, KeepsFailedNamesToItselfUntilTheyArePublic) {
 TEST_P(UsageDatabase, CountsAccelerators) {
   database_->put_inventory(inventory_of(1, kPackages), "");
   const auto beat = [](std::uint64_t at, std::uint64_t idle, bool used) {
-    return SpoolRecord{.at_seconds = at, .what = BeatRecord{.cells = 1, .busy_seconds = 0, .idle_seconds = idle, .gpu_used = used}};
+    return SpoolRecord{.at_seconds = at,
+                       .what = BeatRecord{.cells = 1, .busy_seconds = 0, .idle_seconds = idle, .gpu_used = used}};
   };
-  const SpoolRecord gpu{.at_seconds = 0, .what = GpuRecord{.present = true, .used = false, .models = {"NVIDIA T4"}, .driver = "550"}};
-  SpoolWriterForTests(spool(), start_record(1, 1, "2026-11-20")).add(gpu).add(import_record("torch")).add(beat(900, 700, true)).add(beat(960, 10, true)).add(beat(2000, 600, true)).add(beat(2100, 599, true));
-  SpoolWriterForTests(spool(), start_record(2, 1, "2026-11-20")).add(gpu).add(import_record("numpy")).add(beat(3000, 0, false));
+  const SpoolRecord gpu{.at_seconds = 0,
+                        .what = GpuRecord{.present = true, .used = false, .models = {"NVIDIA T4"}, .driver = "550"}};
+  SpoolWriterForTests(spool(), start_record(1, 1, "2026-11-20"))
+      .add(gpu)
+      .add(import_record("torch"))
+      .add(beat(900, 700, true))
+      .add(beat(960, 10, true))
+      .add(beat(2000, 600, true))
+      .add(beat(2100, 599, true));
+  SpoolWriterForTests(spool(), start_record(2, 1, "2026-11-20"))
+      .add(gpu)
+      .add(import_record("numpy"))
+      .add(beat(3000, 0, false));
   SpoolWriterForTests(spool(), start_record(3, 1, "2026-11-20")).add(import_record("numpy"));
   collect();
   const auto facts = snapshot();
@@ -335,7 +385,8 @@ TEST_P(UsageDatabase, GivesUsersAsARangeOverMonths) {
   EXPECT_EQ(numpy.users.at_most, 8U);
   EXPECT_EQ(snapshot().images[0].users.at_most, 8U);
   // A window that has a part of a month knows less.
-  const auto part = database_->snapshot({.window = {.first = day("2026-10-06"), .last = day("2026-10-31")}, .image = std::nullopt});
+  const auto part =
+      database_->snapshot({.window = {.first = day("2026-10-06"), .last = day("2026-10-31")}, .image = std::nullopt});
   EXPECT_EQ(find_use(part, "numpy")->users.at_least, 1U);
   EXPECT_EQ(find_use(part, "numpy")->users.at_most, 1U);
 }
@@ -389,14 +440,17 @@ TEST_P(UsageDatabase, LeavesNoOldSaltsAndNoEmptyFoldersBehind) {
 
 TEST_P(UsageDatabase, TakesProcessesThatWereSilentForADayAsKilled) {
   SpoolWriterForTests killed(spool(), start_record(1, 1, "2026-11-20"));
-  std::filesystem::last_write_time(killed.path(), std::filesystem::file_time_type::clock::now() - std::chrono::hours(48));
+  std::filesystem::last_write_time(killed.path(),
+                                   std::filesystem::file_time_type::clock::now() - std::chrono::hours(48));
   EXPECT_EQ(collect({.remove_collected = true}).removed_files, 1U);
 }
 
 TEST_P(UsageDatabase, BoundsWhatOneSessionMayHave) {
   SpoolWriterForTests writer(spool(), start_record(1, 1, "2026-11-20"));
   std::string lines;
-  for (unsigned i = 0; i < 5'010; ++i) lines += spool_line({.at_seconds = 0, .what = FailedRecord{.module = fmt::format("name{}", i), .how = Directness::kDirect}});
+  for (unsigned i = 0; i < 5'010; ++i)
+    lines += spool_line(
+        {.at_seconds = 0, .what = FailedRecord{.module = fmt::format("name{}", i), .how = Directness::kDirect}});
   writer.raw(lines);
   const auto result = collect();
   EXPECT_EQ(result.quarantined, 1U);
@@ -449,14 +503,20 @@ TEST_P(UsageDatabase, ExplainsANameWithAllItsEvidence) {
   SpoolWriterForTests(spool(), start_record(1, 1, "2026-11-20"))
       .add(import_record("pandas"))
       .add(import_record("numpy", Directness::kTransitive, "pandas.core"))
-      .add({.at_seconds = 0, .what = InstallRecord{.distribution = "numpy", .from = "1.0", .to = "2.0", .why = InstallReason::kUpgrade, .tool = "pip"}});
+      .add({.at_seconds = 0,
+            .what = InstallRecord{
+                .distribution = "numpy", .from = "1.0", .to = "2.0", .why = InstallReason::kUpgrade, .tool = "pip"}});
   collect();
   notebooks::ScanResult scan;
   notebooks::ScannedFile notebook;
   notebook.path = "a.ipynb";
   notebook.language = "python";
   notebook.code_digest = digest_of("a");
-  notebook.imports.push_back({.name = "numpy.linalg", .module = "numpy.linalg", .kind = notebooks::ImportKind::kOptional, .cell = 3, .line = 2});
+  notebook.imports.push_back({.name = "numpy.linalg",
+                              .module = "numpy.linalg",
+                              .kind = notebooks::ImportKind::kOptional,
+                              .cell = 3,
+                              .line = 2});
   scan.files.push_back(notebook);
   notebook.path = "b.ipynb";
   notebook.duplicate_of = "a.ipynb";
@@ -472,7 +532,8 @@ TEST_P(UsageDatabase, ExplainsANameWithAllItsEvidence) {
   std::vector<std::string> kinds;
   for (const auto& evidence : explained.evidence) kinds.push_back(evidence.kind);
   EXPECT_THAT(kinds, testing::IsSupersetOf({"session", "import-edge", "install", "package", "notebook"}));
-  EXPECT_THAT(database_->explain("google", query).distributions, UnorderedElementsAre("google-cloud-storage", "google-cloud-core"));
+  EXPECT_THAT(database_->explain("google", query).distributions,
+              UnorderedElementsAre("google-cloud-storage", "google-cloud-core"));
   EXPECT_THAT(database_->explain("Google_Cloud.Storage", query).distributions, ElementsAre("google-cloud-storage"));
   EXPECT_TRUE(database_->explain("nothing", query).distributions.empty());
   EXPECT_EQ(snapshot().notebooks_scanned, 2U);

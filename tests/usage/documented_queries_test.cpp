@@ -67,8 +67,9 @@ TEST_P(DocumentedQueries, RunAndFindWhatTheySay) {
 TEST_P(DocumentedQueries, NameEveryTable) {
   const auto text = page();
   const auto sql = connect();
-  const auto* list = GetParam() == Kind::kSqlite ? "SELECT name FROM sqlite_master WHERE type = 'table' AND name NOT LIKE 'sqlite_%'"
-                                                 : "SELECT tablename FROM pg_catalog.pg_tables WHERE schemaname = current_schema()";
+  const auto* list = GetParam() == Kind::kSqlite
+                         ? "SELECT name FROM sqlite_master WHERE type = 'table' AND name NOT LIKE 'sqlite_%'"
+                         : "SELECT tablename FROM pg_catalog.pg_tables WHERE schemaname = current_schema()";
   unsigned tables = 0;
   sql->query(list, {}, [&](const SqlRow& row) {
     ++tables;
@@ -80,8 +81,9 @@ TEST_P(DocumentedQueries, NameEveryTable) {
 TEST_P(DocumentedQueries, FindNoAbsentValueInAnyColumn) {
   if (GetParam() != Kind::kSqlite) GTEST_SKIP() << "the columns are made by the same script";
   const auto sql = connect();
-  sql->query("SELECT m.name, c.name FROM sqlite_master m, pragma_table_info(m.name) c WHERE m.type = 'table' AND c.\"notnull\" = 0 AND c.pk = 0", {},
-             [&](const SqlRow& row) { ADD_FAILURE() << row.text(0) << "." << row.text(1); });
+  sql->query(
+      "SELECT m.name, c.name FROM sqlite_master m, pragma_table_info(m.name) c WHERE m.type = 'table' AND c.\"notnull\" = 0 AND c.pk = 0",
+      {}, [&](const SqlRow& row) { ADD_FAILURE() << row.text(0) << "." << row.text(1); });
 }
 
 }  // namespace

@@ -26,20 +26,23 @@ class UsageCollectors : public DatabaseFixture {
   void SetUp() override {
     DatabaseFixture::SetUp();
     if (IsSkipped()) return;
-    database_->put_inventory(inventory_of(1, {{.name = "even", .modules = {"even"}}, {.name = "odd", .modules = {"odd"}}}), "v1");
+    database_->put_inventory(
+        inventory_of(1, {{.name = "even", .modules = {"even"}}, {.name = "odd", .modules = {"odd"}}}), "v1");
     for (unsigned session = 1; session <= kSessions; ++session) {
       auto start = start_record(session, 1, "2026-11-20");
       start.user = user_hash(session);
       SpoolWriterForTests writer(spool(), start);
       std::string lines;
-      for (unsigned i = 0; i < kModules; ++i) lines += spool_line(import_record(fmt::format("{}.module{}", session % 2 == 0 ? "even" : "odd", i)));
+      for (unsigned i = 0; i < kModules; ++i)
+        lines += spool_line(import_record(fmt::format("{}.module{}", session % 2 == 0 ? "even" : "odd", i)));
       writer.raw(lines);
     }
   }
 
   std::filesystem::path spool() const { return folder_.path() / "spool"; }
 
-  // Runs a collector as a process of its own, after `prepare`, and returns how it ended (as waitpid has it). Exit status 75: a temporary error.
+  // Runs a collector as a process of its own, after `prepare`, and returns how it ended (as waitpid has it). Exit
+  // status 75: a temporary error.
   template <typename Prepare>
   int collect_in_child(Prepare&& prepare) {
     const auto child = ::fork();
@@ -60,7 +63,8 @@ class UsageCollectors : public DatabaseFixture {
     return status;
   }
 
-  // Runs a collector as a process of its own and kills it before its system call of this number, in or out; false if it had ended before.
+  // Runs a collector as a process of its own and kills it before its system call of this number, in or out; false if it
+  // had ended before.
   bool collect_and_kill(std::uint64_t calls) {
     const auto child = ::fork();
     if (child == 0) {
@@ -179,7 +183,8 @@ TEST_P(UsageCollectors, MayRunWhileOthersReadAndInventoriesArrive) {
     const std::jthread collector([&] { open()->collect({spool()}, {}, cancel_); });
     const std::jthread images([&] {
       const auto own = open();
-      for (unsigned image = 2; image < 8; ++image) own->put_inventory(inventory_of(image, {{.name = "even", .modules = {"even"}}}), "");
+      for (unsigned image = 2; image < 8; ++image)
+        own->put_inventory(inventory_of(image, {{.name = "even", .modules = {"even"}}}), "");
     });
     const auto own = open();
     for (unsigned round = 0; round < 10; ++round) {
@@ -213,7 +218,8 @@ TEST_F(UsageDatabaseOpening, RefusesWhatIsNoUsageDatabase) {
 }
 
 TEST_F(UsageDatabaseOpening, SaysThatAServerIsAwayForNow) {
-  EXPECT_THROW(open_database(fmt::format("postgresql://nobody@/usage?host={}", folder_.path().string())), TemporaryError);
+  EXPECT_THROW(open_database(fmt::format("postgresql://nobody@/usage?host={}", folder_.path().string())),
+               TemporaryError);
 }
 
 }  // namespace

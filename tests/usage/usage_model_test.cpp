@@ -1,5 +1,5 @@
-// The database against a simple model: random sessions written, collected, cut short, killed, copied, aged out in any order must be counted as
-// plain maps count them.
+// The database against a simple model: random sessions written, collected, cut short, killed, copied, aged out in any
+// order must be counted as plain maps count them.
 #include <gtest/gtest.h>
 
 #include <map>
@@ -23,7 +23,8 @@ struct ModelSession {
   std::int32_t day = INT32_MAX;
   std::set<std::string> users;
   struct Use {
-    bool direct = false, transitive = false, named = false, image_copy = false, session_copy = false, file = false, exec = false;
+    bool direct = false, transitive = false, named = false, image_copy = false, session_copy = false, file = false,
+         exec = false;
   };
   std::vector<ImportRecord> imports;
   std::vector<FileRecord> files;
@@ -51,13 +52,17 @@ std::vector<TestPackage> packages_of(unsigned image) {
           {.name = "both-b", .modules = {"both", "space.b"}, .paths = {"bin/b"}}};
 }
 
-const std::vector<std::string> kModules{"alpha", "alpha.core", "alpha.core.deep", "space.alpha.x", "space.b", "space", "beta", "beta.io", "lone", "lone.x", "lone.z", "both.sub", "unknown.thing.deep"};
+const std::vector<std::string> kModules{"alpha",  "alpha.core", "alpha.core.deep",   "space.alpha.x", "space.b",
+                                        "space",  "beta",       "beta.io",           "lone",          "lone.x",
+                                        "lone.z", "both.sub",   "unknown.thing.deep"};
 const std::vector<std::string> kPaths{"lib/alpha/a.py", "lib/beta/data/x", "bin/b", "etc/other"};
 
 class Model {
  public:
-  // The owners of a module by the longest dotted prefix; the same question as the database answers, asked of a plain list.
-  static std::set<std::string> owners(unsigned image, const std::string& module, const std::set<unsigned>& inventories) {
+  // The owners of a module by the longest dotted prefix; the same question as the database answers, asked of a plain
+  // list.
+  static std::set<std::string> owners(unsigned image, const std::string& module,
+                                      const std::set<unsigned>& inventories) {
     std::set<std::string> found;
     std::size_t longest = 0;
     if (!inventories.contains(image)) return found;
@@ -73,7 +78,8 @@ class Model {
       }
     return found;
   }
-  static std::set<std::string> path_owners(unsigned image, const std::string& path, const std::set<unsigned>& inventories) {
+  static std::set<std::string> path_owners(unsigned image, const std::string& path,
+                                           const std::set<unsigned>& inventories) {
     std::set<std::string> found;
     if (!inventories.contains(image)) return found;
     for (const auto& package : packages_of(image))
@@ -186,13 +192,24 @@ class UsageModel : public DatabaseFixture {
   SpoolRecord some_record() {
     const auto at = std::uint64_t(pick(1000)) * 10;
     switch (pick(8)) {
-      case 0: return {.at_seconds = at, .what = FailedRecord{.module = pick(kModules), .how = Directness::kDirect}};
-      case 1: return {.at_seconds = at, .what = FileRecord{.path = pick(kPaths), .executed = pick(2) == 0}};
-      case 2: return {.at_seconds = at, .what = GpuRecord{.present = true, .used = pick(3) == 0, .models = {"A"}, .driver = {}}};
-      case 3: return {.at_seconds = at, .what = UnknownRecord{.kind = "later"}};
-      default: break;
+      case 0:
+        return {.at_seconds = at, .what = FailedRecord{.module = pick(kModules), .how = Directness::kDirect}};
+      case 1:
+        return {.at_seconds = at, .what = FileRecord{.path = pick(kPaths), .executed = pick(2) == 0}};
+      case 2:
+        return {.at_seconds = at,
+                .what = GpuRecord{.present = true, .used = pick(3) == 0, .models = {"A"}, .driver = {}}};
+      case 3:
+        return {.at_seconds = at, .what = UnknownRecord{.kind = "later"}};
+      default:
+        break;
     }
-    ImportRecord import{.module = pick(kModules), .how = Directness(pick(3)), .by = {}, .copy = Copy(pick(3)), .distribution = {}, .version = {}};
+    ImportRecord import{.module = pick(kModules),
+                        .how = Directness(pick(3)),
+                        .by = {},
+                        .copy = Copy(pick(3)),
+                        .distribution = {},
+                        .version = {}};
     if (import.how == Directness::kTransitive) import.by = pick(kModules);
     if (import.copy == Copy::kSession && pick(2) == 0) import.distribution = "own-thing";
     return {.at_seconds = at, .what = std::move(import)};
@@ -219,7 +236,8 @@ class UsageModel : public DatabaseFixture {
 
   static void take(const SpoolRecord& record, ModelSession& session) {
     // What a newer writer means by a kind of its own is not known.
-    if (!std::holds_alternative<UnknownRecord>(record.what)) session.lifetime = std::max(session.lifetime, record.at_seconds);
+    if (!std::holds_alternative<UnknownRecord>(record.what))
+      session.lifetime = std::max(session.lifetime, record.at_seconds);
     if (const auto* import = std::get_if<ImportRecord>(&record.what)) session.imports.push_back(*import);
     if (const auto* file = std::get_if<FileRecord>(&record.what)) session.files.push_back(*file);
     if (const auto* failed = std::get_if<FailedRecord>(&record.what)) session.failed.insert(failed->module);
@@ -288,15 +306,18 @@ class UsageModel : public DatabaseFixture {
       if (!gone_.contains(number)) expected[number] = {touched[number].begin(), touched[number].end()};
     }
     std::map<std::uint64_t, std::vector<std::string>> found;
-    database_->sessions({.window = all_days(), .image = std::nullopt}, 1'000'000, [&](SessionUse&& session) { found[found.size()] = std::move(session.distributions); });
+    database_->sessions({.window = all_days(), .image = std::nullopt}, 1'000'000,
+                        [&](SessionUse&& session) { found[found.size()] = std::move(session.distributions); });
     ASSERT_EQ(found.size(), expected.size());
     auto at = found.begin();
-    for (const auto& [number, distributions] : expected) ASSERT_EQ((at++)->second, distributions) << number;  // keys of these tests ascend with their numbers
+    for (const auto& [number, distributions] : expected)
+      ASSERT_EQ((at++)->second, distributions) << number;  // keys of these tests ascend with their numbers
     const std::vector<std::string> some{"alpha", "both-a", "beta-fork"};
     std::uint64_t sessions = 0;
     std::set<std::string> users;
     for (const auto& [number, session] : truth_) {
-      if (std::none_of(some.begin(), some.end(), [&](const auto& name) { return touched[number].contains(name); })) continue;
+      if (std::none_of(some.begin(), some.end(), [&](const auto& name) { return touched[number].contains(name); }))
+        continue;
       ++sessions;
       users.insert(session.users.begin(), session.users.end());
     }
@@ -329,7 +350,8 @@ class UsageModel : public DatabaseFixture {
     ASSERT_EQ(days, expected_days == expected.days.end() ? decltype(days)() : expected_days->second);
     const auto importers = expected.importers.find(use.name);
     ASSERT_EQ(use.importers, importers == expected.importers.end() ? decltype(use.importers)() : importers->second);
-    // Users are known by month; over all months there are at least as many as in the best and at most as many as in all.
+    // Users are known by month; over all months there are at least as many as in the best and at most as many as in
+    // all.
     const auto users = expected.users.find(use.name)->second.size();
     ASSERT_LE(use.users.at_least, std::max<std::uint64_t>(users, 1));
     if (users > 0) {
@@ -361,11 +383,21 @@ TEST_P(UsageModel, AgreesOnEveryCount) {
       for (unsigned i = pick(6); i > 0; --i) write_something();
       if (!std::filesystem::exists(spool())) continue;
       switch (pick(8)) {
-        case 0: put_some_inventory(); break;
-        case 1: database_ = open(); break;
-        case 2: if (seed % 2 == 1) age_some(); break;
-        case 3: collect(true); break;
-        default: collect(false); break;
+        case 0:
+          put_some_inventory();
+          break;
+        case 1:
+          database_ = open();
+          break;
+        case 2:
+          if (seed % 2 == 1) age_some();
+          break;
+        case 3:
+          collect(true);
+          break;
+        default:
+          collect(false);
+          break;
       }
       if (step % 10 == 9) {
         ASSERT_NO_FATAL_FAILURE(compare());

@@ -50,7 +50,9 @@ StartRecord start_record(unsigned session, unsigned process, const std::string& 
 }
 
 SpoolRecord import_record(const std::string& module, Directness how, const std::string& by, Copy copy) {
-  return {.at_seconds = 10, .what = ImportRecord{.module = module, .how = how, .by = by, .copy = copy, .distribution = {}, .version = {}}};
+  return {
+      .at_seconds = 10,
+      .what = ImportRecord{.module = module, .how = how, .by = by, .copy = copy, .distribution = {}, .version = {}}};
 }
 
 SpoolWriterForTests::SpoolWriterForTests(std::filesystem::path folder, StartRecord start)

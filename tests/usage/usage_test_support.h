@@ -1,5 +1,6 @@
 #pragma once
-// What the tests of the usage database share: databases of both kinds, spools written by hand, images with made-up packages.
+// What the tests of the usage database share: databases of both kinds, spools written by hand, images with made-up
+// packages.
 #include <gtest/gtest.h>
 
 #include <filesystem>
@@ -9,8 +10,8 @@
 
 #include "analyzer/usage/database.h"
 #include "analyzer/usage/spool.h"
-#include "tests/support/private_postgres.h"
-#include "tests/support/temp_dir.h"
+#include "testing/private_postgres.h"
+#include "testing/temp_dir.h"
 
 namespace varve::usage {
 
@@ -30,9 +31,9 @@ class DatabaseFixture : public testing::TestWithParam<Kind> {
   CancelFlag cancel_;
 };
 
-#define VARVE_FOR_BOTH_DATABASES(suite)                                                                          \
+#define VARVE_FOR_BOTH_DATABASES(suite)                                                                              \
   INSTANTIATE_TEST_SUITE_P(Databases, suite, testing::Values(Kind::kSqlite, Kind::kPostgres), [](const auto& info) { \
-    return std::string(info.param == Kind::kSqlite ? "Sqlite" : "Postgres");                                      \
+    return std::string(info.param == Kind::kSqlite ? "Sqlite" : "Postgres");                                         \
   })
 
 // "2026-11-21".
@@ -45,7 +46,8 @@ std::string user_hash(unsigned number);
 Digest image_digest(unsigned number);
 
 StartRecord start_record(unsigned session, unsigned process, const std::string& day, unsigned image = 1);
-SpoolRecord import_record(const std::string& module, Directness how = Directness::kDirect, const std::string& by = {}, Copy copy = Copy::kImage);
+SpoolRecord import_record(const std::string& module, Directness how = Directness::kDirect, const std::string& by = {},
+                          Copy copy = Copy::kImage);
 
 // Appends to the spool file of the process that the start record names; writes that record first into a new file.
 class SpoolWriterForTests {

@@ -12,7 +12,7 @@ namespace {
 using testing::ElementsAre;
 using testing::IsEmpty;
 
-const std::vector<TestPackage> kPackages{
+const std::vector<TestPackage> kUseSetPackages{
     {.name = "numpy", .modules = {"numpy"}, .paths = {"lib/numpy/"}},
     {.name = "pandas", .modules = {"pandas"}, .paths = {"lib/pandas/"}},
     {.name = "google-cloud-storage", .modules = {"google.cloud.storage"}},
@@ -37,14 +37,16 @@ class UseSets : public DatabaseFixture {
   }
   std::vector<SessionUse> sessions(const SnapshotQuery& query, std::uint64_t at_most, SessionSample* sample = nullptr) {
     std::vector<SessionUse> all;
-    const auto given = database_->sessions(query, at_most, [&](SessionUse&& session) { all.push_back(std::move(session)); });
+    const auto given =
+        database_->sessions(query, at_most, [&](SessionUse&& session) { all.push_back(std::move(session)); });
     if (sample != nullptr) *sample = given;
     return all;
   }
 };
 VARVE_FOR_BOTH_DATABASES(UseSets);
 
-notebooks::ScannedFile notebook(const std::string& path, const std::string& code, const std::vector<std::pair<std::string, std::string>>& imports) {
+notebooks::ScannedFile notebook(const std::string& path, const std::string& code,
+                                const std::vector<std::pair<std::string, std::string>>& imports) {
   notebooks::ScannedFile file;
   file.path = path;
   file.format = "ipynb";
@@ -55,12 +57,14 @@ notebooks::ScannedFile notebook(const std::string& path, const std::string& code
 }
 
 TEST_P(UseSets, GivesEveryDistinctNotebookWithWhatItNeedsOfTheImage) {
-  database_->put_inventory(inventory_of(1, kPackages), "v1");
-  database_->put_inventory(inventory_of(2, {kPackages[0]}), "v2");
+  database_->put_inventory(inventory_of(1, kUseSetPackages), "v1");
+  database_->put_inventory(inventory_of(2, {kUseSetPackages[0]}), "v2");
   notebooks::ScanResult scan;
   scan.files.push_back(notebook("z/copy.ipynb", "one", {{"numpy.linalg", "numpy"}, {"cv2", "cv2"}}));
   scan.files.push_back(notebook("a/first.ipynb", "one", {{"numpy.linalg", "numpy"}, {"cv2", "cv2"}}));
-  scan.files.push_back(notebook("b.ipynb", "two", {{"google.cloud.storage", "google.cloud"}, {"os.path", "os"}, {"kaggle", ""}, {"pandas.io", "pandas.io"}}));
+  scan.files.push_back(notebook(
+      "b.ipynb", "two",
+      {{"google.cloud.storage", "google.cloud"}, {"os.path", "os"}, {"kaggle", ""}, {"pandas.io", "pandas.io"}}));
   scan.files.push_back(notebook("c.ipynb", "three", {}));
   scan.files.back().imports.push_back({.name = "pandas", .module = "pandas", .local = true});
   database_->put_scan(scan);
@@ -73,7 +77,8 @@ TEST_P(UseSets, GivesEveryDistinctNotebookWithWhatItNeedsOfTheImage) {
   EXPECT_EQ(all[0].language, "python");
   EXPECT_THAT(all[0].distributions, ElementsAre("numpy", "opencv-python", "opencv-python-headless"));
   EXPECT_THAT(all[0].modules, ElementsAre("cv2", "numpy"));
-  // `from google.cloud import storage`: whose it is depends on what may be a module, what is imported for certain is the namespace.
+  // `from google.cloud import storage`: whose it is depends on what may be a module, what is imported for certain is
+  // the namespace.
   EXPECT_THAT(all[1].distributions, ElementsAre("google-cloud-storage", "pandas"));
   EXPECT_THAT(all[1].modules, ElementsAre("google.cloud", "pandas.io"));
   EXPECT_EQ(all[2].path, "c.ipynb");
@@ -81,11 +86,12 @@ TEST_P(UseSets, GivesEveryDistinctNotebookWithWhatItNeedsOfTheImage) {
 
   EXPECT_THAT(notebooks(2)[0].distributions, ElementsAre("numpy"));
   EXPECT_THAT(notebooks(2)[0].modules, ElementsAre("numpy"));
-  EXPECT_THAT(notebooks(3)[0].distributions, ElementsAre("numpy", "opencv-python", "opencv-python-headless")) << "not known: by what all images have";
+  EXPECT_THAT(notebooks(3)[0].distributions, ElementsAre("numpy", "opencv-python", "opencv-python-headless"))
+      << "not known: by what all images have";
 }
 
 TEST_P(UseSets, CountsNoImportOfAnotherLanguageForPython) {
-  database_->put_inventory(inventory_of(1, kPackages), "v1");
+  database_->put_inventory(inventory_of(1, kUseSetPackages), "v1");
   notebooks::ScanResult scan;
   scan.files.push_back(notebook("a.R", "one", {{"numpy", "numpy"}}));
   scan.files.back().language = "r";
@@ -102,9 +108,11 @@ TEST_P(UseSets, CountsNoImportOfAnotherLanguageForPython) {
 }
 
 TEST_P(UseSets, GivesMoreNotebooksThanAreReadAtOnce) {
-  database_->put_inventory(inventory_of(1, kPackages), "v1");
+  database_->put_inventory(inventory_of(1, kUseSetPackages), "v1");
   notebooks::ScanResult scan;
-  for (unsigned i = 0; i < 700; ++i) scan.files.push_back(notebook(fmt::format("{:03}.ipynb", i), fmt::format("{}", i), {{i % 2 == 0 ? "numpy" : "pandas", "numpy"}}));
+  for (unsigned i = 0; i < 700; ++i)
+    scan.files.push_back(
+        notebook(fmt::format("{:03}.ipynb", i), fmt::format("{}", i), {{i % 2 == 0 ? "numpy" : "pandas", "numpy"}}));
   database_->put_scan(scan);
   const auto all = notebooks();
   ASSERT_EQ(all.size(), 700U);
@@ -115,9 +123,11 @@ TEST_P(UseSets, GivesMoreNotebooksThanAreReadAtOnce) {
 }
 
 TEST_P(UseSets, GivesSessionsWithAllThatTheyTouched) {
-  database_->put_inventory(inventory_of(1, kPackages), "v1");
+  database_->put_inventory(inventory_of(1, kUseSetPackages), "v1");
   database_->put_inventory(inventory_of(2, {{.name = "other", .modules = {"numpy"}}}), "v2");
-  session(1, "2026-11-01", 1).add(import_record("numpy.linalg", Directness::kTransitive, "pandas")).add(import_record("cv2"));
+  session(1, "2026-11-01", 1)
+      .add(import_record("numpy.linalg", Directness::kTransitive, "pandas"))
+      .add(import_record("cv2"));
   session(2, "2026-11-02", 1)
       .add({.at_seconds = 1, .what = FileRecord{.path = "lib/pandas/x.csv", .executed = false}})
       .add({.at_seconds = 1, .what = FileRecord{.path = "bin/jupyter", .executed = true}});
@@ -129,7 +139,8 @@ TEST_P(UseSets, GivesSessionsWithAllThatTheyTouched) {
   SpoolWriterForTests(spool(), launch).add({.at_seconds = 0, .what = LaunchRecord{}});
   collect();
 
-  const SnapshotQuery query{.window = {.first = day("2026-11-01"), .last = day("2026-11-08")}, .image = image_digest(1)};
+  const SnapshotQuery query{.window = {.first = day("2026-11-01"), .last = day("2026-11-08")},
+                            .image = image_digest(1)};
   SessionSample sample;
   const auto found = sessions(query, 100, &sample);
   EXPECT_EQ(sample.kept, 3U) << "a session that nobody heard of says nothing";
@@ -148,7 +159,7 @@ TEST_P(UseSets, GivesSessionsWithAllThatTheyTouched) {
 }
 
 TEST_P(UseSets, GivesASampleThatStaysTheSame) {
-  database_->put_inventory(inventory_of(1, kPackages), "v1");
+  database_->put_inventory(inventory_of(1, kUseSetPackages), "v1");
   for (unsigned i = 1; i <= 600; ++i) session(i * 2654435761U, "2026-11-01", 1).add(import_record("numpy"));
   collect();
   const SnapshotQuery query{.window = all_days(), .image = image_digest(1)};
@@ -165,8 +176,8 @@ TEST_P(UseSets, GivesASampleThatStaysTheSame) {
 }
 
 TEST_P(UseSets, BoundsSessionsAndUsersOfASet) {
-  database_->put_inventory(inventory_of(1, kPackages), "v1");
-  database_->put_inventory(inventory_of(2, kPackages), "v2");
+  database_->put_inventory(inventory_of(1, kUseSetPackages), "v1");
+  database_->put_inventory(inventory_of(2, kUseSetPackages), "v2");
   // October: users 1 to 3 use numpy, user 3 pandas too. November: user 4 uses pandas.
   for (unsigned user = 1; user <= 3; ++user) session(user, "2026-10-05", user).add(import_record("numpy"));
   session(10, "2026-10-05", 3).add(import_record("pandas"));
@@ -175,10 +186,12 @@ TEST_P(UseSets, BoundsSessionsAndUsersOfASet) {
   session(13, "2026-11-06", 6);
   collect();
 
-  const SnapshotQuery query{.window = {.first = day("2026-10-01"), .last = day("2026-11-30")}, .image = image_digest(1)};
+  const SnapshotQuery query{.window = {.first = day("2026-10-01"), .last = day("2026-11-30")},
+                            .image = image_digest(1)};
   const auto both = database_->set_use(query, {"numpy", "pandas"});
   EXPECT_EQ(both.sessions_at_least, 4U) << "three on one day, one on the other";
-  EXPECT_EQ(both.sessions_at_most, 5U) << "four on one day; on the other both are of one session, which is all that was heard";
+  EXPECT_EQ(both.sessions_at_most, 5U)
+      << "four on one day; on the other both are of one session, which is all that was heard";
   EXPECT_EQ(both.users.at_least, 3U);
   EXPECT_EQ(both.users.at_most, 4U) << "user 3 used both and is one";
   const auto pandas = database_->set_use(query, {"pandas"});
@@ -186,12 +199,14 @@ TEST_P(UseSets, BoundsSessionsAndUsersOfASet) {
   EXPECT_EQ(pandas.sessions_at_most, 2U);
   EXPECT_EQ(pandas.users.at_least, 1U);
   EXPECT_EQ(pandas.users.at_most, 2U);
-  for (const auto& nobody : {database_->set_use(query, {}), database_->set_use(query, {"cv2", "unheard-of"}), database_->set_use(query, {"opencv-python"}),
+  for (const auto& nobody : {database_->set_use(query, {}), database_->set_use(query, {"cv2", "unheard-of"}),
+                             database_->set_use(query, {"opencv-python"}),
                              database_->set_use({.window = query.window, .image = image_digest(9)}, {"numpy"})}) {
     EXPECT_EQ(nobody.sessions_at_most, 0U);
     EXPECT_EQ(nobody.users.at_most, 0U);
   }
-  const auto fleet = database_->set_use({.window = query.window, .image = std::nullopt}, {"numpy", "opencv-python", "opencv-python-headless"});
+  const auto fleet = database_->set_use({.window = query.window, .image = std::nullopt},
+                                        {"numpy", "opencv-python", "opencv-python-headless"});
   EXPECT_EQ(fleet.sessions_at_least, 5U);
   EXPECT_EQ(fleet.sessions_at_most, 5U);
   EXPECT_EQ(fleet.users.at_most, 5U);

@@ -71,7 +71,8 @@ std::vector<std::string> alternatives(std::string_view pattern) {
     if (choices.empty()) fail<CorruptData>("pattern '{:.200}': '[]' matches nothing", pattern);
     std::ranges::reverse(choices);  // `open` is a stack: the first choice comes out first
     for (const auto& choice : choices) open.push_back(one.substr(0, at) + choice + one.substr(end + 1));
-    if (done.size() + open.size() > kMaxPatterns) fail<CorruptData>("pattern '{:.200}': more than {} patterns when written out", pattern, kMaxPatterns);
+    if (done.size() + open.size() > kMaxPatterns)
+      fail<CorruptData>("pattern '{:.200}': more than {} patterns when written out", pattern, kMaxPatterns);
   }
   return done;
 }
@@ -88,7 +89,8 @@ void PatternSet::add(std::string pattern, Slashless slashless, bool ends) {
   added.text = pattern;
   added.last = base_name(pattern);
   added.only_last = pattern.find('/') == std::string::npos && slashless == Slashless::kBaseName;
-  if (added.last.find("**") != std::string::npos && !added.only_last) added.last = "*";  // it may stand for several parts
+  if (added.last.find("**") != std::string::npos && !added.only_last)
+    added.last = "*";  // it may stand for several parts
   added.whole = ends && !added.only_last && !pattern.starts_with("**/") ? "**/" + pattern : pattern;
   added.literal = added.only_last ? 0 : std::min(added.whole.find_first_of("*?"), added.whole.size());
   const auto literal = std::min({added.last.find_first_of("*?"), added.last.size(), kPrefixBytes});
@@ -113,7 +115,9 @@ const std::string* PatternSet::match(std::string_view path) const {
       // Fixed beginnings and endings are looked at first: most names fail there.
       if (path.substr(0, pattern.literal) != std::string_view(pattern.whole).substr(0, pattern.literal)) continue;
       const auto last_wild = pattern.last.find_last_of("*?");
-      if (last_wild == std::string::npos ? pattern.last != name : !name.ends_with(std::string_view(pattern.last).substr(last_wild + 1))) continue;
+      if (last_wild == std::string::npos ? pattern.last != name
+                                         : !name.ends_with(std::string_view(pattern.last).substr(last_wild + 1)))
+        continue;
       if (!glob_matches(pattern.last, name)) continue;
       if (pattern.only_last || glob_matches(pattern.whole, path)) return &pattern.text;
     }

@@ -9,13 +9,15 @@
 
 namespace varve::cuda::internal {
 
-// {a,b} and [ab], [0-9] written out, nested too. Throws CorruptData naming the pattern for more than kMaxPatterns, or brackets that are not closed.
+// {a,b} and [ab], [0-9] written out, nested too. Throws CorruptData naming the pattern for more than kMaxPatterns, or
+// brackets that are not closed.
 std::vector<std::string> alternatives(std::string_view pattern);
 
 class PatternSet {
  public:
   enum class Slashless : std::uint8_t { kBaseName, kPath };  // what a pattern without "/" is over
-  // `ends`: a pattern with "/" is the end of a path. "/**" at the end of a pattern is dropped: callers take all that is below a match.
+  // `ends`: a pattern with "/" is the end of a path. "/**" at the end of a pattern is dropped: callers take all that is
+  // below a match.
   explicit PatternSet(const std::vector<std::string>& patterns, Slashless slashless, bool ends = false);
   // The first matching pattern, written out; null if none. Lives as long as the set.
   const std::string* match(std::string_view path) const;
@@ -30,7 +32,8 @@ class PatternSet {
   };
   void add(std::string pattern, Slashless slashless, bool ends);
 
-  std::unordered_map<std::string_view, std::vector<Pattern>> by_prefix_;  // by the first bytes of `last` that are no wildcards
+  std::unordered_map<std::string_view, std::vector<Pattern>>
+      by_prefix_;  // by the first bytes of `last` that are no wildcards
   std::vector<std::unique_ptr<std::string>> prefixes_;
   std::vector<std::size_t> lengths_;  // of the prefixes
   std::size_t patterns_ = 0;

@@ -10,7 +10,8 @@ namespace varve::notebooks {
 namespace {
 
 bool is_printable(std::string_view text) {
-  return is_utf8(text) && std::none_of(text.begin(), text.end(), [](char c) { return (c >= 0 && c < ' ') || c == 0x7F; });
+  return is_utf8(text) &&
+         std::none_of(text.begin(), text.end(), [](char c) { return (c >= 0 && c < ' ') || c == 0x7F; });
 }
 
 }  // namespace

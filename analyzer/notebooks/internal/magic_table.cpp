@@ -216,13 +216,15 @@ constexpr MagicFacts kMagics[] = {
     {"xmode", MagicBody::kUnknown},
     {"zsh", MagicBody::kShell},
 };
-static_assert(std::is_sorted(std::begin(kMagics), std::end(kMagics), [](const auto& a, const auto& b) { return a.name < b.name; }));
+static_assert(std::is_sorted(std::begin(kMagics), std::end(kMagics),
+                             [](const auto& a, const auto& b) { return a.name < b.name; }));
 
 }  // namespace
 
 const MagicFacts* find_magic(std::string_view name) {
-  const auto* found = std::lower_bound(std::begin(kMagics), std::end(kMagics), name,
-                                       [](const MagicFacts& magic, std::string_view wanted) { return magic.name < wanted; });
+  const auto* found =
+      std::lower_bound(std::begin(kMagics), std::end(kMagics), name,
+                       [](const MagicFacts& magic, std::string_view wanted) { return magic.name < wanted; });
   return found != std::end(kMagics) && found->name == name ? found : nullptr;
 }
 

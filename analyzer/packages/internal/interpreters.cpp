@@ -6,6 +6,8 @@
 #include <tuple>
 #include <utility>
 
+#include "core/base/image_path.h"
+
 namespace varve::packages::internal {
 namespace {
 
@@ -18,7 +20,9 @@ std::string version_in_name(std::string_view name) {
   if (!name.starts_with("python")) return "";
   name.remove_prefix(6);
   const auto dot = name.find('.');
-  const auto digits = [](std::string_view text) { return !text.empty() && text.size() <= 3 && std::ranges::all_of(text, [](char c) { return c >= '0' && c <= '9'; }); };
+  const auto digits = [](std::string_view text) {
+    return !text.empty() && text.size() <= 3 && std::ranges::all_of(text, [](char c) { return c >= '0' && c <= '9'; });
+  };
   if (dot == std::string_view::npos || !digits(name.substr(0, dot)) || !digits(name.substr(dot + 1))) return "";
   return std::string(name);
 }
@@ -34,11 +38,6 @@ std::vector<std::string> split(std::string_view text, char at) {
 }
 
 // An absolute path of the image as the table has it.
-std::string inside(std::string_view path) {
-  path.remove_prefix(std::min(path.find_first_not_of('/'), path.size()));
-  return std::string(path);
-}
-
 struct Prefix {
   std::string path;     // "" = the root
   std::string version;  // "3.11"
@@ -100,17 +99,23 @@ class InterpreterFinder {
     return interpreter;
   }
 
-  bool fits(const std::string& full, const std::string& minor) const { return full == minor || full.starts_with(minor + "."); }
+  bool fits(const std::string& full, const std::string& minor) const {
+    return full == minor || full.starts_with(minor + ".");
+  }
 
   std::string full_version(const Prefix& prefix) const {
     if (const auto venv = records_.venvs.find(prefix.path); venv != records_.venvs.end()) {
       if (fits(venv->second.version, prefix.version)) return venv->second.version;
     }
-    const auto header = records_.patch_levels.find(join_path(prefix.path, "include/python" + prefix.version + "/patchlevel.h"));
+    const auto header =
+        records_.patch_levels.find(join_path(prefix.path, "include/python" + prefix.version + "/patchlevel.h"));
     if (header != records_.patch_levels.end() && fits(header->second, prefix.version)) return header->second;
     for (const auto& record : records_.records) {
-      if (record.kind == RecordKind::kConda && record.site == prefix.path && record.name == "python" && fits(record.version, prefix.version)) return record.version;
-      if (record.kind == RecordKind::kDpkg && prefix.path == "usr" && record.name == "python" + prefix.version + "-minimal") {
+      if (record.kind == RecordKind::kConda && record.site == prefix.path && record.name == "python" &&
+          fits(record.version, prefix.version))
+        return record.version;
+      if (record.kind == RecordKind::kDpkg && prefix.path == "usr" &&
+          record.name == "python" + prefix.version + "-minimal") {
         auto version = record.version.substr(0, record.version.find_first_of("-~+"));
         version = version.substr(version.find(':') + 1);
         if (fits(version, prefix.version)) return version;
@@ -128,11 +133,12 @@ class InterpreterFinder {
 
   std::vector<std::string> sites_of(const Prefix& prefix, const python::VirtualEnvironment* venv) const {
     std::vector<std::string> sites;
-    for (const auto& path : split(environment("PYTHONPATH"), ':')) add_site(sites, inside(path));
+    for (const auto& path : split(environment("PYTHONPATH"), ':'))
+      add_site(sites, std::string(without_leading_slashes(path)));
     if (venv == nullptr || venv->system_site_packages) add_user_sites(sites, prefix.version);
     add_own_sites(sites, prefix);
     if (venv != nullptr && venv->system_site_packages) {
-      auto home = inside(venv->home);
+      auto home = std::string(without_leading_slashes(venv->home));
       if (const auto real = table_.real_folder(home)) home = *real;
       if (name_of(home) == "bin") add_own_sites(sites, {std::string(parent_of(home)), prefix.version});
     }
@@ -142,7 +148,9 @@ class InterpreterFinder {
   void add_user_sites(std::vector<std::string>& sites, const std::string& version) const {
     const auto below = ".local/lib/python" + version + "/site-packages";
     add_site_with_paths(sites, join_path("root", below));
-    table_.children("home", [&](FileId, std::string_view user) { add_site_with_paths(sites, join_path(join_path("home", user), below)); });
+    table_.children("home", [&](FileId, std::string_view user) {
+      add_site_with_paths(sites, join_path(join_path("home", user), below));
+    });
   }
 
   void add_own_sites(std::vector<std::string>& sites, const Prefix& prefix) const {
@@ -150,7 +158,9 @@ class InterpreterFinder {
     // As Debian patches it (site.py, "dist-packages"). Either folder may be left out of an image.
     const auto local = "usr/local/" + library + "/dist-packages";
     if (prefix.path == "usr" && (table_.find("usr/lib/python3/dist-packages") || table_.find(local))) {
-      for (const auto& site : {local, std::string("usr/lib/python3/dist-packages"), "usr/" + library + "/dist-packages"}) add_site_with_paths(sites, site);
+      for (const auto& site :
+           {local, std::string("usr/lib/python3/dist-packages"), "usr/" + library + "/dist-packages"})
+        add_site_with_paths(sites, site);
       return;
     }
     for (const auto* folder : {"site-packages", "dist-packages"}) {
@@ -173,12 +183,13 @@ class InterpreterFinder {
     }
   }
 
-  // What `python3` means: the first of that name on PATH. One of a virtual environment is a link to its base's, so the folder decides first.
+  // What `python3` means: the first of that name on PATH. One of a virtual environment is a link to its base's, so the
+  // folder decides first.
   void put_first(std::vector<Interpreter>& found) const {
     auto path = environment("PATH");
     if (path.empty()) path = kDefaultPath;
     for (const auto& folder : split(path, ':')) {
-      const auto real = table_.real_folder(inside(folder));
+      const auto real = table_.real_folder(std::string(without_leading_slashes(folder)));
       if (!real) continue;
       const auto name = table_.find(join_path(*real, "python3"));
       if (!name) continue;
@@ -189,7 +200,9 @@ class InterpreterFinder {
         const bool same_file = target && table_.resolve(one->executable, true) == target;
         if (same_folder && (same_file || !target)) chosen = one;
       }
-      if (chosen == found.end() && target) chosen = std::ranges::find_if(found, [&](const Interpreter& one) { return table_.resolve(one.executable, true) == target; });
+      if (chosen == found.end() && target)
+        chosen = std::ranges::find_if(
+            found, [&](const Interpreter& one) { return table_.resolve(one.executable, true) == target; });
       if (chosen == found.end()) continue;
       std::rotate(found.begin(), chosen, chosen + 1);
       return;
@@ -222,7 +235,9 @@ int minor_number(std::string_view version) {
   if (dot == std::string_view::npos) return 0;
   const auto rest = version.substr(dot + 1);
   if (std::from_chars(version.data(), version.data() + dot, major).ec != std::errc()) return 0;
-  if (std::from_chars(rest.data(), rest.data() + rest.size(), minor).ec != std::errc() || major < 0 || major > 9 || minor < 0 || minor > 99) return 0;
+  if (std::from_chars(rest.data(), rest.data() + rest.size(), minor).ec != std::errc() || major < 0 || major > 9 ||
+      minor < 0 || minor > 99)
+    return 0;
   return major * 100 + minor;
 }
 

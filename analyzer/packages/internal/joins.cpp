@@ -10,29 +10,32 @@
 
 #include "analyzer/python/name.h"
 #include "analyzer/python/version.h"
+#include "core/base/image_path.h"
 
 namespace varve::packages::internal {
 namespace {
 
 bool is_below(std::string_view path, std::string_view folder) {
-  return folder.empty() ? !path.empty() : path.size() > folder.size() && path.starts_with(folder) && path[folder.size()] == '/';
-}
-
-std::string inside(std::string_view path) {
-  path.remove_prefix(std::min(path.find_first_not_of('/'), path.size()));
-  return std::string(path);
+  return folder.empty() ? !path.empty()
+                        : path.size() > folder.size() && path.starts_with(folder) && path[folder.size()] == '/';
 }
 
 // "python3-numpy" and "python-numpy" for numpy, "pytorch" for torch is left to the metadata.
 bool is_package_of(std::string_view package, std::string_view normalized) {
   const auto name = python::normalize_name(package);
-  return name == normalized || name == "python3-" + std::string(normalized) || name == "python-" + std::string(normalized) || name == std::string(normalized) + "-base";
+  return name == normalized || name == "python3-" + std::string(normalized) ||
+         name == "python-" + std::string(normalized) || name == std::string(normalized) + "-base";
 }
 
 class Joiner {
  public:
   Joiner(Records& records, const FileTable& table, const std::vector<Interpreter>& interpreters)
-      : all_(records), records_(records.records), table_(table), package_of_(records_.size()), holder_of_(records_.size()), left_out_(records_.size()) {
+      : all_(records),
+        records_(records.records),
+        table_(table),
+        package_of_(records_.size()),
+        holder_of_(records_.size()),
+        left_out_(records_.size()) {
     for (const auto& interpreter : interpreters) {
       for (const auto& site : interpreter.sites) on_path_.insert(site);
     }
@@ -48,17 +51,22 @@ class Joiner {
     for (std::size_t i = 0; i < records_.size(); ++i) {
       if (!left_out_[i] && records_[i].readable) add(i);
     }
-    std::ranges::sort(out_.installed, {}, [&](const Installed& one) { return std::tie(one.distribution.normalized, one.distribution.record, one.distribution.name); });
+    std::ranges::sort(out_.installed, {}, [&](const Installed& one) {
+      return std::tie(one.distribution.normalized, one.distribution.record, one.distribution.name);
+    });
     return std::move(out_);
   }
 
  private:
   std::optional<FileId> main_file(const Record& record) const {
     switch (record.kind) {
-      case RecordKind::kDistInfo: return table_.find(record.path + "/METADATA");
+      case RecordKind::kDistInfo:
+        return table_.find(record.path + "/METADATA");
       case RecordKind::kEggInfoFolder:
-      case RecordKind::kEgg: return table_.find(record.path + "/PKG-INFO");
-      default: return table_.find(record.path);
+      case RecordKind::kEgg:
+        return table_.find(record.path + "/PKG-INFO");
+      default:
+        return table_.find(record.path);
     }
   }
 
@@ -77,7 +85,10 @@ class Joiner {
     }
   }
 
-  bool is_on_path(const Record& record) const { return on_path_.contains(record.site) || (record.kind == RecordKind::kEgg && on_path_.contains(std::string(parent_of(record.site)))); }
+  bool is_on_path(const Record& record) const {
+    return on_path_.contains(record.site) ||
+           (record.kind == RecordKind::kEgg && on_path_.contains(std::string(parent_of(record.site))));
+  }
 
   // An egg-info in a source tree that nothing puts on sys.path, or beside an editable dist-info of the same version.
   void leave_out_sources() {
@@ -88,9 +99,12 @@ class Joiner {
     for (std::size_t i = 0; i < records_.size(); ++i) {
       const auto& record = records_[i];
       if (record.kind != RecordKind::kEggInfoFolder || record.has_list || !holder_of_[i].empty()) continue;
-      const bool is_source = table_.find(join_path(record.site, "setup.py")) || table_.find(join_path(record.site, "pyproject.toml")) ||
-                             table_.find(join_path(parent_of(record.site), "pyproject.toml")) || table_.find(join_path(parent_of(record.site), "setup.py"));
-      left_out_[i] = (is_source && !on_path_.contains(record.site)) || editable.contains({record.normalized, record.version});
+      const bool is_source = table_.find(join_path(record.site, "setup.py")) ||
+                             table_.find(join_path(record.site, "pyproject.toml")) ||
+                             table_.find(join_path(parent_of(record.site), "pyproject.toml")) ||
+                             table_.find(join_path(parent_of(record.site), "setup.py"));
+      left_out_[i] =
+          (is_source && !on_path_.contains(record.site)) || editable.contains({record.normalized, record.version});
     }
   }
 
@@ -99,20 +113,24 @@ class Joiner {
     for (const auto& [path, folder] : all_.egg_links) {
       auto name = name_of(path);
       name.remove_suffix(std::string_view(".egg-link").size());
-      if (const auto real = table_.real_folder(inside(folder))) linked.emplace(*real, python::normalize_name(name));
+      if (const auto real = table_.real_folder(std::string(without_leading_slashes(folder))))
+        linked.emplace(*real, python::normalize_name(name));
     }
     for (auto& record : records_) {
-      record.editable = (record.direct_url && record.direct_url->editable) || linked.contains({record.site, record.normalized});
+      record.editable =
+          (record.direct_url && record.direct_url->editable) || linked.contains({record.site, record.normalized});
       for (const auto& path : record.finder_modules) {
         const auto finder = all_.finders.find(path);
         if (finder == all_.finders.end()) continue;
         record.editable = true;
-        for (const auto& [module, target] : finder->second.mapping) record.editable_modules.emplace(module, inside(target));
+        for (const auto& [module, target] : finder->second.mapping)
+          record.editable_modules.emplace(module, std::string(without_leading_slashes(target)));
       }
     }
   }
 
-  // A record inside another distribution: not where Python looks for any, and listed by the other, or below one of its folders.
+  // A record inside another distribution: not where Python looks for any, and listed by the other, or below one of its
+  // folders.
   void find_vendored() {
     vendored_by_.resize(records_.size());
     for (std::size_t i = 0; i < records_.size(); ++i) {
@@ -126,7 +144,8 @@ class Joiner {
       for (const auto holder : holder_of_[i]) {
         const auto& outer = records_[holder];
         if (outer.kind == RecordKind::kConda || outer.kind == RecordKind::kDpkg) {
-          // Where no interpreter is known a package's own metadata is off the path too; vendored ones lie below a site folder.
+          // Where no interpreter is known a package's own metadata is off the path too; vendored ones lie below a site
+          // folder.
           if (!lies_in_site(record.site)) continue;
         } else if (outer.site == record.site) {
           continue;
@@ -138,7 +157,8 @@ class Joiner {
   }
 
   bool lies_in_site(std::string_view folder) const {
-    return std::ranges::any_of(on_path_, [&](const std::string& site) { return !site.empty() && is_below(folder, site); });
+    return std::ranges::any_of(on_path_,
+                               [&](const std::string& site) { return !site.empty() && is_below(folder, site); });
   }
 
   // The Python record whose list has a file beside a folder that lies below its site.
@@ -152,13 +172,15 @@ class Joiner {
     return std::nullopt;
   }
 
-  // Of several records of one name in one folder the one that was written last is true: of the upper layer, then what fits its list, then the newer.
+  // Of several records of one name in one folder the one that was written last is true: of the upper layer, then what
+  // fits its list, then the newer.
   void find_stale() {
     std::map<std::pair<std::string, std::string>, std::vector<std::size_t>> same;
     for (std::size_t i = 0; i < records_.size(); ++i) {
       const auto& record = records_[i];
       if (record.kind == RecordKind::kDpkg || !record.readable || left_out_[i] || vendored_by_[i]) continue;
-      same[{(record.kind == RecordKind::kConda ? "conda:" : "") + record.normalized, record.kind == RecordKind::kEgg ? std::string(parent_of(record.site)) : record.site}]
+      same[{(record.kind == RecordKind::kConda ? "conda:" : "") + record.normalized,
+            record.kind == RecordKind::kEgg ? std::string(parent_of(record.site)) : record.site}]
           .push_back(i);
     }
     for (const auto& [key, numbers] : same) {
@@ -171,7 +193,8 @@ class Joiner {
         if (number == truth) continue;
         left_out_[number] = true;
         out_.stale.push_back({.record = number, .truth = truth});
-        all_.problems.push_back(fmt::format("{:.300}: stale: {} {} is what is installed there", records_[number].path, records_[truth].name, records_[truth].version));
+        all_.problems.push_back(fmt::format("{:.300}: stale: {} {} is what is installed there", records_[number].path,
+                                            records_[truth].name, records_[truth].version));
       }
     }
   }
@@ -215,10 +238,14 @@ class Joiner {
   Source source_of(std::size_t number) const {
     if (const auto found = source_of_.find(number); found != source_of_.end()) return found->second;
     switch (records_[number].kind) {
-      case RecordKind::kConda: return Source::kConda;
-      case RecordKind::kDpkg: return Source::kDpkg;
-      case RecordKind::kDistInfo: return Source::kPip;
-      default: return Source::kEgg;
+      case RecordKind::kConda:
+        return Source::kConda;
+      case RecordKind::kDpkg:
+        return Source::kDpkg;
+      case RecordKind::kDistInfo:
+        return Source::kPip;
+      default:
+        return Source::kEgg;
     }
   }
 
@@ -328,7 +355,8 @@ class Joiner {
       }
       std::vector<std::string> names;
       table_.children(*real, [&](FileId id, std::string_view child) {
-        if (table_.is_folder(id) ? table_.find(join_path(table_.path(id), "__init__.py")).has_value() : python::module_of_file(child).has_value())
+        if (table_.is_folder(id) ? table_.find(join_path(table_.path(id), "__init__.py")).has_value()
+                                 : python::module_of_file(child).has_value())
           names.emplace_back(child.substr(0, child.find('.')));
       });
       for (const auto& name : names) claim_module(*real, name, weak);

@@ -1,5 +1,6 @@
 #pragma once
-// From records to distributions: what conda and dpkg brought is one with the Python metadata inside it; vendored and stale records are told apart.
+// From records to distributions: what conda and dpkg brought is one with the Python metadata inside it; vendored and
+// stale records are told apart.
 #include <optional>
 #include <string>
 #include <vector>

@@ -13,17 +13,17 @@ namespace varve::packages::internal {
 namespace {
 
 constexpr std::uint64_t kMaxInitBytes = 8 * 1024;  // of an __init__ that may declare a namespace
-constexpr int kMaxModuleDepth = 200;                // of packages in packages
+constexpr int kMaxModuleDepth = 200;               // of packages in packages
 
 // A package or module of one site folder.
 struct Module {
   std::map<std::string, std::unique_ptr<Module>, std::less<>> children;
-  std::uint32_t own_set = 0;       // of its file, or its __init__
-  std::uint32_t all_set = 0;       // of everything in it
-  bool mixed = false;              // not all of it has the same owners
+  std::uint32_t own_set = 0;  // of its file, or its __init__
+  std::uint32_t all_set = 0;  // of everything in it
+  bool mixed = false;         // not all of it has the same owners
   bool has_init = false;
-  std::optional<FileId> init;      // its __init__.py
-  bool is_namespace = false;       // its __init__ says so
+  std::optional<FileId> init;  // its __init__.py
+  bool is_namespace = false;   // its __init__ says so
 };
 
 using ModuleMap = std::map<std::string, std::set<std::uint32_t>>;
@@ -34,9 +34,14 @@ bool declares_namespace(std::string_view init) {
 
 class ModuleFinder {
  public:
-  ModuleFinder(const FileSource& source, const FileTable& table, const Records& records, const std::vector<Installed>& installed, Ownership& ownership,
-               Inventory& inventory)
-      : source_(source), table_(table), records_(records), installed_(installed), ownership_(ownership), inventory_(inventory) {}
+  ModuleFinder(const FileSource& source, const FileTable& table, const Records& records,
+               const std::vector<Installed>& installed, Ownership& ownership, Inventory& inventory)
+      : source_(source),
+        table_(table),
+        records_(records),
+        installed_(installed),
+        ownership_(ownership),
+        inventory_(inventory) {}
 
   void find() {
     collect_sites();
@@ -89,7 +94,8 @@ class ModuleFinder {
       const auto name = rest.substr(0, rest.find('.'));
       rest.remove_prefix(std::min(name.size() + 1, rest.size()));
       auto found = at->children.find(name);
-      if (found == at->children.end()) found = at->children.emplace(std::string(name), std::make_unique<Module>()).first;
+      if (found == at->children.end())
+        found = at->children.emplace(std::string(name), std::make_unique<Module>()).first;
       at = found->second.get();
       if (set == 0) continue;  // nobody's files change nothing of whose package it is
       if (at->all_set != 0 && at->all_set != set) at->mixed = true;
@@ -108,13 +114,15 @@ class ModuleFinder {
         for (const auto& one : *record.metadata->import_namespaces) declared_.insert(one.name);
       }
     }
-    for (const auto& [path, file] : records_.path_files) declared_.insert(file.namespaces.begin(), file.namespaces.end());
+    for (const auto& [path, file] : records_.path_files)
+      declared_.insert(file.namespaces.begin(), file.namespaces.end());
     std::map<std::string, std::vector<Module*>> unread;
     for (auto& [site, root] : roots_) {
       for (auto& [name, module] : root.children) ask_for_inits(*module, name, unread);
     }
     for (auto& [site, root] : roots_) {
-      for (auto& [name, module] : root.children) module->is_namespace = module->is_namespace || holds_others_files(*module);
+      for (auto& [name, module] : root.children)
+        module->is_namespace = module->is_namespace || holds_others_files(*module);
     }
     std::vector<std::string> paths;
     for (const auto& [path, modules] : unread) paths.push_back(path);
@@ -124,8 +132,10 @@ class ModuleFinder {
     });
   }
 
-  // Only where distributions meet, or where a name says that it is a part: "google-cloud-storage" of google and google.cloud.
-  void ask_for_inits(Module& module, const std::string& name, std::map<std::string, std::vector<Module*>>& unread, int depth = 0) {
+  // Only where distributions meet, or where a name says that it is a part: "google-cloud-storage" of google and
+  // google.cloud.
+  void ask_for_inits(Module& module, const std::string& name, std::map<std::string, std::vector<Module*>>& unread,
+                     int depth = 0) {
     if (declared_.contains(name)) module.is_namespace = true;
     const bool may_be = module.mixed || is_named_as_part(module, name);
     if (!may_be && !module.is_namespace) return;
@@ -148,16 +158,21 @@ class ModuleFinder {
     if (!module.init) return module.all_set != 0 && module.own_set == 0;  // PEP 420: its parts may have such files
     if (table_.file(*module.init).size > kMaxInitBytes) return false;
     const auto prefix = python::normalize_name(name) + '-';
-    return std::ranges::any_of(ownership_.set(module.all_set), [&](auto owner) { return inventory_.distributions[owner].normalized.starts_with(prefix); });
+    return std::ranges::any_of(ownership_.set(module.all_set), [&](auto owner) {
+      return inventory_.distributions[owner].normalized.starts_with(prefix);
+    });
   }
 
-  static void put(ModuleMap& map, const std::string& name, const std::vector<std::uint32_t>& owners) { map[name].insert(owners.begin(), owners.end()); }
+  static void put(ModuleMap& map, const std::string& name, const std::vector<std::uint32_t>& owners) {
+    map[name].insert(owners.begin(), owners.end());
+  }
 
   // `inherited`: the set that a longer name means as long as nothing is said of it.
   void emit(const Module& module, const std::string& name, std::uint32_t inherited, ModuleMap& map) const {
     if (module.all_set == 0) return;
     auto now = inherited;
-    const bool is_namespace = module.is_namespace || (!module.has_init && !module.children.empty() && module.own_set == 0);
+    const bool is_namespace =
+        module.is_namespace || (!module.has_init && !module.children.empty() && module.own_set == 0);
     if (!is_namespace) {
       const auto set = module.own_set != 0 ? module.own_set : module.all_set;
       if (set != inherited) put(map, name, ownership_.set(set));
@@ -255,7 +270,8 @@ class ModuleFinder {
   // 311 of the interpreter that sees the record's folder; 0 = unknown.
   int python_of(const Record& record) const {
     for (const auto& interpreter : inventory_.interpreters) {
-      if (std::ranges::find(interpreter.sites, record.site) != interpreter.sites.end()) return minor_number(interpreter.version);
+      if (std::ranges::find(interpreter.sites, record.site) != interpreter.sites.end())
+        return minor_number(interpreter.version);
     }
     return 0;
   }
@@ -275,8 +291,8 @@ class ModuleFinder {
 
 }  // namespace
 
-void find_modules(const FileSource& source, const FileTable& table, const Records& records, const std::vector<Installed>& installed, Ownership& ownership,
-                  Inventory& inventory) {
+void find_modules(const FileSource& source, const FileTable& table, const Records& records,
+                  const std::vector<Installed>& installed, Ownership& ownership, Inventory& inventory) {
   ModuleFinder(source, table, records, installed, ownership, inventory).find();
 }
 

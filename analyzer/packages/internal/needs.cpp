@@ -17,20 +17,23 @@ namespace varve::packages::internal {
 namespace {
 
 // Shared libraries and device code that only a CUDA program carries.
-constexpr std::array<std::string_view, 14> kGpuLibraries{"libcuda",     "libcudart",  "libcublas", "libcudnn", "libcufft",  "libcurand",   "libcusolver",
-                                                         "libcusparse", "libnccl",    "libnvrtc",  "libnvJitLink", "libnvidia", "libtorch_cuda", "libnvinfer"};
+constexpr std::array<std::string_view, 14> kGpuLibraries{
+    "libcuda",     "libcudart", "libcublas", "libcudnn",     "libcufft",  "libcurand",     "libcusolver",
+    "libcusparse", "libnccl",   "libnvrtc",  "libnvJitLink", "libnvidia", "libtorch_cuda", "libnvinfer"};
 
 bool is_gpu_file(std::string_view path) {
   const auto name = name_of(path);
   if (name.ends_with(".cubin") || name.ends_with(".fatbin") || name.ends_with(".ptx")) return true;
   if (name.find(".so") == std::string_view::npos) return false;
-  return std::ranges::any_of(kGpuLibraries, [&](std::string_view library) { return name.starts_with(library); }) || name.find("_cuda.") != std::string_view::npos ||
-         name.find("_cuda-") != std::string_view::npos;
+  return std::ranges::any_of(kGpuLibraries, [&](std::string_view library) { return name.starts_with(library); }) ||
+         name.find("_cuda.") != std::string_view::npos || name.find("_cuda-") != std::string_view::npos;
 }
 
 bool is_cuda_distribution(std::string_view normalized) {
-  return normalized.starts_with("nvidia-cu") || normalized.starts_with("nvidia-nccl") || normalized.starts_with("nvidia-nv") || normalized.starts_with("cuda-") ||
-         normalized.starts_with("cupy-cuda") || normalized.starts_with("libcublas") || normalized.starts_with("libcudnn");
+  return normalized.starts_with("nvidia-cu") || normalized.starts_with("nvidia-nccl") ||
+         normalized.starts_with("nvidia-nv") || normalized.starts_with("cuda-") ||
+         normalized.starts_with("cupy-cuda") || normalized.starts_with("libcublas") ||
+         normalized.starts_with("libcudnn");
 }
 
 class NeedFinder {
@@ -75,13 +78,17 @@ class NeedFinder {
     return inventory_.interpreters.empty() ? nullptr : &inventory_.interpreters.front();
   }
 
-  // What `name` means there: the first on sys.path, else one in the same folder, else any that no interpreter sees either.
-  std::optional<std::uint32_t> find_distribution(const std::string& name, const std::string& site, const Interpreter* interpreter) const {
+  // What `name` means there: the first on sys.path, else one in the same folder, else any that no interpreter sees
+  // either.
+  std::optional<std::uint32_t> find_distribution(const std::string& name, const std::string& site,
+                                                 const Interpreter* interpreter) const {
     const auto found = by_name_.find(name);
     if (found == by_name_.end()) return std::nullopt;
     const auto in = [&](const std::string& folder) -> std::optional<std::uint32_t> {
       for (const auto i : found->second) {
-        if (is_python(record_of(i).kind) && (inventory_.distributions[i].site == folder || (record_of(i).kind == RecordKind::kEgg && parent_of(inventory_.distributions[i].site) == folder)))
+        if (is_python(record_of(i).kind) &&
+            (inventory_.distributions[i].site == folder ||
+             (record_of(i).kind == RecordKind::kEgg && parent_of(inventory_.distributions[i].site) == folder)))
           return i;
       }
       return std::nullopt;
@@ -118,7 +125,8 @@ class NeedFinder {
         need.satisfied_by = inventory_.distributions[*found].version;
         const auto version = python::Version::parse(need.satisfied_by);
         // As pip: what is installed may be a pre-release.
-        need.compatible = version ? requirement.specifier.contains(*version, true) : requirement.specifier.text().empty();
+        need.compatible =
+            version ? requirement.specifier.contains(*version, true) : requirement.specifier.text().empty();
       }
       distribution.needs.push_back(std::move(need));
     }
@@ -134,7 +142,8 @@ class NeedFinder {
       need.requirement.normalized = python::normalize_name(name);
       need.requirement.text = text;
       need.applies = true;
-      if (const auto found = packages.find(name); found != packages.end()) need.satisfied_by = version_of_package(found->second.front());
+      if (const auto found = packages.find(name); found != packages.end())
+        need.satisfied_by = version_of_package(found->second.front());
       distribution.needs.push_back(std::move(need));
     };
     for (const auto* record : packages_of(i)) {
@@ -143,7 +152,10 @@ class NeedFinder {
         if (alternatives.empty()) continue;
         auto chosen = std::ranges::find_if(alternatives, [&](const auto& one) { return dpkg_.contains(one.name); });
         if (chosen == alternatives.end()) chosen = alternatives.begin();
-        add(Source::kDpkg, chosen->name, chosen->relation.empty() ? chosen->name : fmt::format("{} ({} {})", chosen->name, chosen->relation, chosen->version), dpkg_);
+        add(Source::kDpkg, chosen->name,
+            chosen->relation.empty() ? chosen->name
+                                     : fmt::format("{} ({} {})", chosen->name, chosen->relation, chosen->version),
+            dpkg_);
       }
     }
   }
@@ -166,7 +178,8 @@ class NeedFinder {
     std::set<std::string> groups;
     for (const auto& entry : record_of(i).entry_points.entries) {
       groups.insert(entry.group);
-      if (entry.group == "console_scripts" || entry.group == "gui_scripts") distribution.scripts.push_back({.name = entry.name, .target = entry.target()});
+      if (entry.group == "console_scripts" || entry.group == "gui_scripts")
+        distribution.scripts.push_back({.name = entry.name, .target = entry.target()});
     }
     distribution.entry_point_groups.assign(groups.begin(), groups.end());
   }
@@ -184,26 +197,31 @@ void find_gpu(const std::vector<Installed>& installed, const FileTable& table, I
   std::set<std::string> capable;
   for (std::size_t i = 0; i < installed.size(); ++i) {
     auto& distribution = inventory.distributions[i];
-    if (distribution.source == Source::kDpkg && distribution.site.empty() && !is_cuda_distribution(distribution.normalized)) {
-      distribution.gpu = std::ranges::any_of(installed[i].claims, [&](FileId id) { return is_gpu_file(table.path(id)); });
+    if (distribution.source == Source::kDpkg && distribution.site.empty() &&
+        !is_cuda_distribution(distribution.normalized)) {
+      distribution.gpu =
+          std::ranges::any_of(installed[i].claims, [&](FileId id) { return is_gpu_file(table.path(id)); });
       continue;
     }
     const bool cpu_build = distribution.version.ends_with("+cpu") || distribution.version.ends_with("-cpu");
-    distribution.gpu = is_cuda_distribution(distribution.normalized) || (!cpu_build && python::can_use_gpu(distribution.normalized)) ||
+    distribution.gpu = is_cuda_distribution(distribution.normalized) ||
+                       (!cpu_build && python::can_use_gpu(distribution.normalized)) ||
                        std::ranges::any_of(installed[i].claims, [&](FileId id) { return is_gpu_file(table.path(id)); });
     if (distribution.gpu) capable.insert(distribution.normalized);
   }
   for (auto& distribution : inventory.distributions) {
     if (distribution.gpu || distribution.source == Source::kDpkg) continue;
     distribution.gpu = std::ranges::any_of(distribution.needs, [&](const Need& need) {
-      return need.applies && need.from != Source::kDpkg && !need.satisfied_by.empty() && capable.contains(need.requirement.normalized);
+      return need.applies && need.from != Source::kDpkg && !need.satisfied_by.empty() &&
+             capable.contains(need.requirement.normalized);
     });
   }
 }
 
 }  // namespace
 
-void find_needs(const Records& records, const std::vector<Installed>& installed, const FileTable& table, Inventory& inventory) {
+void find_needs(const Records& records, const std::vector<Installed>& installed, const FileTable& table,
+                Inventory& inventory) {
   NeedFinder(records, installed, inventory).find();
   find_gpu(installed, table, inventory);
 }

@@ -6,7 +6,9 @@
 
 namespace varve::packages::internal {
 
-// Fills `needs`, `scripts`, `entry_point_groups` and `gpu`. Needs interpreters and the distributions' names and versions.
-void find_needs(const Records& records, const std::vector<Installed>& installed, const FileTable& table, Inventory& inventory);
+// Fills `needs`, `scripts`, `entry_point_groups` and `gpu`. Needs interpreters and the distributions' names and
+// versions.
+void find_needs(const Records& records, const std::vector<Installed>& installed, const FileTable& table,
+                Inventory& inventory);
 
 }  // namespace varve::packages::internal

@@ -19,7 +19,8 @@ std::string source_of_bytecode(std::string_view path) {
 
 }  // namespace
 
-Ownership::Ownership(const FileTable& table, const std::vector<Installed>& installed) : sets_{{}}, numbers_{{{}, 0}}, set_of_(table.size(), 0) {
+Ownership::Ownership(const FileTable& table, const std::vector<Installed>& installed)
+    : sets_{{}}, numbers_{{{}, 0}}, set_of_(table.size(), 0) {
   const auto is_dpkg = [&](std::size_t number) { return installed[number].distribution.source == Source::kDpkg; };
   const auto add_claims = [&](bool dpkg) {
     for (std::size_t i = 0; i < installed.size(); ++i) {
@@ -62,7 +63,8 @@ std::uint32_t Ownership::number_of(std::vector<std::uint32_t> set) {
 std::uint32_t Ownership::unite(std::uint32_t one, std::uint32_t other) {
   if (one == other || other == 0) return one;
   if (one == 0) return other;
-  if (sets_[one].size() + sets_[other].size() > kMaxOwners) return sets_[one].size() < sets_[other].size() ? other : one;
+  if (sets_[one].size() + sets_[other].size() > kMaxOwners)
+    return sets_[one].size() < sets_[other].size() ? other : one;
   const auto key = std::minmax(one, other);
   if (const auto found = unions_.find(key); found != unions_.end()) return found->second;
   std::vector<std::uint32_t> both;

@@ -7,7 +7,8 @@
 
 namespace varve::packages::internal {
 
-inline constexpr std::size_t kMaxOwners = 256;  // of one path, or in one package: more only somebody makes who wants our memory
+inline constexpr std::size_t kMaxOwners =
+    256;  // of one path, or in one package: more only somebody makes who wants our memory
 
 // Distributions are numbered as in the inventory.
 class Ownership {

@@ -26,29 +26,29 @@ inline bool is_python(RecordKind kind) { return kind != RecordKind::kConda && ki
 // One record: what a dist-info, egg-info, conda-meta file or dpkg stanza says.
 struct Record {
   RecordKind kind = RecordKind::kDistInfo;
-  std::string path;         // the folder or file; dpkg: the status file
-  std::string site;         // the folder that holds it; an egg: itself; conda: the prefix; dpkg: ""
-  std::string name;         // as written
+  std::string path;  // the folder or file; dpkg: the status file
+  std::string site;  // the folder that holds it; an egg: itself; conda: the prefix; dpkg: ""
+  std::string name;  // as written
   std::string normalized;
   std::string version;
   std::string python;       // "3.11" where the record's file name says it
   std::uint32_t layer = 0;  // of its main file
   bool readable = false;    // its main file was there and said a name
 
-  std::vector<FileId> claims;   // content it installed; ascending, once each
-  bool has_list = false;        // it lists its files
-  std::uint64_t missing = 0;    // listed and not there, bytecode left out
-  std::uint64_t changed = 0;    // there, with another size than listed
+  std::vector<FileId> claims;  // content it installed; ascending, once each
+  bool has_list = false;       // it lists its files
+  std::uint64_t missing = 0;   // listed and not there, bytecode left out
+  std::uint64_t changed = 0;   // there, with another size than listed
 
   std::optional<python::CoreMetadata> metadata;
   std::vector<python::Requirement> requires_text;  // of requires.txt, where the metadata has none
   std::vector<std::string> extras;                 // as written
   std::vector<std::string> unreadable_requires;
   python::EntryPoints entry_points;
-  std::vector<std::string> declared_top_level;     // top_level.txt
-  std::set<std::string> sources_311;   // first parts of listed *.py, as importlib.metadata 3.11 infers names
-  std::set<std::string> sources_312;   // of all files, as 3.12 does
-  std::vector<std::string> namespaces; // namespace_packages.txt
+  std::vector<std::string> declared_top_level;  // top_level.txt
+  std::set<std::string> sources_311;            // first parts of listed *.py, as importlib.metadata 3.11 infers names
+  std::set<std::string> sources_312;            // of all files, as 3.12 does
+  std::vector<std::string> namespaces;          // namespace_packages.txt
   std::string installer;
   bool requested = false;
   std::optional<python::DirectUrl> direct_url;
@@ -58,18 +58,18 @@ struct Record {
   std::map<std::string, std::string> editable_modules;  // dotted -> path in the image
 
   // conda and dpkg
-  std::vector<std::string> depends;             // conda: match specs
+  std::vector<std::string> depends;  // conda: match specs
   std::vector<python::DpkgDependency> dpkg_depends;
-  std::vector<std::string> provides;            // dpkg: names
+  std::vector<std::string> provides;  // dpkg: names
 };
 
 struct Records {
   std::vector<Record> records;
-  std::map<std::string, python::PathFile> path_files;        // by path
-  std::map<std::string, std::string> egg_links;              // path -> folder as written
-  std::map<std::string, python::EditableFinder> finders;     // by path
-  std::map<std::string, python::VirtualEnvironment> venvs;   // by prefix
-  std::map<std::string, std::string> patch_levels;           // path of patchlevel.h -> "3.11.2"
+  std::map<std::string, python::PathFile> path_files;       // by path
+  std::map<std::string, std::string> egg_links;             // path -> folder as written
+  std::map<std::string, python::EditableFinder> finders;    // by path
+  std::map<std::string, python::VirtualEnvironment> venvs;  // by prefix
+  std::map<std::string, std::string> patch_levels;          // path of patchlevel.h -> "3.11.2"
   std::vector<std::string> problems;
 };
 

@@ -11,7 +11,7 @@
 namespace varve::packages::internal {
 namespace {
 
-constexpr std::uint64_t kMaxPathFileBytes = 256 * 1024;   // .pth: a checkpoint of a model may be named so too
+constexpr std::uint64_t kMaxPathFileBytes = 256 * 1024;  // .pth: a checkpoint of a model may be named so too
 constexpr std::size_t kMaxRecords = 1'000'000;
 
 // "3.11.2" of the line `#define PY_VERSION "3.11.2"`.
@@ -35,11 +35,13 @@ class RecordReader {
     find_records();
     std::vector<std::string> wanted;
     for (const auto& [path, read] : readers_) wanted.push_back(path);
-    source_.read(wanted, kMaxMetadataBytes, [&](const std::string& path, std::optional<Bytes> content) { take(path, std::move(content)); });
+    source_.read(wanted, kMaxMetadataBytes,
+                 [&](const std::string& path, std::optional<Bytes> content) { take(path, std::move(content)); });
     settle_dpkg();
     for (auto& record : out_.records) settle(record);
     std::ranges::sort(out_.problems);
-    if (problems_left_out_ > 0) out_.problems.push_back(fmt::format("{} more problems are not listed", problems_left_out_));
+    if (problems_left_out_ > 0)
+      out_.problems.push_back(fmt::format("{} more problems are not listed", problems_left_out_));
     return std::move(out_);
   }
 
@@ -73,7 +75,8 @@ class RecordReader {
       const auto name = name_of(path);
       if (out_.records.size() > kMaxRecords) fail<Unsupported>("more than {} records of distributions", kMaxRecords);
       if (table_.is_folder(id)) {
-        if (path.find(".dist-info/") != std::string_view::npos) continue;  // licences of what it vendors are sorted under such names
+        if (path.find(".dist-info/") != std::string_view::npos)
+          continue;  // licences of what it vendors are sorted under such names
         if (name.ends_with(".dist-info")) {
           add_folder(path, RecordKind::kDistInfo);
         } else if (name.ends_with(".egg-info")) {
@@ -89,22 +92,31 @@ class RecordReader {
 
   void add_file(FileId id, const std::string& path, std::string_view name) {
     const auto folder = parent_of(path);
-    if (name.ends_with(".egg") && is_site_folder_name(folder)) problem(fmt::format("{:.300}: a zipped egg is not looked into", path));
+    if (name.ends_with(".egg") && is_site_folder_name(folder))
+      problem(fmt::format("{:.300}: a zipped egg is not looked into", path));
     if (name.ends_with(".pth") && !is_site_folder_name(folder) && !holds_records(folder)) return;
     auto kind = record_file(path);
     if (!kind && name.ends_with(".pth")) kind = RecordFile::kPathFile;
     if (!kind) return;
     switch (*kind) {
-      case RecordFile::kSingleEggInfo: return add_single_egg_info(id, path);
-      case RecordFile::kConda: return add_conda(path);
-      case RecordFile::kDpkgStatus: return want(path, [this, path](std::string_view text) { read_dpkg(path, text, python::DpkgFile::kStatus); });
-      case RecordFile::kDpkgStatusD: return want(path, [this, path](std::string_view text) { read_dpkg(path, text, python::DpkgFile::kStatusD); });
-      case RecordFile::kDpkgMd5Sums: return want(path, [this, path](std::string_view text) { read_md5sums(path, text); });
-      case RecordFile::kDpkgList: return want(path, [this, path](std::string_view text) { read_list(path, text); });
-      case RecordFile::kDpkgDiversions: return want(path, [this](std::string_view text) { read_diversions(text); });
+      case RecordFile::kSingleEggInfo:
+        return add_single_egg_info(id, path);
+      case RecordFile::kConda:
+        return add_conda(path);
+      case RecordFile::kDpkgStatus:
+        return want(path, [this, path](std::string_view text) { read_dpkg(path, text, python::DpkgFile::kStatus); });
+      case RecordFile::kDpkgStatusD:
+        return want(path, [this, path](std::string_view text) { read_dpkg(path, text, python::DpkgFile::kStatusD); });
+      case RecordFile::kDpkgMd5Sums:
+        return want(path, [this, path](std::string_view text) { read_md5sums(path, text); });
+      case RecordFile::kDpkgList:
+        return want(path, [this, path](std::string_view text) { read_list(path, text); });
+      case RecordFile::kDpkgDiversions:
+        return want(path, [this](std::string_view text) { read_diversions(text); });
       case RecordFile::kPathFile:
         if (table_.file(id).size > kMaxPathFileBytes) return;
-        return want(path, [this, path](std::string_view text) { out_.path_files[path] = python::parse_path_file(text); });
+        return want(path,
+                    [this, path](std::string_view text) { out_.path_files[path] = python::parse_path_file(text); });
       case RecordFile::kEggLink:
         return want(path, [this, path](std::string_view text) {
           if (const auto link = python::parse_egg_link(text)) out_.egg_links[path] = link->folder;
@@ -114,10 +126,13 @@ class RecordReader {
           if (auto finder = python::parse_editable_finder(text, path)) out_.finders[path] = std::move(*finder);
         });
       case RecordFile::kVenv:
-        return want(path, [this, prefix = std::string(folder)](std::string_view text) { out_.venvs[prefix] = python::parse_pyvenv_cfg(text); });
+        return want(path, [this, prefix = std::string(folder)](std::string_view text) {
+          out_.venvs[prefix] = python::parse_pyvenv_cfg(text);
+        });
       case RecordFile::kPatchLevel:
         return want(path, [this, path](std::string_view text) { out_.patch_levels[path] = python_version_of(text); });
-      default: return;  // of record folders, which add their own
+      default:
+        return;  // of record folders, which add their own
     }
   }
 
@@ -126,7 +141,9 @@ class RecordReader {
     const auto known = holds_records_.find(std::string(folder));
     if (known != holds_records_.end()) return known->second;
     bool holds = false;
-    table_.children(folder, [&](FileId, std::string_view name) { holds = holds || name.ends_with(".dist-info") || name.ends_with(".egg-link"); });
+    table_.children(folder, [&](FileId, std::string_view name) {
+      holds = holds || name.ends_with(".dist-info") || name.ends_with(".egg-link");
+    });
     return holds_records_[std::string(folder)] = holds;
   }
 
@@ -145,13 +162,15 @@ class RecordReader {
 
   void add_folder(std::string_view path, RecordKind kind) {
     // pip renames what it is about to replace; if it is stopped then, this stays. Python does not count it either.
-    if (name_of(path).starts_with('~')) return problem(fmt::format("{:.300}: left behind by an installation that was stopped", path));
+    if (name_of(path).starts_with('~'))
+      return problem(fmt::format("{:.300}: left behind by an installation that was stopped", path));
     const auto number = out_.records.size();
     auto& record = add_record(kind, path, parent_of(path));
     table_.children(path, [&](FileId id, std::string_view name) {
       if (table_.file(id).type != index::FileType::kRegular) return;
       if (name == "REQUESTED") record.requested = true;
-      if (const auto what = record_file(table_.path(id))) want_of_folder(number, *what, std::string(table_.path(id)), table_.file(id).layer);
+      if (const auto what = record_file(table_.path(id)))
+        want_of_folder(number, *what, std::string(table_.path(id)), table_.file(id).layer);
     });
     if (kind == RecordKind::kEgg) {
       claim_below(record, record.site);
@@ -185,7 +204,8 @@ class RecordReader {
           python::read_path_list(text, [&](std::string_view file) { note_names(record(), file); });
         });
       case RecordFile::kTopLevel:
-        return want(path, [record](std::string_view text) { record().declared_top_level = python::parse_top_level(text); });
+        return want(path,
+                    [record](std::string_view text) { record().declared_top_level = python::parse_top_level(text); });
       case RecordFile::kNamespaces:
         return want(path, [record](std::string_view text) { record().namespaces = python::parse_top_level(text); });
       case RecordFile::kRequires:
@@ -193,17 +213,24 @@ class RecordReader {
           auto needs = python::parse_requires_txt(text);
           record().requires_text = std::move(needs.requirements);
           record().extras.insert(record().extras.end(), needs.extras.begin(), needs.extras.end());
-          record().unreadable_requires.insert(record().unreadable_requires.end(), needs.unreadable.begin(), needs.unreadable.end());
+          record().unreadable_requires.insert(record().unreadable_requires.end(), needs.unreadable.begin(),
+                                              needs.unreadable.end());
         });
       case RecordFile::kEntryPoints:
         return want(path, [this, record, path](std::string_view text) {
           record().entry_points = python::parse_entry_points(text);
           if (!record().entry_points.unreadable.empty())
-            problem(fmt::format("{:.300}: {} lines are no entry points", path, record().entry_points.unreadable.size()));
+            problem(
+                fmt::format("{:.300}: {} lines are no entry points", path, record().entry_points.unreadable.size()));
         });
-      case RecordFile::kInstaller: return want(path, [record](std::string_view text) { record().installer = python::parse_installer(text); });
-      case RecordFile::kDirectUrl: return want(path, [record, path](std::string_view text) { record().direct_url = python::parse_direct_url(text, path); });
-      default: return;
+      case RecordFile::kInstaller:
+        return want(path, [record](std::string_view text) { record().installer = python::parse_installer(text); });
+      case RecordFile::kDirectUrl:
+        return want(path, [record, path](std::string_view text) {
+          record().direct_url = python::parse_direct_url(text, path);
+        });
+      default:
+        return;
     }
   }
 
@@ -221,7 +248,8 @@ class RecordReader {
     if (!metadata.version.empty()) record.version = metadata.version;
     record.readable = !metadata.name.empty();
     record.extras.insert(record.extras.end(), metadata.provides_extras.begin(), metadata.provides_extras.end());
-    record.unreadable_requires.insert(record.unreadable_requires.end(), metadata.unreadable_requires.begin(), metadata.unreadable_requires.end());
+    record.unreadable_requires.insert(record.unreadable_requires.end(), metadata.unreadable_requires.begin(),
+                                      metadata.unreadable_requires.end());
     record.metadata = std::move(metadata);
   }
 
@@ -240,7 +268,8 @@ class RecordReader {
     }
   }
 
-  void claim_listed(Record& record, std::string_view listed, const std::string& path, std::optional<std::uint64_t> size) {
+  void claim_listed(Record& record, std::string_view listed, const std::string& path,
+                    std::optional<std::uint64_t> size) {
     const auto id = table_.resolve(path, false);
     if (!id) {
       // Bytecode is made, and thrown away, by whoever pleases.
@@ -254,7 +283,8 @@ class RecordReader {
     if (parent_of(path) != record.site) return;
     const auto name = name_of(path);
     if (name.ends_with(".pth")) record.path_files.insert(path);
-    if (name.ends_with(".py") && python::is_editable_finder_name(name.substr(0, name.size() - 3))) record.finder_modules.insert(path);
+    if (name.ends_with(".py") && python::is_editable_finder_name(name.substr(0, name.size() - 3)))
+      record.finder_modules.insert(path);
   }
 
   void read_record(Record& record, const std::string& path, std::string_view text) {
@@ -267,11 +297,15 @@ class RecordReader {
         return;
       }
       // importlib.metadata 3.12 looks whether the file is there.
-      if (table_.resolve(*file, true)) note_names(record, entry.path);
-      else if (entry.path.ends_with(".py")) note_missing_source(record, entry.path);
+      if (table_.resolve(*file, true))
+        note_names(record, entry.path);
+      else if (entry.path.ends_with(".py"))
+        note_missing_source(record, entry.path);
       claim_listed(record, entry.path, *file, entry.size);
     });
-    if (tally.unreadable > 0) problem(fmt::format("{:.300}: {} rows cannot be read, first row {}", path, tally.unreadable, tally.first_unreadable));
+    if (tally.unreadable > 0)
+      problem(
+          fmt::format("{:.300}: {} rows cannot be read, first row {}", path, tally.unreadable, tally.first_unreadable));
     if (outside > 0) problem(fmt::format("{:.300}: {} rows lead out of the image", path, outside));
   }
 
@@ -287,7 +321,8 @@ class RecordReader {
       const auto file = python::resolve_path(record.path, entry);
       if (!file) return;
       const auto prefix = record.site.empty() ? 0 : record.site.size() + 1;
-      if (file->size() > prefix && file->starts_with(record.site) && table_.resolve(*file, true)) note_names(record, file->substr(prefix));
+      if (file->size() > prefix && file->starts_with(record.site) && table_.resolve(*file, true))
+        note_names(record, file->substr(prefix));
       claim_listed(record, entry, *file, std::nullopt);
     });
   }
@@ -310,7 +345,8 @@ class RecordReader {
         record.claims.push_back(*id);
       }
       for (const auto& file : conda.files) {
-        if (const auto real = python::resolve_path(record.site, file.path)) claim_listed(record, file.path, *real, file.size);
+        if (const auto real = python::resolve_path(record.site, file.path))
+          claim_listed(record, file.path, *real, file.size);
       }
     });
   }
@@ -336,7 +372,9 @@ class RecordReader {
         dpkg_[package.name].emplace_back(package.architecture, out_.records.size() - 1);
       }
     });
-    if (tally.unreadable > 0) problem(fmt::format("{:.300}: {} packages cannot be read, first at line {}", path, tally.unreadable, tally.first_unreadable));
+    if (tally.unreadable > 0)
+      problem(fmt::format("{:.300}: {} packages cannot be read, first at line {}", path, tally.unreadable,
+                          tally.first_unreadable));
   }
 
   void read_list(const std::string& path, std::string_view text) {
@@ -375,11 +413,13 @@ class RecordReader {
       const auto found = dpkg_.find(name.first);
       if (found == dpkg_.end()) continue;  // removed, its configuration left
       for (const auto& [architecture, number] : found->second) {
-        if (name.second.empty() || architecture == name.second || found->second.size() == 1) claim_package(out_.records[number], files);
+        if (name.second.empty() || architecture == name.second || found->second.size() == 1)
+          claim_package(out_.records[number], files);
       }
     }
     for (const auto& [name, files] : md5sums_) {
-      if (const auto found = status_d_.find(name); found != status_d_.end()) claim_package(out_.records[found->second], files);
+      if (const auto found = status_d_.find(name); found != status_d_.end())
+        claim_package(out_.records[found->second], files);
     }
   }
 
@@ -388,7 +428,9 @@ class RecordReader {
     for (const auto& listed : files) {
       if (listed.empty()) continue;
       auto path = listed;
-      if (const auto moved = diversions_.find(listed); moved != diversions_.end() && moved->second.second != record.name) path = moved->second.first;
+      if (const auto moved = diversions_.find(listed);
+          moved != diversions_.end() && moved->second.second != record.name)
+        path = moved->second.first;
       const auto id = table_.resolve(path, false);
       if (id && table_.is_content(*id)) {
         record.claims.push_back(*id);

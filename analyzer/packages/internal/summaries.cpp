@@ -66,7 +66,8 @@ struct Below {
 // By folder path, "" the root. Only content counts: empty folders have nothing.
 std::map<std::string_view, Below> look_below(const FileTable& table, const Ownership& ownership) {
   std::map<std::string_view, Below> folders;
-  // Folders come before what is below them, so that from the end everything below one has been added when its turn comes.
+  // Folders come before what is below them, so that from the end everything below one has been added when its turn
+  // comes.
   for (FileId id = table.size(); id-- > 0;) {
     const auto path = table.path(id);
     if (table.is_folder(id)) {
@@ -101,7 +102,8 @@ std::string_view standard_library(std::string_view path) {
 
 }  // namespace
 
-void sum_waste(const FileSource& source, const FileTable& table, const Records& records, const std::vector<StaleRecord>& stale, Inventory& inventory) {
+void sum_waste(const FileSource& source, const FileTable& table, const Records& records,
+               const std::vector<StaleRecord>& stale, Inventory& inventory) {
   WasteSums sums;
   for (const auto& hidden : source.hidden()) sums.add(why_hidden(hidden), hidden.by_layer, hidden.path, hidden.file);
   for (const auto& one : stale) {
@@ -109,10 +111,12 @@ void sum_waste(const FileSource& source, const FileTable& table, const Records& 
     const auto by_layer = records.records[one.truth].layer;
     const auto [first, end] = table.below(record.path);
     for (auto id = first; id < end; ++id) {
-      if (table.is_content(id)) sums.add(Waste::Why::kStaleMetadata, by_layer, std::string(table.path(id)), table.file(id));
+      if (table.is_content(id))
+        sums.add(Waste::Why::kStaleMetadata, by_layer, std::string(table.path(id)), table.file(id));
     }
     if (first == end) {
-      if (const auto id = table.find(record.path)) sums.add(Waste::Why::kStaleMetadata, by_layer, record.path, table.file(*id));
+      if (const auto id = table.find(record.path))
+        sums.add(Waste::Why::kStaleMetadata, by_layer, record.path, table.file(*id));
     }
   }
   inventory.waste = sums.take();
@@ -120,7 +124,10 @@ void sum_waste(const FileSource& source, const FileTable& table, const Records& 
 
 void sum_layers(const FileSource& source, const FileTable& table, const Ownership& ownership, Inventory& inventory) {
   for (const auto& layer : source.layers())
-    inventory.layers.push_back({.digest = layer.digest, .compressed_bytes = layer.compressed_bytes, .stream_bytes = layer.stream_bytes, .created_by = layer.created_by});
+    inventory.layers.push_back({.digest = layer.digest,
+                                .compressed_bytes = layer.compressed_bytes,
+                                .stream_bytes = layer.stream_bytes,
+                                .created_by = layer.created_by});
   if (inventory.layers.empty()) return;
   for (FileId id = 0; id < table.size(); ++id) {
     const auto& file = table.file(id);
@@ -147,7 +154,8 @@ void sum_unowned(const FileTable& table, const Ownership& ownership, Inventory& 
     if (folder.empty()) folder = highest(path, is_unowned);
     if (folder.empty()) folder = parent_of(path);  // beside files that somebody owns
     auto found = sums.find(folder);
-    if (found == sums.end()) found = sums.emplace(std::string(folder), UnownedFolder{.path = std::string(folder)}).first;
+    if (found == sums.end())
+      found = sums.emplace(std::string(folder), UnownedFolder{.path = std::string(folder)}).first;
     const auto bytes = table.file(id).first_name ? table.file(id).size : 0;
     ++found->second.files;
     found->second.bytes += bytes;

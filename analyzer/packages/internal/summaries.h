@@ -6,7 +6,8 @@
 
 namespace varve::packages::internal {
 
-void sum_waste(const FileSource& source, const FileTable& table, const Records& records, const std::vector<StaleRecord>& stale, Inventory& inventory);
+void sum_waste(const FileSource& source, const FileTable& table, const Records& records,
+               const std::vector<StaleRecord>& stale, Inventory& inventory);
 // After sum_waste().
 void sum_layers(const FileSource& source, const FileTable& table, const Ownership& ownership, Inventory& inventory);
 void sum_unowned(const FileTable& table, const Ownership& ownership, Inventory& inventory);

@@ -23,17 +23,23 @@ json parse_document(std::string_view text, std::size_t limit_bytes, std::string_
   return document;
 }
 
-Fields::Fields(const json& object, std::string what, std::string path) : object_(object), what_(std::move(what)), path_(std::move(path)) {
+Fields::Fields(const json& object, std::string what, std::string path)
+    : object_(object), what_(std::move(what)), path_(std::move(path)) {
   if (!object_.is_object()) fail<CorruptData>("{}: \"{}\" is not an object but {}", what_, path_, object_.type_name());
 }
 
-std::string Fields::place(std::string_view name) const { return path_.empty() ? std::string(name) : path_ + "." + std::string(name); }
+std::string Fields::place(std::string_view name) const {
+  return path_.empty() ? std::string(name) : path_ + "." + std::string(name);
+}
 
-void Fields::refuse(std::string_view name, std::string_view why) const { fail<CorruptData>("{}: \"{}\" {}", what_, place(name), why); }
+void Fields::refuse(std::string_view name, std::string_view why) const {
+  fail<CorruptData>("{}: \"{}\" {}", what_, place(name), why);
+}
 
 void Fields::only(std::initializer_list<std::string_view> names) const {
   for (const auto& [name, value] : object_.items()) {
-    if (std::ranges::find(names, name) == names.end()) refuse(report::visible(name, 60), "is no field that is known here");
+    if (std::ranges::find(names, name) == names.end())
+      refuse(report::visible(name, 60), "is no field that is known here");
   }
 }
 
@@ -84,14 +90,16 @@ std::int32_t Fields::day(std::string_view name) const {
 const json& Fields::list(std::string_view name) const {
   const auto& value = member(name);
   if (!value.is_array()) refuse(name, fmt::format("is not a list but {}", value.type_name()));
-  if (value.size() > kMaxListItems) refuse(name, fmt::format("has {} items, the limit is {}", value.size(), kMaxListItems));
+  if (value.size() > kMaxListItems)
+    refuse(name, fmt::format("has {} items, the limit is {}", value.size(), kMaxListItems));
   return value;
 }
 
 std::vector<std::string> Fields::texts(std::string_view name) const {
   std::vector<std::string> texts;
   for (const auto& value : list(name)) {
-    if (!value.is_string() || value.get_ref<const std::string&>().size() > kMaxText) refuse(fmt::format("{}[{}]", name, texts.size()), "is not a text");
+    if (!value.is_string() || value.get_ref<const std::string&>().size() > kMaxText)
+      refuse(fmt::format("{}[{}]", name, texts.size()), "is not a text");
     texts.push_back(value.get<std::string>());
   }
   return texts;

@@ -1,5 +1,6 @@
 #pragma once
-// Reads a JSON document of ours that people may have edited: every field is there, has its type and is within limits, and no field is unknown.
+// Reads a JSON document of ours that people may have edited: every field is there, has its type and is within limits,
+// and no field is unknown.
 #include <cstdint>
 #include <functional>
 #include <initializer_list>
@@ -12,15 +13,17 @@
 
 namespace varve::prune::internal {
 
-inline constexpr std::size_t kMaxText = 64u << 10;          // of one string
-inline constexpr std::size_t kMaxListItems = 1'000'000;     // of one list
+inline constexpr std::size_t kMaxText = 64u << 10;       // of one string
+inline constexpr std::size_t kMaxListItems = 1'000'000;  // of one list
 inline constexpr std::size_t kMaxDocumentValues = 8'000'000;
 inline constexpr int kMaxDocumentDepth = 16;
 
-// Throws CorruptData naming `what` and the place for anything that is no JSON object, and Unsupported beyond the limits.
+// Throws CorruptData naming `what` and the place for anything that is no JSON object, and Unsupported beyond the
+// limits.
 nlohmann::json parse_document(std::string_view text, std::size_t limit_bytes, std::string_view what);
 
-// One object of the document. The document must outlive it. All functions throw CorruptData naming the document and the field ("verdicts[3].bytes").
+// One object of the document. The document must outlive it. All functions throw CorruptData naming the document and the
+// field ("verdicts[3].bytes").
 class Fields {
  public:
   Fields(const nlohmann::json& object, std::string what, std::string path);
@@ -33,7 +36,7 @@ class Fields {
   std::uint64_t number(std::string_view name) const;
   double real(std::string_view name, double least, double most) const;
   bool flag(std::string_view name) const;
-  std::int32_t day(std::string_view name) const;           // "2026-11-21"; null is 0
+  std::int32_t day(std::string_view name) const;  // "2026-11-21"; null is 0
   std::vector<std::string> texts(std::string_view name) const;
   std::map<std::string, std::string> text_map(std::string_view name) const;
   Fields object(std::string_view name) const;

@@ -7,12 +7,6 @@ namespace varve::python {
 
 namespace {
 
-int hex_digit(char c) {
-  if (is_digit(c)) return c - '0';
-  c = lower(c);
-  return c >= 'a' && c <= 'f' ? c - 'a' + 10 : -1;
-}
-
 class LiteralReader {
  public:
   explicit LiteralReader(std::string_view& rest) : rest_(rest) {}

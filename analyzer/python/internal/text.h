@@ -13,6 +13,13 @@ inline bool is_blank(char c) { return c == ' ' || c == '\t'; }
 inline bool is_space(char c) { return c == ' ' || (c >= '\t' && c <= '\r'); }
 inline char lower(char c) { return c >= 'A' && c <= 'Z' ? char(c - 'A' + 'a') : c; }
 
+// The value of a hexadecimal digit, -1 of anything else.
+inline int hex_digit(char c) {
+  if (is_digit(c)) return c - '0';
+  c = lower(c);
+  return c >= 'a' && c <= 'f' ? c - 'a' + 10 : -1;
+}
+
 inline std::string to_lower(std::string_view text) {
   std::string out(text);
   std::ranges::transform(out, out.begin(), lower);

@@ -18,11 +18,14 @@ struct TableShape {
 
 const TableShape& shape_of(DailyTable table) {
   static const std::array<TableShape, kDailyTables> kShapes{{
-      {"daily_session", {"day", "image_id"}, {"launched", "heard", "gpu", "gpu_used", "gpu_unused_seconds", "gpu_idle_seconds", "gpu_incapable",
+      {"daily_session",
+       {"day", "image_id"},
+       {"launched", "heard", "gpu", "gpu_used", "gpu_unused_seconds", "gpu_idle_seconds", "gpu_incapable",
         "gpu_incapable_seconds"}},
       {"daily_use",
        {"day", "image_id", "distribution_id"},
-       {"sessions", "direct", "transitive_only", "static", "image_copy", "session_copy", "file_sessions", "exec_sessions"}},
+       {"sessions", "direct", "transitive_only", "static", "image_copy", "session_copy", "file_sessions",
+        "exec_sessions"}},
       {"daily_module", {"day", "image_id", "distribution_id", "module_id"}, {"sessions"}},
       {"daily_edge", {"day", "image_id", "importer_id", "distribution_id"}, {"sessions"}},
       {"daily_failed", {"day", "image_id", "failed_id"}, {"sessions"}},
@@ -37,8 +40,10 @@ std::array<std::int64_t, 4> key_values(const DailyKey& key) { return {key.day, k
 void add_rows(SqlConnection& sql, const TableShape& shape, const std::vector<SqlValue>& values) {
   std::vector<std::string> sums;
   for (const auto& count : shape.counts) sums.push_back(fmt::format("{0} = {1}.{0} + excluded.{0}", count, shape.name));
-  const auto head = fmt::format("INSERT INTO {} ({}, {}) VALUES", shape.name, fmt::join(shape.keys, ", "), fmt::join(shape.counts, ", "));
-  const auto tail = fmt::format("ON CONFLICT ({}) DO UPDATE SET {}", fmt::join(shape.keys, ", "), fmt::join(sums, ", "));
+  const auto head = fmt::format("INSERT INTO {} ({}, {}) VALUES", shape.name, fmt::join(shape.keys, ", "),
+                                fmt::join(shape.counts, ", "));
+  const auto tail =
+      fmt::format("ON CONFLICT ({}) DO UPDATE SET {}", fmt::join(shape.keys, ", "), fmt::join(sums, ", "));
   run_rows(sql, head, shape.keys.size() + shape.counts.size(), tail, values);
 }
 
@@ -70,7 +75,8 @@ void write_contribution(SqlConnection& sql, const Contribution& difference) {
   // The map is in the order of the tables' keys, so that rows are written side by side.
   for (std::size_t table = 0; table < kDailyTables; ++table) {
     const auto& shape = shape_of(DailyTable(table));
-    const auto first = difference.lower_bound(DailyKey{.table = DailyTable(table), .day = INT64_MIN, .image_id = 0, .a = 0, .b = 0});
+    const auto first =
+        difference.lower_bound(DailyKey{.table = DailyTable(table), .day = INT64_MIN, .image_id = 0, .a = 0, .b = 0});
     std::vector<SqlValue> values;
     std::vector<DailyKey> lessened;
     for (auto at = first; at != difference.end() && at->first.table == DailyTable(table); ++at) {
@@ -78,7 +84,8 @@ void write_contribution(SqlConnection& sql, const Contribution& difference) {
       if (is_zero(counts)) continue;
       for (std::size_t i = 0; i < shape.keys.size(); ++i) values.emplace_back(key_values(key)[i]);
       for (std::size_t i = 0; i < shape.counts.size(); ++i) values.emplace_back(counts[i]);
-      if (std::any_of(counts.begin(), counts.end(), [](std::int64_t count) { return count < 0; })) lessened.push_back(key);
+      if (std::any_of(counts.begin(), counts.end(), [](std::int64_t count) { return count < 0; }))
+        lessened.push_back(key);
     }
     add_rows(sql, shape, values);
     for (const auto& key : lessened) remove_if_zero(sql, shape, key);

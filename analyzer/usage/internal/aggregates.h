@@ -1,5 +1,6 @@
 #pragma once
-// The daily tables as sums over sessions: what one session adds to them, and the difference that a change of one session makes.
+// The daily tables as sums over sessions: what one session adds to them, and the difference that a change of one
+// session makes.
 #include <array>
 #include <compare>
 #include <cstdint>
@@ -15,10 +16,28 @@ inline constexpr std::size_t kMaxDailyCounts = 8;
 
 // Columns of DailyTable::kSession and kUse, in the order of the schema; the other tables have only `sessions`.
 struct SessionCounts {
-  enum : std::uint8_t { kLaunched, kHeard, kGpu, kGpuUsed, kGpuUnusedSeconds, kGpuIdleSeconds, kGpuIncapable, kGpuIncapableSeconds };
+  enum : std::uint8_t {
+    kLaunched,
+    kHeard,
+    kGpu,
+    kGpuUsed,
+    kGpuUnusedSeconds,
+    kGpuIdleSeconds,
+    kGpuIncapable,
+    kGpuIncapableSeconds
+  };
 };
 struct UseCounts {
-  enum : std::uint8_t { kSessions, kDirect, kTransitiveOnly, kStatic, kImageCopy, kSessionCopy, kFileSessions, kExecSessions };
+  enum : std::uint8_t {
+    kSessions,
+    kDirect,
+    kTransitiveOnly,
+    kStatic,
+    kImageCopy,
+    kSessionCopy,
+    kFileSessions,
+    kExecSessions
+  };
 };
 
 struct DailyKey {

@@ -22,7 +22,8 @@ inline std::optional<std::int32_t> parse_day(std::string_view text) {
     if (text[i] < '0' || text[i] > '9') return std::nullopt;
     part[which] = part[which] * 10 + (text[i] - '0');
   }
-  const std::chrono::year_month_day date{std::chrono::year(part[0]), std::chrono::month(unsigned(part[1])), std::chrono::day(unsigned(part[2]))};
+  const std::chrono::year_month_day date{std::chrono::year(part[0]), std::chrono::month(unsigned(part[1])),
+                                         std::chrono::day(unsigned(part[2]))};
   if (!date.ok() || part[0] < 1970) return std::nullopt;
   return std::int32_t(std::chrono::sys_days(date).time_since_epoch().count());
 }
@@ -41,14 +42,16 @@ inline std::int32_t month_of(std::int32_t day) {
 }
 
 inline std::int32_t first_day_of_month(std::int32_t month) {
-  const std::chrono::year_month_day date{std::chrono::year(1970 + month / 12), std::chrono::month(unsigned(month % 12) + 1), std::chrono::day(1)};
+  const std::chrono::year_month_day date{std::chrono::year(1970 + month / 12),
+                                         std::chrono::month(unsigned(month % 12) + 1), std::chrono::day(1)};
   return std::int32_t(std::chrono::sys_days(date).time_since_epoch().count());
 }
 
 inline std::int32_t last_day_of_month(std::int32_t month) { return first_day_of_month(month + 1) - 1; }
 
 inline std::int32_t today_utc() {
-  return std::int32_t(std::chrono::floor<std::chrono::days>(std::chrono::system_clock::now()).time_since_epoch().count());
+  return std::int32_t(
+      std::chrono::floor<std::chrono::days>(std::chrono::system_clock::now()).time_since_epoch().count());
 }
 
 }  // namespace varve::usage

@@ -37,10 +37,14 @@ std::string list_text(const std::vector<std::string>& items) {
   return dump(json(clean));
 }
 
-std::vector<std::string> parse_texts(const std::string& text) { return parse_list<std::string>(text, json::value_t::string); }
+std::vector<std::string> parse_texts(const std::string& text) {
+  return parse_list<std::string>(text, json::value_t::string);
+}
 
 std::string list_text(const std::vector<std::uint32_t>& items) { return dump(json(items)); }
 
-std::vector<std::uint32_t> parse_numbers(const std::string& text) { return parse_list<std::uint32_t>(text, json::value_t::number_unsigned); }
+std::vector<std::uint32_t> parse_numbers(const std::string& text) {
+  return parse_list<std::uint32_t>(text, json::value_t::number_unsigned);
+}
 
 }  // namespace varve::usage

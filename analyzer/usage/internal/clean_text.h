@@ -1,5 +1,6 @@
 #pragma once
-// Text for both databases: PostgreSQL takes neither a zero byte nor bytes that are not UTF-8, and names of files may have both.
+// Text for both databases: PostgreSQL takes neither a zero byte nor bytes that are not UTF-8, and names of files may
+// have both.
 #include <string>
 #include <string_view>
 #include <vector>

@@ -22,24 +22,31 @@ constexpr std::size_t kMaxSessionNames = 5'000;  // failed names, installs, copi
 // Behind every rank of a process that told an image.
 constexpr const char* kNoRank = "~";
 
-constexpr const char* kTooLate = "its session is older than single sessions are kept; it was counted without these records";
+constexpr const char* kTooLate =
+    "its session is older than single sessions are kept; it was counted without these records";
 
 bool is_recorder(std::string_view writer) { return !writer.starts_with("run "); }
 
 std::int64_t flag_of(Directness how) {
   switch (how) {
-    case Directness::kDirect: return kUsedDirect;
-    case Directness::kTransitive: return kUsedTransitive;
-    case Directness::kStatic: return kUsedStatic;
+    case Directness::kDirect:
+      return kUsedDirect;
+    case Directness::kTransitive:
+      return kUsedTransitive;
+    case Directness::kStatic:
+      return kUsedStatic;
   }
   return 0;
 }
 
 std::int64_t flag_of(Copy copy) {
   switch (copy) {
-    case Copy::kUnknown: return 0;
-    case Copy::kImage: return kUsedImageCopy;
-    case Copy::kSession: return kUsedSessionCopy;
+    case Copy::kUnknown:
+      return 0;
+    case Copy::kImage:
+      return kUsedImageCopy;
+    case Copy::kSession:
+      return kUsedSessionCopy;
   }
   return 0;
 }
@@ -51,7 +58,9 @@ bool has_room(const Map& map, const Key& key, std::size_t limit) {
 }
 
 // Orders the processes of a session: the first one knows best on which image it runs.
-std::string rank_of(const StartRecord& start) { return fmt::format("{}{:07}{}", start.parent.empty() ? '0' : '1', start.day, start.process); }
+std::string rank_of(const StartRecord& start) {
+  return fmt::format("{}{:07}{}", start.parent.empty() ? '0' : '1', start.day, start.process);
+}
 
 }  // namespace
 
@@ -73,11 +82,13 @@ CollectResult Collector::collect(const std::vector<std::filesystem::path>& spool
     removable_of_batch_.clear();
     WriteTransaction transaction(writer_);
     refused_through_ = refused_through(writer_.sql());
-    for (std::size_t taken = 0; next < files.size() && taken < kBatchFiles && batch_records_ < kBatchRecords; ++taken, ++next)
+    for (std::size_t taken = 0; next < files.size() && taken < kBatchFiles && batch_records_ < kBatchRecords;
+         ++taken, ++next)
       take_file(files[next], with_batch);
     transaction.commit();
     total = std::move(with_batch);
-    if (options_.remove_collected) std::move(removable_of_batch_.begin(), removable_of_batch_.end(), std::back_inserter(removable_));
+    if (options_.remove_collected)
+      std::move(removable_of_batch_.begin(), removable_of_batch_.end(), std::back_inserter(removable_));
   }
   remove_collected(spools, total);
   return total;
@@ -115,12 +126,14 @@ void Collector::take_file(const FoundSpool& found, CollectResult& result) {
   const bool read = reads(found, result, [&] {
     if (file->size() < process.read_bytes)
       fail<CorruptData>("shorter than what was read of it before: {} of {} bytes", file->size(), process.read_bytes);
-    if (process.known && (file->head_print(process.read_bytes) != process.head || file->tail_print(process.read_bytes) != process.tail))
+    if (process.known &&
+        (file->head_print(process.read_bytes) != process.head || file->tail_print(process.read_bytes) != process.tail))
       fail<CorruptData>("its content is not what was read before");
     news.end = file->each_line(process.read_bytes, [&](std::uint64_t at, std::string_view line) {
       try {
         auto record = parse_spool_line(line);
-        if (at != 0 && std::holds_alternative<StartRecord>(record.what)) fail<CorruptData>("spool record: a second start record");
+        if (at != 0 && std::holds_alternative<StartRecord>(record.what))
+          fail<CorruptData>("spool record: a second start record");
         news.records.push_back(std::move(record));
       } catch (const CorruptData& error) {
         news.bad_lines.push_back({.place = at, .reason = error.what()});
@@ -134,10 +147,12 @@ void Collector::take_file(const FoundSpool& found, CollectResult& result) {
   take_news(found, *file, process, news, result);
   result.pending_bytes += file->size() - process.read_bytes;
   const bool over = process.ended || file->modified() + kAbandonedSeconds < std::int64_t(std::time(nullptr));
-  if (options_.remove_collected && over && process.read_bytes == file->size()) removable_of_batch_.push_back({found.path, file->identity()});
+  if (options_.remove_collected && over && process.read_bytes == file->size())
+    removable_of_batch_.push_back({found.path, file->identity()});
 }
 
-void Collector::take_news(const FoundSpool& found, const SpoolFile& file, ProcessRow& process, const News& news, CollectResult& result) {
+void Collector::take_news(const FoundSpool& found, const SpoolFile& file, ProcessRow& process, const News& news,
+                          CollectResult& result) {
   if (news.end == process.read_bytes) return;
   const bool gone = session_is_gone(process);
   const auto first_new = process.read_bytes;
@@ -155,32 +170,40 @@ void Collector::take_news(const FoundSpool& found, const SpoolFile& file, Proces
   const auto sessions_before = new_sessions_;
   if (const auto left_out = take_records(*file.start(), process, news.records); left_out > 0)
     quarantine(found.path, process.file_key(),
-               {.place = first_new, .reason = fmt::format("{} records left out: its session has more than one session may have", left_out)}, result);
+               {.place = first_new,
+                .reason = fmt::format("{} records left out: its session has more than one session may have", left_out)},
+               result);
   result.sessions += new_sessions_ - sessions_before;
   result.events += news.records.size();
-  result.unknown += std::uint64_t(std::count_if(news.records.begin(), news.records.end(), [](const SpoolRecord& record) {
-    return std::holds_alternative<UnknownRecord>(record.what);
-  }));
+  result.unknown +=
+      std::uint64_t(std::count_if(news.records.begin(), news.records.end(), [](const SpoolRecord& record) {
+        return std::holds_alternative<UnknownRecord>(record.what);
+      }));
   batch_records_ += news.records.size();
 }
 
 std::string Collector::objection(const FoundSpool& found, const StartRecord& start, const ProcessRow& process) const {
-  if (!found.folder_session.empty() && found.folder_session != start.session) return "its first record names another session than its folder";
+  if (!found.folder_session.empty() && found.folder_session != start.session)
+    return "its first record names another session than its folder";
   if (!process.known && start.day <= refused_through_)
-    return fmt::format("its session began on {}; only those after {} are taken in", day_text(start.day), day_text(refused_through_));
+    return fmt::format("its session began on {}; only those after {} are taken in", day_text(start.day),
+                       day_text(refused_through_));
   return {};
 }
 
 // A session without a row, but with files that were read before: it was aged out.
 bool Collector::session_is_gone(const ProcessRow& process) {
   bool files = false, session = false;
-  writer_.sql().query("SELECT 1 FROM session WHERE session_key = $1", {process.session_key}, [&](const SqlRow&) { session = true; });
+  writer_.sql().query("SELECT 1 FROM session WHERE session_key = $1", {process.session_key},
+                      [&](const SqlRow&) { session = true; });
   if (session) return false;
-  writer_.sql().query("SELECT 1 FROM spool_file WHERE session_key = $1 LIMIT 1", {process.session_key}, [&](const SqlRow&) { files = true; });
+  writer_.sql().query("SELECT 1 FROM spool_file WHERE session_key = $1 LIMIT 1", {process.session_key},
+                      [&](const SqlRow&) { files = true; });
   return files;
 }
 
-std::uint64_t Collector::take_records(const StartRecord& start, ProcessRow& process, const std::vector<SpoolRecord>& records) {
+std::uint64_t Collector::take_records(const StartRecord& start, ProcessRow& process,
+                                      const std::vector<SpoolRecord>& records) {
   const auto before = load_session(writer_.sql(), process.session_key);
   auto after = before;
   apply_start(start, after);
@@ -194,7 +217,8 @@ std::uint64_t Collector::take_records(const StartRecord& start, ProcessRow& proc
   const auto old_part = contribution_of(before, writer_.resolver(before.image_id), writer_.modules());
   const auto new_part = contribution_of(after, writer_.resolver(after.image_id), writer_.modules());
   writer_.change_session(before, old_part, after, new_part);
-  for (const auto& [id, module] : newly_failed_) writer_.failed_names().add_session(id, module, options_.known_name_sessions);
+  for (const auto& [id, module] : newly_failed_)
+    writer_.failed_names().add_session(id, module, options_.known_name_sessions);
   return left_out_;
 }
 
@@ -211,7 +235,8 @@ void Collector::apply_start(const StartRecord& start, SessionState& session) {
     session.image_rank = rank_of(start);
   }
   if (is_recorder(start.writer)) session.heard = true;
-  if (!start.user.empty() && session.users.size() < kMaxSessionNames) session.users.emplace(month_of(start.day), bytes_of_hex(start.user));
+  if (!start.user.empty() && session.users.size() < kMaxSessionNames)
+    session.users.emplace(month_of(start.day), bytes_of_hex(start.user));
 }
 
 void Collector::intern_names(const std::vector<SpoolRecord>& records, bool keep_paths) {
@@ -266,7 +291,8 @@ void Collector::apply_records(const std::vector<SpoolRecord>& records, SessionSt
 void Collector::apply_import(const ImportRecord& import, SessionState& session) {
   SessionState::Module use{.module_id = writer_.modules().id_of(import.module), .by_id = 0, .named_id = 0};
   if (!import.by.empty()) use.by_id = writer_.modules().id_of(import.by);
-  if (!import.distribution.empty()) use.named_id = writer_.distributions().id_of(python::normalize_name(import.distribution));
+  if (!import.distribution.empty())
+    use.named_id = writer_.distributions().id_of(python::normalize_name(import.distribution));
   if (!has_room(session.modules, use, kMaxSessionModules)) {
     ++left_out_;
     return;
@@ -278,16 +304,20 @@ void Collector::apply_import(const ImportRecord& import, SessionState& session) 
 
 void Collector::apply_failed(const FailedRecord& failed, SessionState& session) {
   const auto id = writer_.failed_names().id_of(failed.module);
-  if (!has_room(session.failed, id, kMaxSessionNames)) ++left_out_;
-  else if (session.failed.insert(id).second) newly_failed_.emplace_back(id, failed.module);
+  if (!has_room(session.failed, id, kMaxSessionNames))
+    ++left_out_;
+  else if (session.failed.insert(id).second)
+    newly_failed_.emplace_back(id, failed.module);
 }
 
 void Collector::apply_install(const InstallRecord& install, SessionState& session) {
   const auto distribution = writer_.distributions().id_of(python::normalize_name(install.distribution));
   const auto why = std::string(install_reason_name(install.why));
   const std::pair reinstall(writer_.reinstall_id(distribution, install.from, install.to, why), install.tool);
-  if (has_room(session.reinstalls, reinstall, kMaxSessionNames)) session.reinstalls.insert(reinstall);
-  else ++left_out_;
+  if (has_room(session.reinstalls, reinstall, kMaxSessionNames))
+    session.reinstalls.insert(reinstall);
+  else
+    ++left_out_;
 }
 
 void Collector::apply_file(const FileRecord& file, SessionState& session) {
@@ -299,15 +329,20 @@ void Collector::apply_file(const FileRecord& file, SessionState& session) {
   }
   // The path is kept until the image's inventory tells whose it is.
   const auto path = writer_.pending_paths().id_of(file.path);
-  if (has_room(session.paths, path, kMaxSessionPaths)) session.paths[path] |= flags;
-  else ++left_out_;
+  if (has_room(session.paths, path, kMaxSessionPaths))
+    session.paths[path] |= flags;
+  else
+    ++left_out_;
 }
 
-void Collector::quarantine(const std::filesystem::path& file, const Bytes& file_key, const Objection& objection, CollectResult& result) {
+void Collector::quarantine(const std::filesystem::path& file, const Bytes& file_key, const Objection& objection,
+                           CollectResult& result) {
   ++result.quarantined;
-  if (result.notes.size() < kMaxQuarantineNotes) result.notes.push_back({.file = file, .place = objection.place, .reason = objection.reason});
-  writer_.sql().run("INSERT INTO quarantine (file_key, place, reason, day) VALUES ($1, $2, $3, $4) ON CONFLICT (file_key, place, reason) DO NOTHING",
-                    {file_key, std::int64_t(objection.place), objection.reason, std::int64_t(today_utc())});
+  if (result.notes.size() < kMaxQuarantineNotes)
+    result.notes.push_back({.file = file, .place = objection.place, .reason = objection.reason});
+  writer_.sql().run(
+      "INSERT INTO quarantine (file_key, place, reason, day) VALUES ($1, $2, $3, $4) ON CONFLICT (file_key, place, reason) DO NOTHING",
+      {file_key, std::int64_t(objection.place), objection.reason, std::int64_t(today_utc())});
 }
 
 void Collector::remove_collected(const std::vector<std::filesystem::path>& spools, CollectResult& result) {

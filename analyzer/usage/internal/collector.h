@@ -14,7 +14,8 @@
 
 namespace varve::usage {
 
-// One collect(). Files are taken in batches: a batch is one transaction, so what was read of a file and the note of how far go in together.
+// One collect(). Files are taken in batches: a batch is one transaction, so what was read of a file and the note of how
+// far go in together.
 class Collector {
  public:
   Collector(Writer& writer, const CollectOptions& options) : writer_(writer), options_(options) {}
@@ -30,7 +31,7 @@ class Collector {
     std::uint64_t end = 0;  // of the last whole line
     std::vector<SpoolRecord> records;
     std::vector<Objection> bad_lines;
-    Bytes head, tail;       // prints of the file up to `end`
+    Bytes head, tail;  // prints of the file up to `end`
   };
   struct Removable {
     std::filesystem::path path;
@@ -38,7 +39,8 @@ class Collector {
   };
 
   void take_file(const FoundSpool& found, CollectResult& result);
-  void take_news(const FoundSpool& found, const SpoolFile& file, ProcessRow& process, const News& news, CollectResult& result);
+  void take_news(const FoundSpool& found, const SpoolFile& file, ProcessRow& process, const News& news,
+                 CollectResult& result);
   std::string objection(const FoundSpool& found, const StartRecord& start, const ProcessRow& process) const;
   bool session_is_gone(const ProcessRow& process);
   // Returns how many records were too many for one session.
@@ -50,7 +52,8 @@ class Collector {
   void apply_install(const InstallRecord& install, SessionState& session);
   void apply_file(const FileRecord& file, SessionState& session);
   void intern_names(const std::vector<SpoolRecord>& records, bool keep_paths);
-  void quarantine(const std::filesystem::path& file, const Bytes& file_key, const Objection& objection, CollectResult& result);
+  void quarantine(const std::filesystem::path& file, const Bytes& file_key, const Objection& objection,
+                  CollectResult& result);
   // Runs what reads the file; where that fails, the file goes into quarantine.
   template <typename Work>
   bool reads(const FoundSpool& found, CollectResult& result, Work&& work);
@@ -61,7 +64,7 @@ class Collector {
   std::int32_t refused_through_ = 0;  // sessions of this day and before are not taken in any more
   std::uint64_t batch_records_ = 0;
   std::uint64_t new_sessions_ = 0;
-  std::uint64_t left_out_ = 0;        // records of the session at hand that were too many
+  std::uint64_t left_out_ = 0;  // records of the session at hand that were too many
   std::vector<std::pair<std::int64_t, std::string>> newly_failed_;
   std::vector<Removable> removable_, removable_of_batch_;
 };

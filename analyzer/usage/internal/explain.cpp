@@ -26,15 +26,16 @@ std::set<std::int64_t> distributions_of(SqlConnection& sql, const std::string& n
   const auto& owners = resolver.of_module(name);
   ids.insert(owners.begin(), owners.end());
   // A namespace ("google.cloud"): everything in it.
-  sql.query("SELECT DISTINCT distribution_id FROM image_module WHERE substr(name, 1, $2) = $1", {name + ".", std::int64_t(name.size() + 1)}, take);
+  sql.query("SELECT DISTINCT distribution_id FROM image_module WHERE substr(name, 1, $2) = $1",
+            {name + ".", std::int64_t(name.size() + 1)}, take);
   return ids;
 }
 
 class EvidenceReader {
  public:
   // `names` are those of `distributions`. All arguments must outlive it.
-  EvidenceReader(SqlConnection& sql, const SnapshotQuery& query, const std::string& asked, const std::set<std::int64_t>& distributions,
-                 const std::vector<std::string>& names)
+  EvidenceReader(SqlConnection& sql, const SnapshotQuery& query, const std::string& asked,
+                 const std::set<std::int64_t>& distributions, const std::vector<std::string>& names)
       : sql_(sql), query_(query), asked_(asked), distributions_(distributions), names_(names.begin(), names.end()) {
     sql_.query("SELECT id, digest FROM image", {}, [&](const SqlRow& row) {
       images_[row.number(0)] = Digest::try_parse(row.text(1));
@@ -54,7 +55,8 @@ class EvidenceReader {
     }
     read_notebooks();
     read_failed();
-    std::stable_sort(evidence_.begin(), evidence_.end(), [](const Evidence& a, const Evidence& b) { return a.day > b.day; });
+    std::stable_sort(evidence_.begin(), evidence_.end(),
+                     [](const Evidence& a, const Evidence& b) { return a.day > b.day; });
     if (evidence_.size() > kMaxEvidence) evidence_.resize(kMaxEvidence);
     return std::move(evidence_);
   }
@@ -65,62 +67,79 @@ class EvidenceReader {
     sql_.query(sql, {query_.window.first, query_.window.last, image_id_, distribution}, each);
   }
   void add(const char* kind, std::int64_t day, std::int64_t image, std::int64_t count, std::string detail) {
-    evidence_.push_back({.kind = kind, .day = std::int32_t(day), .image = image == 0 ? std::nullopt : images_[image],
-                         .count = std::uint64_t(count), .detail = std::move(detail)});
+    evidence_.push_back({.kind = kind,
+                         .day = std::int32_t(day),
+                         .image = image == 0 ? std::nullopt : images_[image],
+                         .count = std::uint64_t(count),
+                         .detail = std::move(detail)});
   }
 
   void read_sessions(std::int64_t distribution) {
-    query("SELECT day, image_id, sessions, direct, transitive_only, static, image_copy, session_copy, file_sessions, exec_sessions FROM daily_use "
-          "WHERE day BETWEEN $1 AND $2 AND (image_id = $3 OR $3 = 0) AND distribution_id = $4 ORDER BY day DESC",
-          distribution, [&](const SqlRow& row) {
-            if (row.number(2) > 0)
-              add("session", row.number(0), row.number(1), row.number(2),
-                  fmt::format("{} direct, {} only through other libraries, {} named by their cells; {} loaded the image's copy, {} their own",
-                              row.number(3), row.number(4), row.number(5), row.number(6), row.number(7)));
-            if (row.number(8) > 0)
-              add("file", row.number(0), row.number(1), row.number(8),
-                  row.number(9) > 0 ? fmt::format("files opened, in {} of them a program executed", row.number(9)) : "files opened");
-          });
+    query(
+        "SELECT day, image_id, sessions, direct, transitive_only, static, image_copy, session_copy, file_sessions, exec_sessions FROM daily_use "
+        "WHERE day BETWEEN $1 AND $2 AND (image_id = $3 OR $3 = 0) AND distribution_id = $4 ORDER BY day DESC",
+        distribution, [&](const SqlRow& row) {
+          if (row.number(2) > 0)
+            add("session", row.number(0), row.number(1), row.number(2),
+                fmt::format(
+                    "{} direct, {} only through other libraries, {} named by their cells; {} loaded the image's copy, {} their own",
+                    row.number(3), row.number(4), row.number(5), row.number(6), row.number(7)));
+          if (row.number(8) > 0)
+            add("file", row.number(0), row.number(1), row.number(8),
+                row.number(9) > 0 ? fmt::format("files opened, in {} of them a program executed", row.number(9))
+                                  : "files opened");
+        });
   }
 
   void read_copies(std::int64_t distribution) {
-    query("SELECT day, image_id, version, COUNT(*) FROM session_copy JOIN session ON session.id = session_id "
-          "WHERE day BETWEEN $1 AND $2 AND (image_id = $3 OR $3 = 0) AND distribution_id = $4 GROUP BY day, image_id, version",
-          distribution, [&](const SqlRow& row) {
-            add("session", row.number(0), row.number(1), row.number(3),
-                row.text(2).empty() ? "loaded a copy of their own" : fmt::format("loaded a copy of their own, version {}", row.text(2)));
-          });
+    query(
+        "SELECT day, image_id, version, COUNT(*) FROM session_copy JOIN session ON session.id = session_id "
+        "WHERE day BETWEEN $1 AND $2 AND (image_id = $3 OR $3 = 0) AND distribution_id = $4 GROUP BY day, image_id, version",
+        distribution, [&](const SqlRow& row) {
+          add("session", row.number(0), row.number(1), row.number(3),
+              row.text(2).empty() ? "loaded a copy of their own"
+                                  : fmt::format("loaded a copy of their own, version {}", row.text(2)));
+        });
   }
 
   void read_edges(std::int64_t distribution) {
-    query("SELECT MAX(day), image_id, name, SUM(sessions) FROM daily_edge JOIN distribution ON distribution.id = importer_id "
-          "WHERE day BETWEEN $1 AND $2 AND (image_id = $3 OR $3 = 0) AND distribution_id = $4 GROUP BY image_id, name",
-          distribution, [&](const SqlRow& row) { add("import-edge", row.number(0), row.number(1), row.number(3), "by " + row.text(2)); });
+    query(
+        "SELECT MAX(day), image_id, name, SUM(sessions) FROM daily_edge JOIN distribution ON distribution.id = importer_id "
+        "WHERE day BETWEEN $1 AND $2 AND (image_id = $3 OR $3 = 0) AND distribution_id = $4 GROUP BY image_id, name",
+        distribution, [&](const SqlRow& row) {
+          add("import-edge", row.number(0), row.number(1), row.number(3), "by " + row.text(2));
+        });
   }
 
   void read_installs(std::int64_t distribution) {
-    query("SELECT day, image_id, from_version, to_version, why, sessions FROM daily_reinstall JOIN reinstall ON reinstall.id = reinstall_id "
-          "WHERE day BETWEEN $1 AND $2 AND (image_id = $3 OR $3 = 0) AND distribution_id = $4",
-          distribution, [&](const SqlRow& row) {
-            const auto from = row.text(2).empty() ? "absent" : row.text(2), to = row.text(3).empty() ? "absent" : row.text(3);
-            add("install", row.number(0), row.number(1), row.number(5), fmt::format("{} -> {} ({})", from, to, row.text(4)));
-          });
+    query(
+        "SELECT day, image_id, from_version, to_version, why, sessions FROM daily_reinstall JOIN reinstall ON reinstall.id = reinstall_id "
+        "WHERE day BETWEEN $1 AND $2 AND (image_id = $3 OR $3 = 0) AND distribution_id = $4",
+        distribution, [&](const SqlRow& row) {
+          const auto from = row.text(2).empty() ? "absent" : row.text(2),
+                     to = row.text(3).empty() ? "absent" : row.text(3);
+          add("install", row.number(0), row.number(1), row.number(5),
+              fmt::format("{} -> {} ({})", from, to, row.text(4)));
+        });
   }
 
   void read_packages(std::int64_t distribution) {
-    sql_.query("SELECT image_id, version, source, files, bytes, imports, required FROM package WHERE distribution_id = $1 AND (image_id = $2 OR $2 = 0)",
-               {distribution, image_id_}, [&](const SqlRow& row) {
-                 add("package", 0, row.number(0), row.number(3),
-                     fmt::format("version {} ({}), {} bytes, imports {}", row.text(1), row.text(2), row.number(4),
-                                 fmt::join(parse_texts(row.text(5)), " ")));
-               });
+    sql_.query(
+        "SELECT image_id, version, source, files, bytes, imports, required FROM package WHERE distribution_id = $1 AND (image_id = $2 OR $2 = 0)",
+        {distribution, image_id_}, [&](const SqlRow& row) {
+          add("package", 0, row.number(0), row.number(3),
+              fmt::format("version {} ({}), {} bytes, imports {}", row.text(1), row.text(2), row.number(4),
+                          fmt::join(parse_texts(row.text(5)), " ")));
+        });
   }
 
   void read_months(std::int64_t distribution) {
     std::map<std::int64_t, UserSketch> months;
-    sql_.query("SELECT month, sketch FROM user_sketch WHERE month BETWEEN $1 AND $2 AND (image_id = $3 OR $3 = 0) AND kind = $4 AND subject_id = $5",
-               {month_of(query_.window.first), month_of(query_.window.last), image_id_, std::int64_t(SketchKind::kDistribution), distribution},
-               [&](const SqlRow& row) { months[row.number(0)].merge(UserSketch::parse(row.blob(1))); });
+    sql_.query(
+        "SELECT month, sketch FROM user_sketch WHERE month BETWEEN $1 AND $2 AND (image_id = $3 OR $3 = 0) AND kind = $4 AND subject_id = $5",
+        {month_of(query_.window.first), month_of(query_.window.last), image_id_,
+         std::int64_t(SketchKind::kDistribution), distribution},
+        [&](const SqlRow& row) { months[row.number(0)].merge(UserSketch::parse(row.blob(1))); });
     for (const auto& [month, sketch] : months) {
       const auto first = first_day_of_month(std::int32_t(month));
       add("month", first, 0, std::int64_t(sketch.count()), fmt::format("users in {}", day_text(first).substr(0, 7)));
@@ -130,22 +149,26 @@ class EvidenceReader {
   void read_notebooks() {
     FleetResolver resolver(sql_, image_id_);
     sql_.query(
-        "SELECT notebook_import.name, path, kind, cell, line, day FROM notebook_import JOIN notebook ON notebook.id = notebook_id WHERE local = 0", {},
-        [&](const SqlRow& row) {
+        "SELECT notebook_import.name, path, kind, cell, line, day FROM notebook_import JOIN notebook ON notebook.id = notebook_id WHERE local = 0",
+        {}, [&](const SqlRow& row) {
           const auto& owners = resolver.of_module(row.text(0));
-          const bool counts = std::any_of(owners.begin(), owners.end(), [&](auto owner) { return distributions_.contains(owner); });
+          const bool counts =
+              std::any_of(owners.begin(), owners.end(), [&](auto owner) { return distributions_.contains(owner); });
           if (!counts || notebooks_ >= kMaxEvidence) return;
           ++notebooks_;
           add("notebook", row.number(5), 0, 1,
-              fmt::format("cell {} line {} of {}: {} ({})", row.number(3), row.number(4), row.text(1), row.text(0), row.text(2)));
+              fmt::format("cell {} line {} of {}: {} ({})", row.number(3), row.number(4), row.text(1), row.text(0),
+                          row.text(2)));
         });
-    sql_.query("SELECT package, path, tool, argument, cell, line, day FROM notebook_install JOIN notebook ON notebook.id = notebook_id", {},
-               [&](const SqlRow& row) {
-                 if (!names_.contains(row.text(0)) || notebooks_ >= kMaxEvidence) return;
-                 ++notebooks_;
-                 add("notebook", row.number(6), 0, 1,
-                     fmt::format("cell {} line {} of {}: installs {} ({})", row.number(4), row.number(5), row.text(1), row.text(3), row.text(2)));
-               });
+    sql_.query(
+        "SELECT package, path, tool, argument, cell, line, day FROM notebook_install JOIN notebook ON notebook.id = notebook_id",
+        {}, [&](const SqlRow& row) {
+          if (!names_.contains(row.text(0)) || notebooks_ >= kMaxEvidence) return;
+          ++notebooks_;
+          add("notebook", row.number(6), 0, 1,
+              fmt::format("cell {} line {} of {}: installs {} ({})", row.number(4), row.number(5), row.text(1),
+                          row.text(3), row.text(2)));
+        });
   }
 
   void read_failed() {
@@ -153,7 +176,9 @@ class EvidenceReader {
         "SELECT day, image_id, name, daily_failed.sessions FROM daily_failed JOIN failed_name ON failed_name.id = failed_id "
         "WHERE day BETWEEN $1 AND $2 AND (image_id = $3 OR $3 = 0) AND (name = $4 OR substr(name, 1, $6) = $5)",
         {query_.window.first, query_.window.last, image_id_, asked_, asked_ + ".", std::int64_t(asked_.size() + 1)},
-        [&](const SqlRow& row) { add("failed", row.number(0), row.number(1), row.number(3), "no module named " + row.text(2)); });
+        [&](const SqlRow& row) {
+          add("failed", row.number(0), row.number(1), row.number(3), "no module named " + row.text(2));
+        });
   }
 
   SqlConnection& sql_;
@@ -175,11 +200,11 @@ Explanation explain_name(SqlConnection& sql, const std::string& asked, const Sna
   explanation.asked = asked;
   const auto distributions = distributions_of(sql, name);
   for (const auto id : distributions)
-    sql.query("SELECT name FROM distribution WHERE id = $1", {id}, [&](const SqlRow& row) { explanation.distributions.push_back(row.text(0)); });
+    sql.query("SELECT name FROM distribution WHERE id = $1", {id},
+              [&](const SqlRow& row) { explanation.distributions.push_back(row.text(0)); });
   std::sort(explanation.distributions.begin(), explanation.distributions.end());
   auto snapshot = SnapshotReader(sql, query, distributions).read();
-  for (auto& use : snapshot.distributions)
-    explanation.use.push_back(std::move(use));
+  for (auto& use : snapshot.distributions) explanation.use.push_back(std::move(use));
   for (auto& failed : snapshot.failed)
     if (failed.module == name || failed.module.starts_with(name + ".")) explanation.failed.push_back(std::move(failed));
   explanation.images = std::move(snapshot.images);

@@ -56,12 +56,14 @@ std::int64_t FailedNames::id_of(const std::string& module) {
 
 void FailedNames::add_session(std::int64_t id, const std::string& module, std::uint32_t enough_sessions) {
   sql_.run("UPDATE failed_name SET sessions = sessions + 1 WHERE id = $1", {id});
-  sql_.run("UPDATE failed_name SET name = $2 WHERE id = $1 AND name = '' AND sessions >= $3", {id, module, std::int64_t(enough_sessions)});
+  sql_.run("UPDATE failed_name SET name = $2 WHERE id = $1 AND name = '' AND sessions >= $3",
+           {id, module, std::int64_t(enough_sessions)});
 }
 
 void FailedNames::reveal(const std::vector<std::string>& names) {
   std::set<Bytes> hidden;
-  sql_.query("SELECT hash FROM failed_name WHERE name = ''", {}, [&](const SqlRow& row) { hidden.insert(row.blob(0)); });
+  sql_.query("SELECT hash FROM failed_name WHERE name = ''", {},
+             [&](const SqlRow& row) { hidden.insert(row.blob(0)); });
   if (hidden.empty()) return;
   for (const auto& name : names) {
     auto hash = hash_of(name);

@@ -46,8 +46,12 @@ std::vector<std::int64_t> distribution_ids(Writer& writer, const packages::Inven
   return ids;
 }
 
-void store_packages(SqlConnection& sql, std::int64_t image, const packages::Inventory& inventory, const std::vector<std::int64_t>& ids) {
-  Rows rows(sql, "INSERT INTO package (image_id, number, distribution_id, version, source, files, bytes, compressed_bytes, gpu, layers, imports, required) VALUES", 12);
+void store_packages(SqlConnection& sql, std::int64_t image, const packages::Inventory& inventory,
+                    const std::vector<std::int64_t>& ids) {
+  Rows rows(
+      sql,
+      "INSERT INTO package (image_id, number, distribution_id, version, source, files, bytes, compressed_bytes, gpu, layers, imports, required) VALUES",
+      12);
   for (std::size_t i = 0; i < inventory.distributions.size(); ++i) {
     const auto& entry = inventory.distributions[i];
     if (!entry.vendored_by.empty()) continue;
@@ -56,15 +60,17 @@ void store_packages(SqlConnection& sql, std::int64_t image, const packages::Inve
       if (need.applies) required.push_back(need.requirement.normalized);
     std::sort(required.begin(), required.end());
     required.erase(std::unique(required.begin(), required.end()), required.end());
-    rows.add({image, std::int64_t(i), ids[i], clean_text(entry.version), std::string(packages::source_name(entry.source)), std::int64_t(entry.files),
-              std::int64_t(entry.bytes), std::int64_t(entry.compressed_bytes), std::int64_t(entry.gpu), list_text(entry.layers),
+    rows.add({image, std::int64_t(i), ids[i], clean_text(entry.version),
+              std::string(packages::source_name(entry.source)), std::int64_t(entry.files), std::int64_t(entry.bytes),
+              std::int64_t(entry.compressed_bytes), std::int64_t(entry.gpu), list_text(entry.layers),
               list_text(entry.imports), list_text(required)});
     sql.run("UPDATE distribution SET display_name = $2 WHERE id = $1", {ids[i], clean_text(entry.name)});
   }
   rows.write();
 }
 
-void store_owners(SqlConnection& sql, const char* head, std::int64_t image, const std::map<std::string, std::vector<std::uint32_t>>& owners,
+void store_owners(SqlConnection& sql, const char* head, std::int64_t image,
+                  const std::map<std::string, std::vector<std::uint32_t>>& owners,
                   const std::vector<std::int64_t>& ids) {
   Rows rows(sql, head, 3, "ON CONFLICT DO NOTHING");  // two entries may count for the same distribution
   for (const auto& [name, entries] : owners)
@@ -76,11 +82,13 @@ void store_owners(SqlConnection& sql, const char* head, std::int64_t image, cons
 void store_layers(SqlConnection& sql, std::int64_t image, const packages::Inventory& inventory) {
   std::int64_t number = 0;
   for (const auto& layer : inventory.layers)
-    sql.run("INSERT INTO layer (image_id, number, digest, compressed_bytes, stream_bytes, created_by) VALUES ($1, $2, $3, $4, $5, $6)",
-            {image, number++, layer.digest.to_string(), std::int64_t(layer.compressed_bytes), std::int64_t(layer.stream_bytes),
-             clean_text(layer.created_by)});
+    sql.run(
+        "INSERT INTO layer (image_id, number, digest, compressed_bytes, stream_bytes, created_by) VALUES ($1, $2, $3, $4, $5, $6)",
+        {image, number++, layer.digest.to_string(), std::int64_t(layer.compressed_bytes),
+         std::int64_t(layer.stream_bytes), clean_text(layer.created_by)});
   for (const auto& [name, bytes] : inventory.cuda_architectures)
-    sql.run("INSERT INTO image_architecture (image_id, name, bytes) VALUES ($1, $2, $3)", {image, clean_text(name), std::int64_t(bytes)});
+    sql.run("INSERT INTO image_architecture (image_id, name, bytes) VALUES ($1, $2, $3)",
+            {image, clean_text(name), std::int64_t(bytes)});
 }
 
 // Paths that waited for this inventory become evidence about their owners; the paths themselves are not kept.
@@ -95,7 +103,8 @@ void place_paths(SessionState& session, const ImageResolver& image, NameTable& p
 
 void count_sessions_anew(Writer& writer, std::int64_t image, const ImageResolver& old_owners) {
   std::vector<std::int64_t> sessions;
-  writer.sql().query("SELECT id FROM session WHERE image_id = $1 ORDER BY id", {image}, [&](const SqlRow& row) { sessions.push_back(row.number(0)); });
+  writer.sql().query("SELECT id FROM session WHERE image_id = $1 ORDER BY id", {image},
+                     [&](const SqlRow& row) { sessions.push_back(row.number(0)); });
   for (const auto id : sessions) {
     const auto before = load_session(writer.sql(), id);
     auto after = before;
@@ -119,7 +128,8 @@ void reveal_names(Writer& writer, const packages::Inventory& inventory) {
 }  // namespace
 
 void store_inventory(Writer& writer, const packages::Inventory& inventory, const std::string& label) {
-  if (!inventory.image) fail<UsageError>("usage database: the packages of a plain folder cannot be stored, only those of an image");
+  if (!inventory.image)
+    fail<UsageError>("usage database: the packages of a plain folder cannot be stored, only those of an image");
   WriteTransaction transaction(writer);
   auto& sql = writer.sql();
   const auto image = writer.image_id(inventory.image->to_string());
@@ -129,9 +139,11 @@ void store_inventory(Writer& writer, const packages::Inventory& inventory, const
   const auto ids = distribution_ids(writer, inventory);
   store_packages(sql, image, inventory, ids);
   store_owners(sql, "INSERT INTO image_module (image_id, name, distribution_id) VALUES", image, inventory.modules, ids);
-  store_owners(sql, "INSERT INTO image_path (image_id, prefix, distribution_id) VALUES", image, inventory.path_owners, ids);
+  store_owners(sql, "INSERT INTO image_path (image_id, prefix, distribution_id) VALUES", image, inventory.path_owners,
+               ids);
   store_layers(sql, image, inventory);
-  const auto python = inventory.interpreters.empty() ? std::string() : clean_text(inventory.interpreters.front().version);
+  const auto python =
+      inventory.interpreters.empty() ? std::string() : clean_text(inventory.interpreters.front().version);
   sql.run("UPDATE image SET has_inventory = 1, python = $2 WHERE id = $1", {image, python});
   if (!label.empty()) sql.run("UPDATE image SET label = $2 WHERE id = $1", {image, clean_text(label)});
   writer.forget_resolver(image);

@@ -19,7 +19,8 @@ class MonthCover {
     });
   }
   bool covers(const DayRange& window, std::int32_t month) const {
-    return window.first <= std::max(first_day_of_month(month), first_data_) && window.last >= std::min(last_day_of_month(month), last_data_);
+    return window.first <= std::max(first_day_of_month(month), first_data_) &&
+           window.last >= std::min(last_day_of_month(month), last_data_);
   }
 
  private:

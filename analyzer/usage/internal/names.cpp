@@ -25,7 +25,8 @@ void NameTable::intern(std::vector<std::string> names) {
     for (const auto& name : names) values.insert(values.end(), {SqlValue(name), SqlValue(name)});
     run_rows(sql_, "INSERT INTO distribution (name, display_name) VALUES", 2, "RETURNING id, name", values, take);
   } else {
-    run_rows(sql_, fmt::format("INSERT INTO {} ({}) VALUES", table_, column_), 1, fmt::format("RETURNING id, {}", column_), values_of(names), take);
+    run_rows(sql_, fmt::format("INSERT INTO {} ({}) VALUES", table_, column_), 1,
+             fmt::format("RETURNING id, {}", column_), values_of(names), take);
   }
 }
 

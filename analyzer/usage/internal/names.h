@@ -1,5 +1,6 @@
 #pragma once
-// Names that the database keeps once, under a number: modules, distributions, paths that wait for an inventory, GPU models.
+// Names that the database keeps once, under a number: modules, distributions, paths that wait for an inventory, GPU
+// models.
 #include <cstdint>
 #include <string>
 #include <string_view>
@@ -10,10 +11,12 @@
 
 namespace varve::usage {
 
-// One table (id, name). Remembers what it saw until forget(): numbers may become invalid when another connection removes them.
+// One table (id, name). Remembers what it saw until forget(): numbers may become invalid when another connection
+// removes them.
 class NameTable {
  public:
-  NameTable(SqlConnection& sql, std::string table, std::string column) : sql_(sql), table_(std::move(table)), column_(std::move(column)) {}
+  NameTable(SqlConnection& sql, std::string table, std::string column)
+      : sql_(sql), table_(std::move(table)), column_(std::move(column)) {}
 
   // Makes numbers for all of these that have none yet. Within a write transaction.
   void intern(std::vector<std::string> names);

@@ -52,17 +52,19 @@ std::map<std::int64_t, Imports> imports_by_notebook(SqlConnection& sql, FleetRes
 }
 
 void read_hints(SqlConnection& sql, std::map<std::int64_t, Notebook*>& by_id, Snapshot& into) {
-  sql.query("SELECT notebook_id, kind, text, cell, line FROM notebook_hint ORDER BY notebook_id, number", {}, [&](const SqlRow& row) {
-    const auto found = by_id.find(row.number(0));
-    if (found == by_id.end() || into.hints.size() >= kMaxHints) return;  // of a copy
-    found->second->has_hints = true;
-    into.hints.push_back({.notebook = found->second->facts.path,
-                          .kind = row.text(1),
-                          .text = row.text(2),
-                          .cell = std::uint32_t(row.number(3)),
-                          .line = std::uint32_t(row.number(4))});
-  });
-  std::stable_sort(into.hints.begin(), into.hints.end(), [](const NotebookHint& a, const NotebookHint& b) { return a.notebook < b.notebook; });
+  sql.query("SELECT notebook_id, kind, text, cell, line FROM notebook_hint ORDER BY notebook_id, number", {},
+            [&](const SqlRow& row) {
+              const auto found = by_id.find(row.number(0));
+              if (found == by_id.end() || into.hints.size() >= kMaxHints) return;  // of a copy
+              found->second->has_hints = true;
+              into.hints.push_back({.notebook = found->second->facts.path,
+                                    .kind = row.text(1),
+                                    .text = row.text(2),
+                                    .cell = std::uint32_t(row.number(3)),
+                                    .line = std::uint32_t(row.number(4))});
+            });
+  std::stable_sort(into.hints.begin(), into.hints.end(),
+                   [](const NotebookHint& a, const NotebookHint& b) { return a.notebook < b.notebook; });
 }
 
 }  // namespace
@@ -87,11 +89,13 @@ const Owners& FleetResolver::of_module(const std::string& dotted) {
 }
 
 bool FleetResolver::can_use_gpu(std::int64_t distribution) const {
-  return std::any_of(images_.begin(), images_.end(), [&](const ImageResolver& image) { return image.can_use_gpu(distribution); });
+  return std::any_of(images_.begin(), images_.end(),
+                     [&](const ImageResolver& image) { return image.can_use_gpu(distribution); });
 }
 
 std::map<std::int64_t, NotebookUse> read_notebooks(SqlConnection& sql, FleetResolver& resolver,
-                                                   const std::map<std::int64_t, std::string>& distribution_names, Snapshot& into) {
+                                                   const std::map<std::int64_t, std::string>& distribution_names,
+                                                   Snapshot& into) {
   auto distinct = distinct_notebooks(sql, into);
   const auto imports = imports_by_notebook(sql, resolver);
   std::map<std::int64_t, NotebookUse> uses;
@@ -113,8 +117,10 @@ std::map<std::int64_t, NotebookUse> read_notebooks(SqlConnection& sql, FleetReso
   // Those with hints first, as long as there is room; then in order of their paths.
   for (const bool with_hints : {true, false})
     for (auto& [id, notebook] : by_id)
-      if (notebook->has_hints == with_hints && into.notebooks.size() < kMaxNotebooks) into.notebooks.push_back(std::move(notebook->facts));
-  std::sort(into.notebooks.begin(), into.notebooks.end(), [](const NotebookFacts& a, const NotebookFacts& b) { return a.path < b.path; });
+      if (notebook->has_hints == with_hints && into.notebooks.size() < kMaxNotebooks)
+        into.notebooks.push_back(std::move(notebook->facts));
+  std::sort(into.notebooks.begin(), into.notebooks.end(),
+            [](const NotebookFacts& a, const NotebookFacts& b) { return a.path < b.path; });
   return uses;
 }
 

@@ -30,6 +30,7 @@ struct NotebookUse {
 
 // Fills the notebooks' part of the snapshot; returns how many distinct notebooks use each distribution.
 std::map<std::int64_t, NotebookUse> read_notebooks(SqlConnection& sql, FleetResolver& resolver,
-                                                   const std::map<std::int64_t, std::string>& distribution_names, Snapshot& into);
+                                                   const std::map<std::int64_t, std::string>& distribution_names,
+                                                   Snapshot& into);
 
 }  // namespace varve::usage

@@ -7,14 +7,17 @@
 namespace varve::usage {
 namespace {
 
-std::int64_t counted_idle(std::int64_t seconds) { return seconds >= std::int64_t(kGpuIdleThresholdSeconds) ? seconds : 0; }
+std::int64_t counted_idle(std::int64_t seconds) {
+  return seconds >= std::int64_t(kGpuIdleThresholdSeconds) ? seconds : 0;
+}
 
 }  // namespace
 
 Bytes bytes_of_hex(std::string_view lower_case_hex) {
   const auto value = [](char digit) { return unsigned(digit <= '9' ? digit - '0' : digit - 'a' + 10); };
   Bytes bytes(lower_case_hex.size() / 2);
-  for (std::size_t i = 0; i < bytes.size(); ++i) bytes[i] = std::byte(value(lower_case_hex[2 * i]) << 4 | value(lower_case_hex[2 * i + 1]));
+  for (std::size_t i = 0; i < bytes.size(); ++i)
+    bytes[i] = std::byte(value(lower_case_hex[2 * i]) << 4 | value(lower_case_hex[2 * i + 1]));
   return bytes;
 }
 
@@ -68,16 +71,17 @@ void store_process(SqlConnection& sql, const ProcessRow& process) {
       "ended) VALUES ($1, $2, $3, $4, $5, $6, $7, $8, $9, $10, $11, $12) ON CONFLICT (session_key, process_key) DO UPDATE SET "
       "read_bytes = excluded.read_bytes, records = excluded.records, head = excluded.head, tail = excluded.tail, "
       "lifetime_seconds = excluded.lifetime_seconds, idle_seconds = excluded.idle_seconds, idle_now = excluded.idle_now, ended = excluded.ended",
-      {process.session_key, process.process_key, process.day, std::int64_t(process.read_bytes), std::int64_t(process.records), process.head,
-       process.tail, process.lifetime_seconds, std::int64_t(process.kernel), process.idle_seconds, process.idle_now, std::int64_t(process.ended)});
+      {process.session_key, process.process_key, process.day, std::int64_t(process.read_bytes),
+       std::int64_t(process.records), process.head, process.tail, process.lifetime_seconds,
+       std::int64_t(process.kernel), process.idle_seconds, process.idle_now, std::int64_t(process.ended)});
 }
 
 void sum_processes(SqlConnection& sql, SessionState& session) {
   session.lifetime_seconds = 0;
   bool any_kernel = false;
   session.idle_seconds = 0;
-  sql.query("SELECT lifetime_seconds, kernel, idle_seconds, idle_now FROM spool_file WHERE session_key = $1", {session.key},
-            [&](const SqlRow& row) {
+  sql.query("SELECT lifetime_seconds, kernel, idle_seconds, idle_now FROM spool_file WHERE session_key = $1",
+            {session.key}, [&](const SqlRow& row) {
               session.lifetime_seconds = std::max(session.lifetime_seconds, row.number(0));
               if (row.number(1) == 0) return;
               const auto idle = row.number(2) + counted_idle(row.number(3));

@@ -1,5 +1,6 @@
 #pragma once
-// What the database remembers of one spool file: whose it is, how far it was read, and what its process told of its time.
+// What the database remembers of one spool file: whose it is, how far it was read, and what its process told of its
+// time.
 #include <cstdint>
 #include <vector>
 
@@ -14,12 +15,12 @@ struct ProcessRow {
   bool known = false;              // it is in the database
   std::int64_t day = 0;
   std::uint64_t read_bytes = 0;
-  std::uint64_t records = 0;       // taken in
-  Bytes head, tail;                // prints of what was read, see SpoolFile
+  std::uint64_t records = 0;  // taken in
+  Bytes head, tail;           // prints of what was read, see SpoolFile
   std::int64_t lifetime_seconds = 0;
   bool kernel = false;
-  std::int64_t idle_seconds = 0;   // in idle times that are over and were long enough to count
-  std::int64_t idle_now = 0;       // the current one, as of the last beat
+  std::int64_t idle_seconds = 0;  // in idle times that are over and were long enough to count
+  std::int64_t idle_now = 0;      // the current one, as of the last beat
   bool ended = false;
 
   Bytes file_key() const;

@@ -16,15 +16,16 @@ using Owners = std::vector<std::int64_t>;  // numbers of distributions, ascendin
 // One image's answers. Read at the start, so an object made before an inventory is replaced still answers as it was.
 class ImageResolver {
  public:
-  ImageResolver() = default;  // an image without an inventory: nobody owns anything
+  ImageResolver() = default;                             // an image without an inventory: nobody owns anything
   enum class Paths : std::uint8_t { kRead, kLeaveOut };  // there are many, and reports need none
   ImageResolver(SqlConnection& sql, std::int64_t image_id, Paths paths = Paths::kRead);
 
   bool has_inventory() const { return has_inventory_; }
-  // As packages::Inventory::owners_of_module(): the longest dotted prefix that has owners decides; for a namespace that itself has none, all that
-  // lies below it, if that is one and the same.
+  // As packages::Inventory::owners_of_module(): the longest dotted prefix that has owners decides; for a namespace that
+  // itself has none, all that lies below it, if that is one and the same.
   const Owners& of_module(std::string_view dotted) const;
-  // As packages::Inventory::owners_of_path(): the path itself, else the first of its folders ("a/", "a/b/") that has owners. Without leading "/".
+  // As packages::Inventory::owners_of_path(): the path itself, else the first of its folders ("a/", "a/b/") that has
+  // owners. Without leading "/".
   const Owners& of_path(std::string_view path) const;
   // Whether it can use an accelerator, in this image.
   bool can_use_gpu(std::int64_t distribution_id) const { return gpu_.contains(distribution_id); }
@@ -34,7 +35,8 @@ class ImageResolver {
 
   bool has_inventory_ = false;
   std::unordered_map<std::string, Owners> modules_;
-  std::unordered_map<std::string, Owners> namespaces_;  // prefixes of modules_ that are none themselves; nobody where those below differ
+  std::unordered_map<std::string, Owners>
+      namespaces_;  // prefixes of modules_ that are none themselves; nobody where those below differ
   std::unordered_map<std::string, Owners> paths_;
   std::set<std::int64_t> gpu_;
 };

@@ -10,14 +10,15 @@
 namespace varve::usage {
 namespace {
 
-constexpr std::array kSessionTables{"session_users",      "session_module", "session_copy", "session_failed",
+constexpr std::array kSessionTables{"session_users",     "session_module", "session_copy", "session_failed",
                                     "session_reinstall", "session_file",   "session_path", "session_gpu_model"};
 constexpr std::array kDailyTableNames{"daily_session", "daily_use",       "daily_module",   "daily_edge",
                                       "daily_failed",  "daily_reinstall", "daily_gpu_model"};
 
 std::uint64_t remove_sessions(SqlConnection& sql, std::int32_t first_kept) {
   for (const auto* table : kSessionTables)
-    sql.run(fmt::format("DELETE FROM {} WHERE session_id IN (SELECT id FROM session WHERE day < $1)", table), {first_kept});
+    sql.run(fmt::format("DELETE FROM {} WHERE session_id IN (SELECT id FROM session WHERE day < $1)", table),
+            {first_kept});
   const auto removed = sql.run("DELETE FROM session WHERE day < $1", {first_kept});
   sql.run("DELETE FROM pending_path WHERE NOT EXISTS (SELECT 1 FROM session_path WHERE path_id = pending_path.id)");
   return removed;
@@ -33,7 +34,8 @@ std::uint64_t remove_days(SqlConnection& sql, std::int32_t first_kept) {
       "last_day = CASE WHEN excluded.last_day > earlier_use.last_day THEN excluded.last_day ELSE earlier_use.last_day END",
       {first_kept});
   std::uint64_t removed = 0;
-  for (const auto* table : kDailyTableNames) removed += sql.run(fmt::format("DELETE FROM {} WHERE day < $1", table), {first_kept});
+  for (const auto* table : kDailyTableNames)
+    removed += sql.run(fmt::format("DELETE FROM {} WHERE day < $1", table), {first_kept});
   sql.run("DELETE FROM user_sketch WHERE month < $1", {month_of(first_kept)});
   sql.run("DELETE FROM quarantine WHERE day < $1", {first_kept});
   return removed;
@@ -44,7 +46,8 @@ void remove_names(SqlConnection& sql) {
   sql.run(
       "DELETE FROM module WHERE id NOT IN (SELECT module_id FROM session_module UNION SELECT by_id FROM session_module "
       "UNION SELECT module_id FROM daily_module)");
-  sql.run("DELETE FROM failed_name WHERE id NOT IN (SELECT failed_id FROM session_failed UNION SELECT failed_id FROM daily_failed)");
+  sql.run(
+      "DELETE FROM failed_name WHERE id NOT IN (SELECT failed_id FROM session_failed UNION SELECT failed_id FROM daily_failed)");
 }
 
 }  // namespace
@@ -64,7 +67,8 @@ void age_out(Writer& writer, const Retention& retention, std::int32_t today) {
   const auto aggregate_days = std::max(retention.aggregate_days, raw_days);
   const auto removed = remove_sessions(sql, today - raw_days) + remove_days(sql, today - aggregate_days);
   const auto last_forgotten = std::max(today - std::max(raw_days, 1) * kRememberedTimes - 1, refused_through(sql));
-  if (sql.run("DELETE FROM spool_file WHERE day <= $1", {last_forgotten}) != 0) write_setting(sql, "refused_through", std::to_string(last_forgotten));
+  if (sql.run("DELETE FROM spool_file WHERE day <= $1", {last_forgotten}) != 0)
+    write_setting(sql, "refused_through", std::to_string(last_forgotten));
   if (removed != 0) remove_names(sql);  // it looks at all rows that are left, and most runs remove none
   transaction.commit();
   writer.names_were_removed();

@@ -7,8 +7,9 @@
 
 namespace varve::usage {
 
-// Files of sessions whose raw rows were removed are remembered this many times longer than these, so that the same spool, collected again, is
-// still known. Sessions older than that are refused: whether they were counted before cannot be told any more.
+// Files of sessions whose raw rows were removed are remembered this many times longer than these, so that the same
+// spool, collected again, is still known. Sessions older than that are refused: whether they were counted before cannot
+// be told any more.
 inline constexpr std::int32_t kRememberedTimes = 4;
 
 void age_out(Writer& writer, const Retention& retention, std::int32_t today);

@@ -5,8 +5,8 @@
 namespace varve::usage {
 namespace {
 
-// One script per version; the first makes an empty database. A script that was released is never changed: what comes after goes into a new one.
-// {key} numbers rows by itself; number 0 is never given, so 0 can stand for "none".
+// One script per version; the first makes an empty database. A script that was released is never changed: what comes
+// after goes into a new one. {key} numbers rows by itself; number 0 is never given, so 0 can stand for "none".
 constexpr std::array<std::string_view, kSchemaVersion> kScripts{R"(
 CREATE TABLE image (id {key}, digest TEXT NOT NULL UNIQUE, label TEXT NOT NULL, python TEXT NOT NULL, has_inventory {number} NOT NULL)
 {table_end};

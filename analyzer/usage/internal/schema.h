@@ -1,5 +1,6 @@
 #pragma once
-// The tables of the usage database and how an older one becomes the current one. Described in docs/format-usage-database.md.
+// The tables of the usage database and how an older one becomes the current one. Described in
+// docs/format-usage-database.md.
 #include <cstdint>
 
 #include "core/sql/schema.h"

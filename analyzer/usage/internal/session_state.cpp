@@ -27,15 +27,18 @@ void load_rows(SqlConnection& sql, SessionState& session) {
   const SqlValue id = session.id;
   sql.query("SELECT month, hash FROM session_users WHERE session_id = $1", {id},
             [&](const SqlRow& row) { session.users.emplace(row.number(0), row.blob(1)); });
-  sql.query("SELECT module_id, by_id, named_id, flags FROM session_module WHERE session_id = $1 ORDER BY module_id, by_id, named_id", {id},
-            [&](const SqlRow& row) {
-              session.modules.emplace_hint(session.modules.end(),
-                                           SessionState::Module{.module_id = row.number(0), .by_id = row.number(1), .named_id = row.number(2)},
-                                           row.number(3));
-            });
+  sql.query(
+      "SELECT module_id, by_id, named_id, flags FROM session_module WHERE session_id = $1 ORDER BY module_id, by_id, named_id",
+      {id}, [&](const SqlRow& row) {
+        session.modules.emplace_hint(
+            session.modules.end(),
+            SessionState::Module{.module_id = row.number(0), .by_id = row.number(1), .named_id = row.number(2)},
+            row.number(3));
+      });
   sql.query("SELECT distribution_id, version FROM session_copy WHERE session_id = $1", {id},
             [&](const SqlRow& row) { session.copies.emplace(row.number(0), row.text(1)); });
-  sql.query("SELECT failed_id FROM session_failed WHERE session_id = $1", {id}, [&](const SqlRow& row) { session.failed.insert(row.number(0)); });
+  sql.query("SELECT failed_id FROM session_failed WHERE session_id = $1", {id},
+            [&](const SqlRow& row) { session.failed.insert(row.number(0)); });
   sql.query("SELECT reinstall_id, tool FROM session_reinstall WHERE session_id = $1", {id},
             [&](const SqlRow& row) { session.reinstalls.emplace(row.number(0), row.text(1)); });
   sql.query("SELECT distribution_id, flags FROM session_file WHERE session_id = $1", {id},
@@ -52,16 +55,16 @@ void store_session_row(SqlConnection& sql, SessionState& session) {
     sql.query(
         "INSERT INTO session (session_key, day, image_id, image_rank, launched, heard, gpu_present, gpu_used, lifetime_seconds, idle_seconds) "
         "VALUES ($1, $2, $3, $4, $5, $6, $7, $8, $9, $10) RETURNING id",
-        {session.key, session.day, session.image_id, session.image_rank, flag(session.launched), flag(session.heard), flag(session.gpu_present),
-         flag(session.gpu_used), session.lifetime_seconds, session.idle_seconds},
+        {session.key, session.day, session.image_id, session.image_rank, flag(session.launched), flag(session.heard),
+         flag(session.gpu_present), flag(session.gpu_used), session.lifetime_seconds, session.idle_seconds},
         [&](const SqlRow& row) { session.id = row.number(0); });
     return;
   }
   sql.run(
       "UPDATE session SET day = $2, image_id = $3, image_rank = $4, launched = $5, heard = $6, gpu_present = $7, gpu_used = $8, "
       "lifetime_seconds = $9, idle_seconds = $10 WHERE id = $1",
-      {session.id, session.day, session.image_id, session.image_rank, flag(session.launched), flag(session.heard), flag(session.gpu_present),
-       flag(session.gpu_used), session.lifetime_seconds, session.idle_seconds});
+      {session.id, session.day, session.image_id, session.image_rank, flag(session.launched), flag(session.heard),
+       flag(session.gpu_present), flag(session.gpu_used), session.lifetime_seconds, session.idle_seconds});
 }
 
 // Rows of a map that the other has not, or has with another value.
@@ -78,9 +81,9 @@ void each_new(const Map& before, const Map& after, Append&& append) {
 }
 
 struct Uses {
-  std::map<std::int64_t, std::int64_t> flags;                          // distribution -> flags
-  std::set<std::pair<std::int64_t, std::int64_t>> modules;             // distribution (0 = unresolved), short module
-  std::set<std::pair<std::int64_t, std::int64_t>> edges;               // importer, imported
+  std::map<std::int64_t, std::int64_t> flags;               // distribution -> flags
+  std::set<std::pair<std::int64_t, std::int64_t>> modules;  // distribution (0 = unresolved), short module
+  std::set<std::pair<std::int64_t, std::int64_t>> edges;    // importer, imported
 };
 
 Uses uses_of(const SessionState& session, const ImageResolver& image, NameTable& modules) {
@@ -117,7 +120,8 @@ DailyCounts session_counts(const SessionState& session, const ImageResolver& ima
   counts[SessionCounts::kGpuUsed] = session.gpu_used;
   counts[SessionCounts::kGpuUnusedSeconds] = session.gpu_used ? 0 : session.lifetime_seconds;
   counts[SessionCounts::kGpuIdleSeconds] = session.idle_seconds;
-  const bool capable = std::any_of(uses.flags.begin(), uses.flags.end(), [&](const auto& use) { return image.can_use_gpu(use.first); });
+  const bool capable =
+      std::any_of(uses.flags.begin(), uses.flags.end(), [&](const auto& use) { return image.can_use_gpu(use.first); });
   if (image.has_inventory() && !capable) {
     counts[SessionCounts::kGpuIncapable] = 1;
     counts[SessionCounts::kGpuIncapableSeconds] = session.lifetime_seconds;
@@ -139,14 +143,16 @@ void count_use(DailyCounts& counts, std::int64_t flags) {
 
 SessionState load_session(SqlConnection& sql, const Bytes& session_key) {
   SessionState session;
-  sql.query(std::string(kSelectSession) + "WHERE session_key = $1", {session_key}, [&](const SqlRow& row) { take_session(session, row); });
+  sql.query(std::string(kSelectSession) + "WHERE session_key = $1", {session_key},
+            [&](const SqlRow& row) { take_session(session, row); });
   load_rows(sql, session);
   return session;
 }
 
 SessionState load_session(SqlConnection& sql, std::int64_t session_id) {
   SessionState session;
-  sql.query(std::string(kSelectSession) + "WHERE id = $1", {session_id}, [&](const SqlRow& row) { take_session(session, row); });
+  sql.query(std::string(kSelectSession) + "WHERE id = $1", {session_id},
+            [&](const SqlRow& row) { take_session(session, row); });
   load_rows(sql, session);
   return session;
 }
@@ -159,23 +165,33 @@ void store_session(SqlConnection& sql, const SessionState& before, SessionState&
     run_rows(sql, head, columns, tail, rows);
     rows.clear();
   };
-  each_new(before.users, after.users, [&](const auto& user) { rows.insert(rows.end(), {id, user.first, user.second}); });
+  each_new(before.users, after.users, [&](const auto& user) {
+    rows.insert(rows.end(), {id, user.first, user.second});
+  });
   insert("INSERT INTO session_users (session_id, month, hash) VALUES", 3, "");
   each_new(before.modules, after.modules, [&](const auto& use) {
     rows.insert(rows.end(), {id, use.first.module_id, use.first.by_id, use.first.named_id, use.second});
   });
   insert("INSERT INTO session_module (session_id, module_id, by_id, named_id, flags) VALUES", 5,
          "ON CONFLICT (session_id, module_id, by_id, named_id) DO UPDATE SET flags = excluded.flags");
-  each_new(before.copies, after.copies, [&](const auto& copy) { rows.insert(rows.end(), {id, copy.first, copy.second}); });
+  each_new(before.copies, after.copies, [&](const auto& copy) {
+    rows.insert(rows.end(), {id, copy.first, copy.second});
+  });
   insert("INSERT INTO session_copy (session_id, distribution_id, version) VALUES", 3, "");
   each_new(before.failed, after.failed, [&](const auto& failed) { rows.insert(rows.end(), {id, failed}); });
   insert("INSERT INTO session_failed (session_id, failed_id) VALUES", 2, "");
-  each_new(before.reinstalls, after.reinstalls, [&](const auto& entry) { rows.insert(rows.end(), {id, entry.first, entry.second}); });
+  each_new(before.reinstalls, after.reinstalls, [&](const auto& entry) {
+    rows.insert(rows.end(), {id, entry.first, entry.second});
+  });
   insert("INSERT INTO session_reinstall (session_id, reinstall_id, tool) VALUES", 3, "");
-  each_new(before.files, after.files, [&](const auto& file) { rows.insert(rows.end(), {id, file.first, file.second}); });
+  each_new(before.files, after.files, [&](const auto& file) {
+    rows.insert(rows.end(), {id, file.first, file.second});
+  });
   insert("INSERT INTO session_file (session_id, distribution_id, flags) VALUES", 3,
          "ON CONFLICT (session_id, distribution_id) DO UPDATE SET flags = excluded.flags");
-  each_new(before.paths, after.paths, [&](const auto& path) { rows.insert(rows.end(), {id, path.first, path.second}); });
+  each_new(before.paths, after.paths, [&](const auto& path) {
+    rows.insert(rows.end(), {id, path.first, path.second});
+  });
   insert("INSERT INTO session_path (session_id, path_id, flags) VALUES", 3,
          "ON CONFLICT (session_id, path_id) DO UPDATE SET flags = excluded.flags");
   if (after.paths.empty() && !before.paths.empty()) sql.run("DELETE FROM session_path WHERE session_id = $1", {id});

@@ -17,18 +17,26 @@ constexpr const char* kInWindow = " WHERE day BETWEEN $1 AND $2 AND (image_id = 
 
 Digest digest_from(const std::string& text) { return Digest::try_parse(text).value_or(Digest()); }
 
-std::uint64_t unsigned_at(const SqlRow& row, int column) { return std::uint64_t(std::max<std::int64_t>(row.number(column), 0)); }
+std::uint64_t unsigned_at(const SqlRow& row, int column) {
+  return std::uint64_t(std::max<std::int64_t>(row.number(column), 0));
+}
 
-std::string in_window(std::string_view select, std::string_view rest) { return std::string(select) + kInWindow + std::string(rest); }
+std::string in_window(std::string_view select, std::string_view rest) {
+  return std::string(select) + kInWindow + std::string(rest);
+}
 
 }  // namespace
 
-SnapshotReader::SnapshotReader(SqlConnection& sql, const SnapshotQuery& query, const std::optional<std::set<std::int64_t>>& only)
+SnapshotReader::SnapshotReader(SqlConnection& sql, const SnapshotQuery& query,
+                               const std::optional<std::set<std::int64_t>>& only)
     : sql_(sql), query_(query), only_(only) {
-  if (only_) only_these_ = only_->empty() ? " AND 1 = 0 " : fmt::format(" AND distribution_id IN ({}) ", fmt::join(*only_, ", "));
+  if (only_)
+    only_these_ =
+        only_->empty() ? " AND 1 = 0 " : fmt::format(" AND distribution_id IN ({}) ", fmt::join(*only_, ", "));
   snapshot_.window = query.window;
   snapshot_.image = query.image;
-  sql_.query("SELECT id, digest FROM image", {}, [&](const SqlRow& row) { image_digests_[row.number(0)] = row.text(1); });
+  sql_.query("SELECT id, digest FROM image", {},
+             [&](const SqlRow& row) { image_digests_[row.number(0)] = row.text(1); });
   if (!query.image) return;
   image_id_ = -1;
   for (const auto& [id, digest] : image_digests_)
@@ -44,8 +52,9 @@ void SnapshotReader::query(const std::string& sql, const std::function<void(cons
 }
 
 Snapshot SnapshotReader::read() {
-  sql_.query("SELECT id, name, display_name FROM distribution", {},
-             [&](const SqlRow& row) { names_[row.number(0)] = {row.text(1), row.text(2)}; });
+  sql_.query("SELECT id, name, display_name FROM distribution", {}, [&](const SqlRow& row) {
+    names_[row.number(0)] = {row.text(1), row.text(2)};
+  });
   read_images();
   read_layers();
   read_packages();
@@ -84,34 +93,38 @@ DistributionUse& SnapshotReader::use_of(std::int64_t distribution) {
 }
 
 void SnapshotReader::read_images() {
-  sql_.query("SELECT id, digest, label, python, has_inventory FROM image WHERE id = $1 OR $1 = 0", {image_id_}, [&](const SqlRow& row) {
-    auto& image = images_[row.number(0)];
-    image.digest = digest_from(row.text(1));
-    image.label = row.text(2);
-    image.python = row.text(3);
-    image.has_inventory = row.number(4) != 0;
-  });
-  query(in_window("SELECT image_id, SUM(launched), SUM(heard), SUM(gpu), SUM(gpu_used), SUM(gpu_unused_seconds), SUM(gpu_idle_seconds), "
-                  "SUM(gpu_incapable), SUM(gpu_incapable_seconds) FROM daily_session",
-                  "GROUP BY image_id"),
-        [&](const SqlRow& row) {
-          auto& image = images_[row.number(0)];
-          image.launched = unsigned_at(row, 1);
-          image.heard = unsigned_at(row, 2);
-          image.gpu_sessions = unsigned_at(row, 3);
-          image.gpu_used_sessions = unsigned_at(row, 4);
-          image.gpu_unused_seconds = unsigned_at(row, 5);
-          image.gpu_idle_seconds = unsigned_at(row, 6);
-          image.gpu_incapable_sessions = unsigned_at(row, 7);
-          image.gpu_incapable_seconds = unsigned_at(row, 8);
-        });
+  sql_.query("SELECT id, digest, label, python, has_inventory FROM image WHERE id = $1 OR $1 = 0", {image_id_},
+             [&](const SqlRow& row) {
+               auto& image = images_[row.number(0)];
+               image.digest = digest_from(row.text(1));
+               image.label = row.text(2);
+               image.python = row.text(3);
+               image.has_inventory = row.number(4) != 0;
+             });
+  query(
+      in_window(
+          "SELECT image_id, SUM(launched), SUM(heard), SUM(gpu), SUM(gpu_used), SUM(gpu_unused_seconds), SUM(gpu_idle_seconds), "
+          "SUM(gpu_incapable), SUM(gpu_incapable_seconds) FROM daily_session",
+          "GROUP BY image_id"),
+      [&](const SqlRow& row) {
+        auto& image = images_[row.number(0)];
+        image.launched = unsigned_at(row, 1);
+        image.heard = unsigned_at(row, 2);
+        image.gpu_sessions = unsigned_at(row, 3);
+        image.gpu_used_sessions = unsigned_at(row, 4);
+        image.gpu_unused_seconds = unsigned_at(row, 5);
+        image.gpu_idle_seconds = unsigned_at(row, 6);
+        image.gpu_incapable_sessions = unsigned_at(row, 7);
+        image.gpu_incapable_seconds = unsigned_at(row, 8);
+      });
   // What was neither heard of in this window nor known by its packages says nothing.
   std::erase_if(images_, [](const auto& entry) { return !entry.second.has_inventory && entry.second.launched == 0; });
   sql_.query("SELECT image_id, MIN(day) FROM daily_session GROUP BY image_id", {},
              [&](const SqlRow& row) { first_days_[row.number(0)] = std::int32_t(row.number(1)); });
-  query(in_window("SELECT day, SUM(heard) FROM daily_session", "GROUP BY day HAVING SUM(heard) > 0 ORDER BY day"), [&](const SqlRow& row) {
-    snapshot_.heard_days.push_back({.day = std::int32_t(row.number(0)), .sessions = unsigned_at(row, 1)});
-  });
+  query(in_window("SELECT day, SUM(heard) FROM daily_session", "GROUP BY day HAVING SUM(heard) > 0 ORDER BY day"),
+        [&](const SqlRow& row) {
+          snapshot_.heard_days.push_back({.day = std::int32_t(row.number(0)), .sessions = unsigned_at(row, 1)});
+        });
 }
 
 void SnapshotReader::read_layers() {
@@ -130,41 +143,46 @@ void SnapshotReader::read_layers() {
 
 void SnapshotReader::read_packages() {
   sql_.query(
-      std::string("SELECT image_id, distribution_id, version, source, files, bytes, compressed_bytes, gpu, layers, imports, required FROM package ") +
-      "WHERE (image_id = $1 OR $1 = 0)" + only_these_ + "ORDER BY image_id, number",
+      std::string(
+          "SELECT image_id, distribution_id, version, source, files, bytes, compressed_bytes, gpu, layers, imports, required FROM package ") +
+          "WHERE (image_id = $1 OR $1 = 0)" + only_these_ + "ORDER BY image_id, number",
       {image_id_}, [&](const SqlRow& row) {
-        use_of(row.number(1)).packages.push_back({.image = digest_from(image_digests_[row.number(0)]),
-                                                  .version = row.text(2),
-                                                  .source = row.text(3),
-                                                  .files = unsigned_at(row, 4),
-                                                  .bytes = unsigned_at(row, 5),
-                                                  .compressed_bytes = unsigned_at(row, 6),
-                                                  .layers = parse_numbers(row.text(8)),
-                                                  .imports = parse_texts(row.text(9)),
-                                                  .required = parse_texts(row.text(10)),
-                                                  .gpu = row.number(7) != 0});
+        use_of(row.number(1))
+            .packages.push_back({.image = digest_from(image_digests_[row.number(0)]),
+                                 .version = row.text(2),
+                                 .source = row.text(3),
+                                 .files = unsigned_at(row, 4),
+                                 .bytes = unsigned_at(row, 5),
+                                 .compressed_bytes = unsigned_at(row, 6),
+                                 .layers = parse_numbers(row.text(8)),
+                                 .imports = parse_texts(row.text(9)),
+                                 .required = parse_texts(row.text(10)),
+                                 .gpu = row.number(7) != 0});
       });
 }
 
 void SnapshotReader::read_uses() {
-  query(in_window_of("SELECT distribution_id, SUM(sessions), SUM(direct), SUM(transitive_only), SUM(image_copy), SUM(session_copy), "
-                  "SUM(file_sessions), SUM(exec_sessions), SUM(static) FROM daily_use",
-                  "GROUP BY distribution_id"),
-        [&](const SqlRow& row) {
-          auto& use = use_of(row.number(0));
-          use.sessions = unsigned_at(row, 1);
-          use.direct = unsigned_at(row, 2);
-          use.transitive_only = unsigned_at(row, 3);
-          use.image_copy = unsigned_at(row, 4);
-          use.session_copy = unsigned_at(row, 5);
-          use.file_sessions = unsigned_at(row, 6);
-          use.exec_sessions = unsigned_at(row, 7);
-          use.static_sessions = unsigned_at(row, 8);
-        });
+  query(
+      in_window_of(
+          "SELECT distribution_id, SUM(sessions), SUM(direct), SUM(transitive_only), SUM(image_copy), SUM(session_copy), "
+          "SUM(file_sessions), SUM(exec_sessions), SUM(static) FROM daily_use",
+          "GROUP BY distribution_id"),
+      [&](const SqlRow& row) {
+        auto& use = use_of(row.number(0));
+        use.sessions = unsigned_at(row, 1);
+        use.direct = unsigned_at(row, 2);
+        use.transitive_only = unsigned_at(row, 3);
+        use.image_copy = unsigned_at(row, 4);
+        use.session_copy = unsigned_at(row, 5);
+        use.file_sessions = unsigned_at(row, 6);
+        use.exec_sessions = unsigned_at(row, 7);
+        use.static_sessions = unsigned_at(row, 8);
+      });
 }
 
 void SnapshotReader::read_use_days() {
-  query(in_window_of("SELECT distribution_id, day, SUM(sessions) FROM daily_use", "AND sessions > 0 GROUP BY distribution_id, day ORDER BY distribution_id, day"),
+  query(in_window_of("SELECT distribution_id, day, SUM(sessions) FROM daily_use",
+                     "AND sessions > 0 GROUP BY distribution_id, day ORDER BY distribution_id, day"),
         [&](const SqlRow& row) {
           use_of(row.number(0)).days.push_back({.day = std::int32_t(row.number(1)), .sessions = unsigned_at(row, 2)});
         });
@@ -180,9 +198,12 @@ void SnapshotReader::read_first_and_last() {
     use.first_used = use.first_used == 0 ? first : std::min(use.first_used, first);
     use.last_used = std::max(use.last_used, last);
   };
-  sql_.query("SELECT distribution_id, MIN(day), MAX(day) FROM daily_use WHERE image_id = $1 OR $1 = 0 GROUP BY distribution_id", {image_id_}, take);
-  sql_.query("SELECT distribution_id, MIN(first_day), MAX(last_day) FROM earlier_use WHERE image_id = $1 OR $1 = 0 GROUP BY distribution_id",
-             {image_id_}, take);
+  sql_.query(
+      "SELECT distribution_id, MIN(day), MAX(day) FROM daily_use WHERE image_id = $1 OR $1 = 0 GROUP BY distribution_id",
+      {image_id_}, take);
+  sql_.query(
+      "SELECT distribution_id, MIN(first_day), MAX(last_day) FROM earlier_use WHERE image_id = $1 OR $1 = 0 GROUP BY distribution_id",
+      {image_id_}, take);
 }
 
 void SnapshotReader::read_shared_owners() {
@@ -196,13 +217,15 @@ void SnapshotReader::read_shared_owners() {
 }
 
 void SnapshotReader::read_importers() {
-  query(in_window_of("SELECT distribution_id, importer_id, SUM(sessions) FROM daily_edge", "GROUP BY distribution_id, importer_id"),
+  query(in_window_of("SELECT distribution_id, importer_id, SUM(sessions) FROM daily_edge",
+                     "GROUP BY distribution_id, importer_id"),
         [&](const SqlRow& row) { use_of(row.number(0)).importers[names_[row.number(1)].first] = unsigned_at(row, 2); });
 }
 
 void SnapshotReader::read_modules() {
   std::vector<std::tuple<std::int64_t, std::int64_t, std::uint64_t>> counts;
-  query(in_window_of("SELECT distribution_id, module_id, SUM(sessions) FROM daily_module", "GROUP BY distribution_id, module_id"),
+  query(in_window_of("SELECT distribution_id, module_id, SUM(sessions) FROM daily_module",
+                     "GROUP BY distribution_id, module_id"),
         [&](const SqlRow& row) { counts.emplace_back(row.number(0), row.number(1), unsigned_at(row, 2)); });
   NameTable modules(sql_, "module", "name");
   std::vector<std::int64_t> ids;
@@ -215,34 +238,39 @@ void SnapshotReader::read_modules() {
 }
 
 void SnapshotReader::read_failed() {
-  query(in_window("SELECT failed_id, name, SUM(daily_failed.sessions), MAX(day) FROM daily_failed JOIN failed_name ON failed_name.id = failed_id",
-                  "GROUP BY failed_id, name"),
-        [&](const SqlRow& row) {
-          if (row.text(1).empty()) {
-            ++snapshot_.hidden_failed_names;
-            return;
-          }
-          failed_[row.number(0)] = {.module = row.text(1),
-                                    .sessions = unsigned_at(row, 2),
-                                    .users = {},
-                                    .last_day = std::int32_t(row.number(3)),
-                                    .distribution = {}};
-        });
+  query(
+      in_window(
+          "SELECT failed_id, name, SUM(daily_failed.sessions), MAX(day) FROM daily_failed JOIN failed_name ON failed_name.id = failed_id",
+          "GROUP BY failed_id, name"),
+      [&](const SqlRow& row) {
+        if (row.text(1).empty()) {
+          ++snapshot_.hidden_failed_names;
+          return;
+        }
+        failed_[row.number(0)] = {.module = row.text(1),
+                                  .sessions = unsigned_at(row, 2),
+                                  .users = {},
+                                  .last_day = std::int32_t(row.number(3)),
+                                  .distribution = {}};
+      });
   for (auto& [id, failed] : failed_) {
     std::string owner;
-    sql_.query("SELECT MIN(distribution.name) FROM image_module JOIN distribution ON distribution.id = distribution_id WHERE image_module.name = $1",
-               {failed.module}, [&](const SqlRow& row) { owner = row.text(0); });
+    sql_.query(
+        "SELECT MIN(distribution.name) FROM image_module JOIN distribution ON distribution.id = distribution_id WHERE image_module.name = $1",
+        {failed.module}, [&](const SqlRow& row) { owner = row.text(0); });
     if (owner.empty())
-      sql_.query("SELECT MIN(name) FROM distribution WHERE name = $1 AND EXISTS (SELECT 1 FROM package WHERE distribution_id = distribution.id)",
-                 {python::normalize_name(failed.module)}, [&](const SqlRow& row) { owner = row.text(0); });
+      sql_.query(
+          "SELECT MIN(name) FROM distribution WHERE name = $1 AND EXISTS (SELECT 1 FROM package WHERE distribution_id = distribution.id)",
+          {python::normalize_name(failed.module)}, [&](const SqlRow& row) { owner = row.text(0); });
     failed.distribution = owner;
   }
 }
 
 void SnapshotReader::read_reinstalls() {
-  query(in_window("SELECT reinstall_id, distribution_id, from_version, to_version, why, SUM(sessions) FROM daily_reinstall "
-                  "JOIN reinstall ON reinstall.id = reinstall_id",
-                  "GROUP BY reinstall_id, distribution_id, from_version, to_version, why"),
+  query(in_window(
+            "SELECT reinstall_id, distribution_id, from_version, to_version, why, SUM(sessions) FROM daily_reinstall "
+            "JOIN reinstall ON reinstall.id = reinstall_id",
+            "GROUP BY reinstall_id, distribution_id, from_version, to_version, why"),
         [&](const SqlRow& row) {
           reinstalls_[row.number(0)] = {.distribution = names_[row.number(1)].first,
                                         .from = row.text(2),
@@ -254,12 +282,14 @@ void SnapshotReader::read_reinstalls() {
 }
 
 void SnapshotReader::read_rest() {
-  query(in_window("SELECT name, SUM(sessions) FROM daily_gpu_model JOIN gpu_model ON gpu_model.id = model_id", "GROUP BY name"),
+  query(in_window("SELECT name, SUM(sessions) FROM daily_gpu_model JOIN gpu_model ON gpu_model.id = model_id",
+                  "GROUP BY name"),
         [&](const SqlRow& row) { snapshot_.gpu_models[row.text(0)] = unsigned_at(row, 1); });
   if (query_.image)
     sql_.query("SELECT name, bytes FROM image_architecture WHERE image_id = $1", {image_id_},
                [&](const SqlRow& row) { snapshot_.cuda_architectures[row.text(0)] = unsigned_at(row, 1); });
-  sql_.query("SELECT COUNT(*) FROM quarantine", {}, [&](const SqlRow& row) { snapshot_.quarantined = unsigned_at(row, 0); });
+  sql_.query("SELECT COUNT(*) FROM quarantine", {},
+             [&](const SqlRow& row) { snapshot_.quarantined = unsigned_at(row, 0); });
 }
 
 void SnapshotReader::finish() {

@@ -17,7 +17,8 @@ namespace varve::usage {
 class SnapshotReader {
  public:
   // The caller holds the read transaction. With `only`, these distributions and no others are read.
-  SnapshotReader(SqlConnection& sql, const SnapshotQuery& query, const std::optional<std::set<std::int64_t>>& only = std::nullopt);
+  SnapshotReader(SqlConnection& sql, const SnapshotQuery& query,
+                 const std::optional<std::set<std::int64_t>>& only = std::nullopt);
   Snapshot read();
 
  private:

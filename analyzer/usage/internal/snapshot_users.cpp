@@ -13,7 +13,8 @@ void SnapshotReader::read_users() {
     std::int64_t kind = -1, id = 0, image = 0;
     bool operator==(const Subject&) const = default;
   };
-  // An image's own users are asked for image by image; of all other subjects the images are put together, month by month.
+  // An image's own users are asked for image by image; of all other subjects the images are put together, month by
+  // month.
   Subject subject;
   std::int32_t month = -1;
   UserSketch of_month;
@@ -51,17 +52,20 @@ void SnapshotReader::read_users() {
 void SnapshotReader::take_users(std::int64_t kind, std::int64_t subject, std::int64_t image, const UserCount& users) {
   switch (SketchKind(kind)) {
     case SketchKind::kImage:
-      if (const auto found = images_.find(image); found != images_.end()) found->second.users = within(users, found->second.heard);
+      if (const auto found = images_.find(image); found != images_.end())
+        found->second.users = within(users, found->second.heard);
       return;
     case SketchKind::kDistribution:
       if (const auto found = uses_.find(subject); found != uses_.end())
         found->second.users = within(users, found->second.sessions + found->second.file_sessions);
       return;
     case SketchKind::kFailed:
-      if (const auto found = failed_.find(subject); found != failed_.end()) found->second.users = within(users, found->second.sessions);
+      if (const auto found = failed_.find(subject); found != failed_.end())
+        found->second.users = within(users, found->second.sessions);
       return;
     case SketchKind::kReinstall:
-      if (const auto found = reinstalls_.find(subject); found != reinstalls_.end()) found->second.users = within(users, found->second.sessions);
+      if (const auto found = reinstalls_.find(subject); found != reinstalls_.end())
+        found->second.users = within(users, found->second.sessions);
       return;
   }
 }

@@ -23,7 +23,8 @@ constexpr std::size_t kAtOnce = 256;  // notebooks or sessions, whose rows are i
 std::int64_t image_id_of(SqlConnection& sql, const std::optional<Digest>& image) {
   if (!image) return 0;
   std::int64_t id = -1;
-  sql.query("SELECT id FROM image WHERE digest = $1", {image->to_string()}, [&](const SqlRow& row) { id = row.number(0); });
+  sql.query("SELECT id FROM image WHERE digest = $1", {image->to_string()},
+            [&](const SqlRow& row) { id = row.number(0); });
   return id;
 }
 
@@ -33,7 +34,8 @@ std::unordered_map<std::int64_t, std::string> distribution_names(SqlConnection& 
   return names;
 }
 
-std::vector<std::string> names_of(const std::set<std::int64_t>& ids, const std::unordered_map<std::int64_t, std::string>& names) {
+std::vector<std::string> names_of(const std::set<std::int64_t>& ids,
+                                  const std::unordered_map<std::int64_t, std::string>& names) {
   std::vector<std::string> result;
   for (const auto id : ids)
     if (const auto found = names.find(id); found != names.end()) result.push_back(found->second);
@@ -61,7 +63,8 @@ std::vector<Notebook> distinct_notebooks(SqlConnection& sql) {
   });
   std::vector<Notebook> notebooks;
   for (auto& [code, notebook] : distinct) notebooks.push_back(std::move(notebook));
-  std::sort(notebooks.begin(), notebooks.end(), [](const Notebook& a, const Notebook& b) { return a.imports.path < b.imports.path; });
+  std::sort(notebooks.begin(), notebooks.end(),
+            [](const Notebook& a, const Notebook& b) { return a.imports.path < b.imports.path; });
   return notebooks;
 }
 
@@ -73,7 +76,8 @@ class SessionResolver {
   // No statement may be running.
   void prepare(const std::set<std::int64_t>& images, const std::set<std::int64_t>& modules) {
     for (const auto image : images)
-      if (!images_.contains(image)) images_.try_emplace(image, ImageResolver(sql_, image, ImageResolver::Paths::kLeaveOut));
+      if (!images_.contains(image))
+        images_.try_emplace(image, ImageResolver(sql_, image, ImageResolver::Paths::kLeaveOut));
     modules_.load_names({modules.begin(), modules.end()});
   }
   const Owners& of_module(std::int64_t image, std::int64_t module) {
@@ -93,7 +97,8 @@ class SessionResolver {
 struct Session {
   SessionUse use;
   std::int64_t image_id = 0;
-  std::vector<std::pair<std::int64_t, std::int64_t>> modules;  // module, distribution that the record itself names (0 = none)
+  std::vector<std::pair<std::int64_t, std::int64_t>>
+      modules;  // module, distribution that the record itself names (0 = none)
   std::set<std::int64_t> distributions;
 };
 
@@ -104,11 +109,13 @@ std::uint64_t key_of(const Bytes& session_key) {
 
 }  // namespace
 
-void read_notebook_imports(SqlConnection& sql, const Digest& image, const std::function<void(NotebookImports&&)>& each) {
+void read_notebook_imports(SqlConnection& sql, const Digest& image,
+                           const std::function<void(NotebookImports&&)>& each) {
   auto notebooks = distinct_notebooks(sql);
   const auto names = distribution_names(sql);
   auto image_id = image_id_of(sql, image);
-  sql.query("SELECT COUNT(*) FROM image WHERE id = $1 AND has_inventory = 1", {image_id}, [&](const SqlRow& row) { image_id = row.number(0) == 0 ? 0 : image_id; });
+  sql.query("SELECT COUNT(*) FROM image WHERE id = $1 AND has_inventory = 1", {image_id},
+            [&](const SqlRow& row) { image_id = row.number(0) == 0 ? 0 : image_id; });
   FleetResolver resolver(sql, image_id);
   for (std::size_t first = 0; first < notebooks.size(); first += kAtOnce) {
     const auto end = std::min(first + kAtOnce, notebooks.size());
@@ -120,13 +127,14 @@ void read_notebook_imports(SqlConnection& sql, const Digest& image, const std::f
     }
     std::vector<std::set<std::int64_t>> owners(end - first);
     std::vector<std::set<std::string>> modules(end - first);
-    query_in(sql, "SELECT notebook_id, name, module FROM notebook_import WHERE local = 0 AND notebook_id", ids, "", [&](const SqlRow& row) {
-      const auto place = places.at(row.number(0)) - first;
-      const auto& of_name = resolver.of_module(row.text(1));
-      owners[place].insert(of_name.begin(), of_name.end());
-      auto module = row.text(2);
-      if (!module.empty() && !resolver.of_module(module).empty()) modules[place].insert(std::move(module));
-    });
+    query_in(sql, "SELECT notebook_id, name, module FROM notebook_import WHERE local = 0 AND notebook_id", ids, "",
+             [&](const SqlRow& row) {
+               const auto place = places.at(row.number(0)) - first;
+               const auto& of_name = resolver.of_module(row.text(1));
+               owners[place].insert(of_name.begin(), of_name.end());
+               auto module = row.text(2);
+               if (!module.empty() && !resolver.of_module(module).empty()) modules[place].insert(std::move(module));
+             });
     for (auto i = first; i < end; ++i) {
       auto& imports = notebooks[i].imports;
       imports.distributions = names_of(owners[i - first], names);
@@ -136,16 +144,19 @@ void read_notebook_imports(SqlConnection& sql, const Digest& image, const std::f
   }
 }
 
-SessionSample read_sessions(SqlConnection& sql, const SnapshotQuery& query, std::uint64_t at_most, const std::function<void(SessionUse&&)>& each) {
+SessionSample read_sessions(SqlConnection& sql, const SnapshotQuery& query, std::uint64_t at_most,
+                            const std::function<void(SessionUse&&)>& each) {
   const auto image_id = image_id_of(sql, query.image);
   SessionSample sample;
   sql.query("SELECT COUNT(*) FROM session WHERE heard = 1 AND day BETWEEN $1 AND $2 AND (image_id = $3 OR $3 = 0)",
-            {query.window.first, query.window.last, image_id}, [&](const SqlRow& row) { sample.kept = std::uint64_t(row.number(0)); });
+            {query.window.first, query.window.last, image_id},
+            [&](const SqlRow& row) { sample.kept = std::uint64_t(row.number(0)); });
   std::vector<std::pair<std::int64_t, Session>> sessions;
   // Their keys are random, so the first ones are as good a sample as any.
   sql.query(
       "SELECT id, session_key, day, image_id FROM session WHERE heard = 1 AND day BETWEEN $1 AND $2 AND (image_id = $3 OR $3 = 0) ORDER BY session_key LIMIT $4",
-      {query.window.first, query.window.last, image_id, std::int64_t(std::min<std::uint64_t>(at_most, INT32_MAX))}, [&](const SqlRow& row) {
+      {query.window.first, query.window.last, image_id, std::int64_t(std::min<std::uint64_t>(at_most, INT32_MAX))},
+      [&](const SqlRow& row) {
         Session session;
         session.use.key = key_of(row.blob(1));
         session.use.day = std::int32_t(row.number(2));
@@ -165,13 +176,14 @@ SessionSample read_sessions(SqlConnection& sql, const SnapshotQuery& query, std:
       by_id[sessions[i].first] = &sessions[i].second;
       images.insert(sessions[i].second.image_id);
     }
-    query_in(sql, "SELECT session_id, module_id, named_id FROM session_module WHERE session_id", ids, "", [&](const SqlRow& row) {
-      auto& of_session = by_id.at(row.number(0))->modules;
-      const std::pair use(row.number(1), row.number(2));
-      if (!of_session.empty() && of_session.back() == use) return;  // by another importer
-      of_session.push_back(use);
-      modules.insert(use.first);
-    });
+    query_in(sql, "SELECT session_id, module_id, named_id FROM session_module WHERE session_id", ids, "",
+             [&](const SqlRow& row) {
+               auto& of_session = by_id.at(row.number(0))->modules;
+               const std::pair use(row.number(1), row.number(2));
+               if (!of_session.empty() && of_session.back() == use) return;  // by another importer
+               of_session.push_back(use);
+               modules.insert(use.first);
+             });
     query_in(sql, "SELECT session_id, distribution_id FROM session_file WHERE session_id", ids, "",
              [&](const SqlRow& row) { by_id.at(row.number(0))->distributions.insert(row.number(1)); });
     resolver.prepare(images, modules);
@@ -202,21 +214,26 @@ SetUse read_set_use(SqlConnection& sql, const SnapshotQuery& query, const std::v
       if (asked.contains(name)) ids.emplace_back(id);
   }
   const auto in_window = [&](std::string_view day) {
-    return fmt::format(" {} BETWEEN {} AND {}{}", day, query.window.first, query.window.last, image_id == 0 ? "" : fmt::format(" AND image_id = {}", image_id));
+    return fmt::format(" {} BETWEEN {} AND {}{}", day, query.window.first, query.window.last,
+                       image_id == 0 ? "" : fmt::format(" AND image_id = {}", image_id));
   };
   struct Day {
     std::uint64_t largest = 0, sum = 0, heard = 0;
   };
   std::map<std::pair<std::int64_t, std::int64_t>, Day> days;  // day, image
-  query_in(sql, "SELECT day, image_id, sessions, file_sessions FROM daily_use WHERE" + in_window("day") + " AND distribution_id", ids, "", [&](const SqlRow& row) {
-    auto& day = days[{row.number(0), row.number(1)}];
-    // Who opened its files may be who imported it, or somebody else.
-    const auto imported = std::uint64_t(row.number(2)), opened = std::uint64_t(row.number(3));
-    day.largest = std::max({day.largest, imported, opened});
-    day.sum += imported + opened;
-  });
+  query_in(
+      sql,
+      "SELECT day, image_id, sessions, file_sessions FROM daily_use WHERE" + in_window("day") + " AND distribution_id",
+      ids, "", [&](const SqlRow& row) {
+        auto& day = days[{row.number(0), row.number(1)}];
+        // Who opened its files may be who imported it, or somebody else.
+        const auto imported = std::uint64_t(row.number(2)), opened = std::uint64_t(row.number(3));
+        day.largest = std::max({day.largest, imported, opened});
+        day.sum += imported + opened;
+      });
   sql.query("SELECT day, image_id, heard FROM daily_session WHERE" + in_window("day"), {}, [&](const SqlRow& row) {
-    if (const auto found = days.find({row.number(0), row.number(1)}); found != days.end()) found->second.heard = std::uint64_t(row.number(2));
+    if (const auto found = days.find({row.number(0), row.number(1)}); found != days.end())
+      found->second.heard = std::uint64_t(row.number(2));
   });
   SetUse use;
   for (const auto& [at, day] : days) {
@@ -224,10 +241,12 @@ SetUse read_set_use(SqlConnection& sql, const SnapshotQuery& query, const std::v
     use.sessions_at_most += std::max(day.largest, std::min(day.sum, day.heard));
   }
   std::map<std::int32_t, UserSketch> months;
-  query_in(sql,
-           fmt::format("SELECT month, sketch FROM user_sketch WHERE kind = {} AND month BETWEEN {} AND {}{} AND subject_id", int(SketchKind::kDistribution),
-                       month_of(query.window.first), month_of(query.window.last), image_id == 0 ? "" : fmt::format(" AND image_id = {}", image_id)),
-           ids, "", [&](const SqlRow& row) { months[std::int32_t(row.number(0))].merge(UserSketch::parse(row.blob(1))); });
+  query_in(
+      sql,
+      fmt::format("SELECT month, sketch FROM user_sketch WHERE kind = {} AND month BETWEEN {} AND {}{} AND subject_id",
+                  int(SketchKind::kDistribution), month_of(query.window.first), month_of(query.window.last),
+                  image_id == 0 ? "" : fmt::format(" AND image_id = {}", image_id)),
+      ids, "", [&](const SqlRow& row) { months[std::int32_t(row.number(0))].merge(UserSketch::parse(row.blob(1))); });
   const MonthCover cover(sql);
   for (const auto& [month, sketch] : months) {
     const auto count = sketch.count();

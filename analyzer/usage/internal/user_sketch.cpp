@@ -20,11 +20,14 @@ UserSketch UserSketch::parse(ByteView stored) {
   if (stored.empty()) return sketch;
   const auto content = stored.subspan(1);
   if (stored[0] == kExactForm && content.size() % 8 == 0 && content.size() / 8 <= kMaxExact) {
-    for (std::size_t at = 0; at < content.size(); at += 8) sketch.exact_.push_back(load_le<std::uint64_t>(content.data() + at));
-    if (!std::is_sorted(sketch.exact_.begin(), sketch.exact_.end())) fail<CorruptData>("user sketch: hashes out of order");
+    for (std::size_t at = 0; at < content.size(); at += 8)
+      sketch.exact_.push_back(load_le<std::uint64_t>(content.data() + at));
+    if (!std::is_sorted(sketch.exact_.begin(), sketch.exact_.end()))
+      fail<CorruptData>("user sketch: hashes out of order");
     return sketch;
   }
-  if (stored[0] != kRegisterForm || content.size() != kRegisters) fail<CorruptData>("user sketch: neither of its two forms");
+  if (stored[0] != kRegisterForm || content.size() != kRegisters)
+    fail<CorruptData>("user sketch: neither of its two forms");
   for (const auto byte : content) {
     sketch.registers_.push_back(std::to_integer<std::uint8_t>(byte));
     if (sketch.registers_.back() > kMaxRank) fail<CorruptData>("user sketch: a register is too large");

@@ -1,6 +1,6 @@
 #pragma once
-// How many different users: a set that is exact while small and a HyperLogLog of 4,096 registers (standard error 1.6 %) once it is large.
-// The same bytes in every database and on every machine.
+// How many different users: a set that is exact while small and a HyperLogLog of 4,096 registers (standard error 1.6 %)
+// once it is large. The same bytes in every database and on every machine.
 #include <array>
 #include <cstdint>
 #include <vector>
@@ -30,8 +30,8 @@ class UserSketch {
   void add_to_registers(std::uint64_t hash, bool& changed);
   void become_registers();
 
-  std::vector<std::uint64_t> exact_;       // ascending; unused once there are registers
-  std::vector<std::uint8_t> registers_;    // kRegisters of them, or none
+  std::vector<std::uint64_t> exact_;     // ascending; unused once there are registers
+  std::vector<std::uint8_t> registers_;  // kRegisters of them, or none
 };
 
 }  // namespace varve::usage

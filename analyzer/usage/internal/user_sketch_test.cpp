@@ -48,7 +48,8 @@ TEST(UserSketch, MergesInAnyOrderAndForm) {
     one.merge(right);
     other.merge(left);
     EXPECT_EQ(one.bytes(), other.bytes());
-    EXPECT_EQ(one.bytes(), sketch_of(0, std::max<std::uint64_t>(std::uint64_t(a), std::uint64_t(a) / 2 + std::uint64_t(b))).bytes());
+    EXPECT_EQ(one.bytes(),
+              sketch_of(0, std::max<std::uint64_t>(std::uint64_t(a), std::uint64_t(a) / 2 + std::uint64_t(b))).bytes());
   }
 }
 
@@ -79,7 +80,8 @@ TEST(Calendar, KnowsDaysAndMonths) {
   EXPECT_EQ(parse_day("1970-01-01"), 0);
   EXPECT_EQ(parse_day("2024-02-29"), 19'782);
   EXPECT_EQ(day_text(19'782), "2024-02-29");
-  for (const auto* bad : {"2023-02-29", "1969-12-31", "2024-2-29", "2024-13-01", "2024-00-01", "2024-01-32", "20240229", "2024-02-2a", ""})
+  for (const auto* bad : {"2023-02-29", "1969-12-31", "2024-2-29", "2024-13-01", "2024-00-01", "2024-01-32", "20240229",
+                          "2024-02-2a", ""})
     EXPECT_FALSE(parse_day(bad).has_value()) << bad;
   for (std::int32_t day = 0; day < 40'000; day += 13) {
     EXPECT_EQ(parse_day(day_text(day)), day);

@@ -22,12 +22,19 @@ std::optional<SketchKey> subject_of(const DailyKey& key, const DailyCounts& coun
     case DailyTable::kSession:
       if (counts[SessionCounts::kHeard] == 0) return std::nullopt;
       return subject;
-    case DailyTable::kUse: subject.kind = SketchKind::kDistribution; return subject;
-    case DailyTable::kFailed: subject.kind = SketchKind::kFailed; return subject;
-    case DailyTable::kReinstall: subject.kind = SketchKind::kReinstall; return subject;
+    case DailyTable::kUse:
+      subject.kind = SketchKind::kDistribution;
+      return subject;
+    case DailyTable::kFailed:
+      subject.kind = SketchKind::kFailed;
+      return subject;
+    case DailyTable::kReinstall:
+      subject.kind = SketchKind::kReinstall;
+      return subject;
     case DailyTable::kModule:
     case DailyTable::kEdge:
-    case DailyTable::kGpuModel: break;
+    case DailyTable::kGpuModel:
+      break;
   }
   return std::nullopt;
 }
@@ -104,7 +111,8 @@ const ImageResolver& Writer::resolver(std::int64_t image_id) {
   return resolvers_.emplace(image_id, ImageResolver(sql_, image_id)).first->second;
 }
 
-std::int64_t Writer::reinstall_id(std::int64_t distribution_id, const std::string& from, const std::string& to, const std::string& why) {
+std::int64_t Writer::reinstall_id(std::int64_t distribution_id, const std::string& from, const std::string& to,
+                                  const std::string& why) {
   auto& id = reinstalls_[{distribution_id, from, to, why}];
   if (id != 0) return id;
   sql_.query(
@@ -114,14 +122,16 @@ std::int64_t Writer::reinstall_id(std::int64_t distribution_id, const std::strin
   return id;
 }
 
-void Writer::change_session(const SessionState& before, const Contribution& old_part, SessionState& after, const Contribution& new_part) {
+void Writer::change_session(const SessionState& before, const Contribution& old_part, SessionState& after,
+                            const Contribution& new_part) {
   store_session(sql_, before, after);
   add_contribution(difference_, old_part, -1);
   add_contribution(difference_, new_part, +1);
   add_users(before, old_part, after, new_part);
 }
 
-void Writer::add_users(const SessionState& before, const Contribution& old_part, const SessionState& after, const Contribution& new_part) {
+void Writer::add_users(const SessionState& before, const Contribution& old_part, const SessionState& after,
+                       const Contribution& new_part) {
   for (const auto& [key, counts] : new_part) {
     auto subject = subject_of(key, counts);
     if (!subject) continue;
@@ -150,8 +160,8 @@ void Writer::write_sketches() {
   std::vector<SqlValue> rows;
   for (auto& [key, cached] : sketches_) {
     if (!cached.changed) continue;
-    rows.insert(rows.end(), {SqlValue(key.month), SqlValue(key.image_id), SqlValue(std::int64_t(key.kind)), SqlValue(key.subject_id),
-                             SqlValue(cached.sketch.bytes())});
+    rows.insert(rows.end(), {SqlValue(key.month), SqlValue(key.image_id), SqlValue(std::int64_t(key.kind)),
+                             SqlValue(key.subject_id), SqlValue(cached.sketch.bytes())});
     cached.changed = false;
   }
   run_rows(sql_, "INSERT INTO user_sketch (month, image_id, kind, subject_id, sketch) VALUES", 5,

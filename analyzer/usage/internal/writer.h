@@ -1,6 +1,6 @@
 #pragma once
-// Everything a writer of the database holds while it writes: the names it knows, the answers of inventories, and the daily sums and user sketches
-// that it will add to at the end of its transaction.
+// Everything a writer of the database holds while it writes: the names it knows, the answers of inventories, and the
+// daily sums and user sketches that it will add to at the end of its transaction.
 #include <cstdint>
 #include <map>
 #include <memory>
@@ -29,8 +29,8 @@ struct SketchKey {
   auto operator<=>(const SketchKey&) const = default;
 };
 
-// One per connection. Between begin() and commit() this connection is the only writer; what it remembers stays valid between transactions for as
-// long as nobody else wrote, which begin() finds out.
+// One per connection. Between begin() and commit() this connection is the only writer; what it remembers stays valid
+// between transactions for as long as nobody else wrote, which begin() finds out.
 class Writer {
  public:
   explicit Writer(SqlConnection& sql);
@@ -51,16 +51,19 @@ class Writer {
   std::int64_t image_id(const std::string& digest);  // "" = unknown; makes it if need be
   const ImageResolver& resolver(std::int64_t image_id);
   void forget_resolver(std::int64_t image_id) { resolvers_.erase(image_id); }
-  std::int64_t reinstall_id(std::int64_t distribution_id, const std::string& from, const std::string& to, const std::string& why);
+  std::int64_t reinstall_id(std::int64_t distribution_id, const std::string& from, const std::string& to,
+                            const std::string& why);
 
-  // Writes the changed session and notes what that means for the daily tables and the sketches. Both contributions are given by the caller,
-  // because an inventory may have changed between them.
-  void change_session(const SessionState& before, const Contribution& old_part, SessionState& after, const Contribution& new_part);
+  // Writes the changed session and notes what that means for the daily tables and the sketches. Both contributions are
+  // given by the caller, because an inventory may have changed between them.
+  void change_session(const SessionState& before, const Contribution& old_part, SessionState& after,
+                      const Contribution& new_part);
 
  private:
   void forget();
   void forget_if_too_much();
-  void add_users(const SessionState& before, const Contribution& old_part, const SessionState& after, const Contribution& new_part);
+  void add_users(const SessionState& before, const Contribution& old_part, const SessionState& after,
+                 const Contribution& new_part);
   void add_user(const SketchKey& key, std::uint64_t hash);
   void write_sketches();
 

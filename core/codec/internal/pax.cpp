@@ -125,7 +125,8 @@ TarTime parse_pax_time(std::string_view text, std::string_view key, const TarPla
   TarTime time;
   time.seconds = whole.empty() ? 0 : std::int64_t(parse_pax_number(whole, key, place));
   if (whole.empty() && fraction.empty()) bad_record(place, fmt::format("{} is not a time", key));
-  if (fraction.find_first_not_of("0123456789") != fraction.npos) bad_record(place, fmt::format("{} is not a time", key));
+  if (fraction.find_first_not_of("0123456789") != fraction.npos)
+    bad_record(place, fmt::format("{} is not a time", key));
   fraction = fraction.substr(0, 9);  // finer than a nanosecond: cut off
   for (std::size_t i = 0; i < 9; ++i) {
     time.nanoseconds = time.nanoseconds * 10 + std::uint32_t(i < fraction.size() ? fraction[i] - '0' : 0);

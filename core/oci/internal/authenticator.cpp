@@ -24,7 +24,8 @@ std::vector<std::string> words_of(const std::string& text) {
   return words;
 }
 
-// What we need and what the registry named, each once: the registry knows best, but it may name less than the next request needs.
+// What we need and what the registry named, each once: the registry knows best, but it may name less than the next
+// request needs.
 std::vector<std::string> all_scopes(const std::string& scopes, const std::string& challenge_scope) {
   auto words = words_of(scopes);
   for (auto& word : words_of(challenge_scope))
@@ -40,7 +41,8 @@ std::string header_safe(const std::string& value, std::string_view what) {
 
 }  // namespace
 
-Authenticator::Authenticator(HttpClient& http, Clock& clock, AuthenticatorOptions options) : http_(http), clock_(clock), options_(std::move(options)) {}
+Authenticator::Authenticator(HttpClient& http, Clock& clock, AuthenticatorOptions options)
+    : http_(http), clock_(clock), options_(std::move(options)) {}
 
 std::uint64_t Authenticator::tokens_fetched() const {
   const std::lock_guard lock(mutex_);
@@ -84,7 +86,8 @@ std::string Authenticator::renew(const std::string& scopes, const HttpHeaders& u
     return fetch_shared(scopes, used, realm, scope == bearer->parameters.end() ? "" : scope->second);
   }
   if (basic != nullptr) return basic_header(used);
-  fail<Error>("{}: access denied, and the registry offers no way to log in that is known here (basic, bearer)", options_.host);
+  fail<Error>("{}: access denied, and the registry offers no way to log in that is known here (basic, bearer)",
+              options_.host);
 }
 
 Authenticator::BearerRealm Authenticator::realm_of(const Challenge& challenge) const {
@@ -92,7 +95,8 @@ Authenticator::BearerRealm Authenticator::realm_of(const Challenge& challenge) c
   auto url = realm == challenge.parameters.end() ? std::nullopt : Url::parse(realm->second);
   if (!url) fail<Error>("{}: the registry names no valid token server", options_.host);
   if (url->scheme != "https" && !options_.plain_http)
-    fail<Error>("{}: the registry names a token server without TLS ({}); no credentials are sent there", options_.host, url->shown());
+    fail<Error>("{}: the registry names a token server without TLS ({}); no credentials are sent there", options_.host,
+                url->shown());
   const auto service = challenge.parameters.find("service");
   return {.url = std::move(*url), .service = service == challenge.parameters.end() ? "" : service->second};
 }
@@ -100,7 +104,9 @@ Authenticator::BearerRealm Authenticator::realm_of(const Challenge& challenge) c
 std::string Authenticator::basic_header(const std::string& used) {
   // A changed file or a helper with short-lived passwords may know better by now.
   const auto found = credential(true);
-  if (!found || found->username.empty()) fail<Error>("{}: access denied; no credentials for this registry were found (log in, or give --authfile)", options_.host);
+  if (!found || found->username.empty())
+    fail<Error>("{}: access denied; no credentials for this registry were found (log in, or give --authfile)",
+                options_.host);
   auto header = "Basic " + base64_encode(found->username + ":" + found->password);
   if (header == used) fail<Error>("{}: access denied; the credentials for this registry were refused", options_.host);
   const std::lock_guard lock(mutex_);
@@ -119,11 +125,13 @@ std::optional<Credential> Authenticator::credential(bool anew) {
   return found;
 }
 
-std::string Authenticator::fetch_shared(const std::string& scopes, const std::string& used, const BearerRealm& realm, const std::string& challenge_scope) {
+std::string Authenticator::fetch_shared(const std::string& scopes, const std::string& used, const BearerRealm& realm,
+                                        const std::string& challenge_scope) {
   std::unique_lock lock(mutex_);
   while (true) {
     auto& token = tokens_[scopes];
-    if (!token.header.empty() && token.header != used && clock_.now() < token.refresh_at) return token.header;  // somebody was faster
+    if (!token.header.empty() && token.header != used && clock_.now() < token.refresh_at)
+      return token.header;  // somebody was faster
     if (!token.fetching) {
       token.fetching = true;
       break;
@@ -148,7 +156,8 @@ std::string Authenticator::fetch_shared(const std::string& scopes, const std::st
   return fetched.header;
 }
 
-Authenticator::Token Authenticator::fetch_token(const std::string& scopes, const BearerRealm& realm, const std::string& challenge_scope) {
+Authenticator::Token Authenticator::fetch_token(const std::string& scopes, const BearerRealm& realm,
+                                                const std::string& challenge_scope) {
   const auto started = clock_.now();
   const auto what = "token server " + realm.url.shown();
   auto who = credential(false);
@@ -160,16 +169,19 @@ Authenticator::Token Authenticator::fetch_token(const std::string& scopes, const
   }
   if (response.status() == 401 || response.status() == 403)
     fail<Error>("{}: access to {} denied by its token server; {}", options_.host, options_.repository,
-                who ? "the credentials were refused" : "no credentials for this registry were found (log in, or give --authfile)");
+                who ? "the credentials were refused"
+                    : "no credentials for this registry were found (log in, or give --authfile)");
   if (response.status() != 200) fail<Error>("{}: it answered with status {}", what, response.status());
 
   const auto json = parse_json_object(response.body, kMaxTokenAnswerBytes, what);
   auto token = string_member(json, "token", what);
   if (token.empty()) token = string_member(json, "access_token", what);
   auto lifetime = kDefaultLifetime;
-  if (const auto expires = json.find("expires_in"); expires != json.end() && expires->is_number_integer() && expires->get<std::int64_t>() > 0)
+  if (const auto expires = json.find("expires_in");
+      expires != json.end() && expires->is_number_integer() && expires->get<std::int64_t>() > 0)
     lifetime = std::min(expires->get<std::int64_t>(), kMaxLifetime);
-  if (const auto renewed = string_member(json, "refresh_token", what); !renewed.empty() && who && !who->identity_token.empty()) {
+  if (const auto renewed = string_member(json, "refresh_token", what);
+      !renewed.empty() && who && !who->identity_token.empty()) {
     const std::lock_guard lock(mutex_);
     if (credential_ && *credential_) (*credential_)->identity_token = renewed;
   }
@@ -179,8 +191,8 @@ Authenticator::Token Authenticator::fetch_token(const std::string& scopes, const
   return result;
 }
 
-HttpResponse Authenticator::ask_token_server(const std::string& scopes, const BearerRealm& realm, const std::string& challenge_scope,
-                                             const std::optional<Credential>& who) {
+HttpResponse Authenticator::ask_token_server(const std::string& scopes, const BearerRealm& realm,
+                                             const std::string& challenge_scope, const std::optional<Credential>& who) {
   const auto wanted = all_scopes(scopes, challenge_scope);
   HttpRequest request;
   request.max_body_bytes = kMaxTokenAnswerBytes;
@@ -189,8 +201,8 @@ HttpResponse Authenticator::ask_token_server(const std::string& scopes, const Be
   if (who && !who->identity_token.empty()) {
     std::string scope_list;
     for (const auto& scope : wanted) scope_list += (scope_list.empty() ? "" : " ") + scope;
-    form = "grant_type=refresh_token&client_id=varve&service=" + url_escape(realm.service) + "&scope=" + url_escape(scope_list) +
-           "&refresh_token=" + url_escape(who->identity_token);
+    form = "grant_type=refresh_token&client_id=varve&service=" + url_escape(realm.service) +
+           "&scope=" + url_escape(scope_list) + "&refresh_token=" + url_escape(who->identity_token);
     request.method = "POST";
     request.headers = {"Content-Type: application/x-www-form-urlencoded"};
     request.has_body = true;
@@ -203,7 +215,8 @@ HttpResponse Authenticator::ask_token_server(const std::string& scopes, const Be
     if (!realm.service.empty()) url = with_query(url, "service", realm.service);
     for (const auto& scope : wanted) url = with_query(url, "scope", scope);
     url = with_query(url, "client_id", "varve");
-    if (who && !who->username.empty()) request.headers = {"Authorization: Basic " + base64_encode(who->username + ":" + who->password)};
+    if (who && !who->username.empty())
+      request.headers = {"Authorization: Basic " + base64_encode(who->username + ":" + who->password)};
   }
   const auto parsed = Url::parse(url);
   if (!parsed) fail<Error>("{}: the registry names no valid token server", options_.host);
@@ -212,7 +225,8 @@ HttpResponse Authenticator::ask_token_server(const std::string& scopes, const Be
     try {
       auto response = http_.exchange(request);
       if (!is_temporary_status(response.status())) return response;
-      backoff.wait(fmt::format("token server {}: status {}", realm.url.shown(), response.status()), retry_after_of(response.head.headers));
+      backoff.wait(fmt::format("token server {}: status {}", realm.url.shown(), response.status()),
+                   retry_after_of(response.head.headers));
     } catch (const TransportError& error) {
       backoff.wait(error.what());
     }

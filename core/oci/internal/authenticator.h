@@ -17,15 +17,15 @@
 namespace varve::oci::internal {
 
 struct AuthenticatorOptions {
-  std::string host;        // as in references: key of the credentials
+  std::string host;  // as in references: key of the credentials
   std::string repository;
   CredentialPlaces places;
   bool plain_http = false;  // the token server may be asked without TLS
   int max_attempts = 6;
 };
 
-// Safe to use from any thread. Tokens are kept per set of scopes and renewed at 80 % of their lifetime; callers that need
-// the same token at the same time share one request. `http` and `clock` must outlive it.
+// Safe to use from any thread. Tokens are kept per set of scopes and renewed at 80 % of their lifetime; callers that
+// need the same token at the same time share one request. `http` and `clock` must outlive it.
 class Authenticator {
  public:
   Authenticator(HttpClient& http, Clock& clock, AuthenticatorOptions options);
@@ -33,8 +33,8 @@ class Authenticator {
   // The header value to send for these scopes (separated by spaces); "" while none is known to be needed.
   std::string authorization(const std::string& scopes);
 
-  // After a 401: returns a header value that differs from the one `used`. Throws Error if the credentials are refused or
-  // there are none, TemporaryError if the token server is away.
+  // After a 401: returns a header value that differs from the one `used`. Throws Error if the credentials are refused
+  // or there are none, TemporaryError if the token server is away.
   std::string renew(const std::string& scopes, const HttpHeaders& unauthorized, const std::string& used);
 
   std::uint64_t tokens_fetched() const;
@@ -44,17 +44,19 @@ class Authenticator {
     std::string header;
     Clock::TimePoint refresh_at;
     bool fetching = false;
-    std::uint64_t fetches = 0;      // ended so far
-    std::exception_ptr failure;     // of the last one
+    std::uint64_t fetches = 0;   // ended so far
+    std::exception_ptr failure;  // of the last one
   };
   struct BearerRealm {
     Url url;
     std::string service;
   };
 
-  std::string fetch_shared(const std::string& scopes, const std::string& used, const BearerRealm& realm, const std::string& challenge_scope);
+  std::string fetch_shared(const std::string& scopes, const std::string& used, const BearerRealm& realm,
+                           const std::string& challenge_scope);
   Token fetch_token(const std::string& scopes, const BearerRealm& realm, const std::string& challenge_scope);
-  HttpResponse ask_token_server(const std::string& scopes, const BearerRealm& realm, const std::string& challenge_scope, const std::optional<Credential>& credential);
+  HttpResponse ask_token_server(const std::string& scopes, const BearerRealm& realm, const std::string& challenge_scope,
+                                const std::optional<Credential>& credential);
   std::string basic_header(const std::string& used);
   std::optional<Credential> credential(bool anew);
   BearerRealm realm_of(const Challenge& challenge) const;

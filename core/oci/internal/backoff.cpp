@@ -10,7 +10,8 @@ namespace varve::oci::internal {
 
 void Backoff::wait(const std::string& reason, std::optional<std::chrono::seconds> retry_after) {
   if (++failures_ >= max_attempts_) fail<TemporaryError>("{} (tried {} times)", reason, failures_);
-  if (retry_after && *retry_after > kMaxRetryAfter) fail<TemporaryError>("{}; the registry asks to wait {} s", reason, retry_after->count());
+  if (retry_after && *retry_after > kMaxRetryAfter)
+    fail<TemporaryError>("{}; the registry asks to wait {} s", reason, retry_after->count());
   const auto bound = std::min(kLastBound, kFirstBound * (1 << std::min(failures_ - 1, 10)));
   thread_local std::minstd_rand random(std::random_device{}());
   std::chrono::milliseconds duration(std::uniform_int_distribution<std::int64_t>(0, bound.count())(random));
@@ -19,7 +20,9 @@ void Backoff::wait(const std::string& reason, std::optional<std::chrono::seconds
   clock_.sleep_for(duration);
 }
 
-bool is_temporary_status(int status) { return status == 408 || status == 429 || status == 500 || status == 502 || status == 503 || status == 504; }
+bool is_temporary_status(int status) {
+  return status == 408 || status == 429 || status == 500 || status == 502 || status == 503 || status == 504;
+}
 
 std::optional<std::chrono::seconds> retry_after_of(const HttpHeaders& headers) {
   const auto value = headers.find("Retry-After");

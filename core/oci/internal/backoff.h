@@ -8,14 +8,14 @@
 
 namespace varve::oci::internal {
 
-// Full-jitter exponential back-off of one request: each wait is random between 0 and a bound that doubles from 100 ms to 10 s.
-// What the registry asks for in Retry-After is a lower bound.
+// Full-jitter exponential back-off of one request: each wait is random between 0 and a bound that doubles from 100 ms
+// to 10 s. What the registry asks for in Retry-After is a lower bound.
 class Backoff {
  public:
   Backoff(Clock& clock, int max_attempts) : clock_(clock), max_attempts_(max_attempts) {}
 
-  // Counts a failed attempt and waits before the next one. Throws TemporaryError with `reason` when there is none left, or
-  // when the registry asks for more patience than kMaxRetryAfter.
+  // Counts a failed attempt and waits before the next one. Throws TemporaryError with `reason` when there is none left,
+  // or when the registry asks for more patience than kMaxRetryAfter.
   void wait(const std::string& reason, std::optional<std::chrono::seconds> retry_after = std::nullopt);
   // After progress the count begins anew.
   void reset() { failures_ = 0; }

@@ -33,13 +33,15 @@ std::optional<std::chrono::system_clock::time_point> expiry_of(const Url& url) {
     if (begin && seconds && *seconds <= kMaxSeconds) return Clock::from_time_t(*begin) + std::chrono::seconds(*seconds);
   }
   if (const auto expires = query_parameter(url.text, "Expires"))
-    if (const auto epoch = parse_decimal(*expires); epoch && *epoch < (std::uint64_t(1) << 33)) return Clock::from_time_t(std::time_t(*epoch));
+    if (const auto epoch = parse_decimal(*expires); epoch && *epoch < (std::uint64_t(1) << 33))
+      return Clock::from_time_t(std::time_t(*epoch));
   return std::nullopt;
 }
 
 BlobLocations::Lease BlobLocations::begin(const Digest& blob) {
   std::unique_lock lock(mutex_);
-  if (entries_.size() > kMaxEntries) std::erase_if(entries_, [](const auto& item) { return item.second.state != State::kResolving; });
+  if (entries_.size() > kMaxEntries)
+    std::erase_if(entries_, [](const auto& item) { return item.second.state != State::kResolving; });
   changed_.wait(lock, [&] { return entries_[blob].state != State::kResolving; });
   auto& entry = entries_[blob];
   if (entry.state == State::kStorage && std::chrono::system_clock::now() >= entry.expires) entry = {};
@@ -67,7 +69,8 @@ void BlobLocations::forget(const Digest& blob, const std::optional<Url>& url) {
   const std::lock_guard lock(mutex_);
   const auto found = entries_.find(blob);
   if (found == entries_.end() || found->second.state == State::kResolving) return;
-  const bool is_same = found->second.url.has_value() == url.has_value() && (!url || found->second.url->text == url->text);
+  const bool is_same =
+      found->second.url.has_value() == url.has_value() && (!url || found->second.url->text == url->text);
   if (is_same) entries_.erase(found);
 }
 

@@ -9,7 +9,8 @@ namespace {
 
 // Whole blobs up to this size are checked before the first byte is handed on, so that a wrong one can be fetched again.
 constexpr std::uint64_t kBufferedBytes = 8 * 1024 * 1024;
-// A range that begins later than this is asked for a second time before the bytes in front of it are fetched for nothing.
+// A range that begins later than this is asked for a second time before the bytes in front of it are fetched for
+// nothing.
 constexpr std::uint64_t kWorthAskingAgain = 1024 * 1024;
 constexpr std::chrono::milliseconds kBeforeAskingAgain{500};
 // Progress that makes the count of failed attempts begin anew.
@@ -47,7 +48,8 @@ struct BlobReader::Transfer {
 
 void BlobReader::read(const Descriptor& blob, ByteRange range, const ByteSink& sink) {
   const auto what = fmt::format("{}: blob {}", endpoint_.name(), blob.digest.to_string());
-  if (!range.fits_in(blob.size)) fail<CorruptData>("{}: range {}+{} lies outside its {} bytes", what, range.offset, range.length, blob.size);
+  if (!range.fits_in(blob.size))
+    fail<CorruptData>("{}: range {}+{} lies outside its {} bytes", what, range.offset, range.length, blob.size);
   const bool whole = range.length == blob.size;
   const auto transfer_with = [&](const ByteSink& into) {
     return Transfer{.blob = blob, .next = range.offset, .end = range.end(), .sink = into, .what = what};
@@ -93,7 +95,8 @@ void BlobReader::read_all(Transfer& transfer) {
       if (transfer.next == transfer.end) return;
       if (transfer.next - counted_from >= kRealProgress) waits.reset();
       counted_from = transfer.next;
-      waits.wait(fmt::format("{}: the answer ended at {}, {} bytes too early", transfer.what, transfer.next, transfer.end - transfer.next));
+      waits.wait(fmt::format("{}: the answer ended at {}, {} bytes too early", transfer.what, transfer.next,
+                             transfer.end - transfer.next));
     } catch (const TransportError& error) {
       if (transfer.next == transfer.end) return;
       if (transfer.next - counted_from >= kRealProgress) waits.reset();
@@ -110,14 +113,15 @@ void BlobReader::read_all(Transfer& transfer) {
   }
 }
 
-// Asks once, at the place that is known to have the bytes. True: an answer with content came, complete or not. False: ask
-// again at once, at another place.
+// Asks once, at the place that is known to have the bytes. True: an answer with content came, complete or not. False:
+// ask again at once, at another place.
 bool BlobReader::attempt(Transfer& transfer, Backoff& waits) {
   auto lease = locations_.begin(transfer.blob.digest);
   HttpRequest request;
   request.url = lease.url() ? *lease.url() : endpoint_.url("blobs/" + transfer.blob.digest.to_string());
   request.fresh_connection = transfer.fresh_connection;
-  if (!transfer.is_whole_request()) request.headers.push_back(fmt::format("Range: bytes={}-{}", transfer.next, transfer.end - 1));
+  if (!transfer.is_whole_request())
+    request.headers.push_back(fmt::format("Range: bytes={}-{}", transfer.next, transfer.end - 1));
   bool redirected = lease.url().has_value();
   request.on_head = [&](const HttpHead& head) {
     check_head(transfer, head);
@@ -159,25 +163,32 @@ bool BlobReader::attempt(Transfer& transfer, Backoff& waits) {
 }
 
 void BlobReader::check_head(Transfer& transfer, const HttpHead& head) {
-  if (const auto encoding = head.headers.find("Content-Encoding"); encoding && !encoding->empty() && !equal_ignoring_case(*encoding, "identity"))
-    fail<Error>("{}: it was encoded on the way (Content-Encoding: {}), although identity was asked for", transfer.what, encoding->substr(0, 40));
+  if (const auto encoding = head.headers.find("Content-Encoding");
+      encoding && !encoding->empty() && !equal_ignoring_case(*encoding, "identity"))
+    fail<Error>("{}: it was encoded on the way (Content-Encoding: {}), although identity was asked for", transfer.what,
+                encoding->substr(0, 40));
   transfer.skip = 0;
   if (head.status == 206) {
     const auto header = head.headers.find("Content-Range");
     const auto range = header ? parse_content_range(*header) : std::nullopt;
     if (!range) throw WrongAnswer(fmt::format("{}: a part without a valid Content-Range", transfer.what));
     if (range->first != transfer.next || range->last >= transfer.end)
-      throw WrongAnswer(fmt::format("{}: bytes {}-{} came where {}-{} were asked for", transfer.what, range->first, range->last, transfer.next, transfer.end - 1));
+      throw WrongAnswer(fmt::format("{}: bytes {}-{} came where {}-{} were asked for", transfer.what, range->first,
+                                    range->last, transfer.next, transfer.end - 1));
     if (range->total && *range->total != transfer.blob.size)
-      fail<CorruptData>("{}: the registry has {} bytes of it, the manifest says {}", transfer.what, *range->total, transfer.blob.size);
+      fail<CorruptData>("{}: the registry has {} bytes of it, the manifest says {}", transfer.what, *range->total,
+                        transfer.blob.size);
     transfer.answer_ends_here = true;
     serves_ranges_ = true;
     return;
   }
-  if (head.status != 200) throw WrongAnswer(fmt::format("{}: status {} instead of content", transfer.what, head.status));
+  if (head.status != 200)
+    throw WrongAnswer(fmt::format("{}: status {} instead of content", transfer.what, head.status));
   const auto length_header = head.headers.find("Content-Length");
-  if (const auto length = length_header ? parse_decimal(*length_header) : std::nullopt; length && *length != transfer.blob.size)
-    fail<CorruptData>("{}: the registry has {} bytes of it, the manifest says {}", transfer.what, *length, transfer.blob.size);
+  if (const auto length = length_header ? parse_decimal(*length_header) : std::nullopt;
+      length && *length != transfer.blob.size)
+    fail<CorruptData>("{}: the registry has {} bytes of it, the manifest says {}", transfer.what, *length,
+                      transfer.blob.size);
   transfer.answer_ends_here = transfer.end == transfer.blob.size;
   if (transfer.is_whole_request()) return;
   ++endpoint_.counters().ranges_ignored;

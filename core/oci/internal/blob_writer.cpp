@@ -33,7 +33,8 @@ struct ChunkLost {
 // digest is right, so a wrong blob is never completed.
 class BlobWriter::Body {
  public:
-  Body(const Descriptor& blob, const ByteSource& content, std::string what) : blob_(blob), content_(content), what_(std::move(what)) {}
+  Body(const Descriptor& blob, const ByteSource& content, std::string what)
+      : blob_(blob), content_(content), what_(std::move(what)) {}
   const Descriptor& blob() const { return blob_; }
 
   std::size_t read(std::uint64_t offset, std::span<std::byte> into) {
@@ -50,14 +51,17 @@ class BlobWriter::Body {
     piece_.clear();
     piece_offset_ = offset;
     content_({.offset = offset, .length = wanted}, [&](ByteView bytes) {
-      if (bytes.size() > wanted - piece_.size()) fail<CorruptData>("{}: the source gave more than was asked for at {}", what_, offset);
+      if (bytes.size() > wanted - piece_.size())
+        fail<CorruptData>("{}: the source gave more than was asked for at {}", what_, offset);
       append(piece_, bytes);
     });
-    if (piece_.size() != wanted) fail<CorruptData>("{}: the source ended at {} of {} bytes", what_, offset + piece_.size(), blob_.size);
+    if (piece_.size() != wanted)
+      fail<CorruptData>("{}: the source ended at {} of {} bytes", what_, offset + piece_.size(), blob_.size);
     if (hashed_ >= offset && hashed_ < offset + wanted) {
       hash_.update(ByteView(piece_).subspan(std::size_t(hashed_ - offset)));
       hashed_ = offset + wanted;
-      if (hashed_ == blob_.size && hash_.finish() != blob_.digest) fail<CorruptData>("{}: the content does not match the digest", what_);
+      if (hashed_ == blob_.size && hash_.finish() != blob_.digest)
+        fail<CorruptData>("{}: the content does not match the digest", what_);
     }
   }
 
@@ -88,11 +92,13 @@ Url BlobWriter::next_location(const HttpResponse& response, const Url& from, con
   if (!location) fail<Error>("{}: the registry does not say where to upload to", what);
   auto target = from.resolve(*location);
   if (!target) fail<Error>("{}: the registry names an invalid place to upload to", what);
-  if (from.scheme == "https" && target->scheme != "https") fail<Error>("{}: the registry asks to upload without TLS ({}); refused", what, target->shown());
+  if (from.scheme == "https" && target->scheme != "https")
+    fail<Error>("{}: the registry asks to upload without TLS ({}); refused", what, target->shown());
   return std::move(*target);
 }
 
-std::optional<BlobWriter::Upload> BlobWriter::start(const Descriptor& blob, const std::string& mount_from, const std::string& what) {
+std::optional<BlobWriter::Upload> BlobWriter::start(const Descriptor& blob, const std::string& mount_from,
+                                                    const std::string& what) {
   HttpRequest request;
   request.method = "POST";
   request.url = endpoint_.url("blobs/uploads/");
@@ -101,7 +107,8 @@ std::optional<BlobWriter::Upload> BlobWriter::start(const Descriptor& blob, cons
   HttpResponse response;
   if (!mount_from.empty()) {
     auto mount = request;
-    mount.url = *Url::parse(with_query(with_query(request.url.text, "mount", blob.digest.to_string()), "from", mount_from));
+    mount.url =
+        *Url::parse(with_query(with_query(request.url.text, "mount", blob.digest.to_string()), "from", mount_from));
     response = endpoint_.call(mount, endpoint_.push_scope() + " repository:" + mount_from + ":pull", what);
     if (response.status() == 201) return std::nullopt;
   }
@@ -131,7 +138,8 @@ void BlobWriter::put_whole(const Upload& upload, Body& body, const std::string& 
   }
   // 404: the session is gone. DIGEST_INVALID: it was damaged on the way, for what we sent was right.
   const auto text = describe(response);
-  if (is_temporary_status(status) || status == 404 || (status == 400 && text.find("DIGEST_INVALID") != std::string::npos))
+  if (is_temporary_status(status) || status == 404 ||
+      (status == 400 && text.find("DIGEST_INVALID") != std::string::npos))
     throw UploadLost{.reason = what + ": " + text, .retry_after = retry_after_of(response.head.headers)};
   fail_response(response, what);
 }
@@ -140,18 +148,22 @@ void BlobWriter::put_chunk(Upload& upload, Body& body, std::uint64_t length, con
   HttpRequest request;
   request.method = "PATCH";
   request.url = upload.location;
-  request.headers = {std::string(kOctets), fmt::format("Content-Range: {}-{}", upload.offset, upload.offset + length - 1)};
+  request.headers = {std::string(kOctets),
+                     fmt::format("Content-Range: {}-{}", upload.offset, upload.offset + length - 1)};
   request.has_body = true;
   request.body_bytes = length;
   const auto begin = upload.offset;
-  request.read_body = [&body, begin](std::uint64_t offset, std::span<std::byte> into) { return body.read(begin + offset, into); };
+  request.read_body = [&body, begin](std::uint64_t offset, std::span<std::byte> into) {
+    return body.read(begin + offset, into);
+  };
   const auto response = endpoint_.send(request, endpoint_.push_scope());
   const int status = response.status();
   if (is_success(status)) {
     const auto header = response.head.headers.find("Range");
     const auto last = header ? parse_upload_range(*header) : std::nullopt;
     const auto arrived = last ? *last + 1 : begin + length;
-    if (arrived <= begin || arrived > begin + length) throw ChunkLost{.reason = what + ": the registry lost count", .retry_after = {}};
+    if (arrived <= begin || arrived > begin + length)
+      throw ChunkLost{.reason = what + ": the registry lost count", .retry_after = {}};
     upload.offset = arrived;
     upload.location = next_location(response, upload.location, what);
     return;
@@ -173,7 +185,8 @@ void BlobWriter::ask_progress(Upload& upload, const std::string& what) {
   if (!is_success(response.status())) throw UploadLost{.reason = what + ": " + describe(response), .retry_after = {}};
   const auto header = response.head.headers.find("Range");
   const auto last = header ? parse_upload_range(*header) : std::nullopt;
-  // An empty upload has no last byte: registries leave the header out or send "0-0", which is told apart by asking what we sent.
+  // An empty upload has no last byte: registries leave the header out or send "0-0", which is told apart by asking what
+  // we sent.
   upload.offset = !last || (*last == 0 && upload.offset == 0) ? 0 : *last + 1;
   if (response.head.headers.find("Location")) upload.location = next_location(response, upload.location, what);
 }
@@ -198,7 +211,8 @@ void BlobWriter::put_chunks(Upload upload, Body& body, Backoff& waits, const std
     ++endpoint_.counters().retries;
     waits.wait(lost->reason, lost->retry_after);
     ask_progress(upload, what);
-    if (upload.offset > size || upload.offset < before) throw UploadLost{.reason = what + ": the registry lost count", .retry_after = {}};
+    if (upload.offset > size || upload.offset < before)
+      throw UploadLost{.reason = what + ": the registry lost count", .retry_after = {}};
   }
   finish(upload, body.blob(), what);
 }
@@ -213,7 +227,8 @@ void BlobWriter::finish(const Upload& upload, const Descriptor& blob, const std:
   if (is_success(response.status()) && response.status() != 202) return;
   // The answer to an attempt that worked may have been lost.
   if (response.status() == 404 && exists(blob, endpoint_.push_scope())) return;
-  if (response.status() == 404 || response.status() == 416) throw UploadLost{.reason = what + ": " + describe(response), .retry_after = {}};
+  if (response.status() == 404 || response.status() == 416)
+    throw UploadLost{.reason = what + ": " + describe(response), .retry_after = {}};
   fail_response(response, what);
 }
 
@@ -236,7 +251,8 @@ void BlobWriter::put(const Descriptor& blob, const ByteSource& content, const st
     } catch (const TransportError& error) {
       reason = fmt::format("{}: {}", what, error.what());
       // A proxy that finds the body too large often just closes the connection.
-      if (chunk_bytes_ == 0 && blob.size > kFallbackChunkBytes && waits.failures() > 0) chunk_bytes_ = kFallbackChunkBytes;
+      if (chunk_bytes_ == 0 && blob.size > kFallbackChunkBytes && waits.failures() > 0)
+        chunk_bytes_ = kFallbackChunkBytes;
     }
     waits.wait(reason, retry_after);
   }

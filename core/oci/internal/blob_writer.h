@@ -6,8 +6,8 @@
 
 namespace varve::oci::internal {
 
-// Pushes blobs: none that are there already, by mount where another repository of the registry has it, in one request, or
-// in chunks where one is asked for or one request is too large for the registry. Safe to use from any thread.
+// Pushes blobs: none that are there already, by mount where another repository of the registry has it, in one request,
+// or in chunks where one is asked for or one request is too large for the registry. Safe to use from any thread.
 class BlobWriter {
  public:
   BlobWriter(RegistryEndpoint& endpoint, std::uint64_t chunk_bytes) : endpoint_(endpoint), chunk_bytes_(chunk_bytes) {}

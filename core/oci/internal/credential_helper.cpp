@@ -79,7 +79,8 @@ std::string read_answer(int fd, const std::string& program) {
   const auto deadline = std::chrono::steady_clock::now() + kTimeLimit;
   std::string answer;
   while (true) {
-    const auto left = std::chrono::duration_cast<std::chrono::milliseconds>(deadline - std::chrono::steady_clock::now());
+    const auto left =
+        std::chrono::duration_cast<std::chrono::milliseconds>(deadline - std::chrono::steady_clock::now());
     pollfd ready{.fd = fd, .events = POLLIN, .revents = 0};
     const int count = left.count() <= 0 ? 0 : ::poll(&ready, 1, int(left.count()));
     if (count < 0 && errno == EINTR) continue;
@@ -97,14 +98,18 @@ std::string read_answer(int fd, const std::string& program) {
 
 std::optional<Credential> ask_credential_helper(const std::string& name, const std::string& server) {
   // The name becomes part of a program's name; it must not become a path.
-  const bool is_plain = !name.empty() && std::all_of(name.begin(), name.end(), [](unsigned char c) { return std::isalnum(c) || c == '-' || c == '_' || c == '.'; });
+  const bool is_plain = !name.empty() && std::all_of(name.begin(), name.end(), [](unsigned char c) {
+    return std::isalnum(c) || c == '-' || c == '_' || c == '.';
+  });
   if (!is_plain) fail<Error>("'{}' is no valid name of a credential helper", name);
   const auto program = "docker-credential-" + name;
   auto input = make_pipe();
   auto output = make_pipe();
-  // The server's name fits into the pipe, so it can be written before anybody reads; a helper that reads nothing does not hurt.
+  // The server's name fits into the pipe, so it can be written before anybody reads; a helper that reads nothing does
+  // not hurt.
   const auto line = server + "\n";
-  if (::write(input.write_end.get(), line.data(), line.size()) != ssize_t(line.size())) fail_errno("write to credential helper {}", program);
+  if (::write(input.write_end.get(), line.data(), line.size()) != ssize_t(line.size()))
+    fail_errno("write to credential helper {}", program);
   input.write_end.reset();
   Child child(spawn(program, input.read_end.get(), output.write_end.get()));
   input.read_end.reset();
@@ -112,12 +117,16 @@ std::optional<Credential> ask_credential_helper(const std::string& name, const s
   const auto answer = read_answer(output.read_end.get(), program);
   if (const int status = child.wait(); status != 0) {
     if (answer.find("credentials not found in native keychain") != std::string::npos) return std::nullopt;
-    fail<Error>("credential helper {} failed with status {} for {}", program, status, server);  // its output may hold secrets
+    fail<Error>("credential helper {} failed with status {} for {}", program, status,
+                server);  // its output may hold secrets
   }
   const auto what = "the answer of credential helper " + program;
   const auto json = parse_json_object(as_bytes(answer), kMaxAnswerBytes, what);
-  Credential credential{.username = string_member(json, "Username", what), .password = string_member(json, "Secret", what), .identity_token = {}};
-  if (credential.username == "<token>") credential = {.username = {}, .password = {}, .identity_token = credential.password};
+  Credential credential{.username = string_member(json, "Username", what),
+                        .password = string_member(json, "Secret", what),
+                        .identity_token = {}};
+  if (credential.username == "<token>")
+    credential = {.username = {}, .password = {}, .identity_token = credential.password};
   return credential;
 }
 

@@ -1,6 +1,5 @@
 #include "core/oci/internal/credentials.h"
 
-
 #include <algorithm>
 #include <cstdlib>
 
@@ -38,7 +37,8 @@ std::string normalised_key(std::string_view key) {
 // What the registry may be called in a file, the most exact name first.
 std::vector<std::string> names_of(const std::string& host, const std::string& repository) {
   std::vector<std::string> names;
-  for (auto path = host + "/" + repository; path.size() > host.size(); path.resize(path.rfind('/'))) names.push_back(path);
+  for (auto path = host + "/" + repository; path.size() > host.size(); path.resize(path.rfind('/')))
+    names.push_back(path);
   names.push_back(host);
   if (host == "docker.io") names.insert(names.end(), {"index.docker.io", "registry-1.docker.io"});
   return names;
@@ -62,11 +62,13 @@ std::optional<Credential> from_auth_entry(const json& entry, std::string_view wh
     credential.password = string_member(entry, "password", what);
   }
   // Docker leaves an empty entry where a credential store holds the secret.
-  if (credential.username.empty() && credential.password.empty() && credential.identity_token.empty()) return std::nullopt;
+  if (credential.username.empty() && credential.password.empty() && credential.identity_token.empty())
+    return std::nullopt;
   return credential;
 }
 
-std::optional<Credential> find_in_file(const json& file, const std::vector<std::string>& names, const std::string& host, std::string_view what) {
+std::optional<Credential> find_in_file(const json& file, const std::vector<std::string>& names, const std::string& host,
+                                       std::string_view what) {
   const auto server = host == "docker.io" ? std::string(kDockerHubKey) : host;
   if (const auto* helpers = object_member(file, "credHelpers", what)) {
     for (const auto& name : names)
@@ -98,7 +100,8 @@ CredentialPlaces usual_credential_places(const std::filesystem::path& authfile) 
     return places;
   }
   const std::filesystem::path home = environment("HOME");
-  if (const auto run = environment("XDG_RUNTIME_DIR"); !run.empty()) places.files.push_back(std::filesystem::path(run) / "containers/auth.json");
+  if (const auto run = environment("XDG_RUNTIME_DIR"); !run.empty())
+    places.files.push_back(std::filesystem::path(run) / "containers/auth.json");
   if (!home.empty()) places.files.push_back(home / ".config/containers/auth.json");
   if (const auto docker = environment("DOCKER_CONFIG"); !docker.empty()) {
     places.files.push_back(std::filesystem::path(docker) / "config.json");
@@ -108,7 +111,8 @@ CredentialPlaces usual_credential_places(const std::filesystem::path& authfile) 
   return places;
 }
 
-std::optional<Credential> find_credential(const CredentialPlaces& places, const std::string& host, const std::string& repository) {
+std::optional<Credential> find_credential(const CredentialPlaces& places, const std::string& host,
+                                          const std::string& repository) {
   const auto names = names_of(host, repository);
   auto files = places.files;
   if (!places.required.empty()) files = {places.required};

@@ -26,10 +26,11 @@ struct CredentialPlaces {
 // $DOCKER_CONFIG/config.json or ~/.docker/config.json.
 CredentialPlaces usual_credential_places(const std::filesystem::path& authfile);
 
-// The first place that knows the registry wins; within a file: credHelpers, then credsStore, then auths (longest path first).
-// Reads the files and asks the helpers each time. Absent: nobody knows it, so we are anonymous. Throws UsageError for a
-// missing --authfile, CorruptData for a file that is no such JSON, Error for a helper that fails.
-std::optional<Credential> find_credential(const CredentialPlaces& places, const std::string& host, const std::string& repository);
+// The first place that knows the registry wins; within a file: credHelpers, then credsStore, then auths (longest path
+// first). Reads the files and asks the helpers each time. Absent: nobody knows it, so we are anonymous. Throws
+// UsageError for a missing --authfile, CorruptData for a file that is no such JSON, Error for a helper that fails.
+std::optional<Credential> find_credential(const CredentialPlaces& places, const std::string& host,
+                                          const std::string& repository);
 
 // Runs docker-credential-NAME get; absent if it does not know the server.
 std::optional<Credential> ask_credential_helper(const std::string& name, const std::string& server);

@@ -87,7 +87,8 @@ struct Exchange {
 
   void add_header_line(std::string_view line) {
     header_bytes += line.size();
-    if (header_bytes > kMaxHeaderBytes) fail<CorruptData>("{}: more than {} bytes of response headers", request.url.shown(), kMaxHeaderBytes);
+    if (header_bytes > kMaxHeaderBytes)
+      fail<CorruptData>("{}: more than {} bytes of response headers", request.url.shown(), kMaxHeaderBytes);
     if (line.starts_with("HTTP/")) {
       response.head = {};
       const auto space = line.find(' ');
@@ -145,7 +146,8 @@ std::size_t read_callback(char* data, std::size_t size, std::size_t count, void*
 
 int seek_callback(void* exchange_pointer, curl_off_t offset, int origin) {
   auto& exchange = *static_cast<Exchange*>(exchange_pointer);
-  if (origin != SEEK_SET || offset < 0 || std::uint64_t(offset) > exchange.request.body_bytes) return CURL_SEEKFUNC_FAIL;
+  if (origin != SEEK_SET || offset < 0 || std::uint64_t(offset) > exchange.request.body_bytes)
+    return CURL_SEEKFUNC_FAIL;
   exchange.sent = std::uint64_t(offset);
   return CURL_SEEKFUNC_OK;
 }
@@ -180,7 +182,8 @@ std::unique_ptr<HttpClient::Connection> HttpClient::take_connection(const Url& u
 
 namespace {
 
-void set_up(CURL* easy, const HttpClientOptions& options, const HttpRequest& request, curl_slist* headers, Exchange& exchange) {
+void set_up(CURL* easy, const HttpClientOptions& options, const HttpRequest& request, curl_slist* headers,
+            Exchange& exchange) {
   ::curl_easy_reset(easy);  // keeps the connections
   ::curl_easy_setopt(easy, CURLOPT_URL, request.url.text.c_str());
   ::curl_easy_setopt(easy, CURLOPT_PROTOCOLS_STR, "http,https");
@@ -239,7 +242,8 @@ HttpResponse HttpClient::exchange(const HttpRequest& request) {
   set_up(connection->easy.get(), options_, request, headers.get(), exchange);
   ::curl_multi_add_handle(connection->multi.get(), connection->easy.get());
   // Connecting has a limit of its own, which must be able to come first.
-  const auto result = drive(connection->multi.get(), exchange, std::max(options_.stall_timeout, std::chrono::milliseconds(kPollMs)));
+  const auto result =
+      drive(connection->multi.get(), exchange, std::max(options_.stall_timeout, std::chrono::milliseconds(kPollMs)));
   ::curl_multi_remove_handle(connection->multi.get(), connection->easy.get());
   ::curl_easy_reset(connection->easy.get());  // nothing may point to this frame from here on
 

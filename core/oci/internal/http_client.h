@@ -42,7 +42,7 @@ struct HttpResponse {
 struct HttpRequest {
   std::string method = "GET";
   Url url;
-  std::vector<std::string> headers;      // "Name: value"
+  std::vector<std::string> headers;  // "Name: value"
   bool fresh_connection = false;
   bool follow_redirects = true;            // for those above this layer: nothing is followed here
   std::uint64_t max_body_bytes = 1 << 20;  // of an answer that is collected
@@ -53,7 +53,7 @@ struct HttpRequest {
   std::function<std::size_t(std::uint64_t offset, std::span<std::byte> into)> read_body;
 
   std::function<void(const HttpHead&)> on_head;  // once, before any body
-  std::function<bool(ByteView)> on_body;         // false: enough, the rest is not read. What it throws reaches the caller.
+  std::function<bool(ByteView)> on_body;  // false: enough, the rest is not read. What it throws reaches the caller.
 };
 
 struct HttpClientOptions {

@@ -82,7 +82,8 @@ class FieldScanner {
 
  private:
   static bool is_token_char(char c) {
-    return std::isalnum(static_cast<unsigned char>(c)) || std::string_view("!#$%&'*+-.^_`|~").find(c) != std::string_view::npos;
+    return std::isalnum(static_cast<unsigned char>(c)) ||
+           std::string_view("!#$%&'*+-.^_`|~").find(c) != std::string_view::npos;
   }
   void skip_spaces() {
     while (!rest_.empty() && (rest_.front() == ' ' || rest_.front() == '\t')) rest_.remove_prefix(1);
@@ -112,7 +113,8 @@ std::vector<std::string_view> HttpHeaders::all(std::string_view name) const {
 }
 
 bool equal_ignoring_case(std::string_view a, std::string_view b) {
-  return a.size() == b.size() && std::equal(a.begin(), a.end(), b.begin(), [](char x, char y) { return lower(x) == lower(y); });
+  return a.size() == b.size() &&
+         std::equal(a.begin(), a.end(), b.begin(), [](char x, char y) { return lower(x) == lower(y); });
 }
 
 std::optional<std::uint64_t> parse_decimal(std::string_view text) {
@@ -200,7 +202,8 @@ std::optional<std::string> parse_next_link(std::string_view value) {
   return std::nullopt;
 }
 
-std::optional<std::chrono::seconds> parse_retry_after(std::string_view value, std::chrono::system_clock::time_point now) {
+std::optional<std::chrono::seconds> parse_retry_after(std::string_view value,
+                                                      std::chrono::system_clock::time_point now) {
   value = trimmed(value);
   constexpr std::uint64_t kMaxSeconds = 365 * 24 * 3600;
   if (const auto seconds = parse_decimal(value)) return std::chrono::seconds(std::min(*seconds, kMaxSeconds));

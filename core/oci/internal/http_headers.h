@@ -1,5 +1,6 @@
 #pragma once
-// Response headers and the fields that a registry client acts on (RFC 9110, RFC 8288). Everything here is hostile input.
+// Response headers and the fields that a registry client acts on (RFC 9110, RFC 8288). Everything here is hostile
+// input.
 #include <chrono>
 #include <cstdint>
 #include <map>
@@ -56,6 +57,7 @@ std::optional<std::uint64_t> parse_upload_range(std::string_view value);
 std::optional<std::string> parse_next_link(std::string_view value);
 
 // Seconds, or a date minus `now`; never negative.
-std::optional<std::chrono::seconds> parse_retry_after(std::string_view value, std::chrono::system_clock::time_point now);
+std::optional<std::chrono::seconds> parse_retry_after(std::string_view value,
+                                                      std::chrono::system_clock::time_point now);
 
 }  // namespace varve::oci::internal

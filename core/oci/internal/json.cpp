@@ -62,7 +62,8 @@ std::vector<std::string> strings_member(const json& object, const char* name, st
   const auto* member = array_member(object, name, what);
   if (member == nullptr) return strings;
   for (const auto& item : *member) {
-    if (!item.is_string()) fail<CorruptData>("{}: \"{}\" holds a {} where a string is expected", what, name, item.type_name());
+    if (!item.is_string())
+      fail<CorruptData>("{}: \"{}\" holds a {} where a string is expected", what, name, item.type_name());
     strings.push_back(item.get<std::string>());
   }
   return strings;
@@ -73,7 +74,8 @@ std::map<std::string, std::string> string_map_member(const json& object, const c
   const auto* member = object_member(object, name, what);
   if (member == nullptr) return strings;
   for (const auto& [key, value] : member->items()) {
-    if (!value.is_string()) fail<CorruptData>("{}: \"{}\" holds a {} where a string is expected", what, name, value.type_name());
+    if (!value.is_string())
+      fail<CorruptData>("{}: \"{}\" holds a {} where a string is expected", what, name, value.type_name());
     strings.emplace(key, value.get<std::string>());
   }
   return strings;
@@ -96,9 +98,8 @@ Descriptor descriptor_from_json(const json& object, std::string_view what) {
 }
 
 json descriptor_to_json(const Descriptor& descriptor) {
-  json object = {{"mediaType", descriptor.media_type},
-                 {"digest", descriptor.digest.to_string()},
-                 {"size", descriptor.size}};
+  json object = {
+      {"mediaType", descriptor.media_type}, {"digest", descriptor.digest.to_string()}, {"size", descriptor.size}};
   if (!descriptor.artifact_type.empty()) object["artifactType"] = descriptor.artifact_type;
   if (!descriptor.annotations.empty()) object["annotations"] = descriptor.annotations;
   if (!descriptor.urls.empty()) object["urls"] = descriptor.urls;

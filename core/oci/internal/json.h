@@ -14,7 +14,8 @@
 
 namespace varve::oci::internal {
 
-// More values than any real manifest, config or credential file has; bounds the memory that a small document can ask for.
+// More values than any real manifest, config or credential file has; bounds the memory that a small document can ask
+// for.
 inline constexpr std::size_t kMaxJsonValues = 1'000'000;
 
 // Parses an object. Throws Unsupported above `limit_bytes`, kMaxJsonDepth or kMaxJsonValues, and CorruptData (with the
@@ -24,12 +25,14 @@ nlohmann::json parse_json_object(ByteView json, std::uint64_t limit_bytes, std::
 // The members below may be absent or null, which gives the empty value; a member of another type is CorruptData.
 std::string string_member(const nlohmann::json& object, const char* name, std::string_view what);
 std::vector<std::string> strings_member(const nlohmann::json& object, const char* name, std::string_view what);
-std::map<std::string, std::string> string_map_member(const nlohmann::json& object, const char* name, std::string_view what);
+std::map<std::string, std::string> string_map_member(const nlohmann::json& object, const char* name,
+                                                     std::string_view what);
 // nullptr if absent or null; CorruptData if it is no object (array).
 const nlohmann::json* object_member(const nlohmann::json& object, const char* name, std::string_view what);
 const nlohmann::json* array_member(const nlohmann::json& object, const char* name, std::string_view what);
 
-// Throws CorruptData for a missing or negative size or a digest that is none, Unsupported for digests other than sha256.
+// Throws CorruptData for a missing or negative size or a digest that is none, Unsupported for digests other than
+// sha256.
 Descriptor descriptor_from_json(const nlohmann::json& object, std::string_view what);
 // Only the members that are set; keys sorted.
 nlohmann::json descriptor_to_json(const Descriptor& descriptor);

@@ -23,7 +23,8 @@ std::filesystem::path temporary_name(const std::filesystem::path& final_path) {
 LayoutBlobFile::LayoutBlobFile(std::filesystem::path final_path) : final_path_(std::move(final_path)) {
   fd_ = UniqueFd(::open(final_path_.parent_path().c_str(), O_TMPFILE | O_RDWR | O_CLOEXEC, 0644));
   if (fd_) return;
-  if (errno != EOPNOTSUPP && errno != EISDIR && errno != ENOENT && errno != EINVAL) fail_errno("create a file in {}", final_path_.parent_path().string());
+  if (errno != EOPNOTSUPP && errno != EISDIR && errno != ENOENT && errno != EINVAL)
+    fail_errno("create a file in {}", final_path_.parent_path().string());
   temporary_path_ = temporary_name(final_path_);
   fd_ = open_file(temporary_path_, O_RDWR | O_CREAT | O_EXCL);
 }
@@ -45,12 +46,14 @@ void LayoutBlobFile::commit() {
       if (errno != EEXIST) fail_errno("name {}", final_path_.string());
       // Somebody else put a file there; ours is verified, theirs may be the broken one that we replace.
       const auto name = temporary_name(final_path_);
-      if (::linkat(AT_FDCWD, self.c_str(), AT_FDCWD, name.c_str(), AT_SYMLINK_FOLLOW) != 0) fail_errno("name {}", name.string());
+      if (::linkat(AT_FDCWD, self.c_str(), AT_FDCWD, name.c_str(), AT_SYMLINK_FOLLOW) != 0)
+        fail_errno("name {}", name.string());
       temporary_path_ = name;
     }
   }
   if (!temporary_path_.empty()) {
-    if (::rename(temporary_path_.c_str(), final_path_.c_str()) != 0) fail_errno("rename {} to {}", temporary_path_.string(), final_path_.string());
+    if (::rename(temporary_path_.c_str(), final_path_.c_str()) != 0)
+      fail_errno("rename {} to {}", temporary_path_.string(), final_path_.string());
     temporary_path_.clear();
   }
   const auto folder = open_file(final_path_.parent_path(), O_RDONLY | O_DIRECTORY);

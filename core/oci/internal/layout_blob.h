@@ -5,9 +5,9 @@
 
 namespace varve::oci::internal {
 
-// A blob that appears in a layout folder whole or not at all. Unlike a temporary file, it leaves nothing behind when the
-// process is killed: the file has no name (O_TMPFILE) until it is complete. Where the file system cannot do that, it is
-// written under a temporary name, which is removed on failure.
+// A blob that appears in a layout folder whole or not at all. Unlike a temporary file, it leaves nothing behind when
+// the process is killed: the file has no name (O_TMPFILE) until it is complete. Where the file system cannot do that,
+// it is written under a temporary name, which is removed on failure.
 class LayoutBlobFile {
  public:
   explicit LayoutBlobFile(std::filesystem::path final_path);

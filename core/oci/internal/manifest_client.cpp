@@ -22,7 +22,9 @@ std::string media_type_of(const HttpHead& head, ByteView json, std::string_view 
   auto type = std::string(head.headers.find("Content-Type").value_or(""));
   type = type.substr(0, type.find(';'));
   while (!type.empty() && type.back() == ' ') type.pop_back();
-  if (is_index_media_type(type) || is_manifest_media_type(type) || type.starts_with("application/vnd.docker.distribution.manifest.v1+")) return type;
+  if (is_index_media_type(type) || is_manifest_media_type(type) ||
+      type.starts_with("application/vnd.docker.distribution.manifest.v1+"))
+    return type;
   const auto document = parse_json_object(json, kMaxManifestBytes, what);
   const auto own = string_member(document, "mediaType", what);
   if (!own.empty()) return own;
@@ -46,7 +48,9 @@ std::optional<Document> ManifestClient::find(std::string_view selector) {
   return fetched ? std::optional(std::move(fetched->document)) : std::nullopt;
 }
 
-std::optional<ManifestClient::Tagged> ManifestClient::find_tagged(const std::string& tag) { return fetch(tag, std::nullopt); }
+std::optional<ManifestClient::Tagged> ManifestClient::find_tagged(const std::string& tag) {
+  return fetch(tag, std::nullopt);
+}
 
 std::optional<Digest> ManifestClient::digest_of_tag(const std::string& tag) {
   HttpRequest request;
@@ -58,7 +62,8 @@ std::optional<Digest> ManifestClient::digest_of_tag(const std::string& tag) {
   return response.status() == 200 && digest ? Digest::try_parse(*digest) : std::nullopt;
 }
 
-std::optional<ManifestClient::Tagged> ManifestClient::fetch(const std::string& reference, const std::optional<Digest>& expected) {
+std::optional<ManifestClient::Tagged> ManifestClient::fetch(const std::string& reference,
+                                                            const std::optional<Digest>& expected) {
   const auto what = endpoint_.name() + ": manifest " + reference;
   HttpRequest request;
   request.url = endpoint_.url("manifests/" + reference);
@@ -73,7 +78,9 @@ std::optional<ManifestClient::Tagged> ManifestClient::fetch(const std::string& r
     const auto header = response.head.headers.find("Docker-Content-Digest");
     const auto claimed = header ? Digest::try_parse(*header) : std::nullopt;
     if (digest != expected.value_or(claimed.value_or(digest))) {
-      if (attempt > 0) fail<CorruptData>("{}: the content does not match the digest {}", what, expected.value_or(claimed.value_or(digest)).to_string());
+      if (attempt > 0)
+        fail<CorruptData>("{}: the content does not match the digest {}", what,
+                          expected.value_or(claimed.value_or(digest)).to_string());
       continue;
     }
     Tagged tagged;
@@ -87,7 +94,8 @@ std::optional<ManifestClient::Tagged> ManifestClient::fetch(const std::string& r
   }
 }
 
-ManifestClient::Put ManifestClient::put(ByteView json, std::string_view media_type, std::string_view reference, const std::string& if_match) {
+ManifestClient::Put ManifestClient::put(ByteView json, std::string_view media_type, std::string_view reference,
+                                        const std::string& if_match) {
   Put result;
   result.descriptor.media_type = media_type;
   result.descriptor.digest = digest_of(json);
@@ -114,7 +122,8 @@ ManifestClient::Put ManifestClient::put(ByteView json, std::string_view media_ty
   const auto stored = response.head.headers.find("Docker-Content-Digest");
   const auto digest = stored ? Digest::try_parse(*stored) : std::nullopt;
   if (digest && *digest != result.descriptor.digest)
-    fail<CorruptData>("{}: the registry stored {} instead of {}", what, digest->to_string(), result.descriptor.digest.to_string());
+    fail<CorruptData>("{}: the registry stored {} instead of {}", what, digest->to_string(),
+                      result.descriptor.digest.to_string());
   result.lists_subject = response.head.headers.find("OCI-Subject").has_value();
   return result;
 }

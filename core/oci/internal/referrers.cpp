@@ -35,7 +35,8 @@ std::optional<ImageIndex> parse_page(const HttpResponse& response, std::string_v
 bool lists(const json& index, const Digest& digest) {
   const auto text = digest.to_string();
   const auto& entries = index["manifests"];
-  return std::any_of(entries.begin(), entries.end(), [&](const json& entry) { return entry.is_object() && entry.value("digest", json()) == text; });
+  return std::any_of(entries.begin(), entries.end(),
+                     [&](const json& entry) { return entry.is_object() && entry.value("digest", json()) == text; });
 }
 
 }  // namespace
@@ -121,11 +122,14 @@ void Referrers::add(const Digest& subject, const Descriptor& referrer) {
     if (lists(index, referrer.digest)) return;
     index["manifests"].push_back(descriptor_to_json(referrer));
     const auto text = index.dump();
-    if (text.size() > kMaxManifestBytes) fail<Unsupported>("{}: it would grow beyond {} bytes", what, kMaxManifestBytes);
+    if (text.size() > kMaxManifestBytes)
+      fail<Unsupported>("{}: it would grow beyond {} bytes", what, kMaxManifestBytes);
     manifests_.put(as_bytes(text), kOciIndexType, tag, tagged ? tagged->etag : std::string());
     // The loop reads it again: it ends only when our entry is seen.
     const auto seen = manifests_.find_tagged(tag);
-    if (seen && is_index_media_type(seen->document.descriptor.media_type) && lists(parse_json_object(seen->document.bytes, kMaxManifestBytes, what), referrer.digest)) return;
+    if (seen && is_index_media_type(seen->document.descriptor.media_type) &&
+        lists(parse_json_object(seen->document.bytes, kMaxManifestBytes, what), referrer.digest))
+      return;
     waits.wait(what + ": somebody else replaces it all the time");
   }
 }

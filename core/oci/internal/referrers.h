@@ -7,15 +7,16 @@
 
 namespace varve::oci::internal {
 
-// Who refers to a manifest: the referrers API where the registry has it, else an index under a tag made of the subject's
-// digest (distribution-spec, "Listing Referrers", "Referrers Tag Schema"). Safe to use from any thread.
+// Who refers to a manifest: the referrers API where the registry has it, else an index under a tag made of the
+// subject's digest (distribution-spec, "Listing Referrers", "Referrers Tag Schema"). Safe to use from any thread.
 class Referrers {
  public:
-  Referrers(RegistryEndpoint& endpoint, ManifestClient& manifests, bool use_api) : endpoint_(endpoint), manifests_(manifests), use_api_(use_api) {}
+  Referrers(RegistryEndpoint& endpoint, ManifestClient& manifests, bool use_api)
+      : endpoint_(endpoint), manifests_(manifests), use_api_(use_api) {}
 
   std::vector<Descriptor> list(const Digest& subject, std::string_view artifact_type);
-  // Puts a manifest that was pushed without the registry noticing its subject into the index under the tag. What others add
-  // at the same time is kept: the list is read again after it was written.
+  // Puts a manifest that was pushed without the registry noticing its subject into the index under the tag. What others
+  // add at the same time is kept: the list is read again after it was written.
   void add(const Digest& subject, const Descriptor& referrer);
 
  private:

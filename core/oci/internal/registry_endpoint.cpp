@@ -26,7 +26,8 @@ bool is_success(int status) { return status >= 200 && status < 300; }
 
 std::string printable(std::string_view text) {
   std::string shown(text.substr(0, kMaxShownError));
-  std::replace_if(shown.begin(), shown.end(), [](unsigned char c) { return c < 0x20 || c >= 0x7f; }, '?');
+  std::replace_if(
+      shown.begin(), shown.end(), [](unsigned char c) { return c < 0x20 || c >= 0x7f; }, '?');
   return shown;
 }
 
@@ -36,10 +37,13 @@ bool is_loopback_host(std::string_view host) {
   if (host.starts_with("[::1]")) return true;
   const auto name = host.substr(0, host.find(':'));
   if (name == "localhost") return true;
-  return name.starts_with("127.") && std::all_of(name.begin(), name.end(), [](char c) { return (c >= '0' && c <= '9') || c == '.'; });
+  return name.starts_with("127.") &&
+         std::all_of(name.begin(), name.end(), [](char c) { return (c >= '0' && c <= '9') || c == '.'; });
 }
 
-bool is_redirect_status(int status) { return status == 301 || status == 302 || status == 303 || status == 307 || status == 308; }
+bool is_redirect_status(int status) {
+  return status == 301 || status == 302 || status == 303 || status == 307 || status == 308;
+}
 
 RegistryEndpoint::RegistryEndpoint(const Reference& reference, const RegistryOptions& options, Clock& clock)
     : host_(connect_host(reference.host)),
@@ -127,7 +131,8 @@ Url RegistryEndpoint::redirect_target(const HttpResponse& response, const Url& f
   if (!location) fail<Error>("{}: a redirect (status {}) to nowhere", what, response.status());
   auto target = from.resolve(*location);
   if (!target) fail<Error>("{}: a redirect to an invalid URL", what);
-  if (from.scheme == "https" && target->scheme != "https") fail<Error>("{}: redirected from TLS to plain HTTP ({}); refused", what, target->shown());
+  if (from.scheme == "https" && target->scheme != "https")
+    fail<Error>("{}: redirected from TLS to plain HTTP ({}); refused", what, target->shown());
   ++counters_.redirects;
   return std::move(*target);
 }

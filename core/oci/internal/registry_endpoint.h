@@ -80,7 +80,8 @@ class RegistryEndpoint {
 bool is_loopback_host(std::string_view host);
 bool is_redirect_status(int status);
 
-// "status 404, MANIFEST_UNKNOWN: manifest unknown": the registry's own words if it sent its JSON errors, cut and made printable.
+// "status 404, MANIFEST_UNKNOWN: manifest unknown": the registry's own words if it sent its JSON errors, cut and made
+// printable.
 std::string describe(const HttpResponse& response);
 // Throws what the status means: NotFound for 404, TemporaryError for what may pass, Error for a final answer.
 [[noreturn]] void fail_response(const HttpResponse& response, std::string_view what);

@@ -31,13 +31,16 @@ std::optional<Url> from_handle(CURLU* handle) {
   auto host = part(handle, CURLUPART_HOST);
   const auto port = part(handle, CURLUPART_PORT, CURLU_DEFAULT_PORT);
   const auto path = part(handle, CURLUPART_PATH);
-  if (!text || !scheme || !host || host->empty() || !port || !path || (*scheme != "http" && *scheme != "https")) return std::nullopt;
-  std::transform(host->begin(), host->end(), host->begin(), [](char c) { return c >= 'A' && c <= 'Z' ? char(c - 'A' + 'a') : c; });
+  if (!text || !scheme || !host || host->empty() || !port || !path || (*scheme != "http" && *scheme != "https"))
+    return std::nullopt;
+  std::transform(host->begin(), host->end(), host->begin(),
+                 [](char c) { return c >= 'A' && c <= 'Z' ? char(c - 'A' + 'a') : c; });
   return Url{.text = *text, .scheme = *scheme, .host = *host, .port = *port, .path = *path};
 }
 
 bool is_plain(std::string_view text) {
-  return text.size() <= kMaxUrlBytes && std::all_of(text.begin(), text.end(), [](unsigned char c) { return c > 0x20 && c != 0x7f; });
+  return text.size() <= kMaxUrlBytes &&
+         std::all_of(text.begin(), text.end(), [](unsigned char c) { return c > 0x20 && c != 0x7f; });
 }
 
 std::string unescaped(std::string_view text) {
@@ -54,7 +57,8 @@ std::string unescaped(std::string_view text) {
 std::optional<Url> Url::parse(std::string_view text) {
   if (!is_plain(text)) return std::nullopt;
   const UrlHandle handle(::curl_url());
-  if (!handle || ::curl_url_set(handle.get(), CURLUPART_URL, std::string(text).c_str(), 0) != CURLUE_OK) return std::nullopt;
+  if (!handle || ::curl_url_set(handle.get(), CURLUPART_URL, std::string(text).c_str(), 0) != CURLUE_OK)
+    return std::nullopt;
   return from_handle(handle.get());
 }
 
@@ -70,7 +74,8 @@ std::string url_escape(std::string_view text) {
   static constexpr char kDigits[] = "0123456789ABCDEF";
   std::string escaped;
   for (const unsigned char c : text) {
-    const bool unreserved = (c >= 'a' && c <= 'z') || (c >= 'A' && c <= 'Z') || (c >= '0' && c <= '9') || c == '-' || c == '.' || c == '_' || c == '~';
+    const bool unreserved = (c >= 'a' && c <= 'z') || (c >= 'A' && c <= 'Z') || (c >= '0' && c <= '9') || c == '-' ||
+                            c == '.' || c == '_' || c == '~';
     if (unreserved) {
       escaped += char(c);
     } else {

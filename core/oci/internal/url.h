@@ -17,7 +17,9 @@ struct Url {
   static std::optional<Url> parse(std::string_view text);
   // What a Location or Link header means for a request that was sent to this URL.
   std::optional<Url> resolve(std::string_view reference) const;
-  bool same_origin(const Url& other) const { return scheme == other.scheme && host == other.host && port == other.port; }
+  bool same_origin(const Url& other) const {
+    return scheme == other.scheme && host == other.host && port == other.port;
+  }
   // For messages: signatures and tokens travel in queries, so they are left out.
   std::string shown() const { return scheme + "://" + host + (is_default_port() ? "" : ":" + port) + path; }
 

@@ -47,7 +47,8 @@ PemBlock read_pem(std::string_view text, std::string_view what) {
   const bool has_header = header != nullptr && *header != '\0';
   ::OPENSSL_clear_free(data, std::size_t(length));
   if (has_header)
-    fail<Unsupported>("{}: a key encrypted in the old way of OpenSSL; write it anew: openssl pkcs8 -topk8 -nocrypt", what);
+    fail<Unsupported>("{}: a key encrypted in the old way of OpenSSL; write it anew: openssl pkcs8 -topk8 -nocrypt",
+                      what);
   return block;
 }
 

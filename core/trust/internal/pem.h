@@ -12,7 +12,8 @@ struct PemBlock {
   Bytes content;
 };
 
-// The first block of a text, as Go's and OpenSSL's readers take it. Throws CorruptData if there is none, or if it has headers.
+// The first block of a text, as Go's and OpenSSL's readers take it. Throws CorruptData if there is none, or if it has
+// headers.
 PemBlock read_pem(std::string_view text, std::string_view what);
 std::string write_pem(std::string_view label, ByteView content);
 

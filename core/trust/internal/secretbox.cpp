@@ -117,7 +117,8 @@ class XSalsa20 {
 
 std::array<std::byte, kBoxTagBytes> poly1305(std::span<const std::byte, kPolyKeyBytes> key, ByteView text) {
   const std::unique_ptr<EVP_MAC, FreeWith<::EVP_MAC_free>> mac(::EVP_MAC_fetch(nullptr, "POLY1305", nullptr));
-  const std::unique_ptr<EVP_MAC_CTX, FreeWith<::EVP_MAC_CTX_free>> context(mac ? ::EVP_MAC_CTX_new(mac.get()) : nullptr);
+  const std::unique_ptr<EVP_MAC_CTX, FreeWith<::EVP_MAC_CTX_free>> context(mac ? ::EVP_MAC_CTX_new(mac.get())
+                                                                               : nullptr);
   std::array<std::byte, kBoxTagBytes> tag{};
   std::size_t length = 0;
   const auto* key_bytes = reinterpret_cast<const unsigned char*>(key.data());

@@ -1,6 +1,6 @@
 #pragma once
-// NaCl's secretbox: XSalsa20 with Poly1305 (Bernstein, "Cryptography in NaCl"). How cosign and skopeo encrypt private keys;
-// OpenSSL has Poly1305 alone.
+// NaCl's secretbox: XSalsa20 with Poly1305 (Bernstein, "Cryptography in NaCl"). How cosign and skopeo encrypt private
+// keys; OpenSSL has Poly1305 alone.
 #include <cstddef>
 #include <optional>
 #include <span>

@@ -53,7 +53,8 @@ void check_members(const json& value, std::initializer_list<std::string_view> re
   for (const auto name : required)
     if (!value.contains(name)) fail<CorruptData>("{}: \"{}\" is missing", what, name);
   for (const auto& [name, member] : value.items())
-    if (!is_one_of(name, required) && !is_one_of(name, optional)) fail<CorruptData>("{}: \"{:.60}\" is not known here", what, name);
+    if (!is_one_of(name, required) && !is_one_of(name, optional))
+      fail<CorruptData>("{}: \"{:.60}\" is not known here", what, name);
 }
 
 std::string text_member(const json& object, std::string_view name, std::string_view what) {

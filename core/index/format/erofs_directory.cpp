@@ -1,0 +1,187 @@
+// The part of ErofsReader that reads directories, and the check of a whole tree, which is mostly directories.
+#include <algorithm>
+
+#include "core/base/errors.h"
+#include "core/index/format/erofs.h"
+#include "core/index/format/internal/erofs_format.h"
+#include "core/index/format/internal/erofs_inode.h"
+
+namespace varve::index {
+
+using namespace erofs;
+
+namespace {
+
+// A block holds fewer than 64 entries of at least 13 bytes.
+constexpr std::uint64_t kPositionsPerBlock = 64;
+
+}  // namespace
+
+std::string_view ErofsReader::DirectoryBlock::name(std::size_t entry) const {
+  const auto offset_at = [this](std::size_t i) { return load_le<std::uint16_t>(bytes.data() + i * kDirentBytes + 8); };
+  const std::size_t begin = offset_at(entry);
+  const std::size_t end = entry + 1 < count ? offset_at(entry + 1) : bytes.size();
+  if (begin < count * kDirentBytes || begin >= end || end > bytes.size())
+    reader->corrupt(directory, "names of its entries overlap");
+  auto name = as_text(bytes.subspan(begin, end - begin));
+  if (entry + 1 == count) name = name.substr(0, name.find('\0'));  // the rest of a full block is zeros
+  if (name.empty() || name.size() > kMaxName) reader->corrupt(directory, "an entry with a name of impossible length");
+  return name;
+}
+
+FileType ErofsReader::DirectoryBlock::type(std::size_t entry) const {
+  const auto type = std::uint8_t(bytes[entry * kDirentBytes + 10]);
+  if (type == 0 || type > std::uint8_t(FileType::kSymlink) || type == 6)
+    reader->corrupt(directory, "an entry of unknown type");
+  return FileType(type);
+}
+
+ErofsReader::Inode ErofsReader::parse_directory(Nid nid) const {
+  const auto inode = parse(nid);
+  if (inode.info.type != FileType::kDirectory) corrupt(nid, "no directory");
+  if (inode.info.size == 0 || inode.layout == Layout::kChunkBased) corrupt(nid, "a directory without entries");
+  if (inode.info.size > image_.size()) corrupt(nid, "a directory larger than the image");
+  return inode;
+}
+
+ErofsReader::DirectoryBlock ErofsReader::directory_block(const Inode& directory, std::uint64_t block) const {
+  DirectoryBlock result{.reader = this, .directory = directory.nid, .bytes = flat_content(directory, block)};
+  if (result.bytes.size() <= kDirentBytes) corrupt(directory.nid, "a block of entries that is too short");
+  const auto names_at = load_le<std::uint16_t>(result.bytes.data() + 8);
+  if (names_at < kDirentBytes || names_at % kDirentBytes != 0 || names_at >= result.bytes.size())
+    corrupt(directory.nid, "a block with an impossible number of entries");
+  result.count = names_at / kDirentBytes;
+  return result;
+}
+
+std::optional<Nid> ErofsReader::lookup(Nid directory, std::string_view name) const {
+  if (name.empty() || name.size() > kMaxName) return std::nullopt;
+  const auto inode = parse_directory(directory);
+  // The last block whose first name is not greater than the one we look for.
+  std::uint64_t low = 0;
+  std::uint64_t high = blocks_of(inode.info.size);
+  while (high - low > 1) {
+    const auto middle = low + (high - low) / 2;
+    (directory_block(inode, middle).name(0) <= name ? low : high) = middle;
+  }
+  const auto block = directory_block(inode, low);
+  std::size_t first = 0;
+  std::size_t last = block.count;
+  while (first < last) {
+    const auto middle = first + (last - first) / 2;
+    const auto order = block.name(middle).compare(name);
+    if (order == 0) return block.nid(middle);
+    if (order < 0) {
+      first = middle + 1;
+    } else {
+      last = middle;
+    }
+  }
+  return std::nullopt;
+}
+
+void ErofsReader::read_directory(Nid directory, std::uint64_t from, const EntryCallback& entry) const {
+  const auto inode = parse_directory(directory);
+  auto first = from % kPositionsPerBlock;
+  for (auto block = from / kPositionsPerBlock; block < blocks_of(inode.info.size); ++block, first = 0) {
+    const auto entries = directory_block(inode, block);
+    for (auto i = first; i < entries.count; ++i) {
+      if (!entry(entries.name(i), entries.nid(i), entries.type(i), block * kPositionsPerBlock + i)) return;
+    }
+  }
+}
+
+struct ErofsReader::CheckState {
+  std::vector<bool> seen;
+  std::map<Nid, std::uint64_t> links;         // names found of inodes with several
+  std::vector<std::pair<Nid, Nid>> to_visit;  // a directory and its parent
+  std::uint64_t inodes = 0;
+  // In a tree of ours no two inodes share bytes. In a hostile one thousands could name the same large area, and reading
+  // it for each of them would never end.
+  std::uint64_t own_bytes_left = 0;
+  std::uint64_t shared_bytes_left = 0;  // of attributes: a pair may be read once for each inode that has it
+};
+
+void ErofsReader::check_content(const Inode& inode, CheckState& state) const {
+  const auto charge = [&](std::uint64_t& left, std::uint64_t bytes) {
+    if (bytes > left) corrupt(inode.nid, "more content than the image has room for");
+    left -= bytes;
+  };
+  charge(state.own_bytes_left, kCompactBytes + inode.xattr_bytes);
+  for (const auto& [name, value] : xattrs_of(inode)) charge(state.shared_bytes_left, name.size() + value.size());
+  if (inode.info.type == FileType::kRegular) {
+    if (inode.info.size == 0) return;
+    const auto chunk_bits = (inode.union_value & kChunkBitsMask) + kBlockBits;
+    charge(state.own_bytes_left, (((inode.info.size - 1) >> chunk_bits) + 1) * kChunkIndexBytes);
+    runs_of(inode);
+  } else if (inode.info.type == FileType::kSymlink) {
+    charge(state.own_bytes_left, inode.info.size);
+    symlink_target(inode.nid);
+  } else if (inode.info.type == FileType::kDirectory) {
+    charge(state.own_bytes_left, inode.info.size);
+  }
+}
+
+// Reports what is wrong with one directory and its children; finds the directories below it.
+void ErofsReader::check_directory(CheckState& state) const {
+  const auto [self, parent] = state.to_visit.back();
+  state.to_visit.pop_back();
+  std::string previous;
+  std::uint64_t subdirectories = 0;
+  unsigned dots = 0;
+  read_directory(
+      self, 0,
+      [&, self = self, parent = parent](std::string_view name, Nid nid, FileType type, std::uint64_t position) {
+        if (position != 0 && name <= previous) corrupt(self, "entries out of order");
+        previous = name;
+        if (name.find('/') != std::string_view::npos || name.find('\0') != std::string_view::npos)
+          corrupt(self, "an entry with an impossible name");
+        if (name == "." || name == "..") {
+          ++dots;
+          if (nid != (name == "." ? self : parent) || type != FileType::kDirectory)
+            corrupt(self, "\".\" or \"..\" leads elsewhere");
+          return true;
+        }
+        const auto child = parse(nid);
+        if (child.info.type != type) corrupt(nid, "an entry says another type");
+        const bool is_new = !state.seen[nid];
+        state.seen[nid] = true;
+        if (type == FileType::kDirectory) {
+          if (!is_new) corrupt(nid, "a directory with two names");
+          ++subdirectories;
+          state.to_visit.emplace_back(nid, self);
+        } else if (child.info.nlink > 1) {
+          ++state.links[nid];
+        } else if (!is_new || child.info.nlink == 0) {
+          corrupt(nid, "wrong number of links");
+        }
+        if (!is_new) return true;
+        ++state.inodes;
+        check_content(child, state);
+        return true;
+      });
+  if (dots != 2) corrupt(self, "\".\" or \"..\" is missing");
+  if (inode(self).nlink != subdirectories + 2) corrupt(self, "wrong number of links");
+}
+
+void ErofsReader::check() const {
+  if (!is_intact()) fail<CorruptData>("{}: the content does not match the UUID", what_);
+  for (std::uint32_t device = 1; device <= devices_; ++device) {
+    if (device_tag(device).empty()) fail<CorruptData>("{}: device {} has no tag", what_, device);
+  }
+  CheckState state{.seen = std::vector<bool>(image_.size() / kSlot),
+                   .links = {},
+                   .to_visit = {{root_, root_}},
+                   .inodes = 1,
+                   .own_bytes_left = image_.size(),
+                   .shared_bytes_left = image_.size() * 64};
+  state.seen[root_] = true;
+  check_content(parse(root_), state);
+  while (!state.to_visit.empty()) check_directory(state);
+  for (const auto& [nid, names] : state.links) {
+    if (inode(nid).nlink != names) corrupt(nid, "wrong number of links");
+  }
+  if (state.inodes != inodes_) fail<CorruptData>("{}: {} inodes found, {} declared", what_, state.inodes, inodes_);
+}
+
+}  // namespace varve::index

@@ -1,0 +1,117 @@
+#pragma once
+// The index of an image as an OCI artifact: what is published, found and checked. On disk: docs/format-index.md.
+#include <cstdint>
+#include <filesystem>
+#include <functional>
+#include <memory>
+#include <optional>
+#include <string>
+#include <string_view>
+#include <vector>
+
+#include "core/base/digest.h"
+#include "core/index/format/erofs.h"
+#include "core/index/format/layer_map.h"
+#include "core/oci/image.h"
+#include "core/trust/judge.h"
+
+namespace varve::index {
+
+inline constexpr std::string_view kIndexArtifactType = "application/vnd.varve.index.v1";  // subject: the image manifest
+inline constexpr std::string_view kLayerArtifactType =
+    "application/vnd.varve.layer-index.v1";  // subject: the layer blob
+inline constexpr std::string_view kTreeMediaType =
+    "application/vnd.varve.tree.v1+zstd";  // the EROFS image, zstd-compressed
+inline constexpr std::string_view kRangesMediaType = "application/vnd.varve.ranges.v1+zstd";
+inline constexpr std::string_view kLayerMapMediaType = "application/vnd.varve.layer-map.v1";
+inline constexpr std::string_view kWindowsMediaType = "application/vnd.varve.windows.v1";
+inline constexpr std::string_view kColdMediaType = "application/vnd.varve.cold.v1";
+inline constexpr std::string_view kProfileMediaType = "application/vnd.varve.profile.v1";
+inline constexpr std::string_view kEntriesMediaType = "application/vnd.varve.layer-entries.v1";
+inline constexpr std::string_view kLayerAnnotation = "dev.varve.layer";  // on map, windows, entries: the layer's digest
+inline constexpr std::string_view kUncompressedBytesAnnotation = "dev.varve.uncompressed-bytes";  // on the tree
+inline constexpr std::string_view kToolAnnotation = "dev.varve.tool";  // "varve 0.2.0": by whom it was indexed
+
+inline constexpr std::string_view kGenerationAnnotation =
+    "dev.varve.generation";  // of the image's index, decimal; absent = 0
+
+inline constexpr std::uint64_t kMaxGeneration = 1'000'000'000;
+inline constexpr std::uint64_t kMaxMapBlobBytes = 2ull << 30;   // kMaxSpans spans
+inline constexpr std::uint64_t kMaxRangesBytes = 256ull << 20;  // decompressed
+inline constexpr int kIndexZstdLevel = 9;  // of tree and ranges; higher ones gain little: docs/format-tree.md
+
+// The blobs that describe one layer.
+struct LayerIndexBlobs {
+  Digest layer_digest;
+  oci::Descriptor map;
+  std::optional<oci::Descriptor> windows;  // absent when no span needs one
+  oci::Descriptor entries;
+  std::string tool = {};  // by whom the layer was indexed; "" = not said, or read from an image's index
+};
+
+struct ImageIndexBlobs {
+  oci::Descriptor manifest;  // of the index artifact itself
+  Digest image_digest;       // subject
+  oci::Descriptor tree;
+  std::uint64_t tree_bytes = 0;  // decompressed
+  std::optional<oci::Descriptor> ranges;
+  std::optional<oci::Descriptor> cold;     // cold_ranges.h; absent: nothing is cold
+  std::optional<oci::Descriptor> profile;  // profile.h; absent: nothing is known of start-ups
+  std::uint64_t generation =
+      0;  // how often its cold marks or its profile were changed: of two indexes of one tool the later one is taken
+  std::vector<LayerIndexBlobs> layers;  // in the image's order, one per layer, repeated where the image repeats a layer
+  std::string tool;
+
+  std::uint64_t index_bytes() const;  // all blobs, each counted once, and the manifest
+  std::uint64_t first_load_bytes()
+      const;  // manifest, tree, ranges, cold, profile, maps: what a mount needs before it is usable
+};
+
+// The tree and ranges blobs as they are published.
+Bytes pack_tree(const ErofsImage& image);
+Bytes pack_ranges(const RangesDevice& ranges);
+// Back again. Throw CorruptData (a tree must have exactly `tree_bytes` and pass ErofsReader::check) or Unsupported.
+Bytes unpack_tree(ByteView blob, std::uint64_t tree_bytes, std::string_view what);
+RangesDevice unpack_ranges(ByteView blob, std::string_view what);
+
+// Artifact manifests, deterministic. A layer that the image repeats is named once.
+oci::ArtifactManifest make_index_manifest(const oci::Image& image, const ImageIndexBlobs& blobs);
+oci::ArtifactManifest make_layer_manifest(const oci::Descriptor& layer, const LayerIndexBlobs& blobs);
+
+// Reads an index manifest and checks that it is for this image and names one set of blobs per layer. Throws
+// CorruptData.
+ImageIndexBlobs parse_index_manifest(const oci::Document& document, const oci::Image& image);
+LayerIndexBlobs parse_layer_manifest(const oci::Document& document, const Digest& layer_digest);
+
+// True if `index` is taken rather than `other` where both are found and both are trusted: the newest tool, then the
+// highest generation, then the smallest digest, so that all machines choose the same. A tool later than this program
+// comes after all that it knows: a version is only a claim.
+bool is_preferred(const ImageIndexBlobs& index, const ImageIndexBlobs& other);
+// True if they say the same of the image, though not of what is cold and of start-ups.
+bool same_content(const ImageIndexBlobs& index, const ImageIndexBlobs& other);
+
+// At most so many of the indexes that are listed for a subject are looked at, the preferred ones first: who may push
+// must not make mounts slow.
+inline constexpr std::size_t kMaxCandidates = 64;
+
+// An index with the manifest that names it.
+struct FoundIndex {
+  ImageIndexBlobs blobs;
+  oci::Document document;
+};
+struct FoundLayerIndex {
+  LayerIndexBlobs blobs;
+  oci::Document document;
+};
+// Shows those that are published and parse, preferred ones first by what the list says of them, until `visit` returns
+// true. Whether any may be believed is for trust::Judge to say.
+void visit_indexes(oci::Repository& repository, const oci::Image& image, const std::function<bool(FoundIndex)>& visit);
+void visit_layer_indexes(oci::Repository& repository, const Digest& layer_digest,
+                         const std::function<bool(FoundLayerIndex)>& visit);
+
+// The first of them, believed or not; absent if there is none.
+std::optional<ImageIndexBlobs> find_index(oci::Repository& repository, const oci::Image& image);
+// The index of one layer, published for this or another image.
+std::optional<LayerIndexBlobs> find_layer_index(oci::Repository& repository, const Digest& layer_digest);
+
+}  // namespace varve::index

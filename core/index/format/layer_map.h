@@ -1,0 +1,67 @@
+#pragma once
+// The layer map: where each span of a layer lies and how to decode it. On disk: docs/format-layer-map.md.
+#include <cstdint>
+#include <string>
+#include <string_view>
+#include <vector>
+
+#include "core/base/byte_range.h"
+#include "core/base/bytes.h"
+#include "core/base/digest.h"
+
+namespace varve::index {
+
+inline constexpr std::uint64_t kMaxSpans = 16'000'000;            // of one layer
+inline constexpr std::uint64_t kMaxSpanStreamBytes = 1ull << 30;  // highly compressible blocks make long spans
+inline constexpr std::uint64_t kMaxStreamBytes = 1ull << 44;      // 16 TiB of one layer, far above any runtime
+inline constexpr std::uint64_t kMaxWindowBytes = 32'768 + 1'024;  // one window in the windows blob, compressed
+
+enum class LayerFormat : std::uint8_t {
+  kTar = 0,
+  kGzip = 1,
+  kEstargz = 2,
+  kZstd = 3,
+  kZstdChunked = 4,
+  kZstdSingle = 5
+};
+// "tar" "gzip" "estargz" "zstd" "zstd-chunked" "zstd-single" (CLI.md).
+std::string_view to_string(LayerFormat format);
+
+// A piece of a layer that can be fetched, verified and decoded alone. Spans are in stream order, do not overlap and
+// leave no gap. kZstdSingle: spans cut the stream for presence and digests only; compressed_range is empty, since the
+// blob must be decoded from its start.
+struct Span {
+  ByteRange stream_range;
+  ByteRange
+      compressed_range;   // all bytes needed to decode it; gzip neighbours share a byte when the second has bits != 0
+  std::uint8_t bits = 0;  // gzip: so many high bits of the first byte belong to the span; 0 = all
+  bool member_header = false;  // gzip: begins with a member header
+  ByteRange window;            // in the windows blob; length 0 = none needed
+  Digest compressed_digest;    // of compressed_range; zero for kZstdSingle
+  Digest stream_digest;        // of the decoded bytes: also what proves the window right
+  bool operator==(const Span&) const = default;
+};
+
+struct LayerMap {
+  Digest layer_digest;  // of the blob as stored
+  Digest diff_id;       // of the stream
+  LayerFormat format = LayerFormat::kTar;
+  std::uint64_t compressed_bytes = 0;
+  std::uint64_t stream_bytes = 0;
+  Digest windows_digest;  // of the windows blob (concatenated windows, each zstd-compressed by itself); zero if none
+  std::uint64_t windows_bytes = 0;
+  std::vector<Span> spans;
+
+  // The index of the span that holds a stream offset < stream_bytes.
+  std::size_t span_at(std::uint64_t stream_offset) const;
+  // First and one past the last span that touch a stream range inside the stream; empty range = empty.
+  std::pair<std::size_t, std::size_t> spans_of(ByteRange stream_range) const;
+
+  Bytes encode() const;
+  // Checks every offset, length and order; what decode() returns can be used without further checks. Throws
+  // CorruptData.
+  static LayerMap decode(ByteView bytes, std::string_view what);
+  bool operator==(const LayerMap&) const = default;
+};
+
+}  // namespace varve::index

@@ -1,0 +1,50 @@
+#pragma once
+// The tree of an image in memory: all names and attributes after the layers are merged. Written as EROFS by
+// erofs_writer.h.
+#include <cstdint>
+#include <map>
+#include <memory>
+#include <string>
+#include <vector>
+
+#include "core/index/format/layer_entries.h"
+
+namespace varve::index {
+
+inline constexpr int kMaxSymlinksFollowed = 40;  // as Linux does
+
+// No entry: the root, and parents that no layer gives.
+inline constexpr std::uint32_t kNoEntry = 0xFFFFFFFF;
+
+// Where a run of a file's content lies: layer 0 is the base layer's stream.
+struct TreeRun {
+  std::uint32_t layer = 0;
+  ContentRun run;
+};
+
+// One inode. Hard links are several names of one TreeInode.
+struct TreeInode {
+  FileType type = FileType::kDirectory;  // never kHardLink
+  std::uint32_t mode = 0755;
+  std::uint32_t uid = 0;
+  std::uint32_t gid = 0;
+  std::int64_t mtime_seconds = 0;
+  std::uint32_t mtime_nanoseconds = 0;
+  std::uint32_t device_major = 0;
+  std::uint32_t device_minor = 0;
+  std::uint64_t size = 0;
+  std::uint32_t layer = 0;         // of the entry that made it; a directory is what the last entry said of it
+  std::uint32_t entry = kNoEntry;  // its place in that layer's entries; not written into trees
+  std::string symlink_target;
+  std::vector<TreeRun> runs;
+  std::map<std::string, std::string> xattrs;
+  // Directories: name -> inode, ordered bytewise as EROFS wants it.
+  std::map<std::string, std::shared_ptr<TreeInode>, std::less<>> children;
+};
+
+struct Tree {
+  std::shared_ptr<TreeInode> root = std::make_shared<TreeInode>();
+  std::uint32_t layers = 0;
+};
+
+}  // namespace varve::index

@@ -1,0 +1,271 @@
+#include "fuse/daemon/control_client.h"
+
+#include <fcntl.h>
+#include <poll.h>
+#include <sys/socket.h>
+#include <sys/un.h>
+#include <sys/wait.h>
+
+#include <array>
+#include <cstring>
+#include <thread>
+
+#include "core/base/errors.h"
+#include "core/base/file.h"
+#include "fuse/daemon/control_protocol.h"
+
+namespace varve::fuse {
+namespace {
+
+using nlohmann::json;
+
+constexpr int kPollMs = 200;                               // how soon a cancelled command notices
+constexpr auto kStartPatience = std::chrono::seconds(20);  // for a daemon that somebody else is starting
+constexpr auto kOrderlyEndPatience = std::chrono::seconds(1);
+constexpr auto kLookAgain = std::chrono::milliseconds(20);
+constexpr unsigned kMostAttempts = 4;  // of a call whose daemon dies each time
+constexpr std::size_t kMaxReadyBytes = 4096;
+
+UniqueFd connect_socket(const std::filesystem::path& path) {
+  sockaddr_un address{};
+  address.sun_family = AF_UNIX;
+  if (path.string().size() >= sizeof address.sun_path)
+    fail<UsageError>("{}: a socket's path has at most {} bytes; choose a shorter --root", path.string(),
+                     sizeof address.sun_path - 1);
+  std::strcpy(address.sun_path, path.c_str());
+  UniqueFd socket(::socket(AF_UNIX, SOCK_STREAM | SOCK_CLOEXEC, 0));
+  if (!socket) fail_errno("make a socket");
+  if (::connect(socket.get(), reinterpret_cast<const sockaddr*>(&address), sizeof address) == 0) return socket;
+  if (errno == ENOENT || errno == ECONNREFUSED) return UniqueFd();
+  fail_errno("connect to the daemon at {}", path.string());
+}
+
+// In the child of a fork: nothing here may allocate.
+[[noreturn]] void become_daemon(const char* const* argv, int log_fd, int ready_fd) {
+  ::setsid();
+  if (::fork() != 0) ::_exit(0);  // init becomes the daemon's parent
+  const int null = ::open("/dev/null", O_RDONLY | O_CLOEXEC);
+  if (::dup2(null, STDIN_FILENO) < 0 || ::dup2(log_fd, STDOUT_FILENO) < 0 || ::dup2(log_fd, STDERR_FILENO) < 0)
+    ::_exit(1);
+  if (::fcntl(ready_fd, F_SETFD, 0) != 0 || ::chdir("/") != 0) ::_exit(1);
+  sigset_t none;
+  ::sigemptyset(&none);
+  ::sigprocmask(SIG_SETMASK, &none, nullptr);
+  ::execv(argv[0], const_cast<char* const*>(argv));
+  ::_exit(127);
+}
+
+// Returns what the daemon says of its start: "ok", or why not, or nothing when it died.
+std::string start_daemon(const DaemonPaths& paths, const std::filesystem::path& program) {
+  std::filesystem::create_directories(paths.root);
+  const auto log = open_file(paths.log_file(), O_WRONLY | O_CREAT | O_APPEND, 0600);
+  int ends[2];
+  if (::pipe2(ends, O_CLOEXEC) != 0) fail_errno("make a pipe for the daemon");
+  const UniqueFd ready(ends[0]);
+  UniqueFd told(ends[1]);
+  const auto root = paths.root.string();
+  const auto run_dir = paths.run_dir.string();
+  const auto program_path = program.string();
+  const auto ready_fd = std::to_string(told.get());
+  const std::array argv{program_path.c_str(),
+                        "--root",
+                        root.c_str(),
+                        "daemon",
+                        "--run-dir",
+                        run_dir.c_str(),
+                        "--ready-fd",
+                        ready_fd.c_str(),
+                        static_cast<const char*>(nullptr)};
+  const pid_t child = ::fork();
+  if (child < 0) fail_errno("start the daemon");
+  if (child == 0) become_daemon(argv.data(), log.get(), told.get());
+  told.reset();
+  int status = 0;
+  while (::waitpid(child, &status, 0) < 0 && errno == EINTR) {
+  }
+  std::string word;
+  std::array<char, 512> buffer;
+  for (ssize_t n = 0; word.size() < kMaxReadyBytes &&
+                      ((n = ::read(ready.get(), buffer.data(), buffer.size())) > 0 || (n < 0 && errno == EINTR));) {
+    if (n > 0) word.append(buffer.data(), static_cast<std::size_t>(n));
+  }
+  return word;
+}
+
+}  // namespace
+
+struct ControlClient::Connection {
+  LineSocket socket;
+  DaemonPaths paths;
+
+  [[noreturn]] void fail_gone() const {
+    fail<TemporaryError>("the daemon at {} has gone; its log: {}", paths.socket().string(), paths.log_file().string());
+  }
+
+  // Until a daemon that follows one that died or was replaced answers. False if none comes.
+  bool reconnect(const CancelFlag* cancel) {
+    const auto begin = std::chrono::steady_clock::now();
+    while (std::chrono::steady_clock::now() < begin + kStartPatience) {
+      // It has ended in order, and no other will come by itself.
+      if (std::chrono::steady_clock::now() > begin + kOrderlyEndPatience &&
+          !std::filesystem::exists(paths.handover_file()))
+        return false;
+      if (cancel != nullptr) cancel->throw_if_cancelled();
+      if (auto fresh = connect_socket(paths.socket())) {
+        socket = LineSocket(std::move(fresh), kMaxAnswerBytes);
+        return true;
+      }
+      std::this_thread::sleep_for(kLookAgain);
+    }
+    return false;
+  }
+
+  // For calls that may be made twice: made again if the daemon dies meanwhile and another follows.
+  json repeatable_call(const char* name, const json& arguments, const ProgressCallback& progress = {},
+                       const CancelFlag* cancel = nullptr) {
+    for (unsigned attempt = 1; attempt < kMostAttempts; ++attempt) {
+      if (auto result = try_call(name, arguments, progress, cancel)) return std::move(*result);
+      if (!reconnect(cancel)) break;
+    }
+    return call(name, arguments, progress, cancel);
+  }
+
+  // Sends a call and returns its result; progress lines on the way go to `progress`.
+  json call(const char* name, const json& arguments, const ProgressCallback& progress = {},
+            const CancelFlag* cancel = nullptr) {
+    auto result = try_call(name, arguments, progress, cancel);
+    if (!result) fail_gone();
+    return std::move(*result);
+  }
+
+  // Absent when the connection breaks.
+  std::optional<json> try_call(const char* name, json arguments, const ProgressCallback& progress,
+                               const CancelFlag* cancel) {
+    arguments["version"] = kControlVersion;
+    arguments["call"] = name;
+    try {
+      socket.write_line(arguments.dump());
+      while (true) {
+        const auto line = socket.read_line(cancel != nullptr ? kPollMs : -1);
+        if (cancel != nullptr) cancel->throw_if_cancelled();
+        if (!line && socket.timed_out()) continue;
+        if (!line) return std::nullopt;
+        const auto answer = parse_control_line(*line, "answer of the daemon");
+        if (answer.contains("error")) throw_from_json(answer["error"]);
+        if (answer.contains("result")) return answer["result"];
+        if (progress && answer.contains("progress"))
+          progress(answer["progress"].at("done").get<std::uint64_t>(),
+                   answer["progress"].at("expected").get<std::uint64_t>());
+      }
+    } catch (const std::system_error& error) {
+      if (error.code().value() == EPIPE || error.code().value() == ECONNRESET) return std::nullopt;
+      throw;
+    }
+  }
+};
+
+ControlClient::ControlClient(std::unique_ptr<Connection> connection) : connection_(std::move(connection)) {}
+ControlClient::ControlClient(ControlClient&&) noexcept = default;
+ControlClient& ControlClient::operator=(ControlClient&&) noexcept = default;
+ControlClient::~ControlClient() = default;
+
+std::optional<ControlClient> ControlClient::connect(const DaemonPaths& paths) {
+  auto socket = connect_socket(paths.socket());
+  if (!socket) return std::nullopt;
+  return ControlClient(std::make_unique<Connection>(Connection{LineSocket(std::move(socket), kMaxAnswerBytes), paths}));
+}
+
+ControlClient ControlClient::connect_or_start(const DaemonPaths& paths, const std::filesystem::path& program) {
+  if (auto client = connect(paths)) return std::move(*client);
+  const auto word = start_daemon(paths, program);
+  if (word != "ok") {
+    // Two commands may start it at once; the second daemon leaves, and the first is about to answer.
+    const auto patience_ends = std::chrono::steady_clock::now() + kStartPatience;
+    while (word == "running" && std::chrono::steady_clock::now() < patience_ends) {
+      if (auto client = connect(paths)) return std::move(*client);
+      std::this_thread::sleep_for(kLookAgain);
+    }
+    fail<Error>("the daemon did not start: {}; its log: {}", word.empty() ? "it ended at once" : word,
+                paths.log_file().string());
+  }
+  if (auto client = connect(paths)) return std::move(*client);
+  fail<TemporaryError>("the daemon started but does not answer at {}; its log: {}", paths.socket().string(),
+                       paths.log_file().string());
+}
+
+MountResult ControlClient::mount(const ImageSpec& image, const std::filesystem::path& dir, MountMode mode,
+                                 bool prefetch) {
+  return mount_result_from_json(connection_->call(
+      "mount", {{"image", to_json(image)}, {"dir", dir.string()}, {"mode", to_string(mode)}, {"prefetch", prefetch}}));
+}
+
+void ControlClient::unmount(const std::filesystem::path& dir, bool detach) {
+  connection_->call("unmount", {{"dir", dir.string()}, {"detach", detach}});
+}
+
+AcquiredImage ControlClient::acquire(const ImageSpec& image, MountMode mode, const MountOptions& options) {
+  return acquired_image_from_json(connection_->repeatable_call("acquire", {{"image", to_json(image)},
+                                                                           {"mode", to_string(mode)},
+                                                                           {"prefetch", options.prefetch},
+                                                                           {"record", options.record}}));
+}
+
+Bytes ControlClient::recording() { return recording_from_json(connection_->call("recording", json::object())); }
+
+std::optional<ImageStats> ControlClient::image_stats(const Digest& image) {
+  const auto answer = connection_->repeatable_call("image_stats", {{"digest", image.to_string()}});
+  if (answer.is_null()) return std::nullopt;
+  return image_stats_from_json(answer);
+}
+
+DaemonStatus ControlClient::status() {
+  return daemon_status_from_json(connection_->repeatable_call("status", json::object()));
+}
+
+PullResult ControlClient::pull(const ImageSpec& image, bool wait, bool cold, const ProgressCallback& progress,
+                               const CancelFlag& cancel) {
+  return pull_result_from_json(connection_->repeatable_call(
+      "pull", {{"image", to_json(image)}, {"wait", wait}, {"cold", cold}}, progress, &cancel));
+}
+
+std::vector<LayerRanges> ControlClient::present(const ImageSpec& image) {
+  return layer_ranges_from_json(connection_->call("present", {{"image", to_json(image)}}));
+}
+
+PullResult ControlClient::fetch(const ImageSpec& image, const std::vector<LayerRanges>& wanted,
+                                const ProgressCallback& progress, const CancelFlag& cancel) {
+  return pull_result_from_json(
+      connection_->call("fetch", {{"image", to_json(image)}, {"layers", to_json(wanted)}}, progress, &cancel));
+}
+
+VerifyResult ControlClient::verify(const ImageSpec& image, bool deep, const ProgressCallback& progress,
+                                   const CancelFlag& cancel) {
+  return verify_result_from_json(
+      connection_->repeatable_call("verify", {{"image", to_json(image)}, {"deep", deep}}, progress, &cancel));
+}
+
+VerifyResult ControlClient::verify_store(const ProgressCallback& progress, const CancelFlag& cancel) {
+  return verify_result_from_json(connection_->repeatable_call("verify_store", json::object(), progress, &cancel));
+}
+
+void ControlClient::replace(const std::filesystem::path& program, int handover_format) {
+  connection_->call("replace", {{"program", program.string()}, {"handover_format", handover_format}});
+  const auto patience_ends = std::chrono::steady_clock::now() + kStartPatience;
+  while (connection_->socket.read_line(kPollMs) || connection_->socket.timed_out()) {
+    if (std::chrono::steady_clock::now() >= patience_ends)
+      fail<Error>("the daemon did not give way to {}; its log: {}", program.string(),
+                  connection_->paths.log_file().string());
+  }
+  if (!connection_->reconnect(nullptr))
+    fail<Error>("no daemon has followed; its log: {}", connection_->paths.log_file().string());
+  connection_->repeatable_call("ping", json::object());  // the socket of the one that goes may have taken us
+}
+
+void ControlClient::shutdown() {
+  connection_->call("shutdown", json::object());
+  // The daemon closes its connections when everything is unmounted, as its last act.
+  while (connection_->socket.read_line()) {
+  }
+}
+
+}  // namespace varve::fuse

@@ -1,0 +1,170 @@
+#include "fuse/daemon/control_protocol.h"
+
+#include <gtest/gtest.h>
+#include <sys/socket.h>
+
+#include <cstdlib>
+#include <thread>
+
+#include "core/base/errors.h"
+
+namespace varve::fuse {
+namespace {
+
+using nlohmann::json;
+
+struct SocketPair {
+  SocketPair() {
+    int ends[2];
+    if (::socketpair(AF_UNIX, SOCK_STREAM | SOCK_CLOEXEC, 0, ends) != 0) fail_errno("socketpair");
+    near.reset(ends[0]);
+    far.reset(ends[1]);
+  }
+  UniqueFd near, far;
+};
+
+TEST(LineSocket, SplitsWhatArrivesIntoLines) {
+  SocketPair pair;
+  LineSocket lines(std::move(pair.near), 100);
+  ASSERT_EQ(::send(pair.far.get(), "one\ntwo\nthr", 11, 0), 11);
+  EXPECT_EQ(lines.read_line(), "one");
+  EXPECT_EQ(lines.read_line(), "two");
+  EXPECT_EQ(lines.read_line(0), std::nullopt);
+  EXPECT_TRUE(lines.timed_out());
+  ASSERT_EQ(::send(pair.far.get(), "ee\n", 3, 0), 3);
+  EXPECT_EQ(lines.read_line(), "three");
+  pair.far.reset();
+  EXPECT_EQ(lines.read_line(), std::nullopt);
+  EXPECT_FALSE(lines.timed_out());
+}
+
+TEST(LineSocket, RefusesALineThatNeverEnds) {
+  SocketPair pair;
+  LineSocket lines(std::move(pair.near), 100);
+  const std::string endless(300, 'x');
+  ASSERT_EQ(::send(pair.far.get(), endless.data(), endless.size(), 0), 300);
+  EXPECT_THROW(lines.read_line(), Unsupported);
+}
+
+TEST(LineSocket, CarriesLinesLargerThanTheSocketsBuffer) {
+  SocketPair pair;
+  LineSocket reader(std::move(pair.near), kMaxAnswerBytes);
+  LineSocket writer(std::move(pair.far), kMaxAnswerBytes);
+  const std::string large(3'000'000, 'y');
+  std::jthread sender([&] { writer.write_line(large); });
+  EXPECT_EQ(reader.read_line(), large);
+}
+
+template <typename E>
+void expect_crosses(const E& error) {
+  try {
+    throw_from_json(json::parse(error_to_json(error).dump()));
+    FAIL();
+  } catch (const E& arrived) {
+    EXPECT_STREQ(arrived.what(), error.what());
+  }
+}
+
+TEST(ControlProtocol, ErrorsArriveWithTheirTypeAndText) {
+  expect_crosses(UsageError("wrong"));
+  expect_crosses(NotFound("absent"));
+  expect_crosses(CorruptData("broken"));
+  expect_crosses(Unsupported("too much"));
+  expect_crosses(TemporaryError("later"));
+  expect_crosses(Cancelled("stopped"));
+  const std::system_error busy(EBUSY, std::generic_category(), "unmount /x");
+  expect_crosses(busy);
+  try {
+    throw_from_json(error_to_json(busy));
+  } catch (const std::system_error& error) {
+    EXPECT_EQ(error.code().value(), EBUSY);
+  }
+}
+
+TEST(ControlProtocol, FieldsThatAreMissingOrOfAnotherTypeAreNamed) {
+  auto stats = to_json(ImageStats{});
+  stats.erase("errors");
+  try {
+    image_stats_from_json(stats);
+    FAIL();
+  } catch (const CorruptData& error) {
+    EXPECT_NE(std::string(error.what()).find("errors"), std::string::npos);
+  }
+  stats["errors"] = "many";
+  EXPECT_THROW(image_stats_from_json(stats), CorruptData);
+}
+
+TEST(ControlProtocol, ADocumentNestedTooDeepIsRefused) {
+  EXPECT_THROW(parse_control_line(std::string(10'000, '[') + std::string(10'000, ']'), "request"), CorruptData);
+  EXPECT_THROW(parse_control_line("{\"a\":", "request"), CorruptData);
+}
+
+TEST(ControlProtocol, StatusCrossesWhole) {
+  DaemonStatus status{.pid = 7,
+                      .version = "1",
+                      .uptime_seconds = 2.5,
+                      .root = "/r",
+                      .keeper = "keeper",
+                      .keeper_pid = 8,
+                      .mounts = {},
+                      .store_bytes = 10,
+                      .store_max_bytes = 20};
+  MountStatus mount;
+  mount.dir = "/m";
+  mount.mode = MountMode::kKernel;
+  mount.session = true;
+  mount.stats.image = digest_of("image");
+  mount.stats.requests = 3;
+  mount.stats.last_error = "read of x";
+  mount.fuse_requests = {{"READ", 5}};
+  status.mounts.push_back(mount);
+  const auto arrived = daemon_status_from_json(json::parse(to_json(status).dump()));
+  EXPECT_EQ(arrived.pid, 7);
+  ASSERT_EQ(arrived.mounts.size(), 1u);
+  EXPECT_EQ(arrived.mounts[0].mode, MountMode::kKernel);
+  EXPECT_EQ(arrived.mounts[0].stats.image, digest_of("image"));
+  EXPECT_EQ(arrived.mounts[0].stats.requests, 3u);
+  EXPECT_EQ(arrived.mounts[0].fuse_requests.at("READ"), 5u);
+  EXPECT_EQ(arrived.store_max_bytes, 20u);
+}
+
+TEST(ImageSpec, CarriesPathsThatMeanTheSameInTheDaemon) {
+  oci::RegistryOptions registry;
+  registry.authfile = "auth.json";
+  const auto spec = ImageSpec::from_user("oci:image:latest", "linux/amd64", registry);
+  EXPECT_EQ(spec.reference, "oci:" + (std::filesystem::current_path() / "image").string() + ":latest");
+  EXPECT_TRUE(spec.registry.authfile.is_absolute());
+  const auto arrived = image_spec_from_json(json::parse(to_json(spec).dump()));
+  EXPECT_EQ(arrived.reference, spec.reference);
+  EXPECT_EQ(arrived.platform, "linux/amd64");
+  EXPECT_EQ(arrived.registry.authfile, spec.registry.authfile);
+}
+
+TEST(MountModes, AreNamedAsTheCommandLineNamesThem) {
+  for (const auto mode : {MountMode::kAuto, MountMode::kKernel, MountMode::kFuse})
+    EXPECT_EQ(parse_mount_mode(to_string(mode)), mode);
+  EXPECT_THROW(parse_mount_mode("loop"), UsageError);
+}
+
+TEST(ControlProtocol, RangesAndRecordingsArriveAsTheyWere) {
+  const std::vector<LayerRanges> layers{{digest_of("a"), {{0, 5}, {1ull << 40, 7}}}, {digest_of("b"), {}}};
+  const auto arrived = layer_ranges_from_json(json::parse(to_json(layers).dump()));
+  ASSERT_EQ(arrived.size(), 2u);
+  EXPECT_EQ(arrived[0].layer, digest_of("a"));
+  EXPECT_EQ(arrived[0].ranges, layers[0].ranges);
+  EXPECT_TRUE(arrived[1].ranges.empty());
+  const auto profile = to_bytes(as_bytes(std::string_view("\0\xff profile", 10)));
+  EXPECT_EQ(recording_from_json(json::parse(recording_to_json(profile).dump())), profile);
+}
+
+TEST(ControlProtocol, RangesThatCannotBeReadAreRefused) {
+  const auto layer = digest_of("a").to_string();
+  for (const auto& text : {R"(5)", R"([5])", R"([{"ranges": []}])", R"([{"layer": "x", "ranges": []}])"})
+    EXPECT_THROW(layer_ranges_from_json(json::parse(text)), CorruptData) << text;
+  for (const auto& ranges : {json(5), json::array({1}), json::array({"a", "b"})})
+    EXPECT_THROW(layer_ranges_from_json(json::array({{{"layer", layer}, {"ranges", ranges}}})), CorruptData) << ranges;
+  EXPECT_THROW(recording_from_json({{"profile", "no base64!"}}), CorruptData);
+}
+
+}  // namespace
+}  // namespace varve::fuse

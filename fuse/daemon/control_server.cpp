@@ -1,0 +1,273 @@
+#include "fuse/daemon/control_server.h"
+
+#include <poll.h>
+#include <sys/socket.h>
+#include <sys/stat.h>
+#include <sys/un.h>
+#include <unistd.h>
+
+#include <algorithm>
+#include <cstring>
+#include <memory>
+
+#include "core/base/errors.h"
+#include "core/base/log.h"
+#include "fuse/daemon/control_protocol.h"
+
+namespace varve::fuse {
+namespace {
+
+using nlohmann::json;
+
+constexpr int kBacklog = 64;
+constexpr std::size_t kMaxOpenImages = 256;
+constexpr auto kProgressInterval = std::chrono::milliseconds(200);
+
+UniqueFd listen_at(const std::filesystem::path& path) {
+  sockaddr_un address{};
+  address.sun_family = AF_UNIX;
+  if (path.string().size() >= sizeof address.sun_path)
+    fail<UsageError>("{}: a socket's path has at most {} bytes; choose a shorter --root", path.string(),
+                     sizeof address.sun_path - 1);
+  std::strcpy(address.sun_path, path.c_str());
+  UniqueFd listener(::socket(AF_UNIX, SOCK_STREAM | SOCK_CLOEXEC, 0));
+  if (!listener) fail_errno("make the control socket");
+  ::unlink(path.c_str());  // of a daemon that died: we hold the lock
+  const mode_t old_mask = ::umask(0177);
+  const int bound = ::bind(listener.get(), reinterpret_cast<const sockaddr*>(&address), sizeof address);
+  ::umask(old_mask);
+  if (bound != 0 || ::listen(listener.get(), kBacklog) != 0) fail_errno("listen at {}", path.string());
+  return listener;
+}
+
+ucred peer_of(int socket) {
+  ucred peer{};
+  socklen_t size = sizeof peer;
+  if (::getsockopt(socket, SOL_SOCKET, SO_PEERCRED, &peer, &size) != 0) fail_errno("ask who is at the control socket");
+  return peer;
+}
+
+bool has_hung_up(int socket) {
+  pollfd look{.fd = socket, .events = POLLRDHUP, .revents = 0};
+  return ::poll(&look, 1, 0) > 0 && (look.revents & (POLLRDHUP | POLLHUP | POLLERR)) != 0;
+}
+
+// One client: its requests in order, and the leases that end with it.
+class Connection {
+ public:
+  Connection(Daemon& daemon, UniqueFd socket, const ControlServer::Events& events)
+      : daemon_(daemon), lines_(std::move(socket), kMaxRequestBytes), events_(events) {}
+
+  void serve() {
+    peer_ = peer_of(lines_.fd());
+    if (peer_.uid != ::geteuid() && peer_.uid != 0) {
+      lines_.write_line(
+          json{{"error", error_to_json(Error(fmt::format("this daemon serves user {} only", ::geteuid())))}}.dump());
+      return;
+    }
+    while (const auto line = lines_.read_line()) {
+      std::function<void()> afterwards;
+      lines_.write_line(answer(*line, afterwards).dump(-1, ' ', false, json::error_handler_t::replace));
+      if (afterwards) afterwards();
+    }
+  }
+
+ private:
+  json answer(const std::string& line, std::function<void()>& afterwards) {
+    try {
+      const auto request = parse_control_line(line, "request");
+      const int version = request.value("version", 0);
+      if (version != kControlVersion)
+        fail<Unsupported>("the daemon speaks version {} of its protocol, the command {}; restart the daemon",
+                          kControlVersion, version);
+      const auto call = request.value("call", std::string());
+      if (call == "shutdown") afterwards = events_.shutdown;
+      if (call == "replace") {
+        daemon_.check_successor(request.at("handover_format").get<int>());
+        afterwards = [this, program = program_of(request)] { events_.replace(program); };
+      }
+      return {{"result", carry_out(call, request)}};
+    } catch (const json::exception& error) {
+      return {{"error", error_to_json(CorruptData(fmt::format("request: {}", error.what())))}};
+    } catch (const std::exception& error) {
+      log::info("a request failed: {}", error.what());
+      return {{"error", error_to_json(error)}};
+    }
+  }
+
+  json carry_out(const std::string& call, const json& request) {
+    if (call == "ping" || call == "shutdown" || call == "replace") return json::object();
+    if (call == "status") return to_json(daemon_.status());
+    if (call == "image_stats") {
+      const auto stats = daemon_.image_stats(Digest::parse(request.at("digest").get<std::string>()));
+      return stats ? to_json(*stats) : json(nullptr);
+    }
+    if (call == "verify_store") return to_json(daemon_.verify_store(progress(), stop_wanted()));
+    if (call == "unmount") {
+      refuse_other_namespace();
+      daemon_.unmount(request.at("dir").get<std::string>(), request.value("detach", false));
+      return json::object();
+    }
+    if (call == "recording") return recording_to_json(recording());
+    if (call != "mount" && call != "acquire" && call != "pull" && call != "verify" && call != "present" &&
+        call != "fetch")
+      fail<Unsupported>("the daemon knows no call {:?}", call);
+    const auto image = image_spec_from_json(request.at("image"));
+    if (call == "pull")
+      return to_json(
+          daemon_.pull(image, request.value("wait", false), request.value("cold", false), progress(), stop_wanted()));
+    if (call == "verify")
+      return to_json(daemon_.verify(image, request.value("deep", false), progress(), stop_wanted()));
+    if (call == "present") return to_json(Daemon::present(*opened(image, request.at("image"))));
+    if (call == "fetch")
+      return to_json(daemon_.fetch(*opened(image, request.at("image")), layer_ranges_from_json(request.at("layers")),
+                                   progress(), stop_wanted()));
+    refuse_other_namespace();
+    const auto mode = parse_mount_mode(request.at("mode").get<std::string>());
+    const MountOptions options{.prefetch = request.value("prefetch", true), .record = request.value("record", false)};
+    if (call == "mount")
+      return to_json(daemon_.mount(image, request.at("dir").get<std::string>(), mode, options.prefetch));
+    return to_json(daemon_.acquire(image, mode, options, peer_.pid, leases_));
+  }
+
+  // Stays open as long as the connection: its index is not read again for each piece that is wanted of it.
+  const std::shared_ptr<ServedImage>& opened(const ImageSpec& image, const json& as_asked) {
+    auto& kept = opened_[as_asked.dump()];
+    if (!kept) {
+      if (opened_.size() > kMaxOpenImages) fail<Unsupported>("more than {} images over one connection", kMaxOpenImages);
+      kept = daemon_.open_image(image);
+    }
+    return kept;
+  }
+
+  Bytes recording() const {
+    const auto lease = std::find_if(leases_.rbegin(), leases_.rend(),
+                                    [](const Daemon::Lease& one) { return one.image().recorder() != nullptr; });
+    if (lease == leases_.rend()) fail<NotFound>("recording: this connection has no image that is recorded");
+    return lease->image().recorder()->profile().encode();
+  }
+
+  static std::string program_of(const json& request) {
+    const auto program = request.at("program").get<std::string>();
+    if (!program.starts_with('/') || ::access(program.c_str(), X_OK) != 0)
+      fail<NotFound>("{}: is no program that could take the place of the daemon", program);
+    return program;
+  }
+
+  void refuse_other_namespace() const {
+    if (const auto why = why_not_for_peer(peer_.pid)) throw Unsupported(*why);
+  }
+
+  ProgressCallback progress() {
+    return [this, last = std::chrono::steady_clock::time_point()](std::uint64_t done, std::uint64_t expected) mutable {
+      const auto now = std::chrono::steady_clock::now();
+      if (now - last < kProgressInterval) return;
+      last = now;
+      lines_.write_line(json{{"progress", {{"done", done}, {"expected", expected}}}}.dump());
+    };
+  }
+
+  std::function<bool()> stop_wanted() const {
+    return [fd = lines_.fd()] { return has_hung_up(fd); };
+  }
+
+  Daemon& daemon_;
+  LineSocket lines_;
+  const ControlServer::Events& events_;
+  ucred peer_{};
+  std::map<std::string, std::shared_ptr<ServedImage>> opened_;  // for `present` and `fetch`
+  std::vector<Daemon::Lease> leases_;
+};
+
+}  // namespace
+
+std::optional<std::string> why_not_for_peer(pid_t pid) {
+  std::error_code error;
+  const auto theirs = std::filesystem::read_symlink(fmt::format("/proc/{}/ns/mnt", pid), error);
+  if (error) return std::nullopt;  // not ours to look at; it has passed the check of its user
+  const auto ours = std::filesystem::read_symlink("/proc/self/ns/mnt", error);
+  if (error || theirs == ours) return std::nullopt;
+  return "this command runs in another mount namespace than the daemon, so that it would not see the mount; give it a daemon of its own with --root DIR, or run it outside";
+}
+
+ControlServer::ControlServer(Daemon& daemon, const std::filesystem::path& socket, Events events)
+    : daemon_(daemon), path_(socket), events_(std::move(events)), listener_(listen_at(socket)) {
+  acceptor_ = std::jthread([this](const std::stop_token& stop) { accept_clients(stop); });
+}
+
+ControlServer::~ControlServer() {
+  stop_listening();
+  hang_up(std::chrono::hours(24));
+}
+
+void ControlServer::accept_clients(const std::stop_token& stop) {
+  while (!stop.stop_requested()) {
+    UniqueFd client(::accept4(listener_.get(), nullptr, nullptr, SOCK_CLOEXEC));
+    if (stop.stop_requested()) return;
+    if (!client) {
+      if (errno == EINTR || errno == ECONNABORTED) continue;
+      log::error("accept on the control socket: {}", std::strerror(errno));
+      if (errno == EMFILE || errno == ENFILE)
+        std::this_thread::sleep_for(std::chrono::milliseconds(100));
+      else
+        return;
+      continue;
+    }
+    const std::lock_guard guard(mutex_);
+    if (sockets_.size() >= kMaxConnections) {
+      log::error("more than {} connections: one is refused", kMaxConnections);
+      continue;
+    }
+    const int fd = client.get();
+    sockets_.push_back(fd);
+    try {
+      std::thread([this, socket = std::move(client)]() mutable { serve(std::move(socket)); }).detach();
+    } catch (const std::system_error& error) {
+      log::error("serve a client: {}", error.what());
+      sockets_.remove(fd);
+    }
+  }
+}
+
+void ControlServer::serve(UniqueFd socket) noexcept {
+  const int fd = socket.get();
+  {
+    std::optional<Connection> connection;
+    try {
+      connection.emplace(daemon_, std::move(socket), events_);
+      connection->serve();
+    } catch (const std::exception& error) {
+      log::debug("connection: {}", error.what());
+    }
+    // Taken off the list before its number can be given to another descriptor.
+    const std::lock_guard guard(mutex_);
+    *std::find(sockets_.begin(), sockets_.end(), fd) = -1;
+  }
+  // Leases have ended with the connection. The server may be destroyed as soon as the lock is released.
+  const std::lock_guard guard(mutex_);
+  sockets_.erase(std::find(sockets_.begin(), sockets_.end(), -1));
+  ended_.notify_all();
+}
+
+void ControlServer::stop_listening() {
+  if (!acceptor_.joinable()) return;
+  acceptor_.request_stop();
+  ::shutdown(listener_.get(), SHUT_RDWR);  // wakes accept
+  acceptor_.join();
+  ::unlink(path_.c_str());
+}
+
+bool ControlServer::hang_up(std::chrono::milliseconds patience) {
+  std::unique_lock lock(mutex_);
+  for (const int fd : sockets_) {
+    if (fd >= 0) ::shutdown(fd, SHUT_RDWR);
+  }
+  return ended_.wait_for(lock, patience, [this] { return sockets_.empty(); });
+}
+
+std::size_t ControlServer::connections() {
+  const std::lock_guard guard(mutex_);
+  return sockets_.size();
+}
+
+}  // namespace varve::fuse

@@ -1,0 +1,199 @@
+#include "fuse/daemon/daemon_process.h"
+
+#include <poll.h>
+#include <pthread.h>
+#include <sys/eventfd.h>
+#include <sys/file.h>
+#include <sys/signalfd.h>
+#include <sys/socket.h>
+#include <sys/stat.h>
+#include <unistd.h>
+
+#include <csignal>
+#include <cstdlib>
+#include <cstring>
+#include <thread>
+
+#include "core/base/errors.h"
+#include "core/base/file.h"
+#include "core/base/guarded.h"
+#include "core/base/log.h"
+#include "fuse/daemon/control_server.h"
+
+namespace varve::fuse {
+namespace {
+
+constexpr auto kEndPatience = std::chrono::seconds(10);  // for calls that hang in a registry when the daemon ends
+constexpr int kIdleLookMs = 1000;
+
+// Another daemon of this root, or of this run folder, holds it. Released when the process ends.
+UniqueFd take_lock(const std::filesystem::path& path) {
+  auto lock = open_file(path, O_RDWR | O_CREAT, 0600);
+  if (::flock(lock.get(), LOCK_EX | LOCK_NB) == 0) return lock;
+  if (errno == EWOULDBLOCK) fail<TemporaryError>("another daemon holds {}", path.string());
+  fail_errno("lock {}", path.string());
+}
+
+UniqueFd take_signals() {
+  sigset_t signals;
+  ::sigemptyset(&signals);
+  for (const int signal : {SIGTERM, SIGINT, SIGHUP}) ::sigaddset(&signals, signal);
+  // Threads inherit the mask, so that only the descriptor sees them.
+  if (const int error = ::pthread_sigmask(SIG_BLOCK, &signals, nullptr); error != 0) {
+    errno = error;
+    fail_errno("block signals");
+  }
+  UniqueFd fd(::signalfd(-1, &signals, SFD_CLOEXEC | SFD_NONBLOCK));
+  if (!fd) fail_errno("make a signal descriptor");
+  ::signal(SIGPIPE, SIG_IGN);
+  return fd;
+}
+
+void tell(const UniqueFd& ready, std::string_view word) {
+  if (!ready) return;
+  if (::write(ready.get(), word.data(), word.size()) < 0) log::debug("nobody waits for the start of the daemon");
+}
+
+class Process {
+ public:
+  explicit Process(DaemonProcessOptions& options) : options_(options) {
+    const auto& paths = options.daemon.paths;
+    std::filesystem::create_directories(paths.root);
+    std::filesystem::create_directories(paths.run_dir);
+    if (::chmod(paths.run_dir.c_str(), 0700) != 0) fail_errno("close {} to other users", paths.run_dir.string());
+    root_lock_ = take_lock(paths.root / "daemon.lock");
+    run_lock_ = take_lock(paths.run_dir / "daemon.lock");
+    end_event_.reset(::eventfd(0, EFD_CLOEXEC));
+    if (!end_event_) fail_errno("make an event descriptor");
+    signals_ = take_signals();
+    options.daemon.descriptors = open_descriptor_store({.socket = paths.keeper_socket(),
+                                                        .keeper = options.keeper_words,
+                                                        .daemon = options.words,
+                                                        .log_file = paths.log_file()});
+    daemon_.emplace(options.daemon);
+    server_.emplace(*daemon_, paths.socket(),
+                    ControlServer::Events{.shutdown = [this] { want({}); },
+                                          .replace = [this](const std::string& program) { want(program); }});
+  }
+
+  void serve() {
+    auto busy_until = std::chrono::steady_clock::now();
+    while (true) {
+      pollfd wait[] = {{.fd = end_event_.get(), .events = POLLIN, .revents = 0},
+                       {.fd = signals_.get(), .events = POLLIN, .revents = 0},
+                       // Its end only: answers are for who asked.
+                       {.fd = daemon_->descriptors().watch_fd(), .events = 0, .revents = 0}};
+      if (::poll(wait, std::size(wait), options_.idle_exit.count() > 0 ? kIdleLookMs : -1) < 0 && errno != EINTR)
+        fail_errno("wait for the end");
+      if (wait[0].revents != 0 && !is_replaced()) return log::info("a command asks for the end");
+      if (wait[1].revents != 0 && is_end_signal()) return;
+      if (wait[2].revents != 0) renew_descriptor_store();
+      if (options_.idle_exit.count() == 0) continue;
+      const auto now = std::chrono::steady_clock::now();
+      if (!daemon_->idle() || server_->connections() > 0) busy_until = now;
+      if (now - busy_until >= options_.idle_exit) return log::info("idle for {} s", options_.idle_exit.count());
+    }
+  }
+
+  void end() {
+    notify_service_manager("STOPPING=1");
+    server_->stop_listening();
+    daemon_->stop();
+    if (!server_->hang_up(kEndPatience)) {
+      // A call hangs in a registry. Everything is unmounted and on disk; the kernel frees the rest.
+      log::warn("a call did not end in time");
+      std::_Exit(0);
+    }
+    log::info("the daemon ends");
+  }
+
+ private:
+  // Empty: the end.
+  void want(std::string program) {
+    wanted_program_.with([&](std::string& wanted) { wanted = std::move(program); });
+    const std::uint64_t one = 1;
+    if (::write(end_event_.get(), &one, sizeof one) < 0) log::error("end: {}", std::strerror(errno));
+  }
+
+  // False if the end is wanted; comes back only if the other program could not be executed.
+  bool is_replaced() {
+    auto program = wanted_program_.with([](std::string& wanted) { return std::exchange(wanted, {}); });
+    if (program.empty()) return false;
+    std::uint64_t events = 0;
+    if (::read(end_event_.get(), &events, sizeof events) < 0) log::debug("no event to take");
+    log::info("{} takes the place of this daemon", program);
+    try {
+      auto words = options_.words;
+      words.at(0) = std::move(program);
+      // Of libraries, too; what is handed over is opened again after that.
+      ::close_range(STDERR_FILENO + 1, ~0u, CLOSE_RANGE_CLOEXEC);
+      const auto guard = daemon_->hand_over();
+      execute(words);
+    } catch (const std::exception& error) {
+      log::error("this daemon stays: {}", error.what());
+    }
+    return true;
+  }
+
+  // All descriptors but the standard ones close, so that locks and sockets are free for the other program; signals stay
+  // blocked and are not lost.
+  [[noreturn]] static void execute(std::vector<std::string>& words) {
+    std::vector<char*> argv;
+    for (auto& word : words) argv.push_back(word.data());
+    argv.push_back(nullptr);
+    ::execv(argv[0], argv.data());
+    fail_errno("execute {}", words[0]);
+  }
+
+  void renew_descriptor_store() {
+    try {
+      daemon_->descriptors().renew();
+      log::warn("the keeper has died; another one keeps the connections now");
+    } catch (const std::exception& error) {
+      log::error("the keeper has died, and no other could be started: {}; tried again", error.what());
+      std::this_thread::sleep_for(std::chrono::seconds(1));
+    }
+  }
+
+  // SIGHUP comes when a terminal closes, and the daemon does not belong to one.
+  bool is_end_signal() const {
+    signalfd_siginfo info{};
+    if (::read(signals_.get(), &info, sizeof info) != static_cast<ssize_t>(sizeof info) || info.ssi_signo == SIGHUP)
+      return false;
+    log::info("signal {}: unmounting everything", info.ssi_signo);
+    return true;
+  }
+
+  DaemonProcessOptions& options_;
+  UniqueFd root_lock_;
+  UniqueFd run_lock_;
+  UniqueFd end_event_;
+  UniqueFd signals_;
+  Guarded<std::string> wanted_program_;
+  std::optional<Daemon> daemon_;
+  std::optional<ControlServer> server_;
+};
+
+}  // namespace
+
+void run_daemon(DaemonProcessOptions options) {
+  std::optional<Process> process;
+  try {
+    process.emplace(options);
+  } catch (const TemporaryError&) {
+    tell(options.ready, "running");
+    throw;
+  } catch (const std::exception& error) {
+    tell(options.ready, error.what());
+    throw;
+  }
+  log::info("varve {} serves {} at {}", options.daemon.version, options.daemon.paths.root.string(),
+            options.daemon.paths.socket().string());
+  tell(options.ready, "ok");
+  options.ready.reset();
+  notify_service_manager("READY=1");
+  process->serve();
+  process->end();
+}
+
+}  // namespace varve::fuse

@@ -1,0 +1,282 @@
+// How a daemon goes on with what another one has mounted, and the record that it keeps for the next one.
+#include <unistd.h>
+
+#include <algorithm>
+
+#include "core/base/errors.h"
+#include "core/base/file.h"
+#include "core/base/log.h"
+#include "fuse/daemon/daemon.h"
+#include "fuse/daemon/remembered_image.h"
+#include "fuse/daemon/stale_mounts.h"
+#include "fuse/mount/fuse_channel.h"
+#include "fuse/mount/fuse_mount.h"
+
+namespace varve::fuse {
+namespace {
+
+namespace fs = std::filesystem;
+
+// Absent if there is none, or none that can be read: what was mounted is then cleaned up.
+std::optional<Handover> read_record(const fs::path& path) {
+  try {
+    const auto text = read_file_if_there(path, kMaxHandoverBytes);
+    if (text) return decode_handover(as_text(*text));
+  } catch (const std::exception& error) {
+    log::warn("{}: {}", path.string(), error.what());
+  }
+  return std::nullopt;
+}
+
+// Which file system is on top at the folders where a daemon of this root has mounted something.
+std::map<fs::path, std::string> our_devices(const DaemonPaths& paths) {
+  const auto table = read_mount_table();
+  const auto ours = find_stale_mounts(table, paths, {});
+  std::map<fs::path, std::string> devices;
+  for (const auto& entry : table) {
+    if (std::find(ours.begin(), ours.end(), entry.dir) != ours.end()) devices[entry.dir] = entry.device;
+  }
+  return devices;
+}
+
+}  // namespace
+
+struct Daemon::TakeOver {
+  Handover record;
+  std::map<std::string, UniqueFd> descriptors;
+  std::map<fs::path, std::string> devices;
+  std::map<Digest, std::shared_ptr<ServedImage>> images;  // by the manifest of their index
+  std::set<fs::path> served;                              // our own mounts that go on
+
+  const HandoverMount* mount_of(const HandoverConnection& connection, const Digest& index) const {
+    const auto found = std::find_if(record.mounts.begin(), record.mounts.end(), [&](const auto& mount) {
+      return mount.connection == connection.name && mount.index == index && devices.contains(mount.dir);
+    });
+    return found == record.mounts.end() ? nullptr : &*found;
+  }
+};
+
+void Daemon::take_over() {
+  TakeOver work{.record = {},
+                .descriptors = options_.descriptors->take(),
+                .devices = our_devices(options_.paths),
+                .images = {},
+                .served = {}};
+  if (!work.descriptors.empty()) {
+    if (auto record = read_record(options_.paths.handover_file())) work.record = std::move(*record);
+  }
+  for (const auto& image : work.record.images) {
+    try {
+      work.images[image.index] = ServedImage::reopen(image.spec, open_remembered(image), image.index,
+                                                     index::Judged::kAlready, local_, *streams_);
+      proofs_.watch(work.images[image.index]);
+    } catch (const std::exception& error) {
+      log::error("{} cannot be served any more: {}", image.digest.to_string(), error.what());
+    }
+  }
+  for (const auto& connection : work.record.connections) {
+    if (!work.descriptors.contains(connection.name)) continue;
+    try {
+      if (connection.tree)
+        take_over_tree(work, connection);
+      else
+        take_over_blobs(work, connection);
+    } catch (const std::exception& error) {
+      log::error("{} is given up: {}", connection.dir.string(), error.what());
+      kept_->drop(connection.name);
+    }
+    work.descriptors.erase(connection.name);
+  }
+  for (const auto& [name, fd] : work.descriptors) kept_->drop(name);  // of a mount that was never finished
+  work.descriptors.clear();
+  take_over_names(work);
+  take_over_leases(work);
+  unmount_stale(options_.paths, work.served);
+  drop_unused_backings();
+  write_record();
+}
+
+Daemon::Backing& Daemon::adopt(std::unique_ptr<MountedImage> mounted, const HandoverMount& mount) {
+  auto backing = std::make_unique<Backing>();
+  backing->mounted = std::move(mounted);
+  backing->why = mount.why;
+  backing->shared = mount.shared;
+  if (mount.dir.parent_path() == options_.paths.images_dir()) {
+    backing->folders = {mount.dir};
+    if (!mount.shared)
+      backing->folders.push_back(mount.dir.string() + "-blobs");  // it was recorded; nobody records it now
+  }
+  log::info("goes on with {} ({}) in {} mode at {}", backing->mounted->image().digest().to_string(),
+            backing->mounted->image().reference(), to_string(mount.mode), mount.dir.string());
+  return *state_.with([&](State& state) { return state.backings.emplace_back(std::move(backing)).get(); });
+}
+
+void Daemon::take_over_tree(TakeOver& work, const HandoverConnection& connection) {
+  const auto image = work.images.find(*connection.tree);
+  if (image == work.images.end())
+    fail<NotFound>("the image of index {} cannot be opened", connection.tree->to_string());
+  const auto* mount = work.mount_of(connection, *connection.tree);
+  KeptConnections::Connection kept{.dir = connection.dir,
+                                   .init_request = connection.init_request,
+                                   .by_helper = connection.by_helper,
+                                   .tree = image->second,
+                                   .blobs = nullptr,
+                                   .files = {}};
+  auto mounted =
+      MountedImage::taken_over(connection.name, std::move(kept), std::move(work.descriptors[connection.name]),
+                               mount != nullptr, settings_, channels_, *kept_);
+  if (mount == nullptr) return;  // detached: its channel lives until the last process has left it
+  adopt(std::move(mounted), *mount);
+  work.served.insert(mount->dir);
+}
+
+void Daemon::take_over_blobs(TakeOver& work, const HandoverConnection& connection) {
+  KeptConnections::Connection kept{.dir = connection.dir,
+                                   .init_request = connection.init_request,
+                                   .by_helper = connection.by_helper,
+                                   .tree = nullptr,
+                                   .blobs = nullptr,
+                                   .files = {}};
+  std::vector<const HandoverMount*> mounts;
+  for (const auto& files : connection.files) {
+    const auto image = work.images.find(files.index);
+    if (image == work.images.end()) continue;
+    kept.files.push_back({.image = image->second, .opened = files.opened});
+    const auto* mount = work.mount_of(connection, files.index);
+    if (mount != nullptr && std::find(mounts.begin(), mounts.end(), mount) == mounts.end()) mounts.push_back(mount);
+  }
+  // Of several connections only the last can be at the folder; those before it are detached and serve what is still
+  // open.
+  const auto later =
+      std::any_of(work.record.connections.begin(), work.record.connections.end(), [&](const auto& other) {
+        return !other.tree && other.dir == connection.dir && other.name > connection.name &&
+               work.descriptors.contains(other.name);
+      });
+  const bool mounted = !later && work.devices.contains(connection.dir);
+  auto blobs =
+      std::make_shared<BlobMount>(connection.name, std::move(kept), std::move(work.descriptors[connection.name]),
+                                  mounted, settings_, channels_, *kept_);
+  for (const auto* mount : mounts) {
+    adopt(MountedImage::taken_over(work.images.at(mount->index), mount->dir, blobs), *mount);
+    work.served.insert(mount->dir);
+  }
+  if (mounts.empty() || !mounted) return;
+  work.served.insert(connection.dir);
+  if (connection.dir == options_.paths.blobs_dir()) blobs_ = blobs;
+}
+
+Daemon::Backing* Daemon::find_backing(const fs::path& dir) {
+  return state_.with([&](State& state) -> Backing* {
+    const auto found = std::find_if(state.backings.begin(), state.backings.end(),
+                                    [&](const auto& backing) { return backing->mounted->dir() == dir; });
+    return found == state.backings.end() ? nullptr : found->get();
+  });
+}
+
+void Daemon::take_over_names(TakeOver& work) {
+  for (const auto& name : work.record.names) {
+    auto* backing = find_backing(name.mount);
+    if (backing == nullptr || !work.devices.contains(name.dir) ||
+        work.devices.at(name.dir) != work.devices.at(name.mount))
+      continue;  // stale, or unmounted by hand
+    if (!name.settled) {
+      // Who asked for it was told that it failed.
+      try {
+        unmount_dir(name.dir, true, !may_mount());
+      } catch (const std::exception& error) {
+        log::warn("{}", error.what());
+      }
+      continue;
+    }
+    state_.with([&](State& state) {
+      ++backing->users;
+      state.user_mounts[name.dir] = {.image = backing->mounted.get(), .bound = name.bound, .settled = true};
+    });
+  }
+}
+
+void Daemon::take_over_leases(TakeOver& work) {
+  std::vector<HolderWatch::Holder> holders;
+  for (const auto& [dir, holder] : work.record.leases) {
+    auto* backing = find_backing(dir);
+    auto process = open_holder(holder);
+    if (backing == nullptr || !process) continue;
+    auto lease = std::make_shared<std::optional<Lease>>(add_lease(*backing, holder));
+    holders.push_back({.process = std::move(process), .on_end = [lease] { lease->reset(); }});
+  }
+  if (!holders.empty()) holders_ = std::make_unique<HolderWatch>(std::move(holders));
+}
+
+void Daemon::drop_unused_backings() {
+  const std::lock_guard guard(changing_);
+  const auto unused = state_.with([](State& state) {
+    std::vector<MountedImage*> images;
+    for (const auto& backing : state.backings) {
+      if (backing->users > 0) continue;
+      backing->users = 1;  // ours, and given up below
+      images.push_back(backing->mounted.get());
+    }
+    return images;
+  });
+  for (auto* image : unused) drop_user(*image, false);
+}
+
+Handover Daemon::current_record() {
+  Handover record;
+  state_.with([&](State& state) {
+    for (const auto& backing : state.backings) {
+      const auto& mounted = *backing->mounted;
+      record.mounts.push_back({.dir = mounted.dir(),
+                               .index = mounted.image().index_digest(),
+                               .connection = mounted.connection(),
+                               .mode = mounted.mode(),
+                               .why = backing->why,
+                               .shared = backing->shared});
+    }
+    for (const auto& [dir, mount] : state.user_mounts)
+      record.names.push_back({.dir = dir, .mount = mount.image->dir(), .bound = mount.bound, .settled = mount.settled});
+    for (const auto& [number, lease] : state.leases) {
+      if (lease.holder) record.leases.push_back({.mount = lease.image->dir(), .holder = *lease.holder});
+    }
+  });
+  kept_->write_to(record);
+  return record;
+}
+
+// Replaced whole, but not synced: it is worth nothing without the descriptors, and those do not outlive the machine.
+void Daemon::write_record() noexcept {
+  try {
+    const auto path = options_.paths.handover_file();
+    auto fresh = path;
+    fresh += ".new";
+    const auto text = encode_handover(current_record());
+    const auto file = open_file(fresh, O_WRONLY | O_CREAT | O_TRUNC, 0600);
+    write_all(file.get(), as_bytes(text), fresh.string());
+    fs::rename(fresh, path);
+  } catch (const std::exception& error) {
+    log::error("what a next daemon must know cannot be written down: {}", error.what());
+  }
+}
+
+void Daemon::check_successor(int format) const {
+  if (options_.descriptors->kind() == "none")
+    fail<Unsupported>(
+        "nothing keeps the mounts of this daemon (its log says why); end it with `varve daemon --stop` and start the "
+        "other one");
+  if (format != kHandoverFormat)
+    fail<Unsupported>(
+        "this daemon ({}) leaves a record of format {}, and the other program reads format {}: it could not go on with "
+        "the mounts; "
+        "let sessions end, then `varve daemon --stop`",
+        options_.version, kHandoverFormat, format);
+}
+
+std::unique_lock<std::mutex> Daemon::hand_over() {
+  std::unique_lock guard(changing_);
+  refuse_if_stopping();
+  write_record();
+  options_.descriptors->expect_successor();
+  return guard;
+}
+
+}  // namespace varve::fuse

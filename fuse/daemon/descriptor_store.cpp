@@ -1,0 +1,358 @@
+#include "fuse/daemon/descriptor_store.h"
+
+#include <fcntl.h>
+#include <signal.h>
+#include <spawn.h>
+#include <sys/socket.h>
+#include <sys/stat.h>
+#include <sys/un.h>
+#include <unistd.h>
+
+#include <cstdlib>
+#include <cstring>
+#include <mutex>
+#include <optional>
+
+#include "core/base/errors.h"
+#include "core/base/file.h"
+#include "core/base/guarded.h"
+#include "core/base/log.h"
+#include "fuse/daemon/keeper_protocol.h"
+#include "fuse/mount/pass_fd.h"
+
+extern char** environ;  // NOLINT: POSIX has no header for it
+
+namespace varve::fuse {
+namespace {
+
+using Kind = KeeperMessage::Kind;
+
+constexpr int kFirstListenFd = 3;                                    // sd_listen_fds(3)
+constexpr const char* kHandedVariable = "VARVE_HANDED_DESCRIPTORS";  // from one program to the next across exec(2)
+constexpr timeval kKeeperPatience{.tv_sec = 10, .tv_usec = 0};
+
+// What stands before the next colon.
+std::string_view next_part(std::string_view& text) {
+  const auto end = std::min(text.find(':'), text.size());
+  const auto part = text.substr(0, end);
+  text.remove_prefix(std::min(end + 1, text.size()));
+  return part;
+}
+
+UniqueFd duplicate(int fd) {
+  UniqueFd copy(::fcntl(fd, F_DUPFD_CLOEXEC, kFirstListenFd));
+  if (!copy) fail_errno("duplicate a descriptor");
+  return copy;
+}
+
+sockaddr_un address_of(const std::filesystem::path& path) {
+  sockaddr_un address{};
+  address.sun_family = AF_UNIX;
+  if (path.string().size() >= sizeof address.sun_path)
+    fail<UsageError>("{}: a socket's path has at most {} bytes; choose a shorter --root", path.string(),
+                     sizeof address.sun_path - 1);
+  std::strcpy(address.sun_path, path.c_str());
+  return address;
+}
+
+// Absent when no keeper listens there.
+UniqueFd connect_keeper(const std::filesystem::path& path) {
+  const auto address = address_of(path);
+  UniqueFd socket(::socket(AF_UNIX, SOCK_SEQPACKET | SOCK_CLOEXEC, 0));
+  if (!socket) fail_errno("make a socket");
+  for (const int side : {SO_SNDTIMEO, SO_RCVTIMEO})
+    ::setsockopt(socket.get(), SOL_SOCKET, side, &kKeeperPatience, sizeof kKeeperPatience);
+  if (::connect(socket.get(), reinterpret_cast<const sockaddr*>(&address), sizeof address) == 0) return socket;
+  if (errno == ENOENT || errno == ECONNREFUSED) return UniqueFd();
+  fail_errno("connect to the keeper at {}", path.string());
+}
+
+UniqueFd listen_for_keeper(const std::filesystem::path& path) {
+  const auto address = address_of(path);
+  UniqueFd listener(::socket(AF_UNIX, SOCK_SEQPACKET | SOCK_CLOEXEC, 0));
+  if (!listener) fail_errno("make a socket");
+  ::unlink(path.c_str());  // of a keeper that has ended: we hold the daemon's lock
+  const mode_t old_mask = ::umask(0177);
+  const int bound = ::bind(listener.get(), reinterpret_cast<const sockaddr*>(&address), sizeof address);
+  ::umask(old_mask);
+  if (bound != 0 || ::listen(listener.get(), 8) != 0) fail_errno("listen at {}", path.string());
+  return listener;
+}
+
+// The socket listens before the keeper runs, so that one can connect at once.
+void start_keeper(const DescriptorStoreOptions& options) {
+  const auto listener = listen_for_keeper(options.socket);
+  const auto log = open_file(options.log_file, O_WRONLY | O_CREAT | O_APPEND, 0600);
+  std::vector<char*> argv;
+  for (const auto& word : options.keeper) argv.push_back(const_cast<char*>(word.c_str()));
+  argv.push_back(nullptr);
+  posix_spawn_file_actions_t actions;
+  ::posix_spawn_file_actions_init(&actions);
+  ::posix_spawn_file_actions_adddup2(&actions, listener.get(), STDIN_FILENO);
+  ::posix_spawn_file_actions_adddup2(&actions, log.get(), STDOUT_FILENO);
+  ::posix_spawn_file_actions_adddup2(&actions, log.get(), STDERR_FILENO);
+  posix_spawnattr_t attributes;
+  ::posix_spawnattr_init(&attributes);
+  sigset_t none;
+  sigemptyset(&none);
+  ::posix_spawnattr_setsigmask(&attributes, &none);
+  ::posix_spawnattr_setflags(&attributes, POSIX_SPAWN_SETSID | POSIX_SPAWN_SETSIGMASK);
+  pid_t pid = 0;
+  const int error = ::posix_spawn(&pid, argv[0], &actions, &attributes, argv.data(), environ);
+  ::posix_spawn_file_actions_destroy(&actions);
+  ::posix_spawnattr_destroy(&attributes);
+  if (error == 0) return;
+  errno = error;
+  fail_errno("start the keeper {}", options.keeper.front());
+}
+
+// A process of ours. It keeps copies too, in case the keeper dies before the daemon.
+class KeeperStore final : public DescriptorStore {
+ public:
+  explicit KeeperStore(DescriptorStoreOptions options) : options_(std::move(options)) {
+    socket_ = connect_keeper(options_.socket);
+    if (!socket_) start_and_connect();
+    hello();
+  }
+
+  std::map<std::string, UniqueFd> take() override {
+    std::map<std::string, UniqueFd> taken;
+    const std::lock_guard guard(mutex_);
+    send_message(socket_.get(), {.kind = Kind::kTake, .name = "", .body = ""});
+    while (true) {
+      auto answer = expect_answer();
+      if (answer.message.kind == Kind::kDone) return taken;
+      if (answer.message.kind != Kind::kEntry || !answer.fd)
+        fail<CorruptData>("the keeper gives something else than what it keeps");
+      copies_[answer.message.name] = duplicate(answer.fd.get());
+      taken[answer.message.name] = std::move(answer.fd);
+    }
+  }
+
+  void keep(const std::string& name, int fd) override {
+    const std::lock_guard guard(mutex_);
+    auto& copy = copies_[name] = duplicate(fd);
+    try {
+      try_to_store(name, copy.get());
+    } catch (...) {
+      copies_.erase(name);
+      throw;
+    }
+  }
+
+  void forget(const std::string& name) noexcept override {
+    const std::lock_guard guard(mutex_);
+    copies_.erase(name);
+    try_to_ask({.kind = Kind::kRemove, .name = name, .body = ""});
+  }
+
+  void end() noexcept override {
+    const std::lock_guard guard(mutex_);
+    copies_.clear();
+    try_to_ask({.kind = Kind::kGoodbye, .name = "", .body = ""});
+    ::unlink(options_.socket.c_str());
+  }
+
+  void expect_successor() override {
+    const std::lock_guard guard(mutex_);
+    ask({.kind = Kind::kSuccessor, .name = "", .body = ""});
+  }
+
+  int watch_fd() const override {
+    const std::lock_guard guard(mutex_);
+    return socket_.get();
+  }
+
+  void renew() override {
+    const std::lock_guard guard(mutex_);
+    renew_with_copies();
+  }
+
+  std::string_view kind() const override { return "keeper"; }
+  pid_t pid() const override {
+    const std::lock_guard guard(mutex_);
+    return pid_;
+  }
+
+ private:
+  void start_and_connect() {
+    start_keeper(options_);
+    auto socket = connect_keeper(options_.socket);
+    if (!socket) fail<Error>("the keeper does not listen at {}", options_.socket.string());
+    socket_ = std::move(socket);
+  }
+
+  void renew_with_copies() {
+    start_and_connect();
+    hello();
+    for (const auto& [name, fd] : copies_) ask({.kind = Kind::kStore, .name = name, .body = ""}, fd.get());
+  }
+
+  // A keeper that has just died is no reason to fail.
+  void try_to_store(const std::string& name, int fd) {
+    try {
+      ask({.kind = Kind::kStore, .name = name, .body = ""}, fd);
+    } catch (const Unsupported&) {
+      throw;
+    } catch (const std::exception& error) {
+      log::warn("{}; starting another", error.what());
+      renew_with_copies();
+    }
+  }
+
+  void hello() {
+    std::string words;
+    for (const auto& word : options_.daemon) words += word + '\0';
+    // Whom the kernel names is not the keeper but who made its socket.
+    pid_ = static_cast<pid_t>(
+        std::strtol(ask({.kind = Kind::kHello, .name = "", .body = std::move(words)}).body.c_str(), nullptr, 10));
+  }
+
+  KeeperDelivery expect_answer() {
+    auto answer = receive_message(socket_.get());
+    if (!answer) fail<Error>("the keeper has gone");
+    if (answer->message.kind == Kind::kRefused) fail<Unsupported>("the keeper refuses: {}", answer->message.body);
+    return std::move(*answer);
+  }
+
+  KeeperMessage ask(const KeeperMessage& message, int fd = -1) {
+    send_message(socket_.get(), message, fd);
+    return std::move(expect_answer().message);
+  }
+
+  void try_to_ask(const KeeperMessage& message) noexcept {
+    try {
+      ask(message);
+    } catch (const std::exception& error) {
+      log::debug("{}", error.what());
+    }
+  }
+
+  const DescriptorStoreOptions options_;
+  mutable std::mutex mutex_;  // a request and its answer belong together
+  UniqueFd socket_;
+  pid_t pid_ = 0;
+  std::map<std::string, UniqueFd> copies_;
+};
+
+// systemd keeps what it is sent, and hands it to the next process of the service (sd_pid_notify_with_fds(3),
+// sd_listen_fds(3)). A process that follows by exec(2) is handed the copies in the same way.
+class SystemdStore final : public DescriptorStore {
+ public:
+  SystemdStore() {
+    const auto variable = [](const char* name) {
+      const char* value = std::getenv(name);
+      return std::string(value == nullptr ? "" : value);
+    };
+    if (variable("LISTEN_PID") == std::to_string(::getpid()))
+      adopt_listened(std::strtol(variable("LISTEN_FDS").c_str(), nullptr, 10), variable("LISTEN_FDNAMES"));
+    adopt_handed(variable(kHandedVariable));
+    for (const char* name : {"LISTEN_PID", "LISTEN_FDS", "LISTEN_FDNAMES", kHandedVariable}) ::unsetenv(name);
+  }
+
+  std::map<std::string, UniqueFd> take() override {
+    return copies_.with([](auto& copies) {
+      std::map<std::string, UniqueFd> taken;
+      for (const auto& [name, fd] : copies) taken[name] = duplicate(fd.get());
+      return taken;
+    });
+  }
+
+  void keep(const std::string& name, int fd) override {
+    auto copy = duplicate(fd);
+    if (!notify_service_manager("FDSTORE=1\nFDNAME=" + name, fd))
+      fail<Error>("systemd does not keep a descriptor (FileDescriptorStoreMax= in the unit)");
+    copies_.with([&](auto& copies) { copies[name] = std::move(copy); });
+  }
+
+  void forget(const std::string& name) noexcept override {
+    copies_.with([&](auto& copies) { copies.erase(name); });
+    notify_service_manager("FDSTOREREMOVE=1\nFDNAME=" + name);
+  }
+
+  void end() noexcept override {
+    const auto copies = copies_.with([](auto& all) { return std::exchange(all, {}); });
+    for (const auto& [name, fd] : copies) notify_service_manager("FDSTOREREMOVE=1\nFDNAME=" + name);
+  }
+
+  // By numbers of our own and not from 3 on, since threads still use what lies there.
+  void expect_successor() override {
+    copies_.with([](auto& copies) {
+      std::string handed;
+      for (const auto& [name, fd] : copies) {
+        if (::fcntl(fd.get(), F_SETFD, 0) != 0) fail_errno("hand a descriptor on");
+        handed += fmt::format("{}:{}:", name, fd.get());
+      }
+      ::setenv(kHandedVariable, handed.c_str(), 1);
+    });
+  }
+
+  std::string_view kind() const override { return "systemd"; }
+
+ private:
+  void adopt(std::string_view name, int fd) {
+    if (::fcntl(fd, F_SETFD, FD_CLOEXEC) == 0) copies_.with([&](auto& copies) { copies[std::string(name)].reset(fd); });
+  }
+
+  void adopt_listened(long count, std::string_view names) {
+    if (count < 0 || static_cast<std::size_t>(count) > kMaxKeptDescriptors)
+      return log::warn("systemd passes {} descriptors: they are not looked at", count);
+    for (int fd = kFirstListenFd; fd < kFirstListenFd + count; ++fd) adopt(next_part(names), fd);
+  }
+
+  void adopt_handed(std::string_view handed) {
+    while (!handed.empty()) {
+      const auto name = next_part(handed);
+      adopt(name, static_cast<int>(std::strtol(std::string(next_part(handed)).c_str(), nullptr, 10)));
+    }
+  }
+
+  Guarded<std::map<std::string, UniqueFd>> copies_;
+};
+
+class NoStore final : public DescriptorStore {
+ public:
+  std::map<std::string, UniqueFd> take() override { return {}; }
+  void keep(const std::string&, int) override {}
+  void forget(const std::string&) noexcept override {}
+  void end() noexcept override {}
+  void expect_successor() override {
+    fail<Unsupported>("nothing keeps the connections of this daemon (its log says why), so that it cannot be replaced");
+  }
+  std::string_view kind() const override { return "none"; }
+};
+
+}  // namespace
+
+std::unique_ptr<DescriptorStore> open_descriptor_store(const DescriptorStoreOptions& options) {
+  if (const char* path = std::getenv("NOTIFY_SOCKET"); path != nullptr && *path != '\0')
+    return std::make_unique<SystemdStore>();
+  try {
+    if (!options.keeper.empty()) return std::make_unique<KeeperStore>(options);
+  } catch (const std::exception& error) {
+    log::warn("{}; mounts will not survive the death of the daemon", error.what());
+  }
+  return std::make_unique<NoStore>();
+}
+
+bool notify_service_manager(std::string_view state, int fd) {
+  const char* path = std::getenv("NOTIFY_SOCKET");
+  sockaddr_un address{};
+  address.sun_family = AF_UNIX;
+  if (path == nullptr || (*path != '/' && *path != '@') || std::strlen(path) >= sizeof address.sun_path) return false;
+  std::strcpy(address.sun_path, path);
+  if (*path == '@') address.sun_path[0] = '\0';  // an abstract name
+  const auto size = static_cast<socklen_t>(offsetof(sockaddr_un, sun_path) + std::strlen(path));
+  try {
+    const UniqueFd socket(::socket(AF_UNIX, SOCK_DGRAM | SOCK_CLOEXEC, 0));
+    if (!socket || ::connect(socket.get(), reinterpret_cast<const sockaddr*>(&address), size) != 0)
+      fail_errno("reach {}", path);
+    send_with_fd(socket.get(), as_bytes(state), fd);
+    return true;
+  } catch (const std::exception& error) {
+    log::warn("cannot tell the service manager {}: {}", state.substr(0, state.find('\n')), error.what());
+    return false;
+  }
+}
+
+}  // namespace varve::fuse

@@ -1,0 +1,91 @@
+#pragma once
+// What one daemon leaves to the next beside the descriptors: a file that says what each connection serves, which
+// folders show it and who uses it. RUN/handover.json, written anew with each change; docs/staying-alive.md "The
+// record".
+#include <sys/types.h>
+
+#include <cstdint>
+#include <filesystem>
+#include <optional>
+#include <string>
+#include <vector>
+
+#include "core/base/bytes.h"
+#include "core/base/digest.h"
+#include "fuse/daemon/control_client.h"
+
+namespace varve::fuse {
+
+inline constexpr int kHandoverFormat = 2;  // 2: connections and mounts name images by their index
+inline constexpr std::uint64_t kMaxHandoverBytes = 256 << 20;
+
+// An image that can be opened again without its repository.
+struct HandoverImage {
+  Digest digest;
+  ImageSpec spec;
+  std::string media_type;  // of the manifest
+  Bytes manifest;
+  Bytes config;
+  Digest index;  // the manifest of the index that its tree came from; by it the image is named below
+};
+
+// An image whose layers are files of a blob connection.
+struct HandoverFiles {
+  Digest index;
+  std::vector<bool> opened;  // by device: the kernel has it open through FUSE, rather than the store file
+};
+
+struct HandoverConnection {
+  std::string name;  // of its descriptor
+  std::filesystem::path dir;
+  Bytes init_request;  // the kernel's first message, as it came
+  bool by_helper = false;
+  std::optional<Digest> tree;        // fuse mode: the index of the image
+  std::vector<HandoverFiles> files;  // kernel mode
+};
+
+// One image at one folder.
+struct HandoverMount {
+  std::filesystem::path dir;
+  Digest index;
+  std::string connection;
+  MountMode mode = MountMode::kFuse;
+  std::string why;
+  bool shared = false;
+};
+
+// A folder that a user named.
+struct HandoverName {
+  std::filesystem::path dir;
+  std::filesystem::path mount;  // its HandoverMount
+  bool bound = false;
+  bool settled = true;  // false: the user has not been told that it is mounted
+};
+
+// A process that uses a mount until it ends. A number alone may come again; with its start time it does not.
+struct LeaseHolder {
+  pid_t pid = 0;
+  std::uint64_t start_time = 0;  // clock ticks since boot, as in /proc/PID/stat
+  bool operator==(const LeaseHolder&) const = default;
+};
+struct HandoverLease {
+  std::filesystem::path mount;
+  LeaseHolder holder;
+};
+
+struct Handover {
+  std::vector<HandoverImage> images;
+  std::vector<HandoverConnection> connections;
+  std::vector<HandoverMount> mounts;
+  std::vector<HandoverName> names;
+  std::vector<HandoverLease> leases;
+};
+
+std::string encode_handover(const Handover& handover);
+// Throws CorruptData, or Unsupported for another format.
+Handover decode_handover(std::string_view text);
+
+// Absent: no such process (any more).
+std::optional<LeaseHolder> find_holder(pid_t pid);
+
+}  // namespace varve::fuse

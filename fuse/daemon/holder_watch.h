@@ -1,0 +1,33 @@
+#pragma once
+// Waits for the end of processes that hold a lease of an earlier daemon: they have no connection to this one that could
+// tell.
+#include <functional>
+#include <thread>
+#include <vector>
+
+#include "core/base/unique_fd.h"
+#include "fuse/daemon/handover.h"
+
+namespace varve::fuse {
+
+class HolderWatch {
+ public:
+  struct Holder {
+    UniqueFd process;              // open_holder()
+    std::function<void()> on_end;  // called once, from the watching thread; must not throw
+  };
+  explicit HolderWatch(std::vector<Holder> holders);
+  // on_end is not called any more.
+  ~HolderWatch();
+
+ private:
+  void watch(std::vector<Holder> holders);
+  UniqueFd stop_;
+  std::jthread thread_;
+};
+
+// A descriptor that becomes readable when the process ends (pidfd_open(2)); none if it has ended, or if its number
+// belongs to another process now.
+UniqueFd open_holder(const LeaseHolder& holder);
+
+}  // namespace varve::fuse

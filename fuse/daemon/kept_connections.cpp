@@ -1,0 +1,102 @@
+#include "fuse/daemon/kept_connections.h"
+
+#include <algorithm>
+#include <charconv>
+
+#include "core/base/errors.h"
+#include "core/base/random.h"
+#include "fuse/daemon/mounted_image.h"
+#include "fuse/daemon/remembered_image.h"
+#include "fuse/mount/fuse_channel.h"
+
+namespace varve::fuse {
+namespace {
+
+constexpr std::string_view kNamePrefix = "varve-";
+
+bool any_in_use(BlobFs& blobs, const ServedImage& image) {
+  const auto files = files_of(image);
+  return std::any_of(files.begin(), files.end(),
+                     [&](const auto& file) { return blobs.in_use(BlobFs::ino_of(file.first)); });
+}
+
+}  // namespace
+
+std::string KeptConnections::new_name() {
+  const auto number = last_number_.with([](std::uint64_t& last) { return ++last; });
+  return fmt::format("{}{:08}-{}", kNamePrefix, number, random_hex(4));
+}
+
+FuseKeeping KeptConnections::keeping(const std::string& name) {
+  FuseKeeping keeping;
+  keeping.ended = [self = shared_from_this(), name] { self->drop(name); };
+  return keeping;
+}
+
+FuseKeeping KeptConnections::begin(const std::string& name, Connection connection) {
+  auto result = keeping(name);
+  result.keep = [self = shared_from_this(), name, connection = std::move(connection)](int fd, ByteView init_request,
+                                                                                      bool by_helper) mutable {
+    self->store_->keep(name, fd);
+    connection.init_request = to_bytes(init_request);
+    connection.by_helper = by_helper;
+    self->connections_.with([&](auto& connections) { connections[name] = std::move(connection); });
+  };
+  return result;
+}
+
+FuseKeeping KeptConnections::take_over(const std::string& name, Connection connection, UniqueFd fd) {
+  std::uint64_t number = 0;
+  if (name.starts_with(kNamePrefix))
+    std::from_chars(name.data() + kNamePrefix.size(), name.data() + name.size(), number);
+  last_number_.with([&](std::uint64_t& last) { last = std::max(last, number); });
+  auto result = keeping(name);
+  result.earlier = std::make_shared<FuseKeeping::Earlier>(FuseKeeping::Earlier{
+      .fd = std::move(fd), .init_request = connection.init_request, .by_helper = connection.by_helper});
+  connections_.with([&](auto& connections) { connections[name] = std::move(connection); });
+  return result;
+}
+
+void KeptConnections::add_files(const std::string& name, Files files) {
+  connections_.with([&](auto& connections) {
+    if (const auto found = connections.find(name); found != connections.end())
+      found->second.files.push_back(std::move(files));
+  });
+}
+
+void KeptConnections::drop(const std::string& name) noexcept {
+  const auto dropped =
+      connections_.with([&](auto& connections) { return connections.extract(name); });  // freed outside the lock
+  store_->forget(name);
+}
+
+void KeptConnections::write_to(Handover& handover) {
+  std::map<Digest, std::shared_ptr<ServedImage>> images;
+  std::vector<Files> unused;  // freed outside the lock
+  connections_.with([&](auto& connections) {
+    for (auto& [name, connection] : connections) {
+      HandoverConnection entry{.name = name,
+                               .dir = connection.dir,
+                               .init_request = connection.init_request,
+                               .by_helper = connection.by_helper,
+                               .tree = {},
+                               .files = {}};
+      if (connection.tree) {
+        entry.tree = connection.tree->index_digest();
+        images[*entry.tree] = connection.tree;
+      }
+      const auto in_use = [&](const Files& files) { return any_in_use(*connection.blobs, *files.image); };
+      const auto gone = std::stable_partition(connection.files.begin(), connection.files.end(), in_use);
+      std::move(gone, connection.files.end(), std::back_inserter(unused));
+      connection.files.erase(gone, connection.files.end());
+      for (const auto& files : connection.files) {
+        entry.files.push_back({.index = files.image->index_digest(), .opened = files.opened});
+        images[files.image->index_digest()] = files.image;
+      }
+      handover.connections.push_back(std::move(entry));
+    }
+  });
+  for (const auto& [digest, image] : images) handover.images.push_back(to_handover(*image));
+}
+
+}  // namespace varve::fuse

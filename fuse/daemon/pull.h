@@ -1,0 +1,32 @@
+#pragma once
+// Fetches layers or parts of them for nobody in particular, behind readers.
+#include <functional>
+#include <memory>
+#include <vector>
+
+#include "fuse/daemon/control_client.h"
+#include "fuse/stream/layer_stream.h"
+
+namespace varve::fuse {
+
+// A layer, and what of it shall stay where it is: stream side, in order, not overlapping.
+struct PulledLayer {
+  std::shared_ptr<LayerStream> stream;
+  std::vector<ByteRange> left_out;
+};
+
+// Fetches all that is missing of the layers, behind readers, but for spans that lie wholly in what is left out. Returns
+// when all is here; throws Cancelled soon after `stop_wanted` turns true, and the first error of a fetch. What was
+// fetched until then stays. `progress` counts stream bytes that are here, of what is wanted.
+void pull_layers(const std::vector<PulledLayer>& layers, const ProgressCallback& progress,
+                 const std::function<bool()>& stop_wanted);
+
+// The same for ranges of layers, in the order in which they are given; `progress` counts their stream bytes.
+struct PulledRanges {
+  std::shared_ptr<LayerStream> stream;
+  std::vector<ByteRange> ranges;  // inside the stream
+};
+void pull_ranges(const std::vector<PulledRanges>& wanted, const ProgressCallback& progress,
+                 const std::function<bool()>& stop_wanted);
+
+}  // namespace varve::fuse

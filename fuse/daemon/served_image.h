@@ -1,0 +1,80 @@
+#pragma once
+// An image that is open in the daemon: its tree and the streams of its layers, mounted or not.
+#include <atomic>
+#include <memory>
+#include <string>
+#include <vector>
+
+#include "core/base/guarded.h"
+#include "core/index/local_index.h"
+#include "core/index/this_index.h"
+#include "core/oci/image.h"
+#include "fuse/daemon/control_client.h"
+#include "fuse/mount/stream_file.h"
+#include "fuse/stream/layer_stream.h"
+
+namespace varve::fuse {
+
+// Safe to use from any thread once it is open.
+class ServedImage {
+ public:
+  // Resolves the reference, loads the index (from here or from the repository) and opens the streams. Goes to the
+  // network. kRepository: asks there for a newer index, too.
+  static std::shared_ptr<ServedImage> open(const ImageSpec& spec, const std::shared_ptr<index::LocalIndex>& local,
+                                           LayerStreams& streams, index::IndexPlace place = index::IndexPlace::kHere);
+
+  // An image that is open in an earlier daemon, with the same index (by the digest of its manifest): needs neither
+  // repository nor registry, as far as all that a mount loads is on this machine.
+  static std::shared_ptr<ServedImage> reopen(const ImageSpec& spec, oci::Image image, const Digest& index_manifest,
+                                             index::Judged judged, const std::shared_ptr<index::LocalIndex>& local,
+                                             LayerStreams& streams);
+
+  const Digest& digest() const { return image_.digest(); }
+  const ImageSpec& spec() const { return spec_; }
+  const oci::Image& image() const { return image_; }
+  // Of the manifest of the index that it was opened with.
+  const Digest& index_digest() const { return index_.blobs.manifest.digest; }
+  // True if both show the same: the same image by indexes of one content. What is cold and the profile may differ.
+  bool shows_the_same_as(const ServedImage& other) const {
+    return digest() == other.digest() && index::same_content(index_.blobs, other.index_.blobs);
+  }
+  const std::string& reference() const { return spec_.reference; }
+  const index::LoadedIndex& index() const { return index_; }
+  // One per layer, base first; an image may repeat a layer.
+  const std::vector<std::shared_ptr<LayerStream>>& layers() const { return layers_; }
+  // Each stream once.
+  const std::vector<std::shared_ptr<LayerStream>>& distinct_layers() const { return distinct_; }
+  // devices()[i] is device i+1 of the tree.
+  const std::vector<std::shared_ptr<StreamFile>>& devices() const { return devices_; }
+  bool has_ranges_device() const { return devices_.size() > layers_.size(); }
+
+  // What is cold of it; by layer digest. Another opening of the same image may have learned of newer marks.
+  std::shared_ptr<const index::ColdRanges> cold() const;
+  void take_marks_of(const ServedImage& opened_later);
+
+  // How many of distinct_layers() were found to be what the image says, and how many were complete when they were
+  // looked at (layer_proofs.h).
+  void note_proved_layers(std::size_t count) const { proved_layers_ = count; }
+  void note_looked_at_layers(std::size_t count) const { looked_at_layers_ = count; }
+  std::size_t looked_at_layers() const { return looked_at_layers_; }
+
+  // From memory; fetched and requested since this was opened.
+  ImageStats stats() const;
+
+ private:
+  ServedImage(ImageSpec spec, oci::Image image, index::LoadedIndex index);
+  static std::shared_ptr<ServedImage> serve(std::shared_ptr<ServedImage> served,
+                                            const std::shared_ptr<index::LocalIndex>& local, LayerStreams& streams);
+  ImageSpec spec_;
+  oci::Image image_;
+  index::LoadedIndex index_;
+  std::vector<std::shared_ptr<LayerStream>> layers_;
+  std::vector<std::shared_ptr<LayerStream>> distinct_;
+  mutable Guarded<std::shared_ptr<const index::ColdRanges>> cold_;
+  mutable std::atomic<std::size_t> proved_layers_ = 0;
+  mutable std::atomic<std::size_t> looked_at_layers_ = 0;
+  std::vector<StreamStats> before_;  // of distinct_, when this was opened
+  std::vector<std::shared_ptr<StreamFile>> devices_;
+};
+
+}  // namespace varve::fuse

@@ -1,0 +1,170 @@
+#include "fuse/mount/erofs_mount.h"
+
+#include <fcntl.h>
+#include <sys/mount.h>
+#include <sys/prctl.h>
+#include <sys/wait.h>
+#include <unistd.h>
+
+#include <algorithm>
+#include <array>
+#include <cerrno>
+#include <csignal>
+#include <fstream>
+#include <mutex>
+#include <set>
+
+#include "core/base/errors.h"
+#include "core/base/file.h"
+#include "core/base/log.h"
+
+namespace varve::fuse {
+namespace {
+
+namespace fs = std::filesystem;
+
+constexpr std::size_t kMaxParameterBytes = 255;  // of one fsconfig string (fs/fsopen.c)
+const fs::path kBdiDir = "/sys/class/bdi";
+
+// What the kernel has to say beyond errno: lines such as "e erofs: ..." (fsopen(2)).
+std::string kernel_message(int context) {
+  std::string message;
+  std::array<char, 512> line;
+  for (ssize_t n = 0; (n = ::read(context, line.data(), line.size())) > 0;) {
+    if (!message.empty()) message += "; ";
+    message.append(line.data(), static_cast<std::size_t>(n));
+  }
+  return message;
+}
+
+[[noreturn]] void fail_with_kernel_message(int context, const fs::path& tree_file) {
+  const int error = errno;
+  const auto message = kernel_message(context);
+  errno = error;
+  fail_errno("mount {} as EROFS{}{}", tree_file.string(), message.empty() ? "" : ": ", message);
+}
+
+// A path that fits into one parameter: a long one is reached through an open descriptor.
+class ParameterPath {
+ public:
+  explicit ParameterPath(const fs::path& path) : text_(path.string()) {
+    if (text_.size() <= kMaxParameterBytes) return;
+    fd_ = open_file(path, O_RDONLY);
+    text_ = fmt::format("/proc/self/fd/{}", fd_.get());
+  }
+  const char* c_str() const { return text_.c_str(); }
+  int fd() const { return fd_.get(); }  // -1: not needed
+
+ private:
+  std::string text_;
+  UniqueFd fd_;
+};
+
+// FSCONFIG_CMD_CREATE, which opens the devices: files that this very process serves. If it is killed meanwhile, a
+// thread of it that waits for their answer cannot die and holds all its descriptors, locks included, so that no daemon
+// could follow. A child with nothing open but `needed` may wait. Returns 0 or -1 with errno.
+int create_in_child(int context, std::vector<int> needed) {
+  std::sort(needed.begin(), needed.end());
+  const pid_t daemon = ::getpid();
+  const pid_t child = ::fork();
+  if (child == 0) {  // nothing here may allocate
+    ::prctl(PR_SET_PDEATHSIG, SIGKILL);
+    if (::getppid() != daemon) ::_exit(EINTR);
+    unsigned next = STDERR_FILENO + 1;
+    for (const int fd : needed) {
+      if (fd < static_cast<int>(next)) continue;
+      if (fd > static_cast<int>(next)) ::close_range(next, static_cast<unsigned>(fd) - 1, 0);
+      next = static_cast<unsigned>(fd) + 1;
+    }
+    ::close_range(next, ~0u, 0);
+    ::_exit(::fsconfig(context, FSCONFIG_CMD_CREATE, nullptr, nullptr, 0) == 0 ? 0 : errno);
+  }
+  if (child < 0) return -1;
+  int status = 0;
+  while (::waitpid(child, &status, 0) < 0) {
+    if (errno != EINTR) return -1;
+  }
+  errno = WIFEXITED(status) ? WEXITSTATUS(status) : EINTR;
+  return errno == 0 ? 0 : -1;
+}
+
+UniqueFd make_mount(const ErofsMountRequest& request) {
+  const UniqueFd context(::fsopen("erofs", FSOPEN_CLOEXEC));
+  if (!context) fail_errno("open the file system type erofs");
+  if (::fsconfig(context.get(), FSCONFIG_SET_FLAG, "ro", nullptr, 0) != 0)
+    fail_with_kernel_message(context.get(), request.tree_file);
+  const ParameterPath source(request.tree_file);  // opened by the kernel only at the end
+  if (::fsconfig(context.get(), FSCONFIG_SET_STRING, "source", source.c_str(), 0) != 0)
+    fail_with_kernel_message(context.get(), request.tree_file);
+  std::vector<ParameterPath> devices;
+  devices.reserve(request.devices.size());
+  for (const auto& device : request.devices) {
+    devices.emplace_back(device);
+    if (::fsconfig(context.get(), FSCONFIG_SET_STRING, "device", devices.back().c_str(), 0) != 0)
+      fail_with_kernel_message(context.get(), request.tree_file);
+  }
+  if (request.direct_io && ::fsconfig(context.get(), FSCONFIG_SET_FLAG, "directio", nullptr, 0) != 0)
+    fail_with_kernel_message(context.get(), request.tree_file);
+  std::vector<int> needed{context.get(), source.fd()};
+  for (const auto& device : devices) needed.push_back(device.fd());
+  if (create_in_child(context.get(), std::move(needed)) != 0)
+    fail_with_kernel_message(context.get(), request.tree_file);
+  UniqueFd mount(::fsmount(context.get(), FSMOUNT_CLOEXEC, MOUNT_ATTR_RDONLY | MOUNT_ATTR_NOSUID | MOUNT_ATTR_NODEV));
+  if (!mount) fail_with_kernel_message(context.get(), request.tree_file);
+  return mount;
+}
+
+std::set<std::string> erofs_bdis() {
+  std::set<std::string> names;
+  std::error_code error;
+  for (const auto& entry : fs::directory_iterator(kBdiDir, error)) {
+    auto name = entry.path().filename().string();
+    if (name.starts_with("erofs-")) names.insert(std::move(name));
+  }
+  return names;
+}
+
+// The number in the name does not come from the device number, so the new one is found by comparing; with several it is
+// left alone.
+void set_read_ahead(const std::set<std::string>& before, unsigned read_ahead_kb) {
+  std::vector<std::string> fresh;
+  for (const auto& name : erofs_bdis()) {
+    if (!before.contains(name)) fresh.push_back(name);
+  }
+  if (fresh.size() != 1)
+    return log::debug("read-ahead of the new EROFS mount is left alone: {} new ones", fresh.size());
+  std::ofstream file(kBdiDir / fresh.front() / "read_ahead_kb");
+  file << read_ahead_kb << std::flush;
+  if (!file) log::warn("cannot set the read-ahead of {}", fresh.front());
+}
+
+}  // namespace
+
+bool is_lack_of_kernel(int error_number) {
+  // ENOTBLK: EROFS wants a block device. EOPNOTSUPP: the tree uses what this kernel does not know. EINVAL: an unknown
+  // parameter.
+  switch (error_number) {
+    case ENOTBLK:
+    case ENODEV:
+    case ENOSYS:
+    case EPERM:
+    case EACCES:
+    case EOPNOTSUPP:
+    case EINVAL:
+      return true;
+    default:
+      return false;
+  }
+}
+
+void mount_erofs(const ErofsMountRequest& request) {
+  static std::mutex one_at_a_time;  // of the process, like the listing that it guards
+  const std::lock_guard guard(one_at_a_time);
+  const auto before = request.read_ahead_kb == 0 ? std::set<std::string>{} : erofs_bdis();
+  const auto mount = make_mount(request);
+  if (::move_mount(mount.get(), "", AT_FDCWD, request.dir.c_str(), MOVE_MOUNT_F_EMPTY_PATH) != 0)
+    fail_errno("mount EROFS at {}", request.dir.string());
+  if (request.read_ahead_kb != 0) set_read_ahead(before, request.read_ahead_kb);
+}
+
+}  // namespace varve::fuse

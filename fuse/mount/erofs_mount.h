@@ -1,0 +1,24 @@
+#pragma once
+// Kernel mode: the tree as EROFS over the layer streams' files.
+#include <filesystem>
+#include <string>
+#include <vector>
+
+namespace varve::fuse {
+
+struct ErofsMountRequest {
+  std::filesystem::path tree_file;             // block device 0: the metadata
+  std::vector<std::filesystem::path> devices;  // in the order of the tree's device table
+  std::filesystem::path dir;
+  bool direct_io = false;      // reads of one read-ahead go out side by side, past the page cache of the device files
+  unsigned read_ahead_kb = 0;  // 0: the kernel's default
+};
+
+// Read-only, nosuid, nodev. Throws std::system_error; see is_lack_of_kernel().
+void mount_erofs(const ErofsMountRequest& request);
+
+// True for the errors by which a kernel, a user namespace or a container says that it does not do this, as against a
+// broken image.
+bool is_lack_of_kernel(int error_number);
+
+}  // namespace varve::fuse

@@ -1,0 +1,118 @@
+#include "fuse/mount/stream_file.h"
+
+#include <algorithm>
+#include <atomic>
+#include <cstring>
+
+#include "core/base/errors.h"
+#include "core/base/guarded.h"
+
+namespace varve::fuse {
+namespace {
+
+std::uint64_t round_up_to_blocks(std::uint64_t bytes) {
+  return (bytes + index::kTreeBlockBytes - 1) / index::kTreeBlockBytes * index::kTreeBlockBytes;
+}
+
+// What is past the end of the stream is padding of its last block and needs no fetching.
+ByteRange inside_stream(const StreamPiece& piece) {
+  const auto stream_bytes = piece.stream->map().stream_bytes;
+  const auto offset = std::min(piece.stream_offset, stream_bytes);
+  return {.offset = offset, .length = std::min(piece.length, stream_bytes - offset)};
+}
+
+// Waits for all pieces of one read; the last that arrives hands over the bytes.
+class PendingPieces : public std::enable_shared_from_this<PendingPieces> {
+ public:
+  PendingPieces(std::vector<StreamPiece> pieces, std::size_t size, ReadDone done)
+      : pieces_(std::move(pieces)), size_(size), done_(std::move(done)), missing_(pieces_.size()) {}
+
+  void start() {
+    for (const auto& piece : pieces_) {
+      piece.stream->ensure(inside_stream(piece), Priority::kReader,
+                           [self = shared_from_this()](std::exception_ptr error) { self->arrived(error); });
+    }
+  }
+
+  void deliver() noexcept {
+    try {
+      const auto buffer = std::make_unique_for_overwrite<std::byte[]>(size_);
+      const std::span bytes(buffer.get(), size_);
+      if (!covers_everything()) std::memset(buffer.get(), 0, size_);
+      for (const auto& piece : pieces_)
+        piece.stream->read_present(piece.stream_offset, bytes.subspan(piece.into, piece.length));
+      done_(nullptr, bytes);
+    } catch (...) {
+      done_(std::current_exception(), {});
+    }
+  }
+
+ private:
+  void arrived(std::exception_ptr error) {
+    if (error)
+      error_.with([&](auto& first) {
+        if (!first) first = error;
+      });
+    if (missing_.fetch_sub(1, std::memory_order_acq_rel) != 1) return;
+    const auto failed = error_.with([](auto& first) { return first; });
+    if (failed) return done_(failed, {});
+    deliver();
+  }
+
+  bool covers_everything() const {
+    std::uint64_t covered = 0;
+    for (const auto& piece : pieces_) covered += piece.length;  // pieces do not overlap
+    return covered == size_;
+  }
+
+  const std::vector<StreamPiece> pieces_;
+  const std::size_t size_;
+  const ReadDone done_;
+  std::atomic<std::size_t> missing_;
+  Guarded<std::exception_ptr> error_;
+};
+
+}  // namespace
+
+LayerFile::LayerFile(std::shared_ptr<LayerStream> stream)
+    : stream_(std::move(stream)), size_(round_up_to_blocks(stream_->map().stream_bytes)) {}
+
+void LayerFile::find_pieces(ByteRange range, std::uint64_t into, std::vector<StreamPiece>& pieces) const {
+  if (range.length > 0) pieces.push_back({stream_.get(), range.offset, into, range.length});
+}
+
+RangesFile::RangesFile(index::RangesDevice device, std::vector<std::shared_ptr<LayerStream>> layers)
+    : device_(std::move(device)), layers_(std::move(layers)), size_(round_up_to_blocks(device_.bytes)) {
+  for (const auto& range : device_.ranges) {
+    if (range.layer >= layers_.size())
+      fail<CorruptData>("ranges device at {}: names layer {} of {}", range.device_offset, range.layer, layers_.size());
+    const auto stream_bytes = layers_[range.layer]->map().stream_bytes;
+    if (!ByteRange{range.stream_offset, range.length}.fits_in(stream_bytes)) {
+      fail<CorruptData>("ranges device at {}: {}+{} is outside layer {} of {} bytes", range.device_offset,
+                        range.stream_offset, range.length, layers_[range.layer]->map().layer_digest.to_string(),
+                        stream_bytes);
+    }
+  }
+}
+
+void RangesFile::find_pieces(ByteRange wanted, std::uint64_t into, std::vector<StreamPiece>& pieces) const {
+  auto range = std::partition_point(device_.ranges.begin(), device_.ranges.end(),
+                                    [&](const auto& r) { return r.device_offset + r.length <= wanted.offset; });
+  for (; range != device_.ranges.end() && range->device_offset < wanted.end(); ++range) {
+    const auto from = std::max(range->device_offset, wanted.offset);
+    const auto to = std::min(range->device_offset + range->length, wanted.end());
+    if (from >= to) continue;
+    pieces.push_back({layers_[range->layer].get(), range->stream_offset + (from - range->device_offset),
+                      into + (from - wanted.offset), to - from});
+  }
+}
+
+void read_pieces(std::vector<StreamPiece> pieces, std::size_t size, ReadDone done) {
+  const bool here = std::all_of(pieces.begin(), pieces.end(),
+                                [](const auto& piece) { return piece.stream->present(inside_stream(piece)); });
+  const auto pending = std::make_shared<PendingPieces>(std::move(pieces), size, std::move(done));
+  if (here) return pending->deliver();
+  pending->start();
+}
+
+}  // namespace varve::fuse

@@ -1,0 +1,70 @@
+#pragma once
+// Files made of layer streams: what the mounts read from, below names and attributes.
+#include <cstdint>
+#include <exception>
+#include <functional>
+#include <memory>
+#include <vector>
+
+#include "core/base/byte_range.h"
+#include "core/base/bytes.h"
+#include "core/index/format/erofs.h"
+#include "fuse/stream/layer_stream.h"
+
+namespace varve::fuse {
+
+// `length` bytes at `stream_offset` of a layer stream, wanted at `into` of a buffer.
+struct StreamPiece {
+  LayerStream* stream = nullptr;
+  std::uint64_t stream_offset = 0;
+  std::uint64_t into = 0;
+  std::uint64_t length = 0;
+  bool operator==(const StreamPiece&) const = default;
+};
+
+// A device of the tree as a file. Safe to use from any thread.
+class StreamFile {
+ public:
+  virtual ~StreamFile() = default;
+  // Bytes; a multiple of the tree's block size, since devices are measured in blocks.
+  virtual std::uint64_t size() const = 0;
+  // Appends where the bytes of `range` (inside the file) lie; `into` is where the range begins in the reader's buffer.
+  // What no piece covers reads as zeros. The pieces are valid while this file lives.
+  virtual void find_pieces(ByteRange range, std::uint64_t into, std::vector<StreamPiece>& pieces) const = 0;
+};
+
+// A whole layer stream.
+class LayerFile final : public StreamFile {
+ public:
+  explicit LayerFile(std::shared_ptr<LayerStream> stream);
+  std::uint64_t size() const override { return size_; }
+  void find_pieces(ByteRange range, std::uint64_t into, std::vector<StreamPiece>& pieces) const override;
+  LayerStream& stream() const { return *stream_; }
+
+ private:
+  std::shared_ptr<LayerStream> stream_;
+  std::uint64_t size_;
+};
+
+// The ranges device (core/index/format/erofs.h): content that is not one aligned run of a stream.
+class RangesFile final : public StreamFile {
+ public:
+  // Throws CorruptData if a range names a layer or bytes that are not there.
+  RangesFile(index::RangesDevice device, std::vector<std::shared_ptr<LayerStream>> layers);
+  std::uint64_t size() const override { return size_; }
+  void find_pieces(ByteRange range, std::uint64_t into, std::vector<StreamPiece>& pieces) const override;
+
+ private:
+  index::RangesDevice device_;
+  std::vector<std::shared_ptr<LayerStream>> layers_;
+  std::uint64_t size_;
+};
+
+// Called once; `bytes` is valid during the call and empty if `error` is set.
+using ReadDone = std::function<void(std::exception_ptr error, ByteView bytes)>;
+
+// Reads `size` bytes put together from `pieces`. If all is in the store, `done` is called before this returns; else
+// later, from a thread of the stream, so that no thread waits per reader. The streams must outlive the call of `done`.
+void read_pieces(std::vector<StreamPiece> pieces, std::size_t size, ReadDone done);
+
+}  // namespace varve::fuse

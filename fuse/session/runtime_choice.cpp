@@ -1,0 +1,174 @@
+#include <fcntl.h>
+#include <sys/stat.h>
+#include <unistd.h>
+
+#include <algorithm>
+#include <chrono>
+
+#include <nlohmann/json.hpp>
+
+#include "core/base/errors.h"
+#include "core/base/file.h"
+#include "core/base/inherited.h"
+#include "core/base/log.h"
+#include "fuse/session/runtime.h"
+
+namespace varve::fuse {
+namespace {
+
+using nlohmann::json;
+
+constexpr std::uint64_t kMaxMemoryBytes = 1 << 20;
+// A runtime that failed may have been mended since, by what nobody sees here.
+constexpr std::chrono::minutes kFailureLives{10};
+
+const std::vector<std::string> kKnown = {"runc", "crun", "none", "nvidia"};
+
+std::filesystem::path program_of(const std::string& name) {
+  return find_program(name == "nvidia" ? "nvidia-container-runtime" : name);
+}
+
+std::unique_ptr<Runtime> make_runtime(const std::string& name, const std::filesystem::path& program,
+                                      const UserIds& ids) {
+  if (name == "runc") return make_runc(program);
+  if (name == "nvidia") return make_nvidia_runtime(program);
+  if (name == "crun") return make_crun(program);
+  return make_direct_runtime(!ids.is_root && !ids.needs_helpers);
+}
+
+std::int64_t now_seconds() {
+  return std::chrono::duration_cast<std::chrono::seconds>(std::chrono::system_clock::now().time_since_epoch()).count();
+}
+
+// What a trial's answer holds for: this program, this user, this start of the machine.
+std::string circumstances(const std::filesystem::path& program, const UserIds& ids) {
+  struct stat status {};
+  if (::stat(program.c_str(), &status) != 0) fail_errno("{}", program.string());
+  const auto boot = read_file_if_there("/proc/sys/kernel/random/boot_id", 4096);
+  return fmt::format("{} {} {}.{:09} user {} {} boot {}", program.string(), status.st_size, status.st_mtim.tv_sec,
+                     status.st_mtim.tv_nsec, ids.is_root ? 0 : ids.uids.outside(0), ids.uids.to_map_file(),
+                     boot ? as_text(*boot) : std::string_view());
+}
+
+// The answers of trials by runtime: {"runc": {"for": circumstances, "why_not": "", "at": seconds}}.
+class TrialMemory {
+ public:
+  explicit TrialMemory(std::filesystem::path file) : file_(std::move(file)), answers_(json::object()) {
+    try {
+      if (const auto bytes = read_file_if_there(file_, kMaxMemoryBytes)) answers_ = json::parse(as_text(*bytes));
+    } catch (const std::exception& error) {
+      log::debug("{}: {}", file_.string(), error.what());
+    }
+    if (!answers_.is_object()) answers_ = json::object();
+  }
+
+  // Absent if there is none that still holds; "" = it works.
+  std::optional<std::string> find(const std::string& name, const std::string& circumstances) const {
+    try {
+      const auto answer = answers_.find(name);
+      if (answer == answers_.end() || answer->at("for") != circumstances) return std::nullopt;
+      auto why_not = answer->at("why_not").get<std::string>();
+      const auto age = std::chrono::seconds(now_seconds() - answer->at("at").get<std::int64_t>());
+      if (!why_not.empty() && (age < age.zero() || age > kFailureLives)) return std::nullopt;
+      return why_not;
+    } catch (const json::exception&) {
+      return std::nullopt;
+    }
+  }
+
+  // Only a memory: that it cannot be written costs the next session a trial.
+  void keep(const std::string& name, const std::string& circumstances, const std::string& why_not) {
+    answers_[name] = {{"for", circumstances}, {"why_not", why_not}, {"at", now_seconds()}};
+    try {
+      write_file_atomically(file_, as_bytes(answers_.dump(1, ' ', false, json::error_handler_t::replace)), 0600);
+    } catch (const std::exception& error) {
+      log::debug("{}", error.what());
+    }
+  }
+
+ private:
+  std::filesystem::path file_;
+  json answers_;
+};
+
+std::unique_ptr<Runtime> choose_by_trials(const RuntimeWish& wish, const std::function<void(const std::string&)>& say) {
+  TrialMemory memory(wish.memory);
+  std::string reasons;
+  const auto leave_out = [&](const std::string& name, const std::string& why_not) {
+    say(fmt::format("not using {}: {}", name, why_not));
+    reasons += fmt::format("{}{}: {}", reasons.empty() ? "" : "; ", name, why_not);
+  };
+  for (const std::string name : {"runc", "crun"}) {
+    const auto program = program_of(name);
+    if (program.empty()) {
+      leave_out(name, "it is not installed");
+      continue;
+    }
+    const auto now = circumstances(program, wish.ids);
+    auto why_not = memory.find(name, now);
+    if (!why_not) {
+      why_not = wish.trial(*make_runtime(name, program, wish.ids));
+      memory.keep(name, now, *why_not);
+    }
+    if (why_not->empty()) return make_runtime(name, program, wish.ids);
+    leave_out(name, *why_not);
+  }
+  if (!wish.ids.is_root) return make_runtime("none", {}, wish.ids);
+  fail<Unsupported>(
+      "this machine has no container runtime that works: {} (--runtime none does without one; as root that is not "
+      "chosen by itself)",
+      reasons);
+}
+
+}  // namespace
+
+void check_runtime_name(const std::string& wanted) {
+  if (wanted != "auto" && std::ranges::find(kKnown, wanted) == kKnown.end())
+    fail<UsageError>("the runtime '{}' is not known: auto, runc, crun, none and nvidia are", wanted);
+}
+
+std::unique_ptr<Runtime> choose_runtime(const RuntimeWish& wish, const std::function<void(const std::string&)>& say) {
+  check_runtime_name(wish.wanted);
+  const bool one_id_mapped = !wish.ids.is_root && !wish.ids.needs_helpers;
+  if (wish.wanted == "auto" && one_id_mapped) {
+    say("not using runc or crun: they cannot become an image's user with one id (no range in /etc/subuid)");
+    return make_runtime("none", {}, wish.ids);
+  }
+  if (wish.wanted == "auto") return choose_by_trials(wish, say);
+  const auto program = wish.wanted == "none" ? std::filesystem::path() : program_of(wish.wanted);
+  if (wish.wanted != "none" && program.empty())
+    fail<Unsupported>("{} cannot run this session: it is not installed", wish.wanted);
+  if (wish.wanted == "nvidia" && !wish.ids.is_root) fail<Unsupported>("nvidia cannot run this session: it needs root");
+  return make_runtime(wish.wanted, program, wish.ids);
+}
+
+void forget_trials(const std::filesystem::path& memory) noexcept { ::unlink(memory.c_str()); }
+
+void check_user(const Runtime& runtime, const ImageUser& user, const UserIds& ids) {
+  if (runtime.name() == "none" || (ids.uids.maps(user.uid) && ids.gids.maps(user.gid))) return;
+  fail<Unsupported>(
+      "{} cannot run this session: the image's user {}:{} is not mapped here (no range in /etc/subuid and /etc/subgid "
+      "that reaches "
+      "it); choose another with --user{}",
+      runtime.name(), user.uid, user.gid, ids.needs_helpers ? "" : ", or --runtime none");
+}
+
+pid_t start_program(const std::vector<std::string>& words, const std::vector<std::string>& environment,
+                    const std::vector<int>& keep_fds, const PrepareChild& prepare_child) {
+  // Made before the fork, so that the child only makes system calls.
+  std::vector<char*> argv;
+  std::vector<char*> envp;
+  for (const auto& word : words) argv.push_back(const_cast<char*>(word.c_str()));
+  for (const auto& one : environment) envp.push_back(const_cast<char*>(one.c_str()));
+  argv.push_back(nullptr);
+  envp.push_back(nullptr);
+  const auto child = ::fork();
+  if (child < 0) fail_errno("start {}", words.front());
+  if (child > 0) return child;
+  prepare_child();
+  close_at_exec_but(keep_fds);
+  ::execve(argv[0], argv.data(), envp.data());
+  ::_exit(errno == ENOENT ? kNotFound : kNotExecutable);
+}
+
+}  // namespace varve::fuse

@@ -1,0 +1,48 @@
+#pragma once
+// The mounts of a session that this program makes itself: its writable overlay, and for the direct runtime all others.
+#include <filesystem>
+#include <string>
+
+#include "core/base/unique_fd.h"
+#include "fuse/session/bundle.h"
+#include "fuse/session/rootfs.h"
+#include "fuse/session/session_store.h"
+
+namespace varve::fuse {
+
+// All of these change the calling process's mount namespace, which must be its own.
+
+// From now on mounts made here stay here, while the machine's later ones (and their ends) still arrive.
+void keep_mounts_private();
+// A copy of the mount at `path` (of the folder `at`, or that itself if there is none), held by a descriptor until it is
+// attached. Recursive: with all that is mounted below it.
+UniqueFd copy_mount(int at, const std::string& path, bool recursive);
+// Mounts the copy on the very place that is open; `name` is for errors.
+void attach_mount(const UniqueFd& mount, int place, const std::string& name);
+// A /proc of the calling process's PID namespace.
+void mount_own_proc();
+
+// The session's writable layer over `lower`, mounted on folder.merged(). Tries what the kernel offers in this
+// namespace: overlayfs, with user xattrs where trusted ones need privilege, then fuse-overlayfs(1). Throws Unsupported
+// saying what each answered.
+struct OverlayOptions {
+  bool in_user_namespace = false;
+  bool keep_after_crash = true;  // false: the layer goes with the session, so it need not reach the disk
+};
+void mount_overlay(const std::filesystem::path& lower, const SessionFolder& folder, const OverlayOptions& options);
+
+// The option string of overlayfs for these folders: names with characters that it gives a meaning are escaped.
+std::string overlay_options(const std::string& lower, const std::string& upper, const std::string& work);
+
+// A bind of the spec on a tree that no session runs in yet; its destination is there and free of symlinks.
+void mount_now(const SpecMount& mount, const Rootfs& root);
+
+// Makes the spec's root the root of this process and mounts everything the spec says in it, in a mount namespace of its
+// own. Every place is looked up inside that root and held by a descriptor, whatever links the image and the volumes
+// have. Only the device files of the spec and the usual ones work in it. Throws what keeps a mount or a mask from being
+// there.
+void enter_session_root(const SessionSpec& spec);
+// The terminal as the session's /dev/console, where programs look for its name. Call in the session's root.
+void add_console(const std::string& terminal);
+
+}  // namespace varve::fuse

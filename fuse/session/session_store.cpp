@@ -1,0 +1,325 @@
+#include "fuse/session/session_store.h"
+
+#include <fcntl.h>
+#include <sys/file.h>
+#include <sys/stat.h>
+#include <unistd.h>
+
+#include <algorithm>
+#include <chrono>
+
+#include <nlohmann/json.hpp>
+
+#include "core/base/clock.h"
+#include "core/base/errors.h"
+#include "core/base/file.h"
+#include "core/base/log.h"
+#include "core/base/random.h"
+#include "fuse/session/user_namespace.h"
+
+namespace varve::fuse {
+namespace {
+
+using nlohmann::json;
+constexpr std::size_t kMaxNameLength = 64;
+constexpr std::uint64_t kMaxRecordBytes = 4 << 20;  // a command line is most of it
+constexpr std::size_t kIdDigits = 12;
+constexpr int kBusyAttempts = 100;
+
+bool is_id(std::string_view text) {
+  return text.size() == kIdDigits && text.find_first_not_of("0123456789abcdef") == text.npos;
+}
+
+void check_name(std::string_view name) {
+  constexpr std::string_view kAllowed = "abcdefghijklmnopqrstuvwxyzABCDEFGHIJKLMNOPQRSTUVWXYZ0123456789_.-";
+  if (name.size() > kMaxNameLength || name.find_first_not_of(kAllowed) != name.npos || name.front() == '-' ||
+      name.front() == '.')
+    fail<UsageError>(
+        "--name {}: a name has at most {} letters, digits, '_', '.' or '-', and begins with a letter or digit", name,
+        kMaxNameLength);
+}
+
+json to_json(const SessionRecord& record) {
+  json document = {{"version", 1},
+                   {"id", record.id},
+                   {"name", record.name},
+                   {"image", record.image},
+                   {"image_digest", record.image_digest},
+                   {"command", record.command},
+                   {"created", record.created_seconds},
+                   {"remove_at_exit", record.remove_at_exit},
+                   {"runtime", record.runtime},
+                   {"upper_bytes", record.upper_bytes}};
+  if (record.exit_status) document["exit_status"] = *record.exit_status;
+  if (record.own_ids)
+    document["own_ids"] = {{"first_uid", record.own_ids->first_uid}, {"first_gid", record.own_ids->first_gid}};
+  return document;
+}
+
+SessionRecord from_json(const json& document) {
+  SessionRecord record;
+  record.id = document.at("id").get<std::string>();
+  record.name = document.at("name").get<std::string>();
+  record.image = document.at("image").get<std::string>();
+  record.image_digest = document.at("image_digest").get<std::string>();
+  record.command = document.at("command").get<std::vector<std::string>>();
+  record.created_seconds = document.at("created").get<std::int64_t>();
+  record.remove_at_exit = document.at("remove_at_exit").get<bool>();
+  record.runtime = document.at("runtime").get<std::string>();
+  record.upper_bytes = document.at("upper_bytes").get<std::uint64_t>();
+  if (document.contains("exit_status")) record.exit_status = document.at("exit_status").get<int>();
+  if (document.contains("own_ids")) {
+    const auto& ids = document.at("own_ids");
+    record.own_ids = OwnIds{.first_uid = ids.at("first_uid").get<std::uint32_t>(),
+                            .first_gid = ids.at("first_gid").get<std::uint32_t>()};
+  }
+  return record;
+}
+
+// Absent if it is missing or cannot be read, which sweep() takes for half-made.
+std::optional<SessionRecord> read_record(const SessionFolder& folder) {
+  try {
+    const auto bytes = read_file_if_there(folder.record(), kMaxRecordBytes);
+    if (!bytes) return std::nullopt;
+    auto record = from_json(json::parse(as_text(*bytes)));
+    if (record.id != folder.dir.filename()) return std::nullopt;
+    return record;
+  } catch (const json::exception& error) {
+    log::debug("{}: {}", folder.record().string(), error.what());
+    return std::nullopt;
+  }
+}
+
+std::vector<SessionFolder> folders_in(const std::filesystem::path& dir) {
+  std::vector<SessionFolder> folders;
+  for (const auto& entry : std::filesystem::directory_iterator(dir))
+    if (is_id(entry.path().filename().string())) folders.push_back({entry.path()});
+  return folders;
+}
+
+UniqueFd take_lock(const std::filesystem::path& lock_file) {
+  auto lock = open_file(lock_file, O_RDWR | O_CREAT, 0600);
+  while (::flock(lock.get(), LOCK_EX) != 0)
+    if (errno != EINTR) fail_errno("lock {}", lock_file.string());
+  return lock;
+}
+
+// Held while sessions are made, looked for or claimed for removal: names are unique, and probing a session's lock takes
+// it for a moment.
+UniqueFd lock_store(const std::filesystem::path& dir) { return take_lock(dir / ".lock"); }
+
+std::vector<SessionStore::Listed> list_locked(const std::filesystem::path& dir) {
+  std::vector<SessionStore::Listed> sessions;
+  for (const auto& folder : folders_in(dir)) {
+    auto record = read_record(folder);
+    if (!record) continue;
+    sessions.push_back({.record = std::move(*record), .folder = folder, .running = !try_lock(folder.lock())});
+  }
+  std::sort(sessions.begin(), sessions.end(), [](const auto& a, const auto& b) {
+    return std::pair(a.record.created_seconds, a.record.id) < std::pair(b.record.created_seconds, b.record.id);
+  });
+  return sessions;
+}
+
+std::optional<SessionStore::Listed> find_in(std::vector<SessionStore::Listed> sessions, std::string_view name_or_id) {
+  for (auto& session : sessions)
+    if (session.record.id == name_or_id || session.record.name == name_or_id) return std::move(session);
+  return std::nullopt;
+}
+
+// Kept sessions have theirs for as long as there is anything of them. With the store locked.
+OwnIds free_ids(const std::filesystem::path& dir, const IdPool& pool) {
+  std::vector<OwnIds> taken;
+  for (const auto& folder : folders_in(dir))
+    if (const auto record = read_record(folder); record && record->own_ids) taken.push_back(*record->own_ids);
+  const auto free = pool.find_free(taken);
+  if (!free)
+    fail<Unsupported>(
+        "{} sessions have all the ids that sessions may have: remove some (`varve session ls`), give more to the user "
+        "varve in /etc/subuid and /etc/subgid, or --userns host",
+        taken.size());
+  return *free;
+}
+
+UniqueFd open_folder_at(int parent, const std::string& name) {
+  ::fchmodat(parent, name.c_str(), 0700, 0);  // overlayfs makes its work folder unreadable even for its owner
+  UniqueFd folder(::openat(parent, name.c_str(), O_RDONLY | O_DIRECTORY | O_NOFOLLOW | O_CLOEXEC));
+  if (!folder) fail_errno("open {}", name);
+  return folder;
+}
+
+std::vector<std::string> names_in(int folder) {
+  std::vector<std::string> names;
+  for (const auto& entry : std::filesystem::directory_iterator("/proc/self/fd/" + std::to_string(folder)))
+    names.push_back(entry.path().filename().string());
+  return names;
+}
+
+// Removes one entry of `top`. Folders inside it are moved up into `top` for a later turn, so that a tree of any depth,
+// which a session may well leave, needs neither stack nor descriptors.
+void remove_entry(int top, const std::string& name, dev_t device, std::uint64_t& moved) {
+  struct stat status {};
+  if (::fstatat(top, name.c_str(), &status, AT_SYMLINK_NOFOLLOW) != 0) fail_errno("stat {}", name);
+  if (status.st_dev != device) fail<Error>("{} is another file system: unmount it first", name);
+  bool is_folder = false;
+  if (S_ISDIR(status.st_mode)) {
+    const auto folder = open_folder_at(top, name);
+    is_folder = true;
+    for (const auto& inner : names_in(folder.get())) {
+      if (::fstatat(folder.get(), inner.c_str(), &status, AT_SYMLINK_NOFOLLOW) != 0) fail_errno("stat {}", inner);
+      if (!S_ISDIR(status.st_mode)) {
+        if (::unlinkat(folder.get(), inner.c_str(), 0) != 0) fail_errno("remove {}", inner);
+        continue;
+      }
+      ::fchmodat(folder.get(), inner.c_str(), 0700, 0);  // moving a folder rewrites its ".."
+      if (::renameat(folder.get(), inner.c_str(), top, fmt::format(".removed-{}", ++moved).c_str()) != 0)
+        fail_errno("move {}", inner);
+    }
+  }
+  if (::unlinkat(top, name.c_str(), is_folder ? AT_REMOVEDIR : 0) != 0) fail_errno("remove {}", name);
+}
+
+void remove_contents(const std::filesystem::path& dir, const std::string& kept) {
+  const auto folder = open_file(dir, O_RDONLY | O_DIRECTORY | O_NOFOLLOW);
+  struct stat status {};
+  if (::fstat(folder.get(), &status) != 0) fail_errno("stat {}", dir.string());
+  std::uint64_t moved = 0;
+  const auto left = [&] {
+    auto names = names_in(folder.get());
+    std::erase(names, kept);
+    return names;
+  };
+  for (auto names = left(); !names.empty(); names = left())
+    for (const auto& name : names) remove_entry(folder.get(), name, status.st_dev, moved);
+}
+
+}  // namespace
+
+std::optional<UniqueFd> try_lock(const std::filesystem::path& lock_file) {
+  auto lock = open_file(lock_file, O_RDWR | O_CREAT, 0600);
+  if (::flock(lock.get(), LOCK_EX | LOCK_NB) == 0) return lock;
+  if (errno == EWOULDBLOCK) return std::nullopt;
+  fail_errno("lock {}", lock_file.string());
+}
+
+SessionStore::SessionStore(const std::filesystem::path& root) : dir_(root / "sessions") {
+  std::filesystem::create_directories(root);
+  if (::mkdir(dir_.c_str(), 0700) != 0 && errno != EEXIST) fail_errno("make the folder {}", dir_.string());
+}
+
+OpenSession SessionStore::create(const NewSession& wanted) {
+  if (!wanted.name.empty()) check_name(wanted.name);
+  const auto store_lock = lock_store(dir_);
+  if (!wanted.name.empty() && find_in(list_locked(dir_), wanted.name))
+    fail<UsageError>("there is a session named {} already: choose another name, or `varve session rm {}`", wanted.name,
+                     wanted.name);
+  OpenSession session;
+  session.record.id = random_hex(kIdDigits / 2);
+  session.record.name = wanted.name.empty() ? session.record.id : wanted.name;
+  session.record.image = wanted.image;
+  session.record.image_digest = wanted.image_digest;
+  session.record.command = wanted.command;
+  session.record.remove_at_exit = wanted.remove_at_exit;
+  if (wanted.ids) session.record.own_ids = free_ids(dir_, *wanted.ids);
+  session.record.created_seconds =
+      std::chrono::duration_cast<std::chrono::seconds>(std::chrono::system_clock::now().time_since_epoch()).count();
+  session.folder.dir = dir_ / session.record.id;
+  if (::mkdir(session.folder.dir.c_str(), 0700) != 0) fail_errno("make the folder {}", session.folder.dir.string());
+  session.lock = take_lock(session.folder.lock());
+  for (const auto& dir : {session.folder.upper(), session.folder.work(), session.folder.merged(),
+                          session.folder.bundle(), session.folder.runtime_state(), session.folder.etc()})
+    std::filesystem::create_directory(dir);
+  write_record(session.folder, session.record);
+  return session;
+}
+
+void SessionStore::write_record(const SessionFolder& folder, const SessionRecord& record) const {
+  write_file_atomically(folder.record(), as_bytes(to_json(record).dump(1, ' ', false, json::error_handler_t::replace)),
+                        0600);
+}
+
+std::vector<SessionStore::Listed> SessionStore::list() const {
+  const auto store_lock = lock_store(dir_);
+  return list_locked(dir_);
+}
+
+std::optional<SessionStore::Listed> SessionStore::find(std::string_view name_or_id) const {
+  return find_in(list(), name_or_id);
+}
+
+void SessionStore::remove(const Listed& session) const {
+  std::optional<UniqueFd> lock;
+  {
+    const auto store_lock = lock_store(dir_);
+    lock = try_lock(session.folder.lock());
+  }
+  if (!lock) fail<UsageError>("the session {} is running: end it first", session.record.name);
+  remove_cgroups("varve-" + session.record.id);
+  remove_session(session.folder);
+}
+
+std::vector<std::string> SessionStore::sweep() const {
+  struct Claimed {
+    SessionFolder folder;
+    UniqueFd lock;
+  };
+  std::vector<Claimed> claimed;
+  {
+    const auto store_lock = lock_store(dir_);  // or a session that is just being made would look half-made
+    for (const auto& folder : folders_in(dir_)) {
+      auto lock = try_lock(folder.lock());
+      if (!lock) continue;
+      const auto record = read_record(folder);
+      if (record && !record->exit_status) remove_cgroups("varve-" + record->id);
+      if (!record || record->remove_at_exit) claimed.push_back({folder, std::move(*lock)});
+    }
+  }
+  std::vector<std::string> swept;
+  for (const auto& one : claimed) {
+    try {
+      remove_session(one.folder);
+      swept.push_back(one.folder.dir.filename());
+    } catch (const std::exception& error) {
+      log::warn("the remains of session {}: {}", one.folder.dir.filename().string(), error.what());
+    }
+  }
+  return swept;
+}
+
+void remove_tree(const std::filesystem::path& dir) {
+  remove_contents(dir, "");
+  if (::rmdir(dir.c_str()) != 0) fail_errno("remove {}", dir.string());
+}
+
+void remove_session_folder(const SessionFolder& folder) {
+  remove_contents(folder.dir, folder.lock().filename().string());
+  const auto store_lock = lock_store(folder.dir.parent_path());
+  if (::unlink(folder.lock().c_str()) != 0 && errno != ENOENT) fail_errno("remove {}", folder.lock().string());
+  if (::rmdir(folder.dir.c_str()) != 0) fail_errno("remove {}", folder.dir.string());
+}
+
+std::uint64_t tree_bytes_on_disk(const std::filesystem::path& dir) {
+  std::uint64_t bytes = 0;
+  std::error_code error;
+  constexpr auto kOptions = std::filesystem::directory_options::skip_permission_denied;
+  for (std::filesystem::recursive_directory_iterator at(dir, kOptions, error), end; at != end && !error;
+       at.increment(error)) {
+    struct stat status {};
+    if (::lstat(at->path().c_str(), &status) == 0) bytes += std::uint64_t(status.st_blocks) * 512;
+  }
+  return bytes;
+}
+
+void remove_cgroups(std::string_view name) {
+  const std::filesystem::path top = "/sys/fs/cgroup";
+  const auto remove = [&](const std::filesystem::path& group) {
+    // Processes that were just killed keep it busy for a moment.
+    for (int attempt = 0; ::rmdir(group.c_str()) != 0 && errno == EBUSY && attempt < kBusyAttempts; ++attempt)
+      Clock::system().sleep_for(std::chrono::milliseconds(20));
+  };
+  remove(top / name);
+  std::error_code ignored;
+  for (const auto& controller : std::filesystem::directory_iterator(top, ignored)) remove(controller.path() / name);
+}
+
+}  // namespace varve::fuse

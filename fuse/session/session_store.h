@@ -1,0 +1,112 @@
+#pragma once
+// The sessions of one root: ROOT/sessions/ID holds session.json, the writable layer (upper, work), and while it runs
+// the bundle. A lock file that the session's processes hold tells a running one from one whose processes are gone,
+// however they ended. docs/sessions.md.
+#include <cstdint>
+#include <filesystem>
+#include <optional>
+#include <string>
+#include <string_view>
+#include <vector>
+
+#include "core/base/unique_fd.h"
+#include "fuse/mount/user_ids.h"
+
+namespace varve::fuse {
+
+// What session.json says. A value.
+struct SessionRecord {
+  std::string id;  // 12 hex digits, random
+  std::string name;
+  std::string image;  // as the user wrote it, in full
+  std::string image_digest;
+  std::vector<std::string> command;
+  std::int64_t created_seconds = 0;  // Unix time
+  bool remove_at_exit = false;
+  std::string runtime;             // "" until one has started the command
+  std::optional<int> exit_status;  // absent while it runs, or if it was killed with its supervisor
+  std::uint64_t upper_bytes = 0;   // on disk, when the command ended
+  std::optional<OwnIds> own_ids;   // of its user namespace; its writable layer belongs to them
+};
+
+struct SessionFolder {
+  std::filesystem::path dir;
+
+  std::filesystem::path record() const { return dir / "session.json"; }
+  std::filesystem::path lock() const { return dir / "lock"; }
+  std::filesystem::path upper() const { return dir / "upper"; }
+  std::filesystem::path work() const { return dir / "work"; }
+  std::filesystem::path merged() const { return dir / "merged"; }  // mounted in the session's own namespace only
+  std::filesystem::path bundle() const { return dir / "bundle"; }
+  std::filesystem::path runtime_state() const { return dir / "runtime"; }
+  std::filesystem::path etc() const { return dir / "etc"; }  // the session's copies of resolv.conf, hosts, hostname
+  std::filesystem::path ready_fifo() const { return dir / "ready"; }
+  // For session_ids.h. Outside of ROOT/sessions, which is closed; empty, and what is mounted on it is seen in the
+  // session's namespace only.
+  std::filesystem::path stage() const { return dir.parent_path().parent_path() / "stage"; }
+};
+
+// A session whose lock this process holds, and whoever inherits the descriptor.
+struct OpenSession {
+  SessionRecord record;
+  SessionFolder folder;
+  UniqueFd lock;
+};
+
+// Several processes may use one store at once.
+class SessionStore {
+ public:
+  // Creates ROOT/sessions, 0700: a writable layer may hold setuid programs.
+  explicit SessionStore(const std::filesystem::path& root);
+
+  struct NewSession {
+    std::string name;  // "" = the id
+    std::string image;
+    std::string image_digest;
+    std::vector<std::string> command;
+    bool remove_at_exit = false;
+    std::optional<IdPool> ids =
+        {};  // where ids of its own come from, that no other session here has; absent = it needs none
+  };
+  // Throws UsageError if the name is taken or is none: letters, digits, '_', '.', '-', at most 64. Unsupported if no
+  // ids are left.
+  OpenSession create(const NewSession& wanted);
+  void write_record(const SessionFolder& folder, const SessionRecord& record) const;
+
+  struct Listed {
+    SessionRecord record;
+    SessionFolder folder;
+    bool running = false;
+  };
+  // Oldest first. Folders without a record that can be read are left out: they are being made, or swept away.
+  std::vector<Listed> list() const;
+  // By name or id; absent if there is none.
+  std::optional<Listed> find(std::string_view name_or_id) const;
+
+  // Removes the folder and all it holds. Throws UsageError if the session is running.
+  void remove(const Listed& session) const;
+  // Removes what ended without its clean-up: sessions that were to go at their exit, and half-made ones. Returns their
+  // ids.
+  std::vector<std::string> sweep() const;
+
+ private:
+  std::filesystem::path dir_;
+};
+
+// The lock of a session: absent if another process holds it. Throws std::system_error.
+std::optional<UniqueFd> try_lock(const std::filesystem::path& lock_file);
+
+// Everything beneath `dir` and itself, also folders that their owner may not read (overlayfs makes such); mount points
+// are not entered. As a plain user, work of a user namespace needs that namespace: see remove_session in
+// user_namespace.h.
+void remove_tree(const std::filesystem::path& dir);
+// remove_tree() of a session whose lock the caller holds. The lock file goes last, under the lock of the store: as long
+// as there is a folder, others see that it is being removed and leave it alone.
+void remove_session_folder(const SessionFolder& folder);
+// Bytes on disk beneath `dir`; what cannot be read is not counted.
+std::uint64_t tree_bytes_on_disk(const std::filesystem::path& dir);
+// cgroups that a runtime left behind under this name. Nothing is an error: they are empty folders, gone at the next
+// boot.
+void remove_cgroups(std::string_view name);
+
+}  // namespace varve::fuse

@@ -1,0 +1,70 @@
+#pragma once
+// One layer as the fetching code sees it: its map, where its blobs can be had, its part of the store, its counters.
+#include <atomic>
+#include <cstdint>
+#include <filesystem>
+#include <memory>
+#include <optional>
+#include <string>
+#include <vector>
+
+#include "core/base/guarded.h"
+#include "core/index/format/layer_map.h"
+#include "core/oci/repository.h"
+#include "fuse/stream/range_fetcher.h"
+#include "fuse/stream/span_store.h"
+#include "fuse/stream/window_store.h"
+
+namespace varve::fuse {
+
+// The repositories that serve one blob. Safe to use from any thread.
+class SourceList {
+ public:
+  // Null, and what is in the list already, is ignored.
+  void add(std::shared_ptr<oci::Repository> repository);
+  // The repository for the nth attempt, round and round; null if there is none.
+  std::shared_ptr<oci::Repository> nth(unsigned attempt) const;
+  unsigned size() const;
+  // The attempt number to begin with: of the repository that last gave good bytes.
+  unsigned preferred() const { return preferred_.load(std::memory_order_relaxed); }
+  void prefer(unsigned attempt) { preferred_.store(attempt, std::memory_order_relaxed); }
+
+ private:
+  mutable Guarded<std::vector<std::shared_ptr<oci::Repository>>> repositories_;
+  std::atomic<unsigned> preferred_ = 0;
+};
+
+struct FetchCounters {
+  std::atomic<std::uint64_t> fetched_bytes = 0;
+  std::atomic<std::uint64_t> requests = 0;
+  std::atomic<std::uint64_t> decoded_bytes = 0;
+  std::atomic<std::uint64_t> errors = 0;
+  std::atomic<std::uint64_t> fetching = 0;
+  Guarded<std::string> last_error;
+};
+
+struct FetchLayer {
+  FetchLayer(std::shared_ptr<const index::LayerMap> layer_map, oci::Descriptor layer_blob,
+             std::optional<oci::Descriptor> layer_windows, const std::filesystem::path& dir,
+             const SpanStoreOptions& options)
+      : map(std::move(layer_map)),
+        blob(std::move(layer_blob)),
+        windows_blob(std::move(layer_windows)),
+        store(dir, map, options),
+        windows(dir, map) {}
+
+  const std::shared_ptr<const index::LayerMap> map;
+  const oci::Descriptor blob;
+  const std::optional<oci::Descriptor> windows_blob;
+  SpanStore store;
+  WindowStore windows;
+  SourceList blob_sources;
+  SourceList window_sources;
+  FetchCounters counters;
+  const std::uint32_t opened_seconds = coarse_seconds();
+  // Set by the fetcher when it first meets the layer.
+  std::unique_ptr<PieceSource> blob_pieces;
+  std::unique_ptr<PieceSource> window_pieces;
+};
+
+}  // namespace varve::fuse

@@ -1,0 +1,404 @@
+#include "fuse/stream/layer_stream.h"
+
+#include <sys/file.h>
+#include <sys/stat.h>
+
+#include <algorithm>
+#include <chrono>
+#include <future>
+
+#include "core/base/errors.h"
+#include "core/base/file.h"
+#include "core/base/guarded.h"
+#include "core/base/log.h"
+#include "core/index/format/cold_ranges.h"
+#include "fuse/stream/fetch_layer.h"
+#include "fuse/stream/read_ahead.h"
+#include "fuse/stream/span_fetcher.h"
+#include "fuse/stream/store_limit.h"
+#include "fuse/stream/store_syncer.h"
+
+namespace varve::fuse {
+namespace {
+
+// A waiting read is made of steps of this size, so that what it ensured can be held in memory when the disk is full.
+constexpr std::uint64_t kReadStepBytes = 8 << 20;
+const std::string kEvictedPrefix = ".evicted-";  // of folders on their way out
+constexpr int kReadAttempts = 5;  // of one step, whose spans may be dropped between ensure() and the read
+
+// What all streams share. They keep it, so that a stream may outlive the LayerStreams.
+struct Engine {
+  Engine(const StreamOptions& stream_options, Clock& clock, UniqueFd store_lock)
+      : options(stream_options),
+        lock(std::move(store_lock)),
+        limit(options.store_limit),
+        syncer(options.sync_interval, options.drop_store_pages),
+        fetcher(options, clock) {}
+  void stop() {
+    fetcher.stop();
+    syncer.stop();
+  }
+
+  const StreamOptions options;
+  const UniqueFd lock;
+  StoreLimit limit;
+  StoreSyncer syncer;
+  SpanFetcher fetcher;
+};
+
+class StoredLayerStream final : public LayerStream {
+ public:
+  StoredLayerStream(std::shared_ptr<Engine> engine, std::shared_ptr<FetchLayer> layer)
+      : engine_(std::move(engine)),
+        layer_(std::move(layer)),
+        read_ahead_(*layer_->map, engine_->options.read_ahead_spans) {}
+
+  const std::shared_ptr<FetchLayer>& layer() const { return layer_; }
+  const index::LayerMap& map() const override { return *layer_->map; }
+
+  bool present(ByteRange stream_range) const override {
+    const auto [first, last] = layer_->map->spans_of(clamp(stream_range));
+    return layer_->store.readable(first, last);
+  }
+
+  void ensure(ByteRange stream_range, Priority priority, Done done) override {
+    const auto range = clamp(stream_range);
+    const auto [first, last] = layer_->map->spans_of(range);
+    const bool missed = !layer_->store.readable(first, last);
+    if (missed) engine_->syncer.poke();
+    if (missed && priority == Priority::kReader) engine_->limit.note_reader();
+    if (missed && priority != Priority::kReader && engine_->limit.full()) return done(store_full());
+    engine_->fetcher.ensure(layer_, first, last, priority, std::move(done));
+    if (priority == Priority::kReader) note_read(range, missed);
+  }
+
+  void read_present(std::uint64_t stream_offset, std::span<std::byte> into) override {
+    note_read(clamp({.offset = stream_offset, .length = into.size()}), false);
+    layer_->store.read(stream_offset, into);
+  }
+
+  void read(std::uint64_t stream_offset, std::span<std::byte> into) override {
+    while (!into.empty()) {
+      const auto step = into.first(std::min<std::uint64_t>(into.size(), kReadStepBytes));
+      read_step(stream_offset, step);
+      stream_offset += step.size();
+      into = into.subspan(step.size());
+    }
+  }
+
+  void note_cold(const Digest& image, const std::vector<ByteRange>& stream_ranges) override {
+    read_ahead_.note_cold(image, stream_ranges);
+  }
+
+  bool complete() const override { return layer_->store.complete(); }
+  bool keep_whole() override { return layer_->store.keep_whole(); }
+  void keep_mounted() override { layer_->store.keep_mounted(); }
+  std::filesystem::path store_file() const override { return layer_->store.data_path(); }
+
+  StreamStats stats() const override {
+    auto& counters = layer_->counters;
+    return {.stream_bytes = layer_->map->stream_bytes,
+            .present_bytes = layer_->store.present_bytes(),
+            .fetched_bytes = counters.fetched_bytes,
+            .requests = counters.requests,
+            .decoded_bytes = counters.decoded_bytes,
+            .errors = counters.errors,
+            .fetching = counters.fetching,
+            .last_error = counters.last_error.with([](const std::string& last) { return last; })};
+  }
+
+  Verified verify() override {
+    Verified verified;
+    for (std::size_t span = 0; span < layer_->map->spans.size(); ++span) {
+      if (!layer_->store.readable(span)) continue;
+      const auto range = layer_->map->spans[span].stream_range;
+      verified.checked_bytes += range.length;
+      if (layer_->store.verify(span)) continue;
+      log::warn("store of {}: the span at stream offset {} is damaged: dropped", layer_->map->layer_digest.to_string(),
+                range.offset);
+      verified.bad.push_back(range);
+    }
+    return verified;
+  }
+
+ private:
+  ByteRange clamp(ByteRange range) const {
+    const auto size = layer_->map->stream_bytes;
+    const auto offset = std::min(range.offset, size);
+    return {.offset = offset, .length = std::min(range.length, size - offset)};
+  }
+
+  void note_read(ByteRange range, bool missed) {
+    if (layer_->store.complete()) return;
+    const auto ahead = read_ahead_.on_read(range, missed);
+    if (!ahead || (!ahead->sequential && !engine_->options.read_next_when_idle) || engine_->limit.full()) return;
+    engine_->syncer.poke();
+    engine_->fetcher.fetch_ahead(layer_, ahead->first, ahead->last,
+                                 ahead->sequential ? Priority::kReadAhead : Priority::kBackground);
+  }
+
+  std::exception_ptr store_full() const {
+    return std::make_exception_ptr(TemporaryError(
+        fmt::format("layer {}: the store is full: {} bytes may be held (--store-size), and what is there is in use",
+                    layer_->map->layer_digest.to_string(), engine_->limit.max_bytes())));
+  }
+
+  void read_step(std::uint64_t stream_offset, std::span<std::byte> into) {
+    for (int attempt = 1;; ++attempt) {
+      std::promise<void> promise;
+      ensure({.offset = stream_offset, .length = into.size()}, Priority::kReader, [&](std::exception_ptr error) {
+        try {
+          if (error) std::rethrow_exception(error);
+          read_present(stream_offset, into);
+          promise.set_value();
+        } catch (...) {
+          promise.set_exception(std::current_exception());
+        }
+      });
+      try {
+        return promise.get_future().get();
+      } catch (const TemporaryError&) {
+        // Either it could not be fetched, or it was dropped again before it could be read.
+        if (attempt >= kReadAttempts || !present({.offset = stream_offset, .length = into.size()})) throw;
+      }
+    }
+  }
+
+  const std::shared_ptr<Engine> engine_;
+  const std::shared_ptr<FetchLayer> layer_;
+  ReadAhead read_ahead_;
+};
+
+// A map that leads outside the blobs must not get as far as a range request. Only asked of what will be fetched.
+void check_blobs(const index::LayerMap& map, const oci::Descriptor& layer_blob,
+                 const index::LayerIndexBlobs& index_blobs) {
+  const auto name = map.layer_digest.to_string();
+  if (layer_blob.digest != map.layer_digest)
+    fail<CorruptData>("layer {}: its map is of layer {}", layer_blob.digest.to_string(), name);
+  if (layer_blob.size != map.compressed_bytes)
+    fail<CorruptData>("layer {}: it has {} bytes, its map says {}", name, layer_blob.size, map.compressed_bytes);
+  if (!index_blobs.windows) return;
+  if (index_blobs.windows->digest != map.windows_digest || index_blobs.windows->size != map.windows_bytes)
+    fail<CorruptData>("layer {}: the index names the windows blob {} of {} bytes, its map {} of {}", name,
+                      index_blobs.windows->digest.to_string(), index_blobs.windows->size,
+                      map.windows_digest.to_string(), map.windows_bytes);
+}
+
+void check_spans(const index::LayerMap& map) {
+  std::uint64_t at = 0;
+  for (const auto& span : map.spans) {
+    const bool right = span.stream_range.offset == at && span.stream_range.fits_in(map.stream_bytes) &&
+                       span.compressed_range.fits_in(map.compressed_bytes) && span.window.fits_in(map.windows_bytes);
+    if (!right)
+      fail<CorruptData>("layer map of {}: the span at stream offset {} is out of place", map.layer_digest.to_string(),
+                        at);
+    at = span.stream_range.end();
+  }
+  if (at != map.stream_bytes)
+    fail<CorruptData>("layer map of {}: its spans end at {}, not {}", map.layer_digest.to_string(), at,
+                      map.stream_bytes);
+}
+
+// When a closed layer was last used is its folder's time.
+void note_use(const std::filesystem::path& layer_dir) { ::utimensat(AT_FDCWD, layer_dir.c_str(), nullptr, 0); }
+
+std::uint64_t bytes_in(const std::filesystem::path& dir) {
+  std::uint64_t bytes = 0;
+  std::error_code ignored;  // folders come and go while we look
+  for (auto entry = std::filesystem::recursive_directory_iterator(dir, ignored);
+       entry != std::filesystem::recursive_directory_iterator(); entry.increment(ignored)) {
+    struct stat status {};
+    if (::lstat(entry->path().c_str(), &status) == 0 && S_ISREG(status.st_mode))
+      bytes += std::uint64_t(status.st_blocks) * 512;
+  }
+  return bytes;
+}
+
+// Folders of the store are named by both digests.
+std::string folder_of(const Digest& layer, const Digest& map) { return layer.hex() + '-' + map.hex(); }
+
+std::optional<StoredLayer> parse_folder(const std::string& name) {
+  const auto dash = name.find('-');
+  const auto layer = Digest::try_parse("sha256:" + name.substr(0, dash));
+  if (!layer) return std::nullopt;
+  if (dash == std::string::npos) return StoredLayer{.layer = *layer, .map = std::nullopt};
+  const auto map = Digest::try_parse("sha256:" + name.substr(dash + 1));
+  if (!map) return std::nullopt;
+  return StoredLayer{.layer = *layer, .map = *map};
+}
+
+class StoredLayerStreams final : public LayerStreams, private StoreContents {
+ public:
+  StoredLayerStreams(std::filesystem::path store_dir, std::shared_ptr<Engine> engine)
+      : store_dir_(std::move(store_dir)), engine_(std::move(engine)) {
+    engine_->syncer.set_after_round([this] { return engine_->limit.enforce(*this); });
+  }
+  ~StoredLayerStreams() override { stop(); }
+
+  std::shared_ptr<LayerStream> stream(std::shared_ptr<const index::LayerMap> map, const oci::Descriptor& layer_blob,
+                                      std::shared_ptr<oci::Repository> image_repository,
+                                      const index::LayerIndexBlobs& index_blobs,
+                                      std::shared_ptr<oci::Repository> index_repository) override {
+    if (image_repository) check_blobs(*map, layer_blob, index_blobs);
+    auto streams = streams_.lock();
+    close_unused(*streams);
+    auto& stream = (*streams)[{map->layer_digest, index_blobs.map.digest}];
+    if (!stream) {
+      try {
+        stream = open_stream(std::move(map), layer_blob, index_blobs, *streams);
+      } catch (...) {
+        std::erase_if(*streams, [](const auto& entry) { return !entry.second; });
+        throw;
+      }
+    }
+    stream->layer()->blob_sources.add(std::move(image_repository));
+    if (index_blobs.windows) stream->layer()->window_sources.add(std::move(index_repository));
+    return stream;
+  }
+
+  std::uint64_t store_bytes() const override { return bytes_in(store_dir_); }
+
+  std::vector<StoredLayer> stored_layers() const override {
+    std::vector<StoredLayer> layers;
+    std::error_code ignored;
+    for (auto entry = std::filesystem::directory_iterator(store_dir_, ignored);
+         entry != std::filesystem::directory_iterator(); entry.increment(ignored))
+      if (const auto stored = parse_folder(entry->path().filename().string()))
+        if (std::filesystem::exists(entry->path() / "presence", ignored)) layers.push_back(*stored);
+    std::sort(layers.begin(), layers.end());
+    return layers;
+  }
+
+  void stop() override { engine_->stop(); }
+
+ private:
+  using Key = std::pair<Digest, Digest>;  // of layer and map
+  using Streams = std::map<Key, std::shared_ptr<StoredLayerStream>>;
+
+  std::shared_ptr<StoredLayerStream> open_stream(std::shared_ptr<const index::LayerMap> map,
+                                                 const oci::Descriptor& layer_blob,
+                                                 const index::LayerIndexBlobs& index_blobs, const Streams& streams) {
+    check_spans(*map);
+    const auto dir = store_dir_ / folder_of(map->layer_digest, index_blobs.map.digest);
+    if (std::error_code absent; !std::filesystem::exists(dir, absent))
+      take_over_folder(map->layer_digest, dir, streams);
+    const SpanStoreOptions options{.drop_pages = engine_->options.drop_store_pages,
+                                   .overflow_bytes = engine_->options.overflow_bytes};
+    auto layer = std::make_shared<FetchLayer>(std::move(map), layer_blob, index_blobs.windows, dir, options);
+    note_use(dir);
+    engine_->syncer.add(layer);
+    return std::make_shared<StoredLayerStream>(engine_, std::move(layer));
+  }
+
+  // A layer that was indexed anew need not be fetched anew: what is there under another map that nobody has open is
+  // checked span by span before it is used, or at once where the spans are the same (SpanStore).
+  void take_over_folder(const Digest& layer, const std::filesystem::path& dir, const Streams& streams) const {
+    for (const auto& stored : stored_layers()) {
+      if (stored.layer != layer || (stored.map && streams.contains({layer, *stored.map}))) continue;
+      std::error_code failed;
+      std::filesystem::rename(store_dir_ / (stored.map ? folder_of(layer, *stored.map) : layer.hex()), dir, failed);
+      if (!failed) return;
+      log::warn("store of {}: what is there cannot be taken over: {}", layer.to_string(), failed.message());
+    }
+  }
+
+  // Streams that nobody holds any more are closed here, under the lock: a store is never open twice.
+  void close_unused(Streams& streams) {
+    std::erase_if(streams, [&](const auto& entry) {
+      if (entry.second.use_count() > 1) return false;
+      const auto& layer = entry.second->layer();
+      engine_->syncer.remove(layer);
+      if (layer.use_count() == 1) {
+        note_use(store_dir_ / folder_of(entry.first.first, entry.first.second));
+        return true;
+      }
+      engine_->syncer.add(layer);  // something is still being fetched for it
+      return false;
+    });
+  }
+
+  std::vector<std::shared_ptr<FetchLayer>> open_layers() override {
+    std::vector<std::shared_ptr<FetchLayer>> layers;
+    auto streams = streams_.lock();
+    close_unused(*streams);
+    for (const auto& [digest, stream] : *streams) layers.push_back(stream->layer());
+    return layers;
+  }
+
+  std::vector<ClosedLayer> closed_layers() override {
+    std::vector<ClosedLayer> closed;
+    const auto now = ::time(nullptr);
+    for (const auto& stored : stored_layers()) {
+      if (stored.map && streams_.with([&](const Streams& streams) {
+            return streams.contains({stored.layer, *stored.map});
+          }))
+        continue;
+      const auto name = stored.map ? folder_of(stored.layer, *stored.map) : stored.layer.hex();
+      const auto dir = store_dir_ / name;
+      struct stat status {};
+      if (::stat(dir.c_str(), &status) != 0) continue;
+      closed.push_back({.name = name,
+                        .idle_seconds = std::uint32_t(std::clamp<std::int64_t>(now - status.st_mtime, 0, UINT32_MAX)),
+                        .bytes = bytes_in(dir)});
+    }
+    return closed;
+  }
+
+  // Renamed first, so that a crash leaves no half of a layer under its name.
+  bool remove_closed(const std::string& name) override {
+    const auto gone = store_dir_ / (kEvictedPrefix + name);
+    std::error_code failed;
+    {
+      auto streams = streams_.lock();
+      const auto stored = parse_folder(name);
+      if (!stored || (stored->map && streams->contains({stored->layer, *stored->map}))) return false;
+      std::filesystem::rename(store_dir_ / name, gone, failed);
+    }
+    if (!failed) std::filesystem::remove_all(gone, failed);
+    if (failed) log::warn("evict {}: {}", (store_dir_ / name).string(), failed.message());
+    return !failed;
+  }
+
+  std::uint64_t bytes_on_disk() override { return store_bytes(); }
+
+  const std::filesystem::path store_dir_;
+  const std::shared_ptr<Engine> engine_;
+  Guarded<Streams> streams_;
+};
+
+void remove_evicted(const std::filesystem::path& store_dir) {
+  std::vector<std::filesystem::path> leftovers;
+  for (const auto& entry : std::filesystem::directory_iterator(store_dir))
+    if (entry.path().filename().string().starts_with(kEvictedPrefix)) leftovers.push_back(entry.path());
+  std::error_code ignored;
+  for (const auto& path : leftovers) std::filesystem::remove_all(path, ignored);
+}
+
+UniqueFd lock_store(const std::filesystem::path& store_dir) {
+  auto lock = open_file(store_dir / "lock", O_RDWR | O_CREAT);
+  if (::flock(lock.get(), LOCK_EX | LOCK_NB) == 0) return lock;
+  if (errno == EWOULDBLOCK) fail<TemporaryError>("store {}: another process uses it", store_dir.string());
+  fail_errno("lock {}", (store_dir / "lock").string());
+}
+
+}  // namespace
+
+ColdBytes cold_bytes_of(const LayerStream& stream, const std::vector<ByteRange>& cold) {
+  ColdBytes sum;
+  index::for_each_span_within(stream.map(), cold, [&](std::size_t span) {
+    const auto& range = stream.map().spans[span].stream_range;
+    sum.bytes += range.length;
+    if (stream.present(range)) sum.present_bytes += range.length;
+  });
+  return sum;
+}
+
+std::unique_ptr<LayerStreams> LayerStreams::open(const std::filesystem::path& store_dir, const StreamOptions& options,
+                                                 Clock& clock) {
+  std::filesystem::create_directories(store_dir);
+  auto engine = std::make_shared<Engine>(options, clock, lock_store(store_dir));
+  remove_evicted(store_dir);
+  return std::make_unique<StoredLayerStreams>(store_dir, std::move(engine));
+}
+
+}  // namespace varve::fuse

@@ -1,0 +1,156 @@
+#pragma once
+// The stream of one layer as readers see it: what is in the store is read, what is not is fetched, verified, decoded
+// and kept.
+#include <cstdint>
+#include <exception>
+#include <filesystem>
+#include <functional>
+#include <map>
+#include <memory>
+#include <optional>
+#include <span>
+#include <string>
+#include <vector>
+
+#include "core/base/byte_range.h"
+#include "core/base/clock.h"
+#include "core/base/digest.h"
+#include "core/index/format/image_index.h"
+#include "core/index/format/layer_map.h"
+#include "core/oci/repository.h"
+
+namespace varve::fuse {
+
+// A reader that waits comes before read-ahead, read-ahead before background work.
+enum class Priority : std::uint8_t { kReader, kReadAhead, kBackground };
+
+// Counters since the stream was opened; a snapshot.
+struct StreamStats {
+  std::uint64_t stream_bytes = 0;   // of the whole layer
+  std::uint64_t present_bytes = 0;  // stream side, in the store
+  std::uint64_t fetched_bytes = 0;  // compressed side, over the wire, windows included
+  std::uint64_t requests = 0;       // range requests sent
+  std::uint64_t decoded_bytes = 0;  // stream side
+  std::uint64_t errors = 0;         // failed fetches, after all retries
+  std::uint64_t fetching = 0;       // spans queued or under way now
+  std::string last_error;           // names the object; "" if none
+};
+
+// One layer. Safe to use from any thread. Made by LayerStreams.
+class LayerStream {
+ public:
+  // Called exactly once, from any thread (perhaps the caller's, before ensure() returns); null when all is present.
+  // What was ensured stays readable at least until it returns, except for background work. It may call ensure() and
+  // read_present(), but must not wait (so not read()).
+  using Done = std::function<void(std::exception_ptr error)>;
+
+  virtual ~LayerStream() = default;
+  virtual const index::LayerMap& map() const = 0;
+
+  // True if every span of the range is in the store: read_present() then needs no network.
+  virtual bool present(ByteRange stream_range) const = 0;
+  // Makes the range present. Callers that want the same span share one download and its failure. Fails with an error
+  // that names the layer, the offset and the reason no later than the deadline of StreamOptions.
+  virtual void ensure(ByteRange stream_range, Priority priority, Done done) = 0;
+  // Reads bytes that are present (after ensure). Bytes past the end of the stream read as zeros, as a last 512-byte
+  // block is padded.
+  virtual void read_present(std::uint64_t stream_offset, std::span<std::byte> into) = 0;
+  // ensure() and read_present() in one, waiting.
+  virtual void read(std::uint64_t stream_offset, std::span<std::byte> into) = 0;
+
+  // What the index of an image says is cold of this layer: not fetched ahead of readers of something else. A layer of
+  // several images is cold where all that were opened say so; a later call for the same image replaces what it said.
+  virtual void note_cold(const Digest& image, const std::vector<ByteRange>& stream_ranges) = 0;
+
+  // True while every span is present.
+  virtual bool complete() const = 0;
+  // If it is complete, it stays so as long as the stream is open, and store_file() can be mounted directly. False if it
+  // is not.
+  virtual bool keep_whole() = 0;
+  // For a file that an earlier process has mounted when it was complete: nothing of it goes as long as the stream is
+  // open, though the record may lack what was stored last.
+  virtual void keep_mounted() = 0;
+  virtual std::filesystem::path store_file() const = 0;
+
+  virtual StreamStats stats() const = 0;
+  // Re-digests every present span; bad ones are dropped, so that they are fetched anew. Returns (bytes checked, bad
+  // spans).
+  struct Verified {
+    std::uint64_t checked_bytes = 0;
+    std::vector<ByteRange> bad;  // stream side
+  };
+  virtual Verified verify() = 0;
+};
+
+// Bytes of spans that lie wholly in the ranges (in order, not overlapping): all of them, and those that are present.
+struct ColdBytes {
+  std::uint64_t bytes = 0;
+  std::uint64_t present_bytes = 0;
+};
+ColdBytes cold_bytes_of(const LayerStream& stream, const std::vector<ByteRange>& cold);
+
+// How large the store may become, and what must not go for it.
+struct StoreLimitOptions {
+  std::uint64_t max_bytes = 0;             // on disk, windows and logs included; 0 = no limit
+  std::uint32_t reader_idle_seconds = 10;  // what was used since is not evicted for readers,
+  std::uint32_t ahead_idle_seconds = 600;  // nor what was used since for pulls and read-ahead
+  std::uint32_t grace_seconds = 5;  // between deciding and doing: who was told that a span is there reads it meanwhile
+};
+
+struct StreamOptions {
+  unsigned decode_threads = 0;                   // 0 = one per core
+  unsigned connections = 8;                      // range requests in flight over all layers
+  std::uint64_t max_request_bytes = 4 << 20;     // compressed side, of one merged request
+  std::uint64_t merge_gap_bytes = 64 << 10;      // spans nearer than this are fetched in one request
+  std::uint64_t max_in_flight_bytes = 64 << 20;  // compressed bytes downloaded and not decoded yet, plus decode buffers
+  unsigned read_ahead_spans = 8;                 // most spans fetched ahead of a sequential reader
+  std::chrono::milliseconds deadline{120'000};   // of one ensure()
+  bool read_next_when_idle =
+      true;  // fetch the span after one that a reader missed, while the link has nothing else to do
+  bool drop_store_pages =
+      true;  // give the store's page cache back soon after use: both kinds of mount keep a copy of their own
+  std::uint64_t overflow_bytes = 8 << 20;        // spans of one layer kept in memory while the disk is full
+  std::chrono::milliseconds sync_interval{500};  // between writing spans and recording them as present on disk
+  StoreLimitOptions store_limit = {};
+};
+
+// A folder of the store: a layer as one map describes it.
+struct StoredLayer {
+  Digest layer;
+  std::optional<Digest>
+      map;  // absent: a folder that a version before 0.3 made; the first map that comes for the layer takes it over
+  auto operator<=>(const StoredLayer&) const = default;
+};
+
+// All layer streams of a daemon, shared by its images: one store, one set of connections and decoders.
+class LayerStreams {
+ public:
+  // `store_dir` is created. Layers found there from an earlier run are usable at once; torn ones are thrown away. No
+  // thread runs before the first fetch, so the process may still fork. Throws TemporaryError if another process (or
+  // LayerStreams) uses the folder.
+  static std::unique_ptr<LayerStreams> open(const std::filesystem::path& store_dir, const StreamOptions& options,
+                                            Clock& clock = Clock::system());
+  virtual ~LayerStreams() = default;
+
+  // The stream of a layer: the same object for the same layer digest and the same map (the blob that `index_blobs`
+  // names), as one image's index must not speak for another's. `image_repository` serves the layer blob,
+  // `windows_repository` the windows; further calls for the same layer and map add their repositories as alternatives,
+  // tried in turn. Either may be null: what is in the store can then be read and verified, and ensure() of the rest
+  // fails. Throws CorruptData if map and descriptors are not of one layer. A stream stays usable for reading what is
+  // present after the LayerStreams is gone.
+  virtual std::shared_ptr<LayerStream> stream(std::shared_ptr<const index::LayerMap> map,
+                                              const oci::Descriptor& layer_blob,
+                                              std::shared_ptr<oci::Repository> image_repository,
+                                              const index::LayerIndexBlobs& index_blobs,
+                                              std::shared_ptr<oci::Repository> index_repository) = 0;
+  // Bytes on disk of the whole store; above the limit for a while when readers need more at once than may be evicted.
+  virtual std::uint64_t store_bytes() const = 0;
+  // Layers that have a folder in the store, mounted or not.
+  virtual std::vector<StoredLayer> stored_layers() const = 0;
+
+  // Fails all pending ensure() calls with Cancelled, then ends the threads (which may wait for a transfer to notice)
+  // and brings the store to disk. Later calls of ensure() fail at once. The destructor does the same.
+  virtual void stop() = 0;
+};
+
+}  // namespace varve::fuse

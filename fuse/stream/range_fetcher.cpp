@@ -1,0 +1,346 @@
+#include "fuse/stream/range_fetcher.h"
+
+#include <algorithm>
+#include <utility>
+
+#include "core/base/errors.h"
+#include "core/base/log.h"
+
+namespace varve::fuse {
+namespace {
+
+// Background work fills the link when nobody waits. Two requests do: one is transferred while the next is asked for;
+// more would take their share of the link from the first reader that comes.
+constexpr unsigned kBackgroundRequests = 2;
+constexpr std::chrono::milliseconds kLongestWait{100};  // for clocks that are turned by hand
+
+}  // namespace
+
+ByteBudget::Hold::Hold(ByteBudget& budget, std::uint64_t bytes) : budget_(&budget), bytes_(bytes) {
+  budget_->used_.fetch_add(bytes, std::memory_order_acq_rel);
+}
+
+ByteBudget::Hold::Hold(Hold&& other) noexcept
+    : budget_(std::exchange(other.budget_, nullptr)), bytes_(std::exchange(other.bytes_, 0)) {}
+
+ByteBudget::Hold& ByteBudget::Hold::operator=(Hold&& other) noexcept {
+  if (this == &other) return *this;
+  release();
+  budget_ = std::exchange(other.budget_, nullptr);
+  bytes_ = std::exchange(other.bytes_, 0);
+  return *this;
+}
+
+void ByteBudget::Hold::release() {
+  if (budget_ == nullptr) return;
+  budget_->used_.fetch_sub(bytes_, std::memory_order_acq_rel);
+  std::exchange(budget_, nullptr)->on_release_();
+}
+
+RangeFetcher::RangeFetcher(const RangeFetcherOptions& options, Clock& clock)
+    : options_(options),
+      bulk_limit_(std::max(2u, options.connections) - std::max(1u, options.connections / 4)),
+      clock_(clock),
+      budget_([this] {
+        // Taken so that a worker between its look at the budget and its wait is not missed.
+        { const std::lock_guard lock(mutex_); }
+        changed_.notify_one();
+      }) {}
+
+RangeFetcher::~RangeFetcher() { stop(); }
+
+void RangeFetcher::start_threads() {
+  if (!threads_.empty()) return;
+  // A single connection could not be kept free for readers.
+  for (unsigned i = 0; i < std::max(2u, options_.connections); ++i) threads_.emplace_back([this] { work(); });
+}
+
+void RangeFetcher::want(std::shared_ptr<PieceSource> source, std::size_t piece, Priority priority, unsigned nth,
+                        std::chrono::milliseconds delay) {
+  const Key key{source.get(), piece};
+  {
+    const std::lock_guard lock(mutex_);
+    if (stopping_) return;
+    start_threads();
+    const auto [entry, fresh] = queued_.try_emplace(key);
+    auto& queued = entry->second;
+    if (fresh) {
+      queued = {.source = std::move(source),
+                .priority = priority,
+                .sequence = next_sequence_++,
+                .nth = nth,
+                .not_before = clock_.now() + delay,
+                .ready = delay.count() == 0};
+      if (queued.ready)
+        make_ready(key, queued);
+      else
+        delayed_.emplace(queued.not_before, key);
+    } else {
+      raise(key, queued, priority);
+    }
+  }
+  changed_.notify_one();
+}
+
+RangeFetcher::Together::Together(RangeFetcher& fetcher) : fetcher_(fetcher) {
+  const std::lock_guard lock(fetcher_.mutex_);
+  ++fetcher_.together_;
+}
+
+RangeFetcher::Together::~Together() {
+  {
+    const std::lock_guard lock(fetcher_.mutex_);
+    --fetcher_.together_;
+  }
+  fetcher_.changed_.notify_one();
+}
+
+void RangeFetcher::make_ready(const Key& key, Queued& queued) {
+  queued.ready = true;
+  ready_of(*queued.source).emplace(queued.priority, queued.sequence, key);
+}
+
+void RangeFetcher::raise(const Key& key, Queued& queued, Priority priority) {
+  if (queued.priority <= priority) return;
+  if (queued.ready) ready_of(*queued.source).erase({queued.priority, queued.sequence, key});
+  queued.priority = priority;
+  queued.sequence = next_sequence_++;  // behind the readers that wait already
+  if (queued.ready) make_ready(key, queued);
+}
+
+void RangeFetcher::promote(const PieceSource& source, std::size_t piece, Priority priority) {
+  const Key key{&source, piece};
+  {
+    const std::lock_guard lock(mutex_);
+    const auto entry = queued_.find(key);
+    if (entry == queued_.end()) return;
+    raise(key, entry->second, priority);
+  }
+  changed_.notify_one();
+}
+
+bool RangeFetcher::forget(const PieceSource& source, std::size_t piece) {
+  const Key key{&source, piece};
+  const std::lock_guard lock(mutex_);
+  const auto entry = queued_.find(key);
+  if (entry == queued_.end()) return false;
+  if (entry->second.ready)
+    ready_of(source).erase({entry->second.priority, entry->second.sequence, key});
+  else
+    delayed_.erase({entry->second.not_before, key});
+  queued_.erase(entry);
+  return true;
+}
+
+bool RangeFetcher::idle() const {
+  const std::lock_guard lock(mutex_);
+  return in_flight_[int(Priority::kReader)] == 0 && in_flight_[int(Priority::kReadAhead)] == 0 &&
+         (ready_.empty() || std::get<0>(*ready_.begin()) == Priority::kBackground);
+}
+
+void RangeFetcher::stop() {
+  std::vector<std::jthread> threads;
+  {
+    const std::lock_guard lock(mutex_);
+    stopping_ = true;
+    queued_.clear();
+    ready_.clear();
+    ready_small_.clear();
+    delayed_.clear();
+    threads.swap(threads_);
+  }
+  changed_.notify_all();
+  threads.clear();  // joins
+}
+
+void RangeFetcher::work() {
+  std::unique_lock lock(mutex_);
+  while (!stopping_) {
+    wake_delayed();
+    auto request = choose();
+    if (!request) {
+      if (delayed_.empty())
+        changed_.wait(lock);
+      else
+        changed_.wait_for(lock, std::clamp<Clock::TimePoint::duration>(delayed_.begin()->first - clock_.now(),
+                                                                       std::chrono::milliseconds(1), kLongestWait));
+      continue;
+    }
+    take_from_queue(*request);
+    const auto priority = request->priority;
+    const bool bulk = request->bulk;
+    ++in_flight_[int(priority)];
+    bulk_in_flight_ += bulk ? 1 : 0;
+    lock.unlock();
+    changed_.notify_one();  // there may be work for another thread as well
+    run(std::move(*request));
+    lock.lock();
+    --in_flight_[int(priority)];
+    bulk_in_flight_ -= bulk ? 1 : 0;
+    changed_.notify_one();
+  }
+}
+
+void RangeFetcher::wake_delayed() {
+  const auto now = clock_.now();
+  while (!delayed_.empty() && delayed_.begin()->first <= now) {
+    const auto key = delayed_.begin()->second;
+    delayed_.erase(delayed_.begin());
+    make_ready(key, queued_.at(key));
+  }
+}
+
+std::optional<RangeFetcher::Request> RangeFetcher::choose() {
+  if (together_ > 0) return std::nullopt;
+  if (auto request = choose_from(ready_small_)) return request;
+  return choose_from(ready_);
+}
+
+std::optional<RangeFetcher::Request> RangeFetcher::choose_from(const Ready& ready) {
+  if (ready.empty()) return std::nullopt;
+  // If the first cannot start, nothing behind it may overtake: it would take the memory or the connection that the
+  // first waits for.
+  auto request = merge(std::get<Key>(*ready.begin()));
+  if (!may_start(request)) return std::nullopt;
+  return request;
+}
+
+bool RangeFetcher::may_start(const Request& request) const {
+  const auto priority = request.priority;
+  if (request.source->needs_no_budget()) return priority == Priority::kReader || bulk_in_flight_ < bulk_limit_;
+  const auto used = budget_.used();
+  // Read-ahead leaves a quarter of the memory to readers. A piece larger than all of it may go alone.
+  const auto limit =
+      priority == Priority::kReader ? options_.max_in_flight_bytes : options_.max_in_flight_bytes / 4 * 3;
+  if (used > 0 && used + request.range.length > limit) return false;
+  if (priority == Priority::kReader) return true;
+  if (bulk_in_flight_ >= bulk_limit_) return false;
+  if (priority == Priority::kReadAhead) return true;
+  return in_flight_[int(Priority::kReader)] == 0 && in_flight_[int(Priority::kBackground)] < kBackgroundRequests;
+}
+
+RangeFetcher::Request RangeFetcher::merge(Key key) {
+  const auto& first = queued_.at(key);
+  Request request{.source = first.source,
+                  .pieces = {key.second},
+                  .range = first.source->piece_range(key.second),
+                  .nth = first.nth,
+                  .priority = first.priority,
+                  .bulk = first.priority != Priority::kReader,
+                  .holds = {}};
+  // A reader's request takes read-ahead along only if it may count as one of the bulk requests: its connection is busy
+  // for longer.
+  const bool bulk_allowed = request.bulk || bulk_in_flight_ < bulk_limit_;
+  extend(request, key, +1, bulk_allowed);
+  // Pieces in front delay the first, so they must be wanted as much.
+  extend(request, key, -1, false);
+  return request;
+}
+
+void RangeFetcher::extend(Request& request, Key from, int direction, bool bulk_allowed) {
+  auto entry = queued_.find(from);
+  while (true) {
+    if (direction < 0 && entry == queued_.begin()) return;
+    direction < 0 ? --entry : ++entry;
+    if (entry == queued_.end() || entry->first.first != from.first) return;
+    const auto& next = entry->second;
+    const auto piece = entry->first.second;
+    const bool bulk = next.priority != Priority::kReader;
+    if (!next.ready || next.nth != request.nth || (bulk && !bulk_allowed && !request.bulk)) return;
+    if (direction < 0 && next.priority > request.priority) return;
+    const auto range = next.source->piece_range(piece);
+    const auto begin = std::min(range.offset, request.range.offset);
+    const auto end = std::max(range.end(), request.range.end());
+    // Neighbours may share a byte; the gap between others is fetched for nothing.
+    const auto together = range.length + request.range.length;
+    if (end - begin > options_.max_request_bytes || end - begin > together + options_.merge_gap_bytes) return;
+    request.range = {.offset = begin, .length = end - begin};
+    request.bulk = request.bulk || bulk;
+    request.pieces.insert(direction < 0 ? request.pieces.begin() : request.pieces.end(), piece);
+  }
+}
+
+void RangeFetcher::take_from_queue(Request& request) {
+  for (const auto piece : request.pieces) {
+    if (!request.source->needs_no_budget())
+      request.holds.emplace_back(budget_, request.source->piece_range(piece).length);
+    const auto entry = queued_.find({request.source.get(), piece});
+    ready_of(*request.source).erase({entry->second.priority, entry->second.sequence, entry->first});
+    queued_.erase(entry);
+  }
+}
+
+// Deals the bytes of one range out to its pieces, each as soon as it is whole.
+class RangeFetcher::Transfer {
+ public:
+  Transfer(RangeFetcher& fetcher, Request& request)
+      : fetcher_(fetcher), request_(request), at_(request.range.offset), parts_(request.pieces.size()) {
+    for (std::size_t i = 0; i < request.holds.size(); ++i) parts_[i].hold = std::move(request.holds[i]);
+  }
+
+  void take(ByteView bytes) {
+    if (fetcher_.stopping_) throw Cancelled("fetching is stopped");
+    request_.source->count_bytes(bytes.size());
+    if (bytes.size() > request_.range.end() - at_)
+      fail<CorruptData>("{} at {}: more bytes than the {} asked for", request_.source->blob().digest.to_string(),
+                        request_.range.offset, request_.range.length);
+    for (auto i = done_; i < parts_.size(); ++i) {
+      const auto range = request_.source->piece_range(request_.pieces[i]);
+      if (range.offset >= at_ + bytes.size()) break;
+      const auto from = std::max(range.offset, at_);
+      const auto to = std::min(range.end(), at_ + bytes.size());
+      if (from >= to) continue;
+      if (parts_[i].bytes.empty()) parts_[i].bytes.reserve(range.length);
+      append(parts_[i].bytes, bytes.subspan(from - at_, to - from));
+    }
+    at_ += bytes.size();
+    deliver();
+  }
+
+  void deliver() {
+    while (done_ < parts_.size() && request_.source->piece_range(request_.pieces[done_]).end() <= at_) {
+      const auto i = done_++;
+      request_.source->on_piece(request_.pieces[i], request_.nth, std::move(parts_[i]));
+    }
+  }
+
+  void fail_rest(const std::exception_ptr& error) {
+    while (done_ < parts_.size()) {
+      parts_[done_] = {};
+      request_.source->on_failure(request_.pieces[done_++], request_.nth, error);
+    }
+  }
+  bool whole() const { return done_ == parts_.size(); }
+
+ private:
+  RangeFetcher& fetcher_;
+  Request& request_;
+  std::uint64_t at_;  // next byte of the blob
+  std::size_t done_ = 0;
+  std::vector<FetchedPiece> parts_;
+};
+
+void RangeFetcher::run(Request request) {
+  std::exception_ptr error;
+  std::optional<Transfer> transfer;
+  try {
+    transfer.emplace(*this, request);
+    transfer->deliver();  // pieces of no bytes
+    const auto repository = request.source->repository(request.nth);
+    if (!repository) fail<NotFound>("{}: no repository to fetch it from", request.source->blob().digest.to_string());
+    if (!transfer->whole()) {
+      request.source->count_request();
+      repository->read_blob(request.source->blob(), request.range, [&](ByteView bytes) { transfer->take(bytes); });
+    }
+    if (!transfer->whole())
+      fail<TemporaryError>("{}: {} at {}: the transfer ended too early", repository->name(),
+                           request.source->blob().digest.to_string(), request.range.offset);
+  } catch (...) {
+    error = std::current_exception();
+  }
+  if (!error) return;
+  if (transfer) return transfer->fail_rest(error);
+  for (const auto piece : request.pieces) request.source->on_failure(piece, request.nth, error);
+}
+
+}  // namespace varve::fuse

@@ -1,0 +1,171 @@
+#pragma once
+// Brings pieces of blobs from repositories: neighbours in one range request, waiting readers first, several requests at
+// a time, memory bounded. It knows nothing of what the bytes mean; whoever wants them checks them.
+#include <atomic>
+#include <condition_variable>
+#include <cstdint>
+#include <exception>
+#include <functional>
+#include <map>
+#include <memory>
+#include <mutex>
+#include <optional>
+#include <set>
+#include <thread>
+#include <tuple>
+#include <vector>
+
+#include "core/base/byte_range.h"
+#include "core/base/bytes.h"
+#include "core/base/clock.h"
+#include "core/oci/repository.h"
+#include "fuse/stream/layer_stream.h"
+
+namespace varve::fuse {
+
+// Counts bytes of fetched and decoded data that are in memory. Safe to use from any thread.
+class ByteBudget {
+ public:
+  // A share of the budget, given back when it dies.
+  class Hold {
+   public:
+    Hold() = default;
+    Hold(ByteBudget& budget, std::uint64_t bytes);
+    Hold(Hold&& other) noexcept;
+    Hold& operator=(Hold&& other) noexcept;
+    ~Hold() { release(); }
+    void release();
+
+   private:
+    ByteBudget* budget_ = nullptr;
+    std::uint64_t bytes_ = 0;
+  };
+
+  explicit ByteBudget(std::function<void()> on_release) : on_release_(std::move(on_release)) {}
+  std::uint64_t used() const { return used_.load(std::memory_order_acquire); }
+
+ private:
+  std::atomic<std::uint64_t> used_ = 0;
+  std::function<void()> on_release_;
+};
+
+struct FetchedPiece {
+  Bytes bytes;
+  ByteBudget::Hold hold;
+};
+
+// A blob cut into pieces. The calls come from download threads, must not block, and may call want().
+class PieceSource {
+ public:
+  virtual ~PieceSource() = default;
+  virtual const oci::Descriptor& blob() const = 0;
+  virtual ByteRange piece_range(
+      std::size_t piece) const = 0;  // in the blob, inside it; pieces of ascending number ascend
+  virtual std::size_t pieces() const = 0;
+  // The repository for the nth attempt; null if there is none at all.
+  virtual std::shared_ptr<oci::Repository> repository(unsigned nth) const = 0;
+  // Small pieces that others in memory wait for, which could otherwise wait for each other for ever.
+  virtual bool needs_no_budget() const { return false; }
+  virtual void count_request() = 0;
+  virtual void count_bytes(std::uint64_t bytes) = 0;
+
+  virtual void on_piece(std::size_t piece, unsigned nth, FetchedPiece fetched) noexcept = 0;
+  virtual void on_failure(std::size_t piece, unsigned nth, std::exception_ptr error) noexcept = 0;
+};
+
+struct RangeFetcherOptions {
+  unsigned connections = 8;
+  std::uint64_t max_request_bytes = 4 << 20;
+  std::uint64_t merge_gap_bytes = 64 << 10;
+  std::uint64_t max_in_flight_bytes = 64 << 20;
+};
+
+// Safe to use from any thread.
+class RangeFetcher {
+ public:
+  RangeFetcher(const RangeFetcherOptions& options, Clock& clock);
+  ~RangeFetcher();
+
+  // Queues a piece; a piece that is queued already is promoted if this priority is higher. on_piece or on_failure
+  // follows exactly once for each piece that was queued, except after stop().
+  void want(std::shared_ptr<PieceSource> source, std::size_t piece, Priority priority, unsigned nth = 0,
+            std::chrono::milliseconds delay = std::chrono::milliseconds(0));
+  // No request starts while one lives: what is wanted meanwhile is merged as if it had come at once.
+  class Together {
+   public:
+    explicit Together(RangeFetcher& fetcher);
+    ~Together();
+    Together(const Together&) = delete;
+    Together& operator=(const Together&) = delete;
+
+   private:
+    RangeFetcher& fetcher_;
+  };
+  // Raises the priority of a piece that is still queued; else nothing.
+  void promote(const PieceSource& source, std::size_t piece, Priority priority);
+  // Takes a piece back that is still queued; false if it is not.
+  bool forget(const PieceSource& source, std::size_t piece);
+  // True while nothing but background work is queued or on the wire.
+  bool idle() const;
+
+  ByteBudget& budget() { return budget_; }
+  // Ends transfers at their next byte, forgets what is queued, ends the threads.
+  void stop();
+
+ private:
+  using Key = std::pair<const PieceSource*, std::size_t>;
+  using Ready = std::set<std::tuple<Priority, std::uint64_t, Key>>;
+  struct Queued {
+    std::shared_ptr<PieceSource> source;
+    Priority priority = Priority::kBackground;
+    std::uint64_t sequence = 0;
+    unsigned nth = 0;
+    Clock::TimePoint not_before;
+    bool ready = false;  // in one of the ready sets, else in delayed_
+  };
+  struct Request {
+    std::shared_ptr<PieceSource> source;
+    std::vector<std::size_t> pieces;  // ascending
+    ByteRange range;                  // in the blob
+    unsigned nth = 0;
+    Priority priority = Priority::kReader;  // of the piece it was made for
+    bool bulk = false;                      // carries a piece that no reader waits for
+    std::vector<ByteBudget::Hold> holds;    // one per piece, taken when the request starts
+  };
+  class Transfer;
+
+  void start_threads();
+  void work();
+  void wake_delayed();
+  Ready& ready_of(const PieceSource& source) { return source.needs_no_budget() ? ready_small_ : ready_; }
+  void make_ready(const Key& key, Queued& queued);
+  void raise(const Key& key, Queued& queued, Priority priority);
+  std::optional<Request> choose();
+  std::optional<Request> choose_from(const Ready& ready);
+  bool may_start(const Request& request) const;
+  Request merge(Key key);
+  void extend(Request& request, Key from, int direction, bool bulk_allowed);
+  void take_from_queue(Request& request);
+  void run(Request request);
+
+  const RangeFetcherOptions options_;
+  const unsigned
+      bulk_limit_;  // requests that carry pieces nobody waits for: the rest of the connections is kept for readers
+  Clock& clock_;
+  ByteBudget budget_;
+
+  mutable std::mutex mutex_;
+  std::condition_variable changed_;
+  std::map<Key, Queued> queued_;  // neighbours in a blob are neighbours here
+  Ready ready_;
+  Ready ready_small_;  // of sources that need no budget: never behind a piece that waits for memory
+  std::set<std::pair<Clock::TimePoint, Key>> delayed_;
+  std::uint64_t next_sequence_ = 0;
+  unsigned in_flight_[3] = {};  // requests, by Priority
+  unsigned bulk_in_flight_ = 0;
+  unsigned together_ = 0;
+  std::atomic<bool> stopping_ = false;
+  std::vector<std::jthread> threads_;
+};
+
+}  // namespace varve::fuse

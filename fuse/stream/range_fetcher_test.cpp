@@ -1,0 +1,260 @@
+#include "fuse/stream/range_fetcher.h"
+
+#include <gmock/gmock.h>
+#include <gtest/gtest.h>
+
+#include "core/base/errors.h"
+#include "core/base/guarded.h"
+#include "fuse/stream/attempts.h"
+#include "testing/layer_maker.h"
+#include "testing/scripted_repository.h"
+
+namespace varve::fuse {
+namespace {
+
+using ::testing::ElementsAre;
+using ::testing::IsEmpty;
+using ::testing::SizeIs;
+using Read = test::ScriptedRepository::Read;
+
+constexpr std::uint64_t kPiece = 1'000;
+
+// A blob of pieces of equal size; keeps what arrives.
+class TestSource final : public PieceSource {
+ public:
+  TestSource(std::shared_ptr<test::ScriptedRepository> repository, std::uint64_t pieces, std::uint32_t seed = 1)
+      : content_(test::some_stream(pieces * kPiece, seed)),
+        repository_(std::move(repository)),
+        blob_(repository_->serve(content_)) {}
+
+  const oci::Descriptor& blob() const override { return blob_; }
+  ByteRange piece_range(std::size_t piece) const override { return {.offset = piece * kPiece, .length = kPiece}; }
+  std::size_t pieces() const override { return content_.size() / kPiece; }
+  std::shared_ptr<oci::Repository> repository(unsigned) const override { return repository_; }
+  bool needs_no_budget() const override { return small; }
+  void count_request() override {}
+  void count_bytes(std::uint64_t) override {}
+  void on_piece(std::size_t piece, unsigned, FetchedPiece fetched) noexcept override {
+    EXPECT_EQ(fetched.bytes, to_bytes(ByteView(content_).subspan(piece * kPiece, kPiece)));
+    const std::lock_guard lock(mutex_);
+    order_.push_back(piece);
+    if (keep) kept_.push_back(std::move(fetched));
+    changed_.notify_all();
+  }
+  void on_failure(std::size_t piece, unsigned, std::exception_ptr error) noexcept override {
+    const std::lock_guard lock(mutex_);
+    failures_.emplace_back(piece, message_of(error));
+    changed_.notify_all();
+  }
+
+  void wait_for(std::size_t pieces) {
+    std::unique_lock lock(mutex_);
+    changed_.wait(lock, [&] { return order_.size() + failures_.size() >= pieces; });
+  }
+  std::vector<std::size_t> order() const {
+    const std::lock_guard lock(mutex_);
+    return order_;
+  }
+  std::vector<std::pair<std::size_t, std::string>> failures() const {
+    const std::lock_guard lock(mutex_);
+    return failures_;
+  }
+  void drop_kept() {
+    std::vector<FetchedPiece> kept;
+    const std::lock_guard lock(mutex_);
+    kept.swap(kept_);
+  }
+
+  bool small = false;
+  bool keep = false;  // what arrives goes on filling the budget
+
+ private:
+  const Bytes content_;
+  const std::shared_ptr<test::ScriptedRepository> repository_;
+  const oci::Descriptor blob_;
+  mutable std::mutex mutex_;
+  std::condition_variable changed_;
+  std::vector<std::size_t> order_;
+  std::vector<std::pair<std::size_t, std::string>> failures_;
+  std::vector<FetchedPiece> kept_;
+};
+
+class RangeFetcherTest : public ::testing::Test {
+ protected:
+  void make(RangeFetcherOptions options) { fetcher_ = std::make_unique<RangeFetcher>(options, Clock::system()); }
+  void want(std::initializer_list<std::size_t> pieces, Priority priority) {
+    for (const auto piece : pieces) fetcher_->want(source_, piece, priority);
+  }
+  // Occupies one connection until the gate is opened.
+  void block_a_connection(std::size_t piece, Priority priority = Priority::kReader) {
+    fetcher_->want(blocker_, piece, priority);
+    repository_->wait_until_gated(++blocked_);
+  }
+  std::vector<ByteRange> ranges() const {
+    std::vector<ByteRange> ranges;
+    for (const auto& read : repository_->reads())
+      if (read.digest == source_->blob().digest) ranges.push_back(read.range);
+    return ranges;
+  }
+
+  std::shared_ptr<test::ScriptedRepository> repository_ = std::make_shared<test::ScriptedRepository>();
+  std::shared_ptr<TestSource> source_ = std::make_shared<TestSource>(repository_, 1'000);
+  std::shared_ptr<TestSource> blocker_ = std::make_shared<TestSource>(repository_, 100, 7);
+  std::size_t blocked_ = 0;
+  std::unique_ptr<RangeFetcher> fetcher_;
+};
+
+TEST_F(RangeFetcherTest, NeighboursAndNearPiecesAreOneRequestAndFarOnesAreNot) {
+  make({.connections = 2, .merge_gap_bytes = 2 * kPiece});
+  repository_->close_gate();
+  block_a_connection(0);
+  block_a_connection(50);
+  // Queued while no connection is free, so what is merged does not depend on timing.
+  want({10, 11, 12, 15, 30, 32, 40}, Priority::kReader);
+  repository_->open_gate();
+  source_->wait_for(7);
+  EXPECT_THAT(ranges(),
+              ::testing::UnorderedElementsAre(ByteRange{10 * kPiece, 6 * kPiece}, ByteRange{30 * kPiece, 3 * kPiece},
+                                              ByteRange{40 * kPiece, kPiece}));
+}
+
+TEST_F(RangeFetcherTest, ARequestStaysUnderItsLimit) {
+  make({.connections = 2, .max_request_bytes = 4 * kPiece});
+  repository_->close_gate();
+  block_a_connection(0);
+  block_a_connection(50);
+  for (std::size_t piece = 0; piece < 12; ++piece) want({piece}, Priority::kReader);
+  repository_->open_gate();
+  source_->wait_for(12);
+  EXPECT_THAT(ranges(), ::testing::UnorderedElementsAre(ByteRange{0, 4 * kPiece}, ByteRange{4 * kPiece, 4 * kPiece},
+                                                        ByteRange{8 * kPiece, 4 * kPiece}));
+}
+
+TEST_F(RangeFetcherTest, ReadersComeBeforeReadAheadBeforeBackgroundAndAPromotedPieceComesEarly) {
+  make({.connections = 2, .merge_gap_bytes = 0});
+  repository_->close_gate();
+  block_a_connection(0);
+  block_a_connection(50);
+  want({900}, Priority::kBackground);
+  want({800, 810}, Priority::kReadAhead);
+  want({700}, Priority::kReader);
+  fetcher_->promote(*source_, 810, Priority::kReader);
+  fetcher_->promote(*source_, 5, Priority::kReader);  // was never wanted
+  for (std::size_t done = 1; done <= 3; ++done) {
+    repository_->let_through(1);
+    repository_->wait_for_reads(2 + done);
+  }
+  repository_->open_gate();
+  source_->wait_for(4);
+  EXPECT_EQ(ranges()[0].offset, 700 * kPiece);
+  EXPECT_EQ(ranges()[1].offset, 810 * kPiece);
+  EXPECT_EQ(ranges()[2].offset, 800 * kPiece);
+  EXPECT_EQ(ranges()[3].offset, 900 * kPiece);
+}
+
+TEST_F(RangeFetcherTest, ReadAheadLeavesConnectionsToReaders) {
+  make({.connections = 4, .merge_gap_bytes = 0});
+  repository_->close_gate();
+  for (std::size_t piece = 0; piece < 100; piece += 10) want({piece}, Priority::kReadAhead);
+  repository_->wait_until_gated(3);
+  want({500}, Priority::kReader);
+  repository_->wait_until_gated(4);  // would wait for ever if read-ahead had taken all
+  EXPECT_EQ(ranges().back().offset, 500 * kPiece);
+  EXPECT_FALSE(fetcher_->idle());
+  repository_->open_gate();
+  source_->wait_for(11);
+}
+
+TEST_F(RangeFetcherTest, AReadersRequestTakesNoReadAheadAlongWhenOnlyKeptConnectionsAreLeft) {
+  make({.connections = 4, .merge_gap_bytes = 0});
+  repository_->close_gate();
+  for (std::size_t piece = 0; piece < 30; piece += 10) want({piece}, Priority::kReadAhead);
+  repository_->wait_until_gated(3);
+  want({501}, Priority::kReadAhead);
+  want({500}, Priority::kReader);
+  repository_->wait_until_gated(4);
+  EXPECT_EQ(ranges().back(), (ByteRange{500 * kPiece, kPiece}));
+  repository_->open_gate();
+  source_->wait_for(5);
+}
+
+TEST_F(RangeFetcherTest, BackgroundWaitsWhileAReaderWaits) {
+  make({.connections = 4});
+  repository_->close_gate();
+  block_a_connection(0);
+  want({100}, Priority::kBackground);
+  want({200}, Priority::kReadAhead);
+  repository_->wait_until_gated(2);
+  EXPECT_THAT(ranges(), ElementsAre(ByteRange{200 * kPiece, kPiece}));
+  EXPECT_FALSE(fetcher_->idle());
+  repository_->open_gate();
+  source_->wait_for(2);
+}
+
+TEST_F(RangeFetcherTest, MemoryInFlightIsBoundedAndOneLargePieceStillPasses) {
+  make({.connections = 4, .merge_gap_bytes = 0, .max_in_flight_bytes = 2 * kPiece});
+  source_->keep = true;
+  want({10}, Priority::kReader);
+  want({20}, Priority::kReader);
+  want({30}, Priority::kReader);
+  source_->wait_for(2);
+  EXPECT_EQ(fetcher_->budget().used(), 2 * kPiece);
+  // A source whose pieces free memory passes by.
+  blocker_->small = true;
+  fetcher_->want(blocker_, 3, Priority::kReadAhead);
+  blocker_->wait_for(1);
+  EXPECT_THAT(source_->order(), SizeIs(2));
+  source_->drop_kept();
+  source_->wait_for(3);
+  source_->drop_kept();
+  make({.connections = 4, .max_in_flight_bytes = kPiece / 2});
+  want({40}, Priority::kReader);
+  source_->wait_for(4);
+  source_->drop_kept();
+}
+
+TEST_F(RangeFetcherTest, DeliversPiecesBeforeATransferBreaksAndFailsTheRest) {
+  make({.connections = 2, .merge_gap_bytes = 0});
+  repository_->close_gate();
+  block_a_connection(0);
+  block_a_connection(50);
+  want({10, 11, 12, 13}, Priority::kReader);
+  repository_->let_through(2);
+  blocker_->wait_for(2);
+  repository_->wait_until_gated(1);
+  repository_->fail_next(1, test::ScriptedRepository::Failure::kTemporary, 2 * kPiece + 10);
+  repository_->open_gate();
+  source_->wait_for(4);
+  EXPECT_THAT(source_->order(), ElementsAre(10, 11));
+  ASSERT_THAT(source_->failures(), SizeIs(2));
+  EXPECT_EQ(source_->failures()[0].second, "memory: connection reset");
+}
+
+TEST_F(RangeFetcherTest, ATransferThatEndsEarlyWithoutAnErrorIsAnError) {
+  make({});
+  repository_->fail_next(1, test::ScriptedRepository::Failure::kShort, 10);
+  want({3}, Priority::kReader);
+  source_->wait_for(1);
+  ASSERT_THAT(source_->failures(), SizeIs(1));
+  EXPECT_THAT(source_->failures()[0].second, ::testing::HasSubstr("ended too early"));
+}
+
+TEST_F(RangeFetcherTest, ForgetsOnlyWhatIsStillQueued) {
+  make({.connections = 2});
+  repository_->close_gate();
+  block_a_connection(0);
+  block_a_connection(50);
+  want({10}, Priority::kReader);
+  fetcher_->want(source_, 20, Priority::kReader, 0, std::chrono::hours(1));
+  EXPECT_TRUE(fetcher_->forget(*source_, 10));
+  EXPECT_TRUE(fetcher_->forget(*source_, 20));
+  EXPECT_FALSE(fetcher_->forget(*source_, 10));
+  EXPECT_FALSE(fetcher_->forget(*blocker_, 0));
+  repository_->open_gate();
+  blocker_->wait_for(2);
+  fetcher_->stop();
+  EXPECT_THAT(source_->order(), IsEmpty());
+}
+
+}  // namespace
+}  // namespace varve::fuse

@@ -1,0 +1,568 @@
+#include "fuse/stream/span_fetcher.h"
+
+#include <algorithm>
+
+#include "core/base/errors.h"
+#include "core/base/log.h"
+#include "core/index/span_reader.h"
+#include "fuse/stream/whole_blob.h"
+
+namespace varve::fuse {
+namespace {
+
+constexpr auto kNow = std::chrono::milliseconds(0);
+constexpr std::size_t kKeptBufferBytes = 8 << 20;  // a larger decode buffer is given back after use
+
+std::string place_of(const FetchLayer& layer, std::size_t span) {
+  return fmt::format("layer {} at stream offset {}", layer.map->layer_digest.to_string(),
+                     layer.map->spans[span].stream_range.offset);
+}
+
+}  // namespace
+
+// The layer blob, cut into spans. Lives in the layer, so it may refer to it.
+class SpanFetcher::BlobPieces final : public PieceSource {
+ public:
+  BlobPieces(SpanFetcher& fetcher, FetchLayer& layer) : fetcher_(fetcher), layer_(layer) {}
+  const oci::Descriptor& blob() const override { return layer_.blob; }
+  ByteRange piece_range(std::size_t span) const override { return layer_.map->spans[span].compressed_range; }
+  std::size_t pieces() const override { return layer_.map->spans.size(); }
+  std::shared_ptr<oci::Repository> repository(unsigned nth) const override { return layer_.blob_sources.nth(nth); }
+  void count_request() override { layer_.counters.requests.fetch_add(1, std::memory_order_relaxed); }
+  void count_bytes(std::uint64_t bytes) override {
+    layer_.counters.fetched_bytes.fetch_add(bytes, std::memory_order_relaxed);
+  }
+  void on_piece(std::size_t span, unsigned nth, FetchedPiece fetched) noexcept override {
+    fetcher_.on_blob_piece(layer_, span, nth, std::move(fetched));
+  }
+  void on_failure(std::size_t span, unsigned, std::exception_ptr error) noexcept override {
+    fetcher_.on_blob_failure(layer_, span, error);
+  }
+
+ private:
+  SpanFetcher& fetcher_;
+  FetchLayer& layer_;
+};
+
+// The windows blob, cut into blocks.
+class SpanFetcher::WindowPieces final : public PieceSource {
+ public:
+  WindowPieces(SpanFetcher& fetcher, FetchLayer& layer) : fetcher_(fetcher), layer_(layer) {
+    if (layer.windows_blob) blob_ = *layer.windows_blob;
+  }
+  const oci::Descriptor& blob() const override { return blob_; }
+  ByteRange piece_range(std::size_t block) const override { return layer_.windows.block_range(block); }
+  std::size_t pieces() const override { return layer_.windows.blocks(); }
+  std::shared_ptr<oci::Repository> repository(unsigned nth) const override { return layer_.window_sources.nth(nth); }
+  bool needs_no_budget() const override { return true; }
+  void count_request() override { layer_.counters.requests.fetch_add(1, std::memory_order_relaxed); }
+  void count_bytes(std::uint64_t bytes) override {
+    layer_.counters.fetched_bytes.fetch_add(bytes, std::memory_order_relaxed);
+  }
+  void on_piece(std::size_t block, unsigned nth, FetchedPiece fetched) noexcept override {
+    fetcher_.on_window_block(layer_, block, nth, fetched);
+  }
+  void on_failure(std::size_t block, unsigned, std::exception_ptr error) noexcept override {
+    fetcher_.on_window_failure(layer_, block, error);
+  }
+
+ private:
+  SpanFetcher& fetcher_;
+  FetchLayer& layer_;
+  oci::Descriptor blob_;
+};
+
+SpanFetcher::SpanFetcher(const StreamOptions& options, Clock& clock)
+    : options_(options),
+      clock_(clock),
+      ranges_({.connections = options.connections,
+               .max_request_bytes = options.max_request_bytes,
+               .merge_gap_bytes = options.merge_gap_bytes,
+               .max_in_flight_bytes = options.max_in_flight_bytes},
+              clock) {}
+
+SpanFetcher::~SpanFetcher() { stop(); }
+
+void SpanFetcher::make(Calls calls) {
+  for (auto& call : calls) {
+    try {
+      call.done(call.error);
+    } catch (const std::exception& error) {
+      log::error("a reader's callback failed: {}", error.what());
+    }
+  }
+}
+
+std::optional<std::vector<SpanStore::Hold>> SpanFetcher::hold_if_readable(FetchLayer& layer, std::size_t first,
+                                                                          std::size_t last) {
+  std::vector<SpanStore::Hold> holds;
+  if (layer.store.complete()) return holds;
+  for (auto span = first; span < last; ++span) {
+    if (layer.store.present(span)) continue;
+    holds.push_back(layer.store.hold(span));
+    if (!holds.back()) return std::nullopt;
+  }
+  return holds;
+}
+
+void SpanFetcher::ensure(const std::shared_ptr<FetchLayer>& layer, std::size_t first, std::size_t last,
+                         Priority priority, LayerStream::Done done) {
+  if (const auto holds = hold_if_readable(*layer, first, last)) return done(nullptr);
+  auto waiter = std::make_shared<Waiter>();
+  waiter->layer = layer;
+  waiter->first = first;
+  waiter->last = last;
+  waiter->priority = priority;
+  waiter->done = std::move(done);
+  Calls calls;
+  {
+    const std::lock_guard lock(mutex_);
+    const RangeFetcher::Together together(ranges_);
+    attach(layer);
+    for (auto span = first; span < last && !stopping_; ++span) {
+      // A span becomes readable before its task ends under our lock, so a span that is neither has to be fetched.
+      if (layer->store.present(span)) continue;
+      if (auto hold = layer->store.hold(span)) {
+        waiter->holds.push_back(std::move(hold));
+        continue;
+      }
+      want(layer, span, priority)->second.waiters.push_back(waiter);
+      ++waiter->spans_left;
+    }
+    if (stopping_)
+      settle(*waiter, std::make_exception_ptr(Cancelled(place_of(*layer, first) + ": fetching is stopped")), calls);
+    else if (waiter->spans_left == 0)
+      settle(*waiter, nullptr, calls);
+    else
+      set_deadline(waiter);
+  }
+  make(std::move(calls));
+}
+
+void SpanFetcher::fetch_ahead(const std::shared_ptr<FetchLayer>& layer, std::size_t first, std::size_t last,
+                              Priority priority) {
+  // On a full disk it would only push what readers need out of memory.
+  if (layer->store.disk_full()) return;
+  const std::lock_guard lock(mutex_);
+  const RangeFetcher::Together together(ranges_);
+  attach(layer);
+  for (auto span = first; span < last && !stopping_; ++span)
+    if (!layer->store.present(span) && !layer->store.readable(span)) want(layer, span, priority);
+}
+
+void SpanFetcher::attach(const std::shared_ptr<FetchLayer>& layer) {
+  if (layer->blob_pieces) return;
+  layer->blob_pieces = std::make_unique<BlobPieces>(*this, *layer);
+  layer->window_pieces = std::make_unique<WindowPieces>(*this, *layer);
+}
+
+SpanFetcher::Tasks::iterator SpanFetcher::want(const std::shared_ptr<FetchLayer>& layer, std::size_t span,
+                                               Priority priority) {
+  const auto [task, fresh] = tasks_.try_emplace(Key{layer.get(), span});
+  if (!fresh) {
+    promote(task, priority);
+    return task;
+  }
+  start_threads();
+  task->second.layer = layer;
+  task->second.priority = priority;
+  task->second.sequence = next_sequence_++;
+  task->second.blob_attempts = Attempts(layer->blob_sources.preferred());
+  task->second.window_attempts = Attempts(layer->window_sources.preferred());
+  layer->counters.fetching.fetch_add(1, std::memory_order_relaxed);
+  start(task);
+  return task;
+}
+
+void SpanFetcher::promote(Tasks::iterator task, Priority priority) {
+  auto& [key, state] = *task;
+  if (state.priority <= priority) return;
+  if (state.queued_to_decode) {
+    to_decode_.erase({state.priority, state.sequence, key});
+    to_decode_.emplace(priority, state.sequence, key);
+  }
+  state.priority = priority;
+  ranges_.promote(*state.layer->blob_pieces, key.second, priority);
+  if (state.missing_blocks == 0) return;
+  for (const auto block : state.layer->windows.missing_blocks(state.layer->map->spans[key.second].window))
+    ranges_.promote(*state.layer->window_pieces, block, priority);
+}
+
+void SpanFetcher::start(Tasks::iterator task) {
+  if (task->second.layer->store.state(task->first.second) == SpanStore::State::kUnchecked) {
+    task->second.check_first = true;
+    queue_to_decode(task);
+  } else {
+    request(task);
+  }
+}
+
+void SpanFetcher::request(Tasks::iterator task) {
+  if (task->second.layer->map->format == index::LayerFormat::kZstdSingle) {
+    task->second.stage = Task::Stage::kWholeBlob;
+    queue_whole_blob(task->second.layer);
+    return;
+  }
+  request_window(task, kNow);
+  request_blob(task, kNow);
+}
+
+void SpanFetcher::request_blob(Tasks::iterator task, std::chrono::milliseconds delay) {
+  auto& state = task->second;
+  state.stage = Task::Stage::kFetching;
+  state.compressed.reset();
+  ranges_.want(std::shared_ptr<PieceSource>(state.layer, state.layer->blob_pieces.get()), task->first.second,
+               state.priority, state.blob_attempts.source(), delay);
+}
+
+void SpanFetcher::request_window(Tasks::iterator task, std::chrono::milliseconds delay) {
+  auto& [key, state] = *task;
+  state.stage = Task::Stage::kFetching;
+  const auto missing = state.layer->windows.missing_blocks(state.layer->map->spans[key.second].window);
+  state.missing_blocks = unsigned(missing.size());
+  for (const auto block : missing) {
+    const auto [entry, fresh] = blocks_.try_emplace(Key{key.first, block});
+    if (fresh) entry->second.attempts = Attempts(state.window_attempts.source());
+    entry->second.priority = std::min(fresh ? state.priority : entry->second.priority, state.priority);
+    entry->second.spans.push_back(key.second);
+    if (fresh)
+      ranges_.want(std::shared_ptr<PieceSource>(state.layer, state.layer->window_pieces.get()), block, state.priority,
+                   state.window_attempts.source(), delay);
+    else
+      ranges_.promote(*state.layer->window_pieces, block, state.priority);
+  }
+}
+
+void SpanFetcher::decode_if_whole(Tasks::iterator task) {
+  if (task->second.stage == Task::Stage::kFetching && task->second.compressed && task->second.missing_blocks == 0)
+    queue_to_decode(task);
+}
+
+void SpanFetcher::queue_to_decode(Tasks::iterator task) {
+  task->second.stage = Task::Stage::kDecoding;
+  task->second.queued_to_decode = true;
+  to_decode_.emplace(task->second.priority, task->second.sequence, task->first);
+  decode_changed_.notify_one();
+}
+
+void SpanFetcher::on_blob_piece(FetchLayer& layer, std::size_t span, unsigned source, FetchedPiece fetched) {
+  const std::lock_guard lock(mutex_);
+  const auto task = tasks_.find({&layer, span});
+  if (task == tasks_.end() || task->second.stage != Task::Stage::kFetching) return;  // nobody wants it any more
+  task->second.compressed = std::move(fetched);
+  task->second.compressed_source = source;
+  decode_if_whole(task);
+}
+
+void SpanFetcher::on_blob_failure(FetchLayer& layer, std::size_t span, const std::exception_ptr& error) {
+  Calls calls;
+  {
+    const std::lock_guard lock(mutex_);
+    const auto task = tasks_.find({&layer, span});
+    if (task == tasks_.end() || task->second.stage != Task::Stage::kFetching || stopping_) return;
+    note_failure(task->second, error);
+    if (const auto delay =
+            task->second.blob_attempts.after(error, layer.blob_sources.size(), somebody_waits(task->second)))
+      request_blob(task, *delay);
+    else
+      finish(task, error, nullptr, calls);
+  }
+  make(std::move(calls));
+}
+
+void SpanFetcher::on_window_block(FetchLayer& layer, std::size_t block, unsigned source, const FetchedPiece& fetched) {
+  try {
+    layer.windows.put(block, fetched.bytes);
+  } catch (...) {
+    return on_window_failure(layer, block, std::current_exception());
+  }
+  layer.window_sources.prefer(source);
+  const std::lock_guard lock(mutex_);
+  const auto entry = blocks_.find({&layer, block});
+  if (entry == blocks_.end()) return;
+  const auto spans = std::move(entry->second.spans);
+  blocks_.erase(entry);
+  for (const auto span : spans) {
+    const auto task = tasks_.find({&layer, span});
+    if (task == tasks_.end() || task->second.stage != Task::Stage::kFetching) continue;
+    // Counted anew: the task may be another than the one that asked for the block.
+    task->second.missing_blocks = unsigned(layer.windows.missing_blocks(layer.map->spans[span].window).size());
+    decode_if_whole(task);
+  }
+}
+
+void SpanFetcher::on_window_failure(FetchLayer& layer, std::size_t block, const std::exception_ptr& error) {
+  Calls calls;
+  {
+    const std::lock_guard lock(mutex_);
+    const auto entry = blocks_.find({&layer, block});
+    if (entry == blocks_.end() || stopping_) return;
+    bool wanted = false;
+    std::shared_ptr<FetchLayer> owner;
+    for (const auto span : entry->second.spans) {
+      const auto task = tasks_.find({&layer, span});
+      if (task == tasks_.end()) continue;
+      owner = task->second.layer;
+      note_failure(task->second, error);
+      wanted = wanted || somebody_waits(task->second);
+    }
+    auto& attempts = entry->second.attempts;
+    const auto delay = attempts.after(error, layer.window_sources.size(), wanted);
+    if (delay && owner) {
+      ranges_.want(std::shared_ptr<PieceSource>(owner, layer.window_pieces.get()), block, entry->second.priority,
+                   attempts.source(), *delay);
+      return;
+    }
+    const auto spans = std::move(entry->second.spans);
+    blocks_.erase(entry);
+    for (const auto span : spans)
+      if (const auto task = tasks_.find({&layer, span}); task != tasks_.end() && task->second.missing_blocks > 0)
+        finish(task, error, nullptr, calls);
+  }
+  make(std::move(calls));
+}
+
+void SpanFetcher::decode_loop() {
+  codec::SpanDecoder decoder;
+  Bytes stream;
+  std::unique_lock lock(mutex_);
+  while (true) {
+    decode_changed_.wait(lock, [&] { return stopping_ || may_decode(); });
+    if (stopping_) return;
+    const auto task = tasks_.find(std::get<Key>(*to_decode_.begin()));
+    to_decode_.erase(to_decode_.begin());
+    task->second.queued_to_decode = false;
+    const auto bytes = task->second.layer->map->spans[task->first.second].stream_range.length;
+    decoding_bytes_ += bytes;
+    lock.unlock();
+    decode(task, decoder, stream);  // the task stays: only its decoder ends a task of this stage
+    if (stream.capacity() > kKeptBufferBytes) Bytes().swap(stream);
+    lock.lock();
+    decoding_bytes_ -= bytes;
+    decode_changed_.notify_all();
+  }
+}
+
+// Highly compressible data makes spans of up to 1 GiB of stream: of those one at a time.
+bool SpanFetcher::may_decode() const {
+  if (to_decode_.empty()) return false;
+  const auto& [layer, span] = std::get<Key>(*to_decode_.begin());
+  return decoding_bytes_ == 0 ||
+         decoding_bytes_ + layer->map->spans[span].stream_range.length <= options_.max_in_flight_bytes;
+}
+
+void SpanFetcher::decode(Tasks::iterator task, codec::SpanDecoder& decoder, Bytes& stream) {
+  const auto span_number = task->first.second;
+  auto& state = task->second;
+  const auto layer = state.layer;
+  const auto& span = layer->map->spans[span_number];
+  SpanStore::Hold hold;
+  try {
+    if (std::exchange(state.check_first, false)) {
+      if (!layer->store.check(span_number)) {
+        const std::lock_guard lock(mutex_);
+        return request(task);
+      }
+    } else {
+      const auto window = span.window.length > 0 ? layer->windows.load(span.window) : Bytes();
+      const ByteBudget::Hold buffer(ranges_.budget(), span.stream_range.length);
+      stream.resize(span.stream_range.length);
+      index::decode_span(*layer->map, span, state.compressed->bytes, window, stream, decoder);
+      layer->counters.decoded_bytes.fetch_add(stream.size(), std::memory_order_relaxed);
+      layer->blob_sources.prefer(state.compressed_source);
+      hold = layer->store.put(span_number, stream);
+    }
+  } catch (...) {
+    return on_decode_failure(task, std::current_exception());
+  }
+  Calls calls;
+  {
+    const std::lock_guard lock(mutex_);
+    finish(task, nullptr, hold, calls);
+  }
+  make(std::move(calls));
+}
+
+void SpanFetcher::on_decode_failure(Tasks::iterator task, const std::exception_ptr& error) {
+  const auto layer = task->second.layer;
+  const auto& span = layer->map->spans[task->first.second];
+  bool window_is_wrong = false;
+  try {
+    std::rethrow_exception(error);
+  } catch (const index::CorruptSpan& corrupt) {
+    window_is_wrong = corrupt.part() == index::CorruptSpan::Part::kWindowOrStream && span.window.length > 0;
+  } catch (...) {
+  }
+  if (window_is_wrong) layer->windows.drop(span.window);
+  Calls calls;
+  {
+    const std::lock_guard lock(mutex_);
+    auto& state = task->second;
+    note_failure(state, error);
+    auto& attempts = window_is_wrong ? state.window_attempts : state.blob_attempts;
+    const auto sources = window_is_wrong ? layer->window_sources.size() : layer->blob_sources.size();
+    const auto delay = attempts.after(error, sources, somebody_waits(state));
+    if (!delay || stopping_) {
+      finish(task, error, nullptr, calls);
+    } else {
+      // The compressed bytes of a span with a wrong window are right and kept.
+      request_window(task, *delay);
+      if (window_is_wrong)
+        decode_if_whole(task);
+      else
+        request_blob(task, *delay);
+    }
+  }
+  make(std::move(calls));
+}
+
+void SpanFetcher::finish(Tasks::iterator task, const std::exception_ptr& error, const SpanStore::Hold& hold,
+                         Calls& calls) {
+  auto& [key, state] = *task;
+  const auto layer = state.layer;
+  const auto described = error ? with_context(place_of(*layer, key.second), error) : nullptr;
+  if (error && somebody_waits(state)) {
+    layer->counters.errors.fetch_add(1, std::memory_order_relaxed);
+    layer->counters.last_error.with([&](std::string& last) { last = message_of(described); });
+    log::error("{}", message_of(described));
+  } else if (error) {
+    log::debug("ahead of need: {}", message_of(described));
+  }
+  const auto waiters = std::move(state.waiters);
+  tasks_.erase(task);
+  layer->counters.fetching.fetch_sub(1, std::memory_order_relaxed);
+  for (const auto& waiter : waiters) {
+    if (!waiter->done) continue;
+    --waiter->spans_left;
+    auto failure = described;
+    // Whoever fills the store ahead of readers must hear that it does not fill.
+    if (!error && hold && waiter->priority != Priority::kReader)
+      failure =
+          std::make_exception_ptr(TemporaryError(place_of(*layer, waiter->first) + ": the disk of the store is full"));
+    if (hold && !failure) waiter->holds.push_back(hold);
+    if (!failure && waiter->spans_left == 0 && waiter->priority == Priority::kReader) want_evicted(waiter);
+    if (failure || waiter->spans_left == 0) {
+      settle(*waiter, failure, calls);
+      if (failure) abandon(*waiter);
+    } else if (waiter->priority != Priority::kReader) {
+      set_deadline(waiter);  // of the next span: a whole layer may take longer than one reader would wait
+    }
+  }
+}
+
+// Spans that were there when the waiter came may have been evicted while it waited for others.
+void SpanFetcher::want_evicted(const std::shared_ptr<Waiter>& waiter) {
+  for (auto span = waiter->first; span < waiter->last && !stopping_; ++span) {
+    if (waiter->layer->store.present(span) || waiter->layer->store.hold(span)) continue;
+    want(waiter->layer, span, waiter->priority)->second.waiters.push_back(waiter);
+    ++waiter->spans_left;
+  }
+}
+
+void SpanFetcher::settle(Waiter& waiter, const std::exception_ptr& error, Calls& calls) {
+  deadlines_.erase({waiter.deadline, &waiter});
+  calls.push_back({.done = std::exchange(waiter.done, nullptr), .error = error, .holds = std::move(waiter.holds)});
+}
+
+// Spans that were queued for this waiter alone are not fetched any more.
+void SpanFetcher::abandon(const Waiter& waiter) {
+  const Key end{waiter.layer.get(), waiter.last};
+  for (auto task = tasks_.lower_bound({waiter.layer.get(), waiter.first}); task != tasks_.end() && task->first < end;) {
+    const auto next = std::next(task);
+    if (task->second.stage == Task::Stage::kFetching && !somebody_waits(task->second) &&
+        ranges_.forget(*waiter.layer->blob_pieces, task->first.second)) {
+      waiter.layer->counters.fetching.fetch_sub(1, std::memory_order_relaxed);
+      tasks_.erase(task);
+    }
+    task = next;
+  }
+}
+
+void SpanFetcher::set_deadline(const std::shared_ptr<Waiter>& waiter) {
+  deadlines_.erase({waiter->deadline, waiter.get()});
+  waiter->deadline = clock_.now() + options_.deadline;
+  deadlines_.emplace(std::pair(waiter->deadline, waiter.get()), waiter);
+  deadline_changed_.notify_one();
+}
+
+bool SpanFetcher::somebody_waits(const Task& task) {
+  return std::any_of(task.waiters.begin(), task.waiters.end(), [](const auto& waiter) { return bool(waiter->done); });
+}
+
+void SpanFetcher::note_failure(const Task& task, const std::exception_ptr& error) {
+  for (const auto& waiter : task.waiters) waiter->last_error = message_of(error);
+}
+
+void SpanFetcher::start_threads() {
+  if (!threads_.empty()) return;
+  const auto decoders =
+      options_.decode_threads > 0 ? options_.decode_threads : std::max(1u, std::thread::hardware_concurrency());
+  for (unsigned i = 0; i < decoders; ++i) threads_.emplace_back([this] { decode_loop(); });
+  threads_.emplace_back([this] { deadline_loop(); });
+}
+
+void SpanFetcher::expire_waiters(Calls& calls) {
+  const auto now = clock_.now();
+  while (!deadlines_.empty() && deadlines_.begin()->first.first <= now) {
+    const auto waiter = deadlines_.begin()->second;
+    const auto message = fmt::format("{}: not here after {} s{}{}", place_of(*waiter->layer, waiter->first),
+                                     std::chrono::duration_cast<std::chrono::seconds>(options_.deadline).count(),
+                                     waiter->last_error.empty() ? "" : ": ", waiter->last_error);
+    waiter->layer->counters.errors.fetch_add(1, std::memory_order_relaxed);
+    waiter->layer->counters.last_error.with([&](std::string& last) { last = message; });
+    log::error("{}", message);
+    settle(*waiter, std::make_exception_ptr(TemporaryError(message)), calls);
+    abandon(*waiter);
+  }
+}
+
+void SpanFetcher::deadline_loop() {
+  // Clocks that are turned by hand do not wake us.
+  constexpr std::chrono::milliseconds kLongestWait{50};
+  std::unique_lock lock(mutex_);
+  while (!stopping_) {
+    Calls calls;
+    expire_waiters(calls);
+    if (!calls.empty()) {
+      lock.unlock();
+      make(std::move(calls));
+      lock.lock();
+    } else if (deadlines_.empty()) {
+      deadline_changed_.wait(lock);
+    } else {
+      deadline_changed_.wait_for(lock, kLongestWait);
+    }
+  }
+}
+
+void SpanFetcher::stop() {
+  Calls calls;
+  std::vector<std::jthread> threads;
+  {
+    const std::lock_guard lock(mutex_);
+    stopping_ = true;
+    while (!deadlines_.empty()) {
+      const auto waiter = deadlines_.begin()->second;
+      settle(*waiter,
+             std::make_exception_ptr(Cancelled(place_of(*waiter->layer, waiter->first) + ": fetching is stopped")),
+             calls);
+    }
+    threads.swap(threads_);
+    std::move(whole_threads_.begin(), whole_threads_.end(), std::back_inserter(threads));
+    whole_threads_.clear();
+  }
+  decode_changed_.notify_all();
+  whole_changed_.notify_all();
+  deadline_changed_.notify_all();
+  make(std::move(calls));
+  ranges_.stop();
+  threads.clear();  // joins
+  const std::lock_guard lock(mutex_);
+  to_decode_.clear();
+  blocks_.clear();
+  tasks_.clear();
+  whole_queue_.clear();
+  whole_layers_.clear();
+}
+
+}  // namespace varve::fuse

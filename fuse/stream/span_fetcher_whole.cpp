@@ -1,0 +1,91 @@
+// SpanFetcher's part for layers that are decoded from their start.
+#include "core/base/errors.h"
+#include "fuse/stream/span_fetcher.h"
+#include "fuse/stream/whole_blob.h"
+
+namespace varve::fuse {
+namespace {
+
+// Each may hold a decoder window of 128 MiB, and more streams would only share the link.
+constexpr std::size_t kWholeBlobThreads = 2;
+
+}  // namespace
+
+void SpanFetcher::queue_whole_blob(const std::shared_ptr<FetchLayer>& layer) {
+  if (!whole_layers_.insert(layer.get()).second) return;
+  whole_queue_.push_back(layer);
+  if (whole_threads_.size() < kWholeBlobThreads) whole_threads_.emplace_back([this] { whole_blob_loop(); });
+  whole_changed_.notify_one();
+}
+
+void SpanFetcher::whole_blob_loop() {
+  std::unique_lock lock(mutex_);
+  while (true) {
+    whole_changed_.wait(lock, [&] { return stopping_ || !whole_queue_.empty(); });
+    if (stopping_) return;
+    const auto layer = std::move(whole_queue_.front());
+    whole_queue_.pop_front();
+    lock.unlock();
+    run_whole_blob(layer);
+    lock.lock();
+    whole_layers_.erase(layer.get());
+    // Spans may have been asked for, or dropped, behind the place where the stream was.
+    for (auto task = tasks_.lower_bound({layer.get(), 0}); task != tasks_.end() && task->first.first == layer.get();
+         ++task)
+      if (task->second.stage == Task::Stage::kWholeBlob && !stopping_) queue_whole_blob(layer);
+  }
+}
+
+void SpanFetcher::run_whole_blob(const std::shared_ptr<FetchLayer>& layer) {
+  Attempts attempts(layer->blob_sources.preferred());
+  const auto on_span = [&](std::size_t span, const SpanStore::Hold& hold) {
+    Calls calls;
+    {
+      const std::lock_guard lock(mutex_);
+      const auto task = tasks_.find({layer.get(), span});
+      if (task != tasks_.end() && task->second.stage == Task::Stage::kWholeBlob && layer->store.readable(span))
+        finish(task, nullptr, hold, calls);
+    }
+    make(std::move(calls));
+  };
+  while (!stopping_) {
+    try {
+      const auto repository = layer->blob_sources.nth(attempts.source());
+      if (!repository) fail<NotFound>("{}: no repository to fetch it from", layer->blob.digest.to_string());
+      stream_whole_blob(*layer, *repository, stopping_, on_span);
+      layer->blob_sources.prefer(attempts.source());
+      return;
+    } catch (...) {
+      const auto delay = after_whole_blob_failure(*layer, attempts, std::current_exception());
+      if (!delay) return;
+      std::unique_lock lock(mutex_);
+      whole_changed_.wait_for(lock, *delay, [&] { return stopping_.load(); });
+    }
+  }
+}
+
+std::optional<std::chrono::milliseconds> SpanFetcher::after_whole_blob_failure(FetchLayer& layer, Attempts& attempts,
+                                                                               const std::exception_ptr& error) {
+  Calls calls;
+  std::optional<std::chrono::milliseconds> delay;
+  {
+    const std::lock_guard lock(mutex_);
+    if (stopping_) return std::nullopt;
+    bool wanted = false;
+    const auto of_layer = [&](Tasks::iterator task) { return task != tasks_.end() && task->first.first == &layer; };
+    for (auto task = tasks_.lower_bound({&layer, 0}); of_layer(task); ++task) {
+      note_failure(task->second, error);
+      wanted = wanted || somebody_waits(task->second);
+    }
+    delay = attempts.after(error, layer.blob_sources.size(), wanted);
+    for (auto task = tasks_.lower_bound({&layer, 0}); of_layer(task) && !delay;) {
+      const auto next = std::next(task);
+      if (task->second.stage == Task::Stage::kWholeBlob) finish(task, error, nullptr, calls);
+      task = next;
+    }
+  }
+  make(std::move(calls));
+  return delay;
+}
+
+}  // namespace varve::fuse

@@ -1,0 +1,413 @@
+#include "fuse/stream/span_store.h"
+
+#include <fcntl.h>
+#include <time.h>
+#include <unistd.h>
+
+#include <algorithm>
+#include <cerrno>
+
+#include "core/base/errors.h"
+#include "core/base/file.h"
+#include "core/base/log.h"
+
+namespace varve::fuse {
+namespace {
+
+constexpr std::uint64_t kPageBytes = 4'096;
+constexpr std::size_t kDigestStepBytes = 1 << 20;
+
+std::uint64_t round_up(std::uint64_t bytes) { return (bytes + kPageBytes - 1) / kPageBytes * kPageBytes; }
+
+// Presence is by span number, so it holds only for the same cut of the same bytes. Windows and compressed offsets may
+// change.
+Digest cut_of(const index::LayerMap& map) {
+  Sha256 hash;
+  Bytes part;
+  append_le<std::uint64_t>(part, map.stream_bytes);
+  for (const auto& span : map.spans) {
+    append_le<std::uint64_t>(part, span.stream_range.offset);
+    append_le<std::uint64_t>(part, span.stream_range.length);
+    append(part, span.stream_digest.raw());
+    if (part.size() < 64 * 1024) continue;
+    hash.update(part);
+    part.clear();
+  }
+  hash.update(part);
+  return hash.finish();
+}
+
+}  // namespace
+
+std::uint32_t coarse_seconds() {
+  timespec now{};
+  ::clock_gettime(CLOCK_MONOTONIC_COARSE, &now);
+  return std::max<std::uint32_t>(1, std::uint32_t(now.tv_sec));
+}
+
+SpanStore::SpanStore(std::filesystem::path dir, std::shared_ptr<const index::LayerMap> map, SpanStoreOptions options)
+    : dir_(std::move(dir)), map_(std::move(map)), options_(options), spans_(new SpanState[map_->spans.size()]) {
+  open_files();
+}
+
+SpanStore::~SpanStore() { sync(); }
+
+std::string SpanStore::name() const { return map_->layer_digest.to_string(); }
+
+void SpanStore::open_files() {
+  std::filesystem::create_directories(dir_);
+  const auto data_bytes = round_up(map_->stream_bytes);
+  auto opened = PresenceLog::open(dir_ / "presence", {.kind = PresenceIdentity::Kind::kSpans,
+                                                      .object = map_->layer_digest,
+                                                      .cut = cut_of(*map_),
+                                                      .units = map_->spans.size(),
+                                                      .data_bytes = data_bytes});
+  log_ = std::move(opened.log);
+  data_ = open_file(data_path(), O_RDWR | O_CREAT);
+  const auto size = file_size(data_.get(), data_path());
+  using Found = PresenceLog::Found;
+  auto found = opened.found;
+  if (found == Found::kSame && size != data_bytes) {
+    log::warn("store of {}: thrown away: its data file has {} bytes, not {}", name(), size, data_bytes);
+    std::vector<std::uint32_t> all;
+    for (std::size_t span = 0; span < map_->spans.size(); ++span) all.push_back(std::uint32_t(span));
+    log_->append(runs_of(std::move(all)), false);
+    found = Found::kNothing;
+  } else if (found == Found::kUnusable) {
+    log::warn("store of {}: thrown away: presence log: {}", name(), opened.reason);
+  } else if (!opened.reason.empty()) {
+    log::warn("store of {}: presence log: {}", name(), opened.reason);
+  }
+  const bool keep = found == Found::kSame || found == Found::kOtherCut;
+  if (!keep && ::ftruncate(data_.get(), 0) != 0) fail_errno("truncate {}", data_path().string());
+  if (::ftruncate(data_.get(), off_t(data_bytes)) != 0) fail_errno("set the size of {}", data_path().string());
+  if (found == Found::kSame)
+    for (std::size_t span = 0; span < opened.present.size(); ++span)
+      if (opened.present[span]) set_present(span);
+  if (found == Found::kOtherCut) mark_data_unchecked();
+}
+
+// The layer map was made anew with other spans. The bytes are those of the same layer, so most will prove right when
+// they are wanted.
+void SpanStore::mark_data_unchecked() {
+  std::size_t unchecked = 0;
+  std::size_t span = 0;
+  for (off_t at = 0; span < map_->spans.size();) {
+    const auto data = ::lseek(data_.get(), at, SEEK_DATA);
+    if (data < 0) break;
+    at = ::lseek(data_.get(), data, SEEK_HOLE);
+    if (at < 0) break;
+    for (; span < map_->spans.size() && map_->spans[span].stream_range.offset < std::uint64_t(at); ++span) {
+      if (map_->spans[span].stream_range.end() <= std::uint64_t(data)) continue;
+      spans_[span].state = State::kUnchecked;
+      ++unchecked;
+    }
+  }
+  log::info("store of {}: the layer map has other spans than before; {} of {} are checked before use", name(),
+            unchecked, map_->spans.size());
+}
+
+bool SpanStore::readable(std::size_t first, std::size_t last) const {
+  if (complete()) return true;
+  for (auto span = first; span < last; ++span)
+    if (!readable(span)) return false;
+  return true;
+}
+
+void SpanStore::touch(std::size_t span) {
+  auto& state = spans_[span];
+  const auto now = coarse_seconds();
+  if (state.last_use.load(std::memory_order_relaxed) != now) state.last_use.store(now, std::memory_order_relaxed);
+  if (options_.drop_pages && !state.pages_cached.load(std::memory_order_relaxed))
+    state.pages_cached.store(true, std::memory_order_relaxed);
+}
+
+void SpanStore::set_present(std::size_t span) {
+  const auto before = spans_[span].state.exchange(State::kPresent, std::memory_order_acq_rel);
+  if (before == State::kPresent) return;
+  present_bytes_.fetch_add(map_->spans[span].stream_range.length, std::memory_order_relaxed);
+  present_spans_.fetch_add(1, std::memory_order_acq_rel);
+}
+
+void SpanStore::set_absent(std::size_t span) {
+  const auto before = spans_[span].state.exchange(State::kAbsent, std::memory_order_acq_rel);
+  if (before != State::kPresent && before != State::kLeaving) return;  // readers of spans in memory hold them
+  drops_.fetch_add(1, std::memory_order_acq_rel);
+  if (before == State::kLeaving) return;
+  present_spans_.fetch_sub(1, std::memory_order_acq_rel);
+  present_bytes_.fetch_sub(map_->spans[span].stream_range.length, std::memory_order_relaxed);
+}
+
+bool SpanStore::take_back(std::size_t span) {
+  auto expected = State::kLeaving;
+  if (!spans_[span].state.compare_exchange_strong(expected, State::kPresent, std::memory_order_acq_rel))
+    return expected == State::kPresent;
+  present_bytes_.fetch_add(map_->spans[span].stream_range.length, std::memory_order_relaxed);
+  present_spans_.fetch_add(1, std::memory_order_acq_rel);
+  return true;
+}
+
+bool SpanStore::present(std::size_t span) {
+  if (state(span) != State::kPresent && !take_back(span)) return false;
+  touch(span);
+  return true;
+}
+
+SpanStore::Hold SpanStore::put(std::size_t span, ByteView stream) {
+  const auto range = map_->spans[span].stream_range;
+  const std::shared_lock no_drop(drop_mutex_);
+  try {
+    pwrite_all(data_.get(), range.offset, stream, data_path().string());
+  } catch (const std::system_error& error) {
+    return keep_in_memory(span, stream, error.what());
+  }
+  if (disk_full_.exchange(false, std::memory_order_relaxed))
+    log::info("store of {}: the disk takes data again", name());
+  pending_.with([&](Pending& pending) { pending.spans.push_back(std::uint32_t(span)); });
+  unsynced_bytes_.fetch_add(range.length, std::memory_order_relaxed);
+  touch(span);
+  set_present(span);
+  return nullptr;
+}
+
+SpanStore::Hold SpanStore::keep_in_memory(std::size_t span, ByteView stream, const std::string& reason) {
+  if (!disk_full_.exchange(true, std::memory_order_relaxed))
+    log::warn("store of {}: {}: going on from memory, which is slower", name(), reason);
+  auto hold = std::make_shared<const Bytes>(to_bytes(stream));
+  std::list<std::pair<std::size_t, Hold>> evicted;
+  auto overflow = overflow_.lock();
+  overflow->known[span] = hold;
+  overflow->kept.emplace_back(span, hold);
+  overflow->kept_bytes += hold->size();
+  spans_[span].state.store(State::kInMemory, std::memory_order_release);
+  // The newest stays whatever its size.
+  while (overflow->kept_bytes > options_.overflow_bytes && overflow->kept.size() > 1) {
+    overflow->kept_bytes -= overflow->kept.front().second->size();
+    evicted.splice(evicted.end(), overflow->kept, overflow->kept.begin());
+  }
+  for (const auto& [old_span, bytes] : evicted)
+    if (state(old_span) == State::kInMemory && overflow->known[old_span].lock() == bytes) set_absent(old_span);
+  evicted.clear();
+  std::erase_if(overflow->known, [](const auto& entry) { return entry.second.expired(); });
+  return hold;
+}
+
+SpanStore::Hold SpanStore::hold(std::size_t span) {
+  if (state(span) == State::kPresent) return nullptr;
+  return overflow_.with([&](Overflow& overflow) {
+    const auto known = overflow.known.find(span);
+    return known == overflow.known.end() ? nullptr : known->second.lock();
+  });
+}
+
+void SpanStore::read(std::uint64_t stream_offset, std::span<std::byte> into) {
+  // A span dropped between the look at its state and the read of its bytes would read as zeros.
+  for (int attempt = 0; attempt < 100; ++attempt) {
+    const auto drops = drops_.load(std::memory_order_acquire);
+    try_read(stream_offset, into);
+    if (drops_.load(std::memory_order_acquire) == drops) return;
+  }
+  fail<TemporaryError>("read {} at stream offset {}: spans are dropped faster than they are read", name(),
+                       stream_offset);
+}
+
+void SpanStore::try_read(std::uint64_t stream_offset, std::span<std::byte> into) {
+  const auto inside = stream_offset >= map_->stream_bytes
+                          ? 0
+                          : std::min<std::uint64_t>(into.size(), map_->stream_bytes - stream_offset);
+  std::fill(into.begin() + std::ptrdiff_t(inside), into.end(), std::byte{0});
+  if (inside == 0) return;
+  const auto [first, last] = map_->spans_of({.offset = stream_offset, .length = inside});
+  const auto end = stream_offset + inside;
+  // Neighbouring spans of the file are read in one go: [run, at) is what waits to be read.
+  auto run = stream_offset;
+  auto at = stream_offset;
+  const auto read_run = [&] {
+    if (at > run) read_file_run(run, into.subspan(run - stream_offset, at - run));
+  };
+  for (auto span = first; span < last; ++span) {
+    const auto span_end = std::min(end, map_->spans[span].stream_range.end());
+    if (const auto now = state(span); now == State::kPresent || now == State::kLeaving) {
+      touch(span);
+    } else {
+      read_run();
+      if (!read_memory_span(span, at, into.subspan(at - stream_offset, span_end - at)))
+        fail<TemporaryError>("{} at stream offset {}: not in the store any more", name(), at);
+      run = span_end;
+    }
+    at = span_end;
+  }
+  read_run();
+}
+
+void SpanStore::read_file_run(std::uint64_t stream_offset, std::span<std::byte> into) {
+  pread_exactly(data_.get(), stream_offset, into, data_path().string());
+}
+
+bool SpanStore::read_memory_span(std::size_t span, std::uint64_t stream_offset, std::span<std::byte> into) {
+  const auto bytes = hold(span);
+  const auto range = map_->spans[span].stream_range;
+  if (!bytes) {
+    if (state(span) != State::kPresent) return false;
+    read_file_run(stream_offset, into);
+    return true;
+  }
+  std::copy_n(bytes->begin() + std::ptrdiff_t(stream_offset - range.offset), into.size(), into.begin());
+  return true;
+}
+
+void SpanStore::sync() {
+  const std::lock_guard log_lock(log_mutex_);
+  auto spans = pending_.with([](Pending& pending) { return std::exchange(pending.spans, {}); });
+  if (spans.empty()) return;
+  std::uint64_t bytes = 0;
+  for (const auto span : spans) bytes += map_->spans[span].stream_range.length;
+  unsynced_bytes_.fetch_sub(bytes, std::memory_order_relaxed);
+  if (::fdatasync(data_.get()) != 0) {
+    // The kernel reports a lost write once and then takes the pages for clean: they must not be believed.
+    log::error("store of {}: sync of {}: {}: {} spans are fetched again", name(), data_path().string(),
+               std::generic_category().message(errno), spans.size());
+    for (const auto span : spans) set_absent(span);
+    return;
+  }
+  try {
+    log_->append(runs_of(spans), true);
+    log_failed_ = false;
+  } catch (const std::system_error& error) {
+    if (!std::exchange(log_failed_, true)) log::warn("store of {}: {}: tried again later", name(), error.what());
+    unsynced_bytes_.fetch_add(bytes, std::memory_order_relaxed);
+    pending_.with([&](Pending& pending) { pending.spans.insert(pending.spans.end(), spans.begin(), spans.end()); });
+  }
+}
+
+void SpanStore::drop_idle_pages(std::uint32_t idle_seconds) {
+  if (!options_.drop_pages) return;
+  const auto now = coarse_seconds();
+  for (std::size_t span = 0; span < map_->spans.size(); ++span) {
+    auto& state = spans_[span];
+    if (!state.pages_cached.load(std::memory_order_relaxed) ||
+        state.last_use.load(std::memory_order_relaxed) + idle_seconds > now)
+      continue;
+    state.pages_cached.store(false, std::memory_order_relaxed);
+    const auto range = map_->spans[span].stream_range;
+    ::posix_fadvise(data_.get(), off_t(range.offset), off_t(range.length), POSIX_FADV_DONTNEED);
+  }
+}
+
+void SpanStore::drop(std::size_t span) {
+  const std::lock_guard log_lock(log_mutex_);
+  const std::lock_guard no_put(drop_mutex_);
+  set_absent(span);
+  forget({std::uint32_t(span)});
+}
+
+// Of spans that are absent already; under both locks. Returns their stream bytes.
+std::uint64_t SpanStore::forget(const std::vector<std::uint32_t>& spans) {
+  const auto length_of = [&](std::uint32_t span) { return map_->spans[span].stream_range.length; };
+  overflow_.with([&](Overflow& overflow) {
+    for (const auto span : spans) overflow.known.erase(span);
+  });
+  pending_.with([&](Pending& pending) {
+    std::erase_if(pending.spans, [&](std::uint32_t span) {
+      if (!std::ranges::binary_search(spans, span)) return false;
+      unsynced_bytes_.fetch_sub(length_of(span), std::memory_order_relaxed);
+      return true;
+    });
+  });
+  // First the record, then the hole: the other way round a crash would leave a hole that counts as present.
+  log_->append(runs_of(spans), false);
+  std::uint64_t bytes = 0;
+  for (const auto span : spans) {
+    const auto range = map_->spans[span].stream_range;
+    ::fallocate(data_.get(), FALLOC_FL_PUNCH_HOLE | FALLOC_FL_KEEP_SIZE, off_t(range.offset), off_t(range.length));
+    bytes += range.length;
+  }
+  return bytes;
+}
+
+bool SpanStore::begin_evict(std::size_t span) {
+  const std::shared_lock no_keep(drop_mutex_);
+  auto expected = State::kPresent;
+  if (kept_whole_ || !spans_[span].state.compare_exchange_strong(expected, State::kLeaving, std::memory_order_acq_rel))
+    return false;
+  present_spans_.fetch_sub(1, std::memory_order_acq_rel);
+  present_bytes_.fetch_sub(map_->spans[span].stream_range.length, std::memory_order_relaxed);
+  return true;
+}
+
+std::uint64_t SpanStore::finish_evict(const std::vector<std::uint32_t>& spans, std::uint32_t began) {
+  const std::lock_guard log_lock(log_mutex_);
+  const std::lock_guard no_put(drop_mutex_);
+  std::vector<std::uint32_t> gone;
+  for (const auto span : spans) {
+    if (last_use(span) > began) {
+      take_back(span);
+      continue;
+    }
+    auto expected = State::kLeaving;
+    if (!spans_[span].state.compare_exchange_strong(expected, State::kAbsent, std::memory_order_acq_rel)) continue;
+    drops_.fetch_add(1, std::memory_order_acq_rel);
+    gone.push_back(span);
+  }
+  std::ranges::sort(gone);
+  return gone.empty() ? 0 : forget(gone);
+}
+
+bool SpanStore::keep_whole() {
+  const std::lock_guard no_evict(drop_mutex_);
+  kept_whole_ = kept_whole_ || complete();
+  return kept_whole_;
+}
+
+void SpanStore::keep_mounted() {
+  const std::lock_guard no_evict(drop_mutex_);
+  kept_whole_ = true;
+}
+
+bool SpanStore::digest_matches(std::size_t span) {
+  const auto range = map_->spans[span].stream_range;
+  Bytes part(std::min<std::uint64_t>(range.length, kDigestStepBytes));
+  Sha256 hash;
+  const auto bytes = hold(span);
+  for (std::uint64_t done = 0; done < range.length && !bytes; done += part.size()) {
+    part.resize(std::min<std::uint64_t>(part.size(), range.length - done));
+    pread_exactly(data_.get(), range.offset + done, part, data_path().string());
+    hash.update(part);
+  }
+  if (bytes) hash.update(*bytes);
+  return hash.finish() == map_->spans[span].stream_digest;
+}
+
+bool SpanStore::check(std::size_t span) {
+  const std::shared_lock no_drop(drop_mutex_);
+  if (digest_matches(span)) {
+    pending_.with([&](Pending& pending) { pending.spans.push_back(std::uint32_t(span)); });
+    unsynced_bytes_.fetch_add(map_->spans[span].stream_range.length, std::memory_order_relaxed);
+    touch(span);
+    set_present(span);
+    return true;
+  }
+  spans_[span].state.store(State::kAbsent, std::memory_order_release);
+  return false;
+}
+
+bool SpanStore::verify(std::size_t span) {
+  const auto drops = drops_.load(std::memory_order_acquire);
+  bool right = false;
+  try {
+    right = digest_matches(span);
+  } catch (const std::exception& error) {
+    log::warn("verify {}: {}", name(), error.what());  // a disk that cannot be read holds no right bytes
+  }
+  if (right || !readable(span)) return true;
+  // Dropped and put again under our eyes: look once more.
+  if (drops_.load(std::memory_order_acquire) != drops && digest_matches(span)) return true;
+  try {
+    drop(span);
+  } catch (const std::system_error& error) {
+    log::warn("store of {}: a bad span is forgotten until the next start only: {}", name(), error.what());
+  }
+  return false;
+}
+
+}  // namespace varve::fuse

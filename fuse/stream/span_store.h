@@ -1,0 +1,156 @@
+#pragma once
+// The bytes of one layer stream on local disk: a sparse file with the stream at its own offsets, and a log of which
+// spans of it are there. On disk: docs/format-store.md.
+#include <atomic>
+#include <cstdint>
+#include <filesystem>
+#include <list>
+#include <memory>
+#include <mutex>
+#include <shared_mutex>
+#include <span>
+#include <string>
+#include <unordered_map>
+#include <vector>
+
+#include "core/base/byte_range.h"
+#include "core/base/bytes.h"
+#include "core/base/guarded.h"
+#include "core/base/unique_fd.h"
+#include "core/index/format/layer_map.h"
+#include "fuse/stream/presence_log.h"
+
+namespace varve::fuse {
+
+// CLOCK_MONOTONIC, never 0: the clock of last_use().
+std::uint32_t coarse_seconds();
+
+struct SpanStoreOptions {
+  // The store's own page cache of a span is dropped once the span is on disk and has not been read for a while: for
+  // mounts that keep a copy of their own (kernel mode).
+  bool drop_pages = false;
+  // Decoded spans kept in memory while the disk is full.
+  std::uint64_t overflow_bytes = 8 << 20;
+};
+
+// Safe to use from any thread, except that put() of one span must not run twice at a time. Readers take no lock.
+class SpanStore {
+ public:
+  enum class State : std::uint8_t {
+    kAbsent,
+    kUnchecked,  // bytes are on disk, but nothing says that they are right: check() finds out
+    kLeaving,    // verified and in the file, about to be evicted; present() takes it back
+    kInMemory,   // verified, but the disk took it not: kept for a while
+    kPresent,    // verified and in the file
+  };
+  // Keeps a span that is only in memory readable for as long as it lives; null for spans in the file.
+  using Hold = std::shared_ptr<const Bytes>;
+
+  // Opens or makes `dir`. What is there from an earlier run is used; what does not fit `map` is thrown away, and the
+  // log says so. Throws std::system_error.
+  SpanStore(std::filesystem::path dir, std::shared_ptr<const index::LayerMap> map, SpanStoreOptions options = {});
+  ~SpanStore();  // syncs
+  SpanStore(const SpanStore&) = delete;
+  SpanStore& operator=(const SpanStore&) = delete;
+
+  State state(std::size_t span) const { return spans_[span].state.load(std::memory_order_acquire); }
+  bool readable(std::size_t span) const { return state(span) >= State::kInMemory; }
+  bool readable(std::size_t first, std::size_t last) const;  // all of [first, last)
+  // Verified and in the file. Counts as a use: one that is about to be evicted stays then.
+  bool present(std::size_t span);
+  bool complete() const { return present_spans_.load(std::memory_order_acquire) == map_->spans.size(); }
+  std::uint64_t present_bytes() const { return present_bytes_.load(std::memory_order_relaxed); }
+
+  // Keeps the verified bytes of a span. Never fails: if the disk takes no more, the span stays in memory, and the
+  // returned hold keeps it there.
+  Hold put(std::size_t span, ByteView stream);
+  // The hold of a span that is only in memory, else null.
+  Hold hold(std::size_t span);
+  // Digests an unchecked span; it becomes present (true) or absent (false).
+  bool check(std::size_t span);
+
+  // Reads bytes whose spans are readable. Past the end of the stream there are zeros. Throws TemporaryError if a span
+  // is not (no longer) there: ensure() it again.
+  void read(std::uint64_t stream_offset, std::span<std::byte> into);
+
+  // Brings what was put since the last call to disk and records it. Logs failures, and tries again next time.
+  void sync();
+  // Bytes put and not yet recorded.
+  std::uint64_t unsynced_bytes() const { return unsynced_bytes_.load(std::memory_order_relaxed); }
+  // Drops the page cache of spans not read for `idle_seconds`, if the options say so.
+  void drop_idle_pages(std::uint32_t idle_seconds);
+
+  // Forgets a span, durably, and gives its disk space back.
+  void drop(std::size_t span);
+  // Seconds (CLOCK_MONOTONIC) when the span was last read or put; 0 = not since the store was opened. For choosing what
+  // to evict.
+  std::uint32_t last_use(std::size_t span) const { return spans_[span].last_use.load(std::memory_order_relaxed); }
+
+  // Evicting takes two steps, so that who was just told that a span is there can still read it. False if the span is
+  // not in the file, or the file is kept whole.
+  bool begin_evict(std::size_t span);
+  // Drops, durably, those of the spans that nobody wanted, and nobody read after `began` (seconds, CLOCK_MONOTONIC).
+  // Returns the stream bytes dropped. Throws std::system_error.
+  std::uint64_t finish_evict(const std::vector<std::uint32_t>& spans, std::uint32_t began);
+  // For a mount of the file itself: if it is complete, nothing of it is evicted any more. False if it is not.
+  bool keep_whole();
+  // The same for a file that was complete when an earlier process mounted it, whatever was recorded.
+  void keep_mounted();
+
+  // Re-digests one readable span. True if it is right; a wrong one is dropped.
+  bool verify(std::size_t span);
+
+  std::filesystem::path data_path() const { return dir_ / "data"; }
+  bool disk_full() const { return disk_full_.load(std::memory_order_relaxed); }
+
+ private:
+  struct SpanState {
+    std::atomic<State> state = State::kAbsent;
+    std::atomic<bool> pages_cached = false;
+    std::atomic<std::uint32_t> last_use = 0;
+  };
+  struct Overflow {
+    std::unordered_map<std::size_t, std::weak_ptr<const Bytes>> known;  // also those that only a holder keeps alive
+    std::list<std::pair<std::size_t, Hold>> kept;                       // oldest first
+    std::uint64_t kept_bytes = 0;
+  };
+  struct Pending {
+    std::vector<std::uint32_t> spans;  // in the file, not recorded yet
+  };
+
+  std::string name() const;
+  void open_files();
+  void mark_data_unchecked();
+  Hold keep_in_memory(std::size_t span, ByteView stream, const std::string& reason);
+  void read_file_run(std::uint64_t stream_offset, std::span<std::byte> into);
+  bool read_memory_span(std::size_t span, std::uint64_t stream_offset, std::span<std::byte> into);
+  void try_read(std::uint64_t stream_offset, std::span<std::byte> into);
+  bool digest_matches(std::size_t span);
+  void set_present(std::size_t span);
+  void set_absent(std::size_t span);
+  bool take_back(std::size_t span);
+  std::uint64_t forget(const std::vector<std::uint32_t>& spans);
+  void touch(std::size_t span);
+
+  const std::filesystem::path dir_;
+  const std::shared_ptr<const index::LayerMap> map_;
+  const SpanStoreOptions options_;
+  UniqueFd data_;
+  std::unique_ptr<SpanState[]> spans_;
+  std::atomic<std::uint64_t> present_spans_ = 0;
+  std::atomic<std::uint64_t> present_bytes_ = 0;
+  std::atomic<std::uint64_t> unsynced_bytes_ = 0;
+  std::atomic<std::uint64_t> drops_ = 0;  // readers look at it before and after: a span may be dropped under them
+  std::atomic<bool> disk_full_ = false;
+  bool kept_whole_ = false;  // under drop_mutex_
+  Guarded<Overflow> overflow_;
+  Guarded<Pending> pending_;
+  std::mutex
+      log_mutex_;  // held over the I/O of sync() and drop(): what is recorded must be in the order of what was done
+  std::unique_ptr<PresenceLog> log_;
+  bool log_failed_ = false;       // under log_mutex_
+  std::shared_mutex drop_mutex_;  // put() shared, drop() alone: a hole must not be punched into bytes put after the
+                                  // span was forgotten
+};
+
+}  // namespace varve::fuse

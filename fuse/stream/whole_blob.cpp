@@ -1,0 +1,37 @@
+#include "fuse/stream/whole_blob.h"
+
+#include "core/base/errors.h"
+#include "core/index/whole_layer.h"
+
+namespace varve::fuse {
+namespace {
+
+// Thrown through the transfer to end it: the store has all.
+struct NothingMissing {};
+
+}  // namespace
+
+void stream_whole_blob(FetchLayer& layer, oci::Repository& repository, const std::atomic<bool>& stopping,
+                       const std::function<void(std::size_t, SpanStore::Hold)>& on_span) {
+  index::WholeLayerDecoder decoder(*layer.map, [&](std::size_t span, ByteView stream) {
+    SpanStore::Hold hold;
+    if (!layer.store.present(span) && !layer.store.readable(span)) {
+      layer.counters.decoded_bytes.fetch_add(stream.size(), std::memory_order_relaxed);
+      hold = layer.store.put(span, stream);
+    }
+    on_span(span, std::move(hold));
+    if (layer.store.complete()) throw NothingMissing();
+  });
+  layer.counters.requests.fetch_add(1, std::memory_order_relaxed);
+  try {
+    repository.read_blob(layer.blob, {.offset = 0, .length = layer.map->compressed_bytes}, [&](ByteView bytes) {
+      if (stopping) throw Cancelled("fetching is stopped");
+      layer.counters.fetched_bytes.fetch_add(bytes.size(), std::memory_order_relaxed);
+      decoder.feed(bytes);
+    });
+    decoder.finish();
+  } catch (const NothingMissing&) {
+  }
+}
+
+}  // namespace varve::fuse

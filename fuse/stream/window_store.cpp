@@ -1,0 +1,145 @@
+#include "fuse/stream/window_store.h"
+
+#include <fcntl.h>
+#include <unistd.h>
+
+#include <algorithm>
+
+#include "core/base/errors.h"
+#include "core/base/file.h"
+#include "core/base/log.h"
+
+namespace varve::fuse {
+
+WindowStore::WindowStore(std::filesystem::path dir, std::shared_ptr<const index::LayerMap> map)
+    : map_(std::move(map)), data_path_(dir / "windows") {
+  if (map_->windows_bytes == 0) return;
+  if (map_->windows_bytes <= kWholeWindowsBytes) block_bytes_ = map_->windows_bytes;
+  blocks_ = std::size_t((map_->windows_bytes + block_bytes_ - 1) / block_bytes_);
+  states_.reset(new std::atomic<State>[blocks_]);
+  for (std::size_t block = 0; block < blocks_; ++block) states_[block] = State::kAbsent;
+
+  std::filesystem::create_directories(dir);
+  Bytes cut;
+  append_le<std::uint64_t>(cut, block_bytes_);
+  auto opened = PresenceLog::open(dir / "windows.presence", {.kind = PresenceIdentity::Kind::kWindowBlocks,
+                                                             .object = map_->windows_digest,
+                                                             .cut = digest_of(cut),
+                                                             .units = blocks_,
+                                                             .data_bytes = map_->windows_bytes});
+  log_ = std::move(opened.log);
+  data_ = open_file(data_path_, O_RDWR | O_CREAT);
+  const bool same =
+      opened.found == PresenceLog::Found::kSame && file_size(data_.get(), data_path_) == map_->windows_bytes;
+  if (!opened.reason.empty())
+    log::warn("windows of {}: presence log: {}", map_->layer_digest.to_string(), opened.reason);
+  if (!same && ::ftruncate(data_.get(), 0) != 0) fail_errno("truncate {}", data_path_.string());
+  if (::ftruncate(data_.get(), off_t(map_->windows_bytes)) != 0) fail_errno("set the size of {}", data_path_.string());
+  for (std::size_t block = 0; block < blocks_ && same; ++block)
+    if (opened.present[block]) states_[block] = State::kPresent;
+  if (opened.found == PresenceLog::Found::kSame && !same)
+    log_->append({{.first = 0, .count = std::uint32_t(blocks_)}}, false);
+}
+
+WindowStore::~WindowStore() { sync(); }
+
+ByteRange WindowStore::block_range(std::size_t block) const {
+  const auto offset = block * block_bytes_;
+  return {.offset = offset, .length = std::min(block_bytes_, map_->windows_bytes - offset)};
+}
+
+std::pair<std::size_t, std::size_t> WindowStore::blocks_of(ByteRange window) const {
+  if (window.length == 0) return {0, 0};
+  if (!window.fits_in(map_->windows_bytes))
+    fail<CorruptData>("{}: window at {} lies outside the windows blob of {} bytes", map_->layer_digest.to_string(),
+                      window.offset, map_->windows_bytes);
+  return {std::size_t(window.offset / block_bytes_), std::size_t((window.end() - 1) / block_bytes_) + 1};
+}
+
+std::vector<std::size_t> WindowStore::missing_blocks(ByteRange window) const {
+  std::vector<std::size_t> missing;
+  const auto [first, last] = blocks_of(window);
+  for (auto block = first; block < last; ++block)
+    if (states_[block].load(std::memory_order_acquire) == State::kAbsent) missing.push_back(block);
+  return missing;
+}
+
+void WindowStore::put(std::size_t block, ByteView bytes) {
+  const auto range = block_range(block);
+  if (bytes.size() != range.length)
+    fail<CorruptData>("windows of {}: block at {} has {} bytes, not {}", map_->layer_digest.to_string(), range.offset,
+                      bytes.size(), range.length);
+  if (blocks_ == 1 && digest_of(bytes) != map_->windows_digest)
+    fail<CorruptData>("windows blob {} of layer {}: its digest does not match", map_->windows_digest.to_string(),
+                      map_->layer_digest.to_string());
+  try {
+    pwrite_all(data_.get(), range.offset, bytes, data_path_.string());
+    memory_.with([&](Memory& memory) { memory.unsynced.push_back(std::uint32_t(block)); });
+    states_[block].store(State::kPresent, std::memory_order_release);
+  } catch (const std::system_error&) {  // the span store beside us says in the log that the disk is full
+    auto memory = memory_.lock();
+    memory->blocks.resize(blocks_);
+    memory->blocks[block] = to_bytes(bytes);
+    states_[block].store(State::kInMemory, std::memory_order_release);
+  }
+}
+
+Bytes WindowStore::load(ByteRange window) {
+  Bytes bytes(window.length);
+  const auto [first, last] = blocks_of(window);
+  for (auto block = first; block < last; ++block) {
+    const auto range = block_range(block);
+    const auto from = std::max(range.offset, window.offset);
+    const auto into = std::span(bytes).subspan(from - window.offset, std::min(range.end(), window.end()) - from);
+    switch (states_[block].load(std::memory_order_acquire)) {
+      case State::kPresent:
+        pread_exactly(data_.get(), from, into, data_path_.string());
+        break;
+      case State::kInMemory:
+        memory_.with([&](Memory& memory) {
+          if (memory.blocks[block].empty())
+            fail<TemporaryError>("{}: a window block was dropped", map_->layer_digest.to_string());
+          std::copy_n(memory.blocks[block].begin() + std::ptrdiff_t(from - range.offset), into.size(), into.begin());
+        });
+        break;
+      case State::kAbsent:
+        fail<TemporaryError>("{}: window at {} is not here", map_->layer_digest.to_string(), window.offset);
+    }
+  }
+  return bytes;
+}
+
+void WindowStore::drop(ByteRange window) {
+  const std::lock_guard log_lock(log_mutex_);
+  const auto [first, last] = blocks_of(window);
+  if (first == last) return;
+  for (auto block = first; block < last; ++block) states_[block].store(State::kAbsent, std::memory_order_release);
+  memory_.with([first_block = first, last_block = last](Memory& memory) {
+    for (auto block = first_block; block < last_block; ++block) {
+      if (!memory.blocks.empty()) memory.blocks[block].clear();
+      std::erase(memory.unsynced, std::uint32_t(block));
+    }
+  });
+  try {
+    log_->append({{.first = std::uint32_t(first), .count = std::uint32_t(last - first)}}, false);
+  } catch (const std::system_error& error) {
+    // After a restart the bad block would be believed once more, fail once more and be dropped once more.
+    log::warn("windows of {}: {}", map_->layer_digest.to_string(), error.what());
+  }
+}
+
+void WindowStore::sync() {
+  if (blocks_ == 0) return;
+  const std::lock_guard log_lock(log_mutex_);
+  auto unsynced = memory_.with([](Memory& memory) { return std::exchange(memory.unsynced, {}); });
+  if (unsynced.empty()) return;
+  if (::fdatasync(data_.get()) != 0) return;  // recorded never: fetched again after a restart
+  try {
+    log_->append(runs_of(unsynced), true);
+  } catch (const std::system_error&) {
+    memory_.with(
+        [&](Memory& memory) { memory.unsynced.insert(memory.unsynced.end(), unsynced.begin(), unsynced.end()); });
+  }
+}
+
+}  // namespace varve::fuse

@@ -1,0 +1,68 @@
+#pragma once
+// The windows blob of a layer on local disk, in blocks fetched as spans need them. Windows have no digests of their
+// own: a wrong one shows when the span decoded with it does not match its digest, and then its blocks are dropped. On
+// disk: docs/format-store.md.
+#include <atomic>
+#include <cstdint>
+#include <filesystem>
+#include <memory>
+#include <mutex>
+#include <vector>
+
+#include "core/base/byte_range.h"
+#include "core/base/bytes.h"
+#include "core/base/digest.h"
+#include "core/base/guarded.h"
+#include "core/base/unique_fd.h"
+#include "core/index/format/layer_map.h"
+#include "fuse/stream/presence_log.h"
+
+namespace varve::fuse {
+
+inline constexpr std::uint64_t kWindowBlockBytes = 64 * 1024;
+// A windows blob up to this size is fetched whole, as one block, and checked against its digest.
+inline constexpr std::uint64_t kWholeWindowsBytes = 1 << 20;
+
+// Safe to use from any thread.
+class WindowStore {
+ public:
+  // For a map without windows it does nothing and makes no file.
+  WindowStore(std::filesystem::path dir, std::shared_ptr<const index::LayerMap> map);
+  ~WindowStore();  // syncs
+  WindowStore(const WindowStore&) = delete;
+  WindowStore& operator=(const WindowStore&) = delete;
+
+  std::size_t blocks() const { return blocks_; }
+  ByteRange block_range(std::size_t block) const;  // in the windows blob
+  // Blocks that this window needs and that are not here.
+  std::vector<std::size_t> missing_blocks(ByteRange window) const;
+
+  // Throws CorruptData if the block is the whole blob and does not match its digest. If the disk takes no more, the
+  // block is kept in memory.
+  void put(std::size_t block, ByteView bytes);
+  // The bytes of a window (still compressed). Throws TemporaryError if a block of it is not here.
+  Bytes load(ByteRange window);
+  // Forgets the blocks of a window that proved wrong.
+  void drop(ByteRange window);
+  void sync();
+
+ private:
+  struct Memory {
+    std::vector<Bytes> blocks;  // those that are not in the file; sized on first use
+    std::vector<std::uint32_t> unsynced;
+  };
+  std::pair<std::size_t, std::size_t> blocks_of(ByteRange window) const;
+
+  const std::shared_ptr<const index::LayerMap> map_;
+  std::filesystem::path data_path_;
+  std::uint64_t block_bytes_ = kWindowBlockBytes;
+  std::size_t blocks_ = 0;
+  UniqueFd data_;
+  enum class State : std::uint8_t { kAbsent, kInMemory, kPresent };
+  std::unique_ptr<std::atomic<State>[]> states_;
+  Guarded<Memory> memory_;
+  std::mutex log_mutex_;  // held over the I/O of sync() and drop()
+  std::unique_ptr<PresenceLog> log_;
+};
+
+}  // namespace varve::fuse
