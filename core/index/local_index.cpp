@@ -364,8 +364,9 @@ LoadedIndex load_index(LocalIndex& local, const oci::Image& image, IndexPlace pl
   auto choice = choose_index(local, image, place, refusals);
   if (!choice && !refusals.empty()) throw trust::Untrusted(local.judge().refusal(trust::Request::of(image), refusals));
   if (!choice)
-    fail<NotFound>("{}: image {} is not indexed; run: varve index IMAGE", image.repository->name(),
-                   image.digest().to_string());
+    fail<NotFound>(
+        "{}: image {} is not indexed: `varve index IMAGE` gives it an index for every machine, --index-here of `run`, `mount` and `pull` makes one for this machine alone",
+        image.repository->name(), image.digest().to_string());
   auto index = load_chosen(local, image, std::move(choice->index), choice->is_here);
   note_use(local, image, index, choice->other_notes_only);
   return index;

@@ -55,7 +55,14 @@ def wrong_places_are_refused(work, varve, image):
     place = folder(work, "wrong")
     (place / "file").write_text("x")
     expect(varve.run("mount", image, place).returncode == 2, "a folder that is not empty")
-    expect(varve.run("mount", image, work / "absent").returncode == 1, "a folder that is not there")
+    for asked in (image, "no.such.host.invalid/team/image:1"):  # the folder is looked at before the image is asked for
+        absent = varve.run("mount", asked, work / "absent")
+        expect(absent.returncode == 1 and b"absent: no such folder to mount at" in absent.stderr and b"--mkdir" in absent.stderr, f"a folder that is not there: {absent.stderr.decode()}")
+    made = work / "outer/inner"
+    expect(varve.run("mount", "--mkdir", "oci:" + str(work / "no-image"), made).returncode == 1 and not made.parent.exists(), "what was made for a mount that failed goes again")
+    varve.run("mount", "--mkdir", image, made, check=True)
+    expect(os.path.ismount(made), "--mkdir makes the folders")
+    varve.run("unmount", made, check=True)
     good = folder(work, "twice")
     varve.run("mount", image, good, check=True)
     expect(varve.run("mount", image, good).returncode == 2, "a folder where it is mounted already")

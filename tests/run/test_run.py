@@ -36,6 +36,15 @@ def check_exit_statuses(runner):
     expect(done.returncode == 125 and done.stderr.count(b"\n") == 1, done)
 
 
+def check_unindexed(varve, work):
+    """An image that nobody has indexed: one line says how it gets an index, and --index-here makes it on the way."""
+    image = make_image(work / "unindexed", more=[("etc/other", b"x")])
+    refused = varve.run("run", "--rm", image, "--", "true")
+    expect(refused.returncode == 125 and refused.stderr.count(b"\n") == 1 and b"varve index" in refused.stderr and b"--index-here" in refused.stderr, refused)
+    done = varve.run("run", "--rm", "--index-here", image, "--", "cat", "/etc/other")
+    expect(done.returncode == 0 and done.stdout == b"x", done)
+
+
 def check_isolation(runner):
     """What one session writes no other sees, and the shared part stays as it is."""
     kept = runner.output("sh", "-c", "echo changed > /etc/shared; touch /mine; cat /etc/shared", options=("--name", "writer"))
@@ -131,6 +140,7 @@ def main():
             varve.index(image)
             check_rootfs(varve, work)
             check_callers_descriptors(work, image)
+            check_unindexed(varve, work)
             for mode in program.modes():
                 runner = Runner(varve, image, mode)
                 check_config(runner)
