@@ -12,10 +12,10 @@
 #include "core/base/file.h"
 #include "core/base/progress.h"
 #include "core/base/rfc3339.h"
-#include "core/base/toml.h"
 #include "core/index/format/image_index.h"
 #include "indexer/known_pins.h"
 #include "indexer/pins.h"
+#include "indexer/wanted_pins.h"
 
 namespace varve::cli {
 namespace {
@@ -37,9 +37,7 @@ json to_json(const indexer::Pin& pin, const std::string& place) {
   return object;
 }
 
-struct AddArguments {
-  std::string image, name, by, reason;
-};
+using indexer::WantedPin;
 
 struct Added {
   indexer::Pin pin;
@@ -48,7 +46,7 @@ struct Added {
 };
 
 // What the promise names and says; whole before anything is written, so that a list with a wrong image pins nothing.
-Added look_at(const Context& context, const AddArguments& arguments) {
+Added look_at(const Context& context, const WantedPin& arguments) {
   const auto reference = oci::Reference::parse(arguments.image);
   const auto image = context.open_image(arguments.image);
   indexer::Pin pin;
@@ -76,45 +74,13 @@ void write_pin(const Context& context, Added& wanted) {
   indexer::KnownPins(context.global.root).remember(wanted.place, after);
 }
 
-// The [[pin]] tables of a file (docs/format-pins.md). An image that begins with ":" or "@" is one of the repository
-// `where`.
-std::vector<AddArguments> read_wanted(const std::string& file, const std::string& where) {
-  const auto bytes = read_file(file, kMaxTomlBytes);
-  const auto root = parse_toml(as_text(bytes), file);
-  toml_only_keys(root, {"pin"}, file);
-  const auto tables = toml_tables(root, "pin", file);
-  if (tables.empty() || tables.size() > indexer::kMaxPins)
-    fail<CorruptData>("{}: {} [[pin]] tables; 1 to {} are allowed", file, tables.size(), indexer::kMaxPins);
-  std::vector<AddArguments> wanted;
-  for (const auto* table : tables) {
-    toml_only_keys(*table, {"image", "name", "reason", "owner"}, file);
-    const auto said = [&](std::string_view key) {
-      auto text = toml_string(*table, key, file, true);
-      if (text.find_first_not_of(" \t\n") == std::string::npos)
-        fail<CorruptData>("{}: '{}' is empty: who finds the pin must know", toml_place(file, *table), key);
-      return text;
-    };
-    AddArguments one{.image = said("image"),
-                     .name = toml_string(*table, "name", file),
-                     .by = said("owner"),
-                     .reason = said("reason")};
-    const bool relative = one.image.starts_with(':') || one.image.starts_with('@');
-    if (relative && where.empty())
-      fail<UsageError>("{}: '{}' is an image of the repository named on the command line, and none is named",
-                       toml_place(file, *table), one.image);
-    if (relative) one.image = place_of(oci::Reference::parse(where)) + one.image;
-    wanted.push_back(std::move(one));
-  }
-  return wanted;
-}
-
-void add_pins(const Context& context, const AddArguments& arguments, const std::string& file) {
+void add_pins(const Context& context, const WantedPin& arguments, const std::string& file) {
   if (file.empty() && arguments.image.empty())
     fail<UsageError>("pin add: say which image, or a list of them with --from");
   if (!file.empty() && !(arguments.name.empty() && arguments.reason.empty()))
     fail<UsageError>("pin add: with --from the list says name and reason of each image");
   std::vector<Added> wanted;
-  for (const auto& one : file.empty() ? std::vector{arguments} : read_wanted(file, arguments.image))
+  for (const auto& one : file.empty() ? std::vector{arguments} : indexer::read_wanted_pins(file, arguments.image))
     wanted.push_back(look_at(context, one));
   auto pins = json::array();
   for (auto& one : wanted) {
@@ -324,7 +290,7 @@ void add_pin_command(CLI::App& app, Context& context) {
   pin->footer(
       "Example:\n  varve pin add oci:images:v143 --reason 'notebooks of 2026-11'\n  varve pin check oci:images");
 
-  const auto added = std::make_shared<AddArguments>();
+  const auto added = std::make_shared<WantedPin>();
   if (const char* user = std::getenv("USER")) added->by = user;
   auto* add = pin->add_subcommand("add", "Pins an image where it lies");
   const auto list = std::make_shared<std::string>();
