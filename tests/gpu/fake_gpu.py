@@ -1,4 +1,4 @@
-"""The fake GPU of gpu/fake: folders of its libraries with something missing, and the probe run against them."""
+"""The fake GPU of tests/gpu/fake: folders of its libraries with something missing, and the probe run against them."""
 import json, os, re, shutil, subprocess, sys
 from pathlib import Path
 
@@ -7,9 +7,9 @@ sys.path.insert(0, str(Path(__file__).resolve().parents[1] / "run"))
 import program  # noqa: E402
 
 ROOT = Path(__file__).resolve().parents[2]
-FAKES = Path(os.environ.get("FAKES") or ROOT / "build/release/gpu/fake")
+FAKES = Path(os.environ.get("FAKES") or ROOT / "build/release/tests/gpu/fake")
 PROBE = os.environ.get("PROBE") or str(ROOT / "build/release/gpu/probe/varve-gpu-probe")
-PYTHON = ROOT / "gpu/fake/python"
+PYTHON = Path(__file__).resolve().parent / "fake/python"
 MARK = "varve-gpu-probe:"
 SIZES = {"memory": 4, "kernel": 4096, "gemm": 64, "convolution": 8, "fft": 1024, "solve": 64, "sparse": 500, "random": 65536, "nccl": 4096}
 

@@ -2,7 +2,7 @@
 #include <memory>
 #include <vector>
 
-#include "gpu/fake/behaviour.h"
+#include "tests/gpu/fake/behaviour.h"
 
 namespace varve::gpu::fake {
 namespace {

@@ -6,7 +6,7 @@
 #include <numbers>
 #include <vector>
 
-#include "gpu/fake/behaviour.h"
+#include "tests/gpu/fake/behaviour.h"
 
 namespace varve::gpu::fake {
 namespace {

@@ -1,5 +1,5 @@
 // libcublasLt.so.12
-#include "gpu/fake/behaviour.h"
+#include "tests/gpu/fake/behaviour.h"
 
 namespace varve::gpu::fake {
 

@@ -3,7 +3,7 @@
 #include <cstdint>
 #include <vector>
 
-#include "gpu/fake/behaviour.h"
+#include "tests/gpu/fake/behaviour.h"
 
 namespace varve::gpu::fake {
 namespace {

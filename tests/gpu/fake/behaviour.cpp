@@ -1,4 +1,4 @@
-#include "gpu/fake/behaviour.h"
+#include "tests/gpu/fake/behaviour.h"
 
 #include <fcntl.h>
 #include <sys/stat.h>
@@ -32,9 +32,7 @@ struct Setting {
 }
 
 std::vector<Setting> read_settings() {
-  static constexpr std::array kNames = {"devices", "product", "sm",   "driver", "cuda", "clock", "throttle", "ecc",
-                                        "xid",     "remap",   "sick", "wrong",  "fail", "hang",  "crash",    "orphan",
-                                        "print",   "exit",    "slow", "first",  "once", "log",   "python"};
+  static constexpr std::array kNames = {"devices", "product", "sm", "driver", "throttle", "ecc", "xid", "remap", "sick", "wrong", "fail", "hang", "crash", "orphan", "print", "exit", "slow", "first", "once", "log", "python"};
   std::vector<Setting> settings;
   const char* given = getenv("VARVE_FAKE_GPU");
   std::stringstream stream(given ? given : "");

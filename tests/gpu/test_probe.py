@@ -1,5 +1,5 @@
 """The probe as a program: what it needs of an image, its words, what it says where there is no GPU, and, where a CUDA toolkit is found, all libraries of it opened and a kernel compiled.
-Steps on a device are tested with the fake libraries of gpu/fake."""
+Steps on a device are tested with the fake libraries of tests/gpu/fake."""
 import json, os, re, shutil, struct, subprocess, sys, tempfile
 from pathlib import Path
 
