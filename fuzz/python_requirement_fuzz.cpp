@@ -54,7 +54,6 @@ extern "C" int LLVMFuzzerTestOneInput(const std::uint8_t* data, std::size_t size
       require(normalize_name(requirement->name) == requirement->normalized);
     }
     parse_record_name(line);
-    parse_wheel_name(line);
   }
   return 0;
 }

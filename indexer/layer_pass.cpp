@@ -83,11 +83,11 @@ class StreamDigester {
 // one reads the tar and cuts spans, one finishes spans.
 class Pass {
  public:
-  Pass(std::string what, SpanChooser& chooser, ReadModel* model, bool single)
+  Pass(std::string what, SpanPlanner& planner, ReadModel* model, bool single)
       : what_(std::move(what)),
         entries_(what_, model),
         stream_(single),
-        cutter_(chooser, [this](SpanWork work) { hand_on(span_work_, std::move(work)); }),
+        cutter_(planner, [this](SpanWork work) { hand_on(span_work_, std::move(work)); }),
         single_(single) {}
 
   DecodedSizes run(oci::Repository& repository, const oci::Descriptor& layer, std::uint64_t max_stream_bytes,
@@ -167,7 +167,7 @@ class Pass {
     span_work_.close();
   }
 
-  // The chooser hears of a place only after all entries before it.
+  // The planner hears of a place only after all entries before it.
   void read_batch(const BatchPtr& batch) {
     if (!single_) cutter_.add_batch(batch);
     std::uint64_t at = batch->stream_offset;
@@ -218,11 +218,11 @@ void mirror_plain_spans(std::vector<index::Span>& spans) {
 }
 
 // Absent if the layer must be read again as a single frame.
-std::optional<IndexedLayer> try_layer(oci::Repository& repository, const oci::Descriptor& layer, SpanChooser& chooser,
+std::optional<IndexedLayer> try_layer(oci::Repository& repository, const oci::Descriptor& layer, SpanPlanner& planner,
                                       ReadModel* model, bool single, const LayerPassOptions& options,
                                       Progress& progress, const StopCheck& check_stop) {
   const auto what = fmt::format("layer {}", layer.digest.to_string());
-  Pass pass(what, chooser, model, single);
+  Pass pass(what, planner, model, single);
   const auto decoded = pass.run(repository, layer, options.max_stream_bytes, progress, check_stop);
   const bool is_single = single || decoded.format == index::LayerFormat::kZstdSingle || !pass.cut_to_the_end();
   if (is_single && pass.stream().dropped()) return std::nullopt;
@@ -271,23 +271,6 @@ IndexedLayer index_layer(oci::Repository& repository, const oci::Descriptor& lay
     return std::move(*indexed);
   }
   fail<Error>("layer {}: cannot be read as one frame", layer.digest.to_string());
-}
-
-IndexedLayer refine_layer(oci::Repository& repository, const oci::Descriptor& layer, const index::LayerMap& map,
-                          std::vector<std::uint64_t> begin_offsets, const LayerPassOptions& options, Progress& progress,
-                          const StopCheck& check_stop) {
-  std::ranges::sort(begin_offsets);
-  std::vector<SpanStart> kept;
-  kept.reserve(map.spans.size());
-  for (const auto& span : map.spans)
-    kept.push_back({.compressed_offset = span.compressed_range.offset + (span.bits != 0 ? 1 : 0),
-                    .stream_offset = span.stream_range.offset});
-  const bool single = map.format == index::LayerFormat::kZstdSingle;
-  RefiningChooser chooser(std::move(kept), std::move(begin_offsets));
-  auto indexed = try_layer(repository, layer, chooser, nullptr, single, options, progress, check_stop);
-  if (!indexed) fail<CorruptData>("layer {}: is not what its map says", layer.digest.to_string());
-  check_diff_id(*indexed, map.diff_id);
-  return std::move(*indexed);
 }
 
 }  // namespace varve::indexer

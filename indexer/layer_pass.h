@@ -38,11 +38,4 @@ struct IndexedLayer {
 IndexedLayer index_layer(oci::Repository& repository, const oci::Descriptor& layer, const Digest& diff_id,
                          const LayerPassOptions& options, Progress& progress, const StopCheck& check_stop);
 
-// Reads the layer again and adds spans to its map where `begin_offsets` (stream offsets, any order) show that reading
-// begins: the last possible place at or before each. The spans that were there keep their starts, so stores filled by
-// the old map stay valid; entries do not change.
-IndexedLayer refine_layer(oci::Repository& repository, const oci::Descriptor& layer, const index::LayerMap& map,
-                          std::vector<std::uint64_t> begin_offsets, const LayerPassOptions& options, Progress& progress,
-                          const StopCheck& check_stop);
-
 }  // namespace varve::indexer

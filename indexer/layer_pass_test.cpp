@@ -370,28 +370,5 @@ TEST_F(LayerPassTest, DoesNotDigestHolesWithoutEnd) {
   EXPECT_EQ(indexed.entries.entries[1].content_digest, digest_of("content"));
 }
 
-TEST_F(LayerPassTest, RefinesAMapWithoutMovingItsSpans) {
-  const auto tar = sample_tar();
-  const auto blob = gzip(tar);
-  const auto coarse = run(blob, tar);
-  const std::vector<std::uint64_t> wanted{5'000'000, 1'000'000, 2'500'000};
-  const auto refined = refine_layer(repository_, descriptor_, coarse.map, wanted, {}, progress_, [] {});
-  expect_decodes(refined, blob, tar);
-  const auto starts = [](const IndexedLayer& indexed) {
-    std::vector<std::uint64_t> offsets;
-    for (const auto& span : indexed.map.spans) offsets.push_back(span.stream_range.offset);
-    return offsets;
-  };
-  const auto before = starts(coarse);
-  const auto after = starts(refined);
-  EXPECT_TRUE(std::ranges::includes(after, before));
-  EXPECT_GT(after.size(), before.size());
-  for (const auto offset : wanted) {
-    const auto& span = refined.map.spans[refined.map.span_at(offset)];
-    EXPECT_LT(offset - span.stream_range.offset, 400'000u) << offset;
-  }
-  EXPECT_EQ(refined.entries.encode(), coarse.entries.encode());
-}
-
 }  // namespace
 }  // namespace varve::indexer

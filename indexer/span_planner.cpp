@@ -196,40 +196,4 @@ std::vector<SpanStart> SpanPlanner::take_decided() { return std::exchange(decide
 
 const SpanStart* SpanPlanner::first_undecided() const { return places_.size() > 1 ? &places_[1].start : nullptr; }
 
-RefiningChooser::RefiningChooser(std::vector<SpanStart> kept, std::vector<std::uint64_t> wanted_stream_offsets)
-    : kept_(std::move(kept)), wanted_(std::move(wanted_stream_offsets)) {}
-
-void RefiningChooser::decide(const SpanStart& place) {
-  undecided_.reset();
-  if (last_decided_ == place.stream_offset) return;
-  last_decided_ = place.stream_offset;
-  decided_.push_back(place);
-}
-
-void RefiningChooser::offer(const SpanStart& place) {
-  const auto at = place.stream_offset;
-  bool passed_wanted = false;
-  for (; next_wanted_ < wanted_.size() && wanted_[next_wanted_] < at; ++next_wanted_) passed_wanted = true;
-  if (passed_wanted && undecided_) decide(*undecided_);
-  while (next_kept_ < kept_.size() && kept_[next_kept_].stream_offset < at) ++next_kept_;
-  const bool kept = next_kept_ < kept_.size() && kept_[next_kept_].stream_offset == at &&
-                    kept_[next_kept_].compressed_offset == place.compressed_offset;
-  if (kept || !last_decided_) {
-    decide(place);
-  } else {
-    undecided_ = place;
-  }
-}
-
-void RefiningChooser::finish(std::uint64_t, std::uint64_t stream_end) {
-  if (undecided_ && undecided_->stream_offset < stream_end && next_wanted_ < wanted_.size() &&
-      wanted_[next_wanted_] < stream_end)
-    decide(*undecided_);
-  undecided_.reset();
-  if (stream_end == 0) decided_.clear();
-}
-
-std::vector<SpanStart> RefiningChooser::take_decided() { return std::exchange(decided_, {}); }
-const SpanStart* RefiningChooser::first_undecided() const { return undecided_ ? &*undecided_ : nullptr; }
-
 }  // namespace varve::indexer

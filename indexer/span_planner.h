@@ -44,22 +44,9 @@ struct SpanPolicy {
   std::uint64_t library_likelihood = 200;
 };
 
-// Chooses among offered places. One for each layer.
-class SpanChooser {
- public:
-  virtual ~SpanChooser() = default;
-  // Places come in stream order; the first is the stream's start.
-  virtual void offer(const SpanStart& place) = 0;
-  // The stream ends here: what is undecided is decided now.
-  virtual void finish(std::uint64_t compressed_end, std::uint64_t stream_end) = 0;
-  // Starts decided since the last call, in order.
-  virtual std::vector<SpanStart> take_decided() = 0;
-  // No start that is still to come lies before this place. Absent while everything offered is decided.
-  virtual const SpanStart* first_undecided() const = 0;
-};
-
-// Least expected cost over a sliding horizon of twice max_stream_bytes.
-class SpanPlanner final : public SpanChooser {
+// Chooses among offered places: least expected cost over a sliding horizon of twice max_stream_bytes. One for each
+// layer.
+class SpanPlanner {
  public:
   explicit SpanPlanner(const SpanPolicy& policy) : policy_(policy) {}
 
@@ -73,10 +60,14 @@ class SpanPlanner final : public SpanChooser {
   // cube root of that, since reads come in clusters.
   void expect_in_library(std::uint64_t stream_begin, std::uint64_t stream_end, ReadWeight weight_per_mib);
 
-  void offer(const SpanStart& place) override;
-  void finish(std::uint64_t compressed_end, std::uint64_t stream_end) override;
-  std::vector<SpanStart> take_decided() override;
-  const SpanStart* first_undecided() const override;
+  // Places come in stream order; the first is the stream's start.
+  void offer(const SpanStart& place);
+  // The stream ends here: what is undecided is decided now.
+  void finish(std::uint64_t compressed_end, std::uint64_t stream_end);
+  // Starts decided since the last call, in order.
+  std::vector<SpanStart> take_decided();
+  // No start that is still to come lies before this place. Absent while everything offered is decided.
+  const SpanStart* first_undecided() const;
 
  private:
   // A place with the sums that make the cost of a span between two places a difference.
@@ -126,27 +117,6 @@ class SpanPlanner final : public SpanChooser {
   Rate in_library_;
   ReadWeight begun_ = 0;
   ReadWeight ended_ = 0;
-};
-
-// Keeps given starts and adds the last place at or before each wanted offset (sorted): refines a layer map where
-// start-ups turned out to begin reading. Of the kept starts only the two offsets count.
-class RefiningChooser final : public SpanChooser {
- public:
-  RefiningChooser(std::vector<SpanStart> kept, std::vector<std::uint64_t> wanted_stream_offsets);
-  void offer(const SpanStart& place) override;
-  void finish(std::uint64_t compressed_end, std::uint64_t stream_end) override;
-  std::vector<SpanStart> take_decided() override;
-  const SpanStart* first_undecided() const override;
-
- private:
-  void decide(const SpanStart& place);
-  std::vector<SpanStart> kept_;
-  std::vector<std::uint64_t> wanted_;
-  std::size_t next_kept_ = 0;
-  std::size_t next_wanted_ = 0;
-  std::optional<SpanStart> undecided_;
-  std::optional<std::uint64_t> last_decided_;  // its stream offset
-  std::vector<SpanStart> decided_;
 };
 
 }  // namespace varve::indexer

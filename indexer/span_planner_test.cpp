@@ -19,22 +19,22 @@ SpanStart place(std::uint64_t stream_offset) {
           .window_bytes = stream_offset == 0 ? 0u : 32'768u};
 }
 
-// All starts that a chooser makes of places every `step` bytes.
-std::vector<std::uint64_t> choose(SpanChooser& chooser, std::uint64_t stream_bytes, std::uint64_t step = kBlock) {
+// All starts that a planner makes of places every `step` bytes.
+std::vector<std::uint64_t> choose(SpanPlanner& planner, std::uint64_t stream_bytes, std::uint64_t step = kBlock) {
   std::vector<std::uint64_t> starts;
   const auto take = [&] {
-    for (const auto& start : chooser.take_decided()) starts.push_back(start.stream_offset);
+    for (const auto& start : planner.take_decided()) starts.push_back(start.stream_offset);
   };
   for (std::uint64_t at = 0; at < stream_bytes; at += step) {
-    chooser.offer(place(at));
+    planner.offer(place(at));
     take();
-    if (const auto* next = chooser.first_undecided()) {
+    if (const auto* next = planner.first_undecided()) {
       EXPECT_GT(next->stream_offset, starts.back());
     }
   }
-  chooser.finish(stream_bytes / 2 + 10, stream_bytes);
+  planner.finish(stream_bytes / 2 + 10, stream_bytes);
   take();
-  EXPECT_EQ(chooser.first_undecided(), nullptr);
+  EXPECT_EQ(planner.first_undecided(), nullptr);
   return starts;
 }
 
@@ -138,16 +138,6 @@ TEST(SpanPlannerTest, BlocksWithoutBytesDoNotPileUp) {
     }
   }
   EXPECT_GT(decided, 3u);
-}
-
-TEST(RefiningChooserTest, KeepsStartsAndAddsThePlacesBeforeWantedOnes) {
-  RefiningChooser chooser({place(0), place(4 * kMib)}, {100, kMib + 5, kMib + 6, 2 * kMib, 4 * kMib + 1, 8 * kMib - 1});
-  EXPECT_EQ(choose(chooser, 8 * kMib), (std::vector<std::uint64_t>{0, kMib, 2 * kMib, 4 * kMib, 8 * kMib - kBlock}));
-}
-
-TEST(RefiningChooserTest, WantsBeyondTheEndAddNothing) {
-  RefiningChooser chooser({place(0)}, {9 * kMib});
-  EXPECT_EQ(choose(chooser, 2 * kMib), (std::vector<std::uint64_t>{0}));
 }
 
 }  // namespace

@@ -12,17 +12,6 @@ double erlang_c(std::uint32_t servers, double load) {
   return servers * blocked / (servers - load * (1 - blocked));
 }
 
-double mean_wait_mmc(std::uint32_t servers, double load, double mean_service) {
-  return erlang_c(servers, load) * mean_service / (servers - load);
-}
-
-double share_without_warm(std::uint32_t warm, double in_making) {
-  double below = 0;
-  for (std::uint32_t n = 0; n < warm; ++n)
-    below += std::exp(n * std::log(std::max(in_making, 1e-300)) - in_making - std::lgamma(n + 1.0));
-  return std::clamp(1 - below, 0.0, 1.0);
-}
-
 std::uint32_t warm_for_share(double in_making, double share) {
   double below = 0;
   std::uint32_t warm = 0;

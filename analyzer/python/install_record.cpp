@@ -242,25 +242,4 @@ DirectUrl parse_direct_url(std::string_view text, std::string_view what) {
   return out;
 }
 
-std::optional<std::string> path_of_file_url(std::string_view url) {
-  if (to_lower(url.substr(0, 7)) != "file://") return std::nullopt;
-  url.remove_prefix(7);
-  if (url.starts_with("localhost/")) url.remove_prefix(9);
-  if (!url.starts_with('/')) return std::nullopt;
-  std::string out;
-  for (std::size_t i = 0; i < url.size(); ++i) {
-    if (url[i] == '?' || url[i] == '#') break;
-    if (url[i] != '%') {
-      out += url[i];
-      continue;
-    }
-    const int high = i + 2 < url.size() ? hex_digit(url[i + 1]) : -1;
-    const int low = i + 2 < url.size() ? hex_digit(url[i + 2]) : -1;
-    if (high < 0 || low < 0 || high + low == 0) return std::nullopt;
-    out += char(high * 16 + low);
-    i += 2;
-  }
-  return out;
-}
-
 }  // namespace varve::python

@@ -59,7 +59,4 @@ struct DirectUrl {
 // Throws CorruptData naming `what`.
 DirectUrl parse_direct_url(std::string_view json, std::string_view what = "direct_url.json");
 
-// "file:///home/me/my%20project" -> "/home/me/my project". Absent when it is no file of this host.
-std::optional<std::string> path_of_file_url(std::string_view url);
-
 }  // namespace varve::python

@@ -148,7 +148,7 @@ TEST(DirectUrlTest, ReadsAllThreeKinds) {
   const auto folder = parse_direct_url(R"({"dir_info": {"editable": true}, "url": "file:///home/me/my%20project"})");
   EXPECT_EQ(folder.kind, DirectUrl::Kind::kFolder);
   EXPECT_TRUE(folder.editable);
-  EXPECT_EQ(path_of_file_url(folder.url), "/home/me/my project");
+  EXPECT_EQ(folder.url, "file:///home/me/my%20project");
   const auto vcs = parse_direct_url(
       R"({"url": "https://example.org/a.git", "vcs_info": {"commit_id": "ab12", "requested_revision": "main", "vcs": "git"}, "subdirectory": "python"})");
   EXPECT_EQ(vcs.kind, DirectUrl::Kind::kVcs);
@@ -180,14 +180,6 @@ TEST(DirectUrlTest, SaysWhatIsWrong) {
   EXPECT_THAT(complaint(std::string(500'000, '[')), HasSubstr("no JSON"));
   EXPECT_THAT(complaint("{\"url\": \"x\", \"y\": " + std::string(400'000, '[') + std::string(400'000, ']') + "}"),
               HasSubstr("neither"));
-}
-
-TEST(FileUrlTest, IsOfThisHostOnly) {
-  EXPECT_EQ(path_of_file_url("file:///a%2Fb?x#y"), "/a/b");
-  EXPECT_EQ(path_of_file_url("FILE://localhost/a"), "/a");
-  for (const auto* const url :
-       {"file://host/a", "https://a", "file:a", "file:///a%00", "file:///a%zz", "file:///a%4", ""})
-    EXPECT_FALSE(path_of_file_url(url)) << url;
 }
 
 }  // namespace

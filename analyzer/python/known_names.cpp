@@ -46,14 +46,6 @@ std::vector<std::string_view> known_distributions(std::string_view module) {
   }
 }
 
-std::vector<std::string_view> known_modules(std::string_view normalized) {
-  std::vector<std::string_view> out;
-  for (const auto& known : kNames) {
-    if (known.distribution == normalized) out.push_back(known.module);
-  }
-  return out;
-}
-
 bool can_use_gpu(std::string_view normalized) {
   if (std::ranges::find(kNoGpu, normalized) != std::end(kNoGpu)) return false;
   return std::ranges::binary_search(kGpu, normalized) ||

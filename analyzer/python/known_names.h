@@ -11,9 +11,6 @@ namespace varve::python {
 // first part is the best guess.
 std::vector<std::string_view> known_distributions(std::string_view module);
 
-// Modules that the distribution gives, where its own name would not tell. Empty where nothing special is known.
-std::vector<std::string_view> known_modules(std::string_view normalized);
-
 // The distribution can make use of a GPU, if there is one: it computes on it, or talks to its driver. `normalized` by
 // PEP 503.
 bool can_use_gpu(std::string_view normalized);

@@ -1,7 +1,6 @@
 #include "analyzer/python/name.h"
 
 #include <algorithm>
-#include <array>
 
 #include "analyzer/python/internal/text.h"
 
@@ -80,25 +79,6 @@ std::optional<RecordName> parse_record_name(std::string_view file_name) {
     return std::nullopt;
   }
   if (out.name.empty()) return std::nullopt;
-  return out;
-}
-
-std::optional<WheelName> parse_wheel_name(std::string_view file_name) {
-  auto stem = last_component(file_name);
-  if (!take_suffix(stem, ".whl")) return std::nullopt;
-  const auto dashes = std::ranges::count(stem, '-');
-  if (dashes != 4 && dashes != 5) return std::nullopt;
-  WheelName out;
-  out.name = take_until(stem, '-');
-  out.version = take_until(stem, '-');
-  if (dashes == 5) out.build = take_until(stem, '-');
-  out.python_tag = take_until(stem, '-');
-  out.abi_tag = take_until(stem, '-');
-  out.platform_tag = stem;
-  const bool build_begins_with_digit = dashes == 4 || (!out.build.empty() && is_digit(out.build.front()));
-  const std::array<std::string_view, 5> parts{out.name, out.version, out.python_tag, out.abi_tag, out.platform_tag};
-  if (!build_begins_with_digit || std::ranges::any_of(parts, [](std::string_view part) { return part.empty(); }))
-    return std::nullopt;
   return out;
 }
 

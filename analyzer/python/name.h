@@ -25,12 +25,4 @@ struct RecordName {
 // last component of a path only. Absent when it is none of these.
 std::optional<RecordName> parse_record_name(std::string_view file_name);
 
-struct WheelName {
-  std::string name, version;
-  std::string build;  // "" = none
-  std::string python_tag, abi_tag, platform_tag;
-};
-// "torch-2.1.0+cu118-cp311-cp311-linux_x86_64.whl". Absent when it is not so.
-std::optional<WheelName> parse_wheel_name(std::string_view file_name);
-
 }  // namespace varve::python

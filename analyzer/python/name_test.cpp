@@ -45,22 +45,5 @@ TEST(NameTest, ReadsWhatRecordsAreCalled) {
     EXPECT_FALSE(parse_record_name(file)) << file;
 }
 
-TEST(NameTest, ReadsWheelNames) {
-  const auto wheel =
-      parse_wheel_name("dist/torch-2.1.0+cu118-1-cp311-cp311-manylinux_2_17_x86_64.manylinux2014_x86_64.whl");
-  ASSERT_TRUE(wheel);
-  EXPECT_EQ(wheel->name, "torch");
-  EXPECT_EQ(wheel->version, "2.1.0+cu118");
-  EXPECT_EQ(wheel->build, "1");
-  EXPECT_EQ(wheel->python_tag, "cp311");
-  EXPECT_EQ(wheel->abi_tag, "cp311");
-  EXPECT_EQ(wheel->platform_tag, "manylinux_2_17_x86_64.manylinux2014_x86_64");
-  EXPECT_EQ(parse_wheel_name("six-1.16.0-py2.py3-none-any.whl")->build, "");
-  for (const auto* const file :
-       {"six-1.16.0.tar.gz", "six.whl", "a-b-c-d-e-f-g.whl", "a-1-build-py3-none-any.whl", "a--py3-none-any.whl"}) {
-    EXPECT_FALSE(parse_wheel_name(file)) << file;
-  }
-}
-
 }  // namespace
 }  // namespace varve::python

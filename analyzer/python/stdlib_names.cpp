@@ -24,55 +24,6 @@ static_assert(std::ranges::is_sorted(kStdlib, {}, &StdlibName::name));
 constexpr unsigned kOldestMinor = 6, kNewestMinor = 14;
 constexpr std::uint16_t kAnyVersion = 0xFFFF;
 
-// Modules that a later Python took in, or that an earlier one let go.
-constexpr std::string_view kBackports[] = {"argparse",
-                                           "asyncio",
-                                           "audioop-lts",
-                                           "configparser",
-                                           "contextvars",
-                                           "dataclasses",
-                                           "enum",
-                                           "enum34",
-                                           "faulthandler",
-                                           "future",
-                                           "futures",
-                                           "graphlib-backport",
-                                           "hashlib",
-                                           "html",
-                                           "importlib",
-                                           "ipaddress",
-                                           "legacy-cgi",
-                                           "logging",
-                                           "multiprocessing",
-                                           "pathlib",
-                                           "pyasynchat",
-                                           "pyasyncore",
-                                           "python2-secrets",
-                                           "ssl",
-                                           "standard-aifc",
-                                           "standard-asynchat",
-                                           "standard-asyncore",
-                                           "standard-cgi",
-                                           "standard-cgitb",
-                                           "standard-chunk",
-                                           "standard-crypt",
-                                           "standard-imghdr",
-                                           "standard-mailcap",
-                                           "standard-nntplib",
-                                           "standard-pipes",
-                                           "standard-smtpd",
-                                           "standard-sndhdr",
-                                           "standard-sunau",
-                                           "standard-telnetlib",
-                                           "standard-uu",
-                                           "standard-xdrlib",
-                                           "statistics",
-                                           "typing",
-                                           "uuid",
-                                           "wsgiref",
-                                           "zombie-imp"};
-static_assert(std::ranges::is_sorted(kBackports));
-
 std::uint16_t bits_of(std::string_view version) {
   if (version.empty()) return kAnyVersion;
   const auto major = take_until(version, '.');
@@ -90,7 +41,5 @@ bool is_stdlib(std::string_view module, std::string_view version) {
   const auto* const found = std::ranges::lower_bound(kStdlib, top, {}, &StdlibName::name);
   return found != std::end(kStdlib) && found->name == top && (found->versions & bits_of(version)) != 0;
 }
-
-bool is_backport(std::string_view normalized) { return std::ranges::binary_search(kBackports, normalized); }
 
 }  // namespace varve::python

@@ -9,8 +9,4 @@ namespace varve::python {
 // Python that is known. Versions newer than the table count as its newest, older 3.x as its oldest.
 bool is_stdlib(std::string_view module, std::string_view version);
 
-// Distributions that bring a module the standard library has, had or was to have ("enum34", "typing", "dataclasses",
-// "standard-cgi", …). What such a distribution owns is found by its RECORD only. `normalized` by PEP 503.
-bool is_backport(std::string_view normalized);
-
 }  // namespace varve::python

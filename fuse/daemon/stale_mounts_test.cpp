@@ -2,6 +2,8 @@
 
 #include <gtest/gtest.h>
 
+#include <algorithm>
+
 #include "fuse/mount/mount_table.h"
 
 namespace varve::fuse {
@@ -29,10 +31,10 @@ TEST(MountTable, ReadsFoldersTypesAndSources) {
 }
 
 TEST(MountTable, ShowsTheMountsOfThisMachine) {
-  const auto root = find_mount("/");
-  ASSERT_TRUE(root);
+  const auto table = read_mount_table();
+  const auto root = std::ranges::find(table, std::filesystem::path("/"), &MountEntry::dir);
+  ASSERT_NE(root, table.end());
   EXPECT_FALSE(root->type.empty());
-  EXPECT_FALSE(find_mount("/no/such/folder"));
 }
 
 TEST(StaleMounts, AreThoseOfTheSameRootWithTheirBindsTopmostFirst) {

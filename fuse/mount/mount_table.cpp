@@ -57,12 +57,4 @@ std::vector<MountEntry> parse_mount_table(std::string_view mountinfo) {
 
 std::vector<MountEntry> read_mount_table() { return parse_mount_table(as_text(read_file("/proc/self/mountinfo"))); }
 
-std::optional<MountEntry> find_mount(const std::filesystem::path& dir) {
-  std::optional<MountEntry> found;
-  for (auto& entry : read_mount_table()) {
-    if (entry.dir == dir) found = std::move(entry);
-  }
-  return found;
-}
-
 }  // namespace varve::fuse

@@ -1,7 +1,6 @@
 #pragma once
 // What is mounted, as /proc/self/mountinfo says (proc(5)). Reading it never touches a mount.
 #include <filesystem>
-#include <optional>
 #include <string>
 #include <string_view>
 #include <vector>
@@ -18,7 +17,5 @@ struct MountEntry {
 // Later mounts later. Lines of another form are skipped.
 std::vector<MountEntry> parse_mount_table(std::string_view mountinfo);
 std::vector<MountEntry> read_mount_table();
-// The topmost mount at exactly this folder.
-std::optional<MountEntry> find_mount(const std::filesystem::path& dir);
 
 }  // namespace varve::fuse

@@ -120,6 +120,11 @@ std::uint64_t total(const std::map<std::string, std::uint64_t>& requests) {
   return sum;
 }
 
+bool is_mounted(const fs::path& dir) {
+  const auto table = read_mount_table();
+  return std::ranges::find(table, dir, &MountEntry::dir) != table.end();
+}
+
 class MountTest : public ::testing::Test {
  protected:
   void SetUp() override {
@@ -130,7 +135,7 @@ class MountTest : public ::testing::Test {
   }
   void TearDown() override {
     for (const auto& dir : {mount_dir(), blobs_dir()}) {
-      if (find_mount(dir)) unmount_dir(dir, true, false);
+      if (is_mounted(dir)) unmount_dir(dir, true, false);
     }
   }
 
@@ -160,8 +165,8 @@ class MountTest : public ::testing::Test {
     return true;
   }
   void unmount_all() {
-    if (find_mount(mount_dir())) unmount_dir(mount_dir(), false, false);
-    if (find_mount(blobs_dir())) unmount_dir(blobs_dir(), false, false);
+    if (is_mounted(mount_dir())) unmount_dir(mount_dir(), false, false);
+    if (is_mounted(blobs_dir())) unmount_dir(blobs_dir(), false, false);
   }
 
   void expect_same_contents(test::FakeImage& image) {
@@ -378,7 +383,7 @@ TEST_F(MountTest, ABusyMountIsServedToItsEndWhenItIsDetached) {
     const auto fd = open_file(mount_dir() / "dir/file", O_RDONLY);
     EXPECT_THROW(channel_->unmount(false), std::system_error);
     channel_->unmount(true);
-    EXPECT_FALSE(find_mount(mount_dir()));
+    EXPECT_FALSE(is_mounted(mount_dir()));
     channel_.reset();
     char byte;
     EXPECT_EQ(::pread(fd.get(), &byte, 1, 50'000), 1);
@@ -457,7 +462,7 @@ TEST_F(MountTest, WhatIsNoConnectionIsNotTakenOver) {
   mount_tree(tree_, {.dir = mount_dir(), .source = "varve:test", .name = "first"}, keeping);
   unmount_all();
   EXPECT_THROW(take_over(open_file("/dev/fuse", O_RDWR), hello), std::system_error) << "nothing is mounted on it";
-  EXPECT_FALSE(find_mount(mount_dir()));
+  EXPECT_FALSE(is_mounted(mount_dir()));
 }
 
 // What keeps the descriptor may be full or gone: the mount then fails, and nothing is left of it.
@@ -467,7 +472,7 @@ TEST_F(MountTest, AMountThatCannotBeKeptIsUndone) {
   FuseKeeping keeping;
   keeping.keep = [](int, ByteView, bool) { fail<Error>("no room"); };
   EXPECT_THROW(mount_tree(tree_, {.dir = mount_dir(), .source = "varve:test", .name = "none"}, keeping), Error);
-  EXPECT_FALSE(find_mount(mount_dir()));
+  EXPECT_FALSE(is_mounted(mount_dir()));
 }
 
 }  // namespace

@@ -52,18 +52,18 @@ void SpanCutter::offer(const SpanStart& place) {
   if (frame_end_) {
     start.compressed_gap = place.compressed_offset - frame_end_->compressed_offset;
     if (start.compressed_gap > kMaxGapBytes && frame_end_->stream_offset > open_stream_)
-      chooser_.finish(frame_end_->compressed_offset, frame_end_->stream_offset);
+      planner_.finish(frame_end_->compressed_offset, frame_end_->stream_offset);
     frame_end_.reset();
   }
   frame_begin_ = start.stream_offset;
   last_place_compressed_ = start.compressed_offset;
-  chooser_.offer(start);
+  planner_.offer(start);
   pump(false, 0);
 }
 
 // Hands on all bytes of which it is certain to which span they belong.
 void SpanCutter::pump(bool at_end, std::uint64_t compressed_end) {
-  for (auto& start : chooser_.take_decided()) starts_.push_back(start);
+  for (auto& start : planner_.take_decided()) starts_.push_back(start);
   while (!starts_.empty()) {
     const auto start = starts_.front();
     if (seen_stream_ <= start.stream_offset) break;  // perhaps nothing follows it
@@ -78,7 +78,7 @@ void SpanCutter::pump(bool at_end, std::uint64_t compressed_end) {
     end_span(seen_stream_, compressed_end);
     return;
   }
-  if (const auto* next = starts_.empty() ? chooser_.first_undecided() : &starts_.front()) {
+  if (const auto* next = starts_.empty() ? planner_.first_undecided() : &starts_.front()) {
     emit_stream(std::min(next->stream_offset, seen_stream_));
     emit_compressed(first_compressed(*next) - next->compressed_gap);
   } else {
@@ -165,7 +165,7 @@ Bytes SpanCutter::copy_compressed(std::uint64_t from, std::uint64_t until) const
 // it.
 void SpanCutter::forget() {
   auto needed_compressed = emitted_compressed_;
-  if (frame_end_ && frame_end_->stream_offset > open_stream_ && chooser_.first_undecided() == nullptr) {
+  if (frame_end_ && frame_end_->stream_offset > open_stream_ && planner_.first_undecided() == nullptr) {
     // A gap so long that a span begins after it whatever comes: its bytes are nobody's.
     const auto seen = compressed_available() - std::min(compressed_available(), kMaxHeldBackBytes);
     if (seen > frame_end_->compressed_offset + kMaxGapBytes) needed_compressed = std::max(needed_compressed, seen);
@@ -183,7 +183,7 @@ void SpanCutter::forget() {
 void SpanCutter::finish(std::uint64_t compressed_end) {
   if (gave_up_) return;
   if (frame_end_) compressed_end = frame_end_->compressed_offset;
-  chooser_.finish(compressed_end, seen_stream_);
+  planner_.finish(compressed_end, seen_stream_);
   pump(true, compressed_end);
   pending_.clear();
 }

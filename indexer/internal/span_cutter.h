@@ -1,5 +1,5 @@
 #pragma once
-// Between the chooser of span starts and those who digest spans: keeps the bytes that are not assigned to a span yet
+// Between the planner of span starts and those who digest spans: keeps the bytes that are not assigned to a span yet
 // and hands the others on.
 #include <cstdint>
 #include <deque>
@@ -34,12 +34,12 @@ struct SpanWork {
 class SpanCutter {
  public:
   using HandOn = std::function<void(SpanWork)>;
-  // `chooser` must outlive it. Of plain layers only the stream's side is handed on.
-  SpanCutter(SpanChooser& chooser, HandOn hand_on) : chooser_(chooser), hand_on_(std::move(hand_on)) {}
+  // `planner` must outlive it. Of plain layers only the stream's side is handed on.
+  SpanCutter(SpanPlanner& planner, HandOn hand_on) : planner_(planner), hand_on_(std::move(hand_on)) {}
 
   // Before the marks of a batch are told, the batch itself is.
   void add_batch(BatchPtr batch);
-  // The stream up to this offset has been seen by all who advise the chooser.
+  // The stream up to this offset has been seen by all who advise the planner.
   void advance(std::uint64_t stream_offset);
   void mark(const Batch::Mark& mark);
   // `compressed_end` is where the last span ends at the latest.
@@ -61,7 +61,7 @@ class SpanCutter {
   Bytes copy_compressed(std::uint64_t from, std::uint64_t until) const;
   void forget();
 
-  SpanChooser& chooser_;
+  SpanPlanner& planner_;
   HandOn hand_on_;
   std::deque<BatchPtr> pending_;
   std::deque<SpanStart> starts_;   // decided, not begun
