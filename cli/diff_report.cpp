@@ -193,17 +193,6 @@ void print_cuda(const DiffInput& diff, const DiffView& view, std::ostream& out) 
     out << fmt::format("cuda      {}: {}\n", printable(library.name), what);
   }
   if (cuda.size() > limit) out << fmt::format("cuda      … and {} more libraries\n", cuda.size() - limit);
-  if (!diff.architectures) return;
-  const auto& [before, after] = *diff.architectures;
-  std::map<std::string, std::pair<std::uint64_t, std::uint64_t>> all;
-  for (const auto& [name, bytes] : before) all[name].first = bytes;
-  for (const auto& [name, bytes] : after) all[name].second = bytes;
-  for (const auto& [name, bytes] : all) {
-    if (bytes.first != bytes.second)
-      out << fmt::format("cuda      {}: {} -> {} of GPU code\n", printable(name),
-                         bytes.first == 0 ? "none" : human_bytes(bytes.first),
-                         bytes.second == 0 ? "none" : human_bytes(bytes.second));
-  }
 }
 
 void print_files(const compare::FileComparison& files, std::size_t limit, std::ostream& out) {
@@ -315,8 +304,6 @@ json diff_json(const DiffInput& diff, const DiffView& view) {
       {"config", std::move(config)},
       {"python", {{"before", comparison.python.before}, {"after", comparison.python.after}}},
       {"cuda", {{"libraries", std::move(libraries)}}}};
-  if (diff.architectures)
-    document["cuda"]["architectures"] = {{"before", diff.architectures->first}, {"after", diff.architectures->second}};
   if (diff.for_notebook) {
     const auto& notebook = *diff.for_notebook;
     auto errors = json::array();

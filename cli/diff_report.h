@@ -23,8 +23,6 @@ struct DiffInput {
   const compare::Comparison& comparison;
   std::string notebook;  // its path; "" = none
   std::optional<compare::NotebookComparison> for_notebook;
-  std::optional<std::pair<std::map<std::string, std::uint64_t>, std::map<std::string, std::uint64_t>>>
-      architectures;  // bytes of GPU code
 };
 
 void print_diff(const DiffInput& diff, const DiffView& view, std::ostream& out);

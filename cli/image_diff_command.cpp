@@ -6,7 +6,6 @@
 
 #include "analyzer/compare/compare.h"
 #include "analyzer/notebooks/scan.h"
-#include "analyzer/packages/cuda_architectures.h"
 #include "analyzer/packages/image_source.h"
 #include "cli/diff_report.h"
 #include "cli/image_command.h"
@@ -26,7 +25,6 @@ struct DiffArguments {
   std::string before, after;
   std::string notebook;
   std::optional<std::size_t> files;
-  bool cuda = false;
   bool exit_code = false;
 };
 
@@ -43,9 +41,6 @@ class OpenedSide {
 
   const oci::Image& image() const { return image_; }
   compare::Side side() const { return {.image = image_, .tree = tree_, .inventory = inventory_}; }
-  std::map<std::string, std::uint64_t> cuda_architectures() const {
-    return packages::read_cuda_architectures(*files_, [](const std::string& line) { log::warn("{}", line); });
-  }
 
  private:
   index::LoadedIndex load(const Context& context, index::LocalIndex& local, const std::string& reference,
@@ -91,13 +86,11 @@ void run_diff(Context& context, const DiffArguments& arguments) {
                  .image_after = after.image(),
                  .comparison = comparison,
                  .notebook = arguments.notebook,
-                 .for_notebook = {},
-                 .architectures = {}};
+                 .for_notebook = {}};
   if (!arguments.notebook.empty()) {
     const auto scan = scan_notebook(arguments.notebook, before.side(), after.side(), context.cancel);
     diff.for_notebook = compare::compare_for_notebook(scan, before.side(), after.side(), comparison);
   }
-  if (arguments.cuda) diff.architectures.emplace(before.cuda_architectures(), after.cuda_architectures());
   DiffView view;
   if (context.global.verbose > 0) view.packages = comparison.packages.changed.size();
   view.files = arguments.files.value_or(context.global.json          ? kFilesInJson
@@ -127,8 +120,6 @@ void add_image_diff_command(CLI::App& image, Context& context) {
       ->type_name("FILE");
   command->add_option("--files", arguments->files, "List so many changed files (200 with -v, 1000 with --json)")
       ->type_name("N");
-  command->add_flag("--cuda-architectures", arguments->cuda,
-                    "Compare bytes of GPU code by architecture, too; reads the headers of all libraries");
   command->add_flag("--exit-code", arguments->exit_code, "Exit 3 if anything differs but times of files");
   command->footer(
       "Examples:\n  varve image diff oci:image:2026-10 oci:image:2026-11\n  varve image diff --notebook work.ipynb registry.example/team/notebook:2026-10 registry.example/team/notebook:2026-11\n"

@@ -145,17 +145,6 @@ void print_unowned(const Inventory& inventory, std::ostream& out) {
     out << fmt::format("and {} more folders (--json has them)\n", inventory.unowned.size() - kShownUnowned);
 }
 
-void print_cuda(const Inventory& inventory, std::ostream& out) {
-  if (inventory.cuda_architectures.empty()) {
-    out << "\nno GPU code\n";
-    return;
-  }
-  std::vector<std::vector<std::string>> table{{"GPU CODE", "FOR"}};
-  for (const auto& [name, bytes] : inventory.cuda_architectures) table.push_back({human_bytes(bytes), name});
-  out << '\n';
-  print_table(out, table);
-}
-
 json needs_json(const Distribution& one) {
   auto needs = json::array();
   for (const auto& need : one.needs) {
@@ -261,7 +250,6 @@ void print_packages(const Inventory& inventory, const PackageCost& cost, const P
   if (view.waste) print_waste(inventory, out);
   if (view.layers) print_layers(inventory, out);
   if (view.unowned) print_unowned(inventory, out);
-  if (view.cuda) print_cuda(inventory, out);
   if (!inventory.layers.empty())
     out << fmt::format("read {} in {:.1f} s{}\n", human_bytes(cost.fetched.bytes), cost.seconds,
                        cost.indexed ? "" : "; `varve index` makes this fast");
@@ -318,7 +306,7 @@ json why_json(const Inventory& inventory, const std::string& name) {
   return list;
 }
 
-json packages_json(const Inventory& inventory, const PackageCost& cost, bool cuda) {
+json packages_json(const Inventory& inventory, const PackageCost& cost) {
   json document{{"packages", json::array()},
                 {"layers", json::array()},
                 {"interpreters", json::array()},
@@ -344,7 +332,6 @@ json packages_json(const Inventory& inventory, const PackageCost& cost, bool cud
                                    {"bytes", inventory.unowned[i].bytes}});
   document["unowned_files"] = inventory.unowned_files;
   document["unowned_bytes"] = inventory.unowned_bytes;
-  if (cuda) document["cuda_architectures"] = inventory.cuda_architectures;
   document["problems"] = texts_of(inventory.problems);
   document["indexed"] = cost.indexed;
   document["fetched_bytes"] = cost.fetched.bytes;

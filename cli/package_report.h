@@ -17,7 +17,6 @@ struct PackageView {
   bool unowned = false;
   bool layers = false;
   bool vendored = false;
-  bool cuda = false;
 };
 
 struct PackageCost {
@@ -32,8 +31,7 @@ void print_findings(const std::vector<packages::Finding>& findings, std::ostream
 // `name`: a distribution or something to import. Throws NotFound if it is neither.
 void print_why(const packages::Inventory& inventory, const std::string& name, std::ostream& out);
 
-// With `cuda_architectures` only if they were read.
-nlohmann::json packages_json(const packages::Inventory& inventory, const PackageCost& cost, bool cuda);
+nlohmann::json packages_json(const packages::Inventory& inventory, const PackageCost& cost);
 nlohmann::json findings_json(const std::vector<packages::Finding>& findings);
 nlohmann::json why_json(const packages::Inventory& inventory, const std::string& name);
 

@@ -2,7 +2,6 @@
 
 #include <nlohmann/json.hpp>
 
-#include "analyzer/packages/cuda_architectures.h"
 #include "analyzer/packages/inventory.h"
 #include "cli/command.h"
 #include "cli/image_files.h"
@@ -31,15 +30,12 @@ void run_packages(Context& context, const PackagesArguments& arguments) {
     const ProgressLine line(progress, "reading layers", context.global.quiet);
     const ImageFiles opened(context, arguments.what, progress);
     inventory = packages::read_inventory(opened.files());
-    if (arguments.view.cuda)
-      inventory.cuda_architectures = packages::read_cuda_architectures(
-          opened.files(), [&](const std::string& problem) { inventory.problems.push_back(problem); });
     cost = {.seconds = watch.seconds(), .indexed = opened.is_indexed(), .fetched = opened.fetched()};
   }
   const auto findings = arguments.check ? packages::check_inventory(inventory) : std::vector<packages::Finding>();
 
   if (context.global.json) {
-    auto document = packages_json(inventory, cost, arguments.view.cuda);
+    auto document = packages_json(inventory, cost);
     if (arguments.check) document["findings"] = findings_json(findings);
     if (!arguments.why.empty()) document["why"] = why_json(inventory, arguments.why);
     context.print_json(document);
@@ -71,9 +67,6 @@ void add_packages_command(CLI::App& app, Context& context) {
   command->add_flag("--unowned", arguments->view.unowned, "Files that no package owns, by folder");
   command->add_flag("--layers", arguments->view.layers, "What each layer holds");
   command->add_flag("--vendored", arguments->view.vendored, "Copies of distributions inside others, too");
-  command->add_flag(
-      "--cuda-architectures", arguments->view.cuda,
-      "Bytes of GPU code by architecture; reads the headers of all libraries, so the image must be indexed");
   command
       ->add_option("--why", arguments->why,
                    "Why a distribution is there: who asked for it, who needs it; or whose an import name is")

@@ -4,7 +4,6 @@
 
 #include <nlohmann/json.hpp>
 
-#include "analyzer/packages/cuda_architectures.h"
 #include "analyzer/packages/inventory.h"
 #include "analyzer/usage/database.h"
 #include "cli/image_files.h"
@@ -24,7 +23,6 @@ struct CollectArguments {
   std::string db;
   std::uint32_t known_name_sessions = 20;
   bool remove = false;
-  bool cuda = false;
   bool keep_all = false;
   usage::Retention retention;
 };
@@ -46,10 +44,7 @@ std::vector<StoredImage> store_images(Context& context, const CollectArguments& 
     Progress progress;
     const ProgressLine line(progress, "reading layers", context.global.quiet || context.global.json);
     const ImageFiles files(context, reference, progress);
-    auto inventory = packages::read_inventory(files.files());
-    if (arguments.cuda)
-      inventory.cuda_architectures = packages::read_cuda_architectures(
-          files.files(), [&](const std::string& problem) { inventory.problems.push_back(problem); });
+    const auto inventory = packages::read_inventory(files.files());
     for (const auto& problem : inventory.problems) log::warn("{}", printable(problem));
     const auto label = i < arguments.labels.size() ? arguments.labels[i] : std::string();
     database.put_inventory(inventory, label);
@@ -149,9 +144,6 @@ void add_usage_collect_command(CLI::App& usage, Context& context) {
       ->add_option("--label", arguments->labels,
                    "A name for the image, as people know it: v143; one for each --image, in their order")
       ->allow_extra_args(false);
-  command->add_flag(
-      "--cuda-architectures", arguments->cuda,
-      "With --image: also for which GPUs its CUDA code is; the image must be indexed, and of its CUDA libraries much is fetched");
   command->add_option("--db", arguments->db,
                       "The database: a file, or postgresql://...; usage.db under --root if none is given");
   command->add_flag("--remove", arguments->remove,

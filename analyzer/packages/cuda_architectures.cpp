@@ -10,6 +10,16 @@
 
 #include "core/base/errors.h"
 
+// The container is not published; as seen in CUDA 11.8 to 13.5. Little-endian, at multiples of 8 from the start of the
+// ELF file, in .nv_fatbin, __nv_relfatbin, .nvFatBinSegment, and (cuFFT: all) in .cask_resource, .ldata and .rodata.
+//   container: 0 u32 0xBA55ED50; 4 u16 version 1; 6 u16 bytes of this header, 16; 8 u64 bytes of all entries that
+//   follow entry:     0 u16 kind: 1 PTX, 2 machine code (ELF), 8 for the link step; 4 u32 bytes of this header, 64 and
+//   more;
+//              8 u64 bytes of the payload, padding included; 28 u32 number of the architecture;
+//              40 u64 flags: 0x100000 this GPU only (a), 0x200000 its family (f), 0x2000 LZ4, 0x8000 zstd
+// A cubin by itself is an ELF file of machine 190, with the number in e_flags: bits 0-7 up to ABI version 7, 8-23
+// since.
+
 namespace varve::packages {
 namespace {
 
@@ -290,23 +300,5 @@ bool may_hold_device_code(std::string_view path, const SourceFile& file) {
 }
 
 DeviceCode read_device_code(std::uint64_t size, const RangeReader& read) { return DeviceCodeReader(size, read).read(); }
-
-std::map<std::string, std::uint64_t> read_cuda_architectures(const FileSource& files,
-                                                             const std::function<void(const std::string&)>& problem) {
-  std::map<std::string, std::uint64_t> bytes;
-  for (const auto& [path, file] : files.files()) {
-    if (!may_hold_device_code(path, file)) continue;
-    try {
-      files.read_ranges(path, [&, size = file.size](const RangeReader& read) {
-        for (const auto& [name, amount] : read_device_code(size, read)) bytes[name] += amount.bytes;
-      });
-    } catch (const CorruptData& error) {
-      problem(fmt::format("{}: {}", path, error.what()));
-    } catch (const NotFound& error) {
-      problem(fmt::format("{}: {}", path, error.what()));
-    }
-  }
-  return bytes;
-}
 
 }  // namespace varve::packages

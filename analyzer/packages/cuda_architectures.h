@@ -1,9 +1,8 @@
 #pragma once
-// Which GPU architectures the CUDA code in an image is for, and what each weighs. Reads the headers of ELF files and of
-// the containers of device code in them ("fatbins"), never the code. The container format is not published:
-// docs/packages-cuda-architectures.md says what was seen.
+// Which GPU architectures the CUDA code in a file is for, and what each weighs: for marking code that no GPU of the
+// fleet runs as cold. Reads the headers of ELF files and of the containers of device code in them ("fatbins"), never
+// the code.
 #include <cstdint>
-#include <functional>
 #include <map>
 #include <string>
 #include <string_view>
@@ -30,10 +29,5 @@ bool may_hold_device_code(std::string_view path, const SourceFile& file);
 // their size end their container, what came before counts. Reads at most a window at a time, so memory does not depend
 // on the file.
 DeviceCode read_device_code(std::uint64_t size, const RangeReader& read);
-
-// All of an image: bytes by architecture, as Inventory::cuda_architectures keeps them. A damaged file is left out, with
-// a line for `problem`. Throws Unsupported for an image without an index, and what the source throws.
-std::map<std::string, std::uint64_t> read_cuda_architectures(
-    const FileSource& files, const std::function<void(const std::string& line)>& problem);
 
 }  // namespace varve::packages

@@ -7,7 +7,6 @@
 
 #include "core/base/errors.h"
 #include "core/base/file.h"
-#include "testing/memory_source.h"
 
 namespace varve::packages {
 namespace {
@@ -243,23 +242,6 @@ TEST(CudaArchitectures, WhatNvidiasToolsMadeIsReadAsCuobjdumpListsIt) {
                                    Key("sm_90a"), Key("sm_100f"), Key("compute_75")));
   EXPECT_THAT(read_seed("cubin"), UnorderedElementsAre(Key("sm_100")));
   EXPECT_THAT(read_seed("ptx"), UnorderedElementsAre(Key("compute_75")));
-}
-
-TEST(CudaArchitectures, AnImageIsTheSumOfItsFilesAndADamagedOneIsNamed) {
-  const auto text = [](const Bytes& bytes) { return std::string(as_text(bytes)); };
-  test::MemorySource files;
-  files.add("usr/lib/liba.so.1",
-            text(elf_file({{".nv_fatbin", container({{.architecture = 80, .payload_bytes = 8}})}})));
-  files.add("usr/lib/libb.so",
-            text(elf_file({{".nv_fatbin", container({{.architecture = 80, .payload_bytes = 8},
-                                                     {.kind = 1, .architecture = 80, .payload_bytes = 8}})}})));
-  files.add("usr/lib/libc.so.6", "no ELF file, but of the name of one, and long enough to be looked at twice........");
-  files.add("usr/share/fatbin.txt", text(container({{.architecture = 90}})));
-  files.link("usr/lib/liba.so", "liba.so.1");
-  std::vector<std::string> problems;
-  EXPECT_THAT(read_cuda_architectures(files, [&](const std::string& line) { problems.push_back(line); }),
-              UnorderedElementsAre(Pair("sm_80", 144u), Pair("compute_80", 72u)));
-  EXPECT_THAT(problems, IsEmpty());
 }
 
 SourceFile file_of(std::uint64_t size, std::uint32_t mode = 0644) {

@@ -118,9 +118,7 @@ struct Inventory {
   std::map<std::string, std::vector<std::uint32_t>>
       modules;  // dotted name -> distributions; the longest prefix decides
   std::map<std::string, std::vector<std::uint32_t>>
-      path_owners;  // shortest path prefixes ("a/b/" a folder, "a/b" a file) -> distributions
-  std::map<std::string, std::uint64_t>
-      cuda_architectures;             // "sm_80", "compute_90" -> bytes; filled by read_cuda_architectures() only
+      path_owners;                    // shortest path prefixes ("a/b/" a folder, "a/b" a file) -> distributions
   std::vector<std::string> problems;  // records that could not be read: one line each, naming the file
 
   // Indexes into `distributions`; empty if nobody owns it. Several where distributions share it.

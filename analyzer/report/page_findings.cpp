@@ -83,41 +83,6 @@ std::string unresolved_table(const Report& report) {
   return out.append(kClose);
 }
 
-std::string_view verdict_text(ArchitectureVerdict verdict) {
-  switch (verdict) {
-    case ArchitectureVerdict::kUsed:
-      return "what some GPU of the fleet runs";
-    case ArchitectureVerdict::kRunnable:
-      return "would run, but a closer match is carried too";
-    case ArchitectureVerdict::kFallback:
-      return "could be compiled, should no binary match";
-    case ArchitectureVerdict::kNever:
-      return "no GPU of the fleet can run it";
-    case ArchitectureVerdict::kUnknown:
-      break;
-  }
-  return "not known";
-}
-
-std::string architecture_table(const ArchitectureFindings& found) {
-  if (found.architectures.empty()) return "";
-  auto out = "<h3>GPU code by architecture</h3>\n" +
-             open_table("GPU architectures",
-                        "What the image&rsquo;s GPU binaries carry, against the GPUs that sessions had. For reading "
-                        "only: nothing is removed for it.",
-                        {"Architecture", "Size|r", "Verdict", "GPUs|l"});
-  for (const auto& use : found.architectures) {
-    std::string models;
-    for (std::size_t i = 0; i < std::min<std::size_t>(4, use.models.size()); ++i)
-      put(models, "{}{}", i == 0 ? "" : ", ", html(use.models[i], 60));
-    if (use.models.size() > 4) put(models, " and {} more", use.models.size() - 4);
-    put(out, "<tr><th scope=\"row\">{}</th><td class=\"r\">{}</td><td{}>{}</td><td class=\"l\">{}</td></tr>\n",
-        html(use.name, 40), bytes_text(use.bytes), use.verdict == ArchitectureVerdict::kNever ? " class=\"none\"" : "",
-        verdict_text(use.verdict), models);
-  }
-  return out.append(kClose);
-}
-
 std::string gpu_images_table(const Report& report) {
   auto out = open_table("GPU sessions", "Sessions that had a GPU, by image",
                         {"Image", "With a GPU|r", "Never touched it|r", "Hours untouched|r l", "Hours idle|r l",
@@ -179,11 +144,11 @@ std::string demand_section(const Report& report) {
 
 std::string gpu_section(const Report& report) {
   const auto sentences = gpu_sentences(report);
-  if (sentences.empty() && report.architectures.architectures.empty()) return "<p>No session with a GPU was heard.</p>";
+  if (sentences.empty()) return "<p>No session with a GPU was heard.</p>";
   std::string out;
   for (const auto& sentence : sentences) put(out, "<p>{}</p>\n", html(sentence, 1000));
   if (report.gpu.sessions > 0) out += gpu_images_table(report);
-  return out + notebooks_table(report) + architecture_table(report.architectures);
+  return out + notebooks_table(report);
 }
 
 std::string hints_section(const Report& report) {

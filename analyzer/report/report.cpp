@@ -121,7 +121,6 @@ Report make_report(usage::Snapshot snapshot, const ReportOptions& options) {
   find_holders(scene, report.rows);
   sum_images(report);
   sum_unused(report);
-  report.architectures = judge_architectures(report.snapshot.cuda_architectures, report.snapshot.gpu_models);
   return report;
 }
 

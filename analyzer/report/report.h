@@ -10,7 +10,6 @@
 
 #include <nlohmann/json_fwd.hpp>
 
-#include "analyzer/report/architectures.h"
 #include "analyzer/usage/snapshot.h"
 
 namespace varve::report {
@@ -90,7 +89,6 @@ struct Report {
   std::uint64_t launched = 0, heard = 0;  // over all images
   usage::UserCount users;
   GpuSummary gpu;
-  ArchitectureFindings architectures;
   std::uint64_t hidden_names = 0;  // kept back by min_sessions
 };
 

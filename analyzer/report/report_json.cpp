@@ -144,27 +144,7 @@ json reinstall_json(const usage::Reinstall& reinstall) {
           {"users_at_most", reinstall.users.at_most}};
 }
 
-std::string_view verdict_name(ArchitectureVerdict verdict) {
-  switch (verdict) {
-    case ArchitectureVerdict::kUsed:
-      return "used";
-    case ArchitectureVerdict::kRunnable:
-      return "runnable";
-    case ArchitectureVerdict::kFallback:
-      return "fallback";
-    case ArchitectureVerdict::kNever:
-      return "never";
-    case ArchitectureVerdict::kUnknown:
-      break;
-  }
-  return "unknown";
-}
-
 json gpu_json(const Report& report) {
-  auto architectures = json::array();
-  for (const auto& use : report.architectures.architectures)
-    architectures.push_back(
-        {{"name", use.name}, {"bytes", use.bytes}, {"verdict", verdict_name(use.verdict)}, {"models", use.models}});
   auto notebooks = json::array();
   for (const auto& notebook : report.snapshot.notebooks) {
     if (!notebook.imports_gpu_capable) notebooks.push_back(notebook.path);
@@ -177,9 +157,7 @@ json gpu_json(const Report& report) {
           {"no_gpu_import_sessions", gpu.incapable_sessions},
           {"no_gpu_import_seconds", gpu.incapable_seconds},
           {"notebooks_without_gpu_import", std::move(notebooks)},
-          {"models", counts_json(report.snapshot.gpu_models)},
-          {"unknown_models", report.architectures.unknown_models},
-          {"architectures", std::move(architectures)}};
+          {"models", counts_json(report.snapshot.gpu_models)}};
 }
 
 json hint_json(const usage::NotebookHint& hint) {

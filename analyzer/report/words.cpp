@@ -137,20 +137,6 @@ std::vector<std::string> gpu_sentences(const Report& report) {
       lines.push_back(fmt::format("Sessions held a GPU for {} in which no cell had run for over {} minutes.",
                                   hours_text(gpu.idle_seconds), usage::kGpuIdleThresholdSeconds / 60));
   }
-  const auto& found = report.architectures;
-  if (found.never_bytes > 0) {
-    std::vector<std::string> names;
-    for (const auto& use : found.architectures) {
-      if (use.verdict == ArchitectureVerdict::kNever) names.push_back(use.name);
-    }
-    lines.push_back(
-        fmt::format("{} of {} of GPU code is for architectures that no GPU of the fleet can run ({}). It stays: this "
-                    "is for reading only.",
-                    bytes_text(found.never_bytes), bytes_text(found.bytes), joined(names, 8)));
-  }
-  if (!found.unknown_models.empty() && found.bytes > 0)
-    lines.push_back(
-        fmt::format("Architecture not known of {}; nothing is said of these.", joined(found.unknown_models, 6)));
   return lines;
 }
 

@@ -142,8 +142,6 @@ struct Snapshot {
   std::uint64_t notebooks_scanned = 0, notebooks_distinct = 0;
   std::map<std::string, std::uint64_t> gpu_models;  // model -> sessions
   std::map<std::string, std::uint64_t>
-      cuda_architectures;  // "sm_80" -> bytes carried by the image's fatbins (asked-for image only)
-  std::map<std::string, std::uint64_t>
       unresolved;                         // module (at most two parts) whose distribution is not known -> sessions
   std::uint64_t hidden_failed_names = 0;  // below the privacy threshold
   std::uint64_t quarantined = 0;          // spool records that could not be read

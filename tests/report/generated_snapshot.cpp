@@ -358,9 +358,6 @@ class FleetMaker {
     snapshot_.notebooks_scanned = 3500;
     snapshot_.notebooks_distinct = 2703;
     snapshot_.gpu_models = {{"Tesla P100-PCIE-16GB", 9000}, {"Tesla T4", 21000}, {"NVIDIA L4", 2400}};
-    snapshot_.cuda_architectures = {{"sm_50", 410'000'000},   {"sm_60", 520'000'000},  {"sm_70", 610'000'000},
-                                    {"sm_75", 640'000'000},   {"sm_80", 830'000'000},  {"sm_86", 790'000'000},
-                                    {"sm_90", 1'240'000'000}, {"sm_90a", 310'000'000}, {"compute_90", 180'000'000}};
     snapshot_.hidden_failed_names = 37;
     snapshot_.quarantined = 3;
   }
@@ -436,7 +433,6 @@ usage::Snapshot hostile_snapshot() {
     snapshot.notebooks.push_back({name, 1, name, {name}, false});
     snapshot.unresolved[name] = 40;
     snapshot.gpu_models[name] = 3;
-    snapshot.cuda_architectures[name] = 100;
   }
   snapshot.layers = {{image.digest, 0, digest_of("layer"), 1000, 2000, names[0]}};
   snapshot.notebooks_scanned = 20;

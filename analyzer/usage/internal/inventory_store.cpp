@@ -86,9 +86,6 @@ void store_layers(SqlConnection& sql, std::int64_t image, const packages::Invent
         "INSERT INTO layer (image_id, number, digest, compressed_bytes, stream_bytes, created_by) VALUES ($1, $2, $3, $4, $5, $6)",
         {image, number++, layer.digest.to_string(), std::int64_t(layer.compressed_bytes),
          std::int64_t(layer.stream_bytes), clean_text(layer.created_by)});
-  for (const auto& [name, bytes] : inventory.cuda_architectures)
-    sql.run("INSERT INTO image_architecture (image_id, name, bytes) VALUES ($1, $2, $3)",
-            {image, clean_text(name), std::int64_t(bytes)});
 }
 
 // Paths that waited for this inventory become evidence about their owners; the paths themselves are not kept.
@@ -134,7 +131,7 @@ void store_inventory(Writer& writer, const packages::Inventory& inventory, const
   auto& sql = writer.sql();
   const auto image = writer.image_id(inventory.image->to_string());
   const auto old_owners = writer.resolver(image);
-  for (const auto* table : {"package", "image_module", "image_path", "layer", "image_architecture"})
+  for (const auto* table : {"package", "image_module", "image_path", "layer"})
     sql.run(fmt::format("DELETE FROM {} WHERE image_id = $1", table), {image});
   const auto ids = distribution_ids(writer, inventory);
   store_packages(sql, image, inventory, ids);

@@ -285,9 +285,6 @@ void SnapshotReader::read_rest() {
   query(in_window("SELECT name, SUM(sessions) FROM daily_gpu_model JOIN gpu_model ON gpu_model.id = model_id",
                   "GROUP BY name"),
         [&](const SqlRow& row) { snapshot_.gpu_models[row.text(0)] = unsigned_at(row, 1); });
-  if (query_.image)
-    sql_.query("SELECT name, bytes FROM image_architecture WHERE image_id = $1", {image_id_},
-               [&](const SqlRow& row) { snapshot_.cuda_architectures[row.text(0)] = unsigned_at(row, 1); });
   sql_.query("SELECT COUNT(*) FROM quarantine", {},
              [&](const SqlRow& row) { snapshot_.quarantined = unsigned_at(row, 0); });
 }

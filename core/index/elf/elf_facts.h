@@ -1,6 +1,6 @@
 #pragma once
 // What the loader and the CUDA rules need to know of an ELF file, found while the file streams by. ELF: gABI chapters 4
-// and 5; fatbin containers: docs/cuda-architectures.md.
+// and 5; fatbin containers: analyzer/packages/cuda_architectures.cpp.
 #include <cstdint>
 #include <memory>
 #include <string>
