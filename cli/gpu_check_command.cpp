@@ -12,26 +12,19 @@
 
 #include "cli/gpu_check_history.h"
 #include "cli/gpu_check_pairs.h"
+#include "cli/gpu_check_report.h"
 #include "cli/gpu_places.h"
-#include "cli/gpu_simulation.h"
-#include "cli/text.h"
 #include "core/base/errors.h"
 #include "core/base/file.h"
-#include "core/base/progress.h"
 #include "core/oci/reference.h"
 #include "fuse/session/cdi.h"
-#include "gpu/chart.h"
 #include "gpu/probe_output.h"
 #include "gpu/report.h"
-#include "gpu/simulate.h"
 
 namespace varve::cli {
 namespace {
 
-using nlohmann::json;
-
 constexpr int kFindings = 3;
-constexpr std::size_t kSparkWidth = 48;
 
 struct GpuCheckArguments {
   GpuPlace place;
@@ -46,7 +39,7 @@ struct GpuCheckArguments {
   std::uint32_t pairs = 10;
 
   std::string history;  // "" = under the root
-  bool no_history = false, show_history = false, simulate = false;
+  bool no_history = false, show_history = false;
   std::string accept, reason;  // a metric
 
   // Times of problems of another size are not those of the metric's other hours: they are kept only where somebody says
@@ -54,24 +47,6 @@ struct GpuCheckArguments {
   bool keeps() const { return !no_history && (sizes.empty() || !history.empty()); }
   bool pairs_wanted() const { return !other_image.empty() || !other_rootfs.empty(); }
 };
-
-void list_steps(const Context& context) {
-  if (context.global.json) {
-    auto list = json::array();
-    for (const auto& step : gpu::steps())
-      list.push_back({{"name", step.name},
-                      {"what", step.what},
-                      {"limit_seconds", step.limit.count()},
-                      {"repeated", step.repeated},
-                      {"cold", step.cold}});
-    return context.print_json({{"steps", list}});
-  }
-  std::vector<std::vector<std::string>> rows = {{"step", "limit, s", "repeated", "cold", "what"}};
-  for (const auto& step : gpu::steps())
-    rows.push_back(
-        {step.name, std::to_string(step.limit.count()), step.repeated ? "yes" : "", step.cold ? "yes" : "", step.what});
-  print_table(context.out, rows);
-}
 
 // Two checks at once would measure each other.
 UniqueFd lock_checks(const std::filesystem::path& root) {
@@ -116,81 +91,6 @@ std::pair<std::string, std::uint64_t> parse_size(const std::string& text) {
       std::stoull(digits) == 0)
     fail<UsageError>("--size {}: write STEP=N", text);
   return {text.substr(0, equals), std::stoull(digits)};
-}
-
-void print_check(const Context& context, const gpu::SuiteRun::Check& check) {
-  const auto name = check.step + (check.cold ? " (cold)" : "");
-  const auto* result = check.outcome == gpu::Outcome::kOk       ? "ok"
-                       : check.outcome == gpu::Outcome::kFailed ? "FAILED"
-                                                                : "skipped";
-  context.out << fmt::format("{:<18} {:<8} {:>8.2f} {:>10}  {}\n", name, result, check.seconds,
-                             check.lazy ? human_bytes(check.fetched_bytes) : "", printable(check.detail));
-  for (const auto& warning : check.warnings) context.out << fmt::format("{:49}{}\n", "", printable(warning));
-  context.out.flush();
-}
-
-// Prints checks as they come, but for a machine without a GPU nothing: what comes before the driver's step waits for
-// it.
-class CheckPrinter {
- public:
-  explicit CheckPrinter(const Context& context) : context_(context) {}
-  void operator()(const gpu::SuiteRun::Check& check) {
-    waiting_.push_back(check);
-    if (check.step == "driver") open_ = true;
-    if (open_) flush();
-  }
-  void flush() {
-    if (!head_printed_ && !context_.global.quiet)
-      context_.out << fmt::format("{:<18} {:<8} {:>8} {:>10}  {}\n", "step", "result", "seconds", "fetched", "detail");
-    head_printed_ = true;
-    for (const auto& one : waiting_) print_check(context_, one);
-    waiting_.clear();
-  }
-
- private:
-  const Context& context_;
-  std::vector<gpu::SuiteRun::Check> waiting_;
-  bool open_ = false, head_printed_ = false;
-};
-
-// The metric's history as one line, where one is kept.
-std::vector<std::string> metric_row(const gpu::MetricReport& metric) {
-  std::vector<std::string> row = {metric.name, std::string(to_string(metric.kind)), gpu::time_text(metric.median),
-                                  std::to_string(metric.samples.size())};
-  if (!metric.assessment) return row;
-  const auto& [series, judgement, alarm, driver_change] = *metric.assessment;
-  row.insert(
-      row.end(),
-      {judgement.baseline > 0 ? gpu::time_text(judgement.baseline) : "-", std::string(gpu::state_name(judgement.state)),
-       gpu::sparkline(series.hours, judgement, {.width = kSparkWidth, .utf8 = gpu::locale_is_utf8()})});
-  return row;
-}
-
-void print_metrics(const Context& context, const gpu::Report& report) {
-  const bool kept = std::ranges::any_of(report.metrics,
-                                        [](const gpu::MetricReport& metric) { return metric.assessment.has_value(); });
-  std::vector<std::vector<std::string>> rows = {{"metric", "kind", "median", "runs"}};
-  if (kept) rows.front().insert(rows.front().end(), {"baseline", "state", "last hours"});
-  for (const auto& metric : report.metrics) {
-    rows.push_back(metric_row(metric));
-    rows.back().resize(rows.front().size());
-  }
-  context.out << '\n';
-  print_table(context.out, rows);
-}
-
-void print_report(const Context& context, const gpu::Report& report) {
-  if (!report.metrics.empty()) print_metrics(context, report);
-  const auto alarms = report.alarms();
-  for (const auto* slow : alarms) {
-    context.out << '\n';
-    for (const auto& line : gpu::evidence(*slow->assessment)) context.out << printable(line) << '\n';
-  }
-  const auto failed = std::ranges::count(report.run.checks, gpu::Outcome::kFailed, &gpu::SuiteRun::Check::outcome);
-  context.out << fmt::format(
-      "\n{} on {} (driver {}): {}\n", printable(report.identity.lineage), printable(report.identity.machine.gpu),
-      printable(report.identity.machine.driver),
-      report.good() ? "all good" : fmt::format("{} checks failed, {} alarms", failed, alarms.size()));
 }
 
 int end_without_gpu(const Context& context, const GpuCheckArguments& arguments, const gpu::Report& report) {
@@ -280,7 +180,7 @@ int run_check(const Context& context, GpuCheckArguments arguments) {
 }
 
 // What needs no GPU: true if that was asked for, and is done.
-bool only_tell(Context& context, const GpuCheckArguments& arguments) {
+bool only_tell(const Context& context, const GpuCheckArguments& arguments) {
   if (arguments.accept.empty() != arguments.reason.empty())
     throw UsageError("--accept METRIC needs --reason TEXT, and the other way round");
   const bool one_lineage =
@@ -293,30 +193,14 @@ bool only_tell(Context& context, const GpuCheckArguments& arguments) {
   } else if (!arguments.accept.empty()) {
     accept_metric(context, history_database(context, arguments.history),
                   {.metric = arguments.accept, .lineage = lineage, .reason = arguments.reason});
-  } else if (arguments.simulate) {
-    const auto simulation = gpu::simulate({}, context.cancel);
-    if (context.global.json) {
-      context.print_json(simulation_json(simulation));
-    } else {
-      print_simulation(simulation, context.out);
-    }
-    if (!simulation.holds()) context.exit_status = kFindings;
   } else {
     return false;
   }
   return true;
 }
 
-}  // namespace
-
-void add_gpu_check_command(CLI::App& app, Context& context) {
-  const auto arguments = std::make_shared<GpuCheckArguments>();
-  arguments->place.cdi_dirs = fuse::CdiRegistry::default_dirs();
-  auto& place = arguments->place;
-  auto& suite = arguments->suite;
-  auto* check = app.add_subcommand(
-      "gpu-check",
-      "Do GPU, driver and the image's CUDA libraries work, and as fast as they did? Exit status 3 if not, 77 without a GPU");
+void add_place_options(CLI::App* check, GpuCheckArguments& arguments) {
+  auto& place = arguments.place;
   check
       ->add_option("IMAGE,--image", place.image,
                    "The image, indexed: each step is a session of its own on it. Without: this machine as it is")
@@ -337,6 +221,15 @@ void add_gpu_check_command(CLI::App& app, Context& context) {
   check->add_option("--mode", place.mode, "How the image is mounted: auto, kernel or fuse")->type_name("MODE");
   check->add_option("--runtime", place.runtime, "Who carries the sessions out: auto, runc, crun or none")
       ->type_name("RUNTIME");
+  check->add_option("--manifest", place.manifest, "What the image should hold of CUDA")->type_name("FILE");
+  check
+      ->add_option("--write-manifest", arguments.write_manifest,
+                   "Write what the image holds of CUDA, for --manifest, and do nothing else")
+      ->type_name("FILE");
+}
+
+void add_suite_options(CLI::App* check, GpuCheckArguments& arguments) {
+  auto& suite = arguments.suite;
   check->add_option("--only", suite.only, "Only this step (and the driver's); may be repeated")
       ->type_name("STEP")
       ->allow_extra_args(false);
@@ -348,60 +241,77 @@ void add_gpu_check_command(CLI::App& app, Context& context) {
       ->check(CLI::Range(1, 1000))
       ->capture_default_str();
   check
-      ->add_option("--limit", arguments->limit_seconds,
+      ->add_option("--limit", arguments.limit_seconds,
                    "Seconds that a process may take, instead of the step's own limit")
       ->type_name("S")
       ->check(CLI::Range(1, 86'400));
   check
-      ->add_option("--size", arguments->sizes,
+      ->add_option("--size", arguments.sizes,
                    "How large the problem of a step is, STEP=N as `varve-gpu-probe --help` counts it; may be repeated")
       ->type_name("STEP=N")
       ->allow_extra_args(false);
   check->add_flag("--cold", suite.cold, "Also with an empty store: what the first session on a fresh machine meets");
-  check->add_option("--manifest", place.manifest, "What the image should hold of CUDA")->type_name("FILE");
+}
+
+void add_history_options(CLI::App* check, GpuCheckArguments& arguments) {
   check
-      ->add_option("--write-manifest", arguments->write_manifest,
-                   "Write what the image holds of CUDA, for --manifest, and do nothing else")
-      ->type_name("FILE");
-  check
-      ->add_option("--lineage", arguments->lineage,
+      ->add_option("--lineage", arguments.lineage,
                    "What the image is a version of; the reference without tag and digest if not said")
       ->type_name("NAME");
-  check->add_option("--junit", arguments->junit, "Also write the results as JUnit XML")->type_name("FILE");
   check
-      ->add_option("--history", arguments->history,
+      ->add_option("--history", arguments.history,
                    "Where runs are kept: a file, or postgresql://... (default: gpu/history.db under --root)")
       ->type_name("DB");
-  check->add_flag("--no-history", arguments->no_history, "Keep nothing of this run, and judge it by nothing");
-  check->add_flag("--show-history", arguments->show_history,
+  check->add_flag("--no-history", arguments.no_history, "Keep nothing of this run, and judge it by nothing");
+  check->add_flag("--show-history", arguments.show_history,
                   "Show what is kept, of this IMAGE's or --lineage, or all, and do nothing else");
   check
       ->add_option(
-          "--accept", arguments->accept,
+          "--accept", arguments.accept,
           "This metric is slower for a --reason: judge it by its present speed from now on, and do nothing else")
       ->type_name("METRIC");
-  check->add_option("--reason", arguments->reason, "Why, for --accept")->type_name("TEXT");
-  check->add_flag("--simulate", arguments->simulate,
-                  "Measure the rules of alarms on made-up histories: false alarms and delays, and do nothing else");
+  check->add_option("--reason", arguments.reason, "Why, for --accept")->type_name("TEXT");
+}
+
+void add_pair_options(CLI::App* check, GpuCheckArguments& arguments) {
   check
-      ->add_option("--ab", arguments->other_image,
+      ->add_option("--ab", arguments.other_image,
                    "Compare this image with IMAGE in pairs of fresh processes: is it slower?")
       ->type_name("IMAGE");
-  check->add_option("--ab-rootfs", arguments->other_rootfs, "The same with an unpacked tree")->type_name("DIR");
-  check->add_option("--pairs", arguments->pairs, "How many pairs of --ab")
+  check->add_option("--ab-rootfs", arguments.other_rootfs, "The same with an unpacked tree")->type_name("DIR");
+  check->add_option("--pairs", arguments.pairs, "How many pairs of --ab")
       ->type_name("N")
       ->check(CLI::Range(6, 1000))
       ->capture_default_str();
+}
+
+}  // namespace
+
+void add_gpu_check_command(CLI::App& app, Context& context) {
+  const auto arguments = std::make_shared<GpuCheckArguments>();
+  arguments->place.cdi_dirs = fuse::CdiRegistry::default_dirs();
+  auto* check = app.add_subcommand(
+      "gpu-check",
+      "Do GPU, driver and the image's CUDA libraries work, and as fast as they did? Exit status 3 if not, 77 "
+      "without a GPU");
+  add_place_options(check, *arguments);
+  add_suite_options(check, *arguments);
+  check->add_option("--junit", arguments->junit, "Also write the results as JUnit XML")->type_name("FILE");
+  add_history_options(check, *arguments);
+  add_pair_options(check, *arguments);
   check->add_flag("--list", arguments->list, "List the steps and do nothing else");
   check->footer(
-      "Examples:\n  varve gpu-check                                      # this machine: driver, devices, libraries that it finds\n"
+      "Examples:\n  varve gpu-check                                      # this machine: driver, devices, "
+      "libraries that it finds\n"
       "  varve gpu-check registry.example/team/notebook:v143  # in sessions on the lazily mounted image\n"
       "  varve gpu-check IMAGE --only torch --require torch --repetitions 1\n"
       "  varve gpu-check --rootfs /srv/unpacked --junit results.xml\n"
-      "  varve gpu-check --show-history && varve gpu-check --accept gemm.steady --reason 'driver 590 is slower, known to NVIDIA'\n"
+      "  varve gpu-check --show-history && varve gpu-check --accept gemm.steady --reason 'driver 590 is slower, "
+      "known to NVIDIA'\n"
       "  varve gpu-check registry.example/team/notebook:v143 --ab registry.example/team/notebook:v144\n"
       "  varve gpu-check IMAGE --write-manifest cuda.json && varve gpu-check IMAGE --manifest cuda.json\n\n"
-      "Exit status: 0 all good, 3 a check failed or a metric raised an alarm, 77 no driver or no GPU (one line on standard error), 75 another check is running, 1 own failure.");
+      "Exit status: 0 all good, 3 a check failed or a metric raised an alarm, 77 no driver or no GPU (one line "
+      "on standard error), 75 another check is running, 1 own failure.");
   check->callback([&context, arguments] {
     if (!only_tell(context, *arguments)) context.exit_status = run_check(context, *arguments);
   });

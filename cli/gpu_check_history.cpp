@@ -3,8 +3,10 @@
 #include <pwd.h>
 #include <unistd.h>
 
+#include <algorithm>
 #include <ctime>
 #include <ostream>
+#include <span>
 
 #include <nlohmann/json.hpp>
 
@@ -12,9 +14,9 @@
 #include "core/base/errors.h"
 #include "core/base/rfc3339.h"
 #include "gpu/alarm.h"
-#include "gpu/chart.h"
 #include "gpu/history.h"
 #include "gpu/probe_output.h"
+#include "gpu/text.h"
 
 namespace varve::cli {
 namespace {
@@ -22,6 +24,7 @@ namespace {
 using nlohmann::json;
 
 constexpr std::uint32_t kFailuresOfRuns = 168;  // a week of hours
+constexpr std::size_t kHoursShown = 60;
 constexpr std::int64_t kSecondsPerHour = 3600;
 
 std::string user_name() {
@@ -56,8 +59,14 @@ void print_series(const Context& context, const gpu::Series& series) {
   context.out << fmt::format("{} ({}), {} on {}, driver {}: {}\n", printable(series.key.metric),
                              to_string(series.key.kind), printable(series.key.lineage), printable(series.key.gpu),
                              printable(series.key.driver), gpu::state_name(judgement.state));
-  for (const auto& line : gpu::chart(series.hours, judgement, {.utf8 = gpu::locale_is_utf8()}))
-    context.out << "  " << line << '\n';
+  const auto shown = std::span(series.hours).last(std::min(series.hours.size(), kHoursShown));
+  if (!shown.empty())
+    context.out << fmt::format(
+        "  {}\n  {} to {}{}\n", gpu::sparkline(shown, judgement, {.width = kHoursShown, .utf8 = gpu::locale_is_utf8()}),
+        gpu::hour_text(shown.front().hour), gpu::hour_text(shown.back().hour),
+        judgement.threshold > 0 ? fmt::format(": {}, baseline {}, threshold {}", gpu::time_text(judgement.median),
+                                              gpu::time_text(judgement.baseline), gpu::time_text(judgement.threshold))
+                                : "");
   if (series.accepted)
     context.out << fmt::format("  accepted from {} on by {}: {}\n", gpu::hour_text(series.accepted->from_hour),
                                printable(series.accepted->user), printable(series.accepted->reason));

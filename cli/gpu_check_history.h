@@ -15,7 +15,7 @@ std::string history_database(const Context& context, const std::string& wanted);
 // report is as it was.
 void keep_and_assess(const std::string& database, gpu::Report& report);
 
-// Of one lineage, or of all where it is "": a chart of each series, and the failures of late.
+// Of one lineage, or of all where it is "": a line of each series' hours, and the failures of late.
 void show_history(const Context& context, const std::string& database, const std::string& lineage);
 
 // From now on (or since it became slow) the metric's present speed is what later hours are judged by.

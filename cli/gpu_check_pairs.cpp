@@ -6,10 +6,10 @@
 #include <nlohmann/json.hpp>
 
 #include "cli/text.h"
-#include "gpu/chart.h"
 #include "gpu/judge.h"
 #include "gpu/probe_output.h"
 #include "gpu/report.h"
+#include "gpu/text.h"
 
 namespace varve::cli {
 namespace {

@@ -4,7 +4,7 @@
 
 #include <fmt/ranges.h>
 
-#include "gpu/chart.h"
+#include "gpu/text.h"
 
 namespace varve::gpu {
 namespace {

@@ -131,7 +131,8 @@ bool History::Impl::add(const RunIdentity& run, const std::vector<StepResult>& r
 
 std::int64_t History::Impl::add_run(const RunIdentity& run, const Digest& key) {
   return number(
-      "INSERT INTO gpu_run (content_key, unix_seconds, gpu, driver, lineage, machine, image, forgotten) VALUES ($1, $2, $3, $4, $5, $6, $7, 0) "
+      "INSERT INTO gpu_run (content_key, unix_seconds, gpu, driver, lineage, machine, image, forgotten) VALUES "
+      "($1, $2, $3, $4, $5, $6, $7, 0) "
       "ON CONFLICT (content_key) DO NOTHING RETURNING id",
       {blob_of(key.raw()), run.unix_seconds, key_text(run.machine.gpu), key_text(run.machine.driver),
        key_text(run.lineage), key_text(run.machine.name), key_text(run.image)});
@@ -148,10 +149,10 @@ void History::Impl::add_results(std::int64_t run, const std::vector<StepResult>&
                                  std::int64_t(result.exit_status), result.seconds, std::int64_t(result.lazy),
                                  std::int64_t(result.fetched_bytes), std::int64_t(result.requests)});
   }
-  run_rows(
-      *sql_,
-      "INSERT INTO gpu_result (run_id, number, step, outcome, detail, throttled, timed_out, exit_status, seconds, lazy, fetched_bytes, requests) VALUES",
-      12, "", values);
+  run_rows(*sql_,
+           "INSERT INTO gpu_result (run_id, number, step, outcome, detail, throttled, timed_out, exit_status, "
+           "seconds, lazy, fetched_bytes, requests) VALUES",
+           12, "", values);
 }
 
 void History::Impl::add_warnings(std::int64_t run, const std::vector<StepResult>& results, const Warnings& more) {
@@ -246,7 +247,8 @@ std::vector<SeriesRow> History::Impl::series_rows(const SeriesFilter& filter) co
 std::optional<Acceptance> History::Impl::acceptance_of(std::int64_t series, std::int64_t until_hour) const {
   std::optional<Acceptance> accepted;
   sql_->query(
-      "SELECT from_hour, unix_seconds, user_name, reason FROM gpu_accepted WHERE series_id = $1 AND from_hour <= $2 ORDER BY from_hour DESC, number DESC LIMIT 1",
+      "SELECT from_hour, unix_seconds, user_name, reason FROM gpu_accepted WHERE series_id = $1 AND from_hour <= "
+      "$2 ORDER BY from_hour DESC, number DESC LIMIT 1",
       {series, until_hour}, [&](const SqlRow& row) {
         accepted = Acceptance{
             .from_hour = row.number(0), .unix_seconds = row.number(1), .user = row.text(2), .reason = row.text(3)};
@@ -256,14 +258,16 @@ std::optional<Acceptance> History::Impl::acceptance_of(std::int64_t series, std:
 
 std::int64_t History::Impl::oldest_needed(std::int64_t series, std::int64_t begin, std::int64_t until) const {
   return number(
-      "SELECT hour FROM gpu_hour WHERE series_id = $1 AND suspicious = 0 AND hour BETWEEN $2 AND $3 ORDER BY hour DESC LIMIT 1 OFFSET $4",
+      "SELECT hour FROM gpu_hour WHERE series_id = $1 AND suspicious = 0 AND hour BETWEEN $2 AND $3 ORDER BY "
+      "hour DESC LIMIT 1 OFFSET $4",
       {series, begin, until, kCleanHoursRead}, begin);
 }
 
 std::vector<Hour> History::Impl::hours_between(std::int64_t series, std::int64_t first, std::int64_t last) const {
   std::vector<Hour> hours;
   sql_->query(
-      "SELECT hour, seconds FROM gpu_sample WHERE series_id = $1 AND state = 0 AND hour BETWEEN $2 AND $3 ORDER BY hour, run_id, number",
+      "SELECT hour, seconds FROM gpu_sample WHERE series_id = $1 AND state = 0 AND hour BETWEEN $2 AND $3 ORDER "
+      "BY hour, run_id, number",
       {series, first, last}, [&](const SqlRow& row) {
         if (hours.empty() || hours.back().hour != row.number(0))
           hours.push_back({.hour = row.number(0), .samples = {}, .suspicious = false});
@@ -290,7 +294,8 @@ void History::Impl::judge_hour(const SeriesRow& row, std::int64_t hour) {
   if (!series.current) return;
   const auto judgement = judge(series.hours, row.key.kind);
   sql_->run(
-      "INSERT INTO gpu_hour (series_id, hour, samples, median, suspicious) VALUES ($1, $2, $3, $4, $5) ON CONFLICT (series_id, hour) DO UPDATE SET "
+      "INSERT INTO gpu_hour (series_id, hour, samples, median, suspicious) VALUES ($1, $2, $3, $4, $5) ON "
+      "CONFLICT (series_id, hour) DO UPDATE SET "
       "samples = excluded.samples, median = excluded.median, suspicious = excluded.suspicious",
       {row.id, hour, std::int64_t(series.hours.back().samples.size()), judgement.median,
        std::int64_t(judgement.suspicious())});
@@ -314,10 +319,10 @@ std::vector<PastFailure> History::Impl::failures(const SeriesFilter& filter, std
                                 where.text, where.values.size());
   std::vector<PastFailure> failures;
   sql_->run(
-      fmt::format(
-          "SELECT r.unix_seconds, f.step, f.detail FROM ({}) r JOIN gpu_result f ON f.run_id = r.id WHERE f.outcome = {} "
-          "ORDER BY r.unix_seconds DESC, r.id DESC, f.number",
-          runs, std::int64_t(Outcome::kFailed)),
+      fmt::format("SELECT r.unix_seconds, f.step, f.detail FROM ({}) r JOIN gpu_result f ON f.run_id = r.id WHERE "
+                  "f.outcome = {} "
+                  "ORDER BY r.unix_seconds DESC, r.id DESC, f.number",
+                  runs, std::int64_t(Outcome::kFailed)),
       where.values, [&](const SqlRow& row) {
         failures.push_back({.unix_seconds = row.number(0), .step = row.text(1), .detail = row.text(2)});
       });
@@ -384,7 +389,8 @@ std::vector<Series> History::Impl::accept(const SeriesFilter& filter, const Acce
     if (from == 0) from = series.hours.back().hour;
     const auto before = number("SELECT count(*) FROM gpu_accepted WHERE series_id = $1", {row.id});
     sql_->run(
-        "INSERT INTO gpu_accepted (series_id, number, from_hour, unix_seconds, user_name, reason) VALUES ($1, $2, $3, $4, $5, $6)",
+        "INSERT INTO gpu_accepted (series_id, number, from_hour, unix_seconds, user_name, reason) VALUES ($1, "
+        "$2, $3, $4, $5, $6)",
         {row.id, before + 1, from, acceptance.unix_seconds, stored_text(acceptance.user, kMaxName),
          stored_text(acceptance.reason, kMaxText)});
     judge_from(series, row.id, from);

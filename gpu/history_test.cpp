@@ -377,7 +377,8 @@ TEST_P(HistoryTest, IsAsItsPageSays) {
   EXPECT_EQ(statements, 5U);
   const auto* columns =
       GetParam() == Kind::kSqlite
-          ? "SELECT m.name, c.name FROM sqlite_master m, pragma_table_info(m.name) c WHERE m.type = 'table' AND m.name LIKE 'gpu_%'"
+          ? "SELECT m.name, c.name FROM sqlite_master m, pragma_table_info(m.name) c WHERE m.type = 'table' AND "
+            "m.name LIKE 'gpu_%'"
           : "SELECT table_name, column_name FROM information_schema.columns WHERE table_schema = current_schema()";
   unsigned named = 0;
   sql->query(columns, {}, [&](const SqlRow& row) {

@@ -22,9 +22,10 @@ const std::string kOkLine = said(R"({"result": "ok", "detail": "fine"})");
 TEST(ProbeOutputTest, AResultIsReadWithAllItsParts) {
   const auto result = parse(
       "chatter\n" + said(R"({"doing": "sgemm"})") +
-      said(
-          R"({"result": "ok", "detail": "residual 1e-7", "metrics": [{"name": "sgemm.steady", "kind": "steady", "seconds": 0.25}, )"
-          R"({"name": "sgemm.first", "kind": "first", "seconds": 3}], "facts": {"gpu": "NVIDIA T4"}, "warnings": ["ECC"], "throttled": true, "more": [1]})"));
+      said(R"({"result": "ok", "detail": "residual 1e-7", "metrics": [{"name": "sgemm.steady", "kind": "steady", )"
+           R"("seconds": 0.25}, )"
+           R"({"name": "sgemm.first", "kind": "first", "seconds": 3}], "facts": {"gpu": "NVIDIA T4"}, "warnings": )"
+           R"(["ECC"], "throttled": true, "more": [1]})"));
   EXPECT_EQ(result.step, "gemm");
   EXPECT_EQ(result.outcome, Outcome::kOk) << result.detail;
   EXPECT_EQ(result.detail, "residual 1e-7");
@@ -50,10 +51,10 @@ TEST(ProbeOutputTest, SkippedNeedsItsStatus) {
 }
 
 TEST(ProbeOutputTest, ACrashAfterAGoodResultIsAFailureAndItsTimesAreGone) {
-  const auto result = parse(
-      said(
-          R"({"result": "ok", "detail": "fine", "metrics": [{"name": "a", "kind": "steady", "seconds": 1}], "facts": {"gpu": "T4"}})"),
-      139, "boom\n");
+  const auto result =
+      parse(said(R"({"result": "ok", "detail": "fine", "metrics": [{"name": "a", "kind": "steady", "seconds": 1}], )"
+                 R"("facts": {"gpu": "T4"}})"),
+            139, "boom\n");
   EXPECT_EQ(result.outcome, Outcome::kFailed);
   EXPECT_EQ(result.detail, "it said \"ok\" (fine), then killed by SIGSEGV: boom");
   EXPECT_THAT(result.metrics, IsEmpty());
@@ -104,7 +105,8 @@ TEST(ProbeOutputTest, WhatMakesNoSenseIsAFailureThatSaysWhy) {
       {R"({"result": "ok", "detail": "", "metrics": [{"name": "a", "kind": "steady", "seconds": -1}]})", "took -1"},
       {R"({"result": "ok", "detail": "", "metrics": [{"name": "a", "kind": "steady", "seconds": 1e300}]})",
        "took 1e+300"},
-      {R"({"result": "ok", "detail": "", "metrics": [{"name": "a", "kind": "steady", "seconds": 1}, {"name": "a", "kind": "steady", "seconds": 2}]})",
+      {R"({"result": "ok", "detail": "", "metrics": [{"name": "a", "kind": "steady", "seconds": 1}, {"name": "a", )"
+       R"("kind": "steady", "seconds": 2}]})",
        "twice"},
       {R"({"result": "ok", "detail": "", "facts": []})", "\"facts\" is no object"},
       {R"({"result": "ok", "detail": "", "facts": {"gpu": 7}})", "\"gpu\" is no text"},

@@ -180,9 +180,11 @@ std::string to_junit(const Report& report) {
   for (const auto* slow : report.alarms()) cases += test_case(report, *slow);
   const auto& identity = report.identity;
   return fmt::format(
-      "<?xml version=\"1.0\" encoding=\"UTF-8\"?>\n<testsuite name=\"varve gpu-check\" tests=\"{}\" failures=\"{}\" errors=\"0\" skipped=\"{}\" time=\"{:.3f}\" timestamp=\"{}\" "
+      "<?xml version=\"1.0\" encoding=\"UTF-8\"?>\n<testsuite name=\"varve gpu-check\" tests=\"{}\" "
+      "failures=\"{}\" errors=\"0\" skipped=\"{}\" time=\"{:.3f}\" timestamp=\"{}\" "
       "hostname=\"{}\">\n"
-      "  <properties>\n    <property name=\"gpu\" value=\"{}\"/>\n    <property name=\"driver\" value=\"{}\"/>\n    <property name=\"image\" value=\"{}\"/>\n  "
+      "  <properties>\n    <property name=\"gpu\" value=\"{}\"/>\n    <property name=\"driver\" value=\"{}\"/>\n "
+      "   <property name=\"image\" value=\"{}\"/>\n  "
       "</properties>\n{}</testsuite>\n",
       report.run.checks.size() + report.alarms().size(), failures, skipped, seconds, rfc3339(identity.unix_seconds),
       xml(identity.machine.name), xml(identity.machine.gpu), xml(identity.machine.driver), xml(identity.image), cases);

@@ -21,7 +21,9 @@ template <typename T>
 T* uploaded(const std::vector<T>& values) {
   T* at = nullptr;
   const std::size_t bytes = (values.size() + 1) * sizeof(T);
-  if (failed(cudaMalloc(&at, bytes), "cudaMalloc") || failed(cudaMemcpy(at, values.data(), values.size() * sizeof(T), cudaMemcpyHostToDevice), "cudaMemcpy")) return nullptr;
+  if (failed(cudaMalloc(&at, bytes), "cudaMalloc")) return nullptr;
+  const auto copied = cudaMemcpy(at, values.data(), values.size() * sizeof(T), cudaMemcpyHostToDevice);
+  if (failed(copied, "cudaMemcpy")) return nullptr;
   return at;
 }
 
@@ -34,11 +36,13 @@ bool axpy_is_right(const AxpyCase& test) {
   float* const device_x = uploaded(x);
   float* const device_y = uploaded(y);
   if (!device_x || !device_y) return false;
-  axpy<<<(test.count + test.threads - 1) / test.threads, test.threads>>>(static_cast<float>(test.a), device_x, device_y, test.count);
+  const unsigned blocks = (test.count + test.threads - 1) / test.threads;
+  axpy<<<blocks, test.threads>>>(static_cast<float>(test.a), device_x, device_y, test.count);
   if (failed(cudaMemcpy(y.data(), device_y, y.size() * sizeof(float), cudaMemcpyDeviceToHost), "axpy")) return false;
   long long total = 0;
   for (unsigned i = 0; i < test.count; ++i) {
-    if (y[i] != static_cast<float>(axpy_result(test, i))) return std::printf("axpy of %u: element %u is %g\n", test.count, i, y[i]), false;
+    if (y[i] != static_cast<float>(axpy_result(test, i)))
+      return std::printf("axpy of %u: element %u is %g\n", test.count, i, y[i]), false;
     total += static_cast<long long>(y[i]);
   }
   cudaFree(device_x);

@@ -1,4 +1,5 @@
-// Adds all values to *total: each thread takes every so many-th value, a block adds up in shared memory, one thread of it adds to the total. The counterpart of sum.ptx.
+// Adds all values to *total: each thread takes every so many-th value, a block adds up in shared memory, one thread
+// of it adds to the total. The counterpart of sum.ptx.
 extern "C" __global__ void sum(const unsigned* values, unsigned count, unsigned long long* total) {
   __shared__ unsigned long long partial[1024];
   unsigned long long taken = 0;

@@ -32,7 +32,9 @@ struct Setting {
 }
 
 std::vector<Setting> read_settings() {
-  static constexpr std::array kNames = {"devices", "product", "sm", "driver", "throttle", "ecc", "xid", "remap", "sick", "wrong", "fail", "hang", "crash", "orphan", "print", "exit", "slow", "first", "once", "log", "python"};
+  static constexpr std::array kNames = {"devices", "product", "sm",    "driver", "throttle", "ecc",   "xid",
+                                        "remap",   "sick",    "wrong", "fail",   "hang",     "crash", "orphan",
+                                        "print",   "exit",    "slow",  "first",  "once",     "log",   "python"};
   std::vector<Setting> settings;
   const char* given = getenv("VARVE_FAKE_GPU");
   std::stringstream stream(given ? given : "");

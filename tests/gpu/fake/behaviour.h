@@ -20,6 +20,25 @@ int enter(const char* call) noexcept;
 long number(std::string_view name, long otherwise) noexcept;
 std::string text(std::string_view name, std::string_view otherwise);
 
+// The library's version, and a thing that is made and given back: what every library has.
+#define FAKE_VERSION(call, number)                  \
+  FAKE_API int call(int* version) {                 \
+    if (const int code = enter(#call)) return code; \
+    *version = number;                              \
+    return 0;                                       \
+  }
+#define FAKE_LIFETIME(Type, create, destroy)           \
+  FAKE_API int create(Type** made) {                   \
+    if (const int code = enter(#create)) return code;  \
+    *made = new Type();                                \
+    return 0;                                          \
+  }                                                    \
+  FAKE_API int destroy(Type* gone) {                   \
+    if (const int code = enter(#destroy)) return code; \
+    delete gone;                                       \
+    return 0;                                          \
+  }
+
 enum class Wrong : std::uint8_t { kNo, kFlip, kNan, kZero, kIdle };
 // What shall be wrong with the results of "gemm", "copy" ... this time; `late` behaviours spare the first asking. Ask
 // once per call of the API.

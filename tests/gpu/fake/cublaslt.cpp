@@ -3,17 +3,7 @@
 
 namespace varve::gpu::fake {
 
-FAKE_API int cublasLtCreate(void** handle) {
-  if (const int code = enter("cublasLtCreate")) return code;
-  *handle = new int(0);
-  return 0;
-}
-
-FAKE_API int cublasLtDestroy(void* handle) {
-  if (const int code = enter("cublasLtDestroy")) return code;
-  delete static_cast<int*>(handle);
-  return 0;
-}
+FAKE_LIFETIME(int, cublasLtCreate, cublasLtDestroy)
 
 FAKE_API std::size_t cublasLtGetVersion() {
   enter("cublasLtGetVersion");

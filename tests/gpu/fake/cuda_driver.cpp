@@ -135,11 +135,7 @@ FAKE_API int cuInit(unsigned flags) {
   return kSuccess;
 }
 
-FAKE_API int cuDriverGetVersion(int* version) {
-  if (const int code = enter("cuDriverGetVersion")) return code;
-  *version = 12080;
-  return kSuccess;
-}
+FAKE_VERSION(cuDriverGetVersion, 12080)
 
 FAKE_API int cuGetErrorName(int code, const char** name) {
   static const std::map<int, const char*> kNames = {{0, "CUDA_SUCCESS"},

@@ -3,10 +3,6 @@
 
 namespace varve::gpu::fake {
 
-FAKE_API int cudaRuntimeGetVersion(int* version) {
-  if (const int code = enter("cudaRuntimeGetVersion")) return code;
-  *version = 12080;
-  return 0;
-}
+FAKE_VERSION(cudaRuntimeGetVersion, 12080)
 
 }  // namespace varve::gpu::fake

@@ -80,57 +80,22 @@ FAKE_API const char* cudnnGetErrorString(int status) {
                                    : "CUDNN_UNKNOWN_STATUS";
 }
 
-FAKE_API int cudnnCreate(void** handle) {
-  ENTER(cudnnCreate);
-  *handle = new int(0);
-  return kSuccess;
-}
-
-FAKE_API int cudnnDestroy(void* handle) {
-  ENTER(cudnnDestroy);
-  delete static_cast<int*>(handle);
-  return kSuccess;
-}
-
-FAKE_API int cudnnCreateTensorDescriptor(Shape** tensor) {
-  ENTER(cudnnCreateTensorDescriptor);
-  *tensor = new Shape;
-  return kSuccess;
-}
+FAKE_LIFETIME(int, cudnnCreate, cudnnDestroy)
+FAKE_LIFETIME(Shape, cudnnCreateTensorDescriptor, cudnnDestroyTensorDescriptor)
 
 FAKE_API int cudnnSetTensor4dDescriptor(Shape* tensor, int format, int type, int n, int c, int h, int w) {
   ENTER(cudnnSetTensor4dDescriptor);
   return set_shape(tensor, type, format, n, c, h, w);
 }
 
-FAKE_API int cudnnDestroyTensorDescriptor(Shape* tensor) {
-  ENTER(cudnnDestroyTensorDescriptor);
-  delete tensor;
-  return kSuccess;
-}
-
-FAKE_API int cudnnCreateFilterDescriptor(Shape** filter) {
-  ENTER(cudnnCreateFilterDescriptor);
-  *filter = new Shape;
-  return kSuccess;
-}
+FAKE_LIFETIME(Shape, cudnnCreateFilterDescriptor, cudnnDestroyFilterDescriptor)
 
 FAKE_API int cudnnSetFilter4dDescriptor(Shape* filter, int type, int format, int k, int c, int h, int w) {
   ENTER(cudnnSetFilter4dDescriptor);
   return set_shape(filter, type, format, k, c, h, w);
 }
 
-FAKE_API int cudnnDestroyFilterDescriptor(Shape* filter) {
-  ENTER(cudnnDestroyFilterDescriptor);
-  delete filter;
-  return kSuccess;
-}
-
-FAKE_API int cudnnCreateConvolutionDescriptor(Convolution** convolution) {
-  ENTER(cudnnCreateConvolutionDescriptor);
-  *convolution = new Convolution;
-  return kSuccess;
-}
+FAKE_LIFETIME(Convolution, cudnnCreateConvolutionDescriptor, cudnnDestroyConvolutionDescriptor)
 
 FAKE_API int cudnnSetConvolution2dDescriptor(Convolution* convolution, int pad_h, int pad_w, int stride_h, int stride_w,
                                              int dilation_h, int dilation_w, int mode, int type) {
@@ -145,12 +110,6 @@ FAKE_API int cudnnSetConvolution2dDescriptor(Convolution* convolution, int pad_h
 
 FAKE_API int cudnnSetConvolutionMathType(Convolution*, int) {
   ENTER(cudnnSetConvolutionMathType);
-  return kSuccess;
-}
-
-FAKE_API int cudnnDestroyConvolutionDescriptor(Convolution* convolution) {
-  ENTER(cudnnDestroyConvolutionDescriptor);
-  delete convolution;
   return kSuccess;
 }
 

@@ -24,11 +24,7 @@ struct Generator {
 
 }  // namespace
 
-FAKE_API int curandGetVersion(int* version) {
-  if (const int code = enter("curandGetVersion")) return code;
-  *version = 10309;
-  return kSuccess;
-}
+FAKE_VERSION(curandGetVersion, 10309)
 
 FAKE_API int curandCreateGenerator(Generator** generator, int type) {
   if (const int code = enter("curandCreateGenerator")) return code;

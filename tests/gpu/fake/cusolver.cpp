@@ -48,23 +48,9 @@ int factor(Square& a, std::vector<int>& pivots) {
 
 }  // namespace
 
-FAKE_API int cusolverGetVersion(int* version) {
-  if (const int code = enter("cusolverGetVersion")) return code;
-  *version = 11703;
-  return kSuccess;
-}
+FAKE_VERSION(cusolverGetVersion, 11703)
 
-FAKE_API int cusolverDnCreate(void** handle) {
-  if (const int code = enter("cusolverDnCreate")) return code;
-  *handle = new int(0);
-  return kSuccess;
-}
-
-FAKE_API int cusolverDnDestroy(void* handle) {
-  if (const int code = enter("cusolverDnDestroy")) return code;
-  delete static_cast<int*>(handle);
-  return kSuccess;
-}
+FAKE_LIFETIME(int, cusolverDnCreate, cusolverDnDestroy)
 
 FAKE_API int cusolverDnSgetrf_bufferSize(void* handle, int m, int n, float* a, int lda, int* floats) {
   if (const int code = enter("cusolverDnSgetrf_bufferSize")) return code;

@@ -29,17 +29,7 @@ int check(const void* handle, int op, const Matrix* a, const Vector* x, const Ve
 
 }  // namespace
 
-FAKE_API int cusparseCreate(void** handle) {
-  if (const int code = enter("cusparseCreate")) return code;
-  *handle = new int(0);
-  return kSuccess;
-}
-
-FAKE_API int cusparseDestroy(void* handle) {
-  if (const int code = enter("cusparseDestroy")) return code;
-  delete static_cast<int*>(handle);
-  return kSuccess;
-}
+FAKE_LIFETIME(int, cusparseCreate, cusparseDestroy)
 
 FAKE_API int cusparseGetVersion(void*, int* version) {
   if (const int code = enter("cusparseGetVersion")) return code;

@@ -5,7 +5,6 @@
 #include <string_view>
 #include <vector>
 
-#include "core/base/cancel.h"
 #include "gpu/judge.h"
 
 namespace varve::gpu {
@@ -53,7 +52,7 @@ struct Simulation {
   bool holds() const;
 };
 
-// The same options give the same numbers. Throws Cancelled.
-Simulation simulate(const SimulationOptions& options, const CancelFlag& cancel);
+// The same options give the same numbers.
+Simulation simulate(const SimulationOptions& options);
 
 }  // namespace varve::gpu

@@ -1,8 +1,7 @@
-#include "gpu/simulate.h"
+#include "bench/gpu_alarms/simulate.h"
 
+#include <fmt/format.h>
 #include <gtest/gtest.h>
-
-#include "core/base/errors.h"
 
 namespace varve::gpu {
 namespace {
@@ -10,8 +9,7 @@ namespace {
 SimulationOptions quick() { return {.seed = 11, .hours = 3000, .series = 1, .shifts = 12}; }
 
 TEST(Simulate, KeepsWhatTheDocumentationPromises) {
-  CancelFlag cancel;
-  const auto simulation = simulate(quick(), cancel);
+  const auto simulation = simulate(quick());
   EXPECT_TRUE(simulation.holds());
   std::uint64_t hours = 0, mean_alarms = 0, rank_alarms = 0;
   for (const auto& row : simulation.rows) {
@@ -34,13 +32,12 @@ TEST(Simulate, KeepsWhatTheDocumentationPromises) {
 }
 
 TEST(Simulate, GivesTheSameNumbersForTheSameSeedAndOthersForAnother) {
-  CancelFlag cancel;
   auto options = quick();
   options.hours = 100;
   options.shifts = 2;
-  const auto one = simulate(options, cancel), two = simulate(options, cancel);
+  const auto one = simulate(options), two = simulate(options);
   options.seed = 12;
-  const auto other = simulate(options, cancel);
+  const auto other = simulate(options);
   unsigned different = 0;
   for (std::size_t i = 0; i < one.rows.size(); ++i) {
     EXPECT_EQ(one.rows[i].mean_alarms, two.rows[i].mean_alarms);
@@ -51,18 +48,23 @@ TEST(Simulate, GivesTheSameNumbersForTheSameSeedAndOthersForAnother) {
 }
 
 TEST(Simulate, DoesNotHoldWhereShiftsAreTooSmallToBeSeen) {
-  CancelFlag cancel;
   auto options = quick();
   options.hours = 10;
   options.shifts = 4;
   options.shift = 0.5;
-  EXPECT_FALSE(simulate(options, cancel).holds());
+  EXPECT_FALSE(simulate(options).holds());
 }
 
-TEST(Simulate, StopsWhenCancelled) {
-  CancelFlag cancel;
-  cancel.cancel();
-  EXPECT_THROW(simulate(quick(), cancel), Cancelled);
+TEST(Simulate, DoesNotHoldWithAFalseAlarmOrAShiftThatIsFoundLate) {
+  const SimulatedRow good{
+      .shape = SeriesShape::kDaily, .repetitions = 7, .hours = 12'000, .shifts = 3, .delays = {1, 1, 2}};
+  EXPECT_TRUE((Simulation{.options = {}, .rows = {good}}.holds()));
+  auto row = good;
+  row.delays = {1};
+  EXPECT_FALSE((Simulation{.options = {}, .rows = {row}}.holds()));
+  row = good;
+  row.alarms = 1;
+  EXPECT_FALSE((Simulation{.options = {}, .rows = {row}}.holds()));
 }
 
 }  // namespace

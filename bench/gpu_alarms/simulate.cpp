@@ -1,4 +1,4 @@
-#include "gpu/simulate.h"
+#include "bench/gpu_alarms/simulate.h"
 
 #include <algorithm>
 #include <cmath>
@@ -117,13 +117,11 @@ bool rank_rule_alarms(std::span<const Hour> hours) {
   return mann_whitney_z(now, before) > kAlarmZ;
 }
 
-void count_false_alarms(SimulatedRow& row, const SimulationOptions& options, std::uint64_t seed,
-                        const CancelFlag& cancel) {
+void count_false_alarms(SimulatedRow& row, const SimulationOptions& options, std::uint64_t seed) {
   SeriesMaker maker(row, options, seed);
   JudgedSeries series(row.kind);
   for (std::uint32_t hour = 0; hour < kLearningHours; ++hour) series.add(maker.next(1));
   for (std::uint32_t hour = 0; hour < options.hours; ++hour) {
-    cancel.throw_if_cancelled();
     const auto& judgement = series.add(maker.next(1));
     row.alarms += judgement.state == Judgement::State::kAlarm ? 1 : 0;
     row.suspicious += judgement.suspicious() ? 1 : 0;
@@ -185,13 +183,12 @@ bool Simulation::holds() const {
   });
 }
 
-Simulation simulate(const SimulationOptions& options, const CancelFlag& cancel) {
+Simulation simulate(const SimulationOptions& options) {
   Simulation simulation{.options = options, .rows = rows_of(options)};
   std::uint64_t seed = options.seed << 32;  // every series its own
   for (auto& row : simulation.rows) {
-    for (std::uint32_t i = 0; i < options.series; ++i) count_false_alarms(row, options, ++seed, cancel);
+    for (std::uint32_t i = 0; i < options.series; ++i) count_false_alarms(row, options, ++seed);
     for (row.shifts = 0; row.shifts < options.shifts; ++row.shifts) {
-      cancel.throw_if_cancelled();
       if (const auto delay = delay_of_shift(row, options, ++seed)) row.delays.push_back(*delay);
     }
     std::ranges::sort(row.delays);
