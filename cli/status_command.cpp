@@ -10,6 +10,7 @@
 #include "cli/daemon_access.h"
 #include "cli/text.h"
 #include "core/base/errors.h"
+#include "fuse/daemon/control_protocol.h"
 
 namespace varve::cli {
 namespace {
@@ -26,34 +27,18 @@ std::uint64_t bytes_on_disk(const std::filesystem::path& dir) {
   return bytes;
 }
 
-nlohmann::json to_json(const fuse::MountStatus& mount) {
-  const auto& stats = mount.stats;
-  return {{"dir", mount.dir},
-          {"image", stats.image.to_string()},
-          {"reference", stats.reference},
-          {"mode", to_string(mount.mode)},
-          {"session", mount.session},
-          {"image_stream_bytes", stats.image_stream_bytes},
-          {"present_bytes", stats.present_bytes},
-          {"prefetched_bytes", stats.prefetched_bytes},
-          {"cold_bytes", stats.cold_bytes},
-          {"cold_present_bytes", stats.cold_present_bytes},
-          {"complete", stats.complete()},
-          {"fetched_bytes", stats.fetched_bytes},
-          {"decoded_bytes", stats.decoded_bytes},
-          {"requests", stats.requests},
-          {"layers", stats.layers},
-          {"proved_layers", stats.proved_layers},
-          {"fetching", stats.fetching},
-          {"errors", stats.errors},
-          {"last_error", stats.last_error},
-          {"fuse_requests", mount.fuse_requests}};
+// As the daemon says it, and whether all is here.
+nlohmann::json json_of(const fuse::DaemonStatus& status) {
+  nlohmann::json document = status;
+  for (std::size_t i = 0; i < status.mounts.size(); ++i)
+    document["mounts"][i]["complete"] = status.mounts[i].stats.complete();
+  return document;
 }
 
 void print(const fuse::DaemonStatus& status, std::ostream& out) {
-  out << fmt::format("daemon {} (version {}) for {:.0f} s, store {}\n", status.pid, status.version,
-                     status.uptime_seconds, human_bytes(status.store_bytes));
-  if (status.keeper == "none") out << "nothing keeps its mounts if it dies (its log says why)\n";
+  out << fmt::format("daemon {} (version {}) for {:.0f} s, store {}\n", status.daemon.pid, status.daemon.version,
+                     status.daemon.uptime_seconds, human_bytes(status.store.bytes));
+  if (status.daemon.keeper == "none") out << "nothing keeps its mounts if it dies (its log says why)\n";
   if (status.mounts.empty()) {
     out << "nothing is mounted\n";
     return;
@@ -113,17 +98,7 @@ void run_status(Context& context, const std::filesystem::path& dir) {
     if (status.mounts.empty()) fail<NotFound>("{}: varve has mounted nothing there", wanted);
   }
   if (!context.global.json) return print(status, context.out);
-  auto mounts = nlohmann::json::array();
-  for (const auto& mount : status.mounts) mounts.push_back(to_json(mount));
-  context.print_json({{"daemon",
-                       {{"pid", status.pid},
-                        {"version", status.version},
-                        {"uptime_seconds", status.uptime_seconds},
-                        {"root", status.root},
-                        {"keeper", status.keeper},
-                        {"keeper_pid", status.keeper_pid}}},
-                      {"mounts", std::move(mounts)},
-                      {"store", {{"bytes", status.store_bytes}, {"max_bytes", status.store_max_bytes}}}});
+  context.print_json(json_of(status));
 }
 
 }  // namespace

@@ -3,21 +3,17 @@
 #include <algorithm>
 #include <optional>
 
-#include <nlohmann/json.hpp>
-
 #include "core/base/child_process.h"
 #include "core/base/clock.h"
 #include "core/base/errors.h"
 #include "core/base/file.h"
-#include "core/base/json_shape.h"
+#include "core/base/json_document.h"
 #include "core/base/log.h"
 #include "core/base/random.h"
 #include "gpu/probe_output.h"
 
 namespace varve::gpu {
 namespace {
-
-using nlohmann::json;
 
 constexpr int kOwnFailure = 125;  // of `varve run`, before the command
 constexpr std::uint64_t kMaxStatsBytes = 1u << 20;
@@ -36,13 +32,10 @@ std::vector<std::string> parse_folders(std::string_view output) {
     const auto line = output.substr(0, output.find('\n'));
     output.remove_prefix(std::min(line.size() + 1, output.size()));
     if (!line.starts_with(mark)) continue;
-    check_json_shape(line, 4, 10'000, "the folders of Python");
-    const auto answer = json::parse(line.substr(mark.size()), nullptr, false);
-    if (!answer.is_object() || !answer.contains("folders") || !answer["folders"].is_array()) continue;
-    for (const auto& folder : answer["folders"])
-      if (folder.is_string() && folders.size() < kMaxFolders && folder.get_ref<const std::string&>().starts_with('/') &&
-          folder.get_ref<const std::string&>().size() <= kMaxFolderName)
-        folders.push_back(folder.get<std::string>());
+    const auto answer = JsonValue::parse(line.substr(mark.size()), "the folders of Python", {.depth = 4});
+    for (auto& folder : answer.maybe("folders").texts())
+      if (folders.size() < kMaxFolders && folder.starts_with('/') && folder.size() <= kMaxFolderName)
+        folders.push_back(std::move(folder));
   }
   return folders;
 }
@@ -206,10 +199,10 @@ class Sessions final : public Place {
     if (!place_.lazy) return;
     const auto bytes = read_file_if_there(stats_, kMaxStatsBytes);
     if (!bytes) return;
-    const auto stats = json::parse(as_text(*bytes));
+    const auto stats = JsonValue::parse(*bytes, stats_.string());
     output.lazy = true;
-    output.fetched_bytes = stats.at("fetched_bytes").get<std::uint64_t>();
-    output.requests = stats.at("requests").get<std::uint64_t>();
+    output.fetched_bytes = stats["fetched_bytes"].number();
+    output.requests = stats["requests"].number();
   }
 
   SessionPlace place_;

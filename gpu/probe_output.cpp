@@ -5,16 +5,13 @@
 #include <optional>
 
 #include <fmt/format.h>
-#include <nlohmann/json.hpp>
 
 #include "core/base/errors.h"
-#include "core/base/json_shape.h"
+#include "core/base/json_document.h"
 #include "core/base/utf8.h"
 
 namespace varve::gpu {
 namespace {
-
-using nlohmann::json;
 
 constexpr int kMaxDepth = 4;
 constexpr std::size_t kMaxValues = 10'000;
@@ -42,93 +39,51 @@ std::string clean(std::string_view text) {
   return line;
 }
 
-std::string text_of(const json& value, std::string_view name) {
-  if (!value.is_string()) fail<CorruptData>("\"{}\" is no text", name);
-  return clean(value.get_ref<const std::string&>());
-}
-
-const json* member(const json& object, const char* name) {
-  const auto found = object.find(name);
-  return found == object.end() ? nullptr : &*found;
-}
-
 bool is_metric_name(std::string_view name) {
   if (name.empty() || name.size() > kMaxProbeName) return false;
   return name.find_first_not_of("abcdefghijklmnopqrstuvwxyzABCDEFGHIJKLMNOPQRSTUVWXYZ0123456789._-+") == name.npos;
 }
 
-MetricKind kind_of(const json* value) {
-  if (value == nullptr || !value->is_string()) fail<CorruptData>("a metric has no \"kind\"");
-  const auto& kind = value->get_ref<const std::string&>();
-  for (const auto known : {MetricKind::kSteady, MetricKind::kFirstCall, MetricKind::kCold})
-    if (kind == to_string(known)) return known;
-  fail<CorruptData>("a metric is of the unknown kind \"{}\"", clean(kind));
+template <typename Value>
+Value one_of(const JsonValue& value, std::initializer_list<Value> known) {
+  const auto text = value.text();
+  for (const auto one : known)
+    if (text == to_string(one)) return one;
+  std::string names;
+  for (const auto one : known) names += (names.empty() ? "" : ", ") + std::string(to_string(one));
+  value.refuse("is none of " + names);
 }
 
-void take_metrics(const json& list, StepResult& result) {
-  if (!list.is_array()) fail<CorruptData>("\"metrics\" is no list");
-  if (list.size() > kMaxProbeMetrics) fail<CorruptData>("more than {} metrics", kMaxProbeMetrics);
-  for (const auto& one : list) {
-    if (!one.is_object()) fail<CorruptData>("a metric is no object");
-    const auto* name = member(one, "name");
-    if (name == nullptr || !name->is_string() || !is_metric_name(name->get_ref<const std::string&>()))
-      fail<CorruptData>("a metric has no proper \"name\"");
-    Metric metric{.name = name->get<std::string>(), .kind = kind_of(member(one, "kind"))};
-    const auto* seconds = member(one, "seconds");
-    if (seconds == nullptr || !seconds->is_number()) fail<CorruptData>("metric {} has no \"seconds\"", metric.name);
-    metric.seconds = seconds->get<double>();
-    if (!(metric.seconds >= 0 && metric.seconds <= kMaxProbeSeconds))
-      fail<CorruptData>("metric {} took {} seconds", metric.name, metric.seconds);
+void take_metrics(const JsonValue& list, StepResult& result) {
+  for (const auto& one : list.items(kMaxProbeMetrics)) {
+    Metric metric{.name = one["name"].text(),
+                  .kind = one_of(one["kind"], {MetricKind::kSteady, MetricKind::kFirstCall, MetricKind::kCold}),
+                  .seconds = one["seconds"].real(0, kMaxProbeSeconds)};
+    if (!is_metric_name(metric.name)) one["name"].refuse("is no proper name");
     for (const auto& other : result.metrics)
-      if (other.name == metric.name && other.kind == metric.kind)
-        fail<CorruptData>("metric {} is there twice", metric.name);
+      if (other.name == metric.name && other.kind == metric.kind) one["name"].refuse("is there twice");
     result.metrics.push_back(std::move(metric));
   }
 }
 
-void take_facts(const json& object, StepResult& result) {
-  if (!object.is_object()) fail<CorruptData>("\"facts\" is no object");
-  if (object.size() > kMaxProbeFacts) fail<CorruptData>("more than {} facts", kMaxProbeFacts);
-  for (const auto& [name, value] : object.items()) {
-    if (name.empty() || name.size() > kMaxProbeName) fail<CorruptData>("a fact's name has {} bytes", name.size());
-    result.facts[clean(name)] = text_of(value, name);
+void take_facts(const JsonValue& object, StepResult& result) {
+  const auto facts = object.members();
+  if (facts.size() > kMaxProbeFacts) fail<CorruptData>("more than {} facts", kMaxProbeFacts);
+  for (const auto& [name, value] : facts) {
+    if (name.empty() || name.size() > kMaxProbeName) value.refuse(fmt::format("has a name of {} bytes", name.size()));
+    result.facts[clean(name)] = clean(value.text());
   }
 }
 
-void take_warnings(const json& list, StepResult& result) {
-  if (!list.is_array()) fail<CorruptData>("\"warnings\" is no list");
-  if (list.size() > kMaxProbeWarnings) fail<CorruptData>("more than {} warnings", kMaxProbeWarnings);
-  for (const auto& one : list) result.warnings.push_back(text_of(one, "warnings"));
-}
-
-Outcome outcome_of(const json& value) {
-  if (value.is_string())
-    for (const auto known : {Outcome::kOk, Outcome::kFailed, Outcome::kSkipped})
-      if (value.get_ref<const std::string&>() == to_string(known)) return known;
-  throw CorruptData("\"result\" is none of ok, failed, skipped");
-}
-
-json parse_line(std::string_view line) {
-  if (line.size() > kMaxLine) fail<CorruptData>("it has {} bytes, more than {}", line.size(), kMaxLine);
-  check_json_shape(line, kMaxDepth, kMaxValues, "it");
-  auto object = json::parse(line, nullptr, false);
-  if (!object.is_object()) throw CorruptData("it is no JSON object");
-  return object;
-}
-
-StepResult read_result(const json& object) {
+StepResult read_result(const JsonValue& object) {
   StepResult result;
-  result.outcome = outcome_of(object.at("result"));
-  const auto* detail = member(object, "detail");
-  if (detail == nullptr) throw CorruptData("it has no \"detail\"");
-  result.detail = text_of(*detail, "detail");
-  if (const auto* metrics = member(object, "metrics")) take_metrics(*metrics, result);
-  if (const auto* facts = member(object, "facts")) take_facts(*facts, result);
-  if (const auto* warnings = member(object, "warnings")) take_warnings(*warnings, result);
-  if (const auto* throttled = member(object, "throttled")) {
-    if (!throttled->is_boolean()) throw CorruptData("\"throttled\" is no boolean");
-    result.throttled = throttled->get<bool>();
-  }
+  result.outcome = one_of(object["result"], {Outcome::kOk, Outcome::kFailed, Outcome::kSkipped});
+  result.detail = clean(object["detail"].text());
+  take_metrics(object.maybe("metrics"), result);
+  take_facts(object.maybe("facts"), result);
+  for (const auto& warning : object.maybe("warnings").texts(kMaxProbeWarnings))
+    result.warnings.push_back(clean(warning));
+  result.throttled = object.maybe("throttled").flag();
   return result;
 }
 
@@ -141,15 +96,16 @@ struct Said {
 
 void take_line(std::string_view line, std::size_t number, Said& said) {
   try {
-    const auto object = parse_line(line);
-    if (object.contains("result")) {
+    const auto object = JsonValue::parse(line, fmt::format("line {} of its output makes no sense", number),
+                                         {.bytes = kMaxLine, .depth = kMaxDepth, .values = kMaxValues});
+    if (object.has("result")) {
       said.result = read_result(object);
       said.doing.clear();
-    } else if (const auto* doing = member(object, "doing")) {
-      said.doing = text_of(*doing, "doing");
+    } else if (const auto doing = object.maybe("doing")) {
+      said.doing = clean(doing.text());
     }
   } catch (const Error& error) {
-    if (said.wrong.empty()) said.wrong = fmt::format("line {} of its output makes no sense: {}", number, error.what());
+    if (said.wrong.empty()) said.wrong = error.what();
   }
 }
 

@@ -89,29 +89,31 @@ TEST(ProbeOutputTest, OnlyLinesThatBeginWithTheMarkCount) {
 
 TEST(ProbeOutputTest, WhatMakesNoSenseIsAFailureThatSaysWhy) {
   const std::vector<std::pair<std::string, std::string>> cases = {
-      {R"(nonsense)", "no JSON object"},
-      {R"([1])", "no JSON object"},
+      {R"(nonsense)", "no valid JSON"},
+      {R"([1])", "must be an object"},
       {R"({"result": "fine", "detail": "x"})", "none of ok, failed, skipped"},
-      {R"({"result": 1, "detail": "x"})", "none of ok, failed, skipped"},
-      {R"({"result": "ok"})", "no \"detail\""},
-      {R"({"result": "ok", "detail": 7})", "\"detail\" is no text"},
-      {R"({"result": "ok", "detail": "", "metrics": {}})", "no list"},
-      {R"({"result": "ok", "detail": "", "metrics": [1]})", "no object"},
+      {R"({"result": 1, "detail": "x"})", "\"result\" must be a string"},
+      {R"({"result": "ok"})", "\"detail\" is missing"},
+      {R"({"result": "ok", "detail": 7})", "\"detail\" must be a string"},
+      {R"({"result": "ok", "detail": "", "metrics": {}})", "\"metrics\" must be an array"},
+      {R"({"result": "ok", "detail": "", "metrics": [1]})", "\"metrics[0]\" must be an object"},
       {R"({"result": "ok", "detail": "", "metrics": [{"name": "a b", "kind": "steady", "seconds": 1}]})",
-       "proper \"name\""},
-      {R"({"result": "ok", "detail": "", "metrics": [{"name": "a", "kind": "fast", "seconds": 1}]})", "unknown kind"},
+       "\"metrics[0].name\" is no proper name"},
+      {R"({"result": "ok", "detail": "", "metrics": [{"name": "a", "kind": "fast", "seconds": 1}]})",
+       "\"metrics[0].kind\" is none of"},
       {R"({"result": "ok", "detail": "", "metrics": [{"name": "a", "kind": "steady", "seconds": "1"}]})",
-       "no \"seconds\""},
-      {R"({"result": "ok", "detail": "", "metrics": [{"name": "a", "kind": "steady", "seconds": -1}]})", "took -1"},
+       "\"metrics[0].seconds\" must be a number"},
+      {R"({"result": "ok", "detail": "", "metrics": [{"name": "a", "kind": "steady", "seconds": -1}]})",
+       "\"metrics[0].seconds\" must be a number from 0"},
       {R"({"result": "ok", "detail": "", "metrics": [{"name": "a", "kind": "steady", "seconds": 1e300}]})",
-       "took 1e+300"},
+       "\"metrics[0].seconds\" must be a number from 0"},
       {R"({"result": "ok", "detail": "", "metrics": [{"name": "a", "kind": "steady", "seconds": 1}, {"name": "a", )"
        R"("kind": "steady", "seconds": 2}]})",
        "twice"},
-      {R"({"result": "ok", "detail": "", "facts": []})", "\"facts\" is no object"},
-      {R"({"result": "ok", "detail": "", "facts": {"gpu": 7}})", "\"gpu\" is no text"},
-      {R"({"result": "ok", "detail": "", "warnings": "x"})", "no list"},
-      {R"({"result": "ok", "detail": "", "throttled": 1})", "no boolean"},
+      {R"({"result": "ok", "detail": "", "facts": []})", "\"facts\" must be an object"},
+      {R"({"result": "ok", "detail": "", "facts": {"gpu": 7}})", "\"facts.gpu\" must be a string"},
+      {R"({"result": "ok", "detail": "", "warnings": "x"})", "\"warnings\" must be an array"},
+      {R"({"result": "ok", "detail": "", "throttled": 1})", "\"throttled\" must be true or false"},
       {"[[[[[[[[[[]]]]]]]]]]", "nested deeper"},
   };
   for (const auto& [line, why] : cases) {
@@ -129,11 +131,11 @@ TEST(ProbeOutputTest, MoreThanTheLimitsIsRefused) {
                R"(", "kind": "steady", "seconds": 1})";
   for (std::size_t i = 0; i <= kMaxProbeWarnings; ++i) warnings += i == 0 ? "\"w\"" : ",\"w\"";
   EXPECT_THAT(parse(said(R"({"result": "ok", "detail": "", "metrics": [)" + metrics + "]}")).detail,
-              HasSubstr("more than 200 metrics"));
+              HasSubstr("\"metrics\": 201 items, the limit is 200"));
   EXPECT_THAT(parse(said(R"({"result": "ok", "detail": "", "warnings": [)" + warnings + "]}")).detail,
-              HasSubstr("more than 100 warnings"));
+              HasSubstr("\"warnings\": 101 items, the limit is 100"));
   EXPECT_THAT(parse(said(R"({"result": "ok", "detail": ")" + std::string(2 << 20, 'x') + "\"}")).detail,
-              HasSubstr("bytes, more than"));
+              HasSubstr("bytes, the limit is"));
 }
 
 TEST(ProbeOutputTest, TextsAreOneShortLineThatPrints) {

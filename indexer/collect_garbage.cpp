@@ -11,6 +11,7 @@
 
 #include "core/base/errors.h"
 #include "core/base/file.h"
+#include "core/base/json_document.h"
 #include "core/base/log.h"
 #include "core/oci/layout.h"
 #include "core/oci/manifest.h"
@@ -222,7 +223,10 @@ class Collector {
   // Entries whose manifests are gone leave index.json; everything else in it stays as it is.
   void drop_entries() {
     const std::set<Digest> removed(report_.removed_manifests.begin(), report_.removed_manifests.end());
-    auto document = json::parse(as_text(read_file(dir_ / "index.json", oci::kMaxIndexJsonBytes)));
+    const auto index = dir_ / "index.json";
+    auto document =
+        JsonValue::parse(read_file(index, oci::kMaxIndexJsonBytes), index.string(), {.bytes = oci::kMaxIndexJsonBytes})
+            .raw();
     auto& manifests = document["manifests"];
     if (!manifests.is_array()) return;
     const auto before = manifests.size();
@@ -231,7 +235,7 @@ class Collector {
       const auto digest = Digest::try_parse(text);
       return digest && removed.contains(*digest) && !reached_.contains(*digest);
     });
-    if (manifests.size() != before) write_file_atomically(dir_ / "index.json", as_bytes(document.dump()));
+    if (manifests.size() != before) write_file_atomically(index, as_bytes(document.dump()));
   }
 
   fs::path path_of(const Digest& digest) const { return blobs_ / digest.hex(); }

@@ -6,6 +6,7 @@
 
 #include "core/base/errors.h"
 #include "core/base/file.h"
+#include "core/base/json_document.h"
 
 namespace varve::indexer {
 namespace {
@@ -24,18 +25,14 @@ bool is_same_place(const std::string& one, const std::string& other) {
 }
 
 // Older versions kept digests alone. The size says so: no manifest has 0 bytes.
-Pin bare_pin(const json& digest, const std::string& what) {
-  if (!digest.is_string()) fail<CorruptData>("{}: a digest is a JSON {}", what, digest.type_name());
-  Pin pin;
-  pin.image.media_type = oci::kOciManifestType;
-  pin.image.digest = Digest::parse(digest.get<std::string>(), what);
-  return pin;
-}
-
-std::vector<Pin> pins_in(const json& list, const std::string& what) {
-  if (!list.is_array()) return parse_pins(as_bytes(list.dump()), what);
+std::vector<Pin> pins_in(const JsonValue& list, const std::string& what) {
+  if (list.is_object()) return parse_pins(as_bytes(list.raw().dump()), what);
   std::vector<Pin> pins;
-  for (const auto& digest : list) pins.push_back(bare_pin(digest, what));
+  for (const auto& digest : list.items()) {
+    auto& pin = pins.emplace_back();
+    pin.image.media_type = oci::kOciManifestType;
+    pin.image.digest = digest.digest();
+  }
   return pins;
 }
 
@@ -76,9 +73,9 @@ std::vector<std::string> KnownPins::places() const {
 
 std::vector<Pin> KnownPins::pins_of(const std::string& place) const {
   std::vector<Pin> pins;
-  for (const auto& known : places()) {
+  for (const auto& [known, list] : JsonValue(document_, file_.string()).maybe("places").members()) {
     if (!is_same_place(known, place)) continue;
-    auto more = pins_in(document_.at("places").at(known), fmt::format("{}: {}", file_.string(), known));
+    auto more = pins_in(list, list.where());
     std::ranges::move(lost_pins(more, pins), std::back_inserter(pins));
   }
   return pins;

@@ -2,13 +2,12 @@
 
 #include <algorithm>
 #include <array>
-#include <limits>
 #include <set>
-#include <utility>
 
 #include <nlohmann/json.hpp>
 
 #include "core/base/errors.h"
+#include "core/base/json_document.h"
 #include "core/oci/artifact.h"
 
 namespace varve::indexer {
@@ -16,119 +15,46 @@ namespace {
 
 using nlohmann::json;
 
-constexpr int kFormat = 1;
-constexpr int kMaxDepth = 6;  // of the document: layers, a layer, its components, one of them
-constexpr std::size_t kMaxValues = 10 * kMaxRecordedComponents;  // bounds the memory that a small document can ask for
-constexpr std::size_t kMaxTextBytes = 1000;                      // versions and writers
+constexpr std::uint64_t kFormat = 1;
+constexpr int kMaxDepth = 6;                 // of the document: layers, a layer, its components, one of them
+constexpr std::size_t kMaxTextBytes = 1000;  // versions and writers
 constexpr std::string_view kNoTag;
 constexpr std::array kHeats = {index::Heat::kSystem, index::Heat::kCuda, index::Heat::kHot, index::Heat::kWatch,
                                index::Heat::kCold};
 
-json parse_json(std::string_view text, std::string_view what) {
-  if (text.size() > kMaxLayoutRecordBytes)
-    fail<Unsupported>("{}: {} bytes, the limit is {}", what, text.size(), kMaxLayoutRecordBytes);
-  std::size_t values = 0;
-  const auto check = [&](int depth, json::parse_event_t, json&) {
-    if (depth > kMaxDepth) fail<CorruptData>("{}: nested deeper than {}", what, kMaxDepth);
-    if (++values > kMaxValues) fail<Unsupported>("{}: more than {} JSON values", what, kMaxValues);
-    return true;
-  };
-  json document;
-  try {
-    document = json::parse(text, check);
-  } catch (const json::parse_error& error) {
-    fail<CorruptData>("{}: no valid JSON at byte {}", what, error.byte);
-  } catch (const json::exception&) {
-    fail<CorruptData>("{}: JSON with a number out of range", what);
-  }
-  if (!document.is_object()) fail<CorruptData>("{}: a JSON {} where an object is expected", what, document.type_name());
-  return document;
+index::Heat heat_of(const JsonValue& value) {
+  const auto found = std::ranges::find(kHeats, value.text(), index::heat_name);
+  if (found == kHeats.end()) value.refuse(fmt::format("cannot be {:.40}", value.text()));
+  return *found;
 }
 
-// The members of one object; messages say which object it is.
-class Members {
- public:
-  Members(const json& object, std::string where) : object_(object), where_(std::move(where)) {
-    if (!object.is_object()) fail<CorruptData>("{}: a JSON {} where an object is expected", where_, object.type_name());
-  }
-
-  const json& at(const char* name) const {
-    const auto found = object_.find(name);
-    if (found == object_.end()) fail<CorruptData>("{}: \"{}\" is missing", where_, name);
-    return *found;
-  }
-  std::string text(const char* name) const {
-    const auto& member = at(name);
-    if (!member.is_string()) wrong_type(name, member);
-    auto value = member.get<std::string>();
-    if (value.size() > kMaxTextBytes)
-      fail<CorruptData>("{}: \"{}\" has {} bytes, the limit is {}", where_, name, value.size(), kMaxTextBytes);
-    return value;
-  }
-  Digest digest(const char* name) const { return Digest::parse(text(name), where_ + ": \"" + name + "\""); }
-  bool flag(const char* name) const {
-    const auto& member = at(name);
-    if (!member.is_boolean()) wrong_type(name, member);
-    return member.get<bool>();
-  }
-  template <typename Number>
-  Number number(const char* name) const {
-    const auto& member = at(name);
-    if (!member.is_number_unsigned()) wrong_type(name, member);
-    const auto value = member.get<std::uint64_t>();
-    if (value > std::numeric_limits<Number>::max())
-      fail<CorruptData>("{}: \"{}\" is too large ({})", where_, name, value);
-    return Number(value);
-  }
-  index::Heat heat(const char* name) const {
-    const auto value = text(name);
-    const auto found = std::ranges::find(kHeats, value, index::heat_name);
-    if (found == kHeats.end()) fail<CorruptData>("{}: \"{}\" cannot be {:.40}", where_, name, value);
-    return *found;
-  }
-
- private:
-  [[noreturn]] void wrong_type(const char* name, const json& member) const {
-    fail<CorruptData>("{}: \"{}\" has the wrong type ({})", where_, name, member.type_name());
-  }
-
-  const json& object_;
-  std::string where_;
-};
-
-RecordedComponent component_of(const json& object, const std::string& where) {
-  const Members members(object, where);
-  RecordedComponent component{.version = members.text("version"),
-                              .heat = members.heat("heat"),
-                              .content = members.digest("content"),
-                              .bytes = members.number<std::uint64_t>("bytes"),
-                              .releases = members.number<std::uint32_t>("releases"),
-                              .changes = members.number<std::uint32_t>("changes")};
+RecordedComponent component_of(const JsonValue& object) {
+  RecordedComponent component{.version = object["version"].text(kMaxTextBytes),
+                              .heat = heat_of(object["heat"]),
+                              .content = object["content"].digest(),
+                              .bytes = object["bytes"].number(),
+                              .releases = object["releases"].number<std::uint32_t>(),
+                              .changes = object["changes"].number<std::uint32_t>()};
   if (component.changes >= component.releases)
-    fail<CorruptData>("{}: changed {} times in {} releases", where, component.changes, component.releases);
+    object.refuse(fmt::format("changed {} times in {} releases", component.changes, component.releases));
   return component;
 }
 
-RecordedLayer layer_of(const json& object, const std::string& where) {
-  const Members members(object, where);
-  RecordedLayer layer{.digest = members.digest("digest"),
-                      .diff_id = members.digest("diff_id"),
-                      .compressed_bytes = members.number<std::uint64_t>("compressed_bytes"),
-                      .stream_bytes = members.number<std::uint64_t>("stream_bytes"),
-                      .taken_over = members.flag("taken_over"),
-                      .heat = members.heat("heat"),
-                      .writer = members.text("writer"),
+RecordedLayer layer_of(const JsonValue& object) {
+  RecordedLayer layer{.digest = object["digest"].digest(),
+                      .diff_id = object["diff_id"].digest(),
+                      .compressed_bytes = object["compressed_bytes"].number(),
+                      .stream_bytes = object["stream_bytes"].number(),
+                      .taken_over = object["taken_over"].flag(),
+                      .heat = heat_of(object["heat"]),
+                      .writer = object["writer"].text(kMaxTextBytes),
                       .components = {}};
-  const auto& components = members.at("components");
-  if (!components.is_object())
-    fail<CorruptData>("{}: \"components\" has the wrong type ({})", where, components.type_name());
-  for (const auto& [name, component] : components.items()) {
+  for (const auto& [name, component] : object["components"].members()) {
     if (name.empty() || name.size() > kMaxComponentNameBytes)
-      fail<CorruptData>("{}: a component's name has {} bytes", where, name.size());
-    layer.components.emplace(name, component_of(component, where + ": component " + name));
+      component.refuse(fmt::format("is a component whose name has {} bytes", name.size()));
+    layer.components.emplace(name, component_of(component));
   }
-  if (layer.taken_over && !layer.components.empty())
-    fail<CorruptData>("{}: was taken over and yet has components", where);
+  if (layer.taken_over && !layer.components.empty()) object.refuse("was taken over and yet has components");
   return layer;
 }
 
@@ -209,18 +135,13 @@ std::string to_json(const LayoutRecord& record) {
 }
 
 LayoutRecord parse_layout_record(std::string_view text, std::string_view what) {
-  const auto document = parse_json(text, what);
-  const Members members(document, std::string(what));
-  if (const auto format = members.number<std::uint32_t>("format"); format != kFormat)
+  const auto document = JsonValue::parse(
+      text, what, {.bytes = kMaxLayoutRecordBytes, .depth = kMaxDepth, .values = 10 * kMaxRecordedComponents});
+  if (const auto format = document["format"].number(); format != kFormat)
     fail<Unsupported>("{}: format {} is of a later Varve", what, format);
   LayoutRecord record;
-  record.image = members.digest("image");
-  const auto& layers = members.at("layers");
-  if (!layers.is_array()) fail<CorruptData>("{}: \"layers\" has the wrong type ({})", what, layers.type_name());
-  if (layers.size() > oci::kMaxLayers)
-    fail<Unsupported>("{}: {} layers, the limit is {}", what, layers.size(), oci::kMaxLayers);
-  for (const auto& layer : layers)
-    record.layers.push_back(layer_of(layer, fmt::format("{}: layer {}", what, record.layers.size())));
+  record.image = document["image"].digest();
+  for (const auto& layer : document["layers"].items(oci::kMaxLayers)) record.layers.push_back(layer_of(layer));
   check_components(record, what);
   return record;
 }

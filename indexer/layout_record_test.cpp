@@ -140,22 +140,24 @@ TEST_F(LayoutRecordTest, IsNotPublishedForAnotherImage) {
 
 TEST_F(LayoutRecordTest, SaysWhatIsWrongAndWhere) {
   const auto json = to_json(record_);
-  EXPECT_THAT(error_of("[]"), HasSubstr("record: a JSON array where an object is expected"));
+  EXPECT_THAT(error_of("[]"), HasSubstr("record: must be an object, but is array"));
   EXPECT_THAT(error_of(json.substr(0, json.size() - 1)), HasSubstr("no valid JSON at byte"));
   EXPECT_THAT(error_of(replaced(json, "\"format\":1", "\"format\":2")), HasSubstr("format 2 is of a later Varve"));
   EXPECT_THAT(error_of(replaced(json, "\"heat\":\"hot\"", "\"heat\":\"warm\"")),
-              HasSubstr("record: layer 1: component pip:numpy: \"heat\" cannot be warm"));
+              HasSubstr("record: \"layers[1].components.pip:numpy.heat\" cannot be warm"));
   EXPECT_THAT(error_of(replaced(json, "\"releases\":5", "\"releases\":2")),
-              HasSubstr("component pip:numpy: changed 2 times in 2 releases"));
+              HasSubstr("components.pip:numpy\" changed 2 times in 2 releases"));
   EXPECT_THAT(error_of(replaced(json, "\"releases\":5", "\"releases\":4294967296")),
-              HasSubstr("\"releases\" is too large"));
-  EXPECT_THAT(error_of(replaced(json, "\"bytes\":1000", "\"bytes\":-1")), HasSubstr("\"bytes\" has the wrong type"));
+              HasSubstr("pip:numpy.releases\" must be a whole number from 0 to 4294967295"));
+  EXPECT_THAT(error_of(replaced(json, "\"bytes\":1000", "\"bytes\":-1")),
+              HasSubstr("pip:numpy.bytes\" must be a whole number"));
   EXPECT_THAT(error_of(replaced(json, "\"taken_over\":true", "\"taken_over\":1")),
-              HasSubstr("record: layer 0: \"taken_over\" has the wrong type"));
+              HasSubstr("record: \"layers[0].taken_over\" must be true or false"));
   EXPECT_THAT(error_of(replaced(json, "\"taken_over\":false", "\"taken_over\":true")),
               HasSubstr("was taken over and yet has components"));
-  EXPECT_THAT(error_of(replaced(json, ",\"writer\":\"\"", "")), HasSubstr("record: layer 0: \"writer\" is missing"));
-  EXPECT_THAT(error_of(replaced(json, "\"content\":\"sha256:", "\"content\":\"sha256:zz")), HasSubstr("\"content\""));
+  EXPECT_THAT(error_of(replaced(json, ",\"writer\":\"\"", "")), HasSubstr("record: \"layers[0].writer\" is missing"));
+  EXPECT_THAT(error_of(replaced(json, "\"content\":\"sha256:", "\"content\":\"sha256:zz")),
+              HasSubstr("pip:numpy.content\""));
 }
 
 TEST_F(LayoutRecordTest, AComponentIsInOneLayerOnly) {

@@ -13,6 +13,7 @@
 #include "core/base/errors.h"
 #include "core/base/file.h"
 #include "core/base/guarded.h"
+#include "core/base/json_document.h"
 #include "core/base/parallel.h"
 #include "core/base/rfc3339.h"
 #include "core/index/format/image_index.h"
@@ -276,9 +277,8 @@ std::string list_of_pins(std::vector<Pin> pins) {
 std::vector<Pin> parse_pins(ByteView bytes, const std::string& what) {
   const auto list = oci::ImageIndex::parse(bytes, what);
   // Any index has entries; an image for several platforms that took the tag promises nothing.
-  const auto document = json::parse(as_text(bytes), nullptr, false);
-  const auto type = document.find("artifactType");
-  if (type == document.end() || *type != kPinsArtifactType) fail<CorruptData>("{}: it is no list of pins", what);
+  const auto document = JsonValue::parse(bytes, what, {.bytes = oci::kMaxManifestBytes});
+  if (document.maybe("artifactType").raw() != kPinsArtifactType) document.refuse("it is no list of pins");
   if (list.manifests.size() > kMaxPins)
     fail<Unsupported>("{}: {} pins, more than {}", what, list.manifests.size(), kMaxPins);
   std::vector<Pin> pins;

@@ -15,6 +15,7 @@
 #include "core/base/clock.h"
 #include "core/base/errors.h"
 #include "core/base/file.h"
+#include "core/base/json_document.h"
 #include "core/base/log.h"
 #include "core/codec/tar_writer.h"
 #include "core/oci/copy_blob.h"
@@ -232,18 +233,18 @@ class FinishedLayers {
     const auto bytes = read_file_if_there(file(key), kMaxStateBytes);
     if (!bytes) return std::nullopt;
     try {
-      const auto state = nlohmann::json::parse(as_text(*bytes));
+      const auto state = JsonValue::parse(*bytes, file(key).string());
       WrittenLayer layer;
-      layer.media_type = state.at("mediaType").get<std::string>();
-      layer.annotations = state.at("annotations").get<std::map<std::string, std::string>>();
-      layer.digest = Digest::parse(state.at("digest").get<std::string>());
-      layer.diff_id = Digest::parse(state.at("diffId").get<std::string>());
-      layer.compressed_bytes = state.at("size").get<std::uint64_t>();
-      layer.stream_bytes = state.at("streamBytes").get<std::uint64_t>();
-      layer.without_table = state.at("withoutTable").get<std::string>();
+      layer.media_type = state["mediaType"].text();
+      layer.annotations = state["annotations"].texts_by_name();
+      layer.digest = state["digest"].digest();
+      layer.diff_id = state["diffId"].digest();
+      layer.compressed_bytes = state["size"].number();
+      layer.stream_bytes = state["streamBytes"].number();
+      layer.without_table = state["withoutTable"].text();
       return layer;
     } catch (const std::exception& error) {
-      log::debug("{}: {}", file(key).string(), error.what());  // of a crashed machine, say: then it is written again
+      log::debug("{}", error.what());  // of a crashed machine, say: then it is written again
       return std::nullopt;
     }
   }

@@ -5,6 +5,7 @@
 #include <nlohmann/json.hpp>
 
 #include "core/base/errors.h"
+#include "core/base/json_document.h"
 
 namespace varve::cuda {
 namespace {
@@ -14,7 +15,7 @@ using index::FlatEntry;
 using nlohmann::json;
 
 constexpr std::string_view kOurLabels = "dev.varve.";
-constexpr int kMaxConfigDepth = 64;
+constexpr std::uint64_t kMaxConfigBytes = 16 << 20;
 constexpr std::string_view kBeside = "beside:";
 
 std::string type_name(FileType type) {
@@ -62,18 +63,9 @@ ManifestFile file_of(const std::string& path, const FlatEntry& entry, const std:
 }
 
 json parse_config(ByteView bytes) {
-  const auto check = [](int depth, json::parse_event_t, json&) {
-    if (depth > kMaxConfigDepth) fail<CorruptData>("image config: nested deeper than {}", kMaxConfigDepth);
-    return true;
-  };
-  try {
-    auto document = json::parse(as_text(bytes), check);
-    if (!document.is_object())
-      fail<CorruptData>("image config: a JSON {} where an object is expected", document.type_name());
-    return document;
-  } catch (const json::exception& error) {
-    fail<CorruptData>("image config: no valid JSON: {}", error.what());
-  }
+  const auto config = JsonValue::parse(bytes, "image config", {.bytes = kMaxConfigBytes});
+  if (!config.is_object()) config.refuse("is no JSON object");
+  return config.raw();
 }
 
 std::map<std::string, std::string> config_members(ByteView config_json) {

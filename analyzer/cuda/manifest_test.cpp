@@ -177,11 +177,13 @@ TEST(CudaManifest, WhatPeopleOrDamageChangedIsRefusedByName) {
   EXPECT_EQ(refusal("PATH=/usr/bin", "PATH=/usr/sbin"), "proof: \"config_sha256\" is not that of \"config\"");
   EXPECT_EQ(refusal("\"format\": 1", "\"format\": 2"), "proof: \"format\" is not 1");
   EXPECT_EQ(refusal("\"type\":\"file\"", "\"type\":\"fifo\""), "proof: \"files[1].type\" is no type");
-  EXPECT_EQ(refusal("\"mode\":420", "\"mode\":-1"), "proof: \"files[1].mode\" must be a number from 0 to 4294967295");
-  EXPECT_EQ(refusal("\"rule\":", "\"rôle\":"), "proof: \"files[0].rôle\" is not known");
-  EXPECT_EQ(refusal("etc/ld.so.conf.d\"", "zzz\""), "proof: files[1]: paths are not in order");
+  EXPECT_EQ(refusal("\"mode\":420", "\"mode\":-1"),
+            "proof: \"files[1].mode\" must be a whole number from 0 to 4294967295");
+  EXPECT_EQ(refusal("\"rule\":", "\"rôle\":"), "proof: \"files[0].rôle\" is not known here");
+  EXPECT_EQ(refusal("etc/ld.so.conf.d\"", "zzz\""), "proof: \"files[1]\" is out of order (by path)");
   EXPECT_EQ(refusal("\"missing\": [", "\"missing\": [[[[[["), "proof: nested deeper than 4");
-  EXPECT_EQ(refusal("\"path\":\"etc", "\"path\":\"\\\\q"), "proof: \"files[0]\": a '\\' that begins nothing known");
+  EXPECT_EQ(refusal("\"path\":\"etc", "\"path\":\"\\\\q"),
+            "proof: \"files[0].path\" has a '\\' that begins nothing known");
   EXPECT_THROW(parse_manifest(json.substr(0, json.size() / 2), "proof"), CorruptData);
 }
 

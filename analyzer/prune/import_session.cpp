@@ -7,6 +7,7 @@
 #include <nlohmann/json.hpp>
 
 #include "analyzer/prune/internal/carried_files.h"
+#include "core/base/json_document.h"
 
 namespace varve::prune {
 namespace {
@@ -14,6 +15,7 @@ namespace {
 using nlohmann::json;
 
 constexpr std::size_t kMaxWords = 4096;  // of an exception
+constexpr std::uint64_t kMaxAnswerBytes = 16 << 20;
 
 json orders_of(const std::vector<ImportTask>& tasks, unsigned jobs, std::chrono::seconds limit) {
   auto list = json::array();
@@ -32,22 +34,10 @@ std::string last_line(std::string_view text) {
   return std::string(text.substr(start == text.npos ? 0 : start + 1).substr(0, kMaxWords));
 }
 
-std::string text_of(const json& line, const char* name, std::size_t number) {
-  const auto found = line.find(name);
-  if (found == line.end() || !found->is_string())
-    fail<CorruptData>("the import program's line {} has no text \"{}\"", number, name);
-  auto text = found->get<std::string>();
+std::string words_of(const JsonValue& value) {
+  auto text = value.text();
   if (text.size() > kMaxWords) text.resize(kMaxWords);
   return text;
-}
-
-std::vector<std::string> missed_of(const json& line) {
-  std::vector<std::string> names;
-  const auto found = line.find("missed");
-  if (found == line.end() || !found->is_array()) return names;
-  for (const auto& name : *found)
-    if (name.is_string() && names.size() < kMaxMissedNames) names.push_back(name.get<std::string>());
-  return names;
 }
 
 }  // namespace
@@ -58,24 +48,25 @@ std::vector<std::vector<ImportOutcome>> parse_import_outcomes(std::string_view l
   bool done = false;
   for (std::size_t number = 1; !lines.empty(); ++number) {
     const auto end = std::min(lines.find('\n'), lines.size());
-    const auto line = json::parse(lines.substr(0, end), nullptr, false);
+    const auto what = fmt::format("the import program's line {}", number);
+    const auto line = JsonValue::parse(lines.substr(0, end), what, {.bytes = kMaxAnswerBytes});
     lines.remove_prefix(std::min(end + 1, lines.size()));
-    if (!line.is_object() || done) fail<CorruptData>("the import program's line {} is none of its answers", number);
-    if (line.contains("done")) {
+    if (done) fail<CorruptData>("{} is none of its answers", what);
+    if (line.has("done")) {
       done = true;
       continue;
     }
-    const auto task = line.find("task");
-    if (task == line.end() || !task->is_number_unsigned() || task->get<std::uint64_t>() >= tasks.size())
-      fail<CorruptData>("the import program's line {} is about no task that it was given", number);
-    const auto index = task->get<std::size_t>();
+    const auto index = line["task"].number<std::size_t>();
+    if (index >= tasks.size()) line["task"].refuse("is no task that it was given");
     auto& of_task = outcomes[index];
-    ImportOutcome outcome{.name = text_of(line, "name", number),
-                          .outcome = text_of(line, "outcome", number),
-                          .detail = text_of(line, "detail", number),
-                          .missed = missed_of(line)};
+    auto missed = line.maybe("missed").texts();
+    missed.resize(std::min(missed.size(), kMaxMissedNames));
+    ImportOutcome outcome{.name = words_of(line["name"]),
+                          .outcome = words_of(line["outcome"]),
+                          .detail = words_of(line["detail"]),
+                          .missed = std::move(missed)};
     if (of_task.size() >= tasks[index].names.size() || tasks[index].names[of_task.size()] != outcome.name)
-      fail<CorruptData>("the import program's line {} is about {}, which is not next", number, outcome.name);
+      line["name"].refuse(fmt::format("is {}, which is not next", outcome.name));
     of_task.push_back(std::move(outcome));
   }
   if (!done) throw CorruptData("the import program did not come to its end");

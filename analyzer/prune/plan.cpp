@@ -7,21 +7,35 @@
 
 #include <nlohmann/json.hpp>
 
-#include "analyzer/prune/internal/json_fields.h"
+#include "analyzer/report/text.h"
+#include "analyzer/report/window.h"
 #include "core/base/errors.h"
+#include "core/base/json_document.h"
 #include "core/base/utf8.h"
 
 namespace varve::prune {
 namespace {
 
-using internal::day_value;
-using internal::Fields;
 using nlohmann::json;
 using nlohmann::ordered_json;
 
 constexpr std::string_view kPlanFormat = "varve-plan";
 constexpr std::uint64_t kPlanVersion = 1;
+constexpr std::size_t kMaxPlanValues = 8'000'000;
 constexpr std::array<std::string_view, 4> kVerdictNames{"hot", "watch", "cold", "archived"};
+
+json day_value(std::int32_t day) { return day == 0 ? json(nullptr) : json(report::day_text(day)); }
+
+// "2026-11-21"; null is 0.
+std::int32_t day_of(const JsonValue& value) {
+  if (value.raw().is_null()) return 0;
+  const auto day = value.text();
+  try {
+    return report::parse_window(day + ".." + day, 0).first;
+  } catch (const UsageError&) {
+    value.refuse("is not a day like 2026-11-21");
+  }
+}
 
 ordered_json reason_json(const Reason& reason) {
   return {{"kind", reason.kind}, {"by", reason.by}, {"text", reason.text}};
@@ -58,61 +72,60 @@ ordered_json forecast_json(const Forecast& forecast) {
           {"judged", forecast.judged}};
 }
 
-Reason read_reason(const Fields& fields) {
+Reason read_reason(const JsonValue& fields) {
   fields.only({"kind", "by", "text"});
-  return {.kind = fields.text("kind"), .by = fields.text("by"), .text = fields.text("text")};
+  return {.kind = fields["kind"].text(), .by = fields["by"].text(), .text = fields["text"].text()};
 }
 
-Verdict read_verdict(const Fields& fields) {
-  const auto name = fields.text("verdict");
+Verdict read_verdict(const JsonValue& fields) {
+  const auto name = fields["verdict"].text();
   const auto found = std::ranges::find(kVerdictNames, name);
-  if (found == kVerdictNames.end()) fields.refuse("verdict", "is none of hot, watch, cold, archived");
+  if (found == kVerdictNames.end()) fields["verdict"].refuse("is none of hot, watch, cold, archived");
   return Verdict(found - kVerdictNames.begin());
 }
 
-PlannedDistribution read_distribution(const Fields& fields) {
+PlannedDistribution read_distribution(const JsonValue& fields) {
   fields.only({"name", "version", "source", "verdict", "reasons", "bytes", "compressed_bytes",
                "unique_compressed_bytes", "sessions", "users", "users_at_most", "bound", "unused_since", "imports"});
   PlannedDistribution one;
-  one.name = fields.text("name");
-  if (one.name.empty()) fields.refuse("name", "is empty");
-  one.version = fields.text("version");
-  one.source = fields.text("source");
+  one.name = fields["name"].text();
+  if (one.name.empty()) fields["name"].refuse("is empty");
+  one.version = fields["version"].text();
+  one.source = fields["source"].text();
   one.verdict = read_verdict(fields);
-  fields.each("reasons", [&](const Fields& reason) { one.reasons.push_back(read_reason(reason)); });
-  if (one.reasons.empty()) fields.refuse("reasons", "is empty: a verdict says why");
-  one.bytes = fields.number("bytes");
-  one.compressed_bytes = fields.number("compressed_bytes");
-  one.unique_compressed_bytes = fields.number("unique_compressed_bytes");
-  one.sessions = fields.number("sessions");
-  one.users = {.at_least = fields.number("users"), .at_most = fields.number("users_at_most")};
-  one.bound = fields.real("bound", 0, 1);
-  one.unused_since = fields.day("unused_since");
-  one.imports = fields.texts("imports");
+  for (const auto& reason : fields["reasons"].items()) one.reasons.push_back(read_reason(reason));
+  if (one.reasons.empty()) fields["reasons"].refuse("is empty: a verdict says why");
+  one.bytes = fields["bytes"].number();
+  one.compressed_bytes = fields["compressed_bytes"].number();
+  one.unique_compressed_bytes = fields["unique_compressed_bytes"].number();
+  one.sessions = fields["sessions"].number();
+  one.users = {.at_least = fields["users"].number(), .at_most = fields["users_at_most"].number()};
+  one.bound = fields["bound"].real(0, 1);
+  one.unused_since = day_of(fields["unused_since"]);
+  one.imports = fields["imports"].texts();
   return one;
 }
 
-Forecast read_forecast(const Fields& fields) {
+Forecast read_forecast(const JsonValue& fields) {
   fields.only(
       {"basis", "sessions", "touching", "expected_rate", "at_most", "held_out_expected", "held_out_seen", "judged"});
-  return {.sessions = fields.number("sessions"),
-          .touching = fields.number("touching"),
-          .expected_rate = fields.real("expected_rate", 0, 1),
-          .at_most = fields.real("at_most", 0, 1),
-          .held_out_expected = fields.real("held_out_expected", 0, 1),
-          .held_out_seen = fields.real("held_out_seen", 0, 1),
-          .judged = fields.number("judged"),
-          .basis = fields.text("basis")};
+  return {.sessions = fields["sessions"].number(),
+          .touching = fields["touching"].number(),
+          .expected_rate = fields["expected_rate"].real(0, 1),
+          .at_most = fields["at_most"].real(0, 1),
+          .held_out_expected = fields["held_out_expected"].real(0, 1),
+          .held_out_seen = fields["held_out_seen"].real(0, 1),
+          .judged = fields["judged"].number(),
+          .basis = fields["basis"].text()};
 }
 
 // One verdict per name and source, in order: what applies the plan looks them up.
-void check_order(const Plan& plan, const Fields& fields) {
+void check_order(const Plan& plan, const std::vector<JsonValue>& verdicts) {
   const auto key = [](const PlannedDistribution& one) { return std::tie(one.name, one.source); };
   for (std::size_t i = 1; i < plan.verdicts.size(); ++i) {
-    if (key(plan.verdicts[i - 1]) == key(plan.verdicts[i]))
-      fields.refuse(fmt::format("verdicts[{}].name", i), "is there twice with the same source");
-    if (key(plan.verdicts[i - 1]) > key(plan.verdicts[i]))
-      fields.refuse(fmt::format("verdicts[{}].name", i), "is out of order (by name, then source)");
+    const auto before = key(plan.verdicts[i - 1]), now = key(plan.verdicts[i]);
+    if (before == now) verdicts[i]["name"].refuse("is there twice with the same source");
+    if (before > now) verdicts[i]["name"].refuse("is out of order (by name, then source)");
   }
 }
 
@@ -147,45 +160,42 @@ std::string to_json(const Plan& plan) {
 }
 
 Plan parse_plan(std::string_view text, std::string_view what) {
-  const auto document = internal::parse_document(text, kMaxPlanBytes, what);
-  const Fields fields(document, std::string(what), "");
-  if (!fields.has("format") || fields.text("format") != kPlanFormat)
+  const auto fields = JsonValue::parse(text, what, {.bytes = kMaxPlanBytes, .values = kMaxPlanValues});
+  if (!fields.has("format") || fields["format"].text() != kPlanFormat)
     fail<CorruptData>("{}: not a plan of `varve prune plan`", what);
-  if (const auto version = fields.number("version"); version != kPlanVersion)
+  if (const auto version = fields["version"].number(); version != kPlanVersion)
     fail<Unsupported>("{}: plan version {}; this program reads version {}", what, version, kPlanVersion);
   fields.only({"format", "version", "image", "reference", "window", "made_on", "parameters", "sessions", "cold_bytes",
                "saved_bytes", "affected_users", "forecast", "unsure", "waivers", "verdicts", "affected"});
   Plan plan;
-  const auto image = Digest::try_parse(fields.text("image"));
-  if (!image) fields.refuse("image", "is no digest like sha256:...");
-  plan.image = *image;
-  plan.reference = fields.text("reference");
-  const auto window = fields.object("window");
+  plan.image = fields["image"].digest();
+  plan.reference = fields["reference"].text();
+  const auto window = fields["window"];
   window.only({"first", "last"});
-  plan.window = {.first = window.day("first"), .last = window.day("last")};
-  plan.made_on = fields.day("made_on");
-  plan.parameters = fields.text_map("parameters");
-  plan.sessions = fields.number("sessions");
-  plan.cold_bytes = fields.number("cold_bytes");
-  plan.saved_bytes = fields.number("saved_bytes");
-  plan.affected_users = fields.number("affected_users");
-  plan.forecast = read_forecast(fields.object("forecast"));
-  plan.unsure = fields.texts("unsure");
-  fields.each("waivers", [&](const Fields& waiver) {
+  plan.window = {.first = day_of(window["first"]), .last = day_of(window["last"])};
+  plan.made_on = day_of(fields["made_on"]);
+  plan.parameters = fields["parameters"].texts_by_name();
+  plan.sessions = fields["sessions"].number();
+  plan.cold_bytes = fields["cold_bytes"].number();
+  plan.saved_bytes = fields["saved_bytes"].number();
+  plan.affected_users = fields["affected_users"].number();
+  plan.forecast = read_forecast(fields["forecast"]);
+  plan.unsure = fields["unsure"].texts();
+  for (const auto& waiver : fields["waivers"].items()) {
     waiver.only({"gate", "reason", "owner"});
     plan.waivers.push_back(
-        {.gate = waiver.text("gate"), .reason = waiver.text("reason"), .owner = waiver.text("owner")});
-    for (const auto* needed : {"gate", "reason", "owner"}) {
-      if (waiver.text(needed).empty()) waiver.refuse(needed, "is empty");
-    }
-  });
-  fields.each("verdicts", [&](const Fields& one) { plan.verdicts.push_back(read_distribution(one)); });
-  check_order(plan, fields);
-  fields.each("affected", [&](const Fields& one) {
+        {.gate = waiver["gate"].text(), .reason = waiver["reason"].text(), .owner = waiver["owner"].text()});
+    for (const auto* needed : {"gate", "reason", "owner"})
+      if (waiver[needed].text().empty()) waiver[needed].refuse("is empty");
+  }
+  const auto verdicts = fields["verdicts"].items();
+  for (const auto& one : verdicts) plan.verdicts.push_back(read_distribution(one));
+  check_order(plan, verdicts);
+  for (const auto& one : fields["affected"].items()) {
     one.only({"path", "users", "distributions"});
     plan.affected.push_back(
-        {.path = one.text("path"), .users = one.number("users"), .distributions = one.texts("distributions")});
-  });
+        {.path = one["path"].text(), .users = one["users"].number(), .distributions = one["distributions"].texts()});
+  }
   return plan;
 }
 

@@ -111,16 +111,16 @@ TEST(Plan, IsReadAsItWasWritten) {
 }
 
 TEST(Plan, SaysWhichFieldIsWrong) {
-  expect_refused("[]", "not a JSON object");
-  expect_refused("{", "not JSON at byte");
+  expect_refused("[]", "must be an object");
+  expect_refused("{", "no valid JSON at byte");
   expect_refused("{}", "not a plan");
   expect_refused(edited("\"version\": 1,", "\"version\": 2,"), "plan version 2");
   expect_refused(edited("\"sessions\": 41200,", ""), "\"sessions\" is missing");
-  expect_refused(edited("\"sessions\": 41200", "\"sesions\": 41200"), "\"sesions\" is no field that is known here");
-  expect_refused(edited("\"sessions\": 41200", "\"sessions\": -1"), "\"sessions\" is not a whole number");
-  expect_refused(edited("\"unsure\": [", "\"extra\": 1, \"unsure\": ["), "\"extra\" is no field that is known here");
+  expect_refused(edited("\"sessions\": 41200", "\"sesions\": 41200"), "\"sesions\" is not known here");
+  expect_refused(edited("\"sessions\": 41200", "\"sessions\": -1"), "\"sessions\" must be a whole number");
+  expect_refused(edited("\"unsure\": [", "\"extra\": 1, \"unsure\": ["), "\"extra\" is not known here");
   expect_refused(edited("\"verdict\": \"cold\"", "\"verdict\": \"gone\""), "\"verdicts[2].verdict\" is none of hot");
-  expect_refused(edited("\"bound\": 0.007", "\"bound\": 7"), "\"verdicts[2].bound\" is not from 0 to 1");
+  expect_refused(edited("\"bound\": 0.007", "\"bound\": 7"), "\"verdicts[2].bound\" must be a number from 0 to 1");
   expect_refused(edited("\"unused_since\": \"2024-10-04\"", "\"unused_since\": \"2024-02-31\""),
                  "\"verdicts[2].unused_since\" is not a day");
   expect_refused(edited("\"owner\": \"ops\"", "\"owner\": \"\""), "\"waivers[0].owner\" is empty");

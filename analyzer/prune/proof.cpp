@@ -5,39 +5,30 @@
 #include <fmt/format.h>
 #include <nlohmann/json.hpp>
 
-#include "analyzer/prune/internal/json_fields.h"
+#include "core/base/json_document.h"
 #include "core/oci/artifact.h"
 
 namespace varve::prune {
 namespace {
 
-using internal::Fields;
 using nlohmann::json;
 
 constexpr std::uint64_t kProofFormat = 1;
-
-Digest digest_field(const Fields& fields, std::string_view name) {
-  try {
-    return Digest::parse(fields.text(name, 200));
-  } catch (const std::exception& error) {
-    fields.refuse(name, error.what());
-  }
-}
 
 json gate_json(const GateResult& gate) {
   return {{"name", gate.name},     {"ok", gate.ok},         {"asked", gate.asked},
           {"waived", gate.waived}, {"detail", gate.detail}, {"findings", gate.findings}};
 }
 
-GateResult gate_of(const Fields& fields) {
+GateResult gate_of(const JsonValue& fields) {
   fields.only({"name", "ok", "asked", "waived", "detail", "findings"});
   GateResult gate;
-  gate.name = fields.text("name");
-  gate.ok = fields.flag("ok");
-  gate.asked = fields.flag("asked");
-  gate.waived = fields.flag("waived");
-  gate.detail = fields.text("detail");
-  gate.findings = fields.texts("findings");
+  gate.name = fields["name"].text();
+  gate.ok = fields["ok"].flag();
+  gate.asked = fields["asked"].flag();
+  gate.waived = fields["waived"].flag();
+  gate.detail = fields["detail"].text();
+  gate.findings = fields["findings"].texts();
   return gate;
 }
 
@@ -95,19 +86,18 @@ std::string to_json(const Proof& proof) {
 }
 
 Proof parse_proof(std::string_view text, std::string_view what) {
-  const auto document = internal::parse_document(text, kMaxProofBytes, what);
-  const Fields fields(document, std::string(what), "");
-  fields.only({"format", "old_image", "image", "tool", "written", "plan", "cuda_before", "cuda_after", "gates"});
-  if (fields.number("format") != kProofFormat) fields.refuse("format", "of a later Varve");
+  const auto document = JsonValue::parse(text, what, {.bytes = kMaxProofBytes});
+  document.only({"format", "old_image", "image", "tool", "written", "plan", "cuda_before", "cuda_after", "gates"});
+  if (document["format"].number() != kProofFormat) document["format"].refuse("is of a later Varve");
   Proof proof;
-  proof.old_image = digest_field(fields, "old_image");
-  proof.image = digest_field(fields, "image");
-  proof.tool = fields.text("tool");
-  proof.written = fields.text_map("written");
-  proof.plan = digest_field(fields, "plan");
-  proof.cuda_before = digest_field(fields, "cuda_before");
-  proof.cuda_after = digest_field(fields, "cuda_after");
-  fields.each("gates", [&](const Fields& gate) { proof.gates.push_back(gate_of(gate)); });
+  proof.old_image = document["old_image"].digest();
+  proof.image = document["image"].digest();
+  proof.tool = document["tool"].text();
+  proof.written = document["written"].texts_by_name();
+  proof.plan = document["plan"].digest();
+  proof.cuda_before = document["cuda_before"].digest();
+  proof.cuda_after = document["cuda_after"].digest();
+  for (const auto& gate : document["gates"].items()) proof.gates.push_back(gate_of(gate));
   return proof;
 }
 

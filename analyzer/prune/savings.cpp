@@ -6,30 +6,24 @@
 #include <fmt/format.h>
 #include <nlohmann/json.hpp>
 
-#include "analyzer/prune/internal/json_fields.h"
 #include "core/base/errors.h"
 #include "core/base/file.h"
+#include "core/base/json_document.h"
 #include "core/base/log.h"
 #include "core/base/utf8.h"
 
 namespace varve::prune {
 namespace {
 
-using internal::Fields;
 using nlohmann::ordered_json;
 
 constexpr std::string_view kSharesFormat = "varve-image-shares";
 constexpr std::uint64_t kSharesVersion = 1;
+constexpr std::size_t kMaxShares = 8'000'000;
 constexpr std::uint64_t kMaxLayerBytes = std::uint64_t(1) << 50;  // so that no sum of ours overflows
 
 std::string called(const Digest& image, const std::string& name) {
   return name.empty() ? image.to_string() : fmt::format("{} ({})", name, image.to_string());
-}
-
-Digest digest_in(const Fields& fields, std::string_view name) {
-  const auto digest = Digest::try_parse(fields.text(name));
-  if (!digest) fields.refuse(name, "is no sha256 digest");
-  return *digest;
 }
 
 }  // namespace
@@ -77,35 +71,34 @@ std::string to_json(const ImageShares& shares) {
 }
 
 ImageShares parse_image_shares(std::string_view json, std::string_view what) {
-  const auto document = internal::parse_document(json, kMaxImageSharesBytes, what);
-  const Fields fields(document, std::string(what), "");
-  fields.only({"format", "version", "image", "name", "layers", "distributions"});
-  if (fields.text("format") != kSharesFormat) fields.refuse("format", fmt::format("is not {}", kSharesFormat));
-  if (fields.number("version") != kSharesVersion) fields.refuse("version", "is another one than this program knows");
+  const auto document = JsonValue::parse(json, what, {.bytes = kMaxImageSharesBytes, .values = kMaxShares});
+  document.only({"format", "version", "image", "name", "layers", "distributions"});
+  if (document["format"].text() != kSharesFormat) document["format"].refuse(fmt::format("is not {}", kSharesFormat));
+  if (document["version"].number() != kSharesVersion)
+    document["version"].refuse("is another one than this program knows");
   ImageShares shares;
-  shares.image = digest_in(fields, "image");
-  shares.name = fields.text("name");
+  shares.image = document["image"].digest();
+  shares.name = document["name"].text();
   std::vector<Digest> layers;
-  fields.each("layers", [&](const Fields& layer) {
+  for (const auto& layer : document["layers"].items()) {
     layer.only({"digest", "bytes"});
-    layers.push_back(digest_in(layer, "digest"));
-    const auto bytes = layer.number("bytes");
-    if (bytes > kMaxLayerBytes) layer.refuse("bytes", "is more than a layer can have");
-    if (!shares.layers.emplace(layers.back(), bytes).second) layer.refuse("digest", "is there twice");
-  });
-  fields.each("distributions", [&](const Fields& one) {
+    layers.push_back(layer["digest"].digest());
+    const auto bytes = layer["bytes"].number(std::uint64_t(0), kMaxLayerBytes);
+    if (!shares.layers.emplace(layers.back(), bytes).second) layer["digest"].refuse("is there twice");
+  }
+  for (const auto& one : document["distributions"].items()) {
     one.only({"name", "shares"});
-    const auto [at, is_new] = shares.distributions.try_emplace(one.text("name"));
-    if (!is_new) one.refuse("name", "is there twice");
-    one.each("shares", [&](const Fields& share) {
+    const auto [at, is_new] = shares.distributions.try_emplace(one["name"].text());
+    if (!is_new) one["name"].refuse("is there twice");
+    for (const auto& share : one["shares"].items()) {
       share.only({"layer", "bytes"});
-      const auto number = share.number("layer");
-      if (number >= layers.size()) share.refuse("layer", "is none of its layers");
-      const auto bytes = share.number("bytes");
-      if (bytes > shares.layers[layers[number]]) share.refuse("bytes", "is more than its layer has");
-      if (!at->second.emplace(layers[number], bytes).second) share.refuse("layer", "is there twice");
-    });
-  });
+      const auto number = share["layer"].number();
+      if (number >= layers.size()) share["layer"].refuse("is none of its layers");
+      const auto bytes = share["bytes"].number();
+      if (bytes > shares.layers[layers[number]]) share["bytes"].refuse("is more than its layer has");
+      if (!at->second.emplace(layers[number], bytes).second) share["layer"].refuse("is there twice");
+    }
+  }
   return shares;
 }
 

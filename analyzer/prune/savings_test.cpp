@@ -135,7 +135,7 @@ TEST(ImageShares, SayWhichFieldIsWrong) {
   expect_refused("\"layer\":0", "\"layer\":3", "none of its layers");
   expect_refused("\"bytes\":120", "\"bytes\":400", "more than its layer");
   expect_refused("\"name\":\"old\"", "\"name\":\"numpy\"", "there twice");
-  expect_refused("sha256:", "sha257:", "no sha256 digest");
+  expect_refused("sha256:", "sha256:z", "is not a sha256 digest");
   expect_refused("\"bytes\":120", "\"bytes\":120,\"more\":1", "more");
 }
 

@@ -10,7 +10,7 @@
 #include "core/base/errors.h"
 #include "core/base/file.h"
 #include "core/base/log.h"
-#include "core/oci/internal/json.h"
+#include "core/oci/internal/descriptor_json.h"
 #include "core/oci/internal/layout_blob.h"
 
 namespace varve::oci {
@@ -62,8 +62,8 @@ void check_layout_file(const std::filesystem::path& dir) {
     fail<NotFound>("{}: no OCI layout folder: the files oci-layout and index.json are missing", name);
   }
   if (!std::filesystem::exists(dir / "index.json")) fail<NotFound>("{}: the file index.json is missing", name);
-  const auto layout = internal::parse_json_object(*content, kMaxLayoutFileBytes, name + "/oci-layout");
-  const auto version = internal::string_member(layout, "imageLayoutVersion", name + "/oci-layout");
+  const auto layout = JsonValue::parse(*content, name + "/oci-layout", {.bytes = kMaxLayoutFileBytes});
+  const auto version = layout.maybe("imageLayoutVersion").text();
   if (!version.starts_with("1."))
     fail<Unsupported>("{}: imageLayoutVersion '{}' is not supported, only 1.x", name, version.substr(0, 40));
 }
@@ -133,15 +133,15 @@ Bytes LayoutRepository::read_index_json() const {
   return std::move(*content);
 }
 
+JsonValue LayoutRepository::read_index() const {
+  return JsonValue::parse(read_index_json(), name() + "/index.json", {.bytes = kMaxIndexJsonBytes});
+}
+
 std::vector<Descriptor> LayoutRepository::entries() const {
-  const auto what = name() + "/index.json";
-  const auto document = internal::parse_json_object(read_index_json(), kMaxIndexJsonBytes, what);
   std::vector<Descriptor> list;
-  const auto* manifests = internal::array_member(document, "manifests", what);
-  if (manifests == nullptr) return list;
-  for (const auto& item : *manifests) {
+  for (const auto& item : read_index().maybe("manifests").items()) {
     try {
-      list.push_back(internal::descriptor_from_json(item, what));
+      list.push_back(internal::descriptor_from_json(item));
     } catch (const Unsupported&) {
       // An entry under another digest algorithm; nothing of ours refers to it.
     }
@@ -159,10 +159,10 @@ Document LayoutRepository::read_document(const Descriptor& descriptor) const {
   Document document{.descriptor = descriptor, .bytes = std::move(*bytes)};
   document.descriptor.size = document.bytes.size();
   if (document.descriptor.media_type.empty()) {
-    const auto parsed = internal::parse_json_object(document.bytes, kMaxManifestBytes, what);
-    document.descriptor.media_type = internal::string_member(parsed, "mediaType", what);
+    const auto parsed = JsonValue::parse(document.bytes, what, {.bytes = kMaxManifestBytes});
+    document.descriptor.media_type = parsed.maybe("mediaType").text();
     if (document.descriptor.media_type.empty())
-      document.descriptor.media_type = parsed.contains("manifests") ? kOciIndexType : kOciManifestType;
+      document.descriptor.media_type = parsed.has("manifests") ? kOciIndexType : kOciManifestType;
   }
   return document;
 }
@@ -433,7 +433,7 @@ void LayoutRepository::add_entry(const Descriptor& entry, std::string_view tag) 
   auto object = internal::descriptor_to_json(entry);
   if (!tag.empty()) object["annotations"][kRefNameAnnotation] = tag;
   const auto lock = lock_layout(dir_);
-  auto index = internal::parse_json_object(read_index_json(), kMaxIndexJsonBytes, name() + "/index.json");
+  auto index = read_index().raw();
   auto& manifests = index["manifests"];
   if (!manifests.is_array()) manifests = json::array();
   if (tag.empty() && has_same_entry(manifests, object)) return;

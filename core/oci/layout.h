@@ -7,6 +7,7 @@
 #include <set>
 
 #include "core/base/guarded.h"
+#include "core/base/json_document.h"
 #include "core/base/unique_fd.h"
 #include "core/oci/manifest.h"
 #include "core/oci/repository.h"
@@ -70,6 +71,7 @@ class LayoutRepository final : public Repository {
 
   std::filesystem::path blob_path(const Digest& digest) const;
   Bytes read_index_json() const;
+  JsonValue read_index() const;
   std::vector<Descriptor> entries() const;
   Document read_document(const Descriptor& descriptor) const;
   Document by_digest(const Digest& digest) const;

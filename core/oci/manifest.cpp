@@ -3,7 +3,7 @@
 #include <nlohmann/json.hpp>
 
 #include "core/base/errors.h"
-#include "core/oci/internal/json.h"
+#include "core/oci/internal/descriptor_json.h"
 
 namespace varve::oci {
 namespace {
@@ -13,33 +13,20 @@ using namespace internal;
 
 constexpr std::string_view kSchemaOneType = "application/vnd.docker.distribution.manifest.v1+";
 
-void check_schema_version(const json& document, std::string_view what) {
-  const auto version = document.find("schemaVersion");
-  if (version == document.end() || !version->is_number_integer())
-    fail<CorruptData>("{}: no schemaVersion; it is no manifest", what);
-  if (*version == 1)
+void check_schema_version(const JsonValue& document, std::string_view what) {
+  const auto version = document["schemaVersion"].number<int>();
+  if (version == 1)
     fail<Unsupported>("{}: a Docker schema 1 manifest; push the image again with a current tool to convert it", what);
-  if (*version != 2) fail<Unsupported>("{}: schemaVersion {} is not known", what, version->dump());
+  if (version != 2) fail<Unsupported>("{}: schemaVersion {} is not known", what, version);
 }
 
 // A document that can be read as two kinds would have two meanings under one digest.
-void refuse_ambiguity(const json& document, std::string_view media_type, std::string_view what) {
-  const auto own_type = string_member(document, "mediaType", what);
+void refuse_ambiguity(const JsonValue& document, std::string_view media_type) {
+  const auto own_type = document.maybe("mediaType").text();
   if (!own_type.empty() && !media_type.empty() && own_type != media_type)
-    fail<CorruptData>("{}: it calls itself {}, but was given as {}", what, own_type, media_type);
-  if (document.contains("manifests") && (document.contains("layers") || document.contains("config")))
-    fail<CorruptData>("{}: manifest and index in one", what);
-}
-
-std::vector<Descriptor> descriptors_of(const json& document, const char* name, std::size_t limit,
-                                       std::string_view what) {
-  std::vector<Descriptor> descriptors;
-  const auto* list = array_member(document, name, what);
-  if (list == nullptr) return descriptors;
-  if (list->size() > limit) fail<Unsupported>("{}: {} {}, the limit is {}", what, list->size(), name, limit);
-  descriptors.reserve(list->size());
-  for (const auto& item : *list) descriptors.push_back(descriptor_from_json(item, what));
-  return descriptors;
+    document.refuse(fmt::format("it calls itself {}, but was given as {}", own_type, media_type));
+  if (document.has("manifests") && (document.has("layers") || document.has("config")))
+    document.refuse("manifest and index in one");
 }
 
 }  // namespace
@@ -47,43 +34,37 @@ std::vector<Descriptor> descriptors_of(const json& document, const char* name, s
 Manifest Manifest::parse(ByteView bytes, std::string_view media_type, std::string_view what) {
   if (media_type.starts_with(kSchemaOneType))
     fail<Unsupported>("{}: a Docker schema 1 manifest; push the image again with a current tool to convert it", what);
-  const auto document = parse_json_object(bytes, kMaxManifestBytes, what);
+  const auto document = JsonValue::parse(bytes, what, {.bytes = kMaxManifestBytes});
   check_schema_version(document, what);
-  refuse_ambiguity(document, media_type, what);
+  refuse_ambiguity(document, media_type);
 
   Manifest manifest;
-  manifest.media_type = media_type.empty() ? string_member(document, "mediaType", what) : std::string(media_type);
+  manifest.media_type = media_type.empty() ? document.maybe("mediaType").text() : std::string(media_type);
   if (manifest.media_type.empty()) manifest.media_type = kOciManifestType;  // OCI 1.0 leaves it out
   if (!is_manifest_media_type(manifest.media_type))
     fail<Unsupported>("{}: media type {} is no image manifest", what, manifest.media_type);
-  const auto* config = object_member(document, "config", what);
-  if (config == nullptr) fail<CorruptData>("{}: no config", what);
-  manifest.config = descriptor_from_json(*config, what);
-  manifest.layers = descriptors_of(document, "layers", kMaxLayers, what);
-  manifest.artifact_type = string_member(document, "artifactType", what);
-  manifest.annotations = string_map_member(document, "annotations", what);
-  if (const auto* subject = object_member(document, "subject", what))
-    manifest.subject = descriptor_from_json(*subject, what);
+  manifest.config = descriptor_from_json(document["config"]);
+  for (const auto& layer : document.maybe("layers").items(kMaxLayers))
+    manifest.layers.push_back(descriptor_from_json(layer));
+  manifest.artifact_type = document.maybe("artifactType").text();
+  manifest.annotations = document.maybe("annotations").texts_by_name();
+  if (const auto subject = document.maybe("subject")) manifest.subject = descriptor_from_json(subject);
   return manifest;
 }
 
 ImageIndex ImageIndex::parse(ByteView bytes, std::string_view what) {
-  const auto document = parse_json_object(bytes, kMaxManifestBytes, what);
+  const auto document = JsonValue::parse(bytes, what, {.bytes = kMaxManifestBytes});
   check_schema_version(document, what);
-  refuse_ambiguity(document, "", what);
-  const auto own_type = string_member(document, "mediaType", what);
+  refuse_ambiguity(document, "");
+  const auto own_type = document.maybe("mediaType").text();
   if (!own_type.empty() && !is_index_media_type(own_type))
     fail<Unsupported>("{}: media type {} is no image index", what, own_type);
 
   ImageIndex index;
-  index.annotations = string_map_member(document, "annotations", what);
-  const auto* list = array_member(document, "manifests", what);
-  if (list == nullptr) return index;
-  if (list->size() > kMaxIndexEntries)
-    fail<Unsupported>("{}: {} manifests, the limit is {}", what, list->size(), kMaxIndexEntries);
-  for (const auto& item : *list) {
+  index.annotations = document.maybe("annotations").texts_by_name();
+  for (const auto& item : document.maybe("manifests").items(kMaxIndexEntries)) {
     try {
-      index.manifests.push_back(descriptor_from_json(item, what));
+      index.manifests.push_back(descriptor_from_json(item));
     } catch (const Unsupported&) {
       // A digest algorithm that is not ours: like an unknown media type, such an entry is never chosen.
     }
@@ -115,29 +96,23 @@ std::vector<std::string> creators_of(const json& document, std::size_t layers) {
 }  // namespace
 
 ImageConfig ImageConfig::parse(ByteView bytes, std::string_view what) {
-  const auto document = parse_json_object(bytes, kMaxConfigBytes, what);
+  const auto document = JsonValue::parse(bytes, what, {.bytes = kMaxConfigBytes});
   ImageConfig config;
-  config.platform = {.os = string_member(document, "os", what),
-                     .architecture = string_member(document, "architecture", what),
-                     .variant = string_member(document, "variant", what)};
-  const auto* rootfs = object_member(document, "rootfs", what);
-  if (rootfs == nullptr) fail<CorruptData>("{}: no rootfs; it is no image config", what);
-  for (const auto& diff_id : strings_member(*rootfs, "diff_ids", what)) {
-    if (config.diff_ids.size() == kMaxLayers) fail<Unsupported>("{}: more than {} diff_ids", what, kMaxLayers);
-    config.diff_ids.push_back(Digest::parse(diff_id, what));
-  }
-  config.created_by = creators_of(document, config.diff_ids.size());
-  const auto* run = object_member(document, "config", what);
-  if (run == nullptr) return config;
-  config.env = strings_member(*run, "Env", what);
-  config.entrypoint = strings_member(*run, "Entrypoint", what);
-  config.cmd = strings_member(*run, "Cmd", what);
-  config.user = string_member(*run, "User", what);
-  config.working_dir = string_member(*run, "WorkingDir", what);
-  config.stop_signal = string_member(*run, "StopSignal", what);
-  config.labels = string_map_member(*run, "Labels", what);
-  if (const auto* volumes = object_member(*run, "Volumes", what))
-    for (const auto& [path, ignored] : volumes->items()) config.volumes.push_back(path);
+  config.platform = {.os = document.maybe("os").text(),
+                     .architecture = document.maybe("architecture").text(),
+                     .variant = document.maybe("variant").text()};
+  for (const auto& diff_id : document["rootfs"].maybe("diff_ids").items(kMaxLayers))
+    config.diff_ids.push_back(diff_id.digest());
+  config.created_by = creators_of(document.raw(), config.diff_ids.size());
+  const auto run = document.maybe("config");
+  config.env = run.maybe("Env").texts();
+  config.entrypoint = run.maybe("Entrypoint").texts();
+  config.cmd = run.maybe("Cmd").texts();
+  config.user = run.maybe("User").text();
+  config.working_dir = run.maybe("WorkingDir").text();
+  config.stop_signal = run.maybe("StopSignal").text();
+  config.labels = run.maybe("Labels").texts_by_name();
+  for (const auto& [path, ignored] : run.maybe("Volumes").members()) config.volumes.push_back(path);
   return config;
 }
 

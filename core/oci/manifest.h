@@ -17,7 +17,6 @@ inline constexpr std::uint64_t kMaxConfigBytes = 16 * 1024 * 1024;
 inline constexpr std::size_t kMaxLayers = 1024;  // kernels and runtimes stop far below
 inline constexpr std::size_t kMaxIndexEntries = 16'384;
 inline constexpr int kMaxIndexDepth = 4;
-inline constexpr int kMaxJsonDepth = 64;
 
 // OCI image manifest or Docker manifest v2 schema 2.
 struct Manifest {

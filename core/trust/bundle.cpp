@@ -6,10 +6,10 @@
 
 #include "core/base/base64.h"
 #include "core/base/errors.h"
+#include "core/base/json_document.h"
 #include "core/base/log.h"
 #include "core/oci/artifact.h"
 #include "core/oci/manifest.h"
-#include "core/trust/internal/strict_json.h"
 
 namespace varve::trust {
 namespace {
@@ -38,19 +38,11 @@ bool names(const json& subject, const Digest& manifest) {
 }
 
 bool states(ByteView payload, const Digest& manifest) {
-  const auto statement = internal::parse_strict_json(payload, kMaxBundleBytes, "statement");
-  const auto type = internal::text_member(statement, "_type", "statement");
-  if (std::ranges::find(kStatementTypes, type) == std::end(kStatementTypes)) return false;
-  if (internal::text_member(statement, "predicateType", "statement") != kSignPredicate) return false;
-  const auto subjects = statement.find("subject");
-  if (subjects == statement.end() || !subjects->is_array() || subjects->size() > kMaxSubjects) return false;
-  return std::ranges::any_of(*subjects, [&](const json& subject) { return names(subject, manifest); });
-}
-
-const json& object_at(const json& object, const char* name, std::string_view what) {
-  const auto found = object.find(name);
-  if (found == object.end() || !found->is_object()) fail<CorruptData>("{}: \"{}\" must be an object", what, name);
-  return *found;
+  const auto statement = JsonValue::parse(payload, "statement", JsonLimits::strict(kMaxBundleBytes));
+  if (std::ranges::find(kStatementTypes, statement["_type"].text()) == std::end(kStatementTypes)) return false;
+  if (statement["predicateType"].text() != kSignPredicate) return false;
+  return std::ranges::any_of(statement["subject"].items(kMaxSubjects),
+                             [&](const JsonValue& subject) { return names(subject.raw(), manifest); });
 }
 
 // The bundle in a manifest that refers to something; absent if it holds none.
@@ -81,22 +73,18 @@ std::vector<oci::Descriptor> candidates_of(oci::Repository& repository, const Di
 }  // namespace
 
 Bundle Bundle::parse(ByteView bytes, std::string_view what) {
-  const auto document = internal::parse_strict_json(bytes, kMaxBundleBytes, what);
-  if (internal::text_member(document, "mediaType", what) != kBundleType)
-    fail<Unsupported>("{}: no sigstore bundle v0.3", what);
-  const auto& envelope = object_at(document, "dsseEnvelope", what);
-  if (internal::text_member(envelope, "payloadType", what) != kPayloadType)
+  const auto document = JsonValue::parse(bytes, what, JsonLimits::strict(kMaxBundleBytes));
+  if (document["mediaType"].text() != kBundleType) fail<Unsupported>("{}: no sigstore bundle v0.3", what);
+  const auto envelope = document["dsseEnvelope"];
+  if (envelope["payloadType"].text() != kPayloadType)
     fail<Unsupported>("{}: its payload is no in-toto statement", what);
-  const auto signatures = envelope.find("signatures");
-  if (signatures == envelope.end() || !signatures->is_array() || signatures->size() != 1 ||
-      !signatures->front().is_object())
-    fail<CorruptData>("{}: not one signature", what);
+  const auto signatures = envelope["signatures"].items();
+  if (signatures.size() != 1) fail<CorruptData>("{}: not one signature", what);
   Bundle bundle;
-  bundle.payload = internal::base64_member(envelope, "payload", what);
-  bundle.signature = internal::base64_member(signatures->front(), "sig", what);
-  const auto& material = object_at(document, "verificationMaterial", what);
-  if (const auto key = material.find("publicKey"); key != material.end() && key->is_object())
-    bundle.hint = internal::text_member(*key, "hint", what);
+  bundle.payload = envelope["payload"].base64();
+  bundle.signature = signatures.front()["sig"].base64();
+  if (const auto key = document["verificationMaterial"].maybe("publicKey"); key.is_object())
+    bundle.hint = key.maybe("hint").text();
   return bundle;
 }
 

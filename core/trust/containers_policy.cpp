@@ -3,23 +3,20 @@
 #include <algorithm>
 #include <cstdlib>
 
-#include <nlohmann/json.hpp>
+#include <fmt/ranges.h>
 
-#include "core/base/base64.h"
 #include "core/base/errors.h"
 #include "core/base/file.h"
+#include "core/base/json_document.h"
 #include "core/trust/docker_name.h"
-#include "core/trust/internal/strict_json.h"
 
 namespace varve::trust {
 namespace {
 
-using nlohmann::json;
 using Kind = PolicyRequirement::Kind;
 using Match = SignedIdentity::Match;
 
 constexpr std::size_t kMaxPolicyKeys = 64;
-constexpr std::string_view kMemberSeparator = ", ";
 
 // "team/app" is below "team" and "team/app", not below "te".
 bool is_at_or_below(std::string_view name, std::string_view prefix) {
@@ -32,72 +29,49 @@ bool accepts_repo_digest_or_exact(const DockerName& intended, const DockerName& 
   return !signed_name.is_name_only() && signed_name.repository == intended.repository;
 }
 
-SignedIdentity parse_identity(const json& value, const std::string& what) {
-  if (!value.is_object()) fail<CorruptData>("{}: \"signedIdentity\" must be an object", what);
-  const auto type = internal::text_member(value, "type", what);
+SignedIdentity parse_identity(const JsonValue& value) {
+  const auto type = value["type"].text();
   SignedIdentity identity;
   const auto named = [&](Match match, std::string_view member) {
-    internal::check_members(value, {"type", member}, {}, what);
+    value.only({"type", member});
     identity.match = match;
-    identity.name = internal::text_member(value, member, what);
+    identity.name = value[member].text();
     const auto name = DockerName::parse(identity.name);
     if (!name || (match == Match::kExactReference && name->is_name_only()))
-      fail<CorruptData>("{}: \"{}\" is no {}", what, member,
-                        match == Match::kExactReference ? "name with a tag or a digest" : "repository name");
+      value[member].refuse(match == Match::kExactReference ? "is no name with a tag or a digest"
+                                                           : "is no repository name");
   };
   if (type == "exactReference") {
     named(Match::kExactReference, "dockerReference");
   } else if (type == "exactRepository") {
     named(Match::kExactRepository, "dockerRepository");
   } else if (type == "remapIdentity") {
-    internal::check_members(value, {"type", "prefix", "signedPrefix"}, {}, what);
+    value.only({"type", "prefix", "signedPrefix"});
     identity.match = Match::kRemap;
-    identity.prefix = internal::text_member(value, "prefix", what);
-    identity.signed_prefix = internal::text_member(value, "signedPrefix", what);
-    if (identity.prefix.empty() || identity.signed_prefix.empty()) fail<CorruptData>("{}: an empty prefix", what);
+    identity.prefix = value["prefix"].text();
+    identity.signed_prefix = value["signedPrefix"].text();
+    if (identity.prefix.empty() || identity.signed_prefix.empty()) value.refuse("has an empty prefix");
   } else {
-    internal::check_members(value, {"type"}, {}, what);
+    value.only({"type"});
     if (type == "matchExact")
       identity.match = Match::kExact;
     else if (type == "matchRepository")
       identity.match = Match::kRepository;
     else if (type != "matchRepoDigestOrExact")
-      fail<CorruptData>("{}: the identity \"{:.60}\" is not known", what, type);
+      value.refuse(fmt::format("is of the kind \"{:.60}\", which is not known", type));
   }
   return identity;
 }
 
-std::vector<std::string> texts_of(const json& value, std::string_view member, const std::string& what) {
-  if (value.is_string()) return {value.get<std::string>()};
-  std::vector<std::string> texts;
-  if (!value.is_array() || value.empty() || value.size() > kMaxPolicyKeys)
-    fail<CorruptData>("{}: \"{}\" must be 1 to {} strings", what, member, kMaxPolicyKeys);
-  for (const auto& one : value) {
-    if (!one.is_string()) fail<CorruptData>("{}: \"{}\" must hold strings only", what, member);
-    texts.push_back(one.get<std::string>());
-  }
-  return texts;
-}
-
-Bytes base64_of(const std::string& text, std::string_view member, const std::string& what) {
-  const auto decoded = base64_decode(text);
-  if (!decoded) fail<CorruptData>("{}: \"{}\" is no base64", what, member);
-  return to_bytes(as_bytes(*decoded));
-}
-
 // Keys that cannot be read fail the requirement, not the file: others do not need them.
-void read_keys(const json& value, std::string_view member, PolicyRequirement& requirement, const std::string& what) {
-  const bool is_path = member.starts_with("keyPath");
-  const auto texts = texts_of(value, member, what);
+void read_keys(const JsonValue& value, bool are_paths, PolicyRequirement& requirement) {
+  const auto keys = value.is_text() ? std::vector{value} : value.items(kMaxPolicyKeys);
+  if (keys.empty()) value.refuse("must not be empty");
+  for (const auto& key : keys) key.text();  // the file's fault, unlike a key that cannot be read
   try {
-    for (const auto& text : texts) {
-      if (is_path) {
-        requirement.keys.push_back(PublicKey::read(text));
-      } else {
-        requirement.keys.push_back(
-            PublicKey::parse(as_text(base64_of(text, member, what)), what + " " + std::string(member)));
-      }
-    }
+    for (const auto& key : keys)
+      requirement.keys.push_back(are_paths ? PublicKey::read(key.text())
+                                           : PublicKey::parse(as_text(key.base64()), key.where()));
   } catch (const std::exception& error) {
     requirement.keys.clear();
     requirement.why = error.what();
@@ -112,62 +86,57 @@ PolicyRequirement uncheckable(std::string why) {
 }
 
 // Of members of which a requirement has exactly one: which.
-std::string_view only_member(const json& value, std::initializer_list<std::string_view> names,
-                             const std::string& what) {
+std::string_view only_member(const JsonValue& value, std::initializer_list<std::string_view> names) {
   std::string_view found;
-  std::string all;
   for (const auto name : names) {
-    all += (all.empty() ? "" : std::string(kMemberSeparator)) + std::string(name);
-    if (!value.contains(name)) continue;
-    if (!found.empty()) fail<CorruptData>("{}: both \"{}\" and \"{}\"", what, found, name);
+    if (!value.has(name)) continue;
+    if (!found.empty()) value.refuse(fmt::format("has both \"{}\" and \"{}\"", found, name));
     found = name;
   }
-  if (found.empty()) fail<CorruptData>("{}: needs one of {}", what, all);
+  if (found.empty()) value.refuse(fmt::format("needs one of {}", fmt::join(names, ", ")));
   return found;
 }
 
-PolicyRequirement parse_sigstore(const json& value, const std::string& what) {
-  internal::check_members(value, {"type"},
-                          {"keyPath", "keyPaths", "keyData", "keyDatas", "fulcio", "pki", "rekorPublicKeyPath",
-                           "rekorPublicKeyPaths", "rekorPublicKeyData", "rekorPublicKeyDatas", "signedIdentity"},
-                          what);
+PolicyRequirement parse_sigstore(const JsonValue& value) {
+  value.only({"type", "keyPath", "keyPaths", "keyData", "keyDatas", "fulcio", "pki", "rekorPublicKeyPath",
+              "rekorPublicKeyPaths", "rekorPublicKeyData", "rekorPublicKeyDatas", "signedIdentity"});
   PolicyRequirement requirement;
   requirement.kind = Kind::kSigned;
-  if (value.contains("signedIdentity")) requirement.identity = parse_identity(value["signedIdentity"], what);
-  const auto member = only_member(value, {"keyPath", "keyPaths", "keyData", "keyDatas", "fulcio", "pki"}, what);
+  if (value.has("signedIdentity")) requirement.identity = parse_identity(value["signedIdentity"]);
+  const auto member = only_member(value, {"keyPath", "keyPaths", "keyData", "keyDatas", "fulcio", "pki"});
   if (member == "fulcio" || member == "pki")
     return uncheckable(fmt::format("it wants certificates (\"{}\"), which are not checked here", member));
-  for (const auto& [name, one] : value.items())
+  for (const auto& [name, one] : value.members())
     if (name.starts_with("rekor"))
       return uncheckable("it wants an entry in a transparency log (\"" + name + "\"), which is not checked here");
-  read_keys(value[member], member, requirement, what);
+  read_keys(value[member], member.starts_with("keyPath"), requirement);
   return requirement;
 }
 
-PolicyRequirement parse_requirement(const json& value, const std::string& what) {
-  if (!value.is_object()) fail<CorruptData>("{}: a requirement must be an object", what);
-  const auto type = internal::text_member(value, "type", what);
+PolicyRequirement parse_requirement(const JsonValue& value) {
+  const auto type = value["type"].text();
   PolicyRequirement requirement;
   if (type == "insecureAcceptAnything" || type == "reject") {
-    internal::check_members(value, {"type"}, {}, what);
+    value.only({"type"});
     requirement.kind = type == "reject" ? Kind::kReject : Kind::kAcceptAnything;
     return requirement;
   }
-  if (type == "sigstoreSigned") return parse_sigstore(value, what);
+  if (type == "sigstoreSigned") return parse_sigstore(value);
   if (type == "signedBy") {
-    internal::check_members(value, {"type", "keyType"}, {"keyPath", "keyPaths", "keyData", "signedIdentity"}, what);
-    only_member(value, {"keyPath", "keyPaths", "keyData"}, what);
-    if (value.contains("signedIdentity")) parse_identity(value["signedIdentity"], what);
+    value.only({"type", "keyType", "keyPath", "keyPaths", "keyData", "signedIdentity"});
+    if (!value.has("keyType")) value.refuse("has no \"keyType\"");
+    only_member(value, {"keyPath", "keyPaths", "keyData"});
+    if (value.has("signedIdentity")) parse_identity(value["signedIdentity"]);
     return uncheckable("it wants a GPG signature (\"signedBy\"), which is not checked here");
   }
   if (type == "signedBaseLayer") return uncheckable("it wants a signed base layer, which is not checked here");
-  fail<CorruptData>("{}: the requirement \"{:.60}\" is not known", what, type);
+  value.refuse(fmt::format("is of the kind \"{:.60}\", which is not known", type));
 }
 
-std::vector<PolicyRequirement> parse_requirements(const json& value, const std::string& what) {
-  if (!value.is_array() || value.empty()) fail<CorruptData>("{}: a list of requirements must not be empty", what);
+std::vector<PolicyRequirement> parse_requirements(const JsonValue& value) {
   std::vector<PolicyRequirement> requirements;
-  for (const auto& one : value) requirements.push_back(parse_requirement(one, what));
+  for (const auto& one : value.items()) requirements.push_back(parse_requirement(one));
+  if (requirements.empty()) value.refuse("must not be empty");
   return requirements;
 }
 
@@ -200,20 +169,17 @@ bool SignedIdentity::accepts(std::string_view intended_text, std::string_view do
 }
 
 ContainersPolicy ContainersPolicy::parse(ByteView bytes, const std::string& file) {
-  const auto document = internal::parse_strict_json(bytes, kMaxPolicyBytes, file);
-  internal::check_members(document, {"default"}, {"transports"}, file);
+  const auto document = JsonValue::parse(bytes, file, JsonLimits::strict(kMaxPolicyBytes));
+  document.only({"default", "transports"});
   ContainersPolicy policy;
   policy.file_ = file;
-  policy.default_ = parse_requirements(document["default"], file + ": default");
-  if (!document.contains("transports")) return policy;
-  if (!document["transports"].is_object()) fail<CorruptData>("{}: \"transports\" must be an object", file);
-  for (const auto& [transport, scopes] : document["transports"].items()) {
-    if (!scopes.is_object()) fail<CorruptData>("{}: transport \"{:.60}\" must be an object", file, transport);
-    for (const auto& [scope, requirements] : scopes.items()) {
-      const auto what = fmt::format("{}: {} \"{:.200}\"", file, transport, scope);
+  policy.default_ = parse_requirements(document["default"]);
+  if (!document.has("transports")) return policy;
+  for (const auto& [transport, scopes] : document["transports"].members()) {
+    for (const auto& [scope, requirements] : scopes.members()) {
       if (transport == "oci" && !scope.empty() && !scope.starts_with('/'))
-        fail<CorruptData>("{}: must be an absolute path", what);
-      policy.transports_[transport][scope] = parse_requirements(requirements, what);
+        requirements.refuse("must be an absolute path");
+      policy.transports_[transport][scope] = parse_requirements(requirements);
     }
   }
   return policy;

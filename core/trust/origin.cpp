@@ -7,7 +7,7 @@
 
 #include "core/base/errors.h"
 #include "core/base/file.h"
-#include "core/base/json_shape.h"
+#include "core/base/json_document.h"
 #include "core/base/log.h"
 
 namespace varve::trust {
@@ -20,29 +20,23 @@ constexpr std::size_t kMaxRepositories = 256;  // an index that lies in more is 
 constexpr mode_t kForOwner = 0600;
 constexpr std::string_view kFirstPrefix = "first-";
 
-// What `path` holds; absent if it is not there or cannot be read.
-std::optional<json> read_record(const std::filesystem::path& path) {
+// What `read` makes of the record at `path`; absent if there is none, or none that can be read.
+template <typename Read>
+auto read_record(const std::filesystem::path& path, const Read& read)
+    -> std::optional<decltype(read(std::declval<JsonValue>()))> {
   try {
     const auto bytes = read_file_if_there(path, kMaxRecordBytes);
     if (!bytes) return std::nullopt;
-    check_json_shape(as_text(*bytes), 4, 4 * kMaxRepositories, path.string());
-    return json::parse(as_text(*bytes));
+    return read(JsonValue::parse(*bytes, path.string(),
+                                 {.bytes = kMaxRecordBytes, .depth = 4, .values = 4 * kMaxRepositories}));
   } catch (const std::exception& error) {
-    log::warn("{}: {}; what it says of an index counts no more", path.string(), error.what());
+    log::warn("{}; what it says of an index counts no more", error.what());
     return std::nullopt;
   }
 }
 
-Origin parse_origin(const json& record, const Digest& index_manifest) {
-  if (record.at("index").get<std::string>() != index_manifest.to_string())
-    fail<CorruptData>("it is about another index");
-  Origin origin;
-  origin.built_here = record.value("built_here", false);
-  origin.proved = record.value("proved", false);
-  origin.refuted = record.value("refuted", "");
-  for (const auto& name : record.value("repositories", json::array()))
-    origin.repositories.insert(name.get<std::string>());
-  return origin;
+void expect_about(const JsonValue& record, std::string_view member, const std::string& wanted) {
+  if (record[member].text() != wanted) record[member].refuse("is another one");
 }
 
 std::string record_of(const Origin& origin, const Digest& index_manifest) {
@@ -71,14 +65,15 @@ std::filesystem::path OriginRecords::file_of_first(const std::string& repository
 }
 
 Origin OriginRecords::of(const Digest& index_manifest) const {
-  const auto record = read_record(file_of(index_manifest));
-  if (!record) return {};
-  try {
-    return parse_origin(*record, index_manifest);
-  } catch (const std::exception& error) {
-    log::warn("{}: {}; what it says of an index counts no more", file_of(index_manifest).string(), error.what());
-    return {};
-  }
+  const auto origin = read_record(file_of(index_manifest), [&](const JsonValue& record) {
+    expect_about(record, "index", index_manifest.to_string());
+    const auto repositories = record.maybe("repositories").texts();
+    return Origin{.built_here = record.maybe("built_here").flag(),
+                  .proved = record.maybe("proved").flag(),
+                  .refuted = record.maybe("refuted").text(),
+                  .repositories = {repositories.begin(), repositories.end()}};
+  });
+  return origin.value_or(Origin());
 }
 
 // One after the other, so that two that learn something at once both have it written down.
@@ -129,18 +124,11 @@ void OriginRecords::note_derived(const Digest& derived, const Digest& original) 
 }
 
 std::optional<Digest> OriginRecords::first_used(const std::string& repository, const Digest& image) const {
-  const auto path = file_of_first(repository, image);
-  const auto record = read_record(path);
-  if (!record) return std::nullopt;
-  try {
-    if (record->at("repository").get<std::string>() != repository) fail<CorruptData>("it is about another repository");
-    if (record->at("image").get<std::string>() != image.to_string()) fail<CorruptData>("it is about another image");
-    return Digest::parse(record->at("index").get<std::string>());
-  } catch (const std::exception& error) {
-    log::warn("{}: {}; the index of {} that was used first is not known any more", path.string(), error.what(),
-              image.to_string());
-    return std::nullopt;
-  }
+  return read_record(file_of_first(repository, image), [&](const JsonValue& record) {
+    expect_about(record, "repository", repository);
+    expect_about(record, "image", image.to_string());
+    return record["index"].digest();
+  });
 }
 
 void OriginRecords::note_used(const std::string& repository, const Digest& image, const Digest& index_manifest) {

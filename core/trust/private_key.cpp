@@ -14,10 +14,10 @@
 #include "core/base/errors.h"
 #include "core/base/file.h"
 #include "core/base/free_with.h"
+#include "core/base/json_document.h"
 #include "core/base/random.h"
 #include "core/trust/internal/pem.h"
 #include "core/trust/internal/secretbox.h"
-#include "core/trust/internal/strict_json.h"
 
 namespace varve::trust {
 namespace {
@@ -63,29 +63,23 @@ struct Envelope {
 // Anything but what cosign and skopeo write is refused: the parameters are the file's word, and scrypt does what it is
 // told.
 Envelope parse_envelope(ByteView text, std::string_view what) {
-  const auto document = internal::parse_strict_json(text, kMaxKeyFileBytes, what);
-  internal::check_members(document, {"kdf", "cipher", "ciphertext"}, {}, what);
-  const auto& kdf = document["kdf"];
-  const auto& cipher = document["cipher"];
-  internal::check_members(kdf, {"name", "params", "salt"}, {}, what);
-  internal::check_members(cipher, {"name", "nonce"}, {}, what);
-  if (internal::text_member(kdf, "name", what) != "scrypt")
-    fail<Unsupported>("{}: the key is not derived by scrypt", what);
-  if (internal::text_member(cipher, "name", what) != "nacl/secretbox")
-    fail<Unsupported>("{}: the cipher is not nacl/secretbox", what);
-  const auto& params = kdf["params"];
-  internal::check_members(params, {"N", "r", "p"}, {}, what);
-  for (const auto* name : {"N", "r", "p"})
-    if (!params[name].is_number_unsigned()) fail<CorruptData>("{}: scrypt's {} is no number", what, name);
-  Envelope envelope;
-  envelope.n = params["N"].get<std::uint64_t>();
+  const auto document = JsonValue::parse(text, what, JsonLimits::strict(kMaxKeyFileBytes));
+  document.only({"kdf", "cipher", "ciphertext"});
+  const auto kdf = document["kdf"], cipher = document["cipher"], params = kdf["params"];
+  kdf.only({"name", "params", "salt"});
+  cipher.only({"name", "nonce"});
+  params.only({"N", "r", "p"});
+  if (kdf["name"].text() != "scrypt") fail<Unsupported>("{}: the key is not derived by scrypt", what);
+  if (cipher["name"].text() != "nacl/secretbox") fail<Unsupported>("{}: the cipher is not nacl/secretbox", what);
+  const auto r = params["r"].number(), p = params["p"].number();
+  Envelope envelope{.n = params["N"].number(),
+                    .salt = kdf["salt"].base64(),
+                    .nonce = cipher["nonce"].base64(),
+                    .ciphertext = document["ciphertext"].base64()};
   const bool known_n = envelope.n == 32'768 || envelope.n == 65'536 || envelope.n == 131'072;
-  if (!known_n || params["r"] != kScryptR || params["p"] != kScryptP)
+  if (!known_n || r != kScryptR || p != kScryptP)
     fail<Unsupported>("{}: scrypt with N={}, r={}, p={}; keys have N=32768, 65536 or 131072 with r=8, p=1", what,
-                      envelope.n, params["r"].dump(), params["p"].dump());
-  envelope.salt = internal::base64_member(kdf, "salt", what);
-  envelope.nonce = internal::base64_member(cipher, "nonce", what);
-  envelope.ciphertext = internal::base64_member(document, "ciphertext", what);
+                      envelope.n, r, p);
   if (envelope.salt.size() < kMinSaltBytes || envelope.salt.size() > kMaxSaltBytes ||
       envelope.nonce.size() != internal::kBoxNonceBytes)
     fail<CorruptData>("{}: a salt of {} bytes, a nonce of {}", what, envelope.salt.size(), envelope.nonce.size());

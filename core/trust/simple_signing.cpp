@@ -2,6 +2,7 @@
 
 #include <algorithm>
 #include <cmath>
+#include <limits>
 #include <map>
 #include <optional>
 
@@ -9,9 +10,9 @@
 
 #include "core/base/base64.h"
 #include "core/base/errors.h"
+#include "core/base/json_document.h"
 #include "core/base/log.h"
 #include "core/oci/manifest.h"
-#include "core/trust/internal/strict_json.h"
 
 namespace varve::trust {
 namespace {
@@ -25,15 +26,13 @@ constexpr std::string_view kTagSuffix = ".sig";
 constexpr std::size_t kMaxSignatureText = 16 * 1024;
 constexpr int kAddAttempts = 3;
 
-void check_optional(const json& optional, std::string_view what) {
-  if (optional.is_null()) return;  // as cosign writes it
-  if (!optional.is_object()) fail<CorruptData>("{}: \"optional\" must be an object", what);
-  if (const auto creator = optional.find("creator"); creator != optional.end() && !creator->is_string())
-    fail<CorruptData>("{}: \"creator\" must be a string", what);
-  if (const auto time = optional.find("timestamp"); time != optional.end()) {
-    if (!time->is_number() || std::trunc(time->get<double>()) != time->get<double>())
-      fail<CorruptData>("{}: \"timestamp\" must be a whole number", what);
-  }
+void check_optional(const JsonValue& optional) {
+  if (optional.raw().is_null()) return;  // as cosign writes it
+  if (optional.has("creator")) optional["creator"].text();
+  if (!optional.has("timestamp")) return;
+  const auto time =
+      optional["timestamp"].real(std::numeric_limits<double>::lowest(), std::numeric_limits<double>::max());
+  if (std::trunc(time) != time) optional["timestamp"].refuse("must be a whole number");
 }
 
 // The manifest under the tag, as it is; absent if there is none.
@@ -86,19 +85,16 @@ json layers_of(const std::optional<oci::Document>& document, std::string_view wh
 }  // namespace
 
 SignedPayload SignedPayload::parse(ByteView bytes, std::string_view what) {
-  const auto document = internal::parse_strict_json(bytes, kMaxPayloadBytes, what);
-  internal::check_members(document, {"critical", "optional"}, {}, what);
-  check_optional(document["optional"], what);
-  const auto& critical = document["critical"];
-  internal::check_members(critical, {"type", "image", "identity"}, {}, what);
-  internal::check_members(critical["image"], {"docker-manifest-digest"}, {}, what);
-  internal::check_members(critical["identity"], {"docker-reference"}, {}, what);
-  if (internal::text_member(critical, "type", what) != kPayloadType)
-    fail<CorruptData>("{}: not of type \"{}\"", what, kPayloadType);
-  SignedPayload payload;
-  payload.docker_reference = internal::text_member(critical["identity"], "docker-reference", what);
-  payload.manifest = Digest::parse(internal::text_member(critical["image"], "docker-manifest-digest", what), what);
-  return payload;
+  const auto document = JsonValue::parse(bytes, what, JsonLimits::strict(kMaxPayloadBytes));
+  document.only({"critical", "optional"});
+  check_optional(document["optional"]);
+  const auto critical = document["critical"], image = critical["image"], identity = critical["identity"];
+  critical.only({"type", "image", "identity"});
+  image.only({"docker-manifest-digest"});
+  identity.only({"docker-reference"});
+  if (critical["type"].text() != kPayloadType) fail<CorruptData>("{}: not of type \"{}\"", what, kPayloadType);
+  return {.docker_reference = identity["docker-reference"].text(),
+          .manifest = image["docker-manifest-digest"].digest()};
 }
 
 std::string SignedPayload::to_json(std::string_view creator, std::int64_t timestamp) const {
@@ -169,7 +165,8 @@ oci::Descriptor add_simple_signature(oci::Repository& repository, const Digest& 
     // Who wrote at the same time may have replaced it: the loop looks again.
   }
   const auto last = document_of(repository, manifest);
-  if (last && std::ranges::any_of(json::parse(as_text(last->bytes)).at("layers"), is_this)) return last->descriptor;
+  if (last && std::ranges::any_of(JsonValue::parse(last->bytes, what)["layers"].raw(), is_this))
+    return last->descriptor;
   fail<TemporaryError>("{}: others write signatures there at the same time; try again", what);
 }
 

@@ -121,8 +121,8 @@ struct ControlClient::Connection {
   }
 
   // For calls that may be made twice: made again if the daemon dies meanwhile and another follows.
-  json repeatable_call(const char* name, const json& arguments, const ProgressCallback& progress = {},
-                       const CancelFlag* cancel = nullptr) {
+  JsonValue repeatable_call(const char* name, const json& arguments, const ProgressCallback& progress = {},
+                            const CancelFlag* cancel = nullptr) {
     for (unsigned attempt = 1; attempt < kMostAttempts; ++attempt) {
       if (auto result = try_call(name, arguments, progress, cancel)) return std::move(*result);
       if (!reconnect(cancel)) break;
@@ -131,16 +131,16 @@ struct ControlClient::Connection {
   }
 
   // Sends a call and returns its result; progress lines on the way go to `progress`.
-  json call(const char* name, const json& arguments, const ProgressCallback& progress = {},
-            const CancelFlag* cancel = nullptr) {
+  JsonValue call(const char* name, const json& arguments, const ProgressCallback& progress = {},
+                 const CancelFlag* cancel = nullptr) {
     auto result = try_call(name, arguments, progress, cancel);
     if (!result) fail_gone();
     return std::move(*result);
   }
 
   // Absent when the connection breaks.
-  std::optional<json> try_call(const char* name, json arguments, const ProgressCallback& progress,
-                               const CancelFlag* cancel) {
+  std::optional<JsonValue> try_call(const char* name, json arguments, const ProgressCallback& progress,
+                                    const CancelFlag* cancel) {
     arguments["version"] = kControlVersion;
     arguments["call"] = name;
     try {
@@ -151,11 +151,10 @@ struct ControlClient::Connection {
         if (!line && socket.timed_out()) continue;
         if (!line) return std::nullopt;
         const auto answer = parse_control_line(*line, "answer of the daemon");
-        if (answer.contains("error")) throw_from_json(answer["error"]);
-        if (answer.contains("result")) return answer["result"];
-        if (progress && answer.contains("progress"))
-          progress(answer["progress"].at("done").get<std::uint64_t>(),
-                   answer["progress"].at("expected").get<std::uint64_t>());
+        if (answer.has("error")) throw_from_json(answer["error"]);
+        if (answer.has("result")) return answer["result"];
+        if (const auto made = answer.maybe("progress"); progress && made)
+          progress(made["done"].number(), made["expected"].number());
       }
     } catch (const std::system_error& error) {
       if (error.code().value() == EPIPE || error.code().value() == ECONNRESET) return std::nullopt;
@@ -195,61 +194,60 @@ ControlClient ControlClient::connect_or_start(const DaemonPaths& paths, const st
 
 MountResult ControlClient::mount(const ImageSpec& image, const std::filesystem::path& dir, MountMode mode,
                                  bool prefetch) {
-  return mount_result_from_json(connection_->call(
-      "mount", {{"image", to_json(image)}, {"dir", dir.string()}, {"mode", to_string(mode)}, {"prefetch", prefetch}}));
+  return read_message<MountResult>(
+      connection_->call("mount", {{"image", image}, {"dir", dir}, {"mode", mode}, {"prefetch", prefetch}}));
 }
 
 void ControlClient::unmount(const std::filesystem::path& dir, bool detach) {
-  connection_->call("unmount", {{"dir", dir.string()}, {"detach", detach}});
+  connection_->call("unmount", {{"dir", dir}, {"detach", detach}});
 }
 
 AcquiredImage ControlClient::acquire(const ImageSpec& image, MountMode mode, const MountOptions& options) {
-  return acquired_image_from_json(connection_->repeatable_call("acquire", {{"image", to_json(image)},
-                                                                           {"mode", to_string(mode)},
-                                                                           {"prefetch", options.prefetch},
-                                                                           {"record", options.record}}));
+  json arguments = options;
+  arguments.update({{"image", image}, {"mode", mode}});
+  return read_message<AcquiredImage>(connection_->repeatable_call("acquire", arguments));
 }
 
-Bytes ControlClient::recording() { return recording_from_json(connection_->call("recording", json::object())); }
+Bytes ControlClient::recording() { return connection_->call("recording", json::object())["profile"].base64(); }
 
 std::optional<ImageStats> ControlClient::image_stats(const Digest& image) {
-  const auto answer = connection_->repeatable_call("image_stats", {{"digest", image.to_string()}});
-  if (answer.is_null()) return std::nullopt;
-  return image_stats_from_json(answer);
+  const auto answer = connection_->repeatable_call("image_stats", {{"digest", image}});
+  if (answer.raw().is_null()) return std::nullopt;
+  return read_message<ImageStats>(answer);
 }
 
 DaemonStatus ControlClient::status() {
-  return daemon_status_from_json(connection_->repeatable_call("status", json::object()));
+  return read_message<DaemonStatus>(connection_->repeatable_call("status", json::object()));
 }
 
 PullResult ControlClient::pull(const ImageSpec& image, bool wait, bool cold, const ProgressCallback& progress,
                                const CancelFlag& cancel) {
-  return pull_result_from_json(connection_->repeatable_call(
-      "pull", {{"image", to_json(image)}, {"wait", wait}, {"cold", cold}}, progress, &cancel));
+  return read_message<PullResult>(
+      connection_->repeatable_call("pull", {{"image", image}, {"wait", wait}, {"cold", cold}}, progress, &cancel));
 }
 
 std::vector<LayerRanges> ControlClient::present(const ImageSpec& image) {
-  return layer_ranges_from_json(connection_->call("present", {{"image", to_json(image)}}));
+  return read_layer_ranges(connection_->call("present", {{"image", image}}));
 }
 
 PullResult ControlClient::fetch(const ImageSpec& image, const std::vector<LayerRanges>& wanted,
                                 const ProgressCallback& progress, const CancelFlag& cancel) {
-  return pull_result_from_json(
-      connection_->call("fetch", {{"image", to_json(image)}, {"layers", to_json(wanted)}}, progress, &cancel));
+  return read_message<PullResult>(
+      connection_->call("fetch", {{"image", image}, {"layers", wanted}}, progress, &cancel));
 }
 
 VerifyResult ControlClient::verify(const ImageSpec& image, bool deep, const ProgressCallback& progress,
                                    const CancelFlag& cancel) {
-  return verify_result_from_json(
-      connection_->repeatable_call("verify", {{"image", to_json(image)}, {"deep", deep}}, progress, &cancel));
+  return read_message<VerifyResult>(
+      connection_->repeatable_call("verify", {{"image", image}, {"deep", deep}}, progress, &cancel));
 }
 
 VerifyResult ControlClient::verify_store(const ProgressCallback& progress, const CancelFlag& cancel) {
-  return verify_result_from_json(connection_->repeatable_call("verify_store", json::object(), progress, &cancel));
+  return read_message<VerifyResult>(connection_->repeatable_call("verify_store", json::object(), progress, &cancel));
 }
 
 void ControlClient::replace(const std::filesystem::path& program, int handover_format) {
-  connection_->call("replace", {{"program", program.string()}, {"handover_format", handover_format}});
+  connection_->call("replace", {{"program", program}, {"handover_format", handover_format}});
   const auto patience_ends = std::chrono::steady_clock::now() + kStartPatience;
   while (connection_->socket.read_line(kPollMs) || connection_->socket.timed_out()) {
     if (std::chrono::steady_clock::now() >= patience_ends)

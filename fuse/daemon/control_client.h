@@ -63,12 +63,12 @@ struct ImageStats {
   std::uint64_t cold_present_bytes = 0;  // of present_bytes
   std::uint64_t fetched_bytes = 0;       // over the wire since the daemon opened the image
   std::uint64_t requests = 0;            // to the registry, for bytes
-  std::uint64_t prefetched_bytes =
-      0;  // of fetched_bytes, asked for by the image's profile before a reader did; of mounts that are there
+  // Of fetched_bytes, asked for by the image's profile before a reader did; of mounts that are there.
+  std::uint64_t prefetched_bytes = 0;
   std::uint64_t decoded_bytes = 0;
   std::uint64_t layers = 0;  // each once
-  std::uint64_t proved_layers =
-      0;                       // of those, complete and found to be what the image names (diff_id) since it was opened
+  // Of those, complete and found to be what the image names (diff_id) since it was opened.
+  std::uint64_t proved_layers = 0;
   std::uint64_t fetching = 0;  // spans queued or under way
   std::uint64_t errors = 0;
   std::string last_error;
@@ -85,16 +85,24 @@ struct MountStatus {
   std::map<std::string, std::uint64_t> fuse_requests;  // by operation, of the FUSE connection beneath
 };
 
-struct DaemonStatus {
+struct DaemonProcess {
   std::int64_t pid = 0;
   std::string version;
   double uptime_seconds = 0;
   std::string root;
-  std::string keeper;           // what keeps the connections if the daemon dies: "keeper", "systemd" or "none"
+  std::string keeper = "none";  // what keeps the connections if the daemon dies: "keeper", "systemd" or "none"
   std::int64_t keeper_pid = 0;  // of a keeper of our own
+};
+
+struct StoreStatus {
+  std::uint64_t bytes = 0;
+  std::uint64_t max_bytes = 0;  // 0 = no limit
+};
+
+struct DaemonStatus {
+  DaemonProcess daemon;
   std::vector<MountStatus> mounts;
-  std::uint64_t store_bytes = 0;
-  std::uint64_t store_max_bytes = 0;  // 0 = no limit
+  StoreStatus store;
 };
 
 struct MountResult {

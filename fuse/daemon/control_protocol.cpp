@@ -11,23 +11,20 @@
 #include "core/base/errors.h"
 #include "core/oci/reference.h"
 
+namespace varve {
+
+void to_json(nlohmann::json& to, const Digest& digest) { to = digest.to_string(); }
+
+void from_json(const nlohmann::json& from, Digest& digest) {
+  digest = Digest::parse(from.get<std::string>(), "control message");
+}
+
+}  // namespace varve
+
 namespace varve::fuse {
 namespace {
 
 using nlohmann::json;
-
-template <typename T>
-T field(const json& from, const char* name) {
-  const auto found = from.find(name);
-  if (found == from.end()) fail<CorruptData>("control message: no field {}", name);
-  try {
-    return found->get<T>();
-  } catch (const json::exception&) {
-    fail<CorruptData>("control message: field {} is of the wrong type", name);
-  }
-}
-
-Digest digest_field(const json& from, const char* name) { return Digest::parse(field<std::string>(from, name), name); }
 
 std::filesystem::path absolute_or_empty(const std::filesystem::path& path) {
   return path.empty() ? path : std::filesystem::absolute(path).lexically_normal();
@@ -115,16 +112,9 @@ void LineSocket::write_line(const std::string& line) {
   }
 }
 
-json parse_control_line(const std::string& line, std::string_view what) {
-  try {
-    return json::parse(line, [](int depth, json::parse_event_t, json&) {
-      if (depth > kMaxControlJsonDepth)
-        fail<CorruptData>("control message: nested deeper than {}", kMaxControlJsonDepth);
-      return true;
-    });
-  } catch (const json::exception& error) {
-    fail<CorruptData>("{}: {}", what, error.what());
-  }
+JsonValue parse_control_line(std::string_view line, std::string_view what) {
+  return JsonValue::parse(line, what,
+                          {.bytes = kMaxAnswerBytes, .depth = kMaxControlJsonDepth, .values = 3 * kMaxMessageRanges});
 }
 
 json error_to_json(const std::exception& error) {
@@ -147,10 +137,10 @@ json error_to_json(const std::exception& error) {
   return result;
 }
 
-void throw_from_json(const json& error) {
-  const auto message = field<std::string>(error, "message");
-  const auto kind = field<std::string>(error, "kind");
-  if (kind == "system") throw std::system_error(field<int>(error, "errno"), std::generic_category(), message);
+void throw_from_json(const JsonValue& error) {
+  const auto message = error["message"].text();
+  const auto kind = error["kind"].text();
+  if (kind == "system") throw std::system_error(error["errno"].number<int>(), std::generic_category(), message);
   if (kind == "usage") throw UsageError(message);
   if (kind == "not-found") throw NotFound(message);
   if (kind == "corrupt") throw CorruptData(message);
@@ -160,239 +150,41 @@ void throw_from_json(const json& error) {
   throw Error(message);
 }
 
-json to_json(const ImageSpec& spec) {
-  return {{"reference", spec.reference},
-          {"platform", spec.platform},
-          {"authfile", spec.registry.authfile.string()},
-          {"ca_file", spec.registry.ca_file.string()},
-          {"plain_http", spec.registry.plain_http},
-          {"referrers_api", spec.registry.referrers_api},
-          {"max_attempts", spec.registry.max_attempts},
-          {"connect_timeout_ms", spec.registry.connect_timeout_ms},
-          {"stall_timeout_ms", spec.registry.stall_timeout_ms}};
-}
+json recording_to_json(ByteView profile) { return {{"profile", base64_encode(as_text(profile))}}; }
 
-ImageSpec image_spec_from_json(const json& from) {
-  ImageSpec spec{.reference = field<std::string>(from, "reference"),
-                 .platform = field<std::string>(from, "platform"),
-                 .registry = {}};
-  spec.registry.authfile = field<std::string>(from, "authfile");
-  spec.registry.ca_file = field<std::string>(from, "ca_file");
-  spec.registry.plain_http = field<bool>(from, "plain_http");
-  spec.registry.referrers_api = field<bool>(from, "referrers_api");
-  spec.registry.max_attempts = std::clamp(field<int>(from, "max_attempts"), 1, 100);
-  spec.registry.connect_timeout_ms = std::max(field<int>(from, "connect_timeout_ms"), 1);
-  spec.registry.stall_timeout_ms = std::max(field<int>(from, "stall_timeout_ms"), 1);
+void to_json(json& to, MountMode mode) { to = to_string(mode); }
+
+void from_json(const json& from, MountMode& mode) { mode = parse_mount_mode(from.get<std::string>()); }
+
+ImageSpec read_image_spec(const JsonValue& from) {
+  auto spec = read_message<ImageSpec>(from);
+  spec.registry.max_attempts = std::clamp(spec.registry.max_attempts, 1, 100);
+  spec.registry.connect_timeout_ms = std::max(spec.registry.connect_timeout_ms, 1);
+  spec.registry.stall_timeout_ms = std::max(spec.registry.stall_timeout_ms, 1);
   return spec;
 }
 
-json to_json(const ImageStats& stats) {
-  return {{"image", stats.image.to_string()},
-          {"reference", stats.reference},
-          {"image_stream_bytes", stats.image_stream_bytes},
-          {"present_bytes", stats.present_bytes},
-          {"cold_bytes", stats.cold_bytes},
-          {"cold_present_bytes", stats.cold_present_bytes},
-          {"fetched_bytes", stats.fetched_bytes},
-          {"prefetched_bytes", stats.prefetched_bytes},
-          {"requests", stats.requests},
-          {"decoded_bytes", stats.decoded_bytes},
-          {"layers", stats.layers},
-          {"proved_layers", stats.proved_layers},
-          {"fetching", stats.fetching},
-          {"errors", stats.errors},
-          {"last_error", stats.last_error}};
-}
-
-ImageStats image_stats_from_json(const json& from) {
-  ImageStats stats;
-  stats.image = digest_field(from, "image");
-  stats.reference = field<std::string>(from, "reference");
-  stats.image_stream_bytes = field<std::uint64_t>(from, "image_stream_bytes");
-  stats.present_bytes = field<std::uint64_t>(from, "present_bytes");
-  // A daemon of an earlier version knows nothing cold, and prefetches nothing.
-  stats.cold_bytes = from.contains("cold_bytes") ? field<std::uint64_t>(from, "cold_bytes") : 0;
-  stats.cold_present_bytes = from.contains("cold_present_bytes") ? field<std::uint64_t>(from, "cold_present_bytes") : 0;
-  stats.fetched_bytes = field<std::uint64_t>(from, "fetched_bytes");
-  stats.prefetched_bytes = from.contains("prefetched_bytes") ? field<std::uint64_t>(from, "prefetched_bytes") : 0;
-  stats.requests = field<std::uint64_t>(from, "requests");
-  stats.decoded_bytes = field<std::uint64_t>(from, "decoded_bytes");
-  stats.layers = from.contains("layers") ? field<std::uint64_t>(from, "layers") : 0;
-  stats.proved_layers = from.contains("proved_layers") ? field<std::uint64_t>(from, "proved_layers") : 0;
-  stats.fetching = field<std::uint64_t>(from, "fetching");
-  stats.errors = field<std::uint64_t>(from, "errors");
-  stats.last_error = field<std::string>(from, "last_error");
-  return stats;
-}
-
-json to_json(const DaemonStatus& status) {
-  json mounts = json::array();
-  for (const auto& mount : status.mounts) {
-    auto entry = to_json(mount.stats);
-    entry["dir"] = mount.dir;
-    entry["mode"] = to_string(mount.mode);
-    entry["session"] = mount.session;
-    entry["fuse_requests"] = mount.fuse_requests;
-    mounts.push_back(std::move(entry));
+void to_json(json& to, const LayerRanges& layer) {
+  json numbers = json::array();
+  for (const auto& range : layer.ranges) {
+    numbers.push_back(range.offset);
+    numbers.push_back(range.length);
   }
-  return {{"daemon",
-           {{"pid", status.pid},
-            {"version", status.version},
-            {"uptime_seconds", status.uptime_seconds},
-            {"root", status.root},
-            {"keeper", status.keeper},
-            {"keeper_pid", status.keeper_pid}}},
-          {"mounts", std::move(mounts)},
-          {"store", {{"bytes", status.store_bytes}, {"max_bytes", status.store_max_bytes}}}};
+  to = {{"layer", layer.layer}, {"ranges", std::move(numbers)}};
 }
 
-DaemonStatus daemon_status_from_json(const json& from) {
-  DaemonStatus status;
-  const auto daemon = field<json>(from, "daemon");
-  status.pid = field<std::int64_t>(daemon, "pid");
-  status.version = field<std::string>(daemon, "version");
-  status.uptime_seconds = field<double>(daemon, "uptime_seconds");
-  status.root = field<std::string>(daemon, "root");
-  // A daemon of an earlier version has no keeper.
-  status.keeper = daemon.contains("keeper") ? field<std::string>(daemon, "keeper") : "none";
-  status.keeper_pid = daemon.contains("keeper_pid") ? field<std::int64_t>(daemon, "keeper_pid") : 0;
-  for (const auto& entry : field<json::array_t>(from, "mounts")) {
-    status.mounts.push_back({.dir = field<std::string>(entry, "dir"),
-                             .mode = parse_mount_mode(field<std::string>(entry, "mode")),
-                             .session = field<bool>(entry, "session"),
-                             .stats = image_stats_from_json(entry),
-                             .fuse_requests = field<std::map<std::string, std::uint64_t>>(entry, "fuse_requests")});
-  }
-  const auto store = field<json>(from, "store");
-  status.store_bytes = field<std::uint64_t>(store, "bytes");
-  status.store_max_bytes = field<std::uint64_t>(store, "max_bytes");
-  return status;
-}
-
-json to_json(const MountResult& result) {
-  return {{"dir", result.dir.string()},        {"mode", to_string(result.mode)}, {"why", result.why},
-          {"image", result.image.to_string()}, {"seconds", result.seconds},      {"loaded_bytes", result.loaded_bytes}};
-}
-
-MountResult mount_result_from_json(const json& from) {
-  return {.dir = field<std::string>(from, "dir"),
-          .mode = parse_mount_mode(field<std::string>(from, "mode")),
-          .why = field<std::string>(from, "why"),
-          .image = digest_field(from, "image"),
-          .seconds = field<double>(from, "seconds"),
-          .loaded_bytes = field<std::uint64_t>(from, "loaded_bytes")};
-}
-
-json to_json(const AcquiredImage& image) {
-  return {{"dir", image.dir.string()},          {"mode", to_string(image.mode)},    {"why", image.why},
-          {"image", image.image.to_string()},   {"config_json", image.config_json}, {"seconds", image.seconds},
-          {"loaded_bytes", image.loaded_bytes}, {"stats", to_json(image.stats)}};
-}
-
-AcquiredImage acquired_image_from_json(const json& from) {
-  return {.dir = field<std::string>(from, "dir"),
-          .mode = parse_mount_mode(field<std::string>(from, "mode")),
-          .why = field<std::string>(from, "why"),
-          .image = digest_field(from, "image"),
-          .config_json = field<std::string>(from, "config_json"),
-          .seconds = field<double>(from, "seconds"),
-          .loaded_bytes = field<std::uint64_t>(from, "loaded_bytes"),
-          .stats = image_stats_from_json(field<json>(from, "stats"))};
-}
-
-json to_json(const PullResult& result) {
-  return {{"image", result.image.to_string()},
-          {"fetched_bytes", result.fetched_bytes},
-          {"present_bytes", result.present_bytes},
-          {"image_stream_bytes", result.image_stream_bytes},
-          {"cold_bytes", result.cold_bytes},
-          {"cold_present_bytes", result.cold_present_bytes},
-          {"finished", result.finished}};
-}
-
-PullResult pull_result_from_json(const json& from) {
-  return {
-      .image = digest_field(from, "image"),
-      .fetched_bytes = field<std::uint64_t>(from, "fetched_bytes"),
-      .present_bytes = field<std::uint64_t>(from, "present_bytes"),
-      .image_stream_bytes = field<std::uint64_t>(from, "image_stream_bytes"),
-      .cold_bytes = from.contains("cold_bytes") ? field<std::uint64_t>(from, "cold_bytes") : 0,
-      .cold_present_bytes = from.contains("cold_present_bytes") ? field<std::uint64_t>(from, "cold_present_bytes") : 0,
-      .finished = field<bool>(from, "finished")};
-}
-
-json to_json(const VerifyResult& result) {
-  json bad = json::array();
-  for (const auto& span : result.bad)
-    bad.push_back({{"layer", span.layer.to_string()}, {"stream_offset", span.stream_offset}, {"length", span.length}});
-  json layers = json::array();
-  for (const auto& layer : result.layers)
-    layers.push_back({{"layer", layer.layer.to_string()},
-                      {"complete", layer.complete},
-                      {"proved", layer.proved},
-                      {"refuted", layer.refuted}});
-  return {{"checked_bytes", result.checked_bytes},
-          {"bad", std::move(bad)},
-          {"layers", std::move(layers)},
-          {"tree_proved", result.tree_proved},
-          {"tree_refuted", result.tree_refuted}};
-}
-
-VerifyResult verify_result_from_json(const json& from) {
-  VerifyResult result;
-  result.checked_bytes = field<std::uint64_t>(from, "checked_bytes");
-  for (const auto& span : field<json::array_t>(from, "bad")) {
-    result.bad.push_back({.layer = digest_field(span, "layer"),
-                          .stream_offset = field<std::uint64_t>(span, "stream_offset"),
-                          .length = field<std::uint64_t>(span, "length")});
-  }
-  if (!from.contains("layers")) return result;  // a daemon of an earlier version
-  for (const auto& layer : field<json::array_t>(from, "layers")) {
-    result.layers.push_back({.layer = digest_field(layer, "layer"),
-                             .complete = field<bool>(layer, "complete"),
-                             .proved = field<bool>(layer, "proved"),
-                             .refuted = field<std::string>(layer, "refuted")});
-  }
-  result.tree_proved = field<bool>(from, "tree_proved");
-  result.tree_refuted = field<std::string>(from, "tree_refuted");
-  return result;
-}
-
-json to_json(const std::vector<LayerRanges>& layers) {
-  json list = json::array();
-  for (const auto& layer : layers) {
-    json numbers = json::array();
-    for (const auto& range : layer.ranges) {
-      numbers.push_back(range.offset);
-      numbers.push_back(range.length);
-    }
-    list.push_back({{"layer", layer.layer.to_string()}, {"ranges", std::move(numbers)}});
-  }
-  return list;
-}
-
-std::vector<LayerRanges> layer_ranges_from_json(const json& from) {
-  if (!from.is_array()) fail<CorruptData>("control message: ranges are no list");
+std::vector<LayerRanges> read_layer_ranges(const JsonValue& from) {
   std::vector<LayerRanges> layers;
   std::size_t count = 0;
-  for (const auto& entry : from) {
-    auto& layer = layers.emplace_back(LayerRanges{.layer = digest_field(entry, "layer"), .ranges = {}});
-    const auto numbers = field<std::vector<std::uint64_t>>(entry, "ranges");
+  for (const auto& entry : from.items()) {
+    auto& layer = layers.emplace_back(LayerRanges{.layer = entry["layer"].digest(), .ranges = {}});
+    const auto numbers = read_message<std::vector<std::uint64_t>>(entry["ranges"]);
     count += numbers.size() / 2;
-    if (numbers.size() % 2 != 0 || count > kMaxMessageRanges)
-      fail<CorruptData>("control message: ranges of layer {} cannot be read", layer.layer.to_string());
+    if (numbers.size() % 2 != 0 || count > kMaxMessageRanges) entry["ranges"].refuse("cannot be read");
     for (std::size_t i = 0; i < numbers.size(); i += 2)
       layer.ranges.push_back({.offset = numbers[i], .length = numbers[i + 1]});
   }
   return layers;
-}
-
-json recording_to_json(ByteView profile) { return {{"profile", base64_encode(as_text(profile))}}; }
-
-Bytes recording_from_json(const json& from) {
-  const auto profile = base64_decode(field<std::string>(from, "profile"));
-  if (!profile) fail<CorruptData>("control message: field profile is no base64");
-  return to_bytes(as_bytes(*profile));
 }
 
 }  // namespace varve::fuse

@@ -9,9 +9,15 @@
 
 #include <nlohmann/json.hpp>
 
+#include "core/base/errors.h"
+#include "core/base/json_document.h"
 #include "core/base/unique_fd.h"
 #include "fuse/daemon/control_client.h"
 
+namespace varve {
+void to_json(nlohmann::json& to, const Digest& digest);
+void from_json(const nlohmann::json& from, Digest& digest);
+}  // namespace varve
 namespace varve::fuse {
 
 inline constexpr int kControlVersion = 1;
@@ -40,34 +46,95 @@ class LineSocket {
   bool timed_out_ = false;
 };
 
-// Parses one line with limits on depth. Throws CorruptData naming `what`.
-nlohmann::json parse_control_line(const std::string& line, std::string_view what);
+// Parses one line with limits on depth. Throws CorruptData or Unsupported naming `what`.
+JsonValue parse_control_line(std::string_view line, std::string_view what);
 
 // An error crosses with its kind, so that the command ends with the status it would have had in one process.
 nlohmann::json error_to_json(const std::exception& error);
-[[noreturn]] void throw_from_json(const nlohmann::json& error);
+[[noreturn]] void throw_from_json(const JsonValue& error);
 
-// Fields that are missing or of the wrong type are CorruptData naming the field.
-nlohmann::json to_json(const ImageSpec& spec);
-ImageSpec image_spec_from_json(const nlohmann::json& json);
-nlohmann::json to_json(const ImageStats& stats);
-ImageStats image_stats_from_json(const nlohmann::json& json);
-nlohmann::json to_json(const DaemonStatus& status);
-DaemonStatus daemon_status_from_json(const nlohmann::json& json);
-nlohmann::json to_json(const MountResult& result);
-MountResult mount_result_from_json(const nlohmann::json& json);
-nlohmann::json to_json(const AcquiredImage& image);
-AcquiredImage acquired_image_from_json(const nlohmann::json& json);
-nlohmann::json to_json(const PullResult& result);
-PullResult pull_result_from_json(const nlohmann::json& json);
-nlohmann::json to_json(const VerifyResult& result);
-VerifyResult verify_result_from_json(const nlohmann::json& json);
+// A message that came; its fields are declared below. Throws CorruptData for what is of another type.
+template <typename Message>
+Message read_message(const JsonValue& from) {
+  try {
+    return from.raw().get<Message>();
+  } catch (const nlohmann::json::exception& error) {
+    from.refuse(error.what());
+  }
+}
+
+// A profile that was recorded: base64, as {"profile": ...}.
+nlohmann::json recording_to_json(ByteView profile);
+
+// Each message is the list of its fields. One that is missing keeps its default, as daemons and commands of other
+// versions leave some out. CLI.md shows those of `varve status` and `varve pull` to users.
+template <typename Field>
+void read_field(const nlohmann::json& from, const char* name, Field& field) {
+  if (!from.is_object()) fail<CorruptData>("control message: {} where an object is expected", from.type_name());
+  const auto found = from.find(name);
+  if (found == from.end()) return;
+  try {
+    found->get_to(field);
+  } catch (const nlohmann::json::exception& error) {
+    fail<CorruptData>("control message: field {} is of the wrong type: {}", name, error.what());
+  }
+}
+
+#define VARVE_WRITE_FIELD(name) to[#name] = message.name;
+#define VARVE_READ_FIELD(name) read_field(from, #name, message.name);
+#define VARVE_MESSAGE(Message, ...)                                           \
+  inline void to_json(nlohmann::json& to, const Message& message) {           \
+    NLOHMANN_JSON_EXPAND(NLOHMANN_JSON_PASTE(VARVE_WRITE_FIELD, __VA_ARGS__)) \
+  }                                                                           \
+  inline void from_json(const nlohmann::json& from, Message& message) {       \
+    NLOHMANN_JSON_EXPAND(NLOHMANN_JSON_PASTE(VARVE_READ_FIELD, __VA_ARGS__))  \
+  }
+// The fields of the member `part` stand among its own.
+#define VARVE_MESSAGE_WITH(Message, part, ...)                                \
+  inline void to_json(nlohmann::json& to, const Message& message) {           \
+    to = message.part;                                                        \
+    NLOHMANN_JSON_EXPAND(NLOHMANN_JSON_PASTE(VARVE_WRITE_FIELD, __VA_ARGS__)) \
+  }                                                                           \
+  inline void from_json(const nlohmann::json& from, Message& message) {       \
+    from.get_to(message.part);                                                \
+    NLOHMANN_JSON_EXPAND(NLOHMANN_JSON_PASTE(VARVE_READ_FIELD, __VA_ARGS__))  \
+  }
+
+void to_json(nlohmann::json& to, MountMode mode);
+void from_json(const nlohmann::json& from, MountMode& mode);
+
+}  // namespace varve::fuse
+namespace varve::oci {
+using fuse::read_field;
+VARVE_MESSAGE(RegistryOptions, authfile, ca_file, plain_http, max_attempts, connect_timeout_ms, stall_timeout_ms,
+              referrers_api)
+}  // namespace varve::oci
+namespace varve::fuse {
+
+VARVE_MESSAGE_WITH(ImageSpec, registry, reference, platform)
+VARVE_MESSAGE(ImageStats, image, reference, image_stream_bytes, present_bytes, cold_bytes, cold_present_bytes,
+              fetched_bytes, requests, prefetched_bytes, decoded_bytes, layers, proved_layers, fetching, errors,
+              last_error)
+VARVE_MESSAGE_WITH(MountStatus, stats, dir, mode, session, fuse_requests)
+VARVE_MESSAGE(DaemonProcess, pid, version, uptime_seconds, root, keeper, keeper_pid)
+VARVE_MESSAGE(StoreStatus, bytes, max_bytes)
+VARVE_MESSAGE(DaemonStatus, daemon, mounts, store)
+VARVE_MESSAGE(MountOptions, prefetch, record)
+VARVE_MESSAGE(MountResult, dir, mode, why, image, seconds, loaded_bytes)
+VARVE_MESSAGE(AcquiredImage, dir, mode, why, image, config_json, seconds, loaded_bytes, stats)
+VARVE_MESSAGE(PullResult, image, fetched_bytes, present_bytes, image_stream_bytes, cold_bytes, cold_present_bytes,
+              finished)
+VARVE_MESSAGE(BadSpan, layer, stream_offset, length)
+VARVE_MESSAGE(VerifiedLayer, layer, complete, proved, refuted)
+VARVE_MESSAGE(VerifyResult, checked_bytes, bad, layers, tree_proved, tree_refuted)
+
+// With the numbers of strangers brought into their range.
+ImageSpec read_image_spec(const JsonValue& from);
 
 // As one list of numbers a layer: offset, length, offset, ... At most kMaxMessageRanges in all.
 inline constexpr std::size_t kMaxMessageRanges = 2'000'000;
-nlohmann::json to_json(const std::vector<LayerRanges>& layers);
-std::vector<LayerRanges> layer_ranges_from_json(const nlohmann::json& json);
-nlohmann::json recording_to_json(ByteView profile);
-Bytes recording_from_json(const nlohmann::json& json);
+void to_json(nlohmann::json& to, const LayerRanges& layer);
+// Throws CorruptData for what is no list of such layers.
+std::vector<LayerRanges> read_layer_ranges(const JsonValue& from);
 
 }  // namespace varve::fuse

@@ -55,10 +55,13 @@ TEST(LineSocket, CarriesLinesLargerThanTheSocketsBuffer) {
   EXPECT_EQ(reader.read_line(), large);
 }
 
+// As it arrives at the other side.
+JsonValue crossed(const json& message) { return JsonValue::parse(message.dump(), "answer"); }
+
 template <typename E>
 void expect_crosses(const E& error) {
   try {
-    throw_from_json(json::parse(error_to_json(error).dump()));
+    throw_from_json(crossed(error_to_json(error)));
     FAIL();
   } catch (const E& arrived) {
     EXPECT_STREQ(arrived.what(), error.what());
@@ -75,40 +78,60 @@ TEST(ControlProtocol, ErrorsArriveWithTheirTypeAndText) {
   const std::system_error busy(EBUSY, std::generic_category(), "unmount /x");
   expect_crosses(busy);
   try {
-    throw_from_json(error_to_json(busy));
+    throw_from_json(crossed(error_to_json(busy)));
   } catch (const std::system_error& error) {
     EXPECT_EQ(error.code().value(), EBUSY);
   }
 }
 
-TEST(ControlProtocol, FieldsThatAreMissingOrOfAnotherTypeAreNamed) {
-  auto stats = to_json(ImageStats{});
-  stats.erase("errors");
+TEST(ControlProtocol, FieldsOfAnotherTypeAreNamed) {
+  json stats = ImageStats{};
+  stats["errors"] = "many";
   try {
-    image_stats_from_json(stats);
+    read_message<ImageStats>(crossed(stats));
     FAIL();
   } catch (const CorruptData& error) {
     EXPECT_NE(std::string(error.what()).find("errors"), std::string::npos);
   }
-  stats["errors"] = "many";
-  EXPECT_THROW(image_stats_from_json(stats), CorruptData);
+  EXPECT_THROW(read_message<DaemonStatus>(crossed(json::array())), CorruptData);
+  EXPECT_THROW(read_message<DaemonStatus>(crossed({{"mounts", {{{"image", "sha256:12"}}}}})), CorruptData);
+}
+
+// What `varve status` read from a daemon of version 0.1, before cold layers, profiles, proofs and keepers.
+TEST(ControlProtocol, AnAnswerOfADaemonOfAnEarlierVersionIsRead) {
+  const auto status = read_message<DaemonStatus>(
+      JsonValue::parse(R"({"daemon": {"pid": 7, "version": "0.1.0", "uptime_seconds": 2.5, "root": "/r"},
+          "mounts": [{"dir": "/m", "mode": "kernel", "session": true, "image": ")" +
+                           digest_of("image").to_string() + R"(", "reference": "r.example/a:1",
+          "image_stream_bytes": 100, "present_bytes": 60, "fetched_bytes": 30, "requests": 3, "decoded_bytes": 50,
+          "fetching": 1, "errors": 2, "last_error": "read of x", "fuse_requests": {"READ": 5}}],
+          "store": {"bytes": 10}})",
+                       "answer"));
+  EXPECT_EQ(status.daemon.version, "0.1.0");
+  EXPECT_EQ(status.daemon.keeper, "none");
+  EXPECT_EQ(status.store.bytes, 10u);
+  EXPECT_EQ(status.store.max_bytes, 0u);
+  ASSERT_EQ(status.mounts.size(), 1u);
+  EXPECT_EQ(status.mounts[0].mode, MountMode::kKernel);
+  EXPECT_EQ(status.mounts[0].stats.present_bytes, 60u);
+  EXPECT_EQ(status.mounts[0].stats.cold_bytes, 0u);
+  EXPECT_EQ(status.mounts[0].stats.layers, 0u);
+  EXPECT_FALSE(status.mounts[0].stats.complete());
+  const auto verified = read_message<VerifyResult>(crossed({{"checked_bytes", 5}, {"bad", json::array()}}));
+  EXPECT_EQ(verified.checked_bytes, 5u);
+  EXPECT_FALSE(verified.refuted());
 }
 
 TEST(ControlProtocol, ADocumentNestedTooDeepIsRefused) {
-  EXPECT_THROW(parse_control_line(std::string(10'000, '[') + std::string(10'000, ']'), "request"), CorruptData);
+  EXPECT_THROW(parse_control_line(std::string(10'000, '[') + std::string(10'000, ']'), "request"), Unsupported);
   EXPECT_THROW(parse_control_line("{\"a\":", "request"), CorruptData);
 }
 
 TEST(ControlProtocol, StatusCrossesWhole) {
-  DaemonStatus status{.pid = 7,
-                      .version = "1",
-                      .uptime_seconds = 2.5,
-                      .root = "/r",
-                      .keeper = "keeper",
-                      .keeper_pid = 8,
-                      .mounts = {},
-                      .store_bytes = 10,
-                      .store_max_bytes = 20};
+  DaemonStatus status{
+      .daemon = {.pid = 7, .version = "1", .uptime_seconds = 2.5, .root = "/r", .keeper = "keeper", .keeper_pid = 8},
+      .mounts = {},
+      .store = {.bytes = 10, .max_bytes = 20}};
   MountStatus mount;
   mount.dir = "/m";
   mount.mode = MountMode::kKernel;
@@ -118,14 +141,14 @@ TEST(ControlProtocol, StatusCrossesWhole) {
   mount.stats.last_error = "read of x";
   mount.fuse_requests = {{"READ", 5}};
   status.mounts.push_back(mount);
-  const auto arrived = daemon_status_from_json(json::parse(to_json(status).dump()));
-  EXPECT_EQ(arrived.pid, 7);
+  const auto arrived = read_message<DaemonStatus>(crossed(status));
+  EXPECT_EQ(arrived.daemon.pid, 7);
   ASSERT_EQ(arrived.mounts.size(), 1u);
   EXPECT_EQ(arrived.mounts[0].mode, MountMode::kKernel);
   EXPECT_EQ(arrived.mounts[0].stats.image, digest_of("image"));
   EXPECT_EQ(arrived.mounts[0].stats.requests, 3u);
   EXPECT_EQ(arrived.mounts[0].fuse_requests.at("READ"), 5u);
-  EXPECT_EQ(arrived.store_max_bytes, 20u);
+  EXPECT_EQ(arrived.store.max_bytes, 20u);
 }
 
 TEST(ImageSpec, CarriesPathsThatMeanTheSameInTheDaemon) {
@@ -134,7 +157,7 @@ TEST(ImageSpec, CarriesPathsThatMeanTheSameInTheDaemon) {
   const auto spec = ImageSpec::from_user("oci:image:latest", "linux/amd64", registry);
   EXPECT_EQ(spec.reference, "oci:" + (std::filesystem::current_path() / "image").string() + ":latest");
   EXPECT_TRUE(spec.registry.authfile.is_absolute());
-  const auto arrived = image_spec_from_json(json::parse(to_json(spec).dump()));
+  const auto arrived = read_image_spec(crossed(spec));
   EXPECT_EQ(arrived.reference, spec.reference);
   EXPECT_EQ(arrived.platform, "linux/amd64");
   EXPECT_EQ(arrived.registry.authfile, spec.registry.authfile);
@@ -148,22 +171,22 @@ TEST(MountModes, AreNamedAsTheCommandLineNamesThem) {
 
 TEST(ControlProtocol, RangesAndRecordingsArriveAsTheyWere) {
   const std::vector<LayerRanges> layers{{digest_of("a"), {{0, 5}, {1ull << 40, 7}}}, {digest_of("b"), {}}};
-  const auto arrived = layer_ranges_from_json(json::parse(to_json(layers).dump()));
+  const auto arrived = read_layer_ranges(crossed(layers));
   ASSERT_EQ(arrived.size(), 2u);
   EXPECT_EQ(arrived[0].layer, digest_of("a"));
   EXPECT_EQ(arrived[0].ranges, layers[0].ranges);
   EXPECT_TRUE(arrived[1].ranges.empty());
   const auto profile = to_bytes(as_bytes(std::string_view("\0\xff profile", 10)));
-  EXPECT_EQ(recording_from_json(json::parse(recording_to_json(profile).dump())), profile);
+  EXPECT_EQ(crossed(recording_to_json(profile))["profile"].base64(), profile);
 }
 
 TEST(ControlProtocol, RangesThatCannotBeReadAreRefused) {
   const auto layer = digest_of("a").to_string();
   for (const auto& text : {R"(5)", R"([5])", R"([{"ranges": []}])", R"([{"layer": "x", "ranges": []}])"})
-    EXPECT_THROW(layer_ranges_from_json(json::parse(text)), CorruptData) << text;
+    EXPECT_THROW(read_layer_ranges(JsonValue::parse(text, "request")), CorruptData) << text;
   for (const auto& ranges : {json(5), json::array({1}), json::array({"a", "b"})})
-    EXPECT_THROW(layer_ranges_from_json(json::array({{{"layer", layer}, {"ranges", ranges}}})), CorruptData) << ranges;
-  EXPECT_THROW(recording_from_json({{"profile", "no base64!"}}), CorruptData);
+    EXPECT_THROW(read_layer_ranges(crossed(json::array({{{"layer", layer}, {"ranges", ranges}}}))), CorruptData)
+        << ranges;
 }
 
 }  // namespace

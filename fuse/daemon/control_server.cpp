@@ -76,58 +76,53 @@ class Connection {
   json answer(const std::string& line, std::function<void()>& afterwards) {
     try {
       const auto request = parse_control_line(line, "request");
-      const int version = request.value("version", 0);
+      const int version = request.maybe("version").number<int>();
       if (version != kControlVersion)
         fail<Unsupported>("the daemon speaks version {} of its protocol, the command {}; restart the daemon",
                           kControlVersion, version);
-      const auto call = request.value("call", std::string());
+      const auto call = request.maybe("call").text();
       if (call == "shutdown") afterwards = events_.shutdown;
       if (call == "replace") {
-        daemon_.check_successor(request.at("handover_format").get<int>());
+        daemon_.check_successor(request["handover_format"].number<int>());
         afterwards = [this, program = program_of(request)] { events_.replace(program); };
       }
       return {{"result", carry_out(call, request)}};
-    } catch (const json::exception& error) {
-      return {{"error", error_to_json(CorruptData(fmt::format("request: {}", error.what())))}};
     } catch (const std::exception& error) {
       log::info("a request failed: {}", error.what());
       return {{"error", error_to_json(error)}};
     }
   }
 
-  json carry_out(const std::string& call, const json& request) {
+  json carry_out(const std::string& call, const JsonValue& request) {
     if (call == "ping" || call == "shutdown" || call == "replace") return json::object();
-    if (call == "status") return to_json(daemon_.status());
+    if (call == "status") return daemon_.status();
     if (call == "image_stats") {
-      const auto stats = daemon_.image_stats(Digest::parse(request.at("digest").get<std::string>()));
-      return stats ? to_json(*stats) : json(nullptr);
+      const auto stats = daemon_.image_stats(request["digest"].digest());
+      return stats ? json(*stats) : json(nullptr);
     }
-    if (call == "verify_store") return to_json(daemon_.verify_store(progress(), stop_wanted()));
+    if (call == "verify_store") return daemon_.verify_store(progress(), stop_wanted());
     if (call == "unmount") {
       refuse_other_namespace();
-      daemon_.unmount(request.at("dir").get<std::string>(), request.value("detach", false));
+      daemon_.unmount(request["dir"].text(), request.maybe("detach").flag());
       return json::object();
     }
     if (call == "recording") return recording_to_json(recording());
     if (call != "mount" && call != "acquire" && call != "pull" && call != "verify" && call != "present" &&
         call != "fetch")
       fail<Unsupported>("the daemon knows no call {:?}", call);
-    const auto image = image_spec_from_json(request.at("image"));
+    const auto image = read_image_spec(request["image"]);
     if (call == "pull")
-      return to_json(
-          daemon_.pull(image, request.value("wait", false), request.value("cold", false), progress(), stop_wanted()));
-    if (call == "verify")
-      return to_json(daemon_.verify(image, request.value("deep", false), progress(), stop_wanted()));
-    if (call == "present") return to_json(Daemon::present(*opened(image, request.at("image"))));
+      return daemon_.pull(image, request.maybe("wait").flag(), request.maybe("cold").flag(), progress(), stop_wanted());
+    if (call == "verify") return daemon_.verify(image, request.maybe("deep").flag(), progress(), stop_wanted());
+    if (call == "present") return Daemon::present(*opened(image, request["image"].raw()));
     if (call == "fetch")
-      return to_json(daemon_.fetch(*opened(image, request.at("image")), layer_ranges_from_json(request.at("layers")),
-                                   progress(), stop_wanted()));
+      return daemon_.fetch(*opened(image, request["image"].raw()), read_layer_ranges(request["layers"]), progress(),
+                           stop_wanted());
     refuse_other_namespace();
-    const auto mode = parse_mount_mode(request.at("mode").get<std::string>());
-    const MountOptions options{.prefetch = request.value("prefetch", true), .record = request.value("record", false)};
-    if (call == "mount")
-      return to_json(daemon_.mount(image, request.at("dir").get<std::string>(), mode, options.prefetch));
-    return to_json(daemon_.acquire(image, mode, options, peer_.pid, leases_));
+    const auto mode = parse_mount_mode(request["mode"].text());
+    const auto options = read_message<MountOptions>(request);
+    if (call == "mount") return daemon_.mount(image, request["dir"].text(), mode, options.prefetch);
+    return daemon_.acquire(image, mode, options, peer_.pid, leases_);
   }
 
   // Stays open as long as the connection: its index is not read again for each piece that is wanted of it.
@@ -147,8 +142,8 @@ class Connection {
     return lease->image().recorder()->profile().encode();
   }
 
-  static std::string program_of(const json& request) {
-    const auto program = request.at("program").get<std::string>();
+  static std::string program_of(const JsonValue& request) {
+    const auto program = request["program"].text();
     if (!program.starts_with('/') || ::access(program.c_str(), X_OK) != 0)
       fail<NotFound>("{}: is no program that could take the place of the daemon", program);
     return program;

@@ -361,15 +361,14 @@ std::optional<ImageStats> Daemon::image_stats(const Digest& image) {
 }
 
 DaemonStatus Daemon::status() {
-  DaemonStatus status{.pid = ::getpid(),
-                      .version = options_.version,
-                      .uptime_seconds = uptime_.seconds(),
-                      .root = options_.paths.root.string(),
-                      .keeper = std::string(options_.descriptors->kind()),
-                      .keeper_pid = options_.descriptors->pid(),
+  DaemonStatus status{.daemon = {.pid = ::getpid(),
+                                 .version = options_.version,
+                                 .uptime_seconds = uptime_.seconds(),
+                                 .root = options_.paths.root.string(),
+                                 .keeper = std::string(options_.descriptors->kind()),
+                                 .keeper_pid = options_.descriptors->pid()},
                       .mounts = {},
-                      .store_bytes = streams_->store_bytes(),
-                      .store_max_bytes = options_.streams.store_limit.max_bytes};
+                      .store = {.bytes = streams_->store_bytes(), .max_bytes = options_.streams.store_limit.max_bytes}};
   state_.with([&](State& state) {
     const auto add = [&](const std::string& dir, const MountedImage& image, bool session) {
       status.mounts.push_back({.dir = dir,

@@ -1,15 +1,13 @@
 #include "fuse/daemon/handover.h"
 
 #include <charconv>
-#include <limits>
-#include <type_traits>
 
 #include <nlohmann/json.hpp>
 
 #include "core/base/base64.h"
 #include "core/base/errors.h"
 #include "core/base/file.h"
-#include "core/base/json_shape.h"
+#include "core/base/json_document.h"
 #include "fuse/daemon/control_protocol.h"
 
 namespace varve::fuse {
@@ -17,63 +15,38 @@ namespace {
 
 using nlohmann::json;
 
-constexpr std::string_view kWhat = "handover";
 constexpr int kMaxDepth = 8;
 constexpr std::size_t kMaxValues = 1 << 20;
 
 std::string packed(const Bytes& bytes) { return base64_encode(as_text(bytes)); }
 
-template <typename T>
-T field(const json& from, const char* name) {
-  const auto found = from.find(name);
-  if (found == from.end()) fail<CorruptData>("{}: no field {}", kWhat, name);
-  if constexpr (std::is_integral_v<T> && !std::is_same_v<T, bool>) {
-    if (!found->is_number_integer() || *found < std::numeric_limits<T>::min() || *found > std::numeric_limits<T>::max())
-      fail<CorruptData>("{}: field {} is no number that it can be", kWhat, name);
-  }
-  try {
-    return found->get<T>();
-  } catch (const json::exception&) {
-    fail<CorruptData>("{}: field {} is of the wrong type", kWhat, name);
-  }
-}
-
-Digest digest_field(const json& from, const char* name) { return Digest::parse(field<std::string>(from, name), kWhat); }
-
-Bytes bytes_field(const json& from, const char* name) {
-  const auto bytes = base64_decode(field<std::string>(from, name));
-  if (!bytes) fail<CorruptData>("{}: field {} is no base64", kWhat, name);
-  return to_bytes(as_bytes(*bytes));
-}
-
 // A path that is used as it stands.
-std::filesystem::path path_field(const json& from, const char* name) {
-  std::filesystem::path path = field<std::string>(from, name);
-  if (!path.is_absolute() || path.string().find('\0') != std::string::npos)
-    fail<CorruptData>("{}: field {} is no full path", kWhat, name);
+std::filesystem::path full_path(const JsonValue& value) {
+  std::filesystem::path path = value.text();
+  if (!path.is_absolute() || path.string().find('\0') != std::string::npos) value.refuse("is no full path");
   return path;
 }
 
 template <typename Read>
-auto list_field(const json& from, const char* name, Read&& read) {
-  std::vector<decltype(read(from))> list;
-  for (const auto& entry : field<json::array_t>(from, name)) list.push_back(read(entry));
-  return list;
+auto list_of(const JsonValue& list, const Read& read) {
+  std::vector<decltype(read(list))> entries;
+  for (const auto& entry : list.items()) entries.push_back(read(entry));
+  return entries;
 }
 
 json to_json(const HandoverImage& image) {
-  return {{"digest", image.digest.to_string()}, {"spec", fuse::to_json(image.spec)},
+  return {{"digest", image.digest.to_string()}, {"spec", image.spec},
           {"media_type", image.media_type},     {"manifest", packed(image.manifest)},
           {"config", packed(image.config)},     {"index", image.index.to_string()}};
 }
 
-HandoverImage image_from_json(const json& from) {
-  return {.digest = digest_field(from, "digest"),
-          .spec = image_spec_from_json(field<json>(from, "spec")),
-          .media_type = field<std::string>(from, "media_type"),
-          .manifest = bytes_field(from, "manifest"),
-          .config = bytes_field(from, "config"),
-          .index = digest_field(from, "index")};
+HandoverImage read_image(const JsonValue& from) {
+  return {.digest = from["digest"].digest(),
+          .spec = read_image_spec(from["spec"]),
+          .media_type = from["media_type"].text(),
+          .manifest = from["manifest"].base64(),
+          .config = from["config"].base64(),
+          .index = from["index"].digest()};
 }
 
 json to_json(const HandoverConnection& connection) {
@@ -88,22 +61,22 @@ json to_json(const HandoverConnection& connection) {
           {"files", std::move(files)}};
 }
 
-HandoverConnection connection_from_json(const json& from) {
-  HandoverConnection connection{.name = field<std::string>(from, "name"),
-                                .dir = path_field(from, "dir"),
-                                .init_request = bytes_field(from, "init_request"),
-                                .by_helper = field<bool>(from, "by_helper"),
+HandoverConnection read_connection(const JsonValue& from) {
+  HandoverConnection connection{.name = from["name"].text(),
+                                .dir = full_path(from["dir"]),
+                                .init_request = from["init_request"].base64(),
+                                .by_helper = from["by_helper"].flag(),
                                 .tree = std::nullopt,
                                 .files = {}};
-  if (!field<json>(from, "tree").is_null()) connection.tree = digest_field(from, "tree");
-  connection.files = list_field(from, "files", [](const json& entry) {
-    return HandoverFiles{.index = digest_field(entry, "index"), .opened = field<std::vector<bool>>(entry, "opened")};
+  if (const auto tree = from.maybe("tree")) connection.tree = tree.digest();
+  connection.files = list_of(from["files"], [](const JsonValue& entry) {
+    return HandoverFiles{.index = entry["index"].digest(), .opened = read_message<std::vector<bool>>(entry["opened"])};
   });
   return connection;
 }
 
 template <typename T>
-json list_of(const std::vector<T>& list, json (*one)(const T&)) {
+json to_list(const std::vector<T>& list, json (*one)(const T&)) {
   json array = json::array();
   for (const auto& entry : list) array.push_back(one(entry));
   return array;
@@ -113,9 +86,9 @@ json list_of(const std::vector<T>& list, json (*one)(const T&)) {
 
 std::string encode_handover(const Handover& handover) {
   json document = {{"format", kHandoverFormat}};
-  document["images"] = list_of<HandoverImage>(handover.images, to_json);
-  document["connections"] = list_of<HandoverConnection>(handover.connections, to_json);
-  document["mounts"] = list_of<HandoverMount>(handover.mounts, [](const HandoverMount& mount) -> json {
+  document["images"] = to_list<HandoverImage>(handover.images, to_json);
+  document["connections"] = to_list<HandoverConnection>(handover.connections, to_json);
+  document["mounts"] = to_list<HandoverMount>(handover.mounts, [](const HandoverMount& mount) -> json {
     return {{"dir", mount.dir.string()},
             {"index", mount.index.to_string()},
             {"connection", mount.connection},
@@ -123,49 +96,44 @@ std::string encode_handover(const Handover& handover) {
             {"why", mount.why},
             {"shared", mount.shared}};
   });
-  document["names"] = list_of<HandoverName>(handover.names, [](const HandoverName& name) -> json {
+  document["names"] = to_list<HandoverName>(handover.names, [](const HandoverName& name) -> json {
     return {
         {"dir", name.dir.string()}, {"mount", name.mount.string()}, {"bound", name.bound}, {"settled", name.settled}};
   });
-  document["leases"] = list_of<HandoverLease>(handover.leases, [](const HandoverLease& lease) -> json {
+  document["leases"] = to_list<HandoverLease>(handover.leases, [](const HandoverLease& lease) -> json {
     return {{"mount", lease.mount.string()}, {"pid", lease.holder.pid}, {"start_time", lease.holder.start_time}};
   });
   return document.dump(-1, ' ', false, json::error_handler_t::replace);
 }
 
 Handover decode_handover(std::string_view text) {
-  check_json_shape(text, kMaxDepth, kMaxValues, kWhat);
-  json document;
-  try {
-    document = json::parse(text);
-  } catch (const json::exception& error) {
-    fail<CorruptData>("{}: {}", kWhat, error.what());
-  }
-  if (const auto format = field<int>(document, "format"); format != kHandoverFormat)
-    fail<Unsupported>("{}: format {}, known is {}", kWhat, format, kHandoverFormat);
-  Handover handover;
-  handover.images = list_field(document, "images", image_from_json);
-  handover.connections = list_field(document, "connections", connection_from_json);
-  handover.mounts = list_field(document, "mounts", [](const json& entry) {
-    return HandoverMount{.dir = path_field(entry, "dir"),
-                         .index = digest_field(entry, "index"),
-                         .connection = field<std::string>(entry, "connection"),
-                         .mode = parse_mount_mode(field<std::string>(entry, "mode")),
-                         .why = field<std::string>(entry, "why"),
-                         .shared = field<bool>(entry, "shared")};
-  });
-  handover.names = list_field(document, "names", [](const json& entry) {
-    return HandoverName{.dir = path_field(entry, "dir"),
-                        .mount = path_field(entry, "mount"),
-                        .bound = field<bool>(entry, "bound"),
-                        .settled = field<bool>(entry, "settled")};
-  });
-  handover.leases = list_field(document, "leases", [](const json& entry) {
-    return HandoverLease{
-        .mount = path_field(entry, "mount"),
-        .holder = {.pid = field<pid_t>(entry, "pid"), .start_time = field<std::uint64_t>(entry, "start_time")}};
-  });
-  return handover;
+  const auto document =
+      JsonValue::parse(text, "handover", {.bytes = kMaxHandoverBytes, .depth = kMaxDepth, .values = kMaxValues});
+  if (const auto format = document["format"].number<int>(); format != kHandoverFormat)
+    fail<Unsupported>("handover: format {}, known is {}", format, kHandoverFormat);
+  return {.images = list_of(document["images"], read_image),
+          .connections = list_of(document["connections"], read_connection),
+          .mounts = list_of(document["mounts"],
+                            [](const JsonValue& entry) {
+                              return HandoverMount{.dir = full_path(entry["dir"]),
+                                                   .index = entry["index"].digest(),
+                                                   .connection = entry["connection"].text(),
+                                                   .mode = parse_mount_mode(entry["mode"].text()),
+                                                   .why = entry["why"].text(),
+                                                   .shared = entry["shared"].flag()};
+                            }),
+          .names = list_of(document["names"],
+                           [](const JsonValue& entry) {
+                             return HandoverName{.dir = full_path(entry["dir"]),
+                                                 .mount = full_path(entry["mount"]),
+                                                 .bound = entry["bound"].flag(),
+                                                 .settled = entry["settled"].flag()};
+                           }),
+          .leases = list_of(document["leases"], [](const JsonValue& entry) {
+            return HandoverLease{
+                .mount = full_path(entry["mount"]),
+                .holder = {.pid = entry["pid"].number<pid_t>(), .start_time = entry["start_time"].number()}};
+          })};
 }
 
 std::optional<LeaseHolder> find_holder(pid_t pid) {

@@ -10,6 +10,7 @@
 
 #include "core/base/errors.h"
 #include "core/base/file.h"
+#include "core/base/json_document.h"
 
 namespace varve::fuse {
 namespace {
@@ -47,131 +48,81 @@ class YamlToJson {
   std::size_t nodes_ = 0;
 };
 
-json parse_document(std::string_view text, bool yaml, std::string_view what) {
-  if (!yaml) {
-    std::size_t nodes = 0;
-    const auto within = [&](int depth, json::parse_event_t, json&) {
-      if (++nodes > kMaxCdiNodes || depth > kMaxDepth)
-        fail<CorruptData>("{}: is too large or too deep to be a device specification", what);
-      return true;
-    };
-    try {
-      return json::parse(text, within);
-    } catch (const json::exception& error) {
-      fail<CorruptData>("{}: is no JSON: {}", what, error.what());
-    }
-  }
+// What a newer specification adds is passed over, as it says.
+JsonValue parse_cdi_text(std::string_view text, bool yaml, std::string_view what) {
+  if (!yaml)
+    return JsonValue::parse(text, what, {.bytes = kMaxCdiFileBytes, .depth = kMaxDepth, .values = kMaxCdiNodes});
   try {
-    return YamlToJson(what).convert(YAML::Load(std::string(text)));
+    return {YamlToJson(what).convert(YAML::Load(std::string(text))), what};
   } catch (const YAML::Exception& error) {
     fail<CorruptData>("{}:{}: is no YAML: {}", what, error.mark.line + 1, error.msg);
   }
 }
 
-// The fields of one object; what a newer specification adds is passed over, as it says.
-class Fields {
- public:
-  Fields(const json& object, std::string_view what, std::string place)
-      : object_(object), what_(what), place_(std::move(place)) {
-    if (!object.is_object()) wrong("", "is no object");
-  }
-  std::string text(const char* name, bool needed = false) const {
-    const auto* value = find(name, needed);
-    if (value == nullptr) return {};
-    if (!value->is_string()) wrong(name, "is no text");
-    auto result = value->get<std::string>();
-    if (result.find('\0') != result.npos) wrong(name, "holds a NUL");
-    if (needed && result.empty()) wrong(name, "is empty");
-    return result;
-  }
-  std::string path(const char* name, bool needed) const {
-    auto result = text(name, needed);
-    if (!result.empty() && !result.starts_with('/')) wrong(name, "is no absolute path");
-    return result;
-  }
-  std::vector<std::string> texts(const char* name) const {
-    std::vector<std::string> list;
-    for (const auto& one : array(name)) {
-      if (!one.is_string() || one.get_ref<const std::string&>().find('\0') != std::string::npos)
-        wrong(name, "holds something that is no text");
-      list.push_back(one.get<std::string>());
-    }
-    return list;
-  }
-  std::vector<std::uint32_t> numbers(const char* name) const {
-    std::vector<std::uint32_t> list;
-    for (const auto& one : array(name)) {
-      const auto text = one.is_string() ? one.get<std::string>() : one.dump();
-      std::uint32_t value = 0;
-      const auto [end, error] = std::from_chars(text.data(), text.data() + text.size(), value);
-      if (error != std::errc() || end != text.data() + text.size()) wrong(name, "holds something that is no number");
-      list.push_back(value);
-    }
-    return list;
-  }
-  template <typename Take>
-  void each(const char* name, const Take& take) const {
-    std::size_t number = 0;
-    for (const auto& one : array(name)) take(Fields(one, what_, fmt::format("{}{}[{}].", place_, name, number++)));
-  }
-  std::optional<Fields> object(const char* name) const {
-    const auto* value = find(name, false);
-    if (value == nullptr) return std::nullopt;
-    return Fields(*value, what_, place_ + name + ".");
-  }
-  [[noreturn]] void wrong(std::string_view name, std::string_view why) const {
-    fail<CorruptData>("{}: {}{} {}", what_, place_, name, why);
-  }
+std::string text_without_nul(const JsonValue& value) {
+  auto text = value.text();
+  if (text.find('\0') != text.npos) value.refuse("holds a NUL");
+  return text;
+}
 
- private:
-  const json* find(const char* name, bool needed) const {
-    const auto found = object_.find(name);
-    if (found == object_.end() || found->is_null()) {
-      if (needed) wrong(name, "is missing");
-      return nullptr;
-    }
-    return &*found;
-  }
-  const json& array(const char* name) const {
-    static const json empty = json::array();
-    const auto* value = find(name, false);
-    if (value == nullptr) return empty;
-    if (!value->is_array()) wrong(name, "is no list");
-    return *value;
-  }
-  const json& object_;
-  std::string_view what_;
-  std::string place_;
-};
+std::string needed_text(const JsonValue& value) {
+  auto text = text_without_nul(value);
+  if (text.empty()) value.refuse("is empty");
+  return text;
+}
 
-CdiEdits read_edits(const std::optional<Fields>& fields) {
+std::string absolute_path(const JsonValue& value) {
+  auto path = text_without_nul(value);
+  if (!path.empty() && !path.starts_with('/')) value.refuse("is no absolute path");
+  return path;
+}
+
+std::string needed_path(const JsonValue& value) {
+  needed_text(value);
+  return absolute_path(value);
+}
+
+std::vector<std::string> texts_without_nul(const JsonValue& list) {
+  std::vector<std::string> texts;
+  for (const auto& one : list.items()) texts.push_back(text_without_nul(one));
+  return texts;
+}
+
+// Of YAML all scalars are strings.
+std::uint32_t gid_of(const JsonValue& value) {
+  const auto text = value.is_text() ? value.text() : value.raw().dump();
+  std::uint32_t gid = 0;
+  const auto [end, error] = std::from_chars(text.data(), text.data() + text.size(), gid);
+  if (error != std::errc() || end != text.data() + text.size()) value.refuse("is no number of a group");
+  return gid;
+}
+
+CdiEdits read_edits(const JsonValue& from) {
   CdiEdits edits;
-  if (!fields) return edits;
-  edits.env = fields->texts("env");
-  for (const auto& one : edits.env)
-    if (one.find('=') == one.npos || one.starts_with('='))
-      fields->wrong("env", fmt::format("holds '{:.100}', which is no NAME=value", one));
-  fields->each("deviceNodes", [&](const Fields& node) {
-    CdiDeviceNode device{.path = node.path("path", true),
-                         .host_path = node.path("hostPath", false),
-                         .permissions = node.text("permissions")};
+  for (const auto& variable : from.maybe("env").items()) {
+    edits.env.push_back(text_without_nul(variable));
+    if (const auto& text = edits.env.back(); text.find('=') == text.npos || text.starts_with('='))
+      variable.refuse(fmt::format("is '{:.100}', which is no NAME=value", text));
+  }
+  for (const auto& node : from.maybe("deviceNodes").items()) {
+    CdiDeviceNode device{.path = needed_path(node["path"]),
+                         .host_path = absolute_path(node.maybe("hostPath")),
+                         .permissions = text_without_nul(node.maybe("permissions"))};
     if (device.host_path.empty()) device.host_path = device.path;
     if (device.permissions.find_first_not_of("rwm") != std::string::npos)
-      node.wrong("permissions", "has letters that are none of r, w and m");
+      node["permissions"].refuse("has letters that are none of r, w and m");
     edits.devices.push_back(std::move(device));
-  });
-  fields->each("mounts", [&](const Fields& mount) {
-    edits.mounts.push_back({.host_path = mount.path("hostPath", true),
-                            .container_path = mount.path("containerPath", true),
-                            .options = mount.texts("options")});
-  });
-  fields->each("hooks", [&](const Fields& hook) {
-    edits.hooks.push_back({.name = hook.text("hookName", true),
-                           .path = hook.path("path", true),
-                           .args = hook.texts("args"),
-                           .env = hook.texts("env")});
-  });
-  edits.additional_gids = fields->numbers("additionalGids");
+  }
+  for (const auto& mount : from.maybe("mounts").items())
+    edits.mounts.push_back({.host_path = needed_path(mount["hostPath"]),
+                            .container_path = needed_path(mount["containerPath"]),
+                            .options = texts_without_nul(mount.maybe("options"))});
+  for (const auto& hook : from.maybe("hooks").items())
+    edits.hooks.push_back({.name = needed_text(hook["hookName"]),
+                           .path = needed_path(hook["path"]),
+                           .args = texts_without_nul(hook.maybe("args")),
+                           .env = texts_without_nul(hook.maybe("env"))});
+  for (const auto& gid : from.maybe("additionalGids").items()) edits.additional_gids.push_back(gid_of(gid));
   return edits;
 }
 
@@ -205,22 +156,21 @@ bool is_name(std::string_view text) {
 }  // namespace
 
 CdiDocument parse_cdi(std::string_view text, bool yaml, std::string_view what) {
-  const auto parsed = parse_document(text, yaml, what);
-  const Fields fields(parsed, what, "");
+  const auto parsed = parse_cdi_text(text, yaml, what);
   CdiDocument document;
-  fields.text("cdiVersion", true);
-  document.kind = fields.text("kind", true);
+  needed_text(parsed["cdiVersion"]);
+  document.kind = needed_text(parsed["kind"]);
   const auto slash = document.kind.find('/');
   if (slash == std::string::npos || !is_name(document.kind.substr(0, slash)) ||
       !is_name(document.kind.substr(slash + 1)))
-    fields.wrong("kind", fmt::format("'{:.100}' is not of the form vendor/class", document.kind));
-  document.common = read_edits(fields.object("containerEdits"));
-  fields.each("devices", [&](const Fields& device) {
-    const auto name = device.text("name", true);
-    if (!is_name(name)) device.wrong("name", fmt::format("'{:.100}' is no name of a device", name));
-    if (!document.devices.emplace(name, read_edits(device.object("containerEdits"))).second)
-      device.wrong("name", fmt::format("'{}' stands there twice", name));
-  });
+    parsed["kind"].refuse(fmt::format("is '{:.100}', not of the form vendor/class", document.kind));
+  document.common = read_edits(parsed.maybe("containerEdits"));
+  for (const auto& device : parsed.maybe("devices").items()) {
+    const auto name = needed_text(device["name"]);
+    if (!is_name(name)) device["name"].refuse(fmt::format("is '{:.100}', which is no name of a device", name));
+    if (!document.devices.emplace(name, read_edits(device.maybe("containerEdits"))).second)
+      device["name"].refuse(fmt::format("is '{}', which stands there twice", name));
+  }
   return document;
 }
 

@@ -129,23 +129,23 @@ TEST(ParseCdi, NamesTheFieldThatIsWrong) {
     EXPECT_THAT([&] { parse_cdi(json, false, "x.json"); }, ThrowsMessage<CorruptData>(HasSubstr("x.json: " + part)))
         << json;
   };
-  message(R"([])", " is no object");
-  message(R"({"kind": "a/b"})", "cdiVersion is missing");
-  message(R"({"cdiVersion": "0.5.0", "kind": "gpu"})", "kind 'gpu' is not of the form vendor/class");
+  message(R"([])", "must be an object");
+  message(R"({"kind": "a/b"})", "\"cdiVersion\" is missing");
+  message(R"({"cdiVersion": "0.5.0", "kind": "gpu"})", "\"kind\" is 'gpu', not of the form vendor/class");
   message(R"({"cdiVersion": "0.5.0", "kind": "a/b", "devices": [{"name": "../x"}]})",
-          "devices[0].name '../x' is no name");
+          "\"devices[0].name\" is '../x', which is no name");
   message(R"({"cdiVersion": "0.5.0", "kind": "a/b", "devices": [{"name": "x"}, {"name": "x"}]})",
-          "devices[1].name 'x' stands there twice");
+          "\"devices[1].name\" is 'x', which stands there twice");
   message(R"({"cdiVersion": "0.5.0", "kind": "a/b", "containerEdits": {"env": ["=1"]}})",
-          "containerEdits.env holds '=1'");
+          "\"containerEdits.env[0]\" is '=1'");
   message(
       R"({"cdiVersion": "0.5.0", "kind": "a/b", "containerEdits": {"mounts": [{"hostPath": "lib", "containerPath": "/lib"}]}})",
-      "containerEdits.mounts[0].hostPath is no absolute path");
+      "\"containerEdits.mounts[0].hostPath\" is no absolute path");
   message(
       R"({"cdiVersion": "0.5.0", "kind": "a/b", "containerEdits": {"deviceNodes": [{"path": "/dev/x", "permissions": "rx"}]}})",
-      "containerEdits.deviceNodes[0].permissions has letters");
+      "\"containerEdits.deviceNodes[0].permissions\" has letters");
   message(R"({"cdiVersion": "0.5.0", "kind": "a/b", "containerEdits": {"additionalGids": [-1]}})",
-          "containerEdits.additionalGids holds something that is no number");
+          "\"containerEdits.additionalGids[0]\" is no number");
 }
 
 TEST(ParseCdi, AliasesOfYamlCannotGrowWithoutEnd) {

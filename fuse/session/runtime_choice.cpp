@@ -10,6 +10,7 @@
 #include "core/base/errors.h"
 #include "core/base/file.h"
 #include "core/base/inherited.h"
+#include "core/base/json_document.h"
 #include "core/base/log.h"
 #include "fuse/session/runtime.h"
 
@@ -55,9 +56,10 @@ class TrialMemory {
  public:
   explicit TrialMemory(std::filesystem::path file) : file_(std::move(file)), answers_(json::object()) {
     try {
-      if (const auto bytes = read_file_if_there(file_, kMaxMemoryBytes)) answers_ = json::parse(as_text(*bytes));
+      if (const auto bytes = read_file_if_there(file_, kMaxMemoryBytes))
+        answers_ = JsonValue::parse(*bytes, file_.string(), {.bytes = kMaxMemoryBytes}).raw();
     } catch (const std::exception& error) {
-      log::debug("{}: {}", file_.string(), error.what());
+      log::debug("{}", error.what());
     }
     if (!answers_.is_object()) answers_ = json::object();
   }
@@ -65,13 +67,13 @@ class TrialMemory {
   // Absent if there is none that still holds; "" = it works.
   std::optional<std::string> find(const std::string& name, const std::string& circumstances) const {
     try {
-      const auto answer = answers_.find(name);
-      if (answer == answers_.end() || answer->at("for") != circumstances) return std::nullopt;
-      auto why_not = answer->at("why_not").get<std::string>();
-      const auto age = std::chrono::seconds(now_seconds() - answer->at("at").get<std::int64_t>());
+      const auto answer = JsonValue(answers_, file_.string()).maybe(name);
+      if (!answer || answer["for"].text() != circumstances) return std::nullopt;
+      auto why_not = answer["why_not"].text();
+      const auto age = std::chrono::seconds(now_seconds() - answer["at"].number<std::int64_t>(0));
       if (!why_not.empty() && (age < age.zero() || age > kFailureLives)) return std::nullopt;
       return why_not;
-    } catch (const json::exception&) {
+    } catch (const CorruptData&) {
       return std::nullopt;
     }
   }

@@ -13,6 +13,7 @@
 #include "core/base/clock.h"
 #include "core/base/errors.h"
 #include "core/base/file.h"
+#include "core/base/json_document.h"
 #include "core/base/log.h"
 #include "core/base/random.h"
 #include "fuse/session/user_namespace.h"
@@ -56,23 +57,21 @@ json to_json(const SessionRecord& record) {
   return document;
 }
 
-SessionRecord from_json(const json& document) {
+SessionRecord from_json(const JsonValue& document) {
   SessionRecord record;
-  record.id = document.at("id").get<std::string>();
-  record.name = document.at("name").get<std::string>();
-  record.image = document.at("image").get<std::string>();
-  record.image_digest = document.at("image_digest").get<std::string>();
-  record.command = document.at("command").get<std::vector<std::string>>();
-  record.created_seconds = document.at("created").get<std::int64_t>();
-  record.remove_at_exit = document.at("remove_at_exit").get<bool>();
-  record.runtime = document.at("runtime").get<std::string>();
-  record.upper_bytes = document.at("upper_bytes").get<std::uint64_t>();
-  if (document.contains("exit_status")) record.exit_status = document.at("exit_status").get<int>();
-  if (document.contains("own_ids")) {
-    const auto& ids = document.at("own_ids");
-    record.own_ids = OwnIds{.first_uid = ids.at("first_uid").get<std::uint32_t>(),
-                            .first_gid = ids.at("first_gid").get<std::uint32_t>()};
-  }
+  record.id = document["id"].text();
+  record.name = document["name"].text();
+  record.image = document["image"].text();
+  record.image_digest = document["image_digest"].text();
+  record.command = document["command"].texts();
+  record.created_seconds = document["created"].number<std::int64_t>();
+  record.remove_at_exit = document["remove_at_exit"].flag();
+  record.runtime = document["runtime"].text();
+  record.upper_bytes = document["upper_bytes"].number();
+  if (const auto status = document.maybe("exit_status")) record.exit_status = status.number<int>();
+  if (const auto ids = document.maybe("own_ids"))
+    record.own_ids = OwnIds{.first_uid = ids["first_uid"].number<std::uint32_t>(),
+                            .first_gid = ids["first_gid"].number<std::uint32_t>()};
   return record;
 }
 
@@ -81,11 +80,11 @@ std::optional<SessionRecord> read_record(const SessionFolder& folder) {
   try {
     const auto bytes = read_file_if_there(folder.record(), kMaxRecordBytes);
     if (!bytes) return std::nullopt;
-    auto record = from_json(json::parse(as_text(*bytes)));
+    auto record = from_json(JsonValue::parse(*bytes, folder.record().string(), {.bytes = kMaxRecordBytes}));
     if (record.id != folder.dir.filename()) return std::nullopt;
     return record;
-  } catch (const json::exception& error) {
-    log::debug("{}: {}", folder.record().string(), error.what());
+  } catch (const CorruptData& error) {
+    log::debug("{}", error.what());
     return std::nullopt;
   }
 }

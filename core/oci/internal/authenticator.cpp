@@ -7,8 +7,8 @@
 
 #include "core/base/base64.h"
 #include "core/base/errors.h"
+#include "core/base/json_document.h"
 #include "core/oci/internal/backoff.h"
-#include "core/oci/internal/json.h"
 
 namespace varve::oci::internal {
 namespace {
@@ -173,14 +173,14 @@ Authenticator::Token Authenticator::fetch_token(const std::string& scopes, const
                     : "no credentials for this registry were found (log in, or give --authfile)");
   if (response.status() != 200) fail<Error>("{}: it answered with status {}", what, response.status());
 
-  const auto json = parse_json_object(response.body, kMaxTokenAnswerBytes, what);
-  auto token = string_member(json, "token", what);
-  if (token.empty()) token = string_member(json, "access_token", what);
+  const auto json = JsonValue::parse(response.body, what, {.bytes = kMaxTokenAnswerBytes});
+  auto token = json.maybe("token").text();
+  if (token.empty()) token = json.maybe("access_token").text();
   auto lifetime = kDefaultLifetime;
-  if (const auto expires = json.find("expires_in");
-      expires != json.end() && expires->is_number_integer() && expires->get<std::int64_t>() > 0)
-    lifetime = std::min(expires->get<std::int64_t>(), kMaxLifetime);
-  if (const auto renewed = string_member(json, "refresh_token", what);
+  if (const auto expires = json.maybe("expires_in").raw();
+      expires.is_number_integer() && expires.get<std::int64_t>() > 0)
+    lifetime = std::min(expires.get<std::int64_t>(), kMaxLifetime);
+  if (const auto renewed = json.maybe("refresh_token").text();
       !renewed.empty() && who && !who->identity_token.empty()) {
     const std::lock_guard lock(mutex_);
     if (credential_ && *credential_) (*credential_)->identity_token = renewed;

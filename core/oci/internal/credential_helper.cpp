@@ -10,12 +10,10 @@
 #include <chrono>
 #include <cstring>
 
-#include <nlohmann/json.hpp>
-
 #include "core/base/errors.h"
+#include "core/base/json_document.h"
 #include "core/base/unique_fd.h"
 #include "core/oci/internal/credentials.h"
-#include "core/oci/internal/json.h"
 
 extern char** environ;
 
@@ -121,10 +119,9 @@ std::optional<Credential> ask_credential_helper(const std::string& name, const s
                 server);  // its output may hold secrets
   }
   const auto what = "the answer of credential helper " + program;
-  const auto json = parse_json_object(as_bytes(answer), kMaxAnswerBytes, what);
-  Credential credential{.username = string_member(json, "Username", what),
-                        .password = string_member(json, "Secret", what),
-                        .identity_token = {}};
+  const auto json = JsonValue::parse(answer, what, {.bytes = kMaxAnswerBytes});
+  Credential credential{
+      .username = json.maybe("Username").text(), .password = json.maybe("Secret").text(), .identity_token = {}};
   if (credential.username == "<token>")
     credential = {.username = {}, .password = {}, .identity_token = credential.password};
   return credential;

@@ -3,17 +3,13 @@
 #include <algorithm>
 #include <cstdlib>
 
-#include <nlohmann/json.hpp>
-
 #include "core/base/base64.h"
 #include "core/base/errors.h"
 #include "core/base/file.h"
-#include "core/oci/internal/json.h"
+#include "core/base/json_document.h"
 
 namespace varve::oci::internal {
 namespace {
-
-using nlohmann::json;
 
 constexpr std::uint64_t kMaxAuthFileBytes = 1024 * 1024;
 constexpr std::string_view kDockerHubKey = "https://index.docker.io/v1/";
@@ -44,22 +40,20 @@ std::vector<std::string> names_of(const std::string& host, const std::string& re
   return names;
 }
 
-std::optional<Credential> from_auth_entry(const json& entry, std::string_view what) {
-  if (!entry.is_object()) fail<CorruptData>("{}: an entry of \"auths\" is no object", what);
+std::optional<Credential> from_auth_entry(const JsonValue& entry) {
   Credential credential;
-  credential.identity_token = string_member(entry, "identitytoken", what);
-  const auto encoded = string_member(entry, "auth", what);
-  if (!encoded.empty()) {
-    auto decoded = base64_decode(encoded);
-    if (!decoded) fail<CorruptData>("{}: \"auth\" is no base64", what);
-    while (!decoded->empty() && decoded->back() == '\0') decoded->pop_back();
-    const auto colon = decoded->find(':');
-    if (colon == std::string::npos) fail<CorruptData>("{}: \"auth\" holds no user and password", what);
-    credential.username = decoded->substr(0, colon);
-    credential.password = decoded->substr(colon + 1);
+  credential.identity_token = entry.maybe("identitytoken").text();
+  if (const auto encoded = entry.maybe("auth"); !encoded.text().empty()) {
+    const auto bytes = encoded.base64();
+    auto decoded = as_text(bytes);
+    while (decoded.ends_with('\0')) decoded.remove_suffix(1);
+    const auto colon = decoded.find(':');
+    if (colon == std::string_view::npos) encoded.refuse("holds no user and password");
+    credential.username = decoded.substr(0, colon);
+    credential.password = decoded.substr(colon + 1);
   } else {
-    credential.username = string_member(entry, "username", what);
-    credential.password = string_member(entry, "password", what);
+    credential.username = entry.maybe("username").text();
+    credential.password = entry.maybe("password").text();
   }
   // Docker leaves an empty entry where a credential store holds the secret.
   if (credential.username.empty() && credential.password.empty() && credential.identity_token.empty())
@@ -67,23 +61,21 @@ std::optional<Credential> from_auth_entry(const json& entry, std::string_view wh
   return credential;
 }
 
-std::optional<Credential> find_in_file(const json& file, const std::vector<std::string>& names, const std::string& host,
-                                       std::string_view what) {
+std::optional<Credential> find_in_file(const JsonValue& file, const std::vector<std::string>& names,
+                                       const std::string& host) {
   const auto server = host == "docker.io" ? std::string(kDockerHubKey) : host;
-  if (const auto* helpers = object_member(file, "credHelpers", what)) {
-    for (const auto& name : names)
-      for (const auto& [key, helper] : helpers->items())
-        if (helper.is_string() && normalised_key(key) == name)
-          if (auto found = ask_credential_helper(helper.get<std::string>(), name == host ? server : name)) return found;
-  }
-  if (const auto store = string_member(file, "credsStore", what); !store.empty())
-    if (auto found = ask_credential_helper(store, server)) return found;
-  const auto* auths = object_member(file, "auths", what);
-  if (auths == nullptr) return std::nullopt;
+  const auto helpers = file.maybe("credHelpers").members();
   for (const auto& name : names)
-    for (const auto& [key, entry] : auths->items())
+    for (const auto& [key, helper] : helpers)
+      if (helper.is_text() && normalised_key(key) == name)
+        if (auto found = ask_credential_helper(helper.text(), name == host ? server : name)) return found;
+  if (const auto store = file.maybe("credsStore").text(); !store.empty())
+    if (auto found = ask_credential_helper(store, server)) return found;
+  const auto auths = file.maybe("auths").members();
+  for (const auto& name : names)
+    for (const auto& [key, entry] : auths)
       if (normalised_key(key) == name)
-        if (auto found = from_auth_entry(entry, what)) return found;
+        if (auto found = from_auth_entry(entry)) return found;
   return std::nullopt;
 }
 
@@ -122,8 +114,8 @@ std::optional<Credential> find_credential(const CredentialPlaces& places, const 
       if (!places.required.empty()) fail<UsageError>("{}: there is no such credential file", path.string());
       continue;
     }
-    const auto file = parse_json_object(*content, kMaxAuthFileBytes, path.string());
-    if (auto found = find_in_file(file, names, host, path.string())) return found;
+    const auto file = JsonValue::parse(*content, path.string(), {.bytes = kMaxAuthFileBytes});
+    if (auto found = find_in_file(file, names, host)) return found;
   }
   return std::nullopt;
 }

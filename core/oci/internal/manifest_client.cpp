@@ -2,10 +2,8 @@
 
 #include <algorithm>
 
-#include <nlohmann/json.hpp>
-
 #include "core/base/errors.h"
-#include "core/oci/internal/json.h"
+#include "core/base/json_document.h"
 #include "core/oci/manifest.h"
 
 namespace varve::oci::internal {
@@ -25,10 +23,9 @@ std::string media_type_of(const HttpHead& head, ByteView json, std::string_view 
   if (is_index_media_type(type) || is_manifest_media_type(type) ||
       type.starts_with("application/vnd.docker.distribution.manifest.v1+"))
     return type;
-  const auto document = parse_json_object(json, kMaxManifestBytes, what);
-  const auto own = string_member(document, "mediaType", what);
-  if (!own.empty()) return own;
-  return std::string(document.contains("manifests") ? kOciIndexType : kOciManifestType);
+  const auto document = JsonValue::parse(json, what, {.bytes = kMaxManifestBytes});
+  if (const auto own = document.maybe("mediaType").text(); !own.empty()) return own;
+  return std::string(document.has("manifests") ? kOciIndexType : kOciManifestType);
 }
 
 }  // namespace

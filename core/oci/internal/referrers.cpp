@@ -7,7 +7,7 @@
 
 #include "core/base/errors.h"
 #include "core/base/log.h"
-#include "core/oci/internal/json.h"
+#include "core/oci/internal/descriptor_json.h"
 #include "core/oci/manifest.h"
 
 namespace varve::oci::internal {
@@ -116,7 +116,7 @@ void Referrers::add(const Digest& subject, const Descriptor& referrer) {
     const auto tagged = manifests_.find_tagged(tag);
     json index = {{"schemaVersion", 2}, {"mediaType", kOciIndexType}, {"manifests", json::array()}};
     if (tagged && is_index_media_type(tagged->document.descriptor.media_type)) {
-      index = parse_json_object(tagged->document.bytes, kMaxManifestBytes, what);
+      index = JsonValue::parse(tagged->document.bytes, what, {.bytes = kMaxManifestBytes}).raw();
       if (!index["manifests"].is_array()) index["manifests"] = json::array();
     }
     if (lists(index, referrer.digest)) return;
@@ -128,7 +128,7 @@ void Referrers::add(const Digest& subject, const Descriptor& referrer) {
     // The loop reads it again: it ends only when our entry is seen.
     const auto seen = manifests_.find_tagged(tag);
     if (seen && is_index_media_type(seen->document.descriptor.media_type) &&
-        lists(parse_json_object(seen->document.bytes, kMaxManifestBytes, what), referrer.digest))
+        lists(JsonValue::parse(seen->document.bytes, what, {.bytes = kMaxManifestBytes}).raw(), referrer.digest))
       return;
     waits.wait(what + ": somebody else replaces it all the time");
   }

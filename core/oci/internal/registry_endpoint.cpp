@@ -2,10 +2,8 @@
 
 #include <algorithm>
 
-#include <nlohmann/json.hpp>
-
 #include "core/base/errors.h"
-#include "core/oci/internal/json.h"
+#include "core/base/json_document.h"
 
 namespace varve::oci::internal {
 namespace {
@@ -162,11 +160,10 @@ HttpResponse RegistryEndpoint::call(const HttpRequest& request, const std::strin
 std::string describe(const HttpResponse& response) {
   auto text = fmt::format("status {}", response.status());
   try {
-    const auto document = parse_json_object(response.body, kMaxErrorBytes, "error");
-    const auto* errors = array_member(document, "errors", "error");
-    if (errors == nullptr || errors->empty() || !errors->front().is_object()) return text;
-    const auto code = string_member(errors->front(), "code", "error");
-    const auto message = string_member(errors->front(), "message", "error");
+    const auto errors = JsonValue::parse(response.body, "error", {.bytes = kMaxErrorBytes}).maybe("errors").items();
+    if (errors.empty()) return text;
+    const auto code = errors.front().maybe("code").text();
+    const auto message = errors.front().maybe("message").text();
     if (!code.empty()) text += ", " + printable(code);
     if (!message.empty()) text += ": " + printable(message);
   } catch (const Error&) {

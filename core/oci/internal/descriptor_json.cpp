@@ -1,0 +1,38 @@
+#include "core/oci/internal/descriptor_json.h"
+
+#include <nlohmann/json.hpp>
+
+namespace varve::oci::internal {
+
+using nlohmann::json;
+
+Descriptor descriptor_from_json(const JsonValue& object) {
+  Descriptor descriptor{.media_type = object.maybe("mediaType").text(),
+                        .digest = object["digest"].digest(),
+                        .size = object["size"].number(),
+                        .artifact_type = object.maybe("artifactType").text(),
+                        .annotations = object.maybe("annotations").texts_by_name(),
+                        .urls = object.maybe("urls").texts(),
+                        .platform = {}};
+  if (const auto platform = object.maybe("platform"))
+    descriptor.platform = {.os = platform.maybe("os").text(),
+                           .architecture = platform.maybe("architecture").text(),
+                           .variant = platform.maybe("variant").text()};
+  return descriptor;
+}
+
+json descriptor_to_json(const Descriptor& descriptor) {
+  json object = {
+      {"mediaType", descriptor.media_type}, {"digest", descriptor.digest.to_string()}, {"size", descriptor.size}};
+  if (!descriptor.artifact_type.empty()) object["artifactType"] = descriptor.artifact_type;
+  if (!descriptor.annotations.empty()) object["annotations"] = descriptor.annotations;
+  if (!descriptor.urls.empty()) object["urls"] = descriptor.urls;
+  if (descriptor.platform) {
+    json platform = {{"os", descriptor.platform->os}, {"architecture", descriptor.platform->architecture}};
+    if (!descriptor.platform->variant.empty()) platform["variant"] = descriptor.platform->variant;
+    object["platform"] = std::move(platform);
+  }
+  return object;
+}
+
+}  // namespace varve::oci::internal
