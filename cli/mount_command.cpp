@@ -8,6 +8,7 @@
 #include "core/base/clock.h"
 #include "core/base/errors.h"
 #include "core/base/log.h"
+#include "fuse/daemon/control_protocol.h"
 
 namespace varve::cli {
 namespace {
@@ -58,13 +59,9 @@ void run_mount(Context& context, const MountArguments& arguments) {
   point.keep();
   const double seconds = watch.seconds();
   if (context.global.json) {
-    context.print_json({{"dir", mounted.dir.string()},
-                        {"mode", to_string(mounted.mode)},
-                        {"why", mounted.why},
-                        {"image", mounted.image.to_string()},
-                        {"seconds", seconds},
-                        {"loaded_bytes", mounted.loaded_bytes}});
-    return;
+    nlohmann::json document = mounted;
+    document["seconds"] = seconds;
+    return context.print_json(document);
   }
   if (!mounted.why.empty() && !context.global.quiet) context.err << mounted.why << '\n';
   context.out << fmt::format("{} at {}, {} mode; {} loaded, {:.2f} s\n", mounted.image.to_string(),

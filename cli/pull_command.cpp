@@ -6,6 +6,7 @@
 
 #include "cli/daemon_access.h"
 #include "cli/indexed_image.h"
+#include "fuse/daemon/control_protocol.h"
 
 namespace varve::cli {
 namespace {
@@ -21,16 +22,7 @@ void run_pull(Context& context, const std::string& image, bool wait, bool cold, 
     if (wait) line.emplace(progress, "pull", context.global.quiet);
     result = daemon.pull(spec, wait, cold, show_progress(progress), context.cancel);
   }
-  if (context.global.json) {
-    context.print_json({{"image", result.image.to_string()},
-                        {"fetched_bytes", result.fetched_bytes},
-                        {"present_bytes", result.present_bytes},
-                        {"image_stream_bytes", result.image_stream_bytes},
-                        {"cold_bytes", result.cold_bytes},
-                        {"cold_present_bytes", result.cold_present_bytes},
-                        {"finished", result.finished}});
-    return;
-  }
+  if (context.global.json) return context.print_json(result);
   const auto cold_away = result.cold_bytes - result.cold_present_bytes;
   const auto left_out = cold || cold_away == 0
                             ? ""

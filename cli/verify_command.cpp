@@ -6,6 +6,7 @@
 
 #include "cli/daemon_access.h"
 #include "core/base/errors.h"
+#include "fuse/daemon/control_protocol.h"
 
 namespace varve::cli {
 namespace {
@@ -27,11 +28,7 @@ void run_verify(Context& context, const std::string& image, bool store, bool dee
   }
   if (!result.bad.empty() || result.refuted()) context.exit_status = kFindings;
   if (context.global.json) {
-    auto bad = nlohmann::json::array();
-    for (const auto& span : result.bad)
-      bad.push_back(
-          {{"layer", span.layer.to_string()}, {"stream_offset", span.stream_offset}, {"length", span.length}});
-    nlohmann::json document{{"checked_bytes", result.checked_bytes}, {"bad", std::move(bad)}};
+    nlohmann::json document{{"checked_bytes", result.checked_bytes}, {"bad", result.bad}};
     if (deep) {
       auto layers = nlohmann::json::array();
       for (const auto& layer : result.layers)
