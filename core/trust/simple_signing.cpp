@@ -165,7 +165,8 @@ oci::Descriptor add_simple_signature(oci::Repository& repository, const Digest& 
     // Who wrote at the same time may have replaced it: the loop looks again.
   }
   const auto last = document_of(repository, manifest);
-  if (last && std::ranges::any_of(JsonValue::parse(last->bytes, what)["layers"].raw(), is_this))
+  if (last && std::ranges::any_of(
+                  JsonValue::parse(last->bytes, what, {.bytes = oci::kMaxManifestBytes})["layers"].raw(), is_this))
     return last->descriptor;
   fail<TemporaryError>("{}: others write signatures there at the same time; try again", what);
 }
