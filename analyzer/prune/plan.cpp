@@ -160,7 +160,7 @@ std::string to_json(const Plan& plan) {
 }
 
 Plan parse_plan(std::string_view text, std::string_view what) {
-  const auto fields = JsonValue::parse(text, what, {.bytes = kMaxPlanBytes, .values = kMaxPlanValues});
+  const auto fields = JsonValue::parse(text, what, {.bytes = kMaxPlanBytes, .depth = 16, .values = kMaxPlanValues});
   if (!fields.has("format") || fields["format"].text() != kPlanFormat)
     fail<CorruptData>("{}: not a plan of `varve prune plan`", what);
   if (const auto version = fields["version"].number(); version != kPlanVersion)
