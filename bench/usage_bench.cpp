@@ -14,11 +14,11 @@
 #include <CLI/Formatter.hpp>
 
 #include "analyzer/usage/database.h"
-#include "analyzer/usage/internal/calendar.h"
 #include "analyzer/usage/internal/names.h"
 #include "analyzer/usage/internal/schema.h"
 #include "analyzer/usage/internal/user_sketch.h"
 #include "analyzer/usage/internal/writer.h"
+#include "core/base/calendar.h"
 
 namespace varve::usage {
 namespace {

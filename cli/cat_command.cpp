@@ -5,7 +5,7 @@
 #include "cli/indexed_image.h"
 #include "cli/text.h"
 #include "core/base/log.h"
-#include "core/base/progress.h"
+#include "core/base/units.h"
 #include "core/index/content_reader.h"
 
 namespace varve::cli {

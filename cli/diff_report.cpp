@@ -8,7 +8,7 @@
 
 #include "analyzer/python/version.h"
 #include "cli/text.h"
-#include "core/base/progress.h"
+#include "core/base/units.h"
 #include "core/base/utf8.h"
 
 namespace varve::cli {

@@ -11,8 +11,8 @@
 #include <nlohmann/json.hpp>
 
 #include "cli/text.h"
+#include "core/base/calendar.h"
 #include "core/base/errors.h"
-#include "core/base/rfc3339.h"
 #include "gpu/alarm.h"
 #include "gpu/history.h"
 #include "gpu/probe_output.h"

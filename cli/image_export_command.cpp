@@ -7,6 +7,7 @@
 #include "cli/image_command.h"
 #include "core/base/errors.h"
 #include "core/base/progress.h"
+#include "core/base/units.h"
 #include "indexer/export_image.h"
 
 namespace varve::cli {

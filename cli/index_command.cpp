@@ -8,6 +8,7 @@
 #include "cli/signing.h"
 #include "cli/text.h"
 #include "core/base/progress.h"
+#include "core/base/units.h"
 #include "indexer/index_image.h"
 
 namespace varve::cli {

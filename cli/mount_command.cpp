@@ -8,6 +8,7 @@
 #include "core/base/clock.h"
 #include "core/base/errors.h"
 #include "core/base/log.h"
+#include "core/base/units.h"
 #include "fuse/daemon/control_protocol.h"
 
 namespace varve::cli {

@@ -10,7 +10,7 @@
 #include "analyzer/python/name.h"
 #include "cli/text.h"
 #include "core/base/errors.h"
-#include "core/base/progress.h"
+#include "core/base/units.h"
 #include "core/base/utf8.h"
 
 namespace varve::cli {

@@ -8,10 +8,10 @@
 
 #include "cli/command.h"
 #include "cli/text.h"
+#include "core/base/calendar.h"
 #include "core/base/errors.h"
 #include "core/base/file.h"
 #include "core/base/progress.h"
-#include "core/base/rfc3339.h"
 #include "core/index/format/image_index.h"
 #include "indexer/known_pins.h"
 #include "indexer/pins.h"

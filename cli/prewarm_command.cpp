@@ -10,7 +10,9 @@
 #include "cli/image_contents.h"
 #include "cli/text.h"
 #include "cli/usage_database.h"
+#include "core/base/calendar.h"
 #include "core/base/errors.h"
+#include "core/base/units.h"
 #include "fuse/stream/layer_stream.h"
 #include "fuse/stream/window_store.h"
 
@@ -40,7 +42,7 @@ struct Subjects {
 class KnownUses {
  public:
   KnownUses(const Context& context, const PrewarmArguments& arguments)
-      : window_(report::parse_window(arguments.window, report::today())),
+      : window_(report::parse_window(arguments.window, today_utc())),
         database_(open_existing_database(context, arguments.database)),
         all_(database_->snapshot({.window = window_, .image = std::nullopt})) {}
 

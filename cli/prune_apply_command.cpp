@@ -14,6 +14,7 @@
 #include "core/base/file.h"
 #include "core/base/log.h"
 #include "core/base/progress.h"
+#include "core/base/units.h"
 #include "core/index/merge/mark_cold.h"
 #include "core/index/publish_index.h"
 #include "indexer/index_image.h"

@@ -13,6 +13,7 @@
 #include "cli/prune_command.h"
 #include "cli/text.h"
 #include "cli/usage_database.h"
+#include "core/base/calendar.h"
 #include "core/base/file.h"
 #include "core/base/log.h"
 
@@ -100,8 +101,8 @@ void add_libraries(const ImageContents& image, const prune::Nodes& nodes, prune:
 }
 
 prune::MadePlan make(const Context& context, const PlanArguments& arguments) {
-  const auto today = arguments.today.empty() ? report::today()
-                                             : report::parse_window(arguments.today + ".." + arguments.today, 0).first;
+  const auto today =
+      arguments.today.empty() ? today_utc() : report::parse_window(arguments.today + ".." + arguments.today, 0).first;
   const usage::SnapshotQuery query{
       .window = report::parse_window(arguments.window, today), .image = std::nullopt, .totals_only = true};
   auto rules = read_rules(arguments.keep);

@@ -12,6 +12,7 @@
 #include "core/base/errors.h"
 #include "core/base/log.h"
 #include "core/base/progress.h"
+#include "core/base/units.h"
 
 namespace varve::cli {
 namespace {

@@ -9,6 +9,7 @@
 #include <map>
 
 #include "analyzer/recorder/install.h"
+#include "core/base/calendar.h"
 #include "core/base/errors.h"
 #include "core/base/file.h"
 #include "core/base/free_with.h"
@@ -100,11 +101,6 @@ void take_over_files(const std::filesystem::path& folder) {
     ::fchownat(fd.get(), entry.path().filename().c_str(), 0, 0, AT_SYMLINK_NOFOLLOW);
 }
 
-std::int32_t today() {
-  return std::int32_t(
-      std::chrono::floor<std::chrono::days>(std::chrono::system_clock::now()).time_since_epoch().count());
-}
-
 }  // namespace
 
 std::unique_ptr<RunRecording> RunRecording::begin(const Wanted& wanted, fuse::SessionRequest& request,
@@ -139,7 +135,7 @@ void RunRecording::open_spool(const Wanted& wanted, const fuse::SessionRequest& 
   usage::StartRecord start;
   start.session = session_;
   start.process = usage::new_process_id();
-  start.day = today();
+  start.day = today_utc();
   start.image = wanted.image;
   start.writer = "run " + wanted.version;
   start.main = "other";

@@ -10,6 +10,7 @@
 #include "cli/daemon_access.h"
 #include "cli/text.h"
 #include "core/base/errors.h"
+#include "core/base/units.h"
 #include "fuse/daemon/control_protocol.h"
 
 namespace varve::cli {

@@ -1,4 +1,3 @@
-#include <chrono>
 #include <memory>
 #include <ostream>
 
@@ -9,6 +8,8 @@
 #include "cli/image_files.h"
 #include "cli/text.h"
 #include "cli/usage_command.h"
+#include "core/base/calendar.h"
+#include "core/base/clock.h"
 #include "core/base/errors.h"
 #include "core/base/log.h"
 #include "core/base/progress.h"
@@ -99,7 +100,7 @@ void run_collect(Context& context, const CollectArguments& arguments) {
   if (arguments.spools.empty() && arguments.images.empty())
     fail<UsageError>("usage collect: name a spool, or an image with --image");
   if (arguments.labels.size() > arguments.images.size()) fail<UsageError>("usage collect: more labels than images");
-  const auto start = std::chrono::steady_clock::now();
+  const Stopwatch watch;
   auto where = arguments.db;
   if (where.empty()) {
     std::filesystem::create_directories(context.global.root);
@@ -117,11 +118,8 @@ void run_collect(Context& context, const CollectArguments& arguments) {
                                 .progress = &progress},
                                context.cancel);
   }
-  if (!arguments.keep_all) {
-    const auto now = std::chrono::floor<std::chrono::days>(std::chrono::system_clock::now());
-    database->age_out(arguments.retention, std::int32_t(now.time_since_epoch().count()));
-  }
-  const auto seconds = std::chrono::duration<double>(std::chrono::steady_clock::now() - start).count();
+  if (!arguments.keep_all) database->age_out(arguments.retention, today_utc());
+  const auto seconds = watch.seconds();
   if (context.global.json)
     context.print_json(to_json(result, images, seconds));
   else

@@ -6,6 +6,7 @@
 #include "analyzer/report/window.h"
 #include "cli/usage_command.h"
 #include "cli/usage_database.h"
+#include "core/base/calendar.h"
 
 namespace varve::cli {
 namespace {
@@ -15,7 +16,7 @@ struct ExplainArguments {
 };
 
 void run_explain(Context& context, const ExplainArguments& arguments) {
-  usage::SnapshotQuery query{.window = report::parse_window(arguments.window, report::today()), .image = std::nullopt};
+  usage::SnapshotQuery query{.window = report::parse_window(arguments.window, today_utc()), .image = std::nullopt};
   const auto database = open_existing_database(context, arguments.database);
   if (!arguments.image.empty()) query.image = find_image(context, *database, arguments.image, query.window);
   const auto explanation = database->explain(arguments.name, query);

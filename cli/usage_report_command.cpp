@@ -9,6 +9,7 @@
 #include "analyzer/report/window.h"
 #include "cli/usage_command.h"
 #include "cli/usage_database.h"
+#include "core/base/calendar.h"
 #include "core/base/file.h"
 
 namespace varve::cli {
@@ -41,7 +42,7 @@ void write_file(const Context& context, const report::Report& made, const std::s
 }
 
 void run_report(Context& context, const ReportArguments& arguments) {
-  const auto today = report::today();
+  const auto today = today_utc();
   usage::SnapshotQuery query{.window = report::parse_window(arguments.window, today), .image = std::nullopt};
   const auto database = open_existing_database(context, arguments.database);
   if (!arguments.image.empty()) query.image = find_image(context, *database, arguments.image, query.window);

@@ -14,6 +14,7 @@
 #include "cli/text.h"
 #include "cli/usage_command.h"
 #include "core/base/progress.h"
+#include "core/base/units.h"
 #include "core/base/utf8.h"
 
 namespace varve::cli {

@@ -6,6 +6,7 @@
 
 #include "cli/daemon_access.h"
 #include "core/base/errors.h"
+#include "core/base/units.h"
 #include "fuse/daemon/control_protocol.h"
 
 namespace varve::cli {

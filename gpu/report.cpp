@@ -5,7 +5,7 @@
 #include <fmt/format.h>
 #include <nlohmann/json.hpp>
 
-#include "core/base/rfc3339.h"
+#include "core/base/calendar.h"
 #include "core/base/utf8.h"
 #include "gpu/probe_output.h"
 

@@ -10,12 +10,12 @@
 
 #include <nlohmann/json.hpp>
 
+#include "core/base/calendar.h"
 #include "core/base/errors.h"
 #include "core/base/file.h"
 #include "core/base/guarded.h"
 #include "core/base/json_document.h"
 #include "core/base/parallel.h"
-#include "core/base/rfc3339.h"
 #include "core/index/format/image_index.h"
 #include "core/oci/layout.h"
 

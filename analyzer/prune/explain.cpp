@@ -6,6 +6,7 @@
 #include "analyzer/python/name.h"
 #include "analyzer/report/text.h"
 #include "core/base/errors.h"
+#include "core/base/units.h"
 
 namespace varve::prune {
 namespace {
@@ -80,10 +81,9 @@ std::string reason_line(const Reason& reason) {
 std::string heading(const PlannedDistribution& one) {
   auto line = fmt::format("{} {} ({}) is {}", report::visible(one.name, 100), report::visible(one.version, 40),
                           one.source, verdict_name(one.verdict));
-  line += fmt::format("; {} installed, {} compressed", report::bytes_text(one.bytes),
-                      report::bytes_text(one.compressed_bytes));
+  line += fmt::format("; {} installed, {} compressed", human_bytes(one.bytes), human_bytes(one.compressed_bytes));
   if (one.unique_compressed_bytes > 0)
-    line += fmt::format(", {} of it only here", report::bytes_text(one.unique_compressed_bytes));
+    line += fmt::format(", {} of it only here", human_bytes(one.unique_compressed_bytes));
   return line;
 }
 

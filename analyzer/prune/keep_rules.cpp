@@ -7,7 +7,7 @@
 #include "analyzer/prune/internal/carried_files.h"
 #include "analyzer/python/name.h"
 #include "analyzer/report/text.h"
-#include "analyzer/report/window.h"
+#include "core/base/calendar.h"
 #include "core/base/errors.h"
 #include "core/base/glob.h"
 #include "core/base/toml.h"
@@ -30,10 +30,7 @@ std::int32_t expiry(const TomlValue& rule, std::string_view what) {
   const auto* value = rule.find("expires");
   if (value == nullptr) return 0;
   const bool is_text = value->kind == TomlValue::Kind::kString || value->kind == TomlValue::Kind::kTime;
-  try {
-    if (is_text) return report::parse_window(value->text + ".." + value->text, 0).first;
-  } catch (const UsageError&) {
-  }
+  if (const auto day = is_text ? parse_day(value->text) : std::nullopt) return *day;
   fail<CorruptData>("{}: 'expires' must be a day like 2026-11-21", toml_place(what, *value));
 }
 
@@ -109,7 +106,7 @@ void apply(const KeepRules& rules, bool remark, const Nodes& nodes, const FileTr
   for (const auto& rule : rules.rules) {
     if (over(rule.expires, today)) {
       applied.remarks.push_back(fmt::format("{} counts no more since {}: \"{}\" ({})", rule.place,
-                                            report::day_text(rule.expires + 1), report::visible(rule.reason),
+                                            day_text(rule.expires + 1), report::visible(rule.reason),
                                             report::visible(rule.owner, 60)));
       continue;
     }
@@ -125,8 +122,8 @@ void apply(const KeepRules& rules, bool remark, const Nodes& nodes, const FileTr
   }
   for (const auto& rule : rules.waivers) {
     if (over(rule.expires, today)) {
-      applied.remarks.push_back(fmt::format("{} waives {} no more since {}", rule.place, rule.waiver.gate,
-                                            report::day_text(rule.expires + 1)));
+      applied.remarks.push_back(
+          fmt::format("{} waives {} no more since {}", rule.place, rule.waiver.gate, day_text(rule.expires + 1)));
     } else {
       applied.waivers.push_back(rule.waiver);
     }

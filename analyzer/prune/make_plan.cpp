@@ -7,6 +7,7 @@
 
 #include "analyzer/report/report.h"
 #include "analyzer/report/text.h"
+#include "core/base/calendar.h"
 #include "core/base/errors.h"
 
 namespace varve::prune {
@@ -89,8 +90,7 @@ class PlanMaker {
             {"watch-below-users", std::to_string(t.watch_below_users)},
             {"cold-below-users", std::to_string(t.cold_below_users)},
             {"archive-after", t.archive_after == 0 ? "never" : fmt::format("{}d", t.archive_after)},
-            {"window", fmt::format("{}..{}", report::day_text(in_.snapshot.window.first),
-                                   report::day_text(in_.snapshot.window.last))}};
+            {"window", fmt::format("{}..{}", day_text(in_.snapshot.window.first), day_text(in_.snapshot.window.last))}};
   }
 
   void collect_evidence() {
@@ -230,13 +230,13 @@ class PlanMaker {
             i, Reason{.kind = "promoted",
                       .by = "",
                       .text = fmt::format("was {} in the plan of {}, and was used", verdict_name(before->verdict),
-                                          report::day_text(in_.previous->made_on))});
+                                          day_text(in_.previous->made_on))});
       unused_since_.push_back(unused_since(evidence_[i], alone, before));
       if (thresholds_.archive_after > 0 && alone.verdict == Verdict::kCold && unused_since_[i] != 0 &&
           in_.today - unused_since_[i] >= thresholds_.archive_after && was_cold) {
         alone.verdict = Verdict::kArchived;
         alone.reason.text +=
-            fmt::format("; no use since the plan of {} recorded it, {} or longer", report::day_text(unused_since_[i]),
+            fmt::format("; no use since the plan of {} recorded it, {} or longer", day_text(unused_since_[i]),
                         count_text(std::uint64_t(thresholds_.archive_after), "day", "days"));
       }
       own_[i] = roots_of_[i].empty() ? alone.verdict : Verdict::kHot;

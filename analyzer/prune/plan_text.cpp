@@ -8,11 +8,12 @@
 
 #include "analyzer/report/text.h"
 #include "analyzer/report/words.h"
+#include "core/base/calendar.h"
+#include "core/base/units.h"
 
 namespace varve::prune {
 namespace {
 
-using report::bytes_text;
 using report::count_text;
 using report::number_text;
 
@@ -31,8 +32,8 @@ std::string joined(const std::vector<std::string>& names) {
 void write_head(const Plan& plan, std::ostream& out) {
   const auto basis = plan.parameters.find("basis");
   const bool notebooks = basis != plan.parameters.end() && basis->second == "notebooks";
-  paragraph(out, fmt::format("{}: {} to {}, {} {}.", report::visible(plan.reference, 80),
-                             report::day_text(plan.window.first), report::day_text(plan.window.last),
+  paragraph(out, fmt::format("{}: {} to {}, {} {}.", report::visible(plan.reference, 80), day_text(plan.window.first),
+                             day_text(plan.window.last),
                              notebooks ? count_text(plan.sessions, "scanned notebook", "scanned notebooks")
                                        : count_text(plan.sessions, "session", "sessions"),
                              notebooks ? "looked at" : "heard"));
@@ -57,7 +58,7 @@ void write_totals(const Plan& plan, std::ostream& out) {
     const auto& sum = sums.at(std::size_t(verdict));
     const auto share = all.compressed_bytes == 0 ? 0.0 : double(sum.compressed_bytes) / double(all.compressed_bytes);
     out << fmt::format("{:<10}{:>14}{:>14}{:>14}{:>10}\n", verdict_name(verdict), number_text(sum.count),
-                       bytes_text(sum.bytes), bytes_text(sum.compressed_bytes),
+                       human_bytes(sum.bytes), human_bytes(sum.compressed_bytes),
                        sum.count == 0 ? "" : report::percent_text(share));
   }
 }
@@ -82,8 +83,8 @@ void write_rows(const Plan& plan, std::ostream& out, const PlanTextOptions& opti
     const auto& one = *rows[i];
     out << fmt::format(
         "{:<9}{:<38}{:>11} compressed{}\n", verdict_name(one.verdict),
-        report::visible(one.name + " " + one.version, 37), bytes_text(one.compressed_bytes),
-        one.unique_compressed_bytes > 0 ? fmt::format(", {} only here", bytes_text(one.unique_compressed_bytes)) : "");
+        report::visible(one.name + " " + one.version, 37), human_bytes(one.compressed_bytes),
+        one.unique_compressed_bytes > 0 ? fmt::format(", {} only here", human_bytes(one.unique_compressed_bytes)) : "");
     auto why = one.reasons.front().by.empty() ? std::string() : report::visible(one.reasons.front().by, 100) + ": ";
     why += report::visible(one.reasons.front().text, 300);
     if (one.reasons.size() > 1 && one.verdict >= Verdict::kCold)
@@ -103,7 +104,7 @@ void write_consequences(const Plan& plan, std::ostream& out) {
         out,
         fmt::format(
             "Cold are {} of the image's compressed bytes; {} of them only what goes cold reaches, over all pinned versions.",
-            bytes_text(plan.cold_bytes), bytes_text(plan.saved_bytes)));
+            human_bytes(plan.cold_bytes), human_bytes(plan.saved_bytes)));
   if (!forecast.basis.empty()) {
     paragraph(
         out,

@@ -8,6 +8,8 @@
 #include "analyzer/report/rows.h"
 #include "analyzer/report/text.h"
 #include "analyzer/report/words.h"
+#include "core/base/calendar.h"
+#include "core/base/units.h"
 
 namespace varve::report {
 namespace {
@@ -119,8 +121,8 @@ class Story {
       say("  ",
           fmt::format(
               "In {}: version {} ({}), {} in {}{}{}{}", name_of(package.image), visible(package.version, 40),
-              visible(package.source, 20), bytes_text(package.bytes), count_text(package.files, "file", "files"),
-              package.compressed_bytes > 0 ? fmt::format(", {} compressed", bytes_text(package.compressed_bytes)) : "",
+              visible(package.source, 20), human_bytes(package.bytes), count_text(package.files, "file", "files"),
+              package.compressed_bytes > 0 ? fmt::format(", {} compressed", human_bytes(package.compressed_bytes)) : "",
               layers.empty() ? "" : (package.layers.size() == 1 ? ", layer " : ", layers ") + layers,
               package.gpu ? ", can use a GPU." : "."));
     }
@@ -161,7 +163,7 @@ class Story {
                             count_text(use.notebooks, "notebook", "notebooks"),
                             use.notebooks == 1 ? "imports" : "import", number_text(use.notebooks_optional)));
     if (use.first_used != 0)
-      say("  ", fmt::format("First used {}, last used {}.", day_text(use.first_used), day_text(use.last_used)));
+      say("  ", fmt::format("First used {}, last used {}.", day_text(use.first_used), last_seen_text(use.last_used)));
   }
 
   void tell_months(const usage::DistributionUse& use) {
@@ -189,7 +191,7 @@ class Story {
       say("  ",
           fmt::format("{} was imported in vain in {}, by {}, last {}{}.", visible(failed.module, 80),
                       count_text(failed.sessions, "session", "sessions"), counted_users_text(failed.users),
-                      day_text(failed.last_day),
+                      last_seen_text(failed.last_day),
                       failed.distribution.empty() ? "" : fmt::format("; {} has it", visible(failed.distribution, 60))));
     }
   }
@@ -218,7 +220,7 @@ class Story {
       const auto add = [&line](const std::string& part) {
         if (!part.empty()) line += (line.empty() ? "" : "  ") + part;
       };
-      add(day_text(evidence.day));
+      add(last_seen_text(evidence.day));
       add(name_of(evidence.image));
       if (evidence.count > 1) add(number_text(evidence.count) + " ×");
       add(visible(evidence.detail));

@@ -83,7 +83,7 @@ TEST(Explanation, TellsWhereWhoHowMuchAndHowSure) {
       told(of_bs4()),
       AllOf(
           HasSubstr("bs4 stands for the distribution beautifulsoup4."), HasSubstr("Imported as bs4. Needs soupsieve."),
-          HasSubstr("In v143: version 4.12.2 (pip), 1.2 MiB in 84 files, 293 KiB compressed, layer 13."),
+          HasSubstr("In v143: version 4.12.2 (pip), 1.30 MB in 84 files, 300.0 kB compressed, layer 13."),
           HasSubstr(
               "Used in 120 of 1,000 sessions heard on images that have it: 12 %, at most 14 % (95 %), by 30–55 users."),
           HasSubstr("Imported by the user's own code in 100 sessions, only by other libraries in 20."),

@@ -4,6 +4,7 @@
 #include "analyzer/report/page.h"
 #include "analyzer/report/text.h"
 #include "analyzer/report/words.h"
+#include "core/base/units.h"
 
 namespace varve::report {
 namespace {
@@ -34,7 +35,7 @@ std::string failed_table(const Report& report) {
         "<tr><th scope=\"row\">{}</th><td class=\"r\">{}</td><td class=\"r l\">{}</td><td class=\"l "
         "w\">{}</td><td>{}</td></tr>\n",
         html(failed.module, 80), number_text(failed.sessions), page_users(report, failed.users),
-        day_text(failed.last_day),
+        last_seen_text(failed.last_day),
         failed.distribution.empty() ? "<span class=\"q\">not known</span>" : html(failed.distribution, 80));
   return out.append(kClose);
 }
@@ -61,7 +62,7 @@ std::string outside_table(const Report& report) {
     put(rows,
         "<tr><th scope=\"row\">{}</th><td class=\"r\">{}</td><td class=\"r\">{}</td><td class=\"r l\">{}</td></tr>\n",
         html(row.use->name, 80), number_text(row.use->sessions), page_users(report, row.use->users),
-        day_text(row.use->last_used));
+        last_seen_text(row.use->last_used));
   }
   if (rows.empty()) return "";
   return "<h3>Used, but in no image</h3>\n" +

@@ -4,6 +4,7 @@
 #include "analyzer/report/page.h"
 #include "analyzer/report/text.h"
 #include "analyzer/report/words.h"
+#include "core/base/units.h"
 
 namespace varve::report {
 namespace {
@@ -75,11 +76,11 @@ std::string figures_section(const Report& report) {
       stream += layer.stream_bytes;
       compressed += layer.compressed_bytes;
     }
-    auto of = report.free.compressed_bytes > 0 ? fmt::format("{} compressed", bytes_text(report.free.compressed_bytes))
+    auto of = report.free.compressed_bytes > 0 ? fmt::format("{} compressed", human_bytes(report.free.compressed_bytes))
                                                : std::string("installed");
     if (compressed > 0 && report.free.compressed_bytes <= compressed)
       of += fmt::format(", {} of the image", percent_text(double(report.free.compressed_bytes) / double(compressed)));
-    put_figure(out, "Could go", bytes_text(report.free.bytes), of);
+    put_figure(out, "Could go", human_bytes(report.free.bytes), of);
   }
   if (report.gpu.sessions > 0)
     put_figure(

@@ -5,6 +5,8 @@
 #include "analyzer/report/text.h"
 #include "analyzer/report/treemap.h"
 #include "analyzer/report/words.h"
+#include "core/base/calendar.h"
+#include "core/base/units.h"
 
 namespace varve::report {
 namespace {
@@ -51,7 +53,7 @@ std::vector<Group> make_groups(const Report& report) {
           {.name = row.use->name,
            .bytes = bytes,
            .step = use_step(row),
-           .title = fmt::format("{}: {}, {}", visible(row.use->name, 60), bytes_text(package.bytes), said)});
+           .title = fmt::format("{}: {}, {}", visible(row.use->name, 60), human_bytes(package.bytes), said)});
       group.bytes += bytes;
     }
   }
@@ -64,7 +66,7 @@ std::vector<Group> make_groups(const Report& report) {
           {.name = "",
            .bytes = other,
            .step = 'o',
-           .title = fmt::format("other files of layer {}: {}", number, bytes_text(std::uint64_t(other)))});
+           .title = fmt::format("other files of layer {}: {}", number, human_bytes(std::uint64_t(other)))});
       group.bytes += other;
     }
     std::stable_sort(group.tiles.begin(), group.tiles.end(),
@@ -92,7 +94,7 @@ void put_tiles(std::string& out, std::vector<Tile> tiles, Box box, double scale)
     ++merged;
   }
   if (merged > 0) {
-    small.title = fmt::format("{} small ones: {}", merged, bytes_text(std::uint64_t(small.bytes)));
+    small.title = fmt::format("{} small ones: {}", merged, human_bytes(std::uint64_t(small.bytes)));
     tiles.push_back(small);
     std::stable_sort(tiles.begin(), tiles.end(), [](const Tile& a, const Tile& b) { return a.bytes > b.bytes; });
   }
@@ -128,7 +130,7 @@ std::string treemap(const std::vector<Group>& groups, std::string_view kind, dou
     if (box.width < 1 || box.height < 1) continue;
     const bool headed = box.width > 58 && box.height > 40;
     if (headed) {
-      const auto text = fmt::format("{} · {}", groups[i].name, bytes_text(std::uint64_t(groups[i].bytes)));
+      const auto text = fmt::format("{} · {}", groups[i].name, human_bytes(std::uint64_t(groups[i].bytes)));
       const auto fits = std::size_t((box.width - 6) / 6.6);
       put(out, "<text class=\"gl\" x=\"{:.0f}\" y=\"{:.0f}\">{}</text>", box.x + 3, box.y + 11.5,
           html(cut(characters(text) <= fits ? text : groups[i].name, fits)));
@@ -179,14 +181,14 @@ std::string layer_table(std::vector<Group> groups) {
       "by</th></tr></thead>\n<tbody>\n";
   for (const auto& group : groups) {
     const auto bytes = [](double value) {
-      return value < 1 ? std::string("&ndash;") : bytes_text(std::uint64_t(value));
+      return value < 1 ? std::string("&ndash;") : human_bytes(std::uint64_t(value));
     };
     const auto owned = group.used_bytes + group.unused_bytes + group.no_data_bytes;
     put(out,
         "<tr><th scope=\"row\">{}</th><td class=\"r l\">{}</td><td class=\"r\">{}</td><td class=\"r{}\">{}</td><td "
         "class=\"r l\">{}</td><td class=\"r l\">{}</td><td "
         "class=\"r\">{}</td><td class=\"m q\">{}</td></tr>\n",
-        html(group.name), group.layer == nullptr ? "" : bytes_text(group.layer->compressed_bytes),
+        html(group.name), group.layer == nullptr ? "" : human_bytes(group.layer->compressed_bytes),
         bytes(group.used_bytes), group.unused_bytes > 0 ? " none" : "", bytes(group.unused_bytes),
         bytes(group.no_data_bytes), bytes(group.bytes - owned),
         group.unused == 0 ? number_text(group.distributions)
@@ -211,8 +213,8 @@ std::string unused_section(const Report& report) {
       "{}; the others are needed by something that is used, named by a notebook, or "
       "CUDA.</p>\n",
       number_text(report.unused_all.distributions), number_text(report.known),
-      html(image_name(report.snapshot.images[*report.current])), bytes_text(report.unused_all.bytes),
-      number_text(report.free.distributions), bytes_text(report.free.bytes));
+      html(image_name(report.snapshot.images[*report.current])), human_bytes(report.unused_all.bytes),
+      number_text(report.free.distributions), human_bytes(report.free.bytes));
   const auto largest = double(std::max<std::uint64_t>(1, report.rows[report.unused.front()].bytes));
   out +=
       "<div class=\"wide\" role=\"region\" tabindex=\"0\" aria-label=\"Never used\"><table class=\"long "
@@ -229,8 +231,8 @@ std::string unused_section(const Report& report) {
         "<tr><th scope=\"row\">{} <span class=\"ver\">{}</span></th><td class=\"r\">{}</td><td class=\"r "
         "l\">{}</td><td class=\"r l\">0 of {}</td><td class=\"r\">{}</td><td class=\"l w\">{}</td>"
         "<td class=\"b m\">{}</td><td>{}</td></tr>\n",
-        html(row.use->name, 80), html(row.package->version, 24), bytes_text(row.bytes),
-        row.compressed_bytes > 0 ? bytes_text(row.compressed_bytes) : "", number_text(row.exposed_sessions),
+        html(row.use->name, 80), html(row.package->version, 24), human_bytes(row.bytes),
+        row.compressed_bytes > 0 ? human_bytes(row.compressed_bytes) : "", number_text(row.exposed_sessions),
         html(percent_text(*row.bound)), row.use->last_used == 0 ? "never seen" : day_text(row.use->last_used),
         bar(double(row.bytes) / largest, holder.empty() ? "lost" : "blank"),
         holder.empty() ? "<span class=\"none\">nothing: could go</span>" : html(holder));

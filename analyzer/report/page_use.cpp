@@ -5,6 +5,8 @@
 #include "analyzer/report/page.h"
 #include "analyzer/report/text.h"
 #include "analyzer/report/words.h"
+#include "core/base/calendar.h"
+#include "core/base/units.h"
 
 namespace varve::report {
 namespace {
@@ -176,7 +178,7 @@ std::string details(const Report& report, const Row& row) {
   if (!row.no_data && row.bound && use.sessions > 0)
     put(out, "<p>{} of {} sessions; {} only through others; users {}; last <span class=\"w\">{}</span>.</p>",
         number_text(use.sessions), number_text(row.exposed_sessions), number_text(use.transitive_only),
-        page_users(report, use.users), day_text(use.last_used));
+        page_users(report, use.users), last_seen_text(use.last_used));
   if (row.unused)
     put(out, "<p>0 of {} sessions: at most {} of sessions.</p>", number_text(row.exposed_sessions),
         html(percent_text(*row.bound)));
@@ -239,7 +241,7 @@ void put_row(std::string& out, const Report& report, const Row& row, std::size_t
     put(out, "<td class=\"r m\">{}</td>", row.*member ? number_text(*(row.*member)) : "");
   put(out, "<td class=\"r l\">{}</td><td class=\"r\">{}</td></tr>\n",
       use.last_used == 0 ? (row.no_data ? "" : "never") : day_text(use.last_used),
-      row.package == nullptr ? "" : bytes_text(row.bytes));
+      row.package == nullptr ? "" : human_bytes(row.bytes));
 }
 
 }  // namespace

@@ -4,6 +4,7 @@
 #include "analyzer/report/page.h"
 #include "analyzer/report/text.h"
 #include "analyzer/report/words.h"
+#include "core/base/calendar.h"
 
 namespace varve::report {
 

@@ -2,6 +2,7 @@
 
 #include "analyzer/report/report.h"
 #include "analyzer/report/text.h"
+#include "core/base/calendar.h"
 
 namespace varve::report {
 namespace {
@@ -14,10 +15,8 @@ json or_null(const std::optional<Value>& value) {
   return value ? json(*value) : json(nullptr);
 }
 
-json day_json(std::int32_t day) {
-  const auto text = day_text(day);
-  return text.empty() ? json(nullptr) : json(text);
-}
+// Never is null.
+json seen_json(std::int32_t day) { return day == 0 ? json(nullptr) : json(day_text(day)); }
 
 // Names stay whole, so that other programs can look them up; only what is not UTF-8 is replaced, when the document is
 // printed.
@@ -48,8 +47,8 @@ json use_json(const usage::DistributionUse& use) {
           {"static_sessions", use.static_sessions},
           {"notebooks", use.notebooks},
           {"notebooks_optional", use.notebooks_optional},
-          {"first_used", day_json(use.first_used)},
-          {"last_used", day_json(use.last_used)},
+          {"first_used", seen_json(use.first_used)},
+          {"last_used", seen_json(use.last_used)},
           {"importers", counts_json(use.importers)},
           {"modules", counts_json(use.modules)},
           {"shared_with", use.shared_with}};
@@ -130,7 +129,7 @@ json failed_json(const usage::FailedImport& failed) {
           {"sessions", failed.sessions},
           {"users", failed.users.at_least},
           {"users_at_most", failed.users.at_most},
-          {"last_day", day_json(failed.last_day)},
+          {"last_day", seen_json(failed.last_day)},
           {"distribution", failed.distribution.empty() ? json(nullptr) : json(failed.distribution)}};
 }
 
@@ -177,8 +176,8 @@ json list(const Items& items, ToJson&& to_json) {
 json report_json(const Report& report) {
   const auto& snapshot = report.snapshot;
   json document{
-      {"window", {{"first", day_json(snapshot.window.first)}, {"last", day_json(snapshot.window.last)}}},
-      {"made_on", day_json(report.made_on)},
+      {"window", {{"first", day_text(snapshot.window.first)}, {"last", day_text(snapshot.window.last)}}},
+      {"made_on", day_text(report.made_on)},
       {"image", snapshot.image ? json(snapshot.image->to_string()) : json(nullptr)},
       {"current_image", report.current ? json(snapshot.images[*report.current].digest.to_string()) : json(nullptr)},
       {"confidence", 0.95}};
@@ -220,7 +219,7 @@ json explanation_json(const usage::Explanation& explanation) {
   document["failed"] = list(explanation.failed, failed_json);
   document["evidence"] = list(explanation.evidence, [](const usage::Evidence& evidence) {
     return json{{"kind", evidence.kind},
-                {"day", day_json(evidence.day)},
+                {"day", seen_json(evidence.day)},
                 {"image", evidence.image ? json(evidence.image->to_string()) : json(nullptr)},
                 {"count", evidence.count},
                 {"detail", evidence.detail}};

@@ -6,6 +6,7 @@
 #include "analyzer/report/report.h"
 #include "analyzer/report/text.h"
 #include "analyzer/report/words.h"
+#include "core/base/units.h"
 
 namespace varve::report {
 namespace {
@@ -70,21 +71,22 @@ std::string trend_cell(const Row& row) {
 void write_use_row(std::ostream& out, const Row& row) {
   const auto& use = *row.use;
   const auto name = padded(visible(use.name), kNameWidth);
-  const auto size = row.package == nullptr ? std::string("-") : bytes_text(row.bytes);
+  const auto size = row.package == nullptr ? std::string("-") : human_bytes(row.bytes);
   if (row.no_data) {
     write_line(out, fmt::format("{} {} {}", name, padded("  no data", 49), right(size, 8)));
     return;
   }
-  write_line(out, fmt::format("{} {} {} {} {} {} {} {} {}", name, right(number_text(use.sessions), 9),
-                              right(row.share ? percent_text(*row.share) : "-", 8), right(number_text(use.direct), 8),
-                              right(users_cell(use.users), 11), right(day_text(use.last_used), 10), right(size, 8),
-                              right(trend_cell(row), 7), right(row.bound ? percent_text(*row.bound) : "-", 8)));
+  write_line(out,
+             fmt::format("{} {} {} {} {} {} {} {} {}", name, right(number_text(use.sessions), 9),
+                         right(row.share ? percent_text(*row.share) : "-", 8), right(number_text(use.direct), 8),
+                         right(users_cell(use.users), 11), right(last_seen_text(use.last_used), 10), right(size, 8),
+                         right(trend_cell(row), 7), right(row.bound ? percent_text(*row.bound) : "-", 8)));
 }
 
 void write_unused_row(std::ostream& out, const Row& row) {
   const auto version = row.package == nullptr ? std::string() : visible(row.package->version);
   write_line(out, fmt::format("{} {} {} {} {}  {}", padded(visible(row.use->name), kNameWidth), padded(version, 11),
-                              right(bytes_text(row.bytes), 9), right(bytes_text(row.compressed_bytes), 9),
+                              right(human_bytes(row.bytes), 9), right(human_bytes(row.compressed_bytes), 9),
                               right(row.bound ? percent_text(*row.bound) : "-", 8), cut(holder_text(row), 31)));
 }
 

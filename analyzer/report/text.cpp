@@ -2,10 +2,9 @@
 
 #include <fmt/format.h>
 
-#include <array>
-#include <chrono>
 #include <vector>
 
+#include "core/base/calendar.h"
 #include "core/base/utf8.h"
 
 namespace varve::report {
@@ -90,26 +89,12 @@ std::string cut(std::string_view text, std::size_t limit) {
   return std::string(text.substr(0, end)) + "…";
 }
 
-std::string day_text(std::int32_t day) {
-  constexpr std::int32_t kLastDay = 2'932'896;  // 9999-12-31
-  if (day == 0 || day < -kLastDay || day > kLastDay) return "";
-  const std::chrono::year_month_day date{std::chrono::sys_days{std::chrono::days{day}}};
-  return fmt::format("{:04}-{:02}-{:02}", int(date.year()), unsigned(date.month()), unsigned(date.day()));
-}
+std::string last_seen_text(std::int32_t day) { return day == 0 ? "" : day_text(day); }
 
 std::string number_text(std::uint64_t number) {
   auto text = std::to_string(number);
   for (auto at = std::ptrdiff_t(text.size()) - 3; at > 0; at -= 3) text.insert(std::size_t(at), 1, ',');
   return text;
-}
-
-std::string bytes_text(std::uint64_t bytes) {
-  constexpr std::array<const char*, 6> kUnits{"KiB", "MiB", "GiB", "TiB", "PiB", "EiB"};
-  if (bytes < 1000) return fmt::format("{} B", bytes);
-  double value = double(bytes);
-  std::size_t unit = 0;
-  for (value /= 1024; value >= 999.5 && unit + 1 < kUnits.size(); ++unit) value /= 1024;
-  return fmt::format("{:.{}f} {}", value, value < 9.95 ? 1 : 0, kUnits[unit]);
 }
 
 std::string percent_text(double share) {

@@ -14,9 +14,8 @@ std::string visible(std::string_view text, std::size_t limit = 200);
 std::size_t characters(std::string_view text);
 std::string cut(std::string_view text, std::size_t limit);
 
-std::string day_text(std::int32_t day);         // "2026-11-21"; "" for 0, which stands for never
+std::string last_seen_text(std::int32_t day);   // "2026-11-21"; "" for 0, which stands for never
 std::string number_text(std::uint64_t number);  // "12,345"
-std::string bytes_text(std::uint64_t bytes);    // "3.4 GiB"
 std::string percent_text(double share);         // "62 %", "0.4 %", "< 0.01 %"
 std::string hours_text(std::uint64_t seconds);  // "1,234 h", "0.4 h"
 std::string count_text(std::uint64_t number, std::string_view one,

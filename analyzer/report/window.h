@@ -10,7 +10,4 @@ namespace varve::report {
 // saying what is wrong.
 usage::DayRange parse_window(std::string_view text, std::int32_t today);
 
-// This day by the system's clock, UTC.
-std::int32_t today();
-
 }  // namespace varve::report

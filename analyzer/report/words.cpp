@@ -6,6 +6,8 @@
 #include <ostream>
 
 #include "analyzer/report/text.h"
+#include "core/base/calendar.h"
+#include "core/base/units.h"
 
 namespace varve::report {
 namespace {
@@ -24,8 +26,8 @@ std::string joined(const std::vector<std::string>& names, std::size_t limit) {
 }
 
 std::string weight_text(const UnusedSum& sum) {
-  auto text = bytes_text(sum.bytes);
-  if (sum.compressed_bytes > 0) text += fmt::format(" installed, {} compressed", bytes_text(sum.compressed_bytes));
+  auto text = human_bytes(sum.bytes);
+  if (sum.compressed_bytes > 0) text += fmt::format(" installed, {} compressed", human_bytes(sum.compressed_bytes));
   return text;
 }
 

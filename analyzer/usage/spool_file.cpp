@@ -6,7 +6,7 @@
 
 #include <algorithm>
 
-#include "analyzer/usage/internal/calendar.h"
+#include "core/base/calendar.h"
 #include "core/base/errors.h"
 #include "core/base/file.h"
 

@@ -4,8 +4,8 @@
 
 #include <nlohmann/json.hpp>
 
-#include "analyzer/usage/internal/calendar.h"
 #include "analyzer/usage/spool.h"
+#include "core/base/calendar.h"
 #include "core/base/errors.h"
 
 namespace varve::usage {

@@ -1,7 +1,7 @@
 #include <nlohmann/json.hpp>
 
-#include "analyzer/usage/internal/calendar.h"
 #include "analyzer/usage/spool.h"
+#include "core/base/calendar.h"
 #include "core/base/errors.h"
 
 namespace varve::usage {

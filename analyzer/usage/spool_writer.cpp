@@ -5,6 +5,7 @@
 
 #include <utility>
 
+#include "core/base/calendar.h"
 #include "core/base/errors.h"
 #include "core/base/file.h"
 #include "core/base/hmac.h"
@@ -16,11 +17,6 @@ namespace {
 constexpr std::size_t kSaltBytes = 32;
 constexpr std::uint64_t kRoomForFullBytes = 128;  // its one record
 constexpr std::uint64_t kStepSeconds = 10;
-
-std::string month_of(std::chrono::system_clock::time_point now) {
-  const std::chrono::year_month_day day(std::chrono::floor<std::chrono::days>(now));
-  return fmt::format("{:04}-{:02}", int(day.year()), unsigned(day.month()));
-}
 
 Bytes salt_of(const std::filesystem::path& spool, const std::string& month) {
   const auto path = spool / ("salt-" + month);
@@ -54,7 +50,8 @@ std::string user_hash(const std::filesystem::path& spool, const Variable& variab
     break;
   }
   const auto shared = variable("VARVE_USAGE_SALT");
-  const auto salt = shared && !shared->empty() ? to_bytes(as_bytes(*shared)) : salt_of(spool, month_of(now));
+  const auto salt =
+      shared && !shared->empty() ? to_bytes(as_bytes(*shared)) : salt_of(spool, day_text(day_of(now)).substr(0, 7));
   return hmac_sha256(salt, user).hex().substr(0, 32);
 }
 

@@ -9,6 +9,7 @@
 #include <mutex>
 
 #include "core/base/clock.h"
+#include "core/base/units.h"
 
 namespace varve {
 
@@ -38,18 +39,6 @@ void ProgressLine::draw(double seconds) const {
   if (expected > done && rate > 0) line += fmt::format(", {:.0f} s left", double(expected - done) / rate);
   fmt::print(stderr, "\r\x1b[K{}", line);
   std::fflush(stderr);
-}
-
-std::string human_bytes(std::uint64_t bytes) {
-  if (bytes < 1000) return fmt::format("{} B", bytes);
-  static constexpr const char* kUnits[] = {"kB", "MB", "GB", "TB"};
-  double value = double(bytes) / 1000;
-  std::size_t unit = 0;
-  while (value >= 999.95 && unit + 1 < std::size(kUnits)) {
-    value /= 1000;
-    ++unit;
-  }
-  return fmt::format("{:.{}f} {}", value, value < 10 ? 2 : 1, kUnits[unit]);
 }
 
 }  // namespace varve

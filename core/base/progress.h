@@ -35,7 +35,4 @@ class ProgressLine {
   std::jthread thread_;
 };
 
-// "1.5 GB", "812 kB": decimal units, as registries bill.
-std::string human_bytes(std::uint64_t bytes);
-
 }  // namespace varve

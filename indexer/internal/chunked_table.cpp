@@ -7,7 +7,7 @@
 #include <nlohmann/json.hpp>
 
 #include "core/base/base64.h"
-#include "core/base/rfc3339.h"
+#include "core/base/calendar.h"
 #include "core/base/utf8.h"
 
 namespace varve::indexer {

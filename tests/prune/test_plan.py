@@ -170,6 +170,13 @@ class Plan(unittest.TestCase):
         self.assertEqual(done.returncode, 1)
         self.assertIn("did you mean soupsieve", done.stderr.decode())
 
+    def test_all_commands_write_a_size_alike(self):
+        amount = self.verdicts()["networkx"]["bytes"] / 1e6
+        size = f"{amount:.{2 if amount < 10 else 1}f} MB"
+        for words in (["packages", self.image], ["usage", "report", "--db", self.database, "--window", PLAN[1]], ["prune", "plan", self.image, "--usage", self.database, *PLAN, "--explain", "networkx"]):
+            lines = self.varve.run(*words).stdout.decode().splitlines()
+            self.assertTrue([line for line in lines if "networkx" in line and size in line], (size, lines))
+
     def test_rules_hold_and_broken_ones_are_named(self):
         rules = self.work / "team.toml"
         rules.write_text('[[veto]]\nname = "Flask"\nreason = "course 12"\nowner = "ann"\n')

@@ -6,7 +6,7 @@
 #include <fstream>
 #include <set>
 
-#include "analyzer/usage/internal/calendar.h"
+#include "core/base/calendar.h"
 #include "core/base/errors.h"
 #include "core/base/file.h"
 #include "tests/usage/usage_test_support.h"

@@ -6,7 +6,7 @@
 #include <random>
 #include <set>
 
-#include "analyzer/usage/internal/calendar.h"
+#include "core/base/calendar.h"
 #include "tests/usage/usage_test_support.h"
 
 namespace varve::usage {

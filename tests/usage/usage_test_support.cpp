@@ -4,8 +4,8 @@
 
 #include <fmt/format.h>
 
-#include "analyzer/usage/internal/calendar.h"
 #include "analyzer/usage/internal/schema.h"
+#include "core/base/calendar.h"
 
 namespace varve::usage {
 namespace {

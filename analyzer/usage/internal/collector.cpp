@@ -4,8 +4,8 @@
 #include <ctime>
 
 #include "analyzer/python/name.h"
-#include "analyzer/usage/internal/calendar.h"
 #include "analyzer/usage/internal/retention.h"
+#include "core/base/calendar.h"
 #include "core/base/digest.h"
 #include "core/base/errors.h"
 

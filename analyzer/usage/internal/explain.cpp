@@ -7,12 +7,12 @@
 #include <fmt/ranges.h>
 
 #include "analyzer/python/name.h"
-#include "analyzer/usage/internal/calendar.h"
 #include "analyzer/usage/internal/clean_text.h"
 #include "analyzer/usage/internal/notebook_reader.h"
 #include "analyzer/usage/internal/snapshot_reader.h"
 #include "analyzer/usage/internal/user_sketch.h"
 #include "analyzer/usage/internal/writer.h"
+#include "core/base/calendar.h"
 
 namespace varve::usage {
 namespace {

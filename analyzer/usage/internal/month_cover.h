@@ -3,8 +3,8 @@
 #include <algorithm>
 #include <cstdint>
 
-#include "analyzer/usage/internal/calendar.h"
 #include "analyzer/usage/snapshot.h"
+#include "core/base/calendar.h"
 #include "core/sql/connection.h"
 
 namespace varve::usage {

@@ -4,8 +4,8 @@
 #include <array>
 #include <charconv>
 
-#include "analyzer/usage/internal/calendar.h"
 #include "analyzer/usage/internal/schema.h"
+#include "core/base/calendar.h"
 
 namespace varve::usage {
 namespace {

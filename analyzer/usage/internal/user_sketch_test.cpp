@@ -5,7 +5,7 @@
 #include <cmath>
 #include <random>
 
-#include "analyzer/usage/internal/calendar.h"
+#include "core/base/calendar.h"
 #include "core/base/errors.h"
 
 namespace varve::usage {
@@ -74,21 +74,6 @@ TEST(UserSketch, RefusesOtherBytes) {
   append_le<std::uint64_t>(unordered, 2);
   append_le<std::uint64_t>(unordered, 1);
   EXPECT_THROW(UserSketch::parse(unordered), CorruptData);
-}
-
-TEST(Calendar, KnowsDaysAndMonths) {
-  EXPECT_EQ(parse_day("1970-01-01"), 0);
-  EXPECT_EQ(parse_day("2024-02-29"), 19'782);
-  EXPECT_EQ(day_text(19'782), "2024-02-29");
-  for (const auto* bad : {"2023-02-29", "1969-12-31", "2024-2-29", "2024-13-01", "2024-00-01", "2024-01-32", "20240229",
-                          "2024-02-2a", ""})
-    EXPECT_FALSE(parse_day(bad).has_value()) << bad;
-  for (std::int32_t day = 0; day < 40'000; day += 13) {
-    EXPECT_EQ(parse_day(day_text(day)), day);
-    EXPECT_LE(first_day_of_month(month_of(day)), day);
-    EXPECT_GE(last_day_of_month(month_of(day)), day);
-  }
-  EXPECT_EQ(month_of(parse_day("2024-12-31").value()) + 1, month_of(parse_day("2025-01-01").value()));
 }
 
 }  // namespace
