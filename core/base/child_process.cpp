@@ -25,6 +25,7 @@ namespace varve {
 namespace {
 
 constexpr std::chrono::milliseconds kLook{200};  // how often a cancelled program notices
+constexpr int kPassedFd = 3;
 constexpr int kNotFound = 127;
 constexpr int kNotExecutable = 126;
 constexpr int kMaxRounds = 1000;  // of ending descendants that make new ones
@@ -39,17 +40,17 @@ struct Pipe {
   }
 };
 
-// How the child begins: its three descriptors, a process group of its own, no signal blocked.
+// How the child begins: its descriptors, mostly a process group of its own, no signal blocked.
 class SpawnRules {
  public:
-  SpawnRules() {
+  explicit SpawnRules(bool own_group) {
     ::posix_spawn_file_actions_init(&actions_);
     ::posix_spawnattr_init(&attributes_);
     sigset_t none;
     sigemptyset(&none);
     ::posix_spawnattr_setsigmask(&attributes_, &none);
     ::posix_spawnattr_setpgroup(&attributes_, 0);
-    ::posix_spawnattr_setflags(&attributes_, POSIX_SPAWN_SETPGROUP | POSIX_SPAWN_SETSIGMASK);
+    ::posix_spawnattr_setflags(&attributes_, short((own_group ? POSIX_SPAWN_SETPGROUP : 0) | POSIX_SPAWN_SETSIGMASK));
   }
   ~SpawnRules() {
     ::posix_spawn_file_actions_destroy(&actions_);
@@ -57,7 +58,7 @@ class SpawnRules {
   }
   SpawnRules(const SpawnRules&) = delete;
   SpawnRules& operator=(const SpawnRules&) = delete;
-  void connect(const UniqueFd& fd, int as) { ::posix_spawn_file_actions_adddup2(&actions_, fd.get(), as); }
+  void connect(int fd, int as) { ::posix_spawn_file_actions_adddup2(&actions_, fd, as); }
   int spawn(pid_t& pid, std::vector<char*>& argv, char* const* environment) {
     return ::posix_spawnp(&pid, argv[0], &actions_, &attributes_, argv.data(), environment);
   }
@@ -126,10 +127,12 @@ class Child {
  public:
   // False when the program cannot be executed, which `result` then says.
   static bool start(const ChildProgram& program, Child& child, ChildResult& result) {
-    SpawnRules rules;
-    rules.connect(child.in_.read, STDIN_FILENO);
-    rules.connect(child.out_.write, STDOUT_FILENO);
-    rules.connect(child.err_.write, STDERR_FILENO);
+    child.in_own_group_ = !program.in_foreground;
+    SpawnRules rules(child.in_own_group_);
+    if (!program.in_foreground) rules.connect(child.in_.read.get(), STDIN_FILENO);
+    rules.connect(program.in_foreground ? STDERR_FILENO : child.out_.write.get(), STDOUT_FILENO);
+    if (!program.in_foreground && !program.shows_errors) rules.connect(child.err_.write.get(), STDERR_FILENO);
+    if (program.passed_fd >= 0) rules.connect(program.passed_fd, kPassedFd);  // last: a pipe may be of this number
     auto argv = pointers(program.words);
     auto environment = program.environment ? pointers(*program.environment) : std::vector<char*>();
     pid_t pid = 0;
@@ -188,7 +191,7 @@ class Child {
   int end() {
     if (pid_ <= 0) return 0;
     // The program keeps its number until it is waited for, so this can be no other group's.
-    ::kill(-pid_, SIGKILL);
+    ::kill(in_own_group_ ? -pid_ : pid_, SIGKILL);
     int status = 0;
     while (::waitpid(pid_, &status, 0) < 0 && errno == EINTR) {
     }
@@ -231,9 +234,16 @@ class Child {
   Pipe in_, out_, err_;
   UniqueFd ended_;
   pid_t pid_ = 0;
+  bool in_own_group_ = true;
 };
 
 }  // namespace
+
+std::vector<std::string> own_environment() {
+  std::vector<std::string> variables;
+  for (char** at = environ; *at != nullptr; ++at) variables.emplace_back(*at);
+  return variables;
+}
 
 ChildResult run_child(const ChildProgram& program, const CancelFlag& cancel) {
   const Stopwatch watch;

@@ -22,7 +22,14 @@ struct ChildProgram {
   // Processes that it left behind are ended too, also those that made themselves a session of their own. Only one child
   // of a process may be so at a time, and the process may have no other children that end meanwhile.
   bool end_descendants = false;
+  int passed_fd = -1;          // what it has as descriptor 3
+  bool shows_errors = false;   // its standard error is this process's, and not gathered
+  bool in_foreground = false;  // a person's: it has this process's standard input, process group and signals, and both
+                               // its outputs go to this process's standard error
 };
+
+// What this process's environment says: NAME=value.
+std::vector<std::string> own_environment();
 
 struct ChildResult {
   int exit_status = 0;  // 128 + signal for a killed one; 127: there is no such program, 126: it may not be executed.

@@ -17,10 +17,15 @@ auto retry_interrupted(Operation operation) {
   return result;
 }
 
-void sync_folder_of(const std::filesystem::path& path) {
-  const auto parent = path.parent_path();
-  const auto folder = open_file(parent.empty() ? "." : parent, O_RDONLY | O_DIRECTORY);
-  ::fsync(folder.get());  // some file systems refuse it on folders; the rename is still atomic
+std::filesystem::path folder_of(const std::filesystem::path& path) {
+  return path.has_parent_path() ? path.parent_path() : ".";
+}
+
+std::filesystem::path temporary_name(const std::filesystem::path& final_path) {
+  static std::atomic<unsigned> counter = 0;
+  auto path = final_path;
+  path += fmt::format(".tmp-{}-{}", ::getpid(), counter++);
+  return path;
 }
 
 }  // namespace
@@ -100,22 +105,57 @@ std::optional<Bytes> read_file_if_there(const std::filesystem::path& path, std::
 }
 
 AtomicFile::AtomicFile(std::filesystem::path final_path, mode_t mode) : final_path_(std::move(final_path)) {
-  static std::atomic<unsigned> counter = 0;
-  temporary_path_ = final_path_;
-  temporary_path_ += fmt::format(".tmp-{}-{}", ::getpid(), counter++);
+  const auto folder = folder_of(final_path_);
+  // A file without a name gets one through /proc.
+  if (::access("/proc/self/fd", F_OK) == 0) fd_.reset(::open(folder.c_str(), O_TMPFILE | O_RDWR | O_CLOEXEC, mode));
+  if (fd_) return;
+  temporary_path_ = temporary_name(final_path_);
   fd_ = open_file(temporary_path_, O_RDWR | O_CREAT | O_EXCL, mode);
 }
 
 AtomicFile::~AtomicFile() {
-  if (fd_) ::unlink(temporary_path_.c_str());
+  if (!temporary_path_.empty()) ::unlink(temporary_path_.c_str());
+}
+
+void AtomicFile::commit(std::filesystem::path final_path) {
+  final_path_ = std::move(final_path);
+  commit();
 }
 
 void AtomicFile::commit() {
-  if (::fsync(fd_.get()) != 0) fail_errno("sync {}", temporary_path_.string());
-  if (::rename(temporary_path_.c_str(), final_path_.c_str()) != 0)
-    fail_errno("rename {} to {}", temporary_path_.string(), final_path_.string());
+  if (::fsync(fd_.get()) != 0) fail_errno("sync {}", final_path_.string());
+  if (temporary_path_.empty()) {
+    const auto self = fmt::format("/proc/self/fd/{}", fd_.get());
+    if (::linkat(AT_FDCWD, self.c_str(), AT_FDCWD, final_path_.c_str(), AT_SYMLINK_FOLLOW) != 0) {
+      if (errno != EEXIST) fail_errno("name {}", final_path_.string());
+      // Only a rename replaces what is there.
+      const auto name = temporary_name(final_path_);
+      if (::linkat(AT_FDCWD, self.c_str(), AT_FDCWD, name.c_str(), AT_SYMLINK_FOLLOW) != 0)
+        fail_errno("name {}", name.string());
+      temporary_path_ = name;
+    }
+  }
+  if (!temporary_path_.empty()) {
+    if (::rename(temporary_path_.c_str(), final_path_.c_str()) != 0)
+      fail_errno("rename {} to {}", temporary_path_.string(), final_path_.string());
+    temporary_path_.clear();
+  }
   fd_.reset();
-  sync_folder_of(final_path_);
+  // Some file systems refuse it on folders; the name is there all the same.
+  ::fsync(open_file(folder_of(final_path_), O_RDONLY | O_DIRECTORY).get());
+}
+
+std::uint64_t bytes_on_disk(const std::filesystem::path& dir) {
+  namespace fs = std::filesystem;
+  std::uint64_t bytes = 0;
+  std::error_code error;
+  for (fs::recursive_directory_iterator at(dir, fs::directory_options::skip_permission_denied, error), end;
+       at != end && !error; at.increment(error)) {
+    struct stat status {};
+    if (::lstat(at->path().c_str(), &status) == 0 && !S_ISDIR(status.st_mode))
+      bytes += std::uint64_t(status.st_blocks) * 512;
+  }
+  return bytes;
 }
 
 void write_file_atomically(const std::filesystem::path& path, ByteView bytes, mode_t mode) {

@@ -28,8 +28,9 @@ Bytes read_file(const std::filesystem::path& path, std::uint64_t limit_bytes = s
 std::optional<Bytes> read_file_if_there(const std::filesystem::path& path, std::uint64_t limit_bytes = std::uint64_t(1)
                                                                                                        << 32);
 
-// A file that appears under its final name whole, synced and by rename, or not at all. Written under a temporary name
-// in the same folder, which is removed if commit() is not called.
+// A file that appears under its final name whole and synced, or not at all. It has no name (O_TMPFILE) until it is
+// complete, so nothing is left behind when the process is killed; where the file system cannot do that, it is written
+// under a temporary name in the same folder, which is removed if commit() is not called.
 class AtomicFile {
  public:
   explicit AtomicFile(std::filesystem::path final_path, mode_t mode = 0644);
@@ -38,15 +39,20 @@ class AtomicFile {
   AtomicFile& operator=(const AtomicFile&) = delete;
 
   int fd() const { return fd_.get(); }
-  const std::filesystem::path& temporary_path() const { return temporary_path_; }
   void write(ByteView bytes) { write_all(fd_.get(), bytes, final_path_.string()); }
+  // What was there before is replaced.
   void commit();
+  // The same under another name in the same folder, which was not known before.
+  void commit(std::filesystem::path final_path);
 
  private:
   std::filesystem::path final_path_;
-  std::filesystem::path temporary_path_;
+  std::filesystem::path temporary_path_;  // "" while the file has no name
   UniqueFd fd_;
 };
+
+// What the files below a folder take on disk. What goes meanwhile, or may not be looked at, is left out.
+std::uint64_t bytes_on_disk(const std::filesystem::path& dir);
 
 void write_file_atomically(const std::filesystem::path& path, ByteView bytes, mode_t mode = 0644);
 

@@ -1,5 +1,7 @@
 #include "core/base/utf8.h"
 
+#include <algorithm>
+
 namespace varve {
 
 std::size_t utf8_length(std::string_view text) {
@@ -26,6 +28,17 @@ bool is_utf8(std::string_view text) {
     text.remove_prefix(length);
   }
   return true;
+}
+
+std::string repair_utf8(std::string_view text) {
+  std::string out;
+  out.reserve(text.size());
+  while (!text.empty()) {
+    const auto length = utf8_length(text);
+    out += length > 0 ? text.substr(0, length) : "\uFFFD";
+    text.remove_prefix(std::max<std::size_t>(length, 1));
+  }
+  return out;
 }
 
 void append_utf8(std::uint32_t code, std::string& out) {
