@@ -5,6 +5,7 @@
 
 #include "cli/command.h"
 #include "core/base/errors.h"
+#include "core/base/file.h"
 #include "core/base/units.h"
 #include "fuse/session/session_store.h"
 
@@ -15,7 +16,7 @@ using nlohmann::json;
 
 std::uint64_t upper_bytes(const fuse::SessionStore::Listed& session) {
   // What a session holds on disk is written down at its end; before that it can only be looked at.
-  return session.record.exit_status ? session.record.upper_bytes : fuse::tree_bytes_on_disk(session.folder.upper());
+  return session.record.exit_status ? session.record.upper_bytes : bytes_on_disk(session.folder.upper());
 }
 
 const char* state_of(const fuse::SessionStore::Listed& session) {

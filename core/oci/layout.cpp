@@ -11,6 +11,7 @@
 #include "core/base/file.h"
 #include "core/base/log.h"
 #include "core/oci/internal/descriptor_json.h"
+#include "core/oci/internal/json.h"
 #include "core/oci/internal/layout_blob.h"
 
 namespace varve::oci {
@@ -334,8 +335,7 @@ bool LayoutRepository::has_blob(const Descriptor& blob) {
 // Written where it will be, so that it need not be copied.
 class LayoutRepository::Draft final : public BlobDraft {
  public:
-  explicit Draft(LayoutRepository& layout)
-      : layout_(layout), file_(internal::LayoutBlobFile::without_name(layout.dir_ / "blobs" / "sha256")) {}
+  explicit Draft(LayoutRepository& layout) : layout_(layout), file_(layout.dir_ / "blobs" / "sha256" / "draft") {}
 
   void write(ByteView bytes) override {
     write_all(file_.fd(), bytes, layout_.name());
@@ -352,7 +352,7 @@ class LayoutRepository::Draft final : public BlobDraft {
 
  private:
   LayoutRepository& layout_;
-  internal::LayoutBlobFile file_;
+  AtomicFile file_;
   std::uint64_t written_ = 0;
 };
 
@@ -371,7 +371,7 @@ void LayoutRepository::put_blob(const Descriptor& blob, const ByteSource& conten
   if (keep_if_there(blob)) return;
   const auto what = name() + " " + blob.digest.to_string();
   std::filesystem::create_directories(dir_ / "blobs" / "sha256");
-  internal::LayoutBlobFile file(blob_path(blob.digest));
+  AtomicFile file(blob_path(blob.digest));
   Sha256 hash;
   std::uint64_t written = 0;
   content({.offset = 0, .length = blob.size}, [&](ByteView bytes) {

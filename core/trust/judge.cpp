@@ -2,6 +2,7 @@
 
 #include <utility>
 
+#include "core/base/strings.h"
 #include "core/trust/tool_version.h"
 
 namespace varve::trust {
@@ -15,12 +16,6 @@ constexpr std::pair<IndexRule, std::string_view> kRuleNames[] = {
 bool covers(std::string_view prefix, std::string_view repository) {
   if (!repository.starts_with(prefix)) return false;
   return repository.size() == prefix.size() || prefix.ends_with('/') || repository[prefix.size()] == '/';
-}
-
-std::string joined(const std::vector<std::string>& words) {
-  std::string text;
-  for (const auto& word : words) text += (text.empty() ? "" : ", ") + word;
-  return text;
 }
 
 std::string words_of(const SignatureFindings& findings) {

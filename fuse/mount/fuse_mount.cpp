@@ -1,28 +1,24 @@
 #include "fuse/mount/fuse_mount.h"
 
 #include <fcntl.h>
-#include <spawn.h>
 #include <sys/mount.h>
 #include <sys/socket.h>
 #include <sys/stat.h>
-#include <sys/wait.h>
 #include <unistd.h>
 
-#include <array>
 #include <vector>
 
+#include "core/base/child_process.h"
 #include "core/base/errors.h"
 #include "core/base/file.h"
+#include "core/base/strings.h"
 #include "fuse/mount/pass_fd.h"
-
-extern char** environ;  // NOLINT: POSIX has no header for it
 
 namespace varve::fuse {
 namespace {
 
 constexpr const char* kDevice = "/dev/fuse";
 constexpr const char* kHelper = "fusermount3";
-constexpr int kHelperSocket = 3;  // as the helper sees it
 
 // Commas and backslashes end an option unless they are escaped.
 std::string escape_option(const std::string& text) {
@@ -53,47 +49,14 @@ FuseMount mount_directly(const FuseMountRequest& request) {
   return {.fd = std::move(fd), .by_helper = false};
 }
 
-struct HelperResult {
-  int exit_status = 0;
-  std::string complaint;
-};
-
-// Runs the helper with `socket` (if any) as descriptor 3 and what it says on stderr gathered.
-HelperResult run_helper(const std::vector<std::string>& words, int socket) {
-  int complaints[2];
-  if (::pipe2(complaints, O_CLOEXEC) != 0) fail_errno("make a pipe for {}", kHelper);
-  const UniqueFd read_end(complaints[0]);
-  UniqueFd write_end(complaints[1]);
-  std::vector<char*> argv;
-  for (const auto& word : words) argv.push_back(const_cast<char*>(word.c_str()));
-  argv.push_back(nullptr);
-  const auto comm_fd = fmt::format("_FUSE_COMMFD={}", kHelperSocket);
-  std::vector<char*> environment;
-  for (char** variable = environ; *variable != nullptr; ++variable) environment.push_back(*variable);
-  environment.push_back(const_cast<char*>(comm_fd.c_str()));
-  environment.push_back(nullptr);
-
-  posix_spawn_file_actions_t actions;
-  ::posix_spawn_file_actions_init(&actions);
-  ::posix_spawn_file_actions_adddup2(&actions, write_end.get(), STDERR_FILENO);
-  if (socket >= 0) ::posix_spawn_file_actions_adddup2(&actions, socket, kHelperSocket);
-  pid_t pid = 0;
-  const int error = ::posix_spawnp(&pid, kHelper, &actions, nullptr, argv.data(), environment.data());
-  ::posix_spawn_file_actions_destroy(&actions);
-  if (error != 0) {
-    errno = error;
-    fail_errno("run {} (package fuse3)", kHelper);
-  }
-  write_end.reset();
-  HelperResult result;
-  std::array<char, 512> buffer;
-  for (ssize_t n = 0; (n = ::read(read_end.get(), buffer.data(), buffer.size())) > 0 || (n < 0 && errno == EINTR);)
-    if (n > 0) result.complaint.append(buffer.data(), static_cast<std::size_t>(n));
-  while (!result.complaint.empty() && result.complaint.back() == '\n') result.complaint.pop_back();
-  int status = 0;
-  while (::waitpid(pid, &status, 0) < 0 && errno == EINTR) {
-  }
-  result.exit_status = WIFEXITED(status) ? WEXITSTATUS(status) : 128;
+// Runs the helper with `socket` (if any) as descriptor 3.
+ChildResult run_helper(std::vector<std::string> words, int socket) {
+  auto environment = own_environment();
+  environment.push_back("_FUSE_COMMFD=3");
+  auto result =
+      run_child({.words = std::move(words), .input = {}, .environment = std::move(environment), .passed_fd = socket},
+                CancelFlag());
+  if (result.exit_status == 127) fail<Unsupported>("run {} (package fuse3): {}", kHelper, trimmed(result.err));
   return result;
 }
 
@@ -110,7 +73,7 @@ FuseMount mount_by_helper(const FuseMountRequest& request) {
   auto received = receive_with_fd(ours.get(), 1);  // the helper sends the descriptor of its mount beside a byte
   auto fd = received ? std::move(received->fd) : UniqueFd();
   if (result.exit_status != 0 || !fd)
-    fail<Unsupported>("cannot mount at {}: {}", request.dir.string(), result.complaint);
+    fail<Unsupported>("cannot mount at {}: {}", request.dir.string(), trimmed(result.err));
   return {.fd = std::move(fd), .by_helper = true};
 }
 
@@ -148,7 +111,7 @@ void unmount_dir(const std::filesystem::path& dir, bool detach, bool by_helper) 
   const auto result = run_helper(words, -1);
   if (result.exit_status == 0) return;
   errno = EBUSY;  // the helper gives no other reason that we could cause
-  fail_errno("unmount {}{}{}", dir.string(), result.complaint.empty() ? "" : ": ", result.complaint);
+  fail_errno("unmount {}{}{}", dir.string(), result.err.empty() ? "" : ": ", trimmed(result.err));
 }
 
 }  // namespace varve::fuse

@@ -184,12 +184,6 @@ std::vector<std::string> command_line(const oci::ImageConfig& config, const Comm
   return words;
 }
 
-std::vector<std::string> environment_here() {
-  std::vector<std::string> variables;
-  for (char** at = environ; *at != nullptr; ++at) variables.emplace_back(*at);
-  return variables;
-}
-
 std::vector<std::string> session_environment(const oci::ImageConfig& config, const CommandOptions& options,
                                              const EnvironmentDefaults& defaults,
                                              const std::vector<std::string>& own_environment) {

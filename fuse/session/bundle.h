@@ -89,8 +89,6 @@ struct EnvironmentDefaults {
   std::string hostname;
   std::string term;
 };
-// The environment that this process has.
-std::vector<std::string> environment_here();
 std::vector<std::string> session_environment(const oci::ImageConfig& config, const CommandOptions& options,
                                              const EnvironmentDefaults& defaults,
                                              const std::vector<std::string>& own_environment);

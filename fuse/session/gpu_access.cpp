@@ -10,6 +10,7 @@
 #include "core/base/errors.h"
 #include "core/base/file.h"
 #include "core/base/log.h"
+#include "core/base/strings.h"
 #include "fuse/mount/user_ids.h"
 #include "fuse/session/gpus.h"
 
@@ -42,12 +43,6 @@ std::string state_of_machine(const std::filesystem::path& program) {
                      names_in("/dev", "nvidia"), names_in("/proc/driver/nvidia/gpus", ""));
 }
 
-std::string last_line(std::string_view text) {
-  while (text.ends_with('\n')) text.remove_suffix(1);
-  const auto begin = text.rfind('\n');
-  return std::string(text.substr(begin == text.npos ? 0 : begin + 1).substr(0, 300));
-}
-
 // The folder with the specification that nvidia-ctk made. Throws if it made none.
 std::filesystem::path generate_specification(const std::filesystem::path& program, const std::filesystem::path& root) {
   const auto folder = root / "cdi";
@@ -66,7 +61,7 @@ std::filesystem::path generate_specification(const std::filesystem::path& progra
                                 never);
   if (result.timed_out) fail<Error>("{} did not end within {} s", what, kGenerateLimit.count());
   if (result.exit_status != 0)
-    fail<Error>("{} ended with status {}: {}", what, result.exit_status, last_line(result.err));
+    fail<Error>("{} ended with status {}: {}", what, result.exit_status, last_line(result.err).substr(0, 300));
   const auto document = parse_cdi(result.out, true, "what " + what + " printed");
   if (document.kind != kGpuKind || document.devices.empty()) fail<Error>("{} describes no {}", what, kGpuKind);
   std::filesystem::create_directories(folder);

@@ -9,6 +9,7 @@
 
 #include "core/base/errors.h"
 #include "core/base/file.h"
+#include "core/base/strings.h"
 
 namespace varve::fuse {
 namespace {
@@ -58,16 +59,6 @@ bool compare(const Version& have, std::string_view how, const Version& wanted) {
   if (how == "<") return have < wanted;
   if (how == "!=") return have != wanted;
   return have == wanted;
-}
-
-std::vector<std::string_view> split(std::string_view text, char separator) {
-  std::vector<std::string_view> parts;
-  while (!text.empty()) {
-    const auto end = std::min(text.find(separator), text.size());
-    if (end != 0) parts.push_back(text.substr(0, end));
-    text.remove_prefix(std::min(end + 1, text.size()));
-  }
-  return parts;
 }
 
 bool term_is_met(std::string_view term, const Version& driver) {
@@ -136,9 +127,9 @@ std::vector<std::string> unmet_requirements(const std::vector<std::string>& envi
     if (name == "NVIDIA_DISABLE_REQUIRE" && (value == "1" || value == "true")) return {};
     // Of other machines: the toolkit passes it over as well.
     if (!name.starts_with("NVIDIA_REQUIRE_") || name.starts_with("NVIDIA_REQUIRE_JETPACK")) continue;
-    const auto alternatives = split(value, ' ');
+    const auto alternatives = split_words(value, " ");
     const auto met = [&](std::string_view alternative) {
-      return std::ranges::all_of(split(alternative, ','),
+      return std::ranges::all_of(split_words(alternative, ","),
                                  [&](std::string_view term) { return term_is_met(term, *version); });
     };
     if (!alternatives.empty() && std::ranges::none_of(alternatives, met))

@@ -13,6 +13,7 @@
 
 #include <nlohmann/json.hpp>
 
+#include "core/base/child_process.h"
 #include "core/base/errors.h"
 #include "core/base/file.h"
 #include "fuse/session/runtime.h"
@@ -68,7 +69,7 @@ class OciRuntime : public Runtime {
     write_file_atomically(folder.bundle() / "config.json", as_bytes(to_config_json(spec)), 0600);
     std::filesystem::create_directories(folder.runtime_state());
     prepare_machine();
-    process_ = start_program(words(folder, spec.id), environment_here(), {}, prepare_child);
+    process_ = start_program(words(folder, spec.id), own_environment(), {}, prepare_child);
     return process_;
   }
 

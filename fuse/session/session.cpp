@@ -12,6 +12,7 @@
 #include <charconv>
 #include <optional>
 
+#include "core/base/child_process.h"
 #include "core/base/errors.h"
 #include "core/base/file.h"
 #include "core/base/log.h"
@@ -183,7 +184,7 @@ SessionResult run_session(const SessionRequest& request, const std::function<voi
                     .own_ids = session.record.own_ids ? UserIds::of_own(*session.record.own_ids) : UserIds{},
                     .store = &store,
                     .session = &session,
-                    .environment = environment_here(),
+                    .environment = own_environment(),
                     .starter_signals = &inbox,
                     .own_volumes = request.own_volumes,
                     .devices = request.devices,

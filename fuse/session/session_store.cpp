@@ -297,18 +297,6 @@ void remove_session_folder(const SessionFolder& folder) {
   if (::rmdir(folder.dir.c_str()) != 0) fail_errno("remove {}", folder.dir.string());
 }
 
-std::uint64_t tree_bytes_on_disk(const std::filesystem::path& dir) {
-  std::uint64_t bytes = 0;
-  std::error_code error;
-  constexpr auto kOptions = std::filesystem::directory_options::skip_permission_denied;
-  for (std::filesystem::recursive_directory_iterator at(dir, kOptions, error), end; at != end && !error;
-       at.increment(error)) {
-    struct stat status {};
-    if (::lstat(at->path().c_str(), &status) == 0) bytes += std::uint64_t(status.st_blocks) * 512;
-  }
-  return bytes;
-}
-
 void remove_cgroups(std::string_view name) {
   const std::filesystem::path top = "/sys/fs/cgroup";
   const auto remove = [&](const std::filesystem::path& group) {

@@ -103,8 +103,6 @@ void remove_tree(const std::filesystem::path& dir);
 // remove_tree() of a session whose lock the caller holds. The lock file goes last, under the lock of the store: as long
 // as there is a folder, others see that it is being removed and leave it alone.
 void remove_session_folder(const SessionFolder& folder);
-// Bytes on disk beneath `dir`; what cannot be read is not counted.
-std::uint64_t tree_bytes_on_disk(const std::filesystem::path& dir);
 // cgroups that a runtime left behind under this name. Nothing is an error: they are empty folders, gone at the next
 // boot.
 void remove_cgroups(std::string_view name);

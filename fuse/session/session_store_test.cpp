@@ -11,6 +11,7 @@
 #include <thread>
 
 #include "core/base/errors.h"
+#include "core/base/file.h"
 #include "testing/temp_dir.h"
 
 namespace varve::fuse {
@@ -166,7 +167,7 @@ TEST_F(SessionStoreTest, CountsBytesOnDisk) {
   std::ofstream(dir_ / "tree/a/file") << std::string(100'000, 'x');
   std::ofstream(dir_ / "tree/sparse") << "";
   fs::resize_file(dir_ / "tree/sparse", 1 << 30);
-  const auto bytes = tree_bytes_on_disk(dir_ / "tree");
+  const auto bytes = bytes_on_disk(dir_ / "tree");
   EXPECT_GE(bytes, 100'000u);
   EXPECT_LT(bytes, 1'000'000u);
 }

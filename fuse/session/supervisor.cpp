@@ -472,7 +472,7 @@ void clean_up(const SupervisorJob& job, int status) {
   if (job.ids.is_root) remove_cgroups("varve-" + record.id);
   if (record.remove_at_exit) return remove_session_folder(folder);
   record.exit_status = status;
-  record.upper_bytes = tree_bytes_on_disk(folder.upper());
+  record.upper_bytes = bytes_on_disk(folder.upper());
   for (const auto& dir : {folder.bundle(), folder.runtime_state(), folder.etc()})
     if (std::filesystem::exists(dir)) remove_tree(dir);
   job.store->write_record(folder, record);

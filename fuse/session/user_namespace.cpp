@@ -4,7 +4,6 @@
 #include <grp.h>
 #include <sched.h>
 #include <signal.h>
-#include <spawn.h>
 #include <sys/syscall.h>
 #include <sys/wait.h>
 #include <unistd.h>
@@ -14,6 +13,7 @@
 #include <string>
 #include <vector>
 
+#include "core/base/child_process.h"
 #include "core/base/errors.h"
 #include "core/base/file.h"
 #include "fuse/session/session_store.h"
@@ -53,15 +53,11 @@ void run_map_helper(const char* program, pid_t child, const IdMap& map) {
     words.push_back(std::to_string(range.outside));
     words.push_back(std::to_string(range.count));
   }
-  std::vector<char*> argv;
-  for (auto& word : words) argv.push_back(word.data());
-  argv.push_back(nullptr);
-  pid_t helper = 0;
-  const int error = ::posix_spawn(&helper, argv[0], nullptr, nullptr, argv.data(), environ);
-  if (error != 0) fail<Unsupported>("start {}: {}", program, std::system_category().message(error));
-  if (const int status = shell_status(wait_for(helper)); status != 0)
+  const auto helper =
+      run_child({.words = std::move(words), .input = {}, .environment = {}, .shows_errors = true}, CancelFlag());
+  if (helper.exit_status != 0)
     fail<Unsupported>("{} failed with status {}: see its message above, and /etc/subuid and /etc/subgid", program,
-                      status);
+                      helper.exit_status);
 }
 
 void map_ids(pid_t child, const UserIds& ids) {
@@ -87,7 +83,7 @@ void become_root_inside(const UserIds& ids) {
   if ((ids.needs_helpers || ids.made_by_root) && ::setgroups(0, nullptr) != 0) fail_errno("drop supplementary groups");
 }
 
-int run_child(const std::function<int()>& body, const UserIds& ids, Pipe& mapped) {
+int run_inside(const std::function<int()>& body, const UserIds& ids, Pipe& mapped) {
   try {
     mapped.write_end.reset();
     if (!ids.is_root) {
@@ -119,7 +115,7 @@ pid_t start_in_namespaces(int clone_flags, const UserIds& ids, const std::functi
         "this machine lets plain users make no user namespaces (sysctl user.max_user_namespaces, kernel.unprivileged_userns_clone, "
         "an AppArmor rule, or a chroot): run as root");
   if (child < 0) fail_errno("start a process in new namespaces");
-  if (child == 0) ::_exit(run_child(body, ids, mapped));
+  if (child == 0) ::_exit(run_inside(body, ids, mapped));
   try {
     mapped.read_end.reset();
     if (!ids.is_root) {

@@ -202,18 +202,6 @@ void check_spans(const index::LayerMap& map) {
 // When a closed layer was last used is its folder's time.
 void note_use(const std::filesystem::path& layer_dir) { ::utimensat(AT_FDCWD, layer_dir.c_str(), nullptr, 0); }
 
-std::uint64_t bytes_in(const std::filesystem::path& dir) {
-  std::uint64_t bytes = 0;
-  std::error_code ignored;  // folders come and go while we look
-  for (auto entry = std::filesystem::recursive_directory_iterator(dir, ignored);
-       entry != std::filesystem::recursive_directory_iterator(); entry.increment(ignored)) {
-    struct stat status {};
-    if (::lstat(entry->path().c_str(), &status) == 0 && S_ISREG(status.st_mode))
-      bytes += std::uint64_t(status.st_blocks) * 512;
-  }
-  return bytes;
-}
-
 // Folders of the store are named by both digests.
 std::string folder_of(const Digest& layer, const Digest& map) { return layer.hex() + '-' + map.hex(); }
 
@@ -256,7 +244,7 @@ class StoredLayerStreams final : public LayerStreams, private StoreContents {
     return stream;
   }
 
-  std::uint64_t store_bytes() const override { return bytes_in(store_dir_); }
+  std::uint64_t store_bytes() const override { return varve::bytes_on_disk(store_dir_); }
 
   std::vector<StoredLayer> stored_layers() const override {
     std::vector<StoredLayer> layers;
@@ -339,7 +327,7 @@ class StoredLayerStreams final : public LayerStreams, private StoreContents {
       if (::stat(dir.c_str(), &status) != 0) continue;
       closed.push_back({.name = name,
                         .idle_seconds = std::uint32_t(std::clamp<std::int64_t>(now - status.st_mtime, 0, UINT32_MAX)),
-                        .bytes = bytes_in(dir)});
+                        .bytes = varve::bytes_on_disk(dir)});
     }
     return closed;
   }

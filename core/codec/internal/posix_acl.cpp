@@ -7,10 +7,12 @@
 
 #include "core/base/errors.h"
 #include "core/base/log.h"
+#include "core/base/strings.h"
 
 namespace varve::codec::internal {
 namespace {
 
+constexpr std::string_view kBlanks = " \t";
 constexpr std::uint32_t kVersion = 2;
 constexpr std::uint32_t kNoId = 0xffffffff;
 constexpr std::uint16_t kUserObj = 0x01, kUser = 0x02, kGroupObj = 0x04, kGroup = 0x08, kMask = 0x10, kOther = 0x20;
@@ -23,22 +25,6 @@ struct AclEntry {
 
 [[noreturn]] void bad_acl(const TarPlace& place, std::string_view entry) {
   fail<CorruptData>("{}: extended tar header at {}: '{}' is not an ACL entry", place.what, place.stream_offset, entry);
-}
-
-std::string_view trimmed(std::string_view text) {
-  const auto first = text.find_first_not_of(" \t");
-  if (first == text.npos) return {};
-  return text.substr(first, text.find_last_not_of(" \t") - first + 1);
-}
-
-std::vector<std::string_view> split(std::string_view text, std::string_view separators) {
-  std::vector<std::string_view> parts;
-  while (true) {
-    const auto at = text.find_first_of(separators);
-    parts.push_back(trimmed(text.substr(0, at)));
-    if (at == text.npos) return parts;
-    text.remove_prefix(at + 1);
-  }
 }
 
 std::uint16_t parse_permissions(std::string_view text, const TarPlace& place, std::string_view entry) {
@@ -74,8 +60,9 @@ std::uint16_t parse_tag(std::string_view word, bool named, const TarPlace& place
 
 // Absent if the entry names somebody who has no number.
 std::optional<AclEntry> parse_entry(std::string_view text, const TarPlace& place) {
-  text = trimmed(text.substr(0, text.find('#')));
-  const auto fields = split(text, ":");
+  text = trimmed(text.substr(0, text.find('#')), kBlanks);
+  auto fields = split(text, ":");
+  for (auto& field : fields) field = trimmed(field, kBlanks);
   const bool short_form = fields.size() == 2;  // "mask:rwx" and "other:rwx"
   if (fields.size() < 2 || fields.size() > 4) bad_acl(place, text);
   const auto name = short_form ? std::string_view() : fields[1];
@@ -110,7 +97,8 @@ void check_complete(const std::vector<AclEntry>& entries, const TarPlace& place)
 
 std::optional<std::string> posix_acl_from_text(std::string_view text, PosixAclKind kind, const TarPlace& place) {
   std::vector<AclEntry> entries;
-  for (const auto part : split(text, ",\n")) {
+  for (auto part : split(text, ",\n")) {
+    part = trimmed(part, kBlanks);
     if (part.empty() || part.front() == '#') continue;
     const auto entry = parse_entry(part, place);
     if (!entry) return std::nullopt;

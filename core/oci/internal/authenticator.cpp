@@ -1,13 +1,13 @@
 #include "core/oci/internal/authenticator.h"
 
 #include <algorithm>
-#include <sstream>
 
 #include <nlohmann/json.hpp>
 
 #include "core/base/base64.h"
 #include "core/base/errors.h"
 #include "core/base/json_document.h"
+#include "core/base/strings.h"
 #include "core/oci/internal/backoff.h"
 
 namespace varve::oci::internal {
@@ -17,20 +17,14 @@ constexpr std::uint64_t kMaxTokenAnswerBytes = 1024 * 1024;
 constexpr std::int64_t kDefaultLifetime = 60;  // seconds, by the specification
 constexpr std::int64_t kMaxLifetime = 24 * 3600;
 
-std::vector<std::string> words_of(const std::string& text) {
-  std::istringstream stream(text);
-  std::vector<std::string> words;
-  for (std::string word; stream >> word;) words.push_back(word);
-  return words;
-}
-
 // What we need and what the registry named, each once: the registry knows best, but it may name less than the next
 // request needs.
 std::vector<std::string> all_scopes(const std::string& scopes, const std::string& challenge_scope) {
-  auto words = words_of(scopes);
-  for (auto& word : words_of(challenge_scope))
-    if (std::find(words.begin(), words.end(), word) == words.end()) words.push_back(word);
-  return words;
+  std::vector<std::string> all;
+  for (const auto* words : {&scopes, &challenge_scope})
+    for (const auto word : split_words(*words, " \t\r\n"))
+      if (std::ranges::find(all, word) == all.end()) all.emplace_back(word);
+  return all;
 }
 
 std::string header_safe(const std::string& value, std::string_view what) {

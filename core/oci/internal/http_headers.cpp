@@ -6,6 +6,8 @@
 
 #include <curl/curl.h>
 
+#include "core/base/strings.h"
+
 namespace varve::oci::internal {
 namespace {
 
@@ -15,13 +17,6 @@ std::string lower_case(std::string_view text) {
   std::string result(text);
   std::transform(result.begin(), result.end(), result.begin(), lower);
   return result;
-}
-
-std::string_view trimmed(std::string_view text) {
-  const auto is_space = [](char c) { return c == ' ' || c == '\t' || c == '\r' || c == '\n'; };
-  while (!text.empty() && is_space(text.front())) text.remove_prefix(1);
-  while (!text.empty() && is_space(text.back())) text.remove_suffix(1);
-  return text;
 }
 
 // Reads tokens and quoted strings off the front of a field value.

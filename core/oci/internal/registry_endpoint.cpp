@@ -4,6 +4,7 @@
 
 #include "core/base/errors.h"
 #include "core/base/json_document.h"
+#include "core/base/safe_text.h"
 
 namespace varve::oci::internal {
 namespace {
@@ -21,13 +22,6 @@ HttpClientOptions http_options(const RegistryOptions& options) {
 }
 
 bool is_success(int status) { return status >= 200 && status < 300; }
-
-std::string printable(std::string_view text) {
-  std::string shown(text.substr(0, kMaxShownError));
-  std::replace_if(
-      shown.begin(), shown.end(), [](unsigned char c) { return c < 0x20 || c >= 0x7f; }, '?');
-  return shown;
-}
 
 }  // namespace
 
@@ -164,8 +158,8 @@ std::string describe(const HttpResponse& response) {
     if (errors.empty()) return text;
     const auto code = errors.front().maybe("code").text();
     const auto message = errors.front().maybe("message").text();
-    if (!code.empty()) text += ", " + printable(code);
-    if (!message.empty()) text += ": " + printable(message);
+    if (!code.empty()) text += ", " + single_line(code, kMaxShownError);
+    if (!message.empty()) text += ": " + single_line(message, kMaxShownError);
   } catch (const Error&) {
     // A proxy's HTML page says nothing that helps.
   }
