@@ -53,7 +53,7 @@ class OpenedSide {
           reference, reference);
     }
     const ProgressLine line(progress, "reading layers", context.global.quiet);
-    indexer::index_image(image_, local.repository(), local, {}, progress, context.cancel);
+    indexer::index_image(image_, local.repository(), local, {}, {progress, context.cancel});
     return index::load_index(local, image_);
   }
 

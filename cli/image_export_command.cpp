@@ -34,7 +34,7 @@ indexer::ExportReport export_to_archive(const Context& context, const oci::Image
     if (name.find(':', name.rfind('/') == std::string::npos ? 0 : name.rfind('/')) == std::string::npos)
       name += ":latest";
   }
-  return indexer::export_docker_archive(image, file, name, progress, context.cancel);
+  return indexer::export_docker_archive(image, file, name, {progress, context.cancel});
 }
 
 void run_export(const Context& context, const ExportArguments& arguments) {
@@ -51,8 +51,8 @@ void run_export(const Context& context, const ExportArguments& arguments) {
   } else {
     const auto destination = open_destination(context, arguments.image, reference);
     const ProgressLine line(progress, "export", context.global.quiet);
-    report = indexer::export_image(image, *destination, reference.tag.value_or(""), arguments.options, progress,
-                                   context.cancel);
+    report = indexer::export_image(image, *destination, reference.tag.value_or(""), arguments.options,
+                                   {progress, context.cancel});
   }
   if (context.global.json)
     return context.print_json({{"image", report.image.to_string()},

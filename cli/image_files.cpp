@@ -37,7 +37,7 @@ void ImageFiles::open_image(const Context& context, const std::string& what, Pro
     files =
         packages::open_indexed_image(*image_, *index_, *local_, index::windows_repository(*local_, *index_, *image_));
   } else {
-    files = packages::read_image(*image_, progress, context.cancel);
+    files = packages::read_image(*image_, {progress, context.cancel});
   }
   image_files_ = files.get();
   files_ = std::move(files);

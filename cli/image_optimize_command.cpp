@@ -75,8 +75,8 @@ void run_optimize(const Context& context, OptimizeArguments& arguments) {
   indexer::OptimizeReport report;
   {
     const ProgressLine line(progress, "optimize", context.global.quiet);
-    report = indexer::optimize_image(image, *destination, reference.tag.value_or(""), arguments.options, progress,
-                                     context.cancel);
+    report = indexer::optimize_image(image, *destination, reference.tag.value_or(""), arguments.options,
+                                     {progress, context.cancel});
   }
   for (const auto& layer : report.layers) {
     if (!layer.without_table.empty())

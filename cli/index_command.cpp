@@ -79,7 +79,7 @@ void run_index(Context& context, const IndexArguments& arguments) {
   indexer::IndexReport report;
   {
     const ProgressLine line(progress, "index", context.global.quiet);
-    report = indexer::index_image(image, *destination, local, arguments.options, progress, context.cancel);
+    report = indexer::index_image(image, *destination, local, arguments.options, {progress, context.cancel});
   }
   std::vector<SignedManifest> done;
   if (signer) done = sign_made(*signer, image, report, local, *destination);

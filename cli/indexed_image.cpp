@@ -1,7 +1,7 @@
 #include "cli/indexed_image.h"
 
-#include "cli/text.h"
 #include "core/base/progress.h"
+#include "core/base/safe_text.h"
 #include "indexer/index_image.h"
 
 namespace varve::cli {
@@ -28,7 +28,7 @@ void index_here(const Context& context, const std::string& reference) {
   if (is_vouched_for(local, image)) return;
   Progress progress;
   const ProgressLine line(progress, "index", context.global.quiet);
-  indexer::index_image(image, local.repository(), local, {}, progress, context.cancel);
+  indexer::index_image(image, local.repository(), local, {}, {progress, context.cancel});
 }
 
 IndexedImage::IndexedImage(const Context& context, const std::string& reference)

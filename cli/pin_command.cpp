@@ -12,6 +12,7 @@
 #include "core/base/errors.h"
 #include "core/base/file.h"
 #include "core/base/progress.h"
+#include "core/base/safe_text.h"
 #include "core/index/format/image_index.h"
 #include "indexer/known_pins.h"
 #include "indexer/pins.h"
@@ -132,7 +133,7 @@ void check_place(const Context& context, const std::string& place, bool deep, js
   std::vector<indexer::PinCheck> checks;
   {
     const ProgressLine line(progress, "check pins", context.global.quiet || !deep);
-    checks = indexer::check_pins(*repository, pins, deep, kCheckJobs, progress, context.cancel);
+    checks = indexer::check_pins(*repository, pins, deep, kCheckJobs, {progress, context.cancel});
   }
   const auto report = [&](json object, const std::vector<std::string>& problems) {
     object["ok"] = problems.empty();

@@ -10,7 +10,6 @@
 #include "cli/pruned_image.h"
 #include "cli/relayered_image.h"
 #include "cli/signing.h"
-#include "cli/text.h"
 #include "core/base/file.h"
 #include "core/base/log.h"
 #include "core/base/progress.h"
@@ -108,7 +107,7 @@ void index_new_image(const Context& context, const oci::Image& image) {
   auto local = context.local_index();
   Progress progress;
   const ProgressLine line(progress, "index", context.global.quiet);
-  indexer::index_image(image, *image.repository, local, {}, progress, context.cancel);
+  indexer::index_image(image, *image.repository, local, {}, {progress, context.cancel});
 }
 
 // Finished, and not yet under a name: what the gates look at.

@@ -8,10 +8,10 @@
 #include <nlohmann/json.hpp>
 
 #include "cli/child_sessions.h"
-#include "cli/text.h"
 #include "cli/usage_database.h"
 #include "core/base/file.h"
 #include "core/base/progress.h"
+#include "core/base/safe_text.h"
 
 namespace varve::cli {
 namespace {
@@ -32,7 +32,7 @@ void judge_pins(const Context& context, const std::vector<PinnedPlace>& before, 
   for (const auto& place : now) {
     std::set<Digest> counted;
     Progress progress;
-    const auto checks = indexer::check_pins(*place.repository, place.pins, false, kPinJobs, progress, context.cancel);
+    const auto checks = indexer::check_pins(*place.repository, place.pins, false, kPinJobs, {progress, context.cancel});
     for (const auto& check : checks) {
       if (counted.insert(check.pin.image.digest).second) ++count;  // an image may be promised more than once
       for (const auto& problem : check.problems)

@@ -112,7 +112,7 @@ indexer::RelayerReport write_pruned_image(const Context& context, ImageContents&
   std::filesystem::create_directories(work_dir);
   Progress progress;
   const ProgressLine line(progress, what, context.global.quiet);
-  return indexer::relayer_image(input, destination, "", options, progress, context.cancel);
+  return indexer::relayer_image(input, destination, "", options, {progress, context.cancel});
 }
 
 std::function<void(prune::GateResult&)> rebuild_judge(const Context& context, ImageContents& before,

@@ -12,6 +12,7 @@
 #include "core/base/errors.h"
 #include "core/base/log.h"
 #include "core/base/progress.h"
+#include "core/base/safe_text.h"
 #include "core/base/units.h"
 
 namespace varve::cli {
@@ -123,7 +124,7 @@ void relayer_indexed_image(const Context& context, RelayerArguments& arguments) 
                                 .placement = placement,
                                 .previous = previous ? &*previous : nullptr,
                                 .previous_layout = previous_layout ? &*previous_layout : nullptr},
-                               *destination, reference.tag.value_or(""), arguments.options, progress, context.cancel);
+                               *destination, reference.tag.value_or(""), arguments.options, {progress, context.cancel});
   }
   for (const auto& layer : report.layers) {
     if (!layer.without_table.empty())

@@ -111,7 +111,7 @@ void add_member(TarFile& tar, const std::string& name, ByteView content) {
 }
 
 void add_layer(TarFile& tar, const std::string& name, oci::Repository& repository, const oci::Descriptor& layer,
-               const Digest& diff_id, Progress& progress, const CancelFlag& cancel) {
+               const Digest& diff_id, const Work& work) {
   const auto what = "layer " + layer.digest.to_string();
   Sha256 hash;
   tar.begin(name);
@@ -120,9 +120,8 @@ void add_layer(TarFile& tar, const std::string& name, oci::Repository& repositor
     tar.add(stream);
   });
   repository.read_blob(layer, {.offset = 0, .length = layer.size}, [&](ByteView bytes) {
-    cancel.throw_if_cancelled();
+    work.add(bytes.size());
     decoder.feed(bytes);
-    progress.add(bytes.size());
   });
   decoder.finish();
   tar.end();
@@ -133,8 +132,8 @@ void add_layer(TarFile& tar, const std::string& name, oci::Repository& repositor
 }  // namespace
 
 ExportReport export_docker_archive(const oci::Image& image, const std::filesystem::path& file, const std::string& name,
-                                   Progress& progress, const CancelFlag& cancel) {
-  for (const auto& layer : image.manifest.layers) progress.expect(layer.size);
+                                   const Work& work) {
+  for (const auto& layer : image.manifest.layers) work.progress.expect(layer.size);
   TarFile tar(file);
   const auto config_name = image.manifest.config.digest.hex() + ".json";
   auto layer_names = nlohmann::json::array();
@@ -144,9 +143,9 @@ ExportReport export_docker_archive(const oci::Image& image, const std::filesyste
     layer_names.push_back(diff_id.hex() + ".tar");
     // A layer that the image repeats is one file with two mentions.
     if (written.insert(diff_id).second)
-      add_layer(tar, layer_names.back(), *image.repository, image.manifest.layers[i], diff_id, progress, cancel);
+      add_layer(tar, layer_names.back(), *image.repository, image.manifest.layers[i], diff_id, work);
     else
-      progress.add(image.manifest.layers[i].size);
+      work.progress.add(image.manifest.layers[i].size);
   }
   add_member(tar, config_name, image.config_json);
   auto entry = nlohmann::json{

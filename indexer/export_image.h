@@ -5,8 +5,7 @@
 #include <filesystem>
 #include <string>
 
-#include "core/base/cancel.h"
-#include "core/base/progress.h"
+#include "core/base/work.h"
 #include "core/index/format/image_index.h"
 #include "core/oci/image.h"
 
@@ -27,12 +26,12 @@ struct ExportReport {
 // Into a layout folder or registry. The manifest is put last, so what can be found is whole; a run that was stopped
 // goes on with the blobs that are there. Blobs are checked against their digests on the way.
 ExportReport export_image(const oci::Image& image, oci::Repository& destination, std::string_view tag,
-                          const ExportOptions& options, Progress& progress, const CancelFlag& cancel);
+                          const ExportOptions& options, const Work& work);
 
 // Into one file that `docker load`, `podman load` and `skopeo copy docker-archive:` read (docs/export.md). Layers are
 // unpacked and checked against their diff_ids. `name`: "repo:tag" for what it is loaded as, "" = none. The file appears
 // whole or not at all.
 ExportReport export_docker_archive(const oci::Image& image, const std::filesystem::path& file, const std::string& name,
-                                   Progress& progress, const CancelFlag& cancel);
+                                   const Work& work);
 
 }  // namespace varve::indexer

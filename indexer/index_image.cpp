@@ -36,13 +36,8 @@ struct LayerState {
 class ImageIndexer {
  public:
   ImageIndexer(const oci::Image& image, oci::Repository& destination, index::LocalIndex& local,
-               const IndexOptions& options, Progress& progress, const CancelFlag& cancel)
-      : image_(image),
-        destination_(destination),
-        local_(local),
-        options_(options),
-        progress_(progress),
-        cancel_(cancel) {}
+               const IndexOptions& options, const Work& work)
+      : image_(image), destination_(destination), local_(local), options_(options), work_(work) {}
 
   IndexReport run() {
     const Stopwatch watch;
@@ -51,7 +46,7 @@ class ImageIndexer {
     read_layers();
     const auto tree = merge();
     auto blobs = keep_index(tree);
-    index::publish_index(image_, blobs, kept(), destination_, cancel_);
+    index::publish_index(image_, blobs, kept(), destination_, work_.cancel);
     return report(blobs, watch.seconds());
   }
 
@@ -80,7 +75,7 @@ class ImageIndexer {
 
   void reuse_layers() {
     for (auto& [digest, layer] : layers_) {
-      cancel_.throw_if_cancelled();
+      work_.cancel.throw_if_cancelled();
       if (reuse_layer_of(layer, kept())) continue;
       reuse_layer_of(layer, destination_);
     }
@@ -157,12 +152,12 @@ class ImageIndexer {
     for (auto& [digest, layer] : layers_) {
       if (layer.blobs) continue;
       unread.push_back(&layer);
-      progress_.expect(layer.descriptor.size);
+      work_.progress.expect(layer.descriptor.size);
     }
     // The largest first, so that no long one is left for the end.
     std::ranges::stable_sort(unread, std::ranges::greater(),
                              [](const LayerState* layer) { return layer->descriptor.size; });
-    parallel_for(unread.size(), jobs(unread.size()),
+    parallel_for(unread.size(), jobs(unread.size()), work_.cancel,
                  [&](std::size_t i, const CancelFlag& stop) { read_layer(*unread[i], stop); });
   }
 
@@ -173,14 +168,9 @@ class ImageIndexer {
 
   void read_layer(LayerState& layer, const CancelFlag& stop) {
     const Stopwatch watch;
-    const auto check_stop = [&] {
-      cancel_.throw_if_cancelled();
-      stop.throw_if_cancelled();
-    };
-    check_stop();
     LayerPassOptions options;
     options.max_stream_bytes = options_.max_stream_bytes;
-    auto indexed = index_layer(*image_.repository, layer.descriptor, layer.diff_id, options, progress_, check_stop);
+    auto indexed = index_layer(*image_.repository, layer.descriptor, layer.diff_id, options, {work_.progress, stop});
     describe(layer, indexed.map);
     index::LayerIndexBlobs blobs;
     blobs.layer_digest = layer.descriptor.digest;
@@ -206,7 +196,7 @@ class ImageIndexer {
     std::vector<std::string> tags;
     std::vector<std::uint64_t> stream_bytes;
     for (const auto& descriptor : image_.manifest.layers) {
-      cancel_.throw_if_cancelled();
+      work_.cancel.throw_if_cancelled();
       const auto& layer = layers_.at(descriptor.digest);
       const auto& entries = layer.blobs->entries;
       merger.add(index::LayerEntries::decode(local_.blob(entries, kept(), kMaxEntriesBlobBytes),
@@ -284,8 +274,7 @@ class ImageIndexer {
   oci::Repository& destination_;
   index::LocalIndex& local_;
   const IndexOptions& options_;
-  Progress& progress_;
-  const CancelFlag& cancel_;
+  const Work work_;
   std::map<Digest, LayerState> layers_;
   bool all_vouched_ = true;  // no layer's index is only somebody else's word
 };
@@ -293,8 +282,8 @@ class ImageIndexer {
 }  // namespace
 
 IndexReport index_image(const oci::Image& image, oci::Repository& destination, index::LocalIndex& local,
-                        const IndexOptions& options, Progress& progress, const CancelFlag& cancel) {
-  return ImageIndexer(image, destination, local, options, progress, cancel).run();
+                        const IndexOptions& options, const Work& work) {
+  return ImageIndexer(image, destination, local, options, work).run();
 }
 
 }  // namespace varve::indexer

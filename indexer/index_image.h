@@ -5,8 +5,7 @@
 #include <string>
 #include <vector>
 
-#include "core/base/cancel.h"
-#include "core/base/progress.h"
+#include "core/base/work.h"
 #include "core/index/local_index.h"
 #include "core/oci/image.h"
 
@@ -45,6 +44,6 @@ struct IndexReport {
 // CorruptData naming the layer if its digest, its diff_id or a member's CRC does not match, Unsupported for
 // nondistributable layers, Cancelled.
 IndexReport index_image(const oci::Image& image, oci::Repository& destination, index::LocalIndex& local,
-                        const IndexOptions& options, Progress& progress, const CancelFlag& cancel);
+                        const IndexOptions& options, const Work& work);
 
 }  // namespace varve::indexer

@@ -56,7 +56,7 @@ class IndexImageTest : public ::testing::Test {
   IndexReport run(const oci::Image& image, const std::string& root, const IndexOptions& options = {}) {
     index::LocalIndex local(folder_ / root);
     Progress progress;
-    return index_image(image, *destination_, local, options, progress, cancel_);
+    return index_image(image, *destination_, local, options, {progress, cancel_});
   }
 
   std::size_t reads(const oci::Image& image, std::size_t layer) const {
@@ -302,10 +302,10 @@ TEST_F(IndexImageTest, ElfFactsCanBeAddedByReadingTheFiles) {
   index::ContentReader reader(image, loaded, index::windows_repository(local, loaded, image));
   Progress progress;
   cancel_.cancel();
-  EXPECT_THROW(index::add_elf_facts(without, reader, progress, cancel_), Cancelled);
+  EXPECT_THROW(index::add_elf_facts(without, reader, {progress, cancel_}), Cancelled);
   EXPECT_FALSE(without.has_elf_facts);
   const CancelFlag go_on;
-  const auto done = index::add_elf_facts(without, reader, progress, go_on);
+  const auto done = index::add_elf_facts(without, reader, {progress, go_on});
   EXPECT_TRUE(without.has_elf_facts);
   EXPECT_EQ(done.files, 5u);
   EXPECT_EQ(done.elf_files, 4u);
@@ -319,7 +319,7 @@ TEST_F(IndexImageTest, ElfFactsCanBeAddedByReadingTheFiles) {
     EXPECT_EQ(*added, *entry.elf) << path;
   }
   EXPECT_EQ(elf_names, 5);
-  EXPECT_EQ(index::add_elf_facts(without, reader, progress, go_on).files, 0u);
+  EXPECT_EQ(index::add_elf_facts(without, reader, {progress, go_on}).files, 0u);
 }
 
 // As version 0.1 left them: the same, without ELF facts.

@@ -7,7 +7,6 @@
 #include <thread>
 #include <utility>
 
-#include "core/base/cancel.h"
 #include "core/base/errors.h"
 #include "core/base/guarded.h"
 #include "core/index/format/layer_entry_reader.h"
@@ -91,13 +90,13 @@ class Pass {
         single_(single) {}
 
   DecodedSizes run(oci::Repository& repository, const oci::Descriptor& layer, std::uint64_t max_stream_bytes,
-                   Progress& progress, const StopCheck& check_stop) {
+                   const Work& work) {
     DecodedSizes decoded;
     {
       const std::jthread stream_thread([this] { guard([this] { digest_stream(); }); });
       const std::jthread tar_thread([this] { guard([this] { read_tar(); }); });
       const std::jthread span_thread([this] { guard([this] { finish_spans(); }); });
-      guard([&] { decoded = read_blob(repository, layer, max_stream_bytes, progress, check_stop); });
+      guard([&] { decoded = read_blob(repository, layer, max_stream_bytes, work); });
     }
     if (auto failure = failure_.with([](auto& first) { return first; })) std::rethrow_exception(failure);
     return decoded;
@@ -131,17 +130,16 @@ class Pass {
   }
 
   DecodedSizes read_blob(oci::Repository& repository, const oci::Descriptor& layer, std::uint64_t max_stream_bytes,
-                         Progress& progress, const StopCheck& check_stop) {
+                         const Work& work) {
     LayerReader reader(what_, max_stream_bytes, [this](const BatchPtr& batch) {
       hand_on(for_stream_, batch);
       hand_on(for_tar_, batch);
     });
     std::uint64_t received = 0;
     repository.read_blob(layer, {.offset = 0, .length = layer.size}, [&](ByteView bytes) {
-      check_stop();
+      work.add(bytes.size());
       reader.feed(bytes);
       received += bytes.size();
-      progress.add(bytes.size());
     });
     if (received != layer.size) fail<CorruptData>("{}: {} bytes, expected {}", what_, received, layer.size);
     const auto decoded = reader.finish();
@@ -220,10 +218,10 @@ void mirror_plain_spans(std::vector<index::Span>& spans) {
 // Absent if the layer must be read again as a single frame.
 std::optional<IndexedLayer> try_layer(oci::Repository& repository, const oci::Descriptor& layer, SpanPlanner& planner,
                                       ReadModel* model, bool single, const LayerPassOptions& options,
-                                      Progress& progress, const StopCheck& check_stop) {
+                                      const Work& work) {
   const auto what = fmt::format("layer {}", layer.digest.to_string());
   Pass pass(what, planner, model, single);
-  const auto decoded = pass.run(repository, layer, options.max_stream_bytes, progress, check_stop);
+  const auto decoded = pass.run(repository, layer, options.max_stream_bytes, work);
   const bool is_single = single || decoded.format == index::LayerFormat::kZstdSingle || !pass.cut_to_the_end();
   if (is_single && pass.stream().dropped()) return std::nullopt;
 
@@ -258,13 +256,13 @@ void check_diff_id(const IndexedLayer& indexed, const Digest& diff_id) {
 }  // namespace
 
 IndexedLayer index_layer(oci::Repository& repository, const oci::Descriptor& layer, const Digest& diff_id,
-                         const LayerPassOptions& options, Progress& progress, const StopCheck& check_stop) {
+                         const LayerPassOptions& options, const Work& work) {
   for (const bool single : {false, true}) {
     SpanPlanner planner(options.policy);
     ReadModel model(planner, options.expectations);
-    auto indexed = try_layer(repository, layer, planner, &model, single, options, progress, check_stop);
+    auto indexed = try_layer(repository, layer, planner, &model, single, options, work);
     if (!indexed) {
-      progress.expect(layer.size);
+      work.progress.expect(layer.size);
       continue;
     }
     check_diff_id(*indexed, diff_id);

@@ -5,7 +5,7 @@
 #include <vector>
 
 #include "core/base/bytes.h"
-#include "core/base/progress.h"
+#include "core/base/work.h"
 #include "core/index/format/layer_entries.h"
 #include "core/index/format/layer_map.h"
 #include "core/oci/repository.h"
@@ -24,7 +24,6 @@ struct LayerPassOptions {
 };
 
 // Called between buffers; throws to stop the pass.
-using StopCheck = std::function<void()>;
 
 struct IndexedLayer {
   index::LayerMap map;
@@ -34,8 +33,8 @@ struct IndexedLayer {
 
 // Reads the layer once (a zstd layer with single frames too long for spans: twice). The result depends on the layer's
 // bytes and the options alone. Throws CorruptData naming the layer if its digest, its size, its diff_id, a member's
-// checksum or its tar is wrong, Unsupported beyond limits, and what read_blob() and check_stop throw.
+// checksum or its tar is wrong, Unsupported beyond limits, and what read_blob() throws.
 IndexedLayer index_layer(oci::Repository& repository, const oci::Descriptor& layer, const Digest& diff_id,
-                         const LayerPassOptions& options, Progress& progress, const StopCheck& check_stop);
+                         const LayerPassOptions& options, const Work& work);
 
 }  // namespace varve::indexer

@@ -40,7 +40,7 @@ class LayerPassTest : public ::testing::Test {
  protected:
   IndexedLayer run(ByteView blob, ByteView stream, const LayerPassOptions& options = {}) {
     descriptor_ = repository_.serve(to_bytes(blob));
-    return index_layer(repository_, descriptor_, digest_of(stream), options, progress_, [] {});
+    return index_layer(repository_, descriptor_, digest_of(stream), options, {progress_, CancelFlag()});
   }
 
   // Decodes every span on its own from what the map says, and compares all of it with the stream.
@@ -261,7 +261,8 @@ TEST_F(LayerPassTest, TheLabelDoesNotMatter) {
   const auto tar = sample_tar();
   descriptor_ = repository_.serve(tar);
   descriptor_.media_type = "application/vnd.oci.image.layer.v1.tar+gzip";
-  EXPECT_EQ(index_layer(repository_, descriptor_, digest_of(tar), {}, progress_, [] {}).map.format, LayerFormat::kTar);
+  EXPECT_EQ(index_layer(repository_, descriptor_, digest_of(tar), {}, {progress_, CancelFlag()}).map.format,
+            LayerFormat::kTar);
 }
 
 TEST_F(LayerPassTest, TheSameLayerGivesTheSameBytes) {
@@ -279,7 +280,9 @@ TEST_F(LayerPassTest, NamesALayerWhoseContentIsNotWhatTheConfigSays) {
   const auto blob = gzip(tar);
   descriptor_ = repository_.serve(blob);
   EXPECT_THAT(
-      [&] { index_layer(repository_, descriptor_, digest_of("other"), {}, progress_, [] {}); },
+      [&] {
+        index_layer(repository_, descriptor_, digest_of("other"), {}, {progress_, CancelFlag()});
+      },
       ThrowsMessage<CorruptData>(testing::AllOf(HasSubstr(descriptor_.digest.to_string()), HasSubstr("diff_id"))));
 }
 
@@ -289,8 +292,11 @@ TEST_F(LayerPassTest, NamesALayerWithAFlippedBitWhereverItIs) {
   descriptor_ = repository_.serve(blob);
   for (const auto at : {std::size_t(0), std::size_t(20), blob.size() / 3, blob.size() - 12, blob.size() - 1}) {
     repository_.flip(descriptor_.digest, at);
-    EXPECT_THAT([&] { index_layer(repository_, descriptor_, digest_of(tar), {}, progress_, [] {}); },
-                ThrowsMessage<CorruptData>(HasSubstr(descriptor_.digest.to_string())))
+    EXPECT_THAT(
+        [&] {
+          index_layer(repository_, descriptor_, digest_of(tar), {}, {progress_, CancelFlag()});
+        },
+        ThrowsMessage<CorruptData>(HasSubstr(descriptor_.digest.to_string())))
         << at;
   }
 }
@@ -324,16 +330,14 @@ TEST_F(LayerPassTest, StopsWhenTold) {
   descriptor_ = repository_.serve(blob);
   CancelFlag cancel;
   cancel.cancel();
-  EXPECT_THROW(
-      index_layer(repository_, descriptor_, digest_of(tar), {}, progress_, [&] { cancel.throw_if_cancelled(); }),
-      Cancelled);
+  EXPECT_THROW(index_layer(repository_, descriptor_, digest_of(tar), {}, {progress_, cancel}), Cancelled);
 }
 
 TEST_F(LayerPassTest, HandsOnTheFailureOfTheRepository) {
   const auto tar = sample_tar();
   descriptor_ = repository_.serve(gzip(tar));
   repository_.fail_next(1, test::ScriptedRepository::Failure::kTemporary, 500'000);
-  EXPECT_THROW(index_layer(repository_, descriptor_, digest_of(tar), {}, progress_, [] {}), TemporaryError);
+  EXPECT_THROW(index_layer(repository_, descriptor_, digest_of(tar), {}, {progress_, CancelFlag()}), TemporaryError);
 }
 
 TEST_F(LayerPassTest, DigestsSparseFilesWithTheirHoles) {

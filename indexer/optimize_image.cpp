@@ -17,15 +17,15 @@ constexpr std::string_view kTocAnnotation = "io.github.containers.zstd-chunked.m
 class ImageOptimizer {
  public:
   ImageOptimizer(const oci::Image& image, oci::Repository& destination, const OptimizeOptions& options,
-                 Progress& progress, const CancelFlag& cancel)
-      : image_(image), destination_(destination), options_(options), progress_(progress), cancel_(cancel) {}
+                 const Work& work)
+      : image_(image), destination_(destination), options_(options), work_(work) {}
 
   OptimizeReport run(std::string_view tag) {
     report_.old_image = image_.digest();
-    for (const auto& layer : image_.manifest.layers) progress_.expect(layer.size);
+    for (const auto& layer : image_.manifest.layers) work_.progress.expect(layer.size);
     for (std::size_t i = 0; i < image_.manifest.layers.size(); ++i) add_layer(i);
     copy_blob(image_.manifest.config);
-    cancel_.throw_if_cancelled();
+    work_.cancel.throw_if_cancelled();
     const auto text = rewritten_manifest(image_, descriptors_, image_.manifest.config);
     report_.image = destination_.put_manifest(as_bytes(text), oci::kOciManifestType, tag).digest;
     return std::move(report_);
@@ -35,7 +35,7 @@ class ImageOptimizer {
   void add_layer(std::size_t number) {
     const auto& layer = image_.manifest.layers[number];
     if (const auto done = done_.find(layer.digest); done != done_.end()) {  // the image repeats it
-      progress_.add(layer.size);
+      work_.progress.add(layer.size);
       report_.layers.push_back(report_.layers[done->second]);
       descriptors_.push_back(descriptors_[done->second]);
       return;
@@ -73,9 +73,9 @@ class ImageOptimizer {
   }
 
   void copy_blob(const oci::Descriptor& blob) {
-    cancel_.throw_if_cancelled();
-    oci::copy_blob(*image_.repository, destination_, blob, [&](std::uint64_t) { cancel_.throw_if_cancelled(); });
-    progress_.add(blob.size);
+    work_.cancel.throw_if_cancelled();
+    oci::copy_blob(*image_.repository, destination_, blob, [&](std::uint64_t) { work_.cancel.throw_if_cancelled(); });
+    work_.progress.add(blob.size);
     report_.reused_bytes += blob.size;
   }
 
@@ -84,9 +84,9 @@ class ImageOptimizer {
     const auto what = "layer " + layer.digest.to_string();
     const auto draft = destination_.draft_blob(options_.work_dir);
     LayerWriter writer(what, options_.writer, [&](ByteView bytes) { draft->write(bytes); });
-    DecodedLayer stream(*image_.repository, layer, what, progress_, cancel_);
+    DecodedLayer stream(*image_.repository, layer, what, work_);
     for (auto piece = stream.next(); !piece.empty(); piece = stream.next()) {
-      cancel_.throw_if_cancelled();
+      work_.cancel.throw_if_cancelled();
       writer.feed(piece);
     }
     const auto written = writer.finish();
@@ -114,8 +114,7 @@ class ImageOptimizer {
   const oci::Image& image_;
   oci::Repository& destination_;
   const OptimizeOptions& options_;
-  Progress& progress_;
-  const CancelFlag& cancel_;
+  const Work work_;
   std::map<Digest, std::size_t> done_;        // layers of the image -> their first number
   std::vector<oci::Descriptor> descriptors_;  // of the new manifest
   OptimizeReport report_;
@@ -124,8 +123,8 @@ class ImageOptimizer {
 }  // namespace
 
 OptimizeReport optimize_image(const oci::Image& image, oci::Repository& destination, std::string_view tag,
-                              const OptimizeOptions& options, Progress& progress, const CancelFlag& cancel) {
-  return ImageOptimizer(image, destination, options, progress, cancel).run(tag);
+                              const OptimizeOptions& options, const Work& work) {
+  return ImageOptimizer(image, destination, options, work).run(tag);
 }
 
 }  // namespace varve::indexer

@@ -5,8 +5,7 @@
 #include <string>
 #include <vector>
 
-#include "core/base/cancel.h"
-#include "core/base/progress.h"
+#include "core/base/work.h"
 #include "core/oci/image.h"
 #include "indexer/layer_writer.h"
 
@@ -39,6 +38,6 @@ struct OptimizeReport {
 // The image is visible at the destination, under `tag`, only when all of it is there. A run that was stopped writes its
 // layers again but does not send those that arrived. Throws CorruptData when a layer is not what the config says.
 OptimizeReport optimize_image(const oci::Image& image, oci::Repository& destination, std::string_view tag,
-                              const OptimizeOptions& options, Progress& progress, const CancelFlag& cancel);
+                              const OptimizeOptions& options, const Work& work);
 
 }  // namespace varve::indexer

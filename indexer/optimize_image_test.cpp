@@ -92,7 +92,7 @@ class OptimizeImageTest : public ::testing::Test {
     OptimizeOptions options;
     options.work_dir = folder_.path();
     Progress progress;
-    return optimize_image(image, destination, "t", options, progress, cancel_);
+    return optimize_image(image, destination, "t", options, {progress, cancel_});
   }
   bool visible() {
     try {

@@ -12,6 +12,7 @@
 #include <utility>
 
 #include "core/base/errors.h"
+#include "core/base/image_path.h"
 
 namespace varve::indexer {
 namespace {
@@ -28,11 +29,6 @@ using Owner = std::uint32_t;
 constexpr Owner kNobody = std::numeric_limits<Owner>::max();
 constexpr Owner kShared = kNobody - 1;
 constexpr Owner kBeneath = kNobody - 2;
-
-std::string_view parent_of(std::string_view path) {
-  const auto slash = path.rfind('/');
-  return slash == std::string_view::npos ? std::string_view() : path.substr(0, slash);
-}
 
 std::uint64_t hash_of(std::string_view text) {  // FNV-1a
   std::uint64_t hash = 0xcbf29ce484222325;

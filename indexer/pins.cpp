@@ -128,14 +128,13 @@ bool find_image(oci::Repository& repository, Pin& pin) {
 
 class PinChecker {
  public:
-  PinChecker(oci::Repository& repository, bool deep, Progress& progress, const CancelFlag& cancel)
-      : repository_(repository), deep_(deep), progress_(progress), cancel_(cancel) {}
+  PinChecker(oci::Repository& repository, bool deep, const Work& work)
+      : repository_(repository), deep_(deep), work_(work) {}
 
   std::vector<PinCheck> run(const std::vector<Pin>& pins, unsigned jobs) {
     std::vector<PinCheck> checks(pins.size());
     std::vector<std::vector<Digest>> needed(pins.size());
-    parallel_for(pins.size(), jobs, [&](std::size_t i, const CancelFlag&) {
-      cancel_.throw_if_cancelled();
+    parallel_for(pins.size(), jobs, work_.cancel, [&](std::size_t i, const CancelFlag&) {
       checks[i].pin = pins[i];
       needed[i] = blobs_of(checks[i]);
     });
@@ -143,11 +142,12 @@ class PinChecker {
     blobs_.with([&](auto& known) {
       for (const auto& [digest, blob] : known) {
         blobs.push_back(&blob);
-        if (deep_) progress_.expect(blob.size);
+        if (deep_) work_.progress.expect(blob.size);
       }
     });
     std::vector<std::string> problems(blobs.size());
-    parallel_for(blobs.size(), jobs, [&](std::size_t i, const CancelFlag&) { problems[i] = problem_of(*blobs[i]); });
+    parallel_for(blobs.size(), jobs, work_.cancel,
+                 [&](std::size_t i, const CancelFlag&) { problems[i] = problem_of(*blobs[i]); });
     std::map<Digest, std::pair<std::string, std::uint64_t>> found;
     for (std::size_t i = 0; i < blobs.size(); ++i) found[blobs[i]->digest] = {problems[i], blobs[i]->size};
     for (std::size_t i = 0; i < pins.size(); ++i) {
@@ -197,15 +197,11 @@ class PinChecker {
   }
 
   std::string problem_of(const oci::Descriptor& blob) {
-    cancel_.throw_if_cancelled();
     if (!repository_.has_blob(blob))
       return fmt::format("{}: not there, or not of {} bytes", blob.digest.to_string(), blob.size);
     if (!deep_) return "";
     try {
-      repository_.read_blob(blob, {.offset = 0, .length = blob.size}, [&](ByteView bytes) {
-        cancel_.throw_if_cancelled();
-        progress_.add(bytes.size());
-      });
+      repository_.read_blob(blob, {.offset = 0, .length = blob.size}, [&](ByteView bytes) { work_.add(bytes.size()); });
     } catch (const CorruptData& error) {
       return error.what();
     } catch (const NotFound& error) {
@@ -216,8 +212,7 @@ class PinChecker {
 
   oci::Repository& repository_;
   bool deep_;
-  Progress& progress_;
-  const CancelFlag& cancel_;
+  const Work work_;
   Guarded<std::map<Digest, oci::Descriptor>> blobs_;
 };
 
@@ -331,8 +326,8 @@ PinRepair repair_pins(oci::Repository& repository, const std::filesystem::path& 
 }
 
 std::vector<PinCheck> check_pins(oci::Repository& repository, const std::vector<Pin>& pins, bool deep, unsigned jobs,
-                                 Progress& progress, const CancelFlag& cancel) {
-  return PinChecker(repository, deep, progress, cancel).run(pins, jobs);
+                                 const Work& work) {
+  return PinChecker(repository, deep, work).run(pins, jobs);
 }
 
 }  // namespace varve::indexer

@@ -10,9 +10,8 @@
 #include <vector>
 
 #include "core/base/bytes.h"
-#include "core/base/cancel.h"
 #include "core/base/digest.h"
-#include "core/base/progress.h"
+#include "core/base/work.h"
 #include "core/oci/image.h"
 
 namespace varve::indexer {
@@ -81,6 +80,6 @@ struct PinCheck {
 // Proves that manifest, config, every layer and the promised index are there with the right sizes; `deep` reads all
 // bytes and checks the digests. Blobs that several pins share are looked at once.
 std::vector<PinCheck> check_pins(oci::Repository& repository, const std::vector<Pin>& pins, bool deep, unsigned jobs,
-                                 Progress& progress, const CancelFlag& cancel);
+                                 const Work& work);
 
 }  // namespace varve::indexer

@@ -15,6 +15,7 @@
 #include "core/base/clock.h"
 #include "core/base/errors.h"
 #include "core/base/file.h"
+#include "core/base/image_path.h"
 #include "core/base/json_document.h"
 #include "core/base/log.h"
 #include "core/codec/tar_writer.h"
@@ -60,8 +61,6 @@ codec::TarType tar_type(FileType type) {
   return codec::TarType::kRegular;
 }
 
-std::string_view name_part(std::string_view path) { return path.substr(path.rfind('/') + 1); }
-
 codec::TarEntry tar_entry(const UnitEntry& unit) {
   codec::TarEntry tar;
   tar.name = unit.path.empty() ? "." : std::string(unit.path);
@@ -95,7 +94,7 @@ bool has_content(const UnitEntry& unit) {
 
 // What a layer below others cannot say: an ordinary file with the name of a whiteout.
 void check_name(std::string_view path) {
-  if (name_part(path).starts_with(kWhiteout))
+  if (name_of(path).starts_with(kWhiteout))
     fail<Unsupported>("{}: no layer can hold a file of that name; its layer has to be taken over as it is", path);
 }
 
@@ -108,9 +107,8 @@ struct LayerPlan {
 // Writes one layer after the other.
 class LayerTarWriter {
  public:
-  LayerTarWriter(const ContentOrigin& origin, const LayerWriterOptions& options, Progress& progress,
-                 const CancelFlag& cancel)
-      : origin_(origin), options_(options), spooled_(origin), progress_(progress), cancel_(cancel) {}
+  LayerTarWriter(const ContentOrigin& origin, const LayerWriterOptions& options, const Work& work)
+      : origin_(origin), options_(options), spooled_(origin), work_(work) {}
 
   WrittenLayer write(const LayerPlan& plan, const LayerWriter::Sink& sink) {
     std::vector<index::TreeRun> runs;
@@ -119,11 +117,11 @@ class LayerTarWriter {
       for (const auto& run : unit.entry->runs) {
         if (run.layer >= origin_.index.maps.size())
           fail<CorruptData>("{}: its content is in layer {}, which the image does not have", unit.path, run.layer);
-        spooled_.prepare(run.layer, cancel_);
+        spooled_.prepare(run.layer, work_.cancel);
         runs.push_back(run);
       }
     }
-    ContentFeed feed(origin_, spooled_, runs, decoders(), cancel_);
+    ContentFeed feed(origin_, spooled_, runs, decoders(), work_.cancel);
     LayerWriter writer(plan.name, options_, sink,
                        [this](const std::string& name, const Digest& content) { check_content(name, content); });
     codec::TarWriter tar([&](ByteView bytes) { collect(writer, bytes); });
@@ -170,12 +168,12 @@ class LayerTarWriter {
   void give_content(codec::TarWriter& tar, ContentFeed& feed, std::uint64_t length) {
     while (length != 0) {
       if (rest_.empty()) {
-        cancel_.throw_if_cancelled();
+        work_.cancel.throw_if_cancelled();
         rest_ = feed.next();
       }
       const auto part = rest_.first(std::size_t(std::min<std::uint64_t>(length, rest_.size())));
       tar.content(part);
-      progress_.add(part.size());
+      work_.progress.add(part.size());
       rest_ = rest_.subspan(part.size());
       length -= part.size();
     }
@@ -184,7 +182,7 @@ class LayerTarWriter {
   void give_zeros(codec::TarWriter& tar, std::uint64_t length) {
     static constexpr std::array<std::byte, 64 * 1024> kZeros{};
     while (length != 0) {
-      cancel_.throw_if_cancelled();
+      work_.cancel.throw_if_cancelled();
       const auto part = std::min<std::uint64_t>(length, kZeros.size());
       tar.content(ByteView(kZeros).first(std::size_t(part)));
       length -= part;
@@ -214,8 +212,7 @@ class LayerTarWriter {
   const ContentOrigin& origin_;
   const LayerWriterOptions& options_;
   SpooledLayers spooled_;
-  Progress& progress_;
-  const CancelFlag& cancel_;
+  const Work work_;
   ByteView rest_;                  // of the feed's last piece
   Bytes waiting_;                  // for the writer
   std::deque<Expected> expected_;  // digests of files that the writer has not seen whole
@@ -272,20 +269,18 @@ class FinishedLayers {
 
 class Relayerer {
  public:
-  Relayerer(const RelayerInput& input, oci::Repository& destination, const RelayerOptions& options, Progress& progress,
-            const CancelFlag& cancel)
+  Relayerer(const RelayerInput& input, oci::Repository& destination, const RelayerOptions& options, const Work& work)
       : input_(input),
         destination_(destination),
         options_(options),
-        progress_(progress),
-        cancel_(cancel),
+        work_(work),
         origin_{.image = input.image,
                 .index = input.index,
                 .windows = index::windows_repository(input.local, input.index, input.image),
                 .scratch_dir = options.work_dir},
         writer_(fmt::format("{}, tar {}", writer_name(options.writer), kTarVersion)),
         finished_(options.work_dir / "finished"),
-        tars_(origin_, options.writer, progress, cancel) {}
+        tars_(origin_, options.writer, work) {}
 
   RelayerReport run(std::string_view tag) {
     report_.old_image = input_.image.digest();
@@ -297,7 +292,7 @@ class Relayerer {
     for (std::size_t i = 0; i < packed_.size(); ++i) add_layer(packed_[i], plans_[i]);
     if (!last_.entries.empty()) write_last();
     const auto config = put_config();
-    cancel_.throw_if_cancelled();
+    work_.cancel.throw_if_cancelled();
     const auto manifest = rewritten_manifest(input_.image, descriptors_, config);
     publish_record(as_bytes(manifest));
     report_.image = destination_.put_manifest(as_bytes(manifest), oci::kOciManifestType, tag).digest;
@@ -373,7 +368,7 @@ class Relayerer {
   void plan_last() {
     std::unordered_set<std::string_view> survives, not_as_they_shall_be;
     const auto survive = [&](std::string_view path) {
-      for (; survives.insert(path).second && !path.empty();) path = parent_path(path);
+      for (; survives.insert(path).second && !path.empty();) path = parent_of(path);
     };
     for (const auto& unit : units_.units) {
       for (const auto& entry : unit.entries) {
@@ -396,7 +391,7 @@ class Relayerer {
     };
     const auto carry_parents = [&](std::string_view path) {
       while (!path.empty()) {
-        path = parent_path(path);
+        path = parent_of(path);
         if (!path.empty()) carry(path);
       }
     };
@@ -409,13 +404,13 @@ class Relayerer {
     }
     hidden_ = beneath_->hidden(survives);
     for (const auto& path : hidden_) {
-      if (name_part(path).size() + kWhiteout.size() > kMaxNameBytes)
+      if (name_of(path).size() + kWhiteout.size() > kMaxNameBytes)
         fail<Unsupported>("{}: its name is too long to be hidden by a whiteout; its layer must not be taken over",
                           path);
       carry_parents(path);
-      const auto folder = parent_path(path);
+      const auto folder = parent_of(path);
       index::AddedFile whiteout;
-      whiteout.path = fmt::format("{}{}{}{}", folder, folder.empty() ? "" : "/", kWhiteout, name_part(path));
+      whiteout.path = fmt::format("{}{}{}{}", folder, folder.empty() ? "" : "/", kWhiteout, name_of(path));
       whiteouts_.push_back(std::move(whiteout));
     }
     for (const auto& whiteout : whiteouts_)
@@ -458,7 +453,7 @@ class Relayerer {
 
   void add_layer(const PackedLayer& layer, const LayerPlan& plan) {
     const Stopwatch watch;
-    cancel_.throw_if_cancelled();
+    work_.cancel.throw_if_cancelled();
     bool reused = false;
     auto written = from_previous(layer);
     const auto key = key_of(layer);
@@ -514,7 +509,7 @@ class Relayerer {
 
   WrittenLayer write(const LayerPlan& plan) {
     for (const auto& unit : plan.entries)
-      if (has_content(unit)) progress_.expect(unit.entry->size);
+      if (has_content(unit)) work_.progress.expect(unit.entry->size);
     const auto draft = destination_.draft_blob(options_.work_dir);
     auto written = tars_.write(plan, [&](ByteView bytes) { draft->write(bytes); });
     (draft->commit(descriptor_of(written)) ? report_.new_bytes : report_.reused_bytes) += written.compressed_bytes;
@@ -576,8 +571,8 @@ class Relayerer {
   }
 
   void copy(oci::Repository& source, const oci::Descriptor& blob) {
-    cancel_.throw_if_cancelled();
-    oci::copy_blob(source, destination_, blob, [&](std::uint64_t) { cancel_.throw_if_cancelled(); });
+    work_.cancel.throw_if_cancelled();
+    oci::copy_blob(source, destination_, blob, [&](std::uint64_t) { work_.cancel.throw_if_cancelled(); });
     report_.reused_bytes += blob.size;
   }
 
@@ -600,8 +595,7 @@ class Relayerer {
   const RelayerInput& input_;
   oci::Repository& destination_;
   const RelayerOptions& options_;
-  Progress& progress_;
-  const CancelFlag& cancel_;
+  const Work work_;
   ContentOrigin origin_;
   std::string writer_;
   FinishedLayers finished_;
@@ -675,13 +669,13 @@ std::vector<std::uint32_t> layers_worth_keeping(const RelayerInput& input, const
 }
 
 RelayerReport relayer_image(const RelayerInput& input, oci::Repository& destination, std::string_view tag,
-                            const RelayerOptions& options, Progress& progress, const CancelFlag& cancel) {
+                            const RelayerOptions& options, const Work& work) {
   // What is written takes the index at its word, and says it to everybody who pulls the new image.
   if (!input.index.judgement.vouched)
     fail<trust::Untrusted>(
         "image {}: its index {} was made by others and no key that counts has signed it; index it on this machine first: varve index IMAGE",
         input.image.digest().to_string(), input.index.blobs.manifest.digest.to_string());
-  return Relayerer(input, destination, options, progress, cancel).run(tag);
+  return Relayerer(input, destination, options, work).run(tag);
 }
 
 }  // namespace varve::indexer

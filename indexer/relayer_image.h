@@ -9,8 +9,7 @@
 #include <string>
 #include <vector>
 
-#include "core/base/cancel.h"
-#include "core/base/progress.h"
+#include "core/base/work.h"
 #include "core/index/local_index.h"
 #include "core/index/merge/flat_tree.h"
 #include "core/index/merge/placement.h"
@@ -72,6 +71,6 @@ std::vector<std::uint32_t> layers_worth_keeping(const RelayerInput& input, const
 // (naming it), UsageError for a layer in `take_over` that is not there or cannot stand without others, trust::Untrusted
 // for an index that nothing vouches for (the layers were never read here), Cancelled.
 RelayerReport relayer_image(const RelayerInput& input, oci::Repository& destination, std::string_view tag,
-                            const RelayerOptions& options, Progress& progress, const CancelFlag& cancel);
+                            const RelayerOptions& options, const Work& work);
 
 }  // namespace varve::indexer

@@ -279,7 +279,7 @@ class RelayerImageTest : public ::testing::Test {
                   .index = {},
                   .tree = {}};
     Progress progress;
-    index_image(image, opened.local->repository(), *opened.local, {.jobs = 1}, progress, cancel_);
+    index_image(image, opened.local->repository(), *opened.local, {.jobs = 1}, {progress, cancel_});
     opened.index = index::load_index(*opened.local, image);
     opened.tree = index::flatten(index::read_layer_entries(*opened.local, opened.index, image));
     return opened;
@@ -303,7 +303,8 @@ class RelayerImageTest : public ::testing::Test {
                              .previous = previous == nullptr ? nullptr : &previous->image,
                              .previous_layout = record ? &*record : nullptr};
     Progress progress;
-    auto report = relayer_image(input, destination == nullptr ? *new_ : *destination, tag, options, progress, cancel_);
+    auto report =
+        relayer_image(input, destination == nullptr ? *new_ : *destination, tag, options, {progress, cancel_});
     EXPECT_EQ(progress.done_bytes(), progress.expected_bytes());
     return report;
   }

@@ -4,8 +4,7 @@
 #include <memory>
 
 #include "analyzer/packages/file_source.h"
-#include "core/base/cancel.h"
-#include "core/base/progress.h"
+#include "core/base/work.h"
 #include "core/index/local_index.h"
 #include "core/oci/image.h"
 
@@ -28,7 +27,7 @@ class ImageSource : public FileSource {
 // Reads every layer once from its start, and layers again for contents that were not kept. Memory: the names, and
 // kMaxKeptBytes. Image, progress and cancel flag must outlive it. Throws CorruptData naming the layer, Unsupported
 // beyond the limits, Cancelled, and what the repository throws.
-std::unique_ptr<ImageSource> read_image(const oci::Image& image, Progress& progress, const CancelFlag& cancel);
+std::unique_ptr<ImageSource> read_image(const oci::Image& image, const Work& work);
 
 // Names, sizes and digests from the index's layer entries, contents by fetching the spans that hold them. All arguments
 // must outlive it; `windows` serves the windows of gzip layers. Throws as the index's readers do.

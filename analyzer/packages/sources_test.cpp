@@ -140,7 +140,7 @@ TEST_F(ImageSourceTest, ReadsLayersOfAllKindsWithoutAnIndex) {
   for (const auto& [first, second] : {std::pair(codec::test::gzip(base), codec::compress_zstd(upper, 3)),
                                       std::pair(base, codec::test::gzip(upper))}) {
     const auto image = make_image({first, second}, {base, upper});
-    const auto source = read_image(image, progress_, cancel_);
+    const auto source = read_image(image, {progress_, cancel_});
     EXPECT_EQ(text_of(*source, "usr/bin/tool"), "new");
     EXPECT_EQ(text_of(*source, "s/foo-1.0.dist-info/METADATA"), "Name: foo\nVersion: 1.0\n");
     EXPECT_EQ(text_of(*source, "data/large"), "none");
@@ -187,10 +187,10 @@ TEST_F(ImageSourceTest, WithAnIndexFetchesOnlyTheSpansThatHoldWhatIsRead) {
   for (const auto& blob : {codec::test::gzip(base), codec::compress_zstd(base, 3), base}) {
     const auto image = make_image({blob, codec::test::gzip(upper)}, {base, upper});
     index::LocalIndex local(dir_.path() / digest_of(blob).hex());
-    indexer::index_image(image, local.repository(), local, {}, progress_, cancel_);
+    indexer::index_image(image, local.repository(), local, {}, {progress_, cancel_});
     const auto index = index::load_index(local, image);
     const auto source = open_indexed_image(image, index, local, local.repository());
-    const auto streamed = read_image(image, progress_, cancel_);
+    const auto streamed = read_image(image, {progress_, cancel_});
     ASSERT_EQ(source->files().size(), streamed->files().size());
     EXPECT_EQ(source->hidden().size(), 1u);
     const auto inventory = read_inventory(*source);
@@ -219,15 +219,18 @@ TEST_F(ImageSourceTest, NamesTheLayerThatIsBroken) {
   auto blob = codec::test::gzip(base);
   blob.resize(blob.size() - 20);
   const auto image = make_image({blob}, {base});
-  EXPECT_THAT([&] { read_image(image, progress_, cancel_); },
-              ThrowsMessage<CorruptData>(HasSubstr("layer " + digest_of(blob).to_string())));
+  EXPECT_THAT(
+      [&] {
+        read_image(image, {progress_, cancel_});
+      },
+      ThrowsMessage<CorruptData>(HasSubstr("layer " + digest_of(blob).to_string())));
 }
 
 TEST_F(ImageSourceTest, StopsWhenTold) {
   const auto base = base_tar();
   const auto image = make_image({base}, {base});
   cancel_.cancel();
-  EXPECT_THROW(read_image(image, progress_, cancel_), Cancelled);
+  EXPECT_THROW(read_image(image, {progress_, cancel_}), Cancelled);
 }
 
 }  // namespace

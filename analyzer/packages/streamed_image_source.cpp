@@ -65,9 +65,8 @@ class ContentKeeper final : public index::EntryObserver {
 
 class StreamedImageSource final : public ImageSource {
  public:
-  StreamedImageSource(const oci::Image& image, Progress& progress, const CancelFlag& cancel)
-      : image_(image), progress_(progress), cancel_(cancel) {
-    for (const auto& layer : image.manifest.layers) progress_.expect(layer.size);
+  StreamedImageSource(const oci::Image& image, const Work& work) : image_(image), work_(work) {
+    for (const auto& layer : image.manifest.layers) work_.progress.expect(layer.size);
     for (std::uint32_t layer = 0; layer < image.manifest.layers.size(); ++layer) add_layer(layer);
     stack_.finish();
   }
@@ -138,7 +137,7 @@ class StreamedImageSource final : public ImageSource {
                          [&](std::uint32_t number, const Bytes& content) {
                            for (const auto& path : entries.at(number)) got(path, content);
                          });
-    progress_.expect(image_.manifest.layers[layer].size);
+    work_.progress.expect(image_.manifest.layers[layer].size);
     index::LayerEntryReader reader(what(layer), &keeper);
     stream(layer, reader, nullptr);
   }
@@ -151,11 +150,11 @@ class StreamedImageSource final : public ImageSource {
     std::uint64_t last_place = 0;
     ++fetched_.requests;
     image_.repository->read_blob(blob, {.offset = 0, .length = blob.size}, [&](ByteView bytes) {
-      cancel_.throw_if_cancelled();
+      work_.cancel.throw_if_cancelled();
       decoder.feed(bytes);
       compressed_bytes += bytes.size();
       fetched_.bytes += bytes.size();
-      progress_.add(bytes.size());
+      work_.progress.add(bytes.size());
       if (shares != nullptr && decoder.stream_bytes() - last_place >= kPlaceBytes) {
         last_place = decoder.stream_bytes();
         shares->add(last_place, compressed_bytes);
@@ -170,8 +169,7 @@ class StreamedImageSource final : public ImageSource {
   }
 
   const oci::Image& image_;
-  Progress& progress_;
-  const CancelFlag& cancel_;
+  const Work work_;
   LayerStack stack_;
   std::vector<std::uint64_t> stream_bytes_;
   std::map<Place, Bytes> kept_;
@@ -181,8 +179,8 @@ class StreamedImageSource final : public ImageSource {
 
 }  // namespace
 
-std::unique_ptr<ImageSource> read_image(const oci::Image& image, Progress& progress, const CancelFlag& cancel) {
-  return std::make_unique<StreamedImageSource>(image, progress, cancel);
+std::unique_ptr<ImageSource> read_image(const oci::Image& image, const Work& work) {
+  return std::make_unique<StreamedImageSource>(image, work);
 }
 
 }  // namespace varve::packages

@@ -10,10 +10,10 @@
 
 namespace varve {
 
-void parallel_for(std::size_t count, std::size_t jobs,
+void parallel_for(std::size_t count, std::size_t jobs, const CancelFlag& cancel,
                   const std::function<void(std::size_t item, const CancelFlag& stop)>& work) {
   std::atomic<std::size_t> next = 0;
-  CancelFlag stop;
+  CancelFlag stop(&cancel);
   Guarded<std::exception_ptr> failure;
   const auto run = [&] {
     try {
@@ -31,6 +31,7 @@ void parallel_for(std::size_t count, std::size_t jobs,
     run();
   }
   if (const auto first = failure.with([](auto& kept) { return kept; })) std::rethrow_exception(first);
+  cancel.throw_if_cancelled();
 }
 
 }  // namespace varve

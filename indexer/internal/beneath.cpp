@@ -3,6 +3,8 @@
 #include <map>
 #include <utility>
 
+#include "core/base/image_path.h"
+
 namespace varve::indexer {
 namespace {
 
@@ -23,11 +25,6 @@ bool same_but_for_names(const FlatEntry& wanted, const FlatEntry& given) {
 }
 
 }  // namespace
-
-std::string_view parent_path(std::string_view path) {
-  const auto slash = path.rfind('/');
-  return slash == std::string_view::npos ? std::string_view() : path.substr(0, slash);
-}
 
 Beneath::Beneath(std::vector<index::LayerEntries> taken_over, const index::FlatTree& tree,
                  const index::Placement& placement)
@@ -67,7 +64,7 @@ std::vector<std::string> Beneath::hidden(const std::unordered_set<std::string_vi
   std::vector<std::string> paths;
   for (const auto& [path, entry] : given_.entries) {
     if (path.empty() || survives.contains(path)) continue;
-    const auto parent = parent_path(path);
+    const auto parent = parent_of(path);
     // Where the parent is no directory any more, or gone, that hides it.
     const auto in_tree = tree_.entries.find(parent);
     const bool parent_stays =

@@ -30,6 +30,4 @@ class Beneath {
   std::unordered_set<std::string_view> stays_;  // of the tree's keys
 };
 
-std::string_view parent_path(std::string_view path);
-
 }  // namespace varve::indexer

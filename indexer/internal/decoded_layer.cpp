@@ -16,15 +16,13 @@ struct Abandoned {};
 }  // namespace
 
 DecodedLayer::DecodedLayer(oci::Repository& repository, const oci::Descriptor& layer, std::string what,
-                           Progress& progress, const CancelFlag& cancel)
-    : thread_([this, &repository, &layer, &progress, &cancel, name = std::move(what)] {
-        work(repository, layer, name, progress, cancel);
-      }) {}
+                           const Work& work)
+    : thread_([this, &repository, &layer, work, name = std::move(what)] { decode(repository, layer, name, work); }) {}
 
 DecodedLayer::~DecodedLayer() { pieces_.abort(); }
 
-void DecodedLayer::work(oci::Repository& repository, const oci::Descriptor& layer, const std::string& what,
-                        Progress& progress, const CancelFlag& cancel) {
+void DecodedLayer::decode(oci::Repository& repository, const oci::Descriptor& layer, const std::string& what,
+                          const Work& work) {
   try {
     Bytes piece;
     const auto hand_over = [&] {
@@ -36,9 +34,8 @@ void DecodedLayer::work(oci::Repository& repository, const oci::Descriptor& laye
       append(piece, stream);
     });
     repository.read_blob(layer, {.offset = 0, .length = layer.size}, [&](ByteView bytes) {
-      cancel.throw_if_cancelled();
+      work.add(bytes.size());
       decoder.feed(bytes);
-      progress.add(bytes.size());
     });
     decoder.finish();
     hand_over();

@@ -5,8 +5,7 @@
 #include <thread>
 
 #include "core/base/bytes.h"
-#include "core/base/cancel.h"
-#include "core/base/progress.h"
+#include "core/base/work.h"
 #include "core/oci/image.h"
 #include "indexer/internal/bounded_queue.h"
 
@@ -15,16 +14,14 @@ namespace varve::indexer {
 class DecodedLayer {
  public:
   // Repository and layer must outlive it. `progress` hears of compressed bytes.
-  DecodedLayer(oci::Repository& repository, const oci::Descriptor& layer, std::string what, Progress& progress,
-               const CancelFlag& cancel);
+  DecodedLayer(oci::Repository& repository, const oci::Descriptor& layer, std::string what, const Work& work);
   ~DecodedLayer();
   // The next bytes of the stream; empty at its end, when the blob's digest was right. Throws what reading and decoding
   // threw.
   Bytes next();
 
  private:
-  void work(oci::Repository& repository, const oci::Descriptor& layer, const std::string& what, Progress& progress,
-            const CancelFlag& cancel);
+  void decode(oci::Repository& repository, const oci::Descriptor& layer, const std::string& what, const Work& work);
 
   static constexpr std::size_t kPieces = 24;
   BoundedQueue<Bytes> pieces_{kPieces};

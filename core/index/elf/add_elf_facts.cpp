@@ -6,6 +6,8 @@
 #include <utility>
 #include <vector>
 
+#include "core/base/image_path.h"
+
 namespace varve::index {
 namespace {
 
@@ -39,13 +41,13 @@ bool is_whole(const FlatEntry& entry) {
 bool may_be_elf(std::string_view path, const FlatEntry& entry) {
   if (entry.type != FileType::kRegular || entry.size < kSmallestElfBytes) return false;
   if ((entry.mode & 0111) != 0) return true;
-  const auto name = path.substr(path.rfind('/') + 1);
+  const auto name = name_of(path);
   if (name.find(".so") != std::string_view::npos) return true;
   return std::ranges::any_of(std::initializer_list<std::string_view>{".o", ".ko", ".node", ".cubin", ".debug", ".elf"},
                              [&](std::string_view end) { return name.ends_with(end); });
 }
 
-ElfFactsRead add_elf_facts(FlatTree& tree, ContentReader& reader, Progress& progress, const CancelFlag& cancel) {
+ElfFactsRead add_elf_facts(FlatTree& tree, ContentReader& reader, const Work& work) {
   ElfFactsRead done;
   if (tree.has_elf_facts) return done;
   const auto fetched_before = reader.fetched_bytes();
@@ -53,7 +55,7 @@ ElfFactsRead add_elf_facts(FlatTree& tree, ContentReader& reader, Progress& prog
   std::vector<FlatEntry*> others;
   for (auto& [path, entry] : tree.entries) {
     if (entry.elf || !entry.link_of.empty() || !may_be_elf(path, entry)) continue;
-    progress.expect(entry.size);
+    work.progress.expect(entry.size);
     if (is_whole(entry)) {
       by_layer[entry.runs[0].layer].push_back({.stream_offset = entry.runs[0].run.stream_offset, .entry = &entry});
     } else {
@@ -83,22 +85,20 @@ ElfFactsRead add_elf_facts(FlatTree& tree, ContentReader& reader, Progress& prog
       if (auto of_file = facts.finish()) found.emplace(read[open], std::move(of_file));
     };
     reader.read_ranges(layer, ranges, [&](std::size_t number, ByteView part) {
-      cancel.throw_if_cancelled();
+      work.add(part.size());
       if (number != open) {
         close();
         open = number;
         facts.begin(ranges[number].length);
       }
       facts.feed(part);
-      progress.add(part.size());
     });
     close();
     done.files += read.size();
   }
   for (const auto* entry : others) {
-    cancel.throw_if_cancelled();
+    work.add(entry->size);
     if (auto of_file = read_runs(*entry, reader)) found.emplace(entry, std::move(of_file));
-    progress.add(entry->size);
     ++done.files;
   }
 

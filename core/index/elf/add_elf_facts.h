@@ -3,8 +3,7 @@
 #include <cstdint>
 #include <string_view>
 
-#include "core/base/cancel.h"
-#include "core/base/progress.h"
+#include "core/base/work.h"
 #include "core/index/content_reader.h"
 #include "core/index/merge/flat_tree.h"
 
@@ -24,6 +23,6 @@ bool may_be_elf(std::string_view path, const FlatEntry& entry);
 // indexing the image again costs, and what is named like nothing known is passed over: `varve index` is the better way
 // wherever the image's index may be changed. Does nothing if the tree has its facts. Throws what ContentReader throws,
 // and Cancelled; the tree is not changed then.
-ElfFactsRead add_elf_facts(FlatTree& tree, ContentReader& reader, Progress& progress, const CancelFlag& cancel);
+ElfFactsRead add_elf_facts(FlatTree& tree, ContentReader& reader, const Work& work);
 
 }  // namespace varve::index
