@@ -8,7 +8,8 @@
 
 #include "core/base/errors.h"
 #include "core/base/json_document.h"
-#include "core/base/utf8.h"
+#include "core/base/safe_text.h"
+#include "core/base/strings.h"
 
 namespace varve::gpu {
 namespace {
@@ -17,27 +18,6 @@ constexpr int kMaxDepth = 4;
 constexpr std::size_t kMaxValues = 10'000;
 constexpr std::size_t kMaxLine = 1u << 20;
 constexpr int kSkippedStatus = 77;
-
-// One line of text: control characters become spaces, bytes that are no UTF-8 question marks; cut at kMaxProbeText.
-std::string clean(std::string_view text) {
-  std::string line;
-  while (!text.empty()) {
-    const auto length = utf8_length(text);
-    if (line.size() + std::max<std::size_t>(length, 1) > kMaxProbeText) break;
-    const auto first = static_cast<unsigned char>(text[0]);
-    const bool control =
-        first < 0x20 || first == 0x7F || (length == 2 && first == 0xC2 && static_cast<unsigned char>(text[1]) < 0xA0);
-    if (length == 0) {
-      line += '?';
-    } else if (control) {
-      line += ' ';
-    } else {
-      line += text.substr(0, length);
-    }
-    text.remove_prefix(std::max<std::size_t>(length, 1));
-  }
-  return line;
-}
 
 bool is_metric_name(std::string_view name) {
   if (name.empty() || name.size() > kMaxProbeName) return false;
@@ -71,18 +51,18 @@ void take_facts(const JsonValue& object, StepResult& result) {
   if (facts.size() > kMaxProbeFacts) fail<CorruptData>("more than {} facts", kMaxProbeFacts);
   for (const auto& [name, value] : facts) {
     if (name.empty() || name.size() > kMaxProbeName) value.refuse(fmt::format("has a name of {} bytes", name.size()));
-    result.facts[clean(name)] = clean(value.text());
+    result.facts[single_line(name, kMaxProbeText)] = single_line(value.text(), kMaxProbeText);
   }
 }
 
 StepResult read_result(const JsonValue& object) {
   StepResult result;
   result.outcome = one_of(object["result"], {Outcome::kOk, Outcome::kFailed, Outcome::kSkipped});
-  result.detail = clean(object["detail"].text());
+  result.detail = single_line(object["detail"].text(), kMaxProbeText);
   take_metrics(object.maybe("metrics"), result);
   take_facts(object.maybe("facts"), result);
   for (const auto& warning : object.maybe("warnings").texts(kMaxProbeWarnings))
-    result.warnings.push_back(clean(warning));
+    result.warnings.push_back(single_line(warning, kMaxProbeText));
   result.throttled = object.maybe("throttled").flag();
   return result;
 }
@@ -102,7 +82,7 @@ void take_line(std::string_view line, std::size_t number, Said& said) {
       said.result = read_result(object);
       said.doing.clear();
     } else if (const auto doing = object.maybe("doing")) {
-      said.doing = clean(doing.text());
+      said.doing = single_line(doing.text(), kMaxProbeText);
     }
   } catch (const Error& error) {
     if (said.wrong.empty()) said.wrong = error.what();
@@ -122,11 +102,7 @@ Said read_lines(std::string_view output) {
   return said;
 }
 
-std::string last_words(std::string_view text) {
-  while (!text.empty() && (text.back() == '\n' || text.back() == '\r' || text.back() == ' ')) text.remove_suffix(1);
-  const auto start = text.rfind('\n');
-  return clean(text.substr(start == text.npos ? 0 : start + 1).substr(0, kMaxProbeText));
-}
+std::string last_words(std::string_view text) { return single_line(last_line(text), kMaxProbeText); }
 
 // "exit status 3", "killed by signal 11 (Segmentation fault)"
 std::string end_of(int exit_status) {
@@ -176,7 +152,7 @@ StepResult parse_probe_output(std::string_view step, std::string_view output, st
   result.timed_out = timed_out;
   if (wrong) {
     result.outcome = Outcome::kFailed;
-    result.detail = clean(*wrong);
+    result.detail = single_line(*wrong, kMaxProbeText);
     result.metrics.clear();
   }
   return result;

@@ -147,7 +147,7 @@ TEST(ProbeOutputTest, TextsAreOneShortLineThatPrints) {
                   "a\xff"
                   "b\tc")
                 .detail,
-            "no result, exit status 1: a?b c");
+            "no result, exit status 1: a\uFFFDb c");
 }
 
 }  // namespace

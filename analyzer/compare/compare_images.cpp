@@ -6,6 +6,7 @@
 
 #include "analyzer/compare/internal/parts.h"
 #include "core/base/errors.h"
+#include "core/base/image_path.h"
 
 namespace varve::compare {
 namespace {
@@ -79,8 +80,7 @@ struct LibraryFiles {
 std::map<std::string, LibraryFiles> cuda_libraries(const index::FlatTree& tree) {
   std::map<std::string, LibraryFiles> libraries;
   for (const auto& [path, entry] : tree.entries) {
-    const auto slash = path.rfind('/');
-    const auto name = std::string_view(path).substr(slash == std::string::npos ? 0 : slash + 1);
+    const auto name = name_of(path);
     const auto so = name.find(".so");
     if (so == std::string_view::npos || entry.type == index::FileType::kDirectory) continue;
     if (std::ranges::none_of(kCudaStems, [&](std::string_view stem) { return name.starts_with(stem); })) continue;

@@ -3,6 +3,8 @@
 #include <algorithm>
 #include <utility>
 
+#include "core/base/image_path.h"
+
 namespace varve::compare {
 namespace {
 
@@ -35,7 +37,7 @@ std::map<Key, Installed> installed_in(const Inventory& inventory) {
 // Bytecode holds the time of its source, so it differs wherever that was installed again; so does the list of what was
 // installed.
 bool says_nothing_of_content(std::string_view path) {
-  const auto name = path.substr(path.rfind('/') + 1);
+  const auto name = name_of(path);
   return path.ends_with(".pyc") || name == "RECORD" || name == "INSTALLER" || name == "REQUESTED" ||
          name == "direct_url.json";
 }

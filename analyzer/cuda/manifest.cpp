@@ -6,6 +6,7 @@
 
 #include "core/base/errors.h"
 #include "core/base/json_document.h"
+#include "core/base/strings.h"
 
 namespace varve::cuda {
 namespace {
@@ -112,11 +113,7 @@ void add_needs(const Selection& selection, Manifest& manifest) {
                             manifest.unresolved.end());
 }
 
-std::string joined(const std::vector<std::string>& list) {
-  std::string text;
-  for (const auto& one : list) text += (text.empty() ? "" : ", ") + one;
-  return text.empty() ? "nothing" : text;
-}
+std::string found_list(const std::vector<std::string>& list) { return list.empty() ? "nothing" : joined(list); }
 
 // The first thing that differs, in words; "" if nothing does.
 std::string difference(const ManifestFile& before, const ManifestFile& after) {
@@ -164,11 +161,11 @@ void compare_needs(const Manifest& before, const Manifest& after, std::vector<st
     const auto now = after.resolved.find(key);
     // Gone with its file, or not found any more: said already.
     if (now != after.resolved.end() && now->second != matches)
-      lines.push_back(fmt::format("{}: finds {} instead of {}", key, joined(now->second), joined(matches)));
+      lines.push_back(fmt::format("{}: finds {} instead of {}", key, found_list(now->second), found_list(matches)));
   }
   for (const auto& [key, matches] : after.resolved)
     if (std::ranges::binary_search(before.unresolved, key))
-      lines.push_back(fmt::format("{}: finds {}, and nothing before", key, joined(matches)));
+      lines.push_back(fmt::format("{}: finds {}, and nothing before", key, found_list(matches)));
 }
 
 void compare_config(const Manifest& before, const Manifest& after, std::vector<std::string>& lines) {

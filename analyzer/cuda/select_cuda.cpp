@@ -7,6 +7,7 @@
 #include "analyzer/cuda/internal/pattern_set.h"
 #include "analyzer/cuda/rules.h"
 #include "core/base/errors.h"
+#include "core/base/image_path.h"
 
 namespace varve::cuda {
 namespace {
@@ -14,12 +15,6 @@ namespace {
 using index::FileType;
 using index::FlatEntry;
 using internal::PatternSet;
-
-std::string_view parent_of(std::string_view path) {
-  const auto slash = path.rfind('/');
-  return slash == std::string_view::npos ? std::string_view() : path.substr(0, slash);
-}
-std::string_view name_of(std::string_view path) { return path.substr(path.rfind('/') + 1); }
 
 // "12" of "libnvrtc.so.12.4.127"; "" if the name has no version.
 std::string major_of(std::string_view name) {

@@ -8,6 +8,8 @@
 
 #include "analyzer/elf/ld_cache.h"
 #include "core/base/errors.h"
+#include "core/base/image_path.h"
+#include "core/base/strings.h"
 
 namespace varve::elf {
 namespace {
@@ -54,25 +56,6 @@ const Machine& machine_of(const ElfFacts& facts) {
   const auto found = std::ranges::find_if(
       machines, [&](const auto& one) { return one.machine == facts.machine && one.is_64 == facts.is_64; });
   return found == machines.end() ? unknown : *found;
-}
-
-std::string_view parent_of(std::string_view path) {
-  const auto slash = path.rfind('/');
-  return slash == std::string_view::npos ? std::string_view() : path.substr(0, slash);
-}
-std::string_view name_of(std::string_view path) { return path.substr(path.rfind('/') + 1); }
-std::string join(std::string_view dir, std::string_view name) {
-  return dir.empty() ? std::string(name) : std::string(dir) + "/" + std::string(name);
-}
-
-std::vector<std::string_view> split(std::string_view text, std::string_view separators) {
-  std::vector<std::string_view> parts;
-  for (;;) {
-    const auto end = text.find_first_of(separators);
-    parts.push_back(text.substr(0, end));
-    if (end == std::string_view::npos) return parts;
-    text.remove_prefix(end + 1);
-  }
 }
 
 // One element with its tokens replaced: `$ORIGIN`, `$LIB`, `$PLATFORM`, each also as `${…}`. Several where the platform
@@ -177,7 +160,7 @@ struct Loader::State {
         at = parent_of(at);
         continue;
       }
-      auto next = join(at, part);
+      auto next = join_path(at, part);
       const auto* entry = find(next);
       if (entry == nullptr) return std::nullopt;
       if (entry->type == FileType::kSymlink) {
@@ -214,7 +197,7 @@ struct Loader::State {
     auto [known, added] = hwcaps_dirs.try_emplace({dir, machine.machine});
     if (!added) return known->second;
     auto& list = known->second;
-    if (const auto hwcaps = join(dir, "glibc-hwcaps"); is_dir(hwcaps)) {
+    if (const auto hwcaps = join_path(dir, "glibc-hwcaps"); is_dir(hwcaps)) {
       for (auto i = tree.entries.lower_bound(hwcaps + "/");
            i != tree.entries.end() && i->first.starts_with(hwcaps + "/"); ++i)
         if (i->second.type == FileType::kDirectory && parent_of(i->first) == hwcaps) list.push_back(i->first);
@@ -226,7 +209,7 @@ struct Loader::State {
       std::vector<std::string> next;
       for (const auto& base : level) {
         for (const auto name : names)
-          if (auto sub = join(base, name); is_dir(sub)) next.push_back(std::move(sub));
+          if (auto sub = join_path(base, name); is_dir(sub)) next.push_back(std::move(sub));
         next.push_back(base);
       }
       level = std::move(next);

@@ -7,27 +7,15 @@
 #include <string>
 
 #include "core/base/errors.h"
+#include "core/base/strings.h"
 
 namespace varve::fleet {
 namespace {
 
-std::string_view trimmed(std::string_view text) {
-  const auto begin = text.find_first_not_of(" \t\r\"");
-  if (begin == text.npos) return {};
-  return text.substr(begin, text.find_last_not_of(" \t\r\"") - begin + 1);
-}
-
-std::vector<std::string_view> split(std::string_view text, char separator) {
-  std::vector<std::string_view> parts;
-  for (;;) {
-    const auto end = text.find(separator);
-    parts.push_back(trimmed(text.substr(0, end)));
-    if (end == text.npos) return parts;
-    text.remove_prefix(end + 1);
-  }
-}
+constexpr std::string_view kAroundCells = " \t\r\"";
 
 std::optional<double> arrivals(std::string_view text) {
+  text = trimmed(text, kAroundCells);
   double value = 0;
   const auto [end, error] = std::from_chars(text.data(), text.data() + text.size(), value);
   if (error != std::errc() || end != text.data() + text.size() || !(value >= 0 && value <= kMaxArrivalsPerHour))
@@ -43,7 +31,7 @@ double Demand::mean() const {
 
 Demand parse_arrivals(std::string_view list) {
   Demand demand;
-  for (const auto part : split(list, ',')) {
+  for (const auto part : split(list, ",")) {
     const auto value = arrivals(part);
     if (!value) fail<UsageError>("'{:.100}' is no number of arrivals in an hour (0 to {})", part, kMaxArrivalsPerHour);
     demand.arrivals_per_hour.push_back(*value);
@@ -55,12 +43,12 @@ Demand parse_arrivals(std::string_view list) {
 Demand parse_trace(std::string_view csv, std::string_view what) {
   Demand demand;
   std::size_t column = 0, number = 0;
-  for (const auto line : split(csv, '\n')) {
+  for (const auto line : split(csv, "\n")) {
     ++number;
-    if (line.empty()) continue;
-    const auto cells = split(line, ',');
+    if (trimmed(line, kAroundCells).empty()) continue;
+    const auto cells = split(line, ",");
     if (number == 1) {
-      while (column < cells.size() && cells[column] != "arrivals") ++column;
+      while (column < cells.size() && trimmed(cells[column], kAroundCells) != "arrivals") ++column;
       if (column == cells.size()) fail<CorruptData>("{}:1: there is no column \"arrivals\"", what);
       continue;
     }

@@ -4,6 +4,8 @@
 #include <array>
 #include <system_error>
 
+#include "core/base/image_path.h"
+
 namespace varve::notebooks {
 namespace {
 
@@ -40,12 +42,6 @@ bool is_repository(const fs::path& folder) {
   return std::any_of(kMarks.begin(), kMarks.end(), [&](const char* mark) { return fs::exists(folder / mark, absent); });
 }
 
-std::string joined(std::string_view folder, std::string_view name) {
-  std::string path(folder);
-  if (!path.empty()) path += '/';
-  return path += name;
-}
-
 // The name of the file that a cell is written into; "" if it is not.
 std::string_view written_file(std::string_view text) {
   const auto skip_blanks = [&] { text.remove_prefix(std::min(text.find_first_not_of(" \t\r\n"), text.size())); };
@@ -71,7 +67,7 @@ std::string_view written_file(std::string_view text) {
 
 Local LocalModules::in_folder(const fs::path& folder, std::string_view name) {
   if (known_.size() > kMaxKnown) known_.clear();
-  auto key = joined(folder.native(), name);
+  auto key = join_path(folder.native(), name);
   const auto [known, is_new] = known_.try_emplace(std::move(key), Local::kNo);
   if (!is_new) return known->second;
   const auto path = folder / name;
@@ -122,7 +118,7 @@ void ArchiveModules::add(std::string_view entry_name) {
 }
 
 Local ArchiveModules::in_folder(std::string_view folder, std::string_view name) const {
-  const auto path = joined(folder, name);
+  const auto path = join_path(folder, name);
   if (sure_.contains(path)) return Local::kYes;
   return perhaps_.contains(path) ? Local::kPerhaps : Local::kNo;
 }

@@ -8,6 +8,7 @@
 #include "analyzer/notebooks/internal/json_bytes.h"
 #include "analyzer/notebooks/internal/json_text.h"
 #include "analyzer/notebooks/language.h"
+#include "core/base/utf8.h"
 
 namespace varve::notebooks {
 namespace {

@@ -13,6 +13,8 @@
 #include "analyzer/notebooks/ordered_work.h"
 #include "analyzer/notebooks/source_file.h"
 #include "core/base/file.h"
+#include "core/base/image_path.h"
+#include "core/base/safe_text.h"
 #include "core/codec/archive_reader.h"
 
 namespace varve::notebooks {
@@ -33,16 +35,10 @@ struct Work {
   std::string folder;                                // of an archive's entry, inside it
 };
 
-std::string one_line(std::string text) {
-  std::replace_if(
-      text.begin(), text.end(), [](unsigned char c) { return c < 0x20 || c == 0x7f; }, ' ');
-  return text;
-}
-
 SourceOutcome outcome_of_problem(std::string path, std::string what) {
   SourceOutcome outcome;
   outcome.file.path = std::move(path);
-  outcome.problems.push_back(one_line(std::move(what)));
+  outcome.problems.push_back(single_line(what));
   return outcome;
 }
 
@@ -179,8 +175,7 @@ class ArchiveScan {
     codec::ArchiveEntry entry;
     while (archive.next(entry)) {
       cancel_.throw_if_cancelled();
-      const auto slash = entry.name.rfind('/');
-      const auto kind = kind_of_name(std::string_view(entry.name).substr(slash == std::string::npos ? 0 : slash + 1));
+      const auto kind = kind_of_name(name_of(entry.name));
       if (!entry.regular || kind == FileKind::kOther || kind == FileKind::kArchive ||
           is_passed_over_entry(entry.name)) {
         if (entry.regular) ++skipped_;
@@ -196,8 +191,7 @@ class ArchiveScan {
   }
 
   void read_entry(codec::ArchiveReader& archive, const codec::ArchiveEntry& entry, FileKind kind, std::string&& shown) {
-    const auto slash = entry.name.rfind('/');
-    const auto folder = slash == std::string::npos ? std::string() : entry.name.substr(0, slash);
+    const std::string folder(parent_of(entry.name));
     Work work{.found = {.path = {}, .root = {}, .kind = kind},
               .shown = shown,
               .bytes = {},

@@ -9,6 +9,7 @@
 #include <vector>
 
 #include "core/base/errors.h"
+#include "core/base/image_path.h"
 
 // The container is not published; as seen in CUDA 11.8 to 13.5. Little-endian, at multiples of 8 from the start of the
 // ELF file, in .nv_fatbin, __nv_relfatbin, .nvFatBinSegment, and (cuFFT: all) in .cask_resource, .ldata and .rodata.
@@ -292,7 +293,7 @@ bool has_suffix(std::string_view name, std::string_view suffix) {
 
 bool may_hold_device_code(std::string_view path, const SourceFile& file) {
   if (file.type != index::FileType::kRegular || !file.first_name || file.size < kMinEntryHeaderBytes) return false;
-  const auto name = path.substr(path.rfind('/') + 1);
+  const auto name = name_of(path);
   if (has_suffix(name, ".so") || name.find(".so.") != name.npos) return true;
   for (const std::string_view suffix : {".cubin", ".fatbin", ".ptx", ".a", ".o"})
     if (has_suffix(name, suffix)) return true;

@@ -3,6 +3,7 @@
 #include <algorithm>
 
 #include "core/base/errors.h"
+#include "core/base/image_path.h"
 #include "core/index/merge/tree.h"
 
 namespace varve::packages {
@@ -11,22 +12,6 @@ namespace {
 constexpr std::size_t kMaxResolvedBytes = 16 * 1024;  // of a path while links are put in
 
 }  // namespace
-
-std::string join_path(std::string_view folder, std::string_view name) {
-  if (folder.empty()) return std::string(name);
-  if (name.empty()) return std::string(folder);
-  std::string path(folder);
-  path += '/';
-  path += name;
-  return path;
-}
-
-std::string_view parent_of(std::string_view path) {
-  const auto slash = path.rfind('/');
-  return slash == std::string_view::npos ? std::string_view() : path.substr(0, slash);
-}
-
-std::string_view name_of(std::string_view path) { return path.substr(path.rfind('/') + 1); }
 
 FileTable::FileTable(const FileSource& source) {
   if (source.files().size() >= 0xFFFFFFFFu) fail<Unsupported>("more files than can be counted");

@@ -15,9 +15,6 @@ namespace varve::packages {
 using FileId = std::uint32_t;
 
 // "" joined with anything is that.
-std::string join_path(std::string_view folder, std::string_view name);
-std::string_view parent_of(std::string_view path);  // "" of a name in the root
-std::string_view name_of(std::string_view path);
 
 // Numbers are places in byte order of paths: what lies below a folder has consecutive ones. The source must outlive it.
 // Not shared between threads.

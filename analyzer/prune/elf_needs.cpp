@@ -5,19 +5,18 @@
 
 #include <fmt/format.h>
 
-#include "analyzer/report/text.h"
+#include "core/base/image_path.h"
+#include "core/base/safe_text.h"
 
 namespace varve::prune {
 namespace {
-
-std::string_view base_name(std::string_view path) { return path.substr(path.rfind('/') + 1); }
 
 // One line for many needs of the same two.
 struct Pair {
   std::string example;
   std::size_t count = 0;
   void add(const std::string& path, const std::string& needed) {
-    if (count++ == 0) example = fmt::format("{} needs {}", base_name(path), base_name(needed));
+    if (count++ == 0) example = fmt::format("{} needs {}", name_of(path), name_of(needed));
   }
   std::string text() const { return count == 1 ? example : fmt::format("{}, and {} more such", example, count - 1); }
 };
@@ -70,7 +69,7 @@ std::vector<std::string> add_elf_edges(const elf::Loader& loader, const Nodes& n
                                 .text = fmt::format("{}; the file belongs to no package, so it stays", what.text())}});
   if (broken == 0) return {};
   return {fmt::format("What {} ELF {} {} is not wholly known ({})", broken, broken == 1 ? "file" : "files",
-                      broken == 1 ? "needs" : "need", report::visible(example, 300))};
+                      broken == 1 ? "needs" : "need", visible(example, 300))};
 }
 
 std::vector<Root> cuda_roots(const cuda::Selection& selection, const Nodes& nodes) {

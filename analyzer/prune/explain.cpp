@@ -4,8 +4,8 @@
 
 #include "analyzer/prune/plan.h"
 #include "analyzer/python/name.h"
-#include "analyzer/report/text.h"
 #include "core/base/errors.h"
+#include "core/base/safe_text.h"
 #include "core/base/units.h"
 
 namespace varve::prune {
@@ -74,13 +74,13 @@ const PlannedDistribution* next_of(const Plan& plan, const PlannedDistribution& 
 }
 
 std::string reason_line(const Reason& reason) {
-  return reason.by.empty() ? report::visible(reason.text, 400)
-                           : fmt::format("{}: {}", report::visible(reason.by, 200), report::visible(reason.text, 400));
+  return reason.by.empty() ? visible(reason.text, 400)
+                           : fmt::format("{}: {}", visible(reason.by, 200), visible(reason.text, 400));
 }
 
 std::string heading(const PlannedDistribution& one) {
-  auto line = fmt::format("{} {} ({}) is {}", report::visible(one.name, 100), report::visible(one.version, 40),
-                          one.source, verdict_name(one.verdict));
+  auto line = fmt::format("{} {} ({}) is {}", visible(one.name, 100), visible(one.version, 40), one.source,
+                          verdict_name(one.verdict));
   line += fmt::format("; {} installed, {} compressed", human_bytes(one.bytes), human_bytes(one.compressed_bytes));
   if (one.unique_compressed_bytes > 0)
     line += fmt::format(", {} of it only here", human_bytes(one.unique_compressed_bytes));
@@ -92,8 +92,7 @@ void add_chain(const Plan& plan, const PlannedDistribution& one, std::vector<std
   std::string indent = "  ";
   for (const auto* at = &one; at != nullptr;) {
     const auto& reason = at->reasons.front();
-    const auto prefix =
-        at == &one ? "" : fmt::format("{} is {}; ", report::visible(at->name, 100), verdict_name(at->verdict));
+    const auto prefix = at == &one ? "" : fmt::format("{} is {}; ", visible(at->name, 100), verdict_name(at->verdict));
     lines.push_back(fmt::format("{}{}{} [{}]", indent, prefix, reason_line(reason), reason.kind));
     const auto* next = next_of(plan, *at, reason);
     at = next != nullptr && seen.insert(next).second ? next : nullptr;
@@ -115,8 +114,8 @@ std::vector<std::string> explain(const Plan& plan, std::string_view name) {
   if (found.empty()) {
     std::string near;
     for (const auto& one : nearest_names(plan, name))
-      near += (near.empty() ? "; did you mean " : ", ") + report::visible(one, 100);
-    fail<NotFound>("{}: the plan has no distribution of this name{}", report::visible(name, 100), near);
+      near += (near.empty() ? "; did you mean " : ", ") + visible(one, 100);
+    fail<NotFound>("{}: the plan has no distribution of this name{}", visible(name, 100), near);
   }
   std::vector<std::string> lines;
   for (const auto* one : found) {

@@ -25,7 +25,7 @@ std::set<Identity> archived_of(const Plan* plan) {
   return archived;
 }
 
-std::string name_of(const packages::Distribution& distribution) {
+std::string label_of(const packages::Distribution& distribution) {
   return fmt::format("{} {}", distribution.name, distribution.version);
 }
 
@@ -108,14 +108,14 @@ void judge_metadata(const ImagePair& images, GateResult& result) {
     if (archived) {
       if (same != last)
         result.findings.push_back(
-            fmt::format("{}: the plan archives it, and {} is still there", name_of(before), before.record));
+            fmt::format("{}: the plan archives it, and {} is still there", label_of(before), before.record));
       continue;
     }
     ++kept;
     if (first == last) {
-      result.findings.push_back(fmt::format("{}: it is no longer installed ({})", name_of(before), before.record));
+      result.findings.push_back(fmt::format("{}: it is no longer installed ({})", label_of(before), before.record));
     } else if (same == last) {
-      result.findings.push_back(fmt::format("{}: {} is installed instead", name_of(before), first->second->version));
+      result.findings.push_back(fmt::format("{}: {} is installed instead", label_of(before), first->second->version));
     }
   }
   std::multiset<std::pair<std::string, std::string>> known;

@@ -8,6 +8,7 @@
 
 #include "analyzer/prune/internal/carried_files.h"
 #include "core/base/json_document.h"
+#include "core/base/strings.h"
 
 namespace varve::prune {
 namespace {
@@ -25,13 +26,6 @@ json orders_of(const std::vector<ImportTask>& tasks, unsigned jobs, std::chrono:
     list.push_back(std::move(one));
   }
   return {{"tasks", std::move(list)}, {"jobs", jobs}, {"seconds", limit.count()}};
-}
-
-// The last words of a program that failed.
-std::string last_line(std::string_view text) {
-  while (!text.empty() && (text.back() == '\n' || text.back() == '\r')) text.remove_suffix(1);
-  const auto start = text.rfind('\n');
-  return std::string(text.substr(start == text.npos ? 0 : start + 1).substr(0, kMaxWords));
 }
 
 std::string words_of(const JsonValue& value) {
@@ -93,7 +87,7 @@ std::vector<std::vector<ImportOutcome>> import_in_session(SessionRunner& session
     fail<CouldNotRun>("the imports with /{} in {} did not end within {} s", python, image.to_string(), limit.count());
   if (result.exit_status != 0)
     fail<CouldNotRun>("/{} in {} ended with status {}: {}", python, image.to_string(), result.exit_status,
-                      last_line(result.err));
+                      last_line(result.err).substr(0, kMaxWords));
   return parse_import_outcomes(result.out, tasks);
 }
 

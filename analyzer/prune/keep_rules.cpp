@@ -6,10 +6,10 @@
 
 #include "analyzer/prune/internal/carried_files.h"
 #include "analyzer/python/name.h"
-#include "analyzer/report/text.h"
 #include "core/base/calendar.h"
 #include "core/base/errors.h"
 #include "core/base/glob.h"
+#include "core/base/safe_text.h"
 #include "core/base/toml.h"
 
 namespace varve::prune {
@@ -106,14 +106,13 @@ void apply(const KeepRules& rules, bool remark, const Nodes& nodes, const FileTr
   for (const auto& rule : rules.rules) {
     if (over(rule.expires, today)) {
       applied.remarks.push_back(fmt::format("{} counts no more since {}: \"{}\" ({})", rule.place,
-                                            day_text(rule.expires + 1), report::visible(rule.reason),
-                                            report::visible(rule.owner, 60)));
+                                            day_text(rule.expires + 1), visible(rule.reason), visible(rule.owner, 60)));
       continue;
     }
     const auto found = matched(rule, nodes, files);
     if (found.empty() && remark)
       applied.remarks.push_back(
-          fmt::format("{} matches nothing in this image: \"{}\"", rule.place, report::visible(rule.reason)));
+          fmt::format("{} matches nothing in this image: \"{}\"", rule.place, visible(rule.reason)));
     for (const auto node : found)
       applied.roots.push_back({.node = node,
                                .reason = {.kind = rule.veto ? "veto" : "keep-rule",

@@ -9,6 +9,7 @@
 #include "analyzer/report/text.h"
 #include "core/base/calendar.h"
 #include "core/base/errors.h"
+#include "core/base/safe_text.h"
 
 namespace varve::prune {
 namespace {
@@ -277,8 +278,8 @@ class PlanMaker {
     std::size_t left_out = 0;
     const auto add = [&](Reason reason) {
       // Requirements and paths come from the image and may hold anything, of any length.
-      reason.text = report::visible(reason.text, kMaxReasonText);
-      if (!names_distribution(reason)) reason.by = report::visible(reason.by, kMaxReasonText);
+      reason.text = visible(reason.text, kMaxReasonText);
+      if (!names_distribution(reason)) reason.by = visible(reason.by, kMaxReasonText);
       const auto same = [&](const Reason& other) {
         return other.kind == reason.kind && other.by == reason.by && other.text == reason.text;
       };
@@ -346,7 +347,7 @@ class PlanMaker {
     for (const auto& one : made_.plan.verdicts) {
       if (one.verdict == Verdict::kHot && one.reasons.front().kind != kind) continue;
       if (std::ranges::none_of(one.reasons, [&](const Reason& reason) { return reason.kind == kind; })) continue;
-      if (count++ < kNamedUnsure) names.push_back(report::visible(one.name, 60));
+      if (count++ < kNamedUnsure) names.push_back(visible(one.name, 60));
     }
     std::string text;
     for (const auto& name : names) text += (text.empty() ? "" : ", ") + name;
@@ -375,7 +376,7 @@ class PlanMaker {
       problem(
           "The usage database knows none of the image's distributions, so nothing goes cold: `varve usage collect --image` tells it");
     for (const auto& problem_text : in_.nodes.inventory().problems)
-      unsure.push_back("A record of the image could not be read: " + report::visible(problem_text));
+      unsure.push_back("A record of the image could not be read: " + visible(problem_text));
     const auto sentence = [&](std::string_view kind, std::string_view text) {
       if (const auto names = names_with(kind); !names.empty()) unsure.push_back(fmt::format("{}: {}", text, names));
     };

@@ -8,6 +8,7 @@
 
 #include "analyzer/python/name.h"
 #include "core/base/glob.h"
+#include "core/base/image_path.h"
 
 namespace varve::prune {
 namespace {
@@ -373,7 +374,7 @@ std::vector<Root> started_roots(const Nodes& nodes, const FileTree& files, const
                                 const std::string& path) {
   std::vector<Root> roots;
   const auto add = [&](std::string_view file, const std::string& command) {
-    while (file.starts_with('/')) file.remove_prefix(1);
+    file = without_leading_slashes(file);
     if (!files.contains(file)) return false;
     for (const auto owner : nodes.inventory().owners_of_path(file)) {
       if (const auto node = nodes.of(owner))

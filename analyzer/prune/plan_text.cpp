@@ -9,6 +9,7 @@
 #include "analyzer/report/text.h"
 #include "analyzer/report/words.h"
 #include "core/base/calendar.h"
+#include "core/base/safe_text.h"
 #include "core/base/units.h"
 
 namespace varve::prune {
@@ -23,16 +24,16 @@ void paragraph(std::ostream& out, std::string_view text, std::string_view indent
   report::write_wrapped(out, indent, text);
 }
 
-std::string joined(const std::vector<std::string>& names) {
+std::string shown_list(const std::vector<std::string>& names) {
   std::string text;
-  for (const auto& name : names) text += (text.empty() ? "" : ", ") + report::visible(name, 60);
+  for (const auto& name : names) text += (text.empty() ? "" : ", ") + visible(name, 60);
   return text;
 }
 
 void write_head(const Plan& plan, std::ostream& out) {
   const auto basis = plan.parameters.find("basis");
   const bool notebooks = basis != plan.parameters.end() && basis->second == "notebooks";
-  paragraph(out, fmt::format("{}: {} to {}, {} {}.", report::visible(plan.reference, 80), day_text(plan.window.first),
+  paragraph(out, fmt::format("{}: {} to {}, {} {}.", visible(plan.reference, 80), day_text(plan.window.first),
                              day_text(plan.window.last),
                              notebooks ? count_text(plan.sessions, "scanned notebook", "scanned notebooks")
                                        : count_text(plan.sessions, "session", "sessions"),
@@ -82,15 +83,15 @@ void write_rows(const Plan& plan, std::ostream& out, const PlanTextOptions& opti
   for (std::size_t i = 0; i < shown; ++i) {
     const auto& one = *rows[i];
     out << fmt::format(
-        "{:<9}{:<38}{:>11} compressed{}\n", verdict_name(one.verdict),
-        report::visible(one.name + " " + one.version, 37), human_bytes(one.compressed_bytes),
+        "{:<9}{:<38}{:>11} compressed{}\n", verdict_name(one.verdict), visible(one.name + " " + one.version, 37),
+        human_bytes(one.compressed_bytes),
         one.unique_compressed_bytes > 0 ? fmt::format(", {} only here", human_bytes(one.unique_compressed_bytes)) : "");
-    auto why = one.reasons.front().by.empty() ? std::string() : report::visible(one.reasons.front().by, 100) + ": ";
-    why += report::visible(one.reasons.front().text, 300);
+    auto why = one.reasons.front().by.empty() ? std::string() : visible(one.reasons.front().by, 100) + ": ";
+    why += visible(one.reasons.front().text, 300);
     if (one.reasons.size() > 1 && one.verdict >= Verdict::kCold)
       why += "; " +
-             report::visible(
-                 one.reasons[1].by.empty() ? one.reasons[1].text : one.reasons[1].by + ": " + one.reasons[1].text, 200);
+             visible(one.reasons[1].by.empty() ? one.reasons[1].text : one.reasons[1].by + ": " + one.reasons[1].text,
+                     200);
     paragraph(out, why, "         ");
   }
   if (shown < rows.size()) out << fmt::format("and {} more (--all, --limit 0)\n", number_text(rows.size() - shown));
@@ -109,7 +110,7 @@ void write_consequences(const Plan& plan, std::ostream& out) {
     paragraph(
         out,
         fmt::format("Of {} {}, {} touched something that is cold now; of those to come {} are expected to, {} at most.",
-                    number_text(forecast.sessions), report::visible(forecast.basis, 40), number_text(forecast.touching),
+                    number_text(forecast.sessions), visible(forecast.basis, 40), number_text(forecast.touching),
                     report::percent_text(forecast.expected_rate), report::percent_text(forecast.at_most)));
     if (forecast.judged > 0)
       paragraph(out, fmt::format("Halves of the evidence foretold {} of each other, and it was {}.",
@@ -122,18 +123,17 @@ void write_consequences(const Plan& plan, std::ostream& out) {
                                                                      count_text(plan.affected_users, "user", "users"))
                                                        : ""));
     for (std::size_t i = 0; i < std::min(plan.affected.size(), kNamedNotebooks); ++i)
-      paragraph(
-          out,
-          fmt::format("{}: {}", report::visible(plan.affected[i].path, 120), joined(plan.affected[i].distributions)),
-          "  ");
+      paragraph(out,
+                fmt::format("{}: {}", visible(plan.affected[i].path, 120), shown_list(plan.affected[i].distributions)),
+                "  ");
     if (plan.affected.size() > kNamedNotebooks)
       out << fmt::format("  and {} more\n", number_text(plan.affected.size() - kNamedNotebooks));
   }
   for (const auto& waiver : plan.waivers)
-    paragraph(out, fmt::format("Waived: the gate {}: {} ({})", waiver.gate, report::visible(waiver.reason),
-                               report::visible(waiver.owner, 60)));
+    paragraph(out, fmt::format("Waived: the gate {}: {} ({})", waiver.gate, visible(waiver.reason),
+                               visible(waiver.owner, 60)));
   for (const auto& sentence : plan.unsure)
-    paragraph(out, "Unsure: " + report::visible(sentence, 1000) + (sentence.ends_with('.') ? "" : "."));
+    paragraph(out, "Unsure: " + visible(sentence, 1000) + (sentence.ends_with('.') ? "" : "."));
 }
 
 }  // namespace

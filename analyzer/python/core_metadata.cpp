@@ -3,8 +3,8 @@
 #include <utility>
 
 #include "analyzer/python/internal/text.h"
-#include "analyzer/python/internal/utf8.h"
 #include "analyzer/python/module_file.h"
+#include "core/base/utf8.h"
 
 namespace varve::python {
 

@@ -6,6 +6,7 @@
 #include <utility>
 
 #include "analyzer/python/internal/text.h"
+#include "core/base/image_path.h"
 
 namespace varve::python {
 
@@ -116,11 +117,6 @@ void finish(Stanza& stanza, DpkgFile kind, DpkgTally& tally, const std::function
   got(package);
 }
 
-std::string_view without_slash(std::string_view path) {
-  while (path.starts_with('/')) path.remove_prefix(1);
-  return path;
-}
-
 }  // namespace
 
 DpkgTally read_dpkg_status(std::string_view text, DpkgFile kind, const std::function<void(const DpkgPackage&)>& got) {
@@ -172,7 +168,7 @@ std::vector<DpkgDependency> parse_dpkg_dependencies(std::string_view text) {
 void read_dpkg_list(std::string_view text, const std::function<void(std::string_view path)>& got) {
   while (!text.empty()) {
     const auto line = take_until(text, '\n');
-    const auto path = without_slash(line);
+    const auto path = without_leading_slashes(line);
     if (line.starts_with('/') && !path.empty() && path != ".") got(path);
   }
 }
@@ -185,7 +181,7 @@ void read_dpkg_md5sums(std::string_view text,
     if (line.size() < kDigits + 3 || line[kDigits] != ' ' || (line[kDigits + 1] != ' ' && line[kDigits + 1] != '*'))
       continue;
     const auto md5 = line.substr(0, kDigits);
-    auto path = without_slash(line.substr(kDigits + 2));
+    auto path = without_leading_slashes(line.substr(kDigits + 2));
     if (path.starts_with("./")) path.remove_prefix(2);
     if (!path.empty() && std::ranges::all_of(md5, is_alnum)) got(path, md5);
   }

@@ -3,6 +3,7 @@
 #include <algorithm>
 
 #include "analyzer/python/internal/text.h"
+#include "core/base/image_path.h"
 
 namespace varve::python {
 
@@ -12,7 +13,7 @@ bool is_separator(char c) { return c == '-' || c == '_' || c == '.'; }
 
 std::string_view last_component(std::string_view path) {
   while (path.ends_with('/')) path.remove_suffix(1);
-  return path.substr(path.rfind('/') + 1);  // npos + 1 is 0
+  return name_of(path);
 }
 
 bool take_suffix(std::string_view& text, std::string_view suffix) {

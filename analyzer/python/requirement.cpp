@@ -3,16 +3,13 @@
 #include <utility>
 
 #include "analyzer/python/internal/text.h"
+#include "core/base/strings.h"
 
 namespace varve::python {
 
 namespace {
 
-std::string_view trim_blanks(std::string_view text) {
-  while (!text.empty() && is_blank(text.front())) text.remove_prefix(1);
-  while (!text.empty() && is_blank(text.back())) text.remove_suffix(1);
-  return text;
-}
+constexpr std::string_view kBlanks = " \t";
 
 // A name at the start of `text`, "" if none is there. It ends at its last letter, digit or "_".
 std::string_view take_identifier(std::string_view& text) {
@@ -26,24 +23,24 @@ std::string_view take_identifier(std::string_view& text) {
     }
   }
   const auto name = text.substr(0, end);
-  text = trim_blanks(text.substr(end));
+  text = trimmed(text.substr(end), kBlanks);
   return name;
 }
 
 // "[a, b]" at the start of `text`, or nothing. False if it is broken.
 bool take_extras(std::string_view& text, std::set<std::string>& extras) {
   if (!text.starts_with('[')) return true;
-  text = trim_blanks(text.substr(1));
+  text = trimmed(text.substr(1), kBlanks);
   for (bool first = true; !text.starts_with(']'); first = false) {
     if (!first) {
       if (!text.starts_with(',')) return false;
-      text = trim_blanks(text.substr(1));
+      text = trimmed(text.substr(1), kBlanks);
     }
     const auto name = take_identifier(text);
     if (name.empty()) return false;
     extras.insert(normalize_name(name));
   }
-  text = trim_blanks(text.substr(1));
+  text = trimmed(text.substr(1), kBlanks);
   return true;
 }
 
@@ -52,11 +49,11 @@ bool read_specifier(std::string_view text, SpecifierSet& out) {
   auto inner = text;
   if (inner.starts_with('(')) {
     if (!inner.ends_with(')')) return false;
-    inner = trim_blanks(inner.substr(1, inner.size() - 2));
+    inner = trimmed(inner.substr(1, inner.size() - 2), kBlanks);
   }
   for (auto rest = inner; !rest.empty();) {
-    if (trim_blanks(take_until(rest, ',')).empty()) return false;
-    rest = trim_blanks(rest);
+    if (trimmed(take_until(rest, ','), kBlanks).empty()) return false;
+    rest = trimmed(rest, kBlanks);
   }
   auto specifier = SpecifierSet::parse(text);
   if (!specifier) return false;
@@ -69,7 +66,7 @@ bool read_url(std::string_view text, Requirement& out, std::string_view& marker,
   const auto end = text.find_first_of(" \t");
   out.url = text.substr(0, end);
   if (out.url.empty()) return false;
-  const auto rest = end == std::string_view::npos ? std::string_view() : trim_blanks(text.substr(end));
+  const auto rest = end == std::string_view::npos ? std::string_view() : trimmed(text.substr(end), kBlanks);
   if (rest.empty()) return true;
   has_marker = true;
   marker = rest.substr(1);
@@ -92,18 +89,18 @@ std::optional<Requirement> Requirement::parse(std::string_view text) {
   if (text.size() > kMaxRequirementBytes) return std::nullopt;
   Requirement out;
   out.text = text;
-  auto rest = trim_blanks(text);
+  auto rest = trimmed(text, kBlanks);
   out.name = take_identifier(rest);
   if (out.name.empty() || !take_extras(rest, out.extras)) return std::nullopt;
   out.normalized = normalize_name(out.name);
   std::string_view marker;
   bool has_marker = false;
   if (rest.starts_with('@')) {
-    if (!read_url(trim_blanks(rest.substr(1)), out, marker, has_marker)) return std::nullopt;
+    if (!read_url(trimmed(rest.substr(1), kBlanks), out, marker, has_marker)) return std::nullopt;
   } else {
     has_marker = rest.find(';') != std::string_view::npos;
     marker = rest;
-    const auto specifier = trim_blanks(take_until(marker, ';'));
+    const auto specifier = trimmed(take_until(marker, ';'), kBlanks);
     if (!read_specifier(specifier, out.specifier)) return std::nullopt;
   }
   if (has_marker) {
@@ -114,7 +111,7 @@ std::optional<Requirement> Requirement::parse(std::string_view text) {
 }
 
 std::string requirement_name(std::string_view text) {
-  text = trim_blanks(text);
+  text = trimmed(text, kBlanks);
   return std::string(take_identifier(text));
 }
 

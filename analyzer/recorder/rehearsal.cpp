@@ -1,7 +1,5 @@
 #include "analyzer/recorder/rehearsal.h"
 
-#include <spawn.h>
-#include <sys/wait.h>
 #include <unistd.h>
 
 #include <algorithm>
@@ -9,8 +7,10 @@
 #include <filesystem>
 
 #include "analyzer/recorder/install.h"
+#include "core/base/child_process.h"
 #include "core/base/errors.h"
 #include "core/base/file.h"
+#include "core/base/strings.h"
 
 namespace varve::recorder {
 namespace {
@@ -64,8 +64,7 @@ bool is_of(std::string_view entry, std::string_view variable) {
 std::vector<std::string> environment_for(const Folder& folder, const RehearsalOptions& options) {
   std::vector<std::string> result{std::string(kSpoolVariable) + "=" + folder.spool().string()};
   auto python_path = "PYTHONPATH=" + folder.code().string();
-  for (auto** at = environ; *at != nullptr; ++at) {
-    const std::string_view entry(*at);
+  for (const std::string_view entry : own_environment()) {
     if (is_of(entry, "PYTHONPATH")) {
       if (entry.size() > 11) python_path += ":" + std::string(entry.substr(11));
     } else if (is_of(entry, kSpoolVariable) || is_of(entry, kSessionVariable) || is_of(entry, "VARVE_USAGE_PARENT") ||
@@ -82,26 +81,11 @@ std::vector<std::string> environment_for(const Folder& folder, const RehearsalOp
   return result;
 }
 
-std::vector<char*> pointers(std::vector<std::string>& words) {
-  std::vector<char*> result;
-  for (auto& word : words) result.push_back(word.data());
-  result.push_back(nullptr);
-  return result;
-}
-
-int run(std::vector<std::string> command, std::vector<std::string> environment) {
-  posix_spawn_file_actions_t actions;
-  ::posix_spawn_file_actions_init(&actions);
-  ::posix_spawn_file_actions_adddup2(&actions, STDERR_FILENO, STDOUT_FILENO);
-  pid_t child = 0;
-  const int error = ::posix_spawnp(&child, command.front().c_str(), &actions, nullptr, pointers(command).data(),
-                                   pointers(environment).data());
-  ::posix_spawn_file_actions_destroy(&actions);
-  if (error != 0) throw std::system_error(error, std::generic_category(), "start " + command.front());
-  int status = 0;
-  while (::waitpid(child, &status, 0) < 0)
-    if (errno != EINTR) fail_errno("wait for {}", command.front());
-  return WIFSIGNALED(status) ? 128 + WTERMSIG(status) : WEXITSTATUS(status);
+int run(const std::vector<std::string>& command, std::vector<std::string> environment) {
+  const auto result = run_child(
+      {.words = command, .input = {}, .environment = std::move(environment), .in_foreground = true}, CancelFlag());
+  if (!result.err.empty()) fail<Error>("start {}", trimmed(result.err));
+  return result.exit_status;
 }
 
 std::vector<RehearsedFile> read_spool(const fs::path& spool) {

@@ -3,6 +3,8 @@
 #include <set>
 
 #include "analyzer/recorder/install.h"
+#include "core/base/image_path.h"
+#include "core/base/strings.h"
 
 namespace varve::recorder {
 namespace {
@@ -52,10 +54,6 @@ bool is_python_folder(std::string_view name) {
   return error == std::errc() && end == name.data() + name.size() && minor >= kOldestPythonMinor;
 }
 
-std::string join(const std::string& folder, std::string_view name) {
-  return folder.empty() ? std::string(name) : folder + "/" + std::string(name);
-}
-
 // All folders that a pattern stands for; those that are not there are left in where no "*" asked for a listing.
 std::vector<std::string> expand(const ListFolder& list, std::string_view pattern) {
   std::vector<std::string> paths{""};
@@ -65,23 +63,17 @@ std::vector<std::string> expand(const ListFolder& list, std::string_view pattern
     std::vector<std::string> next;
     for (const auto& path : paths) {
       if (part != "*") {
-        next.push_back(join(path, part));
+        next.push_back(join_path(path, part));
         continue;
       }
       const auto folder = list(path);
       if (!folder) continue;
       for (const auto& name : folder->names)
-        if (next.size() < kMaxPrefixes) next.push_back(join(path, name));
+        if (next.size() < kMaxPrefixes) next.push_back(join_path(path, name));
     }
     paths = std::move(next);
   }
   return paths;
-}
-
-std::string without_slashes(std::string_view path) {
-  while (path.starts_with('/')) path.remove_prefix(1);
-  while (path.ends_with('/')) path.remove_suffix(1);
-  return std::string(path);
 }
 
 // What the environment of an image names: "/opt/tool/bin" of $PATH is of the prefix "opt/tool".
@@ -92,12 +84,12 @@ std::vector<std::string> prefixes_of(const std::map<std::string, std::string>& e
     return found == environment.end() ? std::string_view() : std::string_view(found->second);
   };
   for (const auto* name : {"VIRTUAL_ENV", "CONDA_PREFIX", "CONDA_DIR", "PYTHONHOME"})
-    if (value(name).starts_with('/')) prefixes.push_back(without_slashes(value(name)));
+    if (value(name).starts_with('/')) prefixes.emplace_back(trimmed(value(name), "/"));
   auto path = value("PATH");
   while (!path.empty()) {
     const auto folder = path.substr(0, path.find(':'));
     path.remove_prefix(std::min(path.size(), folder.size() + 1));
-    const auto clean = without_slashes(folder);
+    const std::string clean(trimmed(folder, "/"));
     if (folder.starts_with('/') && clean.ends_with("/bin")) prefixes.push_back(clean.substr(0, clean.size() - 4));
   }
   return prefixes;
@@ -110,10 +102,10 @@ class Search {
   void look_below(const std::string& prefix) {
     if (!seen_prefixes_.insert(prefix).second) return;
     for (const auto* lib : {"lib", "lib64"}) {
-      const auto libraries = list_(join(prefix, lib));
+      const auto libraries = list_(join_path(prefix, lib));
       if (!libraries) continue;
       for (const auto& name : libraries->names)
-        if (is_python_folder(name)) look_into(join(join(prefix, lib), name));
+        if (is_python_folder(name)) look_into(join_path(join_path(prefix, lib), name));
     }
   }
 
@@ -125,7 +117,7 @@ class Search {
  private:
   void look_into(const std::string& python) {
     for (const auto* name : {"site-packages", "dist-packages"}) {
-      const auto path = join(python, name);
+      const auto path = join_path(python, name);
       if (!is_site_folder(path)) continue;
       const auto folder = list_(path);
       if (folder && seen_.insert(folder->identity).second) found_.push_back(path);
@@ -141,11 +133,8 @@ class Search {
 }  // namespace
 
 bool is_site_folder(std::string_view path) {
-  const auto last = path.rfind('/');
-  if (last == std::string_view::npos) return false;
-  const auto name = path.substr(last + 1);
-  const auto before = path.substr(0, last);
-  const auto python = before.substr(before.rfind('/') + 1);  // npos + 1 is 0
+  const auto name = name_of(path);
+  const auto python = name_of(parent_of(path));
   if (!is_python_folder(python)) return false;
   return name == "dist-packages" || (name == "site-packages" && python != "python3");
 }

@@ -9,6 +9,7 @@
 #include "analyzer/report/text.h"
 #include "analyzer/report/words.h"
 #include "core/base/calendar.h"
+#include "core/base/safe_text.h"
 #include "core/base/units.h"
 
 namespace varve::report {

@@ -6,6 +6,7 @@
 #include "analyzer/report/treemap.h"
 #include "analyzer/report/words.h"
 #include "core/base/calendar.h"
+#include "core/base/safe_text.h"
 #include "core/base/units.h"
 
 namespace varve::report {

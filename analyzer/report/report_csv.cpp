@@ -4,6 +4,8 @@
 
 #include "analyzer/report/report.h"
 #include "analyzer/report/text.h"
+#include "core/base/safe_text.h"
+#include "core/base/strings.h"
 
 namespace varve::report {
 namespace {
@@ -29,12 +31,6 @@ std::string yes_or_no(bool yes) { return yes ? "yes" : "no"; }
 template <typename Number>
 std::string field(const std::optional<Number>& number) {
   return number ? fmt::format("{}", *number) : "";
-}
-
-std::string joined(const std::vector<std::string>& texts) {
-  std::string all;
-  for (const auto& text : texts) all += (all.empty() ? "" : "; ") + text;
-  return all;
 }
 
 constexpr std::string_view kHeading =
@@ -86,8 +82,8 @@ void write_csv(const Report& report, std::ostream& out) {
                                   field(last_seen_text(use.last_used)),
                                   field(row.bytes),
                                   field(row.compressed_bytes),
-                                  field(joined(row.needed_by)),
-                                  field(joined(remarks))};
+                                  field(joined(row.needed_by, "; ")),
+                                  field(joined(remarks, "; "))};
     bool first = true;
     for (const auto& text : fields) {
       out << (first ? "" : ",") << text;

@@ -2,7 +2,6 @@
 
 #include "analyzer/report/html.h"
 #include "analyzer/report/page.h"
-#include "analyzer/report/text.h"
 #include "analyzer/report/words.h"
 #include "core/base/calendar.h"
 

@@ -1,7 +1,6 @@
 #include <nlohmann/json.hpp>
 
 #include "analyzer/report/report.h"
-#include "analyzer/report/text.h"
 #include "core/base/calendar.h"
 
 namespace varve::report {

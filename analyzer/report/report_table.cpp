@@ -6,6 +6,7 @@
 #include "analyzer/report/report.h"
 #include "analyzer/report/text.h"
 #include "analyzer/report/words.h"
+#include "core/base/safe_text.h"
 #include "core/base/units.h"
 
 namespace varve::report {

@@ -2,77 +2,9 @@
 
 #include <fmt/format.h>
 
-#include <vector>
-
 #include "core/base/calendar.h"
-#include "core/base/utf8.h"
 
 namespace varve::report {
-namespace {
-
-struct Character {
-  char32_t code = 0;
-  std::size_t bytes = 0;  // 0: no well-formed character stands here
-};
-
-Character read_character(std::string_view text) {
-  const auto length = utf8_length(text);
-  const auto first = static_cast<unsigned char>(text[0]);
-  if (length <= 1) return {first, length};
-  char32_t code = first & (0x7Fu >> length);
-  for (std::size_t i = 1; i < length; ++i) code = code << 6 | (static_cast<unsigned char>(text[i]) & 0x3F);
-  return {code, length};
-}
-
-// What a reader would not see, or what would make him see something else.
-bool is_hidden(char32_t code) {
-  return code < 0x20 || (code >= 0x7F && code < 0xA0) || code == 0xAD || code == 0x61C || code == 0x180E ||
-         (code >= 0x200B && code <= 0x200F) || (code >= 0x2028 && code <= 0x202E) ||
-         (code >= 0x2060 && code <= 0x206F) || code == 0xFEFF || (code >= 0xFFF9 && code <= 0xFFFB) ||
-         (code >= 0xE0000 && code <= 0xE0FFF);
-}
-
-}  // namespace
-
-std::string visible(std::string_view text, std::size_t limit) {
-  std::vector<std::string> pieces;  // one character each
-  bool too_long = false;
-  const auto keep = limit + 1;
-  // Of a huge name only the ends are read: the middle would be dropped anyway.
-  std::string_view rest = text;
-  std::string_view tail;
-  if (text.size() > 16 * keep) {
-    rest = text.substr(0, 8 * keep);
-    tail = text.substr(text.size() - 8 * keep);
-    while (!tail.empty() && (static_cast<unsigned char>(tail.front()) & 0xC0) == 0x80) tail.remove_prefix(1);
-    too_long = true;
-  }
-  const auto read = [&pieces](std::string_view part) {
-    while (!part.empty()) {
-      const auto character = read_character(part);
-      if (character.bytes == 0) {
-        pieces.emplace_back("\uFFFD");
-      } else if (is_hidden(character.code)) {
-        pieces.push_back(fmt::format("[U+{:04X}]", std::uint32_t(character.code)));
-      } else {
-        pieces.emplace_back(part.substr(0, character.bytes));
-      }
-      part.remove_prefix(character.bytes == 0 ? 1 : character.bytes);
-    }
-  };
-  read(rest);
-  read(tail);
-  too_long = too_long || pieces.size() > limit;
-  std::string result;
-  const auto head_count = too_long ? limit - limit / 3 : pieces.size();
-  const auto tail_from = too_long ? pieces.size() - limit / 3 + 1 : pieces.size();
-  for (std::size_t i = 0; i < pieces.size(); ++i) {
-    if (i < head_count || i >= tail_from) result += pieces[i];
-    if (too_long && i == head_count) result += "…";
-  }
-  return result;
-}
-
 std::size_t characters(std::string_view text) {
   std::size_t count = 0;
   for (const char c : text) count += (static_cast<unsigned char>(c) & 0xC0) != 0x80 ? 1 : 0;

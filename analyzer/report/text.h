@@ -7,9 +7,6 @@
 
 namespace varve::report {
 
-// The same text as valid UTF-8 on one line: bytes that are none become U+FFFD; control, direction and invisible
-// characters are spelled "[U+202E]". Longer text than `limit` characters loses its middle to "…".
-std::string visible(std::string_view text, std::size_t limit = 200);
 // Characters (code points) of valid UTF-8; what is cut off at `limit` ends in "…".
 std::size_t characters(std::string_view text);
 std::string cut(std::string_view text, std::size_t limit);

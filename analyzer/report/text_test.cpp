@@ -4,33 +4,9 @@
 
 #include "analyzer/report/html.h"
 #include "analyzer/report/treemap.h"
-#include "core/base/calendar.h"
-#include "core/base/units.h"
 
 namespace varve::report {
 namespace {
-
-TEST(Text, WhatCannotBeSeenIsSpelled) {
-  EXPECT_EQ(visible("numpy"), "numpy");
-  EXPECT_EQ(visible("größe 数"), "größe 数");
-  EXPECT_EQ(visible("a\xE2\x80\xAEgnp"), "a[U+202E]gnp");
-  EXPECT_EQ(visible(std::string_view("a\0b\x1b[0m\n", 8)), "a[U+0000]b[U+001B][0m[U+000A]");
-  EXPECT_EQ(visible("a\xFF\xC3"), "a\uFFFD\uFFFD");
-  EXPECT_EQ(visible("\xED\xA0\x80"), "\uFFFD\uFFFD\uFFFD");  // a surrogate
-  EXPECT_EQ(visible("\xC0\xAF"), "\uFFFD\uFFFD");            // overlong
-  EXPECT_EQ(visible("\xF4\x90\x80\x80"), "\uFFFD\uFFFD\uFFFD\uFFFD");
-}
-
-TEST(Text, LongNamesLoseTheirMiddle) {
-  EXPECT_EQ(visible(std::string(200, 'a'), 200), std::string(200, 'a'));
-  const auto cut_short = visible(std::string(150, 'a') + std::string(150, 'b'), 30);
-  EXPECT_EQ(characters(cut_short), 30u);
-  EXPECT_EQ(cut_short, std::string(20, 'a') + "…" + std::string(9, 'b'));
-  EXPECT_EQ(characters(visible(std::string(1 << 20, 'x'), 30)), 30u);
-  std::string many;
-  for (int i = 0; i < 5000; ++i) many += "😀";
-  EXPECT_EQ(characters(visible(many, 30)), 30u);
-}
 
 TEST(Text, NumbersAreRoundedButNeverToWhatTheyAreNot) {
   EXPECT_EQ(number_text(0), "0");

@@ -7,6 +7,7 @@
 
 #include "analyzer/report/text.h"
 #include "core/base/calendar.h"
+#include "core/base/safe_text.h"
 #include "core/base/units.h"
 
 namespace varve::report {
@@ -18,7 +19,7 @@ std::string days_text(usage::DayRange window) {
   return fmt::format("{} to {} ({})", day_text(window.first), day_text(window.last), count_text(days, "day", "days"));
 }
 
-std::string joined(const std::vector<std::string>& names, std::size_t limit) {
+std::string first_names(const std::vector<std::string>& names, std::size_t limit) {
   std::string text;
   for (std::size_t i = 0; i < std::min(names.size(), limit); ++i) text += (i == 0 ? "" : ", ") + visible(names[i], 60);
   if (names.size() > limit) text += fmt::format(" and {} more", names.size() - limit);
@@ -103,7 +104,7 @@ std::vector<std::string> caution_sentences(const Report& report) {
   if (!unknown.empty())
     lines.push_back(fmt::format(
         "Packages not known of {}: nothing can be said of what it has and nobody uses (varve usage collect --image reads them).",
-        joined(unknown, 4)));
+        first_names(unknown, 4)));
   const auto no_data =
       std::count_if(report.rows.begin(), report.rows.end(), [](const Row& row) { return row.no_data; });
   if (no_data > 0)
@@ -158,7 +159,7 @@ std::string holder_text(const Row& row) {
   else if (row.system)
     text = "the operating system";
   if (!row.needed_by.empty()) {
-    text += (text.empty() ? "" : ", ") + joined(row.needed_by, 3);
+    text += (text.empty() ? "" : ", ") + first_names(row.needed_by, 3);
     if (row.needed_by_count > row.needed_by.size())
       text += fmt::format(" and {} more", row.needed_by_count - row.needed_by.size());
   }

@@ -6,13 +6,12 @@
 #include "analyzer/cuda/rules.h"
 #include "core/base/errors.h"
 #include "core/base/glob.h"
+#include "core/base/image_path.h"
 
 namespace varve::cuda::internal {
 namespace {
 
 constexpr std::size_t kPrefixBytes = 8;
-
-std::string_view base_name(std::string_view path) { return path.substr(path.rfind('/') + 1); }
 
 // The end of the group that opens at `open`; npos if it is not closed.
 std::size_t closing(std::string_view pattern, std::size_t open) {
@@ -87,7 +86,7 @@ void PatternSet::add(std::string pattern, Slashless slashless, bool ends) {
   while (pattern.ends_with("/**")) pattern.resize(pattern.size() - 3);
   Pattern added;
   added.text = pattern;
-  added.last = base_name(pattern);
+  added.last = name_of(pattern);
   added.only_last = pattern.find('/') == std::string::npos && slashless == Slashless::kBaseName;
   if (added.last.find("**") != std::string::npos && !added.only_last)
     added.last = "*";  // it may stand for several parts
@@ -106,7 +105,7 @@ void PatternSet::add(std::string pattern, Slashless slashless, bool ends) {
 }
 
 const std::string* PatternSet::match(std::string_view path) const {
-  const auto name = base_name(path);
+  const auto name = name_of(path);
   for (const auto length : lengths_) {
     if (length > name.size()) break;
     const auto found = by_prefix_.find(name.substr(0, length));

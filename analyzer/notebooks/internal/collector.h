@@ -56,9 +56,6 @@ struct PythonOptions {
   bool cython = false;  // cimport
 };
 
-// On one line, and UTF-8 whatever it was: names and arguments go into databases and onto screens.
-std::string printable(std::string_view text);
-
 void read_python_source(const Source& source, Collector& out, const PythonOptions& options);
 void read_shell_source(const Source& source, Collector& out);
 void read_r_source(const Source& source, Collector& out);

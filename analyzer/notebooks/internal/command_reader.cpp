@@ -5,6 +5,7 @@
 
 #include "analyzer/notebooks/internal/common_commands.h"
 #include "analyzer/notebooks/internal/shell_words.h"
+#include "core/base/image_path.h"
 
 namespace varve::notebooks {
 
@@ -127,7 +128,7 @@ std::string program_name(std::string_view word) {
     if (lower.find("pip") != std::string::npos) return "pip";
     if (lower.find('/') == std::string::npos) return {};
   }
-  word = word.substr(word.rfind('/') + 1);
+  word = name_of(word);
   if (word.ends_with(".exe")) word.remove_suffix(4);
   const auto numbered = [&](std::string_view name) {
     return word.starts_with(name) && std::all_of(word.begin() + static_cast<std::ptrdiff_t>(name.size()), word.end(),

@@ -8,6 +8,7 @@
 #include "analyzer/notebooks/internal/collector.h"
 #include "analyzer/notebooks/internal/source_chars.h"
 #include "analyzer/notebooks/internal/statements.h"
+#include "core/base/safe_text.h"
 
 namespace varve::notebooks {
 
@@ -56,7 +57,7 @@ class GpuHints {
  private:
   void add(int statement, std::string kind, std::string_view text) {
     const auto& at = code_[statement];
-    findings_.hints.push_back({.kind = std::move(kind), .text = printable(text), .cell = at.cell, .line = at.line});
+    findings_.hints.push_back({.kind = std::move(kind), .text = single_line(text), .cell = at.cell, .line = at.line});
   }
 
   // Names that are asked for .parameters(), or switched by .train() and .eval().

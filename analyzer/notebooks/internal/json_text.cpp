@@ -131,19 +131,4 @@ bool append_json_lines(std::string_view value, bool old_lines, std::string& out)
 // As varve::is_utf8, at the speed of whole registers.
 bool is_valid_utf8(std::string_view text) { return simdjson::validate_utf8(text.data(), text.size()); }
 
-std::string repair_utf8(std::string_view text) {
-  std::string out;
-  out.reserve(text.size() + 16);
-  while (!text.empty()) {
-    const auto length = utf8_length(text);
-    if (length != 0) {
-      out += text.substr(0, length);
-    } else {
-      append_utf8(kReplacement, out);
-    }
-    text.remove_prefix(std::max<std::size_t>(length, 1));
-  }
-  return out;
-}
-
 }  // namespace varve::notebooks

@@ -15,7 +15,4 @@ bool append_json_lines(std::string_view value, bool old_lines, std::string& out)
 
 bool is_valid_utf8(std::string_view text);
 
-// Each byte that begins no whole UTF-8 sequence becomes U+FFFD.
-std::string repair_utf8(std::string_view text);
-
 }  // namespace varve::notebooks

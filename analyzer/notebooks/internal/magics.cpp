@@ -7,6 +7,7 @@
 #include "analyzer/notebooks/internal/command_reader.h"
 #include "analyzer/notebooks/internal/looks_like_python.h"
 #include "analyzer/notebooks/internal/magic_table.h"
+#include "core/base/image_path.h"
 
 namespace varve::notebooks {
 
@@ -163,7 +164,7 @@ MagicBody script_body(std::string_view arguments) {
   auto word = next_word(arguments);
   while (!word.empty() && word.front() == '-') word = next_word(arguments);
   if (word == "env" || word.ends_with("/env")) word = next_word(arguments);
-  word = word.substr(word.rfind('/') + 1);
+  word = name_of(word);
   if (word == "bash" || word == "sh" || word == "zsh") return MagicBody::kShell;
   if (word.starts_with("python") || word.starts_with("pypy")) return MagicBody::kPython;
   if (word == "R" || word == "Rscript") return MagicBody::kR;

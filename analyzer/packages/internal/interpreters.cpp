@@ -7,6 +7,7 @@
 #include <utility>
 
 #include "core/base/image_path.h"
+#include "core/base/strings.h"
 
 namespace varve::packages::internal {
 namespace {
@@ -25,16 +26,6 @@ std::string version_in_name(std::string_view name) {
   };
   if (dot == std::string_view::npos || !digits(name.substr(0, dot)) || !digits(name.substr(dot + 1))) return "";
   return std::string(name);
-}
-
-std::vector<std::string> split(std::string_view text, char at) {
-  std::vector<std::string> parts;
-  while (!text.empty()) {
-    const auto end = std::min(text.find(at), text.size());
-    if (end > 0) parts.emplace_back(text.substr(0, end));
-    text.remove_prefix(std::min(end + 1, text.size()));
-  }
-  return parts;
 }
 
 // An absolute path of the image as the table has it.
@@ -133,8 +124,8 @@ class InterpreterFinder {
 
   std::vector<std::string> sites_of(const Prefix& prefix, const python::VirtualEnvironment* venv) const {
     std::vector<std::string> sites;
-    for (const auto& path : split(environment("PYTHONPATH"), ':'))
-      add_site(sites, std::string(without_leading_slashes(path)));
+    const auto python_path = environment("PYTHONPATH");
+    for (const auto path : split_words(python_path, ":")) add_site(sites, std::string(without_leading_slashes(path)));
     if (venv == nullptr || venv->system_site_packages) add_user_sites(sites, prefix.version);
     add_own_sites(sites, prefix);
     if (venv != nullptr && venv->system_site_packages) {
@@ -188,7 +179,7 @@ class InterpreterFinder {
   void put_first(std::vector<Interpreter>& found) const {
     auto path = environment("PATH");
     if (path.empty()) path = kDefaultPath;
-    for (const auto& folder : split(path, ':')) {
+    for (const auto folder : split_words(path, ":")) {
       const auto real = table_.real_folder(std::string(without_leading_slashes(folder)));
       if (!real) continue;
       const auto name = table_.find(join_path(*real, "python3"));

@@ -5,6 +5,8 @@
 #include <set>
 #include <utility>
 
+#include "core/base/image_path.h"
+
 namespace varve::packages::internal {
 namespace {
 

@@ -4,6 +4,8 @@
 #include <tuple>
 #include <utility>
 
+#include "core/base/image_path.h"
+
 namespace varve::packages::internal {
 namespace {
 

@@ -1,7 +1,7 @@
 #include "analyzer/python/internal/python_literal.h"
 
 #include "analyzer/python/internal/text.h"
-#include "analyzer/python/internal/utf8.h"
+#include "core/base/utf8.h"
 
 namespace varve::python {
 
@@ -143,7 +143,8 @@ class LiteralReader {
       code = code << 4 | std::uint32_t(digit);
     }
     rest_.remove_prefix(digits);
-    out += encode_utf8(code);
+    const bool is_character = code <= 0x10FFFF && (code < 0xD800 || code > 0xDFFF);
+    append_utf8(is_character ? code : 0xFFFD, out);
     return true;
   }
 

@@ -5,7 +5,6 @@
 #include <cmath>
 #include <random>
 
-#include "core/base/calendar.h"
 #include "core/base/errors.h"
 
 namespace varve::usage {
