@@ -3,8 +3,8 @@
 
 #include "cli/command.h"
 #include "cli/indexed_image.h"
-#include "cli/text.h"
 #include "core/base/log.h"
+#include "core/base/safe_text.h"
 #include "core/base/units.h"
 #include "core/index/content_reader.h"
 

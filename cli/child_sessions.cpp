@@ -1,16 +1,12 @@
 #include "cli/child_sessions.h"
 
 #include "core/base/child_process.h"
+#include "core/base/strings.h"
 
 namespace varve::cli {
 namespace {
 
 constexpr int kOwnFailure = 125;
-
-std::string last_line(std::string text) {
-  while (!text.empty() && text.back() == '\n') text.pop_back();
-  return text.substr(text.rfind('\n') + 1);
-}
 
 }  // namespace
 

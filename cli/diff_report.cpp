@@ -8,8 +8,9 @@
 
 #include "analyzer/python/version.h"
 #include "cli/text.h"
+#include "core/base/safe_text.h"
+#include "core/base/strings.h"
 #include "core/base/units.h"
-#include "core/base/utf8.h"
 
 namespace varve::cli {
 namespace {
@@ -25,13 +26,7 @@ constexpr std::size_t kMaxValueShown = 60;
 constexpr std::array kFileChanges{FileChange::kAdded, FileChange::kRemoved, FileChange::kContent,
                                   FileChange::kAttributes, FileChange::kTime};
 
-std::string safe(const std::string& text) { return is_utf8(text) ? text : printable(text); }
-
-std::string joined(const std::vector<std::string>& words) {
-  std::string text;
-  for (const auto& word : words) text += (text.empty() ? "" : ", ") + word;
-  return text.empty() ? "-" : printable(text);
-}
+std::string shown_list(const std::vector<std::string>& words) { return words.empty() ? "-" : printable(joined(words)); }
 
 std::string shortened(const std::string& text) {
   const auto shown = printable(text);
@@ -74,8 +69,8 @@ void print_package_rows(const std::vector<ComparedPackage>& packages, std::size_
     const auto change = package.change == PackageChange::kRebuilt ? fmt::format("{} files", package.changed_files)
                                                                   : std::string(package_change_name(package.change));
     rows.push_back({printable(package.name) + (package.gpu ? " (gpu)" : ""),
-                    std::string(packages::source_name(package.source)), change, joined(package.before),
-                    joined(package.after), signed_bytes(package.bytes_before, package.bytes_after)});
+                    std::string(packages::source_name(package.source)), change, shown_list(package.before),
+                    shown_list(package.after), signed_bytes(package.bytes_before, package.bytes_after)});
   }
   print_table(out, rows);
   if (packages.size() > limit) out << fmt::format("… and {} more: -v shows all, --json too\n", packages.size() - limit);
@@ -167,8 +162,8 @@ void print_head(const DiffInput& diff, std::ostream& out) {
   out << fmt::format(", {} the same\npackages  {}\n", files.unchanged, summary_of_packages(comparison.packages));
   const auto& python = comparison.python;
   out << "python    "
-      << (python.before == python.after ? joined(python.after) + " in both"
-                                        : joined(python.before) + " -> " + joined(python.after))
+      << (python.before == python.after ? shown_list(python.after) + " in both"
+                                        : shown_list(python.before) + " -> " + shown_list(python.after))
       << '\n';
 }
 
@@ -188,8 +183,8 @@ void print_cuda(const DiffInput& diff, const DiffView& view, std::ostream& out) 
   const auto limit = view.files != 0 ? cuda.size() : kMaxCudaShown;
   for (std::size_t i = 0; i < cuda.size() && i < limit; ++i) {
     const auto& library = cuda[i];
-    const auto what = library.before == library.after ? joined(library.after) + ", other content"
-                                                      : joined(library.before) + " -> " + joined(library.after);
+    const auto what = library.before == library.after ? shown_list(library.after) + ", other content"
+                                                      : shown_list(library.before) + " -> " + shown_list(library.after);
     out << fmt::format("cuda      {}: {}\n", printable(library.name), what);
   }
   if (cuda.size() > limit) out << fmt::format("cuda      … and {} more libraries\n", cuda.size() - limit);
@@ -230,11 +225,11 @@ json to_json(const std::vector<ComparedPackage>& packages) {
 json to_json(const std::vector<compare::LostImport>& imports) {
   auto list = json::array();
   for (const auto& import : imports)
-    list.push_back({{"name", safe(import.name)},
+    list.push_back({{"name", json_name(import.name)},
                     {"kind", import.kind},
                     {"cell", import.cell},
                     {"line", import.line},
-                    {"why", safe(import.why)}});
+                    {"why", json_name(import.why)}});
   return list;
 }
 
@@ -248,11 +243,11 @@ json files_json(const compare::FileComparison& files, std::size_t limit) {
   document["list"] = json::array();
   for (std::size_t i = 0; i < files.changed.size() && i < limit; ++i) {
     const auto& file = files.changed[i];
-    document["list"].push_back({{"path", safe(file.path)},
+    document["list"].push_back({{"path", json_name(file.path)},
                                 {"change", file_change_name(file.change)},
                                 {"bytes_before", file.bytes_before},
                                 {"bytes_after", file.bytes_after},
-                                {"detail", safe(file.detail)}});
+                                {"detail", json_name(file.detail)}});
   }
   document["left_out"] = files.changed.size() - document["list"].size();
   return document;
@@ -278,16 +273,17 @@ json diff_json(const DiffInput& diff, const DiffView& view) {
   for (const auto& [source, count] : comparison.packages.unchanged) unchanged[std::string(source_name(source))] = count;
   auto config = json::array();
   for (const auto& change : comparison.config)
-    config.push_back({{"field", safe(change.field)}, {"before", safe(change.before)}, {"after", safe(change.after)}});
+    config.push_back(
+        {{"field", json_name(change.field)}, {"before", json_name(change.before)}, {"after", json_name(change.after)}});
   auto libraries = json::array();
   for (const auto& library : comparison.cuda)
-    libraries.push_back({{"name", safe(library.name)},
+    libraries.push_back({{"name", json_name(library.name)},
                          {"before", library.before},
                          {"after", library.after},
                          {"content_changed", library.content_changed}});
   json document{
-      {"a", {{"reference", safe(diff.before)}, {"image", diff.image_before.digest().to_string()}}},
-      {"b", {{"reference", safe(diff.after)}, {"image", diff.image_after.digest().to_string()}}},
+      {"a", {{"reference", json_name(diff.before)}, {"image", diff.image_before.digest().to_string()}}},
+      {"b", {{"reference", json_name(diff.after)}, {"image", diff.image_after.digest().to_string()}}},
       {"identical", comparison.identical()},
       {"packages", to_json(comparison.packages.changed)},
       {"packages_unchanged", std::move(unchanged)},
@@ -307,8 +303,8 @@ json diff_json(const DiffInput& diff, const DiffView& view) {
   if (diff.for_notebook) {
     const auto& notebook = *diff.for_notebook;
     auto errors = json::array();
-    for (const auto& error : notebook.errors) errors.push_back(safe(error));
-    document["notebook"] = {{"path", safe(diff.notebook)},
+    for (const auto& error : notebook.errors) errors.push_back(json_name(error));
+    document["notebook"] = {{"path", json_name(diff.notebook)},
                             {"lost", to_json(notebook.lost)},
                             {"never", to_json(notebook.never)},
                             {"gained", to_json(notebook.gained)},

@@ -16,6 +16,7 @@
 #include "cli/gpu_places.h"
 #include "core/base/errors.h"
 #include "core/base/file.h"
+#include "core/base/safe_text.h"
 #include "core/base/units.h"
 #include "core/oci/reference.h"
 #include "fuse/session/cdi.h"

@@ -6,6 +6,7 @@
 #include "core/base/embedded.h"
 #include "core/base/file.h"
 #include "core/base/log.h"
+#include "core/base/strings.h"
 #include "fuse/daemon/control_client.h"
 #include "fuse/session/gpu_access.h"
 #include "fuse/session/gpus.h"

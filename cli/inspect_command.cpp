@@ -5,6 +5,7 @@
 
 #include "cli/command.h"
 #include "cli/text.h"
+#include "core/base/safe_text.h"
 #include "core/base/units.h"
 #include "core/index/local_index.h"
 

@@ -7,8 +7,8 @@
 
 #include "cli/command.h"
 #include "cli/indexed_image.h"
-#include "cli/text.h"
 #include "core/base/progress.h"
+#include "core/base/safe_text.h"
 #include "core/base/utf8.h"
 
 namespace varve::cli {
@@ -138,7 +138,7 @@ class Lister {
   static nlohmann::json to_json(const index::InodeInfo& inode, index::Nid nid, const std::string& path,
                                 const std::string& target) {
     // JSON is text and names are bytes: a name that is not UTF-8 is given escaped, and says so.
-    nlohmann::json entry{{"path", is_utf8(path) ? path : printable(path)},
+    nlohmann::json entry{{"path", json_name(path)},
                          {"type", type_name(inode.type)},
                          {"mode", fmt::format("{:04o}", inode.mode)},
                          {"uid", inode.uid},
@@ -148,7 +148,7 @@ class Lister {
                          {"mtime", double(inode.mtime_seconds) + double(inode.mtime_nanoseconds) / 1e9},
                          {"inode", nid}};
     if (!is_utf8(path)) entry["escaped"] = true;
-    if (inode.type == index::FileType::kSymlink) entry["target"] = is_utf8(target) ? target : printable(target);
+    if (inode.type == index::FileType::kSymlink) entry["target"] = json_name(target);
     if (inode.type == index::FileType::kCharDevice || inode.type == index::FileType::kBlockDevice)
       entry["device"] = fmt::format("{}:{}", inode.device_major, inode.device_minor);
     return entry;

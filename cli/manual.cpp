@@ -5,6 +5,8 @@
 
 #include <CLI/Option.hpp>
 #include "core/base/errors.h"
+#include "core/base/safe_text.h"
+#include "core/base/strings.h"
 
 namespace varve::cli {
 namespace {
@@ -94,12 +96,6 @@ void write_exit_status(std::ostream& out) {
 std::string one_line(std::string text) {
   std::replace_if(
       text.begin(), text.end(), [](char c) { return c == '\n' || c == '\'' || c == '"' || c == '`' || c == '$'; }, ' ');
-  return text;
-}
-
-std::string joined(const std::vector<std::string>& words, const char* separator) {
-  std::string text;
-  for (const auto& word : words) text += (text.empty() ? "" : separator) + word;
   return text;
 }
 

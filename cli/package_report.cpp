@@ -10,8 +10,8 @@
 #include "analyzer/python/name.h"
 #include "cli/text.h"
 #include "core/base/errors.h"
+#include "core/base/safe_text.h"
 #include "core/base/units.h"
-#include "core/base/utf8.h"
 
 namespace varve::cli {
 namespace {
@@ -25,12 +25,9 @@ constexpr std::size_t kShownUnowned = 30;
 constexpr std::size_t kShownCreator = 60;
 constexpr std::size_t kJsonUnowned = 1000;
 
-// JSON is text: a name that is not UTF-8 is given escaped.
-std::string text_of(const std::string& name) { return is_utf8(name) ? name : printable(name); }
-
 std::vector<std::string> texts_of(const std::vector<std::string>& names) {
   std::vector<std::string> texts;
-  for (const auto& name : names) texts.push_back(text_of(name));
+  for (const auto& name : names) texts.push_back(json_name(name));
   return texts;
 }
 
@@ -148,12 +145,12 @@ void print_unowned(const Inventory& inventory, std::ostream& out) {
 json needs_json(const Distribution& one) {
   auto needs = json::array();
   for (const auto& need : one.needs) {
-    needs.push_back({{"name", text_of(need.requirement.name)},
-                     {"text", text_of(need.requirement.text)},
+    needs.push_back({{"name", json_name(need.requirement.name)},
+                     {"text", json_name(need.requirement.text)},
                      {"source", source_name(need.from)},
                      {"applies", need.applies},
                      {"extras", texts_of(need.extras)},
-                     {"satisfied_by", text_of(need.satisfied_by)},
+                     {"satisfied_by", json_name(need.satisfied_by)},
                      {"compatible", need.compatible}});
   }
   return needs;
@@ -162,20 +159,20 @@ json needs_json(const Distribution& one) {
 json distribution_json(const Distribution& one) {
   auto scripts = json::array();
   for (const auto& script : one.scripts)
-    scripts.push_back({{"name", text_of(script.name)}, {"target", text_of(script.target)}});
-  return {{"name", text_of(one.name)},
-          {"normalized", text_of(one.normalized)},
-          {"version", text_of(one.version)},
+    scripts.push_back({{"name", json_name(script.name)}, {"target", json_name(script.target)}});
+  return {{"name", json_name(one.name)},
+          {"normalized", json_name(one.normalized)},
+          {"version", json_name(one.version)},
           {"source", source_name(one.source)},
-          {"package", text_of(one.package)},
-          {"package_version", text_of(one.package_version)},
-          {"summary", text_of(one.summary)},
-          {"record", text_of(one.record)},
-          {"site", text_of(one.site)},
-          {"installer", text_of(one.installer)},
+          {"package", json_name(one.package)},
+          {"package_version", json_name(one.package_version)},
+          {"summary", json_name(one.summary)},
+          {"record", json_name(one.record)},
+          {"site", json_name(one.site)},
+          {"installer", json_name(one.installer)},
           {"requested", one.requested},
           {"editable", one.editable},
-          {"vendored_by", text_of(one.vendored_by)},
+          {"vendored_by", json_name(one.vendored_by)},
           {"files", one.files},
           {"bytes", one.bytes},
           {"compressed_bytes", one.compressed_bytes},
@@ -200,7 +197,7 @@ json waste_json(const Inventory& inventory) {
                     {"files", waste.files},
                     {"bytes", waste.bytes},
                     {"compressed_bytes", waste.compressed_bytes},
-                    {"example", text_of(waste.example)}});
+                    {"example", json_name(waste.example)}});
   return list;
 }
 
@@ -292,15 +289,15 @@ void print_why(const Inventory& inventory, const std::string& name, std::ostream
 json findings_json(const std::vector<packages::Finding>& findings) {
   auto list = json::array();
   for (const auto& finding : findings)
-    list.push_back({{"distribution", text_of(finding.distribution)}, {"text", text_of(finding.text)}});
+    list.push_back({{"distribution", json_name(finding.distribution)}, {"text", json_name(finding.text)}});
   return list;
 }
 
 json why_json(const Inventory& inventory, const std::string& name) {
   auto list = json::array();
   for (const auto* one : find_named(inventory, name))
-    list.push_back({{"name", text_of(one->name)},
-                    {"version", text_of(one->version)},
+    list.push_back({{"name", json_name(one->name)},
+                    {"version", json_name(one->version)},
                     {"requested", one->requested},
                     {"needed_by", texts_of(needed_by(inventory, *one))}});
   return list;
@@ -318,16 +315,16 @@ json packages_json(const Inventory& inventory, const PackageCost& cost) {
     document["layers"].push_back({{"digest", layer.digest.to_string()},
                                   {"compressed_bytes", layer.compressed_bytes},
                                   {"stream_bytes", layer.stream_bytes},
-                                  {"created_by", text_of(layer.created_by)},
+                                  {"created_by", json_name(layer.created_by)},
                                   {"owned_bytes", layer.owned_bytes},
                                   {"unowned_bytes", layer.unowned_bytes},
                                   {"wasted_bytes", layer.wasted_bytes}});
   for (const auto& python : inventory.interpreters)
-    document["interpreters"].push_back({{"executable", text_of(python.executable)},
-                                        {"version", text_of(python.version)},
+    document["interpreters"].push_back({{"executable", json_name(python.executable)},
+                                        {"version", json_name(python.version)},
                                         {"sites", texts_of(python.sites)}});
   for (std::size_t i = 0; i < std::min(inventory.unowned.size(), kJsonUnowned); ++i)
-    document["unowned"].push_back({{"path", text_of(inventory.unowned[i].path)},
+    document["unowned"].push_back({{"path", json_name(inventory.unowned[i].path)},
                                    {"files", inventory.unowned[i].files},
                                    {"bytes", inventory.unowned[i].bytes}});
   document["unowned_files"] = inventory.unowned_files;

@@ -6,10 +6,10 @@
 #include "cli/command.h"
 #include "cli/image_files.h"
 #include "cli/package_report.h"
-#include "cli/text.h"
 #include "core/base/clock.h"
 #include "core/base/log.h"
 #include "core/base/progress.h"
+#include "core/base/safe_text.h"
 
 namespace varve::cli {
 namespace {

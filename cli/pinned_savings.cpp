@@ -3,7 +3,6 @@
 #include <set>
 
 #include "analyzer/packages/image_source.h"
-#include "cli/text.h"
 #include "core/base/errors.h"
 #include "indexer/pins.h"
 

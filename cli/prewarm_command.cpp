@@ -12,6 +12,7 @@
 #include "cli/usage_database.h"
 #include "core/base/calendar.h"
 #include "core/base/errors.h"
+#include "core/base/safe_text.h"
 #include "core/base/units.h"
 #include "fuse/stream/layer_stream.h"
 #include "fuse/stream/window_store.h"

@@ -12,6 +12,7 @@
 #include "core/base/errors.h"
 #include "core/base/file.h"
 #include "core/base/log.h"
+#include "core/base/safe_text.h"
 #include "core/base/units.h"
 #include "core/index/format/profile.h"
 #include "core/index/publish_index.h"

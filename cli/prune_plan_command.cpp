@@ -11,11 +11,11 @@
 #include "cli/image_contents.h"
 #include "cli/pinned_savings.h"
 #include "cli/prune_command.h"
-#include "cli/text.h"
 #include "cli/usage_database.h"
 #include "core/base/calendar.h"
 #include "core/base/file.h"
 #include "core/base/log.h"
+#include "core/base/safe_text.h"
 
 namespace varve::cli {
 namespace {

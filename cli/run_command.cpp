@@ -8,11 +8,11 @@
 #include "cli/indexed_image.h"
 #include "cli/run_recording.h"
 #include "cli/session_options.h"
-#include "cli/text.h"
 #include "core/base/clock.h"
 #include "core/base/errors.h"
 #include "core/base/file.h"
 #include "core/base/log.h"
+#include "core/base/safe_text.h"
 #include "fuse/daemon/control_client.h"
 #include "fuse/session/runtime.h"
 

@@ -1,5 +1,3 @@
-#include <sys/stat.h>
-
 #include <algorithm>
 #include <memory>
 #include <optional>
@@ -10,23 +8,13 @@
 #include "cli/daemon_access.h"
 #include "cli/text.h"
 #include "core/base/errors.h"
+#include "core/base/file.h"
+#include "core/base/safe_text.h"
 #include "core/base/units.h"
 #include "fuse/daemon/control_protocol.h"
 
 namespace varve::cli {
 namespace {
-
-// What the store takes on disk while no daemon is there to say.
-std::uint64_t bytes_on_disk(const std::filesystem::path& dir) {
-  std::uint64_t bytes = 0;
-  std::error_code error;
-  for (std::filesystem::recursive_directory_iterator entry(dir, error), end; !error && entry != end;
-       entry.increment(error)) {
-    struct ::stat status {};
-    if (::lstat(entry->path().c_str(), &status) == 0) bytes += static_cast<std::uint64_t>(status.st_blocks) * 512;
-  }
-  return bytes;
-}
 
 // As the daemon says it, and whether all is here.
 nlohmann::json json_of(const fuse::DaemonStatus& status) {
@@ -69,6 +57,7 @@ void report_no_daemon(Context& context) {
     context.out << fmt::format("no daemon runs for {}; nothing is mounted\n", context.global.root.string());
     return;
   }
+  // While no daemon is there to say.
   const auto bytes = bytes_on_disk(daemon_paths(context).store_dir());
   context.print_json(
       {{"daemon", nullptr}, {"mounts", nlohmann::json::array()}, {"store", {{"bytes", bytes}, {"max_bytes", 0}}}});

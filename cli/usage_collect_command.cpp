@@ -6,13 +6,13 @@
 #include "analyzer/packages/inventory.h"
 #include "analyzer/usage/database.h"
 #include "cli/image_files.h"
-#include "cli/text.h"
 #include "cli/usage_command.h"
 #include "core/base/calendar.h"
 #include "core/base/clock.h"
 #include "core/base/errors.h"
 #include "core/base/log.h"
 #include "core/base/progress.h"
+#include "core/base/safe_text.h"
 
 namespace varve::cli {
 namespace {

@@ -1,6 +1,6 @@
 #include "cli/usage_database.h"
 
-#include "cli/text.h"
+#include "core/base/safe_text.h"
 
 namespace varve::cli {
 namespace {

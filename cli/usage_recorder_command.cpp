@@ -5,10 +5,10 @@
 #include "analyzer/recorder/install.h"
 #include "analyzer/recorder/rehearsal.h"
 #include "cli/indexed_image.h"
-#include "cli/text.h"
 #include "cli/usage_command.h"
 #include "core/base/errors.h"
 #include "core/base/file.h"
+#include "core/base/safe_text.h"
 #include "fuse/session/session_store.h"
 
 namespace varve::cli {

@@ -14,8 +14,8 @@
 #include "cli/text.h"
 #include "cli/usage_command.h"
 #include "core/base/progress.h"
+#include "core/base/safe_text.h"
 #include "core/base/units.h"
-#include "core/base/utf8.h"
 
 namespace varve::cli {
 namespace {
@@ -35,8 +35,6 @@ struct ScanArguments {
   std::string packages;
   std::string database;
 };
-
-std::string text_for_json(const std::string& name) { return is_utf8(name) ? name : printable(name); }
 
 json to_json(const Import& import, const DistributionNames& names) {
   json entry = {{"name", import.name},
@@ -72,13 +70,13 @@ json to_json(const notebooks::Install& install) {
 }
 
 json to_json(const ScannedFile& file, const DistributionNames& names) {
-  json entry = {{"path", text_for_json(file.path)},
+  json entry = {{"path", json_name(file.path)},
                 {"format", file.format},
                 {"language", file.language},
                 {"code_cells", file.code_cells}};
   if (file.nbformat != 0) entry["nbformat"] = file.nbformat;
   entry["code_digest"] = file.code_digest == Digest() ? json(nullptr) : json(file.code_digest.to_string());
-  if (!file.duplicate_of.empty()) entry["duplicate_of"] = text_for_json(file.duplicate_of);
+  if (!file.duplicate_of.empty()) entry["duplicate_of"] = json_name(file.duplicate_of);
   entry["imports"] = json::array();
   for (const auto& import : file.imports) entry["imports"].push_back(to_json(import, names));
   entry["installs"] = json::array();
@@ -208,7 +206,7 @@ class JsonWriter {
     out_ << "\n],\n\"errors\": [";
     for (std::size_t i = 0; i < errors.size(); ++i)
       out_ << (i == 0 ? "\n" : ",\n")
-           << text({{"path", text_for_json(errors[i].path)}, {"what", text_for_json(errors[i].what)}});
+           << text({{"path", json_name(errors[i].path)}, {"what", json_name(errors[i].what)}});
     out_ << "\n],\n\"summary\": " << text(summary) << "}\n";
   }
 

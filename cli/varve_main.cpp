@@ -11,9 +11,9 @@
 #include "cli/gpu_check_command.h"
 #include "cli/help_command.h"
 #include "cli/signals.h"
-#include "cli/text.h"
 #include "core/base/errors.h"
 #include "core/base/log.h"
+#include "core/base/safe_text.h"
 
 namespace varve::cli {
 namespace {

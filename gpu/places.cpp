@@ -10,6 +10,7 @@
 #include "core/base/json_document.h"
 #include "core/base/log.h"
 #include "core/base/random.h"
+#include "core/base/strings.h"
 #include "gpu/probe_output.h"
 
 namespace varve::gpu {
@@ -38,11 +39,6 @@ std::vector<std::string> parse_folders(std::string_view output) {
         folders.push_back(std::move(folder));
   }
   return folders;
-}
-
-std::string last_line(std::string text) {
-  while (!text.empty() && text.back() == '\n') text.pop_back();
-  return text.substr(text.rfind('\n') + 1);
 }
 
 // What all places share: the probe is told where the Python of the place has its packages.

@@ -5,6 +5,7 @@
 #include <pqxx/pqxx>
 
 #include "core/base/errors.h"
+#include "core/base/safe_text.h"
 #include "core/sql/connection.h"
 
 namespace varve {
