@@ -21,6 +21,7 @@
 #include "core/index/span_reader.h"
 #include "fuse/stream/layer_stream.h"
 #include "testing/layer_maker.h"
+#include "testing/read_and_wait.h"
 #include "testing/scripted_repository.h"
 #include "testing/temp_dir.h"
 
@@ -169,7 +170,7 @@ class StoreBench {
     const auto cost = measure(RUSAGE_SELF, [&] {
       for (std::uint64_t at = 0; at < layer_.stream.size(); at += buffer.size()) {
         const auto length = std::min<std::uint64_t>(buffer.size(), layer_.stream.size() - at);
-        stream->read(at, std::span(buffer).first(length));
+        test::read_and_wait(*stream, at, std::span(buffer).first(length));
         if (!std::equal(buffer.begin(), buffer.begin() + std::ptrdiff_t(length),
                         layer_.stream.begin() + std::ptrdiff_t(at)))
           fail<Error>("wrong bytes at {}", at);
@@ -191,7 +192,7 @@ class StoreBench {
         // Three of four lie within 4 MiB behind the one before.
         at = random() % 4 != 0 ? at + random() % (4 << 20) : std::uint64_t(random()) * 7;
         at %= layer_.stream.size() - buffer.size();
-        stream->read(at, buffer);
+        test::read_and_wait(*stream, at, std::span(buffer));
         if (computes) std::this_thread::sleep_for(std::chrono::milliseconds(2));
       }
     });

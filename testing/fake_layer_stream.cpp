@@ -76,7 +76,7 @@ void FakeLayerStream::cut_into_spans(std::uint64_t span_bytes) {
   }
 }
 
-bool FakeLayerStream::present(ByteRange) const {
+bool FakeLayerStream::is_readable(ByteRange) const {
   const std::lock_guard guard(mutex_);
   return mode_ == Mode::kHere;
 }
@@ -97,7 +97,7 @@ void FakeLayerStream::ensure(ByteRange stream_range, fuse::Priority, Done done) 
   done(error);
 }
 
-void FakeLayerStream::read_present(std::uint64_t stream_offset, std::span<std::byte> into) {
+void FakeLayerStream::read_file(std::uint64_t stream_offset, std::span<std::byte> into) const {
   std::memset(into.data(), 0, into.size());
   const auto end = std::min<std::uint64_t>(stream_offset + into.size(), map_.stream_bytes);
   const auto length = end - std::min(stream_offset, end);
@@ -109,8 +109,20 @@ void FakeLayerStream::read_present(std::uint64_t stream_offset, std::span<std::b
   }
 }
 
-void FakeLayerStream::read(std::uint64_t stream_offset, std::span<std::byte> into) {
-  read_present(stream_offset, into);
+void FakeLayerStream::read(std::uint64_t stream_offset, std::span<std::byte> into, Done done) {
+  if (read_if_readable(stream_offset, into)) return done(nullptr);
+  const auto offset = std::min(stream_offset, map_.stream_bytes);
+  ensure({.offset = offset, .length = std::min<std::uint64_t>(into.size(), map_.stream_bytes - offset)},
+         fuse::Priority::kReader, [this, stream_offset, into, done = std::move(done)](std::exception_ptr error) {
+           if (!error) read_file(stream_offset, into);
+           done(error);
+         });
+}
+
+bool FakeLayerStream::read_if_readable(std::uint64_t stream_offset, std::span<std::byte> into) {
+  if (!is_readable({})) return false;
+  read_file(stream_offset, into);
+  return true;
 }
 
 bool FakeLayerStream::complete() const {

@@ -24,7 +24,7 @@ class FakeLayerStream final : public fuse::LayerStream {
   // What waits fails, and everything later too.
   void fail_all(const std::string& message);
   void wait_for_wishes(std::size_t count);
-  // Calls of ensure() so far.
+  // Calls so far of ensure(), and of read() for what is missing.
   std::size_t wishes();
   // What was asked for, in order of the stream, neighbours as one.
   std::vector<ByteRange> wished();
@@ -32,10 +32,10 @@ class FakeLayerStream final : public fuse::LayerStream {
   void cut_into_spans(std::uint64_t span_bytes);
 
   const index::LayerMap& map() const override { return map_; }
-  bool present(ByteRange stream_range) const override;
+  bool is_readable(ByteRange stream_range) const override;
   void ensure(ByteRange stream_range, fuse::Priority priority, Done done) override;
-  void read_present(std::uint64_t stream_offset, std::span<std::byte> into) override;
-  void read(std::uint64_t stream_offset, std::span<std::byte> into) override;
+  void read(std::uint64_t stream_offset, std::span<std::byte> into, Done done) override;
+  bool read_if_readable(std::uint64_t stream_offset, std::span<std::byte> into) override;
   void note_cold(const Digest&, const std::vector<ByteRange>&) override {}
   bool complete() const override;
   bool keep_whole() override { return complete(); }
@@ -47,6 +47,7 @@ class FakeLayerStream final : public fuse::LayerStream {
  private:
   enum class Mode { kHere, kMissing, kHeld, kFailing };
   void set(Mode mode);
+  void read_file(std::uint64_t stream_offset, std::span<std::byte> into) const;
 
   std::filesystem::path file_;
   UniqueFd fd_;

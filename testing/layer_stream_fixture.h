@@ -7,11 +7,13 @@
 #include <mutex>
 #include <optional>
 #include <string>
+#include <thread>
 
 #include "core/base/errors.h"
 #include "fuse/stream/attempts.h"
 #include "fuse/stream/layer_stream.h"
 #include "testing/layer_maker.h"
+#include "testing/read_and_wait.h"
 #include "testing/scripted_repository.h"
 #include "testing/temp_dir.h"
 
@@ -83,15 +85,16 @@ class LayerStreamTestBase : public ::testing::Test {
     stream_ = streams_->stream(layer.map, layer.blob_descriptor, repository_, layer.index_blobs, repository_);
     return stream_;
   }
+  // What was read is in the store when this returns, with all that is fetched just then.
   static Bytes read(LayerStream& stream, std::uint64_t offset, std::size_t length) {
-    Bytes bytes(length, std::byte{0xee});
-    stream.read(offset, bytes);
+    auto bytes = test::read_and_wait(stream, offset, length);
+    while (stream.stats().fetching > 0) std::this_thread::yield();
     return bytes;
   }
   // For threads of a test, which must not throw: a failed read fails the test and returns nothing.
   static Bytes try_read(LayerStream& stream, std::uint64_t offset, std::size_t length) {
     try {
-      return read(stream, offset, length);
+      return test::read_and_wait(stream, offset, length);
     } catch (const std::exception& error) {
       ADD_FAILURE() << error.what();
       return {};

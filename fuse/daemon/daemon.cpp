@@ -425,7 +425,7 @@ std::vector<LayerRanges> Daemon::present(const ServedImage& image) {
   for (const auto& layer : image.distinct_layers()) {
     auto& ranges = here.emplace_back(LayerRanges{.layer = layer->map().layer_digest, .ranges = {}}).ranges;
     for (const auto& span : layer->map().spans) {
-      if (!layer->present(span.stream_range)) continue;
+      if (!layer->is_readable(span.stream_range)) continue;
       if (!ranges.empty() && ranges.back().end() == span.stream_range.offset)
         ranges.back().length += span.stream_range.length;
       else

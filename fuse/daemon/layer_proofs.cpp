@@ -21,9 +21,8 @@ index::ReadStream reader_of(const std::shared_ptr<LayerStream>& stream,
                             const std::function<void(std::size_t bytes)>& before_each) {
   return [stream, before_each](std::uint64_t offset, std::span<std::byte> into) {
     before_each(into.size());
-    if (!stream->present({.offset = offset, .length = into.size()}))
+    if (!stream->read_if_readable(offset, into))
       fail<TemporaryError>("layer {} is not complete any more", stream->map().layer_digest.to_string());
-    stream->read_present(offset, into);
   };
 }
 

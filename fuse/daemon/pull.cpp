@@ -20,7 +20,7 @@ void throw_if(const std::function<bool()>& stop_wanted) {
 void want_in_pieces(PiecesUnderWay& under_way, LayerStream& stream, ByteRange wanted) {
   for (auto offset = wanted.offset; offset < wanted.end(); offset += kPieceBytes) {
     const ByteRange piece{offset, std::min(kPieceBytes, wanted.end() - offset)};
-    if (!stream.present(piece)) under_way.want(stream, piece, 1);
+    if (!stream.is_readable(piece)) under_way.want(stream, piece, 1);
   }
 }
 

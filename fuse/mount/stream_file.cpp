@@ -2,7 +2,6 @@
 
 #include <algorithm>
 #include <atomic>
-#include <cstring>
 
 #include "core/base/errors.h"
 #include "core/base/guarded.h"
@@ -14,37 +13,22 @@ std::uint64_t round_up_to_blocks(std::uint64_t bytes) {
   return (bytes + index::kTreeBlockBytes - 1) / index::kTreeBlockBytes * index::kTreeBlockBytes;
 }
 
-// What is past the end of the stream is padding of its last block and needs no fetching.
-ByteRange inside_stream(const StreamPiece& piece) {
-  const auto stream_bytes = piece.stream->map().stream_bytes;
-  const auto offset = std::min(piece.stream_offset, stream_bytes);
-  return {.offset = offset, .length = std::min(piece.length, stream_bytes - offset)};
-}
-
 // Waits for all pieces of one read; the last that arrives hands over the bytes.
 class PendingPieces : public std::enable_shared_from_this<PendingPieces> {
  public:
   PendingPieces(std::vector<StreamPiece> pieces, std::size_t size, ReadDone done)
-      : pieces_(std::move(pieces)), size_(size), done_(std::move(done)), missing_(pieces_.size()) {}
+      : pieces_(std::move(pieces)),
+        buffer_(std::make_unique_for_overwrite<std::byte[]>(size)),
+        bytes_(buffer_.get(), size),
+        done_(std::move(done)),
+        missing_(pieces_.size()) {}
 
   void start() {
-    for (const auto& piece : pieces_) {
-      piece.stream->ensure(inside_stream(piece), Priority::kReader,
-                           [self = shared_from_this()](std::exception_ptr error) { self->arrived(error); });
-    }
-  }
-
-  void deliver() noexcept {
-    try {
-      const auto buffer = std::make_unique_for_overwrite<std::byte[]>(size_);
-      const std::span bytes(buffer.get(), size_);
-      if (!covers_everything()) std::memset(buffer.get(), 0, size_);
-      for (const auto& piece : pieces_)
-        piece.stream->read_present(piece.stream_offset, bytes.subspan(piece.into, piece.length));
-      done_(nullptr, bytes);
-    } catch (...) {
-      done_(std::current_exception(), {});
-    }
+    if (!covers_everything()) std::ranges::fill(bytes_, std::byte{0});
+    if (pieces_.empty()) return done_(nullptr, bytes_);
+    for (const auto& piece : pieces_)
+      piece.stream->read(piece.stream_offset, bytes_.subspan(piece.into, piece.length),
+                         [self = shared_from_this()](std::exception_ptr error) { self->arrived(error); });
   }
 
  private:
@@ -55,18 +39,18 @@ class PendingPieces : public std::enable_shared_from_this<PendingPieces> {
       });
     if (missing_.fetch_sub(1, std::memory_order_acq_rel) != 1) return;
     const auto failed = error_.with([](auto& first) { return first; });
-    if (failed) return done_(failed, {});
-    deliver();
+    done_(failed, failed ? ByteView() : ByteView(bytes_));
   }
 
   bool covers_everything() const {
     std::uint64_t covered = 0;
     for (const auto& piece : pieces_) covered += piece.length;  // pieces do not overlap
-    return covered == size_;
+    return covered == bytes_.size();
   }
 
   const std::vector<StreamPiece> pieces_;
-  const std::size_t size_;
+  const std::unique_ptr<std::byte[]> buffer_;
+  const std::span<std::byte> bytes_;
   const ReadDone done_;
   std::atomic<std::size_t> missing_;
   Guarded<std::exception_ptr> error_;
@@ -108,11 +92,7 @@ void RangesFile::find_pieces(ByteRange wanted, std::uint64_t into, std::vector<S
 }
 
 void read_pieces(std::vector<StreamPiece> pieces, std::size_t size, ReadDone done) {
-  const bool here = std::all_of(pieces.begin(), pieces.end(),
-                                [](const auto& piece) { return piece.stream->present(inside_stream(piece)); });
-  const auto pending = std::make_shared<PendingPieces>(std::move(pieces), size, std::move(done));
-  if (here) return pending->deliver();
-  pending->start();
+  std::make_shared<PendingPieces>(std::move(pieces), size, std::move(done))->start();
 }
 
 }  // namespace varve::fuse

@@ -5,7 +5,6 @@
 
 #include <algorithm>
 #include <chrono>
-#include <future>
 
 #include "core/base/errors.h"
 #include "core/base/file.h"
@@ -21,10 +20,7 @@
 namespace varve::fuse {
 namespace {
 
-// A waiting read is made of steps of this size, so that what it ensured can be held in memory when the disk is full.
-constexpr std::uint64_t kReadStepBytes = 8 << 20;
 const std::string kEvictedPrefix = ".evicted-";  // of folders on their way out
-constexpr int kReadAttempts = 5;  // of one step, whose spans may be dropped between ensure() and the read
 
 // What all streams share. They keep it, so that a stream may outlive the LayerStreams.
 struct Engine {
@@ -56,34 +52,42 @@ class StoredLayerStream final : public LayerStream {
   const std::shared_ptr<FetchLayer>& layer() const { return layer_; }
   const index::LayerMap& map() const override { return *layer_->map; }
 
-  bool present(ByteRange stream_range) const override {
+  bool is_readable(ByteRange stream_range) const override {
     const auto [first, last] = layer_->map->spans_of(clamp(stream_range));
-    return layer_->store.readable(first, last);
+    return layer_->store.are_readable(first, last);
   }
 
   void ensure(ByteRange stream_range, Priority priority, Done done) override {
-    const auto range = clamp(stream_range);
-    const auto [first, last] = layer_->map->spans_of(range);
-    const bool missed = !layer_->store.readable(first, last);
-    if (missed) engine_->syncer.poke();
-    if (missed && priority == Priority::kReader) engine_->limit.note_reader();
-    if (missed && priority != Priority::kReader && engine_->limit.full()) return done(store_full());
-    engine_->fetcher.ensure(layer_, first, last, priority, std::move(done));
-    if (priority == Priority::kReader) note_read(range, missed);
+    const auto [first, last] = layer_->map->spans_of(clamp(stream_range));
+    std::vector<std::uint32_t> missing;
+    for (auto span = first; span < last && !complete(); ++span)
+      if (!layer_->store.touch_if_readable(span)) missing.push_back(std::uint32_t(span));
+    if (missing.empty()) return done(nullptr);
+    note_miss(priority);
+    if (priority != Priority::kReader && engine_->limit.full()) return done(store_full());
+    engine_->fetcher.fetch(layer_, std::move(missing), priority, std::move(done));
   }
 
-  void read_present(std::uint64_t stream_offset, std::span<std::byte> into) override {
-    note_read(clamp({.offset = stream_offset, .length = into.size()}), false);
-    layer_->store.read(stream_offset, into);
-  }
-
-  void read(std::uint64_t stream_offset, std::span<std::byte> into) override {
-    while (!into.empty()) {
-      const auto step = into.first(std::min<std::uint64_t>(into.size(), kReadStepBytes));
-      read_step(stream_offset, step);
-      stream_offset += step.size();
-      into = into.subspan(step.size());
+  void read(std::uint64_t stream_offset, std::span<std::byte> into, Done done) override {
+    std::vector<std::uint32_t> missing;
+    try {
+      missing = layer_->store.read(stream_offset, into);
+    } catch (...) {
+      return done(std::current_exception());
     }
+    const auto range = clamp({.offset = stream_offset, .length = into.size()});
+    if (missing.empty()) {
+      note_read(range, false);
+      return done(nullptr);
+    }
+    note_miss(Priority::kReader);
+    engine_->fetcher.fetch(layer_, std::move(missing), Priority::kReader, std::move(done),
+                           {.stream_offset = stream_offset, .into = into.first(range.length)});
+    note_read(range, true);
+  }
+
+  bool read_if_readable(std::uint64_t stream_offset, std::span<std::byte> into) override {
+    return layer_->store.read(stream_offset, into).empty();
   }
 
   void note_cold(const Digest& image, const std::vector<ByteRange>& stream_ranges) override {
@@ -110,7 +114,7 @@ class StoredLayerStream final : public LayerStream {
   Verified verify() override {
     Verified verified;
     for (std::size_t span = 0; span < layer_->map->spans.size(); ++span) {
-      if (!layer_->store.readable(span)) continue;
+      if (!layer_->store.is_readable(span)) continue;
       const auto range = layer_->map->spans[span].stream_range;
       verified.checked_bytes += range.length;
       if (layer_->store.verify(span)) continue;
@@ -128,6 +132,11 @@ class StoredLayerStream final : public LayerStream {
     return {.offset = offset, .length = std::min(range.length, size - offset)};
   }
 
+  void note_miss(Priority priority) {
+    engine_->syncer.poke();
+    if (priority == Priority::kReader) engine_->limit.note_reader();
+  }
+
   void note_read(ByteRange range, bool missed) {
     if (layer_->store.complete()) return;
     const auto ahead = read_ahead_.on_read(range, missed);
@@ -141,27 +150,6 @@ class StoredLayerStream final : public LayerStream {
     return std::make_exception_ptr(TemporaryError(
         fmt::format("layer {}: the store is full: {} bytes may be held (--store-size), and what is there is in use",
                     layer_->map->layer_digest.to_string(), engine_->limit.max_bytes())));
-  }
-
-  void read_step(std::uint64_t stream_offset, std::span<std::byte> into) {
-    for (int attempt = 1;; ++attempt) {
-      std::promise<void> promise;
-      ensure({.offset = stream_offset, .length = into.size()}, Priority::kReader, [&](std::exception_ptr error) {
-        try {
-          if (error) std::rethrow_exception(error);
-          read_present(stream_offset, into);
-          promise.set_value();
-        } catch (...) {
-          promise.set_exception(std::current_exception());
-        }
-      });
-      try {
-        return promise.get_future().get();
-      } catch (const TemporaryError&) {
-        // Either it could not be fetched, or it was dropped again before it could be read.
-        if (attempt >= kReadAttempts || !present({.offset = stream_offset, .length = into.size()})) throw;
-      }
-    }
   }
 
   const std::shared_ptr<Engine> engine_;
@@ -376,7 +364,7 @@ ColdBytes cold_bytes_of(const LayerStream& stream, const std::vector<ByteRange>&
   index::for_each_span_within(stream.map(), cold, [&](std::size_t span) {
     const auto& range = stream.map().spans[span].stream_range;
     sum.bytes += range.length;
-    if (stream.present(range)) sum.present_bytes += range.length;
+    if (stream.is_readable(range)) sum.present_bytes += range.length;
   });
   return sum;
 }

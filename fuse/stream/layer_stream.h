@@ -39,30 +39,31 @@ struct StreamStats {
 // One layer. Safe to use from any thread. Made by LayerStreams.
 class LayerStream {
  public:
-  // Called exactly once, from any thread (perhaps the caller's, before ensure() returns); null when all is present.
-  // What was ensured stays readable at least until it returns, except for background work. It may call ensure() and
-  // read_present(), but must not wait (so not read()).
+  // Called exactly once, from any thread (perhaps the caller's, before the call returns); null when all went well. It
+  // may call read() and ensure(), but must not wait.
   using Done = std::function<void(std::exception_ptr error)>;
 
   virtual ~LayerStream() = default;
   virtual const index::LayerMap& map() const = 0;
 
-  // True if every span of the range is in the store: read_present() then needs no network.
-  virtual bool present(ByteRange stream_range) const = 0;
-  // Makes the range present. Callers that want the same span share one download and its failure. Fails with an error
-  // that names the layer, the offset and the reason no later than the deadline of StreamOptions.
+  // True if every span of the range is in the store: nothing need be fetched to read it.
+  virtual bool is_readable(ByteRange stream_range) const = 0;
+  // Makes the range readable, for who does not read it now. Callers that want the same span share one download and its
+  // failure. Fails with an error that names the layer, the offset and the reason no later than the deadline of
+  // StreamOptions.
   virtual void ensure(ByteRange stream_range, Priority priority, Done done) = 0;
-  // Reads bytes that are present (after ensure). Bytes past the end of the stream read as zeros, as a last 512-byte
-  // block is padded.
-  virtual void read_present(std::uint64_t stream_offset, std::span<std::byte> into) = 0;
-  // ensure() and read_present() in one, waiting.
-  virtual void read(std::uint64_t stream_offset, std::span<std::byte> into) = 0;
+  // Reads, for somebody who waits, and fetches first what is missing; fails as ensure(). `into` must live until `done`
+  // is called. Bytes past the end of the stream read as zeros, as a last 512-byte block is padded. What was fetched is
+  // in the store soon after.
+  virtual void read(std::uint64_t stream_offset, std::span<std::byte> into, Done done) = 0;
+  // The same if nothing need be fetched; else false, and `into` may hold anything.
+  virtual bool read_if_readable(std::uint64_t stream_offset, std::span<std::byte> into) = 0;
 
   // What the index of an image says is cold of this layer: not fetched ahead of readers of something else. A layer of
   // several images is cold where all that were opened say so; a later call for the same image replaces what it said.
   virtual void note_cold(const Digest& image, const std::vector<ByteRange>& stream_ranges) = 0;
 
-  // True while every span is present.
+  // True while every span is in the file of the store.
   virtual bool complete() const = 0;
   // If it is complete, it stays so as long as the stream is open, and store_file() can be mounted directly. False if it
   // is not.
@@ -73,7 +74,7 @@ class LayerStream {
   virtual std::filesystem::path store_file() const = 0;
 
   virtual StreamStats stats() const = 0;
-  // Re-digests every present span; bad ones are dropped, so that they are fetched anew. Returns (bytes checked, bad
+  // Re-digests every readable span; bad ones are dropped, so that they are fetched anew. Returns (bytes checked, bad
   // spans).
   struct Verified {
     std::uint64_t checked_bytes = 0;
@@ -104,7 +105,7 @@ struct StreamOptions {
   std::uint64_t merge_gap_bytes = 64 << 10;      // spans nearer than this are fetched in one request
   std::uint64_t max_in_flight_bytes = 64 << 20;  // compressed bytes downloaded and not decoded yet, plus decode buffers
   unsigned read_ahead_spans = 8;                 // most spans fetched ahead of a sequential reader
-  std::chrono::milliseconds deadline{120'000};   // of one ensure()
+  std::chrono::milliseconds deadline{120'000};   // of one ensure() or read()
   bool read_next_when_idle =
       true;  // fetch the span after one that a reader missed, while the link has nothing else to do
   bool drop_store_pages =
@@ -137,7 +138,7 @@ class LayerStreams {
   // `windows_repository` the windows; further calls for the same layer and map add their repositories as alternatives,
   // tried in turn. Either may be null: what is in the store can then be read and verified, and ensure() of the rest
   // fails. Throws CorruptData if map and descriptors are not of one layer. A stream stays usable for reading what is
-  // present after the LayerStreams is gone.
+  // readable after the LayerStreams is gone.
   virtual std::shared_ptr<LayerStream> stream(std::shared_ptr<const index::LayerMap> map,
                                               const oci::Descriptor& layer_blob,
                                               std::shared_ptr<oci::Repository> image_repository,

@@ -115,7 +115,7 @@ TEST_F(LayerStreamRegistryTest, AByteThatStaysWrongIsNeverServed) {
   stream->ensure(span.stream_range, Priority::kReader, outcome.done());
   EXPECT_TRUE(outcome.failed_with<CorruptData>());
   EXPECT_THAT(outcome.wait(), HasSubstr(layer_.map->layer_digest.to_string()));
-  EXPECT_FALSE(stream->present(span.stream_range));
+  EXPECT_FALSE(stream->is_readable(span.stream_range));
 }
 
 }  // namespace

@@ -68,6 +68,7 @@ TEST_P(LayerFormatTest, RandomReadsOfManyThreadsAreRightWhileSpansArrive) {
       }
     });
   readers.clear();
+  while (stream->stats().fetching > 0) std::this_thread::yield();
   EXPECT_EQ(stream->stats().errors, 0u);
   EXPECT_EQ(stream->stats().decoded_bytes, stream->stats().present_bytes);  // nothing was decoded twice
 }
@@ -154,6 +155,7 @@ TEST_F(LayerStreamTest, SixtyFourReadersOfOneColdSpanShareOneDownload) {
   repository_->wait_until_gated(2);  // the span and its window
   repository_->open_gate();
   readers.clear();
+  while (stream->stats().fetching > 0) std::this_thread::yield();  // it is stored after they are answered
   EXPECT_EQ(right, 64);
   EXPECT_EQ(repository_->reads_of(layer.map->layer_digest), 1u);
   EXPECT_EQ(repository_->reads_of(layer.map->windows_digest), 1u);
@@ -204,7 +206,7 @@ TEST_F(LayerStreamTest, ReadAheadMakesASequentialReaderWaitLess) {
   for (std::uint64_t at = 0; at < layer.stream.size(); at += 25'000) {
     // What was asked for ahead has time to come before the reader needs it.
     while (stream->stats().fetching > 0) std::this_thread::yield();
-    waits += stream->present({.offset = at, .length = 25'000}) ? 0 : 1;
+    waits += stream->is_readable({.offset = at, .length = 25'000}) ? 0 : 1;
     ASSERT_EQ(read(*stream, at, 25'000), part(layer, at, 25'000));
   }
   EXPECT_LE(waits, 14u);  // those before it counts as a sequence: 512 KiB of spans of 50 kB
@@ -223,7 +225,7 @@ TEST_F(LayerStreamTest, ALoneMissBringsItsNeighbourOnAnIdleLinkOnlyIfWanted) {
   stream = serve(layer);
   read(*stream, 700'000, 100);
   while (stream->stats().fetching > 0) std::this_thread::yield();
-  EXPECT_TRUE(stream->present({.offset = 700'000, .length = 2 * kSpan}));
+  EXPECT_TRUE(stream->is_readable({.offset = 700'000, .length = 2 * kSpan}));
   EXPECT_EQ(stream->stats().present_bytes, 3 * kSpan);
 }
 
@@ -240,7 +242,7 @@ TEST_F(LayerStreamTest, TheSameLayerIsTheSameStreamAndUnusedOnesAreClosed) {
   serve(other);
   // Its last task may hold it for a moment.
   while (!watch.expired()) serve(other);
-  EXPECT_TRUE(serve(layer)->present({.offset = 0, .length = 10}));  // opened again from disk
+  EXPECT_TRUE(serve(layer)->is_readable({.offset = 0, .length = 10}));  // opened again from disk
 }
 
 TEST_F(LayerStreamTest, AStoreIsUsedByOneOnly) {
@@ -267,17 +269,19 @@ TEST_F(LayerStreamTest, RefusesBlobsThatAreNotThoseOfTheMap) {
   EXPECT_THROW(streams_->stream(map, layer.blob_descriptor, repository_, layer.index_blobs, repository_), CorruptData);
 }
 
-TEST_F(LayerStreamTest, EnsureInsideDoneGoesOn) {
+TEST_F(LayerStreamTest, AReadInsideDoneGoesOn) {
   const auto layer = test::make_tar_layer(test::some_stream(500'000), kSpan);
   auto stream = serve(layer);
-  Outcome outcome;
-  stream->ensure({.offset = 0, .length = 10}, Priority::kReader, [&](std::exception_ptr) {
-    Bytes bytes(10);
-    stream->read_present(0, bytes);
+  Outcome ensured, outcome;
+  Bytes bytes(10), later(10);
+  stream->read(0, bytes, [&](std::exception_ptr) {
     EXPECT_EQ(bytes, part(layer, 0, 10));
-    stream->ensure({.offset = 300'000, .length = 10}, Priority::kReader, outcome.done());
+    stream->ensure({.offset = 300'000, .length = 10}, Priority::kReader, ensured.done());
+    stream->read(400'000, later, outcome.done());
   });
   EXPECT_EQ(outcome.wait(), "");
+  EXPECT_EQ(later, part(layer, 400'000, 10));
+  EXPECT_EQ(ensured.wait(), "");
 }
 
 TEST_F(LayerStreamTest, RefinedSpansReuseWhatTheStoreHolds) {

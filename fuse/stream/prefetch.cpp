@@ -50,7 +50,7 @@ class Planner {
     if (spans.settled[span]) return;
     spans.settled[span] = true;
     const auto& place = spans.layer->map().spans[span];
-    if (spans.layer->present(place.stream_range)) return;
+    if (spans.layer->is_readable(place.stream_range)) return;
     window_.emplace(SpanKey{layer, span}, window_.size());
     window_bytes_ += place.compressed_range.length;
     if (window_bytes_ >= options_.window_bytes) end_window();

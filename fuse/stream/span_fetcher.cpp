@@ -11,6 +11,7 @@ namespace varve::fuse {
 namespace {
 
 constexpr auto kNow = std::chrono::milliseconds(0);
+constexpr const char* kStopped = ": fetching is stopped";
 constexpr std::size_t kKeptBufferBytes = 8 << 20;  // a larger decode buffer is given back after use
 
 std::string place_of(const FetchLayer& layer, std::size_t span) {
@@ -83,7 +84,7 @@ SpanFetcher::SpanFetcher(const StreamOptions& options, Clock& clock)
 
 SpanFetcher::~SpanFetcher() { stop(); }
 
-void SpanFetcher::make(Calls calls) {
+void SpanFetcher::carry_out(Calls calls) {
   for (auto& call : calls) {
     try {
       call.done(call.error);
@@ -93,50 +94,64 @@ void SpanFetcher::make(Calls calls) {
   }
 }
 
-std::optional<std::vector<SpanStore::Hold>> SpanFetcher::hold_if_readable(FetchLayer& layer, std::size_t first,
-                                                                          std::size_t last) {
-  std::vector<SpanStore::Hold> holds;
-  if (layer.store.complete()) return holds;
-  for (auto span = first; span < last; ++span) {
-    if (layer.store.present(span)) continue;
-    holds.push_back(layer.store.hold(span));
-    if (!holds.back()) return std::nullopt;
-  }
-  return holds;
+ReaderBuffer SpanFetcher::part_of(const ReaderBuffer& buffer, ByteRange span) {
+  const auto from = std::max(span.offset, buffer.stream_offset);
+  const auto to = std::min(span.end(), buffer.stream_offset + buffer.into.size());
+  return {.stream_offset = from, .into = buffer.into.subspan(from - buffer.stream_offset, to - from)};
 }
 
-void SpanFetcher::ensure(const std::shared_ptr<FetchLayer>& layer, std::size_t first, std::size_t last,
-                         Priority priority, LayerStream::Done done) {
-  if (const auto holds = hold_if_readable(*layer, first, last)) return done(nullptr);
+void SpanFetcher::fetch(const std::shared_ptr<FetchLayer>& layer, std::vector<std::uint32_t> missing, Priority priority,
+                        LayerStream::Done done, const ReaderBuffer& buffer) {
   auto waiter = std::make_shared<Waiter>();
   waiter->layer = layer;
-  waiter->first = first;
-  waiter->last = last;
+  waiter->buffer = buffer;
   waiter->priority = priority;
+  waiter->first = missing.front();
+  waiter->last = missing.back() + 1;
   waiter->done = std::move(done);
+  std::exception_ptr trouble;
+  try {
+    while (!missing.empty()) {
+      const auto here = ask_for(waiter, missing);
+      missing.clear();
+      if (!waiter->reads()) break;
+      for (const auto span : here) {
+        const auto part = part_of(buffer, layer->map->spans[span].stream_range);
+        if (!layer->store.read(part.stream_offset, part.into).empty()) missing.push_back(span);
+      }
+    }
+  } catch (...) {
+    trouble = std::current_exception();
+  }
   Calls calls;
   {
     const std::lock_guard lock(mutex_);
-    const RangeFetcher::Together together(ranges_);
-    attach(layer);
-    for (auto span = first; span < last && !stopping_; ++span) {
-      // A span becomes readable before its task ends under our lock, so a span that is neither has to be fetched.
-      if (layer->store.present(span)) continue;
-      if (auto hold = layer->store.hold(span)) {
-        waiter->holds.push_back(std::move(hold));
-        continue;
-      }
-      want(layer, span, priority)->second.waiters.push_back(waiter);
+    --waiter->copies;
+    if (stopping_) trouble = std::make_exception_ptr(Cancelled(place_of(*layer, waiter->first) + kStopped));
+    if (trouble) fail_waiter(*waiter, trouble, calls);
+    end_if_over(*waiter, calls);
+  }
+  carry_out(std::move(calls));
+}
+
+std::vector<std::uint32_t> SpanFetcher::ask_for(const std::shared_ptr<Waiter>& waiter,
+                                                const std::vector<std::uint32_t>& missing) {
+  std::vector<std::uint32_t> here;
+  const std::lock_guard lock(mutex_);
+  const RangeFetcher::Together together(ranges_);
+  make_piece_sources(waiter->layer);
+  for (const auto span : missing) {
+    if (stopping_ || !waiter->waits()) break;
+    // A span becomes readable before its task ends under our lock, so one that has neither must be fetched.
+    if (!tasks_.contains({waiter->layer.get(), span}) && waiter->layer->store.touch_if_readable(span)) {
+      here.push_back(span);
+    } else {
+      find_or_begin_task(waiter->layer, span, waiter->priority)->second.waiters.push_back(waiter);
       ++waiter->spans_left;
     }
-    if (stopping_)
-      settle(*waiter, std::make_exception_ptr(Cancelled(place_of(*layer, first) + ": fetching is stopped")), calls);
-    else if (waiter->spans_left == 0)
-      settle(*waiter, nullptr, calls);
-    else
-      set_deadline(waiter);
   }
-  make(std::move(calls));
+  if (waiter->spans_left > 0 && waiter->waits() && waiter->deadline == Clock::TimePoint()) set_deadline(waiter);
+  return here;
 }
 
 void SpanFetcher::fetch_ahead(const std::shared_ptr<FetchLayer>& layer, std::size_t first, std::size_t last,
@@ -145,19 +160,19 @@ void SpanFetcher::fetch_ahead(const std::shared_ptr<FetchLayer>& layer, std::siz
   if (layer->store.disk_full()) return;
   const std::lock_guard lock(mutex_);
   const RangeFetcher::Together together(ranges_);
-  attach(layer);
+  make_piece_sources(layer);
   for (auto span = first; span < last && !stopping_; ++span)
-    if (!layer->store.present(span) && !layer->store.readable(span)) want(layer, span, priority);
+    if (!layer->store.touch_if_readable(span)) find_or_begin_task(layer, span, priority);
 }
 
-void SpanFetcher::attach(const std::shared_ptr<FetchLayer>& layer) {
+void SpanFetcher::make_piece_sources(const std::shared_ptr<FetchLayer>& layer) {
   if (layer->blob_pieces) return;
   layer->blob_pieces = std::make_unique<BlobPieces>(*this, *layer);
   layer->window_pieces = std::make_unique<WindowPieces>(*this, *layer);
 }
 
-SpanFetcher::Tasks::iterator SpanFetcher::want(const std::shared_ptr<FetchLayer>& layer, std::size_t span,
-                                               Priority priority) {
+SpanFetcher::Tasks::iterator SpanFetcher::find_or_begin_task(const std::shared_ptr<FetchLayer>& layer, std::size_t span,
+                                                             Priority priority) {
   const auto [task, fresh] = tasks_.try_emplace(Key{layer.get(), span});
   if (!fresh) {
     promote(task, priority);
@@ -170,7 +185,7 @@ SpanFetcher::Tasks::iterator SpanFetcher::want(const std::shared_ptr<FetchLayer>
   task->second.blob_attempts = Attempts(layer->blob_sources.preferred());
   task->second.window_attempts = Attempts(layer->window_sources.preferred());
   layer->counters.fetching.fetch_add(1, std::memory_order_relaxed);
-  start(task);
+  check_or_download(task);
   return task;
 }
 
@@ -188,26 +203,26 @@ void SpanFetcher::promote(Tasks::iterator task, Priority priority) {
     ranges_.promote(*state.layer->window_pieces, block, priority);
 }
 
-void SpanFetcher::start(Tasks::iterator task) {
+void SpanFetcher::check_or_download(Tasks::iterator task) {
   if (task->second.layer->store.state(task->first.second) == SpanStore::State::kUnchecked) {
     task->second.check_first = true;
     queue_to_decode(task);
   } else {
-    request(task);
+    download(task);
   }
 }
 
-void SpanFetcher::request(Tasks::iterator task) {
+void SpanFetcher::download(Tasks::iterator task) {
   if (task->second.layer->map->format == index::LayerFormat::kZstdSingle) {
     task->second.stage = Task::Stage::kWholeBlob;
     queue_whole_blob(task->second.layer);
     return;
   }
-  request_window(task, kNow);
-  request_blob(task, kNow);
+  download_window(task, kNow);
+  download_blob(task, kNow);
 }
 
-void SpanFetcher::request_blob(Tasks::iterator task, std::chrono::milliseconds delay) {
+void SpanFetcher::download_blob(Tasks::iterator task, std::chrono::milliseconds delay) {
   auto& state = task->second;
   state.stage = Task::Stage::kFetching;
   state.compressed.reset();
@@ -215,7 +230,7 @@ void SpanFetcher::request_blob(Tasks::iterator task, std::chrono::milliseconds d
                state.priority, state.blob_attempts.source(), delay);
 }
 
-void SpanFetcher::request_window(Tasks::iterator task, std::chrono::milliseconds delay) {
+void SpanFetcher::download_window(Tasks::iterator task, std::chrono::milliseconds delay) {
   auto& [key, state] = *task;
   state.stage = Task::Stage::kFetching;
   const auto missing = state.layer->windows.missing_blocks(state.layer->map->spans[key.second].window);
@@ -233,7 +248,7 @@ void SpanFetcher::request_window(Tasks::iterator task, std::chrono::milliseconds
   }
 }
 
-void SpanFetcher::decode_if_whole(Tasks::iterator task) {
+void SpanFetcher::decode_if_downloaded(Tasks::iterator task) {
   if (task->second.stage == Task::Stage::kFetching && task->second.compressed && task->second.missing_blocks == 0)
     queue_to_decode(task);
 }
@@ -251,7 +266,7 @@ void SpanFetcher::on_blob_piece(FetchLayer& layer, std::size_t span, unsigned so
   if (task == tasks_.end() || task->second.stage != Task::Stage::kFetching) return;  // nobody wants it any more
   task->second.compressed = std::move(fetched);
   task->second.compressed_source = source;
-  decode_if_whole(task);
+  decode_if_downloaded(task);
 }
 
 void SpanFetcher::on_blob_failure(FetchLayer& layer, std::size_t span, const std::exception_ptr& error) {
@@ -263,11 +278,11 @@ void SpanFetcher::on_blob_failure(FetchLayer& layer, std::size_t span, const std
     note_failure(task->second, error);
     if (const auto delay =
             task->second.blob_attempts.after(error, layer.blob_sources.size(), somebody_waits(task->second)))
-      request_blob(task, *delay);
+      download_blob(task, *delay);
     else
-      finish(task, error, nullptr, calls);
+      end_task(task, error, false, calls);
   }
-  make(std::move(calls));
+  carry_out(std::move(calls));
 }
 
 void SpanFetcher::on_window_block(FetchLayer& layer, std::size_t block, unsigned source, const FetchedPiece& fetched) {
@@ -287,7 +302,7 @@ void SpanFetcher::on_window_block(FetchLayer& layer, std::size_t block, unsigned
     if (task == tasks_.end() || task->second.stage != Task::Stage::kFetching) continue;
     // Counted anew: the task may be another than the one that asked for the block.
     task->second.missing_blocks = unsigned(layer.windows.missing_blocks(layer.map->spans[span].window).size());
-    decode_if_whole(task);
+    decode_if_downloaded(task);
   }
 }
 
@@ -317,9 +332,9 @@ void SpanFetcher::on_window_failure(FetchLayer& layer, std::size_t block, const 
     blocks_.erase(entry);
     for (const auto span : spans)
       if (const auto task = tasks_.find({&layer, span}); task != tasks_.end() && task->second.missing_blocks > 0)
-        finish(task, error, nullptr, calls);
+        end_task(task, error, false, calls);
   }
-  make(std::move(calls));
+  carry_out(std::move(calls));
 }
 
 void SpanFetcher::decode_loop() {
@@ -356,31 +371,35 @@ void SpanFetcher::decode(Tasks::iterator task, codec::SpanDecoder& decoder, Byte
   auto& state = task->second;
   const auto layer = state.layer;
   const auto& span = layer->map->spans[span_number];
-  SpanStore::Hold hold;
+  const ByteBudget::Hold buffer(ranges_.budget(), span.stream_range.length);
+  bool on_disk = false;
   try {
+    stream.resize(span.stream_range.length);
     if (std::exchange(state.check_first, false)) {
-      if (!layer->store.check(span_number)) {
+      on_disk = layer->store.check(span_number, stream);
+      if (!on_disk) {
         const std::lock_guard lock(mutex_);
-        return request(task);
+        return download(task);
       }
     } else {
       const auto window = span.window.length > 0 ? layer->windows.load(span.window) : Bytes();
-      const ByteBudget::Hold buffer(ranges_.budget(), span.stream_range.length);
-      stream.resize(span.stream_range.length);
       index::decode_span(*layer->map, span, state.compressed->bytes, window, stream, decoder);
       layer->counters.decoded_bytes.fetch_add(stream.size(), std::memory_order_relaxed);
       layer->blob_sources.prefer(state.compressed_source);
-      hold = layer->store.put(span_number, stream);
     }
   } catch (...) {
     return on_decode_failure(task, std::current_exception());
   }
+  std::unique_lock lock(mutex_);
+  answer_readers(lock, task, stream);
+  lock.unlock();
+  if (!on_disk) on_disk = layer->store.put(span_number, stream);
   Calls calls;
-  {
-    const std::lock_guard lock(mutex_);
-    finish(task, nullptr, hold, calls);
-  }
-  make(std::move(calls));
+  lock.lock();
+  answer_readers(lock, task, stream);  // who has come in the meantime
+  end_task(task, nullptr, on_disk, calls);
+  lock.unlock();
+  carry_out(std::move(calls));
 }
 
 void SpanFetcher::on_decode_failure(Tasks::iterator task, const std::exception_ptr& error) {
@@ -403,21 +422,51 @@ void SpanFetcher::on_decode_failure(Tasks::iterator task, const std::exception_p
     const auto sources = window_is_wrong ? layer->window_sources.size() : layer->blob_sources.size();
     const auto delay = attempts.after(error, sources, somebody_waits(state));
     if (!delay || stopping_) {
-      finish(task, error, nullptr, calls);
+      end_task(task, error, false, calls);
     } else {
       // The compressed bytes of a span with a wrong window are right and kept.
-      request_window(task, *delay);
+      download_window(task, *delay);
       if (window_is_wrong)
-        decode_if_whole(task);
+        decode_if_downloaded(task);
       else
-        request_blob(task, *delay);
+        download_blob(task, *delay);
     }
   }
-  make(std::move(calls));
+  carry_out(std::move(calls));
 }
 
-void SpanFetcher::finish(Tasks::iterator task, const std::exception_ptr& error, const SpanStore::Hold& hold,
-                         Calls& calls) {
+void SpanFetcher::answer_readers(std::unique_lock<std::mutex>& lock, Tasks::iterator task, ByteView stream) {
+  const auto& [key, state] = *task;
+  const auto range = state.layer->map->spans[key.second].stream_range;
+  while (true) {
+    auto& waiters = task->second.waiters;
+    const auto others_end =
+        std::partition(waiters.begin(), waiters.end(), [](const auto& one) { return !one->reads(); });
+    Waiters readers(others_end, waiters.end());
+    waiters.erase(others_end, waiters.end());
+    std::erase_if(readers, [](const auto& reader) { return !reader->waits(); });
+    if (readers.empty()) return;
+    for (const auto& reader : readers) ++reader->copies;
+    lock.unlock();
+    for (const auto& reader : readers) {
+      const auto part = part_of(reader->buffer, range);
+      std::ranges::copy(stream.subspan(part.stream_offset - range.offset, part.into.size()), part.into.begin());
+    }
+    Calls calls;
+    lock.lock();
+    for (const auto& reader : readers) {
+      --reader->copies;
+      --reader->spans_left;
+      end_if_over(*reader, calls);
+    }
+    lock.unlock();
+    carry_out(std::move(calls));
+    readers.clear();
+    lock.lock();
+  }
+}
+
+void SpanFetcher::end_task(Tasks::iterator task, const std::exception_ptr& error, bool on_disk, Calls& calls) {
   auto& [key, state] = *task;
   const auto layer = state.layer;
   const auto described = error ? with_context(place_of(*layer, key.second), error) : nullptr;
@@ -432,40 +481,38 @@ void SpanFetcher::finish(Tasks::iterator task, const std::exception_ptr& error, 
   tasks_.erase(task);
   layer->counters.fetching.fetch_sub(1, std::memory_order_relaxed);
   for (const auto& waiter : waiters) {
-    if (!waiter->done) continue;
+    if (!waiter->waits()) continue;
     --waiter->spans_left;
     auto failure = described;
     // Whoever fills the store ahead of readers must hear that it does not fill.
-    if (!error && hold && waiter->priority != Priority::kReader)
+    if (!error && !on_disk && waiter->priority != Priority::kReader)
       failure =
           std::make_exception_ptr(TemporaryError(place_of(*layer, waiter->first) + ": the disk of the store is full"));
-    if (hold && !failure) waiter->holds.push_back(hold);
-    if (!failure && waiter->spans_left == 0 && waiter->priority == Priority::kReader) want_evicted(waiter);
-    if (failure || waiter->spans_left == 0) {
-      settle(*waiter, failure, calls);
-      if (failure) abandon(*waiter);
-    } else if (waiter->priority != Priority::kReader) {
+    if (failure)
+      fail_waiter(*waiter, failure, calls);
+    else if (waiter->spans_left > 0 && waiter->priority != Priority::kReader)
       set_deadline(waiter);  // of the next span: a whole layer may take longer than one reader would wait
-    }
+    else
+      end_if_over(*waiter, calls);
   }
 }
 
-// Spans that were there when the waiter came may have been evicted while it waited for others.
-void SpanFetcher::want_evicted(const std::shared_ptr<Waiter>& waiter) {
-  for (auto span = waiter->first; span < waiter->last && !stopping_; ++span) {
-    if (waiter->layer->store.present(span) || waiter->layer->store.hold(span)) continue;
-    want(waiter->layer, span, waiter->priority)->second.waiters.push_back(waiter);
-    ++waiter->spans_left;
-  }
-}
-
-void SpanFetcher::settle(Waiter& waiter, const std::exception_ptr& error, Calls& calls) {
+void SpanFetcher::end_if_over(Waiter& waiter, Calls& calls) {
+  if (!waiter.done || waiter.copies > 0 || (waiter.spans_left > 0 && !waiter.failure)) return;
   deadlines_.erase({waiter.deadline, &waiter});
-  calls.push_back({.done = std::exchange(waiter.done, nullptr), .error = error, .holds = std::move(waiter.holds)});
+  calls.push_back({.done = std::exchange(waiter.done, nullptr), .error = waiter.failure});
+}
+
+void SpanFetcher::fail_waiter(Waiter& waiter, const std::exception_ptr& error, Calls& calls) {
+  if (!waiter.waits()) return;
+  waiter.failure = error;
+  deadlines_.erase({waiter.deadline, &waiter});
+  end_if_over(waiter, calls);
+  forget_unwanted_tasks(waiter);
 }
 
 // Spans that were queued for this waiter alone are not fetched any more.
-void SpanFetcher::abandon(const Waiter& waiter) {
+void SpanFetcher::forget_unwanted_tasks(const Waiter& waiter) {
   const Key end{waiter.layer.get(), waiter.last};
   for (auto task = tasks_.lower_bound({waiter.layer.get(), waiter.first}); task != tasks_.end() && task->first < end;) {
     const auto next = std::next(task);
@@ -486,7 +533,7 @@ void SpanFetcher::set_deadline(const std::shared_ptr<Waiter>& waiter) {
 }
 
 bool SpanFetcher::somebody_waits(const Task& task) {
-  return std::any_of(task.waiters.begin(), task.waiters.end(), [](const auto& waiter) { return bool(waiter->done); });
+  return std::any_of(task.waiters.begin(), task.waiters.end(), [](const auto& waiter) { return waiter->waits(); });
 }
 
 void SpanFetcher::note_failure(const Task& task, const std::exception_ptr& error) {
@@ -511,8 +558,7 @@ void SpanFetcher::expire_waiters(Calls& calls) {
     waiter->layer->counters.errors.fetch_add(1, std::memory_order_relaxed);
     waiter->layer->counters.last_error.with([&](std::string& last) { last = message; });
     log::error("{}", message);
-    settle(*waiter, std::make_exception_ptr(TemporaryError(message)), calls);
-    abandon(*waiter);
+    fail_waiter(*waiter, std::make_exception_ptr(TemporaryError(message)), calls);
   }
 }
 
@@ -525,7 +571,7 @@ void SpanFetcher::deadline_loop() {
     expire_waiters(calls);
     if (!calls.empty()) {
       lock.unlock();
-      make(std::move(calls));
+      carry_out(std::move(calls));
       lock.lock();
     } else if (deadlines_.empty()) {
       deadline_changed_.wait(lock);
@@ -543,9 +589,8 @@ void SpanFetcher::stop() {
     stopping_ = true;
     while (!deadlines_.empty()) {
       const auto waiter = deadlines_.begin()->second;
-      settle(*waiter,
-             std::make_exception_ptr(Cancelled(place_of(*waiter->layer, waiter->first) + ": fetching is stopped")),
-             calls);
+      const auto place = place_of(*waiter->layer, waiter->first);
+      fail_waiter(*waiter, std::make_exception_ptr(Cancelled(place + kStopped)), calls);
     }
     threads.swap(threads_);
     std::move(whole_threads_.begin(), whole_threads_.end(), std::back_inserter(threads));
@@ -554,7 +599,7 @@ void SpanFetcher::stop() {
   decode_changed_.notify_all();
   whole_changed_.notify_all();
   deadline_changed_.notify_all();
-  make(std::move(calls));
+  carry_out(std::move(calls));
   ranges_.stop();
   threads.clear();  // joins
   const std::lock_guard lock(mutex_);

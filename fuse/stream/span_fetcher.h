@@ -1,6 +1,23 @@
 #pragma once
-// Makes spans present: each is fetched once however many wait for it, decoded, verified, stored, and then all who wait
-// are told.
+// Brings spans: each is fetched once however many wait for it, decoded and verified; then those who read are answered
+// from the decoded bytes, the span is stored, and those who only want it in the store are told.
+//
+// A span under way is a Task, from the first who wants it (find_or_begin_task) to its end (end_task). By then the span
+// is readable, or its failure is final:
+//
+//      begin --the store has unchecked bytes--> kDecoding --they are wrong--> download
+//        |                                         ^  |
+//        |  download_blob, download_window         |  | decoded or checked: answer_readers, SpanStore::put, end_task
+//        '----> kFetching --blob and window here---'  | wrong bytes: kFetching again, from another source or later,
+//        |         |                                  |              until Attempts gives up: end_task
+//        |         '-- nobody waits any more: forgotten while it is still queued (forget_unwanted_tasks)
+//        '----> kWholeBlob: a layer that must be decoded from its start; its spans are answered as the stream passes
+//
+// A Waiter is one fetch(). It waits for `spans_left` spans, and is over when all are there, one has failed, or
+// its deadline has passed, whichever comes first; but never while bytes are copied into its buffer.
+//
+// Locks: mutex_ is held for looks at tables only, never over I/O, decoding, copying or a call of Done. While it is held
+// those of RangeFetcher, SourceList, WindowStore and SpanStore's state may be taken, never the other way round.
 #include <atomic>
 #include <condition_variable>
 #include <cstdint>
@@ -11,6 +28,7 @@
 #include <mutex>
 #include <optional>
 #include <set>
+#include <span>
 #include <thread>
 #include <vector>
 
@@ -23,15 +41,22 @@
 
 namespace varve::fuse {
 
+// A reader's buffer: all of it lies in the stream.
+struct ReaderBuffer {
+  std::uint64_t stream_offset = 0;
+  std::span<std::byte> into = {};
+};
+
 // Safe to use from any thread. No thread runs before the first span is wanted.
 class SpanFetcher {
  public:
   SpanFetcher(const StreamOptions& options, Clock& clock);
   ~SpanFetcher();  // as stop()
 
-  // Makes spans [first, last) readable. `done` is called once, as LayerStream::ensure says.
-  void ensure(const std::shared_ptr<FetchLayer>& layer, std::size_t first, std::size_t last, Priority priority,
-              LayerStream::Done done);
+  // Makes spans readable that the store lacked a moment ago (ascending, at least one), and fills their part of the
+  // buffer if there is one. `done` is called once, as LayerStream says.
+  void fetch(const std::shared_ptr<FetchLayer>& layer, std::vector<std::uint32_t> missing, Priority priority,
+             LayerStream::Done done, const ReaderBuffer& buffer = {});
   // Fetches spans for which nobody waits; what fails is left.
   void fetch_ahead(const std::shared_ptr<FetchLayer>& layer, std::size_t first, std::size_t last, Priority priority);
 
@@ -42,17 +67,23 @@ class SpanFetcher {
   class BlobPieces;
   class WindowPieces;
 
-  // One ensure(). Guarded by mutex_.
+  // One fetch(). Guarded by mutex_, but for the content of the buffer.
   struct Waiter {
     std::shared_ptr<FetchLayer> layer;
-    std::size_t first = 0, last = 0;  // spans
+    ReaderBuffer buffer;  // of a reader; else empty
     Priority priority = Priority::kReader;
-    std::size_t spans_left = 0;
+    std::size_t first = 0, last = 0;  // spans
+    std::size_t spans_left = 0;       // that were asked for
+    std::size_t copies = 1;           // under way into the buffer; who begins it counts until it has asked for all
+    std::exception_ptr failure;
     LayerStream::Done done;  // empty once called
     Clock::TimePoint deadline;
-    std::vector<SpanStore::Hold> holds;
     std::string last_error;
+
+    bool reads() const { return !buffer.into.empty(); }
+    bool waits() const { return done && !failure; }
   };
+  using Waiters = std::vector<std::shared_ptr<Waiter>>;
 
   // One span under way. Guarded by mutex_, but for `compressed` while it is decoded.
   struct Task {
@@ -68,7 +99,7 @@ class SpanFetcher {
     unsigned compressed_source = 0;
     Attempts blob_attempts;
     Attempts window_attempts;
-    std::vector<std::shared_ptr<Waiter>> waiters;
+    Waiters waiters;
   };
   // A block of windows under way, and the spans that need it.
   struct BlockTask {
@@ -83,21 +114,21 @@ class SpanFetcher {
   struct Call {
     LayerStream::Done done;
     std::exception_ptr error;
-    std::vector<SpanStore::Hold> holds;
   };
   using Calls = std::vector<Call>;
-  static void make(Calls calls);
+  static void carry_out(Calls calls);
 
-  static std::optional<std::vector<SpanStore::Hold>> hold_if_readable(FetchLayer& layer, std::size_t first,
-                                                                      std::size_t last);
-  void attach(const std::shared_ptr<FetchLayer>& layer);
-  Tasks::iterator want(const std::shared_ptr<FetchLayer>& layer, std::size_t span, Priority priority);
+  static ReaderBuffer part_of(const ReaderBuffer& buffer, ByteRange span);
+  // Returns those that are here by now.
+  std::vector<std::uint32_t> ask_for(const std::shared_ptr<Waiter>& waiter, const std::vector<std::uint32_t>& missing);
+  void make_piece_sources(const std::shared_ptr<FetchLayer>& layer);
+  Tasks::iterator find_or_begin_task(const std::shared_ptr<FetchLayer>& layer, std::size_t span, Priority priority);
   void promote(Tasks::iterator task, Priority priority);
-  void start(Tasks::iterator task);
-  void request(Tasks::iterator task);
-  void request_blob(Tasks::iterator task, std::chrono::milliseconds delay);
-  void request_window(Tasks::iterator task, std::chrono::milliseconds delay);
-  void decode_if_whole(Tasks::iterator task);
+  void check_or_download(Tasks::iterator task);
+  void download(Tasks::iterator task);
+  void download_blob(Tasks::iterator task, std::chrono::milliseconds delay);
+  void download_window(Tasks::iterator task, std::chrono::milliseconds delay);
+  void decode_if_downloaded(Tasks::iterator task);
   void queue_to_decode(Tasks::iterator task);
 
   void on_blob_piece(FetchLayer& layer, std::size_t span, unsigned source, FetchedPiece fetched);
@@ -109,15 +140,18 @@ class SpanFetcher {
   bool may_decode() const;
   void decode(Tasks::iterator task, codec::SpanDecoder& decoder, Bytes& stream);
   void on_decode_failure(Tasks::iterator task, const std::exception_ptr& error);
-  void finish(Tasks::iterator task, const std::exception_ptr& error, const SpanStore::Hold& hold, Calls& calls);
-  void want_evicted(const std::shared_ptr<Waiter>& waiter);
-  void settle(Waiter& waiter, const std::exception_ptr& error, Calls& calls);
-  void abandon(const Waiter& waiter);
+  // Comes back with the lock, when no reader of the span is left.
+  void answer_readers(std::unique_lock<std::mutex>& lock, Tasks::iterator task, ByteView stream);
+  void end_task(Tasks::iterator task, const std::exception_ptr& error, bool on_disk, Calls& calls);
+  void end_if_over(Waiter& waiter, Calls& calls);
+  void fail_waiter(Waiter& waiter, const std::exception_ptr& error, Calls& calls);
+  void forget_unwanted_tasks(const Waiter& waiter);
   void set_deadline(const std::shared_ptr<Waiter>& waiter);
   static bool somebody_waits(const Task& task);
   static void note_failure(const Task& task, const std::exception_ptr& error);
 
   void queue_whole_blob(const std::shared_ptr<FetchLayer>& layer);
+  void on_whole_blob_span(const std::shared_ptr<FetchLayer>& layer, std::size_t span, ByteView stream);
   void whole_blob_loop();
   void run_whole_blob(const std::shared_ptr<FetchLayer>& layer);
   std::optional<std::chrono::milliseconds> after_whole_blob_failure(FetchLayer& layer, Attempts& attempts,

@@ -36,23 +36,37 @@ void SpanFetcher::whole_blob_loop() {
   }
 }
 
+void SpanFetcher::on_whole_blob_span(const std::shared_ptr<FetchLayer>& layer, std::size_t span, ByteView stream) {
+  std::unique_lock lock(mutex_);
+  const auto find_task = [&] {  // only we end tasks of this stage
+    const auto task = tasks_.find({layer.get(), span});
+    return task != tasks_.end() && task->second.stage == Task::Stage::kWholeBlob ? task : tasks_.end();
+  };
+  if (const auto task = find_task(); task != tasks_.end()) answer_readers(lock, task, stream);
+  lock.unlock();
+  if (!layer->store.touch_if_readable(span)) {
+    layer->counters.decoded_bytes.fetch_add(stream.size(), std::memory_order_relaxed);
+    layer->store.put(span, stream);
+  }
+  const bool on_disk = layer->store.state(span) != SpanStore::State::kInMemory;
+  Calls calls;
+  lock.lock();
+  if (const auto task = find_task(); task != tasks_.end()) {
+    answer_readers(lock, task, stream);
+    end_task(task, nullptr, on_disk, calls);
+  }
+  lock.unlock();
+  carry_out(std::move(calls));
+}
+
 void SpanFetcher::run_whole_blob(const std::shared_ptr<FetchLayer>& layer) {
   Attempts attempts(layer->blob_sources.preferred());
-  const auto on_span = [&](std::size_t span, const SpanStore::Hold& hold) {
-    Calls calls;
-    {
-      const std::lock_guard lock(mutex_);
-      const auto task = tasks_.find({layer.get(), span});
-      if (task != tasks_.end() && task->second.stage == Task::Stage::kWholeBlob && layer->store.readable(span))
-        finish(task, nullptr, hold, calls);
-    }
-    make(std::move(calls));
-  };
   while (!stopping_) {
     try {
       const auto repository = layer->blob_sources.nth(attempts.source());
       if (!repository) fail<NotFound>("{}: no repository to fetch it from", layer->blob.digest.to_string());
-      stream_whole_blob(*layer, *repository, stopping_, on_span);
+      stream_whole_blob(*layer, *repository, stopping_,
+                        [&](std::size_t span, ByteView stream) { on_whole_blob_span(layer, span, stream); });
       layer->blob_sources.prefer(attempts.source());
       return;
     } catch (...) {
@@ -80,11 +94,11 @@ std::optional<std::chrono::milliseconds> SpanFetcher::after_whole_blob_failure(F
     delay = attempts.after(error, layer.blob_sources.size(), wanted);
     for (auto task = tasks_.lower_bound({&layer, 0}); of_layer(task) && !delay;) {
       const auto next = std::next(task);
-      if (task->second.stage == Task::Stage::kWholeBlob) finish(task, error, nullptr, calls);
+      if (task->second.stage == Task::Stage::kWholeBlob) end_task(task, error, false, calls);
       task = next;
     }
   }
-  make(std::move(calls));
+  carry_out(std::move(calls));
   return delay;
 }
 

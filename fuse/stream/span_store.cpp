@@ -107,10 +107,10 @@ void SpanStore::mark_data_unchecked() {
             unchecked, map_->spans.size());
 }
 
-bool SpanStore::readable(std::size_t first, std::size_t last) const {
+bool SpanStore::are_readable(std::size_t first, std::size_t last) const {
   if (complete()) return true;
   for (auto span = first; span < last; ++span)
-    if (!readable(span)) return false;
+    if (!is_readable(span)) return false;
   return true;
 }
 
@@ -147,19 +147,22 @@ bool SpanStore::take_back(std::size_t span) {
   return true;
 }
 
-bool SpanStore::present(std::size_t span) {
-  if (state(span) != State::kPresent && !take_back(span)) return false;
+bool SpanStore::touch_if_readable(std::size_t span) {
+  const auto now = state(span);
+  if (now == State::kInMemory) return true;
+  if (now != State::kPresent && !take_back(span)) return false;
   touch(span);
   return true;
 }
 
-SpanStore::Hold SpanStore::put(std::size_t span, ByteView stream) {
+bool SpanStore::put(std::size_t span, ByteView stream) {
   const auto range = map_->spans[span].stream_range;
   const std::shared_lock no_drop(drop_mutex_);
   try {
     pwrite_all(data_.get(), range.offset, stream, data_path().string());
   } catch (const std::system_error& error) {
-    return keep_in_memory(span, stream, error.what());
+    keep_in_memory(span, stream, error.what());
+    return false;
   }
   if (disk_full_.exchange(false, std::memory_order_relaxed))
     log::info("store of {}: the disk takes data again", name());
@@ -167,51 +170,47 @@ SpanStore::Hold SpanStore::put(std::size_t span, ByteView stream) {
   unsynced_bytes_.fetch_add(range.length, std::memory_order_relaxed);
   touch(span);
   set_present(span);
-  return nullptr;
+  return true;
 }
 
-SpanStore::Hold SpanStore::keep_in_memory(std::size_t span, ByteView stream, const std::string& reason) {
+void SpanStore::keep_in_memory(std::size_t span, ByteView stream, const std::string& reason) {
   if (!disk_full_.exchange(true, std::memory_order_relaxed))
     log::warn("store of {}: {}: going on from memory, which is slower", name(), reason);
-  auto hold = std::make_shared<const Bytes>(to_bytes(stream));
-  std::list<std::pair<std::size_t, Hold>> evicted;
+  auto bytes = std::make_shared<const Bytes>(to_bytes(stream));
   auto overflow = overflow_.lock();
-  overflow->known[span] = hold;
-  overflow->kept.emplace_back(span, hold);
-  overflow->kept_bytes += hold->size();
+  overflow->kept_bytes += bytes->size();
+  overflow->kept.emplace_back(span, std::move(bytes));
   spans_[span].state.store(State::kInMemory, std::memory_order_release);
   // The newest stays whatever its size.
   while (overflow->kept_bytes > options_.overflow_bytes && overflow->kept.size() > 1) {
-    overflow->kept_bytes -= overflow->kept.front().second->size();
-    evicted.splice(evicted.end(), overflow->kept, overflow->kept.begin());
+    const auto& [oldest, oldest_bytes] = overflow->kept.front();
+    if (state(oldest) == State::kInMemory) set_absent(oldest);
+    overflow->kept_bytes -= oldest_bytes->size();
+    overflow->kept.pop_front();
   }
-  for (const auto& [old_span, bytes] : evicted)
-    if (state(old_span) == State::kInMemory && overflow->known[old_span].lock() == bytes) set_absent(old_span);
-  evicted.clear();
-  std::erase_if(overflow->known, [](const auto& entry) { return entry.second.expired(); });
-  return hold;
 }
 
-SpanStore::Hold SpanStore::hold(std::size_t span) {
-  if (state(span) == State::kPresent) return nullptr;
-  return overflow_.with([&](Overflow& overflow) {
-    const auto known = overflow.known.find(span);
-    return known == overflow.known.end() ? nullptr : known->second.lock();
+SpanStore::SharedBytes SpanStore::find_in_memory(std::size_t span) {
+  return overflow_.with([&](const Overflow& overflow) -> SharedBytes {
+    const auto found = std::ranges::find(overflow.kept, span, [](const auto& entry) { return entry.first; });
+    return found == overflow.kept.end() ? nullptr : found->second;
   });
 }
 
-void SpanStore::read(std::uint64_t stream_offset, std::span<std::byte> into) {
+std::vector<std::uint32_t> SpanStore::read(std::uint64_t stream_offset, std::span<std::byte> into) {
+  std::vector<std::uint32_t> missing;
   // A span dropped between the look at its state and the read of its bytes would read as zeros.
   for (int attempt = 0; attempt < 100; ++attempt) {
+    missing.clear();
     const auto drops = drops_.load(std::memory_order_acquire);
-    try_read(stream_offset, into);
-    if (drops_.load(std::memory_order_acquire) == drops) return;
+    try_read(stream_offset, into, missing);
+    if (drops_.load(std::memory_order_acquire) == drops) return missing;
   }
   fail<TemporaryError>("read {} at stream offset {}: spans are dropped faster than they are read", name(),
                        stream_offset);
 }
 
-void SpanStore::try_read(std::uint64_t stream_offset, std::span<std::byte> into) {
+void SpanStore::try_read(std::uint64_t stream_offset, std::span<std::byte> into, std::vector<std::uint32_t>& missing) {
   const auto inside = stream_offset >= map_->stream_bytes
                           ? 0
                           : std::min<std::uint64_t>(into.size(), map_->stream_bytes - stream_offset);
@@ -223,37 +222,26 @@ void SpanStore::try_read(std::uint64_t stream_offset, std::span<std::byte> into)
   auto run = stream_offset;
   auto at = stream_offset;
   const auto read_run = [&] {
-    if (at > run) read_file_run(run, into.subspan(run - stream_offset, at - run));
+    if (at > run) pread_exactly(data_.get(), run, into.subspan(run - stream_offset, at - run), data_path().string());
   };
   for (auto span = first; span < last; ++span) {
-    const auto span_end = std::min(end, map_->spans[span].stream_range.end());
-    if (const auto now = state(span); now == State::kPresent || now == State::kLeaving) {
+    const auto range = map_->spans[span].stream_range;
+    const auto span_end = std::min(end, range.end());
+    const auto now = state(span);
+    if (now == State::kPresent || (now == State::kLeaving && take_back(span))) {
       touch(span);
     } else {
       read_run();
-      if (!read_memory_span(span, at, into.subspan(at - stream_offset, span_end - at)))
-        fail<TemporaryError>("{} at stream offset {}: not in the store any more", name(), at);
       run = span_end;
+      if (const auto bytes = now == State::kInMemory ? find_in_memory(span) : nullptr)
+        std::copy_n(bytes->begin() + std::ptrdiff_t(at - range.offset), span_end - at,
+                    into.begin() + std::ptrdiff_t(at - stream_offset));
+      else
+        missing.push_back(std::uint32_t(span));
     }
     at = span_end;
   }
   read_run();
-}
-
-void SpanStore::read_file_run(std::uint64_t stream_offset, std::span<std::byte> into) {
-  pread_exactly(data_.get(), stream_offset, into, data_path().string());
-}
-
-bool SpanStore::read_memory_span(std::size_t span, std::uint64_t stream_offset, std::span<std::byte> into) {
-  const auto bytes = hold(span);
-  const auto range = map_->spans[span].stream_range;
-  if (!bytes) {
-    if (state(span) != State::kPresent) return false;
-    read_file_run(stream_offset, into);
-    return true;
-  }
-  std::copy_n(bytes->begin() + std::ptrdiff_t(stream_offset - range.offset), into.size(), into.begin());
-  return true;
 }
 
 void SpanStore::sync() {
@@ -305,7 +293,11 @@ void SpanStore::drop(std::size_t span) {
 std::uint64_t SpanStore::forget(const std::vector<std::uint32_t>& spans) {
   const auto length_of = [&](std::uint32_t span) { return map_->spans[span].stream_range.length; };
   overflow_.with([&](Overflow& overflow) {
-    for (const auto span : spans) overflow.known.erase(span);
+    std::erase_if(overflow.kept, [&](const auto& entry) {
+      if (!std::ranges::binary_search(spans, entry.first)) return false;
+      overflow.kept_bytes -= entry.second->size();
+      return true;
+    });
   });
   pending_.with([&](Pending& pending) {
     std::erase_if(pending.spans, [&](std::uint32_t span) {
@@ -368,7 +360,7 @@ bool SpanStore::digest_matches(std::size_t span) {
   const auto range = map_->spans[span].stream_range;
   Bytes part(std::min<std::uint64_t>(range.length, kDigestStepBytes));
   Sha256 hash;
-  const auto bytes = hold(span);
+  const auto bytes = state(span) == State::kInMemory ? find_in_memory(span) : nullptr;
   for (std::uint64_t done = 0; done < range.length && !bytes; done += part.size()) {
     part.resize(std::min<std::uint64_t>(part.size(), range.length - done));
     pread_exactly(data_.get(), range.offset + done, part, data_path().string());
@@ -378,11 +370,12 @@ bool SpanStore::digest_matches(std::size_t span) {
   return hash.finish() == map_->spans[span].stream_digest;
 }
 
-bool SpanStore::check(std::size_t span) {
+bool SpanStore::check(std::size_t span, std::span<std::byte> stream) {
   const std::shared_lock no_drop(drop_mutex_);
-  if (digest_matches(span)) {
+  pread_exactly(data_.get(), map_->spans[span].stream_range.offset, stream, data_path().string());
+  if (digest_of(stream) == map_->spans[span].stream_digest) {
     pending_.with([&](Pending& pending) { pending.spans.push_back(std::uint32_t(span)); });
-    unsynced_bytes_.fetch_add(map_->spans[span].stream_range.length, std::memory_order_relaxed);
+    unsynced_bytes_.fetch_add(stream.size(), std::memory_order_relaxed);
     touch(span);
     set_present(span);
     return true;
@@ -399,7 +392,7 @@ bool SpanStore::verify(std::size_t span) {
   } catch (const std::exception& error) {
     log::warn("verify {}: {}", name(), error.what());  // a disk that cannot be read holds no right bytes
   }
-  if (right || !readable(span)) return true;
+  if (right || !is_readable(span)) return true;
   // Dropped and put again under our eyes: look once more.
   if (drops_.load(std::memory_order_acquire) != drops && digest_matches(span)) return true;
   try {

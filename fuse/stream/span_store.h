@@ -3,14 +3,13 @@
 // spans of it are there. On disk: docs/format-store.md.
 #include <atomic>
 #include <cstdint>
+#include <deque>
 #include <filesystem>
-#include <list>
 #include <memory>
 #include <mutex>
 #include <shared_mutex>
 #include <span>
 #include <string>
-#include <unordered_map>
 #include <vector>
 
 #include "core/base/byte_range.h"
@@ -34,17 +33,24 @@ struct SpanStoreOptions {
 };
 
 // Safe to use from any thread, except that put() of one span must not run twice at a time. Readers take no lock.
+//
+//      kUnchecked --check()--> kPresent <--put()-- kAbsent --put(), the disk is full--> kInMemory
+//           |                   |    ^                ^                                     |
+//           |        begin_evict()   | who reads or   |                     pushed out by newer spans
+//           |                   v    | wants it       |                                     |
+//           |                  kLeaving --finish_evict()                                    |
+//           '--check(): wrong ----------------------->|<------------------------------------'
+//
+// drop(), verify() of a wrong span and a failed sync() lead to kAbsent from anywhere. What is verified is readable.
 class SpanStore {
  public:
   enum class State : std::uint8_t {
     kAbsent,
     kUnchecked,  // bytes are on disk, but nothing says that they are right: check() finds out
-    kLeaving,    // verified and in the file, about to be evicted; present() takes it back
+    kLeaving,    // verified and in the file, about to be evicted; still read, but not is_readable(): see begin_evict()
     kInMemory,   // verified, but the disk took it not: kept for a while
     kPresent,    // verified and in the file
   };
-  // Keeps a span that is only in memory readable for as long as it lives; null for spans in the file.
-  using Hold = std::shared_ptr<const Bytes>;
 
   // Opens or makes `dir`. What is there from an earlier run is used; what does not fit `map` is thrown away, and the
   // log says so. Throws std::system_error.
@@ -54,24 +60,23 @@ class SpanStore {
   SpanStore& operator=(const SpanStore&) = delete;
 
   State state(std::size_t span) const { return spans_[span].state.load(std::memory_order_acquire); }
-  bool readable(std::size_t span) const { return state(span) >= State::kInMemory; }
-  bool readable(std::size_t first, std::size_t last) const;  // all of [first, last)
-  // Verified and in the file. Counts as a use: one that is about to be evicted stays then.
-  bool present(std::size_t span);
+  bool is_readable(std::size_t span) const { return state(span) >= State::kInMemory; }
+  bool are_readable(std::size_t first, std::size_t last) const;  // all of [first, last)
+  // is_readable(), and a use of it: a span that is about to be evicted is readable again and stays.
+  bool touch_if_readable(std::size_t span);
   bool complete() const { return present_spans_.load(std::memory_order_acquire) == map_->spans.size(); }
   std::uint64_t present_bytes() const { return present_bytes_.load(std::memory_order_relaxed); }
 
-  // Keeps the verified bytes of a span. Never fails: if the disk takes no more, the span stays in memory, and the
-  // returned hold keeps it there.
-  Hold put(std::size_t span, ByteView stream);
-  // The hold of a span that is only in memory, else null.
-  Hold hold(std::size_t span);
-  // Digests an unchecked span; it becomes present (true) or absent (false).
-  bool check(std::size_t span);
+  // Keeps the verified bytes of a span. Never fails: if the disk takes no more, the span stays in memory for a while
+  // (false).
+  bool put(std::size_t span, ByteView stream);
+  // Reads an unchecked span (into a buffer of its length) and digests it; it becomes present (true) or absent (false).
+  bool check(std::size_t span, std::span<std::byte> stream);
 
-  // Reads bytes whose spans are readable. Past the end of the stream there are zeros. Throws TemporaryError if a span
-  // is not (no longer) there: ensure() it again.
-  void read(std::uint64_t stream_offset, std::span<std::byte> into);
+  // Reads what is here of these bytes, and says which spans are not: their part of `into` may hold anything. A use of
+  // the others, as touch_if_readable(). Past the end of the stream there are zeros. Throws TemporaryError if spans are
+  // dropped faster than they are read.
+  std::vector<std::uint32_t> read(std::uint64_t stream_offset, std::span<std::byte> into);
 
   // Brings what was put since the last call to disk and records it. Logs failures, and tries again next time.
   void sync();
@@ -86,8 +91,8 @@ class SpanStore {
   // to evict.
   std::uint32_t last_use(std::size_t span) const { return spans_[span].last_use.load(std::memory_order_relaxed); }
 
-  // Evicting takes two steps, so that who was just told that a span is there can still read it. False if the span is
-  // not in the file, or the file is kept whole.
+  // Evicting takes two steps, so that nobody is in the middle of reading a span that goes, and what is wanted again in
+  // the meantime stays. False if the span is not in the file, or the file is kept whole.
   bool begin_evict(std::size_t span);
   // Drops, durably, those of the spans that nobody wanted, and nobody read after `began` (seconds, CLOCK_MONOTONIC).
   // Returns the stream bytes dropped. Throws std::system_error.
@@ -109,9 +114,9 @@ class SpanStore {
     std::atomic<bool> pages_cached = false;
     std::atomic<std::uint32_t> last_use = 0;
   };
+  using SharedBytes = std::shared_ptr<const Bytes>;
   struct Overflow {
-    std::unordered_map<std::size_t, std::weak_ptr<const Bytes>> known;  // also those that only a holder keeps alive
-    std::list<std::pair<std::size_t, Hold>> kept;                       // oldest first
+    std::deque<std::pair<std::size_t, SharedBytes>> kept;  // oldest first
     std::uint64_t kept_bytes = 0;
   };
   struct Pending {
@@ -121,10 +126,9 @@ class SpanStore {
   std::string name() const;
   void open_files();
   void mark_data_unchecked();
-  Hold keep_in_memory(std::size_t span, ByteView stream, const std::string& reason);
-  void read_file_run(std::uint64_t stream_offset, std::span<std::byte> into);
-  bool read_memory_span(std::size_t span, std::uint64_t stream_offset, std::span<std::byte> into);
-  void try_read(std::uint64_t stream_offset, std::span<std::byte> into);
+  void keep_in_memory(std::size_t span, ByteView stream, const std::string& reason);
+  SharedBytes find_in_memory(std::size_t span);
+  void try_read(std::uint64_t stream_offset, std::span<std::byte> into, std::vector<std::uint32_t>& missing);
   bool digest_matches(std::size_t span);
   void set_present(std::size_t span);
   void set_absent(std::size_t span);
@@ -145,12 +149,13 @@ class SpanStore {
   bool kept_whole_ = false;  // under drop_mutex_
   Guarded<Overflow> overflow_;
   Guarded<Pending> pending_;
-  std::mutex
-      log_mutex_;  // held over the I/O of sync() and drop(): what is recorded must be in the order of what was done
+  // In this order: log_mutex_, drop_mutex_, overflow_ or pending_.
+  // Held over the I/O of sync() and drop(): what is recorded must be in the order of what was done.
+  std::mutex log_mutex_;
   std::unique_ptr<PresenceLog> log_;
-  bool log_failed_ = false;       // under log_mutex_
-  std::shared_mutex drop_mutex_;  // put() shared, drop() alone: a hole must not be punched into bytes put after the
-                                  // span was forgotten
+  bool log_failed_ = false;  // under log_mutex_
+  // put() shared, drop() alone: a hole must not be punched into bytes put after the span was forgotten.
+  std::shared_mutex drop_mutex_;
 };
 
 }  // namespace varve::fuse

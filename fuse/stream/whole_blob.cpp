@@ -12,14 +12,9 @@ struct NothingMissing {};
 }  // namespace
 
 void stream_whole_blob(FetchLayer& layer, oci::Repository& repository, const std::atomic<bool>& stopping,
-                       const std::function<void(std::size_t, SpanStore::Hold)>& on_span) {
+                       const std::function<void(std::size_t, ByteView)>& on_span) {
   index::WholeLayerDecoder decoder(*layer.map, [&](std::size_t span, ByteView stream) {
-    SpanStore::Hold hold;
-    if (!layer.store.present(span) && !layer.store.readable(span)) {
-      layer.counters.decoded_bytes.fetch_add(stream.size(), std::memory_order_relaxed);
-      hold = layer.store.put(span, stream);
-    }
-    on_span(span, std::move(hold));
+    on_span(span, stream);
     if (layer.store.complete()) throw NothingMissing();
   });
   layer.counters.requests.fetch_add(1, std::memory_order_relaxed);

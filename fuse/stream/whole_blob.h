@@ -9,10 +9,10 @@
 
 namespace varve::fuse {
 
-// Streams the blob from `repository` once, verifying each span that the store lacks and putting it there; `on_span` is
-// called for each span as soon as it is readable. Stops early when nothing is missing. Throws CorruptData if the stream
-// does not match the map, Cancelled once `stopping` is set, and what the repository throws; spans put until then stay.
+// Streams the blob from `repository` once; `on_span` is called with the verified bytes of each span. Stops early when
+// the store has all. Throws CorruptData if the stream does not match the map, Cancelled once `stopping` is set, and
+// what the repository and `on_span` throw.
 void stream_whole_blob(FetchLayer& layer, oci::Repository& repository, const std::atomic<bool>& stopping,
-                       const std::function<void(std::size_t span, SpanStore::Hold hold)>& on_span);
+                       const std::function<void(std::size_t span, ByteView stream)>& on_span);
 
 }  // namespace varve::fuse
