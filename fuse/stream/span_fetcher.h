@@ -13,11 +13,18 @@
 //        |         '-- nobody waits any more: forgotten while it is still queued (forget_unwanted_tasks)
 //        '----> kWholeBlob: a layer that must be decoded from its start; its spans are answered as the stream passes
 //
-// A Waiter is one fetch(). It waits for `spans_left` spans, and is over when all are there, one has failed, or
-// its deadline has passed, whichever comes first; but never while bytes are copied into its buffer.
+// A Waiter is one fetch():
+//
+//      asking --for all that is missing--> waiting --spans_left is 0--> over: `done` is called, once
+//         '------------- a span fails, the deadline passes, stop() ------^
+//
+// and never over while bytes are copied into its buffer (`copies`; who asks counts as one).
+//
+// A layer of spans needs no state here. One that must be decoded from its start is idle, or queued (whole_queue_), or
+// streaming; after a stream it is queued again if spans were asked for behind the place where it was.
 //
 // Locks: mutex_ is held for looks at tables only, never over I/O, decoding, copying or a call of Done. While it is held
-// those of RangeFetcher, SourceList, WindowStore and SpanStore's state may be taken, never the other way round.
+// those of RangeFetcher, SourceList and WindowStore may be taken, never the other way round.
 #include <atomic>
 #include <condition_variable>
 #include <cstdint>
