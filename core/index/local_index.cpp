@@ -16,6 +16,10 @@ constexpr std::string_view kTreesFolder = "trees";
 constexpr std::string_view kOriginsFolder = "index-origin";
 constexpr std::uint64_t kMaxTreeBlobBytes = 4ull << 30;
 
+std::filesystem::path blob_path(const std::filesystem::path& root, const Digest& digest) {
+  return root / kLayoutFolder / "blobs" / "sha256" / digest.hex();
+}
+
 std::string what_of(const oci::Descriptor& blob) { return "index blob " + blob.digest.to_string(); }
 
 // Its digest is looked at each time: what a disk has broken must not be shown.
@@ -225,7 +229,7 @@ Bytes LocalIndex::blob(const oci::Descriptor& blob, oci::Repository& source, std
     } catch (const CorruptData& error) {
       // The disk lied; a blob of that digest must go before a good one can take its place.
       log::warn("fetching again: {}", error.what());
-      std::filesystem::remove(root_ / kLayoutFolder / "blobs" / "sha256" / blob.digest.hex());
+      std::filesystem::remove(blob_path(root_, blob.digest));
     }
   }
   auto bytes = oci::read_whole_blob(source, blob, limit_bytes);
@@ -372,17 +376,24 @@ LoadedIndex load_index(LocalIndex& local, const oci::Image& image, IndexPlace pl
   return index;
 }
 
-LoadedIndex load_this_index(LocalIndex& local, const oci::Image& image, const Digest& index_manifest, Judged judged) {
+LoadedIndex load_this_index(LocalIndex& local, const oci::Image& image, const Digest& index_manifest) {
   TrustedIndex index;
   index.found.document = local.repository().manifest(index_manifest.to_string());
   index.found.blobs = parse_index_manifest(index.found.document, image);
-  if (judged == Judged::kNow) {
-    local.judge().require_image(image, &local.repository());
-    index.judgement = local.judge(image, index.found, local.repository(), false);
-    if (!index.judgement.trusted)
-      throw trust::Untrusted(local.judge().refusal(trust::Request::of(image), {said_of(index.found, index.judgement)}));
-  }
   return load_chosen(local, image, std::move(index), true);
+}
+
+std::shared_ptr<const LayerMap> find_map(const std::filesystem::path& root, const Digest& blob) {
+  const auto path = blob_path(root, blob);
+  try {
+    const auto bytes = read_file_if_there(path, kMaxMapBlobBytes);
+    if (!bytes) return nullptr;
+    if (digest_of(*bytes) != blob) fail<CorruptData>("its content has another digest");
+    return std::make_shared<const LayerMap>(LayerMap::decode(*bytes, path.string()));
+  } catch (const std::exception& error) {
+    log::warn("{}: {}", path.string(), error.what());
+    return nullptr;
+  }
 }
 
 oci::Repository& windows_repository(LocalIndex& local, const LoadedIndex& index, const oci::Image& image) {

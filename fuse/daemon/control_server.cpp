@@ -9,6 +9,7 @@
 #include <algorithm>
 #include <cstring>
 #include <memory>
+#include <ranges>
 
 #include "core/base/errors.h"
 #include "core/base/log.h"
@@ -136,10 +137,9 @@ class Connection {
   }
 
   Bytes recording() const {
-    const auto lease = std::find_if(leases_.rbegin(), leases_.rend(),
-                                    [](const Daemon::Lease& one) { return one.image().recorder() != nullptr; });
-    if (lease == leases_.rend()) fail<NotFound>("recording: this connection has no image that is recorded");
-    return lease->image().recorder()->profile().encode();
+    for (const auto& lease : leases_ | std::views::reverse)
+      if (const auto recorder = daemon_.recorder_of(lease)) return recorder->profile().encode();
+    fail<NotFound>("recording: this connection has no image that is recorded");
   }
 
   static std::string program_of(const JsonValue& request) {
@@ -171,7 +171,7 @@ class Connection {
   const ControlServer::Events& events_;
   ucred peer_{};
   std::map<std::string, std::shared_ptr<ServedImage>> opened_;  // for `present` and `fetch`
-  std::vector<Daemon::Lease> leases_;
+  std::vector<LeaseTable::Lease> leases_;
 };
 
 }  // namespace

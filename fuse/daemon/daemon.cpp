@@ -4,14 +4,13 @@
 #include <unistd.h>
 
 #include <algorithm>
-#include <future>
-#include <thread>
 
 #include "core/base/errors.h"
 #include "core/base/log.h"
+#include "fuse/daemon/kept_images.h"
 #include "fuse/daemon/pull.h"
-#include "fuse/daemon/remembered_image.h"
 #include "fuse/daemon/stale_mounts.h"
+#include "fuse/daemon/verify_streams.h"
 #include "fuse/mount/erofs_mount.h"
 #include "fuse/mount/fuse_mount.h"
 
@@ -19,8 +18,6 @@ namespace varve::fuse {
 namespace {
 
 namespace fs = std::filesystem;
-
-constexpr std::uint64_t kMaxMapBytes = std::uint64_t(4) << 30;
 
 MountSettings settings_of(const DaemonOptions& options) {
   return {.source = mount_source(options.paths),
@@ -74,22 +71,14 @@ PullResult pull_result(const ServedImage& image, const ImageStats& before, bool 
 
 }  // namespace
 
-struct Daemon::PullJob {
-  std::shared_ptr<ServedImage> image;
-  std::atomic<bool> finished = false;
-  std::atomic<bool> stop = false;
-  std::jthread thread;
-};
-
 Daemon::Daemon(DaemonOptions options)
     : options_(std::move(options)),
       settings_(settings_of(options_)),
       local_(std::make_shared<index::LocalIndex>(options_.paths.root, options_.trust)),
-      known_layers_(options_.paths.root / "layers"),
-      seen_images_(options_.paths.root / "seen"),
       streams_(LayerStreams::open(options_.paths.store_dir(), options_.streams)),
       kept_(std::make_shared<KeptConnections>(options_.descriptors)),
-      proofs_(local_) {
+      proofs_(local_),
+      leases_([this](const fs::path& mount) { end_use_of_lease(mount); }) {
   fs::create_directories(options_.paths.images_dir());
   take_over();
 }
@@ -100,36 +89,35 @@ void Daemon::refuse_if_stopping() const {
   if (stopping_) throw TemporaryError("the daemon is shutting down");
 }
 
+std::function<bool()> Daemon::or_stopping(const std::function<bool()>& stop_wanted) const {
+  return [this, &stop_wanted] { return stopping_ || stop_wanted(); };
+}
+
 // A registry that is away says nothing against what is here. One that answers, even with a refusal, is believed.
-std::shared_ptr<ServedImage> Daemon::open_now_or_as_seen(const ImageSpec& spec, index::IndexPlace place) {
+std::shared_ptr<ServedImage> Daemon::open_now_or_as_kept(const ImageSpec& spec, index::IndexPlace place) {
   try {
     auto opened = ServedImage::open(spec, local_, *streams_, place);
-    seen_images_.remember(*opened);
+    keep_image(*local_, spec, opened->image());
     return opened;
   } catch (const TemporaryError& error) {
-    const auto seen = place == index::IndexPlace::kHere ? seen_images_.find(spec) : std::nullopt;
-    if (!seen) throw;
+    auto image = place == index::IndexPlace::kHere ? find_kept_image(local_, spec) : std::nullopt;
+    if (!image) throw;
     log::warn("{}; {} is taken to be what it was when it was last opened, {}", error.what(), spec.reference,
-              seen->digest.to_string());
-    return ServedImage::reopen(spec, open_remembered(*seen), seen->index, index::Judged::kNow, local_, *streams_);
+              image->digest().to_string());
+    return ServedImage::open(spec, std::move(*image), local_, *streams_, place);
   }
 }
 
 std::shared_ptr<ServedImage> Daemon::open(const ImageSpec& spec, index::IndexPlace place) {
   refuse_if_stopping();
-  auto opened = open_now_or_as_seen(spec, place);
-  for (const auto& blobs : opened->index().blobs.layers) known_layers_.remember(blobs);
+  auto served = open_now_or_as_kept(spec, place);
   // An image that is mounted is open already: its counters go on. Not by another index, though: that one was not asked
   // for, and may not be trusted by who asks.
-  auto served = state_.with([&](State& state) {
-    for (const auto& backing : state.backings) {
-      if (!backing->mounted->image().shows_the_same_as(*opened)) continue;
-      auto same = backing->mounted->served();
-      same->take_marks_of(*opened);
-      return same;
-    }
-    return opened;
-  });
+  const auto shows_it = [&](const ServedImage& image) { return image.shows_the_same_as(*served); };
+  if (auto same = images_.find_image(shows_it)) {
+    same->take_marks_of(*served);
+    served = std::move(same);
+  }
   proofs_.watch(served);
   return served;
 }
@@ -144,80 +132,74 @@ std::shared_ptr<BlobMount> Daemon::shared_blobs() {
   return blobs;
 }
 
-Daemon::Backing& Daemon::add_backing(std::unique_ptr<Backing> backing, const std::shared_ptr<ServedImage>& image,
-                                     const fs::path& dir, MountMode mode, bool recorded) {
-  const auto recorder = recorded ? std::make_shared<ReadRecorder>() : nullptr;
+ImageMount& Daemon::add_mount(std::unique_ptr<ImageMount> mount, const std::shared_ptr<ServedImage>& image,
+                              MountMode mode, const std::shared_ptr<ReadRecorder>& recorder) {
+  for (const auto& folder : mount->folders) fs::create_directories(folder);
   if (mode != MountMode::kFuse) {
     auto why = why_no_kernel_mode();
     if (why.empty()) {
       try {
-        auto blobs = recorded ? std::make_shared<BlobMount>(backing->folders.back(), settings_, channels_, *kept_)
+        auto blobs = recorder ? std::make_shared<BlobMount>(mount->folders.back(), settings_, channels_, *kept_)
                               : shared_blobs();
-        backing->mounted = MountedImage::by_kernel(image, dir, std::move(blobs), settings_, *kept_, recorder);
+        mount->mounted = MountedImage::by_kernel(image, mount->dir, std::move(blobs), settings_, *kept_, recorder);
       } catch (const std::system_error& error) {
         if (!is_lack_of_kernel(error.code().value())) throw;
         why = fmt::format("kernel mode needs Linux 6.12 with EROFS ({})", error.what());
       }
     }
-    if (!backing->mounted && mode == MountMode::kKernel) fail<Unsupported>("{}", why);
-    if (!backing->mounted) backing->why = why + "; using fuse mode";
+    if (!mount->mounted && mode == MountMode::kKernel) fail<Unsupported>("{}", why);
+    if (!mount->mounted) mount->why = why + "; using fuse mode";
   }
-  if (!backing->mounted) backing->mounted = MountedImage::by_fuse(image, dir, settings_, channels_, *kept_, recorder);
+  if (!mount->mounted)
+    mount->mounted = MountedImage::by_fuse(image, mount->dir, settings_, channels_, *kept_, recorder);
   log::info("mounted {} ({}) in {} mode at {}{}{}", image->digest().to_string(), image->reference(),
-            to_string(backing->mounted->mode()), dir.string(), backing->why.empty() ? "" : ": ", backing->why);
-  return *state_.with([&](State& state) { return state.backings.emplace_back(std::move(backing)).get(); });
+            to_string(mount->mounted->mode()), mount->dir.string(), mount->why.empty() ? "" : ": ", mount->why);
+  return images_.add(std::move(mount));
 }
 
 // Named by the image; where the same image is mounted by another index already, by that, too.
 fs::path Daemon::free_folder(const ServedImage& image, std::string_view suffix) {
   const auto dir = options_.paths.images_dir() / (image.digest().hex() + std::string(suffix));
-  if (find_backing(dir) == nullptr) return dir;
+  if (images_.find(dir) == nullptr) return dir;
   return options_.paths.images_dir() /
          fmt::format("{}-{}{}", image.digest().hex(), image.index_digest().hex().substr(0, 16), suffix);
 }
 
-Daemon::Backing& Daemon::shared_backing(const std::shared_ptr<ServedImage>& image, MountMode mode) {
-  auto* found = state_.with([&](State& state) -> Backing* {
-    for (const auto& backing : state.backings) {
-      // Left to us: kernel mode, or what we came to when that failed.
-      const bool fits =
-          backing->mounted->mode() == mode ||
-          (mode == MountMode::kAuto && (backing->mounted->mode() == MountMode::kKernel || !backing->why.empty()));
-      if (backing->shared && fits && backing->mounted->image().shows_the_same_as(*image)) return backing.get();
-    }
-    return nullptr;
+ImageMount& Daemon::shared_mount(const std::shared_ptr<ServedImage>& image, MountMode mode) {
+  auto* found = images_.find_if([&](const ImageMount& mount) {
+    // Left to us: kernel mode, or what we came to when that failed.
+    const bool fits = mount.mounted->mode() == mode ||
+                      (mode == MountMode::kAuto && (mount.mounted->mode() == MountMode::kKernel || !mount.why.empty()));
+    return mount.shared && fits && mount.mounted->image().shows_the_same_as(*image);
   });
   if (found != nullptr) return *found;
-  const auto dir = free_folder(*image, mode == MountMode::kFuse ? "-fuse" : "");
-  auto backing = std::make_unique<Backing>();
-  backing->shared = true;
-  backing->folders = {dir};
-  fs::create_directories(dir);
-  return add_backing(std::move(backing), image, dir, mode, false);
+  auto mount = std::make_unique<ImageMount>();
+  mount->dir = free_folder(*image, mode == MountMode::kFuse ? "-fuse" : "");
+  mount->shared = true;
+  mount->folders = {mount->dir};
+  return add_mount(std::move(mount), image, mode);
 }
 
 // Files of its own even where they are all here, and caches of the kernel that nobody else has filled: else reads would
 // go unseen.
-Daemon::Backing& Daemon::recorded_backing(const std::shared_ptr<ServedImage>& image, MountMode mode) {
+ImageMount& Daemon::recorded_mount(const std::shared_ptr<ServedImage>& image, MountMode mode) {
   std::string name;
   do name = fmt::format("{}-recording-{}", image->digest().hex(), ++recordings_);
   while (fs::exists(options_.paths.images_dir() / name));  // of an earlier daemon
-  auto backing = std::make_unique<Backing>();
-  backing->folders = {options_.paths.images_dir() / name, options_.paths.images_dir() / (name + "-blobs")};
-  for (const auto& folder : backing->folders) fs::create_directories(folder);
-  const auto dir = backing->folders.front();
-  return add_backing(std::move(backing), image, dir, mode, true);
+  auto mount = std::make_unique<ImageMount>();
+  mount->dir = options_.paths.images_dir() / name;
+  mount->folders = {mount->dir, options_.paths.images_dir() / (name + "-blobs")};
+  return add_mount(std::move(mount), image, mode, std::make_shared<ReadRecorder>());
 }
 
 // The profile that comes with the index. Once for a mount: whoever joins it finds it under way or done.
-void Daemon::start_prefetch(Backing& backing) {
-  const auto& image = backing.mounted->image();
+void Daemon::start_prefetch(ImageMount& mount) {
+  const auto& image = mount.mounted->image();
   const auto& profile = image.index().profile;
-  if (backing.prefetch || profile.ranges.empty()) return;
+  if (mount.prefetch || profile.ranges.empty()) return;
   const PrefetchOptions options{.max_bytes_under_way = options_.streams.max_in_flight_bytes / 2};
-  auto prefetch =
-      std::make_unique<Prefetch>(plan_prefetch(image.distinct_layers(), profile, *image.cold(), options), options);
-  state_.with([&](State&) { backing.prefetch = std::move(prefetch); });
+  images_.set_prefetch(mount, std::make_unique<Prefetch>(
+                                  plan_prefetch(image.distinct_layers(), profile, *image.cold(), options), options));
 }
 
 MountResult Daemon::mount(const ImageSpec& spec, const fs::path& wanted_dir, MountMode mode, bool prefetch) {
@@ -226,31 +208,31 @@ MountResult Daemon::mount(const ImageSpec& spec, const fs::path& wanted_dir, Mou
   const auto image = open(spec);
   const std::lock_guard guard(changing_);
   refuse_if_stopping();
-  if (state_.with([&](State& state) { return state.user_mounts.contains(dir); }))
-    fail<UsageError>("{}: varve has mounted something there already", dir.string());
-  auto& backing =
-      may_mount() ? shared_backing(image, mode) : add_backing(std::make_unique<Backing>(), image, dir, mode, false);
+  if (images_.find_name(dir)) fail<UsageError>("{}: varve has mounted something there already", dir.string());
+  const auto own_mount = [&]() -> ImageMount& {
+    auto own = std::make_unique<ImageMount>();
+    own->dir = dir;
+    return add_mount(std::move(own), image, mode);
+  };
+  auto& mount = may_mount() ? shared_mount(image, mode) : own_mount();
   // In the record before it is done: a daemon that comes after our death then knows that nobody was told of it.
-  state_.with([&](State& state) {
-    ++backing.users;
-    state.user_mounts[dir] = {.image = backing.mounted.get(), .bound = backing.shared, .settled = !backing.shared};
-  });
+  images_.set_name({.dir = dir, .mount = mount.dir, .bound = mount.shared, .settled = !mount.shared});
   write_record();
-  if (backing.shared) {
+  if (mount.shared) {
     try {
-      bind(backing.mounted->dir(), dir);
+      bind(mount.dir, dir);
     } catch (...) {
-      state_.with([&](State& state) { state.user_mounts.erase(dir); });
-      drop_user(*backing.mounted, false);
+      images_.remove_name(dir);
+      end_use(mount.dir);
       throw;
     }
-    state_.with([&](State& state) { state.user_mounts[dir].settled = true; });
+    images_.set_name({.dir = dir, .mount = mount.dir, .bound = true, .settled = true});
     write_record();
   }
-  if (prefetch) start_prefetch(backing);
+  if (prefetch) start_prefetch(mount);
   return {.dir = dir,
-          .mode = backing.mounted->mode(),
-          .why = backing.why,
+          .mode = mount.mounted->mode(),
+          .why = mount.why,
           .image = image->digest(),
           .seconds = watch.seconds(),
           .loaded_bytes = image->index().loaded_bytes};
@@ -260,38 +242,35 @@ void Daemon::unmount(const fs::path& wanted_dir, bool detach) {
   const std::lock_guard guard(changing_);
   // Not canonical(): that would look into a mount which may hang.
   const auto dir = wanted_dir.lexically_normal();
-  const auto found = state_.with([&](State& state) -> std::optional<UserMount> {
-    const auto at = state.user_mounts.find(dir);
-    return at == state.user_mounts.end() ? std::nullopt : std::optional(at->second);
-  });
+  const auto found = images_.find_name(dir);
   if (!found) fail<NotFound>("{}: varve has mounted nothing there", dir.string());
   try {
     if (found->bound)
       unmount_dir(dir, detach, false);
     else
-      found->image->unmount(detach);
+      images_.find(found->mount)->mounted->unmount(detach);
   } catch (const std::system_error& error) {
     explain_busy(dir, error);
   }
-  state_.with([&](State& state) { state.user_mounts.erase(dir); });
+  images_.remove_name(dir);
   log::info("unmounted {}", dir.string());
-  drop_user(*found->image, false);
+  end_use(found->mount);
 }
 
 AcquiredImage Daemon::acquire(const ImageSpec& spec, MountMode mode, const MountOptions& options, pid_t holder,
-                              std::vector<Lease>& leases) {
+                              std::vector<LeaseTable::Lease>& leases) {
   const Stopwatch watch;
   const auto image = open(spec);
   const std::lock_guard guard(changing_);
   refuse_if_stopping();
-  auto& backing = options.record ? recorded_backing(image, mode) : shared_backing(image, mode);
-  leases.push_back(add_lease(backing, find_holder(holder)));
+  auto& mount = options.record ? recorded_mount(image, mode) : shared_mount(image, mode);
+  leases.push_back(leases_.add(mount.dir, find_holder(holder)));
   write_record();
-  const auto stats = state_.with([&](State& state) { return stats_of(state, *backing.mounted); });
-  if (options.prefetch && !options.record) start_prefetch(backing);
-  return {.dir = backing.mounted->dir(),
-          .mode = backing.mounted->mode(),
-          .why = backing.why,
+  const auto stats = stats_of(mount.mounted->image());
+  if (options.prefetch && !options.record) start_prefetch(mount);
+  return {.dir = mount.dir,
+          .mode = mount.mounted->mode(),
+          .why = mount.why,
           .image = image->digest(),
           .config_json = std::string(as_text(image->image().config_json)),
           .seconds = watch.seconds(),
@@ -299,65 +278,35 @@ AcquiredImage Daemon::acquire(const ImageSpec& spec, MountMode mode, const Mount
           .stats = stats};
 }
 
-Daemon::Lease Daemon::add_lease(Backing& backing, std::optional<LeaseHolder> holder) {
-  return state_.with([&](State& state) {
-    ++backing.users;
-    ++backing.leases;
-    state.leases[++state.last_lease] = {.image = backing.mounted.get(), .holder = holder};
-    return Lease(*this, *backing.mounted, state.last_lease);
-  });
+std::shared_ptr<ReadRecorder> Daemon::recorder_of(const LeaseTable::Lease& lease) {
+  const auto* mount = images_.find(lease.mount());  // it is there as long as its lease
+  return mount == nullptr ? nullptr : mount->mounted->recorder();
 }
 
-void Daemon::release(std::uint64_t lease) {
+void Daemon::end_use_of_lease(const fs::path& mount) {
   const std::lock_guard guard(changing_);
-  auto* image = state_.with([&](State& state) {
-    const auto found = state.leases.extract(lease);
-    return found.empty() ? nullptr : found.mapped().image;
-  });
-  if (image != nullptr) drop_user(*image, true);
+  end_use(mount);
 }
 
 // With the last user the mount goes, and with the last mount of an image its files.
-void Daemon::drop_user(MountedImage& image, bool lease) {
-  const auto last = state_.with([&](State& state) -> std::unique_ptr<Backing> {
-    const auto found = std::find_if(state.backings.begin(), state.backings.end(),
-                                    [&](const auto& backing) { return backing->mounted.get() == &image; });
-    if (found == state.backings.end()) return nullptr;
-    if (lease) --(*found)->leases;
-    if (--(*found)->users > 0) return nullptr;
-    auto backing = std::move(*found);
-    state.backings.erase(found);
-    return backing;
-  });
-  if (!last) return write_record();
-  log::info("unmounting {}", last->mounted->dir().string());
-  take_down(*last);
+void Daemon::end_use(fs::path dir) {
+  if (images_.find(dir) == nullptr) return;
+  if (!images_.has_name(dir) && !leases_.any(dir)) {
+    log::info("unmounting {}", dir.string());
+    images_.remove(dir);
+  }
   write_record();
 }
 
-void Daemon::take_down(Backing& backing) {
-  backing.prefetch.reset();
-  backing.mounted.reset();
-  std::error_code ignored;  // busy and detached: the folders are free all the same
-  for (const auto& folder : backing.folders) fs::remove(folder, ignored);
-}
-
-ImageStats Daemon::stats_of(State& state, const MountedImage& image) const {
-  auto stats = image.image().stats();
-  for (const auto& backing : state.backings) {
-    if (backing->prefetch && backing->mounted->image().digest() == stats.image)
-      stats.prefetched_bytes += backing->prefetch->fetched_bytes();
-  }
+ImageStats Daemon::stats_of(const ServedImage& image) {
+  auto stats = image.stats();
+  stats.prefetched_bytes = images_.prefetched_bytes(stats.image);
   return stats;
 }
 
 std::optional<ImageStats> Daemon::image_stats(const Digest& image) {
-  return state_.with([&](State& state) -> std::optional<ImageStats> {
-    for (const auto& backing : state.backings) {
-      if (backing->mounted->image().digest() == image) return stats_of(state, *backing->mounted);
-    }
-    return std::nullopt;
-  });
+  const auto found = images_.find_image([&](const ServedImage& one) { return one.digest() == image; });
+  return found ? std::optional(stats_of(*found)) : std::nullopt;
 }
 
 DaemonStatus Daemon::status() {
@@ -369,44 +318,24 @@ DaemonStatus Daemon::status() {
                                  .keeper_pid = options_.descriptors->pid()},
                       .mounts = {},
                       .store = {.bytes = streams_->store_bytes(), .max_bytes = options_.streams.store_limit.max_bytes}};
-  state_.with([&](State& state) {
-    const auto add = [&](const std::string& dir, const MountedImage& image, bool session) {
-      status.mounts.push_back({.dir = dir,
-                               .mode = image.mode(),
-                               .session = session,
-                               .stats = stats_of(state, image),
-                               .fuse_requests = image.fuse_requests()});
-    };
-    for (const auto& [dir, mount] : state.user_mounts) {
-      if (mount.settled) add(dir.string(), *mount.image, false);
-    }
-    for (const auto& backing : state.backings) {
-      if (backing->leases > 0) add(backing->mounted->dir().string(), *backing->mounted, true);
-    }
+  const auto status_of = [](const fs::path& dir, const MountedImage& image, bool session) {
+    return MountStatus{.dir = dir.string(),
+                       .mode = image.mode(),
+                       .session = session,
+                       .stats = image.image().stats(),
+                       .fuse_requests = image.fuse_requests()};
+  };
+  const auto names = images_.names();
+  std::vector<MountStatus> sessions;
+  images_.for_each([&](const ImageMount& mount) {
+    for (const auto& name : names)
+      if (name.settled && name.mount == mount.dir) status.mounts.push_back(status_of(name.dir, *mount.mounted, false));
+    if (leases_.any(mount.dir)) sessions.push_back(status_of(mount.dir, *mount.mounted, true));
   });
+  std::ranges::sort(status.mounts, {}, [](const MountStatus& mount) { return fs::path(mount.dir); });
+  std::ranges::move(sessions, std::back_inserter(status.mounts));
+  for (auto& mount : status.mounts) mount.stats.prefetched_bytes = images_.prefetched_bytes(mount.stats.image);
   return status;
-}
-
-void Daemon::start_pull(const std::shared_ptr<ServedImage>& image, bool cold) {
-  const std::lock_guard guard(changing_);
-  refuse_if_stopping();
-  const bool running = state_.with([&](State& state) {
-    std::erase_if(state.pulls, [](const auto& pull) { return pull.second->finished.load(); });
-    return state.pulls.contains({image->index_digest(), cold});
-  });
-  if (running) return;
-  const auto job = std::make_shared<PullJob>();
-  job->image = image;
-  job->thread = std::jthread([raw = job.get(), layers = layers_to_pull(*image, cold)] {
-    try {
-      pull_layers(layers, {}, [raw] { return raw->stop.load(); });
-      log::info("pulled {}", raw->image->digest().to_string());
-    } catch (const std::exception& error) {
-      log::error("pull of {}: {}", raw->image->digest().to_string(), error.what());
-    }
-    raw->finished = true;
-  });
-  state_.with([&](State& state) { state.pulls[{image->index_digest(), cold}] = job; });
 }
 
 PullResult Daemon::pull(const ImageSpec& spec, bool wait, bool cold, const ProgressCallback& progress,
@@ -414,9 +343,9 @@ PullResult Daemon::pull(const ImageSpec& spec, bool wait, bool cold, const Progr
   const auto image = open(spec, index::IndexPlace::kRepository);
   const auto before = image->stats();
   if (wait)
-    pull_layers(layers_to_pull(*image, cold), progress, [&] { return stopping_ || stop_wanted(); });
+    pull_layers(layers_to_pull(*image, cold), progress, or_stopping(stop_wanted));
   else
-    start_pull(image, cold);
+    pulls_.start({.index = image->index_digest(), .cold = cold}, image->digest(), layers_to_pull(*image, cold));
   return pull_result(*image, before, wait);
 }
 
@@ -451,55 +380,19 @@ PullResult Daemon::fetch(const ServedImage& image, const std::vector<LayerRanges
     layers.push_back({.stream = *layer, .ranges = ranges});
   }
   const auto before = image.stats();
-  pull_ranges(layers, progress, [&] { return stopping_ || stop_wanted(); });
+  pull_ranges(layers, progress, or_stopping(stop_wanted));
   return pull_result(image, before, true);
-}
-
-// A complete layer may be mounted straight from its store file, where a hole would read as zeros: what verify dropped
-// of a layer in use is fetched at once.
-void Daemon::repair_if_mounted(const std::shared_ptr<LayerStream>& stream, const std::vector<ByteRange>& bad) {
-  const bool mounted = state_.with([&](State& state) {
-    return std::any_of(state.backings.begin(), state.backings.end(), [&](const auto& backing) {
-      const auto& layers = backing->mounted->image().layers();
-      return std::find(layers.begin(), layers.end(), stream) != layers.end();
-    });
-  });
-  if (!mounted) return;
-  for (const auto& range : bad) {
-    std::promise<void> fetched;
-    stream->ensure(range, Priority::kReader, [&](std::exception_ptr error) {
-      if (error)
-        fetched.set_exception(error);
-      else
-        fetched.set_value();
-    });
-    try {
-      fetched.get_future().get();
-    } catch (const std::exception& error) {
-      log::error("verify: a damaged span of a mounted layer could not be fetched anew: {}", error.what());
-    }
-  }
 }
 
 VerifyResult Daemon::verify_streams(const std::vector<std::shared_ptr<LayerStream>>& streams,
                                     const ProgressCallback& progress, const std::function<bool()>& stop_wanted) {
-  std::uint64_t expected = 0;
-  for (const auto& stream : streams) expected += stream->stats().present_bytes;
-  VerifyResult result;
-  for (const auto& stream : streams) {
-    if (stopping_ || stop_wanted()) throw Cancelled("verify: stopped");
-    if (progress) progress(result.checked_bytes, expected);
-    const auto verified = stream->verify();
-    result.checked_bytes += verified.checked_bytes;
-    const auto& layer = stream->map().layer_digest;
-    for (const auto& bad : verified.bad) {
-      log::error("verify: layer {} at {}+{} is damaged in the store; dropped, it will be fetched anew",
-                 layer.to_string(), bad.offset, bad.length);
-      result.bad.push_back({.layer = layer, .stream_offset = bad.offset, .length = bad.length});
-    }
-    repair_if_mounted(stream, verified.bad);
-  }
-  return result;
+  const auto is_mounted = [this](const std::shared_ptr<LayerStream>& stream) {
+    return nullptr != images_.find_if([&](const ImageMount& mount) {
+      const auto& layers = mount.mounted->image().layers();
+      return std::find(layers.begin(), layers.end(), stream) != layers.end();
+    });
+  };
+  return fuse::verify_streams(streams, is_mounted, progress, or_stopping(stop_wanted));
 }
 
 VerifyResult Daemon::verify(const ImageSpec& spec, bool deep, const ProgressCallback& progress,
@@ -520,81 +413,36 @@ VerifyResult Daemon::verify(const ImageSpec& spec, bool deep, const ProgressCall
   return result;
 }
 
-// A layer of the store whose image is not mounted is opened by its map alone: digests need no registry.
-std::vector<std::shared_ptr<LayerStream>> Daemon::stored_streams() {
-  std::map<StoredLayer, std::shared_ptr<LayerStream>> open_streams;
-  state_.with([&](State& state) {
-    for (const auto& backing : state.backings) {
-      const auto& image = backing->mounted->image();
-      for (std::size_t i = 0; i < image.layers().size(); ++i)
-        open_streams[{.layer = image.layers()[i]->map().layer_digest,
-                      .map = image.index().blobs.layers.at(i).map.digest}] = image.layers()[i];
-    }
-  });
-  std::vector<std::shared_ptr<LayerStream>> streams;
-  for (const auto& stored : streams_->stored_layers()) {
-    const auto& digest = stored.layer;
-    if (const auto found = open_streams.find(stored); found != open_streams.end()) {
-      streams.push_back(found->second);
-      continue;
-    }
-    auto blobs = known_layers_.find(digest, stored.map);
-    if (!blobs) blobs = local_->find_layer_index(digest);
-    if (blobs && stored.map && blobs->map.digest != *stored.map) blobs.reset();
-    if (!blobs) {
-      log::warn("verify: layer {} is in the store, but its index is not on this machine; left alone",
-                digest.to_string());
-      continue;
-    }
-    const auto bytes = oci::read_whole_blob(local_->repository(), blobs->map, kMaxMapBytes);
-    auto map =
-        std::make_shared<const index::LayerMap>(index::LayerMap::decode(bytes, "layer map of " + digest.to_string()));
-    oci::Descriptor layer;
-    layer.digest = digest;
-    layer.size = map->compressed_bytes;
-    streams.push_back(streams_->stream(std::move(map), layer, nullptr, *blobs, nullptr));
-  }
-  return streams;
-}
-
 VerifyResult Daemon::verify_store(const ProgressCallback& progress, const std::function<bool()>& stop_wanted) {
-  return verify_streams(stored_streams(), progress, stop_wanted);
+  return verify_streams(open_stored_streams(*streams_, *local_, options_.paths.root), progress, stop_wanted);
 }
 
 bool Daemon::idle() {
-  return state_.with([](State& state) {
-    return state.backings.empty() && std::all_of(state.pulls.begin(), state.pulls.end(),
-                                                 [](const auto& pull) { return pull.second->finished.load(); });
-  });
+  return pulls_.idle() && images_.find_if([](const ImageMount&) { return true; }) == nullptr;
 }
 
 void Daemon::unmount_everything() {
-  const auto user_mounts = state_.with([](State& state) {
-    state.leases.clear();  // their images go
-    return std::exchange(state.user_mounts, {});
-  });
-  for (const auto& [dir, mount] : user_mounts) {
-    if (!mount.bound) continue;
+  for (const auto& name : images_.names()) {
+    images_.remove_name(name.dir);
+    if (!name.bound) continue;
     try {
-      unmount_dir(dir, true, false);
+      unmount_dir(name.dir, true, false);
     } catch (const std::exception& error) {
       log::error("{}", error.what());
     }
   }
-  const auto backings = state_.with([](State& state) { return std::exchange(state.backings, {}); });
-  for (const auto& backing : backings) take_down(*backing);
+  images_.remove_all();
 }
 
 void Daemon::stop() {
   if (stopping_.exchange(true)) return;
-  holders_.reset();
+  leases_.clear();
   proofs_.stop();
   {
     const std::lock_guard guard(changing_);
     unmount_everything();
   }
-  const auto pulls = state_.with([](State& state) { return std::exchange(state.pulls, {}); });
-  for (const auto& [digest, pull] : pulls) pull->stop = true;
+  pulls_.stop();
   streams_->stop();      // what still waits fails now
   channels_.stop_all();  // nobody asks any more
   options_.descriptors->end();

@@ -7,7 +7,7 @@
 #include "core/base/file.h"
 #include "core/base/log.h"
 #include "fuse/daemon/daemon.h"
-#include "fuse/daemon/remembered_image.h"
+#include "fuse/daemon/kept_images.h"
 #include "fuse/daemon/stale_mounts.h"
 #include "fuse/mount/fuse_channel.h"
 #include "fuse/mount/fuse_mount.h"
@@ -67,8 +67,8 @@ void Daemon::take_over() {
   }
   for (const auto& image : work.record.images) {
     try {
-      work.images[image.index] = ServedImage::reopen(image.spec, open_remembered(image), image.index,
-                                                     index::Judged::kAlready, local_, *streams_);
+      work.images[image.index] = ServedImage::reopen(image.spec, open_kept_image(local_, image.spec, image.digest),
+                                                     image.index, local_, *streams_);
       proofs_.watch(work.images[image.index]);
     } catch (const std::exception& error) {
       log::error("{} cannot be served any more: {}", image.digest.to_string(), error.what());
@@ -92,23 +92,24 @@ void Daemon::take_over() {
   take_over_names(work);
   take_over_leases(work);
   unmount_stale(options_.paths, work.served);
-  drop_unused_backings();
+  drop_unused_mounts();
   write_record();
 }
 
-Daemon::Backing& Daemon::adopt(std::unique_ptr<MountedImage> mounted, const HandoverMount& mount) {
-  auto backing = std::make_unique<Backing>();
-  backing->mounted = std::move(mounted);
-  backing->why = mount.why;
-  backing->shared = mount.shared;
-  if (mount.dir.parent_path() == options_.paths.images_dir()) {
-    backing->folders = {mount.dir};
-    if (!mount.shared)
-      backing->folders.push_back(mount.dir.string() + "-blobs");  // it was recorded; nobody records it now
+void Daemon::adopt(std::unique_ptr<MountedImage> mounted, const HandoverMount& record) {
+  auto mount = std::make_unique<ImageMount>();
+  mount->dir = record.dir;
+  mount->mounted = std::move(mounted);
+  mount->why = record.why;
+  mount->shared = record.shared;
+  if (record.dir.parent_path() == options_.paths.images_dir()) {
+    mount->folders = {record.dir};
+    if (!record.shared)
+      mount->folders.push_back(record.dir.string() + "-blobs");  // it was recorded; nobody records it now
   }
-  log::info("goes on with {} ({}) in {} mode at {}", backing->mounted->image().digest().to_string(),
-            backing->mounted->image().reference(), to_string(mount.mode), mount.dir.string());
-  return *state_.with([&](State& state) { return state.backings.emplace_back(std::move(backing)).get(); });
+  log::info("goes on with {} ({}) in {} mode at {}", mount->mounted->image().digest().to_string(),
+            mount->mounted->image().reference(), to_string(record.mode), record.dir.string());
+  images_.add(std::move(mount));
 }
 
 void Daemon::take_over_tree(TakeOver& work, const HandoverConnection& connection) {
@@ -165,18 +166,9 @@ void Daemon::take_over_blobs(TakeOver& work, const HandoverConnection& connectio
   if (connection.dir == options_.paths.blobs_dir()) blobs_ = blobs;
 }
 
-Daemon::Backing* Daemon::find_backing(const fs::path& dir) {
-  return state_.with([&](State& state) -> Backing* {
-    const auto found = std::find_if(state.backings.begin(), state.backings.end(),
-                                    [&](const auto& backing) { return backing->mounted->dir() == dir; });
-    return found == state.backings.end() ? nullptr : found->get();
-  });
-}
-
 void Daemon::take_over_names(TakeOver& work) {
   for (const auto& name : work.record.names) {
-    auto* backing = find_backing(name.mount);
-    if (backing == nullptr || !work.devices.contains(name.dir) ||
+    if (images_.find(name.mount) == nullptr || !work.devices.contains(name.dir) ||
         work.devices.at(name.dir) != work.devices.at(name.mount))
       continue;  // stale, or unmounted by hand
     if (!name.settled) {
@@ -188,59 +180,20 @@ void Daemon::take_over_names(TakeOver& work) {
       }
       continue;
     }
-    state_.with([&](State& state) {
-      ++backing->users;
-      state.user_mounts[name.dir] = {.image = backing->mounted.get(), .bound = name.bound, .settled = true};
-    });
+    images_.set_name(name);
   }
 }
 
 void Daemon::take_over_leases(TakeOver& work) {
-  std::vector<HolderWatch::Holder> holders;
-  for (const auto& [dir, holder] : work.record.leases) {
-    auto* backing = find_backing(dir);
-    auto process = open_holder(holder);
-    if (backing == nullptr || !process) continue;
-    auto lease = std::make_shared<std::optional<Lease>>(add_lease(*backing, holder));
-    holders.push_back({.process = std::move(process), .on_end = [lease] { lease->reset(); }});
-  }
-  if (!holders.empty()) holders_ = std::make_unique<HolderWatch>(std::move(holders));
+  std::erase_if(work.record.leases, [this](const auto& lease) { return images_.find(lease.mount) == nullptr; });
+  leases_.take_over(work.record.leases);
 }
 
-void Daemon::drop_unused_backings() {
+void Daemon::drop_unused_mounts() {
+  std::vector<fs::path> mounts;
+  images_.for_each([&](const ImageMount& mount) { mounts.push_back(mount.dir); });
   const std::lock_guard guard(changing_);
-  const auto unused = state_.with([](State& state) {
-    std::vector<MountedImage*> images;
-    for (const auto& backing : state.backings) {
-      if (backing->users > 0) continue;
-      backing->users = 1;  // ours, and given up below
-      images.push_back(backing->mounted.get());
-    }
-    return images;
-  });
-  for (auto* image : unused) drop_user(*image, false);
-}
-
-Handover Daemon::current_record() {
-  Handover record;
-  state_.with([&](State& state) {
-    for (const auto& backing : state.backings) {
-      const auto& mounted = *backing->mounted;
-      record.mounts.push_back({.dir = mounted.dir(),
-                               .index = mounted.image().index_digest(),
-                               .connection = mounted.connection(),
-                               .mode = mounted.mode(),
-                               .why = backing->why,
-                               .shared = backing->shared});
-    }
-    for (const auto& [dir, mount] : state.user_mounts)
-      record.names.push_back({.dir = dir, .mount = mount.image->dir(), .bound = mount.bound, .settled = mount.settled});
-    for (const auto& [number, lease] : state.leases) {
-      if (lease.holder) record.leases.push_back({.mount = lease.image->dir(), .holder = *lease.holder});
-    }
-  });
-  kept_->write_to(record);
-  return record;
+  for (const auto& mount : mounts) end_use(mount);
 }
 
 // Replaced whole, but not synced: it is worth nothing without the descriptors, and those do not outlive the machine.
@@ -249,7 +202,11 @@ void Daemon::write_record() noexcept {
     const auto path = options_.paths.handover_file();
     auto fresh = path;
     fresh += ".new";
-    const auto text = encode_handover(current_record());
+    Handover record;
+    images_.write_to(record);
+    leases_.write_to(record);
+    kept_->write_to(record);
+    const auto text = encode_handover(record);
     const auto file = open_file(fresh, O_WRONLY | O_CREAT | O_TRUNC, 0600);
     write_all(file.get(), as_bytes(text), fresh.string());
     fs::rename(fresh, path);

@@ -35,17 +35,12 @@ auto list_of(const JsonValue& list, const Read& read) {
 }
 
 json to_json(const HandoverImage& image) {
-  return {{"digest", image.digest.to_string()}, {"spec", image.spec},
-          {"media_type", image.media_type},     {"manifest", packed(image.manifest)},
-          {"config", packed(image.config)},     {"index", image.index.to_string()}};
+  return {{"digest", image.digest.to_string()}, {"spec", image.spec}, {"index", image.index.to_string()}};
 }
 
 HandoverImage read_image(const JsonValue& from) {
   return {.digest = from["digest"].digest(),
           .spec = read_image_spec(from["spec"]),
-          .media_type = from["media_type"].text(),
-          .manifest = from["manifest"].base64(),
-          .config = from["config"].base64(),
           .index = from["index"].digest()};
 }
 

@@ -16,16 +16,13 @@
 
 namespace varve::fuse {
 
-inline constexpr int kHandoverFormat = 2;  // 2: connections and mounts name images by their index
+inline constexpr int kHandoverFormat = 3;  // 3: manifests and configs are in ROOT/index (kept_images.h)
 inline constexpr std::uint64_t kMaxHandoverBytes = 256 << 20;
 
-// An image that can be opened again without its repository.
+// An image that can be opened again without its repository (kept_images.h).
 struct HandoverImage {
   Digest digest;
   ImageSpec spec;
-  std::string media_type;  // of the manifest
-  Bytes manifest;
-  Bytes config;
   Digest index;  // the manifest of the index that its tree came from; by it the image is named below
 };
 

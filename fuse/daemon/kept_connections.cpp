@@ -6,7 +6,6 @@
 #include "core/base/errors.h"
 #include "core/base/random.h"
 #include "fuse/daemon/mounted_image.h"
-#include "fuse/daemon/remembered_image.h"
 #include "fuse/mount/fuse_channel.h"
 
 namespace varve::fuse {
@@ -96,7 +95,8 @@ void KeptConnections::write_to(Handover& handover) {
       handover.connections.push_back(std::move(entry));
     }
   });
-  for (const auto& [digest, image] : images) handover.images.push_back(to_handover(*image));
+  for (const auto& [digest, image] : images)
+    handover.images.push_back({.digest = image->digest(), .spec = image->spec(), .index = image->index_digest()});
 }
 
 }  // namespace varve::fuse

@@ -3,6 +3,7 @@
 #include <algorithm>
 
 #include "core/base/errors.h"
+#include "core/index/this_index.h"
 #include "core/oci/platform.h"
 #include "core/oci/reference.h"
 
@@ -43,15 +44,20 @@ void ServedImage::take_marks_of(const ServedImage& opened_later) {
 
 std::shared_ptr<ServedImage> ServedImage::open(const ImageSpec& spec, const std::shared_ptr<index::LocalIndex>& local,
                                                LayerStreams& streams, index::IndexPlace place) {
-  auto image = open_image(spec);
+  return open(spec, open_image(spec), local, streams, place);
+}
+
+std::shared_ptr<ServedImage> ServedImage::open(const ImageSpec& spec, oci::Image image,
+                                               const std::shared_ptr<index::LocalIndex>& local, LayerStreams& streams,
+                                               index::IndexPlace place) {
   auto index = index::load_index(*local, image, place);
   return serve(std::shared_ptr<ServedImage>(new ServedImage(spec, std::move(image), std::move(index))), local, streams);
 }
 
 std::shared_ptr<ServedImage> ServedImage::reopen(const ImageSpec& spec, oci::Image image, const Digest& index_manifest,
-                                                 index::Judged judged, const std::shared_ptr<index::LocalIndex>& local,
+                                                 const std::shared_ptr<index::LocalIndex>& local,
                                                  LayerStreams& streams) {
-  auto index = index::load_this_index(*local, image, index_manifest, judged);
+  auto index = index::load_this_index(*local, image, index_manifest);
   return serve(std::shared_ptr<ServedImage>(new ServedImage(spec, std::move(image), std::move(index))), local, streams);
 }
 

@@ -7,7 +7,6 @@
 
 #include "core/base/guarded.h"
 #include "core/index/local_index.h"
-#include "core/index/this_index.h"
 #include "core/oci/image.h"
 #include "fuse/daemon/control_client.h"
 #include "fuse/mount/stream_file.h"
@@ -23,11 +22,15 @@ class ServedImage {
   static std::shared_ptr<ServedImage> open(const ImageSpec& spec, const std::shared_ptr<index::LocalIndex>& local,
                                            LayerStreams& streams, index::IndexPlace place = index::IndexPlace::kHere);
 
+  // The same for an image that the reference is known to mean.
+  static std::shared_ptr<ServedImage> open(const ImageSpec& spec, oci::Image image,
+                                           const std::shared_ptr<index::LocalIndex>& local, LayerStreams& streams,
+                                           index::IndexPlace place);
+
   // An image that is open in an earlier daemon, with the same index (by the digest of its manifest): needs neither
   // repository nor registry, as far as all that a mount loads is on this machine.
   static std::shared_ptr<ServedImage> reopen(const ImageSpec& spec, oci::Image image, const Digest& index_manifest,
-                                             index::Judged judged, const std::shared_ptr<index::LocalIndex>& local,
-                                             LayerStreams& streams);
+                                             const std::shared_ptr<index::LocalIndex>& local, LayerStreams& streams);
 
   const Digest& digest() const { return image_.digest(); }
   const ImageSpec& spec() const { return spec_; }

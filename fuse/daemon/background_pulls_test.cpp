@@ -1,0 +1,67 @@
+#include "fuse/daemon/background_pulls.h"
+
+#include <gtest/gtest.h>
+
+#include "core/base/file.h"
+#include "testing/fake_layer_stream.h"
+#include "testing/temp_dir.h"
+
+namespace varve::fuse {
+namespace {
+
+class BackgroundPullsTest : public ::testing::Test {
+ protected:
+  BackgroundPullsTest() {
+    write_file_atomically(dir_ / "layer", {});
+    stream_ = std::make_shared<test::FakeLayerStream>(dir_ / "layer", 4 << 20);
+    stream_->hold();
+  }
+  void start(const char* index, bool cold) {
+    pulls_.start({.index = digest_of(index), .cold = cold}, digest_of("image"), {{stream_, {}}});
+  }
+  void wait_until_idle() {
+    while (!pulls_.idle()) std::this_thread::yield();
+  }
+
+  test::TempDir dir_;
+  std::shared_ptr<test::FakeLayerStream> stream_;
+  BackgroundPulls pulls_;
+};
+
+TEST_F(BackgroundPullsTest, WhatIsUnderWayGoesOnAndWhatHasEndedBeginsAnew) {
+  EXPECT_TRUE(pulls_.idle());
+  start("one", false);
+  start("one", false);
+  stream_->wait_for_wishes(1);
+  EXPECT_FALSE(pulls_.idle());
+  start("one", true);
+  start("other", false);
+  stream_->wait_for_wishes(3);
+  stream_->arrive();
+  wait_until_idle();
+  EXPECT_EQ(stream_->wishes(), 3u);
+  start("one", false);
+  wait_until_idle();
+  EXPECT_EQ(stream_->wishes(), 4u);
+}
+
+TEST_F(BackgroundPullsTest, AFailureEndsThePullAndNothingElse) {
+  start("one", false);
+  stream_->wait_for_wishes(1);
+  stream_->fail_all("the registry is away");
+  wait_until_idle();
+}
+
+TEST_F(BackgroundPullsTest, StopEndsWhatWaitsAndRefusesMore) {
+  start("one", false);
+  stream_->wait_for_wishes(1);
+  pulls_.stop();
+  EXPECT_TRUE(pulls_.idle());
+  start("other", false);
+  EXPECT_TRUE(pulls_.idle());
+  EXPECT_EQ(stream_->wishes(), 1u);
+  stream_->arrive();  // late, and to nobody's harm
+}
+
+}  // namespace
+}  // namespace varve::fuse

@@ -1,0 +1,70 @@
+#pragma once
+// Which images are mounted where, and under which names of users.
+#include <filesystem>
+#include <functional>
+#include <map>
+#include <memory>
+#include <optional>
+#include <string>
+#include <vector>
+
+#include "core/base/guarded.h"
+#include "fuse/daemon/handover.h"
+#include "fuse/daemon/mounted_image.h"
+#include "fuse/stream/prefetch.h"
+
+namespace varve::fuse {
+
+// One image at one folder, for all who use it. Unmounts in the end; folders that are free are removed.
+struct ImageMount {
+  std::filesystem::path dir;
+  std::unique_ptr<MountedImage> mounted;
+  std::string why;                             // not kernel mode, if it was left to us
+  bool shared = false;                         // at RUN/images; else a plain user's own mount, or one that is recorded
+  std::vector<std::filesystem::path> folders;  // made for it
+  std::unique_ptr<Prefetch> prefetch;          // ends before the mount
+
+  ImageMount() = default;
+  ~ImageMount();
+  ImageMount(const ImageMount&) = delete;
+  ImageMount& operator=(const ImageMount&) = delete;
+};
+
+// Safe to use from any thread: looks are for a moment, so that status never waits for a mount. Who changes it sees to
+// it that nobody else does: what find() and add() return then stays until remove().
+class ImageTable {
+ public:
+  ImageMount& add(std::unique_ptr<ImageMount> mount);
+  // Null if there is none.
+  ImageMount* find(const std::filesystem::path& dir);
+  ImageMount* find_if(const std::function<bool(const ImageMount&)>& fits);
+  std::shared_ptr<ServedImage> find_image(const std::function<bool(const ServedImage&)>& fits);
+  // Under the lock: `look` must not come back here.
+  void for_each(const std::function<void(const ImageMount&)>& look);
+  void set_prefetch(ImageMount& mount, std::unique_ptr<Prefetch> prefetch);
+  // Of all mounts of the image.
+  std::uint64_t prefetched_bytes(const Digest& image);
+  // To be taken down by the caller, without the lock; null if it is not there.
+  std::unique_ptr<ImageMount> remove(const std::filesystem::path& dir);
+  std::vector<std::unique_ptr<ImageMount>> remove_all();
+
+  // Adds the folder of a user, or changes what is known of it.
+  void set_name(const HandoverName& name);
+  std::optional<HandoverName> find_name(const std::filesystem::path& dir);
+  void remove_name(const std::filesystem::path& dir);
+  // In the order of their folders.
+  std::vector<HandoverName> names();
+  bool has_name(const std::filesystem::path& mount);
+
+  // Fills in mounts and names.
+  void write_to(Handover& record);
+
+ private:
+  struct State {
+    std::vector<std::unique_ptr<ImageMount>> mounts;  // each at a folder of its own
+    std::map<std::filesystem::path, HandoverName> names;
+  };
+  Guarded<State> state_;
+};
+
+}  // namespace varve::fuse

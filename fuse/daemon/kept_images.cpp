@@ -1,0 +1,84 @@
+#include "fuse/daemon/kept_images.h"
+
+#include "core/base/errors.h"
+#include "core/base/log.h"
+#include "core/oci/platform.h"
+#include "core/oci/reference.h"
+
+namespace varve::fuse {
+namespace {
+
+// What a reference names, where that cannot be opened.
+class AbsentRepository final : public oci::Repository {
+ public:
+  explicit AbsentRepository(std::string name) : name_(std::move(name)) {}
+  std::string name() const override { return name_; }
+  oci::Document manifest(std::string_view) override { refuse(); }
+  void read_blob(const oci::Descriptor&, ByteRange, const oci::ByteSink&) override { refuse(); }
+  bool has_blob(const oci::Descriptor&) override { return false; }
+  void put_blob(const oci::Descriptor&, const oci::ByteSource&) override { refuse(); }
+  oci::Descriptor put_manifest(ByteView, std::string_view, std::string_view) override { refuse(); }
+  std::vector<oci::Descriptor> referrers(const Digest&, std::string_view) override { return {}; }
+
+ private:
+  [[noreturn]] void refuse() const { fail<NotFound>("{}: it could not be opened", name_); }
+  const std::string name_;
+};
+
+std::string tag_of(const ImageSpec& spec) {
+  return "opened-" + digest_of(as_bytes(spec.reference + '\n' + spec.platform)).hex();
+}
+
+oci::Image open_kept(const std::shared_ptr<index::LocalIndex>& local, const ImageSpec& spec,
+                     const std::string& selector) {
+  auto image = oci::open_image({local, &local->repository()}, selector, oci::Platform::of_this_machine());
+  const auto reference = oci::Reference::parse(spec.reference);
+  image.selector = reference.selector();
+  try {
+    image.repository = oci::open_repository(reference, spec.registry);
+  } catch (const std::exception& error) {
+    log::warn("{}: {}; only what is in the store can be read", spec.reference, error.what());
+    image.repository = std::make_shared<AbsentRepository>(reference.repository_name());
+  }
+  return image;
+}
+
+bool is_kept(oci::Repository& repository, const std::string& tag, const oci::Image& image) {
+  try {
+    return repository.manifest(tag).descriptor.digest == image.digest() && repository.has_blob(image.manifest.config);
+  } catch (const Error&) {
+    return false;
+  }
+}
+
+}  // namespace
+
+void keep_image(index::LocalIndex& local, const ImageSpec& spec, const oci::Image& image) {
+  try {
+    auto& repository = local.repository();
+    const auto tag = tag_of(spec);
+    if (is_kept(repository, tag, image)) return;
+    oci::put_bytes(repository, image.config_json, image.manifest.config.media_type);
+    repository.put_manifest(image.document.bytes, image.document.descriptor.media_type, tag);
+  } catch (const std::exception& error) {
+    log::warn("what {} means is not kept for when its registry is away: {}", spec.reference, error.what());
+  }
+}
+
+oci::Image open_kept_image(const std::shared_ptr<index::LocalIndex>& local, const ImageSpec& spec,
+                           const Digest& manifest) {
+  return open_kept(local, spec, manifest.to_string());
+}
+
+std::optional<oci::Image> find_kept_image(const std::shared_ptr<index::LocalIndex>& local, const ImageSpec& spec) {
+  try {
+    return open_kept(local, spec, tag_of(spec));
+  } catch (const NotFound&) {
+    return std::nullopt;
+  } catch (const std::exception& error) {
+    log::warn("what {} meant when it was last opened cannot be read: {}", spec.reference, error.what());
+    return std::nullopt;
+  }
+}
+
+}  // namespace varve::fuse

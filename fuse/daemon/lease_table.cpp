@@ -1,0 +1,49 @@
+#include "fuse/daemon/lease_table.h"
+
+#include <algorithm>
+
+namespace varve::fuse {
+
+LeaseTable::Lease LeaseTable::add(const std::filesystem::path& mount, std::optional<LeaseHolder> holder) {
+  const auto number = state_.with([&](State& state) {
+    state.leases[++state.last_number] = {.mount = mount, .holder = holder};
+    return state.last_number;
+  });
+  return Lease(*this, number, mount);
+}
+
+void LeaseTable::take_over(const std::vector<HandoverLease>& leases) {
+  std::vector<HolderWatch::Holder> holders;
+  for (const auto& [mount, holder] : leases) {
+    auto process = open_holder(holder);
+    if (!process) continue;
+    auto lease = std::make_shared<std::optional<Lease>>(add(mount, holder));
+    holders.push_back({.process = std::move(process), .on_end = [lease] { lease->reset(); }});
+  }
+  if (!holders.empty()) holders_ = std::make_unique<HolderWatch>(std::move(holders));
+}
+
+void LeaseTable::end(std::uint64_t number) {
+  const auto ended = state_.with([&](State& state) { return state.leases.extract(number); });
+  if (!ended.empty()) on_end_(ended.mapped().mount);
+}
+
+bool LeaseTable::any(const std::filesystem::path& mount) {
+  return state_.with([&](State& state) {
+    return std::ranges::any_of(state.leases, [&](const auto& lease) { return lease.second.mount == mount; });
+  });
+}
+
+void LeaseTable::write_to(Handover& record) {
+  state_.with([&](State& state) {
+    for (const auto& [number, lease] : state.leases)
+      if (lease.holder) record.leases.push_back({.mount = lease.mount, .holder = *lease.holder});
+  });
+}
+
+void LeaseTable::clear() {
+  state_.with([](State& state) { state.leases.clear(); });
+  holders_.reset();
+}
+
+}  // namespace varve::fuse

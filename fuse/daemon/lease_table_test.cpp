@@ -1,0 +1,82 @@
+#include "fuse/daemon/lease_table.h"
+
+#include <gmock/gmock.h>
+#include <gtest/gtest.h>
+#include <sys/wait.h>
+#include <unistd.h>
+
+#include <csignal>
+#include <future>
+
+namespace varve::fuse {
+namespace {
+
+using ::testing::ElementsAre;
+
+class LeaseTableTest : public ::testing::Test {
+ protected:
+  std::vector<std::filesystem::path> ended_;
+  LeaseTable leases_{[this](const std::filesystem::path& mount) { ended_.push_back(mount); }};
+};
+
+TEST_F(LeaseTableTest, AMountIsInUseUntilItsLastLeaseEnds) {
+  {
+    const auto first = leases_.add("/run/a", std::nullopt);
+    {
+      auto second = leases_.add("/run/a", std::nullopt);
+      const auto moved = std::move(second);
+      EXPECT_EQ(moved.mount(), "/run/a");
+      EXPECT_TRUE(leases_.any("/run/a"));
+      EXPECT_FALSE(leases_.any("/run/b"));
+    }
+    EXPECT_THAT(ended_, ElementsAre("/run/a")) << "once, though it was moved";
+    EXPECT_TRUE(leases_.any("/run/a"));
+  }
+  EXPECT_THAT(ended_, ElementsAre("/run/a", "/run/a"));
+  EXPECT_FALSE(leases_.any("/run/a"));
+}
+
+TEST_F(LeaseTableTest, NobodyIsToldOfLeasesThatEndAfterAll) {
+  const auto lease = leases_.add("/run/a", std::nullopt);
+  leases_.clear();
+  EXPECT_FALSE(leases_.any("/run/a"));
+  { const auto last = std::optional(leases_.add("/run/b", std::nullopt)); }
+  EXPECT_THAT(ended_, ElementsAre("/run/b"));
+}
+
+TEST_F(LeaseTableTest, TheRecordNamesThoseWhoseHolderIsKnown) {
+  const auto holder = find_holder(::getpid());
+  ASSERT_TRUE(holder);
+  const auto known = leases_.add("/run/a", holder);
+  const auto unknown = leases_.add("/run/b", std::nullopt);
+  Handover record;
+  leases_.write_to(record);
+  ASSERT_EQ(record.leases.size(), 1u);
+  EXPECT_EQ(record.leases[0].mount, "/run/a");
+  EXPECT_EQ(record.leases[0].holder, *holder);
+}
+
+TEST(LeaseTable, AProcessOfAnEarlierDaemonKeepsItsLeaseUntilItEnds) {
+  const auto child = ::fork();
+  ASSERT_GE(child, 0);
+  if (child == 0) {
+    ::pause();
+    ::_exit(0);
+  }
+  const auto holder = find_holder(child);
+  ASSERT_TRUE(holder);
+  auto other = *holder;
+  ++other.start_time;  // the number belonged to another process
+  std::promise<std::filesystem::path> ended;
+  LeaseTable leases([&](const std::filesystem::path& mount) { ended.set_value(mount); });
+  leases.take_over({{.mount = "/run/a", .holder = *holder}, {.mount = "/run/b", .holder = other}});
+  EXPECT_TRUE(leases.any("/run/a"));
+  EXPECT_FALSE(leases.any("/run/b"));
+  ::kill(child, SIGKILL);
+  EXPECT_EQ(ended.get_future().get(), "/run/a");
+  EXPECT_FALSE(leases.any("/run/a"));
+  ::waitpid(child, nullptr, 0);
+}
+
+}  // namespace
+}  // namespace varve::fuse

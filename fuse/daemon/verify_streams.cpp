@@ -1,0 +1,86 @@
+#include "fuse/daemon/verify_streams.h"
+
+#include <future>
+
+#include "core/base/errors.h"
+#include "core/base/log.h"
+#include "core/index/this_index.h"
+
+namespace varve::fuse {
+namespace {
+
+void fetch_anew(LayerStream& stream, ByteRange range) {
+  std::promise<void> fetched;
+  stream.ensure(range, Priority::kReader, [&](std::exception_ptr error) {
+    if (error)
+      fetched.set_exception(error);
+    else
+      fetched.set_value();
+  });
+  try {
+    fetched.get_future().get();
+  } catch (const std::exception& error) {
+    log::error("verify: a damaged span of a mounted layer could not be fetched anew: {}", error.what());
+  }
+}
+
+// Folders of versions before 0.3 do not name their map: the one that this machine has made of the layer is taken.
+std::optional<Digest> map_of(const StoredLayer& stored, index::LocalIndex& local) {
+  if (stored.map) return stored.map;
+  const auto blobs = local.find_layer_index(stored.layer);
+  return blobs ? std::optional(blobs->map.digest) : std::nullopt;
+}
+
+}  // namespace
+
+VerifyResult verify_streams(const std::vector<std::shared_ptr<LayerStream>>& streams,
+                            const std::function<bool(const std::shared_ptr<LayerStream>&)>& is_mounted,
+                            const ProgressCallback& progress, const std::function<bool()>& stop_wanted) {
+  std::uint64_t expected = 0;
+  for (const auto& stream : streams) expected += stream->stats().present_bytes;
+  VerifyResult result;
+  for (const auto& stream : streams) {
+    if (stop_wanted()) throw Cancelled("verify: stopped");
+    if (progress) progress(result.checked_bytes, expected);
+    const auto verified = stream->verify();
+    result.checked_bytes += verified.checked_bytes;
+    const auto& layer = stream->map().layer_digest;
+    for (const auto& bad : verified.bad) {
+      log::error("verify: layer {} at {}+{} is damaged in the store; dropped, it will be fetched anew",
+                 layer.to_string(), bad.offset, bad.length);
+      result.bad.push_back({.layer = layer, .stream_offset = bad.offset, .length = bad.length});
+    }
+    if (verified.bad.empty() || !is_mounted(stream)) continue;
+    for (const auto& bad : verified.bad) fetch_anew(*stream, bad);
+  }
+  return result;
+}
+
+std::vector<std::shared_ptr<LayerStream>> open_stored_streams(LayerStreams& streams, index::LocalIndex& local,
+                                                              const std::filesystem::path& root) {
+  std::vector<std::shared_ptr<LayerStream>> opened;
+  for (const auto& stored : streams.stored_layers()) {
+    const auto digest = map_of(stored, local);
+    auto map = digest ? index::find_map(root, *digest) : nullptr;
+    if (!map || map->layer_digest != stored.layer) {
+      log::warn("verify: layer {} is in the store, but its index is not on this machine; left alone",
+                stored.layer.to_string());
+      continue;
+    }
+    oci::Descriptor layer;
+    layer.digest = stored.layer;
+    layer.size = map->compressed_bytes;
+    index::LayerIndexBlobs blobs;
+    blobs.layer_digest = stored.layer;
+    blobs.map.digest = *digest;
+    if (map->windows_bytes > 0) {
+      blobs.windows.emplace();
+      blobs.windows->digest = map->windows_digest;
+      blobs.windows->size = map->windows_bytes;
+    }
+    opened.push_back(streams.stream(std::move(map), layer, nullptr, blobs, nullptr));
+  }
+  return opened;
+}
+
+}  // namespace varve::fuse

@@ -1,0 +1,25 @@
+#pragma once
+// Whether what the store holds is still right.
+#include <functional>
+#include <memory>
+#include <vector>
+
+#include "core/index/local_index.h"
+#include "fuse/daemon/control_client.h"
+#include "fuse/stream/layer_stream.h"
+
+namespace varve::fuse {
+
+// Re-digests what is here of the layers; what is wrong is dropped, and fetched at once where `is_mounted`: a complete
+// layer may be mounted straight from its store file, where a hole would read as zeros. `stop_wanted` is asked before
+// each layer; then Cancelled is thrown.
+VerifyResult verify_streams(const std::vector<std::shared_ptr<LayerStream>>& streams,
+                            const std::function<bool(const std::shared_ptr<LayerStream>&)>& is_mounted,
+                            const ProgressCallback& progress, const std::function<bool()>& stop_wanted);
+
+// All layers of the store, each opened by its map alone: digests need no registry. One whose map is not on this machine
+// is left out with a warning. `root` is that of `local`.
+std::vector<std::shared_ptr<LayerStream>> open_stored_streams(LayerStreams& streams, index::LocalIndex& local,
+                                                              const std::filesystem::path& root);
+
+}  // namespace varve::fuse

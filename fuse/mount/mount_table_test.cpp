@@ -1,0 +1,34 @@
+#include "fuse/mount/mount_table.h"
+
+#include <algorithm>
+
+#include <gtest/gtest.h>
+
+namespace varve::fuse {
+namespace {
+
+constexpr const char* kTable =
+    "22 1 253:0 / / rw,relatime shared:1 - ext4 /dev/vda rw\n"
+    "40 22 0:51 / /srv/r/run/blobs ro,nosuid shared:9 - fuse.varve varve:/srv/r ro,user_id=0\n"
+    "41 22 0:52 / /srv/r/run/images/ab ro - erofs /srv/r/trees/cd.erofs ro\n"
+    "42 22 0:52 / /mnt/with\\040space ro - erofs /srv/r/trees/cd.erofs ro\n"
+    "not a line of this kind\n";
+
+TEST(MountTable, ReadsFoldersTypesAndSources) {
+  const auto table = parse_mount_table(kTable);
+  ASSERT_EQ(table.size(), 4u);
+  EXPECT_EQ(table[0].device, "253:0");
+  EXPECT_EQ(table[0].type, "ext4");
+  EXPECT_EQ(table[1].source, "varve:/srv/r");
+  EXPECT_EQ(table[3].dir, "/mnt/with space");
+}
+
+TEST(MountTable, ShowsTheMountsOfThisMachine) {
+  const auto table = read_mount_table();
+  const auto root = std::ranges::find(table, std::filesystem::path("/"), &MountEntry::dir);
+  ASSERT_NE(root, table.end());
+  EXPECT_FALSE(root->type.empty());
+}
+
+}  // namespace
+}  // namespace varve::fuse
