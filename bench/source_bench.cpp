@@ -52,22 +52,18 @@ const Sources& sources() {
   return read;
 }
 
-template <Findings (*Read)(const std::vector<Cell>&)>
 void read_all(benchmark::State& state) {
   std::size_t imports = 0;
   for (auto _ : state) {
     imports = 0;
-    for (const auto& text : sources().texts()) imports += Read({Cell{.text = text, .number = 1}}).imports.size();
+    for (const auto& text : sources().texts()) imports += read_python({Cell{.text = text, .number = 1}}).imports.size();
   }
   state.SetBytesProcessed(static_cast<std::int64_t>(state.iterations() * sources().bytes()));
   state.counters["files"] = static_cast<double>(sources().texts().size());
   state.counters["imports"] = static_cast<double>(imports);
 }
 
-// R's and Julia's readers make nothing of Python; their rate on it is that of their lexers.
-BENCHMARK(read_all<read_python>)->Name("python")->Unit(benchmark::kMillisecond);
-BENCHMARK(read_all<read_r>)->Name("r")->Unit(benchmark::kMillisecond);
-BENCHMARK(read_all<read_julia>)->Name("julia")->Unit(benchmark::kMillisecond);
+BENCHMARK(read_all)->Name("python")->Unit(benchmark::kMillisecond);
 
 }  // namespace
 

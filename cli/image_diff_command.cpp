@@ -69,7 +69,7 @@ notebooks::ScanResult scan_notebook(const std::string& path, const compare::Side
   if (!std::filesystem::exists(path)) fail<NotFound>("{}: no such notebook, script or folder", path);
   notebooks::ScanOptions options;
   options.is_distribution = [&](std::string_view name) {
-    return !before.inventory.owners_of_module(name).empty() || !after.inventory.owners_of_module(name).empty();
+    return !before.inventory.modules.owners(name).empty() || !after.inventory.modules.owners(name).empty();
   };
   return notebooks::scan({path}, options, cancel);
 }

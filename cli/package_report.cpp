@@ -225,7 +225,7 @@ std::vector<const Distribution*> find_named(const Inventory& inventory, const st
     if (one.normalized == normalized || one.package == name) found.push_back(&one);
   }
   if (found.empty()) {
-    for (const auto i : inventory.owners_of_module(name)) found.push_back(&inventory.distributions[i]);
+    for (const auto i : inventory.modules.owners(name)) found.push_back(&inventory.distributions[i]);
   }
   if (found.empty()) fail<NotFound>("{}: no distribution of that name, and none gives it to import", printable(name));
   return found;

@@ -8,8 +8,8 @@
 #include <nlohmann/json.hpp>
 
 #include "analyzer/notebooks/scan.h"
+#include "analyzer/packages/distribution_names.h"
 #include "analyzer/usage/database.h"
-#include "cli/distribution_names.h"
 #include "cli/image_files.h"
 #include "cli/text.h"
 #include "cli/usage_command.h"
@@ -23,6 +23,7 @@ namespace {
 using nlohmann::json;
 using notebooks::Import;
 using notebooks::ScannedFile;
+using packages::DistributionNames;
 
 constexpr std::size_t kMaxErrorsShown = 20;  // to people; --json has all
 constexpr std::size_t kMaxInstallsShown = 20;
@@ -42,8 +43,6 @@ json to_json(const Import& import, const DistributionNames& names) {
                 {"cell", import.cell},
                 {"line", import.line}};
   if (import.module != import.name) entry["module"] = import.module;
-  if (import.language != notebooks::SourceLanguage::kPython)
-    entry["language"] = notebooks::source_language_name(import.language);
   if (import.local) entry["local"] = true;
   if (import.rescued) entry["rescued"] = true;
   if (import.written_file) entry["written_file"] = true;
@@ -52,8 +51,7 @@ json to_json(const Import& import, const DistributionNames& names) {
   if (stdlib) entry["stdlib"] = true;
   const auto distributions = names.of(import);
   entry["distribution"] = distributions;
-  const bool looked_for =
-      !stdlib && !import.local && !import.unknown_name && import.language == notebooks::SourceLanguage::kPython;
+  const bool looked_for = !stdlib && !import.local && !import.unknown_name;
   if (names.of_image() && looked_for && distributions.empty()) entry["missing"] = true;
   return entry;
 }
@@ -143,13 +141,10 @@ class Summary {
 
   // Module and distribution, as the table shows them.
   std::pair<std::string, std::string> row_of(const Import& import) const {
-    const auto language = import.language == notebooks::SourceLanguage::kPython
-                              ? std::string()
-                              : fmt::format(" ({})", notebooks::source_language_name(import.language));
     std::string distributions;
     for (const auto& name : names_.of(import)) distributions += (distributions.empty() ? "" : ", ") + name;
-    if (distributions.empty()) distributions = names_.of_image() && language.empty() ? "(not in the image)" : "-";
-    return {import.name.substr(0, import.name.find('.')) + language, distributions};
+    if (distributions.empty()) distributions = names_.of_image() ? "(not in the image)" : "-";
+    return {import.name.substr(0, import.name.find('.')), distributions};
   }
 
   void print_uses(std::ostream& out) const {

@@ -83,7 +83,7 @@ void check(const varve::packages::Inventory& inventory) {
   for (const auto& [name, owners] : inventory.modules) {
     require(!owners.empty());
     for (const auto owner : owners) require(owner < count);
-    require(!inventory.owners_of_module(name).empty());
+    require(!inventory.modules.owners(name).empty());
   }
   for (const auto& [path, owners] : inventory.path_owners) {
     require(!owners.empty() && !path.empty() && path.front() != '/');

@@ -31,7 +31,7 @@ class Provider {
 
   std::set<std::string> owners(std::string_view module) const {
     std::set<std::string> names;
-    for (const auto owner : side_.inventory.owners_of_module(module))
+    for (const auto owner : side_.inventory.modules.owners(module))
       names.insert(side_.inventory.distributions[owner].normalized);
     return names;
   }
@@ -98,9 +98,7 @@ class NotebookComparer {
 
  private:
   void judge(const Import& import) {
-    if (import.language != notebooks::SourceLanguage::kPython || import.local || import.unknown_name ||
-        import.written_file || import.module.empty())
-      return;
+    if (import.local || import.unknown_name || import.written_file || import.module.empty()) return;
     if (!seen_.insert(import.module).second) return;
     const bool stdlib_before = before_.is_stdlib(import.module);
     const bool stdlib_after = after_.is_stdlib(import.module);

@@ -18,16 +18,4 @@ std::string_view import_kind_name(ImportKind kind) {
   return "import";
 }
 
-std::string_view source_language_name(SourceLanguage language) {
-  switch (language) {
-    case SourceLanguage::kPython:
-      return "python";
-    case SourceLanguage::kR:
-      return "r";
-    case SourceLanguage::kJulia:
-      return "julia";
-  }
-  return "python";
-}
-
 }  // namespace varve::notebooks

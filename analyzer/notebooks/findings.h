@@ -1,5 +1,5 @@
 #pragma once
-// What is found in one cell of source text. Made by the language readers, placed into cells by the notebook reader.
+// What is found in one cell of source text. Made by the readers, placed into cells by the notebook reader.
 #include <cstdint>
 #include <string>
 #include <string_view>
@@ -10,16 +10,12 @@ namespace varve::notebooks {
 enum class ImportKind : std::uint8_t { kImport, kOptional, kDynamic, kMagic, kShell };
 std::string_view import_kind_name(ImportKind kind);  // "import" "optional" "dynamic" "magic" "shell"
 
-// Whose package the name is: a Python notebook may hold cells of R and of Julia.
-enum class SourceLanguage : std::uint8_t { kPython, kR, kJulia };
-std::string_view source_language_name(SourceLanguage language);  // "python" "r" "julia"
-
+// Of Python: what cells of other languages load says nothing of Python's modules, though many names are the same.
 struct Import {
   std::string name;  // dotted, as written: "a.b.c"; for `from a import b` "a.b", as b may be a module; ".b" if relative
   std::string module;  // the part that is certainly a module: "a" of `from a import b`; else equal to `name`;
                        // "" if the name is no module: a command (`!kaggle`), a distribution (pkg_resources.require)
   ImportKind kind = ImportKind::kImport;
-  SourceLanguage language = SourceLanguage::kPython;
   bool local = false;         // relative, or a module that lies beside the notebook
   bool rescued = false;       // from a line that does not parse
   bool written_file = false;  // inside a %%writefile body: another program's import
@@ -29,7 +25,7 @@ struct Import {
 };
 
 struct Install {
-  std::string tool;      // "pip" "conda" "mamba" "uv" "apt" "r" "julia" …
+  std::string tool;      // "pip" "conda" "mamba" "uv" "apt" …
   std::string package;   // normalised where it is a Python name; "" for a file or URL
   std::string argument;  // as written, with version and extras: "torch[cuda]==2.1", "git+https://…", "-r some.txt";
                          // words that a program puts together stay in braces: "{name}"
@@ -62,10 +58,8 @@ struct Findings {
 };
 
 // Python with IPython's magics: all cells of one notebook in order (hints look across cells). Scripts are one cell.
-// Never throws on bad text. Cells of another language (%%R, %%julia) are read as that. Safe from any thread; time and
+// Never throws on bad text. Cells of another language (%%R, %%julia) are passed over. Safe from any thread; time and
 // memory are linear in the text.
 Findings read_python(const std::vector<Cell>& cells);
-Findings read_r(const std::vector<Cell>& cells);
-Findings read_julia(const std::vector<Cell>& cells);
 
 }  // namespace varve::notebooks

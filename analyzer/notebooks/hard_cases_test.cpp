@@ -20,7 +20,6 @@ namespace {
 struct HardCase {
   std::string name;
   std::string file;
-  std::string language = "python";
   std::vector<std::string> cells;
   std::vector<std::string> expected;  // in the form of describe()
 };
@@ -38,7 +37,6 @@ std::string describe(const Import& found) {
   if (found.local) text += " local";
   if (found.rescued) text += " rescued";
   if (found.written_file) text += " written";
-  if (found.language != SourceLanguage::kPython) text += " " + std::string(source_language_name(found.language));
   return text;
 }
 
@@ -100,13 +98,8 @@ std::vector<HardCase> read_file(const std::filesystem::path& path) {
       words >> next.name;
       next.file = path.filename().string();
       next.cells.emplace_back();
-      escapes = false;
-      for (std::string word; words >> word;) {
-        if (word == "escapes")
-          escapes = true;
-        else
-          next.language = word;
-      }
+      std::string word;
+      escapes = words >> word && word == "escapes";
       cases.push_back(next);
       in_text = true;
     } else if (cases.empty()) {
@@ -144,10 +137,8 @@ TEST_P(HardCaseTest, FindsWhatIsWrittenBeside) {
   std::vector<Cell> cells;
   for (std::size_t i = 0; i < hard.cells.size(); ++i)
     cells.push_back({.text = hard.cells[i], .number = static_cast<std::uint32_t>(i + 1)});
-  const auto findings = hard.language == "r"       ? read_r(cells)
-                        : hard.language == "julia" ? read_julia(cells)
-                                                   : read_python(cells);
-  EXPECT_THAT(describe_all(findings), testing::UnorderedElementsAreArray(hard.expected)) << hard.cells.front();
+  EXPECT_THAT(describe_all(read_python(cells)), testing::UnorderedElementsAreArray(hard.expected))
+      << hard.cells.front();
 }
 
 INSTANTIATE_TEST_SUITE_P(All, HardCaseTest, testing::ValuesIn(all_cases()), [](const auto& info) {

@@ -1,393 +1,376 @@
+// How it works: simdjson finds the structure of the whole document at once and is then led through it value by value;
+// what is not asked for (outputs, most of a notebook) is passed over by its brackets. That it looks at values only when
+// they are asked for is what lets a broken document give what stands before the break: see mended().
 #include "analyzer/notebooks/notebook_reader.h"
 
-#include <algorithm>
 #include <charconv>
+#include <optional>
+#include <utility>
 
 #include <fmt/format.h>
+#include <simdjson.h>
 
-#include "analyzer/notebooks/internal/json_bytes.h"
-#include "analyzer/notebooks/internal/json_text.h"
+#include "analyzer/notebooks/internal/utf8_text.h"
 #include "analyzer/notebooks/language.h"
 #include "core/base/utf8.h"
 
 namespace varve::notebooks {
 namespace {
 
-constexpr std::size_t kBeginningBytes = 64;
+using simdjson::ondemand::array;
+using simdjson::ondemand::json_type;
+using simdjson::ondemand::object;
+using simdjson::ondemand::value;
+
 constexpr std::string_view kByteOrderMark = "\xef\xbb\xbf";
+constexpr std::string_view kSpaces = " \t\r\n";
 
-bool contains_escape(std::string_view text) { return text.find('\\') != std::string_view::npos; }
+std::optional<std::uint32_t> hex_escape(std::string_view text) {
+  std::uint32_t code = 0;
+  if (!text.starts_with("\\u") || text.size() < 6) return std::nullopt;
+  const auto end = std::from_chars(text.data() + 2, text.data() + 6, code, 16).ptr;
+  return end == text.data() + 6 ? std::optional(code) : std::nullopt;
+}
 
-}  // namespace
+// What a literal says that simdjson takes for no string: a lone surrogate becomes U+FFFD, of an escape that JSON does
+// not know the character itself is left. False if there were such.
+bool append_odd_literal(std::string_view rest, std::string& out) {
+  static constexpr std::string_view kEscapes = "\"\\/bfnrt", kMeant = "\"\\/\b\f\n\r\t";
+  bool good = true;
+  for (rest.remove_prefix(1); rest.size() > 1 && rest.front() != '"';) {
+    std::size_t length = 1;
+    if (rest.front() != '\\') {
+      out += rest.front();
+    } else if (const auto first = hex_escape(rest)) {
+      const auto second = hex_escape(rest.substr(6));
+      const bool pair = *first >= 0xd800 && *first < 0xdc00 && second && *second >= 0xdc00 && *second < 0xe000;
+      const bool lone = !pair && *first >= 0xd800 && *first < 0xe000;
+      append_utf8(pair ? 0x10000 + ((*first - 0xd800) << 10) + (*second - 0xdc00) : lone ? 0xfffd : *first, out);
+      length = pair ? 12 : 6;
+    } else {
+      const auto known = kEscapes.find(rest[1]);
+      good = good && known != std::string_view::npos;
+      out += known == std::string_view::npos ? rest[1] : kMeant[known];
+      length = 2;
+    }
+    rest.remove_prefix(length);
+  }
+  return good;
+}
 
-const NotebookReader::Member* NotebookReader::find_member(Place place, std::string_view key) {
-  static constexpr Member kMembers[] = {
-      {Place::kDocument, "cells", Field::kNone, Place::kCells},
-      {Place::kDocument, "metadata", Field::kNone, Place::kMetadata},
-      {Place::kDocument, "nbformat", Field::kFormat},
-      {Place::kDocument, "worksheets", Field::kNone, Place::kWorksheets},
-      {Place::kMetadata, "kernelspec", Field::kNone, Place::kKernelspec},
-      {Place::kMetadata, "language_info", Field::kNone, Place::kLanguageInfo},
-      {Place::kKernelspec, "name", Field::kKernelName},
-      {Place::kKernelspec, "language", Field::kKernelLanguage},
-      {Place::kLanguageInfo, "name", Field::kLanguageName},
-      {Place::kWorksheet, "cells", Field::kNone, Place::kCells},
-      {Place::kCell, "cell_type", Field::kCellType},
-      {Place::kCell, "source", Field::kSource},
-      {Place::kCell, "input", Field::kInput},            // formats 2 and 3
-      {Place::kCell, "language", Field::kCellLanguage},  // format 3
-      {Place::kCell, "metadata", Field::kNone, Place::kCellMetadata},
-      {Place::kCellMetadata, "kernel", Field::kCellLanguage},  // Script of Scripts
-      {Place::kCellMetadata, "vscode", Field::kNone, Place::kCellEditor},
-      {Place::kCellMetadata, "dotnet_interactive", Field::kNone, Place::kCellTool},
-      {Place::kCellMetadata, "polyglot_notebook", Field::kNone, Place::kCellTool},
-      {Place::kCellEditor, "languageId", Field::kEditorLanguage},
-      {Place::kCellTool, "language", Field::kCellLanguage},
-      {Place::kCellTool, "kernelName", Field::kCellLanguage},
+bool append_string(value from, std::string& out) {
+  const std::string_view literal = from.raw_json_token();
+  std::string_view text;
+  if (from.get_string().get(text) != simdjson::SUCCESS) return append_odd_literal(literal, out);
+  out += text;
+  return true;
+}
+
+// "" for what is no string.
+std::string string_in(value from) {
+  std::string text;
+  if (from.type() == json_type::string) append_string(from, text);
+  return text;
+}
+
+// What a string or a list of strings says: lists are joined as notebooks mean it. False if something in it was neither.
+// `old_lines`: lists of formats 2 and 3, whose lines may lack their line ends; then they are given back.
+bool append_lines(value from, bool old_lines, std::string& out) {
+  const json_type type = from.type();
+  if (type == json_type::string) return append_string(from, out);
+  if (type != json_type::array) return type == json_type::null;
+  bool good = true, first = true, add_line_ends = false;
+  for (value line : from.get_array()) {
+    if (line.type() != json_type::string) {
+      good = false;
+      continue;
+    }
+    if (!first && add_line_ends) out += '\n';
+    const auto begin = out.size();
+    good = append_string(line, out) && good;
+    if (first) add_line_ends = old_lines && (out.size() == begin || (out.back() != '\n' && out.back() != '\r'));
+    first = false;
+  }
+  return good;
+}
+
+// Calls `each` with key and value of all members, in their order; does nothing for what is no object.
+template <typename Each>
+void each_member(value from, Each&& each) {
+  if (from.type() != json_type::object) return;
+  for (auto member : from.get_object()) {
+    std::string_view key;
+    if (member.unescaped_key().get(key) == simdjson::STRING_ERROR) key = {};
+    each(key, member.value());
+  }
+}
+
+// Leads through one document.
+class NotebookWalk {
+ public:
+  NotebookWalk(const NotebookLimits& limits, Notebook& notebook) : limits_(limits), notebook_(notebook) {}
+
+  void read_document(object document) {
+    Sheet sheet;
+    for (auto member : document) {
+      std::string_view key;
+      if (member.unescaped_key().get(key) == simdjson::STRING_ERROR) key = {};
+      value inner = member.value();
+      if (key == "nbformat") {
+        read_format(inner.raw_json_token());
+      } else if (key == "metadata") {
+        read_metadata(inner);
+      } else if (key == "cells") {
+        read_cells(inner, sheet);
+      } else if (key == "worksheets" && inner.type() == json_type::array) {
+        for (value worksheet : inner.get_array()) read_worksheet(worksheet);
+      }
+    }
+  }
+
+  // The document broke off, or broke: a cell has its source nevertheless, if that was whole, as outputs come after it.
+  void break_off() {
+    if (in_cell_ && has_source_) end_cell();
+  }
+
+  void finish() {
+    if (odd_cell_ != 0)
+      notebook_.problems.push_back(fmt::format(
+          "code cell {}: its source is not a string or list of strings, or has escapes that JSON does not know",
+          odd_cell_));
+    if (notebook_.nbformat < 0 || notebook_.nbformat > 1000) notebook_.nbformat = 0;
+  }
+
+ private:
+  // Of a key given twice the last one counts, as in every JSON reader.
+  struct Sheet {
+    bool has_cells = false;
+    std::size_t first_cell = 0;
+    std::uint32_t first_number = 0;
   };
-  const auto* found = std::find_if(std::begin(kMembers), std::end(kMembers),
-                                   [&](const Member& m) { return m.place == place && m.key == key; });
-  return found == std::end(kMembers) ? nullptr : found;
-}
 
-void NotebookReader::start() {
-  notebook_.nbformat = 0;
-  notebook_.kernel_name.clear();
-  notebook_.kernel_language.clear();
-  notebook_.language_name.clear();
-  notebook_.code_cells = 0;
-  notebook_.text.clear();
-  notebook_.cells.clear();
-  notebook_.is_notebook = false;
-  notebook_.problems.clear();
-  step_ = Step::kDocument;
-  depth_ = 0;
-  field_ = Field::kNone;
-  member_ = nullptr;
-  kept_.clear();
-  beginning_.clear();
-  block_offset_ = 0;
-  odd_cell_ = 0;
-}
-
-bool NotebookReader::feed(std::string_view block) {
-  if (beginning_.size() < kBeginningBytes) beginning_ += block.substr(0, kBeginningBytes - beginning_.size());
-  block_ = block.data();
-  const char* p = block.data();
-  const char* const end = p + block.size();
-  while (p != end && step_ != Step::kBroken && step_ != Step::kNoDocument) p = step(p, end);
-  block_offset_ += block.size();
-  return step_ == Step::kNoDocument ? beginning_.size() < kBeginningBytes : step_ != Step::kBroken;
-}
-
-const char* NotebookReader::step(const char* p, const char* end) {
-  switch (step_) {
-    case Step::kInKey:
-      return read_key(p, end);
-    case Step::kInValue:
-      return read_value(p, end);
-    case Step::kDocument:
-      return begin_document(p);
-    default:
-      break;
+  void read_format(std::string_view number) {
+    std::from_chars(number.data(), number.data() + number.size(), notebook_.nbformat);
   }
-  if (is_json_space(*p)) return p + 1;
-  switch (step_) {
-    case Step::kFirstKey:
-      if (*p == '}') {
-        leave();
-        return p + 1;
+
+  void read_metadata(value metadata) {
+    each_member(metadata, [&](std::string_view key, value inner) {
+      if (key == "kernelspec") {
+        each_member(inner, [&](std::string_view name, value told) {
+          if (name == "name") notebook_.kernel_name = string_in(told);
+          if (name == "language") notebook_.kernel_language = string_in(told);
+        });
+      } else if (key == "language_info") {
+        each_member(inner, [&](std::string_view name, value told) {
+          if (name == "name") notebook_.language_name = string_in(told);
+        });
       }
-      [[fallthrough]];
-    case Step::kKey:
-      if (*p != '"') return broken(p, "a key is expected");
-      kept_.clear();
-      skipper_.start();
-      step_ = Step::kInKey;
-      return p;
-    case Step::kColon:
-      if (*p != ':') return broken(p, "a colon is expected");
-      step_ = Step::kMemberValue;
-      return p + 1;
-    case Step::kFirstElement:
-      if (*p == ']') {
-        leave();
-        return p + 1;
-      }
-      [[fallthrough]];
-    case Step::kElement:
-    case Step::kMemberValue:
-      return begin_value(p);
-    case Step::kAfterValue:
-      return after_value(p);
-    default:
-      return broken(p, "there is more behind the end of the document");
+    });
   }
-}
 
-const char* NotebookReader::begin_document(const char* p) {
-  const auto offset = block_offset_ + std::uint64_t(p - block_);
-  if (is_json_space(*p) || (offset < kByteOrderMark.size() && *p == kByteOrderMark[offset])) return p + 1;
-  if (*p != '{') {
-    step_ = Step::kNoDocument;
-    return p;
+  void read_worksheet(value worksheet) {
+    Sheet sheet;
+    each_member(worksheet, [&](std::string_view key, value inner) {
+      if (key == "cells") read_cells(inner, sheet);
+    });
   }
-  enter(Place::kDocument);
-  return p + 1;
-}
 
-const char* NotebookReader::read_key(const char* p, const char* end) {
-  const char* const stop = skipper_.skip(p, end);
-  if (kept_.size() <= kMaxKeyBytes) kept_.append(p, stop);
-  if (!skipper_.done()) return stop;
-  member_ = nullptr;
-  if (kept_.size() <= kMaxKeyBytes) {
-    if (contains_escape(kept_)) {
-      std::string key;
-      append_json_string(kept_, key);
-      member_ = find_member(place(), key);
-    } else {
-      member_ = find_member(place(), std::string_view(kept_).substr(1, kept_.size() - 2));
+  void read_cells(value cells, Sheet& sheet) {
+    if (cells.type() != json_type::array) return;
+    notebook_.is_notebook = true;
+    if (sheet.has_cells) {
+      notebook_.cells.resize(sheet.first_cell);
+      notebook_.code_cells = sheet.first_number;
     }
-  }
-  step_ = Step::kColon;
-  return stop;
-}
-
-const char* NotebookReader::begin_value(const char* p) {
-  if (*p == ',' || *p == ':' || *p == '}' || *p == ']') return broken(p, "a value is expected");
-  const bool is_member = step_ == Step::kMemberValue;
-  field_ = Field::kNone;
-  if (!is_member) {  // an element of a list of cells or worksheets
-    if (*p == '{') {
-      enter(place() == Place::kCells ? Place::kCell : Place::kWorksheet);
-      return p + 1;
-    }
-  } else if (member_ != nullptr && member_->field != Field::kNone) {
-    field_ = member_->field;
-  } else if (member_ != nullptr && *p == (is_list(member_->enter) ? '[' : '{')) {
-    enter(member_->enter);
-    return p + 1;
-  }
-  // The source of a cell that is known not to be code is not kept. Where the type comes later, it is kept and dropped
-  // then.
-  const bool is_source = field_ == Field::kSource || field_ == Field::kInput;
-  keep_ = field_ != Field::kNone && !(is_source && !cell_type_.empty() && cell_type_ != "code");
-  too_large_ = false;
-  kept_.clear();
-  skipper_.start();
-  step_ = Step::kInValue;
-  return p;
-}
-
-std::uint64_t NotebookReader::field_limit() const {
-  return field_ == Field::kSource || field_ == Field::kInput ? limits_.max_cell_bytes : kMaxFieldBytes;
-}
-
-const char* NotebookReader::read_value(const char* p, const char* end) {
-  const char* const stop = skipper_.skip(p, end);
-  if (keep_) {
-    if (kept_.size() + std::size_t(stop - p) > field_limit()) {
-      keep_ = false;
-      too_large_ = true;
-      kept_ = std::string();  // gives the memory back
-    } else {
-      kept_.append(p, stop);
-    }
-  }
-  if (skipper_.failed())
-    return broken(stop, skipper_.state() == ValueSkipper::State::kTooDeep
-                            ? fmt::format("brackets are nested deeper than {}", ValueSkipper::kMaxDepth)
-                            : std::string("a bracket closes what is not open"));
-  if (!skipper_.done()) return stop;
-  take_field();
-  step_ = Step::kAfterValue;
-  return stop;
-}
-
-const char* NotebookReader::after_value(const char* p) {
-  const bool list = is_list(place());
-  if (*p == ',') {
-    step_ = list ? Step::kElement : Step::kKey;
-  } else if (*p == (list ? ']' : '}')) {
-    leave();
-  } else {
-    return broken(p, "a comma or the end of a list or object is expected");
-  }
-  return p + 1;
-}
-
-void NotebookReader::enter(Place place) {
-  places_[depth_++] = place;
-  step_ = is_list(place) ? Step::kFirstElement : Step::kFirstKey;
-  switch (place) {
-    case Place::kDocument:
-    case Place::kWorksheet:
-      sheet_has_cells_ = false;
-      break;
-    case Place::kCells:
-      notebook_.is_notebook = true;
-      if (sheet_has_cells_) {  // a key given twice: the last one counts, as in every JSON reader
-        notebook_.cells.resize(sheet_first_cell_);
-        notebook_.code_cells = sheet_first_number_;
-      }
-      sheet_has_cells_ = true;
-      sheet_first_cell_ = notebook_.cells.size();
-      sheet_first_number_ = notebook_.code_cells;
-      break;
-    case Place::kCell:
-      cell_type_.clear();
-      cell_language_.clear();
+    sheet = {.has_cells = true, .first_cell = notebook_.cells.size(), .first_number = notebook_.code_cells};
+    for (value cell : cells.get_array()) {
+      if (cell.type() != json_type::object) continue;
+      type_.clear();
+      language_.clear();
       source_.clear();
-      source_is_input_ = source_too_large_ = false;
-      break;
-    default:
-      break;
+      has_source_ = false;
+      good_source_ = true;
+      in_cell_ = true;
+      each_member(cell, [&](std::string_view key, value inner) { read_cell_member(key, inner); });
+      end_cell();
+    }
   }
-}
 
-void NotebookReader::leave() {
-  if (place() == Place::kCell) end_cell();
-  --depth_;
-  step_ = depth_ == 0 ? Step::kEnd : Step::kAfterValue;
-}
-
-void NotebookReader::take_language(std::string& into) {
-  into.clear();
-  if (kept_.size() >= 2 && kept_.front() == '"') append_json_string(kept_, into);
-  if (!is_valid_utf8(into)) into = repair_utf8(into);
-}
-
-// What an editor colours a cell as ("plaintext", "shellscript") says little about what its kernel runs: believed only
-// for languages that we read.
-void NotebookReader::take_editor_language() {
-  std::string told;
-  take_language(told);
-  const auto language = language_of_name(told);
-  if (cell_language_.empty() && (language == "python" || language == "r" || language == "julia"))
-    cell_language_ = language;
-}
-
-void NotebookReader::take_field() {
-  if (too_large_ && (field_ == Field::kSource || field_ == Field::kInput)) source_too_large_ = true;
-  if (!keep_) return;
-  switch (field_) {
-    case Field::kFormat:
-      std::from_chars(kept_.data(), kept_.data() + kept_.size(), notebook_.nbformat);
-      break;
-    case Field::kKernelName:
-      take_language(notebook_.kernel_name);
-      break;
-    case Field::kKernelLanguage:
-      take_language(notebook_.kernel_language);
-      break;
-    case Field::kLanguageName:
-      take_language(notebook_.language_name);
-      break;
-    case Field::kCellType:
-      take_language(cell_type_);
-      if (cell_type_.empty()) cell_type_ = "unknown";
-      break;
-    case Field::kCellLanguage:
-      take_language(cell_language_);
-      break;
-    case Field::kEditorLanguage:
-      take_editor_language();
-      break;
-    case Field::kSource:
-    case Field::kInput:
-      source_too_large_ = false;
-      source_is_input_ = field_ == Field::kInput;
-      source_.swap(kept_);
-      break;
-    case Field::kNone:
-      break;
+  void read_cell_member(std::string_view key, value inner) {
+    if (key == "cell_type") {
+      type_ = string_in(inner);
+      if (type_.empty()) type_ = "unknown";
+    } else if (key == "language") {  // format 3
+      language_ = string_in(inner);
+    } else if (key == "metadata") {
+      each_member(inner, [&](std::string_view name, value told) { read_cell_metadata(name, told); });
+    } else if ((key == "source" || key == "input") && (type_.empty() || type_ == "code")) {  // "input": formats 2, 3
+      source_.clear();
+      has_source_ = false;
+      good_source_ = append_lines(inner, key == "input", source_);
+      has_source_ = true;
+    }
   }
-}
 
-void NotebookReader::end_cell() {
-  if (cell_type_ != "code") return;
-  const auto number = ++notebook_.code_cells;
-  if (source_too_large_) {
-    notebook_.problems.push_back(
-        fmt::format("code cell {}: larger than {} bytes, not read", number, limits_.max_cell_bytes));
-    return;
+  void read_cell_metadata(std::string_view key, value inner) {
+    if (key == "kernel") {  // Script of Scripts
+      language_ = string_in(inner);
+    } else if (key == "dotnet_interactive" || key == "polyglot_notebook") {
+      each_member(inner, [&](std::string_view name, value told) {
+        if (name == "language" || name == "kernelName") language_ = string_in(told);
+      });
+    } else if (key == "vscode") {
+      each_member(inner, [&](std::string_view name, value told) {
+        if (name == "languageId") take_editor_language(language_of_name(string_in(told)));
+      });
+    }
   }
-  // Decoded text is never larger than its JSON.
-  if (notebook_.text.size() + source_.size() > limits_.max_code_bytes) {
-    notebook_.problems.push_back(fmt::format("code cell {}: the notebook has more than {} bytes of code, not read",
-                                             number, limits_.max_code_bytes));
-    return;
-  }
-  CodeCell cell{.begin = notebook_.text.size(), .size = 0, .number = number, .language = cell_language_};
-  if (!source_.empty() && !append_json_lines(source_, source_is_input_, notebook_.text) && odd_cell_ == 0)
-    odd_cell_ = number;
-  cell.size = notebook_.text.size() - cell.begin;
-  notebook_.cells.push_back(std::move(cell));
-}
 
-void NotebookReader::repair_text() {
-  if (is_valid_utf8(notebook_.text)) {
-    // Cells that together are UTF-8 could still be cut within a character; each is looked at by itself only where a
-    // border is no character's.
-    const auto cut = [&](const CodeCell& cell) {
-      return cell.begin != notebook_.text.size() &&
-             (static_cast<unsigned char>(notebook_.text[cell.begin]) & 0xc0) == 0x80;
-    };
-    if (std::none_of(notebook_.cells.begin(), notebook_.cells.end(), cut)) return;
+  // What an editor colours a cell as ("plaintext", "shellscript") says little about what its kernel runs: believed only
+  // for languages that kernels have.
+  void take_editor_language(const std::string& language) {
+    if (language_.empty() && (language == "python" || language == "r" || language == "julia")) language_ = language;
   }
-  std::string repaired;
-  for (auto& cell : notebook_.cells) {
-    const auto text = repair_utf8(notebook_.text_of(cell));
-    cell.begin = repaired.size();
-    cell.size = text.size();
-    repaired += text;
-  }
-  notebook_.text = std::move(repaired);
-  notebook_.problems.push_back("bytes that are not UTF-8 in the code: read as U+FFFD");
-}
 
-const Notebook& NotebookReader::finish() {
-  // A cell that the document breaks off in has its source nevertheless, if that was whole: outputs come after it.
-  const bool inside_cell = std::find(places_.begin(), places_.begin() + std::ptrdiff_t(depth_), Place::kCell) !=
-                           places_.begin() + std::ptrdiff_t(depth_);
-  if (inside_cell && !source_.empty()) end_cell();
-  if (step_ == Step::kDocument) {
-    notebook_.problems.push_back("empty file");
-  } else if (step_ == Step::kNoDocument) {
-    notebook_.problems.push_back(beginning_problem());
-  } else if (step_ != Step::kBroken && step_ != Step::kEnd) {
-    notebook_.problems.push_back(fmt::format(
-        "the document breaks off after {} bytes{}", block_offset_,
-        notebook_.is_notebook ? fmt::format(": {} code cells were read", notebook_.code_cells) : std::string()));
-  } else if (step_ == Step::kEnd && !notebook_.is_notebook) {
-    notebook_.problems.push_back("a JSON document without a list of cells: no notebook");
+  void end_cell() {
+    in_cell_ = false;
+    if (type_ != "code") return;
+    const auto number = ++notebook_.code_cells;
+    if (source_.size() > limits_.max_cell_bytes) {
+      notebook_.problems.push_back(
+          fmt::format("code cell {}: larger than {} bytes, not read", number, limits_.max_cell_bytes));
+      return;
+    }
+    if (notebook_.text.size() + source_.size() > limits_.max_code_bytes) {
+      notebook_.problems.push_back(fmt::format("code cell {}: the notebook has more than {} bytes of code, not read",
+                                               number, limits_.max_code_bytes));
+      return;
+    }
+    if (!good_source_ && odd_cell_ == 0) odd_cell_ = number;
+    notebook_.cells.push_back(
+        {.begin = notebook_.text.size(), .size = source_.size(), .number = number, .language = language_});
+    notebook_.text += source_;
   }
-  repair_text();
-  if (odd_cell_ != 0)
-    notebook_.problems.push_back(fmt::format(
-        "code cell {}: its source is not a string or list of strings, or has escapes that JSON does not know",
-        odd_cell_));
-  if (notebook_.nbformat < 0 || notebook_.nbformat > 1000) notebook_.nbformat = 0;
-  return notebook_;
-}
 
-std::string NotebookReader::beginning_problem() const {
-  const std::string_view text = beginning_;
+  const NotebookLimits& limits_;
+  Notebook& notebook_;
+  std::uint32_t odd_cell_ = 0;  // the first code cell whose source could not be read as it should be
+  // The cell that is read now.
+  bool in_cell_ = false, has_source_ = false, good_source_ = true;
+  std::string type_, language_, source_;
+};
+
+std::string beginning_problem(std::string_view text) {
+  const auto begin = text.find_first_not_of(kSpaces);
+  if (begin == std::string_view::npos) return "empty file";
   if (text.starts_with("version https://git-lfs")) return "a git-lfs pointer: the notebook itself was not fetched";
   if (text.starts_with("\xff\xfe") || text.starts_with(std::string_view("\xfe\xff")))
     return "UTF-16 text: notebooks are UTF-8";
   if (text.starts_with("\x1f\x8b")) return "gzip data, no JSON document";
-  const auto begin = text.find_first_not_of(" \t\r\n");
-  if (begin != std::string_view::npos && text[begin] == '<') return "a web page or XML, no JSON document";
-  return "no JSON document";
+  return text[begin] == '<' ? "a web page or XML, no JSON document" : "no JSON document";
 }
 
-const char* NotebookReader::broken(const char* p, std::string_view why) {
-  const auto offset = block_offset_ + std::uint64_t(p - block_);
-  notebook_.problems.push_back(fmt::format("broken JSON at byte {}: {}", offset, why));
-  step_ = Step::kBroken;
-  return p;
+// Makes a document that simdjson refuses as a whole one that it can be led through up to what is wrong: bytes that are
+// no UTF-8 are replaced, line ends and tabs in strings escaped (other control characters become spaces), a string
+// without an end is left out, and a document without an end gets one that ends no value in it. `end`: where the
+// document stops; what is wrong from there on is that it breaks off.
+std::string mended(const std::string& document, std::size_t& end) {
+  std::string out;
+  out.reserve(document.size() + simdjson::SIMDJSON_PADDING);
+  bool in_string = false, escaped = false;
+  std::size_t string_begin = 0;
+  for (const char c : document) {
+    if (c == '"' && !escaped) {
+      in_string = !in_string;
+      string_begin = out.size();
+    }
+    escaped = in_string && c == '\\' && !escaped;
+    if (!in_string || static_cast<unsigned char>(c) >= ' ') {
+      out += c;
+    } else {
+      out += c == '\n' ? "\\n" : c == '\r' ? "\\r" : c == '\t' ? "\\t" : " ";
+    }
+  }
+  if (in_string) out.resize(string_begin);
+  end = out.find_last_not_of(kSpaces);
+  if (in_string || out[end] != '}') {
+    end = out.size();
+    out += ":}";
+  }
+  return out;
+}
+
+}  // namespace
+
+struct NotebookReader::Parser {
+  simdjson::ondemand::parser parser;
+  simdjson::ondemand::document document;
+  object root;
+
+  // Whether the text is a JSON object, as far as can be seen before it is walked through.
+  bool begin(std::string& text) {
+    const auto size = text.size();
+    text.append(simdjson::SIMDJSON_PADDING, ' ');
+    const bool good = parser.iterate(text.data(), size, text.size()).get(document) == simdjson::SUCCESS &&
+                      document.get_object().get(root) == simdjson::SUCCESS;
+    text.resize(size);
+    return good;
+  }
+  // Where it stands; nullptr at the end.
+  const char* place() {
+    const char* at = nullptr;
+    return document.current_location().get(at) == simdjson::SUCCESS ? at : nullptr;
+  }
+};
+
+NotebookReader::NotebookReader(const NotebookLimits& limits) : limits_(limits), parser_(std::make_unique<Parser>()) {}
+NotebookReader::~NotebookReader() = default;
+
+Notebook NotebookReader::read(std::string&& document) {
+  Notebook notebook;
+  if (document.starts_with(kByteOrderMark)) document.erase(0, kByteOrderMark.size());
+  if (const auto begin = document.find_first_not_of(kSpaces); begin == std::string::npos || document[begin] != '{') {
+    notebook.problems.push_back(beginning_problem(document));
+    return notebook;
+  }
+  const auto size = document.size();
+  auto end = document.find_last_not_of(kSpaces);
+  bool repaired = false;
+  if (!parser_->begin(document)) {
+    repaired = repair_utf8(document);
+    document = mended(document, end);
+    if (!parser_->begin(document)) {
+      notebook.problems.push_back("no JSON document");
+      return notebook;
+    }
+  }
+  NotebookWalk walk(limits_, notebook);
+  std::string_view wrong;
+  try {
+    walk.read_document(parser_->root);
+    if (parser_->place()) {
+      wrong = "there is more behind the end of the document";
+      end = document.size();
+    }
+  } catch (const simdjson::simdjson_error& error) {
+    walk.break_off();
+    wrong = simdjson::error_message(error.error());
+  }
+  if (!wrong.empty()) {
+    const auto* place = parser_->place();
+    const auto offset = place != nullptr ? std::size_t(place - document.data()) : end;
+    notebook.problems.push_back(
+        offset < end ? fmt::format("broken JSON at byte {}: {}", offset, wrong)
+                     : fmt::format("the document breaks off after {} bytes{}", size,
+                                   notebook.is_notebook ? fmt::format(": {} code cells were read", notebook.code_cells)
+                                                        : std::string()));
+  } else if (!notebook.is_notebook) {
+    notebook.problems.push_back("a JSON document without a list of cells: no notebook");
+  }
+  if (repaired && notebook.text.find("\xef\xbf\xbd") != std::string::npos)
+    notebook.problems.push_back("bytes that are not UTF-8 in the code: read as U+FFFD");
+  walk.finish();
+  return notebook;
 }
 
 }  // namespace varve::notebooks

@@ -33,8 +33,7 @@ void put_in_order(std::vector<Import>& imports, std::size_t first) {
   const auto begin = imports.begin() + static_cast<std::ptrdiff_t>(first);
   std::stable_sort(begin, imports.end(), [](const Import& a, const Import& b) { return a.line < b.line; });
   const auto same = [](const Import& a, const Import& b) {
-    return a.line == b.line && a.kind == b.kind && a.unknown_name == b.unknown_name && a.language == b.language &&
-           a.name == b.name;
+    return a.line == b.line && a.kind == b.kind && a.unknown_name == b.unknown_name && a.name == b.name;
   };
   std::size_t line_start = first;
   std::size_t kept = first;
@@ -51,35 +50,25 @@ void put_in_order(std::vector<Import>& imports, std::size_t first) {
   imports.erase(imports.begin() + static_cast<std::ptrdiff_t>(kept), imports.end());
 }
 
-template <typename Read>
-Findings read_cells(const std::vector<Cell>& cells, Read&& read) {
+}  // namespace
+
+Findings read_python(const std::vector<Cell>& cells) {
   Findings findings;
   Collector out(findings);
   for (const auto& cell : cells) {
     LineCounter lines(cell.text);
     out.cell = cell.number;
     const auto first = findings.imports.size();
-    read(Source{.text = cell.text, .lines = &lines}, out);
-    put_in_order(findings.imports, first);
-  }
-  return findings;
-}
-
-}  // namespace
-
-Findings read_python(const std::vector<Cell>& cells) {
-  auto findings = read_cells(cells, [](const Source& source, Collector& out) {
+    const Source source{.text = cell.text, .lines = &lines};
     if (const char* magic = find_cell_magic(source.text)) {
       read_cell_magic(source.part(between(magic, source.end())), out);
     } else {
       read_python_source(source, out, {});
     }
-  });
+    put_in_order(findings.imports, first);
+  }
   add_gpu_hints(cells, findings);
   return findings;
 }
-
-Findings read_r(const std::vector<Cell>& cells) { return read_cells(cells, read_r_source); }
-Findings read_julia(const std::vector<Cell>& cells) { return read_cells(cells, read_julia_source); }
 
 }  // namespace varve::notebooks

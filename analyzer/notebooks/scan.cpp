@@ -79,12 +79,13 @@ class ScanWorker {
     if (::fstat(fd.get(), &status) != 0) fail_errno("stat {}", path.string());
     if (!S_ISREG(status.st_mode)) fail<Unsupported>("not a regular file any more");
     reader_->start(work.found.kind, work.shown);
-    while (true) {
+    bool wanted = reader_->has_room(std::uint64_t(status.st_size));
+    while (wanted) {
       cancel_->throw_if_cancelled();
       const auto got = ::read(fd.get(), block_.get(), kBlockBytes);
       if (got < 0 && errno == EINTR) continue;
       if (got < 0) fail_errno("read {}", path.string());
-      if (got == 0 || !reader_->feed({block_.get(), std::size_t(got)})) break;
+      wanted = got != 0 && reader_->feed({block_.get(), std::size_t(got)});
     }
     const auto folder = path.parent_path();
     return reader_->finish([&](std::string_view name) { return modules_->find(folder, work.found.root, name); });

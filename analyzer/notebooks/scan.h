@@ -39,9 +39,10 @@ struct ScanResult {
 };
 
 struct ScanOptions {
-  unsigned jobs = 0;                          // 0 = one per core
-  std::uint64_t max_cell_bytes = 64u << 20;   // larger cells and scripts are reported, not read
-  std::uint64_t max_code_bytes = 256u << 20;  // of one notebook's code; cells beyond it are reported, not read
+  unsigned jobs = 0;                              // 0 = one per core
+  std::uint64_t max_cell_bytes = 64u << 20;       // larger cells and scripts are reported, not read
+  std::uint64_t max_notebook_bytes = 256u << 20;  // larger ones, outputs included, are reported, not read
+  std::uint64_t max_code_bytes = 256u << 20;      // of one notebook's code; cells beyond it are reported, not read
   // Whether a top-level name is a distribution's: decides where a folder without __init__.py beside the notebook, or a
   // module in the repository's root, bears the same name. Called from any thread. Absent: such names are local.
   std::function<bool(std::string_view name)> is_distribution = {};
@@ -52,8 +53,8 @@ struct ScanOptions {
 // broken from some byte on gives both an error and what was found before. The same paths give the same result with any
 // number of jobs; of files with the same code the first in the order of the walk (byte order of paths; inside an
 // archive its own order) is the one that others are duplicates of. `each`, if given, is called with every file in that
-// order, one call at a time, instead of keeping it in the result: memory is then bounded by the code of `jobs`
-// notebooks and the digests of all. Throws only Cancelled, and what `each` throws.
+// order, one call at a time, instead of keeping it in the result: memory is then bounded by `jobs` files and the
+// digests of all. Throws only Cancelled, and what `each` throws.
 ScanResult scan(const std::vector<std::filesystem::path>& paths, const ScanOptions& options, const CancelFlag& cancel,
                 const std::function<void(ScannedFile&&)>& each = {});
 

@@ -4,7 +4,7 @@
 #include <array>
 #include <iterator>
 
-#include "analyzer/notebooks/internal/json_text.h"
+#include "analyzer/notebooks/internal/utf8_text.h"
 #include "analyzer/notebooks/language.h"
 #include "analyzer/notebooks/script_cells.h"
 #include "core/base/bytes.h"
@@ -14,6 +14,7 @@ namespace varve::notebooks {
 namespace {
 
 constexpr std::size_t kMaxWrittenModules = 1000;
+constexpr std::size_t kMaxIdleBytes = 16u << 20;  // of the last file, kept for the next one
 constexpr std::string_view kByteOrderMark = "\xef\xbb\xbf";
 
 const char* format_of(FileKind kind) {
@@ -29,24 +30,6 @@ const char* format_of(FileKind kind) {
     default:
       return "script";
   }
-}
-
-template <typename Found>
-void append_sorted(std::vector<Found>& into, std::vector<Found>&& more) {
-  if (into.empty()) {
-    into = std::move(more);
-    return;
-  }
-  into.insert(into.end(), std::make_move_iterator(more.begin()), std::make_move_iterator(more.end()));
-  std::stable_sort(into.begin(), into.end(), [](const Found& a, const Found& b) {
-    return std::pair(a.cell, a.line) < std::pair(b.cell, b.line);
-  });
-}
-
-void append(ScannedFile& file, Findings&& findings) {
-  append_sorted(file.imports, std::move(findings.imports));
-  append_sorted(file.installs, std::move(findings.installs));
-  append_sorted(file.hints, std::move(findings.hints));
 }
 
 // The length goes first, so that code moved from one cell to the next is other code.
@@ -69,46 +52,42 @@ void SourceFileReader::start(FileKind kind, std::string path) {
   outcome_.file.path = std::move(path);
   outcome_.file.format = format_of(kind);
   python_.clear();
-  r_.clear();
-  julia_.clear();
   written_.clear();
   text_.clear();
-  notebook_.start();
+  if (text_.capacity() > kMaxIdleBytes) text_ = std::string();
+}
+
+bool SourceFileReader::has_room(std::uint64_t bytes) {
+  const auto most = kind_ == FileKind::kNotebook ? options_.max_notebook_bytes : options_.max_cell_bytes;
+  if (bytes <= most) return true;
+  outcome_.problems.push_back(fmt::format("larger than {} bytes, not read", most));
+  text_ = std::string();
+  kind_ = FileKind::kOther;  // nothing more of it
+  return false;
 }
 
 bool SourceFileReader::feed(std::string_view block) {
   outcome_.bytes += block.size();
-  if (kind_ == FileKind::kNotebook) return notebook_.feed(block);
-  if (text_.size() + block.size() > options_.max_cell_bytes) {
-    outcome_.problems.push_back(fmt::format("larger than {} bytes, not read", options_.max_cell_bytes));
-    text_ = std::string();
-    kind_ = FileKind::kOther;  // nothing more of it
-    return false;
-  }
+  if (!has_room(text_.size() + block.size())) return false;
   text_ += block;
   return true;
 }
 
 void SourceFileReader::add_cell(std::string_view text, std::uint32_t number, const std::string& language) {
-  const Cell cell{.text = text, .number = number};
-  if (language == "python") {
-    python_.push_back(cell);
-    if (written_.size() < kMaxWrittenModules) add_written_modules(text, written_);
-  } else if (language == "r") {
-    r_.push_back(cell);
-  } else if (language == "julia") {
-    julia_.push_back(cell);
-  }
+  if (language != "python") return;
+  python_.push_back({.text = text, .number = number});
+  if (written_.size() < kMaxWrittenModules) add_written_modules(text, written_);
 }
 
-void SourceFileReader::read_cells() {
-  if (!python_.empty()) append(outcome_.file, read_python(python_));
-  if (!r_.empty()) append(outcome_.file, read_r(r_));
-  if (!julia_.empty()) append(outcome_.file, read_julia(julia_));
+void SourceFileReader::read_python_cells() {
+  auto findings = read_python(python_);
+  outcome_.file.imports = std::move(findings.imports);
+  outcome_.file.installs = std::move(findings.installs);
+  outcome_.file.hints = std::move(findings.hints);
 }
 
 void SourceFileReader::finish_notebook() {
-  const auto& notebook = notebook_.finish();
+  auto notebook = notebook_.read(std::move(text_));
   auto& file = outcome_.file;
   std::move(notebook.problems.begin(), notebook.problems.end(), std::back_inserter(outcome_.problems));
   outcome_.readable = notebook.is_notebook;
@@ -131,17 +110,14 @@ void SourceFileReader::finish_notebook() {
     const auto kernel = own == "python" || own == "r" || own == "julia" ? own : language_of_kernel(cell.language);
     add_cell(notebook.text_of(cell), cell.number, own.empty() ? file.language : kernel.empty() ? own : kernel);
   }
-  read_cells();
+  read_python_cells();
 }
 
 void SourceFileReader::finish_script() {
   auto& file = outcome_.file;
   outcome_.readable = true;
   if (std::string_view(text_).starts_with(kByteOrderMark)) text_.erase(0, kByteOrderMark.size());
-  if (!is_valid_utf8(text_)) {
-    text_ = repair_utf8(text_);
-    outcome_.problems.push_back("bytes that are not UTF-8: read as U+FFFD");
-  }
+  if (repair_utf8(text_)) outcome_.problems.push_back("bytes that are not UTF-8: read as U+FFFD");
   const auto cells = kind_ == FileKind::kMarkdown ? chunks_of_markdown(text_) : cells_of_script(text_);
   file.language = kind_ == FileKind::kPython  ? "python"
                   : kind_ == FileKind::kR     ? "r"
@@ -158,7 +134,7 @@ void SourceFileReader::finish_script() {
     if (file.language.empty()) file.language = language;
   }
   if (code_bytes != 0) file.code_digest = sum.finish();
-  read_cells();
+  read_python_cells();
 }
 
 void SourceFileReader::mark_local(const LocalLookup& local) {
@@ -172,7 +148,7 @@ void SourceFileReader::mark_local(const LocalLookup& local) {
            (sure == Local::kPerhaps && !(options_.is_distribution && options_.is_distribution(name)));
   };
   for (auto& import : outcome_.file.imports) {
-    if (import.local || import.module.empty() || import.language != SourceLanguage::kPython) continue;
+    if (import.local || import.module.empty()) continue;
     auto name = import.module.substr(0, import.module.find('.'));
     if (name.empty()) continue;
     if (name != last_name) {

@@ -27,6 +27,8 @@ class SourceFileReader {
  public:
   explicit SourceFileReader(const ScanOptions& options);
   void start(FileKind kind, std::string path);
+  // False if that is more than may be read; then that is the file's problem.
+  bool has_room(std::uint64_t bytes);
   // False when the rest is not wanted.
   bool feed(std::string_view block);
   SourceOutcome finish(const LocalLookup& local);
@@ -35,15 +37,15 @@ class SourceFileReader {
   void finish_notebook();
   void finish_script();
   void add_cell(std::string_view text, std::uint32_t number, const std::string& language);
-  void read_cells();
+  void read_python_cells();
   void mark_local(const LocalLookup& local);
 
   const ScanOptions& options_;
   NotebookReader notebook_;
-  std::string text_;  // of a script
+  std::string text_;  // of the file
   FileKind kind_ = FileKind::kOther;
   SourceOutcome outcome_;
-  std::vector<Cell> python_, r_, julia_;
+  std::vector<Cell> python_;
   std::vector<std::pair<std::string, Local>> written_;  // modules that cells write into files
 };
 

@@ -73,13 +73,6 @@ TEST(SourceText, EndsWithTextMadeToHurt) {
       EXPECT_LE(read(text).imports.size(), kMaxFindings) << before << unit;
     }
   }
-  for (const std::string_view unit :
-       {"library(", "r\"-(", "install.packages(c(\"aa\",", "a::b ", "'", "if (require(xx)) "}) {
-    EXPECT_LE(read_r({{.text = repeated(unit, kBytes), .number = 1}}).imports.size(), kMaxFindings) << unit;
-  }
-  for (const std::string_view unit : {"#=", "Pkg.add(", "using A,", "using .", "] add A\n", "\"\"\"", "'"}) {
-    EXPECT_LE(read_julia({{.text = repeated(unit, kBytes), .number = 1}}).imports.size(), kMaxFindings) << unit;
-  }
 }
 
 TEST(SourceText, ReadsDeepBlocksAndBrackets) {
@@ -108,19 +101,14 @@ TEST(SourceText, NestsCodeInStringsOnlySoDeep) {
 TEST(SourceText, ReadsNothingFromNothing) {
   EXPECT_THAT(read_python({}).imports, IsEmpty());
   EXPECT_THAT(read_python({{.text = {}, .number = 1}}).imports, IsEmpty());
-  EXPECT_THAT(read_r({{.text = {}, .number = 1}}).imports, IsEmpty());
-  EXPECT_THAT(read_julia({{.text = {}, .number = 1}}).imports, IsEmpty());
 }
 
-TEST(SourceText, NamesKindsAndLanguages) {
+TEST(SourceText, NamesKinds) {
   EXPECT_EQ(import_kind_name(ImportKind::kImport), "import");
   EXPECT_EQ(import_kind_name(ImportKind::kOptional), "optional");
   EXPECT_EQ(import_kind_name(ImportKind::kDynamic), "dynamic");
   EXPECT_EQ(import_kind_name(ImportKind::kMagic), "magic");
   EXPECT_EQ(import_kind_name(ImportKind::kShell), "shell");
-  EXPECT_EQ(source_language_name(SourceLanguage::kPython), "python");
-  EXPECT_EQ(source_language_name(SourceLanguage::kR), "r");
-  EXPECT_EQ(source_language_name(SourceLanguage::kJulia), "julia");
 }
 
 }  // namespace

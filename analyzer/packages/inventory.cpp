@@ -78,21 +78,6 @@ std::string_view why_name(Waste::Why why) {
   return "unknown";
 }
 
-const std::vector<std::uint32_t>& Inventory::owners_of_module(std::string_view dotted) const {
-  for (auto name = dotted; !name.empty(); name = name.substr(0, std::min(name.rfind('.'), name.size()))) {
-    if (const auto found = modules.find(std::string(name)); found != modules.end()) return found->second;
-    if (name.find('.') == std::string_view::npos) break;
-  }
-  // The root of a namespace, or a part of it that nobody has: all below it decides, if it is one and the same.
-  const auto prefix = std::string(dotted) + '.';
-  const std::vector<std::uint32_t>* only = nullptr;
-  for (auto below = modules.lower_bound(prefix); below != modules.end() && below->first.starts_with(prefix); ++below) {
-    if (only != nullptr && *only != below->second) return kNobody;
-    only = &below->second;
-  }
-  return only == nullptr ? kNobody : *only;
-}
-
 const std::vector<std::uint32_t>& Inventory::owners_of_path(std::string_view path) const {
   if (const auto found = path_owners.find(std::string(path)); found != path_owners.end()) return found->second;
   for (auto slash = path.find('/'); slash != std::string_view::npos; slash = path.find('/', slash + 1)) {

@@ -10,6 +10,7 @@
 #include <vector>
 
 #include "analyzer/packages/file_source.h"
+#include "analyzer/packages/module_index.h"
 #include "analyzer/python/requirement.h"
 #include "core/base/digest.h"
 
@@ -115,14 +116,12 @@ struct Inventory {
   std::vector<Waste> waste;
   std::vector<UnownedFolder> unowned;  // largest first
   std::uint64_t unowned_files = 0, unowned_bytes = 0;
-  std::map<std::string, std::vector<std::uint32_t>>
-      modules;  // dotted name -> distributions; the longest prefix decides
+  ModuleIndex<std::uint32_t> modules;  // owners are indexes into `distributions`
   std::map<std::string, std::vector<std::uint32_t>>
       path_owners;                    // shortest path prefixes ("a/b/" a folder, "a/b" a file) -> distributions
   std::vector<std::string> problems;  // records that could not be read: one line each, naming the file
 
   // Indexes into `distributions`; empty if nobody owns it. Several where distributions share it.
-  const std::vector<std::uint32_t>& owners_of_module(std::string_view dotted) const;
   const std::vector<std::uint32_t>& owners_of_path(std::string_view path) const;  // without leading "/"
 };
 

@@ -79,7 +79,7 @@ std::vector<std::string> names_of(const Inventory& inventory, const std::vector<
   return all;
 }
 std::vector<std::string> module_owners(const Inventory& inventory, std::string_view module) {
-  return names_of(inventory, inventory.owners_of_module(module));
+  return names_of(inventory, inventory.modules.owners(module));
 }
 std::vector<std::string> path_owners(const Inventory& inventory, std::string_view path) {
   return names_of(inventory, inventory.owners_of_path(path));

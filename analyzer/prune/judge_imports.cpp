@@ -46,8 +46,7 @@ std::vector<std::string> newly_missed(const packages::Inventory& inventory, cons
   std::vector<std::string> names;
   for (const auto& name : after.missed) {
     if (std::ranges::binary_search(before.missed, name)) continue;
-    if (!inventory.owners_of_module(name).empty())
-      names.push_back(name);  // names that are drawn at random have no owner
+    if (!inventory.modules.owners(name).empty()) names.push_back(name);  // names that are drawn at random have no owner
   }
   return names;
 }
@@ -173,7 +172,7 @@ void judge_replay(SessionRunner& sessions, const ImagePair& images, const Import
                   const ImportOptions& options, GateResult& result) {
   const auto gone = archived_distributions(images.plan, images.before);
   const auto is_archived = [&](const std::string& name) {
-    const auto& owners = images.before.owners_of_module(name);
+    const auto& owners = images.before.modules.owners(name);
     return !owners.empty() &&
            std::ranges::all_of(owners, [&](std::uint32_t owner) { return std::ranges::binary_search(gone, owner); });
   };
@@ -190,10 +189,10 @@ void judge_replay(SessionRunner& sessions, const ImagePair& images, const Import
     for (const auto& name : set.modules) {
       if (is_archived(name)) {
         left_out.insert(name);
-      } else if (const auto& owners = images.before.owners_of_module(name);
+      } else if (const auto& owners = images.before.modules.owners(name);
                  !owners.empty()) {  // others are the standard library's, the user's own, or not there before
         names.push_back(name);
-        if (images.after.owners_of_module(name).empty() && lost.insert(name).second)
+        if (images.after.modules.owners(name).empty() && lost.insert(name).second)
           result.findings.push_back(
               fmt::format("{}: {} is imported, and the new image has it no more", set.example, name));
       }

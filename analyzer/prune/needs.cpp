@@ -179,7 +179,7 @@ class GraphMaker {
   void add_scripts(std::uint32_t node, const Distribution& one) {
     for (const auto& script : one.scripts) {
       const auto module = script.target.substr(0, script.target.find(':'));
-      for (const auto owner : owner_nodes(inventory_.owners_of_module(module)))
+      for (const auto owner : owner_nodes(inventory_.modules.owners(module)))
         add(node, owner, EdgeKind::kScript,
             fmt::format("has the program {}, which runs {}", script.name, script.target));
     }

@@ -1,6 +1,6 @@
 #!/usr/bin/env python3
 """`varve usage scan` as people and scripts call it: its JSON, its table, its exit statuses, and how little memory it takes."""
-import json, os, resource, sqlite3, subprocess, sys, tempfile
+import json, os, resource, shutil, sqlite3, subprocess, sys, tempfile
 from pathlib import Path
 
 sys.path.insert(0, str(Path(__file__).resolve().parents[1] / "oracle"))
@@ -119,22 +119,24 @@ def check_hostile_names(varve, work):
 
 
 def check_memory(varve, work):
-    """A string of 4 GiB, most of it a hole, read by a program that may have 400 MB of addresses in all."""
-    path = Path(work) / "huge.ipynb"
-    with open(path, "wb") as out:
+    """A file of 4 GiB and one with a cell of 65 MiB and outputs of 64, read by a program that may have 1.2 GB of addresses in all."""
+    folder = Path(work) / "huge"
+    folder.mkdir()
+    with open(folder / "huge.ipynb", "wb") as out:
         out.write(b'{"cells": [{"cell_type": "code", "source": "import before"}, {"cell_type": "code", "outputs": ["')
         out.seek(4 * GIBIBYTE)
-        out.write(b'"], "source": "import after"}, {"cell_type": "code", "source": "')
-        out.seek(4 * GIBIBYTE + (65 << 20))
-        out.write(b'"}]}')
-    limit = 400_000_000
-    done = subprocess.run([varve.binary, "usage", "scan", path, "--json", "--jobs", "1"], stdout=subprocess.PIPE, stderr=subprocess.PIPE, timeout=300,
+        out.write(b'"]}]}')
+    large = b'{"cells": [{"cell_type": "code", "source": "import before"}, {"cell_type": "code", "outputs": ["%s"], "source": "import after"}, {"cell_type": "code", "source": "%s"}]}'
+    (folder / "large.ipynb").write_bytes(large % (b"A" * (64 << 20), b" " * (65 << 20)))
+    limit = 1_200_000_000
+    done = subprocess.run([varve.binary, "usage", "scan", folder, "--json", "--jobs", "1"], stdout=subprocess.PIPE, stderr=subprocess.PIPE, timeout=300,
                           preexec_fn=lambda: resource.setrlimit(resource.RLIMIT_AS, (limit, limit)))
     assert done.returncode == 0, done
     document = json.loads(done.stdout)
     assert [entry["name"] for entry in document["files"][0]["imports"]] == ["before", "after"], document
-    assert "code cell 3: larger than" in document["errors"][0]["what"], document["errors"]
-    path.unlink()
+    assert len(document["files"]) == 1 and "huge.ipynb" in document["errors"][0]["path"] and "larger than" in document["errors"][0]["what"], document["errors"]
+    assert "code cell 3: larger than" in document["errors"][1]["what"], document["errors"]
+    shutil.rmtree(folder)
 
 
 def main():

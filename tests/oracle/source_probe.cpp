@@ -1,5 +1,5 @@
-// Prints what is found in files, one JSON object a line. `source_probe python|r|julia` takes the files' names from its
-// input; each file is one cell.
+// Prints what is found in files, one JSON object a line. It takes the files' names from its input; each
+// file is one Python cell.
 #include <exception>
 #include <iostream>
 #include <nlohmann/json.hpp>
@@ -14,20 +14,22 @@ using namespace varve;
 using namespace varve::notebooks;
 
 nlohmann::json as_json(const Import& found) {
-  return {{"name", found.name},       {"module", found.module},
-          {"line", found.line},       {"kind", import_kind_name(found.kind)},
-          {"local", found.local},     {"language", source_language_name(found.language)},
-          {"rescued", found.rescued}, {"unknown_name", found.unknown_name},
-          {"cell", found.cell},       {"written_file", found.written_file}};
+  return {{"name", found.name},
+          {"module", found.module},
+          {"line", found.line},
+          {"kind", import_kind_name(found.kind)},
+          {"local", found.local},
+          {"rescued", found.rescued},
+          {"unknown_name", found.unknown_name},
+          {"cell", found.cell},
+          {"written_file", found.written_file}};
 }
 
-void print_file(const std::string& path, std::string_view language) {
+void print_file(const std::string& path) {
   const auto file = MappedFile::open(path);
   const auto bytes = file.bytes();
   const Cell cell{.text = {reinterpret_cast<const char*>(bytes.data()), bytes.size()}, .number = 1};
-  const auto findings = language == "r"       ? read_r({cell})
-                        : language == "julia" ? read_julia({cell})
-                                              : read_python({cell});
+  const auto findings = read_python({cell});
   nlohmann::json line = {{"path", path}, {"imports", nlohmann::json::array()}, {"installs", nlohmann::json::array()}};
   for (const auto& found : findings.imports) line["imports"].push_back(as_json(found));
   for (const auto& found : findings.installs) {
@@ -40,9 +42,8 @@ void print_file(const std::string& path, std::string_view language) {
 
 }  // namespace
 
-int main(int argc, char** argv) try {
-  const std::string_view language = argc > 1 ? argv[1] : "python";
-  for (std::string path; std::getline(std::cin, path);) print_file(path, language);
+int main() try {
+  for (std::string path; std::getline(std::cin, path);) print_file(path);
   return 0;
 } catch (const std::exception& error) {
   std::cerr << "error: " << error.what() << '\n';

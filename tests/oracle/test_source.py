@@ -108,7 +108,7 @@ def main():
     if len(paths) < 100:
         print("skipped: this machine has too few .py files")
         return 77
-    run = subprocess.run([os.environ["PROBE"], "python"], input="".join(p + "\n" for p in paths), capture_output=True, text=True, check=True)
+    run = subprocess.run([os.environ["PROBE"]], input="".join(p + "\n" for p in paths), capture_output=True, text=True, check=True)
     parsed = imports = departures = 0
     for path, line in zip(paths, run.stdout.splitlines(), strict=True):
         expected = reference(path)

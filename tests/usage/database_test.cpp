@@ -241,8 +241,7 @@ TEST_P(UsageDatabase, AnswersAsTheInventoryDoes) {
     EXPECT_EQ(counted, expected);
   };
   session = 0;
-  for (const auto& module : modules)
-    expect(module, 20'000 + std::int32_t(++session), inventory.owners_of_module(module));
+  for (const auto& module : modules) expect(module, 20'000 + std::int32_t(++session), inventory.modules.owners(module));
   for (const auto& path : paths) expect(path, 20'000 + std::int32_t(++session), inventory.owners_of_path(path));
 }
 

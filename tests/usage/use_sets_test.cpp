@@ -4,6 +4,9 @@
 
 #include <fmt/format.h>
 
+#include <fstream>
+
+#include "analyzer/notebooks/scan.h"
 #include "tests/usage/usage_test_support.h"
 
 namespace varve::usage {
@@ -92,16 +95,20 @@ TEST_P(UseSets, GivesEveryDistinctNotebookWithWhatItNeedsOfTheImage) {
 
 TEST_P(UseSets, CountsNoImportOfAnotherLanguageForPython) {
   database_->put_inventory(inventory_of(1, kUseSetPackages), "v1");
-  notebooks::ScanResult scan;
-  scan.files.push_back(notebook("a.R", "one", {{"numpy", "numpy"}}));
-  scan.files.back().language = "r";
-  scan.files.back().imports.back().language = notebooks::SourceLanguage::kR;
-  scan.files.push_back(notebook("b.jl", "two", {{"cv2", "cv2"}}));
-  scan.files.back().language = "julia";
-  scan.files.back().imports.back().language = notebooks::SourceLanguage::kJulia;
-  database_->put_scan(scan);
+  const test::TempDir folder;
+  const auto write = [&](const char* name, std::string_view text) {
+    std::ofstream(folder.path() / name, std::ios::binary) << text;
+  };
+  write("a.R", "library(numpy)\nimport numpy\n");
+  write("b.jl", "using cv2\nimport cv2\n");
+  write("c.ipynb",
+        R"({"metadata": {"kernelspec": {"name": "ir"}}, "cells": [{"cell_type": "code", "source": "import numpy"}]})");
+  write("d.ipynb", R"({"cells": [{"cell_type": "code", "source": "%%R\nlibrary(numpy)\nimport numpy"},
+                                 {"cell_type": "code", "source": "!Rscript -e 'library(numpy)'\n!julia -e 'import cv2'"}]})");
+  write("e.Rmd", "```{r}\nlibrary(numpy)\nimport numpy\n```\n");
+  database_->put_scan(notebooks::scan({folder.path()}, {}, cancel_));
   const auto all = notebooks();
-  ASSERT_EQ(all.size(), 2U);
+  ASSERT_EQ(all.size(), 5U);
   for (const auto& one : all) EXPECT_THAT(one.distributions, IsEmpty()) << one.path;
   EXPECT_THAT(database_->explain("numpy", {.window = all_days(), .image = std::nullopt}).evidence,
               testing::Each(testing::Field(&Evidence::kind, testing::Ne("notebook"))));

@@ -58,7 +58,5 @@ struct PythonOptions {
 
 void read_python_source(const Source& source, Collector& out, const PythonOptions& options);
 void read_shell_source(const Source& source, Collector& out);
-void read_r_source(const Source& source, Collector& out);
-void read_julia_source(const Source& source, Collector& out);
 
 }  // namespace varve::notebooks

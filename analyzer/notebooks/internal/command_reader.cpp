@@ -169,8 +169,6 @@ class CommandReader {
     if (program == "python") return read_interpreter();
     if (program == "bash" || program == "sh" || program == "zsh" || program == "dash") return read_shell();
     if (program == "eval") return read_text(rest());
-    if (program == "R" || program == "Rscript") return read_expressions(SourceLanguage::kR);
-    if (program == "julia") return read_expressions(SourceLanguage::kJulia);
     for (const auto& tool : kPackageTools) {
       if (!has_word(tool.programs, program)) continue;
       if (at_ < words_.size() && words_[at_] == "run" && !options_.installs_only) return read_run();
@@ -257,24 +255,6 @@ class CommandReader {
       return;
     if (module.empty()) return;
     out_.add(Import{.name = module, .module = module, .kind = ImportKind::kShell, .line = line_});
-  }
-
-  // `Rscript -e 'install.packages("x")'`
-  void read_expressions(SourceLanguage language) {
-    if (language == SourceLanguage::kR && at_ + 2 < words_.size() && words_[at_] == "CMD" &&
-        words_[at_ + 1] == "INSTALL") {
-      out_.add(Install{.tool = "r", .package = {}, .argument = words_.back(), .line = line_});
-      return;
-    }
-    for (; at_ + 1 < words_.size() && is_option(words_[at_]); ++at_) {
-      if (words_[at_] != "-e" && words_[at_] != "-E" && words_[at_] != "--eval") continue;
-      ++at_;
-      const Source code{.text = words_[at_], .line = line_};
-      read_nested(out_, ImportKind::kShell, [&] {
-        if (language == SourceLanguage::kR) read_r_source(code, out_);
-        if (language == SourceLanguage::kJulia) read_julia_source(code, out_);
-      });
-    }
   }
 
   void read_packages(const PackageTool& tool, const std::string& label) {

@@ -8,13 +8,15 @@ namespace varve::notebooks {
 namespace {
 
 // Sorted by bytes.
-constexpr std::array<std::string_view, 378> kCommonCommands = {
+constexpr std::array<std::string_view, 381> kCommonCommands = {
     "((",
     ".",
     "7z",
     "7za",
     "7zr",
     ":",
+    "R",
+    "Rscript",
     "Xvfb",
     "[",
     "[[",
@@ -165,6 +167,7 @@ constexpr std::array<std::string_view, 378> kCommonCommands = {
     "join",
     "journalctl",
     "jq",
+    "julia",
     "kill",
     "killall",
     "kinit",

@@ -462,7 +462,7 @@ class GpuHints {
 
 bool imports_any(const Findings& findings, std::initializer_list<std::string_view> modules) {
   return std::any_of(findings.imports.begin(), findings.imports.end(), [&](const Import& found) {
-    if (found.written_file || found.local || found.language != SourceLanguage::kPython) return false;
+    if (found.written_file || found.local) return false;
     return is_one_of(std::string_view(found.name).substr(0, found.name.find('.')), modules);
   });
 }

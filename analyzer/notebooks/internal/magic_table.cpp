@@ -10,7 +10,7 @@ namespace {
 constexpr MagicFacts kMagics[] = {
     {"!", MagicBody::kShell},
     {"HTML", MagicBody::kOther},
-    {"R", MagicBody::kR, {"rpy2"}},
+    {"R", MagicBody::kOther, {"rpy2"}},
     {"Rdevice", MagicBody::kUnknown, {"rpy2"}},
     {"Rget", MagicBody::kUnknown, {"rpy2"}},
     {"Rpull", MagicBody::kUnknown, {"rpy2"}},
@@ -78,7 +78,7 @@ constexpr MagicFacts kMagics[] = {
     {"java", MagicBody::kOther},
     {"javascript", MagicBody::kOther},
     {"js", MagicBody::kOther},
-    {"julia", MagicBody::kJulia, {"julia"}},
+    {"julia", MagicBody::kOther, {"julia"}},
     {"killbgscripts", MagicBody::kUnknown},
     {"kql", MagicBody::kOther, {"Kqlmagic"}},
     {"latex", MagicBody::kOther},

@@ -6,7 +6,7 @@
 
 namespace varve::notebooks {
 
-enum class MagicBody : std::uint8_t { kUnknown, kPython, kShell, kR, kJulia, kCython, kFile, kScript, kOther };
+enum class MagicBody : std::uint8_t { kUnknown, kPython, kShell, kCython, kFile, kScript, kOther };
 
 struct MagicFacts {
   std::string_view name;

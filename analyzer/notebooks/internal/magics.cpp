@@ -133,9 +133,6 @@ void read_line_magic(const Source& source, std::string_view text, Collector& out
   add_modules_of(facts, line, out);
   if (facts->code_in_line)
     read_python_part(source.part(skip_options(magic.arguments, facts->value_options)), out, true);
-  if (facts->body == MagicBody::kR && !magic.arguments.empty()) read_r_source(source.part(magic.arguments), out);
-  if (facts->body == MagicBody::kJulia && !magic.arguments.empty())
-    read_julia_source(source.part(magic.arguments), out);
 }
 
 // %%writefile [-a] name
@@ -149,10 +146,6 @@ void read_file_body(std::string_view arguments, const Source& body, Collector& o
   if (name.ends_with(".py") || name.ends_with(".pyx") || (unknown && looks_like_python(body.text))) {
     const PythonOptions options{.magics = false, .cython = name.ends_with("x")};
     read_nested(out, std::nullopt, [&] { read_python_source(body, out, options); });
-  } else if (name.ends_with(".R") || name.ends_with(".r")) {
-    read_r_source(body, out);
-  } else if (name.ends_with(".jl")) {
-    read_julia_source(body, out);
   } else if (name.ends_with(".yaml") || name.ends_with(".yml")) {
     read_targets(body, out);
   }
@@ -166,9 +159,7 @@ MagicBody script_body(std::string_view arguments) {
   if (word == "env" || word.ends_with("/env")) word = next_word(arguments);
   word = name_of(word);
   if (word == "bash" || word == "sh" || word == "zsh") return MagicBody::kShell;
-  if (word.starts_with("python") || word.starts_with("pypy")) return MagicBody::kPython;
-  if (word == "R" || word == "Rscript") return MagicBody::kR;
-  return word == "julia" ? MagicBody::kJulia : MagicBody::kOther;
+  return word.starts_with("python") || word.starts_with("pypy") ? MagicBody::kPython : MagicBody::kOther;
 }
 
 void read_body(MagicBody kind, std::string_view arguments, const Source& body, Collector& out) {
@@ -181,12 +172,6 @@ void read_body(MagicBody kind, std::string_view arguments, const Source& body, C
       break;
     case MagicBody::kShell:
       read_shell_source(body, out);
-      break;
-    case MagicBody::kR:
-      read_r_source(body, out);
-      break;
-    case MagicBody::kJulia:
-      read_julia_source(body, out);
       break;
     case MagicBody::kFile:
       read_file_body(arguments, body, out);

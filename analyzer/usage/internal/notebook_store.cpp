@@ -24,8 +24,7 @@ void store_findings(SqlConnection& sql, std::int64_t id, const notebooks::Scanne
   std::vector<SqlValue> rows;
   std::int64_t number = 0;
   for (const auto& import : file.imports) {
-    // A name of R or Julia may be a Python module's, too (xgboost, here): it says nothing of that one.
-    if (import.unknown_name || import.language != notebooks::SourceLanguage::kPython) continue;
+    if (import.unknown_name) continue;
     rows.insert(rows.end(), {id, number++, clean_text(import.name), clean_text(import.module),
                              std::string(notebooks::import_kind_name(import.kind)), std::int64_t(import.local),
                              std::int64_t(import.cell), std::int64_t(import.line)});

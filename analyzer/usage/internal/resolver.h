@@ -7,6 +7,7 @@
 #include <unordered_map>
 #include <vector>
 
+#include "analyzer/packages/module_index.h"
 #include "core/sql/connection.h"
 
 namespace varve::usage {
@@ -21,9 +22,7 @@ class ImageResolver {
   ImageResolver(SqlConnection& sql, std::int64_t image_id, Paths paths = Paths::kRead);
 
   bool has_inventory() const { return has_inventory_; }
-  // As packages::Inventory::owners_of_module(): the longest dotted prefix that has owners decides; for a namespace that
-  // itself has none, all that lies below it, if that is one and the same.
-  const Owners& of_module(std::string_view dotted) const;
+  const Owners& of_module(std::string_view dotted) const { return modules_.owners(dotted); }
   // As packages::Inventory::owners_of_path(): the path itself, else the first of its folders ("a/", "a/b/") that has
   // owners. Without leading "/".
   const Owners& of_path(std::string_view path) const;
@@ -31,12 +30,8 @@ class ImageResolver {
   bool can_use_gpu(std::int64_t distribution_id) const { return gpu_.contains(distribution_id); }
 
  private:
-  void find_namespaces();
-
   bool has_inventory_ = false;
-  std::unordered_map<std::string, Owners> modules_;
-  std::unordered_map<std::string, Owners>
-      namespaces_;  // prefixes of modules_ that are none themselves; nobody where those below differ
+  packages::ModuleIndex<std::int64_t> modules_;
   std::unordered_map<std::string, Owners> paths_;
   std::set<std::int64_t> gpu_;
 };

@@ -2,7 +2,6 @@
 // From names in code to distributions: by an image's own packages where they are known, else by what is generally
 // known.
 #include <filesystem>
-#include <map>
 #include <set>
 #include <string>
 #include <string_view>
@@ -11,7 +10,7 @@
 #include "analyzer/notebooks/findings.h"
 #include "analyzer/packages/inventory.h"
 
-namespace varve::cli {
+namespace varve::packages {
 
 // Safe to use from several threads once it is made.
 class DistributionNames {
@@ -21,12 +20,12 @@ class DistributionNames {
   // What `varve packages --json` wrote. Throws CorruptData if the file is something else.
   static DistributionNames of_packages_file(const std::filesystem::path& path);
 
-  static DistributionNames of_inventory(const packages::Inventory& inventory);
+  static DistributionNames of_inventory(const Inventory& inventory);
 
-  // The distributions that an import or command is of, sorted; empty for local names, the standard library, other
-  // languages than Python, and, where an image's packages are known, for what the image has not.
+  // The distributions that an import or command is of, sorted; empty for local names, the standard library, and, where
+  // an image's packages are known, for what the image has not.
   std::vector<std::string> of(const notebooks::Import& import) const;
-  // A module of Python's own.
+  // A module of Python's own that no distribution brings, too.
   bool is_stdlib(const notebooks::Import& import) const;
   // Some distribution, or Python itself, gives a top-level module of this name.
   bool is_distribution(std::string_view name) const;
@@ -37,8 +36,8 @@ class DistributionNames {
   void add(const std::string& module, const std::string& distribution);
 
   bool of_image_ = false;
-  std::map<std::string, std::vector<std::string>, std::less<>> modules_;
+  ModuleIndex<std::string> modules_;
   std::set<std::string, std::less<>> distributions_;
 };
 
-}  // namespace varve::cli
+}  // namespace varve::packages

@@ -1,4 +1,4 @@
-#include "cli/distribution_names.h"
+#include "analyzer/packages/distribution_names.h"
 
 #include <algorithm>
 #include <array>
@@ -11,7 +11,7 @@
 #include "core/base/errors.h"
 #include "core/base/file.h"
 
-namespace varve::cli {
+namespace varve::packages {
 namespace {
 
 constexpr std::uint64_t kMaxPackagesBytes = std::uint64_t(1) << 30;
@@ -56,7 +56,7 @@ DistributionNames DistributionNames::of_packages_file(const std::filesystem::pat
   return names;
 }
 
-DistributionNames DistributionNames::of_inventory(const packages::Inventory& inventory) {
+DistributionNames DistributionNames::of_inventory(const Inventory& inventory) {
   DistributionNames names;
   names.of_image_ = true;
   for (const auto& distribution : inventory.distributions) names.distributions_.insert(distribution.normalized);
@@ -66,8 +66,7 @@ DistributionNames DistributionNames::of_inventory(const packages::Inventory& inv
 }
 
 std::vector<std::string> DistributionNames::of(const notebooks::Import& import) const {
-  if (import.local || import.name.empty() || import.language != notebooks::SourceLanguage::kPython || is_stdlib(import))
-    return {};
+  if (import.local || import.name.empty() || is_stdlib(import)) return {};
   if (import.module.empty()) {  // a command or the distribution itself
     const auto name = python::normalize_name(import.name);
     if (of_image_ && !distributions_.contains(name)) return {};
@@ -78,26 +77,20 @@ std::vector<std::string> DistributionNames::of(const notebooks::Import& import) 
     if (!known.empty()) return sorted_names({known.begin(), known.end()});
     return {python::normalize_name(import.name.substr(0, import.name.find('.')))};
   }
-  for (std::string_view name = import.name;; name = name.substr(0, name.rfind('.'))) {
-    if (const auto found = modules_.find(name); found != modules_.end()) return sorted_names(found->second);
-    if (name.find('.') == std::string_view::npos) return {};
-  }
+  return sorted_names(modules_.owners(import.name));
 }
 
 bool DistributionNames::is_stdlib(const notebooks::Import& import) const {
-  if (import.language != notebooks::SourceLanguage::kPython || import.local || import.module.empty()) return false;
+  if (import.local || import.module.empty()) return false;
   const auto top = import.module.substr(0, import.module.find('.'));
   return python::is_stdlib(top, "") && !modules_.contains(top);
 }
 
 bool DistributionNames::is_distribution(std::string_view name) const {
   if (python::is_stdlib(name, "")) return true;
-  if (of_image_) {
-    const auto at = modules_.lower_bound(name);
-    return at != modules_.end() && (at->first == name || at->first.starts_with(std::string(name) + "."));
-  }
+  if (of_image_) return modules_.has(name);
   return std::find(kPlainNames.begin(), kPlainNames.end(), name) != kPlainNames.end() ||
          !python::known_distributions(name).empty() || python::can_use_gpu(python::normalize_name(name));
 }
 
-}  // namespace varve::cli
+}  // namespace varve::packages
