@@ -4,18 +4,18 @@
 Needs root, as whole images are unpacked beside. Works in the folder OUT and leaves there story.md, report.html, plan.json, usage.db and the images; the
 releases are built once, everything else is made anew each time. CHAPTERS below is the list of what is run; tests/story runs the same and looks closer,
 and checks that docs/story.md, which --doc writes, has these commands."""
-import argparse, contextlib, dataclasses, json, os, re, shutil, signal, subprocess, sys, tarfile, time, typing
+import argparse, contextlib, dataclasses, json, os, re, shutil, signal, subprocess, sys, time, typing
 from pathlib import Path
 
 HERE = Path(__file__).resolve().parent
 TESTS = HERE.parent / "tests"
-sys.path[:0] = [str(HERE), str(TESTS / "oracle"), str(TESTS / "usage_e2e")]
-import build, notebooks, program  # noqa: E402
+sys.path[:0] = [str(HERE), str(TESTS / "oracle"), str(TESTS / "usage_e2e"), str(TESTS / "notebooks")]
+import build, make_notebooks, notebooks, program  # noqa: E402
 
 WORK = "import numpy, pandas, matplotlib.pyplot, sklearn.linear_model\nprint('pandas', pandas.__version__, 'and sklearn', sklearn.__version__)\n"
 # Left in the image, rarely imported by anybody: the first of these that the plan makes cold is touched.
 RARE = ("shapely", "openpyxl", "networkx", "xarray", "nltk", "fastapi", "statsmodels", "polars", "spacy")
-SESSIONS = 6  # real notebooks that are run
+SESSIONS = 6  # notebooks that are run
 TRACKED = 40  # notebooks whose imports the gates try
 
 
@@ -298,7 +298,7 @@ CHAPTERS = [
     Chapter("diff", "What changed", "Before anybody moves to the new release.", chapter_diff),
     Chapter("start", "Whole or lazily", "First as it is done without Varve: everything is read and unpacked before the first instruction. Then the same image, mounted lazily.", chapter_start),
     Chapter("layers", "Better layers", "`pip install` puts all into one layer, so each release is new to every machine. Packed by what belongs together and changes together, most of a release is the one before.", chapter_layers),
-    Chapter("sessions", "People work", f"{SESSIONS} real notebooks run under the recorder, as Jupyter runs them. They come from 2,586 public ones; cells that want the network, files that are not there or a person are left out.",
+    Chapter("sessions", "People work", f"{SESSIONS} notebooks run under the recorder, as Jupyter runs them. They come from {make_notebooks.COUNT:,} made for tests; cells that want the network, files that are not there or a person are left out.",
             chapter_sessions),
     Chapter("report", "Who uses what", "The spool of the sessions and all 2,586 notebooks, which are read and not run, go into one database. `report.html` is the same with charts.", chapter_report),
     Chapter("plan", "What may go out of the way", "A handful of sessions proves nothing, so this plan is made from the notebooks. It changes nothing; it is a file to read.", chapter_plan),
@@ -337,12 +337,11 @@ class Story:
 
     def prepare(self):
         """An empty place but for the releases, and the notebooks."""
-        for name in ("better", "export", "gzip", "spool", "notebooks", "tracked", "whole", "elsewhere", "state", "machine", "usage.db", "tracked.db", "plan.json", "images"):
+        for name in ("better", "export", "gzip", "spool", "notebooks", "tracked", "whole", "elsewhere", "state", "machine", "usage.db", "tracked.db", "plan.json", "images", "notebooks.tar.xz"):
             path = self.out / name
             path.unlink() if path.is_symlink() or path.is_file() else shutil.rmtree(path, ignore_errors=True)
-        for name, target in (("images", HERE), ("notebooks.tar.xz", TESTS / "data/notebooks.tar.xz")):
-            (self.out / name).unlink(missing_ok=True)
-            (self.out / name).symlink_to(target)
+        (self.out / "images").symlink_to(HERE)
+        make_notebooks.write(self.out / "notebooks.tar.xz", make_notebooks.made())
         (self.out / "work.py").write_text(self.work)
         binaries = self.out / "bin"
         binaries.mkdir(exist_ok=True)
@@ -354,8 +353,8 @@ class Story:
         """Those that run, cut to the cells that can, and those whose imports the gates try, as they are."""
         listed = self.varve.json("packages", f"oci:{self.out}/better:{self.words['last']}")["packages"]
         modules = {name.split(".")[0] for one in listed if one["source"] == "pip" for name in one["imports"]}
-        source = TESTS / "data/notebooks.tar.xz"
-        chosen = notebooks.choose(source, modules - {"IPython", "ipykernel"}, SESSIONS)  # cells that import these end their own kernel
+        made = list(make_notebooks.made())
+        chosen = notebooks.choose(made, modules - {"IPython", "ipykernel"}, SESSIONS)  # cells that import these end their own kernel
         if len(chosen) < SESSIONS:
             raise Broken(f"only {len(chosen)} notebooks can run on this image")
         (self.out / "notebooks").mkdir()
@@ -363,10 +362,11 @@ class Story:
             written = [{"cell_type": "code", "metadata": {}, "outputs": [], "execution_count": None, "source": cell} for cell in cells]
             document = {"cells": written, "metadata": {"kernelspec": {"name": "python3", "display_name": "Python 3"}, "from": name}, "nbformat": 4, "nbformat_minor": 4}
             (self.out / f"notebooks/notebook-{number}.ipynb").write_text(json.dumps(document))
-        self.tell("\n".join(f"{number}. {name.replace('+', '/', 1)}" for number, (name, _) in enumerate(chosen, 1)) + "\n")
-        with tarfile.open(source) as tar:
-            members = [member for member in tar if member.isfile() and member.name.endswith(".ipynb")]
-            tar.extractall(self.out / "tracked", members[::len(members) // TRACKED][:TRACKED])
+        self.tell("\n".join(f"{number}. {name}" for number, (name, _) in enumerate(chosen, 1)) + "\n")
+        for name, data in made[::len(made) // TRACKED][:TRACKED]:
+            path = self.out / "tracked" / name
+            path.parent.mkdir(parents=True, exist_ok=True)
+            path.write_bytes(data)
 
     def stored_by_heat(self):
         """Bytes that the empty machine's store holds of the pruned release's layers: {"hot": …, "cold": …}."""

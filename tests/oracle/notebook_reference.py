@@ -16,14 +16,15 @@ class Unparseable(Exception):
     """The reference cannot say anything about this cell."""
 
 
-def text_of(source):
-    return source if isinstance(source, str) else "".join(source)
+def text_of(source, joint=""):
+    return source if isinstance(source, str) else joint.join(source)
 
 
 def code_cells(notebook):
     """Text of the code cells in order, as nbformat joins it."""
     cells = notebook["cells"] if "cells" in notebook else [cell for sheet in notebook["worksheets"] for cell in sheet["cells"]]
-    return [text_of(cell.get("source", cell.get("input", ""))) for cell in cells if cell.get("cell_type") == "code"]
+    joint = "\n" if notebook.get("nbformat") == 2 else ""  # which splits without line ends
+    return [text_of(cell.get("source", cell.get("input", "")), joint) for cell in cells if cell.get("cell_type") == "code"]
 
 
 def language_of(notebook):

@@ -1,5 +1,5 @@
-"""Real notebooks that can run in a session: what they import is in the image, and nothing in them asks for the network or for data."""
-import ast, hashlib, json, re, sys, tarfile
+"""Notebooks that can run in a session: what they import is in the image, and nothing in them asks for the network or for data."""
+import ast, hashlib, json, re, sys
 from pathlib import Path
 
 # A cell that says one of these is left out: it would wait for somebody, for the network, or for a machine of another kind.
@@ -45,23 +45,17 @@ def runnable_cells(raw, modules):
     return kept if uses else []
 
 
-def corpus(source):
-    """(name, bytes) of every notebook in a folder or a tar archive."""
-    if Path(source).is_dir():
-        for path in sorted(Path(source).rglob("*.ipynb")):
-            if path.stat().st_size < 4_000_000:
-                yield str(path.relative_to(source)), path.read_bytes()
-        return
-    with tarfile.open(source) as archive:
-        for member in archive:
-            if member.isfile() and member.name.endswith(".ipynb"):
-                yield member.name, archive.extractfile(member).read()
+def in_folder(folder):
+    """(name, bytes) of every notebook in it."""
+    for path in sorted(Path(folder).rglob("*.ipynb")):
+        if path.stat().st_size < 4_000_000:
+            yield str(path.relative_to(folder)), path.read_bytes()
 
 
-def choose(source, modules, count):
-    """[(name, cells)]: always the same ones, in an order that has nothing to do with their names, varied in what they import."""
+def choose(notebooks, modules, count):
+    """[(name, cells)] of (name, bytes): always the same ones, in an order that has nothing to do with their names, varied in what they import."""
     found, seen = [], set()
-    for name, raw in corpus(source):
+    for name, raw in notebooks:
         cells = runnable_cells(raw, modules)
         key = hashlib.sha256("\0".join(cells).encode()).hexdigest()
         if cells and key not in seen:

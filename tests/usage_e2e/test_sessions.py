@@ -1,14 +1,14 @@
 #!/usr/bin/python3
-"""Who uses what, proved from end to end: an image of real distributions, sessions of real notebooks under the recorder, and the report, compared with the
+"""Who uses what, proved from end to end: an image of real distributions, sessions of notebooks (made ones, and real ones where they can be had) under the recorder, and the report, compared with the
 interpreter's own traces of each session (python -X importtime and -v), import by import.
 
-test_sessions.py [--sessions 12] [--all] [--corpus FOLDER|ARCHIVE]: --all takes an image with the large libraries too."""
+test_sessions.py [--sessions 12] [--all] [--corpus FOLDER]: --all takes an image with the large libraries too."""
 import argparse, ast, collections, json, os, subprocess, sys
 from pathlib import Path
 
 HERE = Path(__file__).resolve().parent
-sys.path[:0] = [str(HERE), str(HERE.parent / "oracle")]
-import environment, notebooks, program, sessions, truth  # noqa: E402
+sys.path[:0] = [str(HERE), str(HERE.parent / "oracle"), str(HERE.parent / "notebooks")]
+import environment, make_notebooks, notebooks, program, real_notebooks, sessions, truth  # noqa: E402
 
 SITE = environment.SITE
 RUNNER = (HERE / "run_cells.py").read_text()
@@ -141,8 +141,8 @@ class Proof:
 
     def run(self, options):
         tops = {module.split(".")[0] for module in self.owners}
-        chosen = notebooks.choose(options.corpus, tops - {"pip"}, options.sessions)
-        expect(len(chosen) == options.sessions, f"only {len(chosen)} notebooks of {options.corpus} can run here")
+        chosen = notebooks.choose(notebooks.in_folder(options.corpus), tops - {"pip"}, options.sessions) if options.corpus else self.choose(tops - {"pip"}, options.sessions)
+        expect(len(chosen) == options.sessions, f"only {len(chosen)} notebooks can run here")
         kinds = list(sessions.KINDS)
         self.sessions = []
         for number, (name, cells) in enumerate(chosen):
@@ -156,6 +156,16 @@ class Proof:
                 check_directness(session, self)
                 line += f"; {modules} modules of {len(session.image_copies)} distributions, {check_files(session, self)} files"
             print(line, flush=True)
+
+    @staticmethod
+    def choose(modules, count):
+        """A third are real ones."""
+        try:
+            chosen = notebooks.choose(real_notebooks.real(), modules, count // 3)
+        except real_notebooks.Unavailable as reason:
+            print(f"skipped: {reason}; made ones are tested", flush=True)
+            chosen = []
+        return chosen + notebooks.choose(make_notebooks.made(), modules, count - len(chosen))
 
     def collect(self):
         """Into a database, twice: the second time changes nothing."""
@@ -221,7 +231,7 @@ def main():
     parser = argparse.ArgumentParser()
     parser.add_argument("--sessions", type=int, default=12)
     parser.add_argument("--all", action="store_true")
-    parser.add_argument("--corpus", default=HERE.parent / "data/notebooks.tar.xz")
+    parser.add_argument("--corpus")
     options = parser.parse_args()
     program.need_root(), program.need_fuse(), program.need_tools("ldd", environment.PYTHON)
     with program.work_folder() as work, program.Varve(work) as varve:

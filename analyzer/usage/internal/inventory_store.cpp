@@ -69,8 +69,7 @@ void store_packages(SqlConnection& sql, std::int64_t image, const packages::Inve
   rows.write();
 }
 
-void store_owners(SqlConnection& sql, const char* head, std::int64_t image,
-                  const std::map<std::string, std::vector<std::uint32_t>>& owners,
+void store_owners(SqlConnection& sql, const char* head, std::int64_t image, const auto& owners,
                   const std::vector<std::int64_t>& ids) {
   Rows rows(sql, head, 3, "ON CONFLICT DO NOTHING");  // two entries may count for the same distribution
   for (const auto& [name, entries] : owners)
