@@ -284,7 +284,7 @@ std::string mended(const std::string& document, std::size_t& end) {
       in_string = !in_string;
       string_begin = out.size();
     }
-    escaped = in_string && c == '\\' && !escaped;
+    escaped = c == '\\' && !escaped;  // outside of strings too, as simdjson sees it
     if (!in_string || static_cast<unsigned char>(c) >= ' ') {
       out += c;
     } else {
