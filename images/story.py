@@ -300,7 +300,7 @@ CHAPTERS = [
     Chapter("layers", "Better layers", "`pip install` puts all into one layer, so each release is new to every machine. Packed by what belongs together and changes together, most of a release is the one before.", chapter_layers),
     Chapter("sessions", "People work", f"{SESSIONS} notebooks run under the recorder, as Jupyter runs them. They come from {make_notebooks.COUNT:,} made for tests; cells that want the network, files that are not there or a person are left out.",
             chapter_sessions),
-    Chapter("report", "Who uses what", "The spool of the sessions and all 2,586 notebooks, which are read and not run, go into one database. `report.html` is the same with charts.", chapter_report),
+    Chapter("report", "Who uses what", f"The spool of the sessions and all {make_notebooks.COUNT:,} notebooks, which are read and not run, go into one database. `report.html` is the same with charts.", chapter_report),
     Chapter("plan", "What may go out of the way", "A handful of sessions proves nothing, so this plan is made from the notebooks. It changes nothing; it is a file to read.", chapter_plan),
     Chapter("prune", "The pruned release, and the proof", "Written, indexed, and given its name only if every gate passes; then all gates once more, as anybody may ask them later. The gates try the imports of "
             f"{TRACKED} notebooks.", chapter_prune),

@@ -74,6 +74,8 @@ class Group:
         self.names = self.common + tail
 
     def module(self):
+        if self.chance.random() < 0.025:  # a long tail: most of it is one notebook's alone
+            return f"{self.name}_{pick(self.chance, TOPICS)}_{pick(self.chance, TOPICS)}"
         return pick(self.chance, self.names) if self.chance.random() < 0.85 else pick(self.chance, self.names[len(self.common):])
 
     def filled(self, template):
