@@ -155,35 +155,33 @@ void write_days(const Options& options, SqlConnection& sql) {
   const std::int32_t first = 20'000;
   for (std::int32_t day = first; day < first + options.days; ++day) {
     writer.begin();
-    Contribution days;
+    std::vector<SqlValue> sessions, uses, modules, edges;
     for (const unsigned image : {0U, 1U}) {
-      const auto image_id = writer.image_id(bench_image(image).to_string());
-      const std::int64_t sessions = options.sessions_per_day / 2;
-      days[{.table = DailyTable::kSession, .day = day, .image_id = image_id, .a = 0, .b = 0}] = {
-          sessions, sessions, sessions / 3, sessions / 4, 0, 0, 0, 0};
+      const std::int64_t image_id = writer.image_id(bench_image(image).to_string());
+      const std::int64_t heard = options.sessions_per_day / 2, none = 0;
+      sessions.insert(sessions.end(), {day, image_id, heard, heard, heard / 3, heard / 4, none, none, none, none});
       for (unsigned i = 0; i < options.distributions; ++i) {
-        const auto used = std::max<std::int64_t>(sessions / (i + 1), std::int64_t(random() % 2));
+        const auto used = std::max<std::int64_t>(heard / (i + 1), std::int64_t(random() % 2));
         if (used == 0) continue;
         const auto id = writer.distributions().id_of(fmt::format("library{}", i));
-        days[{.table = DailyTable::kUse, .day = day, .image_id = image_id, .a = id, .b = 0}] = {
-            used, used / 2, used / 3, 0, used, 0, used, 0};
+        uses.insert(uses.end(), {day, image_id, id, used, used / 2, used / 3, none, used, none, used, none});
         for (unsigned part = 0; part < 4; ++part)
-          days[{.table = DailyTable::kModule,
-                .day = day,
-                .image_id = image_id,
-                .a = id,
-                .b = writer.modules().id_of(part == 0 ? module_name(i, 0)
-                                                      : fmt::format("library{}.part{}", i, part))}] = {used};
+          modules.insert(
+              modules.end(),
+              {day, image_id, id,
+               writer.modules().id_of(part == 0 ? module_name(i, 0) : fmt::format("library{}.part{}", i, part)), used});
         for (unsigned importer = 0; importer < 3; ++importer)
-          days[{.table = DailyTable::kEdge,
-                .day = day,
-                .image_id = image_id,
-                .a = writer.distributions().id_of(
-                    fmt::format("library{}", (i * 7 + importer * 31) % options.distributions)),
-                .b = id}] = {used};
+          edges.insert(
+              edges.end(),
+              {day, image_id,
+               writer.distributions().id_of(fmt::format("library{}", (i * 7 + importer * 31) % options.distributions)),
+               id, used});
       }
     }
-    write_contribution(sql, days);
+    run_rows(sql, "INSERT INTO daily_session VALUES", 10, "", sessions);
+    run_rows(sql, "INSERT INTO daily_use VALUES", 11, "", uses);
+    run_rows(sql, "INSERT INTO daily_module VALUES", 5, "ON CONFLICT DO NOTHING", modules);
+    run_rows(sql, "INSERT INTO daily_edge VALUES", 5, "ON CONFLICT DO NOTHING", edges);
     writer.commit();
   }
   writer.begin();
@@ -195,8 +193,8 @@ void write_days(const Options& options, SqlConnection& sql) {
         for (unsigned user = 0; user < 20'000 / (i + 1); ++user) sketch.add(random());
         rows.insert(rows.end(),
                     {SqlValue(std::int64_t(month)), SqlValue(writer.image_id(bench_image(image).to_string())),
-                     SqlValue(std::int64_t(1)), SqlValue(writer.distributions().id_of(fmt::format("library{}", i))),
-                     SqlValue(sketch.bytes())});
+                     SqlValue(std::int64_t(SketchKind::kDistribution)),
+                     SqlValue(writer.distributions().id_of(fmt::format("library{}", i))), SqlValue(sketch.bytes())});
       }
     run_rows(sql, "INSERT INTO user_sketch (month, image_id, kind, subject_id, sketch) VALUES", 5,
              "ON CONFLICT (month, image_id, kind, subject_id) DO UPDATE SET sketch = excluded.sketch", rows);

@@ -15,7 +15,10 @@ namespace {
 
 class SqlDatabase final : public Database {
  public:
-  explicit SqlDatabase(std::unique_ptr<SqlConnection> sql) : sql_(std::move(sql)), writer_(*sql_) { migrate(*sql_); }
+  explicit SqlDatabase(std::unique_ptr<SqlConnection> sql) : sql_(std::move(sql)), writer_(*sql_) {
+    migrate(*sql_);
+    writer_.complete_older_schema();
+  }
 
   CollectResult collect(const std::vector<std::filesystem::path>& spools, const CollectOptions& options,
                         const CancelFlag& cancel) override {

@@ -50,10 +50,11 @@ void query_in(SqlConnection& sql, std::string_view head, std::span<const SqlValu
     for (std::size_t i = 1; i <= count; ++i) text += fmt::format("{}${}", i == 1 ? "" : ", ", i);
     return text + ") " + std::string(tail);
   };
-  for (const std::size_t step : {kRowsPerStatement, std::size_t(1)}) {
-    if (values.size() < step) continue;
-    const auto text = text_for(step);
-    for (; values.size() >= step; values = values.subspan(step)) sql.run(text, values.first(step), each);
+  for (; !values.empty(); values = values.subspan(std::min(values.size(), kRowsPerStatement))) {
+    const auto piece = values.first(std::min(values.size(), kRowsPerStatement));
+    std::vector<SqlValue> padded(piece.begin(), piece.end());
+    if (padded.size() > 1) padded.resize(kRowsPerStatement, padded.back());  // to name one twice changes nothing
+    sql.run(text_for(padded.size()), padded, each);
   }
 }
 

@@ -28,6 +28,8 @@ void DatabaseFixture::SetUp() {
   database_ = open();
 }
 
+std::string DatabaseFixture::new_database() { return server()->new_database(); }
+
 std::int32_t day(const std::string& text) { return parse_day(text).value(); }
 
 std::string session_id(unsigned number) { return fmt::format("{:032x}", number); }

@@ -24,6 +24,9 @@ class DatabaseFixture : public testing::TestWithParam<Kind> {
   // A further connection to the same database.
   std::unique_ptr<Database> open() const { return open_database(where_); }
 
+  // A further empty one of the server.
+  static std::string new_database();
+
   test::TempDir folder_;
   int databases_ = 0;
   std::string where_;

@@ -15,10 +15,6 @@ namespace {
 // A batch ends after the first of these; other writers wait for its end.
 constexpr std::size_t kBatchFiles = 64;
 constexpr std::uint64_t kBatchRecords = 50'000;
-// A session's files may be as many as it likes; what is kept of it is bounded. A large session has some 5,000 modules.
-constexpr std::size_t kMaxSessionModules = 50'000;
-constexpr std::size_t kMaxSessionPaths = 50'000;
-constexpr std::size_t kMaxSessionNames = 5'000;  // failed names, installs, copies, users, models
 // Behind every rank of a process that told an image.
 constexpr const char* kNoRank = "~";
 
@@ -49,12 +45,6 @@ std::int64_t flag_of(Copy copy) {
       return kUsedSessionCopy;
   }
   return 0;
-}
-
-// Whether the map or set has the key or may take one more.
-template <typename Map, typename Key>
-bool has_room(const Map& map, const Key& key, std::size_t limit) {
-  return map.size() < limit || map.contains(key);
 }
 
 // Orders the processes of a session: the first one knows best on which image it runs.
@@ -204,27 +194,26 @@ bool Collector::session_is_gone(const ProcessRow& process) {
 
 std::uint64_t Collector::take_records(const StartRecord& start, ProcessRow& process,
                                       const std::vector<SpoolRecord>& records) {
-  const auto before = load_session(writer_.sql(), process.session_key);
-  auto after = before;
-  apply_start(start, after);
-  if (before.id == 0) ++new_sessions_;
-  const bool has_inventory = writer_.resolver(after.image_id).has_inventory();
-  intern_names(records, !has_inventory);
-  newly_failed_.clear();
-  left_out_ = 0;
-  apply_records(records, after);
-  sum_processes(writer_.sql(), after);
-  const auto old_part = contribution_of(before, writer_.resolver(before.image_id), writer_.modules());
-  const auto new_part = contribution_of(after, writer_.resolver(after.image_id), writer_.modules());
-  writer_.change_session(before, old_part, after, new_part);
-  for (const auto& [id, module] : newly_failed_)
-    writer_.failed_names().add_session(id, module, options_.known_name_sessions);
-  return left_out_;
+  auto session = load_session(writer_.sql(), process.session_key);
+  const bool is_new = session.id == 0;
+  if (!is_new) writer_.recount({session.id});
+  SessionRows rows;
+  failed_.clear();
+  apply_start(start, session, rows);
+  intern_names(records, !writer_.resolver(session.image_id).has_inventory());
+  apply_records(records, session, rows);
+  store_session(writer_.sql(), session);
+  if (is_new) {
+    writer_.count(session.id);
+    ++new_sessions_;
+  }
+  return rows.store(writer_.sql(), session.id, [&](std::int64_t failed) {
+    writer_.failed_names().add_session(failed, failed_.at(failed), options_.known_name_sessions);
+  });
 }
 
-void Collector::apply_start(const StartRecord& start, SessionState& session) {
-  if (session.key.empty()) {
-    session.key = bytes_of_hex(start.session);
+void Collector::apply_start(const StartRecord& start, SessionRow& session, SessionRows& rows) {
+  if (session.id == 0) {
     session.day = start.day;
     session.image_id = writer_.image_id("");
     session.image_rank = kNoRank;
@@ -235,21 +224,15 @@ void Collector::apply_start(const StartRecord& start, SessionState& session) {
     session.image_rank = rank_of(start);
   }
   if (is_recorder(start.writer)) session.heard = true;
-  if (!start.user.empty() && session.users.size() < kMaxSessionNames)
-    session.users.emplace(month_of(start.day), bytes_of_hex(start.user));
+  if (!start.user.empty()) rows.add(SessionTable::kUsers, {month_of(start.day), bytes_of_hex(start.user)});
 }
 
 void Collector::intern_names(const std::vector<SpoolRecord>& records, bool keep_paths) {
   std::vector<std::string> modules, distributions, models, paths;
-  const auto add_module = [&](const std::string& name) {
-    if (name.empty()) return;
-    modules.push_back(name);
-    modules.emplace_back(short_module(name));
-  };
   for (const auto& record : records) {
     if (const auto* import = std::get_if<ImportRecord>(&record.what)) {
-      add_module(import->module);
-      add_module(import->by);
+      modules.push_back(import->module);
+      if (!import->by.empty()) modules.push_back(import->by);
       if (!import->distribution.empty()) distributions.push_back(python::normalize_name(import->distribution));
     } else if (const auto* install = std::get_if<InstallRecord>(&record.what)) {
       distributions.push_back(python::normalize_name(install->distribution));
@@ -265,21 +248,22 @@ void Collector::intern_names(const std::vector<SpoolRecord>& records, bool keep_
   writer_.pending_paths().intern(std::move(paths));
 }
 
-void Collector::apply_records(const std::vector<SpoolRecord>& records, SessionState& session) {
+void Collector::apply_records(const std::vector<SpoolRecord>& records, SessionRow& session, SessionRows& rows) {
   for (const auto& record : records) {
     if (const auto* import = std::get_if<ImportRecord>(&record.what)) {
-      apply_import(*import, session);
+      apply_import(*import, rows);
     } else if (const auto* failed = std::get_if<FailedRecord>(&record.what)) {
-      apply_failed(*failed, session);
+      const auto id = writer_.failed_names().id_of(failed->module);
+      failed_[id] = failed->module;
+      rows.add(SessionTable::kFailed, {id});
     } else if (const auto* install = std::get_if<InstallRecord>(&record.what)) {
-      apply_install(*install, session);
+      apply_install(*install, rows);
     } else if (const auto* file = std::get_if<FileRecord>(&record.what)) {
-      apply_file(*file, session);
+      apply_file(*file, writer_.resolver(session.image_id), rows);
     } else if (const auto* gpu = std::get_if<GpuRecord>(&record.what)) {
       session.gpu_present |= gpu->present;
       session.gpu_used |= gpu->used;
-      for (const auto& model : gpu->models)
-        if (session.gpu_models.size() < kMaxSessionNames) session.gpu_models.insert(writer_.gpu_models().id_of(model));
+      for (const auto& model : gpu->models) rows.add(SessionTable::kGpuModel, {writer_.gpu_models().id_of(model)});
     } else if (const auto* beat = std::get_if<BeatRecord>(&record.what)) {
       session.gpu_used |= beat->gpu_used;
     } else if (std::holds_alternative<LaunchRecord>(record.what)) {
@@ -288,51 +272,26 @@ void Collector::apply_records(const std::vector<SpoolRecord>& records, SessionSt
   }
 }
 
-void Collector::apply_import(const ImportRecord& import, SessionState& session) {
-  SessionState::Module use{.module_id = writer_.modules().id_of(import.module), .by_id = 0, .named_id = 0};
-  if (!import.by.empty()) use.by_id = writer_.modules().id_of(import.by);
-  if (!import.distribution.empty())
-    use.named_id = writer_.distributions().id_of(python::normalize_name(import.distribution));
-  if (!has_room(session.modules, use, kMaxSessionModules)) {
-    ++left_out_;
-    return;
-  }
-  session.modules[use] |= flag_of(import.how) | flag_of(import.copy);
-  if (use.named_id != 0 && import.copy == Copy::kSession && session.copies.size() < kMaxSessionNames)
-    session.copies.emplace(use.named_id, import.version);
+void Collector::apply_import(const ImportRecord& import, SessionRows& rows) {
+  const auto module = writer_.modules().id_of(import.module);
+  const std::int64_t by = import.by.empty() ? 0 : writer_.modules().id_of(import.by);
+  const std::int64_t named =
+      import.distribution.empty() ? 0 : writer_.distributions().id_of(python::normalize_name(import.distribution));
+  rows.add(SessionTable::kModule, {module, by, named}, flag_of(import.how) | flag_of(import.copy));
+  if (named != 0 && import.copy == Copy::kSession) rows.add(SessionTable::kCopy, {named, import.version});
 }
 
-void Collector::apply_failed(const FailedRecord& failed, SessionState& session) {
-  const auto id = writer_.failed_names().id_of(failed.module);
-  if (!has_room(session.failed, id, kMaxSessionNames))
-    ++left_out_;
-  else if (session.failed.insert(id).second)
-    newly_failed_.emplace_back(id, failed.module);
-}
-
-void Collector::apply_install(const InstallRecord& install, SessionState& session) {
+void Collector::apply_install(const InstallRecord& install, SessionRows& rows) {
   const auto distribution = writer_.distributions().id_of(python::normalize_name(install.distribution));
   const auto why = std::string(install_reason_name(install.why));
-  const std::pair reinstall(writer_.reinstall_id(distribution, install.from, install.to, why), install.tool);
-  if (has_room(session.reinstalls, reinstall, kMaxSessionNames))
-    session.reinstalls.insert(reinstall);
-  else
-    ++left_out_;
+  rows.add(SessionTable::kReinstall, {writer_.reinstall_id(distribution, install.from, install.to, why), install.tool});
 }
 
-void Collector::apply_file(const FileRecord& file, SessionState& session) {
+void Collector::apply_file(const FileRecord& file, const ImageResolver& image, SessionRows& rows) {
   const auto flags = file.executed ? kFileExecuted : kFileOpened;
-  const auto& image = writer_.resolver(session.image_id);
-  if (image.has_inventory()) {
-    for (const auto owner : image.of_path(file.path)) session.files[owner] |= flags;
-    return;
-  }
-  // The path is kept until the image's inventory tells whose it is.
-  const auto path = writer_.pending_paths().id_of(file.path);
-  if (has_room(session.paths, path, kMaxSessionPaths))
-    session.paths[path] |= flags;
-  else
-    ++left_out_;
+  // Without an inventory the path is kept until that tells whose it is.
+  if (!image.has_inventory()) return rows.add(SessionTable::kPath, {writer_.pending_paths().id_of(file.path)}, flags);
+  for (const auto owner : image.of_path(file.path)) rows.add(SessionTable::kFile, {owner}, flags);
 }
 
 void Collector::quarantine(const std::filesystem::path& file, const Bytes& file_key, const Objection& objection,

@@ -2,13 +2,14 @@
 // Takes spool files into the database.
 #include <cstdint>
 #include <filesystem>
+#include <map>
 #include <optional>
 #include <string>
-#include <utility>
 #include <vector>
 
 #include "analyzer/usage/database.h"
 #include "analyzer/usage/internal/process_row.h"
+#include "analyzer/usage/internal/session_rows.h"
 #include "analyzer/usage/internal/writer.h"
 #include "analyzer/usage/spool_file.h"
 
@@ -43,14 +44,13 @@ class Collector {
                  CollectResult& result);
   std::string objection(const FoundSpool& found, const StartRecord& start, const ProcessRow& process) const;
   bool session_is_gone(const ProcessRow& process);
-  // Returns how many records were too many for one session.
+  // Returns how many rows were too many for one session.
   std::uint64_t take_records(const StartRecord& start, ProcessRow& process, const std::vector<SpoolRecord>& records);
-  void apply_start(const StartRecord& start, SessionState& session);
-  void apply_records(const std::vector<SpoolRecord>& records, SessionState& session);
-  void apply_import(const ImportRecord& import, SessionState& session);
-  void apply_failed(const FailedRecord& failed, SessionState& session);
-  void apply_install(const InstallRecord& install, SessionState& session);
-  void apply_file(const FileRecord& file, SessionState& session);
+  void apply_start(const StartRecord& start, SessionRow& session, SessionRows& rows);
+  void apply_records(const std::vector<SpoolRecord>& records, SessionRow& session, SessionRows& rows);
+  void apply_import(const ImportRecord& import, SessionRows& rows);
+  void apply_install(const InstallRecord& install, SessionRows& rows);
+  void apply_file(const FileRecord& file, const ImageResolver& image, SessionRows& rows);
   void intern_names(const std::vector<SpoolRecord>& records, bool keep_paths);
   void quarantine(const std::filesystem::path& file, const Bytes& file_key, const Objection& objection,
                   CollectResult& result);
@@ -64,8 +64,7 @@ class Collector {
   std::int32_t refused_through_ = 0;  // sessions of this day and before are not taken in any more
   std::uint64_t batch_records_ = 0;
   std::uint64_t new_sessions_ = 0;
-  std::uint64_t left_out_ = 0;  // records of the session at hand that were too many
-  std::vector<std::pair<std::int64_t, std::string>> newly_failed_;
+  std::map<std::int64_t, std::string> failed_;  // of the file at hand
   std::vector<Removable> removable_, removable_of_batch_;
 };
 

@@ -11,7 +11,6 @@
 #include "analyzer/usage/internal/notebook_reader.h"
 #include "analyzer/usage/internal/snapshot_reader.h"
 #include "analyzer/usage/internal/user_sketch.h"
-#include "analyzer/usage/internal/writer.h"
 #include "core/base/calendar.h"
 
 namespace varve::usage {

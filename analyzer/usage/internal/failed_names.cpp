@@ -55,9 +55,10 @@ std::int64_t FailedNames::id_of(const std::string& module) {
 }
 
 void FailedNames::add_session(std::int64_t id, const std::string& module, std::uint32_t enough_sessions) {
-  sql_.run("UPDATE failed_name SET sessions = sessions + 1 WHERE id = $1", {id});
-  sql_.run("UPDATE failed_name SET name = $2 WHERE id = $1 AND name = '' AND sessions >= $3",
-           {id, module, std::int64_t(enough_sessions)});
+  sql_.run(
+      "UPDATE failed_name SET sessions = sessions + 1, "
+      "name = CASE WHEN name = '' AND sessions + 1 >= $3 THEN $2 ELSE name END WHERE id = $1",
+      {id, module, std::int64_t(enough_sessions)});
 }
 
 void FailedNames::reveal(const std::vector<std::string>& names) {

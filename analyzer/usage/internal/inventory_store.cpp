@@ -4,6 +4,7 @@
 #include <map>
 
 #include "analyzer/usage/internal/clean_text.h"
+#include "analyzer/usage/internal/session_rows.h"
 #include "core/base/errors.h"
 
 namespace varve::usage {
@@ -88,27 +89,27 @@ void store_layers(SqlConnection& sql, std::int64_t image, const packages::Invent
 }
 
 // Paths that waited for this inventory become evidence about their owners; the paths themselves are not kept.
-void place_paths(SessionState& session, const ImageResolver& image, NameTable& paths) {
-  std::vector<std::int64_t> ids;
-  for (const auto& [path, flags] : session.paths) ids.push_back(path);
-  paths.load_names(ids);
-  for (const auto& [path, flags] : session.paths)
-    for (const auto owner : image.of_path(paths.name_of(path))) session.files[owner] |= flags;
-  session.paths.clear();
+void place_paths(Writer& writer, std::int64_t image) {
+  auto& sql = writer.sql();
+  const auto& resolver = writer.resolver(image);
+  std::map<std::int64_t, SessionRows> files;
+  sql.query(
+      "SELECT session_id, path, flags FROM session JOIN session_path ON session_id = session.id "
+      "JOIN pending_path ON pending_path.id = path_id WHERE image_id = $1",
+      {image}, [&](const SqlRow& row) {
+        for (const auto owner : resolver.of_path(row.text(1)))
+          files[row.number(0)].add(SessionTable::kFile, {owner}, row.number(2));
+      });
+  for (auto& [session, rows] : files) rows.store(sql, session);
+  sql.run("DELETE FROM session_path WHERE session_id IN (SELECT id FROM session WHERE image_id = $1)", {image});
+  sql.run("DELETE FROM pending_path WHERE NOT EXISTS (SELECT 1 FROM session_path WHERE path_id = pending_path.id)");
 }
 
-void count_sessions_anew(Writer& writer, std::int64_t image, const ImageResolver& old_owners) {
+std::vector<std::int64_t> sessions_of(SqlConnection& sql, std::int64_t image) {
   std::vector<std::int64_t> sessions;
-  writer.sql().query("SELECT id FROM session WHERE image_id = $1 ORDER BY id", {image},
-                     [&](const SqlRow& row) { sessions.push_back(row.number(0)); });
-  for (const auto id : sessions) {
-    const auto before = load_session(writer.sql(), id);
-    auto after = before;
-    place_paths(after, writer.resolver(image), writer.pending_paths());
-    const auto old_part = contribution_of(before, old_owners, writer.modules());
-    const auto new_part = contribution_of(after, writer.resolver(image), writer.modules());
-    writer.change_session(before, old_part, after, new_part);
-  }
+  sql.query("SELECT id FROM session WHERE image_id = $1", {image},
+            [&](const SqlRow& row) { sessions.push_back(row.number(0)); });
+  return sessions;
 }
 
 void reveal_names(Writer& writer, const packages::Inventory& inventory) {
@@ -129,8 +130,8 @@ void store_inventory(Writer& writer, const packages::Inventory& inventory, const
   WriteTransaction transaction(writer);
   auto& sql = writer.sql();
   const auto image = writer.image_id(inventory.image->to_string());
-  const auto old_owners = writer.resolver(image);
-  for (const auto* table : {"package", "image_module", "image_path", "layer"})
+  writer.recount(sessions_of(sql, image));
+  for (const auto* table : {"package", "image_module", "module_owner", "image_path", "layer"})
     sql.run(fmt::format("DELETE FROM {} WHERE image_id = $1", table), {image});
   const auto ids = distribution_ids(writer, inventory);
   store_packages(sql, image, inventory, ids);
@@ -143,8 +144,7 @@ void store_inventory(Writer& writer, const packages::Inventory& inventory, const
   sql.run("UPDATE image SET has_inventory = 1, python = $2 WHERE id = $1", {image, python});
   if (!label.empty()) sql.run("UPDATE image SET label = $2 WHERE id = $1", {image, clean_text(label)});
   writer.forget_resolver(image);
-  count_sessions_anew(writer, image, old_owners);
-  sql.run("DELETE FROM pending_path WHERE NOT EXISTS (SELECT 1 FROM session_path WHERE path_id = pending_path.id)");
+  place_paths(writer, image);
   reveal_names(writer, inventory);
   transaction.commit();
   writer.names_were_removed();

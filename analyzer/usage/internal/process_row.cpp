@@ -5,14 +5,6 @@
 #include "analyzer/usage/snapshot.h"
 
 namespace varve::usage {
-namespace {
-
-std::int64_t counted_idle(std::int64_t seconds) {
-  return seconds >= std::int64_t(kGpuIdleThresholdSeconds) ? seconds : 0;
-}
-
-}  // namespace
-
 Bytes bytes_of_hex(std::string_view lower_case_hex) {
   const auto value = [](char digit) { return unsigned(digit <= '9' ? digit - '0' : digit - 'a' + 10); };
   Bytes bytes(lower_case_hex.size() / 2);
@@ -35,7 +27,7 @@ void ProcessRow::apply(const std::vector<SpoolRecord>& new_records) {
     if (beat == nullptr) continue;
     const auto idle = std::int64_t(beat->idle_seconds);
     // Less idle than before: a cell ran in between, and the idle time before it is over.
-    if (idle < idle_now) idle_seconds += counted_idle(idle_now);
+    if (idle < idle_now && idle_now >= std::int64_t(kGpuIdleThresholdSeconds)) idle_seconds += idle_now;
     idle_now = idle;
   }
 }
@@ -74,20 +66,6 @@ void store_process(SqlConnection& sql, const ProcessRow& process) {
       {process.session_key, process.process_key, process.day, std::int64_t(process.read_bytes),
        std::int64_t(process.records), process.head, process.tail, process.lifetime_seconds,
        std::int64_t(process.kernel), process.idle_seconds, process.idle_now, std::int64_t(process.ended)});
-}
-
-void sum_processes(SqlConnection& sql, SessionState& session) {
-  session.lifetime_seconds = 0;
-  bool any_kernel = false;
-  session.idle_seconds = 0;
-  sql.query("SELECT lifetime_seconds, kernel, idle_seconds, idle_now FROM spool_file WHERE session_key = $1",
-            {session.key}, [&](const SqlRow& row) {
-              session.lifetime_seconds = std::max(session.lifetime_seconds, row.number(0));
-              if (row.number(1) == 0) return;
-              const auto idle = row.number(2) + counted_idle(row.number(3));
-              session.idle_seconds = any_kernel ? std::min(session.idle_seconds, idle) : idle;
-              any_kernel = true;
-            });
 }
 
 }  // namespace varve::usage

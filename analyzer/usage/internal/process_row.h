@@ -4,8 +4,8 @@
 #include <cstdint>
 #include <vector>
 
-#include "analyzer/usage/internal/session_state.h"
 #include "analyzer/usage/spool.h"
+#include "core/base/bytes.h"
 #include "core/sql/connection.h"
 
 namespace varve::usage {
@@ -30,9 +30,6 @@ struct ProcessRow {
 
 ProcessRow load_process(SqlConnection& sql, const StartRecord& start);
 void store_process(SqlConnection& sql, const ProcessRow& process);
-// Lifetime and idle time of the session over all its processes: the longest life; idle only while all its kernels were.
-void sum_processes(SqlConnection& sql, SessionState& session);
-
 Bytes bytes_of_hex(std::string_view lower_case_hex);
 
 }  // namespace varve::usage

@@ -1,23 +1,19 @@
 #include "analyzer/usage/internal/retention.h"
 
 #include <algorithm>
-#include <array>
 #include <charconv>
 
+#include "analyzer/usage/internal/daily_counts.h"
 #include "analyzer/usage/internal/schema.h"
+#include "analyzer/usage/internal/session_rows.h"
 #include "core/base/calendar.h"
 
 namespace varve::usage {
 namespace {
 
-constexpr std::array kSessionTables{"session_users",     "session_module", "session_copy", "session_failed",
-                                    "session_reinstall", "session_file",   "session_path", "session_gpu_model"};
-constexpr std::array kDailyTableNames{"daily_session", "daily_use",       "daily_module",   "daily_edge",
-                                      "daily_failed",  "daily_reinstall", "daily_gpu_model"};
-
 std::uint64_t remove_sessions(SqlConnection& sql, std::int32_t first_kept) {
-  for (const auto* table : kSessionTables)
-    sql.run(fmt::format("DELETE FROM {} WHERE session_id IN (SELECT id FROM session WHERE day < $1)", table),
+  for (const auto& table : kSessionTables)
+    sql.run(fmt::format("DELETE FROM {} WHERE session_id IN (SELECT id FROM session WHERE day < $1)", table.name),
             {first_kept});
   const auto removed = sql.run("DELETE FROM session WHERE day < $1", {first_kept});
   sql.run("DELETE FROM pending_path WHERE NOT EXISTS (SELECT 1 FROM session_path WHERE path_id = pending_path.id)");
@@ -34,7 +30,7 @@ std::uint64_t remove_days(SqlConnection& sql, std::int32_t first_kept) {
       "last_day = CASE WHEN excluded.last_day > earlier_use.last_day THEN excluded.last_day ELSE earlier_use.last_day END",
       {first_kept});
   std::uint64_t removed = 0;
-  for (const auto* table : kDailyTableNames)
+  for (const auto* table : kDailyTables)
     removed += sql.run(fmt::format("DELETE FROM {} WHERE day < $1", table), {first_kept});
   sql.run("DELETE FROM user_sketch WHERE month < $1", {month_of(first_kept)});
   sql.run("DELETE FROM quarantine WHERE day < $1", {first_kept});
@@ -44,7 +40,9 @@ std::uint64_t remove_days(SqlConnection& sql, std::int32_t first_kept) {
 // Names that nothing refers to any more. Those of distributions stay: there are few.
 void remove_names(SqlConnection& sql) {
   sql.run(
-      "DELETE FROM module WHERE id NOT IN (SELECT module_id FROM session_module UNION SELECT by_id FROM session_module "
+      "DELETE FROM module_owner WHERE module_id NOT IN (SELECT module_id FROM session_module UNION SELECT by_id FROM session_module)");
+  sql.run(
+      "DELETE FROM module WHERE id NOT IN (SELECT module_id FROM module_owner UNION SELECT short_id FROM module_owner "
       "UNION SELECT module_id FROM daily_module)");
   sql.run(
       "DELETE FROM failed_name WHERE id NOT IN (SELECT failed_id FROM session_failed UNION SELECT failed_id FROM daily_failed)");

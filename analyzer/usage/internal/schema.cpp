@@ -92,6 +92,11 @@ CREATE TABLE notebook_install (notebook_id {number} NOT NULL, number {number} NO
   argument TEXT NOT NULL, cell {number} NOT NULL, line {number} NOT NULL, PRIMARY KEY (notebook_id, number)) {keyed_table_end};
 CREATE TABLE notebook_hint (notebook_id {number} NOT NULL, number {number} NOT NULL, kind TEXT NOT NULL, text TEXT NOT NULL,
   cell {number} NOT NULL, line {number} NOT NULL, PRIMARY KEY (notebook_id, number)) {keyed_table_end};
+)",
+                                                                R"(
+CREATE TABLE module_owner (image_id {number} NOT NULL, module_id {number} NOT NULL, distribution_id {number} NOT NULL,
+  short_id {number} NOT NULL, PRIMARY KEY (image_id, module_id, distribution_id)) {keyed_table_end};
+INSERT INTO setting (name, value) VALUES ('owners_missing', '1');
 )"};
 
 }  // namespace
@@ -100,6 +105,8 @@ const SqlDatabaseKind& usage_kind() {
   static const SqlDatabaseKind kKind{.name = "usage database", .setting_table = "setting", .writer_lock = 7562872601};
   return kKind;
 }
+
+std::span<const std::string_view> schema_scripts() { return kScripts; }
 
 void migrate(SqlConnection& sql) { migrate_schema(sql, kScripts); }
 

@@ -3,7 +3,6 @@
 
 #include "analyzer/usage/internal/month_cover.h"
 #include "analyzer/usage/internal/snapshot_reader.h"
-#include "analyzer/usage/internal/writer.h"
 
 namespace varve::usage {
 

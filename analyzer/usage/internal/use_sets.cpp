@@ -8,11 +8,9 @@
 #include <fmt/format.h>
 
 #include "analyzer/usage/internal/month_cover.h"
-#include "analyzer/usage/internal/names.h"
 #include "analyzer/usage/internal/notebook_reader.h"
 #include "analyzer/usage/internal/resolver.h"
 #include "analyzer/usage/internal/user_sketch.h"
-#include "analyzer/usage/internal/writer.h"
 
 namespace varve::usage {
 namespace {
@@ -68,37 +66,8 @@ std::vector<Notebook> distinct_notebooks(SqlConnection& sql) {
   return notebooks;
 }
 
-// Whose modules are, for the images of some sessions. An answer is asked for a million times and made once.
-class SessionResolver {
- public:
-  explicit SessionResolver(SqlConnection& sql) : sql_(sql), modules_(sql, "module", "name") {}
-
-  // No statement may be running.
-  void prepare(const std::set<std::int64_t>& images, const std::set<std::int64_t>& modules) {
-    for (const auto image : images)
-      if (!images_.contains(image))
-        images_.try_emplace(image, ImageResolver(sql_, image, ImageResolver::Paths::kLeaveOut));
-    modules_.load_names({modules.begin(), modules.end()});
-  }
-  const Owners& of_module(std::int64_t image, std::int64_t module) {
-    auto& known = owners_[image];
-    const auto [at, is_new] = known.try_emplace(module, nullptr);
-    if (is_new) at->second = &images_.at(image).of_module(modules_.name_of(module));
-    return *at->second;
-  }
-
- private:
-  SqlConnection& sql_;
-  NameTable modules_;
-  std::map<std::int64_t, ImageResolver> images_;
-  std::unordered_map<std::int64_t, std::unordered_map<std::int64_t, const Owners*>> owners_;  // they live in images_
-};
-
 struct Session {
   SessionUse use;
-  std::int64_t image_id = 0;
-  std::vector<std::pair<std::int64_t, std::int64_t>>
-      modules;  // module, distribution that the record itself names (0 = none)
   std::set<std::int64_t> distributions;
 };
 
@@ -154,49 +123,34 @@ SessionSample read_sessions(SqlConnection& sql, const SnapshotQuery& query, std:
   std::vector<std::pair<std::int64_t, Session>> sessions;
   // Their keys are random, so the first ones are as good a sample as any.
   sql.query(
-      "SELECT id, session_key, day, image_id FROM session WHERE heard = 1 AND day BETWEEN $1 AND $2 AND (image_id = $3 OR $3 = 0) ORDER BY session_key LIMIT $4",
+      "SELECT id, session_key, day FROM session WHERE heard = 1 AND day BETWEEN $1 AND $2 AND (image_id = $3 OR $3 = 0) ORDER BY session_key LIMIT $4",
       {query.window.first, query.window.last, image_id, std::int64_t(std::min<std::uint64_t>(at_most, INT32_MAX))},
       [&](const SqlRow& row) {
         Session session;
         session.use.key = key_of(row.blob(1));
         session.use.day = std::int32_t(row.number(2));
-        session.image_id = row.number(3);
         sessions.emplace_back(row.number(0), std::move(session));
       });
   sample.given = sessions.size();
   const auto names = distribution_names(sql);
-  SessionResolver resolver(sql);
   for (std::size_t first = 0; first < sessions.size(); first += kAtOnce) {
     const auto end = std::min(first + kAtOnce, sessions.size());
     std::vector<SqlValue> ids;
     std::unordered_map<std::int64_t, Session*> by_id;
-    std::set<std::int64_t> images, modules;
     for (auto i = first; i < end; ++i) {
       ids.emplace_back(sessions[i].first);
       by_id[sessions[i].first] = &sessions[i].second;
-      images.insert(sessions[i].second.image_id);
     }
-    query_in(sql, "SELECT session_id, module_id, named_id FROM session_module WHERE session_id", ids, "",
-             [&](const SqlRow& row) {
-               auto& of_session = by_id.at(row.number(0))->modules;
-               const std::pair use(row.number(1), row.number(2));
-               if (!of_session.empty() && of_session.back() == use) return;  // by another importer
-               of_session.push_back(use);
-               modules.insert(use.first);
-             });
-    query_in(sql, "SELECT session_id, distribution_id FROM session_file WHERE session_id", ids, "",
-             [&](const SqlRow& row) { by_id.at(row.number(0))->distributions.insert(row.number(1)); });
-    resolver.prepare(images, modules);
+    const auto take = [&](const SqlRow& row) { by_id.at(row.number(0))->distributions.insert(row.number(1)); };
+    query_in(sql,
+             "SELECT DISTINCT session_id, CASE WHEN named_id <> 0 THEN named_id ELSE distribution_id END "
+             "FROM session CROSS JOIN session_module CROSS JOIN module_owner WHERE session_id = session.id "
+             "AND module_owner.image_id = session.image_id AND module_owner.module_id = session_module.module_id "
+             "AND session.id",
+             ids, "", take);
+    query_in(sql, "SELECT session_id, distribution_id FROM session_file WHERE session_id", ids, "", take);
     for (auto i = first; i < end; ++i) {
       auto& session = sessions[i].second;
-      for (const auto& [module, named] : session.modules) {
-        if (named != 0) {
-          session.distributions.insert(named);
-          continue;
-        }
-        const auto& owners = resolver.of_module(session.image_id, module);
-        session.distributions.insert(owners.begin(), owners.end());
-      }
       session.use.distributions = names_of(session.distributions, names);
       each(std::move(session.use));
       session = {};

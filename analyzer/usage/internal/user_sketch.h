@@ -9,6 +9,9 @@
 
 namespace varve::usage {
 
+// What user_sketch.subject_id means.
+enum class SketchKind : std::uint8_t { kImage, kDistribution, kFailed, kReinstall };
+
 // A value.
 class UserSketch {
  public:

@@ -1,9 +1,8 @@
 #include "analyzer/usage/internal/writer.h"
 
-#include <unistd.h>
+#include <algorithm>
 
-#include <array>
-
+#include "analyzer/usage/internal/daily_counts.h"
 #include "analyzer/usage/internal/schema.h"
 #include "core/base/errors.h"
 #include "core/base/random.h"
@@ -11,35 +10,15 @@
 namespace varve::usage {
 namespace {
 
-constexpr std::size_t kMaxCachedSketches = 20'000;  // at most 4 kB each
 constexpr std::size_t kMaxNames = 500'000;
 constexpr std::size_t kMaxResolvers = 16;  // some 10 MB for a large image
 
-// The subjects of a session that have users, from the keys of its contribution.
-std::optional<SketchKey> subject_of(const DailyKey& key, const DailyCounts& counts) {
-  SketchKey subject{.month = 0, .image_id = key.image_id, .kind = SketchKind::kImage, .subject_id = key.a};
-  switch (key.table) {
-    case DailyTable::kSession:
-      if (counts[SessionCounts::kHeard] == 0) return std::nullopt;
-      return subject;
-    case DailyTable::kUse:
-      subject.kind = SketchKind::kDistribution;
-      return subject;
-    case DailyTable::kFailed:
-      subject.kind = SketchKind::kFailed;
-      return subject;
-    case DailyTable::kReinstall:
-      subject.kind = SketchKind::kReinstall;
-      return subject;
-    case DailyTable::kModule:
-    case DailyTable::kEdge:
-    case DailyTable::kGpuModel:
-      break;
-  }
-  return std::nullopt;
-}
+constexpr std::size_t kCountedAtOnce = 64;  // sessions of one statement
 
-std::uint64_t sketch_hash(const Bytes& user) { return user.size() >= 8 ? load_le<std::uint64_t>(user.data()) : 0; }
+void in_pieces(const std::vector<SqlValue>& ids, const std::function<void(std::span<const SqlValue>)>& each) {
+  for (std::size_t at = 0; at < ids.size(); at += kCountedAtOnce)
+    each(std::span(ids).subspan(at, std::min(kCountedAtOnce, ids.size() - at)));
+}
 
 }  // namespace
 
@@ -69,9 +48,14 @@ void Writer::forget_if_too_much() {
 }
 
 void Writer::commit() {
-  write_contribution(sql_, difference_);
-  difference_.clear();
-  write_sketches();
+  in_pieces({uncounted_.begin(), uncounted_.end()}, [&](std::span<const SqlValue> piece) {
+    find_owners(piece);
+    count_sessions(sql_, piece, +1);
+    count_users(sql_, piece);
+  });
+  for (const auto day : lessened_) remove_zeros(sql_, day);
+  uncounted_.clear();
+  lessened_.clear();
   sql_.commit();
 }
 
@@ -89,8 +73,8 @@ void Writer::forget() {
   images_.clear();
   resolvers_.clear();
   reinstalls_.clear();
-  difference_.clear();
-  sketches_.clear();
+  uncounted_.clear();
+  lessened_.clear();
 }
 
 std::int64_t Writer::image_id(const std::string& digest) {
@@ -122,51 +106,58 @@ std::int64_t Writer::reinstall_id(std::int64_t distribution_id, const std::strin
   return id;
 }
 
-void Writer::change_session(const SessionState& before, const Contribution& old_part, SessionState& after,
-                            const Contribution& new_part) {
-  store_session(sql_, before, after);
-  add_contribution(difference_, old_part, -1);
-  add_contribution(difference_, new_part, +1);
-  add_users(before, old_part, after, new_part);
+void Writer::recount(const std::vector<std::int64_t>& session_ids) {
+  std::vector<SqlValue> counted;
+  for (const auto id : session_ids)
+    if (uncounted_.insert(id).second) counted.emplace_back(id);
+  in_pieces(counted, [&](std::span<const SqlValue> piece) {
+    query_in(sql_, "SELECT DISTINCT day FROM session WHERE id", piece, "",
+             [&](const SqlRow& row) { lessened_.insert(row.number(0)); });
+    count_sessions(sql_, piece, -1);
+  });
 }
 
-void Writer::add_users(const SessionState& before, const Contribution& old_part, const SessionState& after,
-                       const Contribution& new_part) {
-  for (const auto& [key, counts] : new_part) {
-    auto subject = subject_of(key, counts);
-    if (!subject) continue;
-    const auto old = old_part.find(key);
-    const bool new_subject = old == old_part.end() || !subject_of(old->first, old->second);
-    for (const auto& [month, user] : after.users) {
-      if (!new_subject && before.users.contains({month, user})) continue;
-      subject->month = month;
-      add_user(*subject, sketch_hash(user));
-    }
-  }
-}
-
-void Writer::add_user(const SketchKey& key, std::uint64_t hash) {
-  auto found = sketches_.find(key);
-  if (found == sketches_.end()) {
-    found = sketches_.emplace(key, CachedSketch{}).first;
-    sql_.query("SELECT sketch FROM user_sketch WHERE month = $1 AND image_id = $2 AND kind = $3 AND subject_id = $4",
-               {key.month, key.image_id, std::int64_t(key.kind), key.subject_id},
-               [&](const SqlRow& row) { found->second.sketch = UserSketch::parse(row.blob(0)); });
-  }
-  if (found->second.sketch.add(hash)) found->second.changed = true;
-}
-
-void Writer::write_sketches() {
+void Writer::find_owners(std::span<const SqlValue> session_ids) {
+  std::set<std::pair<std::int64_t, std::int64_t>> missing;  // image, module
+  std::vector<std::int64_t> modules;
+  for (const auto* column : {"module_id", "by_id"})
+    query_in(
+        sql_,
+        fmt::format("SELECT DISTINCT session.image_id, {0} FROM session CROSS JOIN session_module "
+                    "WHERE session_id = session.id AND {0} <> 0 AND NOT EXISTS (SELECT 1 FROM module_owner "
+                    "WHERE module_owner.image_id = session.image_id AND module_owner.module_id = session_module.{0}) "
+                    "AND session.id",
+                    column),
+        session_ids, "", [&](const SqlRow& row) {
+          missing.emplace(row.number(0), row.number(1));
+          modules.push_back(row.number(1));
+        });
+  modules_.load_names(modules);
+  std::vector<std::string> short_names;
+  for (const auto module : modules) short_names.emplace_back(short_module(modules_.name_of(module)));
+  modules_.intern(std::move(short_names));
   std::vector<SqlValue> rows;
-  for (auto& [key, cached] : sketches_) {
-    if (!cached.changed) continue;
-    rows.insert(rows.end(), {SqlValue(key.month), SqlValue(key.image_id), SqlValue(std::int64_t(key.kind)),
-                             SqlValue(key.subject_id), SqlValue(cached.sketch.bytes())});
-    cached.changed = false;
+  for (const auto& [image, module] : missing) {
+    const auto& name = modules_.name_of(module);
+    const auto short_id = modules_.id_of(std::string(short_module(name)));
+    auto owners = resolver(image).of_module(name);
+    if (owners.empty()) owners.push_back(0);
+    for (const auto owner : owners) rows.insert(rows.end(), {image, module, owner, short_id});
   }
-  run_rows(sql_, "INSERT INTO user_sketch (month, image_id, kind, subject_id, sketch) VALUES", 5,
-           "ON CONFLICT (month, image_id, kind, subject_id) DO UPDATE SET sketch = excluded.sketch", rows);
-  if (sketches_.size() > kMaxCachedSketches) sketches_.clear();
+  run_rows(sql_, "INSERT INTO module_owner (image_id, module_id, distribution_id, short_id) VALUES", 4, "", rows);
+}
+
+void Writer::complete_older_schema() {
+  if (read_setting(sql_, "owners_missing").empty()) return;
+  WriteTransaction transaction(*this);
+  std::vector<SqlValue> sessions;
+  sql_.query("SELECT id FROM session", {}, [&](const SqlRow& row) { sessions.emplace_back(row.number(0)); });
+  in_pieces(sessions, [&](std::span<const SqlValue> piece) {
+    find_owners(piece);
+    forget_if_too_much();
+  });
+  sql_.run("DELETE FROM setting WHERE name = 'owners_missing'");
+  transaction.commit();
 }
 
 }  // namespace varve::usage

@@ -1,33 +1,20 @@
 #pragma once
 // Everything a writer of the database holds while it writes: the names it knows, the answers of inventories, and the
-// daily sums and user sketches that it will add to at the end of its transaction.
+// sessions that are to be counted at the end of its transaction.
 #include <cstdint>
 #include <map>
-#include <memory>
-#include <optional>
+#include <set>
+#include <span>
 #include <string>
 #include <tuple>
+#include <vector>
 
-#include "analyzer/usage/internal/aggregates.h"
 #include "analyzer/usage/internal/failed_names.h"
 #include "analyzer/usage/internal/names.h"
 #include "analyzer/usage/internal/resolver.h"
-#include "analyzer/usage/internal/session_state.h"
-#include "analyzer/usage/internal/user_sketch.h"
 #include "core/sql/connection.h"
 
 namespace varve::usage {
-
-// What user_sketch.subject_id means.
-enum class SketchKind : std::uint8_t { kImage, kDistribution, kFailed, kReinstall };
-
-struct SketchKey {
-  std::int64_t month = 0;
-  std::int64_t image_id = 0;
-  SketchKind kind = SketchKind::kImage;
-  std::int64_t subject_id = 0;  // 0 for kImage
-  auto operator<=>(const SketchKey&) const = default;
-};
 
 // One per connection. Between begin() and commit() this connection is the only writer; what it remembers stays valid
 // between transactions for as long as nobody else wrote, which begin() finds out.
@@ -36,7 +23,7 @@ class Writer {
   explicit Writer(SqlConnection& sql);
 
   void begin();
-  // Writes the sums and sketches, and commits.
+  // Counts the sessions, and commits.
   void commit();
   // After a failure: nothing that was remembered can be trusted.
   void rollback() noexcept;
@@ -54,23 +41,18 @@ class Writer {
   std::int64_t reinstall_id(std::int64_t distribution_id, const std::string& from, const std::string& to,
                             const std::string& why);
 
-  // Writes the changed session and notes what that means for the daily tables and the sketches. Both contributions are
-  // given by the caller, because an inventory may have changed between them.
-  void change_session(const SessionState& before, const Contribution& old_part, SessionState& after,
-                      const Contribution& new_part);
+  // A session that no daily table counts yet: commit() counts it.
+  void count(std::int64_t session_id) { uncounted_.insert(session_id); }
+  // Called before these sessions, or what is known of their image, change: they are taken out of the daily tables, and
+  // commit() counts what they are by then.
+  void recount(const std::vector<std::int64_t>& session_ids);
+  // An older schema did not keep whose a session's modules are (`module_owner`).
+  void complete_older_schema();
 
  private:
   void forget();
   void forget_if_too_much();
-  void add_users(const SessionState& before, const Contribution& old_part, const SessionState& after,
-                 const Contribution& new_part);
-  void add_user(const SketchKey& key, std::uint64_t hash);
-  void write_sketches();
-
-  struct CachedSketch {
-    UserSketch sketch;
-    bool changed = false;
-  };
+  void find_owners(std::span<const SqlValue> session_ids);
 
   SqlConnection& sql_;
   std::string token_;  // tells this connection from all others
@@ -79,8 +61,8 @@ class Writer {
   std::map<std::string, std::int64_t> images_;
   std::map<std::int64_t, ImageResolver> resolvers_;
   std::map<std::tuple<std::int64_t, std::string, std::string, std::string>, std::int64_t> reinstalls_;
-  Contribution difference_;
-  std::map<SketchKey, CachedSketch> sketches_;
+  std::set<std::int64_t> uncounted_;  // sessions
+  std::set<std::int64_t> lessened_;   // days
 };
 
 // Begins in its constructor; without commit() everything is undone.
