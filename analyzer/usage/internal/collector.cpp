@@ -183,13 +183,12 @@ std::string Collector::objection(const FoundSpool& found, const StartRecord& sta
 
 // A session without a row, but with files that were read before: it was aged out.
 bool Collector::session_is_gone(const ProcessRow& process) {
-  bool files = false, session = false;
-  writer_.sql().query("SELECT 1 FROM session WHERE session_key = $1", {process.session_key},
-                      [&](const SqlRow&) { session = true; });
-  if (session) return false;
-  writer_.sql().query("SELECT 1 FROM spool_file WHERE session_key = $1 LIMIT 1", {process.session_key},
-                      [&](const SqlRow&) { files = true; });
-  return files;
+  bool gone = false;
+  writer_.sql().query(
+      "SELECT 1 FROM spool_file WHERE session_key = $1 "
+      "AND NOT EXISTS (SELECT 1 FROM session WHERE session_key = $1) LIMIT 1",
+      {process.session_key}, [&](const SqlRow&) { gone = true; });
+  return gone;
 }
 
 std::uint64_t Collector::take_records(const StartRecord& start, ProcessRow& process,
@@ -200,7 +199,6 @@ std::uint64_t Collector::take_records(const StartRecord& start, ProcessRow& proc
   SessionRows rows;
   failed_.clear();
   apply_start(start, session, rows);
-  intern_names(records, !writer_.resolver(session.image_id).has_inventory());
   apply_records(records, session, rows);
   store_session(writer_.sql(), session);
   if (is_new) {
@@ -225,27 +223,6 @@ void Collector::apply_start(const StartRecord& start, SessionRow& session, Sessi
   }
   if (is_recorder(start.writer)) session.heard = true;
   if (!start.user.empty()) rows.add(SessionTable::kUsers, {month_of(start.day), bytes_of_hex(start.user)});
-}
-
-void Collector::intern_names(const std::vector<SpoolRecord>& records, bool keep_paths) {
-  std::vector<std::string> modules, distributions, models, paths;
-  for (const auto& record : records) {
-    if (const auto* import = std::get_if<ImportRecord>(&record.what)) {
-      modules.push_back(import->module);
-      if (!import->by.empty()) modules.push_back(import->by);
-      if (!import->distribution.empty()) distributions.push_back(python::normalize_name(import->distribution));
-    } else if (const auto* install = std::get_if<InstallRecord>(&record.what)) {
-      distributions.push_back(python::normalize_name(install->distribution));
-    } else if (const auto* gpu = std::get_if<GpuRecord>(&record.what)) {
-      models.insert(models.end(), gpu->models.begin(), gpu->models.end());
-    } else if (const auto* file = std::get_if<FileRecord>(&record.what); file != nullptr && keep_paths) {
-      paths.push_back(file->path);
-    }
-  }
-  writer_.modules().intern(std::move(modules));
-  writer_.distributions().intern(std::move(distributions));
-  writer_.gpu_models().intern(std::move(models));
-  writer_.pending_paths().intern(std::move(paths));
 }
 
 void Collector::apply_records(const std::vector<SpoolRecord>& records, SessionRow& session, SessionRows& rows) {

@@ -51,7 +51,6 @@ class Collector {
   void apply_import(const ImportRecord& import, SessionRows& rows);
   void apply_install(const InstallRecord& install, SessionRows& rows);
   void apply_file(const FileRecord& file, const ImageResolver& image, SessionRows& rows);
-  void intern_names(const std::vector<SpoolRecord>& records, bool keep_paths);
   void quarantine(const std::filesystem::path& file, const Bytes& file_key, const Objection& objection,
                   CollectResult& result);
   // Runs what reads the file; where that fails, the file goes into quarantine.

@@ -36,14 +36,10 @@ class Rows {
 
 // The distribution that counts for each entry of the inventory: what another one vendored is part of that one.
 std::vector<std::int64_t> distribution_ids(Writer& writer, const packages::Inventory& inventory) {
-  const auto name_of = [](const packages::Distribution& entry) {
-    return clean_text(entry.vendored_by.empty() ? entry.normalized : entry.vendored_by);
-  };
-  std::vector<std::string> names;
-  for (const auto& entry : inventory.distributions) names.push_back(name_of(entry));
-  writer.distributions().intern(names);
   std::vector<std::int64_t> ids;
-  for (const auto& name : names) ids.push_back(writer.distributions().id_of(name));
+  for (const auto& entry : inventory.distributions)
+    ids.push_back(
+        writer.distributions().id_of(clean_text(entry.vendored_by.empty() ? entry.normalized : entry.vendored_by)));
   return ids;
 }
 

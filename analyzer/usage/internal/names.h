@@ -5,7 +5,6 @@
 #include <string>
 #include <string_view>
 #include <unordered_map>
-#include <vector>
 
 #include "core/sql/connection.h"
 
@@ -15,25 +14,18 @@ namespace varve::usage {
 // removes them.
 class NameTable {
  public:
-  NameTable(SqlConnection& sql, std::string table, std::string column)
-      : sql_(sql), table_(std::move(table)), column_(std::move(column)) {}
+  // A new name is stored in all of `columns`, of which the first tells it from others.
+  NameTable(SqlConnection& sql, std::string_view table, std::string_view columns);
 
-  // Makes numbers for all of these that have none yet. Within a write transaction.
-  void intern(std::vector<std::string> names);
-  std::int64_t id_of(const std::string& name);  // interns it if need be
-  const std::string& name_of(std::int64_t id);  // "" if there is no such number; valid until forget()
-  // Reads the names of many numbers at once.
-  void load_names(const std::vector<std::int64_t>& ids);
-  void forget();
-  std::size_t remembered() const { return names_.size(); }
+  // Makes a number for it if it has none yet. Within a write transaction.
+  std::int64_t id_of(const std::string& name);
+  void forget() { ids_.clear(); }
+  std::size_t remembered() const { return ids_.size(); }
 
  private:
-  void remember(std::int64_t id, std::string name);
-
   SqlConnection& sql_;
-  std::string table_, column_;
+  std::string select_, insert_;
   std::unordered_map<std::string, std::int64_t> ids_;
-  std::unordered_map<std::int64_t, std::string> names_;
 };
 
 // The first two parts of a dotted name: as much as the daily counts keep of a module.

@@ -7,7 +7,6 @@
 
 #include "analyzer/python/name.h"
 #include "analyzer/usage/internal/clean_text.h"
-#include "analyzer/usage/internal/names.h"
 #include "analyzer/usage/internal/notebook_reader.h"
 
 namespace varve::usage {
@@ -223,18 +222,13 @@ void SnapshotReader::read_importers() {
 }
 
 void SnapshotReader::read_modules() {
-  std::vector<std::tuple<std::int64_t, std::int64_t, std::uint64_t>> counts;
-  query(in_window_of("SELECT distribution_id, module_id, SUM(sessions) FROM daily_module",
-                     "GROUP BY distribution_id, module_id"),
-        [&](const SqlRow& row) { counts.emplace_back(row.number(0), row.number(1), unsigned_at(row, 2)); });
-  NameTable modules(sql_, "module", "name");
-  std::vector<std::int64_t> ids;
-  for (const auto& count : counts) ids.push_back(std::get<1>(count));
-  modules.load_names(ids);
-  for (const auto& [distribution, module, sessions] : counts) {
-    auto& by_module = distribution == 0 ? snapshot_.unresolved : use_of(distribution).modules;
-    by_module[modules.name_of(module)] = sessions;
-  }
+  query(in_window_of("SELECT of_module.distribution_id, name, sessions FROM (SELECT distribution_id, module_id, "
+                     "SUM(sessions) AS sessions FROM daily_module",
+                     "GROUP BY distribution_id, module_id) AS of_module JOIN module ON module.id = module_id"),
+        [&](const SqlRow& row) {
+          auto& modules = row.number(0) == 0 ? snapshot_.unresolved : use_of(row.number(0)).modules;
+          modules[row.text(1)] = unsigned_at(row, 2);
+        });
 }
 
 void SnapshotReader::read_failed() {

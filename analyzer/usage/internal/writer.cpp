@@ -26,7 +26,7 @@ Writer::Writer(SqlConnection& sql)
     : sql_(sql),
       token_(random_hex(16)),
       modules_(sql, "module", "name"),
-      distributions_(sql, "distribution", "name"),
+      distributions_(sql, "distribution", "name, display_name"),
       gpu_models_(sql, "gpu_model", "name"),
       pending_paths_(sql, "pending_path", "path"),
       failed_names_(sql) {}
@@ -72,7 +72,6 @@ void Writer::forget() {
   failed_names_.forget();
   images_.clear();
   resolvers_.clear();
-  reinstalls_.clear();
   uncounted_.clear();
   lessened_.clear();
 }
@@ -97,8 +96,7 @@ const ImageResolver& Writer::resolver(std::int64_t image_id) {
 
 std::int64_t Writer::reinstall_id(std::int64_t distribution_id, const std::string& from, const std::string& to,
                                   const std::string& why) {
-  auto& id = reinstalls_[{distribution_id, from, to, why}];
-  if (id != 0) return id;
+  std::int64_t id = 0;
   sql_.query(
       "INSERT INTO reinstall (distribution_id, from_version, to_version, why) VALUES ($1, $2, $3, $4) "
       "ON CONFLICT (distribution_id, from_version, to_version, why) DO UPDATE SET why = excluded.why RETURNING id",
@@ -118,27 +116,21 @@ void Writer::recount(const std::vector<std::int64_t>& session_ids) {
 }
 
 void Writer::find_owners(std::span<const SqlValue> session_ids) {
-  std::set<std::pair<std::int64_t, std::int64_t>> missing;  // image, module
-  std::vector<std::int64_t> modules;
+  std::map<std::pair<std::int64_t, std::int64_t>, std::string> missing;  // image, module
   for (const auto* column : {"module_id", "by_id"})
-    query_in(
-        sql_,
-        fmt::format("SELECT DISTINCT session.image_id, {0} FROM session CROSS JOIN session_module "
-                    "WHERE session_id = session.id AND {0} <> 0 AND NOT EXISTS (SELECT 1 FROM module_owner "
-                    "WHERE module_owner.image_id = session.image_id AND module_owner.module_id = session_module.{0}) "
-                    "AND session.id",
-                    column),
-        session_ids, "", [&](const SqlRow& row) {
-          missing.emplace(row.number(0), row.number(1));
-          modules.push_back(row.number(1));
-        });
-  modules_.load_names(modules);
-  std::vector<std::string> short_names;
-  for (const auto module : modules) short_names.emplace_back(short_module(modules_.name_of(module)));
-  modules_.intern(std::move(short_names));
+    query_in(sql_,
+             fmt::format("SELECT DISTINCT session.image_id, module.id, name "
+                         "FROM session CROSS JOIN session_module CROSS JOIN module "
+                         "WHERE session_id = session.id AND module.id = {0} AND NOT EXISTS (SELECT 1 FROM module_owner "
+                         "WHERE module_owner.image_id = session.image_id AND module_owner.module_id = {0}) "
+                         "AND session.id",
+                         fmt::format("session_module.{}", column)),
+             session_ids, "", [&](const SqlRow& row) {
+               missing[{row.number(0), row.number(1)}] = row.text(2);
+             });
   std::vector<SqlValue> rows;
-  for (const auto& [image, module] : missing) {
-    const auto& name = modules_.name_of(module);
+  for (const auto& [key, name] : missing) {
+    const auto& [image, module] = key;
     const auto short_id = modules_.id_of(std::string(short_module(name)));
     auto owners = resolver(image).of_module(name);
     if (owners.empty()) owners.push_back(0);

@@ -6,7 +6,6 @@
 #include <set>
 #include <span>
 #include <string>
-#include <tuple>
 #include <vector>
 
 #include "analyzer/usage/internal/failed_names.h"
@@ -60,7 +59,6 @@ class Writer {
   FailedNames failed_names_;
   std::map<std::string, std::int64_t> images_;
   std::map<std::int64_t, ImageResolver> resolvers_;
-  std::map<std::tuple<std::int64_t, std::string, std::string, std::string>, std::int64_t> reinstalls_;
   std::set<std::int64_t> uncounted_;  // sessions
   std::set<std::int64_t> lessened_;   // days
 };
