@@ -199,6 +199,7 @@ std::uint64_t Collector::take_records(const StartRecord& start, ProcessRow& proc
   SessionRows rows;
   failed_.clear();
   apply_start(start, session, rows);
+  intern_names(records, !writer_.resolver(session.image_id).has_inventory());
   apply_records(records, session, rows);
   store_session(writer_.sql(), session);
   if (is_new) {
@@ -223,6 +224,21 @@ void Collector::apply_start(const StartRecord& start, SessionRow& session, Sessi
   }
   if (is_recorder(start.writer)) session.heard = true;
   if (!start.user.empty()) rows.add(SessionTable::kUsers, {month_of(start.day), bytes_of_hex(start.user)});
+}
+
+void Collector::intern_names(const std::vector<SpoolRecord>& records, bool keep_paths) {
+  std::vector<std::string> modules, paths;
+  for (const auto& record : records) {
+    if (const auto* file = std::get_if<FileRecord>(&record.what); file != nullptr && keep_paths)
+      paths.push_back(file->path);
+    const auto* import = std::get_if<ImportRecord>(&record.what);
+    if (import == nullptr) continue;
+    modules.push_back(import->module);
+    modules.emplace_back(short_module(import->module));
+    if (!import->by.empty()) modules.push_back(import->by);
+  }
+  writer_.modules().intern(std::move(modules));
+  writer_.pending_paths().intern(std::move(paths));
 }
 
 void Collector::apply_records(const std::vector<SpoolRecord>& records, SessionRow& session, SessionRows& rows) {

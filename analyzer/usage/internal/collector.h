@@ -47,6 +47,8 @@ class Collector {
   // Returns how many rows were too many for one session.
   std::uint64_t take_records(const StartRecord& start, ProcessRow& process, const std::vector<SpoolRecord>& records);
   void apply_start(const StartRecord& start, SessionRow& session, SessionRows& rows);
+  // What a file has many of, at once.
+  void intern_names(const std::vector<SpoolRecord>& records, bool keep_paths);
   void apply_records(const std::vector<SpoolRecord>& records, SessionRow& session, SessionRows& rows);
   void apply_import(const ImportRecord& import, SessionRows& rows);
   void apply_install(const InstallRecord& install, SessionRows& rows);

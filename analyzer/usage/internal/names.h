@@ -5,6 +5,7 @@
 #include <string>
 #include <string_view>
 #include <unordered_map>
+#include <vector>
 
 #include "core/sql/connection.h"
 
@@ -17,14 +18,17 @@ class NameTable {
   // A new name is stored in all of `columns`, of which the first tells it from others.
   NameTable(SqlConnection& sql, std::string_view table, std::string_view columns);
 
-  // Makes a number for it if it has none yet. Within a write transaction.
-  std::int64_t id_of(const std::string& name);
+  // Makes numbers for those of these that have none yet, all at once: a server may be far away. Within a write
+  // transaction.
+  void intern(std::vector<std::string> names);
+  std::int64_t id_of(const std::string& name);  // interns it if need be
   void forget() { ids_.clear(); }
   std::size_t remembered() const { return ids_.size(); }
 
  private:
   SqlConnection& sql_;
-  std::string select_, insert_;
+  std::string select_, insert_, returning_;
+  std::size_t columns_;
   std::unordered_map<std::string, std::int64_t> ids_;
 };
 
