@@ -9,10 +9,10 @@
 #include <fmt/format.h>
 #include <CLI/CLI.hpp>
 
-#include "analyzer/packages/image_source.h"
 #include "analyzer/packages/inventory.h"
 #include "analyzer/prune/placement.h"
 #include "core/base/clock.h"
+#include "core/index/opened_image.h"
 #include "core/oci/image.h"
 #include "indexer/pack_units.h"
 
@@ -30,16 +30,14 @@ int main(int argc, char** argv) try {
 
   const auto image = oci::open_image(
       {.reference = oci::Reference::parse(reference), .platform = oci::Platform::of_this_machine(), .registry = {}});
-  index::LocalIndex local(root);
-  const auto index = index::load_index(local, image);
+  const index::OpenedImage opened(index::LocalIndex(root), image);
   auto timed = [watch = Stopwatch()](const char* what) mutable {
     fmt::print("{:28} {:6.2f} s\n", what, watch.seconds());
     watch = Stopwatch();
   };
-  const auto tree = index::flatten(index::read_layer_entries(local, index, image));
+  const auto& tree = opened.tree();
   timed("read and flatten");
-  const auto files = packages::open_indexed_image(image, index, local, index::windows_repository(local, index, image));
-  const auto inventory = packages::read_inventory(*files);
+  const auto inventory = packages::read_inventory(opened);
   timed("read the inventory");
   // Without ELF facts names and roots are all that placing looks at anyway; the selection is measured by its own room.
   const auto placement = prune::make_placement(tree, inventory, nullptr, nullptr);
@@ -56,7 +54,7 @@ int main(int argc, char** argv) try {
   for (const auto& component : placement.components)
     for (const auto& path : component.paths) wrong += component_of.emplace(path, component.name).second ? 0 : 1;
   for (const auto& [path, entry] : tree.entries) {
-    if (entry.type == index::FileType::kDirectory) continue;
+    if (entry.type == FileType::kDirectory) continue;
     const auto& owners = inventory.owners_of_path(path);
     const bool of_python = !owners.empty() && inventory.distributions[owners.front()].source != packages::Source::kDpkg;
     wrong += of_python && !component_of.contains(path) ? 1 : 0;

@@ -2,11 +2,10 @@
 #include <ostream>
 
 #include "cli/command.h"
-#include "cli/indexed_image.h"
+#include "cli/open_image.h"
 #include "core/base/log.h"
 #include "core/base/safe_text.h"
 #include "core/base/units.h"
-#include "core/index/content_reader.h"
 
 namespace varve::cli {
 namespace {
@@ -16,17 +15,19 @@ struct CatArguments {
   std::vector<std::string> paths;
 };
 
-void cat_file(Context& context, const IndexedImage& indexed, const std::string& path) {
-  const auto nid = indexed.find(path);
-  if (indexed.index.tree->inode(nid).type != index::FileType::kRegular)
+void cat_file(Context& context, const index::OpenedImage& image, const std::string& path) {
+  const auto nid = find_file(image, path);
+  if (image.index().tree->inode(nid).type != FileType::kRegular)
     fail<Error>("{} is not a regular file", printable(path));
-  index::ContentReader reader(indexed.image, indexed.index, indexed.windows());
-  reader.read(nid, [&](ByteView bytes) {
+  const auto before = image.fetched();
+  image.contents().read(nid, [&](ByteView bytes) {
     context.cancel.throw_if_cancelled();
     context.out.write(as_text(bytes).data(), std::streamsize(bytes.size()));
     if (!context.out) throw TemporaryError("write standard output: it takes no more");
   });
-  log::info("{}: {} fetched in {} requests", printable(path), human_bytes(reader.fetched_bytes()), reader.requests());
+  const auto now = image.fetched();
+  log::info("{}: {} fetched in {} requests", printable(path), human_bytes(now.bytes - before.bytes),
+            now.requests - before.requests);
 }
 
 }  // namespace
@@ -38,8 +39,8 @@ void add_cat_command(CLI::App& app, Context& context) {
   command->add_option("PATH", arguments->paths, "Paths inside the image; symbolic links are followed")->required();
   command->footer("Example:\n  varve cat oci:image:latest /etc/os-release");
   command->callback([&context, arguments] {
-    const IndexedImage indexed(context, arguments->image);
-    for (const auto& path : arguments->paths) cat_file(context, indexed, path);
+    const auto image = open_indexed(context, arguments->image);
+    for (const auto& path : arguments->paths) cat_file(context, image, path);
   });
 }
 

@@ -1,8 +1,9 @@
 #include "cli/gpu_places.h"
 
 #include "analyzer/cuda/manifest.h"
+#include "analyzer/prune/image_view.h"
 #include "cli/child_sessions.h"
-#include "cli/image_contents.h"
+#include "cli/open_image.h"
 #include "core/base/embedded.h"
 #include "core/base/file.h"
 #include "core/base/log.h"
@@ -39,8 +40,8 @@ std::vector<std::string> words_of_session(const Context& context, const GpuPlace
 gpu::StepResult compare_manifest(const Context& context, const GpuPlace& place) {
   const auto text = read_file(place.manifest, cuda::kMaxManifestBytes);
   const auto wanted = cuda::parse_manifest(as_text(text), place.manifest.string());
-  const ImageContents image(context, place.image);
-  const auto differences = cuda::compare(wanted, image.cuda_manifest());
+  const auto image = open_indexed(context, place.image);
+  const auto differences = cuda::compare(wanted, prune::ImageView(place.image, image).cuda_manifest());
   gpu::StepResult result;
   result.step = "manifest";
   result.outcome = differences.empty() ? gpu::Outcome::kOk : gpu::Outcome::kFailed;
@@ -102,7 +103,8 @@ std::unique_ptr<gpu::StepRunner> make_step_runner(const Context& context, const 
 }
 
 std::string cuda_manifest_json(const Context& context, const std::string& image) {
-  return cuda::to_json(ImageContents(context, image).cuda_manifest());
+  const auto opened = open_indexed(context, image);
+  return cuda::to_json(prune::ImageView(image, opened).cuda_manifest());
 }
 
 }  // namespace varve::cli

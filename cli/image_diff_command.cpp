@@ -6,13 +6,12 @@
 
 #include "analyzer/compare/compare.h"
 #include "analyzer/notebooks/scan.h"
-#include "analyzer/packages/image_source.h"
 #include "cli/diff_report.h"
 #include "cli/image_command.h"
+#include "cli/open_image.h"
 #include "core/base/errors.h"
 #include "core/base/log.h"
 #include "core/base/progress.h"
-#include "core/index/merge/flat_tree.h"
 #include "indexer/index_image.h"
 
 namespace varve::cli {
@@ -28,41 +27,29 @@ struct DiffArguments {
   bool exit_code = false;
 };
 
-// One of the two, opened with all that the comparison reads.
-class OpenedSide {
- public:
-  OpenedSide(const Context& context, index::LocalIndex& local, const std::string& reference, Progress& progress)
-      : image_(context.open_image(reference)), index_(load(context, local, reference, progress)) {
-    tree_ = index::flatten(index::read_layer_entries(local, index_, image_));
-    files_ = packages::open_indexed_image(image_, index_, local, index::windows_repository(local, index_, image_));
-    inventory_ = packages::read_inventory(*files_);
-    for (const auto& problem : inventory_.problems) log::warn("{}: {}", reference, problem);
+index::OpenedImage open_side(const Context& context, const std::string& reference) {
+  try {
+    return open_indexed(context, reference);
+  } catch (const NotFound&) {
+    log::info(
+        "{}: not indexed: reading all of its layers, and keeping their index on this machine; `varve index {}` does so for everybody",
+        reference, reference);
   }
-
-  const oci::Image& image() const { return image_; }
-  compare::Side side() const { return {.image = image_, .tree = tree_, .inventory = inventory_}; }
-
- private:
-  index::LoadedIndex load(const Context& context, index::LocalIndex& local, const std::string& reference,
-                          Progress& progress) const {
-    try {
-      return index::load_index(local, image_);
-    } catch (const NotFound&) {
-      log::info(
-          "{}: not indexed: reading all of its layers, and keeping their index on this machine; `varve index {}` does so for everybody",
-          reference, reference);
-    }
+  const auto image = context.open_image(reference);
+  auto local = context.local_index();
+  {
+    Progress progress;
     const ProgressLine line(progress, "reading layers", context.global.quiet);
-    indexer::index_image(image_, local.repository(), local, {}, {progress, context.cancel});
-    return index::load_index(local, image_);
+    indexer::index_image(image, local.repository(), local, {}, {progress, context.cancel});
   }
+  return {local, image};
+}
 
-  oci::Image image_;
-  index::LoadedIndex index_;
-  index::FlatTree tree_;
-  std::unique_ptr<packages::ImageSource> files_;
-  packages::Inventory inventory_;
-};
+packages::Inventory inventory_of(const index::OpenedImage& image, const std::string& reference) {
+  auto inventory = packages::read_inventory(image);
+  for (const auto& problem : inventory.problems) log::warn("{}: {}", reference, problem);
+  return inventory;
+}
 
 notebooks::ScanResult scan_notebook(const std::string& path, const compare::Side& before, const compare::Side& after,
                                     const CancelFlag& cancel) {
@@ -75,21 +62,23 @@ notebooks::ScanResult scan_notebook(const std::string& path, const compare::Side
 }
 
 void run_diff(Context& context, const DiffArguments& arguments) {
-  Progress progress;
-  auto local = context.local_index();
-  const OpenedSide before(context, local, arguments.before, progress);
-  const OpenedSide after(context, local, arguments.after, progress);
-  const auto comparison = compare::compare_images(before.side(), after.side());
+  const auto image_before = open_side(context, arguments.before);
+  const auto image_after = open_side(context, arguments.after);
+  const auto inventory_before = inventory_of(image_before, arguments.before);
+  const auto inventory_after = inventory_of(image_after, arguments.after);
+  const compare::Side before{image_before.image(), image_before.tree(), inventory_before};
+  const compare::Side after{image_after.image(), image_after.tree(), inventory_after};
+  const auto comparison = compare::compare_images(before, after);
   DiffInput diff{.before = arguments.before,
                  .after = arguments.after,
-                 .image_before = before.image(),
-                 .image_after = after.image(),
+                 .image_before = before.image,
+                 .image_after = after.image,
                  .comparison = comparison,
                  .notebook = arguments.notebook,
                  .for_notebook = {}};
   if (!arguments.notebook.empty()) {
-    const auto scan = scan_notebook(arguments.notebook, before.side(), after.side(), context.cancel);
-    diff.for_notebook = compare::compare_for_notebook(scan, before.side(), after.side(), comparison);
+    const auto scan = scan_notebook(arguments.notebook, before, after, context.cancel);
+    diff.for_notebook = compare::compare_for_notebook(scan, before, after, comparison);
   }
   DiffView view;
   if (context.global.verbose > 0) view.packages = comparison.packages.changed.size();

@@ -6,7 +6,7 @@
 #include <nlohmann/json.hpp>
 
 #include "cli/command.h"
-#include "cli/indexed_image.h"
+#include "cli/open_image.h"
 #include "core/base/progress.h"
 #include "core/base/safe_text.h"
 #include "core/base/utf8.h"
@@ -21,37 +21,37 @@ struct LsArguments {
   bool details = false;
 };
 
-std::string_view type_name(index::FileType type) {
+std::string_view type_name(FileType type) {
   switch (type) {
-    case index::FileType::kRegular:
+    case FileType::kRegular:
       return "file";
-    case index::FileType::kDirectory:
+    case FileType::kDirectory:
       return "directory";
-    case index::FileType::kCharDevice:
+    case FileType::kCharDevice:
       return "char-device";
-    case index::FileType::kBlockDevice:
+    case FileType::kBlockDevice:
       return "block-device";
-    case index::FileType::kFifo:
+    case FileType::kFifo:
       return "fifo";
-    case index::FileType::kSymlink:
+    case FileType::kSymlink:
       return "symlink";
-    case index::FileType::kHardLink:
+    case FileType::kHardLink:
       break;  // a tree has none
   }
   return "unknown";
 }
 
-char type_letter(index::FileType type) {
+char type_letter(FileType type) {
   switch (type) {
-    case index::FileType::kDirectory:
+    case FileType::kDirectory:
       return 'd';
-    case index::FileType::kCharDevice:
+    case FileType::kCharDevice:
       return 'c';
-    case index::FileType::kBlockDevice:
+    case FileType::kBlockDevice:
       return 'b';
-    case index::FileType::kFifo:
+    case FileType::kFifo:
       return 'p';
-    case index::FileType::kSymlink:
+    case FileType::kSymlink:
       return 'l';
     default:
       return '-';
@@ -86,12 +86,12 @@ std::string time_text(std::int64_t seconds) {
 
 class Lister {
  public:
-  Lister(Context& context, const IndexedImage& indexed, const LsArguments& arguments)
-      : context_(context), tree_(*indexed.index.tree), arguments_(arguments) {}
+  Lister(Context& context, const index::OpenedImage& image, const LsArguments& arguments)
+      : context_(context), tree_(*image.index().tree), arguments_(arguments) {}
 
   // `path` as the user wrote it, without slashes at its ends.
   void list(index::Nid nid, const std::string& path) {
-    if (tree_.inode(nid).type != index::FileType::kDirectory) return show(nid, path, path);
+    if (tree_.inode(nid).type != FileType::kDirectory) return show(nid, path, path);
     // A stack of folders still to be listed: trees can be deeper than the program's own stack.
     std::vector<std::pair<index::Nid, std::string>> waiting{{nid, path}};
     while (!waiting.empty()) {
@@ -108,11 +108,11 @@ class Lister {
   void list_folder(index::Nid folder, const std::string& path,
                    std::vector<std::pair<index::Nid, std::string>>& waiting) {
     const auto first_child = waiting.size();
-    tree_.read_directory(folder, 0, [&](std::string_view name, index::Nid nid, index::FileType type, std::uint64_t) {
+    tree_.read_directory(folder, 0, [&](std::string_view name, index::Nid nid, FileType type, std::uint64_t) {
       if (name == "." || name == "..") return true;
       const auto child = path.empty() ? std::string(name) : path + "/" + std::string(name);
       show(nid, child, arguments_.recursive ? child : std::string(name));
-      if (arguments_.recursive && type == index::FileType::kDirectory) waiting.emplace_back(nid, child);
+      if (arguments_.recursive && type == FileType::kDirectory) waiting.emplace_back(nid, child);
       return true;
     });
     std::reverse(waiting.begin() + std::ptrdiff_t(first_child), waiting.end());  // so that folders come in order
@@ -120,11 +120,11 @@ class Lister {
 
   void show(index::Nid nid, const std::string& path, const std::string& shown) {
     const auto inode = tree_.inode(nid);
-    const auto target = inode.type == index::FileType::kSymlink ? tree_.symlink_target(nid) : std::string();
+    const auto target = inode.type == FileType::kSymlink ? tree_.symlink_target(nid) : std::string();
     if (context_.global.json) {
       entries_.push_back(to_json(inode, nid, path, target));
     } else if (arguments_.details) {
-      const bool device = inode.type == index::FileType::kCharDevice || inode.type == index::FileType::kBlockDevice;
+      const bool device = inode.type == FileType::kCharDevice || inode.type == FileType::kBlockDevice;
       const auto size =
           device ? fmt::format("{},{}", inode.device_major, inode.device_minor) : fmt::format("{}", inode.size);
       context_.out << fmt::format("{} {:>3} {:>6} {:>6} {:>12} {} {}{}\n", mode_text(inode), inode.nlink, inode.uid,
@@ -144,12 +144,12 @@ class Lister {
                          {"uid", inode.uid},
                          {"gid", inode.gid},
                          {"links", inode.nlink},
-                         {"bytes", inode.type == index::FileType::kRegular ? inode.size : 0},
+                         {"bytes", inode.type == FileType::kRegular ? inode.size : 0},
                          {"mtime", double(inode.mtime_seconds) + double(inode.mtime_nanoseconds) / 1e9},
                          {"inode", nid}};
     if (!is_utf8(path)) entry["escaped"] = true;
-    if (inode.type == index::FileType::kSymlink) entry["target"] = json_name(target);
-    if (inode.type == index::FileType::kCharDevice || inode.type == index::FileType::kBlockDevice)
+    if (inode.type == FileType::kSymlink) entry["target"] = json_name(target);
+    if (inode.type == FileType::kCharDevice || inode.type == FileType::kBlockDevice)
       entry["device"] = fmt::format("{}:{}", inode.device_major, inode.device_minor);
     return entry;
   }
@@ -161,22 +161,22 @@ class Lister {
 };
 
 // As ls does: a link to a folder is the folder, any other link is shown itself.
-index::Nid find_shown(const IndexedImage& indexed, const std::string& path) {
-  const auto named = indexed.find(path, false);
-  if (indexed.index.tree->inode(named).type != index::FileType::kSymlink) return named;
-  const auto target = indexed.index.tree->resolve(path, true);
-  return target && indexed.index.tree->inode(*target).type == index::FileType::kDirectory ? *target : named;
+index::Nid find_shown(const index::OpenedImage& image, const std::string& path) {
+  const auto named = find_file(image, path, false);
+  if (image.index().tree->inode(named).type != FileType::kSymlink) return named;
+  const auto target = image.index().tree->resolve(path, true);
+  return target && image.index().tree->inode(*target).type == FileType::kDirectory ? *target : named;
 }
 
 void run_ls(Context& context, const LsArguments& arguments) {
-  const IndexedImage indexed(context, arguments.image);
+  const auto image = open_indexed(context, arguments.image);
   auto path = arguments.path;
   path.erase(0, path.find_first_not_of('/'));
   path.erase(path.find_last_not_of('/') + 1);
-  Lister lister(context, indexed, arguments);
-  lister.list(find_shown(indexed, arguments.path), path);
+  Lister lister(context, image, arguments);
+  lister.list(find_shown(image, arguments.path), path);
   if (context.global.json)
-    context.print_json({{"image", indexed.image.digest().to_string()}, {"entries", lister.take_entries()}});
+    context.print_json({{"image", image.digest().to_string()}, {"entries", lister.take_entries()}});
 }
 
 }  // namespace

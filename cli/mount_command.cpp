@@ -4,7 +4,7 @@
 #include <nlohmann/json.hpp>
 
 #include "cli/daemon_access.h"
-#include "cli/indexed_image.h"
+#include "cli/open_image.h"
 #include "core/base/clock.h"
 #include "core/base/errors.h"
 #include "core/base/log.h"

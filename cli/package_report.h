@@ -6,8 +6,8 @@
 
 #include <nlohmann/json_fwd.hpp>
 
-#include "analyzer/packages/image_source.h"
 #include "analyzer/packages/inventory.h"
+#include "core/index/file_source.h"
 
 namespace varve::cli {
 
@@ -22,7 +22,7 @@ struct PackageView {
 struct PackageCost {
   double seconds = 0;
   bool indexed = false;
-  packages::FetchTally fetched;
+  index::FetchTally fetched;
 };
 
 void print_packages(const packages::Inventory& inventory, const PackageCost& cost, const PackageView& view,

@@ -4,7 +4,7 @@
 
 #include "analyzer/packages/inventory.h"
 #include "cli/command.h"
-#include "cli/image_files.h"
+#include "cli/open_image.h"
 #include "cli/package_report.h"
 #include "core/base/clock.h"
 #include "core/base/log.h"
@@ -28,9 +28,9 @@ void run_packages(Context& context, const PackagesArguments& arguments) {
   PackageCost cost;
   {
     const ProgressLine line(progress, "reading layers", context.global.quiet);
-    const ImageFiles opened(context, arguments.what, progress);
-    inventory = packages::read_inventory(opened.files());
-    cost = {.seconds = watch.seconds(), .indexed = opened.is_indexed(), .fetched = opened.fetched()};
+    const auto files = open_files(context, arguments.what, progress);
+    inventory = packages::read_inventory(*files);
+    cost = {.seconds = watch.seconds(), .indexed = files->facts().indexed, .fetched = files->fetched()};
   }
   const auto findings = arguments.check ? packages::check_inventory(inventory) : std::vector<packages::Finding>();
 

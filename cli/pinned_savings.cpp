@@ -2,32 +2,30 @@
 
 #include <set>
 
-#include "analyzer/packages/image_source.h"
 #include "core/base/errors.h"
 #include "indexer/pins.h"
 
 namespace varve::cli {
 namespace {
 
-prune::ImageShares read_shares(const Context& context, const IndexedImage& beside, const indexer::Pin& pin) {
+prune::ImageShares read_shares(const Context& context, const index::OpenedImage& beside, const indexer::Pin& pin) {
   const auto platform = context.global.platform.empty() ? oci::Platform::of_this_machine()
                                                         : oci::Platform::parse(context.global.platform);
-  const auto image = oci::open_image(beside.image.repository, pin.image.digest.to_string(), platform);
-  auto local = context.local_index();
-  const auto loaded = index::load_index(local, image);
-  const auto files =
-      packages::open_indexed_image(image, loaded, local, index::windows_repository(local, loaded, image));
-  return prune::shares_of(packages::read_inventory(*files), pin.name);
+  auto image = oci::open_image(beside.image().repository, pin.image.digest.to_string(), platform);
+  image.registry = context.global.registry;
+  const index::OpenedImage opened(beside.local(), std::move(image));
+  return prune::shares_of(packages::read_inventory(opened), pin.name);
 }
 
 }  // namespace
 
-prune::Savings pinned_savings(const Context& context, const IndexedImage& image, const packages::Inventory& inventory) {
+prune::Savings pinned_savings(const Context& context, const index::OpenedImage& image,
+                              const packages::Inventory& inventory) {
   const prune::SharesCache cache(context.global.root / "shares");
   prune::Savings savings;
   savings.add(prune::shares_of(inventory, ""));
-  std::set<Digest> counted{image.image.digest()};  // an image may be promised more than once
-  for (const auto& pin : indexer::read_pins(*image.image.repository)) {
+  std::set<Digest> counted{image.digest()};  // an image may be promised more than once
+  for (const auto& pin : indexer::read_pins(*image.image().repository)) {
     if (!counted.insert(pin.image.digest).second) continue;
     context.cancel.throw_if_cancelled();
     try {

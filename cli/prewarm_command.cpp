@@ -7,7 +7,7 @@
 #include "analyzer/prewarm/used_content.h"
 #include "analyzer/report/window.h"
 #include "cli/daemon_access.h"
-#include "cli/image_contents.h"
+#include "cli/open_image.h"
 #include "cli/text.h"
 #include "cli/usage_database.h"
 #include "core/base/calendar.h"
@@ -77,21 +77,18 @@ Subjects read_subjects(Context& context, const PrewarmArguments& arguments) {
   if (!arguments.database.empty()) uses.emplace(context, arguments);
   for (const auto& reference : arguments.images) {
     context.cancel.throw_if_cancelled();
-    const auto image = context.open_image(reference);
-    auto local = context.local_index();
-    auto loaded =
-        index::load_index(local, image, index::IndexPlace::kRepository);  // a newer profile is worth the question
+    const auto image = open_indexed(context, reference,
+                                    index::IndexPlace::kRepository);  // a newer profile is worth the question
     auto& one = subjects.images.emplace_back(prewarm::Image{.name = reference,
-                                                            .maps = loaded.maps,
-                                                            .cold = std::move(loaded.cold),
-                                                            .profile = std::move(loaded.profile),
+                                                            .maps = image.index().maps,
+                                                            .cold = image.index().cold,
+                                                            .profile = image.index().profile,
                                                             .sessions = 0,
                                                             .packages = {}});
     if (uses) {
-      const ImageContents whole(context, reference);
       one.sessions = uses->sessions_of(image.digest());
-      one.packages =
-          prewarm::used_packages(whole.tree(), whole.inventory(), one.maps, uses->distributions_of(image.digest()));
+      one.packages = prewarm::used_packages(image.tree(), packages::read_inventory(image), one.maps,
+                                            uses->distributions_of(image.digest()));
     }
     subjects.digests.push_back(image.digest());
     subjects.specs.push_back(image_spec(context, reference));

@@ -6,6 +6,7 @@
 #include "analyzer/prune/archive.h"
 #include "analyzer/prune/proof.h"
 #include "cli/destination.h"
+#include "cli/open_image.h"
 #include "cli/prune_command.h"
 #include "cli/pruned_image.h"
 #include "cli/relayered_image.h"
@@ -61,17 +62,17 @@ nlohmann::json cold_json(const index::ColdSummary& cold) {
 }
 
 // A new index of the image that has these files cold; what the image is does not change.
-ColdMarks mark_image(const Context& context, ImageContents& image, const std::set<std::string, std::less<>>& cold,
-                     const IndexSigner* signer) {
-  auto& opened = image.opened();
-  const auto loaded = index::load_index(opened.local, opened.image, index::IndexPlace::kRepository);
+ColdMarks mark_image(const Context& context, const index::OpenedImage& opened,
+                     const std::set<std::string, std::less<>>& cold, const IndexSigner* signer) {
+  // The last one published: the new one comes after it.
+  const auto loaded = index::load_index(opened.local(), opened.image(), index::IndexPlace::kRepository);
   ColdMarks marks;
-  const auto ranges = index::mark_cold(image.tree(), loaded.maps, cold, &marks.summary);
+  const auto ranges = index::mark_cold(opened.tree(), loaded.maps, cold, &marks.summary);
   marks.index =
-      index::publish_cold(opened.image, loaded, ranges, opened.local, *opened.image.repository, context.cancel)
+      index::publish_cold(opened.image(), loaded, ranges, opened.local(), *opened.image().repository, context.cancel)
           .manifest.digest;
   if (signer != nullptr)
-    marks.signatures = signer->sign_further_index(opened.image, loaded, marks.index, *opened.image.repository);
+    marks.signatures = signer->sign_further_index(opened.image(), loaded, marks.index, *opened.image().repository);
   return marks;
 }
 
@@ -85,11 +86,11 @@ void print_marks(const Context& context, const ColdMarks& marks) {
 void apply_to_index(const Context& context, const ApplyArguments& arguments, const prune::Plan& plan) {
   std::optional<IndexSigner> signer;
   if (!arguments.signing.key.empty()) signer.emplace(arguments.signing);
-  ImageContents image(context, planned_image(context, arguments, plan));
-  const auto marks = mark_image(context, image, prune::cold_paths(plan, image.inventory(), image.files()),
+  const auto planned = planned_image(context, arguments, plan);
+  const auto image = open_indexed(context, planned);
+  const auto marks = mark_image(context, image, prune::cold_paths(plan, packages::read_inventory(image), image),
                                 signer ? &*signer : nullptr);
-  if (const auto warning = signer ? "" : unsigned_warning(context, image.reference()); !warning.empty())
-    log::warn("{}", warning);
+  if (const auto warning = signer ? "" : unsigned_warning(context, planned); !warning.empty()) log::warn("{}", warning);
   if (context.global.json) {
     nlohmann::json document = {{"image", image.digest().to_string()},
                                {"index", marks.index.to_string()},
@@ -113,13 +114,12 @@ void index_new_image(const Context& context, const oci::Image& image) {
 // Finished, and not yet under a name: what the gates look at.
 struct Candidate {
   indexer::RelayerReport report;
-  std::string reference;
   oci::Document manifest;
   ColdMarks marks;
 };
 
 void publish(const Context& context, const ApplyArguments& arguments, const std::string& plan_text,
-             const ImageContents& before, const ImageContents& after, const Candidate& candidate,
+             const prune::ImageView& before, const prune::ImageView& after, const Candidate& candidate,
              const std::vector<prune::GateResult>& gates, oci::Repository& destination,
              const oci::Reference& reference) {
   prune::Proof proof;
@@ -142,8 +142,9 @@ void apply_to_image(Context& context, ApplyArguments& arguments, const prune::Pl
     fail<UsageError>("{}: write the tag that the new image gets when all gates have passed", arguments.destination);
   const auto planned = planned_image(context, arguments, plan);
   index_here_if_others_did(context, planned);
-  ImageContents before(context, planned);
-  const auto destination = open_destination(context, before.reference(), reference);
+  const auto old_image = open_indexed(context, planned);
+  const prune::ImageView before(planned, old_image);
+  const auto destination = open_destination(context, planned, reference);
   if (!arguments.previous.empty())
     arguments.settings.previous = std::make_shared<oci::Image>(context.open_image(arguments.previous));
   GateRequest request;
@@ -151,7 +152,7 @@ void apply_to_image(Context& context, ApplyArguments& arguments, const prune::Pl
   request.pins_before = pinned_places({&before});
   if (destination->name() != request.pins_before.front().name)
     request.pins_before.push_back({destination->name(), destination, indexer::read_pins(*destination)});
-  request.change = prune::archive(plan, before.inventory(), before.files(), prune::image_name_of(plan));
+  request.change = prune::archive(plan, before.inventory(), old_image, prune::image_name_of(plan));
   request.imports = {.jobs = arguments.import_jobs, .limit = std::chrono::seconds(arguments.import_limit)};
   request.replay = read_replay_sets(context, arguments.usage, before.digest());
   request.must_replay = true;
@@ -159,13 +160,13 @@ void apply_to_image(Context& context, ApplyArguments& arguments, const prune::Pl
   Candidate candidate;
   candidate.report = write_pruned_image(context, before, plan, request.change, arguments.settings, *destination,
                                         context.global.root / "tmp" / "relayer", "write");
-  candidate.reference = by_digest(reference, candidate.report.image);
   const auto image =
-      oci::open_image(destination, candidate.report.image.to_string(), before.opened().image.config.platform);
+      oci::open_image(destination, candidate.report.image.to_string(), old_image.image().config.platform);
   candidate.manifest = image.document;
   index_new_image(context, image);
-  ImageContents after(context, candidate.reference);
-  candidate.marks = mark_image(context, after, prune::cold_paths(plan, after.inventory(), after.files()), nullptr);
+  const index::OpenedImage new_image(context.local_index(), image);
+  const prune::ImageView after(by_digest(reference, image.digest()), new_image);
+  candidate.marks = mark_image(context, new_image, prune::cold_paths(plan, after.inventory(), new_image), nullptr);
   request.rebuild = rebuild_judge(context, before, candidate.report.image, plan, request.change, arguments.settings);
   const auto gates = run_gates(context, before, after, request, [&](const prune::GateResult& gate) {
     if (!context.global.json) print_gate(context, gate);

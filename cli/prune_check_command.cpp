@@ -5,6 +5,7 @@
 #include <nlohmann/json.hpp>
 
 #include "analyzer/prune/archive.h"
+#include "cli/open_image.h"
 #include "cli/prune_command.h"
 #include "cli/pruned_image.h"
 #include "core/base/log.h"
@@ -43,15 +44,15 @@ bool has_only_layers_of(const oci::Image& image, const oci::Image& other) {
 }
 
 // Only an image that says how it was written can be written again.
-void set_rebuild(const Context& context, ImageContents& before, const ImageContents& after,
+void set_rebuild(const Context& context, const prune::ImageView& before, const prune::ImageView& after,
                  const std::optional<prune::Proof>& proof, GateRequest& request) {
-  if (has_only_layers_of(after.opened().image, before.opened().image)) {
+  if (has_only_layers_of(after.opened().image(), before.opened().image())) {
     request.rebuild = [](prune::GateResult& result) {
       result.detail = "nothing was written: every layer is one of the old image";
     };
   } else if (proof && request.plan != nullptr) {
     try {
-      const auto settings = WriteSettings::read(proof->written, proof->tool, after.opened().image);
+      const auto settings = WriteSettings::read(proof->written, proof->tool, after.opened().image());
       request.rebuild = rebuild_judge(context, before, after.digest(), *request.plan, request.change, settings);
     } catch (const prune::CouldNotRun& error) {
       request.why_no_rebuild = error.what();
@@ -63,14 +64,16 @@ void run_check(Context& context, const PruneCheckArguments& arguments) {
   // Two readings of a false index would agree with each other.
   index_here_if_others_did(context, arguments.before);
   index_here_if_others_did(context, arguments.after);
-  ImageContents before(context, arguments.before);
-  ImageContents after(context, arguments.after);
+  const auto old_image = open_indexed(context, arguments.before);
+  const auto new_image = open_indexed(context, arguments.after);
+  const prune::ImageView before(arguments.before, old_image);
+  const prune::ImageView after(arguments.after, new_image);
   GateRequest request;
-  const auto proof = prune::find_proof(after.opened().image, before.digest());
+  const auto proof = prune::find_proof(new_image.image(), before.digest());
   const auto plan = find_plan(arguments, proof, before.digest());
   if (plan) {
     request.plan = &*plan;
-    request.change = prune::archive(*plan, before.inventory(), before.files(), prune::image_name_of(*plan));
+    request.change = prune::archive(*plan, before.inventory(), old_image, prune::image_name_of(*plan));
     const auto archived = prune::archived_distributions(&*plan, before.inventory()).size();
     if (archived != 0 && arguments.plan.empty())
       log::warn(

@@ -8,6 +8,7 @@
 #include <nlohmann/json.hpp>
 
 #include "cli/child_sessions.h"
+#include "cli/open_image.h"
 #include "cli/usage_database.h"
 #include "core/base/file.h"
 #include "core/base/progress.h"
@@ -70,22 +71,22 @@ prune::GateResult not_asked(const std::string& name, std::string why) {
 
 }  // namespace
 
-std::vector<PinnedPlace> pinned_places(const std::vector<const ImageContents*>& images) {
+std::vector<PinnedPlace> pinned_places(const std::vector<const prune::ImageView*>& images) {
   std::vector<PinnedPlace> places;
   for (const auto* image : images) {
-    const auto& repository = image->opened().image.repository;
+    const auto& repository = image->opened().image().repository;
     if (std::ranges::find(places, repository->name(), &PinnedPlace::name) == places.end())
       places.push_back({repository->name(), repository, indexer::read_pins(*repository)});
   }
   return places;
 }
 
-std::vector<prune::GateResult> run_gates(const Context& context, ImageContents& before, ImageContents& after,
-                                         const GateRequest& request,
+std::vector<prune::GateResult> run_gates(const Context& context, const prune::ImageView& before,
+                                         const prune::ImageView& after, const GateRequest& request,
                                          const std::function<void(const prune::GateResult&)>& on_result) {
   ChildSessions sessions(context);
-  sessions.add(before.digest(), before.by_digest());
-  sessions.add(after.digest(), after.by_digest());
+  for (const auto* image : {&before, &after})
+    sessions.add(image->digest(), by_digest(oci::Reference::parse(image->reference()), image->digest()));
   const prune::ImagePair images{before.inventory(), after.inventory(), request.plan};
   const auto waivers = request.plan == nullptr ? std::vector<prune::Waiver>() : request.plan->waivers;
   std::vector<prune::GateResult> gates;

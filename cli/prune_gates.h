@@ -8,8 +8,9 @@
 
 #include <nlohmann/json_fwd.hpp>
 
+#include "analyzer/prune/image_view.h"
 #include "analyzer/prune/proof.h"
-#include "cli/image_contents.h"
+#include "cli/command.h"
 #include "indexer/pins.h"
 
 namespace varve::cli {
@@ -20,7 +21,7 @@ struct PinnedPlace {
   std::shared_ptr<oci::Repository> repository;
   std::vector<indexer::Pin> pins;
 };
-std::vector<PinnedPlace> pinned_places(const std::vector<const ImageContents*>& images);
+std::vector<PinnedPlace> pinned_places(const std::vector<const prune::ImageView*>& images);
 
 struct GateRequest {
   const prune::Plan* plan = nullptr;
@@ -35,8 +36,8 @@ struct GateRequest {
 };
 
 // Each is told to `on_result` as it ends. Throws Cancelled only.
-std::vector<prune::GateResult> run_gates(const Context& context, ImageContents& before, ImageContents& after,
-                                         const GateRequest& request,
+std::vector<prune::GateResult> run_gates(const Context& context, const prune::ImageView& before,
+                                         const prune::ImageView& after, const GateRequest& request,
                                          const std::function<void(const prune::GateResult&)>& on_result);
 
 bool all_pass(const std::vector<prune::GateResult>& gates);

@@ -5,10 +5,11 @@
 
 #include "analyzer/prune/elf_needs.h"
 #include "analyzer/prune/forecast.h"
+#include "analyzer/prune/image_view.h"
 #include "analyzer/prune/make_plan.h"
 #include "analyzer/prune/plan_text.h"
 #include "analyzer/report/window.h"
-#include "cli/image_contents.h"
+#include "cli/open_image.h"
 #include "cli/pinned_savings.h"
 #include "cli/prune_command.h"
 #include "cli/usage_database.h"
@@ -85,7 +86,7 @@ std::string variable(const std::map<std::string, std::string>& environment, cons
 }
 
 // What libraries hold and what is CUDA, from the ELF facts of the index; a problem where it has none.
-void add_libraries(const ImageContents& image, const prune::Nodes& nodes, prune::Graph& graph,
+void add_libraries(const prune::ImageView& image, const prune::Nodes& nodes, prune::Graph& graph,
                    std::vector<prune::Root>& roots, std::vector<std::string>& unsure,
                    std::vector<std::string>& problems) {
   if (!image.tree().has_elf_facts) {
@@ -110,12 +111,13 @@ prune::MadePlan make(const Context& context, const PlanArguments& arguments) {
   if (!arguments.previous.empty()) previous = prune::parse_plan(read_text(arguments.previous), arguments.previous);
   const auto database = open_existing_database(context, arguments.database);
 
-  const ImageContents image(context, arguments.image);
+  const auto opened = open_indexed(context, arguments.image);
+  const prune::ImageView image(arguments.image, opened);
   const prune::Nodes nodes(image.inventory());
   context.cancel.throw_if_cancelled();
   const auto snapshot = database->snapshot(query);
 
-  const auto& tree = image.files().files();
+  const auto& tree = image.tree().entries;
   auto consumers = rules.consumers;
   if (!arguments.no_built_in_rules) {
     const auto& known = prune::built_in_keep_rules().consumers;
@@ -126,8 +128,8 @@ prune::MadePlan make(const Context& context, const PlanArguments& arguments) {
   auto roots = prune::built_in_roots(nodes, tree);
   std::vector<std::string> unsure, problems;
   add_libraries(image, nodes, graph, roots, unsure, problems);
-  for (auto& root : prune::started_roots(nodes, tree, commands_of(image.opened().image.config),
-                                         variable(image.files().environment(), "PATH")))
+  for (auto& root : prune::started_roots(nodes, tree, commands_of(opened.image().config),
+                                         variable(opened.facts().environment, "PATH")))
     roots.push_back(std::move(root));
   auto applied = prune::apply_keep_rules(rules, !arguments.no_built_in_rules, nodes, tree, today);
   roots.insert(roots.end(), std::make_move_iterator(applied.roots.begin()),
@@ -151,7 +153,7 @@ prune::MadePlan make(const Context& context, const PlanArguments& arguments) {
       made.plan, snapshot, prune::read_forecast_evidence(*database, query, made.plan.image),
       {.max_uses = arguments.thresholds.cold_below_users - 1, .notebooks_first = arguments.basis == "notebooks"});
   prune::add_affected_users(made.plan, *database, query);
-  pinned_savings(context, image.opened(), image.inventory()).add_to(made.plan);
+  pinned_savings(context, opened, image.inventory()).add_to(made.plan);
   return made;
 }
 

@@ -83,10 +83,10 @@ WriteSettings WriteSettings::read(const std::map<std::string, std::string>& told
   return settings;
 }
 
-indexer::RelayerReport write_pruned_image(const Context& context, ImageContents& before, const prune::Plan& plan,
-                                          const prune::TreeChange& change, const WriteSettings& settings,
-                                          oci::Repository& destination, const std::filesystem::path& work_dir,
-                                          const std::string& what) {
+indexer::RelayerReport write_pruned_image(const Context& context, const prune::ImageView& before,
+                                          const prune::Plan& plan, const prune::TreeChange& change,
+                                          const WriteSettings& settings, oci::Repository& destination,
+                                          const std::filesystem::path& work_dir, const std::string& what) {
   if (!before.tree().has_elf_facts)
     fail<Unsupported>(
         "the index of {} was made by a Varve that looked at no ELF files: `varve index --force {}` makes it anew",
@@ -101,10 +101,10 @@ indexer::RelayerReport write_pruned_image(const Context& context, ImageContents&
   options.work_dir = work_dir;
   std::optional<indexer::LayoutRecord> previous_layout;
   if (settings.previous) previous_layout = indexer::find_layout_record(*settings.previous);
-  auto& opened = before.opened();
-  const indexer::RelayerInput input{.image = opened.image,
-                                    .index = opened.index,
-                                    .local = opened.local,
+  const auto& opened = before.opened();
+  const indexer::RelayerInput input{.image = opened.image(),
+                                    .index = opened.index(),
+                                    .local = opened.local(),
                                     .tree = before.tree(),
                                     .placement = placement,
                                     .previous = settings.previous.get(),
@@ -115,7 +115,7 @@ indexer::RelayerReport write_pruned_image(const Context& context, ImageContents&
   return indexer::relayer_image(input, destination, "", options, {progress, context.cancel});
 }
 
-std::function<void(prune::GateResult&)> rebuild_judge(const Context& context, ImageContents& before,
+std::function<void(prune::GateResult&)> rebuild_judge(const Context& context, const prune::ImageView& before,
                                                       const Digest& expected, const prune::Plan& plan,
                                                       const prune::TreeChange& change, const WriteSettings& settings) {
   return [&context, &before, expected, &plan, &change, settings](prune::GateResult& result) {
@@ -123,7 +123,7 @@ std::function<void(prune::GateResult&)> rebuild_judge(const Context& context, Im
     const auto used = settings.jobs != 0 ? settings.jobs : std::max(1u, std::thread::hardware_concurrency());
     other.jobs = used == 1 ? 2 : used - 1;
     std::set<Digest> there;
-    add_layers(before.opened().image, there);
+    add_layers(before.opened().image(), there);
     if (settings.previous) add_layers(*settings.previous, there);
     oci::DiscardingRepository nowhere(std::move(there));
     const TemporaryFolder work(context.global.root / "tmp");

@@ -25,13 +25,13 @@ struct WriteSettings {
 };
 
 // Throws UsageError for a level that the format does not have, and what relayer_image() throws.
-indexer::RelayerReport write_pruned_image(const Context& context, ImageContents& before, const prune::Plan& plan,
-                                          const prune::TreeChange& change, const WriteSettings& settings,
-                                          oci::Repository& destination, const std::filesystem::path& work_dir,
-                                          const std::string& what);
+indexer::RelayerReport write_pruned_image(const Context& context, const prune::ImageView& before,
+                                          const prune::Plan& plan, const prune::TreeChange& change,
+                                          const WriteSettings& settings, oci::Repository& destination,
+                                          const std::filesystem::path& work_dir, const std::string& what);
 
 // The judge of "rebuild": writes it again, with another number of jobs and to nowhere, and expects the digest.
-std::function<void(prune::GateResult&)> rebuild_judge(const Context& context, ImageContents& before,
+std::function<void(prune::GateResult&)> rebuild_judge(const Context& context, const prune::ImageView& before,
                                                       const Digest& expected, const prune::Plan& plan,
                                                       const prune::TreeChange& change, const WriteSettings& settings);
 

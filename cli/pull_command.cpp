@@ -5,7 +5,7 @@
 #include <nlohmann/json.hpp>
 
 #include "cli/daemon_access.h"
-#include "cli/indexed_image.h"
+#include "cli/open_image.h"
 #include "core/base/units.h"
 #include "fuse/daemon/control_protocol.h"
 

@@ -5,9 +5,10 @@
 #include <charconv>
 #include <ostream>
 
+#include "analyzer/prune/image_view.h"
 #include "analyzer/prune/placement.h"
 #include "cli/destination.h"
-#include "cli/image_contents.h"
+#include "cli/open_image.h"
 #include "cli/text.h"
 #include "core/base/errors.h"
 #include "core/base/log.h"
@@ -35,7 +36,7 @@ std::vector<std::uint32_t> parse_layers(std::string_view text) {
   }
 }
 
-index::Placement place_files(const ImageContents& image) {
+index::Placement place_files(const prune::ImageView& image) {
   if (image.tree().has_elf_facts) {
     const auto selection = image.cuda_selection();
     return prune::make_placement(image.tree(), image.inventory(), nullptr, &selection);
@@ -97,7 +98,8 @@ void relayer_indexed_image(const Context& context, RelayerArguments& arguments) 
   const auto reference = parse_destination(arguments.destination);
   if (!arguments.take_over.empty()) arguments.options.take_over = parse_layers(arguments.take_over);
   index_here_if_others_did(context, arguments.image);
-  ImageContents image(context, arguments.image);
+  const auto opened = open_indexed(context, arguments.image);
+  const prune::ImageView image(arguments.image, opened);
   std::optional<oci::Image> previous;
   std::optional<indexer::LayoutRecord> previous_layout;
   if (!arguments.previous.empty()) {
@@ -110,16 +112,15 @@ void relayer_indexed_image(const Context& context, RelayerArguments& arguments) 
   }
   const auto destination = open_destination(context, arguments.image, reference);
   const auto placement = place_files(image);
-  auto& opened = image.opened();
   arguments.options.work_dir = context.global.root / "tmp/relayer";
   Progress progress;
   indexer::RelayerReport report;
   {
     const ProgressLine line(progress, "optimize", context.global.quiet);
     report =
-        indexer::relayer_image({.image = opened.image,
-                                .index = opened.index,
-                                .local = opened.local,
+        indexer::relayer_image({.image = opened.image(),
+                                .index = opened.index(),
+                                .local = opened.local(),
                                 .tree = image.tree(),
                                 .placement = placement,
                                 .previous = previous ? &*previous : nullptr,

@@ -5,7 +5,7 @@
 #include "cli/command.h"
 #include "cli/config.h"
 #include "cli/daemon_access.h"
-#include "cli/indexed_image.h"
+#include "cli/open_image.h"
 #include "cli/run_recording.h"
 #include "cli/session_options.h"
 #include "core/base/clock.h"

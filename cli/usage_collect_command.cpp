@@ -5,7 +5,7 @@
 
 #include "analyzer/packages/inventory.h"
 #include "analyzer/usage/database.h"
-#include "cli/image_files.h"
+#include "cli/open_image.h"
 #include "cli/usage_command.h"
 #include "core/base/calendar.h"
 #include "core/base/clock.h"
@@ -44,8 +44,8 @@ std::vector<StoredImage> store_images(Context& context, const CollectArguments& 
       fail<UsageError>("{}: a plain folder; only images have sessions that can be told apart", reference);
     Progress progress;
     const ProgressLine line(progress, "reading layers", context.global.quiet || context.global.json);
-    const ImageFiles files(context, reference, progress);
-    const auto inventory = packages::read_inventory(files.files());
+    const auto files = open_files(context, reference, progress);
+    const auto inventory = packages::read_inventory(*files);
     for (const auto& problem : inventory.problems) log::warn("{}", printable(problem));
     const auto label = i < arguments.labels.size() ? arguments.labels[i] : std::string();
     database.put_inventory(inventory, label);

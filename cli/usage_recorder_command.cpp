@@ -4,7 +4,7 @@
 
 #include "analyzer/recorder/install.h"
 #include "analyzer/recorder/rehearsal.h"
-#include "cli/indexed_image.h"
+#include "cli/open_image.h"
 #include "cli/usage_command.h"
 #include "core/base/errors.h"
 #include "core/base/file.h"
@@ -54,9 +54,9 @@ void print(const Context& context, const recorder::Target& target, const std::ve
 // The folder of an image as its index has it.
 std::optional<recorder::ListedFolder> list_indexed(const index::ErofsReader& tree, const std::string& path) {
   const auto nid = tree.resolve(path, true);
-  if (!nid || tree.inode(*nid).type != index::FileType::kDirectory) return std::nullopt;
+  if (!nid || tree.inode(*nid).type != FileType::kDirectory) return std::nullopt;
   recorder::ListedFolder folder{.identity = *nid, .names = {}};
-  tree.read_directory(*nid, 0, [&](std::string_view name, index::Nid, index::FileType, std::uint64_t) {
+  tree.read_directory(*nid, 0, [&](std::string_view name, index::Nid, FileType, std::uint64_t) {
     if (name != "." && name != "..") folder.names.emplace_back(name);
     return true;
   });
@@ -70,8 +70,8 @@ recorder::Target session_target(const Context& context, const fuse::SessionStore
     fail<UsageError>(
         "session {} is running: its writable layer must not be changed under it; start it with `varve run --record`",
         session.record.name);
-  const IndexedImage indexed(context, session.record.image);
-  const auto& tree = *indexed.index.tree;
+  const auto image = open_indexed(context, session.record.image);
+  const auto& tree = *image.index().tree;
   const recorder::Target target{
       .root = session.folder.upper(),
       .folders = recorder::site_folders([&](const std::string& path) { return list_indexed(tree, path); }),
@@ -82,7 +82,7 @@ recorder::Target session_target(const Context& context, const fuse::SessionStore
 }
 
 void make_folders(const Context& context, const fuse::SessionStore::Listed& session, const recorder::Target& target) {
-  const IndexedImage indexed(context, session.record.image);
+  const auto image = open_indexed(context, session.record.image);
   for (const auto& folder : target.folders) {
     fs::path made;
     for (const auto& part : fs::path(folder)) {
@@ -90,7 +90,7 @@ void make_folders(const Context& context, const fuse::SessionStore::Listed& sess
       const auto path = target.root / made;
       if (fs::is_directory(fs::symlink_status(path))) continue;
       fs::create_directory(path);
-      const auto inode = indexed.index.tree->inode(indexed.find(made.string()));
+      const auto inode = image.index().tree->inode(find_file(image, made.string()));
       if (::chown(path.c_str(), inode.uid, inode.gid) != 0 && errno != EPERM && errno != EINVAL)
         fail_errno("give {} its owner", path.string());
       fs::permissions(path, fs::perms(inode.mode));

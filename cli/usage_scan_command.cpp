@@ -10,7 +10,7 @@
 #include "analyzer/notebooks/scan.h"
 #include "analyzer/packages/distribution_names.h"
 #include "analyzer/usage/database.h"
-#include "cli/image_files.h"
+#include "cli/open_image.h"
 #include "cli/text.h"
 #include "cli/usage_command.h"
 #include "core/base/progress.h"
@@ -238,8 +238,7 @@ DistributionNames names_for(const Context& context, const ScanArguments& argumen
   if (arguments.image.empty()) return {};
   Progress progress;
   const ProgressLine line(progress, "packages of " + arguments.image, context.global.quiet);
-  const ImageFiles opened(context, arguments.image, progress);
-  return DistributionNames::of_inventory(packages::read_inventory(opened.files()));
+  return DistributionNames::of_inventory(packages::read_inventory(*open_files(context, arguments.image, progress)));
 }
 
 void run_scan(Context& context, const ScanArguments& arguments) {

@@ -7,7 +7,6 @@
 
 #include "core/base/errors.h"
 #include "core/base/file.h"
-#include "core/index/elf/add_elf_facts.h"
 #include "core/index/prove_index.h"
 #include "core/oci/copy_blob.h"
 #include "core/oci/layout.h"
@@ -268,58 +267,6 @@ TEST_F(IndexImageTest, AnIndexThatLostABlobIsMadeAgain) {
     std::filesystem::remove(folder_ / folder / "blobs/sha256" / blobs->entries.digest.hex());
   EXPECT_FALSE(run(image, "root").layers[0].reused);
   EXPECT_EQ(reads(image, 0), 2u);
-}
-
-// For images whose old index must stay.
-TEST_F(IndexImageTest, ElfFactsCanBeAddedByReadingTheFiles) {
-  const test::ElfFile library{.size = 900'000, .dynamic_at = 899'000, .sections = {".nv_fatbin"}};
-  const auto content = library.make();
-  const auto data = std::string(as_text(content).substr(0, 8192)) + std::string(as_text(content).substr(890'000));
-  TarBuilder base;
-  base.file("text", "x")
-      .file("lib/a.so.1", as_text(content))
-      .file("lib/b.so", as_text(test::ElfFile{.names = {{1, "liba.so"}}}.make()))
-      .file("lib/odd.so", "no ELF file, but long enough to be one, it might seem to be");
-  base.header({.name = "lib/c.so", .typeflag = '1', .link_name = "lib/b.so"});
-  TarBuilder top;
-  top.header({.name = "bin/tool", .size = content.size(), .mode = "0000755"}).data(content);
-  top.pax({{"GNU.sparse.major", "0"},
-           {"GNU.sparse.minor", "1"},
-           {"GNU.sparse.name", "sparse.so"},
-           {"GNU.sparse.size", "900000"},
-           {"GNU.sparse.map", "0,8192,890000,10000"}});
-  top.header({.name = "GNUSparseFile.0/sparse.so", .size = data.size()}).data(as_bytes(data));
-  const auto image = image_of({to_bytes(base.end().bytes()), to_bytes(top.end().bytes())});
-  run(image, "root");
-  index::LocalIndex local(folder_ / "root");
-  const auto loaded = index::load_index(local, image);
-  const auto with = index::flatten(index::read_layer_entries(local, loaded, image));
-  ASSERT_TRUE(with.has_elf_facts);
-
-  auto without = with;
-  without.has_elf_facts = false;
-  for (auto& [path, entry] : without.entries) entry.elf = nullptr;
-  index::ContentReader reader(image, loaded, index::windows_repository(local, loaded, image));
-  Progress progress;
-  cancel_.cancel();
-  EXPECT_THROW(index::add_elf_facts(without, reader, {progress, cancel_}), Cancelled);
-  EXPECT_FALSE(without.has_elf_facts);
-  const CancelFlag go_on;
-  const auto done = index::add_elf_facts(without, reader, {progress, go_on});
-  EXPECT_TRUE(without.has_elf_facts);
-  EXPECT_EQ(done.files, 5u);
-  EXPECT_EQ(done.elf_files, 4u);
-  EXPECT_GT(done.fetched_bytes, 0u);
-  int elf_names = 0;
-  for (const auto& [path, entry] : with.entries) {
-    const auto& added = without.entries.at(path).elf;
-    ASSERT_EQ(added == nullptr, entry.elf == nullptr) << path;
-    if (!entry.elf) continue;
-    ++elf_names;
-    EXPECT_EQ(*added, *entry.elf) << path;
-  }
-  EXPECT_EQ(elf_names, 5);
-  EXPECT_EQ(index::add_elf_facts(without, reader, {progress, go_on}).files, 0u);
 }
 
 // As version 0.1 left them: the same, without ELF facts.

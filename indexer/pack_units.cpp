@@ -17,7 +17,6 @@
 namespace varve::indexer {
 namespace {
 
-using index::FileType;
 using index::FlatEntry;
 
 constexpr std::uint64_t kTarBlockBytes = 512;

@@ -13,7 +13,6 @@
 namespace varve::indexer {
 namespace {
 
-using index::FileType;
 using index::FlatEntry;
 using index::FlatTree;
 using index::Heat;

@@ -38,7 +38,7 @@ bool is_unlikely(std::string_view name) {
 
 void ReadModel::begin(const codec::TarEntry& entry) {
   active_ = false;
-  if (entry.type != codec::TarType::kRegular || entry.size == 0 || entry.sparse) return;
+  if (entry.type != FileType::kRegular || entry.size == 0 || entry.sparse) return;
   active_ = true;
   stream_begin_ = entry.data_stream_offset;
   size_ = entry.size;

@@ -28,7 +28,6 @@
 namespace varve::indexer {
 namespace {
 
-using index::FileType;
 using index::FlatEntry;
 using index::Heat;
 
@@ -41,25 +40,7 @@ constexpr std::uint32_t kMostTakenOver = 100;  // of 127: the rest is for new on
 constexpr unsigned kMaxDecoders = 4;
 constexpr std::string_view kWhiteout = ".wh.";
 
-codec::TarType tar_type(FileType type) {
-  switch (type) {
-    case FileType::kRegular:
-      return codec::TarType::kRegular;
-    case FileType::kHardLink:
-      return codec::TarType::kHardLink;
-    case FileType::kSymlink:
-      return codec::TarType::kSymlink;
-    case FileType::kCharDevice:
-      return codec::TarType::kCharDevice;
-    case FileType::kBlockDevice:
-      return codec::TarType::kBlockDevice;
-    case FileType::kDirectory:
-      return codec::TarType::kDirectory;
-    case FileType::kFifo:
-      return codec::TarType::kFifo;
-  }
-  return codec::TarType::kRegular;
-}
+std::string_view name_part(std::string_view path) { return path.substr(path.rfind('/') + 1); }
 
 codec::TarEntry tar_entry(const UnitEntry& unit) {
   codec::TarEntry tar;
@@ -71,7 +52,7 @@ codec::TarEntry tar_entry(const UnitEntry& unit) {
     return tar;
   }
   const auto& entry = *unit.entry;
-  tar.type = unit.link_of.empty() ? tar_type(entry.type) : codec::TarType::kHardLink;
+  tar.type = unit.link_of.empty() ? entry.type : FileType::kHardLink;
   tar.link_name = unit.link_of.empty() ? entry.symlink_target : std::string(unit.link_of);
   tar.mode = entry.mode;
   tar.uid = entry.uid;
@@ -82,7 +63,7 @@ codec::TarEntry tar_entry(const UnitEntry& unit) {
   }
   tar.device_major = entry.device_major;
   tar.device_minor = entry.device_minor;
-  if (tar.type == codec::TarType::kRegular) tar.size = entry.size;
+  if (tar.type == FileType::kRegular) tar.size = entry.size;
   if (unit.link_of.empty()) tar.xattrs = entry.xattrs;
   return tar;
 }
@@ -274,10 +255,7 @@ class Relayerer {
         destination_(destination),
         options_(options),
         work_(work),
-        origin_{.image = input.image,
-                .index = input.index,
-                .windows = index::windows_repository(input.local, input.index, input.image),
-                .scratch_dir = options.work_dir},
+        origin_{.image = input.image, .index = input.index, .local = input.local, .scratch_dir = options.work_dir},
         writer_(fmt::format("{}, tar {}", writer_name(options.writer), kTarVersion)),
         finished_(options.work_dir / "finished"),
         tars_(origin_, options.writer, work) {}

@@ -21,7 +21,6 @@ namespace varve::indexer {
 namespace {
 
 using codec::TarEntry;
-using codec::TarType;
 using index::FlatTree;
 using index::Heat;
 using nlohmann::json;
@@ -37,20 +36,20 @@ constexpr std::string_view kSite = "usr/lib/python3/site-packages/";
 class Tar {
  public:
   using Change = void (*)(TarEntry&);
-  Tar& add(TarType type, std::string name, std::string link = {}, Change change = nullptr) {
+  Tar& add(FileType type, std::string name, std::string link = {}, Change change = nullptr) {
     TarEntry entry;
     entry.type = type;
     entry.name = std::move(name);
     entry.link_name = std::move(link);
-    entry.mode = type == TarType::kDirectory ? 0755 : 0644;
+    entry.mode = type == FileType::kDirectory ? 0755 : 0644;
     entry.mtime_seconds = 1'600'000'000;
     if (change != nullptr) change(entry);
     writer_.begin(entry);
     return *this;
   }
-  Tar& dir(std::string name, Change change = nullptr) { return add(TarType::kDirectory, std::move(name), {}, change); }
+  Tar& dir(std::string name, Change change = nullptr) { return add(FileType::kDirectory, std::move(name), {}, change); }
   Tar& link(std::string name, std::string target) {
-    return add(TarType::kHardLink, std::move(name), std::move(target));
+    return add(FileType::kHardLink, std::move(name), std::move(target));
   }
   Tar& file(std::string name, std::string_view content, Change change = nullptr) {
     TarEntry entry;
@@ -93,7 +92,7 @@ Bytes base_layer() {
       .file("etc/dir-to-file/inside", "1")
       .file("etc/dir-to-file/inside2", "2")
       .file("etc/file-to-dir", "x")
-      .add(TarType::kSymlink, "etc/link-to-dir", "dir-to-file")
+      .add(FileType::kSymlink, "etc/link-to-dir", "dir-to-file")
       .dir("var")
       .dir("var/cache")
       .file("var/cache/a", "a")
@@ -111,12 +110,12 @@ Bytes base_layer() {
       .link("usr/bin/two", "usr/bin/one")
       .link("usr/bin/three", "usr/bin/one")
       .dir("dev")
-      .add(TarType::kCharDevice, "dev/null", "",
+      .add(FileType::kCharDevice, "dev/null", "",
            [](TarEntry& e) {
              e.device_major = 1;
              e.device_minor = 3;
            })
-      .add(TarType::kFifo, "dev/fifo")
+      .add(FileType::kFifo, "dev/fifo")
       .dir("empty",
            [](TarEntry& e) {
              e.mode = 01777;
@@ -281,7 +280,7 @@ class RelayerImageTest : public ::testing::Test {
     Progress progress;
     index_image(image, opened.local->repository(), *opened.local, {.jobs = 1}, {progress, cancel_});
     opened.index = index::load_index(*opened.local, image);
-    opened.tree = index::flatten(index::read_layer_entries(*opened.local, opened.index, image));
+    opened.tree = index::read_flat_tree(*opened.local, opened.index, image);
     return opened;
   }
   Opened open_new(const RelayerReport& report) {

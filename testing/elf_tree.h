@@ -18,12 +18,12 @@ class MadeUpTree {
 
   index::FlatEntry& dir(const std::string& path) {
     auto& entry = put(path);
-    entry.type = index::FileType::kDirectory;
+    entry.type = FileType::kDirectory;
     return entry;
   }
   index::FlatEntry& file(const std::string& path, std::string_view content = "x") {
     auto& entry = put(path);
-    entry.type = index::FileType::kRegular;
+    entry.type = FileType::kRegular;
     entry.mode = 0644;
     entry.size = content.size();
     if (!content.empty()) entry.content_digest = digest_of(content);
@@ -31,7 +31,7 @@ class MadeUpTree {
   }
   index::FlatEntry& link(const std::string& path, std::string target) {
     auto& entry = put(path);
-    entry.type = index::FileType::kSymlink;
+    entry.type = FileType::kSymlink;
     entry.mode = 0777;
     entry.symlink_target = std::move(target);
     return entry;

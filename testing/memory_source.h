@@ -3,22 +3,18 @@
 #include <set>
 #include <utility>
 
-#include "analyzer/packages/file_source.h"
 #include "core/base/errors.h"
+#include "core/index/file_source.h"
 
 namespace varve::test {
 
-using packages::FileSource;
-using packages::HiddenFile;
-using packages::RangeReader;
-using packages::SourceLayer;
-using packages::SourceFile;
-
-class MemorySource final : public FileSource {
+class MemorySource final : public index::FileSource {
  public:
   // Parents are made on the way; what was there under the name gives way.
   MemorySource& add(const std::string& path, std::string_view content = "", std::uint32_t layer = 0) {
-    SourceFile file;
+    index::FlatEntry file;
+    file.type = FileType::kRegular;
+    file.mode = 0;
     file.size = content.size();
     file.compressed_bytes = content.size() / 2;
     file.layer = layer;
@@ -27,8 +23,9 @@ class MemorySource final : public FileSource {
     return *this;
   }
   MemorySource& link(const std::string& path, const std::string& target) {
-    SourceFile file;
-    file.type = index::FileType::kSymlink;
+    index::FlatEntry file;
+    file.type = FileType::kSymlink;
+    file.mode = 0;
     file.symlink_target = target;
     put(path, std::move(file));
     return *this;
@@ -38,9 +35,10 @@ class MemorySource final : public FileSource {
     return *this;
   }
 
-  const std::map<std::string, SourceFile, std::less<>>& files() const override { return files_; }
+  const index::FlatTree& tree() const override { return tree_; }
+  const index::SourceFacts& facts() const override { return facts_; }
   void read(const std::vector<std::string>& paths, std::uint64_t limit_bytes,
-            const std::function<void(const std::string&, std::optional<Bytes>)>& got) const override {
+            const index::OnContent& got) const override {
     for (const auto& path : paths) {
       const auto found = contents_.find(path);
       asked_.insert(path);
@@ -51,7 +49,7 @@ class MemorySource final : public FileSource {
       }
     }
   }
-  void read_ranges(const std::string& path, const std::function<void(const RangeReader&)>& use) const override {
+  void read_ranges(const std::string& path, const std::function<void(const index::RangeReader&)>& use) const override {
     const auto found = contents_.find(path);
     if (found == contents_.end()) fail<NotFound>("{}: no such file", path);
     use([&](ByteRange range) {
@@ -59,33 +57,23 @@ class MemorySource final : public FileSource {
       return to_bytes(varve::as_bytes(found->second).subspan(range.offset, range.length));
     });
   }
-  std::vector<SourceLayer> layers() const override { return layers_; }
-  std::vector<HiddenFile> hidden() const override { return hidden_; }
-  std::optional<Digest> image() const override { return std::nullopt; }
-  std::map<std::string, std::string> environment() const override { return environment_; }
-  std::string architecture() const override { return "amd64"; }
-
-  std::vector<SourceLayer> layers_;
-  std::vector<HiddenFile> hidden_;
-  std::map<std::string, std::string> environment_;
+  index::SourceFacts facts_{.image = {}, .layers = {}, .environment = {}, .architecture = "amd64"};
   mutable std::set<std::string> asked_;  // what was read
 
  private:
-  void put(const std::string& path, SourceFile file) {
+  void put(const std::string& path, index::FlatEntry file) {
     make_parents(path);
-    files_[path] = std::move(file);
+    tree_.entries[path] = std::move(file);
     contents_.erase(path);
   }
   void make_parents(const std::string& path) {
     for (auto slash = path.find('/'); slash != std::string::npos; slash = path.find('/', slash + 1)) {
-      auto& folder = files_[path.substr(0, slash)];
-      folder = SourceFile();
-      folder.type = index::FileType::kDirectory;
+      tree_.entries[path.substr(0, slash)] = index::FlatEntry();
       contents_.erase(path.substr(0, slash));
     }
   }
 
-  std::map<std::string, SourceFile, std::less<>> files_;
+  index::FlatTree tree_;
   std::map<std::string, std::string, std::less<>> contents_;
 };
 

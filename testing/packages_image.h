@@ -29,7 +29,7 @@ class MadeUpImage {
         .link("usr/local/bin/python3", "python3.11")
         .add("usr/local/lib/python3.11/os.py", "#");
     files.add("usr/local/include/python3.11/patchlevel.h", "#define PY_VERSION \"3.11.9\"\n").folder(kSite);
-    files.environment_["PATH"] = "/usr/local/bin:/usr/bin";
+    files.facts_.environment["PATH"] = "/usr/local/bin:/usr/bin";
   }
 
   MadeUpImage& add(MadeUpWheel wheel) {

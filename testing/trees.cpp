@@ -5,6 +5,7 @@
 
 #include <algorithm>
 #include <set>
+#include <utility>
 
 #include "core/base/errors.h"
 #include "core/base/file.h"
@@ -23,18 +24,10 @@ std::byte pattern(std::uint32_t layer, std::uint64_t offset) {
 
 Seen seen_of(const TreeInode& inode) {
   Seen seen;
-  seen.info = {.type = inode.type,
-               .mode = inode.mode,
-               .nlink = 1,
-               .uid = inode.uid,
-               .gid = inode.gid,
-               .mtime_seconds = inode.mtime_seconds,
-               .mtime_nanoseconds = inode.mtime_nanoseconds,
-               .device_major = inode.device_major,
-               .device_minor = inode.device_minor,
-               .size = inode.type == FileType::kSymlink ? inode.symlink_target.size() : inode.size};
+  seen.info.attributes() = inode.attributes();
+  seen.info.size = inode.type == FileType::kSymlink ? inode.symlink_target.size() : inode.size;
   seen.target = inode.symlink_target;
-  seen.xattrs = inode.xattrs;
+  seen.xattrs = std::exchange(seen.info.xattrs, {});
   return seen;
 }
 
@@ -79,10 +72,8 @@ void walk(const ErofsReader& reader, const std::string& path, Nid nid, Listing& 
 bool operator==(const Seen& a, const Seen& b) {
   const auto& x = a.info;
   const auto& y = b.info;
-  return x.type == y.type && x.mode == y.mode && x.nlink == y.nlink && x.uid == y.uid && x.gid == y.gid &&
-         x.mtime_seconds == y.mtime_seconds && x.mtime_nanoseconds == y.mtime_nanoseconds &&
-         x.device_major == y.device_major && x.device_minor == y.device_minor && x.size == y.size &&
-         a.target == b.target && a.xattrs == b.xattrs && a.first_name == b.first_name;
+  return x.attributes() == y.attributes() && x.nlink == y.nlink && x.size == y.size && a.target == b.target &&
+         a.xattrs == b.xattrs && a.first_name == b.first_name;
 }
 
 std::string describe(const Seen& seen) {

@@ -6,7 +6,6 @@
 namespace varve::compare {
 namespace {
 
-using index::FileType;
 using index::FlatEntry;
 
 std::string_view type_name(FileType type) {

@@ -82,13 +82,13 @@ std::map<std::string, LibraryFiles> cuda_libraries(const index::FlatTree& tree) 
   for (const auto& [path, entry] : tree.entries) {
     const auto name = name_of(path);
     const auto so = name.find(".so");
-    if (so == std::string_view::npos || entry.type == index::FileType::kDirectory) continue;
+    if (so == std::string_view::npos || entry.type == FileType::kDirectory) continue;
     if (std::ranges::none_of(kCudaStems, [&](std::string_view stem) { return name.starts_with(stem); })) continue;
     const auto rest = name.substr(so + 3);
     if (!rest.empty() && rest.front() != '.') continue;
     auto& library = libraries[std::string(name.substr(0, so))];
     if (rest.size() > 1) library.versions.emplace(rest.substr(1));
-    if (entry.type == index::FileType::kRegular) library.contents.insert(entry.content_digest);
+    if (entry.type == FileType::kRegular) library.contents.insert(entry.content_digest);
   }
   return libraries;
 }

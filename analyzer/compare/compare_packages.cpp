@@ -53,9 +53,9 @@ OwnFiles changed_files(const FileComparison& files, const packages::Inventory& i
     if ((file.change != FileChange::kContent && file.change != one_sided) || says_nothing_of_content(file.path))
       continue;
     const auto entry = tree.entries.find(file.path);
-    if (entry == tree.entries.end() || entry->second.type == index::FileType::kDirectory) continue;
-    const auto content = entry->second.type == index::FileType::kSymlink ? "-> " + entry->second.symlink_target
-                                                                         : entry->second.content_digest.to_string();
+    if (entry == tree.entries.end() || entry->second.type == FileType::kDirectory) continue;
+    const auto content = entry->second.type == FileType::kSymlink ? "-> " + entry->second.symlink_target
+                                                                  : entry->second.content_digest.to_string();
     for (const auto owner : inventory.owners_of_path(file.path)) {
       const auto& distribution = inventory.distributions[owner];
       if (!distribution.vendored_by.empty()) continue;

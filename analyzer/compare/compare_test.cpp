@@ -8,7 +8,6 @@
 namespace varve::compare {
 namespace {
 
-using index::FileType;
 using index::FlatEntry;
 using packages::Distribution;
 using testing::ElementsAre;

@@ -11,7 +11,6 @@
 namespace varve::cuda {
 namespace {
 
-using index::FileType;
 using index::FlatEntry;
 using nlohmann::json;
 

@@ -12,7 +12,6 @@
 namespace varve::cuda {
 namespace {
 
-using index::FileType;
 using index::FlatEntry;
 using internal::PatternSet;
 

@@ -15,7 +15,6 @@ namespace varve::elf {
 namespace {
 
 using index::ElfFacts;
-using index::FileType;
 using index::FlatEntry;
 
 constexpr std::uint16_t kX86_64 = 62, kAArch64 = 183, kI386 = 3, kArm = 40, kPpc64 = 21, kS390 = 22, kRiscV = 243;

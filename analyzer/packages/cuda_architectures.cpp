@@ -47,7 +47,7 @@ T load(ByteView bytes, std::size_t at) {
 // A view that moves through the file and asks for large pieces, so that headers near each other cost one read.
 class Window {
  public:
-  Window(std::uint64_t size, const RangeReader& read) : size_(size), read_(read) {}
+  Window(std::uint64_t size, const index::RangeReader& read) : size_(size), read_(read) {}
 
   std::uint64_t size() const { return size_; }
 
@@ -72,7 +72,7 @@ class Window {
 
  private:
   std::uint64_t size_;
-  const RangeReader& read_;
+  const index::RangeReader& read_;
   std::uint64_t start_ = 0;
   Bytes bytes_;
 };
@@ -131,7 +131,7 @@ std::vector<Section> read_sections(Window& file, std::uint64_t base) {
 
 class DeviceCodeReader {
  public:
-  DeviceCodeReader(std::uint64_t size, const RangeReader& read) : file_(size, read), unsearched_bytes_(size) {}
+  DeviceCodeReader(std::uint64_t size, const index::RangeReader& read) : file_(size, read), unsearched_bytes_(size) {}
 
   DeviceCode read() {
     const auto head = file_.at(0, std::min<std::uint64_t>(file_.size(), 8));
@@ -291,8 +291,8 @@ bool has_suffix(std::string_view name, std::string_view suffix) {
 
 }  // namespace
 
-bool may_hold_device_code(std::string_view path, const SourceFile& file) {
-  if (file.type != index::FileType::kRegular || !file.first_name || file.size < kMinEntryHeaderBytes) return false;
+bool may_hold_device_code(std::string_view path, const index::FlatEntry& file) {
+  if (file.type != FileType::kRegular || !file.is_first_name() || file.size < kMinEntryHeaderBytes) return false;
   const auto name = name_of(path);
   if (has_suffix(name, ".so") || name.find(".so.") != name.npos) return true;
   for (const std::string_view suffix : {".cubin", ".fatbin", ".ptx", ".a", ".o"})
@@ -300,6 +300,8 @@ bool may_hold_device_code(std::string_view path, const SourceFile& file) {
   return file.size >= kMinProgramBytes && (file.mode & 0111) != 0 && name.find('.') == name.npos;
 }
 
-DeviceCode read_device_code(std::uint64_t size, const RangeReader& read) { return DeviceCodeReader(size, read).read(); }
+DeviceCode read_device_code(std::uint64_t size, const index::RangeReader& read) {
+  return DeviceCodeReader(size, read).read();
+}
 
 }  // namespace varve::packages

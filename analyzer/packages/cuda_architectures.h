@@ -7,8 +7,8 @@
 #include <string>
 #include <string_view>
 
-#include "analyzer/packages/file_source.h"
 #include "core/base/byte_range.h"
+#include "core/index/file_source.h"
 
 namespace varve::packages {
 
@@ -23,11 +23,11 @@ using DeviceCode = std::map<std::string, CodeAmount>;
 
 // True for names that may hold device code: shared objects, static libraries, objects, cubins, fatbins, PTX, large
 // programs.
-bool may_hold_device_code(std::string_view path, const SourceFile& file);
+bool may_hold_device_code(std::string_view path, const index::FlatEntry& file);
 
 // One file of `size` bytes. Empty for what holds none or is of no known format; entries that are cut off or lie about
 // their size end their container, what came before counts. Reads at most a window at a time, so memory does not depend
 // on the file.
-DeviceCode read_device_code(std::uint64_t size, const RangeReader& read);
+DeviceCode read_device_code(std::uint64_t size, const index::RangeReader& read);
 
 }  // namespace varve::packages

@@ -244,8 +244,9 @@ TEST(CudaArchitectures, WhatNvidiasToolsMadeIsReadAsCuobjdumpListsIt) {
   EXPECT_THAT(read_seed("ptx"), UnorderedElementsAre(Key("compute_75")));
 }
 
-SourceFile file_of(std::uint64_t size, std::uint32_t mode = 0644) {
-  SourceFile file;
+index::FlatEntry file_of(std::uint64_t size, std::uint32_t mode = 0644) {
+  index::FlatEntry file;
+  file.type = FileType::kRegular;
   file.size = size;
   file.mode = mode;
   return file;
@@ -260,10 +261,10 @@ TEST(CudaArchitectures, OnlyFilesThatMayHoldItAreOpened) {
   EXPECT_TRUE(may_hold_device_code("usr/bin/deviceQuery", file_of(2 << 20, 0755)));
   EXPECT_FALSE(may_hold_device_code("usr/bin/true", file_of(40 << 10, 0755))) << "too small";
   auto link = file_of(1000);
-  link.type = index::FileType::kSymlink;
+  link.type = FileType::kSymlink;
   EXPECT_FALSE(may_hold_device_code("libx.so", link));
   auto second_name = file_of(1000);
-  second_name.first_name = false;
+  second_name.link_of = "the first";
   EXPECT_FALSE(may_hold_device_code("libx.so", second_name)) << "counted under its other name";
 }
 

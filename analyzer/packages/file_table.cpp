@@ -13,15 +13,17 @@ constexpr std::size_t kMaxResolvedBytes = 16 * 1024;  // of a path while links a
 
 }  // namespace
 
-FileTable::FileTable(const FileSource& source) {
-  if (source.files().size() >= 0xFFFFFFFFu) fail<Unsupported>("more files than can be counted");
-  rows_.reserve(source.files().size());
-  for (const auto& [path, file] : source.files()) rows_.emplace_back(&path, &file);
+FileTable::FileTable(const index::FileSource& source) {
+  const auto& entries = source.tree().entries;
+  if (entries.size() >= 0xFFFFFFFFu) fail<Unsupported>("more files than can be counted");
+  rows_.reserve(entries.size());
+  for (const auto& [path, file] : entries)
+    if (!path.empty()) rows_.emplace_back(&path, &file);
 }
 
 bool FileTable::is_content(FileId id) const {
   const auto type = file(id).type;
-  return type == index::FileType::kRegular || type == index::FileType::kSymlink;
+  return type == FileType::kRegular || type == FileType::kSymlink;
 }
 
 FileId FileTable::lower_bound(std::string_view path) const {
@@ -57,7 +59,7 @@ std::optional<std::string> FileTable::real_path(std::string_view path, bool foll
       return next;
     }
     const auto& row = file(*id);
-    if (row.type == index::FileType::kSymlink && (!last || follow_last)) {
+    if (row.type == FileType::kSymlink && (!last || follow_last)) {
       if (++links > index::kMaxSymlinksFollowed) return std::nullopt;
       if (row.symlink_target.starts_with('/')) at.clear();
       rest = row.symlink_target + (last ? "" : "/" + rest.substr(from));
@@ -65,7 +67,7 @@ std::optional<std::string> FileTable::real_path(std::string_view path, bool foll
       from = 0;
       continue;
     }
-    if (!last && row.type != index::FileType::kDirectory) return std::nullopt;
+    if (!last && row.type != FileType::kDirectory) return std::nullopt;
     at = std::move(next);
   }
   return at;
@@ -73,7 +75,7 @@ std::optional<std::string> FileTable::real_path(std::string_view path, bool foll
 
 std::optional<FileId> FileTable::resolve(std::string_view path, bool follow_last) const {
   // Nearly always the name is there as it is, and then so are its parents, as folders.
-  if (const auto id = find(path); id && (!follow_last || file(*id).type != index::FileType::kSymlink)) return id;
+  if (const auto id = find(path); id && (!follow_last || file(*id).type != FileType::kSymlink)) return id;
   const auto real = real_path(path, follow_last);
   return real ? find(*real) : std::nullopt;
 }

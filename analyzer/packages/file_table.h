@@ -1,6 +1,6 @@
 #pragma once
-// The files of a source under numbers, with the lookups that records need: their paths go through symlinked folders and
-// climb out of site folders.
+// The files of a source but for its root, under numbers, with the lookups that records need: their paths go through
+// symlinked folders and climb out of site folders.
 #include <cstdint>
 #include <optional>
 #include <string>
@@ -8,7 +8,7 @@
 #include <utility>
 #include <vector>
 
-#include "analyzer/packages/file_source.h"
+#include "core/index/file_source.h"
 
 namespace varve::packages {
 
@@ -20,12 +20,12 @@ using FileId = std::uint32_t;
 // Not shared between threads.
 class FileTable {
  public:
-  explicit FileTable(const FileSource& source);
+  explicit FileTable(const index::FileSource& source);
 
   FileId size() const { return FileId(rows_.size()); }
   std::string_view path(FileId id) const { return *rows_[id].first; }
-  const SourceFile& file(FileId id) const { return *rows_[id].second; }
-  bool is_folder(FileId id) const { return file(id).type == index::FileType::kDirectory; }
+  const index::FlatEntry& file(FileId id) const { return *rows_[id].second; }
+  bool is_folder(FileId id) const { return file(id).type == FileType::kDirectory; }
   // What distributions own: regular files and symlinks.
   bool is_content(FileId id) const;
 
@@ -60,7 +60,7 @@ class FileTable {
   std::optional<std::string> real_path(std::string_view path, bool follow_last) const;
   FileId lower_bound(std::string_view path) const;
 
-  std::vector<std::pair<const std::string*, const SourceFile*>> rows_;
+  std::vector<std::pair<const std::string*, const index::FlatEntry*>> rows_;
 };
 
 }  // namespace varve::packages

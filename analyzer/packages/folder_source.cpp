@@ -39,29 +39,27 @@ UniqueFd open_below(int root, const std::string& path, int flags) {
   return at;
 }
 
-index::FileType type_of(mode_t mode) {
+FileType type_of(mode_t mode) {
   switch (mode & S_IFMT) {
     case S_IFDIR:
-      return index::FileType::kDirectory;
+      return FileType::kDirectory;
     case S_IFLNK:
-      return index::FileType::kSymlink;
+      return FileType::kSymlink;
     case S_IFCHR:
-      return index::FileType::kCharDevice;
+      return FileType::kCharDevice;
     case S_IFBLK:
-      return index::FileType::kBlockDevice;
+      return FileType::kBlockDevice;
     case S_IFREG:
-      return index::FileType::kRegular;
+      return FileType::kRegular;
     default:
-      return index::FileType::kFifo;  // sockets too: neither has content
+      return FileType::kFifo;  // sockets too: neither has content
   }
 }
 
-class FolderSource final : public FileSource {
+class FolderSource final : public index::FileSource {
  public:
   FolderSource(const std::filesystem::path& folder, std::string architecture)
-      : folder_(folder.string()),
-        architecture_(std::move(architecture)),
-        root_(open_file(folder, O_RDONLY | O_DIRECTORY)) {
+      : folder_(folder.string()), root_(open_file(folder, O_RDONLY | O_DIRECTORY)) {
     struct stat root {};
     if (::fstat(root_.get(), &root) != 0) fail_errno("stat {}", folder_);
     device_ = root.st_dev;
@@ -71,36 +69,31 @@ class FolderSource final : public FileSource {
       waiting.pop_back();
       list(path, waiting);
     }
+    facts_.architecture = std::move(architecture);
     count_names_once();
   }
 
-  const std::map<std::string, SourceFile, std::less<>>& files() const override { return files_; }
+  const index::FlatTree& tree() const override { return tree_; }
+  const index::SourceFacts& facts() const override { return facts_; }
 
   void read(const std::vector<std::string>& paths, std::uint64_t limit_bytes,
-            const std::function<void(const std::string&, std::optional<Bytes>)>& got) const override {
+            const index::OnContent& got) const override {
     for (const auto& path : paths) got(path, read_whole(path, limit_bytes));
   }
 
-  void read_ranges(const std::string& path, const std::function<void(const RangeReader&)>& use) const override {
-    const auto found = files_.find(path);
-    if (found == files_.end() || found->second.type != index::FileType::kRegular)
-      fail<NotFound>("{}/{:.300}: no such regular file", folder_, path);
+  void read_ranges(const std::string& path, const std::function<void(const index::RangeReader&)>& use) const override {
+    const auto* found = tree_.find_regular(path);
+    if (found == nullptr) fail<NotFound>("{}/{:.300}: no such regular file", folder_, path);
     const auto file = open_regular(path);
     if (file.get() < 0) fail_errno("open {}/{:.300}", folder_, path);
     use([&](ByteRange range) {
-      if (!range.fits_in(found->second.size))
+      if (!range.fits_in(found->size))
         fail<CorruptData>("{}/{:.300}: {}+{} is outside the file", folder_, path, range.offset, range.length);
       Bytes bytes(range.length);
       pread_exactly(file.get(), range.offset, bytes, path);
       return bytes;
     });
   }
-
-  std::vector<SourceLayer> layers() const override { return {}; }
-  std::vector<HiddenFile> hidden() const override { return {}; }
-  std::optional<Digest> image() const override { return std::nullopt; }
-  std::map<std::string, std::string> environment() const override { return {}; }
-  std::string architecture() const override { return architecture_; }
 
  private:
   void list(const std::string& path, std::vector<std::string>& waiting) {
@@ -127,28 +120,31 @@ class FolderSource final : public FileSource {
     struct stat info {};
     if (::fstatat(folder, name, &info, AT_SYMLINK_NOFOLLOW) != 0 || info.st_dev != device_)
       return;  // gone meanwhile, or a mount point
-    if (files_.size() >= kMaxFolderFiles) fail<Unsupported>("{}: more than {} files", folder_, kMaxFolderFiles);
-    SourceFile file;
+    if (tree_.entries.size() > kMaxFolderFiles) fail<Unsupported>("{}: more than {} files", folder_, kMaxFolderFiles);
+    index::FlatEntry file;
     file.type = type_of(info.st_mode);
     file.mode = info.st_mode & 07777;
-    if (file.type == index::FileType::kRegular) {
+    if (file.type == FileType::kRegular) {
       file.size = std::uint64_t(info.st_size);
       if (info.st_nlink > 1) shared_inodes_.emplace_back(info.st_ino, path);
-    } else if (file.type == index::FileType::kSymlink) {
+    } else if (file.type == FileType::kSymlink) {
       file.symlink_target.resize(kMaxLinkBytes);
       const auto length = ::readlinkat(folder, name, file.symlink_target.data(), kMaxLinkBytes);
       file.symlink_target.resize(std::size_t(std::max<ssize_t>(length, 0)));
-    } else if (file.type == index::FileType::kDirectory) {
+    } else if (file.type == FileType::kDirectory) {
       waiting.push_back(path);
     }
-    files_.emplace(std::move(path), std::move(file));
+    tree_.entries.emplace(std::move(path), std::move(file));
   }
 
   void count_names_once() {
     std::ranges::sort(shared_inodes_);
-    for (std::size_t i = 1; i < shared_inodes_.size(); ++i) {
-      if (shared_inodes_[i].first == shared_inodes_[i - 1].first)
-        files_.find(shared_inodes_[i].second)->second.first_name = false;
+    const std::string* first = nullptr;
+    for (std::size_t i = 0; i < shared_inodes_.size(); ++i) {
+      if (i == 0 || shared_inodes_[i].first != shared_inodes_[i - 1].first)
+        first = &shared_inodes_[i].second;
+      else
+        tree_.entries.at(shared_inodes_[i].second).link_of = *first;
     }
     shared_inodes_ = {};
   }
@@ -157,8 +153,7 @@ class FolderSource final : public FileSource {
   UniqueFd open_regular(const std::string& path) const { return open_below(root_.get(), path, O_RDONLY | O_NONBLOCK); }
 
   std::optional<Bytes> read_whole(const std::string& path, std::uint64_t limit_bytes) const {
-    const auto found = files_.find(path);
-    if (found == files_.end() || found->second.type != index::FileType::kRegular) return std::nullopt;
+    if (tree_.find_regular(path) == nullptr) return std::nullopt;
     const auto file = open_regular(path);
     struct stat info {};
     if (file.get() < 0 || ::fstat(file.get(), &info) != 0 || !S_ISREG(info.st_mode)) {
@@ -172,16 +167,16 @@ class FolderSource final : public FileSource {
   }
 
   std::string folder_;
-  std::string architecture_;
   UniqueFd root_;
   dev_t device_ = 0;
-  std::map<std::string, SourceFile, std::less<>> files_;
+  index::FlatTree tree_{.entries = {{"", index::FlatEntry()}}, .hidden = {}};
+  index::SourceFacts facts_;
   std::vector<std::pair<ino_t, std::string>> shared_inodes_;
 };
 
 }  // namespace
 
-std::unique_ptr<FileSource> open_folder(const std::filesystem::path& folder, std::string architecture) {
+std::unique_ptr<index::FileSource> open_folder(const std::filesystem::path& folder, std::string architecture) {
   return std::make_unique<FolderSource>(folder, std::move(architecture));
 }
 

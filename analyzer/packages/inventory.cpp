@@ -87,11 +87,11 @@ const std::vector<std::uint32_t>& Inventory::owners_of_path(std::string_view pat
   return kNobody;
 }
 
-Inventory read_inventory(const FileSource& files) {
+Inventory read_inventory(const index::FileSource& files) {
   const FileTable table(files);
   auto records = internal::read_records(files, table);
   Inventory inventory;
-  inventory.image = files.image();
+  inventory.image = files.facts().image;
   inventory.interpreters = internal::find_interpreters(files, table, records);
   if (inventory.interpreters.size() == internal::kMaxInterpreters)
     records.problems.push_back(
@@ -99,7 +99,7 @@ Inventory read_inventory(const FileSource& files) {
   const auto joined = internal::join_records(records, table, inventory.interpreters);
   for (const auto& installed : joined.installed) inventory.distributions.push_back(installed.distribution);
   internal::Ownership ownership(table, joined.installed);
-  ownership.count_into(table, !files.layers().empty(), inventory.distributions);
+  ownership.count_into(table, !files.facts().layers.empty(), inventory.distributions);
   internal::find_modules(files, table, records, joined.installed, ownership, inventory);
   internal::find_needs(records, joined.installed, table, inventory);
   internal::sum_waste(files, table, records, joined.stale, inventory);

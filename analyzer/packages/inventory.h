@@ -9,10 +9,10 @@
 #include <string_view>
 #include <vector>
 
-#include "analyzer/packages/file_source.h"
 #include "analyzer/packages/module_index.h"
 #include "analyzer/python/requirement.h"
 #include "core/base/digest.h"
+#include "core/index/file_source.h"
 
 namespace varve::packages {
 
@@ -126,7 +126,7 @@ struct Inventory {
 };
 
 // Throws what the source throws, and Unsupported beyond limits; a broken record is a problem, not an error.
-Inventory read_inventory(const FileSource& files);
+Inventory read_inventory(const index::FileSource& files);
 
 // What is wrong with what is installed: a superset of `pip check`.
 struct Finding {

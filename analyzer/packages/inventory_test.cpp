@@ -133,8 +133,8 @@ TEST(InventoryTest, FindsTheInterpreterThatPython3Means) {
       .link("opt/venv/bin/python3", "/usr/bin/python3.9")
       .folder("opt/venv/lib/python3.9/site-packages");
   image.add("opt/venv/pyvenv.cfg", "home = /usr/bin\ninclude-system-site-packages = true\nversion = 3.9.2\n");
-  image.environment_["PATH"] = "/usr/local/bin:/usr/bin";
-  image.environment_["PYTHONPATH"] = "/srv/own:/nowhere";
+  image.facts_.environment["PATH"] = "/usr/local/bin:/usr/bin";
+  image.facts_.environment["PYTHONPATH"] = "/srv/own:/nowhere";
   image.folder("srv/own");
   const auto inventory = read_inventory(image);
   ASSERT_EQ(inventory.interpreters.size(), 3u);
@@ -149,7 +149,7 @@ TEST(InventoryTest, FindsTheInterpreterThatPython3Means) {
                           "usr/lib/python3/dist-packages"));
   EXPECT_EQ(inventory.interpreters[2].executable, "usr/bin/python3.9");
 
-  image.environment_["PATH"] = "/opt/venv/bin:/usr/local/bin";
+  image.facts_.environment["PATH"] = "/opt/venv/bin:/usr/local/bin";
   EXPECT_EQ(read_inventory(image).interpreters[0].executable, "opt/venv/bin/python3");
 }
 
@@ -250,7 +250,7 @@ TEST(InventoryTest, CondaAndItsPythonMetadataAreOneDistribution) {
   const std::string prefix = "opt/conda";
   const auto site = prefix + "/lib/python3.10/site-packages";
   image.add(prefix + "/bin/python3.10", "ELF").add(prefix + "/lib/python3.10/os.py", "#");
-  image.environment_["PATH"] = "/opt/conda/bin";
+  image.facts_.environment["PATH"] = "/opt/conda/bin";
   install(image,
           {.name = "torch",
            .version = "2.1.0",

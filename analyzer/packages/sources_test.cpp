@@ -14,6 +14,7 @@
 #include "core/base/errors.h"
 #include "core/base/file.h"
 #include "core/codec/span_decoder.h"
+#include "core/index/opened_image.h"
 #include "core/oci/layout.h"
 #include "indexer/index_image.h"
 #include "testing/codec_support.h"
@@ -28,7 +29,7 @@ using ::testing::ElementsAre;
 using ::testing::HasSubstr;
 using ::testing::ThrowsMessage;
 
-std::string text_of(const FileSource& source, const std::string& path, std::uint64_t limit = 1 << 20) {
+std::string text_of(const index::FileSource& source, const std::string& path, std::uint64_t limit = 1 << 20) {
   std::string text = "not given";
   source.read({path}, limit, [&](const std::string& given, std::optional<Bytes> content) {
     EXPECT_EQ(given, path);
@@ -55,11 +56,12 @@ TEST_F(FolderSourceTest, ListsAndReadsWithoutFollowingLinks) {
   ASSERT_EQ(::mkfifo((dir_.path() / "fifo").c_str(), 0600), 0);
   const auto source = open_folder(dir_.path(), "amd64");
   std::vector<std::string> paths;
-  for (const auto& [path, file] : source->files()) paths.push_back(path);
+  for (const auto& [path, file] : source->tree().entries)
+    if (!path.empty()) paths.push_back(path);
   EXPECT_THAT(paths, ElementsAre("a", "a/b", "fifo", "in", "out", "z"));
-  EXPECT_EQ(source->files().at("out").symlink_target, "/etc/passwd");
-  EXPECT_TRUE(source->files().at("a/b").first_name);
-  EXPECT_FALSE(source->files().at("z").first_name);
+  EXPECT_EQ(source->tree().entries.at("out").symlink_target, "/etc/passwd");
+  EXPECT_TRUE(source->tree().entries.at("a/b").is_first_name());
+  EXPECT_FALSE(source->tree().entries.at("z").is_first_name());
   EXPECT_EQ(text_of(*source, "a/b"), "content");
   for (const auto* path : {"out", "in/b", "fifo", "a", "none", "../x", ""})
     EXPECT_EQ(text_of(*source, path), "none") << path;
@@ -78,11 +80,11 @@ TEST_F(FolderSourceTest, IsNotFooledByAFileThatBecameALink) {
 TEST_F(FolderSourceTest, ReadsInPlaces) {
   write("a", "0123456789");
   const auto source = open_folder(dir_.path(), "amd64");
-  source->read_ranges("a", [](const RangeReader& read_at) {
+  source->read_ranges("a", [](const index::RangeReader& read_at) {
     EXPECT_EQ(as_text(read_at({.offset = 3, .length = 4})), "3456");
     EXPECT_THROW(read_at({.offset = 8, .length = 3}), CorruptData);
   });
-  EXPECT_THROW(source->read_ranges("none", [](const RangeReader&) {}), NotFound);
+  EXPECT_THROW(source->read_ranges("none", [](const index::RangeReader&) {}), NotFound);
 }
 
 TEST_F(FolderSourceTest, NamesAFolderThatIsNotThere) {
@@ -144,19 +146,19 @@ TEST_F(ImageSourceTest, ReadsLayersOfAllKindsWithoutAnIndex) {
     EXPECT_EQ(text_of(*source, "usr/bin/tool"), "new");
     EXPECT_EQ(text_of(*source, "s/foo-1.0.dist-info/METADATA"), "Name: foo\nVersion: 1.0\n");
     EXPECT_EQ(text_of(*source, "data/large"), "none");
-    EXPECT_EQ(source->files().at("usr/bin/tool").layer, 1u);
-    EXPECT_EQ(source->environment(), (std::map<std::string, std::string>{{"A", "2"}}));
-    EXPECT_EQ(source->architecture(), "arm64");
-    ASSERT_EQ(source->layers().size(), 2u);
-    EXPECT_EQ(source->layers()[0].stream_bytes, base.size());
-    ASSERT_EQ(source->hidden().size(), 2u);
+    EXPECT_EQ(source->tree().entries.at("usr/bin/tool").layer, 1u);
+    EXPECT_EQ(source->facts().environment, (std::map<std::string, std::string>{{"A", "2"}}));
+    EXPECT_EQ(source->facts().architecture, "arm64");
+    ASSERT_EQ(source->facts().layers.size(), 2u);
+    EXPECT_EQ(source->facts().layers[0].stream_bytes, base.size());
+    ASSERT_EQ(source->tree().hidden.size(), 2u);
     EXPECT_EQ(source->fetched().bytes,
               first.size() + second.size() + second.size());  // once, and again for what was not kept
-    EXPECT_THROW(source->read_ranges("usr/bin/tool", [](const RangeReader&) {}), Unsupported);
+    EXPECT_THROW(source->read_ranges("usr/bin/tool", [](const index::RangeReader&) {}), Unsupported);
 
     std::uint64_t shares = 0;
-    for (const auto& [path, file] : source->files()) shares += file.compressed_bytes;
-    for (const auto& hidden : source->hidden()) shares += hidden.file.compressed_bytes;
+    for (const auto& [path, file] : source->tree().entries) shares += file.compressed_bytes;
+    for (const auto& hidden : source->tree().hidden) shares += hidden.compressed_bytes;
     EXPECT_LE(shares, first.size() + second.size());
 
     const auto inventory = read_inventory(*source);
@@ -188,29 +190,29 @@ TEST_F(ImageSourceTest, WithAnIndexFetchesOnlyTheSpansThatHoldWhatIsRead) {
     const auto image = make_image({blob, codec::test::gzip(upper)}, {base, upper});
     index::LocalIndex local(dir_.path() / digest_of(blob).hex());
     indexer::index_image(image, local.repository(), local, {}, {progress_, cancel_});
-    const auto index = index::load_index(local, image);
-    const auto source = open_indexed_image(image, index, local, local.repository());
+    const auto source = std::make_unique<index::OpenedImage>(local, image);
     const auto streamed = read_image(image, {progress_, cancel_});
-    ASSERT_EQ(source->files().size(), streamed->files().size());
-    EXPECT_EQ(source->hidden().size(), 1u);
+    ASSERT_EQ(source->tree().entries.size(), streamed->tree().entries.size());
+    EXPECT_EQ(source->tree().hidden.size(), 1u);
     const auto inventory = read_inventory(*source);
     ASSERT_EQ(inventory.distributions.size(), 1u);
     EXPECT_EQ(inventory.distributions[0].name, "foo");
-    const bool single_frame = blob.size() < base.size() && index.maps[0]->format == index::LayerFormat::kZstdSingle;
+    const bool single_frame =
+        blob.size() < base.size() && source->index().maps[0]->format == index::LayerFormat::kZstdSingle;
     if (!single_frame) {
       EXPECT_LT(source->fetched().bytes, blob.size() / 2);
     }
     EXPECT_EQ(text_of(*source, "data/noise", 16 << 20), as_text(noise));
     EXPECT_EQ(text_of(*source, "data/noise", 100), "none");
     EXPECT_EQ(text_of(*source, "s"), "none");
-    source->read_ranges("data/noise", [&](const RangeReader& read_at) {
+    source->read_ranges("data/noise", [&](const index::RangeReader& read_at) {
       for (const std::uint64_t offset : {0u, 1u, 4'000'000u, 8'388'000u}) {
         const auto part = read_at({.offset = offset, .length = 600});
         EXPECT_TRUE(std::ranges::equal(part, ByteView(noise).subspan(offset, 600))) << offset;
       }
       EXPECT_THROW(read_at({.offset = noise.size(), .length = 1}), CorruptData);
     });
-    EXPECT_THROW(source->read_ranges("s/none", [](const RangeReader&) {}), NotFound);
+    EXPECT_THROW(source->read_ranges("s/none", [](const index::RangeReader&) {}), NotFound);
   }
 }
 

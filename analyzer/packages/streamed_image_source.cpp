@@ -1,9 +1,7 @@
 #include <algorithm>
 #include <utility>
 
-#include "analyzer/packages/image_facts.h"
 #include "analyzer/packages/image_source.h"
-#include "analyzer/packages/layer_stack.h"
 #include "analyzer/packages/record_files.h"
 #include "core/base/errors.h"
 #include "core/codec/blob_decoder.h"
@@ -25,7 +23,7 @@ class ContentKeeper final : public index::EntryObserver {
   ContentKeeper(Wants wants, Got got) : wants_(std::move(wants)), got_(std::move(got)) {}
 
   void begin(const codec::TarEntry& entry) override {
-    keeping_ = entry.type == codec::TarType::kRegular && entry.size != 0 && wants_(entry, number_);
+    keeping_ = entry.type == FileType::kRegular && entry.size != 0 && wants_(entry, number_);
     if (!keeping_) return;
     content_.assign(entry.size, std::byte());
     runs_ = entry.runs;
@@ -58,56 +56,57 @@ class ContentKeeper final : public index::EntryObserver {
   std::uint32_t number_ = 0;
   bool keeping_ = false;
   Bytes content_;
-  std::vector<codec::TarRun> runs_;
+  std::vector<ContentRun> runs_;
   std::size_t run_ = 0;
   std::uint64_t in_run_ = 0;
 };
 
-class StreamedImageSource final : public ImageSource {
+class StreamedImageSource final : public index::FileSource {
  public:
-  StreamedImageSource(const oci::Image& image, const Work& work) : image_(image), work_(work) {
-    for (const auto& layer : image.manifest.layers) work_.progress.expect(layer.size);
-    for (std::uint32_t layer = 0; layer < image.manifest.layers.size(); ++layer) add_layer(layer);
-    stack_.finish();
+  StreamedImageSource(oci::Image image, const Work& work) : image_(std::move(image)), work_(work) {
+    for (const auto& layer : image_.manifest.layers) work_.progress.expect(layer.size);
+    index::FlatTreeMaker maker;
+    std::vector<std::uint64_t> stream_bytes;
+    for (std::uint32_t layer = 0; layer < image_.manifest.layers.size(); ++layer)
+      stream_bytes.push_back(add_layer(layer, maker));
+    tree_ = maker.finish();
+    facts_ = index::facts_of(image_, stream_bytes, false);
   }
 
-  const std::map<std::string, SourceFile, std::less<>>& files() const override { return stack_.files(); }
+  const index::FlatTree& tree() const override { return tree_; }
+  const index::SourceFacts& facts() const override { return facts_; }
 
   void read(const std::vector<std::string>& paths, std::uint64_t limit_bytes,
-            const std::function<void(const std::string&, std::optional<Bytes>)>& got) const override {
+            const index::OnContent& got) const override {
     std::map<std::uint32_t, std::map<std::uint32_t, std::vector<std::string>>> unread;  // layer -> entry -> its names
     for (const auto& path : paths) {
-      const auto* inode = stack_.find_regular(path);
-      if (inode == nullptr || inode->size > limit_bytes) {
+      const auto* file = tree_.find_regular(path);
+      if (file == nullptr || file->size > limit_bytes) {
         got(path, std::nullopt);
-      } else if (inode->size == 0) {
+      } else if (file->size == 0) {
         got(path, Bytes());
-      } else if (const auto kept = kept_.find({inode->layer, inode->entry}); kept != kept_.end()) {
+      } else if (const auto kept = kept_.find({file->layer, file->entry}); kept != kept_.end()) {
         got(path, kept->second);
       } else {
-        unread[inode->layer][inode->entry].push_back(path);
+        unread[file->layer][file->entry].push_back(path);
       }
     }
     for (const auto& [layer, entries] : unread) read_again(layer, entries, got);
   }
 
-  void read_ranges(const std::string& path, const std::function<void(const RangeReader&)>&) const override {
-    if (stack_.find_regular(path) == nullptr)
+  void read_ranges(const std::string& path, const std::function<void(const index::RangeReader&)>&) const override {
+    if (tree_.find_regular(path) == nullptr)
       fail<NotFound>("{:.300}: no such regular file in {}", path, image_.digest().to_string());
     fail<Unsupported>("{:.300}: an image without index cannot be read in places; run: varve index IMAGE", path);
   }
 
-  std::vector<SourceLayer> layers() const override { return layers_of(image_, stream_bytes_); }
-  std::vector<HiddenFile> hidden() const override { return stack_.hidden(); }
-  std::optional<Digest> image() const override { return image_.digest(); }
-  std::map<std::string, std::string> environment() const override { return environment_of(image_); }
-  std::string architecture() const override { return image_.config.platform.normalised().architecture; }
-  FetchTally fetched() const override { return fetched_; }
+  index::FetchTally fetched() const override { return fetched_; }
 
  private:
   std::string what(std::uint32_t layer) const { return "layer " + image_.manifest.layers[layer].digest.to_string(); }
 
-  void add_layer(std::uint32_t layer) {
+  // Returns the stream's bytes.
+  std::uint64_t add_layer(std::uint32_t layer, index::FlatTreeMaker& maker) {
     ContentKeeper keeper(
         [&](const codec::TarEntry& entry, std::uint32_t) {
           return entry.size <= kMaxKeptFileBytes && entry.size <= kMaxKeptBytes - kept_bytes_ &&
@@ -118,11 +117,12 @@ class StreamedImageSource final : public ImageSource {
           kept_.emplace(Place{layer, number}, std::move(content));
         });
     index::LayerEntryReader reader(what(layer), &keeper);
-    CompressedShares shares;
-    stream_bytes_.push_back(stream(layer, reader, &shares));
-    stack_.add(
+    index::CompressedShares shares;
+    const auto bytes = stream(layer, reader, &shares);
+    maker.add(
         {.layer_digest = image_.manifest.layers[layer].digest, .entries = reader.take_entries(), .has_elf_facts = true},
         shares);
+    return bytes;
   }
 
   // Names as tars write them may begin with "./" or "/".
@@ -132,7 +132,7 @@ class StreamedImageSource final : public ImageSource {
   }
 
   void read_again(std::uint32_t layer, const std::map<std::uint32_t, std::vector<std::string>>& entries,
-                  const std::function<void(const std::string&, std::optional<Bytes>)>& got) const {
+                  const index::OnContent& got) const {
     ContentKeeper keeper([&](const codec::TarEntry&, std::uint32_t number) { return entries.contains(number); },
                          [&](std::uint32_t number, const Bytes& content) {
                            for (const auto& path : entries.at(number)) got(path, content);
@@ -143,7 +143,7 @@ class StreamedImageSource final : public ImageSource {
   }
 
   // Returns the stream's bytes.
-  std::uint64_t stream(std::uint32_t layer, index::LayerEntryReader& reader, CompressedShares* shares) const {
+  std::uint64_t stream(std::uint32_t layer, index::LayerEntryReader& reader, index::CompressedShares* shares) const {
     const auto& blob = image_.manifest.layers[layer];
     codec::BlobDecoder decoder(what(layer), index::kMaxStreamBytes, [&](ByteView bytes) { reader.feed(bytes); });
     std::uint64_t compressed_bytes = 0;
@@ -168,19 +168,19 @@ class StreamedImageSource final : public ImageSource {
     return decoder.stream_bytes();
   }
 
-  const oci::Image& image_;
+  oci::Image image_;
   const Work work_;
-  LayerStack stack_;
-  std::vector<std::uint64_t> stream_bytes_;
+  index::FlatTree tree_;
+  index::SourceFacts facts_;
   std::map<Place, Bytes> kept_;
   std::uint64_t kept_bytes_ = 0;
-  mutable FetchTally fetched_;
+  mutable index::FetchTally fetched_;
 };
 
 }  // namespace
 
-std::unique_ptr<ImageSource> read_image(const oci::Image& image, const Work& work) {
-  return std::make_unique<StreamedImageSource>(image, work);
+std::unique_ptr<index::FileSource> read_image(oci::Image image, const Work& work) {
+  return std::make_unique<StreamedImageSource>(std::move(image), work);
 }
 
 }  // namespace varve::packages

@@ -36,7 +36,7 @@ std::vector<Package> used_packages(const index::FlatTree& tree, const packages::
                    {.name = distribution.normalized, .sessions = known->second.sessions, .content = {}}};
   }
   for (const auto& [path, entry] : tree.entries) {
-    if (entry.type != index::FileType::kRegular) continue;
+    if (entry.type != FileType::kRegular) continue;
     const auto first_name = entry.link_of.empty() ? tree.entries.end() : tree.entries.find(entry.link_of);
     const auto& runs = first_name == tree.entries.end() ? entry.runs : first_name->second.runs;
     for (const auto owner : inventory.owners_of_path(path)) {

@@ -28,7 +28,7 @@ class UsedContentTest : public ::testing::Test {
   // A file whose content is one block, the nth of the layer.
   void file(const std::string& path, std::uint64_t block) {
     auto& entry = tree_.entries[path];
-    entry.type = index::FileType::kRegular;
+    entry.type = FileType::kRegular;
     entry.size = 500;
     entry.runs = {{.layer = 0, .run = {.file_offset = 0, .stream_offset = block * 512, .length = 500}}};
   }

@@ -22,10 +22,10 @@ std::string plain(std::string text) {
 
 // Paths of the image that belong to nobody but `gone`.
 std::vector<std::string> owned_by(const std::vector<std::uint32_t>& gone, const packages::Inventory& inventory,
-                                  const packages::FileSource& files) {
+                                  const index::FileSource& files) {
   std::vector<std::string> paths;
-  for (const auto& [path, file] : files.files()) {
-    if (file.type == index::FileType::kDirectory) continue;
+  for (const auto& [path, file] : files.tree().entries) {
+    if (file.type == FileType::kDirectory) continue;
     const auto& owners = inventory.owners_of_path(path);
     if (!owners.empty() &&
         std::ranges::all_of(owners, [&](std::uint32_t owner) { return std::ranges::binary_search(gone, owner); }))
@@ -37,7 +37,7 @@ std::vector<std::string> owned_by(const std::vector<std::uint32_t>& gone, const 
 // What nobody recorded in the folders of modules that go: left alone it would make a namespace package of the name, and
 // probes would find that.
 void add_left_overs(const std::vector<std::uint32_t>& gone, const packages::Inventory& inventory,
-                    const packages::FileSource& files, std::vector<std::string>& removed) {
+                    const index::FileSource& files, std::vector<std::string>& removed) {
   const std::set<std::string> known(removed.begin(), removed.end());
   for (const auto number : gone) {
     const auto& distribution = inventory.distributions[number];
@@ -46,9 +46,9 @@ void add_left_overs(const std::vector<std::uint32_t>& gone, const packages::Inve
       const auto folder = distribution.site + "/" + name + "/";
       std::vector<std::string> left;
       bool stays = false;
-      for (auto file = files.files().lower_bound(folder);
-           file != files.files().end() && file->first.starts_with(folder); ++file) {
-        if (file->second.type == index::FileType::kDirectory || known.contains(file->first)) continue;
+      for (auto file = files.tree().entries.lower_bound(folder);
+           file != files.tree().entries.end() && file->first.starts_with(folder); ++file) {
+        if (file->second.type == FileType::kDirectory || known.contains(file->first)) continue;
         stays = stays || !inventory.owners_of_path(file->first).empty();
         left.push_back(file->first);
       }
@@ -86,10 +86,10 @@ std::vector<ArchivedModule> modules_of(const std::string& site, const std::vecto
   return modules;
 }
 
-std::map<std::string, std::string> read_tables(const packages::FileSource& files, const std::set<std::string>& sites) {
+std::map<std::string, std::string> read_tables(const index::FileSource& files, const std::set<std::string>& sites) {
   std::vector<std::string> wanted;
   for (const auto& site : sites)
-    if (const auto path = site + "/" + std::string(kArchivedTable); files.files().contains(path))
+    if (const auto path = site + "/" + std::string(kArchivedTable); files.tree().entries.contains(path))
       wanted.push_back(path);
   std::map<std::string, std::string> tables;
   files.read(wanted, kMaxArchivedTableBytes, [&](const std::string& path, std::optional<Bytes> content) {
@@ -128,7 +128,7 @@ std::string archived_table(const std::vector<ArchivedModule>& modules) {
   return text;
 }
 
-TreeChange archive(const Plan& plan, const packages::Inventory& inventory, const packages::FileSource& files,
+TreeChange archive(const Plan& plan, const packages::Inventory& inventory, const index::FileSource& files,
                    std::string_view image_name) {
   const auto gone = archived_distributions(&plan, inventory);
   TreeChange change;
@@ -151,7 +151,7 @@ TreeChange archive(const Plan& plan, const packages::Inventory& inventory, const
   const auto tables = read_tables(files, sites);
   const auto add = [&](const std::string& path, std::string content) {
     // One of an earlier apply is replaced.
-    if (files.files().contains(path)) change.removed.push_back(path);
+    if (files.tree().entries.contains(path)) change.removed.push_back(path);
     change.added.push_back(
         {.path = path, .content = std::move(content), .mode = 0644, .mtime_seconds = plan.made_on * kSecondsPerDay});
   };
@@ -176,7 +176,7 @@ TreeChange archive(const Plan& plan, const packages::Inventory& inventory, const
 }
 
 std::set<std::string, std::less<>> cold_paths(const Plan& plan, const packages::Inventory& inventory,
-                                              const packages::FileSource& files) {
+                                              const index::FileSource& files) {
   std::set<std::pair<std::string, std::string>> cold;  // normalised name, source
   for (const auto& planned : plan.verdicts)
     if (planned.verdict == Verdict::kCold || planned.verdict == Verdict::kArchived)

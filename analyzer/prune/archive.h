@@ -7,9 +7,9 @@
 #include <string_view>
 #include <vector>
 
-#include "analyzer/packages/file_source.h"
 #include "analyzer/packages/inventory.h"
 #include "analyzer/prune/gates.h"
+#include "core/index/file_source.h"
 
 namespace varve::prune {
 
@@ -33,12 +33,12 @@ std::string archived_table(const std::vector<ArchivedModule>& modules);
 // `image_name`: what to call the old image. Empty if the plan archives nothing. Throws Unsupported as
 // archived_distributions() does, and for an archived distribution whose folder is no site folder of a Python, which
 // could say nothing.
-TreeChange archive(const Plan& plan, const packages::Inventory& inventory, const packages::FileSource& files,
+TreeChange archive(const Plan& plan, const packages::Inventory& inventory, const index::FileSource& files,
                    std::string_view image_name);
 
 // What an index marks as cold: every file and link that only distributions own which the plan has cold or archived.
 std::set<std::string, std::less<>> cold_paths(const Plan& plan, const packages::Inventory& inventory,
-                                              const packages::FileSource& files);
+                                              const index::FileSource& files);
 
 // The reference of a plan as it is told to people who have another machine: of a layout folder only its tag, and always
 // the digest.

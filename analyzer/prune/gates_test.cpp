@@ -10,7 +10,6 @@
 namespace varve::prune {
 namespace {
 
-using index::FileType;
 using ::testing::Contains;
 using ::testing::ElementsAre;
 using ::testing::HasSubstr;

@@ -22,8 +22,7 @@ Names emptied_folders(const index::FlatTree& before, const Names& removed, const
     }
   };
   for (const auto& [path, entry] : before.entries)
-    if (!path.empty() && entry.type != index::FileType::kDirectory && !removed.contains(path))
-      add_parents(path, holding);
+    if (!path.empty() && entry.type != FileType::kDirectory && !removed.contains(path)) add_parents(path, holding);
   for (const auto path : added) add_parents(path, holding);
   for (const auto path : removed) add_parents(path, touched);
   // An empty folder of before that nobody removed keeps its parents.
@@ -31,7 +30,7 @@ Names emptied_folders(const index::FlatTree& before, const Names& removed, const
   for (const auto& [path, entry] : before.entries)
     if (!path.empty()) parents.insert(parent_of(path));
   for (const auto& [path, entry] : before.entries)
-    if (!path.empty() && entry.type == index::FileType::kDirectory && !parents.contains(path))
+    if (!path.empty() && entry.type == FileType::kDirectory && !parents.contains(path))
       holding.insert(path), add_parents(path, holding);
   Names emptied;
   std::ranges::set_difference(touched, holding, std::inserter(emptied, emptied.end()));
@@ -53,7 +52,7 @@ void compare_added(const index::AddedFile& added, const index::FlatTree& after, 
   if (found == after.entries.end())
     return result.findings.push_back(fmt::format("{}: it should have been added", added.path));
   const auto& entry = found->second;
-  if (entry.type != index::FileType::kRegular || entry.size != added.content.size() || entry.mode != added.mode ||
+  if (entry.type != FileType::kRegular || entry.size != added.content.size() || entry.mode != added.mode ||
       (entry.size != 0 && entry.content_digest != digest_of(as_bytes(added.content))))
     result.findings.push_back(fmt::format("{}: it is not the file that was to be added", added.path));
 }
@@ -91,8 +90,7 @@ void judge_tree(const index::FlatTree& before, const index::FlatTree& after, con
       report(fmt::format("{}: {}", path, why));
     } else {
       ++same;
-      unknown +=
-          expected.type == index::FileType::kRegular && expected.size != 0 && expected.content_digest == Digest();
+      unknown += expected.type == FileType::kRegular && expected.size != 0 && expected.content_digest == Digest();
     }
   }
   for (const auto& [path, entry] : after.entries)

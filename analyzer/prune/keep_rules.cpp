@@ -76,11 +76,12 @@ WaiverRule read_waiver(const TomlValue& table, std::string_view what) {
 }
 
 // The nodes that own a file of the image whose path matches.
-std::set<std::uint32_t> owners_of(const std::string& pattern, const Nodes& nodes, const FileTree& files) {
+std::set<std::uint32_t> owners_of(const std::string& pattern, const Nodes& nodes,
+                                  const index::FlatTree::Entries& files) {
   std::set<std::uint32_t> found;
   const auto literal = pattern.substr(0, pattern.find_first_of("*?"));
   for (auto file = files.lower_bound(literal); file != files.end() && file->first.starts_with(literal); ++file) {
-    if (file->second.type == index::FileType::kDirectory || !glob_matches(pattern, file->first)) continue;
+    if (file->second.type == FileType::kDirectory || !glob_matches(pattern, file->first)) continue;
     for (const auto owner : nodes.inventory().owners_of_path(file->first)) {
       if (const auto node = nodes.of(owner)) found.insert(*node);
     }
@@ -88,7 +89,7 @@ std::set<std::uint32_t> owners_of(const std::string& pattern, const Nodes& nodes
   return found;
 }
 
-std::set<std::uint32_t> matched(const KeepRule& rule, const Nodes& nodes, const FileTree& files) {
+std::set<std::uint32_t> matched(const KeepRule& rule, const Nodes& nodes, const index::FlatTree::Entries& files) {
   std::set<std::uint32_t> found;
   for (std::uint32_t node = 0; node < nodes.count(); ++node) {
     if (std::ranges::any_of(rule.names,
@@ -101,8 +102,8 @@ std::set<std::uint32_t> matched(const KeepRule& rule, const Nodes& nodes, const 
 
 bool over(std::int32_t expires, std::int32_t today) { return expires != 0 && today > expires; }
 
-void apply(const KeepRules& rules, bool remark, const Nodes& nodes, const FileTree& files, std::int32_t today,
-           AppliedRules& applied) {
+void apply(const KeepRules& rules, bool remark, const Nodes& nodes, const index::FlatTree::Entries& files,
+           std::int32_t today, AppliedRules& applied) {
   for (const auto& rule : rules.rules) {
     if (over(rule.expires, today)) {
       applied.remarks.push_back(fmt::format("{} counts no more since {}: \"{}\" ({})", rule.place,
@@ -156,8 +157,8 @@ const KeepRules& built_in_keep_rules() {
   return rules;
 }
 
-AppliedRules apply_keep_rules(const KeepRules& rules, bool with_built_in, const Nodes& nodes, const FileTree& files,
-                              std::int32_t today) {
+AppliedRules apply_keep_rules(const KeepRules& rules, bool with_built_in, const Nodes& nodes,
+                              const index::FlatTree::Entries& files, std::int32_t today) {
   AppliedRules applied;
   if (with_built_in) apply(built_in_keep_rules(), false, nodes, files, today, applied);
   apply(rules, true, nodes, files, today, applied);

@@ -45,7 +45,7 @@ struct AppliedRules {
   std::vector<std::string> remarks;  // expired rules, and those of `rules` that match nothing
 };
 // The built-in rules first where they are wanted; what these do not match is no remark.
-AppliedRules apply_keep_rules(const KeepRules& rules, bool with_built_in, const Nodes& nodes, const FileTree& files,
-                              std::int32_t today);
+AppliedRules apply_keep_rules(const KeepRules& rules, bool with_built_in, const Nodes& nodes,
+                              const index::FlatTree::Entries& files, std::int32_t today);
 
 }  // namespace varve::prune

@@ -32,15 +32,15 @@ struct Planning {
 
   MadePlan make() {
     const Nodes nodes(inventory);
-    auto graph = installed_graph(nodes, image.files.files(), rules.consumers);
+    auto graph = installed_graph(nodes, image.files.tree().entries, rules.consumers);
     add_import_edges(snapshot, nodes, graph);
-    auto roots = built_in_roots(nodes, image.files.files());
+    auto roots = built_in_roots(nodes, image.files.tree().entries);
     std::vector<std::string> unsure;
     if (elf.has_elf_facts) unsure = add_elf_edges(elf::Loader(elf, {}), nodes, graph, roots);
     for (auto& root : cuda_roots(cuda, nodes)) roots.push_back(root);
-    for (auto& root : started_roots(nodes, image.files.files(), commands, "/usr/local/bin:/usr/bin"))
+    for (auto& root : started_roots(nodes, image.files.tree().entries, commands, "/usr/local/bin:/usr/bin"))
       roots.push_back(root);
-    auto applied = apply_keep_rules(rules, built_in_rules, nodes, image.files.files(), today);
+    auto applied = apply_keep_rules(rules, built_in_rules, nodes, image.files.tree().entries, today);
     unsure.insert(unsure.end(), applied.remarks.begin(), applied.remarks.end());
     for (auto& root : applied.roots) roots.push_back(root);
     return make_plan({.nodes = nodes,

@@ -30,7 +30,8 @@ std::string extra_key(std::uint32_t node, const std::string& extra) {
 
 class GraphMaker {
  public:
-  GraphMaker(const Nodes& nodes, const FileTree& files, const std::vector<GroupConsumer>& more_consumers)
+  GraphMaker(const Nodes& nodes, const index::FlatTree::Entries& files,
+             const std::vector<GroupConsumer>& more_consumers)
       : nodes_(nodes), files_(files), inventory_(nodes.inventory()), more_consumers_(more_consumers) {
     graph_.distributions = nodes.count();
     for (std::uint32_t node = 0; node < nodes.count(); ++node) {
@@ -269,7 +270,7 @@ class GraphMaker {
   }
 
   const Nodes& nodes_;
-  const FileTree& files_;
+  const index::FlatTree::Entries& files_;
   const packages::Inventory& inventory_;
   const std::vector<GroupConsumer>& more_consumers_;
   std::map<std::string, std::vector<std::uint32_t>, std::less<>> by_import_;
@@ -312,7 +313,8 @@ const std::vector<GroupConsumer>& known_group_consumers() {
   return known;
 }
 
-Graph installed_graph(const Nodes& nodes, const FileTree& files, const std::vector<GroupConsumer>& more_consumers) {
+Graph installed_graph(const Nodes& nodes, const index::FlatTree::Entries& files,
+                      const std::vector<GroupConsumer>& more_consumers) {
   return GraphMaker(nodes, files, more_consumers).make();
 }
 
@@ -336,7 +338,7 @@ void add_import_edges(const usage::Snapshot& snapshot, const Nodes& nodes, Graph
   }
 }
 
-std::vector<Root> built_in_roots(const Nodes& nodes, const FileTree& files) {
+std::vector<Root> built_in_roots(const Nodes& nodes, const index::FlatTree::Entries& files) {
   std::vector<Root> roots;
   const auto& inventory = nodes.inventory();
   for (std::uint32_t node = 0; node < nodes.count(); ++node) {
@@ -370,8 +372,8 @@ std::vector<Root> built_in_roots(const Nodes& nodes, const FileTree& files) {
   return roots;
 }
 
-std::vector<Root> started_roots(const Nodes& nodes, const FileTree& files, const std::vector<std::string>& commands,
-                                const std::string& path) {
+std::vector<Root> started_roots(const Nodes& nodes, const index::FlatTree::Entries& files,
+                                const std::vector<std::string>& commands, const std::string& path) {
   std::vector<Root> roots;
   const auto add = [&](std::string_view file, const std::string& command) {
     file = without_leading_slashes(file);

@@ -4,14 +4,12 @@
 #include <string>
 #include <vector>
 
-#include "analyzer/packages/file_source.h"
 #include "analyzer/prune/closure.h"
 #include "analyzer/prune/nodes.h"
 #include "analyzer/usage/snapshot.h"
+#include "core/index/merge/flat_tree.h"
 
 namespace varve::prune {
-
-using FileTree = std::map<std::string, packages::SourceFile, std::less<>>;  // as packages::FileSource::files()
 
 // Who loads entry points of a group: known where the group's name does not begin with the loader's.
 struct GroupConsumer {
@@ -22,7 +20,8 @@ const std::vector<GroupConsumer>& known_group_consumers();
 
 // Requires-Dist with markers and extras, conda and dpkg dependencies, entry points, scripts, shared modules,
 // namespaces.
-Graph installed_graph(const Nodes& nodes, const FileTree& files, const std::vector<GroupConsumer>& more_consumers);
+Graph installed_graph(const Nodes& nodes, const index::FlatTree::Entries& files,
+                      const std::vector<GroupConsumer>& more_consumers);
 
 // Adds who was seen importing whom.
 void add_import_edges(const usage::Snapshot& snapshot, const Nodes& nodes, Graph& graph);
@@ -33,9 +32,9 @@ struct Root {
   Reason reason;
 };
 // Packages of the operating system, and what has a .pth or .start file that each start of Python reads.
-std::vector<Root> built_in_roots(const Nodes& nodes, const FileTree& files);
+std::vector<Root> built_in_roots(const Nodes& nodes, const index::FlatTree::Entries& files);
 // What the image's config starts: the first word of entrypoint and command, looked for on its PATH.
-std::vector<Root> started_roots(const Nodes& nodes, const FileTree& files, const std::vector<std::string>& commands,
-                                const std::string& path);
+std::vector<Root> started_roots(const Nodes& nodes, const index::FlatTree::Entries& files,
+                                const std::vector<std::string>& commands, const std::string& path);
 
 }  // namespace varve::prune

@@ -17,7 +17,6 @@
 namespace varve::prune {
 namespace {
 
-using index::FileType;
 using index::FlatEntry;
 using index::Heat;
 

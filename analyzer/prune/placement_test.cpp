@@ -10,7 +10,6 @@
 namespace varve::prune {
 namespace {
 
-using index::FileType;
 using index::FlatEntry;
 using index::Heat;
 using packages::Source;

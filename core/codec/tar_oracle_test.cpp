@@ -30,21 +30,21 @@ with tarfile.open('in', 'r:', encoding='utf-8', errors='surrogateescape') as tar
         sys.stdout.buffer.write(line.encode('utf-8', 'surrogateescape') + b'\n')
 )";
 
-std::string kind_of(TarType type) {
+std::string kind_of(FileType type) {
   switch (type) {
-    case TarType::kRegular:
+    case FileType::kRegular:
       return "file";
-    case TarType::kHardLink:
+    case FileType::kHardLink:
       return "hard";
-    case TarType::kSymlink:
+    case FileType::kSymlink:
       return "soft";
-    case TarType::kCharDevice:
+    case FileType::kCharDevice:
       return "char";
-    case TarType::kBlockDevice:
+    case FileType::kBlockDevice:
       return "block";
-    case TarType::kDirectory:
+    case FileType::kDirectory:
       return "dir";
-    case TarType::kFifo:
+    case FileType::kFifo:
       return "pipe";
   }
   return "?";

@@ -27,27 +27,27 @@ enum class Step { kHeader, kExtension, kOldSparseMap, kSparseMapInData, kContent
 
 std::uint64_t padding_of(std::uint64_t size) { return (kTarBlock - size % kTarBlock) % kTarBlock; }
 
-TarType type_of(const TarHeader& header, const TarPlace& place) {
+FileType type_of(const TarHeader& header, const TarPlace& place) {
   switch (header.typeflag) {
     case '\0':
-      return !header.name.empty() && header.name.back() == '/' ? TarType::kDirectory : TarType::kRegular;
+      return !header.name.empty() && header.name.back() == '/' ? FileType::kDirectory : FileType::kRegular;
     case '0':
     case '7':
     case 'S':
-      return TarType::kRegular;
+      return FileType::kRegular;
     case '1':
-      return TarType::kHardLink;
+      return FileType::kHardLink;
     case '2':
-      return TarType::kSymlink;
+      return FileType::kSymlink;
     case '3':
-      return TarType::kCharDevice;
+      return FileType::kCharDevice;
     case '4':
-      return TarType::kBlockDevice;
+      return FileType::kBlockDevice;
     case '5':
     case 'D':
-      return TarType::kDirectory;  // D: a directory with a list of its names as content, from incremental dumps
+      return FileType::kDirectory;  // D: a directory with a list of its names as content, from incremental dumps
     case '6':
-      return TarType::kFifo;
+      return FileType::kFifo;
     default:
       break;
   }
@@ -234,7 +234,7 @@ class TarParser::Impl {
     entry_.type = type_of(header_, place());
     check_names();
     sparse_map_.clear();
-    if (entry_.type != TarType::kRegular) {
+    if (entry_.type != FileType::kRegular) {
       finish_other();
     } else if (header_.typeflag == 'S') {
       begin_old_sparse(block);
@@ -286,7 +286,7 @@ class TarParser::Impl {
 
   void check_names() const {
     if (entry_.name.empty()) fail<CorruptData>("{}: tar entry at {}: it has no name", what_, block_stream_offset_);
-    const bool link = entry_.type == TarType::kSymlink || entry_.type == TarType::kHardLink;
+    const bool link = entry_.type == FileType::kSymlink || entry_.type == FileType::kHardLink;
     if (link && entry_.link_name.empty())
       fail<CorruptData>("{}: tar entry at {}: a link without a target", what_, block_stream_offset_);
   }
@@ -295,7 +295,7 @@ class TarParser::Impl {
   // all the same; it means nothing. Only the name lists of incremental dumps are really there.
   void finish_other() {
     const bool has_list = header_.typeflag == 'D';
-    if (entry_.type != TarType::kHardLink && entry_.type != TarType::kSymlink) entry_.link_name.clear();
+    if (entry_.type != FileType::kHardLink && entry_.type != FileType::kSymlink) entry_.link_name.clear();
     entry_.data_stream_offset = block_stream_offset_ + kTarBlock;
     forget_extensions();
     listener_.on_entry(std::move(entry_));

@@ -9,30 +9,21 @@
 #include <vector>
 
 #include "core/base/bytes.h"
+#include "core/base/file_attributes.h"
 
 namespace varve::codec {
 
 inline constexpr std::uint64_t kMaxPaxBytes = 8 * 1024 * 1024;  // one extended header, long name or sparse map
 inline constexpr std::uint64_t kMaxTarEntries = 10'000'000;     // of one layer
 
-enum class TarType : std::uint8_t { kRegular, kHardLink, kSymlink, kCharDevice, kBlockDevice, kDirectory, kFifo };
-
-// A run of a file's content: `length` bytes at `file_offset` lie at `stream_offset` of the layer stream. What no run
-// covers is zeros.
-struct TarRun {
-  std::uint64_t file_offset = 0;
-  std::uint64_t stream_offset = 0;
-  std::uint64_t length = 0;
-  bool operator==(const TarRun&) const = default;
-};
-
 struct TarTime {
   std::int64_t seconds = 0;       // may be negative
   std::uint32_t nanoseconds = 0;  // counts up from seconds
 };
 
+// Not FileAttributes: ids may be wider here than any file can have them.
 struct TarEntry {
-  TarType type = TarType::kRegular;
+  FileType type = FileType::kRegular;
   std::string name;        // raw bytes as in the archive, long forms resolved; not normalised
   std::string link_name;   // raw bytes; target of a symlink or hard link
   std::uint32_t mode = 0;  // 07777 bits
@@ -48,7 +39,7 @@ struct TarEntry {
   std::uint64_t data_stream_offset = 0;    // first content byte
   std::uint64_t data_stream_length = 0;    // stored bytes, without padding
   bool sparse = false;
-  std::vector<TarRun> runs;                   // filled for every non-empty regular file; one run if not sparse
+  std::vector<ContentRun> runs;               // filled for every non-empty regular file; one run if not sparse
   std::map<std::string, std::string> xattrs;  // full name ("user.x", "security.capability") -> raw value
 };
 

@@ -41,7 +41,7 @@ TEST(TarParserTest, ReportsContentAndWhereItLies) {
     ASSERT_EQ(entries.size(), 3u);
     EXPECT_EQ(entries[0].entry.name, "a");
     EXPECT_EQ(as_text(entries[0].content), "hello");
-    EXPECT_THAT(entries[0].entry.runs, ElementsAre(TarRun{0, 512, 5}));
+    EXPECT_THAT(entries[0].entry.runs, ElementsAre(ContentRun{0, 512, 5}));
     EXPECT_EQ(entries[1].entry.header_stream_offset, 1024u);
     EXPECT_EQ(entries[1].entry.data_stream_offset, 1536u);
     EXPECT_EQ(entries[1].entry.data_stream_length, 1000u);
@@ -65,13 +65,13 @@ TEST(TarParserTest, KnowsAllTypes) {
           .header({.name = "pipe", .typeflag = '6'})
           .end()
           .bytes());
-  std::vector<std::pair<std::string, TarType>> types;
+  std::vector<std::pair<std::string, FileType>> types;
   for (const auto& kept : entries) types.emplace_back(kept.entry.name, kept.entry.type);
-  EXPECT_THAT(types, ElementsAre(Pair("old", TarType::kRegular), Pair("old-dir/", TarType::kDirectory),
-                                 Pair("contiguous", TarType::kRegular), Pair("hard", TarType::kHardLink),
-                                 Pair("soft", TarType::kSymlink), Pair("tty", TarType::kCharDevice),
-                                 Pair("disk", TarType::kBlockDevice), Pair("dir", TarType::kDirectory),
-                                 Pair("pipe", TarType::kFifo)));
+  EXPECT_THAT(types, ElementsAre(Pair("old", FileType::kRegular), Pair("old-dir/", FileType::kDirectory),
+                                 Pair("contiguous", FileType::kRegular), Pair("hard", FileType::kHardLink),
+                                 Pair("soft", FileType::kSymlink), Pair("tty", FileType::kCharDevice),
+                                 Pair("disk", FileType::kBlockDevice), Pair("dir", FileType::kDirectory),
+                                 Pair("pipe", FileType::kFifo)));
   EXPECT_EQ(entries[4].entry.link_name, "../x");
   EXPECT_EQ(entries[5].entry.device_major, 4u);
   EXPECT_EQ(entries[5].entry.device_minor, 64u);
@@ -304,7 +304,7 @@ TEST(TarParserTest, ReadsOldGnuSparseFilesWithContinuation) {
   HeaderFields fields{.name = "s", .typeflag = 'S', .size = 30 * 10, .magic = kGnuMagic};
   fields.patches = {{483, octal(100'000, 12)}, {482, "\x01"}};
   std::string more(512, '\0');
-  std::vector<TarRun> runs;
+  std::vector<ContentRun> runs;
   for (std::size_t i = 0; i < 30; ++i) {
     const auto pair = octal(i * 3000, 12) + std::string(1, '\0') + octal(10, 12) + std::string(1, '\0');
     if (i < 4)
@@ -364,7 +364,7 @@ TEST(TarParserTest, ReadsAllPaxSparseFormats) {
     EXPECT_EQ(entry.size, 5000u);
     EXPECT_EQ(entry.data_stream_offset, data_at);
     EXPECT_EQ(entry.data_stream_length, 10u);
-    EXPECT_THAT(entry.runs, ElementsAre(TarRun{1000, data_at, 5}, TarRun{4995, data_at + 5, 5}));
+    EXPECT_THAT(entry.runs, ElementsAre(ContentRun{1000, data_at, 5}, ContentRun{4995, data_at + 5, 5}));
     const auto content = content_by_runs(tar.bytes(), entry);
     EXPECT_EQ(as_text(content).substr(1000, 5), "abcde");
     EXPECT_EQ(as_text(content).substr(4995), "fghij");
@@ -439,7 +439,7 @@ TEST(TarParserTest, SkipsLabelsAndReadsDirectoriesOfIncrementalDumps) {
                                      .end()
                                      .bytes());
   ASSERT_EQ(entries.size(), 2u);
-  EXPECT_EQ(entries[0].entry.type, TarType::kDirectory);
+  EXPECT_EQ(entries[0].entry.type, FileType::kDirectory);
   EXPECT_EQ(entries[0].entry.size, 0u);
   EXPECT_EQ(entries[1].entry.name, "d/file");
 }

@@ -118,7 +118,7 @@ void check_name(std::string_view name) {
 
 std::string name_of(const TarEntry& entry) {
   auto name = entry.name;
-  if (entry.type == TarType::kDirectory && !name.ends_with('/')) name += '/';
+  if (entry.type == FileType::kDirectory && !name.ends_with('/')) name += '/';
   return name;
 }
 
@@ -164,21 +164,21 @@ Bytes records_of(const TarEntry& entry, std::string_view name, std::uint64_t sto
   return records;
 }
 
-char type_flag(TarType type) {
+char type_flag(FileType type) {
   switch (type) {
-    case TarType::kRegular:
+    case FileType::kRegular:
       return '0';
-    case TarType::kHardLink:
+    case FileType::kHardLink:
       return '1';
-    case TarType::kSymlink:
+    case FileType::kSymlink:
       return '2';
-    case TarType::kCharDevice:
+    case FileType::kCharDevice:
       return '3';
-    case TarType::kBlockDevice:
+    case FileType::kBlockDevice:
       return '4';
-    case TarType::kDirectory:
+    case FileType::kDirectory:
       return '5';
-    case TarType::kFifo:
+    case FileType::kFifo:
       return '6';
   }
   return '0';
@@ -211,7 +211,7 @@ void TarWriter::begin(const TarEntry& entry) {
   const auto name = name_of(entry);
   check_name(name);
   if (entry.link_name.find('\0') != std::string::npos) check_name(entry.link_name);
-  const auto stored_bytes = entry.type == TarType::kRegular ? entry.size : 0;
+  const auto stored_bytes = entry.type == FileType::kRegular ? entry.size : 0;
   write_records(sink_, records_of(entry, name, stored_bytes));
   Header header;
   set_name(header, name);
@@ -222,7 +222,7 @@ void TarWriter::begin(const TarEntry& entry) {
   header.octal(kMtime, entry.mtime_seconds < 0 ? 0 : fitting(std::uint64_t(entry.mtime_seconds), kMaxElevenDigits));
   header.text(kType, std::string(1, type_flag(entry.type)));
   header.text(kLinkName, entry.link_name);
-  const bool device = entry.type == TarType::kCharDevice || entry.type == TarType::kBlockDevice;
+  const bool device = entry.type == FileType::kCharDevice || entry.type == FileType::kBlockDevice;
   header.device_number(kMajor, device ? entry.device_major : 0);
   header.device_number(kMinor, device ? entry.device_minor : 0);
   sink_(header.finish());

@@ -26,23 +26,23 @@ struct Item {
   std::string content = {};
 };
 
-TarEntry entry_of(TarType type, std::string name) {
+TarEntry entry_of(FileType type, std::string name) {
   TarEntry entry;
   entry.type = type;
   entry.name = std::move(name);
-  entry.mode = type == TarType::kDirectory ? 0755 : 0644;
+  entry.mode = type == FileType::kDirectory ? 0755 : 0644;
   entry.mtime_seconds = 1'700'000'000;
   return entry;
 }
 
 Item file(std::string name, std::string content, void (*change)(TarEntry&) = nullptr) {
-  Item item{.entry = entry_of(TarType::kRegular, std::move(name)), .content = std::move(content)};
+  Item item{.entry = entry_of(FileType::kRegular, std::move(name)), .content = std::move(content)};
   item.entry.size = item.content.size();
   if (change != nullptr) change(item.entry);
   return item;
 }
 
-Item other(TarType type, std::string name, std::string link = {}, void (*change)(TarEntry&) = nullptr) {
+Item other(FileType type, std::string name, std::string link = {}, void (*change)(TarEntry&) = nullptr) {
   Item item{.entry = entry_of(type, std::move(name))};
   item.entry.link_name = std::move(link);
   if (change != nullptr) change(item.entry);
@@ -52,8 +52,8 @@ Item other(TarType type, std::string name, std::string link = {}, void (*change)
 // One of everything that is hard to say in a tar. `for_all`: only what every reader understands.
 std::vector<Item> hard_items(bool for_all) {
   std::vector<Item> items{
-      other(TarType::kDirectory, ".", "", [](TarEntry& e) { e.mode = 0711; }),
-      other(TarType::kDirectory, "d", "",
+      other(FileType::kDirectory, ".", "", [](TarEntry& e) { e.mode = 0711; }),
+      other(FileType::kDirectory, "d", "",
             [](TarEntry& e) {
               e.mode = 01777;
               e.mtime_nanoseconds = 5;
@@ -91,27 +91,27 @@ std::vector<Item> hard_items(bool for_all) {
       file(std::string(101, 'a'), "x"),
       file(std::string(155, 'p') + "/" + std::string(100, 'n'), "x"),
       file(std::string(156, 'p') + "/" + std::string(100, 'n'), "x"),
-      other(TarType::kDirectory, std::string(99, 'd')),
-      other(TarType::kDirectory, std::string(100, 'd')),
-      other(TarType::kDirectory, std::string(60, 'p') + "/" + std::string(100, 'd')),
+      other(FileType::kDirectory, std::string(99, 'd')),
+      other(FileType::kDirectory, std::string(100, 'd')),
+      other(FileType::kDirectory, std::string(60, 'p') + "/" + std::string(100, 'd')),
       file("d/grün", "utf-8"),
       file("d/not-utf8-\xff\xfe", "x"),
-      other(TarType::kHardLink, "d/hard", "d/one"),
-      other(TarType::kHardLink, "d/hard-long", std::string(101, 'a')),
-      other(TarType::kSymlink, "d/soft", "../somewhere else"),
-      other(TarType::kSymlink, "d/soft-long", std::string(4095, 't')),
-      other(TarType::kSymlink, "d/soft-utf8", "zur Tür"),
-      other(TarType::kCharDevice, "d/null", "",
+      other(FileType::kHardLink, "d/hard", "d/one"),
+      other(FileType::kHardLink, "d/hard-long", std::string(101, 'a')),
+      other(FileType::kSymlink, "d/soft", "../somewhere else"),
+      other(FileType::kSymlink, "d/soft-long", std::string(4095, 't')),
+      other(FileType::kSymlink, "d/soft-utf8", "zur Tür"),
+      other(FileType::kCharDevice, "d/null", "",
             [](TarEntry& e) {
               e.device_major = 1;
               e.device_minor = 3;
             }),
-      other(TarType::kBlockDevice, "d/large-minor", "",
+      other(FileType::kBlockDevice, "d/large-minor", "",
             [](TarEntry& e) {
               e.device_major = 4095;
               e.device_minor = 1'048'575;
             }),
-      other(TarType::kFifo, "d/fifo"),
+      other(FileType::kFifo, "d/fifo"),
       file("d/.wh.gone", ""),
       file("d/capability", "x",
            [](TarEntry& e) {
@@ -128,8 +128,8 @@ std::vector<Item> hard_items(bool for_all) {
   };
   if (for_all) return items;
   items.push_back(file(std::string(300, 'l') + "\xff", "long and no text"));
-  items.push_back(other(TarType::kSymlink, "d/soft-\xfe", std::string(200, 's') + "\xff"));
-  items.push_back(other(TarType::kCharDevice, "d/too-large-for-octal", "", [](TarEntry& e) {
+  items.push_back(other(FileType::kSymlink, "d/soft-\xfe", std::string(200, 's') + "\xff"));
+  items.push_back(other(FileType::kCharDevice, "d/too-large-for-octal", "", [](TarEntry& e) {
     e.device_major = 2'097'152;
     e.device_minor = 0xFFFF'FFFF;
   }));
@@ -155,7 +155,7 @@ Bytes written(const std::vector<Item>& items, std::size_t step = 300) {
 void expect_same(const TarEntry& in, const TarEntry& out) {
   SCOPED_TRACE(in.name);
   auto name = in.name;
-  if (in.type == TarType::kDirectory && !name.ends_with('/')) name += '/';
+  if (in.type == FileType::kDirectory && !name.ends_with('/')) name += '/';
   EXPECT_EQ(out.type, in.type);
   EXPECT_EQ(out.name, name);
   EXPECT_EQ(out.link_name, in.link_name);
@@ -196,7 +196,7 @@ TEST(TarWriterTest, PlainEntriesNeedNoMoreThanTheirHeader) {
 TEST(TarWriterTest, FilesBeyondEightGigabytesAreAnnounced) {
   Bytes tar;
   TarWriter writer([&](ByteView bytes) { append(tar, bytes); });
-  auto large = entry_of(TarType::kRegular, "large");
+  auto large = entry_of(FileType::kRegular, "large");
   large.size = 8'589'934'592;  // one more than eleven octal digits say
   writer.begin(large);
   KeepingTarListener listener;
@@ -209,9 +209,9 @@ TEST(TarWriterTest, FilesBeyondEightGigabytesAreAnnounced) {
 
 TEST(TarWriterTest, WhatATarCannotSayIsRefused) {
   TarWriter writer([](ByteView) {});
-  EXPECT_THROW(writer.begin(entry_of(TarType::kRegular, "")), Unsupported);
-  EXPECT_THROW(writer.begin(entry_of(TarType::kRegular, std::string("a\0b", 3))), Unsupported);
-  EXPECT_THROW(writer.begin(other(TarType::kSymlink, "a", std::string("a\0b", 3)).entry), Unsupported);
+  EXPECT_THROW(writer.begin(entry_of(FileType::kRegular, "")), Unsupported);
+  EXPECT_THROW(writer.begin(entry_of(FileType::kRegular, std::string("a\0b", 3))), Unsupported);
+  EXPECT_THROW(writer.begin(other(FileType::kSymlink, "a", std::string("a\0b", 3)).entry), Unsupported);
   EXPECT_THROW(writer.begin(file("a", "", [](TarEntry& e) { e.xattrs[std::string("user.\0", 6)] = "x"; }).entry),
                Unsupported);
   writer.begin(file("a", "1234").entry);
@@ -226,7 +226,7 @@ TEST(TarWriterTest, PythonReadsWhatWasWritten) {
   constexpr std::string_view kLister = R"(
 import io, sys, tarfile
 from decimal import Decimal
-kinds = {b'0': 0, b'1': 1, b'2': 2, b'3': 3, b'4': 4, b'5': 5, b'6': 6}
+kinds = {b'0': 1, b'1': 15, b'2': 7, b'3': 3, b'4': 4, b'5': 2, b'6': 5}
 with tarfile.open(fileobj=io.BytesIO(sys.stdin.buffer.read()), encoding='utf-8', errors='surrogateescape') as tar:
     for e in tar:
         content = tar.extractfile(e).read() if e.isreg() else b''
@@ -268,41 +268,41 @@ TEST(TarWriterTest, GnuTarAndLibarchiveUnpackTheSameTree) {
   // 0.5.
   std::erase_if(items, [](const Item& item) {
     const auto& e = item.entry;
-    return e.type == TarType::kCharDevice || e.type == TarType::kBlockDevice || !e.xattrs.empty() || e.name == "." ||
+    return e.type == FileType::kCharDevice || e.type == FileType::kBlockDevice || !e.xattrs.empty() || e.name == "." ||
            e.link_name.size() > 1000 || e.mtime_seconds < -2'000'000'000 || e.mtime_seconds > 15'000'000'000 ||
            (e.mtime_seconds < 0 && e.mtime_nanoseconds != 0);
   });
   const auto tar = written(items);
   std::string expected;
   for (const auto& [e, content] : items) {
-    if (e.type == TarType::kDirectory) continue;
+    if (e.type == FileType::kDirectory) continue;
     expected += fmt::format(
         "{} {} {}\n", e.name,
-        e.type == TarType::kHardLink ? "" : fmt::format("{}.{:09}", e.mtime_seconds, e.mtime_nanoseconds), content);
+        e.type == FileType::kHardLink ? "" : fmt::format("{}.{:09}", e.mtime_seconds, e.mtime_nanoseconds), content);
   }
   for (const auto& tool : tools) {
     const varve::test::TempDir folder;
     run_tool("cd '" + folder.path().string() + "' && " + tool + " -xpf - --no-same-owner 2>&1", tar);
     std::string actual;
     for (const auto& [e, content] : items) {
-      if (e.type == TarType::kDirectory) continue;
+      if (e.type == FileType::kDirectory) continue;
       struct stat status {};
       const auto path = folder.path() / e.name;
       ASSERT_EQ(::lstat(path.c_str(), &status), 0) << tool << " " << path;
-      const auto time = e.type == TarType::kHardLink
+      const auto time = e.type == FileType::kHardLink
                             ? std::string()
                             : fmt::format("{}.{:09}", status.st_mtim.tv_sec, status.st_mtim.tv_nsec);
-      if (e.type == TarType::kRegular) {
+      if (e.type == FileType::kRegular) {
         EXPECT_EQ(status.st_mode & 01777, e.mode & 01777) << tool << " " << path;
       }
-      if (e.type == TarType::kHardLink) {
+      if (e.type == FileType::kHardLink) {
         EXPECT_TRUE(std::filesystem::equivalent(path, folder.path() / e.link_name));
       }
-      if (e.type == TarType::kSymlink) {
+      if (e.type == FileType::kSymlink) {
         EXPECT_EQ(std::filesystem::read_symlink(path), e.link_name);
       }
       actual += fmt::format("{} {} {}\n", e.name, time,
-                            e.type == TarType::kRegular ? std::string(as_text(read_file(path))) : "");
+                            e.type == FileType::kRegular ? std::string(as_text(read_file(path))) : "");
     }
     EXPECT_EQ(actual, expected) << tool;
   }

@@ -42,9 +42,9 @@ void give_part(const Span& span, ByteView stream, ByteRange wanted, const oci::B
 
 }  // namespace
 
-ContentReader::ContentReader(const oci::Image& image, const LoadedIndex& index, oci::Repository& index_repository,
+ContentReader::ContentReader(const oci::Image& image, const LoadedIndex& index, const LocalIndex& local,
                              SpanCheck check)
-    : image_(image), index_(index), index_repository_(index_repository), check_(check) {}
+    : image_(image), index_(index), local_(local), check_(check) {}
 
 void ContentReader::read(Nid file, const oci::ByteSink& sink) {
   const auto size = index_.tree->inode(file).size;
@@ -158,7 +158,7 @@ void ContentReader::read_spans(std::size_t layer, std::size_t first, std::size_t
 std::vector<Bytes> ContentReader::fetch_windows(std::size_t layer, std::size_t first, std::size_t last) {
   const auto& map = *index_.maps[layer];
   std::vector<Bytes> windows(last - first + 1);
-  const auto& blob = index_.blobs.layers.at(layer).windows;
+  const auto& blobs = index_.blobs.layers.at(layer);
   // Windows usually lie in span order: a run of them is one request, which ends where the next one does not follow.
   for (auto i = first; i <= last;) {
     auto range = map.spans[i].window;
@@ -167,9 +167,9 @@ std::vector<Bytes> ContentReader::fetch_windows(std::size_t layer, std::size_t f
            range.length > 0)
       range.length += map.spans[next++].window.length;
     if (range.length > 0) {
-      if (!blob)
+      if (!blobs.windows)
         fail<CorruptData>("layer {}: its map needs windows, but the index names none", map.layer_digest.to_string());
-      const auto bytes = fetch(index_repository_, *blob, range);
+      const auto bytes = fetch(*local_.windows_of(blobs, image_), *blobs.windows, range);
       for (auto k = i; k < next; ++k)
         windows[k - first] =
             to_bytes(ByteView(bytes).subspan(map.spans[k].window.offset - range.offset, map.spans[k].window.length));

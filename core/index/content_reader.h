@@ -12,12 +12,11 @@
 
 namespace varve::index {
 
-// Not shared between threads. Image, index and repository must outlive it.
+// Not shared between threads. Image, index and local index must outlive it.
 class ContentReader {
  public:
-  // `index_repository` serves the windows: where the index was found.
   // `check`: see span_reader.h; with kCompressed what is given has still to be checked.
-  ContentReader(const oci::Image& image, const LoadedIndex& index, oci::Repository& index_repository,
+  ContentReader(const oci::Image& image, const LoadedIndex& index, const LocalIndex& local,
                 SpanCheck check = SpanCheck::kBoth);
 
   // Gives a regular file's whole content in order, holes as zeros, every byte verified before it is given. Fetches only
@@ -48,7 +47,7 @@ class ContentReader {
 
   const oci::Image& image_;
   const LoadedIndex& index_;
-  oci::Repository& index_repository_;
+  const LocalIndex& local_;
   SpanCheck check_;
   codec::SpanDecoder decoder_;
   std::uint64_t fetched_bytes_ = 0;

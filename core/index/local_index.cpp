@@ -222,6 +222,10 @@ std::filesystem::path LocalIndex::tree_file(const ImageIndexBlobs& index, oci::R
   return path;
 }
 
+std::shared_ptr<oci::Repository> LocalIndex::windows_of(const LayerIndexBlobs& layer, const oci::Image& image) const {
+  return layer.windows && layout_->has_blob(*layer.windows) ? layout_ : image.repository;
+}
+
 Bytes LocalIndex::blob(const oci::Descriptor& blob, oci::Repository& source, std::uint64_t limit_bytes) {
   if (layout_->has_blob(blob)) {
     try {
@@ -270,7 +274,8 @@ void keep_windows(LocalIndex& local, const oci::Image& image, const LoadedIndex&
     };
     const auto tries = [&](const std::string& repository) {
       try {
-        return keep_from(repository == name ? *image.repository : *oci::open_repository(reference_of(repository), {}));
+        return keep_from(repository == name ? *image.repository
+                                            : *oci::open_repository(reference_of(repository), image.registry));
       } catch (const std::exception& error) {
         trouble = error.what();
         return false;
@@ -394,13 +399,6 @@ std::shared_ptr<const LayerMap> find_map(const std::filesystem::path& root, cons
     log::warn("{}: {}", path.string(), error.what());
     return nullptr;
   }
-}
-
-oci::Repository& windows_repository(LocalIndex& local, const LoadedIndex& index, const oci::Image& image) {
-  const bool all_local = std::ranges::all_of(index.blobs.layers, [&](const LayerIndexBlobs& layer) {
-    return !layer.windows || local.repository().has_blob(*layer.windows);
-  });
-  return all_local ? local.repository() : *image.repository;
 }
 
 }  // namespace varve::index

@@ -46,6 +46,9 @@ class LocalIndex {
   // The decompressed tree, fetched from `source` if it is not here, or not as it was written; digest checked, then
   // kept.
   std::filesystem::path tree_file(const ImageIndexBlobs& index, oci::Repository& source);
+  // Who serves the windows of a gzip layer, which are fetched by range when a span is first needed: this machine if it
+  // has them, else the image's repository.
+  std::shared_ptr<oci::Repository> windows_of(const LayerIndexBlobs& layer, const oci::Image& image) const;
   // A whole blob: from here, else from `source`, then kept here.
   Bytes blob(const oci::Descriptor& blob, oci::Repository& source, std::uint64_t limit_bytes);
 
@@ -79,8 +82,5 @@ enum class IndexPlace : std::uint8_t { kHere, kRepository };
 // where it came from is recorded. Throws NotFound with what to do (`varve index IMAGE`) if there is none,
 // trust::Untrusted if there is none that counts.
 LoadedIndex load_index(LocalIndex& local, const oci::Image& image, IndexPlace place = IndexPlace::kHere);
-
-// Who serves the windows of its gzip layers: `local` if it has them all, else the image's own repository.
-oci::Repository& windows_repository(LocalIndex& local, const LoadedIndex& index, const oci::Image& image);
 
 }  // namespace varve::index

@@ -11,6 +11,7 @@
 #include "core/index/format/layer_entries.h"
 #include "core/index/publish_index.h"
 #include "testing/artifact_repository.h"
+#include "testing/fake_registry.h"
 #include "testing/temp_dir.h"
 #include "testing/trees.h"
 
@@ -186,6 +187,43 @@ TEST_F(LocalIndexTest, BelievesNoIndexOfAnotherRepository) {
   EXPECT_NO_THROW(load_index(local, elsewhere)) << "its own word, though the blobs are here";
   EXPECT_EQ(local.origins().of(find_index(*other, image_)->manifest.digest).repositories,
             (std::set<std::string>{"memory:other", "memory:test"}));
+}
+
+TEST_F(LocalIndexTest, WindowsComeFromTheRegistryOfTheIndexWithTheCredentialsThatTheImageIsOpenedWith) {
+  test::FakeRegistry registry;
+  registry.set([](auto& switches) { switches.auth = test::FakeRegistry::Auth::kBasic; });
+  const Bytes windows(10, std::byte(1));
+  registry.add_blob("team/app", windows);
+  auto map = map_of(1);
+  map.windows_bytes = windows.size();
+  map.windows_digest = digest_of(windows);
+  auto second = map.spans[0];
+  map.spans[0].stream_range.length = kStreamBytes / 2;
+  map.spans[0].compressed_range.length = 500;
+  second.stream_range = {kStreamBytes / 2, kStreamBytes / 2};
+  second.compressed_range = {500, 500};
+  second.member_header = false;
+  second.window = {0, windows.size()};
+  map.spans.push_back(second);
+  auto blobs = blobs_of({map_of(0), map, map_of(2)});
+  blobs.layers[1].windows = repository_->add_blob(windows);
+  const auto index = publish(blobs);
+  LocalIndex local(dir_ / "root");
+  load_index(local, image_);
+  auto repository = registry.reference("team/app");
+  repository.resize(repository.rfind(':'));
+  local.origins().note_repository(index.digest, repository);
+  local.origins().note_built_here(index.digest);
+
+  auto elsewhere = image_;
+  elsewhere.repository = std::make_shared<test::ArtifactRepository>("memory:other");
+  elsewhere.registry = {.authfile = dir_ / "auth.json", .ca_file = {}, .plain_http = true, .max_attempts = 1};
+  write_file_atomically(elsewhere.registry.authfile, as_bytes("{}"));
+  EXPECT_THROW(load_index(local, elsewhere), NotFound);
+  write_file_atomically(elsewhere.registry.authfile,
+                        as_bytes("{\"auths\":{\"" + registry.host() + "\":{\"auth\":\"dXNlcjpwYXNzOndvcmQ=\"}}}"));
+  load_index(local, elsewhere);
+  EXPECT_TRUE(local.repository().has_blob(*blobs.layers[1].windows));
 }
 
 TEST_F(LocalIndexTest, WhoAsksByDigestGetsWhatIsVouchedForOnly) {

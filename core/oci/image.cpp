@@ -125,9 +125,18 @@ Image open_image(std::shared_ptr<Repository> repository, std::string_view select
   return image;
 }
 
+ImageRequest ImageRequest::parse(std::string_view reference, const std::string& platform,
+                                 const RegistryOptions& registry) {
+  ImageRequest request{.reference = Reference::parse(reference), .registry = registry};
+  if (!platform.empty()) request.platform = Platform::parse(platform);
+  return request;
+}
+
 Image open_image(const ImageRequest& request) {
-  return open_image(open_repository(request.reference, request.registry), request.reference.selector(),
-                    request.platform);
+  auto image =
+      open_image(open_repository(request.reference, request.registry), request.reference.selector(), request.platform);
+  image.registry = request.registry;
+  return image;
 }
 
 }  // namespace varve::oci

@@ -15,13 +15,17 @@ struct Image {
   Manifest manifest;
   ImageConfig config;
   Bytes config_json;
-  std::string selector;  // as it was asked for: a tag, the digest of a manifest or of a list, or "" where the
-                         // repository holds one image
+  std::string selector;      // as it was asked for: a tag, the digest of a manifest or of a list, or "" where the
+                             // repository holds one image
+  RegistryOptions registry;  // for further repositories: its index may come from another one
 
   const Digest& digest() const { return document.descriptor.digest; }
 };
 
 struct ImageRequest {
+  // As users write them; `platform` "" = this machine's. Throws UsageError.
+  static ImageRequest parse(std::string_view reference, const std::string& platform, const RegistryOptions& registry);
+
   Reference reference;
   Platform platform = Platform::of_this_machine();
   RegistryOptions registry;

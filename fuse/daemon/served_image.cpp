@@ -4,34 +4,36 @@
 
 #include "core/base/errors.h"
 #include "core/index/this_index.h"
-#include "core/oci/platform.h"
-#include "core/oci/reference.h"
 
 namespace varve::fuse {
-namespace {
-
-oci::Image open_image(const ImageSpec& spec) {
-  oci::ImageRequest request{.reference = oci::Reference::parse(spec.reference), .registry = spec.registry};
-  if (!spec.platform.empty()) request.platform = oci::Platform::parse(spec.platform);
-  return oci::open_image(request);
-}
-
-// Windows are fetched by range when a span is first needed: from here if this machine built the index, else from beside
-// the image.
-std::shared_ptr<oci::Repository> windows_repository(const index::LayerIndexBlobs& blobs,
-                                                    const std::shared_ptr<index::LocalIndex>& local,
-                                                    const std::shared_ptr<oci::Repository>& beside_the_image) {
-  if (!blobs.windows || !local->repository().has_blob(*blobs.windows)) return beside_the_image;
-  return {local, &local->repository()};
-}
-
-}  // namespace
-
-ServedImage::ServedImage(ImageSpec spec, oci::Image image, index::LoadedIndex index)
+ServedImage::ServedImage(ImageSpec spec, const index::LocalIndex& local, oci::Image image, index::LoadedIndex index,
+                         LayerStreams& streams)
     : spec_(std::move(spec)),
-      image_(std::move(image)),
-      index_(std::move(index)),
-      cold_(std::in_place, std::make_shared<const index::ColdRanges>(index_.cold)) {}
+      opened_(local, std::move(image), std::move(index)),
+      cold_(std::in_place, std::make_shared<const index::ColdRanges>(opened_.index().cold)) {
+  const auto& loaded = opened_.index();
+  for (std::size_t i = 0; i < loaded.maps.size(); ++i) {
+    const auto& blobs = loaded.blobs.layers.at(i);
+    const auto& descriptor = this->image().manifest.layers.at(i);
+    const auto& repository = this->image().repository;
+    const auto windows = local.windows_of(blobs, this->image());
+    layers_.push_back(streams.stream(loaded.maps[i], descriptor, repository, blobs, windows));
+    // For windows that this machine's disk has broken.
+    if (windows != repository) streams.stream(loaded.maps[i], descriptor, repository, blobs, repository);
+    devices_.push_back(std::make_shared<LayerFile>(layers_.back()));
+  }
+  if (loaded.ranges.bytes > 0) devices_.push_back(std::make_shared<RangesFile>(loaded.ranges, layers_));
+  if (devices_.size() != loaded.tree->device_count()) {
+    fail<CorruptData>("index of {}: its tree names {} devices, the image has {}", digest().to_string(),
+                      loaded.tree->device_count(), devices_.size());
+  }
+  for (const auto& layer : layers_) {
+    if (std::find(distinct_.begin(), distinct_.end(), layer) != distinct_.end()) continue;
+    distinct_.push_back(layer);
+    before_.push_back(layer->stats());
+    layer->note_cold(digest(), loaded.cold.of(layer->map().layer_digest));
+  }
+}
 
 std::shared_ptr<const index::ColdRanges> ServedImage::cold() const {
   return cold_.with([](const auto& cold) { return cold; });
@@ -44,49 +46,23 @@ void ServedImage::take_marks_of(const ServedImage& opened_later) {
 
 std::shared_ptr<ServedImage> ServedImage::open(const ImageSpec& spec, const std::shared_ptr<index::LocalIndex>& local,
                                                LayerStreams& streams, index::IndexPlace place) {
-  return open(spec, open_image(spec), local, streams, place);
+  return open(spec, oci::open_image(oci::ImageRequest::parse(spec.reference, spec.platform, spec.registry)), local,
+              streams, place);
 }
 
 std::shared_ptr<ServedImage> ServedImage::open(const ImageSpec& spec, oci::Image image,
                                                const std::shared_ptr<index::LocalIndex>& local, LayerStreams& streams,
                                                index::IndexPlace place) {
   auto index = index::load_index(*local, image, place);
-  return serve(std::shared_ptr<ServedImage>(new ServedImage(spec, std::move(image), std::move(index))), local, streams);
+  return std::shared_ptr<ServedImage>(new ServedImage(spec, *local, std::move(image), std::move(index), streams));
 }
 
 std::shared_ptr<ServedImage> ServedImage::reopen(const ImageSpec& spec, oci::Image image, const Digest& index_manifest,
                                                  const std::shared_ptr<index::LocalIndex>& local,
                                                  LayerStreams& streams) {
+  image.registry = spec.registry;
   auto index = index::load_this_index(*local, image, index_manifest);
-  return serve(std::shared_ptr<ServedImage>(new ServedImage(spec, std::move(image), std::move(index))), local, streams);
-}
-
-std::shared_ptr<ServedImage> ServedImage::serve(std::shared_ptr<ServedImage> served,
-                                                const std::shared_ptr<index::LocalIndex>& local,
-                                                LayerStreams& streams) {
-  const auto& loaded = served->index_;
-  for (std::size_t i = 0; i < loaded.maps.size(); ++i) {
-    const auto& blobs = loaded.blobs.layers.at(i);
-    const auto& descriptor = served->image_.manifest.layers.at(i);
-    const auto& repository = served->image_.repository;
-    const auto windows = windows_repository(blobs, local, repository);
-    served->layers_.push_back(streams.stream(loaded.maps[i], descriptor, repository, blobs, windows));
-    // For windows that this machine's disk has broken.
-    if (windows != repository) streams.stream(loaded.maps[i], descriptor, repository, blobs, repository);
-    served->devices_.push_back(std::make_shared<LayerFile>(served->layers_.back()));
-  }
-  if (loaded.ranges.bytes > 0) served->devices_.push_back(std::make_shared<RangesFile>(loaded.ranges, served->layers_));
-  if (served->devices_.size() != loaded.tree->device_count()) {
-    fail<CorruptData>("index of {}: its tree names {} devices, the image has {}", served->digest().to_string(),
-                      loaded.tree->device_count(), served->devices_.size());
-  }
-  for (const auto& layer : served->layers_) {
-    if (std::find(served->distinct_.begin(), served->distinct_.end(), layer) != served->distinct_.end()) continue;
-    served->distinct_.push_back(layer);
-    served->before_.push_back(layer->stats());
-    layer->note_cold(served->digest(), loaded.cold.of(layer->map().layer_digest));
-  }
-  return served;
+  return std::shared_ptr<ServedImage>(new ServedImage(spec, *local, std::move(image), std::move(index), streams));
 }
 
 ImageStats ServedImage::stats() const {

@@ -6,7 +6,7 @@
 #include <vector>
 
 #include "core/base/guarded.h"
-#include "core/index/local_index.h"
+#include "core/index/opened_image.h"
 #include "core/oci/image.h"
 #include "fuse/daemon/control_client.h"
 #include "fuse/mount/stream_file.h"
@@ -32,17 +32,17 @@ class ServedImage {
   static std::shared_ptr<ServedImage> reopen(const ImageSpec& spec, oci::Image image, const Digest& index_manifest,
                                              const std::shared_ptr<index::LocalIndex>& local, LayerStreams& streams);
 
-  const Digest& digest() const { return image_.digest(); }
+  const Digest& digest() const { return opened_.digest(); }
   const ImageSpec& spec() const { return spec_; }
-  const oci::Image& image() const { return image_; }
+  const oci::Image& image() const { return opened_.image(); }
   // Of the manifest of the index that it was opened with.
-  const Digest& index_digest() const { return index_.blobs.manifest.digest; }
+  const Digest& index_digest() const { return index().blobs.manifest.digest; }
   // True if both show the same: the same image by indexes of one content. What is cold and the profile may differ.
   bool shows_the_same_as(const ServedImage& other) const {
-    return digest() == other.digest() && index::same_content(index_.blobs, other.index_.blobs);
+    return digest() == other.digest() && index::same_content(index().blobs, other.index().blobs);
   }
   const std::string& reference() const { return spec_.reference; }
-  const index::LoadedIndex& index() const { return index_; }
+  const index::LoadedIndex& index() const { return opened_.index(); }
   // One per layer, base first; an image may repeat a layer.
   const std::vector<std::shared_ptr<LayerStream>>& layers() const { return layers_; }
   // Each stream once.
@@ -65,12 +65,11 @@ class ServedImage {
   ImageStats stats() const;
 
  private:
-  ServedImage(ImageSpec spec, oci::Image image, index::LoadedIndex index);
-  static std::shared_ptr<ServedImage> serve(std::shared_ptr<ServedImage> served,
-                                            const std::shared_ptr<index::LocalIndex>& local, LayerStreams& streams);
+  ServedImage(ImageSpec spec, const index::LocalIndex& local, oci::Image image, index::LoadedIndex index,
+              LayerStreams& streams);
+
   ImageSpec spec_;
-  oci::Image image_;
-  index::LoadedIndex index_;
+  index::OpenedImage opened_;
   std::vector<std::shared_ptr<LayerStream>> layers_;
   std::vector<std::shared_ptr<LayerStream>> distinct_;
   mutable Guarded<std::shared_ptr<const index::ColdRanges>> cold_;

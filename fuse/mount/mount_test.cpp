@@ -45,30 +45,30 @@ test::Seen seen_at(const fs::path& path) {
   seen.info.mtime_nanoseconds = static_cast<std::uint32_t>(status.st_mtim.tv_nsec);
   switch (status.st_mode & S_IFMT) {
     case S_IFDIR:
-      seen.info.type = index::FileType::kDirectory;
+      seen.info.type = FileType::kDirectory;
       break;
     case S_IFCHR:
-      seen.info.type = index::FileType::kCharDevice;
+      seen.info.type = FileType::kCharDevice;
       break;
     case S_IFBLK:
-      seen.info.type = index::FileType::kBlockDevice;
+      seen.info.type = FileType::kBlockDevice;
       break;
     case S_IFIFO:
-      seen.info.type = index::FileType::kFifo;
+      seen.info.type = FileType::kFifo;
       break;
     case S_IFLNK:
-      seen.info.type = index::FileType::kSymlink;
+      seen.info.type = FileType::kSymlink;
       break;
     default:
-      seen.info.type = index::FileType::kRegular;
+      seen.info.type = FileType::kRegular;
   }
-  if (seen.info.type == index::FileType::kRegular || seen.info.type == index::FileType::kSymlink)
+  if (seen.info.type == FileType::kRegular || seen.info.type == FileType::kSymlink)
     seen.info.size = static_cast<std::uint64_t>(status.st_size);
-  if (seen.info.type == index::FileType::kCharDevice || seen.info.type == index::FileType::kBlockDevice) {
+  if (seen.info.type == FileType::kCharDevice || seen.info.type == FileType::kBlockDevice) {
     seen.info.device_major = major(status.st_rdev);
     seen.info.device_minor = minor(status.st_rdev);
   }
-  if (seen.info.type == index::FileType::kSymlink) seen.target = fs::read_symlink(path).string();
+  if (seen.info.type == FileType::kSymlink) seen.target = fs::read_symlink(path).string();
   std::vector<char> names(70'000);
   const auto length = ::llistxattr(path.c_str(), names.data(), names.size());
   if (length < 0 && errno != ENOTSUP && errno != ENOSYS) fail_errno("list attributes of {}", path.string());
@@ -172,7 +172,7 @@ class MountTest : public ::testing::Test {
   void expect_same_contents(test::FakeImage& image) {
     walk(mount_dir(), "", [&](const std::string& name, const fs::path& path) {
       const auto inode = test::find(image.tree, name);
-      if (inode->type != index::FileType::kRegular) return;
+      if (inode->type != FileType::kRegular) return;
       const auto fd = open_file(path, O_RDONLY);
       for (const auto& place : test::places_to_compare(*inode)) {
         std::string got(place.length, '\0');

@@ -71,7 +71,7 @@ std::string TreeFs::xattr_names(index::Nid nid) const {
 
 void TreeFs::read(index::Nid nid, ByteRange file_range, ReadDone done) const {
   const auto info = tree_.inode(nid);
-  if (info.type != index::FileType::kRegular)
+  if (info.type != FileType::kRegular)
     throw std::system_error(EISDIR, std::generic_category(), "read of something that is no file");
   const auto offset = std::min(file_range.offset, info.size);
   const ByteRange wanted{offset, std::min(file_range.length, info.size - offset)};
@@ -118,11 +118,11 @@ XattrUse find_xattr_use(const index::ErofsReader& tree) {
   while (!directories.empty() && !use.access_lists) {
     const auto directory = directories.back();
     directories.pop_back();
-    tree.read_directory(directory, 0, [&](std::string_view name, index::Nid nid, index::FileType type, std::uint64_t) {
+    tree.read_directory(directory, 0, [&](std::string_view name, index::Nid nid, FileType type, std::uint64_t) {
       if (name == "." || name == "..") return true;
       look_at(nid);
       // A tree from outside could loop; each directory is entered once.
-      if (type == index::FileType::kDirectory && seen.insert(nid).second) directories.push_back(nid);
+      if (type == FileType::kDirectory && seen.insert(nid).second) directories.push_back(nid);
       return true;
     });
   }

@@ -28,7 +28,7 @@ class TreeFsTest : public ::testing::Test {
 TEST_F(TreeFsTest, EveryFileReadsAsTheLayersSay) {
   std::size_t compared = 0;
   for (const auto& [path, seen] : test::listing_of(image_.tree)) {
-    if (seen.info.type != index::FileType::kRegular) continue;
+    if (seen.info.type != FileType::kRegular) continue;
     const auto nid = image_.reader->resolve("/" + path, false);
     ASSERT_TRUE(nid) << path;
     const auto inode = test::find(image_.tree, path);
@@ -43,7 +43,7 @@ TEST_F(TreeFsTest, EveryFileReadsAsTheLayersSay) {
 
 TEST_F(TreeFsTest, ReadsEndWithTheFile) {
   for (const auto& [path, seen] : test::listing_of(image_.tree)) {
-    if (seen.info.type != index::FileType::kRegular) continue;
+    if (seen.info.type != FileType::kRegular) continue;
     const auto nid = *image_.reader->resolve("/" + path, false);
     EXPECT_EQ(read(fs_, nid, {seen.info.size, 4096}), "") << path;
     EXPECT_EQ(read(fs_, nid, {~0ull - 10, 4096}), "") << path;
@@ -56,7 +56,7 @@ TEST_F(TreeFsTest, AFailingStreamFailsTheRead) {
   for (const auto& stream : image_.streams) stream->fail_all("no registry");
   int failed = 0;
   for (const auto& [path, seen] : test::listing_of(image_.tree)) {
-    if (seen.info.type != index::FileType::kRegular || seen.info.size == 0) continue;
+    if (seen.info.type != FileType::kRegular || seen.info.size == 0) continue;
     if (read(fs_, *image_.reader->resolve("/" + path, false), {0, 1}) == "error") ++failed;
   }
   EXPECT_GT(failed, 5);

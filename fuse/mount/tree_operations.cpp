@@ -47,20 +47,20 @@ TreeFileSystem& file_system_of(fuse_req_t req) {
 TreeFs& tree_of(fuse_req_t req) { return *file_system_of(req).fs; }
 index::Nid asked_nid(fuse_req_t req, fuse_ino_t node) { return nid_of(node, tree_of(req).root()); }
 
-mode_t type_bits(index::FileType type) {
+mode_t type_bits(FileType type) {
   switch (type) {
-    case index::FileType::kRegular:
-    case index::FileType::kHardLink:
+    case FileType::kRegular:
+    case FileType::kHardLink:
       return S_IFREG;
-    case index::FileType::kDirectory:
+    case FileType::kDirectory:
       return S_IFDIR;
-    case index::FileType::kCharDevice:
+    case FileType::kCharDevice:
       return S_IFCHR;
-    case index::FileType::kBlockDevice:
+    case FileType::kBlockDevice:
       return S_IFBLK;
-    case index::FileType::kFifo:
+    case FileType::kFifo:
       return S_IFIFO;
-    case index::FileType::kSymlink:
+    case FileType::kSymlink:
       return S_IFLNK;
   }
   return S_IFREG;
@@ -154,7 +154,7 @@ void reply_directory(fuse_req_t req, fuse_ino_t node, std::size_t size, off_t of
   std::vector<char> buffer(std::min(size, kMaxReadBytes));
   std::size_t used = 0;
   tree_of(req).read_directory(asked_nid(req, node), static_cast<std::uint64_t>(offset),
-                              [&](std::string_view name, index::Nid nid, index::FileType type, std::uint64_t position) {
+                              [&](std::string_view name, index::Nid nid, FileType type, std::uint64_t position) {
                                 const auto room = buffer.size() - used;
                                 const auto needed = add_entry(buffer.data() + used, room, std::string(name), nid, type,
                                                               static_cast<off_t>(position + 1));
@@ -169,7 +169,7 @@ void tree_readdir(fuse_req_t req, fuse_ino_t node, std::size_t size, off_t offse
   answer(req, "readdir", [&] {
     reply_directory(
         req, node, size, offset,
-        [&](char* at, std::size_t room, const std::string& name, index::Nid nid, index::FileType type, off_t next) {
+        [&](char* at, std::size_t room, const std::string& name, index::Nid nid, FileType type, off_t next) {
           struct ::stat status {};
           status.st_ino = nid;
           status.st_mode = type_bits(type);
@@ -181,13 +181,12 @@ void tree_readdir(fuse_req_t req, fuse_ino_t node, std::size_t size, off_t offse
 void tree_readdirplus(fuse_req_t req, fuse_ino_t node, std::size_t size, off_t offset, fuse_file_info*) {
   answer(req, "readdirplus", [&] {
     auto& tree = tree_of(req);
-    reply_directory(
-        req, node, size, offset,
-        [&](char* at, std::size_t room, const std::string& name, index::Nid nid, index::FileType, off_t next) {
-          auto entry = entry_of(tree, nid);
-          if (name == "." || name == "..") entry.ino = 0;  // shown, not remembered as names
-          return fuse_add_direntry_plus(req, at, room, name.c_str(), &entry, next);
-        });
+    reply_directory(req, node, size, offset,
+                    [&](char* at, std::size_t room, const std::string& name, index::Nid nid, FileType, off_t next) {
+                      auto entry = entry_of(tree, nid);
+                      if (name == "." || name == "..") entry.ino = 0;  // shown, not remembered as names
+                      return fuse_add_direntry_plus(req, at, room, name.c_str(), &entry, next);
+                    });
   });
 }
 

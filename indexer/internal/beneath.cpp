@@ -8,7 +8,6 @@
 namespace varve::indexer {
 namespace {
 
-using index::FileType;
 using index::FlatEntry;
 
 std::string_view inode_of(std::string_view path, const FlatEntry& entry) {

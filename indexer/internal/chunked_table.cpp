@@ -24,21 +24,21 @@ constexpr std::size_t kModeOffset = 100, kMagicOffset = 257, kGnuAccessTime = 34
 constexpr std::int64_t kLastYear = 253'402'300'799;  // 9999-12-31: what RFC 3339 can say
 constexpr std::string_view kPlainAclPrefix = "system.posix_acl_";
 
-std::string_view type_name(codec::TarType type) {
+std::string_view type_name(FileType type) {
   switch (type) {
-    case codec::TarType::kRegular:
+    case FileType::kRegular:
       return "reg";
-    case codec::TarType::kHardLink:
+    case FileType::kHardLink:
       return "hardlink";
-    case codec::TarType::kSymlink:
+    case FileType::kSymlink:
       return "symlink";
-    case codec::TarType::kCharDevice:
+    case FileType::kCharDevice:
       return "char";
-    case codec::TarType::kBlockDevice:
+    case FileType::kBlockDevice:
       return "block";
-    case codec::TarType::kDirectory:
+    case FileType::kDirectory:
       return "dir";
-    case codec::TarType::kFifo:
+    case FileType::kFifo:
       return "fifo";
   }
   return "";

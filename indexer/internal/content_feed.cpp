@@ -130,7 +130,7 @@ void ContentFeed::read(Batch& batch) {
   std::ranges::sort(batch.segments, {},
                     [](const Segment& segment) { return std::pair(segment.layer, segment.stream_range.offset); });
   // Each content is checked whole by who writes it.
-  index::ContentReader reader(origin_.image, origin_.index, origin_.windows, index::SpanCheck::kCompressed);
+  index::ContentReader reader(origin_.image, origin_.index, origin_.local, index::SpanCheck::kCompressed);
   for (auto first = batch.segments.begin(); first != batch.segments.end();) {
     const auto last = std::find_if(first, batch.segments.end(),
                                    [&](const Segment& segment) { return segment.layer != first->layer; });

@@ -24,7 +24,7 @@ namespace varve::indexer {
 struct ContentOrigin {
   const oci::Image& image;
   const index::LoadedIndex& index;
-  oci::Repository& windows;
+  const index::LocalIndex& local;     // that the index was loaded from
   std::filesystem::path scratch_dir;  // for the streams of layers that are one zstd frame: they are decoded once, whole
 };
 

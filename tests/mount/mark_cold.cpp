@@ -18,7 +18,7 @@ int main(int argc, char** argv) try {
   request.reference = oci::Reference::parse(argv[2]);
   const auto image = oci::open_image(request);
   const auto loaded = index::load_index(local, image, index::IndexPlace::kRepository);
-  const auto tree = index::flatten(index::read_layer_entries(local, loaded, image));
+  const auto tree = index::read_flat_tree(local, loaded, image);
   std::set<std::string, std::less<>> paths;
   for (const auto& [path, entry] : tree.entries) {
     for (const auto& prefix : prefixes) {

@@ -70,19 +70,19 @@ class FolderReader {
     entry.uid = status.st_uid;
     entry.gid = status.st_gid;
     if (S_ISDIR(status.st_mode)) {
-      entry.type = index::FileType::kDirectory;
+      entry.type = FileType::kDirectory;
       return true;
     }
     if (S_ISLNK(status.st_mode)) {
-      entry.type = index::FileType::kSymlink;
+      entry.type = FileType::kSymlink;
       entry.symlink_target = fs::read_symlink(full);
       return false;
     }
     if (!S_ISREG(status.st_mode)) {
-      entry.type = index::FileType::kFifo;
+      entry.type = FileType::kFifo;
       return false;
     }
-    entry.type = index::FileType::kRegular;
+    entry.type = FileType::kRegular;
     entry.size = status.st_size;
     char names[4096];
     const auto bytes = ::listxattr(full.c_str(), names, sizeof names);

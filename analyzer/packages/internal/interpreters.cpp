@@ -37,8 +37,8 @@ struct Prefix {
 
 class InterpreterFinder {
  public:
-  InterpreterFinder(const FileSource& source, const FileTable& table, const Records& records)
-      : source_(source), table_(table), records_(records), environment_(source.environment()) {}
+  InterpreterFinder(const index::FileSource& source, const FileTable& table, const Records& records)
+      : source_(source), table_(table), records_(records), environment_(source.facts().environment) {}
 
   std::vector<Interpreter> find() {
     find_prefixes();
@@ -86,7 +86,7 @@ class InterpreterFinder {
     if (interpreter.executable.empty()) return std::nullopt;  // a standard library alone: sources, or another build's
     interpreter.version = full_version(prefix);
     interpreter.sites = sites_of(prefix, venv == records_.venvs.end() ? nullptr : &venv->second);
-    interpreter.environment = marker_environment(interpreter.version, source_.architecture());
+    interpreter.environment = marker_environment(interpreter.version, source_.facts().architecture);
     return interpreter;
   }
 
@@ -200,16 +200,17 @@ class InterpreterFinder {
     }
   }
 
-  const FileSource& source_;
+  const index::FileSource& source_;
   const FileTable& table_;
   const Records& records_;
-  std::map<std::string, std::string> environment_;
+  const std::map<std::string, std::string>& environment_;
   std::set<Prefix> prefixes_;
 };
 
 }  // namespace
 
-std::vector<Interpreter> find_interpreters(const FileSource& source, const FileTable& table, const Records& records) {
+std::vector<Interpreter> find_interpreters(const index::FileSource& source, const FileTable& table,
+                                           const Records& records) {
   return InterpreterFinder(source, table, records).find();
 }
 

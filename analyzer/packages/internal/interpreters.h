@@ -12,7 +12,8 @@ inline constexpr std::size_t kMaxInterpreters = 200;  // further ones are left o
 
 // The one that `python3` on the image's PATH means comes first, the others by their path. Never run: found by
 // bin/python*, lib/pythonX.Y, pyvenv.cfg.
-std::vector<Interpreter> find_interpreters(const FileSource& source, const FileTable& table, const Records& records);
+std::vector<Interpreter> find_interpreters(const index::FileSource& source, const FileTable& table,
+                                           const Records& records);
 
 // What markers see on Linux. `version` "3.11.2", "3.11" or "" (unknown: the newest Python that is known).
 python::Environment marker_environment(const std::string& version, const std::string& architecture);

@@ -35,7 +35,7 @@ bool declares_namespace(std::string_view init) {
 
 class ModuleFinder {
  public:
-  ModuleFinder(const FileSource& source, const FileTable& table, const Records& records,
+  ModuleFinder(const index::FileSource& source, const FileTable& table, const Records& records,
                const std::vector<Installed>& installed, Ownership& ownership, Inventory& inventory)
       : source_(source),
         table_(table),
@@ -277,7 +277,7 @@ class ModuleFinder {
     return 0;
   }
 
-  const FileSource& source_;
+  const index::FileSource& source_;
   const FileTable& table_;
   const Records& records_;
   const std::vector<Installed>& installed_;
@@ -292,7 +292,7 @@ class ModuleFinder {
 
 }  // namespace
 
-void find_modules(const FileSource& source, const FileTable& table, const Records& records,
+void find_modules(const index::FileSource& source, const FileTable& table, const Records& records,
                   const std::vector<Installed>& installed, Ownership& ownership, Inventory& inventory) {
   ModuleFinder(source, table, records, installed, ownership, inventory).find();
 }

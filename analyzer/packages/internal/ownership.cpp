@@ -87,7 +87,7 @@ void Ownership::count_into(const FileTable& table, bool has_layers, std::vector<
       ++distribution.files;
       if (owners.size() > 1) ++distribution.shared_files;
       if (has_layers) layers[owners[i]].try_emplace(file.layer);
-      if (!file.first_name) continue;
+      if (!file.is_first_name()) continue;
       distribution.bytes += file.size;
       // The remainder goes to the first ones, so that all together have what the file has.
       const auto share = file.compressed_bytes / owners.size() + (i < file.compressed_bytes % owners.size() ? 1 : 0);

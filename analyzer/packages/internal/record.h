@@ -76,6 +76,6 @@ struct Records {
 inline constexpr std::size_t kMaxProblems = 1000;  // further ones are counted only
 
 // Reads all records of the source in one go. What cannot be read becomes a problem.
-Records read_records(const FileSource& source, const FileTable& table);
+Records read_records(const index::FileSource& source, const FileTable& table);
 
 }  // namespace varve::packages::internal

@@ -12,6 +12,7 @@
 namespace varve::packages::internal {
 namespace {
 
+constexpr std::uint64_t kMaxMetadataBytes = 64u << 20;   // a RECORD of 10^5 files has 15 MB
 constexpr std::uint64_t kMaxPathFileBytes = 256 * 1024;  // .pth: a checkpoint of a model may be named so too
 constexpr std::size_t kMaxRecords = 1'000'000;
 
@@ -30,7 +31,7 @@ bool ends_with_any(std::string_view text, std::initializer_list<std::string_view
 
 class RecordReader {
  public:
-  RecordReader(const FileSource& source, const FileTable& table) : source_(source), table_(table) {}
+  RecordReader(const index::FileSource& source, const FileTable& table) : source_(source), table_(table) {}
 
   Records read() {
     find_records();
@@ -85,7 +86,7 @@ class RecordReader {
         } else if (name == "EGG-INFO" && parent_of(path).ends_with(".egg")) {
           add_folder(path, RecordKind::kEgg);
         }
-      } else if (table_.file(id).type == index::FileType::kRegular) {
+      } else if (table_.file(id).type == FileType::kRegular) {
         add_file(id, std::string(path), name);
       }
     }
@@ -168,7 +169,7 @@ class RecordReader {
     const auto number = out_.records.size();
     auto& record = add_record(kind, path, parent_of(path));
     table_.children(path, [&](FileId id, std::string_view name) {
-      if (table_.file(id).type != index::FileType::kRegular) return;
+      if (table_.file(id).type != FileType::kRegular) return;
       if (name == "REQUESTED") record.requested = true;
       if (const auto what = record_file(table_.path(id)))
         want_of_folder(number, *what, std::string(table_.path(id)), table_.file(id).layer);
@@ -279,7 +280,7 @@ class RecordReader {
     }
     if (!table_.is_content(*id)) return;
     const auto& file = table_.file(*id);
-    if (size && file.type == index::FileType::kRegular && file.size != *size) ++record.changed;
+    if (size && file.type == FileType::kRegular && file.size != *size) ++record.changed;
     record.claims.push_back(*id);
     if (parent_of(path) != record.site) return;
     const auto name = name_of(path);
@@ -448,7 +449,7 @@ class RecordReader {
     if (!record.readable) problem(fmt::format("{:.300}: no metadata that says a name", record.path));
   }
 
-  const FileSource& source_;
+  const index::FileSource& source_;
   const FileTable& table_;
   Records out_;
   std::size_t problems_left_out_ = 0;
@@ -463,6 +464,8 @@ class RecordReader {
 
 }  // namespace
 
-Records read_records(const FileSource& source, const FileTable& table) { return RecordReader(source, table).read(); }
+Records read_records(const index::FileSource& source, const FileTable& table) {
+  return RecordReader(source, table).read();
+}
 
 }  // namespace varve::packages::internal

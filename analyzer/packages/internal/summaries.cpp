@@ -13,7 +13,9 @@ using WasteKey = std::tuple<Waste::Why, std::uint32_t, std::uint32_t>;  // why, 
 
 class WasteSums {
  public:
-  void add(Waste::Why why, std::uint32_t by_layer, const std::string& path, const SourceFile& file) {
+  // A file of the tree, or a hidden one.
+  template <typename File>
+  void add(Waste::Why why, std::uint32_t by_layer, const std::string& path, const File& file) {
     auto& waste = sums_[{why, file.layer, by_layer}];
     auto& [sum, largest] = waste;
     ++sum.files;
@@ -40,7 +42,7 @@ class WasteSums {
   std::map<WasteKey, std::pair<Waste, std::uint64_t>> sums_;  // and the size of the example
 };
 
-Waste::Why why_hidden(const HiddenFile& hidden) {
+Waste::Why why_hidden(const index::HiddenFile& hidden) {
   if (hidden.deleted) return Waste::Why::kDeleted;
   return hidden.same_content ? Waste::Why::kDuplicated : Waste::Why::kReplaced;
 }
@@ -104,10 +106,10 @@ std::string_view standard_library(std::string_view path) {
 
 }  // namespace
 
-void sum_waste(const FileSource& source, const FileTable& table, const Records& records,
+void sum_waste(const index::FileSource& source, const FileTable& table, const Records& records,
                const std::vector<StaleRecord>& stale, Inventory& inventory) {
   WasteSums sums;
-  for (const auto& hidden : source.hidden()) sums.add(why_hidden(hidden), hidden.by_layer, hidden.path, hidden.file);
+  for (const auto& hidden : source.tree().hidden) sums.add(why_hidden(hidden), hidden.by_layer, hidden.path, hidden);
   for (const auto& one : stale) {
     const auto& record = records.records[one.record];
     const auto by_layer = records.records[one.truth].layer;
@@ -124,8 +126,9 @@ void sum_waste(const FileSource& source, const FileTable& table, const Records& 
   inventory.waste = sums.take();
 }
 
-void sum_layers(const FileSource& source, const FileTable& table, const Ownership& ownership, Inventory& inventory) {
-  for (const auto& layer : source.layers())
+void sum_layers(const index::FileSource& source, const FileTable& table, const Ownership& ownership,
+                Inventory& inventory) {
+  for (const auto& layer : source.facts().layers)
     inventory.layers.push_back({.digest = layer.digest,
                                 .compressed_bytes = layer.compressed_bytes,
                                 .stream_bytes = layer.stream_bytes,
@@ -133,7 +136,7 @@ void sum_layers(const FileSource& source, const FileTable& table, const Ownershi
   if (inventory.layers.empty()) return;
   for (FileId id = 0; id < table.size(); ++id) {
     const auto& file = table.file(id);
-    if (!file.first_name || file.layer >= inventory.layers.size()) continue;
+    if (!file.is_first_name() || file.layer >= inventory.layers.size()) continue;
     auto& layer = inventory.layers[file.layer];
     (ownership.set_of(id) != 0 ? layer.owned_bytes : layer.unowned_bytes) += file.size;
   }
@@ -158,7 +161,7 @@ void sum_unowned(const FileTable& table, const Ownership& ownership, Inventory& 
     auto found = sums.find(folder);
     if (found == sums.end())
       found = sums.emplace(std::string(folder), UnownedFolder{.path = std::string(folder)}).first;
-    const auto bytes = table.file(id).first_name ? table.file(id).size : 0;
+    const auto bytes = table.file(id).is_first_name() ? table.file(id).size : 0;
     ++found->second.files;
     found->second.bytes += bytes;
     ++inventory.unowned_files;

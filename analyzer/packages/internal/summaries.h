@@ -6,10 +6,11 @@
 
 namespace varve::packages::internal {
 
-void sum_waste(const FileSource& source, const FileTable& table, const Records& records,
+void sum_waste(const index::FileSource& source, const FileTable& table, const Records& records,
                const std::vector<StaleRecord>& stale, Inventory& inventory);
 // After sum_waste().
-void sum_layers(const FileSource& source, const FileTable& table, const Ownership& ownership, Inventory& inventory);
+void sum_layers(const index::FileSource& source, const FileTable& table, const Ownership& ownership,
+                Inventory& inventory);
 void sum_unowned(const FileTable& table, const Ownership& ownership, Inventory& inventory);
 void find_path_owners(const FileTable& table, const Ownership& ownership, Inventory& inventory);
 

@@ -84,9 +84,9 @@ void SparseMapReader::add_number(std::uint64_t number, const TarPlace& place) {
   }
 }
 
-std::vector<TarRun> runs_of(const SparseMap& map, std::uint64_t file_size, std::uint64_t data_stream_offset,
-                            std::uint64_t stored_bytes, const TarPlace& place) {
-  std::vector<TarRun> runs;
+std::vector<ContentRun> runs_of(const SparseMap& map, std::uint64_t file_size, std::uint64_t data_stream_offset,
+                                std::uint64_t stored_bytes, const TarPlace& place) {
+  std::vector<ContentRun> runs;
   std::uint64_t file_end = 0;
   std::uint64_t stored = 0;
   for (const auto& [offset, length] : map) {

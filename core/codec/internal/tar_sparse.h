@@ -40,7 +40,7 @@ class SparseMapReader {
 
 // The map as runs of a stream; pieces of length 0 vanish. Throws CorruptData if pieces overlap, are out of order, leave
 // the file, or do not add up to what is stored.
-std::vector<TarRun> runs_of(const SparseMap& map, std::uint64_t file_size, std::uint64_t data_stream_offset,
-                            std::uint64_t stored_bytes, const TarPlace& place);
+std::vector<ContentRun> runs_of(const SparseMap& map, std::uint64_t file_size, std::uint64_t data_stream_offset,
+                                std::uint64_t stored_bytes, const TarPlace& place);
 
 }  // namespace varve::codec::internal

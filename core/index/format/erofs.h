@@ -47,16 +47,8 @@ ErofsImage write_erofs(const Tree& tree, const std::vector<std::string>& layer_t
 
 using Nid = std::uint64_t;  // inode number as the kernel shows it
 
-struct InodeInfo {
-  FileType type = FileType::kRegular;
-  std::uint32_t mode = 0;  // 07777
+struct InodeInfo : FileAttributes {  // without xattrs: they are asked for apart
   std::uint32_t nlink = 1;
-  std::uint32_t uid = 0;
-  std::uint32_t gid = 0;
-  std::int64_t mtime_seconds = 0;
-  std::uint32_t mtime_nanoseconds = 0;
-  std::uint32_t device_major = 0;
-  std::uint32_t device_minor = 0;
   std::uint64_t size = 0;  // directories: bytes of their blocks
 };
 

@@ -370,11 +370,8 @@ bool is_known(std::uint8_t type) {
 
 bool LayerEntry::operator==(const LayerEntry& other) const {
   const auto members = [](const LayerEntry& entry) {
-    const auto& [type, path, link_target, mode, uid, gid, mtime_seconds, mtime_nanoseconds, device_major, device_minor,
-                 size, runs, xattrs, content_digest, chunk_digests, facts] =
-        entry;  // all of them, or this does not compile
-    return std::tie(type, path, link_target, mode, uid, gid, mtime_seconds, mtime_nanoseconds, device_major,
-                    device_minor, size, runs, xattrs, content_digest, chunk_digests);
+    return std::tie(entry.attributes(), entry.path, entry.link_target, entry.size, entry.runs, entry.content_digest,
+                    entry.chunk_digests);
   };
   return members(*this) == members(other) && (elf == other.elf || (elf && other.elf && *elf == *other.elf));
 }

@@ -2,7 +2,6 @@
 // All entries of one layer in tar order, with the digests of their contents: what merging, deduplication and package
 // lists need without reading the layer again. On disk: docs/format-layer-entries.md.
 #include <cstdint>
-#include <map>
 #include <memory>
 #include <string>
 #include <string_view>
@@ -11,6 +10,7 @@
 #include "core/base/byte_range.h"
 #include "core/base/bytes.h"
 #include "core/base/digest.h"
+#include "core/base/file_attributes.h"
 #include "core/index/elf/elf_facts.h"
 
 namespace varve::index {
@@ -21,39 +21,12 @@ inline constexpr std::uint64_t kMaxLayerElfTextBytes =
     256ull << 20;  // strings in the ELF facts of one layer, each as often as it occurs
 inline constexpr std::uint64_t kChunkBytes = 1024 * 1024;  // content is cut at multiples of this from the file's start
 
-enum class FileType : std::uint8_t {
-  kRegular = 1,
-  kDirectory = 2,
-  kCharDevice = 3,
-  kBlockDevice = 4,
-  kFifo = 5,
-  kSymlink = 7,
-  kHardLink = 15
-};
-
-// A run of content; what no run covers reads as zeros.
-struct ContentRun {
-  std::uint64_t file_offset = 0;
-  std::uint64_t stream_offset = 0;
-  std::uint64_t length = 0;
-  bool operator==(const ContentRun&) const = default;
-};
-
-struct LayerEntry {
-  FileType type = FileType::kRegular;
+struct LayerEntry : FileAttributes {
   std::string path;  // normalised: no leading "/", no "." parts, no trailing "/"; "" = the root. Whiteouts keep their
                      // ".wh." names
   std::string link_target;  // symlink: verbatim; hard link: normalised path in the image root
-  std::uint32_t mode = 0;   // 07777
-  std::uint32_t uid = 0;
-  std::uint32_t gid = 0;
-  std::int64_t mtime_seconds = 0;
-  std::uint32_t mtime_nanoseconds = 0;
-  std::uint32_t device_major = 0;
-  std::uint32_t device_minor = 0;
   std::uint64_t size = 0;
-  std::vector<ContentRun> runs;  // regular and not empty
-  std::map<std::string, std::string> xattrs;
+  std::vector<ContentRun> runs;         // regular and not empty
   Digest content_digest;                // regular and not empty: SHA-256 of the content, holes as zeros
   std::vector<Digest> chunk_digests;    // only if size > kChunkBytes and not sparse: one per kChunkBytes
   std::shared_ptr<const ElfFacts> elf;  // regular and not empty; null: no ELF file, or has_elf_facts is false

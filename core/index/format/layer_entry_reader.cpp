@@ -10,26 +10,6 @@
 namespace varve::index {
 namespace {
 
-FileType file_type(codec::TarType type) {
-  switch (type) {
-    case codec::TarType::kRegular:
-      return FileType::kRegular;
-    case codec::TarType::kHardLink:
-      return FileType::kHardLink;
-    case codec::TarType::kSymlink:
-      return FileType::kSymlink;
-    case codec::TarType::kCharDevice:
-      return FileType::kCharDevice;
-    case codec::TarType::kBlockDevice:
-      return FileType::kBlockDevice;
-    case codec::TarType::kDirectory:
-      return FileType::kDirectory;
-    case codec::TarType::kFifo:
-      return FileType::kFifo;
-  }
-  return FileType::kRegular;
-}
-
 constexpr std::array<std::byte, 64 * 1024> kZeros{};
 
 }  // namespace
@@ -40,26 +20,22 @@ LayerEntry make_layer_entry(codec::TarEntry& entry, std::string_view what) {
     fail<Unsupported>("{} at {}: {:.200}: owner {}:{} does not fit in 32 bits", what, entry.header_stream_offset,
                       entry.name, entry.uid, entry.gid);
   LayerEntry result;
-  result.type = file_type(entry.type);
+  result.type = entry.type;
   result.path = normalise_path(entry.name, what);
-  if (entry.type == codec::TarType::kHardLink) result.link_target = normalise_path(entry.link_name, what);
-  if (entry.type == codec::TarType::kSymlink) result.link_target = std::move(entry.link_name);
+  if (entry.type == FileType::kHardLink) result.link_target = normalise_path(entry.link_name, what);
+  if (entry.type == FileType::kSymlink) result.link_target = std::move(entry.link_name);
   result.mode = entry.mode & 07777;
   result.uid = std::uint32_t(entry.uid);
   result.gid = std::uint32_t(entry.gid);
   result.mtime_seconds = entry.mtime_seconds;
   result.mtime_nanoseconds = entry.mtime_nanoseconds;
-  if (entry.type == codec::TarType::kCharDevice || entry.type == codec::TarType::kBlockDevice) {
+  if (entry.type == FileType::kCharDevice || entry.type == FileType::kBlockDevice) {
     result.device_major = entry.device_major;
     result.device_minor = entry.device_minor;
   }
-  if (entry.type == codec::TarType::kRegular) result.size = entry.size;
+  if (entry.type == FileType::kRegular) result.size = entry.size;
   result.xattrs = std::move(entry.xattrs);
-  if (result.size != 0) {
-    result.runs.reserve(entry.runs.size());
-    for (const auto& run : entry.runs)
-      result.runs.push_back({.file_offset = run.file_offset, .stream_offset = run.stream_offset, .length = run.length});
-  }
+  if (result.size != 0) result.runs = std::move(entry.runs);
   return result;
 }
 

@@ -1,94 +1,153 @@
 #include "core/index/merge/flat_tree.h"
 
 #include <algorithm>
-#include <unordered_map>
 #include <utility>
 
 #include "core/base/errors.h"
-#include "core/index/merge/merge_layers.h"
 
 namespace varve::index {
-namespace {
 
-// What merging does not keep of an entry.
-struct EntryContent {
-  Digest digest;
-  std::shared_ptr<const ElfFacts> elf;
-};
+const FlatEntry* FlatTree::find_regular(std::string_view path) const {
+  const auto found = entries.find(path);
+  return found != entries.end() && found->second.type == FileType::kRegular ? &found->second : nullptr;
+}
 
-class Flattener {
- public:
-  Flattener(const Tree& tree, const std::vector<std::vector<EntryContent>>& contents) : contents_(contents) {
-    flat_.layers = tree.layers;
-    add("", *tree.root);
-    add_children("", *tree.root);
-    // Names are given in byte order of directories, not of whole paths ("a-b" comes before "a/b"): which name of an
-    // inode is the first is known only now.
-    for (auto& [inode, names] : names_) {
-      if (names.size() == 1) continue;
-      std::ranges::sort(names);
-      for (std::size_t i = 1; i < names.size(); ++i) flat_.entries.at(names[i]).link_of = names.front();
+FlatTreeMaker::FlatTreeMaker()
+    : merger_([this](const TreeInode& removed, std::uint32_t by_layer, bool deleted) {
+        note_removal(removed, by_layer, deleted);
+      }) {
+  flat_.has_elf_facts = true;
+}
+
+void FlatTreeMaker::add(LayerEntries layer, const CompressedShares& shares) {
+  const auto compressed = shares_of_entries(layer.entries, shares);
+  flat_.has_elf_facts = flat_.has_elf_facts && layer.has_elf_facts;
+  auto& facts = facts_.emplace_back();
+  facts.reserve(layer.entries.size());
+  for (std::size_t i = 0; i < layer.entries.size(); ++i) {
+    const auto& entry = layer.entries[i];
+    facts.push_back({.path = entry.path,
+                     .type = entry.type,
+                     .size = entry.size,
+                     .compressed_bytes = compressed[i],
+                     .content = entry.content_digest,
+                     .elf = entry.elf});
+  }
+  merger_.add(std::move(layer));
+}
+
+void FlatTreeMaker::note_removal(const TreeInode& removed, std::uint32_t by_layer, bool deleted) {
+  std::vector<const TreeInode*> waiting{&removed};
+  while (!waiting.empty()) {
+    const auto& inode = *waiting.back();
+    waiting.pop_back();
+    if (inode.type == FileType::kDirectory) {
+      for (const auto& [name, child] : inode.children) waiting.push_back(child.get());
+    } else if (inode.entry != kNoEntry) {
+      removals_[{inode.layer, inode.entry}] = {.by_layer = by_layer, .deleted = deleted};
     }
   }
-  FlatTree take() { return std::move(flat_); }
+}
 
- private:
-  void add_children(const std::string& path, const TreeInode& directory) {
-    for (const auto& [name, child] : directory.children) {
-      const auto child_path = path.empty() ? name : path + "/" + name;
-      add(child_path, *child);
-      if (child->type == FileType::kDirectory) {
-        add_children(child_path, *child);
+FlatTree FlatTreeMaker::finish() {
+  auto tree = merger_.finish();
+  flat_.layers = tree.layers;
+  put_all(std::move(*tree.root));
+  list_hidden();
+  facts_.clear();
+  return std::move(flat_);
+}
+
+void FlatTreeMaker::put(const std::string& path, TreeInode inode) {
+  if (path.size() > kMaxTreePathBytes)
+    fail<Unsupported>("image: {:.100}…: a name of more than {} bytes", path, kMaxTreePathBytes);
+  if (flat_.entries.size() >= kMaxTreeNames) fail<Unsupported>("image: more than {} files", kMaxTreeNames);
+  auto& flat = flat_.entries[path];
+  flat.attributes() = std::move(inode.attributes());
+  flat.size = inode.type == FileType::kRegular ? inode.size : 0;
+  flat.symlink_target = std::move(inode.symlink_target);
+  flat.layer = inode.layer;
+  flat.entry = inode.entry;
+  flat.runs = std::move(inode.runs);
+  flat.implied = inode.entry == kNoEntry;
+  if (flat.implied) return;
+  auto& fact = facts_.at(inode.layer).at(inode.entry);
+  fact.visible = true;
+  flat.compressed_bytes = fact.compressed_bytes;
+  if (inode.type != FileType::kRegular || inode.size == 0) return;
+  flat.content_digest = fact.content;
+  flat.elf = fact.elf;
+}
+
+// The tree of inodes goes as the flat one comes: both at once would be most of what an image takes.
+void FlatTreeMaker::put_all(TreeInode root) {
+  std::vector<std::pair<decltype(root.children), std::string>> waiting;
+  waiting.emplace_back(std::move(root.children), "");
+  put("", std::move(root));
+  std::vector<std::pair<std::shared_ptr<TreeInode>, std::string>> shared;
+  while (!waiting.empty()) {
+    const auto [children, prefix] = std::move(waiting.back());
+    waiting.pop_back();
+    for (const auto& [name, inode] : children) {
+      const auto path = prefix + name;
+      if (inode->type == FileType::kDirectory) waiting.emplace_back(std::move(inode->children), path + '/');
+      if (inode.use_count() == 1) {
+        put(path, std::move(*inode));
       } else {
-        names_[child.get()].push_back(child_path);
+        put(path, *inode);
+        shared.emplace_back(inode, path);
       }
     }
   }
-
-  void add(const std::string& path, const TreeInode& inode) {
-    FlatEntry entry;
-    entry.type = inode.type;
-    entry.mode = inode.mode;
-    entry.uid = inode.uid;
-    entry.gid = inode.gid;
-    entry.mtime_seconds = inode.mtime_seconds;
-    entry.mtime_nanoseconds = inode.mtime_nanoseconds;
-    entry.device_major = inode.device_major;
-    entry.device_minor = inode.device_minor;
-    entry.size = inode.type == FileType::kRegular ? inode.size : 0;
-    entry.symlink_target = inode.symlink_target;
-    entry.xattrs = inode.xattrs;
-    entry.layer = inode.layer;
-    entry.runs = inode.runs;
-    entry.implied = inode.entry == kNoEntry;
-    if (inode.type == FileType::kRegular && inode.size != 0 && !entry.implied) {
-      const auto& content = contents_.at(inode.layer).at(inode.entry);
-      entry.content_digest = content.digest;
-      entry.elf = content.elf;
-    }
-    flat_.entries.emplace(path, std::move(entry));
+  // Names are met in the order of directories ("a-b" comes before "a/b" in that of whole paths): which name of an inode
+  // is the first is known only now.
+  std::ranges::sort(shared);
+  const std::string* first = nullptr;
+  for (std::size_t i = 0; i < shared.size(); ++i) {
+    if (i == 0 || shared[i].first != shared[i - 1].first)
+      first = &shared[i].second;
+    else
+      flat_.entries.at(shared[i].second).link_of = *first;
   }
+}
 
-  const std::vector<std::vector<EntryContent>>& contents_;
-  FlatTree flat_;
-  std::unordered_map<const TreeInode*, std::vector<std::string>> names_;
-};
+void FlatTreeMaker::list_hidden() {
+  FactsByPath by_path;
+  for (std::uint32_t layer = 0; layer < facts_.size(); ++layer) {
+    for (std::uint32_t entry = 0; entry < facts_[layer].size(); ++entry) {
+      const auto& fact = facts_[layer][entry];
+      if (fact.visible || (fact.type != FileType::kRegular && fact.type != FileType::kSymlink)) continue;
+      const auto removal = removals_.find({layer, entry});
+      if (removal == removals_.end()) continue;  // a whiteout, or what aufs left behind: never part of a tree
+      const auto [by_layer, deleted] = removal->second;
+      flat_.hidden.push_back({.path = fact.path,
+                              .type = fact.type,
+                              .size = fact.size,
+                              .layer = layer,
+                              .compressed_bytes = fact.compressed_bytes,
+                              .by_layer = by_layer,
+                              .deleted = deleted,
+                              .same_content = !deleted && has_same_content(fact, by_layer, by_path)});
+    }
+  }
+}
 
-}  // namespace
+bool FlatTreeMaker::has_same_content(const Fact& fact, std::uint32_t layer, FactsByPath& by_path) const {
+  if (fact.type != FileType::kRegular || layer >= facts_.size()) return false;
+  auto& names = by_path[layer];
+  if (names.empty()) {
+    for (const auto& other : facts_[layer]) names[other.path] = &other;  // of several with one name the last counts
+  }
+  const auto found = names.find(fact.path);
+  if (found == names.end() || found->second->type != FileType::kRegular || found->second->size != fact.size)
+    return false;
+  return fact.size == 0 || (fact.content != Digest() && found->second->content == fact.content);
+}
 
 FlatTree flatten(std::vector<LayerEntries> layers) {
-  LayerMerger merger;
-  std::vector<std::vector<EntryContent>> contents;
-  const bool has_elf_facts = std::ranges::all_of(layers, &LayerEntries::has_elf_facts);
-  for (auto& layer : layers) {
-    auto& of_layer = contents.emplace_back();
-    of_layer.reserve(layer.entries.size());
-    for (const auto& entry : layer.entries) of_layer.push_back({.digest = entry.content_digest, .elf = entry.elf});
-    merger.add(std::move(layer));
-  }
-  auto flat = Flattener(merger.finish(), contents).take();
-  flat.has_elf_facts = has_elf_facts;
-  return flat;
+  FlatTreeMaker maker;
+  for (auto& layer : layers) maker.add(std::move(layer));
+  return maker.finish();
 }
 
 LayerEntries read_layer_entries_of(LocalIndex& local, const LoadedIndex& index, const oci::Image& image,
@@ -104,12 +163,12 @@ LayerEntries read_layer_entries_of(LocalIndex& local, const LoadedIndex& index, 
   return entries;
 }
 
-std::vector<LayerEntries> read_layer_entries(LocalIndex& local, const LoadedIndex& index, const oci::Image& image,
-                                             std::uint64_t* fetched_bytes) {
-  std::vector<LayerEntries> layers;
-  for (std::size_t number = 0; number < index.blobs.layers.size(); ++number)
-    layers.push_back(read_layer_entries_of(local, index, image, number, fetched_bytes));
-  return layers;
+FlatTree read_flat_tree(LocalIndex& local, const LoadedIndex& index, const oci::Image& image,
+                        std::uint64_t* fetched_bytes) {
+  FlatTreeMaker maker;
+  for (std::size_t layer = 0; layer < index.blobs.layers.size(); ++layer)
+    maker.add(read_layer_entries_of(local, index, image, layer, fetched_bytes), CompressedShares(*index.maps[layer]));
+  return maker.finish();
 }
 
 bool same_entry(const FlatEntry& before, const FlatEntry& after, std::string* why) {

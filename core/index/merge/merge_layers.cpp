@@ -41,29 +41,21 @@ struct EntryPlace {
   std::uint32_t entry = kNoEntry;
 };
 
-void set_attributes(TreeInode& inode, const LayerEntry& entry, EntryPlace place) {
+void take_attributes(TreeInode& inode, LayerEntry& entry, EntryPlace place) {
   inode.layer = place.layer;
   inode.entry = place.entry;
-  inode.type = entry.type;
-  inode.mode = entry.mode;
-  inode.uid = entry.uid;
-  inode.gid = entry.gid;
-  inode.mtime_seconds = entry.mtime_seconds;
-  inode.mtime_nanoseconds = entry.mtime_nanoseconds;
-  inode.device_major = entry.device_major;
-  inode.device_minor = entry.device_minor;
+  inode.attributes() = std::move(entry.attributes());
 }
 
 // Moves what an entry describes into an inode of its own.
 InodePtr make_inode(LayerEntry& entry, EntryPlace place) {
   auto inode = std::make_shared<TreeInode>();
-  set_attributes(*inode, entry, place);
+  take_attributes(*inode, entry, place);
   inode->size = entry.type == FileType::kSymlink ? entry.link_target.size() : entry.size;
   if (entry.type == FileType::kSymlink) {
     inode->symlink_target = std::move(entry.link_target);
     inode->mode = 0777;  // as Linux makes every symlink, whatever the header says
   }
-  inode->xattrs = std::move(entry.xattrs);
   inode->runs.reserve(entry.runs.size());
   for (const auto& run : entry.runs) inode->runs.push_back({.layer = place.layer, .run = run});
   return inode;
@@ -247,8 +239,7 @@ class LayerApplier {
   }
 
   static void update_directory(TreeInode& directory, LayerEntry& entry, EntryPlace place) {
-    set_attributes(directory, entry, place);
-    directory.xattrs = std::move(entry.xattrs);
+    take_attributes(directory, entry, place);
   }
 
   void add_hard_link(LayerEntry& entry, std::string_view parent_path, std::string_view name) {

@@ -23,21 +23,17 @@ struct TreeRun {
 };
 
 // One inode. Hard links are several names of one TreeInode.
-struct TreeInode {
-  FileType type = FileType::kDirectory;  // never kHardLink
-  std::uint32_t mode = 0755;
-  std::uint32_t uid = 0;
-  std::uint32_t gid = 0;
-  std::int64_t mtime_seconds = 0;
-  std::uint32_t mtime_nanoseconds = 0;
-  std::uint32_t device_major = 0;
-  std::uint32_t device_minor = 0;
+struct TreeInode : FileAttributes {  // type never kHardLink
+  TreeInode() {
+    type = FileType::kDirectory;
+    mode = 0755;
+  }
+
   std::uint64_t size = 0;
   std::uint32_t layer = 0;         // of the entry that made it; a directory is what the last entry said of it
   std::uint32_t entry = kNoEntry;  // its place in that layer's entries; not written into trees
   std::string symlink_target;
   std::vector<TreeRun> runs;
-  std::map<std::string, std::string> xattrs;
   // Directories: name -> inode, ordered bytewise as EROFS wants it.
   std::map<std::string, std::shared_ptr<TreeInode>, std::less<>> children;
 };

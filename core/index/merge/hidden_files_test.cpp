@@ -1,5 +1,3 @@
-#include "analyzer/packages/layer_stack.h"
-
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
 
@@ -9,12 +7,11 @@
 
 #include <fmt/format.h>
 
-namespace varve::packages {
+#include "core/index/merge/flat_tree.h"
+
+namespace varve::index {
 namespace {
 
-using index::FileType;
-using index::LayerEntries;
-using index::LayerEntry;
 using ::testing::ElementsAre;
 using ::testing::IsEmpty;
 
@@ -69,82 +66,82 @@ CompressedShares half_of(std::uint64_t stream_bytes) {
   return shares;
 }
 
-void put(LayerStack& stack, LayerBuilder& layer) {
+void put(FlatTreeMaker& maker, LayerBuilder& layer) {
   const auto shares = half_of(layer.stream_bytes());
-  stack.add(layer.take(), shares);
+  maker.add(layer.take(), shares);
 }
 
-std::vector<std::string> hidden_of(const LayerStack& stack) {
+std::vector<std::string> hidden_of(const FlatTree& tree) {
   std::vector<std::string> lines;
-  for (const auto& hidden : stack.hidden())
-    lines.push_back(fmt::format("{} of {}: {} by {}{}", hidden.path, hidden.file.layer,
+  for (const auto& hidden : tree.hidden)
+    lines.push_back(fmt::format("{} of {}: {} by {}{}", hidden.path, hidden.layer,
                                 hidden.deleted ? "deleted" : "replaced", hidden.by_layer,
                                 hidden.same_content ? ", the same" : ""));
   std::ranges::sort(lines);
   return lines;
 }
 
-TEST(LayerStackTest, TellsWhatUpperLayersHideAndWhy) {
-  LayerStack stack;
+TEST(HiddenFilesTest, TellsWhatUpperLayersHideAndWhy) {
+  FlatTreeMaker maker;
   LayerBuilder base, middle, top;
   base.file("a", "one").file("b", "two").file("c/d", "three").file("c/e", "four").file("kept", "five");
   middle.file("a", "one").file("b", "TWO").whiteout("c", "d");
   top.opaque("c").file("c/f", "six").file("b", "2");
-  for (auto* layer : {&base, &middle, &top}) put(stack, *layer);
-  stack.finish();
-  EXPECT_THAT(hidden_of(stack),
+  for (auto* layer : {&base, &middle, &top}) put(maker, *layer);
+  const auto tree = maker.finish();
+  EXPECT_THAT(hidden_of(tree),
               ElementsAre("a of 0: replaced by 1, the same", "b of 0: replaced by 1", "b of 1: replaced by 2",
                           "c/d of 0: deleted by 1", "c/e of 0: deleted by 2"));
-  EXPECT_EQ(stack.files().at("b").layer, 2u);
-  EXPECT_EQ(stack.files().at("kept").layer, 0u);
-  EXPECT_FALSE(stack.files().contains("c/e"));
+  EXPECT_EQ(tree.entries.at("b").layer, 2u);
+  EXPECT_EQ(tree.entries.at("kept").layer, 0u);
+  EXPECT_FALSE(tree.entries.contains("c/e"));
 }
 
-TEST(LayerStackTest, AFileLivesAsLongAsOneOfItsNames) {
-  LayerStack stack;
+TEST(HiddenFilesTest, AFileLivesAsLongAsOneOfItsNames) {
+  FlatTreeMaker maker;
   LayerBuilder base, top;
   base.file("z", "content").hard_link("a", "z").file("gone", "x").hard_link("gone2", "gone");
   top.whiteout("", "z").whiteout("", "gone").file("gone2", "new");
-  put(stack, base);
-  put(stack, top);
-  stack.finish();
-  EXPECT_THAT(hidden_of(stack), ElementsAre("gone of 0: replaced by 1"));
-  EXPECT_TRUE(stack.files().at("a").first_name);
-  EXPECT_EQ(stack.find_regular("a")->size, 7u);
+  put(maker, base);
+  put(maker, top);
+  const auto tree = maker.finish();
+  EXPECT_THAT(hidden_of(tree), ElementsAre("gone of 0: replaced by 1"));
+  EXPECT_TRUE(tree.entries.at("a").is_first_name());
+  EXPECT_EQ(tree.find_regular("a")->size, 7u);
 }
 
-TEST(LayerStackTest, CountsAnInodeUnderItsFirstName) {
-  LayerStack stack;
+TEST(HiddenFilesTest, CountsAnInodeUnderItsFirstName) {
+  FlatTreeMaker maker;
   LayerBuilder base;
   base.file("z", "content").hard_link("a", "z").hard_link("m", "z");
-  put(stack, base);
-  stack.finish();
-  EXPECT_TRUE(stack.files().at("a").first_name);
-  EXPECT_FALSE(stack.files().at("m").first_name);
-  EXPECT_FALSE(stack.files().at("z").first_name);
-  EXPECT_THAT(stack.hidden(), IsEmpty());
+  put(maker, base);
+  const auto tree = maker.finish();
+  EXPECT_TRUE(tree.entries.at("a").is_first_name());
+  EXPECT_FALSE(tree.entries.at("m").is_first_name());
+  EXPECT_FALSE(tree.entries.at("z").is_first_name());
+  EXPECT_THAT(tree.hidden, IsEmpty());
 }
 
-TEST(LayerStackTest, ReplacingAFolderHidesAllThatIsBelow) {
-  LayerStack stack;
+TEST(HiddenFilesTest, ReplacingAFolderHidesAllThatIsBelow) {
+  FlatTreeMaker maker;
   LayerBuilder base, top;
   base.file("d/e/f", "1").symlink("d/l", "e");
   top.file("d", "now a file");
-  put(stack, base);
-  put(stack, top);
-  stack.finish();
-  EXPECT_THAT(hidden_of(stack), ElementsAre("d/e/f of 0: replaced by 1", "d/l of 0: replaced by 1"));
+  put(maker, base);
+  put(maker, top);
+  const auto tree = maker.finish();
+  EXPECT_THAT(hidden_of(tree), ElementsAre("d/e/f of 0: replaced by 1", "d/l of 0: replaced by 1"));
 }
 
-TEST(LayerStackTest, FindsNoFileOfOddNames) {
-  LayerStack stack;
+TEST(HiddenFilesTest, FindsNoFileOfOddNames) {
+  FlatTreeMaker maker;
   LayerBuilder base;
   base.file("a/b", "x");
-  put(stack, base);
-  stack.finish();
+  put(maker, base);
+  const auto tree = maker.finish();
   for (const auto* path : {"", "a", "a/b/c", "/a/b", "a//b", "a/b/", "b"})
-    EXPECT_EQ(stack.find_regular(path), nullptr) << path;
-  EXPECT_NE(stack.find_regular("a/b"), nullptr);
+    EXPECT_EQ(tree.find_regular(path), nullptr) << path;
+  EXPECT_NE(tree.find_regular("a/b"), nullptr);
 }
 
 TEST(CompressedSharesTest, GivesEachEntryItsPartAndLosesNothing) {
@@ -305,10 +302,10 @@ class RandomLayers {
   std::mt19937 random_;
 };
 
-TEST(LayerStackTest, AgreesWithThePlainestWayOnRandomLayers) {
+TEST(HiddenFilesTest, AgreesWithThePlainestWayOnRandomLayers) {
   std::size_t hidden_seen = 0;
   for (unsigned seed = 0; seed < 3000; ++seed) {
-    LayerStack stack;
+    FlatTreeMaker maker;
     PlainStack plain;
     RandomLayers random(seed);
     std::vector<std::vector<LayerEntry>> layers;
@@ -318,9 +315,9 @@ TEST(LayerStackTest, AgreesWithThePlainestWayOnRandomLayers) {
       auto layer = random.make(plain.tree(), contents);
       plain.add(layer.entries(), contents);
       layers.push_back(layer.entries());
-      put(stack, layer);
+      put(maker, layer);
     }
-    stack.finish();
+    const auto tree = maker.finish();
 
     std::map<std::string, std::string> expected, actual;
     std::set<std::pair<std::uint32_t, std::size_t>> visible;
@@ -328,9 +325,11 @@ TEST(LayerStackTest, AgreesWithThePlainestWayOnRandomLayers) {
       expected[path] = file ? fmt::format("{} bytes of layer {}", file->content.size(), file->layer) : "folder";
       if (file) visible.emplace(file->layer, file->entry);
     }
-    for (const auto& [path, file] : stack.files())
+    for (const auto& [path, file] : tree.entries) {
+      if (path.empty()) continue;  // the root
       actual[path] =
           file.type == FileType::kDirectory ? "folder" : fmt::format("{} bytes of layer {}", file.size, file.layer);
+    }
     ASSERT_EQ(actual, expected) << "seed " << seed;
 
     // Hidden is each regular entry that no visible name leads to.
@@ -343,9 +342,9 @@ TEST(LayerStackTest, AgreesWithThePlainestWayOnRandomLayers) {
           expected_hidden.insert(fmt::format("{}:{}:{}", layer, entry.path, entry.size));
       }
     }
-    for (const auto& hidden : stack.hidden()) {
-      actual_hidden.insert(fmt::format("{}:{}:{}", hidden.file.layer, hidden.path, hidden.file.size));
-      ASSERT_GE(hidden.by_layer, hidden.file.layer) << "seed " << seed;
+    for (const auto& hidden : tree.hidden) {
+      actual_hidden.insert(fmt::format("{}:{}:{}", hidden.layer, hidden.path, hidden.size));
+      ASSERT_GE(hidden.by_layer, hidden.layer) << "seed " << seed;
     }
     ASSERT_EQ(actual_hidden, expected_hidden) << "seed " << seed;
     hidden_seen += actual_hidden.size();
@@ -354,4 +353,4 @@ TEST(LayerStackTest, AgreesWithThePlainestWayOnRandomLayers) {
 }
 
 }  // namespace
-}  // namespace varve::packages
+}  // namespace varve::index

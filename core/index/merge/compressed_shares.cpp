@@ -1,8 +1,8 @@
-#include "analyzer/packages/compressed_shares.h"
+#include "core/index/merge/compressed_shares.h"
 
 #include <algorithm>
 
-namespace varve::packages {
+namespace varve::index {
 namespace {
 
 constexpr std::uint64_t kTarBlock = 512;
@@ -13,7 +13,7 @@ struct Extent {
 };
 
 // Absent (begin > end) for entries whose bytes are their header alone.
-Extent content_of(const index::LayerEntry& entry) {
+Extent content_of(const LayerEntry& entry) {
   Extent content{1, 0};
   for (const auto& run : entry.runs) {
     if (content.begin > content.end) content = {run.stream_offset, run.stream_offset};
@@ -26,8 +26,8 @@ Extent content_of(const index::LayerEntry& entry) {
 
 }  // namespace
 
-CompressedShares::CompressedShares(const index::LayerMap& map) {
-  if (map.format == index::LayerFormat::kZstdSingle) {
+CompressedShares::CompressedShares(const LayerMap& map) {
+  if (map.format == LayerFormat::kZstdSingle) {
     add(map.stream_bytes, map.compressed_bytes);
     return;
   }
@@ -53,8 +53,7 @@ std::uint64_t CompressedShares::before(std::uint64_t stream_offset) const {
          std::uint64_t(double(compressed) * double(stream_offset - last.stream_end) / double(stream));
 }
 
-std::vector<std::uint64_t> shares_of_entries(const std::vector<index::LayerEntry>& entries,
-                                             const CompressedShares& shares) {
+std::vector<std::uint64_t> shares_of_entries(const std::vector<LayerEntry>& entries, const CompressedShares& shares) {
   std::vector<std::uint64_t> result(entries.size());
   std::uint64_t at = 0;  // end of what is given away
   std::uint64_t at_share = 0;
@@ -79,4 +78,4 @@ std::vector<std::uint64_t> shares_of_entries(const std::vector<index::LayerEntry
   return result;
 }
 
-}  // namespace varve::packages
+}  // namespace varve::index

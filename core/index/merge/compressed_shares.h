@@ -7,7 +7,7 @@
 #include "core/index/format/layer_entries.h"
 #include "core/index/format/layer_map.h"
 
-namespace varve::packages {
+namespace varve::index {
 
 // Where the two sides of a blob correspond: between two such places the compressed bytes are spread evenly over the
 // stream.
@@ -15,7 +15,7 @@ class CompressedShares {
  public:
   CompressedShares() = default;
   // By spans; by the whole blob's ratio where spans have no compressed side (one zstd frame).
-  explicit CompressedShares(const index::LayerMap& map);
+  explicit CompressedShares(const LayerMap& map);
   // Both ascend; a place before the last one is ignored.
   void add(std::uint64_t stream_end, std::uint64_t compressed_end);
   // Compressed bytes of all the stream before an offset, so that shares of neighbours sum up exactly.
@@ -31,7 +31,6 @@ class CompressedShares {
 
 // One per entry: content with padding, and the headers before it. Entries without content share with the next one what
 // lies between two contents.
-std::vector<std::uint64_t> shares_of_entries(const std::vector<index::LayerEntry>& entries,
-                                             const CompressedShares& shares);
+std::vector<std::uint64_t> shares_of_entries(const std::vector<LayerEntry>& entries, const CompressedShares& shares);
 
-}  // namespace varve::packages
+}  // namespace varve::index

@@ -1,0 +1,42 @@
+#pragma once
+// An opened image with all that plans, gates and rewriting look at beside its tree: what is installed, what its loader
+// finds, what of it is CUDA.
+#include <optional>
+#include <string>
+
+#include "analyzer/cuda/rules.h"
+#include "analyzer/packages/inventory.h"
+#include "analyzer/prune/gates.h"
+#include "core/index/opened_image.h"
+
+namespace varve::prune {
+
+// Not shared between threads. The opened image must outlive it.
+class ImageView {
+ public:
+  // `reference`: what the image is called in messages, and how sessions find it.
+  ImageView(std::string reference, const index::OpenedImage& opened);
+  ImageView(const ImageView&) = delete;
+  ImageView& operator=(const ImageView&) = delete;
+
+  const std::string& reference() const { return reference_; }
+  const index::OpenedImage& opened() const { return opened_; }
+  const Digest& digest() const { return opened_.digest(); }
+  const index::FlatTree& tree() const { return opened_.tree(); }
+  const packages::Inventory& inventory() const { return inventory_; }
+  LoaderView loader_view() const { return {tree(), ld_cache_, opened_.image().config_json, digest()}; }
+  // Both need ELF facts in the index. The loader refers to the tree.
+  elf::Loader loader() const;
+  cuda::Selection cuda_selection() const;
+  // Made at the first call. Throws CouldNotRun as prune::cuda_manifest() does.
+  const cuda::Manifest& cuda_manifest() const;
+
+ private:
+  std::string reference_;
+  const index::OpenedImage& opened_;
+  packages::Inventory inventory_;
+  std::string ld_cache_;
+  mutable std::optional<cuda::Manifest> cuda_;
+};
+
+}  // namespace varve::prune
