@@ -42,16 +42,16 @@ void stop_daemon(const Context& context) {
 void replace_daemon(const Context& context) {
   auto daemon = fuse::ControlClient::connect(daemon_paths(context));
   if (!daemon) fail<NotFound>("no daemon runs for {}", context.global.root.string());
-  const auto before = daemon->status();
+  const auto before = daemon->status().daemon;
   daemon->replace(context.program, fuse::kHandoverFormat);
   const auto after = daemon->status();
   if (context.global.json)
-    return context.print_json({{"pid", after.pid},
+    return context.print_json({{"pid", after.daemon.pid},
                                {"version_before", before.version},
-                               {"version", after.version},
+                               {"version", after.daemon.version},
                                {"mounts", after.mounts.size()}});
-  context.out << fmt::format("daemon {}: version {} in place of {}, {} mounts\n", after.pid, after.version,
-                             before.version, after.mounts.size());
+  context.out << fmt::format("daemon {}: version {} in place of {}, {} mounts\n", after.daemon.pid,
+                             after.daemon.version, before.version, after.mounts.size());
 }
 
 // The words that start this daemon again, whatever the configuration and the working folder will be then.
