@@ -18,6 +18,15 @@ const CancelFlag kNoCancel;
 
 Demand steady(double per_hour) { return {.arrivals_per_hour = {per_hour}}; }
 
+// M/M/c: the share of arrivals that find all `servers` busy. `load` = arrival rate x mean service time, below
+// `servers`.
+double erlang_c(std::uint32_t servers, double load) {
+  // Erlang B by its recursion, which neither overflows nor cancels.
+  double blocked = 1;
+  for (std::uint32_t n = 1; n <= servers; ++n) blocked = load * blocked / (n + load * blocked);
+  return servers * blocked / (servers - load * (1 - blocked));
+}
+
 // Poisson: what of the arrivals finds so many machines, or more, in the making.
 double share_without_warm(std::uint32_t warm, double in_making) {
   double below = 0, term = std::exp(-in_making);

@@ -5,13 +5,6 @@
 
 namespace varve::fleet {
 
-double erlang_c(std::uint32_t servers, double load) {
-  // Erlang B by its recursion, which neither overflows nor cancels.
-  double blocked = 1;
-  for (std::uint32_t n = 1; n <= servers; ++n) blocked = load * blocked / (n + load * blocked);
-  return servers * blocked / (servers - load * (1 - blocked));
-}
-
 std::uint32_t warm_for_share(double in_making, double share) {
   double below = 0;
   std::uint32_t warm = 0;

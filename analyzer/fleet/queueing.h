@@ -1,12 +1,8 @@
 #pragma once
-// What queueing theory knows of pools, in closed form: the check of the simulator, and where its search begins.
+// What queueing theory knows of pools, in closed form: where the simulator's search begins.
 #include <cstdint>
 
 namespace varve::fleet {
-
-// M/M/c (Erlang C): the share of arrivals that find all `servers` busy. `load` = arrival rate x mean service time,
-// below `servers`.
-double erlang_c(std::uint32_t servers, double load);
 
 // The fewest warm machines for which at most `share` (0 < share < 1) of the arrivals find none, where each machine
 // taken is replaced after a time of any distribution and `in_making` = arrival rate x mean time to make one: by Palm's

@@ -96,13 +96,9 @@ CHECK_FUNCTION(cuDeviceGetUuid_v2, CuResult, CuUuid* uuid, CuDevice device)
 static_assert(sizeof(CuUuid) == sizeof(CUuuid) && sizeof(CuDevicePtr) == sizeof(CUdeviceptr) &&
               std::is_same_v<CuDevice, CUdevice>);
 CHECK_VALUE(kCudaSuccess, CUDA_SUCCESS)
-CHECK_VALUE(kCudaErrorOutOfMemory, CUDA_ERROR_OUT_OF_MEMORY)
 CHECK_VALUE(kCudaErrorNoDevice, CUDA_ERROR_NO_DEVICE)
-CHECK_VALUE(kCuDeviceMultiprocessorCount, CU_DEVICE_ATTRIBUTE_MULTIPROCESSOR_COUNT)
 CHECK_VALUE(kCuDeviceComputeCapabilityMajor, CU_DEVICE_ATTRIBUTE_COMPUTE_CAPABILITY_MAJOR)
 CHECK_VALUE(kCuDeviceComputeCapabilityMinor, CU_DEVICE_ATTRIBUTE_COMPUTE_CAPABILITY_MINOR)
-CHECK_VALUE(kCuJitInfoLogBuffer, CU_JIT_INFO_LOG_BUFFER)
-CHECK_VALUE(kCuJitInfoLogBufferSizeBytes, CU_JIT_INFO_LOG_BUFFER_SIZE_BYTES)
 CHECK_VALUE(kCuJitErrorLogBuffer, CU_JIT_ERROR_LOG_BUFFER)
 CHECK_VALUE(kCuJitErrorLogBufferSizeBytes, CU_JIT_ERROR_LOG_BUFFER_SIZE_BYTES)
 CHECK_VALUE(kCuStreamNonBlocking, CU_STREAM_NON_BLOCKING)
@@ -113,7 +109,6 @@ VARVE_NVRTC_REQUIRED(CHECK_FUNCTION)
 VARVE_NVRTC_OPTIONAL(CHECK_FUNCTION)
 #endif
 CHECK_VALUE(kNvrtcSuccess, NVRTC_SUCCESS)
-CHECK_VALUE(kNvrtcErrorCompilation, NVRTC_ERROR_COMPILATION)
 
 VARVE_CUBLAS_REQUIRED(CHECK_FUNCTION)
 #if CUDA_VERSION >= 11042
@@ -122,7 +117,6 @@ VARVE_CUBLAS_OPTIONAL(CHECK_FUNCTION)
 VARVE_CUBLASLT_REQUIRED(CHECK_FUNCTION)
 CHECK_VALUE(0, CUBLAS_STATUS_SUCCESS)
 CHECK_VALUE(kCublasOpNone, CUBLAS_OP_N)
-CHECK_VALUE(kCublasOpTranspose, CUBLAS_OP_T)
 
 VARVE_CUFFT_REQUIRED(CHECK_FUNCTION)
 static_assert(sizeof(CufftComplex) == sizeof(cufftComplex));
@@ -180,11 +174,8 @@ VARVE_NCCL_OPTIONAL(CHECK_FUNCTION)
 #endif
 CHECK_VALUE(kNcclSuccess, ncclSuccess)
 CHECK_VALUE(kNcclSum, ncclSum)
-CHECK_VALUE(kNcclInt32, ncclInt32)
-CHECK_VALUE(kNcclInt64, ncclInt64)
 CHECK_VALUE(kNcclFloat32, ncclFloat32)
 #if NCCL_VERSION_CODE >= NCCL_VERSION(2, 14, 0)
-CHECK_VALUE(kNcclInProgress, ncclInProgress)
 #endif
 #endif
 
@@ -199,16 +190,11 @@ CHECK_MEMBER(NvmlEventData, gpu_instance, nvmlEventData_t, gpuInstanceId)
 CHECK_MEMBER(NvmlEventData, compute_instance, nvmlEventData_t, computeInstanceId)
 CHECK_VALUE(kNvmlSuccess, NVML_SUCCESS)
 CHECK_VALUE(kNvmlErrorNotSupported, NVML_ERROR_NOT_SUPPORTED)
-CHECK_VALUE(kNvmlErrorNoPermission, NVML_ERROR_NO_PERMISSION)
-CHECK_VALUE(kNvmlErrorNotFound, NVML_ERROR_NOT_FOUND)
 CHECK_VALUE(kNvmlErrorInsufficientSize, NVML_ERROR_INSUFFICIENT_SIZE)
-CHECK_VALUE(kNvmlErrorTimeout, NVML_ERROR_TIMEOUT)
 CHECK_VALUE(kNvmlFeatureEnabled, NVML_FEATURE_ENABLED)
 CHECK_VALUE(kNvmlTemperatureGpu, NVML_TEMPERATURE_GPU)
-CHECK_VALUE(kNvmlClockGraphics, NVML_CLOCK_GRAPHICS)
 CHECK_VALUE(kNvmlClockSm, NVML_CLOCK_SM)
 CHECK_VALUE(kNvmlClockMem, NVML_CLOCK_MEM)
-CHECK_VALUE(kNvmlMemoryErrorCorrected, NVML_MEMORY_ERROR_TYPE_CORRECTED)
 CHECK_VALUE(kNvmlMemoryErrorUncorrected, NVML_MEMORY_ERROR_TYPE_UNCORRECTED)
 CHECK_VALUE(kNvmlVolatileEcc, NVML_VOLATILE_ECC)
 CHECK_VALUE(kNvmlAggregateEcc, NVML_AGGREGATE_ECC)
@@ -226,7 +212,6 @@ CHECK_VALUE(kNvmlReasonHwThermal, nvmlClocksThrottleReasonHwThermalSlowdown)
 CHECK_VALUE(kNvmlReasonHwPowerBrake, nvmlClocksThrottleReasonHwPowerBrakeSlowdown)
 CHECK_VALUE(kNvmlReasonDisplayClocks, nvmlClocksThrottleReasonDisplayClockSetting)
 CHECK_VALUE(kNvmlNameBytes, NVML_DEVICE_NAME_V2_BUFFER_SIZE)
-CHECK_VALUE(kNvmlUuidBytes, NVML_DEVICE_UUID_V2_BUFFER_SIZE)
 CHECK_VALUE(kNvmlVersionBytes, NVML_SYSTEM_DRIVER_VERSION_BUFFER_SIZE)
 #endif
 

@@ -18,14 +18,10 @@ struct CuUuid {
 };
 
 inline constexpr CuResult kCudaSuccess = 0;
-inline constexpr CuResult kCudaErrorOutOfMemory = 2;
 inline constexpr CuResult kCudaErrorNoDevice = 100;
-inline constexpr int kCuDeviceMultiprocessorCount = 16;  // CUdevice_attribute
-inline constexpr int kCuDeviceComputeCapabilityMajor = 75;
+inline constexpr int kCuDeviceComputeCapabilityMajor = 75;  // CUdevice_attribute
 inline constexpr int kCuDeviceComputeCapabilityMinor = 76;
-inline constexpr int kCuJitInfoLogBuffer = 3;  // CUjit_option
-inline constexpr int kCuJitInfoLogBufferSizeBytes = 4;
-inline constexpr int kCuJitErrorLogBuffer = 5;
+inline constexpr int kCuJitErrorLogBuffer = 5;  // CUjit_option
 inline constexpr int kCuJitErrorLogBufferSizeBytes = 6;
 inline constexpr unsigned kCuStreamNonBlocking = 1;
 

@@ -10,7 +10,7 @@ namespace varve::gpu::api {
 
 using CublasStatus = int;
 using CublasHandle = struct CublasHandleTag*;
-inline constexpr int kCublasOpNone = 0, kCublasOpTranspose = 1;  // cublasOperation_t, of cuSOLVER too
+inline constexpr int kCublasOpNone = 0;  // cublasOperation_t, of cuSOLVER too
 
 #define VARVE_CUBLAS_REQUIRED(F)                                                                                    \
   F(cublasCreate_v2, CublasStatus, CublasHandle* handle)                                                            \

@@ -17,14 +17,11 @@ struct NvmlEventData {
 
 inline constexpr NvmlReturn kNvmlSuccess = 0;
 inline constexpr NvmlReturn kNvmlErrorNotSupported = 3;
-inline constexpr NvmlReturn kNvmlErrorNoPermission = 4;
-inline constexpr NvmlReturn kNvmlErrorNotFound = 6;
 inline constexpr NvmlReturn kNvmlErrorInsufficientSize = 7;
-inline constexpr NvmlReturn kNvmlErrorTimeout = 10;
 inline constexpr int kNvmlFeatureEnabled = 1;  // nvmlEnableState_t
 inline constexpr int kNvmlTemperatureGpu = 0;
-inline constexpr int kNvmlClockGraphics = 0, kNvmlClockSm = 1, kNvmlClockMem = 2;
-inline constexpr int kNvmlMemoryErrorCorrected = 0, kNvmlMemoryErrorUncorrected = 1;
+inline constexpr int kNvmlClockSm = 1, kNvmlClockMem = 2;
+inline constexpr int kNvmlMemoryErrorUncorrected = 1;
 inline constexpr int kNvmlVolatileEcc = 0, kNvmlAggregateEcc = 1;
 inline constexpr int kNvmlRetiredMultipleSingleBit = 0, kNvmlRetiredDoubleBit = 1;
 inline constexpr unsigned long long kNvmlEventDoubleBitEcc = 0x2, kNvmlEventXidCritical = 0x8;
@@ -34,7 +31,7 @@ inline constexpr unsigned long long kNvmlReasonGpuIdle = 0x1, kNvmlReasonApplica
                                     kNvmlReasonSyncBoost = 0x10, kNvmlReasonSwThermal = 0x20,
                                     kNvmlReasonHwThermal = 0x40, kNvmlReasonHwPowerBrake = 0x80,
                                     kNvmlReasonDisplayClocks = 0x100;
-inline constexpr unsigned kNvmlNameBytes = 96, kNvmlUuidBytes = 96,
+inline constexpr unsigned kNvmlNameBytes = 96,
                           kNvmlVersionBytes = 80;  // the sizes of the newest interface
 
 #define VARVE_NVML_REQUIRED(F)                                                        \
@@ -42,11 +39,8 @@ inline constexpr unsigned kNvmlNameBytes = 96, kNvmlUuidBytes = 96,
   F(nvmlShutdown, NvmlReturn)                                                         \
   F(nvmlErrorString, const char*, NvmlReturn error)                                   \
   F(nvmlSystemGetDriverVersion, NvmlReturn, char* version, unsigned size)             \
-  F(nvmlDeviceGetCount_v2, NvmlReturn, unsigned* count)                               \
-  F(nvmlDeviceGetHandleByIndex_v2, NvmlReturn, unsigned index, NvmlDevice* device)    \
   F(nvmlDeviceGetHandleByPciBusId_v2, NvmlReturn, const char* id, NvmlDevice* device) \
-  F(nvmlDeviceGetName, NvmlReturn, NvmlDevice device, char* name, unsigned size)      \
-  F(nvmlDeviceGetUUID, NvmlReturn, NvmlDevice device, char* uuid, unsigned size)
+  F(nvmlDeviceGetName, NvmlReturn, NvmlDevice device, char* name, unsigned size)
 
 // Whatever a driver or a device lacks is left out of the facts.
 #define VARVE_NVML_OPTIONAL(F)                                                                                \

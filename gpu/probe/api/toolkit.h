@@ -13,7 +13,6 @@ VARVE_API_STRUCT(CudartFunctions, VARVE_CUDART_REQUIRED, VARVE_API_NONE)
 using NvrtcResult = int;
 using NvrtcProgram = struct NvrtcProgramTag*;
 inline constexpr NvrtcResult kNvrtcSuccess = 0;
-inline constexpr NvrtcResult kNvrtcErrorCompilation = 6;
 
 #define VARVE_NVRTC_REQUIRED(F)                                                                                \
   F(nvrtcVersion, NvrtcResult, int* major, int* minor)                                                         \
@@ -35,9 +34,9 @@ VARVE_API_STRUCT(NvrtcFunctions, VARVE_NVRTC_REQUIRED, VARVE_NVRTC_OPTIONAL)
 
 using NcclResult = int;
 using NcclComm = struct NcclCommTag*;
-inline constexpr NcclResult kNcclSuccess = 0, kNcclInProgress = 7;
-inline constexpr int kNcclSum = 0;                                      // ncclRedOp_t
-inline constexpr int kNcclInt32 = 2, kNcclInt64 = 4, kNcclFloat32 = 7;  // ncclDataType_t
+inline constexpr NcclResult kNcclSuccess = 0;
+inline constexpr int kNcclSum = 0;      // ncclRedOp_t
+inline constexpr int kNcclFloat32 = 7;  // ncclDataType_t
 
 #define VARVE_NCCL_REQUIRED(F)                                                                              \
   F(ncclGetVersion, NcclResult, int* version)                                                               \
@@ -49,7 +48,6 @@ inline constexpr int kNcclInt32 = 2, kNcclInt64 = 4, kNcclFloat32 = 7;  // ncclD
     NcclComm comm, CuStream stream)                                                                         \
   F(ncclGroupStart, NcclResult)                                                                             \
   F(ncclGroupEnd, NcclResult)
-#define VARVE_NCCL_OPTIONAL(F) F(ncclGetLastError, const char*, NcclComm comm) /* NCCL 2.13 */
-VARVE_API_STRUCT(NcclFunctions, VARVE_NCCL_REQUIRED, VARVE_NCCL_OPTIONAL)
+VARVE_API_STRUCT(NcclFunctions, VARVE_NCCL_REQUIRED, VARVE_API_NONE)
 
 }  // namespace varve::gpu::api

@@ -206,14 +206,8 @@ FAKE_API int cuDeviceGetAttribute(int* value, int attribute, int device) {
   ENTER(cuDeviceGetAttribute);
   if (!is_known(device)) return kInvalidDevice;
   const auto sm = int(number("sm", 90));
-  // Threads per block, blocks' x and y, shared memory, warp, clock in kHz, multiprocessors, memory clock, bus width,
-  // capability.
-  static const std::map<int, int> kValues = {{1, 1024}, {2, 1024},     {5, 2147483647}, {6, 65535},    {8, 49152},
-                                             {10, 32},  {13, 1980000}, {16, 132},       {36, 2619000}, {37, 5120}};
-  if (attribute == 75) return *value = sm / 10, kSuccess;
-  if (attribute == 76) return *value = sm % 10, kSuccess;
-  const auto found = kValues.find(attribute);
-  *value = found == kValues.end() ? 0 : found->second;
+  if (attribute != 75 && attribute != 76) return kInvalidValue;
+  *value = attribute == 75 ? sm / 10 : sm % 10;
   return kSuccess;
 }
 

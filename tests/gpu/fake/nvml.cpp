@@ -102,19 +102,6 @@ FAKE_API int nvmlSystemGetDriverVersion(char* version, unsigned size) {
   return give_text(version, size, text("driver", "580.95.05"));
 }
 
-FAKE_API int nvmlDeviceGetCount_v2(unsigned* count) {
-  ENTER(nvmlDeviceGetCount_v2);
-  *count = unsigned(devices().size());
-  return kSuccess;
-}
-
-FAKE_API int nvmlDeviceGetHandleByIndex_v2(unsigned index, Device** device) {
-  ENTER(nvmlDeviceGetHandleByIndex_v2);
-  if (index >= devices().size()) return kInvalidArgument;
-  *device = &devices()[index];
-  return kSuccess;
-}
-
 FAKE_API int nvmlDeviceGetHandleByPciBusId_v2(const char* id, Device** device) {
   ENTER(nvmlDeviceGetHandleByPciBusId_v2);
   unsigned domain = 0, bus = 0;
@@ -127,13 +114,6 @@ FAKE_API int nvmlDeviceGetHandleByPciBusId_v2(const char* id, Device** device) {
 FAKE_API int nvmlDeviceGetName(Device* device, char* name, unsigned size) {
   ENTER_FOR(nvmlDeviceGetName, device);
   return give_text(name, size, text("product", "NVIDIA Fake 9000"));
-}
-
-FAKE_API int nvmlDeviceGetUUID(Device* device, char* uuid, unsigned size) {
-  ENTER_FOR(nvmlDeviceGetUUID, device);
-  char made[48];
-  std::snprintf(made, sizeof made, "GPU-10111213-1415-1617-1819-1a1b1c1d1e%02x", unsigned(device->index));
-  return give_text(uuid, size, made);
 }
 
 FAKE_API int nvmlDeviceGetClockInfo(Device* device, int type, unsigned* mhz) {
