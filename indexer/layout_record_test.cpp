@@ -156,8 +156,7 @@ TEST_F(LayoutRecordTest, SaysWhatIsWrongAndWhere) {
   EXPECT_THAT(error_of(replaced(json, "\"taken_over\":false", "\"taken_over\":true")),
               HasSubstr("was taken over and yet has components"));
   EXPECT_THAT(error_of(replaced(json, ",\"writer\":\"\"", "")), HasSubstr("record: \"layers[0].writer\" is missing"));
-  EXPECT_THAT(error_of(replaced(json, "\"content\":\"sha256:", "\"content\":\"sha256:zz")),
-              HasSubstr(".content\""));
+  EXPECT_THAT(error_of(replaced(json, "\"content\":\"sha256:", "\"content\":\"sha256:zz")), HasSubstr(".content\""));
 }
 
 TEST_F(LayoutRecordTest, AComponentIsInOneLayerOnly) {

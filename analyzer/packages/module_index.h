@@ -30,7 +30,8 @@ class ModuleIndex : public std::map<std::string, std::vector<Owner>, std::less<>
 
   // Somebody owns it, or something below it.
   bool has(std::string_view dotted) const {
-    return this->contains(dotted) || this->lower_bound(std::string(dotted) + '.') != this->lower_bound(std::string(dotted) + '/');
+    return this->contains(dotted) ||
+           this->lower_bound(std::string(dotted) + '.') != this->lower_bound(std::string(dotted) + '/');
   }
 };
 

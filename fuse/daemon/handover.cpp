@@ -39,9 +39,7 @@ json to_json(const HandoverImage& image) {
 }
 
 HandoverImage read_image(const JsonValue& from) {
-  return {.digest = from["digest"].digest(),
-          .spec = read_image_spec(from["spec"]),
-          .index = from["index"].digest()};
+  return {.digest = from["digest"].digest(), .spec = read_image_spec(from["spec"]), .index = from["index"].digest()};
 }
 
 json to_json(const HandoverConnection& connection) {
