@@ -1,13 +1,17 @@
 #include "core/base/child_process.h"
 
+#include <fcntl.h>
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
+#include <unistd.h>
 
+#include <array>
 #include <fstream>
 #include <sstream>
 #include <thread>
 
 #include "core/base/clock.h"
+#include "core/base/unique_fd.h"
 
 namespace varve {
 namespace {
@@ -63,6 +67,32 @@ TEST(ChildProcessTest, TheEnvironmentIsOwnOrGiven) {
   program.words = {"/usr/bin/env"};
   program.environment = std::vector<std::string>{"ONLY=this"};
   EXPECT_EQ(run_child(program, CancelFlag()).out, "ONLY=this\n");
+}
+
+TEST(ChildProcessTest, ADescriptorIsPassedAsTheThirdAndWhatIsShownIsNotGathered) {
+  int ends[2];
+  ASSERT_EQ(::pipe2(ends, O_CLOEXEC), 0);
+  const UniqueFd read_end(ends[0]);
+  ChildProgram program;
+  program.words = {"sh", "-c", "echo passed >&3; echo shown >&2; echo out"};
+  program.passed_fd = ends[1];
+  program.shows_errors = true;
+  const auto result = run_child(program, CancelFlag());
+  ::close(ends[1]);
+  std::array<char, 16> said{};
+  EXPECT_EQ(::read(read_end.get(), said.data(), said.size()), 7);
+  EXPECT_STREQ(said.data(), "passed\n");
+  EXPECT_EQ(result.out, "out\n");
+  EXPECT_EQ(result.err, "");
+}
+
+TEST(ChildProcessTest, OneInTheForegroundStaysInThisGroup) {
+  ChildProgram program;
+  program.words = {"sh", "-c", "test $(ps -o pgid= -p $$) = $1", "sh", std::to_string(::getpgrp())};
+  program.in_foreground = true;
+  EXPECT_EQ(run_child(program, CancelFlag()).exit_status, 0);
+  program.in_foreground = false;
+  EXPECT_EQ(run_child(program, CancelFlag()).exit_status, 1);
 }
 
 TEST(ChildProcessTest, OneThatKeepsAnOutputOpenHoldsNobodyUp) {
