@@ -6,6 +6,7 @@
 
 #include "core/base/errors.h"
 #include "core/base/safe_text.h"
+#include "core/base/strings.h"
 #include "core/sql/connection.h"
 
 namespace varve {
@@ -184,27 +185,20 @@ class PostgresConnection final : public SqlConnection {
     try {
       work();
     } catch (const pqxx::broken_connection& error) {
-      fail<TemporaryError>("{}: {}", kind().name, one_line(error.what()));
+      fail<TemporaryError>("{}: {}", kind().name, single_line(trimmed(error.what())));
     } catch (const pqxx::transaction_rollback& error) {
-      fail<TemporaryError>("{}: {}", kind().name, one_line(error.what()));
+      fail<TemporaryError>("{}: {}", kind().name, single_line(trimmed(error.what())));
     } catch (const pqxx::in_doubt_error& error) {
-      fail<TemporaryError>("{}: {}", kind().name, one_line(error.what()));
+      fail<TemporaryError>("{}: {}", kind().name, single_line(trimmed(error.what())));
     } catch (const pqxx::sql_error& error) {
       const auto state = error.sqlstate().substr(0, 2);
       // 53: out of disk, memory, connections; 55: locked; 57: server stops; 40, 08: conflict, connection.
       const bool may_pass = state == "53" || state == "55" || state == "57" || state == "40" || state == "08";
-      if (may_pass) fail<TemporaryError>("{}: {}", kind().name, one_line(error.what()));
-      fail<Error>("{}: {}", kind().name, one_line(error.what()));
+      if (may_pass) fail<TemporaryError>("{}: {}", kind().name, single_line(trimmed(error.what())));
+      fail<Error>("{}: {}", kind().name, single_line(trimmed(error.what())));
     } catch (const pqxx::failure& error) {
-      fail<Error>("{}: {}", kind().name, one_line(error.what()));
+      fail<Error>("{}: {}", kind().name, single_line(trimmed(error.what())));
     }
-  }
-
-  static std::string one_line(std::string text) {
-    while (!text.empty() && text.back() == '\n') text.pop_back();
-    for (auto& character : text)
-      if (character == '\n' || character == '\t') character = ' ';
-    return text;
   }
 
   std::unique_ptr<pqxx::connection> connection_;
