@@ -7,6 +7,8 @@
 
 #include "cli/text.h"
 #include "core/base/progress.h"
+#include "core/base/safe_text.h"
+#include "core/base/units.h"
 #include "gpu/text.h"
 
 namespace varve::cli {

@@ -37,7 +37,7 @@ void index_here(const Context& context, const std::string& reference) {
   if (is_vouched_for(local, image)) return;
   Progress progress;
   const ProgressLine line(progress, "index", context.global.quiet);
-  indexer::index_image(image, local.repository(), local, {}, progress, context.cancel);
+  indexer::index_image(image, local.repository(), local, {}, {progress, context.cancel});
 }
 
 index::OpenedImage open_indexed(const Context& context, const std::string& reference, index::IndexPlace place) {
@@ -61,7 +61,7 @@ std::unique_ptr<index::FileSource> open_files(const Context& context, const std:
   } catch (const NotFound&) {
     log::info("{}: not indexed: reading all of its layers; after `varve index {}` only little is read", what, what);
   }
-  return packages::read_image(std::move(image), progress, context.cancel);
+  return packages::read_image(std::move(image), {progress, context.cancel});
 }
 
 index::Nid find_file(const index::OpenedImage& image, const std::string& path, bool follow_last) {

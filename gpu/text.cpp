@@ -7,7 +7,7 @@
 
 #include <fmt/format.h>
 
-#include "core/base/rfc3339.h"
+#include "core/base/calendar.h"
 
 namespace varve::gpu {
 namespace {

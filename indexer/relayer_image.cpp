@@ -40,8 +40,6 @@ constexpr std::uint32_t kMostTakenOver = 100;  // of 127: the rest is for new on
 constexpr unsigned kMaxDecoders = 4;
 constexpr std::string_view kWhiteout = ".wh.";
 
-std::string_view name_part(std::string_view path) { return path.substr(path.rfind('/') + 1); }
-
 codec::TarEntry tar_entry(const UnitEntry& unit) {
   codec::TarEntry tar;
   tar.name = unit.path.empty() ? "." : std::string(unit.path);

@@ -10,7 +10,6 @@
 #include <fmt/format.h>
 #include <simdjson.h>
 
-#include "analyzer/notebooks/internal/utf8_text.h"
 #include "analyzer/notebooks/language.h"
 #include "core/base/utf8.h"
 
@@ -22,7 +21,6 @@ using simdjson::ondemand::json_type;
 using simdjson::ondemand::object;
 using simdjson::ondemand::value;
 
-constexpr std::string_view kByteOrderMark = "\xef\xbb\xbf";
 constexpr std::string_view kSpaces = " \t\r\n";
 
 std::optional<std::uint32_t> hex_escape(std::string_view text) {
@@ -337,7 +335,8 @@ Notebook NotebookReader::read(std::string&& document) {
   auto end = document.find_last_not_of(kSpaces);
   bool repaired = false;
   if (!parser_->begin(document)) {
-    repaired = repair_utf8(document);
+    repaired = !is_utf8(document);
+    if (repaired) document = repair_utf8(document);
     document = mended(document, end);
     if (!parser_->begin(document)) {
       notebook.problems.push_back("no JSON document");

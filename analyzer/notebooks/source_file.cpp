@@ -4,7 +4,6 @@
 #include <array>
 #include <iterator>
 
-#include "analyzer/notebooks/internal/utf8_text.h"
 #include "analyzer/notebooks/language.h"
 #include "analyzer/notebooks/script_cells.h"
 #include "core/base/bytes.h"
@@ -15,7 +14,6 @@ namespace {
 
 constexpr std::size_t kMaxWrittenModules = 1000;
 constexpr std::size_t kMaxIdleBytes = 16u << 20;  // of the last file, kept for the next one
-constexpr std::string_view kByteOrderMark = "\xef\xbb\xbf";
 
 const char* format_of(FileKind kind) {
   switch (kind) {
@@ -117,7 +115,10 @@ void SourceFileReader::finish_script() {
   auto& file = outcome_.file;
   outcome_.readable = true;
   if (std::string_view(text_).starts_with(kByteOrderMark)) text_.erase(0, kByteOrderMark.size());
-  if (repair_utf8(text_)) outcome_.problems.push_back("bytes that are not UTF-8: read as U+FFFD");
+  if (!is_utf8(text_)) {
+    text_ = repair_utf8(text_);
+    outcome_.problems.push_back("bytes that are not UTF-8: read as U+FFFD");
+  }
   const auto cells = kind_ == FileKind::kMarkdown ? chunks_of_markdown(text_) : cells_of_script(text_);
   file.language = kind_ == FileKind::kPython  ? "python"
                   : kind_ == FileKind::kR     ? "r"

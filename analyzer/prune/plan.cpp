@@ -9,6 +9,7 @@
 
 #include "analyzer/report/text.h"
 #include "analyzer/report/window.h"
+#include "core/base/calendar.h"
 #include "core/base/errors.h"
 #include "core/base/json_document.h"
 #include "core/base/utf8.h"
@@ -24,7 +25,7 @@ constexpr std::uint64_t kPlanVersion = 1;
 constexpr std::size_t kMaxPlanValues = 8'000'000;
 constexpr std::array<std::string_view, 4> kVerdictNames{"hot", "watch", "cold", "archived"};
 
-json day_value(std::int32_t day) { return day == 0 ? json(nullptr) : json(report::day_text(day)); }
+json day_value(std::int32_t day) { return day == 0 ? json(nullptr) : json(day_text(day)); }
 
 // "2026-11-21"; null is 0.
 std::int32_t day_of(const JsonValue& value) {

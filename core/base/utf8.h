@@ -7,6 +7,9 @@
 
 namespace varve {
 
+// Editors of Windows put it at the start of a file.
+inline constexpr std::string_view kByteOrderMark = "\xEF\xBB\xBF";
+
 // Length in bytes of the well-formed UTF-8 character at the start of `text`, 0 if there is none (Unicode, table 3-7).
 std::size_t utf8_length(std::string_view text);
 bool is_utf8(std::string_view text);

@@ -11,8 +11,6 @@
 #include "core/base/file.h"
 #include "core/base/log.h"
 #include "core/oci/internal/descriptor_json.h"
-#include "core/oci/internal/json.h"
-#include "core/oci/internal/layout_blob.h"
 
 namespace varve::oci {
 namespace {
