@@ -35,7 +35,8 @@ ${entries}  };
 
 }  // namespace ${namespace}
 ")
-  # The assembler reads the files unseen by the compiler's list of what a source depends on.
-  set_source_files_properties(${source} PROPERTIES OBJECT_DEPENDS "${ARGN}")
+  # The assembler reads the files unseen by the compiler's list of what a source depends on; of a source among others in one
+  # unit it would not be asked.
+  set_source_files_properties(${source} PROPERTIES OBJECT_DEPENDS "${ARGN}" SKIP_UNITY_BUILD_INCLUSION ON)
   target_sources(${target} PRIVATE ${source})
 endfunction()
