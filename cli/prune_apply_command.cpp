@@ -26,6 +26,7 @@ struct ApplyArguments {
   std::string plan, destination, image, usage, previous;
   bool index_only = false;
   bool as_planned = false;
+  bool rebuild = false;
   WriteSettings settings;
   unsigned import_jobs = 0;
   int import_limit = 120;
@@ -167,7 +168,10 @@ void apply_to_image(Context& context, ApplyArguments& arguments, const prune::Pl
   const index::OpenedImage new_image(context.local_index(), image);
   const prune::ImageView after(by_digest(reference, image.digest()), new_image);
   candidate.marks = mark_image(context, new_image, prune::cold_paths(plan, after.inventory(), new_image), nullptr);
-  request.rebuild = rebuild_judge(context, before, candidate.report.image, plan, request.change, arguments.settings);
+  if (arguments.rebuild)
+    request.rebuild = [&](prune::GateResult& result) {
+      judge_rebuild(context, before, candidate.report.image, plan, request.change, arguments.settings, result);
+    };
   const auto gates = run_gates(context, before, after, request, [&](const prune::GateResult& gate) {
     if (!context.global.json) print_gate(context, gate);
   });
@@ -255,6 +259,7 @@ void add_prune_apply_command(CLI::App& prune, Context& context) {
       ->type_name("S")
       ->check(CLI::Range(1, 86'400))
       ->capture_default_str();
+  add_gate_option(*apply, arguments->rebuild);
   apply->footer(
       "Examples:\n"
       "  varve prune apply plan.json registry.example/team/notebook:v143-pruned --usage usage.db\n"

@@ -17,6 +17,7 @@ struct PruneCheckArguments {
   std::string before, after, plan, usage;
   unsigned jobs = 0;
   int import_limit = 120;
+  bool rebuild = false;
 };
 
 // The plan that the new image was written by: as given, else that of the proof; absent if there is neither.
@@ -44,20 +45,16 @@ bool has_only_layers_of(const oci::Image& image, const oci::Image& other) {
 }
 
 // Only an image that says how it was written can be written again.
-void set_rebuild(const Context& context, const prune::ImageView& before, const prune::ImageView& after,
-                 const std::optional<prune::Proof>& proof, GateRequest& request) {
-  if (has_only_layers_of(after.opened().image(), before.opened().image())) {
-    request.rebuild = [](prune::GateResult& result) {
-      result.detail = "nothing was written: every layer is one of the old image";
-    };
-  } else if (proof && request.plan != nullptr) {
-    try {
-      const auto settings = WriteSettings::read(proof->written, proof->tool, after.opened().image());
-      request.rebuild = rebuild_judge(context, before, after.digest(), *request.plan, request.change, settings);
-    } catch (const prune::CouldNotRun& error) {
-      request.why_no_rebuild = error.what();
-    }
+void judge_rebuild_of(const Context& context, const prune::ImageView& before, const prune::ImageView& after,
+                      const std::optional<prune::Proof>& proof, const GateRequest& request, prune::GateResult& result) {
+  const auto& image = after.opened().image();
+  if (has_only_layers_of(image, before.opened().image())) {
+    result.detail = "nothing was written: every layer is one of the old image";
+    return;
   }
+  if (!proof || request.plan == nullptr) throw prune::CouldNotRun("nothing says how the new image was written");
+  judge_rebuild(context, before, image.digest(), *request.plan, request.change,
+                WriteSettings::read(proof->written, proof->tool, image), result);
 }
 
 void run_check(Context& context, const PruneCheckArguments& arguments) {
@@ -81,7 +78,10 @@ void run_check(Context& context, const PruneCheckArguments& arguments) {
           arguments.after, archived);
   }
   if (proof) request.proof = &*proof;
-  set_rebuild(context, before, after, proof, request);
+  if (arguments.rebuild)
+    request.rebuild = [&](prune::GateResult& result) {
+      judge_rebuild_of(context, before, after, proof, request, result);
+    };
   request.replay = read_replay_sets(context, arguments.usage, before.digest());
   request.imports = {.jobs = arguments.jobs, .limit = std::chrono::seconds(arguments.import_limit)};
   const auto gates = run_gates(context, before, after, request, [&](const prune::GateResult& gate) {
@@ -121,9 +121,10 @@ void add_prune_check_command(CLI::App& prune, Context& context) {
       ->type_name("S")
       ->check(CLI::Range(1, 86'400))
       ->capture_default_str();
+  add_gate_option(*check, arguments->rebuild);
   check->footer(
       "Example:\n  varve prune check registry.example/team/notebook:v143 registry.example/team/notebook:v143-pruned --usage usage.db\n\n"
-      "Gates: tree, metadata, elf, imports, replay, cuda, pins, rebuild. One that could not run fails too, unless the plan waives it by name.\n"
+      "Gates: tree, metadata, elf, imports, replay, cuda, pins, rebuild. One that could not run fails too, unless the plan waives it by name. Rebuild is asked with --gate alone.\n"
       "An image that `varve prune apply` wrote has a proof beside it, which is checked too, years later as well.\n"
       "Imports run in sessions of both images, without network.");
   check->callback([&context, arguments] { run_check(context, *arguments); });

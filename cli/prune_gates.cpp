@@ -119,13 +119,22 @@ std::vector<prune::GateResult> run_gates(const Context& context, const prune::Im
   if (request.rebuild) {
     judge("rebuild", request.rebuild);
   } else {
-    add(not_asked("rebuild", request.why_no_rebuild));
+    add(not_asked("rebuild", "it writes the image a second time (--gate rebuild)"));
   }
   if (request.proof != nullptr)
     judge("proof", [&](prune::GateResult& result) {
       prune::judge_proof(*request.proof, before.cuda_manifest(), after.cuda_manifest(), result);
     });
   return gates;
+}
+
+void add_gate_option(CLI::App& command, bool& rebuild) {
+  command
+      .add_option_function<std::string>(
+          "--gate", [&rebuild](const std::string&) { rebuild = true; },
+          "Ask a gate that is not asked else: rebuild (the image is written a second time and must be the same)")
+      ->check(CLI::IsMember({"rebuild"}))
+      ->type_name("NAME");
 }
 
 bool all_pass(const std::vector<prune::GateResult>& gates) { return std::ranges::all_of(gates, prune::passes); }

@@ -30,15 +30,17 @@ struct GateRequest {
   bool must_replay = false;                 // without one the gate could not run
   prune::ImportOptions imports;
   std::vector<PinnedPlace> pins_before;  // of before anything was written; empty: only what is there now is checked
-  std::function<void(prune::GateResult&)> rebuild;  // the judge of "rebuild"; empty: nobody asked, and why:
-  std::string why_no_rebuild = "nothing says how the new image was written";
-  const prune::Proof* proof = nullptr;  // of the new image; null: it has none, or is to get it
+  std::function<void(prune::GateResult&)> rebuild;  // the judge of "rebuild"; empty: nobody asked for it by name
+  const prune::Proof* proof = nullptr;              // of the new image; null: it has none, or is to get it
 };
 
 // Each is told to `on_result` as it ends. Throws Cancelled only.
 std::vector<prune::GateResult> run_gates(const Context& context, const prune::ImageView& before,
                                          const prune::ImageView& after, const GateRequest& request,
                                          const std::function<void(const prune::GateResult&)>& on_result);
+
+// "--gate NAME", for gates that cost too much to be asked each time.
+void add_gate_option(CLI::App& command, bool& rebuild);
 
 bool all_pass(const std::vector<prune::GateResult>& gates);
 nlohmann::json gates_json(const std::vector<prune::GateResult>& gates);

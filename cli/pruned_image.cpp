@@ -115,27 +115,25 @@ indexer::RelayerReport write_pruned_image(const Context& context, const prune::I
   return indexer::relayer_image(input, destination, "", options, {progress, context.cancel});
 }
 
-std::function<void(prune::GateResult&)> rebuild_judge(const Context& context, const prune::ImageView& before,
-                                                      const Digest& expected, const prune::Plan& plan,
-                                                      const prune::TreeChange& change, const WriteSettings& settings) {
-  return [&context, &before, expected, &plan, &change, settings](prune::GateResult& result) {
-    auto other = settings;
-    const auto used = settings.jobs != 0 ? settings.jobs : std::max(1u, std::thread::hardware_concurrency());
-    other.jobs = used == 1 ? 2 : used - 1;
-    std::set<Digest> there;
-    add_layers(before.opened().image(), there);
-    if (settings.previous) add_layers(*settings.previous, there);
-    oci::DiscardingRepository nowhere(std::move(there));
-    const TemporaryFolder work(context.global.root / "tmp");
-    const auto report = write_pruned_image(context, before, plan, change, other, nowhere, work.path(), "rebuild");
-    std::uint64_t written = 0;
-    for (const auto& layer : report.layers) written += !layer.taken_over && !layer.reused;
-    if (report.image != expected)
-      result.findings.push_back(
-          fmt::format("written again it is {} instead of {}", report.image.to_string(), expected.to_string()));
-    result.detail = fmt::format("{} of {} layers written again with {} jobs: {}", written, report.layers.size(),
-                                other.jobs, report.image == expected ? "the same digest" : "another digest");
-  };
+void judge_rebuild(const Context& context, const prune::ImageView& before, const Digest& expected,
+                   const prune::Plan& plan, const prune::TreeChange& change, const WriteSettings& settings,
+                   prune::GateResult& result) {
+  auto other = settings;
+  const auto used = settings.jobs != 0 ? settings.jobs : std::max(1u, std::thread::hardware_concurrency());
+  other.jobs = used == 1 ? 2 : used - 1;
+  std::set<Digest> there;
+  add_layers(before.opened().image(), there);
+  if (settings.previous) add_layers(*settings.previous, there);
+  oci::DiscardingRepository nowhere(std::move(there));
+  const TemporaryFolder work(context.global.root / "tmp");
+  const auto report = write_pruned_image(context, before, plan, change, other, nowhere, work.path(), "rebuild");
+  std::uint64_t written = 0;
+  for (const auto& layer : report.layers) written += !layer.taken_over && !layer.reused;
+  if (report.image != expected)
+    result.findings.push_back(
+        fmt::format("written again it is {} instead of {}", report.image.to_string(), expected.to_string()));
+  result.detail = fmt::format("{} of {} layers written again with {} jobs: {}", written, report.layers.size(),
+                              other.jobs, report.image == expected ? "the same digest" : "another digest");
 }
 
 }  // namespace varve::cli

@@ -30,10 +30,10 @@ indexer::RelayerReport write_pruned_image(const Context& context, const prune::I
                                           const WriteSettings& settings, oci::Repository& destination,
                                           const std::filesystem::path& work_dir, const std::string& what);
 
-// The judge of "rebuild": writes it again, with another number of jobs and to nowhere, and expects the digest.
-std::function<void(prune::GateResult&)> rebuild_judge(const Context& context, const prune::ImageView& before,
-                                                      const Digest& expected, const prune::Plan& plan,
-                                                      const prune::TreeChange& change, const WriteSettings& settings);
+// The gate "rebuild": writes it again, with another number of jobs and to nowhere, and expects the digest.
+void judge_rebuild(const Context& context, const prune::ImageView& before, const Digest& expected,
+                   const prune::Plan& plan, const prune::TreeChange& change, const WriteSettings& settings,
+                   prune::GateResult& result);
 
 // What wrote it: "varve 0.1.0".
 std::string this_tool();
