@@ -92,15 +92,20 @@ bool append_lines(value from, bool old_lines, std::string& out) {
   return good;
 }
 
-// Calls `each` with key and value of all members, in their order; does nothing for what is no object.
+// Calls `each` with key and value of all members, in their order.
 template <typename Each>
-void each_member(value from, Each&& each) {
-  if (from.type() != json_type::object) return;
-  for (auto member : from.get_object()) {
+void each_member(object from, Each&& each) {
+  for (auto member : from) {
     std::string_view key;
     if (member.unescaped_key().get(key) == simdjson::STRING_ERROR) key = {};
     each(key, member.value());
   }
+}
+
+// Does nothing for what is no object.
+template <typename Each>
+void each_member(value from, Each&& each) {
+  if (from.type() == json_type::object) each_member(object(from.get_object()), each);
 }
 
 // Leads through one document.
@@ -110,10 +115,7 @@ class NotebookWalk {
 
   void read_document(object document) {
     Sheet sheet;
-    for (auto member : document) {
-      std::string_view key;
-      if (member.unescaped_key().get(key) == simdjson::STRING_ERROR) key = {};
-      value inner = member.value();
+    each_member(document, [&](std::string_view key, value inner) {
       if (key == "nbformat") {
         read_format(inner.raw_json_token());
       } else if (key == "metadata") {
@@ -123,7 +125,7 @@ class NotebookWalk {
       } else if (key == "worksheets" && inner.type() == json_type::array) {
         for (value worksheet : inner.get_array()) read_worksheet(worksheet);
       }
-    }
+    });
   }
 
   // The document broke off, or broke: a cell has its source nevertheless, if that was whole, as outputs come after it.
