@@ -5,7 +5,7 @@ from pathlib import Path
 # A cell that says one of these is left out: it would wait for somebody, for the network, or for a machine of another kind.
 NOT_HERE = re.compile(r"https?://|ftp://|urlopen|urlretrieve|\bfetch_|load_dataset|read_(csv|excel|table|html|parquet|sql|json|feather|hdf|pickle)\b|genfromtxt|loadtxt|"
                       r"load_(img|image)|imread|open\(|input\(|getpass|\bwget\b|\bcurl\b|google\.colab|kaggle|subprocess|^\s*[!%]|^\s*\?|\?\s*$|n_jobs|GridSearch|"
-                      r"RandomizedSearch|cross_val|while True|sleep\(|animation|interact|ipywidgets|multiprocessing|os\.(system|remove|chdir|mkdir|makedirs)|shutil", re.M)
+                      r"RandomizedSearch|cross_val|while True|sleep\(|animation|interact|ipywidgets|multiprocessing|importlib|os\.(system|remove|chdir|mkdir|makedirs)|shutil", re.M)
 
 
 def cells_of(raw):
