@@ -82,7 +82,9 @@ def check_directness(session, proof):
     named = set(sessions.OTHERWISE.get(session.kind, ()))
     for text in [RUNNER, *session.begun]:
         for module, part in notebooks.imports_of(ast.parse(text)):
-            named |= {module, f"{module}.{part}"} if part else {module}
+            # Of `import a.b` the package a is loaded and used, even where b is not to be had.
+            parents = {module[:i] for i, c in enumerate(module) if c == "."}
+            named |= parents | ({module, f"{module}.{part}"} if part else {module})
     used = {proof.owners[name] for name in named & session.loaded if name in proof.owners} | session.own_copies
     direct = {proof.owners.get(record["m"]) or truth.normalized(record["d"]) for record in session.of("import") if record["how"] in ("direct", "static")}
     expect(direct == used, f"{session}: used directly {sorted(used - direct)} and not recorded so; recorded so and not {sorted(direct - used)}")
