@@ -101,8 +101,8 @@ extern "C" int LLVMFuzzerTestOneInput(const std::uint8_t* data, std::size_t size
   Input input({reinterpret_cast<const char*>(data), size});
   varve::test::MemorySource source;
   const auto settings = input.byte();
-  if ((settings & 1) != 0) source.environment_["PATH"] = "/p/bin:/usr/bin";
-  if ((settings & 2) != 0) source.environment_["PYTHONPATH"] = "/s:/s/../p";
+  if ((settings & 1) != 0) source.facts_.environment["PATH"] = "/p/bin:/usr/bin";
+  if ((settings & 2) != 0) source.facts_.environment["PYTHONPATH"] = "/s:/s/../p";
   if ((settings & 4) != 0) source.link("p/lib/python3.11/site-packages", "../../../s");
   for (int files = 0; !input.empty() && files < 64; ++files) {
     const auto choice = input.byte();

@@ -80,16 +80,13 @@ std::map<std::string, std::string> xattrs_at(int directory, const std::string& n
 
 test::Seen seen_at(int directory, const std::string& name, const struct stat& status) {
   test::Seen seen;
-  seen.info = {.type = FileType::kRegular,
-               .mode = status.st_mode & 07777,
-               .nlink = std::uint32_t(status.st_nlink),
-               .uid = status.st_uid,
-               .gid = status.st_gid,
-               .mtime_seconds = status.st_mtim.tv_sec,
-               .mtime_nanoseconds = std::uint32_t(status.st_mtim.tv_nsec),
-               .device_major = 0,
-               .device_minor = 0,
-               .size = std::uint64_t(status.st_size)};
+  seen.info.mode = status.st_mode & 07777;
+  seen.info.nlink = std::uint32_t(status.st_nlink);
+  seen.info.uid = status.st_uid;
+  seen.info.gid = status.st_gid;
+  seen.info.mtime_seconds = status.st_mtim.tv_sec;
+  seen.info.mtime_nanoseconds = std::uint32_t(status.st_mtim.tv_nsec);
+  seen.info.size = std::uint64_t(status.st_size);
   switch (status.st_mode & S_IFMT) {
     case S_IFDIR:
       seen.info.type = FileType::kDirectory;
