@@ -190,12 +190,12 @@ def chapter_build(story):
 def chapter_index(story):
     steps = []
     for day in story.days:
-        steps += [Step(f"varve index oci:releases:{day}"), Step(f"varve pin add oci:releases:{day} --name {day} --reason 'notebooks run on it'", lines=2)]
+        steps += [Step(f"varve index oci:releases:{day}", lines=2), Step(f"varve pin add oci:releases:{day} --name {day} --reason 'notebooks run on it'", lines=2)]
     return steps
 
 
 def chapter_diff(story):
-    return [Step("varve image diff oci:releases:{before} oci:releases:{last}", lines=24)] if len(story.days) > 1 else []
+    return [Step("varve image diff oci:releases:{before} oci:releases:{last}", lines=8)] if len(story.days) > 1 else []
 
 
 def chapter_start(story):
@@ -206,7 +206,7 @@ def chapter_start(story):
         Step("runc run --bundle whole story-whole < work.py", name="whole", note=told_unpacked),
         Step("varve run --rm --stats first-cold.json oci:releases:{first} -- python3 - < work.py", note=told_start("first-cold", story.words["first"] + " as built, cold")),
         Step("varve run --rm --stats first-warm.json oci:releases:{first} -- python3 - < work.py", note=told_start("first-warm", story.words["first"] + " as built, warm")),
-        Step("mkdir -p mnt && varve mount oci:releases:{first} mnt && ls mnt && varve unmount mnt", lines=4),
+        Step("mkdir -p mnt && varve mount oci:releases:{first} mnt && ls mnt && varve unmount mnt", lines=2),
         Step("varve status", lines=12),
     ]
 
@@ -215,8 +215,8 @@ def chapter_layers(story):
     steps, previous = [], None
     for day in story.days:
         behind = f" --previous oci:better:{previous}" if previous else ""
-        steps += [Step(f"varve image optimize --relayer oci:releases:{day} oci:better:{day}{behind}", lines=4, note=told_layers(day, previous)),
-                  Step(f"varve index oci:better:{day}", lines=3)]
+        steps += [Step(f"varve image optimize --relayer oci:releases:{day} oci:better:{day}{behind}", lines=3, note=told_layers(day, previous)),
+                  Step(f"varve index oci:better:{day}", lines=2)]
         previous = day
     return steps
 
@@ -224,7 +224,7 @@ def chapter_layers(story):
 def chapter_sessions(story):
     run = "varve run --rm --record --usage-spool spool --volume $PWD/notebooks:/notebooks --workdir /notebooks oci:better:{last} -- "
     return [
-        Step("for n in $(seq %d); do %s jupyter-execute --allow-errors notebook-$n.ipynb; done" % (SESSIONS, run.removesuffix(" -- ") + " --"), lines=6),
+        Step("for n in $(seq %d); do %s jupyter-execute --allow-errors notebook-$n.ipynb; done" % (SESSIONS, run.removesuffix(" -- ") + " --"), lines=2),
         Step(run + "python3 -c 'import pandas, seaborn; import not_in_the_image' || echo 'it failed, and that is recorded too'", lines=4),
         Step(run + "python3 -c 'import bs4, requests, tqdm'", lines=2),
     ]
@@ -234,18 +234,18 @@ def chapter_report(story):
     return [
         Step("varve usage collect --image oci:better:{last} --label {last} --db usage.db", lines=4),
         Step("varve usage collect spool --db usage.db", lines=4),
-        Step("varve usage scan notebooks.tar.xz --image oci:better:{last} --db usage.db", lines=6),
-        Step("varve usage report --db usage.db", lines=24),
-        Step("varve usage report --db usage.db --html report.html", lines=5),
-        Step("varve usage explain seaborn --db usage.db", lines=16),
+        Step("varve usage scan notebooks.tar.xz --image oci:better:{last} --db usage.db", lines=4),
+        Step("varve usage report --db usage.db", lines=8),
+        Step("varve usage report --db usage.db --html report.html", lines=2),
+        Step("varve usage explain seaborn --db usage.db", lines=6),
     ]
 
 
 def chapter_plan(story):
     return [
-        Step("varve prune plan oci:better:{last} --usage usage.db --basis notebooks --cold-below-users 10 -o plan.json", lines=24, note=told_plan),
+        Step("varve prune plan oci:better:{last} --usage usage.db --basis notebooks --cold-below-users 10 -o plan.json", lines=8, note=told_plan),
         Step("varve prune plan oci:better:{last} --usage usage.db --basis notebooks --cold-below-users 10 --explain {cold}", lines=10),
-        Step("varve prune plan oci:better:{last} --usage usage.db --basis notebooks --cold-below-users 10 --explain six", lines=10),
+        Step("varve prune plan oci:better:{last} --usage usage.db --basis notebooks --cold-below-users 10 --explain six", lines=4),
     ]
 
 
@@ -254,7 +254,7 @@ def chapter_prune(story):
         Step("varve usage collect --image oci:better:{last} --label tracked --db tracked.db", lines=2),
         Step("varve usage scan tracked --image oci:better:{last} --db tracked.db", lines=4),
         Step("varve prune apply plan.json oci:better:{last}-pruned --usage tracked.db --previous oci:better:{last}", lines=24, name="apply", note=told_pruned),
-        Step("varve prune check oci:better:{last} oci:better:{last}-pruned --usage tracked.db", lines=16),
+        Step("varve prune check oci:better:{last} oci:better:{last}-pruned --usage tracked.db", lines=3),
     ]
 
 
