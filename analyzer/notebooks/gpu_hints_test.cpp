@@ -1,4 +1,4 @@
-// The examples of docs/notebook-hints.md, and texts that look like them and deserve no hint.
+// The examples of test_data/gpu_hints.md, and texts that look like them and deserve no hint.
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
 

@@ -1,6 +1,5 @@
-// The cases of test_data/*.txt: text of notebooks, and beside it by hand what must be found in it. The form is told in
-// test_data/README.md. The letters some names begin with are those of the list of hard cases in
-// docs/notebook-source.md.
+// The cases of test_data/*.txt: text of notebooks, and beside it by hand what must be found in it. The form, and the
+// letters that names begin with, are told in test_data/README.md.
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
 
