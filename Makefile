@@ -60,7 +60,7 @@ demo:
 story story-doc:
 	@$(call install-kinds,build demo test)
 	@$(call compile,release,varve)
-	@VARVE=build/release/varve /usr/bin/python3 -B images/story.py --out $(STORY_DIR) $(if $(filter story-doc,$@),--doc docs/story.md) $(STORY_ARGS)
+	@VARVE=build/release/varve /usr/bin/python3 -B images/story.py --out $(STORY_DIR) $(if $(filter story-doc,$@),--doc docs/figures/story.md) $(STORY_ARGS)
 
 bench:
 	@$(call install-kinds,build demo bench)

@@ -207,7 +207,7 @@ void add_simulate(CLI::App& group, Context& context) {
       "  varve fleet simulate --arrivals 42 --make-warm 240 --target-wait 5\n"
       "  varve fleet simulate --trace october.csv --percentile 99 --cost 0.95\n"
       "  varve fleet simulate --trace october.csv --machines 60\n\n"
-      "Exit status 3 if a pool does not keep the target. docs/fleet.md says how the pool works and what it is checked against.");
+      "Exit status 3 if a pool does not keep the target. docs/guide/warm-machines.md says how the pool works and what it is checked against.");
   command->callback([&context, arguments] { run_simulate(context, *arguments); });
 }
 

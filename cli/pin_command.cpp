@@ -298,7 +298,7 @@ void add_pin_command(CLI::App& app, Context& context) {
   add->add_option(
       "IMAGE", added->image,
       "The image: oci:DIR[:TAG] or [docker://]HOST/REPO[:TAG]; with --from the repository that the list speaks of");
-  add->add_option("--from", *list, "A list of images to pin, with reasons and owners (docs/format-pins.md)")
+  add->add_option("--from", *list, "A list of images to pin, with reasons and owners (docs/guide/pins-and-export.md)")
       ->type_name("FILE");
   add->add_option("--name", added->name, "What people call it; its tag if not said");
   add->add_option("--by", added->by, "Who promises; $USER if not said");

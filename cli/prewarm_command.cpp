@@ -270,7 +270,7 @@ void add_prewarm_command(CLI::App& app, Context& context) {
   command->footer(
       "Examples:\n  varve prewarm --budget 2GB registry.example/team/notebook:2026-11\n"
       "  varve prewarm --budget 20GiB --usage usage.db --dry-run registry.example/team/notebook:2026-11 registry.example/team/notebook:2026-10\n\n"
-      "What is here already costs nothing, and is not fetched again: run it again after it was stopped, and it goes on. docs/prewarm.md says how the order is made.");
+      "What is here already costs nothing, and is not fetched again: run it again after it was stopped, and it goes on. docs/guide/warm-machines.md says how the order is made.");
   command->callback([&context, arguments] { run_prewarm(context, *arguments); });
 }
 

@@ -194,7 +194,7 @@ void add_prune_plan_command(CLI::App& prune, Context& context) {
       ->type_name("DB");
   command
       ->add_option("--keep", arguments->keep,
-                   "Rules of what stays, vetoes and waived gates (docs/keep-rules.md); may be given several times")
+                   "Rules of what stays, vetoes and waived gates (docs/guide/prune-plan.md); may be given several times")
       ->type_name("FILE")
       ->allow_extra_args(false);
   command->add_flag("--no-built-in-rules", arguments->no_built_in_rules,

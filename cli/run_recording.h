@@ -1,7 +1,7 @@
 #pragma once
 // What `varve run --record` adds to a session: a spool folder of its own, the recorder in the image's Pythons, and the
 // session's own records (start, launch, files of the image that were opened). Nothing here keeps a session from
-// running. docs/sessions.md, "What it leaves behind".
+// running. docs/guide/sessions.md, "--record".
 #include <filesystem>
 #include <functional>
 #include <memory>

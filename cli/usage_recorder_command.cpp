@@ -183,7 +183,7 @@ void add_usage_recorder_command(CLI::App& usage, Context& context) {
       "recorder", "Puts the run-time recorder into image folders and sessions, and shows what it writes");
   command->require_subcommand(1);
   command->footer(
-      "Example:\n  varve usage recorder install rootfs/\n\ndocs/recorder.md says what is recorded, what never is, and how it is switched off.");
+      "Example:\n  varve usage recorder install rootfs/\n\ndocs/design/recorder.md says what is recorded, what never is, and how it is switched off.");
   add_action(*command, context, "install", "Adds the recorder to every Python of a tree; harmless to repeat",
              recorder::install, true)
       ->footer(

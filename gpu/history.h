@@ -1,6 +1,6 @@
 #pragma once
 // Every run of the GPU check that was ever made, in an SQL database (SQLite in a file, or PostgreSQL for a fleet).
-// Described in docs/format-gpu-history.md.
+// Described in docs/formats/gpu-history.md.
 #include <cstdint>
 #include <limits>
 #include <memory>

@@ -348,7 +348,7 @@ TEST_P(HistoryTest, RefusesANewerSchemaAndFilesOfOthers) {
 }
 
 std::string page() {
-  std::ifstream file(std::string(VARVE_SOURCE_DIR) + "/docs/format-gpu-history.md");
+  std::ifstream file(std::string(VARVE_SOURCE_DIR) + "/docs/formats/gpu-history.md");
   std::ostringstream text;
   text << file.rdbuf();
   return text.str();

@@ -22,7 +22,7 @@ inline constexpr std::uint32_t kSuspiciousForAlarm = 2;   // of kRecentHours
 inline constexpr std::uint32_t kCleanPerRecentHour = 16;  // 48 clean hours against 3
 inline constexpr double kAlarmZ = 3.09;                   // one chance in a thousand, were samples independent
 // Before that many clean hours nothing is judged: so many the rank test wants, they are two whole days, and on fewer
-// the spread is too often too small by chance (docs/gpu-statistics.md has the false alarms).
+// the spread is too often too small by chance (docs/design/gpu-alarms.md has the false alarms).
 inline constexpr std::uint32_t kLearningHours = 48;
 // Where hours hold few samples (cold calls are repeated less), more than kRecentHours are tested, until they hold so
 // many: three samples against any number of slower ones cannot reach kAlarmZ.

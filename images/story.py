@@ -3,7 +3,7 @@
 
 Needs root, as whole images are unpacked beside. Works in the folder OUT and leaves there story.md, report.html, plan.json, usage.db and the images; the
 releases are built once, everything else is made anew each time. CHAPTERS below is the list of what is run; tests/story runs the same and looks closer,
-and checks that docs/story.md, which --doc writes, has these commands."""
+and checks that docs/figures/story.md, which --doc writes, has these commands."""
 import argparse, contextlib, dataclasses, json, os, re, shutil, signal, subprocess, sys, time, typing
 from pathlib import Path
 
@@ -75,7 +75,7 @@ class Layout:
         return sum(layers.values())
 
     def layout_record(self, tag):
-        """How Varve packed the image: docs/format-layout-record.md."""
+        """How Varve packed the image: docs/formats/layout-record.md."""
         image = self.digest(tag)
         for entry in json.loads((self.folder / "index.json").read_text())["manifests"]:
             manifest = json.loads(self.blob(entry["digest"]).read_text())

@@ -1,5 +1,5 @@
 #pragma once
-// Frees what nothing reaches in an OCI layout folder. docs/format-pins.md, "Garbage".
+// Frees what nothing reaches in an OCI layout folder. docs/guide/pins-and-export.md, "Garbage".
 #include <cstdint>
 #include <filesystem>
 #include <string>

@@ -1,7 +1,7 @@
 #pragma once
 // Where the content of a file is cut: by what the bytes are, so that an insertion moves only the cuts around it. The
 // cut points are a contract between versions of an image: a changed constant makes every large file new.
-// docs/format-zstd-chunked.md.
+// docs/formats/zstd-chunked.md.
 #include <cstdint>
 
 #include "core/base/bytes.h"

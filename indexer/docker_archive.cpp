@@ -1,5 +1,5 @@
 // The file that `docker save` makes: a tar of the config, one plain tar per layer and manifest.json, which names them.
-// What of it others read: docs/export.md.
+// What of it others read: docs/guide/pins-and-export.md.
 #include <nlohmann/json.hpp>
 
 #include <array>

@@ -1,6 +1,6 @@
 #pragma once
 // Where this machine put pins, and what it knows of them, so that a list that was lost or put back to an older state is
-// noticed, and can be written again. docs/format-pins.md.
+// noticed, and can be written again. docs/formats/pins.md.
 #include <filesystem>
 #include <string>
 #include <vector>

@@ -1,6 +1,6 @@
 #pragma once
 // How an image was packed into layers: kept beside the image, so that its next version reuses them. An artifact whose
-// subject is the image; docs/format-layout-record.md.
+// subject is the image; docs/formats/layout-record.md.
 #include <cstdint>
 #include <map>
 #include <optional>

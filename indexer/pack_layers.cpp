@@ -29,7 +29,7 @@ constexpr Chance kCertain = 1ull << 30;
 constexpr Cost kTooSmall = 1ull << 50;  // more than any real cost: avoided wherever possible
 
 // How often a component changes before anything is known of it, by what two weeks of releases on PyPI do to the
-// packages of a notebook image (docs/relayering.md), and after how many releases its own history weighs as much.
+// packages of a notebook image (docs/design/packing.md), and after how many releases its own history weighs as much.
 constexpr std::uint32_t kPriorReleases = 8;
 constexpr std::uint64_t kSmallComponentBytes = 1'000'000;
 Chance prior_of(const ComponentFacts& component) {

@@ -1,6 +1,6 @@
 #pragma once
 // Which components share a layer: by use, change rate and size, and where they were in the image's last version. Pure:
-// the same input gives the same layers. docs/relayering.md.
+// the same input gives the same layers. docs/design/packing.md.
 #include <cstdint>
 #include <string>
 #include <string_view>

@@ -1,6 +1,6 @@
 #pragma once
 // The promise that image digests stay mountable: a list beside the images, as an OCI index that names them, so that
-// registries keep them too. docs/format-pins.md.
+// registries keep them too. docs/formats/pins.md.
 #include <cstdint>
 #include <filesystem>
 #include <functional>

@@ -1,7 +1,7 @@
 #pragma once
 // Writes an image whose layers hold what is used together. The merged tree stays what it was, entry by entry, apart
 // from what the placement removes and adds; the config stays but for diff_ids, history and labels of ours.
-// docs/relayering.md.
+// docs/design/packing.md.
 #include <cstdint>
 #include <filesystem>
 #include <map>

@@ -5,7 +5,7 @@
 // What a start-up reads is not known when an index is made, but it is not uniform either: it reads the heads and the
 // writable data of shared libraries, whole small files, a page here and there in code, and next to nothing of large
 // tables. ReadModel turns tar entries into such expectations; the planner cuts the stream so that the expected bytes
-// fetched, plus a price for each span, are least (docs/index-pass.md).
+// fetched, plus a price for each span, are least (docs/design/index-pass.md).
 #include <cstdint>
 #include <functional>
 #include <optional>

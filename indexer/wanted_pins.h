@@ -1,5 +1,5 @@
 #pragma once
-// A file of pins to be made: the [[pin]] tables of docs/format-pins.md.
+// A file of pins to be made: the [[pin]] tables of docs/guide/pins-and-export.md.
 #include <filesystem>
 #include <string>
 #include <vector>

@@ -1,6 +1,6 @@
 #pragma once
 // The proof that CUDA came through a rewrite: every file of the selection, how the loader resolves it, and what of the
-// config and the loader's configuration decides how it is found. docs/format-proof.md.
+// config and the loader's configuration decides how it is found. docs/formats/proof.md.
 #include <map>
 #include <optional>
 #include <string>

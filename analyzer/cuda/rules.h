@@ -1,6 +1,6 @@
 #pragma once
 // Which files of an image are CUDA, by the rules of images/keep/cuda.toml (names, roots, content, closure). Nothing is
-// run; only the index is read. docs/cuda-preservation.md.
+// run; only the index is read. docs/design/cuda.md.
 #include <cstdint>
 #include <map>
 #include <string>

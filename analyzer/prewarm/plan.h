@@ -1,6 +1,6 @@
 #pragma once
 // What a machine should hold before anybody asks for it: which pieces of which images, in which order, within a budget.
-// Pure: what is known comes in, a plan comes out. docs/prewarm.md.
+// Pure: what is known comes in, a plan comes out. docs/guide/warm-machines.md.
 #include <cstdint>
 #include <map>
 #include <memory>

@@ -1,6 +1,6 @@
 #pragma once
 // Takes distributions out of an image so that they can be found again: what goes, and the words that an import of it
-// will say. docs/prune-apply.md.
+// will say. docs/guide/prune-apply.md.
 #include <map>
 #include <set>
 #include <string>

@@ -1,6 +1,6 @@
 #pragma once
 // Who would notice that something went cold, and how sure that is. Method, formulae and figures:
-// docs/prune-forecast.md.
+// docs/guide/prune-plan.md.
 //
 // The question of a plan is not what was used, but what will be: a distribution that none of n sessions used is used by
 // some of the next ones. How often is estimated by leaving out: each session in turn is judged by the plan that the

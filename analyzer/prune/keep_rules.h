@@ -1,5 +1,5 @@
 #pragma once
-// What people say must stay, whatever is counted: files in images/keep/. docs/keep-rules.md.
+// What people say must stay, whatever is counted: files in images/keep/. docs/guide/prune-plan.md.
 #include <string>
 #include <string_view>
 #include <vector>

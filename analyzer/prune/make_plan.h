@@ -1,6 +1,6 @@
 #pragma once
 // From an inventory and the evidence of use to a verdict for each distribution. Pure: reads no clock and no file; the
-// same input gives the same plan. How verdicts come about, with every threshold: docs/prune-plan.md.
+// same input gives the same plan. How verdicts come about, with every threshold: docs/guide/prune-plan.md.
 #include <string>
 #include <vector>
 

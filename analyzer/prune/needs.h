@@ -1,6 +1,6 @@
 #pragma once
 // Gathers what holds what in one image: from metadata, from who imported whom, from files that are shared or lie inside
-// each other's packages. Each edge and why it is there: docs/prune-plan.md. ELF needs: elf_needs.h.
+// each other's packages. Each edge and why it is there: docs/guide/prune-plan.md. ELF needs: elf_needs.h.
 #include <string>
 #include <vector>
 

@@ -1,6 +1,6 @@
 #pragma once
 // Which files of an image belong together in its layers, and how warm they are: by who owns them, by the plan and by
-// what is CUDA. docs/relayering.md.
+// what is CUDA. docs/design/packing.md.
 #include <cstdint>
 
 #include "analyzer/cuda/rules.h"

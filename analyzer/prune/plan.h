@@ -1,6 +1,6 @@
 #pragma once
 // What may go cold, and why: made from an inventory and the evidence of use, written as a file that people review and
-// keep under version control. docs/format-plan.md.
+// keep under version control. docs/formats/plan.md.
 #include <cstdint>
 #include <map>
 #include <optional>

@@ -1,6 +1,6 @@
 #pragma once
 // What `prune apply` leaves beside an image that it wrote: from which image, by which plan, what the gates said, and
-// what CUDA was. An artifact whose subject is the new image; docs/format-proof.md.
+// what CUDA was. An artifact whose subject is the new image; docs/formats/proof.md.
 #include <optional>
 #include <string>
 #include <string_view>

@@ -1,6 +1,6 @@
 #pragma once
 // Where the run-time recorder goes: its files, the folders of an image whose Pythons start it, and putting it there.
-// docs/recorder.md.
+// docs/design/recorder.md.
 #include <cstdint>
 #include <filesystem>
 #include <functional>
@@ -14,7 +14,7 @@
 
 namespace varve::recorder {
 
-// What the recorder reads from its environment; docs/recorder.md says more.
+// What the recorder reads from its environment; docs/design/recorder.md says more.
 inline constexpr const char* kSpoolVariable =
     "VARVE_USAGE_SPOOL";  // folder, absolute; absent = the recorder does nothing
 inline constexpr const char* kSessionVariable =

@@ -1,6 +1,6 @@
 #pragma once
 // The usage report: built from a snapshot, then written as text, JSON, CSV or one HTML page. What its numbers mean:
-// docs/usage-report.md. Nothing here reads a file or a clock; all functions may be called from any thread.
+// docs/guide/usage.md. Nothing here reads a file or a clock; all functions may be called from any thread.
 #include <cstdint>
 #include <iosfwd>
 #include <optional>

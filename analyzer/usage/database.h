@@ -1,5 +1,5 @@
 #pragma once
-// The usage database: what was collected, in SQLite or PostgreSQL. Schema: docs/format-usage-database.md.
+// The usage database: what was collected, in SQLite or PostgreSQL. Schema: docs/formats/usage-database.md.
 #include <cstdint>
 #include <filesystem>
 #include <functional>

@@ -97,7 +97,7 @@ struct DistributionUse {
 };
 
 struct FailedImport {
-  std::string module;  // only names that may be shown: docs/format-usage-spool.md
+  std::string module;  // only names that may be shown: docs/formats/usage-spool.md
   std::uint64_t sessions = 0;
   UserCount users;
   std::int32_t last_day = 0;

@@ -1,5 +1,5 @@
 #pragma once
-// One record of a usage spool. Format: docs/format-usage-spool.md.
+// One record of a usage spool. Format: docs/formats/usage-spool.md.
 #include <cstdint>
 #include <optional>
 #include <string>

@@ -77,7 +77,7 @@ bool remove_spool(const std::filesystem::path& path, const SpoolFile::Identity& 
 // Removes folders of sessions in the spool folder that are empty and were not written to for a day before
 // `now_seconds`.
 void remove_empty_session_folders(const std::filesystem::path& spool, std::int64_t now_seconds);
-// Removes the salts of months before that of `today` (docs/format-usage-spool.md, "Who the user is"). What cannot be
+// Removes the salts of months before that of `today` (docs/formats/usage-spool.md, "Who the user is"). What cannot be
 // removed stays.
 void remove_old_salts(const std::filesystem::path& spool, std::int32_t today);
 

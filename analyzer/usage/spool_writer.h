@@ -1,5 +1,5 @@
 #pragma once
-// One process's file in a usage spool. Format: docs/format-usage-spool.md.
+// One process's file in a usage spool. Format: docs/formats/usage-spool.md.
 #include <chrono>
 #include <cstdint>
 #include <filesystem>
@@ -17,7 +17,7 @@ namespace varve::usage {
 std::string new_session_id();
 std::string new_process_id();
 
-// Who the user is, told so that he cannot be followed into the next month: docs/format-usage-spool.md, "Who the user
+// Who the user is, told so that he cannot be followed into the next month: docs/formats/usage-spool.md, "Who the user
 // is". `variable` looks up the environment; absent or empty means not set. The salt is read from the spool folder, and
 // made there by the first who needs it. Throws std::system_error if neither can be done.
 using Variable = std::function<std::optional<std::string>(const std::string& name)>;

@@ -1,5 +1,5 @@
 // What the rules of GPU alarms are worth: false alarms and delays on made-up histories, as a table. Exit status 3 where
-// they do not hold what docs/gpu-statistics.md promises.
+// they do not hold what docs/design/gpu-alarms.md promises.
 #include <fmt/format.h>
 
 #include <CLI/CLI.hpp>

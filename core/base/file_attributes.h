@@ -6,7 +6,7 @@
 
 namespace varve {
 
-// The numbers are those of the on-disk formats (docs/format-layer-entries.md, EROFS directories).
+// The numbers are those of the on-disk formats (docs/formats/layer-entries.md, EROFS directories).
 enum class FileType : std::uint8_t {
   kRegular = 1,
   kDirectory = 2,

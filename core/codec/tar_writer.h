@@ -1,7 +1,7 @@
 #pragma once
 // Writes tar streams whose bytes follow from the entries alone: not from the locale, the machine's users, the clock or
 // a library's version, since a layer is named by its digest. POSIX ustar with pax records (IEEE 1003.1) for what ustar
-// cannot say, and only for that. Not libarchive's writer: docs/relayering.md says why.
+// cannot say, and only for that. Not libarchive's writer: docs/design/codec.md says why.
 #include <cstdint>
 #include <functional>
 #include <utility>

@@ -1,5 +1,5 @@
 #pragma once
-// Puts the index of an image where it will be found. Which artifacts that makes: docs/format-index.md.
+// Puts the index of an image where it will be found. Which artifacts that makes: docs/formats/index.md.
 #include "core/base/cancel.h"
 #include "core/index/format/cold_ranges.h"
 #include "core/index/format/image_index.h"

@@ -1,5 +1,5 @@
 #pragma once
-// A repository of a registry (distribution-spec v1.1). What it does in which case: docs/registry.md.
+// A repository of a registry (distribution-spec v1.1). What it does in which case: docs/design/registry.md.
 #include <memory>
 #include <string>
 

@@ -1,6 +1,6 @@
 #pragma once
 // The sigstore bundle v0.3 with a key: an in-toto statement in a DSSE envelope, found as a referrer of what it is
-// about. Byte tables: docs/trust.md.
+// about. Byte tables: docs/formats/signatures.md.
 #include <cstdint>
 #include <string>
 #include <string_view>

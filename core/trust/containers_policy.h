@@ -1,6 +1,6 @@
 #pragma once
 // policy.json of podman and skopeo (containers-policy.json(5)): what it asks of an image, as far as it can be checked
-// here. The rest is refused with its reason, never passed over. docs/trust.md has the table.
+// here. The rest is refused with its reason, never passed over. docs/guide/trust.md has the table.
 #include <filesystem>
 #include <functional>
 #include <map>

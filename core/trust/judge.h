@@ -1,5 +1,5 @@
 #pragma once
-// Which index of an image may be believed, and why: the one place that decides it. docs/design.md "Trust" has the
+// Which index of an image may be believed, and why: the one place that decides it. docs/design/README.md "Trust" has the
 // rules.
 #include <filesystem>
 #include <memory>

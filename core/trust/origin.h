@@ -1,6 +1,6 @@
 #pragma once
 // Where the indexes of this machine came from, as it was recorded when they came; never inferred from being on disk. On
-// disk: docs/format-index.md "Origins".
+// disk: docs/formats/index.md "Origins".
 #include <filesystem>
 #include <optional>
 #include <set>

@@ -1,5 +1,5 @@
 #pragma once
-// The table [trust] of varve.toml. Its keys: docs/trust.md.
+// The table [trust] of varve.toml. Its keys: docs/guide/trust.md.
 #include <string>
 
 #include "core/base/toml.h"

@@ -1,6 +1,6 @@
 #pragma once
 // cosign's first scheme: a small JSON document that names a manifest and a repository, and signatures of its exact
-// bytes as the layers of an image under the tag "sha256-HEX.sig". Byte tables: docs/trust.md.
+// bytes as the layers of an image under the tag "sha256-HEX.sig". Byte tables: docs/formats/signatures.md.
 #include <cstdint>
 #include <string>
 #include <string_view>

@@ -1,5 +1,5 @@
 #pragma once
-// How commands talk to the daemon: requests over its control socket. The wire format is docs/mounts.md "Control
+// How commands talk to the daemon: requests over its control socket. The wire format is docs/formats/daemon.md "Control
 // socket".
 #include <chrono>
 #include <cstdint>

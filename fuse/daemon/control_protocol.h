@@ -1,5 +1,5 @@
 #pragma once
-// What goes over the control socket: one JSON document a line (docs/mounts.md "Control socket"). A request names a
+// What goes over the control socket: one JSON document a line (docs/formats/daemon.md "Control socket"). A request names a
 // call; the answers to it are any number of progress lines and then one result or error.
 #include <chrono>
 #include <cstdint>

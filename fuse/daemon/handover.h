@@ -1,6 +1,6 @@
 #pragma once
 // What one daemon leaves to the next beside the descriptors: a file that says what each connection serves, which
-// folders show it and who uses it. RUN/handover.json, written anew with each change; docs/staying-alive.md "The
+// folders show it and who uses it. RUN/handover.json, written anew with each change; docs/formats/daemon.md "The
 // record".
 #include <sys/types.h>
 

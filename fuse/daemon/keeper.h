@@ -1,7 +1,7 @@
 #pragma once
 // The keeper: a small process beside the daemon that holds the descriptors of its FUSE connections, so that a
 // connection outlives the daemon, and that starts the daemon again when it dies without a goodbye. It never reads from
-// a descriptor. docs/staying-alive.md.
+// a descriptor. docs/design/staying-alive.md.
 #include <chrono>
 #include <filesystem>
 

@@ -1,6 +1,6 @@
 #pragma once
 // What goes between a daemon and its keeper: one message a datagram of a SOCK_SEQPACKET socket, a descriptor beside it
-// where one is kept or given back. The byte layout is docs/staying-alive.md "Messages". A keeper may be older or
+// where one is kept or given back. The byte layout is docs/formats/daemon.md "Messages". A keeper may be older or
 // younger than the daemon it serves, so the version is in every message.
 #include <cstdint>
 #include <optional>

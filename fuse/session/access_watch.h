@@ -1,6 +1,6 @@
 #pragma once
 // Which files of the image a session opens and executes, as the kernel tells them (fanotify(7)): data files, dlopen,
-// command line tools, any language, whether the bytes were cached or not. docs/sessions.md, "What it leaves behind".
+// command line tools, any language, whether the bytes were cached or not. docs/guide/sessions.md, "--record".
 #include <cstdint>
 #include <filesystem>
 #include <functional>

@@ -1,5 +1,5 @@
 #pragma once
-// Which system calls a session may make, as container engines by default have it: docs/sessions.md, "What holds a
+// Which system calls a session may make, as container engines by default have it: docs/guide/sessions.md, "What holds a
 // session". OCI runtimes get it in the bundle, and what Varve runs itself gets it by libseccomp, whose names and
 // operators these are.
 #include <cstdint>

@@ -1,5 +1,5 @@
 #pragma once
-// A session: a private writable layer over a read-only tree, run as the image's config says. docs/sessions.md.
+// A session: a private writable layer over a read-only tree, run as the image's config says. docs/guide/sessions.md.
 #include <cstdint>
 #include <filesystem>
 #include <functional>

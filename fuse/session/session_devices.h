@@ -1,6 +1,6 @@
 #pragma once
 // What devices need in a session: their files, the driver's libraries over the image's tree, and the loader's cache
-// brought up to date. docs/sessions.md, "GPUs".
+// brought up to date. docs/guide/sessions.md, "GPUs".
 #include <filesystem>
 #include <functional>
 #include <string>

@@ -1,7 +1,7 @@
 #pragma once
 // Root's sessions in user namespaces of their own (`--userns auto`): their root is nobody on the machine. What they see
 // of it is shown with their ids by mounts that map owners (mount_setattr(2), "ID-mapped mounts"); nothing on disk
-// changes. docs/sessions.md.
+// changes. docs/guide/sessions.md.
 #include <filesystem>
 
 #include "core/base/unique_fd.h"

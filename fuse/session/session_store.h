@@ -1,7 +1,7 @@
 #pragma once
 // The sessions of one root: ROOT/sessions/ID holds session.json, the writable layer (upper, work), and while it runs
 // the bundle. A lock file that the session's processes hold tells a running one from one whose processes are gone,
-// however they ended. docs/sessions.md.
+// however they ended. docs/guide/sessions.md.
 #include <cstdint>
 #include <filesystem>
 #include <optional>

@@ -1,6 +1,6 @@
 #pragma once
 // Which units of a sparse data file are on disk: the spans of a layer, or the blocks of a windows blob. An append-only
-// file of its own, so that recording a group of units costs one small write. On disk: docs/format-store.md.
+// file of its own, so that recording a group of units costs one small write. On disk: docs/formats/store.md.
 #include <cstdint>
 #include <filesystem>
 #include <memory>

@@ -1,6 +1,6 @@
 #pragma once
 // The bytes of one layer stream on local disk: a sparse file with the stream at its own offsets, and a log of which
-// spans of it are there. On disk: docs/format-store.md.
+// spans of it are there. On disk: docs/formats/store.md.
 #include <atomic>
 #include <cstdint>
 #include <deque>

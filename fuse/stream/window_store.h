@@ -1,7 +1,7 @@
 #pragma once
 // The windows blob of a layer on local disk, in blocks fetched as spans need them. Windows have no digests of their
 // own: a wrong one shows when the span decoded with it does not match its digest, and then its blocks are dropped. On
-// disk: docs/format-store.md.
+// disk: docs/formats/store.md.
 #include <atomic>
 #include <cstdint>
 #include <filesystem>

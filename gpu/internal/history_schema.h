@@ -1,5 +1,5 @@
 #pragma once
-// The tables of the GPU history, and their rows as text. Described in docs/format-gpu-history.md.
+// The tables of the GPU history, and their rows as text. Described in docs/formats/gpu-history.md.
 #include <array>
 #include <string>
 #include <string_view>

@@ -1,5 +1,5 @@
 // The probe of `varve gpu-check`: runs one step inside an image. gpu/probe_output.h says what it prints;
-// docs/gpu-probe.md what each step checks.
+// docs/guide/gpu-check.md what each step checks.
 #include <fcntl.h>
 #include <unistd.h>
 

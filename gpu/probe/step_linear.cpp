@@ -13,7 +13,7 @@ const LibraryNames kCublasLt = {"libcublasLt.so.13", "libcublasLt.so.12", "libcu
 const LibraryNames kCusolver = {"libcusolver.so.12", "libcusolver.so.11"};
 const LibraryNames kCusparse = {"libcusparse.so.12", "libcusparse.so.11"};
 
-// docs/gpu-probe.md says why these are the limits.
+// docs/guide/gpu-check.md says why these are the limits.
 constexpr double kGemmRoundings = 16;
 constexpr double kSolveRoundings = 16;  // times the square root of n
 constexpr std::size_t kPerRow = 16;     // values in a row of the sparse matrix

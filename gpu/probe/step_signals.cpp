@@ -12,7 +12,7 @@ const LibraryNames kCudnn = {"libcudnn.so.9", "libcudnn.so.8"};
 const LibraryNames kCufft = {"libcufft.so.12", "libcufft.so.11", "libcufft.so.10"};
 const LibraryNames kCurand = {"libcurand.so.10"};
 
-// docs/gpu-probe.md says why these are the limits.
+// docs/guide/gpu-check.md says why these are the limits.
 constexpr double kConvolutionRoundings = 1024;
 constexpr double kFourierRoundings = 16;  // times the logarithm of the number of points
 constexpr double kStandardDeviations = 7;

@@ -1,6 +1,6 @@
 #pragma once
 // The table of contents and the tar-split of a zstd:chunked layer, written as the layer goes by.
-// docs/format-zstd-chunked.md.
+// docs/formats/zstd-chunked.md.
 #include <cstdint>
 #include <map>
 #include <string>

@@ -1,4 +1,4 @@
-"""What docs/howto-build-pipeline.md takes for given: two built images, and a registry."""
+"""What docs/howto/build-pipeline.md takes for given: two built images, and a registry."""
 import json, sys
 from pathlib import Path
 

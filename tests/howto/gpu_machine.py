@@ -1,4 +1,4 @@
-"""What docs/howto-gpu-machine.md takes for given: an indexed image in a registry, and devices in place of GPUs. When the page is through the registry goes away, and what it says of that is tried."""
+"""What docs/howto/gpu-machine.md takes for given: an indexed image in a registry, and devices in place of GPUs. When the page is through the registry goes away, and what it says of that is tried."""
 import contextlib, gzip, json, re, shutil, sys
 from pathlib import Path
 

@@ -1,4 +1,4 @@
-"""What docs/howto-image-owner.md takes for given: an image and notebooks."""
+"""What docs/howto/image-owner.md takes for given: an image and notebooks."""
 import csv, json, sys
 from pathlib import Path
 

@@ -1,4 +1,4 @@
-"""What docs/howto-what-changed-between-releases.md takes for given: two releases and a notebook. Nothing of the images is run, so their Python is a name only."""
+"""What docs/howto/what-changed-between-releases.md takes for given: two releases and a notebook. Nothing of the images is run, so their Python is a name only."""
 import json, sys
 from pathlib import Path
 

@@ -152,7 +152,7 @@ json load(const index::FlatTree& tree, const elf::Loader& loader, const std::str
   return result;
 }
 
-// Processor time of this machine, which others use too: for docs/cuda-preservation.md, asserted nowhere.
+// Processor time of this machine, which others use too: for docs/design/cuda.md, asserted nowhere.
 json measure(const index::FlatTree& tree, const std::string& cache, const Bytes& config) {
   json result;
   auto last = std::clock();

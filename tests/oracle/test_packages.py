@@ -350,7 +350,7 @@ def main():
     parser.add_argument("--env", help="a virtual environment that is there already, however large")
     parser.add_argument("--image", help="an image; --mount says where its tree is")
     parser.add_argument("--mount", help="where the image is mounted")
-    parser.add_argument("--difference", action="append", default=[], help="a distribution whose difference is explained in docs/packages.md")
+    parser.add_argument("--difference", action="append", default=[], help="a distribution whose difference is explained in docs/guide/packages.md")
     arguments = parser.parse_args()
     if sys.version_info < (3, 11):
         skip("importlib.metadata of Python 3.11 is the judge")

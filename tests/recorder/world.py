@@ -35,7 +35,7 @@ def expect(actual, wanted, what):
 
 
 def check_file(name, content):
-    """One spool file, held against docs/format-usage-spool.md. Returns its records."""
+    """One spool file, held against docs/formats/usage-spool.md. Returns its records."""
     if content and not content.endswith(b"\n"):
         content = content[:content.rfind(b"\n") + 1]     # half a record, as of a killed writer
     records = []

@@ -1,5 +1,5 @@
 #!/usr/bin/env python3
-"""docs/story.md has the commands of images/story.py, all of them and in this order: whoever changes the story writes the page anew (`make story-doc`)."""
+"""docs/figures/story.md has the commands of images/story.py, all of them and in this order: whoever changes the story writes the page anew (`make story-doc`)."""
 import re, sys
 from pathlib import Path
 
@@ -7,7 +7,7 @@ HERE = Path(__file__).resolve().parent
 sys.path.insert(0, str(HERE.parents[1] / "images"))
 import story  # noqa: E402
 
-PAGE = HERE.parents[1] / "docs/story.md"
+PAGE = HERE.parents[1] / "docs/figures/story.md"
 
 
 def main():

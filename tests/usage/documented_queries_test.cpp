@@ -13,7 +13,7 @@ namespace varve::usage {
 namespace {
 
 std::string page() {
-  std::ifstream file(std::string(VARVE_SOURCE_DIR) + "/docs/format-usage-database.md");
+  std::ifstream file(std::string(VARVE_SOURCE_DIR) + "/docs/formats/usage-database.md");
   std::ostringstream text;
   text << file.rdbuf();
   return text.str();

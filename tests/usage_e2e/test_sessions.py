@@ -66,7 +66,7 @@ def check_imports(session, proof):
     recorded = {record["m"] for record in session.of("import") if "d" not in record and not record["m"].endswith(".__main__")}
     traced = {module for module in truth.traced(session.stderr) if module in proof.owners}
     own = {record["m"] for record in session.of("import") if "d" in record}
-    # By design not written: what lies deep in a package and is imported by that package itself (docs/recorder.md).
+    # By design not written: what lies deep in a package and is imported by that package itself (docs/design/recorder.md).
     deep = {module for module in traced if module.count(".") >= 2 and module.split(".")[0] in recorded | own}
     missing, invented = traced - recorded - own - deep, recorded - traced
     expect(not missing, f"{session}: loaded and not recorded: {sorted(missing)[:20]}")
@@ -206,8 +206,8 @@ class Proof:
         print(f"the report agrees: {len(packages)} distributions in {len(heard)} of {len(self.sessions)} sessions", flush=True)
 
     def check_howto(self):
-        """docs/howto-record-what-sessions-use.md, every command of it, where its image is."""
-        page = (HERE.parents[1] / "docs/howto-record-what-sessions-use.md").read_text()
+        """docs/howto/record-what-sessions-use.md, every command of it, where its image is."""
+        page = (HERE.parents[1] / "docs/howto/record-what-sessions-use.md").read_text()
         commands = [line.removeprefix("    ") for line in page.splitlines() if line.startswith("    ")]
         expect(len(commands) == 8, commands)
         (self.work / "bin").mkdir()

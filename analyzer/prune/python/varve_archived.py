@@ -1,4 +1,4 @@
-# Varve archived 1: what an import says of a library that this image no longer has. docs/prune-apply.md of Varve.
+# Varve archived 1: what an import says of a library that this image no longer has. docs/guide/prune-apply.md of Varve.
 #
 # A finder stands last in sys.meta_path: it is asked for what nobody has. It answers imports alone; for a probe (importlib.util.find_spec,
 # pkgutil.find_loader) the library is simply not there. varve_archived.pth makes it without loading this file, which comes with the first import that

@@ -1,5 +1,5 @@
-# Varve usage recorder 1: notes which libraries a process imports. What is written, and what never is: docs/format-usage-spool.md and
-# docs/recorder.md of Varve. This file is all that a Python loads which uses no library; varve_recorder_core.py comes with the first one.
+# Varve usage recorder 1: notes which libraries a process imports. What is written, and what never is: docs/formats/usage-spool.md and
+# docs/design/recorder.md of Varve. This file is all that a Python loads which uses no library; varve_recorder_core.py comes with the first one.
 #
 # It stands in sys.meta_path directly before Python's own PathFinder and answers with PathFinder's answer, so it is asked once per import
 # that finds nothing in sys.modules and costs nothing at any other time. An audit hook would be called for every id(), open() and

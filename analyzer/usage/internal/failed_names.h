@@ -1,6 +1,6 @@
 #pragma once
 // Names of imports that failed. Such a name may be somebody's own: the database holds a keyed hash of it until it is
-// known to be public (docs/format-usage-spool.md, "What is never written").
+// known to be public (docs/formats/usage-spool.md, "What is never written").
 #include <cstdint>
 #include <set>
 #include <string>

@@ -1,6 +1,6 @@
 #pragma once
 // The tables of the usage database and how an older one becomes the current one. Described in
-// docs/format-usage-database.md.
+// docs/formats/usage-database.md.
 #include <cstdint>
 #include <span>
 #include <string_view>

@@ -1,7 +1,7 @@
 #pragma once
 // Which stretches of an image's layers are cold: fetched when somebody reads them, as everything else, but left out of
 // `pull` and of what is fetched ahead. Part of an index, so that an image that is pinned for ever gains too. On disk:
-// docs/format-cold.md.
+// docs/formats/cold.md.
 #include <cstdint>
 #include <memory>
 #include <string_view>

@@ -1,7 +1,7 @@
 #pragma once
 // The tree as a metadata-only EROFS image: 512-byte blocks, one extra device per layer stream, and one more device made
 // of ranges for content that is not one 512-aligned run of a stream. Format: Linux fs/erofs/erofs_fs.h; what we use of
-// it: docs/format-tree.md.
+// it: docs/formats/tree.md.
 #include <cstdint>
 #include <functional>
 #include <map>
@@ -31,7 +31,7 @@ struct DeviceRange {
 struct RangesDevice {
   std::uint64_t bytes = 0;          // 0: the image needs none
   std::vector<DeviceRange> ranges;  // in order, not overlapping
-  Bytes encode() const;             // docs/format-tree.md
+  Bytes encode() const;             // docs/formats/tree.md
   static RangesDevice decode(ByteView bytes, std::string_view what);
 };
 

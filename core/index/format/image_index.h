@@ -1,5 +1,5 @@
 #pragma once
-// The index of an image as an OCI artifact: what is published, found and checked. On disk: docs/format-index.md.
+// The index of an image as an OCI artifact: what is published, found and checked. On disk: docs/formats/index.md.
 #include <cstdint>
 #include <filesystem>
 #include <functional>
@@ -38,7 +38,7 @@ inline constexpr std::string_view kGenerationAnnotation =
 inline constexpr std::uint64_t kMaxGeneration = 1'000'000'000;
 inline constexpr std::uint64_t kMaxMapBlobBytes = 2ull << 30;   // kMaxSpans spans
 inline constexpr std::uint64_t kMaxRangesBytes = 256ull << 20;  // decompressed
-inline constexpr int kIndexZstdLevel = 9;  // of tree and ranges; higher ones gain little: docs/format-tree.md
+inline constexpr int kIndexZstdLevel = 9;  // of tree and ranges; higher ones gain little: docs/formats/tree.md
 
 // The blobs that describe one layer.
 struct LayerIndexBlobs {

@@ -1,6 +1,6 @@
 #pragma once
 // All entries of one layer in tar order, with the digests of their contents: what merging, deduplication and package
-// lists need without reading the layer again. On disk: docs/format-layer-entries.md.
+// lists need without reading the layer again. On disk: docs/formats/layer-entries.md.
 #include <cstdint>
 #include <memory>
 #include <string>

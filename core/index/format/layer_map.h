@@ -1,5 +1,5 @@
 #pragma once
-// The layer map: where each span of a layer lies and how to decode it. On disk: docs/format-layer-map.md.
+// The layer map: where each span of a layer lies and how to decode it. On disk: docs/formats/layer-map.md.
 #include <cstdint>
 #include <string>
 #include <string_view>

@@ -1,7 +1,7 @@
 #pragma once
 // What a start-up read of an image's layers, in the order in which it was first read: learnt from mounts, used to fetch
 // it ahead. Names layers by digest and bytes by their place in the stream, so that it fits every image that has the
-// layers, however they were cut into spans. On disk: docs/format-profile.md.
+// layers, however they were cut into spans. On disk: docs/formats/profile.md.
 #include <cstdint>
 #include <map>
 #include <memory>

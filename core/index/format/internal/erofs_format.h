@@ -1,6 +1,6 @@
 #pragma once
 // The part of the EROFS on-disk format that our trees use (Linux fs/erofs/erofs_fs.h); byte tables in
-// docs/format-tree.md.
+// docs/formats/tree.md.
 #include <array>
 #include <cstdint>
 #include <string_view>
