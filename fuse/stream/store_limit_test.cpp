@@ -114,7 +114,7 @@ TEST_F(StoreLimitTest, LayersNobodyHasOpenGoOldestFirst) {
 
 TEST_F(StoreLimitTest, WhatIsMountedAsAFileStaysWhole) {
   limit_to(500'000);
-  options_.store_limit.reader_idle_seconds = 3'600;
+  options_.store_limit.reader_idle_seconds = options_.store_limit.ahead_idle_seconds = 3'600;
   const auto layer = tar_layer(1'000'000, 1);
   auto stream = serve(layer);
   ASSERT_FALSE(stream->keep_whole());
