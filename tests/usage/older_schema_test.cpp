@@ -171,6 +171,8 @@ TEST_P(OlderSchema, OfVersion1GoesOn) {
   collect(*older, "kept");
   EXPECT_EQ(told(*older), told(*database_)) << "what was read before is not read again";
 
+  // The older program may write on, beside this one.
+  open_sql(where, usage_kind())->run("DELETE FROM module_owner");
   second_part(*database_);
   collect(*older, "kept");
   EXPECT_EQ(told(*older), told(*database_));

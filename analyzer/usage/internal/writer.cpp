@@ -11,8 +11,7 @@ namespace varve::usage {
 namespace {
 
 constexpr std::size_t kMaxNames = 500'000;
-constexpr std::size_t kMaxResolvers = 16;  // some 10 MB for a large image
-
+constexpr std::size_t kMaxResolvers = 16;   // some 10 MB for a large image
 constexpr std::size_t kCountedAtOnce = 64;  // sessions of one statement
 
 void in_pieces(const std::vector<SqlValue>& ids, const std::function<void(std::span<const SqlValue>)>& each) {
@@ -111,6 +110,7 @@ void Writer::recount(const std::vector<std::int64_t>& session_ids) {
   in_pieces(counted, [&](std::span<const SqlValue> piece) {
     query_in(sql_, "SELECT DISTINCT day FROM session WHERE id", piece, "",
              [&](const SqlRow& row) { lessened_.insert(row.number(0)); });
+    find_owners(piece);  // a program of an older version may have written them since complete_older_schema()
     count_sessions(sql_, piece, -1);
   });
 }
