@@ -46,7 +46,7 @@ void timed(const char* what, Work&& work) {
 RunIdentity run_at(std::int64_t hour) {
   return {.unix_seconds = hour * 3600,
           .machine = {.gpu = "NVIDIA Test", .driver = "580.1", .name = "vm-1"},
-          .lineage = "registry/notebook",
+          .family = "registry/notebook",
           .image = "sha256:0"};
 }
 

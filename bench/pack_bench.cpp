@@ -23,10 +23,10 @@ using indexer::ComponentFacts;
 
 constexpr double kMegabyte = 1e6;
 
-index::Heat heat_of(std::string_view name) {
-  for (const auto heat :
-       {index::Heat::kSystem, index::Heat::kCuda, index::Heat::kHot, index::Heat::kWatch, index::Heat::kCold})
-    if (index::heat_name(heat) == name) return heat;
+index::Tier tier_of(std::string_view name) {
+  for (const auto tier :
+       {index::Tier::kSystem, index::Tier::kCuda, index::Tier::kHot, index::Tier::kWatch, index::Tier::kCold})
+    if (index::tier_name(tier) == name) return tier;
   throw CLI::ValidationError("heat", std::string(name));
 }
 
@@ -37,9 +37,9 @@ std::vector<std::vector<ComponentFacts>> read_series(std::istream& in) {
     std::istringstream fields(line);
     std::size_t release = 0;
     ComponentFacts component;
-    std::string heat;
-    fields >> release >> component.name >> component.version >> heat >> component.bytes;
-    component.heat = heat_of(heat);
+    std::string tier;
+    fields >> release >> component.name >> component.version >> tier >> component.bytes;
+    component.tier = tier_of(tier);
     component.content = digest_of(component.name + " " + component.version);
     series.resize(std::max(series.size(), release + 1));
     series[release].push_back(component);
@@ -67,8 +67,8 @@ class Memory {
                                        .diff_id = {},
                                        .compressed_bytes = 0,
                                        .stream_bytes = 0,
-                                       .taken_over = false,
-                                       .heat = layer.heat,
+                                       .kept_as_is = false,
+                                       .tier = layer.tier,
                                        .writer = "bench",
                                        .components = {}};
       for (const auto& name : layer.components) {

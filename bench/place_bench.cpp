@@ -67,7 +67,7 @@ int main(int argc, char** argv) try {
   for (const auto& layer : layers) {
     std::uint64_t all = 0;
     for (const auto& name : layer.components) all += bytes[name];
-    fmt::print("{:8} {:8.1f} MB {:4} components: {}\n", index::heat_name(layer.heat), double(all) / 1e6,
+    fmt::print("{:8} {:8.1f} MB {:4} components: {}\n", index::tier_name(layer.tier), double(all) / 1e6,
                layer.components.size(), layer.components.front());
   }
   return wrong == 0 ? 0 : 1;

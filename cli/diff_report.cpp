@@ -76,7 +76,7 @@ void print_package_rows(const std::vector<ComparedPackage>& packages, std::size_
   if (packages.size() > limit) out << fmt::format("… and {} more: -v shows all, --json too\n", packages.size() - limit);
 }
 
-void print_imports(std::string_view heading, const std::vector<compare::LostImport>& imports, std::ostream& out) {
+void print_imports(std::string_view heading, const std::vector<compare::BrokenImport>& imports, std::ostream& out) {
   if (imports.empty()) return;
   out << heading << '\n';
   for (const auto& import : imports) {
@@ -222,7 +222,7 @@ json to_json(const std::vector<ComparedPackage>& packages) {
   return list;
 }
 
-json to_json(const std::vector<compare::LostImport>& imports) {
+json to_json(const std::vector<compare::BrokenImport>& imports) {
   auto list = json::array();
   for (const auto& import : imports)
     list.push_back({{"name", json_name(import.name)},

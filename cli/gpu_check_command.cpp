@@ -32,7 +32,7 @@ struct GpuCheckArguments {
   GpuPlace place;
   gpu::SuiteOptions suite;
   std::uint32_t limit_seconds = 0;
-  std::string lineage;
+  std::string family;
   std::vector<std::string> sizes;
   std::filesystem::path junit, write_manifest;
   bool list = false;
@@ -61,8 +61,8 @@ UniqueFd lock_checks(const std::filesystem::path& root) {
   fail_errno("lock {}", (root / "gpu" / "lock").string());
 }
 
-std::string lineage_of(const GpuCheckArguments& arguments) {
-  if (!arguments.lineage.empty()) return arguments.lineage;
+std::string family_of(const GpuCheckArguments& arguments) {
+  if (!arguments.family.empty()) return arguments.family;
   if (!arguments.place.rootfs.empty())
     return "rootfs:" + std::filesystem::absolute(arguments.place.rootfs).lexically_normal().string();
   if (arguments.place.image.empty()) return "this machine";
@@ -80,7 +80,7 @@ std::string host_name() {
 gpu::RunIdentity identify(const Context& context, const GpuCheckArguments& arguments) {
   gpu::RunIdentity identity;
   identity.unix_seconds = std::time(nullptr);
-  identity.lineage = lineage_of(arguments);
+  identity.family = family_of(arguments);
   if (!arguments.place.image.empty()) identity.image = context.open_image(arguments.place.image).digest().to_string();
   return identity;
 }
@@ -149,7 +149,7 @@ int run_check(const Context& context, GpuCheckArguments arguments) {
   report.run.no_gpu_reason = sessions ? why_no_gpu(context, place) : "";
   report.run.no_gpu = !report.run.no_gpu_reason.empty();
   if (report.run.no_gpu) {
-    report.identity.lineage = lineage_of(arguments);
+    report.identity.family = family_of(arguments);
     report.identity.unix_seconds = std::time(nullptr);
     return end_without_gpu(context, arguments, report);
   }
@@ -186,15 +186,15 @@ bool only_tell(const Context& context, const GpuCheckArguments& arguments) {
   if (arguments.accept.empty() != arguments.reason.empty())
     throw UsageError("--accept METRIC needs --reason TEXT, and the other way round");
   const bool one_lineage =
-      !arguments.lineage.empty() || !arguments.place.image.empty() || !arguments.place.rootfs.empty();
-  const auto lineage = one_lineage ? lineage_of(arguments) : "";
+      !arguments.family.empty() || !arguments.place.image.empty() || !arguments.place.rootfs.empty();
+  const auto family = one_lineage ? family_of(arguments) : "";
   if (arguments.list) {
     list_steps(context);
   } else if (arguments.show_history) {
-    show_history(context, history_database(context, arguments.history), lineage);
+    show_history(context, history_database(context, arguments.history), family);
   } else if (!arguments.accept.empty()) {
     accept_metric(context, history_database(context, arguments.history),
-                  {.metric = arguments.accept, .lineage = lineage, .reason = arguments.reason});
+                  {.metric = arguments.accept, .family = family, .reason = arguments.reason});
   } else {
     return false;
   }
@@ -257,7 +257,7 @@ void add_suite_options(CLI::App* check, GpuCheckArguments& arguments) {
 
 void add_history_options(CLI::App* check, GpuCheckArguments& arguments) {
   check
-      ->add_option("--lineage", arguments.lineage,
+      ->add_option("--lineage", arguments.family,
                    "What the image is a version of; the reference without tag and digest if not said")
       ->type_name("NAME");
   check

@@ -44,7 +44,7 @@ json series_json(const gpu::Series& series) {
            {"kind", to_string(series.key.kind)},
            {"gpu", series.key.gpu},
            {"driver", series.key.driver},
-           {"lineage", series.key.lineage},
+           {"lineage", series.key.family},
            {"state", gpu::state_name(judgement.state)},
            {"hours", hours}};
   one["accepted"] = series.accepted ? json{{"reason", series.accepted->reason},
@@ -57,7 +57,7 @@ json series_json(const gpu::Series& series) {
 void print_series(const Context& context, const gpu::Series& series) {
   const auto judgement = gpu::judge(series.hours, series.key.kind);
   context.out << fmt::format("{} ({}), {} on {}, driver {}: {}\n", printable(series.key.metric),
-                             to_string(series.key.kind), printable(series.key.lineage), printable(series.key.gpu),
+                             to_string(series.key.kind), printable(series.key.family), printable(series.key.gpu),
                              printable(series.key.driver), gpu::state_name(judgement.state));
   const auto shown = std::span(series.hours).last(std::min(series.hours.size(), kHoursShown));
   if (!shown.empty())
@@ -86,9 +86,9 @@ void keep_and_assess(const std::string& database, gpu::Report& report) {
                                   report.identity.unix_seconds / kSecondsPerHour));
 }
 
-void show_history(const Context& context, const std::string& database, const std::string& lineage) {
+void show_history(const Context& context, const std::string& database, const std::string& family) {
   const auto history = gpu::History::open(database);
-  const gpu::SeriesFilter filter{.metric = {}, .gpu = {}, .driver = {}, .lineage = lineage};
+  const gpu::SeriesFilter filter{.metric = {}, .gpu = {}, .driver = {}, .family = family};
   const auto all = history.series(filter);
   const auto failures = history.failures(filter, kFailuresOfRuns);
   if (context.global.json) {
@@ -99,7 +99,7 @@ void show_history(const Context& context, const std::string& database, const std
     return context.print_json({{"series", series}, {"failures", failed}});
   }
   if (all.empty() && failures.empty())
-    context.out << "no run is kept in " << printable(database) << (lineage.empty() ? "" : " of " + printable(lineage))
+    context.out << "no run is kept in " << printable(database) << (family.empty() ? "" : " of " + printable(family))
                 << '\n';
   for (const auto& one : all) print_series(context, one);
   for (const auto& failure : failures)
@@ -110,7 +110,7 @@ void show_history(const Context& context, const std::string& database, const std
 void accept_metric(const Context& context, const std::string& database, const AcceptedMetric& accepted) {
   auto history = gpu::History::open(database);
   const auto changed = history.accept(
-      {.metric = accepted.metric, .gpu = {}, .driver = {}, .lineage = accepted.lineage},
+      {.metric = accepted.metric, .gpu = {}, .driver = {}, .family = accepted.family},
       {.from_hour = 0, .unix_seconds = std::time(nullptr), .user = user_name(), .reason = accepted.reason});
   if (context.global.json) {
     auto list = json::array();
@@ -119,7 +119,7 @@ void accept_metric(const Context& context, const std::string& database, const Ac
   }
   for (const auto& one : changed)
     context.out << fmt::format("{} ({}) of {} on {}, driver {}: judged by the hours from {} on\n",
-                               printable(one.key.metric), to_string(one.key.kind), printable(one.key.lineage),
+                               printable(one.key.metric), to_string(one.key.kind), printable(one.key.family),
                                printable(one.key.gpu), printable(one.key.driver),
                                one.accepted ? gpu::hour_text(one.accepted->from_hour) : "now");
 }

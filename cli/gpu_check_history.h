@@ -15,12 +15,12 @@ std::string history_database(const Context& context, const std::string& wanted);
 // report is as it was.
 void keep_and_assess(const std::string& database, gpu::Report& report);
 
-// Of one lineage, or of all where it is "": a line of each series' hours, and the failures of late.
-void show_history(const Context& context, const std::string& database, const std::string& lineage);
+// Of one family, or of all where it is "": a line of each series' hours, and the failures of late.
+void show_history(const Context& context, const std::string& database, const std::string& family);
 
 // From now on (or since it became slow) the metric's present speed is what later hours are judged by.
 struct AcceptedMetric {
-  std::string metric, lineage, reason;
+  std::string metric, family, reason;
 };
 void accept_metric(const Context& context, const std::string& database, const AcceptedMetric& accepted);
 

@@ -96,7 +96,7 @@ void print_report(const Context& context, const gpu::Report& report) {
   }
   const auto failed = std::ranges::count(report.run.checks, gpu::Outcome::kFailed, &gpu::SuiteRun::Check::outcome);
   context.out << fmt::format(
-      "\n{} on {} (driver {}): {}\n", printable(report.identity.lineage), printable(report.identity.machine.gpu),
+      "\n{} on {} (driver {}): {}\n", printable(report.identity.family), printable(report.identity.machine.gpu),
       printable(report.identity.machine.driver),
       report.good() ? "all good" : fmt::format("{} checks failed, {} alarms", failed, alarms.size()));
 }

@@ -6,7 +6,7 @@
 #include "cli/command.h"
 #include "cli/destination.h"
 #include "cli/image_command.h"
-#include "cli/relayered_image.h"
+#include "cli/repacked_image.h"
 #include "cli/text.h"
 #include "cli/writer_options.h"
 #include "core/base/errors.h"
@@ -25,8 +25,8 @@ struct OptimizeArguments {
   std::string format = "zstd:chunked";
   int level = 0;  // 0 = the format's default
   indexer::OptimizeOptions options;
-  bool relayer = false;
-  RelayerArguments relayering;
+  bool repack = false;
+  RepackArguments repacking;
 };
 
 nlohmann::json to_json(const indexer::OptimizeReport& report) {
@@ -60,11 +60,11 @@ void print_report(const indexer::OptimizeReport& report, std::ostream& out) {
 
 void run_optimize(const Context& context, OptimizeArguments& arguments) {
   arguments.options.writer = writer_options(arguments.format, arguments.level, arguments.options.writer.jobs);
-  if (arguments.relayer) {
-    arguments.relayering.image = arguments.image;
-    arguments.relayering.destination = arguments.destination;
-    arguments.relayering.options.writer = arguments.options.writer;
-    return relayer_indexed_image(context, arguments.relayering);
+  if (arguments.repack) {
+    arguments.repacking.image = arguments.image;
+    arguments.repacking.destination = arguments.destination;
+    arguments.repacking.options.writer = arguments.options.writer;
+    return repack_indexed_image(context, arguments.repacking);
   }
   const auto reference = parse_destination(arguments.destination);
   const auto image = context.open_image(arguments.image);
@@ -115,35 +115,35 @@ void add_image_optimize_command(CLI::App& image, Context& context) {
           ->type_name("N");
   auto* force = command->add_flag("--force", arguments->options.force,
                                   "Layers that have the format already are written anew too");
-  auto* relayer = command
-                      ->add_flag("--relayer", arguments->relayer,
-                                 "Pack other layers, by what belongs together; needs the image's index")
-                      ->excludes(keep_layers)
-                      ->excludes(force);
-  auto& relayering = arguments->relayering;
+  auto* repack = command
+                     ->add_flag("--relayer", arguments->repack,
+                                "Pack other layers, by what belongs together; needs the image's index")
+                     ->excludes(keep_layers)
+                     ->excludes(force);
+  auto& repacking = arguments->repacking;
   command
       ->add_option(
-          "--previous", relayering.previous,
+          "--previous", repacking.previous,
           "With --relayer: the image's last version so written, whose layers are used again where nothing in them changed")
       ->type_name("IMAGE")
-      ->needs(relayer);
+      ->needs(repack);
   command
       ->add_option(
-          "--take-over", relayering.take_over,
+          "--take-over", repacking.keep_as_is,
           "With --relayer: layers that stay as they are, counted from 0, or none; not said: base, CUDA and system layers worth it")
       ->type_name("N,N")
-      ->needs(relayer);
-  command->add_option("--max-layers", relayering.options.limits.max_layers, "With --relayer: of the new image")
+      ->needs(repack);
+  command->add_option("--max-layers", repacking.options.limits.max_layers, "With --relayer: of the new image")
       ->type_name("N")
       ->check(CLI::Range(2, 127))
-      ->needs(relayer)
+      ->needs(repack)
       ->capture_default_str();
   command
-      ->add_option("--max-layer-size", relayering.options.limits.max_layer_bytes,
+      ->add_option("--max-layer-size", repacking.options.limits.max_layer_bytes,
                    "With --relayer: of a layer's tar, as in 8GB")
       ->type_name("SIZE")
       ->transform(CLI::AsSizeValue(true))
-      ->needs(relayer)
+      ->needs(repack)
       ->capture_default_str();
   command->footer(
       "Examples:\n"

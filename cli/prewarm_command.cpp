@@ -21,7 +21,7 @@ namespace varve::cli {
 namespace {
 
 using nlohmann::json;
-using prewarm::Fate;
+using prewarm::Action;
 
 struct PrewarmArguments {
   std::vector<std::string> images;
@@ -164,14 +164,14 @@ Outcome carry_out(Context& context, const Subjects& subjects, const prewarm::Pla
 
 std::string state_of(const prewarm::Item& item, bool left, bool dry_run) {
   if (left) return "over-budget";
-  switch (item.fate) {
-    case Fate::kFetch:
+  switch (item.action) {
+    case Action::kFetch:
       return dry_run ? "planned" : "fetched";
-    case Fate::kPart:
+    case Action::kPart:
       return dry_run ? "planned-part" : "fetched-part";
-    case Fate::kHere:
+    case Action::kLocal:
       return "here";
-    case Fate::kTooLarge:
+    case Action::kTooLarge:
       return "over-budget";
   }
   return "over-budget";

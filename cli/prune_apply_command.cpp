@@ -9,7 +9,7 @@
 #include "cli/open_image.h"
 #include "cli/prune_command.h"
 #include "cli/pruned_image.h"
-#include "cli/relayered_image.h"
+#include "cli/repacked_image.h"
 #include "cli/signing.h"
 #include "core/base/file.h"
 #include "core/base/log.h"
@@ -114,7 +114,7 @@ void index_new_image(const Context& context, const oci::Image& image) {
 
 // Finished, and not yet under a name: what the gates look at.
 struct Candidate {
-  indexer::RelayerReport report;
+  indexer::RepackReport report;
   oci::Document manifest;
   ColdMarks marks;
 };
@@ -127,7 +127,7 @@ void publish(const Context& context, const ApplyArguments& arguments, const std:
   proof.old_image = before.digest();
   proof.image = after.digest();
   proof.tool = this_tool();
-  proof.written = arguments.settings.told();
+  proof.written = arguments.settings.describe();
   proof.gates = gates;
   proof.plan_text = plan_text;
   proof.cuda_before_text = cuda::to_json(before.cuda_manifest());

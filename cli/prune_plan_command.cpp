@@ -193,8 +193,9 @@ void add_prune_plan_command(CLI::App& prune, Context& context) {
                    "The usage database: a file, or postgresql://...; usage.db under --root if none is given")
       ->type_name("DB");
   command
-      ->add_option("--keep", arguments->keep,
-                   "Rules of what stays, vetoes and waived gates (docs/guide/prune-plan.md); may be given several times")
+      ->add_option(
+          "--keep", arguments->keep,
+          "Rules of what stays, vetoes and waived gates (docs/guide/prune-plan.md); may be given several times")
       ->type_name("FILE")
       ->allow_extra_args(false);
   command->add_flag("--no-built-in-rules", arguments->no_built_in_rules,

@@ -52,7 +52,7 @@ void add_layers(const oci::Image& image, std::set<Digest>& digests) {
 
 std::string this_tool() { return "varve " VARVE_VERSION; }
 
-std::map<std::string, std::string> WriteSettings::told() const {
+std::map<std::string, std::string> WriteSettings::describe() const {
   return {{"format", format},
           {"level", std::to_string(writer_options(format, level, jobs).level)},
           {"previous", previous ? previous->digest().to_string() : ""}};
@@ -83,10 +83,10 @@ WriteSettings WriteSettings::read(const std::map<std::string, std::string>& told
   return settings;
 }
 
-indexer::RelayerReport write_pruned_image(const Context& context, const prune::ImageView& before,
-                                          const prune::Plan& plan, const prune::TreeChange& change,
-                                          const WriteSettings& settings, oci::Repository& destination,
-                                          const std::filesystem::path& work_dir, const std::string& what) {
+indexer::RepackReport write_pruned_image(const Context& context, const prune::ImageView& before,
+                                         const prune::Plan& plan, const prune::TreeChange& change,
+                                         const WriteSettings& settings, oci::Repository& destination,
+                                         const std::filesystem::path& work_dir, const std::string& what) {
   if (!before.tree().has_elf_facts)
     fail<Unsupported>(
         "the index of {} was made by a Varve that looked at no ELF files: `varve index --force {}` makes it anew",
@@ -96,23 +96,23 @@ indexer::RelayerReport write_pruned_image(const Context& context, const prune::I
   auto placement = prune::make_placement(before.tree(), before.inventory(), &plan, &selection);
   placement.removed = change.removed;
   placement.added = change.added;
-  indexer::RelayerOptions options;
+  indexer::RepackOptions options;
   options.writer = writer_options(settings.format, settings.level, settings.jobs);
   options.work_dir = work_dir;
   std::optional<indexer::LayoutRecord> previous_layout;
   if (settings.previous) previous_layout = indexer::find_layout_record(*settings.previous);
   const auto& opened = before.opened();
-  const indexer::RelayerInput input{.image = opened.image(),
-                                    .index = opened.index(),
-                                    .local = opened.local(),
-                                    .tree = before.tree(),
-                                    .placement = placement,
-                                    .previous = settings.previous.get(),
-                                    .previous_layout = previous_layout ? &*previous_layout : nullptr};
+  const indexer::RepackInput input{.image = opened.image(),
+                                   .index = opened.index(),
+                                   .local = opened.local(),
+                                   .tree = before.tree(),
+                                   .placement = placement,
+                                   .previous = settings.previous.get(),
+                                   .previous_layout = previous_layout ? &*previous_layout : nullptr};
   std::filesystem::create_directories(work_dir);
   Progress progress;
   const ProgressLine line(progress, what, context.global.quiet);
-  return indexer::relayer_image(input, destination, "", options, {progress, context.cancel});
+  return indexer::repack_image(input, destination, "", options, {progress, context.cancel});
 }
 
 void judge_rebuild(const Context& context, const prune::ImageView& before, const Digest& expected,
@@ -128,7 +128,7 @@ void judge_rebuild(const Context& context, const prune::ImageView& before, const
   const TemporaryFolder work(context.global.root / "tmp");
   const auto report = write_pruned_image(context, before, plan, change, other, nowhere, work.path(), "rebuild");
   std::uint64_t written = 0;
-  for (const auto& layer : report.layers) written += !layer.taken_over && !layer.reused;
+  for (const auto& layer : report.layers) written += !layer.kept_as_is && !layer.reused;
   if (report.image != expected)
     result.findings.push_back(
         fmt::format("written again it is {} instead of {}", report.image.to_string(), expected.to_string()));

@@ -6,7 +6,7 @@
 #include <string>
 
 #include "cli/prune_gates.h"
-#include "indexer/relayer_image.h"
+#include "indexer/repack_image.h"
 
 namespace varve::cli {
 
@@ -19,16 +19,16 @@ struct WriteSettings {
 
   // For the proof, and back. read() looks for the previous image where `image` is; throws CouldNotRun for what this
   // Varve would write otherwise.
-  std::map<std::string, std::string> told() const;
+  std::map<std::string, std::string> describe() const;
   static WriteSettings read(const std::map<std::string, std::string>& told, const std::string& tool,
                             const oci::Image& image);
 };
 
-// Throws UsageError for a level that the format does not have, and what relayer_image() throws.
-indexer::RelayerReport write_pruned_image(const Context& context, const prune::ImageView& before,
-                                          const prune::Plan& plan, const prune::TreeChange& change,
-                                          const WriteSettings& settings, oci::Repository& destination,
-                                          const std::filesystem::path& work_dir, const std::string& what);
+// Throws UsageError for a level that the format does not have, and what repack_image() throws.
+indexer::RepackReport write_pruned_image(const Context& context, const prune::ImageView& before,
+                                         const prune::Plan& plan, const prune::TreeChange& change,
+                                         const WriteSettings& settings, oci::Repository& destination,
+                                         const std::filesystem::path& work_dir, const std::string& what);
 
 // The gate "rebuild": writes it again, with another number of jobs and to nowhere, and expects the digest.
 void judge_rebuild(const Context& context, const prune::ImageView& before, const Digest& expected,

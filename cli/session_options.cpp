@@ -11,11 +11,11 @@ namespace {
 
 // A GPU that was asked for and cannot be given ends the run here: frameworks fall back to the CPU without a word.
 void add_devices(const Context& context, const SessionOptions& options, fuse::SessionRequest& request) {
-  const fuse::GpuWish wish{.gpus = options.gpus,
-                           .devices = options.devices,
-                           .cdi_dirs = options.cdi_dirs,
-                           .runtime = options.runtime,
-                           .root = context.global.root};
+  const fuse::GpuRequest wish{.gpus = options.gpus,
+                              .devices = options.devices,
+                              .cdi_dirs = options.cdi_dirs,
+                              .runtime = options.runtime,
+                              .root = context.global.root};
   auto access = fuse::find_gpus(wish, [](const std::string& text) { log::info("{}", text); });
   if (options.gpus != "none" || !options.devices.empty())
     for (const auto& line : fuse::unmet_requirements(request.config.env, fuse::installed_driver_version()))

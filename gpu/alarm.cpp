@@ -29,8 +29,8 @@ std::optional<DriverChange> driver_change(const History& history, const Series& 
   const auto begin = series.hours.front().hour;
   std::optional<Series> before;
   for (auto& other :
-       history.series({.metric = key.metric, .gpu = key.gpu, .driver = {}, .lineage = key.lineage}, begin - 1))
-    if (other.key.kind == key.kind && other.key.gpu == key.gpu && other.key.lineage == key.lineage &&
+       history.series({.metric = key.metric, .gpu = key.gpu, .driver = {}, .family = key.family}, begin - 1))
+    if (other.key.kind == key.kind && other.key.gpu == key.gpu && other.key.family == key.family &&
         other.key.driver != key.driver && (!before || before->hours.back().hour < other.hours.back().hour))
       before = std::move(other);
   if (!before) return std::nullopt;
@@ -138,7 +138,7 @@ std::vector<std::string> evidence(const Assessment& assessment) {
   std::vector<std::string> lines;
   lines.push_back(fmt::format("{} ({}) is {} slower than it was: {} instead of {}", key.metric, to_string(key.kind),
                               percent(alarm.slowdown), time_text(alarm.slow_median), time_text(judgement.baseline)));
-  lines.push_back(fmt::format("on {}, driver {}, image {}", key.gpu, key.driver, key.lineage));
+  lines.push_back(fmt::format("on {}, driver {}, image {}", key.gpu, key.driver, key.family));
   lines.push_back(fmt::format("since {}: {} slow hours, {} of the last {}", hour_text(alarm.since_hour),
                               alarm.slow_hours, judgement.suspicious_hours, kRecentHours));
   lines.push_back(fmt::format("baseline of {} clean hours from {} to {}, spread {}; slow is above {}",

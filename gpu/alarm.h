@@ -32,7 +32,7 @@ struct Assessment {
   Series series;
   Judgement judgement;
   std::optional<Alarm> alarm;                 // of state kAlarm
-  std::optional<DriverChange> driver_change;  // while learning, if the same GPU and lineage had another driver before
+  std::optional<DriverChange> driver_change;  // while learning, if the same GPU and family had another driver before
 };
 
 std::string_view state_name(Judgement::State state);  // "learning" "good" "suspicious" "alarm"

@@ -21,7 +21,7 @@ class AlarmTest : public testing::Test {
  protected:
   AlarmTest() : history_(History::open((folder_.path() / "gpu.db").string())) {
     run_.machine = {.gpu = "NVIDIA Test", .driver = "580.1", .name = "vm-1"};
-    run_.lineage = "registry/notebook";
+    run_.family = "registry/notebook";
     run_.image = "sha256:old";
   }
   // A run with two metrics: one of `seconds`, one that never changes.
@@ -98,7 +98,7 @@ TEST_F(AlarmTest, SaysHowMuchIsToBeLearned) {
   hours(60, 7e-3);
   EXPECT_THAT(remark(assessed()[1]), StartsWith("good: 7.0"));
   hours(2, 8e-3);
-  history_.accept({.metric = "sgemm", .gpu = {}, .driver = {}, .lineage = {}},
+  history_.accept({.metric = "sgemm", .gpu = {}, .driver = {}, .family = {}},
                   {.from_hour = 0, .unix_seconds = 1, .user = "ann", .reason = "new cooling"});
   EXPECT_THAT(remark(assessed()[1]),
               HasSubstr("1 of 48 clean hours since 2025-11-27 16:00 UTC, as ann accepted: new cooling"));

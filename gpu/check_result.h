@@ -68,8 +68,8 @@ struct Machine {
 struct RunIdentity {
   std::int64_t unix_seconds = 0;
   Machine machine;
-  std::string lineage;  // what the image is a version of: its reference without tag and digest, or --lineage
-  std::string image;    // the image's digest, "" for an unpacked tree or the machine itself
+  std::string family;  // what the image is a version of: its reference without tag and digest, or --family
+  std::string image;   // the image's digest, "" for an unpacked tree or the machine itself
 };
 
 }  // namespace varve::gpu

@@ -57,7 +57,7 @@ struct Where {
     text += fmt::format("{} {} = ${}", text.empty() ? " WHERE" : " AND", column, values.size());
   }
   explicit Where(const SeriesFilter& filter, bool with_metric) {
-    add("lineage", filter.lineage, filter.of_run);
+    add("lineage", filter.family, filter.of_run);
     add("gpu", filter.gpu, filter.of_run);
     add("driver", filter.driver, filter.of_run);
     if (with_metric) add("metric", filter.metric, false);
@@ -135,7 +135,7 @@ std::int64_t History::Impl::add_run(const RunIdentity& run, const Digest& key) {
       "($1, $2, $3, $4, $5, $6, $7, 0) "
       "ON CONFLICT (content_key) DO NOTHING RETURNING id",
       {blob_of(key.raw()), run.unix_seconds, key_text(run.machine.gpu), key_text(run.machine.driver),
-       key_text(run.lineage), key_text(run.machine.name), key_text(run.image)});
+       key_text(run.family), key_text(run.machine.name), key_text(run.image)});
 }
 
 void History::Impl::add_results(std::int64_t run, const std::vector<StepResult>& results) {
@@ -190,7 +190,7 @@ std::int64_t History::Impl::series_id(const RunIdentity& run, const Metric& metr
   return number(
       "INSERT INTO gpu_series (lineage, gpu, driver, metric, kind) VALUES ($1, $2, $3, $4, $5) "
       "ON CONFLICT (lineage, gpu, driver, metric, kind) DO UPDATE SET kind = excluded.kind RETURNING id",
-      {key_text(run.lineage), key_text(run.machine.gpu), key_text(run.machine.driver), metric.name,
+      {key_text(run.family), key_text(run.machine.gpu), key_text(run.machine.driver), metric.name,
        std::int64_t(metric.kind)});
 }
 
@@ -236,7 +236,7 @@ std::vector<SeriesRow> History::Impl::series_rows(const SeriesFilter& filter) co
                               .key = {.metric = row.text(1),
                                       .gpu = row.text(2),
                                       .driver = row.text(3),
-                                      .lineage = row.text(4),
+                                      .family = row.text(4),
                                       .kind = kind}});
             });
   // Not by the database: each has an order of its own.
@@ -336,7 +336,7 @@ std::vector<Change> History::Impl::changes(const Series& series, std::int64_t si
   for (const auto& row : series_rows({.metric = series.key.metric,
                          .gpu = series.key.gpu,
                          .driver = series.key.driver,
-                         .lineage = series.key.lineage,
+                         .family = series.key.family,
                          .of_run = true})) {
     if (row.key.kind != series.key.kind) continue;
     std::set<std::int64_t> slow;

@@ -15,17 +15,17 @@ namespace varve::gpu {
 
 // Histories with different keys are never mixed.
 struct SeriesKey {
-  std::string metric, gpu, driver, lineage;
+  std::string metric, gpu, driver, family;
   MetricKind kind = MetricKind::kSteady;
   auto operator<=>(const SeriesKey&) const = default;
 };
 
 // "" is any; of a run's own series it is a run that had none.
 struct SeriesFilter {
-  std::string metric, gpu, driver, lineage;
+  std::string metric, gpu, driver, family;
   bool of_run = false;
   static SeriesFilter of(const RunIdentity& run) {
-    return {.metric = {}, .gpu = run.machine.gpu, .driver = run.machine.driver, .lineage = run.lineage, .of_run = true};
+    return {.metric = {}, .gpu = run.machine.gpu, .driver = run.machine.driver, .family = run.family, .of_run = true};
   }
 };
 

@@ -29,7 +29,7 @@ constexpr std::int64_t kHistoryFirstHour = 490'000;
 RunIdentity run_at(std::int64_t hour, std::int64_t second = 0) {
   return {.unix_seconds = hour * 3600 + second,
           .machine = {.gpu = "NVIDIA Test", .driver = "580.1", .name = "vm-1"},
-          .lineage = "registry/notebook",
+          .family = "registry/notebook",
           .image = "sha256:old"};
 }
 
@@ -111,24 +111,24 @@ TEST_P(HistoryTest, KeepsSeriesApartByAllPartsOfTheKey) {
   auto other_driver = run_at(kHistoryFirstHour), other_gpu = other_driver, other_lineage = other_driver;
   other_driver.machine.driver = "590.1";
   other_gpu.machine.gpu = "NVIDIA Other";
-  other_lineage.lineage = "registry/other";
+  other_lineage.family = "registry/other";
   for (const auto& run : {run_at(kHistoryFirstHour), other_driver, other_gpu, other_lineage})
     history_->add(run, {gemm(1), gemm(3, MetricKind::kCold)});
   EXPECT_THAT(history_->series({}), SizeIs(8));
   EXPECT_THAT(history_->series(SeriesFilter::of(other_gpu)), SizeIs(2));
-  EXPECT_THAT(history_->series({.metric = {}, .gpu = {}, .driver = "590.1", .lineage = {}}), SizeIs(2));
-  EXPECT_THAT(history_->series({.metric = "nothing", .gpu = {}, .driver = {}, .lineage = {}}), IsEmpty());
+  EXPECT_THAT(history_->series({.metric = {}, .gpu = {}, .driver = "590.1", .family = {}}), SizeIs(2));
+  EXPECT_THAT(history_->series({.metric = "nothing", .gpu = {}, .driver = {}, .family = {}}), IsEmpty());
 }
 
 TEST_P(HistoryTest, JudgesARunWithoutLineageByItsOwnKind) {
   auto bare = run_at(kHistoryFirstHour);
-  bare.lineage = "";
+  bare.family = "";
   bare.machine.driver = "580\xff";  // as no driver says, but text of a machine all the same
   history_->add(run_at(kHistoryFirstHour), {gemm(1)});
   history_->add(bare, {gemm(2)});
   const auto own = history_->series(SeriesFilter::of(bare), kHistoryFirstHour);
   ASSERT_THAT(own, SizeIs(1));
-  EXPECT_EQ(own[0].key.lineage, "");
+  EXPECT_EQ(own[0].key.family, "");
   EXPECT_THAT(own[0].hours[0].samples, ElementsAre(2));
   EXPECT_THAT(history_->changes(own[0], kHistoryFirstHour), SizeIs(testing::Gt(0U)));
   EXPECT_THAT(history_->series({}), SizeIs(2));
@@ -178,7 +178,7 @@ TEST_P(HistoryTest, AcceptingBeginsTheBaselineAnew) {
   runs(60, 1);
   runs(10, 1.2);
   ASSERT_EQ(judged().state, State::kAlarm);
-  const auto accepted = history_->accept({.metric = "sgemm", .gpu = {}, .driver = {}, .lineage = {}},
+  const auto accepted = history_->accept({.metric = "sgemm", .gpu = {}, .driver = {}, .family = {}},
                                          {.from_hour = 0, .unix_seconds = 123, .user = "ann", .reason = "new cooling"});
   ASSERT_THAT(accepted, SizeIs(1));
   ASSERT_TRUE(accepted[0].accepted);
@@ -212,7 +212,7 @@ TEST_P(HistoryTest, AcceptingFromAnHourJudgesTheFollowingOnesAnew) {
 TEST_P(HistoryTest, AcceptingAnUnknownMetricNamesThoseThereAre) {
   runs(1, 1);
   try {
-    history_->accept({.metric = "dgemm", .gpu = {}, .driver = {}, .lineage = {}}, {});
+    history_->accept({.metric = "dgemm", .gpu = {}, .driver = {}, .family = {}}, {});
     FAIL() << "it was accepted";
   } catch (const NotFound& error) {
     EXPECT_THAT(error.what(), HasSubstr("it knows sgemm"));

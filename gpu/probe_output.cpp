@@ -68,29 +68,29 @@ StepResult read_result(const JsonValue& object) {
 }
 
 // What the marked lines say, in the order in which they stand.
-struct Said {
+struct ParsedOutput {
   std::optional<StepResult> result;
-  std::string doing;  // the last one, unless a result came later
+  std::string step;   // the last one, unless a result came later
   std::string wrong;  // of the first marked line that makes no sense
 };
 
-void take_line(std::string_view line, std::size_t number, Said& said) {
+void take_line(std::string_view line, std::size_t number, ParsedOutput& said) {
   try {
     const auto object = JsonValue::parse(line, fmt::format("line {} of its output makes no sense", number),
                                          {.bytes = kMaxLine, .depth = kMaxDepth, .values = kMaxValues});
     if (object.has("result")) {
       said.result = read_result(object);
-      said.doing.clear();
-    } else if (const auto doing = object.maybe("doing")) {
-      said.doing = single_line(doing.text(), kMaxProbeText);
+      said.step.clear();
+    } else if (const auto step = object.maybe("doing")) {
+      said.step = single_line(step.text(), kMaxProbeText);
     }
   } catch (const Error& error) {
     if (said.wrong.empty()) said.wrong = error.what();
   }
 }
 
-Said read_lines(std::string_view output) {
-  Said said;
+ParsedOutput read_lines(std::string_view output) {
+  ParsedOutput said;
   for (std::size_t number = 1; !output.empty(); ++number) {
     const auto end = std::min(output.find('\n'), output.size());
     auto line = output.substr(0, end);
@@ -115,19 +115,19 @@ int status_of(Outcome outcome) {
   return outcome == Outcome::kOk ? 0 : outcome == Outcome::kFailed ? 1 : kSkippedStatus;
 }
 
-std::string while_doing(const Said& said) { return said.doing.empty() ? "" : ", while doing: " + said.doing; }
+std::string while_doing(const ParsedOutput& said) { return said.step.empty() ? "" : ", while doing: " + said.step; }
 
 // What the failure is if the process did not end as it should have; absent when all is well.
-std::optional<std::string> what_is_wrong(const Said& said, std::string_view error_output, int exit_status,
+std::optional<std::string> what_is_wrong(const ParsedOutput& said, std::string_view error_output, int exit_status,
                                          bool timed_out) {
   if (timed_out)
     return "no end before its limit" +
-           (said.doing.empty() ? std::string(", and it did not say what it was doing") : while_doing(said));
+           (said.step.empty() ? std::string(", and it did not say what it was doing") : while_doing(said));
   if (!said.wrong.empty()) return said.wrong;
   const auto words = last_words(error_output);
   const auto last = words.empty() ? "" : ": " + words;
   if (!said.result) return fmt::format("no result, {}{}{}", end_of(exit_status), while_doing(said), last);
-  if (!said.doing.empty()) return fmt::format("{} after its result{}{}", end_of(exit_status), while_doing(said), last);
+  if (!said.step.empty()) return fmt::format("{} after its result{}{}", end_of(exit_status), while_doing(said), last);
   const bool crashed_after_failure =
       said.result->outcome == Outcome::kFailed && exit_status != 0 && exit_status != kSkippedStatus;
   if (exit_status != status_of(said.result->outcome) && !crashed_after_failure)

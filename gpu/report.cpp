@@ -95,7 +95,7 @@ json check_json(const Report& report, const SuiteRun::Check& check) {
 std::string check_name(const SuiteRun::Check& check) { return check.step + (check.cold ? " (cold)" : ""); }
 
 std::string test_case(const Report& report, const SuiteRun::Check& check) {
-  auto text = fmt::format("  <testcase classname=\"{}\" name=\"{}\" time=\"{:.3f}\">\n", xml(report.identity.lineage),
+  auto text = fmt::format("  <testcase classname=\"{}\" name=\"{}\" time=\"{:.3f}\">\n", xml(report.identity.family),
                           xml(check_name(check)), check.seconds);
   if (check.outcome == Outcome::kFailed) text += fmt::format("    <failure message=\"{}\"/>\n", xml(check.detail));
   if (check.outcome == Outcome::kSkipped) text += fmt::format("    <skipped message=\"{}\"/>\n", xml(check.detail));
@@ -111,7 +111,7 @@ std::string test_case(const Report& report, const MetricReport& slow) {
   for (const auto& line : evidence(*slow.assessment)) lines += (lines.empty() ? "" : "\n") + line;
   return fmt::format(
       "  <testcase classname=\"{}\" name=\"{}\" time=\"0\">\n    <failure message=\"{}\"/>\n  </testcase>\n",
-      xml(report.identity.lineage),
+      xml(report.identity.family),
       xml(fmt::format("{} ({}) is no slower than it was", slow.name, to_string(slow.kind))), xml(lines));
 }
 
@@ -156,7 +156,7 @@ json to_json(const Report& report) {
   const auto& identity = report.identity;
   json document{
       {"time", rfc3339(identity.unix_seconds)}, {"gpu", identity.machine.gpu}, {"driver", identity.machine.driver},
-      {"machine", identity.machine.name},       {"lineage", identity.lineage}, {"ok", report.good()}};
+      {"machine", identity.machine.name},       {"lineage", identity.family},  {"ok", report.good()}};
   document["image"] = identity.image.empty() ? json(nullptr) : json(identity.image);
   document["no_gpu"] = report.run.no_gpu ? json(report.run.no_gpu_reason) : json(nullptr);
   auto checks = json::array(), alarms = json::array();

@@ -32,7 +32,7 @@ Assessment slow_gemm() {
   series.key = {.metric = "sgemm.steady",
                 .gpu = "NVIDIA T4",
                 .driver = "580.1",
-                .lineage = "team/<notebook>",
+                .family = "team/<notebook>",
                 .kind = MetricKind::kSteady};
   for (std::int64_t hour = 0; hour < 63; ++hour) {
     series.hours.push_back({.hour = hour, .samples = {}, .suspicious = false});
@@ -50,7 +50,7 @@ Report sample() {
   Report report;
   report.identity = {.unix_seconds = 1'700'000'000,
                      .machine = {.gpu = "NVIDIA T4", .driver = "580.1", .name = "host"},
-                     .lineage = "team/<notebook>",
+                     .family = "team/<notebook>",
                      .image = "sha256:1"};
   auto& run = report.run;
   run.results.push_back(

@@ -28,9 +28,9 @@ struct ExportReport {
 ExportReport export_image(const oci::Image& image, oci::Repository& destination, std::string_view tag,
                           const ExportOptions& options, const Work& work);
 
-// Into one file that `docker load`, `podman load` and `skopeo copy docker-archive:` read (docs/guide/pins-and-export.md). Layers are
-// unpacked and checked against their diff_ids. `name`: "repo:tag" for what it is loaded as, "" = none. The file appears
-// whole or not at all.
+// Into one file that `docker load`, `podman load` and `skopeo copy docker-archive:` read
+// (docs/guide/pins-and-export.md). Layers are unpacked and checked against their diff_ids. `name`: "repo:tag" for what
+// it is loaded as, "" = none. The file appears whole or not at all.
 ExportReport export_docker_archive(const oci::Image& image, const std::filesystem::path& file, const std::string& name,
                                    const Work& work);
 

@@ -1,7 +1,7 @@
 #pragma once
 // From a tar stream to a layer blob that can be entered anywhere: zstd:chunked (containers/storage's dialect,
-// docs/formats/zstd-chunked.md), or gzip in members for runtimes that know no zstd. Unpacked, the blob is the tar it was
-// made from, byte for byte, so the diff_id stays.
+// docs/formats/zstd-chunked.md), or gzip in members for runtimes that know no zstd. Unpacked, the blob is the tar it
+// was made from, byte for byte, so the diff_id stays.
 #include <cstdint>
 #include <functional>
 #include <map>

@@ -19,18 +19,18 @@ constexpr std::uint64_t kFormat = 1;
 constexpr int kMaxDepth = 6;                 // of the document: layers, a layer, its components, one of them
 constexpr std::size_t kMaxTextBytes = 1000;  // versions and writers
 constexpr std::string_view kNoTag;
-constexpr std::array kHeats = {index::Heat::kSystem, index::Heat::kCuda, index::Heat::kHot, index::Heat::kWatch,
-                               index::Heat::kCold};
+constexpr std::array kTiers = {index::Tier::kSystem, index::Tier::kCuda, index::Tier::kHot, index::Tier::kWatch,
+                               index::Tier::kCold};
 
-index::Heat heat_of(const JsonValue& value) {
-  const auto found = std::ranges::find(kHeats, value.text(), index::heat_name);
-  if (found == kHeats.end()) value.refuse(fmt::format("cannot be {:.40}", value.text()));
+index::Tier tier_of(const JsonValue& value) {
+  const auto found = std::ranges::find(kTiers, value.text(), index::tier_name);
+  if (found == kTiers.end()) value.refuse(fmt::format("cannot be {:.40}", value.text()));
   return *found;
 }
 
 RecordedComponent component_of(const JsonValue& object) {
   RecordedComponent component{.version = object["version"].text(kMaxTextBytes),
-                              .heat = heat_of(object["heat"]),
+                              .tier = tier_of(object["heat"]),
                               .content = object["content"].digest(),
                               .bytes = object["bytes"].number(),
                               .releases = object["releases"].number<std::uint32_t>(),
@@ -45,8 +45,8 @@ RecordedLayer layer_of(const JsonValue& object) {
                       .diff_id = object["diff_id"].digest(),
                       .compressed_bytes = object["compressed_bytes"].number(),
                       .stream_bytes = object["stream_bytes"].number(),
-                      .taken_over = object["taken_over"].flag(),
-                      .heat = heat_of(object["heat"]),
+                      .kept_as_is = object["taken_over"].flag(),
+                      .tier = tier_of(object["heat"]),
                       .writer = object["writer"].text(kMaxTextBytes),
                       .components = {}};
   for (const auto& [name, component] : object["components"].members()) {
@@ -54,7 +54,7 @@ RecordedLayer layer_of(const JsonValue& object) {
       component.refuse(fmt::format("is a component whose name has {} bytes", name.size()));
     layer.components.emplace(name, component_of(component));
   }
-  if (layer.taken_over && !layer.components.empty()) object.refuse("was taken over and yet has components");
+  if (layer.kept_as_is && !layer.components.empty()) object.refuse("was taken over and yet has components");
   return layer;
 }
 
@@ -73,7 +73,7 @@ json json_of(const RecordedLayer& layer) {
   auto components = json::object();
   for (const auto& [name, component] : layer.components) {
     components[name] = {{"version", component.version},
-                        {"heat", index::heat_name(component.heat)},
+                        {"heat", index::tier_name(component.tier)},
                         {"content", component.content.to_string()},
                         {"bytes", component.bytes},
                         {"releases", component.releases},
@@ -83,8 +83,8 @@ json json_of(const RecordedLayer& layer) {
           {"diff_id", layer.diff_id.to_string()},
           {"compressed_bytes", layer.compressed_bytes},
           {"stream_bytes", layer.stream_bytes},
-          {"taken_over", layer.taken_over},
-          {"heat", index::heat_name(layer.heat)},
+          {"taken_over", layer.kept_as_is},
+          {"heat", index::tier_name(layer.tier)},
           {"writer", layer.writer},
           {"components", std::move(components)}};
 }

@@ -22,7 +22,7 @@ inline constexpr std::size_t kMaxComponentNameBytes = 4200;  // "folder:" and a 
 
 struct RecordedComponent {
   std::string version;
-  index::Heat heat = index::Heat::kSystem;
+  index::Tier tier = index::Tier::kSystem;
   Digest content;              // over its entries: ComponentFacts::content. Equal = the same tar bytes
   std::uint64_t bytes = 0;     // stream side
   std::uint32_t releases = 1;  // that it was seen in, since it was first
@@ -36,11 +36,11 @@ struct RecordedLayer {
   Digest diff_id;
   std::uint64_t compressed_bytes = 0;
   std::uint64_t stream_bytes = 0;
-  bool taken_over = false;  // a layer of the image as it was, untouched
-  index::Heat heat = index::Heat::kSystem;
+  bool kept_as_is = false;  // a layer of the image as it was, untouched
+  index::Tier tier = index::Tier::kSystem;
   std::string writer;  // format, level and version of what wrote it: only layers of the same writer are taken again
   std::map<std::string, RecordedComponent>
-      components;  // empty for one taken over, and for the one of shared directories
+      components;  // empty for one kept as is, and for the one of shared directories
   bool operator==(const RecordedLayer&) const = default;
 };
 

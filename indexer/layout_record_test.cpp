@@ -51,26 +51,26 @@ class LayoutRecordTest : public testing::Test {
                              .diff_id = digest_of("stream of base"),
                              .compressed_bytes = 10,
                              .stream_bytes = 20,
-                             .taken_over = true,
-                             .heat = index::Heat::kSystem,
+                             .kept_as_is = true,
+                             .tier = index::Tier::kSystem,
                              .writer = "",
                              .components = {}});
     record.layers.push_back({.digest = digest_of("hot"),
                              .diff_id = digest_of("stream of hot"),
                              .compressed_bytes = 1ull << 40,
                              .stream_bytes = 1ull << 41,
-                             .taken_over = false,
-                             .heat = index::Heat::kHot,
+                             .kept_as_is = false,
+                             .tier = index::Tier::kHot,
                              .writer = "zstd:chunked 3 varve 0.1.0",
                              .components = {}});
     record.layers[1].components["pip:numpy"] = {.version = "2.1.0",
-                                                .heat = index::Heat::kHot,
+                                                .tier = index::Tier::kHot,
                                                 .content = digest_of("numpy"),
                                                 .bytes = 1000,
                                                 .releases = releases,
                                                 .changes = 2};
     record.layers[1].components["folder:root/\xc3\xa9t\xc3\xa9"] = {
-        .version = "", .heat = index::Heat::kCold, .content = digest_of("f"), .bytes = 7, .releases = 1, .changes = 0};
+        .version = "", .tier = index::Tier::kCold, .content = digest_of("f"), .bytes = 7, .releases = 1, .changes = 0};
     return record;
   }
 

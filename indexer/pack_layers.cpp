@@ -16,9 +16,9 @@
 namespace varve::indexer {
 namespace {
 
-using index::Heat;
+using index::Tier;
 
-constexpr std::size_t kHeatCount = 5;
+constexpr std::size_t kTierCount = 5;
 constexpr std::uint64_t kMostLayerBytes =
     1ull << 43;  // far beyond what registries take; costs stay whole numbers of 64 bits
 
@@ -34,7 +34,7 @@ constexpr std::uint32_t kPriorReleases = 8;
 constexpr std::uint64_t kSmallComponentBytes = 1'000'000;
 Chance prior_of(const ComponentFacts& component) {
   const auto percent = [](std::uint64_t value) { return kCertain / 100 * value; };
-  if (component.heat == Heat::kCuda) return percent(5);
+  if (component.tier == Tier::kCuda) return percent(5);
   if (component.name.starts_with("pip:") || component.name.starts_with("conda:"))
     return component.bytes < kSmallComponentBytes ? percent(9) : percent(23);
   if (component.name.starts_with("folder:")) return percent(3);
@@ -66,7 +66,7 @@ struct PackItem {
 };
 
 struct Draft {
-  Heat heat = Heat::kSystem;
+  Tier tier = Tier::kSystem;
   std::vector<std::size_t> components;
   std::uint64_t bytes = 0;
   int previous = -1;  // kept from there
@@ -139,16 +139,16 @@ class Partition {
 
 class Packer {
  public:
-  Packer(const std::vector<ComponentFacts>& components, std::uint32_t taken_over, const LayoutRecord* previous,
+  Packer(const std::vector<ComponentFacts>& components, std::uint32_t kept_as_is, const LayoutRecord* previous,
          std::string_view writer, const PackLimits& limits)
       : components_(components), previous_(previous), writer_(writer), limits_(limits) {
     if (limits_.min_layer_bytes == 0)
       limits_.min_layer_bytes = std::min(smallest_layer_bytes(total_bytes()), limits_.max_layer_bytes);
     check();
-    if (std::uint64_t(taken_over) + 1 < limits.max_layers) room_ = limits.max_layers - taken_over - 1;
+    if (std::uint64_t(kept_as_is) + 1 < limits.max_layers) room_ = limits.max_layers - kept_as_is - 1;
     if (room_ == 0 && !components.empty())
       fail<UsageError>("{} layers stay as they are and one is for directories: of {} none is left to pack into",
-                       taken_over, limits.max_layers);
+                       kept_as_is, limits.max_layers);
     const auto recorded = recorded_components(components, previous);
     for (const auto& component : recorded) {
       const auto prior = prior_of(components[chances_.size()]);
@@ -193,21 +193,21 @@ class Packer {
   }
 
   Draft draft_of(std::vector<std::size_t> numbers) const {
-    Draft draft{.heat = Heat::kSystem, .components = std::move(numbers), .bytes = 0, .previous = -1};
-    std::array<std::uint64_t, kHeatCount> bytes{};
+    Draft draft{.tier = Tier::kSystem, .components = std::move(numbers), .bytes = 0, .previous = -1};
+    std::array<std::uint64_t, kTierCount> bytes{};
     for (const auto number : draft.components) {
       draft.bytes += components_[number].bytes;
-      bytes[std::size_t(components_[number].heat)] += components_[number].bytes + 1;
+      bytes[std::size_t(components_[number].tier)] += components_[number].bytes + 1;
     }
-    draft.heat = Heat(std::ranges::max_element(bytes) - bytes.begin());
+    draft.tier = Tier(std::ranges::max_element(bytes) - bytes.begin());
     return draft;
   }
 
-  // A few bytes of another heat do no harm; moving them would write the whole layer anew.
-  bool heats_agree(const Draft& draft) const {
+  // A few bytes of another tier do no harm; moving them would write the whole layer anew.
+  bool tiers_agree(const Draft& draft) const {
     std::uint64_t others = 0;
     for (const auto number : draft.components) {
-      if (components_[number].heat != draft.heat) others += components_[number].bytes;
+      if (components_[number].tier != draft.tier) others += components_[number].bytes;
     }
     return others <= draft.bytes / 10;
   }
@@ -218,7 +218,7 @@ class Packer {
     std::vector<char> is_kept(components_.size(), 0);
     for (std::size_t i = 0; previous_ != nullptr && i < previous_->layers.size(); ++i) {
       const auto& layer = previous_->layers[i];
-      if (layer.taken_over || layer.components.empty() || layer.writer != writer_) continue;
+      if (layer.kept_as_is || layer.components.empty() || layer.writer != writer_) continue;
       std::vector<std::size_t> numbers;
       for (const auto& [name, component] : layer.components) {
         const auto found = by_content.find(component.content);
@@ -226,7 +226,7 @@ class Packer {
       }
       if (numbers.size() != layer.components.size()) continue;
       auto draft = draft_of(std::move(numbers));
-      if (!heats_agree(draft) || draft.bytes > limits_.max_layer_bytes) continue;
+      if (!tiers_agree(draft) || draft.bytes > limits_.max_layer_bytes) continue;
       draft.previous = int(i);
       for (const auto number : draft.components) is_kept[number] = 1;
       kept_.push_back(std::move(draft));
@@ -236,10 +236,10 @@ class Packer {
     }
   }
 
-  std::vector<PackItem> pool_of(Heat heat) const {
+  std::vector<PackItem> pool_of(Tier tier) const {
     std::vector<PackItem> items;
     for (const auto number : pool_) {
-      if (components_[number].heat == heat)
+      if (components_[number].tier == tier)
         items.push_back({.number = number, .bytes = components_[number].bytes, .chance = chances_[number]});
     }
     // By chance, so that what changes often is together; of the same chance by size, then by name.
@@ -249,11 +249,11 @@ class Packer {
     return items;
   }
 
-  void add(std::vector<Draft>& drafts, const std::vector<PackItem>& group, Heat heat) const {
+  void add(std::vector<Draft>& drafts, const std::vector<PackItem>& group, Tier tier) const {
     std::vector<std::size_t> numbers;
     for (const auto& item : group) numbers.push_back(item.number);
     drafts.push_back(draft_of(std::move(numbers)));
-    drafts.back().heat = heat;
+    drafts.back().tier = tier;
   }
 
   void give_back(std::size_t kept) {
@@ -262,11 +262,11 @@ class Packer {
     kept_.erase(kept_.begin() + std::ptrdiff_t(kept));
   }
 
-  // The smallest kept layer of a heat, or of any; kept_.size() if there is none.
-  std::size_t smallest_kept(std::optional<Heat> heat, std::uint64_t at_most) const {
+  // The smallest kept layer of a tier, or of any; kept_.size() if there is none.
+  std::size_t smallest_kept(std::optional<Tier> tier, std::uint64_t at_most) const {
     auto best = kept_.size();
     for (std::size_t i = 0; i < kept_.size(); ++i) {
-      if ((heat && kept_[i].heat != *heat) || kept_[i].bytes > at_most) continue;
+      if ((tier && kept_[i].tier != *tier) || kept_[i].bytes > at_most) continue;
       if (best == kept_.size() || kept_[i].bytes < kept_[best].bytes) best = i;
     }
     return best;
@@ -280,18 +280,18 @@ class Packer {
   }
 
   // Kept layers that are too small, and one for a pool that is too small alone.
-  void feed_small(Heat heat) {
-    const auto in_heat = std::size_t(std::ranges::count(kept_, heat, &Draft::heat));
+  void feed_small(Tier tier) {
+    const auto in_heat = std::size_t(std::ranges::count(kept_, tier, &Draft::tier));
     auto bytes = std::uint64_t(0);
     bool any = false;
     for (const auto number : pool_) {
-      if (components_[number].heat != heat) continue;
+      if (components_[number].tier != tier) continue;
       bytes += components_[number].bytes;
       any = true;
     }
     if (!any && in_heat < 2) return;
     for (;;) {
-      const auto smallest = smallest_kept(heat, limits_.max_layer_bytes);
+      const auto smallest = smallest_kept(tier, limits_.max_layer_bytes);
       if (smallest == kept_.size()) return;
       const bool is_small = kept_[smallest].bytes < limits_.min_layer_bytes;
       const bool pool_is_small = any && bytes < limits_.min_layer_bytes;
@@ -302,12 +302,12 @@ class Packer {
     }
   }
 
-  std::vector<Draft> pack_heat(Heat heat, const Generosity& generosity) const {
+  std::vector<Draft> pack_heat(Tier tier, const Generosity& generosity) const {
     std::vector<PackItem> shared;
     std::vector<PackItem> alone;
     std::uint64_t shared_bytes = 0;
     const auto enough = std::max(generosity.alone_bytes, limits_.min_layer_bytes);
-    for (const auto& item : pool_of(heat)) (item.bytes >= enough ? alone : shared).push_back(item);
+    for (const auto& item : pool_of(tier)) (item.bytes >= enough ? alone : shared).push_back(item);
     for (const auto& item : shared) shared_bytes += item.bytes;
     if (!shared.empty() && shared_bytes < limits_.min_layer_bytes && !alone.empty()) {
       const auto smallest = std::ranges::min_element(alone, {}, &PackItem::bytes);
@@ -316,20 +316,20 @@ class Packer {
         shared.push_back(*smallest);
         alone.erase(smallest);
         std::vector<Draft> drafts;
-        add(drafts, shared, heat);
-        for (const auto& item : alone) add(drafts, {item}, heat);
+        add(drafts, shared, tier);
+        for (const auto& item : alone) add(drafts, {item}, tier);
         return drafts;
       }
     }
     std::vector<Draft> drafts;
-    for (const auto& group : Partition(shared, generosity, limits_).run()) add(drafts, group, heat);
-    for (const auto& item : alone) add(drafts, {item}, heat);
+    for (const auto& group : Partition(shared, generosity, limits_).run()) add(drafts, group, tier);
+    for (const auto& item : alone) add(drafts, {item}, tier);
     return drafts;
   }
 
   // As few layers as first fit finds, largest first.
-  std::vector<Draft> pack_tight(Heat heat) const {
-    auto items = pool_of(heat);
+  std::vector<Draft> pack_tight(Tier tier) const {
+    auto items = pool_of(tier);
     std::ranges::sort(items, [&](const PackItem& one, const PackItem& other) {
       return one.bytes != other.bytes ? one.bytes > other.bytes
                                       : components_[one.number].name < components_[other.number].name;
@@ -347,11 +347,11 @@ class Packer {
       bytes[group] += item.bytes;
     }
     std::vector<Draft> drafts;
-    for (const auto& group : groups) add(drafts, group, heat);
+    for (const auto& group : groups) add(drafts, group, tier);
     return drafts;
   }
 
-  // What is still too small joins the smallest other layer of its heat that has room for it, a kept one at last.
+  // What is still too small joins the smallest other layer of its tier that has room for it, a kept one at last.
   void join_small(std::vector<Draft>& drafts) {
     for (std::size_t i = 0; i < drafts.size();) {
       if (drafts[i].bytes >= limits_.min_layer_bytes) {
@@ -361,7 +361,7 @@ class Packer {
       const auto small = drafts[i];
       auto best = drafts.size();
       for (std::size_t other = 0; other < drafts.size(); ++other) {
-        if (other == i || drafts[other].heat != small.heat ||
+        if (other == i || drafts[other].tier != small.tier ||
             drafts[other].bytes + small.bytes > limits_.max_layer_bytes)
           continue;
         if (best == drafts.size() || drafts[other].bytes < drafts[best].bytes) best = other;
@@ -376,7 +376,7 @@ class Packer {
         i = 0;
         continue;
       }
-      const auto kept = smallest_kept(small.heat, limits_.max_layer_bytes - small.bytes);
+      const auto kept = smallest_kept(small.tier, limits_.max_layer_bytes - small.bytes);
       if (kept == kept_.size()) {
         ++i;
         continue;
@@ -388,17 +388,17 @@ class Packer {
 
   // Absent if there is no room for its layers beside those kept.
   std::optional<std::vector<Draft>> pack_pool() {
-    for (std::size_t heat = 0; heat < kHeatCount; ++heat) feed_small(Heat(heat));
+    for (std::size_t tier = 0; tier < kTierCount; ++tier) feed_small(Tier(tier));
     const auto fits = [&](const std::vector<Draft>& drafts) { return drafts.size() + kept_.size() <= room_; };
     const auto all_heats = [&](auto&& pack) {
       std::vector<Draft> all;
-      for (std::size_t heat = 0; heat < kHeatCount; ++heat)
-        std::ranges::move(pack(Heat(heat)), std::back_inserter(all));
+      for (std::size_t tier = 0; tier < kTierCount; ++tier)
+        std::ranges::move(pack(Tier(tier)), std::back_inserter(all));
       return all;
     };
     Generosity generosity(std::clamp(limits_.min_layer_bytes, kLeastSmallest, kMostSmallest));
     for (;;) {
-      auto drafts = all_heats([&](Heat heat) { return pack_heat(heat, generosity); });
+      auto drafts = all_heats([&](Tier tier) { return pack_heat(tier, generosity); });
       if (fits(drafts)) {
         join_small(drafts);
         return drafts;
@@ -406,7 +406,7 @@ class Packer {
       if (generosity.alone_bytes > limits_.max_layer_bytes && generosity.group_bytes > limits_.max_layer_bytes) break;
       generosity.reduce();
     }
-    auto drafts = all_heats([&](Heat heat) { return pack_tight(heat); });
+    auto drafts = all_heats([&](Tier tier) { return pack_tight(tier); });
     if (!fits(drafts)) return std::nullopt;
     join_small(drafts);
     return drafts;
@@ -423,7 +423,7 @@ class Packer {
     std::map<std::set<Digest>, int> before;
     for (std::size_t i = 0; previous_ != nullptr && i < previous_->layers.size(); ++i) {
       const auto& layer = previous_->layers[i];
-      if (layer.taken_over || layer.components.empty() || layer.writer != writer_) continue;
+      if (layer.kept_as_is || layer.components.empty() || layer.writer != writer_) continue;
       std::set<Digest> contents;
       for (const auto& [name, component] : layer.components) contents.insert(component.content);
       before.emplace(std::move(contents), int(i));
@@ -435,15 +435,15 @@ class Packer {
       std::ranges::sort(draft.components, {},
                         [&](std::size_t number) -> const std::string& { return components_[number].name; });
     }
-    // Within a heat those of before in their order, then new ones, those that will change soonest last: whoever unpacks
+    // Within a tier those of before in their order, then new ones, those that will change soonest last: whoever unpacks
     // layers on top of each other keeps what lies beneath a change.
     std::ranges::sort(drafts, {}, [&](const Draft& draft) {
-      return std::tuple(draft.heat, draft.previous < 0, draft.previous, draft.previous < 0 ? chance_of(draft) : 0,
+      return std::tuple(draft.tier, draft.previous < 0, draft.previous, draft.previous < 0 ? chance_of(draft) : 0,
                         std::string_view(components_[draft.components.front()].name));
     });
     std::vector<PackedLayer> layers;
     for (const auto& draft : drafts) {
-      layers.push_back({.heat = draft.heat, .components = {}, .same_as = draft.previous});
+      layers.push_back({.tier = draft.tier, .components = {}, .same_as = draft.previous});
       for (const auto number : draft.components) layers.back().components.push_back(components_[number].name);
     }
     return layers;
@@ -465,9 +465,9 @@ std::uint64_t smallest_layer_bytes(std::uint64_t packed_bytes) {
   return std::clamp(std::bit_floor(packed_bytes / 1000), kLeastSmallest, kMostSmallest);
 }
 
-std::vector<PackedLayer> pack_layers(const std::vector<ComponentFacts>& components, std::uint32_t taken_over,
+std::vector<PackedLayer> pack_layers(const std::vector<ComponentFacts>& components, std::uint32_t kept_as_is,
                                      const LayoutRecord* previous, std::string_view writer, const PackLimits& limits) {
-  return Packer(components, taken_over, previous, writer, limits).run();
+  return Packer(components, kept_as_is, previous, writer, limits).run();
 }
 
 std::vector<RecordedComponent> recorded_components(const std::vector<ComponentFacts>& components,
@@ -481,7 +481,7 @@ std::vector<RecordedComponent> recorded_components(const std::vector<ComponentFa
   std::vector<RecordedComponent> recorded;
   for (const auto& component : components) {
     auto& now = recorded.emplace_back(RecordedComponent{.version = component.version,
-                                                        .heat = component.heat,
+                                                        .tier = component.tier,
                                                         .content = component.content,
                                                         .bytes = component.bytes,
                                                         .releases = 1,

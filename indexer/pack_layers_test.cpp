@@ -13,7 +13,7 @@
 namespace varve::indexer {
 namespace {
 
-using index::Heat;
+using index::Tier;
 using testing::Contains;
 using testing::ElementsAre;
 using testing::Field;
@@ -23,9 +23,9 @@ constexpr std::uint64_t kMiB = 1 << 20;
 constexpr std::string_view kWriter = "a writer";
 constexpr PackLimits kCoarse{.max_layers = 127, .max_layer_bytes = 8'000'000'000, .min_layer_bytes = 8 * kMiB};
 
-ComponentFacts component(std::string name, std::uint64_t bytes, Heat heat = Heat::kHot, std::string version = "1") {
+ComponentFacts component(std::string name, std::uint64_t bytes, Tier tier = Tier::kHot, std::string version = "1") {
   const auto content = digest_of(name + " " + version);
-  return {.name = std::move(name), .version = std::move(version), .heat = heat, .bytes = bytes, .content = content};
+  return {.name = std::move(name), .version = std::move(version), .tier = tier, .bytes = bytes, .content = content};
 }
 
 // Sizes as images have them: a few giants, many dwarfs.
@@ -33,7 +33,7 @@ std::vector<ComponentFacts> some_image(std::mt19937_64& random, std::size_t coun
   std::vector<ComponentFacts> image;
   for (std::size_t i = 0; i < count; ++i) {
     const auto bytes = (std::uint64_t(1) << (random() % 31)) + random() % 5000;
-    image.push_back(component("pip:p" + std::to_string(i), bytes, Heat(random() % 5), std::to_string(random() % 3)));
+    image.push_back(component("pip:p" + std::to_string(i), bytes, Tier(random() % 5), std::to_string(random() % 3)));
   }
   return image;
 }
@@ -49,8 +49,8 @@ std::vector<ComponentFacts> next_version(std::mt19937_64& random, std::vector<Co
   std::erase_if(image, [&](const auto&) { return random() % 100 == 0; });
   for (auto& facts : image) {
     if (random() % 12 == 0)
-      facts = component(facts.name, facts.bytes + random() % 1000, facts.heat, facts.version + "'");
-    if (random() % 40 == 0) facts.heat = Heat(random() % 5);
+      facts = component(facts.name, facts.bytes + random() % 1000, facts.tier, facts.version + "'");
+    if (random() % 40 == 0) facts.tier = Tier(random() % 5);
   }
   if (random() % 2 == 0) image.push_back(component("pip:new" + std::to_string(random()), random() % (100 * kMiB)));
   std::ranges::shuffle(image, random);
@@ -65,8 +65,8 @@ LayoutRecord record_of(const std::vector<PackedLayer>& layers, const std::vector
                            .diff_id = {},
                            .compressed_bytes = 0,
                            .stream_bytes = 0,
-                           .taken_over = true,
-                           .heat = Heat::kSystem,
+                           .kept_as_is = true,
+                           .tier = Tier::kSystem,
                            .writer = "",
                            .components = {}});
   for (const auto& layer : layers) {
@@ -74,8 +74,8 @@ LayoutRecord record_of(const std::vector<PackedLayer>& layers, const std::vector
                              .diff_id = {},
                              .compressed_bytes = 0,
                              .stream_bytes = 0,
-                             .taken_over = false,
-                             .heat = layer.heat,
+                             .kept_as_is = false,
+                             .tier = layer.tier,
                              .writer = std::string(kWriter),
                              .components = {}});
     for (const auto& name : layer.components) {
@@ -87,8 +87,8 @@ LayoutRecord record_of(const std::vector<PackedLayer>& layers, const std::vector
                            .diff_id = {},
                            .compressed_bytes = 0,
                            .stream_bytes = 0,
-                           .taken_over = false,
-                           .heat = Heat::kSystem,
+                           .kept_as_is = false,
+                           .tier = Tier::kSystem,
                            .writer = std::string(kWriter),
                            .components = {}});
   return record;
@@ -101,8 +101,8 @@ std::uint64_t bytes_of(const PackedLayer& layer, const std::vector<ComponentFact
 }
 
 void expect_promises_kept(const std::vector<PackedLayer>& layers, const std::vector<ComponentFacts>& components,
-                          const LayoutRecord* previous, std::uint32_t taken_over, const PackLimits& limits) {
-  EXPECT_LE(layers.size() + taken_over + 1, limits.max_layers);
+                          const LayoutRecord* previous, std::uint32_t kept_as_is, const PackLimits& limits) {
+  EXPECT_LE(layers.size() + kept_as_is + 1, limits.max_layers);
   std::uint64_t total = 0;
   for (const auto& facts : components) total += facts.bytes;
   const auto smallest = limits.min_layer_bytes == 0 ? smallest_layer_bytes(total) : limits.min_layer_bytes;
@@ -110,7 +110,7 @@ void expect_promises_kept(const std::vector<PackedLayer>& layers, const std::vec
   for (const auto& layer : layers) names.insert(layer.components.begin(), layer.components.end());
   EXPECT_EQ(names.size(), components.size());
   for (const auto& facts : components) EXPECT_EQ(names.count(facts.name), 1u) << facts.name;
-  EXPECT_TRUE(std::ranges::is_sorted(layers, {}, &PackedLayer::heat));
+  EXPECT_TRUE(std::ranges::is_sorted(layers, {}, &PackedLayer::tier));
   std::set<int> reused;
   for (const auto& layer : layers) {
     const auto bytes = bytes_of(layer, components);
@@ -120,12 +120,12 @@ void expect_promises_kept(const std::vector<PackedLayer>& layers, const std::vec
     std::uint64_t others = 0;
     for (const auto& name : layer.components) {
       const auto& facts = *std::ranges::find(components, name, &ComponentFacts::name);
-      if (facts.heat != layer.heat) others += facts.bytes;
+      if (facts.tier != layer.tier) others += facts.bytes;
     }
     EXPECT_LE(others, bytes / 10);
     if (bytes < smallest) {
       for (const auto& other : layers) {
-        if (&other != &layer && other.heat == layer.heat) {
+        if (&other != &layer && other.tier == layer.tier) {
           EXPECT_GT(bytes + bytes_of(other, components), limits.max_layer_bytes);
         }
       }
@@ -142,10 +142,10 @@ void expect_promises_kept(const std::vector<PackedLayer>& layers, const std::vec
   }
 }
 
-std::string error_of(const std::vector<ComponentFacts>& components, std::uint32_t taken_over,
+std::string error_of(const std::vector<ComponentFacts>& components, std::uint32_t kept_as_is,
                      const PackLimits& limits) {
   try {
-    pack_layers(components, taken_over, nullptr, kWriter, limits);
+    pack_layers(components, kept_as_is, nullptr, kWriter, limits);
   } catch (const UsageError& error) {
     return error.what();
   }
@@ -158,12 +158,12 @@ TEST(PackLayers, PromisesHoldForAnySeriesOfVersions) {
     std::mt19937_64 random(seed);
     auto image = some_image(random, 1 + random() % 400);
     const auto limits = some_limits(seed);
-    const auto taken_over = std::uint32_t(random() % 4);
+    const auto kept_as_is = std::uint32_t(random() % 4);
     std::optional<LayoutRecord> record;
     for (int version = 0; version < 6; ++version) {
       const auto* previous = record ? &*record : nullptr;
-      const auto layers = pack_layers(image, taken_over, previous, kWriter, limits);
-      expect_promises_kept(layers, image, previous, taken_over, limits);
+      const auto layers = pack_layers(image, kept_as_is, previous, kWriter, limits);
+      expect_promises_kept(layers, image, previous, kept_as_is, limits);
       record = record_of(layers, image, previous);
       image = next_version(random, std::move(image));
     }
@@ -211,7 +211,7 @@ TEST(PackLayers, AnUpgradeOfOneSmallComponentLeavesTheOtherLayersAlone) {
   for (int i = 0; i < 200; ++i) image.push_back(component("pip:small" + std::to_string(i), 900'000));
   for (int i = 0; i < 20; ++i) image.push_back(component("pip:large" + std::to_string(i), 200 * kMiB));
   const auto record = record_of(pack_layers(image, 0, nullptr, kWriter, {}), image);
-  image[7] = component(image[7].name, image[7].bytes, Heat::kHot, "2");
+  image[7] = component(image[7].name, image[7].bytes, Tier::kHot, "2");
   const auto layers = pack_layers(image, 0, &record, kWriter, {});
   std::uint64_t anew = 0;
   for (const auto& layer : layers) anew += layer.same_as < 0 ? bytes_of(layer, image) : 0;
@@ -227,7 +227,7 @@ TEST(PackLayers, WhatKeepsChangingEndsUpTogether) {
   for (int version = 1; version <= 10; ++version) {
     for (const int churning : {3, 20, 41, 77})
       image[std::size_t(churning)] =
-          component("pip:p" + std::to_string(churning), 3 * kMiB, Heat::kHot, std::to_string(version));
+          component("pip:p" + std::to_string(churning), 3 * kMiB, Tier::kHot, std::to_string(version));
     const auto layers = pack_layers(image, 0, &record, kWriter, kCoarse);
     anew = 0;
     for (const auto& layer : layers) anew += layer.same_as < 0 ? bytes_of(layer, image) : 0;
@@ -242,15 +242,15 @@ TEST(PackLayers, AFewBytesThatChangeHeatDoNotMoveALayer) {
                                     component("pip:c", kMiB / 2), component("pip:giant", 500 * kMiB)};
   const auto record = record_of(pack_layers(image, 0, nullptr, kWriter, kCoarse), image);
   ASSERT_EQ(record.layers.size(), 4u);
-  image[2].heat = Heat::kCold;
+  image[2].tier = Tier::kCold;
   for (const auto& layer : pack_layers(image, 0, &record, kWriter, kCoarse)) EXPECT_GE(layer.same_as, 0);
   // All of a layer: it goes where it belongs, and its blob with it.
-  image[3].heat = Heat::kCold;
+  image[3].tier = Tier::kCold;
   const auto moved = pack_layers(image, 0, &record, kWriter, kCoarse);
-  EXPECT_EQ(moved.back().heat, Heat::kCold);
+  EXPECT_EQ(moved.back().tier, Tier::kCold);
   EXPECT_THAT(moved.back().components, ElementsAre("pip:giant"));
   EXPECT_GE(moved.back().same_as, 0);
-  image[0].heat = Heat::kCold;
+  image[0].tier = Tier::kCold;
   EXPECT_THAT(pack_layers(image, 0, &record, kWriter, kCoarse), Contains(Field(&PackedLayer::same_as, -1)));
 }
 
@@ -333,7 +333,7 @@ TEST(RecordedComponents, CountReleasesAndChanges) {
   std::vector<ComponentFacts> image{component("pip:a", 1), component("pip:b", 1)};
   auto record = record_of(pack_layers(image, 0, nullptr, kWriter, {}), image);
   for (int version = 2; version <= 200; ++version) {
-    image[0] = component("pip:a", 1, Heat::kHot, std::to_string(version));
+    image[0] = component("pip:a", 1, Tier::kHot, std::to_string(version));
     const auto recorded = recorded_components(image, &record);
     EXPECT_LT(recorded[0].changes, recorded[0].releases);
     EXPECT_EQ(recorded[1].changes, 0u);
@@ -347,7 +347,7 @@ TEST(RecordedComponents, CountReleasesAndChanges) {
   }
   record.layers[1].components.at("pip:a").releases = 101;
   record.layers[1].components.at("pip:a").changes = 100;
-  image[0] = component("pip:a", 1, Heat::kHot, "another");
+  image[0] = component("pip:a", 1, Tier::kHot, "another");
   const auto recorded = recorded_components(image, &record);
   EXPECT_LT(recorded[0].changes, recorded[0].releases);
 }

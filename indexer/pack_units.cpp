@@ -27,7 +27,7 @@ constexpr std::size_t kPlainNameBytes =
 using Owner = std::uint32_t;
 constexpr Owner kNobody = std::numeric_limits<Owner>::max();
 constexpr Owner kShared = kNobody - 1;
-constexpr Owner kBeneath = kNobody - 2;
+constexpr Owner kInKept = kNobody - 2;
 
 std::uint64_t hash_of(std::string_view text) {  // FNV-1a
   std::uint64_t hash = 0xcbf29ce484222325;
@@ -69,8 +69,8 @@ class DigestWriter {
 class UnitCutter {
  public:
   UnitCutter(const index::FlatTree& tree, const index::Placement& placement,
-             const std::function<bool(std::string_view)>& stays_beneath, const PackLimits& limits)
-      : tree_(tree), placement_(placement), stays_beneath_(stays_beneath), limits_(limits) {}
+             const std::function<bool(std::string_view)>& stays_in_kept, const PackLimits& limits)
+      : tree_(tree), placement_(placement), stays_in_kept_(stays_in_kept), limits_(limits) {}
 
   PackUnits run() {
     number_components();
@@ -79,7 +79,7 @@ class UnitCutter {
     for (Owner unit = 0; unit < result_.units.size(); ++unit) {
       for (const auto& file : result_.units[unit].entries) claim_parents(file.path, unit);
     }
-    for (const auto path : beneath_) claim_parents(path, kBeneath);
+    for (const auto path : kept_layers_) claim_parents(path, kInKept);
     for (Owner unit = 0; unit < result_.units.size(); ++unit) add_parents(unit);
     list_directories();
     std::ranges::sort(result_.units, {}, [](const PackUnit& unit) -> const std::string& { return unit.facts.name; });
@@ -93,7 +93,7 @@ class UnitCutter {
  private:
   struct Part {  // a component
     std::string name, version;
-    index::Heat heat = index::Heat::kSystem;
+    index::Tier tier = index::Tier::kSystem;
     std::vector<UnitEntry> files;
   };
   struct Directory {
@@ -101,26 +101,26 @@ class UnitCutter {
     bool removed_below = false, empty_below = false;
   };
 
-  std::uint32_t add_part(std::string_view name, std::string_view version, index::Heat heat) {
+  std::uint32_t add_part(std::string_view name, std::string_view version, index::Tier tier) {
     if (!numbers_.emplace(name, std::uint32_t(parts_.size())).second)
       fail<UsageError>("component {} is there twice", name);
-    parts_.push_back({.name = std::string(name), .version = std::string(version), .heat = heat, .files = {}});
+    parts_.push_back({.name = std::string(name), .version = std::string(version), .tier = tier, .files = {}});
     return std::uint32_t(parts_.size() - 1);
   }
 
   void number_components() {
     for (const auto& component : placement_.components) {
-      const auto number = add_part(component.name, component.version, component.heat);
+      const auto number = add_part(component.name, component.version, component.tier);
       for (const auto& path : component.paths) {
         if (const auto [found, is_new] = part_of_.emplace(path, number); !is_new && found->second != number)
           fail<UsageError>("{} is in components {} and {}", path, parts_[found->second].name, component.name);
       }
     }
     const auto system = numbers_.find(kSystemComponent);
-    system_ = system != numbers_.end() ? system->second : add_part(kSystemComponent, "", index::Heat::kSystem);
+    system_ = system != numbers_.end() ? system->second : add_part(kSystemComponent, "", index::Tier::kSystem);
     for (const auto& path : placement_.removed) removed_.insert(path);
     if (placement_.added.empty()) return;
-    const auto added = add_part(kAddedComponent, "", index::Heat::kHot);
+    const auto added = add_part(kAddedComponent, "", index::Tier::kHot);
     for (const auto& file : placement_.added) {
       if (!added_.insert(file.path).second) fail<UsageError>("{} is added twice", file.path);
       parts_[added].files.push_back(
@@ -152,8 +152,8 @@ class UnitCutter {
         }
         continue;
       }
-      if (stays_beneath_ && stays_beneath_(path)) {
-        beneath_.push_back(path);
+      if (stays_in_kept_ && stays_in_kept_(path)) {
+        kept_layers_.push_back(path);
         continue;
       }
       if (entry.type == FileType::kRegular && entry.size != 0 && entry.content_digest == Digest())
@@ -214,7 +214,7 @@ class UnitCutter {
     for (std::size_t piece = 0; piece < cuts.size(); ++piece) {
       auto name = cuts.size() == 1 ? part.name : fmt::format("{}//{}of{}", part.name, piece + 1, cuts.size());
       result_.units.push_back(
-          {.facts = {.name = std::move(name), .version = part.version, .heat = part.heat, .bytes = 0, .content = {}},
+          {.facts = {.name = std::move(name), .version = part.version, .tier = part.tier, .bytes = 0, .content = {}},
            .entries = {}});
     }
     std::unordered_map<std::string_view, std::size_t> piece_of;  // files that links may lead to
@@ -288,14 +288,14 @@ class UnitCutter {
 
   const index::FlatTree& tree_;
   const index::Placement& placement_;
-  const std::function<bool(std::string_view)>& stays_beneath_;
+  const std::function<bool(std::string_view)>& stays_in_kept_;
   const PackLimits& limits_;
   std::vector<Part> parts_;
   std::map<std::string, std::uint32_t, std::less<>> numbers_;
   std::uint32_t system_ = 0;
   std::unordered_map<std::string_view, std::uint32_t> part_of_;
   std::unordered_set<std::string_view> removed_, added_;
-  std::vector<std::string_view> beneath_;
+  std::vector<std::string_view> kept_layers_;
   std::unordered_map<std::string_view, Directory> directories_;
   PackUnits result_;
 };
@@ -303,8 +303,8 @@ class UnitCutter {
 }  // namespace
 
 PackUnits cut_into_units(const index::FlatTree& tree, const index::Placement& placement,
-                         const std::function<bool(std::string_view path)>& stays_beneath, const PackLimits& limits) {
-  return UnitCutter(tree, placement, stays_beneath, limits).run();
+                         const std::function<bool(std::string_view path)>& stays_in_kept, const PackLimits& limits) {
+  return UnitCutter(tree, placement, stays_in_kept, limits).run();
 }
 
 Digest unit_digest(const std::vector<UnitEntry>& entries) {

@@ -38,7 +38,7 @@ struct PackUnits {
 inline constexpr std::string_view kSystemComponent = "system";  // what no component of the placement holds
 inline constexpr std::string_view kAddedComponent = "added";    // the placement's added files
 
-// Every file of the tree that is not removed and does not stay beneath (in a layer that is taken over; to be answered
+// Every file of the tree that is not removed and does not stay beneath (in a layer that is kept as is; to be answered
 // alike for all names of an inode) comes into exactly one unit: all names of an inode into that of the first one left.
 // A component above `max_layer_bytes` is cut between files into units "NAME//2of3", at places that depend on names and
 // sizes near them only, so that a change at one place leaves most other units as they are; a single file above it is a
@@ -47,7 +47,7 @@ inline constexpr std::string_view kAddedComponent = "added";    // the placement
 // that is there twice or a path in two components, and Unsupported for a file whose content no digest is known of
 // (kMaxHoleBytes).
 PackUnits cut_into_units(const index::FlatTree& tree, const index::Placement& placement,
-                         const std::function<bool(std::string_view path)>& stays_beneath, const PackLimits& limits);
+                         const std::function<bool(std::string_view path)>& stays_in_kept, const PackLimits& limits);
 
 // Over everything the entries' tar bytes are made of. Equal digests mean equal tar bytes of a writer that depends on
 // nothing else; it does not depend on what else the image holds.

@@ -15,7 +15,7 @@ namespace {
 
 using index::FlatEntry;
 using index::FlatTree;
-using index::Heat;
+using index::Tier;
 using testing::ElementsAre;
 using testing::HasSubstr;
 
@@ -47,7 +47,7 @@ void put_link(FlatTree& tree, const std::string& path, const std::string& first)
 index::Placement placement_of(std::map<std::string, std::vector<std::string>> components) {
   index::Placement placement;
   for (auto& [name, paths] : components)
-    placement.components.push_back({.name = name, .version = "1", .heat = Heat::kHot, .paths = std::move(paths)});
+    placement.components.push_back({.name = name, .version = "1", .tier = Tier::kHot, .paths = std::move(paths)});
   return placement;
 }
 
@@ -112,7 +112,7 @@ TEST(PackUnits, EveryFileIsInOneUnitWithTheDirectoriesAboveIt) {
                           "usr/lib/site/a-1.dist-info/RECORD", "usr/lib/site/a/x.py", "usr/lib/site/a/y.py"));
   EXPECT_THAT(listing(*unit.at("pip:b")), ElementsAre("usr?", "usr/lib/site?", "usr/lib/site/b.py"));
   EXPECT_THAT(listing(*unit.at("system")), ElementsAre("etc!", "etc/passwd"));
-  EXPECT_EQ(unit.at("system")->facts.heat, Heat::kSystem);
+  EXPECT_EQ(unit.at("system")->facts.tier, Tier::kSystem);
   EXPECT_THAT(units.directories, ElementsAre("", "empty", "usr", "usr/lib/site"));
   expect_whole(units, tree);
 }
@@ -162,7 +162,7 @@ TEST(PackUnits, AnotherDistributionInTheSameFolderLeavesTheDigestAsItIs) {
   const auto before = by_name(cut(tree, placement)).at("pip:a")->facts.content;
   put(tree, "site/c/x.py");
   tree.entries["site"].mtime_seconds = 1'700'000'000;  // as installing leaves it
-  placement.components.push_back({.name = "pip:c", .version = "1", .heat = Heat::kCold, .paths = {"site/c/x.py"}});
+  placement.components.push_back({.name = "pip:c", .version = "1", .tier = Tier::kCold, .paths = {"site/c/x.py"}});
   EXPECT_EQ(by_name(cut(tree, placement)).at("pip:a")->facts.content, before);
   tree.entries["site"].mode = 0700;
   EXPECT_NE(by_name(cut(tree, placement)).at("pip:a")->facts.content, before);

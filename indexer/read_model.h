@@ -1,6 +1,6 @@
 #pragma once
-// What start-ups are expected to read of a layer, told to the planner while the tar streams by (docs/design/index-pass.md says
-// how the weights were found).
+// What start-ups are expected to read of a layer, told to the planner while the tar streams by
+// (docs/design/index-pass.md says how the weights were found).
 #include <cstdint>
 #include <string_view>
 

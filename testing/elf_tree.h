@@ -9,9 +9,9 @@
 
 namespace varve::test {
 
-class MadeUpTree {
+class FakeTree {
  public:
-  MadeUpTree() {
+  FakeTree() {
     tree.has_elf_facts = true;
     dir("");
   }

@@ -15,7 +15,7 @@ namespace varve::test {
 struct FakeImage {
   explicit FakeImage(Tree made, std::vector<std::uint64_t> sizes);
   // Everything that is hard, with a directory of so many entries.
-  static FakeImage of_horrors(std::size_t many) { return FakeImage(tree_of_horrors(many), sizes_of_horrors()); }
+  static FakeImage of_horrors(std::size_t many) { return FakeImage(malformed_tree(many), sizes_of_horrors()); }
 
   index::RangesDevice ranges;
   TempDir dir;

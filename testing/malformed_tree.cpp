@@ -180,7 +180,7 @@ void put_hard_links(Tree& tree) {
 
 std::vector<std::uint64_t> sizes_of_horrors() { return {64ull << 20, 1'000'000, 6 * kGiB}; }
 
-Tree tree_of_horrors(std::size_t many) {
+Tree malformed_tree(std::size_t many) {
   Tree tree;
   tree.layers = 3;
   tree.root->mode = 0711;

@@ -15,16 +15,16 @@ namespace varve::prune::test {
 
 inline const std::string kSite = "usr/local/lib/python3.11/site-packages";
 
-struct MadeUpWheel {
+struct FakeWheel {
   std::string name;
   std::string metadata = {};                      // further lines
   std::map<std::string, std::string> files = {};  // relative to the site folder; "" = one module of the same name
   std::string entry_points = {};
 };
 
-class MadeUpImage {
+class FakeImage {
  public:
-  MadeUpImage() {
+  FakeImage() {
     files.add("usr/local/bin/python3.11", "ELF")
         .link("usr/local/bin/python3", "python3.11")
         .add("usr/local/lib/python3.11/os.py", "#");
@@ -32,7 +32,7 @@ class MadeUpImage {
     files.facts_.environment["PATH"] = "/usr/local/bin:/usr/bin";
   }
 
-  MadeUpImage& add(MadeUpWheel wheel) {
+  FakeImage& add(FakeWheel wheel) {
     if (wheel.files.empty()) {
       auto module = wheel.name;
       for (auto& c : module) c = c == '-' ? '_' : c;

@@ -62,6 +62,6 @@ std::shared_ptr<TreeInode> find(const Tree& tree, const std::string& path);
 
 // Everything that is hard, over three layers of these sizes. `many`: entries of the large directory.
 std::vector<std::uint64_t> sizes_of_horrors();
-Tree tree_of_horrors(std::size_t many);
+Tree malformed_tree(std::size_t many);
 
 }  // namespace varve::test

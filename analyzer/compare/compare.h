@@ -113,7 +113,7 @@ Comparison compare_images(const Side& before, const Side& after);
 // ---- a notebook
 
 // A name that a notebook imports and that B does not give.
-struct LostImport {
+struct BrokenImport {
   std::string name;  // dotted, as written
   std::string kind;  // "import" "optional" …
   std::uint32_t cell = 0, line = 0;
@@ -121,9 +121,9 @@ struct LostImport {
 };
 
 struct NotebookComparison {
-  std::vector<LostImport> lost;             // A gives it and B does not: these break
-  std::vector<LostImport> never;            // neither gives it
-  std::vector<LostImport> gained;           // B gives it and A did not
+  std::vector<BrokenImport> lost;           // A gives it and B does not: these break
+  std::vector<BrokenImport> never;          // neither gives it
+  std::vector<BrokenImport> gained;         // B gives it and A did not
   std::vector<ComparedPackage> direct;      // changed, and imported by name
   std::vector<ComparedPackage> transitive;  // changed, and needed by those
   std::uint64_t unchanged_direct = 0;

@@ -136,7 +136,7 @@ class NotebookComparer {
     return text;
   }
 
-  static void note(std::vector<LostImport>& list, const Import& import, std::string why) {
+  static void note(std::vector<BrokenImport>& list, const Import& import, std::string why) {
     list.push_back({.name = import.module,
                     .kind = std::string(notebooks::import_kind_name(import.kind)),
                     .cell = import.cell,

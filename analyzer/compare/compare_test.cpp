@@ -98,7 +98,7 @@ std::vector<std::string> said(const std::vector<ComparedPackage>& packages) {
     list.push_back(package.name + " " + std::string(package_change_name(package.change)));
   return list;
 }
-std::vector<std::string> names(const std::vector<LostImport>& imports) {
+std::vector<std::string> names(const std::vector<BrokenImport>& imports) {
   std::vector<std::string> list;
   for (const auto& import : imports) list.push_back(import.name);
   return list;

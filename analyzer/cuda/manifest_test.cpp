@@ -11,7 +11,7 @@
 namespace varve::cuda {
 namespace {
 
-using test::MadeUpTree;
+using test::FakeTree;
 using test::with_runpath;
 using ::testing::ElementsAre;
 using ::testing::HasSubstr;
@@ -23,8 +23,8 @@ constexpr std::string_view kConfig =
     R"("Labels":{"a":"b"},"Entrypoint":["/usr/bin/env"],"ExposedPorts":{"80/tcp":{}}},"rootfs":{"type":"layers","diff_ids":["sha256:1"]},"history":[{"created_by":"x"}]})";
 
 // An image with cuDNN's parts as they lie in a wheel, a toolkit library with its links, and loader configuration.
-MadeUpTree image() {
-  MadeUpTree made;
+FakeTree image() {
+  FakeTree made;
   for (const auto* part :
        {"", "_graph", "_ops", "_cnn", "_adv", "_engines_precompiled", "_engines_runtime_compiled", "_heuristic"})
     made.library(kCudnn + "libcudnn" + part + ".so.9",
@@ -39,11 +39,11 @@ MadeUpTree image() {
   return made;
 }
 
-Manifest manifest_of(const MadeUpTree& made, std::string_view config = kConfig) {
+Manifest manifest_of(const FakeTree& made, std::string_view config = kConfig) {
   return make_manifest(made.tree, "", built_in_rules(), as_bytes(config), digest_of(config));
 }
 
-std::vector<std::string> faults(const std::function<void(MadeUpTree&)>& change) {
+std::vector<std::string> faults(const std::function<void(FakeTree&)>& change) {
   auto changed = image();
   change(changed);
   return compare(manifest_of(image()), manifest_of(changed));

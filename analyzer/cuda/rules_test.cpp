@@ -9,7 +9,7 @@
 namespace varve::cuda {
 namespace {
 
-using test::MadeUpTree;
+using test::FakeTree;
 using test::with_runpath;
 using ::testing::ElementsAre;
 using ::testing::HasSubstr;
@@ -28,7 +28,7 @@ class RulesTest : public ::testing::Test {
     const auto found = selection.files.find(path);
     return found == selection.files.end() ? "not kept" : found->second.rule;
   }
-  MadeUpTree made;
+  FakeTree made;
 };
 
 TEST(CudaRules, TheRulesOfTheProgramAreWhole) {

@@ -46,7 +46,7 @@ class Selector {
       add_tail();
       for (const auto& [path, name] : libraries_) openers_of(path, name);
     }
-    settle();
+    resolve();
     if (selection_.has_cuda) report_missing();
     for (const auto& [path, needs] : closure_.needs()) selection_.needs.emplace(path, needs);
     std::ranges::sort(selection_.missing);
@@ -193,7 +193,7 @@ class Selector {
   }
 
   // Follows links, names of the same inode, needs and what is opened by name, until nothing is added.
-  void settle() {
+  void resolve() {
     for (;;) {
       while (!queue_.empty()) {
         const auto path = std::move(queue_.back());

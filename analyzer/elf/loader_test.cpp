@@ -9,7 +9,7 @@
 namespace varve::elf {
 namespace {
 
-using test::MadeUpTree;
+using test::FakeTree;
 using test::with_rpath;
 using test::with_runpath;
 using ::testing::ElementsAre;
@@ -24,7 +24,7 @@ class LoaderTest : public ::testing::Test {
     EXPECT_EQ(needs.size(), 1u);
     return needs.empty() ? std::vector<std::string>() : needs.front().matches;
   }
-  MadeUpTree made;
+  FakeTree made;
   LoaderOptions options;
 };
 

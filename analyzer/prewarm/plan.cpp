@@ -197,7 +197,7 @@ class Planner {
               .image = image,
               .name = {},
               .sessions = images_[image].sessions,
-              .fate = Fate::kHere,
+              .action = Action::kLocal,
               .download_bytes = 0,
               .ranges = {}};
     std::vector<Unit> order;
@@ -209,17 +209,17 @@ class Planner {
                                  });
     }
     if (units.empty()) return take(std::move(item), units);
-    item.fate = Fate::kFetch;
+    item.action = Action::kFetch;
     item.download_bytes = layers_.cost(units);
     if (item.download_bytes > left()) {
       const auto whole = item.download_bytes;
       order.resize(largest_start(order));
       units = {order.begin(), order.end()};
-      item.fate = order.empty() ? Fate::kTooLarge : Fate::kPart;
+      item.action = order.empty() ? Action::kTooLarge : Action::kPart;
       item.download_bytes = order.empty() ? whole : layers_.cost(units);
     }
     for (const auto& unit : order) append(item.ranges, unit);
-    if (item.fate == Fate::kTooLarge)
+    if (item.action == Action::kTooLarge)
       plan_.items.push_back(std::move(item));
     else
       take(std::move(item), units);
@@ -272,7 +272,7 @@ class Planner {
       const auto taken = std::move(*best);
       candidates.erase(best);
       add_package(taken);
-      if (plan_.items.back().fate != Fate::kFetch) continue;
+      if (plan_.items.back().action != Action::kFetch) continue;
       for (auto& candidate : candidates) {
         if (std::erase_if(candidate.missing, [&](const Unit& unit) { return layers_.settled(unit); }) != 0)
           candidate.bytes = layers_.cost(candidate.missing);
@@ -285,14 +285,14 @@ class Planner {
               .image = candidate.image,
               .name = candidate.package->name,
               .sessions = candidate.package->sessions,
-              .fate = Fate::kFetch,
+              .action = Action::kFetch,
               .download_bytes = layers_.cost(candidate.missing),
               .ranges = {}};
     if (candidate.missing.empty())
-      item.fate = Fate::kHere;
+      item.action = Action::kLocal;
     else if (item.download_bytes > left())
-      item.fate = Fate::kTooLarge;
-    if (item.fate == Fate::kTooLarge) {
+      item.action = Action::kTooLarge;
+    if (item.action == Action::kTooLarge) {
       plan_.items.push_back(std::move(item));
       return;
     }

@@ -49,10 +49,10 @@ struct PlanOptions {
 };
 
 enum class What : std::uint8_t { kProfile, kPackage };
-enum class Fate : std::uint8_t {
+enum class Action : std::uint8_t {
   kFetch,     // all of it that is missing
   kPart,      // its beginning, as far as the budget goes: profiles only, since their order is that of reading
-  kHere,      // nothing of it is missing, or comes with something before it
+  kLocal,     // nothing of it is missing, or comes with something before it
   kTooLarge,  // left out: more than what is left of the budget
 };
 
@@ -61,7 +61,7 @@ struct Item {
   std::size_t image = 0;       // in the list that was given
   std::string name;            // of the package; "" for a profile
   std::uint64_t sessions = 0;  // of the image, or that used the package
-  Fate fate = Fate::kFetch;
+  Action action = Action::kFetch;
   std::uint64_t download_bytes = 0;  // at most; of kTooLarge: what it would have taken
   std::vector<LayerRange>
       ranges;  // whole spans, neighbours joined, in the order in which they are to be fetched; of kTooLarge none

@@ -52,8 +52,8 @@ class PrewarmPlanTest : public ::testing::Test {
     plan_ = make_plan(images_, present_, options_);
     std::uint64_t sum = 0;
     for (const auto& item : plan_.items) {
-      if (item.fate != Fate::kTooLarge) sum += item.download_bytes;
-      EXPECT_EQ(item.ranges.empty(), item.fate == Fate::kTooLarge || item.fate == Fate::kHere);
+      if (item.action != Action::kTooLarge) sum += item.download_bytes;
+      EXPECT_EQ(item.ranges.empty(), item.action == Action::kTooLarge || item.action == Action::kLocal);
     }
     EXPECT_EQ(plan_.download_bytes, sum);
     EXPECT_LE(sum, budget);
@@ -63,7 +63,7 @@ class PrewarmPlanTest : public ::testing::Test {
     for (const auto& item : plan_.items) {
       constexpr const char* kFates[] = {"fetch", "part", "here", "too large"};
       lines.push_back(fmt::format("{} {}: {} {}", images_[item.image].name,
-                                  item.what == What::kProfile ? "profile" : item.name, kFates[int(item.fate)],
+                                  item.what == What::kProfile ? "profile" : item.name, kFates[int(item.action)],
                                   item.download_bytes));
     }
     return lines;

@@ -37,29 +37,29 @@ std::string_view edge_kind_name(EdgeKind kind) {
   return kNames.at(std::size_t(kind));
 }
 
-std::vector<Settled> settle(const Graph& graph, const std::vector<Verdict>& own) {
+std::vector<Propagated> propagate(const Graph& graph, const std::vector<Verdict>& own) {
   if (own.size() != graph.nodes()) fail<CorruptData>("closure: {} verdicts for {} nodes", own.size(), graph.nodes());
   const Leaving leaving(graph);
-  std::vector<Settled> settled(own.size());
-  for (std::size_t i = 0; i < own.size(); ++i) settled[i].verdict = own[i];
+  std::vector<Propagated> propagated(own.size());
+  for (std::size_t i = 0; i < own.size(); ++i) propagated[i].verdict = own[i];
   // Level by level, so that what is hot pulls first; within a level breadth first, so that chains are short.
   for (const auto level : {Verdict::kHot, Verdict::kWatch, Verdict::kCold}) {
     const bool last = level == Verdict::kCold;
     std::vector<std::uint32_t> queue;
-    for (std::uint32_t i = 0; i < settled.size(); ++i) {
+    for (std::uint32_t i = 0; i < propagated.size(); ++i) {
       // Soft edges leave everything that is not archived, and all of it is known only now.
-      if (settled[i].verdict == level || (last && settled[i].verdict < level)) queue.push_back(i);
+      if (propagated[i].verdict == level || (last && propagated[i].verdict < level)) queue.push_back(i);
     }
     for (std::size_t head = 0; head < queue.size(); ++head) {
       for (const auto number : leaving.of(queue[head])) {
         const auto& edge = graph.edges[number];
-        if ((edge.soft && !last) || settled[edge.to].verdict <= level) continue;
-        settled[edge.to] = {.verdict = level, .by = number};
+        if ((edge.soft && !last) || propagated[edge.to].verdict <= level) continue;
+        propagated[edge.to] = {.verdict = level, .by = number};
         queue.push_back(edge.to);
       }
     }
   }
-  return settled;
+  return propagated;
 }
 
 }  // namespace varve::prune

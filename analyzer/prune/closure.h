@@ -46,7 +46,7 @@ struct Graph {
   std::uint32_t nodes() const { return distributions + std::uint32_t(extras.size()); }
 };
 
-struct Settled {
+struct Propagated {
   Verdict verdict = Verdict::kHot;
   std::optional<std::size_t>
       by;  // the edge that raised it; absent: it is so by itself. Following `from` of it never comes back
@@ -55,6 +55,6 @@ struct Settled {
 // `own`: by node, what each would be if it stood alone; an extra stands for nothing by itself (kArchived). Each comes
 // out at least as hot as everything that needs it, by the shortest chain from what is so by itself. Throws CorruptData
 // for an edge to a node that is none.
-std::vector<Settled> settle(const Graph& graph, const std::vector<Verdict>& own);
+std::vector<Propagated> propagate(const Graph& graph, const std::vector<Verdict>& own);
 
 }  // namespace varve::prune

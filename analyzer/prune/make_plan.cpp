@@ -67,9 +67,9 @@ class PlanMaker {
     plan.waivers = in_.waivers;
     collect_evidence();
     judge_alone();
-    const auto settled = settle(in_.graph, own_);
-    collect_holders(settled);
-    for (std::uint32_t node = 0; node < in_.nodes.count(); ++node) plan.verdicts.push_back(planned(node, settled));
+    const auto propagated = propagate(in_.graph, own_);
+    collect_holders(propagated);
+    for (std::uint32_t node = 0; node < in_.nodes.count(); ++node) plan.verdicts.push_back(planned(node, propagated));
     for (const auto& one : plan.verdicts) {
       if (one.verdict >= Verdict::kCold) plan.cold_bytes += one.compressed_bytes;
     }
@@ -253,12 +253,13 @@ class PlanMaker {
     return seamless ? before->unused_since : in_.today;
   }
 
-  void collect_holders(const std::vector<Settled>& settled) {
+  void collect_holders(const std::vector<Propagated>& propagated) {
     holders_.resize(in_.nodes.count());
     for (std::size_t number = 0; number < in_.graph.edges.size(); ++number) {
       const auto& edge = in_.graph.edges[number];
       // Of what needs it, those that are at least as hot: the others hold nothing.
-      if (edge.to >= in_.nodes.count() || edge.soft || settled[edge.from].verdict > settled[edge.to].verdict) continue;
+      if (edge.to >= in_.nodes.count() || edge.soft || propagated[edge.from].verdict > propagated[edge.to].verdict)
+        continue;
       holders_[edge.to].push_back(number);
     }
   }
@@ -273,7 +274,7 @@ class PlanMaker {
             .text = edge.text};
   }
 
-  std::vector<Reason> reasons_of(std::uint32_t node, const Settled& settled) const {
+  std::vector<Reason> reasons_of(std::uint32_t node, const Propagated& propagated) const {
     std::vector<Reason> reasons;
     std::size_t left_out = 0;
     const auto add = [&](Reason reason) {
@@ -290,21 +291,21 @@ class PlanMaker {
       }
       reasons.push_back(std::move(reason));
     };
-    const bool used = evidence_[node].used() && alone_[node].verdict == settled.verdict;
+    const bool used = evidence_[node].used() && alone_[node].verdict == propagated.verdict;
     // Use says more than a rule, and a rule more than what merely follows.
-    if (settled.by) {
-      add(reason_of(in_.graph.edges[*settled.by]));
+    if (propagated.by) {
+      add(reason_of(in_.graph.edges[*propagated.by]));
     } else if (used || roots_of_[node].empty()) {
       add(alone_[node].reason);
     }
     for (const auto* root : roots_of_[node]) add(*root);
-    if (settled.verdict >= Verdict::kCold) add({.kind = "free", .by = "", .text = "nothing that is kept needs it"});
+    if (propagated.verdict >= Verdict::kCold) add({.kind = "free", .by = "", .text = "nothing that is kept needs it"});
     if (const auto promoted = promoted_.find(node); promoted != promoted_.end()) add(promoted->second);
-    if (settled.by || !roots_of_[node].empty()) add(alone_[node].reason);
-    const auto by_cold = settled.verdict >= Verdict::kCold;
+    if (propagated.by || !roots_of_[node].empty()) add(alone_[node].reason);
+    const auto by_cold = propagated.verdict >= Verdict::kCold;
     for (const auto number : holders_[node]) {
       auto reason = reason_of(in_.graph.edges[number]);
-      if (by_cold) reason.text += fmt::format(" ({} itself)", verdict_name(settled.verdict));
+      if (by_cold) reason.text += fmt::format(" ({} itself)", verdict_name(propagated.verdict));
       add(std::move(reason));
     }
     if (left_out > 0)
@@ -313,14 +314,14 @@ class PlanMaker {
     return reasons;
   }
 
-  PlannedDistribution planned(std::uint32_t i, const std::vector<Settled>& settled) const {
+  PlannedDistribution planned(std::uint32_t i, const std::vector<Propagated>& propagated) const {
     const auto& node = in_.nodes.all()[i];
     PlannedDistribution one;
     one.name = node.name;
     one.version = report::cut(node.version, kMaxVersion);
     one.source = node.source;
-    one.verdict = settled[i].verdict;
-    one.reasons = reasons_of(i, settled[i]);
+    one.verdict = propagated[i].verdict;
+    one.reasons = reasons_of(i, propagated[i]);
     std::set<std::string> imports;
     for (const auto member : node.members) {
       const auto& distribution = in_.nodes.inventory().distributions[member];

@@ -13,8 +13,8 @@
 namespace varve::prune {
 namespace {
 
+using test::FakeImage;
 using test::kSite;
-using test::MadeUpImage;
 using test::used;
 using testing::ElementsAre;
 using testing::HasSubstr;
@@ -25,7 +25,7 @@ constexpr std::int32_t kToday = 20778;
 
 // One plan of a made-up image: 1,000 sessions were heard, and `tell` says what they used.
 struct Planning {
-  explicit Planning(MadeUpImage image)
+  explicit Planning(FakeImage image)
       : image(std::move(image)),
         inventory(packages::read_inventory(this->image.files)),
         snapshot(test::snapshot_of(inventory, 1000)) {}
@@ -64,7 +64,7 @@ struct Planning {
     return text;
   }
 
-  MadeUpImage image;
+  FakeImage image;
   packages::Inventory inventory;
   usage::Snapshot snapshot;
   index::FlatTree elf;
@@ -91,7 +91,7 @@ std::string first_reason(Planning& planning, const std::string& name) {
 }
 
 TEST(MakePlan, WhatNobodyUsedGoesColdAndWhatWasUsedStays) {
-  Planning planning(MadeUpImage().add({"alpha"}).add({"beta"}));
+  Planning planning(FakeImage().add({"alpha"}).add({"beta"}));
   used(planning.snapshot, "alpha", 500, 200);
   const auto made = planning.make();
   EXPECT_THAT(made.problems, IsEmpty());
@@ -109,7 +109,7 @@ TEST(MakePlan, WhatNobodyUsedGoesColdAndWhatWasUsedStays) {
 }
 
 TEST(MakePlan, NoDataIsNotNoUse) {
-  Planning planning(MadeUpImage().add({"alpha"}));
+  Planning planning(FakeImage().add({"alpha"}));
   planning.snapshot.images[0].heard = planning.snapshot.images[0].launched = 0;
   EXPECT_EQ(planning.verdicts(), "alpha hot");
   EXPECT_THAT(planning.make().problems, ElementsAre(StartsWith("No session was heard")));
@@ -126,7 +126,7 @@ TEST(MakePlan, NoDataIsNotNoUse) {
 }
 
 TEST(MakePlan, AnImageThatNobodyReportsOnSaysNothing) {
-  Planning planning(MadeUpImage().add({"alpha"}));
+  Planning planning(FakeImage().add({"alpha"}));
   test::use_of(planning.snapshot, "alpha").packages.clear();
   EXPECT_EQ(planning.verdicts(), "alpha hot");
   EXPECT_THAT(planning.make().plan.unsure, ElementsAre(StartsWith("The usage database knows none"),
@@ -139,7 +139,7 @@ TEST(MakePlan, AnImageThatNobodyReportsOnSaysNothing) {
 }
 
 TEST(MakePlan, FewUsersAreWatchedAndColdOnlyWhenAsked) {
-  Planning planning(MadeUpImage().add({"alpha"}));
+  Planning planning(FakeImage().add({"alpha"}));
   used(planning.snapshot, "alpha", 3, 2);
   EXPECT_EQ(planning.verdicts(), "alpha watch");
   planning.thresholds.cold_below_users = 3;
@@ -162,11 +162,11 @@ TEST(MakePlan, EveryKindOfEvidenceCounts) {
       [](auto& use) { use.static_sessions = 400; },
   };
   for (const auto& kind : kinds) {
-    Planning planning(MadeUpImage().add({"alpha"}));
+    Planning planning(FakeImage().add({"alpha"}));
     kind(test::use_of(planning.snapshot, "alpha"));
     EXPECT_EQ(planning.verdicts(), "alpha hot");
   }
-  Planning named(MadeUpImage().add({"alpha"}));
+  Planning named(FakeImage().add({"alpha"}));
   named.snapshot.notebooks_scanned = named.snapshot.notebooks_distinct = 1000;
   test::use_of(named.snapshot, "alpha").notebooks = 1;
   EXPECT_EQ(named.verdicts(), "alpha watch");
@@ -175,7 +175,7 @@ TEST(MakePlan, EveryKindOfEvidenceCounts) {
 }
 
 TEST(MakePlan, NotebooksCanBeTheBasisWhereNoSessionIsHeard) {
-  Planning planning(MadeUpImage().add({"alpha"}).add({"beta"}));
+  Planning planning(FakeImage().add({"alpha"}).add({"beta"}));
   planning.snapshot.images.clear();
   planning.snapshot.notebooks_scanned = planning.snapshot.notebooks_distinct = 1000;
   test::use_of(planning.snapshot, "alpha").notebooks = 300;
@@ -188,7 +188,7 @@ TEST(MakePlan, NotebooksCanBeTheBasisWhereNoSessionIsHeard) {
 }
 
 TEST(MakePlan, WhatHasNothingToImportIsNotSaidToBeUnused) {
-  Planning planning(MadeUpImage().add({.name = "data", .files = {{"../../../share/data/x.txt", "x"}}}).add({"beta"}));
+  Planning planning(FakeImage().add({.name = "data", .files = {{"../../../share/data/x.txt", "x"}}}).add({"beta"}));
   EXPECT_EQ(planning.verdicts(), "beta cold, data watch");
   test::use_of(planning.snapshot, "beta").file_sessions = 1000;
   EXPECT_EQ(planning.verdicts(), "beta hot, data cold");
@@ -196,7 +196,7 @@ TEST(MakePlan, WhatHasNothingToImportIsNotSaidToBeUnused) {
 
 TEST(MakePlan, RequirementsHoldAsTheirMarkersSay) {
   Planning planning(
-      MadeUpImage()
+      FakeImage()
           .add({.name = "app", .metadata = "Requires-Dist: lib>=0.5\nRequires-Dist: old; python_version < \"3\"\n"})
           .add({.name = "lib", .metadata = "Requires-Dist: deep\n"})
           .add({"deep"})
@@ -212,14 +212,14 @@ TEST(MakePlan, RequirementsHoldAsTheirMarkersSay) {
 }
 
 TEST(MakePlan, WhatOnlyWatchedOnesNeedIsWatched) {
-  Planning planning(MadeUpImage().add({.name = "app", .metadata = "Requires-Dist: lib\n"}).add({"lib"}));
+  Planning planning(FakeImage().add({.name = "app", .metadata = "Requires-Dist: lib\n"}).add({"lib"}));
   used(planning.snapshot, "app", 2, 2);
   EXPECT_EQ(planning.verdicts(), "app watch, lib watch");
 }
 
 TEST(MakePlan, AnExtraCountsWhenSomethingThatStaysAsksForIt) {
   const auto image = [](const std::string& asks) {
-    return MadeUpImage()
+    return FakeImage()
         .add({.name = "app", .metadata = "Requires-Dist: " + asks + "\n"})
         .add(
             {.name = "lib",
@@ -239,7 +239,7 @@ TEST(MakePlan, AnExtraCountsWhenSomethingThatStaysAsksForIt) {
 }
 
 TEST(MakePlan, ObservedImportsHold) {
-  Planning planning(MadeUpImage().add({"app"}).add({"optional"}));
+  Planning planning(FakeImage().add({"app"}).add({"optional"}));
   used(planning.snapshot, "app", 500, 200);
   test::use_of(planning.snapshot, "optional").importers["app"] = 4;
   EXPECT_EQ(planning.verdicts(), "app hot, optional hot");
@@ -248,7 +248,7 @@ TEST(MakePlan, ObservedImportsHold) {
 
 TEST(MakePlan, EntryPointsHoldWhatAGroupsOwnerLoads) {
   Planning planning(
-      MadeUpImage()
+      FakeImage()
           .add({"pytest"})
           .add({.name = "plugin", .entry_points = "[pytest11]\nx = plugin\n"})
           .add({"jupyter-client"})
@@ -271,7 +271,7 @@ TEST(MakePlan, EntryPointsHoldWhatAGroupsOwnerLoads) {
 }
 
 TEST(MakePlan, AProgramHoldsWhatItRuns) {
-  Planning planning(MadeUpImage()
+  Planning planning(FakeImage()
                         .add({.name = "front", .entry_points = "[console_scripts]\nfront = engine.cli:main\n"})
                         .add({"engine"}));
   used(planning.snapshot, "front", 500, 200);
@@ -281,12 +281,12 @@ TEST(MakePlan, AProgramHoldsWhatItRuns) {
 
 TEST(MakePlan, LibrariesAreHeldByWhatIsLinkedToThem) {
   const auto kTool = "usr/local/bin/tool";
-  Planning planning(MadeUpImage()
+  Planning planning(FakeImage()
                         .add({.name = "linked", .files = {{"linked/_core.so", "ELF"}, {"linked/__init__.py", ""}}})
                         .add({.name = "blas", .files = {{"blas/lib/libblas.so.3", "ELF"}, {"blas/__init__.py", ""}}})
                         .add({.name = "z", .files = {{"z/libz.so", "ELF"}, {"z/__init__.py", ""}}}));
   planning.image.files.add(kTool, "ELF");
-  varve::test::MadeUpTree tree;
+  varve::test::FakeTree tree;
   tree.library(kSite + "/linked/_core.so", {"libblas.so.3"}, varve::test::with_runpath("$ORIGIN/../blas/lib"));
   tree.library(kSite + "/blas/lib/libblas.so.3");
   tree.library(kSite + "/z/libz.so");
@@ -305,8 +305,8 @@ TEST(MakePlan, LibrariesAreHeldByWhatIsLinkedToThem) {
 }
 
 TEST(MakePlan, SaysWhichLibrariesCouldNotBeReadWhole) {
-  Planning planning(MadeUpImage().add({"alpha"}));
-  varve::test::MadeUpTree tree;
+  Planning planning(FakeImage().add({"alpha"}));
+  varve::test::FakeTree tree;
   index::ElfFacts facts;
   facts.broken = "dynamic string table outside the file";
   tree.library(kSite + "/alpha/x.so", {}, facts);
@@ -317,7 +317,7 @@ TEST(MakePlan, SaysWhichLibrariesCouldNotBeReadWhole) {
 
 TEST(MakePlan, CudaIsNeverCold) {
   Planning planning(
-      MadeUpImage()
+      FakeImage()
           .add({.name = "nvidia-cublas-cu12",
                 .files = {{"nvidia/cublas/lib/libcublas.so.12", "ELF"}, {"nvidia/cublas/__init__.py", ""}}})
           .add({"beta"}));
@@ -328,7 +328,7 @@ TEST(MakePlan, CudaIsNeverCold) {
 
 TEST(MakePlan, ThoseThatShareAModuleStayTogether) {
   Planning planning(
-      MadeUpImage()
+      FakeImage()
           .add({.name = "opencv-python", .files = {{"cv2/__init__.py", ""}, {"cv2/cv2.so", ""}}})
           .add({.name = "opencv-headless", .files = {{"cv2/__init__.py", ""}, {"cv2/cv2.so", ""}}})
           .add({.name = "stray", .files = {{"stray/__init__.py", ""}, {"tests/__init__.py", ""}, {"LICENSE", ""}}})
@@ -343,13 +343,13 @@ TEST(MakePlan, ThoseThatShareAModuleStayTogether) {
 }
 
 TEST(MakePlan, WhatLiesBelowAPackageOfAnotherHoldsIt) {
-  Planning planning(MadeUpImage()
+  Planning planning(FakeImage()
                         .add({.name = "root", .files = {{"space/__init__.py", "x = 1"}, {"space/own.py", ""}}})
                         .add({.name = "part", .files = {{"space/part/__init__.py", ""}}}));
   used(planning.snapshot, "part", 500, 200);
   EXPECT_EQ(planning.verdicts(), "part hot, root hot");
   EXPECT_THAT(first_reason(planning, "root"), StartsWith("namespace|part|lies below usr/local"));
-  Planning other(MadeUpImage()
+  Planning other(FakeImage()
                      .add({.name = "root", .files = {{"space/__init__.py", "x = 1"}, {"space/own.py", ""}}})
                      .add({.name = "part", .files = {{"space/part/__init__.py", ""}}}));
   used(other.snapshot, "root", 500, 200);
@@ -357,7 +357,7 @@ TEST(MakePlan, WhatLiesBelowAPackageOfAnotherHoldsIt) {
 }
 
 TEST(MakePlan, WhatEachStartOfPythonReadsStays) {
-  Planning planning(MadeUpImage()
+  Planning planning(FakeImage()
                         .add({.name = "hooked", .files = {{"hooked/__init__.py", ""}, {"hooked.pth", "import hooked"}}})
                         .add({"beta"}));
   EXPECT_EQ(planning.verdicts(), "beta cold, hooked hot");
@@ -366,7 +366,7 @@ TEST(MakePlan, WhatEachStartOfPythonReadsStays) {
 
 TEST(MakePlan, WhatTheImageStartsStays) {
   Planning planning(
-      MadeUpImage().add({.name = "server", .files = {{"server/__init__.py", ""}, {"../../../bin/serve", "#!"}}}));
+      FakeImage().add({.name = "server", .files = {{"server/__init__.py", ""}, {"../../../bin/serve", "#!"}}}));
   EXPECT_EQ(planning.verdicts(), "server cold");
   planning.commands = {"serve"};
   EXPECT_EQ(planning.verdicts(), "server hot");
@@ -374,7 +374,7 @@ TEST(MakePlan, WhatTheImageStartsStays) {
 }
 
 TEST(MakePlan, CondaPackagesHoldWhatTheyDependOnByTheNamesOfPackages) {
-  Planning planning(MadeUpImage().add({"torch"}));
+  Planning planning(FakeImage().add({"torch"}));
   auto& files = planning.image.files;
   files.add("opt/conda/lib/libmkl.so", "ELF").add("opt/conda/lib/libjpeg.so", "ELF");
   files.add("opt/conda/conda-meta/pytorch-2.1.0-0.json",
@@ -390,7 +390,7 @@ TEST(MakePlan, CondaPackagesHoldWhatTheyDependOnByTheNamesOfPackages) {
 }
 
 TEST(MakePlan, TheOperatingSystemStaysAndHoldsNothingOfAnotherPython) {
-  Planning planning(MadeUpImage().add({"yaml"}).add({"six"}));
+  Planning planning(FakeImage().add({"yaml"}).add({"six"}));
   auto& files = planning.image.files;
   const std::string debian = "usr/lib/python3/dist-packages";
   files.add("usr/bin/python3.11", "ELF")
@@ -420,16 +420,16 @@ TEST(MakePlan, TheOperatingSystemStaysAndHoldsNothingOfAnotherPython) {
 }
 
 TEST(MakePlan, VendoredOnesFollowTheOuterOne) {
-  Planning planning(MadeUpImage().add({.name = "outer",
-                                       .files = {{"outer/__init__.py", ""},
-                                                 {"outer/_vendor/inner/__init__.py", ""},
-                                                 {"outer/_vendor/inner-1.0.dist-info/METADATA",
-                                                  "Metadata-Version: 2.1\nName: inner\nVersion: 1.0\n"}}}));
+  Planning planning(FakeImage().add({.name = "outer",
+                                     .files = {{"outer/__init__.py", ""},
+                                               {"outer/_vendor/inner/__init__.py", ""},
+                                               {"outer/_vendor/inner-1.0.dist-info/METADATA",
+                                                "Metadata-Version: 2.1\nName: inner\nVersion: 1.0\n"}}}));
   EXPECT_EQ(planning.verdicts(), "outer cold");
 }
 
 TEST(MakePlan, RulesHoldByNameAndPathUntilTheyExpire) {
-  Planning planning(MadeUpImage()
+  Planning planning(FakeImage()
                         .add({"alpha"})
                         .add({"alphabet"})
                         .add({.name = "beta", .files = {{"beta/kernel.json", "{}"}, {"beta/__init__.py", ""}}})
@@ -466,7 +466,7 @@ owner = "ops"
 }
 
 TEST(MakePlan, TheBuiltInRulesKeepTheNotebookServer) {
-  Planning planning(MadeUpImage()
+  Planning planning(FakeImage()
                         .add({"jupyterlab"})
                         .add({.name = "ipykernel", .metadata = "Requires-Dist: tornado\n"})
                         .add({"tornado"})
@@ -499,7 +499,7 @@ TEST(KeepRules, EachNeedsAReasonAndAnOwnerAndNothingUnknown) {
 }
 
 TEST(MakePlan, UseBringsBackWhatWasCold) {
-  Planning planning(MadeUpImage().add({"alpha"}));
+  Planning planning(FakeImage().add({"alpha"}));
   planning.previous = planning.make().plan;
   ASSERT_EQ(planning.previous->verdicts[0].verdict, Verdict::kCold);
   used(planning.snapshot, "alpha", 1, 1);
@@ -512,7 +512,7 @@ TEST(MakePlan, UseBringsBackWhatWasCold) {
 }
 
 TEST(MakePlan, ArchivesOnlyWhatEarlierPlansSawUnusedWithoutABreak) {
-  Planning planning(MadeUpImage().add({"alpha"}));
+  Planning planning(FakeImage().add({"alpha"}));
   planning.thresholds.archive_after = 180;
   EXPECT_EQ(planning.verdicts(), "alpha cold");  // the first plan gives notice
   auto plan = planning.make().plan;
@@ -532,7 +532,7 @@ TEST(MakePlan, ArchivesOnlyWhatEarlierPlansSawUnusedWithoutABreak) {
 }
 
 TEST(MakePlan, AnExtraThatIsWholeKeepsFromBeingArchivedAndNoMore) {
-  Planning planning(MadeUpImage()
+  Planning planning(FakeImage()
                         .add({.name = "app", .metadata = "Provides-Extra: x\nRequires-Dist: more; extra == \"x\"\n"})
                         .add({"more"})
                         .add({"alone"}));
@@ -544,7 +544,7 @@ TEST(MakePlan, AnExtraThatIsWholeKeepsFromBeingArchivedAndNoMore) {
 }
 
 TEST(MakePlan, ThePlanIsTheSameEachTime) {
-  Planning planning(MadeUpImage().add({.name = "app", .metadata = "Requires-Dist: lib\n"}).add({"lib"}).add({"rare"}));
+  Planning planning(FakeImage().add({.name = "app", .metadata = "Requires-Dist: lib\n"}).add({"lib"}).add({"rare"}));
   used(planning.snapshot, "app", 500, 200);
   const auto text = to_json(planning.make().plan);
   EXPECT_EQ(text, to_json(planning.make().plan));
@@ -552,7 +552,7 @@ TEST(MakePlan, ThePlanIsTheSameEachTime) {
 }
 
 TEST(MakePlan, RefusesThresholdsThatMakeNoSense) {
-  Planning planning(MadeUpImage().add({"alpha"}));
+  Planning planning(FakeImage().add({"alpha"}));
   planning.thresholds.max_rate = 0;
   EXPECT_THROW(planning.make(), UsageError);
   planning.thresholds = {};

@@ -18,23 +18,23 @@ namespace varve::prune {
 namespace {
 
 using index::FlatEntry;
-using index::Heat;
+using index::Tier;
 
 using Number = std::uint32_t;  // of a component
 constexpr Number kSystem = 0;
 constexpr int kMaxSplitDepth = 3;  // folders are not taken apart further down than this
 
-Heat heat_of(Verdict verdict) {
+Tier tier_of(Verdict verdict) {
   switch (verdict) {
     case Verdict::kHot:
-      return Heat::kHot;
+      return Tier::kHot;
     case Verdict::kWatch:
-      return Heat::kWatch;
+      return Tier::kWatch;
     case Verdict::kCold:
     case Verdict::kArchived:
       break;
   }
-  return Heat::kCold;
+  return Tier::kCold;
 }
 
 class Placer {
@@ -42,7 +42,7 @@ class Placer {
   Placer(const index::FlatTree& tree, const packages::Inventory& inventory, const Plan* plan,
          const cuda::Selection* cuda)
       : inventory_(inventory), plan_(plan), cuda_(cuda) {
-    components_.push_back({.name = "system", .versions = {}, .heat = Heat::kSystem});
+    components_.push_back({.name = "system", .versions = {}, .tier = Tier::kSystem});
     for (const auto& [path, entry] : tree.entries) {
       if (entry.type != FileType::kDirectory) files_.push_back({.path = path, .entry = &entry});
     }
@@ -68,7 +68,7 @@ class Placer {
   struct Component {
     std::string name;
     std::set<std::string> versions;
-    Heat heat = Heat::kSystem;
+    Tier tier = Tier::kSystem;
   };
   struct Folder {
     std::uint64_t bytes = 0;  // of files that nobody owns
@@ -80,11 +80,11 @@ class Placer {
     return file.entry->link_of.empty() && file.entry->type == FileType::kRegular ? file.entry->size : 0;
   }
 
-  Number number_of(const std::string& name, Heat heat) {
+  Number number_of(const std::string& name, Tier tier) {
     const auto [found, is_new] = numbers_.try_emplace(name, Number(components_.size()));
-    if (is_new) components_.push_back({.name = name, .versions = {}, .heat = heat});
+    if (is_new) components_.push_back({.name = name, .versions = {}, .tier = tier});
     auto& component = components_[found->second];
-    component.heat = std::min(component.heat, heat);
+    component.tier = std::min(component.tier, tier);
     return found->second;
   }
 
@@ -125,14 +125,14 @@ class Placer {
       const auto& outer = outermost(distribution);
       const auto source = packages::source_name(outer.source);
       const auto verdict = verdicts.find(Identity(outer.normalized, source));
-      const auto heat = verdict == verdicts.end() ? Heat::kHot : heat_of(verdict->second);
-      heats_.push_back(heat);
+      const auto tier = verdict == verdicts.end() ? Tier::kHot : tier_of(verdict->second);
+      tiers_.push_back(tier);
       names_.push_back(outer.normalized);
       auto number = kSystem;
       if (outer.source != packages::Source::kDpkg) {
-        number = number_of(fmt::format("{}:{}", source, outer.normalized), heat);
-      } else if (outer.bytes >= kOwnComponentBytes || heat > Heat::kHot) {
-        number = number_of(fmt::format("dpkg:{}", outer.normalized), heat > Heat::kHot ? heat : Heat::kSystem);
+        number = number_of(fmt::format("{}:{}", source, outer.normalized), tier);
+      } else if (outer.bytes >= kOwnComponentBytes || tier > Tier::kHot) {
+        number = number_of(fmt::format("dpkg:{}", outer.normalized), tier > Tier::kHot ? tier : Tier::kSystem);
       }
       if (number != kSystem && &outer == &distribution) components_[number].versions.insert(distribution.version);
       of_distribution_.push_back(number);
@@ -143,7 +143,7 @@ class Placer {
   std::uint32_t decisive(const std::vector<std::uint32_t>& owners) const {
     return *std::ranges::min_element(owners, {}, [&](std::uint32_t owner) {
       const auto& component = components_[of_distribution_[owner]];
-      return std::tuple(component.heat, std::string_view(component.name), owner);
+      return std::tuple(component.tier, std::string_view(component.name), owner);
     });
   }
 
@@ -193,7 +193,7 @@ class Placer {
   }
 
   Number cuda_of_distribution(std::uint32_t owner) {
-    const auto number = number_of("cuda:" + names_[owner], heats_[owner] > Heat::kHot ? heats_[owner] : Heat::kCuda);
+    const auto number = number_of("cuda:" + names_[owner], tiers_[owner] > Tier::kHot ? tiers_[owner] : Tier::kCuda);
     components_[number].versions.insert(inventory_.distributions[owner].version);
     return number;
   }
@@ -208,7 +208,7 @@ class Placer {
     if (folder.empty() || (file.entry->type == FileType::kSymlink && !name_of(folder).starts_with("cuda")) ||
         !is_utf8(folder))
       return;
-    file.component = number_of("cuda:" + std::string(folder), Heat::kCuda);
+    file.component = number_of("cuda:" + std::string(folder), Tier::kCuda);
   }
 
   void place_unowned() {
@@ -248,7 +248,7 @@ class Placer {
         if (const auto found = chosen.find(at); found != chosen.end()) file.component = found->second;
       }
       if (file.component == kSystem && bytes_of(file) >= kOwnComponentBytes && is_utf8(file.path))
-        file.component = number_of("file:" + std::string(file.path), Heat::kSystem);
+        file.component = number_of("file:" + std::string(file.path), Tier::kSystem);
     }
   }
 
@@ -269,14 +269,14 @@ class Placer {
       for (const auto child : large) choose(folders, child, chosen);
     }
     if (!take_apart || folder.bytes - large_bytes >= kOwnComponentBytes)
-      chosen.emplace(path, number_of("folder:" + std::string(path), Heat::kSystem));
+      chosen.emplace(path, number_of("folder:" + std::string(path), Tier::kSystem));
   }
 
   void unite_links() {
     std::unordered_map<std::string_view, Number> hottest;  // by first name, of those that have several
     const auto hotter = [&](Number one, Number other) {
-      return std::tuple(components_[one].heat, std::string_view(components_[one].name)) <
-                     std::tuple(components_[other].heat, std::string_view(components_[other].name))
+      return std::tuple(components_[one].tier, std::string_view(components_[one].name)) <
+                     std::tuple(components_[other].tier, std::string_view(components_[other].name))
                  ? one
                  : other;
     };
@@ -304,7 +304,7 @@ class Placer {
       for (const auto& version : component.versions) versions += (versions.empty() ? "" : ",") + version;
       components.push_back({.name = component.name,
                             .version = is_utf8(versions) ? versions.substr(0, 500) : "",
-                            .heat = component.heat,
+                            .tier = component.tier,
                             .paths = {}});
     }
     for (const auto& file : files_) {
@@ -323,7 +323,7 @@ class Placer {
   std::vector<Component> components_;
   std::map<std::string, Number> numbers_;
   std::vector<Number> of_distribution_;
-  std::vector<Heat> heats_;         // by distribution, of the outermost
+  std::vector<Tier> tiers_;         // by distribution, of the outermost
   std::vector<std::string> names_;  // the same
 };
 

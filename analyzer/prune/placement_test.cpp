@@ -11,7 +11,7 @@ namespace varve::prune {
 namespace {
 
 using index::FlatEntry;
-using index::Heat;
+using index::Tier;
 using packages::Source;
 using testing::ElementsAre;
 using testing::IsEmpty;
@@ -70,9 +70,9 @@ class PlacementTest : public testing::Test {
     for (const auto& component : placement.components) all[component.name] = component.paths;
     return all;
   }
-  static std::map<std::string, Heat> heats(const index::Placement& placement) {
-    std::map<std::string, Heat> all;
-    for (const auto& component : placement.components) all[component.name] = component.heat;
+  static std::map<std::string, Tier> tiers(const index::Placement& placement) {
+    std::map<std::string, Tier> all;
+    for (const auto& component : placement.components) all[component.name] = component.tier;
     return all;
   }
 
@@ -101,7 +101,7 @@ TEST_F(PlacementTest, DistributionsAreComponentsAndTheRestIsTheSystem) {
               UnorderedElementsAre(Pair("pip:numpy", ElementsAre("usr/bin/f2py", kSite + "numpy/__init__.py",
                                                                  kSite + "numpy/deep/in/x.so")),
                                    Pair("conda:scipy", ElementsAre(kSite + "scipy/__init__.py"))));
-  EXPECT_THAT(heats(placement), UnorderedElementsAre(Pair("pip:numpy", Heat::kHot), Pair("conda:scipy", Heat::kHot)));
+  EXPECT_THAT(tiers(placement), UnorderedElementsAre(Pair("pip:numpy", Tier::kHot), Pair("conda:scipy", Tier::kHot)));
   EXPECT_EQ(placement.components[1].version, "2.1.0");
   EXPECT_THAT(placement.removed, IsEmpty());
 }
@@ -116,9 +116,9 @@ TEST_F(PlacementTest, VerdictsGiveHeats) {
   }
   own(kSite + "unknown/", {install(Source::kPip, "unknown")});
   put(kSite + "unknown/x.py");
-  EXPECT_THAT(heats(place()),
-              UnorderedElementsAre(Pair("pip:a", Heat::kHot), Pair("pip:b", Heat::kWatch), Pair("pip:c", Heat::kCold),
-                                   Pair("pip:d", Heat::kCold), Pair("pip:unknown", Heat::kHot)));
+  EXPECT_THAT(tiers(place()),
+              UnorderedElementsAre(Pair("pip:a", Tier::kHot), Pair("pip:b", Tier::kWatch), Pair("pip:c", Tier::kCold),
+                                   Pair("pip:d", Tier::kCold), Pair("pip:unknown", Tier::kHot)));
 }
 
 TEST_F(PlacementTest, ASharedPathGoesWithTheHottestOwner) {
@@ -158,8 +158,8 @@ TEST_F(PlacementTest, DebianPackagesStayTogetherUnlessTheyAreLargeOrCold) {
   put("usr/share/texlive/fonts", kOwnComponentBytes);
   put("usr/share/games/x");
   put("usr/bin/ls");
-  EXPECT_THAT(heats(place()),
-              UnorderedElementsAre(Pair("dpkg:texlive", Heat::kSystem), Pair("dpkg:games", Heat::kCold)));
+  EXPECT_THAT(tiers(place()),
+              UnorderedElementsAre(Pair("dpkg:texlive", Tier::kSystem), Pair("dpkg:games", Tier::kCold)));
 }
 
 TEST_F(PlacementTest, CudaIsApart) {
@@ -210,8 +210,8 @@ TEST_F(PlacementTest, CudaIsApart) {
                            Pair("cuda:usr/local/cuda-12.4",
                                 ElementsAre("usr/local/cuda-12.4/doc/cuda/x", "usr/local/cuda-12.4/lib64/libcufft.so")),
                            Pair("cuda:opt/tool/lib", ElementsAre("opt/tool/lib/libnccl.so.2"))));
-  for (const auto& [name, heat] : heats(placement))
-    EXPECT_EQ(heat, name.starts_with("cuda:") ? Heat::kCuda : Heat::kHot) << name;
+  for (const auto& [name, tier] : tiers(placement))
+    EXPECT_EQ(tier, name.starts_with("cuda:") ? Tier::kCuda : Tier::kHot) << name;
   EXPECT_EQ(placement.components[1].version, "12.4");
 }
 

@@ -83,12 +83,12 @@ Bytes SpoolFile::read(std::uint64_t offset, std::uint64_t length) const {
   return bytes;
 }
 
-Bytes SpoolFile::head_print(std::uint64_t read_bytes) const {
+Bytes SpoolFile::head_fingerprint(std::uint64_t read_bytes) const {
   const auto length = std::min({read_bytes, kPrintBytes, std::uint64_t(head_.size())});
   return to_bytes(digest_of(ByteView(head_).first(length)).raw());
 }
 
-Bytes SpoolFile::tail_print(std::uint64_t read_bytes) const {
+Bytes SpoolFile::tail_fingerprint(std::uint64_t read_bytes) const {
   const auto length = std::min(read_bytes, kPrintBytes);
   return to_bytes(digest_of(read(read_bytes - length, length)).raw());
 }

@@ -46,8 +46,8 @@ class SpoolFile {
   const std::optional<StartRecord>& start() const { return start_; }
 
   // Digests over the first and the last kPrintBytes of the first `read_bytes`.
-  Bytes head_print(std::uint64_t read_bytes) const;
-  Bytes tail_print(std::uint64_t read_bytes) const;
+  Bytes head_fingerprint(std::uint64_t read_bytes) const;
+  Bytes tail_fingerprint(std::uint64_t read_bytes) const;
 
   // Whole lines from `offset` on, without line ends. Returns where the last whole line ends.
   std::uint64_t each_line(std::uint64_t offset,

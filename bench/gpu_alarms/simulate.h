@@ -47,8 +47,8 @@ struct SimulatedRow {
 struct Simulation {
   SimulationOptions options;
   std::vector<SimulatedRow> rows;
-  // No false alarm but in kBusy, and every shift found within 2 hours (cold: 7), as docs/design/gpu-alarms.md promises of
-  // 7 repetitions an hour and shifts of twice what is tolerated. Nothing is promised of the row with one repetition.
+  // No false alarm but in kBusy, and every shift found within 2 hours (cold: 7), as docs/design/gpu-alarms.md promises
+  // of 7 repetitions an hour and shifts of twice what is tolerated. Nothing is promised of the row with one repetition.
   bool holds() const;
 };
 

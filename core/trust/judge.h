@@ -1,6 +1,6 @@
 #pragma once
-// Which index of an image may be believed, and why: the one place that decides it. docs/design/README.md "Trust" has the
-// rules.
+// Which index of an image may be believed, and why: the one place that decides it. docs/design/README.md "Trust" has
+// the rules.
 #include <filesystem>
 #include <memory>
 #include <optional>

@@ -1,6 +1,6 @@
 #pragma once
-// What goes over the control socket: one JSON document a line (docs/formats/daemon.md "Control socket"). A request names a
-// call; the answers to it are any number of progress lines and then one result or error.
+// What goes over the control socket: one JSON document a line (docs/formats/daemon.md "Control socket"). A request
+// names a call; the answers to it are any number of progress lines and then one result or error.
 #include <chrono>
 #include <cstdint>
 #include <exception>

@@ -85,7 +85,7 @@ std::string visible_devices(std::string_view gpus) {
   return list;
 }
 
-GpuAccess through_runtime(const GpuWish& wish, const CdiRegistry& registry) {
+GpuAccess through_runtime(const GpuRequest& wish, const CdiRegistry& registry) {
   if (std::ranges::any_of(wish.devices, is_nvidia))
     fail<UsageError>("--device {}= with NVIDIA's container runtime: say --gpus instead", kGpuKind);
   GpuAccess access{.edits = registry.edits(wish.devices), .runtime = std::string(kNvidiaRuntime)};
@@ -101,7 +101,7 @@ CdiRegistry read_specifications(const std::vector<std::filesystem::path>& dirs) 
 
 }  // namespace
 
-GpuAccess find_gpus(const GpuWish& wish, const std::function<void(const std::string&)>& say) {
+GpuAccess find_gpus(const GpuRequest& wish, const std::function<void(const std::string&)>& say) {
   const bool by_runtime = wish.runtime == kNvidiaRuntime;
   const bool any = wish.gpus != "none" && wish.gpus != "0";
   if (!any && wish.devices.empty() && !by_runtime) return {};

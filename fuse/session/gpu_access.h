@@ -12,7 +12,7 @@ namespace varve::fuse {
 
 inline constexpr std::string_view kNvidiaRuntime = "nvidia";  // --runtime nvidia: the program nvidia-container-runtime
 
-struct GpuWish {
+struct GpuRequest {
   std::string gpus = "none";         // "all", "none", or how many
   std::vector<std::string> devices;  // CDI devices by their qualified names
   std::vector<std::filesystem::path> cdi_dirs;
@@ -29,6 +29,6 @@ struct GpuAccess {
 // one, which is kept until the driver, the GPUs or the program change; failing that, nvidia-container-runtime runs the
 // session. What was tried is told to `say`. Throws NotFound saying what to install or call where a GPU cannot be given;
 // UsageError.
-GpuAccess find_gpus(const GpuWish& wish, const std::function<void(const std::string&)>& say);
+GpuAccess find_gpus(const GpuRequest& wish, const std::function<void(const std::string&)>& say);
 
 }  // namespace varve::fuse

@@ -133,7 +133,7 @@ class StoredLayerStream final : public LayerStream {
   }
 
   void note_miss(Priority priority) {
-    engine_->syncer.poke();
+    engine_->syncer.wake();
     if (priority == Priority::kReader) engine_->limit.note_reader();
   }
 
@@ -141,7 +141,7 @@ class StoredLayerStream final : public LayerStream {
     if (layer_->store.complete()) return;
     const auto ahead = read_ahead_.on_read(range, missed);
     if (!ahead || (!ahead->sequential && !engine_->options.read_next_when_idle) || engine_->limit.full()) return;
-    engine_->syncer.poke();
+    engine_->syncer.wake();
     engine_->fetcher.fetch_ahead(layer_, ahead->first, ahead->last,
                                  ahead->sequential ? Priority::kReadAhead : Priority::kBackground);
   }

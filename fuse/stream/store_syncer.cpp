@@ -20,7 +20,7 @@ void StoreSyncer::remove(const std::shared_ptr<FetchLayer>& layer) {
   std::erase_if(layers_, [&](const auto& known) { return known.lock() == layer; });
 }
 
-void StoreSyncer::poke() {
+void StoreSyncer::wake() {
   {
     const std::lock_guard lock(mutex_);
     if (busy_ || stopping_) return;
@@ -75,7 +75,7 @@ void StoreSyncer::loop() {
     else
       changed_.wait(lock, [&] { return stopping_ || busy_; });
     if (stopping_) return;
-    busy_ = false;  // a poke during the tick counts for the next
+    busy_ = false;  // a wake during the tick counts for the next
     lock.unlock();
     bool more = tick();
     more = after_round_() || more;

@@ -18,14 +18,14 @@ class StoreSyncer {
   // `drop_pages`: the stores' page caches are looked after as well (SpanStoreOptions::drop_pages).
   StoreSyncer(std::chrono::milliseconds interval, bool drop_pages) : interval_(interval), drop_pages_(drop_pages) {}
   ~StoreSyncer() { stop(); }
-  // Called by the thread after each round, without locks; true: there is more to do soon. Before the first poke().
+  // Called by the thread after each round, without locks; true: there is more to do soon. Before the first wake().
   void set_after_round(std::function<bool()> after_round) { after_round_ = std::move(after_round); }
 
   void add(const std::shared_ptr<FetchLayer>& layer);
   // Forgets a layer; when this returns, it is not held here any more.
   void remove(const std::shared_ptr<FetchLayer>& layer);
   // Fetching begins: from now on, and until all that was fetched is on disk, there is work. Starts the thread.
-  void poke();
+  void wake();
   // Syncs a last time and ends the thread.
   void stop();
 

@@ -81,8 +81,7 @@ std::string stored_text(std::string_view text, std::size_t most) {
 
 Digest content_key(const RunIdentity& run, const std::vector<StepResult>& results) {
   KeyMaker key;
-  for (const auto& text : {run.machine.gpu, run.machine.driver, run.machine.name, run.lineage, run.image})
-    key.add(text);
+  for (const auto& text : {run.machine.gpu, run.machine.driver, run.machine.name, run.family, run.image}) key.add(text);
   key.add(std::to_string(run.unix_seconds));
   for (const auto& result : results) {
     key.add(result.step);

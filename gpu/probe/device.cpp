@@ -54,12 +54,12 @@ int attribute(const Driver& driver, int which, api::CuDevice device) {
 }  // namespace
 
 Driver open_driver(Report& report, const LibraryFolders& folders) {
-  report.doing("opening libcuda.so.1");
+  report.step("opening libcuda.so.1");
   Driver driver(open_driver_library(folders));
   report.fact("lib." + driver.library.name(), driver.library.path());
   if (driver.library.path().find("/stubs/") != std::string::npos)
     report.warn(driver.library.path() + " is the toolkit's library for linking, and in the way of the driver's");
-  report.doing("cuInit");
+  report.step("cuInit");
   const auto status = driver.cuInit(0);
   if (status == api::kCudaErrorNoDevice)
     fail<Skip>("no device: cuInit returned {} ({}){}", error_name(driver, status), driver.library.path(),

@@ -61,14 +61,14 @@ DeviceWatch::DeviceWatch(Report& report, const LibraryFolders& folders) : report
 }
 
 void DeviceWatch::open(const LibraryFolders& folders) {
-  report_.doing("opening libnvidia-ml.so.1");
+  report_.step("opening libnvidia-ml.so.1");
   auto library = Library::find({"libnvidia-ml.so.1"}, folders);
   if (!library) {
     report_.fact("nvml", "libnvidia-ml.so.1 is not found");
     return;
   }
   nvml_.emplace(std::move(*library));
-  report_.doing("nvmlInit_v2");
+  report_.step("nvmlInit_v2");
   nvml_->call(nvml_->nvmlInit_v2);
 }
 

@@ -16,7 +16,7 @@ std::string one_line(const json& object) { return object.dump(-1, ' ', false, js
 
 }  // namespace
 
-void Report::doing(std::string_view what) { print(one_line({{"doing", what}})); }
+void Report::step(std::string_view what) { print(one_line({{"doing", what}})); }
 
 void Report::metric(std::string name, MetricKind kind, double seconds) {
   metrics_.push_back({std::move(name), kind, seconds});

@@ -22,7 +22,7 @@ class Report {
   explicit Report(int descriptor) : descriptor_(descriptor) {}
 
   // Said before each call that may never come back.
-  void doing(std::string_view what);
+  void step(std::string_view what);
   void metric(std::string name, MetricKind kind, double seconds);
   void fact(std::string name, std::string value);
   void warn(std::string text);

@@ -36,7 +36,7 @@ class ReportTest : public ::testing::Test {
 
 TEST_F(ReportTest, IsReadBackAsItWasMeant) {
   Report report(ends_[1]);
-  report.doing("something that may hang");
+  report.step("something that may hang");
   report.metric("gemm.steady", MetricKind::kSteady, 0.25);
   report.metric("gemm.first", MetricKind::kFirstCall, 1.5);
   report.fact("gpu", "NVIDIA \"H200\"\n");
@@ -67,7 +67,7 @@ TEST_F(ReportTest, SurvivesWordsThatAreNoUtf8AndLinesThatLibrariesLeftUnfinished
 
 TEST_F(ReportTest, NamesWhatItWasDoing) {
   Report report(ends_[1]);
-  report.doing("ncclCommInitAll on devices 0,1");
+  report.step("ncclCommInitAll on devices 0,1");
   const auto result = parse_probe_output("nccl", printed(), "", 137, true);
   EXPECT_EQ(result.outcome, Outcome::kFailed);
   EXPECT_THAT(result.detail, HasSubstr("ncclCommInitAll on devices 0,1"));

@@ -37,7 +37,7 @@ namespace {
 
 int announced(Step& step) {
   const int ordinal = step.device.value_or(0);
-  step.report.doing(fmt::format("making a context on device {}", ordinal));
+  step.report.step(fmt::format("making a context on device {}", ordinal));
   return ordinal;
 }
 

@@ -60,7 +60,7 @@ double median(std::vector<double> values);  // of at least one
 // Opens one library with its functions and says in the facts which file it was.
 template <typename Functions>
 Api<Functions> open_api(Step& step, const LibraryNames& names) {
-  step.report.doing("opening " + names.front());
+  step.report.step("opening " + names.front());
   Api<Functions> api(Library::open(names, step.folders));
   step.report.fact("lib." + api.library.name(), api.library.path());
   return api;
@@ -83,7 +83,7 @@ class DeviceStep {
   // Once, with the device's end of it. A first call is what the files of a library cost.
   template <typename Work>
   void first(const std::string& metric, Work&& work) {
-    step.report.doing(metric);
+    step.report.step(metric);
     step.report.metric(metric, MetricKind::kFirstCall, seconds_of([&] {
                          work();
                          device.synchronize();
@@ -96,7 +96,7 @@ class DeviceStep {
   // leave their idle clocks.
   template <typename Work>
   double steady(const std::string& metric, Work&& work) {
-    step.report.doing(metric);
+    step.report.step(metric);
     const double once = warm_up([] {}, work);
     const int in_a_row = std::clamp(static_cast<int>(kRepetitionSeconds / std::max(once, 1e-9)), 1, kMostInARow);
     return repeated(
@@ -106,7 +106,7 @@ class DeviceStep {
   // The same for work that spoils its own input: `prepare` makes it anew before each repetition and is not timed.
   template <typename Prepare, typename Work>
   double steady_after(const std::string& metric, Prepare&& prepare, Work&& work) {
-    step.report.doing(metric);
+    step.report.step(metric);
     warm_up(prepare, work);
     return repeated(metric, 1, prepare, work);
   }

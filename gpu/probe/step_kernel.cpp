@@ -26,7 +26,7 @@ void time_kernels(DeviceStep& gpu, const LoadedKernels& kernels, unsigned count)
   const DeviceArray<float> x(gpu.driver, values), y(gpu.driver, values);
   const DeviceArray<unsigned long long> total(gpu.driver, std::vector<unsigned long long>{0});
   // One thread that has nothing to do: what is left is the launch and the way back.
-  gpu.step.report.doing("kernel.launch");
+  gpu.step.report.step("kernel.launch");
   gpu.steady("kernel.launch",
              [&] { launch(gpu.driver, kernels.axpy, 1, 1, 0.0F, x.get(), y.get(), 0u), gpu.device.synchronize(); });
   const double axpy_seconds = gpu.steady(
@@ -64,11 +64,11 @@ std::string run_kernel(Step& step) {
   gpu.first("kernel.first", [&] { launch(gpu.driver, kernels.axpy, 1, 1, 2.0F, x.get(), y.get(), 1u); });
   if (const float result = y.download().front(); !(result == 10))
     fail<Error>("the first kernel says that 2 x 3 + 4 is {}", result);
-  step.report.doing("the cases of axpy and sum");
+  step.report.step("the cases of axpy and sum");
   check_axpy(gpu.driver, kernels.axpy);
   check_sum(gpu.driver, kernels.sum);
   time_kernels(gpu, kernels, static_cast<unsigned>(step.size_or(std::size_t{1} << 24)));
-  step.report.doing("the cases of axpy and sum, again");
+  step.report.step("the cases of axpy and sum, again");
   check_axpy(gpu.driver, kernels.axpy);
   check_sum(gpu.driver, kernels.sum);
   return "axpy and sum from PTX for compute_60, all cases exact";
@@ -180,7 +180,7 @@ std::unique_ptr<DeviceStep> device_if_there(Step& step) {
 }
 
 void run_compiled(const DeviceStep& gpu, const char* what, const std::string& code) {
-  gpu.step.report.doing(std::string("running ") + what);
+  gpu.step.report.step(std::string("running ") + what);
   const Module module(gpu.driver, what, code.c_str());
   check_axpy(gpu.driver, module.function("axpy"));
   check_sum(gpu.driver, module.function("sum"));
@@ -200,7 +200,7 @@ std::string run_compile(Step& step) {
   const int architecture = chosen_architecture(known_architectures(nvrtc), gpu.get());
   const std::string source = kernel_source("axpy") + kernel_source("sum");
   std::string ptx, cubin;
-  step.report.doing(fmt::format("compiling for compute_{}", architecture));
+  step.report.step(fmt::format("compiling for compute_{}", architecture));
   step.report.metric("compile.ptx", MetricKind::kFirstCall, seconds_of([&] {
                        ptx = Compilation(nvrtc, source, fmt::format("compute_{}", architecture)).ptx();
                      }));
@@ -213,7 +213,7 @@ std::string run_compile(Step& step) {
                        compiled, architecture);
   }
   if (!nvrtc.nvrtcGetCUBINSize || !nvrtc.nvrtcGetCUBIN) return compiled + "; it is too old for machine code";
-  step.report.doing(fmt::format("compiling for sm_{}", architecture));
+  step.report.step(fmt::format("compiling for sm_{}", architecture));
   step.report.metric("compile.cubin", MetricKind::kFirstCall, seconds_of([&] {
                        cubin = Compilation(nvrtc, source, fmt::format("sm_{}", architecture)).cubin();
                      }));

@@ -78,7 +78,7 @@ class Words {
 };
 
 bool open_one(Step& step, std::size_t number, Candidate& candidate, const Words& words) {
-  step.report.doing("opening " + candidate.path.string());
+  step.report.step("opening " + candidate.path.string());
   words.say(fmt::format("try {}", number));
   try {
     const double seconds = seconds_of([&] { Library::open_file(candidate.path, step.folders); });

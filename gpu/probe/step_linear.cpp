@@ -64,7 +64,7 @@ double checked_gemm_error(const std::vector<float>& a, const std::vector<float>&
 void open_cublas_lt(Step& step) {
   const auto cublas_lt = open_api<api::CublasLtFunctions>(step, kCublasLt);
   Handle<api::CublasLtHandle> handle(cublas_lt.cublasLtDestroy);
-  step.report.doing("cublasLtCreate");
+  step.report.step("cublasLtCreate");
   cublas_lt.call(cublas_lt.cublasLtCreate, handle.out());
   step.report.fact("cublaslt", std::to_string(cublas_lt.cublasLtGetVersion()));
 }

@@ -49,7 +49,7 @@ void tell_runtime_version(Step& step) {
     if (auto library = Library::find(kCudart, step.folders)) {
       const Api<api::CudartFunctions> cudart(std::move(*library));
       int version = 0;
-      step.report.doing("cudaRuntimeGetVersion");
+      step.report.step("cudaRuntimeGetVersion");
       cudart.call(cudart.cudaRuntimeGetVersion, &version);
       step.report.fact("cuda_runtime", cuda_version(version));
       step.report.fact("lib." + cudart.library.name(), cudart.library.path());
@@ -79,7 +79,7 @@ std::string run_driver(Step& step) {
   const int count = device_count(driver);
   std::string names, uuids;
   for (int i = 0; i < count; ++i) {
-    step.report.doing(fmt::format("asking the driver about device {}", i));
+    step.report.step(fmt::format("asking the driver about device {}", i));
     const auto facts = device_facts(driver, i);
     const auto product = product_name(watch.nvml(), facts);
     add_once(names, product);
@@ -208,7 +208,7 @@ namespace {
 
 void tell_condition(Step& step, DeviceWatch& watch, const DeviceFacts& facts) {
   const auto& nvml = *watch.nvml();
-  step.report.doing("asking NVML about " + facts.pci_bus_id);
+  step.report.step("asking NVML about " + facts.pci_bus_id);
   api::NvmlDevice device = nullptr;
   nvml.call(nvml.nvmlDeviceGetHandleByPciBusId_v2, facts.pci_bus_id.c_str(), &device);
   watch.add(facts);

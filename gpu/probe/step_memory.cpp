@@ -60,7 +60,7 @@ std::string run_memory(Step& step) {
   gpu.driver.call(gpu.driver.cuMemFree_v2, first);
   const DeviceMemory one(gpu.driver, bytes), other(gpu.driver, bytes);
   const PinnedMemory host(gpu.driver, bytes);
-  step.report.doing("comparing copies");
+  step.report.step("comparing copies");
   check_copies(host, one, other, 1, "to the device, within it and back");
   const auto words = random_words(bytes / kWord, 2);
   std::memcpy(host.get(), words.data(), bytes);

@@ -134,7 +134,7 @@ std::string run_nccl(Step& step) {
   DeviceWatch watch(step.report, step.folders);
   std::vector<std::unique_ptr<Device>> devices;
   for (int i = 0; i < device_count(driver); ++i) {
-    step.report.doing(fmt::format("making a context on device {}", i));
+    step.report.step(fmt::format("making a context on device {}", i));
     devices.push_back(std::make_unique<Device>(driver, i));
     watch.add(devices.back()->facts());
   }
@@ -145,10 +145,10 @@ std::string run_nccl(Step& step) {
   for (const auto& set : sets) {
     const auto name = fmt::format("devices {}", fmt::join(set, ","));
     Group group(driver, nccl, devices, set, count);
-    step.report.doing("ncclCommInitAll on " + name);
+    step.report.step("ncclCommInitAll on " + name);
     const double init = seconds_of([&] { group.connect(); });
     if (&set == &sets.front()) step.report.metric("nccl.init", MetricKind::kFirstCall, init);
-    step.report.doing("ncclAllReduce on " + name);
+    step.report.step("ncclAllReduce on " + name);
     group.all_reduce();
     group.synchronize();
     group.check();

@@ -269,7 +269,7 @@ std::string run_random(Step& step) {
   std::vector<float> first;
   gpu.first("random.first", [&] { first = drawn(api::kCurandPhilox, 1); });
   check_uniform(first);
-  step.report.doing("comparing sequences");
+  step.report.step("comparing sequences");
   if (drawn(api::kCurandPhilox, 1) != first) fail<Error>("curandGenerateUniform: the same seed gives other numbers");
   if (count > 1 && drawn(api::kCurandPhilox, 2) == first)
     fail<Error>("curandGenerateUniform: another seed gives the same numbers");

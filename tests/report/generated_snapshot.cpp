@@ -214,7 +214,7 @@ class FleetMaker {
     return r <= 12 ? 0.68 / std::pow(r, 0.75) : 0.68 * std::pow(12.0, 0.75) / std::pow(r, 1.5);
   }
 
-  static std::string made_up_name(std::uint32_t i) {
+  static std::string fake_name(std::uint32_t i) {
     constexpr auto kFirst = std::to_array<const char*>(
         {"google-cloud", "opentelemetry", "types", "jupyter", "azure", "sphinxcontrib", "apache-airflow", "pytest",
          "langchain", "tensorflow", "dask", "flask", "aws-cdk", "scikit", "py", "geo"});
@@ -234,7 +234,7 @@ class FleetMaker {
       what = known[i];
       use.name = what.name;
     } else {
-      use.name = made_up_name(i - std::uint32_t(known.size()));
+      use.name = fake_name(i - std::uint32_t(known.size()));
       what.mib = std::exp(uniform() * 5.5 - 1.5);
       what.layer = 5 + i % 18;
     }

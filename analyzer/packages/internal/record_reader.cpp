@@ -39,8 +39,8 @@ class RecordReader {
     for (const auto& [path, read] : readers_) wanted.push_back(path);
     source_.read(wanted, kMaxMetadataBytes,
                  [&](const std::string& path, std::optional<Bytes> content) { take(path, std::move(content)); });
-    settle_dpkg();
-    for (auto& record : out_.records) settle(record);
+    resolve_dpkg();
+    for (auto& record : out_.records) resolve(record);
     std::ranges::sort(out_.problems);
     if (problems_left_out_ > 0)
       out_.problems.push_back(fmt::format("{} more problems are not listed", problems_left_out_));
@@ -410,7 +410,7 @@ class RecordReader {
   }
 
   // Lists and stanzas come in any order.
-  void settle_dpkg() {
+  void resolve_dpkg() {
     for (const auto& [name, files] : lists_) {
       const auto found = dpkg_.find(name.first);
       if (found == dpkg_.end()) continue;  // removed, its configuration left
@@ -442,7 +442,7 @@ class RecordReader {
     }
   }
 
-  void settle(Record& record) {
+  void resolve(Record& record) {
     std::ranges::sort(record.claims);
     record.claims.erase(std::unique(record.claims.begin(), record.claims.end()), record.claims.end());
     record.normalized = python::normalize_name(record.name);

@@ -110,69 +110,69 @@ void Collector::take_file(const FoundSpool& found, CollectResult& result) {
     return;
   }
   auto process = load_process(writer_.sql(), *file->start());
-  if (auto why_not = objection(found, *file->start(), process); !why_not.empty())
+  if (auto why_not = violation(found, *file->start(), process); !why_not.empty())
     return quarantine(found.path, process.file_key(), {.place = 0, .reason = std::move(why_not)}, result);
-  News news;
+  SpoolRecords records;
   const bool read = reads(found, result, [&] {
     if (file->size() < process.read_bytes)
       fail<CorruptData>("shorter than what was read of it before: {} of {} bytes", file->size(), process.read_bytes);
-    if (process.known &&
-        (file->head_print(process.read_bytes) != process.head || file->tail_print(process.read_bytes) != process.tail))
+    if (process.known && (file->head_fingerprint(process.read_bytes) != process.head ||
+                          file->tail_fingerprint(process.read_bytes) != process.tail))
       fail<CorruptData>("its content is not what was read before");
-    news.end = file->each_line(process.read_bytes, [&](std::uint64_t at, std::string_view line) {
+    records.end = file->each_line(process.read_bytes, [&](std::uint64_t at, std::string_view line) {
       try {
         auto record = parse_spool_line(line);
         if (at != 0 && std::holds_alternative<StartRecord>(record.what))
           fail<CorruptData>("spool record: a second start record");
-        news.records.push_back(std::move(record));
+        records.records.push_back(std::move(record));
       } catch (const CorruptData& error) {
-        news.bad_lines.push_back({.place = at, .reason = error.what()});
+        records.bad_lines.push_back({.place = at, .reason = error.what()});
       }
     });
-    news.head = file->head_print(news.end);
-    news.tail = file->tail_print(news.end);
+    records.head = file->head_fingerprint(records.end);
+    records.tail = file->tail_fingerprint(records.end);
   });
   if (!read) return;
   result.duplicates += process.records;
-  take_news(found, *file, process, news, result);
+  take_records(found, *file, process, records, result);
   result.pending_bytes += file->size() - process.read_bytes;
   const bool over = process.ended || file->modified() + kAbandonedSeconds < std::int64_t(std::time(nullptr));
   if (options_.remove_collected && over && process.read_bytes == file->size())
     removable_of_batch_.push_back({found.path, file->identity()});
 }
 
-void Collector::take_news(const FoundSpool& found, const SpoolFile& file, ProcessRow& process, const News& news,
-                          CollectResult& result) {
-  if (news.end == process.read_bytes) return;
+void Collector::take_records(const FoundSpool& found, const SpoolFile& file, ProcessRow& process,
+                             const SpoolRecords& records, CollectResult& result) {
+  if (records.end == process.read_bytes) return;
   const bool gone = session_is_gone(process);
   const auto first_new = process.read_bytes;
-  process.read_bytes = news.end;
-  process.head = news.head;
-  process.tail = news.tail;
+  process.read_bytes = records.end;
+  process.head = records.head;
+  process.tail = records.tail;
   if (gone) {
     store_process(writer_.sql(), process);
     return quarantine(found.path, process.file_key(), {.place = first_new, .reason = kTooLate}, result);
   }
-  for (const auto& bad_line : news.bad_lines) quarantine(found.path, process.file_key(), bad_line, result);
-  process.records += news.records.size();
-  process.apply(news.records);
+  for (const auto& bad_line : records.bad_lines) quarantine(found.path, process.file_key(), bad_line, result);
+  process.records += records.records.size();
+  process.apply(records.records);
   store_process(writer_.sql(), process);
   const auto sessions_before = new_sessions_;
-  if (const auto left_out = take_records(*file.start(), process, news.records); left_out > 0)
+  if (const auto left_out = take_records(*file.start(), process, records.records); left_out > 0)
     quarantine(found.path, process.file_key(),
                {.place = first_new,
                 .reason = fmt::format("{} records left out: its session has more than one session may have", left_out)},
                result);
   result.sessions += new_sessions_ - sessions_before;
-  result.events += news.records.size();
+  result.events += records.records.size();
   result.unknown +=
-      std::uint64_t(std::count_if(news.records.begin(), news.records.end(), [](const SpoolRecord& record) {
+      std::uint64_t(std::count_if(records.records.begin(), records.records.end(), [](const SpoolRecord& record) {
         return std::holds_alternative<UnknownRecord>(record.what);
       }));
-  batch_records_ += news.records.size();
+  batch_records_ += records.records.size();
 }
 
-std::string Collector::objection(const FoundSpool& found, const StartRecord& start, const ProcessRow& process) const {
+std::string Collector::violation(const FoundSpool& found, const StartRecord& start, const ProcessRow& process) const {
   if (!found.folder_session.empty() && found.folder_session != start.session)
     return "its first record names another session than its folder";
   if (!process.known && start.day <= refused_through_)
@@ -287,14 +287,14 @@ void Collector::apply_file(const FileRecord& file, const ImageResolver& image, S
   for (const auto owner : image.of_path(file.path)) rows.add(SessionTable::kFile, {owner}, flags);
 }
 
-void Collector::quarantine(const std::filesystem::path& file, const Bytes& file_key, const Objection& objection,
+void Collector::quarantine(const std::filesystem::path& file, const Bytes& file_key, const Violation& violation,
                            CollectResult& result) {
   ++result.quarantined;
   if (result.notes.size() < kMaxQuarantineNotes)
-    result.notes.push_back({.file = file, .place = objection.place, .reason = objection.reason});
+    result.notes.push_back({.file = file, .place = violation.place, .reason = violation.reason});
   writer_.sql().run(
       "INSERT INTO quarantine (file_key, place, reason, day) VALUES ($1, $2, $3, $4) ON CONFLICT (file_key, place, reason) DO NOTHING",
-      {file_key, std::int64_t(objection.place), objection.reason, std::int64_t(today_utc())});
+      {file_key, std::int64_t(violation.place), violation.reason, std::int64_t(today_utc())});
 }
 
 void Collector::remove_collected(const std::vector<std::filesystem::path>& spools, CollectResult& result) {

@@ -23,15 +23,15 @@ class Collector {
   CollectResult collect(const std::vector<std::filesystem::path>& spools, const CancelFlag& cancel);
 
  private:
-  struct Objection {
+  struct Violation {
     std::uint64_t place = 0;
     std::string reason;
   };
   // What a file has beyond what was read before.
-  struct News {
+  struct SpoolRecords {
     std::uint64_t end = 0;  // of the last whole line
     std::vector<SpoolRecord> records;
-    std::vector<Objection> bad_lines;
+    std::vector<Violation> bad_lines;
     Bytes head, tail;  // prints of the file up to `end`
   };
   struct Removable {
@@ -40,9 +40,9 @@ class Collector {
   };
 
   void take_file(const FoundSpool& found, CollectResult& result);
-  void take_news(const FoundSpool& found, const SpoolFile& file, ProcessRow& process, const News& news,
-                 CollectResult& result);
-  std::string objection(const FoundSpool& found, const StartRecord& start, const ProcessRow& process) const;
+  void take_records(const FoundSpool& found, const SpoolFile& file, ProcessRow& process, const SpoolRecords& records,
+                    CollectResult& result);
+  std::string violation(const FoundSpool& found, const StartRecord& start, const ProcessRow& process) const;
   bool session_is_gone(const ProcessRow& process);
   // Returns how many rows were too many for one session.
   std::uint64_t take_records(const StartRecord& start, ProcessRow& process, const std::vector<SpoolRecord>& records);
@@ -53,7 +53,7 @@ class Collector {
   void apply_import(const ImportRecord& import, SessionRows& rows);
   void apply_install(const InstallRecord& install, SessionRows& rows);
   void apply_file(const FileRecord& file, const ImageResolver& image, SessionRows& rows);
-  void quarantine(const std::filesystem::path& file, const Bytes& file_key, const Objection& objection,
+  void quarantine(const std::filesystem::path& file, const Bytes& file_key, const Violation& violation,
                   CollectResult& result);
   // Runs what reads the file; where that fails, the file goes into quarantine.
   template <typename Work>

@@ -185,7 +185,7 @@ class ErofsKernelTest : public testing::Test {
 };
 
 TEST_F(ErofsKernelTest, ShowsEverythingAsItWasAskedFor) {
-  const auto tree = test::tree_of_horrors(100'000);
+  const auto tree = test::malformed_tree(100'000);
   const test::FakeLayers layers(dir_.path(), test::sizes_of_horrors());
   layers.fill(tree);
   const auto image = write_erofs(tree, layers.tags(), layers.stream_bytes());
@@ -244,7 +244,7 @@ TEST_F(ErofsKernelTest, RefusesATreeWhoseSuperblockWasChanged) {
 
 // fsck.erofs of Debian 12 (1.5) knows neither 512-byte blocks nor trees without their devices; newer ones do.
 TEST_F(ErofsKernelTest, PassesFsck) {
-  auto tree = test::tree_of_horrors(1000);
+  auto tree = test::malformed_tree(1000);
   std::erase_if(tree.root->children, [](const auto& child) {
     return child.first.size() == 200;
   });  // paths of 4096 bytes are too long for fsck

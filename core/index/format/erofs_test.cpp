@@ -24,16 +24,16 @@ using test::put;
 
 constexpr std::size_t kMany = 5000;
 
-class ErofsHorrorsTest : public testing::Test {
+class ErofsMalformedTest : public testing::Test {
  protected:
   test::TempDir dir_;
-  Tree tree_ = test::tree_of_horrors(kMany);
+  Tree tree_ = test::malformed_tree(kMany);
   test::FakeLayers layers_{dir_.path(), test::sizes_of_horrors()};
   ErofsImage image_ = write_erofs(tree_, layers_.tags(), layers_.stream_bytes());
   ErofsReader reader_{image_.bytes, "tree"};
 };
 
-TEST_F(ErofsHorrorsTest, ReadsBackWhatWasWritten) {
+TEST_F(ErofsMalformedTest, ReadsBackWhatWasWritten) {
   const auto expected = test::listing_of(tree_);
   test::expect_same(expected, test::listing_of(reader_));
   EXPECT_NO_THROW(reader_.check());
@@ -42,7 +42,7 @@ TEST_F(ErofsHorrorsTest, ReadsBackWhatWasWritten) {
   EXPECT_EQ(reader_.inode_count(), groups.size());
 }
 
-TEST_F(ErofsHorrorsTest, FindsEveryNameAndNoOther) {
+TEST_F(ErofsMalformedTest, FindsEveryNameAndNoOther) {
   std::size_t looked_up = 0;
   const auto look_into = [&](auto&& self, const TreeInode& directory, Nid nid) -> void {
     for (const auto& [name, child] : directory.children) {
@@ -66,7 +66,7 @@ TEST_F(ErofsHorrorsTest, FindsEveryNameAndNoOther) {
   EXPECT_EQ(reader_.lookup(reader_.root(), std::string(256, 'x')), std::nullopt);
 }
 
-TEST_F(ErofsHorrorsTest, ReadsDirectoriesFromAnyPosition) {
+TEST_F(ErofsMalformedTest, ReadsDirectoriesFromAnyPosition) {
   const auto many = reader_.resolve("many", true);
   ASSERT_TRUE(many);
   std::vector<std::string> names;
@@ -96,7 +96,7 @@ TEST_F(ErofsHorrorsTest, ReadsDirectoriesFromAnyPosition) {
                          [](std::string_view, Nid, FileType, std::uint64_t) -> bool { throw Error("past the end"); });
 }
 
-TEST_F(ErofsHorrorsTest, MapsContentToTheLayers) {
+TEST_F(ErofsMalformedTest, MapsContentToTheLayers) {
   layers_.fill(tree_);
   auto files = layers_.files();
   ASSERT_NE(image_.ranges.bytes, 0u);
@@ -125,13 +125,13 @@ TEST_F(ErofsHorrorsTest, MapsContentToTheLayers) {
   }
 }
 
-TEST_F(ErofsHorrorsTest, GivesTheSameBytesForTheSameTree) {
-  const auto again = write_erofs(test::tree_of_horrors(kMany), layers_.tags(), layers_.stream_bytes());
+TEST_F(ErofsMalformedTest, GivesTheSameBytesForTheSameTree) {
+  const auto again = write_erofs(test::malformed_tree(kMany), layers_.tags(), layers_.stream_bytes());
   EXPECT_EQ(again.bytes, image_.bytes);
   EXPECT_EQ(again.ranges.encode(), image_.ranges.encode());
 }
 
-TEST_F(ErofsHorrorsTest, CheckOfABrokenTreeEndsWithoutHarm) {
+TEST_F(ErofsMalformedTest, CheckOfABrokenTreeEndsWithoutHarm) {
   std::uint64_t random = 1;
   int refused = 0;
   for (int round = 0; round < 100; ++round) {

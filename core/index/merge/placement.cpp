@@ -2,17 +2,17 @@
 
 namespace varve::index {
 
-std::string_view heat_name(Heat heat) {
-  switch (heat) {
-    case Heat::kSystem:
+std::string_view tier_name(Tier tier) {
+  switch (tier) {
+    case Tier::kSystem:
       return "system";
-    case Heat::kCuda:
+    case Tier::kCuda:
       return "cuda";
-    case Heat::kHot:
+    case Tier::kHot:
       return "hot";
-    case Heat::kWatch:
+    case Tier::kWatch:
       return "watch";
-    case Heat::kCold:
+    case Tier::kCold:
       return "cold";
   }
   return {};

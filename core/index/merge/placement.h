@@ -9,13 +9,13 @@
 namespace varve::index {
 
 // In the order in which layers are stacked: cold ones end up last.
-enum class Heat : std::uint8_t { kSystem, kCuda, kHot, kWatch, kCold };
-std::string_view heat_name(Heat heat);  // "system" "cuda" "hot" "watch" "cold"
+enum class Tier : std::uint8_t { kSystem, kCuda, kHot, kWatch, kCold };
+std::string_view tier_name(Tier tier);  // "system" "cuda" "hot" "watch" "cold"
 
 struct Component {
   std::string name;     // stable between versions of an image: "pip:numpy", "dpkg:libc6", "folder:root/.keras"
   std::string version;  // "" = has none
-  Heat heat = Heat::kSystem;
+  Tier tier = Tier::kSystem;
   std::vector<std::string>
       paths;  // files and links of the tree, without leading "/", in byte order; directories come with what is in them
 };

@@ -1,4 +1,4 @@
-#include "indexer/relayer_image.h"
+#include "indexer/repack_image.h"
 
 #include <nlohmann/json.hpp>
 
@@ -20,8 +20,8 @@
 #include "core/base/log.h"
 #include "core/codec/tar_writer.h"
 #include "core/oci/copy_blob.h"
-#include "indexer/internal/beneath.h"
 #include "indexer/internal/content_feed.h"
+#include "indexer/internal/kept_layers.h"
 #include "indexer/internal/rewritten_documents.h"
 #include "indexer/pack_units.h"
 
@@ -29,7 +29,7 @@ namespace varve::indexer {
 namespace {
 
 using index::FlatEntry;
-using index::Heat;
+using index::Tier;
 
 constexpr int kTarVersion = 1;                  // counted up when the same entries give another tar
 constexpr std::size_t kFeedBytes = 256 * 1024;  // headers and small files go to the writer together
@@ -246,9 +246,9 @@ class FinishedLayers {
   std::vector<Digest> remembered_;
 };
 
-class Relayerer {
+class Repacker {
  public:
-  Relayerer(const RelayerInput& input, oci::Repository& destination, const RelayerOptions& options, const Work& work)
+  Repacker(const RepackInput& input, oci::Repository& destination, const RepackOptions& options, const Work& work)
       : input_(input),
         destination_(destination),
         options_(options),
@@ -258,13 +258,14 @@ class Relayerer {
         finished_(options.work_dir / "finished"),
         tars_(origin_, options.writer, work) {}
 
-  RelayerReport run(std::string_view tag) {
+  RepackReport run(std::string_view tag) {
     report_.old_image = input_.image.digest();
     choose_taken_over();
     units_ = cut_into_units(
-        input_.tree, input_.placement, [&](std::string_view path) { return beneath_->stays(path); }, options_.limits);
+        input_.tree, input_.placement, [&](std::string_view path) { return kept_layers_->stays(path); },
+        options_.limits);
     plan_layers();
-    for (const auto layer : taken_over_) take_over(layer);
+    for (const auto layer : kept_as_is_) keep_as_is(layer);
     for (std::size_t i = 0; i < packed_.size(); ++i) add_layer(packed_[i], plans_[i]);
     if (!last_.entries.empty()) write_last();
     const auto config = put_config();
@@ -277,34 +278,34 @@ class Relayerer {
   }
 
  private:
-  void read_beneath() {
+  void read_kept() {
     std::vector<index::LayerEntries> layers;
-    for (const auto layer : taken_over_)
+    for (const auto layer : kept_as_is_)
       layers.push_back(index::read_layer_entries_of(input_.local, input_.index, input_.image, layer));
-    beneath_ = std::make_unique<Beneath>(std::move(layers), input_.tree, input_.placement);
+    kept_layers_ = std::make_unique<KeptLayers>(std::move(layers), input_.tree, input_.placement);
   }
 
   void choose_taken_over() {
-    if (options_.take_over) {
-      taken_over_ = *options_.take_over;
-      std::ranges::sort(taken_over_);
-      if (std::ranges::adjacent_find(taken_over_) != taken_over_.end())
+    if (options_.keep_as_is) {
+      kept_as_is_ = *options_.keep_as_is;
+      std::ranges::sort(kept_as_is_);
+      if (std::ranges::adjacent_find(kept_as_is_) != kept_as_is_.end())
         fail<UsageError>("a layer is to be taken over twice");
-      if (!taken_over_.empty() && taken_over_.back() >= input_.image.manifest.layers.size())
-        fail<UsageError>("layer {} cannot be taken over: the image has {} layers, counted from 0", taken_over_.back(),
+      if (!kept_as_is_.empty() && kept_as_is_.back() >= input_.image.manifest.layers.size())
+        fail<UsageError>("layer {} cannot be taken over: the image has {} layers, counted from 0", kept_as_is_.back(),
                          input_.image.manifest.layers.size());
     } else {
-      taken_over_ = layers_worth_keeping(input_, options_.limits);
+      kept_as_is_ = layers_worth_keeping(input_, options_.limits);
     }
     try {
-      read_beneath();
+      read_kept();
     } catch (const CorruptData& error) {
       // A layer above a gap may need what is in the gap.
-      if (options_.take_over) fail<UsageError>("the layers to be taken over cannot stand alone: {}", error.what());
+      if (options_.keep_as_is) fail<UsageError>("the layers to be taken over cannot stand alone: {}", error.what());
       log::debug("only the base is taken over: {}", error.what());
       std::uint32_t base = 0;
-      std::erase_if(taken_over_, [&](std::uint32_t layer) { return layer != base || (++base, false); });
-      read_beneath();
+      std::erase_if(kept_as_is_, [&](std::uint32_t layer) { return layer != base || (++base, false); });
+      read_kept();
     }
   }
 
@@ -315,7 +316,7 @@ class Relayerer {
       by_name.emplace(unit.facts.name, &unit);
       facts.push_back(unit.facts);
     }
-    packed_ = pack_layers(facts, std::uint32_t(taken_over_.size()), input_.previous_layout, writer_, options_.limits);
+    packed_ = pack_layers(facts, std::uint32_t(kept_as_is_.size()), input_.previous_layout, writer_, options_.limits);
     const auto recorded = recorded_components(facts, input_.previous_layout);
     for (std::size_t i = 0; i < facts.size(); ++i) recorded_.emplace(facts[i].name, recorded[i]);
     for (const auto& layer : packed_) {
@@ -354,7 +355,7 @@ class Relayerer {
     }
     for (const auto path : units_.directories) survive(path);
     for (const auto& [path, entry] : input_.tree.entries)
-      if (entry.type != FileType::kDirectory && beneath_->stays(path)) survive(path);
+      if (entry.type != FileType::kDirectory && kept_layers_->stays(path)) survive(path);
 
     std::unordered_set<std::string_view> carried;
     const auto carry = [&](std::string_view path) {
@@ -373,12 +374,12 @@ class Relayerer {
     };
     for (const auto path : units_.directories) {
       if (not_as_they_shall_be.contains(path) ||
-          !beneath_->gives_directory(path, input_.tree.entries.find(path)->second)) {
+          !kept_layers_->gives_directory(path, input_.tree.entries.find(path)->second)) {
         carry_parents(path);
         carry(path);
       }
     }
-    hidden_ = beneath_->hidden(survives);
+    hidden_ = kept_layers_->hidden(survives);
     for (const auto& path : hidden_) {
       if (name_of(path).size() + kWhiteout.size() > kMaxNameBytes)
         fail<Unsupported>("{}: its name is too long to be hidden by a whiteout; its layer must not be taken over",
@@ -398,7 +399,7 @@ class Relayerer {
     last_.name = "new layer of shared directories";
   }
 
-  void take_over(std::uint32_t number) {
+  void keep_as_is(std::uint32_t number) {
     const Stopwatch watch;
     const auto& layer = input_.image.manifest.layers.at(number);
     copy(*input_.image.repository, layer);
@@ -410,16 +411,16 @@ class Relayerer {
                    .diff_id = history_.back().diff_id,
                    .compressed_bytes = layer.size,
                    .stream_bytes = map.stream_bytes,
-                   .taken_over = true,
-                   .heat = Heat::kSystem,
+                   .kept_as_is = true,
+                   .tier = Tier::kSystem,
                    .writer = {},
                    .components = {}});
     report_.layers.push_back({.digest = layer.digest,
                               .diff_id = history_.back().diff_id,
                               .bytes = layer.size,
                               .stream_bytes = map.stream_bytes,
-                              .heat = Heat::kSystem,
-                              .taken_over = true,
+                              .tier = Tier::kSystem,
+                              .kept_as_is = true,
                               .reused = false,
                               .components = {},
                               .without_table = {},
@@ -495,7 +496,7 @@ class Relayerer {
   void write_last() {
     const Stopwatch watch;
     const auto written = write(last_);
-    add_written(written, {.heat = Heat::kSystem, .components = {}}, false, watch.seconds());
+    add_written(written, {.tier = Tier::kSystem, .components = {}}, false, watch.seconds());
   }
 
   void add_written(const WrittenLayer& written, const PackedLayer& layer, bool reused, double seconds) {
@@ -503,8 +504,8 @@ class Relayerer {
                            .diff_id = written.diff_id,
                            .compressed_bytes = written.compressed_bytes,
                            .stream_bytes = written.stream_bytes,
-                           .taken_over = false,
-                           .heat = layer.heat,
+                           .kept_as_is = false,
+                           .tier = layer.tier,
                            .writer = writer_,
                            .components = {}};
     for (const auto& component : layer.components) recorded.components.emplace(component, recorded_.at(component));
@@ -514,8 +515,8 @@ class Relayerer {
                               .diff_id = written.diff_id,
                               .bytes = written.compressed_bytes,
                               .stream_bytes = written.stream_bytes,
-                              .heat = layer.heat,
-                              .taken_over = false,
+                              .tier = layer.tier,
+                              .kept_as_is = false,
                               .reused = reused,
                               .components = layer.components,
                               .without_table = written.without_table,
@@ -527,7 +528,7 @@ class Relayerer {
     if (layer.components.empty())
       return hidden_.empty() ? "shared directories"
                              : fmt::format("shared directories, {} names hidden", hidden_.size());
-    auto text = fmt::format("{}: ", index::heat_name(layer.heat));
+    auto text = fmt::format("{}: ", index::tier_name(layer.tier));
     for (std::size_t i = 0; i < layer.components.size(); ++i) {
       const auto& version = recorded_.at(layer.components[i]).version;
       auto one = version.empty() ? layer.components[i] : layer.components[i] + " " + version;
@@ -568,17 +569,17 @@ class Relayerer {
     publish_layout_record(destination_, image, record_);
   }
 
-  const RelayerInput& input_;
+  const RepackInput& input_;
   oci::Repository& destination_;
-  const RelayerOptions& options_;
+  const RepackOptions& options_;
   const Work work_;
   ContentOrigin origin_;
   std::string writer_;
   FinishedLayers finished_;
   LayerTarWriter tars_;
 
-  std::vector<std::uint32_t> taken_over_;
-  std::unique_ptr<Beneath> beneath_;
+  std::vector<std::uint32_t> kept_as_is_;
+  std::unique_ptr<KeptLayers> kept_layers_;
   PackUnits units_;
   std::vector<PackedLayer> packed_;
   std::vector<LayerPlan> plans_;  // of `packed_`
@@ -590,7 +591,7 @@ class Relayerer {
   std::vector<oci::Descriptor> descriptors_;
   std::vector<LayerHistory> history_;
   LayoutRecord record_;
-  RelayerReport report_;
+  RepackReport report_;
 };
 
 // Bytes of a layer that the tree still shows, as tar has them.
@@ -600,7 +601,7 @@ struct LiveBytes {
 
 }  // namespace
 
-std::vector<std::uint32_t> layers_worth_keeping(const RelayerInput& input, const PackLimits& limits) {
+std::vector<std::uint32_t> layers_worth_keeping(const RepackInput& input, const PackLimits& limits) {
   constexpr double kNearlyAll = 0.95, kHardlyWasted = 0.10;
   constexpr std::uint64_t kWorthKeepingBytes = 8u << 20;  // smaller ones are better off packed
   const auto count = std::uint32_t(input.index.maps.size());
@@ -619,17 +620,17 @@ std::vector<std::uint32_t> layers_worth_keeping(const RelayerInput& input, const
   for (const auto& [path, entry] : input.tree.entries) {
     if (entry.layer >= count || entry.implied) continue;
     const auto holder = holders.find(path);
-    const auto heat = holder == holders.end() ? Heat::kSystem : holder->second->heat;
+    const auto tier = holder == holders.end() ? Tier::kSystem : holder->second->tier;
     const auto bytes = 512 + (entry.link_of.empty() ? (entry.size + 511) / 512 * 512 : 0);
     live[entry.layer].all += bytes;
     if (entry.type == FileType::kDirectory) continue;  // nobody's
-    if (heat == Heat::kSystem) live[entry.layer].system += bytes;
-    if (heat == Heat::kCuda) live[entry.layer].cuda += bytes;
+    if (tier == Tier::kSystem) live[entry.layer].system += bytes;
+    if (tier == Tier::kCuda) live[entry.layer].cuda += bytes;
   }
   std::unordered_set<std::string> taken_before;
   if (input.previous_layout != nullptr)
     for (const auto& layer : input.previous_layout->layers)
-      if (layer.taken_over) taken_before.insert(layer.digest.to_string());
+      if (layer.kept_as_is) taken_before.insert(layer.digest.to_string());
   std::vector<std::uint32_t> kept;
   for (std::uint32_t layer = 0; layer < count && kept.size() < kMostTakenOver; ++layer) {
     const auto& bytes = live[layer];
@@ -644,14 +645,14 @@ std::vector<std::uint32_t> layers_worth_keeping(const RelayerInput& input, const
   return kept;
 }
 
-RelayerReport relayer_image(const RelayerInput& input, oci::Repository& destination, std::string_view tag,
-                            const RelayerOptions& options, const Work& work) {
+RepackReport repack_image(const RepackInput& input, oci::Repository& destination, std::string_view tag,
+                          const RepackOptions& options, const Work& work) {
   // What is written takes the index at its word, and says it to everybody who pulls the new image.
   if (!input.index.judgement.vouched)
     fail<trust::Untrusted>(
         "image {}: its index {} was made by others and no key that counts has signed it; index it on this machine first: varve index IMAGE",
         input.image.digest().to_string(), input.index.blobs.manifest.digest.to_string());
-  return Relayerer(input, destination, options, work).run(tag);
+  return Repacker(input, destination, options, work).run(tag);
 }
 
 }  // namespace varve::indexer

@@ -1,4 +1,4 @@
-#include "indexer/internal/beneath.h"
+#include "indexer/internal/kept_layers.h"
 
 #include <map>
 #include <utility>
@@ -25,9 +25,9 @@ bool same_but_for_names(const FlatEntry& wanted, const FlatEntry& given) {
 
 }  // namespace
 
-Beneath::Beneath(std::vector<index::LayerEntries> taken_over, const index::FlatTree& tree,
-                 const index::Placement& placement)
-    : given_(index::flatten(std::move(taken_over))), tree_(tree) {
+KeptLayers::KeptLayers(std::vector<index::LayerEntries> kept_as_is, const index::FlatTree& tree,
+                       const index::Placement& placement)
+    : given_(index::flatten(std::move(kept_as_is))), tree_(tree) {
   std::unordered_set<std::string_view> replaced(placement.removed.begin(), placement.removed.end());
   for (const auto& file : placement.added) replaced.insert(file.path);
   std::map<std::string_view, std::vector<std::string_view>>
@@ -54,12 +54,12 @@ Beneath::Beneath(std::vector<index::LayerEntries> taken_over, const index::FlatT
   }
 }
 
-bool Beneath::gives_directory(std::string_view path, const FlatEntry& wanted) const {
+bool KeptLayers::gives_directory(std::string_view path, const FlatEntry& wanted) const {
   const auto given = given_.entries.find(path);
   return given != given_.entries.end() && !given->second.implied && index::same_entry(wanted, given->second);
 }
 
-std::vector<std::string> Beneath::hidden(const std::unordered_set<std::string_view>& survives) const {
+std::vector<std::string> KeptLayers::hidden(const std::unordered_set<std::string_view>& survives) const {
   std::vector<std::string> paths;
   for (const auto& [path, entry] : given_.entries) {
     if (path.empty() || survives.contains(path)) continue;

@@ -1,4 +1,4 @@
-#include "cli/relayered_image.h"
+#include "cli/repacked_image.h"
 
 #include <nlohmann/json.hpp>
 
@@ -47,7 +47,7 @@ index::Placement place_files(const prune::ImageView& image) {
   return prune::make_placement(image.tree(), image.inventory(), nullptr, nullptr);
 }
 
-nlohmann::json to_json(const indexer::RelayerReport& report) {
+nlohmann::json to_json(const indexer::RepackReport& report) {
   return {{"image", report.image.to_string()},
           {"old_image", report.old_image.to_string()},
           {"layers", layers_json(report)},
@@ -55,8 +55,8 @@ nlohmann::json to_json(const indexer::RelayerReport& report) {
           {"new_bytes", report.new_bytes}};
 }
 
-std::string contents_of(const indexer::RelayeredLayer& layer) {
-  if (layer.taken_over) return "as it was";
+std::string contents_of(const indexer::RepackedLayer& layer) {
+  if (layer.kept_as_is) return "as it was";
   if (layer.components.empty()) return "shared directories";
   std::string text;
   for (std::size_t i = 0; i < std::min(layer.components.size(), kMaxShownComponents); ++i)
@@ -66,12 +66,12 @@ std::string contents_of(const indexer::RelayeredLayer& layer) {
              : text;
 }
 
-void print_report(const indexer::RelayerReport& report, std::ostream& out) {
+void print_report(const indexer::RepackReport& report, std::ostream& out) {
   std::vector<std::vector<std::string>> rows{{"LAYER", "HEAT", "SIZE", "TOOK", "HOLDS"}};
   for (const auto& layer : report.layers)
     rows.push_back(
-        {layer.digest.to_string().substr(0, 19), std::string(index::heat_name(layer.heat)), human_bytes(layer.bytes),
-         layer.taken_over || layer.reused ? "reused" : fmt::format("{:.1f} s", layer.seconds), contents_of(layer)});
+        {layer.digest.to_string().substr(0, 19), std::string(index::tier_name(layer.tier)), human_bytes(layer.bytes),
+         layer.kept_as_is || layer.reused ? "reused" : fmt::format("{:.1f} s", layer.seconds), contents_of(layer)});
   print_table(out, rows);
   out << fmt::format("{}\n{} written, {} reused\n", report.image.to_string(), human_bytes(report.new_bytes),
                      human_bytes(report.reused_bytes));
@@ -79,24 +79,24 @@ void print_report(const indexer::RelayerReport& report, std::ostream& out) {
 
 }  // namespace
 
-nlohmann::json layers_json(const indexer::RelayerReport& report) {
+nlohmann::json layers_json(const indexer::RepackReport& report) {
   auto layers = nlohmann::json::array();
   for (const auto& layer : report.layers)
     layers.push_back({{"digest", layer.digest.to_string()},
                       {"diff_id", layer.diff_id.to_string()},
                       {"compressed_bytes", layer.bytes},
                       {"stream_bytes", layer.stream_bytes},
-                      {"heat", index::heat_name(layer.heat)},
-                      {"taken_over", layer.taken_over},
+                      {"heat", index::tier_name(layer.tier)},
+                      {"taken_over", layer.kept_as_is},
                       {"reused", layer.reused},
                       {"components", layer.components},
                       {"seconds", layer.seconds}});
   return layers;
 }
 
-void relayer_indexed_image(const Context& context, RelayerArguments& arguments) {
+void repack_indexed_image(const Context& context, RepackArguments& arguments) {
   const auto reference = parse_destination(arguments.destination);
-  if (!arguments.take_over.empty()) arguments.options.take_over = parse_layers(arguments.take_over);
+  if (!arguments.keep_as_is.empty()) arguments.options.keep_as_is = parse_layers(arguments.keep_as_is);
   index_here_if_others_did(context, arguments.image);
   const auto opened = open_indexed(context, arguments.image);
   const prune::ImageView image(arguments.image, opened);
@@ -114,18 +114,18 @@ void relayer_indexed_image(const Context& context, RelayerArguments& arguments) 
   const auto placement = place_files(image);
   arguments.options.work_dir = context.global.root / "tmp/relayer";
   Progress progress;
-  indexer::RelayerReport report;
+  indexer::RepackReport report;
   {
     const ProgressLine line(progress, "optimize", context.global.quiet);
     report =
-        indexer::relayer_image({.image = opened.image(),
-                                .index = opened.index(),
-                                .local = opened.local(),
-                                .tree = image.tree(),
-                                .placement = placement,
-                                .previous = previous ? &*previous : nullptr,
-                                .previous_layout = previous_layout ? &*previous_layout : nullptr},
-                               *destination, reference.tag.value_or(""), arguments.options, {progress, context.cancel});
+        indexer::repack_image({.image = opened.image(),
+                               .index = opened.index(),
+                               .local = opened.local(),
+                               .tree = image.tree(),
+                               .placement = placement,
+                               .previous = previous ? &*previous : nullptr,
+                               .previous_layout = previous_layout ? &*previous_layout : nullptr},
+                              *destination, reference.tag.value_or(""), arguments.options, {progress, context.cancel});
   }
   for (const auto& layer : report.layers) {
     if (!layer.without_table.empty())

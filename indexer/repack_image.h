@@ -19,37 +19,37 @@
 
 namespace varve::indexer {
 
-struct RelayerOptions {
+struct RepackOptions {
   LayerWriterOptions writer;  // `jobs` also bounds the threads that decode
   PackLimits limits;
   std::optional<std::vector<std::uint32_t>>
-      take_over;  // layers that stay, by their place in the image, base = 0; absent: those that are worth it
+      keep_as_is;  // layers that stay, by their place in the image, base = 0; absent: those that are worth it
   std::filesystem::path work_dir;  // remembers the layers that are finished, and keeps what cannot be written where it
                                    // belongs; made if it is not there
   std::map<std::string, std::string> labels;  // added to the config: ours
 };
 
-struct RelayeredLayer {
+struct RepackedLayer {
   Digest digest, diff_id;
   std::uint64_t bytes = 0;  // compressed
   std::uint64_t stream_bytes = 0;
-  index::Heat heat = index::Heat::kSystem;
-  bool taken_over = false;  // of the old image
+  index::Tier tier = index::Tier::kSystem;
+  bool kept_as_is = false;  // of the old image
   bool reused = false;      // of the previous version, or of a run that was stopped: nothing of it was read
   std::vector<std::string>
-      components;  // empty for one taken over, and for the last one: directories that others share, and whiteouts
+      components;  // empty for one kept as is, and for the last one: directories that others share, and whiteouts
   std::string without_table;  // WrittenLayer's
   double seconds = 0;
 };
 
-struct RelayerReport {
+struct RepackReport {
   Digest old_image, image;
-  std::vector<RelayeredLayer> layers;  // base first
-  std::uint64_t reused_bytes = 0;      // compressed, of blobs taken over, reused, or at the destination already
+  std::vector<RepackedLayer> layers;  // base first
+  std::uint64_t reused_bytes = 0;     // compressed, of blobs kept as is, reused, or at the destination already
   std::uint64_t new_bytes = 0;
 };
 
-struct RelayerInput {
+struct RepackInput {
   const oci::Image& image;
   const index::LoadedIndex& index;
   index::LocalIndex& local;  // that it was loaded from
@@ -60,17 +60,17 @@ struct RelayerInput {
   const LayoutRecord* previous_layout = nullptr;
 };
 
-// Which layers of the image are worth being taken over as they are: those below the first that carries distributions,
+// Which layers of the image are worth being kept as they are: those below the first that carries distributions,
 // and others that hold nearly only system files, or nearly only CUDA, and little that is hidden. Ascending.
-std::vector<std::uint32_t> layers_worth_keeping(const RelayerInput& input, const PackLimits& limits);
+std::vector<std::uint32_t> layers_worth_keeping(const RepackInput& input, const PackLimits& limits);
 
 // The image is visible at the destination only when all of it is there, and under `tag` only if that is not "". Its
 // layout record goes along. A run that was stopped does not write again what arrived. Every content is checked against
 // its digest in the index on the way. Memory: some 100 MiB beside the tree, whatever the image's size. Throws
 // CorruptData when a layer is not what the index says, Unsupported for what cannot be said in a layer above others
-// (naming it), UsageError for a layer in `take_over` that is not there or cannot stand without others, trust::Untrusted
-// for an index that nothing vouches for (the layers were never read here), Cancelled.
-RelayerReport relayer_image(const RelayerInput& input, oci::Repository& destination, std::string_view tag,
-                            const RelayerOptions& options, const Work& work);
+// (naming it), UsageError for a layer in `keep_as_is` that is not there or cannot stand without others,
+// trust::Untrusted for an index that nothing vouches for (the layers were never read here), Cancelled.
+RepackReport repack_image(const RepackInput& input, oci::Repository& destination, std::string_view tag,
+                          const RepackOptions& options, const Work& work);
 
 }  // namespace varve::indexer

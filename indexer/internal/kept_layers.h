@@ -1,5 +1,5 @@
 #pragma once
-// What layers that are taken over as they are give together, beside the tree that the image shall have.
+// What layers that are kept as they are give together, beside the tree that the image shall have.
 #include <string>
 #include <string_view>
 #include <unordered_set>
@@ -10,11 +10,12 @@
 
 namespace varve::indexer {
 
-class Beneath {
+class KeptLayers {
  public:
   // Tree and placement must outlive it. Throws CorruptData if the layers need others below them (a hard link to a file
   // of one).
-  Beneath(std::vector<index::LayerEntries> taken_over, const index::FlatTree& tree, const index::Placement& placement);
+  KeptLayers(std::vector<index::LayerEntries> kept_as_is, const index::FlatTree& tree,
+             const index::Placement& placement);
 
   // Whether a file or link of the tree is given as it shall be: the same for all names of its inode.
   bool stays(std::string_view path) const { return stays_.contains(path); }

@@ -1,4 +1,4 @@
-#include "indexer/relayer_image.h"
+#include "indexer/repack_image.h"
 
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
@@ -22,7 +22,7 @@ namespace {
 
 using codec::TarEntry;
 using index::FlatTree;
-using index::Heat;
+using index::Tier;
 using nlohmann::json;
 using ::testing::ElementsAre;
 using ::testing::HasSubstr;
@@ -230,7 +230,7 @@ class FailingRepository final : public oci::Repository {
   int commits_;
 };
 
-class RelayerImageTest : public ::testing::Test {
+class RepackImageTest : public ::testing::Test {
  protected:
   // Everything that belongs to an image that is looked at.
   struct Opened {
@@ -283,27 +283,26 @@ class RelayerImageTest : public ::testing::Test {
     opened.tree = index::read_flat_tree(*opened.local, opened.index, image);
     return opened;
   }
-  Opened open_new(const RelayerReport& report) {
+  Opened open_new(const RepackReport& report) {
     return open(oci::open_image(new_, report.image.to_string(), oci::Platform::of_this_machine()));
   }
 
-  RelayerReport relayer(const Opened& old, const index::Placement& placement, RelayerOptions options = {},
-                        const Opened* previous = nullptr, oci::Repository* destination = nullptr,
-                        std::string_view tag = "new") {
+  RepackReport repack(const Opened& old, const index::Placement& placement, RepackOptions options = {},
+                      const Opened* previous = nullptr, oci::Repository* destination = nullptr,
+                      std::string_view tag = "new") {
     options.work_dir = folder_ / "work";
     if (options.limits.min_layer_bytes == PackLimits().min_layer_bytes) options.limits.min_layer_bytes = 1;
     std::optional<LayoutRecord> record;
     if (previous != nullptr) record = find_layout_record(previous->image);
-    const RelayerInput input{.image = old.image,
-                             .index = old.index,
-                             .local = *old.local,
-                             .tree = old.tree,
-                             .placement = placement,
-                             .previous = previous == nullptr ? nullptr : &previous->image,
-                             .previous_layout = record ? &*record : nullptr};
+    const RepackInput input{.image = old.image,
+                            .index = old.index,
+                            .local = *old.local,
+                            .tree = old.tree,
+                            .placement = placement,
+                            .previous = previous == nullptr ? nullptr : &previous->image,
+                            .previous_layout = record ? &*record : nullptr};
     Progress progress;
-    auto report =
-        relayer_image(input, destination == nullptr ? *new_ : *destination, tag, options, {progress, cancel_});
+    auto report = repack_image(input, destination == nullptr ? *new_ : *destination, tag, options, {progress, cancel_});
     EXPECT_EQ(progress.done_bytes(), progress.expected_bytes());
     return report;
   }
@@ -314,12 +313,12 @@ class RelayerImageTest : public ::testing::Test {
     placement.components = {
         {.name = "pip:numpy",
          .version = "1",
-         .heat = Heat::kHot,
+         .tier = Tier::kHot,
          .paths = {"usr/bin/f2py", site("numpy/__init__.py"), site("numpy/core.so")}},
-        {.name = "pip:pandas", .version = "2", .heat = Heat::kHot, .paths = {site("pandas/__init__.py")}},
+        {.name = "pip:pandas", .version = "2", .tier = Tier::kHot, .paths = {site("pandas/__init__.py")}},
         {.name = "pip:torch",
          .version = "3",
-         .heat = Heat::kCold,
+         .tier = Tier::kCold,
          .paths = {site("torch/empty"), site("torch/libtorch.so"), site("torch/shared")}},
     };
     return placement;
@@ -339,7 +338,7 @@ class RelayerImageTest : public ::testing::Test {
   CancelFlag cancel_;
 };
 
-TEST_F(RelayerImageTest, TheTreeStaysEntryByEntryWhateverIsTakenOver) {
+TEST_F(RepackImageTest, TheTreeStaysEntryByEntryWhateverIsTakenOver) {
   const auto old = open(gzip_image({base_layer(), packages_layer(), changes_layer()}));
   const std::vector<std::optional<std::vector<std::uint32_t>>> choices{std::nullopt,
                                                                        std::vector<std::uint32_t>{},
@@ -350,45 +349,45 @@ TEST_F(RelayerImageTest, TheTreeStaysEntryByEntryWhateverIsTakenOver) {
   for (const auto& choice : choices) {
     SCOPED_TRACE(choice ? fmt::format("{}", fmt::join(*choice, ",")) : "its own choice");
     const auto report =
-        relayer(old, distributions(), {.writer = {}, .limits = {}, .take_over = choice, .work_dir = {}, .labels = {}});
+        repack(old, distributions(), {.writer = {}, .limits = {}, .keep_as_is = choice, .work_dir = {}, .labels = {}});
     const auto now = open_new(report);
     expect_same_tree(old.tree, now.tree);
     std::size_t taken = 0;
-    for (const auto& layer : report.layers) taken += layer.taken_over;
+    for (const auto& layer : report.layers) taken += layer.kept_as_is;
     EXPECT_EQ(taken, choice ? choice->size() : 1u);
     for (std::size_t i = 0; i < report.layers.size(); ++i)
       EXPECT_EQ(report.layers[i].digest, now.image.manifest.layers[i].digest);
   }
 }
 
-TEST_F(RelayerImageTest, EachComponentHasOnePlaceAndAllNamesOfAnInodeAreThere) {
+TEST_F(RepackImageTest, EachComponentHasOnePlaceAndAllNamesOfAnInodeAreThere) {
   const auto old = open(gzip_image({base_layer(), packages_layer(), changes_layer()}));
-  const auto report = relayer(old, distributions());
+  const auto report = repack(old, distributions());
   const auto now = open_new(report);
   EXPECT_EQ(now.tree.entries.at(site("numpy/core.so")).layer, now.tree.entries.at(site("torch/shared")).layer);
   EXPECT_EQ(now.tree.entries.at(site("torch/shared")).link_of, site("numpy/core.so"));
   EXPECT_NE(now.tree.entries.at(site("numpy/core.so")).layer, now.tree.entries.at(site("torch/libtorch.so")).layer);
   EXPECT_EQ(now.tree.entries.at("etc/passwd").layer, 0u);
-  // Stacked by heat: what is cold comes last, but for the directories that components share.
-  EXPECT_EQ(report.layers[report.layers.size() - 2].heat, Heat::kCold);
+  // Stacked by tier: what is cold comes last, but for the directories that components share.
+  EXPECT_EQ(report.layers[report.layers.size() - 2].tier, Tier::kCold);
   EXPECT_THAT(report.layers[report.layers.size() - 2].components, ElementsAre("pip:torch"));
   EXPECT_THAT(report.layers.back().components, IsEmpty());
-  EXPECT_TRUE(report.layers.front().taken_over);
+  EXPECT_TRUE(report.layers.front().kept_as_is);
   EXPECT_EQ(report.layers.front().digest, old.image.manifest.layers.front().digest);
 }
 
-TEST_F(RelayerImageTest, TheSameBytesAtAnyNumberOfJobsAndInBothFormats) {
+TEST_F(RepackImageTest, TheSameBytesAtAnyNumberOfJobsAndInBothFormats) {
   const auto old = open(gzip_image({base_layer(), packages_layer(), changes_layer()}));
   for (const auto format : {WrittenFormat::kZstdChunked, WrittenFormat::kGzip}) {
     std::set<Digest> images;
     for (const unsigned jobs : {1u, 2u, 7u}) {
       new_ = oci::create_layout(folder_ / fmt::format("new{}-{}", int(format), jobs));
-      const auto report = relayer(old, distributions(),
-                                  {.writer = {.format = format, .level = 3, .jobs = jobs},
-                                   .limits = {},
-                                   .take_over = {},
-                                   .work_dir = {},
-                                   .labels = {}});
+      const auto report = repack(old, distributions(),
+                                 {.writer = {.format = format, .level = 3, .jobs = jobs},
+                                  .limits = {},
+                                  .keep_as_is = {},
+                                  .work_dir = {},
+                                  .labels = {}});
       images.insert(report.image);
       if (jobs == 7) expect_same_tree(old.tree, open_new(report).tree);
     }
@@ -396,7 +395,7 @@ TEST_F(RelayerImageTest, TheSameBytesAtAnyNumberOfJobsAndInBothFormats) {
   }
 }
 
-TEST_F(RelayerImageTest, AnyKindOfLayerIsReadRight) {
+TEST_F(RepackImageTest, AnyKindOfLayerIsReadRight) {
   const auto base = base_layer(), packages = packages_layer(), changes = changes_layer();
   const auto old =
       open(put_image({{base, base}, {packages, one_frame(packages)}, {changes, codec::test::gzip(changes, 1)}}));
@@ -404,26 +403,26 @@ TEST_F(RelayerImageTest, AnyKindOfLayerIsReadRight) {
   expect_same_tree(
       old.tree,
       open_new(
-          relayer(
+          repack(
               old, distributions(),
-              {.writer = {}, .limits = {}, .take_over = std::vector<std::uint32_t>{}, .work_dir = {}, .labels = {}}))
+              {.writer = {}, .limits = {}, .keep_as_is = std::vector<std::uint32_t>{}, .work_dir = {}, .labels = {}}))
           .tree);
   // And what was written is read again.
-  const auto once = open_new(relayer(old, distributions()));
+  const auto once = open_new(repack(old, distributions()));
   expect_same_tree(
       old.tree,
       open_new(
-          relayer(
+          repack(
               once, distributions(),
-              {.writer = {}, .limits = {}, .take_over = std::vector<std::uint32_t>{}, .work_dir = {}, .labels = {}}))
+              {.writer = {}, .limits = {}, .keep_as_is = std::vector<std::uint32_t>{}, .work_dir = {}, .labels = {}}))
           .tree);
 }
 
-TEST_F(RelayerImageTest, ConfigAndManifestStayButForTheirLayers) {
+TEST_F(RepackImageTest, ConfigAndManifestStayButForTheirLayers) {
   const auto old = open(gzip_image({base_layer(), packages_layer()}));
   const auto report =
-      relayer(old, distributions(),
-              {.writer = {}, .limits = {}, .take_over = {}, .work_dir = {}, .labels = {{"dev.varve.x", "1"}}});
+      repack(old, distributions(),
+             {.writer = {}, .limits = {}, .keep_as_is = {}, .work_dir = {}, .labels = {{"dev.varve.x", "1"}}});
   const auto image = oci::open_image(new_, "new", oci::Platform::of_this_machine());
   auto before = parsed(old.image.config_json), after = parsed(image.config_json);
   const auto history = after["history"];
@@ -446,7 +445,7 @@ TEST_F(RelayerImageTest, ConfigAndManifestStayButForTheirLayers) {
   EXPECT_EQ(image.manifest.annotations, old.image.manifest.annotations);
 }
 
-TEST_F(RelayerImageTest, WhatIsRemovedIsGoneAndWhatIsAddedIsThere) {
+TEST_F(RepackImageTest, WhatIsRemovedIsGoneAndWhatIsAddedIsThere) {
   const auto old = open(gzip_image({base_layer(), packages_layer()}));
   auto placement = distributions();
   placement.removed = {site("torch/empty"), site("torch/libtorch.so"), site("torch/shared"), site("pandas/__init__.py"),
@@ -455,7 +454,7 @@ TEST_F(RelayerImageTest, WhatIsRemovedIsGoneAndWhatIsAddedIsThere) {
                       .content = "raise ImportError('archived')\n",
                       .mode = 0644,
                       .mtime_seconds = 7}};
-  const auto now = open_new(relayer(old, placement));
+  const auto now = open_new(repack(old, placement));
   std::set<std::string> changed(placement.removed.begin(), placement.removed.end());
   changed.insert({site("torch/__init__.py"), site("pandas"), "var/cache/deep", "usr/bin/three", "usr/bin/two"});
   expect_same_tree(old.tree, now.tree, changed);
@@ -470,49 +469,49 @@ TEST_F(RelayerImageTest, WhatIsRemovedIsGoneAndWhatIsAddedIsThere) {
   EXPECT_EQ(stub.mtime_seconds, 7);
 }
 
-TEST_F(RelayerImageTest, TheNextVersionReadsOnlyWhatChanged) {
+TEST_F(RepackImageTest, TheNextVersionReadsOnlyWhatChanged) {
   const auto first = open(gzip_image({base_layer(), packages_layer("1")}, "v1"));
-  const auto written = open_new(relayer(first, distributions(), {}, nullptr, nullptr, "v1"));
+  const auto written = open_new(repack(first, distributions(), {}, nullptr, nullptr, "v1"));
   // numpy is another one, and so is the time of the directory that all share.
   const auto second = open(gzip_image({base_layer(), packages_layer("2", 50)}, "v2"));
   auto placement = distributions();
   placement.components[0].version = "2";
-  const auto report = relayer(second, placement, {}, &written, nullptr, "v2");
+  const auto report = repack(second, placement, {}, &written, nullptr, "v2");
   expect_same_tree(second.tree, open_new(report).tree);
   std::set<std::string> anew;
   for (const auto& layer : report.layers)
-    if (!layer.reused && !layer.taken_over) anew.insert(layer.components.begin(), layer.components.end());
+    if (!layer.reused && !layer.kept_as_is) anew.insert(layer.components.begin(), layer.components.end());
   EXPECT_THAT(anew, Not(::testing::Contains("pip:torch")));
   EXPECT_THAT(anew, ::testing::Contains("pip:numpy"));
   EXPECT_LT(report.new_bytes, report.reused_bytes);
   // The same version again: everything is there.
   const auto again = open_new(report);
-  const auto idle = relayer(second, placement, {}, &again, nullptr, "v2");
-  for (const auto& layer : idle.layers) EXPECT_TRUE(layer.reused || layer.taken_over || layer.components.empty());
+  const auto idle = repack(second, placement, {}, &again, nullptr, "v2");
+  for (const auto& layer : idle.layers) EXPECT_TRUE(layer.reused || layer.kept_as_is || layer.components.empty());
   EXPECT_EQ(idle.image, report.image);
   EXPECT_EQ(idle.new_bytes, 0u);
   // Another writer takes nothing of it.
-  const auto stronger = relayer(second, placement,
-                                {.writer = {.format = WrittenFormat::kZstdChunked, .level = 5},
-                                 .limits = {},
-                                 .take_over = {},
-                                 .work_dir = {},
-                                 .labels = {}},
-                                &again);
+  const auto stronger = repack(second, placement,
+                               {.writer = {.format = WrittenFormat::kZstdChunked, .level = 5},
+                                .limits = {},
+                                .keep_as_is = {},
+                                .work_dir = {},
+                                .labels = {}},
+                               &again);
   for (const auto& layer : stronger.layers) EXPECT_FALSE(layer.reused);
 }
 
-TEST_F(RelayerImageTest, AStoppedRunGoesOnFromItsFinishedLayers) {
+TEST_F(RepackImageTest, AStoppedRunGoesOnFromItsFinishedLayers) {
   const auto old = open(gzip_image({base_layer(), packages_layer(), changes_layer()}));
-  const auto whole = relayer(old, distributions()).image;
+  const auto whole = repack(old, distributions()).image;
   new_ = oci::create_layout(folder_ / "second");
   for (int commits = 0; commits < 3; ++commits) {
     FailingRepository failing(new_, commits == 0 ? 0 : 1);
-    EXPECT_THROW(relayer(old, distributions(), {}, nullptr, &failing), std::system_error);
+    EXPECT_THROW(repack(old, distributions(), {}, nullptr, &failing), std::system_error);
     EXPECT_THAT(parsed(read_file(folder_ / "second/index.json"))["manifests"], IsEmpty());
     EXPECT_EQ(files_in_work_dir(), std::size_t(commits));
   }
-  const auto report = relayer(old, distributions());
+  const auto report = repack(old, distributions());
   std::size_t found = 0;
   for (const auto& layer : report.layers) found += layer.reused;
   EXPECT_EQ(found, 2u);
@@ -521,71 +520,71 @@ TEST_F(RelayerImageTest, AStoppedRunGoesOnFromItsFinishedLayers) {
   EXPECT_EQ(files_in_work_dir(), 0u);
 }
 
-TEST_F(RelayerImageTest, ABrokenLayerIsNamedAndNothingCanBeFound) {
+TEST_F(RepackImageTest, ABrokenLayerIsNamedAndNothingCanBeFound) {
   const auto old = open(gzip_image({base_layer(), packages_layer()}));
   const auto digest = old.image.manifest.layers[1].digest;
   const auto path = folder_ / "old/blobs/sha256" / digest.hex();
   auto blob = read_file(path);
   blob[blob.size() / 2] ^= std::byte(1);
   write_file_atomically(path, blob);
-  EXPECT_THAT([&] { relayer(old, distributions()); }, ThrowsMessage<CorruptData>(HasSubstr(digest.to_string())));
+  EXPECT_THAT([&] { repack(old, distributions()); }, ThrowsMessage<CorruptData>(HasSubstr(digest.to_string())));
   EXPECT_THAT(parsed(read_file(folder_ / "new/index.json"))["manifests"], IsEmpty());
 }
 
-TEST_F(RelayerImageTest, ContentsAreCheckedAgainstTheIndex) {
+TEST_F(RepackImageTest, ContentsAreCheckedAgainstTheIndex) {
   auto old = open(gzip_image({base_layer(), packages_layer()}));
   old.tree.entries.at(site("pandas/__init__.py")).content_digest = digest_of("something else");
   for (const auto format : {WrittenFormat::kZstdChunked, WrittenFormat::kGzip})
     EXPECT_THAT(
         [&] {
-          relayer(
+          repack(
               old, distributions(),
-              {.writer = {.format = format, .level = 3}, .limits = {}, .take_over = {}, .work_dir = {}, .labels = {}});
+              {.writer = {.format = format, .level = 3}, .limits = {}, .keep_as_is = {}, .work_dir = {}, .labels = {}});
         },
         ThrowsMessage<CorruptData>(HasSubstr("pandas/__init__.py")));
   EXPECT_THAT(parsed(read_file(folder_ / "new/index.json"))["manifests"], IsEmpty());
   // A run that points out of its layer, as a lying index could.
   old.tree.entries.at(site("pandas/__init__.py")).runs[0].run.stream_offset = 1ull << 50;
-  EXPECT_THROW(relayer(old, distributions()), CorruptData);
+  EXPECT_THROW(repack(old, distributions()), CorruptData);
 }
 
-TEST_F(RelayerImageTest, WhatNoLayerCanSayIsRefusedByName) {
+TEST_F(RepackImageTest, WhatNoLayerCanSayIsRefusedByName) {
   const auto name = std::string(253, 'n');
   const auto old = open(gzip_image({Tar().dir("d").file("d/" + name, "x").bytes(),
                                     Tar().dir("d").file("d/.wh..wh..opq", "").file("d/y", "y").bytes()}));
   EXPECT_THAT(
       [&] {
-        relayer(old, {},
-                {.writer = {}, .limits = {}, .take_over = std::vector<std::uint32_t>{0}, .work_dir = {}, .labels = {}});
+        repack(old, {},
+               {.writer = {}, .limits = {}, .keep_as_is = std::vector<std::uint32_t>{0}, .work_dir = {}, .labels = {}});
       },
       ThrowsMessage<Unsupported>(HasSubstr(name)));
   expect_same_tree(
       old.tree,
       open_new(
-          relayer(
+          repack(
               old, {},
-              {.writer = {}, .limits = {}, .take_over = std::vector<std::uint32_t>{}, .work_dir = {}, .labels = {}}))
+              {.writer = {}, .limits = {}, .keep_as_is = std::vector<std::uint32_t>{}, .work_dir = {}, .labels = {}}))
           .tree);
   EXPECT_THROW(
-      relayer(old, {},
-              {.writer = {}, .limits = {}, .take_over = std::vector<std::uint32_t>{2}, .work_dir = {}, .labels = {}}),
+      repack(old, {},
+             {.writer = {}, .limits = {}, .keep_as_is = std::vector<std::uint32_t>{2}, .work_dir = {}, .labels = {}}),
       UsageError);
   EXPECT_THROW(
-      relayer(
+      repack(
           old, {},
-          {.writer = {}, .limits = {}, .take_over = std::vector<std::uint32_t>{0, 0}, .work_dir = {}, .labels = {}}),
+          {.writer = {}, .limits = {}, .keep_as_is = std::vector<std::uint32_t>{0, 0}, .work_dir = {}, .labels = {}}),
       UsageError);
 }
 
-TEST_F(RelayerImageTest, ALayerThatNeedsTheOneBelowCannotStandAlone) {
+TEST_F(RepackImageTest, ALayerThatNeedsTheOneBelowCannotStandAlone) {
   const auto old = open(gzip_image({Tar().file("a", "x").bytes(), Tar().link("b", "a").bytes()}));
   EXPECT_THROW(
-      relayer(old, {},
-              {.writer = {}, .limits = {}, .take_over = std::vector<std::uint32_t>{1}, .work_dir = {}, .labels = {}}),
+      repack(old, {},
+             {.writer = {}, .limits = {}, .keep_as_is = std::vector<std::uint32_t>{1}, .work_dir = {}, .labels = {}}),
       UsageError);
 }
 
-TEST_F(RelayerImageTest, LayersAreTakenOverThatAreWorthIt) {
+TEST_F(RepackImageTest, LayersAreTakenOverThatAreWorthIt) {
   const std::string big(some(400'000, 9));
   const auto cuda = Tar().dir("usr/local/cuda").file("usr/local/cuda/libcudart.so", big).bytes();
   const auto mixed = Tar().dir("usr/local/cuda").file("usr/local/cuda/other.so", big).file("opt/x", big).bytes();
@@ -595,9 +594,9 @@ TEST_F(RelayerImageTest, LayersAreTakenOverThatAreWorthIt) {
   auto placement = distributions();
   placement.components.push_back({.name = "cuda:runtime",
                                   .version = "",
-                                  .heat = Heat::kCuda,
+                                  .tier = Tier::kCuda,
                                   .paths = {"usr/local/cuda/libcudart.so", "usr/local/cuda/other.so"}});
-  const RelayerInput input{
+  const RepackInput input{
       .image = old.image, .index = old.index, .local = *old.local, .tree = old.tree, .placement = placement};
   EXPECT_THAT(layers_worth_keeping(input, {.max_layers = 127, .max_layer_bytes = 1 << 30, .min_layer_bytes = 100'000}),
               ElementsAre(0u, 2u));
@@ -605,14 +604,14 @@ TEST_F(RelayerImageTest, LayersAreTakenOverThatAreWorthIt) {
   EXPECT_THAT(layers_worth_keeping(input, {}), ElementsAre(0u, 1u, 2u, 3u, 4u, 5u));
 }
 
-TEST_F(RelayerImageTest, LargeComponentsAreCutAndTheTreeStays) {
+TEST_F(RepackImageTest, LargeComponentsAreCutAndTheTreeStays) {
   const auto old = open(gzip_image({base_layer(), packages_layer()}));
-  const auto report = relayer(old, distributions(),
-                              {.writer = {},
-                               .limits = {.max_layers = 127, .max_layer_bytes = 9'000'000, .min_layer_bytes = 2},
-                               .take_over = std::vector<std::uint32_t>{},
-                               .work_dir = {},
-                               .labels = {}});
+  const auto report = repack(old, distributions(),
+                             {.writer = {},
+                              .limits = {.max_layers = 127, .max_layer_bytes = 9'000'000, .min_layer_bytes = 2},
+                              .keep_as_is = std::vector<std::uint32_t>{},
+                              .work_dir = {},
+                              .labels = {}});
   for (const auto& layer : report.layers) EXPECT_LE(layer.stream_bytes, 9'000'000u);
   expect_same_tree(old.tree, open_new(report).tree);
 }

@@ -1,0 +1,27 @@
+#pragma once
+// `image optimize --repack`: the parts put together.
+#include <cstdint>
+#include <string>
+
+#include <nlohmann/json_fwd.hpp>
+
+#include "cli/command.h"
+#include "indexer/repack_image.h"
+
+namespace varve::cli {
+
+struct RepackArguments {
+  std::string image;  // as the user wrote it
+  std::string destination;
+  std::string previous;    // the image's last version as --repack wrote it; "" = none
+  std::string keep_as_is;  // "0,1", "none"; "" = those that are worth it
+  indexer::RepackOptions options;
+};
+
+// Packs an indexed image by what its files belong to and writes it, printing what was done.
+void repack_indexed_image(const Context& context, RepackArguments& arguments);
+
+// The layers of what was written, as --json shows them.
+nlohmann::json layers_json(const indexer::RepackReport& report);
+
+}  // namespace varve::cli
