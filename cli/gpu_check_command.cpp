@@ -257,7 +257,7 @@ void add_suite_options(CLI::App* check, GpuCheckArguments& arguments) {
 
 void add_history_options(CLI::App* check, GpuCheckArguments& arguments) {
   check
-      ->add_option("--lineage", arguments.family,
+      ->add_option("--family,--lineage", arguments.family,
                    "What the image is a version of; the reference without tag and digest if not said")
       ->type_name("NAME");
   check
@@ -266,7 +266,7 @@ void add_history_options(CLI::App* check, GpuCheckArguments& arguments) {
       ->type_name("DB");
   check->add_flag("--no-history", arguments.no_history, "Keep nothing of this run, and judge it by nothing");
   check->add_flag("--show-history", arguments.show_history,
-                  "Show what is kept, of this IMAGE's or --lineage, or all, and do nothing else");
+                  "Show what is kept, of this IMAGE's or --family, or all, and do nothing else");
   check
       ->add_option(
           "--accept", arguments.accept,

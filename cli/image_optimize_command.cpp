@@ -116,7 +116,7 @@ void add_image_optimize_command(CLI::App& image, Context& context) {
   auto* force = command->add_flag("--force", arguments->options.force,
                                   "Layers that have the format already are written anew too");
   auto* repack = command
-                     ->add_flag("--relayer", arguments->repack,
+                     ->add_flag("--repack,--relayer", arguments->repack,
                                 "Pack other layers, by what belongs together; needs the image's index")
                      ->excludes(keep_layers)
                      ->excludes(force);
@@ -124,23 +124,23 @@ void add_image_optimize_command(CLI::App& image, Context& context) {
   command
       ->add_option(
           "--previous", repacking.previous,
-          "With --relayer: the image's last version so written, whose layers are used again where nothing in them changed")
+          "With --repack: the image's last version so written, whose layers are used again where nothing in them changed")
       ->type_name("IMAGE")
       ->needs(repack);
   command
       ->add_option(
           "--take-over", repacking.keep_as_is,
-          "With --relayer: layers that stay as they are, counted from 0, or none; not said: base, CUDA and system layers worth it")
+          "With --repack: layers that stay as they are, counted from 0, or none; not said: base, CUDA and system layers worth it")
       ->type_name("N,N")
       ->needs(repack);
-  command->add_option("--max-layers", repacking.options.limits.max_layers, "With --relayer: of the new image")
+  command->add_option("--max-layers", repacking.options.limits.max_layers, "With --repack: of the new image")
       ->type_name("N")
       ->check(CLI::Range(2, 127))
       ->needs(repack)
       ->capture_default_str();
   command
       ->add_option("--max-layer-size", repacking.options.limits.max_layer_bytes,
-                   "With --relayer: of a layer's tar, as in 8GB")
+                   "With --repack: of a layer's tar, as in 8GB")
       ->type_name("SIZE")
       ->transform(CLI::AsSizeValue(true))
       ->needs(repack)
@@ -149,8 +149,8 @@ void add_image_optimize_command(CLI::App& image, Context& context) {
       "Examples:\n"
       "  varve image optimize oci:image:latest oci:better:latest\n"
       "  varve image optimize registry.example/team/notebook:v143 registry.example/team/notebook:v143-zstd --keep-layers 2\n"
-      "  varve image optimize --relayer oci:image:v2 oci:better:v2 --previous oci:better:v1\n\n"
-      "Without --relayer every layer stays a layer: config and diff_ids stay, so the new image has the ID of the old one. With it, base and CUDA layers stay and all else is\n"
+      "  varve image optimize --repack oci:image:v2 oci:better:v2 --previous oci:better:v1\n\n"
+      "Without --repack every layer stays a layer: config and diff_ids stay, so the new image has the ID of the old one. With it, base and CUDA layers stay and all else is\n"
       "packed by distribution, so that the next version reuses most layers; the tree of files stays the same, entry by entry. The old image is not touched. The same image gives\n"
       "the same bytes at any number of jobs. podman pulls only the parts of a zstd:chunked layer that it does not have; every runtime that reads zstd layers runs it.");
   command->callback([&context, arguments] { run_optimize(context, *arguments); });

@@ -107,7 +107,7 @@ void repack_indexed_image(const Context& context, RepackArguments& arguments) {
     previous_layout = indexer::find_layout_record(*previous);
     if (!previous_layout)
       fail<NotFound>(
-          "{}: nothing says how it was packed; --previous takes an image that `varve image optimize --relayer` or `varve prune apply` wrote",
+          "{}: nothing says how it was packed; --previous takes an image that `varve image optimize --repack` or `varve prune apply` wrote",
           arguments.previous);
   }
   const auto destination = open_destination(context, arguments.image, reference);

@@ -149,7 +149,6 @@ CHECK_VALUE(kCurandPhilox, CURAND_RNG_PSEUDO_PHILOX4_32_10)
 
 #ifdef VARVE_HAVE_CUDNN
 VARVE_CUDNN_REQUIRED(CHECK_FUNCTION)
-VARVE_CUDNN_OPTIONAL(CHECK_FUNCTION)
 static_assert(sizeof(CudnnForwardAlgorithm) == sizeof(cudnnConvolutionFwdAlgoPerf_t));
 CHECK_MEMBER(CudnnForwardAlgorithm, algorithm, cudnnConvolutionFwdAlgoPerf_t, algo)
 CHECK_MEMBER(CudnnForwardAlgorithm, status, cudnnConvolutionFwdAlgoPerf_t, status)
@@ -169,19 +168,13 @@ CHECK_VALUE(kCudnnFmaMath, CUDNN_FMA_MATH)
 
 #ifdef VARVE_HAVE_NCCL
 VARVE_NCCL_REQUIRED(CHECK_FUNCTION)
-#if NCCL_VERSION_CODE >= NCCL_VERSION(2, 13, 0)
-VARVE_NCCL_OPTIONAL(CHECK_FUNCTION)
-#endif
 CHECK_VALUE(kNcclSuccess, ncclSuccess)
 CHECK_VALUE(kNcclSum, ncclSum)
 CHECK_VALUE(kNcclFloat32, ncclFloat32)
-#if NCCL_VERSION_CODE >= NCCL_VERSION(2, 14, 0)
-#endif
 #endif
 
 #ifdef VARVE_HAVE_NVML
 VARVE_NVML_REQUIRED(CHECK_FUNCTION)
-VARVE_NVML_OPTIONAL(CHECK_FUNCTION)
 static_assert(sizeof(NvmlEventData) == sizeof(nvmlEventData_t));
 CHECK_MEMBER(NvmlEventData, device, nvmlEventData_t, device)
 CHECK_MEMBER(NvmlEventData, type, nvmlEventData_t, eventType)
