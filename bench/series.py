@@ -2,7 +2,7 @@
 """series.py [--releases N]: what a version costs when one is released every two weeks, measured on the releases of images/series (real packages).
 
 Builds the releases (once, kept in --work; 20 minutes and 3 GB of disk for five), indexes one after the other and packs them again with
-`image optimize --relayer --previous`. For each:
+`image optimize --repack --previous`. For each:
 distributions that are as they were, bytes of layers that no earlier version has (as built, and packed), and bytes that its index adds to what is there.
 (bench/pack_series.py with pack_bench simulates hundreds of versions from PyPI's histories; here every byte is real.)
 """
@@ -50,7 +50,7 @@ def measure(varve, options, days):
         previous = ["--previous", f"oci:{packed}:{rows[-1]['release']}"] if rows else []
         for kind, layout in (("built", built), ("packed", packed)):
             if kind == "packed":
-                varve.run("image", "optimize", "--relayer", *previous, f"oci:{built}:{day}", f"oci:{packed}:{day}", check=True, timeout=3600)
+                varve.run("image", "optimize", "--repack", *previous, f"oci:{built}:{day}", f"oci:{packed}:{day}", check=True, timeout=3600)
             layers = layers_of(f"oci:{layout}:{day}")
             adds, whole = index_adds(varve, f"oci:{layout}:{day}", layout)
             row[kind] = {"bytes": sum(layers.values()), "layers": len(layers), "new_bytes": sum(size for digest, size in layers.items() if digest not in seen[kind]),

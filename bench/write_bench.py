@@ -36,7 +36,7 @@ def main():
         subprocess.run([varve.binary, "image", "export", options.image, copy], check=True, stdout=subprocess.DEVNULL, env=varve.environment)
         stream = sum(layer["stream_bytes"] for layer in varve.index(copy, timeout=3600)["layers"])
         ways = {"image optimize": [varve.binary, "image", "optimize", "--json", copy],
-                "image optimize --relayer --take-over none": [varve.binary, "image", "optimize", "--relayer", "--take-over", "none", "--json", copy]}
+                "image optimize --repack --take-over none": [varve.binary, "image", "optimize", "--repack", "--take-over", "none", "--json", copy]}
         if shutil.which("skopeo"):
             ways["skopeo copy, zstd level 3"] = ["skopeo", "--insecure-policy", "copy", "-q", "--dest-compress-format", "zstd", "--dest-compress-level", "3", copy]
         rows = {way: [] for way in ways}

@@ -215,7 +215,7 @@ def chapter_layers(story):
     steps, previous = [], None
     for day in story.days:
         behind = f" --previous oci:better:{previous}" if previous else ""
-        steps += [Step(f"varve image optimize --relayer oci:releases:{day} oci:better:{day}{behind}", lines=3, note=told_layers(day, previous)),
+        steps += [Step(f"varve image optimize --repack oci:releases:{day} oci:better:{day}{behind}", lines=3, note=told_layers(day, previous)),
                   Step(f"varve index oci:better:{day}", lines=2)]
         previous = day
     return steps

@@ -16,6 +16,7 @@ constexpr std::string_view kOciConfigType = "application/vnd.oci.image.config.v1
 constexpr std::string_view kGzipType = "application/vnd.oci.image.layer.v1.tar+gzip";
 constexpr std::string_view kZstdType = "application/vnd.oci.image.layer.v1.tar+zstd";
 constexpr std::string_view kPlainType = "application/vnd.oci.image.layer.v1.tar";
+// By the option's older name: what was written before keeps its digest when it is written again.
 constexpr std::string_view kCreatedBy = "varve image optimize --relayer";
 
 // The entries of history that made a layer, base first; nothing if they do not tell of these layers.

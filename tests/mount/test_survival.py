@@ -295,7 +295,7 @@ def killed_while_it_mounts_and_unmounts(work, source, contents, mode):
             done = varve.run(*command)
             killer.join()
             # A command starts a daemon if none is there; one that still reaches the dying one does not.
-            absent = ("mount", "--mode", mode, source.reference, varve.work / "absent")
+            absent = ("pull", f"oci:{varve.work / 'absent'}")
             status = wait_for("a daemon", lambda: varve.run(*absent) and varve.daemon_pid() and varve.json("status"))
             shown = {Path(m["dir"]) for m in status["mounts"]}
             expect(shown == {p for p in places if os.path.ismount(p)}, f"turn {turn}: status {shown}, mounted {mount_lines(varve)}")

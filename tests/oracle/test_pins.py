@@ -293,7 +293,7 @@ def a_tag_of_its_own(work, varve):
     varve.run("pin", "add", image, check=True)
     before = varve.run("pin", "ls", "--json", f"oci:{folder}").stdout
     (work / "plan.json").write_text("{}")
-    for words in (("image", "export", image), ("image", "optimize", image), ("image", "optimize", "--relayer", image), ("prune", "apply", work / "plan.json"), ("index", "--to", None, image)):
+    for words in (("image", "export", image), ("image", "optimize", image), ("image", "optimize", "--repack", image), ("prune", "apply", work / "plan.json"), ("index", "--to", None, image)):
         for destination in (f"oci:{folder}:varve-pins", f"oci:{folder}:team/app:varve-pins", f"oci:{work}/new:varve-pins", "127.0.0.1:9/team/app:varve-pins"):
             done = varve.run(*[destination if word is None else word for word in words], *([] if None in words else [destination]))
             if done.returncode != 2 or b"list of pinned images" not in done.stderr or done.stderr.count(b"\n") != 1:

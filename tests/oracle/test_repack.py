@@ -1,4 +1,4 @@
-"""`varve image optimize --relayer`: other layers, the same tree, for tools that are not ours; the next version reuses layers; nothing half done is ever seen."""
+"""`varve image optimize --repack`: other layers, the same tree, for tools that are not ours; the next version reuses layers; nothing half done is ever seen."""
 import base64, csv, hashlib, io, json, os, random, shutil, signal, subprocess, sys, time
 
 import horrors
@@ -68,7 +68,7 @@ def trees(work, varve):
         for what, options in (("own choice", ()), ("none", ("--take-over", "none")), ("gzip", ("--take-over", "none", "--format", "gzip"))):
             name = f"{label}-{what.replace(' ', '-')}"
             target = f"oci:{work}/{name}:new"
-            report = varve.json("image", "optimize", "--relayer", image, target, *options)
+            report = varve.json("image", "optimize", "--repack", image, target, *options)
             run("skopeo", "copy", "--insecure-policy", target, f"oci:{work}/{name}-copy:t")  # which checks manifest and blobs
             lines += shown(varve, name, target, expected)
             if what == "gzip":
@@ -89,14 +89,14 @@ def releases(work, varve):
     second = layouts.gzip_image(work / "v2", notebook_tars(VERSIONS | {"gamma": "3.1"}, 1_660_000_000))
     for image in (first, second):
         varve.index(image)
-    one = varve.json("image", "optimize", "--relayer", first, better + ":v1")
-    two = varve.json("image", "optimize", "--relayer", second, better + ":v2", "--previous", better + ":v1")
+    one = varve.json("image", "optimize", "--repack", first, better + ":v1")
+    two = varve.json("image", "optimize", "--repack", second, better + ":v2", "--previous", better + ":v1")
     anew = {component for layer in two["layers"] if not layer["reused"] and not layer["taken_over"] for component in layer["components"]}
     known = {component for layer in two["layers"] if layer["reused"] for component in layer["components"]}
     if "pip:gamma" not in anew or "pip:gamma" in known or one["layers"][0] | {"seconds": 0} != two["layers"][0] | {"seconds": 0}:
         lines.append(f"the next version: {anew} anew, {known} reused")
     lines += shown(varve, "v1", better + ":v1", unpacked(work, "v1", first)) + shown(varve, "v2", better + ":v2", unpacked(work, "v2", second))
-    alone = varve.json("image", "optimize", "--relayer", second, f"oci:{work}/elsewhere:v2", "--previous", better + ":v1", "--jobs", "1")
+    alone = varve.json("image", "optimize", "--repack", second, f"oci:{work}/elsewhere:v2", "--previous", better + ":v1", "--jobs", "1")
     if alone["image"] != two["image"]:
         lines.append("the same image, elsewhere and with one job, is another one")
     config = [json.loads(run("skopeo", "inspect", "--config", "--raw", image)) for image in (second, better + ":v2")]
@@ -105,7 +105,7 @@ def releases(work, varve):
         entry.pop("history", None)
     if config[0] != config[1]:
         lines.append(f"the config changed: {config}")
-    done = varve.run("image", "optimize", "--relayer", second, f"oci:{work}/n:t", "--previous", first)
+    done = varve.run("image", "optimize", "--repack", second, f"oci:{work}/n:t", "--previous", first)
     if done.returncode != 1 or b"--previous takes" not in done.stderr:
         lines.append(f"--previous of an ordinary image: {done}")
     return lines
@@ -138,7 +138,7 @@ def stopped(work, varve):
     """Killed at any moment: nothing to be seen, the old image whole, and the rerun gives the same image without writing what was finished."""
     lines, image = [], layouts.gzip_image(work / "kill", notebook_tars({f"dist{i}": "1.0" for i in range(12)} | VERSIONS))
     varve.index(image)
-    words = ("image", "optimize", "--relayer", image, f"oci:{work}/killed:t", "--level", "12", "--max-layer-size", "9MB", "--jobs", "1")
+    words = ("image", "optimize", "--repack", image, f"oci:{work}/killed:t", "--level", "12", "--max-layer-size", "9MB", "--jobs", "1")
     whole = varve.json(*words[:4], f"oci:{work}/whole:t", *words[5:])
     before = {path: path.read_bytes() for path in (work / "kill").rglob("*") if path.is_file()}
     kills, seconds = 0, 0.3
@@ -169,12 +169,12 @@ def stopped(work, varve):
 def full_disk(work, varve):
     lines, image = [], layouts.gzip_image(work / "good", notebook_tars(VERSIONS))
     varve.index(image)
-    whole = varve.json("image", "optimize", "--relayer", image, f"oci:{work}/roomy:t")
+    whole = varve.json("image", "optimize", "--repack", image, f"oci:{work}/roomy:t")
     small = work / "small"
     small.mkdir()
     run("mount", "-t", "tmpfs", "-o", "size=7m", "tmpfs", small)
     try:
-        words = ("image", "optimize", "--relayer", image, f"oci:{small}/new:t")
+        words = ("image", "optimize", "--repack", image, f"oci:{small}/new:t")
         done = varve.run(*words)
         if done.returncode not in (1, 75) or b"space" not in done.stderr or manifests_of(small / "new") or list((small / "new").rglob("*tmp*")):
             lines.append(f"a full disk: {done} {list(small.rglob('*'))}")
@@ -190,24 +190,24 @@ def full_disk(work, varve):
 def refusals(work, varve):
     # No other case has these layers, or its index would do.
     lines, image = [], layouts.gzip_image(work / "plain", notebook_tars(VERSIONS | {"alpha": "9.9"}))
-    done = varve.run("image", "optimize", "--relayer", image, f"oci:{work}/r:t")
+    done = varve.run("image", "optimize", "--repack", image, f"oci:{work}/r:t")
     if done.returncode != 1 or b"varve index" not in done.stderr:
         lines.append(f"without an index: {done}")
     varve.index(image)
     for words, status in ((("--take-over", "0,x"), 2), (("--take-over", "7"), 2), (("--keep-layers", "1"), 2), (("--max-layer-size", "1MB"), 2), (("--max-layers", "1"), 2)):
-        done = varve.run("image", "optimize", "--relayer", image, f"oci:{work}/r:t", *words)
+        done = varve.run("image", "optimize", "--repack", image, f"oci:{work}/r:t", *words)
         if done.returncode != status or manifests_of(work / "r"):
             lines.append(f"{words}: {done}")
     done = varve.run("image", "optimize", image, f"oci:{work}/r:t", "--take-over", "0")
     if done.returncode != 2:
-        lines.append(f"--take-over without --relayer: {done}")
+        lines.append(f"--take-over without --repack: {done}")
     # A broken layer is named.
     digest = layouts.manifest_of(image)[1]["layers"][1]["digest"]
     blob = layouts.blob_path(image, digest)
     data = bytearray(blob.read_bytes())
     data[len(data) // 2] ^= 1
     blob.write_bytes(data)
-    done = varve.run("image", "optimize", "--relayer", image, f"oci:{work}/r:t")
+    done = varve.run("image", "optimize", "--repack", image, f"oci:{work}/r:t")
     if done.returncode != 1 or digest.encode() not in done.stderr or manifests_of(work / "r"):
         lines.append(f"a broken layer: {done}")
     return lines
@@ -225,7 +225,7 @@ def registry(work, varve):
             varve.json("image", "export", image, f"{host}/team/app:{tag}")
             varve.index(f"{host}/team/app:{tag}")
             previous = ("--previous", f"{host}/team/better:v1") if tag == "v2" else ()
-            report = varve.json("image", "optimize", "--relayer", f"{host}/team/app:{tag}", f"{host}/team/better:{tag}", *previous)
+            report = varve.json("image", "optimize", "--repack", f"{host}/team/app:{tag}", f"{host}/team/better:{tag}", *previous)
             raw = run("skopeo", "inspect", "--raw", "--tls-verify=false", f"docker://{host}/team/better:{tag}")
             if "sha256:" + hashlib.sha256(raw).hexdigest() != report["image"]:
                 lines.append(f"{tag}: the registry has another manifest")
@@ -245,10 +245,10 @@ def plain_user(work, varve):
     home.mkdir()
     os.chown(home, 65534, 65534)
     varve.index(image)
-    root_made = varve.json("image", "optimize", "--relayer", image, f"oci:{work}/by-root:t", "--take-over", "none")["image"]
+    root_made = varve.json("image", "optimize", "--repack", image, f"oci:{work}/by-root:t", "--take-over", "none")["image"]
     environment = {**os.environ, "VARVE_ROOT": str(home / "state"), "HOME": str(home)}
     words = ["setpriv", "--reuid=65534", "--regid=65534", "--clear-groups", varve.binary]
-    done = subprocess.run([*words, "image", "optimize", "--relayer", image, f"oci:{home}/new:t", "--take-over", "none", "--json"], env=environment, capture_output=True)
+    done = subprocess.run([*words, "image", "optimize", "--repack", image, f"oci:{home}/new:t", "--take-over", "none", "--json"], env=environment, capture_output=True)
     if done.returncode or json.loads(done.stdout)["image"] != root_made:
         lines.append(f"a plain user: {done}")
     return lines
