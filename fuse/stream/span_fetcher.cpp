@@ -87,7 +87,7 @@ SpanFetcher::~SpanFetcher() { stop(); }
 void SpanFetcher::carry_out(Calls calls) {
   for (auto& call : calls) {
     try {
-      call.done(call.error);
+      call.done(std::move(call.error));
     } catch (const std::exception& error) {
       log::error("a reader's callback failed: {}", error.what());
     }
@@ -500,7 +500,7 @@ void SpanFetcher::end_task(Tasks::iterator task, const std::exception_ptr& error
 void SpanFetcher::end_if_over(Waiter& waiter, Calls& calls) {
   if (!waiter.done || waiter.copies > 0 || (waiter.spans_left > 0 && !waiter.failure)) return;
   deadlines_.erase({waiter.deadline, &waiter});
-  calls.push_back({.done = std::exchange(waiter.done, nullptr), .error = waiter.failure});
+  calls.push_back({.done = std::exchange(waiter.done, nullptr), .error = std::exchange(waiter.failure, nullptr)});
 }
 
 void SpanFetcher::fail_waiter(Waiter& waiter, const std::exception_ptr& error, Calls& calls) {

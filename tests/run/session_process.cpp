@@ -10,6 +10,7 @@
 #include <sys/prctl.h>
 #include <sys/syscall.h>
 #include <sys/wait.h>
+#include <termios.h>
 #include <unistd.h>
 
 #include <atomic>
@@ -90,6 +91,28 @@ pid_t SessionProcess::supervisor() const {
 
 void SessionProcess::type(const std::string& text) const { write_all(terminal_.get(), as_bytes(text), "the terminal"); }
 
+void SessionProcess::press(char key) const {
+  termios state{};
+  for (int i = 0; i < 1000; ++i) {
+    if (::tcgetattr(terminal_.get(), &state) != 0) fail_errno("ask the terminal");
+    if ((state.c_lflag & ISIG) == 0) return type(std::string(1, key));
+    ::usleep(10'000);
+  }
+  fail<Error>("nobody took over the terminal");
+}
+
+bool SessionProcess::read_terminal() {
+  char buffer[4096];
+  const auto got = ::read(terminal_.get(), buffer, sizeof buffer);
+  if (got > 0) shown_.append(buffer, std::size_t(got));
+  return got > 0;  // its end shows as an error
+}
+
+void SessionProcess::wait_to_see(const std::string& text) {
+  while (shown_.find(text) == std::string::npos)
+    if (!read_terminal()) fail<Error>("the terminal ended after: {}", shown_);
+}
+
 void SessionProcess::resize(unsigned short rows, unsigned short columns) const {
   const winsize size{.ws_row = rows, .ws_col = columns, .ws_xpixel = 0, .ws_ypixel = 0};
   if (::ioctl(terminal_.get(), TIOCSWINSZ, &size) != 0) fail_errno("resize the terminal");
@@ -97,10 +120,10 @@ void SessionProcess::resize(unsigned short rows, unsigned short columns) const {
 
 SessionOutcome SessionProcess::wait() {
   SessionOutcome outcome;
-  if (terminal_) {  // its end shows as an error
-    char buffer[4096];
-    for (ssize_t got = 0; (got = ::read(terminal_.get(), buffer, sizeof buffer)) > 0;)
-      outcome.out.append(buffer, std::size_t(got));
+  if (terminal_) {
+    while (read_terminal()) {
+    }
+    outcome.out = std::move(shown_);
   }
   outcome.status = fuse::shell_status(fuse::wait_for(pid_));
   pid_ = 0;

@@ -50,13 +50,20 @@ class SessionProcess {
   // The process that holds the session; 0 if it is gone.
   pid_t supervisor() const;
   void type(const std::string& text) const;  // at its terminal
+  // A key that this terminal obeys itself until the session has taken it over: waits for that.
+  void press(char key) const;
+  // Returns when it has shown this. crun takes what a session says last with it if it ends at once.
+  void wait_to_see(const std::string& text);
   void hang_up() { terminal_.reset(); }
   void resize(unsigned short rows, unsigned short columns) const;
   SessionOutcome wait();
 
  private:
+  bool read_terminal();
+
   std::filesystem::path log_dir_;
   UniqueFd terminal_;
+  std::string shown_;  // by it
   pid_t pid_ = 0;
 };
 

@@ -423,12 +423,14 @@ TEST_P(SessionRunTest, TheEndIsToldWhenTheLastProcessIsGoneWithRightsOverItsFile
 }
 
 TEST_P(SessionRunTest, ATerminalIsPassedThrough) {
-  auto wanted = request("tty; stty size; read line; echo got $line; exit 5");
+  auto wanted = request("tty; stty size; read line; echo got $line; read line; exit 5");
   wanted.terminal = true;
   auto how = options();
   how.terminal = true;
   SessionProcess process(dir_.path(), wanted, how);
   process.type("hello\n");
+  process.wait_to_see("got hello");
+  process.type("\n");
   const auto outcome = process.wait();
   EXPECT_EQ(outcome.status, 5) << outcome.out << outcome.err;
   EXPECT_THAT(outcome.out, HasSubstr("got hello"));
@@ -443,7 +445,7 @@ TEST_P(SessionRunTest, TheInterruptKeyEndsTheCommand) {
   how.terminal = true;
   SessionProcess process(dir_.path(), wanted, how);
   ASSERT_EQ(next_line(process), "up");
-  process.type("\x03");
+  process.press('\x03');
   EXPECT_EQ(process.wait().status, 128 + SIGINT);
   expect_nothing_left();
 }
@@ -485,13 +487,16 @@ TEST_P(SessionRunTest, AllThatIsSaidAtATerminalComesThrough) {
 
 TEST_P(SessionRunTest, JobsAreTheSessionsOwn) {
   // The key stops what runs there, and its shell goes on: the terminal is that of its session.
-  auto wanted = request("sh -m -c 'sh -c \"echo up > /share/fifo; exec sleep 1000\"; echo stopped: $?'; tty; exit 4");
+  auto wanted =
+      request("sh -m -c 'sh -c \"echo up > /share/fifo; exec sleep 1000\"; echo stopped: $?'; tty; read line; exit 4");
   wanted.terminal = true;
   auto how = options();
   how.terminal = true;
   SessionProcess process(dir_.path(), wanted, how);
   ASSERT_EQ(next_line(process), "up");
-  process.type("\x1a");
+  process.press('\x1a');
+  process.wait_to_see("/dev/pts/");
+  process.type("\n");
   const auto outcome = process.wait();
   EXPECT_EQ(outcome.status, 4) << outcome.out << outcome.err;
   EXPECT_THAT(outcome.out, HasSubstr("stopped: 148"));
