@@ -6,6 +6,7 @@
 #include "analyzer/cuda/manifest.h"
 #include "core/base/errors.h"
 #include "core/base/json_document.h"
+#include "core/base/strings.h"
 #include "core/base/utf8.h"
 
 namespace varve::cuda {
@@ -43,12 +44,9 @@ std::string from_text(const JsonValue& value, std::string_view text) {
       bytes += '\\';
       ++i;
     } else {
-      const auto digit = [](char c) {
-        return c >= '0' && c <= '9' ? c - '0' : c >= 'a' && c <= 'f' ? c - 'a' + 10 : -1;
-      };
-      if (i + 3 >= text.size() || text[i + 1] != 'x' || digit(text[i + 2]) < 0 || digit(text[i + 3]) < 0)
+      if (i + 3 >= text.size() || text[i + 1] != 'x' || hex_digit(text[i + 2]) < 0 || hex_digit(text[i + 3]) < 0)
         value.refuse("has a '\\' that begins nothing known");
-      bytes += char(digit(text[i + 2]) * 16 + digit(text[i + 3]));
+      bytes += char(hex_digit(text[i + 2]) * 16 + hex_digit(text[i + 3]));
       i += 3;
     }
   }

@@ -4,14 +4,10 @@
 #include <array>
 #include <utility>
 
+#include "core/base/strings.h"
+
 namespace varve::notebooks {
 namespace {
-
-std::string lower(std::string_view text) {
-  std::string out(text);
-  std::transform(out.begin(), out.end(), out.begin(), [](char c) { return c >= 'A' && c <= 'Z' ? char(c | 0x20) : c; });
-  return out;
-}
 
 // The longest prefix that fits decides, so more special names stand before their beginnings.
 constexpr std::pair<std::string_view, std::string_view> kKernelPrefixes[] = {
@@ -91,7 +87,7 @@ bool is_julia_line(std::string_view line) {
 }  // namespace
 
 std::string language_of_name(std::string_view name) {
-  const auto text = lower(name);
+  const auto text = to_lower(name);
   constexpr std::array kPython = {"python",  "python2",  "python3",  "python 2", "python 3",
                                   "ipython", "ipython2", "ipython3", "pyspark",  "pyspark3",
                                   "xpython", "sage",     "sagemath", "sos",      "pyodide"};
@@ -103,7 +99,7 @@ std::string language_of_name(std::string_view name) {
 }
 
 std::string language_of_kernel(std::string_view name) {
-  const auto text = lower(name);
+  const auto text = to_lower(name);
   if (text == "ir" || text == "r" || text == "irkernel" || text.starts_with("ir-") || text.starts_with("ir_") ||
       (text.size() > 2 && text.starts_with("ir") && text[2] >= '0' && text[2] <= '9'))
     return "r";

@@ -4,6 +4,7 @@
 #include "analyzer/notebooks/internal/collector.h"
 #include "analyzer/notebooks/internal/gpu_hints.h"
 #include "analyzer/notebooks/internal/magics.h"
+#include "core/base/utf8.h"
 
 namespace varve::notebooks {
 
@@ -13,7 +14,7 @@ namespace {
 const char* find_cell_magic(std::string_view text) {
   const char* at = text.data();
   const char* end = at + text.size();
-  if (text.starts_with("\xEF\xBB\xBF")) at += 3;
+  if (text.starts_with(kByteOrderMark)) at += kByteOrderMark.size();
   while (at != end) {
     at = skip_blanks(at, end);
     if (at == end) return nullptr;

@@ -5,17 +5,12 @@
 #include <algorithm>
 
 #include "core/base/errors.h"
+#include "core/base/strings.h"
 
 namespace varve {
 namespace {
 
 constexpr std::string_view kPrefix = "sha256:";
-
-int hex_value(char c) {
-  if (c >= '0' && c <= '9') return c - '0';
-  if (c >= 'a' && c <= 'f') return c - 'a' + 10;
-  return -1;
-}
 
 // Fetched once: looking an algorithm up by name at each digest costs more than hashing a small chunk.
 const EVP_MD* sha256_algorithm() {
@@ -37,8 +32,8 @@ std::optional<Digest> Digest::try_parse(std::string_view text) {
   text.remove_prefix(kPrefix.size());
   Digest digest;
   for (std::size_t i = 0; i < kBytes; ++i) {
-    const int high = hex_value(text[2 * i]);
-    const int low = hex_value(text[2 * i + 1]);
+    const int high = hex_digit(text[2 * i]);
+    const int low = hex_digit(text[2 * i + 1]);
     if (high < 0 || low < 0) return std::nullopt;
     digest.bytes_[i] = std::byte(high * 16 + low);
   }

@@ -22,11 +22,12 @@ void pread_exactly(int fd, std::uint64_t offset, std::span<std::byte> into, std:
 void pwrite_all(int fd, std::uint64_t offset, ByteView bytes, std::string_view what);
 void write_all(int fd, ByteView bytes, std::string_view what);
 
+inline constexpr std::uint64_t kMostReadBytes = std::uint64_t(1) << 32;  // where no smaller limit is known
+
 // Throws Unsupported if the file is larger than `limit_bytes`; takes no more memory than that to find out.
-Bytes read_file(const std::filesystem::path& path, std::uint64_t limit_bytes = std::uint64_t(1) << 32);
+Bytes read_file(const std::filesystem::path& path, std::uint64_t limit_bytes = kMostReadBytes);
 // Absent when there is no such file.
-std::optional<Bytes> read_file_if_there(const std::filesystem::path& path, std::uint64_t limit_bytes = std::uint64_t(1)
-                                                                                                       << 32);
+std::optional<Bytes> read_file_if_there(const std::filesystem::path& path, std::uint64_t limit_bytes = kMostReadBytes);
 
 // A file that appears under its final name whole and synced, or not at all. It has no name (O_TMPFILE) until it is
 // complete, so nothing is left behind when the process is killed; where the file system cannot do that, it is written

@@ -83,6 +83,10 @@ std::string JsonValue::where() const {
   return place_.empty() ? document_->what : fmt::format("{}: \"{}\"", document_->what, place_);
 }
 
+std::string JsonValue::place_of(std::string_view member) const {
+  return place_.empty() ? shown(member) : place_ + '.' + shown(member);
+}
+
 void JsonValue::refuse(std::string_view why) const {
   throw CorruptData(fmt::format("{}{} {}", where(), place_.empty() ? ":" : "", why));
 }
@@ -112,7 +116,7 @@ JsonValue JsonValue::maybe(std::string_view name) const {
   const json* member = nullptr;
   if (object != nullptr)
     if (const auto found = object->find(name); found != object->end() && !found->is_null()) member = &*found;
-  return {document_, member, place_.empty() ? shown(name) : place_ + '.' + shown(name)};
+  return {document_, member, place_of(name)};
 }
 
 JsonValue JsonValue::operator[](std::string_view name) const {
@@ -129,8 +133,7 @@ std::vector<std::pair<std::string, JsonValue>> JsonValue::members() const {
   std::vector<std::pair<std::string, JsonValue>> members;
   if (const auto* object = of_type(std::uint8_t(Type::object), "an object"))
     for (const auto& [name, value] : object->items())
-      members.emplace_back(name,
-                           JsonValue(document_, &value, place_.empty() ? shown(name) : place_ + '.' + shown(name)));
+      members.emplace_back(name, JsonValue(document_, &value, place_of(name)));
   return members;
 }
 

@@ -84,6 +84,7 @@ class JsonValue {
   struct Document;
   JsonValue(std::shared_ptr<const Document> document, const nlohmann::json* value, std::string place)
       : document_(std::move(document)), value_(value), place_(std::move(place)) {}
+  std::string place_of(std::string_view member) const;
   const nlohmann::json* of_type(std::uint8_t type, std::string_view name) const;
   std::uint64_t unsigned_number(std::uint64_t least, std::uint64_t most) const;
   std::int64_t signed_number(std::int64_t least, std::int64_t most) const;

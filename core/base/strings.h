@@ -37,6 +37,17 @@ inline std::string joined(const std::vector<std::string>& parts, std::string_vie
   return text;
 }
 
+// ASCII; other bytes stay as they are.
+inline char lower(char c) { return c >= 'A' && c <= 'Z' ? char(c - 'A' + 'a') : c; }
+inline std::string to_lower(std::string_view text) {
+  std::string out(text);
+  std::ranges::transform(out, out.begin(), lower);
+  return out;
+}
+
+// The value of 0 to 9 and a to f; -1 of anything else. Who takes capitals too asks for lower(c).
+inline int hex_digit(char c) { return c >= '0' && c <= '9' ? c - '0' : c >= 'a' && c <= 'f' ? c - 'a' + 10 : -1; }
+
 // The last line of what a program said that is not blank: mostly why it failed.
 inline std::string_view last_line(std::string_view text) {
   text = trimmed(text);

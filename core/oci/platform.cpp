@@ -9,6 +9,7 @@
 #include <vector>
 
 #include "core/base/errors.h"
+#include "core/base/strings.h"
 
 namespace varve::oci {
 namespace {
@@ -26,12 +27,6 @@ constexpr std::array kAliases = {
     Alias{"armv6l", "arm", "v6"}, Alias{"i386", "386", ""},     Alias{"i486", "386", ""},
     Alias{"i586", "386", ""},     Alias{"i686", "386", ""},     Alias{"ppc64el", "ppc64le", ""},
 };
-
-std::string lower_case(std::string_view text) {
-  std::string lower(text);
-  std::transform(lower.begin(), lower.end(), lower.begin(), [](unsigned char c) { return char(std::tolower(c)); });
-  return lower;
-}
 
 // The part of the architecture that all processors of the family have, as a number to count down from.
 std::optional<int> variant_level(const Platform& platform) {
@@ -76,11 +71,11 @@ Platform Platform::parse(std::string_view text) {
 Platform Platform::of_this_machine() {
   utsname machine{};
   if (::uname(&machine) != 0) fail_errno("ask the kernel for the machine's name");
-  return Platform{.os = lower_case(machine.sysname), .architecture = machine.machine, .variant = {}}.normalised();
+  return Platform{.os = to_lower(machine.sysname), .architecture = machine.machine, .variant = {}}.normalised();
 }
 
 Platform Platform::normalised() const {
-  Platform result{.os = lower_case(os), .architecture = lower_case(architecture), .variant = lower_case(variant)};
+  Platform result{.os = to_lower(os), .architecture = to_lower(architecture), .variant = to_lower(variant)};
   const auto alias =
       std::find_if(kAliases.begin(), kAliases.end(), [&](const Alias& a) { return a.name == result.architecture; });
   if (alias != kAliases.end()) {

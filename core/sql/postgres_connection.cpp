@@ -24,8 +24,6 @@ std::string bytea_text(const Bytes& blob) {
   return text;
 }
 
-unsigned hex_value(char digit) { return digit <= '9' ? unsigned(digit - '0') : unsigned(digit - 'a') + 10; }
-
 class PostgresRow final : public SqlRow {
  public:
   explicit PostgresRow(const pqxx::row& row) : row_(row) {}
@@ -52,7 +50,7 @@ class PostgresRow final : public SqlRow {
     if (!text.starts_with("\\x")) return {};
     Bytes blob(text.size() / 2 - 1);
     for (std::size_t i = 0; i < blob.size(); ++i)
-      blob[i] = std::byte(hex_value(text[2 + 2 * i]) << 4 | hex_value(text[3 + 2 * i]));
+      blob[i] = std::byte(hex_digit(text[2 + 2 * i]) << 4 | hex_digit(text[3 + 2 * i]));
     return blob;
   }
 

@@ -50,6 +50,11 @@ TEST_F(BackgroundPullsTest, AFailureEndsThePullAndNothingElse) {
   stream_->wait_for_wishes(1);
   stream_->fail_all("the registry is away");
   wait_until_idle();
+  EXPECT_EQ(stream_->wishes(), 1u);
+  start("one", false);
+  start("other", false);
+  wait_until_idle();
+  EXPECT_EQ(stream_->wishes(), 3u) << "both are pulled anew";
 }
 
 TEST_F(BackgroundPullsTest, StopEndsWhatWaitsAndRefusesMore) {

@@ -14,7 +14,7 @@
 #include "core/base/clock.h"
 #include "core/trust/judge.h"
 #include "fuse/daemon/background_pulls.h"
-#include "fuse/daemon/control_client.h"
+#include "fuse/daemon/control_messages.h"
 #include "fuse/daemon/descriptor_store.h"
 #include "fuse/daemon/handover.h"
 #include "fuse/daemon/image_table.h"

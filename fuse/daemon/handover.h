@@ -12,7 +12,7 @@
 
 #include "core/base/bytes.h"
 #include "core/base/digest.h"
-#include "fuse/daemon/control_client.h"
+#include "fuse/daemon/control_messages.h"
 
 namespace varve::fuse {
 

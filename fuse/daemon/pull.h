@@ -4,7 +4,7 @@
 #include <memory>
 #include <vector>
 
-#include "fuse/daemon/control_client.h"
+#include "fuse/daemon/control_messages.h"
 #include "fuse/stream/layer_stream.h"
 
 namespace varve::fuse {

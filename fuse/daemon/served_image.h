@@ -8,7 +8,7 @@
 #include "core/base/guarded.h"
 #include "core/index/opened_image.h"
 #include "core/oci/image.h"
-#include "fuse/daemon/control_client.h"
+#include "fuse/daemon/control_messages.h"
 #include "fuse/mount/stream_file.h"
 #include "fuse/stream/layer_stream.h"
 

@@ -5,7 +5,7 @@
 #include <vector>
 
 #include "core/index/local_index.h"
-#include "fuse/daemon/control_client.h"
+#include "fuse/daemon/control_messages.h"
 #include "fuse/stream/layer_stream.h"
 
 namespace varve::fuse {

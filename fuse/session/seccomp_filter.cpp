@@ -5,6 +5,7 @@
 #include <string>
 
 #include "core/base/errors.h"
+#include "core/base/strings.h"
 #include "fuse/session/seccomp_profile.h"
 
 namespace varve::fuse {
@@ -42,9 +43,8 @@ void install_seccomp_filter() {
   const std::unique_ptr<void, ReleaseFilter> filter(::seccomp_init(SCMP_ACT_ERRNO(ENOSYS)));
   if (!filter) fail<Unsupported>("this machine's kernel has no seccomp filters");
   for (const auto name : seccomp_architectures()) {
-    std::string lower(name.substr(std::string_view("SCMP_ARCH_").size()));
-    std::ranges::transform(lower, lower.begin(), [](char c) { return c >= 'A' && c <= 'Z' ? char(c - 'A' + 'a') : c; });
-    const int result = ::seccomp_arch_add(filter.get(), ::seccomp_arch_resolve_name(lower.c_str()));
+    const auto lower_case = to_lower(name.substr(std::string_view("SCMP_ARCH_").size()));
+    const int result = ::seccomp_arch_add(filter.get(), ::seccomp_arch_resolve_name(lower_case.c_str()));
     if (result != -EEXIST) check(result, name);
   }
   check(::seccomp_attr_set(filter.get(), SCMP_FLTATR_CTL_NNP, 0), "new privileges");

@@ -123,7 +123,7 @@ bool is_assignment(std::string_view word) {
 // "pip" of "/opt/conda/bin/pip3.10", "python" of "{sys.executable}" and "$PYTHON".
 std::string program_name(std::string_view word) {
   if (word.find_first_of("{$") != std::string_view::npos) {
-    const auto lower = lower_case(word);
+    const auto lower = to_lower(word);
     if (lower.find("executable") != std::string::npos || lower.find("python") != std::string::npos) return "python";
     if (lower.find("pip") != std::string::npos) return "pip";
     if (lower.find('/') == std::string::npos) return {};
@@ -153,7 +153,7 @@ std::string plain_package_name(std::string_view word) {
   if (size == 0 || !is_word(word.front())) return {};
   if (size < word.size() && std::string_view("=<>!~:[ ").find(word[size]) == std::string_view::npos) return {};
   if (ends_with_any(word, {".deb", ".rpm", ".txt", ".yml", ".yaml", ".conda", ".bz2", ".gz", ".lock"})) return {};
-  return lower_case(word.substr(0, size));
+  return to_lower(word.substr(0, size));
 }
 
 class CommandReader {
@@ -372,7 +372,7 @@ std::string requirement_name(std::string_view requirement) {
     return {};
   }
   std::string normal;
-  for (const char c : lower_case(name)) {
+  for (const char c : to_lower(name)) {
     const bool separator = c == '-' || c == '_' || c == '.';
     if (!separator)
       normal += c;

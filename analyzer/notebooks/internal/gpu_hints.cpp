@@ -381,7 +381,7 @@ class GpuHints {
   bool mentions_gpu() const {
     return std::any_of(code_.all().begin(), code_.all().end(), [](const Statement& statement) {
       return std::any_of(statement.tokens.begin(), statement.tokens.end(), [](std::string_view token) {
-        const auto lower = lower_case(token.substr(0, 64));
+        const auto lower = to_lower(token.substr(0, 64));
         return lower == "to" || lower.find("cuda") != std::string::npos || lower.find("device") != std::string::npos ||
                lower.find("gpu") != std::string::npos;
       });
@@ -438,7 +438,7 @@ class GpuHints {
   // 7 of "meta-llama/Llama-2-7b-hf"; 0 if the name tells no size, or that it is quantised.
   static double billions_in(std::string_view literal) {
     if (literal.size() < 3 || literal.size() > 200 || (literal.front() != '"' && literal.front() != '\'')) return 0;
-    const auto name = lower_case(literal);
+    const auto name = to_lower(literal);
     for (const std::string_view quantised :
          {"gptq", "awq", "4bit", "8bit", "int4", "int8", "fp8", "gguf", "bnb", "nf4", "fp4", "bf16", "fp16"}) {
       if (name.find(quantised) != std::string::npos) return 0;

@@ -3,6 +3,7 @@
 #include <array>
 
 #include "analyzer/notebooks/internal/magics.h"
+#include "core/base/utf8.h"
 
 namespace varve::notebooks {
 
@@ -85,7 +86,7 @@ bool never_in_brackets(std::string_view word, char behind) {
 }  // namespace
 
 void PythonReader::read() {
-  if (source_.text.starts_with("\xEF\xBB\xBF")) at_ += 3;
+  if (source_.text.starts_with(kByteOrderMark)) at_ += kByteOrderMark.size();
   while (at_ != end_) read_line();
 }
 

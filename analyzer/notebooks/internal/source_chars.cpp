@@ -62,14 +62,6 @@ std::string_view trimmed(std::string_view text) {
   return text;
 }
 
-std::string lower_case(std::string_view text) {
-  std::string lower(text);
-  for (char& c : lower) {
-    if (c >= 'A' && c <= 'Z') c = static_cast<char>(c - 'A' + 'a');
-  }
-  return lower;
-}
-
 bool starts_with_word(std::string_view text, std::string_view word) {
   return text.starts_with(word) && (text.size() == word.size() || !is_word(text[word.size()]));
 }

@@ -5,6 +5,8 @@
 #include <string>
 #include <string_view>
 
+#include "core/base/strings.h"
+
 namespace varve::notebooks {
 
 // Bytes beyond ASCII are letters: identifiers may be of any script, and nothing is decoded.
@@ -38,7 +40,6 @@ std::string_view word_at(const char* at, const char* end);
 // The dotted name that ends at `end`, as in `os.path.join(`; spaces are not looked through.
 std::string_view dotted_word_before(const char* begin, const char* end);
 std::string_view trimmed(std::string_view text);
-std::string lower_case(std::string_view text);
 bool starts_with_word(std::string_view text, std::string_view word);  // and no letter follows
 
 inline std::string_view between(const char* from, const char* to) {

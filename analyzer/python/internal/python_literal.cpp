@@ -138,7 +138,7 @@ class LiteralReader {
     if (rest_.size() < digits) return false;
     std::uint32_t code = 0;
     for (std::size_t i = 0; i < digits; ++i) {
-      const int digit = hex_digit(rest_[i]);
+      const int digit = hex_digit(lower(rest_[i]));
       if (digit < 0) return false;
       code = code << 4 | std::uint32_t(digit);
     }

@@ -4,6 +4,9 @@
 #include <string>
 #include <string_view>
 
+#include "core/base/strings.h"
+#include "core/base/utf8.h"
+
 namespace varve::python {
 
 inline bool is_digit(char c) { return c >= '0' && c <= '9'; }
@@ -11,20 +14,6 @@ inline bool is_letter(char c) { return (c >= 'a' && c <= 'z') || (c >= 'A' && c 
 inline bool is_alnum(char c) { return is_digit(c) || is_letter(c); }
 inline bool is_blank(char c) { return c == ' ' || c == '\t'; }
 inline bool is_space(char c) { return c == ' ' || (c >= '\t' && c <= '\r'); }
-inline char lower(char c) { return c >= 'A' && c <= 'Z' ? char(c - 'A' + 'a') : c; }
-
-// The value of a hexadecimal digit, -1 of anything else.
-inline int hex_digit(char c) {
-  if (is_digit(c)) return c - '0';
-  c = lower(c);
-  return c >= 'a' && c <= 'f' ? c - 'a' + 10 : -1;
-}
-
-inline std::string to_lower(std::string_view text) {
-  std::string out(text);
-  std::ranges::transform(out, out.begin(), lower);
-  return out;
-}
 
 inline std::string_view trim_left(std::string_view text) {
   while (!text.empty() && is_space(text.front())) text.remove_prefix(1);
@@ -58,9 +47,8 @@ inline std::string_view take_until(std::string_view& text, char separator) {
   return part;
 }
 
-// Editors of Windows put one at the start of a file.
 inline std::string_view without_bom(std::string_view text) {
-  if (text.starts_with("\xEF\xBB\xBF")) text.remove_prefix(3);
+  if (text.starts_with(kByteOrderMark)) text.remove_prefix(kByteOrderMark.size());
   return text;
 }
 

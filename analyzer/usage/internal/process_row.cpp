@@ -3,13 +3,13 @@
 #include <algorithm>
 
 #include "analyzer/usage/snapshot.h"
+#include "core/base/strings.h"
 
 namespace varve::usage {
 Bytes bytes_of_hex(std::string_view lower_case_hex) {
-  const auto value = [](char digit) { return unsigned(digit <= '9' ? digit - '0' : digit - 'a' + 10); };
   Bytes bytes(lower_case_hex.size() / 2);
   for (std::size_t i = 0; i < bytes.size(); ++i)
-    bytes[i] = std::byte(value(lower_case_hex[2 * i]) << 4 | value(lower_case_hex[2 * i + 1]));
+    bytes[i] = std::byte(hex_digit(lower_case_hex[2 * i]) << 4 | hex_digit(lower_case_hex[2 * i + 1]));
   return bytes;
 }
 

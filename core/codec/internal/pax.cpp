@@ -3,6 +3,7 @@
 #include <charconv>
 
 #include "core/base/errors.h"
+#include "core/base/strings.h"
 #include "core/codec/internal/posix_acl.h"
 
 namespace varve::codec::internal {
@@ -16,18 +17,12 @@ constexpr std::string_view kSelinux = "security.selinux";
   fail<CorruptData>("{}: extended tar header at {}: {}", place.what, place.stream_offset, reason);
 }
 
-int hex_digit(char c) {
-  if (c >= '0' && c <= '9') return c - '0';
-  if (c >= 'a' && c <= 'f') return c - 'a' + 10;
-  if (c >= 'A' && c <= 'F') return c - 'A' + 10;
-  return -1;
-}
-
 std::string url_decoded(std::string_view text) {
   std::string out;
   for (std::size_t i = 0; i < text.size(); ++i) {
-    if (text[i] == '%' && text.size() - i > 2 && hex_digit(text[i + 1]) >= 0 && hex_digit(text[i + 2]) >= 0) {
-      out += char(hex_digit(text[i + 1]) * 16 + hex_digit(text[i + 2]));
+    if (text[i] == '%' && text.size() - i > 2 && hex_digit(lower(text[i + 1])) >= 0 &&
+        hex_digit(lower(text[i + 2])) >= 0) {
+      out += char(hex_digit(lower(text[i + 1])) * 16 + hex_digit(lower(text[i + 2])));
       i += 2;
     } else {
       out += text[i];

@@ -1,0 +1,176 @@
+#pragma once
+// What is said over the daemon's control socket, as values: by whom it is asked, and what it answers. As text:
+// control_protocol.h.
+#include <cstdint>
+#include <filesystem>
+#include <functional>
+#include <map>
+#include <string>
+#include <string_view>
+#include <vector>
+
+#include "core/base/byte_range.h"
+#include "core/base/digest.h"
+#include "core/oci/repository.h"
+
+namespace varve::fuse {
+
+// Where a daemon keeps its things. One daemon serves one root.
+struct DaemonPaths {
+  std::filesystem::path root;     // state: store, index, log
+  std::filesystem::path run_dir;  // sockets and internal mounts
+
+  std::filesystem::path socket() const { return run_dir / "daemon.sock"; }
+  std::filesystem::path keeper_socket() const { return run_dir / "keeper.sock"; }
+  std::filesystem::path handover_file() const { return run_dir / "handover.json"; }  // handover.h
+  std::filesystem::path log_file() const { return root / "daemon.log"; }
+  std::filesystem::path store_dir() const { return root / "store"; }
+  // One mount per image in use, named by digest.
+  std::filesystem::path images_dir() const { return run_dir / "images"; }
+  // Kernel mode: the layer streams as files.
+  std::filesystem::path blobs_dir() const { return run_dir / "blobs"; }
+};
+
+enum class MountMode : std::uint8_t { kAuto, kKernel, kFuse };
+// "auto" "kernel" "fuse".
+std::string_view to_string(MountMode mode);
+// Throws UsageError.
+MountMode parse_mount_mode(std::string_view text);
+
+// An image as a user named it. Paths, never secrets: the daemon reads the credential file itself.
+struct ImageSpec {
+  std::string reference;  // as Reference::to_string() writes it (absolute)
+  std::string platform;   // "" = this machine's
+  oci::RegistryOptions registry;
+
+  // From the words of the user; relative paths become absolute, and the credential files that this process's
+  // environment names are written down. Throws UsageError.
+  static ImageSpec from_user(const std::string& reference, const std::string& platform,
+                             const oci::RegistryOptions& registry);
+};
+
+struct ImageStats {
+  Digest image;
+  std::string reference;
+  std::uint64_t image_stream_bytes = 0;  // of all layers, uncompressed
+  std::uint64_t present_bytes = 0;       // of those, in the store
+  std::uint64_t cold_bytes = 0;          // of image_stream_bytes, marked cold: pulled only if asked for
+  std::uint64_t cold_present_bytes = 0;  // of present_bytes
+  std::uint64_t fetched_bytes = 0;       // over the wire since the daemon opened the image
+  std::uint64_t requests = 0;            // to the registry, for bytes
+  // Of fetched_bytes, asked for by the image's profile before a reader did; of mounts that are there.
+  std::uint64_t prefetched_bytes = 0;
+  std::uint64_t decoded_bytes = 0;
+  std::uint64_t layers = 0;  // each once
+  // Of those, complete and found to be what the image names (diff_id) since it was opened.
+  std::uint64_t proved_layers = 0;
+  std::uint64_t fetching = 0;  // spans queued or under way
+  std::uint64_t errors = 0;
+  std::string last_error;
+
+  // All is here but what is cold.
+  bool complete() const { return present_bytes - cold_present_bytes >= image_stream_bytes - cold_bytes; }
+};
+
+struct MountStatus {
+  std::string dir;
+  MountMode mode = MountMode::kFuse;
+  bool session = false;  // held by leases, not by `varve mount`
+  ImageStats stats;
+  std::map<std::string, std::uint64_t> fuse_requests;  // by operation, of the FUSE connection beneath
+};
+
+struct DaemonProcess {
+  std::int64_t pid = 0;
+  std::string version;
+  double uptime_seconds = 0;
+  std::string root;
+  std::string keeper = "none";  // what keeps the connections if the daemon dies: "keeper", "systemd" or "none"
+  std::int64_t keeper_pid = 0;  // of a keeper of our own
+};
+
+struct StoreStatus {
+  std::uint64_t bytes = 0;
+  std::uint64_t max_bytes = 0;  // 0 = no limit
+};
+
+struct DaemonStatus {
+  DaemonProcess daemon;
+  std::vector<MountStatus> mounts;
+  StoreStatus store;
+};
+
+struct MountResult {
+  std::filesystem::path dir;
+  MountMode mode = MountMode::kFuse;  // what was chosen
+  std::string why;                    // one line when kAuto did not give kernel mode, else ""
+  Digest image;
+  double seconds = 0;
+  std::uint64_t loaded_bytes = 0;  // fetched before the tree could be read
+};
+
+// An image mounted for this connection, e.g. as the lower layer of a session.
+struct AcquiredImage {
+  std::filesystem::path dir;  // its root, read-only; nosuid and nodev
+  MountMode mode = MountMode::kFuse;
+  std::string why;
+  Digest image;
+  std::string config_json;  // the image config, exact
+  double seconds = 0;
+  std::uint64_t loaded_bytes = 0;
+  ImageStats stats;  // before anything was prefetched for this use
+};
+
+struct PullResult {
+  Digest image;
+  std::uint64_t fetched_bytes = 0;
+  std::uint64_t present_bytes = 0;
+  std::uint64_t image_stream_bytes = 0;
+  std::uint64_t cold_bytes = 0;  // of these, marked cold
+  std::uint64_t cold_present_bytes = 0;
+  bool finished = false;  // false: going on in the background
+};
+
+// Ranges of one layer, stream side.
+struct LayerRanges {
+  Digest layer;
+  std::vector<ByteRange> ranges;
+};
+
+struct MountOptions {
+  bool prefetch = true;  // what the image's profile names, if it has one
+  bool record = false;   // a mount for this use alone, whose reads are noted: recording(); nothing is prefetched for it
+};
+
+struct BadSpan {
+  Digest layer;
+  std::uint64_t stream_offset = 0;
+  std::uint64_t length = 0;
+};
+// Of a deep verification: what a layer itself says of the image and the index.
+struct VerifiedLayer {
+  Digest layer;
+  bool complete = false;  // else nothing can be said
+  bool proved = false;    // its content is what the image names (diff_id)
+  std::string refuted = {};
+};
+struct VerifyResult {
+  std::uint64_t checked_bytes = 0;
+  std::vector<BadSpan> bad;  // dropped; they will be fetched anew
+  // With `deep`:
+  std::vector<VerifiedLayer> layers = {};
+  bool tree_proved = false;  // the tree is what the layers make; only if all are complete
+  std::string tree_refuted = {};
+  bool refuted() const {
+    for (const auto& layer : layers)
+      if (!layer.refuted.empty()) return true;
+    return !tree_refuted.empty();
+  }
+};
+
+inline constexpr std::size_t kMaxFetchRanges = 4096;  // of one request, so that it stays within its size
+
+// (bytes done, bytes expected), as the daemon reports them.
+using ProgressCallback = std::function<void(std::uint64_t done_bytes, std::uint64_t expected_bytes)>;
+
+}  // namespace varve::fuse
