@@ -6,11 +6,11 @@
 #include <CLI/CLI.hpp>
 #include <nlohmann/json.hpp>
 
+#include "cli/base/config.h"
+#include "cli/base/signals.h"
 #include "cli/command.h"
-#include "cli/config.h"
-#include "cli/gpu_check_command.h"
+#include "cli/gpu/gpu_check_command.h"
 #include "cli/help_command.h"
-#include "cli/signals.h"
 #include "core/base/errors.h"
 #include "core/base/log.h"
 #include "core/base/safe_text.h"

@@ -1,5 +1,5 @@
 // The gates' way to sessions, with a stand-in for `varve run`.
-#include "cli/child_sessions.h"
+#include "cli/session/child_sessions.h"
 
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>

@@ -6,7 +6,7 @@
 
 #include <fstream>
 
-#include "cli/config.h"
+#include "cli/base/config.h"
 #include "cli/manual.h"
 #include "testing/temp_dir.h"
 

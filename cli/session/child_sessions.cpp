@@ -1,0 +1,52 @@
+#include "cli/session/child_sessions.h"
+
+#include "core/base/child_process.h"
+#include "core/base/strings.h"
+
+namespace varve::cli {
+namespace {
+
+constexpr int kOwnFailure = 125;
+
+}  // namespace
+
+std::vector<std::string> session_words(const Context& context, const std::filesystem::path& root) {
+  const auto& global = context.global;
+  std::vector<std::string> words = {context.program, "run",          "--rm", "--network", "none",
+                                    "--no-record",   "--entrypoint", "",     "--root",    root.string()};
+  if (!global.platform.empty()) words.insert(words.end(), {"--platform", global.platform});
+  if (!global.registry.authfile.empty()) words.insert(words.end(), {"--authfile", global.registry.authfile.string()});
+  if (!global.registry.ca_file.empty()) words.insert(words.end(), {"--ca-file", global.registry.ca_file.string()});
+  if (global.registry.plain_http) words.emplace_back("--plain-http");
+  return words;
+}
+
+std::vector<std::string> ChildSessions::words(const Digest& image, const std::vector<std::string>& command) const {
+  auto words = session_words(context_, context_.global.root);
+  words.insert(words.end(), {"--gpus", "none"});
+  const auto reference = references_.find(image);
+  if (reference == references_.end()) fail<prune::CouldNotRun>("nobody said where {} is", image.to_string());
+  words.push_back(reference->second);
+  words.emplace_back("--");
+  words.insert(words.end(), command.begin(), command.end());
+  return words;
+}
+
+prune::ProgramResult ChildSessions::run(const Digest& image, const std::vector<std::string>& command,
+                                        std::string_view standard_input, std::chrono::seconds limit) {
+  ChildProgram program;
+  program.words = words(image, command);
+  program.input = standard_input;
+  program.limit = limit;
+  program.max_output = prune::kMaxProgramOutput;
+  auto child = run_child(program, context_.cancel);
+  prune::ProgramResult result{.exit_status = child.exit_status,
+                              .timed_out = child.timed_out,
+                              .out = std::move(child.out),
+                              .err = std::move(child.err)};
+  if (!result.timed_out && result.exit_status == kOwnFailure)
+    fail<prune::CouldNotRun>("a session of {}: {}", references_.at(image), last_line(result.err));
+  return result;
+}
+
+}  // namespace varve::cli

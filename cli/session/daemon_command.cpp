@@ -1,0 +1,175 @@
+#include <unistd.h>
+
+#include <fcntl.h>
+
+#include <chrono>
+#include <cstdlib>
+#include <memory>
+#include <ostream>
+
+#include <nlohmann/json.hpp>
+
+#include "cli/session/daemon_access.h"
+#include "core/base/errors.h"
+#include "core/base/log.h"
+#include "fuse/daemon/daemon_process.h"
+#include "fuse/daemon/handover.h"
+#include "fuse/daemon/keeper.h"
+
+namespace varve::cli {
+namespace {
+
+struct DaemonArguments {
+  std::filesystem::path run_dir;
+  int ready_fd = -1;
+  bool background = false;  // not at a terminal: logs to daemon.log
+  bool keeper = false;      // the keeper, on the socket at standard input
+  bool stop = false;
+  bool replace = false;
+  unsigned deadline_seconds = 120;
+  unsigned idle_exit_seconds = 0;
+  unsigned max_restarts = fuse::KeeperOptions().max_deaths;
+  fuse::DaemonOptions options;
+};
+
+void stop_daemon(const Context& context) {
+  auto daemon = fuse::ControlClient::connect(daemon_paths(context));
+  if (!daemon) fail<NotFound>("no daemon runs for {}", context.global.root.string());
+  daemon->shutdown();
+}
+
+// This very program takes over: it is the one that the user has called.
+void replace_daemon(const Context& context) {
+  auto daemon = fuse::ControlClient::connect(daemon_paths(context));
+  if (!daemon) fail<NotFound>("no daemon runs for {}", context.global.root.string());
+  const auto before = daemon->status().daemon;
+  daemon->replace(context.program, fuse::kHandoverFormat);
+  const auto after = daemon->status();
+  if (context.global.json)
+    return context.print_json({{"pid", after.daemon.pid},
+                               {"version_before", before.version},
+                               {"version", after.daemon.version},
+                               {"mounts", after.mounts.size()}});
+  context.out << fmt::format("daemon {}: version {} in place of {}, {} mounts\n", after.daemon.pid,
+                             after.daemon.version, before.version, after.mounts.size());
+}
+
+// The words that start this daemon again, whatever the configuration and the working folder will be then.
+std::vector<std::string> words_of(const Context& context, const DaemonArguments& arguments,
+                                  const fuse::DaemonPaths& paths, bool in_background) {
+  const auto& options = arguments.options;
+  std::vector<std::string> words{context.program, "--root", paths.root.string()};
+  if (context.global.quiet) words.emplace_back("--quiet");
+  for (int i = 0; i < context.global.verbose; ++i) words.emplace_back("-v");
+  words.insert(words.end(), {"daemon", "--run-dir", paths.run_dir.string()});
+  words.insert(words.end(), {"--deadline", std::to_string(arguments.deadline_seconds), "--connections",
+                             std::to_string(options.streams.connections)});
+  words.insert(words.end(), {"--threads", std::to_string(options.fuse_threads), "--read-ahead",
+                             std::to_string(options.read_ahead_kb)});
+  words.insert(words.end(), {"--idle-exit", std::to_string(arguments.idle_exit_seconds), "--max-restarts",
+                             std::to_string(arguments.max_restarts)});
+  const auto& limit = options.streams.store_limit;
+  words.insert(words.end(), {"--store-size", std::to_string(limit.max_bytes), "--evict-idle",
+                             std::to_string(limit.reader_idle_seconds)});
+  if (in_background) words.emplace_back("--background");
+  return words;
+}
+
+void run_daemon_command(Context& context, DaemonArguments& arguments) {
+  if (arguments.stop) return stop_daemon(context);
+  if (arguments.replace) return replace_daemon(context);
+  const bool in_background = arguments.ready_fd >= 0 || arguments.background || arguments.keeper;
+  if (in_background) {
+    ::unsetenv("NOTIFY_SOCKET");  // of a service that has started a command of ours, which is not this one
+    if (arguments.ready_fd >= 0 && ::fcntl(arguments.ready_fd, F_SETFD, FD_CLOEXEC) != 0)
+      throw UsageError("daemon: --ready-fd is for the program itself");
+    log::set_level(context.global.verbose >= 2 ? log::Level::kDebug : log::Level::kInfo);
+    log::write_to_file(daemon_paths(context).log_file().string());
+  } else if (!context.global.quiet && context.global.verbose < 2) {
+    log::set_level(log::Level::kInfo);
+  }
+  auto options = arguments.options;
+  options.paths = daemon_paths(context);
+  if (!arguments.run_dir.empty()) options.paths.run_dir = arguments.run_dir;
+  if (arguments.keeper)
+    return fuse::run_keeper({.listener = UniqueFd(::fcntl(STDIN_FILENO, F_DUPFD_CLOEXEC, 3)),
+                             .log_file = options.paths.log_file(),
+                             .max_deaths = arguments.max_restarts});
+  options.version = VARVE_VERSION;
+  options.trust = context.global.trust;
+  options.streams.deadline = std::chrono::seconds(arguments.deadline_seconds);
+  options.streams.drop_store_pages = true;
+  auto words = words_of(context, arguments, options.paths, in_background);
+  const auto root = options.paths.root.string();
+  const auto run_dir = options.paths.run_dir.string();
+  fuse::run_daemon({.daemon = std::move(options),
+                    .ready = UniqueFd(arguments.ready_fd),
+                    .idle_exit = std::chrono::seconds(arguments.idle_exit_seconds),
+                    .words = std::move(words),
+                    .keeper_words = {context.program, "--root", root, "daemon", "--run-dir", run_dir, "--max-restarts",
+                                     std::to_string(arguments.max_restarts), "--keeper"}});
+}
+
+}  // namespace
+
+void add_daemon_command(CLI::App& app, Context& context) {
+  const auto arguments = std::make_shared<DaemonArguments>();
+  auto* command = app.add_subcommand(
+      "daemon",
+      "Serves all mounts and sessions of this machine, in the foreground; `mount` and `run` start one when none runs");
+  command->add_flag("--stop", arguments->stop, "Unmount everything and end the daemon that runs");
+  command->add_flag("--replace", arguments->replace,
+                    "Put this program in the place of the daemon that runs; its mounts and sessions go on");
+  command
+      ->add_option("--deadline", arguments->deadline_seconds, "Seconds after which a read that cannot be served fails")
+      ->check(CLI::Range(1u, 86'400u))
+      ->capture_default_str();
+  command
+      ->add_option("--connections", arguments->options.streams.connections, "Requests to registries at the same time")
+      ->check(CLI::Range(1u, 64u))
+      ->capture_default_str();
+  command->add_option("--threads", arguments->options.fuse_threads, "Threads of each FUSE connection")
+      ->check(CLI::Range(1u, 64u))
+      ->capture_default_str();
+  command
+      ->add_option("--read-ahead", arguments->options.read_ahead_kb,
+                   "KiB the kernel reads ahead in kernel mode; 0: its default (128)")
+      ->check(CLI::Range(0u, 65'536u))
+      ->capture_default_str();
+  command
+      ->add_option(
+          "--store-size", arguments->options.streams.store_limit.max_bytes,
+          "Bytes on disk that the store may hold, as 200GB or 64GiB; what was not used for longest goes first. 0: no limit")
+      ->type_name("SIZE")
+      ->transform(CLI::AsSizeValue(true))
+      ->capture_default_str();
+  command
+      ->add_option("--evict-idle", arguments->options.streams.store_limit.reader_idle_seconds,
+                   "With --store-size: seconds for which what was used stays, whatever readers need")
+      ->capture_default_str();
+  command
+      ->add_option("--idle-exit", arguments->idle_exit_seconds,
+                   "End when nothing was mounted for so many seconds; 0: never")
+      ->capture_default_str();
+  command
+      ->add_option("--max-restarts", arguments->max_restarts,
+                   "How often in a minute the keeper starts the daemon again before it gives its mounts up")
+      ->check(CLI::Range(0u, 1'000u))
+      ->capture_default_str();
+  command->add_option("--run-dir", arguments->run_dir, "Where the socket lies")->group("");
+  command->add_option("--ready-fd", arguments->ready_fd, "Where to report readiness")->group("");
+  command->add_flag("--background", arguments->background, "Log to daemon.log")->group("");
+  command->add_flag("--keeper", arguments->keeper, "Keep the connections of a daemon")->group("");
+  command->footer(
+      "Examples:\n"
+      "  varve daemon -v\n"
+      "  varve daemon --store-size 200GB\n"
+      "  varve daemon --stop\n"
+      "  /usr/local/bin/varve daemon --replace\n\n"
+      "SIGTERM unmounts everything and ends it. Under systemd it reports readiness (Type=notify). A daemon that `mount` or `run` started\n"
+      "logs to daemon.log in the root and takes its settings from [daemon] in varve.toml.\n"
+      "If the daemon dies, its mounts wait: a keeper (or systemd) holds their connections and starts it again, and it goes on with them.");
+  command->callback([&context, arguments] { run_daemon_command(context, *arguments); });
+}
+
+}  // namespace varve::cli

@@ -1,0 +1,277 @@
+#include <algorithm>
+#include <ostream>
+
+#include <nlohmann/json.hpp>
+
+#include "analyzer/prewarm/plan.h"
+#include "analyzer/prewarm/used_content.h"
+#include "analyzer/report/window.h"
+#include "cli/base/open_image.h"
+#include "cli/base/text.h"
+#include "cli/session/daemon_access.h"
+#include "cli/usage/usage_database.h"
+#include "core/base/calendar.h"
+#include "core/base/errors.h"
+#include "core/base/safe_text.h"
+#include "core/base/units.h"
+#include "fuse/stream/layer_stream.h"
+#include "fuse/stream/window_store.h"
+
+namespace varve::cli {
+namespace {
+
+using nlohmann::json;
+using prewarm::Action;
+
+struct PrewarmArguments {
+  std::vector<std::string> images;
+  std::uint64_t budget_bytes = 0;
+  std::string database;
+  std::string window = "90d";
+  bool dry_run = false;
+};
+
+// What the plan is made of, and how the daemon is asked for it.
+struct Subjects {
+  std::vector<prewarm::Image> images;
+  std::vector<Digest> digests;
+  std::vector<fuse::ImageSpec> specs;
+};
+
+// What the usage database says, of one image where its sessions were heard, else of all: a new version is used as the
+// ones before it.
+class KnownUses {
+ public:
+  KnownUses(const Context& context, const PrewarmArguments& arguments)
+      : window_(report::parse_window(arguments.window, today_utc())),
+        database_(open_existing_database(context, arguments.database)),
+        all_(database_->snapshot({.window = window_, .image = std::nullopt})) {}
+
+  std::uint64_t sessions_of(const Digest& image) const {
+    const auto found = std::ranges::find(all_.images, image, &usage::ImageFacts::digest);
+    return found == all_.images.end() ? 0 : found->launched;
+  }
+
+  std::map<std::string, prewarm::KnownUse> distributions_of(const Digest& image) const {
+    const auto found = std::ranges::find(all_.images, image, &usage::ImageFacts::digest);
+    if (found == all_.images.end() || found->heard == 0) return in(all_);
+    return in(database_->snapshot({.window = window_, .image = image}));
+  }
+
+ private:
+  static std::map<std::string, prewarm::KnownUse> in(const usage::Snapshot& snapshot) {
+    std::map<std::string, prewarm::KnownUse> use;
+    for (const auto& one : snapshot.distributions)
+      use[one.name] = {.sessions = std::max(one.sessions, one.file_sessions), .modules = one.modules};
+    return use;
+  }
+
+  usage::DayRange window_;
+  std::unique_ptr<usage::Database> database_;
+  usage::Snapshot all_;
+};
+
+Subjects read_subjects(Context& context, const PrewarmArguments& arguments) {
+  Subjects subjects;
+  std::optional<KnownUses> uses;
+  if (!arguments.database.empty()) uses.emplace(context, arguments);
+  for (const auto& reference : arguments.images) {
+    context.cancel.throw_if_cancelled();
+    const auto image = open_indexed(context, reference,
+                                    index::IndexPlace::kRepository);  // a newer profile is worth the question
+    auto& one = subjects.images.emplace_back(prewarm::Image{.name = reference,
+                                                            .maps = image.index().maps,
+                                                            .cold = image.index().cold,
+                                                            .profile = image.index().profile,
+                                                            .sessions = 0,
+                                                            .packages = {}});
+    if (uses) {
+      one.sessions = uses->sessions_of(image.digest());
+      one.packages = prewarm::used_packages(image.tree(), packages::read_inventory(image), one.maps,
+                                            uses->distributions_of(image.digest()));
+    }
+    subjects.digests.push_back(image.digest());
+    subjects.specs.push_back(image_spec(context, reference));
+  }
+  return subjects;
+}
+
+prewarm::Plan make_plan(const Subjects& subjects, std::uint64_t budget_bytes, fuse::ControlClient& daemon) {
+  prewarm::Present present;
+  for (const auto& spec : subjects.specs) {
+    for (auto& [layer, ranges] : daemon.present(spec)) present[layer] = std::move(ranges);
+  }
+  return prewarm::make_plan(subjects.images, present,
+                            {.budget_bytes = budget_bytes,
+                             .window_block_bytes = fuse::kWindowBlockBytes,
+                             .whole_windows_bytes = fuse::kWholeWindowsBytes,
+                             .merge_gap_bytes = fuse::StreamOptions().merge_gap_bytes});
+}
+
+// In requests that are not too large; the order stays.
+std::vector<std::vector<fuse::LayerRanges>> requests_for(const std::vector<prewarm::LayerRange>& ranges) {
+  std::vector<std::vector<fuse::LayerRanges>> requests;
+  for (std::size_t i = 0; i < ranges.size(); ++i) {
+    if (i % fuse::kMaxFetchRanges == 0) requests.emplace_back();
+    auto& request = requests.back();
+    if (request.empty() || request.back().layer != ranges[i].layer)
+      request.push_back({.layer = ranges[i].layer, .ranges = {}});
+    request.back().ranges.push_back(ranges[i].stream_range);
+  }
+  return requests;
+}
+
+struct Outcome {
+  std::vector<std::uint64_t> fetched_bytes;  // by item of the plan
+  std::vector<bool> left;                    // not asked for: transfers that broke took its share of the budget
+  std::uint64_t sum = 0;
+};
+
+Outcome carry_out(Context& context, const Subjects& subjects, const prewarm::Plan& plan, std::uint64_t budget_bytes,
+                  fuse::ControlClient& daemon) {
+  Outcome outcome{.fetched_bytes = std::vector<std::uint64_t>(plan.items.size()),
+                  .left = std::vector<bool>(plan.items.size())};
+  Progress progress;
+  progress.expect(plan.download_bytes);
+  const ProgressLine line(progress, "prewarm", context.global.quiet);
+  std::uint64_t planned = 0;
+  const auto reach = [&](std::uint64_t bytes) {
+    if (bytes > progress.done_bytes()) progress.add(bytes - progress.done_bytes());
+  };
+  for (std::size_t i = 0; i < plan.items.size(); ++i) {
+    const auto& item = plan.items[i];
+    if (item.ranges.empty()) continue;
+    if (outcome.sum + item.download_bytes > budget_bytes) {
+      outcome.left[i] = true;
+      continue;
+    }
+    for (const auto& request : requests_for(item.ranges)) {
+      const auto fetched = daemon.fetch(
+          subjects.specs[item.image], request,
+          [&](std::uint64_t done, std::uint64_t expected) {
+            reach(planned + std::uint64_t(double(item.download_bytes) * double(done) /
+                                          double(std::max<std::uint64_t>(expected, 1))));
+          },
+          context.cancel);
+      outcome.fetched_bytes[i] += fetched.fetched_bytes;
+    }
+    outcome.sum += outcome.fetched_bytes[i];
+    planned += item.download_bytes;
+    reach(planned);
+  }
+  return outcome;
+}
+
+std::string state_of(const prewarm::Item& item, bool left, bool dry_run) {
+  if (left) return "over-budget";
+  switch (item.action) {
+    case Action::kFetch:
+      return dry_run ? "planned" : "fetched";
+    case Action::kPart:
+      return dry_run ? "planned-part" : "fetched-part";
+    case Action::kLocal:
+      return "here";
+    case Action::kTooLarge:
+      return "over-budget";
+  }
+  return "over-budget";
+}
+
+std::string why(const prewarm::Item& item, bool with_use) {
+  if (item.what == prewarm::What::kPackage) return fmt::format("used in {} sessions", item.sessions);
+  return with_use ? fmt::format("start of {} sessions", item.sessions) : "start";
+}
+
+json document_of(const Subjects& subjects, const prewarm::Plan& plan, const Outcome& outcome,
+                 const PrewarmArguments& arguments) {
+  json images = json::array(), items = json::array();
+  for (std::size_t i = 0; i < subjects.images.size(); ++i) {
+    const auto& one = subjects.images[i];
+    images.push_back({{"name", one.name},
+                      {"image", subjects.digests[i].to_string()},
+                      {"sessions", one.sessions},
+                      {"profile_bytes", one.profile.bytes()},
+                      {"packages", one.packages.size()}});
+  }
+  for (std::size_t i = 0; i < plan.items.size(); ++i) {
+    const auto& item = plan.items[i];
+    items.push_back({{"kind", item.what == prewarm::What::kProfile ? "profile" : "package"},
+                     {"image", subjects.digests[item.image].to_string()},
+                     {"name", item.name},
+                     {"sessions", item.sessions},
+                     {"why", why(item, !arguments.database.empty())},
+                     {"state", state_of(item, outcome.left[i], arguments.dry_run)},
+                     {"planned_bytes", item.download_bytes},
+                     {"fetched_bytes", outcome.fetched_bytes[i]}});
+  }
+  return {
+      {"budget_bytes", arguments.budget_bytes}, {"planned_bytes", plan.download_bytes}, {"fetched_bytes", outcome.sum},
+      {"dry_run", arguments.dry_run},           {"images", std::move(images)},          {"items", std::move(items)}};
+}
+
+void print(Context& context, const Subjects& subjects, const prewarm::Plan& plan, const Outcome& outcome,
+           const PrewarmArguments& arguments) {
+  std::vector<std::vector<std::string>> rows{{"WHAT", "IMAGE", "WHY", "BYTES", "STATE"}};
+  for (std::size_t i = 0; i < plan.items.size(); ++i) {
+    const auto& item = plan.items[i];
+    rows.push_back({item.what == prewarm::What::kProfile ? "profile" : printable(item.name),
+                    printable(subjects.images[item.image].name), why(item, !arguments.database.empty()),
+                    human_bytes(item.download_bytes), state_of(item, outcome.left[i], arguments.dry_run)});
+  }
+  if (plan.items.empty()) {
+    context.out
+        << (arguments.database.empty()
+                ? "nothing to do: none of these images has a profile, and without --usage nothing is known of packages\n"
+                : "nothing to do: none of these images has a profile, and nobody is known to use a package of them\n");
+    return;
+  }
+  print_table(context.out, rows);
+  if (arguments.dry_run)
+    context.out << fmt::format("at most {} of {} would be fetched\n", human_bytes(plan.download_bytes),
+                               human_bytes(arguments.budget_bytes));
+  else
+    context.out << fmt::format("{} of {} were fetched\n", human_bytes(outcome.sum),
+                               human_bytes(arguments.budget_bytes));
+}
+
+void run_prewarm(Context& context, const PrewarmArguments& arguments) {
+  const auto subjects = read_subjects(context, arguments);
+  auto daemon = connect_or_start_daemon(context);
+  const auto plan = make_plan(subjects, arguments.budget_bytes, daemon);
+  Outcome outcome{.fetched_bytes = std::vector<std::uint64_t>(plan.items.size()),
+                  .left = std::vector<bool>(plan.items.size())};
+  if (!arguments.dry_run) outcome = carry_out(context, subjects, plan, arguments.budget_bytes, daemon);
+  if (context.global.json)
+    context.print_json(document_of(subjects, plan, outcome, arguments));
+  else
+    print(context, subjects, plan, outcome, arguments);
+}
+
+}  // namespace
+
+void add_prewarm_command(CLI::App& app, Context& context) {
+  const auto arguments = std::make_shared<PrewarmArguments>();
+  auto* command = app.add_subcommand(
+      "prewarm", "Fills this machine's store ahead of demand: how images start, then the packages that are used most");
+  command
+      ->add_option("IMAGE", arguments->images, "The images, indexed; without --usage in the order in which they matter")
+      ->required();
+  command->add_option("--budget", arguments->budget_bytes, "Most bytes to download: 2000000000, 2GB, 2GiB")
+      ->required()
+      ->transform(CLI::AsSizeValue(true))
+      ->type_name("BYTES");
+  command
+      ->add_option("--usage", arguments->database,
+                   "The usage database: a file, or postgresql://...; says which images and packages come first")
+      ->type_name("DB");
+  command->add_option("--window", arguments->window, "The time of use looked at: Nd, Nw, Ny or FROM..TO")
+      ->capture_default_str();
+  command->add_flag("--dry-run", arguments->dry_run, "Say what would be fetched and why");
+  command->footer(
+      "Examples:\n  varve prewarm --budget 2GB registry.example/team/notebook:2026-11\n"
+      "  varve prewarm --budget 20GiB --usage usage.db --dry-run registry.example/team/notebook:2026-11 registry.example/team/notebook:2026-10\n\n"
+      "What is here already costs nothing, and is not fetched again: run it again after it was stopped, and it goes on. docs/guide/warm-machines.md says how the order is made.");
+  command->callback([&context, arguments] { run_prewarm(context, *arguments); });
+}
+
+}  // namespace varve::cli

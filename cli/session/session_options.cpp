@@ -1,0 +1,114 @@
+#include "cli/session/session_options.h"
+
+#include <unistd.h>
+
+#include "core/base/errors.h"
+#include "core/base/log.h"
+#include "fuse/session/gpu_access.h"
+
+namespace varve::cli {
+namespace {
+
+// A GPU that was asked for and cannot be given ends the run here: frameworks fall back to the CPU without a word.
+void add_devices(const Context& context, const SessionOptions& options, fuse::SessionRequest& request) {
+  const fuse::GpuRequest wish{.gpus = options.gpus,
+                              .devices = options.devices,
+                              .cdi_dirs = options.cdi_dirs,
+                              .runtime = options.runtime,
+                              .root = context.global.root};
+  auto access = fuse::find_gpus(wish, [](const std::string& text) { log::info("{}", text); });
+  if (options.gpus != "none" || !options.devices.empty())
+    for (const auto& line : fuse::unmet_requirements(request.config.env, fuse::installed_driver_version()))
+      log::warn("{}", line);
+  request.devices = std::move(access.edits);
+  request.runtime = access.runtime.empty() ? options.runtime : access.runtime;
+}
+
+// All but what the image or the tree is.
+fuse::SessionRequest request_of(const Context& context, const SessionOptions& options, const oci::ImageConfig& config) {
+  fuse::SessionRequest request;
+  request.root = context.global.root;
+  request.config = config;
+  request.options.command = context.tail;
+  request.options.entrypoint = options.entrypoint;
+  request.options.env = options.env;
+  request.options.working_dir = options.working_dir;
+  request.options.user = options.user;
+  request.options.network = options.network == "host";
+  if (options.userns == "auto") request.ids = fuse::IdPool::of_this_machine(fuse::parse_id_range(options.userns_ids));
+  for (const auto& volume : options.volumes) request.options.volumes.push_back(fuse::Volume::parse(volume));
+  add_devices(context, options, request);
+  request.terminal = ::isatty(STDIN_FILENO) != 0;
+  return request;
+}
+
+}  // namespace
+
+fuse::SessionRequest make_session_request(const Context& context, const SessionOptions& options,
+                                          const fuse::AcquiredImage& acquired, const std::string& image) {
+  auto request = request_of(context, options, oci::ImageConfig::parse(as_bytes(acquired.config_json), image));
+  request.lower = acquired.dir;
+  request.image = image;
+  request.image_digest = acquired.image.to_string();
+  return request;
+}
+
+fuse::SessionRequest make_session_request(const Context& context, const SessionOptions& options,
+                                          const std::filesystem::path& tree) {
+  auto request = request_of(context, options, {});
+  request.lower = std::filesystem::canonical(tree);
+  if (!std::filesystem::is_directory(request.lower)) fail<NotFound>("{}: no folder", tree.string());
+  request.image = "rootfs:" + request.lower.string();
+  return request;
+}
+
+void add_session_options(CLI::App& command, SessionOptions& options) {
+  command
+      .add_option("--volume", options.volumes, "Mount a file or folder of this machine: SRC:DST[:ro]; may be repeated")
+      ->type_name("SRC:DST")
+      ->allow_extra_args(false);
+  command.add_option("-e,--env", options.env, "Set a variable, or hand on the own value of NAME; may be repeated")
+      ->type_name("K=V")
+      ->allow_extra_args(false);
+  command.add_option("-w,--workdir", options.working_dir, "The working directory, made if missing")->type_name("DIR");
+  command.add_option("-u,--user", options.user, "Who runs the command: name or number, with :group if need be")
+      ->type_name("USER");
+  command.add_option("--entrypoint", options.entrypoint, "Replaces the image's entrypoint and command; empty for none")
+      ->type_name("PROGRAM");
+  command.add_option("--mode", options.mode, "How the image is mounted: auto, kernel or fuse")->type_name("MODE");
+  command
+      .add_option("--runtime", options.runtime,
+                  "Who carries it out: auto, runc, crun, none (Varve itself; as root only if asked for) or nvidia "
+                  "(NVIDIA's container runtime)")
+      ->type_name("RUNTIME");
+  command.add_option("--network", options.network, "host: the machine's; none: nothing but a loopback of its own")
+      ->check(CLI::IsMember({"host", "none"}))
+      ->capture_default_str();
+  command
+      .add_option(
+          "--userns", options.userns,
+          "As root. auto: a user namespace with ids of its own, so that its root is nobody on the machine; host: none")
+      ->check(CLI::IsMember({"auto", "host"}))
+      ->capture_default_str();
+  command
+      .add_option("--userns-ids", options.userns_ids,
+                  "The ids that sessions may have where /etc/subuid gives none to varve, containers or root")
+      ->type_name("FIRST:COUNT")
+      ->capture_default_str();
+  command.add_option("--gpus", options.gpus, "all, none, or how many of the machine's GPUs the session gets")
+      ->type_name("GPUS")
+      ->capture_default_str();
+  command
+      .add_option("--device", options.devices,
+                  "A device by its name in /etc/cdi or /var/run/cdi: nvidia.com/gpu=0; may be repeated")
+      ->type_name("NAME")
+      ->allow_extra_args(false);
+  command
+      .add_option("--cdi-spec-dir", options.cdi_dirs,
+                  "Where devices are described; may be repeated, a later folder wins")
+      ->type_name("DIR")
+      ->allow_extra_args(false)
+      ->capture_default_str();
+}
+
+}  // namespace varve::cli

@@ -1,0 +1,106 @@
+#include <map>
+#include <memory>
+#include <ostream>
+#include <sstream>
+
+#include <nlohmann/json.hpp>
+
+#include "analyzer/report/report.h"
+#include "analyzer/report/window.h"
+#include "cli/usage/usage_command.h"
+#include "cli/usage/usage_database.h"
+#include "core/base/calendar.h"
+#include "core/base/file.h"
+
+namespace varve::cli {
+namespace {
+
+using report::SortBy;
+
+struct ReportArguments {
+  std::string database, image, window = "90d";
+  std::string html, csv, sort = "sessions";
+  bool all = false;
+  std::uint64_t min_sessions = report::ReportOptions{}.min_sessions;
+  report::TableOptions table;
+};
+
+const std::map<std::string, SortBy> kSorts{
+    {"sessions", SortBy::kSessions},     {"users", SortBy::kUsers}, {"direct", SortBy::kDirect},
+    {"transitive", SortBy::kTransitive}, {"bytes", SortBy::kBytes}, {"trend", SortBy::kTrend},
+    {"last-used", SortBy::kLastUsed},    {"bound", SortBy::kBound}, {"name", SortBy::kName}};
+
+using Write = void (*)(const report::Report&, std::ostream&);
+
+void write_file(const Context& context, const report::Report& made, const std::string& path, Write write) {
+  if (path.empty()) return;
+  std::ostringstream text;
+  write(made, text);
+  const auto content = std::move(text).str();
+  write_file_atomically(path, as_bytes(content));
+  if (!context.global.json) context.out << "written: " << path << '\n';
+}
+
+void run_report(Context& context, const ReportArguments& arguments) {
+  const auto today = today_utc();
+  usage::SnapshotQuery query{.window = report::parse_window(arguments.window, today), .image = std::nullopt};
+  const auto database = open_existing_database(context, arguments.database);
+  if (!arguments.image.empty()) query.image = find_image(context, *database, arguments.image, query.window);
+  const auto made =
+      report::make_report(database->snapshot(query), {.today = today, .min_sessions = arguments.min_sessions});
+  context.cancel.throw_if_cancelled();
+  const bool into_files = !arguments.html.empty() || !arguments.csv.empty();
+  if (context.global.json) {
+    context.print_json(report::report_json(made));
+  } else if (into_files) {
+    report::write_summary(made, context.out);
+  } else {
+    auto table = arguments.table;
+    table.sort = kSorts.at(arguments.sort);
+    if (arguments.all) table.limit = 0;
+    report::write_table(made, context.out, table);
+  }
+  write_file(context, made, arguments.html, report::write_html);
+  write_file(context, made, arguments.csv, report::write_csv);
+}
+
+}  // namespace
+
+void add_usage_report_command(CLI::App& usage, Context& context) {
+  const auto arguments = std::make_shared<ReportArguments>();
+  auto* command = usage.add_subcommand(
+      "report", "Who uses what, what nobody uses and what it weighs, as a table, JSON, CSV or one HTML page");
+  command->add_option("--db", arguments->database,
+                      "The usage database: a file, or postgresql://...; usage.db under --root if none is given");
+  command->add_option("--image", arguments->image, "Only this image: its label, digest or reference");
+  command->add_option("--window", arguments->window, "The time looked at: Nd, Nw, Ny or FROM..TO")
+      ->capture_default_str();
+  command->add_option("--html", arguments->html, "Write the report as one page that needs no network")
+      ->type_name("FILE");
+  command->add_option("--csv", arguments->csv, "Write one record per distribution")->type_name("FILE");
+  const CLI::Validator known(
+      [](std::string& word) { return kSorts.contains(word) ? "" : word + ": nothing to sort by"; }, "BY");
+  command
+      ->add_option("--sort", arguments->sort,
+                   "sessions, users, direct, transitive, bytes, trend, last-used, bound or name")
+      ->check(known)
+      ->type_name("")
+      ->capture_default_str();
+  command->add_flag("--unused", arguments->table.unused_only,
+                    "Only what nobody used, most bytes first, and what it stays for");
+  command->add_option("--limit", arguments->table.limit, "Rows of the table; 0 for all")
+      ->capture_default_str()
+      ->type_name("N");
+  command->add_flag("--all", arguments->all, "All rows");
+  command
+      ->add_option("--min-sessions", arguments->min_sessions,
+                   "Count, but do not name, what no image has and fewer sessions used")
+      ->capture_default_str()
+      ->type_name("K");
+  command->footer(
+      "Examples:\n  varve usage report --db usage.db --unused\n  varve usage report --db usage.db --window 1y --image "
+      "v143 --html report.html");
+  command->callback([&context, arguments] { run_report(context, *arguments); });
+}
+
+}  // namespace varve::cli
