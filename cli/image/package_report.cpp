@@ -2,14 +2,12 @@
 
 #include <algorithm>
 #include <ostream>
-#include <set>
 
 #include <fmt/ranges.h>
 #include <nlohmann/json.hpp>
 
-#include "analyzer/python/name.h"
+#include "analyzer/packages/why_installed.h"
 #include "cli/base/text.h"
-#include "core/base/errors.h"
 #include "core/base/safe_text.h"
 #include "core/base/units.h"
 
@@ -199,36 +197,6 @@ json waste_json(const Inventory& inventory) {
                     {"compressed_bytes", waste.compressed_bytes},
                     {"example", json_name(waste.example)}});
   return list;
-}
-
-// Who needs each distribution, by index.
-std::vector<std::string> needed_by(const Inventory& inventory, const Distribution& wanted) {
-  std::set<std::string> names;
-  for (const auto& one : inventory.distributions) {
-    for (const auto& need : one.needs) {
-      if (!need.applies && need.extras.empty()) continue;
-      const bool same = need.from == packages::Source::kPip
-                            ? need.requirement.normalized == wanted.normalized
-                            : need.requirement.name == (wanted.package.empty() ? wanted.name : wanted.package);
-      if (same && &one != &wanted)
-        names.insert(need.applies ? one.name : fmt::format("{}[{}]", one.name, fmt::join(need.extras, ",")));
-    }
-  }
-  return {names.begin(), names.end()};
-}
-
-// The distributions that a name means: by their own names, else by what they give to import.
-std::vector<const Distribution*> find_named(const Inventory& inventory, const std::string& name) {
-  std::vector<const Distribution*> found;
-  const auto normalized = python::normalize_name(name);
-  for (const auto& one : inventory.distributions) {
-    if (one.normalized == normalized || one.package == name) found.push_back(&one);
-  }
-  if (found.empty()) {
-    for (const auto i : inventory.modules.owners(name)) found.push_back(&inventory.distributions[i]);
-  }
-  if (found.empty()) fail<NotFound>("{}: no distribution of that name, and none gives it to import", printable(name));
-  return found;
 }
 
 }  // namespace
