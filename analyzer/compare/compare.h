@@ -44,6 +44,10 @@ struct PackageComparison {
   std::map<packages::Source, std::uint64_t> unchanged;  // how many
 };
 
+// What breaks most comes first: gone, another major version, other versions, new, rebuilt; the largest first within
+// each, equals as they were.
+std::vector<ComparedPackage> breaking_first(std::vector<ComparedPackage> packages);
+
 // ---- files
 
 enum class FileChange : std::uint8_t { kAdded, kRemoved, kContent, kAttributes, kTime };

@@ -124,6 +124,44 @@ TEST_F(Compare, PackagesAreAddedRemovedChangedAndRebuilt) {
   EXPECT_EQ(packages.unchanged.at(packages::Source::kPip), 1u);
 }
 
+ComparedPackage compared(const std::string& name, PackageChange change, std::uint64_t bytes, std::string before = "",
+                         std::string after = "") {
+  ComparedPackage package;
+  package.name = name;
+  package.change = change;
+  package.bytes_after = bytes;
+  if (!before.empty()) package.before = {std::move(before)};
+  if (!after.empty()) package.after = {std::move(after)};
+  return package;
+}
+
+TEST(BreakingFirst, WhatIsGoneThenMajorVersionsThenOthersThenWhatIsNew) {
+  const auto sorted = breaking_first({compared("rebuilt", PackageChange::kRebuilt, 900, "1", "1"),
+                                      compared("new", PackageChange::kAdded, 800, "", "1"),
+                                      compared("minor", PackageChange::kChanged, 700, "1.9", "1.10"),
+                                      compared("major", PackageChange::kChanged, 1, "1.9", "2.0"),
+                                      compared("gone", PackageChange::kRemoved, 0, "1", "")});
+  EXPECT_THAT(said(sorted),
+              ElementsAre("gone removed", "major changed", "minor changed", "new added", "rebuilt rebuilt"));
+}
+
+TEST(BreakingFirst, OfOneKindTheLargestFirstOnEitherSide) {
+  auto shrunk = compared("shrunk", PackageChange::kChanged, 1, "1.0", "1.1");
+  shrunk.bytes_before = 50;
+  const auto sorted = breaking_first({compared("b", PackageChange::kChanged, 10, "1.0", "1.1"),
+                                      compared("a", PackageChange::kChanged, 10, "1.0", "1.1"), shrunk,
+                                      compared("large", PackageChange::kChanged, 99, "1.0", "1.1")});
+  EXPECT_THAT(said(sorted), ElementsAre("large changed", "shrunk changed", "b changed", "a changed"))
+      << "equals stay as they were";
+}
+
+TEST(BreakingFirst, AnEpochOrAVersionThatNobodyCanReadIsAnotherMajorVersion) {
+  const auto sorted = breaking_first({compared("same", PackageChange::kChanged, 9, "2.1", "v2.2"),
+                                      compared("epoch", PackageChange::kChanged, 5, "2.1", "1!2.1"),
+                                      compared("odd", PackageChange::kChanged, 3, "2.1", "not a version")});
+  EXPECT_THAT(said(sorted), ElementsAre("epoch changed", "odd changed", "same changed"));
+}
+
 TEST_F(Compare, BytecodeOfOtherTimesDoesNotMakeAPackageRebuilt) {
   a_.package("numpy", "1").tree.entries["site/numpy/__pycache__/__init__.cpython-311.pyc"] = file("time 1");
   b_.package("numpy", "1").tree.entries["site/numpy/__pycache__/__init__.cpython-311.pyc"] = file("time 2");
@@ -214,9 +252,10 @@ TEST_F(Compare, LayersAreComparedByBlobAndByStream) {
 
 TEST_F(Compare, ConfigIsComparedFieldByField) {
   a_.config(
-      R"({"architecture": "amd64", "created": "2026", "config": {"Env": ["PATH=/bin", "OLD=1", "SAME=s"], "Cmd": ["sh"], "Labels": {"a": "1"}, "User": ""}})");
-  b_.config(
-      R"({"architecture": "amd64", "created": "2027", "config": {"Env": ["PATH=/bin:/sbin", "SAME=s"], "Cmd": ["sh", "-l"], "Labels": {"a": "2", "b": "x"}}})");
+      R"({"architecture": "amd64", "created": "2026", "config": {"Env": ["PATH=/bin", "OLD=1", "SAME=s"], "Cmd": )"
+      R"(["sh"], "Labels": {"a": "1"}, "User": ""}})");
+  b_.config(R"({"architecture": "amd64", "created": "2027", "config": {"Env": ["PATH=/bin:/sbin", "SAME=s"], "Cmd": )"
+            R"(["sh", "-l"], "Labels": {"a": "2", "b": "x"}}})");
   std::vector<std::string> list;
   for (const auto& change : compare().config)
     list.push_back(change.field + ": " + change.before + " -> " + change.after);

@@ -1,12 +1,10 @@
 #include "cli/image/diff_report.h"
 
-#include <algorithm>
 #include <array>
 #include <ostream>
 
 #include <nlohmann/json.hpp>
 
-#include "analyzer/python/version.h"
 #include "cli/base/text.h"
 #include "core/base/safe_text.h"
 #include "core/base/strings.h"
@@ -38,33 +36,10 @@ std::string signed_bytes(std::uint64_t before, std::uint64_t after) {
   return after > before ? "+" + human_bytes(after - before) : "-" + human_bytes(before - after);
 }
 
-// What breaks most comes first: gone, another major version, other versions, new, rebuilt; by size within.
-int rank(const ComparedPackage& package) {
-  if (package.change == PackageChange::kRemoved) return 0;
-  if (package.change == PackageChange::kAdded) return 3;
-  if (package.change == PackageChange::kRebuilt) return 4;
-  const auto major = [](const std::vector<std::string>& versions) {
-    const auto version = python::Version::parse(versions.empty() ? "" : versions.back());
-    const auto text = version ? version->normalized() : "";
-    return text.substr(0, text.find('.'));
-  };
-  return major(package.before) != major(package.after) ? 1 : 2;
-}
-
-std::vector<ComparedPackage> by_rank(std::vector<ComparedPackage> packages) {
-  std::ranges::stable_sort(packages, [](const ComparedPackage& a, const ComparedPackage& b) {
-    const auto key = [](const ComparedPackage& one) {
-      return std::pair(rank(one), -std::int64_t(std::max(one.bytes_before, one.bytes_after)));
-    };
-    return key(a) < key(b);
-  });
-  return packages;
-}
-
 void print_package_rows(const std::vector<ComparedPackage>& packages, std::size_t limit, std::ostream& out) {
   if (packages.empty()) return;
   std::vector<std::vector<std::string>> rows{{"PACKAGE", "SOURCE", "CHANGE", "A", "B", "SIZE"}};
-  for (const auto& package : by_rank(packages)) {
+  for (const auto& package : compare::breaking_first(packages)) {
     if (rows.size() > limit) break;
     const auto change = package.change == PackageChange::kRebuilt ? fmt::format("{} files", package.changed_files)
                                                                   : std::string(package_change_name(package.change));
