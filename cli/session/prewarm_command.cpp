@@ -1,8 +1,10 @@
-#include <algorithm>
 #include <ostream>
+#include <span>
 
 #include <nlohmann/json.hpp>
 
+#include "analyzer/prewarm/carry_out.h"
+#include "analyzer/prewarm/known_uses.h"
 #include "analyzer/prewarm/plan.h"
 #include "analyzer/prewarm/used_content.h"
 #include "analyzer/report/window.h"
@@ -38,43 +40,19 @@ struct Subjects {
   std::vector<fuse::ImageSpec> specs;
 };
 
-// What the usage database says, of one image where its sessions were heard, else of all: a new version is used as the
-// ones before it.
-class KnownUses {
- public:
-  KnownUses(const Context& context, const PrewarmArguments& arguments)
-      : window_(report::parse_window(arguments.window, today_utc())),
-        database_(open_existing_database(context, arguments.database)),
-        all_(database_->snapshot({.window = window_, .image = std::nullopt})) {}
-
-  std::uint64_t sessions_of(const Digest& image) const {
-    const auto found = std::ranges::find(all_.images, image, &usage::ImageFacts::digest);
-    return found == all_.images.end() ? 0 : found->launched;
-  }
-
-  std::map<std::string, prewarm::KnownUse> distributions_of(const Digest& image) const {
-    const auto found = std::ranges::find(all_.images, image, &usage::ImageFacts::digest);
-    if (found == all_.images.end() || found->heard == 0) return in(all_);
-    return in(database_->snapshot({.window = window_, .image = image}));
-  }
-
- private:
-  static std::map<std::string, prewarm::KnownUse> in(const usage::Snapshot& snapshot) {
-    std::map<std::string, prewarm::KnownUse> use;
-    for (const auto& one : snapshot.distributions)
-      use[one.name] = {.sessions = std::max(one.sessions, one.file_sessions), .modules = one.modules};
-    return use;
-  }
-
-  usage::DayRange window_;
-  std::unique_ptr<usage::Database> database_;
-  usage::Snapshot all_;
-};
+// Empty without a database.
+std::optional<prewarm::KnownUses> known_uses(const Context& context, const PrewarmArguments& arguments) {
+  if (arguments.database.empty()) return std::nullopt;
+  const auto window = report::parse_window(arguments.window, today_utc());
+  const std::shared_ptr database = open_existing_database(context, arguments.database);
+  return prewarm::KnownUses([database, window](const std::optional<Digest>& image) {
+    return database->snapshot({.window = window, .image = image});
+  });
+}
 
 Subjects read_subjects(Context& context, const PrewarmArguments& arguments) {
   Subjects subjects;
-  std::optional<KnownUses> uses;
-  if (!arguments.database.empty()) uses.emplace(context, arguments);
+  const auto uses = known_uses(context, arguments);
   for (const auto& reference : arguments.images) {
     context.cancel.throw_if_cancelled();
     const auto image = open_indexed(context, reference,
@@ -108,58 +86,25 @@ prewarm::Plan make_plan(const Subjects& subjects, std::uint64_t budget_bytes, fu
                              .merge_gap_bytes = fuse::StreamOptions().merge_gap_bytes});
 }
 
-// In requests that are not too large; the order stays.
-std::vector<std::vector<fuse::LayerRanges>> requests_for(const std::vector<prewarm::LayerRange>& ranges) {
-  std::vector<std::vector<fuse::LayerRanges>> requests;
-  for (std::size_t i = 0; i < ranges.size(); ++i) {
-    if (i % fuse::kMaxFetchRanges == 0) requests.emplace_back();
-    auto& request = requests.back();
-    if (request.empty() || request.back().layer != ranges[i].layer)
-      request.push_back({.layer = ranges[i].layer, .ranges = {}});
-    request.back().ranges.push_back(ranges[i].stream_range);
+std::vector<fuse::LayerRanges> by_layer(std::span<const prewarm::LayerRange> ranges) {
+  std::vector<fuse::LayerRanges> layers;
+  for (const auto& range : ranges) {
+    if (layers.empty() || layers.back().layer != range.layer) layers.push_back({.layer = range.layer, .ranges = {}});
+    layers.back().ranges.push_back(range.stream_range);
   }
-  return requests;
+  return layers;
 }
 
-struct Outcome {
-  std::vector<std::uint64_t> fetched_bytes;  // by item of the plan
-  std::vector<bool> left;                    // not asked for: transfers that broke took its share of the budget
-  std::uint64_t sum = 0;
-};
-
-Outcome carry_out(Context& context, const Subjects& subjects, const prewarm::Plan& plan, std::uint64_t budget_bytes,
-                  fuse::ControlClient& daemon) {
-  Outcome outcome{.fetched_bytes = std::vector<std::uint64_t>(plan.items.size()),
-                  .left = std::vector<bool>(plan.items.size())};
+prewarm::Outcome carry_out(Context& context, const Subjects& subjects, const prewarm::Plan& plan,
+                           std::uint64_t budget_bytes, fuse::ControlClient& daemon) {
   Progress progress;
-  progress.expect(plan.download_bytes);
   const ProgressLine line(progress, "prewarm", context.global.quiet);
-  std::uint64_t planned = 0;
-  const auto reach = [&](std::uint64_t bytes) {
-    if (bytes > progress.done_bytes()) progress.add(bytes - progress.done_bytes());
+  const auto fetch = [&](std::size_t image, std::span<const prewarm::LayerRange> ranges,
+                         const prewarm::FetchProgress& told) {
+    return daemon.fetch(subjects.specs[image], by_layer(ranges), told, context.cancel).fetched_bytes;
   };
-  for (std::size_t i = 0; i < plan.items.size(); ++i) {
-    const auto& item = plan.items[i];
-    if (item.ranges.empty()) continue;
-    if (outcome.sum + item.download_bytes > budget_bytes) {
-      outcome.left[i] = true;
-      continue;
-    }
-    for (const auto& request : requests_for(item.ranges)) {
-      const auto fetched = daemon.fetch(
-          subjects.specs[item.image], request,
-          [&](std::uint64_t done, std::uint64_t expected) {
-            reach(planned + std::uint64_t(double(item.download_bytes) * double(done) /
-                                          double(std::max<std::uint64_t>(expected, 1))));
-          },
-          context.cancel);
-      outcome.fetched_bytes[i] += fetched.fetched_bytes;
-    }
-    outcome.sum += outcome.fetched_bytes[i];
-    planned += item.download_bytes;
-    reach(planned);
-  }
-  return outcome;
+  return prewarm::carry_out(plan, {.budget_bytes = budget_bytes, .max_ranges = fuse::kMaxFetchRanges}, fetch,
+                            {progress, context.cancel});
 }
 
 std::string state_of(const prewarm::Item& item, bool left, bool dry_run) {
@@ -182,7 +127,7 @@ std::string why(const prewarm::Item& item, bool with_use) {
   return with_use ? fmt::format("start of {} sessions", item.sessions) : "start";
 }
 
-json document_of(const Subjects& subjects, const prewarm::Plan& plan, const Outcome& outcome,
+json document_of(const Subjects& subjects, const prewarm::Plan& plan, const prewarm::Outcome& outcome,
                  const PrewarmArguments& arguments) {
   json images = json::array(), items = json::array();
   for (std::size_t i = 0; i < subjects.images.size(); ++i) {
@@ -204,12 +149,15 @@ json document_of(const Subjects& subjects, const prewarm::Plan& plan, const Outc
                      {"planned_bytes", item.download_bytes},
                      {"fetched_bytes", outcome.fetched_bytes[i]}});
   }
-  return {
-      {"budget_bytes", arguments.budget_bytes}, {"planned_bytes", plan.download_bytes}, {"fetched_bytes", outcome.sum},
-      {"dry_run", arguments.dry_run},           {"images", std::move(images)},          {"items", std::move(items)}};
+  return {{"budget_bytes", arguments.budget_bytes},
+          {"planned_bytes", plan.download_bytes},
+          {"fetched_bytes", outcome.sum_bytes},
+          {"dry_run", arguments.dry_run},
+          {"images", std::move(images)},
+          {"items", std::move(items)}};
 }
 
-void print(Context& context, const Subjects& subjects, const prewarm::Plan& plan, const Outcome& outcome,
+void print(Context& context, const Subjects& subjects, const prewarm::Plan& plan, const prewarm::Outcome& outcome,
            const PrewarmArguments& arguments) {
   std::vector<std::vector<std::string>> rows{{"WHAT", "IMAGE", "WHY", "BYTES", "STATE"}};
   for (std::size_t i = 0; i < plan.items.size(); ++i) {
@@ -221,7 +169,8 @@ void print(Context& context, const Subjects& subjects, const prewarm::Plan& plan
   if (plan.items.empty()) {
     context.out
         << (arguments.database.empty()
-                ? "nothing to do: none of these images has a profile, and without --usage nothing is known of packages\n"
+                ? "nothing to do: none of these images has a profile, and without --usage nothing is known of "
+                  "packages\n"
                 : "nothing to do: none of these images has a profile, and nobody is known to use a package of them\n");
     return;
   }
@@ -230,7 +179,7 @@ void print(Context& context, const Subjects& subjects, const prewarm::Plan& plan
     context.out << fmt::format("at most {} of {} would be fetched\n", human_bytes(plan.download_bytes),
                                human_bytes(arguments.budget_bytes));
   else
-    context.out << fmt::format("{} of {} were fetched\n", human_bytes(outcome.sum),
+    context.out << fmt::format("{} of {} were fetched\n", human_bytes(outcome.sum_bytes),
                                human_bytes(arguments.budget_bytes));
 }
 
@@ -238,9 +187,8 @@ void run_prewarm(Context& context, const PrewarmArguments& arguments) {
   const auto subjects = read_subjects(context, arguments);
   auto daemon = connect_or_start_daemon(context);
   const auto plan = make_plan(subjects, arguments.budget_bytes, daemon);
-  Outcome outcome{.fetched_bytes = std::vector<std::uint64_t>(plan.items.size()),
-                  .left = std::vector<bool>(plan.items.size())};
-  if (!arguments.dry_run) outcome = carry_out(context, subjects, plan, arguments.budget_bytes, daemon);
+  const auto outcome =
+      arguments.dry_run ? prewarm::Outcome(plan) : carry_out(context, subjects, plan, arguments.budget_bytes, daemon);
   if (context.global.json)
     context.print_json(document_of(subjects, plan, outcome, arguments));
   else
@@ -269,8 +217,10 @@ void add_prewarm_command(CLI::App& app, Context& context) {
   command->add_flag("--dry-run", arguments->dry_run, "Say what would be fetched and why");
   command->footer(
       "Examples:\n  varve prewarm --budget 2GB registry.example/team/notebook:2026-11\n"
-      "  varve prewarm --budget 20GiB --usage usage.db --dry-run registry.example/team/notebook:2026-11 registry.example/team/notebook:2026-10\n\n"
-      "What is here already costs nothing, and is not fetched again: run it again after it was stopped, and it goes on. docs/guide/warm-machines.md says how the order is made.");
+      "  varve prewarm --budget 20GiB --usage usage.db --dry-run registry.example/team/notebook:2026-11 "
+      "registry.example/team/notebook:2026-10\n\n"
+      "What is here already costs nothing, and is not fetched again: run it again after it was stopped, and it goes "
+      "on. docs/guide/warm-machines.md says how the order is made.");
   command->callback([&context, arguments] { run_prewarm(context, *arguments); });
 }
 
