@@ -1,20 +1,21 @@
 #include <algorithm>
-#include <map>
 #include <memory>
 #include <optional>
 #include <ostream>
-#include <set>
 
 #include <nlohmann/json.hpp>
 
 #include "analyzer/notebooks/scan.h"
 #include "analyzer/packages/distribution_names.h"
 #include "analyzer/usage/database.h"
+#include "analyzer/usage/scan_batches.h"
+#include "analyzer/usage/scan_summary.h"
 #include "cli/base/open_image.h"
 #include "cli/base/text.h"
 #include "cli/usage/usage_command.h"
 #include "core/base/progress.h"
 #include "core/base/safe_text.h"
+#include "core/base/strings.h"
 #include "core/base/units.h"
 
 namespace varve::cli {
@@ -27,7 +28,6 @@ using packages::DistributionNames;
 
 constexpr std::size_t kMaxErrorsShown = 20;  // to people; --json has all
 constexpr std::size_t kMaxInstallsShown = 20;
-constexpr std::size_t kFilesPerTransaction = 2000;  // of the database; also what is held for it
 
 struct ScanArguments {
   std::vector<std::string> paths;
@@ -85,101 +85,54 @@ json to_json(const ScannedFile& file, const DistributionNames& names) {
   return entry;
 }
 
-// What people want to know of all files together. Files with the same code count once.
-class Summary {
- public:
-  explicit Summary(const DistributionNames& names) : names_(names) {}
+json to_json(const usage::ScanSummary& summary, const notebooks::ScanResult& result) {
+  json languages = json::object();
+  for (const auto& [language, count] : summary.languages()) languages[language] = count;
+  return {{"files", summary.files()},       {"distinct", summary.distinct()}, {"duplicates", summary.duplicates()},
+          {"errors", result.errors.size()}, {"skipped", result.skipped},      {"bytes", result.bytes},
+          {"languages", languages}};
+}
 
-  void add(const ScannedFile& file) {
-    ++files_;
-    if (!file.duplicate_of.empty()) return void(++duplicates_);
-    ++languages_[file.language.empty() ? "unknown" : file.language];
-    std::map<std::pair<std::string, std::string>, bool> used;  // row -> only optional
-    for (const auto& import : file.imports) {
-      if (import.local || import.unknown_name || names_.is_stdlib(import)) continue;
-      const auto [row, is_new] = used.try_emplace(row_of(import), true);
-      row->second = row->second && import.kind == notebooks::ImportKind::kOptional;
-    }
-    for (const auto& [row, optional] : used) {
-      ++uses_[row].notebooks;
-      uses_[row].optional += optional ? 1 : 0;
-    }
-    std::set<std::string> installed;
-    for (const auto& install : file.installs)
-      if (!install.remove)
-        installed.insert(install.tool + " " + (install.package.empty() ? install.argument : install.package));
-    for (const auto& name : installed) ++installs_[name];
+void print_uses(const usage::ScanSummary& summary, const DistributionNames& names, std::ostream& out) {
+  const auto uses = summary.uses();
+  if (uses.empty()) return;
+  std::vector<std::vector<std::string>> table = {{"NOTEBOOKS", "SHARE", "OPTIONAL", "NAME", "DISTRIBUTION"}};
+  for (const auto& use : uses) {
+    const auto* nobody = names.of_image() ? "(not in the image)" : "-";
+    table.push_back({std::to_string(use.notebooks),
+                     fmt::format("{:.1f}%", 100.0 * double(use.notebooks) / double(summary.distinct())),
+                     std::to_string(use.optional), printable(use.module),
+                     use.distributions.empty() ? nobody : printable(use.distributions)});
   }
+  print_table(out, table);
+  out << '\n';
+}
 
-  json to_json(const notebooks::ScanResult& result) const {
-    json languages = json::object();
-    for (const auto& [language, count] : languages_) languages[language] = count;
-    return {{"files", files_},           {"distinct", files_ - duplicates_},
-            {"duplicates", duplicates_}, {"errors", result.errors.size()},
-            {"skipped", result.skipped}, {"bytes", result.bytes},
-            {"languages", languages}};
-  }
+void print_installs(const usage::ScanSummary& summary, std::ostream& out) {
+  const auto installs = summary.installs();
+  if (installs.empty()) return;
+  std::vector<std::vector<std::string>> table = {{"NOTEBOOKS", "INSTALL"}};
+  for (std::size_t i = 0; i < std::min(installs.size(), kMaxInstallsShown); ++i)
+    table.push_back({std::to_string(installs[i].notebooks), printable(installs[i].what)});
+  print_table(out, table);
+  if (installs.size() > kMaxInstallsShown)
+    out << fmt::format("{} more: --json lists all\n", installs.size() - kMaxInstallsShown);
+  out << '\n';
+}
 
-  void print(std::ostream& out, const notebooks::ScanResult& result) const {
-    print_uses(out);
-    print_installs(out);
-    out << fmt::format(
-        "{} notebooks and scripts, {} distinct ({} more have the same code as another), {}; {} other files, {} "
-        "errors\n",
-        files_, files_ - duplicates_, duplicates_, human_bytes(result.bytes), result.skipped, result.errors.size());
-    std::string line;
-    for (const auto& [language, count] : languages_)
-      line += fmt::format("{}{} {}", line.empty() ? "" : ", ", count, printable(language));
-    if (!line.empty()) out << "languages: " << line << '\n';
-  }
-
- private:
-  struct Use {
-    std::uint64_t notebooks = 0;
-    std::uint64_t optional = 0;  // of these: only inside try or if
-  };
-
-  // Module and distribution, as the table shows them.
-  std::pair<std::string, std::string> row_of(const Import& import) const {
-    std::string distributions;
-    for (const auto& name : names_.of(import)) distributions += (distributions.empty() ? "" : ", ") + name;
-    if (distributions.empty()) distributions = names_.of_image() ? "(not in the image)" : "-";
-    return {import.name.substr(0, import.name.find('.')), distributions};
-  }
-
-  void print_uses(std::ostream& out) const {
-    std::vector<std::pair<std::pair<std::string, std::string>, Use>> rows(uses_.begin(), uses_.end());
-    std::stable_sort(rows.begin(), rows.end(),
-                     [](const auto& a, const auto& b) { return a.second.notebooks > b.second.notebooks; });
-    if (rows.empty()) return;
-    std::vector<std::vector<std::string>> table = {{"NOTEBOOKS", "SHARE", "OPTIONAL", "NAME", "DISTRIBUTION"}};
-    for (const auto& [row, use] : rows)
-      table.push_back({std::to_string(use.notebooks),
-                       fmt::format("{:.1f}%", 100.0 * double(use.notebooks) / double(files_ - duplicates_)),
-                       std::to_string(use.optional), printable(row.first), printable(row.second)});
-    print_table(out, table);
-    out << '\n';
-  }
-
-  void print_installs(std::ostream& out) const {
-    std::vector<std::pair<std::string, std::uint64_t>> rows(installs_.begin(), installs_.end());
-    std::stable_sort(rows.begin(), rows.end(), [](const auto& a, const auto& b) { return a.second > b.second; });
-    if (rows.empty()) return;
-    std::vector<std::vector<std::string>> table = {{"NOTEBOOKS", "INSTALL"}};
-    for (std::size_t i = 0; i < std::min(rows.size(), kMaxInstallsShown); ++i)
-      table.push_back({std::to_string(rows[i].second), printable(rows[i].first)});
-    print_table(out, table);
-    if (rows.size() > kMaxInstallsShown)
-      out << fmt::format("{} more: --json lists all\n", rows.size() - kMaxInstallsShown);
-    out << '\n';
-  }
-
-  const DistributionNames& names_;
-  std::uint64_t files_ = 0, duplicates_ = 0;
-  std::map<std::string, std::uint64_t> languages_;
-  std::map<std::pair<std::string, std::string>, Use> uses_;
-  std::map<std::string, std::uint64_t> installs_;
-};
+void print(const usage::ScanSummary& summary, const DistributionNames& names, const notebooks::ScanResult& result,
+           std::ostream& out) {
+  print_uses(summary, names, out);
+  print_installs(summary, out);
+  out << fmt::format(
+      "{} notebooks and scripts, {} distinct ({} more have the same code as another), {}; {} other files, {} errors\n",
+      summary.files(), summary.distinct(), summary.duplicates(), human_bytes(result.bytes), result.skipped,
+      result.errors.size());
+  std::vector<std::string> languages;
+  for (const auto& [language, count] : summary.languages())
+    languages.push_back(fmt::format("{} {}", count, printable(language)));
+  if (!languages.empty()) out << "languages: " << joined(languages) << '\n';
+}
 
 void print_errors(const Context& context, const std::vector<notebooks::ScanError>& errors) {
   for (std::size_t i = 0; i < std::min(errors.size(), kMaxErrorsShown); ++i)
@@ -211,28 +164,6 @@ class JsonWriter {
   bool first_ = true;
 };
 
-// Files for the database, some thousand at a time. Without a database it does nothing.
-class Keeper {
- public:
-  explicit Keeper(const std::string& where) {
-    if (!where.empty()) database_ = usage::open_database(where);
-  }
-  void add(ScannedFile&& file) {
-    if (database_ == nullptr) return;
-    waiting_.files.push_back(std::move(file));
-    if (waiting_.files.size() >= kFilesPerTransaction) flush();
-  }
-  void flush() {
-    if (database_ == nullptr || waiting_.files.empty()) return;
-    database_->put_scan(waiting_);
-    waiting_.files.clear();
-  }
-
- private:
-  std::unique_ptr<usage::Database> database_;
-  notebooks::ScanResult waiting_;
-};
-
 DistributionNames names_for(const Context& context, const ScanArguments& arguments) {
   if (!arguments.packages.empty()) return DistributionNames::of_packages_file(arguments.packages);
   if (arguments.image.empty()) return {};
@@ -248,19 +179,20 @@ void run_scan(Context& context, const ScanArguments& arguments) {
   notebooks::ScanOptions options;
   options.jobs = arguments.jobs;
   options.is_distribution = [&](std::string_view name) { return names.is_distribution(name); };
-  Summary summary(names);
-  Keeper keeper(arguments.database);
+  usage::ScanSummary summary(names);
+  const auto database = arguments.database.empty() ? nullptr : usage::open_database(arguments.database);
+  usage::ScanBatches kept([&](const notebooks::ScanResult& batch) { database->put_scan(batch); });
   std::optional<JsonWriter> writer;
   if (context.global.json) writer.emplace(context.out);
   const auto result = notebooks::scan({arguments.paths.begin(), arguments.paths.end()}, options, context.cancel,
                                       [&](ScannedFile&& file) {
                                         summary.add(file);
                                         if (writer) writer->file(to_json(file, names));
-                                        keeper.add(std::move(file));
+                                        if (database) kept.add(std::move(file));
                                       });
-  keeper.flush();
-  if (writer) return writer->end(result.errors, summary.to_json(result));
-  summary.print(context.out, result);
+  kept.finish();
+  if (writer) return writer->end(result.errors, to_json(summary, result));
+  print(summary, names, result, context.out);
   print_errors(context, result.errors);
 }
 
