@@ -48,7 +48,7 @@ struct Traffic {
   }
 };
 
-json recording_stats(const RunRecording& recording, const fuse::SessionResult& result) {
+json recording_stats(const recorder::SessionRecording& recording, const fuse::SessionResult& result) {
   json stats = {
       {"session", recording.session()}, {"switched_on", recording.switched_on()}, {"files", recording.files()}};
   stats["file_overflows"] = result.access_overflows;
@@ -58,7 +58,8 @@ json recording_stats(const RunRecording& recording, const fuse::SessionResult& r
 }
 
 void write_stats(const RunOptions& options, const fuse::SessionResult& result, const fuse::AcquiredImage& acquired,
-                 const Traffic& traffic, std::optional<double> ready_seconds, const RunRecording* recording) {
+                 const Traffic& traffic, std::optional<double> ready_seconds,
+                 const recorder::SessionRecording* recording) {
   json stats = {{"image", acquired.image.to_string()},
                 {"mode", std::string(fuse::to_string(acquired.mode))},
                 {"runtime", result.runtime},
@@ -79,21 +80,23 @@ void write_stats(const RunOptions& options, const fuse::SessionResult& result, c
   write_file_atomically(options.stats_file, as_bytes(stats.dump(2) + "\n"));
 }
 
-std::unique_ptr<RunRecording> begin_recording(const Context& context, const RunOptions& options, const Digest& image,
-                                              fuse::SessionRequest& request) {
+std::unique_ptr<recorder::SessionRecording> recording_of(const Context& context, const RunOptions& options,
+                                                         const Digest& image, fuse::SessionRequest& request) {
   if (!options.record) return nullptr;
   const auto usage = context.global.root / "usage";
-  return RunRecording::begin(
+  return begin_recording(
       {.spool = options.usage_spool.empty() ? usage / "spool" : std::filesystem::absolute(options.usage_spool),
        .recorder = usage / "recorder",
        .image = image,
        .version = VARVE_VERSION,
+       .image_env = {},
+       .session_env = {},
        .own_variable = process_environment()},
       request, [](const std::string& text) { log::warn("{}", text); });
 }
 
-void end_recording(RunRecording& recording, const fuse::SessionResult& result) {
-  recording.end(result);
+void end_recording(recorder::SessionRecording& recording, const fuse::SessionResult& result) {
+  recording.end(result.exit_status == 0);
   if (!recording.failure().empty()) log::warn("records of the session are lost: {}", recording.failure());
   if (!result.accesses_unwatched.empty())
     log::info("which files of the image the session opens is not recorded: {}", result.accesses_unwatched);
@@ -144,7 +147,7 @@ int run_image(Context& context, const RunOptions& options) {
   auto request = make_session_request(context, options.session, acquired, image.reference);
   request.name = options.name;
   request.remove_at_exit = options.remove;
-  const auto recording = begin_recording(context, options, acquired.image, request);
+  const auto recording = recording_of(context, options, acquired.image, request);
   const auto result = run_request(context, request, options, ready_seconds);
   if (recording) end_recording(*recording, result);
   if (!options.stats_file.empty()) {
@@ -181,7 +184,8 @@ void add_run_command(CLI::App& app, Context& context) {
       "Examples:\n  varve run --rm oci:image:latest -- python3 -c 'import numpy'\n"
       "  varve run --name lab --volume $HOME/notebooks:/work -w /work registry.example/team/science:42 -- jupyter lab\n"
       "  varve run --rm --gpus all oci:image:latest -- python3 -c 'import torch; print(torch.cuda.device_count())'\n\n"
-      "The exit status is the command's; 125 if Varve failed before it, 126 if it may not be executed, 127 if it is not there.");
+      "The exit status is the command's; 125 if Varve failed before it, 126 if it may not be executed, 127 if it is "
+      "not there.");
   run->callback([&context, options] {
     if (options->image.empty() == options->rootfs.empty())
       throw UsageError("either an IMAGE or --rootfs DIR; the words of the command stand behind --");

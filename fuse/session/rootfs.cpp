@@ -1,5 +1,6 @@
 #include "fuse/session/rootfs.h"
 
+#include <dirent.h>
 #include <fcntl.h>
 #include <linux/openat2.h>
 #include <sys/stat.h>
@@ -8,10 +9,12 @@
 
 #include <array>
 #include <climits>
+#include <memory>
 #include <vector>
 
 #include "core/base/errors.h"
 #include "core/base/file.h"
+#include "core/base/free_with.h"
 
 namespace varve::fuse {
 namespace {
@@ -104,6 +107,21 @@ std::optional<Bytes> Rootfs::read_file(std::string_view path, std::uint64_t limi
   Bytes bytes(std::size_t(status.st_size));
   pread_exactly(file.get(), 0, bytes, fmt::format("{} in {}", path, name_));
   return bytes;
+}
+
+std::optional<Rootfs::Folder> Rootfs::list(std::string_view path) const {
+  auto fd = open_path(path, O_RDONLY | O_DIRECTORY | O_NONBLOCK);
+  struct stat status {};
+  if (!fd || ::fstat(fd->get(), &status) != 0) return std::nullopt;
+  const std::unique_ptr<DIR, FreeWith<::closedir>> listing(::fdopendir(fd->get()));
+  if (!listing) return std::nullopt;
+  fd->release();
+  Folder folder{.inode = status.st_ino, .names = {}};
+  while (const auto* entry = ::readdir(listing.get())) {
+    const std::string_view name = entry->d_name;
+    if (name != "." && name != "..") folder.names.emplace_back(name);
+  }
+  return folder;
 }
 
 std::string Rootfs::ensure(std::string_view path, const NewFile& wanted) const {

@@ -3,9 +3,11 @@
 // inside. An image can hold any symlink, so nothing in it is ever opened by a plain path.
 #include <sys/types.h>
 
+#include <cstdint>
 #include <optional>
 #include <string>
 #include <string_view>
+#include <vector>
 
 #include "core/base/bytes.h"
 #include "core/base/unique_fd.h"
@@ -29,6 +31,13 @@ class Rootfs {
   // The content of a regular file; absent if there is none of that name. Throws Unsupported if it is larger than
   // `limit_bytes`.
   std::optional<Bytes> read_file(std::string_view path, std::uint64_t limit_bytes) const;
+
+  struct Folder {
+    std::uint64_t inode = 0;
+    std::vector<std::string> names;  // in any order, without "." and ".."
+  };
+  // Absent if there is no such folder, or none that can be read. Throws as open_path().
+  std::optional<Folder> list(std::string_view path) const;
 
   struct NewFile {
     bool folder = true;

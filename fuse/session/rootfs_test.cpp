@@ -4,6 +4,7 @@
 #include <gtest/gtest.h>
 #include <sys/stat.h>
 
+#include <algorithm>
 #include <filesystem>
 #include <fstream>
 
@@ -74,6 +75,29 @@ TEST_F(RootfsTest, OpensThroughSymlinksAsItsProcessesWould) {
   std::ofstream(root_ / "target") << "inside";
   fs::create_symlink("/target", root_ / "good");
   EXPECT_EQ(as_text(*Rootfs::open(root_).read_file("good", 100)), "inside");
+}
+
+TEST_F(RootfsTest, ListsAFolderThroughSymlinksAsItsProcessesWould) {
+  fs::create_directories(root_ / "usr/lib/python3");
+  std::ofstream(root_ / "usr/lib/.hidden") << "";
+  fs::create_symlink("/usr/lib", root_ / "lib");
+  fs::create_symlink("/", root_ / "usr/up");
+  const auto rootfs = Rootfs::open(root_);
+  auto folder = rootfs.list("usr/lib");
+  ASSERT_TRUE(folder.has_value());
+  std::sort(folder->names.begin(), folder->names.end());
+  EXPECT_EQ(folder->names, (std::vector<std::string>{".hidden", "python3"}));
+  EXPECT_EQ(rootfs.list("/lib")->inode, folder->inode) << "a link to a folder is that folder";
+  EXPECT_EQ(rootfs.list("usr/up")->inode, rootfs.list("")->inode) << "and / is the root's own";
+  EXPECT_TRUE(rootfs.list("lib/python3")->names.empty());
+}
+
+TEST_F(RootfsTest, WhatIsNoFolderIsNotListed) {
+  std::ofstream(root_ / "file") << "";
+  ASSERT_EQ(::mkfifo((root_ / "fifo").c_str(), 0644), 0);
+  fs::create_symlink("nowhere", root_ / "dangling");
+  for (const auto* path : {"file", "fifo", "dangling", "absent", "file/below"})
+    EXPECT_FALSE(Rootfs::open(root_).list(path).has_value()) << path;
 }
 
 TEST_F(RootfsTest, IsAFolder) { EXPECT_THROW(Rootfs::open(dir_ / "none"), std::system_error); }

@@ -1,0 +1,137 @@
+#include "analyzer/recorder/session_recording.h"
+
+#include <fcntl.h>
+#include <sys/stat.h>
+#include <unistd.h>
+
+#include <algorithm>
+#include <chrono>
+#include <map>
+#include <optional>
+#include <stdexcept>
+#include <utility>
+
+#include "core/base/calendar.h"
+#include "core/base/errors.h"
+#include "core/base/file.h"
+
+namespace varve::recorder {
+namespace {
+
+constexpr const char* kSpoolInside = "/run/varve/spool";
+
+std::optional<std::string> value_in(const std::vector<std::string>& variables, const std::string& name) {
+  std::optional<std::string> value;
+  for (const auto& one : variables)
+    if (one.starts_with(name + "=")) value = one.substr(name.size() + 1);
+  return value;
+}
+
+// Anybody may add a file, nobody may look for those of others.
+void make_spool_folder(const std::filesystem::path& folder) {
+  std::filesystem::create_directories(folder.parent_path());
+  if (::mkdir(folder.c_str(), 0700) != 0) {
+    if (errno == EEXIST && std::filesystem::is_directory(folder)) return;
+    fail_errno("make the folder {}", folder.string());
+  }
+  if (::chmod(folder.c_str(), 01733) != 0) fail_errno("open {} for sessions to write to", folder.string());
+}
+
+// The recorder's files under a name that changes with their content, so that sessions that run keep theirs when this
+// program is replaced.
+std::filesystem::path keep_recorder(const std::filesystem::path& parent) {
+  Sha256 sha;
+  for (const auto& file : recorder_files()) {
+    sha.update(as_bytes(file.name));
+    sha.update(as_bytes(file.content));
+  }
+  const auto folder = parent / sha.finish().hex().substr(0, 16);
+  std::filesystem::create_directories(folder);
+  for (const auto& file : recorder_files()) {
+    const auto path = folder / file.name;
+    std::filesystem::create_directories(path.parent_path());
+    if (!std::filesystem::exists(path)) write_file_atomically(path, as_bytes(file.content), 0644);
+  }
+  return folder;
+}
+
+std::map<std::string, std::string> by_name(const std::vector<std::string>& variables) {
+  std::map<std::string, std::string> values;
+  for (const auto& one : variables)
+    values[one.substr(0, one.find('='))] = one.substr(std::min(one.size(), one.find('=') + 1));
+  return values;
+}
+
+std::int64_t unix_seconds_now() {
+  const auto now = std::chrono::system_clock::now().time_since_epoch();
+  return std::chrono::duration_cast<std::chrono::seconds>(now).count();
+}
+
+void take_over_files(const std::filesystem::path& folder) {
+  const auto fd = open_file(folder, O_RDONLY | O_DIRECTORY);
+  for (const auto& entry : std::filesystem::directory_iterator(folder))
+    ::fchownat(fd.get(), entry.path().filename().c_str(), 0, 0, AT_SYMLINK_NOFOLLOW);
+}
+
+}  // namespace
+
+SessionRecording::SessionRecording(Wanted wanted, const ImageTree& tree) : wanted_(std::move(wanted)) {
+  const auto variable = session_variable();
+  switched_on_ =
+      !usage::is_switched_off(variable) && !usage::is_switched_off(wanted_.own_variable) && !tree.has(kSwitchFile);
+  make_spool_folder(wanted_.spool);
+  folder_ = wanted_.spool / session_;
+  make_spool_folder(folder_);
+  usage::StartRecord start;
+  start.session = session_;
+  start.process = usage::new_process_id();
+  start.day = today_utc();
+  start.image = wanted_.image;
+  start.writer = "run " + wanted_.version;
+  start.main = "other";
+  if (switched_on_) user_ = start.user = usage::user_hash(wanted_.spool, variable, std::chrono::system_clock::now());
+  writer_ = std::make_unique<usage::SpoolWriter>(folder_, std::move(start));
+  writer_->write(usage::LaunchRecord{});
+  if (!writer_->failure().empty()) throw std::runtime_error(writer_->failure());
+}
+
+// As the session will see it, and for what it is not told, as this program does.
+usage::Variable SessionRecording::session_variable() const {
+  return [this](const std::string& name) {
+    if (auto value = value_in(wanted_.session_env, name)) return value;
+    if (auto value = value_in(wanted_.image_env, name)) return value;
+    return wanted_.own_variable(name);
+  };
+}
+
+SessionRecording::Needs SessionRecording::needs(const ImageTree& tree) const {
+  const auto files = keep_recorder(wanted_.recorder);
+  Needs needs;
+  needs.mounts.push_back({.source = folder_, .destination = kSpoolInside, .read_only = false});
+  for (const auto& site : site_folders(tree.list, by_name(wanted_.image_env)))
+    for (const auto& file : recorder_files())
+      needs.mounts.push_back({.source = files / file.name, .destination = fmt::format("/{}/{}", site, file.name)});
+  const auto set = [&needs](const char* name, const std::string& value) {
+    needs.env.push_back(fmt::format("{}={}", name, value));
+  };
+  set(kSpoolVariable, kSpoolInside);
+  set(kSessionVariable, session_);
+  set(kImageVariable, wanted_.image.to_string());
+  set(kStartedVariable, std::to_string(unix_seconds_now()));
+  set(kUserHashVariable, user_);
+  return needs;
+}
+
+bool SessionRecording::note_file(const std::string& path, bool executed) {
+  if (!writer_->write(usage::FileRecord{.path = path, .executed = executed})) return false;
+  ++files_;
+  return true;
+}
+
+void SessionRecording::end(bool ok) { writer_->write(usage::EndRecord{.ok = ok}); }
+
+std::function<void()> SessionRecording::take_over() const {
+  return [folder = folder_] { take_over_files(folder); };
+}
+
+}  // namespace varve::recorder
