@@ -165,7 +165,7 @@ Outcome simulate_warm_pool(const Demand& demand, const Machines& machines, const
     delayed += ready > arrival.time;
     waits.add(std::max(0.0, ready - arrival.time) + machines.start_warm, arrival.hour);
     busy_seconds += arrival.session + machines.start_warm;
-    if (++seen % kCancelEvery == 0) cancel.throw_if_cancelled();
+    if (seen++ % kCancelEvery == 0) cancel.throw_if_cancelled();
   }
   pool.end(run.hours * kHour);
   return waits.finish(busy_seconds, pool.idle_seconds, pool.making_seconds, delayed, machines.cost_per_hour);
@@ -190,7 +190,7 @@ Outcome simulate_fixed_fleet(const Demand& demand, const Machines& machines, std
     busy_seconds += busy;
     reset_seconds += machines.reset;
     end = std::max(end, begin + busy + machines.reset);
-    if (++seen % kCancelEvery == 0) cancel.throw_if_cancelled();
+    if (seen++ % kCancelEvery == 0) cancel.throw_if_cancelled();
   }
   const auto idle_seconds = std::max(0.0, count * end - busy_seconds - reset_seconds);
   return waits.finish(busy_seconds, idle_seconds, reset_seconds, delayed, machines.cost_per_hour);

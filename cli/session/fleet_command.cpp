@@ -4,7 +4,7 @@
 
 #include <nlohmann/json.hpp>
 
-#include "analyzer/fleet/queueing.h"
+#include "analyzer/fleet/pools.h"
 #include "analyzer/fleet/simulate.h"
 #include "cli/base/text.h"
 #include "cli/command.h"
@@ -31,12 +31,6 @@ struct FleetArguments {
   std::uint64_t seed = 1;
 };
 
-struct Pool {
-  std::string name;                     // "constant" "by-hour" "fixed"
-  std::vector<std::uint32_t> machines;  // one number, or one for each hour of the demand
-  fleet::Outcome outcome;
-};
-
 fleet::Demand read_demand(const FleetArguments& arguments) {
   if (arguments.arrivals.empty() == arguments.trace.empty())
     fail<UsageError>("say how many sessions are asked for: either --arrivals or --trace");
@@ -46,33 +40,13 @@ fleet::Demand read_demand(const FleetArguments& arguments) {
   return fleet::parse_trace(as_text(*bytes), arguments.trace.string());
 }
 
-std::vector<Pool> simulate(const Context& context, const FleetArguments& arguments, const fleet::Demand& demand) {
-  const fleet::Simulated run{.hours = arguments.days * 24, .seed = arguments.seed};
-  const auto share = arguments.percentile / 100;
-  const auto pool_of = [&](std::string name, std::vector<std::uint32_t> warm) {
-    auto outcome = fleet::simulate_warm_pool(demand, arguments.machines, warm, run, context.cancel);
-    return Pool{.name = std::move(name), .machines = std::move(warm), .outcome = std::move(outcome)};
-  };
-  std::vector<Pool> pools;
-  if (arguments.fixed) {
-    pools.push_back(
-        {.name = "fixed",
-         .machines = {*arguments.fixed},
-         .outcome = fleet::simulate_fixed_fleet(demand, arguments.machines, *arguments.fixed, run, context.cancel)});
-  } else if (arguments.warm) {
-    pools.push_back(pool_of("constant", {*arguments.warm}));
-  } else {
-    pools.push_back(pool_of("constant", {fleet::smallest_pool(demand, arguments.machines, arguments.target_wait, share,
-                                                              run, context.cancel)}));
-    if (demand.arrivals_per_hour.size() > 1)
-      pools.push_back(pool_of("by-hour", fleet::pool_by_hour(demand, arguments.machines, share)));
-  }
-  return pools;
+fleet::Promise promise_of(const FleetArguments& arguments) {
+  return {.seconds = arguments.target_wait, .share = arguments.percentile / 100};
 }
 
-json pool_json(const Pool& pool, const FleetArguments& arguments) {
+json pool_json(const fleet::Pool& pool, const FleetArguments& arguments) {
   const auto& outcome = pool.outcome;
-  return {{"pool", pool.name},
+  return {{"pool", fleet::pool_kind_name(pool.kind)},
           {"machines", pool.machines},
           {"arrivals", outcome.arrivals},
           {"delayed", outcome.delayed},
@@ -83,7 +57,7 @@ json pool_json(const Pool& pool, const FleetArguments& arguments) {
             {"p95", outcome.p95},
             {"p99", outcome.p99},
             {"max", outcome.max_wait}}},
-          {"target_met", outcome.wait_at(arguments.percentile / 100) <= arguments.target_wait},
+          {"target_met", promise_of(arguments).kept_by(outcome)},
           {"busy_machine_hours_a_day", outcome.busy_hours / arguments.days},
           {"idle_machine_hours_a_day", outcome.idle_hours / arguments.days},
           {"making_machine_hours_a_day", outcome.making_hours / arguments.days},
@@ -101,7 +75,7 @@ std::string range_of(const std::vector<std::uint32_t>& machines) {
 }
 
 void print_pools(const Context& context, const FleetArguments& arguments, const fleet::Demand& demand,
-                 const std::vector<Pool>& pools) {
+                 const std::vector<fleet::Pool>& pools) {
   const auto busiest = *std::ranges::max_element(demand.arrivals_per_hour);
   context.out << fmt::format(
       "demand: {:.1f} sessions an hour on average, {:.1f} in the busiest; {} sessions simulated over {:g} days\n\n",
@@ -111,10 +85,10 @@ void print_pools(const Context& context, const FleetArguments& arguments, const 
   for (const auto& pool : pools) {
     const auto& outcome = pool.outcome;
     const auto delayed = outcome.arrivals == 0 ? 0.0 : 100.0 * double(outcome.delayed) / double(outcome.arrivals);
-    rows.push_back({pool.name, range_of(pool.machines), fmt::format("{:.1f} s", outcome.mean_wait),
-                    fmt::format("{:.1f} s", outcome.p50), fmt::format("{:.1f} s", outcome.p95),
-                    fmt::format("{:.1f} s", outcome.p99), fmt::format("{:.2f} %", delayed),
-                    fmt::format("{:.1f}", outcome.idle_hours / arguments.days),
+    rows.push_back({std::string(fleet::pool_kind_name(pool.kind)), range_of(pool.machines),
+                    fmt::format("{:.1f} s", outcome.mean_wait), fmt::format("{:.1f} s", outcome.p50),
+                    fmt::format("{:.1f} s", outcome.p95), fmt::format("{:.1f} s", outcome.p99),
+                    fmt::format("{:.2f} %", delayed), fmt::format("{:.1f}", outcome.idle_hours / arguments.days),
                     fmt::format("{:.2f}", outcome.cost / arguments.days)});
   }
   print_table(context.out, rows);
@@ -133,10 +107,11 @@ void print_pools(const Context& context, const FleetArguments& arguments, const 
 
 void run_simulate(Context& context, const FleetArguments& arguments) {
   const auto demand = read_demand(arguments);
-  const auto pools = simulate(context, arguments, demand);
-  const auto met = std::ranges::all_of(pools, [&](const Pool& pool) {
-    return pool.outcome.wait_at(arguments.percentile / 100) <= arguments.target_wait;
-  });
+  const auto promise = promise_of(arguments);
+  const auto pools =
+      fleet::simulate_pools(demand, arguments.machines, promise, {.warm = arguments.warm, .fixed = arguments.fixed},
+                            {.hours = arguments.days * 24, .seed = arguments.seed}, context.cancel);
+  const auto met = std::ranges::all_of(pools, [&](const auto& pool) { return promise.kept_by(pool.outcome); });
   if (!met) context.exit_status = 3;
   if (!context.global.json) return print_pools(context, arguments, demand, pools);
   auto list = json::array();
@@ -207,7 +182,8 @@ void add_simulate(CLI::App& group, Context& context) {
       "  varve fleet simulate --arrivals 42 --make-warm 240 --target-wait 5\n"
       "  varve fleet simulate --trace october.csv --percentile 99 --cost 0.95\n"
       "  varve fleet simulate --trace october.csv --machines 60\n\n"
-      "Exit status 3 if a pool does not keep the target. docs/guide/warm-machines.md says how the pool works and what it is checked against.");
+      "Exit status 3 if a pool does not keep the target. docs/guide/warm-machines.md says how the pool works and "
+      "what it is checked against.");
   command->callback([&context, arguments] { run_simulate(context, *arguments); });
 }
 
