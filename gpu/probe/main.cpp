@@ -3,62 +3,17 @@
 #include <fcntl.h>
 #include <unistd.h>
 
+#include <algorithm>
 #include <cstdio>
 #include <cstdlib>
 
-#include <CLI/App.hpp>
-#include <CLI/Config.hpp>
-#include <CLI/Formatter.hpp>
-
 #include "gpu/probe/step.h"
+#include "gpu/probe/words.h"
 
 namespace varve::gpu::probe {
 namespace {
 
 constexpr int kWrongUsage = 2;
-
-struct Words {
-  std::string step;
-  std::optional<int> device;
-  int repetitions = 9;
-  std::size_t size = 0;
-  std::vector<std::string> folders;
-};
-
-std::string steps_text() {
-  std::string text = "Steps, and what --size counts (default):\n";
-  for (const auto& entry : step_entries()) {
-    text += fmt::format("  {:<12} {}\n", entry.name, entry.what);
-    if (!entry.measure.empty()) text += fmt::format("  {:<12} --size: {}\n", "", entry.measure);
-  }
-  text +=
-      "\nExit status: 0 ok, 1 failed, 2 wrong usage, 77 skipped: the image or the machine lacks what the step "
-      "needs.\n\nExamples:\n  varve-gpu-probe driver\n  varve-gpu-probe gemm --device 1\n";
-  text += "  varve-gpu-probe libraries --library-dir /usr/local/lib/python3.11/site-packages\n";
-  return text;
-}
-
-void describe(CLI::App& app, Words& words) {
-  app.add_option("STEP", words.step, "One of the steps below")->required()->check([](const std::string& name) {
-    return std::ranges::any_of(step_entries(), [&](const StepEntry& entry) { return entry.name == name; })
-               ? std::string()
-               : "there is no step " + name;
-  });
-  app.add_option("--device", words.device,
-                 "Number of the device, as the driver counts. Without it: device looks at all, the others use the "
-                 "first; nccl uses all in any case")
-      ->check(CLI::Range(0, 1 << 20));
-  app.add_option("--size", words.size, "How large the problem is, see below")
-      ->check(CLI::Range(std::size_t{1}, std::size_t{1} << 30));
-  app.add_option("--repetitions", words.repetitions, "How often steady calls are timed; the median counts (9)")
-      ->check(CLI::Range(1, 1000));
-  app.add_option("--library-dir", words.folders,
-                 "Looks for libraries here, and in nvidia/*/lib below, after the loader's own search; may be given "
-                 "again. Without it: the usual site-packages")
-      ->type_name("DIR")
-      ->allow_extra_args(false);
-  app.footer(steps_text());
-}
 
 // Libraries print what they like, on both outputs: it goes to the standard error, and what we say to a descriptor of
 // our own.
@@ -87,13 +42,16 @@ int run_step(const Words& words, int output) {
 }
 
 int probe_main(int argc, char** argv) {
-  CLI::App app("Checks the GPU and its libraries from inside an image: one step in one process");
   Words words;
-  describe(app, words);
   try {
-    app.parse(argc, argv);
-  } catch (const CLI::ParseError& error) {
-    return app.exit(error) == 0 ? 0 : kWrongUsage;
+    words = parse_words({argv + std::min(argc, 1), argv + argc});
+  } catch (const WrongUsage& error) {
+    std::fprintf(stderr, "%s\nRun with --help for more information.\n", error.what());
+    return kWrongUsage;
+  }
+  if (words.help) {
+    std::fputs(help_text(argc > 0 ? argv[0] : "varve-gpu-probe").c_str(), stdout);
+    return 0;
   }
   // Times with a cold cache of compiled kernels are what a fresh machine sees; and arithmetic in 32 bits is what the
   // limits of errors are for.
