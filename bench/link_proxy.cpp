@@ -288,9 +288,9 @@ class Proxy {
 };
 
 int usage() {
-  std::cerr
-      << "usage: link_proxy --to PORT [--listen PORT] [--rate-mbit 1000] [--rtt-ms 2]\n"
-         "Relays loopback connections as a link of that rate and round-trip time would. Prints its port; on SIGTERM, what it carried.\n";
+  std::cerr << "usage: link_proxy --to PORT [--listen PORT] [--rate-mbit 1000] [--rtt-ms 2]\n"
+               "Relays loopback connections as a link of that rate and round-trip time would. Prints its port; on "
+               "SIGTERM, what it carried.\n";
   return 2;
 }
 

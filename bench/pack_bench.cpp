@@ -161,7 +161,8 @@ Result measure(const std::vector<std::vector<ComponentFacts>>& series, const Pac
 
 int main(int argc, char** argv) {
   CLI::App app(
-      "How much of an image is stored anew with each version, by how it is packed; a series of bench/pack_series.py on standard input");
+      "How much of an image is stored anew with each version, by how it is packed; a series of bench/pack_series.py "
+      "on standard input");
   bool each = false;
   indexer::PackLimits limits;
   app.add_flag("--each", each, "A line for each version");

@@ -227,7 +227,8 @@ std::string manual_page(const CLI::App& app, const std::vector<std::string>& wor
   }
   if (!command.get_footer().empty()) out << ".SH EXAMPLES\n.nf\n" << roff_text(command.get_footer()) << "\n.fi\n";
   write_exit_status(out);
-  out << ".SH FILES\n.TP\n.I /etc/varve/varve.toml, ~/.config/varve/varve.toml\nDefaults of all options, by name; a table per command.\n";
+  out << ".SH FILES\n.TP\n.I /etc/varve/varve.toml, ~/.config/varve/varve.toml\n"
+         "Defaults of all options, by name; a table per command.\n";
   if (!words.empty()) out << ".SH SEE ALSO\n.BR varve (1)\n";
   return out.str();
 }

@@ -136,7 +136,8 @@ int varve_main(int argc, const char* const* argv, std::ostream& out, std::ostrea
   app.fallthrough();  // global options may follow the command
   app.require_subcommand(1);
   app.footer(
-      "Example:\n  varve index oci:image:latest && varve run oci:image:latest -- python3\n\n`varve help COMMAND` says more.");
+      "Example:\n  varve index oci:image:latest && varve run oci:image:latest -- python3\n\n"
+      "`varve help COMMAND` says more.");
   add_global_options(app, context.global, root);
   // Runs when all words are parsed and before the callback of the command.
   app.parse_complete_callback([&] {

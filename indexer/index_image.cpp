@@ -98,7 +98,8 @@ class ImageIndexer {
                                                   std::nullopt);
       if (!judgement.vouched && (!options_.reuse_foreign || local_.judge().is_denied(digest))) {
         log::info(
-            "{}: the index {} of layer {} was made by others and no key that counts has signed it: reading the layer (--reuse-foreign takes it)",
+            "{}: the index {} of layer {} was made by others and no key that counts has signed it: reading the "
+            "layer (--reuse-foreign takes it)",
             source.name(), digest.to_string(), layer.descriptor.digest.to_string());
         return false;
       }

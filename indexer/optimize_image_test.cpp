@@ -81,7 +81,8 @@ class OptimizeImageTest : public ::testing::Test {
     }
     image.manifest.config = repository_->serve(to_bytes(as_bytes("{}")));
     const auto text = fmt::format(
-        R"({{"schemaVersion":2,"config":{{"mediaType":"application/vnd.oci.image.config.v1+json","digest":"{}","size":2}},"layers":[{}]}})",
+        R"({{"schemaVersion":2,"config":{{"mediaType":"application/vnd.oci.image.config.v1+json","digest":"{}",)"
+        R"("size":2}},"layers":[{}]}})",
         image.manifest.config.digest.to_string(), layers);
     image.repository = repository_;
     image.document.bytes = to_bytes(as_bytes(text));

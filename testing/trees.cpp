@@ -79,7 +79,8 @@ bool operator==(const Seen& a, const Seen& b) {
 std::string describe(const Seen& seen) {
   const auto& info = seen.info;
   return fmt::format(
-      "type {} mode {:o} nlink {} owner {}:{} mtime {}.{:09} device {}:{} size {} target \"{:.60}\" {} xattrs, linked to {:.60}",
+      "type {} mode {:o} nlink {} owner {}:{} mtime {}.{:09} device {}:{} size {} target \"{:.60}\" {} xattrs, "
+      "linked to {:.60}",
       int(info.type), info.mode, info.nlink, info.uid, info.gid, info.mtime_seconds, info.mtime_nanoseconds,
       info.device_major, info.device_minor, info.size, seen.target, seen.xattrs.size(), seen.first_name);
 }

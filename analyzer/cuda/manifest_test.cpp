@@ -19,8 +19,10 @@ using ::testing::IsEmpty;
 
 const std::string kCudnn = "usr/lib/python3.11/site-packages/nvidia/cudnn/lib/";
 constexpr std::string_view kConfig =
-    R"({"architecture":"amd64","os":"linux","created":"2026-01-01T00:00:00Z","config":{"Env":["PATH=/usr/bin","LD_LIBRARY_PATH=/usr/local/nvidia/lib64:","NVIDIA_VISIBLE_DEVICES=all"],)"
-    R"("Labels":{"a":"b"},"Entrypoint":["/usr/bin/env"],"ExposedPorts":{"80/tcp":{}}},"rootfs":{"type":"layers","diff_ids":["sha256:1"]},"history":[{"created_by":"x"}]})";
+    R"({"architecture":"amd64","os":"linux","created":"2026-01-01T00:00:00Z","config":{"Env":["PATH=/usr/bin",)"
+    R"("LD_LIBRARY_PATH=/usr/local/nvidia/lib64:","NVIDIA_VISIBLE_DEVICES=all"],)"
+    R"("Labels":{"a":"b"},"Entrypoint":["/usr/bin/env"],"ExposedPorts":{"80/tcp":{}}},"rootfs":{"type":"layers",)"
+    R"("diff_ids":["sha256:1"]},"history":[{"created_by":"x"}]})";
 
 // An image with cuDNN's parts as they lie in a wheel, a toolkit library with its links, and loader configuration.
 FakeTree image() {
@@ -92,8 +94,8 @@ TEST(CudaManifest, AChangedRunpathIsNamedTwice) {
       lines,
       ElementsAre(
           HasSubstr("libcusolver.so.11.6.1: sha256"),
-          "usr/local/cuda-12.4/lib/libcusolver.so.11.6.1 needs libcusparse.so.12: finds beside:usr/local/cuda-12.4/lib/libcusparse.so.12 instead of "
-          "usr/local/cuda-12.4/lib/libcusparse.so.12"));
+          "usr/local/cuda-12.4/lib/libcusolver.so.11.6.1 needs libcusparse.so.12: finds "
+          "beside:usr/local/cuda-12.4/lib/libcusparse.so.12 instead of usr/local/cuda-12.4/lib/libcusparse.so.12"));
 }
 
 TEST(CudaManifest, DroppedEnginesAreNamed) {
@@ -113,10 +115,9 @@ TEST(CudaManifest, EditedConfigIsNamedByVariable) {
     config.replace(config.find(from), from.size(), to);
     return compare(manifest_of(image()), manifest_of(image(), config));
   };
-  EXPECT_THAT(
-      edited("lib64:\"", "lib64\""),
-      ElementsAre(
-          R"(Env[1]: "LD_LIBRARY_PATH=/usr/local/nvidia/lib64" instead of "LD_LIBRARY_PATH=/usr/local/nvidia/lib64:")"));
+  EXPECT_THAT(edited("lib64:\"", "lib64\""),
+              ElementsAre(R"(Env[1]: "LD_LIBRARY_PATH=/usr/local/nvidia/lib64" instead of )"
+                          R"("LD_LIBRARY_PATH=/usr/local/nvidia/lib64:")"));
   EXPECT_THAT(edited(R"(,"NVIDIA_VISIBLE_DEVICES=all")", ""),
               ElementsAre(R"(Env[2]: nothing instead of "NVIDIA_VISIBLE_DEVICES=all")"));
   EXPECT_THAT(edited(R"("a":"b")", R"("a":"c")"), ElementsAre(R"(Labels.a: "c" instead of "b")"));

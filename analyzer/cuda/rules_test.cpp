@@ -162,11 +162,9 @@ TEST_F(RulesTest, WhatIsOpenedByNameIsKeptAndWhatIsMissingIsReported) {
   made.tree.entries.erase(kSite + "nvidia/cuda_nvrtc/lib/libnvrtc-builtins.so.12.4");
   made.library("opt/other/libnvrtc-builtins.so.12.4");
   made.library("opt/other/libnvrtc-builtins.so.11.8");
-  EXPECT_THAT(
-      select().missing,
-      ElementsAre(
-          kSite +
-          "nvidia/cuda_nvrtc/lib/libnvrtc.so.12 opens libnvrtc-builtins.so.12.*; there is opt/other/libnvrtc-builtins.so.12.4, but not where it searches"));
+  EXPECT_THAT(select().missing,
+              ElementsAre(kSite + "nvidia/cuda_nvrtc/lib/libnvrtc.so.12 opens libnvrtc-builtins.so.12.*; there is "
+                                  "opt/other/libnvrtc-builtins.so.12.4, but not where it searches"));
 }
 
 TEST_F(RulesTest, TheTailAndCompilersStayOnlyWhereSomethingUsesThem) {

@@ -15,11 +15,13 @@ constexpr std::string_view kSmall = R"({
  "cells": [
   {"cell_type": "markdown", "metadata": {}, "source": ["# Title\n", "import this_is_text"]},
   {"cell_type": "code", "execution_count": 1, "id": "a", "metadata": {"vscode": {"languageId": "python"}}, "outputs": [
-    {"data": {"text/plain": ["{\"cells\": [\"] }\""]}, "output_type": "execute_result"}], "source": ["import numpy\n", "x = \"\u00e9\ud83d\ude00\""]},
+    {"data": {"text/plain": ["{\"cells\": [\"] }\""]}, "output_type": "execute_result"}], "source": ["import numpy\n",
+     "x = \"\u00e9\ud83d\ude00\""]},
   {"cell_type": "raw", "metadata": {}, "source": "import raw"},
   {"cell_type": "code", "execution_count": null, "metadata": {}, "outputs": [], "source": "import pandas"}
  ],
- "metadata": {"kernelspec": {"display_name": "Python 3", "language": "python", "name": "python3"}, "language_info": {"name": "python", "version": "3.11"},
+ "metadata": {"kernelspec": {"display_name": "Python 3", "language": "python", "name": "python3"},
+  "language_info": {"name": "python", "version": "3.11"},
   "widgets": {"state": [[[{}]]]}},
  "nbformat": 4,
  "nbformat_minor": 5
@@ -85,15 +87,17 @@ TEST(NotebookReader, TruncatedAnywhereItKeepsWhatWasWholeAndSaysSo) {
 
 TEST(NotebookReader, ReadsFormatsTwoAndThree) {
   const auto three = read(R"({"metadata": {"name": ""}, "nbformat": 3, "nbformat_minor": 0, "worksheets": [
-    {"cells": [{"cell_type": "heading", "level": 1, "source": "x"}, {"cell_type": "code", "input": ["a\n", "b"], "language": "python", "outputs": []}]},
+    {"cells": [{"cell_type": "heading", "level": 1, "source": "x"}, {"cell_type": "code", "input": ["a\n", "b"],
+      "language": "python", "outputs": []}]},
     {"cells": [{"cell_type": "code", "input": "c", "language": "julia"}]}]})");
   EXPECT_THAT(three.cells, ElementsAre("a\nb", "c"));
   EXPECT_THAT(three.numbers, ElementsAre(1, 2));
   EXPECT_THAT(three.languages, ElementsAre("python", "julia"));
   EXPECT_EQ(three.nbformat, 3);
   // Format 2 splits without line ends.
-  const auto two = read(
-      R"({"nbformat": 2, "worksheets": [{"cells": [{"cell_type": "code", "input": ["import a", "", "import b"]}, {"cell_type": "code", "input": ["", "c"]}]}]})");
+  const auto two =
+      read(R"({"nbformat": 2, "worksheets": [{"cells": [{"cell_type": "code", "input": ["import a", "", "import b"]}, )"
+           R"({"cell_type": "code", "input": ["", "c"]}]}]})");
   EXPECT_THAT(two.cells, ElementsAre("import a\n\nimport b", "\nc"));
 }
 
@@ -132,8 +136,8 @@ TEST(NotebookReader, TakesRawControlCharactersAndByteOrderMark) {
 
 TEST(NotebookReader, KnowsTheTypeOfACellWhereverItStands) {
   EXPECT_THAT(
-      read(
-          R"({"cells": [{"source": "a", "cell_type": "code"}, {"source": "b", "cell_type": "markdown"}, {"source": "c"}, {"cell_type": "code"}]})")
+      read(R"({"cells": [{"source": "a", "cell_type": "code"}, {"source": "b", "cell_type": "markdown"}, {"source": )"
+           R"("c"}, {"cell_type": "code"}]})")
           .cells,
       ElementsAre("a", ""));
   EXPECT_THAT(read(R"({"cells": [{"cell\u005ftype": "c\u006fde", "s\u006furce": "a"}]})").cells, ElementsAre("a"));

@@ -141,9 +141,9 @@ TEST_F(ScanTest, ReportsWhatCannotBeRead) {
 
 TEST_F(ScanTest, NotebooksWithTheSameCodeAreDuplicatesOfTheFirst) {
   write("b.ipynb", notebook_of({"import a", "x = 1"}));
-  write(
-      "a/copy.ipynb",
-      R"({"cells": [{"cell_type": "markdown", "source": "translated"}, {"source": ["import a"], "cell_type": "code"}, {"cell_type": "code", "source": "x = 1"}]})");
+  write("a/copy.ipynb",
+        R"({"cells": [{"cell_type": "markdown", "source": "translated"}, {"source": ["import a"], "cell_type": )"
+        R"("code"}, {"cell_type": "code", "source": "x = 1"}]})");
   write("c.ipynb", notebook_of({"import ax = 1"}));
   write("d.ipynb", notebook_of({}));
   write("e.ipynb", notebook_of({}));
@@ -320,9 +320,9 @@ TEST_F(ScanTest, ReadsEachCellInItsOwnLanguage) {
     {"cell_type": "code", "metadata": {"kernel": "Bash"}, "source": "import no"},
     {"cell_type": "code", "metadata": {"kernel": "ir"}, "source": "library(cc)"},
     {"cell_type": "code", "metadata": {"kernel": "SoS"}, "source": "import d"}]})json");
-  write(
-      "b.ipynb",
-      R"json({"metadata": {"kernelspec": {"name": "xcpp17", "language": "C++17"}}, "cells": [{"cell_type": "code", "source": "import no"}]})json");
+  write("b.ipynb",
+        R"json({"metadata": {"kernelspec": {"name": "xcpp17", "language": "C++17"}}, "cells": [{"cell_type": )json"
+        R"json("code", "source": "import no"}]})json");
   const auto result = scan_all();
   EXPECT_THAT(names(result.files.at(0)), ElementsAre("a", "d"));
   EXPECT_EQ(result.files[0].imports.at(1).cell, 5u);

@@ -87,17 +87,15 @@ std::vector<std::string> path_owners(const Inventory& inventory, std::string_vie
 
 TEST(InventoryTest, ReadsAWheelWholly) {
   auto image = python_image();
-  install(
-      image,
-      {.name = "Foo.Bar",
-       .version = "2.1",
-       .files = {{"foo/__init__.py", "12345"},
-                 {"foo/_c.cpython-311-x86_64-linux-gnu.so", "123"},
-                 {"../../../bin/foo", "1"}},
-       .metadata =
-           "Summary: does it\nRequires-Dist: six>=1.0\nRequires-Dist: win; sys_platform=='win32'\nRequires-Dist: extra; extra=='more'\nProvides-Extra: more",
-       .records = {{"entry_points.txt", "[console_scripts]\nfoo = foo:main\n[plugins]\na = foo:a\n"},
-                   {"REQUESTED", ""}}});
+  install(image, {.name = "Foo.Bar",
+                  .version = "2.1",
+                  .files = {{"foo/__init__.py", "12345"},
+                            {"foo/_c.cpython-311-x86_64-linux-gnu.so", "123"},
+                            {"../../../bin/foo", "1"}},
+                  .metadata = "Summary: does it\nRequires-Dist: six>=1.0\nRequires-Dist: win; sys_platform=='win32'\n"
+                              "Requires-Dist: extra; extra=='more'\nProvides-Extra: more",
+                  .records = {{"entry_points.txt", "[console_scripts]\nfoo = foo:main\n[plugins]\na = foo:a\n"},
+                              {"REQUESTED", ""}}});
   image.add(kSite + "/foo/__pycache__/__init__.cpython-311.pyc", "bytecode");
   const auto inventory = read_inventory(image);
   ASSERT_EQ(inventory.distributions.size(), 1u);
@@ -260,8 +258,10 @@ TEST(InventoryTest, CondaAndItsPythonMetadataAreOneDistribution) {
   image.add(prefix + "/lib/libtorch.so", "12345678");
   image.add(prefix + "/conda-meta/pytorch-2.1.0-py310_cpu.json",
             R"({"name":"pytorch","version":"2.1.0","build":"py310_cpu","depends":["python >=3.10","mkl 2023.*"],
-               "files":["lib/python3.10/site-packages/torch/__init__.py","lib/python3.10/site-packages/torch-2.1.0.dist-info/METADATA",
-                        "lib/python3.10/site-packages/torch-2.1.0.dist-info/RECORD","lib/libtorch.so","lib/gone.so"]})");
+               "files":["lib/python3.10/site-packages/torch/__init__.py",
+                         "lib/python3.10/site-packages/torch-2.1.0.dist-info/METADATA",
+                         "lib/python3.10/site-packages/torch-2.1.0.dist-info/RECORD","lib/libtorch.so",
+                         "lib/gone.so"]})");
   image.add(prefix + "/conda-meta/python-3.10.13-0.json",
             R"({"name":"python","version":"3.10.13","files":["bin/python3.10","lib/python3.10/os.py"]})");
   const auto inventory = read_inventory(image);
@@ -290,13 +290,14 @@ TEST(InventoryTest, DpkgOwnsItsFilesAndIsOneWithItsPythonMetadata) {
   image.add("usr/lib/libz.so", "zzz");
   image.add(
       "var/lib/dpkg/status",
-      "Package: python3-yaml\nStatus: install ok installed\nArchitecture: amd64\nVersion: 6.0-3\nDepends: python3 (>= 3.11), libyaml-0-2 | zlib1g\n\n"
+      "Package: python3-yaml\nStatus: install ok installed\nArchitecture: amd64\nVersion: 6.0-3\n"
+      "Depends: python3 (>= 3.11), libyaml-0-2 | zlib1g\n\n"
       "Package: zlib1g\nStatus: install ok installed\nArchitecture: amd64\nMulti-Arch: same\nVersion: 1:1.2\n\n"
       "Package: python3.11-minimal\nStatus: install ok installed\nArchitecture: amd64\nVersion: 3.11.2-6+deb12u4\n\n"
       "Package: gone\nStatus: deinstall ok config-files\nVersion: 1\n");
-  image.add(
-      "var/lib/dpkg/info/python3-yaml.list",
-      "/.\n/usr\n/usr/lib/python3/dist-packages/yaml/__init__.py\n/usr/lib/python3/dist-packages/PyYAML-6.0.egg-info/PKG-INFO\n");
+  image.add("var/lib/dpkg/info/python3-yaml.list",
+            "/.\n/usr\n/usr/lib/python3/dist-packages/yaml/__init__.py\n"
+            "/usr/lib/python3/dist-packages/PyYAML-6.0.egg-info/PKG-INFO\n");
   image.add("var/lib/dpkg/info/zlib1g:amd64.list", "/.\n/lib\n/lib/libz.so\n");
   image.add("var/lib/dpkg/info/python3.11-minimal.list", "/usr/bin/python3.11\n/usr/lib/python3.11/os.py\n");
   const auto inventory = read_inventory(image);
@@ -347,15 +348,15 @@ TEST(InventoryTest, EditableInstallsOwnTheirSources) {
   image.add("src/proj/pkg/__init__.py", "x").add("src/proj/pkg/sub/mod.py", "x").add("src/proj/setup.py", "x");
   image.add("src/proj/pkg.egg-info/PKG-INFO", "Name: pkg\nVersion: 0.1\n");
   image.add("src/flat/other/__init__.py", "x").add("src/flat/pyproject.toml", "x");
-  install(
-      image,
-      {.name = "pkg",
-       .version = "0.1",
-       .files =
-           {{"__editable__.pkg-0.1.pth", "import __editable___pkg_0_1_finder; __editable___pkg_0_1_finder.install()"},
-            {"__editable___pkg_0_1_finder.py",
-             "MAPPING: dict[str, str] = {'pkg': '/src/proj/pkg'}\nNAMESPACES: dict[str, list[str]] = {}\nPATH_PLACEHOLDER = ''\n"}},
-       .records = {{"direct_url.json", R"({"url":"file:///src/proj","dir_info":{"editable":true}})"}}});
+  install(image,
+          {.name = "pkg",
+           .version = "0.1",
+           .files = {{"__editable__.pkg-0.1.pth",
+                      "import __editable___pkg_0_1_finder; __editable___pkg_0_1_finder.install()"},
+                     {"__editable___pkg_0_1_finder.py",
+                      "MAPPING: dict[str, str] = {'pkg': '/src/proj/pkg'}\nNAMESPACES: dict[str, list[str]] = {}\n"
+                      "PATH_PLACEHOLDER = ''\n"}},
+           .records = {{"direct_url.json", R"({"url":"file:///src/proj","dir_info":{"editable":true}})"}}});
   install(image, {.name = "flat",
                   .files = {{"_flat.pth", "/src/flat\n"}},
                   .records = {{"direct_url.json", R"({"url":"file:///src/flat","dir_info":{"editable":true}})"}}});
@@ -459,13 +460,11 @@ TEST(InventoryTest, ChecksNeedsWithTheExtrasThatOthersAskFor) {
   auto image = python_image();
   install(image,
           {.name = "app", .files = {{"app.py", ""}}, .metadata = "Requires-Dist: lib[fast]>=1\nRequires-Dist: old<1"});
-  install(
-      image,
-      {.name = "lib",
-       .version = "1.5",
-       .files = {{"lib.py", ""}, {"gone.py", ""}},
-       .metadata =
-           "Provides-Extra: fast\nProvides-Extra: other\nRequires-Dist: speed; extra=='fast'\nRequires-Dist: unused; extra=='other'"});
+  install(image, {.name = "lib",
+                  .version = "1.5",
+                  .files = {{"lib.py", ""}, {"gone.py", ""}},
+                  .metadata = "Provides-Extra: fast\nProvides-Extra: other\nRequires-Dist: speed; extra=='fast'\n"
+                              "Requires-Dist: unused; extra=='other'"});
   install(image, {.name = "old", .version = "2.0", .files = {{"old.py", ""}}});
   const auto inventory = read_inventory(image);
   std::vector<std::string> findings;

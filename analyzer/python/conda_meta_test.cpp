@@ -16,16 +16,20 @@ using testing::SizeIs;
 const std::string kA(64, 'a'), kB(64, 'b');
 
 std::string record() {
-  return R"({"build": "py311h64a7726_0", "build_number": 7, "channel": "https://conda.anaconda.org/conda-forge/linux-64", "constrains": ["numpy-base <0a0"],
+  return R"({"build": "py311h64a7726_0", "build_number": 7,
+    "channel": "https://conda.anaconda.org/conda-forge/linux-64", "constrains": ["numpy-base <0a0"],
     "depends": ["libblas >=3.9.0,<4.0a0", "python >=3.11,<3.12.0a0"], "extracted_package_dir": "/opt/pkgs/numpy",
-    "files": ["lib/python3.11/site-packages/numpy/__init__.py", "bin/f2py", "lib/python3.11/site-packages/numpy/__pycache__/__init__.cpython-311.pyc"],
-    "link": {"source": "/opt", "type": 1, "name": "wrong"}, "md5": "00", "name": "numpy", "noarch": null, "paths_data": {"paths": [
+    "files": ["lib/python3.11/site-packages/numpy/__init__.py", "bin/f2py",
+              "lib/python3.11/site-packages/numpy/__pycache__/__init__.cpython-311.pyc"],
+    "link": {"source": "/opt", "type": 1, "name": "wrong"}, "md5": "00", "name": "numpy", "noarch": null,
+    "paths_data": {"paths": [
       {"_path": "bin/f2py", "path_type": "hardlink", "prefix_placeholder": "/opt/ph", "sha256": ")" +
          kA + R"(", "sha256_in_prefix": ")" + kB + R"(", "size_in_bytes": 220},
       {"_path": "lib/python3.11/site-packages/numpy/__init__.py", "path_type": "hardlink", "sha256": ")" +
          kA + R"(", "size_in_bytes": 9},
       {"_path": "lib/linked.so", "path_type": "softlink"}], "paths_version": 1},
-    "requested_spec": "numpy=1.26", "size": 3, "subdir": "linux-64", "timestamp": 1707225342, "version": "1.26.4", "x": [[{"name": "also wrong"}]]})";
+    "requested_spec": "numpy=1.26", "size": 3, "subdir": "linux-64", "timestamp": 1707225342, "version": "1.26.4",
+    "x": [[{"name": "also wrong"}]]})";
 }
 
 TEST(CondaRecordTest, ReadsARecord) {
@@ -56,7 +60,8 @@ TEST(CondaRecordTest, JoinsBothListsOfFiles) {
 
 TEST(CondaRecordTest, KnowsTheOtherSpellings) {
   const auto read = parse_conda_record(
-      R"({"name": "tzdata", "version": "2024a", "build_string": "h0_0", "noarch": "python", "channel": "conda-forge", "requested_spec": "None",
+      R"({"name": "tzdata", "version": "2024a", "build_string": "h0_0", "noarch": "python", "channel": "conda-forge",
+          "requested_spec": "None",
     "requested_specs": ["tzdata", "tz*"], "build_number": -1})");
   EXPECT_EQ(read.build, "h0_0");
   EXPECT_EQ(read.noarch, "python");

@@ -150,7 +150,8 @@ TEST(DirectUrlTest, ReadsAllThreeKinds) {
   EXPECT_TRUE(folder.editable);
   EXPECT_EQ(folder.url, "file:///home/me/my%20project");
   const auto vcs = parse_direct_url(
-      R"({"url": "https://example.org/a.git", "vcs_info": {"commit_id": "ab12", "requested_revision": "main", "vcs": "git"}, "subdirectory": "python"})");
+      R"({"url": "https://example.org/a.git", "vcs_info": {"commit_id": "ab12", "requested_revision": "main", )"
+      R"("vcs": "git"}, "subdirectory": "python"})");
   EXPECT_EQ(vcs.kind, DirectUrl::Kind::kVcs);
   EXPECT_EQ(vcs.vcs, "git");
   EXPECT_EQ(vcs.commit, "ab12");
@@ -158,7 +159,8 @@ TEST(DirectUrlTest, ReadsAllThreeKinds) {
   EXPECT_EQ(vcs.subdirectory, "python");
   EXPECT_FALSE(vcs.editable);
   const auto archive = parse_direct_url(
-      R"({"url": "https://example.org/a.whl", "archive_info": {"hash": "sha256=00ff", "hashes": {"md5": "11", "bad": 3}}})");
+      R"({"url": "https://example.org/a.whl", "archive_info": {"hash": "sha256=00ff", "hashes": {"md5": "11", )"
+      R"("bad": 3}}})");
   EXPECT_EQ(archive.kind, DirectUrl::Kind::kArchive);
   EXPECT_THAT(archive.hashes, ElementsAre(testing::Pair("md5", "11"), testing::Pair("sha256", "00ff")));
 }

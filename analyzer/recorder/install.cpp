@@ -93,8 +93,8 @@ Target find_target(const std::filesystem::path& dir) {
   target.folders = site_folders([&](const std::string& inside) { return folder.list(inside); });
   if (target.folders.empty())
     fail<NotFound>(
-        "{}: no Python 3.{} or later in it; give the root of an image's file system, the folder of a Python or virtual environment "
-        "(with lib/python3.N/site-packages), or a site folder itself",
+        "{}: no Python 3.{} or later in it; give the root of an image's file system, the folder of a Python or "
+        "virtual environment (with lib/python3.N/site-packages), or a site folder itself",
         dir.string(), kOldestPythonMinor);
   target.switched_off = has_switch_file(absolute);
   return target;

@@ -103,7 +103,8 @@ std::vector<std::string> caution_sentences(const Report& report) {
   }
   if (!unknown.empty())
     lines.push_back(fmt::format(
-        "Packages not known of {}: nothing can be said of what it has and nobody uses (varve usage collect --image reads them).",
+        "Packages not known of {}: nothing can be said of what it has and nobody uses (varve usage collect --image "
+        "reads them).",
         first_names(unknown, 4)));
   const auto no_data =
       std::count_if(report.rows.begin(), report.rows.end(), [](const Row& row) { return row.no_data; });

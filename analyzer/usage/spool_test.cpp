@@ -12,7 +12,8 @@ using testing::HasSubstr;
 using testing::Not;
 
 const std::string kStart =
-    R"({"t":"start","v":1,"session":"0123456789abcdef0123456789abcdef","process":"0123456789abcdef","day":"2026-11-21","writer":"recorder 1"})";
+    R"({"t":"start","v":1,"session":"0123456789abcdef0123456789abcdef","process":"0123456789abcdef",)"
+    R"("day":"2026-11-21","writer":"recorder 1"})";
 
 template <typename Record>
 Record parsed(std::string_view line) {
@@ -21,9 +22,11 @@ Record parsed(std::string_view line) {
 
 TEST(SpoolRecord, ReadsAStartWithEverything) {
   const auto start = parsed<StartRecord>(
-      R"({"t":"start","v":1,"session":"0123456789abcdef0123456789abcdef","process":"0123456789abcdef","parent":"fedcba9876543210","day":"2024-02-29",)"
+      R"({"t":"start","v":1,"session":"0123456789abcdef0123456789abcdef","process":"0123456789abcdef",)"
+      R"("parent":"fedcba9876543210","day":"2024-02-29",)"
       R"("image":"sha256:e3b0c44298fc1c149afbf4c8996fb92427ae41e4649b934ca495991b7852b855","writer":"recorder 1",)"
-      R"("user":"00000000000000000000000000000001","python":"3.11.2","platform":"linux-x86_64","main":"kernel","at":0})");
+      R"("user":"00000000000000000000000000000001","python":"3.11.2","platform":"linux-x86_64","main":"kernel",)"
+      R"("at":0})");
   EXPECT_EQ(start.parent, "fedcba9876543210");
   EXPECT_EQ(start.day, 19782);
   EXPECT_EQ(start.image, digest_of(""));
@@ -40,7 +43,8 @@ TEST(SpoolRecord, TakesAbsentFieldsOfAStartAsUnknown) {
 
 TEST(SpoolRecord, ReadsEachKind) {
   const auto record = parse_spool_line(
-      R"({"t":"import","m":"google.cloud.storage","how":"transitive","by":"pandas.io","site":"session","d":"X","ver":"1","at":30})");
+      R"({"t":"import","m":"google.cloud.storage","how":"transitive","by":"pandas.io","site":"session","d":"X",)"
+      R"("ver":"1","at":30})");
   EXPECT_EQ(record.at_seconds, 30U);
   const auto& import = std::get<ImportRecord>(record.what);
   EXPECT_EQ(import.module, "google.cloud.storage");

@@ -32,7 +32,8 @@ index::OpenedImage open_side(const Context& context, const std::string& referenc
     return open_indexed(context, reference);
   } catch (const NotFound&) {
     log::info(
-        "{}: not indexed: reading all of its layers, and keeping their index on this machine; `varve index {}` does so for everybody",
+        "{}: not indexed: reading all of its layers, and keeping their index on this machine; `varve index {}` does "
+        "so for everybody",
         reference, reference);
   }
   const auto image = context.open_image(reference);
@@ -105,15 +106,19 @@ void add_image_diff_command(CLI::App& image, Context& context) {
   command
       ->add_option(
           "--notebook", arguments->notebook,
-          "Only what this notebook (or script, or folder of them) would notice: packages that it imports, what those need, imports that break")
+          "Only what this notebook (or script, or folder of them) would notice: packages that it imports, what "
+          "those need, imports that break")
       ->type_name("FILE");
   command->add_option("--files", arguments->files, "List so many changed files (200 with -v, 1000 with --json)")
       ->type_name("N");
   command->add_flag("--exit-code", arguments->exit_code, "Exit 3 if anything differs but times of files");
   command->footer(
-      "Examples:\n  varve image diff oci:image:2026-10 oci:image:2026-11\n  varve image diff --notebook work.ipynb registry.example/team/notebook:2026-10 registry.example/team/notebook:2026-11\n"
+      "Examples:\n  varve image diff oci:image:2026-10 oci:image:2026-11\n"
+      "  varve image diff --notebook work.ipynb registry.example/team/notebook:2026-10 "
+      "registry.example/team/notebook:2026-11\n"
       "  varve image diff -v --files 50 oci:image:a oci:image:b\n\n"
-      "An image without an index is read once from end to end; its index stays on this machine. Nothing of the images is run.");
+      "An image without an index is read once from end to end; its index stays on this machine. Nothing of the "
+      "images is run.");
   command->callback([&context, arguments] { run_diff(context, *arguments); });
 }
 

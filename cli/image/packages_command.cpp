@@ -73,9 +73,11 @@ void add_packages_command(CLI::App& app, Context& context) {
       ->type_name("NAME");
   command->add_flag(
       "--check", arguments->check,
-      "Look for missing and incompatible needs and broken records, as `pip check` does and further; exit 3 if there are");
+      "Look for missing and incompatible needs and broken records, as `pip check` does and further; exit 3 if there "
+      "are");
   command->footer(
-      "Examples:\n  varve packages oci:image:latest --sort size\n  varve packages oci:image:latest --waste --layers\n  varve packages --check --json /opt/venv\n"
+      "Examples:\n  varve packages oci:image:latest --sort size\n"
+      "  varve packages oci:image:latest --waste --layers\n  varve packages --check --json /opt/venv\n"
       "  varve packages oci:image:latest --why numpy");
   command->callback([&context, arguments] { run_packages(context, *arguments); });
 }

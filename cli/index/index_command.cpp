@@ -62,7 +62,8 @@ std::vector<SignedManifest> sign_made(const IndexSigner& signer, const oci::Imag
   made.blobs = index::parse_index_manifest(made.document, image);
   if (!local.judge(image, made, destination, true).vouched)
     throw trust::Untrusted(fmt::format(
-        "index {} was stored, but is not signed: it is made of layer indexes of others that no key signed which counts here; leave out --reuse-foreign",
+        "index {} was stored, but is not signed: it is made of layer indexes of others that no key signed which "
+        "counts here; leave out --reuse-foreign",
         report.index.to_string()));
   return signer.sign_index(image, made, destination);
 }
@@ -109,7 +110,8 @@ void add_index_command(CLI::App& app, Context& context) {
   add_signing_options(*command, arguments->signing, "--sign");
   command->add_flag(
       "--reuse-foreign", arguments->options.reuse_foreign,
-      "Take layer indexes that others have published there and no trusted key has signed. Whoever made them decides what is in the layers");
+      "Take layer indexes that others have published there and no trusted key has signed. Whoever made them decides "
+      "what is in the layers");
   command
       ->add_option("--max-layer-bytes", arguments->options.max_stream_bytes,
                    "Refuse a layer that unpacks to more than this")
@@ -119,7 +121,8 @@ void add_index_command(CLI::App& app, Context& context) {
       "  varve index oci:image:latest\n"
       "  varve index registry.example/team/notebook:2026-11\n"
       "  varve index registry.example/team/notebook:2026-11 --sign ci.key\n\n"
-      "Layers that this machine has indexed before, for this or another image, or whose index a trusted key has signed, are not read again. A run that was stopped goes on with the layers\n"
+      "Layers that this machine has indexed before, for this or another image, or whose index a trusted key has "
+      "signed, are not read again. A run that was stopped goes on with the layers\n"
       "that are done. The index can be read by everyone who can read the repository it is stored in.");
   command->callback([&context, arguments] { run_index(context, *arguments); });
 }

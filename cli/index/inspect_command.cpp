@@ -139,7 +139,8 @@ void add_inspect_command(CLI::App& app, Context& context) {
       "inspect", "Shows an image's layers, their formats and sizes, and whether and by whom it is indexed");
   command->add_option("IMAGE", *image, "The image: oci:DIR[:TAG] or [docker://]HOST/REPO[:TAG]")->required();
   command->footer(
-      "Example:\n  varve inspect oci:image:latest\n\nFormats of an image without index are what its media types claim; indexing looks at the bytes.");
+      "Example:\n  varve inspect oci:image:latest\n\n"
+      "Formats of an image without index are what its media types claim; indexing looks at the bytes.");
   command->callback([&context, image] {
     const auto inspection = inspect(context, *image);
     if (context.global.json) {

@@ -132,8 +132,10 @@ void add_record(CLI::App& profile, Context& context) {
   add_session_options(*command, arguments->session);
   command->footer(
       "Examples:\n  varve profile record oci:image:latest -o start.profile -- python3 -c 'import numpy, pandas'\n"
-      "  varve profile record --volume $PWD:/work -w /work registry.example/team/science:42 -- jupyter execute start.ipynb\n\n"
-      "The session is mounted for itself, so that all it reads is seen whatever this machine has in its store. The exit status is the command's,\n"
+      "  varve profile record --volume $PWD:/work -w /work registry.example/team/science:42 -- jupyter execute "
+      "start.ipynb\n\n"
+      "The session is mounted for itself, so that all it reads is seen whatever this machine has in its store. The "
+      "exit status is the command's,\n"
       "125 if Varve failed before it; the profile is written in any case that the command ran.");
   command->callback([&context, arguments] {
     try {
@@ -202,8 +204,10 @@ void add_merge(CLI::App& profile, Context& context) {
       ->check(CLI::Range(0.0, 1.0))
       ->capture_default_str();
   command->footer(
-      "Examples:\n  varve profile merge monday.profile tuesday.profile -o week.profile\n  varve profile merge --min-share 0.5 day-*.profile -o common.profile\n\n"
-      "The order of the inputs does not matter. They may be of several versions of an image: a profile names layers, not images.");
+      "Examples:\n  varve profile merge monday.profile tuesday.profile -o week.profile\n"
+      "  varve profile merge --min-share 0.5 day-*.profile -o common.profile\n\n"
+      "The order of the inputs does not matter. They may be of several versions of an image: a profile names "
+      "layers, not images.");
   command->callback([&context, arguments] {
     std::vector<index::Profile> profiles;
     for (const auto& file : arguments->files) profiles.push_back(read_profile(file));
@@ -264,9 +268,12 @@ void add_attach(CLI::App& profile, Context& context) {
   command->add_flag("--remove", arguments->remove, "Take the image's profile away instead");
   add_signing_options(*command, arguments->signing, "--sign");
   command->footer(
-      "Examples:\n  varve profile attach oci:image:latest start.profile\n  varve profile attach --remove registry.example/team/science:42\n\n"
-      "Needs the right to write to the image's repository. The image is not changed. What the profile says of layers that the image does not have is left out.\n"
-      "It makes a further index of the image, which is not signed by who signed the one before: say --sign KEY, or run `varve sign` afterwards.");
+      "Examples:\n  varve profile attach oci:image:latest start.profile\n"
+      "  varve profile attach --remove registry.example/team/science:42\n\n"
+      "Needs the right to write to the image's repository. The image is not changed. What the profile says of "
+      "layers that the image does not have is left out.\n"
+      "It makes a further index of the image, which is not signed by who signed the one before: say --sign KEY, or "
+      "run `varve sign` afterwards.");
   command->callback([&context, arguments] { attach(context, *arguments); });
 }
 
@@ -277,7 +284,8 @@ void add_profile_command(CLI::App& app, Context& context) {
       "profile", "What a start-up reads of an image, in order: recorded once, fetched ahead everywhere");
   group->require_subcommand(1);
   group->footer(
-      "Examples:\n  varve profile record oci:image:latest -o start.profile -- python3 -c 'import pandas'\n  varve profile attach oci:image:latest start.profile");
+      "Examples:\n  varve profile record oci:image:latest -o start.profile -- python3 -c 'import pandas'\n"
+      "  varve profile attach oci:image:latest start.profile");
   add_record(*group, context);
   add_show(*group, context);
   add_merge(*group, context);

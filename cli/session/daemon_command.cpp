@@ -139,7 +139,8 @@ void add_daemon_command(CLI::App& app, Context& context) {
   command
       ->add_option(
           "--store-size", arguments->options.streams.store_limit.max_bytes,
-          "Bytes on disk that the store may hold, as 200GB or 64GiB; what was not used for longest goes first. 0: no limit")
+          "Bytes on disk that the store may hold, as 200GB or 64GiB; what was not used for longest goes first. 0: "
+          "no limit")
       ->type_name("SIZE")
       ->transform(CLI::AsSizeValue(true))
       ->capture_default_str();
@@ -166,9 +167,11 @@ void add_daemon_command(CLI::App& app, Context& context) {
       "  varve daemon --store-size 200GB\n"
       "  varve daemon --stop\n"
       "  /usr/local/bin/varve daemon --replace\n\n"
-      "SIGTERM unmounts everything and ends it. Under systemd it reports readiness (Type=notify). A daemon that `mount` or `run` started\n"
+      "SIGTERM unmounts everything and ends it. Under systemd it reports readiness (Type=notify). A daemon that "
+      "`mount` or `run` started\n"
       "logs to daemon.log in the root and takes its settings from [daemon] in varve.toml.\n"
-      "If the daemon dies, its mounts wait: a keeper (or systemd) holds their connections and starts it again, and it goes on with them.");
+      "If the daemon dies, its mounts wait: a keeper (or systemd) holds their connections and starts it again, and "
+      "it goes on with them.");
   command->callback([&context, arguments] { run_daemon_command(context, *arguments); });
 }
 

@@ -89,7 +89,8 @@ void add_mount_command(CLI::App& app, Context& context) {
       "Examples:\n"
       "  varve mount oci:image:latest /mnt/image\n"
       "  varve mount --mode fuse --mkdir registry.example/team/notebook:2026-11 ~/image\n\n"
-      "Returns when the tree can be read. Starts the daemon if none runs; `varve unmount DIR` ends the mount, `varve status` shows it.");
+      "Returns when the tree can be read. Starts the daemon if none runs; `varve unmount DIR` ends the mount, "
+      "`varve status` shows it.");
   command->callback([&context, arguments] { run_mount(context, *arguments); });
 }
 

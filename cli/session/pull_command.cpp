@@ -57,8 +57,10 @@ void add_pull_command(CLI::App& app, Context& context) {
   command->add_flag("--cold,--all", arguments->cold, "Also what the image's index marks as cold");
   command->add_flag("--index-here", arguments->index_here, kIndexHereHelp);
   command->footer(
-      "Examples:\n  varve pull registry.example/team/notebook:2026-11\n  varve pull --wait oci:image:latest\n  varve pull --wait --cold oci:image:latest\n\n"
-      "The image's repository is asked for newer marks first. What is cold is fetched when it is first read, as everything else.");
+      "Examples:\n  varve pull registry.example/team/notebook:2026-11\n  varve pull --wait oci:image:latest\n"
+      "  varve pull --wait --cold oci:image:latest\n\n"
+      "The image's repository is asked for newer marks first. What is cold is fetched when it is first read, as "
+      "everything else.");
   command->callback([&context, arguments] {
     run_pull(context, arguments->image, arguments->wait, arguments->cold, arguments->index_here);
   });

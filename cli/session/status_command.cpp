@@ -99,7 +99,9 @@ void add_status_command(CLI::App& app, Context& context) {
       "status", "Shows what is mounted, how much of it is here, what is being fetched; never touches a mount");
   command->add_option("DIR", *dir, "Only this mount");
   command->footer(
-      "Examples:\n  varve status\n  varve status --json /mnt/image\n\nErrors are counted after all retries; the daemon's log (daemon.log in the root) has each of them.\nHERE is the share of what is not cold (see `varve pull`).");
+      "Examples:\n  varve status\n  varve status --json /mnt/image\n\n"
+      "Errors are counted after all retries; the daemon's log (daemon.log in the root) has each of them.\n"
+      "HERE is the share of what is not cold (see `varve pull`).");
   command->callback([&context, dir] { run_status(context, *dir); });
 }
 

@@ -29,7 +29,8 @@ void make_keys(const Context& context, const KeygenArguments& arguments) {
                                {"fingerprint", made.fingerprint()}});
   }
   context.out << fmt::format(
-      "{}.key  signs: keep it where only the pipeline reads it\n{}.pub  verifies: name it under [trust] keys on every machine\nkey {} ({})\n",
+      "{}.key  signs: keep it where only the pipeline reads it\n"
+      "{}.pub  verifies: name it under [trust] keys on every machine\nkey {} ({})\n",
       arguments.prefix, arguments.prefix, made.id(), made.kind());
 }
 
@@ -49,8 +50,10 @@ void add_keygen_command(CLI::App& app, Context& context) {
       "Examples:\n"
       "  varve keygen\n"
       "  COSIGN_PASSWORD= varve keygen -o /etc/varve/keys/ci\n\n"
-      "The private key (ECDSA on P-256, PKCS #8, encrypted, mode 0600) is one that `cosign sign --key` and `skopeo copy\n"
-      "--sign-by-sigstore-private-key` take, too; keys that those made are good for `varve sign`. Nothing is written over.");
+      "The private key (ECDSA on P-256, PKCS #8, encrypted, mode 0600) is one that `cosign sign --key` and `skopeo "
+      "copy\n"
+      "--sign-by-sigstore-private-key` take, too; keys that those made are good for `varve sign`. Nothing is "
+      "written over.");
   command->callback([&context, arguments] { make_keys(context, *arguments); });
 }
 

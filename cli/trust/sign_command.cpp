@@ -33,8 +33,8 @@ index::FoundIndex index_to_sign(const index::LocalIndex& local, const oci::Image
     fail<NotFound>("{}: image {} is not indexed; run: varve index IMAGE --sign KEY", image.repository->name(),
                    image.digest().to_string());
   throw trust::Untrusted(fmt::format(
-      "{}: none of the {} indexes of image {} was built here or is signed by a key that counts here, and who signs vouches for what is in it; "
-      "run: varve index --force IMAGE --sign KEY",
+      "{}: none of the {} indexes of image {} was built here or is signed by a key that counts here, and who signs "
+      "vouches for what is in it; run: varve index --force IMAGE --sign KEY",
       image.repository->name(), others, image.digest().to_string()));
 }
 
@@ -72,9 +72,12 @@ void add_sign_command(CLI::App& app, Context& context) {
       "Examples:\n"
       "  varve sign registry.example/team/notebook:v1 --key ci.key\n"
       "  varve sign oci:images:v1 --key ci.key --identity registry.example/team/notebook\n\n"
-      "Only an index that this machine has built, or that a trusted key has signed, is signed. The indexes of its layers are signed with it, so that\n"
-      "others may use them again. Written is cosign's tag scheme (sha256-HEX.sig), which podman, skopeo and every cosign read; with --bundle a sigstore bundle\n"
-      "as well. A signature is of one index: `varve index --force`, `profile attach` and `prune apply --index-only` make another, which is to be signed again\n"
+      "Only an index that this machine has built, or that a trusted key has signed, is signed. The indexes of its "
+      "layers are signed with it, so that\n"
+      "others may use them again. Written is cosign's tag scheme (sha256-HEX.sig), which podman, skopeo and every "
+      "cosign read; with --bundle a sigstore bundle\n"
+      "as well. A signature is of one index: `varve index --force`, `profile attach` and `prune apply --index-only` "
+      "make another, which is to be signed again\n"
       "(they take --sign KEY). In a layout folder the signature is for no registry, unless --identity says for which.");
   command->callback([&context, arguments] { sign(context, *arguments); });
 }

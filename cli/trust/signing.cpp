@@ -85,7 +85,8 @@ std::vector<SignedManifest> IndexSigner::sign_further_index(const oci::Image& im
                                                             oci::Repository& repository) const {
   if (!loaded.judgement.vouched)
     throw trust::Untrusted(fmt::format(
-        "index {} was published, but is not signed: nobody who counts here vouches for the one that it was made of ({})",
+        "index {} was published, but is not signed: nobody who counts here vouches for the one that it was made of "
+        "({})",
         index_manifest.to_string(), loaded.judgement.rule));
   index::FoundIndex index;
   index.document = repository.manifest(index_manifest.to_string());
@@ -128,7 +129,8 @@ std::string unsigned_warning(const Context& context, const std::string& image) {
       !trust.keys.empty() || std::ranges::any_of(trust.scopes, [](const auto& scope) { return !scope.keys.empty(); });
   if (!keys) return {};
   return fmt::format(
-      "the new index is not signed: machines that ask for signatures do not take it before you run: varve sign {} --key KEY",
+      "the new index is not signed: machines that ask for signatures do not take it before you run: varve sign {} "
+      "--key KEY",
       image);
 }
 

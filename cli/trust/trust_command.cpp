@@ -118,15 +118,18 @@ void add_trust_command(CLI::App& app, Context& context) {
   auto* group = app.add_subcommand("trust", "Whose word counts for an image: which index is believed, and why");
   group->require_subcommand(1);
   group->footer(
-      "Examples:\n  varve trust show registry.example/team/notebook:v1\n  varve trust check registry.example/team/notebook@sha256:...\n\n"
+      "Examples:\n  varve trust show registry.example/team/notebook:v1\n"
+      "  varve trust check registry.example/team/notebook@sha256:...\n\n"
       "What counts is set in varve.toml:\n\n"
       "  [trust]\n"
-      "  index = \"signed\"                       # signed, policy, pinned or any; nothing: by digest as signed, by tag as any\n"
+      "  index = \"signed\"                       # signed, policy, pinned or any; nothing: by digest as signed, by "
+      "tag as any\n"
       "  keys = [\"/etc/varve/keys/ci.pub\"]      # of varve keygen, cosign, skopeo or openssl\n"
       "  [[trust.scope]]                        # for these repositories instead\n"
       "  prefix = \"registry.example/team\"\n"
       "  keys = [\"/etc/varve/keys/team.pub\"]\n\n"
-      "An index that this machine has built or proved counts without a signature. containers' policy.json is honoured for image and index.");
+      "An index that this machine has built or proved counts without a signature. containers' policy.json is "
+      "honoured for image and index.");
   add_look(*group, context, "show", "Shows all indexes of an image, and what is said for and against each",
            "Example:\n  varve trust show oci:image:latest --json", false);
   add_look(

@@ -78,8 +78,10 @@ void add_verify_command(CLI::App& app, Context& context) {
   command->add_flag("--deep", arguments->deep,
                     "Also whether complete layers are what the image names (diff_id), and the tree what they make");
   command->footer(
-      "Examples:\n  varve verify oci:image:latest\n  varve verify --store --json\n  varve pull oci:image:latest && varve verify --deep oci:image:latest\n\n"
-      "Exit status 3 if something was damaged or is false. An index that --deep proves counts from then on as one that was made here; one that it\n"
+      "Examples:\n  varve verify oci:image:latest\n  varve verify --store --json\n"
+      "  varve pull oci:image:latest && varve verify --deep oci:image:latest\n\n"
+      "Exit status 3 if something was damaged or is false. An index that --deep proves counts from then on as one "
+      "that was made here; one that it\n"
       "refutes is not used again. Layers that are not complete prove nothing: pull them first.");
   command->callback(
       [&context, arguments] { run_verify(context, arguments->image, arguments->store, arguments->deep); });

@@ -156,10 +156,14 @@ void add_usage_collect_command(CLI::App& usage, Context& context) {
       ->check(CLI::Range(1, 36'500));
   command->add_flag("--keep-all", arguments->keep_all, "Remove nothing that is old");
   command->footer(
-      "Exit status 3: some lines or files could not be read (each is named, the rest was taken in); 75: the database is full or locked, and what\n"
+      "Exit status 3: some lines or files could not be read (each is named, the rest was taken in); 75: the "
+      "database is full or locked, and what\n"
       "was taken in before is kept.\n"
-      "Sessions of an image whose packages are not known yet are kept by the names of their modules, until --image tells whose these are.\n"
-      "Examples:\n  varve usage collect /var/lib/varve/spool\n  varve usage collect --image oci:image:v143 --label v143 /var/lib/varve/spool\n  varve usage collect --db postgresql://usage@db/usage --remove spool-a spool-b");
+      "Sessions of an image whose packages are not known yet are kept by the names of their modules, until --image "
+      "tells whose these are.\n"
+      "Examples:\n  varve usage collect /var/lib/varve/spool\n"
+      "  varve usage collect --image oci:image:v143 --label v143 /var/lib/varve/spool\n"
+      "  varve usage collect --db postgresql://usage@db/usage --remove spool-a spool-b");
   command->callback([&context, arguments] { run_collect(context, *arguments); });
 }
 

@@ -146,7 +146,8 @@ void show(const Context& context, const recorder::RehearsalOptions& options) {
   for (const auto& file : result.files) context.out << file.content;
   if (result.files.empty() && !context.global.quiet)
     context.err
-        << "varve: nothing would be written: recording is switched off, or the command ran no Python that loads the recorder\n";
+        << "varve: nothing would be written: recording is switched off, or the command ran no Python that loads the "
+           "recorder\n";
 }
 
 CLI::App* add_action(CLI::App& recorder_command, Context& context, const char* name, const char* text, Action action,
@@ -168,7 +169,8 @@ void add_show(CLI::App& recorder_command, Context& context) {
   command->add_option("--as-user", *user, "Record as if this were the user's name")->type_name("NAME");
   command->footer(
       "The command follows \"--\"; its standard output goes to standard error.\n\n"
-      "Examples:\n  varve usage recorder show -- python3 script.py\n  varve usage recorder show --json -- python3 -c 'import numpy'");
+      "Examples:\n  varve usage recorder show -- python3 script.py\n"
+      "  varve usage recorder show --json -- python3 -c 'import numpy'");
   command->callback([&context, user] {
     recorder::RehearsalOptions options{.command = context.tail, .user = std::nullopt};
     if (!user->empty()) options.user = *user;
@@ -183,11 +185,13 @@ void add_usage_recorder_command(CLI::App& usage, Context& context) {
       "recorder", "Puts the run-time recorder into image folders and sessions, and shows what it writes");
   command->require_subcommand(1);
   command->footer(
-      "Example:\n  varve usage recorder install rootfs/\n\ndocs/design/recorder.md says what is recorded, what never is, and how it is switched off.");
+      "Example:\n  varve usage recorder install rootfs/\n\n"
+      "docs/design/recorder.md says what is recorded, what never is, and how it is switched off.");
   add_action(*command, context, "install", "Adds the recorder to every Python of a tree; harmless to repeat",
              recorder::install, true)
       ->footer(
-          "Examples:\n  varve usage recorder install rootfs/\n  varve usage recorder install /opt/venv\n  varve usage recorder install my-session");
+          "Examples:\n  varve usage recorder install rootfs/\n  varve usage recorder install /opt/venv\n"
+          "  varve usage recorder install my-session");
   add_action(*command, context, "uninstall", "Removes what install added", recorder::uninstall, false)
       ->footer("Example:\n  varve usage recorder uninstall rootfs/");
   add_action(*command, context, "status", "Says which Pythons of a tree have the recorder", recorder::status, false)

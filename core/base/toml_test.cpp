@@ -22,7 +22,8 @@ std::string refusal(const std::function<void()>& action) {
 
 TEST(Toml, ValuesKnowTheirTypeAndLine) {
   const auto root = parse_toml(
-      "name = 'x'\nmany = [1, 2]\n[inner]\nflag = true\nnumber = 1.5\nday = 2026-01-31\n[[rule]]\nkeep = 'a'\n[[rule]]\nkeep = ['b', 'c']\n",
+      "name = 'x'\nmany = [1, 2]\n[inner]\nflag = true\nnumber = 1.5\nday = 2026-01-31\n[[rule]]\nkeep = 'a'\n"
+      "[[rule]]\nkeep = ['b', 'c']\n",
       "f.toml");
   EXPECT_EQ(root.find("name")->text, "x");
   EXPECT_EQ(root.find("many")->array[1].integer, 2);

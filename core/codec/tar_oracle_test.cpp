@@ -20,13 +20,15 @@ using namespace test;
 
 constexpr std::string_view kPythonLister = R"(
 import hashlib, sys, tarfile
-kinds = {b'0': 'file', b'\0': 'file', b'S': 'file', b'7': 'file', b'1': 'hard', b'2': 'soft', b'3': 'char', b'4': 'block', b'5': 'dir', b'6': 'pipe'}
+kinds = {b'0': 'file', b'\0': 'file', b'S': 'file', b'7': 'file', b'1': 'hard', b'2': 'soft', b'3': 'char',
+         b'4': 'block', b'5': 'dir', b'6': 'pipe'}
 with tarfile.open('in', 'r:', encoding='utf-8', errors='surrogateescape') as tar:
     for e in tar:
         content = tar.extractfile(e).read() if e.isreg() else b''
         link = e.linkname if e.issym() or e.islnk() else ''
-        line = '%s %s %o %d %d %d %d %d %s %s %s' % (kinds[e.type], e.name.rstrip('/'), e.mode & 0o7777, e.uid, e.gid, e.mtime // 1, len(content),
-                                                   e.offset, link, e.offset_data if content else 0, hashlib.sha256(content).hexdigest())
+        line = '%s %s %o %d %d %d %d %d %s %s %s' % (
+            kinds[e.type], e.name.rstrip('/'), e.mode & 0o7777, e.uid, e.gid, e.mtime // 1, len(content), e.offset,
+            link, e.offset_data if content else 0, hashlib.sha256(content).hexdigest())
         sys.stdout.buffer.write(line.encode('utf-8', 'surrogateescape') + b'\n')
 )";
 

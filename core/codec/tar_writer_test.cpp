@@ -231,7 +231,9 @@ with tarfile.open(fileobj=io.BytesIO(sys.stdin.buffer.read()), encoding='utf-8',
     for e in tar:
         content = tar.extractfile(e).read() if e.isreg() else b''
         time = Decimal(e.pax_headers.get('mtime', e.mtime))
-        line = '%d|%s|%s|%o|%d|%d|%d|%d|%d|%s|' % (kinds[e.type], e.name.rstrip('/'), e.linkname, e.mode, e.uid, e.gid, time * 10**9, e.devmajor, e.devminor, content.decode())
+        line = '%d|%s|%s|%o|%d|%d|%d|%d|%d|%s|' % (
+            kinds[e.type], e.name.rstrip('/'), e.linkname, e.mode, e.uid, e.gid, time * 10**9, e.devmajor, e.devminor,
+            content.decode())
         names = sorted(n for n in e.pax_headers if n.startswith('SCHILY.xattr.'))
         line += ','.join(n[13:] + '=' + e.pax_headers[n].encode('utf-8', 'surrogateescape').hex() for n in names)
         sys.stdout.buffer.write(line.encode('utf-8', 'surrogateescape') + b'\n')

@@ -283,7 +283,8 @@ void keep_windows(LocalIndex& local, const oci::Image& image, const LoadedIndex&
     };
     if (!tries(name) && std::ranges::none_of(origin.repositories, tries))
       fail<NotFound>(
-          "{}: the index {} of image {} came from elsewhere, and what reads of layer {} need of it (its windows) is neither here nor there: {}; run: varve index IMAGE",
+          "{}: the index {} of image {} came from elsewhere, and what reads of layer {} need of it (its windows) is "
+          "neither here nor there: {}; run: varve index IMAGE",
           name, manifest.to_string(), image.digest().to_string(), layer.layer_digest.to_string(), trouble);
   }
 }
@@ -374,7 +375,8 @@ LoadedIndex load_index(LocalIndex& local, const oci::Image& image, IndexPlace pl
   if (!choice && !refusals.empty()) throw trust::Untrusted(local.judge().refusal(trust::Request::of(image), refusals));
   if (!choice)
     fail<NotFound>(
-        "{}: image {} is not indexed: `varve index IMAGE` gives it an index for every machine, --index-here of `run`, `mount` and `pull` makes one for this machine alone",
+        "{}: image {} is not indexed: `varve index IMAGE` gives it an index for every machine, --index-here of "
+        "`run`, `mount` and `pull` makes one for this machine alone",
         image.repository->name(), image.digest().to_string());
   auto index = load_chosen(local, image, std::move(choice->index), choice->is_here);
   note_use(local, image, index, choice->other_notes_only);

@@ -114,9 +114,9 @@ TEST_F(CredentialsTest, BrokenFilesAreNamedWithoutTheirContent) {
 }
 
 TEST_F(CredentialsTest, HelpersAreAskedBeforeTheFile) {
-  add_helper(
-      "mine",
-      "read server; [ $1 = get ] && echo \"{\\\"ServerURL\\\":\\\"$server\\\",\\\"Username\\\":\\\"$server\\\",\\\"Secret\\\":\\\"s\\\"}\"\n");
+  add_helper("mine",
+             "read server; [ $1 = get ] && echo "
+             "\"{\\\"ServerURL\\\":\\\"$server\\\",\\\"Username\\\":\\\"$server\\\",\\\"Secret\\\":\\\"s\\\"}\"\n");
   const auto auths = ",\"auths\":{" + auth("registry.example", "file:1") + "," + auth("other.example", "file:2") + "}}";
   EXPECT_EQ(find("{\"credHelpers\":{\"registry.example\":\"mine\"}" + auths), user("registry.example", "s"));
   EXPECT_EQ(find("{\"credHelpers\":{\"registry.example\":\"mine\"}" + auths, "other.example"), user("file", "2"));

@@ -21,8 +21,9 @@ TEST(HttpHeadersTest, NamesCompareWithoutCase) {
 }
 
 TEST(ChallengeTest, ReadsSeveralWithCommasInQuotes) {
-  const auto challenges = parse_challenges(
-      R"(Basic realm="a, \"b\"", BEARER Realm="https://auth.example/token",service=registry.example,scope="repository:a:pull,push",Negotiate)");
+  const auto challenges =
+      parse_challenges(R"(Basic realm="a, \"b\"", BEARER Realm="https://auth.example/token",service=registry.example,)"
+                       R"(scope="repository:a:pull,push",Negotiate)");
   ASSERT_EQ(challenges.size(), 3u);
   EXPECT_EQ(challenges[0].scheme, "basic");
   EXPECT_EQ(challenges[0].parameters.at("realm"), "a, \"b\"");

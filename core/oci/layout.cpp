@@ -56,7 +56,8 @@ void check_layout_file(const std::filesystem::path& dir) {
   if (!content) {
     if (std::filesystem::exists(dir / "index.json"))
       fail<NotFound>(
-          "{}: the file oci-layout is missing; if the folder is an OCI layout, write {{\"imageLayoutVersion\":\"1.0.0\"}} into it",
+          "{}: the file oci-layout is missing; if the folder is an OCI layout, write "
+          "{{\"imageLayoutVersion\":\"1.0.0\"}} into it",
           name);
     fail<NotFound>("{}: no OCI layout folder: the files oci-layout and index.json are missing", name);
   }

@@ -157,9 +157,15 @@ TEST(ArtifactManifestTest, IsCanonical) {
   artifact.subject = layer;
   artifact.subject->annotations = {{"seen", "somewhere"}};
   const auto bytes = artifact.to_json();
-  EXPECT_EQ(
-      as_text(bytes),
-      R"({"annotations":{"a":"1","b":"2"},"artifactType":"application/vnd.test","config":{"digest":"sha256:44136fa355b3678a1146ad16f7e8649e94fb4fc21fe77e8310c060f61caaff8a","mediaType":"application/vnd.oci.empty.v1+json","size":2},"layers":[{"digest":"sha256:2d711642b726b04401627ca9fbac32f5c8530fb1903cc4db02258717921a4881","mediaType":"application/x","size":1}],"mediaType":"application/vnd.oci.image.manifest.v1+json","schemaVersion":2,"subject":{"digest":"sha256:2d711642b726b04401627ca9fbac32f5c8530fb1903cc4db02258717921a4881","mediaType":"application/x","size":1}})");
+  EXPECT_EQ(as_text(bytes),
+            R"({"annotations":{"a":"1","b":"2"},"artifactType":"application/vnd.test",)"
+            R"("config":{"digest":"sha256:44136fa355b3678a1146ad16f7e8649e94fb4fc21fe77e8310c060f61caaff8a",)"
+            R"("mediaType":"application/vnd.oci.empty.v1+json","size":2},)"
+            R"("layers":[{"digest":"sha256:2d711642b726b04401627ca9fbac32f5c8530fb1903cc4db02258717921a4881",)"
+            R"("mediaType":"application/x","size":1}],)"
+            R"("mediaType":"application/vnd.oci.image.manifest.v1+json","schemaVersion":2,)"
+            R"("subject":{"digest":"sha256:2d711642b726b04401627ca9fbac32f5c8530fb1903cc4db02258717921a4881",)"
+            R"("mediaType":"application/x","size":1}})");
   const auto read = Manifest::parse(bytes, kOciManifestType, "artifact");
   EXPECT_EQ(read.artifact_type, "application/vnd.test");
   EXPECT_EQ(read.subject->digest, layer.digest);

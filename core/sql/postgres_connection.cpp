@@ -156,7 +156,8 @@ class PostgresConnection final : public SqlConnection {
     // Tables of others may live beside ours in the schema of the search path, as long as the names differ.
     if (name.empty()) return false;
     query(
-        "SELECT count(*) FROM pg_catalog.pg_class WHERE relkind = 'r' AND relname = $1 AND pg_catalog.pg_table_is_visible(oid)",
+        "SELECT count(*) FROM pg_catalog.pg_class WHERE relkind = 'r' AND relname = $1 "
+        "AND pg_catalog.pg_table_is_visible(oid)",
         {name}, [&](const SqlRow& row) { found = row.number(0) != 0; });
     return found;
   }

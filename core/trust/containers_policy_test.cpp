@@ -49,7 +49,8 @@ TEST(ContainersPolicy, LooksForTheMostSpecificScopeFirst) {
 
 TEST(ContainersPolicy, TakesTheFirstScopeThatIsThereAndNoOther) {
   const auto policy = parse(
-      R"({"default":[{"type":"reject"}],"transports":{"docker":{"":[{"type":"insecureAcceptAnything"}],"r.example/team":[{"type":"reject"}],
+      R"({"default":[{"type":"reject"}],"transports":{"docker":{"":[{"type":"insecureAcceptAnything"}],
+          "r.example/team":[{"type":"reject"}],
     "r.example/team/app":[{"type":"insecureAcceptAnything"}],"*.example":[{"type":"reject"},{"type":"reject"}]}}})");
   const auto kinds = [&](std::string_view transport, std::string_view image) {
     std::vector<Kind> found;
@@ -104,32 +105,31 @@ TEST(ContainersPolicy, NamesWhatItCannotCheck) {
 }
 
 TEST(ContainersPolicy, RefusesTheFileForAnythingThatPodmanWouldRefuse) {
-  for (
-      const auto& text : {
-          std::string(),
-          std::string("[]"),
-          std::string("{}"),
-          std::string(R"({"default":[]})"),
-          std::string(R"({"default":{}})"),
-          R"({"default":[)" + kAccept + R"(],"more":1})",
-          R"({"default":[)" + kAccept + R"(],"default":[)" + kReject + "]}",
-          R"({"default":[{"type":"trustMe"}]})" + std::string(),
-          R"({"default":[{"type":"reject","x":1}]})" + std::string(),
-          R"({"default":[{}]})" + std::string(),
-          with_scope("docker", "", R"({"type":"sigstoreSigned"})"),
-          with_scope("docker", "", R"({"type":"sigstoreSigned","keyPath":"/a","keyData":")" + kKeyData + "\"}"),
-          with_scope("docker", "", R"({"type":"sigstoreSigned","keyPath":"/a","signedIdentity":{"type":"matchAll"}})"),
-          with_scope(
-              "docker", "",
-              R"({"type":"sigstoreSigned","keyPath":"/a","signedIdentity":{"type":"exactReference","dockerReference":"r.example/a"}})"),
-          with_scope(
-              "docker", "",
-              R"({"type":"sigstoreSigned","keyPath":"/a","signedIdentity":{"type":"remapIdentity","prefix":"a"}})"),
-          with_scope("docker", "", R"({"type":"sigstoreSigned","keyPaths":[]})"),
-          with_scope("docker", "", R"({"type":"signedBy"})"),
-          with_scope("oci", "not/absolute", kReject),
-          std::string(R"({"default":[{"type":"reject"}],"transports":[]})"),
-      })
+  for (const auto& text : {
+           std::string(),
+           std::string("[]"),
+           std::string("{}"),
+           std::string(R"({"default":[]})"),
+           std::string(R"({"default":{}})"),
+           R"({"default":[)" + kAccept + R"(],"more":1})",
+           R"({"default":[)" + kAccept + R"(],"default":[)" + kReject + "]}",
+           R"({"default":[{"type":"trustMe"}]})" + std::string(),
+           R"({"default":[{"type":"reject","x":1}]})" + std::string(),
+           R"({"default":[{}]})" + std::string(),
+           with_scope("docker", "", R"({"type":"sigstoreSigned"})"),
+           with_scope("docker", "", R"({"type":"sigstoreSigned","keyPath":"/a","keyData":")" + kKeyData + "\"}"),
+           with_scope("docker", "", R"({"type":"sigstoreSigned","keyPath":"/a","signedIdentity":{"type":"matchAll"}})"),
+           with_scope("docker", "",
+                      R"({"type":"sigstoreSigned","keyPath":"/a","signedIdentity":{"type":"exactReference",)"
+                      R"("dockerReference":"r.example/a"}})"),
+           with_scope(
+               "docker", "",
+               R"({"type":"sigstoreSigned","keyPath":"/a","signedIdentity":{"type":"remapIdentity","prefix":"a"}})"),
+           with_scope("docker", "", R"({"type":"sigstoreSigned","keyPaths":[]})"),
+           with_scope("docker", "", R"({"type":"signedBy"})"),
+           with_scope("oci", "not/absolute", kReject),
+           std::string(R"({"default":[{"type":"reject"}],"transports":[]})"),
+       })
     EXPECT_THROW(parse(text), Error) << text;
 }
 

@@ -144,14 +144,15 @@ std::string Judge::refusal(const Request& request, const std::vector<std::string
   if (is_policy) setting = place + " demands signatures, of the index as well";
   if (place.empty())
     setting =
-        "none; asked for by digest, an index counts if it is signed by a known key, built here, or proved by complete layers";
+        "none; asked for by digest, an index counts if it is signed by a known key, built here, or proved by "
+        "complete layers";
   std::string text =
       fmt::format("{}: no index of image {} can be trusted", request.repository, request.image.to_string());
   for (const auto& one : of_candidates) text += "\n  " + one;
   text += "\n  setting: " + setting;
   text +=
-      "\n  ways out: a key that signed it (`varve keygen`, `varve sign`, then keys = [\"FILE\"] under [trust] in varve.toml);"
-      " an index made here (`varve index IMAGE`, or --index-here of `run` and `mount`);"
+      "\n  ways out: a key that signed it (`varve keygen`, `varve sign`, then keys = [\"FILE\"] under [trust] in "
+      "varve.toml); an index made here (`varve index IMAGE`, or --index-here of `run` and `mount`);"
       " [trust] index = \"pinned\" or \"any\", which believes whoever may write to the repository";
   return text;
 }

@@ -130,7 +130,8 @@ TEST(Keys, ThatAreNoneAreRefusedWithoutAskingForAPassphrase) {
   is_refused("-----BEGIN PRIVATE KEY-----\nAAAA\n-----END PRIVATE KEY-----\n");
   is_refused("-----BEGIN CERTIFICATE-----\nAAAA\n-----END CERTIFICATE-----\n");
   is_refused(
-      "-----BEGIN RSA PRIVATE KEY-----\nProc-Type: 4,ENCRYPTED\nDEK-Info: AES-128-CBC,00\n\nAAAA\n-----END RSA PRIVATE KEY-----\n");
+      "-----BEGIN RSA PRIVATE KEY-----\nProc-Type: 4,ENCRYPTED\nDEK-Info: AES-128-CBC,00\n\nAAAA\n"
+      "-----END RSA PRIVATE KEY-----\n");
   is_refused(std::string(kMaxKeyFileBytes + 1, '-'));
   EXPECT_THROW(PublicKey::parse(ed25519(), "key"), CorruptData);
   EXPECT_THROW(PrivateKey::parse(PrivateKey::generate().public_key().pem(), kNoneAsked, "key"), CorruptData);

@@ -59,7 +59,8 @@ class CheckerTest : public testing::Test {
   }
   void policy(const std::string& text) { write_file_atomically(dir_ / "policy.json", as_bytes(text)); }
   std::string signed_policy(const PrivateKey& key, const std::string& identity = "matchRepoDigestOrExact") {
-    return R"({"default":[{"type":"reject"}],"transports":{"docker":{"registry.example":[{"type":"sigstoreSigned","keyPath":")" +
+    return R"({"default":[{"type":"reject"}],"transports":{"docker":{"registry.example":[{"type":"sigstoreSigned",)"
+           R"("keyPath":")" +
            key_file("policy.pub", key).string() + R"(","signedIdentity":{"type":")" + identity + R"("}}]}}})";
   }
 
@@ -153,8 +154,8 @@ TEST_F(CheckerTest, ImageIsAcceptedOrRejectedAsThePolicySays) {
   EXPECT_TRUE(check_image().accepted);
   policy(R"({"default":[{"type":"reject"}]})");
   EXPECT_FALSE(check_image().accepted);
-  policy(
-      R"({"default":[{"type":"reject"}],"transports":{"docker":{"registry.example/team/app:v1":[{"type":"insecureAcceptAnything"}]}}})");
+  policy(R"({"default":[{"type":"reject"}],)"
+         R"("transports":{"docker":{"registry.example/team/app:v1":[{"type":"insecureAcceptAnything"}]}}})");
   EXPECT_TRUE(check_image().accepted);
   EXPECT_FALSE(check_image("v2").accepted);
   policy("not JSON");
@@ -212,10 +213,11 @@ class SettingsTest : public testing::Test {
 
 TEST_F(SettingsTest, AreReadWhole) {
   const auto denied = digest_of("x");
-  const auto settings = read(
-      "[trust]\nindex = \"signed\"\nkeys = [\"ci.pub\", \"/keys/b.pub\"]\ndeny = [\"" + denied.to_string() +
-      "\"]\nmin-tool = \"0.4.2\"\npolicy = \"p.json\"\n[[trust.scope]]\nprefix = \"registry.example/team/\"\nkeys = \"team.pub\"\n"
-      "[[trust.scope]]\nprefix = \"oci:/srv\"\nindex = \"any\"\n");
+  const auto settings =
+      read("[trust]\nindex = \"signed\"\nkeys = [\"ci.pub\", \"/keys/b.pub\"]\ndeny = [\"" + denied.to_string() +
+           "\"]\nmin-tool = \"0.4.2\"\npolicy = \"p.json\"\n[[trust.scope]]\nprefix = \"registry.example/team/\"\n"
+           "keys = \"team.pub\"\n"
+           "[[trust.scope]]\nprefix = \"oci:/srv\"\nindex = \"any\"\n");
   EXPECT_EQ(settings.index, IndexRule::kSigned);
   EXPECT_EQ(settings.place, "/etc/varve/varve.toml:2");
   EXPECT_THAT(settings.keys, ElementsAre("/etc/varve/ci.pub", "/keys/b.pub"));

@@ -29,11 +29,10 @@ std::string payload_with(const std::string& optional) {
 TEST(SimpleSigning, ReadsWhatItWrites) {
   const SignedPayload payload{.docker_reference = kReference, .manifest = kManifest};
   const auto text = payload.to_json("varve 0.2.0", 1795317230);
-  EXPECT_EQ(
-      text,
-      R"({"critical":{"identity":{"docker-reference":")" + kReference + R"("},"image":{"docker-manifest-digest":")" +
-          kManifest.to_string() +
-          R"("},"type":"cosign container image signature"},"optional":{"creator":"varve 0.2.0","timestamp":1795317230}})");
+  EXPECT_EQ(text, R"({"critical":{"identity":{"docker-reference":")" + kReference +
+                      R"("},"image":{"docker-manifest-digest":")" + kManifest.to_string() +
+                      R"("},"type":"cosign container image signature"},"optional":{"creator":"varve 0.2.0",)"
+                      R"("timestamp":1795317230}})");
   EXPECT_EQ(parse_payload(text).docker_reference, kReference);
   EXPECT_EQ(parse_payload(text).manifest, kManifest);
 }

@@ -20,12 +20,15 @@ class KeptImagesTest : public ::testing::Test {
     const auto config = oci::put_bytes(
         *repository,
         as_bytes(fmt::format(
-            R"({{"architecture":"amd64","os":"linux","config":{{"Entrypoint":["{}"]}},"rootfs":{{"type":"layers","diff_ids":["{}"]}}}})",
+            R"({{"architecture":"amd64","os":"linux","config":{{"Entrypoint":["{}"]}},"rootfs":{{"type":"layers",)"
+            R"("diff_ids":["{}"]}}}})",
             entrypoint, layer)),
         "application/vnd.oci.image.config.v1+json");
-    const auto manifest = fmt::format(
-        R"({{"schemaVersion":2,"mediaType":"application/vnd.oci.image.manifest.v1+json","config":{{"mediaType":"{}","digest":"{}","size":{}}},"layers":[{{"mediaType":"application/vnd.oci.image.layer.v1.tar","digest":"{}","size":10}}]}})",
-        config.media_type, config.digest.to_string(), config.size, layer);
+    const auto manifest =
+        fmt::format(R"({{"schemaVersion":2,"mediaType":"application/vnd.oci.image.manifest.v1+json",)"
+                    R"("config":{{"mediaType":"{}","digest":"{}","size":{}}},)"
+                    R"("layers":[{{"mediaType":"application/vnd.oci.image.layer.v1.tar","digest":"{}","size":10}}]}})",
+                    config.media_type, config.digest.to_string(), config.size, layer);
     repository->put_manifest(as_bytes(manifest), "application/vnd.oci.image.manifest.v1+json", "tag");
     return oci::open_image(repository, "tag", oci::Platform::parse("linux/amd64"));
   }

@@ -72,7 +72,8 @@ ImageProof prove_paced(const ServedImage& image, index::LocalIndex& local, bool 
     local.origins().note_refuted(image.index_digest(), differs);
   } else {
     log::info(
-        "image {}: index {} is of {}, and what this version makes of the layers differs ({}): neither proved nor refuted",
+        "image {}: index {} is of {}, and what this version makes of the layers differs ({}): neither proved nor "
+        "refuted",
         image.digest().to_string(), image.index_digest().to_string(), image.index().blobs.tool, differs);
   }
   return proof;

@@ -244,10 +244,9 @@ TEST(SeccompProfile, GoesIntoTheBundle) {
 }
 
 TEST(RuntimeLog, TheLastErrorCounts) {
-  EXPECT_EQ(
-      last_log_error(
-          "{\"level\":\"error\",\"msg\":\"first\"}\n{\"level\":\"warning\",\"msg\":\"no\"}\n{\"level\":\"error\",\"msg\":\"a\\nb\"}\n"),
-      "a b");
+  EXPECT_EQ(last_log_error("{\"level\":\"error\",\"msg\":\"first\"}\n{\"level\":\"warning\",\"msg\":\"no\"}\n"
+                           "{\"level\":\"error\",\"msg\":\"a\\nb\"}\n"),
+            "a b");
   EXPECT_EQ(last_log_error("not json\n{}\n[1]\n{\"msg\":5}\n"), "");
   EXPECT_EQ(last_log_error("{\"msg\": \"cut off"), "");
 }
@@ -255,7 +254,8 @@ TEST(RuntimeLog, TheLastErrorCounts) {
 TEST(RuntimeLog, TellsACommandThatCannotRunFromARuntimeThatCannot) {
   EXPECT_EQ(
       status_of_start_failure(
-          "runc run failed: unable to start container process: exec: \"foo\": executable file not found in $PATH: unknown"),
+          "runc run failed: unable to start container process: exec: \"foo\": executable file not found in $PATH: "
+          "unknown"),
       kNotFound);
   EXPECT_EQ(status_of_start_failure("runc run failed: exec: \"/foo\": stat /foo: no such file or directory"),
             kNotFound);

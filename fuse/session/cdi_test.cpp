@@ -96,12 +96,12 @@ TEST_F(CdiTest, WhatSeveralDevicesShareIsThereOnceAndTheDevicesOwnWins) {
 }
 
 TEST_F(CdiTest, JsonSaysTheSameAndTheLaterFolderCounts) {
-  write(
-      "etc/a.json",
-      R"({"cdiVersion": "0.6.0", "kind": "v.com/net", "devices": [{"name": "x", "containerEdits": {"env": ["A=1"], "additionalGids": [7]}}]})");
-  write(
-      "run/b.json",
-      R"({"cdiVersion": "0.6.0", "kind": "v.com/net", "devices": [{"name": "x", "containerEdits": {"env": ["A=2"]}}], "containerEdits": {"env": ["B=1"]}})");
+  write("etc/a.json",
+        R"({"cdiVersion": "0.6.0", "kind": "v.com/net", "devices": [{"name": "x", "containerEdits": {"env": ["A=1"], )"
+        R"("additionalGids": [7]}}]})");
+  write("run/b.json",
+        R"({"cdiVersion": "0.6.0", "kind": "v.com/net", "devices": [{"name": "x", "containerEdits": {"env": )"
+        R"(["A=2"]}}], "containerEdits": {"env": ["B=1"]}})");
   write("run/notes.txt", "none of ours");
   EXPECT_THAT(read().edits({"v.com/net=x"}).env, ElementsAre("B=1", "A=2"));
 }
@@ -139,11 +139,12 @@ TEST(ParseCdi, NamesTheFieldThatIsWrong) {
   message(R"({"cdiVersion": "0.5.0", "kind": "a/b", "containerEdits": {"env": ["=1"]}})",
           "\"containerEdits.env[0]\" is '=1'");
   message(
-      R"({"cdiVersion": "0.5.0", "kind": "a/b", "containerEdits": {"mounts": [{"hostPath": "lib", "containerPath": "/lib"}]}})",
+      R"({"cdiVersion": "0.5.0", "kind": "a/b", "containerEdits": {"mounts": [{"hostPath": "lib", "containerPath": )"
+      R"("/lib"}]}})",
       "\"containerEdits.mounts[0].hostPath\" is no absolute path");
-  message(
-      R"({"cdiVersion": "0.5.0", "kind": "a/b", "containerEdits": {"deviceNodes": [{"path": "/dev/x", "permissions": "rx"}]}})",
-      "\"containerEdits.deviceNodes[0].permissions\" has letters");
+  message(R"({"cdiVersion": "0.5.0", "kind": "a/b", "containerEdits": {"deviceNodes": [{"path": "/dev/x", )"
+          R"("permissions": "rx"}]}})",
+          "\"containerEdits.deviceNodes[0].permissions\" has letters");
   message(R"({"cdiVersion": "0.5.0", "kind": "a/b", "containerEdits": {"additionalGids": [-1]}})",
           "\"containerEdits.additionalGids[0]\" is no number");
 }

@@ -85,8 +85,8 @@ std::vector<std::string> select_gpus(const CdiRegistry& registry, std::string_vi
   const auto names = registry.devices(kGpuKind);
   if (names.empty())
     fail<NotFound>(
-        "--gpus {}: this machine describes no GPU in /etc/cdi or /var/run/cdi{}; `nvidia-ctk cdi generate --output=/etc/cdi/nvidia.yaml` does, where the driver and NVIDIA's container "
-        "toolkit are installed",
+        "--gpus {}: this machine describes no GPU in /etc/cdi or /var/run/cdi{}; `nvidia-ctk cdi generate "
+        "--output=/etc/cdi/nvidia.yaml` does, where the driver and NVIDIA's container toolkit are installed",
         wanted, registry.problems().empty() ? "" : " that can be read (" + registry.problems().front() + ")");
   const auto qualified = [](std::string_view name) { return std::string(kGpuKind) + "=" + std::string(name); };
   if (all && std::ranges::find(names, "all") != names.end()) return {qualified("all")};

@@ -50,7 +50,8 @@ TEST_F(GpusTest, AMachineWithoutGpusIsToldWhatToDo) {
 
 // As NVIDIA's CUDA 12.4 images have it, shortened.
 const std::string kRequire =
-    "NVIDIA_REQUIRE_CUDA=cuda>=12.4 brand=tesla,driver>=470,driver<471 brand=unknown,driver>=470,driver<471 brand=tesla,driver>=535,driver<536";
+    "NVIDIA_REQUIRE_CUDA=cuda>=12.4 brand=tesla,driver>=470,driver<471 brand=unknown,driver>=470,driver<471 "
+    "brand=tesla,driver>=535,driver<536";
 
 TEST(UnmetRequirements, AnAlternativeIsEnough) {
   EXPECT_THAT(unmet_requirements({kRequire}, "550.54.15"), IsEmpty());

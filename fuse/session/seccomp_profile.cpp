@@ -73,7 +73,8 @@ const Names kTime = {
     "adjtimex", "clock_adjtime", "clock_adjtime64", "clock_getres", "clock_getres_time64", "clock_gettime",
     "clock_gettime64", "clock_nanosleep", "clock_nanosleep_time64", "gettimeofday", "nanosleep", "time",
     "timer_create", "timer_delete", "timer_getoverrun", "timer_gettime", "timer_gettime64", "timer_settime",
-    "timer_settime64", "timerfd_create", "timerfd_gettime", "timerfd_gettime64", "timerfd_settime", "timerfd_settime64"};
+    "timer_settime64", "timerfd_create", "timerfd_gettime", "timerfd_gettime64", "timerfd_settime",
+        "timerfd_settime64"};
 
 const Names kTalking = {
     "accept", "accept4", "bind", "connect", "getpeername", "getsockname", "getsockopt", "ipc", "listen",

@@ -269,7 +269,8 @@ void mount_overlay(const std::filesystem::path& lower, const SessionFolder& fold
   answer = try_fuse_overlayfs(target, folders);
   if (answer.empty()) return log::info("overlayfs does not work here, fuse-overlayfs does ({})", answers);
   fail<Unsupported>(
-      "no writable layer over {} in {}: {}fuse-overlayfs: {} (the state folder must be on a local file system that is no overlay: --root)",
+      "no writable layer over {} in {}: {}fuse-overlayfs: {} (the state folder must be on a local file system that "
+      "is no overlay: --root)",
       lower.string(), folder.dir.string(), answers, answer);
 }
 

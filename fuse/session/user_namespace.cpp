@@ -112,8 +112,8 @@ pid_t start_in_namespaces(int clone_flags, const UserIds& ids, const std::functi
         "without one");
   if (child < 0 && !ids.is_root && (errno == EPERM || errno == ENOSPC))
     fail<Unsupported>(
-        "this machine lets plain users make no user namespaces (sysctl user.max_user_namespaces, kernel.unprivileged_userns_clone, "
-        "an AppArmor rule, or a chroot): run as root");
+        "this machine lets plain users make no user namespaces (sysctl user.max_user_namespaces, "
+        "kernel.unprivileged_userns_clone, an AppArmor rule, or a chroot): run as root");
   if (child < 0) fail_errno("start a process in new namespaces");
   if (child == 0) ::_exit(run_inside(body, ids, mapped));
   try {

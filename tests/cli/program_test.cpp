@@ -157,7 +157,8 @@ TEST_F(ProgramTest, CompletionScriptsNameCommandsAndOptions) {
 TEST_F(ProgramTest, BashTakesItsCompletionScript) {
   std::ofstream(dir_ / "completion")
       << varve({"completion", "bash"}).out
-      << "complete_words() { COMP_WORDS=(\"$@\"); COMP_CWORD=$((${#COMP_WORDS[@]} - 1)); _varve; echo \"${COMPREPLY[*]}\"; }\n"
+      << "complete_words() { COMP_WORDS=(\"$@\"); COMP_CWORD=$((${#COMP_WORDS[@]} - 1)); _varve; echo "
+         "\"${COMPREPLY[*]}\"; }\n"
          "complete_words varve session l; complete_words varve --root x session rm --al; complete_words varve comp\n";
   FILE* shell = ::popen(("bash " + (dir_ / "completion").string()).c_str(), "r");
   ASSERT_NE(shell, nullptr);

@@ -28,14 +28,15 @@ int main(int argc, char** argv) try {
   index::ColdSummary summary;
   const auto cold = index::mark_cold(tree, loaded.maps, paths, &summary);
   const auto blobs = index::publish_cold(image, loaded, cold, local, *image.repository, CancelFlag());
-  std::printf(
-      R"({"index": "%s", "generation": %llu, "files": %llu, "content_bytes": %llu, "stream_bytes": %llu, "compressed_bytes": %llu, "shared_span_bytes": %llu, "blob_bytes": %llu})"
-      "\n",
-      blobs.manifest.digest.to_string().c_str(), static_cast<unsigned long long>(blobs.generation),
-      static_cast<unsigned long long>(summary.files), static_cast<unsigned long long>(summary.content_bytes),
-      static_cast<unsigned long long>(summary.stream_bytes), static_cast<unsigned long long>(summary.compressed_bytes),
-      static_cast<unsigned long long>(summary.shared_span_bytes),
-      static_cast<unsigned long long>(blobs.cold ? blobs.cold->size : 0));
+  std::printf(R"({"index": "%s", "generation": %llu, "files": %llu, "content_bytes": %llu, "stream_bytes": %llu, )"
+              R"("compressed_bytes": %llu, "shared_span_bytes": %llu, "blob_bytes": %llu})"
+              "\n",
+              blobs.manifest.digest.to_string().c_str(), static_cast<unsigned long long>(blobs.generation),
+              static_cast<unsigned long long>(summary.files), static_cast<unsigned long long>(summary.content_bytes),
+              static_cast<unsigned long long>(summary.stream_bytes),
+              static_cast<unsigned long long>(summary.compressed_bytes),
+              static_cast<unsigned long long>(summary.shared_span_bytes),
+              static_cast<unsigned long long>(blobs.cold ? blobs.cold->size : 0));
   return 0;
 } catch (const std::exception& error) {
   std::fprintf(stderr, "error: %s\n", error.what());

@@ -122,7 +122,8 @@ TempDir* SessionRunTest::shared_ = nullptr;
 
 TEST_P(SessionRunTest, WithoutNetworkThereIsOnlyALoopback) {
   auto without = request(
-      "while read name rest; do case $name in *:*) echo device $name;; esac; done < /proc/net/dev; cat /proc/net/fib_trie; ls /etc/resolv.conf");
+      "while read name rest; do case $name in *:*) echo device $name;; esac; done < /proc/net/dev; cat "
+      "/proc/net/fib_trie; ls /etc/resolv.conf");
   without.options.network = false;
   const auto outcome = run(without);
   EXPECT_THAT(outcome.out, ::testing::StartsWith("device lo:"));
@@ -188,7 +189,8 @@ TEST_P(SessionRunTest, WritesStayInTheSession) {
 TEST_P(SessionRunTest, TwoSessionsOfOneImageNeverSeeEachOthersWrites) {
   // Each writes, says so, waits until both have, and then looks.
   const std::string script =
-      "echo $WHO > /etc/shared; touch /etc/by-$WHO; echo $WHO > /share/fifo; read go < /share/go; cat /etc/shared; ls /etc";
+      "echo $WHO > /etc/shared; touch /etc/by-$WHO; echo $WHO > /share/fifo; read go < /share/go; cat /etc/shared; "
+      "ls /etc";
   auto first_request = request(script);
   auto second_request = first_request;
   first_request.options.env = {"WHO=first"};

@@ -82,7 +82,8 @@ TEST_P(DocumentedQueries, FindNoAbsentValueInAnyColumn) {
   if (GetParam() != Kind::kSqlite) GTEST_SKIP() << "the columns are made by the same script";
   const auto sql = connect();
   sql->query(
-      "SELECT m.name, c.name FROM sqlite_master m, pragma_table_info(m.name) c WHERE m.type = 'table' AND c.\"notnull\" = 0 AND c.pk = 0",
+      "SELECT m.name, c.name FROM sqlite_master m, pragma_table_info(m.name) c WHERE m.type = 'table' "
+      "AND c.\"notnull\" = 0 AND c.pk = 0",
       {}, [&](const SqlRow& row) { ADD_FAILURE() << row.text(0) << "." << row.text(1); });
 }
 

@@ -104,7 +104,8 @@ TEST_P(UseSets, CountsNoImportOfAnotherLanguageForPython) {
   write("c.ipynb",
         R"({"metadata": {"kernelspec": {"name": "ir"}}, "cells": [{"cell_type": "code", "source": "import numpy"}]})");
   write("d.ipynb", R"({"cells": [{"cell_type": "code", "source": "%%R\nlibrary(numpy)\nimport numpy"},
-                                 {"cell_type": "code", "source": "!Rscript -e 'library(numpy)'\n!julia -e 'import cv2'"}]})");
+                                 {"cell_type": "code",
+                                  "source": "!Rscript -e 'library(numpy)'\n!julia -e 'import cv2'"}]})");
   write("e.Rmd", "```{r}\nlibrary(cv2)\nimport numpy\n```\n");
   database_->put_scan(notebooks::scan({folder.path()}, {}, cancel_));
   const auto all = notebooks();

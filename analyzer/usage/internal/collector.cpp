@@ -293,7 +293,8 @@ void Collector::quarantine(const std::filesystem::path& file, const Bytes& file_
   if (result.notes.size() < kMaxQuarantineNotes)
     result.notes.push_back({.file = file, .place = violation.place, .reason = violation.reason});
   writer_.sql().run(
-      "INSERT INTO quarantine (file_key, place, reason, day) VALUES ($1, $2, $3, $4) ON CONFLICT (file_key, place, reason) DO NOTHING",
+      "INSERT INTO quarantine (file_key, place, reason, day) VALUES ($1, $2, $3, $4) "
+      "ON CONFLICT (file_key, place, reason) DO NOTHING",
       {file_key, std::int64_t(violation.place), violation.reason, std::int64_t(today_utc())});
 }
 

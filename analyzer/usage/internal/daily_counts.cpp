@@ -18,13 +18,13 @@ namespace {
 // order.
 constexpr const char* kSessions = "WITH sessions AS (SELECT id, day, image_id, heard FROM session WHERE session.id";
 constexpr const char* kGpuSessions =
-    "WITH sessions AS (SELECT day, image_id, launched | heard AS launched, heard, heard * gpu_present AS gpu, gpu_used, "
-    "lifetime_seconds, idle_seconds, CASE WHEN heard * gpu_present = 1 "
+    "WITH sessions AS (SELECT day, image_id, launched | heard AS launched, heard, heard * gpu_present AS gpu, "
+    "gpu_used, lifetime_seconds, idle_seconds, CASE WHEN heard * gpu_present = 1 "
     "AND EXISTS (SELECT 1 FROM image WHERE image.id = session.image_id AND has_inventory = 1) "
     "AND NOT EXISTS (SELECT 1 FROM session_module CROSS JOIN module_owner owner CROSS JOIN package "
-    "WHERE session_id = session.id AND owner.image_id = session.image_id AND owner.module_id = session_module.module_id "
-    "AND package.image_id = session.image_id AND gpu = 1 AND package.distribution_id = "
-    "CASE WHEN named_id <> 0 THEN named_id ELSE owner.distribution_id END) "
+    "WHERE session_id = session.id AND owner.image_id = session.image_id "
+    "AND owner.module_id = session_module.module_id AND package.image_id = session.image_id AND gpu = 1 AND "
+    "package.distribution_id = CASE WHEN named_id <> 0 THEN named_id ELSE owner.distribution_id END) "
     "THEN 1 ELSE 0 END AS incapable FROM session WHERE session.id";
 // Whose a module is, its record itself says, or the image; 0 = nobody knows.
 constexpr const char* kUses =

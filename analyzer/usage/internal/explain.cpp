@@ -75,13 +75,15 @@ class EvidenceReader {
 
   void read_sessions(std::int64_t distribution) {
     query(
-        "SELECT day, image_id, sessions, direct, transitive_only, static, image_copy, session_copy, file_sessions, exec_sessions FROM daily_use "
-        "WHERE day BETWEEN $1 AND $2 AND (image_id = $3 OR $3 = 0) AND distribution_id = $4 ORDER BY day DESC",
+        "SELECT day, image_id, sessions, direct, transitive_only, static, image_copy, session_copy, file_sessions, "
+        "exec_sessions FROM daily_use WHERE day BETWEEN $1 AND $2 AND (image_id = $3 OR $3 = 0) "
+        "AND distribution_id = $4 ORDER BY day DESC",
         distribution, [&](const SqlRow& row) {
           if (row.number(2) > 0)
             add("session", row.number(0), row.number(1), row.number(2),
                 fmt::format(
-                    "{} direct, {} only through other libraries, {} named by their cells; {} loaded the image's copy, {} their own",
+                    "{} direct, {} only through other libraries, {} named by their cells; {} loaded the image's "
+                    "copy, {} their own",
                     row.number(3), row.number(4), row.number(5), row.number(6), row.number(7)));
           if (row.number(8) > 0)
             add("file", row.number(0), row.number(1), row.number(8),
@@ -93,7 +95,8 @@ class EvidenceReader {
   void read_copies(std::int64_t distribution) {
     query(
         "SELECT day, image_id, version, COUNT(*) FROM session_copy JOIN session ON session.id = session_id "
-        "WHERE day BETWEEN $1 AND $2 AND (image_id = $3 OR $3 = 0) AND distribution_id = $4 GROUP BY day, image_id, version",
+        "WHERE day BETWEEN $1 AND $2 AND (image_id = $3 OR $3 = 0) AND distribution_id = $4 "
+        "GROUP BY day, image_id, version",
         distribution, [&](const SqlRow& row) {
           add("session", row.number(0), row.number(1), row.number(3),
               row.text(2).empty() ? "loaded a copy of their own"
@@ -103,8 +106,9 @@ class EvidenceReader {
 
   void read_edges(std::int64_t distribution) {
     query(
-        "SELECT MAX(day), image_id, name, SUM(sessions) FROM daily_edge JOIN distribution ON distribution.id = importer_id "
-        "WHERE day BETWEEN $1 AND $2 AND (image_id = $3 OR $3 = 0) AND distribution_id = $4 GROUP BY image_id, name",
+        "SELECT MAX(day), image_id, name, SUM(sessions) FROM daily_edge "
+        "JOIN distribution ON distribution.id = importer_id WHERE day BETWEEN $1 AND $2 "
+        "AND (image_id = $3 OR $3 = 0) AND distribution_id = $4 GROUP BY image_id, name",
         distribution, [&](const SqlRow& row) {
           add("import-edge", row.number(0), row.number(1), row.number(3), "by " + row.text(2));
         });
@@ -112,8 +116,9 @@ class EvidenceReader {
 
   void read_installs(std::int64_t distribution) {
     query(
-        "SELECT day, image_id, from_version, to_version, why, sessions FROM daily_reinstall JOIN reinstall ON reinstall.id = reinstall_id "
-        "WHERE day BETWEEN $1 AND $2 AND (image_id = $3 OR $3 = 0) AND distribution_id = $4",
+        "SELECT day, image_id, from_version, to_version, why, sessions FROM daily_reinstall "
+        "JOIN reinstall ON reinstall.id = reinstall_id WHERE day BETWEEN $1 AND $2 "
+        "AND (image_id = $3 OR $3 = 0) AND distribution_id = $4",
         distribution, [&](const SqlRow& row) {
           const auto from = row.text(2).empty() ? "absent" : row.text(2),
                      to = row.text(3).empty() ? "absent" : row.text(3);
@@ -124,7 +129,8 @@ class EvidenceReader {
 
   void read_packages(std::int64_t distribution) {
     sql_.query(
-        "SELECT image_id, version, source, files, bytes, imports, required FROM package WHERE distribution_id = $1 AND (image_id = $2 OR $2 = 0)",
+        "SELECT image_id, version, source, files, bytes, imports, required FROM package WHERE distribution_id = $1 "
+        "AND (image_id = $2 OR $2 = 0)",
         {distribution, image_id_}, [&](const SqlRow& row) {
           add("package", 0, row.number(0), row.number(3),
               fmt::format("version {} ({}), {} bytes, imports {}", row.text(1), row.text(2), row.number(4),
@@ -135,7 +141,8 @@ class EvidenceReader {
   void read_months(std::int64_t distribution) {
     std::map<std::int64_t, UserSketch> months;
     sql_.query(
-        "SELECT month, sketch FROM user_sketch WHERE month BETWEEN $1 AND $2 AND (image_id = $3 OR $3 = 0) AND kind = $4 AND subject_id = $5",
+        "SELECT month, sketch FROM user_sketch WHERE month BETWEEN $1 AND $2 AND (image_id = $3 OR $3 = 0) "
+        "AND kind = $4 AND subject_id = $5",
         {month_of(query_.window.first), month_of(query_.window.last), image_id_,
          std::int64_t(SketchKind::kDistribution), distribution},
         [&](const SqlRow& row) { months[row.number(0)].merge(UserSketch::parse(row.blob(1))); });
@@ -148,7 +155,8 @@ class EvidenceReader {
   void read_notebooks() {
     FleetResolver resolver(sql_, image_id_);
     sql_.query(
-        "SELECT notebook_import.name, path, kind, cell, line, day FROM notebook_import JOIN notebook ON notebook.id = notebook_id WHERE local = 0",
+        "SELECT notebook_import.name, path, kind, cell, line, day FROM notebook_import "
+        "JOIN notebook ON notebook.id = notebook_id WHERE local = 0",
         {}, [&](const SqlRow& row) {
           const auto& owners = resolver.of_module(row.text(0));
           const bool counts =
@@ -160,7 +168,8 @@ class EvidenceReader {
                           row.text(2)));
         });
     sql_.query(
-        "SELECT package, path, tool, argument, cell, line, day FROM notebook_install JOIN notebook ON notebook.id = notebook_id",
+        "SELECT package, path, tool, argument, cell, line, day FROM notebook_install "
+        "JOIN notebook ON notebook.id = notebook_id",
         {}, [&](const SqlRow& row) {
           if (!names_.contains(row.text(0)) || notebooks_ >= kMaxEvidence) return;
           ++notebooks_;
@@ -172,8 +181,9 @@ class EvidenceReader {
 
   void read_failed() {
     sql_.query(
-        "SELECT day, image_id, name, daily_failed.sessions FROM daily_failed JOIN failed_name ON failed_name.id = failed_id "
-        "WHERE day BETWEEN $1 AND $2 AND (image_id = $3 OR $3 = 0) AND (name = $4 OR substr(name, 1, $6) = $5)",
+        "SELECT day, image_id, name, daily_failed.sessions FROM daily_failed "
+        "JOIN failed_name ON failed_name.id = failed_id WHERE day BETWEEN $1 AND $2 "
+        "AND (image_id = $3 OR $3 = 0) AND (name = $4 OR substr(name, 1, $6) = $5)",
         {query_.window.first, query_.window.last, image_id_, asked_, asked_ + ".", std::int64_t(asked_.size() + 1)},
         [&](const SqlRow& row) {
           add("failed", row.number(0), row.number(1), row.number(3), "no module named " + row.text(2));

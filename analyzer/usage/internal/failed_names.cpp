@@ -31,7 +31,8 @@ bool FailedNames::is_public(const std::string& module) {
   bool found = false;
   sql_.query(
       "SELECT 1 WHERE EXISTS (SELECT 1 FROM image_module WHERE name = $1) "
-      "OR EXISTS (SELECT 1 FROM package JOIN distribution ON distribution.id = package.distribution_id WHERE distribution.name = $2)",
+      "OR EXISTS (SELECT 1 FROM package JOIN distribution ON distribution.id = package.distribution_id "
+      "WHERE distribution.name = $2)",
       {module, python::normalize_name(module)}, [&](const SqlRow&) { found = true; });
   return found;
 }
@@ -43,7 +44,8 @@ std::int64_t FailedNames::id_of(const std::string& module) {
   std::int64_t id = 0;
   std::string name;
   sql_.query(
-      "INSERT INTO failed_name (hash, name, sessions) VALUES ($1, '', 0) ON CONFLICT (hash) DO UPDATE SET hash = excluded.hash RETURNING id, name",
+      "INSERT INTO failed_name (hash, name, sessions) VALUES ($1, '', 0) ON CONFLICT (hash) DO UPDATE "
+      "SET hash = excluded.hash RETURNING id, name",
       {hash}, [&](const SqlRow& row) {
         id = row.number(0);
         name = row.text(1);

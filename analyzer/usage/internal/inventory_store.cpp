@@ -45,10 +45,10 @@ std::vector<std::int64_t> distribution_ids(Writer& writer, const packages::Inven
 
 void store_packages(SqlConnection& sql, std::int64_t image, const packages::Inventory& inventory,
                     const std::vector<std::int64_t>& ids) {
-  Rows rows(
-      sql,
-      "INSERT INTO package (image_id, number, distribution_id, version, source, files, bytes, compressed_bytes, gpu, layers, imports, required) VALUES",
-      12);
+  Rows rows(sql,
+            "INSERT INTO package (image_id, number, distribution_id, version, source, files, bytes, compressed_bytes, "
+            "gpu, layers, imports, required) VALUES",
+            12);
   for (std::size_t i = 0; i < inventory.distributions.size(); ++i) {
     const auto& entry = inventory.distributions[i];
     if (!entry.vendored_by.empty()) continue;
@@ -79,7 +79,8 @@ void store_layers(SqlConnection& sql, std::int64_t image, const packages::Invent
   std::int64_t number = 0;
   for (const auto& layer : inventory.layers)
     sql.run(
-        "INSERT INTO layer (image_id, number, digest, compressed_bytes, stream_bytes, created_by) VALUES ($1, $2, $3, $4, $5, $6)",
+        "INSERT INTO layer (image_id, number, digest, compressed_bytes, stream_bytes, created_by) "
+        "VALUES ($1, $2, $3, $4, $5, $6)",
         {image, number++, layer.digest.to_string(), std::int64_t(layer.compressed_bytes),
          std::int64_t(layer.stream_bytes), clean_text(layer.created_by)});
 }

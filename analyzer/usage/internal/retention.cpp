@@ -24,10 +24,11 @@ std::uint64_t remove_sessions(SqlConnection& sql, std::int32_t first_kept) {
 std::uint64_t remove_days(SqlConnection& sql, std::int32_t first_kept) {
   sql.run(
       "INSERT INTO earlier_use (image_id, distribution_id, first_day, last_day) "
-      "SELECT image_id, distribution_id, MIN(day), MAX(day) FROM daily_use WHERE day < $1 GROUP BY image_id, distribution_id "
-      "ON CONFLICT (image_id, distribution_id) DO UPDATE SET "
-      "first_day = CASE WHEN excluded.first_day < earlier_use.first_day THEN excluded.first_day ELSE earlier_use.first_day END, "
-      "last_day = CASE WHEN excluded.last_day > earlier_use.last_day THEN excluded.last_day ELSE earlier_use.last_day END",
+      "SELECT image_id, distribution_id, MIN(day), MAX(day) FROM daily_use WHERE day < $1 "
+      "GROUP BY image_id, distribution_id ON CONFLICT (image_id, distribution_id) DO UPDATE SET "
+      "first_day = CASE WHEN excluded.first_day < earlier_use.first_day THEN excluded.first_day ELSE "
+      "earlier_use.first_day END, last_day = CASE WHEN excluded.last_day > earlier_use.last_day THEN "
+      "excluded.last_day ELSE earlier_use.last_day END",
       {first_kept});
   std::uint64_t removed = 0;
   for (const auto* table : kDailyTables)
@@ -40,12 +41,14 @@ std::uint64_t remove_days(SqlConnection& sql, std::int32_t first_kept) {
 // Names that nothing refers to any more. Those of distributions stay: there are few.
 void remove_names(SqlConnection& sql) {
   sql.run(
-      "DELETE FROM module_owner WHERE module_id NOT IN (SELECT module_id FROM session_module UNION SELECT by_id FROM session_module)");
+      "DELETE FROM module_owner WHERE module_id NOT IN (SELECT module_id FROM session_module UNION SELECT by_id "
+      "FROM session_module)");
   sql.run(
       "DELETE FROM module WHERE id NOT IN (SELECT module_id FROM module_owner UNION SELECT short_id FROM module_owner "
       "UNION SELECT module_id FROM daily_module)");
   sql.run(
-      "DELETE FROM failed_name WHERE id NOT IN (SELECT failed_id FROM session_failed UNION SELECT failed_id FROM daily_failed)");
+      "DELETE FROM failed_name WHERE id NOT IN (SELECT failed_id FROM session_failed UNION SELECT failed_id "
+      "FROM daily_failed)");
 }
 
 }  // namespace

@@ -8,90 +8,102 @@ namespace {
 // One script per version; the first makes an empty database. A script that was released is never changed: what comes
 // after goes into a new one. {key} numbers rows by itself; number 0 is never given, so 0 can stand for "none".
 constexpr std::array<std::string_view, kSchemaVersion> kScripts{R"(
-CREATE TABLE image (id {key}, digest TEXT NOT NULL UNIQUE, label TEXT NOT NULL, python TEXT NOT NULL, has_inventory {number} NOT NULL)
-{table_end};
-CREATE TABLE layer (image_id {number} NOT NULL, number {number} NOT NULL, digest TEXT NOT NULL, compressed_bytes {number} NOT NULL,
-  stream_bytes {number} NOT NULL, created_by TEXT NOT NULL, PRIMARY KEY (image_id, number)) {table_end};
+CREATE TABLE image (id {key}, digest TEXT NOT NULL UNIQUE, label TEXT NOT NULL, python TEXT NOT NULL,
+  has_inventory {number} NOT NULL) {table_end};
+CREATE TABLE layer (image_id {number} NOT NULL, number {number} NOT NULL, digest TEXT NOT NULL,
+  compressed_bytes {number} NOT NULL, stream_bytes {number} NOT NULL, created_by TEXT NOT NULL,
+  PRIMARY KEY (image_id, number)) {table_end};
 CREATE TABLE distribution (id {key}, name TEXT NOT NULL UNIQUE, display_name TEXT NOT NULL) {table_end};
-CREATE TABLE package (image_id {number} NOT NULL, number {number} NOT NULL, distribution_id {number} NOT NULL, version TEXT NOT NULL,
-  source TEXT NOT NULL, files {number} NOT NULL, bytes {number} NOT NULL, compressed_bytes {number} NOT NULL, gpu {number} NOT NULL,
-  layers TEXT NOT NULL, imports TEXT NOT NULL, required TEXT NOT NULL, PRIMARY KEY (image_id, number)) {table_end};
+CREATE TABLE package (image_id {number} NOT NULL, number {number} NOT NULL, distribution_id {number} NOT NULL,
+  version TEXT NOT NULL, source TEXT NOT NULL, files {number} NOT NULL, bytes {number} NOT NULL,
+  compressed_bytes {number} NOT NULL, gpu {number} NOT NULL, layers TEXT NOT NULL, imports TEXT NOT NULL,
+  required TEXT NOT NULL, PRIMARY KEY (image_id, number)) {table_end};
 CREATE INDEX package_distribution ON package (distribution_id);
 CREATE TABLE image_module (image_id {number} NOT NULL, name TEXT NOT NULL, distribution_id {number} NOT NULL,
   PRIMARY KEY (image_id, name, distribution_id)) {keyed_table_end};
 CREATE INDEX image_module_name ON image_module (name);
 CREATE TABLE image_path (image_id {number} NOT NULL, prefix TEXT NOT NULL, distribution_id {number} NOT NULL,
   PRIMARY KEY (image_id, prefix, distribution_id)) {keyed_table_end};
-CREATE TABLE image_architecture (image_id {number} NOT NULL, name TEXT NOT NULL, bytes {number} NOT NULL, PRIMARY KEY (image_id, name))
-{table_end};
+CREATE TABLE image_architecture (image_id {number} NOT NULL, name TEXT NOT NULL, bytes {number} NOT NULL,
+  PRIMARY KEY (image_id, name)) {table_end};
 
 CREATE TABLE module (id {key}, name TEXT NOT NULL UNIQUE) {table_end};
 CREATE TABLE gpu_model (id {key}, name TEXT NOT NULL UNIQUE) {table_end};
-CREATE TABLE failed_name (id {key}, hash {blob} NOT NULL UNIQUE, name TEXT NOT NULL, sessions {number} NOT NULL) {table_end};
-CREATE TABLE reinstall (id {key}, distribution_id {number} NOT NULL, from_version TEXT NOT NULL, to_version TEXT NOT NULL, why TEXT NOT NULL,
-  UNIQUE (distribution_id, from_version, to_version, why)) {table_end};
+CREATE TABLE failed_name (id {key}, hash {blob} NOT NULL UNIQUE, name TEXT NOT NULL,
+  sessions {number} NOT NULL) {table_end};
+CREATE TABLE reinstall (id {key}, distribution_id {number} NOT NULL, from_version TEXT NOT NULL,
+  to_version TEXT NOT NULL, why TEXT NOT NULL, UNIQUE (distribution_id, from_version, to_version, why)) {table_end};
 CREATE TABLE pending_path (id {key}, path TEXT NOT NULL UNIQUE) {table_end};
 
-CREATE TABLE spool_file (session_key {blob} NOT NULL, process_key {blob} NOT NULL, day {number} NOT NULL, read_bytes {number} NOT NULL,
-  records {number} NOT NULL, head {blob} NOT NULL, tail {blob} NOT NULL, lifetime_seconds {number} NOT NULL, kernel {number} NOT NULL,
-  idle_seconds {number} NOT NULL, idle_now {number} NOT NULL, ended {number} NOT NULL, PRIMARY KEY (session_key, process_key)) {table_end};
+CREATE TABLE spool_file (session_key {blob} NOT NULL, process_key {blob} NOT NULL, day {number} NOT NULL,
+  read_bytes {number} NOT NULL, records {number} NOT NULL, head {blob} NOT NULL, tail {blob} NOT NULL,
+  lifetime_seconds {number} NOT NULL, kernel {number} NOT NULL, idle_seconds {number} NOT NULL,
+  idle_now {number} NOT NULL, ended {number} NOT NULL, PRIMARY KEY (session_key, process_key)) {table_end};
 CREATE INDEX spool_file_day ON spool_file (day);
-CREATE TABLE session (id {key}, session_key {blob} NOT NULL UNIQUE, day {number} NOT NULL, image_id {number} NOT NULL, image_rank TEXT NOT NULL,
-  launched {number} NOT NULL, heard {number} NOT NULL, gpu_present {number} NOT NULL, gpu_used {number} NOT NULL,
-  lifetime_seconds {number} NOT NULL, idle_seconds {number} NOT NULL) {table_end};
+CREATE TABLE session (id {key}, session_key {blob} NOT NULL UNIQUE, day {number} NOT NULL, image_id {number} NOT NULL,
+  image_rank TEXT NOT NULL, launched {number} NOT NULL, heard {number} NOT NULL, gpu_present {number} NOT NULL,
+  gpu_used {number} NOT NULL, lifetime_seconds {number} NOT NULL, idle_seconds {number} NOT NULL) {table_end};
 CREATE INDEX session_day ON session (day);
 CREATE INDEX session_image ON session (image_id);
-CREATE TABLE session_users (session_id {number} NOT NULL, month {number} NOT NULL, hash {blob} NOT NULL, PRIMARY KEY (session_id, month, hash))
-{keyed_table_end};
-CREATE TABLE session_module (session_id {number} NOT NULL, module_id {number} NOT NULL, by_id {number} NOT NULL, named_id {number} NOT NULL,
-  flags {number} NOT NULL, PRIMARY KEY (session_id, module_id, by_id, named_id)) {keyed_table_end};
+CREATE TABLE session_users (session_id {number} NOT NULL, month {number} NOT NULL, hash {blob} NOT NULL,
+  PRIMARY KEY (session_id, month, hash)) {keyed_table_end};
+CREATE TABLE session_module (session_id {number} NOT NULL, module_id {number} NOT NULL, by_id {number} NOT NULL,
+  named_id {number} NOT NULL, flags {number} NOT NULL,
+  PRIMARY KEY (session_id, module_id, by_id, named_id)) {keyed_table_end};
 CREATE TABLE session_copy (session_id {number} NOT NULL, distribution_id {number} NOT NULL, version TEXT NOT NULL,
   PRIMARY KEY (session_id, distribution_id, version)) {keyed_table_end};
-CREATE TABLE session_failed (session_id {number} NOT NULL, failed_id {number} NOT NULL, PRIMARY KEY (session_id, failed_id)) {keyed_table_end};
+CREATE TABLE session_failed (session_id {number} NOT NULL, failed_id {number} NOT NULL,
+  PRIMARY KEY (session_id, failed_id)) {keyed_table_end};
 CREATE TABLE session_reinstall (session_id {number} NOT NULL, reinstall_id {number} NOT NULL, tool TEXT NOT NULL,
   PRIMARY KEY (session_id, reinstall_id, tool)) {keyed_table_end};
 CREATE TABLE session_file (session_id {number} NOT NULL, distribution_id {number} NOT NULL, flags {number} NOT NULL,
   PRIMARY KEY (session_id, distribution_id)) {keyed_table_end};
 CREATE TABLE session_path (session_id {number} NOT NULL, path_id {number} NOT NULL, flags {number} NOT NULL,
   PRIMARY KEY (session_id, path_id)) {keyed_table_end};
-CREATE TABLE session_gpu_model (session_id {number} NOT NULL, model_id {number} NOT NULL, PRIMARY KEY (session_id, model_id)) {keyed_table_end};
+CREATE TABLE session_gpu_model (session_id {number} NOT NULL, model_id {number} NOT NULL,
+  PRIMARY KEY (session_id, model_id)) {keyed_table_end};
 
-CREATE TABLE daily_session (day {number} NOT NULL, image_id {number} NOT NULL, launched {number} NOT NULL, heard {number} NOT NULL,
-  gpu {number} NOT NULL, gpu_used {number} NOT NULL, gpu_unused_seconds {number} NOT NULL, gpu_idle_seconds {number} NOT NULL,
-  gpu_incapable {number} NOT NULL, gpu_incapable_seconds {number} NOT NULL, PRIMARY KEY (day, image_id)) {keyed_table_end};
-CREATE TABLE daily_use (day {number} NOT NULL, image_id {number} NOT NULL, distribution_id {number} NOT NULL, sessions {number} NOT NULL,
-  direct {number} NOT NULL, transitive_only {number} NOT NULL, static {number} NOT NULL, image_copy {number} NOT NULL,
-  session_copy {number} NOT NULL, file_sessions {number} NOT NULL, exec_sessions {number} NOT NULL,
-  PRIMARY KEY (day, image_id, distribution_id)) {keyed_table_end};
+CREATE TABLE daily_session (day {number} NOT NULL, image_id {number} NOT NULL, launched {number} NOT NULL,
+  heard {number} NOT NULL, gpu {number} NOT NULL, gpu_used {number} NOT NULL, gpu_unused_seconds {number} NOT NULL,
+  gpu_idle_seconds {number} NOT NULL, gpu_incapable {number} NOT NULL, gpu_incapable_seconds {number} NOT NULL,
+  PRIMARY KEY (day, image_id)) {keyed_table_end};
+CREATE TABLE daily_use (day {number} NOT NULL, image_id {number} NOT NULL, distribution_id {number} NOT NULL,
+  sessions {number} NOT NULL, direct {number} NOT NULL, transitive_only {number} NOT NULL, static {number} NOT NULL,
+  image_copy {number} NOT NULL, session_copy {number} NOT NULL, file_sessions {number} NOT NULL,
+  exec_sessions {number} NOT NULL, PRIMARY KEY (day, image_id, distribution_id)) {keyed_table_end};
 CREATE INDEX daily_use_distribution ON daily_use (distribution_id, image_id, day);
-CREATE TABLE daily_module (day {number} NOT NULL, image_id {number} NOT NULL, distribution_id {number} NOT NULL, module_id {number} NOT NULL,
-  sessions {number} NOT NULL, PRIMARY KEY (day, image_id, distribution_id, module_id)) {keyed_table_end};
-CREATE TABLE daily_edge (day {number} NOT NULL, image_id {number} NOT NULL, importer_id {number} NOT NULL, distribution_id {number} NOT NULL,
-  sessions {number} NOT NULL, PRIMARY KEY (day, image_id, importer_id, distribution_id)) {keyed_table_end};
-CREATE TABLE daily_failed (day {number} NOT NULL, image_id {number} NOT NULL, failed_id {number} NOT NULL, sessions {number} NOT NULL,
-  PRIMARY KEY (day, image_id, failed_id)) {keyed_table_end};
-CREATE TABLE daily_reinstall (day {number} NOT NULL, image_id {number} NOT NULL, reinstall_id {number} NOT NULL, sessions {number} NOT NULL,
-  PRIMARY KEY (day, image_id, reinstall_id)) {keyed_table_end};
-CREATE TABLE daily_gpu_model (day {number} NOT NULL, image_id {number} NOT NULL, model_id {number} NOT NULL, sessions {number} NOT NULL,
-  PRIMARY KEY (day, image_id, model_id)) {keyed_table_end};
-CREATE TABLE earlier_use (image_id {number} NOT NULL, distribution_id {number} NOT NULL, first_day {number} NOT NULL, last_day {number} NOT NULL,
-  PRIMARY KEY (image_id, distribution_id)) {keyed_table_end};
-CREATE TABLE user_sketch (month {number} NOT NULL, image_id {number} NOT NULL, kind {number} NOT NULL, subject_id {number} NOT NULL,
-  sketch {blob} NOT NULL, PRIMARY KEY (month, image_id, kind, subject_id)) {table_end};
+CREATE TABLE daily_module (day {number} NOT NULL, image_id {number} NOT NULL, distribution_id {number} NOT NULL,
+  module_id {number} NOT NULL, sessions {number} NOT NULL,
+  PRIMARY KEY (day, image_id, distribution_id, module_id)) {keyed_table_end};
+CREATE TABLE daily_edge (day {number} NOT NULL, image_id {number} NOT NULL, importer_id {number} NOT NULL,
+  distribution_id {number} NOT NULL, sessions {number} NOT NULL,
+  PRIMARY KEY (day, image_id, importer_id, distribution_id)) {keyed_table_end};
+CREATE TABLE daily_failed (day {number} NOT NULL, image_id {number} NOT NULL, failed_id {number} NOT NULL,
+  sessions {number} NOT NULL, PRIMARY KEY (day, image_id, failed_id)) {keyed_table_end};
+CREATE TABLE daily_reinstall (day {number} NOT NULL, image_id {number} NOT NULL, reinstall_id {number} NOT NULL,
+  sessions {number} NOT NULL, PRIMARY KEY (day, image_id, reinstall_id)) {keyed_table_end};
+CREATE TABLE daily_gpu_model (day {number} NOT NULL, image_id {number} NOT NULL, model_id {number} NOT NULL,
+  sessions {number} NOT NULL, PRIMARY KEY (day, image_id, model_id)) {keyed_table_end};
+CREATE TABLE earlier_use (image_id {number} NOT NULL, distribution_id {number} NOT NULL, first_day {number} NOT NULL,
+  last_day {number} NOT NULL, PRIMARY KEY (image_id, distribution_id)) {keyed_table_end};
+CREATE TABLE user_sketch (month {number} NOT NULL, image_id {number} NOT NULL, kind {number} NOT NULL,
+  subject_id {number} NOT NULL, sketch {blob} NOT NULL, PRIMARY KEY (month, image_id, kind, subject_id)) {table_end};
 
-CREATE TABLE quarantine (id {key}, file_key {blob} NOT NULL, place {number} NOT NULL, reason TEXT NOT NULL, day {number} NOT NULL,
-  UNIQUE (file_key, place, reason)) {table_end};
+CREATE TABLE quarantine (id {key}, file_key {blob} NOT NULL, place {number} NOT NULL, reason TEXT NOT NULL,
+  day {number} NOT NULL, UNIQUE (file_key, place, reason)) {table_end};
 
-CREATE TABLE notebook (id {key}, path TEXT NOT NULL UNIQUE, format TEXT NOT NULL, language TEXT NOT NULL, code_cells {number} NOT NULL,
-  code_digest TEXT NOT NULL, day {number} NOT NULL) {table_end};
+CREATE TABLE notebook (id {key}, path TEXT NOT NULL UNIQUE, format TEXT NOT NULL, language TEXT NOT NULL,
+  code_cells {number} NOT NULL, code_digest TEXT NOT NULL, day {number} NOT NULL) {table_end};
 CREATE INDEX notebook_code ON notebook (code_digest);
-CREATE TABLE notebook_import (notebook_id {number} NOT NULL, number {number} NOT NULL, name TEXT NOT NULL, module TEXT NOT NULL,
-  kind TEXT NOT NULL, local {number} NOT NULL, cell {number} NOT NULL, line {number} NOT NULL, PRIMARY KEY (notebook_id, number))
-{keyed_table_end};
-CREATE TABLE notebook_install (notebook_id {number} NOT NULL, number {number} NOT NULL, tool TEXT NOT NULL, package TEXT NOT NULL,
-  argument TEXT NOT NULL, cell {number} NOT NULL, line {number} NOT NULL, PRIMARY KEY (notebook_id, number)) {keyed_table_end};
-CREATE TABLE notebook_hint (notebook_id {number} NOT NULL, number {number} NOT NULL, kind TEXT NOT NULL, text TEXT NOT NULL,
-  cell {number} NOT NULL, line {number} NOT NULL, PRIMARY KEY (notebook_id, number)) {keyed_table_end};
+CREATE TABLE notebook_import (notebook_id {number} NOT NULL, number {number} NOT NULL, name TEXT NOT NULL,
+  module TEXT NOT NULL, kind TEXT NOT NULL, local {number} NOT NULL, cell {number} NOT NULL, line {number} NOT NULL,
+  PRIMARY KEY (notebook_id, number)) {keyed_table_end};
+CREATE TABLE notebook_install (notebook_id {number} NOT NULL, number {number} NOT NULL, tool TEXT NOT NULL,
+  package TEXT NOT NULL, argument TEXT NOT NULL, cell {number} NOT NULL, line {number} NOT NULL,
+  PRIMARY KEY (notebook_id, number)) {keyed_table_end};
+CREATE TABLE notebook_hint (notebook_id {number} NOT NULL, number {number} NOT NULL, kind TEXT NOT NULL,
+  text TEXT NOT NULL, cell {number} NOT NULL, line {number} NOT NULL,
+  PRIMARY KEY (notebook_id, number)) {keyed_table_end};
 )",
                                                                 R"(
 CREATE TABLE module_owner (image_id {number} NOT NULL, module_id {number} NOT NULL, distribution_id {number} NOT NULL,

@@ -12,7 +12,8 @@ SessionRow load_session(SqlConnection& sql, const Bytes& key) {
   SessionRow session;
   session.key = key;
   sql.query(
-      "SELECT id, day, image_id, image_rank, launched, heard, gpu_present, gpu_used FROM session WHERE session_key = $1",
+      "SELECT id, day, image_id, image_rank, launched, heard, gpu_present, gpu_used FROM session "
+      "WHERE session_key = $1",
       {key}, [&](const SqlRow& row) {
         session.id = row.number(0);
         session.day = row.number(1);

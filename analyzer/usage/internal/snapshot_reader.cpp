@@ -100,22 +100,20 @@ void SnapshotReader::read_images() {
                image.python = row.text(3);
                image.has_inventory = row.number(4) != 0;
              });
-  query(
-      in_window(
-          "SELECT image_id, SUM(launched), SUM(heard), SUM(gpu), SUM(gpu_used), SUM(gpu_unused_seconds), SUM(gpu_idle_seconds), "
-          "SUM(gpu_incapable), SUM(gpu_incapable_seconds) FROM daily_session",
-          "GROUP BY image_id"),
-      [&](const SqlRow& row) {
-        auto& image = images_[row.number(0)];
-        image.launched = unsigned_at(row, 1);
-        image.heard = unsigned_at(row, 2);
-        image.gpu_sessions = unsigned_at(row, 3);
-        image.gpu_used_sessions = unsigned_at(row, 4);
-        image.gpu_unused_seconds = unsigned_at(row, 5);
-        image.gpu_idle_seconds = unsigned_at(row, 6);
-        image.gpu_incapable_sessions = unsigned_at(row, 7);
-        image.gpu_incapable_seconds = unsigned_at(row, 8);
-      });
+  query(in_window("SELECT image_id, SUM(launched), SUM(heard), SUM(gpu), SUM(gpu_used), SUM(gpu_unused_seconds), "
+                  "SUM(gpu_idle_seconds), SUM(gpu_incapable), SUM(gpu_incapable_seconds) FROM daily_session",
+                  "GROUP BY image_id"),
+        [&](const SqlRow& row) {
+          auto& image = images_[row.number(0)];
+          image.launched = unsigned_at(row, 1);
+          image.heard = unsigned_at(row, 2);
+          image.gpu_sessions = unsigned_at(row, 3);
+          image.gpu_used_sessions = unsigned_at(row, 4);
+          image.gpu_unused_seconds = unsigned_at(row, 5);
+          image.gpu_idle_seconds = unsigned_at(row, 6);
+          image.gpu_incapable_sessions = unsigned_at(row, 7);
+          image.gpu_incapable_seconds = unsigned_at(row, 8);
+        });
   // What was neither heard of in this window nor known by its packages says nothing.
   std::erase_if(images_, [](const auto& entry) { return !entry.second.has_inventory && entry.second.launched == 0; });
   sql_.query("SELECT image_id, MIN(day) FROM daily_session GROUP BY image_id", {},
@@ -128,8 +126,8 @@ void SnapshotReader::read_images() {
 
 void SnapshotReader::read_layers() {
   sql_.query(
-      "SELECT image_id, number, digest, compressed_bytes, stream_bytes, created_by FROM layer WHERE image_id = $1 OR $1 = 0 "
-      "ORDER BY image_id, number",
+      "SELECT image_id, number, digest, compressed_bytes, stream_bytes, created_by FROM layer "
+      "WHERE image_id = $1 OR $1 = 0 ORDER BY image_id, number",
       {image_id_}, [&](const SqlRow& row) {
         snapshot_.layers.push_back({.image = digest_from(image_digests_[row.number(0)]),
                                     .layer = std::uint32_t(row.number(1)),
@@ -143,7 +141,8 @@ void SnapshotReader::read_layers() {
 void SnapshotReader::read_packages() {
   sql_.query(
       std::string(
-          "SELECT image_id, distribution_id, version, source, files, bytes, compressed_bytes, gpu, layers, imports, required FROM package ") +
+          "SELECT image_id, distribution_id, version, source, files, bytes, compressed_bytes, gpu, layers, imports, "
+          "required FROM package ") +
           "WHERE (image_id = $1 OR $1 = 0)" + only_these_ + "ORDER BY image_id, number",
       {image_id_}, [&](const SqlRow& row) {
         use_of(row.number(1))
@@ -161,22 +160,20 @@ void SnapshotReader::read_packages() {
 }
 
 void SnapshotReader::read_uses() {
-  query(
-      in_window_of(
-          "SELECT distribution_id, SUM(sessions), SUM(direct), SUM(transitive_only), SUM(image_copy), SUM(session_copy), "
-          "SUM(file_sessions), SUM(exec_sessions), SUM(static) FROM daily_use",
-          "GROUP BY distribution_id"),
-      [&](const SqlRow& row) {
-        auto& use = use_of(row.number(0));
-        use.sessions = unsigned_at(row, 1);
-        use.direct = unsigned_at(row, 2);
-        use.transitive_only = unsigned_at(row, 3);
-        use.image_copy = unsigned_at(row, 4);
-        use.session_copy = unsigned_at(row, 5);
-        use.file_sessions = unsigned_at(row, 6);
-        use.exec_sessions = unsigned_at(row, 7);
-        use.static_sessions = unsigned_at(row, 8);
-      });
+  query(in_window_of("SELECT distribution_id, SUM(sessions), SUM(direct), SUM(transitive_only), SUM(image_copy), "
+                     "SUM(session_copy), SUM(file_sessions), SUM(exec_sessions), SUM(static) FROM daily_use",
+                     "GROUP BY distribution_id"),
+        [&](const SqlRow& row) {
+          auto& use = use_of(row.number(0));
+          use.sessions = unsigned_at(row, 1);
+          use.direct = unsigned_at(row, 2);
+          use.transitive_only = unsigned_at(row, 3);
+          use.image_copy = unsigned_at(row, 4);
+          use.session_copy = unsigned_at(row, 5);
+          use.file_sessions = unsigned_at(row, 6);
+          use.exec_sessions = unsigned_at(row, 7);
+          use.static_sessions = unsigned_at(row, 8);
+        });
 }
 
 void SnapshotReader::read_use_days() {
@@ -198,16 +195,19 @@ void SnapshotReader::read_first_and_last() {
     use.last_used = std::max(use.last_used, last);
   };
   sql_.query(
-      "SELECT distribution_id, MIN(day), MAX(day) FROM daily_use WHERE image_id = $1 OR $1 = 0 GROUP BY distribution_id",
+      "SELECT distribution_id, MIN(day), MAX(day) FROM daily_use WHERE image_id = $1 OR $1 = 0 "
+      "GROUP BY distribution_id",
       {image_id_}, take);
   sql_.query(
-      "SELECT distribution_id, MIN(first_day), MAX(last_day) FROM earlier_use WHERE image_id = $1 OR $1 = 0 GROUP BY distribution_id",
+      "SELECT distribution_id, MIN(first_day), MAX(last_day) FROM earlier_use WHERE image_id = $1 OR $1 = 0 "
+      "GROUP BY distribution_id",
       {image_id_}, take);
 }
 
 void SnapshotReader::read_shared_owners() {
   sql_.query(
-      "SELECT DISTINCT a.distribution_id, b.distribution_id FROM image_module a JOIN image_module b ON a.image_id = b.image_id AND a.name = b.name "
+      "SELECT DISTINCT a.distribution_id, b.distribution_id FROM image_module a "
+      "JOIN image_module b ON a.image_id = b.image_id AND a.name = b.name "
       "WHERE a.distribution_id <> b.distribution_id AND (a.image_id = $1 OR $1 = 0)",
       {image_id_}, [&](const SqlRow& row) {
         const auto found = uses_.find(row.number(0));
@@ -232,29 +232,30 @@ void SnapshotReader::read_modules() {
 }
 
 void SnapshotReader::read_failed() {
-  query(
-      in_window(
-          "SELECT failed_id, name, SUM(daily_failed.sessions), MAX(day) FROM daily_failed JOIN failed_name ON failed_name.id = failed_id",
-          "GROUP BY failed_id, name"),
-      [&](const SqlRow& row) {
-        if (row.text(1).empty()) {
-          ++snapshot_.hidden_failed_names;
-          return;
-        }
-        failed_[row.number(0)] = {.module = row.text(1),
-                                  .sessions = unsigned_at(row, 2),
-                                  .users = {},
-                                  .last_day = std::int32_t(row.number(3)),
-                                  .distribution = {}};
-      });
+  query(in_window("SELECT failed_id, name, SUM(daily_failed.sessions), MAX(day) FROM daily_failed "
+                  "JOIN failed_name ON failed_name.id = failed_id",
+                  "GROUP BY failed_id, name"),
+        [&](const SqlRow& row) {
+          if (row.text(1).empty()) {
+            ++snapshot_.hidden_failed_names;
+            return;
+          }
+          failed_[row.number(0)] = {.module = row.text(1),
+                                    .sessions = unsigned_at(row, 2),
+                                    .users = {},
+                                    .last_day = std::int32_t(row.number(3)),
+                                    .distribution = {}};
+        });
   for (auto& [id, failed] : failed_) {
     std::string owner;
     sql_.query(
-        "SELECT MIN(distribution.name) FROM image_module JOIN distribution ON distribution.id = distribution_id WHERE image_module.name = $1",
+        "SELECT MIN(distribution.name) FROM image_module JOIN distribution ON distribution.id = distribution_id "
+        "WHERE image_module.name = $1",
         {failed.module}, [&](const SqlRow& row) { owner = row.text(0); });
     if (owner.empty())
       sql_.query(
-          "SELECT MIN(name) FROM distribution WHERE name = $1 AND EXISTS (SELECT 1 FROM package WHERE distribution_id = distribution.id)",
+          "SELECT MIN(name) FROM distribution WHERE name = $1 AND EXISTS (SELECT 1 FROM package "
+          "WHERE distribution_id = distribution.id)",
           {python::normalize_name(failed.module)}, [&](const SqlRow& row) { owner = row.text(0); });
     failed.distribution = owner;
   }

@@ -31,8 +31,9 @@ void SnapshotReader::read_users() {
     users = {};
   };
   sql_.query(
-      "SELECT kind, subject_id, CASE WHEN kind = 0 THEN image_id ELSE 0 END AS of_image, month, sketch FROM user_sketch "
-      "WHERE month BETWEEN $1 AND $2 AND (image_id = $3 OR $3 = 0) ORDER BY kind, subject_id, of_image, month",
+      "SELECT kind, subject_id, CASE WHEN kind = 0 THEN image_id ELSE 0 END AS of_image, month, sketch "
+      "FROM user_sketch WHERE month BETWEEN $1 AND $2 AND (image_id = $3 OR $3 = 0) "
+      "ORDER BY kind, subject_id, of_image, month",
       {month_of(query_.window.first), month_of(query_.window.last), image_id_}, [&](const SqlRow& row) {
         const Subject now{.kind = row.number(0), .id = row.number(1), .image = row.number(2)};
         if (now != subject) {

@@ -123,7 +123,8 @@ SessionSample read_sessions(SqlConnection& sql, const SnapshotQuery& query, std:
   std::vector<std::pair<std::int64_t, Session>> sessions;
   // Their keys are random, so the first ones are as good a sample as any.
   sql.query(
-      "SELECT id, session_key, day FROM session WHERE heard = 1 AND day BETWEEN $1 AND $2 AND (image_id = $3 OR $3 = 0) ORDER BY session_key LIMIT $4",
+      "SELECT id, session_key, day FROM session WHERE heard = 1 AND day BETWEEN $1 AND $2 "
+      "AND (image_id = $3 OR $3 = 0) ORDER BY session_key LIMIT $4",
       {query.window.first, query.window.last, image_id, std::int64_t(std::min<std::uint64_t>(at_most, INT32_MAX))},
       [&](const SqlRow& row) {
         Session session;

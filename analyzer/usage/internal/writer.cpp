@@ -80,8 +80,8 @@ std::int64_t Writer::image_id(const std::string& digest) {
   if (known != images_.end()) return known->second;
   std::int64_t id = 0;
   sql_.query(
-      "INSERT INTO image (digest, label, python, has_inventory) VALUES ($1, '', '', 0) ON CONFLICT (digest) DO UPDATE SET digest = excluded.digest "
-      "RETURNING id",
+      "INSERT INTO image (digest, label, python, has_inventory) VALUES ($1, '', '', 0) "
+      "ON CONFLICT (digest) DO UPDATE SET digest = excluded.digest RETURNING id",
       {digest}, [&](const SqlRow& row) { id = row.number(0); });
   images_[digest] = id;
   return id;
