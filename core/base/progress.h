@@ -3,8 +3,11 @@
 #include <atomic>
 #include <cstdint>
 #include <memory>
+#include <optional>
 #include <string>
-#include <thread>
+
+#include "core/base/clock.h"
+#include "core/base/ticker.h"
 
 namespace varve {
 
@@ -29,10 +32,11 @@ class ProgressLine {
   ~ProgressLine();
 
  private:
-  void draw(double seconds) const;
+  void draw() const;
   const Progress& progress_;
-  std::string title_;
-  std::jthread thread_;
+  const std::string title_;
+  const Stopwatch watch_;
+  std::optional<Ticker> ticker_;
 };
 
 }  // namespace varve

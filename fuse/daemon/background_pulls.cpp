@@ -14,7 +14,8 @@ void BackgroundPulls::start(const What& what, const Digest& image, std::vector<P
     pull = std::make_unique<Pull>();
     pull->thread = std::jthread([&pull = *pull, image, layers = std::move(layers)] {
       try {
-        pull_layers(layers, {}, [&] { return pull.stop.load(); });
+        Progress nobody_looks;
+        pull_layers(layers, {nobody_looks, pull.cancel});
         log::info("pulled {}", image.to_string());
       } catch (const std::exception& error) {
         log::error("pull of {}: {}", image.to_string(), error.what());
@@ -35,7 +36,7 @@ void BackgroundPulls::stop() {
     state.stopped = true;
     return std::exchange(state.pulls, {});
   });
-  for (const auto& [what, pull] : pulls) pull->stop = true;
+  for (const auto& [what, pull] : pulls) pull->cancel.cancel();
 }  // joins them
 
 }  // namespace varve::fuse

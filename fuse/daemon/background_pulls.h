@@ -34,7 +34,7 @@ class BackgroundPulls {
  private:
   struct Pull {
     std::atomic<bool> finished = false;
-    std::atomic<bool> stop = false;
+    CancelFlag cancel;
     std::jthread thread;
   };
   struct State {

@@ -13,6 +13,7 @@
 
 #include "core/base/errors.h"
 #include "core/base/log.h"
+#include "core/base/ticker.h"
 #include "fuse/daemon/control_protocol.h"
 
 namespace varve::fuse {
@@ -52,6 +53,30 @@ bool has_hung_up(int socket) {
   pollfd look{.fd = socket, .events = POLLRDHUP, .revents = 0};
   return ::poll(&look, 1, 0) > 0 && (look.revents & (POLLRDHUP | POLLHUP | POLLERR)) != 0;
 }
+
+// While it lives, tells the client how far its call is, and cancels the call when the client hangs up.
+class Attendant {
+ public:
+  Attendant(LineSocket& lines, const CancelFlag& whole)
+      : lines_(lines), cancel_(&whole), ticker_(kProgressInterval, [this] { look(); }) {}
+  Work work() { return {.progress = progress_, .cancel = cancel_}; }
+
+ private:
+  void look() noexcept try {
+    if (has_hung_up(lines_.fd())) cancel_.cancel();
+    if (cancel_.cancelled() || progress_.expected_bytes() == 0) return;
+    const json made{{"done", progress_.done_bytes()}, {"expected", progress_.expected_bytes()}};
+    lines_.write_line(json{{"progress", made}}.dump());
+  } catch (const std::exception& error) {
+    log::debug("connection: {}", error.what());
+    cancel_.cancel();
+  }
+
+  LineSocket& lines_;
+  Progress progress_;
+  CancelFlag cancel_;
+  Ticker ticker_;  // the last: it looks at the others
+};
 
 // One client: its requests in order, and the leases that end with it.
 class Connection {
@@ -101,7 +126,7 @@ class Connection {
       const auto stats = daemon_.image_stats(request["digest"].digest());
       return stats ? json(*stats) : json(nullptr);
     }
-    if (call == "verify_store") return daemon_.verify_store(progress(), stop_wanted());
+    if (call == "verify_store") return daemon_.verify_store(attendant().work());
     if (call == "unmount") {
       refuse_other_namespace();
       daemon_.unmount(request["dir"].text(), request.maybe("detach").flag());
@@ -113,12 +138,12 @@ class Connection {
       fail<Unsupported>("the daemon knows no call {:?}", call);
     const auto image = read_image_spec(request["image"]);
     if (call == "pull")
-      return daemon_.pull(image, request.maybe("wait").flag(), request.maybe("cold").flag(), progress(), stop_wanted());
-    if (call == "verify") return daemon_.verify(image, request.maybe("deep").flag(), progress(), stop_wanted());
+      return daemon_.pull(image, request.maybe("wait").flag(), request.maybe("cold").flag(), attendant().work());
+    if (call == "verify") return daemon_.verify(image, request.maybe("deep").flag(), attendant().work());
     if (call == "present") return Daemon::present(*opened(image, request["image"].raw()));
     if (call == "fetch")
-      return daemon_.fetch(*opened(image, request["image"].raw()), read_layer_ranges(request["layers"]), progress(),
-                           stop_wanted());
+      return daemon_.fetch(*opened(image, request["image"].raw()), read_layer_ranges(request["layers"]),
+                           attendant().work());
     refuse_other_namespace();
     const auto mode = parse_mount_mode(request["mode"].text());
     const auto options = read_message<MountOptions>(request);
@@ -153,18 +178,7 @@ class Connection {
     if (const auto why = why_not_for_peer(peer_.pid)) throw Unsupported(*why);
   }
 
-  ProgressCallback progress() {
-    return [this, last = std::chrono::steady_clock::time_point()](std::uint64_t done, std::uint64_t expected) mutable {
-      const auto now = std::chrono::steady_clock::now();
-      if (now - last < kProgressInterval) return;
-      last = now;
-      lines_.write_line(json{{"progress", {{"done", done}, {"expected", expected}}}}.dump());
-    };
-  }
-
-  std::function<bool()> stop_wanted() const {
-    return [fd = lines_.fd()] { return has_hung_up(fd); };
-  }
+  Attendant attendant() { return {lines_, daemon_.stopping()}; }
 
   Daemon& daemon_;
   LineSocket lines_;

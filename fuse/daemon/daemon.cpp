@@ -86,11 +86,7 @@ Daemon::Daemon(DaemonOptions options)
 Daemon::~Daemon() { stop(); }
 
 void Daemon::refuse_if_stopping() const {
-  if (stopping_) throw TemporaryError("the daemon is shutting down");
-}
-
-std::function<bool()> Daemon::or_stopping(const std::function<bool()>& stop_wanted) const {
-  return [this, &stop_wanted] { return stopping_ || stop_wanted(); };
+  if (stopping_.cancelled()) throw TemporaryError("the daemon is shutting down");
 }
 
 // A registry that is away says nothing against what is here. One that answers, even with a refusal, is believed.
@@ -338,12 +334,11 @@ DaemonStatus Daemon::status() {
   return status;
 }
 
-PullResult Daemon::pull(const ImageSpec& spec, bool wait, bool cold, const ProgressCallback& progress,
-                        const std::function<bool()>& stop_wanted) {
+PullResult Daemon::pull(const ImageSpec& spec, bool wait, bool cold, const Work& work) {
   const auto image = open(spec, index::IndexPlace::kRepository);
   const auto before = image->stats();
   if (wait)
-    pull_layers(layers_to_pull(*image, cold), progress, or_stopping(stop_wanted));
+    pull_layers(layers_to_pull(*image, cold), work);
   else
     pulls_.start({.index = image->index_digest(), .cold = cold}, image->digest(), layers_to_pull(*image, cold));
   return pull_result(*image, before, wait);
@@ -364,8 +359,7 @@ std::vector<LayerRanges> Daemon::present(const ServedImage& image) {
   return here;
 }
 
-PullResult Daemon::fetch(const ServedImage& image, const std::vector<LayerRanges>& wanted,
-                         const ProgressCallback& progress, const std::function<bool()>& stop_wanted) {
+PullResult Daemon::fetch(const ServedImage& image, const std::vector<LayerRanges>& wanted, const Work& work) {
   std::vector<PulledRanges> layers;
   for (const auto& [digest, ranges] : wanted) {
     const auto& all = image.distinct_layers();
@@ -380,29 +374,25 @@ PullResult Daemon::fetch(const ServedImage& image, const std::vector<LayerRanges
     layers.push_back({.stream = *layer, .ranges = ranges});
   }
   const auto before = image.stats();
-  pull_ranges(layers, progress, or_stopping(stop_wanted));
+  pull_ranges(layers, work);
   return pull_result(image, before, true);
 }
 
-VerifyResult Daemon::verify_streams(const std::vector<std::shared_ptr<LayerStream>>& streams,
-                                    const ProgressCallback& progress, const std::function<bool()>& stop_wanted) {
+VerifyResult Daemon::verify_streams(const std::vector<std::shared_ptr<LayerStream>>& streams, const Work& work) {
   const auto is_mounted = [this](const std::shared_ptr<LayerStream>& stream) {
     return nullptr != images_.find_if([&](const ImageMount& mount) {
       const auto& layers = mount.mounted->image().layers();
       return std::find(layers.begin(), layers.end(), stream) != layers.end();
     });
   };
-  return fuse::verify_streams(streams, is_mounted, progress, or_stopping(stop_wanted));
+  return fuse::verify_streams(streams, is_mounted, work);
 }
 
-VerifyResult Daemon::verify(const ImageSpec& spec, bool deep, const ProgressCallback& progress,
-                            const std::function<bool()>& stop_wanted) {
+VerifyResult Daemon::verify(const ImageSpec& spec, bool deep, const Work& work) {
   const auto image = open(spec);
-  auto result = verify_streams(image->distinct_layers(), progress, stop_wanted);
+  auto result = verify_streams(image->distinct_layers(), work);
   if (!deep) return result;
-  auto proof = prove(*image, *local_, true, [&] {
-    if (stopping_ || stop_wanted()) throw Cancelled("verify: stopped");
-  });
+  auto proof = prove(*image, *local_, true, work.cancel);
   for (auto& layer : proof.layers)
     result.layers.push_back({.layer = layer.layer,
                              .complete = layer.complete,
@@ -413,8 +403,8 @@ VerifyResult Daemon::verify(const ImageSpec& spec, bool deep, const ProgressCall
   return result;
 }
 
-VerifyResult Daemon::verify_store(const ProgressCallback& progress, const std::function<bool()>& stop_wanted) {
-  return verify_streams(open_stored_streams(*streams_, *local_, options_.paths.root), progress, stop_wanted);
+VerifyResult Daemon::verify_store(const Work& work) {
+  return verify_streams(open_stored_streams(*streams_, *local_, options_.paths.root), work);
 }
 
 bool Daemon::idle() {
@@ -435,7 +425,8 @@ void Daemon::unmount_everything() {
 }
 
 void Daemon::stop() {
-  if (stopping_.exchange(true)) return;
+  if (stopping_.cancelled()) return;
+  stopping_.cancel();
   leases_.clear();
   proofs_.stop();
   {

@@ -1,10 +1,8 @@
 #pragma once
 // What the daemon does, without its process and its socket: opens images, mounts them while somebody uses them, fetches
 // and verifies what they are made of. What it has: image_table.h, lease_table.h, background_pulls.h.
-#include <atomic>
 #include <cstdint>
 #include <filesystem>
-#include <functional>
 #include <memory>
 #include <mutex>
 #include <optional>
@@ -12,6 +10,7 @@
 #include <vector>
 
 #include "core/base/clock.h"
+#include "core/base/work.h"
 #include "core/trust/judge.h"
 #include "fuse/daemon/background_pulls.h"
 #include "fuse/daemon/control_messages.h"
@@ -56,20 +55,20 @@ class Daemon {
 
   std::optional<ImageStats> image_stats(const Digest& image);
   DaemonStatus status();
-  // Without what is cold, unless `cold`; asks the repository for newer marks first. wait: in this thread, until
-  // `stop_wanted`. Else in one of its own; asked again for the same image it goes on.
-  PullResult pull(const ImageSpec& spec, bool wait, bool cold, const ProgressCallback& progress,
-                  const std::function<bool()>& stop_wanted);
+  // Without what is cold, unless `cold`; asks the repository for newer marks first. wait: in this thread. Else
+  // in one of its own; asked again for the same image it goes on.
+  PullResult pull(const ImageSpec& spec, bool wait, bool cold, const Work& work);
   // An image for present() and fetch(). Goes to the network.
   std::shared_ptr<ServedImage> open_image(const ImageSpec& spec) { return open(spec); }
   static std::vector<LayerRanges> present(const ServedImage& image);
   // Waits, behind readers. Throws UsageError for ranges that the image does not have.
-  PullResult fetch(const ServedImage& image, const std::vector<LayerRanges>& wanted, const ProgressCallback& progress,
-                   const std::function<bool()>& stop_wanted);
+  PullResult fetch(const ServedImage& image, const std::vector<LayerRanges>& wanted, const Work& work);
   // `deep`: also whether complete layers are what the image names, and the tree what they make.
-  VerifyResult verify(const ImageSpec& spec, bool deep, const ProgressCallback& progress,
-                      const std::function<bool()>& stop_wanted);
-  VerifyResult verify_store(const ProgressCallback& progress, const std::function<bool()>& stop_wanted);
+  VerifyResult verify(const ImageSpec& spec, bool deep, const Work& work);
+  VerifyResult verify_store(const Work& work);
+
+  // Set by stop(). What is given to the calls above must be cancelled with it.
+  const CancelFlag& stopping() const { return stopping_; }
 
   // Nothing is mounted and nothing pulled.
   bool idle();
@@ -96,10 +95,8 @@ class Daemon {
   void end_use_of_lease(const std::filesystem::path& mount);
   ImageStats stats_of(const ServedImage& image);
   void refuse_if_stopping() const;
-  std::function<bool()> or_stopping(const std::function<bool()>& stop_wanted) const;
   void unmount_everything();
-  VerifyResult verify_streams(const std::vector<std::shared_ptr<LayerStream>>& streams,
-                              const ProgressCallback& progress, const std::function<bool()>& stop_wanted);
+  VerifyResult verify_streams(const std::vector<std::shared_ptr<LayerStream>>& streams, const Work& work);
 
   // daemon_takeover.cpp
   struct TakeOver;
@@ -122,7 +119,7 @@ class Daemon {
   std::mutex changing_;  // one mount or unmount at a time; held over mount(2), never over the network
   std::weak_ptr<BlobMount> blobs_;
   std::uint64_t recordings_ = 0;  // made so far; under changing_
-  std::atomic<bool> stopping_ = false;
+  CancelFlag stopping_;
   ImageTable images_;  // changed under changing_ only
   LayerProofs proofs_;
   BackgroundPulls pulls_;

@@ -86,9 +86,8 @@ bool ImageProof::refuted() const {
          std::any_of(layers.begin(), layers.end(), [](const LayerProof& layer) { return !layer.refuted.empty(); });
 }
 
-ImageProof prove(const ServedImage& image, index::LocalIndex& local, bool with_tree,
-                 const std::function<void()>& check_stop) {
-  auto proof = prove_paced(image, local, with_tree, Again::kYes, [&](std::size_t) { check_stop(); });
+ImageProof prove(const ServedImage& image, index::LocalIndex& local, bool with_tree, const CancelFlag& cancel) {
+  auto proof = prove_paced(image, local, with_tree, Again::kYes, [&](std::size_t) { cancel.throw_if_cancelled(); });
   image.note_proved_layers(std::size_t(
       std::count_if(proof.layers.begin(), proof.layers.end(), [](const LayerProof& layer) { return layer.proved; })));
   return proof;

@@ -3,12 +3,12 @@
 // whose layers are, and whose tree is theirs, is as good as one that was made here; one that is refuted is not used
 // again.
 #include <condition_variable>
-#include <functional>
 #include <memory>
 #include <mutex>
 #include <thread>
 #include <vector>
 
+#include "core/base/cancel.h"
 #include "core/index/local_index.h"
 #include "fuse/daemon/served_image.h"
 
@@ -28,10 +28,9 @@ struct ImageProof {
   bool refuted() const;
 };
 
-// Now, in this thread, however often it was looked at before. What is found is recorded. `check_stop` is called before
-// each read and may throw.
-ImageProof prove(const ServedImage& image, index::LocalIndex& local, bool with_tree,
-                 const std::function<void()>& check_stop);
+// Now, in this thread, however often it was looked at before. What is found is recorded. It is cancelled between
+// reads.
+ImageProof prove(const ServedImage& image, index::LocalIndex& local, bool with_tree, const CancelFlag& cancel);
 
 // Safe to use from any thread. One thread of the lowest priority, that reads at most kBytesPerSecond.
 class LayerProofs {

@@ -1,10 +1,9 @@
 #pragma once
 // Fetches layers or parts of them for nobody in particular, behind readers.
-#include <functional>
 #include <memory>
 #include <vector>
 
-#include "fuse/daemon/control_messages.h"
+#include "core/base/work.h"
 #include "fuse/stream/layer_stream.h"
 
 namespace varve::fuse {
@@ -16,17 +15,15 @@ struct PulledLayer {
 };
 
 // Fetches all that is missing of the layers, behind readers, but for spans that lie wholly in what is left out. Returns
-// when all is here; throws Cancelled soon after `stop_wanted` turns true, and the first error of a fetch. What was
-// fetched until then stays. `progress` counts stream bytes that are here, of what is wanted.
-void pull_layers(const std::vector<PulledLayer>& layers, const ProgressCallback& progress,
-                 const std::function<bool()>& stop_wanted);
+// when all is here; throws Cancelled soon after it is cancelled, and the first error of a fetch. What was fetched until
+// then stays. Progress counts stream bytes of what is wanted, here already or not.
+void pull_layers(const std::vector<PulledLayer>& layers, const Work& work);
 
-// The same for ranges of layers, in the order in which they are given; `progress` counts their stream bytes.
+// The same for ranges of layers, in the order in which they are given.
 struct PulledRanges {
   std::shared_ptr<LayerStream> stream;
   std::vector<ByteRange> ranges;  // inside the stream
 };
-void pull_ranges(const std::vector<PulledRanges>& wanted, const ProgressCallback& progress,
-                 const std::function<bool()>& stop_wanted);
+void pull_ranges(const std::vector<PulledRanges>& wanted, const Work& work);
 
 }  // namespace varve::fuse

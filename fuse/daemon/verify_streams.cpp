@@ -35,14 +35,13 @@ std::optional<Digest> map_of(const StoredLayer& stored, index::LocalIndex& local
 
 VerifyResult verify_streams(const std::vector<std::shared_ptr<LayerStream>>& streams,
                             const std::function<bool(const std::shared_ptr<LayerStream>&)>& is_mounted,
-                            const ProgressCallback& progress, const std::function<bool()>& stop_wanted) {
-  std::uint64_t expected = 0;
-  for (const auto& stream : streams) expected += stream->stats().present_bytes;
+                            const Work& work) {
+  for (const auto& stream : streams) work.progress.expect(stream->stats().present_bytes);
   VerifyResult result;
   for (const auto& stream : streams) {
-    if (stop_wanted()) throw Cancelled("verify: stopped");
-    if (progress) progress(result.checked_bytes, expected);
+    work.cancel.throw_if_cancelled();
     const auto verified = stream->verify();
+    work.progress.add(verified.checked_bytes);
     result.checked_bytes += verified.checked_bytes;
     const auto& layer = stream->map().layer_digest;
     for (const auto& bad : verified.bad) {

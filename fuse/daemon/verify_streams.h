@@ -4,6 +4,7 @@
 #include <memory>
 #include <vector>
 
+#include "core/base/work.h"
 #include "core/index/local_index.h"
 #include "fuse/daemon/control_messages.h"
 #include "fuse/stream/layer_stream.h"
@@ -11,11 +12,11 @@
 namespace varve::fuse {
 
 // Re-digests what is here of the layers; what is wrong is dropped, and fetched at once where `is_mounted`: a complete
-// layer may be mounted straight from its store file, where a hole would read as zeros. `stop_wanted` is asked before
-// each layer; then Cancelled is thrown.
+// layer may be mounted straight from its store file, where a hole would read as zeros. It is cancelled between
+// layers.
 VerifyResult verify_streams(const std::vector<std::shared_ptr<LayerStream>>& streams,
                             const std::function<bool(const std::shared_ptr<LayerStream>&)>& is_mounted,
-                            const ProgressCallback& progress, const std::function<bool()>& stop_wanted);
+                            const Work& work);
 
 // All layers of the store, each opened by its map alone: digests need no registry. One whose map is not on this machine
 // is left out with a warning. `root` is that of `local`.

@@ -17,9 +17,11 @@ class VerifyStreamsTest : public LayerStreamTestBase {
     open();
   }
   VerifyResult verify(bool mounted) {
-    return verify_streams(
-        open_stored_streams(*streams_, local_, dir_ / "root"), [&](const auto&) { return mounted; }, {},
-        [] { return false; });
+    Progress progress;
+    auto result = verify_streams(open_stored_streams(*streams_, local_, dir_ / "root"),
+                                 [&](const auto&) { return mounted; }, {progress, CancelFlag()});
+    EXPECT_EQ(progress.done_bytes(), result.checked_bytes);
+    return result;
   }
   void damage(const std::filesystem::path& file, std::uint64_t offset) {
     const auto fd = open_file(file, O_RDWR);

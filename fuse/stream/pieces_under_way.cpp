@@ -9,7 +9,7 @@
 namespace varve::fuse {
 namespace {
 
-constexpr auto kLookAround = std::chrono::milliseconds(200);
+constexpr auto kLookAtCancel = std::chrono::milliseconds(200);
 
 }  // namespace
 
@@ -22,8 +22,8 @@ struct PiecesUnderWay::State {
   std::exception_ptr error;
 };
 
-PiecesUnderWay::PiecesUnderWay(Priority priority, std::uint64_t limit, std::function<void()> look_around)
-    : priority_(priority), limit_(limit), look_around_(std::move(look_around)), state_(std::make_shared<State>()) {}
+PiecesUnderWay::PiecesUnderWay(Priority priority, std::uint64_t limit, const CancelFlag* cancel)
+    : priority_(priority), limit_(limit), cancel_(cancel), state_(std::make_shared<State>()) {}
 
 void PiecesUnderWay::want(LayerStream& layer, ByteRange stream_range, std::uint64_t weight,
                           std::function<void()> arrived) {
@@ -35,8 +35,8 @@ void PiecesUnderWay::want(LayerStream& layer, ByteRange stream_range, std::uint6
   }
   layer.ensure(stream_range, priority_,
                [state = state_, weight, arrived = std::move(arrived)](std::exception_ptr error) {
-                 if (!error && arrived) arrived();
                  const std::lock_guard guard(state->mutex);
+                 if (!error && arrived && !state->stopped) arrived();
                  state->weight -= weight;
                  --state->pieces;
                  if (error && !state->error) state->error = error;
@@ -53,11 +53,8 @@ void PiecesUnderWay::wait_for_room(std::uint64_t weight) {
     if (state_->error) std::rethrow_exception(state_->error);
     if (state_->stopped) throw Cancelled("fetching: stopped");
     if (state_->pieces == 0 || (weight < limit_ && state_->weight <= limit_ - weight)) return;
-    state_->changed.wait_for(lock, kLookAround);
-    if (!look_around_) continue;
-    lock.unlock();
-    look_around_();
-    lock.lock();
+    state_->changed.wait_for(lock, kLookAtCancel);
+    if (cancel_ != nullptr) cancel_->throw_if_cancelled();
   }
 }
 

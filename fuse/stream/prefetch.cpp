@@ -98,12 +98,12 @@ std::vector<PrefetchPiece> plan_prefetch(const std::vector<std::shared_ptr<Layer
 }
 
 Prefetch::Prefetch(std::vector<PrefetchPiece> pieces, const PrefetchOptions& options)
-    : under_way_(Priority::kReadAhead, options.max_bytes_under_way, {}) {
+    : under_way_(Priority::kReadAhead, options.max_bytes_under_way) {
   thread_ = std::jthread([this, pieces = std::move(pieces)] {
     try {
       for (const auto& piece : pieces)
         under_way_.want(*piece.layer, piece.stream_range, piece.compressed_bytes,
-                        [sum = fetched_bytes_, bytes = piece.compressed_bytes] { *sum += bytes; });
+                        [this, bytes = piece.compressed_bytes] { fetched_bytes_ += bytes; });
       under_way_.wait();
     } catch (const Cancelled&) {
     } catch (const std::exception& error) {

@@ -43,10 +43,10 @@ class Prefetch {
   ~Prefetch();
 
   // Compressed side: of spans that were not here when they were planned, and came.
-  std::uint64_t fetched_bytes() const { return fetched_bytes_->load(std::memory_order_relaxed); }
+  std::uint64_t fetched_bytes() const { return fetched_bytes_.load(std::memory_order_relaxed); }
 
  private:
-  const std::shared_ptr<std::atomic<std::uint64_t>> fetched_bytes_ = std::make_shared<std::atomic<std::uint64_t>>(0);
+  std::atomic<std::uint64_t> fetched_bytes_ = 0;
   PiecesUnderWay under_way_;
   std::jthread thread_;
 };
