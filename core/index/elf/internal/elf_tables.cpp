@@ -1,0 +1,37 @@
+#include "core/index/elf/internal/elf_tables.h"
+
+#include "core/index/elf/elf_facts.h"
+
+namespace varve::index {
+
+std::vector<Segment> segments_of(const ElfFormat& format, ByteView table) {
+  std::vector<Segment> segments;
+  for (std::size_t at = 0; at < table.size(); at += format.segment_bytes()) {
+    const auto segment = table.subspan(at, format.segment_bytes());
+    segments.push_back({.type = format.number<std::uint32_t>(segment, 0),
+                        .flags = format.number<std::uint32_t>(segment, format.is_64 ? 4 : 24),
+                        .in_file = {format.word(segment, 8, 4), format.word(segment, 32, 16)},
+                        .address = format.word(segment, 16, 8)});
+  }
+  return segments;
+}
+
+DynamicSection dynamic_section_of(const ElfFormat& format, ByteView table) {
+  DynamicSection section;
+  std::size_t needed = 0;
+  const std::size_t entry_bytes = format.is_64 ? 16 : 8;
+  for (std::size_t at = 0; at + entry_bytes <= table.size(); at += entry_bytes) {
+    const auto tag = format.word(table, at, at);
+    const auto value = format.word(table, at + 8, at + 4);
+    if (tag == kNull) break;
+    if (tag == kStrtab) section.strings_address = value;
+    if (tag == kStrsz) section.strings_bytes = value;
+    if (tag == kNeeded && ++needed > kMaxNeededLibraries)
+      section.too_many_needed = true;
+    else if (tag == kNeeded || tag == kSoname || tag == kRpath || tag == kRunpath)
+      section.texts.push_back({.tag = tag, .offset = value});
+  }
+  return section;
+}
+
+}  // namespace varve::index
