@@ -1,7 +1,5 @@
 #include "indexer/repack_image.h"
 
-#include <nlohmann/json.hpp>
-
 #include <algorithm>
 #include <array>
 #include <deque>
@@ -14,13 +12,12 @@
 
 #include "core/base/clock.h"
 #include "core/base/errors.h"
-#include "core/base/file.h"
 #include "core/base/image_path.h"
-#include "core/base/json_document.h"
 #include "core/base/log.h"
 #include "core/codec/tar_writer.h"
 #include "core/oci/copy_blob.h"
 #include "indexer/internal/content_feed.h"
+#include "indexer/internal/finished_layers.h"
 #include "indexer/internal/kept_layers.h"
 #include "indexer/internal/rewritten_documents.h"
 #include "indexer/pack_units.h"
@@ -28,15 +25,12 @@
 namespace varve::indexer {
 namespace {
 
-using index::FlatEntry;
 using index::Tier;
 
 constexpr int kTarVersion = 1;                  // counted up when the same entries give another tar
 constexpr std::size_t kFeedBytes = 256 * 1024;  // headers and small files go to the writer together
 constexpr std::size_t kMaxComment = 500;        // of a layer, in the history
-constexpr std::size_t kMaxStateBytes = 64 * 1024;
 constexpr std::size_t kMaxNameBytes = 255;     // of one part of a path (NAME_MAX)
-constexpr std::uint32_t kMostTakenOver = 100;  // of 127: the rest is for new ones
 constexpr unsigned kMaxDecoders = 4;
 constexpr std::string_view kWhiteout = ".wh.";
 
@@ -195,55 +189,6 @@ class LayerTarWriter {
   ByteView rest_;                  // of the feed's last piece
   Bytes waiting_;                  // for the writer
   std::deque<Expected> expected_;  // digests of files that the writer has not seen whole
-};
-
-// Remembers what a layer with some content became: a small file in the work folder, so that a run that was stopped
-// finds it at the destination.
-class FinishedLayers {
- public:
-  explicit FinishedLayers(std::filesystem::path dir) : dir_(std::move(dir)) {
-    std::filesystem::create_directories(dir_);
-  }
-
-  std::optional<WrittenLayer> find(const Digest& key) const {
-    const auto bytes = read_file_if_there(file(key), kMaxStateBytes);
-    if (!bytes) return std::nullopt;
-    try {
-      const auto state = JsonValue::parse(*bytes, file(key).string());
-      WrittenLayer layer;
-      layer.media_type = state["mediaType"].text();
-      layer.annotations = state["annotations"].texts_by_name();
-      layer.digest = state["digest"].digest();
-      layer.diff_id = state["diffId"].digest();
-      layer.compressed_bytes = state["size"].number();
-      layer.stream_bytes = state["streamBytes"].number();
-      layer.without_table = state["withoutTable"].text();
-      return layer;
-    } catch (const std::exception& error) {
-      log::debug("{}", error.what());  // of a crashed machine, say: then it is written again
-      return std::nullopt;
-    }
-  }
-  void remember(const Digest& key, const WrittenLayer& layer) {
-    const nlohmann::json state{{"mediaType", layer.media_type},      {"annotations", layer.annotations},
-                               {"digest", layer.digest.to_string()}, {"diffId", layer.diff_id.to_string()},
-                               {"size", layer.compressed_bytes},     {"streamBytes", layer.stream_bytes},
-                               {"withoutTable", layer.without_table}};
-    write_file_atomically(file(key), as_bytes(state.dump()), 0600);
-    remembered_.push_back(key);
-  }
-  void used(const Digest& key) { remembered_.push_back(key); }
-  // The image is whole: nobody needs to find them any more.
-  void forget() {
-    std::error_code ignored;
-    for (const auto& key : remembered_) std::filesystem::remove(file(key), ignored);
-    std::filesystem::remove(dir_, ignored);  // if that was all
-  }
-
- private:
-  std::filesystem::path file(const Digest& key) const { return dir_ / (key.hex() + ".json"); }
-  std::filesystem::path dir_;
-  std::vector<Digest> remembered_;
 };
 
 class Repacker {
@@ -594,56 +539,7 @@ class Repacker {
   RepackReport report_;
 };
 
-// Bytes of a layer that the tree still shows, as tar has them.
-struct LiveBytes {
-  std::uint64_t all = 0, system = 0, cuda = 0;
-};
-
 }  // namespace
-
-std::vector<std::uint32_t> layers_worth_keeping(const RepackInput& input, const PackLimits& limits) {
-  constexpr double kNearlyAll = 0.95, kHardlyWasted = 0.10;
-  constexpr std::uint64_t kWorthKeepingBytes = 8u << 20;  // smaller ones are better off packed
-  const auto count = std::uint32_t(input.index.maps.size());
-  std::unordered_map<std::string_view, const index::Component*> holders;
-  auto base = count;  // layers below the first that carries a distribution
-  for (const auto& component : input.placement.components) {
-    const bool distribution = component.name.starts_with("pip:") || component.name.starts_with("egg:") ||
-                              component.name.starts_with("conda:");
-    for (const auto& path : component.paths) {
-      holders.emplace(path, &component);
-      if (const auto found = input.tree.entries.find(path); distribution && found != input.tree.entries.end())
-        base = std::min(base, found->second.layer);
-    }
-  }
-  std::vector<LiveBytes> live(count);
-  for (const auto& [path, entry] : input.tree.entries) {
-    if (entry.layer >= count || entry.implied) continue;
-    const auto holder = holders.find(path);
-    const auto tier = holder == holders.end() ? Tier::kSystem : holder->second->tier;
-    const auto bytes = 512 + (entry.link_of.empty() ? (entry.size + 511) / 512 * 512 : 0);
-    live[entry.layer].all += bytes;
-    if (entry.type == FileType::kDirectory) continue;  // nobody's
-    if (tier == Tier::kSystem) live[entry.layer].system += bytes;
-    if (tier == Tier::kCuda) live[entry.layer].cuda += bytes;
-  }
-  std::unordered_set<std::string> taken_before;
-  if (input.previous_layout != nullptr)
-    for (const auto& layer : input.previous_layout->layers)
-      if (layer.kept_as_is) taken_before.insert(layer.digest.to_string());
-  std::vector<std::uint32_t> kept;
-  for (std::uint32_t layer = 0; layer < count && kept.size() < kMostTakenOver; ++layer) {
-    const auto& bytes = live[layer];
-    const auto stream = input.index.maps[layer]->stream_bytes;
-    const bool one_kind = double(std::max(bytes.system, bytes.cuda)) >= kNearlyAll * double(bytes.all);
-    const bool worth_it = one_kind &&
-                          stream >= (limits.min_layer_bytes == 0 ? kWorthKeepingBytes : limits.min_layer_bytes) &&
-                          double(bytes.all) >= (1 - kHardlyWasted) * double(stream);
-    if (layer < base || worth_it || taken_before.contains(input.image.manifest.layers.at(layer).digest.to_string()))
-      kept.push_back(layer);
-  }
-  return kept;
-}
 
 RepackReport repack_image(const RepackInput& input, oci::Repository& destination, std::string_view tag,
                           const RepackOptions& options, const Work& work) {
