@@ -1,4 +1,5 @@
 #include <algorithm>
+#include <optional>
 #include <set>
 #include <unordered_map>
 #include <unordered_set>
@@ -30,6 +31,63 @@ std::string with_major(std::string_view pattern, const std::string& major) {
     text.replace(at, kToken.size(), major.empty() ? "*" : major);
   return text;
 }
+
+// Patterns that take a folder with all that is in it. To be asked in the order of the tree.
+class FolderRules {
+ public:
+  FolderRules(std::string_view kind, const std::vector<std::string>& patterns)
+      : kind_(kind), patterns_(patterns, PatternSet::Slashless::kPath) {}
+
+  struct Taken {
+    std::string rule;
+    bool by_folder = false;  // as what is in a folder that was taken
+  };
+  std::optional<Taken> find(std::string_view path, const FlatEntry& entry) {
+    if (path.empty()) return std::nullopt;
+    Taken taken;
+    if (const auto above = folders_.find(parent_of(path)); above != folders_.end())
+      taken = {.rule = above->second, .by_folder = true};
+    else if (const auto* pattern = patterns_.match(path))
+      taken.rule = kind_ + *pattern;
+    else
+      return std::nullopt;
+    if (entry.type == FileType::kDirectory) folders_.emplace(path, taken.rule);
+    return taken;
+  }
+
+ private:
+  const std::string kind_;
+  const PatternSet patterns_;
+  std::unordered_map<std::string_view, std::string> folders_;  // with the rule that took them
+};
+
+// What a file itself says: R1 and R3.
+class CudaSigns {
+ public:
+  explicit CudaSigns(const std::vector<std::string>& names) : names_(names, PatternSet::Slashless::kBaseName, true) {}
+
+  bool in_name(std::string_view path, const FlatEntry& entry) const {
+    return entry.type != FileType::kDirectory && names_.match(path) != nullptr;
+  }
+  // The rule that takes the file; "" if none does.
+  std::string rule_of(std::string_view path, const FlatEntry& entry) {
+    if (entry.type == FileType::kDirectory) return {};
+    if (const auto* pattern = names_.match(path)) return "R1 " + *pattern;
+    if (entry.elf == nullptr) return {};
+    if (entry.elf->device_code) return "R3 device code";
+    const auto needed = std::ranges::find_if(entry.elf->needed, [&](const auto& name) { return is_cuda(name); });
+    return needed == entry.elf->needed.end() ? "" : "R3 needs " + *needed;
+  }
+
+ private:
+  bool is_cuda(const std::string& needed) {
+    const auto [known, added] = seen_.try_emplace(needed, false);
+    if (added) known->second = names_.match(name_of(needed)) != nullptr;
+    return known->second;
+  }
+  const PatternSet names_;
+  std::unordered_map<std::string_view, bool> seen_;  // DT_NEEDED names
+};
 
 class Selector {
  public:
@@ -68,76 +126,32 @@ class Selector {
 
   // R1, R2, R3, what is reached by path, and configuration: one pass, folders before what is in them.
   void by_rule() {
-    const PatternSet names(rules_.names, PatternSet::Slashless::kBaseName, true),
-        roots(rules_.roots, PatternSet::Slashless::kPath);
-    const PatternSet by_path(rules_.by_path, PatternSet::Slashless::kPath),
-        config(rules_.config_files, PatternSet::Slashless::kPath);
-    std::unordered_map<std::string_view, std::string> whole_folders;  // with the rule that took them
-    std::unordered_map<std::string_view, std::string> config_folders;
-    std::unordered_map<std::string_view, bool> names_cuda;  // DT_NEEDED names seen
-    const auto needs_cuda = [&](const FlatEntry& entry) -> const std::string* {
-      for (const auto& needed : entry.elf->needed) {
-        auto [known, added] = names_cuda.try_emplace(needed, false);
-        if (added) known->second = names.match(name_of(needed)) != nullptr;
-        if (known->second) return &needed;
-      }
-      return nullptr;
-    };
+    FolderRules roots("R2 ", rules_.roots), config("config ", rules_.config_files);
+    CudaSigns signs(rules_.names);
+    const PatternSet by_path(rules_.by_path, PatternSet::Slashless::kPath);
     for (const auto& [path, entry] : tree_.entries) {
-      const bool is_dir = entry.type == FileType::kDirectory;
-      if (const auto above = whole_folders.find(parent_of(path)); above != whole_folders.end() && !path.empty()) {
-        if (is_dir) whole_folders.emplace(path, above->second);
-        keep(path, above->second);
-        if (!selection_.has_cuda && !is_dir &&
-            (names.match(path) != nullptr ||
-             (entry.elf != nullptr && (entry.elf->device_code || needs_cuda(entry) != nullptr))))
+      if (const auto root = roots.find(path, entry)) {
+        keep(path, root->rule);
+        if (!selection_.has_cuda &&
+            (root->by_folder ? !signs.rule_of(path, entry).empty() : signs.in_name(path, entry)))
           found_cuda(entry);
-        continue;
-      }
-      if (const auto* pattern = roots.match(path); pattern != nullptr && !path.empty()) {
-        const auto rule = "R2 " + *pattern;
-        if (is_dir) whole_folders.emplace(path, rule);
+      } else if (const auto configured = config.find(path, entry)) {
+        keep(path, configured->rule);
+      } else if (const auto rule = signs.rule_of(path, entry); !rule.empty()) {
         keep(path, rule);
-        if (!is_dir && names.match(path) != nullptr) found_cuda(entry);
-        continue;
+        found_cuda(entry);
+      } else if (const auto* pattern = by_path.match(path)) {
+        take_tree(path, "R4 by path " + *pattern);
       }
-      if (const auto above = config_folders.find(parent_of(path)); above != config_folders.end() && !path.empty()) {
-        if (is_dir) config_folders.emplace(path, above->second);
-        keep(path, above->second);
-        continue;
-      }
-      if (const auto* pattern = config.match(path); pattern != nullptr && !path.empty()) {
-        const auto rule = "config " + *pattern;
-        if (is_dir) config_folders.emplace(path, rule);
-        keep(path, rule);
-        continue;
-      }
-      if (!is_dir) {
-        if (const auto* pattern = names.match(path)) {
-          keep(path, "R1 " + *pattern);
-          found_cuda(entry);
-          continue;
-        }
-        if (entry.elf != nullptr) {
-          if (entry.elf->device_code) {
-            keep(path, "R3 device code");
-            found_cuda(entry);
-            continue;
-          }
-          if (const auto* needed = needs_cuda(entry)) {
-            keep(path, "R3 needs " + *needed);
-            found_cuda(entry);
-            continue;
-          }
-        }
-      }
-      if (const auto* pattern = by_path.match(path)) take_tree(path, "R4 by path " + *pattern);
     }
-    // What links of roots lead to: folders elsewhere, with all that is in them.
-    bool more = true;
-    while (more) {
-      more = false;
-      std::vector<std::pair<std::string, std::string>> folders;
+    follow_links_of_roots();
+  }
+
+  // What they lead to: folders elsewhere, with all that is in them.
+  void follow_links_of_roots() {
+    std::vector<std::pair<std::string, std::string>> folders;
+    do {
+      folders.clear();
       for (const auto& [path, kept] : selection_.files) {
         if (!kept.rule.starts_with("R2 ") || tree_.entries.find(path)->second.type != FileType::kSymlink) continue;
         const auto real = loader_.real_path(path);
@@ -147,11 +161,8 @@ class Selector {
           continue;
         folders.emplace_back(real, kept.rule + " through " + path);
       }
-      for (const auto& [folder, rule] : folders) {
-        more = true;
-        take_tree(folder, rule);
-      }
-    }
+      for (const auto& [folder, rule] : folders) take_tree(folder, rule);
+    } while (!folders.empty());
   }
 
   // An entry, and if it is a folder all below it.
