@@ -7,10 +7,10 @@
 #include <thread>
 #include <utility>
 
+#include "core/base/bounded_queue.h"
 #include "core/base/errors.h"
 #include "core/base/guarded.h"
 #include "core/index/format/layer_entry_reader.h"
-#include "indexer/internal/bounded_queue.h"
 #include "indexer/internal/layer_decoder.h"
 #include "indexer/internal/span_cutter.h"
 #include "indexer/internal/span_finisher.h"

@@ -53,7 +53,8 @@ class LayerWriter::Impl final : private codec::TarListener {
         sink_(std::move(sink)),
         on_file_(std::move(on_file)),
         parser_(std::move(what), *this),
-        pool_(is_chunked() ? codec::FrameFormat::kZstd : codec::FrameFormat::kGzip, options.level, options.jobs) {}
+        pool_(make_frame_pool(is_chunked() ? codec::FrameFormat::kZstd : codec::FrameFormat::kGzip, options.level,
+                              options.jobs)) {}
 
   void feed(ByteView stream) {
     while (!stream.empty()) {

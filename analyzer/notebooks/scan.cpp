@@ -10,10 +10,10 @@
 
 #include "analyzer/notebooks/folder_walk.h"
 #include "analyzer/notebooks/local_modules.h"
-#include "analyzer/notebooks/ordered_work.h"
 #include "analyzer/notebooks/source_file.h"
 #include "core/base/file.h"
 #include "core/base/image_path.h"
+#include "core/base/ordered_pool.h"
 #include "core/base/safe_text.h"
 #include "core/codec/archive_reader.h"
 
@@ -50,15 +50,9 @@ std::string reason_of(const std::exception& error) {
 
 class ScanWorker {
  public:
-  ScanWorker(const ScanOptions& options, const CancelFlag& cancel) : options_(&options), cancel_(&cancel) {}
+  ScanWorker(const ScanOptions& options, const CancelFlag& cancel) : cancel_(cancel), reader_(options) {}
 
   SourceOutcome operator()(Work&& work) {
-    // Made here, not with the worker: it refers to itself by address.
-    if (reader_ == nullptr) {
-      reader_ = std::make_unique<SourceFileReader>(*options_);
-      block_ = std::make_unique<char[]>(kBlockBytes);
-      modules_ = std::make_unique<LocalModules>();
-    }
     try {
       return work.neighbours != nullptr ? read_entry(work) : read_file(work);
     } catch (const Cancelled&) {
@@ -78,34 +72,31 @@ class ScanWorker {
     struct stat status {};
     if (::fstat(fd.get(), &status) != 0) fail_errno("stat {}", path.string());
     if (!S_ISREG(status.st_mode)) fail<Unsupported>("not a regular file any more");
-    reader_->start(work.found.kind, work.shown);
-    bool wanted = reader_->has_room(std::uint64_t(status.st_size));
+    reader_.start(work.found.kind, work.shown);
+    bool wanted = reader_.has_room(std::uint64_t(status.st_size));
     while (wanted) {
-      cancel_->throw_if_cancelled();
+      cancel_.throw_if_cancelled();
       const auto got = ::read(fd.get(), block_.get(), kBlockBytes);
       if (got < 0 && errno == EINTR) continue;
       if (got < 0) fail_errno("read {}", path.string());
-      wanted = got != 0 && reader_->feed({block_.get(), std::size_t(got)});
+      wanted = got != 0 && reader_.feed({block_.get(), std::size_t(got)});
     }
     const auto folder = path.parent_path();
-    return reader_->finish([&](std::string_view name) { return modules_->find(folder, work.found.root, name); });
+    return reader_.finish([&](std::string_view name) { return modules_.find(folder, work.found.root, name); });
   }
 
   SourceOutcome read_entry(const Work& work) {
-    cancel_->throw_if_cancelled();
-    reader_->start(work.found.kind, work.shown);
-    reader_->feed(work.bytes);
-    return reader_->finish([&](std::string_view name) { return work.neighbours->find(work.folder, name); });
+    cancel_.throw_if_cancelled();
+    reader_.start(work.found.kind, work.shown);
+    reader_.feed(work.bytes);
+    return reader_.finish([&](std::string_view name) { return work.neighbours->find(work.folder, name); });
   }
 
-  const ScanOptions* options_;
-  const CancelFlag* cancel_;
-  std::unique_ptr<SourceFileReader> reader_;
-  std::unique_ptr<char[]> block_;
-  std::unique_ptr<LocalModules> modules_;
+  const CancelFlag& cancel_;
+  SourceFileReader reader_;
+  const std::unique_ptr<char[]> block_ = std::make_unique<char[]>(kBlockBytes);
+  LocalModules modules_;
 };
-
-using Pipeline = OrderedWork<Work, SourceOutcome, ScanWorker>;
 
 // Takes outcomes in order.
 class Collector {
@@ -129,6 +120,38 @@ class Collector {
   ScanResult& result_;
   const std::function<void(ScannedFile&&)>& each_;
   std::unordered_map<Digest, std::string> first_with_;
+};
+
+// What the taker of outcomes threw: no error of the archive that is being read meanwhile.
+struct Undelivered {
+  std::exception_ptr why;
+};
+
+// Takes files, and gives their outcomes to the collector in the same order.
+class Pipeline {
+ public:
+  Pipeline(unsigned threads, const ScanOptions& options, const CancelFlag& cancel, Collector& collector)
+      : pool_(threads, threads * std::size_t(8) + 32,
+              [&] {
+                return [worker = std::make_shared<ScanWorker>(options, cancel)](Work&& work) {
+                  return (*worker)(std::move(work));
+                };
+              }),
+        deliver_([&collector](SourceOutcome&& outcome) {
+          try {
+            collector.take(std::move(outcome));
+          } catch (...) {
+            throw Undelivered{std::current_exception()};
+          }
+        }) {}
+
+  void put(Work&& work) { pool_.add(std::move(work), deliver_); }
+  void put_result(SourceOutcome&& outcome) { pool_.add_done(std::move(outcome), deliver_); }
+  void finish() { pool_.drain(deliver_); }
+
+ private:
+  OrderedPool<Work, SourceOutcome> pool_;
+  const std::function<void(SourceOutcome&&)> deliver_;
 };
 
 // One archive: the names first, for modules that lie beside the notebooks, then the content.
@@ -234,15 +257,13 @@ class ArchiveScan {
 }  // namespace
 
 ScanResult scan(const std::vector<fs::path>& paths, const ScanOptions& options, const CancelFlag& cancel,
-                const std::function<void(ScannedFile&&)>& each) {
+                const std::function<void(ScannedFile&&)>& each) try {
   ScanResult result;
   Collector collector(result, each);
   const auto jobs = options.jobs != 0 ? options.jobs : std::max(1u, std::thread::hardware_concurrency());
   std::uint64_t skipped_in_archives = 0;
   {
-    Pipeline pipeline(
-        jobs, [&] { return ScanWorker(options, cancel); },
-        [&](SourceOutcome&& outcome) { collector.take(std::move(outcome)); });
+    Pipeline pipeline(jobs == 1 ? 0 : jobs, options, cancel, collector);  // a thread of its own costs memory
     const auto walked = walk(
         paths, cancel,
         [&](FoundFile&& found) {
@@ -265,6 +286,8 @@ ScanResult scan(const std::vector<fs::path>& paths, const ScanOptions& options, 
   std::stable_sort(result.files.begin(), result.files.end(), by_path);
   std::stable_sort(result.errors.begin(), result.errors.end(), by_path);
   return result;
+} catch (const Undelivered& failure) {
+  std::rethrow_exception(failure.why);
 }
 
 }  // namespace varve::notebooks

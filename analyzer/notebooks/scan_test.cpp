@@ -10,6 +10,7 @@
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
 
+#include "core/base/errors.h"
 #include "core/base/file.h"
 #include "testing/temp_dir.h"
 
@@ -268,6 +269,15 @@ TEST_F(ScanTest, StopsWhenCancelledOrWhenTheTakerThrows) {
   cancel_.cancel();
   EXPECT_THROW(scan_all(1), Cancelled);
   EXPECT_THROW(scan_all(4), Cancelled);
+}
+
+TEST_F(ScanTest, WhatTheTakerThrowsIsNoFaultOfTheArchive) {
+  for (int i = 0; i < 200; ++i) write(fmt::format("in/{}.ipynb", i), notebook_of({"import a"}));
+  make_archive("-z", "x.tar.gz", "in");
+  for (const unsigned jobs : {1u, 4u})
+    EXPECT_THROW(scan({folder_ / "x.tar.gz"}, {.jobs = jobs}, cancel_,
+                      [](ScannedFile&&) { throw CorruptData("the database is damaged"); }),
+                 CorruptData);
 }
 
 TEST_F(ScanTest, ReadsPastAHugeStringThatIsMostlyAHole) {

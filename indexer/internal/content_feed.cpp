@@ -43,17 +43,13 @@ int SpooledLayers::find(std::uint32_t layer) const {
 
 ContentFeed::ContentFeed(const ContentOrigin& origin, const SpooledLayers& spooled,
                          const std::vector<index::TreeRun>& runs, unsigned threads, const CancelFlag& cancel)
-    : origin_(origin), spooled_(spooled), cancel_(cancel) {
-  plan(runs);
-  const auto count = std::min<std::size_t>(std::max(1u, threads), batches_.size());
-  ahead_ = count + 1;
-  for (std::size_t i = 0; i < count; ++i) threads_.emplace_back([this] { work(); });
-}
-
-ContentFeed::~ContentFeed() {
-  const std::lock_guard lock(mutex_);
-  stopped_ = true;
-  changed_.notify_all();
+    : origin_(origin),
+      spooled_(spooled),
+      cancel_(cancel),
+      planned_(plan(runs)),
+      pool_(unsigned(std::min<std::size_t>(std::max(1u, threads), planned_.size())), std::max(1u, threads) + 1,
+            [this] { return [this](Batch&& batch) { return read(std::move(batch)); }; }) {
+  fill();
 }
 
 // How much of the rest of a run goes into a batch that has so much room: up to the end of a span, if there is one, so
@@ -69,64 +65,48 @@ std::uint64_t ContentFeed::cut_of(const index::TreeRun& run, std::uint64_t done,
                                        : room;  // a span of many zeros: one long batch, not one decoding per batch
 }
 
-void ContentFeed::plan(const std::vector<index::TreeRun>& runs) {
+std::deque<ContentFeed::Batch> ContentFeed::plan(const std::vector<index::TreeRun>& runs) const {
+  std::deque<Batch> batches;
   for (const auto& run : runs) {
     const auto& map = *origin_.index.maps.at(run.layer);
     if (!ByteRange{run.run.stream_offset, run.run.length}.fits_in(map.stream_bytes))
       fail<CorruptData>("layer {}: bytes {}+{} are outside its stream of {}", map.layer_digest.to_string(),
                         run.run.stream_offset, run.run.length, map.stream_bytes);
     for (std::uint64_t done = 0; done < run.run.length;) {
-      if (batches_.empty() || batches_.back().bytes >= kBatchBytes) batches_.emplace_back();
-      auto& batch = batches_.back();
+      if (batches.empty() || batches.back().bytes >= kBatchBytes) batches.emplace_back();
+      auto& batch = batches.back();
       const auto part = cut_of(run, done, kBatchBytes - batch.bytes);
       batch.segments.push_back(
           {.layer = run.layer, .stream_range = {run.run.stream_offset + done, part}, .at = batch.bytes});
       batch.bytes += part;
       done += part;
-      if (done < run.run.length) batches_.emplace_back();
+      if (done < run.run.length) batches.emplace_back();
     }
   }
+  return batches;
 }
 
-void ContentFeed::work() {
-  while (true) {
-    std::size_t number = 0;
-    {
-      std::unique_lock lock(mutex_);
-      changed_.wait(lock, [this] { return stopped_ || taken_ == batches_.size() || taken_ < given_ + ahead_; });
-      if (stopped_ || taken_ == batches_.size()) return;
-      number = taken_++;
-    }
-    auto& batch = batches_[number];
-    try {
-      read(batch);
-    } catch (...) {
-      batch.failure = std::current_exception();
-    }
-    const std::lock_guard lock(mutex_);
-    batch.ready = true;
-    changed_.notify_all();
-  }
+void ContentFeed::fill() {
+  for (; !planned_.empty() && pool_.has_room(); planned_.pop_front()) pool_.add(std::move(planned_.front()));
 }
 
 ContentFeed::Buffer ContentFeed::take_buffer(std::size_t bytes) {
-  {
-    const std::lock_guard lock(mutex_);
-    const auto fits = std::ranges::find_if(free_, [&](const Buffer& buffer) { return buffer.size >= bytes; });
-    if (fits != free_.end()) {
-      auto buffer = std::move(*fits);
-      free_.erase(fits);
-      return buffer;
-    }
-  }
+  auto kept = free_.with([&](auto& free) -> Buffer {
+    const auto fits = std::ranges::find_if(free, [&](const Buffer& buffer) { return buffer.size >= bytes; });
+    if (fits == free.end()) return {};
+    auto buffer = std::move(*fits);
+    free.erase(fits);
+    return buffer;
+  });
+  if (kept.bytes) return kept;
   const auto size = std::max(bytes, kBatchBytes);
   return {.bytes = std::make_unique_for_overwrite<std::byte[]>(size), .size = size};
 }
 
-void ContentFeed::read(Batch& batch) {
+ContentFeed::Content ContentFeed::read(Batch&& batch) {
   cancel_.throw_if_cancelled();
-  batch.content = take_buffer(batch.bytes);
-  const auto content = std::span(batch.content.bytes.get(), batch.bytes);
+  auto buffer = take_buffer(batch.bytes);
+  const auto content = std::span(buffer.bytes.get(), batch.bytes);
   std::ranges::sort(batch.segments, {},
                     [](const Segment& segment) { return std::pair(segment.layer, segment.stream_range.offset); });
   // Each content is checked whole by who writes it.
@@ -153,21 +133,17 @@ void ContentFeed::read(Batch& batch) {
     }
     first = last;
   }
+  return {.buffer = std::move(buffer), .bytes = batch.bytes};
 }
 
 ByteView ContentFeed::next() {
-  std::unique_lock lock(mutex_);
-  if (given_ > 0) {  // the piece given last is done with
-    if (auto& buffer = batches_[given_ - 1].content; buffer.size == kBatchBytes) free_.push_back(std::move(buffer));
-    batches_[given_ - 1] = {};
-  }
-  if (given_ == batches_.size()) throw std::logic_error("more content asked for than was planned");
-  auto& batch = batches_[given_];
-  changed_.wait(lock, [&] { return batch.ready; });
-  ++given_;
-  changed_.notify_all();
-  if (batch.failure) std::rethrow_exception(batch.failure);
-  return {batch.content.bytes.get(), batch.bytes};
+  // The piece given last is done with.
+  if (given_.buffer.size == kBatchBytes) free_.with([&](auto& free) { free.push_back(std::move(given_.buffer)); });
+  given_ = {};
+  if (pool_.empty()) throw std::logic_error("more content asked for than was planned");
+  given_ = pool_.take();
+  fill();
+  return {given_.buffer.bytes.get(), given_.bytes};
 }
 
 }  // namespace varve::indexer

@@ -1,18 +1,17 @@
 #pragma once
 // The contents of many files out of old layers, in the order they are asked for, decoded ahead by several threads: each
 // span once or nearly so.
-#include <condition_variable>
 #include <cstdint>
-#include <exception>
+#include <deque>
 #include <filesystem>
 #include <map>
 #include <memory>
-#include <mutex>
-#include <thread>
 #include <vector>
 
 #include "core/base/bytes.h"
 #include "core/base/cancel.h"
+#include "core/base/guarded.h"
+#include "core/base/ordered_pool.h"
 #include "core/base/unique_fd.h"
 #include "core/index/local_index.h"
 #include "core/index/merge/tree.h"
@@ -49,7 +48,6 @@ class ContentFeed {
   // `runs`: what will be asked for, in order; they need not ascend. At most `threads` decode at the same time.
   ContentFeed(const ContentOrigin& origin, const SpooledLayers& spooled, const std::vector<index::TreeRun>& runs,
               unsigned threads, const CancelFlag& cancel);
-  ~ContentFeed();
   // The next bytes of the runs, back to back, in pieces: never empty before the end of all. Valid until the next call.
   // Throws what reading threw.
   ByteView next();
@@ -67,29 +65,25 @@ class ContentFeed {
   struct Batch {
     std::vector<Segment> segments;
     std::size_t bytes = 0;
-    Buffer content;
-    std::exception_ptr failure;
-    bool ready = false;
   };
-  void plan(const std::vector<index::TreeRun>& runs);
+  struct Content {
+    Buffer buffer;
+    std::size_t bytes = 0;  // of it
+  };
+  std::deque<Batch> plan(const std::vector<index::TreeRun>& runs) const;
   std::uint64_t cut_of(const index::TreeRun& run, std::uint64_t done, std::uint64_t room) const;
-  void work();
-  void read(Batch& batch);
+  void fill();
+  Content read(Batch&& batch);
   // Buffers go round: memory that is new to the process costs as much as hashing it.
   Buffer take_buffer(std::size_t bytes);
 
   const ContentOrigin& origin_;
   const SpooledLayers& spooled_;
   const CancelFlag& cancel_;
-  std::vector<Batch> batches_;
-  std::vector<Buffer> free_;
-  std::mutex mutex_;
-  std::condition_variable changed_;
-  std::size_t taken_ = 0;  // by threads
-  std::size_t given_ = 0;  // to the caller
-  std::size_t ahead_ = 0;  // batches that may be under way or waiting
-  bool stopped_ = false;
-  std::vector<std::jthread> threads_;  // last: they end first
+  std::deque<Batch> planned_;  // and not begun
+  Guarded<std::vector<Buffer>> free_;
+  Content given_;                     // to the caller
+  OrderedPool<Batch, Content> pool_;  // last: its threads end first
 };
 
 }  // namespace varve::indexer

@@ -4,10 +4,10 @@
 #include <string>
 #include <thread>
 
+#include "core/base/bounded_queue.h"
 #include "core/base/bytes.h"
 #include "core/base/work.h"
 #include "core/oci/image.h"
-#include "indexer/internal/bounded_queue.h"
 
 namespace varve::indexer {
 

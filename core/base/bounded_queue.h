@@ -6,7 +6,7 @@
 #include <optional>
 #include <utility>
 
-namespace varve::indexer {
+namespace varve {
 
 // Hands values from one thread to another; who is too fast waits.
 template <typename T>
@@ -60,4 +60,4 @@ class BoundedQueue {
   bool aborted_ = false;
 };
 
-}  // namespace varve::indexer
+}  // namespace varve
