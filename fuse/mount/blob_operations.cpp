@@ -3,8 +3,7 @@
 #include <algorithm>
 #include <cerrno>
 
-#include <fmt/format.h>
-
+#include "core/base/errors.h"
 #include "fuse/mount/fuse_channel.h"
 
 namespace varve::fuse {
@@ -84,12 +83,12 @@ void blob_release(fuse_req_t req, fuse_ino_t ino, fuse_file_info*) {
 
 void blob_read(fuse_req_t req, fuse_ino_t ino, std::size_t size, off_t offset, fuse_file_info*) {
   answer(req, "read", [&] {
-    auto& blobs = blobs_of(req);
-    const auto attributes = blobs.attributes(ino);
-    if (!attributes || attributes->directory) return void(fuse_reply_err(req, ESTALE));
     const ByteRange range{static_cast<std::uint64_t>(offset), std::min(size, kMaxReadBytes)};
-    blobs.read(ino, range,
-               FuseChannel::file_system_of(req).channel->reply_later(req, fmt::format("{}+{}", offset, size)));
+    try {
+      blobs_of(req).read(ino, range, FuseChannel::file_system_of(req).channel->reply_later(req, ino, range));
+    } catch (const NotFound&) {
+      fuse_reply_err(req, ESTALE);
+    }
   });
 }
 

@@ -131,7 +131,8 @@ struct FuseChannel::LateReply {
   fuse_req_t req = nullptr;
   std::uint64_t unique = 0;
   std::uint32_t thread_id = 0;
-  std::string what;
+  std::uint64_t inode = 0;
+  ByteRange range;
   std::atomic<bool> answered = false;
 };
 
@@ -299,13 +300,15 @@ std::map<std::string, std::uint64_t> FuseChannel::requests() const {
   return requests;
 }
 
-std::function<void(std::exception_ptr, ByteView)> FuseChannel::reply_later(fuse_req_t req, std::string what) {
+std::function<void(std::exception_ptr, ByteView)> FuseChannel::reply_later(fuse_req_t req, std::uint64_t inode,
+                                                                           ByteRange range) {
   const auto late = std::make_shared<LateReply>();
   late->channel = shared_from_this();
   late->req = req;
   late->unique = current_unique;
   late->thread_id = static_cast<std::uint32_t>(fuse_req_ctx(req)->pid);
-  late->what = std::move(what);
+  late->inode = inode;
+  late->range = range;
   late_.with([&](auto& all) { all[late->unique] = late; });
   return [late](std::exception_ptr error, ByteView bytes) { reply(late, error, bytes); };
 }
@@ -320,7 +323,8 @@ void FuseChannel::reply(const std::shared_ptr<LateReply>& late, std::exception_p
   try {
     std::rethrow_exception(error);
   } catch (const std::exception& failure) {
-    log::error("read of {} in {}: {}", late->what, late->channel->file_system_->name(), failure.what());
+    log::error("read of inode {} at {}+{} in {}: {}", late->inode, late->range.offset, late->range.length,
+               late->channel->file_system_->name(), failure.what());
   }
   fuse_reply_err(late->req, EIO);
 }

@@ -94,7 +94,8 @@ class FuseChannel : public std::enable_shared_from_this<FuseChannel> {
 
   // Makes a callback that replies to a READ, from any thread and after any time: bytes, or EIO and one line in the log.
   // If the waiting process is killed first, it is let go. Call while the request is being handled.
-  std::function<void(std::exception_ptr, ByteView)> reply_later(fuse_req_t req, std::string what);
+  // `inode` and `range` are for the log.
+  std::function<void(std::exception_ptr, ByteView)> reply_later(fuse_req_t req, std::uint64_t inode, ByteRange range);
 
  private:
   struct LateReply;

@@ -144,8 +144,7 @@ void tree_read(fuse_req_t req, fuse_ino_t node, std::size_t size, off_t offset, 
     const auto nid = asked_nid(req, node);
     auto& file_system = file_system_of(req);
     const ByteRange range{static_cast<std::uint64_t>(offset), std::min(size, kMaxReadBytes)};
-    file_system.fs->read(nid, range,
-                         file_system.channel->reply_later(req, fmt::format("inode {} at {}+{}", nid, offset, size)));
+    file_system.fs->read(nid, range, file_system.channel->reply_later(req, nid, range));
   });
 }
 
