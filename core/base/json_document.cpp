@@ -7,6 +7,7 @@
 
 #include "core/base/base64.h"
 #include "core/base/errors.h"
+#include "core/base/safe_text.h"
 
 namespace varve {
 namespace {
@@ -15,6 +16,9 @@ using nlohmann::json;
 using Type = json::value_t;
 
 constexpr std::size_t kMaxShownName = 100;
+
+// A name of strangers as part of an error.
+std::string shown(std::string_view name) { return printable(name.substr(0, kMaxShownName)); }
 
 // One look over the text before anything is built of it. What is no JSON at all is for the parser to say.
 void check_limits(std::string_view text, const JsonLimits& limits, std::string_view what) {
@@ -44,17 +48,9 @@ json parse_without_repeats(std::string_view text, std::string_view what) {
     if (event == json::parse_event_t::object_start) open.emplace_back();
     if (event == json::parse_event_t::object_end) open.pop_back();
     if (event == json::parse_event_t::key && !open.back().insert(value.get<std::string>()).second)
-      fail<CorruptData>("{}: the member \"{:.60}\" stands there twice", what, value.get<std::string>());
+      fail<CorruptData>("{}: the member \"{}\" stands there twice", what, shown(value.get<std::string>()));
     return true;
   });
-}
-
-// A name of strangers as part of an error: nothing in it moves the cursor.
-std::string shown(std::string_view name) {
-  std::string text(name.substr(0, kMaxShownName));
-  std::ranges::replace_if(
-      text, [](unsigned char c) { return c < 0x20 || c == 0x7F; }, '?');
-  return text;
 }
 
 }  // namespace

@@ -81,7 +81,7 @@ TEST(JsonDocument, ErrorsNameTheDocumentAndThePlace) {
   EXPECT_EQ(refusal([&] { document.only({"list", "size"}); }), "list.json: \"share\" is not known here");
   EXPECT_EQ(refusal([&] { item["digest"].base64(); }), "list.json: \"list[1].digest\" is no base64");
   EXPECT_EQ(refusal([&] { item["digest"].refuse("is odd"); }), "list.json: \"list[1].digest\" is odd");
-  EXPECT_EQ(refusal([] { parse("{\"a\\u001b[2J\": 1}").only({}); }), "list.json: \"a?[2J\" is not known here");
+  EXPECT_EQ(refusal([] { parse("{\"a\\u001b[2J\": 1}").only({}); }), "list.json: \"a\\x1b[2J\" is not known here");
 }
 
 TEST(JsonDocument, NumbersOutsideTheirTypeAreRefused) {
