@@ -3,7 +3,6 @@
 #include <fcntl.h>
 #include <poll.h>
 #include <sys/socket.h>
-#include <sys/un.h>
 #include <sys/wait.h>
 
 #include <array>
@@ -13,6 +12,7 @@
 #include "core/base/errors.h"
 #include "core/base/file.h"
 #include "fuse/daemon/control_protocol.h"
+#include "fuse/daemon/unix_socket.h"
 
 namespace varve::fuse {
 namespace {
@@ -27,17 +27,8 @@ constexpr unsigned kMostAttempts = 4;  // of a call whose daemon dies each time
 constexpr std::size_t kMaxReadyBytes = 4096;
 
 UniqueFd connect_socket(const std::filesystem::path& path) {
-  sockaddr_un address{};
-  address.sun_family = AF_UNIX;
-  if (path.string().size() >= sizeof address.sun_path)
-    fail<UsageError>("{}: a socket's path has at most {} bytes; choose a shorter --root", path.string(),
-                     sizeof address.sun_path - 1);
-  std::strcpy(address.sun_path, path.c_str());
-  UniqueFd socket(::socket(AF_UNIX, SOCK_STREAM | SOCK_CLOEXEC, 0));
-  if (!socket) fail_errno("make a socket");
-  if (::connect(socket.get(), reinterpret_cast<const sockaddr*>(&address), sizeof address) == 0) return socket;
-  if (errno == ENOENT || errno == ECONNREFUSED) return UniqueFd();
-  fail_errno("connect to the daemon at {}", path.string());
+  auto socket = make_unix_socket(SOCK_STREAM);
+  return connect_unix_socket(socket, path, "the daemon") ? std::move(socket) : UniqueFd();
 }
 
 // In the child of a fork: nothing here may allocate.

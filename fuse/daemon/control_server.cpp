@@ -2,8 +2,6 @@
 
 #include <poll.h>
 #include <sys/socket.h>
-#include <sys/stat.h>
-#include <sys/un.h>
 #include <unistd.h>
 
 #include <algorithm>
@@ -15,6 +13,7 @@
 #include "core/base/log.h"
 #include "core/base/ticker.h"
 #include "fuse/daemon/control_protocol.h"
+#include "fuse/daemon/unix_socket.h"
 
 namespace varve::fuse {
 namespace {
@@ -24,23 +23,6 @@ using nlohmann::json;
 constexpr int kBacklog = 64;
 constexpr std::size_t kMaxOpenImages = 256;
 constexpr auto kProgressInterval = std::chrono::milliseconds(200);
-
-UniqueFd listen_at(const std::filesystem::path& path) {
-  sockaddr_un address{};
-  address.sun_family = AF_UNIX;
-  if (path.string().size() >= sizeof address.sun_path)
-    fail<UsageError>("{}: a socket's path has at most {} bytes; choose a shorter --root", path.string(),
-                     sizeof address.sun_path - 1);
-  std::strcpy(address.sun_path, path.c_str());
-  UniqueFd listener(::socket(AF_UNIX, SOCK_STREAM | SOCK_CLOEXEC, 0));
-  if (!listener) fail_errno("make the control socket");
-  ::unlink(path.c_str());  // of a daemon that died: we hold the lock
-  const mode_t old_mask = ::umask(0177);
-  const int bound = ::bind(listener.get(), reinterpret_cast<const sockaddr*>(&address), sizeof address);
-  ::umask(old_mask);
-  if (bound != 0 || ::listen(listener.get(), kBacklog) != 0) fail_errno("listen at {}", path.string());
-  return listener;
-}
 
 ucred peer_of(int socket) {
   ucred peer{};
@@ -200,7 +182,7 @@ std::optional<std::string> why_not_for_peer(pid_t pid) {
 }
 
 ControlServer::ControlServer(Daemon& daemon, const std::filesystem::path& socket, Events events)
-    : daemon_(daemon), path_(socket), events_(std::move(events)), listener_(listen_at(socket)) {
+    : daemon_(daemon), path_(socket), events_(std::move(events)), listener_(listen_at(socket, SOCK_STREAM, kBacklog)) {
   acceptor_ = std::jthread([this](const std::stop_token& stop) { accept_clients(stop); });
 }
 

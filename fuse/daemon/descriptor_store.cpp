@@ -4,7 +4,6 @@
 #include <signal.h>
 #include <spawn.h>
 #include <sys/socket.h>
-#include <sys/stat.h>
 #include <sys/un.h>
 #include <unistd.h>
 
@@ -18,6 +17,7 @@
 #include "core/base/guarded.h"
 #include "core/base/log.h"
 #include "fuse/daemon/keeper_protocol.h"
+#include "fuse/daemon/unix_socket.h"
 #include "fuse/mount/pass_fd.h"
 
 extern char** environ;  // NOLINT: POSIX has no header for it
@@ -29,6 +29,7 @@ using Kind = KeeperMessage::Kind;
 
 constexpr int kFirstListenFd = 3;                                    // sd_listen_fds(3)
 constexpr const char* kHandedVariable = "VARVE_HANDED_DESCRIPTORS";  // from one program to the next across exec(2)
+constexpr int kKeeperBacklog = 8;
 constexpr timeval kKeeperPatience{.tv_sec = 10, .tv_usec = 0};
 
 // What stands before the next colon.
@@ -45,43 +46,17 @@ UniqueFd duplicate(int fd) {
   return copy;
 }
 
-sockaddr_un address_of(const std::filesystem::path& path) {
-  sockaddr_un address{};
-  address.sun_family = AF_UNIX;
-  if (path.string().size() >= sizeof address.sun_path)
-    fail<UsageError>("{}: a socket's path has at most {} bytes; choose a shorter --root", path.string(),
-                     sizeof address.sun_path - 1);
-  std::strcpy(address.sun_path, path.c_str());
-  return address;
-}
-
 // Absent when no keeper listens there.
 UniqueFd connect_keeper(const std::filesystem::path& path) {
-  const auto address = address_of(path);
-  UniqueFd socket(::socket(AF_UNIX, SOCK_SEQPACKET | SOCK_CLOEXEC, 0));
-  if (!socket) fail_errno("make a socket");
+  auto socket = make_unix_socket(SOCK_SEQPACKET);
   for (const int side : {SO_SNDTIMEO, SO_RCVTIMEO})
     ::setsockopt(socket.get(), SOL_SOCKET, side, &kKeeperPatience, sizeof kKeeperPatience);
-  if (::connect(socket.get(), reinterpret_cast<const sockaddr*>(&address), sizeof address) == 0) return socket;
-  if (errno == ENOENT || errno == ECONNREFUSED) return UniqueFd();
-  fail_errno("connect to the keeper at {}", path.string());
-}
-
-UniqueFd listen_for_keeper(const std::filesystem::path& path) {
-  const auto address = address_of(path);
-  UniqueFd listener(::socket(AF_UNIX, SOCK_SEQPACKET | SOCK_CLOEXEC, 0));
-  if (!listener) fail_errno("make a socket");
-  ::unlink(path.c_str());  // of a keeper that has ended: we hold the daemon's lock
-  const mode_t old_mask = ::umask(0177);
-  const int bound = ::bind(listener.get(), reinterpret_cast<const sockaddr*>(&address), sizeof address);
-  ::umask(old_mask);
-  if (bound != 0 || ::listen(listener.get(), 8) != 0) fail_errno("listen at {}", path.string());
-  return listener;
+  return connect_unix_socket(socket, path, "the keeper") ? std::move(socket) : UniqueFd();
 }
 
 // The socket listens before the keeper runs, so that one can connect at once.
 void start_keeper(const DescriptorStoreOptions& options) {
-  const auto listener = listen_for_keeper(options.socket);
+  const auto listener = listen_at(options.socket, SOCK_SEQPACKET, kKeeperBacklog);
   const auto log = open_file(options.log_file, O_WRONLY | O_CREAT | O_APPEND, 0600);
   std::vector<char*> argv;
   for (const auto& word : options.keeper) argv.push_back(const_cast<char*>(word.c_str()));
