@@ -39,23 +39,6 @@ UniqueFd open_below(int root, const std::string& path, int flags) {
   return at;
 }
 
-FileType type_of(mode_t mode) {
-  switch (mode & S_IFMT) {
-    case S_IFDIR:
-      return FileType::kDirectory;
-    case S_IFLNK:
-      return FileType::kSymlink;
-    case S_IFCHR:
-      return FileType::kCharDevice;
-    case S_IFBLK:
-      return FileType::kBlockDevice;
-    case S_IFREG:
-      return FileType::kRegular;
-    default:
-      return FileType::kFifo;  // sockets too: neither has content
-  }
-}
-
 class FolderSource final : public index::FileSource {
  public:
   FolderSource(const std::filesystem::path& folder, std::string architecture)
@@ -122,7 +105,7 @@ class FolderSource final : public index::FileSource {
       return;  // gone meanwhile, or a mount point
     if (tree_.entries.size() > kMaxFolderFiles) fail<Unsupported>("{}: more than {} files", folder_, kMaxFolderFiles);
     index::FlatEntry file;
-    file.type = type_of(info.st_mode);
+    file.type = type_of_mode(info.st_mode).value_or(FileType::kFifo);  // sockets too: neither has content
     file.mode = info.st_mode & 07777;
     if (file.type == FileType::kRegular) {
       file.size = std::uint64_t(info.st_size);

@@ -1,7 +1,10 @@
 #pragma once
 // What a file of an image is, whoever speaks of it: a tar, a layer's entries, the merged tree, the tree on disk.
+#include <sys/stat.h>
+
 #include <cstdint>
 #include <map>
+#include <optional>
 #include <string>
 
 namespace varve {
@@ -16,6 +19,11 @@ enum class FileType : std::uint8_t {
   kSymlink = 7,
   kHardLink = 15
 };
+
+// The part of st_mode that says the type; a hard link is to a file.
+mode_t type_bits(FileType type);
+// Absent for types that images do not have, sockets among them.
+std::optional<FileType> type_of_mode(mode_t mode);
 
 // The base of all structs that describe a file.
 struct FileAttributes {

@@ -47,25 +47,6 @@ TreeFileSystem& file_system_of(fuse_req_t req) {
 TreeFs& tree_of(fuse_req_t req) { return *file_system_of(req).fs; }
 index::Nid asked_nid(fuse_req_t req, fuse_ino_t node) { return nid_of(node, tree_of(req).root()); }
 
-mode_t type_bits(FileType type) {
-  switch (type) {
-    case FileType::kRegular:
-    case FileType::kHardLink:
-      return S_IFREG;
-    case FileType::kDirectory:
-      return S_IFDIR;
-    case FileType::kCharDevice:
-      return S_IFCHR;
-    case FileType::kBlockDevice:
-      return S_IFBLK;
-    case FileType::kFifo:
-      return S_IFIFO;
-    case FileType::kSymlink:
-      return S_IFLNK;
-  }
-  return S_IFREG;
-}
-
 struct ::stat to_stat(index::Nid nid, const index::InodeInfo& info) {
   struct ::stat status {};
   status.st_ino = nid;

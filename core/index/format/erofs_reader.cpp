@@ -1,5 +1,3 @@
-#include <sys/stat.h>
-
 #include <algorithm>
 
 #include "core/base/errors.h"
@@ -11,29 +9,6 @@
 namespace varve::index {
 
 using namespace erofs;
-
-namespace {
-
-std::optional<FileType> type_of_mode(std::uint16_t mode) {
-  switch (mode & S_IFMT) {
-    case S_IFREG:
-      return FileType::kRegular;
-    case S_IFDIR:
-      return FileType::kDirectory;
-    case S_IFCHR:
-      return FileType::kCharDevice;
-    case S_IFBLK:
-      return FileType::kBlockDevice;
-    case S_IFIFO:
-      return FileType::kFifo;
-    case S_IFLNK:
-      return FileType::kSymlink;
-    default:
-      return std::nullopt;
-  }
-}
-
-}  // namespace
 
 ErofsReader::ErofsReader(ByteView image, std::string what) : image_(image), what_(std::move(what)) {
   read_superblock();

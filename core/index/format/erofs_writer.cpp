@@ -1,5 +1,3 @@
-#include <sys/stat.h>
-
 #include <algorithm>
 #include <unordered_map>
 
@@ -19,23 +17,8 @@ constexpr std::size_t kMaxPathShown = 300;  // in messages
 
 // The types of directory entries are those of FileType, except that there is no hard link.
 std::uint16_t format_bits(FileType type) {
-  switch (type) {
-    case FileType::kRegular:
-      return S_IFREG;
-    case FileType::kDirectory:
-      return S_IFDIR;
-    case FileType::kCharDevice:
-      return S_IFCHR;
-    case FileType::kBlockDevice:
-      return S_IFBLK;
-    case FileType::kFifo:
-      return S_IFIFO;
-    case FileType::kSymlink:
-      return S_IFLNK;
-    case FileType::kHardLink:
-      break;
-  }
-  fail<Error>("a tree holds inodes, not hard links");
+  if (type == FileType::kHardLink) fail<Error>("a tree holds inodes, not hard links");
+  return std::uint16_t(type_bits(type));
 }
 
 // How the kernel packs a device number in 32 bits (new_encode_dev).
