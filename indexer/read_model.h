@@ -39,7 +39,6 @@ class ReadModel final : public index::EntryObserver {
   void classify();
   bool expect_elf(ByteView head);
   void expect_segment(std::uint32_t flags, bool first, std::uint64_t begin, std::uint64_t end);
-  ReadWeight weight_of_small() const;
 
   SpanPlanner& planner_;
   ReadExpectations expect_;

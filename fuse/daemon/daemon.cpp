@@ -20,10 +20,8 @@ namespace {
 namespace fs = std::filesystem;
 
 MountSettings settings_of(const DaemonOptions& options) {
-  return {.source = mount_source(options.paths),
-          .threads = options.fuse_threads,
-          .read_ahead_kb = options.read_ahead_kb,
-          .direct_io = options.erofs_direct_io};
+  return {
+      .source = mount_source(options.paths), .threads = options.fuse_threads, .read_ahead_kb = options.read_ahead_kb};
 }
 
 fs::path checked_mount_point(const fs::path& dir) {

@@ -29,7 +29,6 @@ struct DaemonOptions {
   StreamOptions streams;
   unsigned fuse_threads = 4;
   unsigned read_ahead_kb = 0;
-  bool erofs_direct_io = false;
   std::string version;
   trust::TrustSettings trust;                    // which indexes are believed
   std::shared_ptr<DescriptorStore> descriptors;  // where connections outlive the daemon

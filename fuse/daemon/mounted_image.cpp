@@ -117,11 +117,8 @@ std::unique_ptr<MountedImage> MountedImage::by_kernel(std::shared_ptr<ServedImag
                                                       const std::shared_ptr<ReadRecorder>& recorder) {
   std::unique_ptr<MountedImage> mounted(new MountedImage(std::move(image), dir, recorder));
   const auto& served = *mounted->image_;
-  ErofsMountRequest request{.tree_file = served.index().tree_file,
-                            .devices = {},
-                            .dir = dir,
-                            .direct_io = settings.direct_io,
-                            .read_ahead_kb = settings.read_ahead_kb};
+  ErofsMountRequest request{
+      .tree_file = served.index().tree_file, .devices = {}, .dir = dir, .read_ahead_kb = settings.read_ahead_kb};
   std::vector<bool> opened;
   const auto devices = devices_of(served, recorder);
   for (const auto& [digest, file] : files_of(served)) {

@@ -22,7 +22,6 @@ struct MountSettings {
   std::string source;          // first column of /proc/mounts: by it the mounts of a daemon that died are found
   unsigned threads = 4;        // of each FUSE connection
   unsigned read_ahead_kb = 0;  // of EROFS; 0: the kernel's default (128), which fetches least
-  bool direct_io = false;      // of EROFS, see ErofsMountRequest
 };
 
 // The FUSE connections of a daemon that still have a kernel on the other side: at the end they are stopped, whoever

@@ -103,8 +103,6 @@ UniqueFd make_mount(const ErofsMountRequest& request) {
     if (::fsconfig(context.get(), FSCONFIG_SET_STRING, "device", devices.back().c_str(), 0) != 0)
       fail_with_kernel_message(context.get(), request.tree_file);
   }
-  if (request.direct_io && ::fsconfig(context.get(), FSCONFIG_SET_FLAG, "directio", nullptr, 0) != 0)
-    fail_with_kernel_message(context.get(), request.tree_file);
   std::vector<int> needed{context.get(), source.fd()};
   for (const auto& device : devices) needed.push_back(device.fd());
   if (create_in_child(context.get(), std::move(needed)) != 0)

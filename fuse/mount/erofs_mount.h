@@ -10,7 +10,6 @@ struct ErofsMountRequest {
   std::filesystem::path tree_file;             // block device 0: the metadata
   std::vector<std::filesystem::path> devices;  // in the order of the tree's device table
   std::filesystem::path dir;
-  bool direct_io = false;      // reads of one read-ahead go out side by side, past the page cache of the device files
   unsigned read_ahead_kb = 0;  // 0: the kernel's default
 };
 

@@ -110,7 +110,6 @@ void AccessWatch::take_one(int file, bool executed, const Tell& tell) {
   if (seen_.size() >= kMaxToldAccesses) return stop();
   if (!seen_.insert(std::hash<std::string>{}(*path) * 2 + (executed ? 1 : 0)).second) return;
   if (!is_of_the_image(*path, file)) return;
-  ++told_;
   if (!tell(*path, executed)) stop();
 }
 

@@ -38,7 +38,6 @@ class AccessWatch {
   // Takes what waits, or a good part of it. False when nothing was left. Never throws: what cannot be told is lost.
   bool take_some(const Tell& tell) noexcept;
 
-  std::uint64_t told() const { return told_; }
   // Times that the kernel's queue ran over; what was in it then is not known.
   std::uint64_t overflows() const { return overflows_; }
 
@@ -52,7 +51,6 @@ class AccessWatch {
   std::filesystem::path merged_;
   std::string outside_;  // what the kernel writes before paths of a session if this process is in a chroot; else ""
   std::unordered_set<std::size_t> seen_;  // hashes: with 200,000 of them the odds of two alike are one in 10^9
-  std::uint64_t told_ = 0;
   std::uint64_t overflows_ = 0;
   bool stopped_ = false;
 };

@@ -207,10 +207,7 @@ SessionResult run_session(const SessionRequest& request, const std::function<voi
     store.sweep();
     if (result.failure.empty() && result.runtime.empty()) result.failure = "the session's supervisor was killed";
   }
-  if (watch) {
-    result.accesses = watch->told();
-    result.access_overflows = watch->overflows();
-  }
+  if (watch) result.access_overflows = watch->overflows();
   result.exit_status = shell_status(status);
   return result;
 }

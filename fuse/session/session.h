@@ -45,7 +45,6 @@ struct SessionResult {
   std::string runtime;                 // what ran the command; "" if it never ran
   std::string failure;                 // why it never ran; "" if it did
   bool failure_told = false;           // the runtime has put it on standard error by itself
-  std::uint64_t accesses = 0;          // told to on_access
   std::uint64_t access_overflows = 0;  // times the kernel told fewer than there were
   std::string accesses_unwatched;      // why there are none; "" if they were watched, or nobody asked
 };

@@ -54,7 +54,6 @@ void StoreLimit::finish_leaving(std::uint32_t now) {
     if (!layer) return true;  // closed meanwhile: its spans are present as recorded
     try {
       const auto gone = layer->store.finish_evict(some.spans, some.began);
-      evicted_.fetch_add(gone, std::memory_order_relaxed);
       if (gone > 0) log::debug("store of {}: {} bytes evicted", layer->map->layer_digest.to_string(), gone);
     } catch (const std::system_error& error) {
       log::warn("store of {}: {}: its space is not given back", layer->map->layer_digest.to_string(), error.what());
@@ -94,7 +93,6 @@ std::uint64_t StoreLimit::take(StoreContents& contents, const std::vector<Candid
       if (!contents.remove_closed(candidate.closed)) continue;
       log::info("store of {}: evicted, {} bytes, not used for {} s", candidate.closed, candidate.bytes,
                 candidate.idle_seconds);
-      evicted_.fetch_add(candidate.bytes, std::memory_order_relaxed);
     } else {
       if (!candidate.layer->store.begin_evict(candidate.span)) continue;
       auto& some = leaving[candidate.layer];

@@ -40,8 +40,6 @@ class StoreLimit {
   // The store is full of what may not go for background work; asked before it fetches.
   bool full() const { return full_.load(std::memory_order_relaxed); }
   std::uint64_t max_bytes() const { return options_.max_bytes; }
-  // Bytes evicted since the start, stream side.
-  std::uint64_t evicted_bytes() const { return evicted_.load(std::memory_order_relaxed); }
 
   // Looks, and evicts. True if it should be called again soon, as something is on its way out. Failures of the disk are
   // logged.
@@ -70,7 +68,6 @@ class StoreLimit {
   const StoreLimitOptions options_;
   std::atomic<bool> reader_waited_ = false;
   std::atomic<bool> full_ = false;
-  std::atomic<std::uint64_t> evicted_ = 0;
   std::vector<Leaving> leaving_;
   bool crowded_ = false;  // the last look found no room
 };
