@@ -1,11 +1,9 @@
 #include "indexer/repack_image.h"
 
 #include <algorithm>
-#include <array>
 #include <deque>
 #include <memory>
 #include <optional>
-#include <thread>
 #include <unordered_map>
 #include <unordered_set>
 #include <utility>
@@ -14,11 +12,10 @@
 #include "core/base/errors.h"
 #include "core/base/image_path.h"
 #include "core/base/log.h"
-#include "core/codec/tar_writer.h"
 #include "core/oci/copy_blob.h"
-#include "indexer/internal/content_feed.h"
 #include "indexer/internal/finished_layers.h"
 #include "indexer/internal/kept_layers.h"
+#include "indexer/internal/layer_tar_writer.h"
 #include "indexer/internal/rewritten_documents.h"
 #include "indexer/pack_units.h"
 
@@ -27,169 +24,16 @@ namespace {
 
 using index::Tier;
 
-constexpr int kTarVersion = 1;                  // counted up when the same entries give another tar
-constexpr std::size_t kFeedBytes = 256 * 1024;  // headers and small files go to the writer together
-constexpr std::size_t kMaxComment = 500;        // of a layer, in the history
-constexpr std::size_t kMaxNameBytes = 255;     // of one part of a path (NAME_MAX)
-constexpr unsigned kMaxDecoders = 4;
+constexpr int kTarVersion = 1;              // counted up when the same entries give another tar
+constexpr std::size_t kMaxComment = 500;    // of a layer, in the history
+constexpr std::size_t kMaxNameBytes = 255;  // of one part of a path (NAME_MAX)
 constexpr std::string_view kWhiteout = ".wh.";
-
-codec::TarEntry tar_entry(const UnitEntry& unit) {
-  codec::TarEntry tar;
-  tar.name = unit.path.empty() ? "." : std::string(unit.path);
-  if (unit.added != nullptr) {
-    tar.mode = unit.added->mode;
-    tar.mtime_seconds = unit.added->mtime_seconds;
-    tar.size = unit.added->content.size();
-    return tar;
-  }
-  const auto& entry = *unit.entry;
-  tar.type = unit.link_of.empty() ? entry.type : FileType::kHardLink;
-  tar.link_name = unit.link_of.empty() ? entry.symlink_target : std::string(unit.link_of);
-  tar.mode = entry.mode;
-  tar.uid = entry.uid;
-  tar.gid = entry.gid;
-  if (!unit.neutral_time) {
-    tar.mtime_seconds = entry.mtime_seconds;
-    tar.mtime_nanoseconds = entry.mtime_nanoseconds;
-  }
-  tar.device_major = entry.device_major;
-  tar.device_minor = entry.device_minor;
-  if (tar.type == FileType::kRegular) tar.size = entry.size;
-  if (unit.link_of.empty()) tar.xattrs = entry.xattrs;
-  return tar;
-}
-
-bool has_content(const UnitEntry& unit) {
-  return unit.added == nullptr && unit.link_of.empty() && unit.entry->type == FileType::kRegular &&
-         unit.entry->size != 0;
-}
 
 // What a layer below others cannot say: an ordinary file with the name of a whiteout.
 void check_name(std::string_view path) {
   if (name_of(path).starts_with(kWhiteout))
     fail<Unsupported>("{}: no layer can hold a file of that name; its layer has to be taken over as it is", path);
 }
-
-// One layer that is to be written: its tar, entry by entry.
-struct LayerPlan {
-  std::vector<UnitEntry> entries;  // in byte order, whiteouts among them as `added` ones
-  std::string name;                // for messages
-};
-
-// Writes one layer after the other.
-class LayerTarWriter {
- public:
-  LayerTarWriter(const ContentOrigin& origin, const LayerWriterOptions& options, const Work& work)
-      : origin_(origin), options_(options), spooled_(origin), work_(work) {}
-
-  WrittenLayer write(const LayerPlan& plan, const LayerWriter::Sink& sink) {
-    std::vector<index::TreeRun> runs;
-    for (const auto& unit : plan.entries) {
-      if (!has_content(unit)) continue;
-      for (const auto& run : unit.entry->runs) {
-        if (run.layer >= origin_.index.maps.size())
-          fail<CorruptData>("{}: its content is in layer {}, which the image does not have", unit.path, run.layer);
-        spooled_.prepare(run.layer, work_.cancel);
-        runs.push_back(run);
-      }
-    }
-    ContentFeed feed(origin_, spooled_, runs, decoders(), work_.cancel);
-    LayerWriter writer(plan.name, options_, sink,
-                       [this](const std::string& name, const Digest& content) { check_content(name, content); });
-    codec::TarWriter tar([&](ByteView bytes) { collect(writer, bytes); });
-    rest_ = {};
-    for (const auto& unit : plan.entries) write_entry(tar, feed, unit);
-    tar.finish();
-    flush(writer);
-    auto written = writer.finish();
-    if (!expected_.empty()) throw std::logic_error("the writer saw fewer files than the tar has");
-    return written;
-  }
-
- private:
-  struct Expected {
-    std::string_view path;
-    Digest content;
-  };
-
-  unsigned decoders() const {
-    const auto jobs = options_.jobs != 0 ? options_.jobs : std::max(1u, std::thread::hardware_concurrency());
-    return std::clamp(jobs, 1u, kMaxDecoders);
-  }
-
-  void write_entry(codec::TarWriter& tar, ContentFeed& feed, const UnitEntry& unit) {
-    const auto entry = tar_entry(unit);
-    tar.begin(entry);
-    if (unit.added != nullptr) {
-      if (entry.size != 0) expected_.push_back({.path = unit.path, .content = digest_of(unit.added->content)});
-      return tar.content(as_bytes(unit.added->content));
-    }
-    if (!has_content(unit)) return;
-    expected_.push_back({.path = unit.path, .content = unit.entry->content_digest});
-    std::uint64_t at = 0;
-    for (const auto& run : unit.entry->runs) {
-      if (run.run.file_offset < at || !ByteRange{run.run.file_offset, run.run.length}.fits_in(entry.size))
-        fail<CorruptData>("{}: its content is out of order in the index", unit.path);
-      give_zeros(tar, run.run.file_offset - at);
-      give_content(tar, feed, run.run.length);
-      at = run.run.file_offset + run.run.length;
-    }
-    give_zeros(tar, entry.size - at);
-  }
-
-  void give_content(codec::TarWriter& tar, ContentFeed& feed, std::uint64_t length) {
-    while (length != 0) {
-      if (rest_.empty()) {
-        work_.cancel.throw_if_cancelled();
-        rest_ = feed.next();
-      }
-      const auto part = rest_.first(std::size_t(std::min<std::uint64_t>(length, rest_.size())));
-      tar.content(part);
-      work_.progress.add(part.size());
-      rest_ = rest_.subspan(part.size());
-      length -= part.size();
-    }
-  }
-
-  void give_zeros(codec::TarWriter& tar, std::uint64_t length) {
-    static constexpr std::array<std::byte, 64 * 1024> kZeros{};
-    while (length != 0) {
-      work_.cancel.throw_if_cancelled();
-      const auto part = std::min<std::uint64_t>(length, kZeros.size());
-      tar.content(ByteView(kZeros).first(std::size_t(part)));
-      length -= part;
-    }
-  }
-
-  void check_content(const std::string& name, const Digest& content) {
-    if (expected_.empty()) throw std::logic_error("the writer saw a file that the tar does not have");
-    const auto expected = expected_.front();
-    expected_.pop_front();
-    if (expected.path != name) throw std::logic_error("the writer sees files in another order");
-    if (expected.content != content)
-      fail<CorruptData>("{}: its content is {}, the index says {}", name, content.to_string(),
-                        expected.content.to_string());
-  }
-
-  void collect(LayerWriter& writer, ByteView bytes) {
-    if (bytes.size() < kFeedBytes && waiting_.size() + bytes.size() < kFeedBytes) return append(waiting_, bytes);
-    flush(writer);
-    writer.feed(bytes);
-  }
-  void flush(LayerWriter& writer) {
-    writer.feed(waiting_);
-    waiting_.clear();
-  }
-
-  const ContentOrigin& origin_;
-  const LayerWriterOptions& options_;
-  SpooledLayers spooled_;
-  const Work work_;
-  ByteView rest_;                  // of the feed's last piece
-  Bytes waiting_;                  // for the writer
-  std::deque<Expected> expected_;  // digests of files that the writer has not seen whole
-};
 
 class Repacker {
  public:
