@@ -25,9 +25,7 @@ constexpr std::uint64_t kMaxSearchBytes =
 constexpr std::uint64_t kZeroStep = 64 * 1024;
 constexpr std::array<std::byte, kZeroStep> kZeros{};
 
-constexpr std::uint16_t kPhnumElsewhere = 0xFFFF;     // PN_XNUM
-constexpr std::uint16_t kShstrndxElsewhere = 0xFFFF;  // SHN_XINDEX
-constexpr std::string_view kElfMagic = "\177ELF";
+constexpr std::string_view kElfMagic = ELFMAG;
 
 }  // namespace
 
@@ -269,7 +267,7 @@ class ElfFactsReader::Impl {
       return;
     }
     if (entry_bytes != format_.segment_bytes()) return stop("program headers of an unknown size");
-    if (count == kPhnumElsewhere || count > kMaxSegments) return stop("more than 4096 program headers");
+    if (count == PN_XNUM || count > kMaxSegments) return stop("more than 4096 program headers");
     const ByteRange range{offset, count * format_.segment_bytes()};
     if (!range.fits_in(size_)) return stop("program headers outside the file");
     if (!want(Table::kSegments, range)) return stop("program headers inside the header");
@@ -281,7 +279,7 @@ class ElfFactsReader::Impl {
     sections_offset_ = offset;
     section_count_ = count;
     names_section_ = names;
-    if (count == 0 || names == kShstrndxElsewhere) {
+    if (count == 0 || names == SHN_XINDEX) {
       // The first section header says how many they are.
       const ByteRange first{offset, format_.section_bytes()};
       if (!first.fits_in(size_) || !want(Table::kFirstSection, first)) damaged("section headers outside the file");
@@ -292,8 +290,7 @@ class ElfFactsReader::Impl {
 
   void read_first_section(ByteView section) {
     if (section_count_ == 0) section_count_ = format_.word(section, 32, 20);
-    if (names_section_ == kShstrndxElsewhere)
-      names_section_ = format_.number<std::uint32_t>(section, format_.is_64 ? 40 : 24);
+    if (names_section_ == SHN_XINDEX) names_section_ = format_.number<std::uint32_t>(section, format_.is_64 ? 40 : 24);
     if (section_count_ == 0) return;
     sections_ = to_bytes(section);
     want_sections_from(1);
@@ -311,9 +308,9 @@ class ElfFactsReader::Impl {
     std::optional<ByteRange> interpreter;
     std::optional<ByteRange> dynamic;
     for (const auto& segment : segments_of(format_, table)) {
-      if (segment.type == kLoad) loads_.push_back(segment);
-      if (segment.type == kInterp && !interpreter) interpreter = segment.in_file;
-      if (segment.type == kDynamic && !dynamic) dynamic = segment.in_file;
+      if (segment.type == PT_LOAD) loads_.push_back(segment);
+      if (segment.type == PT_INTERP && !interpreter) interpreter = segment.in_file;
+      if (segment.type == PT_DYNAMIC && !dynamic) dynamic = segment.in_file;
     }
     if (interpreter) {
       if (!interpreter->fits_in(size_) || interpreter->length > kMaxInterpreterBytes)
@@ -342,7 +339,7 @@ class ElfFactsReader::Impl {
 
     std::vector<ByteRange> code;
     for (const auto& load : loads_) {
-      if (&load != &loads_.front() && (load.flags & kExecutable) != 0 && load.in_file.fits_in(size_))
+      if (&load != &loads_.front() && (load.flags & PF_X) != 0 && load.in_file.fits_in(size_))
         code.push_back(load.in_file);
     }
     std::ranges::sort(code, {}, &ByteRange::offset);
@@ -378,7 +375,7 @@ class ElfFactsReader::Impl {
   }
 
   void want_texts(const std::vector<DynamicText>& wanted, std::uint64_t address, std::uint64_t bytes) {
-    const auto segment = std::ranges::find_if(loads_, [&](const Segment& load) {
+    const auto segment = std::ranges::find_if(loads_, [&](const ElfSegment& load) {
       return ByteRange{load.address, load.in_file.length}.contains(address);
     });
     if (segment == loads_.end()) return damaged("dynamic string table outside all segments");
@@ -431,11 +428,11 @@ class ElfFactsReader::Impl {
         damaged("a name in the dynamic section has no end");
         continue;
       }
-      if (text.tag == kNeeded) facts_.needed.push_back(std::move(*text.value));
+      if (text.tag == DT_NEEDED) facts_.needed.push_back(std::move(*text.value));
       // Of several the loader takes the last.
-      else if (text.tag == kSoname)
+      else if (text.tag == DT_SONAME)
         facts_.soname = std::move(*text.value);
-      else if (text.tag == kRpath)
+      else if (text.tag == DT_RPATH)
         facts_.rpath = std::move(*text.value);
       else
         facts_.runpath = std::move(*text.value);
@@ -475,7 +472,7 @@ class ElfFactsReader::Impl {
   Bytes recent_;
   std::vector<Awaited> awaited_;
 
-  std::vector<Segment> loads_;
+  std::vector<ElfSegment> loads_;
   Bytes window_;
   std::uint64_t window_offset_ = 0;
   TextSearch text_search_;

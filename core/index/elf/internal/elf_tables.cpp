@@ -4,8 +4,8 @@
 
 namespace varve::index {
 
-std::vector<Segment> segments_of(const ElfFormat& format, ByteView table) {
-  std::vector<Segment> segments;
+std::vector<ElfSegment> segments_of(const ElfFormat& format, ByteView table) {
+  std::vector<ElfSegment> segments;
   for (std::size_t at = 0; at < table.size(); at += format.segment_bytes()) {
     const auto segment = table.subspan(at, format.segment_bytes());
     segments.push_back({.type = format.number<std::uint32_t>(segment, 0),
@@ -23,12 +23,12 @@ DynamicSection dynamic_section_of(const ElfFormat& format, ByteView table) {
   for (std::size_t at = 0; at + entry_bytes <= table.size(); at += entry_bytes) {
     const auto tag = format.word(table, at, at);
     const auto value = format.word(table, at + 8, at + 4);
-    if (tag == kNull) break;
-    if (tag == kStrtab) section.strings_address = value;
-    if (tag == kStrsz) section.strings_bytes = value;
-    if (tag == kNeeded && ++needed > kMaxNeededLibraries)
+    if (tag == DT_NULL) break;
+    if (tag == DT_STRTAB) section.strings_address = value;
+    if (tag == DT_STRSZ) section.strings_bytes = value;
+    if (tag == DT_NEEDED && ++needed > kMaxNeededLibraries)
       section.too_many_needed = true;
-    else if (tag == kNeeded || tag == kSoname || tag == kRpath || tag == kRunpath)
+    else if (tag == DT_NEEDED || tag == DT_SONAME || tag == DT_RPATH || tag == DT_RUNPATH)
       section.texts.push_back({.tag = tag, .offset = value});
   }
   return section;

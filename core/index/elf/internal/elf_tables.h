@@ -1,5 +1,7 @@
 #pragma once
 // Tables of an ELF file, once they are at hand. Layouts: elf(5), and "System V ABI", chapters 4 and 5.
+#include <elf.h>
+
 #include <concepts>
 #include <cstdint>
 #include <optional>
@@ -27,34 +29,22 @@ struct ElfFormat {
   std::uint64_t word(ByteView bytes, std::size_t at_64, std::size_t at_32) const {
     return is_64 ? number<std::uint64_t>(bytes, at_64) : number<std::uint32_t>(bytes, at_32);
   }
-  std::size_t header_bytes() const { return is_64 ? 64 : 52; }
-  std::size_t segment_bytes() const { return is_64 ? 56 : 32; }
-  std::size_t section_bytes() const { return is_64 ? 64 : 40; }
+  std::size_t header_bytes() const { return is_64 ? sizeof(Elf64_Ehdr) : sizeof(Elf32_Ehdr); }
+  std::size_t segment_bytes() const { return is_64 ? sizeof(Elf64_Phdr) : sizeof(Elf32_Phdr); }
+  std::size_t section_bytes() const { return is_64 ? sizeof(Elf64_Shdr) : sizeof(Elf32_Shdr); }
 };
 
-inline constexpr std::uint32_t kLoad = 1, kDynamic = 2, kInterp = 3;  // Segment::type
-inline constexpr std::uint32_t kExecutable = 1;                       // of Segment::flags
-
-struct Segment {
-  std::uint32_t type = 0, flags = 0;
+struct ElfSegment {
+  std::uint32_t type = 0, flags = 0;  // PT_…, PF_…
   ByteRange in_file;
   std::uint64_t address = 0;
 };
 // `table` is a whole number of program headers.
-std::vector<Segment> segments_of(const ElfFormat& format, ByteView table);
+std::vector<ElfSegment> segments_of(const ElfFormat& format, ByteView table);
 
-enum DynamicTag : std::uint64_t {
-  kNull = 0,
-  kNeeded = 1,
-  kStrtab = 5,
-  kStrsz = 10,
-  kSoname = 14,
-  kRpath = 15,
-  kRunpath = 29
-};
 // A string that the dynamic section names.
 struct DynamicText {
-  std::uint64_t tag = 0;     // kNeeded, kSoname, kRpath or kRunpath
+  std::uint64_t tag = 0;     // DT_NEEDED, DT_SONAME, DT_RPATH or DT_RUNPATH
   std::uint64_t offset = 0;  // in the string table
 };
 struct DynamicSection {
