@@ -14,6 +14,7 @@
 #include "core/index/publish_index.h"
 #include "core/oci/copy_blob.h"
 #include "core/trust/tool_version.h"
+#include "indexer/internal/keep_layer_index.h"
 #include "indexer/layer_pass.h"
 
 namespace varve::indexer {
@@ -131,7 +132,7 @@ class ImageIndexer {
       describe(layer, map);
       layer.report.reused = true;
       layer.blobs = blobs;
-      put_layer_manifest(kept(), layer);
+      keep_layer_manifest(local_, layer.descriptor, *layer.blobs);
       return true;
     } catch (const NotFound& error) {
       log::warn("layer {}: indexing again: {}", layer.descriptor.digest.to_string(), error.what());
@@ -171,24 +172,11 @@ class ImageIndexer {
     const Stopwatch watch;
     LayerPassOptions options;
     options.max_stream_bytes = options_.max_stream_bytes;
-    auto indexed = index_layer(*image_.repository, layer.descriptor, layer.diff_id, options, {work_.progress, stop});
+    const auto indexed =
+        index_layer(*image_.repository, layer.descriptor, layer.diff_id, options, {work_.progress, stop});
     describe(layer, indexed.map);
-    index::LayerIndexBlobs blobs;
-    blobs.layer_digest = layer.descriptor.digest;
-    blobs.tool = trust::this_tool();
-    blobs.map = oci::put_bytes(kept(), indexed.map.encode(), index::kLayerMapMediaType);
-    if (!indexed.windows.empty()) blobs.windows = oci::put_bytes(kept(), indexed.windows, index::kWindowsMediaType);
-    blobs.entries = oci::put_bytes(kept(), indexed.entries.encode(), index::kEntriesMediaType);
-    layer.blobs = std::move(blobs);
-    local_.origins().note_built_here(put_layer_manifest(kept(), layer));
+    layer.blobs = keep_layer_index(local_, layer.descriptor, indexed);
     layer.report.seconds = watch.seconds();
-  }
-
-  static Digest put_layer_manifest(oci::Repository& repository, const LayerState& layer) {
-    const auto manifest = index::make_layer_manifest(layer.descriptor, *layer.blobs).to_json();
-    oci::put_bytes(repository, oci::empty_json(), oci::kEmptyJsonType);
-    const auto put = repository.put_manifest(manifest, oci::kOciManifestType, kNoTag);
-    return put.digest;
   }
 
   // One layer's entries at a time are in memory.

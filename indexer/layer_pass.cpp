@@ -20,6 +20,8 @@ namespace {
 
 constexpr std::size_t kQueuedBatches = 6;  // of half a MiB of stream, and the compressed bytes beside
 constexpr std::size_t kQueuedSpanWork = 16;
+constexpr std::size_t kQueuedWrittenPieces = 16;  // of a layer that is being written
+constexpr std::size_t kWrittenPieceBytes = 512 * 1024;
 constexpr std::uint64_t kSingleSpanBytes = 1024 * 1024;  // spans of a stream that must be decoded from its start
 
 // A later stage stopped; its own error is the one that counts.
@@ -27,6 +29,9 @@ class StageStopped : public Cancelled {
  public:
   using Cancelled::Cancelled;
 };
+
+// Gives the compressed bytes of a layer, in order, to the function it is given. May throw to stop the pass.
+using BlobSource = std::function<void(const std::function<void(ByteView)>&)>;
 
 // Digests of the whole stream, and of equal pieces as long as the layer may turn out to be one frame.
 class StreamDigester {
@@ -89,14 +94,13 @@ class Pass {
         cutter_(planner, [this](SpanWork work) { hand_on(span_work_, std::move(work)); }),
         single_(single) {}
 
-  DecodedSizes run(oci::Repository& repository, const oci::Descriptor& layer, std::uint64_t max_stream_bytes,
-                   const Work& work) {
+  DecodedSizes run(const BlobSource& blob, std::uint64_t max_stream_bytes) {
     DecodedSizes decoded;
     {
       const std::jthread stream_thread([this] { guard([this] { digest_stream(); }); });
       const std::jthread tar_thread([this] { guard([this] { read_tar(); }); });
       const std::jthread span_thread([this] { guard([this] { finish_spans(); }); });
-      guard([&] { decoded = read_blob(repository, layer, max_stream_bytes, work); });
+      guard([&] { decoded = read_blob(blob, max_stream_bytes); });
     }
     if (auto failure = failure_.with([](auto& first) { return first; })) std::rethrow_exception(failure);
     return decoded;
@@ -129,19 +133,12 @@ class Pass {
     }
   }
 
-  DecodedSizes read_blob(oci::Repository& repository, const oci::Descriptor& layer, std::uint64_t max_stream_bytes,
-                         const Work& work) {
+  DecodedSizes read_blob(const BlobSource& blob, std::uint64_t max_stream_bytes) {
     LayerReader reader(what_, max_stream_bytes, [this](const BatchPtr& batch) {
       hand_on(for_stream_, batch);
       hand_on(for_tar_, batch);
     });
-    std::uint64_t received = 0;
-    repository.read_blob(layer, {.offset = 0, .length = layer.size}, [&](ByteView bytes) {
-      work.add(bytes.size());
-      reader.feed(bytes);
-      received += bytes.size();
-    });
-    if (received != layer.size) fail<CorruptData>("{}: {} bytes, expected {}", what_, received, layer.size);
+    blob([&](ByteView bytes) { reader.feed(bytes); });
     const auto decoded = reader.finish();
     for_stream_.close();
     for_tar_.close();
@@ -215,19 +212,18 @@ void mirror_plain_spans(std::vector<index::Span>& spans) {
   }
 }
 
-// Absent if the layer must be read again as a single frame.
-std::optional<IndexedLayer> try_layer(oci::Repository& repository, const oci::Descriptor& layer, SpanPlanner& planner,
-                                      ReadModel* model, bool single, const LayerPassOptions& options,
-                                      const Work& work) {
-  const auto what = fmt::format("layer {}", layer.digest.to_string());
-  Pass pass(what, planner, model, single);
-  const auto decoded = pass.run(repository, layer, options.max_stream_bytes, work);
+// Absent if the layer must be read again as a single frame. Without the layer's own digest.
+std::optional<IndexedLayer> try_layer(const std::string& what, const BlobSource& blob, bool single,
+                                      const LayerPassOptions& options) {
+  SpanPlanner planner(options.policy);
+  ReadModel model(planner, options.expectations);
+  Pass pass(what, planner, &model, single);
+  const auto decoded = pass.run(blob, options.max_stream_bytes);
   const bool is_single = single || decoded.format == index::LayerFormat::kZstdSingle || !pass.cut_to_the_end();
   if (is_single && pass.stream().dropped()) return std::nullopt;
 
   IndexedLayer result;
   auto& map = result.map;
-  map.layer_digest = layer.digest;
   map.diff_id = pass.stream().diff_id;
   map.format = is_single ? index::LayerFormat::kZstdSingle : decoded.format;
   map.compressed_bytes = decoded.compressed_bytes;
@@ -241,34 +237,109 @@ std::optional<IndexedLayer> try_layer(oci::Repository& repository, const oci::De
   if (map.format == index::LayerFormat::kTar) mirror_plain_spans(map.spans);
   map.windows_bytes = result.windows.size();
   if (!result.windows.empty()) map.windows_digest = digest_of(result.windows);
-  result.entries.layer_digest = layer.digest;
   result.entries.entries = pass.entries().take_entries();
   result.entries.has_elf_facts = true;
   return result;
 }
 
-void check_diff_id(const IndexedLayer& indexed, const Digest& diff_id) {
+void set_digest(IndexedLayer& indexed, const Digest& layer, const Digest& diff_id) {
+  indexed.map.layer_digest = layer;
+  indexed.entries.layer_digest = layer;
   if (indexed.map.diff_id != diff_id)
-    fail<CorruptData>("layer {}: its content is {}, but the image's config names {} (diff_id)",
-                      indexed.map.layer_digest.to_string(), indexed.map.diff_id.to_string(), diff_id.to_string());
+    fail<CorruptData>("layer {}: its content is {}, but the image's config names {} (diff_id)", layer.to_string(),
+                      indexed.map.diff_id.to_string(), diff_id.to_string());
 }
 
 }  // namespace
 
 IndexedLayer index_layer(oci::Repository& repository, const oci::Descriptor& layer, const Digest& diff_id,
                          const LayerPassOptions& options, const Work& work) {
+  const auto what = fmt::format("layer {}", layer.digest.to_string());
+  const auto blob = [&](const std::function<void(ByteView)>& take) {
+    std::uint64_t received = 0;
+    repository.read_blob(layer, {.offset = 0, .length = layer.size}, [&](ByteView bytes) {
+      work.add(bytes.size());
+      take(bytes);
+      received += bytes.size();
+    });
+    if (received != layer.size) fail<CorruptData>("{}: {} bytes, expected {}", what, received, layer.size);
+  };
   for (const bool single : {false, true}) {
-    SpanPlanner planner(options.policy);
-    ReadModel model(planner, options.expectations);
-    auto indexed = try_layer(repository, layer, planner, &model, single, options, work);
+    auto indexed = try_layer(what, blob, single, options);
     if (!indexed) {
       work.progress.expect(layer.size);
       continue;
     }
-    check_diff_id(*indexed, diff_id);
+    set_digest(*indexed, layer.digest, diff_id);
     return std::move(*indexed);
   }
-  fail<Error>("layer {}: cannot be read as one frame", layer.digest.to_string());
+  fail<Error>("{}: cannot be read as one frame", what);
+}
+
+class WrittenLayerPass::Impl {
+ public:
+  Impl(std::string what, const LayerPassOptions& options)
+      : thread_([this, name = std::move(what), options] { run(name, options); }) {}
+  ~Impl() {
+    stop_.cancel();
+    pieces_.abort();
+  }
+
+  void feed(ByteView compressed) {
+    while (!compressed.empty()) {
+      const auto part = compressed.first(std::min(compressed.size(), kWrittenPieceBytes - piece_.size()));
+      append(piece_, part);
+      compressed = compressed.subspan(part.size());
+      if (piece_.size() == kWrittenPieceBytes) hand_over();
+    }
+  }
+
+  std::optional<IndexedLayer> finish(const Digest& layer, const Digest& diff_id) {
+    hand_over();
+    pieces_.close();
+    join();
+    if (indexed_) set_digest(*indexed_, layer, diff_id);
+    return std::move(indexed_);
+  }
+
+ private:
+  void hand_over() {
+    if (!pieces_.push(std::exchange(piece_, {}))) join();
+    piece_.reserve(kWrittenPieceBytes);
+  }
+
+  void join() {
+    if (thread_.joinable()) thread_.join();
+    if (failure_) std::rethrow_exception(failure_);
+  }
+
+  void run(const std::string& what, const LayerPassOptions& options) noexcept {
+    try {
+      const auto blob = [this](const std::function<void(ByteView)>& take) {
+        while (const auto piece = pieces_.pop()) take(*piece);
+        stop_.throw_if_cancelled();
+      };
+      indexed_ = try_layer(what, blob, false, options);
+    } catch (...) {
+      failure_ = std::current_exception();
+      pieces_.abort();
+    }
+  }
+
+  BoundedQueue<Bytes> pieces_{kQueuedWrittenPieces};
+  Bytes piece_;
+  CancelFlag stop_;
+  std::optional<IndexedLayer> indexed_;  // both are read after the thread has ended
+  std::exception_ptr failure_;
+  std::jthread thread_;  // last: it ends first
+};
+
+WrittenLayerPass::WrittenLayerPass(std::string what, const LayerPassOptions& options)
+    : impl_(std::make_unique<Impl>(std::move(what), options)) {}
+WrittenLayerPass::~WrittenLayerPass() = default;
+void WrittenLayerPass::feed(ByteView compressed) { impl_->feed(compressed); }
+std::optional<IndexedLayer> WrittenLayerPass::finish(const Digest& layer, const Digest& diff_id) {
+  return impl_->finish(layer, diff_id);
 }
 
 }  // namespace varve::indexer

@@ -1,8 +1,9 @@
 #pragma once
 // One streaming pass over a layer: decodes it once and makes everything that is known about it, checking it on the way.
 #include <cstdint>
-#include <functional>
-#include <vector>
+#include <memory>
+#include <optional>
+#include <string>
 
 #include "core/base/bytes.h"
 #include "core/base/work.h"
@@ -23,8 +24,6 @@ struct LayerPassOptions {
   std::uint64_t max_stream_bytes = index::kMaxStreamBytes;  // a layer that inflates beyond it is refused
 };
 
-// Called between buffers; throws to stop the pass.
-
 struct IndexedLayer {
   index::LayerMap map;
   Bytes windows;  // the windows blob; empty if no span needs one
@@ -36,5 +35,26 @@ struct IndexedLayer {
 // checksum or its tar is wrong, Unsupported beyond limits, and what read_blob() throws.
 IndexedLayer index_layer(oci::Repository& repository, const oci::Descriptor& layer, const Digest& diff_id,
                          const LayerPassOptions& options, const Work& work);
+
+// The same pass over a layer that is being written: it is given the blob's bytes as they are made, and works on threads
+// of its own. Not shared between threads.
+class WrittenLayerPass {
+ public:
+  // `what` names the layer in messages.
+  WrittenLayerPass(std::string what, const LayerPassOptions& options);
+  ~WrittenLayerPass();  // stops a pass that is not finished
+  WrittenLayerPass(const WrittenLayerPass&) = delete;
+  WrittenLayerPass& operator=(const WrittenLayerPass&) = delete;
+
+  // The next bytes of the blob. Waits while the pass is far behind. Throws what the pass threw.
+  void feed(ByteView compressed);
+  // After the last byte. The caller vouches for the digest: it has seen all bytes go by. The result is index_layer()'s;
+  // absent if that would have to read the layer twice. Throws CorruptData for another diff_id, and what the pass threw.
+  std::optional<IndexedLayer> finish(const Digest& layer, const Digest& diff_id);
+
+ private:
+  class Impl;
+  std::unique_ptr<Impl> impl_;
+};
 
 }  // namespace varve::indexer

@@ -275,6 +275,42 @@ TEST_F(LayerPassTest, TheSameLayerGivesTheSameBytes) {
   EXPECT_EQ(first.entries.encode(), second.entries.encode());
 }
 
+TEST_F(LayerPassTest, ALayerThatIsBeingWrittenGivesTheSame) {
+  const auto tar = sample_tar();
+  for (const auto& blob : {gzip(tar), tar}) {
+    const auto read = run(blob, tar);
+    WrittenLayerPass pass("new layer", {});
+    for (std::size_t at = 0; at < blob.size(); at += 70'001)
+      pass.feed(ByteView(blob).subspan(at, std::min<std::size_t>(70'001, blob.size() - at)));
+    const auto written = pass.finish(digest_of(blob), digest_of(tar));
+    ASSERT_TRUE(written);
+    EXPECT_EQ(written->map, read.map);
+    EXPECT_EQ(written->windows, read.windows);
+    EXPECT_EQ(written->entries.encode(), read.entries.encode());
+  }
+}
+
+TEST_F(LayerPassTest, OneThatIsBeingWrittenHandsOnWhatIsWrongAndCanBeGivenUp) {
+  const auto tar = sample_tar();
+  const auto blob = gzip(tar);
+  WrittenLayerPass given_up("new layer", {});
+  given_up.feed(blob);
+  WrittenLayerPass other("new layer", {});
+  other.feed(blob);
+  EXPECT_THROW(other.finish(digest_of(blob), digest_of("other")), CorruptData);
+  WrittenLayerPass cut("new layer", {});
+  cut.feed(ByteView(blob).first(blob.size() / 2));
+  EXPECT_THAT([&] { cut.finish(digest_of(blob), digest_of(tar)); }, ThrowsMessage<CorruptData>(HasSubstr("new layer")));
+  WrittenLayerPass unknown("new layer", {});
+  const auto noise = codec::test::random_bytes(20'000'000);
+  EXPECT_THROW(
+      {
+        unknown.feed(noise);
+        unknown.finish(digest_of(noise), digest_of(noise));
+      },
+      CorruptData);
+}
+
 TEST_F(LayerPassTest, NamesALayerWhoseContentIsNotWhatTheConfigSays) {
   const auto tar = sample_tar();
   const auto blob = gzip(tar);

@@ -14,6 +14,7 @@
 #include "core/base/log.h"
 #include "core/oci/copy_blob.h"
 #include "indexer/internal/finished_layers.h"
+#include "indexer/internal/keep_layer_index.h"
 #include "indexer/internal/kept_layers.h"
 #include "indexer/internal/layer_tar_writer.h"
 #include "indexer/internal/rewritten_documents.h"
@@ -277,8 +278,17 @@ class Repacker {
     for (const auto& unit : plan.entries)
       if (has_content(unit)) work_.progress.expect(unit.entry->size);
     const auto draft = destination_.draft_blob(options_.work_dir);
-    auto written = tars_.write(plan, [&](ByteView bytes) { draft->write(bytes); });
-    (draft->commit(descriptor_of(written)) ? report_.new_bytes : report_.reused_bytes) += written.compressed_bytes;
+    std::optional<WrittenLayerPass> pass;
+    if (options_.index_layers) pass.emplace(plan.name, LayerPassOptions());
+    auto written = tars_.write(plan, [&](ByteView bytes) {
+      draft->write(bytes);
+      if (pass) pass->feed(bytes);
+    });
+    const auto blob = descriptor_of(written);
+    (draft->commit(blob) ? report_.new_bytes : report_.reused_bytes) += written.compressed_bytes;
+    if (!pass) return written;
+    if (const auto indexed = pass->finish(written.digest, written.diff_id))
+      keep_layer_index(input_.local, blob, *indexed);
     return written;
   }
 

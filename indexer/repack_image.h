@@ -27,6 +27,8 @@ struct RepackOptions {
   std::filesystem::path work_dir;  // remembers the layers that are finished, and keeps what cannot be written where it
                                    // belongs; made if it is not there
   std::map<std::string, std::string> labels;  // added to the config: ours
+  bool index_layers = false;  // layers that are written are indexed on the way, and kept in the input's `local`:
+                              // index_image() then reads none of them
 };
 
 struct RepackedLayer {

@@ -395,6 +395,27 @@ TEST_F(RepackImageTest, TheSameBytesAtAnyNumberOfJobsAndInBothFormats) {
   }
 }
 
+TEST_F(RepackImageTest, WhatIsIndexedOnTheWayIsWhatReadingGives) {
+  const auto old = open(gzip_image({base_layer(), packages_layer(), changes_layer()}));
+  for (const auto format : {WrittenFormat::kZstdChunked, WrittenFormat::kGzip}) {
+    new_ = oci::create_layout(folder_ / fmt::format("indexed{}", int(format)));
+    RepackOptions options;
+    options.writer.format = format;
+    options.index_layers = true;
+    const auto report = repack(old, distributions(), options);
+    const auto image = oci::open_image(new_, report.image.to_string(), oci::Platform::of_this_machine());
+    Progress progress;
+    const auto known = index_image(image, old.local->repository(), *old.local, {.jobs = 1}, {progress, cancel_});
+    EXPECT_EQ(progress.done_bytes(), 0U) << "nothing is read again";
+    index::LocalIndex another(folder_ / fmt::format("another{}", int(format)));
+    const auto fresh = index_image(image, another.repository(), another, {.jobs = 1}, {progress, cancel_});
+    EXPECT_GT(progress.done_bytes(), 0U);
+    EXPECT_EQ(known.index, fresh.index);
+    ASSERT_EQ(known.layers.size(), report.layers.size());
+    for (const auto& layer : known.layers) EXPECT_TRUE(layer.reused);
+  }
+}
+
 TEST_F(RepackImageTest, AnyKindOfLayerIsReadRight) {
   const auto base = base_layer(), packages = packages_layer(), changes = changes_layer();
   const auto old =
