@@ -3,10 +3,7 @@
 
 #include <nlohmann/json.hpp>
 
-#include "analyzer/prune/elf_needs.h"
-#include "analyzer/prune/forecast.h"
-#include "analyzer/prune/image_view.h"
-#include "analyzer/prune/make_plan.h"
+#include "analyzer/prune/plan_image.h"
 #include "analyzer/prune/plan_text.h"
 #include "analyzer/report/window.h"
 #include "cli/base/open_image.h"
@@ -73,88 +70,26 @@ prune::Thresholds thresholds_of(const PlanArguments& arguments) {
   return thresholds;
 }
 
-std::vector<std::string> commands_of(const oci::ImageConfig& config) {
-  std::vector<std::string> commands;
-  if (!config.entrypoint.empty()) commands.push_back(config.entrypoint.front());
-  if (!config.cmd.empty()) commands.push_back(config.cmd.front());
-  return commands;
-}
-
-std::string variable(const std::map<std::string, std::string>& environment, const std::string& name) {
-  const auto found = environment.find(name);
-  return found == environment.end() ? "" : found->second;
-}
-
-// What libraries hold and what is CUDA, from the ELF facts of the index; a problem where it has none.
-void add_libraries(const prune::ImageView& image, const prune::Nodes& nodes, prune::Graph& graph,
-                   std::vector<prune::Root>& roots, std::vector<std::string>& unsure,
-                   std::vector<std::string>& problems) {
-  if (!image.tree().has_elf_facts) {
-    problems.emplace_back(
-        "The index was made before it held ELF facts, so needs of libraries and CUDA are not known: `varve index --force` makes a new one");
-    return;
-  }
-  const auto loader = image.loader();
-  unsure = prune::add_elf_edges(loader, nodes, graph, roots);
-  for (auto& root : prune::cuda_roots(cuda::select_cuda(image.tree(), loader, cuda::built_in_rules()), nodes))
-    roots.push_back(std::move(root));
-  for (const auto& problem : loader.problems()) log::warn("{}", printable(problem));
-}
-
 prune::MadePlan make(const Context& context, const PlanArguments& arguments) {
   const auto today =
       arguments.today.empty() ? today_utc() : report::parse_window(arguments.today + ".." + arguments.today, 0).first;
-  const usage::SnapshotQuery query{
-      .window = report::parse_window(arguments.window, today), .image = std::nullopt, .totals_only = true};
-  auto rules = read_rules(arguments.keep);
+  const auto window = report::parse_window(arguments.window, today);
+  const auto rules = read_rules(arguments.keep);
   std::optional<prune::Plan> previous;
   if (!arguments.previous.empty()) previous = prune::parse_plan(read_text(arguments.previous), arguments.previous);
   const auto database = open_existing_database(context, arguments.database);
-
   const auto opened = open_indexed(context, arguments.image);
   const prune::ImageView image(arguments.image, opened);
-  const prune::Nodes nodes(image.inventory());
-  context.cancel.throw_if_cancelled();
-  const auto snapshot = database->snapshot(query);
-
-  const auto& tree = image.tree().entries;
-  auto consumers = rules.consumers;
-  if (!arguments.no_built_in_rules) {
-    const auto& known = prune::built_in_keep_rules().consumers;
-    consumers.insert(consumers.end(), known.begin(), known.end());
-  }
-  auto graph = prune::installed_graph(nodes, tree, consumers);
-  prune::add_import_edges(snapshot, nodes, graph);
-  auto roots = prune::built_in_roots(nodes, tree);
-  std::vector<std::string> unsure, problems;
-  add_libraries(image, nodes, graph, roots, unsure, problems);
-  for (auto& root : prune::started_roots(nodes, tree, commands_of(opened.image().config),
-                                         variable(opened.facts().environment, "PATH")))
-    roots.push_back(std::move(root));
-  auto applied = prune::apply_keep_rules(rules, !arguments.no_built_in_rules, nodes, tree, today);
-  roots.insert(roots.end(), std::make_move_iterator(applied.roots.begin()),
-               std::make_move_iterator(applied.roots.end()));
-  unsure.insert(unsure.end(), applied.remarks.begin(), applied.remarks.end());
-  context.cancel.throw_if_cancelled();
-  auto made = prune::make_plan({.nodes = nodes,
-                                .snapshot = snapshot,
-                                .graph = graph,
-                                .roots = std::move(roots),
-                                .thresholds = thresholds_of(arguments),
-                                .image = image.digest(),
-                                .reference = arguments.image,
-                                .today = today,
-                                .previous = previous ? &*previous : nullptr,
-                                .waivers = applied.waivers,
-                                .unsure = std::move(unsure),
-                                .problems = std::move(problems)});
-  context.cancel.throw_if_cancelled();
-  prune::add_forecast(
-      made.plan, snapshot, prune::read_forecast_evidence(*database, query, made.plan.image),
-      {.max_uses = arguments.thresholds.cold_below_users - 1, .notebooks_first = arguments.basis == "notebooks"});
-  prune::add_affected_users(made.plan, *database, query);
-  pinned_savings(context, opened, image.inventory()).add_to(made.plan);
-  return made;
+  return prune::plan_image({.image = image,
+                            .database = *database,
+                            .rules = rules,
+                            .built_in_rules = !arguments.no_built_in_rules,
+                            .thresholds = thresholds_of(arguments),
+                            .window = window,
+                            .today = today,
+                            .previous = previous ? &*previous : nullptr,
+                            .savings = [&] { return pinned_savings(context, opened, image.inventory()); }},
+                           context.cancel);
 }
 
 void show_explanation(const Context& context, const prune::Plan& plan, const std::string& name) {

@@ -1,0 +1,94 @@
+#include "analyzer/prune/plan_image.h"
+
+#include <iterator>
+#include <utility>
+
+#include "analyzer/prune/elf_needs.h"
+#include "analyzer/prune/forecast.h"
+#include "core/base/log.h"
+#include "core/base/safe_text.h"
+
+namespace varve::prune {
+namespace {
+
+std::vector<std::string> commands_of(const oci::ImageConfig& config) {
+  std::vector<std::string> commands;
+  if (!config.entrypoint.empty()) commands.push_back(config.entrypoint.front());
+  if (!config.cmd.empty()) commands.push_back(config.cmd.front());
+  return commands;
+}
+
+std::string variable(const std::map<std::string, std::string>& environment, const std::string& name) {
+  const auto found = environment.find(name);
+  return found == environment.end() ? "" : found->second;
+}
+
+std::vector<GroupConsumer> consumers_of(const PlanRequest& request) {
+  auto consumers = request.rules.consumers;
+  if (request.built_in_rules) {
+    const auto& known = built_in_keep_rules().consumers;
+    consumers.insert(consumers.end(), known.begin(), known.end());
+  }
+  return consumers;
+}
+
+// What libraries hold and what is CUDA, from the ELF facts of the index; a problem where it has none.
+void add_libraries(const ImageView& image, const Nodes& nodes, Graph& graph, std::vector<Root>& roots,
+                   std::vector<std::string>& unsure, std::vector<std::string>& problems) {
+  if (!image.tree().has_elf_facts) {
+    problems.emplace_back(
+        "The index was made before it held ELF facts, so needs of libraries and CUDA are not known: `varve index --force` makes a new one");
+    return;
+  }
+  const auto loader = image.loader();
+  unsure = add_elf_edges(loader, nodes, graph, roots);
+  for (auto& root : cuda_roots(cuda::select_cuda(image.tree(), loader, cuda::built_in_rules()), nodes))
+    roots.push_back(std::move(root));
+  for (const auto& problem : loader.problems()) log::warn("{}", printable(problem));
+}
+
+}  // namespace
+
+MadePlan plan_image(const PlanRequest& request, const CancelFlag& cancel) {
+  const auto& image = request.image;
+  const auto& tree = image.tree().entries;
+  const usage::SnapshotQuery query{.window = request.window, .image = std::nullopt, .totals_only = true};
+  const Nodes nodes(image.inventory());
+  cancel.throw_if_cancelled();
+  const auto snapshot = request.database.snapshot(query);
+
+  auto graph = installed_graph(nodes, tree, consumers_of(request));
+  add_import_edges(snapshot, nodes, graph);
+  auto roots = built_in_roots(nodes, tree);
+  std::vector<std::string> unsure, problems;
+  add_libraries(image, nodes, graph, roots, unsure, problems);
+  for (auto& root : started_roots(nodes, tree, commands_of(image.opened().image().config),
+                                  variable(image.opened().facts().environment, "PATH")))
+    roots.push_back(std::move(root));
+  auto applied = apply_keep_rules(request.rules, request.built_in_rules, nodes, tree, request.today);
+  roots.insert(roots.end(), std::make_move_iterator(applied.roots.begin()),
+               std::make_move_iterator(applied.roots.end()));
+  unsure.insert(unsure.end(), applied.remarks.begin(), applied.remarks.end());
+  cancel.throw_if_cancelled();
+  auto made = make_plan({.nodes = nodes,
+                         .snapshot = snapshot,
+                         .graph = graph,
+                         .roots = std::move(roots),
+                         .thresholds = request.thresholds,
+                         .image = image.digest(),
+                         .reference = image.reference(),
+                         .today = request.today,
+                         .previous = request.previous,
+                         .waivers = applied.waivers,
+                         .unsure = std::move(unsure),
+                         .problems = std::move(problems)});
+  cancel.throw_if_cancelled();
+  add_forecast(made.plan, snapshot, read_forecast_evidence(request.database, query, made.plan.image),
+               {.max_uses = request.thresholds.cold_below_users - 1,
+                .notebooks_first = request.thresholds.basis == Basis::kNotebooks});
+  add_affected_users(made.plan, request.database, query);
+  request.savings().add_to(made.plan);
+  return made;
+}
+
+}  // namespace varve::prune

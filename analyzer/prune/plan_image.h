@@ -1,0 +1,32 @@
+#pragma once
+// The plan of an opened image: what it holds, what is known of its use, rules, forecast and savings, read in this order
+// and put together.
+#include <cstdint>
+#include <functional>
+
+#include "analyzer/prune/image_view.h"
+#include "analyzer/prune/keep_rules.h"
+#include "analyzer/prune/make_plan.h"
+#include "analyzer/prune/savings.h"
+#include "analyzer/usage/database.h"
+#include "core/base/cancel.h"
+
+namespace varve::prune {
+
+struct PlanRequest {
+  const ImageView& image;
+  usage::Database& database;
+  const KeepRules& rules;
+  bool built_in_rules = true;  // the rules for notebook images that the program carries, too
+  Thresholds thresholds;
+  usage::DayRange window;
+  std::int32_t today = 0;            // day
+  const Plan* previous = nullptr;    // may be null
+  std::function<Savings()> savings;  // of the pinned versions beside the image; called last
+};
+
+// Whole: with forecast, affected notebooks and users, and what the pinned versions would save. Throws what the readers
+// throw, UsageError for thresholds that make no sense, Cancelled.
+MadePlan plan_image(const PlanRequest& request, const CancelFlag& cancel);
+
+}  // namespace varve::prune
