@@ -4,9 +4,9 @@
 #include <cstdlib>
 #include <string_view>
 
-#include "analyzer/prune/archive.h"
-#include "analyzer/prune/import_session.h"
-#include "analyzer/prune/proof.h"
+#include "analyzer/prune/apply/archive.h"
+#include "analyzer/prune/apply/import_session.h"
+#include "analyzer/prune/apply/proof.h"
 
 using namespace varve;
 

@@ -4,12 +4,25 @@
 #include <optional>
 #include <string>
 
+#include "analyzer/cuda/manifest.h"
 #include "analyzer/cuda/rules.h"
+#include "analyzer/elf/loader.h"
 #include "analyzer/packages/inventory.h"
-#include "analyzer/prune/gates.h"
 #include "core/index/opened_image.h"
 
 namespace varve::prune {
+
+// An image as the dynamic loader finds it.
+struct LoaderView {
+  const index::FlatTree& tree;
+  std::string ld_cache;  // content of etc/ld.so.cache; "" = none
+  ByteView config_json;
+  Digest image;
+};
+
+// Both throw Unsupported for an index that knows nothing of ELF files. The loader refers to the tree.
+elf::Loader loader_of(const LoaderView& image);
+cuda::Manifest cuda_manifest(const LoaderView& image);  // by the built-in rules
 
 // Not shared between threads. The opened image must outlive it.
 class ImageView {
@@ -25,10 +38,10 @@ class ImageView {
   const index::FlatTree& tree() const { return opened_.tree(); }
   const packages::Inventory& inventory() const { return inventory_; }
   LoaderView loader_view() const { return {tree(), ld_cache_, opened_.image().config_json, digest()}; }
-  // Both need ELF facts in the index. The loader refers to the tree.
-  elf::Loader loader() const;
+  // These throw as loader_of() does. The loader refers to the tree.
+  elf::Loader loader() const { return loader_of(loader_view()); }
   cuda::Selection cuda_selection() const;
-  // Made at the first call. Throws CouldNotRun as prune::cuda_manifest() does.
+  // Made at the first call.
   const cuda::Manifest& cuda_manifest() const;
 
  private:

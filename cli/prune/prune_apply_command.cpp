@@ -3,21 +3,19 @@
 
 #include <nlohmann/json.hpp>
 
-#include "analyzer/prune/archive.h"
-#include "analyzer/prune/proof.h"
+#include "analyzer/prune/apply/apply_plan.h"
 #include "cli/base/destination.h"
 #include "cli/base/open_image.h"
 #include "cli/image/repacked_image.h"
+#include "cli/image/writer_options.h"
 #include "cli/prune/prune_command.h"
+#include "cli/prune/prune_gates.h"
 #include "cli/prune/pruned_image.h"
+#include "cli/session/child_sessions.h"
 #include "cli/trust/signing.h"
 #include "core/base/file.h"
 #include "core/base/log.h"
-#include "core/base/progress.h"
 #include "core/base/units.h"
-#include "core/index/merge/mark_cold.h"
-#include "core/index/publish_index.h"
-#include "indexer/index_image.h"
 
 namespace varve::cli {
 namespace {
@@ -27,16 +25,11 @@ struct ApplyArguments {
   bool index_only = false;
   bool as_planned = false;
   bool rebuild = false;
-  WriteSettings settings;
+  prune::WriteSettings settings;
+  int level = 0;  // the format's default
   unsigned import_jobs = 0;
   int import_limit = 120;
   SigningOptions signing;
-};
-
-struct ColdMarks {
-  Digest index;
-  std::vector<SignedManifest> signatures = {};
-  index::ColdSummary summary;
 };
 
 // The image that was planned, by its digest. Throws UsageError if its reference means another one by now and nobody
@@ -62,25 +55,10 @@ nlohmann::json cold_json(const index::ColdSummary& cold) {
           {"single_frame_bytes", cold.single_frame_bytes}};
 }
 
-// A new index of the image that has these files cold; what the image is does not change.
-ColdMarks mark_image(const Context& context, const index::OpenedImage& opened,
-                     const std::set<std::string, std::less<>>& cold, const IndexSigner* signer) {
-  // The last one published: the new one comes after it.
-  const auto loaded = index::load_index(opened.local(), opened.image(), index::IndexPlace::kRepository);
-  ColdMarks marks;
-  const auto ranges = index::mark_cold(opened.tree(), loaded.maps, cold, &marks.summary);
-  marks.index =
-      index::publish_cold(opened.image(), loaded, ranges, opened.local(), *opened.image().repository, context.cancel)
-          .manifest.digest;
-  if (signer != nullptr)
-    marks.signatures = signer->sign_further_index(opened.image(), loaded, marks.index, *opened.image().repository);
-  return marks;
-}
-
-void print_marks(const Context& context, const ColdMarks& marks) {
-  context.out << fmt::format("{} files are cold: {} need not be fetched before somebody reads them\n",
-                             marks.summary.files, human_bytes(marks.summary.compressed_bytes));
-  if (const auto kept = marks.summary.shared_span_bytes + marks.summary.single_frame_bytes; kept != 0)
+void print_cold(const Context& context, const index::ColdSummary& cold) {
+  context.out << fmt::format("{} files are cold: {} need not be fetched before somebody reads them\n", cold.files,
+                             human_bytes(cold.compressed_bytes));
+  if (const auto kept = cold.shared_span_bytes + cold.single_frame_bytes; kept != 0)
     context.out << fmt::format("{} of their content lie in spans that others need too\n", human_bytes(kept));
 }
 
@@ -88,118 +66,81 @@ void apply_to_index(const Context& context, const ApplyArguments& arguments, con
   std::optional<IndexSigner> signer;
   if (!arguments.signing.key.empty()) signer.emplace(arguments.signing);
   const auto planned = planned_image(context, arguments, plan);
-  const auto image = open_indexed(context, planned);
-  const auto marks = mark_image(context, image, prune::cold_paths(plan, packages::read_inventory(image), image),
-                                signer ? &*signer : nullptr);
+  const auto opened = open_indexed(context, planned);
+  const auto marks = prune::mark_cold_by_plan(prune::ImageView(planned, opened), plan, context.cancel);
+  std::vector<SignedManifest> signatures;
+  if (signer)
+    signatures = signer->sign_further_index(opened.image(), marks.before, marks.index, *opened.image().repository);
   if (const auto warning = signer ? "" : unsigned_warning(context, planned); !warning.empty()) log::warn("{}", warning);
   if (context.global.json) {
-    nlohmann::json document = {{"image", image.digest().to_string()},
+    nlohmann::json document = {{"image", opened.digest().to_string()},
                                {"index", marks.index.to_string()},
                                {"cold", cold_json(marks.summary)},
                                {"gates", nlohmann::json::array()}};
-    if (signer) document["signatures"] = to_json(marks.signatures, signer->public_key());
+    if (signer) document["signatures"] = to_json(signatures, signer->public_key());
     return context.print_json(document);
   }
-  print_marks(context, marks);
+  print_cold(context, marks.summary);
   context.out << fmt::format("index {}\n", marks.index.to_string());
-  if (signer) context.out << summary_of(marks.signatures, signer->public_key()) << '\n';
+  if (signer) context.out << summary_of(signatures, signer->public_key()) << '\n';
 }
 
-void index_new_image(const Context& context, const oci::Image& image) {
-  auto local = context.local_index();
-  Progress progress;
-  const ProgressLine line(progress, "index", context.global.quiet);
-  indexer::index_image(image, *image.repository, local, {}, {progress, context.cancel});
-}
-
-// Finished, and not yet under a name: what the gates look at.
-struct Candidate {
-  indexer::RepackReport report;
-  oci::Document manifest;
-  ColdMarks marks;
-};
-
-void publish(const Context& context, const ApplyArguments& arguments, const std::string& plan_text,
-             const prune::ImageView& before, const prune::ImageView& after, const Candidate& candidate,
-             const std::vector<prune::GateResult>& gates, oci::Repository& destination,
-             const oci::Reference& reference) {
-  prune::Proof proof;
-  proof.old_image = before.digest();
-  proof.image = after.digest();
-  proof.tool = this_tool();
-  proof.written = arguments.settings.describe();
-  proof.gates = gates;
-  proof.plan_text = plan_text;
-  proof.cuda_before_text = cuda::to_json(before.cuda_manifest());
-  proof.cuda_after_text = cuda::to_json(after.cuda_manifest());
-  prune::publish_proof(destination, candidate.manifest.descriptor, proof);
-  context.cancel.throw_if_cancelled();
-  destination.put_manifest(candidate.manifest.bytes, candidate.manifest.descriptor.media_type, *reference.tag);
+void print_applied(const Context& context, const ApplyArguments& arguments, const oci::Reference& reference,
+                   const prune::ApplyReport& report, const indexer::RepackReport& written) {
+  print_cold(context, report.cold);
+  const auto image = report.written.image.to_string();
+  if (!report.published) {
+    context.out << fmt::format(
+        "not published: the old image is as it was, and {} has no name; `varve gc --untagged` takes it away\n", image);
+    return;
+  }
+  if (const auto warning = unsigned_warning(context, arguments.destination); !warning.empty()) log::warn("{}", warning);
+  context.out << fmt::format("{} is {}\n{} written, {} reused\n", reference.to_string(), image,
+                             human_bytes(written.new_bytes), human_bytes(written.reused_bytes));
 }
 
 void apply_to_image(Context& context, ApplyArguments& arguments, const prune::Plan& plan, const std::string& plan_text,
                     const oci::Reference& reference) {
   if (!reference.tag)
     fail<UsageError>("{}: write the tag that the new image gets when all gates have passed", arguments.destination);
+  auto& settings = arguments.settings;
+  settings.level = writer_options(settings.format, arguments.level, settings.jobs).level;
   const auto planned = planned_image(context, arguments, plan);
   index_here_if_others_did(context, planned);
   const auto old_image = open_indexed(context, planned);
   const prune::ImageView before(planned, old_image);
   const auto destination = open_destination(context, planned, reference);
   if (!arguments.previous.empty())
-    arguments.settings.previous = std::make_shared<oci::Image>(context.open_image(arguments.previous));
-  GateRequest request;
-  request.plan = &plan;
-  request.pins_before = pinned_places({&before});
-  if (destination->name() != request.pins_before.front().name)
-    request.pins_before.push_back({destination->name(), destination, indexer::read_pins(*destination)});
-  request.change = prune::archive(plan, before.inventory(), old_image, prune::image_name_of(plan));
-  request.imports = {.jobs = arguments.import_jobs, .limit = std::chrono::seconds(arguments.import_limit)};
-  request.replay = read_replay_sets(context, arguments.usage, before.digest());
-  request.must_replay = true;
-
-  Candidate candidate;
-  candidate.report = write_pruned_image(context, before, plan, request.change, arguments.settings, *destination,
-                                        context.global.root / "tmp" / "relayer", "write");
-  const auto image =
-      oci::open_image(destination, candidate.report.image.to_string(), old_image.image().config.platform);
-  candidate.manifest = image.document;
-  index_new_image(context, image);
-  const index::OpenedImage new_image(context.local_index(), image);
-  const prune::ImageView after(by_digest(reference, image.digest()), new_image);
-  candidate.marks = mark_image(context, new_image, prune::cold_paths(plan, after.inventory(), new_image), nullptr);
-  if (arguments.rebuild)
-    request.rebuild = [&](prune::GateResult& result) {
-      judge_rebuild(context, before, candidate.report.image, plan, request.change, arguments.settings, result);
-    };
-  const auto gates = run_gates(context, before, after, request, [&](const prune::GateResult& gate) {
-    if (!context.global.json) print_gate(context, gate);
-  });
-  const bool passed = all_pass(gates);
-  if (passed) publish(context, arguments, plan_text, before, after, candidate, gates, *destination, reference);
-  if (!passed) context.exit_status = 3;
-  if (context.global.json)
-    return context.print_json({{"old_image", before.digest().to_string()},
-                               {"image", candidate.report.image.to_string()},
-                               {"published", passed},
-                               {"index", candidate.marks.index.to_string()},
-                               {"layers", layers_json(candidate.report)},
-                               {"reused_bytes", candidate.report.reused_bytes},
-                               {"new_bytes", candidate.report.new_bytes},
-                               {"cold", cold_json(candidate.marks.summary)},
-                               {"gates", gates_json(gates)}});
-  print_marks(context, candidate.marks);
-  if (const auto warning = passed ? unsigned_warning(context, arguments.destination) : ""; !warning.empty())
-    log::warn("{}", warning);
-  if (passed) {
-    context.out << fmt::format("{} is {}\n{} written, {} reused\n", reference.to_string(),
-                               candidate.report.image.to_string(), human_bytes(candidate.report.new_bytes),
-                               human_bytes(candidate.report.reused_bytes));
-  } else {
-    context.out << fmt::format(
-        "not published: the old image is as it was, and {} has no name; `varve gc --untagged` takes it away\n",
-        candidate.report.image.to_string());
-  }
+    settings.previous = std::make_shared<oci::Image>(context.open_image(arguments.previous));
+  PrunedImageWriter writer(context);
+  ChildSessions sessions(context);
+  sessions.add(before.digest(), planned);
+  sessions.add_place(reference.to_string());
+  const auto report = prune::apply_plan(
+      {.before = before,
+       .plan = plan,
+       .plan_text = plan_text,
+       .destination = destination,
+       .reference = reference,
+       .settings = settings,
+       .replay = read_replay_sets(context, arguments.usage, before.digest()),
+       .imports = {.jobs = arguments.import_jobs, .limit = std::chrono::seconds(arguments.import_limit)},
+       .pins = watch_pins(context, {old_image.image().repository, destination}),
+       .rebuild = arguments.rebuild},
+      {.writer = writer, .sessions = sessions, .scratch = context.global.root / "tmp", .cancel = context.cancel},
+      [&](const prune::GateResult& gate) { print_gate(context, gate); });
+  if (!report.published) context.exit_status = 3;
+  const auto& written = writer.report();
+  if (!context.global.json) return print_applied(context, arguments, reference, report, written);
+  context.print_json({{"old_image", before.digest().to_string()},
+                      {"image", report.written.image.to_string()},
+                      {"published", report.published},
+                      {"index", report.index.to_string()},
+                      {"layers", layers_json(written)},
+                      {"reused_bytes", written.reused_bytes},
+                      {"new_bytes", written.new_bytes},
+                      {"cold", cold_json(report.cold)},
+                      {"gates", gates_json(report.gates)}});
 }
 
 void run_apply(Context& context, ApplyArguments& arguments) {
@@ -247,7 +188,7 @@ void add_prune_apply_command(CLI::App& prune, Context& context) {
       ->check(CLI::IsMember({"zstd:chunked", "gzip"}))
       ->capture_default_str();
   apply
-      ->add_option("--level", arguments->settings.level,
+      ->add_option("--level", arguments->level,
                    "Of compression: 1-19 (3 if not said) for zstd, 1-9 (6) for gzip")
       ->type_name("N");
   apply->add_option("--jobs", arguments->settings.jobs, "Threads that write; 0 means one per core")->type_name("N");

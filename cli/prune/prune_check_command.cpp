@@ -1,13 +1,15 @@
-#include <algorithm>
 #include <memory>
 #include <ostream>
 
 #include <nlohmann/json.hpp>
 
-#include "analyzer/prune/archive.h"
+#include "analyzer/prune/apply/check_image.h"
 #include "cli/base/open_image.h"
 #include "cli/prune/prune_command.h"
+#include "cli/prune/prune_gates.h"
 #include "cli/prune/pruned_image.h"
+#include "cli/session/child_sessions.h"
+#include "core/base/file.h"
 #include "core/base/log.h"
 
 namespace varve::cli {
@@ -20,41 +22,10 @@ struct PruneCheckArguments {
   bool rebuild = false;
 };
 
-// The plan that the new image was written by: as given, else that of the proof; absent if there is neither.
-std::optional<prune::Plan> find_plan(const PruneCheckArguments& arguments, const std::optional<prune::Proof>& proof,
-                                     const Digest& old_image) {
-  std::optional<prune::Plan> plan;
-  auto what = arguments.plan;
-  if (!what.empty()) {
-    plan = read_plan(what);
-  } else if (proof) {
-    what = "the proof's plan " + proof->plan.to_string();
-    plan = prune::parse_plan(proof->plan_text, what);
-  }
-  if (plan && plan->image != old_image)
-    fail<UsageError>("{} is a plan for {}, and {} is {}", what, plan->image.to_string(), arguments.before,
-                     old_image.to_string());
-  return plan;
-}
-
-bool has_only_layers_of(const oci::Image& image, const oci::Image& other) {
-  return std::ranges::all_of(image.manifest.layers, [&](const oci::Descriptor& layer) {
-    return std::ranges::find(other.manifest.layers, layer.digest, &oci::Descriptor::digest) !=
-           other.manifest.layers.end();
-  });
-}
-
-// Only an image that says how it was written can be written again.
-void judge_rebuild_of(const Context& context, const prune::ImageView& before, const prune::ImageView& after,
-                      const std::optional<prune::Proof>& proof, const GateRequest& request, prune::GateResult& result) {
-  const auto& image = after.opened().image();
-  if (has_only_layers_of(image, before.opened().image())) {
-    result.detail = "nothing was written: every layer is one of the old image";
-    return;
-  }
-  if (!proof || request.plan == nullptr) throw prune::CouldNotRun("nothing says how the new image was written");
-  judge_rebuild(context, before, image.digest(), *request.plan, request.change,
-                WriteSettings::read(proof->written, proof->tool, image), result);
+std::optional<prune::Plan> read_plan(const std::string& file) {
+  if (file.empty()) return std::nullopt;
+  const auto text = read_file(file, prune::kMaxPlanBytes);
+  return prune::parse_plan(as_text(text), file);
 }
 
 void run_check(Context& context, const PruneCheckArguments& arguments) {
@@ -65,35 +36,38 @@ void run_check(Context& context, const PruneCheckArguments& arguments) {
   const auto new_image = open_indexed(context, arguments.after);
   const prune::ImageView before(arguments.before, old_image);
   const prune::ImageView after(arguments.after, new_image);
-  GateRequest request;
-  const auto proof = prune::find_proof(new_image.image(), before.digest());
-  const auto plan = find_plan(arguments, proof, before.digest());
-  if (plan) {
-    request.plan = &*plan;
-    request.change = prune::archive(*plan, before.inventory(), old_image, prune::image_name_of(*plan));
-    const auto archived = prune::archived_distributions(&*plan, before.inventory()).size();
-    if (archived != 0 && arguments.plan.empty())
-      log::warn(
-          "by the plan that {} has in its proof, {} distributions may be missing; --plan FILE says which plan you mean",
-          arguments.after, archived);
-  }
-  if (proof) request.proof = &*proof;
-  if (arguments.rebuild)
-    request.rebuild = [&](prune::GateResult& result) {
-      judge_rebuild_of(context, before, after, proof, request, result);
-    };
-  request.replay = read_replay_sets(context, arguments.usage, before.digest());
-  request.imports = {.jobs = arguments.jobs, .limit = std::chrono::seconds(arguments.import_limit)};
-  const auto gates = run_gates(context, before, after, request, [&](const prune::GateResult& gate) {
-    if (!context.global.json) print_gate(context, gate);
-  });
-  if (!all_pass(gates)) context.exit_status = 3;
+  PrunedImageWriter writer(context);
+  ChildSessions sessions(context);
+  for (const auto* image : {&before, &after})
+    sessions.add(image->digest(), by_digest(oci::Reference::parse(image->reference()), image->digest()));
+  const auto report = prune::check_image(
+      {.before = before,
+       .after = after,
+       .plan = read_plan(arguments.plan),
+       .plan_name = arguments.plan,
+       .replay = read_replay_sets(context, arguments.usage, before.digest()),
+       .imports = {.jobs = arguments.jobs, .limit = std::chrono::seconds(arguments.import_limit)},
+       .pins =
+           [&](prune::GateResult& result) {
+             watch_pins(context, {old_image.image().repository, new_image.image().repository})(result);
+           },
+       .rebuild = arguments.rebuild,
+       .previous = nullptr},
+      {.writer = writer, .sessions = sessions, .scratch = context.global.root / "tmp", .cancel = context.cancel},
+      [&](const prune::GateResult& gate) { print_gate(context, gate); });
+  if (report.archived != 0 && arguments.plan.empty())
+    log::warn(
+        "by the plan that {} has in its proof, {} distributions may be missing; --plan FILE says which plan you mean",
+        arguments.after, report.archived);
+  const bool ok = prune::all_pass(report.gates);
+  if (!ok) context.exit_status = 3;
   if (context.global.json)
-    context.print_json({{"proof", proof ? nlohmann::json(proof->plan.to_string()) : nlohmann::json(nullptr)},
-                        {"old", before.digest().to_string()},
-                        {"new", after.digest().to_string()},
-                        {"ok", all_pass(gates)},
-                        {"gates", gates_json(gates)}});
+    context.print_json(
+        {{"proof", report.proof ? nlohmann::json(report.proof->plan.to_string()) : nlohmann::json(nullptr)},
+         {"old", before.digest().to_string()},
+         {"new", after.digest().to_string()},
+         {"ok", ok},
+         {"gates", gates_json(report.gates)}});
 }
 
 }  // namespace

@@ -1,5 +1,6 @@
 #include "cli/session/child_sessions.h"
 
+#include "cli/base/open_image.h"
 #include "core/base/child_process.h"
 #include "core/base/strings.h"
 
@@ -21,12 +22,17 @@ std::vector<std::string> session_words(const Context& context, const std::filesy
   return words;
 }
 
-std::vector<std::string> ChildSessions::words(const Digest& image, const std::vector<std::string>& command) const {
+std::string ChildSessions::reference_of(const Digest& image) const {
+  if (const auto found = references_.find(image); found != references_.end()) return found->second;
+  if (place_.empty()) fail<prune::CouldNotRun>("nobody said where {} is", image.to_string());
+  return by_digest(oci::Reference::parse(place_), image);
+}
+
+std::vector<std::string> ChildSessions::words(const std::string& reference,
+                                              const std::vector<std::string>& command) const {
   auto words = session_words(context_, context_.global.root);
   words.insert(words.end(), {"--gpus", "none"});
-  const auto reference = references_.find(image);
-  if (reference == references_.end()) fail<prune::CouldNotRun>("nobody said where {} is", image.to_string());
-  words.push_back(reference->second);
+  words.push_back(reference);
   words.emplace_back("--");
   words.insert(words.end(), command.begin(), command.end());
   return words;
@@ -34,8 +40,9 @@ std::vector<std::string> ChildSessions::words(const Digest& image, const std::ve
 
 prune::ProgramResult ChildSessions::run(const Digest& image, const std::vector<std::string>& command,
                                         std::string_view standard_input, std::chrono::seconds limit) {
+  const auto reference = reference_of(image);
   ChildProgram program;
-  program.words = words(image, command);
+  program.words = words(reference, command);
   program.input = standard_input;
   program.limit = limit;
   program.max_output = prune::kMaxProgramOutput;
@@ -45,7 +52,7 @@ prune::ProgramResult ChildSessions::run(const Digest& image, const std::vector<s
                               .out = std::move(child.out),
                               .err = std::move(child.err)};
   if (!result.timed_out && result.exit_status == kOwnFailure)
-    fail<prune::CouldNotRun>("a session of {}: {}", references_.at(image), last_line(result.err));
+    fail<prune::CouldNotRun>("a session of {}: {}", reference, last_line(result.err));
   return result;
 }
 

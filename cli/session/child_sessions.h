@@ -3,7 +3,7 @@
 // thread.
 #include <map>
 
-#include "analyzer/prune/gates.h"
+#include "analyzer/prune/apply/gates.h"
 #include "cli/command.h"
 
 namespace varve::cli {
@@ -19,16 +19,21 @@ class ChildSessions final : public prune::SessionRunner {
   explicit ChildSessions(const Context& context) : context_(context) {}
   // How `run` finds an image that it knows by digest only. Before the first run().
   void add(const Digest& image, const std::string& reference) { references_[image] = reference; }
+  // Images that nobody has added lie there.
+  void add_place(const std::string& reference) { place_ = reference; }
 
   // Throws CouldNotRun with Varve's own message if it failed before the command (status 125), Cancelled.
   prune::ProgramResult run(const Digest& image, const std::vector<std::string>& command,
                            std::string_view standard_input, std::chrono::seconds limit) override;
 
  private:
-  std::vector<std::string> words(const Digest& image, const std::vector<std::string>& command) const;
+  // Throws CouldNotRun for an image that is nowhere.
+  std::string reference_of(const Digest& image) const;
+  std::vector<std::string> words(const std::string& reference, const std::vector<std::string>& command) const;
 
   const Context& context_;
   std::map<Digest, std::string> references_;
+  std::string place_;
 };
 
 }  // namespace varve::cli

@@ -12,8 +12,8 @@
 
 #include "analyzer/notebooks/scan.h"
 #include "analyzer/packages/distribution_names.h"
+#include "analyzer/prune/apply/replay_sets.h"
 #include "analyzer/prune/forecast.h"
-#include "analyzer/prune/replay_sets.h"
 #include "testing/temp_dir.h"
 
 namespace varve::prune {

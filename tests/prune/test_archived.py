@@ -10,7 +10,7 @@ HERE = Path(__file__).resolve().parent
 sys.path.insert(0, str(HERE.parent / "recorder"))
 from world import every_version, expect, main  # noqa: E402
 
-SOURCES = HERE.parents[1] / "analyzer/prune/python"
+SOURCES = HERE.parents[1] / "analyzer/prune/apply/python"
 TABLE = """# Varve archived 1
 soupy\tsoupy-parser\t4.12.3\tregistry.example/team/lab:v143
 shared.gone\tshared-gone\t1.0\tregistry.example/team/lab:v143

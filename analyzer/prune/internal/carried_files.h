@@ -4,7 +4,6 @@
 
 namespace varve::prune::internal {
 
-EmbeddedFiles python_files();  // of python/
-EmbeddedFiles rule_files();    // images/keep/notebook.toml
+EmbeddedFiles rule_files();  // images/keep/notebook.toml
 
 }  // namespace varve::prune::internal

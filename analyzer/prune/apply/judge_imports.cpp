@@ -7,8 +7,8 @@
 #include <fmt/format.h>
 #include <fmt/ranges.h>
 
-#include "analyzer/prune/gates.h"
-#include "analyzer/prune/import_session.h"
+#include "analyzer/prune/apply/gates.h"
+#include "analyzer/prune/apply/import_session.h"
 
 namespace varve::prune {
 namespace {

@@ -1,4 +1,4 @@
-#include "analyzer/prune/gates.h"
+#include "analyzer/prune/apply/gates.h"
 
 #include <algorithm>
 #include <map>

@@ -1,11 +1,11 @@
-#include "analyzer/prune/archive.h"
+#include "analyzer/prune/apply/archive.h"
 
 #include <algorithm>
 #include <set>
 
 #include <fmt/format.h>
 
-#include "analyzer/prune/internal/carried_files.h"
+#include "analyzer/prune/apply/internal/carried_files.h"
 
 namespace varve::prune {
 namespace {

@@ -1,11 +1,11 @@
-#include "analyzer/prune/gates.h"
+#include "analyzer/prune/apply/gates.h"
 
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
 
-#include "analyzer/prune/archive.h"
-#include "analyzer/prune/import_session.h"
-#include "analyzer/prune/proof.h"
+#include "analyzer/prune/apply/archive.h"
+#include "analyzer/prune/apply/import_session.h"
+#include "analyzer/prune/apply/proof.h"
 
 namespace varve::prune {
 namespace {

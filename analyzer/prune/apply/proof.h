@@ -7,7 +7,7 @@
 #include <vector>
 
 #include "analyzer/cuda/manifest.h"
-#include "analyzer/prune/gates.h"
+#include "analyzer/prune/apply/gates.h"
 #include "core/oci/image.h"
 
 namespace varve::prune {

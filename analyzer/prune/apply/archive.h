@@ -8,7 +8,7 @@
 #include <vector>
 
 #include "analyzer/packages/inventory.h"
-#include "analyzer/prune/gates.h"
+#include "analyzer/prune/apply/gates.h"
 #include "core/index/file_source.h"
 
 namespace varve::prune {

@@ -1,4 +1,4 @@
-#include "analyzer/prune/proof.h"
+#include "analyzer/prune/apply/proof.h"
 
 #include <algorithm>
 

@@ -8,8 +8,9 @@
 
 #include "analyzer/cuda/manifest.h"
 #include "analyzer/packages/inventory.h"
+#include "analyzer/prune/apply/replay_sets.h"
+#include "analyzer/prune/image_view.h"
 #include "analyzer/prune/plan.h"
-#include "analyzer/prune/replay_sets.h"
 #include "core/base/digest.h"
 #include "core/base/errors.h"
 #include "core/index/merge/flat_tree.h"
@@ -83,22 +84,11 @@ void judge_tree(const index::FlatTree& before, const index::FlatTree& after, con
 // (check_inventory).
 void judge_metadata(const ImagePair& images, GateResult& result);
 
-// An image as the dynamic loader finds it.
-struct LoaderView {
-  const index::FlatTree& tree;
-  std::string ld_cache;  // content of etc/ld.so.cache; "" = none
-  ByteView config_json;
-  Digest image;
-};
-
-// "elf": no file needs a library that was found before and is not. Throws CouldNotRun if an index knows nothing of ELF
-// files.
+// "elf": no file needs a library that was found before and is not. Throws as loader_of() does.
 void judge_elf(const LoaderView& before, const LoaderView& after, GateResult& result);
 // "cuda": the manifests are equal: every CUDA file, how the loader resolves it, the image's environment and the
 // loader's configuration.
 void judge_cuda(const cuda::Manifest& before, const cuda::Manifest& after, GateResult& result);
-// By the built-in rules. Throws CouldNotRun as judge_elf() does.
-cuda::Manifest cuda_manifest(const LoaderView& image);
 
 struct ImportOptions {
   unsigned jobs =

@@ -1,4 +1,4 @@
-#include "analyzer/prune/import_session.h"
+#include "analyzer/prune/apply/import_session.h"
 
 #include <algorithm>
 #include <thread>
@@ -6,7 +6,7 @@
 #include <fmt/format.h>
 #include <nlohmann/json.hpp>
 
-#include "analyzer/prune/internal/carried_files.h"
+#include "analyzer/prune/apply/internal/carried_files.h"
 #include "core/base/json_document.h"
 #include "core/base/strings.h"
 

@@ -6,7 +6,7 @@
 
 #include "core/base/image_path.h"
 
-#include "analyzer/prune/gates.h"
+#include "analyzer/prune/apply/gates.h"
 
 namespace varve::prune {
 namespace {

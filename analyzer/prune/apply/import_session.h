@@ -6,7 +6,7 @@
 #include <string_view>
 #include <vector>
 
-#include "analyzer/prune/gates.h"
+#include "analyzer/prune/apply/gates.h"
 
 namespace varve::prune {
 

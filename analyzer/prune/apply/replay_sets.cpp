@@ -1,4 +1,4 @@
-#include "analyzer/prune/replay_sets.h"
+#include "analyzer/prune/apply/replay_sets.h"
 
 #include <algorithm>
 #include <map>

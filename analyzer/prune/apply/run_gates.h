@@ -1,0 +1,36 @@
+#pragma once
+// All gates on two images, in the order of what they cost.
+#include <functional>
+#include <optional>
+#include <string>
+#include <vector>
+
+#include "analyzer/prune/apply/gates.h"
+#include "analyzer/prune/apply/proof.h"
+#include "analyzer/prune/apply/replay_sets.h"
+#include "analyzer/prune/image_view.h"
+#include "core/base/cancel.h"
+
+namespace varve::prune {
+
+using GateJudge = std::function<void(GateResult&)>;  // run_gate()'s
+
+struct GateRequest {
+  const Plan* plan = nullptr;
+  TreeChange change;
+  std::optional<ImportSets> replay;  // absent: no usage database was named
+  bool must_replay = false;          // without one the gate could not run
+  ImportOptions imports;
+  GateJudge pins;                // pins are the indexer's
+  GateJudge rebuild;             // empty: nobody asked for it by name
+  const Proof* proof = nullptr;  // of the new image; null: it has none, or is to get it
+};
+using OnGate = std::function<void(const GateResult&)>;
+
+// Each is told to `on_gate` as it ends. Throws Cancelled only.
+std::vector<GateResult> run_gates(const ImageView& before, const ImageView& after, SessionRunner& sessions,
+                                  const GateRequest& request, const CancelFlag& cancel, const OnGate& on_gate);
+
+bool all_pass(const std::vector<GateResult>& gates);
+
+}  // namespace varve::prune

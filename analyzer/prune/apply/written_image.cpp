@@ -1,0 +1,118 @@
+#include "analyzer/prune/apply/written_image.h"
+
+#include <stdlib.h>
+
+#include <charconv>
+#include <optional>
+#include <set>
+#include <thread>
+
+#include <fmt/format.h>
+
+#include "analyzer/prune/placement.h"
+#include "core/base/errors.h"
+#include "core/oci/discarding_repository.h"
+#include "core/trust/tool_version.h"
+
+namespace varve::prune {
+namespace {
+
+// CUDA stays whole whatever the plan says: better refused now than by a gate when all is written.
+void refuse_archived_cuda(const cuda::Selection& selection, const TreeChange& change) {
+  for (const auto& path : change.removed) {
+    const auto found = selection.files.find(path);
+    if (found != selection.files.end())
+      fail<Unsupported>("the plan archives {}, which is CUDA ({}) and may go cold at most", path, found->second.rule);
+  }
+}
+
+class TemporaryFolder {
+ public:
+  explicit TemporaryFolder(const std::filesystem::path& parent) {
+    std::filesystem::create_directories(parent);
+    auto name = (parent / "rebuild-XXXXXX").string();
+    if (::mkdtemp(name.data()) == nullptr) fail_errno("make a folder in {}", parent.string());
+    path_ = name;
+  }
+  ~TemporaryFolder() {
+    std::error_code ignored;
+    std::filesystem::remove_all(path_, ignored);
+  }
+  TemporaryFolder(const TemporaryFolder&) = delete;
+  TemporaryFolder& operator=(const TemporaryFolder&) = delete;
+  const std::filesystem::path& path() const { return path_; }
+
+ private:
+  std::filesystem::path path_;
+};
+
+void add_layers(const oci::Image& image, std::set<Digest>& digests) {
+  for (const auto& layer : image.manifest.layers) digests.insert(layer.digest);
+}
+
+std::shared_ptr<oci::Image> find_previous(const Digest& digest, const oci::Image& image,
+                                          std::shared_ptr<oci::Image> given) {
+  if (given && given->digest() == digest) return given;
+  try {
+    return std::make_shared<oci::Image>(oci::open_image(image.repository, digest.to_string(), image.config.platform));
+  } catch (const NotFound& error) {
+    fail<CouldNotRun>("the version before it, {}, is not there: {}", digest.to_string(), error.what());
+  }
+}
+
+}  // namespace
+
+std::map<std::string, std::string> describe(const WriteSettings& settings) {
+  return {{"format", settings.format},
+          {"level", std::to_string(settings.level)},
+          {"previous", settings.previous ? settings.previous->digest().to_string() : ""}};
+}
+
+WriteSettings settings_of(const Proof& proof, const oci::Image& image, std::shared_ptr<oci::Image> previous) {
+  if (proof.tool != trust::this_tool())
+    fail<CouldNotRun>("it was written by {}, and this is {}", proof.tool, trust::this_tool());
+  const auto value = [&](const char* name) {
+    const auto found = proof.written.find(name);
+    if (found == proof.written.end()) fail<CouldNotRun>("the proof does not say its \"{}\"", name);
+    return found->second;
+  };
+  WriteSettings settings;
+  settings.format = value("format");
+  const auto level = value("level");
+  if (std::from_chars(level.data(), level.data() + level.size(), settings.level).ptr != level.data() + level.size() ||
+      (settings.format != "gzip" && settings.format != "zstd:chunked"))
+    fail<CouldNotRun>("the proof's format {} of level {} is not known here", settings.format, level);
+  if (const auto digest = value("previous"); !digest.empty())
+    settings.previous = find_previous(Digest::parse(digest), image, std::move(previous));
+  return settings;
+}
+
+index::Placement place_by_plan(const ImageView& before, const Plan& plan, const TreeChange& change) {
+  const auto selection = before.cuda_selection();
+  refuse_archived_cuda(selection, change);
+  auto placement = make_placement(before.tree(), before.inventory(), &plan, &selection);
+  placement.removed = change.removed;
+  placement.added = change.added;
+  return placement;
+}
+
+void judge_rebuild(ImageWriter& writer, const ImageView& before, const Digest& expected,
+                   const index::Placement& placement, const WriteSettings& settings,
+                   const std::filesystem::path& scratch, GateResult& result) {
+  auto other = settings;
+  const auto used = settings.jobs != 0 ? settings.jobs : std::max(1u, std::thread::hardware_concurrency());
+  other.jobs = used == 1 ? 2 : used - 1;
+  std::set<Digest> there;
+  add_layers(before.opened().image(), there);
+  if (settings.previous) add_layers(*settings.previous, there);
+  oci::DiscardingRepository nowhere(std::move(there));
+  const TemporaryFolder work(scratch);
+  const auto again = writer.write(before, placement, other, nowhere, work.path(), false);
+  if (again.image != expected)
+    result.findings.push_back(
+        fmt::format("written again it is {} instead of {}", again.image.to_string(), expected.to_string()));
+  result.detail = fmt::format("{} of {} layers written again with {} jobs: {}", again.new_layers, again.layers,
+                              other.jobs, again.image == expected ? "the same digest" : "another digest");
+}
+
+}  // namespace varve::prune

@@ -1,0 +1,302 @@
+// A plan carried out on an image of a few made-up wheels, from the evidence to the proof. Sessions are a stand-in that
+// answers for each image's Python.
+#include <gmock/gmock.h>
+#include <gtest/gtest.h>
+
+#include <fstream>
+#include <functional>
+#include <set>
+#include <sstream>
+
+#include <fmt/format.h>
+#include <nlohmann/json.hpp>
+
+#include "analyzer/notebooks/scan.h"
+#include "analyzer/prune/apply/apply_plan.h"
+#include "analyzer/prune/apply/check_image.h"
+#include "analyzer/prune/plan_image.h"
+#include "cli/prune/pruned_image.h"
+#include "core/base/errors.h"
+#include "core/oci/layout.h"
+#include "indexer/index_image.h"
+#include "testing/codec_support.h"
+#include "testing/tar_support.h"
+#include "testing/temp_dir.h"
+
+namespace varve::prune {
+namespace {
+
+using nlohmann::json;
+using ::testing::Contains;
+using ::testing::ElementsAre;
+using ::testing::HasSubstr;
+using ::testing::Not;
+
+constexpr std::string_view kSite = "usr/local/lib/python3.11/site-packages/";
+constexpr int kNotebooks = 400;
+
+std::string site(std::string_view rest) { return std::string(kSite) + std::string(rest); }
+
+void add_link(codec::test::TarBuilder& tar, const std::string& name, const std::string& target) {
+  tar.header({.name = name, .typeflag = '2', .link_name = target, .mode = "0000777"});
+}
+
+// One module of so many bytes, with what pip leaves beside it.
+void add_wheel(codec::test::TarBuilder& tar, const std::string& name, std::size_t bytes) {
+  const auto info = name + "-1.0.dist-info/";
+  const auto content = std::string(as_text(codec::test::program_like_bytes(bytes, std::uint32_t(name.size()))));
+  tar.file(site(name + "/__init__.py"), "# " + name + "\n").file(site(name + "/data.bin"), content);
+  tar.file(site(info + "METADATA"), fmt::format("Metadata-Version: 2.1\nName: {}\nVersion: 1.0\n", name));
+  tar.file(site(info + "RECORD"),
+           fmt::format("{0}/__init__.py,,\n{0}/data.bin,,\n{1}METADATA,,\n{1}RECORD,,\n", name, info));
+}
+
+Bytes base_layer() {
+  codec::test::TarBuilder tar;
+  tar.file("usr/local/bin/python3.11", "the interpreter");
+  add_link(tar, "usr/local/bin/python3", "python3.11");
+  tar.file("usr/local/lib/python3.11/os.py", "#");
+  tar.file("usr/local/include/python3.11/patchlevel.h", "#define PY_VERSION \"3.11.9\"\n");
+  return to_bytes(tar.end().bytes());
+}
+
+Bytes wheels_layer() {
+  codec::test::TarBuilder tar;
+  for (const auto* name : {"lab", "plots"}) add_wheel(tar, name, 200'000);
+  add_wheel(tar, "soup", 300'000);
+  add_wheel(tar, "taste", 3'000'000);
+  return to_bytes(tar.end().bytes());
+}
+
+// Answers as python/import_names.py does.
+class FakeSessions final : public SessionRunner {
+ public:
+  ProgramResult run(const Digest& image, const std::vector<std::string>& command, std::string_view standard_input,
+                    std::chrono::seconds) override {
+    EXPECT_EQ(command.front(), "/usr/local/bin/python3.11");
+    if (on_run) on_run();
+    ProgramResult result;
+    const auto orders = json::parse(standard_input);
+    for (std::size_t task = 0; task < orders["tasks"].size(); ++task) {
+      for (const auto& name : orders["tasks"][task]["names"]) {
+        const bool archived = orders["tasks"][task].value("archived", false);
+        const bool fails = image != old_image && broken.contains(name.get<std::string>());
+        result.out += json{{"task", task},
+                           {"name", name},
+                           {"outcome", fails      ? "ImportError"
+                                       : archived ? "archived"
+                                                  : "ok"},
+                           {"detail", fails ? "it broke" : ""},
+                           {"missed", json::array()}}
+                          .dump() +
+                      "\n";
+      }
+    }
+    result.out += "{\"done\": true}\n";
+    return result;
+  }
+
+  Digest old_image;
+  std::set<std::string> broken;  // in any other image
+  std::function<void()> on_run;
+};
+
+class ApplyTest : public ::testing::Test {
+ protected:
+  ApplyTest() {
+    context_.global.root = dir_ / "state";
+    context_.global.quiet = true;
+    put_image();
+    Progress progress;
+    auto local = context_.local_index();
+    indexer::index_image(old_, *layout_, local, {}, {progress, cancel_});
+    opened_ = std::make_unique<index::OpenedImage>(local, old_);
+    before_ = std::make_unique<ImageView>(fmt::format("oci:{}:old", (dir_ / "images").string()), *opened_);
+    sessions_.old_image = old_.digest();
+    make_plan();
+  }
+
+  void put_image() {
+    json config{{"architecture", "amd64"},
+                {"os", "linux"},
+                {"config", {{"Env", {"PATH=/usr/local/bin:/usr/bin"}}}},
+                {"rootfs", {{"type", "layers"}, {"diff_ids", json::array()}}}};
+    json manifest{{"schemaVersion", 2}, {"mediaType", oci::kOciManifestType}, {"layers", json::array()}};
+    const auto named = [](const oci::Descriptor& blob) {
+      return json{{"mediaType", blob.media_type}, {"digest", blob.digest.to_string()}, {"size", blob.size}};
+    };
+    for (const auto& tar : {base_layer(), wheels_layer()}) {
+      manifest["layers"].push_back(
+          named(oci::put_bytes(*layout_, codec::test::gzip(tar), "application/vnd.oci.image.layer.v1.tar+gzip")));
+      config["rootfs"]["diff_ids"].push_back(digest_of(tar).to_string());
+    }
+    manifest["config"] =
+        named(oci::put_bytes(*layout_, as_bytes(config.dump()), "application/vnd.oci.image.config.v1+json"));
+    layout_->put_manifest(as_bytes(manifest.dump()), oci::kOciManifestType, "old");
+    old_ = oci::open_image(layout_, "old", oci::Platform::parse("linux/amd64"));
+  }
+
+  // All notebooks import lab, one plots, none the others: those go cold. Then somebody archives soup.
+  void make_plan() {
+    const auto folder = dir_ / "notebooks";
+    std::filesystem::create_directory(folder);
+    for (int number = 0; number < kNotebooks; ++number)
+      std::ofstream(folder / fmt::format("{}.py", number))
+          << "import lab\nnumber = " << number << (number == 0 ? "\nimport plots\n" : "\n");
+    const auto database = usage::open_database((dir_ / "usage.db").string());
+    database->put_inventory(before_->inventory(), "old");
+    database->put_scan(notebooks::scan({folder}, {.jobs = 1, .is_distribution = {}}, cancel_));
+    Thresholds thresholds;
+    thresholds.basis = Basis::kNotebooks;
+    const KeepRules rules;
+    auto made = plan_image({.image = *before_,
+                            .database = *database,
+                            .rules = rules,
+                            .built_in_rules = false,
+                            .thresholds = thresholds,
+                            .window = {.first = 20'000, .last = 20'100},
+                            .today = 20'100,
+                            .previous = nullptr,
+                            .savings = [] { return Savings(); }},
+                           cancel_);
+    plan_ = std::move(made.plan);
+    replay_ = replay_sets(*database, old_.digest());
+    for (auto& one : plan_.verdicts) {
+      planned_[one.name] = one.verdict;
+      if (one.name == "soup") one.verdict = Verdict::kArchived;
+    }
+    plan_text_ = to_json(plan_);
+  }
+
+  ApplyReport apply(bool rebuild = false) {
+    return apply_plan({.before = *before_,
+                       .plan = plan_,
+                       .plan_text = plan_text_,
+                       .destination = layout_,
+                       .reference = oci::Reference::parse(fmt::format("oci:{}:new", (dir_ / "images").string())),
+                       .settings = {},
+                       .replay = replay_,
+                       .imports = {},
+                       .pins = [](GateResult& result) { result.detail = "none"; },
+                       .rebuild = rebuild},
+                      tools_, [this](const GateResult& gate) { heard_.push_back(gate.name); });
+  }
+
+  bool is_there(const std::string& tag) const {
+    try {
+      layout_->manifest(tag);
+      return true;
+    } catch (const NotFound&) {
+      return false;
+    }
+  }
+
+  static std::set<std::string> failed(const std::vector<GateResult>& gates) {
+    std::set<std::string> names;
+    for (const auto& gate : gates)
+      if (!gate.ok) names.insert(gate.name);
+    return names;
+  }
+
+  const test::TempDir dir_;
+  std::ostringstream out_, err_;
+  cli::Context context_{
+      .out = out_, .err = err_, .global = {}, .cancel = {}, .exit_status = 0, .program = {}, .tail = {}};
+  CancelFlag& cancel_ = context_.cancel;
+  std::shared_ptr<oci::Repository> layout_ = oci::create_layout(dir_ / "images");
+  oci::Image old_;
+  std::unique_ptr<index::OpenedImage> opened_;
+  std::unique_ptr<ImageView> before_;
+  Plan plan_;
+  std::string plan_text_;
+  std::map<std::string, Verdict> planned_;
+  ImportSets replay_;
+  std::vector<std::string> heard_;
+  FakeSessions sessions_;
+  cli::PrunedImageWriter writer_{context_};
+  const ApplyTools tools_{.writer = writer_, .sessions = sessions_, .scratch = dir_ / "tmp", .cancel = cancel_};
+};
+
+TEST_F(ApplyTest, ThePlanRestsOnTheEvidence) {
+  EXPECT_EQ(planned_.at("lab"), Verdict::kHot);
+  EXPECT_NE(planned_.at("plots"), Verdict::kCold);
+  EXPECT_EQ(planned_.at("soup"), Verdict::kCold);
+  EXPECT_EQ(planned_.at("taste"), Verdict::kCold);
+  EXPECT_EQ(plan_.forecast.basis, "notebooks");
+}
+
+TEST_F(ApplyTest, AnImageThatPassesGetsItsTagItsMarksAndItsProof) {
+  const auto report = apply(true);
+  ASSERT_TRUE(report.published) << testing::PrintToString(failed(report.gates));
+  EXPECT_EQ(heard_.size(), report.gates.size());
+  const auto image = oci::open_image(layout_, "new", old_.config.platform);
+  EXPECT_EQ(image.digest(), report.written.image);
+
+  const index::OpenedImage opened(opened_->local(), image);
+  const auto& entries = opened.tree().entries;
+  for (const auto* gone : {"soup/__init__.py", "soup/data.bin", "soup", "soup-1.0.dist-info/METADATA"})
+    EXPECT_FALSE(entries.contains(site(gone))) << gone;
+  for (const auto* there : {"lab/data.bin", "taste/data.bin", "varve_archived.txt", "varve_archived.py"})
+    EXPECT_TRUE(entries.contains(site(there))) << there;
+
+  // Cold: taste, and nothing else.
+  EXPECT_EQ(report.cold.files, 4U);
+  EXPECT_EQ(opened.index().blobs.manifest.digest, report.index);
+  const auto is_cold = [&](std::string_view name) {
+    const auto& run = entries.at(site(name)).runs.at(0);
+    const auto& ranges = opened.index().cold.of(image.manifest.layers.at(run.layer).digest);
+    const auto middle = run.run.stream_offset + run.run.length / 2;
+    return std::ranges::any_of(
+        ranges, [&](const ByteRange& range) { return range.offset <= middle && middle < range.offset + range.length; });
+  };
+  EXPECT_TRUE(is_cold("taste/data.bin"));
+  EXPECT_FALSE(is_cold("lab/data.bin"));
+
+  const auto proof = find_proof(image, old_.digest());
+  ASSERT_TRUE(proof);
+  EXPECT_EQ(proof->plan_text, plan_text_);
+  EXPECT_EQ(proof->gates.size(), report.gates.size());
+  EXPECT_TRUE(all_pass(proof->gates));
+
+  // And years later, by the proof alone.
+  const ImageView after("new", opened);
+  const auto checked = check_image({.before = *before_,
+                                    .after = after,
+                                    .plan = std::nullopt,
+                                    .plan_name = "",
+                                    .replay = std::nullopt,
+                                    .imports = {},
+                                    .pins = [](GateResult&) {},
+                                    .rebuild = true,
+                                    .previous = nullptr},
+                                   tools_, [](const GateResult&) {});
+  EXPECT_TRUE(all_pass(checked.gates)) << testing::PrintToString(failed(checked.gates));
+  EXPECT_EQ(checked.archived, 1U);
+  EXPECT_THAT(checked.gates.back().name, "proof");
+}
+
+TEST_F(ApplyTest, OneThatFailsAGateHasNoName) {
+  sessions_.broken = {"lab"};
+  const auto report = apply();
+  EXPECT_FALSE(report.published);
+  EXPECT_TRUE(failed(report.gates).contains("imports"));
+  EXPECT_FALSE(is_there("new"));
+  EXPECT_TRUE(is_there(report.written.image.to_string())) << "what was written waits for the garbage collection";
+  EXPECT_FALSE(
+      find_proof(oci::open_image(layout_, report.written.image.to_string(), old_.config.platform), old_.digest()));
+}
+
+TEST_F(ApplyTest, OneThatIsStoppedHasNoName) {
+  sessions_.on_run = [this] { cancel_.cancel(); };
+  EXPECT_THROW(apply(), Cancelled);
+  EXPECT_FALSE(is_there("new"));
+}
+
+TEST_F(ApplyTest, StoppedWhileWritingItHasNoNameEither) {
+  cancel_.cancel();
+  EXPECT_THROW(apply(), Cancelled);
+  EXPECT_FALSE(is_there("new"));
+}
+
+}  // namespace
+}  // namespace varve::prune
