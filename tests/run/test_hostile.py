@@ -1,7 +1,7 @@
 #!/usr/bin/env python3
 """Images that want out (hostile/images.py), run under every runtime of this machine, as root and as a plain user: the machine's canaries stay as they are, and the
 answer is a session that works or a refusal: status 125, 126 or 127 with one line that holds none of the image's control characters. Nothing is left."""
-import collections, concurrent.futures, gzip, itertools, json, os, shutil, signal, subprocess, sys, threading, time
+import collections, concurrent.futures, gzip, itertools, json, os, re, shutil, signal, subprocess, sys, threading, time
 from pathlib import Path
 
 sys.path.insert(0, str(Path(__file__).resolve().parent / "hostile"))
@@ -28,6 +28,9 @@ containerEdits:
   mounts:
   - {{hostPath: {driver}, containerPath: /usr/lib/driver/libcuda.so.550.54, options: [ro, nosuid, nodev, bind]}}
 """
+
+
+CRUN_COLOUR = re.compile(r"\x1b\[(1;31|0)?m")  # crun paints its own last word, where it gets through
 
 
 class Layouts:
@@ -115,6 +118,8 @@ class Trials:
         self.counts["works" if works else "refused"] += 1
         if "terminal" in trial.variants and not works:
             err += "".join(line + "\n" for line in out.splitlines() if line)  # what the command's own process says goes there
+            if trial.runtime == "crun":
+                err = CRUN_COLOUR.sub("", err)
         # A runtime that has begun to execute the command tells by itself that it cannot, with a status of its own.
         last_word = status == 1 and trial.runtime != "none" and "exec" in err
         if status is None:
