@@ -134,6 +134,7 @@ void add_layer(TarFile& tar, const std::string& name, oci::Repository& repositor
 ExportReport export_docker_archive(const oci::Image& image, const std::filesystem::path& file, const std::string& name,
                                    const Work& work) {
   for (const auto& layer : image.manifest.layers) work.progress.expect(layer.size);
+  remove_abandoned_files(file);  // each as large as an image
   TarFile tar(file);
   const auto config_name = image.manifest.config.digest.hex() + ".json";
   auto layer_names = nlohmann::json::array();

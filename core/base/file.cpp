@@ -1,5 +1,6 @@
 #include "core/base/file.h"
 
+#include <sys/file.h>
 #include <sys/stat.h>
 
 #include <atomic>
@@ -21,11 +22,35 @@ std::filesystem::path folder_of(const std::filesystem::path& path) {
   return path.has_parent_path() ? path.parent_path() : ".";
 }
 
+constexpr std::string_view kTemporary = ".tmp-";  // NAME.tmp-PID-N
+
 std::filesystem::path temporary_name(const std::filesystem::path& final_path) {
   static std::atomic<unsigned> counter = 0;
   auto path = final_path;
-  path += fmt::format(".tmp-{}-{}", ::getpid(), counter++);
+  path += fmt::format("{}{}-{}", kTemporary, ::getpid(), counter++);
   return path;
+}
+
+bool is_temporary_name(std::string_view name, std::string_view final_name) {
+  const auto at = name.rfind(kTemporary);
+  if (at == name.npos || at == 0 || (!final_name.empty() && name.substr(0, at) != final_name)) return false;
+  const auto number = name.substr(at + kTemporary.size());
+  return !number.empty() && number.find_first_not_of("0123456789-") == number.npos;
+}
+
+// False if somebody took it for abandoned before it was locked. Where nothing can be locked nobody takes it.
+bool lock_temporary(int fd) {
+  struct stat status {};
+  return retry_interrupted([&] { return ::flock(fd, LOCK_EX); }) != 0 || ::fstat(fd, &status) != 0 ||
+         status.st_nlink != 0;
+}
+
+UniqueFd create_temporary(const std::filesystem::path& final_path, mode_t mode, std::filesystem::path& path) {
+  for (;;) {
+    path = temporary_name(final_path);
+    auto fd = open_file(path, O_RDWR | O_CREAT | O_EXCL, mode);
+    if (lock_temporary(fd.get())) return fd;
+  }
 }
 
 }  // namespace
@@ -109,8 +134,8 @@ AtomicFile::AtomicFile(std::filesystem::path final_path, mode_t mode) : final_pa
   // A file without a name gets one through /proc.
   if (::access("/proc/self/fd", F_OK) == 0) fd_.reset(::open(folder.c_str(), O_TMPFILE | O_RDWR | O_CLOEXEC, mode));
   if (fd_) return;
-  temporary_path_ = temporary_name(final_path_);
-  fd_ = open_file(temporary_path_, O_RDWR | O_CREAT | O_EXCL, mode);
+  remove_abandoned_files(final_path_);
+  fd_ = create_temporary(final_path_, mode, temporary_path_);
 }
 
 AtomicFile::~AtomicFile() {
@@ -130,6 +155,7 @@ void AtomicFile::commit() {
       if (errno != EEXIST) fail_errno("name {}", final_path_.string());
       // Only a rename replaces what is there.
       const auto name = temporary_name(final_path_);
+      lock_temporary(fd_.get());
       if (::linkat(AT_FDCWD, self.c_str(), AT_FDCWD, name.c_str(), AT_SYMLINK_FOLLOW) != 0)
         fail_errno("name {}", name.string());
       temporary_path_ = name;
@@ -143,6 +169,21 @@ void AtomicFile::commit() {
   fd_.reset();
   // Some file systems refuse it on folders; the name is there all the same.
   ::fsync(open_file(folder_of(final_path_), O_RDONLY | O_DIRECTORY).get());
+}
+
+std::uint64_t remove_abandoned_files(const std::filesystem::path& final_path) {
+  namespace fs = std::filesystem;
+  std::uint64_t bytes = 0;
+  std::error_code error;
+  for (fs::directory_iterator at(folder_of(final_path), error), end; !error && at != end; at.increment(error)) {
+    if (!is_temporary_name(at->path().filename().native(), final_path.filename().native())) continue;
+    const UniqueFd fd(::open(at->path().c_str(), O_RDONLY | O_NOFOLLOW | O_NONBLOCK | O_CLOEXEC));
+    struct stat status {};
+    if (!fd || ::fstat(fd.get(), &status) != 0 || !S_ISREG(status.st_mode)) continue;
+    if (::flock(fd.get(), LOCK_EX | LOCK_NB) == 0 && ::unlink(at->path().c_str()) == 0)
+      bytes += std::uint64_t(status.st_size);
+  }
+  return bytes;
 }
 
 std::uint64_t bytes_on_disk(const std::filesystem::path& dir) {

@@ -31,7 +31,8 @@ std::optional<Bytes> read_file_if_there(const std::filesystem::path& path, std::
 
 // A file that appears under its final name whole and synced, or not at all. It has no name (O_TMPFILE) until it is
 // complete, so nothing is left behind when the process is killed; where the file system cannot do that, it is written
-// under a temporary name in the same folder, which is removed if commit() is not called.
+// under a temporary name in the same folder, which is removed if commit() is not called. While it has that name it is
+// locked (flock), so that what a killed process left is told from what another one writes.
 class AtomicFile {
  public:
   explicit AtomicFile(std::filesystem::path final_path, mode_t mode = 0644);
@@ -51,6 +52,10 @@ class AtomicFile {
   std::filesystem::path temporary_path_;  // "" while the file has no name
   UniqueFd fd_;
 };
+
+// Removes temporary files of AtomicFile that belong to no running process: those of `final_path`, or all in a folder if
+// it ends in "/". Returns how many bytes they had. What may not be looked at stays.
+std::uint64_t remove_abandoned_files(const std::filesystem::path& final_path);
 
 // What the files below a folder take on disk. What goes meanwhile, or may not be looked at, is left out.
 std::uint64_t bytes_on_disk(const std::filesystem::path& dir);

@@ -2,6 +2,8 @@
 
 #include <gtest/gtest.h>
 
+#include <sys/file.h>
+
 #include <fstream>
 
 #include "core/base/errors.h"
@@ -30,6 +32,23 @@ TEST_F(FileTest, AtomicFileIsInvisibleUntilCommitted) {
   write_file_atomically(dir_ / "name", as_bytes("whole"));
   EXPECT_EQ(as_text(read_file(dir_ / "name")), "whole");
   EXPECT_EQ(files_in_dir(), 1u);
+}
+
+TEST_F(FileTest, WhatAKilledProcessLeftIsRemovedAndNothingElse) {
+  const auto write = [&](const char* name) {
+    std::ofstream(dir_ / name) << "half of a large file";
+    return dir_ / name;
+  };
+  write("image.tar.tmp-123-0");
+  write("image.tar.tmp-99-1");
+  const auto written = open_file(write("image.tar.tmp-123-2"), O_RDWR);
+  ASSERT_EQ(::flock(written.get(), LOCK_EX), 0) << "as a process that runs holds it";
+  for (const auto* name : {"image.tar", "image.tar.tmp-", "image.tar.tmp-mine", "other.tar.tmp-123-0"}) write(name);
+  std::filesystem::create_symlink(dir_ / "image.tar", dir_ / "image.tar.tmp-5-5");
+  EXPECT_EQ(remove_abandoned_files(dir_ / "image.tar"), 2 * 20u);
+  for (const auto* name : {"image.tar", "image.tar.tmp-mine", "other.tar.tmp-123-0", "image.tar.tmp-123-2"})
+    EXPECT_TRUE(std::filesystem::exists(dir_ / name)) << name;
+  EXPECT_EQ(remove_abandoned_files(dir_.path() / ""), 20u) << "of other.tar, asked for with the whole folder";
 }
 
 TEST_F(FileTest, ReadFileRespectsItsLimit) {
