@@ -62,6 +62,7 @@ class Collector {
     }
     drop_entries();
     fs::remove_all(dir_ / kTrash);
+    report_.freed_bytes += remove_abandoned_files(blobs_ / "") + remove_abandoned_files(dir_ / "index.json");
     return std::move(report_);
   }
 
@@ -72,29 +73,31 @@ class Collector {
     entries_ = oci::ImageIndex::parse(read_file(dir_ / "index.json", oci::kMaxIndexJsonBytes), what).manifests;
   }
 
-  // Pins are images that may have no other name: without the whole list nobody knows what they reach.
-  void check_pins() {
+  // Pins are images that may have no other name: without the whole list nobody knows what they reach. Index and
+  // signatures stay also where index.json names them no more.
+  void reach_pins() {
     oci::LayoutRepository repository(dir_);
-    std::vector<Pin> list;
-    try {
-      list = read_pins(repository);
-    } catch (const CorruptData& error) {
-      fail<CorruptData>("{}; nothing was removed", error.what());
+    for (const auto& pin : read_whole_list(repository, options_.known_pins, "nothing was removed")) {
+      reached_.insert(pin.signatures.begin(), pin.signatures.end());
+      try {
+        reach(pin.image, true, 0);
+        if (!pin.index) continue;
+        oci::Descriptor index;
+        index.media_type = oci::kOciManifestType;
+        index.digest = *pin.index;
+        reach(index, true, 0);
+      } catch (const CorruptData& error) {
+        fail<CorruptData>("{}; it is promised by {}: bring it back, or `varve pin rm {}@{}` takes the promise back",
+                          error.what(), promise_text(pin), repository.name(), pin.image.digest.to_string());
+      }
     }
-    const auto lost = lost_pins(options_.known_pins, list);
-    if (lost.empty()) return;
-    fail<CorruptData>(
-        "{}: this machine knows of {} that the list there does not name: {}; nothing was removed; `varve pin repair "
-        "{}` puts back what was lost, "
-        "`varve pin rm {}@{}` forgets what was taken back elsewhere",
-        repository.name(), lost.size() == 1 ? "a pin" : fmt::format("{} pins", lost.size()), promise_text(lost.front()),
-        repository.name(), repository.name(), lost.front().image.digest.to_string());
   }
 
   void mark() {
-    check_pins();
-    read_entries();
     reached_.clear();
+    visited_.clear();
+    reach_pins();
+    read_entries();
     std::vector<const oci::Descriptor*> artifacts;
     std::vector<const oci::Descriptor*> images;
     for (const auto& entry : entries_) {
@@ -110,7 +113,7 @@ class Collector {
       for (const auto* entry : artifacts) {
         auto subject = fallback_subject(*entry);
         if (!subject) subject = subject_of(*entry);
-        if (reached_.contains(entry->digest) ||
+        if (visited_.contains(visit_of(*entry)) ||
             (!reached_.contains(*subject) && !(has_name(*entry) && !fallback_subject(*entry))))
           continue;
         reach(*entry, true, 0);
@@ -137,8 +140,15 @@ class Collector {
     return subject;
   }
 
+  // Whoever names a manifest as a layer has not looked into it.
+  static std::pair<Digest, bool> visit_of(const oci::Descriptor& descriptor) {
+    return {descriptor.digest,
+            oci::is_index_media_type(descriptor.media_type) || oci::is_manifest_media_type(descriptor.media_type)};
+  }
+
   void reach(const oci::Descriptor& descriptor, bool required, int depth) {
-    if (!reached_.insert(descriptor.digest).second) return;
+    reached_.insert(descriptor.digest);
+    if (!visited_.insert(visit_of(descriptor)).second) return;
     const bool index = oci::is_index_media_type(descriptor.media_type);
     if (!index && !oci::is_manifest_media_type(descriptor.media_type)) return;
     if (depth > oci::kMaxIndexDepth)
@@ -246,6 +256,7 @@ class Collector {
   std::vector<oci::Descriptor> entries_;
   std::map<Digest, std::optional<Digest>> subjects_;
   std::set<Digest> reached_;
+  std::set<std::pair<Digest, bool>> visited_;  // and whether as a document
   std::set<Digest> young_;
   GarbageReport report_;
 };

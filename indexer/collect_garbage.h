@@ -29,8 +29,9 @@ struct GarbageReport {
 
 // Reached is what tags, pins, indexes and the artifacts of what is reached name. Throws CorruptData, and removes
 // nothing, if a document that is reached is missing or cannot be read, the list of pins above all: what it names is not
-// known then. The same if the list lacks one of `known_pins`. Locks out other Varve processes; what other tools add
-// while it runs is looked for before anything is unlinked. A run that was killed is made good by the next one.
+// known then. The same if the list lacks one of `known_pins`, or a promised image or index its manifest. Locks out
+// other Varve processes; what other tools add while it runs is looked for before anything is unlinked. A run that was
+// killed is made good by the next one.
 GarbageReport collect_garbage(const std::filesystem::path& layout_dir, const GarbageOptions& options);
 
 }  // namespace varve::indexer

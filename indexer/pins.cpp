@@ -16,8 +16,10 @@
 #include "core/base/guarded.h"
 #include "core/base/json_document.h"
 #include "core/base/parallel.h"
+#include "core/base/strings.h"
 #include "core/index/format/image_index.h"
 #include "core/oci/layout.h"
+#include "core/trust/sign.h"
 
 namespace varve::indexer {
 namespace {
@@ -26,7 +28,12 @@ using nlohmann::json;
 
 constexpr int kMaxRounds = 5;
 constexpr std::string_view kPrefix = "dev.varve.pin.";
-constexpr std::string_view kName = "name", kSince = "since", kBy = "by", kReason = "reason", kIndex = "index";
+constexpr std::string_view kName = "name", kSince = "since", kBy = "by", kReason = "reason", kIndex = "index",
+                           kSignatures = "signatures", kFurtherIndex = "further-index";
+// In the place of a further promise's index: Varve before 0.3 kept one promise an image and would drop the others. It
+// takes this for a broken digest, says so, and changes nothing.
+constexpr std::string_view kFurtherPromise = "several promises on one image: this needs a later Varve";
+constexpr int kMaxSetAside = 100;
 
 std::string key(std::string_view part) { return std::string(kPrefix) + std::string(part); }
 
@@ -47,11 +54,25 @@ Pin pin_of(const oci::Descriptor& entry, const std::string& what) {
   pin.since = text_of(entry, kSince);
   pin.by = text_of(entry, kBy);
   pin.reason = text_of(entry, kReason);
-  if (const auto index = text_of(entry, kIndex); !index.empty()) pin.index = Digest::parse(index, what);
+  auto index = text_of(entry, kIndex);
+  if (index == kFurtherPromise) index = text_of(entry, kFurtherIndex);
+  if (!index.empty()) pin.index = Digest::parse(index, what);
+  if (const auto signatures = text_of(entry, kSignatures); !signatures.empty())
+    for (const auto word : split(signatures, " ")) pin.signatures.push_back(Digest::parse(word, what));
+  if (pin.signatures.size() > kMaxPinSignatures)
+    fail<Unsupported>("{}: a pin of {} signatures, more than {}", what, pin.signatures.size(), kMaxPinSignatures);
+  std::ranges::sort(pin.signatures);
   return pin;
 }
 
-json entry_of(const Pin& pin) {
+std::string text_of(const std::vector<Digest>& digests) {
+  std::string text;
+  for (const auto& digest : digests) text += (text.empty() ? "" : " ") + digest.to_string();
+  return text;
+}
+
+// `further`: the list has one of the same image before it.
+json entry_of(const Pin& pin, bool further) {
   json entry{{"mediaType", pin.image.media_type}, {"digest", pin.image.digest.to_string()}, {"size", pin.image.size}};
   if (pin.image.platform) {
     entry["platform"] = {{"os", pin.image.platform->os}, {"architecture", pin.image.platform->architecture}};
@@ -62,7 +83,9 @@ json entry_of(const Pin& pin) {
   notes[key(kSince)] = pin.since;
   if (!pin.by.empty()) notes[key(kBy)] = pin.by;
   if (!pin.reason.empty()) notes[key(kReason)] = pin.reason;
-  if (pin.index) notes[key(kIndex)] = pin.index->to_string();
+  if (further) notes[key(kIndex)] = kFurtherPromise;
+  if (pin.index) notes[key(further ? kFurtherIndex : kIndex)] = pin.index->to_string();
+  if (!pin.signatures.empty()) notes[key(kSignatures)] = text_of(pin.signatures);
   return entry;
 }
 
@@ -100,15 +123,62 @@ void rewrite_list(oci::Repository& repository, const std::filesystem::path& layo
 
 // What took the list's place may be an image that has no other name: it keeps one.
 std::string set_aside(oci::Repository& repository) {
+  oci::Document document;
   try {
-    const auto document = repository.manifest(oci::kPinsTag);
-    repository.put_manifest(document.bytes, document.descriptor.media_type, kReplacedPinsTag);
-    return std::string(kReplacedPinsTag);
+    document = repository.manifest(oci::kPinsTag);
   } catch (const CorruptData&) {
     return "";
   } catch (const NotFound&) {
     return "";
   }
+  for (int i = 1; i <= kMaxSetAside; ++i) {
+    const auto tag = std::string(oci::kReplacedPinsTag) + (i == 1 ? "" : fmt::format("-{}", i));
+    try {
+      if (repository.manifest(tag).descriptor.digest == document.descriptor.digest) return tag;
+    } catch (const CorruptData&) {
+      // Somebody may bring back what belongs there.
+    } catch (const NotFound&) {
+      repository.put_manifest(document.bytes, document.descriptor.media_type, tag);
+      return tag;
+    }
+  }
+  fail<Unsupported>("{}: {} tags {} are taken; remove those that nobody needs any more", repository.name(),
+                    kMaxSetAside, oci::kReplacedPinsTag);
+}
+
+bool is_listed(oci::Repository& repository, const Digest& image, const Digest& index) {
+  const auto listed = repository.referrers(image, index::kIndexArtifactType);
+  return std::ranges::find(listed, index, &oci::Descriptor::digest) != listed.end();
+}
+
+// True if the promised index was there, and nothing at the image named it.
+bool list_index_again(oci::Repository& repository, const Pin& pin) {
+  if (!pin.index || is_listed(repository, pin.image.digest, *pin.index)) return false;
+  try {
+    const auto document = repository.manifest(pin.index->to_string());
+    repository.put_manifest(document.bytes, document.descriptor.media_type, "");
+    return true;
+  } catch (const NotFound&) {
+    return false;  // `pin check` says so
+  } catch (const CorruptData&) {
+    return false;
+  }
+}
+
+oci::Image open_pinned(oci::Repository& repository, const Pin& pin) {
+  oci::Image image;
+  image.document = repository.manifest(pin.image.digest.to_string());
+  image.manifest =
+      oci::Manifest::parse(image.document.bytes, image.document.descriptor.media_type, pin.image.digest.to_string());
+  return image;
+}
+
+// Sorted, one for each signature.
+std::vector<oci::Descriptor> signatures_of(oci::Repository& repository, const Pin& pin) {
+  auto blobs = trust::signature_blobs(repository, pin.image.digest);
+  if (pin.index) std::ranges::move(trust::signature_blobs(repository, *pin.index), std::back_inserter(blobs));
+  std::ranges::sort(blobs, {}, &oci::Descriptor::digest);
+  return blobs;
 }
 
 // Completes what this machine knows of an image by its manifest; false if that is not there.
@@ -160,40 +230,70 @@ class PinChecker {
   }
 
  private:
+  using Need = std::function<void(const oci::Descriptor&)>;
+
   // What the pin needs, noted for all pins; problems of its documents go into the check.
   std::vector<Digest> blobs_of(PinCheck& check) {
     std::vector<Digest> needed;
-    const auto need = [&](const oci::Descriptor& blob) {
+    const Need need = [&](const oci::Descriptor& blob) {
       needed.push_back(blob.digest);
       blobs_.with([&](auto& known) { known.emplace(blob.digest, blob); });
     };
-    try {
-      auto document = repository_.manifest(check.pin.image.digest.to_string());
-      oci::Image image;
-      image.manifest =
-          oci::Manifest::parse(document.bytes, document.descriptor.media_type, check.pin.image.digest.to_string());
-      image.document = std::move(document);
-      need(image.manifest.config);
-      for (const auto& layer : image.manifest.layers) need(layer);
-      if (!check.pin.index) return needed;
-      const auto index = index::parse_index_manifest(repository_.manifest(check.pin.index->to_string()), image);
-      need(index.tree);
-      if (index.ranges) need(*index.ranges);
-      if (index.cold) need(*index.cold);
-      if (index.profile) need(*index.profile);
-      for (const auto& layer : index.layers) {
-        need(layer.map);
-        need(layer.entries);
-        if (layer.windows) need(*layer.windows);
+    const auto look = [&](const auto& at) {
+      try {
+        at();
+        return true;
+      } catch (const NotFound& error) {
+        check.problems.emplace_back(error.what());
+      } catch (const CorruptData& error) {
+        check.problems.emplace_back(error.what());
+      } catch (const Unsupported& error) {
+        check.problems.emplace_back(error.what());
       }
-    } catch (const NotFound& error) {
-      check.problems.emplace_back(error.what());
-    } catch (const CorruptData& error) {
-      check.problems.emplace_back(error.what());
-    } catch (const Unsupported& error) {
-      check.problems.emplace_back(error.what());
-    }
+      return false;
+    };
+    oci::Image image;
+    if (!look([&] { image = open_pinned(repository_, check.pin); })) return needed;
+    need_blobs_of(image.document, need);
+    if (check.pin.index) look([&] { need_promised_index(image, check, need); });
+    look([&] {
+      index::visit_indexes(repository_, image, [&](const index::FoundIndex& taken) {
+        need_blobs_of(taken.document, need);
+        return true;
+      });
+    });
+    look([&] { need_signatures(check, need); });
     return needed;
+  }
+
+  void need_promised_index(const oci::Image& image, PinCheck& check, const Need& need) {
+    const auto document = repository_.manifest(check.pin.index->to_string());
+    index::parse_index_manifest(document, image);
+    need_blobs_of(document, need);
+    if (!is_listed(repository_, check.pin.image.digest, *check.pin.index))
+      check.problems.push_back(
+          fmt::format("index {} is there, but the image's list of indexes does not name it; `varve pin repair {}` does",
+                      check.pin.index->to_string(), repository_.name()));
+  }
+
+  static void need_blobs_of(const oci::Document& document, const Need& need) {
+    const auto manifest =
+        oci::Manifest::parse(document.bytes, document.descriptor.media_type, document.descriptor.digest.to_string());
+    need(manifest.config);
+    for (const auto& layer : manifest.layers) need(layer);
+  }
+
+  void need_signatures(PinCheck& check, const Need& need) {
+    const auto& promised = check.pin.signatures;
+    if (promised.empty()) return;
+    const auto found = signatures_of(repository_, check.pin);
+    for (const auto& blob : found)
+      if (std::ranges::binary_search(promised, blob.digest)) need(blob);
+    std::vector<Digest> there, lost;
+    std::ranges::transform(found, std::back_inserter(there), &oci::Descriptor::digest);
+    std::ranges::set_difference(promised, there, std::back_inserter(lost));
+    for (const auto& digest : lost)
+      check.problems.push_back(fmt::format("signature {} is not beside it any more", digest.to_string()));
   }
 
   std::string problem_of(const oci::Descriptor& blob) {
@@ -261,7 +361,8 @@ bool add_promise(std::vector<Pin>& pins, Pin& pin) {
 std::string list_of_pins(std::vector<Pin> pins) {
   std::ranges::sort(pins, {}, order_of);
   auto entries = json::array();
-  for (const auto& pin : pins) entries.push_back(entry_of(pin));
+  for (std::size_t i = 0; i < pins.size(); ++i)
+    entries.push_back(entry_of(pins[i], i != 0 && pins[i - 1].image.digest == pins[i].image.digest));
   return json{{"schemaVersion", 2},
               {"mediaType", oci::kOciIndexType},
               {"artifactType", kPinsArtifactType},
@@ -296,6 +397,31 @@ std::vector<Pin> read_pins(oci::Repository& repository) {
   }
 }
 
+std::vector<Pin> read_whole_list(oci::Repository& repository, const std::vector<Pin>& known,
+                                 std::string_view consequence) {
+  std::vector<Pin> list;
+  try {
+    list = read_pins(repository);
+  } catch (const CorruptData& error) {
+    fail<CorruptData>("{}; {}", error.what(), consequence);
+  }
+  const auto lost = lost_pins(known, list);
+  if (lost.empty()) return list;
+  fail<CorruptData>(
+      "{}: this machine knows of {} that the list there does not name: {}; {}; `varve pin repair {}` puts back what was "
+      "lost, `varve pin rm {}@{}` forgets what was taken back elsewhere",
+      repository.name(), lost.size() == 1 ? "a pin" : fmt::format("{} pins", lost.size()), promise_text(lost.front()),
+      consequence, repository.name(), repository.name(), lost.front().image.digest.to_string());
+}
+
+void promise_what_is_there(oci::Repository& repository, const oci::Image& image, Pin& pin) {
+  pin.index.reset();
+  if (const auto index = index::find_index(repository, image)) pin.index = index->manifest.digest;
+  pin.signatures.clear();
+  for (const auto& blob : signatures_of(repository, pin)) pin.signatures.push_back(blob.digest);
+  if (pin.signatures.size() > kMaxPinSignatures) pin.signatures.resize(kMaxPinSignatures);
+}
+
 void change_pins(oci::Repository& repository, const std::filesystem::path& layout_dir,
                  const std::function<void(std::vector<Pin>&)>& change) {
   rewrite_list(
@@ -313,6 +439,7 @@ PinRepair repair_pins(oci::Repository& repository, const std::filesystem::path& 
       return std::nullopt;
     }
   };
+  std::vector<Pin> promised;
   rewrite_list(repository, layout_dir, read, [&](std::vector<Pin>& pins) {
     repair.restored.clear();
     repair.gone.clear();
@@ -321,7 +448,10 @@ PinRepair repair_pins(oci::Repository& repository, const std::filesystem::path& 
       (there ? repair.restored : repair.gone).push_back(pin);
       if (there) add_promise(pins, pin);
     }
+    promised = pins;
   });
+  for (const auto& pin : promised)
+    if (list_index_again(repository, pin)) repair.relisted.push_back(pin);
   return repair;
 }
 

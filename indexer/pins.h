@@ -18,7 +18,7 @@ namespace varve::indexer {
 
 inline constexpr std::string_view kPinsArtifactType = "application/vnd.varve.pins.v1";
 inline constexpr std::size_t kMaxPins = 10'000;
-inline constexpr std::string_view kReplacedPinsTag = "varve-pins-replaced";
+inline constexpr std::size_t kMaxPinSignatures = 64;  // promised with one image; of more the first by digest
 
 struct Pin {
   oci::Descriptor image;  // its manifest, as a descriptor without annotations
@@ -27,6 +27,8 @@ struct Pin {
   std::string by;
   std::string reason;
   std::optional<Digest> index;  // its index's manifest when it was pinned: promised too
+  // Blobs that held signatures of image and index when it was pinned, sorted, one for each signature; promised too.
+  std::vector<Digest> signatures = {};
 };
 
 // One image may be promised several times: promises differ by image, name or who made them. It is free when the last is
@@ -53,6 +55,14 @@ std::vector<Pin> parse_pins(ByteView list, const std::string& what);
 // none.
 std::vector<Pin> read_pins(oci::Repository& repository);
 
+// The list, which others may rely on. Throws CorruptData, saying what to do and ending in `consequence` ("nothing was
+// removed"), for one that is none or lacks one of `known`.
+std::vector<Pin> read_whole_list(oci::Repository& repository, const std::vector<Pin>& known,
+                                 std::string_view consequence);
+
+// What `pin` promises beside the image as it is there now: its index, and signatures of both.
+void promise_what_is_there(oci::Repository& repository, const oci::Image& image, Pin& pin);
+
 // Reads the list, lets `change` alter it, and puts it back unless it is as before. In a layout folder (`layout_dir` not
 // empty) others wait; a registry has no locks: what another writer did in between is looked for afterwards and the
 // change made again, at most a few times. Throws TemporaryError after that. `change` may be called several times.
@@ -62,12 +72,13 @@ void change_pins(oci::Repository& repository, const std::filesystem::path& layou
 struct PinRepair {
   std::vector<Pin> restored;  // promises that the list lacked
   std::vector<Pin> gone;      // lacked, and so is the image's manifest: nothing can be promised of it
+  std::vector<Pin> relisted;  // the promised index was there, and nothing at the image named it
   std::string set_aside;  // the tag under which what lay in the list's place is kept; "" = that was a list, or nothing
                           // that can be read
 };
 
-// Makes the list name all of `known` that it lacks; a list that is none or is damaged is written anew. Waits and tries
-// again as change_pins().
+// Makes the list name all of `known` that it lacks; a list that is none or is damaged is written anew. Promised indexes
+// are listed again at their images. Waits and tries again as change_pins().
 PinRepair repair_pins(oci::Repository& repository, const std::filesystem::path& layout_dir,
                       const std::vector<Pin>& known);
 
@@ -77,8 +88,9 @@ struct PinCheck {
   std::uint64_t bytes = 0;            // of its blobs, compressed
 };
 
-// Proves that manifest, config, every layer and the promised index are there with the right sizes; `deep` reads all
-// bytes and checks the digests. Blobs that several pins share are looked at once.
+// Proves that manifest, config, every layer, the promised index and signatures, and the index that a mount takes now
+// are there with the right sizes, and that the promised ones are found from the image; `deep` reads all bytes and
+// checks the digests. Blobs that several pins share are looked at once.
 std::vector<PinCheck> check_pins(oci::Repository& repository, const std::vector<Pin>& pins, bool deep, unsigned jobs,
                                  const Work& work);
 

@@ -12,6 +12,7 @@
 namespace varve::indexer {
 namespace {
 
+using ::testing::AllOf;
 using ::testing::ElementsAre;
 using ::testing::HasSubstr;
 using ::testing::IsEmpty;
@@ -73,6 +74,41 @@ TEST(Pins, TheSamePromisesGiveTheSameListInAnyOrder) {
   EXPECT_EQ(list_of_pins(parse_pins(as_bytes(list), "x")), list);
 }
 
+TEST(Pins, WhatIsPromisedBesideTheImageIsInTheList) {
+  auto anns = pin_of("i", "v1", "ann"), bobs = pin_of("i", "v1", "bob"), paper = pin_of("i", "paper", "bob");
+  anns.index = paper.index = digest_of(as_bytes("index"));
+  anns.signatures = {digest_of(as_bytes("payload")), digest_of(as_bytes("payload"))};
+  const auto read = parse_pins(as_bytes(list_of_pins({anns, bobs, paper})), "x");
+  ASSERT_THAT(texts(read), ElementsAre("paper/bob/", "v1/ann/", "v1/bob/"));
+  EXPECT_EQ(read[0].index, anns.index);
+  EXPECT_EQ(read[1].index, anns.index);
+  EXPECT_EQ(read[2].index, std::nullopt);
+  EXPECT_THAT(read[1].signatures, SizeIs(2));
+}
+
+// What Varve did before it kept several promises: one entry an image, whose index is a digest or nothing.
+bool is_read_by_older_programs(const std::string& list) {
+  for (const auto& entry : oci::ImageIndex::parse(as_bytes(list), "x").manifests) {
+    const auto index = entry.annotations.find("dev.varve.pin.index");
+    if (index != entry.annotations.end() && !Digest::try_parse(index->second)) return false;
+  }
+  return true;
+}
+
+TEST(Pins, ProgramsThatKnowOnePromiseAnImageRefuseAListOfSeveral) {
+  auto anns = pin_of("i", "v1", "ann");
+  anns.index = digest_of(as_bytes("index"));
+  EXPECT_TRUE(is_read_by_older_programs(list_of_pins({anns, pin_of("j", "v1", "bob")})));
+  EXPECT_FALSE(is_read_by_older_programs(list_of_pins({anns, pin_of("i", "v1", "bob")})));
+}
+
+TEST(Pins, TooManySignaturesAreRefused) {
+  auto pin = pin_of("i", "v1", "ann");
+  pin.signatures.assign(kMaxPinSignatures + 1, digest_of(as_bytes("payload")));
+  EXPECT_THAT([&] { parse_pins(as_bytes(list_of_pins({pin})), "x"); },
+              ThrowsMessage<Unsupported>(HasSubstr("65 signatures")));
+}
+
 TEST(Pins, AnIndexOfPlatformsIsNoList) {
   const std::string platforms =
       R"({"schemaVersion":2,"mediaType":"application/vnd.oci.image.index.v1+json","manifests":[]})";
@@ -120,6 +156,30 @@ TEST_F(PinsInAFolder, RepairKeepsWhatTookTheListsPlace) {
   EXPECT_THAT(texts(repair.restored), ElementsAre("one/ann/"));
   EXPECT_EQ(folder_->manifest(repair.set_aside).descriptor.digest, image.descriptor.digest);
   EXPECT_THAT(texts(read_pins(*folder_)), ElementsAre("one/ann/"));
+}
+
+TEST_F(PinsInAFolder, ASecondRepairLeavesWhatTheFirstSetAside) {
+  const auto take_place = [&](const char* tag) {
+    const auto image = folder_->manifest(tag);
+    folder_->put_manifest(image.bytes, image.descriptor.media_type, oci::kPinsTag);
+    return repair_pins(*folder_, dir_ / "images", {}).set_aside;
+  };
+  const auto first = take_place("one"), second = take_place("two"), again = take_place("one");
+  EXPECT_EQ(folder_->manifest(first).descriptor.digest, one_.image.digest);
+  EXPECT_EQ(folder_->manifest(second).descriptor.digest, two_.image.digest);
+  EXPECT_EQ(again, first);
+  EXPECT_NE(oci::use_of_tag(second), "");
+}
+
+TEST_F(PinsInAFolder, OthersMayRelyOnAListThatNamesAllThatIsKnown) {
+  change_pins(*folder_, dir_ / "images", [&](auto& pins) { pins = {two_}; });
+  EXPECT_THAT(read_whole_list(*folder_, {two_}, "nothing was removed"), SizeIs(1));
+  EXPECT_THAT(
+      [&] {
+        read_whole_list(*folder_, {one_, two_}, "nothing was removed");
+      },
+      ThrowsMessage<CorruptData>(
+          AllOf(HasSubstr("\"one\" of \"ann\""), HasSubstr("nothing was removed"), HasSubstr("varve pin repair"))));
 }
 
 TEST_F(PinsInAFolder, RepairLeavesOthersPromisesAndPromisesNothingOfWhatIsGone) {

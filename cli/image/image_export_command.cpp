@@ -31,6 +31,7 @@ indexer::ExportReport export_to_archive(const Context& context, const oci::Image
   if (!name.empty()) {
     const auto reference = oci::Reference::parse("docker://" + name);
     if (reference.digest) fail<UsageError>("{}: an archive cannot hold a digest as its name, only NAME[:TAG]", name);
+    refuse_own_tag(reference);  // whoever loads it pushes it under that name
     if (name.find(':', name.rfind('/') == std::string::npos ? 0 : name.rfind('/')) == std::string::npos)
       name += ":latest";
   }

@@ -1,6 +1,7 @@
 #include <algorithm>
 #include <cstdlib>
 #include <ctime>
+#include <functional>
 #include <memory>
 #include <ostream>
 
@@ -13,7 +14,6 @@
 #include "core/base/file.h"
 #include "core/base/progress.h"
 #include "core/base/safe_text.h"
-#include "core/index/format/image_index.h"
 #include "indexer/known_pins.h"
 #include "indexer/pins.h"
 #include "indexer/wanted_pins.h"
@@ -35,6 +35,8 @@ json to_json(const indexer::Pin& pin, const std::string& place) {
               {"name", pin.name}, {"since", pin.since},
               {"by", pin.by},     {"reason", pin.reason}};
   object["index"] = pin.index ? json(pin.index->to_string()) : json(nullptr);
+  object["signatures"] = json::array();
+  for (const auto& signature : pin.signatures) object["signatures"].push_back(signature.to_string());
   return object;
 }
 
@@ -59,7 +61,11 @@ Added look_at(const Context& context, const WantedPin& arguments) {
   pin.since = rfc3339(std::time(nullptr));
   pin.by = arguments.by;
   pin.reason = arguments.reason;
-  if (const auto index = index::find_index(*image.repository, image)) pin.index = index->manifest.digest;
+  indexer::promise_what_is_there(*image.repository, image, pin);
+  Progress none;
+  const auto check = indexer::check_pins(*image.repository, {pin}, false, kCheckJobs, {none, context.cancel}).front();
+  if (!check.problems.empty())
+    fail<CorruptData>("{}: it is not whole, so it was not pinned: {}", arguments.image, check.problems.front());
   return {.pin = std::move(pin), .place = place_of(reference)};
 }
 
@@ -107,17 +113,39 @@ std::shared_ptr<oci::Repository> open_place(const Context& context, const std::s
   return oci::open_repository(oci::Reference::parse(place), context.global.registry);
 }
 
-void list_pins(const Context& context, const std::vector<std::string>& given) {
+// Looks at each place, whatever is wrong with others. Returns those that could not be read; the error of the only one
+// that was asked for is the command's.
+json visit_places(Context& context, const std::vector<std::string>& given,
+                  const std::function<void(const std::string& place)>& visit) {
+  const auto places = wanted_places(context, given);
+  auto unreadable = json::array();
+  for (const auto& place : places) {
+    try {
+      visit(place);
+    } catch (const Cancelled&) {
+      throw;
+    } catch (const std::exception& error) {
+      if (given.size() == 1) throw;
+      context.exit_status = 3;
+      context.err << fmt::format("{}: its pins were not read: {}\n", printable(place), printable(error.what()));
+      unreadable.push_back({{"place", place}, {"problem", error.what()}});
+    }
+  }
+  return unreadable;
+}
+
+void list_pins(Context& context, const std::vector<std::string>& given) {
   auto pins = json::array();
   std::vector<std::vector<std::string>> rows{{"NAME", "IMAGE", "SINCE", "BY", "WHERE", "REASON"}};
-  for (const auto& place : wanted_places(context, given)) {
+  auto unreadable = visit_places(context, given, [&](const std::string& place) {
     for (const auto& pin : indexer::read_pins(*open_place(context, place))) {
       pins.push_back(to_json(pin, place));
       rows.push_back({printable(pin.name), pin.image.digest.to_string().substr(0, 19), pin.since.substr(0, 10),
                       printable(pin.by), printable(place), printable(pin.reason)});
     }
-  }
-  if (context.global.json) return context.print_json({{"pins", std::move(pins)}});
+  });
+  if (context.global.json)
+    return context.print_json({{"pins", std::move(pins)}, {"unreadable", std::move(unreadable)}});
   print_table(context.out, rows);
 }
 
@@ -162,19 +190,31 @@ void check_place(const Context& context, const std::string& place, bool deep, js
 void check_pins(Context& context, const PinCheckArguments& arguments) {
   auto checks = json::array();
   std::size_t broken = 0;
-  for (const auto& place : wanted_places(context, arguments.places))
+  auto unreadable = visit_places(context, arguments.places, [&](const std::string& place) {
     check_place(context, place, arguments.deep, checks, broken);
+  });
   if (broken != 0) context.exit_status = 3;
   const auto count = checks.size();
-  if (context.global.json) return context.print_json({{"pins", std::move(checks)}, {"deep", arguments.deep}});
-  context.out << fmt::format("{} pins checked{}, {} not whole\n", count, arguments.deep ? ", every byte" : "", broken);
+  const auto unread = unreadable.empty() ? "" : fmt::format(", {} places not read", unreadable.size());
+  if (context.global.json)
+    return context.print_json(
+        {{"pins", std::move(checks)}, {"unreadable", std::move(unreadable)}, {"deep", arguments.deep}});
+  context.out << fmt::format("{} pins checked{}, {} not whole{}\n", count, arguments.deep ? ", every byte" : "", broken,
+                             unread);
 }
 
 struct RemoveArguments {
   std::string image, name, by;
+  bool all = false;
 };
 
-// Which promises the words mean. Throws UsageError, naming them all, if several.
+std::string texts_of(const std::vector<indexer::Pin>& pins) {
+  std::string all;
+  for (const auto& pin : pins) all += (all.empty() ? "" : ", ") + indexer::promise_text(pin);
+  return all;
+}
+
+// Which promises the words mean. Throws UsageError, naming them all, if several and not all of one image are asked for.
 class Meant {
  public:
   Meant(const Context& context, const RemoveArguments& arguments) : arguments_(arguments) {
@@ -191,18 +231,17 @@ class Meant {
     }
   }
 
-  std::optional<indexer::Pin> find_in(const std::vector<indexer::Pin>& pins) const {
+  std::vector<indexer::Pin> find_in(const std::vector<indexer::Pin>& pins) const {
     std::vector<indexer::Pin> meant;
     std::ranges::copy_if(pins, std::back_inserter(meant), [&](const indexer::Pin& pin) {
       return (!digest_ || pin.image.digest == *digest_) && (arguments_.name.empty() || pin.name == arguments_.name) &&
              (arguments_.by.empty() || pin.by == arguments_.by);
     });
-    if (meant.empty()) return std::nullopt;
-    if (meant.size() == 1) return meant.front();
-    std::string all;
-    for (const auto& pin : meant) all += (all.empty() ? "" : ", ") + indexer::promise_text(pin);
-    fail<UsageError>("{}: {} promises are meant: {}; say which with --name, --by or @DIGEST", arguments_.image,
-                     meant.size(), all);
+    const bool one_image = std::ranges::all_of(
+        meant, [&](const indexer::Pin& pin) { return pin.image.digest == meant.front().image.digest; });
+    if (meant.size() <= 1 || (arguments_.all && one_image)) return meant;
+    fail<UsageError>("{}: {} promises are meant: {}; say which with --name, --by or @DIGEST{}", arguments_.image,
+                     meant.size(), texts_of(meant), one_image ? ", or --all" : "");
   }
 
  private:
@@ -227,33 +266,32 @@ void remove_pin(const Context& context, const RemoveArguments& arguments) {
   const auto lock = indexer::KnownPins::lock(context.global.root);
   indexer::KnownPins known(context.global.root);
   const auto remembered = known.pins_of(place);
-  std::optional<indexer::Pin> taken;
-  std::vector<indexer::Pin> after, others;
+  std::vector<indexer::Pin> taken, after, others;
   const auto repository = oci::open_repository(reference, context.global.registry);
   indexer::change_pins(*repository, layout_dir(reference), [&](std::vector<indexer::Pin>& pins) {
     const auto lost = indexer::lost_pins(remembered, pins);
     taken = meant.find_in(pins);
-    const bool listed = taken.has_value();
+    const bool listed = !taken.empty();
     if (!listed) taken = meant.find_in(lost);
-    if (listed) std::erase_if(pins, [&](const indexer::Pin& pin) { return indexer::is_same_promise(pin, *taken); });
+    std::erase_if(pins, [&](const indexer::Pin& pin) {
+      return std::ranges::any_of(taken, [&](const auto& one) { return indexer::is_same_promise(pin, one); });
+    });
     after = others = pins;
-    if (!taken) return;
-    std::erase_if(others, [&](const indexer::Pin& pin) { return pin.image.digest != taken->image.digest; });
+    if (taken.empty()) return;
+    std::erase_if(others, [&](const indexer::Pin& pin) { return pin.image.digest != taken.front().image.digest; });
     if (listed && others.empty()) check_nothing_lost(lost, place);
   });
-  if (!taken)
+  if (taken.empty())
     fail<NotFound>("{}: it is not pinned{}; `varve pin ls` shows what is", arguments.image,
                    arguments.name.empty() && arguments.by.empty() ? "" : " so");
-  known.remember(place, after, {*taken});
-  const auto digest = taken->image.digest.to_string();
+  known.remember(place, after, taken);
+  const auto digest = taken.front().image.digest.to_string();
   if (context.global.json)
     return context.print_json({{"removed", json::array({arguments.name.empty() ? digest : arguments.name})}});
   if (others.empty()) {
     context.out << fmt::format("{} is pinned no more\n", digest);
   } else {
-    std::string all;
-    for (const auto& pin : others) all += (all.empty() ? "" : ", ") + indexer::promise_text(pin);
-    context.out << fmt::format("{} stays pinned: {}\n", digest, all);
+    context.out << fmt::format("{} stays pinned: {}\n", digest, texts_of(others));
   }
 }
 
@@ -267,17 +305,23 @@ void repair_list(Context& context, const std::string& where) {
   known.remember(place, indexer::read_pins(*repository));
   if (!repair.gone.empty()) context.exit_status = 3;
   if (context.global.json) {
-    auto restored = json::array(), gone = json::array();
+    auto restored = json::array(), gone = json::array(), relisted = json::array();
     for (const auto& pin : repair.restored) restored.push_back(to_json(pin, place));
     for (const auto& pin : repair.gone) gone.push_back(to_json(pin, place));
-    return context.print_json(
-        {{"restored", std::move(restored)}, {"gone", std::move(gone)}, {"set_aside", repair.set_aside}});
+    for (const auto& pin : repair.relisted) relisted.push_back(to_json(pin, place));
+    return context.print_json({{"restored", std::move(restored)},
+                               {"gone", std::move(gone)},
+                               {"relisted", std::move(relisted)},
+                               {"set_aside", repair.set_aside}});
   }
   for (const auto& pin : repair.restored) context.out << fmt::format("restored {}\n", indexer::promise_text(pin));
   for (const auto& pin : repair.gone)
     context.out << fmt::format(
         "not restored {}: the image is not there; bring it back, or `varve pin rm {}@{}` forgets it\n",
         indexer::promise_text(pin), place, pin.image.digest.to_string());
+  for (const auto& pin : repair.relisted)
+    context.out << fmt::format("the image of {} names its index {} again\n", indexer::promise_text(pin),
+                               pin.index->to_string());
   if (!repair.set_aside.empty())
     context.out << fmt::format("what lay in the list's place has the tag {} now\n", repair.set_aside);
   context.out << fmt::format("{} pins restored, {} not\n", repair.restored.size(), repair.gone.size());
@@ -339,8 +383,9 @@ void add_pin_command(CLI::App& app, Context& context) {
       ->required();
   rm->add_option("--name", removed->name, "The pin of this name; must be said, or --by, if the image has several");
   rm->add_option("--by", removed->by, "The pin that this one made");
+  rm->add_flag("--all", removed->all, "All pins of the image that are meant");
   rm->footer(
-      "Example:\n  varve pin rm oci:images:v1\n  varve pin rm oci:images --name v1 --by ann\n\n"
+      "Example:\n  varve pin rm oci:images:v1\n  varve pin rm oci:images --name v1 --by ann\n  varve pin rm oci:images:v1 --all\n\n"
       "An image that was pinned several times is free when the last promise is taken back.");
   rm->callback([&context, removed] { remove_pin(context, *removed); });
 }

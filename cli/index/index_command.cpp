@@ -70,7 +70,8 @@ std::vector<SignedManifest> sign_made(const IndexSigner& signer, const oci::Imag
 
 void run_index(Context& context, const IndexArguments& arguments) {
   const bool beside = arguments.destination.empty();
-  const auto reference = beside ? oci::Reference() : parse_destination(arguments.destination);
+  auto reference = beside ? oci::Reference() : parse_destination(arguments.destination);
+  reference.tag.reset();  // an index has none
   const auto image = context.open_image(arguments.image);
   const auto destination = beside ? image.repository : open_destination(context, arguments.image, reference);
   std::optional<IndexSigner> signer;  // before the work: a passphrase is not asked for an hour later

@@ -96,6 +96,15 @@ bool has_same_entry(const json& manifests, const json& wanted) {
 
 bool is_pins_tag(std::string_view tag) { return tag == kPinsTag || tag_part(tag) == kPinsTag; }
 
+std::string_view use_of_tag(std::string_view tag) {
+  if (is_pins_tag(tag)) return "the list of pinned images";
+  for (const auto name : {tag, tag_part(tag)}) {
+    if (name.starts_with(kReplacedPinsTag)) return "what took the place of the list of pinned images";
+    if (tag_subject(name)) return "what belongs to that digest, indexes and signatures";
+  }
+  return "";
+}
+
 std::optional<Digest> tag_subject(std::string_view tag) {
   constexpr std::string_view kPrefix = "sha256-";
   if (!tag.starts_with(kPrefix)) return std::nullopt;

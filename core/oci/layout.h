@@ -16,8 +16,12 @@ namespace varve::oci {
 
 // The tag of the list of pinned images (indexer/pins.h), which is an index but no image.
 inline constexpr std::string_view kPinsTag = "varve-pins";
+// What lay in the list's place when it was written anew; a number follows where several did.
+inline constexpr std::string_view kReplacedPinsTag = "varve-pins-replaced";
 // Also of a whole name of a layout folder with this tag: who looks for the list may find that.
 bool is_pins_tag(std::string_view tag);
+// What Varve and other tools keep under such a tag, in words; "" = nothing: it may be an image's. Also of whole names.
+std::string_view use_of_tag(std::string_view tag);
 
 inline constexpr std::uint64_t kMaxIndexJsonBytes = 16 * 1024 * 1024;  // thousands of artifacts beside 150 images
 

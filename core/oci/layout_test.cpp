@@ -275,6 +275,17 @@ TEST_F(LayoutTest, NamesWhatIsMissing) {
   EXPECT_THAT(message(dir_.path()), HasSubstr("index.json is missing"));
 }
 
+TEST_F(LayoutTest, KnowsTheTagsUnderWhichNoImageLies) {
+  const std::string of_a_digest = "sha256-" + std::string(64, 'a');
+  for (const auto& tag : {std::string(kPinsTag), std::string(kReplacedPinsTag), std::string(kReplacedPinsTag) + "-2",
+                          of_a_digest, of_a_digest + ".sig", of_a_digest + ".att"}) {
+    EXPECT_NE(use_of_tag(tag), "") << tag;
+    EXPECT_NE(use_of_tag("registry.example/team/app:" + tag), "") << tag;
+  }
+  for (const auto* tag : {"v1", "latest", "varve", "varve-pins2", "sha256-", "sha256-abc", "team/app:v1"})
+    EXPECT_EQ(use_of_tag(tag), "") << tag;
+}
+
 TEST_F(LayoutTest, LosesNoEntryOfTwoProcessesAndManyThreads) {
   constexpr int kEach = 25;
   const auto write_some = [&](const std::string& who) {

@@ -137,6 +137,20 @@ FoundBundles find_bundles(oci::Repository& repository, const Digest& manifest) {
   return found;
 }
 
+std::vector<oci::Descriptor> bundle_blobs(oci::Repository& repository, const Digest& manifest) {
+  std::vector<oci::Descriptor> blobs;
+  for (const auto& referrer : candidates_of(repository, manifest)) {
+    try {
+      if (const auto blob = bundle_blob(repository, referrer, manifest)) blobs.push_back(*blob);
+    } catch (const TemporaryError&) {
+      throw;
+    } catch (const Error& error) {
+      log::debug("{}: passing over a bundle: {}", repository.name(), error.what());
+    }
+  }
+  return blobs;
+}
+
 oci::Descriptor put_bundle(oci::Repository& repository, const oci::Descriptor& subject, const Bundle& bundle) {
   oci::ArtifactManifest manifest;
   manifest.artifact_type = kBundleType;

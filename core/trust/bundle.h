@@ -47,6 +47,9 @@ struct FoundBundles {
 };
 FoundBundles find_bundles(oci::Repository& repository, const Digest& manifest);
 
+// Where those bundles lie, there or not; what names none is passed over.
+std::vector<oci::Descriptor> bundle_blobs(oci::Repository& repository, const Digest& manifest);
+
 // Puts the bundle as a referrer of `subject`. Returns its manifest.
 oci::Descriptor put_bundle(oci::Repository& repository, const oci::Descriptor& subject, const Bundle& bundle);
 

@@ -50,6 +50,13 @@ bool sign_manifest(oci::Repository& repository, const oci::Descriptor& manifest,
   return true;
 }
 
+std::vector<oci::Descriptor> signature_blobs(oci::Repository& repository, const Digest& manifest) {
+  auto blobs = simple_signature_blobs(repository, manifest);
+  std::ranges::move(bundle_blobs(repository, manifest), std::back_inserter(blobs));
+  std::ranges::sort(blobs, {}, &oci::Descriptor::digest);
+  return blobs;
+}
+
 std::size_t copy_signatures(oci::Repository& from, oci::Repository& to, const oci::Descriptor& manifest) {
   const auto simple = find_simple_signatures(from, manifest.digest).signatures;
   for (const auto& signature : simple) add_simple_signature(to, manifest.digest, signature);

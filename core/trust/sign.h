@@ -25,6 +25,10 @@ std::string identity_of(const oci::Repository& repository);
 bool sign_manifest(oci::Repository& repository, const oci::Descriptor& manifest, const std::string& docker_reference,
                    const Signer& signer);
 
+// The blobs that hold signatures of `manifest`, there or not, in both forms; by digest. One is named as often as keys
+// have signed it. Throws CorruptData for signatures that no reader can find a beginning of.
+std::vector<oci::Descriptor> signature_blobs(oci::Repository& repository, const Digest& manifest);
+
 // The signatures of `manifest` that lie in `from` go along to `to`. Returns how many.
 std::size_t copy_signatures(oci::Repository& from, oci::Repository& to, const oci::Descriptor& manifest);
 

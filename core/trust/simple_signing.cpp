@@ -139,6 +139,17 @@ FoundSimpleSignatures find_simple_signatures(oci::Repository& repository, const 
   return found;
 }
 
+std::vector<oci::Descriptor> simple_signature_blobs(oci::Repository& repository, const Digest& manifest) {
+  std::vector<oci::Descriptor> blobs;
+  const auto document = document_of(repository, manifest);
+  if (!document) return blobs;
+  const auto what = repository.name() + ":" + signature_tag(manifest);
+  const auto parsed = oci::Manifest::parse(document->bytes, document->descriptor.media_type, what);
+  for (const auto& layer : parsed.layers)
+    if (blobs.size() < kMaxSignatures && signature_of(layer)) blobs.push_back(layer);
+  return blobs;
+}
+
 oci::Descriptor add_simple_signature(oci::Repository& repository, const Digest& manifest,
                                      const SimpleSignature& added) {
   const auto tag = signature_tag(manifest);

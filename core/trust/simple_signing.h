@@ -48,6 +48,11 @@ struct FoundSimpleSignatures {
 };
 FoundSimpleSignatures find_simple_signatures(oci::Repository& repository, const Digest& manifest);
 
+// The payloads of those signatures as the manifest under the tag names them, there or not: one for each signature, so
+// that a payload that several keys signed is named several times. Throws CorruptData for a tag that is no such
+// manifest.
+std::vector<oci::Descriptor> simple_signature_blobs(oci::Repository& repository, const Digest& manifest);
+
 // Puts a signature beside those that are there, which stay as they are; one that is there already is not put again.
 // Returns the manifest under the tag. Two writers at the same time: the last one wins, as with cosign and skopeo; tries
 // again until its own is there, then throws TemporaryError.

@@ -298,6 +298,14 @@ def a_tag_of_its_own(work, varve):
             done = varve.run(*[destination if word is None else word for word in words], *([] if None in words else [destination]))
             if done.returncode != 2 or b"list of pinned images" not in done.stderr or done.stderr.count(b"\n") != 1:
                 lines.append(f"{words} to {destination}: {done}")
+    for tag in ("varve-pins-replaced", "varve-pins-replaced-2", "sha256-" + "a" * 64, "sha256-" + "a" * 64 + ".sig"):
+        for words in (("image", "export", image), ("image", "optimize", image), ("prune", "apply", work / "plan.json")):
+            for destination in (f"oci:{folder}:{tag}", f"127.0.0.1:9/team/app:{tag}"):
+                done = varve.run(*words, destination)
+                if done.returncode != 2 or b"which would be lost" not in done.stderr:
+                    lines.append(f"{words} to {destination}: {done}")
+    if varve.run("image", "export", image, f"docker-archive:{work}/a.tar:team/app:varve-pins").returncode != 2:
+        lines.append("an archive names its image as the list of pins")
     if (work / "new").exists() or varve.run("pin", "ls", "--json", f"oci:{folder}").stdout != before:
         lines.append("a refused destination was touched")
     return lines
@@ -337,6 +345,12 @@ def lost_lists(work, varve):
             done = varve.run("gc", "--untagged", "--grace", "0", place_again)
             if done.returncode != 1 or b"varve pin repair" not in done.stderr or b"nothing was removed" not in done.stderr or files != sorted(f.name for f in (folder / "blobs/sha256").iterdir()):
                 lines.append(f"gc of {place_again} with a list that is {case}: {done}")
+        for words in (("image", "export", f"{place}:v1"), ("image", "optimize", f"{place}:v1")):
+            done = varve.run(*words, f"{place}:v1")
+            if done.returncode != 1 or b"varve pin repair" not in done.stderr or b"left as it is" not in done.stderr:
+                lines.append(f"{words} onto a tag where the list is {case}: {done}")
+        varve.run("image", "export", f"{place}:v1", f"{place}:v1-too", check=True)  # nothing loses its name by it
+        untag(folder, "v1-too")
         if case != "gone":
             done = varve.run("pin", "rm", f"{place}:v1")
             if done.returncode != 1 or b"varve pin repair" not in done.stderr:
@@ -377,11 +391,121 @@ def lost_lists(work, varve):
     return lines
 
 
+def what_belongs_to_an_image(work, varve):
+    """A pin promises index and signatures as well: check misses them, gc leaves them, repair lists what nothing names."""
+    lines, folder, key = [], series(work / "b", 1), work / "ci.key"
+    image, place = f"oci:{folder}:v0", f"oci:{folder}"
+    varve.environment["COSIGN_PASSWORD"] = ""
+    varve.run("keygen", "-o", work / "ci", check=True)
+    varve.index(image)
+    varve.run("sign", image, "--key", key, "--image", "--bundle", check=True)
+    pin = varve.json("pin", "add", image, "--by", "ann")["pins"][0]
+    whole = (folder / "index.json").read_text()
+    entries = json.loads(whole)["manifests"]
+    if not pin["index"] or len(pin["signatures"]) != 4 or varve.run("pin", "check", "--deep", place).returncode:
+        lines.append(f"a pin of a signed image: {pin}, {varve.run('pin', 'check', place)}")
+    bundle = next(m for m in entries if "sigstore.bundle" in m.get("artifactType", "") and json.loads(layouts.blob_path(image, m["digest"]).read_text())["subject"]["digest"] == pin["index"])
+    signature = next(m for m in entries if m.get("annotations", {}).get("org.opencontainers.image.ref.name") == pin["index"].replace(":", "-") + ".sig")
+    for what, entry, word in (("the bundle", bundle, b"signature"), ("the signature", signature, b"signature"), ("the index", next(m for m in entries if m["digest"] == pin["index"]), b"index")):
+        (folder / "index.json").write_text(json.dumps(json.loads(whole) | {"manifests": [m for m in entries if m != entry]}))
+        done = varve.run("pin", "check", place)
+        if done.returncode != 3 or word not in done.stdout:
+            lines.append(f"pin check where nothing names {what}: {done}")
+    # The index is what was taken out last: its blobs stay, and it is named again.
+    make_old(folder)
+    report = varve.json("gc", "--untagged", "--grace", "0", place)
+    if {pin["index"], *pin["signatures"]} & set(report["removed"]):
+        lines.append(f"gc takes what was promised with an image: {report}")
+    report = varve.json("pin", "repair", place)
+    if [p["image"] for p in report["relisted"]] != [pin["image"]] or varve.run("pin", "check", "--deep", place).returncode or varve.json("pin", "repair", place)["relisted"]:
+        lines.append(f"repair of an index that nothing names: {report}, {varve.run('pin', 'check', place)}")
+    for what, digest in (("index", pin["index"]), ("image", pin["image"])):
+        manifest = layouts.blob_path(image, digest)
+        manifest.rename(work / "kept")
+        done = varve.run("gc", "--grace", "0", place)
+        if done.returncode != 1 or digest.encode() not in done.stderr or b"pin rm" not in done.stderr:
+            lines.append(f"gc where the {what} of a promise is missing: {done}")
+        if varve.run("pin", "check", place).returncode != 3:
+            lines.append(f"pin check where the {what} of a promise is missing")
+        (work / "kept").rename(manifest)
+    return lines
+
+
+def not_whole(work, varve):
+    """What is not there is not promised."""
+    lines, folder = [], series(work / "n", 1)
+    layer = layouts.blob_path(f"oci:{folder}:v0", layouts.manifest_of(f"oci:{folder}:v0")[1]["layers"][1]["digest"])
+    layer.rename(work / "n-layer")
+    done = varve.run("pin", "add", f"oci:{folder}:v0")
+    if done.returncode != 1 or layer.name.encode() not in done.stderr or varve.json("pin", "ls", f"oci:{folder}")["pins"]:
+        lines.append(f"pin add of an image without one of its layers: {done}")
+    (work / "n-layer").rename(layer)
+    varve.run("pin", "add", f"oci:{folder}:v0", check=True)
+    return lines
+
+
+def manifests_as_layers(work, varve):
+    """Who names the manifest of an image as a layer has reached one file of it, not the image."""
+    lines, folder = [], series(work / "y", 2)
+    innocent, manifest = layouts.manifest_of(f"oci:{folder}:v1")
+    first, stranger = layouts.manifest_of(f"oci:{folder}:v0")
+    stranger["layers"].append({"mediaType": "application/vnd.oci.image.layer.v1.tar", "digest": innocent["digest"], "size": innocent["size"]})
+    untag(folder, "v1")
+    put_under_tag(folder, json.dumps(stranger).encode(), first["mediaType"], "a-stranger")
+    index = json.loads((folder / "index.json").read_text())
+    (folder / "index.json").write_text(json.dumps(index | {"manifests": [*index["manifests"], innocent]}))
+    report = varve.json("gc", "--grace", "0", f"oci:{folder}")
+    if set(report["removed"]) & {layer["digest"] for layer in manifest["layers"]}:
+        lines.append(f"gc takes layers of an image that another one names as its layer: {report}")
+    return lines
+
+
+def all_at_once(work, varve):
+    lines, folder = [], series(work / "m", 2)
+    for tag, name, by in (("v0", "one", "ann"), ("v0", "two", "ann"), ("v0", "one", "bob"), ("v1", "one", "ann")):
+        varve.run("pin", "add", f"oci:{folder}:{tag}", "--name", name, "--by", by, check=True)
+    left = lambda: sorted((p["name"], p["by"]) for p in varve.json("pin", "ls", f"oci:{folder}")["pins"])
+    if varve.run("pin", "rm", f"oci:{folder}", "--name", "one", "--all").returncode != 2 or len(left()) != 4:
+        lines.append("pin rm --all takes promises of several images")
+    varve.run("pin", "rm", f"oci:{folder}:v0", "--by", "ann", "--all", check=True)
+    if left() != [("one", "ann"), ("one", "bob")]:
+        lines.append(f"pin rm --all of ann's: {left()}")
+    varve.run("pin", "add", f"oci:{folder}:v0", "--by", "ann", check=True)
+    varve.run("pin", "rm", f"oci:{folder}:v0", "--all", check=True)
+    if left() != [("one", "ann")] or varve.run("pin", "check", f"oci:{folder}").returncode:
+        lines.append(f"pin rm --all: {left()}")
+    return lines
+
+
+def places_that_are_gone(work, varve):
+    """One vanished folder, one registry that is away: the others are listed and checked all the same."""
+    lines = []
+    with Varve(work / "v") as other:
+        other.environment.pop("USER", None)
+        for name in ("va", "vb", "vc"):
+            other.run("pin", "add", f"oci:{series(work / name, 1)}:v0", check=True)
+        shutil.rmtree(work / "va")
+        known = other.root / "pins.json"
+        document = json.loads(known.read_text())
+        document["places"]["127.0.0.1:9/team/app"] = document["places"][f"oci:{work}/vb"]
+        known.write_text(json.dumps(document))
+        listed, checked = other.run("pin", "ls", "--json"), other.run("pin", "check", "--json")
+        for words, done in (("ls", listed), ("check", checked)):
+            report = json.loads(done.stdout) if done.stdout else {}
+            if done.returncode != 3 or [p["place"] for p in report.get("pins", [])] != [f"oci:{work}/vb", f"oci:{work}/vc"] or \
+                    sorted(p["place"] for p in report.get("unreadable", [])) != ["127.0.0.1:9/team/app", f"oci:{work}/va"] or done.stderr.count(b"were not read") != 2:
+                lines.append(f"pin {words} with places that are gone: {done}")
+        text = other.run("pin", "check")
+        if text.returncode != 3 or b"2 pins checked, 0 not whole, 2 places not read" not in text.stdout:
+            lines.append(f"pin check with places that are gone: {text}")
+    return lines
+
+
 def main():
     need_tools("skopeo", "docker-registry")
     with work_folder() as work, Varve(work) as varve:
         varve.environment.pop("USER", None)  # whoever runs this
-        lines = pinning(work, varve) + lists_of_pins(work, varve) + many_writers(work, varve) + several_promises(work, varve) + old_lists(work, varve) + a_tag_of_its_own(work, varve) + lost_lists(work, varve) + garbage(work, varve) + pushes_and_kills(work, varve) + in_a_registry(work, varve)
+        lines = pinning(work, varve) + lists_of_pins(work, varve) + many_writers(work, varve) + several_promises(work, varve) + what_belongs_to_an_image(work, varve) + not_whole(work, varve) + manifests_as_layers(work, varve) + all_at_once(work, varve) + places_that_are_gone(work, varve) + old_lists(work, varve) + a_tag_of_its_own(work, varve) + lost_lists(work, varve) + garbage(work, varve) + pushes_and_kills(work, varve) + in_a_registry(work, varve)
         print("\n".join(lines))
         sys.exit(1 if lines else 0)
 
