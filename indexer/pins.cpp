@@ -359,7 +359,7 @@ bool add_promise(std::vector<Pin>& pins, Pin& pin) {
 }
 
 std::string list_of_pins(std::vector<Pin> pins) {
-  std::ranges::sort(pins, {}, order_of);
+  std::ranges::stable_sort(pins, {}, order_of);
   auto entries = json::array();
   for (std::size_t i = 0; i < pins.size(); ++i)
     entries.push_back(entry_of(pins[i], i != 0 && pins[i - 1].image.digest == pins[i].image.digest));
@@ -379,7 +379,7 @@ std::vector<Pin> parse_pins(ByteView bytes, const std::string& what) {
     fail<Unsupported>("{}: {} pins, more than {}", what, list.manifests.size(), kMaxPins);
   std::vector<Pin> pins;
   for (const auto& entry : list.manifests) pins.push_back(pin_of(entry, what));
-  std::ranges::sort(pins, {}, order_of);
+  std::ranges::stable_sort(pins, {}, order_of);
   return pins;
 }
 
