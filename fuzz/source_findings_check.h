@@ -23,6 +23,12 @@ inline void check_findings(const varve::notebooks::Findings& findings, std::stri
     if (!in_text(found.line) || found.tool.empty() || !varve::is_utf8(found.argument)) std::abort();
     if (found.argument.find_first_of(std::string_view("\0\r\n", 3)) != std::string::npos) std::abort();
   }
+  for (const auto& backend : findings.backends) {
+    if (!in_text(backend.line) || backend.module.empty() || backend.call.empty()) std::abort();
+  }
+  for (const auto& library : findings.libraries) {
+    if (library.empty() || library.find_first_of(std::string_view("\0\r\n", 3)) != std::string::npos) std::abort();
+  }
   for (const auto& hint : findings.hints) {
     if (!in_text(hint.line) || hint.kind.empty() || hint.text.empty() || !varve::is_utf8(hint.text)) std::abort();
   }

@@ -20,6 +20,8 @@ struct Import {
   bool rescued = false;       // from a line that does not parse
   bool written_file = false;  // inside a %%writefile body: another program's import
   bool unknown_name = false;  // dynamic, and the name is not a constant: `name` is ""
+  bool in_function = false;   // runs when something is called, not when the file is read
+  bool tried = false;         // optional because the `try` that it stands in catches its failure
   std::uint32_t cell = 0;     // 1-based, counting code cells as the notebook shows them; 0 for scripts without cells
   std::uint32_t line = 0;     // 1-based in the cell
 };
@@ -41,6 +43,14 @@ struct Hint {
   std::uint32_t cell = 0, line = 0;
 };
 
+// A library that another one loads for a call (`read_excel`): the code does not name it, and an image may have others
+// that do the same.
+struct Backend {
+  std::string module;  // "openpyxl"
+  std::string call;    // "read_excel", or the module whose import is enough
+  std::uint32_t cell = 0, line = 0;
+};
+
 // One code cell, ready to be read.
 struct Cell {
   std::string_view text;     // UTF-8; may hold anything
@@ -55,11 +65,20 @@ struct Findings {
   std::vector<Import> imports;  // in order of place; one per name, kind and place; at most kMaxFindings
   std::vector<Install> installs;
   std::vector<Hint> hints;
+  std::vector<Backend> backends;       // in order of place
+  std::vector<std::string> libraries;  // shared libraries that ctypes loads by a name or path, as written
 };
 
 // Python with IPython's magics: all cells of one notebook in order (hints look across cells). Scripts are one cell.
 // Never throws on bad text. Cells of another language (%%R, %%julia) are passed over. Safe from any thread; time and
 // memory are linear in the text.
 Findings read_python(const std::vector<Cell>& cells);
+
+// A file of plain Python: a module of a library, a program. Without IPython's lines and hints; else as read_python().
+Findings read_module(std::string_view text);
+// A file of shell commands: the modules and programs that it runs.
+Findings read_shell(std::string_view text);
+// One command, its words as a program is given them.
+Findings read_command(const std::vector<std::string>& words);
 
 }  // namespace varve::notebooks

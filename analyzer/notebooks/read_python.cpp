@@ -2,6 +2,7 @@
 
 #include "analyzer/notebooks/findings.h"
 #include "analyzer/notebooks/internal/collector.h"
+#include "analyzer/notebooks/internal/command_reader.h"
 #include "analyzer/notebooks/internal/gpu_hints.h"
 #include "analyzer/notebooks/internal/magics.h"
 #include "core/base/utf8.h"
@@ -68,7 +69,32 @@ Findings read_python(const std::vector<Cell>& cells) {
     }
     put_in_order(findings.imports, first);
   }
+  findings.backends = backends_of(out.backend_hits, findings.imports);
   add_gpu_hints(cells, findings);
+  return findings;
+}
+
+Findings read_module(std::string_view text) {
+  Findings findings;
+  Collector out(findings);
+  LineCounter lines(text);
+  read_python_source({.text = text, .lines = &lines}, out, {.magics = false});
+  put_in_order(findings.imports, 0);
+  return findings;
+}
+
+Findings read_shell(std::string_view text) {
+  Findings findings;
+  Collector out(findings);
+  LineCounter lines(text);
+  read_shell_source({.text = text, .lines = &lines}, out);
+  return findings;
+}
+
+Findings read_command(const std::vector<std::string>& words) {
+  Findings findings;
+  Collector out(findings);
+  read_command_words(words, 1, out, {});
   return findings;
 }
 

@@ -24,6 +24,7 @@ struct ScannedFile {
   std::vector<Import> imports;
   std::vector<Install> installs;
   std::vector<Hint> hints;
+  std::vector<Backend> backends;
 };
 
 struct ScanError {

@@ -82,6 +82,7 @@ void SourceFileReader::read_python_cells() {
   outcome_.file.imports = std::move(findings.imports);
   outcome_.file.installs = std::move(findings.installs);
   outcome_.file.hints = std::move(findings.hints);
+  outcome_.file.backends = std::move(findings.backends);
 }
 
 void SourceFileReader::finish_notebook() {

@@ -42,6 +42,65 @@ TEST(SourceText, KeepsTheCellNumberOfScripts) {
   EXPECT_EQ(findings.imports[0].cell, 0u);
 }
 
+TEST(SourceText, TellsWhatReadingAModuleReaches) {
+  const auto findings = read_module(
+      "import always\n"
+      "%matplotlib inline\n"
+      "try:\n    import tried\nexcept ImportError:\n    import fallback\n"
+      "if x:\n    import wished\n"
+      "class C:\n    import inner\n    def f(self):\n        import late\n        try:\n            import late_tried\n"
+      "        except Exception:\n            pass\n    import after\n"
+      "async def g():\n    __import__('dynamic')\n    exec('import nested')\n"
+      "def h(): import one_line\n"
+      "import last\n");
+  std::vector<std::string> reached, later;
+  for (const auto& found : findings.imports) {
+    const bool runs = found.kind == ImportKind::kImport || found.tried;
+    (runs && !found.in_function ? reached : later).push_back(found.name);
+  }
+  EXPECT_THAT(reached, ElementsAre("always", "tried", "inner", "after", "last"));
+  EXPECT_THAT(later, ElementsAre("fallback", "wished", "late", "late_tried", "dynamic", "nested", "one_line"));
+  EXPECT_THAT(findings.installs, IsEmpty());
+}
+
+TEST(SourceText, TellsLibrariesThatAreLoadedByPath) {
+  const auto findings = read_module(
+      "a = CDLL('libone.so.1')\nb = ctypes.cdll.LoadLibrary(name)\nP = '/opt/two/libtwo.so'\nc = ctypes.CDLL(None)\n"
+      "d = '/not/a/library'\n# CDLL('comment.so')\n");
+  EXPECT_THAT(findings.libraries, ElementsAre("libone.so.1", "/opt/two/libtwo.so"));
+}
+
+TEST(SourceText, ReadsCommandsAndShellScripts) {
+  EXPECT_THAT(names(read_command({"env", "A=1", "python3", "-m", "kernel.launch", "-f", "x"})),
+              ElementsAre("kernel.launch"));
+  EXPECT_THAT(names(read_command({"bash", "-c", "cd /x && exec served --port 1"})), ElementsAre("served"));
+  EXPECT_THAT(names(read_shell("#!/bin/sh\nset -e\npython -m one.two\ntool run\n")), ElementsAre("one.two", "tool"));
+  EXPECT_THAT(read_command({}).imports, IsEmpty());
+}
+
+std::vector<std::string> backends(std::string_view text) {
+  std::vector<std::string> all;
+  for (const auto& found : read(text).backends) all.push_back(found.module + " of " + found.call);
+  return all;
+}
+
+TEST(SourceText, TellsWhatLibrariesLoadForCalls) {
+  EXPECT_THAT(backends("import pandas as pd\npd.read_parquet('a')\n"),
+              ElementsAre("fastparquet of read_parquet", "pyarrow of read_parquet"));
+  EXPECT_THAT(backends("import pandas as pd\npd.read_parquet(path(1, 2),\n  columns=['engine'], engine='pyarrow')\n"),
+              ElementsAre("pyarrow of read_parquet"));
+  EXPECT_THAT(backends("import pandas\npandas.read_excel('a', engine = 'calamine')\n"),
+              ElementsAre("python_calamine of read_excel"));
+  EXPECT_THAT(backends("import pandas\npandas.read_parquet('a', engine=mine)\n"), SizeIs(2)) << "not a constant";
+  EXPECT_THAT(backends("import pandas\ndf.head().to_markdown()\ndf.style.format('x')\n"),
+              ElementsAre("tabulate of to_markdown", "jinja2 of format", "matplotlib of format"));
+  EXPECT_THAT(backends("from tqdm.notebook import tqdm\n"), ElementsAre("ipywidgets of tqdm.notebook.tqdm"));
+  EXPECT_THAT(backends("import torch.utils.tensorboard\n"), ElementsAre("tensorboard of torch.utils.tensorboard"));
+  EXPECT_THAT(backends("read_excel('a')\ndf.plot()\n"), IsEmpty()) << "nothing imports the library";
+  EXPECT_THAT(backends("import pandas\ndef read_excel(x): pass\n"), IsEmpty()) << "a definition is no call";
+  EXPECT_THAT(backends("import pandas\n# pd.read_excel(1)\nx = 'pd.read_excel(1)'\n"), IsEmpty());
+}
+
 TEST(SourceText, KeepsSoManyFindingsAndNoMore) {
   std::string text;
   for (int i = 0; i < 120'000; ++i)

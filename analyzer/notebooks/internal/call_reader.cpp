@@ -11,7 +11,8 @@ namespace varve::notebooks {
 namespace {
 
 constexpr std::size_t kMaxItems = 4096;
-constexpr std::size_t kMaxParts = 64;  // of one string put together
+constexpr std::size_t kMaxEngineArguments = 64;  // looked at for engine="…"
+constexpr std::size_t kMaxParts = 64;            // of one string put together
 
 enum class CallKind : std::uint8_t {
   kNone,
@@ -24,7 +25,8 @@ enum class CallKind : std::uint8_t {
   kExec,
   kCommand,
   kMagic,
-  kPipMain
+  kPipMain,
+  kLibrary
 };
 
 struct KnownCall {
@@ -32,7 +34,7 @@ struct KnownCall {
   CallKind kind;
 };
 
-constexpr std::array<KnownCall, 29> kKnownCalls = {{
+constexpr std::array<KnownCall, 39> kKnownCalls = {{
     {"__import__", CallKind::kImport},
     {"import_module", CallKind::kImport},
     {"importorskip", CallKind::kImport},
@@ -62,11 +64,22 @@ constexpr std::array<KnownCall, 29> kKnownCalls = {{
     {"main", CallKind::kPipMain},
     {"pipmain", CallKind::kPipMain},
     {"_main", CallKind::kPipMain},
+    {"CDLL", CallKind::kLibrary},
+    {"PyDLL", CallKind::kLibrary},
+    {"LoadLibrary", CallKind::kLibrary},
+    {"dlopen", CallKind::kLibrary},
+    // How libraries call what imports where it is needed: pandas, networkx, pyomo, lightning and their like.
+    {"import_optional_dependency", CallKind::kProbe},
+    {"_lazy_import", CallKind::kProbe},
+    {"lazy_import", CallKind::kProbe},
+    {"try_import", CallKind::kProbe},
+    {"optional_import", CallKind::kProbe},
+    {"attempt_import", CallKind::kProbe},
 }};
 
 // Most calls are none of these, which their first and last letters tell.
 CallKind known_call(std::string_view name) {
-  if (name.size() < 3 || name.size() > 23) return CallKind::kNone;
+  if (name.size() < 3 || name.size() > 26) return CallKind::kNone;
   switch (name.back()) {
     case '_':
     case 'e':
@@ -78,6 +91,8 @@ CallKind known_call(std::string_view name) {
     case 'l':
     case 't':
     case 'k':
+    case 'L':
+    case 'y':
       break;
     default:
       return CallKind::kNone;
@@ -162,7 +177,7 @@ void CallReader::on_call(const char* parenthesis) {
   while (start != source_.begin() && is_word(start[-1])) --start;
   const auto name = between(start, parenthesis);
   const auto kind = known_call(name);
-  if (kind == CallKind::kNone || budget_ == 0) return;
+  if (budget_ == 0) return;
   Call call{.qualifier = {}, .name = name, .kind = kind, .place = start, .arguments = parenthesis + 1};
   if (start != source_.begin() && start[-1] == '.') {
     call.qualifier = dotted_word_before(source_.begin(), start - 1);
@@ -173,7 +188,33 @@ void CallReader::on_call(const char* parenthesis) {
     const auto word = dotted_word_before(source_.begin(), before);
     if (word == "def" || word == "class") return;
   }
+  read_backend_call(call);
   read_call(call);
+}
+
+// pd.read_excel(path, engine="odf"), df.style.format(…)
+void CallReader::read_backend_call(const Call& call) {
+  const auto& rows = backend_rows(call.name, call.qualifier);
+  if (rows.empty()) return;
+  std::string engine;
+  const char* at = skip_space(call.arguments);
+  for (std::size_t item = 0; item < kMaxEngineArguments && at != source_.end() && *at != ')'; ++item) {
+    const char* before = at;
+    if (begins_with_word(source_, at, "engine")) {
+      const char* equals = skip_space(at + std::string_view("engine").size());
+      if (equals != source_.end() && *equals == '=') {
+        const auto value = read_argument(skip_space(equals + 1));
+        if (value.constant) engine = value.text;
+        break;
+      }
+    }
+    at = skip_space(skip_expression(at));
+    if (at != source_.end() && (*at == ',' || *at == '+')) at = skip_space(at + 1);
+    if (at == before) break;
+  }
+  for (const auto row : rows)
+    out_.add(
+        BackendHit{.row = row, .call = std::string(call.name), .engine = engine, .line = source_.line_of(call.place)});
 }
 
 void CallReader::read_call(const Call& call) {
@@ -224,6 +265,11 @@ void CallReader::read_call(const Call& call) {
         read_command_words(words, source_.line_of(call.place), out_, {.installs_only = true});
       }
       break;
+    case CallKind::kLibrary: {
+      auto argument = read_argument(skip_space(call.arguments));
+      if (argument.constant) out_.add_library(std::move(argument.text));
+      break;
+    }
     case CallKind::kNone:
       break;
   }
@@ -318,6 +364,9 @@ void CallReader::on_exec_statement(const char* code) {
 }
 
 void CallReader::on_string(const char* quote, const StringLiteral& literal) {
+  if (literal.body.starts_with('/') && literal.body.find(".so") != std::string_view::npos) {
+    if (const auto path = literal_value(literal)) out_.add_library(*path);
+  }
   if (literal.body == "_target_") {
     const char* at = skip_space(literal.end);
     if (at != source_.end() && *at == ']') at = skip_space(at + 1);

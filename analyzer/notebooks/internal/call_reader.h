@@ -26,6 +26,7 @@ class CallReader {
   struct Call;
 
   void read_call(const Call& call);
+  void read_backend_call(const Call& call);
   void read_import_call(const Call& call, bool probe);
   void read_command_call(const Call& call);
   void read_exec(const Argument& code, const char* place);

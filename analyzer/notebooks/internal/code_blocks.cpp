@@ -97,7 +97,9 @@ bool CodeBlocks::continue_block(std::string_view word, std::string_view text, st
   if (!top.caught && catches_failed_imports(text)) {
     top.caught = true;
     for (std::size_t i = top.first_import; i < top.end_import; ++i) {
-      if (imports[i].kind == ImportKind::kImport) imports[i].kind = ImportKind::kOptional;
+      if (imports[i].kind != ImportKind::kImport) continue;
+      imports[i].kind = ImportKind::kOptional;
+      imports[i].tried = true;
     }
   }
   top.optional = true;
@@ -106,7 +108,11 @@ bool CodeBlocks::continue_block(std::string_view word, std::string_view text, st
 
 void CodeBlocks::open_block(int indent, std::string_view word, std::string_view text, std::size_t imports) {
   if (blocks_.size() >= kMaxBlocks) return;
-  Block block{.indent = indent, .kind = Kind::kOther, .optional = optional(), .first_import = imports};
+  Block block{.indent = indent,
+              .kind = Kind::kOther,
+              .optional = optional(),
+              .in_function = in_function() || word == "def",
+              .first_import = imports};
   if (word == "try") {
     block.kind = Kind::kTry;
   } else if (word == "if") {

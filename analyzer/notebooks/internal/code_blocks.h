@@ -15,6 +15,8 @@ class CodeBlocks {
   void begin_line(int indent, std::string_view word, std::string_view text, std::vector<Import>& imports);
   // Whether the statement may be passed over, or may fail without harm.
   bool optional() const { return !blocks_.empty() && blocks_.back().optional; }
+  // Whether it stands in the body of a function.
+  bool in_function() const { return !blocks_.empty() && blocks_.back().in_function; }
 
  private:
   enum class Kind { kIf, kTry, kOther };
@@ -22,6 +24,7 @@ class CodeBlocks {
     int indent;
     Kind kind;
     bool optional;
+    bool in_function = false;
     bool caught = false;  // a handler of the `try` catches failed imports
     bool body_done = false;
     std::size_t first_import = 0;  // of a `try`'s body

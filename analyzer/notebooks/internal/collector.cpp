@@ -13,6 +13,7 @@ void Collector::add(Import import) {
   import.module = single_line(import.module);
   import.cell = cell;
   import.written_file = written_file;
+  import.in_function = in_function;
   const bool plain = import.kind == ImportKind::kImport || import.kind == ImportKind::kOptional;
   if (nested_kind && plain) import.kind = *nested_kind;
   out.imports.push_back(std::move(import));
@@ -25,6 +26,17 @@ void Collector::add(Install install) {
   if (single_line(install.package) != install.package) install.package.clear();
   install.cell = cell;
   out.installs.push_back(std::move(install));
+}
+
+void Collector::add_library(std::string name) {
+  if (written_file || name.empty() || name.size() > kMaxArgumentBytes || out.libraries.size() >= kMaxFindings) return;
+  if (single_line(name) == name) out.libraries.push_back(std::move(name));
+}
+
+void Collector::add(BackendHit hit) {
+  if (written_file || backend_hits.size() >= kMaxFindings) return;
+  hit.cell = cell;
+  backend_hits.push_back(std::move(hit));
 }
 
 }  // namespace varve::notebooks

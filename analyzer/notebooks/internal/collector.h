@@ -6,6 +6,7 @@
 #include <string_view>
 
 #include "analyzer/notebooks/findings.h"
+#include "analyzer/notebooks/internal/backends.h"
 #include "analyzer/notebooks/internal/source_chars.h"
 
 namespace varve::notebooks {
@@ -30,13 +31,17 @@ struct Collector {
   explicit Collector(Findings& findings) : out(findings) {}
 
   Findings& out;
+  std::vector<BackendHit> backend_hits;
   std::uint32_t cell = 0;
   bool written_file = false;              // imports are marked, installs are not taken: nothing ran
   std::optional<ImportKind> nested_kind;  // of plain imports in text that is code only for what holds it
   int nesting = 0;
+  bool in_function = false;  // what is read now
 
   void add(Import import);
   void add(Install install);
+  void add_library(std::string name);
+  void add(BackendHit hit);
 };
 
 // Reads what is nested in what is being read; not deeper than kMaxNesting.

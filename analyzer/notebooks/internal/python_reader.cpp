@@ -87,7 +87,9 @@ bool never_in_brackets(std::string_view word, char behind) {
 
 void PythonReader::read() {
   if (source_.text.starts_with(kByteOrderMark)) at_ += kByteOrderMark.size();
+  in_function_ = out_.in_function;  // of what holds this text
   while (at_ != end_) read_line();
+  out_.in_function = in_function_;
 }
 
 // False at the text's end.
@@ -181,6 +183,12 @@ bool PythonReader::read_escape() {
   }
 }
 
+// "def" of `async def`; `for` and `with` open plain blocks.
+std::string_view PythonReader::word_behind_async() const {
+  const auto word = word_at(skip_blanks(at_ + std::string_view("async").size(), end_), end_);
+  return word == "def" ? word : std::string_view("for");
+}
+
 void PythonReader::read_statement() {
   if (at_ == end_) return;
   while ((*at_ & 0x80) != 0) {  // code pasted from a page
@@ -203,10 +211,11 @@ void PythonReader::read_statement() {
   header_ = begins_block(word);
   brackets_ = 0;
   if (header_) {
-    blocks_.begin_line(indent_, word == "async" ? std::string_view("for") : word, between(at_, end_), out_.out.imports);
+    blocks_.begin_line(indent_, word == "async" ? word_behind_async() : word, between(at_, end_), out_.out.imports);
   } else {
     blocks_.begin_line(indent_, {}, {}, out_.out.imports);
   }
+  out_.in_function = in_function_ || blocks_.in_function();
   if (!word.empty() && !read_import(broke_out_)) {
     if (options_.magics && read_automagic(word)) {
       broke_out_ = false;

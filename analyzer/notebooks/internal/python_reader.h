@@ -32,6 +32,7 @@ class PythonReader {
   bool skip_prompt();
   bool read_automagic(std::string_view word);
   void read_statement();
+  std::string_view word_behind_async() const;
   bool read_import(bool in_brackets);
   void scan_line();
   bool scan_special();
@@ -52,6 +53,7 @@ class PythonReader {
   ImportStatement statement_;
   int indent_ = 0;
   int brackets_ = 0;
+  bool in_function_ = false;
   bool header_ = false;     // the line begins a block: a statement may stand behind its colon
   bool broke_out_ = false;  // the line stands inside brackets that were never closed
   bool prompts_ = false;    // lines begin with >>> and go on with ...
