@@ -34,6 +34,10 @@ void DistributionNames::add(const std::string& module, const std::string& distri
   distributions_.insert(distribution);
 }
 
+void DistributionNames::add_program(const std::string& program, const std::string& distribution) {
+  programs_[program].push_back(distribution);
+}
+
 DistributionNames DistributionNames::of_packages_file(const std::filesystem::path& path) {
   const auto bytes = read_file(path, kMaxPackagesBytes);
   const auto document =
@@ -49,9 +53,14 @@ DistributionNames DistributionNames::of_packages_file(const std::filesystem::pat
     const auto imports = package.is_object() ? package.value("imports", nlohmann::json::array()) : nlohmann::json();
     if (!name.is_string() || !imports.is_array())
       fail<CorruptData>("{}: a package without name or list \"imports\"", path.string());
-    names.distributions_.insert(python::normalize_name(name.get<std::string>()));
+    const auto distribution = python::normalize_name(name.get<std::string>());
+    names.distributions_.insert(distribution);
     for (const auto& module : imports)
-      if (module.is_string()) names.add(module.get<std::string>(), python::normalize_name(name.get<std::string>()));
+      if (module.is_string()) names.add(module.get<std::string>(), distribution);
+    for (const auto& script : package.value("scripts", nlohmann::json::array())) {
+      const auto program = script.is_object() ? script.value("name", nlohmann::json()) : nlohmann::json();
+      if (program.is_string()) names.add_program(program.get<std::string>(), distribution);
+    }
   }
   return names;
 }
@@ -60,6 +69,13 @@ DistributionNames DistributionNames::of_inventory(const Inventory& inventory) {
   DistributionNames names;
   names.of_image_ = true;
   for (const auto& distribution : inventory.distributions) names.distributions_.insert(distribution.normalized);
+  for (const auto& distribution : inventory.distributions)
+    for (const auto& script : distribution.scripts) names.add_program(script.name, distribution.normalized);
+  for (const auto& [path, owners] : inventory.path_owners) {
+    const auto program = std::string(program_of_path(path));
+    if (program.empty()) continue;
+    for (const auto owner : owners) names.add_program(program, inventory.distributions[owner].normalized);
+  }
   for (const auto& [module, owners] : inventory.modules)
     for (const auto owner : owners) names.add(module, inventory.distributions[owner].normalized);
   return names;
@@ -68,6 +84,9 @@ DistributionNames DistributionNames::of_inventory(const Inventory& inventory) {
 std::vector<std::string> DistributionNames::of(const notebooks::Import& import) const {
   if (import.local || import.name.empty() || is_stdlib(import)) return {};
   if (import.module.empty()) {  // a command or the distribution itself
+    if (const auto program = programs_.find(import.name);
+        program != programs_.end() && import.kind == notebooks::ImportKind::kShell)
+      return sorted_names(program->second);
     const auto name = python::normalize_name(import.name);
     if (of_image_ && !distributions_.contains(name)) return {};
     return {name};

@@ -2,6 +2,7 @@
 // From names in code to distributions: by an image's own packages where they are known, else by what is generally
 // known.
 #include <filesystem>
+#include <map>
 #include <set>
 #include <string>
 #include <string_view>
@@ -34,9 +35,11 @@ class DistributionNames {
 
  private:
   void add(const std::string& module, const std::string& distribution);
+  void add_program(const std::string& program, const std::string& distribution);
 
   bool of_image_ = false;
   ModuleIndex<std::string> modules_;
+  std::map<std::string, std::vector<std::string>, std::less<>> programs_;  // of commands
   std::set<std::string, std::less<>> distributions_;
 };
 

@@ -47,6 +47,24 @@ TEST(DistributionNames, LeaveOutWhatIsLocalOrPythonsOwn) {
   EXPECT_THAT(names.of(import_of("typing")), ElementsAre("typing"));
 }
 
+TEST(DistributionNames, FindACommandByTheProgramsOfTheImage) {
+  Inventory inventory;
+  inventory.distributions.emplace_back().normalized = "awscli";
+  inventory.distributions.emplace_back().normalized = "torch";
+  inventory.distributions[1].scripts = {{.name = "torchrun", .target = "torch.distributed.run:main"}};
+  inventory.path_owners["usr/local/bin/aws"] = {0};
+  inventory.path_owners["usr/local/share/aws2"] = {0};
+  const auto names = DistributionNames::of_inventory(inventory);
+  const auto command = [](const std::string& name) {
+    return notebooks::Import{.name = name, .module = "", .kind = notebooks::ImportKind::kShell};
+  };
+  EXPECT_THAT(names.of(command("aws")), ElementsAre("awscli"));
+  EXPECT_THAT(names.of(command("torchrun")), ElementsAre("torch"));
+  EXPECT_THAT(names.of(command("Torch")), ElementsAre("torch")) << "a command of the distribution's own name";
+  EXPECT_THAT(names.of(command("aws2")), IsEmpty());
+  EXPECT_THAT(names.of(import_of("aws")), IsEmpty()) << "a module is no program";
+}
+
 TEST(DistributionNames, TellWhetherAFolderCouldBeOne) {
   for (const auto* name : {"numpy", "google", "lone", "os"})
     EXPECT_TRUE(names_of_image().is_distribution(name)) << name;

@@ -14,6 +14,7 @@
 #include "analyzer/packages/internal/record.h"
 #include "analyzer/packages/internal/summaries.h"
 #include "analyzer/python/name.h"
+#include "core/base/image_path.h"
 
 namespace varve::packages {
 namespace {
@@ -87,6 +88,11 @@ const std::vector<std::uint32_t>& Inventory::owners_of_path(std::string_view pat
   return kNobody;
 }
 
+std::string_view program_of_path(std::string_view path) {
+  const auto folder = name_of(parent_of(path));
+  return folder == "bin" || folder == "sbin" ? name_of(path) : std::string_view();
+}
+
 Inventory read_inventory(const index::FileSource& files) {
   const FileTable table(files);
   auto records = internal::read_records(files, table);
@@ -106,6 +112,7 @@ Inventory read_inventory(const index::FileSource& files) {
   internal::sum_layers(files, table, ownership, inventory);
   internal::sum_unowned(table, ownership, inventory);
   internal::find_path_owners(table, ownership, inventory);
+  inventory.path_files = std::move(records.path_files);
   inventory.problems = std::move(records.problems);
   return inventory;
 }

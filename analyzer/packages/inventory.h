@@ -10,6 +10,7 @@
 #include <vector>
 
 #include "analyzer/packages/module_index.h"
+#include "analyzer/python/path_file.h"
 #include "analyzer/python/requirement.h"
 #include "core/base/digest.h"
 #include "core/index/file_source.h"
@@ -118,12 +119,17 @@ struct Inventory {
   std::uint64_t unowned_files = 0, unowned_bytes = 0;
   ModuleIndex<std::uint32_t> modules;  // owners are indexes into `distributions`
   std::map<std::string, std::vector<std::uint32_t>>
-      path_owners;                    // shortest path prefixes ("a/b/" a folder, "a/b" a file) -> distributions
-  std::vector<std::string> problems;  // records that could not be read: one line each, naming the file
+      path_owners;  // shortest path prefixes ("a/b/" a folder, "a/b" a file) -> distributions;
+                    // programs, which lie in a folder "bin", one by one
+  std::map<std::string, python::PathFile> path_files;  // .pth files, by path
+  std::vector<std::string> problems;                   // records that could not be read: one line each, naming the file
 
   // Indexes into `distributions`; empty if nobody owns it. Several where distributions share it.
   const std::vector<std::uint32_t>& owners_of_path(std::string_view path) const;  // without leading "/"
 };
+
+// "aws" of "usr/local/bin/aws": what a command of that name may run. "" for a path that is no program's.
+std::string_view program_of_path(std::string_view path);
 
 // Throws what the source throws, and Unsupported beyond limits; a broken record is a problem, not an error.
 Inventory read_inventory(const index::FileSource& files);

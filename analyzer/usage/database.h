@@ -57,7 +57,8 @@ struct NotebookImports {
   std::uint32_t copies = 1;  // with the same code
   Digest code;               // SHA-256 of its code
   std::string language;
-  std::vector<std::string> distributions;  // normalised names of those of the image that it imports itself, ascending
+  std::vector<std::string> distributions;  // normalised names of those of the image that it imports, runs programs of
+                                           // or installs itself, ascending
   std::vector<std::string>
       modules;  // dotted, ascending: what it certainly imports as a module and a distribution of the image owns
 };

@@ -88,8 +88,8 @@ struct DistributionUse {
   UserCount users;
   std::int32_t first_used = 0, last_used = 0;  // days, over all time and these images; 0 = never
   std::vector<DayCount> days;                  // days with sessions, ascending: for trend and charts
-  std::uint64_t notebooks = 0;                 // distinct scanned notebooks that import it
-  std::uint64_t notebooks_optional = 0;        // of these: only inside try or if
+  std::uint64_t notebooks = 0;           // distinct scanned notebooks that import it, run a program of it or install it
+  std::uint64_t notebooks_optional = 0;  // of these: only inside try or if
   std::vector<std::string>
       shared_with;  // distributions that own some of the same modules: its evidence may be theirs; all are counted
   std::map<std::string, std::uint64_t> importers;  // distribution that imported it -> sessions

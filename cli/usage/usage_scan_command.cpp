@@ -79,6 +79,10 @@ json to_json(const ScannedFile& file, const DistributionNames& names) {
   for (const auto& import : file.imports) entry["imports"].push_back(to_json(import, names));
   entry["installs"] = json::array();
   for (const auto& install : file.installs) entry["installs"].push_back(to_json(install));
+  if (!file.backends.empty()) entry["backends"] = json::array();
+  for (const auto& backend : file.backends)
+    entry["backends"].push_back(
+        {{"name", backend.module}, {"call", backend.call}, {"cell", backend.cell}, {"line", backend.line}});
   entry["hints"] = json::array();
   for (const auto& hint : file.hints)
     entry["hints"].push_back({{"kind", hint.kind}, {"text", hint.text}, {"cell", hint.cell}, {"line", hint.line}});

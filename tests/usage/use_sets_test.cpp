@@ -115,6 +115,71 @@ TEST_P(UseSets, CountsNoImportOfAnotherLanguageForPython) {
               testing::Each(testing::Field(&Evidence::kind, testing::Ne("notebook"))));
 }
 
+TEST_P(UseSets, CountsProgramsThatNotebooksRunAndWhatTheyInstall) {
+  auto packages = kUseSetPackages;
+  packages.push_back({.name = "awscli", .modules = {"awscli"}, .paths = {"opt/venv/bin/aws"}});
+  packages.push_back({.name = "scikit-learn", .modules = {"sklearn"}});
+  database_->put_inventory(inventory_of(1, packages), "v1");
+  const test::TempDir folder;
+  const auto write = [&](const char* name, std::string_view text) {
+    std::ofstream(folder.path() / name, std::ios::binary) << text;
+  };
+  write("a.ipynb", R"({"cells": [{"cell_type": "code", "source": "!aws s3 ls"}]})");
+  write("b.ipynb", R"({"cells": [{"cell_type": "code", "source": "%%bash\ncd x && aws s3 cp a b"}]})");
+  write("c.py", "import os, subprocess\nsubprocess.run(['aws', 's3'])\nos.system('jupyter nbconvert x.ipynb')\n");
+  write("d.ipynb", R"({"cells": [{"cell_type": "code", "source": "%pip install 'Scikit_Learn>=1' torch"}]})");
+  write("e.ipynb", R"({"cells": [{"cell_type": "code", "source": "!pip uninstall -y pandas"}]})");
+  write("f.py", "import aws\n");
+  database_->put_scan(notebooks::scan({folder.path()}, {}, cancel_));
+  const auto all = notebooks();
+  ASSERT_EQ(all.size(), 6U);
+  EXPECT_THAT(all[0].distributions, ElementsAre("awscli"));
+  EXPECT_THAT(all[1].distributions, ElementsAre("awscli"));
+  EXPECT_THAT(all[2].distributions, ElementsAre("awscli", "jupyter"));
+  EXPECT_THAT(all[3].distributions, ElementsAre("scikit-learn"));
+  EXPECT_THAT(all[4].distributions, IsEmpty());
+  EXPECT_THAT(all[5].distributions, IsEmpty()) << "a module is no program";
+  for (const auto& one : all) EXPECT_THAT(one.modules, testing::Not(testing::Contains("aws"))) << one.path;
+
+  const auto facts = database_->snapshot({.window = all_days(), .image = std::nullopt});
+  const auto notebooks_of = [&](const std::string& name) {
+    for (const auto& use : facts.distributions)
+      if (use.name == name) return use.notebooks;
+    return std::uint64_t(0);
+  };
+  EXPECT_EQ(notebooks_of("awscli"), 3U);
+  EXPECT_EQ(notebooks_of("scikit-learn"), 1U);
+  EXPECT_EQ(notebooks_of("pandas"), 0U);
+  const auto explained = database_->explain("aws", {.window = all_days(), .image = std::nullopt});
+  EXPECT_THAT(explained.distributions, ElementsAre("awscli"));
+  std::vector<std::string> details;
+  for (const auto& evidence : explained.evidence)
+    if (evidence.kind == "notebook") details.push_back(evidence.detail);
+  EXPECT_THAT(details, testing::SizeIs(3));
+  EXPECT_THAT(details, testing::Contains(testing::HasSubstr("a.ipynb: aws (shell)")));
+}
+
+TEST_P(UseSets, CountsWhatALibraryLoadsForACallWhereTheImageHasIt) {
+  auto packages = kUseSetPackages;
+  packages.push_back({.name = "openpyxl", .modules = {"openpyxl"}});
+  packages.push_back({.name = "odfpy", .modules = {"odf"}});
+  database_->put_inventory(inventory_of(1, packages), "v1");
+  const test::TempDir folder;
+  std::ofstream(folder.path() / "a.py") << "import pandas as pd\npd.read_excel('a.xlsx')\n";
+  std::ofstream(folder.path() / "b.py") << "import pandas as pd\npd.read_excel('a.ods', engine='odf')\n";
+  database_->put_scan(notebooks::scan({folder.path()}, {}, cancel_));
+  const auto all = notebooks();
+  ASSERT_EQ(all.size(), 2U);
+  EXPECT_THAT(all[0].distributions, ElementsAre("odfpy", "openpyxl", "pandas"));
+  EXPECT_THAT(all[0].modules, ElementsAre("pandas"));
+  EXPECT_THAT(all[1].distributions, ElementsAre("odfpy", "pandas"));
+  const auto explained = database_->explain("openpyxl", {.window = all_days(), .image = std::nullopt});
+  ASSERT_EQ(explained.use.size(), 1U);
+  EXPECT_EQ(explained.use[0].notebooks, 1U);
+  EXPECT_THAT(explained.evidence,
+              testing::Contains(testing::Field(&Evidence::detail, testing::HasSubstr("cell 0 line 2 of "))));
+}
+
 TEST_P(UseSets, GivesMoreNotebooksThanAreReadAtOnce) {
   database_->put_inventory(inventory_of(1, kUseSetPackages), "v1");
   notebooks::ScanResult scan;

@@ -174,6 +174,7 @@ void sum_unowned(const FileTable& table, const Ownership& ownership, Inventory& 
 void find_path_owners(const FileTable& table, const Ownership& ownership, Inventory& inventory) {
   const auto folders = look_below(table, ownership);
   const auto has_one_owner = [&](std::string_view folder) {
+    if (!program_of_path(join_path(folder, "x")).empty()) return false;  // programs are looked for by their names
     const auto found = folders.find(folder);
     return found != folders.end() && found->second.kind == Below::Kind::kOneSet && found->second.set != 0;
   };

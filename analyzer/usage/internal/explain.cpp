@@ -16,14 +16,14 @@
 namespace varve::usage {
 namespace {
 
-// What a name stands for: a distribution of that name, or those that own the module or what lies below it.
+// What a name stands for: a distribution of that name, those that own the module or what lies below it, or a program.
 std::set<std::int64_t> distributions_of(SqlConnection& sql, const std::string& name) {
   std::set<std::int64_t> ids;
   const auto take = [&](const SqlRow& row) { ids.insert(row.number(0)); };
   sql.query("SELECT id FROM distribution WHERE name = $1", {python::normalize_name(name)}, take);
   FleetResolver resolver(sql, 0);
-  const auto& owners = resolver.of_module(name);
-  ids.insert(owners.begin(), owners.end());
+  for (const auto* owners : {&resolver.of_module(name), &resolver.of_program(name)})
+    ids.insert(owners->begin(), owners->end());
   // A namespace ("google.cloud"): everything in it.
   sql.query("SELECT DISTINCT distribution_id FROM image_module WHERE substr(name, 1, $2) = $1",
             {name + ".", std::int64_t(name.size() + 1)}, take);
@@ -155,10 +155,10 @@ class EvidenceReader {
   void read_notebooks() {
     FleetResolver resolver(sql_, image_id_);
     sql_.query(
-        "SELECT notebook_import.name, path, kind, cell, line, day FROM notebook_import "
+        "SELECT notebook_import.name, path, kind, cell, line, day, module FROM notebook_import "
         "JOIN notebook ON notebook.id = notebook_id WHERE local = 0",
         {}, [&](const SqlRow& row) {
-          const auto& owners = resolver.of_module(row.text(0));
+          const auto& owners = resolver.of_name(row.text(0), row.text(6));
           const bool counts =
               std::any_of(owners.begin(), owners.end(), [&](auto owner) { return distributions_.contains(owner); });
           if (!counts || notebooks_ >= kMaxEvidence) return;

@@ -2,6 +2,8 @@
 
 #include <algorithm>
 
+#include "analyzer/packages/inventory.h"
+#include "analyzer/python/name.h"
 #include "analyzer/usage/internal/clean_text.h"
 
 namespace varve::usage {
@@ -38,16 +40,19 @@ std::map<std::string, Notebook> distinct_notebooks(SqlConnection& sql, Snapshot&
 
 std::map<std::int64_t, Imports> imports_by_notebook(SqlConnection& sql, FleetResolver& resolver) {
   std::map<std::int64_t, Imports> imports;
-  sql.query("SELECT notebook_id, name, kind FROM notebook_import WHERE local = 0", {}, [&](const SqlRow& row) {
-    const auto& owners = resolver.of_module(row.text(1));
+  const auto add = [&](std::int64_t notebook, const Owners& owners, bool optional) {
     if (owners.empty()) return;
-    const bool optional = row.text(2) == "optional";
-    auto& of_notebook = imports[row.number(0)];
+    auto& of_notebook = imports[notebook];
     for (const auto owner : owners) {
       const auto [at, is_new] = of_notebook.try_emplace(owner, optional);
       if (!is_new) at->second = at->second && optional;
     }
+  };
+  sql.query("SELECT notebook_id, name, module, kind FROM notebook_import WHERE local = 0", {}, [&](const SqlRow& row) {
+    add(row.number(0), resolver.of_name(row.text(1), row.text(2)), row.text(3) == "optional");
   });
+  sql.query("SELECT notebook_id, package FROM notebook_install", {},
+            [&](const SqlRow& row) { add(row.number(0), resolver.of_distribution(row.text(1)), false); });
   return imports;
 }
 
@@ -67,13 +72,57 @@ void read_hints(SqlConnection& sql, std::map<std::int64_t, Notebook*>& by_id, Sn
                    [](const NotebookHint& a, const NotebookHint& b) { return a.notebook < b.notebook; });
 }
 
+const Owners& owners_in(const std::map<std::string, Owners>& names, const std::string& name) {
+  static const Owners kNobody;
+  const auto found = names.find(name);
+  return found == names.end() ? kNobody : found->second;
+}
+
 }  // namespace
 
 FleetResolver::FleetResolver(SqlConnection& sql, std::int64_t image_id) {
   std::vector<std::int64_t> ids;
   sql.query("SELECT id FROM image WHERE has_inventory = 1 AND (id = $1 OR $1 = 0) ORDER BY id", {image_id},
             [&](const SqlRow& row) { ids.push_back(row.number(0)); });
-  for (const auto id : ids) images_.emplace_back(sql, id, ImageResolver::Paths::kLeaveOut);
+  for (const auto id : ids) {
+    images_.emplace_back(sql, id, ImageResolver::Paths::kLeaveOut);
+    read_programs(sql, id);
+    read_distributions(sql, id);
+  }
+  for (auto* names : {&programs_, &distributions_}) {
+    for (auto& [name, owners] : *names) {
+      std::sort(owners.begin(), owners.end());
+      owners.erase(std::unique(owners.begin(), owners.end()), owners.end());
+    }
+  }
+}
+
+void FleetResolver::read_programs(SqlConnection& sql, std::int64_t image) {
+  sql.query("SELECT prefix, distribution_id FROM image_path WHERE image_id = $1 AND prefix LIKE '%bin/%'", {image},
+            [&](const SqlRow& row) {
+              const auto path = row.text(0);
+              const auto program = packages::program_of_path(path);
+              if (!program.empty()) programs_[std::string(program)].push_back(row.number(1));
+            });
+}
+
+void FleetResolver::read_distributions(SqlConnection& sql, std::int64_t image) {
+  sql.query(
+      "SELECT DISTINCT distribution.name, distribution_id FROM package JOIN distribution ON distribution.id = distribution_id "
+      "WHERE image_id = $1",
+      {image}, [&](const SqlRow& row) { distributions_[row.text(0)].push_back(row.number(1)); });
+}
+
+const Owners& FleetResolver::of_program(const std::string& program) const { return owners_in(programs_, program); }
+
+const Owners& FleetResolver::of_distribution(const std::string& name) const { return owners_in(distributions_, name); }
+
+const Owners& FleetResolver::of_name(const std::string& name, const std::string& module) {
+  if (module.empty()) {
+    if (const auto& owners = of_program(name); !owners.empty()) return owners;
+    if (const auto& owners = of_distribution(python::normalize_name(name)); !owners.empty()) return owners;
+  }
+  return of_module(name);
 }
 
 const Owners& FleetResolver::of_module(const std::string& dotted) {

@@ -29,13 +29,18 @@ void store_findings(SqlConnection& sql, std::int64_t id, const notebooks::Scanne
                              std::string(notebooks::import_kind_name(import.kind)), std::int64_t(import.local),
                              std::int64_t(import.cell), std::int64_t(import.line)});
   }
+  for (const auto& backend : file.backends)
+    rows.insert(rows.end(), {id, number++, clean_text(backend.module), clean_text(backend.module), std::string("call"),
+                             std::int64_t(0), std::int64_t(backend.cell), std::int64_t(backend.line)});
   run_rows(sql, "INSERT INTO notebook_import (notebook_id, number, name, module, kind, local, cell, line) VALUES", 8,
            "", rows);
   rows.clear();
   number = 0;
-  for (const auto& install : file.installs)
+  for (const auto& install : file.installs) {
+    if (install.remove) continue;  // wants nothing
     rows.insert(rows.end(), {id, number++, clean_text(install.tool), clean_text(install.package),
                              clean_text(install.argument), std::int64_t(install.cell), std::int64_t(install.line)});
+  }
   run_rows(sql, "INSERT INTO notebook_install (notebook_id, number, tool, package, argument, cell, line) VALUES", 7, "",
            rows);
   rows.clear();

@@ -96,13 +96,19 @@ void read_notebook_imports(SqlConnection& sql, const Digest& image,
     }
     std::vector<std::set<std::int64_t>> owners(end - first);
     std::vector<std::set<std::string>> modules(end - first);
-    query_in(sql, "SELECT notebook_id, name, module FROM notebook_import WHERE local = 0 AND notebook_id", ids, "",
-             [&](const SqlRow& row) {
+    query_in(sql, "SELECT notebook_id, name, module, kind FROM notebook_import WHERE local = 0 AND notebook_id", ids,
+             "", [&](const SqlRow& row) {
                const auto place = places.at(row.number(0)) - first;
-               const auto& of_name = resolver.of_module(row.text(1));
-               owners[place].insert(of_name.begin(), of_name.end());
                auto module = row.text(2);
-               if (!module.empty() && !resolver.of_module(module).empty()) modules[place].insert(std::move(module));
+               const auto& of_name = resolver.of_name(row.text(1), module);
+               owners[place].insert(of_name.begin(), of_name.end());
+               if (row.text(3) != "call" && !module.empty() && !resolver.of_module(module).empty())
+                 modules[place].insert(std::move(module));
+             });
+    query_in(sql, "SELECT notebook_id, package FROM notebook_install WHERE notebook_id", ids, "",
+             [&](const SqlRow& row) {
+               const auto& of_package = resolver.of_distribution(row.text(1));
+               owners[places.at(row.number(0)) - first].insert(of_package.begin(), of_package.end());
              });
     for (auto i = first; i < end; ++i) {
       auto& imports = notebooks[i].imports;
