@@ -67,9 +67,9 @@ class PlanMaker {
     plan.waivers = in_.waivers;
     collect_evidence();
     judge_alone();
-    const auto propagated = propagate(in_.graph, own_);
-    collect_holders(propagated);
-    for (std::uint32_t node = 0; node < in_.nodes.count(); ++node) plan.verdicts.push_back(planned(node, propagated));
+    propagated_ = propagate(in_.graph, own_);
+    collect_holders();
+    for (std::uint32_t node = 0; node < in_.nodes.count(); ++node) plan.verdicts.push_back(planned(node));
     for (const auto& one : plan.verdicts) {
       if (one.verdict >= Verdict::kCold) plan.cold_bytes += one.compressed_bytes;
     }
@@ -186,15 +186,14 @@ class PlanMaker {
       const auto scanned = in_.snapshot.notebooks_distinct;
       const auto bound = report::upper_bound(std::min(evidence.notebooks, scanned), scanned).value_or(1);
       return judged(bound <= t.max_rate && rare ? Verdict::kWatch : Verdict::kHot, "notebooks",
-                    fmt::format("imported by {} of {} scanned notebooks; {}", number_text(evidence.notebooks),
+                    fmt::format("named by {} of {} scanned notebooks; {}", number_text(evidence.notebooks),
                                 number_text(scanned), counted(0, out_of, evidence.bound)));
     }
     auto text = counted(uses, out_of, evidence.bound);
     if (by_notebooks() && evidence.uses > 0)
       text += fmt::format(", and used in {}", count_text(evidence.uses, "session", "sessions"));
     if (!by_notebooks() && evidence.notebooks > 0)
-      text +=
-          fmt::format(", and imported by {}", count_text(evidence.notebooks, "scanned notebook", "scanned notebooks"));
+      text += fmt::format(", and named by {}", count_text(evidence.notebooks, "scanned notebook", "scanned notebooks"));
     const auto people = by_notebooks() ? std::max(evidence.notebooks, evidence.users.at_most) : evidence.users.at_most;
     if (!by_notebooks()) text += fmt::format(", by {}", count_text(people, "user at most", "users at most"));
     if (!rare || out_of == 0) return judged(Verdict::kHot, "used", text);
@@ -218,7 +217,7 @@ class PlanMaker {
 
   void judge_alone() {
     roots_of_.resize(in_.nodes.count());
-    for (const auto& root : in_.roots) roots_of_.at(root.node).push_back(&root.reason);
+    for (const auto& root : in_.roots) roots_of_.at(root.node).push_back(&root);
     own_.assign(in_.graph.nodes(), Verdict::kArchived);
     for (std::uint32_t i = 0; i < in_.nodes.count(); ++i) {
       auto alone = judge(evidence_[i]);
@@ -240,7 +239,8 @@ class PlanMaker {
             fmt::format("; no use since the plan of {} recorded it, {} or longer", day_text(unused_since_[i]),
                         count_text(std::uint64_t(thresholds_.archive_after), "day", "days"));
       }
-      own_[i] = roots_of_[i].empty() ? alone.verdict : Verdict::kHot;
+      own_[i] = alone.verdict;
+      for (const auto* root : roots_of_[i]) own_[i] = std::min(own_[i], root->least);
       alone_.push_back(std::move(alone));
     }
   }
@@ -253,12 +253,14 @@ class PlanMaker {
     return seamless ? before->unused_since : in_.today;
   }
 
-  void collect_holders(const std::vector<Propagated>& propagated) {
+  void collect_holders() {
     holders_.resize(in_.nodes.count());
     for (std::size_t number = 0; number < in_.graph.edges.size(); ++number) {
       const auto& edge = in_.graph.edges[number];
-      // Of what needs it, those that are at least as hot: the others hold nothing.
-      if (edge.to >= in_.nodes.count() || edge.soft || propagated[edge.from].verdict > propagated[edge.to].verdict)
+      // Of what needs it, those that are at least as hot: the others hold nothing, and an extra nothing that nobody
+      // asks for.
+      if (edge.from >= in_.nodes.count() && !propagated_[edge.from].by) continue;
+      if (edge.to >= in_.nodes.count() || edge.soft || propagated_[edge.from].verdict > propagated_[edge.to].verdict)
         continue;
       holders_[edge.to].push_back(number);
     }
@@ -269,9 +271,22 @@ class PlanMaker {
   }
 
   Reason reason_of(const Edge& edge) const {
-    return {.kind = std::string(edge_kind_name(edge.kind)),
-            .by = in_.nodes.all()[distribution_of(edge.from)].name,
-            .text = edge.text};
+    Reason reason{.kind = std::string(edge_kind_name(edge.kind)),
+                  .by = in_.nodes.all()[distribution_of(edge.from)].name,
+                  .text = edge.text};
+    if (edge.from >= in_.nodes.count()) reason.text += who_asks_for(propagated_[edge.from]);
+    return reason;
+  }
+
+  // Of an extra: it stands for nothing by itself, so what raised it is what asks for it.
+  std::string who_asks_for(const Propagated& extra) const {
+    if (!extra.by) return "";
+    return in_.graph.edges[*extra.by].soft ? ", which may have been asked for"
+                                           : ", which something that stays asks for";
+  }
+
+  bool is_held_by_root(std::uint32_t node) const {
+    return std::ranges::any_of(roots_of_[node], [&](const Root* root) { return root->least <= alone_[node].verdict; });
   }
 
   std::vector<Reason> reasons_of(std::uint32_t node, const Propagated& propagated) const {
@@ -295,17 +310,18 @@ class PlanMaker {
     // Use says more than a rule, and a rule more than what merely follows.
     if (propagated.by) {
       add(reason_of(in_.graph.edges[*propagated.by]));
-    } else if (used || roots_of_[node].empty()) {
+    } else if (used || !is_held_by_root(node)) {
       add(alone_[node].reason);
     }
-    for (const auto* root : roots_of_[node]) add(*root);
+    for (const auto* root : roots_of_[node]) add(root->reason);
     if (propagated.verdict >= Verdict::kCold) add({.kind = "free", .by = "", .text = "nothing that is kept needs it"});
     if (const auto promoted = promoted_.find(node); promoted != promoted_.end()) add(promoted->second);
-    if (propagated.by || !roots_of_[node].empty()) add(alone_[node].reason);
+    add(alone_[node].reason);
     const auto by_cold = propagated.verdict >= Verdict::kCold;
     for (const auto number : holders_[node]) {
       auto reason = reason_of(in_.graph.edges[number]);
-      if (by_cold) reason.text += fmt::format(" ({} itself)", verdict_name(propagated.verdict));
+      if (by_cold && in_.graph.edges[number].from < in_.nodes.count())
+        reason.text += fmt::format(" ({} itself)", verdict_name(propagated.verdict));
       add(std::move(reason));
     }
     if (left_out > 0)
@@ -314,14 +330,14 @@ class PlanMaker {
     return reasons;
   }
 
-  PlannedDistribution planned(std::uint32_t i, const std::vector<Propagated>& propagated) const {
+  PlannedDistribution planned(std::uint32_t i) const {
     const auto& node = in_.nodes.all()[i];
     PlannedDistribution one;
     one.name = node.name;
     one.version = report::cut(node.version, kMaxVersion);
     one.source = node.source;
-    one.verdict = propagated[i].verdict;
-    one.reasons = reasons_of(i, propagated[i]);
+    one.verdict = propagated_[i].verdict;
+    one.reasons = reasons_of(i, propagated_[i]);
     std::set<std::string> imports;
     for (const auto member : node.members) {
       const auto& distribution = in_.nodes.inventory().distributions[member];
@@ -383,10 +399,12 @@ class PlanMaker {
     };
     sentence("new", "On no image of which anything is known, so kept");
     sentence("no-data", "Their use could not have been seen, so they go no further than watch");
+    sentence("unknown-group",
+             "They have entry points in groups of which no loader is known, so they go no further than watch");
     sentence("unsure", "Too few sessions were heard to let them go cold");
     if (by_notebooks())
       unsure.emplace_back(
-          "Notebooks say what is imported by name; programs, plugins and data that sessions use besides were not seen");
+          "Notebooks say what their code imports, runs and installs by name; plugins and data that sessions use besides were not seen");
     unsure.insert(unsure.end(), in_.unsure.begin(), in_.unsure.end());
   }
 
@@ -399,9 +417,10 @@ class PlanMaker {
   std::vector<Evidence> evidence_;  // by node, as all below
   std::vector<Judged> alone_;
   std::vector<Verdict> own_;
-  std::vector<std::vector<const Reason*>> roots_of_;
+  std::vector<std::vector<const Root*>> roots_of_;
   std::map<std::uint32_t, Reason> promoted_;
   std::vector<std::int32_t> unused_since_;
+  std::vector<Propagated> propagated_;
   std::vector<std::vector<std::size_t>> holders_;  // edges
   MadePlan made_;
 };

@@ -5,90 +5,24 @@
 
 #include <functional>
 
-#include "analyzer/prune/elf_needs.h"
 #include "core/base/errors.h"
 #include "testing/elf_tree.h"
-#include "testing/packages_image.h"
+#include "testing/planning.h"
 
 namespace varve::prune {
 namespace {
 
 using test::FakeImage;
+using test::find;
+using test::first_reason;
 using test::kSite;
+using test::kToday;
+using test::Planning;
 using test::used;
 using testing::ElementsAre;
 using testing::HasSubstr;
 using testing::IsEmpty;
 using testing::StartsWith;
-
-constexpr std::int32_t kToday = 20778;
-
-// One plan of a made-up image: 1,000 sessions were heard, and `tell` says what they used.
-struct Planning {
-  explicit Planning(FakeImage image)
-      : image(std::move(image)),
-        inventory(packages::read_inventory(this->image.files)),
-        snapshot(test::snapshot_of(inventory, 1000)) {}
-
-  MadePlan make() {
-    const Nodes nodes(inventory);
-    auto graph = installed_graph(nodes, image.files.tree().entries, rules.consumers);
-    add_import_edges(snapshot, nodes, graph);
-    auto roots = built_in_roots(nodes, image.files.tree().entries);
-    std::vector<std::string> unsure;
-    if (elf.has_elf_facts) unsure = add_elf_edges(elf::Loader(elf, {}), nodes, graph, roots);
-    for (auto& root : cuda_roots(cuda, nodes)) roots.push_back(root);
-    for (auto& root : started_roots(nodes, image.files.tree().entries, commands, "/usr/local/bin:/usr/bin"))
-      roots.push_back(root);
-    auto applied = apply_keep_rules(rules, built_in_rules, nodes, image.files.tree().entries, today);
-    unsure.insert(unsure.end(), applied.remarks.begin(), applied.remarks.end());
-    for (auto& root : applied.roots) roots.push_back(root);
-    return make_plan({.nodes = nodes,
-                      .snapshot = snapshot,
-                      .graph = graph,
-                      .roots = roots,
-                      .thresholds = thresholds,
-                      .image = digest_of("image"),
-                      .reference = "oci:made:up",
-                      .today = today,
-                      .previous = previous ? &*previous : nullptr,
-                      .waivers = applied.waivers,
-                      .unsure = unsure,
-                      .problems = {}});
-  }
-
-  std::string verdicts() {
-    std::string text;
-    for (const auto& one : make().plan.verdicts)
-      text += fmt::format("{}{} {}", text.empty() ? "" : ", ", one.name, verdict_name(one.verdict));
-    return text;
-  }
-
-  FakeImage image;
-  packages::Inventory inventory;
-  usage::Snapshot snapshot;
-  index::FlatTree elf;
-  cuda::Selection cuda;
-  KeepRules rules;
-  bool built_in_rules = false;
-  std::vector<std::string> commands;
-  Thresholds thresholds;
-  std::int32_t today = kToday;
-  std::optional<Plan> previous;
-};
-
-const PlannedDistribution& find(const Plan& plan, const std::string& name) {
-  for (const auto& one : plan.verdicts) {
-    if (one.name == name) return one;
-  }
-  throw std::runtime_error("no verdict on " + name);
-}
-
-std::string first_reason(Planning& planning, const std::string& name) {
-  const auto made = planning.make();
-  const auto& reason = find(made.plan, name).reasons.front();
-  return fmt::format("{}|{}|{}", reason.kind, reason.by, reason.text);
-}
 
 TEST(MakePlan, WhatNobodyUsedGoesColdAndWhatWasUsedStays) {
   Planning planning(FakeImage().add({"alpha"}).add({"beta"}));
@@ -262,12 +196,17 @@ TEST(MakePlan, EntryPointsHoldWhatAGroupsOwnerLoads) {
   planning.rules.consumers = {{"mysite_*", "own"}};
   EXPECT_EQ(
       planning.verdicts(),
-      "by-import cold, by-rule cold, jupyter-client cold, own cold, plugin cold, provisioner cold, pytest cold, scikit-host cold, stranger cold");
+      "by-import cold, by-rule cold, jupyter-client cold, own cold, plugin cold, provisioner cold, pytest cold, scikit-host cold, stranger watch");
   for (const auto* name : {"pytest", "jupyter-client", "own", "scikit-host"}) used(planning.snapshot, name, 500, 200);
   EXPECT_EQ(
       planning.verdicts(),
-      "by-import hot, by-rule hot, jupyter-client hot, own hot, plugin hot, provisioner hot, pytest hot, scikit-host hot, stranger cold");
+      "by-import hot, by-rule hot, jupyter-client hot, own hot, plugin hot, provisioner hot, pytest hot, scikit-host hot, stranger watch");
   EXPECT_EQ(first_reason(planning, "plugin"), "entry-point|pytest|loads entry points of the group pytest11");
+  EXPECT_EQ(first_reason(planning, "stranger"),
+            "unknown-group|nobody.knows|it has entry points in this group, and nobody is known who loads them");
+  EXPECT_THAT(planning.make().plan.unsure,
+              ElementsAre("They have entry points in groups of which no loader is known, so they go no further than "
+                          "watch: stranger"));
 }
 
 TEST(MakePlan, AProgramHoldsWhatItRuns) {
@@ -368,7 +307,7 @@ TEST(MakePlan, WhatTheImageStartsStays) {
   Planning planning(
       FakeImage().add({.name = "server", .files = {{"server/__init__.py", ""}, {"../../../bin/serve", "#!"}}}));
   EXPECT_EQ(planning.verdicts(), "server cold");
-  planning.commands = {"serve"};
+  planning.config.cmd = {"serve"};
   EXPECT_EQ(planning.verdicts(), "server hot");
   EXPECT_THAT(first_reason(planning, "server"), StartsWith("started|serve|"));
 }
@@ -541,6 +480,30 @@ TEST(MakePlan, AnExtraThatIsWholeKeepsFromBeingArchivedAndNoMore) {
   planning.previous = planning.make().plan;
   planning.today += 1;
   EXPECT_EQ(planning.verdicts(), "alone archived, app hot, more cold");
+}
+
+TEST(MakePlan, AnExtraThatIsPartlyInstalledKeepsWhatIsThereFromBeingArchived) {
+  Planning planning(FakeImage()
+                        .add({.name = "frames",
+                              .metadata = "Provides-Extra: excel\nRequires-Dist: sheets; extra == \"excel\"\n"
+                                          "Requires-Dist: not-there; extra == \"excel\"\n"})
+                        .add({"sheets"})
+                        .add({"alone"}));
+  used(planning.snapshot, "frames", 500, 200);
+  planning.thresholds.archive_after = 1;
+  planning.previous = planning.make().plan;
+  planning.today += 1;
+  EXPECT_EQ(planning.verdicts(), "alone archived, frames hot, sheets cold");
+  EXPECT_EQ(first_reason(planning, "sheets"),
+            "extra|frames|needs sheets for its extra [excel], which may have been asked for");
+  // Where what has the extra goes too, nobody asks for it.
+  used(planning.snapshot, "frames", 0, 0);
+  planning.previous = std::nullopt;
+  planning.today -= 1;
+  planning.previous = planning.make().plan;
+  planning.today += 1;
+  EXPECT_EQ(planning.verdicts(), "alone archived, frames archived, sheets archived");
+  EXPECT_THAT(explain(planning.make().plan, "sheets"), testing::Not(testing::Contains(HasSubstr("[excel]"))));
 }
 
 TEST(MakePlan, ThePlanIsTheSameEachTime) {

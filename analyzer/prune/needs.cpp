@@ -2,6 +2,7 @@
 
 #include <algorithm>
 #include <array>
+#include <optional>
 #include <set>
 
 #include <fmt/format.h>
@@ -28,18 +29,64 @@ std::string extra_key(std::uint32_t node, const std::string& extra) {
   return fmt::format("{}[{}]", node, python::normalize_name(extra));
 }
 
+// Who loads the entry points of a group.
+class GroupLoaders {
+ public:
+  GroupLoaders(const Nodes& nodes, const std::vector<GroupConsumer>& more_consumers)
+      : nodes_(nodes), more_consumers_(more_consumers) {
+    for (std::uint32_t node = 0; node < nodes.count(); ++node) {
+      for (const auto member : nodes.all()[node].members) {
+        for (const auto& import : nodes.inventory().distributions[member].imports)
+          by_import_[python::normalize_name(import)].push_back(node);
+      }
+    }
+  }
+
+  // Absent: nobody is known to. Empty: somebody is, who is not installed.
+  std::optional<std::vector<std::uint32_t>> of(const std::string& group) const {
+    if (group == "console_scripts" || group == "gui_scripts") return std::vector<std::uint32_t>();
+    std::optional<std::vector<std::uint32_t>> found;
+    for (const auto* table : {&known_group_consumers(), &more_consumers_}) {
+      for (const auto& known : *table) {
+        if (!glob_matches(known.group, group)) continue;
+        if (!found) found.emplace();
+        for (const auto node : nodes_.named(known.distribution)) found->push_back(node);
+      }
+    }
+    if (found && !found->empty()) return found;
+    auto by_prefix = named_by_prefix(group);
+    return by_prefix.empty() ? found : by_prefix;
+  }
+
+ private:
+  // "jupyter_client.kernel_provisioners": the longest beginning that is a distribution, or that one of them gives to
+  // import.
+  std::vector<std::uint32_t> named_by_prefix(const std::string& group) const {
+    std::vector<std::uint32_t> found;
+    for (auto prefix = std::string_view(group); prefix.size() >= kMinConsumerName;) {
+      const auto name = python::normalize_name(prefix);
+      found = nodes_.named(name);
+      if (found.empty()) {
+        if (const auto by_import = by_import_.find(name); by_import != by_import_.end()) found = by_import->second;
+      }
+      const auto cut = prefix.find_last_of("._-:/");
+      if (!found.empty() || cut == std::string_view::npos) break;
+      prefix = prefix.substr(0, cut);
+    }
+    return found;
+  }
+
+  const Nodes& nodes_;
+  const std::vector<GroupConsumer>& more_consumers_;
+  std::map<std::string, std::vector<std::uint32_t>, std::less<>> by_import_;
+};
+
 class GraphMaker {
  public:
   GraphMaker(const Nodes& nodes, const index::FlatTree::Entries& files,
              const std::vector<GroupConsumer>& more_consumers)
-      : nodes_(nodes), files_(files), inventory_(nodes.inventory()), more_consumers_(more_consumers) {
+      : nodes_(nodes), files_(files), inventory_(nodes.inventory()), loaders_(nodes, more_consumers) {
     graph_.distributions = nodes.count();
-    for (std::uint32_t node = 0; node < nodes.count(); ++node) {
-      for (const auto member : nodes.all()[node].members) {
-        for (const auto& import : inventory_.distributions[member].imports)
-          by_import_[python::normalize_name(import)].push_back(node);
-      }
-    }
   }
 
   Graph make() {
@@ -82,19 +129,11 @@ class GraphMaker {
       if (nodes_.all()[node].name != name) continue;  // a package's name means nothing to Python
       all.push_back(node);
       if (std::ranges::any_of(nodes_.all()[node].members, [&](std::uint32_t member) {
-            return seen_together(inventory_.distributions[member].site, site);
+            return seen_together(inventory_, inventory_.distributions[member].site, site);
           }))
         together.push_back(node);
     }
     return together.empty() ? all : together;
-  }
-
-  bool seen_together(const std::string& one, const std::string& other) const {
-    if (one == other) return true;
-    return std::ranges::any_of(inventory_.interpreters, [&](const packages::Interpreter& python) {
-      return std::ranges::find(python.sites, one) != python.sites.end() &&
-             std::ranges::find(python.sites, other) != python.sites.end();
-    });
   }
 
   void add_python_need(std::uint32_t node, const Distribution& one, const Need& need) {
@@ -106,7 +145,7 @@ class GraphMaker {
       if (need.applies) add(node, target, EdgeKind::kRequires, "needs " + trimmed);
       for (const auto& extra : need.extras)
         add(extra_node(node, extra), target, EdgeKind::kExtra,
-            fmt::format("needs {} for its extra [{}], which something that stays asks for", trimmed, extra));
+            fmt::format("needs {} for its extra [{}]", trimmed, extra));
       // "name[extra]" asks for the extra, too.
       for (const auto& wanted : requirement.extras) {
         if (need.applies) add(node, extra_node(target, wanted), EdgeKind::kRequires, "needs " + trimmed);
@@ -116,20 +155,15 @@ class GraphMaker {
     }
   }
 
-  // pip does not record which extras somebody asked for. One all of whose needs are installed may have been: that keeps
-  // them from being archived, and no more.
+  // pip does not record which extras somebody asked for. One of whose needs some are installed may have been: that
+  // keeps these from being archived, and no more.
   void add_optional_extras(std::uint32_t node, const Distribution& one) {
-    std::map<std::string, bool> whole;
+    std::set<std::string> installed;
     for (const auto& need : one.needs) {
-      for (const auto& extra : need.extras) {
-        auto& all_there = whole.try_emplace(extra, true).first->second;
-        all_there = all_there && !need.satisfied_by.empty();
-      }
+      if (!need.satisfied_by.empty()) installed.insert(need.extras.begin(), need.extras.end());
     }
-    for (const auto& [extra, all_there] : whole) {
-      if (all_there)
-        add(node, extra_node(node, extra), EdgeKind::kExtra, fmt::format("has all of its extra [{}]", extra), true);
-    }
+    for (const auto& extra : installed)
+      add(node, extra_node(node, extra), EdgeKind::kExtra, fmt::format("may use its extra [{}]", extra), true);
   }
 
   void add_package_need(std::uint32_t node, const Need& need) {
@@ -142,36 +176,9 @@ class GraphMaker {
     }
   }
 
-  std::vector<std::uint32_t> consumers_of(const std::string& group) const {
-    std::vector<std::uint32_t> found;
-    const auto from_table = [&](const std::vector<GroupConsumer>& table) {
-      for (const auto& known : table) {
-        if (!glob_matches(known.group, group)) continue;
-        for (const auto node : nodes_.named(known.distribution)) found.push_back(node);
-      }
-    };
-    from_table(known_group_consumers());
-    from_table(more_consumers_);
-    if (!found.empty()) return found;
-    // "jupyter_client.kernel_provisioners": the longest beginning that is a distribution, or that one of them gives to
-    // import.
-    for (auto prefix = std::string_view(group); prefix.size() >= kMinConsumerName;) {
-      const auto name = python::normalize_name(prefix);
-      found = nodes_.named(name);
-      if (found.empty()) {
-        if (const auto by_import = by_import_.find(name); by_import != by_import_.end()) found = by_import->second;
-      }
-      const auto cut = prefix.find_last_of("._-:/");
-      if (!found.empty() || cut == std::string_view::npos) break;
-      prefix = prefix.substr(0, cut);
-    }
-    return found;
-  }
-
   void add_entry_points(std::uint32_t node, const Distribution& one) {
     for (const auto& group : one.entry_point_groups) {
-      if (group == "console_scripts" || group == "gui_scripts") continue;
-      for (const auto consumer : consumers_of(group))
+      for (const auto consumer : loaders_.of(group).value_or(std::vector<std::uint32_t>()))
         add(consumer, node, EdgeKind::kEntryPoint, fmt::format("loads entry points of the group {}", group));
     }
   }
@@ -180,20 +187,10 @@ class GraphMaker {
   void add_scripts(std::uint32_t node, const Distribution& one) {
     for (const auto& script : one.scripts) {
       const auto module = script.target.substr(0, script.target.find(':'));
-      for (const auto owner : owner_nodes(inventory_.modules.owners(module)))
+      for (const auto owner : nodes_.of_all(inventory_.modules.owners(module)))
         add(node, owner, EdgeKind::kScript,
             fmt::format("has the program {}, which runs {}", script.name, script.target));
     }
-  }
-
-  std::vector<std::uint32_t> owner_nodes(const std::vector<std::uint32_t>& owners) const {
-    std::vector<std::uint32_t> found;
-    for (const auto owner : owners) {
-      if (const auto node = nodes_.of(owner)) found.push_back(*node);
-    }
-    std::ranges::sort(found);
-    found.erase(std::unique(found.begin(), found.end()), found.end());
-    return found;
   }
 
   // Of the site folders that hold the path the longest, with "/"; "" = in none.
@@ -215,7 +212,7 @@ class GraphMaker {
     for (const auto& [path, owners] : inventory_.path_owners) {
       const auto site = site_of(path);
       if (site.empty()) continue;
-      const auto of = owner_nodes(owners);
+      const auto of = nodes_.of_all(owners);
       if (of.size() > 1 && is_module_path(std::string_view(path).substr(site.size()), path)) {
         for (std::size_t i = 1; i < of.size(); ++i) {
           auto& [example, count] = shared[{of.front(), of[i]}];
@@ -259,7 +256,7 @@ class GraphMaker {
          slash = path.rfind('/', slash - 1), ++depth) {
       const auto init = path.substr(0, slash) + "/__init__.py";
       if (!files_.contains(init)) continue;
-      const auto owners = owner_nodes(inventory_.owners_of_path(init));
+      const auto owners = nodes_.of_all(inventory_.owners_of_path(init));
       const bool own =
           std::ranges::any_of(of, [&](std::uint32_t node) { return std::ranges::binary_search(owners, node); });
       if (own) continue;
@@ -272,8 +269,7 @@ class GraphMaker {
   const Nodes& nodes_;
   const index::FlatTree::Entries& files_;
   const packages::Inventory& inventory_;
-  const std::vector<GroupConsumer>& more_consumers_;
-  std::map<std::string, std::vector<std::uint32_t>, std::less<>> by_import_;
+  const GroupLoaders loaders_;
   std::map<std::string, std::uint32_t> extras_;
   std::set<std::string, std::less<>> sites_;
   Graph graph_;
@@ -284,7 +280,6 @@ class GraphMaker {
 const std::vector<GroupConsumer>& known_group_consumers() {
   static const std::vector<GroupConsumer> known{
       {"pytest11", "pytest"},
-      {"distutils.*", "setuptools"},
       {"egg_info.writers", "setuptools"},
       {"jupyter_serverproxy_servers", "jupyter-server-proxy"},
       {"jupyterlab_*", "jupyterlab"},
@@ -309,6 +304,41 @@ const std::vector<GroupConsumer>& known_group_consumers() {
       {"dagster*", "dagster"},
       {"apache_airflow_provider", "apache-airflow"},
       {"airflow.*", "apache-airflow"},
+      {"array_api", "array-api-tests"},
+      {"babel.*", "babel"},
+      {"dask_cuda*", "dask-cuda"},
+      {"distutils*", "setuptools"},
+      {"flake8.*", "flake8"},
+      {"fsspec.*", "fsspec"},
+      {"hatch", "hatchling"},
+      {"hypothesis", "hypothesis"},
+      {"intake.*", "intake"},
+      {"jupyterhub.*", "jupyterhub"},
+      {"markdown.*", "markdown"},
+      {"mkdocs.*", "mkdocs"},
+      {"nbconvert.*", "nbconvert"},
+      {"nose.*", "nose"},
+      {"nox*", "nox"},
+      {"numcodecs.*", "numcodecs"},
+      {"pandas_plotting_backends", "pandas"},
+      {"papermill.*", "papermill"},
+      {"pip.*", "pip"},
+      {"poetry.*", "poetry"},
+      {"prompt_toolkit.*", "prompt-toolkit"},
+      {"pyinstaller*", "pyinstaller"},
+      {"pyproject_hooks*", "build"},
+      {"pytest*", "pytest"},
+      {"rasterio.*", "rasterio"},
+      {"setuptools.*", "setuptools"},
+      {"sphinx*", "sphinx"},
+      {"streamlit.*", "streamlit"},
+      {"tensorboard_plugins", "tensorboard"},
+      {"torch.*", "torch"},
+      {"torchrun.*", "torch"},
+      {"triton.*", "triton"},
+      {"twine.*", "twine"},
+      {"validate_pyproject.*", "validate-pyproject"},
+      {"zarr.*", "zarr"},
   };
   return known;
 }
@@ -338,64 +368,31 @@ void add_import_edges(const usage::Snapshot& snapshot, const Nodes& nodes, Graph
   }
 }
 
-std::vector<Root> built_in_roots(const Nodes& nodes, const index::FlatTree::Entries& files) {
+std::vector<Root> unknown_group_roots(const Nodes& nodes, const std::vector<GroupConsumer>& more_consumers) {
+  const GroupLoaders loaders(nodes, more_consumers);
   std::vector<Root> roots;
-  const auto& inventory = nodes.inventory();
   for (std::uint32_t node = 0; node < nodes.count(); ++node) {
-    if (nodes.all()[node].source == "dpkg")
-      roots.push_back(
-          {.node = node,
-           .reason = {.kind = "system", .by = "", .text = "a package of the operating system stays with it"}});
-  }
-  std::set<std::string> sites;
-  for (const auto& python : inventory.interpreters) sites.insert(python.sites.begin(), python.sites.end());
-  for (const auto& site : sites) {
-    const auto prefix = site + "/";
-    for (auto file = files.lower_bound(prefix); file != files.end() && file->first.starts_with(prefix);) {
-      const auto below = std::string_view(file->first).substr(prefix.size());
-      if (const auto slash = below.find('/'); slash != std::string_view::npos) {
-        file = files.lower_bound(prefix + std::string(below.substr(0, slash)) + '0');  // '0' is the byte after '/'
-        continue;
+    for (const auto member : nodes.all()[node].members) {
+      for (const auto& group : nodes.inventory().distributions[member].entry_point_groups) {
+        if (!loaders.of(group))
+          roots.push_back({.node = node,
+                           .reason = {.kind = "unknown-group",
+                                      .by = group,
+                                      .text = "it has entry points in this group, and nobody is known who loads them"},
+                           .least = Verdict::kWatch});
       }
-      if (below.ends_with(".pth") || below.ends_with(".start")) {
-        for (const auto owner : inventory.owners_of_path(file->first)) {
-          if (const auto node = nodes.of(owner))
-            roots.push_back(
-                {.node = *node,
-                 .reason = {
-                     .kind = "path-file", .by = file->first, .text = "each start of Python reads this file of it"}});
-        }
-      }
-      ++file;
     }
   }
   return roots;
 }
 
-std::vector<Root> started_roots(const Nodes& nodes, const index::FlatTree::Entries& files,
-                                const std::vector<std::string>& commands, const std::string& path) {
+std::vector<Root> system_roots(const Nodes& nodes) {
   std::vector<Root> roots;
-  const auto add = [&](std::string_view file, const std::string& command) {
-    file = without_leading_slashes(file);
-    if (!files.contains(file)) return false;
-    for (const auto owner : nodes.inventory().owners_of_path(file)) {
-      if (const auto node = nodes.of(owner))
-        roots.push_back(
-            {.node = *node,
-             .reason = {.kind = "started", .by = command, .text = "the image's config starts this program of it"}});
-    }
-    return true;
-  };
-  for (const auto& command : commands) {
-    if (command.find('/') != std::string::npos) {
-      add(command, command);
-      continue;
-    }
-    for (std::size_t begin = 0; begin <= path.size();) {
-      const auto end = std::min(path.find(':', begin), path.size());
-      if (end > begin && add(path.substr(begin, end - begin) + "/" + command, command)) break;
-      begin = end + 1;
-    }
+  for (std::uint32_t node = 0; node < nodes.count(); ++node) {
+    if (nodes.all()[node].source == "dpkg")
+      roots.push_back(
+          {.node = node,
+           .reason = {.kind = "system", .by = "", .text = "a package of the operating system stays with it"}});
   }
   return roots;
 }

@@ -30,11 +30,11 @@ void add_import_edges(const usage::Snapshot& snapshot, const Nodes& nodes, Graph
 struct Root {
   std::uint32_t node = 0;
   Reason reason;
+  Verdict least = Verdict::kHot;  // at least as hot as this
 };
-// Packages of the operating system, and what has a .pth or .start file that each start of Python reads.
-std::vector<Root> built_in_roots(const Nodes& nodes, const index::FlatTree::Entries& files);
-// What the image's config starts: the first word of entrypoint and command, looked for on its PATH.
-std::vector<Root> started_roots(const Nodes& nodes, const index::FlatTree::Entries& files,
-                                const std::vector<std::string>& commands, const std::string& path);
+// Who has entry points of which it is not known who loads them: watched, as the plugins would be gone without a word.
+std::vector<Root> unknown_group_roots(const Nodes& nodes, const std::vector<GroupConsumer>& more_consumers);
+// Packages of the operating system.
+std::vector<Root> system_roots(const Nodes& nodes);
 
 }  // namespace varve::prune

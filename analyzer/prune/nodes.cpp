@@ -65,9 +65,27 @@ Nodes::Nodes(const packages::Inventory& inventory) : inventory_(inventory), of_(
 
 std::optional<std::uint32_t> Nodes::of(std::uint32_t distribution) const { return of_.at(distribution); }
 
+std::vector<std::uint32_t> Nodes::of_all(const std::vector<std::uint32_t>& distributions) const {
+  std::vector<std::uint32_t> found;
+  for (const auto distribution : distributions) {
+    if (const auto node = of(distribution)) found.push_back(*node);
+  }
+  std::ranges::sort(found);
+  found.erase(std::unique(found.begin(), found.end()), found.end());
+  return found;
+}
+
 std::vector<std::uint32_t> Nodes::named(std::string_view name) const {
   const auto found = by_name_.find(name);
   return found == by_name_.end() ? std::vector<std::uint32_t>() : found->second;
+}
+
+bool seen_together(const packages::Inventory& inventory, const std::string& site, const std::string& other) {
+  if (site == other) return true;
+  return std::ranges::any_of(inventory.interpreters, [&](const packages::Interpreter& python) {
+    return std::ranges::find(python.sites, site) != python.sites.end() &&
+           std::ranges::find(python.sites, other) != python.sites.end();
+  });
 }
 
 }  // namespace varve::prune

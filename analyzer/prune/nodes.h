@@ -34,6 +34,8 @@ class Nodes {
   std::optional<std::uint32_t> of(std::uint32_t distribution) const;
   // Of a normalised name, or of the conda or Debian package that a distribution came as; in order.
   std::vector<std::uint32_t> named(std::string_view name) const;
+  // The nodes of these distributions of the inventory, ascending.
+  std::vector<std::uint32_t> of_all(const std::vector<std::uint32_t>& distributions) const;
   const packages::Inventory& inventory() const { return inventory_; }
 
  private:
@@ -42,5 +44,8 @@ class Nodes {
   std::vector<std::optional<std::uint32_t>> of_;
   std::map<std::string, std::vector<std::uint32_t>, std::less<>> by_name_;
 };
+
+// Of two site folders: they are one, or some Python of the image looks into both.
+bool seen_together(const packages::Inventory& inventory, const std::string& site, const std::string& other);
 
 }  // namespace varve::prune

@@ -1,27 +1,18 @@
 #include "analyzer/prune/plan_image.h"
 
+#include <algorithm>
 #include <iterator>
 #include <utility>
 
 #include "analyzer/prune/elf_needs.h"
 #include "analyzer/prune/forecast.h"
+#include "analyzer/prune/start_needs.h"
+#include "analyzer/prune/static_imports.h"
 #include "core/base/log.h"
 #include "core/base/safe_text.h"
 
 namespace varve::prune {
 namespace {
-
-std::vector<std::string> commands_of(const oci::ImageConfig& config) {
-  std::vector<std::string> commands;
-  if (!config.entrypoint.empty()) commands.push_back(config.entrypoint.front());
-  if (!config.cmd.empty()) commands.push_back(config.cmd.front());
-  return commands;
-}
-
-std::string variable(const std::map<std::string, std::string>& environment, const std::string& name) {
-  const auto found = environment.find(name);
-  return found == environment.end() ? "" : found->second;
-}
 
 std::vector<GroupConsumer> consumers_of(const PlanRequest& request) {
   auto consumers = request.rules.consumers;
@@ -47,29 +38,37 @@ void add_libraries(const ImageView& image, const Nodes& nodes, Graph& graph, std
   for (const auto& problem : loader.problems()) log::warn("{}", printable(problem));
 }
 
+// What code of the image imports and starts, from its text.
+void add_code(const index::OpenedImage& image, const Nodes& nodes, const Work& work, Graph& graph,
+              std::vector<Root>& roots, std::vector<std::string>& unsure) {
+  auto start = start_needs(image, nodes, image.image().config);
+  std::ranges::move(start.roots, std::back_inserter(roots));
+  std::ranges::move(start.unsure, std::back_inserter(unsure));
+  std::ranges::move(add_static_imports(image, nodes, work, graph), std::back_inserter(unsure));
+}
+
 }  // namespace
 
-MadePlan plan_image(const PlanRequest& request, const CancelFlag& cancel) {
+MadePlan plan_image(const PlanRequest& request, const Work& work) {
   const auto& image = request.image;
   const auto& tree = image.tree().entries;
   const usage::SnapshotQuery query{.window = request.window, .image = std::nullopt, .totals_only = true};
   const Nodes nodes(image.inventory());
-  cancel.throw_if_cancelled();
+  work.cancel.throw_if_cancelled();
   const auto snapshot = request.database.snapshot(query);
 
-  auto graph = installed_graph(nodes, tree, consumers_of(request));
+  const auto consumers = consumers_of(request);
+  auto graph = installed_graph(nodes, tree, consumers);
   add_import_edges(snapshot, nodes, graph);
-  auto roots = built_in_roots(nodes, tree);
+  auto roots = system_roots(nodes);
+  std::ranges::move(unknown_group_roots(nodes, consumers), std::back_inserter(roots));
   std::vector<std::string> unsure, problems;
   add_libraries(image, nodes, graph, roots, unsure, problems);
-  for (auto& root : started_roots(nodes, tree, commands_of(image.opened().image().config),
-                                  variable(image.opened().facts().environment, "PATH")))
-    roots.push_back(std::move(root));
+  add_code(image.opened(), nodes, work, graph, roots, unsure);
   auto applied = apply_keep_rules(request.rules, request.built_in_rules, nodes, tree, request.today);
-  roots.insert(roots.end(), std::make_move_iterator(applied.roots.begin()),
-               std::make_move_iterator(applied.roots.end()));
+  std::ranges::move(applied.roots, std::back_inserter(roots));
   unsure.insert(unsure.end(), applied.remarks.begin(), applied.remarks.end());
-  cancel.throw_if_cancelled();
+  work.cancel.throw_if_cancelled();
   auto made = make_plan({.nodes = nodes,
                          .snapshot = snapshot,
                          .graph = graph,
@@ -82,7 +81,7 @@ MadePlan plan_image(const PlanRequest& request, const CancelFlag& cancel) {
                          .waivers = applied.waivers,
                          .unsure = std::move(unsure),
                          .problems = std::move(problems)});
-  cancel.throw_if_cancelled();
+  work.cancel.throw_if_cancelled();
   add_forecast(made.plan, snapshot, read_forecast_evidence(request.database, query, made.plan.image),
                {.max_uses = request.thresholds.cold_below_users - 1,
                 .notebooks_first = request.thresholds.basis == Basis::kNotebooks});

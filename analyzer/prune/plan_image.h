@@ -9,7 +9,7 @@
 #include "analyzer/prune/make_plan.h"
 #include "analyzer/prune/savings.h"
 #include "analyzer/usage/database.h"
-#include "core/base/cancel.h"
+#include "core/base/work.h"
 
 namespace varve::prune {
 
@@ -26,7 +26,7 @@ struct PlanRequest {
 };
 
 // Whole: with forecast, affected notebooks and users, and what the pinned versions would save. Throws what the readers
-// throw, UsageError for thresholds that make no sense, Cancelled.
-MadePlan plan_image(const PlanRequest& request, const CancelFlag& cancel);
+// throw, UsageError for thresholds that make no sense, Cancelled. `work` counts bytes of the code that is read.
+MadePlan plan_image(const PlanRequest& request, const Work& work);
 
 }  // namespace varve::prune

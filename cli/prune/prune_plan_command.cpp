@@ -13,6 +13,7 @@
 #include "core/base/calendar.h"
 #include "core/base/file.h"
 #include "core/base/log.h"
+#include "core/base/progress.h"
 #include "core/base/safe_text.h"
 
 namespace varve::cli {
@@ -80,6 +81,8 @@ prune::MadePlan make(const Context& context, const PlanArguments& arguments) {
   const auto database = open_existing_database(context, arguments.database);
   const auto opened = open_indexed(context, arguments.image);
   const prune::ImageView image(arguments.image, opened);
+  Progress progress;
+  const ProgressLine line(progress, "code of the image", context.global.quiet);
   return prune::plan_image({.image = image,
                             .database = *database,
                             .rules = rules,
@@ -89,7 +92,7 @@ prune::MadePlan make(const Context& context, const PlanArguments& arguments) {
                             .today = today,
                             .previous = previous ? &*previous : nullptr,
                             .savings = [&] { return pinned_savings(context, opened, image.inventory()); }},
-                           context.cancel);
+                           {progress, context.cancel});
 }
 
 void show_explanation(const Context& context, const prune::Plan& plan, const std::string& name) {

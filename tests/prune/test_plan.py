@@ -103,8 +103,8 @@ class Plan(unittest.TestCase):
     def test_what_stays_is_what_importlib_and_packaging_say(self):
         verdicts = self.verdicts("--no-built-in-rules")
         used = ["requests", "rich", "beautifulsoup4", "pytest", "prettytable", "nbformat"]
-        # A plugin of pytest, and what has a .pth file: two further reasons that Requires-Dist does not know.
-        others = [name for name, one in verdicts.items() if one["verdict"] == "hot" and one["reasons"][0]["kind"] in ("entry-point", "path-file", "started")]
+        # A plugin of pytest, what has a .pth file, what a library imports where it is there: further reasons that Requires-Dist does not know.
+        others = [name for name, one in verdicts.items() if one["verdict"] == "hot" and one["reasons"][0]["kind"] in ("entry-point", "path-file", "started", "imports", "unowned-file")]
         self.assertIn("pytest-mock", others)
         self.assertEqual(verdicts["pytest-mock"]["reasons"][0]["by"], "pytest")
         theirs = self.python_closure(used + others)
