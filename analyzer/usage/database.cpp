@@ -4,6 +4,7 @@
 #include "analyzer/usage/internal/explain.h"
 #include "analyzer/usage/internal/inventory_store.h"
 #include "analyzer/usage/internal/notebook_store.h"
+#include "analyzer/usage/internal/probe_store.h"
 #include "analyzer/usage/internal/retention.h"
 #include "analyzer/usage/internal/schema.h"
 #include "analyzer/usage/internal/snapshot_reader.h"
@@ -57,6 +58,13 @@ class SqlDatabase final : public Database {
     const auto use = read_set_use(*sql_, query, distributions);
     transaction.commit();
     return use;
+  }
+  void put_probe(const Probe& probe) override { store_probe(writer_, probe); }
+  std::optional<Probe> probe(const Digest& image) override {
+    Transaction transaction(*sql_, Transaction::Kind::kRead);
+    auto probe = read_probe(*sql_, image);
+    transaction.commit();
+    return probe;
   }
   void age_out(const Retention& retention, std::int32_t today) override { usage::age_out(writer_, retention, today); }
 

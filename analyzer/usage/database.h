@@ -10,6 +10,7 @@
 
 #include "analyzer/notebooks/scan.h"
 #include "analyzer/packages/inventory.h"
+#include "analyzer/usage/probe.h"
 #include "analyzer/usage/snapshot.h"
 #include "analyzer/usage/spool.h"
 #include "core/base/cancel.h"
@@ -61,6 +62,8 @@ struct NotebookImports {
                                            // or installs itself, ascending
   std::vector<std::string>
       modules;  // dotted, ascending: what it certainly imports as a module and a distribution of the image owns
+  std::vector<std::string> programs =
+      {};  // that it starts (`!tool`), as it names them, ascending; few that all images have
 };
 
 // One session of those that are still kept one by one.
@@ -116,6 +119,10 @@ class Database {
                                  const std::function<void(SessionUse&&)>& each) = 0;
   // From the counts per day, so over any window. Names are normalised; those that are not known count as unused.
   virtual SetUse set_use(const SnapshotQuery& query, const std::vector<std::string>& distributions) = 0;
+  // Replaces what was found out by starting things of the image.
+  virtual void put_probe(const Probe& probe) = 0;
+  // Absent if the image was never probed. Throws CorruptData for rows that no program of ours wrote.
+  virtual std::optional<Probe> probe(const Digest& image) = 0;
   // Removes raw rows older than the retention; the daily aggregates stay until theirs.
   virtual void age_out(const Retention& retention, std::int32_t today) = 0;
 };

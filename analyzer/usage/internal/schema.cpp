@@ -109,6 +109,13 @@ CREATE TABLE notebook_hint (notebook_id {number} NOT NULL, number {number} NOT N
 CREATE TABLE module_owner (image_id {number} NOT NULL, module_id {number} NOT NULL, distribution_id {number} NOT NULL,
   short_id {number} NOT NULL, PRIMARY KEY (image_id, module_id, distribution_id)) {keyed_table_end};
 INSERT INTO setting (name, value) VALUES ('owners_missing', '1');
+)",
+                                                                R"(
+CREATE TABLE probe (id {key}, digest TEXT NOT NULL UNIQUE, day {number} NOT NULL) {table_end};
+CREATE TABLE probe_item (probe_id {number} NOT NULL, number {number} NOT NULL, kind TEXT NOT NULL, name TEXT NOT NULL,
+  distribution TEXT NOT NULL, outcome TEXT NOT NULL, detail TEXT NOT NULL, PRIMARY KEY (probe_id, number)) {keyed_table_end};
+CREATE TABLE probe_edge (probe_id {number} NOT NULL, item {number} NOT NULL, kind TEXT NOT NULL, distribution TEXT NOT NULL,
+  module TEXT NOT NULL, PRIMARY KEY (probe_id, item, kind, distribution)) {keyed_table_end};
 )"};
 
 }  // namespace

@@ -95,10 +95,11 @@ void read_notebook_imports(SqlConnection& sql, const Digest& image,
       places[notebooks[i].id] = i;
     }
     std::vector<std::set<std::int64_t>> owners(end - first);
-    std::vector<std::set<std::string>> modules(end - first);
+    std::vector<std::set<std::string>> modules(end - first), programs(end - first);
     query_in(sql, "SELECT notebook_id, name, module, kind FROM notebook_import WHERE local = 0 AND notebook_id", ids,
              "", [&](const SqlRow& row) {
                const auto place = places.at(row.number(0)) - first;
+             if (row.text(2).empty() && row.text(3) == "shell") programs[place].insert(row.text(1));
                auto module = row.text(2);
                const auto& of_name = resolver.of_name(row.text(1), module);
                owners[place].insert(of_name.begin(), of_name.end());
@@ -114,6 +115,7 @@ void read_notebook_imports(SqlConnection& sql, const Digest& image,
       auto& imports = notebooks[i].imports;
       imports.distributions = names_of(owners[i - first], names);
       imports.modules.assign(modules[i - first].begin(), modules[i - first].end());
+      imports.programs.assign(programs[i - first].begin(), programs[i - first].end());
       each(std::move(imports));
     }
   }
