@@ -32,8 +32,9 @@ class Leaving {
 }  // namespace
 
 std::string_view edge_kind_name(EdgeKind kind) {
-  constexpr std::array<std::string_view, 10> kNames{"requires",    "extra",  "conda", "dpkg",        "imports",
-                                                    "entry-point", "script", "elf",   "shares-path", "namespace"};
+  constexpr std::array<std::string_view, 13> kNames{"requires",    "extra",  "conda", "dpkg",        "imports",
+                                                    "entry-point", "script", "elf",   "shares-path", "namespace",
+                                                    "loads",       "tries",  "runs"};
   return kNames.at(std::size_t(kind));
 }
 

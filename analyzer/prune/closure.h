@@ -20,7 +20,10 @@ enum class EdgeKind : std::uint8_t {
   kScript,
   kElf,
   kSharesPath,
-  kNamespace
+  kNamespace,
+  kLoads,  // these three by what a probe saw: probe_edges.h
+  kTries,
+  kRuns
 };
 std::string_view edge_kind_name(EdgeKind kind);  // "requires" "extra" …
 

@@ -103,9 +103,9 @@ void add_chain(const Plan& plan, const PlannedDistribution& one, std::vector<std
 }  // namespace
 
 bool names_distribution(const Reason& reason) {
-  constexpr std::array<std::string_view, 13> kKinds{"requires",  "extra",    "imports",  "entry-point", "script",
-                                                    "elf",       "dlopen",   "dpkg",     "conda",       "shares-path",
-                                                    "namespace", "vendored", "needed-by"};
+  constexpr std::array<std::string_view, 16> kKinds{
+      "requires", "extra",       "imports",   "entry-point", "script",    "elf",   "dlopen", "dpkg",
+      "conda",    "shares-path", "namespace", "vendored",    "needed-by", "loads", "tries",  "runs"};
   return !reason.by.empty() && std::ranges::find(kKinds, reason.kind) != kKinds.end();
 }
 

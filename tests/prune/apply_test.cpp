@@ -158,7 +158,7 @@ class ApplyTest : public ::testing::Test {
                             .today = 20'100,
                             .previous = nullptr,
                             .savings = [] { return Savings(); }},
-                           cancel_);
+                           {progress_, cancel_});
     plan_ = std::move(made.plan);
     replay_ = replay_sets(*database, old_.digest());
     for (auto& one : plan_.verdicts) {
