@@ -62,8 +62,8 @@ struct NotebookImports {
                                            // or installs itself, ascending
   std::vector<std::string>
       modules;  // dotted, ascending: what it certainly imports as a module and a distribution of the image owns
-  std::vector<std::string> programs =
-      {};  // that it starts (`!tool`), as it names them, ascending; few that all images have
+  // That it starts (`!tool`), as it names them, ascending; few that all images have.
+  std::vector<std::string> programs = {};
 };
 
 // One session of those that are still kept one by one.

@@ -9,8 +9,8 @@
 
 namespace varve {
 
-ProgressLine::ProgressLine(const Progress& progress, std::string title, bool quiet)
-    : progress_(progress), title_(std::move(title)) {
+ProgressLine::ProgressLine(const Progress& progress, std::string title, bool quiet, ProgressUnit unit)
+    : progress_(progress), title_(std::move(title)), unit_(unit) {
   if (quiet || ::isatty(STDERR_FILENO) == 0) return;
   ticker_.emplace(std::chrono::milliseconds(500), [this] { draw(); });
 }
@@ -25,9 +25,12 @@ void ProgressLine::draw() const {
   const auto done = progress_.done_bytes();
   const auto expected = progress_.expected_bytes();
   const double rate = double(done) / watch_.seconds();
-  std::string line = fmt::format("{}: {}", title_, human_bytes(done));
-  if (expected > 0) line += fmt::format(" of {} ({}%)", human_bytes(expected), done * 100 / expected);
-  line += fmt::format(", {}/s", human_bytes(std::uint64_t(rate)));
+  const auto amount = [&](std::uint64_t count) {
+    return unit_ == ProgressUnit::kBytes ? human_bytes(count) : std::to_string(count);
+  };
+  std::string line = fmt::format("{}: {}", title_, amount(done));
+  if (expected > 0) line += fmt::format(" of {} ({}%)", amount(expected), done * 100 / expected);
+  if (unit_ == ProgressUnit::kBytes) line += fmt::format(", {}/s", human_bytes(std::uint64_t(rate)));
   if (expected > done && rate > 0) line += fmt::format(", {:.0f} s left", double(expected - done) / rate);
   fmt::print(stderr, "\r\x1b[K{}", line);
   std::fflush(stderr);

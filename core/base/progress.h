@@ -11,7 +11,7 @@
 
 namespace varve {
 
-// Bytes done of bytes expected. add() is safe from any thread and cheap enough for each buffer.
+// Bytes done of bytes expected, or things. add() is safe from any thread and cheap enough for each buffer.
 class Progress {
  public:
   void expect(std::uint64_t bytes) { expected_bytes_.fetch_add(bytes, std::memory_order_relaxed); }
@@ -24,17 +24,20 @@ class Progress {
   std::atomic<std::uint64_t> expected_bytes_ = 0;
 };
 
+enum class ProgressUnit : std::uint8_t { kBytes, kThings };
+
 // While it lives it redraws `title: bytes, rate, time left` on stderr twice a second; does nothing unless stderr is a
 // terminal. `progress` must outlive it.
 class ProgressLine {
  public:
-  ProgressLine(const Progress& progress, std::string title, bool quiet);
+  ProgressLine(const Progress& progress, std::string title, bool quiet, ProgressUnit unit = ProgressUnit::kBytes);
   ~ProgressLine();
 
  private:
   void draw() const;
   const Progress& progress_;
   const std::string title_;
+  const ProgressUnit unit_;
   const Stopwatch watch_;
   std::optional<Ticker> ticker_;
 };

@@ -203,6 +203,7 @@ class ApplyTest : public ::testing::Test {
   cli::Context context_{
       .out = out_, .err = err_, .global = {}, .cancel = {}, .exit_status = 0, .program = {}, .tail = {}};
   CancelFlag& cancel_ = context_.cancel;
+  Progress progress_;
   std::shared_ptr<oci::Repository> layout_ = oci::create_layout(dir_ / "images");
   oci::Image old_;
   std::unique_ptr<index::OpenedImage> opened_;

@@ -1,6 +1,7 @@
 #include "analyzer/prune/apply/import_session.h"
 
 #include <algorithm>
+#include <set>
 #include <thread>
 
 #include <fmt/format.h>
@@ -23,6 +24,7 @@ json orders_of(const std::vector<ImportTask>& tasks, unsigned jobs, std::chrono:
   for (const auto& task : tasks) {
     json one{{"names", task.names}};
     if (task.archived) one["archived"] = true;
+    if (task.spy) one["spy"] = true;
     list.push_back(std::move(one));
   }
   return {{"tasks", std::move(list)}, {"jobs", jobs}, {"seconds", limit.count()}};
@@ -34,7 +36,34 @@ std::string words_of(const JsonValue& value) {
   return text;
 }
 
+std::vector<std::string> names_of(const JsonValue& value) {
+  auto names = value.texts();
+  if (names.size() > kMaxMissedNames) names.resize(kMaxMissedNames);
+  return names;
+}
+
 }  // namespace
+
+bool is_python_distribution(const packages::Distribution& distribution) {
+  return distribution.source != packages::Source::kDpkg && distribution.vendored_by.empty() &&
+         !distribution.site.empty();
+}
+
+std::vector<PythonWithDistributions> distributions_by_python(const packages::Inventory& inventory) {
+  std::vector<PythonWithDistributions> pythons;
+  std::set<std::uint32_t> placed;
+  for (const auto& interpreter : inventory.interpreters) {
+    PythonWithDistributions one{.python = interpreter.executable, .distributions = {}};
+    for (std::uint32_t i = 0; i < inventory.distributions.size(); ++i) {
+      const auto& distribution = inventory.distributions[i];
+      if (is_python_distribution(distribution) &&
+          std::ranges::find(interpreter.sites, distribution.site) != interpreter.sites.end() && placed.insert(i).second)
+        one.distributions.push_back(i);
+    }
+    if (!one.distributions.empty()) pythons.push_back(std::move(one));
+  }
+  return pythons;
+}
 
 std::vector<std::vector<ImportOutcome>> parse_import_outcomes(std::string_view lines,
                                                               const std::vector<ImportTask>& tasks) {
@@ -53,12 +82,13 @@ std::vector<std::vector<ImportOutcome>> parse_import_outcomes(std::string_view l
     const auto index = line["task"].number<std::size_t>();
     if (index >= tasks.size()) line["task"].refuse("is no task that it was given");
     auto& of_task = outcomes[index];
-    auto missed = line.maybe("missed").texts();
-    missed.resize(std::min(missed.size(), kMaxMissedNames));
     ImportOutcome outcome{.name = words_of(line["name"]),
                           .outcome = words_of(line["outcome"]),
                           .detail = words_of(line["detail"]),
-                          .missed = std::move(missed)};
+                          .missed = names_of(line.maybe("missed")),
+                          .loaded = names_of(line.maybe("loaded")),
+                          .tried = names_of(line.maybe("tried")),
+                          .files = names_of(line.maybe("files"))};
     if (of_task.size() >= tasks[index].names.size() || tasks[index].names[of_task.size()] != outcome.name)
       line["name"].refuse(fmt::format("is {}, which is not next", outcome.name));
     of_task.push_back(std::move(outcome));

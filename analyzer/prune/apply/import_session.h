@@ -11,8 +11,10 @@
 namespace varve::prune {
 
 struct ImportTask {
-  std::vector<std::string> names;  // imported in this order by one process
-  bool archived = false;           // these must seem absent to a probe, and the import say how to get them
+  // Imported in this order by one process: modules, or objects in them ("module:attribute.of.it").
+  std::vector<std::string> names;
+  bool archived = false;  // these must seem absent to a probe, and the import say how to get them
+  bool spy = false;       // what each loads, looks for and opens is told, too
 };
 
 struct ImportOutcome {
@@ -22,9 +24,23 @@ struct ImportOutcome {
   std::string outcome;
   std::string detail;               // the exception's words, one line
   std::vector<std::string> missed;  // modules that were looked for on the way and that nobody had
+  // Where it was spied on, beyond what the process had done before: modules that are there now; those that were looked
+  // for and are not; files that were opened or mapped (absolute; of the standard library and of records none).
+  std::vector<std::string> loaded, tried, files;
 };
 
-inline constexpr std::size_t kMaxMissedNames = 20'000;  // of one import
+inline constexpr std::size_t kMaxMissedNames = 20'000;  // of one import; the same of each list that a spy gives
+
+// A Python of the image, and the distributions that it imports.
+struct PythonWithDistributions {
+  std::string python;                        // its executable
+  std::vector<std::uint32_t> distributions;  // of the inventory, ascending
+};
+// Those that a Python looks for, by the first that does: of Pythons that share a folder the one that people use. In the
+// order of the inventory's interpreters; one that nothing is left for is not named.
+std::vector<PythonWithDistributions> distributions_by_python(const packages::Inventory& inventory);
+// Installed for some Python, and no part of another one.
+bool is_python_distribution(const packages::Distribution& distribution);
 
 // One vector for each task, one outcome for each of its names. Throws CouldNotRun if the session or its Python did not
 // do its work, and what the runner throws.

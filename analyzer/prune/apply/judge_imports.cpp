@@ -112,11 +112,6 @@ void compare_tasks(SessionRunner& sessions, const ImagePair& images, const Impor
   }
 }
 
-bool is_python(const packages::Distribution& distribution) {
-  return distribution.source != packages::Source::kDpkg && distribution.vendored_by.empty() &&
-         !distribution.site.empty();
-}
-
 std::string tally_text(const Tally& tally) {
   auto text = fmt::format("{} names imported in both images, {} of them failed before as well", tally.names,
                           tally.failed_before);
@@ -132,15 +127,12 @@ void judge_imports(SessionRunner& sessions, const ImagePair& images, const Impor
   std::size_t archived = 0;
   std::set<std::uint32_t> placed;
   std::vector<std::string> pythons;
-  for (const auto& interpreter : images.before.interpreters) {
-    ImportPlace place{.python = interpreter.executable, .tasks = {}, .archived = {}};
+  for (const auto& of_python : distributions_by_python(images.before)) {
+    ImportPlace place{.python = of_python.python, .tasks = {}, .archived = {}};
     std::set<std::string> names, absent;
-    for (std::uint32_t i = 0; i < images.before.distributions.size(); ++i) {
+    for (const auto i : of_python.distributions) {
       const auto& distribution = images.before.distributions[i];
-      if (!is_python(distribution) ||
-          std::ranges::find(interpreter.sites, distribution.site) == interpreter.sites.end())
-        continue;
-      if (!placed.insert(i).second) continue;  // Pythons that share a folder: the first one is the one that people use
+      placed.insert(i);
       (std::ranges::binary_search(gone, i) ? absent : names)
           .insert(distribution.imports.begin(), distribution.imports.end());
     }
@@ -155,8 +147,8 @@ void judge_imports(SessionRunner& sessions, const ImagePair& images, const Impor
   }
   std::size_t unseen = 0;
   for (std::uint32_t i = 0; i < images.before.distributions.size(); ++i)
-    unseen += is_python(images.before.distributions[i]) && !images.before.distributions[i].imports.empty() &&
-              !placed.contains(i);
+    unseen += is_python_distribution(images.before.distributions[i]) &&
+              !images.before.distributions[i].imports.empty() && !placed.contains(i);
   if (pythons.empty()) {
     if (unseen != 0)
       fail<CouldNotRun>("{} distributions of the old image lie in folders that none of its Pythons looks into", unseen);

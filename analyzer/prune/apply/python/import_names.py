@@ -12,6 +12,58 @@ import signal
 import time
 
 MAX_MISSED = 20000
+MAX_FILES = 20000
+RECORDS = (".dist-info", ".egg-info", "EGG-INFO", "conda-meta")   # read to list what is installed, not to use it
+
+
+def is_text(name):
+    try:
+        return bool(name.encode("utf-8"))
+    except UnicodeError:                      # a name that JSON cannot hold
+        return False
+
+
+class Spy:
+    """Notes what imports look for and which files they open, shared libraries included."""
+
+    def __init__(self):
+        self.asked, self.opened = set(), set()
+        self.known = set(sys.modules)
+        self.stdlib = os.path.dirname(os.__file__) + os.sep
+        sys.meta_path.insert(0, self)
+        if hasattr(sys, "addaudithook"):      # 3.8
+            sys.addaudithook(self.hear)
+
+    def find_spec(self, name, path=None, target=None):
+        if len(self.asked) < MAX_MISSED:
+            self.asked.add(name)
+        return None
+
+    def hear(self, event, words):
+        if event == "open" and len(self.opened) < MAX_FILES and isinstance(words[0], str):
+            self.opened.add(words[0])
+
+    def is_of_a_library(self, path):
+        if path.startswith(("/proc/", "/dev/", "/sys/")):
+            return False
+        if path.startswith(self.stdlib) and "-packages/" not in path:
+            return False
+        return not any(part.endswith(RECORDS) for part in path.split("/"))
+
+    def say(self):
+        """What is new since it was asked before."""
+        try:
+            with open("/proc/self/maps") as lines:
+                mapped = {line[line.index("/"):].rstrip("\n") for line in lines if "/" in line}
+        except OSError:
+            mapped = set()
+        now = set(name for name in sys.modules if isinstance(name, str))
+        loaded, tried = now - self.known, self.asked - now
+        files = {os.path.abspath(path) for path in list(self.opened)} | mapped
+        self.known = now
+        self.asked, self.opened = set(), set()
+        lists = {"loaded": loaded, "tried": tried, "files": filter(self.is_of_a_library, files)}
+        return {name: sorted(filter(is_text, them))[:MAX_FILES] for name, them in lists.items()}
 
 
 class Missed:
@@ -40,8 +92,11 @@ def words_of(error):
 
 
 def import_one(name, importlib):
+    module, _, attribute = name.partition(":")    # of an entry point
     try:
-        importlib.import_module(name)
+        found = importlib.import_module(module)
+        for part in filter(None, attribute.split(".")):
+            found = getattr(found, part)
     except BaseException as error:
         return kind_of(error), words_of(error)
     return "ok", ""
@@ -75,11 +130,14 @@ def work(number, task, out):
     place = [i for i, finder in enumerate(sys.meta_path) if type(finder).__module__ == "varve_archived"]
     sys.meta_path.insert(place[0] if place else len(sys.meta_path), missed)
     one = look_for_archived if task.get("archived") else import_one
+    spy = Spy() if task.get("spy") else None
     for name in task["names"]:
         began = time.time()
         outcome, detail = one(name, importlib)
         answer = {"task": number, "name": name, "outcome": outcome, "detail": detail, "seconds": round(time.time() - began, 3), "missed": sorted(missed.names)}
         missed.names.clear()
+        if spy:
+            answer.update(spy.say())
         line = (json.dumps(answer) + "\n").encode("ascii")
         while line:
             line = line[os.write(out, line):]
