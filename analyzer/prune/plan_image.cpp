@@ -6,6 +6,7 @@
 
 #include "analyzer/prune/elf_needs.h"
 #include "analyzer/prune/forecast.h"
+#include "analyzer/prune/probe_edges.h"
 #include "analyzer/prune/start_needs.h"
 #include "analyzer/prune/static_imports.h"
 #include "core/base/log.h"
@@ -65,6 +66,12 @@ MadePlan plan_image(const PlanRequest& request, const Work& work) {
   std::vector<std::string> unsure, problems;
   add_libraries(image, nodes, graph, roots, unsure, problems);
   add_code(image.opened(), nodes, work, graph, roots, unsure);
+  if (request.probe != nullptr) {
+    add_probe_edges(*request.probe, nodes, graph);
+    std::ranges::move(probe_roots(*request.probe, nodes), std::back_inserter(roots));
+  } else {
+    unsure.push_back(not_probed(image.reference()));
+  }
   auto applied = apply_keep_rules(request.rules, request.built_in_rules, nodes, tree, request.today);
   std::ranges::move(applied.roots, std::back_inserter(roots));
   unsure.insert(unsure.end(), applied.remarks.begin(), applied.remarks.end());
@@ -82,7 +89,9 @@ MadePlan plan_image(const PlanRequest& request, const Work& work) {
                          .unsure = std::move(unsure),
                          .problems = std::move(problems)});
   work.cancel.throw_if_cancelled();
-  add_forecast(made.plan, snapshot, read_forecast_evidence(request.database, query, made.plan.image),
+  auto evidence = read_forecast_evidence(request.database, query, made.plan.image);
+  if (request.probe != nullptr) ImportClosure(*request.probe).close(evidence);
+  add_forecast(made.plan, snapshot, evidence,
                {.max_uses = request.thresholds.cold_below_users - 1,
                 .notebooks_first = request.thresholds.basis == Basis::kNotebooks});
   add_affected_users(made.plan, request.database, query);

@@ -9,6 +9,7 @@
 #include "analyzer/prune/make_plan.h"
 #include "analyzer/prune/savings.h"
 #include "analyzer/usage/database.h"
+#include "analyzer/usage/probe.h"
 #include "core/base/work.h"
 
 namespace varve::prune {
@@ -17,7 +18,8 @@ struct PlanRequest {
   const ImageView& image;
   usage::Database& database;
   const KeepRules& rules;
-  bool built_in_rules = true;  // the rules for notebook images that the program carries, too
+  const usage::Probe* probe = nullptr;  // of this image; null: it was not probed, and the plan says so
+  bool built_in_rules = true;           // the rules for notebook images that the program carries, too
   Thresholds thresholds;
   usage::DayRange window;
   std::int32_t today = 0;            // day

@@ -8,5 +8,6 @@ namespace varve::cli {
 void add_prune_apply_command(CLI::App& prune, Context& context);
 void add_prune_check_command(CLI::App& prune, Context& context);
 void add_prune_plan_command(CLI::App& prune, Context& context);
+void add_prune_probe_command(CLI::App& prune, Context& context);
 
 }  // namespace varve::cli

@@ -7,6 +7,7 @@
 #include "analyzer/prune/plan_text.h"
 #include "analyzer/report/window.h"
 #include "cli/base/open_image.h"
+#include "cli/prune/kept_probe.h"
 #include "cli/prune/pinned_savings.h"
 #include "cli/prune/prune_command.h"
 #include "cli/usage/usage_database.h"
@@ -23,7 +24,7 @@ struct PlanArguments {
   std::string image, database, output, previous, explain, today;
   std::string window = "90d", archive_after;
   std::vector<std::string> keep;
-  bool no_built_in_rules = false;
+  bool no_built_in_rules = false, probe = false;
   prune::Thresholds thresholds;
   std::string basis = "sessions", max_rate = "1%", min_coverage = "50%";
   prune::PlanTextOptions text;
@@ -81,11 +82,14 @@ prune::MadePlan make(const Context& context, const PlanArguments& arguments) {
   const auto database = open_existing_database(context, arguments.database);
   const auto opened = open_indexed(context, arguments.image);
   const prune::ImageView image(arguments.image, opened);
+  auto probe = database->probe(image.digest());
+  if (!probe && arguments.probe) probe = kept_probe(context, *database, arguments.image, opened, false).probe;
   Progress progress;
   const ProgressLine line(progress, "code of the image", context.global.quiet);
   return prune::plan_image({.image = image,
                             .database = *database,
                             .rules = rules,
+                            .probe = probe ? &*probe : nullptr,
                             .built_in_rules = !arguments.no_built_in_rules,
                             .thresholds = thresholds_of(arguments),
                             .window = window,
@@ -138,6 +142,8 @@ void add_prune_plan_command(CLI::App& prune, Context& context) {
       ->allow_extra_args(false);
   command->add_flag("--no-built-in-rules", arguments->no_built_in_rules,
                     "Without the rules for notebook images that the program carries");
+  command->add_flag("--probe", arguments->probe,
+                    "Start everything of the image first, where `varve prune probe` has not done so");
   command->add_option("-o,--output", arguments->output, "Write the plan, to be reviewed and applied")
       ->type_name("PLAN");
   command

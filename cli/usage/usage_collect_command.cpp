@@ -7,6 +7,7 @@
 #include "analyzer/usage/database.h"
 #include "cli/base/open_image.h"
 #include "cli/usage/usage_command.h"
+#include "cli/usage/usage_database.h"
 #include "core/base/calendar.h"
 #include "core/base/clock.h"
 #include "core/base/errors.h"
@@ -101,12 +102,7 @@ void run_collect(Context& context, const CollectArguments& arguments) {
     fail<UsageError>("usage collect: name a spool, or an image with --image");
   if (arguments.labels.size() > arguments.images.size()) fail<UsageError>("usage collect: more labels than images");
   const Stopwatch watch;
-  auto where = arguments.db;
-  if (where.empty()) {
-    std::filesystem::create_directories(context.global.root);
-    where = (context.global.root / "usage.db").string();
-  }
-  const auto database = usage::open_database(where);
+  const auto database = open_or_make_database(context, arguments.db);
   const auto images = store_images(context, arguments, *database);
   Progress progress;
   usage::CollectResult result;

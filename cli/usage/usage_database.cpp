@@ -28,6 +28,12 @@ std::unique_ptr<usage::Database> open_existing_database(const Context& context, 
   return usage::open_database(where);
 }
 
+std::unique_ptr<usage::Database> open_or_make_database(const Context& context, const std::string& named) {
+  if (!named.empty()) return usage::open_database(named);
+  std::filesystem::create_directories(context.global.root);
+  return usage::open_database((context.global.root / "usage.db").string());
+}
+
 Digest find_image(const Context& context, usage::Database& database, const std::string& image, usage::DayRange window) {
   const auto snapshot = database.snapshot({.window = window, .image = std::nullopt});
   for (const auto& known : snapshot.images) {

@@ -152,6 +152,7 @@ class ApplyTest : public ::testing::Test {
     auto made = plan_image({.image = *before_,
                             .database = *database,
                             .rules = rules,
+                            .probe = nullptr,
                             .built_in_rules = false,
                             .thresholds = thresholds,
                             .window = {.first = 20'000, .last = 20'100},

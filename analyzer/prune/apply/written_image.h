@@ -17,9 +17,9 @@ namespace varve::prune {
 
 // How it is written: with the old image and the plan, all that decides about its bytes.
 struct WriteSettings {
-  std::string format = "zstd:chunked";   // or "gzip"
-  int level = 3;                         // of that format
-  unsigned jobs = 0;                     // threads, 0 = one per core; decides nothing about the bytes
+  std::string format = "zstd:chunked";             // or "gzip"
+  int level = 3;                                   // of that format
+  unsigned jobs = 0;                               // threads, 0 = one per core; decides nothing about the bytes
   std::shared_ptr<oci::Image> previous = nullptr;  // the image's last version as Varve wrote it; null: none
 };
 

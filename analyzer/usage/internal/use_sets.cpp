@@ -99,7 +99,7 @@ void read_notebook_imports(SqlConnection& sql, const Digest& image,
     query_in(sql, "SELECT notebook_id, name, module, kind FROM notebook_import WHERE local = 0 AND notebook_id", ids,
              "", [&](const SqlRow& row) {
                const auto place = places.at(row.number(0)) - first;
-             if (row.text(2).empty() && row.text(3) == "shell") programs[place].insert(row.text(1));
+               if (row.text(2).empty() && row.text(3) == "shell") programs[place].insert(row.text(1));
                auto module = row.text(2);
                const auto& of_name = resolver.of_name(row.text(1), module);
                owners[place].insert(of_name.begin(), of_name.end());
