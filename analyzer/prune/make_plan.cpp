@@ -231,13 +231,12 @@ class PlanMaker {
                       .by = "",
                       .text = fmt::format("was {} in the plan of {}, and was used", verdict_name(before->verdict),
                                           day_text(in_.previous->made_on))});
-      unused_since_.push_back(unused_since(evidence_[i], alone, before));
-      if (thresholds_.archive_after > 0 && alone.verdict == Verdict::kCold && unused_since_[i] != 0 &&
-          in_.today - unused_since_[i] >= thresholds_.archive_after && was_cold) {
+      unused_.push_back(unused(evidence_[i], alone, before));
+      if (thresholds_.archive_after > 0 && alone.verdict == Verdict::kCold && was_cold && unused_[i].since != 0 &&
+          unused_[i].days >= std::uint64_t(thresholds_.archive_after)) {
         alone.verdict = Verdict::kArchived;
-        alone.reason.text +=
-            fmt::format("; no use since the plan of {} recorded it, {} or longer", day_text(unused_since_[i]),
-                        count_text(std::uint64_t(thresholds_.archive_after), "day", "days"));
+        alone.reason.text += fmt::format("; no use since the plan of {} recorded it, on {} with sessions",
+                                         day_text(unused_[i].since), count_text(unused_[i].days, "day", "days"));
       }
       own_[i] = alone.verdict;
       for (const auto* root : roots_of_[i]) own_[i] = std::min(own_[i], root->least);
@@ -245,12 +244,22 @@ class PlanMaker {
     }
   }
 
-  // The day on which a plan first saw no use, as long as no day between plans went unlooked at.
-  std::int32_t unused_since(const Evidence& evidence, const Judged& alone, const PlannedDistribution* before) const {
-    if (evidence.used() || alone.reason.kind != "unused") return 0;
+  // The day on which a plan first saw no use, as long as no day between plans went unlooked at, and on how many days
+  // since then somebody could have shown one. Days that the plan before has seen are not counted again.
+  struct Unused {
+    std::int32_t since = 0;
+    std::uint64_t days = 0;
+  };
+
+  Unused unused(const Evidence& evidence, const Judged& alone, const PlannedDistribution* before) const {
+    if (evidence.used() || alone.reason.kind != "unused") return {};
     const bool seamless =
         before != nullptr && before->unused_since != 0 && in_.snapshot.window.first <= in_.previous->window.last + 1;
-    return seamless ? before->unused_since : in_.today;
+    if (!seamless) return {.since = in_.today};
+    const auto seen = std::max(in_.previous->window.last, before->unused_since);
+    const auto more = std::ranges::count_if(
+        in_.snapshot.heard_days, [&](const usage::DayCount& one) { return one.day > seen && one.sessions > 0; });
+    return {.since = before->unused_since, .days = before->unused_days + std::uint64_t(more)};
   }
 
   void collect_holders() {
@@ -349,7 +358,8 @@ class PlanMaker {
     one.sessions = evidence_[i].uses;
     one.users = evidence_[i].users;
     one.bound = evidence_[i].bound;
-    one.unused_since = unused_since_[i];
+    one.unused_since = unused_[i].since;
+    one.unused_days = unused_[i].days;
     return one;
   }
 
@@ -419,7 +429,7 @@ class PlanMaker {
   std::vector<Verdict> own_;
   std::vector<std::vector<const Root*>> roots_of_;
   std::map<std::uint32_t, Reason> promoted_;
-  std::vector<std::int32_t> unused_since_;
+  std::vector<Unused> unused_;
   std::vector<Propagated> propagated_;
   std::vector<std::vector<std::size_t>> holders_;  // edges
   MadePlan made_;

@@ -22,7 +22,8 @@ struct Thresholds {
   double min_coverage = 0.5;  // of the launched sessions that were heard, else zero says nothing
   std::uint64_t watch_below_users = 100;  // used by fewer, and seldom: watch
   std::uint64_t cold_below_users = 1;     // used by fewer, and seldom: cold. 1: only what nobody used
-  std::int32_t archive_after = 0;  // days that earlier plans have recorded no use, without a break; 0 = never archive
+  std::int32_t archive_after = 0;  // days with heard sessions and no use since a plan first recorded that, without a
+                                   // break; 0 = never archive
 };
 
 struct PlanInput {

@@ -24,6 +24,12 @@ using testing::HasSubstr;
 using testing::IsEmpty;
 using testing::StartsWith;
 
+void heard_every_day(usage::Snapshot& snapshot) {
+  snapshot.heard_days.clear();
+  for (auto day = snapshot.window.first; day <= snapshot.window.last; ++day)
+    snapshot.heard_days.push_back({.day = day, .sessions = 10});
+}
+
 TEST(MakePlan, WhatNobodyUsedGoesColdAndWhatWasUsedStays) {
   Planning planning(FakeImage().add({"alpha"}).add({"beta"}));
   used(planning.snapshot, "alpha", 500, 200);
@@ -459,15 +465,50 @@ TEST(MakePlan, ArchivesOnlyWhatEarlierPlansSawUnusedWithoutABreak) {
     planning.previous = plan;
     planning.today += 30;
     planning.snapshot.window = {.first = planning.today - 89, .last = planning.today};
+    heard_every_day(planning.snapshot);
     plan = planning.make().plan;
     EXPECT_EQ(plan.verdicts[0].unused_since, kToday);
+    EXPECT_EQ(plan.verdicts[0].unused_days, 30u * unsigned(month));
     EXPECT_EQ(verdict_name(plan.verdicts[0].verdict), month < 6 ? "cold" : "archived") << month;
   }
-  EXPECT_THAT(plan.verdicts[0].reasons[0].text, HasSubstr("no use since the plan of 2026-11-21"));
+  EXPECT_THAT(plan.verdicts[0].reasons[0].text,
+              HasSubstr("no use since the plan of 2026-11-21 recorded it, on 180 days with sessions"));
   // Days that nobody looked at are a break.
   planning.previous->window.last -= 91;
   EXPECT_EQ(planning.verdicts(), "alpha cold");
   EXPECT_EQ(planning.make().plan.verdicts[0].unused_since, planning.today);
+}
+
+TEST(MakePlan, ArchivesByDaysOfEvidenceNotByTheCalendar) {
+  Planning planning(FakeImage().add({"alpha"}));
+  planning.thresholds.archive_after = 20;
+  planning.previous = planning.make().plan;
+  // Two months on, and nothing was collected since.
+  heard_every_day(planning.snapshot);
+  planning.today += 60;
+  planning.snapshot.window.last = planning.today;
+  auto plan = planning.make().plan;
+  EXPECT_EQ(plan.verdicts[0].verdict, Verdict::kCold);
+  EXPECT_EQ(plan.verdicts[0].unused_since, kToday);
+  EXPECT_EQ(plan.verdicts[0].unused_days, 0u);
+  // Three weeks with sessions on some days, looked at twice: each day counts once.
+  for (std::int32_t day = 1; day <= 19; ++day)
+    planning.snapshot.heard_days.push_back({.day = planning.today + day, .sessions = 3});
+  for (const int days : {10, 20}) {
+    planning.previous = plan;
+    planning.snapshot.window.last = planning.today + days;
+    auto& heard = planning.snapshot.heard_days;
+    const auto all = heard;
+    std::erase_if(heard, [&](const usage::DayCount& one) { return one.day > planning.snapshot.window.last; });
+    plan = planning.make().plan;
+    heard = all;
+  }
+  EXPECT_EQ(plan.verdicts[0].unused_days, 19u);
+  EXPECT_EQ(plan.verdicts[0].verdict, Verdict::kCold);
+  planning.previous = plan;
+  planning.snapshot.window.last += 1;
+  planning.snapshot.heard_days.push_back({.day = planning.snapshot.window.last, .sessions = 1});
+  EXPECT_EQ(planning.make().plan.verdicts[0].verdict, Verdict::kArchived);
 }
 
 TEST(MakePlan, AnExtraThatIsWholeKeepsFromBeingArchivedAndNoMore) {
@@ -479,6 +520,8 @@ TEST(MakePlan, AnExtraThatIsWholeKeepsFromBeingArchivedAndNoMore) {
   planning.thresholds.archive_after = 1;
   planning.previous = planning.make().plan;
   planning.today += 1;
+  planning.snapshot.window.last += 1;
+  heard_every_day(planning.snapshot);
   EXPECT_EQ(planning.verdicts(), "alone archived, app hot, more cold");
 }
 

@@ -58,6 +58,7 @@ ordered_json distribution_json(const PlannedDistribution& one) {
   object["users_at_most"] = one.users.at_most;
   object["bound"] = finite(one.bound);
   object["unused_since"] = day_value(one.unused_since);
+  object["unused_days"] = one.unused_days;
   object["imports"] = one.imports;
   return object;
 }
@@ -87,7 +88,8 @@ Verdict read_verdict(const JsonValue& fields) {
 
 PlannedDistribution read_distribution(const JsonValue& fields) {
   fields.only({"name", "version", "source", "verdict", "reasons", "bytes", "compressed_bytes",
-               "unique_compressed_bytes", "sessions", "users", "users_at_most", "bound", "unused_since", "imports"});
+               "unique_compressed_bytes", "sessions", "users", "users_at_most", "bound", "unused_since", "unused_days",
+               "imports"});
   PlannedDistribution one;
   one.name = fields["name"].text();
   if (one.name.empty()) fields["name"].refuse("is empty");
@@ -103,6 +105,8 @@ PlannedDistribution read_distribution(const JsonValue& fields) {
   one.users = {.at_least = fields["users"].number(), .at_most = fields["users_at_most"].number()};
   one.bound = fields["bound"].real(0, 1);
   one.unused_since = day_of(fields["unused_since"]);
+  // Plans of earlier versions of Varve did not count them.
+  if (fields.has("unused_days")) one.unused_days = fields["unused_days"].number();
   one.imports = fields["imports"].texts();
   return one;
 }

@@ -47,6 +47,7 @@ struct PlannedDistribution {
   usage::UserCount users;
   double bound = 1;               // its share of sessions is below this, at 95 %
   std::int32_t unused_since = 0;  // day from which plans saw zero use without a break; 0 = it was used
+  std::uint64_t unused_days = 0;  // days after that one on which sessions were heard, as far as plans looked
   std::vector<std::string> imports;
 };
 

@@ -59,6 +59,7 @@ Plan small_plan() {
                     .users = {},
                     .bound = 0.007,
                     .unused_since = 20000,
+                    .unused_days = 12,
                     .imports = {"rare_module"}}};
   plan.affected = {{.path = "a.ipynb", .users = 3, .distributions = {"rare"}}};
   plan.affected_users = 3;
@@ -105,9 +106,16 @@ TEST(Plan, IsReadAsItWasWritten) {
   EXPECT_EQ(plan.verdicts[1].users.at_most, 9u);
   EXPECT_EQ(plan.verdicts[2].verdict, Verdict::kCold);
   EXPECT_EQ(plan.verdicts[2].unused_since, 20000);
+  EXPECT_EQ(plan.verdicts[2].unused_days, 12u);
   EXPECT_DOUBLE_EQ(plan.forecast.held_out_expected, 0.25);
   EXPECT_EQ(plan.waivers[0].owner, "ops");
   EXPECT_EQ(plan.affected[0].distributions, std::vector<std::string>{"rare"});
+}
+
+TEST(Plan, OneThatCountedNoDaysOfEvidenceIsReadAsNone) {
+  const auto plan = parse_plan(edited("   \"unused_days\": 12,\n", ""), "plan.json");
+  EXPECT_EQ(plan.verdicts[2].unused_since, 20000);
+  EXPECT_EQ(plan.verdicts[2].unused_days, 0u);
 }
 
 TEST(Plan, SaysWhichFieldIsWrong) {

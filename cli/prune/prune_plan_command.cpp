@@ -181,7 +181,8 @@ void add_prune_plan_command(CLI::App& prune, Context& context) {
       ->capture_default_str();
   command
       ->add_option("--archive-after", arguments->archive_after,
-                   "Archive what earlier plans saw unused for so long: Nd, Nw, Ny; never, if not given")
+                   "Archive what was not used on so many days with sessions since a plan recorded it unused: Nd, Nw, "
+                   "Ny; never, if not given")
       ->type_name("TIME");
   command->add_option("--today", arguments->today, "The day the plan is made on, UTC")->type_name("DAY");
   command->add_option("--limit", arguments->text.limit, "Rows of the table; 0 for all")

@@ -199,12 +199,26 @@ class Plan(unittest.TestCase):
         first, second = self.work / "first.json", self.work / "second.json"
         self.plan("-o", first, "--archive-after", "1d")
         self.assertNotIn('"archived"', first.read_text())
-        done = self.varve.run("prune", "plan", self.image, "--usage", self.database, "--window", "2026-10-01..2026-12-01", "--today", "2026-12-01", "--previous", first, "--archive-after", "10d", "-o", second, "--json")
-        self.assertEqual(done.returncode, 0, done.stderr)
-        verdicts = {one["name"]: one for one in json.loads(done.stdout)["verdicts"]}
-        self.assertEqual(verdicts["toolz"]["verdict"], "archived")
-        self.assertEqual(verdicts["toolz"]["unused_since"], "2026-11-21")
-        self.assertEqual(verdicts["requests"]["verdict"], "hot")
+        later, spool = self.work / "later.db", self.work / "later"
+        shutil.copy(self.database, later)
+
+        def verdicts():
+            done = self.varve.run("prune", "plan", self.image, "--usage", later, "--window", "2026-10-01..2026-12-01", "--today", "2026-12-01", "--previous", first, "--archive-after", "3d", "-o", second, "--json")
+            self.assertEqual(done.returncode, 0, done.stderr)
+            return {one["name"]: one for one in json.loads(done.stdout)["verdicts"]}
+
+        # The calendar says nothing: only days on which somebody could have used it count.
+        self.assertEqual(verdicts()["toolz"]["verdict"], "cold")
+        spool.mkdir()
+        digest = json.loads(first.read_text())["image"]
+        for number, day in enumerate(["2026-11-24", "2026-11-25", "2026-11-25", "2026-11-30"]):
+            text = record(t="start", v=1, session="%032x" % (SESSIONS + number), process="%016x" % 1, day=day, writer="recorder 1", image=digest, user="%032x" % number)
+            (spool / ("%032x-%016x.jsonl" % (SESSIONS + number, 1))).write_text(text)
+        self.assertEqual(self.varve.json("usage", "collect", "--db", later, "--keep-all", spool)["sessions"], 4)
+        planned = verdicts()
+        self.assertEqual(planned["toolz"]["verdict"], "archived")
+        self.assertEqual((planned["toolz"]["unused_since"], planned["toolz"]["unused_days"]), ("2026-11-21", 3))
+        self.assertEqual(planned["requests"]["verdict"], "hot")
 
     def test_wrong_words_are_wrong_usage(self):
         for words in (["--max-rate", "much"], ["--max-rate", "0"], ["--window", "soon"], ["--basis", "guesses"], ["--cold-below-users", "0"], ["--today", "2026-02-30"]):
