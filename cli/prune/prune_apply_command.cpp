@@ -25,6 +25,7 @@ struct ApplyArguments {
   bool index_only = false;
   bool as_planned = false;
   bool rebuild = false;
+  bool all_gates = false;
   prune::WriteSettings settings;
   int level = 0;  // the format's default
   unsigned import_jobs = 0;
@@ -126,7 +127,8 @@ void apply_to_image(Context& context, ApplyArguments& arguments, const prune::Pl
        .replay = read_replay_sets(context, arguments.usage, before.digest()),
        .imports = {.jobs = arguments.import_jobs, .limit = std::chrono::seconds(arguments.import_limit)},
        .pins = watch_pins(context, {old_image.image().repository, destination}),
-       .rebuild = arguments.rebuild},
+       .rebuild = arguments.rebuild,
+       .all_gates = arguments.all_gates},
       {.writer = writer, .sessions = sessions, .scratch = context.global.root / "tmp", .cancel = context.cancel},
       [&](const prune::GateResult& gate) { print_gate(context, gate); });
   if (!report.published) context.exit_status = 3;
@@ -201,6 +203,7 @@ void add_prune_apply_command(CLI::App& prune, Context& context) {
       ->check(CLI::Range(1, 86'400))
       ->capture_default_str();
   add_gate_option(*apply, arguments->rebuild);
+  apply->add_flag("--all", arguments->all_gates, "Ask all gates, also those behind the first that fails");
   apply->footer(
       "Examples:\n"
       "  varve prune apply plan.json registry.example/team/notebook:v143-pruned --usage usage.db\n"

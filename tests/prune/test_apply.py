@@ -76,7 +76,7 @@ def a_pruned_image(varve, work, images, usage):
     plan = write_plan(work / "plan.json", images.old, {"soup": "cold", "taste": "cold", "crash": "archived", "part-one": "archived"})
     status, answer, gates = apply(varve, plan, new, "--usage", usage, "--format", "gzip", "--gate", "rebuild")
     expect((status, failed(gates)) == (0, []) and answer["published"], (status, {name: gates[name]["findings"] for name in failed(gates)}))
-    expect([*gates] == ["tree", "metadata", "elf", "imports", "replay", "cuda", "pins", "rebuild"] and all(gate["asked"] for gate in gates.values()), gates)
+    expect([*gates] == ["tree", "metadata", "elf", "cuda", "pins", "imports", "replay", "rebuild"] and all(gate["asked"] for gate in gates.values()), gates)
     expect(answer["image"] == digest_of(new) and any(layer["heat"] == "cold" for layer in answer["layers"]), answer)
     expect("1 archived names left out" in gates["replay"]["detail"] and "2 archived names say how to get them" in gates["imports"]["detail"], gates)
 
@@ -151,6 +151,9 @@ def gates_that_fail(varve, work, images, usage):
     new = f"oci:{images.folder}:bad"
     plan = write_plan(work / "bad.json", images.old, {"plots": "archived"})
     status, answer, gates = apply(varve, plan, new, "--usage", usage)
+    expect((status, failed(gates), answer["published"]) == (3, ["metadata"], False), (status, failed(gates)))
+    expect(all("stopped at the first failure" in gates[name]["detail"] and not gates[name]["asked"] for name in ("imports", "replay")), gates)
+    status, answer, gates = apply(varve, plan, new, "--usage", usage, "--all")
     expect((status, failed(gates), answer["published"]) == (3, ["imports", "metadata", "replay"], False), (status, failed(gates)))
     expect(finding(gates["metadata"], "lab needs plots>=1.0"), gates["metadata"])
     expect(finding(gates["imports"], "import lab", "plots==1.2"), gates["imports"])

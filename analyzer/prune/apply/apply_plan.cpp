@@ -32,11 +32,10 @@ ApplyReport apply_plan(const ApplyRequest& request, const ApplyTools& tools, con
   const auto& before = request.before;
   const auto& old = before.opened();
   const auto change = archive(request.plan, before.inventory(), old, image_name_of(request.plan));
-  const auto placement = place_by_plan(before, request.plan, change);
-
   ApplyReport report;
-  report.written =
-      tools.writer.write(before, placement, request.settings, *request.destination, tools.scratch / "relayer", true);
+  // Every path is in it: it does not outlive the writing.
+  report.written = tools.writer.write(before, place_by_plan(before, request.plan, change), request.settings,
+                                      *request.destination, tools.scratch / "relayer", true);
   const auto image =
       oci::open_image(request.destination, report.written.image.to_string(), old.image().config.platform);
   tools.writer.index(image);
@@ -57,10 +56,12 @@ ApplyReport apply_plan(const ApplyRequest& request, const ApplyTools& tools, con
                     .imports = request.imports,
                     .pins = request.pins,
                     .rebuild = {},
-                    .proof = nullptr};
+                    .proof = nullptr,
+                    .all = request.all_gates};
   if (request.rebuild)
     gates.rebuild = [&](GateResult& result) {
-      judge_rebuild(tools.writer, before, image.digest(), placement, request.settings, tools.scratch, result);
+      judge_rebuild(tools.writer, before, image.digest(), place_by_plan(before, request.plan, change), request.settings,
+                    tools.scratch, result);
     };
   report.gates = run_gates(before, after, tools.sessions, gates, tools.cancel, on_gate);
   report.published = all_pass(report.gates);

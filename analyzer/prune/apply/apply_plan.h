@@ -32,6 +32,7 @@ struct ApplyRequest {
   ImportOptions imports;
   GateJudge pins;  // compares with the pins of before the call
   bool rebuild = false;
+  bool all_gates = false;  // also those behind the first that fails
 };
 
 struct ApplyReport {

@@ -96,10 +96,15 @@ struct ImportOptions {
   std::chrono::seconds limit{120};  // of one name
 };
 
+// What the Pythons of both images have answered in this run (import_session.h): the gates that import share it, so that
+// nothing is imported twice in the same image.
+struct ImportAnswers;
+
 // "imports": every name that a distribution that stays can be imported by, in a process of its own: it may not fail in
 // another way than before, nor miss what it found before. What was archived must seem absent to probes, and imports
 // must say how to get it.
-void judge_imports(SessionRunner& sessions, const ImagePair& images, const ImportOptions& options, GateResult& result);
+void judge_imports(SessionRunner& sessions, const ImagePair& images, const ImportOptions& options,
+                   ImportAnswers& answers, GateResult& result);
 
 inline constexpr std::size_t kMaxReplayedSets = 400;  // run in sessions; the others are looked up only
 
@@ -107,6 +112,6 @@ inline constexpr std::size_t kMaxReplayedSets = 400;  // run in sessions; the ot
 // largest sets are imported in one process each, as their notebooks do. Names of archived distributions are left out:
 // the plan names who is affected by them.
 void judge_replay(SessionRunner& sessions, const ImagePair& images, const ImportSets& sets,
-                  const ImportOptions& options, GateResult& result);
+                  const ImportOptions& options, ImportAnswers& answers, GateResult& result);
 
 }  // namespace varve::prune

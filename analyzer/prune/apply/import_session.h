@@ -2,8 +2,10 @@
 // Imports names in an image's own Python, each task in a process of its own: python/import_names.py, run by a session.
 #include <chrono>
 #include <cstddef>
+#include <map>
 #include <string>
 #include <string_view>
+#include <utility>
 #include <vector>
 
 #include "analyzer/prune/apply/gates.h"
@@ -41,6 +43,12 @@ struct PythonWithDistributions {
 std::vector<PythonWithDistributions> distributions_by_python(const packages::Inventory& inventory);
 // Installed for some Python, and no part of another one.
 bool is_python_distribution(const packages::Distribution& distribution);
+
+// By Python and the names that one process imports in this order.
+using AnswersOfImage = std::map<std::pair<std::string, std::vector<std::string>>, std::vector<ImportOutcome>>;
+struct ImportAnswers {
+  AnswersOfImage before, after;
+};
 
 // One vector for each task, one outcome for each of its names. Throws CouldNotRun if the session or its Python did not
 // do its work, and what the runner throws.

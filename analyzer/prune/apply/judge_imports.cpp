@@ -1,6 +1,7 @@
 // The gates "imports" and "replay": what Python itself says, in sessions on both images.
 #include <algorithm>
 #include <future>
+#include <iterator>
 #include <map>
 #include <set>
 
@@ -21,18 +22,30 @@ struct ImportPlace {
   std::vector<ImportTask> archived;  // of the new one
 };
 
+// Asks one image for what it has not answered yet. A time limit is no answer.
+void ask(SessionRunner& sessions, const Digest& image, const std::string& python, const std::vector<ImportTask>& tasks,
+         const ImportOptions& options, AnswersOfImage& answers) {
+  std::vector<ImportTask> open;
+  for (const auto& task : tasks)
+    if (!answers.contains({python, task.names})) open.push_back(task);
+  auto outcomes = import_in_session(sessions, image, python, open, options);
+  for (std::size_t i = 0; i < open.size(); ++i) answers[{python, open[i].names}] = std::move(outcomes[i]);
+}
+
 // Both images at once: they wait for different bytes. What one throws is thrown when both have ended.
-std::pair<std::vector<std::vector<ImportOutcome>>, std::vector<std::vector<ImportOutcome>>> import_in_both(
-    SessionRunner& sessions, const ImagePair& images, const std::string& python, const std::vector<ImportTask>& before,
-    const std::vector<ImportTask>& after, const ImportOptions& options) {
-  auto old_side = std::async(std::launch::async, [&] {
-    return import_in_session(sessions, images.before.image.value(), python, before, options);
-  });
-  auto new_side = std::async(std::launch::async, [&] {
-    return import_in_session(sessions, images.after.image.value(), python, after, options);
-  });
+void ask_both(SessionRunner& sessions, const ImagePair& images, const std::string& python,
+              const std::vector<ImportTask>& before, const std::vector<ImportTask>& after, const ImportOptions& options,
+              ImportAnswers& answers) {
+  auto old_side = std::async(
+      std::launch::async, [&] { ask(sessions, images.before.image.value(), python, before, options, answers.before); });
+  auto new_side = std::async(std::launch::async,
+                             [&] { ask(sessions, images.after.image.value(), python, after, options, answers.after); });
   old_side.wait(), new_side.wait();
-  return {old_side.get(), new_side.get()};
+  old_side.get(), new_side.get();
+}
+
+bool was_limited(const std::vector<ImportOutcome>& outcomes) {
+  return std::ranges::any_of(outcomes, [](const ImportOutcome& one) { return one.outcome == "time limit"; });
 }
 
 // True if the new image does worse.
@@ -56,7 +69,7 @@ std::string describe(const ImportOutcome& outcome) {
 }
 
 // What one image's outcomes say against the other's. A first difference may be the machine's (a limit on a busy day),
-// so what differs is asked once more by the caller.
+// so where they differ the new image is asked once more by the caller.
 std::vector<std::string> differences(const ImagePair& images, const ImportOutcome& before, const ImportOutcome& after) {
   std::vector<std::string> found;
   if (is_worse(before, after))
@@ -71,45 +84,77 @@ struct Tally {
   std::size_t names = 0, failed_before = 0, limited = 0;
 };
 
-// Findings of all tasks; those that differ are run a second time, alone, before they count.
+std::vector<std::string> differences(const ImagePair& images, const std::vector<ImportOutcome>& before,
+                                     const std::vector<ImportOutcome>& after) {
+  std::vector<std::string> found;
+  for (std::size_t i = 0; i < before.size(); ++i) {
+    auto more = differences(images, before[i], after[i]);
+    found.insert(found.end(), std::make_move_iterator(more.begin()), std::make_move_iterator(more.end()));
+  }
+  return found;
+}
+
+// Asks the new image once more, alone and with patience; the old one only for what it was not given the time for.
+void ask_again(SessionRunner& sessions, const ImagePair& images, const std::string& python,
+               const std::vector<ImportTask>& tasks, const ImportOptions& options, ImportAnswers& answers) {
+  auto patient = options;
+  patient.jobs = 1;
+  patient.limit *= 2;
+  std::vector<ImportTask> limited;
+  for (const auto& task : tasks) {
+    answers.after.erase({python, task.names});
+    if (was_limited(answers.before.at({python, task.names}))) limited.push_back(task);
+  }
+  for (const auto& task : limited) answers.before.erase({python, task.names});
+  ask_both(sessions, images, python, limited, tasks, patient, answers);
+}
+
+// What was missed has been compared, and is most of what the answers hold.
+void forget_missed(AnswersOfImage& answers) {
+  for (auto& [key, outcomes] : answers)
+    for (auto& outcome : outcomes) outcome.missed = {};
+}
+
+// Findings of all tasks; those that differ are asked a second time before they count.
 void compare_tasks(SessionRunner& sessions, const ImagePair& images, const ImportPlace& place,
-                   const std::vector<std::string>& what, const ImportOptions& options, GateResult& result,
-                   Tally& tally) {
+                   const std::vector<std::string>& what, const ImportOptions& options, ImportAnswers& answers,
+                   GateResult& result, Tally& tally) {
   auto after_tasks = place.tasks;
   after_tasks.insert(after_tasks.end(), place.archived.begin(), place.archived.end());
-  const auto [before, after] = import_in_both(sessions, images, place.python, place.tasks, after_tasks, options);
-  std::vector<std::size_t> again;
+  ask_both(sessions, images, place.python, place.tasks, after_tasks, options, answers);
+  const auto before_of = [&](const ImportTask& task) -> const auto& {
+    return answers.before.at({place.python, task.names});
+  };
+  const auto after_of = [&](const ImportTask& task) -> const auto& {
+    return answers.after.at({place.python, task.names});
+  };
+  std::vector<ImportTask> again;
+  std::vector<std::string> what_again;
   for (std::size_t i = 0; i < place.tasks.size(); ++i) {
-    bool differs = false;
-    for (std::size_t j = 0; j < before[i].size(); ++j) {
+    const auto& before = before_of(place.tasks[i]);
+    for (const auto& outcome : before) {
       ++tally.names;
-      if (before[i][j].outcome != "ok") ++tally.failed_before;
-      if (before[i][j].outcome == "time limit") ++tally.limited;
-      differs = differs || !differences(images, before[i][j], after[i][j]).empty();
+      if (outcome.outcome != "ok") ++tally.failed_before;
+      if (outcome.outcome == "time limit") ++tally.limited;
     }
-    if (differs) again.push_back(i);
+    if (differences(images, before, after_of(place.tasks[i])).empty()) continue;
+    again.push_back(place.tasks[i]);
+    what_again.push_back(what[i]);
   }
-  for (std::size_t i = place.tasks.size(); i < after.size(); ++i) {
-    for (const auto& outcome : after[i])
+  for (const auto& task : place.archived) {
+    for (const auto& outcome : after_of(task))
       if (outcome.outcome != "archived")
         result.findings.push_back(fmt::format("archived {}: {}, where an ImportError should say how to get it",
                                               outcome.name, describe(outcome)));
   }
-  if (again.empty()) return;
-  std::vector<ImportTask> repeated;
-  for (const auto i : again) repeated.push_back(place.tasks[i]);
-  auto patient = options;
-  patient.jobs = 1;
-  patient.limit *= 2;
-  const auto [before2, after2] = import_in_both(sessions, images, place.python, repeated, repeated, patient);
+  if (!again.empty()) ask_again(sessions, images, place.python, again, options, answers);
   for (std::size_t i = 0; i < again.size(); ++i) {
-    for (std::size_t j = 0; j < before2[i].size(); ++j) {
-      for (const auto& difference : differences(images, before2[i][j], after2[i][j]))
-        if (result.findings.size() < kMaxFindings)
-          result.findings.push_back(what[again[i]].empty() ? difference
-                                                           : fmt::format("{}: {}", what[again[i]], difference));
-    }
+    for (const auto& difference : differences(images, before_of(again[i]), after_of(again[i])))
+      if (result.findings.size() < kMaxFindings)
+        result.findings.push_back(what_again[i].empty() ? difference
+                                                        : fmt::format("{}: {}", what_again[i], difference));
   }
+  forget_missed(answers.before), forget_missed(answers.after);
 }
 
 std::string tally_text(const Tally& tally) {
@@ -121,7 +166,8 @@ std::string tally_text(const Tally& tally) {
 
 }  // namespace
 
-void judge_imports(SessionRunner& sessions, const ImagePair& images, const ImportOptions& options, GateResult& result) {
+void judge_imports(SessionRunner& sessions, const ImagePair& images, const ImportOptions& options,
+                   ImportAnswers& answers, GateResult& result) {
   const auto gone = archived_distributions(images.plan, images.before);
   Tally tally;
   std::size_t archived = 0;
@@ -143,7 +189,8 @@ void judge_imports(SessionRunner& sessions, const ImagePair& images, const Impor
     if (place.tasks.empty() && place.archived.empty()) continue;
     archived += place.archived.size();
     pythons.push_back("/" + place.python);
-    compare_tasks(sessions, images, place, std::vector<std::string>(place.tasks.size()), options, result, tally);
+    compare_tasks(sessions, images, place, std::vector<std::string>(place.tasks.size()), options, answers, result,
+                  tally);
   }
   std::size_t unseen = 0;
   for (std::uint32_t i = 0; i < images.before.distributions.size(); ++i)
@@ -161,7 +208,7 @@ void judge_imports(SessionRunner& sessions, const ImagePair& images, const Impor
 }
 
 void judge_replay(SessionRunner& sessions, const ImagePair& images, const ImportSets& sets,
-                  const ImportOptions& options, GateResult& result) {
+                  const ImportOptions& options, ImportAnswers& answers, GateResult& result) {
   const auto gone = archived_distributions(images.plan, images.before);
   const auto is_archived = [&](const std::string& name) {
     const auto& owners = images.before.modules.owners(name);
@@ -203,7 +250,7 @@ void judge_replay(SessionRunner& sessions, const ImagePair& images, const Import
     what.push_back(set->example);
   }
   Tally tally;
-  if (!place.tasks.empty()) compare_tasks(sessions, images, place, what, options, result, tally);
+  if (!place.tasks.empty()) compare_tasks(sessions, images, place, what, options, answers, result, tally);
   result.detail = fmt::format("{} notebooks with {} different sets of imports, the {} largest run: {}", sets.covered,
                               distinct.size(), chosen.size(), tally_text(tally));
   if (sets.covered < sets.notebooks)

@@ -1,5 +1,6 @@
 #pragma once
-// All gates on two images, in the order of what they cost.
+// All gates on two images, in the order of what they cost: what indexes and repositories say, what sessions say, what
+// writing again says.
 #include <functional>
 #include <optional>
 #include <string>
@@ -24,10 +25,12 @@ struct GateRequest {
   GateJudge pins;                // pins are the indexer's
   GateJudge rebuild;             // empty: nobody asked for it by name
   const Proof* proof = nullptr;  // of the new image; null: it has none, or is to get it
+  bool all = true;               // false: after the first that does not pass, the others are not asked
 };
 using OnGate = std::function<void(const GateResult&)>;
 
-// Each is told to `on_gate` as it ends. Throws Cancelled only.
+// One result for every gate, also for those that were not asked. Each is told to `on_gate` as it ends. Throws Cancelled
+// only.
 std::vector<GateResult> run_gates(const ImageView& before, const ImageView& after, SessionRunner& sessions,
                                   const GateRequest& request, const CancelFlag& cancel, const OnGate& on_gate);
 
