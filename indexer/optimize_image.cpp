@@ -74,7 +74,8 @@ class ImageOptimizer {
 
   void copy_blob(const oci::Descriptor& blob) {
     work_.cancel.throw_if_cancelled();
-    oci::copy_blob(*image_.repository, destination_, blob, [&](std::uint64_t) { work_.cancel.throw_if_cancelled(); });
+    const auto stop = [&](std::uint64_t) { work_.cancel.throw_if_cancelled(); };
+    if (oci::copy_blob(*image_.repository, destination_, blob, stop)) report_.copied_bytes += blob.size;
     work_.progress.add(blob.size);
     report_.reused_bytes += blob.size;
   }

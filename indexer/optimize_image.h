@@ -32,6 +32,7 @@ struct OptimizeReport {
   Digest old_image, image;
   std::vector<OptimizedLayer> layers;  // base first
   std::uint64_t reused_bytes = 0;      // of blobs that the destination had, or that were taken as they are
+  std::uint64_t copied_bytes = 0;      // of these: that the destination did not have
   std::uint64_t new_bytes = 0;         // of blobs that were written
 };
 

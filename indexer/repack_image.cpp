@@ -348,7 +348,8 @@ class Repacker {
 
   void copy(oci::Repository& source, const oci::Descriptor& blob) {
     work_.cancel.throw_if_cancelled();
-    oci::copy_blob(source, destination_, blob, [&](std::uint64_t) { work_.cancel.throw_if_cancelled(); });
+    const auto stop = [&](std::uint64_t) { work_.cancel.throw_if_cancelled(); };
+    if (oci::copy_blob(source, destination_, blob, stop)) report_.copied_bytes += blob.size;
     report_.reused_bytes += blob.size;
   }
 

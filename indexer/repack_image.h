@@ -48,6 +48,7 @@ struct RepackReport {
   Digest old_image, image;
   std::vector<RepackedLayer> layers;  // base first
   std::uint64_t reused_bytes = 0;     // compressed, of blobs kept as is, reused, or at the destination already
+  std::uint64_t copied_bytes = 0;     // of these: that were not at the destination before
   std::uint64_t new_bytes = 0;
 };
 

@@ -100,12 +100,17 @@ void write_rows(const Plan& plan, std::ostream& out, const PlanTextOptions& opti
 void write_consequences(const Plan& plan, std::ostream& out) {
   const auto& forecast = plan.forecast;
   out << '\n';
+  std::uint64_t archived_bytes = 0;
+  for (const auto& one : plan.verdicts)
+    if (one.verdict == Verdict::kArchived) archived_bytes += one.compressed_bytes;
   if (plan.cold_bytes > 0)
     paragraph(
         out,
         fmt::format(
-            "Cold are {} of the image's compressed bytes; {} of them only what goes cold reaches, over all pinned versions.",
-            human_bytes(plan.cold_bytes), human_bytes(plan.saved_bytes)));
+            "Cold are {} of the image's compressed bytes{}; {} of them only what goes reaches, over all pinned versions.",
+            human_bytes(plan.cold_bytes - std::min(plan.cold_bytes, archived_bytes)),
+            archived_bytes == 0 ? "" : fmt::format(", archived {}", human_bytes(archived_bytes)),
+            human_bytes(plan.saved_bytes)));
   if (!forecast.basis.empty()) {
     paragraph(
         out,

@@ -41,11 +41,9 @@ nlohmann::json to_json(const indexer::OptimizeReport& report) {
                       {"kept", layer.kept},
                       {"table_of_contents", !layer.kept && layer.without_table.empty()},
                       {"seconds", layer.seconds}});
-  return {{"image", report.image.to_string()},
-          {"old_image", report.old_image.to_string()},
-          {"layers", std::move(layers)},
-          {"reused_bytes", report.reused_bytes},
-          {"new_bytes", report.new_bytes}};
+  return {{"image", report.image.to_string()},   {"old_image", report.old_image.to_string()},
+          {"layers", std::move(layers)},         {"reused_bytes", report.reused_bytes},
+          {"copied_bytes", report.copied_bytes}, {"new_bytes", report.new_bytes}};
 }
 
 void print_report(const indexer::OptimizeReport& report, std::ostream& out) {
@@ -54,8 +52,8 @@ void print_report(const indexer::OptimizeReport& report, std::ostream& out) {
     rows.push_back({layer.digest.to_string().substr(0, 19), human_bytes(layer.old_bytes),
                     layer.kept ? "as it was" : human_bytes(layer.bytes), fmt::format("{:.1f} s", layer.seconds)});
   print_table(out, rows);
-  out << fmt::format("{}\n{} written, {} reused\n", report.image.to_string(), human_bytes(report.new_bytes),
-                     human_bytes(report.reused_bytes));
+  out << report.image.to_string() << '\n'
+      << written_text(report.new_bytes, report.reused_bytes, report.copied_bytes) << '\n';
 }
 
 void run_optimize(const Context& context, OptimizeArguments& arguments) {

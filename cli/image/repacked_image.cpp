@@ -48,11 +48,9 @@ index::Placement place_files(const prune::ImageView& image) {
 }
 
 nlohmann::json to_json(const indexer::RepackReport& report) {
-  return {{"image", report.image.to_string()},
-          {"old_image", report.old_image.to_string()},
-          {"layers", layers_json(report)},
-          {"reused_bytes", report.reused_bytes},
-          {"new_bytes", report.new_bytes}};
+  return {{"image", report.image.to_string()},   {"old_image", report.old_image.to_string()},
+          {"layers", layers_json(report)},       {"reused_bytes", report.reused_bytes},
+          {"copied_bytes", report.copied_bytes}, {"new_bytes", report.new_bytes}};
 }
 
 std::string contents_of(const indexer::RepackedLayer& layer) {
@@ -73,11 +71,16 @@ void print_report(const indexer::RepackReport& report, std::ostream& out) {
         {layer.digest.to_string().substr(0, 19), std::string(index::tier_name(layer.tier)), human_bytes(layer.bytes),
          layer.kept_as_is || layer.reused ? "reused" : fmt::format("{:.1f} s", layer.seconds), contents_of(layer)});
   print_table(out, rows);
-  out << fmt::format("{}\n{} written, {} reused\n", report.image.to_string(), human_bytes(report.new_bytes),
-                     human_bytes(report.reused_bytes));
+  out << report.image.to_string() << '\n'
+      << written_text(report.new_bytes, report.reused_bytes, report.copied_bytes) << '\n';
 }
 
 }  // namespace
+
+std::string written_text(std::uint64_t new_bytes, std::uint64_t reused_bytes, std::uint64_t copied_bytes) {
+  return fmt::format("{} written, {} reused{}", human_bytes(new_bytes), human_bytes(reused_bytes),
+                     copied_bytes == 0 ? "" : fmt::format(", {} of it copied there", human_bytes(copied_bytes)));
+}
 
 nlohmann::json layers_json(const indexer::RepackReport& report) {
   auto layers = nlohmann::json::array();

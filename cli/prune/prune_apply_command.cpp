@@ -86,18 +86,25 @@ void apply_to_index(const Context& context, const ApplyArguments& arguments, con
   if (signer) context.out << summary_of(signatures, signer->public_key()) << '\n';
 }
 
+std::string who_takes_away(const oci::Reference& reference) {
+  if (reference.kind == oci::Reference::Kind::kRegistry) return "the registry collects such garbage itself";
+  return fmt::format(
+      "`varve gc --untagged {0}` takes it away a day from now, with `--grace 0` at once (if nobody writes there)",
+      reference.repository_name());
+}
+
 void print_applied(const Context& context, const ApplyArguments& arguments, const oci::Reference& reference,
                    const prune::ApplyReport& report, const indexer::RepackReport& written) {
   print_cold(context, report.cold);
   const auto image = report.written.image.to_string();
   if (!report.published) {
-    context.out << fmt::format(
-        "not published: the old image is as it was, and {} has no name; `varve gc --untagged` takes it away\n", image);
+    context.out << fmt::format("not published: the old image is as it was, and {} has no name; {}\n", image,
+                               who_takes_away(reference));
     return;
   }
   if (const auto warning = unsigned_warning(context, arguments.destination); !warning.empty()) log::warn("{}", warning);
-  context.out << fmt::format("{} is {}\n{} written, {} reused\n", reference.to_string(), image,
-                             human_bytes(written.new_bytes), human_bytes(written.reused_bytes));
+  context.out << fmt::format("{} is {}\n{}\n", reference.to_string(), image,
+                             written_text(written.new_bytes, written.reused_bytes, written.copied_bytes));
 }
 
 void apply_to_image(Context& context, ApplyArguments& arguments, const prune::Plan& plan, const std::string& plan_text,
@@ -140,6 +147,7 @@ void apply_to_image(Context& context, ApplyArguments& arguments, const prune::Pl
                       {"index", report.index.to_string()},
                       {"layers", layers_json(written)},
                       {"reused_bytes", written.reused_bytes},
+                      {"copied_bytes", written.copied_bytes},
                       {"new_bytes", written.new_bytes},
                       {"cold", cold_json(report.cold)},
                       {"gates", gates_json(report.gates)}});
@@ -189,9 +197,7 @@ void add_prune_apply_command(CLI::App& prune, Context& context) {
                    "zstd:chunked, or gzip for runtimes that know no zstd (Docker before 23.0)")
       ->check(CLI::IsMember({"zstd:chunked", "gzip"}))
       ->capture_default_str();
-  apply
-      ->add_option("--level", arguments->level,
-                   "Of compression: 1-19 (3 if not said) for zstd, 1-9 (6) for gzip")
+  apply->add_option("--level", arguments->level, "Of compression: 1-19 (3 if not said) for zstd, 1-9 (6) for gzip")
       ->type_name("N");
   apply->add_option("--jobs", arguments->settings.jobs, "Threads that write; 0 means one per core")->type_name("N");
   apply

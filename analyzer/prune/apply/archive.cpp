@@ -198,10 +198,6 @@ std::set<std::string, std::less<>> cold_paths(const Plan& plan, const packages::
 
 std::string image_name_of(const Plan& plan) {
   auto name = plan.reference;
-  if (name.starts_with("oci:")) {  // a folder of some machine
-    name = name.substr(4);
-    name = name.substr(name.rfind('/') == name.npos ? 0 : name.rfind('/') + 1);
-  }
   if (name.starts_with("docker://")) name = name.substr(9);
   if (const auto at = name.find('@'); at != name.npos) name.resize(at);
   return fmt::format("{}@{}", name, plan.image.to_string());

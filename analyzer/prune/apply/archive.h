@@ -40,8 +40,8 @@ TreeChange archive(const Plan& plan, const packages::Inventory& inventory, const
 std::set<std::string, std::less<>> cold_paths(const Plan& plan, const packages::Inventory& inventory,
                                               const index::FileSource& files);
 
-// The reference of a plan as it is told to people who have another machine: of a layout folder only its tag, and always
-// the digest.
+// What the planned image is called in notices: the reference as it was planned by, with the digest. Varve takes it as
+// it stands, of a registry Docker as well.
 std::string image_name_of(const Plan& plan);
 
 }  // namespace varve::prune

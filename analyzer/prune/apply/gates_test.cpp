@@ -6,6 +6,7 @@
 #include "analyzer/prune/apply/archive.h"
 #include "analyzer/prune/apply/import_session.h"
 #include "analyzer/prune/apply/proof.h"
+#include "core/oci/reference.h"
 
 namespace varve::prune {
 namespace {
@@ -127,16 +128,18 @@ TEST(ArchivedTable, IsReadAsItWasWritten) {
             (std::vector<ArchivedModule>{{"a", "b c d", "1", "i"}}));
 }
 
-TEST(ArchivedTable, TellsWhereTheOldImageIsWithoutNamingFoldersOfAMachine) {
+TEST(ArchivedTable, TellsWhereTheOldImageIsAsItCanBeTyped) {
   Plan plan;
   plan.image = digest_of(as_bytes("image"));
   const auto named = [&](const std::string& reference) {
     plan.reference = reference;
     const auto name = image_name_of(plan);
     EXPECT_THAT(name, ::testing::EndsWith("@" + plan.image.to_string()));
+    EXPECT_EQ(oci::Reference::parse(name).digest, plan.image);
+    EXPECT_EQ(oci::Reference::parse(name).repository_name(), oci::Reference::parse(reference).repository_name());
     return name.substr(0, name.find('@'));
   };
-  EXPECT_EQ(named("oci:/home/me/images/lab:v1"), "lab:v1");
+  EXPECT_EQ(named("oci:/home/me/images/lab:v1"), "oci:/home/me/images/lab:v1");
   EXPECT_EQ(named("docker://registry.example:5000/team/lab:v1"), "registry.example:5000/team/lab:v1");
   EXPECT_EQ(named("registry.example/team/lab@sha256:" + std::string(64, 'a')), "registry.example/team/lab");
 }
