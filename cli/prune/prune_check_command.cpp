@@ -16,7 +16,7 @@ namespace varve::cli {
 namespace {
 
 struct PruneCheckArguments {
-  std::string before, after, plan, usage;
+  std::string before, after, plan, usage, previous;
   unsigned jobs = 0;
   int import_limit = 120;
   bool rebuild = false;
@@ -52,7 +52,8 @@ void run_check(Context& context, const PruneCheckArguments& arguments) {
              watch_pins(context, {old_image.image().repository, new_image.image().repository})(result);
            },
        .rebuild = arguments.rebuild,
-       .previous = nullptr},
+       .previous =
+           arguments.previous.empty() ? nullptr : std::make_shared<oci::Image>(context.open_image(arguments.previous))},
       {.writer = writer, .sessions = sessions, .scratch = context.global.root / "tmp", .cancel = context.cancel},
       [&](const prune::GateResult& gate) { print_gate(context, gate); });
   if (report.archived != 0 && arguments.plan.empty())
@@ -96,6 +97,11 @@ void add_prune_check_command(CLI::App& prune, Context& context) {
       ->check(CLI::Range(1, 86'400))
       ->capture_default_str();
   add_gate_option(*check, arguments->rebuild);
+  check
+      ->add_option("--previous", arguments->previous,
+                   "With --gate rebuild: the version that NEW was written after, if it lies elsewhere")
+      ->type_name("IMAGE")
+      ->needs(check->get_option("--gate"));
   check->footer(
       "Example:\n  varve prune check registry.example/team/notebook:v143 registry.example/team/notebook:v143-pruned --usage usage.db\n\n"
       "Gates: tree, metadata, elf, imports, replay, cuda, pins, rebuild. One that could not run fails too, unless the plan waives it by name. Rebuild is asked with --gate alone.\n"

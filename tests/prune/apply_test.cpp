@@ -177,19 +177,36 @@ class ApplyTest : public ::testing::Test {
     plan_text_ = to_json(plan_);
   }
 
-  ApplyReport apply(bool rebuild = false, bool all_gates = false) {
+  ApplyReport apply(bool rebuild = false, bool all_gates = false) { return apply("images", {}, rebuild, all_gates); }
+
+  ApplyReport apply(const std::string& folder, const WriteSettings& settings, bool rebuild, bool all_gates) {
     return apply_plan({.before = *before_,
                        .plan = plan_,
                        .plan_text = plan_text_,
-                       .destination = layout_,
-                       .reference = oci::Reference::parse(fmt::format("oci:{}:new", (dir_ / "images").string())),
-                       .settings = {},
+                       .destination = oci::create_layout(dir_ / folder),
+                       .reference = oci::Reference::parse(fmt::format("oci:{}:new", (dir_ / folder).string())),
+                       .settings = settings,
                        .replay = replay_,
                        .imports = {},
                        .pins = [](GateResult& result) { result.detail = "none"; },
                        .rebuild = rebuild,
                        .all_gates = all_gates},
                       tools_, [this](const GateResult& gate) { heard_.push_back(gate.name); });
+  }
+
+  CheckReport check(const oci::Image& image, std::shared_ptr<oci::Image> previous) {
+    const index::OpenedImage opened(opened_->local(), image);
+    const ImageView after("new", opened);
+    return check_image({.before = *before_,
+                        .after = after,
+                        .plan = std::nullopt,
+                        .plan_name = "",
+                        .replay = std::nullopt,
+                        .imports = {},
+                        .pins = [](GateResult&) {},
+                        .rebuild = true,
+                        .previous = std::move(previous)},
+                       tools_, [](const GateResult&) {});
   }
 
   bool is_there(const std::string& tag) const {
@@ -270,19 +287,23 @@ TEST_F(ApplyTest, AnImageThatPassesGetsItsTagItsMarksAndItsProof) {
   EXPECT_TRUE(all_pass(proof->gates));
 
   // And years later, by the proof alone.
-  const ImageView after("new", opened);
-  const auto checked = check_image({.before = *before_,
-                                    .after = after,
-                                    .plan = std::nullopt,
-                                    .plan_name = "",
-                                    .replay = std::nullopt,
-                                    .imports = {},
-                                    .pins = [](GateResult&) {},
-                                    .rebuild = true,
-                                    .previous = nullptr},
-                                   tools_, [](const GateResult&) {});
+  const auto checked = check(image, nullptr);
   EXPECT_TRUE(all_pass(checked.gates)) << testing::PrintToString(failed(checked.gates));
   EXPECT_EQ(checked.archived, 1U);
+}
+
+TEST_F(ApplyTest, OneThatReusesLayersOfAVersionElsewhereIsWrittenAgainByWhoIsToldWhere) {
+  ASSERT_TRUE(apply().published);
+  const auto previous = std::make_shared<oci::Image>(oci::open_image(layout_, "new", old_.config.platform));
+  WriteSettings settings;
+  settings.previous = previous;
+  ASSERT_TRUE(apply("elsewhere", settings, false, false).published);
+  const auto image = oci::open_image(oci::create_layout(dir_ / "elsewhere"), "new", old_.config.platform);
+  const auto blind = check(image, nullptr).gates;
+  EXPECT_EQ(failed(blind), std::set<std::string>{"rebuild"});
+  EXPECT_THAT(std::ranges::find(blind, "rebuild", &GateResult::name)->detail, HasSubstr("--previous"));
+  const auto told = check(image, previous).gates;
+  EXPECT_TRUE(all_pass(told)) << testing::PrintToString(failed(told));
 }
 
 TEST_F(ApplyTest, OneThatFailsAGateHasNoName) {

@@ -56,7 +56,8 @@ std::shared_ptr<oci::Image> find_previous(const Digest& digest, const oci::Image
   try {
     return std::make_shared<oci::Image>(oci::open_image(image.repository, digest.to_string(), image.config.platform));
   } catch (const NotFound& error) {
-    fail<CouldNotRun>("the version before it, {}, is not there: {}", digest.to_string(), error.what());
+    fail<CouldNotRun>("the version before it, {}, is not beside it (--previous IMAGE says where): {}",
+                      digest.to_string(), error.what());
   }
 }
 
