@@ -4,6 +4,7 @@
 
 #include <algorithm>
 #include <array>
+#include <charconv>
 #include <cstring>
 #include <optional>
 #include <vector>
@@ -131,9 +132,10 @@ std::vector<Section> read_sections(Window& file, std::uint64_t base) {
 
 class DeviceCodeReader {
  public:
-  DeviceCodeReader(std::uint64_t size, const index::RangeReader& read) : file_(size, read), unsearched_bytes_(size) {}
+  DeviceCodeReader(std::uint64_t size, const index::RangeReader& read, const OnCode& on_code)
+      : file_(size, read), on_code_(on_code), unsearched_bytes_(size) {}
 
-  DeviceCode read() {
+  void read() {
     const auto head = file_.at(0, std::min<std::uint64_t>(file_.size(), 8));
     const auto text = as_text(head);
     if (text.starts_with(ELFMAG)) {
@@ -145,24 +147,17 @@ class DeviceCodeReader {
     } else {
       read_ptx();
     }
-    return std::move(found_);
   }
 
  private:
-  void count(const std::string& what, std::uint64_t bytes) {
-    if (found_.size() >= kMaxArchitectures && !found_.contains(what)) return;
-    auto& amount = found_[what];
-    ++amount.entries;
-    amount.bytes += bytes;
-  }
-
   void read_elf(std::uint64_t base, std::uint64_t size) {
     const auto head = file_.at(base, sizeof(Elf64_Ehdr));
     if (head.empty() || std::to_integer<int>(head[EI_CLASS]) != ELFCLASS64 ||
         std::to_integer<int>(head[EI_DATA]) != ELFDATA2LSB)
       return;
     const auto header = load<Elf64_Ehdr>(head, 0);
-    if (header.e_machine == kMachineCuda) return count(cubin_architecture(header), size);
+    if (header.e_machine == kMachineCuda)
+      return on_code_({.target = cubin_target(header), .range = {.offset = base, .length = size}});
     const auto sections = read_sections(file_, base);
     const bool has_device_code = std::any_of(sections.begin(), sections.end(), [](const Section& one) {
       return one.name == ".nv_fatbin" || one.name == "__nv_relfatbin" || one.name == ".nvFatBinSegment" ||
@@ -179,9 +174,9 @@ class DeviceCodeReader {
   }
 
   // Since CUDA 13 the file says by its ABI version where the number stands.
-  static std::string cubin_architecture(const Elf64_Ehdr& header) {
+  static CodeTarget cubin_target(const Elf64_Ehdr& header) {
     const auto number = header.e_ident[EI_ABIVERSION] >= 8 ? (header.e_flags >> 8) & 0xFFFF : header.e_flags & 0xFF;
-    return fmt::format("sm_{}", number);
+    return {.kind = CodeKind::kMachine, .number = number};
   }
 
   // Containers stand at multiples of 8 from the start of their ELF file, which in a static library is only even.
@@ -234,18 +229,19 @@ class DeviceCodeReader {
     if (header_bytes < kMinEntryHeaderBytes || header_bytes > kMaxEntryHeaderBytes || header_bytes > room ||
         payload_bytes > room - header_bytes)
       return 0;
-    const char* suffix = (flags & kFlagArchitectureOnly) != 0 ? "a" : (flags & kFlagFamilyOnly) != 0 ? "f" : "";
     const auto bytes = header_bytes + payload_bytes;
-    if (kind == 1) {
-      count(fmt::format("compute_{}{}", number, suffix), bytes);
-    } else if (kind == 2) {
-      count(fmt::format("sm_{}{}", number, suffix), bytes);
-    } else if (kind == 8) {
-      count(fmt::format("lto_{}{}", number, suffix), bytes);
-    } else {
-      count("other", bytes);
-    }
+    on_code_({.target = target_of(kind, number, flags), .range = {.offset = at, .length = bytes}});
     return bytes;
+  }
+
+  static CodeTarget target_of(std::uint16_t kind, std::uint32_t number, std::uint64_t flags) {
+    const auto known = kind == 1   ? CodeKind::kPtx
+                       : kind == 2 ? CodeKind::kMachine
+                       : kind == 8 ? CodeKind::kLinkStep
+                                   : CodeKind::kOther;
+    if (known == CodeKind::kOther) return {};
+    const char variant = (flags & kFlagArchitectureOnly) != 0 ? 'a' : (flags & kFlagFamilyOnly) != 0 ? 'f' : '\0';
+    return {.kind = known, .number = number, .variant = variant};
   }
 
   // ar(5): members one after the other, each with a header of 60 bytes of text.
@@ -275,14 +271,18 @@ class DeviceCodeReader {
     auto line = text.substr(target + 7, text.find_first_of("\n,/", target) - target - 7);
     const auto begin = line.find("sm_");
     if (begin == line.npos) return;
-    auto name = line.substr(begin + 3);
-    name = name.substr(0, name.find_first_not_of("0123456789af"));
-    if (!name.empty() && name.size() <= 8) count("compute_" + std::string(name), file_.size());
+    line.remove_prefix(begin + 3);
+    CodeTarget named{.kind = CodeKind::kPtx};
+    const auto [end, error] = std::from_chars(line.data(), line.data() + line.size(), named.number);
+    if (error != std::errc()) return;
+    const auto rest = line.substr(std::size_t(end - line.data()));
+    if (rest.starts_with('a') || rest.starts_with('f')) named.variant = rest.front();
+    on_code_({.target = named, .range = {.offset = 0, .length = file_.size()}});
   }
 
   Window file_;
+  const OnCode& on_code_;
   std::uint64_t unsearched_bytes_;  // sound sections do not overlap; hostile ones would be searched over and over
-  DeviceCode found_;
 };
 
 bool has_suffix(std::string_view name, std::string_view suffix) {
@@ -290,6 +290,14 @@ bool has_suffix(std::string_view name, std::string_view suffix) {
 }
 
 }  // namespace
+
+std::string CodeTarget::name() const {
+  constexpr std::array<const char*, 3> kPrefixes{"sm_", "compute_", "lto_"};
+  if (kind == CodeKind::kOther) return "other";
+  auto text = fmt::format("{}{}", kPrefixes.at(std::size_t(kind)), number);
+  if (variant != 0) text += variant;
+  return text;
+}
 
 bool may_hold_device_code(std::string_view path, const index::FlatEntry& file) {
   if (file.type != FileType::kRegular || !file.is_first_name() || file.size < kMinEntryHeaderBytes) return false;
@@ -300,8 +308,20 @@ bool may_hold_device_code(std::string_view path, const index::FlatEntry& file) {
   return file.size >= kMinProgramBytes && (file.mode & 0111) != 0 && name.find('.') == name.npos;
 }
 
+void for_each_code(std::uint64_t size, const index::RangeReader& read, const OnCode& on_code) {
+  DeviceCodeReader(size, read, on_code).read();
+}
+
 DeviceCode read_device_code(std::uint64_t size, const index::RangeReader& read) {
-  return DeviceCodeReader(size, read).read();
+  DeviceCode found;
+  for_each_code(size, read, [&](const CodeEntry& entry) {
+    const auto name = entry.target.name();
+    if (found.size() >= kMaxArchitectures && !found.contains(name)) return;
+    auto& amount = found[name];
+    ++amount.entries;
+    amount.bytes += entry.range.length;
+  });
+  return found;
 }
 
 }  // namespace varve::packages
