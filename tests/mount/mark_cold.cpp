@@ -19,14 +19,14 @@ int main(int argc, char** argv) try {
   const auto image = oci::open_image(request);
   const auto loaded = index::load_index(local, image, index::IndexPlace::kRepository);
   const auto tree = index::read_flat_tree(local, loaded, image);
-  std::set<std::string, std::less<>> paths;
+  index::ColdContent content;
   for (const auto& [path, entry] : tree.entries) {
     for (const auto& prefix : prefixes) {
-      if (path.starts_with(prefix)) paths.insert(path);
+      if (path.starts_with(prefix)) content.files.insert(path);
     }
   }
   index::ColdSummary summary;
-  const auto cold = index::mark_cold(tree, loaded.maps, paths, &summary);
+  const auto cold = index::mark_cold(tree, loaded.maps, content, &summary);
   const auto blobs = index::publish_cold(image, loaded, cold, local, *image.repository, CancelFlag());
   std::printf(R"({"index": "%s", "generation": %llu, "files": %llu, "content_bytes": %llu, "stream_bytes": %llu, )"
               R"("compressed_bytes": %llu, "shared_span_bytes": %llu, "blob_bytes": %llu})"

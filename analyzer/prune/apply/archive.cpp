@@ -175,8 +175,8 @@ TreeChange archive(const Plan& plan, const packages::Inventory& inventory, const
   return change;
 }
 
-std::set<std::string, std::less<>> cold_paths(const Plan& plan, const packages::Inventory& inventory,
-                                              const index::FileSource& files) {
+index::ColdContent cold_content(const Plan& plan, const packages::Inventory& inventory,
+                                const index::FileSource& files) {
   std::set<std::pair<std::string, std::string>> cold;  // normalised name, source
   for (const auto& planned : plan.verdicts)
     if (planned.verdict == Verdict::kCold || planned.verdict == Verdict::kArchived)
@@ -193,7 +193,7 @@ std::set<std::string, std::less<>> cold_paths(const Plan& plan, const packages::
     if (one.vendored_by.empty() ? is_cold(one) : outer.contains(one.vendored_by)) numbers.push_back(i);
   }
   const auto paths = owned_by(numbers, inventory, files);
-  return {paths.begin(), paths.end()};
+  return {.files = {paths.begin(), paths.end()}, .parts = {}};
 }
 
 std::string image_name_of(const Plan& plan) {

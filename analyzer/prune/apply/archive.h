@@ -2,7 +2,6 @@
 // Takes distributions out of an image so that they can be found again: what goes, and the words that an import of it
 // will say. docs/guide/prune-apply.md.
 #include <map>
-#include <set>
 #include <string>
 #include <string_view>
 #include <vector>
@@ -10,6 +9,7 @@
 #include "analyzer/packages/inventory.h"
 #include "analyzer/prune/apply/gates.h"
 #include "core/index/file_source.h"
+#include "core/index/merge/mark_cold.h"
 
 namespace varve::prune {
 
@@ -37,8 +37,7 @@ TreeChange archive(const Plan& plan, const packages::Inventory& inventory, const
                    std::string_view image_name);
 
 // What an index marks as cold: every file and link that only distributions own which the plan has cold or archived.
-std::set<std::string, std::less<>> cold_paths(const Plan& plan, const packages::Inventory& inventory,
-                                              const index::FileSource& files);
+index::ColdContent cold_content(const Plan& plan, const packages::Inventory& inventory, const index::FileSource& files);
 
 // What the planned image is called in notices: the reference as it was planned by, with the digest. Varve takes it as
 // it stands, of a registry Docker as well.

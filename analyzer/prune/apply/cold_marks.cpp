@@ -11,7 +11,7 @@ ColdMarks mark_cold_by_plan(const ImageView& image, const Plan& plan, const Canc
   ColdMarks marks{.index = {},
                   .before = index::load_index(opened.local(), opened.image(), index::IndexPlace::kRepository),
                   .summary = {}};
-  const auto cold = cold_paths(plan, image.inventory(), opened);
+  const auto cold = cold_content(plan, image.inventory(), opened);
   const auto ranges = index::mark_cold(image.tree(), marks.before.maps, cold, &marks.summary);
   marks.index =
       index::publish_cold(opened.image(), marks.before, ranges, opened.local(), *opened.image().repository, cancel)

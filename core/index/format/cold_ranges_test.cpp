@@ -41,7 +41,10 @@ FlatEntry file(std::uint32_t layer, std::uint64_t offset, std::uint64_t length) 
 
 class MarkCold : public testing::Test {
  protected:
-  std::vector<ByteRange> marked(const std::set<std::string, std::less<>>& cold) {
+  std::vector<ByteRange> marked(std::set<std::string, std::less<>> cold) {
+    return marked(ColdContent{.files = std::move(cold), .parts = {}});
+  }
+  std::vector<ByteRange> marked(const ColdContent& cold) {
     summary_ = {};
     const auto ranges = mark_cold(tree_, maps_, cold, &summary_);
     EXPECT_EQ(ColdRanges::decode(ranges.encode(), "again"), ranges);
@@ -100,6 +103,54 @@ TEST_F(MarkCold, ALayerOfOneFrameIsFetchedWholeAnyway) {
   tree_.entries["cold"] = file(0, 0, 3000);
   EXPECT_THAT(marked({"cold"}), IsEmpty());
   EXPECT_EQ(summary_.single_frame_bytes, 3000u);
+}
+
+TEST_F(MarkCold, PartsOfAFileAreColdWhereSpansHoldNothingElse) {
+  tree_.entries["lib"] = file(0, 500, 8000);
+  tree_.entries["next"] = file(0, 8500, 100);
+  // Of the stream: 1500 to 4700 and 5000 to 8500.
+  EXPECT_THAT(marked({.files = {}, .parts = {{"lib", {{1000, 3200}, {4500, 3500}}}}}),
+              ElementsAre(ByteRange{2000, 2000}, ByteRange{5000, 3000}));
+  EXPECT_EQ(summary_.files, 0u);
+  EXPECT_EQ(summary_.part_files, 1u);
+  EXPECT_EQ(summary_.part_bytes, 6700u);
+  EXPECT_EQ(summary_.compressed_bytes, 500u);
+  EXPECT_EQ(summary_.shared_span_bytes, 500u + 700u + 500u);
+  tree_.entries.erase("next");
+  EXPECT_THAT(marked({.files = {}, .parts = {{"lib", {{4500, 3500}}}}}), ElementsAre(ByteRange{5000, 4000}))
+      << "nobody reads what is behind the file";
+}
+
+TEST_F(MarkCold, PartsBesideColdFilesAreOneRange) {
+  tree_.entries["cold"] = file(0, 0, 2500);
+  tree_.entries["lib"] = file(0, 2500, 3500);
+  EXPECT_THAT(marked({.files = {"cold"}, .parts = {{"lib", {{0, 1500}}}}}), ElementsAre(ByteRange{0, 4000}));
+  EXPECT_THAT(marked({.files = {"cold", "lib"}, .parts = {{"lib", {{0, 1500}}}}}), ElementsAre(ByteRange{0, 6000}))
+      << "a file that is cold is cold whole";
+  EXPECT_EQ(summary_.part_files, 0u);
+}
+
+TEST_F(MarkCold, PartsCountUnderEveryNameOfAFileAndAcrossItsHoles) {
+  auto sparse = file(0, 0, 2000);
+  sparse.size = 10'000;
+  sparse.runs.push_back({.layer = 0, .run = {.file_offset = 7000, .stream_offset = 2000, .length = 3000}});
+  tree_.entries["a"] = sparse;
+  tree_.entries["b"] = sparse;
+  tree_.entries["b"].link_of = "a";
+  EXPECT_THAT(marked({.files = {}, .parts = {{"b", {{1000, 7000}, {9000, 1000}}}}}),
+              ElementsAre(ByteRange{1000, 2000}, ByteRange{4000, 1000}));
+  EXPECT_THROW(marked({.files = {}, .parts = {{"a", {{0, 1}}}, {"b", {{0, 1}}}}}), CorruptData);
+}
+
+TEST_F(MarkCold, PartsThatCannotBeAreRefused) {
+  tree_.entries["lib"] = file(0, 0, 3000);
+  tree_.entries["folder"] = FlatEntry();
+  for (const auto& parts : std::vector<std::vector<ByteRange>>{
+           {{0, 3001}}, {{3000, 1}}, {{1, ~std::uint64_t(0)}}, {{0, 0}}, {{0, 10}, {9, 10}}, {{10, 10}, {0, 10}}})
+    EXPECT_THROW(marked({.files = {}, .parts = {{"lib", parts}}}), CorruptData);
+  EXPECT_THROW(marked({.files = {}, .parts = {{"folder", {{0, 1}}}}}), CorruptData);
+  EXPECT_THROW(marked({.files = {}, .parts = {{"gone", {{0, 1}}}}}), CorruptData);
+  EXPECT_THAT(marked({.files = {}, .parts = {{"lib", {}}}}), IsEmpty());
 }
 
 TEST_F(MarkCold, ATreeThatPointsOutsideItsLayersIsRefused) {

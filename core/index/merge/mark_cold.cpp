@@ -50,22 +50,21 @@ class SpanUse {
 
 class Marker {
  public:
-  Marker(const FlatTree& tree, const std::vector<std::shared_ptr<const LayerMap>>& maps,
-         const std::set<std::string, std::less<>>& cold_paths)
+  Marker(const FlatTree& tree, const std::vector<std::shared_ptr<const LayerMap>>& maps, const ColdContent& content)
       : tree_(tree), maps_(maps) {
     for (const auto& [path, entry] : tree.entries) {
       if (entry.type != FileType::kRegular || entry.link_of.empty()) continue;
-      if (!cold_paths.contains(path)) read_otherwise_.insert(entry.link_of);
+      if (!content.files.contains(path)) read_otherwise_.insert(entry.link_of);
     }
     for (const auto& [path, entry] : tree.entries) {
-      if (entry.type == FileType::kRegular && entry.link_of.empty() && cold_paths.contains(path) &&
+      if (entry.type == FileType::kRegular && entry.link_of.empty() && content.files.contains(path) &&
           !read_otherwise_.contains(path))
         cold_.insert(path);
     }
+    for (const auto& [path, parts] : content.parts) add_parts(path, parts);
     // An image that repeats a layer has one stream for it.
     for (const auto& map : maps) uses_.try_emplace(map->layer_digest, *map);
-    for (const auto& [path, entry] : tree.entries)
-      each_run(path, entry, [](SpanUse& use, ByteRange range, bool cold) { use.add(range, cold); });
+    each_piece([](SpanUse& use, ByteRange range, bool cold) { use.add(range, cold); });
   }
 
   ColdRanges ranges(ColdSummary& summary) {
@@ -89,54 +88,100 @@ class Marker {
   }
 
  private:
-  template <typename Use>
-  void each_run(const std::string& path, const FlatEntry& entry, Use&& use) {
-    if (entry.type != FileType::kRegular || !entry.link_of.empty()) return;
-    const bool cold = cold_.contains(path);
-    for (const auto& run : entry.runs) {
-      if (run.layer >= maps_.size())
-        fail<CorruptData>("'{:.200}' lies in layer {} of {}", path, run.layer, maps_.size());
-      const auto& map = *maps_[run.layer];
-      const ByteRange range{.offset = run.run.stream_offset, .length = run.run.length};
-      if (!range.fits_in(map.stream_bytes))
-        fail<CorruptData>("'{:.200}' lies outside of layer {}", path, map.layer_digest.to_string());
-      use(uses_.at(map.layer_digest), range, cold);
+  void add_parts(const std::string& path, const std::vector<ByteRange>& parts) {
+    const auto* file = tree_.find_regular(path);
+    if (file == nullptr) fail<CorruptData>("'{:.200}' has cold parts and is no file of the tree", path);
+    std::uint64_t end = 0;
+    for (const auto& part : parts) {
+      if (part.length == 0 || part.offset < end || !part.fits_in(file->size))
+        fail<CorruptData>("'{:.200}' has {} bytes, and a cold part at {}+{} behind one that ends at {}", path,
+                          file->size, part.offset, part.length, end);
+      end = part.end();
     }
+    const std::string_view first_name = file->is_first_name() ? std::string_view(path) : file->link_of;
+    if (!parts.empty() && !cold_.contains(first_name) && !parts_.emplace(first_name, &parts).second)
+      fail<CorruptData>("'{:.200}' has cold parts under two names", path);
+  }
+
+  // use(stream of a layer, range of it, cold) for all content that can be read.
+  template <typename Use>
+  void each_piece(Use&& use) {
+    for (const auto& [path, entry] : tree_.entries) {
+      if (entry.type != FileType::kRegular || !entry.link_of.empty()) continue;
+      const bool cold = cold_.contains(path);
+      const auto parts = parts_.find(path);
+      for (const auto& run : entry.runs) {
+        auto& stream = stream_of(run, path);
+        if (parts == parts_.end()) {
+          use(stream, {.offset = run.run.stream_offset, .length = run.run.length}, cold);
+        } else {
+          each_part(run.run, *parts->second, [&](ByteRange range, bool is_cold) { use(stream, range, is_cold); });
+        }
+      }
+    }
+  }
+
+  SpanUse& stream_of(const TreeRun& run, std::string_view path) {
+    if (run.layer >= maps_.size()) fail<CorruptData>("'{:.200}' lies in layer {} of {}", path, run.layer, maps_.size());
+    const auto& map = *maps_[run.layer];
+    const ByteRange range{.offset = run.run.stream_offset, .length = run.run.length};
+    if (!range.fits_in(map.stream_bytes))
+      fail<CorruptData>("'{:.200}' lies outside of layer {}", path, map.layer_digest.to_string());
+    return uses_.at(map.layer_digest);
+  }
+
+  // The pieces of a run that lie in the cold parts of its file, and those between them.
+  template <typename Run, typename Use>
+  static void each_part(const Run& run, const std::vector<ByteRange>& parts, Use&& use) {
+    auto at = run.file_offset;
+    const auto end = at + run.length;
+    const auto piece_to = [&](std::uint64_t until, bool cold) {
+      if (until > at) use(ByteRange{.offset = run.stream_offset + (at - run.file_offset), .length = until - at}, cold);
+      at = std::max(at, until);
+    };
+    for (auto part = std::ranges::upper_bound(parts, at, {}, [](const ByteRange& one) { return one.end(); });
+         part != parts.end() && part->offset < end; ++part) {
+      piece_to(part->offset, false);
+      piece_to(std::min(part->end(), end), true);
+    }
+    piece_to(end, false);
   }
 
   void count_files(ColdSummary& summary) {
     summary.files = cold_.size();
-    for (const auto& path : cold_) {
-      const auto& entry = tree_.entries.find(path)->second;
-      summary.content_bytes += entry.size;
-      each_run(std::string(path), entry, [&](SpanUse& use, ByteRange range, bool) {
-        if (use.map().format == LayerFormat::kZstdSingle) {
-          summary.single_frame_bytes += range.length;
-          return;
-        }
-        const auto [first, last] = use.map().spans_of(range);
-        for (auto span = first; span < last; ++span) {
-          if (!use.needed_elsewhere(span)) continue;
-          const auto& spanned = use.map().spans[span].stream_range;
-          summary.shared_span_bytes += std::min(spanned.end(), range.end()) - std::max(spanned.offset, range.offset);
-        }
-      });
-    }
+    for (const auto& path : cold_) summary.content_bytes += tree_.entries.find(path)->second.size;
+    summary.part_files = parts_.size();
+    for (const auto& [path, parts] : parts_)
+      for (const auto& part : *parts) summary.part_bytes += part.length;
+    each_piece([&](const SpanUse& use, ByteRange range, bool cold) {
+      if (!cold) return;
+      if (use.map().format == LayerFormat::kZstdSingle) {
+        summary.single_frame_bytes += range.length;
+        return;
+      }
+      const auto [first, last] = use.map().spans_of(range);
+      for (auto span = first; span < last; ++span) {
+        if (!use.needed_elsewhere(span)) continue;
+        const auto& spanned = use.map().spans[span].stream_range;
+        summary.shared_span_bytes += std::min(spanned.end(), range.end()) - std::max(spanned.offset, range.offset);
+      }
+    });
   }
 
   const FlatTree& tree_;
   const std::vector<std::shared_ptr<const LayerMap>>& maps_;
   std::set<std::string_view> read_otherwise_;  // first names of inodes that have a name which is not cold
   std::set<std::string_view> cold_;            // first names
+  std::map<std::string_view, const std::vector<ByteRange>*> parts_;  // by first name; of files that are not cold
   std::map<Digest, SpanUse> uses_;
 };
 
 }  // namespace
 
 ColdRanges mark_cold(const FlatTree& tree, const std::vector<std::shared_ptr<const LayerMap>>& maps,
-                     const std::set<std::string, std::less<>>& cold_paths, ColdSummary* summary) {
+                     const ColdContent& cold, ColdSummary* summary) {
   ColdSummary ignored;
-  return Marker(tree, maps, cold_paths).ranges(summary != nullptr ? *summary : ignored);
+  return Marker(tree, maps, cold).ranges(summary != nullptr ? *summary : ignored);
 }
 
 }  // namespace varve::index
