@@ -13,6 +13,7 @@
 #include "core/base/errors.h"
 #include "core/base/json_document.h"
 #include "core/base/utf8.h"
+#include "core/index/merge/flat_tree.h"
 
 namespace varve::prune {
 namespace {
@@ -124,6 +125,61 @@ Forecast read_forecast(const JsonValue& fields) {
           .basis = fields["basis"].text()};
 }
 
+ordered_json gpu_cold_json(const GpuColdFile& file) {
+  ordered_json object{{"path", file.path}, {"content", file.content.to_string()}, {"bytes", file.bytes}};
+  object["code"] = ordered_json::array();
+  for (const auto& one : file.code)
+    object["code"].push_back(
+        {{"target", one.target}, {"entries", one.entries}, {"bytes", one.bytes}, {"cold", one.cold}});
+  object["ranges"] = ordered_json::array();
+  for (const auto& range : file.ranges) {
+    object["ranges"].push_back(range.offset);
+    object["ranges"].push_back(range.length);
+  }
+  return object;
+}
+
+GpuColdFile read_gpu_cold(const JsonValue& fields) {
+  fields.only({"path", "content", "bytes", "code", "ranges"});
+  GpuColdFile file;
+  file.path = fields["path"].text(index::kMaxTreePathBytes);
+  if (file.path.empty() || file.path.starts_with('/')) fields["path"].refuse("is no path without leading /");
+  file.content = fields["content"].digest();
+  file.bytes = fields["bytes"].number();
+  for (const auto& one : fields["code"].items(kMaxGpuTargets)) {
+    one.only({"target", "entries", "bytes", "cold"});
+    file.code.push_back({.target = one["target"].text(),
+                         .entries = one["entries"].number(),
+                         .bytes = one["bytes"].number(),
+                         .cold = one["cold"].flag()});
+  }
+  const auto numbers = fields["ranges"].items(2 * kMaxGpuRanges);
+  if (numbers.empty() || numbers.size() % 2 != 0) fields["ranges"].refuse("is no list of offsets and lengths in turn");
+  std::uint64_t end = 0;
+  for (std::size_t i = 0; i < numbers.size(); i += 2) {
+    const ByteRange range{.offset = numbers[i].number(), .length = numbers[i + 1].number<std::uint64_t>(1)};
+    if (!range.fits_in(file.bytes))
+      numbers[i].refuse(fmt::format("with its length ends behind the file's {} bytes", file.bytes));
+    if (range.offset < end) numbers[i].refuse("lies before the end of the range before");
+    end = range.end();
+    file.ranges.push_back(range);
+  }
+  return file;
+}
+
+void read_gpu_code(const JsonValue& fields, Plan& plan) {
+  plan.gpu_cold_bytes = fields.maybe("gpu_cold_bytes").number();
+  std::size_t ranges = 0;
+  for (const auto& one : fields.maybe("gpu_cold").items()) {
+    auto file = read_gpu_cold(one);
+    if (!plan.gpu_cold.empty() && plan.gpu_cold.back().path >= file.path)
+      one["path"].refuse("is out of order, or there twice");
+    ranges += file.ranges.size();
+    if (ranges > kMaxGpuRanges) one["ranges"].refuse(fmt::format("makes it more than {} in all", kMaxGpuRanges));
+    plan.gpu_cold.push_back(std::move(file));
+  }
+}
+
 // One verdict per name and source, in order: what applies the plan looks them up.
 void check_order(const Plan& plan, const std::vector<JsonValue>& verdicts) {
   const auto key = [](const PlannedDistribution& one) { return std::tie(one.name, one.source); };
@@ -137,6 +193,12 @@ void check_order(const Plan& plan, const std::vector<JsonValue>& verdicts) {
 }  // namespace
 
 std::string_view verdict_name(Verdict verdict) { return kVerdictNames.at(std::size_t(verdict)); }
+
+std::uint64_t GpuColdFile::cold_bytes() const {
+  std::uint64_t sum = 0;
+  for (const auto& range : ranges) sum += range.length;
+  return sum;
+}
 
 std::string to_json(const Plan& plan) {
   ordered_json document{{"format", kPlanFormat},
@@ -161,6 +223,11 @@ std::string to_json(const Plan& plan) {
   document["affected"] = ordered_json::array();
   for (const auto& one : plan.affected)
     document["affected"].push_back({{"path", one.path}, {"users", one.users}, {"distributions", one.distributions}});
+  if (!plan.gpu_cold.empty()) {
+    document["gpu_cold_bytes"] = plan.gpu_cold_bytes;
+    document["gpu_cold"] = ordered_json::array();
+    for (const auto& file : plan.gpu_cold) document["gpu_cold"].push_back(gpu_cold_json(file));
+  }
   return document.dump(1, ' ', false, ordered_json::error_handler_t::replace) + "\n";
 }
 
@@ -171,7 +238,8 @@ Plan parse_plan(std::string_view text, std::string_view what) {
   if (const auto version = fields["version"].number(); version != kPlanVersion)
     fail<Unsupported>("{}: plan version {}; this program reads version {}", what, version, kPlanVersion);
   fields.only({"format", "version", "image", "reference", "window", "made_on", "parameters", "sessions", "cold_bytes",
-               "saved_bytes", "affected_users", "forecast", "unsure", "waivers", "verdicts", "affected"});
+               "saved_bytes", "affected_users", "forecast", "unsure", "waivers", "verdicts", "affected",
+               "gpu_cold_bytes", "gpu_cold"});
   Plan plan;
   plan.image = fields["image"].digest();
   plan.reference = fields["reference"].text();
@@ -201,6 +269,7 @@ Plan parse_plan(std::string_view text, std::string_view what) {
     plan.affected.push_back(
         {.path = one["path"].text(), .users = one["users"].number(), .distributions = one["distributions"].texts()});
   }
+  read_gpu_code(fields, plan);
   return plan;
 }
 

@@ -9,6 +9,7 @@
 #include <vector>
 
 #include "analyzer/usage/snapshot.h"
+#include "core/base/byte_range.h"
 #include "core/base/digest.h"
 
 namespace varve::prune {
@@ -22,7 +23,7 @@ std::string_view verdict_name(Verdict verdict);  // "hot" "watch" "cold" "archiv
 // reason to reason is the chain of --explain.
 struct Reason {
   std::string kind;  // "used" "requires" "imports" "entry-point" "script" "elf" "dpkg" "shares-path" "namespace"
-                     // "keep-rule" "veto" "cuda" "system" "unused" "few-users" …
+                     // "keep-rule" "veto" "cuda" "system" "unused" "few-users" "gpu-arch" …
   std::string by;    // "" = nobody else
   std::string
       text;  // a sentence without the name of the distribution: "0 uses in 41,200 sessions of 90 days, at most 0.007 %"
@@ -74,6 +75,27 @@ struct Waiver {
   std::string reason, owner;
 };
 
+// How much of a file is for some kind of GPU.
+struct GpuCodeShare {
+  std::string target;  // "sm_80" "sm_90a" "compute_90" "other": packages::CodeTarget
+  std::uint64_t entries = 0;
+  std::uint64_t bytes = 0;  // as stored, compressed or not
+  bool cold = false;        // nobody has a GPU that runs it
+  bool operator==(const GpuCodeShare&) const = default;
+};
+
+// A file that stays, with code in it that goes cold.
+struct GpuColdFile {
+  std::string path;  // without leading "/"; the first name of its inode
+  Digest content;    // of the whole file
+  std::uint64_t bytes = 0;
+  std::vector<GpuCodeShare> code;  // all of it, by target
+  std::vector<ByteRange> ranges;   // that are cold: inside the file, in order, not empty, not overlapping
+  std::uint64_t cold_bytes() const;
+};
+inline constexpr std::size_t kMaxGpuRanges = 400'000;  // of all files together
+inline constexpr std::size_t kMaxGpuTargets = 256;     // of one file; real ones have about 20
+
 struct Plan {
   Digest image;
   std::string reference;  // as the image was named
@@ -89,6 +111,8 @@ struct Plan {
   std::uint64_t saved_bytes = 0;    // unique compressed bytes over all pinned versions
   std::vector<std::string> unsure;  // sentences
   std::vector<Waiver> waivers;
+  std::vector<GpuColdFile> gpu_cold;  // by path
+  std::uint64_t gpu_cold_bytes = 0;   // compressed, of this image: spans that hold nothing else
 };
 
 std::string to_json(const Plan& plan);                          // indented, the same plan gives the same bytes

@@ -2,10 +2,12 @@
 
 #include <algorithm>
 #include <iterator>
+#include <optional>
 #include <utility>
 
 #include "analyzer/prune/elf_needs.h"
 #include "analyzer/prune/forecast.h"
+#include "analyzer/prune/gpu_code.h"
 #include "analyzer/prune/probe_edges.h"
 #include "analyzer/prune/start_needs.h"
 #include "analyzer/prune/static_imports.h"
@@ -48,6 +50,17 @@ void add_code(const index::OpenedImage& image, const Nodes& nodes, const Work& w
   std::ranges::move(add_static_imports(image, nodes, work, graph), std::back_inserter(unsure));
 }
 
+// Code for GPUs that nobody has goes cold, if somebody said which there are.
+void add_gpu_code(const PlanRequest& request, const std::optional<WantedGpus>& gpus, const CancelFlag& cancel,
+                  Plan& plan) {
+  if (!gpus) return;
+  const auto& image = request.image;
+  if (!image.tree().has_elf_facts)
+    fail<Unsupported>("--gpu-arch: the index of {} holds no ELF facts: `varve index --force` makes a new one",
+                      image.reference());
+  add_gpu_cold(plan, image.opened(), image.opened().index().maps, image.inventory(), *gpus, cancel);
+}
+
 }  // namespace
 
 MadePlan plan_image(const PlanRequest& request, const Work& work) {
@@ -57,6 +70,8 @@ MadePlan plan_image(const PlanRequest& request, const Work& work) {
   const Nodes nodes(image.inventory());
   work.cancel.throw_if_cancelled();
   const auto snapshot = request.database.snapshot(query);
+  std::optional<WantedGpus> gpus;
+  if (!request.gpu_arch.empty()) gpus = wanted_gpus(request.gpu_arch, snapshot.gpu_models);
 
   const auto consumers = consumers_of(request);
   auto graph = installed_graph(nodes, tree, consumers);
@@ -94,6 +109,7 @@ MadePlan plan_image(const PlanRequest& request, const Work& work) {
   add_forecast(made.plan, snapshot, evidence,
                {.max_uses = request.thresholds.cold_below_users - 1,
                 .notebooks_first = request.thresholds.basis == Basis::kNotebooks});
+  add_gpu_code(request, gpus, work.cancel, made.plan);
   add_affected_users(made.plan, request.database, query);
   request.savings().add_to(made.plan);
   return made;

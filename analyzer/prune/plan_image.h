@@ -3,6 +3,8 @@
 // and put together.
 #include <cstdint>
 #include <functional>
+#include <string>
+#include <vector>
 
 #include "analyzer/prune/image_view.h"
 #include "analyzer/prune/keep_rules.h"
@@ -20,6 +22,7 @@ struct PlanRequest {
   const KeepRules& rules;
   const usage::Probe* probe = nullptr;  // of this image; null: it was not probed, and the plan says so
   bool built_in_rules = true;           // the rules for notebook images that the program carries, too
+  std::vector<std::string> gpu_arch = {};  // GPUs there are, as wanted_gpus() takes them; empty: no code goes cold for it
   Thresholds thresholds;
   usage::DayRange window;
   std::int32_t today = 0;            // day
@@ -28,7 +31,7 @@ struct PlanRequest {
 };
 
 // Whole: with forecast, affected notebooks and users, and what the pinned versions would save. Throws what the readers
-// throw, UsageError for thresholds that make no sense, Cancelled. `work` counts bytes of the code that is read.
+// throw, UsageError for thresholds that make no sense, Unsupported for `gpu_arch` with an index without ELF facts, Cancelled. `work` counts bytes of the code that is read.
 MadePlan plan_image(const PlanRequest& request, const Work& work);
 
 }  // namespace varve::prune

@@ -137,6 +137,58 @@ TEST(Plan, SaysWhichFieldIsWrong) {
   expect_refused(std::string(100, '['), "nested deeper");
 }
 
+Plan plan_with_gpu_code() {
+  auto plan = small_plan();
+  plan.parameters["gpu-arch"] = "sm_80";
+  plan.gpu_cold_bytes = 55;
+  plan.gpu_cold = {{.path = "lib/liba.so",
+                    .content = digest_of("a"),
+                    .bytes = 1000,
+                    .code = {{.target = "sm_50", .entries = 2, .bytes = 300, .cold = true},
+                             {.target = "sm_80", .entries = 1, .bytes = 100, .cold = false}},
+                    .ranges = {{100, 200}, {300, 100}}},
+                   {.path = "lib/libb.so", .content = digest_of("b"), .bytes = 10, .code = {}, .ranges = {{0, 10}}}};
+  return plan;
+}
+
+TEST(Plan, CodeForOtherGpusIsReadAsItWasWritten) {
+  const auto text = to_json(plan_with_gpu_code());
+  const auto plan = parse_plan(text, "plan.json");
+  EXPECT_EQ(to_json(plan), text);
+  ASSERT_EQ(plan.gpu_cold.size(), 2u);
+  EXPECT_EQ(plan.gpu_cold[0].ranges, (std::vector<ByteRange>{{100, 200}, {300, 100}}));
+  EXPECT_EQ(plan.gpu_cold[0].cold_bytes(), 300u);
+  EXPECT_EQ(plan.gpu_cold[0].code, plan_with_gpu_code().gpu_cold[0].code);
+  EXPECT_EQ(plan.gpu_cold_bytes, 55u);
+  EXPECT_EQ(to_json(small_plan()).find("gpu_cold"), std::string::npos)
+      << "plans that nobody asked it of stay as they were";
+}
+
+TEST(Plan, CodeForOtherGpusThatCannotBeIsRefused) {
+  const auto with = [](const auto& edit) {
+    auto plan = plan_with_gpu_code();
+    edit(plan.gpu_cold);
+    return to_json(plan);
+  };
+  using Files = std::vector<GpuColdFile>;
+  const auto ranges = [&](std::vector<ByteRange> wanted) {
+    return with([&](Files& files) { files[0].ranges = wanted; });
+  };
+  expect_refused(ranges({{900, 101}}), "\"gpu_cold[0].ranges[0]\" with its length ends behind the file's 1000 bytes");
+  expect_refused(ranges({{1001, 1}}), "ends behind");
+  expect_refused(ranges({{1, ~std::uint64_t(0)}}), "ends behind");
+  expect_refused(ranges({{0, 10}, {9, 10}}), "\"gpu_cold[0].ranges[2]\" lies before the end");
+  expect_refused(ranges({{50, 10}, {0, 10}}), "lies before the end");
+  expect_refused(ranges({{0, 0}}), "ranges[1]");
+  expect_refused(ranges({}), "is no list of offsets and lengths");
+  expect_refused(with([](Files& files) { files[0].path = "/lib/liba.so"; }), "\"gpu_cold[0].path\" is no path");
+  expect_refused(with([](Files& files) { files[0].path = ""; }), "\"gpu_cold[0].path\" is no path");
+  expect_refused(with([](Files& files) { files[0].path = files[1].path; }), "\"gpu_cold[1].path\" is out of order");
+  auto odd = to_json(plan_with_gpu_code());
+  odd.replace(odd.find("\"ranges\": ["), 11, "\"ranges\": [ 7,");
+  expect_refused(odd, "is no list of offsets and lengths");
+}
+
 TEST(Plan, ExplainsAVerdictAsAChainOfWhatHoldsWhat) {
   const auto plan = small_plan();
   EXPECT_THAT(explain(plan, "NumPy"), ElementsAre(StartsWith("numpy 2.1.0 (pip) is hot; 60 B installed"),

@@ -111,6 +111,16 @@ void write_consequences(const Plan& plan, std::ostream& out) {
             human_bytes(plan.cold_bytes - std::min(plan.cold_bytes, archived_bytes)),
             archived_bytes == 0 ? "" : fmt::format(", archived {}", human_bytes(archived_bytes)),
             human_bytes(plan.saved_bytes)));
+  if (!plan.gpu_cold.empty()) {
+    std::uint64_t bytes = 0;
+    for (const auto& file : plan.gpu_cold) bytes += file.cold_bytes();
+    const auto gpus = plan.parameters.find("gpu-arch");
+    paragraph(out, fmt::format("Code for other GPUs than {} goes cold in {}: {}; {} compressed are in spans that hold "
+                               "nothing else.",
+                               gpus == plan.parameters.end() ? "those named" : visible(gpus->second, 200),
+                               count_text(plan.gpu_cold.size(), "file", "files"), human_bytes(bytes),
+                               human_bytes(plan.gpu_cold_bytes)));
+  }
   if (!forecast.basis.empty()) {
     paragraph(
         out,

@@ -23,7 +23,7 @@ namespace {
 struct PlanArguments {
   std::string image, database, output, previous, explain, today;
   std::string window = "90d", archive_after;
-  std::vector<std::string> keep;
+  std::vector<std::string> keep, gpu_arch;
   bool no_built_in_rules = false, probe = false;
   prune::Thresholds thresholds;
   std::string basis = "sessions", max_rate = "1%", min_coverage = "50%";
@@ -91,6 +91,7 @@ prune::MadePlan make(const Context& context, const PlanArguments& arguments) {
                             .rules = rules,
                             .probe = probe ? &*probe : nullptr,
                             .built_in_rules = !arguments.no_built_in_rules,
+                            .gpu_arch = arguments.gpu_arch,
                             .thresholds = thresholds_of(arguments),
                             .window = window,
                             .today = today,
@@ -184,6 +185,14 @@ void add_prune_plan_command(CLI::App& prune, Context& context) {
                    "Archive what was not used on so many days with sessions since a plan recorded it unused: Nd, Nw, "
                    "Ny; never, if not given")
       ->type_name("TIME");
+  command
+      ->add_option(
+          "--gpu-arch", arguments->gpu_arch,
+          "The GPUs there are, as sm_80,sm_90, or \"sessions\": those that sessions reported. Code of CUDA libraries "
+          "that none of them runs goes cold; PTX stays")
+      ->type_name("ARCH")
+      ->delimiter(',')
+      ->allow_extra_args(false);
   command->add_option("--today", arguments->today, "The day the plan is made on, UTC")->type_name("DAY");
   command->add_option("--limit", arguments->text.limit, "Rows of the table; 0 for all")
       ->type_name("N")
@@ -191,7 +200,7 @@ void add_prune_plan_command(CLI::App& prune, Context& context) {
   command->add_flag("--all", arguments->text.all, "Rows for what stays, too");
   command->footer(
       "Examples:\n  varve prune plan oci:images:v144 --usage usage.db -o v144.plan.json\n  varve prune plan oci:images:v144 --usage usage.db --keep images/keep/team.toml --previous v143.plan.json "
-      "--archive-after 180d\n  varve prune plan oci:images:v144 --usage usage.db --explain bs4");
+      "--archive-after 180d\n  varve prune plan oci:images:v144 --usage usage.db --gpu-arch sm_80,sm_90 -o v144.plan.json\n  varve prune plan oci:images:v144 --usage usage.db --explain bs4");
   command->callback([&context, arguments] { run_plan(context, *arguments); });
 }
 

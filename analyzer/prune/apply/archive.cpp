@@ -5,6 +5,7 @@
 
 #include <fmt/format.h>
 
+#include "analyzer/prune/gpu_code.h"
 #include "analyzer/prune/apply/internal/carried_files.h"
 
 namespace varve::prune {
@@ -193,7 +194,7 @@ index::ColdContent cold_content(const Plan& plan, const packages::Inventory& inv
     if (one.vendored_by.empty() ? is_cold(one) : outer.contains(one.vendored_by)) numbers.push_back(i);
   }
   const auto paths = owned_by(numbers, inventory, files);
-  return {.files = {paths.begin(), paths.end()}, .parts = {}};
+  return {.files = {paths.begin(), paths.end()}, .parts = cold_parts(plan, files.tree())};
 }
 
 std::string image_name_of(const Plan& plan) {

@@ -36,7 +36,8 @@ std::string archived_table(const std::vector<ArchivedModule>& modules);
 TreeChange archive(const Plan& plan, const packages::Inventory& inventory, const index::FileSource& files,
                    std::string_view image_name);
 
-// What an index marks as cold: every file and link that only distributions own which the plan has cold or archived.
+// What an index marks as cold: every file and link that only distributions own which the plan has cold or archived, and
+// the plan's code for GPUs that nobody has. Throws CorruptData as cold_parts() does.
 index::ColdContent cold_content(const Plan& plan, const packages::Inventory& inventory, const index::FileSource& files);
 
 // What the planned image is called in notices: the reference as it was planned by, with the digest. Varve takes it as
