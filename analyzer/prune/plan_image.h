@@ -22,7 +22,8 @@ struct PlanRequest {
   const KeepRules& rules;
   const usage::Probe* probe = nullptr;  // of this image; null: it was not probed, and the plan says so
   bool built_in_rules = true;           // the rules for notebook images that the program carries, too
-  std::vector<std::string> gpu_arch = {};  // GPUs there are, as wanted_gpus() takes them; empty: no code goes cold for it
+  std::vector<std::string> gpu_arch =
+      {};  // GPUs there are, as wanted_gpus() takes them; empty: no code goes cold for it
   Thresholds thresholds;
   usage::DayRange window;
   std::int32_t today = 0;            // day
@@ -31,7 +32,8 @@ struct PlanRequest {
 };
 
 // Whole: with forecast, affected notebooks and users, and what the pinned versions would save. Throws what the readers
-// throw, UsageError for thresholds that make no sense, Unsupported for `gpu_arch` with an index without ELF facts, Cancelled. `work` counts bytes of the code that is read.
+// throw, UsageError for thresholds that make no sense, Unsupported for `gpu_arch` with an index without ELF facts,
+// Cancelled. `work` counts bytes of the code that is read.
 MadePlan plan_image(const PlanRequest& request, const Work& work);
 
 }  // namespace varve::prune

@@ -5,8 +5,8 @@
 
 #include <fmt/format.h>
 
-#include "analyzer/prune/gpu_code.h"
 #include "analyzer/prune/apply/internal/carried_files.h"
+#include "analyzer/prune/gpu_code.h"
 
 namespace varve::prune {
 namespace {
