@@ -2,6 +2,7 @@
 # make test     the same, then runs all tests          (make test-asan, test-tsan: under sanitizers; make fuzz: fuzz targets)
 # make demo     a small Python image, indexed, mounted lazily, run; beside a full unpack
 # make story    the whole of it on one page: two releases of a notebook image, lazily started, used, pruned, checked (as root; STORY_ARGS=--help)
+# make endurance  10,000 random steps against pinned images  (ENDURANCE_STEPS, ENDURANCE_SEED)
 # make bench    the table of measurements (bench/README.md)
 # make format   the C++ as .clang-format has it          (make check-format: says what is not)
 # make install  PREFIX=/usr/local DESTDIR=
@@ -16,6 +17,8 @@ PACKAGES ?= install
 FUZZ_SECONDS ?= 30
 DEMO_DIR ?= out/demo
 STORY_DIR ?= out/story
+ENDURANCE_STEPS ?= 10000
+ENDURANCE_SEED ?= 1000
 
 # A C++ compilation needs up to 2 GiB here: no more of them at once than the memory carries.
 JOBS ?= $(shell awk -v cores="$$(nproc)" '/^MemAvailable/ { m = int($$2 / 2097152); print (m < 1) ? 1 : (m < cores) ? m : cores }' /proc/meminfo)
@@ -29,7 +32,7 @@ install-kinds = $(if $(filter skip,$(PACKAGES)),true,scripts/install-packages pa
 configure = [ -f build/$(1)/build.ninja ] || cmake --preset $(1)
 compile = $(call configure,$(1)); cmake --build --preset $(1) -j $(JOBS) $(if $(2),--target $(2))
 
-.PHONY: build all test test-asan test-tsan fuzz demo story story-doc bench install format check-format clean packages
+.PHONY: build all test test-asan test-tsan fuzz endurance demo story story-doc bench install format check-format clean packages
 build all:
 	@$(call install-kinds,build)
 	@$(call compile,release)
@@ -51,6 +54,11 @@ fuzz:
 	@$(call install-kinds,build fuzz)
 	@$(call compile,fuzz)
 	@scripts/run-fuzz build/fuzz $(FUZZ_SECONDS)
+
+endurance:
+	@$(call install-kinds,build test)
+	@$(call compile,release,varve)
+	@VARVE=build/release/varve /usr/bin/python3 -B tests/oracle/test_pin_walk.py --steps $(ENDURANCE_STEPS) --seed $(ENDURANCE_SEED)
 
 demo:
 	@$(call install-kinds,build demo)

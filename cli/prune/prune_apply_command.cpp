@@ -62,11 +62,8 @@ void print_cold(const Context& context, const index::ColdSummary& cold) {
   const auto parts = cold.part_files == 0 ? std::string()
                                           : fmt::format(", and {} of code for other GPUs in {} more",
                                                         human_bytes(cold.part_bytes), cold.part_files);
-  context.out << fmt::format(
-      "{} files are cold{}: {} need not be fetched before somebody reads them
-      ", cold.files,
-      parts,
-      human_bytes(cold.compressed_bytes));
+  context.out << fmt::format("{} files are cold{}: {} need not be fetched before somebody reads them\n", cold.files,
+                             parts, human_bytes(cold.compressed_bytes));
   if (const auto kept = cold.shared_span_bytes + cold.single_frame_bytes; kept != 0)
     context.out << fmt::format("{} of their content lie in spans that others need too\n", human_bytes(kept));
 }

@@ -29,6 +29,7 @@ def archives(work, varve, tars, expected):
     for kind in KINDS:
         image = image_of(work / f"a-{kind}", [*tars, tars[-1]], kind, work)
         archive = work / f"{kind}.tar"
+        (work / f"{kind}.tar.tmp-1-0").write_bytes(b"what a killed export leaves")
         report = varve.json("image", "export", image, f"docker-archive:{archive}:team/app:v1")
         if report["image"] != layouts.manifest_of(image)[0]["digest"] or report["copied_bytes"] != archive.stat().st_size:
             lines.append(f"{kind}: a wrong report: {report}")
@@ -36,6 +37,8 @@ def archives(work, varve, tars, expected):
             lines.append(f"{kind}: skopeo finds another environment")
         run("skopeo", "copy", "--insecure-policy", f"docker-archive:{archive}:team/app:v1", f"oci:{work}/back-{kind}:t")
         lines += [f"docker-archive of {kind}: {line}" for line in differences(expected, scan(unpack(f"oci:{work}/back-{kind}:t", work / f"b-{kind}")))]
+        if list(work.glob(f"{kind}.tar.tmp-*")):
+            lines.append(f"{kind}: what a killed export left stays beside the archive")
         first = hashlib.sha256(archive.read_bytes()).digest()
         varve.run("image", "export", image, f"docker-archive:{archive}:team/app:v1", check=True)
         if hashlib.sha256(archive.read_bytes()).digest() != first:
@@ -71,10 +74,10 @@ def free_port():
 
 
 @contextlib.contextmanager
-def registry_on_loopback(work):
-    """Debian's registry; gives its host and port."""
+def registry_on_loopback(work, storage=""):
+    """Debian's registry; gives its host and port. `storage`: further settings of where it keeps things."""
     port = free_port()
-    (work / "registry.yml").write_text(f"version: 0.1\nlog: {{level: error}}\nstorage: {{filesystem: {{rootdirectory: {work}/registry}}}}\nhttp: {{addr: 127.0.0.1:{port}}}\n")
+    (work / "registry.yml").write_text(f"version: 0.1\nlog: {{level: error}}\nstorage: {{filesystem: {{rootdirectory: {work}/registry}}, {storage}}}\nhttp: {{addr: 127.0.0.1:{port}}}\n")
     server = subprocess.Popen(["docker-registry", "serve", str(work / "registry.yml")], stdout=subprocess.DEVNULL, stderr=subprocess.DEVNULL)
     try:
         for _ in range(500):
