@@ -8,7 +8,7 @@ from program import Varve, need_tools, work_folder
 from test_export import registry_on_loopback
 from test_pins import image_tars
 
-NAME, INDEX_TYPE = "org.opencontainers.image.ref.name", "application/vnd.varve.index.v1"
+NAME, INDEX_TYPE, BUNDLE_TYPE = "org.opencontainers.image.ref.name", "application/vnd.varve.index.v1", "application/vnd.dev.sigstore.bundle.v0.3+json"
 MANIFESTS = "application/vnd.oci.image.manifest.v1+json, application/vnd.oci.image.index.v1+json"
 TAGS = [f"v{i}" for i in range(4)] + ["old", "new"]
 NAMES, PEOPLE = ["", "release", "paper"], ["ann", "bob"]
@@ -54,12 +54,12 @@ class Folder:
         content = file.read_bytes() if file.exists() else None
         return content if content is not None and digest(content) == name else None
 
-    def indexes_of(self, image):
+    def referrers(self, subject, kind):
         found = []
         for entry in self.entries():
             content = self.blob(entry["digest"])
             manifest = json.loads(content) if content else {}
-            if manifest.get("artifactType") == INDEX_TYPE and manifest.get("subject", {}).get("digest") == image:
+            if manifest.get("artifactType") == kind and manifest.get("subject", {}).get("digest") == subject:
                 found.append(entry["digest"])
         return found
 
@@ -105,10 +105,11 @@ class Registry:
         status, content = self.ask("GET", f"blobs/{name}")
         return content if status == 200 and digest(content) == name else None
 
-    def indexes_of(self, image):
-        listed = self.tag(image.replace(":", "-"))
-        manifests = json.loads(self.document(listed))["manifests"] if listed else []
-        return [m["digest"] for m in manifests if m.get("artifactType") == INDEX_TYPE and self.document(m["digest"])]
+    def referrers(self, subject, kind):
+        listed = self.tag(subject.replace(":", "-"))
+        content = self.document(listed) if listed else None
+        manifests = json.loads(content)["manifests"] if content else []
+        return [m["digest"] for m in manifests if m.get("artifactType") == kind and self.document(m["digest"])]
 
     def roots(self):
         return [name for name in map(self.tag, self.tags()) if name]
@@ -145,7 +146,8 @@ def missing_of_image(place, image):
 def signatures_beside(place, name):
     listed = place.tag(name.replace(":", "-") + ".sig")
     content = place.document(listed) if listed else None
-    return [layer["digest"] for layer in json.loads(content)["layers"]] if content else []
+    simple = [layer["digest"] for layer in json.loads(content)["layers"]] if content else []
+    return simple + [layer["digest"] for bundle in place.referrers(name, BUNDLE_TYPE) for layer in json.loads(place.document(bundle))["layers"]]
 
 
 def missing(place, pin):
@@ -153,7 +155,7 @@ def missing(place, pin):
     lacks = missing_of_image(place, pin["image"])
     if pin["index"]:
         lacks += missing_of_image(place, pin["index"])
-        if pin["index"] not in place.indexes_of(pin["image"]):
+        if pin["index"] not in place.referrers(pin["image"], INDEX_TYPE):
             lacks.append(f"index {pin['index']} at its image")
     beside = signatures_beside(place, pin["image"]) + (signatures_beside(place, pin["index"]) if pin["index"] else [])
     return lacks + [name for name in pin["signatures"] if name not in beside or place.blob(name) is None]
@@ -260,7 +262,7 @@ class World:
         whole = self.is_list_whole(place) and not any(lacks.values())
         if done.returncode == 0 and not whole:
             raise Broken(f"pin check of {place.place} is content: {lacks}, list {self.listed(place)}")
-        newest = [name for image in lacks for index in place.indexes_of(image) for name in missing_of_image(place, index)]
+        newest = [name for image in lacks for index in place.referrers(image, INDEX_TYPE) for name in missing_of_image(place, index)]
         if done.returncode != 0 and whole and not newest and not self.is_absent(place):
             raise Broken(f"pin check of {place.place}, where all is whole: {done.stdout.decode()} {done.stderr.decode(errors='replace')}")
 
@@ -504,7 +506,7 @@ def walk(seed, steps):
             world.begin()
             for _ in range(steps):
                 world.step()
-        except (Broken, AssertionError, KeyError, ValueError, OSError, subprocess.TimeoutExpired) as error:
+        except (Broken, AssertionError, KeyError, TypeError, ValueError, OSError, subprocess.TimeoutExpired) as error:
             print("\n".join(world.steps))
             print(f"seed {seed}, step {len(world.steps)}: {type(error).__name__}: {error}")
             if os.environ.get("VARVE_KEEP_WORLD"):
