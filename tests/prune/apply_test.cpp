@@ -293,7 +293,13 @@ TEST_F(ApplyTest, AnImageThatPassesGetsItsTagItsMarksAndItsProof) {
 }
 
 TEST_F(ApplyTest, OneThatReusesLayersOfAVersionElsewhereIsWrittenAgainByWhoIsToldWhere) {
+  // The version before has what this one archives.
+  const auto plan = plan_;
+  std::ranges::find(plan_.verdicts, "soup", &PlannedDistribution::name)->verdict = Verdict::kCold;
+  plan_text_ = to_json(plan_);
   ASSERT_TRUE(apply().published);
+  plan_ = plan;
+  plan_text_ = to_json(plan_);
   const auto previous = std::make_shared<oci::Image>(oci::open_image(layout_, "new", old_.config.platform));
   WriteSettings settings;
   settings.previous = previous;
