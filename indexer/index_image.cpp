@@ -132,7 +132,7 @@ class ImageIndexer {
       describe(layer, map);
       layer.report.reused = true;
       layer.blobs = blobs;
-      keep_layer_manifest(local_, layer.descriptor, *layer.blobs);
+      if (&source != &kept()) keep_layer_manifest(local_, layer.descriptor, *layer.blobs);
       return true;
     } catch (const NotFound& error) {
       log::warn("layer {}: indexing again: {}", layer.descriptor.digest.to_string(), error.what());
