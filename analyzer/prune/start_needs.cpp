@@ -36,8 +36,13 @@ struct Cause {
   std::string verb;  // of Reason::text; what was named follows
 };
 
+// The file lies below a folder of this name.
 bool has_part(std::string_view path, std::string_view part) {
-  return ("/" + std::string(path)).find("/" + std::string(part) + "/") != std::string::npos;
+  for (auto at = path.find(part); at != path.npos; at = path.find(part, at + 1)) {
+    const auto end = at + part.size();
+    if ((at == 0 || path[at - 1] == '/') && end < path.size() && path[end] == '/') return true;
+  }
+  return false;
 }
 
 // "lib/python3.11/" and not a site folder in it: comes with Python.

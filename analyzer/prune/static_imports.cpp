@@ -15,6 +15,7 @@
 #include "analyzer/notebooks/findings.h"
 #include "analyzer/python/module_file.h"
 #include "core/base/image_path.h"
+#include "core/base/units.h"
 
 namespace varve::prune {
 namespace {
@@ -22,6 +23,8 @@ namespace {
 constexpr std::uint64_t kMaxModuleBytes = 2 << 20;  // larger ones are tables
 constexpr std::size_t kMaxModules = 400'000;
 constexpr std::uint64_t kMaxTextBytes = std::uint64_t(2) << 30;
+constexpr std::size_t kMaxKnownNames = 1'000'000;  // whose owners are remembered
+constexpr std::size_t kMaxLibraries = 100'000;
 
 // Nobody who uses a library runs these.
 bool is_test_path(std::string_view below) {
@@ -49,12 +52,13 @@ std::string absolute_name(std::string_view name, std::string_view module, bool i
 }
 
 struct StaticModule {
-  std::vector<std::uint32_t> owners;  // nodes
+  std::vector<std::uint32_t> owners;  // nodes, ascending, as all below
   std::uint32_t site = 0;
   std::string path;
   bool is_package = false;
-  std::vector<std::string> loaded;  // absolute names
-  std::vector<std::string> named;   // the others
+  std::vector<std::uint32_t> loads;  // modules whose text runs when this one's does
+  std::vector<std::uint32_t> needs;  // nodes that own what is imported then
+  std::vector<std::uint32_t> names;  // nodes that own what the rest of its text names
 };
 
 class StaticImports {
@@ -73,9 +77,8 @@ class StaticImports {
     add_libraries();
     if (left_out_ > 0)
       unsure_.push_back(
-          fmt::format("{} modules were not read for what they import: {} of text, or {} files, are read "
-                      "at most",
-                      left_out_, "2 GiB", kMaxModules));
+          fmt::format("{} modules were not read for what they import: at most {} files and {} of text are", left_out_,
+                      kMaxModules, human_bytes(kMaxTextBytes)));
     return std::move(unsure_);
   }
 
@@ -122,8 +125,9 @@ class StaticImports {
                           .site = site,
                           .path = path,
                           .is_package = module->package,
-                          .loaded = {},
-                          .named = {}});
+                          .loads = {},
+                          .needs = {},
+                          .names = {}});
     }
   }
 
@@ -138,19 +142,32 @@ class StaticImports {
 
   void read_module(std::uint32_t number, const Bytes& content) {
     auto& module = modules_[number];
-    std::set<std::string> loaded, named;
+    std::set<std::uint32_t> loads, needs, names;
     const auto found = notebooks::read_module(as_text(content));
-    for (const auto& library : found.libraries) libraries_.emplace(name_of(library), number);
-    for (const auto& import : found.imports) {
-      if (import.name.empty()) continue;
-      auto name = absolute_name(import.name, names_[number], module.is_package);
-      // Python's own, and what nobody has.
-      if (name.empty() || inventory_.modules.owners(name).empty()) continue;
-      const bool always = import.kind == notebooks::ImportKind::kImport || import.tried;
-      (always && !import.in_function ? loaded : named).insert(std::move(name));
+    for (const auto& library : found.libraries) {
+      if (libraries_.size() < kMaxLibraries) libraries_.emplace(name_of(library), number);
     }
-    module.loaded.assign(loaded.begin(), loaded.end());
-    std::ranges::set_difference(named, loaded, std::back_inserter(module.named));
+    for (const auto& import : found.imports) {
+      const auto name = absolute_name(import.name, names_[number], module.is_package);
+      if (name.empty()) continue;
+      const auto targets = targets_of(name, module.site);
+      const bool always = import.kind == notebooks::ImportKind::kImport || import.tried;
+      if (!always || import.in_function) {
+        names.insert(targets.begin(), targets.end());
+        continue;
+      }
+      needs.insert(targets.begin(), targets.end());
+      each_module(name, [&](std::uint32_t loaded) {
+        if (together_[module.site][modules_[loaded].site]) loads.insert(loaded);
+      });
+    }
+    for (const auto owner : module.owners) {
+      needs.erase(owner);
+      names.erase(owner);
+    }
+    module.loads.assign(loads.begin(), loads.end());
+    module.needs.assign(needs.begin(), needs.end());
+    module.names.assign(names.begin(), names.end());
     work_.add(content.size());
   }
 
@@ -165,55 +182,45 @@ class StaticImports {
     }
   }
 
+  // Whose a name is to a module of that site folder: nobody's who is seen by other Pythons only.
+  std::vector<std::uint32_t> targets_of(const std::string& name, std::uint32_t site) {
+    if (const auto known = targets_[site].find(name); known != targets_[site].end()) return known->second;
+    auto owners = inventory_.modules.owners(name);
+    std::erase_if(owners, [&](std::uint32_t owner) {
+      return !seen_together(inventory_, inventory_.distributions[owner].site, sites_[site]);
+    });
+    auto targets = nodes_.of_all(owners);
+    if (targets_[site].size() < kMaxKnownNames) targets_[site].emplace(name, targets);
+    return targets;
+  }
+
   Reach reach_from(std::uint32_t node) const {
     Reach reach;
     std::vector<std::uint32_t> queue;
-    std::set<std::uint32_t> seen;
+    std::vector<bool> seen(modules_.size());
     const auto enter = [&](std::uint32_t module) {
-      if (seen.insert(module).second) queue.push_back(module);
+      if (!seen[module]) queue.push_back(module);
+      seen[module] = true;
     };
     for (const auto member : nodes_.all()[node].members) {
       for (const auto& import : inventory_.distributions[member].imports) {
         if (is_test_path(import)) continue;
         each_module(import, [&](std::uint32_t module) {
-          if (owns(node, module)) enter(module);
+          if (std::ranges::binary_search(modules_[module].owners, node)) enter(module);
         });
       }
     }
     for (std::size_t head = 0; head < queue.size(); ++head) {
       const auto number = queue[head];
       const auto& module = modules_[number];
-      for (const auto& name : module.loaded) {
-        for (const auto target : targets_of(name, module.site)) {
-          for (const auto owner : module.owners) {
-            if (owner != target) reach.emplace(std::pair(owner, target), number);
-          }
-        }
-        each_module(name, [&](std::uint32_t loaded) {
-          if (together_[module.site][modules_[loaded].site]) enter(loaded);
-        });
+      for (const auto target : module.needs) {
+        for (const auto owner : module.owners) reach.emplace(std::pair(owner, target), number);
       }
+      std::ranges::for_each(module.loads, enter);
     }
     return reach;
   }
 
-  bool owns(std::uint32_t node, std::uint32_t module) const {
-    return std::ranges::binary_search(modules_[module].owners, node);
-  }
-
-  // Whose a name is to a module of that site folder: nobody's who is seen by other Pythons only.
-  const std::vector<std::uint32_t>& targets_of(const std::string& name, std::uint32_t site) const {
-    const auto [at, is_new] = targets_[site].try_emplace(name);
-    if (!is_new) return at->second;
-    auto owners = inventory_.modules.owners(name);
-    std::erase_if(owners, [&](std::uint32_t owner) {
-      return !seen_together(inventory_, inventory_.distributions[owner].site, sites_[site]);
-    });
-    at->second = nodes_.of_all(owners);
-    return at->second;
-  }
-
-  // The first between two is enough; those that hold come first.
   void add_edge(std::uint32_t from, std::uint32_t to, bool soft, std::string text, EdgeKind kind = EdgeKind::kImports) {
     if (from == to || !added_.emplace(from, to).second) return;
     graph_.edges.push_back({.from = from, .to = to, .kind = kind, .soft = soft, .text = std::move(text)});
@@ -231,14 +238,11 @@ class StaticImports {
   }
 
   void add_named() {
-    for (std::size_t number = 0; number < modules_.size(); ++number) {
-      const auto& module = modules_[number];
-      for (const auto* names : {&module.loaded, &module.named}) {
-        for (const auto& name : *names) {
-          for (const auto to : targets_of(name, module.site)) {
-            for (const auto from : module.owners)
-              add_edge(from, to, true, fmt::format("may import it in {}", module.path));
-          }
+    for (const auto& module : modules_) {
+      for (const auto* named : {&module.needs, &module.names}) {
+        for (const auto to : *named) {
+          for (const auto from : module.owners)
+            add_edge(from, to, true, fmt::format("may import it in {}", module.path));
         }
       }
     }
@@ -270,9 +274,9 @@ class StaticImports {
   std::vector<std::string> names_;  // dotted, by module
   std::unordered_map<std::string, std::uint32_t> by_path_, by_name_;
   std::vector<std::vector<bool>> together_;  // of two sites: some Python sees both
-  mutable std::vector<std::unordered_map<std::string, std::vector<std::uint32_t>>> targets_;  // by site
-  std::multimap<std::string, std::uint32_t> libraries_;  // name of a file -> module
-  std::vector<Reach> reach_;                             // by node
+  std::vector<std::unordered_map<std::string, std::vector<std::uint32_t>>> targets_;  // by site
+  std::multimap<std::string, std::uint32_t> libraries_;                               // name of a file -> module
+  std::vector<Reach> reach_;                                                          // by node
   std::set<std::pair<std::uint32_t, std::uint32_t>> added_;
   std::uint64_t text_bytes_ = 0, left_out_ = 0;
   std::vector<std::string> unsure_;
