@@ -63,7 +63,7 @@ struct Forecast {
   std::uint64_t sessions = 0;  // or notebooks, that the rate is over
   std::uint64_t touching = 0;  // that would touch something cold, by what is known
   double expected_rate = 0;    // for sessions to come, unseen needs included
-  double at_most = 0;          // the same, at 95 %
+  double at_most = 0;          // as many sessions again stay below it, at 95 %
   double held_out_expected = 0,
          held_out_seen = 0;  // rates: what halves of the evidence foretold of the others, and what these showed
   std::uint64_t judged = 0;  // sessions or notebooks that this was seen in, over all splits; 0 = not checked
