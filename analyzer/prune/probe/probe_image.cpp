@@ -199,7 +199,7 @@ class Prober {
             .name = target.name,
             .distribution = target.distribution,
             .outcome = single_line(outcome, 100),
-            .detail = single_line(detail, usage::kMaxProbeDetail)};
+            .detail = single_line(trimmed(detail), usage::kMaxProbeDetail)};
   }
 
   void see(const std::vector<std::uint32_t>& owners, const std::string& module, Seen& seen) const {

@@ -38,9 +38,11 @@ try:
     spy(os.path.dirname(os.path.abspath(__file__)), os.open(os.environ["VARVE_SPY"], os.O_WRONLY | os.O_APPEND | os.O_CREAT, 0o600))
 except Exception:
     pass
-sys.modules.pop("sitecustomize", None)
+me = sys.modules.pop("sitecustomize", None)
 try:
     import sitecustomize
 except ImportError as error:
     if getattr(error, "name", None) != "sitecustomize":
         raise
+finally:
+    sys.modules.setdefault("sitecustomize", me)    # who imports this one looks for it there
