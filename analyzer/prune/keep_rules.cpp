@@ -15,8 +15,8 @@
 namespace varve::prune {
 namespace {
 
-constexpr std::array<std::string_view, 8> kGates{"metadata", "elf",  "imports", "replay",
-                                                 "cuda",     "pins", "rebuild", "tree"};
+constexpr std::array<std::string_view, 12> kGates{"metadata", "elf",  "imports", "replay", "starts",  "listed",
+                                                  "scripts",  "cold", "cuda",    "pins",   "rebuild", "tree"};
 constexpr std::size_t kMaxPatternBytes = 1024;
 
 std::string said(const TomlValue& rule, std::string_view key, std::string_view what) {

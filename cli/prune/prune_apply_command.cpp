@@ -4,6 +4,7 @@
 #include <nlohmann/json.hpp>
 
 #include "analyzer/prune/apply/apply_plan.h"
+#include "analyzer/prune/probe/probe_gates.h"
 #include "cli/base/destination.h"
 #include "cli/base/open_image.h"
 #include "cli/image/repacked_image.h"
@@ -129,6 +130,9 @@ void apply_to_image(Context& context, ApplyArguments& arguments, const prune::Pl
   ChildSessions sessions(context);
   sessions.add(before.digest(), planned);
   sessions.add_place(reference.to_string());
+  const auto evidence = read_evidence(context, arguments.usage, before.digest());
+  const prune::ImportOptions imports{.jobs = arguments.import_jobs,
+                                     .limit = std::chrono::seconds(arguments.import_limit)};
   const auto report = prune::apply_plan(
       {.before = before,
        .plan = plan,
@@ -136,8 +140,10 @@ void apply_to_image(Context& context, ApplyArguments& arguments, const prune::Pl
        .destination = destination,
        .reference = reference,
        .settings = settings,
-       .replay = read_replay_sets(context, arguments.usage, before.digest()),
-       .imports = {.jobs = arguments.import_jobs, .limit = std::chrono::seconds(arguments.import_limit)},
+       .replay = evidence.replay,
+       .imports = imports,
+       .more_gates =
+           prune::probe_gates(sessions, evidence.known_probe(), evidence.named_programs, imports, context.cancel),
        .pins = watch_pins(context, {old_image.image().repository, destination}),
        .rebuild = arguments.rebuild,
        .all_gates = arguments.all_gates},

@@ -4,6 +4,7 @@
 #include <nlohmann/json.hpp>
 
 #include "analyzer/prune/apply/check_image.h"
+#include "analyzer/prune/probe/probe_gates.h"
 #include "cli/base/open_image.h"
 #include "cli/prune/prune_command.h"
 #include "cli/prune/prune_gates.h"
@@ -40,13 +41,17 @@ void run_check(Context& context, const PruneCheckArguments& arguments) {
   ChildSessions sessions(context);
   for (const auto* image : {&before, &after})
     sessions.add(image->digest(), by_digest(oci::Reference::parse(image->reference()), image->digest()));
+  const auto evidence = read_evidence(context, arguments.usage, before.digest());
+  const prune::ImportOptions imports{.jobs = arguments.jobs, .limit = std::chrono::seconds(arguments.import_limit)};
   const auto report = prune::check_image(
       {.before = before,
        .after = after,
        .plan = read_plan(arguments.plan),
        .plan_name = arguments.plan,
-       .replay = read_replay_sets(context, arguments.usage, before.digest()),
-       .imports = {.jobs = arguments.jobs, .limit = std::chrono::seconds(arguments.import_limit)},
+       .replay = evidence.replay,
+       .imports = imports,
+       .more_gates =
+           prune::probe_gates(sessions, evidence.known_probe(), evidence.named_programs, imports, context.cancel),
        .pins =
            [&](prune::GateResult& result) {
              watch_pins(context, {old_image.image().repository, new_image.image().repository})(result);
@@ -104,7 +109,7 @@ void add_prune_check_command(CLI::App& prune, Context& context) {
       ->needs(check->get_option("--gate"));
   check->footer(
       "Example:\n  varve prune check registry.example/team/notebook:v143 registry.example/team/notebook:v143-pruned --usage usage.db\n\n"
-      "Gates: tree, metadata, elf, imports, replay, cuda, pins, rebuild. One that could not run fails too, unless the plan waives it by name. Rebuild is asked with --gate alone.\n"
+      "Gates: tree, metadata, elf, cuda, pins, starts, listed, scripts, cold, imports, replay, rebuild. One that could not run fails too, unless the plan waives it by name. Rebuild is asked with --gate alone.\n"
       "An image that `varve prune apply` wrote has a proof beside it, which is checked too, years later as well.\n"
       "Imports run in sessions of both images, without network.");
   check->callback([&context, arguments] { run_check(context, *arguments); });

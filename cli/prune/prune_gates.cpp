@@ -49,10 +49,16 @@ void print_gate(const Context& context, const prune::GateResult& gate) {
   context.out.flush();
 }
 
-std::optional<prune::ImportSets> read_replay_sets(const Context& context, const std::string& database,
-                                                  const Digest& image) {
-  if (database.empty()) return std::nullopt;
-  return prune::replay_sets(*open_existing_database(context, database), image);
+GateEvidence read_evidence(const Context& context, const std::string& named, const Digest& image) {
+  GateEvidence evidence;
+  if (named.empty()) return evidence;
+  const auto database = open_existing_database(context, named);
+  evidence.replay = prune::replay_sets(*database, image);
+  evidence.probe = database->probe(image);
+  database->notebooks(image, [&](usage::NotebookImports&& notebook) {
+    evidence.named_programs.insert(notebook.programs.begin(), notebook.programs.end());
+  });
+  return evidence;
 }
 
 }  // namespace varve::cli

@@ -55,6 +55,7 @@ ApplyReport apply_plan(const ApplyRequest& request, const ApplyTools& tools, con
                     .must_replay = true,
                     .imports = request.imports,
                     .pins = request.pins,
+                    .more = request.more_gates,
                     .rebuild = {},
                     .proof = nullptr,
                     .all = request.all_gates};

@@ -55,6 +55,7 @@ CheckReport check_image(const CheckRequest& request, const ApplyTools& tools, co
                     .must_replay = false,
                     .imports = request.imports,
                     .pins = request.pins,
+                    .more = request.more_gates,
                     .rebuild = {},
                     .proof = report.proof ? &*report.proof : nullptr};
   if (plan) {

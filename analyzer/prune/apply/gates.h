@@ -19,7 +19,8 @@
 namespace varve::prune {
 
 struct GateResult {
-  std::string name;  // "metadata" "elf" "imports" "replay" "cuda" "pins" "rebuild" "tree"
+  std::string
+      name;  // "metadata" "elf" "imports" "replay" "starts" "listed" "scripts" "cold" "cuda" "pins" "rebuild" "tree"
   bool ok = false;
   bool waived = false;  // failed or did not run, and the plan waives it with a reason
   bool asked = true;    // false: there is nothing to compare with, and nobody asked; `detail` says so. Then ok is true

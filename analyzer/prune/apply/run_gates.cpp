@@ -1,18 +1,13 @@
 #include "analyzer/prune/apply/run_gates.h"
 
 #include <algorithm>
+#include <iterator>
 #include <utility>
 
 #include "analyzer/prune/apply/import_session.h"
 
 namespace varve::prune {
 namespace {
-
-struct Gate {
-  const char* name;
-  GateJudge judge;
-  std::string why_not = {};  // not empty: nobody asked for it
-};
 
 // The cheapest first.
 std::vector<Gate> gates_of(const ImageView& before, const ImageView& after, SessionRunner& sessions,
@@ -29,6 +24,7 @@ std::vector<Gate> gates_of(const ImageView& before, const ImageView& after, Sess
                        judge_proof(*request.proof, before.cuda_manifest(), after.cuda_manifest(), result);
                      }});
   gates.push_back({"pins", request.pins});
+  if (request.more) std::ranges::move(request.more(images, after), std::back_inserter(gates));
   gates.push_back({"imports", [&, images](GateResult& result) {
                      judge_imports(sessions, images, request.imports, answers, result);
                    }});
@@ -43,7 +39,7 @@ std::vector<Gate> gates_of(const ImageView& before, const ImageView& after, Sess
   return gates;
 }
 
-GateResult not_asked(const char* name, const std::string& why) {
+GateResult not_asked(const std::string& name, const std::string& why) {
   GateResult result;
   result.name = name;
   result.ok = true;

@@ -16,6 +16,14 @@ namespace varve::prune {
 
 using GateJudge = std::function<void(GateResult&)>;  // run_gate()'s
 
+struct Gate {
+  std::string name;
+  GateJudge judge;
+  std::string why_not = {};  // not empty: it is not asked
+};
+// Gates of others on the two images, in the order in which they are asked; what they are given outlives them.
+using MoreGates = std::function<std::vector<Gate>(const ImagePair& images, const ImageView& after)>;
+
 struct GateRequest {
   const Plan* plan = nullptr;
   TreeChange change;
@@ -23,6 +31,7 @@ struct GateRequest {
   bool must_replay = false;          // without one the gate could not run
   ImportOptions imports;
   GateJudge pins;                // pins are the indexer's
+  MoreGates more;                // asked before imports; empty: none
   GateJudge rebuild;             // empty: nobody asked for it by name
   const Proof* proof = nullptr;  // of the new image; null: it has none, or is to get it
   bool all = true;               // false: after the first that does not pass, the others are not asked

@@ -176,7 +176,39 @@ class Marker {
   std::map<Digest, SpanUse> uses_;
 };
 
+// Of a range, what lies in these: ordered, and none touches another.
+std::uint64_t bytes_within(const std::vector<ByteRange>& ranges, ByteRange range) {
+  std::uint64_t bytes = 0;
+  auto at = std::ranges::partition_point(ranges, [&](const ByteRange& one) { return one.end() <= range.offset; });
+  for (; at != ranges.end() && at->offset < range.end(); ++at)
+    bytes += std::min(at->end(), range.end()) - std::max(at->offset, range.offset);
+  return bytes;
+}
+
 }  // namespace
+
+std::map<std::string, ColdShare, std::less<>> cold_shares(const FlatTree& tree,
+                                                          const std::vector<std::shared_ptr<const LayerMap>>& maps,
+                                                          const ColdRanges& cold) {
+  std::map<std::string, ColdShare, std::less<>> shares;
+  for (const auto& [path, entry] : tree.entries) {
+    if (entry.type != FileType::kRegular) continue;
+    const auto first = entry.is_first_name() ? tree.entries.end() : tree.entries.find(entry.link_of);
+    ColdShare share;
+    std::uint64_t stored = 0;
+    for (const auto& run : (first == tree.entries.end() ? entry : first->second).runs) {
+      if (run.layer >= maps.size()) fail<CorruptData>("'{:.200}' lies in layer {} of {}", path, run.layer, maps.size());
+      const ByteRange range{.offset = run.run.stream_offset, .length = run.run.length};
+      if (!range.fits_in(maps[run.layer]->stream_bytes))
+        fail<CorruptData>("'{:.200}' lies outside of layer {}", path, maps[run.layer]->layer_digest.to_string());
+      stored += range.length;
+      share.bytes += bytes_within(cold.of(maps[run.layer]->layer_digest), range);
+    }
+    share.whole = share.bytes == stored;
+    if (share.bytes > 0) shares.emplace(path, share);
+  }
+  return shares;
+}
 
 ColdRanges mark_cold(const FlatTree& tree, const std::vector<std::shared_ptr<const LayerMap>>& maps,
                      const ColdContent& cold, ColdSummary* summary) {

@@ -38,4 +38,14 @@ struct ColdSummary {
 ColdRanges mark_cold(const FlatTree& tree, const std::vector<std::shared_ptr<const LayerMap>>& maps,
                      const ColdContent& cold, ColdSummary* summary = nullptr);
 
+// What of a file is cold.
+struct ColdShare {
+  std::uint64_t bytes = 0;  // of its content, as it lies in layers
+  bool whole = false;       // all of it
+};
+// The other way round: files of the tree of which a byte is cold, by path; every name of a hard-linked one.
+std::map<std::string, ColdShare, std::less<>> cold_shares(const FlatTree& tree,
+                                                          const std::vector<std::shared_ptr<const LayerMap>>& maps,
+                                                          const ColdRanges& cold);
+
 }  // namespace varve::index

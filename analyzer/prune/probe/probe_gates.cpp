@@ -1,0 +1,39 @@
+#include "analyzer/prune/probe/probe_gates.h"
+
+#include "core/index/local_index.h"
+
+namespace varve::prune {
+
+MoreGates probe_gates(SessionRunner& sessions, const usage::Probe* before, const std::set<std::string>& named,
+                      const ImportOptions& imports, const CancelFlag& cancel) {
+  return [&sessions, before, &named, imports, &cancel](const ImagePair& images, const ImageView& after) {
+    std::vector<Gate> gates;
+    if (before == nullptr) {
+      for (const auto* name : {"starts", "listed", "scripts", "cold"})
+        gates.push_back({name, {}, "the usage database has no probe of the old image (`varve prune probe`)"});
+      return gates;
+    }
+    ProbeOptions options;
+    options.imports = imports;
+    options.programs.jobs = imports.jobs;
+    const auto& opened = after.opened();
+    const ProbedPair pair{.sessions = sessions,
+                          .images = images,
+                          .before = *before,
+                          .after = opened,
+                          .config = opened.image().config,
+                          .options = options,
+                          .cancel = cancel};
+    gates.push_back({"starts", [pair](GateResult& result) { judge_starts(pair, result); }});
+    gates.push_back({"listed", [pair](GateResult& result) { judge_listed(pair, result); }});
+    gates.push_back({"scripts", [pair, &named](GateResult& result) { judge_scripts(pair, named, result); }});
+    gates.push_back({"cold", [pair, &opened](GateResult& result) {
+                       // Marks may have been put beside the image after it was opened.
+                       const auto index = index::load_index(opened.local(), opened.image());
+                       judge_cold_reads(pair, index.cold, index.maps, result);
+                     }});
+    return gates;
+  };
+}
+
+}  // namespace varve::prune
