@@ -5,21 +5,9 @@
 #include <set>
 #include <utility>
 
-#include "core/base/image_path.h"
+#include "core/index/merge/bytecode.h"
 
 namespace varve::packages::internal {
-namespace {
-
-// "a/__pycache__/b.cpython-311.opt-1.pyc" is of "a/b.py", "a/b.pyc" too; "" for anything else.
-std::string source_of_bytecode(std::string_view path) {
-  if (!path.ends_with(".pyc")) return "";
-  const auto folder = parent_of(path);
-  const auto stem = name_of(path).substr(0, name_of(path).find('.'));
-  const auto in = name_of(folder) == "__pycache__" ? parent_of(folder) : folder;
-  return join_path(in, std::string(stem) + ".py");
-}
-
-}  // namespace
 
 Ownership::Ownership(const FileTable& table, const std::vector<Installed>& installed)
     : sets_{{}}, numbers_{{{}, 0}}, set_of_(table.size(), 0) {
@@ -50,7 +38,7 @@ Ownership::Ownership(const FileTable& table, const std::vector<Installed>& insta
   }
   for (FileId file = 0; file < table.size(); ++file) {
     if (set_of_[file] != 0 || !table.is_content(file)) continue;
-    const auto source = source_of_bytecode(table.path(file));
+    const auto source = index::source_of_bytecode(table.path(file));
     if (source.empty()) continue;
     if (const auto id = table.find(source)) set_of_[file] = set_of_[*id];
   }
