@@ -70,4 +70,38 @@ std::string rfc3339(std::int64_t seconds, std::uint32_t nanoseconds) {
   return text + "Z";
 }
 
+std::optional<std::int64_t> parse_rfc3339(std::string_view text) {
+  constexpr std::size_t kSecondsEnd = 19;  // of "2026-11-21T18:00:00"
+  if (text.size() <= kSecondsEnd || (text[10] != 'T' && text[10] != 't')) return std::nullopt;
+  const auto day = parse_day(text.substr(0, 10));
+  // "18:00", or nothing.
+  const auto minutes_of = [](std::string_view clock) -> std::optional<int> {
+    if (clock.size() != 5 || clock[2] != ':') return std::nullopt;
+    for (const auto at : {0, 1, 3, 4})
+      if (clock[std::size_t(at)] < '0' || clock[std::size_t(at)] > '9') return std::nullopt;
+    const int hours = (clock[0] - '0') * 10 + (clock[1] - '0'), minutes = (clock[3] - '0') * 10 + (clock[4] - '0');
+    if (hours > 23 || minutes > 59) return std::nullopt;
+    return hours * 60 + minutes;
+  };
+  const auto minutes = minutes_of(text.substr(11, 5));
+  const auto seconds = text.substr(16, 3);
+  if (!day || !minutes || seconds[0] != ':' || seconds[1] < '0' || seconds[1] > '6' || seconds[2] < '0' ||
+      seconds[2] > '9')
+    return std::nullopt;
+  auto rest = text.substr(kSecondsEnd);
+  if (rest.starts_with('.')) {
+    const auto end = rest.find_first_not_of("0123456789", 1);
+    if (end == 1 || end == rest.npos) return std::nullopt;
+    rest.remove_prefix(end);
+  }
+  std::int64_t offset = 0;
+  if (rest != "Z" && rest != "z") {
+    if (rest.empty() || (rest[0] != '+' && rest[0] != '-')) return std::nullopt;
+    const auto away = minutes_of(rest.substr(1));
+    if (!away) return std::nullopt;
+    offset = (rest[0] == '+' ? 60 : -60) * std::int64_t(*away);
+  }
+  return *day * std::int64_t(86'400) + *minutes * 60 + (seconds[1] - '0') * 10 + (seconds[2] - '0') - offset;
+}
+
 }  // namespace varve

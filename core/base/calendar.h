@@ -22,8 +22,12 @@ std::int32_t month_of(std::int32_t day);
 std::int32_t first_day_of_month(std::int32_t month);
 inline std::int32_t last_day_of_month(std::int32_t month) { return first_day_of_month(month + 1) - 1; }
 
+inline constexpr std::int64_t kLastSecond = 253'402'300'799;  // of the year 9999, since 1970
+
 // RFC 3339 in UTC, with as many decimals as needed (as Go writes times): "2026-11-21T18:00:00.5Z". `seconds` since
 // 1970, years 0 to 9999.
 std::string rfc3339(std::int64_t seconds, std::uint32_t nanoseconds = 0);
+// And back, at any offset from UTC and rounded down to seconds. Absent when it is no such time, or before 1970.
+std::optional<std::int64_t> parse_rfc3339(std::string_view text);
 
 }  // namespace varve

@@ -39,5 +39,18 @@ TEST(Calendar, WritesPointsInTime) {
   EXPECT_EQ(rfc3339(253'402'300'799, 1), "9999-12-31T23:59:59.000000001Z");
 }
 
+TEST(Calendar, TimesAreReadAsTheyAreWritten) {
+  for (const std::int64_t seconds : {0ll, 86'399ll, 1'732'212'345ll, 253'402'300'799ll})
+    EXPECT_EQ(parse_rfc3339(rfc3339(seconds)), seconds);
+  EXPECT_EQ(parse_rfc3339(rfc3339(5, 999'999'999)), 5);
+  EXPECT_EQ(parse_rfc3339("2024-01-02T03:04:05+02:00"), parse_rfc3339("2024-01-02T01:04:05Z"));
+  EXPECT_EQ(parse_rfc3339("2024-01-02T01:04:05.25-00:30"), parse_rfc3339("2024-01-02T01:34:05Z"));
+  for (const auto* text :
+       {"", "2024-01-02", "2024-01-02T03:04:05", "2024-01-02 03:04:05Z", "0001-01-01T00:00:00Z", "2024-01-02T24:00:00Z",
+        "2024-01-02T03:60:00Z", "2024-01-02T03:04:7aZ", "2024-13-02T03:04:05Z", "2024-01-02T03:04:05.Z",
+        "2024-01-02T03:04:05.5", "2024-01-02T03:04:05+2:00", "2024-01-02T03:04:05Zx"})
+    EXPECT_EQ(parse_rfc3339(text), std::nullopt) << text;
+}
+
 }  // namespace
 }  // namespace varve
