@@ -1,10 +1,12 @@
 #include "indexer/optimize_image.h"
 
+#include <algorithm>
 #include <map>
 #include <utility>
 
 #include "core/base/clock.h"
 #include "core/base/errors.h"
+#include "core/codec/gzip_walker.h"
 #include "core/oci/copy_blob.h"
 #include "indexer/internal/decoded_layer.h"
 #include "indexer/internal/rewritten_documents.h"
@@ -13,6 +15,40 @@ namespace varve::indexer {
 namespace {
 
 constexpr std::string_view kTocAnnotation = "io.github.containers.zstd-chunked.manifest-checksum";
+
+constexpr std::uint64_t kMaxMemberBytes = 4u << 20;  // stream side: what has to be decoded to come to any byte
+constexpr std::uint64_t kMaxProbedBytes = kMaxMemberBytes + (64u << 10);  // compressed: such a member fits in
+
+class MemberFinder final : public codec::GzipListener {
+ public:
+  void on_stream_bytes(ByteView bytes) override { stream_bytes_ += bytes.size(); }
+  void on_boundary(const codec::GzipBoundary& boundary, ByteView) override {
+    second_member_ = second_member_ || (boundary.member_start && boundary.stream_offset != 0);
+  }
+  bool second_member_ = false;
+  std::uint64_t stream_bytes_ = 0;
+};
+
+// Whether a gzip layer comes in small members, as we and eStargz's tools write them: told by its first one.
+bool is_in_members(oci::Repository& repository, const oci::Descriptor& layer) {
+  Bytes begin;
+  repository.read_blob(layer, {.offset = 0, .length = std::min(layer.size, kMaxProbedBytes)},
+                       [&](ByteView bytes) { append(begin, bytes); });
+  MemberFinder found;
+  try {
+    codec::GzipWalker walker("layer " + layer.digest.to_string(), found);
+    constexpr std::size_t kPieceBytes = 64u << 10;
+    for (auto rest = ByteView(begin); !rest.empty() && !found.second_member_;) {
+      const auto piece = rest.first(std::min(rest.size(), kPieceBytes));
+      walker.feed(piece);
+      rest = rest.subspan(piece.size());
+      if (!found.second_member_ && found.stream_bytes_ > kMaxMemberBytes) return false;
+    }
+  } catch (const CorruptData&) {
+    return false;  // who writes it anew says what is wrong with it
+  }
+  return found.second_member_ || begin.size() == layer.size;
+}
 
 class ImageOptimizer {
  public:
@@ -48,11 +84,12 @@ class ImageOptimizer {
     }
   }
 
+  // What old runtimes need and what can be entered are two things: plain gzip is only the first.
   bool has_the_form(const oci::Descriptor& layer) const {
     if (options_.writer.format == WrittenFormat::kZstdChunked)
       return layer.annotations.contains(std::string(kTocAnnotation));
     const auto type = oci::parse_layer_media_type(layer.media_type);
-    return type && type->compression == oci::LayerCompression::kGzip;  // what old runtimes need is there
+    return type && type->compression == oci::LayerCompression::kGzip && is_in_members(*image_.repository, layer);
   }
 
   void keep_layer(const oci::Descriptor& layer, const Digest& diff_id) {

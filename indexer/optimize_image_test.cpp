@@ -89,8 +89,7 @@ class OptimizeImageTest : public ::testing::Test {
     image.document.descriptor.digest = digest_of(text);
     return image;
   }
-  OptimizeReport run(const oci::Image& image, oci::Repository& destination) {
-    OptimizeOptions options;
+  OptimizeReport run(const oci::Image& image, oci::Repository& destination, OptimizeOptions options = {}) {
     options.work_dir = folder_.path();
     Progress progress;
     return optimize_image(image, destination, "t", options, {progress, cancel_});
@@ -119,6 +118,26 @@ TEST_F(OptimizeImageTest, LayersStayTheirTars) {
     EXPECT_NE(report.layers[i].digest, image.manifest.layers[i].digest);
   }
   EXPECT_TRUE(visible());
+}
+
+TEST_F(OptimizeImageTest, PlainGzipBecomesMembersAndMembersStay) {
+  OptimizeOptions gzip;
+  gzip.writer = {.format = WrittenFormat::kGzip, .level = 1};
+  TarBuilder small;
+  small.file("small", "x");
+  auto image = image_of({tar_of(1), to_bytes(small.end().bytes())});
+  const auto plain = run(image, *destination_, gzip);
+  EXPECT_FALSE(plain.layers[0].kept);
+  EXPECT_TRUE(plain.layers[1].kept);  // all of it is one small member
+  EXPECT_EQ(plain.copied_bytes, plain.layers[1].bytes + 2);
+  image.repository = destination_;
+  for (std::size_t i = 0; i < 2; ++i) {
+    image.manifest.layers[i].digest = plain.layers[i].digest;
+    image.manifest.layers[i].size = plain.layers[i].bytes;
+  }
+  const auto again = run(image, *destination_, gzip);
+  for (const auto& layer : again.layers) EXPECT_TRUE(layer.kept);
+  EXPECT_EQ(again.copied_bytes, 0u);
 }
 
 TEST_F(OptimizeImageTest, AnotherTarThanTheConfigSaysIsRefused) {
