@@ -6,6 +6,7 @@
 
 #include <nlohmann/json.hpp>
 
+#include "core/base/calendar.h"
 #include "core/base/errors.h"
 #include "core/base/json_document.h"
 #include "core/oci/artifact.h"
@@ -32,9 +33,11 @@ RecordedComponent component_of(const JsonValue& object) {
   RecordedComponent component{.version = object["version"].text(kMaxTextBytes),
                               .tier = tier_of(object["heat"]),
                               .content = object["content"].digest(),
+                              .timeless = std::nullopt,
                               .bytes = object["bytes"].number(),
                               .releases = object["releases"].number<std::uint32_t>(),
                               .changes = object["changes"].number<std::uint32_t>()};
+  if (const auto timeless = object.maybe("timeless")) component.timeless = timeless.digest();
   if (component.changes >= component.releases)
     object.refuse(fmt::format("changed {} times in {} releases", component.changes, component.releases));
   return component;
@@ -46,6 +49,7 @@ RecordedLayer layer_of(const JsonValue& object) {
                       .compressed_bytes = object["compressed_bytes"].number(),
                       .stream_bytes = object["stream_bytes"].number(),
                       .kept_as_is = object["taken_over"].flag(),
+                      .times_of_previous = object.has("times_of_previous") && object["times_of_previous"].flag(),
                       .tier = tier_of(object["heat"]),
                       .writer = object["writer"].text(kMaxTextBytes),
                       .components = {}};
@@ -55,6 +59,7 @@ RecordedLayer layer_of(const JsonValue& object) {
     layer.components.emplace(name, component_of(component));
   }
   if (layer.kept_as_is && !layer.components.empty()) object.refuse("was taken over and yet has components");
+  if (layer.kept_as_is && layer.times_of_previous) object.refuse("was taken over as it was, and yet with other times");
   return layer;
 }
 
@@ -78,15 +83,18 @@ json json_of(const RecordedLayer& layer) {
                         {"bytes", component.bytes},
                         {"releases", component.releases},
                         {"changes", component.changes}};
+    if (component.timeless) components[name]["timeless"] = component.timeless->to_string();
   }
-  return {{"digest", layer.digest.to_string()},
-          {"diff_id", layer.diff_id.to_string()},
-          {"compressed_bytes", layer.compressed_bytes},
-          {"stream_bytes", layer.stream_bytes},
-          {"taken_over", layer.kept_as_is},
-          {"heat", index::tier_name(layer.tier)},
-          {"writer", layer.writer},
-          {"components", std::move(components)}};
+  json document{{"digest", layer.digest.to_string()},
+                {"diff_id", layer.diff_id.to_string()},
+                {"compressed_bytes", layer.compressed_bytes},
+                {"stream_bytes", layer.stream_bytes},
+                {"taken_over", layer.kept_as_is},
+                {"heat", index::tier_name(layer.tier)},
+                {"writer", layer.writer},
+                {"components", std::move(components)}};
+  if (layer.times_of_previous) document["times_of_previous"] = true;
+  return document;
 }
 
 // The layers it speaks of are those of the image.
@@ -126,7 +134,9 @@ std::uint64_t releases_of(const LayoutRecord& record) {
 std::string to_json(const LayoutRecord& record) {
   auto layers = json::array();
   for (const auto& layer : record.layers) layers.push_back(json_of(layer));
-  const json document{{"format", kFormat}, {"image", record.image.to_string()}, {"layers", std::move(layers)}};
+  json document{{"format", kFormat}, {"image", record.image.to_string()}, {"layers", std::move(layers)}};
+  if (record.latest_time) document["latest_time"] = *record.latest_time;
+  if (record.latest_created) document["latest_created"] = *record.latest_created;
   try {
     return document.dump();
   } catch (const json::exception&) {
@@ -142,6 +152,10 @@ LayoutRecord parse_layout_record(std::string_view text, std::string_view what) {
   LayoutRecord record;
   record.image = document["image"].digest();
   for (const auto& layer : document["layers"].items(oci::kMaxLayers)) record.layers.push_back(layer_of(layer));
+  if (const auto latest = document.maybe("latest_time"))
+    record.latest_time = latest.number<std::int64_t>(0, kLastSecond);
+  if (const auto latest = document.maybe("latest_created"))
+    record.latest_created = latest.number<std::int64_t>(0, kLastSecond);
   check_components(record, what);
   return record;
 }

@@ -23,9 +23,10 @@ inline constexpr std::size_t kMaxComponentNameBytes = 4200;  // "folder:" and a 
 struct RecordedComponent {
   std::string version;
   index::Tier tier = index::Tier::kSystem;
-  Digest content;              // over its entries: ComponentFacts::content. Equal = the same tar bytes
-  std::uint64_t bytes = 0;     // stream side
-  std::uint32_t releases = 1;  // that it was seen in, since it was first
+  Digest content;  // over its entries: ComponentFacts::content. Equal = the same tar bytes
+  std::optional<Digest> timeless = std::nullopt;  // ComponentFacts::timeless; absent in records of before it was kept
+  std::uint64_t bytes = 0;                        // stream side
+  std::uint32_t releases = 1;                     // that it was seen in, since it was first
   std::uint32_t changes =
       0;  // of these, how often its content was another than before: its change rate. Always below `releases`
   bool operator==(const RecordedComponent&) const = default;
@@ -36,7 +37,8 @@ struct RecordedLayer {
   Digest diff_id;
   std::uint64_t compressed_bytes = 0;
   std::uint64_t stream_bytes = 0;
-  bool kept_as_is = false;  // a layer of the image as it was, untouched
+  bool kept_as_is = false;         // a layer of the image as it was, untouched
+  bool times_of_previous = false;  // files in it have the times of an earlier version (and bytecode names those)
   index::Tier tier = index::Tier::kSystem;
   std::string writer;  // format, level and version of what wrote it: only layers of the same writer are taken again
   std::map<std::string, RecordedComponent>
@@ -47,6 +49,8 @@ struct RecordedLayer {
 struct LayoutRecord {
   Digest image;
   std::vector<RecordedLayer> layers;  // base first
+  // Later times of files, and of what config and manifest call "created", were set back to this: seconds since 1970.
+  std::optional<std::int64_t> latest_time = std::nullopt, latest_created = std::nullopt;
   bool operator==(const LayoutRecord&) const = default;
 };
 

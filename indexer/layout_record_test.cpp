@@ -84,6 +84,20 @@ TEST_F(LayoutRecordTest, IsReadBackAsItWasWritten) {
   EXPECT_EQ(to_json(record_), to_json(record()));
 }
 
+TEST_F(LayoutRecordTest, SaysWhoseTimesItsFilesHave) {
+  const auto plain = to_json(record_);
+  for (const auto* word : {"timeless", "times_of_previous", "latest"}) EXPECT_EQ(plain.find(word), plain.npos) << word;
+  record_.layers[1].components.at("pip:numpy").timeless = digest_of("numpy without times");
+  record_.layers[1].times_of_previous = true;
+  record_.latest_time = 1'700'000'000;
+  record_.latest_created = 0;
+  EXPECT_EQ(parse_layout_record(to_json(record_), "record"), record_);
+  record_.layers[0].times_of_previous = true;  // of one that was kept as it was
+  EXPECT_THROW(parse_layout_record(to_json(record_), "record"), CorruptData);
+  EXPECT_THROW(parse_layout_record(replaced(plain, "\"format\":1", "\"format\":1,\"latest_time\":-1"), "record"),
+               CorruptData);
+}
+
 TEST_F(LayoutRecordTest, IsFoundWhereItWasPublished) {
   EXPECT_FALSE(find_layout_record(image_));
   publish_layout_record(*repository_, image_.document.descriptor, record_);

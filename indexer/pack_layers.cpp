@@ -483,6 +483,7 @@ std::vector<RecordedComponent> recorded_components(const std::vector<ComponentFa
     auto& now = recorded.emplace_back(RecordedComponent{.version = component.version,
                                                         .tier = component.tier,
                                                         .content = component.content,
+                                                        .timeless = component.timeless,
                                                         .bytes = component.bytes,
                                                         .releases = 1,
                                                         .changes = 0});
@@ -495,7 +496,8 @@ std::vector<RecordedComponent> recorded_components(const std::vector<ComponentFa
       now.changes /= 2;
     }
     ++now.releases;
-    if (found->second->content != component.content) ++now.changes;
+    const bool only_times = component.timeless && component.timeless == found->second->timeless;
+    if (found->second->content != component.content && !only_times) ++now.changes;
   }
   return recorded;
 }

@@ -2,6 +2,7 @@
 // Which components share a layer: by use, change rate and size, and where they were in the image's last version. Pure:
 // the same input gives the same layers. docs/design/packing.md.
 #include <cstdint>
+#include <optional>
 #include <string>
 #include <string_view>
 #include <vector>
@@ -27,6 +28,8 @@ struct ComponentFacts {
   index::Tier tier = index::Tier::kSystem;
   std::uint64_t bytes = 0;  // stream side
   Digest content;           // unit_digest(); paths are part of it, so that no two components have the same
+  std::optional<Digest> timeless = std::nullopt;  // timeless_digest(): equal = nothing differs but times, and what
+                                                  // bytecode says of them
 };
 
 struct PackedLayer {

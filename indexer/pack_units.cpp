@@ -307,31 +307,50 @@ PackUnits cut_into_units(const index::FlatTree& tree, const index::Placement& pl
   return UnitCutter(tree, placement, stays_in_kept, limits).run();
 }
 
-Digest unit_digest(const std::vector<UnitEntry>& entries) {
+std::int64_t UnitEntry::mtime_seconds() const {
+  if (neutral_time) return 0;
+  if (set_back != nullptr) return set_back->mtime_seconds;
+  return added != nullptr ? added->mtime_seconds : entry->mtime_seconds;
+}
+
+std::uint32_t UnitEntry::mtime_nanoseconds() const {
+  if (neutral_time || added != nullptr) return 0;
+  return set_back != nullptr ? set_back->mtime_nanoseconds : entry->mtime_nanoseconds;
+}
+
+Digest UnitEntry::content() const {
+  return set_back != nullptr && set_back->content ? *set_back->content : entry->content_digest;
+}
+
+Digest unit_digest(const std::vector<UnitEntry>& entries, const TimelessRule* timeless) {
   DigestWriter writer;
-  writer.text("varve unit 1");
-  for (const auto& [path, link_of, entry, added, neutral_time] : entries) {
-    writer.text(path);
-    if (added != nullptr) {
+  writer.text(timeless == nullptr ? "varve unit 1" : "varve unit 1 without times");
+  for (const auto& unit : entries) {
+    writer.text(unit.path);
+    if (unit.added != nullptr) {
       writer.text("added");
-      writer.number(added->mode);
-      writer.number(std::uint64_t(added->mtime_seconds));
-      writer.text(added->content);
+      writer.number(unit.added->mode);
+      writer.number(std::uint64_t(unit.mtime_seconds()));
+      writer.text(unit.added->content);
       continue;
     }
-    writer.text(link_of);
+    const auto& entry = *unit.entry;
+    const bool has_time = timeless == nullptr || timeless->counts(unit);
+    writer.text(unit.link_of);
     for (const auto number :
-         {std::uint64_t(entry->type), std::uint64_t(entry->mode), std::uint64_t(entry->uid), std::uint64_t(entry->gid),
-          std::uint64_t(entry->device_major), std::uint64_t(entry->device_minor), entry->size,
-          std::uint64_t(neutral_time ? 0 : entry->mtime_seconds),
-          std::uint64_t(neutral_time ? 0 : entry->mtime_nanoseconds), std::uint64_t(entry->xattrs.size())})
+         {std::uint64_t(entry.type), std::uint64_t(entry.mode), std::uint64_t(entry.uid), std::uint64_t(entry.gid),
+          std::uint64_t(entry.device_major), std::uint64_t(entry.device_minor), entry.size,
+          std::uint64_t(has_time ? unit.mtime_seconds() : 0), std::uint64_t(has_time ? unit.mtime_nanoseconds() : 0),
+          std::uint64_t(entry.xattrs.size())})
       writer.number(number);
-    for (const auto& [name, value] : entry->xattrs) {
+    for (const auto& [name, value] : entry.xattrs) {
       writer.text(name);
       writer.text(value);
     }
-    writer.text(entry->symlink_target);
-    writer.digest(entry->content_digest);
+    writer.text(entry.symlink_target);
+    const auto* without_time = timeless == nullptr ? nullptr : timeless->content(unit);
+    if (timeless != nullptr) writer.text(fmt::format("{} {}", has_time, without_time != nullptr));
+    writer.digest(without_time != nullptr ? *without_time : unit.content());
   }
   return writer.finish();
 }

@@ -1,7 +1,9 @@
 #pragma once
 // What pack_layers packs: the components of a placement as lists of tar entries, each with a digest that says when its
 // bytes are the same again.
+#include <cstdint>
 #include <functional>
+#include <optional>
 #include <string>
 #include <string_view>
 #include <vector>
@@ -12,6 +14,15 @@
 
 namespace varve::indexer {
 
+// What is written of an entry whose time is set back.
+struct WrittenTime {
+  std::int64_t mtime_seconds = 0;
+  std::uint32_t mtime_nanoseconds = 0;
+  std::optional<Digest> content;         // of bytecode whose header is written with another time of its source; else as
+                                         // it is
+  std::int64_t bytecode_of_seconds = 0;  // that time
+};
+
 // One entry of the tar of a layer.
 struct UnitEntry {
   std::string_view path;  // without leading "/"; of the tree or of the placement's added files, which must outlive it
@@ -20,6 +31,11 @@ struct UnitEntry {
   const index::AddedFile* added = nullptr;  // written with owner 0:0 and no xattrs
   bool neutral_time =
       false;  // a directory that others share: its time is written as 0 here, and as it is by the layer of directories
+  const WrittenTime* set_back = nullptr;  // null: time and content of `entry` or `added`
+
+  std::int64_t mtime_seconds() const;
+  std::uint32_t mtime_nanoseconds() const;
+  Digest content() const;  // of a regular file of the tree that is not empty
 };
 
 struct PackUnit {
@@ -49,8 +65,15 @@ inline constexpr std::string_view kAddedComponent = "added";    // the placement
 PackUnits cut_into_units(const index::FlatTree& tree, const index::Placement& placement,
                          const std::function<bool(std::string_view path)>& stays_in_kept, const PackLimits& limits);
 
+// What counts where times may differ.
+struct TimelessRule {
+  std::function<bool(const UnitEntry&)> counts;            // whether its time does
+  std::function<const Digest*(const UnitEntry&)> content;  // what stands for its content; nullptr: the content itself
+};
+
 // Over everything the entries' tar bytes are made of. Equal digests mean equal tar bytes of a writer that depends on
-// nothing else; it does not depend on what else the image holds.
-Digest unit_digest(const std::vector<UnitEntry>& entries);
+// nothing else; it does not depend on what else the image holds. With a rule (null: none) it is another digest, over
+// what the rule lets count.
+Digest unit_digest(const std::vector<UnitEntry>& entries, const TimelessRule* timeless = nullptr);
 
 }  // namespace varve::indexer

@@ -18,6 +18,7 @@
 #include "indexer/internal/kept_layers.h"
 #include "indexer/internal/layer_tar_writer.h"
 #include "indexer/internal/rewritten_documents.h"
+#include "indexer/internal/settled_times.h"
 #include "indexer/pack_units.h"
 
 namespace varve::indexer {
@@ -46,7 +47,8 @@ class Repacker {
         origin_{.image = input.image, .index = input.index, .local = input.local, .scratch_dir = options.work_dir},
         writer_(fmt::format("{}, tar {}", writer_name(options.writer), kTarVersion)),
         finished_(options.work_dir / "finished"),
-        tars_(origin_, options.writer, work) {}
+        spooled_(origin_),
+        tars_(origin_, spooled_, options.writer, work) {}
 
   RepackReport run(std::string_view tag) {
     report_.old_image = input_.image.digest();
@@ -54,13 +56,16 @@ class Repacker {
     units_ = cut_into_units(
         input_.tree, input_.placement, [&](std::string_view path) { return kept_layers_->stays(path); },
         options_.limits);
+    times_ = std::make_unique<SettledTimes>(
+        options_.times, input_.tree, units_.units, input_.previous_layout, writer_,
+        BytecodeOrigin{.content = origin_, .spooled = spooled_, .decoders = decoders_of(options_.writer)}, work_);
     plan_layers();
     for (const auto layer : kept_as_is_) keep_as_is(layer);
     for (std::size_t i = 0; i < packed_.size(); ++i) add_layer(packed_[i], plans_[i]);
     if (!last_.entries.empty()) write_last();
     const auto config = put_config();
     work_.cancel.throw_if_cancelled();
-    const auto manifest = rewritten_manifest(input_.image, descriptors_, config);
+    const auto manifest = rewritten_manifest(input_.image, descriptors_, config, options_.times.latest_created);
     publish_record(as_bytes(manifest));
     report_.image = destination_.put_manifest(as_bytes(manifest), oci::kOciManifestType, tag).digest;
     finished_.forget();
@@ -107,6 +112,7 @@ class Repacker {
       facts.push_back(unit.facts);
     }
     packed_ = pack_layers(facts, std::uint32_t(kept_as_is_.size()), input_.previous_layout, writer_, options_.limits);
+    times_->restore_contents(packed_, facts);
     const auto recorded = recorded_components(facts, input_.previous_layout);
     for (std::size_t i = 0; i < facts.size(); ++i) recorded_.emplace(facts[i].name, recorded[i]);
     for (const auto& layer : packed_) {
@@ -131,6 +137,17 @@ class Repacker {
     for (const auto& entry : plan.entries) check_name(entry.path);
   }
 
+  // A directory's time costs a header, so it is its own in any case.
+  std::vector<std::string_view> directories_of_stand_ins() const {
+    std::vector<std::string_view> directories;
+    for (std::size_t i = 0; i < packed_.size(); ++i) {
+      if (!times_->stands_in(packed_[i])) continue;
+      for (const auto& entry : plans_[i].entries)
+        if (entry.entry != nullptr && entry.entry->type == FileType::kDirectory) directories.push_back(entry.path);
+    }
+    return directories;
+  }
+
   // Directories that several components share, with their own times, and what is to be hidden of the layers beneath.
   void plan_last() {
     std::unordered_set<std::string_view> survives, not_as_they_shall_be;
@@ -152,8 +169,9 @@ class Repacker {
       const auto found = input_.tree.entries.find(path);
       if (found == input_.tree.entries.end() || found->second.implied || !carried.insert(found->first).second)
         return false;
-      last_.entries.push_back(
-          {.path = found->first, .link_of = {}, .entry = &found->second, .added = nullptr, .neutral_time = false});
+      auto& entry = last_.entries.emplace_back(UnitEntry{
+          .path = found->first, .link_of = {}, .entry = &found->second, .added = nullptr, .neutral_time = false});
+      entry.set_back = times_->find(entry);
       return true;
     };
     const auto carry_parents = [&](std::string_view path) {
@@ -168,6 +186,10 @@ class Repacker {
         carry_parents(path);
         carry(path);
       }
+    }
+    for (const auto path : directories_of_stand_ins()) {
+      carry_parents(path);
+      carry(path);
     }
     hidden_ = kept_layers_->hidden(survives);
     for (const auto& path : hidden_) {
@@ -223,6 +245,11 @@ class Repacker {
     work_.cancel.throw_if_cancelled();
     bool reused = false;
     auto written = from_previous(layer);
+    const bool other_times = written && times_->stands_in(layer);
+    if (!written) {
+      for (const auto& component : layer.components)
+        if (const auto* own = times_->own_content(component)) recorded_.at(component).content = *own;
+    }
     const auto key = key_of(layer);
     if (!written) written = from_stopped_run(key);
     if (written) {
@@ -232,6 +259,12 @@ class Repacker {
       finished_.remember(key, *written);
     }
     add_written(*written, layer, reused, watch.seconds());
+    if (!other_times) return;
+    record_.layers.back().times_of_previous = true;
+    report_.layers.back().files_with_previous_times =
+        std::uint64_t(std::ranges::count_if(plan.entries, [](const UnitEntry& unit) {
+          return unit.entry != nullptr && unit.entry->type != FileType::kDirectory;
+        }));
   }
 
   // What makes the bytes of a layer: its components' contents, and who writes.
@@ -304,6 +337,7 @@ class Repacker {
                            .compressed_bytes = written.compressed_bytes,
                            .stream_bytes = written.stream_bytes,
                            .kept_as_is = false,
+                           .times_of_previous = false,
                            .tier = layer.tier,
                            .writer = writer_,
                            .components = {}};
@@ -354,8 +388,8 @@ class Repacker {
   }
 
   oci::Descriptor put_config() {
-    return oci::put_bytes(destination_, as_bytes(rewritten_config(input_.image, history_, options_.labels)),
-                          "application/vnd.oci.image.config.v1+json");
+    const auto config = rewritten_config(input_.image, history_, options_.labels, options_.times.latest_created);
+    return oci::put_bytes(destination_, as_bytes(config), "application/vnd.oci.image.config.v1+json");
   }
 
   void add_to_record(RecordedLayer layer) { record_.layers.push_back(std::move(layer)); }
@@ -366,6 +400,8 @@ class Repacker {
     image.digest = digest_of(manifest);
     image.size = manifest.size();
     record_.image = image.digest;
+    record_.latest_time = options_.times.latest;
+    record_.latest_created = options_.times.latest_created;
     publish_layout_record(destination_, image, record_);
   }
 
@@ -376,11 +412,13 @@ class Repacker {
   ContentOrigin origin_;
   std::string writer_;
   FinishedLayers finished_;
+  SpooledLayers spooled_;
   LayerTarWriter tars_;
 
   std::vector<std::uint32_t> kept_as_is_;
   std::unique_ptr<KeptLayers> kept_layers_;
   PackUnits units_;
+  std::unique_ptr<SettledTimes> times_;
   std::vector<PackedLayer> packed_;
   std::vector<LayerPlan> plans_;  // of `packed_`
   LayerPlan last_;

@@ -1,6 +1,7 @@
 #pragma once
 // Writes an image whose layers hold what is used together. The merged tree stays what it was, entry by entry, apart
-// from what the placement removes and adds; the config stays but for diff_ids, history and labels of ours.
+// from what the placement removes and adds, and from times where RepackTimes lets them differ; the config stays but for
+// diff_ids, history and labels of ours.
 // docs/design/packing.md.
 #include <cstdint>
 #include <filesystem>
@@ -13,6 +14,7 @@
 #include "core/index/local_index.h"
 #include "core/index/merge/flat_tree.h"
 #include "core/index/merge/placement.h"
+#include "core/index/merge/repack_times.h"
 #include "indexer/layer_writer.h"
 #include "indexer/layout_record.h"
 #include "indexer/pack_layers.h"
@@ -29,6 +31,7 @@ struct RepackOptions {
   std::map<std::string, std::string> labels;  // added to the config: ours
   bool index_layers = false;  // layers that are written are indexed on the way, and kept in the input's `local`:
                               // index_image() then reads none of them
+  index::RepackTimes times = {};
 };
 
 struct RepackedLayer {
@@ -37,7 +40,8 @@ struct RepackedLayer {
   std::uint64_t stream_bytes = 0;
   index::Tier tier = index::Tier::kSystem;
   bool kept_as_is = false;  // of the old image
-  bool reused = false;      // of the previous version, or of a run that was stopped: nothing of it was read
+  bool reused = false;      // of the previous version, or of a run that was stopped: nothing of it was written
+  std::uint64_t files_with_previous_times = 0;  // files and links, if it was only alike but for times
   std::vector<std::string>
       components;  // empty for one kept as is, and for the last one: directories that others share, and whiteouts
   std::string without_table;  // WrittenLayer's

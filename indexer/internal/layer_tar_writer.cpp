@@ -5,6 +5,7 @@
 #include <thread>
 
 #include "core/base/errors.h"
+#include "core/index/merge/bytecode.h"
 
 namespace varve::indexer {
 namespace {
@@ -17,7 +18,7 @@ codec::TarEntry tar_entry(const UnitEntry& unit) {
   tar.name = unit.path.empty() ? "." : std::string(unit.path);
   if (unit.added != nullptr) {
     tar.mode = unit.added->mode;
-    tar.mtime_seconds = unit.added->mtime_seconds;
+    tar.mtime_seconds = unit.mtime_seconds();
     tar.size = unit.added->content.size();
     return tar;
   }
@@ -27,10 +28,8 @@ codec::TarEntry tar_entry(const UnitEntry& unit) {
   tar.mode = entry.mode;
   tar.uid = entry.uid;
   tar.gid = entry.gid;
-  if (!unit.neutral_time) {
-    tar.mtime_seconds = entry.mtime_seconds;
-    tar.mtime_nanoseconds = entry.mtime_nanoseconds;
-  }
+  tar.mtime_seconds = unit.mtime_seconds();
+  tar.mtime_nanoseconds = unit.mtime_nanoseconds();
   tar.device_major = entry.device_major;
   tar.device_minor = entry.device_minor;
   if (tar.type == FileType::kRegular) tar.size = entry.size;
@@ -43,6 +42,11 @@ codec::TarEntry tar_entry(const UnitEntry& unit) {
 bool has_content(const UnitEntry& unit) {
   return unit.added == nullptr && unit.link_of.empty() && unit.entry->type == FileType::kRegular &&
          unit.entry->size != 0;
+}
+
+unsigned decoders_of(const LayerWriterOptions& options) {
+  const auto jobs = options.jobs != 0 ? options.jobs : std::max(1u, std::thread::hardware_concurrency());
+  return std::clamp(jobs, 1u, kMaxDecoders);
 }
 
 std::vector<index::TreeRun> LayerTarWriter::prepare_runs(const LayerPlan& plan) {
@@ -60,7 +64,7 @@ std::vector<index::TreeRun> LayerTarWriter::prepare_runs(const LayerPlan& plan) 
 }
 
 WrittenLayer LayerTarWriter::write(const LayerPlan& plan, const LayerWriter::Sink& sink) {
-  ContentFeed feed(origin_, spooled_, prepare_runs(plan), decoders(), work_.cancel);
+  ContentFeed feed(origin_, spooled_, prepare_runs(plan), decoders_of(options_), work_.cancel);
   LayerWriter writer(plan.name, options_, sink,
                      [this](const std::string& name, const Digest& content) { check_content(name, content); });
   codec::TarWriter tar([&](ByteView bytes) { collect(writer, bytes); });
@@ -73,11 +77,6 @@ WrittenLayer LayerTarWriter::write(const LayerPlan& plan, const LayerWriter::Sin
   return written;
 }
 
-unsigned LayerTarWriter::decoders() const {
-  const auto jobs = options_.jobs != 0 ? options_.jobs : std::max(1u, std::thread::hardware_concurrency());
-  return std::clamp(jobs, 1u, kMaxDecoders);
-}
-
 void LayerTarWriter::write_entry(codec::TarWriter& tar, ContentFeed& feed, const UnitEntry& unit) {
   const auto entry = tar_entry(unit);
   tar.begin(entry);
@@ -86,7 +85,8 @@ void LayerTarWriter::write_entry(codec::TarWriter& tar, ContentFeed& feed, const
     return tar.content(as_bytes(unit.added->content));
   }
   if (!has_content(unit)) return;
-  expected_.push_back({.path = unit.path, .content = unit.entry->content_digest});
+  expected_.push_back({.path = unit.path, .content = unit.content()});
+  if (unit.set_back != nullptr && unit.set_back->content) return give_bytecode(tar, feed, unit);
   std::uint64_t at = 0;
   for (const auto& run : unit.entry->runs) {
     if (run.run.file_offset < at || !ByteRange{run.run.file_offset, run.run.length}.fits_in(entry.size))
@@ -98,14 +98,27 @@ void LayerTarWriter::write_entry(codec::TarWriter& tar, ContentFeed& feed, const
   give_zeros(tar, entry.size - at);
 }
 
+void LayerTarWriter::give_bytecode(codec::TarWriter& tar, ContentFeed& feed, const UnitEntry& unit) {
+  Bytes head;
+  take(feed, index::kBytecodeHeadBytes, [&](ByteView part) { append(head, part); });
+  index::set_bytecode_time(head, unit.set_back->bytecode_of_seconds);
+  tar.content(head);
+  give_content(tar, feed, unit.entry->size - head.size());
+}
+
 void LayerTarWriter::give_content(codec::TarWriter& tar, ContentFeed& feed, std::uint64_t length) {
+  take(feed, length, [&](ByteView part) { tar.content(part); });
+}
+
+template <typename Use>
+void LayerTarWriter::take(ContentFeed& feed, std::uint64_t length, Use&& use) {
   while (length != 0) {
     if (rest_.empty()) {
       work_.cancel.throw_if_cancelled();
       rest_ = feed.next();
     }
     const auto part = rest_.first(std::size_t(std::min<std::uint64_t>(length, rest_.size())));
-    tar.content(part);
+    use(part);
     work_.progress.add(part.size());
     rest_ = rest_.subspan(part.size());
     length -= part.size();

@@ -22,12 +22,16 @@ struct LayerPlan {
 // The entry brings bytes of the image: no link, no directory, nothing empty or added.
 bool has_content(const UnitEntry& unit);
 
+// Threads that decode for a writer with these options.
+unsigned decoders_of(const LayerWriterOptions& options);
+
 // Writes one layer after the other; each content is checked against its digest in the index on the way. What it is
 // given must outlive it. For one thread. Throws CorruptData for a layer that is not what the index says, Cancelled.
 class LayerTarWriter {
  public:
-  LayerTarWriter(const ContentOrigin& origin, const LayerWriterOptions& options, const Work& work)
-      : origin_(origin), options_(options), spooled_(origin), work_(work) {}
+  LayerTarWriter(const ContentOrigin& origin, SpooledLayers& spooled, const LayerWriterOptions& options,
+                 const Work& work)
+      : origin_(origin), options_(options), spooled_(spooled), work_(work) {}
 
   WrittenLayer write(const LayerPlan& plan, const LayerWriter::Sink& sink);
 
@@ -37,10 +41,13 @@ class LayerTarWriter {
     Digest content;
   };
 
-  unsigned decoders() const;
   std::vector<index::TreeRun> prepare_runs(const LayerPlan& plan);
   void write_entry(codec::TarWriter& tar, ContentFeed& feed, const UnitEntry& unit);
+  // With the time that its source gets; it has no holes.
+  void give_bytecode(codec::TarWriter& tar, ContentFeed& feed, const UnitEntry& unit);
   void give_content(codec::TarWriter& tar, ContentFeed& feed, std::uint64_t length);
+  template <typename Use>
+  void take(ContentFeed& feed, std::uint64_t length, Use&& use);
   void give_zeros(codec::TarWriter& tar, std::uint64_t length);
   void check_content(const std::string& name, const Digest& content);
   void collect(LayerWriter& writer, ByteView bytes);
@@ -48,7 +55,7 @@ class LayerTarWriter {
 
   const ContentOrigin& origin_;
   const LayerWriterOptions& options_;
-  SpooledLayers spooled_;
+  SpooledLayers& spooled_;
   const Work work_;
   ByteView rest_;                  // of the feed's last piece
   Bytes waiting_;                  // for the writer

@@ -4,6 +4,7 @@
 
 #include <utility>
 
+#include "core/base/calendar.h"
 #include "core/base/errors.h"
 
 namespace varve::indexer {
@@ -15,6 +16,7 @@ using nlohmann::ordered_json;
 constexpr std::string_view kOciConfigType = "application/vnd.oci.image.config.v1+json";
 constexpr std::string_view kGzipType = "application/vnd.oci.image.layer.v1.tar+gzip";
 constexpr std::string_view kZstdType = "application/vnd.oci.image.layer.v1.tar+zstd";
+constexpr const char* kCreatedAnnotation = "org.opencontainers.image.created";
 constexpr std::string_view kPlainType = "application/vnd.oci.image.layer.v1.tar";
 // By the option's older name: what was written before keeps its digest when it is written again.
 constexpr std::string_view kCreatedBy = "varve image optimize --relayer";
@@ -30,6 +32,15 @@ std::vector<ordered_json> layer_history(const ordered_json& config, std::size_t 
     if (empty == entry.end() || *empty != true) made.push_back(entry);
   }
   return made.size() == layers ? made : std::vector<ordered_json>();
+}
+
+template <typename Json>
+void limit_time(Json& object, const char* member, std::optional<std::int64_t> latest) {
+  if (!latest || !object.is_object()) return;
+  const auto time = object.find(member);
+  if (time == object.end() || !time->is_string()) return;
+  if (const auto seconds = parse_rfc3339(time->template get<std::string>()); seconds && *seconds >= *latest)
+    *time = rfc3339(*latest);
 }
 
 }  // namespace
@@ -50,8 +61,10 @@ std::string oci_layer_type(const oci::Descriptor& layer) {
 }
 
 std::string rewritten_manifest(const oci::Image& image, const std::vector<oci::Descriptor>& layers,
-                               const oci::Descriptor& config) {
+                               const oci::Descriptor& config, std::optional<std::int64_t> latest_created) {
   auto document = json::parse(as_text(image.document.bytes));
+  if (const auto notes = document.find("annotations"); notes != document.end())
+    limit_time(*notes, kCreatedAnnotation, latest_created);
   document["mediaType"] = oci::kOciManifestType;
   document["schemaVersion"] = 2;
   document["config"]["mediaType"] = kOciConfigType;
@@ -68,8 +81,10 @@ std::string rewritten_manifest(const oci::Image& image, const std::vector<oci::D
 }
 
 std::string rewritten_config(const oci::Image& image, const std::vector<LayerHistory>& layers,
-                             const std::map<std::string, std::string>& labels) {
+                             const std::map<std::string, std::string>& labels,
+                             std::optional<std::int64_t> latest_created) {
   auto config = ordered_json::parse(as_text(image.config_json));
+  limit_time(config, "created", latest_created);
   const auto told = layer_history(config, image.manifest.layers.size());
   auto diff_ids = ordered_json::array();
   auto history = ordered_json::array();
@@ -77,6 +92,7 @@ std::string rewritten_config(const oci::Image& image, const std::vector<LayerHis
     diff_ids.push_back(layer.diff_id.to_string());
     if (layer.old_layer >= 0 && std::size_t(layer.old_layer) < told.size()) {
       history.push_back(told[std::size_t(layer.old_layer)]);
+      limit_time(history.back(), "created", latest_created);
       continue;
     }
     ordered_json entry;

@@ -1,6 +1,8 @@
 #pragma once
 // The documents of an image whose layers were written anew: all else stays as it was said.
+#include <cstdint>
 #include <map>
+#include <optional>
 #include <string>
 #include <vector>
 
@@ -12,9 +14,10 @@ namespace varve::indexer {
 // of a layer.
 std::string oci_layer_type(const oci::Descriptor& layer);
 
-// The old manifest with these layers and this config.
+// The old manifest with these layers and this config. `latest_created`: a later "created" becomes it (seconds since
+// 1970); one that is no time stays.
 std::string rewritten_manifest(const oci::Image& image, const std::vector<oci::Descriptor>& layers,
-                               const oci::Descriptor& config);
+                               const oci::Descriptor& config, std::optional<std::int64_t> latest_created = {});
 
 struct LayerHistory {
   Digest diff_id;
@@ -22,8 +25,9 @@ struct LayerHistory {
   std::string comment;  // of a new one: what is in it
 };
 // The old config with these layers and labels; everything else as it was, unknown fields and the order of all fields
-// too. One entry of history per layer, without a clock.
+// too. One entry of history per layer, without a clock. `latest_created` as above, of config and history.
 std::string rewritten_config(const oci::Image& image, const std::vector<LayerHistory>& layers,
-                             const std::map<std::string, std::string>& labels);
+                             const std::map<std::string, std::string>& labels,
+                             std::optional<std::int64_t> latest_created = {});
 
 }  // namespace varve::indexer
