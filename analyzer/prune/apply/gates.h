@@ -1,7 +1,10 @@
 #pragma once
 // What a rewritten image must pass before anybody can see it. Each gate compares the old image with the new one.
 #include <chrono>
+#include <cstdint>
 #include <functional>
+#include <optional>
+#include <set>
 #include <string>
 #include <string_view>
 #include <vector>
@@ -13,6 +16,7 @@
 #include "analyzer/prune/plan.h"
 #include "core/base/digest.h"
 #include "core/base/errors.h"
+#include "core/index/file_source.h"
 #include "core/index/merge/flat_tree.h"
 #include "core/index/merge/placement.h"
 
@@ -77,9 +81,17 @@ struct TreeChange {
   std::vector<index::AddedFile> added;
 };
 
-// "tree": every entry of the old tree is in the new one as it was, names, attributes and content, but for the change.
+// Which times a rewritten image may have that the old one has not; bytecode of Python names those of its sources then.
+struct TimesRule {
+  std::set<std::uint32_t> of_previous;         // layers of the new image, base = 0, whose files may have any
+  std::optional<std::int64_t> latest;          // later ones may have become this: seconds since 1970
+  std::optional<std::int64_t> latest_created;  // the same for the config's "created"
+};
+
+// "tree": every entry of the old tree is in the new one as it was, names, attributes and content, but for the change
+// and the times. `old_files`: of `before`, for bytecode; may be null where the rule allows nothing.
 void judge_tree(const index::FlatTree& before, const index::FlatTree& after, const TreeChange& change,
-                GateResult& result);
+                GateResult& result, const TimesRule& times = {}, const index::FileSource* old_files = nullptr);
 
 // "metadata": every distribution that stays is there in its version, and nothing is wrong now that was not wrong before
 // (check_inventory).
@@ -89,7 +101,8 @@ void judge_metadata(const ImagePair& images, GateResult& result);
 void judge_elf(const LoaderView& before, const LoaderView& after, GateResult& result);
 // "cuda": the manifests are equal: every CUDA file, how the loader resolves it, the image's environment and the
 // loader's configuration.
-void judge_cuda(const cuda::Manifest& before, const cuda::Manifest& after, GateResult& result);
+void judge_cuda(const cuda::Manifest& before, const cuda::Manifest& after, GateResult& result,
+                const TimesRule& times = {});
 
 struct ImportOptions {
   unsigned jobs =

@@ -7,6 +7,7 @@
 #include "analyzer/prune/apply/import_session.h"
 #include "analyzer/prune/apply/proof.h"
 #include "core/oci/reference.h"
+#include "testing/memory_source.h"
 
 namespace varve::prune {
 namespace {
@@ -116,6 +117,98 @@ TEST(JudgeTree, AnInodeThatLosesItsFirstNameKeepsItsOthers) {
   EXPECT_TRUE(compare(before, tree_of({{"b", file("1")}, {"c", file("1", "b")}}), change).ok);
   EXPECT_THAT(compare(before, tree_of({{"b", file("1")}, {"c", file("1")}}), change).findings,
               ElementsAre(HasSubstr("c: a hard link of")));
+}
+
+// A source at some time, and its bytecode, which names one.
+class RetimedTest : public ::testing::Test {
+ protected:
+  static constexpr std::string_view kSource = "site/m.py", kCode = "site/__pycache__/m.cpython-311.pyc";
+
+  static std::string bytecode(std::uint32_t time, std::string_view code = "code", std::uint32_t flags = 0) {
+    Bytes bytes;
+    for (const auto word : {std::uint32_t(0x0a0d0da7), flags, time, std::uint32_t(6)}) append_le(bytes, word);
+    append(bytes, as_bytes(code));
+    return std::string(as_text(bytes));
+  }
+  static index::FlatTree at(std::int64_t time, const std::string& code, std::string_view source = "x = 1\n") {
+    auto tree = tree_of({{std::string(kSource), file(source)}, {std::string(kCode), file(code)}});
+    for (auto& [path, entry] : tree.entries)
+      if (entry.type != FileType::kDirectory) entry.mtime_seconds = time;
+    return tree;
+  }
+  static std::vector<std::string> findings(const index::FlatTree& before, const std::string& old_code,
+                                           const index::FlatTree& after, const TimesRule& rule) {
+    test::MemorySource source;
+    source.add(std::string(kCode), old_code);
+    return judged([&](GateResult& result) { judge_tree(before, after, {}, result, rule, &source); }).findings;
+  }
+  static TimesRule any_time() { return {.of_previous = {0}, .latest = {}, .latest_created = {}}; }
+};
+
+TEST_F(RetimedTest, FilesMayHaveTheTimesOfThePreviousVersionIfBytecodeNamesThem) {
+  const auto before = at(2000, bytecode(2000)), after = at(1000, bytecode(1000));
+  EXPECT_THAT(findings(before, bytecode(2000), after, any_time()), IsEmpty());
+  EXPECT_THAT(findings(before, bytecode(2000), after, {}), Contains(HasSubstr("m.py: time")));
+  // Of another layer.
+  EXPECT_THAT(findings(before, bytecode(2000), after, {.of_previous = {1}, .latest = {}, .latest_created = {}}),
+              Contains(HasSubstr("m.py: time")));
+  const auto result = judged([&](GateResult& one) {
+    test::MemorySource source;
+    source.add(std::string(kCode), bytecode(2000));
+    judge_tree(before, after, {}, one, any_time(), &source);
+  });
+  EXPECT_THAT(result.detail, HasSubstr("times of 2 files are the previous version's"));
+  auto folder = after;
+  folder.entries.at("site").mtime_seconds = 5;
+  EXPECT_THAT(findings(before, bytecode(2000), folder, any_time()), ElementsAre(HasSubstr("site: time 5")));
+}
+
+TEST_F(RetimedTest, BytecodeThatDoesNotGoWithItsSourceIsFound) {
+  const auto before = at(2000, bytecode(2000));
+  for (const auto& code : {bytecode(2000), bytecode(1001), bytecode(1000, "other"), bytecode(1000, "code", 1)})
+    EXPECT_THAT(findings(before, bytecode(2000), at(1000, code), any_time()), ElementsAre(HasSubstr("content")));
+  EXPECT_THAT(findings(before, bytecode(2000), at(1000, bytecode(1000), "x = 2\n"), any_time()),
+              Contains(HasSubstr("m.py: content")));
+  // It did not count, and would now.
+  const auto stale = at(2000, bytecode(1000));
+  EXPECT_THAT(findings(stale, bytecode(1000), at(1000, bytecode(1000)), any_time()),
+              ElementsAre(HasSubstr("did not take it before")));
+  EXPECT_THAT(findings(stale, bytecode(1000), at(1500, bytecode(1000)), any_time()), IsEmpty());
+  // By hash, no time matters, and nothing of it may change.
+  const auto hashed = at(2000, bytecode(7, "code", 3));
+  EXPECT_THAT(findings(hashed, bytecode(7, "code", 3), at(1000, bytecode(7, "code", 3)), any_time()), IsEmpty());
+  EXPECT_THAT(findings(hashed, bytecode(7, "code", 3), at(1000, bytecode(8, "code", 3)), any_time()),
+              ElementsAre(HasSubstr("content")));
+}
+
+TEST_F(RetimedTest, LateTimesMayBeSetBackToTheOneThatWasSaid) {
+  const auto before = at(2000, bytecode(2000));
+  const TimesRule rule{.of_previous = {}, .latest = 1500, .latest_created = {}};
+  EXPECT_THAT(findings(before, bytecode(2000), at(1500, bytecode(1500)), rule), IsEmpty());
+  EXPECT_THAT(findings(before, bytecode(2000), before, rule), IsEmpty());  // of a layer that was kept as it is
+  EXPECT_THAT(findings(before, bytecode(2000), at(1400, bytecode(1400)), rule), Contains(HasSubstr("m.py: time")));
+  EXPECT_THAT(findings(at(1400, bytecode(1400)), bytecode(1400), at(1500, bytecode(1500)), rule),
+              Contains(HasSubstr("m.py: time")));
+}
+
+TEST(JudgeCuda, CreatedMayBeSetBackAndNothingElseOfTheConfigMayDiffer) {
+  const auto manifest = [](const std::string& created, const std::string& os) {
+    cuda::Manifest one;
+    one.config = {{"created", "\"" + created + "\""}, {"os", os}};
+    one.config_digest = cuda::config_digest(one.config);
+    return one;
+  };
+  const auto before = manifest("2026-01-02T03:04:05Z", "\"linux\"");
+  const auto findings = [&](const cuda::Manifest& after, std::int64_t latest) {
+    return judged([&](GateResult& result) {
+             judge_cuda(before, after, result, {.of_previous = {}, .latest = {}, .latest_created = latest});
+           })
+        .findings;
+  };
+  EXPECT_THAT(findings(manifest("2023-11-14T22:13:20Z", "\"linux\""), 1'700'000'000), IsEmpty());
+  EXPECT_THAT(findings(manifest("2023-11-14T22:13:21Z", "\"linux\""), 1'700'000'000), ::testing::SizeIs(1));
+  EXPECT_THAT(findings(manifest("2023-11-14T22:13:20Z", "\"plan9\""), 1'700'000'000), ::testing::SizeIs(1));
+  EXPECT_THAT(findings(before, 1'900'000'000), IsEmpty());
 }
 
 TEST(ArchivedTable, IsReadAsItWasWritten) {

@@ -2,8 +2,23 @@
 
 #include "analyzer/elf/unresolved.h"
 #include "analyzer/prune/apply/gates.h"
+#include "core/base/calendar.h"
+#include "core/base/strings.h"
 
 namespace varve::prune {
+namespace {
+
+constexpr const char* kCreated = "created";
+
+// As JSON text; "" if it stays.
+std::string created_as_set_back(const cuda::Manifest& before, const TimesRule& times) {
+  const auto created = before.config.find(kCreated);
+  if (!times.latest_created || created == before.config.end()) return "";
+  const auto seconds = parse_rfc3339(trimmed(created->second, "\""));
+  return seconds && *seconds >= *times.latest_created ? fmt::format("\"{}\"", rfc3339(*times.latest_created)) : "";
+}
+
+}  // namespace
 
 void judge_elf(const LoaderView& before, const LoaderView& after, GateResult& result) {
   const auto old_loader = loader_of(before);
@@ -14,8 +29,15 @@ void judge_elf(const LoaderView& before, const LoaderView& after, GateResult& re
   if (!new_loader.problems().empty()) result.detail += "; " + new_loader.problems().front();
 }
 
-void judge_cuda(const cuda::Manifest& before, const cuda::Manifest& after, GateResult& result) {
-  result.findings = cuda::compare(before, after);
+void judge_cuda(const cuda::Manifest& before, const cuda::Manifest& after, GateResult& result, const TimesRule& times) {
+  if (const auto created = created_as_set_back(before, times); !created.empty()) {
+    auto expected = before;
+    expected.config[kCreated] = created;
+    expected.config_digest = cuda::config_digest(expected.config);
+    result.findings = cuda::compare(expected, after);
+  } else {
+    result.findings = cuda::compare(before, after);
+  }
   if (before.rules != after.rules) result.findings.push_back("the manifests follow different rules");
   result.detail =
       fmt::format("{} files, {} needs and the config of the image by the rules of cuda.toml, {} differences",

@@ -7,6 +7,7 @@
 #include "core/base/image_path.h"
 
 #include "analyzer/prune/apply/gates.h"
+#include "analyzer/prune/apply/internal/retimed_files.h"
 
 namespace varve::prune {
 namespace {
@@ -60,13 +61,14 @@ void compare_added(const index::AddedFile& added, const index::FlatTree& after, 
 }  // namespace
 
 void judge_tree(const index::FlatTree& before, const index::FlatTree& after, const TreeChange& change,
-                GateResult& result) {
+                GateResult& result, const TimesRule& times, const index::FileSource* old_files) {
   const Names removed(change.removed.begin(), change.removed.end());
   Names added;
   for (const auto& file : change.added) added.insert(file.path);
   const auto emptied = emptied_folders(before, removed, added);
   const auto first_left = first_names_left(before, removed);
   std::uint64_t same = 0, unknown = 0;
+  internal::RetimedFiles retimed(before, after, times);
   const auto report = [&](std::string text) {
     if (result.findings.size() < kMaxTreeFindings) result.findings.push_back(std::move(text));
   };
@@ -86,7 +88,7 @@ void judge_tree(const index::FlatTree& before, const index::FlatTree& after, con
         first_left.at(expected.link_of.empty() ? std::string_view(path) : std::string_view(expected.link_of));
     expected.link_of = first == path ? std::string() : std::string(first);
     std::string why;
-    if (!index::same_entry(expected, found->second, &why)) {
+    if (!retimed.allows(path, expected, found->second, why)) {
       report(fmt::format("{}: {}", path, why));
     } else {
       ++same;
@@ -96,8 +98,10 @@ void judge_tree(const index::FlatTree& before, const index::FlatTree& after, con
   for (const auto& [path, entry] : after.entries)
     if (!before.entries.contains(path) && !added.contains(path)) report(fmt::format("{}: it is new", path));
   for (const auto& file : change.added) compare_added(file, after, result);
+  retimed.check_bytecode(old_files, report);
   result.detail = fmt::format("{} entries are as they were, {} removed with {} folders, {} added, {} differ", same,
-                              removed.size(), emptied.size(), added.size(), result.findings.size());
+                              removed.size(), emptied.size(), added.size(), result.findings.size()) +
+                  retimed.summary();
   if (unknown != 0)
     result.detail += fmt::format("; {} files are mostly holes, and their content is not compared", unknown);
 }
