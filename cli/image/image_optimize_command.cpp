@@ -9,6 +9,7 @@
 #include "cli/image/image_command.h"
 #include "cli/image/repacked_image.h"
 #include "cli/image/writer_options.h"
+#include "cli/image/written_times.h"
 #include "core/base/errors.h"
 #include "core/base/log.h"
 #include "core/base/progress.h"
@@ -27,6 +28,7 @@ struct OptimizeArguments {
   indexer::OptimizeOptions options;
   bool repack = false;
   RepackArguments repacking;
+  TimesArguments times;
 };
 
 nlohmann::json to_json(const indexer::OptimizeReport& report) {
@@ -62,6 +64,7 @@ void run_optimize(const Context& context, OptimizeArguments& arguments) {
     arguments.repacking.image = arguments.image;
     arguments.repacking.destination = arguments.destination;
     arguments.repacking.options.writer = arguments.options.writer;
+    arguments.repacking.options.times = repack_times(arguments.times);
     return repack_indexed_image(context, arguments.repacking);
   }
   const auto reference = parse_destination(arguments.destination);
@@ -143,13 +146,15 @@ void add_image_optimize_command(CLI::App& image, Context& context) {
       ->transform(CLI::AsSizeValue(true))
       ->needs(repack)
       ->capture_default_str();
+  add_times_options(*command, arguments->times, repack);
   command->footer(
       "Examples:\n"
       "  varve image optimize oci:image:latest oci:better:latest\n"
       "  varve image optimize registry.example/team/notebook:v143 registry.example/team/notebook:v143-zstd --keep-layers 2\n"
       "  varve image optimize --repack oci:image:v2 oci:better:v2 --previous oci:better:v1\n\n"
       "Without --repack every layer stays a layer: config and diff_ids stay, so the new image has the ID of the old one. With it, base and CUDA layers stay and all else is\n"
-      "packed by distribution, so that the next version reuses most layers; the tree of files stays the same, entry by entry. The old image is not touched. The same image gives\n"
+      "packed by distribution, so that the next version reuses most layers; the tree of files stays the same, entry by entry, but for times where layers of the previous version\n"
+      "are used again that differ in nothing else (--times exact: never), or where --clamp-mtime sets them back. The old image is not touched. The same image gives\n"
       "the same bytes at any number of jobs. podman pulls only the parts of a zstd:chunked layer that it does not have; every runtime that reads zstd layers runs it.");
   command->callback([&context, arguments] { run_optimize(context, *arguments); });
 }

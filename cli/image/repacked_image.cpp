@@ -71,8 +71,7 @@ void print_report(const indexer::RepackReport& report, std::ostream& out) {
         {layer.digest.to_string().substr(0, 19), std::string(index::tier_name(layer.tier)), human_bytes(layer.bytes),
          layer.kept_as_is || layer.reused ? "reused" : fmt::format("{:.1f} s", layer.seconds), contents_of(layer)});
   print_table(out, rows);
-  out << report.image.to_string() << '\n'
-      << written_text(report.new_bytes, report.reused_bytes, report.copied_bytes) << '\n';
+  out << fmt::format("{}\n{}\n", report.image.to_string(), summary_of(report));
 }
 
 }  // namespace
@@ -80,6 +79,15 @@ void print_report(const indexer::RepackReport& report, std::ostream& out) {
 std::string written_text(std::uint64_t new_bytes, std::uint64_t reused_bytes, std::uint64_t copied_bytes) {
   return fmt::format("{} written, {} reused{}", human_bytes(new_bytes), human_bytes(reused_bytes),
                      copied_bytes == 0 ? "" : fmt::format(", {} of it copied there", human_bytes(copied_bytes)));
+}
+
+std::string summary_of(const indexer::RepackReport& report) {
+  auto text = written_text(report.new_bytes, report.reused_bytes, report.copied_bytes);
+  std::uint64_t files = 0;
+  for (const auto& layer : report.layers) files += layer.files_with_previous_times;
+  if (files != 0)
+    text += fmt::format("\ntimes of {} files are the previous version's (--times exact: their own)", files);
+  return text;
 }
 
 nlohmann::json layers_json(const indexer::RepackReport& report) {
@@ -92,6 +100,7 @@ nlohmann::json layers_json(const indexer::RepackReport& report) {
                       {"heat", index::tier_name(layer.tier)},
                       {"taken_over", layer.kept_as_is},
                       {"reused", layer.reused},
+                      {"files_with_previous_times", layer.files_with_previous_times},
                       {"components", layer.components},
                       {"seconds", layer.seconds}});
   return layers;

@@ -9,6 +9,7 @@
 #include "cli/base/open_image.h"
 #include "cli/image/repacked_image.h"
 #include "cli/image/writer_options.h"
+#include "cli/image/written_times.h"
 #include "cli/prune/prune_command.h"
 #include "cli/prune/prune_gates.h"
 #include "cli/prune/pruned_image.h"
@@ -28,6 +29,7 @@ struct ApplyArguments {
   bool rebuild = false;
   bool all_gates = false;
   prune::WriteSettings settings;
+  TimesArguments times;
   int level = 0;  // the format's default
   unsigned import_jobs = 0;
   int import_limit = 120;
@@ -109,8 +111,7 @@ void print_applied(const Context& context, const ApplyArguments& arguments, cons
     return;
   }
   if (const auto warning = unsigned_warning(context, arguments.destination); !warning.empty()) log::warn("{}", warning);
-  context.out << fmt::format("{} is {}\n{}\n", reference.to_string(), image,
-                             written_text(written.new_bytes, written.reused_bytes, written.copied_bytes));
+  context.out << fmt::format("{} is {}\n{}\n", reference.to_string(), image, summary_of(written));
 }
 
 void apply_to_image(Context& context, ApplyArguments& arguments, const prune::Plan& plan, const std::string& plan_text,
@@ -119,6 +120,7 @@ void apply_to_image(Context& context, ApplyArguments& arguments, const prune::Pl
     fail<UsageError>("{}: write the tag that the new image gets when all gates have passed", arguments.destination);
   auto& settings = arguments.settings;
   settings.level = writer_options(settings.format, arguments.level, settings.jobs).level;
+  settings.times = repack_times(arguments.times);
   const auto planned = planned_image(context, arguments, plan);
   index_here_if_others_did(context, planned);
   const auto old_image = open_indexed(context, planned);
@@ -203,6 +205,7 @@ void add_prune_apply_command(CLI::App& prune, Context& context) {
       ->add_option("--previous", arguments->previous,
                    "The image's last version as Varve wrote it: its layers are used again where nothing changed")
       ->type_name("IMAGE");
+  add_times_options(*apply, arguments->times);
   apply
       ->add_option("--format", arguments->settings.format,
                    "zstd:chunked, or gzip for runtimes that know no zstd (Docker before 23.0)")

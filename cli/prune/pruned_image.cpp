@@ -5,6 +5,8 @@
 #include <optional>
 
 #include "cli/image/writer_options.h"
+#include "core/base/errors.h"
+#include "core/base/log.h"
 #include "core/base/progress.h"
 #include "indexer/index_image.h"
 
@@ -17,6 +19,7 @@ prune::WrittenImage PrunedImageWriter::write(const prune::ImageView& before, con
   options.writer = writer_options(settings.format, settings.level, settings.jobs);
   options.work_dir = work_dir;
   options.index_layers = indexed;
+  options.times = settings.times;
   std::optional<indexer::LayoutRecord> previous_layout;
   if (settings.previous) previous_layout = indexer::find_layout_record(*settings.previous);
   const auto& opened = before.opened();
@@ -43,6 +46,21 @@ void PrunedImageWriter::index(const oci::Image& image) {
   Progress progress;
   const ProgressLine line(progress, "index", context_.global.quiet);
   indexer::index_image(image, *image.repository, local, {}, {progress, context_.cancel});
+}
+
+prune::TimesRule PrunedImageWriter::times_rule(const oci::Image& image) {
+  prune::TimesRule rule;
+  try {
+    const auto record = indexer::find_layout_record(image);
+    if (!record) return rule;
+    for (std::uint32_t i = 0; i < record->layers.size(); ++i)
+      if (record->layers[i].times_of_previous) rule.of_previous.insert(i);
+    rule.latest = record->latest_time;
+    rule.latest_created = record->latest_created;
+  } catch (const CorruptData& error) {
+    log::warn("{}: all times have to be exact", error.what());
+  }
+  return rule;
 }
 
 prune::GateJudge watch_pins(const Context& context, const std::vector<std::shared_ptr<oci::Repository>>& repositories) {

@@ -20,6 +20,7 @@ class PrunedImageWriter final : public prune::ImageWriter {
                             const prune::WriteSettings& settings, oci::Repository& destination,
                             const std::filesystem::path& work_dir, bool indexed) override;
   void index(const oci::Image& image) override;
+  prune::TimesRule times_rule(const oci::Image& image) override;
   // Of the last image that was written to be indexed.
   const indexer::RepackReport& report() const { return report_; }
 

@@ -61,8 +61,8 @@ def library_files(name, module, text, requires, version="1.0"):
     return files
 
 
-def make(folder, tag, libraries=LIBRARIES):
-    """Writes the image into the layout folder. Returns the reference."""
+def make(folder, tag, libraries=LIBRARIES, more=()):
+    """Writes the image into the layout folder, `more` being further layers' tars. Returns the reference."""
     if not Path(PYTHON).exists():
         program.skip(f"this machine has no {PYTHON}")
     base = tars.Tar().dir("bin").dir("tmp", mode=0o1777).dir("etc").file("etc/passwd", b"root:x:0:0:root:/root:/bin/sh\n").file("etc/group", b"root:x:0:\n")
@@ -74,5 +74,5 @@ def make(folder, tag, libraries=LIBRARIES):
         for path, content in library_files(name, module, text, requires).items():
             upper.file(f"usr/lib/python3/dist-packages/{path}", content)
     base, upper = base.bytes(), upper.bytes()
-    layers = [(layouts.zlib_gzip(level=1)(tar, None), tar, layouts.GZIP, None) for tar in (base, upper)]
+    layers = [(layouts.zlib_gzip(level=1)(tar, None), tar, layouts.GZIP, None) for tar in (base, upper, *more)]
     return layouts.write_image(folder, layers, tag=tag, config={"Cmd": ["python3"], "Env": ["PATH=/usr/bin:/bin"]})

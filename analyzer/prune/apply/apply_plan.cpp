@@ -51,6 +51,7 @@ ApplyReport apply_plan(const ApplyRequest& request, const ApplyTools& tools, con
   }
   GateRequest gates{.plan = &request.plan,
                     .change = change,
+                    .times = tools.writer.times_rule(image),
                     .replay = request.replay,
                     .must_replay = true,
                     .imports = request.imports,

@@ -51,6 +51,7 @@ CheckReport check_image(const CheckRequest& request, const ApplyTools& tools, co
   const auto plan = plan_of(request, report.proof);
   GateRequest gates{.plan = plan ? &*plan : nullptr,
                     .change = {},
+                    .times = tools.writer.times_rule(request.after.opened().image()),
                     .replay = request.replay,
                     .must_replay = false,
                     .imports = request.imports,

@@ -6,7 +6,9 @@
 #include "analyzer/prune/apply/archive.h"
 #include "analyzer/prune/apply/import_session.h"
 #include "analyzer/prune/apply/proof.h"
+#include "analyzer/prune/apply/written_image.h"
 #include "core/oci/reference.h"
+#include "core/trust/tool_version.h"
 #include "testing/memory_source.h"
 
 namespace varve::prune {
@@ -209,6 +211,26 @@ TEST(JudgeCuda, CreatedMayBeSetBackAndNothingElseOfTheConfigMayDiffer) {
   EXPECT_THAT(findings(manifest("2023-11-14T22:13:21Z", "\"linux\""), 1'700'000'000), ::testing::SizeIs(1));
   EXPECT_THAT(findings(manifest("2023-11-14T22:13:20Z", "\"plan9\""), 1'700'000'000), ::testing::SizeIs(1));
   EXPECT_THAT(findings(before, 1'900'000'000), IsEmpty());
+}
+
+TEST(WriteSettings, TimesAreToldInTheProofAndReadBack) {
+  WriteSettings settings;
+  settings.times = {.of_previous = true, .latest = 5, .latest_created = 1'700'000'000};
+  Proof proof;
+  proof.tool = trust::this_tool();
+  proof.written = describe(settings);
+  const auto read = settings_of(proof, {}, nullptr).times;
+  EXPECT_TRUE(read.of_previous);
+  EXPECT_EQ(read.latest, 5);
+  EXPECT_EQ(read.latest_created, 1'700'000'000);
+  for (const auto* time : {"-1", "", "5x", "253402300800"}) {
+    proof.written["latest_time"] = time;
+    EXPECT_THROW(settings_of(proof, {}, nullptr), CouldNotRun) << time;
+  }
+  proof.written = describe({});
+  EXPECT_FALSE(settings_of(proof, {}, nullptr).times.of_previous);
+  proof.written["times"] = "other";
+  EXPECT_THROW(settings_of(proof, {}, nullptr), CouldNotRun);
 }
 
 TEST(ArchivedTable, IsReadAsItWasWritten) {

@@ -13,12 +13,14 @@ namespace {
 std::vector<Gate> gates_of(const ImageView& before, const ImageView& after, SessionRunner& sessions,
                            const ImagePair& images, const GateRequest& request, ImportAnswers& answers) {
   std::vector<Gate> gates;
-  gates.push_back(
-      {"tree", [&](GateResult& result) { judge_tree(before.tree(), after.tree(), request.change, result); }});
+  gates.push_back({"tree", [&](GateResult& result) {
+                     judge_tree(before.tree(), after.tree(), request.change, result, request.times, &before.opened());
+                   }});
   gates.push_back({"metadata", [&, images](GateResult& result) { judge_metadata(images, result); }});
   gates.push_back({"elf", [&](GateResult& result) { judge_elf(before.loader_view(), after.loader_view(), result); }});
-  gates.push_back(
-      {"cuda", [&](GateResult& result) { judge_cuda(before.cuda_manifest(), after.cuda_manifest(), result); }});
+  gates.push_back({"cuda", [&](GateResult& result) {
+                     judge_cuda(before.cuda_manifest(), after.cuda_manifest(), result, request.times);
+                   }});
   if (request.proof != nullptr)
     gates.push_back({"proof", [&](GateResult& result) {
                        judge_proof(*request.proof, before.cuda_manifest(), after.cuda_manifest(), result);

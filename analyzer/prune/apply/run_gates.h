@@ -27,6 +27,7 @@ using MoreGates = std::function<std::vector<Gate>(const ImagePair& images, const
 struct GateRequest {
   const Plan* plan = nullptr;
   TreeChange change;
+  TimesRule times;
   std::optional<ImportSets> replay;  // absent: no usage database was named
   bool must_replay = false;          // without one the gate could not run
   ImportOptions imports;

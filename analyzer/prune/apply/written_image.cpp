@@ -10,6 +10,7 @@
 #include <fmt/format.h>
 
 #include "analyzer/prune/placement.h"
+#include "core/base/calendar.h"
 #include "core/base/errors.h"
 #include "core/oci/discarding_repository.h"
 #include "core/trust/tool_version.h"
@@ -61,12 +62,45 @@ std::shared_ptr<oci::Image> find_previous(const Digest& digest, const oci::Image
   }
 }
 
+constexpr const char* kTimes = "times";
+constexpr const char* kLatestTime = "latest_time";
+constexpr const char* kLatestCreated = "latest_created";
+
+void describe_times(const index::RepackTimes& times, std::map<std::string, std::string>& written) {
+  written.emplace(kTimes, times.of_previous ? "previous" : "exact");
+  if (times.latest) written.emplace(kLatestTime, std::to_string(*times.latest));
+  if (times.latest_created) written.emplace(kLatestCreated, std::to_string(*times.latest_created));
+}
+
+std::optional<std::int64_t> read_seconds(const Proof& proof, const char* name) {
+  const auto found = proof.written.find(name);
+  if (found == proof.written.end()) return std::nullopt;
+  const auto& text = found->second;
+  std::int64_t seconds = 0;
+  const auto [end, error] = std::from_chars(text.data(), text.data() + text.size(), seconds);
+  if (error != std::errc() || end != text.data() + text.size() || seconds < 0 || seconds > kLastSecond)
+    fail<CouldNotRun>("the proof's \"{}\" is {:.40}, no time", name, text);
+  return seconds;
+}
+
+index::RepackTimes read_times(const Proof& proof) {
+  const auto of = proof.written.find(kTimes);
+  if (of != proof.written.end() && of->second != "previous" && of->second != "exact")
+    fail<CouldNotRun>("the proof's \"{}\", {:.40}, are not known here", kTimes, of->second);
+  return {.of_previous = of != proof.written.end() && of->second == "previous",
+          .latest = read_seconds(proof, kLatestTime),
+          .latest_created = read_seconds(proof, kLatestCreated)};
+}
+
 }  // namespace
 
 std::map<std::string, std::string> describe(const WriteSettings& settings) {
-  return {{"format", settings.format},
-          {"level", std::to_string(settings.level)},
-          {"previous", settings.previous ? settings.previous->digest().to_string() : ""}};
+  std::map<std::string, std::string> written{
+      {"format", settings.format},
+      {"level", std::to_string(settings.level)},
+      {"previous", settings.previous ? settings.previous->digest().to_string() : ""}};
+  describe_times(settings.times, written);
+  return written;
 }
 
 WriteSettings settings_of(const Proof& proof, const oci::Image& image, std::shared_ptr<oci::Image> previous) {
@@ -83,6 +117,7 @@ WriteSettings settings_of(const Proof& proof, const oci::Image& image, std::shar
   if (std::from_chars(level.data(), level.data() + level.size(), settings.level).ptr != level.data() + level.size() ||
       (settings.format != "gzip" && settings.format != "zstd:chunked"))
     fail<CouldNotRun>("the proof's format {} of level {} is not known here", settings.format, level);
+  settings.times = read_times(proof);
   if (const auto digest = value("previous"); !digest.empty())
     settings.previous = find_previous(Digest::parse(digest), image, std::move(previous));
   return settings;

@@ -11,6 +11,7 @@
 #include "analyzer/prune/image_view.h"
 #include "core/base/work.h"
 #include "core/index/merge/placement.h"
+#include "core/index/merge/repack_times.h"
 #include "core/oci/image.h"
 
 namespace varve::prune {
@@ -21,6 +22,7 @@ struct WriteSettings {
   int level = 3;                                   // of that format
   unsigned jobs = 0;                               // threads, 0 = one per core; decides nothing about the bytes
   std::shared_ptr<oci::Image> previous = nullptr;  // the image's last version as Varve wrote it; null: none
+  index::RepackTimes times = {};
 };
 
 // For the proof, and back: settings_of() looks for the previous image where `image` is, unless `previous` is that one.
@@ -39,13 +41,16 @@ struct WrittenImage {
 class ImageWriter {
  public:
   virtual ~ImageWriter() = default;
-  // Writes the image anew with this placement, under no tag. The bytes depend on image, placement, format, level and
-  // previous image alone. `indexed`: what the writing learns of each layer is kept beside the old image's index, for
-  // index(). `work_dir` remembers finished layers for a run that goes on. Throws Cancelled.
+  // Writes the image anew with this placement, under no tag. The bytes depend on image, placement, format, level,
+  // previous image and times alone. `indexed`: what the writing learns of each layer is kept beside the old image's
+  // index, for index(). `work_dir` remembers finished layers for a run that goes on. Throws Cancelled.
   virtual WrittenImage write(const ImageView& before, const index::Placement& placement, const WriteSettings& settings,
                              oci::Repository& destination, const std::filesystem::path& work_dir, bool indexed) = 0;
   // Publishes the index of an image that was written beside it. Layers whose index is here are not read.
   virtual void index(const oci::Image& image) = 0;
+  // Which times the image may have that the one it was made of has not, as its layout record says; exact ones if there
+  // is none that can be read.
+  virtual TimesRule times_rule(const oci::Image& image) = 0;
 };
 
 // The placement of the plan on its image. Throws Unsupported for a plan that archives CUDA, and for an index without
