@@ -15,12 +15,25 @@ namespace varve::prune::test {
 
 inline constexpr std::int32_t kToday = 20778;
 
+inline void heard_every_day(usage::Snapshot& snapshot) {
+  snapshot.heard_days.clear();
+  for (auto day = snapshot.window.first; day <= snapshot.window.last; ++day)
+    snapshot.heard_days.push_back({.day = day, .sessions = 10});
+}
+
 // One plan of a made-up image: 1,000 sessions were heard, and `tell` says what they used.
 struct Planning {
   explicit Planning(FakeImage image)
       : image(std::move(image)),
         inventory(packages::read_inventory(this->image.files)),
         snapshot(snapshot_of(inventory, 1000)) {}
+
+  // Later by a day on which sessions were heard.
+  void next_day() {
+    ++today;
+    ++snapshot.window.last;
+    heard_every_day(snapshot);
+  }
 
   MadePlan make() {
     const Nodes nodes(inventory);

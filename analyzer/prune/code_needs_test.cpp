@@ -27,9 +27,8 @@ Planning archiving(FakeImage image) {
 
 std::string verdicts_of_second(Planning& planning) {
   planning.previous = std::nullopt;
-  planning.today = test::kToday;
   planning.previous = planning.make().plan;
-  planning.today += 1;
+  planning.next_day();
   return planning.verdicts();
 }
 

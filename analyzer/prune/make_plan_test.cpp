@@ -15,6 +15,7 @@ namespace {
 using test::FakeImage;
 using test::find;
 using test::first_reason;
+using test::heard_every_day;
 using test::kSite;
 using test::kToday;
 using test::Planning;
@@ -23,12 +24,6 @@ using testing::ElementsAre;
 using testing::HasSubstr;
 using testing::IsEmpty;
 using testing::StartsWith;
-
-void heard_every_day(usage::Snapshot& snapshot) {
-  snapshot.heard_days.clear();
-  for (auto day = snapshot.window.first; day <= snapshot.window.last; ++day)
-    snapshot.heard_days.push_back({.day = day, .sessions = 10});
-}
 
 TEST(MakePlan, WhatNobodyUsedGoesColdAndWhatWasUsedStays) {
   Planning planning(FakeImage().add({"alpha"}).add({"beta"}));
@@ -519,9 +514,7 @@ TEST(MakePlan, AnExtraThatIsWholeKeepsFromBeingArchivedAndNoMore) {
   used(planning.snapshot, "app", 500, 200);
   planning.thresholds.archive_after = 1;
   planning.previous = planning.make().plan;
-  planning.today += 1;
-  planning.snapshot.window.last += 1;
-  heard_every_day(planning.snapshot);
+  planning.next_day();
   EXPECT_EQ(planning.verdicts(), "alone archived, app hot, more cold");
 }
 
@@ -535,16 +528,15 @@ TEST(MakePlan, AnExtraThatIsPartlyInstalledKeepsWhatIsThereFromBeingArchived) {
   used(planning.snapshot, "frames", 500, 200);
   planning.thresholds.archive_after = 1;
   planning.previous = planning.make().plan;
-  planning.today += 1;
+  planning.next_day();
   EXPECT_EQ(planning.verdicts(), "alone archived, frames hot, sheets cold");
   EXPECT_EQ(first_reason(planning, "sheets"),
             "extra|frames|needs sheets for its extra [excel], which may have been asked for");
   // Where what has the extra goes too, nobody asks for it.
   used(planning.snapshot, "frames", 0, 0);
   planning.previous = std::nullopt;
-  planning.today -= 1;
   planning.previous = planning.make().plan;
-  planning.today += 1;
+  planning.next_day();
   EXPECT_EQ(planning.verdicts(), "alone archived, frames archived, sheets archived");
   EXPECT_THAT(explain(planning.make().plan, "sheets"), testing::Not(testing::Contains(HasSubstr("[excel]"))));
 }

@@ -71,7 +71,7 @@ void print_report(const indexer::RepackReport& report, std::ostream& out) {
         {layer.digest.to_string().substr(0, 19), std::string(index::tier_name(layer.tier)), human_bytes(layer.bytes),
          layer.kept_as_is || layer.reused ? "reused" : fmt::format("{:.1f} s", layer.seconds), contents_of(layer)});
   print_table(out, rows);
-  out << fmt::format("{}\n{}\n", report.image.to_string(), summary_of(report));
+  out << fmt::format("{}\n{}\n", report.image.to_string(), repacked_text(report));
 }
 
 }  // namespace
@@ -81,7 +81,7 @@ std::string written_text(std::uint64_t new_bytes, std::uint64_t reused_bytes, st
                      copied_bytes == 0 ? "" : fmt::format(", {} of it copied there", human_bytes(copied_bytes)));
 }
 
-std::string summary_of(const indexer::RepackReport& report) {
+std::string repacked_text(const indexer::RepackReport& report) {
   auto text = written_text(report.new_bytes, report.reused_bytes, report.copied_bytes);
   std::uint64_t files = 0;
   for (const auto& layer : report.layers) files += layer.files_with_previous_times;

@@ -24,7 +24,7 @@ void repack_indexed_image(const Context& context, RepackArguments& arguments);
 // "83.5 MB written, 249.5 MB reused, 86.2 MB of it copied there".
 std::string written_text(std::uint64_t new_bytes, std::uint64_t reused_bytes, std::uint64_t copied_bytes);
 // That of a repacked image, and whose times its files have.
-std::string summary_of(const indexer::RepackReport& report);
+std::string repacked_text(const indexer::RepackReport& report);
 // The layers of what was written, as --json shows them.
 nlohmann::json layers_json(const indexer::RepackReport& report);
 

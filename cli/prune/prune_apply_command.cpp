@@ -111,7 +111,7 @@ void print_applied(const Context& context, const ApplyArguments& arguments, cons
     return;
   }
   if (const auto warning = unsigned_warning(context, arguments.destination); !warning.empty()) log::warn("{}", warning);
-  context.out << fmt::format("{} is {}\n{}\n", reference.to_string(), image, summary_of(written));
+  context.out << fmt::format("{} is {}\n{}\n", reference.to_string(), image, repacked_text(written));
 }
 
 void apply_to_image(Context& context, ApplyArguments& arguments, const prune::Plan& plan, const std::string& plan_text,

@@ -16,7 +16,7 @@ struct CheckRequest {
   std::string plan_name;             // for messages; "" without a plan
   std::optional<ImportSets> replay;  // absent: the gate "replay" is not asked
   ImportOptions imports;
-  MoreGates more_gates;
+  MoreGates more_gates = {};  // empty: none
   GateJudge pins;
   bool rebuild = false;
   std::shared_ptr<oci::Image> previous;  // the version before the new one, where it lies elsewhere; may be null

@@ -167,7 +167,7 @@ TEST_F(RetimedTest, FilesMayHaveTheTimesOfThePreviousVersionIfBytecodeNamesThem)
 
 TEST_F(RetimedTest, BytecodeThatDoesNotGoWithItsSourceIsFound) {
   const auto before = at(2000, bytecode(2000));
-  for (const auto& code : {bytecode(2000), bytecode(1001), bytecode(1000, "other"), bytecode(1000, "code", 1)})
+  for (const auto& code : {bytecode(2000), bytecode(1001), bytecode(1000, "Code"), bytecode(1000, "code", 1)})
     EXPECT_THAT(findings(before, bytecode(2000), at(1000, code), any_time()), ElementsAre(HasSubstr("content")));
   EXPECT_THAT(findings(before, bytecode(2000), at(1000, bytecode(1000), "x = 2\n"), any_time()),
               Contains(HasSubstr("m.py: content")));
