@@ -43,14 +43,23 @@ void add_link(codec::test::TarBuilder& tar, const std::string& name, const std::
   tar.header({.name = name, .typeflag = '2', .link_name = target, .mode = "0000777"});
 }
 
-// One module of so many bytes, with what pip leaves beside it.
-void add_wheel(codec::test::TarBuilder& tar, const std::string& name, std::size_t bytes) {
+// One module of so many bytes, with what pip leaves beside it at that time; with bytecode of it if it compiles.
+void add_wheel(codec::test::TarBuilder& tar, const std::string& name, std::size_t bytes, std::uint32_t time,
+               bool compiled = false) {
   const auto info = name + "-1.0.dist-info/";
-  const auto content = std::string(as_text(codec::test::program_like_bytes(bytes, std::uint32_t(name.size()))));
-  tar.file(site(name + "/__init__.py"), "# " + name + "\n").file(site(name + "/data.bin"), content);
-  tar.file(site(info + "METADATA"), fmt::format("Metadata-Version: 2.1\nName: {}\nVersion: 1.0\n", name));
-  tar.file(site(info + "RECORD"),
-           fmt::format("{0}/__init__.py,,\n{0}/data.bin,,\n{1}METADATA,,\n{1}RECORD,,\n", name, info));
+  const auto source = "# " + name + "\n";
+  const auto add = [&](const std::string& path, std::string_view content) {
+    tar.header({.name = site(path), .size = content.size(), .mtime = fmt::format("{:011o}", time)}).data(content);
+  };
+  Bytes bytecode;
+  for (const auto word : {std::uint32_t(0x0a0d0da7), std::uint32_t(0), time, std::uint32_t(source.size())})
+    append_le(bytecode, word);
+  append(bytecode, as_bytes(name));
+  add(name + "/__init__.py", source);
+  if (compiled) add(name + "/__pycache__/__init__.cpython-311.pyc", as_text(bytecode));
+  add(name + "/data.bin", as_text(codec::test::program_like_bytes(bytes, std::uint32_t(name.size()))));
+  add(info + "METADATA", fmt::format("Metadata-Version: 2.1\nName: {}\nVersion: 1.0\n", name));
+  add(info + "RECORD", fmt::format("{0}/__init__.py,,\n{0}/data.bin,,\n{1}METADATA,,\n{1}RECORD,,\n", name, info));
 }
 
 Bytes base_layer() {
@@ -62,11 +71,12 @@ Bytes base_layer() {
   return to_bytes(tar.end().bytes());
 }
 
-Bytes wheels_layer() {
+Bytes wheels_layer(std::uint32_t time) {
   codec::test::TarBuilder tar;
-  for (const auto* name : {"lab", "plots"}) add_wheel(tar, name, 200'000);
-  add_wheel(tar, "soup", 300'000);
-  add_wheel(tar, "taste", 3'000'000);
+  add_wheel(tar, "lab", 200'000, time, true);
+  add_wheel(tar, "plots", 200'000, time);
+  add_wheel(tar, "soup", 300'000, time);
+  add_wheel(tar, "taste", 3'000'000, time);
   return to_bytes(tar.end().bytes());
 }
 
@@ -114,17 +124,23 @@ class ApplyTest : public ::testing::Test {
   ApplyTest() {
     context_.global.root = dir_ / "state";
     context_.global.quiet = true;
-    put_image();
+    build(1'700'000'000);
+  }
+
+  // The image as it is built at that time, indexed and planned.
+  void build(std::uint32_t time) {
+    put_image(time);
     Progress progress;
     auto local = context_.local_index();
     indexer::index_image(old_, *layout_, local, {}, {progress, cancel_});
+    before_.reset();
     opened_ = std::make_unique<index::OpenedImage>(local, old_);
     before_ = std::make_unique<ImageView>(fmt::format("oci:{}:old", (dir_ / "images").string()), *opened_);
     sessions_.old_image = old_.digest();
     make_plan();
   }
 
-  void put_image() {
+  void put_image(std::uint32_t time) {
     json config{{"architecture", "amd64"},
                 {"os", "linux"},
                 {"config", {{"Env", {"PATH=/usr/local/bin:/usr/bin"}}}},
@@ -133,7 +149,7 @@ class ApplyTest : public ::testing::Test {
     const auto named = [](const oci::Descriptor& blob) {
       return json{{"mediaType", blob.media_type}, {"digest", blob.digest.to_string()}, {"size", blob.size}};
     };
-    for (const auto& tar : {base_layer(), wheels_layer()}) {
+    for (const auto& tar : {base_layer(), wheels_layer(time)}) {
       manifest["layers"].push_back(
           named(oci::put_bytes(*layout_, codec::test::gzip(tar), "application/vnd.oci.image.layer.v1.tar+gzip")));
       config["rootfs"]["diff_ids"].push_back(digest_of(tar).to_string());
@@ -310,6 +326,22 @@ TEST_F(ApplyTest, OneThatReusesLayersOfAVersionElsewhereIsWrittenAgainByWhoIsTol
   EXPECT_THAT(std::ranges::find(blind, "rebuild", &GateResult::name)->detail, HasSubstr("--previous"));
   const auto told = check(image, previous).gates;
   EXPECT_TRUE(all_pass(told)) << testing::PrintToString(failed(told));
+}
+
+TEST_F(ApplyTest, ARebuildTakesTheLayersOfTheVersionBeforeAndTheGatesKnowWhoseTimesItHas) {
+  ASSERT_TRUE(apply().published);
+  WriteSettings settings;
+  settings.previous = std::make_shared<oci::Image>(oci::open_image(layout_, "new", old_.config.platform));
+  settings.times.of_previous = true;
+  build(1'700'000'600);
+  const auto report = apply("rebuilt", settings, true, false);
+  ASSERT_TRUE(report.published) << testing::PrintToString(failed(report.gates));
+  EXPECT_GT(writer_.report().reused_bytes, 5 * report.written.new_bytes);
+  EXPECT_THAT(std::ranges::find(report.gates, "tree", &GateResult::name)->detail,
+              HasSubstr("files are the previous version's"));
+  const auto image = oci::open_image(oci::create_layout(dir_ / "rebuilt"), "new", old_.config.platform);
+  const auto checked = check(image, settings.previous).gates;
+  EXPECT_TRUE(all_pass(checked)) << testing::PrintToString(failed(checked));
 }
 
 TEST_F(ApplyTest, OneThatFailsAGateHasNoName) {
