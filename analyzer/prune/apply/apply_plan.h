@@ -31,7 +31,7 @@ struct ApplyRequest {
   std::optional<ImportSets> replay;  // absent: no usage database was named, and the gate "replay" could not run
   ImportOptions imports;
   MoreGates more_gates = {};  // empty: none
-  GateJudge pins;  // compares with the pins of before the call
+  GateJudge pins;             // compares with the pins of before the call
   bool rebuild = false;
   bool all_gates = false;  // also those behind the first that fails
 };
