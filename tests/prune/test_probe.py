@@ -15,10 +15,10 @@ def points(files, text):
     return {**files, f"{info}/entry_points.txt": text.encode()}
 
 
-# keras needs vision and looks for arrow, and says so nowhere; plug is what a machine's users see and no import tells of.
+# keras needs vision, by a name that no text has, and looks for arrow; plug is what a machine's users see and no import tells of.
 WHEELS = {
     "keras": distribution("keras", "1", {"keras/__init__.py": "import importlib.util\nHAS_ARROW = importlib.util.find_spec('arrow') is not None\n"
-                                         "try:\n    import cv2\nexcept ImportError:\n    cv2 = None\n"}),
+                                         "try:\n    cv2 = importlib.import_module('c' + 'v2')\nexcept ImportError:\n    cv2 = None\n"}),
     "opencv": distribution("opencv", "4", {"cv2/__init__.py": "import os\nopen(os.path.join(os.path.dirname(os.__file__), '../python3/dist-packages/weights/w.bin')).read()\n"}),
     "weights": distribution("weights", "1", {"weights/w.bin": "0123456789\n"}),
     "arrow": distribution("arrow", "9", {"arrow/__init__.py": "x = 1\n"}),
@@ -92,7 +92,8 @@ def planned(varve, work, images):
         return plan, {one["name"]: one["verdict"] for one in plan["verdicts"] if one["source"] == "pip"}
 
     plan, before = verdicts()
-    expect([before[name] for name in ("keras", "opencv", "arrow", "unused", "clicker")] == ["hot", "cold", "cold", "cold", "cold"], before)
+    # Without running it, it is known what the kernel imports, and not what keras does.
+    expect([before[name] for name in ("keras", "opencv", "arrow", "unused", "clicker")] == ["hot", "cold", "cold", "cold", "hot"], before)
     expect(any("varve prune probe" in text for text in plan["unsure"]), plan["unsure"])
     expect(plan["forecast"]["touching"] == 0, "without a probe nobody seems to touch what is cold")
     plan, after = verdicts("--probe")
