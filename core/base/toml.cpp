@@ -26,8 +26,18 @@ void check_bytes(std::string_view text, std::string_view what) {
   }
 }
 
-TomlValue value_of(const toml::node& node) {
-  TomlValue value;
+// Not part of fill(), whose frame must be small, without values of its own: documents may nest some thousand levels
+// deep.
+[[gnu::noinline]] std::string time_text(const toml::node& node) {
+  std::ostringstream text;
+  node.visit([&](const auto& one) {
+    if constexpr (toml::is_date<decltype(one)> || toml::is_time<decltype(one)> || toml::is_date_time<decltype(one)>)
+      text << one.get();
+  });
+  return text.str();
+}
+
+void fill(const toml::node& node, TomlValue& value) {
   value.line = node.source().begin.line;
   if (const auto* text = node.as_string()) {
     value.kind = TomlValue::Kind::kString;
@@ -43,20 +53,14 @@ TomlValue value_of(const toml::node& node) {
     value.flag = flag->get();
   } else if (const auto* array = node.as_array()) {
     value.kind = TomlValue::Kind::kArray;
-    for (const auto& element : *array) value.array.push_back(value_of(element));
+    for (const auto& element : *array) fill(element, value.array.emplace_back());
   } else if (const auto* table = node.as_table()) {
     value.kind = TomlValue::Kind::kTable;
-    for (const auto& [key, inner] : *table) value.table.emplace(std::string(key.str()), value_of(inner));
+    for (const auto& [key, inner] : *table) fill(inner, value.table.try_emplace(std::string(key.str())).first->second);
   } else {
     value.kind = TomlValue::Kind::kTime;
-    std::ostringstream text;
-    node.visit([&](const auto& one) {
-      if constexpr (toml::is_date<decltype(one)> || toml::is_time<decltype(one)> || toml::is_date_time<decltype(one)>)
-        text << one.get();
-    });
-    value.text = text.str();
+    value.text = time_text(node);
   }
-  return value;
 }
 
 const TomlValue* find_in(const TomlValue& table, std::string_view key, std::string_view what, bool required) {
@@ -92,7 +96,9 @@ TomlValue parse_toml(std::string_view text, std::string_view what) {
   if (text.size() > kMaxTomlBytes) fail<CorruptData>("{}: more than {} bytes", what, kMaxTomlBytes);
   check_bytes(text, what);
   try {
-    return value_of(toml::parse(text));
+    TomlValue value;
+    fill(toml::parse(text), value);
+    return value;
   } catch (const toml::parse_error& error) {
     fail<CorruptData>("{}:{}: {}", what, error.source().begin.line, error.description());
   }
