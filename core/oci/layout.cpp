@@ -92,9 +92,10 @@ bool has_same_entry(const json& manifests, const json& wanted) {
   });
 }
 
-}  // namespace
-
+// Also of a whole name of a layout folder with this tag: who looks for the list may find that.
 bool is_pins_tag(std::string_view tag) { return tag == kPinsTag || tag_part(tag) == kPinsTag; }
+
+}  // namespace
 
 std::string_view use_of_tag(std::string_view tag) {
   if (is_pins_tag(tag)) return "the list of pinned images";

@@ -18,8 +18,6 @@ namespace varve::oci {
 inline constexpr std::string_view kPinsTag = "varve-pins";
 // What lay in the list's place when it was written anew; a number follows where several did.
 inline constexpr std::string_view kReplacedPinsTag = "varve-pins-replaced";
-// Also of a whole name of a layout folder with this tag: who looks for the list may find that.
-bool is_pins_tag(std::string_view tag);
 // What Varve and other tools keep under such a tag, in words; "" = nothing: it may be an image's. Also of whole names.
 std::string_view use_of_tag(std::string_view tag);
 
