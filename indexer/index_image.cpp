@@ -3,7 +3,6 @@
 #include <algorithm>
 #include <map>
 #include <optional>
-#include <thread>
 #include <utility>
 
 #include "core/base/clock.h"
@@ -164,7 +163,7 @@ class ImageIndexer {
   }
 
   std::size_t jobs(std::size_t layers) const {
-    const auto wanted = options_.jobs != 0 ? options_.jobs : std::max(1u, std::thread::hardware_concurrency());
+    const auto wanted = jobs_or_cores(options_.jobs);
     return std::min({std::size_t(wanted), layers, std::size_t(kAllPassesMemoryBytes / kPassMemoryBytes)});
   }
 

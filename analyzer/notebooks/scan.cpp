@@ -5,7 +5,6 @@
 #include <unistd.h>
 
 #include <algorithm>
-#include <thread>
 #include <unordered_map>
 
 #include "analyzer/notebooks/folder_walk.h"
@@ -14,6 +13,7 @@
 #include "core/base/file.h"
 #include "core/base/image_path.h"
 #include "core/base/ordered_pool.h"
+#include "core/base/parallel.h"
 #include "core/base/safe_text.h"
 #include "core/codec/archive_reader.h"
 
@@ -260,7 +260,7 @@ ScanResult scan(const std::vector<fs::path>& paths, const ScanOptions& options, 
                 const std::function<void(ScannedFile&&)>& each) try {
   ScanResult result;
   Collector collector(result, each);
-  const auto jobs = options.jobs != 0 ? options.jobs : std::max(1u, std::thread::hardware_concurrency());
+  const auto jobs = jobs_or_cores(options.jobs);
   std::uint64_t skipped_in_archives = 0;
   {
     Pipeline pipeline(jobs == 1 ? 0 : jobs, options, cancel, collector);  // a thread of its own costs memory

@@ -1,8 +1,5 @@
 #include "cli/image/written_times.h"
 
-#include <charconv>
-#include <optional>
-
 #include "core/base/calendar.h"
 #include "core/base/errors.h"
 #include "core/base/safe_text.h"
@@ -12,16 +9,8 @@ namespace {
 
 constexpr const char* kEpochVariable = "SOURCE_DATE_EPOCH";
 
-std::optional<std::int64_t> parse_seconds(std::string_view text) {
-  std::int64_t seconds = 0;
-  const auto [end, error] = std::from_chars(text.data(), text.data() + text.size(), seconds);
-  if (error != std::errc() || end != text.data() + text.size() || seconds < 0 || seconds > kLastSecond)
-    return std::nullopt;
-  return seconds;
-}
-
 std::int64_t seconds_of(std::string_view what, std::string_view text) {
-  const auto seconds = parse_seconds(text);
+  const auto seconds = parse_unix_seconds(text);
   if (!seconds) fail<UsageError>("{} '{}': say seconds since 1970, as in 1767225600", what, printable(text));
   return *seconds;
 }

@@ -2,6 +2,8 @@
 
 #include <fmt/format.h>
 
+#include <charconv>
+
 namespace varve {
 namespace {
 
@@ -102,6 +104,14 @@ std::optional<std::int64_t> parse_rfc3339(std::string_view text) {
     offset = (rest[0] == '+' ? 60 : -60) * std::int64_t(*away);
   }
   return *day * std::int64_t(86'400) + *minutes * 60 + (seconds[1] - '0') * 10 + (seconds[2] - '0') - offset;
+}
+
+std::optional<std::int64_t> parse_unix_seconds(std::string_view text) {
+  std::int64_t seconds = 0;
+  const auto [end, error] = std::from_chars(text.data(), text.data() + text.size(), seconds);
+  if (error != std::errc() || end != text.data() + text.size() || seconds < 0 || seconds > kLastSecond)
+    return std::nullopt;
+  return seconds;
 }
 
 }  // namespace varve

@@ -24,6 +24,9 @@ inline std::int32_t last_day_of_month(std::int32_t month) { return first_day_of_
 
 inline constexpr std::int64_t kLastSecond = 253'402'300'799;  // of the year 9999, since 1970
 
+// Decimal seconds since 1970, up to kLastSecond. Absent for anything else.
+std::optional<std::int64_t> parse_unix_seconds(std::string_view text);
+
 // RFC 3339 in UTC, with as many decimals as needed (as Go writes times): "2026-11-21T18:00:00.5Z". `seconds` since
 // 1970, years 0 to 9999.
 std::string rfc3339(std::int64_t seconds, std::uint32_t nanoseconds = 0);

@@ -34,4 +34,6 @@ void parallel_for(std::size_t count, std::size_t jobs, const CancelFlag& cancel,
   cancel.throw_if_cancelled();
 }
 
+unsigned jobs_or_cores(unsigned jobs) { return jobs != 0 ? jobs : std::max(1u, std::thread::hardware_concurrency()); }
+
 }  // namespace varve

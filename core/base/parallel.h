@@ -13,4 +13,7 @@ namespace varve {
 void parallel_for(std::size_t count, std::size_t jobs, const CancelFlag& cancel,
                   const std::function<void(std::size_t item, const CancelFlag& stop)>& work);
 
+// How many threads "0: as many as there are cores" means; else `jobs`. At least 1.
+unsigned jobs_or_cores(unsigned jobs);
+
 }  // namespace varve

@@ -4,6 +4,7 @@
 
 #include "core/base/errors.h"
 #include "core/base/log.h"
+#include "core/base/parallel.h"
 #include "core/index/span_reader.h"
 #include "fuse/stream/whole_blob.h"
 
@@ -542,8 +543,7 @@ void SpanFetcher::note_failure(const Task& task, const std::exception_ptr& error
 
 void SpanFetcher::start_threads() {
   if (!threads_.empty()) return;
-  const auto decoders =
-      options_.decode_threads > 0 ? options_.decode_threads : std::max(1u, std::thread::hardware_concurrency());
+  const auto decoders = jobs_or_cores(options_.decode_threads);
   for (unsigned i = 0; i < decoders; ++i) threads_.emplace_back([this] { decode_loop(); });
   threads_.emplace_back([this] { deadline_loop(); });
 }

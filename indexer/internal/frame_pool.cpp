@@ -2,7 +2,8 @@
 
 #include <algorithm>
 #include <memory>
-#include <thread>
+
+#include "core/base/parallel.h"
 
 namespace varve::indexer {
 namespace {
@@ -22,7 +23,7 @@ FrameBatch compress(codec::FrameEncoder& encoder, FrameBatch&& batch) {
 }  // namespace
 
 FramePool make_frame_pool(codec::FrameFormat format, int level, unsigned jobs) {
-  const auto threads = jobs != 0 ? jobs : std::max(1u, std::thread::hardware_concurrency());
+  const auto threads = jobs_or_cores(jobs);
   return {threads, kPendingPerThread * threads, [format, level] {
             return [encoder = std::make_shared<codec::FrameEncoder>(format, level)](FrameBatch&& batch) {
               return compress(*encoder, std::move(batch));

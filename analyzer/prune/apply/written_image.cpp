@@ -5,13 +5,13 @@
 #include <charconv>
 #include <optional>
 #include <set>
-#include <thread>
 
 #include <fmt/format.h>
 
 #include "analyzer/prune/placement.h"
 #include "core/base/calendar.h"
 #include "core/base/errors.h"
+#include "core/base/parallel.h"
 #include "core/oci/discarding_repository.h"
 #include "core/trust/tool_version.h"
 
@@ -75,11 +75,8 @@ void describe_times(const index::RepackTimes& times, std::map<std::string, std::
 std::optional<std::int64_t> read_seconds(const Proof& proof, const char* name) {
   const auto found = proof.written.find(name);
   if (found == proof.written.end()) return std::nullopt;
-  const auto& text = found->second;
-  std::int64_t seconds = 0;
-  const auto [end, error] = std::from_chars(text.data(), text.data() + text.size(), seconds);
-  if (error != std::errc() || end != text.data() + text.size() || seconds < 0 || seconds > kLastSecond)
-    fail<CouldNotRun>("the proof's \"{}\" is {:.40}, no time", name, text);
+  const auto seconds = parse_unix_seconds(found->second);
+  if (!seconds) fail<CouldNotRun>("the proof's \"{}\" is {:.40}, no time", name, found->second);
   return seconds;
 }
 
@@ -136,7 +133,7 @@ void judge_rebuild(ImageWriter& writer, const ImageView& before, const Digest& e
                    const index::Placement& placement, const WriteSettings& settings,
                    const std::filesystem::path& scratch, GateResult& result) {
   auto other = settings;
-  const auto used = settings.jobs != 0 ? settings.jobs : std::max(1u, std::thread::hardware_concurrency());
+  const auto used = jobs_or_cores(settings.jobs);
   other.jobs = used == 1 ? 2 : used - 1;
   std::set<Digest> there;
   add_layers(before.opened().image(), there);
