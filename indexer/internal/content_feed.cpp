@@ -41,6 +41,16 @@ int SpooledLayers::find(std::uint32_t layer) const {
   return found == files_.end() ? -1 : found->second.get();
 }
 
+void prepare_runs(const ContentOrigin& origin, SpooledLayers& spooled, std::string_view path,
+                  const index::FlatEntry& entry, const CancelFlag& cancel, std::vector<index::TreeRun>& runs) {
+  for (const auto& run : entry.runs) {
+    if (run.layer >= origin.index.maps.size())
+      fail<CorruptData>("{}: its content is in layer {}, which the image does not have", path, run.layer);
+    spooled.prepare(run.layer, cancel);
+    runs.push_back(run);
+  }
+}
+
 ContentFeed::ContentFeed(const ContentOrigin& origin, const SpooledLayers& spooled,
                          const std::vector<index::TreeRun>& runs, unsigned threads, const CancelFlag& cancel)
     : origin_(origin),

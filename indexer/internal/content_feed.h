@@ -1,6 +1,7 @@
 #pragma once
 // The contents of many files out of old layers, in the order they are asked for, decoded ahead by several threads: each
 // span once or nearly so.
+#include <algorithm>
 #include <cstdint>
 #include <deque>
 #include <filesystem>
@@ -12,8 +13,10 @@
 #include "core/base/cancel.h"
 #include "core/base/guarded.h"
 #include "core/base/ordered_pool.h"
+#include "core/base/progress.h"
 #include "core/base/unique_fd.h"
 #include "core/index/local_index.h"
+#include "core/index/merge/flat_tree.h"
 #include "core/index/merge/tree.h"
 #include "core/oci/image.h"
 
@@ -42,15 +45,32 @@ class SpooledLayers {
   std::map<std::uint32_t, UniqueFd> files_;
 };
 
+// Adds the runs of a file's content, when their layers can be read. Throws CorruptData for a layer that the image does
+// not have, and what decoding throws.
+void prepare_runs(const ContentOrigin& origin, SpooledLayers& spooled, std::string_view path,
+                  const index::FlatEntry& entry, const CancelFlag& cancel, std::vector<index::TreeRun>& runs);
+
 // Not shared between threads; it has its own.
 class ContentFeed {
  public:
   // `runs`: what will be asked for, in order; they need not ascend. At most `threads` decode at the same time.
   ContentFeed(const ContentOrigin& origin, const SpooledLayers& spooled, const std::vector<index::TreeRun>& runs,
               unsigned threads, const CancelFlag& cancel);
-  // The next bytes of the runs, back to back, in pieces: never empty before the end of all. Valid until the next call.
-  // Throws what reading threw.
-  ByteView next();
+  // Gives `use` the next bytes of the runs, back to back, in pieces. Throws what reading threw, and Cancelled.
+  template <typename Use>
+  void take(std::uint64_t length, Progress& progress, Use&& use) {
+    while (length != 0) {
+      if (rest_.empty()) {
+        cancel_.throw_if_cancelled();
+        rest_ = next();
+      }
+      const auto part = rest_.first(std::size_t(std::min<std::uint64_t>(length, rest_.size())));
+      use(part);
+      progress.add(part.size());
+      rest_ = rest_.subspan(part.size());
+      length -= part.size();
+    }
+  }
 
  private:
   struct Segment {
@@ -70,6 +90,8 @@ class ContentFeed {
     Buffer buffer;
     std::size_t bytes = 0;  // of it
   };
+  // Never empty before the end of all; valid until the next call.
+  ByteView next();
   std::deque<Batch> plan(const std::vector<index::TreeRun>& runs) const;
   std::uint64_t cut_of(const index::TreeRun& run, std::uint64_t done, std::uint64_t room) const;
   void fill();
@@ -83,6 +105,7 @@ class ContentFeed {
   std::deque<Batch> planned_;  // and not begun
   Guarded<std::vector<Buffer>> free_;
   Content given_;                     // to the caller
+  ByteView rest_;                     // of it
   OrderedPool<Batch, Content> pool_;  // last: its threads end first
 };
 

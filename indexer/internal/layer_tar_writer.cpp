@@ -2,9 +2,9 @@
 
 #include <algorithm>
 #include <array>
-#include <thread>
 
 #include "core/base/errors.h"
+#include "core/base/parallel.h"
 #include "core/index/merge/bytecode.h"
 
 namespace varve::indexer {
@@ -44,31 +44,16 @@ bool has_content(const UnitEntry& unit) {
          unit.entry->size != 0;
 }
 
-unsigned decoders_of(const LayerWriterOptions& options) {
-  const auto jobs = options.jobs != 0 ? options.jobs : std::max(1u, std::thread::hardware_concurrency());
-  return std::clamp(jobs, 1u, kMaxDecoders);
-}
-
-std::vector<index::TreeRun> LayerTarWriter::prepare_runs(const LayerPlan& plan) {
-  std::vector<index::TreeRun> runs;
-  for (const auto& unit : plan.entries) {
-    if (!has_content(unit)) continue;
-    for (const auto& run : unit.entry->runs) {
-      if (run.layer >= origin_.index.maps.size())
-        fail<CorruptData>("{}: its content is in layer {}, which the image does not have", unit.path, run.layer);
-      spooled_.prepare(run.layer, work_.cancel);
-      runs.push_back(run);
-    }
-  }
-  return runs;
-}
+unsigned decoders_of(const LayerWriterOptions& options) { return std::min(jobs_or_cores(options.jobs), kMaxDecoders); }
 
 WrittenLayer LayerTarWriter::write(const LayerPlan& plan, const LayerWriter::Sink& sink) {
-  ContentFeed feed(origin_, spooled_, prepare_runs(plan), decoders_of(options_), work_.cancel);
+  std::vector<index::TreeRun> runs;
+  for (const auto& unit : plan.entries)
+    if (has_content(unit)) prepare_runs(origin_, spooled_, unit.path, *unit.entry, work_.cancel, runs);
+  ContentFeed feed(origin_, spooled_, runs, decoders_of(options_), work_.cancel);
   LayerWriter writer(plan.name, options_, sink,
                      [this](const std::string& name, const Digest& content) { check_content(name, content); });
   codec::TarWriter tar([&](ByteView bytes) { collect(writer, bytes); });
-  rest_ = {};
   for (const auto& unit : plan.entries) write_entry(tar, feed, unit);
   tar.finish();
   flush(writer);
@@ -100,29 +85,14 @@ void LayerTarWriter::write_entry(codec::TarWriter& tar, ContentFeed& feed, const
 
 void LayerTarWriter::give_bytecode(codec::TarWriter& tar, ContentFeed& feed, const UnitEntry& unit) {
   Bytes head;
-  take(feed, index::kBytecodeHeadBytes, [&](ByteView part) { append(head, part); });
+  feed.take(index::kBytecodeHeadBytes, work_.progress, [&](ByteView part) { append(head, part); });
   index::set_bytecode_time(head, unit.set_back->bytecode_of_seconds);
   tar.content(head);
   give_content(tar, feed, unit.entry->size - head.size());
 }
 
 void LayerTarWriter::give_content(codec::TarWriter& tar, ContentFeed& feed, std::uint64_t length) {
-  take(feed, length, [&](ByteView part) { tar.content(part); });
-}
-
-template <typename Use>
-void LayerTarWriter::take(ContentFeed& feed, std::uint64_t length, Use&& use) {
-  while (length != 0) {
-    if (rest_.empty()) {
-      work_.cancel.throw_if_cancelled();
-      rest_ = feed.next();
-    }
-    const auto part = rest_.first(std::size_t(std::min<std::uint64_t>(length, rest_.size())));
-    use(part);
-    work_.progress.add(part.size());
-    rest_ = rest_.subspan(part.size());
-    length -= part.size();
-  }
+  feed.take(length, work_.progress, [&](ByteView part) { tar.content(part); });
 }
 
 void LayerTarWriter::give_zeros(codec::TarWriter& tar, std::uint64_t length) {

@@ -41,13 +41,10 @@ class LayerTarWriter {
     Digest content;
   };
 
-  std::vector<index::TreeRun> prepare_runs(const LayerPlan& plan);
   void write_entry(codec::TarWriter& tar, ContentFeed& feed, const UnitEntry& unit);
   // With the time that its source gets; it has no holes.
   void give_bytecode(codec::TarWriter& tar, ContentFeed& feed, const UnitEntry& unit);
   void give_content(codec::TarWriter& tar, ContentFeed& feed, std::uint64_t length);
-  template <typename Use>
-  void take(ContentFeed& feed, std::uint64_t length, Use&& use);
   void give_zeros(codec::TarWriter& tar, std::uint64_t length);
   void check_content(const std::string& name, const Digest& content);
   void collect(LayerWriter& writer, ByteView bytes);
@@ -57,7 +54,6 @@ class LayerTarWriter {
   const LayerWriterOptions& options_;
   SpooledLayers& spooled_;
   const Work work_;
-  ByteView rest_;                  // of the feed's last piece
   Bytes waiting_;                  // for the writer
   std::deque<Expected> expected_;  // digests of files that the writer has not seen whole
 };

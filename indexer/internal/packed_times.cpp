@@ -92,13 +92,7 @@ class BytecodeReader {
       : latest_(latest), work_(work) {
     std::vector<index::TreeRun> runs;
     for (const auto& inode : inodes) {
-      for (const auto& run : inode.leader->entry->runs) {
-        if (run.layer >= origin.content.index.maps.size())
-          fail<CorruptData>("{}: its content is in layer {}, which the image does not have", inode.leader->path,
-                            run.layer);
-        origin.spooled.prepare(run.layer, work.cancel);
-        runs.push_back(run);
-      }
+      prepare_runs(origin.content, origin.spooled, inode.leader->path, *inode.leader->entry, work.cancel, runs);
       work_.progress.expect(inode.leader->entry->size);
     }
     feed_.emplace(origin.content, origin.spooled, runs, origin.decoders, work.cancel);
@@ -107,7 +101,7 @@ class BytecodeReader {
   void read(const Inode& inode, BytecodeByPath& found) {
     Bytes head;
     Sha256 content, timeless, set_back;
-    give(index::kBytecodeHeadBytes, [&](ByteView part) { append(head, part); });
+    feed_->take(index::kBytecodeHeadBytes, work_.progress, [&](ByteView part) { append(head, part); });
     const auto& source = *inode.source.entry;
     const bool late = latest_ && source.mtime_seconds > *latest_;
     content.update(head);
@@ -117,7 +111,7 @@ class BytecodeReader {
     auto other_head = head;
     if (late) index::set_bytecode_time(other_head, *latest_);
     set_back.update(other_head);
-    give(inode.leader->entry->size - head.size(), [&](ByteView part) {
+    feed_->take(inode.leader->entry->size - head.size(), work_.progress, [&](ByteView part) {
       content.update(part);
       timeless.update(part);
       if (late) set_back.update(part);
@@ -137,25 +131,9 @@ class BytecodeReader {
   }
 
  private:
-  template <typename Use>
-  void give(std::uint64_t length, Use&& use) {
-    while (length != 0) {
-      if (rest_.empty()) {
-        work_.cancel.throw_if_cancelled();
-        rest_ = feed_->next();
-      }
-      const auto part = rest_.first(std::size_t(std::min<std::uint64_t>(length, rest_.size())));
-      use(part);
-      work_.progress.add(part.size());
-      rest_ = rest_.subspan(part.size());
-      length -= part.size();
-    }
-  }
-
   std::optional<std::int64_t> latest_;
   const Work work_;
   std::optional<ContentFeed> feed_;
-  ByteView rest_;  // of the feed's last piece
 };
 
 }  // namespace
