@@ -8,8 +8,7 @@
 #include <nlohmann/json.hpp>
 
 #include "analyzer/prune/apply/internal/carried_files.h"
-#include "core/base/json_document.h"
-#include "core/base/strings.h"
+#include "analyzer/prune/apply/session_program.h"
 
 namespace varve::prune {
 namespace {
@@ -17,7 +16,6 @@ namespace {
 using nlohmann::json;
 
 constexpr std::size_t kMaxWords = 4096;  // of an exception
-constexpr std::uint64_t kMaxAnswerBytes = 16 << 20;
 
 json orders_of(const std::vector<ImportTask>& tasks, unsigned jobs, std::chrono::seconds limit) {
   auto list = json::array();
@@ -68,17 +66,7 @@ std::vector<PythonWithDistributions> distributions_by_python(const packages::Inv
 std::vector<std::vector<ImportOutcome>> parse_import_outcomes(std::string_view lines,
                                                               const std::vector<ImportTask>& tasks) {
   std::vector<std::vector<ImportOutcome>> outcomes(tasks.size());
-  bool done = false;
-  for (std::size_t number = 1; !lines.empty(); ++number) {
-    const auto end = std::min(lines.find('\n'), lines.size());
-    const auto what = fmt::format("the import program's line {}", number);
-    const auto line = JsonValue::parse(lines.substr(0, end), what, {.bytes = kMaxAnswerBytes});
-    lines.remove_prefix(std::min(end + 1, lines.size()));
-    if (done) fail<CorruptData>("{} is none of its answers", what);
-    if (line.has("done")) {
-      done = true;
-      continue;
-    }
+  each_answer(lines, "import", [&](const JsonValue& line) {
     const auto index = line["task"].number<std::size_t>();
     if (index >= tasks.size()) line["task"].refuse("is no task that it was given");
     auto& of_task = outcomes[index];
@@ -92,8 +80,7 @@ std::vector<std::vector<ImportOutcome>> parse_import_outcomes(std::string_view l
     if (of_task.size() >= tasks[index].names.size() || tasks[index].names[of_task.size()] != outcome.name)
       line["name"].refuse(fmt::format("is {}, which is not next", outcome.name));
     of_task.push_back(std::move(outcome));
-  }
-  if (!done) throw CorruptData("the import program did not come to its end");
+  });
   for (std::size_t i = 0; i < tasks.size(); ++i)
     if (outcomes[i].size() != tasks[i].names.size())
       fail<CorruptData>("the import program says nothing of {}", tasks[i].names[outcomes[i].size()]);
@@ -110,15 +97,10 @@ std::vector<std::vector<ImportOutcome>> import_in_session(SessionRunner& session
   for (const auto& task : tasks) names += task.names.size();
   // Every name may take its time; that all do is no use of anybody's time, but an end all the same.
   const auto limit = options.limit * std::int64_t(names / jobs + 2) + std::chrono::seconds(120);
-  const auto program = std::string(embedded_file(internal::python_files(), "import_names.py"));
-  const auto orders = orders_of(tasks, jobs, options.limit).dump(-1, ' ', true, json::error_handler_t::replace);
-  const auto result = sessions.run(image, {"/" + python, "-c", program}, orders, limit);
-  if (result.timed_out)
-    fail<CouldNotRun>("the imports with /{} in {} did not end within {} s", python, image.to_string(), limit.count());
-  if (result.exit_status != 0)
-    fail<CouldNotRun>("/{} in {} ended with status {}: {}", python, image.to_string(), result.exit_status,
-                      last_line(result.err).substr(0, kMaxWords));
-  return parse_import_outcomes(result.out, tasks);
+  return parse_import_outcomes(
+      run_in_python(sessions, image, python, embedded_file(internal::python_files(), "import_names.py"),
+                    orders_of(tasks, jobs, options.limit), limit, fmt::format("the imports with /{}", python)),
+      tasks);
 }
 
 }  // namespace varve::prune

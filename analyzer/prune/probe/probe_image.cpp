@@ -6,12 +6,12 @@
 #include <algorithm>
 #include <map>
 #include <set>
-#include <thread>
 
 #include <fmt/format.h>
 
 #include "analyzer/prune/apply/import_session.h"
 #include "core/base/image_path.h"
+#include "core/base/parallel.h"
 #include "core/base/safe_text.h"
 #include "core/base/strings.h"
 
@@ -102,7 +102,7 @@ class Prober {
       for (; end != groups.end() && tasks.size() < kAtOnce && end->first.first == begin->first.first; ++end)
         tasks.push_back(end->second.task);
       auto options = options_.imports;
-      if (options.jobs == 0) options.jobs = std::max(1u, std::thread::hardware_concurrency());
+      options.jobs = jobs_or_cores(options.jobs);
       const auto outcomes = import_in_session(sessions_, image(), begin->first.first, tasks, options);
       std::size_t number = 0;
       for (; begin != end; ++begin) take_imports(begin->second, outcomes[number++]);

@@ -2,13 +2,13 @@
 
 #include <algorithm>
 #include <optional>
-#include <thread>
 
 #include <fmt/format.h>
 #include <nlohmann/json.hpp>
 
+#include "analyzer/prune/apply/session_program.h"
 #include "analyzer/prune/probe/internal/carried_files.h"
-#include "core/base/json_document.h"
+#include "core/base/parallel.h"
 #include "core/base/safe_text.h"
 #include "core/base/strings.h"
 
@@ -17,15 +17,13 @@ namespace {
 
 using nlohmann::json;
 
-constexpr std::uint64_t kMaxAnswerLine = 16 << 20;
 constexpr std::size_t kMaxSaid = 1 << 18;  // of one output; the program gives a quarter of it at most
 constexpr std::size_t kMaxOutcome = 100;
 constexpr std::size_t kMaxFiles = 20'000;
-constexpr std::size_t kMaxWhy = 4096;
 
 std::string carried(std::string_view name) { return std::string(embedded_file(internal::probe_files(), name)); }
 
-std::string text_of(const std::vector<ProgramOrder>& programs, unsigned jobs, std::chrono::seconds limit) {
+json orders_of(const std::vector<ProgramOrder>& programs, unsigned jobs, std::chrono::seconds limit) {
   auto list = json::array();
   for (const auto& program : programs) {
     json one{{"words", program.words}, {"until", program.until_output ? "output" : "exit"}};
@@ -33,12 +31,11 @@ std::string text_of(const std::vector<ProgramOrder>& programs, unsigned jobs, st
     if (program.spy) one["spy"] = true;
     list.push_back(std::move(one));
   }
-  const json orders{{"programs", std::move(list)},
-                    {"jobs", jobs},
-                    {"seconds", limit.count()},
-                    {"spy", carried("spy_on_start.py")},
-                    {"kernel", carried("start_kernel.py")}};
-  return orders.dump(-1, ' ', true, json::error_handler_t::replace);
+  return {{"programs", std::move(list)},
+          {"jobs", jobs},
+          {"seconds", limit.count()},
+          {"spy", carried("spy_on_start.py")},
+          {"kernel", carried("start_kernel.py")}};
 }
 
 std::string cut(std::string text, std::size_t limit) {
@@ -50,17 +47,7 @@ std::string cut(std::string text, std::size_t limit) {
 
 std::vector<ProgramAnswer> parse_program_answers(std::string_view lines, std::size_t programs) {
   std::vector<std::optional<ProgramAnswer>> answers(programs);
-  bool done = false;
-  for (std::size_t number = 1; !lines.empty(); ++number) {
-    const auto end = std::min(lines.find('\n'), lines.size());
-    const auto what = fmt::format("the starting program's line {}", number);
-    const auto line = JsonValue::parse(lines.substr(0, end), what, {.bytes = kMaxAnswerLine});
-    lines.remove_prefix(std::min(end + 1, lines.size()));
-    if (done) fail<CorruptData>("{} is none of its answers", what);
-    if (line.has("done")) {
-      done = true;
-      continue;
-    }
+  each_answer(lines, "starting", [&](const JsonValue& line) {
     const auto index = line["program"].number<std::size_t>();
     if (index >= programs || answers[index]) line["program"].refuse("is no program that is still to be answered for");
     auto files = line["files"].texts(kMaxFiles);
@@ -68,8 +55,7 @@ std::vector<ProgramAnswer> parse_program_answers(std::string_view lines, std::si
                                    .out = cut(line["out"].text(), kMaxSaid),
                                    .err = cut(line["err"].text(), kMaxSaid),
                                    .files = std::move(files)};
-  }
-  if (!done) throw CorruptData("the starting program did not come to its end");
+  });
   std::vector<ProgramAnswer> whole;
   for (auto& answer : answers) {
     if (!answer) fail<CorruptData>("the starting program says nothing of program {}", whole.size() + 1);
@@ -93,18 +79,14 @@ KernelReply read_kernel_reply(const ProgramAnswer& answer) {
 std::vector<ProgramAnswer> start_in_session(SessionRunner& sessions, const Digest& image, const std::string& python,
                                             const std::vector<ProgramOrder>& programs, const StartOptions& options) {
   if (programs.empty()) return {};
-  const auto jobs = options.jobs != 0 ? options.jobs : std::max(1u, std::thread::hardware_concurrency());
+  const auto jobs = jobs_or_cores(options.jobs);
   // Every program may take its time, and a kernel's starter somewhat more.
   const auto limit =
       (options.limit + std::chrono::seconds(30)) * std::int64_t(programs.size() / jobs + 2) + std::chrono::seconds(60);
-  const auto result = sessions.run(image, {"/" + python, "-c", carried("start_programs.py")},
-                                   text_of(programs, jobs, options.limit), limit);
-  if (result.timed_out)
-    fail<CouldNotRun>("what /{} starts in {} did not end within {} s", python, image.to_string(), limit.count());
-  if (result.exit_status != 0)
-    fail<CouldNotRun>("/{} in {} ended with status {}: {}", python, image.to_string(), result.exit_status,
-                      last_line(result.err).substr(0, kMaxWhy));
-  return parse_program_answers(result.out, programs.size());
+  return parse_program_answers(
+      run_in_python(sessions, image, python, carried("start_programs.py"), orders_of(programs, jobs, options.limit),
+                    limit, fmt::format("what /{} starts", python)),
+      programs.size());
 }
 
 }  // namespace varve::prune
