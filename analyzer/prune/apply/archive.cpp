@@ -7,6 +7,7 @@
 
 #include "analyzer/prune/apply/internal/carried_files.h"
 #include "analyzer/prune/gpu_code.h"
+#include "core/base/strings.h"
 
 namespace varve::prune {
 namespace {
@@ -104,19 +105,12 @@ std::map<std::string, std::string> read_tables(const index::FileSource& files, c
 
 std::vector<ArchivedModule> parse_archived_table(std::string_view text) {
   std::vector<ArchivedModule> modules;
-  while (!text.empty()) {
-    const auto end = std::min(text.find('\n'), text.size());
-    auto line = text.substr(0, end);
-    text.remove_prefix(std::min(end + 1, text.size()));
+  for (const auto line : split(text, "\n")) {
     if (line.starts_with('#')) continue;
-    std::vector<std::string> fields;
-    for (;;) {
-      const auto tab = std::min(line.find('\t'), line.size());
-      fields.emplace_back(line.substr(0, tab));
-      if (tab == line.size()) break;
-      line.remove_prefix(tab + 1);
-    }
-    if (fields.size() == 4 && !fields[0].empty()) modules.push_back({fields[0], fields[1], fields[2], fields[3]});
+    const auto fields = split(line, "\t");
+    if (fields.size() == 4 && !fields[0].empty())
+      modules.push_back(
+          {std::string(fields[0]), std::string(fields[1]), std::string(fields[2]), std::string(fields[3])});
   }
   return modules;
 }
@@ -178,22 +172,7 @@ TreeChange archive(const Plan& plan, const packages::Inventory& inventory, const
 
 index::ColdContent cold_content(const Plan& plan, const packages::Inventory& inventory,
                                 const index::FileSource& files) {
-  std::set<std::pair<std::string, std::string>> cold;  // normalised name, source
-  for (const auto& planned : plan.verdicts)
-    if (planned.verdict == Verdict::kCold || planned.verdict == Verdict::kArchived)
-      cold.emplace(planned.name, planned.source);
-  std::vector<std::uint32_t> numbers;
-  std::set<std::string> outer;
-  const auto is_cold = [&](const packages::Distribution& one) {
-    return cold.contains({one.normalized, std::string(packages::source_name(one.source))});
-  };
-  for (const auto& one : inventory.distributions)
-    if (one.vendored_by.empty() && is_cold(one)) outer.insert(one.normalized);
-  for (std::uint32_t i = 0; i < inventory.distributions.size(); ++i) {
-    const auto& one = inventory.distributions[i];
-    if (one.vendored_by.empty() ? is_cold(one) : outer.contains(one.vendored_by)) numbers.push_back(i);
-  }
-  const auto paths = owned_by(numbers, inventory, files);
+  const auto paths = owned_by(planned_distributions(plan, inventory, Verdict::kCold), inventory, files);
   return {.files = {paths.begin(), paths.end()}, .parts = cold_parts(plan, files.tree())};
 }
 

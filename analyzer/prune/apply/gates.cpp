@@ -11,20 +11,6 @@
 namespace varve::prune {
 namespace {
 
-using Identity = std::pair<std::string, std::string>;  // normalised name, source
-
-Identity identity_of(const packages::Distribution& distribution) {
-  return {distribution.normalized, std::string(packages::source_name(distribution.source))};
-}
-
-std::set<Identity> archived_of(const Plan* plan) {
-  std::set<Identity> archived;
-  if (plan == nullptr) return archived;
-  for (const auto& planned : plan->verdicts)
-    if (planned.verdict == Verdict::kArchived) archived.emplace(planned.name, planned.source);
-  return archived;
-}
-
 std::string label_of(const packages::Distribution& distribution) {
   return fmt::format("{} {}", distribution.name, distribution.version);
 }
@@ -74,23 +60,35 @@ GateResult run_gate(const std::string& name, const std::vector<Waiver>& waivers,
   return result;
 }
 
-std::vector<std::uint32_t> archived_distributions(const Plan* plan, const packages::Inventory& inventory) {
-  const auto archived = archived_of(plan);
+std::vector<std::uint32_t> planned_distributions(const Plan& plan, const packages::Inventory& inventory,
+                                                 Verdict least) {
+  std::set<std::pair<std::string, std::string_view>> planned;  // normalised name, source
+  for (const auto& one : plan.verdicts)
+    if (one.verdict >= least) planned.emplace(one.name, one.source);
   std::vector<std::uint32_t> indexes;
-  std::set<std::string> names;
+  std::set<std::string_view> names;
   for (std::uint32_t i = 0; i < inventory.distributions.size(); ++i) {
-    const auto& distribution = inventory.distributions[i];
-    if (!archived.contains(identity_of(distribution)) || !distribution.vendored_by.empty()) continue;
-    if (distribution.source == packages::Source::kDpkg)
-      fail<Unsupported>(
-          "the plan archives {}, which belongs to the operating system: dpkg would still list it; write cold instead",
-          distribution.name);
+    const auto& one = inventory.distributions[i];
+    if (!one.vendored_by.empty() || !planned.contains({one.normalized, packages::source_name(one.source)})) continue;
     indexes.push_back(i);
-    names.insert(distribution.normalized);
+    names.insert(one.normalized);
   }
   for (std::uint32_t i = 0; i < inventory.distributions.size(); ++i)
     if (names.contains(inventory.distributions[i].vendored_by)) indexes.push_back(i);
   std::ranges::sort(indexes);
+  return indexes;
+}
+
+std::vector<std::uint32_t> archived_distributions(const Plan* plan, const packages::Inventory& inventory) {
+  if (plan == nullptr) return {};
+  auto indexes = planned_distributions(*plan, inventory, Verdict::kArchived);
+  for (const auto i : indexes) {
+    const auto& one = inventory.distributions[i];
+    if (one.source == packages::Source::kDpkg && one.vendored_by.empty())
+      fail<Unsupported>(
+          "the plan archives {}, which belongs to the operating system: dpkg would still list it; write cold instead",
+          one.name);
+  }
   return indexes;
 }
 

@@ -71,6 +71,9 @@ struct ImagePair {
   const Plan* plan = nullptr;  // null: nothing may be archived
 };
 
+// The distributions of the inventory to which the plan gives this verdict or a colder one, as indexes, ascending; what
+// they vendor goes along.
+std::vector<std::uint32_t> planned_distributions(const Plan& plan, const packages::Inventory& inventory, Verdict least);
 // The distributions of the inventory that the plan archives, as indexes; what they vendor goes along. Empty without a
 // plan. Throws Unsupported for one of the operating system: its package manager would still list it.
 std::vector<std::uint32_t> archived_distributions(const Plan* plan, const packages::Inventory& inventory);

@@ -1,12 +1,12 @@
 #include <algorithm>
 #include <set>
-#include <thread>
 
 #include <fmt/format.h>
 
 #include "analyzer/prune/apply/import_session.h"
 #include "analyzer/prune/probe/probe_gates.h"
 #include "core/base/image_path.h"
+#include "core/base/parallel.h"
 #include "core/index/merge/mark_cold.h"
 
 namespace varve::prune {
@@ -14,28 +14,6 @@ namespace {
 
 constexpr std::size_t kMaxColdFindings = 1000;
 constexpr std::size_t kImportsAtOnce = 40;
-
-std::string source_of(const packages::Distribution& distribution) {
-  return std::string(packages::source_name(distribution.source));
-}
-
-// What the plan says of distributions of the new image.
-class Near {
- public:
-  explicit Near(const ImagePair& images) : inventory_(images.after) {
-    if (images.plan == nullptr) return;
-    for (const auto& one : images.plan->verdicts)
-      if (one.verdict >= Verdict::kCold) cold_.emplace(one.name, one.source);
-  }
-  bool is_near(std::uint32_t distribution) const {
-    const auto& one = inventory_.distributions[distribution];
-    return !cold_.contains({one.vendored_by.empty() ? one.normalized : one.vendored_by, source_of(one)});
-  }
-
- private:
-  const packages::Inventory& inventory_;
-  std::set<std::pair<std::string, std::string>> cold_;
-};
 
 }  // namespace
 
@@ -47,25 +25,27 @@ void judge_cold_reads(const ProbedPair& pair, const index::ColdRanges& cold,
     result.detail = "nothing in the new image is cold";
     return;
   }
-  const Near near(pair.images);
+  const auto cold_ones = pair.images.plan == nullptr ? std::vector<std::uint32_t>()
+                                                     : planned_distributions(*pair.images.plan, after, Verdict::kCold);
+  const auto is_near = [&](std::uint32_t distribution) { return !std::ranges::binary_search(cold_ones, distribution); };
   // A file of something that is kept near may be cold in part, by a decision of its own: opening it reads no such byte.
   const auto is_cold = [&](std::string_view path) {
     const auto found = shares.find(path);
     if (found == shares.end()) return false;
     const auto& owners = after.owners_of_path(path);
     if (pair.images.plan == nullptr || owners.empty()) return found->second.whole;
-    return std::ranges::none_of(owners, [&](std::uint32_t owner) { return near.is_near(owner); });
+    return std::ranges::none_of(owners, is_near);
   };
   std::size_t names = 0;
   for (const auto& of_python : distributions_by_python(after)) {
     std::set<std::string> wanted;
     for (const auto i : of_python.distributions)
-      if (near.is_near(i)) wanted.insert(after.distributions[i].imports.begin(), after.distributions[i].imports.end());
+      if (is_near(i)) wanted.insert(after.distributions[i].imports.begin(), after.distributions[i].imports.end());
     std::vector<ImportTask> tasks;
     const auto run = [&] {
       pair.cancel.throw_if_cancelled();
       auto options = pair.options.imports;
-      if (options.jobs == 0) options.jobs = std::max(1u, std::thread::hardware_concurrency());
+      options.jobs = jobs_or_cores(options.jobs);
       const auto outcomes = import_in_session(pair.sessions, after.image.value(), of_python.python, tasks, options);
       for (const auto& outcome : outcomes) {
         const auto& one = outcome.front();

@@ -51,7 +51,7 @@ class Comparison {
   }
 
   void judge(GateResult& result) {
-    auto targets = probe_targets(pair_.after, pair_.images.after, pair_.config);
+    auto targets = pair_.targets();
     std::erase_if(targets, [&](const ProbeTarget& target) { return !is_wanted(target); });
     take(targets, pair_.options);
     std::erase_if(targets, [&](const ProbeTarget& target) { return !is_in_doubt(target); });

@@ -1,5 +1,8 @@
 #include "analyzer/prune/probe/probe_gates.h"
 
+#include <memory>
+#include <optional>
+
 #include "core/index/local_index.h"
 
 namespace varve::prune {
@@ -21,7 +24,11 @@ MoreGates probe_gates(SessionRunner& sessions, const usage::Probe* before, const
                           .images = images,
                           .before = *before,
                           .after = opened,
-                          .config = opened.image().config,
+                          .targets =
+                              [found = std::make_shared<std::optional<std::vector<ProbeTarget>>>(), &images, &opened] {
+                                if (!*found) *found = probe_targets(opened, images.after, opened.image().config);
+                                return **found;
+                              },
                           .options = options,
                           .cancel = cancel};
     gates.push_back({"starts", [pair](GateResult& result) { judge_starts(pair, result); }});

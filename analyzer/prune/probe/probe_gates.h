@@ -1,8 +1,10 @@
 #pragma once
 // Gates that ask whether what started in the old image starts in the new one. The old half is the image's kept probe,
 // so only the new image is run, and of it only what a gate is about.
+#include <functional>
 #include <set>
 #include <string>
+#include <vector>
 
 #include "analyzer/prune/apply/run_gates.h"
 #include "analyzer/prune/probe/probe_image.h"
@@ -16,7 +18,7 @@ struct ProbedPair {
   const ImagePair& images;
   const usage::Probe& before;  // of the old image
   const index::FileSource& after;
-  const oci::ImageConfig& config;  // of the new image
+  std::function<std::vector<ProbeTarget>()> targets;  // probe_targets() of the new image: each gate asks for them
   ProbeOptions options;
   const CancelFlag& cancel;
 };

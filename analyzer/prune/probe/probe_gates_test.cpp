@@ -73,7 +73,7 @@ class ProbeGates : public testing::Test {
                           .images = images,
                           .before = *probe_,
                           .after = after_.files.files,
-                          .config = config_,
+                          .targets = [&] { return probe_targets(after_.files.files, after_.inventory, config_); },
                           .options = {},
                           .cancel = cancel};
     return run_gate("starts", {}, [&](GateResult& result) { judge(pair, result); });
