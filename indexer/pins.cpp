@@ -408,7 +408,8 @@ std::vector<Pin> read_whole_list(oci::Repository& repository, const std::vector<
   const auto lost = lost_pins(known, list);
   if (lost.empty()) return list;
   fail<CorruptData>(
-      "{}: this machine knows of {} that the list there does not name: {}; {}; `varve pin repair {}` puts back what was "
+      "{}: this machine knows of {} that the list there does not name: {}; {}; `varve pin repair {}` puts back what "
+      "was "
       "lost, `varve pin rm {}@{}` forgets what was taken back elsewhere",
       repository.name(), lost.size() == 1 ? "a pin" : fmt::format("{} pins", lost.size()), promise_text(lost.front()),
       consequence, repository.name(), repository.name(), lost.front().image.digest.to_string());

@@ -439,7 +439,8 @@ RepackReport repack_image(const RepackInput& input, oci::Repository& destination
   // What is written takes the index at its word, and says it to everybody who pulls the new image.
   if (!input.index.judgement.vouched)
     fail<trust::Untrusted>(
-        "image {}: its index {} was made by others and no key that counts has signed it; index it on this machine first: varve index IMAGE",
+        "image {}: its index {} was made by others and no key that counts has signed it; index it on this machine "
+        "first: varve index IMAGE",
         input.image.digest().to_string(), input.index.blobs.manifest.digest.to_string());
   return Repacker(input, destination, options, work).run(tag);
 }

@@ -61,19 +61,18 @@ TEST(StaticImports, WhatImportingALibraryLoadsIsAsHotAsTheLibrary) {
 TEST(StaticImports, WhatALibraryMayImportIsNotArchivedAndNoMore) {
   auto planning = archiving(
       FakeImage()
-          .add(
-              {.name = "frames",
-               .files =
-                   {{"frames/__init__.py",
-                     "import importlib\n"
-                     "def read_excel():\n    import sheets\n"
-                     "async def later():\n    from waits import x\n"
-                     "def __getattr__(name):\n    return importlib.import_module('lazy')\n"
-                     "if frames_wants:\n    import wished\n"
-                     "engine = import_optional_dependency('engines')\n"
-                     "import ctypes\nlib = ctypes.CDLL('/usr/opt/libs/libone.so')\nOTHER = '/usr/opt/libs/libtwo.so.2'\n"},
-                    {"frames/unreached.py", "import deep\n"},
-                    {"frames/tests/test_it.py", "import tester\n"}}})
+          .add({.name = "frames",
+                .files = {{"frames/__init__.py",
+                           "import importlib\n"
+                           "def read_excel():\n    import sheets\n"
+                           "async def later():\n    from waits import x\n"
+                           "def __getattr__(name):\n    return importlib.import_module('lazy')\n"
+                           "if frames_wants:\n    import wished\n"
+                           "engine = import_optional_dependency('engines')\n"
+                           "import ctypes\nlib = ctypes.CDLL('/usr/opt/libs/libone.so')\n"
+                           "OTHER = '/usr/opt/libs/libtwo.so.2'\n"},
+                          {"frames/unreached.py", "import deep\n"},
+                          {"frames/tests/test_it.py", "import tester\n"}}})
           .add({"sheets"})
           .add({"waits"})
           .add({"lazy"})

@@ -204,13 +204,15 @@ void say_basis(Plan& plan, const UseSets& sets, const ForecastEvidence& evidence
     plan.unsure.push_back(fmt::format("Only the first {} notebooks by path were looked at", kMaxForecastNotebooks));
   if (!sets.complete())
     plan.unsure.push_back(fmt::format(
-        "Of {} sessions only counts per day are looked at; what was used together is known from {} of the {} that are still kept one by one",
+        "Of {} sessions only counts per day are looked at; what was used together is known from {} of the {} that "
+        "are still kept one by one",
         sets.total, evidence.sample.given, evidence.sample.kept));
   if (forecast.judged == 0) {
     plan.unsure.push_back("The forecast could not be checked on held-out halves: too few sessions are kept one by one");
   } else if (std::abs(forecast.held_out_expected - forecast.held_out_seen) > kTolerated * forecast.held_out_seen) {
     plan.unsure.push_back(fmt::format(
-        "Checked on held-out halves of the evidence the forecast was off by more than {:.0f} %: {:.2f} % foretold, {:.2f} % seen",
+        "Checked on held-out halves of the evidence the forecast was off by more than {:.0f} %: {:.2f} % foretold, "
+        "{:.2f} % seen",
         kTolerated * 100, forecast.held_out_expected * 100, forecast.held_out_seen * 100));
   }
   if (forecast.basis == "notebooks")

@@ -143,7 +143,8 @@ WantedGpus wanted_gpus(const std::vector<std::string>& asked, const std::map<std
       const auto found = cuda::gpu_architecture_of_model(model);
       if (!found)
         fail<UsageError>(
-            "--gpu-arch sessions: {} reported \"{}\", whose architecture is not known here; name architectures instead: {}",
+            "--gpu-arch sessions: {} reported \"{}\", whose architecture is not known here; name architectures "
+            "instead: {}",
             report::count_text(sessions, "session", "sessions"), visible(model, 80),
             cuda::names_of(cuda::known_gpu_architectures()));
       wanted.architectures.insert(*found);

@@ -390,18 +390,20 @@ class PlanMaker {
           by_notebooks() ? "No notebook was scanned: there is no data, so nothing goes cold"
           : in_.snapshot.notebooks_distinct == 0
               ? std::string("No session was heard in the window: there is no data, so nothing goes cold")
-              : fmt::format(
-                    "No session was heard in the window: nothing goes cold. {} were scanned: --basis notebooks counts these instead",
-                    count_text(in_.snapshot.notebooks_distinct, "notebook", "notebooks")));
+              : fmt::format("No session was heard in the window: nothing goes cold. {} were scanned: --basis notebooks "
+                            "counts these instead",
+                            count_text(in_.snapshot.notebooks_distinct, "notebook", "notebooks")));
     } else if (!by_notebooks()) {
       const auto image = images_.find(in_.image);
       if (image == images_.end() || image->second->heard == 0)
         unsure.emplace_back(
-            "No session was heard on this very image: what is said comes from other images that have the same distributions");
+            "No session was heard on this very image: what is said comes from other images that have the same "
+            "distributions");
     }
     if (!evidence_.empty() && std::ranges::none_of(evidence_, &Evidence::is_known))
       problem(
-          "The usage database knows none of the image's distributions, so nothing goes cold: `varve usage collect --image` tells it");
+          "The usage database knows none of the image's distributions, so nothing goes cold: `varve usage collect "
+          "--image` tells it");
     for (const auto& problem_text : in_.nodes.inventory().problems)
       unsure.push_back("A record of the image could not be read: " + visible(problem_text));
     const auto sentence = [&](std::string_view kind, std::string_view text) {
@@ -414,7 +416,8 @@ class PlanMaker {
     sentence("unsure", "Too few sessions were heard to let them go cold");
     if (by_notebooks())
       unsure.emplace_back(
-          "Notebooks say what their code imports, runs and installs by name; plugins and data that sessions use besides were not seen");
+          "Notebooks say what their code imports, runs and installs by name; plugins and data that sessions use "
+          "besides were not seen");
     unsure.insert(unsure.end(), in_.unsure.begin(), in_.unsure.end());
   }
 

@@ -156,10 +156,9 @@ TEST(MakePlan, AnExtraCountsWhenSomethingThatStaysAsksForIt) {
   const auto image = [](const std::string& asks) {
     return FakeImage()
         .add({.name = "app", .metadata = "Requires-Dist: " + asks + "\n"})
-        .add(
-            {.name = "lib",
-             .metadata =
-                 "Provides-Extra: socks\nProvides-Extra: all\nRequires-Dist: pysocks; extra == \"socks\"\nRequires-Dist: lib[socks]; extra == \"all\"\nRequires-Dist: numpy; extra == \"all\"\n"})
+        .add({.name = "lib",
+              .metadata = "Provides-Extra: socks\nProvides-Extra: all\nRequires-Dist: pysocks; extra == \"socks\"\n"
+                          "Requires-Dist: lib[socks]; extra == \"all\"\nRequires-Dist: numpy; extra == \"all\"\n"})
         .add({"pysocks"})
         .add({"numpy"});
   };
@@ -195,13 +194,14 @@ TEST(MakePlan, EntryPointsHoldWhatAGroupsOwnerLoads) {
           .add({.name = "by-import", .entry_points = "[skhost.plugins]\nx = by_import\n"})
           .add({.name = "by-rule", .entry_points = "[mysite_hooks]\nx = by_rule\n"}));
   planning.rules.consumers = {{"mysite_*", "own"}};
-  EXPECT_EQ(
-      planning.verdicts(),
-      "by-import cold, by-rule cold, jupyter-client cold, own cold, plugin cold, provisioner cold, pytest cold, scikit-host cold, stranger watch");
+  EXPECT_EQ(planning.verdicts(),
+            "by-import cold, by-rule cold, jupyter-client cold, own cold, plugin cold, provisioner cold, pytest cold, "
+            "scikit-host cold, stranger watch");
   for (const auto* name : {"pytest", "jupyter-client", "own", "scikit-host"}) used(planning.snapshot, name, 500, 200);
   EXPECT_EQ(
       planning.verdicts(),
-      "by-import hot, by-rule hot, jupyter-client hot, own hot, plugin hot, provisioner hot, pytest hot, scikit-host hot, stranger watch");
+      "by-import hot, by-rule hot, jupyter-client hot, own hot, plugin hot, provisioner hot, pytest hot, scikit-host "
+      "hot, stranger watch");
   EXPECT_EQ(first_reason(planning, "plugin"), "entry-point|pytest|loads entry points of the group pytest11");
   EXPECT_EQ(first_reason(planning, "stranger"),
             "unknown-group|nobody.knows|it has entry points in this group, and nobody is known who loads them");
@@ -341,10 +341,10 @@ TEST(MakePlan, TheOperatingSystemStaysAndHoldsNothingOfAnotherPython) {
       .add(debian + "/apt-1.egg-info/requires.txt", "six\n");
   files.add(debian + "/six-1.egg-info/PKG-INFO", "Metadata-Version: 2.1\nName: six\nVersion: 1\n")
       .add("usr/lib/libz.so", "z");
-  files.add(
-      "var/lib/dpkg/status",
-      "Package: python3-apt\nStatus: install ok installed\nVersion: 1\nDepends: zlib1g\n\nPackage: python3-six\nStatus: install ok installed\nVersion: 1\n\n"
-      "Package: zlib1g\nStatus: install ok installed\nVersion: 1\n");
+  files.add("var/lib/dpkg/status",
+            "Package: python3-apt\nStatus: install ok installed\nVersion: 1\nDepends: zlib1g\n\nPackage: python3-six\n"
+            "Status: install ok installed\nVersion: 1\n\n"
+            "Package: zlib1g\nStatus: install ok installed\nVersion: 1\n");
   files.add("var/lib/dpkg/info/python3-apt.list", "/" + debian + "/apt/__init__.py\n/" + debian +
                                                       "/apt-1.egg-info/PKG-INFO\n/" + debian +
                                                       "/apt-1.egg-info/requires.txt\n");

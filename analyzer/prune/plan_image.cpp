@@ -31,7 +31,8 @@ void add_libraries(const ImageView& image, const Nodes& nodes, Graph& graph, std
                    std::vector<std::string>& unsure, std::vector<std::string>& problems) {
   if (!image.tree().has_elf_facts) {
     problems.emplace_back(
-        "The index was made before it held ELF facts, so needs of libraries and CUDA are not known: `varve index --force` makes a new one");
+        "The index was made before it held ELF facts, so needs of libraries and CUDA are not known: `varve index "
+        "--force` makes a new one");
     return;
   }
   const auto loader = image.loader();

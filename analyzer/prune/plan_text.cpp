@@ -106,11 +106,11 @@ void write_consequences(const Plan& plan, std::ostream& out) {
   if (plan.cold_bytes > 0)
     paragraph(
         out,
-        fmt::format(
-            "Cold are {} of the image's compressed bytes{}; {} of them only what goes reaches, over all pinned versions.",
-            human_bytes(plan.cold_bytes - std::min(plan.cold_bytes, archived_bytes)),
-            archived_bytes == 0 ? "" : fmt::format(", archived {}", human_bytes(archived_bytes)),
-            human_bytes(plan.saved_bytes)));
+        fmt::format("Cold are {} of the image's compressed bytes{}; {} of them only what goes reaches, over all pinned "
+                    "versions.",
+                    human_bytes(plan.cold_bytes - std::min(plan.cold_bytes, archived_bytes)),
+                    archived_bytes == 0 ? "" : fmt::format(", archived {}", human_bytes(archived_bytes)),
+                    human_bytes(plan.saved_bytes)));
   if (!plan.gpu_cold.empty()) {
     std::uint64_t bytes = 0;
     for (const auto& file : plan.gpu_cold) bytes += file.cold_bytes();

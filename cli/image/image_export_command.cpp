@@ -83,7 +83,8 @@ void add_image_export_command(CLI::App& image, Context& context) {
       "Examples:\n"
       "  varve image export registry.example/team/notebook:v143 oci:/srv/notebook:v143\n"
       "  varve image export oci:image:latest docker-archive:image.tar:team/notebook:v143\n\n"
-      "The manifest keeps its digest. A docker-archive holds the layers unpacked: `docker load`, `podman load` and `skopeo copy` read it.");
+      "The manifest keeps its digest. A docker-archive holds the layers unpacked: `docker load`, `podman load` and "
+      "`skopeo copy` read it.");
   command->callback([&context, arguments] { run_export(context, *arguments); });
 }
 

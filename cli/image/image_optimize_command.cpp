@@ -125,13 +125,15 @@ void add_image_optimize_command(CLI::App& image, Context& context) {
   command
       ->add_option(
           "--previous", repacking.previous,
-          "With --repack: the image's last version so written, whose layers are used again where nothing in them changed")
+          "With --repack: the image's last version so written, whose layers are used again where nothing in them "
+          "changed")
       ->type_name("IMAGE")
       ->needs(repack);
   command
       ->add_option(
           "--take-over", repacking.keep_as_is,
-          "With --repack: layers that stay as they are, counted from 0, or none; not said: base, CUDA and system layers worth it")
+          "With --repack: layers that stay as they are, counted from 0, or none; not said: base, CUDA and system "
+          "layers worth it")
       ->type_name("N,N")
       ->needs(repack);
   command->add_option("--max-layers", repacking.options.limits.max_layers, "With --repack: of the new image")
@@ -150,12 +152,17 @@ void add_image_optimize_command(CLI::App& image, Context& context) {
   command->footer(
       "Examples:\n"
       "  varve image optimize oci:image:latest oci:better:latest\n"
-      "  varve image optimize registry.example/team/notebook:v143 registry.example/team/notebook:v143-zstd --keep-layers 2\n"
+      "  varve image optimize registry.example/team/notebook:v143 registry.example/team/notebook:v143-zstd "
+      "--keep-layers 2\n"
       "  varve image optimize --repack oci:image:v2 oci:better:v2 --previous oci:better:v1\n\n"
-      "Without --repack every layer stays a layer: config and diff_ids stay, so the new image has the ID of the old one. With it, base and CUDA layers stay and all else is\n"
-      "packed by distribution, so that the next version reuses most layers; the tree of files stays the same, entry by entry, but for times where layers of the previous version\n"
-      "are used again that differ in nothing else (--times exact: never), or where --clamp-mtime sets them back. The old image is not touched. The same image gives\n"
-      "the same bytes at any number of jobs. podman pulls only the parts of a zstd:chunked layer that it does not have; every runtime that reads zstd layers runs it.");
+      "Without --repack every layer stays a layer: config and diff_ids stay, so the new image has the ID of the old "
+      "one. With it, base and CUDA layers stay and all else is\n"
+      "packed by distribution, so that the next version reuses most layers; the tree of files stays the same, entry "
+      "by entry, but for times where layers of the previous version\n"
+      "are used again that differ in nothing else (--times exact: never), or where --clamp-mtime sets them back. The "
+      "old image is not touched. The same image gives\n"
+      "the same bytes at any number of jobs. podman pulls only the parts of a zstd:chunked layer that it does not "
+      "have; every runtime that reads zstd layers runs it.");
   command->callback([&context, arguments] { run_optimize(context, *arguments); });
 }
 

@@ -385,7 +385,8 @@ void add_pin_command(CLI::App& app, Context& context) {
   rm->add_option("--by", removed->by, "The pin that this one made");
   rm->add_flag("--all", removed->all, "All pins of the image that are meant");
   rm->footer(
-      "Example:\n  varve pin rm oci:images:v1\n  varve pin rm oci:images --name v1 --by ann\n  varve pin rm oci:images:v1 --all\n\n"
+      "Example:\n  varve pin rm oci:images:v1\n  varve pin rm oci:images --name v1 --by ann\n"
+      "  varve pin rm oci:images:v1 --all\n\n"
       "An image that was pinned several times is free when the last promise is taken back.");
   rm->callback([&context, removed] { remove_pin(context, *removed); });
 }

@@ -42,7 +42,8 @@ index::Placement place_files(const prune::ImageView& image) {
     return prune::make_placement(image.tree(), image.inventory(), nullptr, &selection);
   }
   log::warn(
-      "{0}: indexed by a Varve that looked at no libraries, so CUDA is not told apart; `varve index --force {0}` mends that",
+      "{0}: indexed by a Varve that looked at no libraries, so CUDA is not told apart; `varve index --force {0}` "
+      "mends that",
       image.reference());
   return prune::make_placement(image.tree(), image.inventory(), nullptr, nullptr);
 }
@@ -119,7 +120,8 @@ void repack_indexed_image(const Context& context, RepackArguments& arguments) {
     previous_layout = indexer::find_layout_record(*previous);
     if (!previous_layout)
       fail<NotFound>(
-          "{}: nothing says how it was packed; --previous takes an image that `varve image optimize --repack` or `varve prune apply` wrote",
+          "{}: nothing says how it was packed; --previous takes an image that `varve image optimize --repack` or "
+          "`varve prune apply` wrote",
           arguments.previous);
   }
   const auto destination = open_destination(context, arguments.image, reference);

@@ -44,7 +44,8 @@ std::string planned_image(const Context& context, const ApplyArguments& argument
     const auto now = context.open_image(given).digest();
     if (now != plan.image)
       fail<UsageError>(
-          "{} is a plan for {}, and {} is {} now: make a new plan, or say --as-planned to work on the image that was planned",
+          "{} is a plan for {}, and {} is {} now: make a new plan, or say --as-planned to work on the image that was "
+          "planned",
           arguments.plan, plan.image.to_string(), given, now.to_string());
   }
   return by_digest(oci::Reference::parse(given), plan.image);
@@ -228,9 +229,12 @@ void add_prune_apply_command(CLI::App& prune, Context& context) {
       "Examples:\n"
       "  varve prune apply plan.json registry.example/team/notebook:v143-pruned --usage usage.db\n"
       "  varve prune apply plan.json --index-only\n\n"
-      "The old image is not touched. The new one gets its tag when all gates of `varve prune check` have passed; exit status 3 if one fails, and nothing\n"
-      "is visible then. The proof is stored beside it. With --index-only the same image gets an index that says what is cold: pinned versions gain too.\n"
-      "The index that is made is not signed by who signed the one before: with --index-only say --sign KEY; a new image is signed by `varve sign DEST --key KEY`.");
+      "The old image is not touched. The new one gets its tag when all gates of `varve prune check` have passed; "
+      "exit status 3 if one fails, and nothing\n"
+      "is visible then. The proof is stored beside it. With --index-only the same image gets an index that says what "
+      "is cold: pinned versions gain too.\n"
+      "The index that is made is not signed by who signed the one before: with --index-only say --sign KEY; a new "
+      "image is signed by `varve sign DEST --key KEY`.");
   apply->callback([&context, arguments] { run_apply(context, *arguments); });
 }
 

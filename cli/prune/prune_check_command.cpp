@@ -108,8 +108,10 @@ void add_prune_check_command(CLI::App& prune, Context& context) {
       ->type_name("IMAGE")
       ->needs(check->get_option("--gate"));
   check->footer(
-      "Example:\n  varve prune check registry.example/team/notebook:v143 registry.example/team/notebook:v143-pruned --usage usage.db\n\n"
-      "Gates: tree, metadata, elf, cuda, pins, starts, listed, scripts, cold, imports, replay, rebuild. One that could not run fails too, unless the plan waives it by name. Rebuild is asked with --gate alone.\n"
+      "Example:\n  varve prune check registry.example/team/notebook:v143 registry.example/team/notebook:v143-pruned "
+      "--usage usage.db\n\n"
+      "Gates: tree, metadata, elf, cuda, pins, starts, listed, scripts, cold, imports, replay, rebuild. One that "
+      "could not run fails too, unless the plan waives it by name. Rebuild is asked with --gate alone.\n"
       "An image that `varve prune apply` wrote has a proof beside it, which is checked too, years later as well.\n"
       "Imports run in sessions of both images, without network.");
   check->callback([&context, arguments] { run_check(context, *arguments); });

@@ -199,8 +199,10 @@ void add_prune_plan_command(CLI::App& prune, Context& context) {
       ->capture_default_str();
   command->add_flag("--all", arguments->text.all, "Rows for what stays, too");
   command->footer(
-      "Examples:\n  varve prune plan oci:images:v144 --usage usage.db -o v144.plan.json\n  varve prune plan oci:images:v144 --usage usage.db --keep images/keep/team.toml --previous v143.plan.json "
-      "--archive-after 180d\n  varve prune plan oci:images:v144 --usage usage.db --gpu-arch sm_80,sm_90 -o v144.plan.json\n  varve prune plan oci:images:v144 --usage usage.db --explain bs4");
+      "Examples:\n  varve prune plan oci:images:v144 --usage usage.db -o v144.plan.json\n"
+      "  varve prune plan oci:images:v144 --usage usage.db --keep images/keep/team.toml --previous v143.plan.json "
+      "--archive-after 180d\n  varve prune plan oci:images:v144 --usage usage.db --gpu-arch sm_80,sm_90 -o "
+      "v144.plan.json\n  varve prune plan oci:images:v144 --usage usage.db --explain bs4");
   command->callback([&context, arguments] { run_plan(context, *arguments); });
 }
 

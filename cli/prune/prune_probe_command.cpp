@@ -114,7 +114,8 @@ void add_prune_probe_command(CLI::App& prune, Context& context) {
   const auto arguments = std::make_shared<ProbeArguments>();
   auto* command = prune.add_subcommand(
       "probe",
-      "Start everything of an image once, each alone: imports, scripts, kernels, extensions. What they load is kept for plans");
+      "Start everything of an image once, each alone: imports, scripts, kernels, extensions. What they load is kept "
+      "for plans");
   command->add_option("IMAGE", arguments->image, "The image; it must be indexed")->required();
   command
       ->add_option(
@@ -126,7 +127,9 @@ void add_prune_probe_command(CLI::App& prune, Context& context) {
       ->type_name("N")
       ->capture_default_str();
   command->footer(
-      "What runs is the image's own, in sessions without network of which nothing stays.\n\nExamples:\n  varve prune probe oci:images:v144 --usage usage.db\n  varve prune probe oci:images:v144 --usage usage.db --again --json");
+      "What runs is the image's own, in sessions without network of which nothing stays.\n\nExamples:\n"
+      "  varve prune probe oci:images:v144 --usage usage.db\n  varve prune probe oci:images:v144 --usage usage.db "
+      "--again --json");
   command->callback([&context, arguments] { run_probe(context, *arguments); });
 }
 

@@ -178,7 +178,8 @@ std::optional<std::string> why_not_for_peer(pid_t pid) {
   if (error) return std::nullopt;  // not ours to look at; it has passed the check of its user
   const auto ours = std::filesystem::read_symlink("/proc/self/ns/mnt", error);
   if (error || theirs == ours) return std::nullopt;
-  return "this command runs in another mount namespace than the daemon, so that it would not see the mount; give it a daemon of its own with --root DIR, or run it outside";
+  return "this command runs in another mount namespace than the daemon, so that it would not see the mount; give it "
+         "a daemon of its own with --root DIR, or run it outside";
 }
 
 ControlServer::ControlServer(Daemon& daemon, const std::filesystem::path& socket, Events events)

@@ -132,7 +132,8 @@ TEST_F(Notebooks, ForetellEachOthersNeedsWithinAFifth) {
       seen += both_seen / 40;
     }
     std::cout << fmt::format(
-        "cold up to {} uses: foretold {:.2f} %, seen {:.2f} %; both ways, 20 seeds: {:.2f} to {:.2f} of what is seen; one way alone: {} of {} within 20 %\n",
+        "cold up to {} uses: foretold {:.2f} %, seen {:.2f} %; both ways, 20 seeds: {:.2f} to {:.2f} of what is "
+        "seen; one way alone: {} of {} within 20 %\n",
         max_uses, expected * 100, seen * 100, least, most, one_way_within, one_way);
     EXPECT_NEAR(expected / seen, 1, 0.05) << "no bias, cold up to " << max_uses << " uses";
   }
@@ -315,7 +316,8 @@ TEST_F(Notebooks, ArePlannedForThroughTheDatabase) {
   EXPECT_EQ(plan.affected_users, 0U) << "no session was heard of";
   for (const auto& notebook : plan.affected) EXPECT_FALSE(notebook.distributions.empty());
   std::cout << fmt::format(
-      "through the database, cold up to 2 uses: {} distributions, {} of {} notebooks touch one; foretold {:.2f} %, at most {:.2f} %; held out {:.2f} and {:.2f} %\n",
+      "through the database, cold up to 2 uses: {} distributions, {} of {} notebooks touch one; foretold {:.2f} %, "
+      "at most {:.2f} %; held out {:.2f} and {:.2f} %\n",
       twice_at_most, plan.forecast.touching, plan.forecast.sessions, plan.forecast.expected_rate * 100,
       plan.forecast.at_most * 100, plan.forecast.held_out_expected * 100, plan.forecast.held_out_seen * 100);
 

@@ -13,7 +13,8 @@ namespace varve::prune {
 namespace {
 
 constexpr std::string_view kHead =
-    "# Varve archived 1: what this image no longer has. A line each: module, project, version, the last image that has it.\n";
+    "# Varve archived 1: what this image no longer has. A line each: module, project, version, the last image that "
+    "has it.\n";
 constexpr std::int64_t kSecondsPerDay = 86'400;
 
 std::string plain(std::string text) {
@@ -139,7 +140,8 @@ TreeChange archive(const Plan& plan, const packages::Inventory& inventory, const
     });
     if (!distribution.imports.empty() && !seen)
       fail<Unsupported>(
-          "the plan archives {} of {}, which is no site folder of a Python of this image: nobody would say where it went; write cold instead",
+          "the plan archives {} of {}, which is no site folder of a Python of this image: nobody would say where it "
+          "went; write cold instead",
           distribution.name, distribution.site.empty() ? distribution.record : distribution.site);
     if (seen) sites.insert(distribution.site);
   }

@@ -219,7 +219,8 @@ void judge_replay(SessionRunner& sessions, const ImagePair& images, const Import
   // hold.
   if (sets.notebooks != 0 && sets.sets.empty())
     fail<CouldNotRun>(
-        "of {} notebooks the usage database has none that imports something of {}: does it know the image (`varve usage collect --image`)?",
+        "of {} notebooks the usage database has none that imports something of {}: does it know the image (`varve "
+        "usage collect --image`)?",
         sets.notebooks, images.before.image.value().to_string());
   std::map<std::vector<std::string>, const ImportSet*> distinct;
   std::set<std::string> lost, left_out;

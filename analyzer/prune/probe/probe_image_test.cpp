@@ -125,7 +125,8 @@ TEST_F(ProbeImage, ExtensionsThatTheImageDoesNotHaveAreNotBelieved) {
   image_.files.add("usr/local/share/jupyter/labextensions/@scope/git/package.json", "{}");
   says().programs["/usr/local/bin/jupyter-server extension list"] = {
       {"err",
-       "Config dir: /x\n    \x1b[1mgit_ext\x1b[0m \x1b[32menabled\x1b[0m\n    - Validating git_ext...\n    made_up enabled\n    off disabled\n"}};
+       "Config dir: /x\n    \x1b[1mgit_ext\x1b[0m \x1b[32menabled\x1b[0m\n    - Validating git_ext...\n"
+       "    made_up enabled\n    off disabled\n"}};
   says().programs["/usr/local/bin/jupyter-labextension list"] = {
       {"out", "JupyterLab v4\n        @scope/git v0.5 enabled OK (python, git_ext)\n        made-up v1 enabled OK\n"}};
   EXPECT_THAT(items(ProbedKind::kServerExtension), ElementsAre("git_ext: ok"));

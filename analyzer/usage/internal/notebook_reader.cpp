@@ -108,7 +108,8 @@ void FleetResolver::read_programs(SqlConnection& sql, std::int64_t image) {
 
 void FleetResolver::read_distributions(SqlConnection& sql, std::int64_t image) {
   sql.query(
-      "SELECT DISTINCT distribution.name, distribution_id FROM package JOIN distribution ON distribution.id = distribution_id "
+      "SELECT DISTINCT distribution.name, distribution_id FROM package JOIN distribution ON distribution.id = "
+      "distribution_id "
       "WHERE image_id = $1",
       {image}, [&](const SqlRow& row) { distributions_[row.text(0)].push_back(row.number(1)); });
 }

@@ -9,8 +9,10 @@ namespace {
 std::int64_t store_notebook(SqlConnection& sql, const notebooks::ScannedFile& file) {
   std::int64_t id = 0;
   sql.query(
-      "INSERT INTO notebook (path, format, language, code_cells, code_digest, day) VALUES ($1, $2, $3, $4, $5, $6) ON CONFLICT (path) DO UPDATE SET "
-      "format = excluded.format, language = excluded.language, code_cells = excluded.code_cells, code_digest = excluded.code_digest, "
+      "INSERT INTO notebook (path, format, language, code_cells, code_digest, day) VALUES ($1, $2, $3, $4, $5, $6) "
+      "ON CONFLICT (path) DO UPDATE SET "
+      "format = excluded.format, language = excluded.language, code_cells = excluded.code_cells, code_digest = "
+      "excluded.code_digest, "
       "day = excluded.day RETURNING id",
       {clean_text(file.path), clean_text(file.format), clean_text(file.language), std::int64_t(file.code_cells),
        file.code_digest.to_string(), std::int64_t(today_utc())},

@@ -396,7 +396,8 @@ class ElfFactsReader::Impl {
       const auto limit = std::min<std::uint64_t>(bytes - offset, kMaxElfTextBytes);
       if (!want(Table::kText, {text.file_offset, limit}, texts_.size() - 1))
         damaged(
-            "a name of the dynamic section lies behind the file's first 4 MiB, in front of that section, and was not kept");
+            "a name of the dynamic section lies behind the file's first 4 MiB, in front of that section, and was not "
+            "kept");
     }
   }
 
