@@ -138,6 +138,11 @@ void wait_for_client_to_go(int fd) {
   }
 }
 
+void drip_until_client_goes(int fd) {
+  const std::byte drop{};
+  while (send_all(fd, {&drop, 1})) std::this_thread::sleep_for(std::chrono::milliseconds(100));
+}
+
 void reset_on_close(int fd) {
   const linger now{.l_onoff = 1, .l_linger = 0};
   ::setsockopt(fd, SOL_SOCKET, SO_LINGER, &now, sizeof now);
@@ -230,6 +235,9 @@ bool FakeHttpServer::answer(int fd, const FakeHttpRequest& request, const FakeHt
     }
     case Break::kStall:
       wait_for_client_to_go(fd);
+      return false;
+    case Break::kDrip:
+      drip_until_client_goes(fd);
       return false;
   }
   return false;

@@ -38,8 +38,8 @@ struct FakeHttpResponse {
   ByteRange part = {};  // of the body; what is sent
 
   // Breakage: after `break_after` bytes of the part the connection ends (kClose), ends with a reset, or says nothing
-  // more until the client gives up (kStall).
-  enum class Break { kNone, kClose, kReset, kStall };
+  // more until the client gives up (kStall), or says a byte now and then (kDrip).
+  enum class Break { kNone, kClose, kReset, kStall, kDrip };
   Break breaks = Break::kNone;
   std::uint64_t break_after = 0;
   bool no_length = false;  // no Content-Length: the end of the connection is the end of the body

@@ -95,6 +95,16 @@ TEST_F(RegistryReadTest, BrokenTransfersGoOnWhereTheyStopped) {
   }
 }
 
+TEST_F(RegistryReadTest, ATransferThatDripsIsBroken) {
+  options_.stall_timeout_ms = 1000;
+  registry_.set([&](Switches& s) { s.breaks = Break::kDrip, s.break_after = 30'000, s.break_count = 1; });
+  EXPECT_EQ(read(*open(), blob_, late_).size(), late_.length);
+  EXPECT_EQ(registry_.count(Kind::kBlob), 2u);
+  registry_.set([&](Switches& s) { s.break_after = 1, s.break_count = -1; });
+  options_.max_attempts = 2;
+  EXPECT_THAT(message_of([&] { read(*open(), blob_, late_); }), HasSubstr("next to none"));
+}
+
 TEST_F(RegistryReadTest, WholeBlobThatBreaksIsResumedAndItsDigestChecked) {
   registry_.set([](Switches& s) { s.breaks = Break::kClose, s.break_after = 1'000'000, s.break_count = 2; });
   EXPECT_EQ(read(*open(), blob_, {0, blob_.size}), content_);

@@ -48,6 +48,7 @@ RegistryRepository::RegistryRepository(const Reference& reference, const Registr
 RegistryRepository::~RegistryRepository() = default;
 
 std::string RegistryRepository::name() const { return parts_->name; }
+std::string RegistryRepository::origin() const { return parts_->name.substr(0, parts_->name.find('/')); }
 
 Document RegistryRepository::manifest(std::string_view selector) {
   return named(parts_->name, [&] {

@@ -27,6 +27,7 @@ class RegistryRepository final : public Repository {
   ~RegistryRepository() override;
 
   std::string name() const override;
+  std::string origin() const override;
   Document manifest(std::string_view selector) override;
   void read_blob(const Descriptor& blob, ByteRange compressed_range, const ByteSink& sink) override;
   bool serves_ranges() const override;

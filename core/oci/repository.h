@@ -48,6 +48,8 @@ class Repository {
 
   // For messages and status: "oci:/srv/image" or "registry.example/team/app". Holds no credentials.
   virtual std::string name() const = 0;
+  // Who answers: a registry's host and port. What is silent there is silent for all of its repositories.
+  virtual std::string origin() const { return name(); }
 
   // By tag, or by digest ("sha256:..."). "" in a layout folder means its only image (our own artifacts are not
   // counted).
@@ -83,7 +85,7 @@ struct RegistryOptions {
   bool plain_http = false;         // loopback hosts may always use it
   int max_attempts = 6;            // of one request, with back-off
   int connect_timeout_ms = 10'000;
-  int stall_timeout_ms = 20'000;         // no byte for so long = broken transfer, tried again
+  int stall_timeout_ms = 20'000;         // less than 1 KiB/s for so long = broken transfer, tried again
   std::uint64_t upload_chunk_bytes = 0;  // 0 = monolithic; else PATCH chunks
   bool referrers_api = true;             // false: use the tag fallback only
 };

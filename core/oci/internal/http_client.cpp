@@ -68,7 +68,9 @@ struct Exchange {
   bool head_done = false;
   bool enough = false;
   std::uint64_t sent = 0;
+  std::uint64_t received = 0;  // of the body
   SteadyClock::time_point last_activity = SteadyClock::now();
+  SteadyClock::duration in_callbacks{};  // time that sinks and sources took
   std::exception_ptr thrown;
   char error_text[CURL_ERROR_SIZE] = "";
 
@@ -76,12 +78,14 @@ struct Exchange {
   template <typename Operation>
   std::size_t guard(std::size_t on_throw, Operation&& operation) noexcept {
     std::size_t result = on_throw;
+    const auto began = SteadyClock::now();
     try {
       result = operation();
     } catch (...) {
       thrown = std::current_exception();
     }
     last_activity = SteadyClock::now();  // after the callback: time that a sink takes is not a stall
+    in_callbacks += last_activity - began;
     return result;
   }
 
@@ -125,6 +129,7 @@ std::size_t header_callback(char* data, std::size_t size, std::size_t count, voi
 
 std::size_t write_callback(char* data, std::size_t size, std::size_t count, void* exchange_pointer) {
   auto& exchange = *static_cast<Exchange*>(exchange_pointer);
+  exchange.received += size * count;
   return exchange.guard(0, [&]() -> std::size_t {
     if (exchange.add_body(as_bytes({data, size * count}))) return size * count;
     exchange.enough = true;
@@ -216,8 +221,36 @@ void set_up(CURL* easy, const HttpClientOptions& options, const HttpRequest& req
   ::curl_easy_setopt(easy, CURLOPT_CUSTOMREQUEST, request.method.c_str());
 }
 
-// Absent if nothing moved for too long.
+// Whoever sends a byte now and then is as bad as whoever is silent: of each stretch of the stall timeout, time in sinks
+// not counted, so many bytes a second are asked.
+constexpr std::uint64_t kFloorBytesPerSecond = 1024;
+
+class Throughput {
+ public:
+  Throughput(const Exchange& exchange, std::chrono::milliseconds stretch) : exchange_(exchange), stretch_(stretch) {}
+
+  bool below_floor() {
+    const auto now = SteadyClock::now();
+    if (now - began_ - (exchange_.in_callbacks - in_callbacks_) < stretch_) return false;
+    const auto moved = exchange_.sent + exchange_.received;
+    const bool below = (moved - moved_) * 1000 < kFloorBytesPerSecond * std::uint64_t(stretch_.count());
+    began_ = now;
+    in_callbacks_ = exchange_.in_callbacks;
+    moved_ = moved;
+    return below;
+  }
+
+ private:
+  const Exchange& exchange_;
+  const std::chrono::milliseconds stretch_;
+  SteadyClock::time_point began_ = SteadyClock::now();
+  SteadyClock::duration in_callbacks_{};
+  std::uint64_t moved_ = 0;
+};
+
+// Absent if nothing, or next to nothing, moved for too long.
 std::optional<CURLcode> drive(CURLM* multi, const Exchange& exchange, std::chrono::milliseconds stall_timeout) {
+  Throughput throughput(exchange, stall_timeout);
   for (int running = 1; running > 0;) {
     if (::curl_multi_perform(multi, &running) != CURLM_OK) return CURLE_FAILED_INIT;
     if (running == 0) break;
@@ -225,6 +258,8 @@ std::optional<CURLcode> drive(CURLM* multi, const Exchange& exchange, std::chron
     const bool all_sent = stores && exchange.sent == exchange.request.body_bytes;
     const auto idle = SteadyClock::now() - exchange.last_activity;
     if (idle > stall_timeout * (all_sent ? kCommitPatience : 1)) return std::nullopt;
+    // Before the answer begins silence is what counts: servers think.
+    if (!all_sent && exchange.head_done && throughput.below_floor()) return std::nullopt;
     ::curl_multi_poll(multi, nullptr, 0, kPollMs, nullptr);
   }
   int left = 0;
@@ -254,7 +289,9 @@ HttpResponse HttpClient::exchange(const HttpRequest& request) {
     });
   if (exchange.thrown) std::rethrow_exception(exchange.thrown);
   const auto where = request.method + " " + request.url.shown();
-  if (!result) throw TransportError(fmt::format("{}: no byte for {} ms", where, options_.stall_timeout.count()), false);
+  if (!result)
+    throw TransportError(fmt::format("{}: no byte, or next to none, for {} ms", where, options_.stall_timeout.count()),
+                         false);
   if (*result == CURLE_OK || exchange.enough) return std::move(exchange.response);
   const std::string reason = exchange.error_text[0] != '\0' ? exchange.error_text : ::curl_easy_strerror(*result);
   if (is_permanent(*result)) fail<Error>("{}: {}", where, reason);
