@@ -13,6 +13,10 @@ namespace {
 // more would take their share of the link from the first reader that comes.
 constexpr unsigned kBackgroundRequests = 2;
 constexpr std::chrono::milliseconds kLongestWait{100};  // for clocks that are turned by hand
+// Readers of an origin that sent nothing for so long do not keep the background work of others from the link.
+constexpr std::chrono::seconds kSilence{2};
+// Threads are started as requests need them: enough for so many origins that use all their connections.
+constexpr unsigned kBusyOrigins = 8;
 
 }  // namespace
 
@@ -58,6 +62,8 @@ void RangeFetcher::start_threads() {
 void RangeFetcher::want(std::shared_ptr<PieceSource> source, std::size_t piece, Priority priority, unsigned nth,
                         std::chrono::milliseconds delay) {
   const Key key{source.get(), piece};
+  const auto repository = source->repository(nth);
+  const auto origin = repository ? repository->origin() : "";
   {
     const std::lock_guard lock(mutex_);
     if (stopping_) return;
@@ -66,6 +72,7 @@ void RangeFetcher::want(std::shared_ptr<PieceSource> source, std::size_t piece, 
     auto& queued = entry->second;
     if (fresh) {
       queued = {.source = std::move(source),
+                .origin = &origins_[origin],
                 .priority = priority,
                 .sequence = next_sequence_++,
                 .nth = nth,
@@ -97,12 +104,12 @@ RangeFetcher::Together::~Together() {
 
 void RangeFetcher::make_ready(const Key& key, Queued& queued) {
   queued.ready = true;
-  ready_of(*queued.source).emplace(queued.priority, queued.sequence, key);
+  queued.origin->ready_of(*queued.source).emplace(queued.priority, queued.sequence, key);
 }
 
 void RangeFetcher::raise(const Key& key, Queued& queued, Priority priority) {
   if (queued.priority <= priority) return;
-  if (queued.ready) ready_of(*queued.source).erase({queued.priority, queued.sequence, key});
+  if (queued.ready) queued.origin->ready_of(*queued.source).erase({queued.priority, queued.sequence, key});
   queued.priority = priority;
   queued.sequence = next_sequence_++;  // behind the readers that wait already
   if (queued.ready) make_ready(key, queued);
@@ -125,7 +132,7 @@ bool RangeFetcher::forget(const PieceSource& source, std::size_t piece) {
   const auto entry = queued_.find(key);
   if (entry == queued_.end()) return false;
   if (entry->second.ready)
-    ready_of(source).erase({entry->second.priority, entry->second.sequence, key});
+    entry->second.origin->ready_of(source).erase({entry->second.priority, entry->second.sequence, key});
   else
     delayed_.erase({entry->second.not_before, key});
   queued_.erase(entry);
@@ -134,8 +141,11 @@ bool RangeFetcher::forget(const PieceSource& source, std::size_t piece) {
 
 bool RangeFetcher::idle() const {
   const std::lock_guard lock(mutex_);
-  return in_flight_[int(Priority::kReader)] == 0 && in_flight_[int(Priority::kReadAhead)] == 0 &&
-         (ready_.empty() || std::get<0>(*ready_.begin()) == Priority::kBackground);
+  return std::all_of(origins_.begin(), origins_.end(), [](const auto& entry) {
+    const auto& origin = entry.second;
+    return origin.in_flight[int(Priority::kReader)] == 0 && origin.in_flight[int(Priority::kReadAhead)] == 0 &&
+           (origin.ready.empty() || std::get<0>(*origin.ready.begin()) == Priority::kBackground);
+  });
 }
 
 void RangeFetcher::stop() {
@@ -144,8 +154,7 @@ void RangeFetcher::stop() {
     const std::lock_guard lock(mutex_);
     stopping_ = true;
     queued_.clear();
-    ready_.clear();
-    ready_small_.clear();
+    for (auto& [name, origin] : origins_) origin.ready.clear(), origin.ready_small.clear();
     delayed_.clear();
     threads.swap(threads_);
   }
@@ -159,24 +168,33 @@ void RangeFetcher::work() {
     wake_delayed();
     auto request = choose();
     if (!request) {
-      if (delayed_.empty())
+      ++waiting_threads_;
+      if (delayed_.empty() && !look_again_)
         changed_.wait(lock);
       else
-        changed_.wait_for(lock, std::clamp<Clock::TimePoint::duration>(delayed_.begin()->first - clock_.now(),
-                                                                       std::chrono::milliseconds(1), kLongestWait));
+        changed_.wait_for(lock, delayed_.empty() ? Clock::TimePoint::duration(kLongestWait)
+                                                 : std::clamp<Clock::TimePoint::duration>(
+                                                       delayed_.begin()->first - clock_.now(),
+                                                       std::chrono::milliseconds(1), kLongestWait));
+      --waiting_threads_;
       continue;
     }
     take_from_queue(*request);
+    auto& origin = *request->origin;
     const auto priority = request->priority;
     const bool bulk = request->bulk;
-    ++in_flight_[int(priority)];
-    bulk_in_flight_ += bulk ? 1 : 0;
+    ++origin.in_flight[int(priority)];
+    origin.bulk_in_flight += bulk ? 1 : 0;
+    origin.last_byte = clock_.now();
+    // Somebody has to look at what the other origins want while this thread is at work.
+    if (waiting_threads_ == 0 && threads_.size() < std::size_t(options_.connections) * kBusyOrigins)
+      threads_.emplace_back([this] { work(); });
     lock.unlock();
     changed_.notify_one();  // there may be work for another thread as well
     run(std::move(*request));
     lock.lock();
-    --in_flight_[int(priority)];
-    bulk_in_flight_ -= bulk ? 1 : 0;
+    --origin.in_flight[int(priority)];
+    origin.bulk_in_flight -= bulk ? 1 : 0;
     changed_.notify_one();
   }
 }
@@ -191,37 +209,64 @@ void RangeFetcher::wake_delayed() {
 }
 
 std::optional<RangeFetcher::Request> RangeFetcher::choose() {
+  look_again_ = false;
   if (together_ > 0) return std::nullopt;
-  if (auto request = choose_from(ready_small_)) return request;
-  return choose_from(ready_);
+  if (auto request = choose_from(&Origin::ready_small)) return request;
+  return choose_from(&Origin::ready);
 }
 
-std::optional<RangeFetcher::Request> RangeFetcher::choose_from(const Ready& ready) {
-  if (ready.empty()) return std::nullopt;
-  // If the first cannot start, nothing behind it may overtake: it would take the memory or the connection that the
-  // first waits for.
-  auto request = merge(std::get<Key>(*ready.begin()));
-  if (!may_start(request)) return std::nullopt;
-  return request;
+// The first piece of each origin, the most wanted of them first.
+std::optional<RangeFetcher::Request> RangeFetcher::choose_from(Ready Origin::*ready) {
+  Ready firsts;
+  for (auto& [name, origin] : origins_)
+    if (!(origin.*ready).empty()) firsts.insert(*(origin.*ready).begin());
+  // If the first of an origin cannot start, nothing behind it may overtake: it would take the memory or the connection
+  // that the first waits for. Memory is waited for by all origins but those that have nothing on the wire.
+  bool memory_is_waited_for = false;
+  for (const auto& first : firsts) {
+    auto request = merge(std::get<Key>(first));
+    const auto may = may_start(request);
+    if (may == MayStart::kYes && (!memory_is_waited_for || request.origin->requests() == 0)) return request;
+    memory_is_waited_for = memory_is_waited_for || may == MayStart::kNoMemory;
+    look_again_ = look_again_ || (may == MayStart::kNoConnection && request.priority == Priority::kBackground);
+  }
+  return std::nullopt;
 }
 
-bool RangeFetcher::may_start(const Request& request) const {
+RangeFetcher::MayStart RangeFetcher::may_start(const Request& request) const {
   const auto priority = request.priority;
-  if (request.source->needs_no_budget()) return priority == Priority::kReader || bulk_in_flight_ < bulk_limit_;
+  const auto& origin = *request.origin;
+  if (origin.requests() >= std::max(2u, options_.connections)) return MayStart::kNoConnection;
+  const bool bulk_is_full = priority != Priority::kReader && origin.bulk_in_flight >= bulk_limit_;
+  if (request.source->needs_no_budget()) return bulk_is_full ? MayStart::kNoConnection : MayStart::kYes;
   const auto used = budget_.used();
   // Read-ahead leaves a quarter of the memory to readers. A piece larger than all of it may go alone.
   const auto limit =
       priority == Priority::kReader ? options_.max_in_flight_bytes : options_.max_in_flight_bytes / 4 * 3;
-  if (used > 0 && used + request.range.length > limit) return false;
-  if (priority == Priority::kReader) return true;
-  if (bulk_in_flight_ >= bulk_limit_) return false;
-  if (priority == Priority::kReadAhead) return true;
-  return in_flight_[int(Priority::kReader)] == 0 && in_flight_[int(Priority::kBackground)] < kBackgroundRequests;
+  const bool others_fetch = std::any_of(origins_.begin(), origins_.end(), [&](const auto& entry) {
+    return &entry.second != &origin && entry.second.requests() > 0;
+  });
+  const bool first_of_its_origin = priority == Priority::kReader && others_fetch && origin.requests() == 0;
+  if (used > 0 && used + request.range.length > limit && !first_of_its_origin) return MayStart::kNoMemory;
+  if (bulk_is_full) return MayStart::kNoConnection;
+  return priority != Priority::kBackground || background_may_start(origin) ? MayStart::kYes : MayStart::kNoConnection;
 }
+
+bool RangeFetcher::background_may_start(const Origin& origin) const {
+  if (origin.in_flight[int(Priority::kReader)] > 0 ||
+      origin.in_flight[int(Priority::kBackground)] >= kBackgroundRequests)
+    return false;
+  return std::all_of(origins_.begin(), origins_.end(), [&](const auto& entry) {
+    return entry.second.in_flight[int(Priority::kReader)] == 0 || is_silent(entry.second);
+  });
+}
+
+bool RangeFetcher::is_silent(const Origin& origin) const { return clock_.now() - origin.last_byte.load() > kSilence; }
 
 RangeFetcher::Request RangeFetcher::merge(Key key) {
   const auto& first = queued_.at(key);
   Request request{.source = first.source,
+                  .origin = first.origin,
                   .pieces = {key.second},
                   .range = first.source->piece_range(key.second),
                   .nth = first.nth,
@@ -230,7 +275,7 @@ RangeFetcher::Request RangeFetcher::merge(Key key) {
                   .holds = {}};
   // A reader's request takes read-ahead along only if it may count as one of the bulk requests: its connection is busy
   // for longer.
-  const bool bulk_allowed = request.bulk || bulk_in_flight_ < bulk_limit_;
+  const bool bulk_allowed = request.bulk || request.origin->bulk_in_flight < bulk_limit_;
   extend(request, key, +1, bulk_allowed);
   // Pieces in front delay the first, so they must be wanted as much.
   extend(request, key, -1, false);
@@ -246,7 +291,9 @@ void RangeFetcher::extend(Request& request, Key from, int direction, bool bulk_a
     const auto& next = entry->second;
     const auto piece = entry->first.second;
     const bool bulk = next.priority != Priority::kReader;
-    if (!next.ready || next.nth != request.nth || (bulk && !bulk_allowed && !request.bulk)) return;
+    if (!next.ready || next.nth != request.nth || next.origin != request.origin ||
+        (bulk && !bulk_allowed && !request.bulk))
+      return;
     if (direction < 0 && next.priority > request.priority) return;
     const auto range = next.source->piece_range(piece);
     const auto begin = std::min(range.offset, request.range.offset);
@@ -265,7 +312,7 @@ void RangeFetcher::take_from_queue(Request& request) {
     if (!request.source->needs_no_budget())
       request.holds.emplace_back(budget_, request.source->piece_range(piece).length);
     const auto entry = queued_.find({request.source.get(), piece});
-    ready_of(*request.source).erase({entry->second.priority, entry->second.sequence, entry->first});
+    request.origin->ready_of(*request.source).erase({entry->second.priority, entry->second.sequence, entry->first});
     queued_.erase(entry);
   }
 }
@@ -281,6 +328,7 @@ class RangeFetcher::Transfer {
   void take(ByteView bytes) {
     if (fetcher_.stopping_) throw Cancelled("fetching is stopped");
     request_.source->count_bytes(bytes.size());
+    request_.origin->last_byte = fetcher_.clock_.now();
     if (bytes.size() > request_.range.end() - at_)
       fail<CorruptData>("{} at {}: more bytes than the {} asked for", request_.source->blob().digest.to_string(),
                         request_.range.offset, request_.range.length);

@@ -1,6 +1,9 @@
 #pragma once
 // Brings pieces of blobs from repositories: neighbours in one range request, waiting readers first, several requests at
 // a time, memory bounded. It knows nothing of what the bytes mean; whoever wants them checks them.
+//
+// Each origin (a registry's host) has connections of its own, so that one which is silent or drips keeps nobody waiting
+// but its own readers. Memory is shared: an origin that has nothing on the wire may always send one request.
 #include <atomic>
 #include <condition_variable>
 #include <cstdint>
@@ -74,7 +77,7 @@ class PieceSource {
 };
 
 struct RangeFetcherOptions {
-  unsigned connections = 8;
+  unsigned connections = 8;  // to one origin
   std::uint64_t max_request_bytes = 4 << 20;
   std::uint64_t merge_gap_bytes = 64 << 10;
   std::uint64_t max_in_flight_bytes = 64 << 20;
@@ -115,8 +118,20 @@ class RangeFetcher {
  private:
   using Key = std::pair<const PieceSource*, std::size_t>;
   using Ready = std::set<std::tuple<Priority, std::uint64_t, Key>>;
+  // What is wanted of one host, and what is on the wire.
+  struct Origin {
+    Ready ready;
+    Ready ready_small;           // of sources that need no budget: never behind a piece that waits for memory
+    unsigned in_flight[3] = {};  // requests, by Priority
+    unsigned bulk_in_flight = 0;
+    std::atomic<Clock::TimePoint> last_byte{Clock::TimePoint()};  // or the last request's start
+
+    unsigned requests() const { return in_flight[0] + in_flight[1] + in_flight[2]; }
+    Ready& ready_of(const PieceSource& source) { return source.needs_no_budget() ? ready_small : ready; }
+  };
   struct Queued {
     std::shared_ptr<PieceSource> source;
+    Origin* origin = nullptr;
     Priority priority = Priority::kBackground;
     std::uint64_t sequence = 0;
     unsigned nth = 0;
@@ -125,6 +140,7 @@ class RangeFetcher {
   };
   struct Request {
     std::shared_ptr<PieceSource> source;
+    Origin* origin = nullptr;
     std::vector<std::size_t> pieces;  // ascending
     ByteRange range;                  // in the blob
     unsigned nth = 0;
@@ -137,33 +153,35 @@ class RangeFetcher {
   void start_threads();
   void work();
   void wake_delayed();
-  Ready& ready_of(const PieceSource& source) { return source.needs_no_budget() ? ready_small_ : ready_; }
   void make_ready(const Key& key, Queued& queued);
   void raise(const Key& key, Queued& queued, Priority priority);
   std::optional<Request> choose();
-  std::optional<Request> choose_from(const Ready& ready);
-  bool may_start(const Request& request) const;
+  std::optional<Request> choose_from(Ready Origin::*ready);
+  // kNoMemory holds for all origins, kNoConnection for this one.
+  enum class MayStart { kYes, kNoConnection, kNoMemory };
+  MayStart may_start(const Request& request) const;
+  bool background_may_start(const Origin& origin) const;
+  bool is_silent(const Origin& origin) const;
   Request merge(Key key);
   void extend(Request& request, Key from, int direction, bool bulk_allowed);
   void take_from_queue(Request& request);
   void run(Request request);
 
   const RangeFetcherOptions options_;
-  const unsigned
-      bulk_limit_;  // requests that carry pieces nobody waits for: the rest of the connections is kept for readers
+  // Requests to one origin that carry pieces nobody waits for: the rest of its connections is kept for readers.
+  const unsigned bulk_limit_;
   Clock& clock_;
   ByteBudget budget_;
 
   mutable std::mutex mutex_;
   std::condition_variable changed_;
-  std::map<Key, Queued> queued_;  // neighbours in a blob are neighbours here
-  Ready ready_;
-  Ready ready_small_;  // of sources that need no budget: never behind a piece that waits for memory
+  std::map<Key, Queued> queued_;           // neighbours in a blob are neighbours here
+  std::map<std::string, Origin> origins_;  // never shrinks: as many as registries were met
   std::set<std::pair<Clock::TimePoint, Key>> delayed_;
   std::uint64_t next_sequence_ = 0;
-  unsigned in_flight_[3] = {};  // requests, by Priority
-  unsigned bulk_in_flight_ = 0;
   unsigned together_ = 0;
+  unsigned waiting_threads_ = 0;
+  bool look_again_ = false;  // something may start once an origin is silent
   std::atomic<bool> stopping_ = false;
   std::vector<std::jthread> threads_;
 };

@@ -213,6 +213,45 @@ TEST_F(RangeFetcherTest, MemoryInFlightIsBoundedAndOneLargePieceStillPasses) {
   source_->drop_kept();
 }
 
+// An origin that says nothing has all of its connections, its readers wait, and all of the memory is promised to it.
+class SilentOriginTest : public RangeFetcherTest {
+ protected:
+  void fall_silent(const RangeFetcherOptions& options) {
+    make(options);
+    silent_->close_gate();
+    for (std::size_t piece = 0; piece < 100; piece += 10) fetcher_->want(silent_source_, piece, Priority::kReader);
+    silent_->wait_until_gated(std::min<std::size_t>(options.connections, options.max_in_flight_bytes / kPiece));
+  }
+  ~SilentOriginTest() override { silent_->open_gate(); }
+
+  std::shared_ptr<test::ScriptedRepository> silent_ = std::make_shared<test::ScriptedRepository>("silent.example");
+  std::shared_ptr<TestSource> silent_source_ = std::make_shared<TestSource>(silent_, 1'000, 3);
+};
+
+TEST_F(SilentOriginTest, KeepsNoReaderOfAnotherWaiting) {
+  fall_silent({.connections = 4, .merge_gap_bytes = 0});
+  repository_->close_gate();
+  want({100, 200, 300, 400, 500}, Priority::kReader);
+  repository_->wait_until_gated(4);  // as many as if the other were not
+  repository_->open_gate();
+  source_->wait_for(5);
+  EXPECT_THAT(silent_source_->order(), IsEmpty());
+  EXPECT_THAT(source_->failures(), IsEmpty());
+}
+
+TEST_F(SilentOriginTest, DoesNotTakeTheLastMemory) {
+  fall_silent({.connections = 4, .merge_gap_bytes = 0, .max_in_flight_bytes = 2 * kPiece});
+  want({100, 200, 300}, Priority::kReader);
+  source_->wait_for(3);
+  EXPECT_LE(fetcher_->budget().used(), 3 * kPiece);
+}
+
+TEST_F(SilentOriginTest, LetsBackgroundWorkOfOthersGoOn) {
+  fall_silent({.connections = 4, .merge_gap_bytes = 0});
+  want({100, 200}, Priority::kBackground);
+  source_->wait_for(2);
+}
+
 TEST_F(RangeFetcherTest, DeliversPiecesBeforeATransferBreaksAndFailsTheRest) {
   make({.connections = 2, .merge_gap_bytes = 0});
   repository_->close_gate();
