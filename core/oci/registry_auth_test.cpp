@@ -174,5 +174,24 @@ TEST_F(RegistryAuthTest, CredentialsAreNotSentToATokenServerWithoutTls) {
   EXPECT_EQ(registry_.count(Kind::kToken), 0u);
 }
 
+TEST_F(RegistryAuthTest, WithoutTlsTheTokenServerMustBeOnTheRegistrysMachine) {
+  internal::HttpClient http({});
+  const auto message_for = [&](const std::string& registry, const std::string& realm) {
+    internal::Authenticator authenticator(http, clock_,
+                                          {.host = registry,
+                                           .repository = "a",
+                                           .places = {.required = options_.authfile, .files = {}},
+                                           .plain_http = true});
+    internal::HttpHeaders unauthorized;
+    unauthorized.add_line("WWW-Authenticate: Bearer realm=\"" + realm + "\",service=\"fake\"");
+    return message_of([&] { authenticator.renew("repository:a:pull", unauthorized, ""); });
+  };
+  const auto here = "http://" + registry_.storage_host() + "/token";
+  EXPECT_THAT(message_for("registry.example:5000", here), HasSubstr("without TLS"));
+  EXPECT_THAT(message_for("127.0.0.2.example", here), HasSubstr("without TLS"));
+  EXPECT_EQ(registry_.count(Kind::kToken), 0u);
+  EXPECT_THAT(message_for("localhost:5000", here), Not(HasSubstr("without TLS")));
+}
+
 }  // namespace
 }  // namespace varve::oci

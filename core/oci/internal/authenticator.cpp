@@ -9,6 +9,7 @@
 #include "core/base/json_document.h"
 #include "core/base/strings.h"
 #include "core/oci/internal/backoff.h"
+#include "core/oci/internal/registry_endpoint.h"
 
 namespace varve::oci::internal {
 namespace {
@@ -31,6 +32,12 @@ std::string header_safe(const std::string& value, std::string_view what) {
   const bool is_safe = std::all_of(value.begin(), value.end(), [](unsigned char c) { return c > 0x20 && c != 0x7f; });
   if (value.empty() || !is_safe) fail<CorruptData>("{}: a token that cannot be sent", what);
   return value;
+}
+
+// Whatever their ports; `registry` may have one.
+bool is_same_machine(const std::string& host, const std::string& registry) {
+  const auto at = Url::parse("http://" + registry);
+  return (at && at->host == host) || (is_loopback_host(host) && is_loopback_host(registry));
 }
 
 }  // namespace
@@ -88,7 +95,8 @@ Authenticator::BearerRealm Authenticator::realm_of(const Challenge& challenge) c
   const auto realm = challenge.parameters.find("realm");
   auto url = realm == challenge.parameters.end() ? std::nullopt : Url::parse(realm->second);
   if (!url) fail<Error>("{}: the registry names no valid token server", options_.host);
-  if (url->scheme != "https" && !options_.plain_http)
+  // Without TLS anybody on the way may have named it, so it gets only what the registry itself would get in clear.
+  if (url->scheme != "https" && !(options_.plain_http && is_same_machine(url->host, options_.host)))
     fail<Error>("{}: the registry names a token server without TLS ({}); no credentials are sent there", options_.host,
                 url->shown());
   const auto service = challenge.parameters.find("service");
