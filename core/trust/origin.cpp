@@ -1,7 +1,6 @@
 #include "core/trust/origin.h"
 
 #include <sys/file.h>
-#include <sys/stat.h>
 
 #include <nlohmann/json.hpp>
 
@@ -9,6 +8,7 @@
 #include "core/base/file.h"
 #include "core/base/json_document.h"
 #include "core/base/log.h"
+#include "core/base/private_folder.h"
 
 namespace varve::trust {
 namespace {
@@ -50,12 +50,7 @@ std::string record_of(const Origin& origin, const Digest& index_manifest) {
 }  // namespace
 
 OriginRecords::OriginRecords(std::filesystem::path dir) : dir_(std::move(dir)) {
-  std::filesystem::create_directories(dir_.parent_path());
-  if (::mkdir(dir_.c_str(), 0700) != 0 && errno != EEXIST) fail_errno("make {}", dir_.string());
-  struct stat status {};
-  if (::lstat(dir_.c_str(), &status) != 0) fail_errno("look at {}", dir_.string());
-  if (!S_ISDIR(status.st_mode)) fail<UsageError>("{}: not a folder; remove it", dir_.string());
-  if ((status.st_mode & 077) != 0 && ::chmod(dir_.c_str(), 0700) != 0) fail_errno("close {} to others", dir_.string());
+  make_private_folder(dir_);
 }
 
 std::filesystem::path OriginRecords::file_of(const Digest& index_manifest) const { return dir_ / index_manifest.hex(); }

@@ -20,7 +20,8 @@ void fetch_anew(LayerStream& stream, ByteRange range) {
   try {
     fetched.get_future().get();
   } catch (const std::exception& error) {
-    log::error("verify: a damaged span of a mounted layer could not be fetched anew: {}", error.what());
+    log::error("verify: a damaged span of a mounted layer could not be fetched anew, the next verify tries again: {}",
+               error.what());
   }
 }
 

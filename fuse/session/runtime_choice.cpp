@@ -7,6 +7,7 @@
 
 #include <nlohmann/json.hpp>
 
+#include "core/base/boot_id.h"
 #include "core/base/errors.h"
 #include "core/base/file.h"
 #include "core/base/inherited.h"
@@ -45,10 +46,8 @@ std::int64_t now_seconds() {
 std::string circumstances(const std::filesystem::path& program, const UserIds& ids) {
   struct stat status {};
   if (::stat(program.c_str(), &status) != 0) fail_errno("{}", program.string());
-  const auto boot = read_file_if_there("/proc/sys/kernel/random/boot_id", 4096);
   return fmt::format("{} {} {}.{:09} user {} {} boot {}", program.string(), status.st_size, status.st_mtim.tv_sec,
-                     status.st_mtim.tv_nsec, ids.is_root ? 0 : ids.uids.outside(0), ids.uids.to_map_file(),
-                     boot ? as_text(*boot) : std::string_view());
+                     status.st_mtim.tv_nsec, ids.is_root ? 0 : ids.uids.outside(0), ids.uids.to_map_file(), boot_id());
 }
 
 // The answers of trials by runtime: {"runc": {"for": circumstances, "why_not": "", "at": seconds}}.

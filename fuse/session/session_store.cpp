@@ -15,6 +15,7 @@
 #include "core/base/file.h"
 #include "core/base/json_document.h"
 #include "core/base/log.h"
+#include "core/base/private_folder.h"
 #include "core/base/random.h"
 #include "fuse/session/user_namespace.h"
 
@@ -202,8 +203,7 @@ std::optional<UniqueFd> try_lock(const std::filesystem::path& lock_file) {
 }
 
 SessionStore::SessionStore(const std::filesystem::path& root) : dir_(root / "sessions") {
-  std::filesystem::create_directories(root);
-  if (::mkdir(dir_.c_str(), 0700) != 0 && errno != EEXIST) fail_errno("make the folder {}", dir_.string());
+  make_private_folder(dir_);
 }
 
 OpenSession SessionStore::create(const NewSession& wanted) {

@@ -10,6 +10,7 @@
 #include "core/base/file.h"
 #include "core/base/guarded.h"
 #include "core/base/log.h"
+#include "core/base/private_folder.h"
 #include "core/index/format/cold_ranges.h"
 #include "fuse/stream/fetch_layer.h"
 #include "fuse/stream/read_ahead.h"
@@ -114,11 +115,11 @@ class StoredLayerStream final : public LayerStream {
   Verified verify() override {
     Verified verified;
     for (std::size_t span = 0; span < layer_->map->spans.size(); ++span) {
-      if (!layer_->store.is_readable(span)) continue;
+      if (!layer_->store.is_readable(span) && !layer_->store.is_kept_whole()) continue;
       const auto range = layer_->map->spans[span].stream_range;
       verified.checked_bytes += range.length;
       if (layer_->store.verify(span)) continue;
-      log::warn("store of {}: the span at stream offset {} is damaged: dropped", layer_->map->layer_digest.to_string(),
+      log::warn("store of {}: the span at stream offset {} is damaged", layer_->map->layer_digest.to_string(),
                 range.offset);
       verified.bad.push_back(range);
     }
@@ -371,7 +372,7 @@ ColdBytes cold_bytes_of(const LayerStream& stream, const std::vector<ByteRange>&
 
 std::unique_ptr<LayerStreams> LayerStreams::open(const std::filesystem::path& store_dir, const StreamOptions& options,
                                                  Clock& clock) {
-  std::filesystem::create_directories(store_dir);
+  make_private_folder(store_dir);  // it has what is in images of private registries, whatever modes files have there
   auto engine = std::make_shared<Engine>(options, clock, lock_store(store_dir));
   remove_evicted(store_dir);
   return std::make_unique<StoredLayerStreams>(store_dir, std::move(engine));

@@ -65,17 +65,17 @@ class LayerStream {
 
   // True while every span is in the file of the store.
   virtual bool complete() const = 0;
-  // If it is complete, it stays so as long as the stream is open, and store_file() can be mounted directly. False if it
-  // is not.
+  // If it is complete, store_file() can be mounted directly: no part of it goes until the machine starts anew. False if
+  // it is not complete.
   virtual bool keep_whole() = 0;
-  // For a file that an earlier process has mounted when it was complete: nothing of it goes as long as the stream is
-  // open, though the record may lack what was stored last.
+  // The same for a file that an earlier process has mounted when it was complete, though the record may lack what was
+  // stored last.
   virtual void keep_mounted() = 0;
   virtual std::filesystem::path store_file() const = 0;
 
   virtual StreamStats stats() const = 0;
-  // Re-digests every readable span; bad ones are dropped, so that they are fetched anew. Returns (bytes checked, bad
-  // spans).
+  // Re-digests every readable span, and all of a file that was mounted; bad ones are dropped, so that they are fetched
+  // anew. Returns (bytes checked, bad spans).
   struct Verified {
     std::uint64_t checked_bytes = 0;
     std::vector<ByteRange> bad;  // stream side

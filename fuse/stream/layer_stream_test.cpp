@@ -252,6 +252,13 @@ TEST_F(LayerStreamTest, AStoreIsUsedByOneOnly) {
   EXPECT_NO_THROW(LayerStreams::open(dir_ / "store", options_));
 }
 
+TEST_F(LayerStreamTest, AStoreThatWasOpenToOthersIsClosed) {
+  std::filesystem::create_directories(dir_ / "store");
+  std::filesystem::permissions(dir_ / "store", std::filesystem::perms(0755));
+  open();
+  EXPECT_EQ(std::filesystem::status(dir_ / "store").permissions(), std::filesystem::perms::owner_all);
+}
+
 TEST_F(LayerStreamTest, RefusesBlobsThatAreNotThoseOfTheMap) {
   const auto layer = test::make_gzip_layer(test::gzip_of(test::some_stream(200'000)), 20'000);
   open();

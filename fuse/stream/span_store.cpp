@@ -7,6 +7,7 @@
 #include <algorithm>
 #include <cerrno>
 
+#include "core/base/boot_id.h"
 #include "core/base/errors.h"
 #include "core/base/file.h"
 #include "core/base/log.h"
@@ -79,7 +80,14 @@ void SpanStore::open_files() {
     log::warn("store of {}: presence log: {}", name(), opened.reason);
   }
   const bool keep = found == Found::kSame || found == Found::kOtherCut;
-  if (!keep && ::ftruncate(data_.get(), 0) != 0) fail_errno("truncate {}", data_path().string());
+  if (keep) {
+    kept_whole_ = was_mounted_since_boot();
+  } else {
+    // Never truncated: who has mounted it reads on from the file that loses its name here.
+    std::filesystem::remove(data_path());
+    std::filesystem::remove(mounted_path());
+    data_ = open_file(data_path(), O_RDWR | O_CREAT);
+  }
   if (::ftruncate(data_.get(), off_t(data_bytes)) != 0) fail_errno("set the size of {}", data_path().string());
   if (found == Found::kSame)
     for (std::size_t span = 0; span < opened.present.size(); ++span)
@@ -310,6 +318,7 @@ std::uint64_t SpanStore::forget(const std::vector<std::uint32_t>& spans) {
   log_->append(runs_of(spans), false);
   std::uint64_t bytes = 0;
   for (const auto span : spans) {
+    if (is_kept_whole()) break;  // a wrong byte is better than a hole full of zeros; put() writes over it
     const auto range = map_->spans[span].stream_range;
     ::fallocate(data_.get(), FALLOC_FL_PUNCH_HOLE | FALLOC_FL_KEEP_SIZE, off_t(range.offset), off_t(range.length));
     bytes += range.length;
@@ -345,14 +354,32 @@ std::uint64_t SpanStore::finish_evict(const std::vector<std::uint32_t>& spans, s
   return gone.empty() ? 0 : forget(gone);
 }
 
+bool SpanStore::was_mounted_since_boot() const {
+  const auto noted = read_file_if_there(mounted_path(), 4096);
+  return noted && !noted->empty() && as_text(*noted) == boot_id();
+}
+
+bool SpanStore::note_mounted() {
+  if (is_kept_whole()) return true;
+  try {
+    write_file_atomically(mounted_path(), as_bytes(boot_id()), 0600);
+    return true;
+  } catch (const std::system_error& error) {
+    log::warn("store of {}: {}", name(), error.what());
+    return false;
+  }
+}
+
 bool SpanStore::keep_whole() {
   const std::lock_guard no_evict(drop_mutex_);
-  kept_whole_ = kept_whole_ || complete();
-  return kept_whole_;
+  if (!complete() || !note_mounted()) return false;
+  kept_whole_ = true;
+  return true;
 }
 
 void SpanStore::keep_mounted() {
   const std::lock_guard no_evict(drop_mutex_);
+  note_mounted();
   kept_whole_ = true;
 }
 
@@ -392,7 +419,17 @@ bool SpanStore::verify(std::size_t span) {
   } catch (const std::exception& error) {
     log::warn("verify {}: {}", name(), error.what());  // a disk that cannot be read holds no right bytes
   }
-  if (right || !is_readable(span)) return true;
+  if (!is_readable(span)) {
+    if (!is_kept_whole()) return true;
+    // Damaged, and not repaired yet; or stored by a process that died before it was recorded.
+    if (right && state(span) == State::kAbsent) {
+      pending_.with([&](Pending& pending) { pending.spans.push_back(std::uint32_t(span)); });
+      unsynced_bytes_.fetch_add(map_->spans[span].stream_range.length, std::memory_order_relaxed);
+      set_present(span);
+    }
+    return right;
+  }
+  if (right) return true;
   // Dropped and put again under our eyes: look once more.
   if (drops_.load(std::memory_order_acquire) != drops && digest_matches(span)) return true;
   try {

@@ -85,7 +85,7 @@ class SpanStore {
   // Drops the page cache of spans not read for `idle_seconds`, if the options say so.
   void drop_idle_pages(std::uint32_t idle_seconds);
 
-  // Forgets a span, durably, and gives its disk space back.
+  // Forgets a span, durably, and gives its disk space back unless the file is kept whole.
   void drop(std::size_t span);
   // Seconds (CLOCK_MONOTONIC) when the span was last read or put; 0 = not since the store was opened. For choosing what
   // to evict.
@@ -97,15 +97,20 @@ class SpanStore {
   // Drops, durably, those of the spans that nobody wanted, and nobody read after `began` (seconds, CLOCK_MONOTONIC).
   // Returns the stream bytes dropped. Throws std::system_error.
   std::uint64_t finish_evict(const std::vector<std::uint32_t>& spans, std::uint32_t began);
-  // For a mount of the file itself: if it is complete, nothing of it is evicted any more. False if it is not.
+  // For a mount of the file itself: if it is complete, no hole is punched into it until the machine starts anew, as the
+  // kernel would read zeros there: a mount may outlive the daemon, and be detached. Only the whole folder may go. False
+  // if it is not complete, or that cannot be noted on disk.
   bool keep_whole();
   // The same for a file that was complete when an earlier process mounted it, whatever was recorded.
   void keep_mounted();
+  // Somebody mounted the file since the machine started: all of its bytes ought to be there.
+  bool is_kept_whole() const { return kept_whole_.load(std::memory_order_acquire); }
 
-  // Re-digests one readable span. True if it is right; a wrong one is dropped.
+  // Re-digests one readable span, or any of a file that is kept whole. True if it is right; a wrong one is dropped.
   bool verify(std::size_t span);
 
   std::filesystem::path data_path() const { return dir_ / "data"; }
+  std::filesystem::path mounted_path() const { return dir_ / "mounted"; }
   bool disk_full() const { return disk_full_.load(std::memory_order_relaxed); }
 
  private:
@@ -126,6 +131,8 @@ class SpanStore {
   std::string name() const;
   void open_files();
   void mark_data_unchecked();
+  bool was_mounted_since_boot() const;
+  bool note_mounted();
   void keep_in_memory(std::size_t span, ByteView stream, const std::string& reason);
   SharedBytes find_in_memory(std::size_t span);
   void try_read(std::uint64_t stream_offset, std::span<std::byte> into, std::vector<std::uint32_t>& missing);
@@ -146,7 +153,7 @@ class SpanStore {
   std::atomic<std::uint64_t> unsynced_bytes_ = 0;
   std::atomic<std::uint64_t> drops_ = 0;  // readers look at it before and after: a span may be dropped under them
   std::atomic<bool> disk_full_ = false;
-  bool kept_whole_ = false;  // under drop_mutex_
+  std::atomic<bool> kept_whole_ = false;  // changed under drop_mutex_; never false again
   Guarded<Overflow> overflow_;
   Guarded<Pending> pending_;
   // In this order: log_mutex_, drop_mutex_, overflow_ or pending_.

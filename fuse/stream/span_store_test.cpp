@@ -68,6 +68,75 @@ TEST_F(SpanStoreTest, GivesBackWhatWasPutAndZerosBehindTheEnd) {
   EXPECT_EQ(file_size(open_file(store->data_path(), O_RDONLY).get(), ""), 503'808u);  // whole pages
 }
 
+// The kernel reads a mounted file without asking: a hole would be zeros, and no error.
+class MountedStoreTest : public SpanStoreTest {
+ protected:
+  std::unique_ptr<SpanStore> open_mounted() {
+    auto store = open();
+    for (std::size_t span = 0; span < layer_.map->spans.size(); ++span) store->put(span, stream_of(span));
+    store->sync();
+    EXPECT_TRUE(store->keep_whole());
+    return store;
+  }
+  // As who has the file mounted sees it.
+  Bytes content(const UniqueFd& fd) const {
+    Bytes bytes(layer_.stream.size());
+    pread_exactly(fd.get(), 0, bytes, "data");
+    return bytes;
+  }
+};
+
+TEST_F(MountedStoreTest, ADamagedSpanIsNotPunchedAndStaysBadUntilItIsWrittenOver) {
+  auto store = open_mounted();
+  const auto mount = open_file(store->data_path(), O_RDONLY);
+  damage(150'010);
+  for (int run = 0; run < 2; ++run) {
+    EXPECT_FALSE(store->verify(3));
+    EXPECT_FALSE(store->is_readable(3));
+    auto seen = content(mount);
+    seen[150'010] ^= std::byte{1};
+    EXPECT_EQ(seen, layer_.stream);
+    EXPECT_FALSE(store->keep_whole());  // for another mount
+    store.reset();
+    store = open();  // another process knows it, too
+    EXPECT_TRUE(store->is_kept_whole());
+  }
+  store->put(3, stream_of(3));
+  EXPECT_TRUE(store->verify(3));
+  EXPECT_EQ(content(mount), layer_.stream);
+}
+
+TEST_F(MountedStoreTest, NothingIsEvictedUntilTheMachineStartsAnew) {
+  open_mounted();
+  EXPECT_FALSE(open()->begin_evict(2));
+  write_file_atomically(dir_ / "layer" / "mounted", as_bytes("8e0e6a1b-0000-4000-8000-000000000000"));
+  EXPECT_TRUE(open()->begin_evict(2));
+}
+
+TEST_F(MountedStoreTest, WhatIsThrownAwayIsLeftToWhoHasItMounted) {
+  const auto path = open_mounted()->data_path();
+  const auto mount = open_file(path, O_RDONLY);
+  write_file_atomically(dir_ / "layer" / "presence", as_bytes("no log at all"));
+  const auto store = open();
+  EXPECT_EQ(store->present_bytes(), 0u);
+  EXPECT_FALSE(store->is_kept_whole());
+  EXPECT_EQ(content(mount), layer_.stream);
+}
+
+TEST_F(MountedStoreTest, SpansThatWereStoredButNotRecordedAreRightWhenVerified) {
+  {
+    const auto store = open();
+    for (std::size_t span = 1; span < layer_.map->spans.size(); ++span) store->put(span, stream_of(span));
+  }
+  const auto fd = open_file(dir_ / "layer" / "data", O_RDWR);
+  pwrite_all(fd.get(), 0, stream_of(0), "data");
+  const auto store = open();
+  store->keep_mounted();
+  EXPECT_FALSE(store->is_readable(0));
+  EXPECT_TRUE(store->verify(0));
+  EXPECT_TRUE(store->complete());
+}
+
 TEST_F(SpanStoreTest, NeverReadsAHole) {
   const auto store = open();
   store->put(1, stream_of(1));

@@ -5,6 +5,7 @@
 #include "core/base/file.h"
 #include "core/base/json_document.h"
 #include "core/base/log.h"
+#include "core/base/private_folder.h"
 
 namespace varve::indexer {
 namespace {
@@ -14,7 +15,7 @@ constexpr std::size_t kMaxStateBytes = 64 * 1024;
 }  // namespace
 
 FinishedLayers::FinishedLayers(std::filesystem::path dir) : dir_(std::move(dir)) {
-  std::filesystem::create_directories(dir_);
+  make_private_folder(dir_);
 }
 
 std::optional<WrittenLayer> FinishedLayers::find(const Digest& key) const {
