@@ -6,6 +6,7 @@
 #include "core/base/errors.h"
 #include "core/base/file.h"
 #include "core/base/log.h"
+#include "core/base/private_folder.h"
 #include "core/index/this_index.h"
 
 namespace varve::index {
@@ -149,7 +150,8 @@ void check_devices(const LoadedIndex& index, const oci::Image& image) {
 }  // namespace
 
 LocalIndex::LocalIndex(std::filesystem::path root, const trust::TrustSettings& settings) : root_(std::move(root)) {
-  std::filesystem::create_directories(root_ / kTreesFolder);
+  make_private_folder(root_ / kTreesFolder);
+  make_private_folder(root_ / kLayoutFolder);
   layout_ = oci::create_layout(root_ / kLayoutFolder);
   origins_ = std::make_shared<trust::OriginRecords>(root_ / kOriginsFolder);
   judge_ = std::make_shared<const trust::Judge>(settings, trust::make_signature_checker(settings));
@@ -218,7 +220,9 @@ std::filesystem::path LocalIndex::tree_file(const ImageIndexBlobs& index, oci::R
   const auto path = root_ / kTreesFolder / (index.tree.digest.hex() + ".erofs");
   if (is_good_tree(path, index.tree_bytes)) return path;
   const auto packed = blob(index.tree, source, kMaxTreeBlobBytes);
-  write_file_atomically(path, unpack_tree(packed, index.tree_bytes, what_of(index.tree)));
+  AtomicFile file(path);
+  unpack_tree(packed, index.tree_bytes, what_of(index.tree), file);
+  file.commit();
   return path;
 }
 

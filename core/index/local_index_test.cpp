@@ -467,6 +467,8 @@ TEST_F(LocalIndexTest, LoadsFromTheRepositoryOnceAndThenWithoutIt) {
   publish();
   LocalIndex local(dir_ / "root");
   const auto first = load_index(local, image_);
+  for (const char* folder : {"index", "trees"})  // names and attributes of images that may be private
+    EXPECT_EQ(std::filesystem::status(dir_ / "root" / folder).permissions(), std::filesystem::perms::owner_all);
   EXPECT_EQ(first.loaded_bytes, first.blobs.first_load_bytes());
   ASSERT_EQ(first.maps.size(), 3u);
   EXPECT_EQ(first.maps[0], first.maps[2]);

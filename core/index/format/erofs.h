@@ -16,7 +16,7 @@
 namespace varve::index {
 
 inline constexpr std::uint32_t kTreeBlockBytes = 512;
-inline constexpr std::uint64_t kMaxTreeBytes = 16ull << 30;
+inline constexpr std::uint64_t kMaxTreeBytes = 1ull << 30;  // some four million files
 
 // A piece of the ranges device: `length` bytes at `device_offset` are those at `stream_offset` of a layer. Gaps read as
 // zeros.

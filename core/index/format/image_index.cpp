@@ -7,7 +7,9 @@
 
 #include "core/base/errors.h"
 #include "core/base/log.h"
+#include "core/base/mapped_file.h"
 #include "core/codec/span_decoder.h"
+#include "core/codec/zstd_walker.h"
 #include "core/oci/artifact.h"
 #include "core/trust/tool_version.h"
 
@@ -236,16 +238,43 @@ std::uint64_t ImageIndexBlobs::first_load_bytes() const {
   return bytes_of(blobs);
 }
 
+namespace {
+
+class TreeFile final : public codec::ZstdListener {
+ public:
+  TreeFile(std::uint64_t bytes, std::string_view what, AtomicFile& file) : bytes_(bytes), what_(what), file_(file) {}
+
+  void on_stream_bytes(ByteView bytes) override {
+    if (bytes.size() > bytes_ - written_) fail<CorruptData>("{}: unpacks to more than {} bytes", what_, bytes_);
+    file_.write(bytes);
+    written_ += bytes.size();
+  }
+  void on_frame(std::uint64_t, std::uint64_t) override {}
+  void check_size() const {
+    if (written_ != bytes_) fail<CorruptData>("{}: unpacks to {} bytes, expected {}", what_, written_, bytes_);
+  }
+
+ private:
+  const std::uint64_t bytes_;
+  const std::string_view what_;
+  AtomicFile& file_;
+  std::uint64_t written_ = 0;
+};
+
+}  // namespace
+
 Bytes pack_tree(const ErofsImage& image) { return codec::compress_zstd(image.bytes, kIndexZstdLevel); }
 
 Bytes pack_ranges(const RangesDevice& ranges) { return codec::compress_zstd(ranges.encode(), kIndexZstdLevel); }
 
-Bytes unpack_tree(ByteView blob, std::uint64_t tree_bytes, std::string_view what) {
-  auto tree = codec::decompress_zstd(blob, tree_bytes, what);
-  if (tree.size() != tree_bytes)
-    fail<CorruptData>("{}: unpacks to {} bytes, expected {}", what, tree.size(), tree_bytes);
-  ErofsReader(tree, std::string(what)).check();
-  return tree;
+void unpack_tree(ByteView blob, std::uint64_t tree_bytes, std::string_view what, AtomicFile& file) {
+  TreeFile out(tree_bytes, what, file);
+  codec::ZstdWalker walker(std::string(what), out);
+  walker.feed(blob);
+  walker.finish();
+  out.check_size();
+  const auto tree = MappedFile::open(fmt::format("/proc/self/fd/{}", file.fd()));
+  ErofsReader(tree.bytes(), std::string(what)).check();
 }
 
 RangesDevice unpack_ranges(ByteView blob, std::string_view what) {

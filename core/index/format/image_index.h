@@ -10,6 +10,7 @@
 #include <vector>
 
 #include "core/base/digest.h"
+#include "core/base/file.h"
 #include "core/index/format/erofs.h"
 #include "core/index/format/layer_map.h"
 #include "core/oci/image.h"
@@ -70,8 +71,10 @@ struct ImageIndexBlobs {
 // The tree and ranges blobs as they are published.
 Bytes pack_tree(const ErofsImage& image);
 Bytes pack_ranges(const RangesDevice& ranges);
-// Back again. Throw CorruptData (a tree must have exactly `tree_bytes` and pass ErofsReader::check) or Unsupported.
-Bytes unpack_tree(ByteView blob, std::uint64_t tree_bytes, std::string_view what);
+// Back again. Throw CorruptData (a tree must have exactly `tree_bytes` and pass ErofsReader::check) or Unsupported. A
+// tree is written into the file, which is not committed: the blob's author chooses how large it is, so it is never in
+// memory.
+void unpack_tree(ByteView blob, std::uint64_t tree_bytes, std::string_view what, AtomicFile& file);
 RangesDevice unpack_ranges(ByteView blob, std::string_view what);
 
 // Artifact manifests, deterministic. A layer that the image repeats is named once.
