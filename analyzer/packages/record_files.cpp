@@ -53,6 +53,14 @@ bool is_site_folder_name(std::string_view folder) {
   return name == "site-packages" || name == "dist-packages";
 }
 
+bool is_python_metadata(std::string_view path) {
+  for (auto at = path; !at.empty(); at = parent_of(at)) {
+    const auto name = name_of(at);
+    if (name.ends_with(".dist-info") || name.ends_with(".egg-info") || name == "EGG-INFO") return true;
+  }
+  return false;
+}
+
 std::optional<RecordFile> record_file(std::string_view path) {
   constexpr std::string_view kDpkg = "var/lib/dpkg/";
   if (path.starts_with(kDpkg)) return dpkg_file(path.substr(kDpkg.size()));

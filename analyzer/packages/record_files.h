@@ -37,6 +37,10 @@ enum class RecordFile : std::uint8_t {
 std::optional<RecordFile> record_file(std::string_view path);
 inline bool is_record_file(std::string_view path) { return record_file(path).has_value(); }
 
+// What describes a Python distribution and is none of its code: all of a dist-info, egg-info or EGG-INFO folder, and an
+// egg-info that is a file. Python reads those of all distributions to find entry points, whoever's they are.
+bool is_python_metadata(std::string_view path);
+
 // "…/site-packages", "…/dist-packages": folders that are named as site folders are.
 bool is_site_folder_name(std::string_view folder);
 

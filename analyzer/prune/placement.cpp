@@ -11,6 +11,7 @@
 
 #include <fmt/format.h>
 
+#include "analyzer/packages/record_files.h"
 #include "core/base/image_path.h"
 #include "core/base/utf8.h"
 
@@ -154,6 +155,9 @@ class Placer {
       auto found = of_set.find(file.owners);
       if (found == of_set.end()) found = of_set.emplace(file.owners, decisive(*file.owners)).first;
       file.component = of_distribution_[found->second];
+      // Whoever asks for entry points reads it, used or not: it is no reason to enter a cold layer.
+      if (components_[file.component].tier == Tier::kCold && packages::is_python_metadata(file.path))
+        file.component = number_of("metadata", Tier::kHot);
     }
   }
 

@@ -121,6 +121,24 @@ TEST_F(PlacementTest, VerdictsGiveHeats) {
                                    Pair("pip:d", Tier::kCold), Pair("pip:unknown", Tier::kHot)));
 }
 
+TEST_F(PlacementTest, WhatPythonReadsOfAllDistributionsDoesNotGoCold) {
+  const std::vector<std::pair<std::string, Verdict>> verdicts{
+      {"hot", Verdict::kHot}, {"cold", Verdict::kCold}, {"egg", Verdict::kCold}};
+  for (const auto& [name, verdict] : verdicts) {
+    const auto number = install(Source::kPip, name);
+    own(kSite + name + "/", {number});
+    own(kSite + name + "-1.dist-info/", {number});
+    own(kSite + name + "-1.egg-info", {number});
+    put(kSite + name + "/x.py");
+    put(kSite + name + (name == "egg" ? "-1.egg-info" : "-1.dist-info/entry_points.txt"));
+    decide(name, verdict);
+  }
+  auto all = members(place());
+  EXPECT_THAT(all["pip:hot"], ElementsAre(kSite + "hot-1.dist-info/entry_points.txt", kSite + "hot/x.py"));
+  EXPECT_THAT(all["pip:cold"], ElementsAre(kSite + "cold/x.py"));
+  EXPECT_THAT(all["metadata"], ElementsAre(kSite + "cold-1.dist-info/entry_points.txt", kSite + "egg-1.egg-info"));
+}
+
 TEST_F(PlacementTest, ASharedPathGoesWithTheHottestOwner) {
   const auto cold = install(Source::kPip, "a-cold"), hot = install(Source::kPip, "hot"),
              watch = install(Source::kPip, "watch");

@@ -5,6 +5,7 @@
 
 #include <fmt/format.h>
 
+#include "analyzer/packages/record_files.h"
 #include "analyzer/prune/apply/internal/carried_files.h"
 #include "analyzer/prune/gpu_code.h"
 #include "core/base/strings.h"
@@ -174,7 +175,8 @@ TreeChange archive(const Plan& plan, const packages::Inventory& inventory, const
 
 index::ColdContent cold_content(const Plan& plan, const packages::Inventory& inventory,
                                 const index::FileSource& files) {
-  const auto paths = owned_by(planned_distributions(plan, inventory, Verdict::kCold), inventory, files);
+  auto paths = owned_by(planned_distributions(plan, inventory, Verdict::kCold), inventory, files);
+  std::erase_if(paths, packages::is_python_metadata);
   return {.files = {paths.begin(), paths.end()}, .parts = cold_parts(plan, files.tree())};
 }
 
