@@ -306,6 +306,21 @@ TEST_F(ScanTest, ReportsNotebooksThatAreTooLarge) {
   EXPECT_THAT(result.errors[0].what, HasSubstr("larger than 100 bytes"));
 }
 
+TEST_F(ScanTest, ScriptsAreReadInTheEncodingThatTheyDeclare) {
+  write("a.py", "#!/usr/bin/python\n# -*- coding: ISO_8859-1 -*-\nimport a\nna\xefve = '\xe9'\nimport b\n");
+  write("b.py", "# vim: set fileencoding=cp1251 :\nx = '\xe9'\nimport c\n");
+  write("c.py", "x = 1\n# coding: latin-1\ny = '\xe9'\nimport d\n");  // not before code
+  write("d.r", "# coding: latin-1\nx <- '\xe9'\n");
+  const auto result = scan_all();
+  ASSERT_EQ(result.files.size(), 4u);
+  EXPECT_EQ(result.files[0].imports.size(), 2u);
+  EXPECT_EQ(result.files[1].imports.size(), 1u);
+  ASSERT_EQ(result.errors.size(), 3u) << "of a.py nothing is to be said";
+  EXPECT_THAT(result.errors[0].what, HasSubstr("written in cp1251"));
+  EXPECT_THAT(result.errors[1].what, HasSubstr("not UTF-8"));
+  EXPECT_THAT(result.errors[2].what, HasSubstr("not UTF-8"));
+}
+
 TEST_F(ScanTest, ScriptsHaveCellsWhereTheyAreMarked) {
   write("a.py", "# %%\nimport a\n# %% [markdown]\n# import no\n# %%\n\nimport b\n%pip install c\n");
   write("b.py", "\xef\xbb\xbfimport a\r\nx = '\xff'\n");

@@ -4,6 +4,7 @@
 #include <array>
 #include <iterator>
 
+#include "analyzer/notebooks/internal/coding_line.h"
 #include "analyzer/notebooks/language.h"
 #include "analyzer/notebooks/script_cells.h"
 #include "core/base/bytes.h"
@@ -112,14 +113,23 @@ void SourceFileReader::finish_notebook() {
   read_python_cells();
 }
 
+void SourceFileReader::decode_script() {
+  const auto coding = kind_ == FileKind::kPython ? declared_coding(text_) : std::string();
+  if (is_latin1(coding)) {
+    text_ = utf8_of_latin1(text_);
+    return;
+  }
+  text_ = repair_utf8(text_);
+  const bool other = !coding.empty() && coding != "utf-8" && coding != "utf8";
+  outcome_.problems.push_back(other ? fmt::format("written in {}: what is not ASCII is read as U+FFFD", coding)
+                                    : "bytes that are not UTF-8: read as U+FFFD");
+}
+
 void SourceFileReader::finish_script() {
   auto& file = outcome_.file;
   outcome_.readable = true;
   if (std::string_view(text_).starts_with(kByteOrderMark)) text_.erase(0, kByteOrderMark.size());
-  if (!is_utf8(text_)) {
-    text_ = repair_utf8(text_);
-    outcome_.problems.push_back("bytes that are not UTF-8: read as U+FFFD");
-  }
+  if (!is_utf8(text_)) decode_script();
   const auto cells = kind_ == FileKind::kMarkdown ? chunks_of_markdown(text_) : cells_of_script(text_);
   file.language = kind_ == FileKind::kPython  ? "python"
                   : kind_ == FileKind::kR     ? "r"

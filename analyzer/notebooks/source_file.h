@@ -35,6 +35,7 @@ class SourceFileReader {
 
  private:
   void finish_notebook();
+  void decode_script();
   void finish_script();
   void add_cell(std::string_view text, std::uint32_t number, const std::string& language);
   void read_python_cells();

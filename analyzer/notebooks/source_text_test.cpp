@@ -74,6 +74,9 @@ TEST(SourceText, ReadsCommandsAndShellScripts) {
   EXPECT_THAT(names(read_command({"env", "A=1", "python3", "-m", "kernel.launch", "-f", "x"})),
               ElementsAre("kernel.launch"));
   EXPECT_THAT(names(read_command({"bash", "-c", "cd /x && exec served --port 1"})), ElementsAre("served"));
+  const std::string_view python = "%%bash\nimport notpython\nfrom a import b\ndef f():\n  pass\nserved\n";
+  EXPECT_THAT(names(read_python({Cell{.text = python, .number = 1}})), ElementsAre("served"))
+      << "Python where a shell was asked for";
   EXPECT_THAT(names(read_shell("#!/bin/sh\nset -e\npython -m one.two\ntool run\n")), ElementsAre("one.two", "tool"));
   EXPECT_THAT(read_command({}).imports, IsEmpty());
 }
