@@ -116,12 +116,14 @@ Comparison compare_images(const Side& before, const Side& after);
 
 // ---- a notebook
 
-// A name that a notebook imports and that B does not give.
+// A name that a notebook imports and that B does not give, and where it is imported first.
 struct BrokenImport {
   std::string name;  // dotted, as written
   std::string kind;  // "import" "optional" …
+  std::string path;  // of the notebook, as scanned
   std::uint32_t cell = 0, line = 0;
-  std::string why;  // "belonged to xgboost 2.0, which is gone"
+  std::uint64_t files = 1;  // of those scanned: import it
+  std::string why;          // "belonged to xgboost 2.0, which is gone"
 };
 
 struct NotebookComparison {
@@ -132,7 +134,8 @@ struct NotebookComparison {
   std::vector<ComparedPackage> transitive;  // changed, and needed by those
   std::uint64_t unchanged_direct = 0;
   std::uint64_t unchanged_transitive = 0;
-  std::vector<std::string> errors;  // what of the notebook could not be read
+  std::vector<std::string> errors;    // what could not be read
+  std::vector<std::string> warnings;  // what was read, but not as it is written
 };
 
 NotebookComparison compare_for_notebook(const notebooks::ScanResult& scan, const Side& before, const Side& after,

@@ -42,6 +42,18 @@ class Provider {
   }
   bool has(const std::string& normalized) const { return by_name_.contains(normalized); }
 
+  // Something can be imported by it: also a namespace that several distributions fill.
+  bool has_module(std::string_view module) const { return side_.inventory.modules.has(module); }
+  // A folder of modules and nothing else, whoever fills it: what is imported from it is a module.
+  bool is_namespace(std::string_view module) const {
+    const auto& modules = side_.inventory.modules;
+    if (!modules.has(module)) return false;
+    for (auto name = module;; name = name.substr(0, name.rfind('.'))) {
+      if (modules.contains(name)) return false;
+      if (name.find('.') == name.npos) return true;
+    }
+  }
+
   // There is a file or folder for it where Python looks.
   bool has_module_file(std::string_view dotted) const {
     std::string inside(dotted);
@@ -88,46 +100,59 @@ class NotebookComparer {
       : before_(before), after_(after), comparison_(comparison) {}
 
   NotebookComparison compare(const notebooks::ScanResult& scan) {
-    for (const auto& error : scan.errors) result_.errors.push_back(error.path + ": " + error.what);
+    std::set<std::string_view> read;
+    for (const auto& file : scan.files) read.insert(file.path);
+    for (const auto& error : scan.errors)
+      (read.contains(error.path) ? result_.warnings : result_.errors).push_back(error.path + ": " + error.what);
     for (const auto& file : scan.files) {
-      for (const auto& import : file.imports) judge(import);
+      of_file_.clear();
+      for (const auto& import : file.imports) judge(import, file.path);
     }
+    count_files();
     sort_packages();
     return std::move(result_);
   }
 
  private:
-  void judge(const Import& import) {
+  void judge(const Import& import, const std::string& path) {
     if (import.local || import.unknown_name || import.written_file || import.module.empty()) return;
-    if (!seen_.insert(import.module).second) return;
-    const bool stdlib_before = before_.is_stdlib(import.module);
-    const bool stdlib_after = after_.is_stdlib(import.module);
-    const auto old = stdlib_before ? std::set<std::string>() : before_.owners(import.module);
-    const auto now = stdlib_after ? std::set<std::string>() : after_.owners(import.module);
-    const bool gave = stdlib_before || !old.empty();
-    const bool gives = stdlib_after || !now.empty();
+    const bool of_namespace = before_.is_namespace(import.module) || after_.is_namespace(import.module);
+    const auto& module = of_namespace ? import.name : import.module;
+    if (!of_file_.insert(module).second || ++files_[module] > 1) return;
+    const bool stdlib_before = before_.is_stdlib(module);
+    const bool stdlib_after = after_.is_stdlib(module);
+    const auto old = stdlib_before ? std::set<std::string>() : before_.owners(module);
+    const auto now = stdlib_after ? std::set<std::string>() : after_.owners(module);
+    const bool gave = stdlib_before || !old.empty() || before_.has_module(module);
+    const bool gives = stdlib_after || !now.empty() || after_.has_module(module);
+    const auto note = [&](std::vector<BrokenImport>& list, std::string why) {
+      list.push_back({.name = module,
+                      .kind = std::string(notebooks::import_kind_name(import.kind)),
+                      .path = path,
+                      .cell = import.cell,
+                      .line = import.line,
+                      .why = std::move(why)});
+    };
     direct_before_.insert(old.begin(), old.end());
     direct_after_.insert(now.begin(), now.end());
     if (gave && !gives) {
-      note(result_.lost, import,
-           stdlib_before
-               ? fmt::format("belonged to Python {}; Python {} has it no longer", before_.version(), after_.version())
-               : why_lost(old));
+      note(result_.lost, stdlib_before ? fmt::format("belonged to Python {}; Python {} has it no longer",
+                                                     before_.version(), after_.version())
+                                       : why_lost(old));
     } else if (!gave && !gives) {
-      note(result_.never, import, "neither image has it");
+      note(result_.never, "neither image has it");
     } else if (!gave) {
-      note(result_.gained, import,
-           stdlib_after ? "of Python " + after_.version() : "of " + after_.described(*now.begin()));
-    } else if (!old.empty() && !now.empty() && before_.has_module_file(import.module) &&
-               !after_.has_module_file(import.module)) {
-      note(result_.lost, import,
-           fmt::format("{} had a file for it, {} has none", before_.described(*old.begin()),
-                       after_.described(*now.begin())));
+      note(result_.gained, stdlib_after  ? "of Python " + after_.version()
+                           : now.empty() ? "of several packages"
+                                         : "of " + after_.described(*now.begin()));
+    } else if (!old.empty() && !now.empty() && before_.has_module_file(module) && !after_.has_module_file(module)) {
+      note(result_.lost, fmt::format("{} had a file for it, {} has none", before_.described(*old.begin()),
+                                     after_.described(*now.begin())));
     }
   }
 
   std::string why_lost(const std::set<std::string>& owners) const {
-    std::string text;
+    std::string text = owners.empty() ? "belonged to several packages, which are gone" : "";
     for (const auto& owner : owners) {
       if (!text.empty()) text += "; ";
       text += "belonged to " + before_.described(owner) +
@@ -136,12 +161,9 @@ class NotebookComparer {
     return text;
   }
 
-  static void note(std::vector<BrokenImport>& list, const Import& import, std::string why) {
-    list.push_back({.name = import.module,
-                    .kind = std::string(notebooks::import_kind_name(import.kind)),
-                    .cell = import.cell,
-                    .line = import.line,
-                    .why = std::move(why)});
+  void count_files() {
+    for (auto* list : {&result_.lost, &result_.never, &result_.gained})
+      for (auto& import : *list) import.files = files_.at(import.name);
   }
 
   void sort_packages() {
@@ -168,7 +190,8 @@ class NotebookComparer {
 
   const Provider before_, after_;
   const Comparison& comparison_;
-  std::set<std::string> seen_;
+  std::set<std::string> of_file_;               // names judged, of the file at hand
+  std::map<std::string, std::uint64_t> files_;  // that import the name
   std::set<std::string> direct_before_, direct_after_;
   NotebookComparison result_;
 };

@@ -74,6 +74,13 @@ struct World {
     tree.entries["site/" + name + "/__init__.py"] = file(content);
     return *this;
   }
+  // A distribution with one module of another name: a part of a namespace.
+  World& module(const std::string& dotted, const std::string& name) {
+    package(name, "1");
+    inventory.modules.erase(name);
+    inventory.modules[dotted] = {std::uint32_t(inventory.distributions.size() - 1)};
+    return *this;
+  }
 };
 
 class Compare : public testing::Test {
@@ -85,6 +92,9 @@ class Compare : public testing::Test {
     for (const auto& module : modules) {
       auto& import = scanned.imports.emplace_back();
       import.name = import.module = module;
+      // "a/b": from a import b
+      std::ranges::replace(import.name, '/', '.');
+      import.module.erase(std::min(import.module.find('/'), import.module.size()));
       import.cell = 1;
     }
     return compare_for_notebook(scan, a_.side(), b_.side(), compare());
@@ -312,6 +322,40 @@ TEST_F(Compare, ANotebookHearsWhichImportsBreak) {
   EXPECT_THAT(names(seen.never), ElementsAre("nowhere"));
   EXPECT_THAT(names(seen.gained), ElementsAre("polars"));
   EXPECT_THAT(said(seen.direct), ElementsAre("polars added", "sklearn changed", "xgboost removed"));
+}
+
+TEST_F(Compare, ANamespaceGivesWhatItsPartsGive) {
+  for (auto* world : {&a_, &b_}) world->module("zope.event", "zope-event").module("google.cloud", "google-cloud");
+  for (auto* world : {&a_, &b_}) world->module("google.api", "google-api");
+  a_.module("zope.interface", "zope-interface");
+  const auto seen = notebook({"zope", "google", "zope/event", "zope/interface", "google/cloud", "google/nothing"});
+  EXPECT_THAT(names(seen.lost), ElementsAre("zope.interface"));
+  EXPECT_THAT(seen.lost[0].why, HasSubstr("belonged to zope-interface 1, which is gone"));
+  EXPECT_THAT(names(seen.never), ElementsAre("google.nothing"));
+  EXPECT_THAT(seen.gained, IsEmpty());
+}
+
+TEST_F(Compare, OfAFolderOfNotebooksEachIsNamed) {
+  notebooks::ScanResult scan;
+  for (const auto* path : {"nbs/a.ipynb", "nbs/b.ipynb", "nbs/c.ipynb"}) {
+    auto& file = scan.files.emplace_back();
+    file.path = path;
+    for (const auto* module : {"nowhere", "nowhere.deep"}) {
+      auto& import = file.imports.emplace_back();
+      import.name = import.module = module;
+      import.cell = 2;
+      import.line = 3;
+    }
+  }
+  scan.files.back().imports.pop_back();
+  scan.errors = {{"nbs/b.ipynb", "odd bytes"}, {"nbs/d.ipynb", "no JSON"}};
+  const auto seen = compare_for_notebook(scan, a_.side(), b_.side(), compare());
+  ASSERT_EQ(seen.never.size(), 2u);
+  EXPECT_EQ(seen.never[0].path, "nbs/a.ipynb");
+  EXPECT_EQ(seen.never[0].files, 3u);
+  EXPECT_EQ(seen.never[1].files, 2u);
+  EXPECT_THAT(seen.warnings, ElementsAre("nbs/b.ipynb: odd bytes"));
+  EXPECT_THAT(seen.errors, ElementsAre("nbs/d.ipynb: no JSON"));
 }
 
 TEST_F(Compare, RequirementsInACircleEnd) {

@@ -51,12 +51,16 @@ void print_package_rows(const std::vector<ComparedPackage>& packages, std::size_
   if (packages.size() > limit) out << fmt::format("… and {} more: -v shows all, --json too\n", packages.size() - limit);
 }
 
-void print_imports(std::string_view heading, const std::vector<compare::BrokenImport>& imports, std::ostream& out) {
+// The notebook is named where `notebook` is a folder or an archive of several.
+void print_imports(std::string_view heading, const std::vector<compare::BrokenImport>& imports,
+                   const std::string& notebook, std::ostream& out) {
   if (imports.empty()) return;
   out << heading << '\n';
   for (const auto& import : imports) {
-    const auto where = import.cell == 0 ? fmt::format("line {}", import.line)
-                                        : fmt::format("cell {}, line {}", import.cell, import.line);
+    auto where = import.cell == 0 ? fmt::format("line {}", import.line)
+                                  : fmt::format("cell {}, line {}", import.cell, import.line);
+    if (import.path != notebook) where.insert(0, printable(import.path) + ", ");
+    if (import.files > 1) where += fmt::format(", and {} more files", import.files - 1);
     out << fmt::format("  {}  ({}{}): {}\n", printable(import.name), where,
                        import.kind == "import" ? "" : ", " + import.kind, printable(import.why));
   }
@@ -66,9 +70,10 @@ void print_notebook(const DiffInput& diff, const DiffView& view, std::ostream& o
   const auto& notebook = *diff.for_notebook;
   out << fmt::format("\nfor {}\n", printable(diff.notebook));
   for (const auto& error : notebook.errors) out << "  not read: " << printable(error) << '\n';
-  print_imports("these imports break:", notebook.lost, out);
-  print_imports("in neither image:", notebook.never, out);
-  print_imports("new in B:", notebook.gained, out);
+  for (const auto& warning : notebook.warnings) out << "  read, but: " << printable(warning) << '\n';
+  print_imports("these imports break:", notebook.lost, diff.notebook, out);
+  print_imports("in neither image:", notebook.never, diff.notebook, out);
+  print_imports("new in B:", notebook.gained, diff.notebook, out);
   out << fmt::format("{} of {} packages that it imports changed, and {} of {} that those need\n",
                      notebook.direct.size(), notebook.direct.size() + notebook.unchanged_direct,
                      notebook.transitive.size(), notebook.transitive.size() + notebook.unchanged_transitive);
@@ -202,6 +207,8 @@ json to_json(const std::vector<compare::BrokenImport>& imports) {
   for (const auto& import : imports)
     list.push_back({{"name", json_name(import.name)},
                     {"kind", import.kind},
+                    {"path", json_name(import.path)},
+                    {"files", import.files},
                     {"cell", import.cell},
                     {"line", import.line},
                     {"why", json_name(import.why)}});
@@ -279,6 +286,8 @@ json diff_json(const DiffInput& diff, const DiffView& view) {
     const auto& notebook = *diff.for_notebook;
     auto errors = json::array();
     for (const auto& error : notebook.errors) errors.push_back(json_name(error));
+    auto warnings = json::array();
+    for (const auto& warning : notebook.warnings) warnings.push_back(json_name(warning));
     document["notebook"] = {{"path", json_name(diff.notebook)},
                             {"lost", to_json(notebook.lost)},
                             {"never", to_json(notebook.never)},
@@ -287,7 +296,8 @@ json diff_json(const DiffInput& diff, const DiffView& view) {
                             {"transitive", to_json(notebook.transitive)},
                             {"unchanged_direct", notebook.unchanged_direct},
                             {"unchanged_transitive", notebook.unchanged_transitive},
-                            {"errors", std::move(errors)}};
+                            {"errors", std::move(errors)},
+                            {"warnings", std::move(warnings)}};
   }
   return document;
 }

@@ -138,6 +138,13 @@ def main():
         expect("needed by those", [one["name"] for one in seen["transitive"]], ["idna"])
         expect("unchanged", (seen["unchanged_direct"], seen["unchanged_transitive"]), (1, 2))
 
+        folder = work / "nbs"
+        folder.mkdir()
+        (folder / "latin1.py").write_bytes("# -*- coding: latin-1 -*-\nname = 'é'\nimport toml\n".encode("latin-1"))
+        (folder / "other.py").write_text("import nowhere\n")
+        text = varve.run("image", "diff", made["a"], made["b"], "--notebook", folder, check=True).stdout.decode()
+        expect("a folder's notebooks are named", [f"toml  ({folder}/latin1.py, line 3)" in text, f"nowhere  ({folder}/other.py, line 1)" in text, "read" in text.split("\nfor ")[1].split("these imports")[0]], [True, True, False])
+
         expect("exit status", varve.run("image", "diff", made["a"], made["b"]).returncode, 0)
         expect("--exit-code", varve.run("image", "diff", "--exit-code", made["a"], made["b"]).returncode, 3)
         expect("--exit-code of one and the same", varve.run("image", "diff", "--exit-code", made["a"], made["a"]).returncode, 0)
