@@ -27,14 +27,18 @@ std::optional<std::string> value_in(const std::vector<std::string>& variables, c
   return value;
 }
 
-// Anybody may add a file, nobody may look for those of others.
-void make_spool_folder(const std::filesystem::path& folder) {
+// Others may go through the spool; nobody may look for sessions, or add one, but who made it.
+constexpr mode_t kSpoolMode = 0711;
+// Anybody of the session may add a file, nobody may look for those of others.
+constexpr mode_t kSessionMode = 01733;
+
+void make_folder(const std::filesystem::path& folder, mode_t mode) {
   std::filesystem::create_directories(folder.parent_path());
   if (::mkdir(folder.c_str(), 0700) != 0) {
     if (errno == EEXIST && std::filesystem::is_directory(folder)) return;
     fail_errno("make the folder {}", folder.string());
   }
-  if (::chmod(folder.c_str(), 01733) != 0) fail_errno("open {} for sessions to write to", folder.string());
+  if (::chmod(folder.c_str(), mode) != 0) fail_errno("open {} for sessions to write to", folder.string());
 }
 
 // The recorder's files under a name that changes with their content, so that sessions that run keep theirs when this
@@ -79,20 +83,34 @@ SessionRecording::SessionRecording(Wanted wanted, const ImageTree& tree) : wante
   const auto variable = session_variable();
   switched_on_ =
       !usage::is_switched_off(variable) && !usage::is_switched_off(wanted_.own_variable) && !tree.has(kSwitchFile);
-  make_spool_folder(wanted_.spool);
+  if (switched_on_) user_ = usage::user_hash(wanted_.salts, variable, std::chrono::system_clock::now());
+  make_folder(wanted_.spool, kSpoolMode);
   folder_ = wanted_.spool / session_;
-  make_spool_folder(folder_);
+  make_folder(folder_, kSessionMode);
+}
+
+SessionRecording::~SessionRecording() {
+  if (!writer_) ::rmdir(folder_.c_str());
+}
+
+void SessionRecording::started() {
+  if (writer_ || !failure_.empty()) return;
   usage::StartRecord start;
   start.session = session_;
   start.process = usage::new_process_id();
   start.day = today_utc();
   start.image = wanted_.image;
   start.writer = "run " + wanted_.version;
+  start.user = user_;
   start.main = "other";
-  if (switched_on_) user_ = start.user = usage::user_hash(wanted_.spool, variable, std::chrono::system_clock::now());
-  writer_ = std::make_unique<usage::SpoolWriter>(folder_, std::move(start));
+  try {
+    writer_ = std::make_unique<usage::SpoolWriter>(folder_, std::move(start));
+  } catch (const std::exception& error) {
+    failure_ = error.what();
+    return;
+  }
   writer_->write(usage::LaunchRecord{});
-  if (!writer_->failure().empty()) throw std::runtime_error(writer_->failure());
+  for (auto& file : std::exchange(early_files_, {})) write_file(std::move(file));
 }
 
 // As the session will see it, and for what it is not told, as this program does.
@@ -123,12 +141,24 @@ SessionRecording::Needs SessionRecording::needs(const ImageTree& tree) const {
 }
 
 bool SessionRecording::note_file(const std::string& path, bool executed) {
-  if (!writer_->write(usage::FileRecord{.path = path, .executed = executed})) return false;
+  if (writer_) return write_file({.path = path, .executed = executed});
+  if (!failure_.empty()) return false;
+  early_files_.push_back({.path = path, .executed = executed});
+  return true;
+}
+
+bool SessionRecording::write_file(usage::FileRecord file) {
+  if (!writer_->write(std::move(file))) {
+    lost_files_ = true;
+    return false;
+  }
   ++files_;
   return true;
 }
 
-void SessionRecording::end(bool ok) { writer_->write(usage::EndRecord{.ok = ok}); }
+void SessionRecording::end(bool ok, bool saw_all_files) {
+  if (writer_) writer_->write(usage::EndRecord{.ok = ok, .all_files = switched_on_ && saw_all_files && !lost_files_});
+}
 
 std::function<void()> SessionRecording::take_over() const {
   return [folder = folder_] { take_over_files(folder); };

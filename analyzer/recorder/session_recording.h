@@ -1,7 +1,7 @@
 #pragma once
 // What makes a session one that is recorded: a spool folder of its own, the recorder in the image's Pythons, and the
 // session's own records (start, launch, files of the image that were opened). It runs nothing: who runs the session
-// hands it what needs() names. docs/guide/sessions.md, "--record".
+// hands it what needs() names, and says when its command has started. docs/guide/sessions.md, "--record".
 #include <cstdint>
 #include <filesystem>
 #include <functional>
@@ -25,7 +25,8 @@ struct ImageTree {
 class SessionRecording {
  public:
   struct Wanted {
-    std::filesystem::path spool;           // made if missing, 1733
+    std::filesystem::path spool;           // made if missing, 0711: sessions write to folders of their own in it
+    std::filesystem::path salts;           // usage::user_hash()
     std::filesystem::path recorder;        // where the recorder's files are kept for mounting, made if missing
     Digest image;                          // of the manifest
     std::string version;                   // of this program
@@ -45,9 +46,13 @@ class SessionRecording {
     std::vector<std::string> env;  // to be added to session_env
   };
 
-  // Makes the spool, the session's folder in it, and its file with the start and the launch. Throws what keeps them
-  // from being made: then nothing can be recorded.
+  // Makes the spool and the session's folder in it. Throws what keeps them from being made: then nothing can be
+  // recorded.
   SessionRecording(Wanted wanted, const ImageTree& tree);
+  // Of a session whose command never started nothing is left.
+  ~SessionRecording();
+  SessionRecording(const SessionRecording&) = delete;
+  SessionRecording& operator=(const SessionRecording&) = delete;
 
   // False if somebody does not want to be recorded (usage::is_switched_off() of the session or of this process, or
   // kSwitchFile in the image): the launch is counted, nothing else may be.
@@ -56,10 +61,12 @@ class SessionRecording {
   // and std::system_error.
   Needs needs(const ImageTree& tree) const;
 
+  // The command has started: the launch is written, and what was noted before. Failures are kept for failure().
+  void started();
   // A file of the image that the session opened, or executed. False: no more are taken.
   bool note_file(const std::string& path, bool executed);
-  // After the session, with what became of it.
-  void end(bool ok);
+  // After a session that started, with what became of it. `saw_all_files`: note_file() was told of each one.
+  void end(bool ok, bool saw_all_files);
   // Called as root of the session's user namespace: what its users wrote belongs to their subordinate ids, and could
   // not be read by the one who collects it. Throws std::system_error.
   std::function<void()> take_over() const;
@@ -67,10 +74,11 @@ class SessionRecording {
   const std::string& session() const { return session_; }
   std::uint64_t files() const { return files_; }
   // Why records were lost; "" if none were.
-  const std::string& failure() const { return writer_->failure(); }
+  const std::string& failure() const { return writer_ ? writer_->failure() : failure_; }
 
  private:
   usage::Variable session_variable() const;
+  bool write_file(usage::FileRecord file);
 
   Wanted wanted_;
   std::string session_ = usage::new_session_id();
@@ -78,7 +86,10 @@ class SessionRecording {
   std::filesystem::path folder_;  // of this session's files
   bool switched_on_ = true;
   std::uint64_t files_ = 0;
-  std::unique_ptr<usage::SpoolWriter> writer_;
+  std::vector<usage::FileRecord> early_files_;  // told before started(), as its news takes another way
+  bool lost_files_ = false;
+  std::string failure_;                         // why there is no writer although the command has started
+  std::unique_ptr<usage::SpoolWriter> writer_;  // once the command has started
 };
 
 }  // namespace varve::recorder

@@ -34,6 +34,7 @@ class SessionRecordingTest : public ::testing::Test {
 
   SessionRecording::Wanted wanted() const {
     return {.spool = state_ / "usage/spool",
+            .salts = state_ / "usage/salts",
             .recorder = state_ / "usage/recorder",
             .image = digest_of("image"),
             .version = "1.2.3",
@@ -49,6 +50,12 @@ class SessionRecordingTest : public ::testing::Test {
             .has = [this](const std::string& path) { return folder_.locate(path).has_value(); }};
   }
   std::unique_ptr<SessionRecording> begin() const { return std::make_unique<SessionRecording>(wanted(), tree()); }
+  // Of a session whose command has started.
+  std::unique_ptr<SessionRecording> begin_and_start() const {
+    auto recording = begin();
+    recording->started();
+    return recording;
+  }
   fs::path folder_of(const SessionRecording& recording) const { return wanted().spool / recording.session(); }
   // Of the one file of the session.
   std::vector<std::string> lines_of(const SessionRecording& recording) const {
@@ -71,17 +78,30 @@ class SessionRecordingTest : public ::testing::Test {
   std::map<std::string, std::string> own_env_{{"USER", "ann"}};
 };
 
-TEST_F(SessionRecordingTest, CountsTheLaunchBeforeTheSessionBegins) {
+TEST_F(SessionRecordingTest, CountsTheLaunchWhenTheCommandHasStarted) {
   const auto recording = begin();
   EXPECT_TRUE(recording->switched_on());
-  EXPECT_EQ(mode_of(wanted().spool), 01733u);
+  EXPECT_EQ(mode_of(wanted().spool), 0711u) << "nobody else adds sessions";
+  EXPECT_EQ(mode_of(wanted().salts), 0700u);
   EXPECT_EQ(mode_of(folder_of(*recording)), 01733u) << "its users may have any id";
+  EXPECT_THAT(lines_of(*recording), SizeIs(0));
+  recording->started();
   const auto lines = lines_of(*recording);
   ASSERT_EQ(lines.size(), 2u);
   EXPECT_THAT(lines[0], AllOf(HasSubstr(recording->session()), HasSubstr(digest_of("image").to_string()),
                               HasSubstr("run 1.2.3"), Not(HasSubstr("ann"))));
   EXPECT_THAT(lines[1], HasSubstr("launch"));
   EXPECT_NE(begin()->session(), recording->session());
+}
+
+TEST_F(SessionRecordingTest, OfASessionThatNeverStartedNothingIsLeft) {
+  auto recording = begin();
+  const auto folder = folder_of(*recording);
+  EXPECT_TRUE(recording->note_file("usr/bin/sh", true));
+  EXPECT_TRUE(fs::exists(folder));
+  recording.reset();
+  EXPECT_FALSE(fs::exists(folder));
+  EXPECT_TRUE(fs::is_empty(wanted().spool));
 }
 
 TEST_F(SessionRecordingTest, TheSessionIsGivenItsSpoolAndTheRecorderInEachPython) {
@@ -140,11 +160,13 @@ TEST_F(SessionRecordingTest, TheRecordersFilesAreKeptOnceAndNotWrittenOver) {
 
 TEST_F(SessionRecordingTest, WhoDoesNotWantToBeRecordedIsCountedAndNotNamed) {
   const auto expect_off = [&](const char* why) {
-    const auto recording = begin();
+    const auto recording = begin_and_start();
     EXPECT_FALSE(recording->switched_on()) << why;
+    recording->end(true, true);
     const auto lines = lines_of(*recording);
-    ASSERT_EQ(lines.size(), 2u) << why;
+    ASSERT_EQ(lines.size(), 3u) << why;
     EXPECT_THAT(lines[1], HasSubstr("launch")) << why;
+    EXPECT_THAT(lines[2], Not(HasSubstr("all_files"))) << why;
   };
   own_env_["DO_NOT_TRACK"] = "1";
   expect_off("our own environment");
@@ -169,16 +191,28 @@ TEST_F(SessionRecordingTest, ASessionMayNotSwitchOnWhatThisProcessSwitchedOff) {
 
 TEST_F(SessionRecordingTest, FilesAndTheEndAreNoted) {
   const auto recording = begin();
-  EXPECT_TRUE(recording->note_file("usr/bin/ffmpeg", true));
+  EXPECT_TRUE(recording->note_file("usr/bin/ffmpeg", true)) << "told before the news of the start";
+  recording->started();
   EXPECT_TRUE(recording->note_file("usr/share/data.bin", false));
-  recording->end(false);
+  recording->end(false, true);
   EXPECT_EQ(recording->files(), 2u);
   EXPECT_EQ(recording->failure(), "");
   const auto lines = lines_of(*recording);
   ASSERT_EQ(lines.size(), 5u);
   EXPECT_THAT(lines[2], HasSubstr("usr/bin/ffmpeg"));
   EXPECT_THAT(lines[3], HasSubstr("usr/share/data.bin"));
-  EXPECT_THAT(lines[4], HasSubstr("error"));
+  EXPECT_THAT(lines[4], AllOf(HasSubstr("error"), HasSubstr("\"all_files\":true")));
+}
+
+TEST_F(SessionRecordingTest, WhoDidNotSeeAllFilesDoesNotSaySo) {
+  const auto unwatched = begin_and_start();
+  unwatched->end(true, false);
+  EXPECT_THAT(lines_of(*unwatched).back(), Not(HasSubstr("all_files")));
+  const auto full = begin_and_start();
+  while (full->note_file(std::string(4000, 'x'), false)) {
+  }
+  full->end(true, true);
+  EXPECT_THAT(lines_of(*full).back(), HasSubstr("\"full\""));
 }
 
 TEST_F(SessionRecordingTest, ASpoolThatCannotBeMadeIsAnError) {

@@ -20,8 +20,9 @@ namespace varve::usage {
 
 struct CollectOptions {
   std::uint32_t known_name_sessions = 20;  // k: a failed name that no image knows is passed on from so many sessions on
-  bool remove_collected = false;           // delete spool files of ended processes after they were collected whole
+  bool remove_collected = false;           // delete spool files of what has ended, after they were collected whole
   Progress* progress = nullptr;            // gets the bytes of the files; may be absent
+  std::optional<std::int32_t> today = {};  // sessions that begin later than a day after it are refused; absent: now
 };
 
 // A line or a file that was not taken in.

@@ -62,6 +62,7 @@ struct BeatRecord {
 };
 struct EndRecord {
   bool ok = true;
+  bool all_files = false;  // each file of the image that the session opened or executed is in this spool file
 };
 struct FullRecord {
   std::uint64_t dropped = 0;

@@ -20,13 +20,15 @@ bool is_session_name(const std::string& name) {
 }
 
 void add_folder(const fs::path& folder, const std::string& session, std::vector<FoundSpool>& found) {
+  struct stat folder_status {};
+  if (!session.empty() && ::lstat(folder.c_str(), &folder_status) != 0) return;
   std::error_code error;
   for (fs::directory_iterator at(folder, error), end; !error && at != end; at.increment(error)) {
     const auto status = at->symlink_status(error);
     if (error) continue;  // it went away while we looked
     const auto name = at->path().filename().string();
     if (fs::is_regular_file(status) && at->path().extension() == ".jsonl")
-      found.push_back({at->path(), session});
+      found.push_back({at->path(), session, folder_status.st_uid});
     else if (session.empty() && fs::is_directory(status) && is_session_name(name))
       add_folder(at->path(), name, found);
   }
@@ -44,7 +46,7 @@ std::vector<FoundSpool> find_spools(const std::vector<fs::path>& spools) {
     if (fs::is_directory(status))
       add_folder(spool, {}, found);
     else
-      found.push_back({spool, {}});
+      found.push_back({spool, {}, 0});
   }
   std::sort(found.begin(), found.end(), [](const FoundSpool& a, const FoundSpool& b) { return a.path < b.path; });
   found.erase(std::unique(found.begin(), found.end(),
@@ -61,6 +63,7 @@ SpoolFile::SpoolFile(const fs::path& path) : path_(path) {
   if (!S_ISREG(status.st_mode)) fail<CorruptData>("not a regular file");
   size_ = std::uint64_t(status.st_size);
   modified_ = status.st_mtim.tv_sec;
+  owner_ = status.st_uid;
   identity_ = {.device = status.st_dev, .inode = status.st_ino, .size = size_};
   head_ = read(0, std::min<std::uint64_t>(size_, kMaxSpoolLineBytes + 1));
   if (size_ > kMaxReadSpoolBytes) fail<CorruptData>("larger than {} bytes", kMaxReadSpoolBytes);

@@ -22,7 +22,8 @@ inline constexpr std::int64_t kAbandonedSeconds = 86'400;
 
 struct FoundSpool {
   std::filesystem::path path;
-  std::string folder_session;  // the session that its folder belongs to; "" for files of the spool's own folder
+  std::string folder_session;      // the session that its folder belongs to; "" for files of the spool's own folder
+  std::uint32_t folder_owner = 0;  // user id; of a session's folder only
 };
 
 // The spool files among these files and folders, without those named twice: `*.jsonl` of each folder, and of its
@@ -42,6 +43,7 @@ class SpoolFile {
   std::uint64_t size() const { return size_; }
   // Seconds since 1970 of the last write.
   std::int64_t modified() const { return modified_; }
+  std::uint32_t owner() const { return owner_; }  // user id
   // Absent while its first line is not whole yet.
   const std::optional<StartRecord>& start() const { return start_; }
 
@@ -67,6 +69,7 @@ class SpoolFile {
   UniqueFd fd_;
   std::uint64_t size_ = 0;
   std::int64_t modified_ = 0;
+  std::uint32_t owner_ = 0;
   Identity identity_;
   Bytes head_;
   std::optional<StartRecord> start_;

@@ -302,7 +302,8 @@ decltype(SpoolRecord::what) what_of(const Members& members) {
   if (kind == "file") return file_of(members);
   if (kind == "gpu") return gpu_of(members);
   if (kind == "beat") return beat_of(members);
-  if (kind == "end") return EndRecord{.ok = choice_of(members, "exit", kExits)};
+  if (kind == "end")
+    return EndRecord{.ok = choice_of(members, "exit", kExits), .all_files = truth_of(members, "all_files")};
   if (kind == "full") return FullRecord{.dropped = number_of(members, "dropped")};
   return UnknownRecord{.kind = kind};
 }

@@ -115,6 +115,7 @@ struct LineWriter {
   void operator()(const EndRecord& end) const {
     line["t"] = "end";
     line["exit"] = end.ok ? "ok" : "error";
+    if (end.all_files) line["all_files"] = true;
   }
   void operator()(const FullRecord& full) const {
     line["t"] = "full";

@@ -1,10 +1,12 @@
 #include "analyzer/usage/spool_writer.h"
 
 #include <fcntl.h>
+#include <sys/stat.h>
 #include <unistd.h>
 
 #include <utility>
 
+#include "analyzer/usage/spool_file.h"
 #include "core/base/calendar.h"
 #include "core/base/errors.h"
 #include "core/base/file.h"
@@ -18,21 +20,48 @@ constexpr std::size_t kSaltBytes = 32;
 constexpr std::uint64_t kRoomForFullBytes = 128;  // its one record
 constexpr std::uint64_t kStepSeconds = 10;
 
-Bytes salt_of(const std::filesystem::path& spool, const std::string& month) {
-  const auto path = spool / ("salt-" + month);
-  if (auto there = read_file_if_there(path, 4096); there && there->size() == kSaltBytes) return *there;
+// Whoever knows the salt can tell the users: nobody else may have made the folder, or look into it.
+void make_salt_folder(const std::filesystem::path& folder) {
+  std::filesystem::create_directories(std::filesystem::absolute(folder).parent_path());
+  if (::mkdir(folder.c_str(), 0700) != 0 && errno != EEXIST) fail_errno("make the folder {}", folder.string());
+  struct stat status {};
+  if (::lstat(folder.c_str(), &status) != 0) fail_errno("look at {}", folder.string());
+  if (!S_ISDIR(status.st_mode) || status.st_uid != ::geteuid())
+    fail<Error>("{} is not a folder of user {}; remove it, or choose another --root", folder.string(), ::geteuid());
+  if ((status.st_mode & 077) != 0 && ::chmod(folder.c_str(), 0700) != 0)
+    fail_errno("close {} to other users", folder.string());
+}
+
+// Absent if there is none. Opening never waits: what lies there may be a pipe.
+std::optional<Bytes> read_salt(const std::filesystem::path& path) {
+  const UniqueFd file(::open(path.c_str(), O_RDONLY | O_CLOEXEC | O_NOFOLLOW | O_NONBLOCK));
+  if (!file && errno == ENOENT) return std::nullopt;
+  if (!file) fail_errno("open {}", path.string());
+  struct stat status {};
+  if (::fstat(file.get(), &status) != 0) fail_errno("look at {}", path.string());
+  if (!S_ISREG(status.st_mode) || status.st_uid != ::geteuid() || status.st_size != kSaltBytes)
+    fail<Error>("{} is not a salt of user {}; remove it", path.string(), ::geteuid());
+  Bytes salt(kSaltBytes);
+  pread_exactly(file.get(), 0, salt, path.string());
+  return salt;
+}
+
+Bytes salt_of(const std::filesystem::path& salts, std::int32_t today) {
+  make_salt_folder(salts);
+  const auto path = salts / ("salt-" + day_text(today).substr(0, 7));
+  if (auto there = read_salt(path)) return *there;
+  remove_old_salts(salts, today);
   // Whole or not at all, and the first one wins: others may be reading.
   const auto salt = random_bytes(kSaltBytes);
-  const auto fresh = spool / fmt::format(".salt-{}", random_hex(8));
+  const auto fresh = salts / fmt::format(".salt-{}", random_hex(8));
   write_all(open_file(fresh, O_WRONLY | O_CREAT | O_EXCL | O_NOFOLLOW, 0600).get(), salt, fresh.string());
   const bool linked = ::link(fresh.c_str(), path.c_str()) == 0;
   const int error = errno;
   ::unlink(fresh.c_str());
   if (linked) return salt;
   if (error != EEXIST) throw std::system_error(error, std::generic_category(), fmt::format("make {}", path.string()));
-  auto there = read_file(path, 4096);
-  if (there.size() != kSaltBytes) fail<CorruptData>("{} has {} bytes, not {}", path.string(), there.size(), kSaltBytes);
-  return there;
+  if (auto there = read_salt(path)) return *there;
+  fail<Error>("{} went away while it was made", path.string());
 }
 
 }  // namespace
@@ -40,7 +69,7 @@ Bytes salt_of(const std::filesystem::path& spool, const std::string& month) {
 std::string new_session_id() { return random_hex(16); }
 std::string new_process_id() { return random_hex(8); }
 
-std::string user_hash(const std::filesystem::path& spool, const Variable& variable,
+std::string user_hash(const std::filesystem::path& salts, const Variable& variable,
                       std::chrono::system_clock::time_point now) {
   std::string user = std::to_string(::geteuid());
   for (const char* name : {"VARVE_USAGE_USER", "JUPYTERHUB_USER", "NB_USER", "USER"}) {
@@ -50,8 +79,7 @@ std::string user_hash(const std::filesystem::path& spool, const Variable& variab
     break;
   }
   const auto shared = variable("VARVE_USAGE_SALT");
-  const auto salt =
-      shared && !shared->empty() ? to_bytes(as_bytes(*shared)) : salt_of(spool, day_text(day_of(now)).substr(0, 7));
+  const auto salt = shared && !shared->empty() ? to_bytes(as_bytes(*shared)) : salt_of(salts, day_of(now));
   return hmac_sha256(salt, user).hex().substr(0, 32);
 }
 

@@ -18,10 +18,11 @@ std::string new_session_id();
 std::string new_process_id();
 
 // Who the user is, told so that he cannot be followed into the next month: docs/formats/usage-spool.md, "Who the user
-// is". `variable` looks up the environment; absent or empty means not set. The salt is read from the spool folder, and
-// made there by the first who needs it. Throws std::system_error if neither can be done.
+// is". `variable` looks up the environment; absent or empty means not set. The salt is kept in `salts`, a folder that
+// must be this user's alone: it is made 0700, with the month's salt, by the first who needs one, and older salts go
+// then. Throws Error for a folder or a salt of somebody else, and std::system_error.
 using Variable = std::function<std::optional<std::string>(const std::string& name)>;
-std::string user_hash(const std::filesystem::path& spool, const Variable& variable,
+std::string user_hash(const std::filesystem::path& salts, const Variable& variable,
                       std::chrono::system_clock::time_point now);
 
 // True if the user or the image's owner does not want to be recorded: DO_NOT_TRACK (anything but empty and "0"),

@@ -4,8 +4,10 @@
 #include <gtest/gtest.h>
 #include <sys/resource.h>
 #include <sys/stat.h>
+#include <unistd.h>
 
 #include <csignal>
+#include <fstream>
 #include <map>
 
 #include "core/base/digest.h"
@@ -117,9 +119,10 @@ TEST(SpoolIds, AreRandomAndOfTheFormat) {
 
 class UserHashTest : public SpoolWriterTest {
  protected:
+  const std::filesystem::path salts_ = dir_ / "state/salts";
   std::string hash(std::map<std::string, std::string> values,
                    std::chrono::year_month_day day = std::chrono::year(2026) / 11 / 21) {
-    return user_hash(dir_.path(), variables(std::move(values)), sys_days(day));
+    return user_hash(salts_, variables(std::move(values)), sys_days(day));
   }
 };
 
@@ -135,19 +138,48 @@ TEST_F(UserHashTest, TheFirstNameThatIsSetCounts) {
 TEST_F(UserHashTest, ASaltBelongsToOneMonthAndIsMadeOnce) {
   const auto november = hash({{"USER", "ann"}});
   EXPECT_EQ(hash({{"USER", "ann"}}, std::chrono::year(2026) / 11 / 1), november);
-  EXPECT_NE(hash({{"USER", "ann"}}, std::chrono::year(2026) / 12 / 1), november);
-  const auto salt = dir_ / "salt-2026-11";
+  const auto salt = salts_ / "salt-2026-11";
   EXPECT_EQ(read_file(salt).size(), 32u);
   EXPECT_EQ(std::filesystem::status(salt).permissions(), std::filesystem::perms(0600));
   int files = 0;
-  for ([[maybe_unused]] const auto& entry : std::filesystem::directory_iterator(dir_.path())) ++files;
-  EXPECT_EQ(files, 2) << "no temporary file is left";
+  for ([[maybe_unused]] const auto& entry : std::filesystem::directory_iterator(salts_)) ++files;
+  EXPECT_EQ(files, 1) << "no temporary file is left";
+  EXPECT_NE(hash({{"USER", "ann"}}, std::chrono::year(2026) / 12 / 1), november);
+  EXPECT_FALSE(std::filesystem::exists(salt)) << "nobody can follow the user from one month to the next";
+  EXPECT_EQ(std::filesystem::status(salts_).permissions(), std::filesystem::perms(0700));
 }
 
 TEST_F(UserHashTest, ASharedSaltIsUsedAsItIs) {
   // printf ann | openssl dgst -sha256 -hmac pepper
   EXPECT_EQ(hash({{"USER", "ann"}, {"VARVE_USAGE_SALT", "pepper"}}), "62ac51ded8a2e8b977c55c069a6e4940");
-  EXPECT_FALSE(std::filesystem::exists(dir_ / "salt-2026-11"));
+  EXPECT_FALSE(std::filesystem::exists(salts_));
+}
+
+TEST_F(UserHashTest, WhatANeighbourPutsThereNeitherHoldsNorForges) {
+  const auto salt = salts_ / "salt-2026-11";
+  const auto refused = [&](const char* what) {
+    EXPECT_THROW(hash({{"USER", "ann"}}), std::exception) << what;
+    std::filesystem::remove(salt);
+  };
+  hash({{"USER", "ann"}});
+  std::filesystem::rename(salt, dir_ / "elsewhere");
+  ASSERT_EQ(::mkfifo(salt.c_str(), 0666), 0);
+  refused("a pipe that nobody writes to");
+  std::filesystem::create_symlink(dir_ / "elsewhere", salt);
+  refused("a link");
+  std::ofstream(salt) << "short";
+  refused("half a salt");
+  if (::geteuid() == 0) {
+    std::filesystem::copy_file(dir_ / "elsewhere", salt);
+    ASSERT_EQ(::chown(salt.c_str(), 12345, 12345), 0);
+    refused("a salt of somebody else");
+    ASSERT_EQ(::chown(salts_.c_str(), 12345, 12345), 0);
+    refused("a folder of somebody else");
+    ASSERT_EQ(::chown(salts_.c_str(), 0, 0), 0);
+  }
+  std::filesystem::permissions(salts_, std::filesystem::perms(0777));
+  hash({{"USER", "ann"}});
+  EXPECT_EQ(std::filesystem::status(salts_).permissions(), std::filesystem::perms(0700));
 }
 
 TEST(Switch, DoNotTrackAndUsageOffAreHonoured) {

@@ -86,6 +86,7 @@ std::unique_ptr<recorder::SessionRecording> recording_of(const Context& context,
   const auto usage = context.global.root / "usage";
   return begin_recording(
       {.spool = options.usage_spool.empty() ? usage / "spool" : std::filesystem::absolute(options.usage_spool),
+       .salts = usage / "salts",
        .recorder = usage / "recorder",
        .image = image,
        .version = VARVE_VERSION,
@@ -95,8 +96,9 @@ std::unique_ptr<recorder::SessionRecording> recording_of(const Context& context,
       request, [](const std::string& text) { log::warn("{}", text); });
 }
 
-void end_recording(recorder::SessionRecording& recording, const fuse::SessionResult& result) {
-  recording.end(result.exit_status == 0);
+void end_recording(recorder::SessionRecording& recording, const fuse::SessionResult& result, bool files_were_asked) {
+  recording.end(result.exit_status == 0,
+                files_were_asked && result.accesses_unwatched.empty() && result.access_overflows == 0);
   if (!recording.failure().empty()) log::warn("records of the session are lost: {}", recording.failure());
   if (!result.accesses_unwatched.empty())
     log::info("which files of the image the session opens is not recorded: {}", result.accesses_unwatched);
@@ -105,10 +107,12 @@ void end_recording(recorder::SessionRecording& recording, const fuse::SessionRes
 }
 
 fuse::SessionResult run_request(Context& context, const fuse::SessionRequest& request, const RunOptions& options,
-                                std::optional<double>& ready_seconds) {
-  auto result = fuse::run_session(
-      request, [&] { ready_seconds = options.since_start.seconds(); },
-      [](const std::string& text) { log::info("{}", text); });
+                                std::optional<double>& ready_seconds, recorder::SessionRecording* recording = nullptr) {
+  const auto on_ready = [&] {
+    ready_seconds = options.since_start.seconds();
+    if (recording != nullptr) recording->started();
+  };
+  auto result = fuse::run_session(request, on_ready, [](const std::string& text) { log::info("{}", text); });
   if (!result.failure.empty() && !result.failure_told)
     context.err << "varve: error: " << message_text(result.failure) << '\n';
   return result;
@@ -148,8 +152,8 @@ int run_image(Context& context, const RunOptions& options) {
   request.name = options.name;
   request.remove_at_exit = options.remove;
   const auto recording = recording_of(context, options, acquired.image, request);
-  const auto result = run_request(context, request, options, ready_seconds);
-  if (recording) end_recording(*recording, result);
+  const auto result = run_request(context, request, options, ready_seconds, recording.get());
+  if (recording) end_recording(*recording, result, bool(request.on_access));
   if (!options.stats_file.empty()) {
     traffic.after = client.image_stats(acquired.image).value_or(traffic.before);
     write_stats(options, result, acquired, traffic, ready_seconds, recording.get());

@@ -107,7 +107,10 @@ void AccessWatch::take_one(int file, bool executed, const Tell& tell) {
   strip(*path, outside_);
   strip(*path, merged_.string());
   path->erase(0, 1);
-  if (seen_.size() >= kMaxToldAccesses) return stop();
+  if (seen_.size() >= kMaxToldAccesses) {
+    ++overflows_;
+    return stop();
+  }
   if (!seen_.insert(std::hash<std::string>{}(*path) * 2 + (executed ? 1 : 0)).second) return;
   if (!is_of_the_image(*path, file)) return;
   if (!tell(*path, executed)) stop();

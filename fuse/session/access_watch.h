@@ -38,7 +38,7 @@ class AccessWatch {
   // Takes what waits, or a good part of it. False when nothing was left. Never throws: what cannot be told is lost.
   bool take_some(const Tell& tell) noexcept;
 
-  // Times that the kernel's queue ran over; what was in it then is not known.
+  // Times that accesses were lost: the kernel's queue ran over, or there were more files than are remembered.
   std::uint64_t overflows() const { return overflows_; }
 
  private:

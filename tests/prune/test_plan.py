@@ -14,8 +14,8 @@ WHEELS = ["requests", "flask", "rich", "pytest", "pytest-mock", "beautifulsoup4"
           "python-dateutil", "httpx[http2]", "pyyaml", "cachetools", "sortedcontainers", "wcwidth", "prettytable", "xmltodict", "nbformat", "mistune", "webcolors", "zipp"]
 # What the sessions do: top-level names that their own code imports.
 USED = {"requests": 300, "rich": 250, "bs4": 200, "pytest": 180, "prettytable": 150, "nbformat": 400}
-SESSIONS, DAY = 400, "2026-11-20"
-PLAN = ("--window", "2026-10-01..2026-11-21", "--today", "2026-11-21")
+SESSIONS, DAY = 400, "2026-10-16"
+PLAN = ("--window", "2026-08-27..2026-10-17", "--today", "2026-10-17")
 
 CLOSURE = r"""
 import json, sys
@@ -189,7 +189,7 @@ class Plan(unittest.TestCase):
         self.assertIn(f"{rules}:1: 'owner' is missing", done.stderr.decode())
 
     def test_without_evidence_nothing_goes_cold_and_the_exit_status_says_so(self):
-        verdicts = json.loads(self.varve.run("prune", "plan", self.image, "--usage", self.database, "--window", "2025-01-01..2025-02-01", "--today", "2026-11-21", "--json").stdout)
+        verdicts = json.loads(self.varve.run("prune", "plan", self.image, "--usage", self.database, "--window", "2025-01-01..2025-02-01", "--today", "2026-10-17", "--json").stdout)
         self.assertEqual({one["verdict"] for one in verdicts["verdicts"]}, {"hot"})
         done = self.varve.run("prune", "plan", self.image, "--usage", self.database, "--window", "2025-01-01..2025-02-01")
         self.assertEqual(done.returncode, 3)
@@ -203,7 +203,7 @@ class Plan(unittest.TestCase):
         shutil.copy(self.database, later)
 
         def verdicts():
-            done = self.varve.run("prune", "plan", self.image, "--usage", later, "--window", "2026-10-01..2026-12-01", "--today", "2026-12-01", "--previous", first, "--archive-after", "3d", "-o", second, "--json")
+            done = self.varve.run("prune", "plan", self.image, "--usage", later, "--window", "2026-08-27..2026-10-27", "--today", "2026-10-27", "--previous", first, "--archive-after", "3d", "-o", second, "--json")
             self.assertEqual(done.returncode, 0, done.stderr)
             return {one["name"]: one for one in json.loads(done.stdout)["verdicts"]}
 
@@ -211,13 +211,13 @@ class Plan(unittest.TestCase):
         self.assertEqual(verdicts()["toolz"]["verdict"], "cold")
         spool.mkdir()
         digest = json.loads(first.read_text())["image"]
-        for number, day in enumerate(["2026-11-24", "2026-11-25", "2026-11-25", "2026-11-30"]):
+        for number, day in enumerate(["2026-10-20", "2026-10-21", "2026-10-21", "2026-10-26"]):
             text = record(t="start", v=1, session="%032x" % (SESSIONS + number), process="%016x" % 1, day=day, writer="recorder 1", image=digest, user="%032x" % number)
             (spool / ("%032x-%016x.jsonl" % (SESSIONS + number, 1))).write_text(text)
         self.assertEqual(self.varve.json("usage", "collect", "--db", later, "--keep-all", spool)["sessions"], 4)
         planned = verdicts()
         self.assertEqual(planned["toolz"]["verdict"], "archived")
-        self.assertEqual((planned["toolz"]["unused_since"], planned["toolz"]["unused_days"]), ("2026-11-21", 3))
+        self.assertEqual((planned["toolz"]["unused_since"], planned["toolz"]["unused_days"]), ("2026-10-17", 3))
         self.assertEqual(planned["requests"]["verdict"], "hot")
 
     def test_wrong_words_are_wrong_usage(self):

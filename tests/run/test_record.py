@@ -56,7 +56,7 @@ class Runner:
 def check_records(runner):
     seen = runner.recorded("sh", "-c", "cat /etc/shared; echo x > /etc/shared; cat /etc/shared; exit 3", status=3)
     expect(seen.kinds()[:2] == ["start", "launch"] and seen.kinds()[-1] == "end", seen.kinds())
-    expect(seen.records[-1]["exit"] == "error", seen.records[-1])
+    expect(seen.records[-1]["exit"] == "error" and seen.records[-1]["all_files"], seen.records[-1])
     expect(seen.start["image"] == json.loads(runner.stats.read_text())["image"] and seen.start["writer"].startswith("run "), seen.start)
     expect(len(seen.start["user"]) == 32 and seen.folder.name == seen.start["session"], seen.start)
     expect("etc/shared" in seen.paths("open") and {"bin/sh", "bin/cat"} <= seen.paths("exec"), seen.records)
@@ -75,12 +75,37 @@ def check_what_the_session_sees(runner):
     expect("varve_recorder.py\n" in runner.out and "thing.py\n" in runner.out, runner.out)
     expect((seen.folder / "mine").exists() and (seen.folder / "mine").stat().st_uid == 1234, "the session's user adds files")
     expect("spool" in runner.err and "mine\n" not in runner.out, f"he cannot list them: {runner.out}{runner.err}")
-    for folder in (seen.folder, runner.spool):
-        expect(stat.S_IMODE(folder.stat().st_mode) == 0o1733, oct(folder.stat().st_mode))
+    for folder, mode in ((seen.folder, 0o1733), (runner.spool, 0o711), (runner.varve.root / "usage/salts", 0o700)):
+        expect(stat.S_IMODE(folder.stat().st_mode) == mode, f"{folder}: {folder.stat().st_mode:o}")
     expect(stat.S_IMODE(seen.files[0].stat().st_mode) == 0o600, "records are for their owner")
     # A session's root, who may read everything, has nothing but its own to read.
     seen = runner.recorded("sh", "-c", f"touch /{SITE}/varve_recorder.py && echo wrote; ls /run/varve/spool")
     expect(runner.out.split() == [seen.files[0].name], runner.out)
+
+
+def check_what_counts(runner):
+    """A session counts from its command on: what never came so far is no launch, and leaves nothing. One without Python is heard by its files."""
+    held = runner.work / f"held-{runner.mode}"
+    held.mkdir()
+    first = subprocess.Popen([runner.varve.binary, *map(str, runner.start(("sh", "-c", "touch /held/started; sleep 1000"), ("--name", "held", "--volume", f"{held}:/held")))],
+                             env=runner.varve.environment)
+    spool = runner.spool
+    deadline = time.monotonic() + 60
+    while not (held / "started").exists() and time.monotonic() < deadline:
+        time.sleep(0.02)
+    common = ("run", "--mode", runner.mode, "--rm", "--record", "--usage-spool", spool)
+    for status, options, command in ((125, ("--name", "held"), "pwd"), (125, ("--volume", f"{held}/nowhere:/x"), "pwd"), (127, (), "nosuch"), (126, (), "/etc/shared")):
+        done = runner.varve.run(*common, *options, runner.image, "--", command)
+        expect(done.returncode == status, f"{options} {command}: {done}")
+        expect(len(list(spool.iterdir())) == 1, f"{options} {command}: {list(spool.iterdir())}")
+    first.terminate()
+    first.wait()
+    runner.varve.run(*common, runner.image, "--", "pwd", check=True)
+    database = runner.work / f"usage-{runner.mode}.db"
+    counts = runner.varve.json("usage", "collect", "--db", database, "--remove", spool)
+    expect(counts["sessions"] == 2 and counts["removed_files"] == 2 and not list(spool.iterdir()), f"{counts}: {list(spool.iterdir())}")
+    coverage = runner.varve.json("usage", "report", "--db", database)["coverage"]
+    expect((coverage["launched"], coverage["heard"]) == (2, 2), coverage)
 
 
 def check_switches(runner, image_off):
@@ -242,6 +267,7 @@ def main():
                 runner = Runner(varve, image, mode, work)
                 check_records(runner)
                 check_what_the_session_sees(runner)
+                check_what_counts(runner)
                 check_switches(runner, image_off)
                 check_never_in_the_way(runner)
                 check_killed(runner)

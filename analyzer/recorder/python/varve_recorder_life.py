@@ -129,9 +129,10 @@ def user_hash(recorder, month):
 
 
 def salt_of(recorder, month):
-    """The salt of the month, made by whoever is first. It appears under its name whole: a reader never sees half of it."""
+    """The salt of the month, made by whoever is first; one that somebody else put there is none. It appears under its name whole: a reader never
+    sees half of it."""
     path = "%s/salt-%s" % (recorder.spool, month)
-    salt = read_small(path)
+    salt = read_small(path, only_own=True)
     if salt is None:
         mine = "%s/.salt-%s" % (recorder.spool, recorder.process)
         fd = os.open(mine, os.O_WRONLY | os.O_CREAT | os.O_EXCL | os.O_CLOEXEC, 0o600)
@@ -143,7 +144,7 @@ def salt_of(recorder, month):
         finally:
             os.close(fd)
             os.unlink(mine)
-        salt = read_small(path)
+        salt = read_small(path, only_own=True)
     return salt if salt is not None and len(salt) == 32 else None
 
 
@@ -162,13 +163,16 @@ def hmac_sha256(key, message):
     return sha256(bytes(byte ^ 0x5C for byte in key) + inner).hexdigest()
 
 
-def read_small(path, limit=65536):
+def read_small(path, limit=65536, only_own=False):
     """None if it cannot be read."""
     try:
-        fd = os.open(path, os.O_RDONLY | os.O_CLOEXEC | os.O_NONBLOCK)
+        fd = os.open(path, os.O_RDONLY | os.O_CLOEXEC | os.O_NONBLOCK | (os.O_NOFOLLOW if only_own else 0))
     except OSError:
         return None
     try:
+        status = os.fstat(fd) if only_own else None
+        if status is not None and (status.st_uid != os.geteuid() or status.st_mode & 0o170000 != 0o100000):
+            return None
         data = b""
         while len(data) < limit:
             piece = os.read(fd, limit - len(data))

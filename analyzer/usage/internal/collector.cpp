@@ -1,5 +1,7 @@
 #include "analyzer/usage/internal/collector.h"
 
+#include <unistd.h>
+
 #include <algorithm>
 #include <ctime>
 
@@ -21,7 +23,14 @@ constexpr const char* kNoRank = "~";
 constexpr const char* kTooLate =
     "its session is older than single sessions are kept; it was counted without these records";
 
-bool is_recorder(std::string_view writer) { return !writer.starts_with("run "); }
+bool is_starter(std::string_view writer) { return writer.starts_with("run "); }
+
+// Whose files count in a session's folder. Root's sessions may have any users, and only they can name the folder; what
+// has started a session wrote as the one who made the folder.
+bool may_write(const FoundSpool& found, const SpoolFile& file) {
+  if (found.folder_session.empty() || file.owner() == found.folder_owner) return true;
+  return found.folder_owner == 0 && !is_starter(file.start()->writer);
+}
 
 std::int64_t flag_of(Directness how) {
   switch (how) {
@@ -63,13 +72,14 @@ CollectResult Collector::collect(const std::vector<std::filesystem::path>& spool
       if (!gone) options_.progress->expect(bytes);
     }
   }
+  today_ = options_.today.value_or(today_utc());
   CollectResult total;
   for (std::size_t next = 0; next < files.size();) {
     cancel.throw_if_cancelled();
     // Counted apart: a batch that fails has counted nothing.
     auto with_batch = total;
     batch_records_ = 0;
-    removable_of_batch_.clear();
+    taken_of_batch_.clear();
     WriteTransaction transaction(writer_);
     refused_through_ = refused_through(writer_.sql());
     for (std::size_t taken = 0; next < files.size() && taken < kBatchFiles && batch_records_ < kBatchRecords;
@@ -77,8 +87,7 @@ CollectResult Collector::collect(const std::vector<std::filesystem::path>& spool
       take_file(files[next], with_batch);
     transaction.commit();
     total = std::move(with_batch);
-    if (options_.remove_collected)
-      std::move(removable_of_batch_.begin(), removable_of_batch_.end(), std::back_inserter(removable_));
+    std::move(taken_of_batch_.begin(), taken_of_batch_.end(), std::back_inserter(taken_));
   }
   remove_collected(spools, total);
   return total;
@@ -107,10 +116,10 @@ void Collector::take_file(const FoundSpool& found, CollectResult& result) {
   if (options_.progress != nullptr) options_.progress->add(file->size());
   if (!file->start()) {
     result.pending_bytes += file->size();
-    return;
+    return note_taken(found, *file, nullptr);
   }
   auto process = load_process(writer_.sql(), *file->start());
-  if (auto why_not = violation(found, *file->start(), process); !why_not.empty())
+  if (auto why_not = violation(found, *file, process); !why_not.empty())
     return quarantine(found.path, process.file_key(), {.place = 0, .reason = std::move(why_not)}, result);
   SpoolRecords records;
   const bool read = reads(found, result, [&] {
@@ -136,9 +145,17 @@ void Collector::take_file(const FoundSpool& found, CollectResult& result) {
   result.duplicates += process.records;
   take_records(found, *file, process, records, result);
   result.pending_bytes += file->size() - process.read_bytes;
-  const bool over = process.ended || file->modified() + kAbandonedSeconds < std::int64_t(std::time(nullptr));
-  if (options_.remove_collected && over && process.read_bytes == file->size())
-    removable_of_batch_.push_back({found.path, file->identity()});
+  note_taken(found, *file, &process);
+}
+
+void Collector::note_taken(const FoundSpool& found, const SpoolFile& file, const ProcessRow* process) {
+  if (!options_.remove_collected) return;
+  bool is_over = false;
+  if (process != nullptr && process->read_bytes == file.size())
+    is_over = process->ended || file.modified() + kAbandonedSeconds < std::int64_t(std::time(nullptr));
+  if (is_over && !found.folder_session.empty() && process->ended && is_starter(file.start()->writer))
+    over_.insert(found.folder_session);
+  taken_of_batch_.push_back({found.path, file.identity(), found.folder_session, is_over});
 }
 
 void Collector::take_records(const FoundSpool& found, const SpoolFile& file, ProcessRow& process,
@@ -172,9 +189,14 @@ void Collector::take_records(const FoundSpool& found, const SpoolFile& file, Pro
   batch_records_ += records.records.size();
 }
 
-std::string Collector::violation(const FoundSpool& found, const StartRecord& start, const ProcessRow& process) const {
+std::string Collector::violation(const FoundSpool& found, const SpoolFile& file, const ProcessRow& process) const {
+  const auto& start = *file.start();
   if (!found.folder_session.empty() && found.folder_session != start.session)
     return "its first record names another session than its folder";
+  if (!may_write(found, file))
+    return fmt::format("it belongs to user {}, the folder of its session to user {}", file.owner(), found.folder_owner);
+  if (start.day > today_ + 1)
+    return fmt::format("its session began on {}, and today is {}", day_text(start.day), day_text(today_));
   if (!process.known && start.day <= refused_through_)
     return fmt::format("its session began on {}; only those after {} are taken in", day_text(start.day),
                        day_text(refused_through_));
@@ -222,7 +244,7 @@ void Collector::apply_start(const StartRecord& start, SessionRow& session, Sessi
     session.image_id = writer_.image_id(start.image->to_string());
     session.image_rank = rank_of(start);
   }
-  if (is_recorder(start.writer)) session.heard = true;
+  if (!is_starter(start.writer)) session.heard = true;
   if (!start.user.empty()) rows.add(SessionTable::kUsers, {month_of(start.day), bytes_of_hex(start.user)});
 }
 
@@ -261,6 +283,9 @@ void Collector::apply_records(const std::vector<SpoolRecord>& records, SessionRo
       session.gpu_used |= beat->gpu_used;
     } else if (std::holds_alternative<LaunchRecord>(record.what)) {
       session.launched = true;
+    } else if (const auto* end = std::get_if<EndRecord>(&record.what)) {
+      // What was opened tells of all that a session used, whatever it ran.
+      session.heard |= end->all_files;
     }
   }
 }
@@ -301,13 +326,17 @@ void Collector::quarantine(const std::filesystem::path& file, const Bytes& file_
 void Collector::remove_collected(const std::vector<std::filesystem::path>& spools, CollectResult& result) {
   const auto now_seconds = std::int64_t(std::time(nullptr));
   // Only after this may the database be the only copy.
-  if (!removable_.empty()) writer_.sql().flush();
-  for (const auto& removable : removable_)
-    if (remove_spool(removable.path, removable.identity)) ++result.removed_files;
+  std::erase_if(taken_, [&](const Taken& file) { return !file.is_over && !over_.contains(file.folder_session); });
+  if (!taken_.empty()) writer_.sql().flush();
+  for (const auto& file : taken_)
+    if (remove_spool(file.path, file.identity)) ++result.removed_files;
+  // Only now: the name of the folder is that of the session, whose files are gone. What else is in there stays.
+  for (const auto& file : taken_)
+    if (over_.contains(file.folder_session)) ::rmdir(file.path.parent_path().c_str());
   for (const auto& spool : spools) {
     std::error_code error;
     if (!std::filesystem::is_directory(spool, error)) continue;
-    remove_old_salts(spool, today_utc());
+    remove_old_salts(spool, today_);
     if (options_.remove_collected) remove_empty_session_folders(spool, now_seconds);
   }
 }

@@ -4,6 +4,7 @@
 #include <filesystem>
 #include <map>
 #include <optional>
+#include <set>
 #include <string>
 #include <vector>
 
@@ -34,15 +35,18 @@ class Collector {
     std::vector<Violation> bad_lines;
     Bytes head, tail;  // prints of the file up to `end`
   };
-  struct Removable {
+  // A file that is in the database as far as its last whole line.
+  struct Taken {
     std::filesystem::path path;
     SpoolFile::Identity identity;
+    std::string folder_session;
+    bool is_over = false;  // nothing more will be written to it
   };
 
   void take_file(const FoundSpool& found, CollectResult& result);
   void take_records(const FoundSpool& found, const SpoolFile& file, ProcessRow& process, const SpoolRecords& records,
                     CollectResult& result);
-  std::string violation(const FoundSpool& found, const StartRecord& start, const ProcessRow& process) const;
+  std::string violation(const FoundSpool& found, const SpoolFile& file, const ProcessRow& process) const;
   bool session_is_gone(const ProcessRow& process);
   // Returns how many rows were too many for one session.
   std::uint64_t take_records(const StartRecord& start, ProcessRow& process, const std::vector<SpoolRecord>& records);
@@ -58,15 +62,18 @@ class Collector {
   // Runs what reads the file; where that fails, the file goes into quarantine.
   template <typename Work>
   bool reads(const FoundSpool& found, CollectResult& result, Work&& work);
+  void note_taken(const FoundSpool& found, const SpoolFile& file, const ProcessRow* process);
   void remove_collected(const std::vector<std::filesystem::path>& spools, CollectResult& result);
 
   Writer& writer_;
   const CollectOptions& options_;
+  std::int32_t today_ = 0;
   std::int32_t refused_through_ = 0;  // sessions of this day and before are not taken in any more
   std::uint64_t batch_records_ = 0;
   std::uint64_t new_sessions_ = 0;
   std::map<std::int64_t, std::string> failed_;  // of the file at hand
-  std::vector<Removable> removable_, removable_of_batch_;
+  std::vector<Taken> taken_, taken_of_batch_;
+  std::set<std::string> over_;  // sessions whose end was told by what had started them: none of their processes lives
 };
 
 }  // namespace varve::usage
