@@ -1,6 +1,7 @@
 #include "analyzer/packages/inventory.h"
 
 #include <algorithm>
+#include <numeric>
 #include <set>
 
 #include <fmt/format.h>
@@ -86,6 +87,21 @@ const std::vector<std::uint32_t>& Inventory::owners_of_path(std::string_view pat
       return found->second;
   }
   return kNobody;
+}
+
+std::size_t count_packages(const Inventory& inventory) {
+  std::vector<std::uint32_t> all(inventory.distributions.size());
+  std::iota(all.begin(), all.end(), 0);
+  return count_packages(inventory, all);
+}
+
+std::size_t count_packages(const Inventory& inventory, std::span<const std::uint32_t> of) {
+  std::set<std::pair<std::string_view, Source>> packages;
+  for (const auto i : of) {
+    const auto& one = inventory.distributions[i];
+    if (one.vendored_by.empty()) packages.emplace(one.normalized, one.source);
+  }
+  return packages.size();
 }
 
 std::string_view program_of_path(std::string_view path) {

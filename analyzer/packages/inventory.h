@@ -5,6 +5,7 @@
 #include <map>
 #include <memory>
 #include <optional>
+#include <span>
 #include <string>
 #include <string_view>
 #include <vector>
@@ -127,6 +128,13 @@ struct Inventory {
   // Indexes into `distributions`; empty if nobody owns it. Several where distributions share it.
   const std::vector<std::uint32_t>& owners_of_path(std::string_view path) const;  // without leading "/"
 };
+
+// How many packages an image has, wherever that is said: each that stands for itself, once by name and source. A copy
+// inside of another package is a part of that one, and a second record of the same name (of another folder, or version)
+// is no second package; what pip and dpkg both have are two.
+std::size_t count_packages(const Inventory& inventory);
+// Of these indexes into `distributions`.
+std::size_t count_packages(const Inventory& inventory, std::span<const std::uint32_t> of);
 
 // "aws" of "usr/local/bin/aws": what a command of that name may run. "" for a path that is no program's.
 std::string_view program_of_path(std::string_view path);

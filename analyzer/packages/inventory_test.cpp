@@ -528,5 +528,21 @@ TEST(InventoryTest, ReadsNothingThatItNeedNot) {
     EXPECT_TRUE(path.find(".dist-info/") != std::string::npos || path.ends_with("patchlevel.h")) << path;
 }
 
+TEST(CountPackages, CountsWhatStandsForItselfOncePerNameAndSource) {
+  Inventory inventory;
+  const auto add = [&](const char* name, Source source, const char* vendored_by = "") {
+    auto& one = inventory.distributions.emplace_back();
+    one.normalized = name;
+    one.source = source;
+    one.vendored_by = vendored_by;
+  };
+  add("setuptools", Source::kPip);
+  add("setuptools", Source::kPip);   // in another folder
+  add("setuptools", Source::kDpkg);  // of the operating system
+  add("wheel", Source::kPip, "setuptools");
+  EXPECT_EQ(count_packages(inventory), 2u);
+  EXPECT_EQ(count_packages(inventory, std::vector<std::uint32_t>{1, 3}), 1u);
+}
+
 }  // namespace
 }  // namespace varve::packages

@@ -139,15 +139,17 @@ class Story {
                       count_text(row.exposed_sessions, "session", "sessions"), percent_text(*row.bound)));
     } else if (row.share) {
       say("  ", fmt::format("Used in {} of {} heard on images that have it: {}, at most {} (95 %), by {}.",
-                            number_text(use.sessions), count_text(row.exposed_sessions, "session", "sessions"),
+                            number_text(row.sessions), count_text(row.exposed_sessions, "session", "sessions"),
                             percent_text(*row.share), percent_text(*row.bound), counted_users_text(use.users)));
     } else {
-      say("  ", fmt::format("Used in {}, by {}.", count_text(use.sessions, "session", "sessions"),
+      say("  ", fmt::format("Used in {}, by {}.", count_text(row.sessions, "session", "sessions"),
                             counted_users_text(use.users)));
     }
-    if (use.sessions > 0)
-      say("  ", fmt::format("Imported by the user's own code in {}, only by other libraries in {}.",
-                            count_text(use.direct, "session", "sessions"), number_text(use.transitive_only)));
+    if (row.sessions > 0)
+      say("  ", fmt::format("Imported by the user's own code in {}, only by other libraries in {}, only named in cells "
+                            "in {}; only its files were opened in {}.",
+                            count_text(use.direct, "session", "sessions"), number_text(use.transitive_only),
+                            number_text(named_only(use)), number_text(use.files_only)));
     if (!use.importers.empty()) say("  ", "Imported by " + counted_names_text(use.importers) + ".");
     if (!use.shared_with.empty())
       say("  ", "Has modules in common with " + names_text(use.shared_with) + ": what was seen may be theirs.");

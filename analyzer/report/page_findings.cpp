@@ -58,10 +58,10 @@ std::string reinstall_table(const Report& report) {
 std::string outside_table(const Report& report) {
   std::string rows;
   for (const auto& row : report.rows) {
-    if (row.package != nullptr || row.use->sessions == 0) continue;
+    if (row.package != nullptr || row.sessions == 0) continue;
     put(rows,
         "<tr><th scope=\"row\">{}</th><td class=\"r\">{}</td><td class=\"r\">{}</td><td class=\"r l\">{}</td></tr>\n",
-        html(row.use->name, 80), number_text(row.use->sessions), page_users(report, row.use->users),
+        html(row.use->name, 80), number_text(row.sessions), page_users(report, row.use->users),
         last_seen_text(row.use->last_used));
   }
   if (rows.empty()) return "";
@@ -125,7 +125,7 @@ std::string differ_section(const Report& report) {
   for (const auto& row : report.rows) {
     for (const auto& text : row.disagreements)
       put(rows, "<tr><th scope=\"row\">{}</th><td>{}</td><td class=\"r l\">{}</td><td class=\"r l\">{}</td></tr>\n",
-          html(row.use->name, 80), html(text, 500), row.no_data ? "no data" : number_text(row.use->sessions),
+          html(row.use->name, 80), html(text, 500), row.no_data ? "no data" : number_text(row.sessions),
           report.snapshot.notebooks_scanned == 0 ? "no data" : number_text(row.use->notebooks));
   }
   if (rows.empty()) return "<p>Notebooks, sessions and file accesses say the same.</p>";

@@ -69,7 +69,7 @@ std::string figures_section(const Report& report) {
   if (report.current) {
     const auto name = image_name(report.snapshot.images[*report.current]);
     put_figure(out, "Never used", number_text(report.unused_all.distributions),
-               fmt::format("of {} distributions of {}", number_text(report.known), name));
+               fmt::format("of {} distributions of {}{}", number_text(report.known), name, unseen_text(report)));
     std::uint64_t stream = 0, compressed = 0;
     for (const auto& layer : report.snapshot.layers) {
       if (layer.image != report.snapshot.images[*report.current].digest) continue;

@@ -199,34 +199,24 @@ std::string layer_table(std::vector<Group> groups) {
   return out + "</tbody></table></div>\n";
 }
 
-}  // namespace
-
-std::string unused_section(const Report& report) {
-  if (!report.current)
-    return "<p>No image&rsquo;s packages are known, so nothing can be said of what nobody uses. <code>varve "
-           "usage collect --image</code> reads them.</p>";
-  if (report.known == 0)
-    return "<p class=\"none\">No data: no session was heard on an image that has any of its distributions.</p>";
-  if (report.unused.empty()) return "<p>Every distribution that could be seen was used.</p>";
+// "" if there are none. What the operating system brings stands apart: it stays whatever is counted.
+std::string unused_table(const Report& report, bool of_system, std::string_view name) {
+  const auto largest = double(std::max<std::uint64_t>(1, report.rows[report.unused.front()].bytes));
   std::string out;
   put(out,
-      "<p>{} of the {} distributions of {} were seen in no session, in any way: {} installed. {} of these could go, "
-      "{}; the others are needed by something that is used, named by a notebook, or "
-      "CUDA.</p>\n",
-      number_text(report.unused_all.distributions), number_text(report.known),
-      html(image_name(report.snapshot.images[*report.current])), human_bytes(report.unused_all.bytes),
-      number_text(report.free.distributions), human_bytes(report.free.bytes));
-  const auto largest = double(std::max<std::uint64_t>(1, report.rows[report.unused.front()].bytes));
-  out +=
-      "<div class=\"wide\" role=\"region\" tabindex=\"0\" aria-label=\"Never used\"><table class=\"long "
-      "unused\"><caption>Largest first. &ldquo;At most&rdquo;: the share of sessions that could still use it, "
+      "<div class=\"wide\" role=\"region\" tabindex=\"0\" aria-label=\"{0}\"><table class=\"long "
+      "unused\"><caption>{0}, largest first. &ldquo;At most&rdquo;: the share of sessions that could still use it, "
       "at 95&nbsp;% confidence.</caption>\n<thead><tr><th scope=\"col\">Name</th><th scope=\"col\" "
       "class=\"r\">Installed</th><th scope=\"col\" class=\"r l\">Compressed</th><th scope=\"col\" class=\"r "
       "l\">Heard</th><th scope=\"col\" class=\"r\">At most</th><th scope=\"col\" class=\"l\">Last used</th><th "
       "scope=\"col\" class=\"b m\"><span class=\"sr\">Size, drawn</span></th><th scope=\"col\">Stays "
-      "for</th></tr></thead>\n<tbody>\n";
+      "for</th></tr></thead>\n<tbody>\n",
+      name);
+  bool any = false;
   for (const auto i : report.unused) {
     const auto& row = report.rows[i];
+    if (row.system != of_system) continue;
+    any = true;
     const auto holder = holder_text(row);
     put(out,
         "<tr><th scope=\"row\">{} <span class=\"ver\">{}</span></th><td class=\"r\">{}</td><td class=\"r "
@@ -238,7 +228,30 @@ std::string unused_section(const Report& report) {
         bar(double(row.bytes) / largest, holder.empty() ? "lost" : "blank"),
         holder.empty() ? "<span class=\"none\">nothing: could go</span>" : html(holder));
   }
-  return out + "</tbody></table></div>\n";
+  return any ? out + "</tbody></table></div>\n" : "";
+}
+
+}  // namespace
+
+std::string unused_section(const Report& report) {
+  if (!report.current)
+    return "<p>No image&rsquo;s packages are known, so nothing can be said of what nobody uses. <code>varve "
+           "usage collect --image</code> reads them.</p>";
+  if (report.known == 0)
+    return "<p class=\"none\">No data: no session was heard on an image that has any of its distributions.</p>";
+  if (report.unused.empty()) return "<p>Every distribution that could be seen was used.</p>";
+  std::string out;
+  put(out,
+      "<p>{} of the {} distributions of {}{} were seen in no session, in any way: {} installed. {} of these could go, "
+      "{}; the others are needed by something that is used, named by a notebook, CUDA, or of the operating "
+      "system.</p>\n",
+      number_text(report.unused_all.distributions), number_text(report.known),
+      html(image_name(report.snapshot.images[*report.current])), unseen_text(report),
+      human_bytes(report.unused_all.bytes), number_text(report.free.distributions), human_bytes(report.free.bytes));
+  out += unused_table(report, false, "Never used");
+  const auto system = unused_table(report, true, "Never used packages of the operating system");
+  if (!system.empty()) out += "<h3>Of the operating system</h3>\n" + system;
+  return out;
 }
 
 std::string layers_section(const Report& report) {

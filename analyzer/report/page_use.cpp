@@ -13,6 +13,7 @@ namespace {
 
 constexpr std::size_t kSparkBins = 53;
 constexpr std::size_t kTopRows = 20;
+constexpr std::size_t kTopSystemRows = 10;
 constexpr std::size_t kMovers = 8;
 
 // A polyline in steps relative to each other, which is short: a page of 1,000 rows carries 1,000 of them.
@@ -85,34 +86,38 @@ std::string heard_chart(const Report& report) {
   return out;
 }
 
-std::string top_table(const Report& report) {
-  std::string out =
-      "<ul class=\"key\"><li><svg viewBox=\"0 0 14 14\" aria-hidden=\"true\"><rect class=\"direct\" width=\"14\" "
-      "height=\"14\"/></svg>directly</li><li><svg "
-      "viewBox=\"0 0 14 14\" aria-hidden=\"true\"><rect class=\"through\" width=\"14\" height=\"14\"/></svg>only "
-      "through other libraries</li></ul>\n<div "
-      "class=\"wide\" role=\"region\" tabindex=\"0\" aria-label=\"Most used\"><table class=\"bars\"><caption>The most "
-      "used distributions: share of the "
-      "sessions that could have used them</caption>\n<thead><tr><th scope=\"col\">Name</th><th scope=\"col\" "
-      "class=\"r\">Sessions</th><th scope=\"col\" "
-      "class=\"r l\">Directly</th><th scope=\"col\" class=\"r l\">Through others</th><th scope=\"col\" "
-      "class=\"r\">Share</th><th scope=\"col\"><span "
-      "class=\"sr\">Share, drawn</span></th></tr></thead>\n<tbody>\n";
+constexpr std::string_view kBarKey =
+    "<ul class=\"key\"><li><svg viewBox=\"0 0 14 14\" aria-hidden=\"true\"><rect class=\"direct\" width=\"14\" "
+    "height=\"14\"/></svg>directly</li><li><svg viewBox=\"0 0 14 14\" aria-hidden=\"true\"><rect class=\"through\" "
+    "width=\"14\" height=\"14\"/></svg>in other ways: through other libraries, named in cells, files "
+    "only</li></ul>\n";
+
+// "" if none was used. What the operating system brings stands apart: it is in nearly every session.
+std::string top_table(const Report& report, bool of_system, std::string_view caption, std::size_t limit) {
+  std::string out;
+  put(out,
+      "<div class=\"wide\" role=\"region\" tabindex=\"0\" aria-label=\"{0}\"><table class=\"bars\"><caption>{0}: share "
+      "of the sessions that could have used them</caption>\n<thead><tr><th scope=\"col\">Name</th>",
+      caption);
+  for (const std::string_view heading : {"r\">Sessions", "r l\">Directly", "r l\">Through others",
+                                         "r m\">Named in cells", "r m\">Files only", "r\">Share"})
+    put(out, "<th scope=\"col\" class=\"{}</th>", heading);
+  out += "<th scope=\"col\"><span class=\"sr\">Share, drawn</span></th></tr></thead>\n<tbody>\n";
   std::size_t shown = 0;
   for (const auto& row : report.rows) {
-    if (row.use->sessions == 0 || shown == kTopRows) break;
-    if (!row.share) continue;
+    if (row.sessions == 0 || shown == limit) break;
+    if (!row.share || row.system != of_system) continue;
     ++shown;
-    const double direct = double(row.use->direct) / double(std::max<std::uint64_t>(1, row.use->sessions));
+    const auto& use = *row.use;
+    const double direct = double(use.direct) / double(std::max<std::uint64_t>(1, row.sessions));
     put(out,
         "<tr><th scope=\"row\">{}</th><td class=\"r\">{}</td><td class=\"r l\">{}</td><td class=\"r l\">{}</td><td "
-        "class=\"r\">{}</td><td>{}</td></tr>\n",
-        html(row.use->name), number_text(row.use->sessions), number_text(row.use->direct),
-        number_text(row.use->transitive_only), html(percent_text(*row.share)),
+        "class=\"r m\">{}</td><td class=\"r m\">{}</td><td class=\"r\">{}</td><td>{}</td></tr>\n",
+        html(use.name), number_text(row.sessions), number_text(use.direct), number_text(use.transitive_only),
+        number_text(named_only(use)), number_text(use.files_only), html(percent_text(*row.share)),
         bar(*row.share * direct, "direct", *row.share * (1 - direct), "through"));
   }
-  if (shown == 0) return "<p>No session was seen using anything yet.</p>";
-  return out + "</tbody></table></div>\n";
+  return shown == 0 ? "" : out + "</tbody></table></div>\n";
 }
 
 std::string movers_table(const Report& report, bool rising) {
@@ -125,7 +130,7 @@ std::string movers_table(const Report& report, bool rising) {
   if (movers.empty()) return "";
   // Those that many feel first: sessions gained or lost against an unchanged rate.
   const auto weight = [](const Row* row) {
-    return double(row->use->sessions) * (row->trend ? std::abs(*row->trend - 1) / (*row->trend + 1) : 1);
+    return double(row->sessions) * (row->trend ? std::abs(*row->trend - 1) / (*row->trend + 1) : 1);
   };
   std::stable_sort(movers.begin(), movers.end(), [&](const Row* a, const Row* b) { return weight(a) > weight(b); });
   std::string out;
@@ -138,8 +143,8 @@ std::string movers_table(const Report& report, bool rising) {
   for (std::size_t i = 0; i < std::min(movers.size(), kMovers); ++i) {
     put(out,
         "<tr><th scope=\"row\">{}</th><td class=\"l\">{}</td><td class=\"r\">{}</td><td class=\"r\">{}</td></tr>\n",
-        html(movers[i]->use->name), spark(*movers[i]->use, report.snapshot.window),
-        number_text(movers[i]->use->sessions), html_trend_cell(*movers[i]));
+        html(movers[i]->use->name), spark(*movers[i]->use, report.snapshot.window), number_text(movers[i]->sessions),
+        html_trend_cell(*movers[i]));
   }
   return out + "</tbody></table></div>\n";
 }
@@ -175,13 +180,17 @@ std::string details(const Report& report, const Row& row) {
         imports.empty() ? "" : ", imports ", imports);
   }
   if (row.no_data) put(out, "<p class=\"d\">No data: {}.</p>", html(row.no_data_reason, 500));
-  if (!row.no_data && row.bound && use.sessions > 0)
-    put(out, "<p>{} of {} sessions; {} only through others; users {}; last <span class=\"w\">{}</span>.</p>",
-        number_text(use.sessions), number_text(row.exposed_sessions), number_text(use.transitive_only),
+  if (!row.no_data && row.bound && row.sessions > 0)
+    put(out,
+        "<p>{} of {} sessions: {} directly, {} only through others, {} only named in cells, {} only its files; users "
+        "{}; "
+        "last <span class=\"w\">{}</span>.</p>",
+        number_text(row.sessions), number_text(row.exposed_sessions), number_text(use.direct),
+        number_text(use.transitive_only), number_text(named_only(use)), number_text(use.files_only),
         page_users(report, use.users), last_seen_text(use.last_used));
   if (row.unused)
-    put(out, "<p>0 of {} sessions: at most {} of sessions.</p>", number_text(row.exposed_sessions),
-        html(percent_text(*row.bound)));
+    put(out, "<p>0 of {} sessions: at most {} of sessions, at 95&nbsp;% confidence.</p>",
+        number_text(row.exposed_sessions), html(percent_text(*row.bound)));
   if (!use.shared_with.empty())
     put(out, "<p>Has modules in common with {}: what was seen may be theirs.</p>", named(use.shared_with, 3));
   if (!use.importers.empty()) put(out, "<p>Imported by {}.</p>", counted(use.importers, 3));
@@ -193,6 +202,8 @@ std::string details(const Report& report, const Row& row) {
 std::string flags(const Row& row) {
   std::string text;
   if (row.unused) text += " unused";
+  if (row.could_go) text += " free";
+  text += row.system ? " system" : " python";
   if (row.no_data) text += " nodata";
   if (!row.disagreements.empty()) text += " differ";
   if (row.package == nullptr) text += " outside";
@@ -220,23 +231,25 @@ void put_row(std::string& out, const Report& report, const Row& row, std::size_t
   const auto columns = window_columns(report);
   // What nobody could see is neither sorted nor shown as zero.
   const auto count = [&row](std::uint64_t number) { return row.no_data ? std::string() : std::to_string(number); };
-  put(out, "<tr{} data-f=\"{}\" data-v=\"{},{},{},{},{},{},{},", row.unused ? " class=\"u\"" : "", flags(row), place,
-      count(use.sessions), key(row.share), key(row.bound), count(use.direct), count(use.users.at_least),
-      key(row.trend));
+  const auto shown = [&row](std::uint64_t number) { return row.no_data ? std::string() : number_text(number); };
+  put(out, "<tr{} data-f=\"{}\" data-v=\"{},{},{},{},{},{},{},{},{},{},", row.unused ? " class=\"u\"" : "", flags(row),
+      place, count(row.sessions), key(row.share), key(row.bound), count(use.direct), count(use.transitive_only),
+      count(named_only(use)), count(use.files_only), count(use.users.at_least), key(row.trend));
   for (const auto& [days, member] : columns) put(out, "{},", row.*member ? std::to_string(*(row.*member)) : "");
   put(out, "{},{}\">", use.last_used == 0 ? "" : std::to_string(use.last_used), row.bytes);
   put(out, "<th scope=\"row\"><details><summary>{}</summary>{}</details></th>", html(use.name, 80),
       details(report, row));
   put(out,
       "<td class=\"m\">{}</td><td class=\"r\">{}</td><td class=\"r l\">{}</td><td class=\"r q l\">{}</td><td class=\"r "
-      "m\">{}</td><td class=\"r m\">{}</td><td class=\"r "
-      "l\">{}</td>",
+      "m\">{}</td><td class=\"r m\">{}</td><td class=\"r m\">{}</td><td class=\"r m\">{}</td><td class=\"r "
+      "m\">{}</td><td class=\"r l\">{}</td>",
       row.no_data  ? ""
       : row.unused ? "<span class=\"none\">never used</span>"
                    : spark(use, report.snapshot.window),
-      row.no_data ? "no data" : number_text(use.sessions), row.share ? html(percent_text(*row.share)) : "",
-      row.bound ? html(percent_text(*row.bound)) : "", row.no_data ? "" : number_text(use.direct),
-      row.no_data ? "" : page_users(report, use.users), html_trend_cell(row));
+      row.no_data ? "no data" : number_text(row.sessions), row.share ? html(percent_text(*row.share)) : "",
+      row.bound ? html(percent_text(*row.bound)) : "", shown(use.direct), shown(use.transitive_only),
+      shown(named_only(use)), shown(use.files_only), row.no_data ? "" : page_users(report, use.users),
+      html_trend_cell(row));
   for (const auto& [days, member] : columns)
     put(out, "<td class=\"r m\">{}</td>", row.*member ? number_text(*(row.*member)) : "");
   put(out, "<td class=\"r l\">{}</td><td class=\"r\">{}</td></tr>\n",
@@ -247,7 +260,11 @@ void put_row(std::string& out, const Report& report, const Row& row, std::size_t
 }  // namespace
 
 std::string use_section(const Report& report) {
-  auto out = heard_chart(report) + top_table(report);
+  auto out = heard_chart(report);
+  const auto top = top_table(report, false, "The most used distributions", kTopRows),
+             system = top_table(report, true, "The most used packages of the operating system", kTopSystemRows);
+  out += top.empty() && system.empty() ? "<p>No session was seen using anything yet.</p>" : std::string(kBarKey);
+  out += top + system;
   const auto rising = movers_table(report, true), falling = movers_table(report, false);
   if (!rising.empty() || !falling.empty()) put(out, "<div class=\"pair\">{}{}</div>\n", rising, falling);
   return out;
@@ -261,21 +278,26 @@ std::string all_section(const Report& report) {
       "<div class=\"tools\" id=\"tools\" hidden><label for=\"search\">Search <input id=\"search\" type=\"search\" "
       "autocomplete=\"off\" spellcheck=\"false\"></label>"
       "<label for=\"kind\">Show <select id=\"kind\"><option value=\"\">everything</option><option "
-      "value=\"unused\">never used</option><option value=\"nodata\">no "
+      "value=\"unused\">never used</option><option value=\"free\">could go</option><option value=\"python\">without "
+      "the "
+      "operating system</option><option value=\"system\">of the operating system</option><option value=\"nodata\">no "
       "data</option><option value=\"differ\">evidence disagrees</option><option value=\"gpu\">can use a "
       "GPU</option><option value=\"outside\">in no "
       "image</option></select></label><output id=\"status\" role=\"status\" aria-live=\"polite\"></output></div>\n<div "
       "class=\"wide\" role=\"region\" tabindex=\"0\" "
       "aria-label=\"All distributions\"><table class=\"all\"><caption>Every distribution, most sessions first. The "
-      "name opens what else is known of it.</caption>\n"
+      "name opens what else is known of it. Sessions = directly + through others + named in cells + files only. "
+      "&ldquo;At most&rdquo;: the share of sessions that may use it, at 95&nbsp;% confidence.</caption>\n"
       "<thead><tr><th scope=\"col\" data-c=\"0\">Name</th><th scope=\"col\" class=\"m\">Use over time</th><th "
       "scope=\"col\" class=\"r\" data-c=\"1\" "
       "aria-sort=\"descending\">Sessions</th><th scope=\"col\" class=\"r l\" data-c=\"2\">Share</th><th scope=\"col\" "
       "class=\"r l\" data-c=\"3\">At most</th><th "
-      "scope=\"col\" class=\"r m\" data-c=\"4\">Directly</th><th scope=\"col\" class=\"r m\" "
-      "data-c=\"5\">Users</th><th scope=\"col\" class=\"r l\" "
-      "data-c=\"6\">Trend</th>";
-  int column = 7;
+      "scope=\"col\" class=\"r m\" data-c=\"4\">Directly</th><th scope=\"col\" class=\"r m\" data-c=\"5\">Through "
+      "others</th><th "
+      "scope=\"col\" class=\"r m\" data-c=\"6\">Named in cells</th><th scope=\"col\" class=\"r m\" "
+      "data-c=\"7\">Files only</th><th scope=\"col\" class=\"r m\" data-c=\"8\">Users</th><th scope=\"col\" "
+      "class=\"r l\" data-c=\"9\">Trend</th>";
+  int column = 10;
   for (const auto& [days, member] : window_columns(report))
     put(out, "<th scope=\"col\" class=\"r m\" data-c=\"{}\">{} days</th>", column++, days);
   put(out,

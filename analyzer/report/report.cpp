@@ -61,17 +61,18 @@ void sum_images(Report& report) {
 void sum_unused(Report& report) {
   for (std::size_t i = 0; i < report.rows.size(); ++i) {
     const auto& row = report.rows[i];
-    if (!row.in_current) continue;
-    report.known += row.no_data ? 0 : 1;
+    if (row.in_current == 0) continue;
+    report.packages += row.in_current;
+    report.known += row.no_data ? 0 : row.in_current;
     if (!row.unused) continue;
     report.unused.push_back(i);
     const auto add = [&row](UnusedSum& sum) {
-      ++sum.distributions;
+      sum.distributions += row.in_current;
       sum.bytes += row.bytes;
       sum.compressed_bytes += row.compressed_bytes;
     };
     add(report.unused_all);
-    if (row.needed_by.empty() && row.use->notebooks == 0 && !row.cuda && !row.system) add(report.free);
+    if (row.could_go) add(report.free);
   }
   std::stable_sort(report.unused.begin(), report.unused.end(),
                    [&](std::size_t a, std::size_t b) { return report.rows[a].bytes > report.rows[b].bytes; });
@@ -99,6 +100,14 @@ std::string_view trend_name(Trend trend) {
   return "";
 }
 
+bool has_row(const TableOptions& options, const Row& row) {
+  if (options.could_go_only && !row.could_go) return false;
+  if (options.unused_only && (row.in_current == 0 || !row.unused)) return false;
+  if (options.sources.empty()) return true;
+  const auto source = row.package == nullptr || row.package->source == "egg" ? "pip" : row.package->source;
+  return options.sources.contains(source);
+}
+
 std::string image_name(const usage::ImageFacts& image) {
   constexpr std::size_t kShown = 60;
   if (image.digest == Digest() && image.label.empty()) return "an image nobody named";
@@ -116,7 +125,7 @@ Report make_report(usage::Snapshot snapshot, const ReportOptions& options) {
   report.rows.reserve(report.snapshot.distributions.size());
   for (const auto& use : report.snapshot.distributions) report.rows.push_back(make_row(scene, use));
   std::stable_sort(report.rows.begin(), report.rows.end(), [](const Row& a, const Row& b) {
-    return a.use->sessions != b.use->sessions ? a.use->sessions > b.use->sessions : a.use->name < b.use->name;
+    return a.sessions != b.sessions ? a.sessions > b.sessions : a.use->name < b.use->name;
   });
   find_holders(scene, report.rows);
   sum_images(report);

@@ -35,16 +35,17 @@ std::string field(const std::optional<Number>& number) {
 
 constexpr std::string_view kHeading =
     "name,version,source,images,in_current_image,no_data,unused,sessions,exposed_sessions,share,bound,users_at_least,"
-    "users_at_most,direct,transitive,"
+    "users_at_most,direct,transitive,named_only,files_only,"
     "image_copy,session_copy,file_sessions,exec_sessions,static_sessions,notebooks,notebooks_optional,last_30,last_90,"
     "last_365,trend,trend_word,"
-    "first_used,last_used,bytes,compressed_bytes,needed_by,remarks";
+    "first_used,last_used,bytes,compressed_bytes,could_go,system,needed_by,remarks";
 
 }  // namespace
 
-void write_csv(const Report& report, std::ostream& out) {
+void write_csv(const Report& report, std::ostream& out, const TableOptions& options) {
   out << kHeading << "\r\n";
   for (const auto& row : report.rows) {
+    if (!has_row(options, row)) continue;
     const auto& use = *row.use;
     // A count that nobody could make is empty.
     const auto seen = [&row](std::uint64_t count) { return row.no_data ? std::string() : field(count); };
@@ -55,10 +56,10 @@ void write_csv(const Report& report, std::ostream& out) {
                                   field(row.package == nullptr ? "" : row.package->version),
                                   field(row.package == nullptr ? "" : row.package->source),
                                   field(std::uint64_t(use.packages.size())),
-                                  yes_or_no(row.in_current),
+                                  yes_or_no(row.in_current > 0),
                                   yes_or_no(row.no_data),
                                   yes_or_no(row.unused),
-                                  seen(use.sessions),
+                                  seen(row.sessions),
                                   field(row.exposed_sessions),
                                   field(row.share),
                                   field(row.bound),
@@ -66,6 +67,8 @@ void write_csv(const Report& report, std::ostream& out) {
                                   seen(use.users.at_most),
                                   seen(use.direct),
                                   seen(use.transitive_only),
+                                  seen(named_only(use)),
+                                  seen(use.files_only),
                                   seen(use.image_copy),
                                   seen(use.session_copy),
                                   field(use.file_sessions),
@@ -82,6 +85,8 @@ void write_csv(const Report& report, std::ostream& out) {
                                   field(last_seen_text(use.last_used)),
                                   field(row.bytes),
                                   field(row.compressed_bytes),
+                                  yes_or_no(row.could_go),
+                                  yes_or_no(row.system),
                                   field(joined(row.needed_by, "; ")),
                                   field(joined(remarks, "; "))};
     bool first = true;

@@ -34,11 +34,13 @@ json days_json(const std::vector<usage::DayCount>& days) {
 json use_json(const usage::DistributionUse& use) {
   return {{"name", use.name},
           {"display_name", use.display_name},
-          {"sessions", use.sessions},
+          {"sessions", used_in(use)},
           {"users", use.users.at_least},
           {"users_at_most", use.users.at_most},
           {"direct", use.direct},
           {"transitive", use.transitive_only},
+          {"named_only", named_only(use)},
+          {"files_only", use.files_only},
           {"image_copy", use.image_copy},
           {"session_copy", use.session_copy},
           {"file_sessions", use.file_sessions},
@@ -57,8 +59,8 @@ json package_json(const Row& row) {
   auto object = use_json(*row.use);
   // Where nobody could be seen, the counts are not zero but unknown.
   if (row.no_data) {
-    for (const auto* count :
-         {"sessions", "users", "users_at_most", "direct", "transitive", "image_copy", "session_copy"})
+    for (const auto* count : {"sessions", "users", "users_at_most", "direct", "transitive", "named_only", "files_only",
+                              "image_copy", "session_copy"})
       object[count] = nullptr;
   }
   object["bytes"] = row.bytes;
@@ -66,7 +68,7 @@ json package_json(const Row& row) {
   object["version"] = row.package == nullptr ? json(nullptr) : json(row.package->version);
   object["source"] = row.package == nullptr ? json(nullptr) : json(row.package->source);
   object["images"] = row.use->packages.size();
-  object["in_current_image"] = row.in_current;
+  object["in_current_image"] = row.in_current > 0;
   object["exposed_sessions"] = row.exposed_sessions;
   object["share"] = or_null(row.share);
   object["bound"] = or_null(row.bound);
@@ -78,6 +80,7 @@ json package_json(const Row& row) {
   object["no_data"] = row.no_data;
   if (row.no_data) object["no_data_reason"] = row.no_data_reason;
   object["unused"] = row.unused;
+  object["could_go"] = row.could_go;
   object["cuda"] = row.cuda;
   object["system"] = row.system;
   object["needed_by"] = row.needed_by;
@@ -172,7 +175,7 @@ json list(const Items& items, ToJson&& to_json) {
 
 }  // namespace
 
-json report_json(const Report& report) {
+json report_json(const Report& report, const TableOptions& options) {
   const auto& snapshot = report.snapshot;
   json document{
       {"window", {{"first", day_text(snapshot.window.first)}, {"last", day_text(snapshot.window.last)}}},
@@ -180,10 +183,14 @@ json report_json(const Report& report) {
       {"image", snapshot.image ? json(snapshot.image->to_string()) : json(nullptr)},
       {"current_image", report.current ? json(snapshot.images[*report.current].digest.to_string()) : json(nullptr)},
       {"confidence", 0.95}};
-  document["packages"] = list(report.rows, package_json);
+  document["packages"] = json::array();
+  for (const auto& row : report.rows)
+    if (has_row(options, row)) document["packages"].push_back(package_json(row));
   document["coverage"] = coverage_json(report);
-  document["unused"] = {
-      {"all", sum_json(report.unused_all)}, {"free", sum_json(report.free)}, {"out_of", report.known}};
+  document["unused"] = {{"all", sum_json(report.unused_all)},
+                        {"free", sum_json(report.free)},
+                        {"out_of", report.known},
+                        {"packages", report.packages}};
   document["failed"] = list(snapshot.failed, failed_json);
   document["reinstalls"] = list(snapshot.reinstalls, reinstall_json);
   document["unresolved"] = counts_json(snapshot.unresolved);

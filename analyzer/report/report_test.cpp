@@ -13,6 +13,7 @@
 namespace varve::report {
 namespace {
 
+using testing::AllOf;
 using testing::ElementsAre;
 using testing::HasSubstr;
 using testing::IsEmpty;
@@ -194,6 +195,69 @@ TEST(Rows, AnyKindOfUseKeepsADistributionOutOfTheUnused) {
   fleet.add("imported", 1);
   fleet.add("nothing", 0);
   EXPECT_THAT(unused_names(fleet.report()), ElementsAre("nothing"));
+}
+
+TEST(Rows, WaysOfUseAddUpToSessionsInEachForm) {
+  Fleet fleet;
+  auto& numpy = fleet.add("numpy", 60);
+  numpy.direct = 20;
+  numpy.transitive_only = 30;
+  numpy.files_only = 15;
+  const auto report = fleet.report();
+  EXPECT_DOUBLE_EQ(*row_of(report, "numpy").share, 75.0 / 300);
+  const auto package = report_json(report)["packages"][0];
+  EXPECT_EQ(package["sessions"], 75);
+  EXPECT_EQ(package["direct"], 20);
+  EXPECT_EQ(package["transitive"], 30);
+  EXPECT_EQ(package["named_only"], 10);
+  EXPECT_EQ(package["files_only"], 15);
+  std::ostringstream table, csv, page;
+  write_table(report, table);
+  EXPECT_THAT(table.str(), testing::ContainsRegex("numpy +75 +20 +30 +10 +15 +25 %"));
+  write_csv(report, csv);
+  EXPECT_THAT(csv.str(), HasSubstr(",20,30,10,15,"));
+  write_html(report, page);
+  EXPECT_THAT(page.str(), HasSubstr("75 of 300 sessions: 20 directly, 30 only through others, 10 only named in cells, "
+                                    "15 only its files"));
+}
+
+TEST(Rows, OfTheOperatingSystemStandApart) {
+  Fleet fleet;
+  fleet.add("numpy", 3);
+  fleet.add("pandas", 0);
+  for (const auto* name : {"bash", "libc6"})
+    for (auto& package : fleet.add(name, 0).packages) package.source = "dpkg";
+  fleet.snapshot.distributions[2].files_only = fleet.snapshot.distributions[2].file_sessions = 100;
+  fleet.add("brought-along", 5, {});
+  const auto report = fleet.report();
+  const auto text = [&](const TableOptions& options) {
+    std::ostringstream table;
+    write_table(report, table, options);
+    return table.str();
+  };
+  EXPECT_THAT(text({}), testing::ContainsRegex("NAME .*\n(.*\n)*numpy(.*\n)*OPERATING SYSTEM .*\nbash +100"));
+  EXPECT_THAT(text({.unused_only = true}),
+              testing::ContainsRegex("NEVER USED .*\npandas(.*\n)*OPERATING SYSTEM .*\nlibc6"));
+  EXPECT_THAT(text({.sources = {"pip"}}),
+              AllOf(HasSubstr("numpy"), HasSubstr("brought-along"), Not(HasSubstr("bash"))));
+  EXPECT_THAT(text({.sources = {"dpkg"}}), AllOf(HasSubstr("bash"), Not(HasSubstr("numpy"))));
+  EXPECT_THAT(text({.sources = {"pip", "conda", "dpkg"}}),
+              AllOf(HasSubstr("bash"), HasSubstr("numpy"), Not(HasSubstr("OPERATING SYSTEM"))));
+  EXPECT_THAT(text({.could_go_only = true}), AllOf(HasSubstr("pandas"), Not(HasSubstr("libc6 "))));
+  EXPECT_EQ(report_json(report, {.could_go_only = true})["packages"].size(), 1u);
+  EXPECT_EQ(report_json(report, {.sources = {"dpkg"}})["packages"].size(), 2u);
+  EXPECT_EQ(report_json(report)["packages"].size(), 5u);
+}
+
+TEST(Rows, CountAsPackagesDo) {
+  Fleet fleet;
+  fleet.add("both", 0, {"v2", "v2"}).packages[1].source = "dpkg";  // of pip, and of the operating system
+  fleet.add("twice", 0, {"v2", "v2"});                             // in two folders
+  fleet.add("old", 0, {"v1"});
+  const auto report = fleet.report();
+  EXPECT_EQ(report.packages, 3u);
+  EXPECT_EQ(report.known, 3u);
+  EXPECT_EQ(report_json(report)["unused"]["packages"], 3);
 }
 
 TEST(Rows, UseOnAnImageWithoutItIsUseButNotMoreThanAll) {

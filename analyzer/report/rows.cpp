@@ -3,6 +3,7 @@
 #include <algorithm>
 #include <array>
 #include <cmath>
+#include <set>
 
 namespace varve::report {
 namespace {
@@ -144,7 +145,7 @@ Scene::Halves Scene::halves(const std::vector<usage::DayCount>& days, usage::Day
 }
 
 bool seen_in_use(const usage::DistributionUse& use) {
-  return use.sessions > 0 || use.file_sessions > 0 || use.exec_sessions > 0 || use.static_sessions > 0;
+  return used_in(use) > 0 || use.file_sessions > 0 || use.exec_sessions > 0 || use.static_sessions > 0;
 }
 
 Row make_row(const Scene& scene, const usage::DistributionUse& use) {
@@ -161,16 +162,18 @@ Row make_row(const Scene& scene, const usage::DistributionUse& use) {
     row.cuda = is_cuda_library(use.name);
     row.system = row.package->source == "dpkg";
   }
+  row.sessions = used_in(use);
   if (row.exposed_sessions > 0 && !row.no_data) {
     // A session on an image without it may have installed it for itself: it counts as use, but not as more than all.
-    const auto uses = std::min(use.sessions, row.exposed_sessions);
+    const auto uses = std::min(row.sessions, row.exposed_sessions);
     row.share = double(uses) / double(row.exposed_sessions);
     row.bound = upper_bound(uses, row.exposed_sessions);
   }
   if (const auto current = scene.current()) {
-    const auto& digest = scene.snapshot().images[*current].digest;
-    row.in_current = std::any_of(use.packages.begin(), use.packages.end(),
-                                 [&](const auto& package) { return package.image == digest; });
+    std::set<std::string_view> sources;
+    for (const auto& package : use.packages)
+      if (package.image == scene.snapshot().images[*current].digest) sources.insert(package.source);
+    row.in_current = sources.size();
   }
   if (!row.no_data) {
     row.last_30 = last_days(scene.snapshot(), use, 30);
@@ -217,6 +220,7 @@ void find_holders(const Scene& scene, std::vector<Row>& rows) {
   }
   for (auto& row : rows) {
     std::sort(row.needed_by.begin(), row.needed_by.end());
+    row.could_go = row.in_current > 0 && row.unused && row.needed_by.empty() && !stays_by_itself(row);
     if (row.needed_by.size() > kNamed) row.needed_by.resize(kNamed);
   }
 }

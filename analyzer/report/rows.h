@@ -41,8 +41,8 @@ Row make_row(const Scene& scene, const usage::DistributionUse& use);
 // Was it seen in any session, in any way?
 bool seen_in_use(const usage::DistributionUse& use);
 
-// Fills needed_by of the rows of the current image: what something needs that stays (used, named by a notebook, CUDA,
-// the operating system's), directly or through others, on that image.
+// Fills needed_by and could_go of the rows of the current image: what something needs that stays (used, named by a
+// notebook, CUDA, the operating system's), directly or through others, on that image.
 void find_holders(const Scene& scene, std::vector<Row>& rows);
 
 std::vector<std::string> find_disagreements(const Scene& scene, const usage::DistributionUse& use, const Row& row);

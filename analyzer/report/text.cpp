@@ -29,6 +29,17 @@ std::string number_text(std::uint64_t number) {
   return text;
 }
 
+std::string short_number(std::uint64_t number) {
+  if (number < 10'000) return number_text(number);
+  auto value = double(number) / 1000;
+  for (const char unit : {'k', 'M', 'G'}) {
+    if (value < 99.95) return fmt::format("{:.1f}{}", value, unit);
+    if (value < 999.5) return fmt::format("{:.0f}{}", value, unit);
+    value /= 1000;
+  }
+  return "many";
+}
+
 std::string percent_text(double share) {
   const double percent = share * 100;
   if (percent <= 0) return "0 %";

@@ -13,6 +13,12 @@ TEST(Text, NumbersAreRoundedButNeverToWhatTheyAreNot) {
   EXPECT_EQ(number_text(999), "999");
   EXPECT_EQ(number_text(1000), "1,000");
   EXPECT_EQ(number_text(18446744073709551615u), "18,446,744,073,709,551,615");
+  EXPECT_EQ(short_number(9'999), "9,999");
+  EXPECT_EQ(short_number(10'000), "10.0k");
+  EXPECT_EQ(short_number(99'949), "99.9k");
+  EXPECT_EQ(short_number(99'950), "100k");
+  EXPECT_EQ(short_number(999'499), "999k");
+  EXPECT_EQ(short_number(999'500), "1.0M");
   EXPECT_EQ(percent_text(0), "0 %");
   EXPECT_EQ(percent_text(1e-9), "< 0.01 %");
   EXPECT_EQ(percent_text(0.0005), "0.05 %");

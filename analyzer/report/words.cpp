@@ -62,22 +62,31 @@ std::string coverage_text(const usage::ImageFacts& image) {
                      image_name(image));
 }
 
+std::string unseen_text(const Report& report) {
+  return report.packages <= report.known
+             ? ""
+             : fmt::format(" ({} more could not be seen)", number_text(report.packages - report.known));
+}
+
 std::string headline(const Report& report) {
   if (!report.current) return "No image's packages are known yet, so nothing can be said of what nobody uses.";
   const auto name = image_name(report.snapshot.images[*report.current]);
   if (report.known == 0)
     return fmt::format("No data on {}: no session was heard on an image that has any of its distributions.", name);
   if (report.unused_all.distributions == 0)
-    return fmt::format("Each of the {} distributions of {} was used.", number_text(report.known), name);
-  auto text = fmt::format("{} of the {} distributions of {} {} used in no session.",
+    return fmt::format("Each of the {} distributions of {} was used{}.", number_text(report.known), name,
+                       unseen_text(report));
+  auto text = fmt::format("{} of the {} distributions of {} {} used in no session{}.",
                           number_text(report.unused_all.distributions), number_text(report.known), name,
-                          report.unused_all.distributions == 1 ? "was" : "were");
+                          report.unused_all.distributions == 1 ? "was" : "were", unseen_text(report));
   if (report.free.distributions == 0)
-    return text + " Each of these is needed by something that is used, named by a notebook, or CUDA.";
+    return text +
+           " None could go: each is needed by something that is used, named by a notebook, CUDA, or of the operating "
+           "system.";
   text += fmt::format(
-      " {} could go without taking anything along that is used: {}.",
+      " {} could go, as nothing that stays needs {}: {}.",
       report.free.distributions == report.unused_all.distributions ? "They" : number_text(report.free.distributions),
-      weight_text(report.free));
+      report.free.distributions == 1 ? "it" : "them", weight_text(report.free));
   return text;
 }
 

@@ -13,6 +13,7 @@ namespace varve::report {
 std::string headline(const Report& report);
 // Scope and coverage, then the headline.
 std::vector<std::string> summary_sentences(const Report& report);
+std::string unseen_text(const Report& report);    // " (3 more could not be seen)"; "" if all could
 std::string scope_text(const Report& report);     // "v143 and 11 more images, 2025-11-22 to 2026-11-21 (365 days)"
 std::string coverage_text(const Report& report);  // "We have heard of 62 % of sessions: 12,345 of 19,900 launched"
 std::string coverage_text(const usage::ImageFacts& image);

@@ -77,9 +77,10 @@ struct DistributionUse {
   std::string name;                    // normalised (PEP 503)
   std::string display_name;            // as its metadata writes it
   std::vector<PackageFacts> packages;  // one per image that has it; empty = never part of a known image
-  std::uint64_t sessions = 0;          // distinct sessions that used it in any way that the recorder saw
+  std::uint64_t sessions = 0;          // distinct sessions that loaded it, or named it when it was loaded
   std::uint64_t direct = 0;            // of these: the user's own code imported it (run time)
   std::uint64_t transitive_only = 0;   // of these: only other libraries imported it
+  std::uint64_t files_only = 0;        // further sessions, that only opened or executed files of it
   std::uint64_t image_copy = 0;        // sessions that loaded the image's copy
   std::uint64_t session_copy = 0;      // sessions that loaded a copy of their own
   std::uint64_t file_sessions = 0;     // sessions in which files of it were opened (mount's evidence), imported or not
@@ -87,7 +88,7 @@ struct DistributionUse {
   std::uint64_t static_sessions = 0;   // sessions whose executed cells name it, whatever was loaded
   UserCount users;
   std::int32_t first_used = 0, last_used = 0;  // days, over all time and these images; 0 = never
-  std::vector<DayCount> days;                  // days with sessions, ascending: for trend and charts
+  std::vector<DayCount> days;                  // days with sessions of any kind, ascending: for trend and charts
   std::uint64_t notebooks = 0;           // distinct scanned notebooks that import it, run a program of it or install it
   std::uint64_t notebooks_optional = 0;  // of these: only inside try or if
   std::vector<std::string>
@@ -95,6 +96,14 @@ struct DistributionUse {
   std::map<std::string, std::uint64_t> importers;  // distribution that imported it -> sessions
   std::map<std::string, std::uint64_t> modules;    // dotted module (at most two parts) -> sessions
 };
+
+// Sessions that used it in any way: directly, only through other libraries, by a cell's name only, by its files only.
+inline std::uint64_t used_in(const DistributionUse& use) { return use.sessions + use.files_only; }
+// Of `sessions`: a cell named what was loaded already, and no code of the user's imported it.
+inline std::uint64_t named_only(const DistributionUse& use) {
+  const auto imported = use.direct + use.transitive_only;
+  return use.sessions - (imported < use.sessions ? imported : use.sessions);
+}
 
 struct FailedImport {
   std::string module;  // only names that may be shown: docs/formats/usage-spool.md

@@ -53,7 +53,7 @@ std::vector<StoredImage> store_images(Context& context, const CollectArguments& 
     stored.push_back({.reference = reference,
                       .digest = inventory.image.value_or(Digest()),
                       .label = label,
-                      .packages = inventory.distributions.size()});
+                      .packages = packages::count_packages(inventory)});
   }
   return stored;
 }

@@ -1,3 +1,6 @@
+#include <algorithm>
+#include <array>
+#include <functional>
 #include <map>
 #include <memory>
 #include <ostream>
@@ -10,7 +13,9 @@
 #include "cli/usage/usage_command.h"
 #include "cli/usage/usage_database.h"
 #include "core/base/calendar.h"
+#include "core/base/errors.h"
 #include "core/base/file.h"
+#include "core/base/strings.h"
 
 namespace varve::cli {
 namespace {
@@ -19,29 +24,47 @@ using report::SortBy;
 
 struct ReportArguments {
   std::string database, image, window = "90d";
-  std::string html, csv, sort = "sessions";
+  std::string html, csv, sort = "sessions", sources;
   bool all = false;
   std::uint64_t min_sessions = report::ReportOptions{}.min_sessions;
   report::TableOptions table;
 };
 
-const std::map<std::string, SortBy> kSorts{
-    {"sessions", SortBy::kSessions},     {"users", SortBy::kUsers}, {"direct", SortBy::kDirect},
-    {"transitive", SortBy::kTransitive}, {"bytes", SortBy::kBytes}, {"trend", SortBy::kTrend},
-    {"last-used", SortBy::kLastUsed},    {"bound", SortBy::kBound}, {"name", SortBy::kName}};
+const std::map<std::string, SortBy> kSorts{{"sessions", SortBy::kSessions},  {"users", SortBy::kUsers},
+                                           {"direct", SortBy::kDirect},      {"transitive", SortBy::kTransitive},
+                                           {"bytes", SortBy::kBytes},        {"trend", SortBy::kTrend},
+                                           {"last-used", SortBy::kLastUsed}, {"bound", SortBy::kBound},
+                                           {"could-go", SortBy::kCouldGo},   {"name", SortBy::kName}};
 
-using Write = void (*)(const report::Report&, std::ostream&);
+constexpr std::array kSources{"pip", "conda", "dpkg"};
 
-void write_file(const Context& context, const report::Report& made, const std::string& path, Write write) {
+std::set<std::string> parse_sources(const std::string& text) {
+  std::set<std::string> sources;
+  for (const auto& word : split(text, ",")) {
+    if (word == "all")
+      sources.insert(kSources.begin(), kSources.end());
+    else if (std::find(kSources.begin(), kSources.end(), word) != kSources.end())
+      sources.emplace(word);
+    else
+      fail<UsageError>("--source {}: '{}' is no source of packages; name pip, conda, dpkg, or all", text, word);
+  }
+  return sources;
+}
+
+void write_file(const Context& context, const std::string& path, const std::function<void(std::ostream&)>& write) {
   if (path.empty()) return;
   std::ostringstream text;
-  write(made, text);
+  write(text);
   const auto content = std::move(text).str();
   write_file_atomically(path, as_bytes(content));
   if (!context.global.json) context.out << "written: " << path << '\n';
 }
 
 void run_report(Context& context, const ReportArguments& arguments) {
+  auto table = arguments.table;
+  table.sort = kSorts.at(arguments.sort);
+  if (arguments.all) table.limit = 0;
+  if (!arguments.sources.empty()) table.sources = parse_sources(arguments.sources);
   const auto today = today_utc();
   usage::SnapshotQuery query{.window = report::parse_window(arguments.window, today), .image = std::nullopt};
   const auto database = open_existing_database(context, arguments.database);
@@ -51,17 +74,14 @@ void run_report(Context& context, const ReportArguments& arguments) {
   context.cancel.throw_if_cancelled();
   const bool into_files = !arguments.html.empty() || !arguments.csv.empty();
   if (context.global.json) {
-    context.print_json(report::report_json(made));
+    context.print_json(report::report_json(made, table));
   } else if (into_files) {
     report::write_summary(made, context.out);
   } else {
-    auto table = arguments.table;
-    table.sort = kSorts.at(arguments.sort);
-    if (arguments.all) table.limit = 0;
     report::write_table(made, context.out, table);
   }
-  write_file(context, made, arguments.html, report::write_html);
-  write_file(context, made, arguments.csv, report::write_csv);
+  write_file(context, arguments.html, [&](std::ostream& out) { report::write_html(made, out); });
+  write_file(context, arguments.csv, [&](std::ostream& out) { report::write_csv(made, out, table); });
 }
 
 }  // namespace
@@ -82,12 +102,17 @@ void add_usage_report_command(CLI::App& usage, Context& context) {
       [](std::string& word) { return kSorts.contains(word) ? "" : word + ": nothing to sort by"; }, "BY");
   command
       ->add_option("--sort", arguments->sort,
-                   "sessions, users, direct, transitive, bytes, trend, last-used, bound or name")
+                   "sessions, users, direct, transitive, bytes, trend, last-used, bound, could-go or name")
       ->check(known)
       ->type_name("")
       ->capture_default_str();
   command->add_flag("--unused", arguments->table.unused_only,
                     "Only what nobody used, most bytes first, and what it stays for");
+  command->add_flag("--could-go", arguments->table.could_go_only, "Only what nobody used and nothing that stays needs");
+  command
+      ->add_option("--source", arguments->sources,
+                   "Only what came by these, in one table: pip, conda, dpkg (the operating system), or all")
+      ->type_name("LIST");
   command->add_option("--limit", arguments->table.limit, "Rows of the table; 0 for all")
       ->capture_default_str()
       ->type_name("N");
@@ -98,7 +123,10 @@ void add_usage_report_command(CLI::App& usage, Context& context) {
       ->capture_default_str()
       ->type_name("K");
   command->footer(
-      "Examples:\n  varve usage report --db usage.db --unused\n  varve usage report --db usage.db --window 1y --image "
+      "--unused, --could-go and --source also choose the packages of --json and --csv; the page has all, and filters "
+      "of its own.\n"
+      "Examples:\n  varve usage report --db usage.db --unused\n  varve usage report --could-go --source pip,conda\n  "
+      "varve usage report --db usage.db --window 1y --image "
       "v143 --html report.html");
   command->callback([&context, arguments] { run_report(context, *arguments); });
 }

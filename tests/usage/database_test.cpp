@@ -2,6 +2,7 @@
 
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
+#include <unistd.h>
 
 #include <fstream>
 #include <set>
@@ -417,6 +418,109 @@ TEST_P(UsageDatabase, RemovesWhatIsCollectedOnlyWhenItsProcessEnded) {
   EXPECT_FALSE(std::filesystem::exists(ended.path()));
   EXPECT_TRUE(std::filesystem::exists(half.path()));
   EXPECT_TRUE(std::filesystem::exists(running.path()));
+}
+
+// What has started a session tells its end: of its processes none lives, also of those that could say nothing
+// (`jupyter` became `jupyter-lab`, and was never over).
+TEST_P(UsageDatabase, LeavesNothingOfASessionThatIsOver) {
+  const auto run = [](unsigned session) {
+    auto start = start_record(session, 1, "2026-11-20");
+    start.writer = "run 0.1.0";
+    return start;
+  };
+  for (const unsigned session : {1U, 2U}) {
+    const auto folder = spool() / session_id(session);
+    SpoolWriterForTests(folder, start_record(session, 2, "2026-11-20")).add(import_record("numpy"));
+    SpoolWriterForTests(folder, start_record(session, 3, "2026-11-20")).raw("{\"half");
+    std::ofstream(folder / "killed.jsonl") << "{\"t";
+  }
+  SpoolWriterForTests over(spool() / session_id(1), run(1));
+  over.add({.at_seconds = 0, .what = LaunchRecord{}}).add({.at_seconds = 0, .what = EndRecord{.ok = true}});
+  SpoolWriterForTests(spool() / session_id(2), run(2)).add({.at_seconds = 0, .what = LaunchRecord{}});
+  // A process of the session that says so is none that started it.
+  SpoolWriterForTests(spool() / session_id(2), start_record(2, 4, "2026-11-20"))
+      .add({.at_seconds = 0, .what = EndRecord{.ok = true}});
+  EXPECT_EQ(collect({.remove_collected = true}).removed_files, 4U + 1U);
+  EXPECT_FALSE(std::filesystem::exists(spool() / session_id(1)));
+  EXPECT_TRUE(std::filesystem::exists(spool() / session_id(2)));
+}
+
+TEST_P(UsageDatabase, ASessionIsHeardOfAlsoByAllItsFiles) {
+  database_->put_inventory(inventory_of(1, kPackages), "v1");
+  for (const unsigned session : {1U, 2U}) {
+    auto start = start_record(session, 1, "2026-11-20");
+    start.writer = "run 0.1.0";
+    SpoolWriterForTests(spool() / session_id(session), start)
+        .add({.at_seconds = 0, .what = LaunchRecord{}})
+        .add({.at_seconds = 10, .what = FileRecord{.path = "usr/bin/jupyter", .executed = true}})
+        .add({.at_seconds = 10, .what = EndRecord{.ok = true, .all_files = session == 1}});
+  }
+  collect();
+  EXPECT_EQ(snapshot().images[0].launched, 2U);
+  EXPECT_EQ(snapshot().images[0].heard, 1U) << "of the other one nobody knows what else it opened";
+  EXPECT_EQ(find_use(snapshot(), "jupyter")->files_only, 2U);
+}
+
+TEST_P(UsageDatabase, WaysOfUseAddUpToItsSessions) {
+  database_->put_inventory(inventory_of(1, kPackages), "v1");
+  const SpoolRecord opened{.at_seconds = 10,
+                           .what = FileRecord{.path = "usr/lib/python3/pandas/data.csv", .executed = false}};
+  const auto write = [&](unsigned session, const std::vector<SpoolRecord>& records) {
+    SpoolWriterForTests file(spool(), start_record(session, 1, "2026-11-20"));
+    for (const auto& record : records) file.add(record);
+  };
+  write(1, {import_record("pandas"), import_record("pandas", Directness::kStatic), opened});
+  write(2, {import_record("pandas", Directness::kTransitive, "numpy"), opened});
+  write(3, {import_record("pandas", Directness::kTransitive, "numpy"), import_record("pandas", Directness::kStatic)});
+  write(4, {opened});
+  collect();
+  const auto facts = snapshot();
+  const auto* pandas = find_use(facts, "pandas");
+  EXPECT_EQ(pandas->direct, 1U);
+  EXPECT_EQ(pandas->transitive_only, 1U);
+  EXPECT_EQ(named_only(*pandas), 1U);
+  EXPECT_EQ(pandas->files_only, 1U);
+  EXPECT_EQ(pandas->file_sessions, 3U);
+  EXPECT_EQ(used_in(*pandas), 4U);
+  ASSERT_EQ(pandas->days.size(), 1U);
+  EXPECT_EQ(pandas->days[0].sessions, 4U);
+  write(5, {opened});
+  collect();
+  SpoolWriterForTests(spool(), start_record(5, 1, "2026-11-20")).add(import_record("pandas"));
+  collect();
+  EXPECT_EQ(find_use(snapshot(), "pandas")->files_only, 1U) << "a session that came to load it is counted once";
+  EXPECT_EQ(used_in(*find_use(snapshot(), "pandas")), 5U);
+}
+
+TEST_P(UsageDatabase, RefusesWhatNobodyOfTheSessionWrote) {
+  if (::geteuid() != 0) GTEST_SKIP() << "needs the right to give files away";
+  const auto add = [&](unsigned session, const std::string& writer, unsigned folder_owner, unsigned owner) {
+    auto start = start_record(session, 1, "2026-11-20");
+    start.writer = writer;
+    const SpoolWriterForTests file(spool() / session_id(session), start);
+    EXPECT_EQ(::chown(file.path().parent_path().c_str(), folder_owner, folder_owner), 0);
+    EXPECT_EQ(::chown(file.path().c_str(), owner, owner), 0);
+  };
+  add(1, "recorder 1", 1000, 1000);
+  add(2, "recorder 1", 0, 1000);  // a user of a session of root
+  add(3, "run 0.1.0", 0, 0);
+  EXPECT_EQ(collect().sessions, 3U);
+  add(4, "recorder 1", 1000, 1001);
+  add(5, "run 0.1.0", 0, 1000);
+  const auto result = collect();
+  EXPECT_EQ(result.sessions, 0U);
+  ASSERT_EQ(result.quarantined, 2U);
+  EXPECT_THAT(result.notes[0].reason, HasSubstr("belongs to user 1001, the folder of its session to user 1000"));
+}
+
+TEST_P(UsageDatabase, RefusesSessionsOfDaysToCome) {
+  SpoolWriterForTests(spool(), start_record(1, 1, "2026-11-22"));  // where the sun is ahead of us
+  SpoolWriterForTests(spool(), start_record(2, 1, "2026-11-23"));
+  SpoolWriterForTests(spool(), start_record(3, 1, "9999-12-31"));
+  const auto result = collect({.today = day("2026-11-21")});
+  EXPECT_EQ(result.sessions, 1U);
+  ASSERT_EQ(result.quarantined, 2U);
+  EXPECT_THAT(result.notes[0].reason, HasSubstr("began on 2026-11-23, and today is 2026-11-21"));
 }
 
 TEST_P(UsageDatabase, LeavesNoOldSaltsAndNoEmptyFoldersBehind) {

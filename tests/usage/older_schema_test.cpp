@@ -145,8 +145,8 @@ class OlderSchema : public DatabaseFixture {
           image.gpu_incapable_seconds, image.users.at_least, image.users.at_most);
     for (const auto& use : facts.distributions) {
       add(use.name, use.sessions, use.direct, use.transitive_only, use.image_copy, use.session_copy, use.file_sessions,
-          use.exec_sessions, use.static_sessions, use.users.at_least, use.users.at_most, use.first_used, use.last_used,
-          use.importers, use.modules);
+          use.files_only, use.exec_sessions, use.static_sessions, use.users.at_least, use.users.at_most, use.first_used,
+          use.last_used, use.importers, use.modules);
       for (const auto& on : use.days) add(on.day, on.sessions);
     }
     for (const auto& failed : facts.failed) add(failed.module, failed.sessions, failed.users.at_most, failed.last_day);
@@ -166,7 +166,8 @@ TEST_P(OlderSchema, OfVersion1GoesOn) {
   first_part(database_.get());
   const auto where = where_of_version_1();
   auto older = open_database(where);
-  EXPECT_NE(told(*older).find("numpy 3 3 0 3 0 0 0 0"), std::string::npos) << told(*older);
+  EXPECT_NE(told(*older).find("numpy 3 3 0 3 0 0 0 0 0"), std::string::npos) << told(*older);
+  EXPECT_NE(told(*older).find("torch 0 0 0 0 0 1 1 0 0"), std::string::npos) << told(*older);
   EXPECT_EQ(told(*older), told(*database_));
   collect(*older, "kept");
   EXPECT_EQ(told(*older), told(*database_)) << "what was read before is not read again";
@@ -188,6 +189,34 @@ TEST_P(OlderSchema, OfVersion1GoesOn) {
         R"({"t":"import","m":"pandas","how":"direct"})"
         "\n");
   EXPECT_EQ(older->collect({spool("gone")}, {}, cancel_).events, 0U) << "its session is counted and gone";
+}
+
+// Of sessions that are gone version 3 tells only sums of a day.
+TEST_P(OlderSchema, OfVersion3SaysOfGoneSessionsWhatCanBeSaid) {
+  database_->put_inventory(inventory_of(1, kPackagesOfOne), "v1");
+  for (unsigned session = 1; session <= 5; ++session) {
+    const std::string import = R"({"t":"import","m":"numpy","how":"direct","site":"image"})"
+                               "\n",
+                      file = R"({"t":"file","p":"/lib/numpy/a","op":"open"})"
+                             "\n";
+    write(spool("all"), session, 1,
+          start(session, 1, session < 4 ? "2026-09-01" : "2026-11-20", 1, 0) + (session % 2 == 0 ? import : "") + file);
+  }
+  collect(*database_, "all");
+  const auto files_only = [&](std::int32_t from) {
+    return find_use(database_->snapshot({.window = {.first = from, .last = 40'000}, .image = std::nullopt}), "numpy")
+        ->files_only;
+  };
+  EXPECT_EQ(files_only(0), 3U);
+  database_->age_out({.raw_days = 30, .aggregate_days = 800}, day("2026-11-21"));
+  const auto sql = open_sql(where_, usage_kind());
+  sql->run("ALTER TABLE daily_use DROP COLUMN files_only");
+  sql->run("UPDATE setting SET value = '3' WHERE name = 'schema'");
+  // As if two more had loaded it whose files nobody watched.
+  sql->run("UPDATE daily_use SET sessions = sessions + 2 WHERE day < " + std::to_string(day("2026-11-01")));
+  database_ = open();
+  EXPECT_EQ(files_only(0), 1U) << "of the day whose sessions are gone none is certain";
+  EXPECT_EQ(files_only(day("2026-11-01")), 1U);
 }
 
 }  // namespace

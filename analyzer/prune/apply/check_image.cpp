@@ -61,7 +61,7 @@ CheckReport check_image(const CheckRequest& request, const ApplyTools& tools, co
                     .proof = report.proof ? &*report.proof : nullptr};
   if (plan) {
     gates.change = archive(*plan, before.inventory(), before.opened(), image_name_of(*plan));
-    report.archived = archived_distributions(&*plan, before.inventory()).size();
+    report.archived = packages::count_packages(before.inventory(), archived_distributions(&*plan, before.inventory()));
   }
   if (request.rebuild)
     gates.rebuild = [&](GateResult& result) {

@@ -95,7 +95,6 @@ std::vector<std::uint32_t> archived_distributions(const Plan* plan, const packag
 void judge_metadata(const ImagePair& images, GateResult& result) {
   const auto gone = archived_distributions(images.plan, images.before);
   auto places = by_place(images.after);
-  std::size_t kept = 0;
   for (std::uint32_t i = 0; i < images.before.distributions.size(); ++i) {
     const auto& before = images.before.distributions[i];
     const bool archived = std::ranges::binary_search(gone, i);
@@ -109,7 +108,6 @@ void judge_metadata(const ImagePair& images, GateResult& result) {
             fmt::format("{}: the plan archives it, and {} is still there", label_of(before), before.record));
       continue;
     }
-    ++kept;
     if (first == last) {
       result.findings.push_back(fmt::format("{}: it is no longer installed ({})", label_of(before), before.record));
     } else if (same == last) {
@@ -129,8 +127,10 @@ void judge_metadata(const ImagePair& images, GateResult& result) {
           finding.distribution.empty() ? finding.text : fmt::format("{} {}", finding.distribution, finding.text));
     }
   }
-  result.detail = fmt::format("{} distributions stay, {} archived; {} new problems, {} as before", kept, gone.size(),
-                              result.findings.size(), old);
+  const auto archived = packages::count_packages(images.before, gone);
+  result.detail =
+      fmt::format("{} distributions stay, {} archived; {} new problems, {} as before",
+                  packages::count_packages(images.before) - archived, archived, result.findings.size(), old);
 }
 
 }  // namespace varve::prune

@@ -34,6 +34,19 @@ constexpr const char* kUses =
     "AND module_owner.image_id = session.image_id AND module_owner.module_id = session_module.module_id "
     "AND session.id";
 
+// In how many ways each session used each distribution: as `flags` of session_module, 32 opened and 64 executed files.
+constexpr const char* kWaysOfUse =
+    "(SELECT session_id, day, image_id, distribution_id, MAX(flags & 1) AS direct, MAX(flags & 2) / 2 AS transitive, "
+    "MAX(flags & 4) / 4 AS static, MAX(flags & 8) / 8 AS image_copy, MAX(flags & 16) / 16 AS session_copy, "
+    "MAX(loaded) AS loaded, 1 - MIN(loaded) AS file, MAX(flags & 64) / 64 AS executed FROM "
+    "(SELECT session_id, day, sessions.image_id AS image_id, "
+    "CASE WHEN named_id <> 0 THEN named_id ELSE distribution_id END AS distribution_id, flags, 1 AS loaded "
+    "FROM sessions CROSS JOIN session_module CROSS JOIN module_owner WHERE session_id = sessions.id "
+    "AND module_owner.image_id = sessions.image_id AND module_owner.module_id = session_module.module_id "
+    "UNION ALL SELECT session_id, day, image_id, distribution_id, flags * 32, 0 "
+    "FROM sessions CROSS JOIN session_file WHERE session_id = sessions.id) AS way "
+    "WHERE distribution_id <> 0 GROUP BY session_id, day, image_id, distribution_id) AS of_session";
+
 struct DailyCount {
   const char* of;  // kSessions ...
   const char* table;
@@ -56,32 +69,19 @@ const std::vector<DailyCount>& daily_counts() {
         {"gpu_incapable", "SUM(incapable)"},
         {"gpu_incapable_seconds", "SUM(incapable * lifetime_seconds)"}},
        "sessions"},
-      {kUses,
+      {kSessions,
        "daily_use",
        "day, image_id, distribution_id",
-       {{"sessions", "COUNT(*)"},
+       {{"sessions", "SUM(loaded)"},
         {"direct", "SUM(direct)"},
         {"transitive_only", "SUM(transitive * (1 - direct) * (1 - static))"},
         {"static", "SUM(static)"},
         {"image_copy", "SUM(image_copy)"},
         {"session_copy", "SUM(session_copy)"},
-        {"file_sessions", "0"},
-        {"exec_sessions", "0"}},
-       "(SELECT day, image_id, distribution_id, MAX(flags & 1) AS direct, MAX(flags & 2) / 2 AS transitive, "
-       "MAX(flags & 4) / 4 AS static, MAX(flags & 8) / 8 AS image_copy, MAX(flags & 16) / 16 AS session_copy "
-       "FROM uses WHERE distribution_id <> 0 GROUP BY session_id, day, image_id, distribution_id) AS of_session"},
-      {kSessions,
-       "daily_use",
-       "day, image_id, distribution_id",
-       {{"sessions", "0"},
-        {"direct", "0"},
-        {"transitive_only", "0"},
-        {"static", "0"},
-        {"image_copy", "0"},
-        {"session_copy", "0"},
-        {"file_sessions", "COUNT(*)"},
-        {"exec_sessions", "SUM((flags & 2) / 2)"}},
-       "sessions JOIN session_file ON session_id = sessions.id"},
+        {"file_sessions", "SUM(file)"},
+        {"exec_sessions", "SUM(executed)"},
+        {"files_only", "SUM(1 - loaded)"}},
+       kWaysOfUse},
       {kUses,
        "daily_module",
        "day, image_id, distribution_id, module_id",
@@ -151,6 +151,25 @@ void count_sessions(SqlConnection& sql, std::span<const SqlValue> session_ids, i
                          count.table, count.keys, columns, sums, count.from, additions),
              {});
   }
+}
+
+void add_to_files_only(SqlConnection& sql, std::span<const SqlValue> session_ids, std::string_view sum) {
+  query_in(sql, kSessions, session_ids,
+           fmt::format(") UPDATE daily_use SET files_only = files_only + kept.files FROM (SELECT day, image_id, "
+                       "distribution_id, SUM({}) AS files FROM {} GROUP BY day, image_id, distribution_id) AS kept "
+                       "WHERE daily_use.day = kept.day AND daily_use.image_id = kept.image_id "
+                       "AND daily_use.distribution_id = kept.distribution_id",
+                       sum, kWaysOfUse),
+           {});
+}
+
+void begin_files_only(SqlConnection& sql) { sql.run("UPDATE daily_use SET files_only = file_sessions - sessions"); }
+void take_kept_from_files_only(SqlConnection& sql, std::span<const SqlValue> session_ids) {
+  add_to_files_only(sql, session_ids, "loaded - file");
+}
+void end_gone_of_files_only(SqlConnection& sql) { sql.run("UPDATE daily_use SET files_only = 0 WHERE files_only < 0"); }
+void add_kept_to_files_only(SqlConnection& sql, std::span<const SqlValue> session_ids) {
+  add_to_files_only(sql, session_ids, "1 - loaded");
 }
 
 void remove_zeros(SqlConnection& sql, std::int64_t day) {

@@ -15,6 +15,15 @@ inline constexpr std::array kDailyTables{"daily_session", "daily_use",       "da
 void count_sessions(SqlConnection& sql, std::span<const SqlValue> session_ids, int sign);
 // Adds the users of these sessions; users are never taken out.
 void count_users(SqlConnection& sql, std::span<const SqlValue> session_ids);
+
+// daily_use.files_only of a database of before version 4, in these steps; the second and fourth for all sessions that
+// are kept. Of sessions that are gone only the day's sums are left: as many as opened its files and cannot be those
+// that loaded it.
+void begin_files_only(SqlConnection& sql);
+void take_kept_from_files_only(SqlConnection& sql, std::span<const SqlValue> session_ids);
+void end_gone_of_files_only(SqlConnection& sql);
+void add_kept_to_files_only(SqlConnection& sql, std::span<const SqlValue> session_ids);
+
 // Removes what became all zero.
 void remove_zeros(SqlConnection& sql, std::int64_t day);
 

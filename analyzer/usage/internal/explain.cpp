@@ -75,20 +75,21 @@ class EvidenceReader {
 
   void read_sessions(std::int64_t distribution) {
     query(
-        "SELECT day, image_id, sessions, direct, transitive_only, static, image_copy, session_copy, file_sessions, "
-        "exec_sessions FROM daily_use WHERE day BETWEEN $1 AND $2 AND (image_id = $3 OR $3 = 0) "
-        "AND distribution_id = $4 ORDER BY day DESC",
+        "SELECT day, image_id, sessions, direct, transitive_only, sessions - direct - transitive_only, image_copy, "
+        "session_copy, file_sessions, exec_sessions, files_only FROM daily_use WHERE day BETWEEN $1 AND $2 "
+        "AND (image_id = $3 OR $3 = 0) AND distribution_id = $4 ORDER BY day DESC",
         distribution, [&](const SqlRow& row) {
           if (row.number(2) > 0)
             add("session", row.number(0), row.number(1), row.number(2),
                 fmt::format(
-                    "{} direct, {} only through other libraries, {} named by their cells; {} loaded the image's "
-                    "copy, {} their own",
+                    "{} imported it directly, {} only through other libraries, {} only named it in a cell when it was "
+                    "loaded; {} loaded the image's copy, {} their own",
                     row.number(3), row.number(4), row.number(5), row.number(6), row.number(7)));
           if (row.number(8) > 0)
             add("file", row.number(0), row.number(1), row.number(8),
-                row.number(9) > 0 ? fmt::format("files opened, in {} of them a program executed", row.number(9))
-                                  : "files opened");
+                fmt::format("opened its files{}; {} of them loaded nothing of it",
+                            row.number(9) > 0 ? fmt::format(", {} of them ran a program of it", row.number(9)) : "",
+                            row.number(10)));
         });
   }
 

@@ -116,6 +116,10 @@ CREATE TABLE probe_item (probe_id {number} NOT NULL, number {number} NOT NULL, k
   distribution TEXT NOT NULL, outcome TEXT NOT NULL, detail TEXT NOT NULL, PRIMARY KEY (probe_id, number)) {keyed_table_end};
 CREATE TABLE probe_edge (probe_id {number} NOT NULL, item {number} NOT NULL, kind TEXT NOT NULL, distribution TEXT NOT NULL,
   module TEXT NOT NULL, PRIMARY KEY (probe_id, item, kind, distribution)) {keyed_table_end};
+)",
+                                                                R"(
+ALTER TABLE daily_use ADD COLUMN files_only {number} NOT NULL DEFAULT 0;
+INSERT INTO setting (name, value) VALUES ('files_only_missing', '1');
 )"};
 
 }  // namespace

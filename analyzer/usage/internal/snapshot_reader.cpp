@@ -160,9 +160,10 @@ void SnapshotReader::read_packages() {
 }
 
 void SnapshotReader::read_uses() {
-  query(in_window_of("SELECT distribution_id, SUM(sessions), SUM(direct), SUM(transitive_only), SUM(image_copy), "
-                     "SUM(session_copy), SUM(file_sessions), SUM(exec_sessions), SUM(static) FROM daily_use",
-                     "GROUP BY distribution_id"),
+  query(in_window_of(
+            "SELECT distribution_id, SUM(sessions), SUM(direct), SUM(transitive_only), SUM(image_copy), "
+            "SUM(session_copy), SUM(file_sessions), SUM(exec_sessions), SUM(static), SUM(files_only) FROM daily_use",
+            "GROUP BY distribution_id"),
         [&](const SqlRow& row) {
           auto& use = use_of(row.number(0));
           use.sessions = unsigned_at(row, 1);
@@ -173,12 +174,13 @@ void SnapshotReader::read_uses() {
           use.file_sessions = unsigned_at(row, 6);
           use.exec_sessions = unsigned_at(row, 7);
           use.static_sessions = unsigned_at(row, 8);
+          use.files_only = unsigned_at(row, 9);
         });
 }
 
 void SnapshotReader::read_use_days() {
-  query(in_window_of("SELECT distribution_id, day, SUM(sessions) FROM daily_use",
-                     "AND sessions > 0 GROUP BY distribution_id, day ORDER BY distribution_id, day"),
+  query(in_window_of("SELECT distribution_id, day, SUM(sessions + files_only) FROM daily_use",
+                     "AND sessions + files_only > 0 GROUP BY distribution_id, day ORDER BY distribution_id, day"),
         [&](const SqlRow& row) {
           use_of(row.number(0)).days.push_back({.day = std::int32_t(row.number(1)), .sessions = unsigned_at(row, 2)});
         });

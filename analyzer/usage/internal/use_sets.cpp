@@ -186,13 +186,12 @@ SetUse read_set_use(SqlConnection& sql, const SnapshotQuery& query, const std::v
   std::map<std::pair<std::int64_t, std::int64_t>, Day> days;  // day, image
   query_in(
       sql,
-      "SELECT day, image_id, sessions, file_sessions FROM daily_use WHERE" + in_window("day") + " AND distribution_id",
+      "SELECT day, image_id, sessions + files_only FROM daily_use WHERE" + in_window("day") + " AND distribution_id",
       ids, "", [&](const SqlRow& row) {
         auto& day = days[{row.number(0), row.number(1)}];
-        // Who opened its files may be who imported it, or somebody else.
-        const auto imported = std::uint64_t(row.number(2)), opened = std::uint64_t(row.number(3));
-        day.largest = std::max({day.largest, imported, opened});
-        day.sum += imported + opened;
+        const auto used = std::uint64_t(row.number(2));
+        day.largest = std::max(day.largest, used);
+        day.sum += used;
       });
   sql.query("SELECT day, image_id, heard FROM daily_session WHERE" + in_window("day"), {}, [&](const SqlRow& row) {
     if (const auto found = days.find({row.number(0), row.number(1)}); found != days.end())

@@ -140,15 +140,21 @@ void Writer::find_owners(std::span<const SqlValue> session_ids) {
 }
 
 void Writer::complete_older_schema() {
-  if (read_setting(sql_, "owners_missing").empty()) return;
+  if (read_setting(sql_, "files_only_missing").empty()) return;
   WriteTransaction transaction(*this);
+  if (read_setting(sql_, "files_only_missing").empty()) return;  // another program was faster
   std::vector<SqlValue> sessions;
   sql_.query("SELECT id FROM session", {}, [&](const SqlRow& row) { sessions.emplace_back(row.number(0)); });
-  in_pieces(sessions, [&](std::span<const SqlValue> piece) {
-    find_owners(piece);
-    forget_if_too_much();
-  });
-  sql_.run("DELETE FROM setting WHERE name = 'owners_missing'");
+  if (!read_setting(sql_, "owners_missing").empty())
+    in_pieces(sessions, [&](std::span<const SqlValue> piece) {
+      find_owners(piece);
+      forget_if_too_much();
+    });
+  begin_files_only(sql_);
+  in_pieces(sessions, [&](std::span<const SqlValue> piece) { take_kept_from_files_only(sql_, piece); });
+  end_gone_of_files_only(sql_);
+  in_pieces(sessions, [&](std::span<const SqlValue> piece) { add_kept_to_files_only(sql_, piece); });
+  sql_.run("DELETE FROM setting WHERE name = 'owners_missing' OR name = 'files_only_missing'");
   transaction.commit();
 }
 
