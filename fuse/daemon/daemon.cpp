@@ -258,7 +258,7 @@ AcquiredImage Daemon::acquire(const ImageSpec& spec, MountMode mode, const Mount
   const std::lock_guard guard(changing_);
   refuse_if_stopping();
   auto& mount = options.record ? recorded_mount(image, mode) : shared_mount(image, mode);
-  leases.push_back(leases_.add(mount.dir, find_holder(holder)));
+  leases.push_back(leases_.add(mount.dir, find_process(holder)));
   write_record();
   const auto stats = stats_of(mount.mounted->image());
   if (options.prefetch && !options.record) start_prefetch(mount);

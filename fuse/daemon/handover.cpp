@@ -1,12 +1,9 @@
 #include "fuse/daemon/handover.h"
 
-#include <charconv>
-
 #include <nlohmann/json.hpp>
 
 #include "core/base/base64.h"
 #include "core/base/errors.h"
-#include "core/base/file.h"
 #include "core/base/json_document.h"
 #include "fuse/daemon/control_protocol.h"
 
@@ -127,27 +124,6 @@ Handover decode_handover(std::string_view text) {
                 .mount = full_path(entry["mount"]),
                 .holder = {.pid = entry["pid"].number<pid_t>(), .start_time = entry["start_time"].number()}};
           })};
-}
-
-std::optional<LeaseHolder> find_holder(pid_t pid) {
-  if (pid <= 0) return std::nullopt;
-  std::optional<Bytes> stat;
-  try {
-    stat = read_file_if_there(fmt::format("/proc/{}/stat", pid));
-  } catch (const std::system_error&) {  // ESRCH: it ends while we look
-  }
-  if (!stat) return std::nullopt;
-  // "PID (NAME) STATE ..." where NAME may hold anything; the start time is the 22nd field of all, the 20th behind the
-  // name.
-  auto text = as_text(*stat);
-  const auto name_end = text.rfind(')');
-  if (name_end == text.npos) return std::nullopt;
-  text.remove_prefix(std::min(name_end + 2, text.size()));
-  if (text.starts_with('Z') || text.starts_with('X')) return std::nullopt;
-  for (int field = 0; field < 19; ++field) text.remove_prefix(std::min(text.find(' '), text.size() - 1) + 1);
-  LeaseHolder holder{.pid = pid};
-  if (std::from_chars(text.data(), text.data() + text.size(), holder.start_time).ec != std::errc()) return std::nullopt;
-  return holder;
 }
 
 }  // namespace varve::fuse

@@ -2,8 +2,6 @@
 // What one daemon leaves to the next beside the descriptors: a file that says what each connection serves, which
 // folders show it and who uses it. RUN/handover.json, written anew with each change; docs/formats/daemon.md "The
 // record".
-#include <sys/types.h>
-
 #include <cstdint>
 #include <filesystem>
 #include <optional>
@@ -12,6 +10,7 @@
 
 #include "core/base/bytes.h"
 #include "core/base/digest.h"
+#include "core/base/running_process.h"
 #include "fuse/daemon/control_messages.h"
 
 namespace varve::fuse {
@@ -59,12 +58,7 @@ struct HandoverName {
   bool settled = true;  // false: the user has not been told that it is mounted
 };
 
-// A process that uses a mount until it ends. A number alone may come again; with its start time it does not.
-struct LeaseHolder {
-  pid_t pid = 0;
-  std::uint64_t start_time = 0;  // clock ticks since boot, as in /proc/PID/stat
-  bool operator==(const LeaseHolder&) const = default;
-};
+using LeaseHolder = RunningProcess;  // a process that uses a mount until it ends
 struct HandoverLease {
   std::filesystem::path mount;
   LeaseHolder holder;
@@ -81,8 +75,5 @@ struct Handover {
 std::string encode_handover(const Handover& handover);
 // Throws CorruptData, or Unsupported for another format.
 Handover decode_handover(std::string_view text);
-
-// Absent: no such process (any more).
-std::optional<LeaseHolder> find_holder(pid_t pid);
 
 }  // namespace varve::fuse

@@ -2,7 +2,6 @@
 
 #include <poll.h>
 #include <sys/eventfd.h>
-#include <sys/syscall.h>
 #include <unistd.h>
 
 #include <cerrno>
@@ -39,13 +38,6 @@ void HolderWatch::watch(std::vector<Holder> holders) {
       ended.on_end();
     }
   }
-}
-
-UniqueFd open_holder(const LeaseHolder& holder) {
-  UniqueFd process(static_cast<int>(::syscall(SYS_pidfd_open, holder.pid, 0)));
-  // Looked at when the number can no longer change hands.
-  if (process && find_holder(holder.pid) != holder) process.reset();
-  return process;
 }
 
 }  // namespace varve::fuse

@@ -13,7 +13,7 @@ namespace varve::fuse {
 class HolderWatch {
  public:
   struct Holder {
-    UniqueFd process;              // open_holder()
+    UniqueFd process;              // open_process()
     std::function<void()> on_end;  // called once, from the watching thread; must not throw
   };
   explicit HolderWatch(std::vector<Holder> holders);
@@ -25,9 +25,5 @@ class HolderWatch {
   UniqueFd stop_;
   std::jthread thread_;
 };
-
-// A descriptor that becomes readable when the process ends (pidfd_open(2)); none if it has ended, or if its number
-// belongs to another process now.
-UniqueFd open_holder(const LeaseHolder& holder);
 
 }  // namespace varve::fuse

@@ -264,13 +264,13 @@ TEST(Handovers, OfAnotherFormatOrBrokenAreRefused) {
 }
 
 TEST(LeaseHolders, AreKnownByNumberAndStart) {
-  const auto me = find_holder(::getpid());
+  const auto me = find_process(::getpid());
   ASSERT_TRUE(me);
-  EXPECT_EQ(find_holder(::getpid()), me);
-  EXPECT_TRUE(open_holder(*me));
-  EXPECT_FALSE(open_holder({.pid = me->pid, .start_time = me->start_time + 1}))
+  EXPECT_EQ(find_process(::getpid()), me);
+  EXPECT_TRUE(open_process(*me));
+  EXPECT_FALSE(open_process({.pid = me->pid, .start_time = me->start_time + 1}))
       << "the number belongs to another process";
-  EXPECT_FALSE(find_holder(0));
+  EXPECT_FALSE(find_process(0));
 }
 
 TEST(LeaseHolders, AreWatchedToTheirEnd) {
@@ -283,12 +283,12 @@ TEST(LeaseHolders, AreWatchedToTheirEnd) {
   }
   Pipe told;
   std::vector<HolderWatch::Holder> holders;
-  holders.push_back({.process = open_holder(find_holder(child).value()), .on_end = [&] { told.write_end.reset(); }});
+  holders.push_back({.process = open_process(find_process(child).value()), .on_end = [&] { told.write_end.reset(); }});
   const HolderWatch watch(std::move(holders));
   lifeline.write_end.reset();
   told.wait_for_end();
   ::waitpid(child, nullptr, 0);
-  EXPECT_FALSE(find_holder(child));
+  EXPECT_FALSE(find_process(child));
 }
 
 }  // namespace

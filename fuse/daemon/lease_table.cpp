@@ -15,7 +15,7 @@ LeaseTable::Lease LeaseTable::add(const std::filesystem::path& mount, std::optio
 void LeaseTable::take_over(const std::vector<HandoverLease>& leases) {
   std::vector<HolderWatch::Holder> holders;
   for (const auto& [mount, holder] : leases) {
-    auto process = open_holder(holder);
+    auto process = open_process(holder);
     if (!process) continue;
     auto lease = std::make_shared<std::optional<Lease>>(add(mount, holder));
     holders.push_back({.process = std::move(process), .on_end = [lease] { lease->reset(); }});

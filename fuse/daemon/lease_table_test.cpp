@@ -45,7 +45,7 @@ TEST_F(LeaseTableTest, NobodyIsToldOfLeasesThatEndAfterAll) {
 }
 
 TEST_F(LeaseTableTest, TheRecordNamesThoseWhoseHolderIsKnown) {
-  const auto holder = find_holder(::getpid());
+  const auto holder = find_process(::getpid());
   ASSERT_TRUE(holder);
   const auto known = leases_.add("/run/a", holder);
   const auto unknown = leases_.add("/run/b", std::nullopt);
@@ -63,7 +63,7 @@ TEST(LeaseTable, AProcessOfAnEarlierDaemonKeepsItsLeaseUntilItEnds) {
     ::pause();
     ::_exit(0);
   }
-  const auto holder = find_holder(child);
+  const auto holder = find_process(child);
   ASSERT_TRUE(holder);
   auto other = *holder;
   ++other.start_time;  // the number belonged to another process

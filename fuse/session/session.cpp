@@ -98,10 +98,20 @@ class Reports {
   std::string text_;
 };
 
+bool read_go(int lifeline) {
+  char byte = 0;
+  ssize_t got = 0;
+  do got = ::read(lifeline, &byte, 1);
+  while (got < 0 && errno == EINTR);
+  return got == 1;
+}
+
+// It does nothing before it is noted who it is: then nobody else writes to the session's folder.
 pid_t start_supervisor(SupervisorJob& job, Pipes& pipes) {
-  return start_in_namespaces(CLONE_NEWNS | CLONE_NEWPID, job.ids, [&] {
+  const auto supervisor = start_in_namespaces(CLONE_NEWNS | CLONE_NEWPID, job.ids, [&] {
     pipes.lifeline_write.reset();
     pipes.report_read.reset();
+    if (!read_go(pipes.lifeline_read.get())) return kOwnFailure;  // who started it is gone, or says why
     const int report = pipes.report_write.get();
     const SupervisorEvents events{
         .ready = [&](const std::string& runtime) { send_line(report, "ready", runtime); },
@@ -112,6 +122,15 @@ pid_t start_supervisor(SupervisorJob& job, Pipes& pipes) {
     };
     return supervise(job, pipes.lifeline_read.get(), events);
   });
+  try {
+    job.store->write_process(job.session->folder, find_process(supervisor).value_or(RunningProcess{}));
+    write_all(pipes.lifeline_write.get(), as_bytes("g"), "the lifeline of the session");
+  } catch (...) {
+    pipes.lifeline_write.reset();
+    wait_for(supervisor);
+    throw;
+  }
+  return supervisor;
 }
 
 // Null if nobody asked or the kernel does not allow it.

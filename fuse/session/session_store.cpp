@@ -25,6 +25,7 @@ namespace {
 using nlohmann::json;
 constexpr std::size_t kMaxNameLength = 64;
 constexpr std::uint64_t kMaxRecordBytes = 4 << 20;  // a command line is most of it
+constexpr std::uint64_t kMaxProcessBytes = 4096;
 constexpr std::size_t kIdDigits = 12;
 constexpr int kBusyAttempts = 100;
 
@@ -90,6 +91,20 @@ std::optional<SessionRecord> read_record(const SessionFolder& folder) {
   }
 }
 
+// Absent if the process that was noted has ended, or is of another PID namespace or boot.
+std::optional<RunningProcess> read_supervisor(const SessionFolder& folder) {
+  try {
+    const auto bytes = read_file_if_there(folder.process(), kMaxProcessBytes);
+    if (!bytes) return std::nullopt;
+    const auto document = JsonValue::parse(*bytes, folder.process().string());
+    const RunningProcess noted{.pid = document["pid"].number<pid_t>(1), .start_time = document["start_time"].number()};
+    return find_process(noted.pid) == noted ? std::optional(noted) : std::nullopt;
+  } catch (const Error& error) {
+    log::debug("{}", error.what());
+    return std::nullopt;
+  }
+}
+
 std::vector<SessionFolder> folders_in(const std::filesystem::path& dir) {
   std::vector<SessionFolder> folders;
   for (const auto& entry : std::filesystem::directory_iterator(dir))
@@ -113,7 +128,11 @@ std::vector<SessionStore::Listed> list_locked(const std::filesystem::path& dir) 
   for (const auto& folder : folders_in(dir)) {
     auto record = read_record(folder);
     if (!record) continue;
-    sessions.push_back({.record = std::move(*record), .folder = folder, .running = !try_lock(folder.lock())});
+    const bool running = !try_lock(folder.lock());
+    sessions.push_back({.record = std::move(*record),
+                        .folder = folder,
+                        .running = running,
+                        .supervisor = running ? read_supervisor(folder) : std::nullopt});
   }
   std::sort(sessions.begin(), sessions.end(), [](const auto& a, const auto& b) {
     return std::pair(a.record.created_seconds, a.record.id) < std::pair(b.record.created_seconds, b.record.id);
@@ -235,6 +254,11 @@ OpenSession SessionStore::create(const NewSession& wanted) {
 void SessionStore::write_record(const SessionFolder& folder, const SessionRecord& record) const {
   write_file_atomically(folder.record(), as_bytes(to_json(record).dump(1, ' ', false, json::error_handler_t::replace)),
                         0600);
+}
+
+void SessionStore::write_process(const SessionFolder& folder, const RunningProcess& supervisor) const {
+  const json document = {{"pid", supervisor.pid}, {"start_time", supervisor.start_time}};
+  write_file_atomically(folder.process(), as_bytes(document.dump()), 0600);
 }
 
 std::vector<SessionStore::Listed> SessionStore::list() const {

@@ -9,6 +9,7 @@
 #include <string_view>
 #include <vector>
 
+#include "core/base/running_process.h"
 #include "core/base/unique_fd.h"
 #include "fuse/mount/user_ids.h"
 
@@ -34,6 +35,9 @@ struct SessionFolder {
 
   std::filesystem::path record() const { return dir / "session.json"; }
   std::filesystem::path lock() const { return dir / "lock"; }
+  // Who holds the session while it runs: the supervisor, as the machine numbers it. Of a session that does not run,
+  // stale.
+  std::filesystem::path process() const { return dir / "process"; }
   std::filesystem::path upper() const { return dir / "upper"; }
   std::filesystem::path work() const { return dir / "work"; }
   std::filesystem::path merged() const { return dir / "merged"; }  // mounted in the session's own namespace only
@@ -72,11 +76,14 @@ class SessionStore {
   // ids are left.
   OpenSession create(const NewSession& wanted);
   void write_record(const SessionFolder& folder, const SessionRecord& record) const;
+  // Notes who holds an open session.
+  void write_process(const SessionFolder& folder, const RunningProcess& supervisor) const;
 
   struct Listed {
     SessionRecord record;
     SessionFolder folder;
     bool running = false;
+    std::optional<RunningProcess> supervisor = {};  // of a running one, if it has got that far and is seen from here
   };
   // Oldest first. Folders without a record that can be read are left out: they are being made, or swept away.
   std::vector<Listed> list() const;
