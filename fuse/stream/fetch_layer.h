@@ -36,11 +36,17 @@ class SourceList {
 
 struct FetchCounters {
   std::atomic<std::uint64_t> fetched_bytes = 0;
+  std::atomic<std::uint64_t> local_bytes = 0;
   std::atomic<std::uint64_t> requests = 0;
   std::atomic<std::uint64_t> decoded_bytes = 0;
   std::atomic<std::uint64_t> errors = 0;
   std::atomic<std::uint64_t> fetching = 0;
   Guarded<std::string> last_error;
+
+  void count_bytes(std::uint64_t bytes, bool from_folder) {
+    fetched_bytes.fetch_add(bytes, std::memory_order_relaxed);
+    if (from_folder) local_bytes.fetch_add(bytes, std::memory_order_relaxed);
+  }
 };
 
 struct FetchLayer {

@@ -102,14 +102,18 @@ class StoredLayerStream final : public LayerStream {
 
   StreamStats stats() const override {
     auto& counters = layer_->counters;
+    auto wait = counters.fetching > 0 ? engine_->fetcher.longest_wait(*layer_) : SpanFetcher::Wait{};
     return {.stream_bytes = layer_->map->stream_bytes,
             .present_bytes = layer_->store.present_bytes(),
             .fetched_bytes = counters.fetched_bytes,
+            .local_bytes = counters.local_bytes,
             .requests = counters.requests,
             .decoded_bytes = counters.decoded_bytes,
             .errors = counters.errors,
             .fetching = counters.fetching,
-            .last_error = counters.last_error.with([](const std::string& last) { return last; })};
+            .last_error = counters.last_error.with([](const std::string& last) { return last; }),
+            .waiting_seconds = wait.seconds,
+            .waiting_for = std::move(wait.source)};
   }
 
   Verified verify() override {

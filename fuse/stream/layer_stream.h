@@ -28,12 +28,16 @@ enum class Priority : std::uint8_t { kReader, kReadAhead, kBackground };
 struct StreamStats {
   std::uint64_t stream_bytes = 0;   // of the whole layer
   std::uint64_t present_bytes = 0;  // stream side, in the store
-  std::uint64_t fetched_bytes = 0;  // compressed side, over the wire, windows included
+  std::uint64_t fetched_bytes = 0;  // compressed side, from any source, windows included
+  std::uint64_t local_bytes = 0;    // of those, from layout folders of this machine
   std::uint64_t requests = 0;       // range requests sent
   std::uint64_t decoded_bytes = 0;  // stream side
   std::uint64_t errors = 0;         // failed fetches, after all retries
   std::uint64_t fetching = 0;       // spans queued or under way now
-  std::string last_error;           // names the object; "" if none
+  std::string last_error;           // names the object; "" if none. Also of attempts after which it is tried again
+  // Of the reader that waits longest for a source; also of a pull whose source fails.
+  double waiting_seconds = 0;
+  std::string waiting_for;  // Repository::name(); "" if nobody waits
 };
 
 // One layer. Safe to use from any thread. Made by LayerStreams.

@@ -181,6 +181,50 @@ TEST_F(LayerStreamFaultsTest, TheDeadlineSaysWhatWentWrongUntilThen) {
   EXPECT_THAT(outcome.wait(), HasSubstr("connection reset"));
 }
 
+TEST_F(LayerStreamFaultsTest, TellsForWhichSourceAReaderWaitsSinceWhenAndWhy) {
+  auto& clock = turn_by_hand();
+  const auto layer = tar_layer();
+  auto stream = serve(layer);
+  EXPECT_EQ(stream->stats().waiting_for, "");
+  repository_->fail_next(1, Failure::kTemporary);
+  Outcome ahead, outcome;
+  stream->ensure({.offset = 0, .length = 10}, Priority::kReader, outcome.done());
+  while (stream->stats().last_error.empty()) std::this_thread::yield();
+  clock.turn(std::chrono::milliseconds(40));  // less than any delay before the next attempt
+  const auto stats = stream->stats();
+  EXPECT_EQ(stats.waiting_for, repository_->name());
+  EXPECT_NEAR(stats.waiting_seconds, 0.04, 0.001);
+  EXPECT_THAT(stats.last_error, HasSubstr(layer.map->layer_digest.to_string() + " at stream offset 0: "));
+  EXPECT_EQ(stats.errors, 0u) << "it is tried again";
+  clock.turn(std::chrono::seconds(5));
+  EXPECT_EQ(outcome.wait(), "");
+  EXPECT_EQ(stream->stats().waiting_for, "");
+  EXPECT_EQ(stream->stats().errors, 0u);
+  repository_->close_gate();
+  stream->ensure({.offset = 10 * kSpan, .length = 10}, Priority::kBackground, ahead.done());
+  repository_->wait_until_gated(1);
+  EXPECT_EQ(stream->stats().waiting_for, "") << "who fetches ahead lets others pass";
+  repository_->open_gate();
+  EXPECT_EQ(ahead.wait(), "");
+}
+
+TEST_F(LayerStreamFaultsTest, BytesOfAFolderAreCountedAsLocal) {
+  const auto layer = tar_layer();
+  auto stream = serve(layer);
+  read(*stream, 0, 10);
+  const auto from_registry = stream->stats();
+  EXPECT_GT(from_registry.fetched_bytes, 0u);
+  EXPECT_EQ(from_registry.local_bytes, 0u);
+  auto folder = std::make_shared<test::ScriptedRepository>("oci:/srv/image");
+  layer.serve_from(*folder);
+  streams_->stream(layer.map, layer.blob_descriptor, folder, layer.index_blobs, folder);
+  repository_->remove(layer.map->layer_digest);
+  read(*stream, 500'000, 10);
+  const auto stats = stream->stats();
+  EXPECT_GT(stats.local_bytes, 0u);
+  EXPECT_EQ(stats.local_bytes, stats.fetched_bytes - from_registry.fetched_bytes);
+}
+
 TEST_F(LayerStreamFaultsTest, SpansThatOnlyAnExpiredReaderWantedAreNotFetched) {
   auto& clock = turn_by_hand();
   options_.connections = 2;

@@ -33,7 +33,7 @@ class TestSource final : public PieceSource {
   std::shared_ptr<oci::Repository> repository(unsigned) const override { return repository_; }
   bool needs_no_budget() const override { return small; }
   void count_request() override {}
-  void count_bytes(std::uint64_t) override {}
+  void count_bytes(std::uint64_t, bool) override {}
   void on_piece(std::size_t piece, unsigned, FetchedPiece fetched) noexcept override {
     EXPECT_EQ(fetched.bytes, to_bytes(ByteView(content_).subspan(piece * kPiece, kPiece)));
     const std::lock_guard lock(mutex_);

@@ -31,9 +31,7 @@ class SpanFetcher::BlobPieces final : public PieceSource {
   std::size_t pieces() const override { return layer_.map->spans.size(); }
   std::shared_ptr<oci::Repository> repository(unsigned nth) const override { return layer_.blob_sources.nth(nth); }
   void count_request() override { layer_.counters.requests.fetch_add(1, std::memory_order_relaxed); }
-  void count_bytes(std::uint64_t bytes) override {
-    layer_.counters.fetched_bytes.fetch_add(bytes, std::memory_order_relaxed);
-  }
+  void count_bytes(std::uint64_t bytes, bool from_folder) override { layer_.counters.count_bytes(bytes, from_folder); }
   void on_piece(std::size_t span, unsigned nth, FetchedPiece fetched) noexcept override {
     fetcher_.on_blob_piece(layer_, span, nth, std::move(fetched));
   }
@@ -58,9 +56,7 @@ class SpanFetcher::WindowPieces final : public PieceSource {
   std::shared_ptr<oci::Repository> repository(unsigned nth) const override { return layer_.window_sources.nth(nth); }
   bool needs_no_budget() const override { return true; }
   void count_request() override { layer_.counters.requests.fetch_add(1, std::memory_order_relaxed); }
-  void count_bytes(std::uint64_t bytes) override {
-    layer_.counters.fetched_bytes.fetch_add(bytes, std::memory_order_relaxed);
-  }
+  void count_bytes(std::uint64_t bytes, bool from_folder) override { layer_.counters.count_bytes(bytes, from_folder); }
   void on_piece(std::size_t block, unsigned nth, FetchedPiece fetched) noexcept override {
     fetcher_.on_window_block(layer_, block, nth, fetched);
   }
@@ -276,7 +272,7 @@ void SpanFetcher::on_blob_failure(FetchLayer& layer, std::size_t span, const std
     const std::lock_guard lock(mutex_);
     const auto task = tasks_.find({&layer, span});
     if (task == tasks_.end() || task->second.stage != Task::Stage::kFetching || stopping_) return;
-    note_failure(task->second, error);
+    note_failure(task, error);
     if (const auto delay =
             task->second.blob_attempts.after(error, layer.blob_sources.size(), somebody_waits(task->second)))
       download_blob(task, *delay);
@@ -319,7 +315,7 @@ void SpanFetcher::on_window_failure(FetchLayer& layer, std::size_t block, const 
       const auto task = tasks_.find({&layer, span});
       if (task == tasks_.end()) continue;
       owner = task->second.layer;
-      note_failure(task->second, error);
+      note_failure(task, error);
       wanted = wanted || somebody_waits(task->second);
     }
     auto& attempts = entry->second.attempts;
@@ -418,7 +414,7 @@ void SpanFetcher::on_decode_failure(Tasks::iterator task, const std::exception_p
   {
     const std::lock_guard lock(mutex_);
     auto& state = task->second;
-    note_failure(state, error);
+    note_failure(task, error);
     auto& attempts = window_is_wrong ? state.window_attempts : state.blob_attempts;
     const auto sources = window_is_wrong ? layer->window_sources.size() : layer->blob_sources.size();
     const auto delay = attempts.after(error, sources, somebody_waits(state));
@@ -537,8 +533,43 @@ bool SpanFetcher::somebody_waits(const Task& task) {
   return std::any_of(task.waiters.begin(), task.waiters.end(), [](const auto& waiter) { return waiter->waits(); });
 }
 
-void SpanFetcher::note_failure(const Task& task, const std::exception_ptr& error) {
-  for (const auto& waiter : task.waiters) waiter->last_error = message_of(error);
+void SpanFetcher::note_failure(Tasks::const_iterator task, const std::exception_ptr& error) {
+  const auto& [key, state] = *task;
+  if (!somebody_waits(state)) return;
+  const auto message = message_of(error);
+  for (const auto& waiter : state.waiters) waiter->last_error = message;
+  state.layer->counters.last_error.with(
+      [&](std::string& last) { last = place_of(*state.layer, key.second) + ": " + message; });
+}
+
+// Empty while it is not a source that is waited for.
+std::string SpanFetcher::source_of(const Task& task) {
+  const auto& layer = *task.layer;
+  std::shared_ptr<oci::Repository> source;
+  if (task.stage == Task::Stage::kWholeBlob)
+    source = layer.blob_sources.nth(layer.blob_sources.preferred());
+  else if (task.stage == Task::Stage::kFetching && !task.compressed)
+    source = layer.blob_sources.nth(task.blob_attempts.source());
+  else if (task.stage == Task::Stage::kFetching)
+    source = layer.window_sources.nth(task.window_attempts.source());
+  return source ? source->name() : "";
+}
+
+SpanFetcher::Wait SpanFetcher::longest_wait(const FetchLayer& layer) {
+  const std::lock_guard lock(mutex_);
+  for (const auto& [key, waiter] : deadlines_) {  // who began first is first
+    if (waiter->layer.get() != &layer || !waiter->waits()) continue;
+    if (waiter->priority != Priority::kReader && waiter->last_error.empty()) continue;  // it lets others pass
+    for (auto span = waiter->first; span < waiter->last; ++span) {
+      const auto task = tasks_.find({waiter->layer.get(), span});
+      if (task == tasks_.end()) continue;
+      auto source = source_of(task->second);
+      if (source.empty()) continue;
+      return {.seconds = std::chrono::duration<double>(clock_.now() - (waiter->deadline - options_.deadline)).count(),
+              .source = std::move(source)};
+    }
+  }
+  return {};
 }
 
 void SpanFetcher::start_threads() {

@@ -67,6 +67,13 @@ class SpanFetcher {
   // Fetches spans for which nobody waits; what fails is left.
   void fetch_ahead(const std::shared_ptr<FetchLayer>& layer, std::size_t first, std::size_t last, Priority priority);
 
+  // Of the reader of a layer that waits longest, and what it waits for; also of who fetches ahead, if that fails.
+  struct Wait {
+    double seconds = 0;
+    std::string source;  // Repository::name(); "" if nobody waits for a source
+  };
+  Wait longest_wait(const FetchLayer& layer);
+
   // Fails all who wait with Cancelled, then ends all threads.
   void stop();
 
@@ -155,7 +162,8 @@ class SpanFetcher {
   void forget_unwanted_tasks(const Waiter& waiter);
   void set_deadline(const std::shared_ptr<Waiter>& waiter);
   static bool somebody_waits(const Task& task);
-  static void note_failure(const Task& task, const std::exception_ptr& error);
+  static void note_failure(Tasks::const_iterator task, const std::exception_ptr& error);
+  static std::string source_of(const Task& task);
 
   void queue_whole_blob(const std::shared_ptr<FetchLayer>& layer);
   void on_whole_blob_span(const std::shared_ptr<FetchLayer>& layer, std::size_t span, ByteView stream);

@@ -88,7 +88,7 @@ std::optional<std::chrono::milliseconds> SpanFetcher::after_whole_blob_failure(F
     bool wanted = false;
     const auto of_layer = [&](Tasks::iterator task) { return task != tasks_.end() && task->first.first == &layer; };
     for (auto task = tasks_.lower_bound({&layer, 0}); of_layer(task); ++task) {
-      note_failure(task->second, error);
+      note_failure(task, error);
       wanted = wanted || somebody_waits(task->second);
     }
     delay = attempts.after(error, layer.blob_sources.size(), wanted);

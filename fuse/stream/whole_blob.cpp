@@ -17,11 +17,12 @@ void stream_whole_blob(FetchLayer& layer, oci::Repository& repository, const std
     on_span(span, stream);
     if (layer.store.complete()) throw NothingMissing();
   });
+  const bool from_folder = is_folder(repository);
   layer.counters.requests.fetch_add(1, std::memory_order_relaxed);
   try {
     repository.read_blob(layer.blob, {.offset = 0, .length = layer.map->compressed_bytes}, [&](ByteView bytes) {
       if (stopping) throw Cancelled("fetching is stopped");
-      layer.counters.fetched_bytes.fetch_add(bytes.size(), std::memory_order_relaxed);
+      layer.counters.count_bytes(bytes.size(), from_folder);
       decoder.feed(bytes);
     });
     decoder.finish();
