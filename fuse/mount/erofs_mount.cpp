@@ -3,6 +3,7 @@
 #include <fcntl.h>
 #include <sys/mount.h>
 #include <sys/prctl.h>
+#include <sys/utsname.h>
 #include <sys/wait.h>
 #include <unistd.h>
 
@@ -10,6 +11,7 @@
 #include <array>
 #include <cerrno>
 #include <csignal>
+#include <cstdio>
 #include <fstream>
 #include <mutex>
 #include <set>
@@ -17,6 +19,7 @@
 #include "core/base/errors.h"
 #include "core/base/file.h"
 #include "core/base/log.h"
+#include "fuse/mount/mount_table.h"
 
 namespace varve::fuse {
 namespace {
@@ -153,6 +156,43 @@ bool is_lack_of_kernel(int error_number) {
     default:
       return false;
   }
+}
+
+std::string why_no_erofs(const std::system_error& error, const std::string& release, const std::string& file_system,
+                         const fs::path& tree_file) {
+  int major = 0, minor = 0;
+  const bool known = std::sscanf(release.c_str(), "%d.%d", &major, &minor) == 2;
+  if (known && (major < 6 || (major == 6 && minor < 12)))
+    return fmt::format("kernel mode needs Linux 6.12 with EROFS, and this is {}", release);
+  switch (error.code().value()) {
+    case ENODEV:
+      return "kernel mode needs EROFS, which this kernel does not have (module erofs)";
+    case ENOTBLK:  // without CONFIG_EROFS_FS_BACKED_BY_FILE, too
+      return fmt::format(
+          "kernel mode is not possible with files on {}, where {} lies (nor with a kernel whose EROFS takes block devices "
+          "only); give --root on a disk, as ext4 or xfs",
+          file_system, tree_file.parent_path().string());
+    default:
+      return fmt::format("kernel mode does not work here ({})", error.what());
+  }
+}
+
+std::string why_no_erofs(const std::system_error& error, const fs::path& tree_file) {
+  utsname system{};
+  ::uname(&system);
+  // The file system of the longest mount point that the path begins with.
+  std::string type = "this file system";
+  std::size_t longest = 0;
+  std::error_code ignored;
+  const auto path = fs::weakly_canonical(tree_file, ignored).native();
+  for (const auto& entry : read_mount_table()) {
+    const auto& dir = entry.dir.native();
+    const bool holds = path.starts_with(dir) && (dir == "/" || path.size() == dir.size() || path[dir.size()] == '/');
+    if (!holds || dir.size() < longest) continue;
+    longest = dir.size();
+    type = entry.type;
+  }
+  return why_no_erofs(error, system.release, type, tree_file);
 }
 
 void mount_erofs(const ErofsMountRequest& request) {

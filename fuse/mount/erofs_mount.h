@@ -2,6 +2,7 @@
 // Kernel mode: the tree as EROFS over the layer streams' files.
 #include <filesystem>
 #include <string>
+#include <system_error>
 #include <vector>
 
 namespace varve::fuse {
@@ -19,5 +20,11 @@ void mount_erofs(const ErofsMountRequest& request);
 // True for the errors by which a kernel, a user namespace or a container says that it does not do this, as against a
 // broken image.
 bool is_lack_of_kernel(int error_number);
+
+// For people: why such an error came for a tree that lies at `tree_file`, with what to do about it.
+std::string why_no_erofs(const std::system_error& error, const std::filesystem::path& tree_file);
+// The same of a kernel's release ("6.18.1-amd64") and the name of a file system ("tmpfs").
+std::string why_no_erofs(const std::system_error& error, const std::string& release, const std::string& file_system,
+                         const std::filesystem::path& tree_file);
 
 }  // namespace varve::fuse

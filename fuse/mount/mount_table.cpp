@@ -1,5 +1,7 @@
 #include "fuse/mount/mount_table.h"
 
+#include <algorithm>
+
 #include "core/base/errors.h"
 #include "core/base/file.h"
 
@@ -53,6 +55,16 @@ std::vector<MountEntry> parse_mount_table(std::string_view mountinfo) {
     entries.push_back(std::move(entry));
   }
   return entries;
+}
+
+const MountEntry* topmost_at(const std::vector<MountEntry>& table, const std::filesystem::path& dir) {
+  const auto found = std::find_if(table.rbegin(), table.rend(), [&](const auto& entry) { return entry.dir == dir; });
+  return found == table.rend() ? nullptr : &*found;
+}
+
+bool is_mounted_at(const std::vector<MountEntry>& table, const std::filesystem::path& dir, const MountEntry& what) {
+  return std::any_of(table.begin(), table.end(),
+                     [&](const auto& entry) { return entry.dir == dir && entry.is_same(what); });
 }
 
 std::vector<MountEntry> read_mount_table() { return parse_mount_table(as_text(read_file("/proc/self/mountinfo"))); }

@@ -12,10 +12,20 @@ struct MountEntry {
   std::filesystem::path dir;
   std::string type;  // "erofs", "fuse.varve"
   std::string source;
+
+  // The same file system, wherever it is mounted.
+  bool is_same(const MountEntry& other) const {
+    return device == other.device && type == other.type && source == other.source;
+  }
 };
 
 // Later mounts later. Lines of another form are skipped.
 std::vector<MountEntry> parse_mount_table(std::string_view mountinfo);
 std::vector<MountEntry> read_mount_table();
+
+// What lies on top at a folder; null if nothing is mounted there.
+const MountEntry* topmost_at(const std::vector<MountEntry>& table, const std::filesystem::path& dir);
+// True if that file system is mounted there, on top or beneath others.
+bool is_mounted_at(const std::vector<MountEntry>& table, const std::filesystem::path& dir, const MountEntry& what);
 
 }  // namespace varve::fuse

@@ -23,6 +23,20 @@ TEST(MountTable, ReadsFoldersTypesAndSources) {
   EXPECT_EQ(table[3].dir, "/mnt/with space");
 }
 
+TEST(MountTable, TellsWhatLiesOnTopFromWhatIsBeneath) {
+  const auto table = parse_mount_table(std::string(kTable) + "50 42 0:60 / /mnt/with\\040space rw - tmpfs tmpfs rw\n");
+  const auto ours = table[3];
+  ASSERT_NE(topmost_at(table, "/mnt/with space"), nullptr);
+  EXPECT_EQ(topmost_at(table, "/mnt/with space")->type, "tmpfs");
+  EXPECT_EQ(topmost_at(table, "/mnt"), nullptr);
+  EXPECT_TRUE(is_mounted_at(table, "/mnt/with space", ours));
+  EXPECT_TRUE(is_mounted_at(table, "/srv/r/run/images/ab", ours));
+  auto other = ours;  // the number of a file system that has gone is given to another one
+  other.source = "/srv/r/trees/ef.erofs";
+  EXPECT_FALSE(is_mounted_at(table, "/mnt/with space", other));
+  EXPECT_FALSE(is_mounted_at(table, "/mnt", ours));
+}
+
 TEST(MountTable, ShowsTheMountsOfThisMachine) {
   const auto table = read_mount_table();
   const auto root = std::ranges::find(table, std::filesystem::path("/"), &MountEntry::dir);
