@@ -28,4 +28,12 @@ void print_table(std::ostream& out, const std::vector<std::vector<std::string>>&
   }
 }
 
+std::string human_seconds(double seconds) {
+  const auto all = static_cast<long long>(std::max(0.0, seconds));
+  if (all < 60) return fmt::format("{} s", all);
+  if (all < 3'600) return fmt::format("{} min", all / 60);
+  if (all < 86'400) return fmt::format("{} h {} min", all / 3'600, all % 3'600 / 60);
+  return fmt::format("{} d {} h", all / 86'400, all % 86'400 / 3'600);
+}
+
 }  // namespace varve::cli

@@ -10,4 +10,7 @@ namespace varve::cli {
 // right.
 void print_table(std::ostream& out, const std::vector<std::vector<std::string>>& rows);
 
+// "8 s", "3 min", "2 h 5 min", "3 d 4 h".
+std::string human_seconds(double seconds);
+
 }  // namespace varve::cli

@@ -1,5 +1,9 @@
 #include "cli/session/daemon_access.h"
 
+#include <fmt/format.h>
+
+#include "core/base/safe_text.h"
+
 namespace varve::cli {
 
 fuse::DaemonPaths daemon_paths(const Context& context) {
@@ -12,6 +16,18 @@ fuse::ImageSpec image_spec(const Context& context, const std::string& reference)
 
 fuse::ControlClient connect_or_start_daemon(const Context& context) {
   return fuse::ControlClient::connect_or_start(daemon_paths(context), context.program);
+}
+
+std::string failed_reads(std::uint64_t errors, const std::string& last_error) {
+  if (errors == 0) return "";
+  return fmt::format("{} {} of the image failed, the last one: {}", errors, errors == 1 ? "read" : "reads",
+                     message_text(last_error));
+}
+
+std::string failed_reads(const fuse::DaemonStatus& status, const std::filesystem::path& dir) {
+  for (const auto& mount : status.mounts)
+    if (mount.dir == dir) return failed_reads(mount.stats.errors, mount.stats.last_error);
+  return "";
 }
 
 std::filesystem::path name_of_mount_point(const std::filesystem::path& dir) {

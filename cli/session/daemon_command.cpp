@@ -6,18 +6,27 @@
 #include <cstdlib>
 #include <memory>
 #include <ostream>
+#include <set>
 
 #include <nlohmann/json.hpp>
 
 #include "cli/session/daemon_access.h"
+#include "cli/session/status_report.h"
 #include "core/base/errors.h"
 #include "core/base/log.h"
+#include "core/base/parallel.h"
+#include "core/base/safe_text.h"
+#include "core/base/strings.h"
+#include "fuse/daemon/control_protocol.h"
 #include "fuse/daemon/daemon_process.h"
 #include "fuse/daemon/handover.h"
 #include "fuse/daemon/keeper.h"
+#include "fuse/session/session_control.h"
 
 namespace varve::cli {
 namespace {
+
+constexpr std::size_t kSessionsAtOnce = 64;  // that are waited for
 
 struct DaemonArguments {
   std::filesystem::path run_dir;
@@ -25,6 +34,9 @@ struct DaemonArguments {
   bool background = false;  // not at a terminal: logs to daemon.log
   bool keeper = false;      // the keeper, on the socket at standard input
   bool stop = false;
+  bool force = false;
+  unsigned grace_seconds = 10;
+  bool leave = false;
   bool replace = false;
   unsigned deadline_seconds = 120;
   unsigned idle_exit_seconds = 0;
@@ -32,10 +44,74 @@ struct DaemonArguments {
   fuse::DaemonOptions options;
 };
 
-void stop_daemon(const Context& context) {
+std::string processes_of(const fuse::MountUse& use) {
+  std::vector<std::string> names;
+  for (const auto& process : use.processes)
+    names.push_back(process.name.empty() ? fmt::format("process {}", process.pid)
+                                         : fmt::format("{} (process {})", printable(process.name), process.pid));
+  return joined(names);
+}
+
+// "session lab of team/notebook:v1", "/mnt/image of team/notebook:v1, used by python3 (process 77)"
+std::string describe(const fuse::MountUse& use, const RunningSessions& sessions) {
+  const auto image = printable(short_reference(use.reference));
+  const auto found = sessions.find(use.image.to_string());
+  if (use.session && found != sessions.end()) {
+    const auto* word = found->second.size() == 1 ? "session" : "sessions";
+    return fmt::format("{} {} of {}", word, joined(found->second), image);
+  }
+  const auto processes = processes_of(use);
+  const auto by = processes.empty() ? "" : ", used by " + processes;
+  return fmt::format("{} of {}{}", use.session ? "a command" : printable(use.dir), image, by);
+}
+
+void report_in_use(Context& context, const fuse::StopResult& result) {
+  const auto sessions = running_sessions(context.global.root);
+  std::string message = "the daemon was not stopped, as these would lose their files:";
+  for (const auto& use : result.in_use) message += "\n  " + describe(use, sessions);
+  message += "\n  End them first, or let `varve daemon --stop --force` do so.";
+  if (context.global.json) {
+    context.print_json({{"stopped", false}, {"in_use", result.in_use}});
+    context.err << "varve: error: " << message << '\n';
+    context.exit_status = 1;
+    return;
+  }
+  throw Error(message);
+}
+
+// Those that the daemon serves, in order: each is tidied up when this returns. The daemon itself ends what has come
+// meanwhile, and commands that hold an image without a session.
+void end_sessions(const Context& context, const fuse::DaemonStatus& status, std::chrono::seconds grace) {
+  std::set<std::string> images;
+  for (const auto& mount : status.mounts)
+    if (mount.session) images.insert(mount.stats.image.to_string());
+  if (images.empty()) return;
+  const fuse::SessionStore store(context.global.root);
+  auto sessions = store.list();
+  std::erase_if(sessions,
+                [&](const auto& session) { return !session.running || !images.contains(session.record.image_digest); });
+  parallel_for(sessions.size(), kSessionsAtOnce, context.cancel,
+               [&](std::size_t i, const CancelFlag&) { fuse::stop_session(store, sessions[i], grace); });
+}
+
+void stop_daemon(Context& context, bool force, unsigned grace_seconds) {
+  auto daemon = fuse::ControlClient::connect(daemon_paths(context));
+  if (!daemon && !context.global.quiet)
+    context.err << fmt::format("no daemon runs for {}\n", context.global.root.string());
+  if (daemon && force) {
+    const std::chrono::seconds grace(grace_seconds);
+    end_sessions(context, daemon->status(), grace);
+    daemon->end_all(grace);
+  }
+  if (daemon && !force)
+    if (const auto result = daemon->shutdown(); !result.in_use.empty()) return report_in_use(context, result);
+  if (context.global.json) context.print_json({{"stopped", true}, {"in_use", nlohmann::json::array()}});
+}
+
+void leave_daemon(const Context& context) {
   auto daemon = fuse::ControlClient::connect(daemon_paths(context));
   if (!daemon) fail<NotFound>("no daemon runs for {}", context.global.root.string());
-  daemon->shutdown();
+  daemon->leave(fuse::kHandoverFormat);
 }
 
 // This very program takes over: it is the one that the user has called.
@@ -76,7 +152,8 @@ std::vector<std::string> words_of(const Context& context, const DaemonArguments&
 }
 
 void run_daemon_command(Context& context, DaemonArguments& arguments) {
-  if (arguments.stop) return stop_daemon(context);
+  if (arguments.stop) return stop_daemon(context, arguments.force, arguments.grace_seconds);
+  if (arguments.leave) return leave_daemon(context);
   if (arguments.replace) return replace_daemon(context);
   const bool in_background = arguments.ready_fd >= 0 || arguments.background || arguments.keeper;
   if (in_background) {
@@ -117,7 +194,21 @@ void add_daemon_command(CLI::App& app, Context& context) {
   auto* command = app.add_subcommand(
       "daemon",
       "Serves all mounts and sessions of this machine, in the foreground; `mount` and `run` start one when none runs");
-  command->add_flag("--stop", arguments->stop, "Unmount everything and end the daemon that runs");
+  auto* stop = command->add_flag(
+      "--stop", arguments->stop,
+      "Unmount everything and end the daemon that runs; refused while sessions run or processes use a mount");
+  auto* force = command->add_flag("--force", arguments->force,
+                                  "With --stop: end sessions first, then take mounts from whoever uses them");
+  command
+      ->add_option("--time", arguments->grace_seconds,
+                   "With --force: seconds that sessions have to end (SIGTERM) before they are killed")
+      ->check(CLI::Range(0u, 3'600u))
+      ->needs(force)
+      ->capture_default_str();
+  force->needs(stop);
+  command->add_flag(
+      "--leave", arguments->leave,
+      "End the daemon of a service and leave its mounts and sessions to the next one (systemd keeps them)");
   command->add_flag("--replace", arguments->replace,
                     "Put this program in the place of the daemon that runs; its mounts and sessions go on");
   command
@@ -166,9 +257,11 @@ void add_daemon_command(CLI::App& app, Context& context) {
       "  varve daemon -v\n"
       "  varve daemon --store-size 200GB\n"
       "  varve daemon --stop\n"
+      "  varve daemon --stop --force --time 30\n"
       "  /usr/local/bin/varve daemon --replace\n\n"
-      "SIGTERM unmounts everything and ends it. Under systemd it reports readiness (Type=notify). A daemon that "
-      "`mount` or `run` started\n"
+      "SIGTERM ends it as --stop does; what is in use is served to its end first, or left to the next daemon of the "
+      "service.\n"
+      "Under systemd it reports readiness (Type=notify). A daemon that `mount` or `run` started\n"
       "logs to daemon.log in the root and takes its settings from [daemon] in varve.toml.\n"
       "If the daemon dies, its mounts wait: a keeper (or systemd) holds their connections and starts it again, and "
       "it goes on with them.");

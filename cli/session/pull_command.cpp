@@ -35,7 +35,7 @@ void run_pull(Context& context, const std::string& image, bool wait, bool cold, 
                                human_bytes(result.fetched_bytes), left_out);
   } else {
     context.out << fmt::format(
-        "{}: {} of {} are here, the rest is being fetched (`varve status` shows it for what is mounted){}\n",
+        "{}: {} of {} are here, the rest is being fetched (`varve status` shows how far it is){}\n",
         result.image.to_string(), human_bytes(result.present_bytes), human_bytes(result.image_stream_bytes), left_out);
   }
 }

@@ -1,3 +1,5 @@
+#include <algorithm>
+#include <map>
 #include <ostream>
 
 #include <nlohmann/json.hpp>
@@ -46,6 +48,16 @@ struct Traffic {
                             after.decoded_bytes >= before.decoded_bytes;
     return counted_on ? after.*counter - before.*counter : after.*counter;
   }
+
+  // Of fetched_bytes without loaded_bytes.
+  std::map<std::string, std::uint64_t> from() const {
+    auto from = after.bytes_from;
+    if (grown(&fuse::ImageStats::fetched_bytes) == after.fetched_bytes) return from;
+    for (auto& [source, bytes] : from)
+      if (const auto old = before.bytes_from.find(source); old != before.bytes_from.end())
+        bytes -= std::min(bytes, old->second);
+    return from;
+  }
 };
 
 json recording_stats(const recorder::SessionRecording& recording, const fuse::SessionResult& result) {
@@ -67,6 +79,7 @@ void write_stats(const RunOptions& options, const fuse::SessionResult& result, c
                 {"mount_seconds", acquired.seconds},
                 {"seconds", options.since_start.seconds()},
                 {"fetched_bytes", traffic.grown(&fuse::ImageStats::fetched_bytes) + acquired.loaded_bytes},
+                {"bytes_from", traffic.from()},
                 {"loaded_bytes", acquired.loaded_bytes},
                 {"prefetched_bytes", traffic.grown(&fuse::ImageStats::prefetched_bytes)},
                 {"requests", traffic.grown(&fuse::ImageStats::requests)},
@@ -118,6 +131,16 @@ fuse::SessionResult run_request(Context& context, const fuse::SessionRequest& re
   return result;
 }
 
+// Absent if the daemon does not answer any more: the session has ended, and its status is what counts.
+std::optional<fuse::ImageStats> stats_after(fuse::ControlClient& client, const fuse::AcquiredImage& acquired) {
+  try {
+    return client.image_stats(acquired.image);
+  } catch (const std::exception& error) {
+    log::warn("what the session fetched is not known: {}", error.what());
+    return std::nullopt;
+  }
+}
+
 // Nothing is mounted or fetched, and no daemon is asked.
 int run_rootfs(Context& context, const RunOptions& options) {
   auto request = make_session_request(context, options.session, options.rootfs);
@@ -154,10 +177,11 @@ int run_image(Context& context, const RunOptions& options) {
   const auto recording = recording_of(context, options, acquired.image, request);
   const auto result = run_request(context, request, options, ready_seconds, recording.get());
   if (recording) end_recording(*recording, result, bool(request.on_access));
-  if (!options.stats_file.empty()) {
-    traffic.after = client.image_stats(acquired.image).value_or(traffic.before);
-    write_stats(options, result, acquired, traffic, ready_seconds, recording.get());
-  }
+  traffic.after = stats_after(client, acquired).value_or(traffic.before);
+  if (const auto failed = failed_reads(traffic.grown(&fuse::ImageStats::errors), traffic.after.last_error);
+      !failed.empty())
+    context.err << "varve: warning: " << failed << '\n';
+  if (!options.stats_file.empty()) write_stats(options, result, acquired, traffic, ready_seconds, recording.get());
   return result.exit_status;
 }
 

@@ -1,66 +1,38 @@
+#include <unistd.h>
+
 #include <algorithm>
+#include <chrono>
 #include <memory>
 #include <optional>
 #include <ostream>
+#include <thread>
 
 #include <nlohmann/json.hpp>
 
-#include "cli/base/text.h"
 #include "cli/session/daemon_access.h"
+#include "cli/session/status_report.h"
+#include "core/base/clock.h"
 #include "core/base/errors.h"
 #include "core/base/file.h"
-#include "core/base/safe_text.h"
-#include "core/base/units.h"
-#include "fuse/daemon/control_protocol.h"
 
 namespace varve::cli {
 namespace {
 
-// As the daemon says it, and whether all is here.
-nlohmann::json json_of(const fuse::DaemonStatus& status) {
-  nlohmann::json document = status;
-  for (std::size_t i = 0; i < status.mounts.size(); ++i)
-    document["mounts"][i]["complete"] = status.mounts[i].stats.complete();
-  return document;
-}
+constexpr int kInterrupted = 130;                      // as shells count SIGINT
+constexpr const char* kHomeAndClear = "\x1b[H\x1b[J";  // of a terminal
 
-void print(const fuse::DaemonStatus& status, std::ostream& out) {
-  out << fmt::format("daemon {} (version {}) for {:.0f} s, store {}\n", status.daemon.pid, status.daemon.version,
-                     status.daemon.uptime_seconds, human_bytes(status.store.bytes));
-  if (status.daemon.keeper == "none") out << "nothing keeps its mounts if it dies (its log says why)\n";
-  if (status.mounts.empty()) {
-    out << "nothing is mounted\n";
-    return;
-  }
-  std::vector<std::vector<std::string>> rows{
-      {"DIR", "MODE", "IMAGE", "SIZE", "COLD", "HERE", "FETCHED", "REQUESTS", "FETCHING", "ERRORS"}};
-  for (const auto& mount : status.mounts) {
-    const auto& stats = mount.stats;
-    // Of what is not cold: 100 % is what `varve pull` comes to.
-    const auto wanted = stats.image_stream_bytes - stats.cold_bytes;
-    const auto share = wanted == 0 ? 100 : (stats.present_bytes - stats.cold_present_bytes) * 100 / wanted;
-    rows.push_back({printable(mount.dir) + (mount.session ? " (session)" : ""), std::string(to_string(mount.mode)),
-                    printable(stats.reference), human_bytes(stats.image_stream_bytes),
-                    stats.cold_bytes == 0 ? "-" : human_bytes(stats.cold_bytes), fmt::format("{} %", share),
-                    human_bytes(stats.fetched_bytes), std::to_string(stats.requests), std::to_string(stats.fetching),
-                    std::to_string(stats.errors)});
-  }
-  print_table(out, rows);
-  for (const auto& mount : status.mounts) {
-    if (!mount.stats.last_error.empty())
-      out << fmt::format("last error of {}: {}\n", printable(mount.dir), printable(mount.stats.last_error));
-  }
-}
+struct StatusArguments {
+  std::filesystem::path dir;
+  double watch_seconds = 0;  // 0: once
+};
 
-void report_no_daemon(Context& context) {
-  if (!context.global.json) {
-    context.out << fmt::format("no daemon runs for {}; nothing is mounted\n", context.global.root.string());
-    return;
-  }
-  // While no daemon is there to say.
+// While no daemon is there to say.
+nlohmann::json json_without_daemon(const Context& context) {
   const auto bytes = bytes_on_disk(daemon_paths(context).store_dir());
-  context.print_json(
-      {{"daemon", nullptr}, {"mounts", nlohmann::json::array()}, {"store", {{"bytes", bytes}, {"max_bytes", 0}}}});
+  return {{"daemon", nullptr},
+          {"mounts", nlohmann::json::array()},
+          {"pulls", nlohmann::json::array()},
+          {"store", {{"bytes", bytes}, {"max_bytes", 0}}}};
 }
 
 // Absent if no daemon runs; also if one took the question, died, and no other followed.
@@ -75,34 +47,75 @@ std::optional<fuse::DaemonStatus> ask_daemon(const Context& context) {
   }
 }
 
-void run_status(Context& context, const std::filesystem::path& dir) {
+struct Look {
+  nlohmann::json json;
+  std::string text;
+};
+
+Look look(const Context& context, const std::filesystem::path& dir) {
   const auto wanted = dir.empty() ? std::string() : name_of_mount_point(dir).string();
-  auto answer = ask_daemon(context);
-  if (!answer && !wanted.empty())
+  auto status = ask_daemon(context);
+  if (!status && !wanted.empty())
     fail<NotFound>("{}: varve has mounted nothing there, as no daemon runs for {}", wanted,
                    context.global.root.string());
-  if (!answer) return report_no_daemon(context);
-  auto& status = *answer;
+  if (!status)
+    return {.json = json_without_daemon(context),
+            .text = fmt::format("no daemon runs for {}; nothing is mounted\n", context.global.root.string())};
   if (!wanted.empty()) {
-    std::erase_if(status.mounts, [&](const auto& mount) { return mount.dir != wanted; });
-    if (status.mounts.empty()) fail<NotFound>("{}: varve has mounted nothing there", wanted);
+    std::erase_if(status->mounts, [&](const auto& mount) { return mount.dir != wanted; });
+    if (status->mounts.empty()) fail<NotFound>("{}: varve has mounted nothing there", wanted);
+    std::erase_if(status->pulls, [&](const auto& pull) { return pull.image != status->mounts.front().stats.image; });
   }
-  if (!context.global.json) return print(status, context.out);
-  context.print_json(json_of(status));
+  const auto sessions = running_sessions(context.global.root);
+  return {.json = status_json(*status, sessions), .text = status_text(*status, sessions)};
+}
+
+// Until Ctrl-C, or until nobody reads it any more.
+void watch(Context& context, const std::filesystem::path& dir, double interval_seconds) {
+  const bool terminal = ::isatty(STDOUT_FILENO) != 0;
+  while (context.out) {
+    const auto now = look(context, dir);
+    if (context.global.json)
+      context.out << now.json.dump(-1, ' ', false, nlohmann::json::error_handler_t::replace) << '\n';
+    else if (terminal)
+      context.out << kHomeAndClear << now.text;
+    else
+      context.out << now.text << '\n';
+    context.out.flush();
+    const Stopwatch since;
+    while (since.seconds() < interval_seconds && !context.cancel.cancelled())
+      std::this_thread::sleep_for(std::chrono::milliseconds(20));
+    if (!context.cancel.cancelled()) continue;
+    context.exit_status = kInterrupted;
+    return;
+  }
+}
+
+void run_status(Context& context, const StatusArguments& arguments) {
+  if (arguments.watch_seconds > 0) return watch(context, arguments.dir, arguments.watch_seconds);
+  const auto now = look(context, arguments.dir);
+  if (context.global.json) return context.print_json(now.json);
+  context.out << now.text;
 }
 
 }  // namespace
 
 void add_status_command(CLI::App& app, Context& context) {
-  const auto dir = std::make_shared<std::filesystem::path>();
+  const auto arguments = std::make_shared<StatusArguments>();
   auto* command = app.add_subcommand(
-      "status", "Shows what is mounted, how much of it is here, what is being fetched; never touches a mount");
-  command->add_option("DIR", *dir, "Only this mount");
+      "status", "Shows what is mounted and pulled, how much of it is here, what is waited for; never touches a mount");
+  command->add_option("DIR", arguments->dir, "Only this mount");
+  command
+      ->add_flag("--watch{2}", arguments->watch_seconds,
+                 "Look again every 2 s, or as --watch=SECONDS says, until Ctrl-C; with --json one document per line")
+      ->check(CLI::Range(0.1, 86'400.0));
   command->footer(
-      "Examples:\n  varve status\n  varve status --json /mnt/image\n\n"
-      "Errors are counted after all retries; the daemon's log (daemon.log in the root) has each of them.\n"
-      "HERE is the share of what is not cold (see `varve pull`).");
-  command->callback([&context, dir] { run_status(context, *dir); });
+      "Examples:\n  varve status\n  varve status --watch\n  varve status --json /mnt/image\n\n"
+      "ON DISK is the share of the image that is here, without what is marked cold (see `varve pull`); FETCHED what "
+      "came from its source\n"
+      "since the daemon opened it; ERRORS counts reads that failed after all retries: the daemon's log (daemon.log in "
+      "the root) has each.");
+  command->callback([&context, arguments] { run_status(context, *arguments); });
 }
 
 }  // namespace varve::cli

@@ -25,7 +25,9 @@ void add_unmount_command(CLI::App& app, Context& context) {
     if (!daemon)
       fail<NotFound>("{}: varve has mounted nothing there, as no daemon runs for {}", dir.string(),
                      context.global.root.string());
+    const auto failed = failed_reads(daemon->status(), dir);
     daemon->unmount(dir, arguments->detach);
+    if (!failed.empty() && !context.global.quiet) context.err << "varve: warning: " << failed << '\n';
     if (context.global.json) context.print_json({{"dir", dir.string()}});
   });
 }

@@ -30,6 +30,7 @@ void run_verify(Context& context, const std::string& image, bool store, bool dee
   if (!result.bad.empty() || result.refuted()) context.exit_status = kFindings;
   if (context.global.json) {
     nlohmann::json document{{"checked_bytes", result.checked_bytes}, {"bad", result.bad}};
+    if (!store) document["absent_bytes"] = result.absent_bytes;
     if (deep) {
       auto layers = nlohmann::json::array();
       for (const auto& layer : result.layers)
@@ -58,8 +59,11 @@ void run_verify(Context& context, const std::string& image, bool store, bool dee
                                : result.tree_refuted.empty() ? "not proved"
                                                              : "is false");
   }
-  context.out << fmt::format("{} checked, {} damaged\n", human_bytes(result.checked_bytes),
+  context.out << fmt::format("checked {} that are here: {} damaged\n", human_bytes(result.checked_bytes),
                              result.bad.empty() ? "nothing" : fmt::format("{} spans", result.bad.size()));
+  if (result.absent_bytes > 0)
+    context.out << fmt::format("not checked: {} of the image that are not here (`varve pull --wait` fetches them)\n",
+                               human_bytes(result.absent_bytes));
 }
 
 }  // namespace

@@ -3,12 +3,15 @@
 #include <atomic>
 #include <map>
 #include <memory>
+#include <string>
 #include <thread>
 #include <utility>
 #include <vector>
 
+#include "core/base/clock.h"
 #include "core/base/digest.h"
 #include "core/base/guarded.h"
+#include "fuse/daemon/control_messages.h"
 #include "fuse/daemon/pull.h"
 
 namespace varve::fuse {
@@ -24,8 +27,15 @@ class BackgroundPulls {
     bool cold = false;
     auto operator<=>(const What&) const = default;
   };
-  // Asked again for what is under way it goes on. `image` names it in the log. Refused (nothing happens) after stop().
-  void start(const What& what, const Digest& image, std::vector<PulledLayer> layers);
+  // For status and log.
+  struct Name {
+    Digest image;
+    std::string reference;
+  };
+  // Asked again for what is under way it goes on. Refused (nothing happens) after stop().
+  void start(const What& what, const Name& name, std::vector<PulledLayer> layers);
+  // Under way, and failed since the last was begun.
+  std::vector<PullStatus> list();
   // Nothing is under way.
   bool idle();
   // Ends them all, soon; what they have fetched stays.
@@ -33,6 +43,12 @@ class BackgroundPulls {
 
  private:
   struct Pull {
+    Name name;
+    std::vector<std::shared_ptr<LayerStream>> layers;
+    std::uint64_t fetched_before = 0;
+    Stopwatch watch;
+    Progress progress;
+    Guarded<std::string> error;
     std::atomic<bool> finished = false;
     CancelFlag cancel;
     std::jthread thread;

@@ -17,7 +17,8 @@ class BackgroundPullsTest : public ::testing::Test {
     stream_->hold();
   }
   void start(const char* index, bool cold) {
-    pulls_.start({.index = digest_of(index), .cold = cold}, digest_of("image"), {{stream_, {}}});
+    pulls_.start({.index = digest_of(index), .cold = cold}, {.image = digest_of("image"), .reference = "r.example/a:1"},
+                 {{stream_, {}}});
   }
   void wait_until_idle() {
     while (!pulls_.idle()) std::this_thread::yield();
@@ -55,6 +56,28 @@ TEST_F(BackgroundPullsTest, AFailureEndsThePullAndNothingElse) {
   start("other", false);
   wait_until_idle();
   EXPECT_EQ(stream_->wishes(), 3u) << "both are pulled anew";
+}
+
+TEST_F(BackgroundPullsTest, WhatIsUnderWayOrHasFailedIsListed) {
+  EXPECT_TRUE(pulls_.list().empty());
+  start("one", true);
+  stream_->wait_for_wishes(1);
+  auto listed = pulls_.list();
+  ASSERT_EQ(listed.size(), 1u);
+  EXPECT_EQ(listed[0].reference, "r.example/a:1");
+  EXPECT_TRUE(listed[0].cold);
+  EXPECT_EQ(listed[0].total_bytes, 4u << 20);
+  EXPECT_EQ(listed[0].done_bytes, 0u);
+  EXPECT_EQ(listed[0].error, "");
+  stream_->fail_all("the registry is away");
+  wait_until_idle();
+  listed = pulls_.list();
+  ASSERT_EQ(listed.size(), 1u);
+  EXPECT_EQ(listed[0].error, "the registry is away");
+  stream_->set_here();
+  start("one", true);
+  wait_until_idle();
+  EXPECT_TRUE(pulls_.list().empty()) << "done";
 }
 
 TEST_F(BackgroundPullsTest, StopEndsWhatWaitsAndRefusesMore) {

@@ -250,11 +250,26 @@ void ControlClient::replace(const std::filesystem::path& program, int handover_f
   connection_->repeatable_call("ping", json::object());  // the socket of the one that goes may have taken us
 }
 
-void ControlClient::shutdown() {
-  connection_->call("shutdown", json::object());
-  // The daemon closes its connections when everything is unmounted, as its last act.
+// The daemon closes its connections when everything is unmounted, as its last act.
+void ControlClient::wait_for_end() {
   while (connection_->socket.read_line()) {
   }
+}
+
+StopResult ControlClient::shutdown() {
+  auto result = read_message<StopResult>(connection_->call("shutdown", json::object()));
+  if (result.in_use.empty()) wait_for_end();
+  return result;
+}
+
+void ControlClient::end_all(std::chrono::seconds grace) {
+  connection_->call("shutdown", {{"force", true}, {"grace_seconds", grace.count()}});
+  wait_for_end();
+}
+
+void ControlClient::leave(int handover_format) {
+  connection_->call("leave", {{"handover_format", handover_format}});
+  wait_for_end();
 }
 
 }  // namespace varve::fuse

@@ -60,10 +60,19 @@ class ControlClient {
   // Another program takes the place of the daemon, with all its mounts; returns when it answers. Throws Unsupported if
   // it could not serve them.
   void replace(const std::filesystem::path& program, int handover_format);
-  // Unmounts everything and ends the daemon; returns when it is gone.
-  void shutdown();
+  // Ends the daemon, unless somebody would lose files by that: then nothing happens, and the answer says who. Returns
+  // when it is gone.
+  StopResult shutdown();
+  // Asks sessions and whoever else holds images to end, kills those that have not after `grace`, then unmounts
+  // everything and ends the daemon; returns when it is gone.
+  void end_all(std::chrono::seconds grace);
+  // Ends the daemon and leaves its mounts to the next one of its service. Throws Unsupported if no service manager
+  // keeps them meanwhile, or if a program that reads this format of the record could not go on with them.
+  void leave(int handover_format);
 
  private:
+  void wait_for_end();
+
   struct Connection;
   explicit ControlClient(std::unique_ptr<Connection> connection);
   std::unique_ptr<Connection> connection_;

@@ -56,8 +56,10 @@ struct ImageStats {
   std::uint64_t present_bytes = 0;       // of those, in the store
   std::uint64_t cold_bytes = 0;          // of image_stream_bytes, marked cold: pulled only if asked for
   std::uint64_t cold_present_bytes = 0;  // of present_bytes
-  std::uint64_t fetched_bytes = 0;       // over the wire since the daemon opened the image
-  std::uint64_t requests = 0;            // to the registry, for bytes
+  std::uint64_t fetched_bytes = 0;       // from any source since the daemon opened the image
+  // Of these: "registry", and "local" for layout folders of this machine.
+  std::map<std::string, std::uint64_t> bytes_from = {{"registry", 0}, {"local", 0}};
+  std::uint64_t requests = 0;  // to the registry, for bytes
   // Of fetched_bytes, asked for by the image's profile before a reader did; of mounts that are there.
   std::uint64_t prefetched_bytes = 0;
   std::uint64_t decoded_bytes = 0;
@@ -65,8 +67,11 @@ struct ImageStats {
   // Of those, complete and found to be what the image names (diff_id) since it was opened.
   std::uint64_t proved_layers = 0;
   std::uint64_t fetching = 0;  // spans queued or under way
-  std::uint64_t errors = 0;
-  std::string last_error;
+  std::uint64_t errors = 0;    // reads and pulls that failed, after all retries
+  std::string last_error;      // "" if none; also of an attempt after which it was tried again
+  // Of the reader that waits longest for a source now: since when, and for which repository ("" if nobody waits).
+  double waiting_seconds = 0;
+  std::string waiting_for;
 
   // All is here but what is cold.
   bool complete() const { return present_bytes - cold_present_bytes >= image_stream_bytes - cold_bytes; }
@@ -75,7 +80,8 @@ struct ImageStats {
 struct MountStatus {
   std::string dir;
   MountMode mode = MountMode::kFuse;
-  bool session = false;  // held by leases, not by `varve mount`
+  bool session = false;               // held by leases, not by `varve mount`
+  std::vector<std::int64_t> holders;  // of a session's mount: the processes that hold the leases, where known
   ImageStats stats;
   std::map<std::string, std::uint64_t> fuse_requests;  // by operation, of the FUSE connection beneath
 };
@@ -94,10 +100,43 @@ struct StoreStatus {
   std::uint64_t max_bytes = 0;  // 0 = no limit
 };
 
+// A pull that nobody waits for, while it is under way; one that failed until the next is begun.
+struct PullStatus {
+  Digest image;
+  std::string reference;
+  bool cold = false;                // with what is marked cold
+  std::uint64_t done_bytes = 0;     // stream side, here before or not
+  std::uint64_t total_bytes = 0;    // of what is wanted
+  std::uint64_t fetched_bytes = 0;  // from a source since it began, what others wanted of these layers included
+  double seconds = 0;               // since it began
+  double waiting_seconds = 0;       // as in ImageStats
+  std::string waiting_for;
+  std::string error;  // why it failed; "" while it is under way
+};
+
 struct DaemonStatus {
   DaemonProcess daemon;
   std::vector<MountStatus> mounts;
+  std::vector<PullStatus> pulls;
   StoreStatus store;
+};
+
+struct ProcessName {
+  std::int64_t pid = 0;
+  std::string name;  // as ps(1) shows it; "" if it cannot be seen
+};
+
+// Who would lose files if the daemon ended.
+struct MountUse {
+  std::string dir;
+  Digest image;
+  std::string reference;
+  bool session = false;                // a lease: sessions, and other commands that hold an image
+  std::vector<ProcessName> processes;  // who holds the lease, or is in the folder; as far as they can be seen
+};
+
+struct StopResult {
+  std::vector<MountUse> in_use;  // none: the daemon ends; else it serves on as if nobody had asked
 };
 
 struct MountResult {
@@ -156,7 +195,8 @@ struct VerifiedLayer {
 };
 struct VerifyResult {
   std::uint64_t checked_bytes = 0;
-  std::vector<BadSpan> bad;  // dropped; they will be fetched anew
+  std::uint64_t absent_bytes = 0;  // of an image: not here, and not checked
+  std::vector<BadSpan> bad;        // dropped; they will be fetched anew
   // With `deep`:
   std::vector<VerifiedLayer> layers = {};
   bool tree_proved = false;  // the tree is what the layers make; only if all are complete

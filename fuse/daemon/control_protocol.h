@@ -113,12 +113,17 @@ namespace varve::fuse {
 
 VARVE_MESSAGE_WITH(ImageSpec, registry, reference, platform)
 VARVE_MESSAGE(ImageStats, image, reference, image_stream_bytes, present_bytes, cold_bytes, cold_present_bytes,
-              fetched_bytes, requests, prefetched_bytes, decoded_bytes, layers, proved_layers, fetching, errors,
-              last_error)
-VARVE_MESSAGE_WITH(MountStatus, stats, dir, mode, session, fuse_requests)
+              fetched_bytes, bytes_from, requests, prefetched_bytes, decoded_bytes, layers, proved_layers, fetching,
+              errors, last_error, waiting_seconds, waiting_for)
+VARVE_MESSAGE_WITH(MountStatus, stats, dir, mode, session, holders, fuse_requests)
+VARVE_MESSAGE(PullStatus, image, reference, cold, done_bytes, total_bytes, fetched_bytes, seconds, waiting_seconds,
+              waiting_for, error)
 VARVE_MESSAGE(DaemonProcess, pid, version, uptime_seconds, root, keeper, keeper_pid)
 VARVE_MESSAGE(StoreStatus, bytes, max_bytes)
-VARVE_MESSAGE(DaemonStatus, daemon, mounts, store)
+VARVE_MESSAGE(DaemonStatus, daemon, mounts, pulls, store)
+VARVE_MESSAGE(ProcessName, pid, name)
+VARVE_MESSAGE(MountUse, dir, image, reference, session, processes)
+VARVE_MESSAGE(StopResult, in_use)
 VARVE_MESSAGE(MountOptions, prefetch, record)
 VARVE_MESSAGE(MountResult, dir, mode, why, image, seconds, loaded_bytes)
 VARVE_MESSAGE(AcquiredImage, dir, mode, why, image, config_json, seconds, loaded_bytes, stats)
@@ -126,7 +131,7 @@ VARVE_MESSAGE(PullResult, image, fetched_bytes, present_bytes, image_stream_byte
               finished)
 VARVE_MESSAGE(BadSpan, layer, stream_offset, length)
 VARVE_MESSAGE(VerifiedLayer, layer, complete, proved, refuted)
-VARVE_MESSAGE(VerifyResult, checked_bytes, bad, layers, tree_proved, tree_refuted)
+VARVE_MESSAGE(VerifyResult, checked_bytes, absent_bytes, bad, layers, tree_proved, tree_refuted)
 
 // With the numbers of strangers brought into their range.
 ImageSpec read_image_spec(const JsonValue& from);

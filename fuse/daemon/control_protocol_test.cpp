@@ -131,6 +131,16 @@ TEST(ControlProtocol, StatusCrossesWhole) {
   DaemonStatus status{
       .daemon = {.pid = 7, .version = "1", .uptime_seconds = 2.5, .root = "/r", .keeper = "keeper", .keeper_pid = 8},
       .mounts = {},
+      .pulls = {{.image = digest_of("other"),
+                 .reference = "r.example/a:1",
+                 .cold = true,
+                 .done_bytes = 1,
+                 .total_bytes = 9,
+                 .fetched_bytes = 2,
+                 .seconds = 1.5,
+                 .waiting_seconds = 8,
+                 .waiting_for = "r.example/a",
+                 .error = "away"}},
       .store = {.bytes = 10, .max_bytes = 20}};
   MountStatus mount;
   mount.dir = "/m";
@@ -139,6 +149,10 @@ TEST(ControlProtocol, StatusCrossesWhole) {
   mount.stats.image = digest_of("image");
   mount.stats.requests = 3;
   mount.stats.last_error = "read of x";
+  mount.stats.waiting_for = "r.example/a";
+  mount.stats.waiting_seconds = 8;
+  mount.stats.bytes_from["local"] = 4;
+  mount.holders = {17};
   mount.fuse_requests = {{"READ", 5}};
   status.mounts.push_back(mount);
   const auto arrived = read_message<DaemonStatus>(crossed(status));
@@ -148,7 +162,23 @@ TEST(ControlProtocol, StatusCrossesWhole) {
   EXPECT_EQ(arrived.mounts[0].stats.image, digest_of("image"));
   EXPECT_EQ(arrived.mounts[0].stats.requests, 3u);
   EXPECT_EQ(arrived.mounts[0].fuse_requests.at("READ"), 5u);
+  EXPECT_EQ(arrived.mounts[0].stats.waiting_for, "r.example/a");
+  EXPECT_EQ(arrived.mounts[0].stats.waiting_seconds, 8);
+  EXPECT_EQ(arrived.mounts[0].stats.bytes_from, (std::map<std::string, std::uint64_t>{{"local", 4}, {"registry", 0}}));
+  EXPECT_EQ(arrived.mounts[0].holders, std::vector<std::int64_t>{17});
   EXPECT_EQ(arrived.store.max_bytes, 20u);
+  ASSERT_EQ(arrived.pulls.size(), 1u);
+  EXPECT_EQ(json(arrived.pulls[0]), json(status.pulls[0]));
+}
+
+TEST(ControlProtocol, WhoWouldLoseFilesCrosses) {
+  const StopResult result{.in_use = {{.dir = "/m",
+                                      .image = digest_of("image"),
+                                      .reference = "r.example/a:1",
+                                      .session = true,
+                                      .processes = {{.pid = 7, .name = "python3"}}}}};
+  EXPECT_EQ(json(read_message<StopResult>(crossed(result))), json(result));
+  EXPECT_TRUE(read_message<StopResult>(crossed(json::object())).in_use.empty()) << "as an earlier daemon answers";
 }
 
 TEST(ImageSpec, CarriesPathsThatMeanTheSameInTheDaemon) {

@@ -22,6 +22,7 @@ using nlohmann::json;
 
 constexpr int kBacklog = 64;
 constexpr std::size_t kMaxOpenImages = 256;
+constexpr auto kMaxGrace = std::chrono::seconds(86'400);
 constexpr auto kProgressInterval = std::chrono::milliseconds(200);
 
 ucred peer_of(int socket) {
@@ -89,7 +90,15 @@ class Connection {
         fail<Unsupported>("the daemon speaks version {} of its protocol, the command {}; restart the daemon",
                           kControlVersion, version);
       const auto call = request.maybe("call").text();
-      if (call == "shutdown") afterwards = events_.shutdown;
+      if (call == "shutdown") {
+        const auto stop = shut_down(request);
+        if (stop.in_use.empty()) afterwards = events_.shutdown;
+        return {{"result", stop}};
+      }
+      if (call == "leave") {
+        daemon_.check_leave(request["handover_format"].number<int>());
+        afterwards = events_.leave;
+      }
       if (call == "replace") {
         daemon_.check_successor(request["handover_format"].number<int>());
         afterwards = [this, program = program_of(request)] { events_.replace(program); };
@@ -102,7 +111,7 @@ class Connection {
   }
 
   json carry_out(const std::string& call, const JsonValue& request) {
-    if (call == "ping" || call == "shutdown" || call == "replace") return json::object();
+    if (call == "ping" || call == "leave" || call == "replace") return json::object();
     if (call == "status") return daemon_.status();
     if (call == "image_stats") {
       const auto stats = daemon_.image_stats(request["digest"].digest());
@@ -131,6 +140,14 @@ class Connection {
     const auto options = read_message<MountOptions>(request);
     if (call == "mount") return daemon_.mount(image, request["dir"].text(), mode, options.prefetch);
     return daemon_.acquire(image, mode, options, peer_.pid, leases_);
+  }
+
+  StopResult shut_down(const JsonValue& request) {
+    if (!request.maybe("force").flag()) return daemon_.begin_stop();
+    const auto grace =
+        std::min(std::chrono::seconds(request.maybe("grace_seconds").number<std::uint32_t>()), kMaxGrace);
+    daemon_.end_sessions(grace);
+    return {};
   }
 
   // Stays open as long as the connection: its index is not read again for each piece that is wanted of it.

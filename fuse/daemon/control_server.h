@@ -21,7 +21,8 @@ inline constexpr std::size_t kMaxConnections = 1024;  // sessions keep one each
 class ControlServer {
  public:
   struct Events {
-    std::function<void()> shutdown;                           // a client asks for the end
+    std::function<void()> shutdown;                           // a client asks for the end, which has begun
+    std::function<void()> leave;                              // the end, with all mounts left to a next daemon
     std::function<void(const std::string& program)> replace;  // that program is to take the daemon's place
   };
   // Listens at once; the socket is for this user alone. Events come from the threads of connections, after the client

@@ -24,27 +24,21 @@ MountSettings settings_of(const DaemonOptions& options) {
       .source = mount_source(options.paths), .threads = options.fuse_threads, .read_ahead_kb = options.read_ahead_kb};
 }
 
-fs::path checked_mount_point(const fs::path& dir) {
+fs::path resolved(const fs::path& dir) {
   std::error_code error;
-  const auto path = fs::canonical(dir, error);
+  auto path = fs::canonical(dir, error);
   if (error) throw std::system_error(error, fmt::format("mount at {}", dir.string()));
-  if (!fs::is_directory(path)) fail<UsageError>("mount at {}: not a folder", path.string());
-  if (!fs::is_empty(path)) fail<UsageError>("mount at {}: the folder is not empty", path.string());
   return path;
+}
+
+void check_mount_point(const fs::path& dir) {
+  if (!fs::is_directory(dir)) fail<UsageError>("mount at {}: not a folder", dir.string());
+  if (!fs::is_empty(dir)) fail<UsageError>("mount at {}: the folder is not empty", dir.string());
 }
 
 void bind(const fs::path& from, const fs::path& to) {
   if (::mount(from.c_str(), to.c_str(), nullptr, MS_BIND, nullptr) != 0)
     fail_errno("bind {} to {}", from.string(), to.string());
-}
-
-[[noreturn]] void explain_busy(const fs::path& dir, const std::system_error& error) {
-  if (error.code().value() != EBUSY) throw error;
-  throw std::system_error(
-      EBUSY, std::generic_category(),
-      fmt::format(
-          "unmount {}: a process is in it (`fuser -vm {}` names it; `varve unmount --detach` takes it out of sight)",
-          dir.string(), dir.string()));
 }
 
 std::vector<PulledLayer> layers_to_pull(const ServedImage& image, bool cold) {
@@ -84,6 +78,8 @@ Daemon::Daemon(DaemonOptions options)
 Daemon::~Daemon() { stop(); }
 
 void Daemon::refuse_if_stopping() const {
+  if (draining_)
+    throw TemporaryError("the daemon was asked to end, and does when what it serves is no longer used; try again then");
   if (stopping_.cancelled()) throw TemporaryError("the daemon is shutting down");
 }
 
@@ -138,7 +134,7 @@ ImageMount& Daemon::add_mount(std::unique_ptr<ImageMount> mount, const std::shar
         mount->mounted = MountedImage::by_kernel(image, mount->dir, std::move(blobs), settings_, *kept_, recorder);
       } catch (const std::system_error& error) {
         if (!is_lack_of_kernel(error.code().value())) throw;
-        why = fmt::format("kernel mode needs Linux 6.12 with EROFS ({})", error.what());
+        why = why_no_erofs(error, image->index().tree_file);
       }
     }
     if (!mount->mounted && mode == MountMode::kKernel) fail<Unsupported>("{}", why);
@@ -148,6 +144,7 @@ ImageMount& Daemon::add_mount(std::unique_ptr<ImageMount> mount, const std::shar
     mount->mounted = MountedImage::by_fuse(image, mount->dir, settings_, channels_, *kept_, recorder);
   log::info("mounted {} ({}) in {} mode at {}{}{}", image->digest().to_string(), image->reference(),
             to_string(mount->mounted->mode()), mount->dir.string(), mount->why.empty() ? "" : ": ", mount->why);
+  mount->entry = find_own_mount(read_mount_table(), options_.paths, mount->dir);
   return images_.add(std::move(mount));
 }
 
@@ -196,13 +193,25 @@ void Daemon::start_prefetch(ImageMount& mount) {
                                   plan_prefetch(image.distinct_layers(), profile, *image.cold(), options), options));
 }
 
+void Daemon::refuse_if_mounted(const fs::path& dir) {
+  const auto name = images_.find_name(dir);
+  if (!name) return;
+  const auto* mount = images_.find(name->mount);
+  fail<UsageError>("{}: {} is mounted there already; `varve unmount {}` ends that mount", dir.string(),
+                   mount == nullptr ? "an image" : mount->mounted->image().reference(), dir.string());
+}
+
 MountResult Daemon::mount(const ImageSpec& spec, const fs::path& wanted_dir, MountMode mode, bool prefetch) {
   const Stopwatch watch;
-  const auto dir = checked_mount_point(wanted_dir);
+  const auto dir = resolved(wanted_dir);
+  notice_unmounts();
+  refuse_if_mounted(dir);
+  check_mount_point(dir);
   const auto image = open(spec);
   const std::lock_guard guard(changing_);
   refuse_if_stopping();
-  if (images_.find_name(dir)) fail<UsageError>("{}: varve has mounted something there already", dir.string());
+  drop_vanished_mounts();
+  refuse_if_mounted(dir);
   const auto own_mount = [&]() -> ImageMount& {
     auto own = std::make_unique<ImageMount>();
     own->dir = dir;
@@ -232,31 +241,13 @@ MountResult Daemon::mount(const ImageSpec& spec, const fs::path& wanted_dir, Mou
           .loaded_bytes = image->index().loaded_bytes};
 }
 
-void Daemon::unmount(const fs::path& wanted_dir, bool detach) {
-  const std::lock_guard guard(changing_);
-  // Not canonical(): that would look into a mount which may hang.
-  const auto dir = wanted_dir.lexically_normal();
-  const auto found = images_.find_name(dir);
-  if (!found) fail<NotFound>("{}: varve has mounted nothing there", dir.string());
-  try {
-    if (found->bound)
-      unmount_dir(dir, detach, false);
-    else
-      images_.find(found->mount)->mounted->unmount(detach);
-  } catch (const std::system_error& error) {
-    explain_busy(dir, error);
-  }
-  images_.remove_name(dir);
-  log::info("unmounted {}", dir.string());
-  end_use(found->mount);
-}
-
 AcquiredImage Daemon::acquire(const ImageSpec& spec, MountMode mode, const MountOptions& options, pid_t holder,
                               std::vector<LeaseTable::Lease>& leases) {
   const Stopwatch watch;
   const auto image = open(spec);
   const std::lock_guard guard(changing_);
   refuse_if_stopping();
+  drop_vanished_mounts();
   auto& mount = options.record ? recorded_mount(image, mode) : shared_mount(image, mode);
   leases.push_back(leases_.add(mount.dir, find_process(holder)));
   write_record();
@@ -311,20 +302,28 @@ DaemonStatus Daemon::status() {
                                  .keeper = std::string(options_.descriptors->kind()),
                                  .keeper_pid = options_.descriptors->pid()},
                       .mounts = {},
+                      .pulls = pulls_.list(),
                       .store = {.bytes = streams_->store_bytes(), .max_bytes = options_.streams.store_limit.max_bytes}};
   const auto status_of = [](const fs::path& dir, const MountedImage& image, bool session) {
     return MountStatus{.dir = dir.string(),
                        .mode = image.mode(),
                        .session = session,
+                       .holders = {},
                        .stats = image.image().stats(),
                        .fuse_requests = image.fuse_requests()};
   };
   const auto names = images_.names();
+  const auto table = read_mount_table();  // somebody may have unmounted one a moment ago
   std::vector<MountStatus> sessions;
   images_.for_each([&](const ImageMount& mount) {
     for (const auto& name : names)
-      if (name.settled && name.mount == mount.dir) status.mounts.push_back(status_of(name.dir, *mount.mounted, false));
-    if (leases_.any(mount.dir)) sessions.push_back(status_of(mount.dir, *mount.mounted, true));
+      if (name.settled && name.mount == mount.dir && mount.is_at(table, name.dir))
+        status.mounts.push_back(status_of(name.dir, *mount.mounted, false));
+    const auto holders = leases_.holders(mount.dir);
+    if (holders.empty()) return;
+    auto& session = sessions.emplace_back(status_of(mount.dir, *mount.mounted, true));
+    for (const auto& holder : holders)
+      if (holder) session.holders.push_back(holder->pid);
   });
   std::ranges::sort(status.mounts, {}, [](const MountStatus& mount) { return fs::path(mount.dir); });
   std::ranges::move(sessions, std::back_inserter(status.mounts));
@@ -338,7 +337,8 @@ PullResult Daemon::pull(const ImageSpec& spec, bool wait, bool cold, const Work&
   if (wait)
     pull_layers(layers_to_pull(*image, cold), work);
   else
-    pulls_.start({.index = image->index_digest(), .cold = cold}, image->digest(), layers_to_pull(*image, cold));
+    pulls_.start({.index = image->index_digest(), .cold = cold},
+                 {.image = image->digest(), .reference = spec.reference}, layers_to_pull(*image, cold));
   return pull_result(*image, before, wait);
 }
 
@@ -389,6 +389,8 @@ VerifyResult Daemon::verify_streams(const std::vector<std::shared_ptr<LayerStrea
 VerifyResult Daemon::verify(const ImageSpec& spec, bool deep, const Work& work) {
   const auto image = open(spec);
   auto result = verify_streams(image->distinct_layers(), work);
+  const auto all = image->stats().image_stream_bytes;
+  result.absent_bytes = all - std::min(all, result.checked_bytes);
   if (!deep) return result;
   auto proof = prove(*image, *local_, true, work.cancel);
   for (auto& layer : proof.layers)
@@ -407,36 +409,6 @@ VerifyResult Daemon::verify_store(const Work& work) {
 
 bool Daemon::idle() {
   return pulls_.idle() && images_.find_if([](const ImageMount&) { return true; }) == nullptr;
-}
-
-void Daemon::unmount_everything() {
-  for (const auto& name : images_.names()) {
-    images_.remove_name(name.dir);
-    if (!name.bound) continue;
-    try {
-      unmount_dir(name.dir, true, false);
-    } catch (const std::exception& error) {
-      log::error("{}", error.what());
-    }
-  }
-  images_.remove_all();
-}
-
-void Daemon::stop() {
-  if (stopping_.cancelled()) return;
-  stopping_.cancel();
-  leases_.clear();
-  proofs_.stop();
-  {
-    const std::lock_guard guard(changing_);
-    unmount_everything();
-  }
-  pulls_.stop();
-  streams_->stop();      // what still waits fails now
-  channels_.stop_all();  // nobody asks any more
-  options_.descriptors->end();
-  std::error_code ignored;
-  fs::remove(options_.paths.handover_file(), ignored);
 }
 
 }  // namespace varve::fuse

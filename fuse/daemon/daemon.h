@@ -1,6 +1,8 @@
 #pragma once
 // What the daemon does, without its process and its socket: opens images, mounts them while somebody uses them, fetches
 // and verifies what they are made of. What it has: image_table.h, lease_table.h, background_pulls.h.
+#include <atomic>
+#include <chrono>
 #include <cstdint>
 #include <filesystem>
 #include <memory>
@@ -71,13 +73,25 @@ class Daemon {
 
   // Nothing is mounted and nothing pulled.
   bool idle();
+  // Takes note of mounts that somebody else has unmounted, by umount(8) for one.
+  void notice_unmounts();
   // Throws Unsupported if another program could not go on with what is mounted here: `format` is that of the record
   // that it reads.
   void check_successor(int format) const;
+  // The same if this one is to end first, so that only a service manager can keep the mounts meanwhile.
+  void check_leave(int format) const;
   // For exec(2), which must follow at once: mounts stay as they are while the lock is held.
   std::unique_lock<std::mutex> hand_over();
   DescriptorStore& descriptors() { return *options_.descriptors; }
-  // Unmounts everything, fails what waits, ends the threads. Later calls are refused.
+  // Says who would lose files by an end, and changes nothing but that mounts which nobody uses may be gone already. If
+  // that is nobody, everything new is refused from here on, and stop() must follow.
+  StopResult begin_stop();
+  // Refuses everything new and asks the holders of leases to end; those that have not after `grace` are killed. stop()
+  // must follow.
+  void end_sessions(std::chrono::milliseconds grace);
+  // Refuses new mounts and sessions, as begin_stop() is to come to its end.
+  void drain() { draining_ = true; }
+  // Unmounts everything, whoever uses it; fails what waits, ends the threads. Later calls are refused.
   void stop();
 
  private:
@@ -94,6 +108,15 @@ class Daemon {
   void end_use_of_lease(const std::filesystem::path& mount);
   ImageStats stats_of(const ServedImage& image);
   void refuse_if_stopping() const;
+  void refuse_if_mounted(const std::filesystem::path& dir);
+
+  // daemon_end.cpp
+  void drop_vanished_mounts();
+  bool restore_shared(const ImageMount& mount, const std::vector<MountEntry>& table);
+  std::vector<MountUse> uses();
+  MountUse use_of(const HandoverName& name);
+  void unmount_name(const HandoverName& name, bool detach);
+  std::vector<MountUse> unmount_what_is_free();
   void unmount_everything();
   VerifyResult verify_streams(const std::vector<std::shared_ptr<LayerStream>>& streams, const Work& work);
 
@@ -119,6 +142,8 @@ class Daemon {
   std::weak_ptr<BlobMount> blobs_;
   std::uint64_t recordings_ = 0;  // made so far; under changing_
   CancelFlag stopping_;
+  std::atomic<bool> draining_ = false;
+  std::atomic<bool> stopped_ = false;
   ImageTable images_;  // changed under changing_ only
   LayerProofs proofs_;
   BackgroundPulls pulls_;

@@ -24,7 +24,7 @@ namespace varve::fuse {
 namespace {
 
 constexpr auto kEndPatience = std::chrono::seconds(10);  // for calls that hang in a registry when the daemon ends
-constexpr int kIdleLookMs = 1000;
+constexpr int kLookMs = 1000;                            // whether nothing is used any more
 
 // Another daemon of this root, or of this run folder, holds it. Released when the process ends.
 UniqueFd take_lock(const std::filesystem::path& path) {
@@ -72,8 +72,13 @@ class Process {
                                                         .log_file = paths.log_file()});
     daemon_.emplace(options.daemon);
     server_.emplace(*daemon_, paths.socket(),
-                    ControlServer::Events{.shutdown = [this] { want({}); },
-                                          .replace = [this](const std::string& program) { want(program); }});
+                    ControlServer::Events{.shutdown = [this] { want({.kind = Wish::Kind::kEnd, .program = {}}); },
+                                          .leave = [this] { want({.kind = Wish::Kind::kLeave, .program = {}}); },
+                                          .replace =
+                                              [this](const std::string& program) {
+                                                want({.kind = Wish::Kind::kReplace, .program = program});
+                                              }});
+    mounts_ = open_file("/proc/self/mountinfo", O_RDONLY);
   }
 
   void serve() {
@@ -82,12 +87,16 @@ class Process {
       pollfd wait[] = {{.fd = end_event_.get(), .events = POLLIN, .revents = 0},
                        {.fd = signals_.get(), .events = POLLIN, .revents = 0},
                        // Its end only: answers are for who asked.
-                       {.fd = daemon_->descriptors().watch_fd(), .events = 0, .revents = 0}};
-      if (::poll(wait, std::size(wait), options_.idle_exit.count() > 0 ? kIdleLookMs : -1) < 0 && errno != EINTR)
+                       {.fd = daemon_->descriptors().watch_fd(), .events = 0, .revents = 0},
+                       {.fd = mounts_.get(), .events = POLLPRI, .revents = 0}};
+      if (::poll(wait, std::size(wait), options_.idle_exit.count() > 0 || draining_ ? kLookMs : -1) < 0 &&
+          errno != EINTR)
         fail_errno("wait for the end");
-      if (wait[0].revents != 0 && !is_replaced()) return log::info("a command asks for the end");
-      if (wait[1].revents != 0 && is_end_signal()) return;
+      if (wait[0].revents != 0 && follow_wish()) return;
+      if (wait[1].revents != 0 && is_end_signal() && may_end()) return;
       if (wait[2].revents != 0) renew_descriptor_store();
+      if (wait[3].revents != 0) notice_unmounts();
+      if (draining_ && may_end()) return;
       if (options_.idle_exit.count() == 0) continue;
       const auto now = std::chrono::steady_clock::now();
       if (!daemon_->idle() || server_->connections() > 0) busy_until = now;
@@ -108,19 +117,41 @@ class Process {
   }
 
  private:
-  // Empty: the end.
-  void want(std::string program) {
-    wanted_program_.with([&](std::string& wanted) { wanted = std::move(program); });
+  // What a command asks for.
+  struct Wish {
+    enum class Kind : std::uint8_t { kNone, kEnd, kLeave, kReplace };
+    Kind kind = Kind::kNone;
+    std::string program;  // kReplace
+  };
+  void want(Wish wish) {
+    wish_.with([&](Wish& wanted) { wanted = std::move(wish); });
     const std::uint64_t one = 1;
     if (::write(end_event_.get(), &one, sizeof one) < 0) log::error("end: {}", std::strerror(errno));
   }
 
-  // False if the end is wanted; comes back only if the other program could not be executed.
-  bool is_replaced() {
-    auto program = wanted_program_.with([](std::string& wanted) { return std::exchange(wanted, {}); });
-    if (program.empty()) return false;
+  // True if the end is wanted.
+  bool follow_wish() {
     std::uint64_t events = 0;
     if (::read(end_event_.get(), &events, sizeof events) < 0) log::debug("no event to take");
+    auto wish = wish_.with([](Wish& wanted) { return std::exchange(wanted, {}); });
+    switch (wish.kind) {
+      case Wish::Kind::kEnd:
+        log::info("a command asks for the end");
+        return true;
+      case Wish::Kind::kLeave:
+        leave();
+        break;
+      case Wish::Kind::kReplace:
+        replace(std::move(wish.program));
+        break;
+      case Wish::Kind::kNone:
+        break;
+    }
+    return false;
+  }
+
+  // Comes back only if the other program could not be executed.
+  void replace(std::string program) {
     log::info("{} takes the place of this daemon", program);
     try {
       auto words = options_.words;
@@ -132,7 +163,39 @@ class Process {
     } catch (const std::exception& error) {
       log::error("this daemon stays: {}", error.what());
     }
-    return true;
+  }
+
+  // As if it had been killed: what readers wait for, the next daemon is asked again. Comes back only if it cannot.
+  void leave() {
+    try {
+      const auto guard = daemon_->hand_over();
+      log::info("the daemon ends and leaves its mounts to the next one");
+      std::_Exit(0);
+    } catch (const std::exception& error) {
+      log::error("this daemon stays: {}", error.what());
+    }
+  }
+
+  // A signal asks. Nobody's files are taken away for it: they are left to the next daemon of the service if there may
+  // be one, else what is used is served until it is not.
+  bool may_end() {
+    const auto in_use = daemon_->begin_stop().in_use;
+    if (in_use.empty()) return true;
+    if (std::exchange(draining_, true)) return false;
+    for (const auto& use : in_use)
+      log::warn("{} ({}) is in use; the daemon ends when that has ended, or with `varve daemon --stop --force`",
+                use.dir, use.reference);
+    if (daemon_->descriptors().kind() == "systemd") leave();
+    daemon_->drain();
+    return false;
+  }
+
+  void notice_unmounts() {
+    try {
+      daemon_->notice_unmounts();
+    } catch (const std::exception& error) {
+      log::error("look at what is mounted: {}", error.what());
+    }
   }
 
   // All descriptors but the standard ones close, so that locks and sockets are free for the other program; signals stay
@@ -160,7 +223,7 @@ class Process {
     signalfd_siginfo info{};
     if (::read(signals_.get(), &info, sizeof info) != static_cast<ssize_t>(sizeof info) || info.ssi_signo == SIGHUP)
       return false;
-    log::info("signal {}: unmounting everything", info.ssi_signo);
+    log::info("signal {}: asks for the end", info.ssi_signo);
     return true;
   }
 
@@ -169,7 +232,9 @@ class Process {
   UniqueFd run_lock_;
   UniqueFd end_event_;
   UniqueFd signals_;
-  Guarded<std::string> wanted_program_;
+  UniqueFd mounts_;  // the mount table, for its changes
+  Guarded<Wish> wish_;
+  bool draining_ = false;
   std::optional<Daemon> daemon_;
   std::optional<ControlServer> server_;
 };

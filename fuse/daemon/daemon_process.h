@@ -18,7 +18,8 @@ struct DaemonProcessOptions {
   std::vector<std::string> keeper_words;
 };
 
-// Serves until SIGTERM, SIGINT or a shutdown request; then unmounts everything. On a replace request another program is
+// Serves until a shutdown request; until SIGTERM or SIGINT, once nothing that it serves is used any more, or at once if
+// a service manager keeps what is (DescriptorStore) for the next daemon. On a replace request another program is
 // executed in this process. `daemon.descriptors` need not be set. Throws TemporaryError if another daemon serves the
 // root.
 void run_daemon(DaemonProcessOptions options);

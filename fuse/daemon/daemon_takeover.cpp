@@ -100,6 +100,7 @@ void Daemon::adopt(std::unique_ptr<MountedImage> mounted, const HandoverMount& r
   auto mount = std::make_unique<ImageMount>();
   mount->dir = record.dir;
   mount->mounted = std::move(mounted);
+  mount->entry = find_own_mount(read_mount_table(), options_.paths, record.dir);
   mount->why = record.why;
   mount->shared = record.shared;
   if (record.dir.parent_path() == options_.paths.images_dir()) {
@@ -226,6 +227,14 @@ void Daemon::check_successor(int format) const {
         "the mounts; "
         "let sessions end, then `varve daemon --stop`",
         options_.version, kHandoverFormat, format);
+}
+
+void Daemon::check_leave(int format) const {
+  check_successor(format);
+  if (options_.descriptors->kind() != "systemd")
+    fail<Unsupported>(
+        "no service manager keeps the mounts of this daemon while none runs; `varve daemon --replace` puts another "
+        "program in its place");
 }
 
 std::unique_lock<std::mutex> Daemon::hand_over() {

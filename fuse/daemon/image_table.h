@@ -11,6 +11,7 @@
 #include "core/base/guarded.h"
 #include "fuse/daemon/handover.h"
 #include "fuse/daemon/mounted_image.h"
+#include "fuse/mount/mount_table.h"
 #include "fuse/stream/prefetch.h"
 
 namespace varve::fuse {
@@ -19,10 +20,16 @@ namespace varve::fuse {
 struct ImageMount {
   std::filesystem::path dir;
   std::unique_ptr<MountedImage> mounted;
+  MountEntry entry;                            // as the kernel lists it; without a folder: it was not found
   std::string why;                             // not kernel mode, if it was left to us
   bool shared = false;                         // at RUN/images; else a plain user's own mount, or one that is recorded
   std::vector<std::filesystem::path> folders;  // made for it
   std::unique_ptr<Prefetch> prefetch;          // ends before the mount
+
+  // True if the kernel lists it at that folder, perhaps beneath another; also if nothing is known of it.
+  bool is_at(const std::vector<MountEntry>& table, const std::filesystem::path& folder) const {
+    return entry.dir.empty() || is_mounted_at(table, folder, entry);
+  }
 
   ImageMount() = default;
   ~ImageMount();

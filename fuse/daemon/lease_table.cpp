@@ -34,6 +34,24 @@ bool LeaseTable::any(const std::filesystem::path& mount) {
   });
 }
 
+std::vector<std::optional<LeaseHolder>> LeaseTable::holders(const std::filesystem::path& mount) {
+  return state_.with([&](State& state) {
+    std::vector<std::optional<LeaseHolder>> holders;
+    for (const auto& [number, lease] : state.leases)
+      if (lease.mount == mount) holders.push_back(lease.holder);
+    return holders;
+  });
+}
+
+std::vector<LeaseHolder> LeaseTable::holders() {
+  return state_.with([](State& state) {
+    std::vector<LeaseHolder> holders;
+    for (const auto& [number, lease] : state.leases)
+      if (lease.holder) holders.push_back(*lease.holder);
+    return holders;
+  });
+}
+
 void LeaseTable::write_to(Handover& record) {
   state_.with([&](State& state) {
     for (const auto& [number, lease] : state.leases)

@@ -50,6 +50,10 @@ class LeaseTable {
   void take_over(const std::vector<HandoverLease>& leases);
 
   bool any(const std::filesystem::path& mount);
+  // One entry per lease of the mount; absent where the holder is not known.
+  std::vector<std::optional<LeaseHolder>> holders(const std::filesystem::path& mount);
+  // Of all mounts, those that are known.
+  std::vector<LeaseHolder> holders();
   // Fills in the leases whose holders are known.
   void write_to(Handover& record);
   // All leases have ended, and nobody is told.

@@ -56,6 +56,16 @@ TEST_F(LeaseTableTest, TheRecordNamesThoseWhoseHolderIsKnown) {
   EXPECT_EQ(record.leases[0].holder, *holder);
 }
 
+TEST_F(LeaseTableTest, TellsWhoHoldsWhat) {
+  const auto holder = find_process(::getpid());
+  const auto known = leases_.add("/run/a", holder);
+  const auto unknown = leases_.add("/run/a", std::nullopt);
+  const auto other = leases_.add("/run/b", holder);
+  EXPECT_THAT(leases_.holders("/run/a"), ElementsAre(holder, std::nullopt));
+  EXPECT_THAT(leases_.holders("/run/c"), ElementsAre());
+  EXPECT_THAT(leases_.holders(), ElementsAre(*holder, *holder));
+}
+
 TEST(LeaseTable, AProcessOfAnEarlierDaemonKeepsItsLeaseUntilItEnds) {
   const auto child = ::fork();
   ASSERT_GE(child, 0);

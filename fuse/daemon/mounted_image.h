@@ -91,6 +91,8 @@ class MountedImage {
 
   // Throws std::system_error(EBUSY) if somebody is in it and not `detach`.
   void unmount(bool detach);
+  // Somebody else has unmounted it: its folder, and what may be there now, is left alone.
+  void note_unmounted() { mounted_ = false; }
 
   const ServedImage& image() const { return *image_; }
   const std::shared_ptr<ServedImage>& served() const { return image_; }

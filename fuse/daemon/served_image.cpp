@@ -80,12 +80,19 @@ ImageStats ServedImage::stats() const {
     const auto cold = cold_bytes_of(*distinct_[i], marks->of(distinct_[i]->map().layer_digest));
     sum.cold_bytes += cold.bytes;
     sum.cold_present_bytes += cold.present_bytes;
-    sum.fetched_bytes += now.fetched_bytes - before.fetched_bytes;
+    const auto fetched = now.fetched_bytes - before.fetched_bytes;
+    const auto local = now.local_bytes - before.local_bytes;
+    sum.fetched_bytes += fetched;
+    sum.bytes_from["registry"] += fetched - std::min(local, fetched);
+    sum.bytes_from["local"] += local;
     sum.requests += now.requests - before.requests;
     sum.decoded_bytes += now.decoded_bytes - before.decoded_bytes;
     sum.errors += now.errors - before.errors;
     sum.fetching += now.fetching;
-    if (now.errors > before.errors) sum.last_error = now.last_error;
+    if (now.errors > before.errors || now.last_error != before.last_error) sum.last_error = now.last_error;
+    if (now.waiting_for.empty() || now.waiting_seconds < sum.waiting_seconds) continue;
+    sum.waiting_seconds = now.waiting_seconds;
+    sum.waiting_for = now.waiting_for;
   }
   return sum;
 }

@@ -38,6 +38,18 @@ std::vector<std::filesystem::path> find_stale_mounts(const std::vector<MountEntr
   return stale;
 }
 
+MountEntry find_own_mount(const std::vector<MountEntry>& table, const DaemonPaths& paths,
+                          const std::filesystem::path& dir) {
+  std::error_code error;
+  const auto parent = std::filesystem::canonical(dir.parent_path(), error);  // the run folder may lie behind a link
+  const auto name = error ? dir : parent / dir.filename();
+  const auto found = std::find_if(table.rbegin(), table.rend(), [&](const MountEntry& entry) {
+    const bool of_fuse = entry.type.starts_with("fuse") && entry.source == mount_source(paths);
+    return entry.dir == name && (of_fuse || entry.type == "erofs");
+  });
+  return found == table.rend() ? MountEntry{} : *found;
+}
+
 void unmount_stale(const DaemonPaths& paths, const std::set<std::filesystem::path>& served) {
   for (const auto& dir : find_stale_mounts(read_mount_table(), paths, served)) {
     try {

@@ -17,6 +17,11 @@ std::string mount_source(const DaemonPaths& paths);
 std::vector<std::filesystem::path> find_stale_mounts(const std::vector<MountEntry>& table, const DaemonPaths& paths,
                                                      const std::set<std::filesystem::path>& served);
 
+// What a daemon of this root has mounted at a folder, perhaps beneath something of others, with the folder's name as
+// the kernel has it. Without a folder: nothing.
+MountEntry find_own_mount(const std::vector<MountEntry>& table, const DaemonPaths& paths,
+                          const std::filesystem::path& dir);
+
 // Detaches what a daemon that was killed has left. Only for who holds the daemon's lock.
 void unmount_stale(const DaemonPaths& paths, const std::set<std::filesystem::path>& served);
 

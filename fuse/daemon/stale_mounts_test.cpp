@@ -24,5 +24,14 @@ TEST(StaleMounts, AreThoseOfTheSameRootWithTheirBindsTopmostFirst) {
   EXPECT_EQ(stale, expected);
 }
 
+TEST(StaleMounts, AFoldersOwnMountIsFoundBeneathOthers) {
+  const DaemonPaths paths{.root = "/srv/r", .run_dir = "/srv/r/run"};
+  const auto table = parse_mount_table(std::string(kMounts) + "60 44 0:70 / /home/u/m rw - tmpfs tmpfs rw\n");
+  EXPECT_EQ(find_own_mount(table, paths, "/home/u/m").device, "0:54");
+  EXPECT_EQ(find_own_mount(table, paths, "/srv/r/run/images/ab").device, "0:52");
+  EXPECT_TRUE(find_own_mount(table, paths, "/home/u/o").dir.empty()) << "of another root";
+  EXPECT_TRUE(find_own_mount(table, paths, "/home/u").dir.empty());
+}
+
 }  // namespace
 }  // namespace varve::fuse

@@ -1,0 +1,29 @@
+#pragma once
+// What `varve status` says of a daemon: for people, within 100 columns, and as JSON.
+#include <map>
+#include <string>
+#include <vector>
+
+#include <nlohmann/json_fwd.hpp>
+
+#include "core/base/digest.h"
+#include "fuse/daemon/control_messages.h"
+
+namespace varve::cli {
+
+// The names of running sessions, by the image that they run.
+using RunningSessions = std::map<std::string, std::vector<std::string>>;
+// Of a root; none where they cannot be read.
+RunningSessions running_sessions(const std::filesystem::path& root);
+
+// How people call it: "team/notebook:v1", "oci:image:v1", "team/notebook@sha256:0123456789ab".
+std::string short_reference(const std::string& reference);
+// The host of a repository as Repository::name() gives it, or the whole name of a folder.
+std::string host_of(const std::string& repository);
+// "lab" and "sessions lab, other"; without a name the processes that hold the image.
+std::string name_sessions(const fuse::MountStatus& mount, const RunningSessions& sessions);
+
+std::string status_text(const fuse::DaemonStatus& status, const RunningSessions& sessions);
+nlohmann::json status_json(const fuse::DaemonStatus& status, const RunningSessions& sessions);
+
+}  // namespace varve::cli
