@@ -1,5 +1,5 @@
 """One daemon a root: started on demand, shared by mounts, gone without a trace."""
-import json, os, signal, socket, subprocess, sys, threading
+import contextlib, json, os, signal, socket, subprocess, sys, threading
 from pathlib import Path
 
 from images import noise_image
@@ -65,8 +65,74 @@ def wrong_places_are_refused(work, varve, image):
     varve.run("unmount", made, check=True)
     good = folder(work, "twice")
     varve.run("mount", image, good, check=True)
-    expect(varve.run("mount", image, good).returncode == 2, "a folder where it is mounted already")
+    twice = varve.run("mount", image, good)
+    expect(twice.returncode == 2 and f"{good}: {image} is mounted there already".encode() in twice.stderr, f"a folder where it is mounted already: {twice}")
     varve.run("unmount", good, check=True)
+
+
+def umount_behind_its_back_is_noticed(work, varve, image):
+    for mode in modes():
+        place, other = folder(work, "behind-" + mode), folder(work, "beside-" + mode)
+        for options in ([], ["-l"]):
+            varve.run("mount", "--mode", mode, image, place, check=True)
+            with contextlib.ExitStack() as stack:
+                held = stack.enter_context(open(place / "upper/file")) if options else None
+                subprocess.run(["umount", *options, place], check=True)
+                expect(varve.json("status")["mounts"] == [], "status does not list what is not there")
+                expect(varve.run("unmount", place).returncode == 1, "nothing is mounted there")
+                varve.run("mount", "--mode", mode, image, place, check=True)
+                expect((place / "upper/file").read_text() == "above\n" and (not held or held.read() == "above\n"), "mounted anew; what was open is served")
+            varve.run("unmount", place, check=True)
+        # The folder that all mounts of an image come from: the next one must not show an empty folder.
+        varve.run("mount", "--mode", mode, image, place, check=True)
+        subprocess.run(["umount", *(varve.root / "run/images").iterdir()], check=True)
+        varve.run("mount", "--mode", mode, image, other, check=True)
+        expect((other / "upper/file").read_text() == "above\n" and (place / "upper/file").read_text() == "above\n", "both show the image")
+        expect(len(varve.json("status")["mounts"]) == 2, "both are known")
+        # What somebody mounts over it is not ours to take away.
+        subprocess.run(["mount", "-t", "tmpfs", "tmpfs", other], check=True)
+        (other / "theirs").touch()
+        covered = varve.run("unmount", other)
+        expect(covered.returncode == 1 and b"mounted over it" in covered.stderr and (other / "theirs").exists(), f"{covered}")
+        subprocess.run(["umount", other], check=True)
+        for one in (place, other):
+            varve.run("unmount", one, check=True)
+        expect(mount_lines(work) == [], f"left: {mount_lines(work)}")
+
+
+def stop_takes_nothing_from_anybody(work, varve, image):
+    for mode in modes():
+        place, free = folder(work, "used-" + mode), folder(work, "free-" + mode)
+        for one in (place, free):
+            varve.run("mount", "--mode", mode, image, one, check=True)
+        reader = subprocess.Popen(["sleep", "1000"], cwd=place / "data")
+        try:
+            for _ in range(2):
+                refused = varve.run("daemon", "--stop", "--json")
+                expect(refused.returncode == 1 and f"{place} of ".encode() in refused.stderr and f"sleep (process {reader.pid})".encode() in refused.stderr
+                       and b"--force" in refused.stderr and str(free).encode() not in refused.stderr, f"{refused}")
+                document = json.loads(refused.stdout)
+                expect([use["dir"] for use in document["in_use"]] == [str(place)] and not document["stopped"], f"{document}")
+                expect((place / "upper/file").read_text() == "above\n" and os.path.ismount(free), "all is as it was")
+            pid = varve.daemon_pid()
+            os.kill(pid, signal.SIGTERM)
+            for _ in range(200):
+                if varve.run("mount", image, folder(work, f"late-{os.urandom(3).hex()}")).returncode == 75:
+                    break
+                threading.Event().wait(0.05)
+            expect(is_running(pid) and (place / "upper/file").read_text() == "above\n", "SIGTERM waits for who is in it, and lets nobody in")
+        finally:
+            reader.kill(), reader.wait()
+        for _ in range(400):
+            if not is_running(pid):
+                break
+            threading.Event().wait(0.05)
+        expect(not is_running(pid) and mount_lines(work) == [], f"and then ends: {mount_lines(work)}")
+    varve.run("mount", image, place, check=True)
+    with open(place / "upper/file"):
+        varve.run("daemon", "--stop", "--force", check=True)
+    expect(mount_lines(work) == [], f"left: {mount_lines(work)}")
+    expect(varve.run("daemon", "--stop").returncode == 0, "none runs: that is what was asked for")
 
 
 def another_mount_namespace_is_refused(work, varve, image):
@@ -143,7 +209,7 @@ def main():
         image, _ = noise_image(work / "image", 1)
         varve.index(image)
         for check in (nothing_runs_at_first, many_commands_start_one_daemon, a_busy_mount_is_an_error_until_detached, wrong_places_are_refused,
-                      another_mount_namespace_is_refused, a_warm_walk_sends_no_request, signals_leave_nothing, what_a_killed_daemon_left_is_cleaned,
+                      umount_behind_its_back_is_noticed, stop_takes_nothing_from_anybody, another_mount_namespace_is_refused, a_warm_walk_sends_no_request, signals_leave_nothing, what_a_killed_daemon_left_is_cleaned,
                       a_daemon_that_dies_while_it_is_asked_is_none):
             print(check.__name__, flush=True)
             check(work, varve, image)

@@ -1,5 +1,5 @@
 """Bytes through both mounts while they arrive, from a source that is slow, dead or damaged on disk."""
-import errno, json, os, subprocess, sys, threading
+import errno, json, os, signal, subprocess, sys, threading, time
 from pathlib import Path
 
 from images import Source, noise_image
@@ -95,6 +95,11 @@ def a_hanging_source_hangs_nobody_else(work, source, contents, mode):
     status = varve.json("status", timeout=30)
     expect(status["mounts"][0]["fetching"] > 0, f"status says what is being fetched: {status}")
     expect((place / "upper/file").read_bytes() == b"above\n", "what is here can be read")
+    time.sleep(1)
+    mount, host = varve.json("status", place)["mounts"][0], source.reference.partition("/")[0]
+    expect(mount["waiting_for"] == f"{host}/image" and mount["waiting_seconds"] >= 1 and mount["errors"] == 0, f"status says what is waited for: {mount}")
+    said = varve.run("status", check=True).stdout.decode()
+    expect(f"image:latest: a reader is waiting for {host} since " in said and max(map(len, said.splitlines())) <= 100, f"for people too: {said}")
     victim = subprocess.Popen(["cat", place / "data/text"], stdout=subprocess.DEVNULL)
     threading.Event().wait(0.2)
     victim.kill()
@@ -102,6 +107,36 @@ def a_hanging_source_hangs_nobody_else(work, source, contents, mode):
     source.open.set()
     reader.join(120)
     expect(got == [contents["data/large"]], "the reader gets its bytes in the end")
+    mount = varve.json("status", place)["mounts"][0]
+    expect(mount["waiting_for"] == "" and mount["bytes_from"] == {"registry": mount["fetched_bytes"], "local": 0}, f"{mount}")
+    ended(varve)
+
+
+def a_pull_that_nobody_waits_for_is_seen(work, source, contents, mode):
+    varve, place = fresh(work, source.reference, mode)
+    expect(varve.json("status")["pulls"] == [], "none")
+    source.open.clear(), source.asked.clear()
+    varve.run("pull", source.reference, check=True)
+    expect(source.asked.wait(60), "the source must be asked")
+    pull = varve.json("status")["pulls"][0]
+    whole = varve.json("status")["mounts"][0]["image_stream_bytes"]
+    expect(pull["reference"].endswith("image:latest") and pull["done_bytes"] < pull["total_bytes"] == whole and pull["error"] == "", f"{pull}")
+    said = varve.run("status", check=True).stdout.decode()
+    expect("pull of image:latest: " in said and "/s, since " in said, said)
+    checked = varve.json("verify", source.reference)
+    expect(checked["checked_bytes"] + checked["absent_bytes"] == whole and checked["absent_bytes"] > 0, f"verify says what it could not check: {checked}")
+    expect(b"not checked: " in varve.run("verify", source.reference, check=True).stdout, "for people too")
+    source.open.set()
+    for _ in range(600):
+        if not varve.json("status")["pulls"]:
+            break
+        threading.Event().wait(0.05)
+    status = varve.json("status")
+    expect(status["pulls"] == [] and status["mounts"][0]["complete"], f"{status}")
+    watching = subprocess.Popen([varve.binary, "status", "--json", "--watch=0.1"], stdout=subprocess.PIPE, env=varve.environment)
+    seen = [json.loads(watching.stdout.readline()) for _ in range(3)]
+    watching.send_signal(signal.SIGINT)
+    expect(watching.wait(30) == 130 and all(document["mounts"] == seen[0]["mounts"] for document in seen), f"{watching.returncode} {seen}")
     ended(varve)
 
 
@@ -182,7 +217,7 @@ def a_store_smaller_than_the_image_reads_it_right(work, source, contents, mode):
 def main():
     need_root(), need_fuse()
     checks = (random_reads_and_mappings, readers_of_one_cold_file_share_its_download, a_hanging_source_hangs_nobody_else,
-              a_dead_source_is_an_error_after_the_deadline, what_is_here_needs_no_source_and_is_verified,
+              a_pull_that_nobody_waits_for_is_seen, a_dead_source_is_an_error_after_the_deadline, what_is_here_needs_no_source_and_is_verified,
               a_store_smaller_than_the_image_reads_it_right)
     with work_folder() as work:
         image, contents = noise_image(work / "image")

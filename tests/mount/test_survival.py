@@ -1,5 +1,5 @@
 """Mounts and sessions outlive their daemon: killed at any moment or replaced, they notice a pause and nothing else."""
-import contextlib, errno, fcntl, hashlib, json, os, random, signal, socket, subprocess, sys, threading, time
+import contextlib, errno, fcntl, hashlib, json, os, random, shlex, signal, socket, subprocess, sys, threading, time
 from pathlib import Path
 
 from images import Source, layouts, noise_image, Tar
@@ -348,6 +348,19 @@ class ServiceManager:
         self.daemon.kill()
         self.daemon.wait()
 
+    def stop(self, job):
+        """What the unit says that `systemctl stop` or `restart` does."""
+        unit = (Path(__file__).resolve().parents[2] / "packaging/varve.service").read_text()
+        command = next(line for line in unit.splitlines() if line.startswith("ExecStop=")).partition("=")[2]
+        systemctl = self.varve.work / "bin/systemctl"
+        systemctl.parent.mkdir(exist_ok=True)
+        systemctl.write_text(f"#!/bin/sh\n[ \"$*\" = 'list-jobs --no-legend --plain varve.service' ] && echo '7 varve.service {job} running'\n")
+        systemctl.chmod(0o755)
+        environment = {name: value for name, value in self.varve.environment.items() if name != "NOTIFY_SOCKET"}
+        words = shlex.split(command.replace("%n", "varve.service").replace("/usr/local/bin/varve", self.varve.binary))
+        subprocess.run(words, env={**environment, "PATH": f"{systemctl.parent}:{environment['PATH']}"}, check=True)
+        expect(self.daemon.wait(60) == 0, "an orderly end")
+
 
 def systemd_keeps_the_connections(work, source, contents, mode):
     with Machine(work) as varve:
@@ -369,6 +382,20 @@ def systemd_keeps_the_connections(work, source, contents, mode):
         manager.start()
         for path, content in contents.items():
             expect((place / path).read_bytes() == content, f"{path} differs")
+        with readers(varve, place, contents, 1):
+            time.sleep(0.2)
+            manager.stop("restart")
+            manager.start()
+        expect([m["dir"] for m in varve.json("status")["mounts"]] == [str(place)], "a restart leaves what nobody uses as well")
+        with open(place / "upper/file"):
+            manager.daemon.terminate()  # the unit of somebody who knows no ExecStop
+            expect(manager.daemon.wait(60) == 0, "it leaves")
+            manager.start()
+            expect((place / "many/f0003").read_text() == "f0003", "to the next")
+            manager.stop("stop")
+        expect(mount_lines(varve) == [] and not manager.kept, "a stop leaves nothing")
+        manager.start()
+        varve.run("mount", "--mode", mode, source.reference, place, check=True)
         varve.run("unmount", place, check=True)
         varve.mounts.clear()
         wait_for("an empty store", lambda: not manager.kept)

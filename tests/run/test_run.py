@@ -20,6 +20,14 @@ class Runner:
         return done.stdout.decode()
 
 
+def wait_for(what, condition):
+    for _ in range(1200):
+        if condition():
+            return
+        time.sleep(0.05)
+    raise AssertionError(f"{what}: not within a minute")
+
+
 def check_config(runner):
     expect(runner.output() == "default command\n", "the image's own command runs")
     expect(runner.output("pwd") == "/work\n", "the working directory is made where the image lacks it")
@@ -82,14 +90,37 @@ def check_interrupt(runner, work):
     # As a terminal sends it: the signal reaches a process that does not ignore it.
     process = subprocess.Popen([runner.varve.binary, "run", "--mode", runner.mode, "--rm", "--volume", f"{marker}:/marker", runner.image, "--", "sh", "-c",
                                 "trap 'exit 5' INT; touch /marker/started; while :; do sleep 0.05; done"], env=runner.varve.environment)
-    for _ in range(1200):
-        if (marker / "started").exists():
-            break
-        time.sleep(0.05)
-    expect((marker / "started").exists(), "the session did not start within a minute")
+    wait_for("the session", lambda: (marker / "started").exists())
     process.send_signal(signal.SIGINT)
     expect(process.wait(timeout=60) == 5, f"exit {process.returncode}, not the command's own 5")
     expect(runner.varve.json("session", "ls")["sessions"] == [], "a session is left")
+
+
+def check_stop_of_the_daemon(runner, work):
+    """`daemon --stop` takes no session its files; with --force sessions end first, also one that does not listen."""
+    varve, marker = runner.varve, work / f"stop-{runner.mode}"
+    marker.mkdir()
+    session = subprocess.Popen([varve.binary, "run", "--mode", runner.mode, "--rm", "--name", "lab", "--volume", f"{marker}:/marker", runner.image, "--", "sh", "-c",
+                                "trap '' TERM; touch /marker/started; while [ ! -e /marker/go ]; do sleep 0.05; done; cat /etc/shared > /marker/read; while :; do sleep 0.05; done"],
+                               env=varve.environment, stderr=subprocess.PIPE)
+    try:
+        wait_for("the session", lambda: (marker / "started").exists())
+        status = varve.json("status")["mounts"][0]
+        expect(status["session"] and status["sessions"] == ["lab"] and status["holders"] == [session.pid], status)
+        said = varve.run("status", check=True).stdout.decode()
+        expect("\nsession lab  " in said and max(map(len, said.splitlines())) <= 100, said)
+        for _ in range(2):
+            refused = varve.run("daemon", "--stop")
+            expect(refused.returncode == 1 and b"session lab of " in refused.stderr and b"--force" in refused.stderr, refused)
+        (marker / "go").touch()
+        wait_for("the session's read", lambda: (marker / "read").exists() and (marker / "read").read_text() == "of the image\n")
+        varve.run("daemon", "--stop", "--force", "--time", "1", check=True)
+        expect(session.wait(timeout=20) != 0 and varve.json("session", "ls")["sessions"] == [], "the session has ended and is tidied up")
+    finally:
+        session.kill()
+        session.communicate()
+    left = [line for line in Path("/proc/self/mountinfo").read_text().splitlines() if str(work) in line]
+    expect(not left and not varve.daemon_pid(), f"left: {left}")
 
 
 def check_rootfs(varve, work):
@@ -148,6 +179,7 @@ def main():
                 check_isolation(runner)
                 check_stats(runner, work)
                 check_interrupt(runner, work)
+                check_stop_of_the_daemon(runner, work)
                 print(f"{mode} mode: config, exit statuses, isolation, stats and interrupt are right", flush=True)
         left = [line for line in Path("/proc/self/mountinfo").read_text().splitlines() if str(work) in line]
         expect(not left, f"mounts are left: {left}")
