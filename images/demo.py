@@ -91,7 +91,7 @@ class Demo:
         status = subprocess.run([self.varve, "status", "--json"], env=self.environment, stdout=subprocess.PIPE, stderr=subprocess.DEVNULL, text=True)
         daemon = json.loads(status.stdout).get("daemon") if status.returncode == 0 and status.stdout else None
         if isinstance(daemon, dict) and daemon.get("pid"):
-            subprocess.run([self.varve, "daemon", "--stop"], env=self.environment, stdout=subprocess.DEVNULL, stderr=subprocess.DEVNULL)
+            subprocess.run([self.varve, "daemon", "--stop", "--force"], env=self.environment, stdout=subprocess.DEVNULL, stderr=subprocess.DEVNULL)
         for line in Path("/proc/self/mounts").read_text().splitlines():
             if line.split()[1].startswith(str(self.out) + "/"):
                 subprocess.run(["umount", "-l", line.split()[1]], stderr=subprocess.DEVNULL)

@@ -135,6 +135,8 @@ std::string short_reference(const std::string& reference) {
     const auto parsed = oci::Reference::parse(reference);
     auto name = parsed.kind == oci::Reference::Kind::kLayout ? "oci:" + parsed.layout_dir.filename().string()
                                                              : parsed.repository;
+    if (constexpr std::string_view kOfficial = "library/"; parsed.host == "docker.io" && name.starts_with(kOfficial))
+      name.erase(0, kOfficial.size());
     if (parsed.digest) return name + "@sha256:" + parsed.digest->hex().substr(0, kShownDigits);
     return parsed.tag ? name + ":" + *parsed.tag : name;
   } catch (const Error&) {

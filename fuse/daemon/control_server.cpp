@@ -76,7 +76,13 @@ class Connection {
     }
     while (const auto line = lines_.read_line()) {
       std::function<void()> afterwards;
-      lines_.write_line(answer(*line, afterwards).dump(-1, ' ', false, json::error_handler_t::replace));
+      const auto document = answer(*line, afterwards).dump(-1, ' ', false, json::error_handler_t::replace);
+      try {
+        lines_.write_line(document);
+      } catch (...) {  // the client is gone; an end that has begun goes on
+        if (afterwards) afterwards();
+        throw;
+      }
       if (afterwards) afterwards();
     }
   }

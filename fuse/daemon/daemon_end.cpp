@@ -144,8 +144,8 @@ std::vector<MountUse> Daemon::unmount_what_is_free() {
 
 StopResult Daemon::begin_stop() {
   const std::lock_guard guard(changing_);
-  if (stopping_.cancelled()) return {};
   drop_vanished_mounts();
+  if (stopping_.cancelled()) return {.in_use = uses()};  // of sessions that are being ended
   StopResult result{.in_use = uses()};
   if (result.in_use.empty()) result.in_use = unmount_what_is_free();
   if (result.in_use.empty()) stopping_.cancel();

@@ -54,7 +54,7 @@ def run(howto, blocks, folder, varve):
 def stop_daemons(folder, varve):
     """Those of states that the how-to made for itself, if it did not come as far as its own end."""
     for socket in folder.rglob("run/daemon.sock"):
-        varve.run("--root", socket.parent.parent, "daemon", "--stop")
+        varve.run("--root", socket.parent.parent, "daemon", "--stop", "--force")
 
 
 def main():

@@ -89,7 +89,7 @@ class Varve:
             if not is_running(pid):
                 return
             time.sleep(0.01)
-        os.kill(pid, signal.SIGKILL)
+        self.run("daemon", "--stop", "--force", "--time", "1")
         raise AssertionError(f"the daemon ({pid}) did not end within 10 s of SIGTERM")
 
 

@@ -1,0 +1,91 @@
+#include "cli/session/status_report.h"
+
+#include <gmock/gmock.h>
+#include <gtest/gtest.h>
+
+#include <nlohmann/json.hpp>
+
+#include "core/base/strings.h"
+
+namespace varve::cli {
+namespace {
+
+using ::testing::HasSubstr;
+using ::testing::Not;
+
+fuse::MountStatus mount_of(const std::string& reference, const std::string& dir, bool session) {
+  fuse::MountStatus mount;
+  mount.dir = dir;
+  mount.session = session;
+  mount.stats.image = digest_of(reference);
+  mount.stats.reference = reference;
+  mount.stats.image_stream_bytes = 200;
+  mount.stats.present_bytes = 50;
+  return mount;
+}
+
+std::size_t longest_line(const std::string& text) {
+  std::size_t longest = 0;
+  for (const auto line : split(text, "\n")) longest = std::max(longest, line.size());
+  return longest;
+}
+
+TEST(ShortReference, IsWhatPeopleCallAnImage) {
+  const auto digest = digest_of("x").to_string();
+  EXPECT_EQ(short_reference("registry.example:5000/team/notebook:v1"), "team/notebook:v1");
+  EXPECT_EQ(short_reference("registry.example/team/notebook@" + digest), "team/notebook@" + digest.substr(0, 19));
+  EXPECT_EQ(short_reference("oci:/srv/very/long/way/image:v1"), "oci:image:v1");
+  EXPECT_EQ(short_reference("docker.io/library/python:3.12"), "python:3.12");
+  EXPECT_EQ(short_reference("no reference at all"), "no reference at all");
+}
+
+TEST(StatusText, NamesSessionsAndStaysWithinAHundredColumns) {
+  fuse::DaemonStatus status;
+  const std::string far = "oci:/srv/" + std::string(150, 'd') + "/image:v1";
+  status.mounts.push_back(mount_of(far, "/home/somebody/" + std::string(120, 'p') + "/end", false));
+  status.mounts.push_back(
+      mount_of("registry.example/team/notebook:v1", "/run/varve/images/" + std::string(64, 'a'), true));
+  status.mounts.push_back(
+      mount_of("registry.example/team/other:v1", "/run/varve/images/" + std::string(64, 'b'), true));
+  status.mounts.back().holders = {17};
+  const RunningSessions sessions{{status.mounts[1].stats.image.to_string(), {"lab", "exam"}}};
+  const auto text = status_text(status, sessions);
+  EXPECT_LE(longest_line(text), 100u) << text;
+  EXPECT_THAT(text, HasSubstr("sessions lab, exam"));
+  EXPECT_THAT(text, HasSubstr("process 17"));
+  EXPECT_THAT(text, HasSubstr("/end"));
+  EXPECT_THAT(text, HasSubstr("oci:image:v1"));
+  EXPECT_THAT(text, HasSubstr("25 %"));
+  EXPECT_THAT(text, Not(HasSubstr("images/aaa")));
+  EXPECT_EQ(status_json(status, sessions)["mounts"][1]["sessions"], nlohmann::json({"lab", "exam"}));
+}
+
+TEST(StatusText, ImagesThatAreCalledAlikeAreToldApart) {
+  fuse::DaemonStatus status;
+  status.mounts = {mount_of("a.example/nb:v1", "/a", false), mount_of("b.example/nb:v1", "/b", false)};
+  const auto text = status_text(status, {});
+  EXPECT_THAT(text, HasSubstr("a.example/nb:v1"));
+  EXPECT_THAT(text, HasSubstr("b.example/nb:v1"));
+}
+
+TEST(StatusText, SaysWhatIsWaitedForSinceWhenAndHowFarAPullIs) {
+  fuse::DaemonStatus status;
+  status.mounts = {mount_of("a.example/nb:v1", "/a", false)};
+  status.mounts[0].stats.waiting_for = "mirror.example:5000/nb";
+  status.mounts[0].stats.waiting_seconds = 8.2;
+  status.mounts[0].stats.last_error = "connection refused";
+  auto& pull = status.pulls.emplace_back();
+  pull.reference = "a.example/nb:v2";
+  pull.done_bytes = 12'000'000;
+  pull.total_bytes = 291'000'000;
+  pull.fetched_bytes = 6'000'000;
+  pull.seconds = 2;
+  const auto text = status_text(status, {});
+  EXPECT_THAT(text, HasSubstr("nb:v1: a reader is waiting for mirror.example:5000 since 8 s: connection refused\n"));
+  EXPECT_THAT(text, HasSubstr("pull of nb:v2: 12.0 MB of 291.0 MB, 3.00 MB/s, since 2 s\n"));
+  status.pulls[0].error = "away\x1b[2J";
+  EXPECT_THAT(status_text(status, {}), HasSubstr("pull of nb:v2: failed: away\\x1b[2J; `varve pull` goes on with it"));
+}
+
+}  // namespace
+}  // namespace varve::cli
