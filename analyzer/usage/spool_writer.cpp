@@ -10,6 +10,7 @@
 #include "core/base/calendar.h"
 #include "core/base/errors.h"
 #include "core/base/file.h"
+#include "core/base/private_folder.h"
 #include "core/base/hmac.h"
 #include "core/base/random.h"
 
@@ -22,14 +23,11 @@ constexpr std::uint64_t kStepSeconds = 10;
 
 // Whoever knows the salt can tell the users: nobody else may have made the folder, or look into it.
 void make_salt_folder(const std::filesystem::path& folder) {
-  std::filesystem::create_directories(std::filesystem::absolute(folder).parent_path());
-  if (::mkdir(folder.c_str(), 0700) != 0 && errno != EEXIST) fail_errno("make the folder {}", folder.string());
+  make_private_folder(std::filesystem::absolute(folder));
   struct stat status {};
-  if (::lstat(folder.c_str(), &status) != 0) fail_errno("look at {}", folder.string());
-  if (!S_ISDIR(status.st_mode) || status.st_uid != ::geteuid())
+  if (::stat(folder.c_str(), &status) != 0) fail_errno("look at {}", folder.string());
+  if (status.st_uid != ::geteuid())
     fail<Error>("{} is not a folder of user {}; remove it, or choose another --root", folder.string(), ::geteuid());
-  if ((status.st_mode & 077) != 0 && ::chmod(folder.c_str(), 0700) != 0)
-    fail_errno("close {} to other users", folder.string());
 }
 
 // Absent if there is none. Opening never waits: what lies there may be a pipe.
