@@ -4,8 +4,13 @@
 #include <sys/stat.h>
 
 #include <atomic>
+#include <map>
+#include <utility>
+#include <vector>
 
+#include "core/base/abandoned_files.h"
 #include "core/base/errors.h"
+#include "core/base/guarded.h"
 
 namespace varve {
 namespace {
@@ -31,11 +36,13 @@ std::filesystem::path temporary_name(const std::filesystem::path& final_path) {
   return path;
 }
 
-bool is_temporary_name(std::string_view name, std::string_view final_name) {
+// The name the file was to have; "" for one that is none of ours.
+std::string_view final_name_of(std::string_view name) {
   const auto at = name.rfind(kTemporary);
-  if (at == name.npos || at == 0 || (!final_name.empty() && name.substr(0, at) != final_name)) return false;
+  if (at == name.npos) return {};
   const auto number = name.substr(at + kTemporary.size());
-  return !number.empty() && number.find_first_not_of("0123456789-") == number.npos;
+  const bool ours = !number.empty() && number.find_first_not_of("0123456789-") == number.npos;
+  return ours ? name.substr(0, at) : std::string_view();
 }
 
 // False if somebody took it for abandoned before it was locked. Where nothing can be locked nobody takes it.
@@ -51,6 +58,27 @@ UniqueFd create_temporary(const std::filesystem::path& final_path, mode_t mode, 
     auto fd = open_file(path, O_RDWR | O_CREAT | O_EXCL, mode);
     if (lock_temporary(fd.get())) return fd;
   }
+}
+
+// Returns how many bytes it had; 0 if it is somebody's, or nothing that may be looked at.
+std::uint64_t remove_if_abandoned(const std::filesystem::path& path) {
+  const UniqueFd fd(::open(path.c_str(), O_RDONLY | O_NOFOLLOW | O_NONBLOCK | O_CLOEXEC));
+  struct stat status {};
+  if (!fd || ::fstat(fd.get(), &status) != 0 || !S_ISREG(status.st_mode)) return 0;
+  const bool removed = ::flock(fd.get(), LOCK_EX | LOCK_NB) == 0 && ::unlink(path.c_str()) == 0;
+  return removed ? std::uint64_t(status.st_size) : 0;
+}
+
+using PathsByFinalName = std::multimap<std::string, std::filesystem::path, std::less<>>;
+
+PathsByFinalName temporaries_in(const std::filesystem::path& folder) {
+  PathsByFinalName found;
+  std::error_code error;
+  for (std::filesystem::directory_iterator at(folder, error), end; !error && at != end; at.increment(error)) {
+    const auto name = at->path().filename().native();
+    if (const auto final_name = final_name_of(name); !final_name.empty()) found.emplace(final_name, at->path());
+  }
+  return found;
 }
 
 }  // namespace
@@ -134,7 +162,7 @@ AtomicFile::AtomicFile(std::filesystem::path final_path, mode_t mode) : final_pa
   // A file without a name gets one through /proc.
   if (::access("/proc/self/fd", F_OK) == 0) fd_.reset(::open(folder.c_str(), O_TMPFILE | O_RDWR | O_CLOEXEC, mode));
   if (fd_) return;
-  remove_abandoned_files(final_path_);
+  remove_abandoned_before_us(final_path_);
   fd_ = create_temporary(final_path_, mode, temporary_path_);
 }
 
@@ -172,18 +200,28 @@ void AtomicFile::commit() {
 }
 
 std::uint64_t remove_abandoned_files(const std::filesystem::path& final_path) {
-  namespace fs = std::filesystem;
   std::uint64_t bytes = 0;
-  std::error_code error;
-  for (fs::directory_iterator at(folder_of(final_path), error), end; !error && at != end; at.increment(error)) {
-    if (!is_temporary_name(at->path().filename().native(), final_path.filename().native())) continue;
-    const UniqueFd fd(::open(at->path().c_str(), O_RDONLY | O_NOFOLLOW | O_NONBLOCK | O_CLOEXEC));
-    struct stat status {};
-    if (!fd || ::fstat(fd.get(), &status) != 0 || !S_ISREG(status.st_mode)) continue;
-    if (::flock(fd.get(), LOCK_EX | LOCK_NB) == 0 && ::unlink(at->path().c_str()) == 0)
-      bytes += std::uint64_t(status.st_size);
-  }
+  const auto only = final_path.filename().native();
+  for (const auto& [final_name, path] : temporaries_in(folder_of(final_path)))
+    if (only.empty() || only == final_name) bytes += remove_if_abandoned(path);
   return bytes;
+}
+
+void remove_abandoned_before_us(const std::filesystem::path& final_path) {
+  static Guarded<std::map<std::filesystem::path, PathsByFinalName>> folders;  // what is left of each
+  const auto folder = folder_of(final_path);
+  if (!folders.with([&](auto& known) { return known.contains(folder); })) {
+    auto found = temporaries_in(folder);
+    folders.with([&](auto& known) { known.emplace(folder, std::move(found)); });
+  }
+  std::vector<std::filesystem::path> mine;
+  folders.with([&](auto& known) {
+    auto& left = known.at(folder);
+    const auto [first, last] = left.equal_range(final_path.filename().native());
+    for (auto at = first; at != last; ++at) mine.push_back(at->second);
+    left.erase(first, last);
+  });
+  for (const auto& path : mine) remove_if_abandoned(path);
 }
 
 std::uint64_t bytes_on_disk(const std::filesystem::path& dir) {

@@ -6,6 +6,7 @@
 
 #include <fstream>
 
+#include "core/base/abandoned_files.h"
 #include "core/base/errors.h"
 #include "core/base/mapped_file.h"
 #include "testing/temp_dir.h"
@@ -49,6 +50,21 @@ TEST_F(FileTest, WhatAKilledProcessLeftIsRemovedAndNothingElse) {
   for (const auto* name : {"image.tar", "image.tar.tmp-mine", "other.tar.tmp-123-0", "image.tar.tmp-123-2"})
     EXPECT_TRUE(std::filesystem::exists(dir_ / name)) << name;
   EXPECT_EQ(remove_abandoned_files(dir_.path() / ""), 20u) << "of other.tar, asked for with the whole folder";
+}
+
+TEST_F(FileTest, AFolderIsListedOnceForWhatWasLeftBeforeUs) {
+  const auto write = [&](const char* name) { std::ofstream(dir_ / name) << "half"; };
+  const auto is_there = [&](const char* name) { return std::filesystem::exists(dir_ / name); };
+  for (const auto* name : {"a.tmp-1-0", "a.tmp-2-0", "b.tmp-1-0", "theirs.tmp-x"}) write(name);
+  remove_abandoned_before_us(dir_ / "a");
+  EXPECT_FALSE(is_there("a.tmp-1-0") || is_there("a.tmp-2-0"));
+  EXPECT_TRUE(is_there("b.tmp-1-0")) << "of a file that nobody writes now";
+  write("a.tmp-3-0");
+  remove_abandoned_before_us(dir_ / "a");
+  EXPECT_TRUE(is_there("a.tmp-3-0")) << "a second listing would have met it";
+  remove_abandoned_before_us(dir_ / "b");
+  EXPECT_FALSE(is_there("b.tmp-1-0"));
+  EXPECT_TRUE(is_there("theirs.tmp-x"));
 }
 
 TEST_F(FileTest, ReadFileRespectsItsLimit) {
