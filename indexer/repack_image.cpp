@@ -39,12 +39,12 @@ void check_name(std::string_view path) {
 
 class Repacker {
  public:
-  Repacker(const RepackInput& input, oci::Repository& destination, const RepackOptions& options, const Work& work)
-      : input_(input),
+  Repacker(RepackInput input, oci::Repository& destination, const RepackOptions& options, const Work& work)
+      : input_(std::move(input)),
         destination_(destination),
         options_(options),
         work_(work),
-        origin_{.image = input.image, .index = input.index, .local = input.local, .scratch_dir = options.work_dir},
+        origin_{.image = input_.image, .index = input_.index, .local = input_.local, .scratch_dir = options.work_dir},
         writer_(fmt::format("{}, tar {}", writer_name(options.writer), kTarVersion)),
         finished_(options.work_dir / "finished"),
         spooled_(origin_),
@@ -56,12 +56,13 @@ class Repacker {
     units_ = cut_into_units(
         input_.tree, input_.placement, [&](std::string_view path) { return kept_layers_->stays(path); },
         options_.limits);
+    for (auto& component : input_.placement.components) component.paths = {};
     times_ = std::make_unique<SettledTimes>(
         options_.times, input_.tree, units_.units, input_.previous_layout, writer_,
         BytecodeOrigin{.content = origin_, .spooled = spooled_, .decoders = decoders_of(options_.writer)}, work_);
     plan_layers();
     for (const auto layer : kept_as_is_) keep_as_is(layer);
-    for (std::size_t i = 0; i < packed_.size(); ++i) add_layer(packed_[i], plans_[i]);
+    for (const auto& layer : packed_) add_layer(layer, take_plan(layer));
     if (!last_.entries.empty()) write_last();
     const auto config = put_config();
     work_.cancel.throw_if_cancelled();
@@ -74,10 +75,10 @@ class Repacker {
 
  private:
   void read_kept() {
-    std::vector<index::LayerEntries> layers;
+    index::FlatTreeMaker given;
     for (const auto layer : kept_as_is_)
-      layers.push_back(index::read_layer_entries_of(input_.local, input_.index, input_.image, layer));
-    kept_layers_ = std::make_unique<KeptLayers>(std::move(layers), input_.tree, input_.placement);
+      given.add(index::read_layer_entries_of(input_.local, input_.index, input_.image, layer));
+    kept_layers_ = std::make_unique<KeptLayers>(given.finish(), input_.tree, input_.placement);
   }
 
   void choose_taken_over() {
@@ -105,45 +106,48 @@ class Repacker {
   }
 
   void plan_layers() {
-    std::unordered_map<std::string_view, const PackUnit*> by_name;
     std::vector<ComponentFacts> facts;
-    for (const auto& unit : units_.units) {
-      by_name.emplace(unit.facts.name, &unit);
+    for (auto& unit : units_.units) {
+      unit_of_.emplace(unit.facts.name, &unit);
       facts.push_back(unit.facts);
+      for (const auto& entry : unit.entries) check_name(entry.path);
     }
     packed_ = pack_layers(facts, std::uint32_t(kept_as_is_.size()), input_.previous_layout, writer_, options_.limits);
     times_->restore_contents(packed_, facts);
     const auto recorded = recorded_components(facts, input_.previous_layout);
     for (std::size_t i = 0; i < facts.size(); ++i) recorded_.emplace(facts[i].name, recorded[i]);
-    for (const auto& layer : packed_) {
-      LayerPlan plan{.entries = {},
-                     .name = fmt::format("new layer of {}{}", layer.components.front(),
-                                         layer.components.size() > 1 ? " and others" : "")};
-      for (const auto& component : layer.components) {
-        const auto& entries = by_name.at(component)->entries;
-        plan.entries.insert(plan.entries.end(), entries.begin(), entries.end());
-      }
-      finish_plan(plan);
-      plans_.push_back(std::move(plan));
-    }
     plan_last();
+    kept_layers_.reset();
   }
 
-  // One entry per path: a parent directory may come with several components.
-  static void finish_plan(LayerPlan& plan) {
+  // What is written of the layer, out of its units, which are empty then.
+  LayerPlan take_plan(const PackedLayer& layer) {
+    LayerPlan plan{.entries = {},
+                   .name = fmt::format("new layer of {}{}", layer.components.front(),
+                                       layer.components.size() > 1 ? " and others" : "")};
+    std::size_t entries = 0;
+    for (const auto& component : layer.components) entries += unit_of_.at(component)->entries.size();
+    plan.entries.reserve(entries);
+    for (const auto& component : layer.components) {
+      const auto unit = std::exchange(unit_of_.at(component)->entries, {});
+      plan.entries.insert(plan.entries.end(), unit.begin(), unit.end());
+    }
+    // One entry per path: a parent directory may come with several components.
     std::ranges::stable_sort(plan.entries, {}, &UnitEntry::path);
     const auto repeated = std::ranges::unique(plan.entries, {}, &UnitEntry::path);
     plan.entries.erase(repeated.begin(), repeated.end());
-    for (const auto& entry : plan.entries) check_name(entry.path);
+    return plan;
   }
 
   // A directory's time costs a header, so it is its own in any case.
   std::vector<std::string_view> directories_of_stand_ins() const {
     std::vector<std::string_view> directories;
-    for (std::size_t i = 0; i < packed_.size(); ++i) {
-      if (!times_->stands_in(packed_[i])) continue;
-      for (const auto& entry : plans_[i].entries)
-        if (entry.entry != nullptr && entry.entry->type == FileType::kDirectory) directories.push_back(entry.path);
+    for (const auto& layer : packed_) {
+      if (!times_->stands_in(layer)) continue;
+      for (const auto& component : layer.components) {
+        for (const auto& entry : unit_of_.at(component)->entries)
+          if (entry.entry != nullptr && entry.entry->type == FileType::kDirectory) directories.push_back(entry.path);
+      }
     }
     return directories;
   }
@@ -405,7 +409,7 @@ class Repacker {
     publish_layout_record(destination_, image, record_);
   }
 
-  const RepackInput& input_;
+  RepackInput input_;
   oci::Repository& destination_;
   const RepackOptions& options_;
   const Work work_;
@@ -416,11 +420,11 @@ class Repacker {
   LayerTarWriter tars_;
 
   std::vector<std::uint32_t> kept_as_is_;
-  std::unique_ptr<KeptLayers> kept_layers_;
+  std::unique_ptr<KeptLayers> kept_layers_;  // until all is planned
   PackUnits units_;
+  std::unordered_map<std::string_view, PackUnit*> unit_of_;  // by name
   std::unique_ptr<SettledTimes> times_;
   std::vector<PackedLayer> packed_;
-  std::vector<LayerPlan> plans_;  // of `packed_`
   LayerPlan last_;
   std::vector<std::string> hidden_;
   std::deque<index::AddedFile> whiteouts_;
@@ -434,7 +438,7 @@ class Repacker {
 
 }  // namespace
 
-RepackReport repack_image(const RepackInput& input, oci::Repository& destination, std::string_view tag,
+RepackReport repack_image(RepackInput input, oci::Repository& destination, std::string_view tag,
                           const RepackOptions& options, const Work& work) {
   // What is written takes the index at its word, and says it to everybody who pulls the new image.
   if (!input.index.judgement.vouched)
@@ -442,7 +446,7 @@ RepackReport repack_image(const RepackInput& input, oci::Repository& destination
         "image {}: its index {} was made by others and no key that counts has signed it; index it on this machine "
         "first: varve index IMAGE",
         input.image.digest().to_string(), input.index.blobs.manifest.digest.to_string());
-  return Repacker(input, destination, options, work).run(tag);
+  return Repacker(std::move(input), destination, options, work).run(tag);
 }
 
 }  // namespace varve::indexer

@@ -61,7 +61,7 @@ struct RepackInput {
   const index::LoadedIndex& index;
   index::LocalIndex& local;  // that it was loaded from
   const index::FlatTree& tree;
-  const index::Placement& placement;
+  index::Placement placement;  // its own: the lists of paths are let go once they are cut up
   const oci::Image* previous =
       nullptr;  // the image's last version as we wrote it, and how it was packed: its layers are used again
   const LayoutRecord* previous_layout = nullptr;
@@ -77,7 +77,7 @@ std::vector<std::uint32_t> layers_worth_keeping(const RepackInput& input, const 
 // CorruptData when a layer is not what the index says, Unsupported for what cannot be said in a layer above others
 // (naming it), UsageError for a layer in `keep_as_is` that is not there or cannot stand without others,
 // trust::Untrusted for an index that nothing vouches for (the layers were never read here), Cancelled.
-RepackReport repack_image(const RepackInput& input, oci::Repository& destination, std::string_view tag,
+RepackReport repack_image(RepackInput input, oci::Repository& destination, std::string_view tag,
                           const RepackOptions& options, const Work& work);
 
 }  // namespace varve::indexer

@@ -472,11 +472,11 @@ TEST_F(RepackImageTest, LayersAreTakenOverThatAreWorthIt) {
                                   .version = "",
                                   .tier = Tier::kCuda,
                                   .paths = {"usr/local/cuda/libcudart.so", "usr/local/cuda/other.so"}});
-  const RepackInput input{
+  RepackInput input{
       .image = old.image, .index = old.index, .local = *old.local, .tree = old.tree, .placement = placement};
   EXPECT_THAT(layers_worth_keeping(input, {.max_layers = 127, .max_layer_bytes = 1 << 30, .min_layer_bytes = 100'000}),
               ElementsAre(0u, 2u));
-  placement.components.clear();  // no Python at all: all of it is a base
+  input.placement.components.clear();  // no Python at all: all of it is a base
   EXPECT_THAT(layers_worth_keeping(input, {}), ElementsAre(0u, 1u, 2u, 3u, 4u, 5u));
 }
 

@@ -4,6 +4,7 @@
 
 #include <charconv>
 #include <ostream>
+#include <utility>
 
 #include "analyzer/prune/image_view.h"
 #include "analyzer/prune/placement.h"
@@ -125,7 +126,7 @@ void repack_indexed_image(const Context& context, RepackArguments& arguments) {
           arguments.previous);
   }
   const auto destination = open_destination(context, arguments.image, reference);
-  const auto placement = place_files(image);
+  auto placement = place_files(image);
   arguments.options.work_dir = context.global.root / "tmp/relayer";
   Progress progress;
   indexer::RepackReport report;
@@ -136,7 +137,7 @@ void repack_indexed_image(const Context& context, RepackArguments& arguments) {
                                .index = opened.index(),
                                .local = opened.local(),
                                .tree = image.tree(),
-                               .placement = placement,
+                               .placement = std::move(placement),
                                .previous = previous ? &*previous : nullptr,
                                .previous_layout = previous_layout ? &*previous_layout : nullptr},
                               *destination, reference.tag.value_or(""), arguments.options, {progress, context.cancel});

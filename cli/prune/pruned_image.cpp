@@ -3,6 +3,7 @@
 #include <fmt/ranges.h>
 
 #include <optional>
+#include <utility>
 
 #include "cli/image/writer_options.h"
 #include "core/base/errors.h"
@@ -12,7 +13,7 @@
 
 namespace varve::cli {
 
-prune::WrittenImage PrunedImageWriter::write(const prune::ImageView& before, const index::Placement& placement,
+prune::WrittenImage PrunedImageWriter::write(const prune::ImageView& before, index::Placement placement,
                                              const prune::WriteSettings& settings, oci::Repository& destination,
                                              const std::filesystem::path& work_dir, bool indexed) {
   indexer::RepackOptions options;
@@ -30,7 +31,7 @@ prune::WrittenImage PrunedImageWriter::write(const prune::ImageView& before, con
                                        .index = opened.index(),
                                        .local = opened.local(),
                                        .tree = before.tree(),
-                                       .placement = placement,
+                                       .placement = std::move(placement),
                                        .previous = settings.previous.get(),
                                        .previous_layout = previous_layout ? &*previous_layout : nullptr},
                                       destination, "", options, {progress, context_.cancel});

@@ -16,7 +16,7 @@ class PrunedImageWriter final : public prune::ImageWriter {
   explicit PrunedImageWriter(const Context& context) : context_(context) {}
 
   // Throws UsageError for a level that the format does not have, and what repack_image() throws.
-  prune::WrittenImage write(const prune::ImageView& before, const index::Placement& placement,
+  prune::WrittenImage write(const prune::ImageView& before, index::Placement placement,
                             const prune::WriteSettings& settings, oci::Repository& destination,
                             const std::filesystem::path& work_dir, bool indexed) override;
   void index(const oci::Image& image) override;

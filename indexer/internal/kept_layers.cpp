@@ -25,9 +25,8 @@ bool same_but_for_names(const FlatEntry& wanted, const FlatEntry& given) {
 
 }  // namespace
 
-KeptLayers::KeptLayers(std::vector<index::LayerEntries> kept_as_is, const index::FlatTree& tree,
-                       const index::Placement& placement)
-    : given_(index::flatten(std::move(kept_as_is))), tree_(tree) {
+KeptLayers::KeptLayers(index::FlatTree given, const index::FlatTree& tree, const index::Placement& placement)
+    : given_(std::move(given)), tree_(tree) {
   std::unordered_set<std::string_view> replaced(placement.removed.begin(), placement.removed.end());
   for (const auto& file : placement.added) replaced.insert(file.path);
   std::map<std::string_view, std::vector<std::string_view>>

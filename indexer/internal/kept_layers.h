@@ -12,10 +12,8 @@ namespace varve::indexer {
 
 class KeptLayers {
  public:
-  // Tree and placement must outlive it. Throws CorruptData if the layers need others below them (a hard link to a file
-  // of one).
-  KeptLayers(std::vector<index::LayerEntries> kept_as_is, const index::FlatTree& tree,
-             const index::Placement& placement);
+  // `given`: the tree of those layers alone. The other tree must outlive it.
+  KeptLayers(index::FlatTree given, const index::FlatTree& tree, const index::Placement& placement);
 
   // Whether a file or link of the tree is given as it shall be: the same for all names of its inode.
   bool stays(std::string_view path) const { return stays_.contains(path); }

@@ -5,6 +5,7 @@
 #include <charconv>
 #include <optional>
 #include <set>
+#include <utility>
 
 #include <fmt/format.h>
 
@@ -129,9 +130,8 @@ index::Placement place_by_plan(const ImageView& before, const Plan& plan, const 
   return placement;
 }
 
-void judge_rebuild(ImageWriter& writer, const ImageView& before, const Digest& expected,
-                   const index::Placement& placement, const WriteSettings& settings,
-                   const std::filesystem::path& scratch, GateResult& result) {
+void judge_rebuild(ImageWriter& writer, const ImageView& before, const Digest& expected, index::Placement placement,
+                   const WriteSettings& settings, const std::filesystem::path& scratch, GateResult& result) {
   auto other = settings;
   const auto used = jobs_or_cores(settings.jobs);
   other.jobs = used == 1 ? 2 : used - 1;
@@ -140,7 +140,7 @@ void judge_rebuild(ImageWriter& writer, const ImageView& before, const Digest& e
   if (settings.previous) add_layers(*settings.previous, there);
   oci::DiscardingRepository nowhere(std::move(there));
   const TemporaryFolder work(scratch);
-  const auto again = writer.write(before, placement, other, nowhere, work.path(), false);
+  const auto again = writer.write(before, std::move(placement), other, nowhere, work.path(), false);
   if (again.image != expected)
     result.findings.push_back(
         fmt::format("written again it is {} instead of {}", again.image.to_string(), expected.to_string()));

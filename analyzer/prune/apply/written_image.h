@@ -44,7 +44,7 @@ class ImageWriter {
   // Writes the image anew with this placement, under no tag. The bytes depend on image, placement, format, level,
   // previous image and times alone. `indexed`: what the writing learns of each layer is kept beside the old image's
   // index, for index(). `work_dir` remembers finished layers for a run that goes on. Throws Cancelled.
-  virtual WrittenImage write(const ImageView& before, const index::Placement& placement, const WriteSettings& settings,
+  virtual WrittenImage write(const ImageView& before, index::Placement placement, const WriteSettings& settings,
                              oci::Repository& destination, const std::filesystem::path& work_dir, bool indexed) = 0;
   // Publishes the index of an image that was written beside it. Layers whose index is here are not read.
   virtual void index(const oci::Image& image) = 0;
@@ -59,8 +59,7 @@ index::Placement place_by_plan(const ImageView& before, const Plan& plan, const 
 
 // The gate "rebuild": writes it again, with another number of jobs and to nowhere, and expects the digest. `scratch`
 // gets a folder of its own while it lasts.
-void judge_rebuild(ImageWriter& writer, const ImageView& before, const Digest& expected,
-                   const index::Placement& placement, const WriteSettings& settings,
-                   const std::filesystem::path& scratch, GateResult& result);
+void judge_rebuild(ImageWriter& writer, const ImageView& before, const Digest& expected, index::Placement placement,
+                   const WriteSettings& settings, const std::filesystem::path& scratch, GateResult& result);
 
 }  // namespace varve::prune

@@ -1,6 +1,7 @@
 #include "core/index/merge/flat_tree.h"
 
 #include <algorithm>
+#include <unordered_map>
 #include <utility>
 
 #include "core/base/errors.h"
@@ -22,12 +23,14 @@ FlatTreeMaker::FlatTreeMaker()
 void FlatTreeMaker::add(LayerEntries layer, const CompressedShares& shares) {
   const auto compressed = shares_of_entries(layer.entries, shares);
   flat_.has_elf_facts = flat_.has_elf_facts && layer.has_elf_facts;
-  auto& facts = facts_.emplace_back();
+  auto& [facts, paths] = layers_.emplace_back();
   facts.reserve(layer.entries.size());
+  paths.reserve(layer.entries.size());
   for (std::size_t i = 0; i < layer.entries.size(); ++i) {
     const auto& entry = layer.entries[i];
-    facts.push_back({.path = entry.path,
-                     .type = entry.type,
+    paths.add(entry.path);
+    facts.push_back({.type = entry.type,
+                     .visible = false,
                      .size = entry.size,
                      .compressed_bytes = compressed[i],
                      .content = entry.content_digest,
@@ -54,7 +57,7 @@ FlatTree FlatTreeMaker::finish() {
   flat_.layers = tree.layers;
   put_all(std::move(*tree.root));
   list_hidden();
-  facts_.clear();
+  layers_.clear();
   return std::move(flat_);
 }
 
@@ -71,7 +74,7 @@ void FlatTreeMaker::put(const std::string& path, TreeInode inode) {
   flat.runs = std::move(inode.runs);
   flat.implied = inode.entry == kNoEntry;
   if (flat.implied) return;
-  auto& fact = facts_.at(inode.layer).at(inode.entry);
+  auto& fact = layers_.at(inode.layer).facts.at(inode.entry);
   fact.visible = true;
   flat.compressed_bytes = fact.compressed_bytes;
   if (inode.type != FileType::kRegular || inode.size == 0) return;
@@ -112,36 +115,49 @@ void FlatTreeMaker::put_all(TreeInode root) {
 }
 
 void FlatTreeMaker::list_hidden() {
-  FactsByPath by_path;
-  for (std::uint32_t layer = 0; layer < facts_.size(); ++layer) {
-    for (std::uint32_t entry = 0; entry < facts_[layer].size(); ++entry) {
-      const auto& fact = facts_[layer][entry];
+  std::vector<const Fact*> facts;  // of those that are hidden
+  for (std::uint32_t layer = 0; layer < layers_.size(); ++layer) {
+    for (std::uint32_t entry = 0; entry < layers_[layer].facts.size(); ++entry) {
+      const auto& fact = layers_[layer].facts[entry];
       if (fact.visible || (fact.type != FileType::kRegular && fact.type != FileType::kSymlink)) continue;
       const auto removal = removals_.find({layer, entry});
       if (removal == removals_.end()) continue;  // a whiteout, or what aufs left behind: never part of a tree
       const auto [by_layer, deleted] = removal->second;
-      flat_.hidden.push_back({.path = fact.path,
+      facts.push_back(&fact);
+      flat_.hidden.push_back({.path = layers_[layer].paths.at(entry),
                               .type = fact.type,
                               .size = fact.size,
                               .layer = layer,
                               .compressed_bytes = fact.compressed_bytes,
                               .by_layer = by_layer,
                               .deleted = deleted,
-                              .same_content = !deleted && has_same_content(fact, by_layer, by_path)});
+                              .same_content = false});
     }
   }
+  compare_hidden(facts);
 }
 
-bool FlatTreeMaker::has_same_content(const Fact& fact, std::uint32_t layer, FactsByPath& by_path) const {
-  if (fact.type != FileType::kRegular || layer >= facts_.size()) return false;
-  auto& names = by_path[layer];
-  if (names.empty()) {
-    for (const auto& other : facts_[layer]) names[other.path] = &other;  // of several with one name the last counts
+// With what took their place: what the layer that hides them has under the same name, the last of several.
+void FlatTreeMaker::compare_hidden(const std::vector<const Fact*>& facts) {
+  using ByPath = std::unordered_map<std::string_view, const Fact*>;
+  std::map<std::uint32_t, ByPath> replacing;  // by layer; of names that are asked for alone
+  const auto is_asked_for = [](const HiddenFile& file) { return !file.deleted && file.type == FileType::kRegular; };
+  for (const auto& file : flat_.hidden)
+    if (is_asked_for(file)) replacing[file.by_layer].emplace(file.path, nullptr);
+  for (auto& [layer, by_path] : replacing) {
+    const auto& [others, paths] = layers_.at(layer);
+    for (std::size_t entry = 0; entry < others.size(); ++entry) {
+      if (const auto found = by_path.find(paths.at(entry)); found != by_path.end()) found->second = &others[entry];
+    }
   }
-  const auto found = names.find(fact.path);
-  if (found == names.end() || found->second->type != FileType::kRegular || found->second->size != fact.size)
-    return false;
-  return fact.size == 0 || (fact.content != Digest() && found->second->content == fact.content);
+  for (std::size_t i = 0; i < facts.size(); ++i) {
+    auto& file = flat_.hidden[i];
+    if (!is_asked_for(file)) continue;
+    const auto& fact = *facts[i];
+    const auto* other = replacing.at(file.by_layer).at(file.path);
+    file.same_content = other != nullptr && other->type == FileType::kRegular && other->size == fact.size &&
+                        (fact.size == 0 || (fact.content != Digest() && other->content == fact.content));
+  }
 }
 
 FlatTree flatten(std::vector<LayerEntries> layers) {

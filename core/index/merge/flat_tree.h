@@ -12,6 +12,7 @@
 #include "core/index/local_index.h"
 #include "core/index/merge/compressed_shares.h"
 #include "core/index/merge/merge_layers.h"
+#include "core/index/merge/path_list.h"
 #include "core/index/merge/tree.h"
 
 namespace varve::index {
@@ -79,28 +80,30 @@ class FlatTreeMaker {
  private:
   // What is kept of an entry when the merger has taken it.
   struct Fact {
-    std::string path;
     FileType type = FileType::kRegular;
+    bool visible = false;  // under some name
     std::uint64_t size = 0;
     std::uint64_t compressed_bytes = 0;
     Digest content;
     std::shared_ptr<const ElfFacts> elf;
-    bool visible = false;  // under some name
+  };
+  struct LayerFacts {
+    std::vector<Fact> facts;  // by entry
+    PathList paths;           // of them
   };
   struct Removal {
     std::uint32_t by_layer = 0;
     bool deleted = false;
   };
-  using FactsByPath = std::map<std::uint32_t, std::map<std::string_view, const Fact*>>;
 
   void note_removal(const TreeInode& removed, std::uint32_t by_layer, bool deleted);
   void put(const std::string& path, TreeInode inode);
   void put_all(TreeInode root);
   void list_hidden();
-  bool has_same_content(const Fact& fact, std::uint32_t layer, FactsByPath& by_path) const;
+  void compare_hidden(const std::vector<const Fact*>& facts);
 
   LayerMerger merger_;
-  std::vector<std::vector<Fact>> facts_;                                 // by layer and entry
+  std::vector<LayerFacts> layers_;
   std::map<std::pair<std::uint32_t, std::uint32_t>, Removal> removals_;  // by layer and entry
   FlatTree flat_;
 };
