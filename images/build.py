@@ -16,6 +16,13 @@ MEDIA = "application/vnd.oci.image."
 UNITS = {"": 1, "k": 10**3, "M": 10**6, "G": 10**9, "Ki": 2**10, "Mi": 2**20, "Gi": 2**30}
 
 
+def as_others_are(path):
+    """The mode of a file that a program makes: umoci keeps what it writes to its user, and who serves the layout may be another one."""
+    umask = os.umask(0)
+    os.umask(umask)
+    path.chmod(0o666 & ~umask)
+
+
 class Layout:
     """An OCI layout folder being written. What is known of finished layers is kept in a file until all is there."""
 
@@ -36,6 +43,7 @@ class Layout:
         with open(path, "rb") as file:
             digest = hashlib.file_digest(file, "sha256").hexdigest()
         size = path.stat().st_size
+        as_others_are(path)
         os.replace(path, self.blobs / digest)
         return {"mediaType": media_type, "digest": "sha256:" + digest, "size": size}
 
@@ -67,6 +75,7 @@ class LayerCache:
         if blob.stat().st_size != layer["descriptor"]["size"]:
             return None
         share_file(blob, layout.blob(layer["descriptor"]["digest"]))
+        as_others_are(layout.blob(layer["descriptor"]["digest"]))
         return layer
 
     def put(self, key, layer, layout):

@@ -8,6 +8,7 @@ HERE = Path(__file__).resolve().parent
 IMAGES = HERE.parents[1] / "images"
 sys.path[:0] = [str(HERE.parent / "oracle"), str(IMAGES)]
 import program  # noqa: E402
+from build import Layout  # noqa: E402
 from fill import CLASSES, SAMPLE, bucket_of, ratio_of, shared_out  # noqa: E402
 from layers import SITE  # noqa: E402
 
@@ -153,6 +154,17 @@ def check_report(work, layout):
     expect(report["stored_bytes"] == gpu["compressed_bytes"], "layers that both have count twice")
 
 
+def check_modes(work):
+    """umoci makes files that only their user can read; who serves the layout may be another one."""
+    (work / "written").write_bytes(b"x")
+    (work / "written").chmod(0o600)
+    layout = Layout(work / "modes")
+    mode = layout.blob(layout.take(work / "written", "x")["digest"]).stat().st_mode & 0o777
+    umask = os.umask(0)
+    os.umask(umask)
+    expect(mode == 0o666 & ~umask, oct(mode))
+
+
 def check_fill(work):
     """The mix of made-up content is the measured one."""
     total, count = 60_000_000, 800
@@ -216,6 +228,7 @@ def main():
         layout = check_variants(work)
         check_cache(work)
         check_report(work, layout)
+        check_modes(work)
         check_fill(work)
         check_session(work, layout)
 
