@@ -209,7 +209,7 @@ def main():
         image, _ = noise_image(work / "image", 1)
         varve.index(image)
         for check in (nothing_runs_at_first, many_commands_start_one_daemon, a_busy_mount_is_an_error_until_detached, wrong_places_are_refused,
-                      umount_behind_its_back_is_noticed, stop_takes_nothing_from_anybody, another_mount_namespace_is_refused, a_warm_walk_sends_no_request, signals_leave_nothing, what_a_killed_daemon_left_is_cleaned,
+                      umount_behind_its_back_is_noticed, another_mount_namespace_is_refused, a_warm_walk_sends_no_request, stop_takes_nothing_from_anybody, signals_leave_nothing, what_a_killed_daemon_left_is_cleaned,
                       a_daemon_that_dies_while_it_is_asked_is_none):
             print(check.__name__, flush=True)
             check(work, varve, image)
