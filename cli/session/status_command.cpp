@@ -5,6 +5,7 @@
 #include <memory>
 #include <optional>
 #include <ostream>
+#include <string>
 #include <thread>
 
 #include <nlohmann/json.hpp>
@@ -18,12 +19,13 @@
 namespace varve::cli {
 namespace {
 
+constexpr const char* kUsualWatch = "2";
 constexpr int kInterrupted = 130;                      // as shells count SIGINT
 constexpr const char* kHomeAndClear = "\x1b[H\x1b[J";  // of a terminal
 
 struct StatusArguments {
   std::filesystem::path dir;
-  double watch_seconds = 0;  // 0: once
+  std::string watch;  // seconds; "": once
 };
 
 // While no daemon is there to say.
@@ -92,7 +94,7 @@ void watch(Context& context, const std::filesystem::path& dir, double interval_s
 }
 
 void run_status(Context& context, const StatusArguments& arguments) {
-  if (arguments.watch_seconds > 0) return watch(context, arguments.dir, arguments.watch_seconds);
+  if (!arguments.watch.empty()) return watch(context, arguments.dir, std::stod(arguments.watch));
   const auto now = look(context, arguments.dir);
   if (context.global.json) return context.print_json(now.json);
   context.out << now.text;
@@ -106,9 +108,14 @@ void add_status_command(CLI::App& app, Context& context) {
       "status", "Shows what is mounted and pulled, how much of it is here, what is waited for; never touches a mount");
   command->add_option("DIR", arguments->dir, "Only this mount");
   command
-      ->add_flag("--watch{2}", arguments->watch_seconds,
+      ->add_flag("--watch", arguments->watch,
                  "Look again every 2 s, or as --watch=SECONDS says, until Ctrl-C; with --json one document per line")
-      ->check(CLI::Range(0.1, 86'400.0));
+      ->transform(CLI::Validator(
+          [](std::string& text) {
+            if (text == "true") text = kUsualWatch;
+            return CLI::Range(0.1, 86'400.0)(text);
+          },
+          ""));
   command->footer(
       "Examples:\n  varve status\n  varve status --watch\n  varve status --json /mnt/image\n\n"
       "ON DISK is the share of the image that is here, without what is marked cold (see `varve pull`); FETCHED what "
