@@ -69,6 +69,16 @@ def as_nobody(work, image, contents):
         varve.mounts.clear()
         expect(not os.path.ismount(place), "unmounted")
         varve.run("mount", image, place, check=True)
+        with open(place / "upper/file"):  # by a process that has changed its user, so that its like may not look at it
+            refused = varve.run("daemon", "--stop")
+            expect(refused.returncode == 1 and str(place) in refused.stderr.decode(), f"in use: {refused}")
+        with subprocess.Popen(["sleep", "1000"], cwd=place) as sleeper:
+            refused = varve.run("daemon", "--stop")
+            sleeper.kill()
+        expect(refused.returncode == 1 and f"sleep (process {sleeper.pid})" in refused.stderr.decode(), f"in use: {refused}")
+        subprocess.run(["fusermount3", "-u", place], check=True)
+        expect(varve.json("status")["mounts"] == [], "unmounted by others")
+        varve.run("mount", image, place, check=True)
     expect(not os.path.ismount(place), "the end of the daemon unmounts")
 
 
