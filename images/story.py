@@ -26,10 +26,11 @@ class Broken(Exception):
 @dataclasses.dataclass(frozen=True)
 class Step:
     command: str  # as a reader types it; {first}, {cold} … are words of the story
-    lines: int = 8  # of what it prints that are shown, those in the middle are left out
+    shows: str = ""  # of what it prints: the lines in which this pattern is found
     name: str = ""  # under which its result is kept
     note: typing.Callable = None  # (story, result) -> what is told behind it; raises Broken
     missing: typing.Callable = None  # -> why it cannot run on this machine, or ""
+    on_page: bool = True  # False: it is run and tested like all, and tells a reader nothing that those beside it do not
 
 
 @dataclasses.dataclass(frozen=True)
@@ -103,7 +104,7 @@ def told_layers(day, previous):
         layers, before = story.better.layers(day), story.better.layers(previous) if previous else {}
         reused = sum(size for digest, size in layers.items() if digest in before)
         total = sum(layers.values())
-        return f"{len(layers)} layers, {mb(total)}" + (f"; {mb(reused)} of it ({reused / total:.0%}) are layers of {previous}, {mb(total - reused)} are new." if previous else ".")
+        return f"{len(layers)} layers, {mb(total)}; {mb(reused)} of it ({reused / total:.0%}) are layers of {previous}, {mb(total - reused)} are new." if previous else None
     return note
 
 
@@ -131,7 +132,7 @@ def told_plan(story, result):
     if not cold:
         raise Broken("nothing is cold")
     story.words["cold"] = next((name for name in RARE if name in cold), sorted(cold)[0])
-    return f"Of {sum(map(len, verdicts.values()))} distributions {len(cold)} are cold: {', '.join(sorted(cold)[:12])}{' …' if len(cold) > 12 else ''}."
+    return f"Of {sum(map(len, verdicts.values()))} distributions {len(cold)} are cold, {story.words['cold']} among them."
 
 
 def told_pruned(story, result):
@@ -168,7 +169,7 @@ def told_same_image(story, result):
     tag = f"{story.words['last']}-pruned"
     if Layout(story.out / "export").digest(tag) != story.better.digest(tag):
         raise Broken("the export has another digest")
-    return f"The copy has the same digest: `{story.better.digest(tag)}`."
+    return "The copy has the same digest."
 
 
 def podman_missing():
@@ -184,30 +185,31 @@ def podman_missing():
 
 
 def chapter_build(story):
-    return [Step("python3 images/build.py {limit}{recipe} releases", lines=6)]
+    return [Step("python3 images/build.py {limit}{recipe} releases")]
 
 
 def chapter_index(story):
     steps = []
     for day in story.days:
-        steps += [Step(f"varve index oci:releases:{day}", lines=2), Step(f"varve pin add oci:releases:{day} --name {day} --reason 'notebooks run on it'", lines=2)]
+        steps += [Step(f"varve index oci:releases:{day}", shows="of index", on_page=day == story.days[0]),
+                  Step(f"varve pin add oci:releases:{day} --name {day} --reason 'notebooks run on it'", on_page=day == story.days[0])]
     return steps
 
 
 def chapter_diff(story):
-    return [Step("varve image diff oci:releases:{before} oci:releases:{last}", lines=8)] if len(story.days) > 1 else []
+    return [Step("varve image diff oci:releases:{before} oci:releases:{last}", shows="^content ")] if len(story.days) > 1 else []
 
 
 def chapter_start(story):
     return [
-        Step("cat work.py"),
-        Step("umoci unpack --image releases:{first} whole", lines=0, name="unpack"),
-        Step("sed -i 's/\"terminal\": true/\"terminal\": false/' whole/config.json"),
-        Step("runc run --bundle whole story-whole < work.py", name="whole", note=told_unpacked),
+        Step("cat work.py", shows="."),
+        Step("umoci unpack --image releases:{first} whole", name="unpack"),
+        Step("sed -i 's/\"terminal\": true/\"terminal\": false/' whole/config.json", on_page=False),
+        Step("runc run --bundle whole story-whole < work.py", shows="pandas", name="whole", note=told_unpacked),
         Step("varve run --rm --stats first-cold.json oci:releases:{first} -- python3 - < work.py", note=told_start("first-cold", story.words["first"] + " as built, cold")),
-        Step("varve run --rm --stats first-warm.json oci:releases:{first} -- python3 - < work.py", note=told_start("first-warm", story.words["first"] + " as built, warm")),
-        Step("mkdir -p mnt && varve mount oci:releases:{first} mnt && ls mnt && varve unmount mnt", lines=2),
-        Step("varve status", lines=12),
+        Step("varve run --rm --stats first-warm.json oci:releases:{first} -- python3 - < work.py", note=told_start("first-warm", story.words["first"] + " as built, warm"), on_page=False),
+        Step("mkdir -p mnt && varve mount oci:releases:{first} mnt && ls mnt && varve unmount mnt", on_page=False),
+        Step("varve status", on_page=False),
     ]
 
 
@@ -215,8 +217,8 @@ def chapter_layers(story):
     steps, previous = [], None
     for day in story.days:
         behind = f" --previous oci:better:{previous}" if previous else ""
-        steps += [Step(f"varve image optimize --repack oci:releases:{day} oci:better:{day}{behind}", lines=3, note=told_layers(day, previous)),
-                  Step(f"varve index oci:better:{day}", lines=2)]
+        steps += [Step(f"varve image optimize --repack oci:releases:{day} oci:better:{day}{behind}", note=told_layers(day, previous), on_page=bool(previous)),
+                  Step(f"varve index oci:better:{day}", on_page=False)]
         previous = day
     return steps
 
@@ -224,37 +226,37 @@ def chapter_layers(story):
 def chapter_sessions(story):
     run = "varve run --rm --record --usage-spool spool --volume $PWD/notebooks:/notebooks --workdir /notebooks oci:better:{last} -- "
     return [
-        Step("for n in $(seq %d); do %s jupyter-execute --allow-errors notebook-$n.ipynb; done" % (SESSIONS, run.removesuffix(" -- ") + " --"), lines=2),
-        Step(run + "python3 -c 'import pandas, seaborn; import not_in_the_image' || echo 'it failed, and that is recorded too'", lines=4),
-        Step(run + "python3 -c 'import bs4, requests, tqdm'", lines=2),
+        Step("for n in $(seq %d); do %s jupyter-execute --allow-errors notebook-$n.ipynb; done" % (SESSIONS, run.removesuffix(" -- ") + " --")),
+        Step(run + "python3 -c 'import pandas, seaborn; import not_in_the_image' || echo 'it failed, and that is recorded too'", shows="recorded"),
+        Step(run + "python3 -c 'import bs4, requests, tqdm'", on_page=False),
     ]
 
 
 def chapter_report(story):
     return [
-        Step("varve usage collect --image oci:better:{last} --label {last} --db usage.db", lines=4),
-        Step("varve usage collect spool --db usage.db", lines=4),
-        Step("varve usage scan notebooks.tar.xz --image oci:better:{last} --db usage.db", lines=4),
-        Step("varve usage report --db usage.db", lines=8),
-        Step("varve usage report --db usage.db --html report.html", lines=2),
-        Step("varve usage explain seaborn --db usage.db", lines=6),
+        Step("varve usage collect --image oci:better:{last} --label {last} --db usage.db", on_page=False),
+        Step("varve usage collect spool --db usage.db", shows="new sessions"),
+        Step("varve usage scan notebooks.tar.xz --image oci:better:{last} --db usage.db", shows="notebooks and scripts"),
+        Step("varve usage report --db usage.db", shows="heard of"),
+        Step("varve usage report --db usage.db --html report.html"),
+        Step("varve usage explain seaborn --db usage.db", on_page=False),
     ]
 
 
 def chapter_plan(story):
     return [
-        Step("varve prune plan oci:better:{last} --usage usage.db --basis notebooks --cold-below-users 10 -o plan.json", lines=8, note=told_plan),
-        Step("varve prune plan oci:better:{last} --usage usage.db --basis notebooks --cold-below-users 10 --explain {cold}", lines=10),
-        Step("varve prune plan oci:better:{last} --usage usage.db --basis notebooks --cold-below-users 10 --explain six", lines=4),
+        Step("varve prune plan oci:better:{last} --usage usage.db --basis notebooks --cold-below-users 10 -o plan.json", shows="^(hot|watch|cold) ", note=told_plan),
+        Step("varve prune plan oci:better:{last} --usage usage.db --basis notebooks --cold-below-users 10 --explain {cold}", shows="is cold"),
+        Step("varve prune plan oci:better:{last} --usage usage.db --basis notebooks --cold-below-users 10 --explain six", on_page=False),
     ]
 
 
 def chapter_prune(story):
     return [
-        Step("varve usage collect --image oci:better:{last} --label tracked --db tracked.db", lines=2),
-        Step("varve usage scan tracked --image oci:better:{last} --db tracked.db", lines=4),
-        Step("varve prune apply plan.json oci:better:{last}-pruned --usage tracked.db --previous oci:better:{last}", lines=24, name="apply", note=told_pruned),
-        Step("varve prune check oci:better:{last} oci:better:{last}-pruned --usage tracked.db", lines=3),
+        Step("varve usage collect --image oci:better:{last} --label tracked --db tracked.db", on_page=False),
+        Step("varve usage scan tracked --image oci:better:{last} --db tracked.db", on_page=False),
+        Step("varve prune apply plan.json oci:better:{last}-pruned --usage tracked.db --previous oci:better:{last}", shows="^tree |are cold", note=told_pruned),
+        Step("varve prune check oci:better:{last} oci:better:{last}-pruned --usage tracked.db", on_page=False),
     ]
 
 
@@ -263,50 +265,49 @@ def chapter_pruned(story):
         return f"varve --root machine run --rm --stats {stats}.json oci:better:{{last}}-pruned -- python3 {words}"
     return [
         Step(run("pruned-cold", "- < work.py"), note=told_hot),
-        Step(run("pruned-warm", "- < work.py"), note=told_start("pruned-warm", story.words["last"] + ", pruned, warm")),
-        Step("varve --root machine pull --wait oci:better:{last}-pruned", lines=4, note=told_pull),
+        Step(run("pruned-warm", "- < work.py"), note=told_start("pruned-warm", story.words["last"] + ", pruned, warm"), on_page=False),
+        Step("varve --root machine pull --wait oci:better:{last}-pruned", shows="wanted", note=told_pull),
         Step(run("touch-1", "-c 'import {cold}'")),
-        Step(run("touch-2", "-c 'import {cold}'"), note=told_touched),
+        Step(run("touch-2", "-c 'import {cold}'"), note=told_touched, on_page=False),
     ]
 
 
 def chapter_promises(story):
     return [
-        Step("varve pin ls oci:releases", lines=6),
-        Step("varve pin check --deep oci:releases", lines=6),
+        Step("varve pin ls oci:releases", on_page=False),
+        Step("varve pin check --deep oci:releases", shows="."),
         Step("varve run --rm oci:releases:{first} -- python3 - < work.py"),
-        Step("varve gc --dry-run oci:releases", lines=4),
+        Step("varve gc --dry-run oci:releases", shows="."),
     ]
 
 
 def chapter_elsewhere(story):
     other = tool_missing("skopeo")
     return [
-        Step("varve image export oci:better:{last}-pruned oci:export:{last}-pruned", lines=3, note=told_same_image),
-        Step("skopeo --insecure-policy copy --dest-compress-format gzip oci:export:{last}-pruned oci:gzip:{last}-pruned", lines=2, missing=other),
-        Step("umoci unpack --image gzip:{last}-pruned elsewhere", lines=0, missing=other),
-        Step("sed -i 's/\"terminal\": true/\"terminal\": false/' elsewhere/config.json", missing=other),
-        Step("runc run --bundle elsewhere story-elsewhere < work.py", missing=other),
-        Step("podman run --rm -i --network none oci:export:{last}-pruned python3 - < work.py", missing=podman_missing),
+        Step("varve image export oci:better:{last}-pruned oci:export:{last}-pruned", note=told_same_image),
+        Step("skopeo --insecure-policy copy --dest-compress-format gzip --dest-compress-level 1 oci:export:{last}-pruned oci:gzip:{last}-pruned", missing=other),
+        Step("umoci unpack --image gzip:{last}-pruned elsewhere", missing=other),
+        Step("sed -i 's/\"terminal\": true/\"terminal\": false/' elsewhere/config.json", missing=other, on_page=False),
+        Step("runc run --bundle elsewhere story-elsewhere < work.py", shows="pandas", missing=other),
+        Step("podman run --rm -i --network none oci:export:{last}-pruned python3 - < work.py", missing=podman_missing, on_page=False),
     ]
 
 
 CHAPTERS = [
-    Chapter("build", "Two releases", "A recipe names a Debian base and wheels pinned by hash; of a series each release is what pip would have chosen that day. The result is an OCI layout folder; a registry does as well, "
-            "wherever `oci:` stands below.", chapter_build),
-    Chapter("index", "An index beside each, and a promise", "Not one byte of the images changes. Layers that releases share are read once. The pin promises that notebooks of today start on this digest in years.", chapter_index),
-    Chapter("diff", "What changed", "Before anybody moves to the new release.", chapter_diff),
-    Chapter("start", "Whole or lazily", "First as it is done without Varve: everything is read and unpacked before the first instruction. Then the same image, mounted lazily.", chapter_start),
-    Chapter("layers", "Better layers", "`pip install` puts all into one layer, so each release is new to every machine. Packed by what belongs together and changes together, most of a release is the one before.", chapter_layers),
-    Chapter("sessions", "People work", f"{SESSIONS} notebooks run under the recorder, as Jupyter runs them. They come from {make_notebooks.COUNT:,} made for tests; cells that want the network, files that are not there or a person are left out.",
+    Chapter("build", "Two releases", "A recipe names a Debian base and wheels pinned by hash. The result is an OCI layout folder; a registry does as well, wherever `oci:` stands below.", chapter_build),
+    Chapter("index", "An index beside each, and a promise", "Not one byte of the images changes. The pin promises that notebooks of today start on this digest in years.", chapter_index),
+    Chapter("diff", "What changed", "", chapter_diff),
+    Chapter("start", "Whole or lazily", "First without Varve: everything is read and unpacked before the first instruction. Then lazily.", chapter_start),
+    Chapter("layers", "Better layers", "Packed by what belongs together and changes together, most of a release is the one before.", chapter_layers),
+    Chapter("sessions", "People work", f"{SESSIONS} notebooks of {make_notebooks.COUNT:,} made for tests run under the recorder, as Jupyter runs them.",
             chapter_sessions),
-    Chapter("report", "Who uses what", f"The spool of the sessions and all {make_notebooks.COUNT:,} notebooks, which are read and not run, go into one database. `report.html` is the same with charts.", chapter_report),
-    Chapter("plan", "What may go out of the way", "A handful of sessions proves nothing, so this plan is made from the notebooks. It changes nothing; it is a file to read.", chapter_plan),
-    Chapter("prune", "The pruned release, and the proof", "Written, indexed, and given its name only if every gate passes; then all gates once more, as anybody may ask them later. The gates try the imports of "
-            f"{TRACKED} notebooks.", chapter_prune),
-    Chapter("pruned", "A machine that has nothing yet", "The pruned release on an empty machine: what is cold stays where it is until somebody touches it.", chapter_pruned),
+    Chapter("report", "Who uses what", f"What the sessions used, and all {make_notebooks.COUNT:,} notebooks, read and not run, go into one database.", chapter_report),
+    Chapter("plan", "What may go out of the way", "A handful of sessions proves nothing, so this plan is made from the notebooks. It is a file to read.", chapter_plan),
+    Chapter("prune", "The pruned release, and the proof", "It gets its name only if every gate passes; one tries the imports of "
+            f"{TRACKED} notebooks. `varve prune check` asks all of them once more.", chapter_prune),
+    Chapter("pruned", "A machine that has nothing yet", "What is cold stays where it is until somebody touches it.", chapter_pruned),
     Chapter("promises", "Promises kept", "Every byte of every pinned release; and the oldest runs.", chapter_promises),
-    Chapter("elsewhere", "Without Varve", "The pruned release is an ordinary image: other tools copy, unpack and run it. (This umoci reads gzip only, so skopeo recompresses the layers.)", chapter_elsewhere),
+    Chapter("elsewhere", "Without Varve", "The pruned release is an ordinary image. (This umoci reads gzip only, so skopeo recompresses the layers.)", chapter_elsewhere),
 ]
 
 
@@ -324,16 +325,17 @@ class Story:
         self.releases, self.better = Layout(self.out / "releases"), Layout(self.out / "better")
         self.work, self.results, self.rows, self.page = work, {}, {}, []
 
-    def commands(self):
+    def commands(self, on_page=False):
         """Of each chapter, with the words that only a run can know left as {word}."""
         class Known(dict):
             def __missing__(self, key):
                 return "{" + key + "}"
-        return [step.command.format_map(Known(self.words)) for chapter in CHAPTERS for step in chapter.steps(self)]
+        return [step.command.format_map(Known(self.words)) for chapter in CHAPTERS for step in chapter.steps(self) if step.on_page or not on_page]
 
-    def tell(self, text):
+    def tell(self, text, on_page=True):
         print(text, flush=True)
-        self.page.append(text)
+        if on_page:
+            self.page.append(text)
 
     def prepare(self):
         """An empty place but for the releases, and the notebooks."""
@@ -362,7 +364,7 @@ class Story:
             written = [{"cell_type": "code", "metadata": {}, "outputs": [], "execution_count": None, "source": cell} for cell in cells]
             document = {"cells": written, "metadata": {"kernelspec": {"name": "python3", "display_name": "Python 3"}, "from": name}, "nbformat": 4, "nbformat_minor": 4}
             (self.out / f"notebooks/notebook-{number}.ipynb").write_text(json.dumps(document))
-        self.tell("\n".join(f"{number}. {name}" for number, (name, _) in enumerate(chosen, 1)) + "\n")
+        print("\n".join(name for name, _ in chosen), flush=True)
         for name, data in made[::len(made) // TRACKED][:TRACKED]:
             path = self.out / "tracked" / name
             path.parent.mkdir(parents=True, exist_ok=True)
@@ -384,7 +386,7 @@ class Story:
         command = step.command.format_map(self.words)
         reason = step.missing() if step.missing else ""
         if reason:
-            return self.tell(f"    $ {command}\n\n*Skipped here: {reason}.*\n")
+            return self.tell(f"    $ {command}\n\n*Skipped here: {reason}.*\n", step.on_page)
         began = time.monotonic()
         done = subprocess.run(["bash", "-euo", "pipefail", "-c", command], cwd=self.out, env=self.environment, stdin=subprocess.DEVNULL, stdout=subprocess.PIPE, stderr=subprocess.STDOUT)
         result = Result(done.stdout.decode(errors="replace"), time.monotonic() - began)
@@ -392,7 +394,10 @@ class Story:
             self.results[step.name] = result
         if done.returncode:
             raise Broken(f"`{command}` ended with {done.returncode}:\n{result.output[-4000:]}")
-        self.tell("\n".join(f"    {line}".rstrip() for line in [f"$ {command}", *shortened(self.neutral(result.output), step.lines)]) + "\n")
+        lines = shown(self.neutral(result.output), step.shows)
+        if step.shows and not lines:
+            raise Broken(f"`{command}` said nothing of '{step.shows}':\n{result.output[-4000:]}")
+        self.tell("\n".join(f"    {line}".rstrip() for line in [f"$ {command}", *lines]) + "\n", step.on_page)
         told = step.note(self, result) if step.note else None
         if told:
             self.tell(told + "\n")
@@ -417,16 +422,14 @@ class Story:
         self.tell("## Side by side\n\n| | ready, s | done, s | read | of the image | requests |\n|---|---|---|---|---|---|")
         for name, ready, done, read, requests in self.rows.values():
             self.tell(f"| {name} | {ready:.2f} | {done:.2f} | {mb(read)} | {read / size:.1%} | {requests} |")
-        self.tell(f"\nReady: the command can start. Done: work.py is through. Read: compressed bytes taken from the layout folder, which lies on the same disk: a registry adds its distance to "
+        self.tell(f"\nReady: the command can start. Done: work.py is through. Read: compressed bytes taken from a layout folder on the same disk: a registry adds its distance to "
                   "each request.\n")
 
 
-def shortened(text, limit):
-    lines = [line[:177] + "…" if len(line) > 178 else line for line in text.rstrip().splitlines()] if limit else []
-    if len(lines) <= limit:
-        return lines
-    head = (limit + 1) // 2
-    return [*lines[:head], f"  … {len(lines) - limit} lines …", *lines[len(lines) - limit + head:]]
+def shown(text, pattern):
+    """Lines that tell something here; of long ones the beginning."""
+    lines = [line for line in text.splitlines() if pattern and line and re.search(pattern, line)]
+    return [line[:137] + "…" if len(line) > 138 else line for line in lines]
 
 
 @contextlib.contextmanager
@@ -480,7 +483,8 @@ def main():
     began = time.monotonic()
     try:
         with told(options.out, options.recipe, options.releases, work, options.variant) as story:
-            story.tell(f"# The whole story\n\nWritten by `make story` (images/story.py): these commands, one after the other, with what they printed, shortened. {os.cpu_count()} cores, Linux "
+            story.tell(f"# The whole story\n\nWritten by `make story` (images/story.py): these commands, one after the other, some left out (`images/story.py --commands` prints all), "
+                       f"with what they printed, shortened. {os.cpu_count()} cores, Linux "
                        f"{'.'.join(os.uname().release.split('.')[:2])}, root, other work beside: times are worth little, bytes are exact.\n")
             for chapter in CHAPTERS:
                 story.chapter(chapter)

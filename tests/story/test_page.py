@@ -1,5 +1,5 @@
 #!/usr/bin/env python3
-"""docs/figures/story.md has the commands of images/story.py, all of them and in this order: whoever changes the story writes the page anew (`make story-doc`)."""
+"""docs/figures/story.md has the commands of images/story.py that are for the page, all of them and in this order: whoever changes the story writes the page anew (`make story-doc`)."""
 import re, sys
 from pathlib import Path
 
@@ -12,7 +12,7 @@ PAGE = HERE.parents[1] / "docs/figures/story.md"
 
 def main():
     written = [line.removeprefix("    $ ") for line in PAGE.read_text().splitlines() if line.startswith("    $ ")]
-    known = story.Story(HERE, HERE.parents[1] / "images/series", 2).commands()
+    known = story.Story(HERE, HERE.parents[1] / "images/series", 2).commands(on_page=True)
     # Words that only a run knows stand in braces.
     patterns = [re.sub(r"\\\{\w+\\\}", r"\\S+", re.escape(command)) for command in known]
     wrong = [f"the page says\n  {line}\nwhere the story says\n  {command}" for line, pattern, command in zip(written, patterns, known) if not re.fullmatch(pattern, line)]

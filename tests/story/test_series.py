@@ -1,8 +1,8 @@
 #!/usr/bin/env python3
 """The story of `make story`, over as many releases as one likes, and a closer look behind each chapter: how much is reused, what the plan says, that nothing but layers changed, that pins hold.
 
-test_series.py [--releases 2] [FOLDER]: works there and leaves the images (they are built once); else in a folder of its own that goes with it."""
-import argparse, contextlib, json, os, re, sys, tarfile, time
+test_series.py [--releases 2] [FOLDER]: works there and leaves the releases, which are built once; else in a folder of its own that goes with it."""
+import argparse, contextlib, json, os, re, shutil, sys, tarfile, time
 from pathlib import Path
 
 HERE = Path(__file__).resolve().parent
@@ -96,7 +96,13 @@ def check_promises(told):
     expect(promised.isdisjoint(garbage["removed"]), garbage)
 
 
-CHECKS = {"layers": check_layers, "report": check_report, "plan": check_plan, "prune": check_prune, "promises": check_promises, "elsewhere": check_elsewhere}
+def as_built(told):
+    """Releases that were built for an earlier run lie there as they did then: without its indexes and promises."""
+    listed, kept = told.releases.folder / "index.json", told.releases.folder / "index.json.built"
+    shutil.copy(kept, listed) if kept.exists() else shutil.copy(listed, kept)
+
+
+CHECKS = {"build": as_built, "layers": check_layers, "report": check_report, "plan": check_plan, "prune": check_prune, "promises": check_promises, "elsewhere": check_elsewhere}
 
 
 def main():
@@ -117,6 +123,8 @@ def main():
                 CHECKS[chapter.name](told)
             print(f"== {chapter.name}: {time.monotonic() - began:.1f} s", flush=True)
         told.table()
+        for name in ("better", "export", "spool", "notebooks", "tracked"):
+            shutil.rmtree(out / name)
     left = [line for line in Path("/proc/self/mountinfo").read_text().splitlines() if f"{out}/" in line]
     expect(not left, f"mounts are left: {left}")
 
