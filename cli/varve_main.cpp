@@ -28,8 +28,14 @@ constexpr AddCommand kCommands[] = {
     add_help_commands,
 };
 
-// Commands whose words after "--" are the command line of another program, which must reach it untouched.
-constexpr std::string_view kTakesCommandLine[] = {"run", "usage recorder show", "profile record"};
+// Commands with the command line of another program, which must reach it untouched: all that stands after "--", or for
+// some already behind what they work on.
+struct TakesCommandLine {
+  std::string_view command;
+  bool behind_subject = false;
+};
+constexpr TakesCommandLine kTakesCommandLine[] = {
+    {"run", true}, {"session exec", true}, {"usage recorder show"}, {"profile record"}};
 
 class HelpFormatter : public CLI::Formatter {
  public:
@@ -55,30 +61,86 @@ void add_global_options(CLI::App& app, GlobalOptions& global, std::string& root)
   app.set_version_flag("--version", "varve " VARVE_VERSION);
 }
 
-// The words that are no options nor values of options that all commands share, each followed by a space: "usage
-// recorder show ".
-std::string command_of(const CLI::App& app, const std::vector<std::string>& words) {
-  std::string command;
-  for (std::size_t i = 0; i < words.size(); ++i) {
-    const auto& word = words[i];
-    if (!word.starts_with('-')) {
-      command += word + " ";
-      continue;
-    }
-    const auto* option = app.get_option_no_throw(word);
-    if (option != nullptr && option->get_items_expected_max() > 0) ++i;
-  }
-  return command;
+bool is_option(std::string_view word) { return word.size() > 1 && word.starts_with('-') && word != "--"; }
+
+// By its own name; of the command or of those that it is part of. Null if there is none.
+const CLI::Option* find_option(const CLI::App* command, const std::string& name) {
+  for (; command != nullptr; command = command->get_parent())
+    if (const auto* option = command->get_option_no_throw(name)) return option;
+  return nullptr;
 }
 
-// Takes the words after "--" away for commands that hand them on: CLI11 would split words such as "[1,2]".
+struct OptionWord {
+  bool known = false;
+  bool takes_next = false;  // its value is the next word
+};
+
+OptionWord read_option(const CLI::App& command, const std::string& word) {
+  const auto takes_value = [](const CLI::Option& option) { return option.get_items_expected_max() > 0; };
+  if (word.starts_with("--")) {
+    const auto equals = word.find('=');
+    const auto* option = find_option(&command, word.substr(0, equals));
+    return {.known = option != nullptr, .takes_next = option != nullptr && equals == word.npos && takes_value(*option)};
+  }
+  for (std::size_t i = 1; i < word.size(); ++i) {  // "-dv": letters of flags, the last perhaps of another
+    const auto* option = find_option(&command, {'-', word[i]});
+    if (option == nullptr) return {};
+    if (takes_value(*option)) return {.known = true, .takes_next = i + 1 == word.size()};
+  }
+  return {.known = true, .takes_next = false};
+}
+
+const CLI::App* find_subcommand(const CLI::App& app, const std::string& name) {
+  const auto found = app.get_subcommands([&](const CLI::App* one) { return one->get_name() == name; });
+  return found.empty() ? nullptr : found.front();
+}
+
+// Whether all these words are options of the command and their values.
+bool are_options(const CLI::App& command, const std::vector<std::string>& words) {
+  for (std::size_t i = 0; i < words.size(); ++i) {
+    const auto option = is_option(words[i]) ? read_option(command, words[i]) : OptionWord();
+    if (!option.known) return false;
+    if (option.takes_next) ++i;
+  }
+  return true;
+}
+
+// Where the words of another program begin: behind the image or session, as container engines have it, or at "--". Also
+// when options stand between an image and a "--": only Varve's own, else they are that program's.
+std::size_t tail_begin(const CLI::App& command, const std::vector<std::string>& words, std::size_t behind_subject) {
+  if (behind_subject == words.size() || !is_option(words[behind_subject])) return behind_subject;
+  const auto from = words.begin() + std::ptrdiff_t(behind_subject);
+  const auto dashes = std::find(from, words.end(), "--");
+  const bool ours = dashes != words.end() && are_options(command, {from, dashes});
+  return ours ? std::size_t(dashes - words.begin()) : behind_subject;
+}
+
+// Takes the words away that commands hand on: CLI11 would split words such as "[1,2]".
 std::vector<std::string> take_tail(const CLI::App& app, std::vector<std::string>& words) {
-  const auto dashes = std::find(words.begin(), words.end(), "--");
-  const auto command = command_of(app, {words.begin(), dashes});
-  const auto takes = [&](std::string_view name) { return command.starts_with(std::string(name) + " "); };
-  if (std::none_of(std::begin(kTakesCommandLine), std::end(kTakesCommandLine), takes)) return {};
-  std::vector<std::string> tail(dashes == words.end() ? dashes : dashes + 1, words.end());
-  words.erase(dashes, words.end());
+  const auto* command = &app;
+  std::string name;
+  const TakesCommandLine* taker = nullptr;
+  bool has_subject = false;  // in place of an image, for one
+  std::size_t begin = words.size();
+  for (std::size_t i = 0; i < words.size() && words[i] != "--"; ++i) {
+    if (is_option(words[i])) {
+      has_subject = has_subject || words[i].substr(0, words[i].find('=')) == "--rootfs";
+      if (read_option(*command, words[i]).takes_next) ++i;
+    } else if (const auto* sub = find_subcommand(*command, words[i]); sub != nullptr && taker == nullptr) {
+      command = sub;
+      name += (name.empty() ? "" : " ") + words[i];
+      const auto found = std::ranges::find(kTakesCommandLine, name, &TakesCommandLine::command);
+      if (found != std::end(kTakesCommandLine)) taker = &*found;
+    } else if (taker != nullptr && taker->behind_subject && !has_subject) {
+      begin = tail_begin(*command, words, i + 1);
+      break;
+    }
+  }
+  if (taker == nullptr) return {};
+  if (begin == words.size()) begin = std::size_t(std::ranges::find(words, "--") - words.begin());
+  const bool dashes = begin < words.size() && words[begin] == "--";
+  std::vector<std::string> tail(words.begin() + std::ptrdiff_t(begin + (dashes ? 1 : 0)), words.end());
+  words.erase(words.begin() + std::ptrdiff_t(begin), words.end());
   return tail;
 }
 

@@ -103,7 +103,7 @@ int record(Context& context, const RecordArguments& arguments) {
   {
     const OutputToErrors redirected(context.global.json);
     result = fuse::run_session(
-        request, [] {}, [](const std::string& text) { log::info("{}", text); });
+        request, [](const std::string&) {}, [](const std::string& text) { log::info("{}", text); });
   }
   if (!result.failure.empty()) {
     context.err << "varve: error: " << message_text(result.failure) << '\n';

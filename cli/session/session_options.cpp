@@ -5,6 +5,7 @@
 #include "core/base/errors.h"
 #include "core/base/log.h"
 #include "fuse/session/gpu_access.h"
+#include "fuse/session/runtime.h"
 
 namespace varve::cli {
 namespace {
@@ -37,6 +38,12 @@ fuse::SessionRequest request_of(const Context& context, const SessionOptions& op
   request.options.network = options.network == "host";
   if (options.userns == "auto") request.ids = fuse::IdPool::of_this_machine(fuse::parse_id_range(options.userns_ids));
   for (const auto& volume : options.volumes) request.options.volumes.push_back(fuse::Volume::parse(volume));
+  for (const auto& tmpfs : options.tmpfs) request.options.tmpfs.push_back(fuse::Tmpfs::parse(tmpfs));
+  request.options.hostname = options.hostname;
+  request.options.shm_bytes = options.shm_bytes;
+  request.options.read_only = options.read_only;
+  request.options.limits = options.limits;
+  request.options.limits.must_hold = options.limits_hold == "enforce";
   add_devices(context, options, request);
   request.terminal = ::isatty(STDIN_FILENO) != 0;
   return request;
@@ -62,9 +69,47 @@ fuse::SessionRequest make_session_request(const Context& context, const SessionO
   return request;
 }
 
-void add_session_options(CLI::App& command, SessionOptions& options) {
+void check(const SessionOptions& options) {
+  fuse::parse_mount_mode(options.mode);
+  fuse::check_runtime_name(options.runtime);
+  fuse::check_limits(options.limits);
+  if (!options.hostname.empty()) fuse::check_hostname(options.hostname);
+  for (const auto& tmpfs : options.tmpfs) fuse::Tmpfs::parse(tmpfs);
+}
+
+void add_container_options(CLI::App& command, SessionOptions& options) {
+  const auto add_bytes = [&](const char* name, std::uint64_t& bytes, const char* help) {
+    command.add_option(name, bytes, help)->type_name("SIZE")->transform(CLI::AsSizeValue(true))->capture_default_str();
+  };
   command
-      .add_option("--volume", options.volumes, "Mount a file or folder of this machine: SRC:DST[:ro]; may be repeated")
+      .add_option("--env-file", options.env_files,
+                  "Variables from a file, one NAME=value a line; --env wins; may be repeated")
+      ->type_name("FILE")
+      ->allow_extra_args(false);
+  add_bytes("-m,--memory", options.limits.memory_bytes, "At most so much RAM, as 16GB or 8GiB; 0: no limit");
+  command.add_option("--cpus", options.limits.cpus, "At most so many processors' worth of time, as 1.5; 0: no limit")
+      ->type_name("N")
+      ->capture_default_str();
+  command.add_option("--pids-limit", options.limits.pids, "At most so many processes and threads; 0: no limit")
+      ->type_name("N")
+      ->capture_default_str();
+  command
+      .add_option("--limits", options.limits_hold,
+                  "Where --memory, --cpus and --pids-limit cannot be held: enforce ends the run with 125, best-effort "
+                  "runs without")
+      ->check(CLI::IsMember({"enforce", "best-effort"}))
+      ->capture_default_str();
+  add_bytes("--shm-size", options.shm_bytes, "Size of /dev/shm; 0: half of the memory");
+  command.add_option("--tmpfs", options.tmpfs, "A folder in memory: DST[:size=1g,mode=700,exec,ro]; may be repeated")
+      ->type_name("DST")
+      ->allow_extra_args(false);
+  command.add_option("--hostname", options.hostname, "The name of the session's machine; without, this machine's")
+      ->type_name("NAME");
+  command.add_flag("--read-only", options.read_only, "Nothing but volumes and --tmpfs can be written to");
+}
+
+void add_session_options(CLI::App& command, SessionOptions& options, const std::string& volume) {
+  command.add_option(volume, options.volumes, "Mount a file or folder of this machine: SRC:DST[:ro]; may be repeated")
       ->type_name("SRC:DST")
       ->allow_extra_args(false);
   command.add_option("-e,--env", options.env, "Set a variable, or hand on the own value of NAME; may be repeated")

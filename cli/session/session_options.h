@@ -15,6 +15,7 @@ namespace varve::cli {
 struct SessionOptions {
   std::vector<std::string> volumes;
   std::vector<std::string> env;
+  std::vector<std::filesystem::path> env_files;
   std::string working_dir;
   std::string user;
   std::optional<std::string> entrypoint;
@@ -23,13 +24,23 @@ struct SessionOptions {
   std::string network = "host";
   std::string userns = "host";
   std::string userns_ids = std::string(fuse::kUsualOwnIds);
+  std::vector<std::string> tmpfs;
+  std::string hostname;
+  std::uint64_t shm_bytes = 0;
+  bool read_only = false;
+  fuse::Limits limits;
+  std::string limits_hold = "enforce";
   std::string gpus = "none";
   std::vector<std::string> devices;
   std::vector<std::filesystem::path> cdi_dirs = fuse::CdiRegistry::default_dirs();
 };
 
-// `options` must outlive the command.
-void add_session_options(CLI::App& command, SessionOptions& options);
+// `options` must outlive the command. `volume` is the option's name: in `run` it has a letter too.
+void add_session_options(CLI::App& command, SessionOptions& options, const std::string& volume = "--volume");
+// Those that `run` has besides.
+void add_container_options(CLI::App& command, SessionOptions& options);
+// Throws UsageError for values that no session can have, before anything is looked for.
+void check(const SessionOptions& options);
 
 // The words after "--" are the session's command. Throws what makes a session impossible: an option that cannot be, a
 // GPU that is not there.

@@ -4,11 +4,14 @@
 
 #include <algorithm>
 #include <array>
+#include <cmath>
 #include <utility>
 
 #include <nlohmann/json.hpp>
 
 #include "core/base/errors.h"
+#include "core/base/json_document.h"
+#include "core/base/strings.h"
 #include "fuse/session/seccomp_profile.h"
 
 namespace varve::fuse {
@@ -16,6 +19,9 @@ namespace {
 
 using nlohmann::json;
 
+constexpr std::uint64_t kMaxConfigBytes = 16 << 20;  // environments are most of it
+constexpr std::size_t kMaxHostname = 64;             // as the kernel keeps it
+constexpr int kCpuPeriod = 100'000;                  // microseconds, the kernel's own
 constexpr std::string_view kDefaultPath = "/usr/local/sbin:/usr/local/bin:/usr/sbin:/usr/bin:/sbin:/bin";
 
 // Capability numbers are of linux/capability.h.
@@ -112,6 +118,26 @@ json mappings_json(const IdMap& map) {
   return mappings;
 }
 
+json devices_json(const SessionSpec& spec) {
+  auto rules = json::array({{{"allow", false}, {"access", "rwm"}}});
+  for (const auto& rule : spec.device_rules)
+    rules.push_back({{"allow", true},
+                     {"type", std::string(1, rule.type)},
+                     {"major", rule.major},
+                     {"minor", rule.minor},
+                     {"access", rule.access}});
+  return rules;
+}
+
+void add_limits(json& resources, const Limits& limits) {
+  if (limits.memory_bytes != 0) {
+    resources["memory"] = {{"limit", limits.memory_bytes}};
+    if (counts_swap()) resources["memory"]["swap"] = limits.memory_bytes;  // of both together
+  }
+  if (limits.cpus != 0) resources["cpu"] = {{"quota", std::llround(limits.cpus * kCpuPeriod)}, {"period", kCpuPeriod}};
+  if (limits.pids != 0) resources["pids"] = {{"limit", limits.pids}};
+}
+
 json linux_json(const SessionSpec& spec) {
   json pid = {{"type", "pid"}};
   if (!spec.pid_namespace.empty()) pid["path"] = spec.pid_namespace;
@@ -131,16 +157,18 @@ json linux_json(const SessionSpec& spec) {
   // Runtimes add the harmless devices to this; a plain user has no say over cgroups and needs none, as he cannot make
   // devices.
   if (!spec.in_user_namespace || !spec.own_ids.is_root) {
-    auto rules = json::array({{{"allow", false}, {"access", "rwm"}}});
-    for (const auto& rule : spec.device_rules)
-      rules.push_back({{"allow", true},
-                       {"type", std::string(1, rule.type)},
-                       {"major", rule.major},
-                       {"minor", rule.minor},
-                       {"access", rule.access}});
-    part["resources"] = {{"devices", std::move(rules)}};
+    part["resources"] = {{"devices", devices_json(spec)}};
+    add_limits(part["resources"], spec.limits);
   }
   return part;
+}
+
+std::string text_of(const json& document) {
+  try {
+    return document.dump(1);
+  } catch (const json::exception&) {
+    throw UsageError("the command or its environment holds bytes that are not UTF-8, which config.json cannot carry");
+  }
 }
 
 }  // namespace
@@ -169,6 +197,65 @@ Volume Volume::parse(std::string_view text) {
   return volume;
 }
 
+std::string Volume::to_string() const {
+  return fmt::format("{}:{}{}", source.string(), destination, read_only ? ":ro" : "");
+}
+
+Tmpfs Tmpfs::parse(std::string_view text) {
+  const auto colon = std::min(text.find(':'), text.size());
+  Tmpfs tmpfs{.destination = std::string(text.substr(0, colon)), .options = {"nosuid", "nodev"}};
+  if (!tmpfs.destination.starts_with('/') || tmpfs.destination == "/")
+    fail<UsageError>("--tmpfs {}: write DST or DST:size=64m, where DST is a folder of the session", text);
+  bool executable = false;
+  bool has_mode = false;
+  for (const auto option : split_words(text.substr(std::min(colon + 1, text.size())), ",")) {
+    const auto value = option.substr(std::min(option.find('=') + 1, option.size()));
+    const bool octal = !value.empty() && value.size() <= 4 && value.find_first_not_of("01234567") == value.npos;
+    const auto digits = std::min(value.find_first_not_of("0123456789"), value.size());
+    const auto unit = value.substr(digits);
+    const bool amount =
+        digits != 0 && digits <= 15 &&
+        (unit.empty() || unit == "%" || (unit.size() == 1 && std::string_view("kmgKMG").find(unit[0]) != unit.npos));
+    if (option == "exec" || option == "noexec") {
+      executable = option == "exec";
+    } else if (option == "ro" || option == "rw" || (option.starts_with("mode=") && octal) ||
+               (option.starts_with("size=") && amount)) {
+      tmpfs.options.emplace_back(option);
+      has_mode = has_mode || option.starts_with("mode=");
+    } else {
+      fail<UsageError>("--tmpfs {}: '{}' is not known; size=64m, mode=1777, ro, rw, exec and noexec are", text, option);
+    }
+  }
+  if (!executable) tmpfs.options.emplace_back("noexec");
+  if (!has_mode) tmpfs.options.emplace_back("mode=1777");
+  return tmpfs;
+}
+
+void check_hostname(const std::string& name) {
+  constexpr std::string_view kAllowed = "abcdefghijklmnopqrstuvwxyzABCDEFGHIJKLMNOPQRSTUVWXYZ0123456789.-";
+  if (name.empty() || name.size() > kMaxHostname || name.find_first_not_of(kAllowed) != name.npos ||
+      name.front() == '-' || name.front() == '.')
+    fail<UsageError>(
+        "--hostname {}: a name has at most {} letters, digits, '.' or '-', and begins with none of these two", name,
+        kMaxHostname);
+}
+
+std::vector<std::string> parse_env_file(std::string_view text, const std::string& file) {
+  std::vector<std::string> lines;
+  std::size_t number = 0;
+  for (auto line : split(text, "\n")) {
+    ++number;
+    if (line.ends_with('\r')) line.remove_suffix(1);
+    line.remove_prefix(std::min(line.find_first_not_of(" \t"), line.size()));
+    if (line.empty() || line.starts_with('#')) continue;
+    const auto name = line.substr(0, line.find('='));
+    if (name.empty() || name.find_first_of(" \t") != name.npos || line.find('\0') != line.npos)
+      fail<UsageError>("--env-file {}, line {}: write NAME=value or NAME", file, number);
+    lines.emplace_back(line);
+  }
+  return lines;
+}
+
 std::vector<std::string> command_line(const oci::ImageConfig& config, const CommandOptions& options) {
   std::vector<std::string> words;
   if (options.entrypoint) {
@@ -179,8 +266,12 @@ std::vector<std::string> command_line(const oci::ImageConfig& config, const Comm
   // An image's Cmd is written for its own Entrypoint.
   const auto& rest = !options.command.empty() || options.entrypoint ? options.command : config.cmd;
   words.insert(words.end(), rest.begin(), rest.end());
+  if (words.empty() && options.entrypoint)
+    throw UsageError(
+        "--entrypoint '' leaves no command, as the image's own goes with its entrypoint: say one, e.g. `varve run "
+        "--entrypoint '' IMAGE /bin/sh`");
   if (words.empty() || words.front().empty())
-    throw UsageError("the image names no command: say one after --, e.g. `varve run IMAGE -- /bin/sh`");
+    throw UsageError("the image names no command: say one, e.g. `varve run IMAGE /bin/sh`");
   return words;
 }
 
@@ -203,6 +294,14 @@ std::vector<std::string> session_environment(const oci::ImageConfig& config, con
       variables.set(*own);
     }
   }
+  return variables.take();
+}
+
+std::vector<std::string> with_variables(const std::vector<std::string>& environment,
+                                        const std::vector<std::string>& more) {
+  Variables variables;
+  for (const auto& one : environment) variables.set(one);
+  for (const auto& one : more) variables.set(one);
   return variables.take();
 }
 
@@ -263,9 +362,10 @@ std::vector<std::string> default_readonly_paths() {
 }
 
 std::string to_config_json(const SessionSpec& spec) {
-  json config = {{"ociVersion", "1.0.2"},       {"root", {{"path", spec.rootfs.string()}, {"readonly", false}}},
-                 {"hostname", spec.hostname},   {"process", process_json(spec)},
-                 {"mounts", mounts_json(spec)}, {"linux", linux_json(spec)}};
+  json config = {
+      {"ociVersion", "1.0.2"},       {"root", {{"path", spec.rootfs.string()}, {"readonly", spec.read_only}}},
+      {"hostname", spec.hostname},   {"process", process_json(spec)},
+      {"mounts", mounts_json(spec)}, {"linux", linux_json(spec)}};
   if (!spec.ready_fifo.empty()) {
     // A hook is sent the container's state. If it did not read that, runc would get SIGPIPE, and hand it on to the
     // command.
@@ -274,11 +374,24 @@ std::string to_config_json(const SessionSpec& spec) {
     config["hooks"] = {
         {"poststart", json::array({{{"path", "/bin/sh"}, {"args", {"sh", "-c", script, "sh", spec.ready_fifo}}}})}};
   }
-  try {
-    return config.dump(1);
-  } catch (const json::exception&) {
-    throw UsageError("the command or its environment holds bytes that are not UTF-8, which config.json cannot carry");
-  }
+  return text_of(config);
+}
+
+std::string to_process_json(const SessionSpec& spec) { return text_of(process_json(spec)); }
+
+SessionSpec read_process(ByteView config_json, const std::string& name) {
+  const auto process = JsonValue::parse(config_json, name, {.bytes = kMaxConfigBytes})["process"];
+  SessionSpec spec;
+  spec.args = process["args"].texts();
+  spec.env = process["env"].texts();
+  spec.working_dir = process["cwd"].text();
+  spec.terminal = process["terminal"].flag();
+  spec.user.uid = process["user"]["uid"].number<std::uint32_t>();
+  spec.user.gid = process["user"]["gid"].number<std::uint32_t>();
+  if (const auto groups = process["user"].maybe("additionalGids"))
+    for (const auto& group : groups.items()) spec.user.groups.push_back(group.number<std::uint32_t>());
+  spec.capabilities = process["capabilities"]["bounding"].texts();
+  return spec;
 }
 
 }  // namespace varve::fuse

@@ -81,6 +81,12 @@ std::unique_ptr<Runtime> make_runc(const std::filesystem::path& program);
 std::unique_ptr<Runtime> make_nvidia_runtime(const std::filesystem::path& program);
 std::unique_ptr<Runtime> make_crun(const std::filesystem::path& program);
 std::unique_ptr<Runtime> make_direct_runtime(bool one_id_mapped);
+// The program of an OCI runtime; "" if it is not here, or `name` is none.
+std::filesystem::path program_of_runtime(const std::string& name);
+// The words that name a runtime's folder of states and its log, before what it is to do.
+std::vector<std::string> runtime_words(const std::string& name, const std::filesystem::path& program,
+                                       const std::filesystem::path& state, const std::filesystem::path& log);
+std::string container_id(const std::string& session_id);  // as runtimes know it
 
 // A child that executes `words`; `keep_fds` and the standard streams stay open in it, all others are closed, whoever
 // opened them.

@@ -26,20 +26,12 @@ constexpr std::chrono::minutes kFailureLives{10};
 
 const std::vector<std::string> kKnown = {"runc", "crun", "none", "nvidia"};
 
-std::filesystem::path program_of(const std::string& name) {
-  return find_program(name == "nvidia" ? "nvidia-container-runtime" : name);
-}
-
 std::unique_ptr<Runtime> make_runtime(const std::string& name, const std::filesystem::path& program,
                                       const UserIds& ids) {
   if (name == "runc") return make_runc(program);
   if (name == "nvidia") return make_nvidia_runtime(program);
   if (name == "crun") return make_crun(program);
   return make_direct_runtime(!ids.is_root && !ids.needs_helpers);
-}
-
-std::int64_t now_seconds() {
-  return std::chrono::duration_cast<std::chrono::seconds>(std::chrono::system_clock::now().time_since_epoch()).count();
 }
 
 // What a trial's answer holds for: this program, this user, this start of the machine.
@@ -100,7 +92,7 @@ std::unique_ptr<Runtime> choose_by_trials(const RuntimeWish& wish, const std::fu
     reasons += fmt::format("{}{}: {}", reasons.empty() ? "" : "; ", name, why_not);
   };
   for (const std::string name : {"runc", "crun"}) {
-    const auto program = program_of(name);
+    const auto program = program_of_runtime(name);
     if (program.empty()) {
       leave_out(name, "it is not installed");
       continue;
@@ -123,6 +115,11 @@ std::unique_ptr<Runtime> choose_by_trials(const RuntimeWish& wish, const std::fu
 
 }  // namespace
 
+std::filesystem::path program_of_runtime(const std::string& name) {
+  if (std::ranges::find(kKnown, name) == kKnown.end() || name == "none") return {};
+  return find_program(name == "nvidia" ? "nvidia-container-runtime" : name);
+}
+
 void check_runtime_name(const std::string& wanted) {
   if (wanted != "auto" && std::ranges::find(kKnown, wanted) == kKnown.end())
     fail<UsageError>("the runtime '{}' is not known: auto, runc, crun, none and nvidia are", wanted);
@@ -136,7 +133,7 @@ std::unique_ptr<Runtime> choose_runtime(const RuntimeWish& wish, const std::func
     return make_runtime("none", {}, wish.ids);
   }
   if (wish.wanted == "auto") return choose_by_trials(wish, say);
-  const auto program = wish.wanted == "none" ? std::filesystem::path() : program_of(wish.wanted);
+  const auto program = program_of_runtime(wish.wanted);
   if (wish.wanted != "none" && program.empty())
     fail<Unsupported>("{} cannot run this session: it is not installed", wish.wanted);
   if (wish.wanted == "nvidia" && !wish.ids.is_root) fail<Unsupported>("nvidia cannot run this session: it needs root");

@@ -9,6 +9,7 @@
 #include <sys/ioctl.h>
 #include <sys/prctl.h>
 #include <sys/socket.h>
+#include <sys/stat.h>
 #include <sys/syscall.h>
 #include <sys/wait.h>
 #include <unistd.h>
@@ -19,10 +20,15 @@
 #include <cstdio>
 #include <cstring>
 #include <optional>
+#include <span>
+
+#include <nlohmann/json.hpp>
 
 #include "core/base/errors.h"
 #include "core/base/file.h"
 #include "core/base/inherited.h"
+#include "core/base/json_document.h"
+#include "fuse/session/direct_entry.h"
 #include "fuse/session/runtime.h"
 #include "fuse/session/seccomp_profile.h"
 #include "fuse/session/session_mounts.h"
@@ -60,6 +66,7 @@ void set_capabilities(std::uint64_t held) {
 // One id is mapped and the image wants another: a second user namespace shows the same files and the same rights under
 // that number.
 void rename_root_to(const ImageUser& user) {
+  ::prctl(PR_SET_DUMPABLE, 1);  // its own maps in /proc must be writable for it
   if (::unshare(CLONE_NEWUSER) != 0) fail_errno("make a user namespace for user {}", user.uid);
   const auto write_map = [](const char* path, const std::string& text) {
     const auto file = open_file(path, O_WRONLY);
@@ -68,6 +75,7 @@ void rename_root_to(const ImageUser& user) {
   write_map("/proc/self/setgroups", "deny");
   write_map("/proc/self/uid_map", fmt::format("{} 0 1\n", user.uid));
   write_map("/proc/self/gid_map", fmt::format("{} 0 1\n", user.gid));
+  ::prctl(PR_SET_DUMPABLE, 0);
 }
 
 void become(const SessionSpec& spec, bool one_id_mapped) {
@@ -197,20 +205,70 @@ class Init {
   SessionTerminal* terminal_;
 };
 
+constexpr std::uint64_t kMaxNamespacesBytes = 4096;
+// What a command shares with its session, as it is called in /proc/PID/ns and in the order in which it is entered.
+constexpr std::string_view kSharedNamespaces[] = {"user", "mnt", "ipc", "uts", "net", "pid"};
+
+// Descriptors of the supervisor, by those names.
+std::filesystem::path namespaces_file(const SessionFolder& folder) { return folder.runtime_state() / "namespaces"; }
+
+int run_command(const SessionSpec& spec, bool one_id_mapped, const SessionTerminal* terminal, int ready_write,
+                const PrepareChild& prepare_child) {
+  try {
+    if (terminal != nullptr) {
+      terminal->enter(spec.user.uid);
+    } else {
+      ::setsid();
+    }
+    close_all_but(std::span(&ready_write, ready_write < 0 ? 0 : 1));
+    leave_keyring();
+    become(spec, one_id_mapped);
+    enter_working_dir(spec.working_dir);
+    prepare_child();
+  } catch (const std::exception& error) {
+    std::fprintf(stderr, "varve: error: %s\n", error.what());
+    return kOwnFailure;
+  }
+  if (ready_write >= 0 && ::write(ready_write, "r", 1) != 1) return kOwnFailure;
+  return execute(spec);
+}
+
+// In the session's root and namespaces: runs the command and sees to it until it ends. Not to be looked into by
+// processes of the session, from before this one is in their sight until it executes the command: what it has mapped is
+// the machine's.
+int serve_command(const SessionSpec& spec, bool one_id_mapped, SignalInbox& inbox, SessionTerminal* terminal,
+                  int ready_write, const PrepareChild& prepare_child) {
+  const auto command = ::fork();
+  if (command < 0) fail_errno("start the command");
+  if (command == 0) ::_exit(run_command(spec, one_id_mapped, terminal, ready_write, prepare_child));
+  return Init(command, inbox, terminal).run();
+}
+
 class DirectRuntime final : public Runtime {
  public:
   explicit DirectRuntime(bool one_id_mapped) : one_id_mapped_(one_id_mapped) {}
 
   std::string name() const override { return "none"; }
 
-  pid_t start(const SessionSpec& spec, const SessionFolder&, const PrepareChild& prepare_child) override {
+  pid_t start(const SessionSpec& spec, const SessionFolder& folder, const PrepareChild& prepare_child) override {
     std::array<int, 2> ends{};
-    if (::pipe2(ends.data(), O_CLOEXEC | O_NONBLOCK) != 0) fail_errno("make a pipe");
+    std::array<int, 2> go{};
+    if (::pipe2(ends.data(), O_CLOEXEC | O_NONBLOCK) != 0 || ::pipe2(go.data(), O_CLOEXEC) != 0)
+      fail_errno("make a pipe");
     ready_.reset(ends[0]);
     const UniqueFd ready_write(ends[1]);
+    const UniqueFd go_read(go[0]);
+    UniqueFd go_write(go[1]);
     const int flags = CLONE_NEWPID | CLONE_NEWNS | CLONE_NEWIPC | CLONE_NEWUTS | (spec.own_network ? CLONE_NEWNET : 0);
-    process_ =
-        start_in_namespaces(flags, spec.own_ids, [&] { return run_inside(spec, ready_write.get(), prepare_child); });
+    process_ = start_in_namespaces(flags, spec.own_ids, [&] {
+      go_write.reset();
+      char byte = 0;
+      if (::read(go_read.get(), &byte, 1) != 1) return kOwnFailure;
+      return run_inside(spec, ready_write.get(), prepare_child);
+    });
+    write_file_atomically(folder.bundle() / "config.json", as_bytes(to_config_json(spec)), 0600);
+    keep_namespaces(folder);
+    write_all(go_write.get(), as_bytes("g"), "the pipe of the session's first process");
     return process_;
   }
 
@@ -236,40 +294,58 @@ class DirectRuntime final : public Runtime {
     close_all_but(std::array{inbox.fd(), ready_write});
     std::optional<SessionTerminal> terminal;
     if (spec.terminal) add_console(terminal.emplace().name());
-    const auto command = ::fork();
-    if (command < 0) fail_errno("start the command");
-    if (command == 0) ::_exit(run_command(spec, terminal ? &*terminal : nullptr, ready_write, prepare_child));
-    return Init(command, inbox, terminal ? &*terminal : nullptr).run();
+    return serve_command(spec, one_id_mapped_, inbox, terminal ? &*terminal : nullptr, ready_write, prepare_child);
   }
 
-  int run_command(const SessionSpec& spec, const SessionTerminal* terminal, int ready_write,
-                  const PrepareChild& prepare_child) const {
-    try {
-      ::prctl(PR_SET_DUMPABLE, 1);  // its own maps in /proc must be writable for it
-      if (terminal != nullptr) {
-        terminal->enter(spec.user.uid);
-      } else {
-        ::setsid();
-      }
-      close_all_but(std::array{ready_write});
-      leave_keyring();
-      become(spec, one_id_mapped_);
-      enter_working_dir(spec.working_dir);
-      prepare_child();
-    } catch (const std::exception& error) {
-      std::fprintf(stderr, "varve: error: %s\n", error.what());
-      return kOwnFailure;
+  // Held open here for DirectEntry: as soon as the first process has hidden itself from the session's other ones, a
+  // plain user finds them nowhere else.
+  void keep_namespaces(const SessionFolder& folder) {
+    nlohmann::json numbers;
+    for (const auto name : kSharedNamespaces) {
+      namespaces_.push_back(open_file(fmt::format("/proc/{}/ns/{}", process_, name), O_RDONLY));
+      numbers[std::string(name)] = namespaces_.back().get();
     }
-    if (::write(ready_write, "r", 1) != 1) return kOwnFailure;
-    return execute(spec);
+    write_file_atomically(namespaces_file(folder), as_bytes(numbers.dump()), 0600);
   }
 
   bool one_id_mapped_;
   UniqueFd ready_;
+  std::vector<UniqueFd> namespaces_;
   pid_t process_ = 0;
 };
 
 }  // namespace
+
+DirectEntry::DirectEntry(const SessionFolder& folder, pid_t supervisor) {
+  const auto file = namespaces_file(folder);
+  const auto numbers = JsonValue::parse(read_file(file, kMaxNamespacesBytes), file.string());
+  for (const auto name : kSharedNamespaces) {
+    auto wanted = open_file(fmt::format("/proc/{}/fd/{}", supervisor, numbers[name].number<int>(0)), O_RDONLY);
+    struct stat own {};
+    struct stat status {};
+    if (::stat(fmt::format("/proc/self/ns/{}", name).c_str(), &own) != 0 || ::fstat(wanted.get(), &status) != 0)
+      fail_errno("compare the session's {} namespace with ours", name);
+    // One that is this process's already, such as the machine's network, need not be entered, nor may it be.
+    if (own.st_ino != status.st_ino) namespaces_.emplace_back(name, std::move(wanted));
+  }
+}
+
+void DirectEntry::enter(const UserIds& ids) const {
+  ::prctl(PR_SET_DUMPABLE, 0);  // its children are seen by the session's processes
+  for (const auto& [name, wanted] : namespaces_) {
+    if (::setns(wanted.get(), 0) != 0) fail_errno("enter the session's {} namespace", name);
+    if (name == "user") become_root_inside(ids);
+  }
+}
+
+int DirectEntry::run(const SessionSpec& spec, bool one_id_mapped, const SignalInbox& outer) {
+  SignalInbox inbox(&outer);
+  close_all_but(std::array{inbox.fd()});
+  std::optional<SessionTerminal> terminal;
+  if (spec.terminal) terminal.emplace();
+  return serve_command(spec, one_id_mapped, inbox, terminal ? &*terminal : nullptr, -1,
+                       [&outer] { outer.restore_mask(); });
+}
 
 std::unique_ptr<Runtime> make_direct_runtime(bool one_id_mapped) {
   return std::make_unique<DirectRuntime>(one_id_mapped);

@@ -69,7 +69,9 @@ class OciRuntime : public Runtime {
     write_file_atomically(folder.bundle() / "config.json", as_bytes(to_config_json(spec)), 0600);
     std::filesystem::create_directories(folder.runtime_state());
     prepare_machine();
-    process_ = start_program(words(folder, spec.id), own_environment(), {}, prepare_child);
+    auto words = runtime_words(name_, program_, folder.runtime_state(), log_file_);
+    words.insert(words.end(), {"run", "--bundle", folder.bundle().string(), container_id(spec.id)});
+    process_ = start_program(words, own_environment(), {}, prepare_child);
     return process_;
   }
 
@@ -107,24 +109,8 @@ class OciRuntime : public Runtime {
   }
 
  protected:
-  virtual std::vector<std::string> words(const SessionFolder& folder, const std::string& id) const {
-    return {program_.string(),
-            "--root",
-            folder.runtime_state().string(),
-            "--log",
-            log_file_.string(),
-            "--log-format",
-            "json",
-            "run",
-            "--bundle",
-            folder.bundle().string(),
-            "varve-" + id};
-  }
   // What must change in this process's own mount namespace first.
   virtual void prepare_machine() {}
-
-  const std::filesystem::path& program() const { return program_; }
-  const std::filesystem::path& log_file() const { return log_file_; }
 
  private:
   void watch_command(pid_t pid) {
@@ -162,21 +148,6 @@ class Crun final : public OciRuntime {
   explicit Crun(std::filesystem::path program) : OciRuntime("crun", std::move(program)) {}
 
  protected:
-  std::vector<std::string> words(const SessionFolder& folder, const std::string& id) const override {
-    return {program().string(),
-            "--root",
-            folder.runtime_state().string(),
-            "--log",
-            "file:" + log_file().string(),
-            "--log-format",
-            "json",
-            "--cgroup-manager",
-            "cgroupfs",
-            "run",
-            "--bundle",
-            folder.bundle().string(),
-            "varve-" + id};
-  }
   // crun refuses hierarchies of both cgroup versions side by side when the second has controllers. Only this session's
   // view changes.
   void prepare_machine() override { ::umount2("/sys/fs/cgroup/unified", MNT_DETACH); }
@@ -191,6 +162,16 @@ std::unique_ptr<Runtime> make_nvidia_runtime(const std::filesystem::path& progra
   return std::make_unique<OciRuntime>("nvidia", program);
 }
 std::unique_ptr<Runtime> make_crun(const std::filesystem::path& program) { return std::make_unique<Crun>(program); }
+
+std::string container_id(const std::string& session_id) { return "varve-" + session_id; }
+
+std::vector<std::string> runtime_words(const std::string& name, const std::filesystem::path& program,
+                                       const std::filesystem::path& state, const std::filesystem::path& log) {
+  std::vector<std::string> words = {program.string(), "--root", state.string(), "--log-format", "json", "--log"};
+  words.push_back((name == "crun" ? "file:" : "") + log.string());
+  if (name == "crun") words.insert(words.end(), {"--cgroup-manager", "cgroupfs"});
+  return words;
+}
 
 std::string last_log_error(std::string_view log) {
   std::string last;

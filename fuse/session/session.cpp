@@ -16,6 +16,7 @@
 #include "core/base/errors.h"
 #include "core/base/file.h"
 #include "core/base/log.h"
+#include "fuse/session/session_log.h"
 #include "fuse/session/signal_inbox.h"
 #include "fuse/session/supervisor.h"
 #include "fuse/session/terminal.h"
@@ -54,7 +55,7 @@ void send_line(int fd, const std::string& word, std::string text) noexcept {
 
 class Reports {
  public:
-  Reports(SessionResult& result, const std::function<void()>& on_ready,
+  Reports(SessionResult& result, const std::function<void(const std::string&)>& on_ready,
           const std::function<void(const std::string&)>& say)
       : result_(result), on_ready_(on_ready), say_(say) {}
 
@@ -80,7 +81,7 @@ class Reports {
     const auto rest = space == line.npos ? "" : line.substr(space + 1);
     if (word == "ready") {
       result_.runtime = rest;
-      on_ready_();
+      on_ready_(result_.id);
     } else if (word == "say") {
       say_(rest);
     } else if (word == "failed") {
@@ -93,9 +94,53 @@ class Reports {
   }
 
   SessionResult& result_;
-  const std::function<void()>& on_ready_;
+  const std::function<void(const std::string&)>& on_ready_;
   const std::function<void(const std::string&)>& say_;
   std::string text_;
+};
+
+// What a detached session says, on its way to its log.
+class Output {
+ public:
+  Output(const SessionFolder& folder, SessionResult& result) : log_(folder), result_(result) {
+    std::array<int, 2> ends{};
+    if (::pipe2(ends.data(), O_CLOEXEC) != 0) fail_errno("make a pipe");
+    read_end_.reset(ends[0]);
+    write_end_.reset(ends[1]);
+    if (::fcntl(read_end_.get(), F_SETFL, O_NONBLOCK) != 0) fail_errno("make a pipe");
+  }
+
+  // In the session's first process: its standard streams, and those of all that it starts.
+  void become_standard_streams() const {
+    const auto nothing = open_file("/dev/null", O_RDONLY);
+    if (::dup2(nothing.get(), STDIN_FILENO) < 0 || ::dup2(write_end_.get(), STDOUT_FILENO) < 0 ||
+        ::dup2(write_end_.get(), STDERR_FILENO) < 0)
+      fail_errno("give the session its output");
+  }
+  void leave_to_session() { write_end_.reset(); }
+
+  int fd() const { return read_end_.get(); }  // -1 when nothing can come any more
+  void read_some() {
+    std::array<std::byte, 65536> bytes;
+    const auto got = ::read(read_end_.get(), bytes.data(), bytes.size());
+    if (got < 0 && (errno == EINTR || errno == EAGAIN)) return;
+    if (got <= 0) return read_end_.reset();
+    const auto text = ByteView(bytes).first(std::size_t(got));
+    log_.write(text);
+    if (result_.runtime.empty() && result_.said.size() < kMaxSaid)
+      result_.said += as_text(text).substr(0, kMaxSaid - result_.said.size());
+  }
+  // When all who could say anything are gone.
+  void read_rest() {
+    while (read_end_) read_some();
+  }
+
+ private:
+  static constexpr std::size_t kMaxSaid = 64 << 10;
+  SessionLog log_;
+  SessionResult& result_;
+  UniqueFd read_end_;
+  UniqueFd write_end_;
 };
 
 bool read_go(int lifeline) {
@@ -107,11 +152,12 @@ bool read_go(int lifeline) {
 }
 
 // It does nothing before it is noted who it is: then nobody else writes to the session's folder.
-pid_t start_supervisor(SupervisorJob& job, Pipes& pipes) {
+pid_t start_supervisor(SupervisorJob& job, Pipes& pipes, const Output* output) {
   const auto supervisor = start_in_namespaces(CLONE_NEWNS | CLONE_NEWPID, job.ids, [&] {
     pipes.lifeline_write.reset();
     pipes.report_read.reset();
     if (!read_go(pipes.lifeline_read.get())) return kOwnFailure;  // who started it is gone, or says why
+    if (output != nullptr) output->become_standard_streams();
     const int report = pipes.report_write.get();
     const SupervisorEvents events{
         .ready = [&](const std::string& runtime) { send_line(report, "ready", runtime); },
@@ -148,15 +194,17 @@ std::unique_ptr<AccessWatch> make_watch(const SessionRequest& request, const Ses
 // Hands signals on, takes reports and file accesses until the supervisor has ended. Returns its status as wait(2) gives
 // it.
 int follow(pid_t supervisor, SignalInbox& inbox, int report_fd, bool terminal, Reports& reports, AccessWatch* watch,
-           const AccessWatch::Tell& tell) {
+           const AccessWatch::Tell& tell, Output* output) {
   bool open = true;
   int status = 0;
   for (;;) {
-    std::array<pollfd, 3> waits = {pollfd{inbox.fd(), POLLIN, 0}, pollfd{open ? report_fd : -1, POLLIN, 0},
-                                   pollfd{watch != nullptr ? watch->fd() : -1, POLLIN, 0}};
+    std::array<pollfd, 4> waits = {pollfd{inbox.fd(), POLLIN, 0}, pollfd{open ? report_fd : -1, POLLIN, 0},
+                                   pollfd{watch != nullptr ? watch->fd() : -1, POLLIN, 0},
+                                   pollfd{output != nullptr ? output->fd() : -1, POLLIN, 0}};
     ::poll(waits.data(), waits.size(), -1);
     if (open && waits[1].revents != 0) open = reports.read_some(report_fd);
     if (waits[2].revents != 0) watch->take_some(tell);
+    if (waits[3].revents != 0) output->read_some();
     while (const auto signal = inbox.next()) {
       if (signal->number == SIGCHLD) continue;
       // Keys, and the terminal's size, go by the session's own terminal. That the caller's is gone nobody there learns
@@ -167,26 +215,35 @@ int follow(pid_t supervisor, SignalInbox& inbox, int report_fd, bool terminal, R
     if (::waitpid(supervisor, &status, WNOHANG) == supervisor) break;
   }
   while (open) open = reports.read_some(report_fd);
+  if (output != nullptr) output->read_rest();
   while (watch != nullptr && watch->take_some(tell)) {
   }
   return status;
 }
 
+OpenSession open_session(const SessionRequest& request, SessionStore& store, bool is_root) {
+  const auto words = command_line(request.config, request.options);
+  auto session = request.again.empty() ? store.create({.name = request.name,
+                                                       .image = request.image,
+                                                       .image_digest = request.image_digest,
+                                                       .command = words,
+                                                       .remove_at_exit = request.remove_at_exit,
+                                                       .options = request.saved_options,
+                                                       .ids = is_root ? request.ids : std::nullopt})
+                                       : store.reopen(request.again);
+  session.record.detached = request.detached;
+  return session;
+}
+
 }  // namespace
 
-SessionResult run_session(const SessionRequest& request, const std::function<void()>& on_ready,
+SessionResult run_session(const SessionRequest& request, const std::function<void(const std::string& id)>& on_ready,
                           const std::function<void(const std::string&)>& say) {
   check_runtime_name(request.runtime);
   SessionStore store(request.root);
   for (const auto& id : store.sweep()) say(fmt::format("removed what was left of session {}", id));
-  const auto words = command_line(request.config, request.options);
   const auto ids = UserIds::of_this_process();
-  auto session = store.create({.name = request.name,
-                               .image = request.image,
-                               .image_digest = request.image_digest,
-                               .command = words,
-                               .remove_at_exit = request.remove_at_exit,
-                               .ids = ids.is_root ? request.ids : std::nullopt});
+  auto session = open_session(request, store, ids.is_root);
   SessionResult result;
   result.id = session.record.id;
   const auto watch = make_watch(request, session.folder, result);
@@ -210,12 +267,14 @@ SessionResult run_session(const SessionRequest& request, const std::function<voi
                     .watch = watch.get(),
                     .at_end = request.at_end};
   Reports reports(result, on_ready, say);
+  const auto output = request.detached ? std::make_unique<Output>(session.folder, result) : nullptr;
   int status = 0;
   try {
-    const auto supervisor = start_supervisor(job, pipes);
+    const auto supervisor = start_supervisor(job, pipes, output.get());
     pipes.report_write.reset();
-    status =
-        follow(supervisor, inbox, pipes.report_read.get(), request.terminal, reports, watch.get(), request.on_access);
+    if (output) output->leave_to_session();
+    status = follow(supervisor, inbox, pipes.report_read.get(), request.terminal, reports, watch.get(),
+                    request.on_access, output.get());
   } catch (...) {
     session.lock.reset();
     if (request.remove_at_exit) store.sweep();

@@ -23,6 +23,10 @@ struct SessionRequest {
   CommandOptions options;
   std::string name;  // "" = the id
   bool remove_at_exit = false;
+  std::string saved_options = "{}";  // JSON, kept in its record for who starts it again
+  std::string again;                 // the id of a kept session that goes on; name, image and ids are those it has
+  // Nobody is there: its standard input is empty, and what it says goes to its log (session_log.h).
+  bool detached = false;
   std::optional<IdPool>
       ids;  // as root: the session gets a user namespace with ids of its own out of these. Others have one anyway
   std::string runtime = "auto";  // see RuntimeWish in runtime.h
@@ -41,6 +45,7 @@ struct SessionRequest {
 
 struct SessionResult {
   std::string id;
+  std::string said;  // by a detached one that never got as far as its command; the first of it
   int exit_status = 0;
   std::string runtime;                 // what ran the command; "" if it never ran
   std::string failure;                 // why it never ran; "" if it did
@@ -50,10 +55,10 @@ struct SessionResult {
 };
 
 // Runs a session to its end in this process's foreground: signals go to the command, its status comes back. Kept
-// sessions stay in ROOT/sessions. `on_ready` is called when the command is about to be executed, `say` with what was
-// tried. Whatever ends this process, the session's processes and mounts end too. Call from a process with one thread.
-// Throws what keeps a session from being made at all.
-SessionResult run_session(const SessionRequest& request, const std::function<void()>& on_ready,
+// sessions stay in ROOT/sessions. `on_ready` is called with its id when the command is about to be executed, `say` with
+// what was tried. Whatever ends this process, the session's processes and mounts end too. Call from a process with one
+// thread. Throws what keeps a session from being made at all.
+SessionResult run_session(const SessionRequest& request, const std::function<void(const std::string& id)>& on_ready,
                           const std::function<void(const std::string&)>& say);
 
 }  // namespace varve::fuse

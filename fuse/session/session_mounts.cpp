@@ -254,7 +254,7 @@ void mount_now(const SpecMount& mount, const Rootfs& root) {
 
 void mount_overlay(const std::filesystem::path& lower, const SessionFolder& folder, const OverlayOptions& options) {
   const auto target = folder.merged().string();
-  copy_root_attributes(lower, folder.upper());
+  if (options.is_new) copy_root_attributes(lower, folder.upper());
   const auto folders = overlay_options(lower, folder.upper(), folder.work());
   const std::string crash = options.keep_after_crash ? "" : ",volatile";
   std::string answers;
@@ -282,6 +282,7 @@ void enter_session_root(const SessionSpec& spec) {
   const auto root = Rootfs::open(name);
   for (const auto& mount : spec.mounts) mount_one(root, mount);
   hide_paths(root, spec);
+  if (spec.read_only) set_attributes(open_file(name, O_PATH | O_DIRECTORY), MS_RDONLY, false, name);
   if (::fchdir(root.fd()) != 0) fail_errno("enter {}", name);
   // The old root lands beneath the new one and is let go from there (pivot_root(2), "pivot_root(".", ".")").
   if (::syscall(SYS_pivot_root, ".", ".") != 0) fail_errno("make {} the root", name);

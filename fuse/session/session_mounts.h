@@ -27,6 +27,7 @@ void mount_own_proc();
 // saying what each answered.
 struct OverlayOptions {
   bool in_user_namespace = false;
+  bool is_new = true;            // false: the session has run before, and its root is what it made of it
   bool keep_after_crash = true;  // false: the layer goes with the session, so it need not reach the disk
 };
 void mount_overlay(const std::filesystem::path& lower, const SessionFolder& folder, const OverlayOptions& options);

@@ -49,7 +49,11 @@ json to_json(const SessionRecord& record) {
                    {"image", record.image},
                    {"image_digest", record.image_digest},
                    {"command", record.command},
+                   {"user", record.user},
                    {"created", record.created_seconds},
+                   {"started", record.started_seconds},
+                   {"detached", record.detached},
+                   {"options", json::parse(record.options)},
                    {"remove_at_exit", record.remove_at_exit},
                    {"runtime", record.runtime},
                    {"upper_bytes", record.upper_bytes}};
@@ -67,6 +71,11 @@ SessionRecord from_json(const JsonValue& document) {
   record.image_digest = document["image_digest"].text();
   record.command = document["command"].texts();
   record.created_seconds = document["created"].number<std::int64_t>();
+  record.user = document.maybe("user").text();
+  record.started_seconds =
+      document.maybe("started") ? document["started"].number<std::int64_t>() : record.created_seconds;
+  if (const auto detached = document.maybe("detached")) record.detached = detached.flag();
+  if (const auto options = document.maybe("options")) record.options = options.raw().dump();
   record.remove_at_exit = document["remove_at_exit"].flag();
   record.runtime = document["runtime"].text();
   record.upper_bytes = document["upper_bytes"].number();
@@ -214,6 +223,10 @@ void remove_contents(const std::filesystem::path& dir, const std::string& kept) 
 
 }  // namespace
 
+std::int64_t now_seconds() {
+  return std::chrono::duration_cast<std::chrono::seconds>(std::chrono::system_clock::now().time_since_epoch()).count();
+}
+
 std::optional<UniqueFd> try_lock(const std::filesystem::path& lock_file) {
   auto lock = open_file(lock_file, O_RDWR | O_CREAT, 0600);
   if (::flock(lock.get(), LOCK_EX | LOCK_NB) == 0) return lock;
@@ -223,6 +236,29 @@ std::optional<UniqueFd> try_lock(const std::filesystem::path& lock_file) {
 
 SessionStore::SessionStore(const std::filesystem::path& root) : dir_(root / "sessions") {
   make_private_folder(dir_);
+}
+
+OpenSession SessionStore::reopen(const std::string& id) {
+  const auto store_lock = lock_store(dir_);
+  auto found = find_in(list_locked(dir_), id);
+  if (!found) fail<NotFound>("the session {} is gone", id);
+  OpenSession session{.record = std::move(found->record), .folder = found->folder, .lock = {}};
+  auto lock = try_lock(session.folder.lock());
+  if (!lock)
+    fail<UsageError>("the session {} is running: `varve session exec {} COMMAND` enters it", session.record.name,
+                     session.record.name);
+  session.lock = std::move(*lock);
+  session.is_new = false;
+  // A session that was killed has left them.
+  remove_cgroups("varve-" + session.record.id);
+  for (const auto& dir : session.folder.of_one_run()) {
+    if (std::filesystem::exists(dir)) remove_tree(dir);
+    std::filesystem::create_directory(dir);
+  }
+  session.record.exit_status.reset();
+  session.record.started_seconds = now_seconds();
+  write_record(session.folder, session.record);
+  return session;
 }
 
 OpenSession SessionStore::create(const NewSession& wanted) {
@@ -239,14 +275,13 @@ OpenSession SessionStore::create(const NewSession& wanted) {
   session.record.command = wanted.command;
   session.record.remove_at_exit = wanted.remove_at_exit;
   if (wanted.ids) session.record.own_ids = free_ids(dir_, *wanted.ids);
-  session.record.created_seconds =
-      std::chrono::duration_cast<std::chrono::seconds>(std::chrono::system_clock::now().time_since_epoch()).count();
+  session.record.options = wanted.options;
+  session.record.created_seconds = session.record.started_seconds = now_seconds();
   session.folder.dir = dir_ / session.record.id;
   if (::mkdir(session.folder.dir.c_str(), 0700) != 0) fail_errno("make the folder {}", session.folder.dir.string());
   session.lock = take_lock(session.folder.lock());
-  for (const auto& dir : {session.folder.upper(), session.folder.work(), session.folder.merged(),
-                          session.folder.bundle(), session.folder.runtime_state(), session.folder.etc()})
-    std::filesystem::create_directory(dir);
+  for (const auto& dir : {session.folder.upper(), session.folder.work()}) std::filesystem::create_directory(dir);
+  for (const auto& dir : session.folder.of_one_run()) std::filesystem::create_directory(dir);
   write_record(session.folder, session.record);
   return session;
 }

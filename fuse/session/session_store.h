@@ -22,8 +22,12 @@ struct SessionRecord {
   std::string image;  // as the user wrote it, in full
   std::string image_digest;
   std::vector<std::string> command;
+  std::string user;                  // whom the command runs as: a name or number of the image; "" until that is known
   std::int64_t created_seconds = 0;  // Unix time
+  std::int64_t started_seconds = 0;  // Unix time, the last time
   bool remove_at_exit = false;
+  bool detached = false;           // its output goes to its log
+  std::string options = "{}";      // JSON: what it was asked to be, for who starts it again
   std::string runtime;             // "" until one has started the command
   std::optional<int> exit_status;  // absent while it runs, or if it was killed with its supervisor
   std::uint64_t upper_bytes = 0;   // on disk, when the command ended
@@ -38,6 +42,9 @@ struct SessionFolder {
   // Who holds the session while it runs: the supervisor, as the machine numbers it. Of a session that does not run,
   // stale.
   std::filesystem::path process() const { return dir / "process"; }
+  // What detached commands said: the end of it, and what was before.
+  std::filesystem::path output() const { return dir / "output"; }
+  std::filesystem::path earlier_output() const { return dir / "output.1"; }
   std::filesystem::path upper() const { return dir / "upper"; }
   std::filesystem::path work() const { return dir / "work"; }
   std::filesystem::path merged() const { return dir / "merged"; }  // mounted in the session's own namespace only
@@ -45,6 +52,8 @@ struct SessionFolder {
   std::filesystem::path runtime_state() const { return dir / "runtime"; }
   std::filesystem::path etc() const { return dir / "etc"; }  // the session's copies of resolv.conf, hosts, hostname
   std::filesystem::path ready_fifo() const { return dir / "ready"; }
+  // The folders that each run makes anew; merged() comes first.
+  std::vector<std::filesystem::path> of_one_run() const { return {merged(), bundle(), runtime_state(), etc()}; }
   // For session_ids.h. Outside of ROOT/sessions, which is closed; empty, and what is mounted on it is seen in the
   // session's namespace only.
   std::filesystem::path stage() const { return dir.parent_path().parent_path() / "stage"; }
@@ -55,6 +64,7 @@ struct OpenSession {
   SessionRecord record;
   SessionFolder folder;
   UniqueFd lock;
+  bool is_new = true;  // false: it has run before
 };
 
 // Several processes may use one store at once.
@@ -69,12 +79,15 @@ class SessionStore {
     std::string image_digest;
     std::vector<std::string> command;
     bool remove_at_exit = false;
+    std::string options = "{}";
     std::optional<IdPool> ids =
         {};  // where ids of its own come from, that no other session here has; absent = it needs none
   };
   // Throws UsageError if the name is taken or is none: letters, digits, '_', '.', '-', at most 64. Unsupported if no
   // ids are left.
   OpenSession create(const NewSession& wanted);
+  // A kept one that goes on with what it wrote. Throws UsageError if it runs, NotFound if it is gone meanwhile.
+  OpenSession reopen(const std::string& id);
   void write_record(const SessionFolder& folder, const SessionRecord& record) const;
   // Notes who holds an open session.
   void write_process(const SessionFolder& folder, const RunningProcess& supervisor) const;
@@ -99,6 +112,8 @@ class SessionStore {
  private:
   std::filesystem::path dir_;
 };
+
+std::int64_t now_seconds();  // since 1970
 
 // The lock of a session: absent if another process holds it. Throws std::system_error.
 std::optional<UniqueFd> try_lock(const std::filesystem::path& lock_file);

@@ -46,6 +46,10 @@ std::uint64_t bounding_set() {
 bool is_bind(const SpecMount& mount) { return mount.type == "bind"; }
 
 // Devices come to a session by their own mounts, never by what a folder holds.
+SpecMount tmpfs_mount(const Tmpfs& tmpfs) {
+  return {.destination = tmpfs.destination, .type = "tmpfs", .source = "tmpfs", .options = tmpfs.options, .wish = true};
+}
+
 SpecMount volume_mount(const Volume& volume) {
   auto mount =
       bind_mount(volume.source, volume.destination, volume.read_only, !std::filesystem::is_directory(volume.source));
@@ -137,22 +141,33 @@ void settle_targets(const Rootfs& rootfs, std::vector<SpecMount>& mounts) {
     settle_target(rootfs, mount);
     if (mount.destination == wanted) continue;
     // Masks and read-only paths go by these names.
-    if (!is_bind(mount))
+    if (!is_bind(mount) && !mount.wish)
       fail<CorruptData>("the image's {} leads to {}: no session runs like that", wanted, mount.destination);
     if (lies_under(mount, before))
       fail<CorruptData>("the image's {} leads to {}, which is not the image's", wanted, mount.destination);
   }
 }
 
+// What the machine says in /etc, for a session of this host name ("" = the machine's own). Absent if it says nothing.
+std::optional<std::string> network_file(const std::string& name, const std::string& hostname) {
+  if (name == "hostname" && !hostname.empty()) return hostname + "\n";
+  const auto bytes = read_file_if_there(std::filesystem::path("/etc") / name, kMaxHostFileBytes);
+  if (!bytes) return std::nullopt;
+  auto text = std::string(as_text(*bytes));
+  if (name == "hosts" && !hostname.empty())
+    text += fmt::format("{}127.0.1.1\t{}\n", text.empty() || text.ends_with('\n') ? "" : "\n", hostname);
+  return text;
+}
+
 // With the machine's network come its names. Copies, as the session's root may write to them.
-std::vector<SpecMount> copy_network_files(const SessionFolder& folder, bool network) {
+std::vector<SpecMount> copy_network_files(const SessionFolder& folder, const CommandOptions& options) {
   std::vector<SpecMount> mounts;
   for (const std::string name : {"resolv.conf", "hosts", "hostname"}) {
-    if (!network && name == "resolv.conf") continue;
-    const auto host = read_file_if_there(std::filesystem::path("/etc") / name, kMaxHostFileBytes);
-    if (!host) continue;
+    if (!options.network && name == "resolv.conf") continue;
+    const auto text = network_file(name, options.hostname);
+    if (!text) continue;
     const auto copy = folder.etc() / name;
-    write_file_atomically(copy, *host, 0644);
+    write_file_atomically(copy, as_bytes(*text), 0644);
     mounts.push_back(bind_mount(copy, "/etc/" + name, false, true));
   }
   return mounts;
@@ -232,7 +247,9 @@ void add_own_volumes(std::vector<SpecMount>& mounts, const SupervisorJob& job, c
       auto mount = volume_mount(volume);
       settle_target(rootfs, mount);
       // There the runtime would make the place itself, in a folder of the machine.
-      if (lies_under(mount, std::span(mounts).first(users_end))) fail<Unsupported>("another mount is in the way");
+      const auto users = std::span(mounts).first(users_end);
+      if (lies_under(mount, users) && !mount_of(mount.destination, users)->wish)
+        fail<Unsupported>("another mount is in the way");
       mounts.push_back(std::move(mount));
     } catch (const std::exception& error) {
       events.say(fmt::format("{} is not mounted in the session: {}", volume.destination, error.what()));
@@ -246,8 +263,12 @@ SessionSpec machine_spec(const SupervisorJob& job, const UserIds& own_ids) {
   spec.id = job.session->record.id;
   spec.own_ids = own_ids;
   spec.in_user_namespace = !job.ids.is_root || !own_ids.is_root;
-  spec.hostname = host_name();
+  spec.hostname = job.options.hostname.empty() ? host_name() : job.options.hostname;
+  spec.read_only = job.options.read_only;
   spec.mounts = usual_mounts(spec.in_user_namespace, own_ids.is_root ? job.ids.gids : own_ids.gids);
+  if (job.options.shm_bytes != 0)
+    std::ranges::find(spec.mounts, "/dev/shm", &SpecMount::destination)
+        ->options.push_back(fmt::format("size={}", job.options.shm_bytes));
   spec.own_network = !job.options.network;
   spec.capabilities = default_capabilities(bounding_set());
   spec.masked_paths = default_masked_paths();
@@ -259,7 +280,7 @@ SessionSpec machine_spec(const SupervisorJob& job, const UserIds& own_ids) {
 SessionSpec make_spec(const SupervisorJob& job, const Rootfs& rootfs, const SupervisorEvents& events) {
   auto spec = machine_spec(job, job.own_ids);
   const auto& folder = job.session->folder;
-  auto network_files = copy_network_files(folder, job.options.network);
+  auto network_files = copy_network_files(folder, job.options);
   std::optional<MakeFilesOf> made_by_session;
   if (!job.own_ids.is_root) made_by_session.emplace(job.own_ids);
   spec.rootfs = folder.merged();
@@ -276,6 +297,7 @@ SessionSpec make_spec(const SupervisorJob& job, const Rootfs& rootfs, const Supe
       job.environment);
   settle_targets(rootfs, spec.mounts);
   add_network_files(spec.mounts, std::move(network_files), rootfs, events);
+  for (const auto& tmpfs : job.options.tmpfs) spec.mounts.push_back(tmpfs_mount(tmpfs));
   for (const auto& volume : job.options.volumes) spec.mounts.push_back(volume_mount(volume));
   settle_targets(rootfs, spec.mounts);
   add_own_volumes(spec.mounts, job, rootfs, events);
@@ -396,15 +418,29 @@ std::unique_ptr<Runtime> choose_for(const SupervisorJob& job, SignalInbox& inbox
   return choose_runtime(wish, events.say);
 }
 
+// Throws Unsupported if they would not hold and must.
+Limits limits_that_hold(const SupervisorJob& job, const Runtime& runtime, const SupervisorEvents& events) {
+  const auto why_not = why_not_held(job.options.limits, runtime.name(), job.ids.is_root);
+  if (why_not.empty()) return job.options.limits;
+  if (job.options.limits.must_hold)
+    fail<Unsupported>("{}: the session would not be held to it (--limits best-effort runs it all the same)", why_not);
+  events.say(fmt::format("without limits: {}", why_not));
+  return {};
+}
+
 int run_command(const SupervisorJob& job, const SessionSpec& spec, Runtime& runtime, SignalInbox& inbox, int lifeline,
                 const SupervisorEvents& events) {
   const auto process = runtime.start(spec, job.session->folder, [&inbox] { inbox.restore_mask(); });
-  const auto attempt = AttemptLoop(runtime, inbox, lifeline, !job.terminal, events).run(process);
+  auto noting = events;
+  // Written down before anybody hears of it: who does may want to enter it.
+  noting.ready = [&](const std::string& name) {
+    job.session->record.runtime = name;
+    job.store->write_record(job.session->folder, job.session->record);
+    events.ready(name);
+  };
+  const auto attempt = AttemptLoop(runtime, inbox, lifeline, !job.terminal, noting).run(process);
   if (attempt.abandoned) return 128 + SIGKILL;
-  if (attempt.ready) {
-    job.session->record.runtime = runtime.name();
-    return shell_status(attempt.wait_status);
-  }
+  if (attempt.ready) return shell_status(attempt.wait_status);
   const auto failure = runtime.failure(attempt.wait_status);
   if (failure.told) events.told();
   if (failure.status != kOwnFailure) {
@@ -438,10 +474,14 @@ int run_session_here(const SupervisorJob& job, const TerminalKeeper& terminal, S
     show_with_ids(job.lower, own_namespace);
   }
   mount_overlay(job.lower, job.session->folder,
-                {.in_user_namespace = !job.ids.is_root, .keep_after_crash = !job.session->record.remove_at_exit});
+                {.in_user_namespace = !job.ids.is_root,
+                 .is_new = job.session->is_new,
+                 .keep_after_crash = !job.session->record.remove_at_exit});
   const auto rootfs = Rootfs::open(job.session->folder.merged());
   auto spec = make_spec(job, rootfs, events);
   check_user(*runtime, spec.user, job.own_ids.is_root ? job.ids : job.own_ids);
+  spec.limits = limits_that_hold(job, *runtime, events);
+  job.session->record.user = spec.user.name.empty() ? std::to_string(spec.user.uid) : spec.user.name;
   if (job.options.volumes.empty()) {  // a volume may hold the command
     const auto executable = find_executable(rootfs, spec.args.front(), spec.env, spec.working_dir);
     if (executable != Executable::kFound) {
@@ -473,8 +513,8 @@ void clean_up(const SupervisorJob& job, int status) {
   if (record.remove_at_exit) return remove_session_folder(folder);
   record.exit_status = status;
   record.upper_bytes = bytes_on_disk(folder.upper());
-  for (const auto& dir : {folder.bundle(), folder.runtime_state(), folder.etc()})
-    if (std::filesystem::exists(dir)) remove_tree(dir);
+  for (const auto& dir : folder.of_one_run())
+    if (dir != folder.merged() && std::filesystem::exists(dir)) remove_tree(dir);
   job.store->write_record(folder, record);
 }
 

@@ -77,12 +77,6 @@ void map_ids(pid_t child, const UserIds& ids) {
   write_proc_file(child, "gid_map", ids.gids.to_map_file());
 }
 
-void become_root_inside(const UserIds& ids) {
-  if (::syscall(SYS_setresgid, 0, 0, 0) != 0 || ::syscall(SYS_setresuid, 0, 0, 0) != 0)
-    fail_errno("become root of the user namespace");
-  if ((ids.needs_helpers || ids.made_by_root) && ::setgroups(0, nullptr) != 0) fail_errno("drop supplementary groups");
-}
-
 int run_inside(const std::function<int()>& body, const UserIds& ids, Pipe& mapped) {
   try {
     mapped.write_end.reset();
@@ -98,6 +92,12 @@ int run_inside(const std::function<int()>& body, const UserIds& ids, Pipe& mappe
 }
 
 }  // namespace
+
+void become_root_inside(const UserIds& ids) {
+  if (::syscall(SYS_setresgid, 0, 0, 0) != 0 || ::syscall(SYS_setresuid, 0, 0, 0) != 0)
+    fail_errno("become root of the user namespace");
+  if ((ids.needs_helpers || ids.made_by_root) && ::setgroups(0, nullptr) != 0) fail_errno("drop supplementary groups");
+}
 
 pid_t start_in_namespaces(int clone_flags, const UserIds& ids, const std::function<int()>& body) {
   auto mapped = Pipe::make();

@@ -18,6 +18,9 @@ pid_t start_in_namespaces(int clone_flags, const UserIds& ids, const std::functi
 // A user namespace with `ids` (not those of root) in which nothing runs: mounts are shown with the owners of one.
 UniqueFd make_user_namespace(const UserIds& ids);
 
+// In a user namespace with these ids, made here or entered: this process is its root from now on, in no other group.
+void become_root_inside(const UserIds& ids);
+
 // waitpid() to the end, EINTR retried; the status as wait(2) gives it.
 int wait_for(pid_t child);
 // As a shell reports it: the exit status, or 128 + signal.

@@ -51,7 +51,7 @@ int run_in_child(const std::filesystem::path& log_dir, const fuse::SessionReques
       fail_errno("become user {}", options.uid);
     ::prctl(PR_SET_DUMPABLE, 1);  // as after an exec; a change of user alone hides our own /proc entries from us
     const auto result = fuse::run_session(
-        request, [] { std::fprintf(stderr, "[ready]\n"); },
+        request, [](const std::string&) { std::fprintf(stderr, "[ready]\n"); },
         [](const std::string& text) { std::fprintf(stderr, "[say] %s\n", text.c_str()); });
     if (options.after) options.after();
     if (!result.failure.empty()) std::fprintf(stderr, "[failure] %s\n", result.failure.c_str());

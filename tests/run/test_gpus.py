@@ -66,7 +66,7 @@ def runtimes():
 
 def check(varve, image, cdi, runtime):
     def run(*command, gpus=("--gpus", "all"), rm=("--rm",)):
-        return varve.run("run", *rm, "--runtime", runtime, "--cdi-spec-dir", cdi, *gpus, "-v", image, "--", *command)
+        return varve.run("-v", "run", *rm, "--runtime", runtime, "--cdi-spec-dir", cdi, *gpus, image, "--", *command)
 
     def output(*command, **how):
         done = run(*command, **how)
@@ -166,7 +166,7 @@ class Toolkit:
             path.chmod(0o755)
 
     def run(self, *command, gpus=("--gpus", "all"), runtime="auto"):
-        done = self.varve.run("run", "--rm", "-v", "--runtime", runtime, "--cdi-spec-dir", self.work / "no-cdi", *gpus, self.image, "--", *command)
+        done = self.varve.run("-v", "run", "--rm", "--runtime", runtime, "--cdi-spec-dir", self.work / "no-cdi", *gpus, self.image, "--", *command)
         return done.returncode, done.stdout.decode(errors="replace"), done.stderr.decode(errors="replace")
 
 

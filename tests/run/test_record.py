@@ -182,7 +182,7 @@ def as_nobody(work, image):
     os.environ.update(HOME=str(home), XDG_RUNTIME_DIR=str(home))
     with program.Varve(home) as varve:
         runner = Runner(varve, image, "fuse", home)
-        seen = runner.recorded("sh", "-c", f"cat /{SITE}/varve_recorder.pth; env", options=("-v",))
+        seen = runner.recorded("sh", "-c", f"cat /{SITE}/varve_recorder.pth; env", options=("--verbose",))
         expect(seen.kinds() == ["start", "launch", "end"] and "user" in seen.start, seen.records)
         expect("VARVE_USAGE_SPOOL=/run/varve/spool" in runner.out and "varve_recorder" in runner.out, runner.out)
         expect(runner.err.count("which files of the image the session opens is not recorded") == 1, runner.err)

@@ -163,6 +163,77 @@ def check_callers_descriptors(work, image):
                 pass
 
 
+def check_words(varve, image):
+    """The words behind the image are the command, as container engines have it; those before are Varve's."""
+    def said(*words, status=0):
+        done = varve.run(*words)
+        expect(done.returncode == status, f"{words}: exit {done.returncode}: {done.stderr.decode(errors='replace')}")
+        return done.stdout.decode() if status == 0 else done.stderr.decode()
+
+    expect(said("run", "--rm", image, "sh", "-c", "echo $0 $1", "--rm", "-v") == "--rm -v\n", "options behind the image are the command's")
+    expect(said("run", "--rm", image, "sh", "-c", "echo $0 $1", "--", "x") == "-- x\n", "also a --")
+    expect(said("run", image, "--rm", "--env", "A=b", "--", "sh", "-c", "echo $A") == "b\n", "options between image and -- are Varve's, as ever")
+    expect(said("run", "--rm", "--entrypoint", "/bin/sh", image, "-c", "echo entered") == "entered\n", "a command that begins with an option")
+    expect(said("run", "--rm", "-v", f"{varve.work}:/x:ro", "-eA=b", image, "sh", "-c", "ls -d /x/state; echo $A") == "/x/state\nb\n", "-v is a volume")
+    expect("INFO" in said("-v", "run", "--rm", "--limits", "best-effort", "--memory", "1GB", "--runtime", "none", image, "sh", "-c", "exit 9", status=9).upper(), "-v before it says more")
+    for words, text in ((("--mode", "bogus"), "bogus"), (("--network", "bogus"), "bogus"), (("--runtime", "bogus"), "bogus"), (("--memory", "lots"), "--memory"), (("--memory", "1kB"), "6MiB"),
+                        (("--cpus", "-1"), "--cpus"), (("--hostname", "a b"), "--hostname"), (("--tmpfs", "x"), "--tmpfs"), (("--tmpfs", "/x:size=1,uid=0"), "uid=0"), (("--json",), "--stats"),
+                        (("--limits", "maybe"), "--limits")):
+        expect(text in said("run", *words, image, "true", status=2), f"{words} is wrong usage and named")
+    expect("--entrypoint ''" in said("run", "--rm", "--entrypoint", "", image, status=125), "an empty entrypoint leaves no command")
+
+
+def check_life(varve, image, work):
+    """A session that is left running, looked into, ended and gone on with."""
+    variables = work / "variables"
+    variables.write_text("# of a file\n\nFILE=from file\nBOTH=file\nHANDED_ON\n")
+    varve.environment["HANDED_ON"] = "by name"
+    started = varve.json("run", "-d", "--name", "lab", "--env-file", variables, "-e", "BOTH=option", "--hostname", "lab", image, "sh", "-c",
+                         "echo $FILE $BOTH $HANDED_ON; echo to stderr >&2; touch /mine; trap 'exit 6' TERM; while :; do sleep 0.02; done")
+    del varve.environment["HANDED_ON"]
+    expect(started["name"] == "lab" and started["status"] == "running" and program.is_running(started["pid"]) and started["user"] == "root", started)
+    [listed] = varve.json("session", "ls")["sessions"]
+    for field in ("name", "pid", "command", "user", "status", "started", "bytes", "state", "upper_bytes", "exit_status", "id"):
+        expect(field in listed, f"{field} is missing in {listed}")
+    table = varve.run("session", "ls", check=True).stdout.decode()
+    expect("lab" in table and "running" in table and str(started["pid"]) in table, table)
+    follower = subprocess.Popen([varve.binary, "session", "logs", "-f", "lab"], env=varve.environment, stdout=subprocess.PIPE, stdin=subprocess.DEVNULL)
+    done = varve.run("session", "exec", "lab", "sh", "-c", "echo $FILE; ls /mine; cat /etc/hostname; exit 5")
+    expect(done.returncode == 5 and done.stdout == b"from file\n/mine\nlab\n", done)
+    done = varve.run("session", "exec", "-e", "FILE=mine", "lab", "--", "sh", "-c", "echo $FILE")
+    expect(done.stdout == b"mine\n", done)
+    expect(varve.run("session", "exec", "lab").returncode == 2, "a command is wanted")
+    expect(varve.run("session", "exec", "nobody", "true").returncode == 125, "no such session")
+    refused = varve.run("session", "start", "lab")
+    expect(refused.returncode == 125 and b"is running" in refused.stderr, refused)
+    refused = varve.run("session", "rm", "lab")
+    expect(refused.returncode == 2, refused)
+    varve.run("session", "stop", "lab", "--time", "1m", check=True)
+    said = follower.communicate(timeout=60)[0].decode()
+    expect(said == "from file option by name\nto stderr\n" or sorted(said.splitlines()) == ["from file option by name", "to stderr"], said)
+    [ended] = varve.json("session", "ls")["sessions"]
+    expect(ended["status"] == "ended" and ended["exit_status"] == 6 and ended["pid"] is None, ended)
+    # Its options are those of the first time, whatever this shell's variables say.
+    expect(varve.run("session", "start", "-d", "lab", check=True).stdout == b"lab\n", "the name is printed")
+    expect(varve.run("session", "exec", "lab", "sh", "-c", "echo $HANDED_ON; ls /mine", check=True).stdout == b"by name\n/mine\n", "files and variables are kept")
+    [again] = varve.json("session", "ls")["sessions"]
+    expect(again["id"] == started["id"] and again["image_digest"] == started["image_digest"] and again["pid"] != started["pid"], again)
+    # As after a crash of the machine: all that held it is gone at once.
+    holder = int(Path(f"/proc/{again['pid']}/stat").read_text().rpartition(")")[2].split()[1])
+    os.kill(holder, signal.SIGSTOP), os.kill(again["pid"], signal.SIGKILL), os.kill(holder, signal.SIGKILL)
+    varve.run("session", "stop", "lab", check=True)
+    [killed] = varve.json("session", "ls")["sessions"]
+    expect(killed["status"] == "killed" and killed["pid"] is None, killed)
+    varve.run("session", "start", "-d", "lab", check=True)
+    varve.run("session", "stop", "lab", "--time", "0", check=True)
+    varve.run("session", "rm", "lab", check=True)
+    for words, status, text in ((("run", "-d", "--rm", image, "/no/such/command"), 127, b"/no/such/command"), (("run", "-d", "--rm", image + "-none", "sh"), 125, b"-none"),
+                                (("session", "start", "lab"), 125, b"no session lab"), (("session", "stop", "lab"), 1, b"no session lab"), (("session", "logs", "lab"), 1, b"no session lab")):
+        done = varve.run(*words)
+        expect(done.returncode == status and text in done.stderr and done.stdout == b"", done)
+    expect(varve.json("session", "ls")["sessions"] == [], "nothing is left")
+
+
 def main():
     program.need_root(), program.need_fuse(), program.need_tools("ldd", *TOOLS)
     with program.work_folder() as work:
@@ -172,6 +243,9 @@ def main():
             check_rootfs(varve, work)
             check_callers_descriptors(work, image)
             check_unindexed(varve, work)
+            check_words(varve, image)
+            check_life(varve, image, work)
+            print("words, and the life of a session that is left running, are right", flush=True)
             for mode in program.modes():
                 runner = Runner(varve, image, mode)
                 check_config(runner)

@@ -1,0 +1,119 @@
+#include "fuse/session/session_log.h"
+
+#include <fcntl.h>
+#include <sys/stat.h>
+#include <unistd.h>
+
+#include <algorithm>
+#include <array>
+#include <utility>
+
+#include "core/base/clock.h"
+#include "core/base/errors.h"
+#include "core/base/file.h"
+
+namespace varve::fuse {
+namespace {
+
+constexpr std::chrono::milliseconds kFollowLook{100};
+
+UniqueFd open_to_read(const std::filesystem::path& path) {
+  UniqueFd file(::open(path.c_str(), O_RDONLY | O_NOFOLLOW | O_CLOEXEC));
+  if (!file && errno != ENOENT) fail_errno("open {}", path.string());
+  return file;
+}
+
+bool is_at(const UniqueFd& file, const std::filesystem::path& path) {
+  struct stat open {};
+  struct stat there {};
+  return ::fstat(file.get(), &open) == 0 && ::stat(path.c_str(), &there) == 0 && open.st_ino == there.st_ino &&
+         open.st_dev == there.st_dev;
+}
+
+void show_rest(const UniqueFd& file, const LogReading& reading, const CancelFlag& cancel) {
+  std::array<char, 65536> bytes;
+  while (!cancel.cancelled()) {
+    const auto got = ::read(file.get(), bytes.data(), bytes.size());
+    if (got < 0 && errno == EINTR) continue;
+    if (got < 0) fail_errno("read the session's log");
+    if (got == 0) return;
+    reading.show(std::string_view(bytes.data(), std::size_t(got)));
+  }
+}
+
+// The files as they follow each other at one moment.
+std::pair<UniqueFd, UniqueFd> open_both(const SessionFolder& folder) {
+  for (;;) {
+    auto earlier = open_to_read(folder.earlier_output());
+    auto last = open_to_read(folder.output());
+    // Else the one became the other while we looked.
+    if (!last || !earlier || is_at(earlier, folder.earlier_output())) return {std::move(earlier), std::move(last)};
+  }
+}
+
+}  // namespace
+
+SessionLog::SessionLog(SessionFolder folder, std::uint64_t max_file_bytes)
+    : folder_(std::move(folder)), max_file_bytes_(max_file_bytes) {
+  open_last();
+}
+
+void SessionLog::open_last() {
+  file_ = open_file(folder_.output(), O_WRONLY | O_APPEND | O_CREAT | O_NOFOLLOW, 0600);
+  file_bytes_ = file_size(file_.get(), folder_.output());
+}
+
+void SessionLog::begin_anew() {
+  try {
+    if (::rename(folder_.output().c_str(), folder_.earlier_output().c_str()) != 0)
+      fail_errno("rename {}", folder_.output().string());
+    open_last();
+  } catch (const std::system_error&) {  // no room for another file, or the session is removed: what is open stays small
+    if (::ftruncate(file_.get(), 0) == 0) file_bytes_ = 0;
+  }
+}
+
+bool SessionLog::append(ByteView bytes) {
+  while (!bytes.empty()) {
+    const auto put = ::write(file_.get(), bytes.data(), bytes.size());
+    if (put < 0 && errno == EINTR) continue;
+    if (put <= 0) {
+      lost_bytes_ += bytes.size();
+      return false;
+    }
+    file_bytes_ += std::uint64_t(put);
+    bytes = bytes.subspan(std::size_t(put));
+  }
+  return true;
+}
+
+void SessionLog::write(ByteView bytes) {
+  if (file_bytes_ != 0 && file_bytes_ + bytes.size() > max_file_bytes_) begin_anew();
+  if (const auto lost = std::exchange(lost_bytes_, 0);
+      lost != 0 && !append(as_bytes(fmt::format("\n[varve: {} bytes found no room on the disk]\n", lost)))) {
+    lost_bytes_ = lost + bytes.size();
+    return;
+  }
+  append(bytes);
+}
+
+void read_log(const SessionFolder& folder, const LogReading& reading, const CancelFlag& cancel) {
+  auto [earlier, last] = open_both(folder);
+  if (!last && !earlier)
+    fail<NotFound>("the session has no log: it was not started with -d, and what it said went to its terminal");
+  if (earlier) show_rest(earlier, reading, cancel);
+  while (last && !cancel.cancelled()) {
+    const bool goes_on = reading.follow && reading.running();
+    const bool is_last = is_at(last, folder.output());  // asked before the rest is read: nothing is added to it later
+    show_rest(last, reading, cancel);
+    if (auto next = is_last ? UniqueFd() : open_to_read(folder.output())) {
+      last = std::move(next);
+    } else if (goes_on) {
+      Clock::system().sleep_for(kFollowLook);
+    } else {
+      return;
+    }
+  }
+}
+
+}  // namespace varve::fuse
