@@ -14,6 +14,7 @@ namespace varve::codec {
 namespace {
 
 using internal::kTarBlock;
+using internal::padding_of;
 using internal::PaxRecords;
 using internal::PaxSparse;
 using internal::TarDialect;
@@ -24,8 +25,6 @@ using internal::TarPlace;
 constexpr std::size_t kMaxGlobalPaxBytes = 64 * 1024;
 
 enum class Step { kHeader, kExtension, kOldSparseMap, kSparseMapInData, kContent, kSkip, kPadding, kEnd };
-
-std::uint64_t padding_of(std::uint64_t size) { return (kTarBlock - size % kTarBlock) % kTarBlock; }
 
 FileType type_of(const TarHeader& header, const TarPlace& place) {
   switch (header.typeflag) {

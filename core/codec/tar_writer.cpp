@@ -16,6 +16,7 @@ namespace varve::codec {
 namespace {
 
 using internal::kTarBlock;
+using internal::padding_of;
 
 // The fields of a header block: offset and length (IEEE 1003.1, ustar Header Block).
 struct Field {
@@ -28,8 +29,6 @@ constexpr std::uint64_t kMaxSevenDigits = 07777777;  // octal, with the NUL behi
 constexpr std::uint64_t kMaxElevenDigits = 077777777777;
 
 constexpr std::array<std::byte, kTarBlock> kZeros{};
-
-std::size_t padding_of(std::uint64_t bytes) { return std::size_t((kTarBlock - bytes % kTarBlock) % kTarBlock); }
 
 class Header {
  public:
