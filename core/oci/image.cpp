@@ -108,12 +108,18 @@ void check_layers(const Image& image, std::string_view what) {
                       image.config.diff_ids.size());
 }
 
-}  // namespace
+// A config that names no platform fits any.
+void check_platform(const Image& image, const Platform& wanted) {
+  const auto& offered = image.config.platform;
+  if (offered.os.empty() || offered.architecture.empty() || platform_distance(wanted, offered) >= 0) return;
+  fail<NotFound>("{}: image {} is for {}, not for {}; leave out --platform, or name an image for it", image.typed(),
+                 image.digest().to_string(), offered.normalised().to_string(), wanted.normalised().to_string());
+}
 
-Image open_image(std::shared_ptr<Repository> repository, std::string_view selector, const Platform& platform) {
+Image open_chosen(std::shared_ptr<Repository> repository, std::string_view selector, Document document) {
   Image image;
   image.selector = selector;
-  image.document = choose_image(*repository, repository->manifest(selector), platform);
+  image.document = std::move(document);
   const auto what = document_name(*repository, image.document.descriptor.digest);
   image.manifest = Manifest::parse(image.document.bytes, image.document.descriptor.media_type, what);
   if (!image.manifest.artifact_type.empty() || image.manifest.config.media_type == kEmptyJsonType)
@@ -125,18 +131,39 @@ Image open_image(std::shared_ptr<Repository> repository, std::string_view select
   return image;
 }
 
+}  // namespace
+
+Image open_image(std::shared_ptr<Repository> repository, std::string_view selector, const Platform& platform) {
+  auto chosen = choose_image(*repository, repository->manifest(selector), platform);
+  return open_chosen(std::move(repository), selector, std::move(chosen));
+}
+
 ImageRequest ImageRequest::parse(std::string_view reference, const std::string& platform,
                                  const RegistryOptions& registry) {
   ImageRequest request{.reference = Reference::parse(reference), .registry = registry};
+  request.text = reference;
   if (!platform.empty()) request.platform = Platform::parse(platform);
   return request;
 }
 
 Image open_image(const ImageRequest& request) {
-  auto image =
-      open_image(open_repository(request.reference, request.registry), request.reference.selector(), request.platform);
+  const auto repository = open_repository(request.reference, request.registry);
+  const auto selector = request.reference.selector();
+  auto document = repository->manifest(selector);
+  const bool is_list = is_index_media_type(document.descriptor.media_type);
+  auto image = open_chosen(
+      repository, selector,
+      choose_image(*repository, std::move(document), request.platform.value_or(Platform::of_this_machine())));
+  image.reference = request.text;
   image.registry = request.registry;
+  if (request.platform && !is_list) check_platform(image, *request.platform);
   return image;
+}
+
+std::string Image::typed() const {
+  if (!reference.empty()) return reference;
+  const auto separator = selector.empty() ? "" : selector.starts_with("sha256:") ? "@" : ":";
+  return repository->name() + separator + selector;
 }
 
 }  // namespace varve::oci

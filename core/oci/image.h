@@ -17,9 +17,12 @@ struct Image {
   Bytes config_json;
   std::string selector;      // as it was asked for: a tag, the digest of a manifest or of a list, or "" where the
                              // repository holds one image
+  std::string reference;     // the same with its repository, as it was typed; "" if it was opened without one
   RegistryOptions registry;  // for further repositories: its index may come from another one
 
   const Digest& digest() const { return document.descriptor.digest; }
+  // What to type for this very image: `reference`, or what means the same.
+  std::string typed() const;
 };
 
 struct ImageRequest {
@@ -27,13 +30,15 @@ struct ImageRequest {
   static ImageRequest parse(std::string_view reference, const std::string& platform, const RegistryOptions& registry);
 
   Reference reference;
-  Platform platform = Platform::of_this_machine();
+  std::string text = {};                  // the reference as it was typed
+  std::optional<Platform> platform = {};  // absent: this machine's, or whatever the only image there is for
   RegistryOptions registry;
 };
 
 // Resolves tag and platform (through nested indexes up to kMaxIndexDepth), reads and checks manifest and config: number
 // of diff_ids equals number of layers, nondistributable layers named in the error, schema 1 refused. Throws NotFound
-// listing the platforms that are there if none fits.
+// listing the platforms that are there if none fits; a platform that was asked for must fit an image without a list,
+// too.
 Image open_image(const ImageRequest& request);
 // The same where the repository is open already.
 Image open_image(std::shared_ptr<Repository> repository, std::string_view selector, const Platform& platform);

@@ -120,5 +120,22 @@ TEST_F(ImageTest, RefusesAnArtifact) {
   EXPECT_THROW(open("chart", "linux/amd64"), Unsupported);
 }
 
+TEST_F(ImageTest, APlatformThatIsAskedForMustFitAnImageWithoutAListToo) {
+  put_image("linux/arm64", "v1");
+  const auto open_for = [&](const std::string& platform) {
+    return open_image(ImageRequest::parse(repository_->name() + ":v1", platform, {}));
+  };
+  EXPECT_EQ(open_for("linux/arm64").config.platform.architecture, "arm64");
+  EXPECT_NO_THROW(open_for("")) << "whoever asks for nothing gets what there is";
+  try {
+    open_for("linux/amd64");
+    FAIL();
+  } catch (const NotFound& error) {
+    EXPECT_THAT(error.what(), testing::AllOf(HasSubstr(repository_->name() + ":v1"), HasSubstr("is for linux/arm64"),
+                                             HasSubstr("not for linux/amd64")));
+  }
+  EXPECT_THROW(open_for("foo"), UsageError);
+}
+
 }  // namespace
 }  // namespace varve::oci

@@ -11,6 +11,7 @@
 #include "core/base/file.h"
 #include "core/base/log.h"
 #include "core/oci/internal/descriptor_json.h"
+#include "core/oci/internal/file_blob.h"
 
 namespace varve::oci {
 namespace {
@@ -19,7 +20,6 @@ using nlohmann::json;
 
 constexpr std::string_view kAttestation = "vnd.docker.reference.type";
 constexpr std::uint64_t kMaxLayoutFileBytes = 4096;
-constexpr std::size_t kReadBytes = 256 * 1024;
 
 std::string annotation(const Descriptor& entry, std::string_view name) {
   const auto found = entry.annotations.find(std::string(name));
@@ -295,7 +295,8 @@ Document LayoutRepository::manifest(std::string_view selector) {
   int best_match = 3;
   std::string tags;
   visit_entries([&](const Descriptor& entry) {
-    if (const auto tag = shown_tag(entry); !tag.empty() && !tag_subject(tag)) tags += (tags.empty() ? "" : ", ") + tag;
+    if (const auto tag = shown_tag(entry); !tag.empty() && use_of_tag(tag).empty())
+      tags += (tags.empty() ? "" : ", ") + tag;
     const auto match = tag_match(entry, selector);
     if (!match || *match >= best_match) return false;
     best = entry;
@@ -312,24 +313,12 @@ Document LayoutRepository::manifest(std::string_view selector) {
 
 void LayoutRepository::read_blob(const Descriptor& blob, ByteRange range, const ByteSink& sink) {
   const auto what = name() + " " + blob.digest.to_string();
-  if (!range.fits_in(blob.size))
-    fail<CorruptData>("{}: range {}+{} lies outside its {} bytes", what, range.offset, range.length, blob.size);
   UniqueFd fd(::open(blob_path(blob.digest).c_str(), O_RDONLY | O_CLOEXEC));
   if (!fd && (errno == ENOENT || errno == ENOTDIR)) fail<NotFound>("{}: no such blob", what);
   if (!fd) fail_errno("open {}", what);
   if (const auto size = file_size(fd.get(), what); size != blob.size)
     fail<CorruptData>("{}: {} bytes, but the manifest says {}", what, size, blob.size);
-  const bool whole = range.length == blob.size;
-  Sha256 hash;
-  Bytes buffer(std::min<std::uint64_t>(range.length, kReadBytes));
-  for (std::uint64_t done = 0; done < range.length;) {
-    const auto part = std::span(buffer).first(std::min<std::uint64_t>(buffer.size(), range.length - done));
-    pread_exactly(fd.get(), range.offset + done, part, what);
-    if (whole) hash.update(part);
-    done += part.size();
-    sink(part);
-  }
-  if (whole && hash.finish() != blob.digest) fail<CorruptData>("{}: the content does not match the digest", what);
+  internal::read_file_blob(fd.get(), 0, blob, range, sink, what);
 }
 
 bool LayoutRepository::has_blob(const Descriptor& blob) {

@@ -41,6 +41,11 @@ std::optional<int> variant_level(const Platform& platform) {
   return std::nullopt;
 }
 
+// GOARCH names of Linux: "foo" alone is a slip, and no architecture that no image has.
+constexpr std::array<std::string_view, 14> kArchitectures = {"386",     "amd64",   "arm",      "arm64",  "loong64",
+                                                             "mips",    "mips64",  "mips64le", "mipsle", "ppc64",
+                                                             "ppc64le", "riscv64", "s390x",    "wasm"};
+
 bool is_plain_word(std::string_view word) {
   return !word.empty() && word.size() <= 64 && std::all_of(word.begin(), word.end(), [](unsigned char c) {
     return std::isalnum(c) || c == '_' || c == '-' || c == '.';
@@ -60,6 +65,9 @@ Platform Platform::parse(std::string_view text) {
   if (parts.size() > 3 || !std::all_of(parts.begin(), parts.end(), is_plain_word))
     fail<UsageError>("'{}' is no platform; write os/arch or os/arch/variant, as in linux/amd64", text);
   Platform platform{.os = "linux", .architecture = std::string(parts.back()), .variant = {}};
+  if (parts.size() == 1 &&
+      std::ranges::find(kArchitectures, platform.normalised().architecture) == kArchitectures.end())
+    fail<UsageError>("'{}' is no platform; write os/arch or os/arch/variant, as in linux/amd64", text);
   if (parts.size() >= 2) {
     platform.os = parts[0];
     platform.architecture = parts[1];

@@ -10,7 +10,7 @@ struct Platform {
   std::string architecture;  // GOARCH name: "amd64"
   std::string variant;       // "" if none
 
-  // "os/arch[/variant]" or "arch"; aliases such as x86_64 and aarch64 are normalised. Throws UsageError.
+  // "os/arch[/variant]" or a known "arch"; aliases such as x86_64 and aarch64 are normalised. Throws UsageError.
   static Platform parse(std::string_view text);
   static Platform of_this_machine();
   Platform normalised() const;

@@ -23,7 +23,7 @@ TEST(PlatformTest, NormalisesAliases) {
 }
 
 TEST(PlatformTest, RefusesWhatIsNoPlatform) {
-  for (const auto* text : {"", "/", "linux/", "linux/amd64/v1/x", "linux amd64", "linux//v7"})
+  for (const auto* text : {"", "/", "linux/", "linux/amd64/v1/x", "linux amd64", "linux//v7", "foo", "linux"})
     EXPECT_THROW(Platform::parse(text), UsageError) << text;
 }
 

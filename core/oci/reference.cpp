@@ -5,6 +5,7 @@
 #include <cctype>
 
 #include "core/base/errors.h"
+#include "core/oci/internal/archive_name.h"
 
 namespace varve::oci {
 namespace {
@@ -14,8 +15,10 @@ constexpr std::size_t kMaxNameBytes = 255;  // host and repository together, as 
 constexpr std::size_t kMaxReferenceBytes = 4096;
 
 // Transports of skopeo and podman that we do not read; without this they would be taken for repositories of docker.io.
-constexpr std::array<std::string_view, 8> kForeignTransports = {
-    "docker-archive:", "docker-daemon:", "containers-storage:", "dir:", "oci-archive:", "tarball:", "ostree:", "sif:"};
+constexpr std::array<std::string_view, 6> kForeignTransports = {
+    "docker-daemon:", "containers-storage:", "oci-archive:", "tarball:", "ostree:", "sif:"};
+constexpr std::string_view kDockerArchive = "docker-archive:";
+constexpr std::string_view kDirectory = "dir:";
 
 bool is_lower_or_digit(char c) { return (c >= 'a' && c <= 'z') || (c >= '0' && c <= '9'); }
 bool is_alnum(char c) { return std::isalnum(static_cast<unsigned char>(c)) != 0; }
@@ -103,6 +106,11 @@ std::size_t tag_colon(std::string_view text) {
   return text.find('/', last) == std::string_view::npos ? last : std::string_view::npos;
 }
 
+std::filesystem::path absolute_path(std::string_view text) {
+  auto path = std::filesystem::absolute(std::filesystem::path(text)).lexically_normal();
+  return path.has_filename() || path == path.root_path() ? path : path.parent_path();
+}
+
 Reference parse_layout(std::string_view text, std::string_view whole) {
   Reference reference{
       .kind = Reference::Kind::kLayout, .layout_dir = {}, .host = {}, .repository = {}, .tag = {}, .digest = {}};
@@ -114,10 +122,16 @@ Reference parse_layout(std::string_view text, std::string_view whole) {
     text = text.substr(0, colon);
   }
   if (text.empty()) fail<UsageError>("'{}' names no folder; write oci:DIR or oci:DIR:TAG", whole);
-  auto dir = std::filesystem::absolute(std::filesystem::path(text)).lexically_normal();
-  if (!dir.has_filename() && dir.has_parent_path() && dir != dir.root_path()) dir = dir.parent_path();
-  reference.layout_dir = std::move(dir);
+  reference.layout_dir = absolute_path(text);
   return reference;
+}
+
+// True where a user has most likely forgotten the "oci:".
+bool names_layout_folder(std::string_view text) {
+  text = text.substr(0, text.find('@'));
+  const auto dir = text.substr(0, tag_colon(text));
+  std::error_code ignored;
+  return !dir.empty() && std::filesystem::exists(std::filesystem::path(dir) / "oci-layout", ignored);
 }
 
 // Docker's rule: the first component is a host if it looks like one, else the image is at Docker Hub.
@@ -168,7 +182,36 @@ Reference parse_registry(std::string_view text, std::string_view whole) {
   return reference;
 }
 
+// FILE[:NAME[:TAG]], as skopeo has it: the file's name ends at the first colon.
+Reference parse_docker_archive(std::string_view text, std::string_view whole) {
+  Reference reference;
+  reference.kind = Reference::Kind::kDockerArchive;
+  if (text.rfind("@sha256:") != std::string_view::npos) reference.digest = take_digest(text, whole);
+  const auto colon = text.find(':');
+  if (colon != std::string_view::npos) reference.tag = internal::archive_name(text.substr(colon + 1));
+  text = text.substr(0, colon);
+  if (text.empty())
+    fail<UsageError>("'{}' names no file; write docker-archive:FILE or docker-archive:FILE:NAME:TAG", whole);
+  reference.path = absolute_path(text);
+  return reference;
+}
+
+Reference parse_directory(std::string_view text, std::string_view whole) {
+  Reference reference;
+  reference.kind = Reference::Kind::kDirectory;
+  if (text.rfind("@sha256:") != std::string_view::npos) reference.digest = take_digest(text, whole);
+  if (text.empty()) fail<UsageError>("'{}' names no folder; write dir:DIR", whole);
+  reference.path = absolute_path(text);
+  return reference;
+}
+
 }  // namespace
+
+std::string internal::archive_name(std::string_view text) {
+  const auto reference = parse_registry(text, text);
+  if (reference.digest) fail<UsageError>("'{}': images in a docker-archive have names, not digests", text);
+  return reference.host + "/" + reference.repository + ":" + *reference.tag;
+}
 
 Reference Reference::parse(std::string_view text) {
   const auto shown = text.substr(0, 300);
@@ -177,24 +220,42 @@ Reference Reference::parse(std::string_view text) {
     fail<UsageError>("'{}...': a reference longer than {} bytes", shown, kMaxReferenceBytes);
   if (text.find('\0') != std::string_view::npos) throw UsageError("an image reference holds a NUL byte");
   if (text.starts_with("oci:")) return parse_layout(text.substr(4), shown);
+  if (text.starts_with(kDockerArchive)) return parse_docker_archive(text.substr(kDockerArchive.size()), shown);
+  if (text.starts_with(kDirectory)) return parse_directory(text.substr(kDirectory.size()), shown);
   for (const auto transport : kForeignTransports)
     if (text.starts_with(transport))
-      fail<UsageError>("'{}': {} is not supported; write oci:DIR or docker://HOST/REPO", shown, transport);
+      fail<UsageError>("'{}': {} is not supported; write oci:DIR, docker-archive:FILE, dir:DIR or docker://HOST/REPO",
+                       shown, transport);
   if (text.starts_with("docker://")) return parse_registry(text.substr(9), shown);
   if (text.find("://") != std::string_view::npos)
     fail<UsageError>("'{}': write the registry without a scheme, or with docker://", shown);
+  if (names_layout_folder(text))
+    fail<UsageError>(
+        "'{0}' names an image of a registry, and there is a layout folder of that name: did you mean "
+        "oci:{0}? (docker://NAME means the registry)",
+        shown);
   return parse_registry(text, shown);
 }
 
 std::string Reference::to_string() const {
-  std::string text = kind == Kind::kLayout ? "oci:" + layout_dir.string() : "docker://" + host + '/' + repository;
+  auto text = (kind == Kind::kRegistry ? "docker://" : "") + repository_name();
   if (tag) text += ':' + *tag;
   if (digest) text += '@' + digest->to_string();
   return text;
 }
 
 std::string Reference::repository_name() const {
-  return kind == Kind::kLayout ? "oci:" + layout_dir.string() : host + "/" + repository;
+  switch (kind) {
+    case Kind::kLayout:
+      return "oci:" + layout_dir.string();
+    case Kind::kDockerArchive:
+      return std::string(kDockerArchive) + path.string();
+    case Kind::kDirectory:
+      return std::string(kDirectory) + path.string();
+    case Kind::kRegistry:
+      break;
+  }
+  return host + "/" + repository;
 }
 
 std::string Reference::selector() const {

@@ -64,6 +64,23 @@ TEST(ReferenceTest, ALayoutFolderThatExistsMayBeFollowedByAWholeImageName) {
   EXPECT_EQ(Reference::parse(reference.to_string()).selector(), reference.selector());
 }
 
+TEST(ReferenceTest, AForgottenOciIsGuessed) {
+  const test::TempDir dir;
+  const auto folder = dir.path().string();
+  const auto refusal = [](const std::string& text) -> std::string {
+    try {
+      Reference::parse(text);
+      return {};
+    } catch (const UsageError& error) {
+      return error.what();
+    }
+  };
+  EXPECT_EQ(refusal(folder + ":v1").find("did you mean"), std::string::npos);
+  write_file_atomically(dir / "oci-layout", as_bytes("{}"));
+  for (const auto& text : {folder, folder + ":v1", folder + "@sha256:" + std::string(64, 'a')})
+    EXPECT_NE(refusal(text).find("did you mean oci:" + text + "?"), std::string::npos) << refusal(text);
+}
+
 TEST(ReferenceTest, RefusesWhatIsNoReference) {
   for (const auto& text : {std::string(""),
                            std::string("oci:"),
@@ -86,7 +103,10 @@ TEST(ReferenceTest, RefusesWhatIsNoReference) {
                            std::string("a___b"),
                            std::string("a-"),
                            std::string("[::1/app"),
-                           std::string("docker-archive:file.tar"),
+                           std::string("docker-archive:"),
+                           std::string("docker-archive:f.tar:UPPER"),
+                           std::string("dir:"),
+                           std::string("docker-daemon:app"),
                            std::string("user:pass@host.example/app"),
                            "app:" + std::string(129, 't'),
                            "host.example/" + std::string(250, 'a'),

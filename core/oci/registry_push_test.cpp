@@ -217,6 +217,43 @@ TEST_F(RegistryPushTest, ReferrersGoUnderATagWhereTheApiIsMissing) {
   EXPECT_THAT(digests(open()->referrers(image.digest, "")), UnorderedElementsAre(first, second));
 }
 
+// An image of eighty layers must not get eighty tags.
+TEST_F(RegistryPushTest, ReferrersOfLayersGoUnderTheTagOfTheirImage) {
+  registry_.set([](Switches& s) { s.referrers_api = false; });
+  const auto image = subject();
+  const auto layer = add_blob(pattern(10));
+  const auto other = add_blob(pattern(20));
+  const auto repository = open();
+  const auto of_image = repository->put_manifest(artifact(image, "application/vnd.a"), kOciManifestType, "").digest;
+  const auto of_layer =
+      repository->put_part_manifest(artifact(layer, "application/vnd.l"), kOciManifestType, image.digest).digest;
+  const auto of_other =
+      repository->put_part_manifest(artifact(other, "application/vnd.l"), kOciManifestType, image.digest).digest;
+  EXPECT_EQ(registry_.manifest("team/app", internal::referrers_tag(layer.digest)), std::nullopt);
+  const auto parts = [&](const Descriptor& part) {
+    return digests(open()->part_referrers(part.digest, image.digest, "application/vnd.l"));
+  };
+  EXPECT_THAT(parts(layer), ElementsAre(of_layer));
+  EXPECT_THAT(parts(other), ElementsAre(of_other));
+  EXPECT_THAT(digests(repository->referrers(image.digest, "")), ElementsAre(of_image)) << "those of parts are not its";
+  // What earlier versions have put under a tag of the layer's own.
+  const auto old = repository->put_manifest(artifact(layer, "application/vnd.l", "old"), kOciManifestType, "").digest;
+  EXPECT_THAT(parts(layer), UnorderedElementsAre(old, of_layer));
+  EXPECT_THAT(digests(repository->referrers(layer.digest, "application/vnd.l")), ElementsAre(old));
+}
+
+TEST_F(RegistryPushTest, WhereTheRegistryListsReferrersThoseOfLayersAreTheLayers) {
+  const auto image = subject();
+  const auto layer = add_blob(pattern(10));
+  const auto repository = open();
+  const auto pushed =
+      repository->put_part_manifest(artifact(layer, "application/vnd.l"), kOciManifestType, image.digest).digest;
+  EXPECT_THAT(digests(repository->referrers(layer.digest, "application/vnd.l")), ElementsAre(pushed));
+  EXPECT_THAT(digests(repository->part_referrers(layer.digest, image.digest, "application/vnd.l")),
+              ElementsAre(pushed));
+  EXPECT_EQ(registry_.manifest("team/app", internal::referrers_tag(image.digest)), std::nullopt);
+}
+
 TEST_F(RegistryPushTest, RegistryInTroubleIsNotTakenForOneWithoutReferrers) {
   const auto image = subject();
   registry_.fail_next(503, -1, Kind::kReferrers);

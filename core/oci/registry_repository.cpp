@@ -73,6 +73,15 @@ void RegistryRepository::put_blob(const Descriptor& blob, const ByteSource& cont
 }
 
 Descriptor RegistryRepository::put_manifest(ByteView json, std::string_view media_type, std::string_view tag) {
+  return put_and_list(json, media_type, tag, nullptr);
+}
+
+Descriptor RegistryRepository::put_part_manifest(ByteView json, std::string_view media_type, const Digest& whole) {
+  return put_and_list(json, media_type, "", &whole);
+}
+
+Descriptor RegistryRepository::put_and_list(ByteView json, std::string_view media_type, std::string_view tag,
+                                            const Digest* whole) {
   return named(parts_->name, [&] {
     const auto what = fmt::format("{}: manifest {}", parts_->name, digest_of(json).to_string());
     std::optional<Digest> subject;
@@ -89,13 +98,24 @@ Descriptor RegistryRepository::put_manifest(ByteView json, std::string_view medi
     referrer.media_type = put.descriptor.media_type;
     referrer.digest = put.descriptor.digest;
     referrer.size = put.descriptor.size;
-    if (subject && (!put.lists_subject || !parts_->use_referrers_api)) parts_->referrers.add(*subject, referrer);
+    if (subject && (!put.lists_subject || !parts_->use_referrers_api)) {
+      if (whole != nullptr) {
+        parts_->referrers.add_part(*subject, *whole, referrer);
+      } else {
+        parts_->referrers.add(*subject, referrer);
+      }
+    }
     return put.descriptor;
   });
 }
 
 std::vector<Descriptor> RegistryRepository::referrers(const Digest& subject, std::string_view artifact_type) {
-  return named(parts_->name, [&] { return parts_->referrers.list(subject, artifact_type); });
+  return named(parts_->name, [&] { return parts_->referrers.list(subject, nullptr, artifact_type); });
+}
+
+std::vector<Descriptor> RegistryRepository::part_referrers(const Digest& part, const Digest& whole,
+                                                           std::string_view artifact_type) {
+  return named(parts_->name, [&] { return parts_->referrers.list(part, &whole, artifact_type); });
 }
 
 void RegistryRepository::set_mount_source(std::string repository) { parts_->mount_source = std::move(repository); }

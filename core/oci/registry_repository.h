@@ -35,6 +35,9 @@ class RegistryRepository final : public Repository {
   void put_blob(const Descriptor& blob, const ByteSource& content) override;
   Descriptor put_manifest(ByteView json, std::string_view media_type, std::string_view tag) override;
   std::vector<Descriptor> referrers(const Digest& subject, std::string_view artifact_type) override;
+  Descriptor put_part_manifest(ByteView json, std::string_view media_type, const Digest& whole) override;
+  std::vector<Descriptor> part_referrers(const Digest& part, const Digest& whole,
+                                         std::string_view artifact_type) override;
 
   // Blobs pushed from now on are first looked for in this repository of the same registry, and mounted from there
   // without being sent. Set it before the repository is shared between threads.
@@ -42,6 +45,9 @@ class RegistryRepository final : public Repository {
   RegistryStats stats() const;
 
  private:
+  // `whole`: the manifest under whose tag it is listed where its subject is a part of that.
+  Descriptor put_and_list(ByteView json, std::string_view media_type, std::string_view tag, const Digest* whole);
+
   struct Parts;
   std::unique_ptr<Parts> parts_;
 };

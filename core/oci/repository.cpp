@@ -4,6 +4,7 @@
 
 #include "core/base/errors.h"
 #include "core/base/file.h"
+#include "core/oci/image_view.h"
 #include "core/oci/layout.h"
 #include "core/oci/registry_repository.h"
 
@@ -60,6 +61,8 @@ std::unique_ptr<BlobDraft> Repository::draft_blob(const std::filesystem::path& s
 
 std::shared_ptr<Repository> open_repository(const Reference& reference, const RegistryOptions& options) {
   if (reference.kind == Reference::Kind::kLayout) return std::make_shared<LayoutRepository>(reference.layout_dir);
+  if (reference.kind == Reference::Kind::kDockerArchive) return open_docker_archive(reference.path);
+  if (reference.kind == Reference::Kind::kDirectory) return open_image_folder(reference.path);
   return std::make_shared<RegistryRepository>(reference, options);
 }
 

@@ -64,6 +64,9 @@ class Repository {
   // front of it as well: who needs many ranges of a large blob does better to read it once, whole.
   virtual bool serves_ranges() const { return true; }
 
+  // What was made for other tools to read: putting something there throws Unsupported.
+  virtual bool is_read_only() const { return false; }
+
   virtual bool has_blob(const Descriptor& blob) = 0;
   // Uploads a blob unless it is there already. Visible whole or not at all; its digest is checked on the way.
   virtual void put_blob(const Descriptor& blob, const ByteSource& content) = 0;
@@ -77,6 +80,17 @@ class Repository {
 
   // Manifests whose subject is `subject`, with that artifact type; in no particular order. Empty if none.
   virtual std::vector<Descriptor> referrers(const Digest& subject, std::string_view artifact_type) = 0;
+
+  // The same for a manifest about a part (a layer) of the image `whole`. A registry without the referrers API lists it
+  // under the image's tag, so that an image has one such tag however many layers it has.
+  virtual Descriptor put_part_manifest(ByteView json, std::string_view media_type, const Digest& /*whole*/) {
+    return put_manifest(json, media_type, "");
+  }
+  // referrers() of a part, those included that were put as about a part of `whole`.
+  virtual std::vector<Descriptor> part_referrers(const Digest& part, const Digest& /*whole*/,
+                                                 std::string_view artifact_type) {
+    return referrers(part, artifact_type);
+  }
 };
 
 struct RegistryOptions {
@@ -88,6 +102,8 @@ struct RegistryOptions {
   int stall_timeout_ms = 20'000;         // less than 1 KiB/s for so long = broken transfer, tried again
   std::uint64_t upload_chunk_bytes = 0;  // 0 = monolithic; else PATCH chunks
   bool referrers_api = true;             // false: use the tag fallback only
+  // Further repositories where indexes of images lie (core/index), as users name them; asked after the image's own.
+  std::vector<std::string> index_from = {};
 };
 
 // Opens what the reference names. Throws UsageError or NotFound for a layout folder that is none, naming what is

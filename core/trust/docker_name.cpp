@@ -6,9 +6,12 @@
 namespace varve::trust {
 
 std::optional<DockerName> DockerName::parse(std::string_view text) {
-  if (text.find("://") != std::string_view::npos || text.starts_with("oci:")) return std::nullopt;
+  for (const std::string_view local : {"oci:", "docker-archive:", "dir:"})
+    if (text.starts_with(local)) return std::nullopt;
+  if (text.find("://") != std::string_view::npos) return std::nullopt;
   try {
-    const auto reference = oci::Reference::parse(text);
+    // Never what lies in some folder: a name means the same wherever it is read.
+    const auto reference = oci::Reference::parse("docker://" + std::string(text));
     DockerName name{.repository = reference.host + '/' + reference.repository,
                     .tag = reference.tag.value_or(""),
                     .digest = reference.digest ? reference.digest->to_string() : ""};

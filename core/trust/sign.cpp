@@ -5,6 +5,7 @@
 
 #include "core/base/errors.h"
 #include "core/trust/bundle.h"
+#include "core/trust/docker_name.h"
 #include "core/trust/simple_signing.h"
 #include "core/trust/tool_version.h"
 
@@ -26,7 +27,7 @@ bool is_same(const SimpleSignature& signature, const oci::Descriptor& manifest, 
 
 std::string identity_of(const oci::Repository& repository) {
   const auto name = repository.name();
-  return name.starts_with("oci:") ? std::string(kLayoutIdentity) : name;
+  return DockerName::parse(name) ? name : std::string(kLayoutIdentity);
 }
 
 bool sign_manifest(oci::Repository& repository, const oci::Descriptor& manifest, const std::string& docker_reference,

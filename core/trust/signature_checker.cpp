@@ -16,9 +16,17 @@
 namespace varve::trust {
 namespace {
 
-constexpr std::string_view kLayoutPrefix = "oci:";
+// Folders and files of this machine, by the names of containers' transports.
+constexpr std::string_view kLocalTransports[] = {"oci", "docker-archive", "dir"};
 
-bool is_layout(const std::string& repository) { return repository.starts_with(kLayoutPrefix); }
+// "docker" for a registry.
+std::string_view transport_of(std::string_view repository) {
+  for (const auto transport : kLocalTransports)
+    if (repository.starts_with(transport) && repository.substr(transport.size()).starts_with(':')) return transport;
+  return "docker";
+}
+
+bool is_local(const std::string& repository) { return transport_of(repository) != "docker"; }
 
 std::vector<PublicKey> read_keys(const std::vector<std::filesystem::path>& files, const std::string& place) {
   std::vector<PublicKey> keys;
@@ -39,7 +47,7 @@ void add_unique(std::vector<std::string>& list, const std::string& text) {
 // Whether a payload is of this repository. A layout folder has no name that others know: there the key alone counts, as
 // with bundles.
 bool is_for(const SignedPayload& payload, const std::string& repository) {
-  if (is_layout(repository)) return true;
+  if (is_local(repository)) return true;
   const auto name = DockerName::parse(payload.docker_reference);
   return name && name->repository == repository;
 }
@@ -166,14 +174,14 @@ class Checker final : public SignatureChecker {
   // What containers/image calls it, which has no scheme and always a tag or a digest.
   static std::string name_of(const Request& request) { return full_name(request.repository, request.selector); }
   static std::string full_name(const std::string& repository, const std::string& selector) {
-    const auto name = is_layout(repository) ? repository.substr(kLayoutPrefix.size()) : repository;
+    const auto name = is_local(repository) ? repository.substr(transport_of(repository).size() + 1) : repository;
     if (selector.empty()) return name;
     return name + (selector.starts_with("sha256:") ? '@' : ':') + selector;
   }
 
   std::optional<ContainersPolicy::Match> match_of(const Request& request, const std::string& name) const {
     if (!policy_) return std::nullopt;
-    return policy_->requirements_for(is_layout(request.repository) ? "oci" : "docker", name);
+    return policy_->requirements_for(transport_of(request.repository), name);
   }
 
   // Its requirements that demand signatures we can check.
@@ -188,7 +196,7 @@ class Checker final : public SignatureChecker {
   // The intended name of `requirement` for what is always asked for by digest; layout folders have none.
   static Verdicts::Accepts identity_of(const PolicyRequirement& requirement, const Request& request,
                                        const std::string& selector) {
-    const auto intended = is_layout(request.repository) ? std::string() : full_name(request.repository, selector);
+    const auto intended = is_local(request.repository) ? std::string() : full_name(request.repository, selector);
     return [&requirement, intended](const SignedPayload& payload) {
       return requirement.identity.accepts(intended, payload.docker_reference);
     };

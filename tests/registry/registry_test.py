@@ -141,13 +141,15 @@ class TokenServer:
 class Registry:
     """One docker-registry process, stopped when the block ends."""
 
-    def __init__(self, folder, name, tls, auth):
+    def __init__(self, folder, name, tls, auth, client_authority=None):
         self.folder, self.port = os.path.join(folder, name), free_port()
         os.makedirs(self.folder + "/data")
         self.host = "127.0.0.1:%d" % self.port
         http_section = {"addr": self.host}
         if tls:
             http_section["tls"] = {"certificate": folder + "/server.crt", "key": folder + "/server.key"}
+        if client_authority:
+            http_section["tls"]["clientcas"] = [client_authority]
         config = {"version": 0.1, "log": {"level": "error"}, "storage": {"filesystem": {"rootdirectory": self.folder + "/data"}}, "http": http_section}
         if auth:
             config["auth"] = auth
@@ -242,6 +244,31 @@ class Cases:
         print("ok: refusals")
 
 
+    def certificate_folders(self, registry):
+        """What certs.d holds for a host is used for it: its authority, and the certificate that it asks a client for."""
+        home = os.path.join(self.folder, "home")
+        certs = os.path.join(home, ".config/containers/certs.d", registry.host)
+        os.makedirs(certs)
+        ours = lambda *more: run(self.program, *more, "copy", "oci:%s:v1" % self.image, registry.host + "/team/app:v1", check=False,
+                                 env={**os.environ, "HOME": home})
+        refused = lambda words, *more: [expect(done.returncode == 1 and word in done.stderr, "expected '%s': exit %d: %s" % (word, done.returncode, done.stderr))
+                                        for done in (ours(*more),) for word in words]
+        refused(("--ca-file", "/etc/containers/certs.d/%s/" % registry.host))
+        shutil.copy(self.folder + "/ca.crt", certs + "/authority.crt")
+        refused(("certificate required", "client.cert", registry.host))
+        refused(("certificate required",), "--ca", self.folder + "/ca.crt")
+        shutil.copy(self.folder + "/server.crt", certs + "/client.cert")
+        refused(("client.key", "is missing"))
+        shutil.copy(self.folder + "/server.key", certs + "/client.key")
+        done = ours()
+        expect(done.returncode == 0 and done.stdout.startswith(self.digest), "with a client's certificate: " + done.stderr)
+        os.remove(certs + "/authority.crt")
+        expect(ours("--ca", self.folder + "/ca.crt").returncode == 0, "--ca and a client's certificate go together")
+        shutil.copy(self.folder + "/ca.key", certs + "/authority.crt")
+        refused(("authority.crt", "holds no certificate"))
+        print("ok: certificate folders")
+
+
 def write_authfile(path, host, password):
     with open(path, "w") as file:
         json.dump({"auths": {host: {"auth": base64.b64encode((USER + ":" + password).encode()).decode()}}} if host else {}, file)
@@ -276,6 +303,8 @@ def main():
             cases.refusals(registry, folder + "/token.json")
         expect(tokens.tokens > 0, "no token was asked for")
         tokens.close()
+        with Registry(folder, "mutual", True, None, folder + "/ca.crt") as registry:
+            cases.certificate_folders(registry)
     return 0
 
 

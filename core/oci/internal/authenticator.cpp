@@ -40,6 +40,13 @@ bool is_same_machine(const std::string& host, const std::string& registry) {
   return (at && at->host == host) || (is_loopback_host(host) && is_loopback_host(registry));
 }
 
+std::string no_credentials(const std::string& host) {
+  return fmt::format(
+      "no credentials for this registry were found; log in with `skopeo login {0}` or `podman login {0}`, or name the "
+      "file that holds them with --authfile",
+      host);
+}
+
 }  // namespace
 
 Authenticator::Authenticator(HttpClient& http, Clock& clock, AuthenticatorOptions options)
@@ -107,8 +114,7 @@ std::string Authenticator::basic_header(const std::string& used) {
   // A changed file or a helper with short-lived passwords may know better by now.
   const auto found = credential(true);
   if (!found || found->username.empty())
-    fail<Error>("{}: access denied; no credentials for this registry were found (log in, or give --authfile)",
-                options_.host);
+    fail<Error>("{}: access denied; {}", options_.host, no_credentials(options_.host));
   auto header = "Basic " + base64_encode(found->username + ":" + found->password);
   if (header == used) fail<Error>("{}: access denied; the credentials for this registry were refused", options_.host);
   const std::lock_guard lock(mutex_);
@@ -171,8 +177,7 @@ Authenticator::Token Authenticator::fetch_token(const std::string& scopes, const
   }
   if (response.status() == 401 || response.status() == 403)
     fail<Error>("{}: access to {} denied by its token server; {}", options_.host, options_.repository,
-                who ? "the credentials were refused"
-                    : "no credentials for this registry were found (log in, or give --authfile)");
+                who ? std::string("the credentials were refused") : no_credentials(options_.host));
   if (response.status() != 200) fail<Error>("{}: it answered with status {}", what, response.status());
 
   const auto json = JsonValue::parse(response.body, what, {.bytes = kMaxTokenAnswerBytes});

@@ -2,6 +2,8 @@
 
 #include <nlohmann/json.hpp>
 
+#include "core/oci/manifest.h"
+
 namespace varve::oci::internal {
 
 using nlohmann::json;
@@ -33,6 +35,12 @@ json descriptor_to_json(const Descriptor& descriptor) {
     object["platform"] = std::move(platform);
   }
   return object;
+}
+
+std::string document_media_type(ByteView json, std::string_view what) {
+  const auto document = JsonValue::parse(json, what, {.bytes = kMaxManifestBytes});
+  if (const auto own = document.maybe("mediaType").text(); !own.empty()) return own;
+  return std::string(document.has("manifests") ? kOciIndexType : kOciManifestType);
 }
 
 }  // namespace varve::oci::internal

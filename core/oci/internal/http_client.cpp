@@ -4,6 +4,7 @@
 #include <exception>
 
 #include <curl/curl.h>
+#include <openssl/x509_vfy.h>
 
 #include "core/base/free_with.h"
 
@@ -187,6 +188,41 @@ std::unique_ptr<HttpClient::Connection> HttpClient::take_connection(const Url& u
 
 namespace {
 
+void set_up_certificates(CURL* easy, const HttpClientOptions& options, const Url& url) {
+  if (!options.authorities.empty()) {
+    // The system's are still looked up in their folder (CAPATH); this takes the place of the one file.
+    curl_blob blob{.data = const_cast<char*>(options.authorities.data()),
+                   .len = options.authorities.size(),
+                   .flags = CURL_BLOB_NOCOPY};
+    ::curl_easy_setopt(easy, CURLOPT_CAINFO_BLOB, &blob);
+  }
+  if (options.client && options.client->host == url.host + ":" + url.port) {
+    ::curl_easy_setopt(easy, CURLOPT_SSLCERT, options.client->certificate.c_str());
+    ::curl_easy_setopt(easy, CURLOPT_SSLKEY, options.client->key.c_str());
+  }
+}
+
+// What to do about a connection that TLS refused; "" = nothing is known.
+std::string tls_advice(CURL* easy, CURLcode result, std::string_view reason, const HttpClientOptions& options) {
+  if (result == CURLE_PEER_FAILED_VERIFICATION) {
+    long verdict = 0;
+    ::curl_easy_getinfo(easy, CURLINFO_SSL_VERIFYRESULT, &verdict);
+    for (const long unknown_authority :
+         {X509_V_ERR_UNABLE_TO_GET_ISSUER_CERT, X509_V_ERR_DEPTH_ZERO_SELF_SIGNED_CERT,
+          X509_V_ERR_SELF_SIGNED_CERT_IN_CHAIN, X509_V_ERR_UNABLE_TO_GET_ISSUER_CERT_LOCALLY,
+          X509_V_ERR_UNABLE_TO_VERIFY_LEAF_SIGNATURE})
+      if (verdict == unknown_authority)
+        return fmt::format(
+            "; its authority is not known here: name its certificate with --ca-file FILE, or put it "
+            "into {} as ca.crt",
+            options.certificate_folder);
+  }
+  if (reason.find("certificate required") != std::string_view::npos)
+    return fmt::format("; it asks for a client's certificate: put it into {} as client.cert, and its key as client.key",
+                       options.certificate_folder);
+  return {};
+}
+
 void set_up(CURL* easy, const HttpClientOptions& options, const HttpRequest& request, curl_slist* headers,
             Exchange& exchange) {
   ::curl_easy_reset(easy);  // keeps the connections
@@ -196,7 +232,7 @@ void set_up(CURL* easy, const HttpClientOptions& options, const HttpRequest& req
   ::curl_easy_setopt(easy, CURLOPT_FOLLOWLOCATION, 0L);
   ::curl_easy_setopt(easy, CURLOPT_NOSIGNAL, 1L);
   ::curl_easy_setopt(easy, CURLOPT_SSLVERSION, long(CURL_SSLVERSION_TLSv1_2));
-  if (!options.ca_file.empty()) ::curl_easy_setopt(easy, CURLOPT_CAINFO, options.ca_file.c_str());
+  set_up_certificates(easy, options, request.url);
   ::curl_easy_setopt(easy, CURLOPT_CONNECTTIMEOUT_MS, long(options.connect_timeout.count()));
   ::curl_easy_setopt(easy, CURLOPT_BUFFERSIZE, kReceiveBytes);
   ::curl_easy_setopt(easy, CURLOPT_SUPPRESS_CONNECT_HEADERS, 1L);
@@ -280,6 +316,9 @@ HttpResponse HttpClient::exchange(const HttpRequest& request) {
   const auto result =
       drive(connection->multi.get(), exchange, std::max(options_.stall_timeout, std::chrono::milliseconds(kPollMs)));
   ::curl_multi_remove_handle(connection->multi.get(), connection->easy.get());
+  std::string reason = exchange.error_text;
+  if (reason.empty() && result) reason = ::curl_easy_strerror(*result);
+  const auto advice = result ? tls_advice(connection->easy.get(), *result, reason, options_) : std::string();
   ::curl_easy_reset(connection->easy.get());  // nothing may point to this frame from here on
 
   if (result)
@@ -293,8 +332,7 @@ HttpResponse HttpClient::exchange(const HttpRequest& request) {
     throw TransportError(fmt::format("{}: no byte, or next to none, for {} ms", where, options_.stall_timeout.count()),
                          false);
   if (*result == CURLE_OK || exchange.enough) return std::move(exchange.response);
-  const std::string reason = exchange.error_text[0] != '\0' ? exchange.error_text : ::curl_easy_strerror(*result);
-  if (is_permanent(*result)) fail<Error>("{}: {}", where, reason);
+  if (is_permanent(*result) || !advice.empty()) fail<Error>("{}: {}{}", where, reason, advice);
   throw TransportError(where + ": " + reason, *result == CURLE_SSL_CONNECT_ERROR);
 }
 

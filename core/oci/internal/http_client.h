@@ -5,6 +5,7 @@
 #include <filesystem>
 #include <functional>
 #include <memory>
+#include <optional>
 #include <span>
 #include <string>
 #include <vector>
@@ -56,8 +57,17 @@ struct HttpRequest {
   std::function<bool(ByteView)> on_body;  // false: enough, the rest is not read. What it throws reaches the caller.
 };
 
+// What a client shows to say who it is; only to that host, as it would be of use to nobody else.
+struct ClientCertificate {
+  std::string host;                   // with port: "registry.example:443"
+  std::filesystem::path certificate;  // PEM
+  std::filesystem::path key;
+};
+
 struct HttpClientOptions {
-  std::filesystem::path ca_file;  // trusted besides the system's certificates
+  std::string authorities = {};         // PEM, trusted besides the system's certificates
+  std::string certificate_folder = {};  // where a user may put more of them, for messages
+  std::optional<ClientCertificate> client = {};
   std::chrono::milliseconds connect_timeout{10'000};
   std::chrono::milliseconds stall_timeout{20'000};
 };

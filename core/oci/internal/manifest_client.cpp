@@ -3,7 +3,7 @@
 #include <algorithm>
 
 #include "core/base/errors.h"
-#include "core/base/json_document.h"
+#include "core/oci/internal/descriptor_json.h"
 #include "core/oci/manifest.h"
 
 namespace varve::oci::internal {
@@ -23,9 +23,7 @@ std::string media_type_of(const HttpHead& head, ByteView json, std::string_view 
   if (is_index_media_type(type) || is_manifest_media_type(type) ||
       type.starts_with("application/vnd.docker.distribution.manifest.v1+"))
     return type;
-  const auto document = JsonValue::parse(json, what, {.bytes = kMaxManifestBytes});
-  if (const auto own = document.maybe("mediaType").text(); !own.empty()) return own;
-  return std::string(document.has("manifests") ? kOciIndexType : kOciManifestType);
+  return document_media_type(json, what);
 }
 
 }  // namespace

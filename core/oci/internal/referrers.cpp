@@ -17,6 +17,13 @@ using nlohmann::json;
 
 constexpr int kMaxPages = 256;
 constexpr int kMaxTagUpdates = 8;
+constexpr std::string_view kPartAnnotation = "dev.varve.part";  // of an entry: the layer that it is about
+
+bool is_about(const Descriptor& entry, const Digest* part) {
+  const auto named = entry.annotations.find(std::string(kPartAnnotation));
+  if (part == nullptr) return named == entry.annotations.end();
+  return named != entry.annotations.end() && named->second == part->to_string();
+}
 
 bool fits(const Descriptor& entry, std::string_view artifact_type) {
   return is_manifest_media_type(entry.media_type) && (artifact_type.empty() || entry.artifact_type == artifact_type);
@@ -89,24 +96,34 @@ Referrers::Answer Referrers::ask_api(const Digest& subject, std::string_view art
   fail<Unsupported>("{}: more than {} pages", what, kMaxPages);
 }
 
-std::vector<Descriptor> Referrers::list_tag(const Digest& subject, std::string_view artifact_type) {
+std::vector<Descriptor> Referrers::list_tag(const Digest& tagged, const Digest* part, std::string_view artifact_type) {
   std::vector<Descriptor> found;
-  const auto tag = referrers_tag(subject);
-  const auto tagged = manifests_.find_tagged(tag);
-  if (!tagged || !is_index_media_type(tagged->document.descriptor.media_type)) return found;
-  for (const auto& entry : ImageIndex::parse(tagged->document.bytes, endpoint_.name() + ": tag " + tag).manifests)
-    if (fits(entry, artifact_type)) found.push_back(entry);
+  const auto tag = referrers_tag(tagged);
+  const auto list = manifests_.find_tagged(tag);
+  if (!list || !is_index_media_type(list->document.descriptor.media_type)) return found;
+  for (const auto& entry : ImageIndex::parse(list->document.bytes, endpoint_.name() + ": tag " + tag).manifests)
+    if (fits(entry, artifact_type) && is_about(entry, part)) found.push_back(entry);
   return found;
 }
 
-std::vector<Descriptor> Referrers::list(const Digest& subject, std::string_view artifact_type) {
+std::vector<Descriptor> Referrers::list(const Digest& subject, const Digest* whole, std::string_view artifact_type) {
   Answer answer;
   if (use_api_) answer = ask_api(subject, artifact_type);
   if (answer.has_api) return std::move(answer.found);
-  auto found = list_tag(subject, artifact_type);
+  auto found = list_tag(subject, nullptr, artifact_type);
+  if (whole != nullptr) {
+    // What is under a tag of the part's own was listed by an earlier version.
+    for (auto& entry : list_tag(*whole, &subject, artifact_type))
+      if (std::ranges::find(found, entry.digest, &Descriptor::digest) == found.end()) found.push_back(std::move(entry));
+  }
   // "None" would be a guess while the registry only had trouble.
   if (found.empty() && !answer.trouble.empty()) throw TemporaryError(answer.trouble);
   return found;
+}
+
+void Referrers::add_part(const Digest& part, const Digest& whole, Descriptor referrer) {
+  referrer.annotations[std::string(kPartAnnotation)] = part.to_string();
+  add(whole, referrer);
 }
 
 void Referrers::add(const Digest& subject, const Descriptor& referrer) {

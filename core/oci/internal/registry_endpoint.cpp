@@ -1,10 +1,12 @@
 #include "core/oci/internal/registry_endpoint.h"
 
 #include <algorithm>
+#include <cstdlib>
 
 #include "core/base/errors.h"
 #include "core/base/json_document.h"
 #include "core/base/safe_text.h"
+#include "core/oci/internal/host_certificates.h"
 
 namespace varve::oci::internal {
 namespace {
@@ -15,10 +17,18 @@ constexpr std::size_t kMaxShownError = 300;
 // Docker Hub answers under another name than the one in references.
 std::string connect_host(const std::string& host) { return host == "docker.io" ? "registry-1.docker.io" : host; }
 
-HttpClientOptions http_options(const RegistryOptions& options) {
-  return {.ca_file = options.ca_file,
-          .connect_timeout = std::chrono::milliseconds(options.connect_timeout_ms),
-          .stall_timeout = std::chrono::milliseconds(options.stall_timeout_ms)};
+HttpClientOptions http_options(const Reference& reference, const RegistryOptions& options) {
+  const auto* home = std::getenv("HOME");
+  const auto places = certificate_places(home == nullptr ? "" : home);
+  const auto found = find_host_certificates(places, reference.host);
+  HttpClientOptions http{.authorities = options.ca_file.empty() ? "" : read_authorities(options.ca_file) + "\n",
+                         .certificate_folder = (places.at(places.size() - 2) / reference.host).string() + "/",
+                         .connect_timeout = std::chrono::milliseconds(options.connect_timeout_ms),
+                         .stall_timeout = std::chrono::milliseconds(options.stall_timeout_ms)};
+  http.authorities += found.authorities;
+  if (const auto url = Url::parse("https://" + connect_host(reference.host) + "/"); url && !found.certificate.empty())
+    http.client = {.host = url->host + ":" + url->port, .certificate = found.certificate, .key = found.key};
+  return http;
 }
 
 bool is_success(int status) { return status >= 200 && status < 300; }
@@ -45,7 +55,7 @@ RegistryEndpoint::RegistryEndpoint(const Reference& reference, const RegistryOpt
       is_loopback_(is_loopback_host(reference.host)),
       max_attempts_(std::max(1, options.max_attempts)),
       clock_(clock),
-      http_(http_options(options)),
+      http_(http_options(reference, options)),
       authenticator_(http_, clock,
                      {.host = reference.host,
                       .repository = reference.repository,
