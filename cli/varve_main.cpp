@@ -12,6 +12,7 @@
 #include "cli/gpu/gpu_check_command.h"
 #include "cli/help_command.h"
 #include "core/base/errors.h"
+#include "core/base/file.h"
 #include "core/base/log.h"
 #include "core/base/safe_text.h"
 
@@ -47,14 +48,38 @@ class HelpFormatter : public CLI::Formatter {
   }
 };
 
+// What `check` throws is what is wrong with an option's value.
+template <typename Check>
+std::function<std::string(const std::string&)> refusal_of(Check check) {
+  return [check](const std::string& value) -> std::string {
+    try {
+      check(value);
+      return {};
+    } catch (const std::exception& error) {
+      return error.what();
+    }
+  };
+}
+
+void check_readable(const std::string& file) { open_file(file, O_RDONLY); }
+
 void add_global_options(CLI::App& app, GlobalOptions& global, std::string& root) {
   app.add_option("--root", root, "Where state lives (environment: VARVE_ROOT)")->type_name("DIR");
   app.add_option("--platform", global.platform, "Which image of a multi-platform list: os/arch[/variant]")
-      ->type_name("PLATFORM");
+      ->type_name("PLATFORM")
+      ->check(refusal_of([](const std::string& text) { oci::Platform::parse(text); }));
+  app.add_option("--index-from", global.registry.index_from,
+                 "Look for indexes of images in this repository or layout folder too (`index --to`); may be said again")
+      ->type_name("REF")
+      ->allow_extra_args(false)
+      ->check(refusal_of([](const std::string& text) { oci::Reference::parse(text); }));
   app.add_option("--authfile", global.registry.authfile, "Registry credentials, as podman and docker write them")
-      ->type_name("FILE");
+      ->type_name("FILE")
+      ->check(refusal_of(check_readable));
   app.add_flag("--plain-http", global.registry.plain_http, "Talk HTTP, not HTTPS, to registries (loopback may always)");
-  app.add_option("--ca-file", global.registry.ca_file, "Certificates of a private authority, PEM")->type_name("FILE");
+  app.add_option("--ca-file", global.registry.ca_file, "Certificates of a private authority, PEM")
+      ->type_name("FILE")
+      ->check(refusal_of(check_readable));
   app.add_flag("--json", global.json, "Print one JSON document on standard output");
   app.add_flag("--quiet", global.quiet, "Only errors on standard error");
   app.add_flag("-v,--verbose", global.verbose, "Say more on standard error; twice for debugging");

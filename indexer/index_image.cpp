@@ -85,7 +85,7 @@ class ImageIndexer {
   // here.
   bool reuse_layer_of(LayerState& layer, oci::Repository& source) {
     bool reused = false;
-    index::visit_layer_indexes(source, layer.descriptor.digest, [&](const index::FoundLayerIndex& found) {
+    const auto look_at = [&](const index::FoundLayerIndex& found) {
       const auto& digest = found.document.descriptor.digest;
       const trust::Request request{
           .repository = source.name(), .selector = digest.to_string(), .image = layer.descriptor.digest};
@@ -106,7 +106,8 @@ class ImageIndexer {
       reused = reuse_layer(layer, source, found.blobs);
       if (reused && !judgement.vouched) all_vouched_ = false;
       return true;
-    });
+    };
+    index::visit_layer_indexes(source, layer.descriptor.digest, &image_.digest(), look_at);
     return reused;
   }
 

@@ -444,8 +444,8 @@ RepackReport repack_image(RepackInput input, oci::Repository& destination, std::
   if (!input.index.judgement.vouched)
     fail<trust::Untrusted>(
         "image {}: its index {} was made by others and no key that counts has signed it; index it on this machine "
-        "first: varve index IMAGE",
-        input.image.digest().to_string(), input.index.blobs.manifest.digest.to_string());
+        "first: varve index {}",
+        input.image.digest().to_string(), input.index.blobs.manifest.digest.to_string(), input.image.typed());
   return Repacker(std::move(input), destination, options, work).run(tag);
 }
 

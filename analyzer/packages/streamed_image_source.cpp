@@ -97,7 +97,8 @@ class StreamedImageSource final : public index::FileSource {
   void read_ranges(const std::string& path, const std::function<void(const index::RangeReader&)>&) const override {
     if (tree_.find_regular(path) == nullptr)
       fail<NotFound>("{:.300}: no such regular file in {}", path, image_.digest().to_string());
-    fail<Unsupported>("{:.300}: an image without index cannot be read in places; run: varve index IMAGE", path);
+    fail<Unsupported>("{:.300}: an image without index cannot be read in places; run: varve index {}", path,
+                      image_.typed());
   }
 
   index::FetchTally fetched() const override { return fetched_; }

@@ -6,6 +6,7 @@
 #include "analyzer/packages/image_source.h"
 #include "cli/base/text.h"
 #include "core/base/log.h"
+#include "core/index/index_sources.h"
 #include "indexer/index_image.h"
 
 namespace varve::cli {
@@ -28,7 +29,7 @@ index::LocalIndex Context::local_index() const { return index::LocalIndex(global
 void index_here_if_others_did(const Context& context, const std::string& reference) {
   const auto image = context.open_image(reference);
   auto local = context.local_index();
-  if (!is_vouched_for(local, image) && index::find_index(*image.repository, image)) index_here(context, reference);
+  if (!is_vouched_for(local, image) && index::find_offered(image)) index_here(context, reference);
 }
 
 void index_here(const Context& context, const std::string& reference) {

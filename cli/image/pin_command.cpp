@@ -45,8 +45,16 @@ using indexer::WantedPin;
 struct Added {
   indexer::Pin pin;
   std::string place;
-  bool added = false;  // false: it was pinned before, and says something new now
+  bool added = false;         // false: it was pinned before, and says something new now
+  bool indexed_here = false;  // this machine has an index; whether one lies beside the image the pin says
+  std::string typed;
 };
+
+std::string lack_of_index(const Added& wanted) {
+  if (wanted.pin.index) return {};
+  return fmt::format(" (without an index: {}; `varve index {}` puts one beside the image, pin it again then)",
+                     wanted.indexed_here ? "it is on this machine only" : "there is none", wanted.typed);
+}
 
 // What the promise names and says; whole before anything is written, so that a list with a wrong image pins nothing.
 Added look_at(const Context& context, const WantedPin& arguments) {
@@ -66,7 +74,11 @@ Added look_at(const Context& context, const WantedPin& arguments) {
   const auto check = indexer::check_pins(*image.repository, {pin}, false, kCheckJobs, {none, context.cancel}).front();
   if (!check.problems.empty())
     fail<CorruptData>("{}: it is not whole, so it was not pinned: {}", arguments.image, check.problems.front());
-  return {.pin = std::move(pin), .place = place_of(reference)};
+  auto local = context.local_index();
+  return {.pin = std::move(pin),
+          .place = place_of(reference),
+          .indexed_here = local.find_index(image).has_value(),
+          .typed = image.typed()};
 }
 
 void write_pin(const Context& context, Added& wanted) {
@@ -96,8 +108,7 @@ void add_pins(const Context& context, const WantedPin& arguments, const std::str
     pins.back()["added"] = one.added;
     if (context.global.json) continue;
     context.out << fmt::format("{} {}{}\n", one.added ? "pinned" : "was pinned since " + one.pin.since + ":",
-                               one.pin.image.digest.to_string(),
-                               one.pin.index ? "" : " (without an index: `varve index` makes one, pin it again then)");
+                               one.pin.image.digest.to_string(), lack_of_index(one));
   }
   if (context.global.json)
     context.print_json({{"pins", std::move(pins)}, {"added", std::ranges::any_of(wanted, &Added::added)}});

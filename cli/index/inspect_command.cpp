@@ -7,6 +7,7 @@
 #include "cli/command.h"
 #include "core/base/safe_text.h"
 #include "core/base/units.h"
+#include "core/index/index_sources.h"
 #include "core/index/local_index.h"
 
 namespace varve::cli {
@@ -33,25 +34,57 @@ std::string format_from_media_type(const oci::Descriptor& layer) {
   return "unknown";
 }
 
+// Where the index lies for other machines to find.
+struct IndexLocation {
+  std::string kind;        // "beside-image", "index-from" or "this-machine"; "" = there is no index
+  std::string repository;  // its name; "" = on this machine only
+  std::string other;       // of "this-machine": the digest of another index that is offered, "" = none is
+};
+
 struct Inspection {
   oci::Image image;
   std::optional<index::ImageIndexBlobs> index;
+  IndexLocation location;
   std::string refusal;              // why the index is not believed, "" if it is
   std::uint64_t cold_bytes = 0;     // stream side
   std::uint64_t profile_bytes = 0;  // stream side
   std::vector<LayerRow> layers;
 };
 
+// Of the sources that offer it the first, as machines look for it.
+IndexLocation locate(const oci::Image& image, const Digest& index_manifest) {
+  IndexLocation location{.kind = "this-machine", .repository = {}, .other = {}};
+  const auto troubles = index::visit_index_sources(image, [&](const index::IndexSource& source) {
+    bool is_there = false;
+    index::visit_indexes(*source.repository, image, [&](const index::FoundIndex& found) {
+      is_there = found.blobs.manifest.digest == index_manifest;
+      if (!is_there && location.other.empty()) location.other = found.blobs.manifest.digest.to_string();
+      return is_there;
+    });
+    if (is_there)
+      location = {.kind = source.index_from.empty() ? "beside-image" : "index-from",
+                  .repository = source.repository->name(),
+                  .other = {}};
+    return is_there;
+  });
+  // "Nowhere else" would be a guess while one could not be asked.
+  if (location.kind == "this-machine" && !troubles.empty()) std::rethrow_exception(troubles.front());
+  return location;
+}
+
 Inspection inspect(Context& context, const std::string& reference) {
   Inspection result{.image = context.open_image(reference),
                     .index = {},
+                    .location = {},
                     .refusal = {},
                     .cold_bytes = 0,
                     .profile_bytes = 0,
                     .layers = {}};
   auto local = context.local_index();
   result.index = local.find_index(result.image);
-  if (!result.index) result.index = index::find_index(*result.image.repository, result.image);
+  if (!result.index) {
+    if (auto offered = index::find_offered(result.image)) result.index = std::move(offered->blobs);
+  }
   std::optional<index::LoadedIndex> loaded;
   if (result.index) {
     try {
@@ -61,6 +94,7 @@ Inspection inspect(Context& context, const std::string& reference) {
       result.refusal = error.what();
     }
   }
+  if (result.index) result.location = locate(result.image, result.index->manifest.digest);
   if (loaded) result.cold_bytes = loaded->cold.bytes();
   if (loaded) result.profile_bytes = loaded->profile.bytes();
   for (std::size_t i = 0; i < result.image.manifest.layers.size(); ++i) {
@@ -92,9 +126,13 @@ nlohmann::json to_json(const Inspection& inspection) {
                           {"platform", inspection.image.config.platform.to_string()},
                           {"indexed", inspection.index.has_value()},
                           {"index", nullptr},
+                          {"index_location", nullptr},
+                          {"index_repository", nullptr},
                           {"layers", std::move(layers)}};
   if (inspection.index) {
     document["index"] = inspection.index->manifest.digest.to_string();
+    document["index_location"] = inspection.location.kind;
+    if (!inspection.location.repository.empty()) document["index_repository"] = inspection.location.repository;
     document["believed"] = inspection.refusal.empty();
     document["indexed_by"] = inspection.index->tool;
     document["generation"] = inspection.index->generation;
@@ -107,6 +145,14 @@ nlohmann::json to_json(const Inspection& inspection) {
   return document;
 }
 
+std::string text_of(const IndexLocation& location, const oci::Image& image) {
+  if (location.kind == "beside-image") return "beside the image";
+  if (location.kind == "index-from") return fmt::format("in {}, not beside the image", printable(location.repository));
+  const auto advice = fmt::format("`varve index {}` puts it there", printable(image.typed()));
+  if (location.other.empty()) return "on this machine only, not beside the image: " + advice;
+  return fmt::format("on this machine only; other machines find {}: {}", location.other, advice);
+}
+
 void print(const Inspection& inspection, std::ostream& out) {
   out << fmt::format("image     {}\nplatform  {}\n", inspection.image.digest().to_string(),
                      inspection.image.config.platform.to_string());
@@ -114,6 +160,7 @@ void print(const Inspection& inspection, std::ostream& out) {
     out << fmt::format("index     {}\n          by {}; {}, of which {} before a mount is usable\n",
                        inspection.index->manifest.digest.to_string(), printable(inspection.index->tool),
                        human_bytes(inspection.index->index_bytes()), human_bytes(inspection.index->first_load_bytes()));
+    out << fmt::format("          {}\n", text_of(inspection.location, inspection.image));
     if (!inspection.refusal.empty()) out << "          not believed here: " << printable(inspection.refusal) << '\n';
     if (inspection.cold_bytes != 0)
       out << fmt::format("cold      {} uncompressed: left out of `varve pull`\n", human_bytes(inspection.cold_bytes));
@@ -121,7 +168,7 @@ void print(const Inspection& inspection, std::ostream& out) {
       out << fmt::format("profile   {} uncompressed: what start-ups read, fetched ahead when it is mounted\n",
                          human_bytes(inspection.profile_bytes));
   } else {
-    out << "index     none: `varve index IMAGE` makes one\n";
+    out << fmt::format("index     none: `varve index {}` makes one\n", printable(inspection.image.typed()));
   }
   std::vector<std::vector<std::string>> rows{{"LAYER", "FORMAT", "COMPRESSED", "STREAM", "SPANS"}};
   for (const auto& layer : inspection.layers)

@@ -18,6 +18,7 @@ std::vector<std::string> session_words(const Context& context, const std::filesy
   if (!global.platform.empty()) words.insert(words.end(), {"--platform", global.platform});
   if (!global.registry.authfile.empty()) words.insert(words.end(), {"--authfile", global.registry.authfile.string()});
   if (!global.registry.ca_file.empty()) words.insert(words.end(), {"--ca-file", global.registry.ca_file.string()});
+  for (const auto& place : global.registry.index_from) words.insert(words.end(), {"--index-from", place});
   if (global.registry.plain_http) words.emplace_back("--plain-http");
   return words;
 }

@@ -6,6 +6,8 @@
 #include "cli/command.h"
 #include "cli/trust/signing.h"
 #include "core/base/errors.h"
+#include "core/index/index_sources.h"
+#include "core/trust/sign.h"
 
 namespace varve::cli {
 namespace {
@@ -16,34 +18,46 @@ struct SignArguments {
   bool sign_image = false;
 };
 
+struct IndexToSign {
+  index::FoundIndex index;
+  std::shared_ptr<oci::Repository> repository;  // where it lies, and its signatures will
+  std::string identity;                         // that of the image, where it lies elsewhere; else ""
+};
+
 // The one that machines would take, of those that may be signed: whoever signs vouches for all that is in it.
-index::FoundIndex index_to_sign(const index::LocalIndex& local, const oci::Image& image) {
-  std::optional<index::FoundIndex> chosen;
+IndexToSign index_to_sign(const index::LocalIndex& local, const oci::Image& image) {
+  std::optional<IndexToSign> chosen;
   std::size_t others = 0;
-  index::visit_indexes(*image.repository, image, [&](index::FoundIndex found) {
-    if (!local.judge(image, found, *image.repository, true).vouched) {
-      ++others;
-      return false;
-    }
-    chosen = std::move(found);
-    return true;
+  const auto troubles = index::visit_index_sources(image, [&](const index::IndexSource& source) {
+    index::visit_indexes(*source.repository, image, [&](index::FoundIndex found) {
+      if (!local.judge(image, found, *source.repository, source.index_from.empty(), source.index_from).vouched) {
+        ++others;
+        return false;
+      }
+      chosen = IndexToSign{.index = std::move(found),
+                           .repository = source.repository,
+                           .identity = source.index_from.empty() ? "" : trust::identity_of(*image.repository)};
+      return true;
+    });
+    return chosen.has_value();
   });
   if (chosen) return std::move(*chosen);
+  if (!troubles.empty()) std::rethrow_exception(troubles.front());
   if (others == 0)
-    fail<NotFound>("{}: image {} is not indexed; run: varve index IMAGE --sign KEY", image.repository->name(),
-                   image.digest().to_string());
+    fail<NotFound>("{}: image {} is not indexed; run: varve index {} --sign KEY", image.repository->name(),
+                   image.digest().to_string(), image.typed());
   throw trust::Untrusted(fmt::format(
       "{}: none of the {} indexes of image {} was built here or is signed by a key that counts here, and who signs "
-      "vouches for what is in it; run: varve index --force IMAGE --sign KEY",
-      image.repository->name(), others, image.digest().to_string()));
+      "vouches for what is in it; run: varve index --force {} --sign KEY",
+      image.repository->name(), others, image.digest().to_string(), image.typed()));
 }
 
 void sign(const Context& context, const SignArguments& arguments) {
   const IndexSigner signer(arguments.signing);
   const auto image = context.open_image(arguments.image);
   const auto local = context.local_index();
-  const auto index = index_to_sign(local, image);
-  auto done = signer.sign_index(image, index, *image.repository);
+  const auto [index, repository, identity] = index_to_sign(local, image);
+  auto done = signer.sign_index(image, index, *repository, signer.has_identity() ? "" : identity);
   if (arguments.sign_image) done.push_back(signer.sign_image(image));
   const auto key = signer.public_key();
   if (context.global.json) {

@@ -52,9 +52,10 @@ IndexSigner::IndexSigner(const SigningOptions& options) : options_(options), key
 }
 
 SignedManifest IndexSigner::sign(const oci::Descriptor& manifest, std::string kind, const std::string& selector,
-                                 oci::Repository& repository) const {
-  const auto name = options_.identity.empty() ? trust::identity_of(repository)
-                                              : trust::DockerName::parse(options_.identity)->repository;
+                                 oci::Repository& repository, const std::string& identity) const {
+  const auto name = !identity.empty()           ? identity
+                    : options_.identity.empty() ? trust::identity_of(repository)
+                                                : trust::DockerName::parse(options_.identity)->repository;
   SignedManifest done{
       .kind = std::move(kind), .manifest = manifest.digest, .reference = name + selector, .added = false};
   done.added = trust::sign_manifest(repository, manifest, done.reference, {.key = key_, .bundle = options_.bundle});
@@ -62,20 +63,21 @@ SignedManifest IndexSigner::sign(const oci::Descriptor& manifest, std::string ki
 }
 
 std::vector<SignedManifest> IndexSigner::sign_index(const oci::Image& image, const index::FoundIndex& index,
-                                                    oci::Repository& repository) const {
+                                                    oci::Repository& repository, const std::string& identity) const {
   std::vector<SignedManifest> done;
   const auto sign_one = [&](const oci::Descriptor& manifest, std::string kind) {
-    done.push_back(sign(manifest, std::move(kind), "@" + manifest.digest.to_string(), repository));
+    done.push_back(sign(manifest, std::move(kind), "@" + manifest.digest.to_string(), repository, identity));
   };
   sign_one(index.document.descriptor, "index");
   std::set<Digest> looked_at;
   for (std::size_t i = 0; i < image.manifest.layers.size(); ++i) {
     const auto& ours = index.blobs.layers.at(i);
     if (!looked_at.insert(ours.layer_digest).second) continue;
-    index::visit_layer_indexes(repository, ours.layer_digest, [&](const index::FoundLayerIndex& found) {
+    const auto sign_ours = [&](const index::FoundLayerIndex& found) {
       if (same_blobs(found.blobs, ours)) sign_one(found.document.descriptor, "layer-index");
       return false;
-    });
+    };
+    index::visit_layer_indexes(repository, ours.layer_digest, &image.digest(), sign_ours);
   }
   return done;
 }
@@ -114,7 +116,13 @@ nlohmann::json to_json(const std::vector<SignedManifest>& manifests, const trust
 }
 
 std::string summary_of(const std::vector<SignedManifest>& manifests, const trust::PublicKey& key) {
-  const auto count = [&](std::string_view kind) { return std::ranges::count(manifests, kind, &SignedManifest::kind); };
+  // One may have been signed for two repositories.
+  const auto count = [&](std::string_view kind) {
+    std::set<Digest> signed_ones;
+    for (const auto& one : manifests)
+      if (one.kind == kind) signed_ones.insert(one.manifest);
+    return signed_ones.size();
+  };
   const auto added = std::ranges::count(manifests, true, &SignedManifest::added);
   std::string text = "signed by " + key.id() + ": ";
   if (count("index") != 0) text += fmt::format("the index and those of {} layers", count("layer-index"));

@@ -38,9 +38,12 @@ class IndexSigner {
   explicit IndexSigner(const SigningOptions& options);
 
   // Signs an index of the image that lies in `repository`, and what is listed there of the indexes of its layers and
-  // says the same. The caller knows that it may be signed: who signs vouches for all that is in it.
+  // says the same, for `identity` ("" = what the options say). The caller knows that it may be signed: who signs
+  // vouches for all that is in it.
   std::vector<SignedManifest> sign_index(const oci::Image& image, const index::FoundIndex& index,
-                                         oci::Repository& repository) const;
+                                         oci::Repository& repository, const std::string& identity = {}) const;
+  // True if the options say for which repository.
+  bool has_identity() const { return !options_.identity.empty(); }
   // The same for a further index that was just published there and differs from `loaded` in what it notes alone. Throws
   // trust::Untrusted, and signs nothing, if nobody vouches for `loaded`.
   std::vector<SignedManifest> sign_further_index(const oci::Image& image, const index::LoadedIndex& loaded,
@@ -50,7 +53,7 @@ class IndexSigner {
 
  private:
   SignedManifest sign(const oci::Descriptor& manifest, std::string kind, const std::string& selector,
-                      oci::Repository& repository) const;
+                      oci::Repository& repository, const std::string& identity = {}) const;
 
   const SigningOptions options_;
   const trust::PrivateKey key_;

@@ -45,6 +45,7 @@ json to_json(const index::JudgedIndex& one) {
           {"tool", one.blobs.tool},
           {"generation", one.blobs.generation},
           {"here", one.is_here},
+          {"index_from", one.index_from.empty() ? json() : json(one.index_from)},
           {"trusted", one.judgement.trusted},
           {"vouched", one.judgement.vouched},
           {"rule", one.judgement.rule},
@@ -85,11 +86,13 @@ void print(const Context& context, const Judged& judged) {
     out << fmt::format(
         "index    {}{}\n         by {}, {}; {}\n", one.blobs.manifest.digest.to_string(),
         i == judged.indexes.taken ? "  <- taken" : "", printable(one.blobs.tool),
-        one.is_here ? "here" : "in the repository",
+        one.is_here              ? "here"
+        : one.index_from.empty() ? "in the repository"
+                                 : "in " + printable(one.index_from),
         printable(one.judgement.trusted ? one.judgement.rule : "does not count: " + one.judgement.refusal));
   }
   if (!judged.indexes.trouble.empty())
-    out << fmt::format("the repository could not be asked: {}\n", printable(judged.indexes.trouble));
+    out << fmt::format("a repository could not be asked: {}\n", printable(judged.indexes.trouble));
 }
 
 void show(Context& context, const std::string& reference, bool is_check) {

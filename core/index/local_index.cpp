@@ -7,6 +7,7 @@
 #include "core/base/file.h"
 #include "core/base/log.h"
 #include "core/base/private_folder.h"
+#include "core/index/index_sources.h"
 #include "core/index/this_index.h"
 
 namespace varve::index {
@@ -38,10 +39,10 @@ bool is_good_tree(const std::filesystem::path& path, std::uint64_t tree_bytes) {
 }
 
 std::shared_ptr<const LayerMap> load_map(LocalIndex& local, const oci::Image& image, const LayerIndexBlobs& blobs,
-                                         std::size_t layer) {
+                                         oci::Repository& source, std::size_t layer) {
   const auto& descriptor = image.manifest.layers[layer];
   const auto what = what_of(blobs.map);
-  auto map = LayerMap::decode(local.blob(blobs.map, *image.repository, kMaxMapBlobBytes), what);
+  auto map = LayerMap::decode(local.blob(blobs.map, source, kMaxMapBlobBytes), what);
   if (map.layer_digest != descriptor.digest || map.diff_id != image.config.diff_ids.at(layer) ||
       map.compressed_bytes != descriptor.size)
     fail<CorruptData>("{}: is not the map of layer {} as the image names it", what, descriptor.digest.to_string());
@@ -55,24 +56,25 @@ std::shared_ptr<const LayerMap> load_map(LocalIndex& local, const oci::Image& im
 
 struct Choice {
   TrustedIndex index;
-  bool is_here = false;
-  bool other_notes_only = false;  // the content is that of the one that is here
+  std::shared_ptr<oci::Repository> source;  // null: it is here
+  bool other_notes_only = false;            // the content is that of the one that is here
 };
 
 std::string said_of(const FoundIndex& index, const trust::Judgement& judgement) {
   return fmt::format("index {}: {}", index.document.descriptor.digest.to_string(), judgement.refusal);
 }
 
-// The preferred one of those that the image's repository offers and that are trusted. One with the content of what is
-// here is as good as that.
-std::optional<TrustedIndex> find_trusted_there(LocalIndex& local, const oci::Image& image,
+// The preferred one of those that a source offers and that are trusted. Beside the image, one with the content of what
+// is here is as good as that.
+std::optional<TrustedIndex> find_trusted_there(LocalIndex& local, const oci::Image& image, const IndexSource& source,
                                                const std::optional<TrustedIndex>& here,
                                                std::vector<std::string>& refusals) {
   std::optional<TrustedIndex> best;
   const auto request = trust::Request::of(image);
-  visit_indexes(*image.repository, image, [&](FoundIndex found) {
-    auto judgement = local.judge(image, found, *image.repository, true);
-    if (here && !judgement.vouched && local.may_take_notes(image, found) &&
+  const bool is_beside = source.index_from.empty();
+  visit_indexes(*source.repository, image, [&](FoundIndex found) {
+    auto judgement = local.judge(image, found, *source.repository, is_beside, source.index_from);
+    if (is_beside && here && !judgement.vouched && local.may_take_notes(image, found) &&
         same_content(found.blobs, here->found.blobs))
       judgement = here->judgement;
     if (!judgement.trusted) {
@@ -87,6 +89,36 @@ std::optional<TrustedIndex> find_trusted_there(LocalIndex& local, const oci::Ima
   return best;
 }
 
+struct Offer {
+  TrustedIndex index;
+  std::shared_ptr<oci::Repository> source;
+};
+
+void warn_of(const oci::Image& image, const std::exception_ptr& trouble) {
+  try {
+    std::rethrow_exception(trouble);
+  } catch (const std::exception& error) {
+    log::warn("{}: could not be asked for a newer index: {}", image.repository->name(), error.what());
+  }
+}
+
+// Of the first source that has one, unless a later one has one that somebody vouches for. Throws what went wrong if
+// there is none.
+std::optional<Offer> find_offer(LocalIndex& local, const oci::Image& image, const std::optional<TrustedIndex>& here,
+                                std::vector<std::string>& refusals) {
+  std::optional<Offer> best;
+  const bool has_keys = local.judge().has_keys(trust::Request::of(image));
+  const auto troubles = visit_index_sources(image, [&](const IndexSource& source) {
+    auto found = find_trusted_there(local, image, source, here, refusals);
+    if (found && (!best || (found->judgement.vouched && !best->index.judgement.vouched)))
+      best = Offer{.index = std::move(*found), .source = source.repository};
+    return best && (best->index.judgement.vouched || !has_keys);
+  });
+  if (!best && !troubles.empty()) std::rethrow_exception(troubles.front());
+  for (const auto& trouble : troubles) warn_of(image, trouble);
+  return best;
+}
+
 bool is_taken_before(const TrustedIndex& index, const TrustedIndex& other) {
   if (index.judgement.vouched != other.judgement.vouched) return index.judgement.vouched;
   return is_preferred(index.found.blobs, other.found.blobs);
@@ -96,20 +128,23 @@ std::optional<Choice> choose_index(LocalIndex& local, const oci::Image& image, I
                                    std::vector<std::string>& refusals) {
   auto here = local.find_trusted(image, refusals);
   if (here && place == IndexPlace::kHere)
-    return Choice{.index = std::move(*here), .is_here = true, .other_notes_only = true};
+    return Choice{.index = std::move(*here), .source = nullptr, .other_notes_only = true};
   try {
-    auto there = find_trusted_there(local, image, here, refusals);
-    if (there && (!here || is_taken_before(*there, *here))) {
-      const bool is_here = here && there->found.blobs.manifest.digest == here->found.blobs.manifest.digest;
-      const bool other_notes_only = here && same_content(there->found.blobs, here->found.blobs);
-      return Choice{.index = std::move(*there), .is_here = is_here, .other_notes_only = other_notes_only};
+    auto offer = find_offer(local, image, here, refusals);
+    if (offer && (!here || is_taken_before(offer->index, *here))) {
+      const auto& blobs = offer->index.found.blobs;
+      const bool is_here = here && blobs.manifest.digest == here->found.blobs.manifest.digest;
+      const bool other_notes_only = here && same_content(blobs, here->found.blobs);
+      return Choice{.index = std::move(offer->index),
+                    .source = is_here ? nullptr : std::move(offer->source),
+                    .other_notes_only = other_notes_only};
     }
-  } catch (const std::exception& error) {
+  } catch (const std::exception&) {
     if (!here) throw;
-    log::warn("{}: could not be asked for a newer index: {}", image.repository->name(), error.what());
+    warn_of(image, std::current_exception());
   }
   if (!here) return std::nullopt;
-  return Choice{.index = std::move(*here), .is_here = true, .other_notes_only = true};
+  return Choice{.index = std::move(*here), .source = nullptr, .other_notes_only = true};
 }
 
 // What is only offered is believed as first seen; whoever looks at the log learns when that changes.
@@ -160,14 +195,19 @@ LocalIndex::LocalIndex(std::filesystem::path root, const trust::TrustSettings& s
 oci::Repository& LocalIndex::repository() { return *layout_; }
 
 trust::Judgement LocalIndex::judge(const oci::Image& image, const FoundIndex& index, oci::Repository& place,
-                                   bool offered_now) const {
+                                   bool offered_now, std::string index_from) const {
   const auto& digest = index.document.descriptor.digest;
   const auto request = trust::Request::of(image);
+  const auto origin = origins_->of(digest);
+  if (index_from.empty())
+    for (const auto& name : index_from_names(image))
+      if (origin.repositories.contains(name)) index_from = name;
   return judge_->judge(request,
                        {.manifest = index.document,
                         .tool = index.blobs.tool,
-                        .origin = origins_->of(digest),
+                        .origin = origin,
                         .offered_now = offered_now,
+                        .index_from = std::move(index_from),
                         .place = &place,
                         .kept = layout_.get()},
                        origins_->first_used(request.repository, request.image));
@@ -226,8 +266,9 @@ std::filesystem::path LocalIndex::tree_file(const ImageIndexBlobs& index, oci::R
   return path;
 }
 
-std::shared_ptr<oci::Repository> LocalIndex::windows_of(const LayerIndexBlobs& layer, const oci::Image& image) const {
-  return layer.windows && layout_->has_blob(*layer.windows) ? layout_ : image.repository;
+std::shared_ptr<oci::Repository> LocalIndex::windows_of(const LayerIndexBlobs& layer,
+                                                        const std::shared_ptr<oci::Repository>& source) const {
+  return layer.windows && layout_->has_blob(*layer.windows) ? layout_ : source;
 }
 
 Bytes LocalIndex::blob(const oci::Descriptor& blob, oci::Repository& source, std::uint64_t limit_bytes) {
@@ -247,14 +288,19 @@ Bytes LocalIndex::blob(const oci::Descriptor& blob, oci::Repository& source, std
 
 namespace {
 
-// Of what Repository::name() says. The name of a layout folder may hold what would be read as its tag.
-oci::Reference reference_of(std::string_view repository) {
-  constexpr std::string_view kLayout = "oci:";
-  if (!repository.starts_with(kLayout)) return oci::Reference::parse(repository);
-  oci::Reference reference;
-  reference.kind = oci::Reference::Kind::kLayout;
-  reference.layout_dir = repository.substr(kLayout.size());
-  return reference;
+// Who serves what is not here of an index that is: the image's own repository unless it came from elsewhere.
+std::shared_ptr<oci::Repository> source_of_kept(LocalIndex& local, const oci::Image& image,
+                                                const Digest& index_manifest) {
+  const auto names = local.origins().of(index_manifest).repositories;
+  if (names.contains(image.repository->name())) return image.repository;
+  for (const auto& name : names) {
+    try {
+      return repository_named(image, name);
+    } catch (const std::exception& error) {
+      log::debug("{}: {}", name, error.what());
+    }
+  }
+  return image.repository;
 }
 
 // Windows are fetched by range when a span is first needed, from beside the image. Where they cannot lie there, as the
@@ -265,31 +311,28 @@ void keep_windows(LocalIndex& local, const oci::Image& image, const LoadedIndex&
   const auto lacks = [&](const LayerIndexBlobs& layer) {
     return layer.windows && !local.repository().has_blob(*layer.windows);
   };
-  if (std::ranges::none_of(wanted, lacks)) return;
-  const auto origin = local.origins().of(manifest);
   const auto name = image.repository->name();
-  if (origin.repositories.empty() || origin.repositories.contains(name)) return;
+  if (index.source->name() == name || std::ranges::none_of(wanted, lacks)) return;
+  auto names = local.origins().of(manifest).repositories;
+  names.insert(index.source->name());
   for (const auto& layer : wanted) {
     if (!lacks(layer)) continue;
     std::string trouble;
-    const auto keep_from = [&](oci::Repository& repository) {
-      local.blob(*layer.windows, repository, layer.windows->size);
-      return true;
-    };
     const auto tries = [&](const std::string& repository) {
       try {
-        return keep_from(repository == name ? *image.repository
-                                            : *oci::open_repository(reference_of(repository), image.registry));
+        local.blob(*layer.windows, *repository_named(image, repository), layer.windows->size);
+        return true;
       } catch (const std::exception& error) {
         trouble = error.what();
         return false;
       }
     };
-    if (!tries(name) && std::ranges::none_of(origin.repositories, tries))
+    if (!tries(name) && std::ranges::none_of(names, tries))
       fail<NotFound>(
           "{}: the index {} of image {} came from elsewhere, and what reads of layer {} need of it (its windows) is "
-          "neither here nor there: {}; run: varve index IMAGE",
-          name, manifest.to_string(), image.digest().to_string(), layer.layer_digest.to_string(), trouble);
+          "neither here nor there: {}; run: varve index {}",
+          name, manifest.to_string(), image.digest().to_string(), layer.layer_digest.to_string(), trouble,
+          image.typed());
   }
 }
 
@@ -297,18 +340,22 @@ void refuse_refuted(const LocalIndex& local, const oci::Image& image, const Laye
   const auto refuted = local.origins().of(layer.map.digest).refuted;
   if (!refuted.empty())
     fail<trust::Untrusted>(
-        "image {}: its index describes layer {} in a way that was found false here: {}; run: varve index --force IMAGE",
-        image.digest().to_string(), layer.layer_digest.to_string(), refuted);
+        "image {}: its index describes layer {} in a way that was found false here: {}; run: varve index --force {}",
+        image.digest().to_string(), layer.layer_digest.to_string(), refuted, image.typed());
 }
 
-void open_tree(LocalIndex& local, const oci::Image& image, LoadedIndex& index) {
-  index.tree_file = local.tree_file(index.blobs, *image.repository);
+void open_tree(LocalIndex& local, LoadedIndex& index) {
+  index.tree_file = local.tree_file(index.blobs, *index.source);
   index.tree_mapping = MappedFile::open(index.tree_file);
   index.tree = std::make_unique<ErofsReader>(index.tree_mapping.bytes(), index.tree_file.string());
 }
 
-LoadedIndex load_chosen(LocalIndex& local, const oci::Image& image, TrustedIndex chosen, bool is_here) {
+// `source`: who offers it; null if it is here.
+LoadedIndex load_chosen(LocalIndex& local, const oci::Image& image, TrustedIndex chosen,
+                        std::shared_ptr<oci::Repository> source) {
+  const bool is_here = source == nullptr;
   LoadedIndex index;
+  index.source = is_here ? source_of_kept(local, image, chosen.found.blobs.manifest.digest) : std::move(source);
   index.blobs = std::move(chosen.found.blobs);
   index.judgement = std::move(chosen.judgement);
   if (!is_here) index.loaded_bytes += index.blobs.manifest.size;
@@ -323,7 +370,7 @@ LoadedIndex load_chosen(LocalIndex& local, const oci::Image& image, TrustedIndex
     if (map == nullptr) {
       refuse_refuted(local, image, layer_blobs);
       count(layer_blobs.map);
-      map = load_map(local, image, layer_blobs, layer);
+      map = load_map(local, image, layer_blobs, *index.source, layer);
     } else if (map->diff_id != image.config.diff_ids.at(layer)) {
       fail<CorruptData>("image {}: layer {} has two diff_ids", image.digest().to_string(),
                         layer_blobs.layer_digest.to_string());
@@ -332,30 +379,30 @@ LoadedIndex load_chosen(LocalIndex& local, const oci::Image& image, TrustedIndex
   }
   if (index.blobs.ranges) {
     count(*index.blobs.ranges);
-    index.ranges = unpack_ranges(local.blob(*index.blobs.ranges, *image.repository, kMaxRangesBytes),
-                                 what_of(*index.blobs.ranges));
+    index.ranges =
+        unpack_ranges(local.blob(*index.blobs.ranges, *index.source, kMaxRangesBytes), what_of(*index.blobs.ranges));
   }
   if (index.blobs.cold) {
     const auto what = what_of(*index.blobs.cold);
     count(*index.blobs.cold);
-    index.cold = ColdRanges::decode(local.blob(*index.blobs.cold, *image.repository, kMaxColdBlobBytes), what);
+    index.cold = ColdRanges::decode(local.blob(*index.blobs.cold, *index.source, kMaxColdBlobBytes), what);
     index.cold.check(index.maps, what);
   }
   if (index.blobs.profile) {
     const auto what = what_of(*index.blobs.profile);
     count(*index.blobs.profile);
-    index.profile = Profile::decode(local.blob(*index.blobs.profile, *image.repository, kMaxProfileBlobBytes), what);
+    index.profile = Profile::decode(local.blob(*index.blobs.profile, *index.source, kMaxProfileBlobBytes), what);
     index.profile.check(index.maps, what);
   }
   count(index.blobs.tree);
-  open_tree(local, image, index);
+  open_tree(local, index);
   try {
     check_devices(index, image);
   } catch (const CorruptData& error) {
     // A tree that is whole, and of something else: the blob says what belongs here.
     log::warn("unpacking again: {}", error.what());
     std::filesystem::remove(index.tree_file);
-    open_tree(local, image, index);
+    open_tree(local, index);
     check_devices(index, image);
   }
   keep_windows(local, image, index);
@@ -365,7 +412,7 @@ LoadedIndex load_chosen(LocalIndex& local, const oci::Image& image, TrustedIndex
     const auto& document = chosen.found.document;
     oci::put_bytes(local.repository(), oci::empty_json(), oci::kEmptyJsonType);
     local.repository().put_manifest(document.bytes, document.descriptor.media_type, "");
-    local.origins().note_repository(document.descriptor.digest, image.repository->name());
+    local.origins().note_repository(document.descriptor.digest, index.source->name());
   }
   return index;
 }
@@ -379,10 +426,10 @@ LoadedIndex load_index(LocalIndex& local, const oci::Image& image, IndexPlace pl
   if (!choice && !refusals.empty()) throw trust::Untrusted(local.judge().refusal(trust::Request::of(image), refusals));
   if (!choice)
     fail<NotFound>(
-        "{}: image {} is not indexed: `varve index IMAGE` gives it an index for every machine, --index-here of "
-        "`run`, `mount` and `pull` makes one for this machine alone",
-        image.repository->name(), image.digest().to_string());
-  auto index = load_chosen(local, image, std::move(choice->index), choice->is_here);
+        "{0}: image {1} is not indexed: `varve index {2}` gives it an index for every machine, --index-here of "
+        "`run`, `mount` and `pull` makes one for this machine alone; --index-from names a repository that has one",
+        image.repository->name(), image.digest().to_string(), image.typed());
+  auto index = load_chosen(local, image, std::move(choice->index), std::move(choice->source));
   note_use(local, image, index, choice->other_notes_only);
   return index;
 }
@@ -391,7 +438,7 @@ LoadedIndex load_this_index(LocalIndex& local, const oci::Image& image, const Di
   TrustedIndex index;
   index.found.document = local.repository().manifest(index_manifest.to_string());
   index.found.blobs = parse_index_manifest(index.found.document, image);
-  return load_chosen(local, image, std::move(index), true);
+  return load_chosen(local, image, std::move(index), nullptr);
 }
 
 std::shared_ptr<const LayerMap> find_map(const std::filesystem::path& root, const Digest& blob) {

@@ -31,9 +31,10 @@ class LocalIndex {
   const trust::Judge& judge() const { return *judge_; }
   trust::OriginRecords& origins() const { return *origins_; }
 
-  // What the judge says of an index that is here, or that the image's repository offers now.
-  trust::Judgement judge(const oci::Image& image, const FoundIndex& index, oci::Repository& place,
-                         bool offered_now) const;
+  // What the judge says of an index that is here, or that the image's repository offers now, or that of `index_from`,
+  // one of the further ones where indexes are looked for ("" = none).
+  trust::Judgement judge(const oci::Image& image, const FoundIndex& index, oci::Repository& place, bool offered_now,
+                         std::string index_from = {}) const;
   // True if it counts as soon as one of the same content does, that has other notes (profile, cold marks).
   bool may_take_notes(const oci::Image& image, const FoundIndex& index) const;
   // Of those that are here and trusted, the one that is taken. What is wrong with others is appended to `refusals`, one
@@ -47,8 +48,9 @@ class LocalIndex {
   // kept.
   std::filesystem::path tree_file(const ImageIndexBlobs& index, oci::Repository& source);
   // Who serves the windows of a gzip layer, which are fetched by range when a span is first needed: this machine if it
-  // has them, else the image's repository.
-  std::shared_ptr<oci::Repository> windows_of(const LayerIndexBlobs& layer, const oci::Image& image) const;
+  // has them, else the source of the index.
+  std::shared_ptr<oci::Repository> windows_of(const LayerIndexBlobs& layer,
+                                              const std::shared_ptr<oci::Repository>& source) const;
   // A whole blob: from here, else from `source`, then kept here.
   Bytes blob(const oci::Descriptor& blob, oci::Repository& source, std::uint64_t limit_bytes);
 
@@ -62,7 +64,8 @@ class LocalIndex {
 // Everything a mount needs before it is usable.
 struct LoadedIndex {
   ImageIndexBlobs blobs;
-  trust::Judgement judgement;  // why it is believed
+  trust::Judgement judgement;               // why it is believed
+  std::shared_ptr<oci::Repository> source;  // who serves those of its blobs that are not here yet
   MappedFile tree_mapping;
   std::filesystem::path tree_file;
   std::unique_ptr<ErofsReader> tree;
@@ -73,14 +76,15 @@ struct LoadedIndex {
   std::uint64_t loaded_bytes = 0;                     // fetched from the repository for it; 0 if all was here
 };
 
-// Where load_index() looks first. kRepository: also there where an index is here already, as a newer one may have been
-// published since; the one that is here is taken if the repository cannot be asked.
+// Where load_index() looks first. kRepository: also beside the image, and in the further repositories of index-from,
+// where an index is here already, as a newer one may have been published since; the one that is here is taken if they
+// cannot be asked.
 enum class IndexPlace : std::uint8_t { kHere, kRepository };
 
-// Finds the index here or in the image's repository, loads it and checks it against the image's manifest and config. Of
-// those that the judge trusts the preferred one is taken, one that is vouched for before one that is only offered;
-// where it came from is recorded. Throws NotFound with what to do (`varve index IMAGE`) if there is none,
-// trust::Untrusted if there is none that counts.
+// Finds the index here, in the image's repository or in one of index-from, loads it and checks it against the image's
+// manifest and config. Of those that the judge trusts the preferred one is taken, one that is vouched for before one
+// that is only offered; where it came from is recorded. Throws NotFound with what to do (`varve index IMAGE`) if there
+// is none, trust::Untrusted if there is none that counts.
 LoadedIndex load_index(LocalIndex& local, const oci::Image& image, IndexPlace place = IndexPlace::kHere);
 
 }  // namespace varve::index

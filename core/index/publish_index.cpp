@@ -44,8 +44,8 @@ void put_manifests(const oci::Image& image, const ImageIndexBlobs& index, oci::R
     auto blobs = index.layers[i];
     if (!put.insert(blobs.layer_digest).second) continue;  // a layer that the image repeats is published once
     if (blobs.tool.empty()) blobs.tool = index.tool;       // known only to the image's index
-    destination.put_manifest(make_layer_manifest(image.manifest.layers.at(i), blobs).to_json(), oci::kOciManifestType,
-                             kNoTag);
+    destination.put_part_manifest(make_layer_manifest(image.manifest.layers.at(i), blobs).to_json(),
+                                  oci::kOciManifestType, image.digest());
   }
   cancel.throw_if_cancelled();
   destination.put_manifest(make_index_manifest(image, index).to_json(), oci::kOciManifestType, kNoTag);
@@ -59,9 +59,20 @@ bool same_notes(const ImageIndexBlobs& a, const ImageIndexBlobs& b) {
 
 bool same_blobs(const ImageIndexBlobs& a, const ImageIndexBlobs& b) { return same_notes(a, b) && same_content(a, b); }
 
+// Whoever may write to a further repository (index-from) must not have their word carried to where it counts for more.
+void refuse_word_of_others(const oci::Image& image, const LoadedIndex& index, oci::Repository& destination) {
+  const auto from = index.source->name();
+  if (index.judgement.vouched || from == image.repository->name() || from == destination.name()) return;
+  throw trust::Untrusted(fmt::format(
+      "index {} of image {} came from {}, and nobody who counts here vouches for it, so it is not published "
+      "in {}; first run: varve index {}",
+      index.blobs.manifest.digest.to_string(), image.digest().to_string(), from, destination.name(), image.typed()));
+}
+
 // A further index of the image that differs in what it notes: what is cold, the profile.
-ImageIndexBlobs publish_notes(const oci::Image& image, ImageIndexBlobs blobs, LocalIndex& local,
-                              oci::Repository& destination, const CancelFlag& cancel) {
+ImageIndexBlobs publish_notes(const oci::Image& image, const LoadedIndex& index, ImageIndexBlobs blobs,
+                              LocalIndex& local, oci::Repository& destination, const CancelFlag& cancel) {
+  refuse_word_of_others(image, index, destination);
   const auto original = blobs.manifest.digest;
   const auto published = find_index(destination, image);
   if (published && same_blobs(blobs, *published)) return *published;
@@ -75,7 +86,7 @@ ImageIndexBlobs publish_notes(const oci::Image& image, ImageIndexBlobs blobs, Lo
   // already.
   const auto source_of = [&](const oci::Descriptor& blob) -> oci::Repository& {
     if (destination.has_blob(blob)) return destination;
-    return local.repository().has_blob(blob) ? local.repository() : *image.repository;
+    return local.repository().has_blob(blob) ? local.repository() : *index.source;
   };
   copy_index_blobs(blobs, source_of, destination, cancel);
   if (published) {
@@ -110,7 +121,7 @@ ImageIndexBlobs publish_cold(const oci::Image& image, const LoadedIndex& index, 
   auto blobs = index.blobs;
   blobs.cold.reset();
   if (!cold.empty()) blobs.cold = oci::put_bytes(local.repository(), cold.encode(), kColdMediaType);
-  return publish_notes(image, std::move(blobs), local, destination, cancel);
+  return publish_notes(image, index, std::move(blobs), local, destination, cancel);
 }
 
 ImageIndexBlobs publish_profile(const oci::Image& image, const LoadedIndex& index, const Profile& profile,
@@ -119,7 +130,7 @@ ImageIndexBlobs publish_profile(const oci::Image& image, const LoadedIndex& inde
   auto blobs = index.blobs;
   blobs.profile.reset();
   if (!profile.ranges.empty()) blobs.profile = oci::put_bytes(local.repository(), profile.encode(), kProfileMediaType);
-  return publish_notes(image, std::move(blobs), local, destination, cancel);
+  return publish_notes(image, index, std::move(blobs), local, destination, cancel);
 }
 
 }  // namespace varve::index

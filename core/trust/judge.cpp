@@ -116,16 +116,21 @@ Judgement Judge::judge(const Request& request, const Candidate& candidate,
         .trusted = true, .vouched = false, .rule = fmt::format("{} ({})", why, at), .signers = {}, .refusal = {}};
   };
   // What another repository has said is no word of this one.
-  if (!candidate.offered_now && !origin.repositories.contains(request.repository)) {
+  const bool of_the_image = candidate.offered_now || origin.repositories.contains(request.repository);
+  if (!of_the_image && candidate.index_from.empty()) {
     if (origin.repositories.empty()) return refuse("where it came from is not recorded");
     return refuse(
         fmt::format("it came from {}, not from {}; {}", *origin.repositories.begin(), request.repository, signatures));
   }
+  if (!of_the_image)
+    if (const auto* scope = settings_.scope_of(candidate.index_from); scope && scope->index == IndexRule::kSigned)
+      return refuse(fmt::format("{} of index-from offers it, and {} asks for signatures there; {}",
+                                candidate.index_from, scope->place, signatures));
   switch (rule) {
     case IndexRule::kSigned:
       return refuse(signatures);
     case IndexRule::kAny:
-      return believed("the repository offers it");
+      return believed(of_the_image ? "the repository offers it" : candidate.index_from + " of index-from offers it");
     case IndexRule::kPinned:
       if (!first_used) return believed("the first that was seen in its repository");
       if (*first_used == digest) return believed("the one that was first seen in its repository");
@@ -134,9 +139,23 @@ Judgement Judge::judge(const Request& request, const Candidate& candidate,
     case IndexRule::kPolicy:
       break;
   }
+  // Who may write to the image's repository may move its tag as well. Others may not: from them only what is vouched
+  // for counts, unless a setting says to believe what is seen first.
+  if (!of_the_image)
+    return refuse(fmt::format("{} of index-from offers it, which is not the image's own repository; {}",
+                              candidate.index_from, signatures));
   if (!request.by_digest()) return believed("asked for by tag, which trusts those who may write to the repository");
   return refuse(signatures);
 }
+
+namespace {
+
+// What to type for the image.
+std::string typed(const Request& request) {
+  return request.repository + (request.selector.empty() ? "" : request.by_digest() ? "@" : ":") + request.selector;
+}
+
+}  // namespace
 
 std::string Judge::refusal(const Request& request, const std::vector<std::string>& of_candidates) const {
   const auto [rule, place, is_policy] = rule_for(request);
@@ -150,10 +169,11 @@ std::string Judge::refusal(const Request& request, const std::vector<std::string
       fmt::format("{}: no index of image {} can be trusted", request.repository, request.image.to_string());
   for (const auto& one : of_candidates) text += "\n  " + one;
   text += "\n  setting: " + setting;
-  text +=
+  text += fmt::format(
       "\n  ways out: a key that signed it (`varve keygen`, `varve sign`, then keys = [\"FILE\"] under [trust] in "
-      "varve.toml); an index made here (`varve index IMAGE`, or --index-here of `run` and `mount`);"
-      " [trust] index = \"pinned\" or \"any\", which believes whoever may write to the repository";
+      "varve.toml); an index made here (`varve index {}`, or --index-here of `run` and `mount`);"
+      " [trust] index = \"pinned\" or \"any\", which believes whoever may write to the repository",
+      typed(request));
   return text;
 }
 

@@ -66,10 +66,13 @@ struct Request {
 
 // An index that might be used.
 struct Candidate {
-  const oci::Document& manifest;     // of the index artifact, digest checked
-  std::string tool = {};             // that made it, in its own words
-  Origin origin = {};                // what is recorded of it
-  bool offered_now = false;          // by the repository of the request, a moment ago
+  const oci::Document& manifest;  // of the index artifact, digest checked
+  std::string tool = {};          // that made it, in its own words
+  Origin origin = {};             // what is recorded of it
+  bool offered_now = false;       // by the repository of the request, a moment ago
+  // Of the further repositories where the user looks for indexes (index-from), one that offers it or that it came from;
+  // "" = none.
+  std::string index_from = {};
   oci::Repository* place = nullptr;  // where it was found; its signatures lie there, too
   oci::Repository* kept = nullptr;   // ROOT/index, where signatures are kept for when the repository is away
 };

@@ -84,6 +84,34 @@ TEST_F(JudgeTest, KeepsToTheSettings) {
   EXPECT_FALSE(judge(from_here_, "v1", false, digest_of("first")).trusted);
 }
 
+// Who may push to one of the repositories of index-from must get no more power over images than this.
+TEST_F(JudgeTest, BelievesARepositoryOfIndexFromOnlyWhereASettingBelievesTheUnsigned) {
+  const auto judge_offer = [&](const std::string& selector, const std::optional<Digest>& first = std::nullopt) {
+    return Judge(settings_, signatures_)
+        .judge(request(selector),
+               {.manifest = document_, .tool = "varve 0.2.0", .origin = from_elsewhere_, .index_from = kElsewhere},
+               first);
+  };
+  EXPECT_FALSE(judge_offer("v1").trusted) << "the tag's owner is another";
+  EXPECT_NE(judge_offer("v1").refusal.find("index-from"), std::string::npos) << judge_offer("v1").refusal;
+  EXPECT_FALSE(judge_offer(digest_).trusted);
+  settings_.index = IndexRule::kSigned;
+  EXPECT_FALSE(judge_offer("v1").trusted);
+  settings_.index = IndexRule::kPinned;
+  EXPECT_TRUE(judge_offer(digest_).trusted) << "the first that was seen";
+  EXPECT_FALSE(judge_offer(digest_).vouched);
+  EXPECT_TRUE(judge_offer(digest_, document_.descriptor.digest).trusted);
+  EXPECT_FALSE(judge_offer(digest_, digest_of("seen first, wherever")).trusted);
+  settings_.index = IndexRule::kAny;
+  EXPECT_TRUE(judge_offer(digest_).trusted);
+  settings_.scopes = {{.prefix = kElsewhere, .keys = {}, .index = IndexRule::kSigned, .place = "a:7"}};
+  EXPECT_FALSE(judge_offer(digest_).trusted) << "the setting of the place itself is stronger";
+  settings_.scopes.clear();
+  settings_.index = IndexRule::kSigned;
+  signatures_ = std::make_shared<SignedBy>(std::vector<std::string>{"ab12cd34"});
+  EXPECT_TRUE(judge_offer(digest_).vouched);
+}
+
 TEST_F(JudgeTest, TakesTheMostSpecificScope) {
   settings_.index = IndexRule::kSigned;
   settings_.scopes = {{.prefix = "registry.example/team", .keys = {}, .index = IndexRule::kAny, .place = "a:1"},

@@ -107,7 +107,7 @@ void from_json(const nlohmann::json& from, MountMode& mode);
 namespace varve::oci {
 using fuse::read_field;
 VARVE_MESSAGE(RegistryOptions, authfile, ca_file, plain_http, max_attempts, connect_timeout_ms, stall_timeout_ms,
-              referrers_api)
+              referrers_api, index_from)
 }  // namespace varve::oci
 namespace varve::fuse {
 

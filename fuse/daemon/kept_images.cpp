@@ -34,6 +34,8 @@ oci::Image open_kept(const std::shared_ptr<index::LocalIndex>& local, const Imag
   auto image = oci::open_image({local, &local->repository()}, selector, oci::Platform::of_this_machine());
   const auto reference = oci::Reference::parse(spec.reference);
   image.selector = reference.selector();
+  image.reference = spec.reference;
+  image.registry = spec.registry;
   try {
     image.repository = oci::open_repository(reference, spec.registry);
   } catch (const std::exception& error) {

@@ -16,10 +16,10 @@ ServedImage::ServedImage(ImageSpec spec, const index::LocalIndex& local, oci::Im
     const auto& blobs = loaded.blobs.layers.at(i);
     const auto& descriptor = this->image().manifest.layers.at(i);
     const auto& repository = this->image().repository;
-    const auto windows = local.windows_of(blobs, this->image());
+    const auto windows = local.windows_of(blobs, loaded.source);
     layers_.push_back(streams.stream(loaded.maps[i], descriptor, repository, blobs, windows));
     // For windows that this machine's disk has broken.
-    if (windows != repository) streams.stream(loaded.maps[i], descriptor, repository, blobs, repository);
+    if (windows != loaded.source) streams.stream(loaded.maps[i], descriptor, repository, blobs, loaded.source);
     devices_.push_back(std::make_shared<LayerFile>(layers_.back()));
   }
   if (loaded.ranges.bytes > 0) devices_.push_back(std::make_shared<RangesFile>(loaded.ranges, layers_));

@@ -167,10 +167,10 @@ void or_pass_over(oci::Repository& repository, const Use& use) {
   }
 }
 
-// The artifacts of that type about `subject`, best first, until `visit` is content. What the list does not say of them
+// The artifacts that are listed for `subject`, best first, until `visit` is content. What the list does not say of them
 // is read from their manifests. One that cannot be parsed is passed over; what `visit` throws reaches the caller.
 template <typename Parse, typename Visit>
-void visit_ranked(oci::Repository& repository, const Digest& subject, std::string_view artifact_type,
+void visit_ranked(oci::Repository& repository, const Digest& subject, std::vector<oci::Descriptor> listed,
                   const Parse& parse, const Visit& visit) {
   struct Ranked {
     Rank rank;
@@ -178,15 +178,15 @@ void visit_ranked(oci::Repository& repository, const Digest& subject, std::strin
     std::optional<oci::Document> document;
   };
   std::vector<Ranked> all;
-  for (auto& descriptor : repository.referrers(subject, artifact_type))
+  for (auto& descriptor : listed)
     all.push_back({.rank = claimed_rank(descriptor.annotations), .descriptor = std::move(descriptor), .document = {}});
   const auto better = [](const Ranked& a, const Ranked& b) {
     return a.rank != b.rank ? a.rank > b.rank : a.descriptor.digest < b.descriptor.digest;
   };
   std::ranges::sort(all, better);
   if (all.size() > kMaxCandidates) {
-    log::warn("{}: {} artifacts of type {} are listed for {}; {} of them are looked at", repository.name(), all.size(),
-              artifact_type, subject.to_string(), kMaxCandidates);
+    log::warn("{}: {} indexes are listed for {}; {} of them are looked at", repository.name(), all.size(),
+              subject.to_string(), kMaxCandidates);
     all.resize(kMaxCandidates);
   }
   for (auto& one : all) {
@@ -375,16 +375,18 @@ void visit_indexes(oci::Repository& repository, const oci::Image& image, const s
     auto blobs = parse_index_manifest(document, image);
     return FoundIndex{.blobs = std::move(blobs), .document = std::move(document)};
   };
-  visit_ranked(repository, image.digest(), kIndexArtifactType, parse, visit);
+  visit_ranked(repository, image.digest(), repository.referrers(image.digest(), kIndexArtifactType), parse, visit);
 }
 
-void visit_layer_indexes(oci::Repository& repository, const Digest& layer_digest,
+void visit_layer_indexes(oci::Repository& repository, const Digest& layer_digest, const Digest* image,
                          const std::function<bool(FoundLayerIndex)>& visit) {
   const auto parse = [&](oci::Document document) {
     auto blobs = parse_layer_manifest(document, layer_digest);
     return FoundLayerIndex{.blobs = std::move(blobs), .document = std::move(document)};
   };
-  visit_ranked(repository, layer_digest, kLayerArtifactType, parse, visit);
+  auto listed = image == nullptr ? repository.referrers(layer_digest, kLayerArtifactType)
+                                 : repository.part_referrers(layer_digest, *image, kLayerArtifactType);
+  visit_ranked(repository, layer_digest, std::move(listed), parse, visit);
 }
 
 std::optional<ImageIndexBlobs> find_index(oci::Repository& repository, const oci::Image& image) {
@@ -398,7 +400,7 @@ std::optional<ImageIndexBlobs> find_index(oci::Repository& repository, const oci
 
 std::optional<LayerIndexBlobs> find_layer_index(oci::Repository& repository, const Digest& layer_digest) {
   std::optional<LayerIndexBlobs> first;
-  visit_layer_indexes(repository, layer_digest, [&](FoundLayerIndex found) {
+  visit_layer_indexes(repository, layer_digest, nullptr, [&](FoundLayerIndex found) {
     first = std::move(found.blobs);
     return true;
   });

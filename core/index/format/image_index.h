@@ -109,7 +109,8 @@ struct FoundLayerIndex {
 // Shows those that are published and parse, preferred ones first by what the list says of them, until `visit` returns
 // true. Whether any may be believed is for trust::Judge to say.
 void visit_indexes(oci::Repository& repository, const oci::Image& image, const std::function<bool(FoundIndex)>& visit);
-void visit_layer_indexes(oci::Repository& repository, const Digest& layer_digest,
+// `image`: whose layer it is, as a registry may list layers' indexes with the image's. Null: of whatever image.
+void visit_layer_indexes(oci::Repository& repository, const Digest& layer_digest, const Digest* image,
                          const std::function<bool(FoundLayerIndex)>& visit);
 
 // The first of them, believed or not; absent if there is none.

@@ -171,7 +171,7 @@ LayerEntries read_layer_entries_of(LocalIndex& local, const LoadedIndex& index, 
   const auto& blob = index.blobs.layers.at(layer).entries;
   const auto what = "index blob " + blob.digest.to_string();
   if (fetched_bytes != nullptr && !local.repository().has_blob(blob)) *fetched_bytes += blob.size;
-  auto entries = LayerEntries::decode(local.blob(blob, *image.repository, kMaxLayerEntriesBytes), what);
+  auto entries = LayerEntries::decode(local.blob(blob, *index.source, kMaxLayerEntriesBytes), what);
   const auto& digest = image.manifest.layers.at(layer).digest;
   if (entries.layer_digest != digest)
     fail<CorruptData>("{}: holds the entries of layer {}, not of {}", what, entries.layer_digest.to_string(),
