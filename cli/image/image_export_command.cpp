@@ -18,6 +18,7 @@ constexpr std::string_view kDockerArchive = "docker-archive:";
 struct ExportArguments {
   std::string image;
   std::string destination;
+  bool replace = false;
   indexer::ExportOptions options;
 };
 
@@ -44,23 +45,27 @@ void run_export(const Context& context, const ExportArguments& arguments) {
   const auto image = context.open_image(arguments.image);
   Progress progress;
   indexer::ExportReport report;
+  Destination destination;
   if (archive) {
     if (arguments.options.with_index)
       throw UsageError("a docker-archive has no place for an index: leave out --with-index");
     const ProgressLine line(progress, "export", context.global.quiet);
     report = export_to_archive(context, image, arguments.destination.substr(kDockerArchive.size()), progress);
   } else {
-    const auto destination = open_destination(context, arguments.image, reference);
+    destination = open_destination(context, arguments.image, reference);
+    refuse_own_source(arguments.image, std::nullopt, destination, arguments.replace);
     const ProgressLine line(progress, "export", context.global.quiet);
-    report = indexer::export_image(image, *destination, reference.tag.value_or(""), arguments.options,
+    report = indexer::export_image(image, *destination.repository, destination.tag(), arguments.options,
                                    {progress, context.cancel});
   }
   if (context.global.json)
     return context.print_json({{"image", report.image.to_string()},
                                {"copied_bytes", report.copied_bytes},
-                               {"reused_bytes", report.reused_bytes}});
-  context.out << fmt::format("{}\n{} written, {} was there already\n", report.image.to_string(),
-                             human_bytes(report.copied_bytes), human_bytes(report.reused_bytes));
+                               {"reused_bytes", report.reused_bytes},
+                               {"replaced", replaced_json(destination, report.image)}});
+  context.out << fmt::format("{}\n{} written, {} was there already\n{}", report.image.to_string(),
+                             human_bytes(report.copied_bytes), human_bytes(report.reused_bytes),
+                             moved_text(destination, report.image));
 }
 
 }  // namespace
@@ -79,6 +84,7 @@ void add_image_export_command(CLI::App& image, Context& context) {
       ->capture_default_str();
   command->add_flag("--with-index", arguments->options.with_index,
                     "The index goes along, with its signatures, so that the copy can be mounted lazily");
+  add_replace_option(*command, arguments->replace);
   command->footer(
       "Examples:\n"
       "  varve image export registry.example/team/notebook:v143 oci:/srv/notebook:v143\n"

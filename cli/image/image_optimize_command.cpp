@@ -70,13 +70,14 @@ void run_optimize(const Context& context, OptimizeArguments& arguments) {
   const auto reference = parse_destination(arguments.destination);
   const auto image = context.open_image(arguments.image);
   const auto destination = open_destination(context, arguments.image, reference);
+  refuse_own_source(arguments.image, image.digest(), destination, arguments.repacking.replace);
   arguments.options.work_dir = context.global.root / "tmp";
   std::filesystem::create_directories(arguments.options.work_dir);
   Progress progress;
   indexer::OptimizeReport report;
   {
     const ProgressLine line(progress, "optimize", context.global.quiet);
-    report = indexer::optimize_image(image, *destination, reference.tag.value_or(""), arguments.options,
+    report = indexer::optimize_image(image, *destination.repository, destination.tag(), arguments.options,
                                      {progress, context.cancel});
   }
   for (const auto& layer : report.layers) {
@@ -84,8 +85,13 @@ void run_optimize(const Context& context, OptimizeArguments& arguments) {
       log::warn("layer {}: it holds {}, so podman cannot pull it in parts; all else is as with the others",
                 layer.digest.to_string(), layer.without_table);
   }
-  if (context.global.json) return context.print_json(to_json(report));
+  if (context.global.json) {
+    auto document = to_json(report);
+    document["replaced"] = replaced_json(destination, report.image);
+    return context.print_json(document);
+  }
   print_report(report, context.out);
+  context.out << moved_text(destination, report.image);
 }
 
 }  // namespace
@@ -149,6 +155,7 @@ void add_image_optimize_command(CLI::App& image, Context& context) {
       ->needs(repack)
       ->capture_default_str();
   add_times_options(*command, arguments->times, repack);
+  add_replace_option(*command, repacking.replace);
   command->footer(
       "Examples:\n"
       "  varve image optimize oci:image:latest oci:better:latest\n"

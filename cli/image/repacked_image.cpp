@@ -126,29 +126,35 @@ void repack_indexed_image(const Context& context, RepackArguments& arguments) {
           arguments.previous);
   }
   const auto destination = open_destination(context, arguments.image, reference);
+  refuse_own_source(arguments.image, opened.digest(), destination, arguments.replace);
   auto placement = place_files(image);
   arguments.options.work_dir = context.global.root / "tmp/relayer";
   Progress progress;
   indexer::RepackReport report;
   {
     const ProgressLine line(progress, "optimize", context.global.quiet);
-    report =
-        indexer::repack_image({.image = opened.image(),
-                               .index = opened.index(),
-                               .local = opened.local(),
-                               .tree = image.tree(),
-                               .placement = std::move(placement),
-                               .previous = previous ? &*previous : nullptr,
-                               .previous_layout = previous_layout ? &*previous_layout : nullptr},
-                              *destination, reference.tag.value_or(""), arguments.options, {progress, context.cancel});
+    report = indexer::repack_image({.image = opened.image(),
+                                    .index = opened.index(),
+                                    .local = opened.local(),
+                                    .tree = image.tree(),
+                                    .placement = std::move(placement),
+                                    .previous = previous ? &*previous : nullptr,
+                                    .previous_layout = previous_layout ? &*previous_layout : nullptr},
+                                   *destination.repository, destination.tag(), arguments.options,
+                                   {progress, context.cancel});
   }
   for (const auto& layer : report.layers) {
     if (!layer.without_table.empty())
       log::warn("layer {}: it holds {}, so podman cannot pull it in parts; all else is as with the others",
                 layer.digest.to_string(), layer.without_table);
   }
-  if (context.global.json) return context.print_json(to_json(report));
+  if (context.global.json) {
+    auto document = to_json(report);
+    document["replaced"] = replaced_json(destination, report.image);
+    return context.print_json(document);
+  }
   print_report(report, context.out);
+  context.out << moved_text(destination, report.image);
 }
 
 }  // namespace varve::cli

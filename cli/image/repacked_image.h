@@ -15,6 +15,7 @@ struct RepackArguments {
   std::string destination;
   std::string previous;    // the image's last version as --repack wrote it; "" = none
   std::string keep_as_is;  // "0,1", "none"; "" = those that are worth it
+  bool replace = false;    // DEST may be the image itself
   indexer::RepackOptions options;
 };
 

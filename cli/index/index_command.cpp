@@ -7,8 +7,10 @@
 #include "cli/base/text.h"
 #include "cli/command.h"
 #include "cli/trust/signing.h"
+#include "core/base/errors.h"
 #include "core/base/progress.h"
 #include "core/base/units.h"
+#include "core/trust/sign.h"
 #include "indexer/index_image.h"
 
 namespace varve::cli {
@@ -65,7 +67,13 @@ std::vector<SignedManifest> sign_made(const IndexSigner& signer, const oci::Imag
         "index {} was stored, but is not signed: it is made of layer indexes of others that no key signed which "
         "counts here; leave out --reuse-foreign",
         report.index.to_string()));
-  return signer.sign_index(image, made, destination);
+  auto done = signer.sign_index(image, made, destination);
+  // Elsewhere it is the index of an image all the same: machines that find it by index-from ask for a signature that
+  // names the image's repository; those that have a copy of the image there, for one that names that.
+  const auto of_image = trust::identity_of(*image.repository);
+  if (signer.has_identity() || of_image == trust::identity_of(destination)) return done;
+  for (auto& one : signer.sign_index(image, made, destination, of_image)) done.push_back(std::move(one));
+  return done;
 }
 
 void run_index(Context& context, const IndexArguments& arguments) {
@@ -73,10 +81,18 @@ void run_index(Context& context, const IndexArguments& arguments) {
   auto reference = beside ? oci::Reference() : parse_destination(arguments.destination);
   reference.tag.reset();  // an index has none
   const auto image = context.open_image(arguments.image);
-  const auto destination = beside ? image.repository : open_destination(context, arguments.image, reference);
+  // Where nothing can be added, this machine keeps the index, as it does of every image that it indexes.
+  const bool kept_here = beside && image.repository->is_read_only();
+  if (kept_here && !arguments.signing.key.empty())
+    fail<UsageError>("{}: nothing can be added there, neither an index nor its signature; say where with --to DEST",
+                     arguments.image);
+  auto local = context.local_index();
+  const auto kept = std::shared_ptr<oci::Repository>(std::shared_ptr<void>(), &local.repository());
+  const auto destination = kept_here ? kept
+                           : beside  ? image.repository
+                                     : open_destination(context, arguments.image, reference).repository;
   std::optional<IndexSigner> signer;  // before the work: a passphrase is not asked for an hour later
   if (!arguments.signing.key.empty()) signer.emplace(arguments.signing);
-  auto local = context.local_index();
   Progress progress;
   indexer::IndexReport report;
   {
@@ -91,6 +107,7 @@ void run_index(Context& context, const IndexArguments& arguments) {
     context.print_json(document);
   } else {
     print_report(report, context.out);
+    if (kept_here) context.out << "kept on this machine only: nothing can be added to " << arguments.image << '\n';
     if (signer) context.out << summary_of(done, signer->public_key()) << '\n';
   }
 }
@@ -102,8 +119,10 @@ void add_index_command(CLI::App& app, Context& context) {
   auto* command = app.add_subcommand("index", "Makes an image randomly accessible; not one byte of the image changes");
   command->add_option("IMAGE", arguments->image, "The image: oci:DIR[:TAG] or [docker://]HOST/REPO[:TAG]")->required();
   command
-      ->add_option("--to", arguments->destination,
-                   "Store the index in this layout folder or repository, not beside the image")
+      ->add_option(
+          "--to", arguments->destination,
+          "Store the index in this layout folder or repository, not beside the image; machines find it there by "
+          "--index-from DEST")
       ->type_name("DEST");
   command->add_option("--jobs", arguments->options.jobs, "Layers read at the same time; 0 means one per core")
       ->type_name("N");
@@ -121,7 +140,8 @@ void add_index_command(CLI::App& app, Context& context) {
       "Examples:\n"
       "  varve index oci:image:latest\n"
       "  varve index registry.example/team/notebook:2026-11\n"
-      "  varve index registry.example/team/notebook:2026-11 --sign ci.key\n\n"
+      "  varve index registry.example/team/notebook:2026-11 --sign ci.key\n"
+      "  varve index quay.io/jupyter/base-notebook:2026-11 --to registry.example/team/indexes --sign ci.key\n\n"
       "Layers that this machine has indexed before, for this or another image, or whose index a trusted key has "
       "signed, are not read again. A run that was stopped goes on with the layers\n"
       "that are done. The index can be read by everyone who can read the repository it is stored in.");

@@ -28,6 +28,7 @@ struct ApplyArguments {
   bool as_planned = false;
   bool rebuild = false;
   bool all_gates = false;
+  bool replace = false;  // DEST may be the planned image itself
   prune::WriteSettings settings;
   TimesArguments times;
   int level = 0;  // the format's default
@@ -102,17 +103,18 @@ std::string who_takes_away(const oci::Reference& reference) {
       reference.repository_name());
 }
 
-void print_applied(const Context& context, const ApplyArguments& arguments, const oci::Reference& reference,
+void print_applied(const Context& context, const ApplyArguments& arguments, const Destination& destination,
                    const prune::ApplyReport& report, const indexer::RepackReport& written) {
   print_cold(context, report.cold);
   const auto image = report.written.image.to_string();
   if (!report.published) {
     context.out << fmt::format("not published: the old image is as it was, and {} has no name; {}\n", image,
-                               who_takes_away(reference));
+                               who_takes_away(destination.reference));
     return;
   }
   if (const auto warning = unsigned_warning(context, arguments.destination); !warning.empty()) log::warn("{}", warning);
-  context.out << fmt::format("{} is {}\n{}\n", reference.to_string(), image, repacked_text(written));
+  context.out << fmt::format("{} is {}\n{}{}\n", destination.reference.to_string(), image,
+                             moved_text(destination, report.written.image), repacked_text(written));
 }
 
 void apply_to_image(Context& context, ApplyArguments& arguments, const prune::Plan& plan, const std::string& plan_text,
@@ -127,6 +129,8 @@ void apply_to_image(Context& context, ApplyArguments& arguments, const prune::Pl
   const auto old_image = open_indexed(context, planned);
   const prune::ImageView before(planned, old_image);
   const auto destination = open_destination(context, planned, reference);
+  refuse_own_source(arguments.image.empty() ? plan.reference : arguments.image, plan.image, destination,
+                    arguments.replace);
   if (!arguments.previous.empty())
     settings.previous = std::make_shared<oci::Image>(context.open_image(arguments.previous));
   PrunedImageWriter writer(context);
@@ -140,31 +144,33 @@ void apply_to_image(Context& context, ApplyArguments& arguments, const prune::Pl
       {.before = before,
        .plan = plan,
        .plan_text = plan_text,
-       .destination = destination,
+       .destination = destination.repository,
        .reference = reference,
        .settings = settings,
        .replay = evidence.replay,
        .imports = imports,
        .more_gates =
            prune::probe_gates(sessions, evidence.known_probe(), evidence.named_programs, imports, context.cancel),
-       .pins = watch_pins(context, {old_image.image().repository, destination}),
+       .pins = watch_pins(context, {old_image.image().repository, destination.repository}),
        .rebuild = arguments.rebuild,
        .all_gates = arguments.all_gates},
       {.writer = writer, .sessions = sessions, .scratch = context.global.root / "tmp", .cancel = context.cancel},
       [&](const prune::GateResult& gate) { print_gate(context, gate); });
   if (!report.published) context.exit_status = 3;
   const auto& written = writer.report();
-  if (!context.global.json) return print_applied(context, arguments, reference, report, written);
-  context.print_json({{"old_image", before.digest().to_string()},
-                      {"image", report.written.image.to_string()},
-                      {"published", report.published},
-                      {"index", report.index.to_string()},
-                      {"layers", layers_json(written)},
-                      {"reused_bytes", written.reused_bytes},
-                      {"copied_bytes", written.copied_bytes},
-                      {"new_bytes", written.new_bytes},
-                      {"cold", cold_json(report.cold)},
-                      {"gates", gates_json(report.gates)}});
+  if (!context.global.json) return print_applied(context, arguments, destination, report, written);
+  context.print_json(
+      {{"old_image", before.digest().to_string()},
+       {"image", report.written.image.to_string()},
+       {"published", report.published},
+       {"replaced", report.published ? replaced_json(destination, report.written.image) : nlohmann::json()},
+       {"index", report.index.to_string()},
+       {"layers", layers_json(written)},
+       {"reused_bytes", written.reused_bytes},
+       {"copied_bytes", written.copied_bytes},
+       {"new_bytes", written.new_bytes},
+       {"cold", cold_json(report.cold)},
+       {"gates", gates_json(report.gates)}});
 }
 
 void run_apply(Context& context, ApplyArguments& arguments) {
@@ -224,6 +230,7 @@ void add_prune_apply_command(CLI::App& prune, Context& context) {
       ->check(CLI::Range(1, 86'400))
       ->capture_default_str();
   add_gate_option(*apply, arguments->rebuild);
+  add_replace_option(*apply, arguments->replace);
   apply->add_flag("--all", arguments->all_gates, "Ask all gates, also those behind the first that fails");
   apply->footer(
       "Examples:\n"

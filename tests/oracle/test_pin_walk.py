@@ -371,7 +371,7 @@ class World:
         place, image = self.image()
         words = ["--repack"] if self.dice.random() < 0.3 else ["--format", self.dice.choice(["gzip", "zstd:chunked"])]
         to = image if self.dice.random() < 0.3 else self.place().reference(self.dice.choice(TAGS))
-        self.ours("image", "optimize", image, to, *words)
+        self.ours("image", "optimize", image, to, "--replace", *words)
 
     def apply(self):
         place, image = self.image()
@@ -381,7 +381,7 @@ class World:
                 "forecast": {"basis": "", "sessions": 0, "touching": 0, "expected_rate": 0.0, "at_most": 0.0, "held_out_expected": 0.0, "held_out_seen": 0.0, "judged": 0},
                 "waivers": [{"gate": gate, "reason": "no Python in it", "owner": "tests"} for gate in ("imports", "replay")]}
         (self.work / "plan.json").write_text(json.dumps(plan))
-        self.ours("prune", "apply", self.work / "plan.json", *([self.place().reference(self.dice.choice(TAGS))] if self.dice.random() < 0.7 else ["--index-only"]))
+        self.ours("prune", "apply", self.work / "plan.json", *([self.place().reference(self.dice.choice(TAGS)), "--replace"] if self.dice.random() < 0.7 else ["--index-only"]))
 
     def index(self):
         self.ours("index", self.image()[1], *(["--force"] if self.dice.random() < 0.3 else []))
