@@ -82,7 +82,8 @@ int exec_in_session(Context& context, const std::string& name, fuse::ExecRequest
   request.command = context.tail;
   request.terminal = ::isatty(STDIN_FILENO) != 0;
   try {
-    const auto result = fuse::exec_in_session(find_session(fuse::SessionStore(context.global.root), name), request);
+    const fuse::SessionStore store(context.global.root);
+    const auto result = fuse::exec_in_session(store, find_session(store, name), request);
     if (!result.failure.empty() && !result.failure_told)
       context.err << "varve: error: " << message_text(result.failure) << '\n';
     return result.exit_status;

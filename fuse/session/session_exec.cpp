@@ -13,6 +13,7 @@
 #include <cstdlib>
 
 #include "core/base/child_process.h"
+#include "core/base/clock.h"
 #include "core/base/errors.h"
 #include "core/base/file.h"
 #include "fuse/session/direct_entry.h"
@@ -27,6 +28,8 @@ namespace {
 
 constexpr std::uint64_t kMaxBundleBytes = 16 << 20;
 constexpr std::uint64_t kMaxExecLogBytes = 1 << 20;
+constexpr std::chrono::milliseconds kStartLook{20};
+constexpr std::chrono::milliseconds kStartWait = std::chrono::seconds(30);
 
 // A file of memory: by /proc/self/fd it has a name in every mount namespace, and nothing of it stays.
 UniqueFd memory_file(const char* name) {
@@ -78,15 +81,32 @@ void settle_user(SessionSpec& spec, const SessionStore::Listed& session, const s
   spec.env = with_variables(spec.env, {"HOME=" + spec.user.home});
 }
 
+// The session when its command runs, which is when its record names the runtime.
+SessionStore::Listed await_start(const SessionStore& store, const SessionRecord& wanted) {
+  auto& clock = Clock::system();
+  const auto end = clock.now() + kStartWait;
+  for (;;) {
+    auto session = store.find(wanted.id);
+    if (!session || !session->running)
+      fail<UsageError>("the session {} does not run: `varve session start {}` goes on with it", wanted.name,
+                       wanted.name);
+    if (!session->record.runtime.empty() && session->supervisor) return std::move(*session);
+    if (clock.now() >= end)
+      fail<Error>(
+          "session {} has not started its command yet, or its processes are not seen from here: try again where it was "
+          "started",
+          wanted.name);
+    clock.sleep_for(kStartLook);
+  }
+}
+
 class SessionEntry {
  public:
   SessionEntry(const SessionStore::Listed& session, const ExecRequest& request, SignalInbox& inbox,
                const TerminalKeeper& keeper)
       : session_(session), request_(request), inbox_(inbox), keeper_(keeper), ids_(UserIds::of_this_process()) {
-    if (session.supervisor) supervisor_ = open_process(*session.supervisor);
-    if (!supervisor_)
-      fail<Error>("session {} is running, but its processes are not seen from here: enter it where it was started",
-                  session.record.name);
+    supervisor_ = open_process(*session.supervisor);
+    if (!supervisor_) fail<UsageError>("the session {} has ended", session.record.name);
   }
 
   ExecResult run() {
@@ -166,10 +186,8 @@ class SessionEntry {
 
 }  // namespace
 
-ExecResult exec_in_session(const SessionStore::Listed& session, const ExecRequest& request) {
-  if (!session.running)
-    fail<UsageError>("the session {} does not run: `varve session start {}` goes on with it", session.record.name,
-                     session.record.name);
+ExecResult exec_in_session(const SessionStore& store, const SessionStore::Listed& wanted, const ExecRequest& request) {
+  const auto session = await_start(store, wanted.record);
   SignalInbox inbox;
   const TerminalKeeper keeper(request.terminal);
   return SessionEntry(session, request, inbox, keeper).run();

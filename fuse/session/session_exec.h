@@ -24,8 +24,8 @@ struct ExecResult {
 };
 
 // Runs the command to its end in this process's foreground; signals go to it. The process is in the session's
-// namespaces afterwards. Call from a process with one thread. Throws UsageError for a session that does not run, Error
-// if it cannot be entered from here.
-ExecResult exec_in_session(const SessionStore::Listed& session, const ExecRequest& request);
+// namespaces afterwards. Waits for a session that is being started. Call from a process with one thread. Throws
+// UsageError for a session that does not run, Error if it cannot be entered from here.
+ExecResult exec_in_session(const SessionStore& store, const SessionStore::Listed& session, const ExecRequest& request);
 
 }  // namespace varve::fuse

@@ -256,6 +256,7 @@ OpenSession SessionStore::reopen(const std::string& id) {
     std::filesystem::create_directory(dir);
   }
   session.record.exit_status.reset();
+  session.record.runtime.clear();
   session.record.started_seconds = now_seconds();
   write_record(session.folder, session.record);
   return session;

@@ -11,6 +11,7 @@
 
 #include <algorithm>
 #include <array>
+#include <cstdlib>
 #include <span>
 
 #include "core/base/errors.h"
@@ -74,10 +75,17 @@ void check_is_folder(const Rootfs& rootfs, const std::string& path, bool wanted)
     fail<CorruptData>("{} {} in the image", path, wanted ? "is no folder" : "is a folder");
 }
 
+// Of a place that is made for it. runc gives a file system in memory the mode of the folder beneath.
+mode_t mode_of_place(const SpecMount& mount) {
+  for (const auto& option : mount.options)
+    if (mount.wish && option.starts_with("mode=")) return mode_t(std::strtoul(option.c_str() + 5, nullptr, 8));
+  return mount.file ? 0644 : 0755;
+}
+
 // Makes what is mounted upon, in the writable layer, and lets the destination be a plain path: runtimes follow symlinks
 // each in its own way.
 void settle_target(const Rootfs& rootfs, SpecMount& mount) {
-  mount.destination = rootfs.ensure(mount.destination, {.folder = !mount.file, .mode = mount.file ? 0644u : 0755u});
+  mount.destination = rootfs.ensure(mount.destination, {.folder = !mount.file, .mode = mode_of_place(mount)});
   check_is_folder(rootfs, mount.destination, !mount.file);
 }
 
