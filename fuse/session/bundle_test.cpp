@@ -243,6 +243,87 @@ TEST(SeccompProfile, GoesIntoTheBundle) {
   EXPECT_THAT(actions, Not(Contains(::testing::Key("io_uring_setup"))));
 }
 
+TEST(Tmpfs, IsReadAsDockerWritesIt) {
+  EXPECT_EQ(Tmpfs::parse("/scratch"),
+            (Tmpfs{.destination = "/scratch", .options = {"nosuid", "nodev", "noexec", "mode=1777"}}));
+  EXPECT_EQ(Tmpfs::parse("/s:size=64m,mode=700,exec,ro").options,
+            (Words{"nosuid", "nodev", "size=64m", "mode=700", "ro"}));
+  for (const std::string text : {"", "scratch", "/", "/s:uid=0", "/s:size=", "/s:size=x", "/s:size=1gg", "/s:mode=9",
+                                 "/s:mode=17777", "/s:suid", "/s:size=1m\n"})
+    EXPECT_THROW(Tmpfs::parse(text), UsageError) << text;
+}
+
+TEST(EnvFile, IsReadAsDockerReadsIt) {
+  EXPECT_EQ(parse_env_file("# of ours\n\n  A=b c \r\nQUOTED=\"x\"\nHANDED_ON\nEMPTY=", "file"),
+            (Words{"A=b c ", "QUOTED=\"x\"", "HANDED_ON", "EMPTY="}));
+  EXPECT_THAT(parse_env_file("", "file"), IsEmpty());
+  try {
+    parse_env_file("A=b\nexport B=c\n", "file");
+    FAIL() << "a name with a space";
+  } catch (const UsageError& error) {
+    EXPECT_THAT(error.what(), ::testing::HasSubstr("file, line 2"));
+  }
+  EXPECT_THROW(parse_env_file("=b", "file"), UsageError);
+}
+
+TEST(Hostname, IsOneThatAMachineCanHave) {
+  EXPECT_NO_THROW(check_hostname("lab-1.example"));
+  for (const std::string name : {"", "-lab", ".lab", "a b", "a/b", "a\n"})
+    EXPECT_THROW(check_hostname(name), UsageError);
+  EXPECT_THROW(check_hostname(std::string(65, 'a')), UsageError);
+}
+
+TEST(Limits, HoldWhereControlGroupsDo) {
+  test::TempDir dir;
+  const Limits all{.memory_bytes = 1 << 30, .cpus = 1.5, .pids = 100, .must_hold = true};
+  EXPECT_EQ(why_not_held({}, "none", false, dir.path()), "");
+  EXPECT_THAT(why_not_held(all, "none", true, dir.path()), ::testing::HasSubstr("--memory"));
+  EXPECT_THAT(why_not_held(all, "runc", false, dir.path()), ::testing::HasSubstr("plain user"));
+  EXPECT_THAT(why_not_held(all, "runc", true, dir.path()), ::testing::HasSubstr("no controller 'memory'"));
+  for (const auto* file : {"memory/memory.limit_in_bytes", "cpu/cpu.cfs_quota_us", "pids/tasks"}) {
+    std::filesystem::create_directories((dir / file).parent_path());
+    std::ofstream(dir / file) << "0";
+  }
+  EXPECT_EQ(why_not_held(all, "runc", true, dir.path()), "");
+  EXPECT_FALSE(counts_swap(dir.path()));
+  std::ofstream(dir / "cgroup.controllers") << "cpu memory\n";  // the second version now
+  EXPECT_THAT(why_not_held(all, "crun", true, dir.path()), ::testing::HasSubstr("no controller 'pids'"));
+  EXPECT_TRUE(counts_swap(dir.path()));
+  EXPECT_NO_THROW(check_limits(all));
+  EXPECT_THROW(check_limits({.memory_bytes = 4096, .cpus = 0, .pids = 0, .must_hold = true}), UsageError);
+  EXPECT_THROW(check_limits({.memory_bytes = 0, .cpus = -1, .pids = 0, .must_hold = true}), UsageError);
+  EXPECT_THROW(check_limits({.memory_bytes = 0, .cpus = 0, .pids = -1, .must_hold = true}), UsageError);
+}
+
+TEST(Limits, StandInTheBundle) {
+  SessionSpec spec;
+  spec.args = {"sh"};
+  spec.limits = {.memory_bytes = 1 << 30, .cpus = 1.5, .pids = 100, .must_hold = true};
+  spec.read_only = true;
+  const auto config = nlohmann::json::parse(to_config_json(spec));
+  const auto& resources = config["linux"]["resources"];
+  EXPECT_EQ(resources["memory"]["limit"], 1 << 30);
+  EXPECT_EQ(resources["cpu"]["quota"], 150'000);
+  EXPECT_EQ(resources["cpu"]["period"], 100'000);
+  EXPECT_EQ(resources["pids"]["limit"], 100);
+  EXPECT_EQ(config["root"]["readonly"], true);
+}
+
+TEST(Process, IsReadBackFromTheBundle) {
+  SessionSpec spec;
+  spec.args = {"sh", "-c", "x"};
+  spec.env = {"A=b"};
+  spec.working_dir = "/work";
+  spec.user.uid = 1000;
+  spec.user.gid = 100;
+  spec.user.groups = {44, 100};
+  spec.capabilities = {"CAP_KILL"};
+  const auto text = to_config_json(spec);
+  const auto read = read_process(as_bytes(text), "config.json");
+  EXPECT_EQ(to_process_json(read), to_process_json(spec));
+  EXPECT_THROW(read_process(as_bytes(std::string("{}")), "config.json"), CorruptData);
+}
+
 TEST(RuntimeLog, TheLastErrorCounts) {
   EXPECT_EQ(last_log_error("{\"level\":\"error\",\"msg\":\"first\"}\n{\"level\":\"warning\",\"msg\":\"no\"}\n"
                            "{\"level\":\"error\",\"msg\":\"a\\nb\"}\n"),

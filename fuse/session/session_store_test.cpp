@@ -162,6 +162,48 @@ TEST_F(SessionStoreTest, SweepingLeavesASessionAloneThatItsOwnerIsRemoving) {
   }
 }
 
+TEST_F(SessionStoreTest, AKeptSessionIsOpenedAgain) {
+  std::string id;
+  {
+    auto session = create("lab");
+    id = session.record.id;
+    EXPECT_THROW(store_.reopen(id), UsageError);
+    std::ofstream(session.folder.upper() / "mine") << "x";
+    std::ofstream(session.folder.runtime_state() / "stale") << "x";
+    session.record.exit_status = 3;
+    session.record.runtime = "runc";
+    session.record.options = "{\"command\":[\"sh\"]}";
+    store_.write_record(session.folder, session.record);
+  }
+  {
+    const auto again = store_.reopen(id);
+    EXPECT_FALSE(again.is_new);
+    EXPECT_FALSE(again.record.exit_status);
+    EXPECT_EQ(again.record.runtime, "");
+    EXPECT_EQ(again.record.options, "{\"command\":[\"sh\"]}");
+    EXPECT_TRUE(fs::exists(again.folder.upper() / "mine"));
+    EXPECT_FALSE(fs::exists(again.folder.runtime_state() / "stale"));
+    EXPECT_TRUE(store_.find("lab")->running);
+  }
+  EXPECT_FALSE(store_.find("lab")->running);
+  store_.remove(*store_.find("lab"));
+  EXPECT_THROW(store_.reopen(id), NotFound);
+}
+
+TEST_F(SessionStoreTest, WhoHoldsASessionIsNoOtherProcessOfThatNumber) {
+  auto session = create("lab");
+  EXPECT_FALSE(store_.find("lab")->supervisor);
+  const auto me = find_process(::getpid()).value();
+  store_.write_process(session.folder, me);
+  EXPECT_EQ(store_.find("lab")->supervisor, me);
+  store_.write_process(session.folder, {.pid = me.pid, .start_time = me.start_time + 1});  // as after a new start
+  EXPECT_FALSE(store_.find("lab")->supervisor);
+  store_.write_process(session.folder, me);
+  session.lock.reset();
+  EXPECT_FALSE(store_.find("lab")->running);
+  EXPECT_FALSE(store_.find("lab")->supervisor);
+}
+
 TEST_F(SessionStoreTest, CountsBytesOnDisk) {
   fs::create_directories(dir_ / "tree/a");
   std::ofstream(dir_ / "tree/a/file") << std::string(100'000, 'x');
