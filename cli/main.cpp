@@ -9,7 +9,7 @@ namespace {
 
 // glibc raises the size from which memory comes from the system, and goes back there, to that of the largest piece that
 // was freed (at most 32 MiB). After the first buffer of 16 MiB all others lie in the heaps of threads, which keep them:
-// `prune apply` of 300,000 files held 260 MiB that nobody used. Of a fixed size they go back.
+// `prune apply` of 300,000 files held 260 MiB that nobody used. With a fixed size they go back.
 constexpr int kFromSystemBytes = 4 << 20;
 constexpr int kMostFreeBytes = 8 << 20;  // at a heap's end
 
