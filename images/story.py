@@ -227,7 +227,7 @@ def chapter_sessions(story):
     run = "varve run --rm --record --usage-spool spool --volume $PWD/notebooks:/notebooks --workdir /notebooks oci:better:{last} -- "
     return [
         Step("for n in $(seq %d); do %s jupyter-execute --allow-errors notebook-$n.ipynb; done" % (SESSIONS, run.removesuffix(" -- ") + " --")),
-        Step(run + "python3 -c 'import pandas, seaborn; import not_in_the_image' || echo 'it failed, and that is recorded too'", shows="recorded"),
+        Step(run + "python3 -c 'import pandas, seaborn; import not_in_the_image' || echo 'it failed, and that is recorded too'", on_page=False),
         Step(run + "python3 -c 'import bs4, requests, tqdm'", on_page=False),
     ]
 
@@ -238,14 +238,14 @@ def chapter_report(story):
         Step("varve usage collect spool --db usage.db", shows="new sessions"),
         Step("varve usage scan notebooks.tar.xz --image oci:better:{last} --db usage.db", shows="notebooks and scripts"),
         Step("varve usage report --db usage.db", shows="heard of"),
-        Step("varve usage report --db usage.db --html report.html"),
+        Step("varve usage report --db usage.db --html report.html", on_page=False),
         Step("varve usage explain seaborn --db usage.db", on_page=False),
     ]
 
 
 def chapter_plan(story):
     return [
-        Step("varve prune plan oci:better:{last} --usage usage.db --basis notebooks --cold-below-users 10 -o plan.json", shows="^(hot|watch|cold) ", note=told_plan),
+        Step("varve prune plan oci:better:{last} --usage usage.db --basis notebooks --cold-below-users 10 -o plan.json", shows=r"^(hot|cold) +\d", note=told_plan),
         Step("varve prune plan oci:better:{last} --usage usage.db --basis notebooks --cold-below-users 10 --explain {cold}", shows="is cold"),
         Step("varve prune plan oci:better:{last} --usage usage.db --basis notebooks --cold-below-users 10 --explain six", on_page=False),
     ]
