@@ -5,46 +5,16 @@
 #include "analyzer/prune/plan.h"
 #include "analyzer/python/name.h"
 #include "core/base/errors.h"
+#include "core/base/nearest.h"
 #include "core/base/safe_text.h"
 #include "core/base/units.h"
 
 namespace varve::prune {
 namespace {
 
-constexpr std::size_t kNearest = 5;
-constexpr std::size_t kComparedBytes = 64;  // of a name that was not found
-
-// Steps from one name to the other: letters changed, left out or put in.
-std::size_t distance(std::string_view one, std::string_view other) {
-  std::vector<std::size_t> row(other.size() + 1);
-  for (std::size_t j = 0; j <= other.size(); ++j) row[j] = j;
-  for (std::size_t i = 1; i <= one.size(); ++i) {
-    auto diagonal = row[0];
-    row[0] = i;
-    for (std::size_t j = 1; j <= other.size(); ++j) {
-      const auto above = row[j];
-      row[j] = std::min({above + 1, row[j - 1] + 1, diagonal + (one[i - 1] == other[j - 1] ? 0 : 1)});
-      diagonal = above;
-    }
-  }
-  return row.back();
-}
-
-std::vector<std::string> nearest_names(const Plan& plan, std::string_view name) {
-  std::vector<std::pair<std::size_t, std::string>> ranked;
-  for (const auto& one : plan.verdicts) {
-    const bool related = one.name.find(name) != std::string::npos || name.find(one.name) != std::string::npos;
-    ranked.emplace_back(
-        related ? 0 : distance(name.substr(0, kComparedBytes), std::string_view(one.name).substr(0, kComparedBytes)),
-        one.name);
-  }
-  std::ranges::sort(ranked);
+std::vector<std::string> names_of(const Plan& plan) {
   std::vector<std::string> names;
-  for (const auto& [steps, near] : ranked) {
-    if (names.size() < kNearest && steps <= std::max<std::size_t>(2, name.size() / 2) &&
-        (names.empty() || names.back() != near))
-      names.push_back(near);
-  }
+  for (const auto& one : plan.verdicts) names.push_back(one.name);
   return names;
 }
 
@@ -111,12 +81,9 @@ bool names_distribution(const Reason& reason) {
 
 std::vector<std::string> explain(const Plan& plan, std::string_view name) {
   const auto found = named(plan, name);
-  if (found.empty()) {
-    std::string near;
-    for (const auto& one : nearest_names(plan, name))
-      near += (near.empty() ? "; did you mean " : ", ") + visible(one, 100);
-    fail<NotFound>("{}: the plan has no distribution of this name{}", visible(name, 100), near);
-  }
+  if (found.empty())
+    fail<NotFound>("{}: the plan has no distribution of this name{}", visible(name, 100),
+                   did_you_mean(name, names_of(plan)));
   std::vector<std::string> lines;
   for (const auto* one : found) {
     lines.push_back(heading(*one));

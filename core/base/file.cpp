@@ -52,10 +52,12 @@ bool lock_temporary(int fd) {
          status.st_nlink != 0;
 }
 
+// Messages name the file that was asked for: nobody knows the temporary name.
 UniqueFd create_temporary(const std::filesystem::path& final_path, mode_t mode, std::filesystem::path& path) {
   for (;;) {
     path = temporary_name(final_path);
-    auto fd = open_file(path, O_RDWR | O_CREAT | O_EXCL, mode);
+    UniqueFd fd(retry_interrupted([&] { return ::open(path.c_str(), O_RDWR | O_CREAT | O_EXCL | O_CLOEXEC, mode); }));
+    if (!fd) fail_errno("write {}", final_path.string());
     if (lock_temporary(fd.get())) return fd;
   }
 }
@@ -176,22 +178,21 @@ void AtomicFile::commit(std::filesystem::path final_path) {
 }
 
 void AtomicFile::commit() {
-  if (::fsync(fd_.get()) != 0) fail_errno("sync {}", final_path_.string());
+  if (::fsync(fd_.get()) != 0) fail_errno("write {}", final_path_.string());
   if (temporary_path_.empty()) {
     const auto self = fmt::format("/proc/self/fd/{}", fd_.get());
     if (::linkat(AT_FDCWD, self.c_str(), AT_FDCWD, final_path_.c_str(), AT_SYMLINK_FOLLOW) != 0) {
-      if (errno != EEXIST) fail_errno("name {}", final_path_.string());
+      if (errno != EEXIST) fail_errno("write {}", final_path_.string());
       // Only a rename replaces what is there.
       const auto name = temporary_name(final_path_);
       lock_temporary(fd_.get());
       if (::linkat(AT_FDCWD, self.c_str(), AT_FDCWD, name.c_str(), AT_SYMLINK_FOLLOW) != 0)
-        fail_errno("name {}", name.string());
+        fail_errno("write {}", final_path_.string());
       temporary_path_ = name;
     }
   }
   if (!temporary_path_.empty()) {
-    if (::rename(temporary_path_.c_str(), final_path_.c_str()) != 0)
-      fail_errno("rename {} to {}", temporary_path_.string(), final_path_.string());
+    if (::rename(temporary_path_.c_str(), final_path_.c_str()) != 0) fail_errno("write {}", final_path_.string());
     temporary_path_.clear();
   }
   fd_.reset();

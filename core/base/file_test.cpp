@@ -35,6 +35,23 @@ TEST_F(FileTest, AtomicFileIsInvisibleUntilCommitted) {
   EXPECT_EQ(files_in_dir(), 1u);
 }
 
+TEST_F(FileTest, AFailureNamesTheFileThatWasAskedFor) {
+  const auto message_of = [](const std::filesystem::path& path) -> std::string {
+    try {
+      write_file_atomically(path, as_bytes("x"));
+    } catch (const std::system_error& error) {
+      return error.what();
+    }
+    return "nothing failed";
+  };
+  const auto absent = (dir_ / "absent/name").string();
+  EXPECT_EQ(message_of(absent), "write " + absent + ": No such file or directory");
+  std::filesystem::create_directory(dir_ / "folder");
+  const auto folder = (dir_ / "folder").string();
+  EXPECT_EQ(message_of(folder), "write " + folder + ": Is a directory");
+  EXPECT_EQ(files_in_dir(), 1u);
+}
+
 TEST_F(FileTest, WhatAKilledProcessLeftIsRemovedAndNothingElse) {
   const auto write = [&](const char* name) {
     std::ofstream(dir_ / name) << "half of a large file";

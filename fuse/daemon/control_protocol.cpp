@@ -8,6 +8,7 @@
 #include <cstdlib>
 
 #include "core/base/base64.h"
+#include "core/base/error_text.h"
 #include "core/base/errors.h"
 #include "core/oci/reference.h"
 
@@ -119,10 +120,10 @@ JsonValue parse_control_line(std::string_view line, std::string_view what) {
 }
 
 json error_to_json(const std::exception& error) {
-  json result{{"message", error.what()}};
+  json result{{"message", error_text(error)}};
   if (const auto* system = dynamic_cast<const std::system_error*>(&error)) {
-    // what() already ends with the system's text, which the other side adds again.
-    auto text = std::string(error.what());
+    // It already ends with the system's text, which the other side adds again.
+    auto text = error_text(error);
     const auto suffix = ": " + system->code().message();
     if (text.ends_with(suffix)) text.resize(text.size() - suffix.size());
     return {{"message", text}, {"kind", "system"}, {"errno", system->code().value()}};
