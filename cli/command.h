@@ -4,6 +4,7 @@
 #include <filesystem>
 #include <functional>
 #include <iosfwd>
+#include <map>
 #include <memory>
 #include <optional>
 #include <string>
@@ -20,6 +21,13 @@
 
 namespace varve::cli {
 
+// What a file or the environment says of one setting.
+struct SettingOrigin {
+  std::string value;       // as on a command line
+  std::string place;       // "/etc/varve/varve.toml:3", "VARVE_ROOT"
+  bool from_file = false;  // else from the environment
+};
+
 struct GlobalOptions {
   std::filesystem::path root;     // state: --root, $VARVE_ROOT, /var/lib/varve or ~/.local/share/varve
   std::filesystem::path run_dir;  // sockets: /run/varve or $XDG_RUNTIME_DIR/varve; under --root if that was given
@@ -28,7 +36,8 @@ struct GlobalOptions {
   bool json = false;
   bool quiet = false;
   int verbose = 0;
-  trust::TrustSettings trust;  // [trust] of varve.toml
+  trust::TrustSettings trust;                                // [trust] of varve.toml
+  std::map<std::string, SettingOrigin, std::less<>> set_by;  // by key, "daemon.store-size"; the strongest of each
 };
 
 // Handed to every command; lives as long as the program.
@@ -76,6 +85,7 @@ void add_prune_command(CLI::App& app, Context& context);
 void add_gc_command(CLI::App& app, Context& context);
 void add_usage_command(CLI::App& app, Context& context);
 void add_fleet_command(CLI::App& app, Context& context);
+void add_config_command(CLI::App& app, Context& context);
 
 // The whole program; main() is one call of it, so that tests run it with streams of their own.
 int varve_main(int argc, const char* const* argv, std::ostream& out, std::ostream& err);

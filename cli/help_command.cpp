@@ -1,28 +1,32 @@
 #include <filesystem>
 #include <ostream>
 
+#include "cli/base/settings.h"
+#include "cli/base/usage_errors.h"
 #include "cli/command.h"
 #include "cli/help_command.h"
 #include "cli/manual.h"
 #include "core/base/errors.h"
 #include "core/base/file.h"
+#include "core/base/strings.h"
 
 namespace varve::cli {
 namespace {
 
-std::string spoken(const std::vector<std::string>& words) {
-  std::string text;
-  for (const auto& word : words) text += (text.empty() ? "" : " ") + word;
-  return text;
-}
-
 const CLI::App& command_or_usage_error(const CLI::App& app, const std::vector<std::string>& words) {
-  const auto* command = find_command(app, words);
-  if (command == nullptr) fail<UsageError>("there is no command '{}': `varve help` lists them", spoken(words));
-  return *command;
+  std::vector<std::string> before;
+  for (const auto& word : words) {
+    auto path = before;
+    path.push_back(word);
+    if (find_command(app, path) == nullptr)
+      fail<UsageError>("{} (`varve help` lists them)", no_such_command(app, before, word));
+    before = std::move(path);
+  }
+  return *find_command(app, words);
 }
 
-// Everything that an installation puts beside the program: man1/*.1 and a completion script per shell.
+// Everything that an installation puts beside the program: man1/*.1, a completion script per shell, an example of its
+// settings.
 void write_all(const CLI::App& app, const std::filesystem::path& folder) {
   const auto write = [&](const std::filesystem::path& path, const std::string& text) {
     std::filesystem::create_directories(path.parent_path());
@@ -34,6 +38,7 @@ void write_all(const CLI::App& app, const std::filesystem::path& folder) {
   write(folder / "bash-completion/completions/varve", completion_script(app, "bash"));
   write(folder / "zsh/site-functions/_varve", completion_script(app, "zsh"));
   write(folder / "fish/vendor_completions.d/varve.fish", completion_script(app, "fish"));
+  write(folder / "doc/varve/varve.toml.example", settings_example(app));
 }
 
 }  // namespace
@@ -51,7 +56,7 @@ void add_help_commands(CLI::App& app, Context& context) {
   help->footer("Example:\n  varve help run");
   help->callback([&app, &context, options] {
     const auto& command = command_or_usage_error(app, options->words);
-    const auto name = options->words.empty() ? std::string("varve") : "varve " + spoken(options->words);
+    const auto name = options->words.empty() ? std::string("varve") : "varve " + joined(options->words, " ");
     // Not App::help(), which would go on to the command that was named: `help` itself.
     context.out << app.get_formatter()->make_help(&command, name, CLI::AppFormatMode::Normal);
   });

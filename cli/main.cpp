@@ -1,5 +1,7 @@
 #include <malloc.h>
 
+#include <cstdlib>
+#include <filesystem>
 #include <iostream>
 
 #include "cli/command.h"
@@ -25,5 +27,8 @@ int main(int argc, char** argv) {
   // What a caller's shell has open, locks among it, is for this command: no daemon, runtime or helper that it starts
   // keeps it.
   varve::close_at_exec_but({});
+  // A daemon that is started from here works in another folder, with the same settings.
+  if (const char* file = std::getenv("VARVE_CONFIG"); file != nullptr && *file != '\0' && *file != '/')
+    ::setenv("VARVE_CONFIG", std::filesystem::absolute(file).c_str(), 1);
   return varve::cli::varve_main(argc, argv, std::cout, std::cerr);
 }

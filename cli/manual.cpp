@@ -51,8 +51,6 @@ std::string names_of(const CLI::Option& option) {
   return names;
 }
 
-bool takes_value(const CLI::Option& option) { return option.get_items_expected_max() > 0; }
-
 std::string synopsis_of(const CLI::App& app) {
   std::string line = "[OPTIONS]";
   for (const auto* option : app.get_options([](const CLI::Option* o) { return o->get_positional(); })) {
@@ -87,6 +85,7 @@ void write_exit_status(std::ostream& out) {
       {"3", "Done, with findings: a check or a plan reports problems."},
       {"75", "A temporary failure of registry or disk that may pass when tried again."},
       {"77", "Skipped: the machine lacks what is needed."},
+      {"130", "Interrupted by Ctrl-C; 128 and the number of another signal that ended it."},
   };
   out << ".SH EXIT STATUS\n";
   for (const auto& [status, meaning] : kStatuses) out << ".TP\n.B " << status << '\n' << meaning << '\n';
@@ -105,6 +104,46 @@ std::vector<std::string> words_after(const CLI::App& command) {
   for (const auto* option : command.get_options([](const CLI::Option* o) { return !o->get_positional(); }))
     for (const auto& name : option->get_lnames()) words.push_back("--" + name);
   return words;
+}
+
+// What an option takes where that is one of a few words: "{auto,kernel,fuse}" in its type.
+std::vector<std::string> values_of(const CLI::Option& option) {
+  const auto type = option.get_type_name();
+  const auto begin = type.rfind('{');
+  const auto end = type.find('}', begin == type.npos ? 0 : begin);
+  if (begin == type.npos || end == type.npos) return {};
+  std::vector<std::string> values;
+  for (const auto value : split_words(std::string_view(type).substr(begin + 1, end - begin - 1), ","))
+    values.emplace_back(value);
+  return values;
+}
+
+struct ValuedOption {
+  std::string command;  // "prune plan"; "" for what all commands share
+  std::string name;     // "--mode"
+  std::vector<std::string> values;
+};
+
+std::vector<ValuedOption> valued_options(const CLI::App& app) {
+  std::vector<ValuedOption> found;
+  auto commands = command_names(app);
+  commands.emplace_back();
+  for (const auto& words : commands)
+    for (const auto* option :
+         find_command(app, words)->get_options([](const CLI::Option* o) { return !o->get_positional(); }))
+      if (auto values = values_of(*option); !values.empty())
+        for (const auto& name : option->get_lnames()) found.push_back({joined(words, " "), "--" + name, values});
+  return found;
+}
+
+// Arms of a shell's `case "$command|$previous" in` that set a list of words.
+template <typename Assign>
+std::string value_arms(const CLI::App& app, const Assign& assign) {
+  std::string arms;
+  for (const auto& option : valued_options(app))
+    arms += fmt::format("    {}\"{}|{}\") {} ;;\n", option.command.empty() ? "*" : "", option.command, option.name,
+                        assign(option.values));
+  return arms;
 }
 
 // A shell pattern that matches "COMMANDS-SO-FAR WORD" when WORD goes one command deeper.
@@ -133,6 +172,12 @@ std::string bash_completion(const CLI::App& app) {
       if (word.starts_with("--") && std::find(words.begin(), words.end(), word) == words.end()) words.push_back(word);
     out << "    \"" << joined(name, " ") << "\") words=\"" << joined(words, " ") << "\" ;;\n";
   }
+  // Bash breaks --mode=fuse into three words.
+  out << "  esac\n  local previous=${COMP_WORDS[COMP_CWORD-1]}\n"
+         "  if [[ $current == \"=\" ]]; then current=\n"
+         "  elif [[ $previous == \"=\" ]]; then previous=${COMP_WORDS[COMP_CWORD-2]}; fi\n"
+         "  case \"$command|$previous\" in\n"
+      << value_arms(app, [](const auto& values) { return fmt::format("words=\"{}\"", joined(values, " ")); });
   out << "  esac\n  COMPREPLY=($(compgen -W \"$words\" -- \"$current\"))\n}\ncomplete -o default -F _varve varve\n";
   return out.str();
 }
@@ -157,6 +202,8 @@ std::string zsh_completion(const CLI::App& app) {
   out << "    \"\") candidates=(" << zsh_candidates(app) << ") ;;\n";
   for (const auto& name : names)
     out << "    \"" << joined(name, " ") << "\") candidates=(" << zsh_candidates(*find_command(app, name)) << ") ;;\n";
+  out << "  esac\n  case \"$command|${words[CURRENT-1]}\" in\n"
+      << value_arms(app, [](const auto& values) { return fmt::format("candidates=({})", joined(values, " ")); });
   out << "  esac\n  _describe 'varve' candidates\n  _files\n}\n_varve \"$@\"\n";
   return out.str();
 }
@@ -164,7 +211,8 @@ std::string zsh_completion(const CLI::App& app) {
 void write_fish_options(std::ostream& out, const CLI::App& command, const std::string& condition) {
   for (const auto* option : command.get_options([](const CLI::Option* o) { return !o->get_positional(); }))
     for (const auto& name : option->get_lnames())
-      out << fmt::format("complete -c varve{} -l {}{} -d '{}'\n", condition, name, takes_value(*option) ? " -r" : "",
+      out << fmt::format("complete -c varve{} -l {}{}{} -d '{}'\n", condition, name, takes_value(*option) ? " -r" : "",
+                         values_of(*option).empty() ? "" : fmt::format(" -f -a '{}'", joined(values_of(*option), " ")),
                          one_line(option->get_description()));
 }
 
@@ -185,6 +233,8 @@ std::string fish_completion(const CLI::App& app) {
 }
 
 }  // namespace
+
+bool takes_value(const CLI::Option& option) { return option.get_items_expected_max() > 0; }
 
 std::vector<std::vector<std::string>> command_names(const CLI::App& app) {
   std::vector<std::vector<std::string>> names;
@@ -228,7 +278,7 @@ std::string manual_page(const CLI::App& app, const std::vector<std::string>& wor
   if (!command.get_footer().empty()) out << ".SH EXAMPLES\n.nf\n" << roff_text(command.get_footer()) << "\n.fi\n";
   write_exit_status(out);
   out << ".SH FILES\n.TP\n.I /etc/varve/varve.toml, ~/.config/varve/varve.toml\n"
-         "Defaults of all options, by name; a table per command.\n";
+         "Defaults of all options, by name; a table per command. What holds: `varve config`.\n";
   if (!words.empty()) out << ".SH SEE ALSO\n.BR varve (1)\n";
   return out.str();
 }

@@ -14,6 +14,9 @@ std::vector<std::vector<std::string>> command_names(const CLI::App& app);
 // The subcommand of these words; nullptr if there is none.
 const CLI::App* find_command(const CLI::App& app, const std::vector<std::string>& words);
 
+// False for flags.
+bool takes_value(const CLI::Option& option);
+
 // "varve-session-ls" for {"session", "ls"}; "varve" for none.
 std::string manual_page_name(const std::vector<std::string>& words);
 // The page in roff (man(7)), section 1. The words must name a command.

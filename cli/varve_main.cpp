@@ -8,9 +8,11 @@
 
 #include "cli/base/config.h"
 #include "cli/base/signals.h"
+#include "cli/base/usage_errors.h"
 #include "cli/command.h"
 #include "cli/gpu/gpu_check_command.h"
 #include "cli/help_command.h"
+#include "core/base/error_text.h"
 #include "core/base/errors.h"
 #include "core/base/file.h"
 #include "core/base/log.h"
@@ -26,7 +28,7 @@ constexpr AddCommand kCommands[] = {
     add_prewarm_command, add_verify_command,  add_keygen_command,  add_sign_command,  add_trust_command,
     add_daemon_command,  add_run_command,     add_session_command, add_image_command, add_pin_command,
     add_prune_command,   add_gc_command,      add_usage_command,   add_fleet_command, add_gpu_check_command,
-    add_help_commands,
+    add_config_command,  add_help_commands,
 };
 
 // Commands with the command line of another program, which must reach it untouched: all that stands after "--", or for
@@ -185,40 +187,27 @@ void settle_log_level(const GlobalOptions& global) {
 }
 
 // Runs the callback of the command that was named.
-int parse_and_run(CLI::App& app, Context& context, std::vector<std::string> words) {
-  std::reverse(words.begin(), words.end());  // CLI11 takes them from the back
+int parse_and_run(CLI::App& app, Context& context, const std::vector<std::string>& words) {
   try {
-    app.parse(std::move(words));
-  } catch (const CLI::Success& success) {  // --help, --version
+    app.parse(std::vector<std::string>(words.rbegin(), words.rend()));  // CLI11 takes them from the back
+  } catch (const CLI::Success& success) {                               // --help, --version
     return app.exit(success, context.out, context.err);
   } catch (const CLI::ParseError& error) {
-    const auto parsed = app.get_subcommands();
-    context.err << "varve: error: " << message_text(error.what()) << " (see `varve "
-                << (parsed.empty() ? "" : parsed.front()->get_name() + " ") << "--help`)\n";
+    context.err << "varve: error: " << explain_usage(app, words, error) << '\n';
     return 2;
   }
   return context.exit_status;
 }
 
-int report(std::ostream& err, const std::exception& error) {
-  err << "varve: error: " << message_text(error.what()) << '\n';
-  return exit_status_for(error);
+// As shells do it, a command that a signal ended has the status 128 + its number.
+int report(std::ostream& err, const std::exception& error, int signal) {
+  err << "varve: error: " << message_text(error_text(error)) << '\n';
+  return signal != 0 ? 128 + signal : exit_status_for(error);
 }
 
-}  // namespace
-
-void Context::print_json(const nlohmann::json& document) const {
-  out << document.dump(2, ' ', false, nlohmann::json::error_handler_t::replace) << '\n';
-}
-
-int varve_main(int argc, const char* const* argv, std::ostream& out, std::ostream& err) try {
+int run_program(Context& context, int argc, const char* const* argv) {
   CLI::App app("Makes container images randomly accessible and mounts them lazily", "varve");
-  std::error_code no_proc;
-  Context context{.out = out, .err = err, .global = {}, .cancel = {}, .exit_status = 0, .program = {}, .tail = {}};
-  context.program = std::filesystem::read_symlink("/proc/self/exe", no_proc).string();
-  if (no_proc && argc > 0) context.program = argv[0];
   std::string root;
-
   app.formatter(std::make_shared<HelpFormatter>());
   app.fallthrough();  // global options may follow the command
   app.require_subcommand(1);
@@ -232,17 +221,35 @@ int varve_main(int argc, const char* const* argv, std::ostream& out, std::ostrea
     settle_log_level(context.global);
   });
   for (const auto add : kCommands) add(app, context);
-  for (const auto& file : config_files(process_environment())) apply_config_file(file, app, context.global.trust);
+  const auto environment = process_environment();
+  for (const auto& file : config_files(environment)) apply_config_file(file, app, context.global);
+  apply_environment(environment, app, context.global);
 
   std::vector<std::string> words(argv + std::min(argc, 1), argv + argc);
   context.tail = take_tail(app, words);
-  const CancelOnSignals signals(context.cancel);
-  const int status = parse_and_run(app, context, std::move(words));
-  out.flush();
-  if (!out) throw TemporaryError("write standard output: the result could not be written whole");
+  const int status = parse_and_run(app, context, words);
+  context.out.flush();
+  if (!context.out) throw TemporaryError("write standard output: the result could not be written whole");
   return status;
-} catch (const std::exception& error) {
-  return report(err, error);
+}
+
+}  // namespace
+
+void Context::print_json(const nlohmann::json& document) const {
+  out << document.dump(2, ' ', false, nlohmann::json::error_handler_t::replace) << '\n';
+}
+
+int varve_main(int argc, const char* const* argv, std::ostream& out, std::ostream& err) {
+  std::error_code no_proc;
+  Context context{.out = out, .err = err, .global = {}, .cancel = {}, .exit_status = 0, .program = {}, .tail = {}};
+  context.program = std::filesystem::read_symlink("/proc/self/exe", no_proc).string();
+  if (no_proc && argc > 0) context.program = argv[0];
+  const CancelOnSignals signals(context.cancel);
+  try {
+    return run_program(context, argc, argv);
+  } catch (const std::exception& error) {
+    return report(err, error, signals.received());
+  }
 }
 
 }  // namespace varve::cli

@@ -124,9 +124,10 @@ void write_consequences(const Plan& plan, std::ostream& out) {
   if (!forecast.basis.empty()) {
     paragraph(
         out,
-        fmt::format("Of {} {}, {} touched something that is cold now; of those to come {} are expected to, {} at most.",
-                    number_text(forecast.sessions), visible(forecast.basis, 40), number_text(forecast.touching),
-                    report::percent_text(forecast.expected_rate), report::percent_text(forecast.at_most)));
+        fmt::format(
+            "Of {} {}, {} touched something that is cold now; of those to come {} are expected to, at most {} (95 %).",
+            number_text(forecast.sessions), visible(forecast.basis, 40), number_text(forecast.touching),
+            report::percent_text(forecast.expected_rate), report::percent_text(forecast.at_most)));
     if (forecast.judged > 0)
       paragraph(out, fmt::format("Halves of the evidence foretold {} of each other, and it was {}.",
                                  report::percent_text(forecast.held_out_expected),

@@ -4,8 +4,11 @@
 
 #include <CLI/Error.hpp>
 
+#include "cli/base/settings.h"
 #include "core/base/errors.h"
 #include "core/base/file.h"
+#include "core/base/nearest.h"
+#include "core/base/strings.h"
 #include "core/base/toml.h"
 #include "core/trust/read_settings.h"
 
@@ -15,39 +18,110 @@ namespace {
 constexpr std::uint64_t kMaxConfigFileBytes = 1 << 20;
 constexpr std::string_view kTrustTable = "trust";  // also a command, which takes its defaults from nowhere
 
-void set_default(const std::string& file, CLI::App& app, const std::string& key, const TomlValue& value) {
-  auto* option = app.get_option_no_throw("--" + key);
-  if (option == nullptr || key == "help" || key == "version" || key == "config")
-    fail<UsageError>("{}: '{}' is no option of `varve{}{}`", toml_place(file, value), key, app.get_parent() ? " " : "",
-                     app.get_parent() ? app.get_name() : "");
-  std::vector<std::string> values;
-  if (value.kind == TomlValue::Kind::kArray) {
-    for (const auto& element : value.array) values.push_back(element.scalar_text(file, key));
-  } else {
-    values.push_back(value.scalar_text(file, key));
-  }
-  try {
-    option->run_callback_for_default();
-    if (values.size() == 1) {
-      option->default_val(values.front());
-    } else {
-      option->default_val(values);
-    }
-  } catch (const CLI::Error& error) {
-    fail<UsageError>("{}: {}", toml_place(file, value), error.what());
-  }
+// The command whose help lists the options of `app`.
+std::string spoken(const CLI::App& app) {
+  return app.get_parent() == nullptr ? "varve" : spoken(*app.get_parent()) + " " + app.get_name();
 }
 
-void apply_table(const std::string& file, CLI::App& app, const TomlValue& table) {
-  for (const auto& [key, value] : table.table) {
-    if (value.kind == TomlValue::Kind::kTable) {
-      const auto commands = app.get_subcommands([&name = key](const CLI::App* one) { return one->get_name() == name; });
-      if (commands.empty()) fail<UsageError>("{}: there is no command '{}'", toml_place(file, value), key);
-      apply_table(file, *commands.front(), value);
-    } else {
-      set_default(file, app, key, value);
+std::vector<std::string> keys_of(const CLI::App& app) {
+  std::vector<std::string> keys;
+  for (const auto* option :
+       app.get_options([](const CLI::Option* one) { return is_setting(*one) && !one->get_group().empty(); }))
+    for (const auto& name : option->get_lnames()) keys.push_back(name);
+  return keys;
+}
+
+std::vector<std::string> tables_of(const CLI::App& app) {
+  std::vector<std::string> names;
+  for (const auto* command : app.get_subcommands([](const CLI::App*) { return true; }))
+    names.push_back(command->get_name());
+  if (app.get_parent() == nullptr) names.emplace_back(kTrustTable);
+  return names;
+}
+
+void set_default(CLI::Option& option, const std::vector<std::string>& values, const std::string& place) try {
+  option.run_callback_for_default();
+  if (values.size() == 1) {
+    option.default_val(values.front());
+  } else {
+    option.default_val(values);
+  }
+} catch (const CLI::Error& error) {
+  fail<UsageError>("{}: {}", place, error.what());
+}
+
+// Reads one file.
+class ConfigFile {
+ public:
+  ConfigFile(std::string name, GlobalOptions& global) : name_(std::move(name)), global_(global) {}
+
+  void apply(CLI::App& app, const TomlValue& table, const std::string& prefix) {
+    for (const auto& [key, value] : table.table) {
+      if (value.kind == TomlValue::Kind::kTable) {
+        apply(command(app, key, value), value, prefix + key + ".");
+      } else {
+        set(app, key, value, prefix);
+      }
     }
   }
+
+  void apply_trust(const TomlValue& table) {
+    if (table.kind != TomlValue::Kind::kTable)
+      fail<CorruptData>("{}: 'trust' must be a table: [trust]", toml_place(name_, table));
+    trust::read_trust_settings(table, name_, global_.trust);
+    for (const auto& [key, value] : table.table) note(fmt::format("{}.{}", kTrustTable, key), shown(value), value);
+  }
+
+ private:
+  CLI::App& command(CLI::App& app, const std::string& name, const TomlValue& value) const {
+    const auto found = app.get_subcommands([&](const CLI::App* one) { return one->get_name() == name; });
+    if (found.empty())
+      fail<UsageError>("{}: there is no command '{}'{}", toml_place(name_, value), name,
+                       did_you_mean(name, tables_of(app), 1));
+    return *found.front();
+  }
+
+  void set(CLI::App& app, const std::string& key, const TomlValue& value, const std::string& prefix) {
+    auto* option = app.get_option_no_throw("--" + key);
+    if (option == nullptr || !is_setting(*option))
+      fail<UsageError>("{}: '{}' is no option of `{}`{}", toml_place(name_, value), key, spoken(app),
+                       did_you_mean(key, keys_of(app), 1));
+    std::vector<std::string> values;
+    if (value.kind == TomlValue::Kind::kArray) {
+      for (const auto& element : value.array) values.push_back(element.scalar_text(name_, key));
+    } else {
+      values.push_back(value.scalar_text(name_, key));
+    }
+    set_default(*option, values, toml_place(name_, value));
+    note(prefix + option->get_lnames().front(), joined(values), value);
+  }
+
+  // For people: the rules themselves are read in core/trust.
+  static std::string shown(const TomlValue& value) {
+    if (value.kind == TomlValue::Kind::kTable) {
+      const auto* prefix = value.find("prefix");
+      return prefix == nullptr ? "{}" : prefix->text;
+    }
+    if (value.kind != TomlValue::Kind::kArray) return value.scalar_text("", "");
+    std::vector<std::string> parts;
+    for (const auto& element : value.array) parts.push_back(shown(element));
+    return joined(parts);
+  }
+
+  void note(const std::string& key, std::string text, const TomlValue& value) {
+    global_.set_by[key] = {.value = std::move(text), .place = toml_place(name_, value), .from_file = true};
+  }
+
+  const std::string name_;
+  GlobalOptions& global_;
+};
+
+std::optional<std::filesystem::path> usual_root(const Environment& environment, bool is_root) {
+  if (is_root) return "/var/lib/varve";
+  if (const auto data = environment("XDG_DATA_HOME"); data && data->front() == '/')
+    return std::filesystem::path(*data) / "varve";
+  if (const auto home = environment("HOME")) return std::filesystem::absolute(*home) / ".local/share/varve";
+  return std::nullopt;
 }
 
 }  // namespace
@@ -61,25 +135,25 @@ Environment process_environment() {
 }
 
 std::filesystem::path default_root(const Environment& environment, bool is_root) {
-  if (const auto root = environment("VARVE_ROOT")) return std::filesystem::absolute(*root).lexically_normal();
-  if (is_root) return "/var/lib/varve";
-  if (const auto data = environment("XDG_DATA_HOME"); data && data->front() == '/')
-    return std::filesystem::path(*data) / "varve";
-  if (const auto home = environment("HOME")) return std::filesystem::absolute(*home) / ".local/share/varve";
+  if (const auto root = usual_root(environment, is_root)) return *root;
   throw UsageError("neither HOME nor VARVE_ROOT is set: say where the state lives with --root DIR");
 }
 
 std::filesystem::path default_run_dir(const Environment& environment, bool is_root, const std::filesystem::path& root) {
-  const auto usual_root = default_root(
-      [&](const std::string& name) { return name == "VARVE_ROOT" ? std::nullopt : environment(name); }, is_root);
-  if (root != usual_root) return root / "run";
+  if (root != usual_root(environment, is_root)) return root / "run";
   if (is_root) return "/run/varve";
   if (const auto runtime = environment("XDG_RUNTIME_DIR")) return std::filesystem::path(*runtime) / "varve";
   return root / "run";
 }
 
 std::vector<std::filesystem::path> config_files(const Environment& environment) {
-  if (const auto only = environment("VARVE_CONFIG")) return {*only};
+  if (const auto only = environment("VARVE_CONFIG")) {
+    std::error_code error;
+    if (!std::filesystem::exists(*only, error))
+      fail<UsageError>("VARVE_CONFIG: {}: {}; unset it, or make the file", *only,
+                       error ? error.message() : "there is no such file");
+    return {*only};
+  }
   std::vector<std::filesystem::path> files = {"/etc/varve/varve.toml"};
   if (const auto config = environment("XDG_CONFIG_HOME"); config && config->front() == '/') {
     files.push_back(std::filesystem::path(*config) / "varve/varve.toml");
@@ -89,20 +163,29 @@ std::vector<std::filesystem::path> config_files(const Environment& environment) 
   return files;
 }
 
-void apply_config_file(const std::filesystem::path& path, CLI::App& app, trust::TrustSettings& trust) {
+void apply_config_file(const std::filesystem::path& path, CLI::App& app, GlobalOptions& global) {
   const auto bytes = read_file_if_there(path, kMaxConfigFileBytes);
   if (!bytes) return;
   try {
     auto root = parse_toml(as_text(*bytes), path.string());
+    ConfigFile file(path.string(), global);
     if (const auto* table = root.find(kTrustTable)) {
-      if (table->kind != TomlValue::Kind::kTable)
-        fail<CorruptData>("{}: 'trust' must be a table: [trust]", toml_place(path.string(), *table));
-      trust::read_trust_settings(*table, path.string(), trust);
+      file.apply_trust(*table);
       root.table.erase(std::string(kTrustTable));
     }
-    apply_table(path.string(), app, root);
+    file.apply(app, root, "");
   } catch (const CorruptData& error) {
     throw UsageError(error.what());
+  }
+}
+
+void apply_environment(const Environment& environment, CLI::App& app, GlobalOptions& global) {
+  for (const auto& setting : settings()) {
+    if (setting.variable.empty()) continue;
+    const auto value = environment(std::string(setting.variable));
+    if (!value) continue;
+    set_default(*option_of(app, setting.key), {*value}, std::string(setting.variable));
+    global.set_by[std::string(setting.key)] = {.value = *value, .place = std::string(setting.variable)};
   }
 }
 

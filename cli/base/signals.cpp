@@ -11,13 +11,20 @@ std::atomic<CancelFlag*>& flag_of_handler() {
   return flag;
 }
 
-extern "C" void varve_cancel_on_signal(int) {
+std::atomic<int>& signal_of_handler() {
+  static std::atomic<int> signal = 0;
+  return signal;
+}
+
+extern "C" void varve_cancel_on_signal(int signal) {
+  signal_of_handler().store(signal);
   if (auto* flag = flag_of_handler().load()) flag->cancel();
 }
 
 }  // namespace
 
 CancelOnSignals::CancelOnSignals(CancelFlag& flag) {
+  signal_of_handler().store(0);
   flag_of_handler().store(&flag);
   struct sigaction action {};
   action.sa_handler = varve_cancel_on_signal;
@@ -34,5 +41,7 @@ CancelOnSignals::~CancelOnSignals() {
   ::sigaction(SIGTERM, &old_terminate_, nullptr);
   flag_of_handler().store(nullptr);
 }
+
+int CancelOnSignals::received() const { return signal_of_handler().load(); }
 
 }  // namespace varve::cli

@@ -14,6 +14,9 @@ class CancelOnSignals {
   CancelOnSignals(const CancelOnSignals&) = delete;
   CancelOnSignals& operator=(const CancelOnSignals&) = delete;
 
+  // The signal that has set the flag; 0 if none has.
+  int received() const;
+
  private:
   struct sigaction old_interrupt_ {};
   struct sigaction old_terminate_ {};

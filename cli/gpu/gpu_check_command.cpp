@@ -220,9 +220,12 @@ void add_place_options(CLI::App* check, GpuCheckArguments& arguments) {
       ->type_name("DIR")
       ->allow_extra_args(false)
       ->capture_default_str();
-  check->add_option("--mode", place.mode, "How the image is mounted: auto, kernel or fuse")->type_name("MODE");
+  check->add_option("--mode", place.mode, "How the image is mounted: auto, kernel or fuse")
+      ->type_name("MODE")
+      ->check(CLI::IsMember({"auto", "kernel", "fuse"}));
   check->add_option("--runtime", place.runtime, "Who carries the sessions out: auto, runc, crun or none")
-      ->type_name("RUNTIME");
+      ->type_name("RUNTIME")
+      ->check(CLI::IsMember({"auto", "runc", "crun", "none", "nvidia"}));
   check->add_option("--manifest", place.manifest, "What the image should hold of CUDA")->type_name("FILE");
   check
       ->add_option("--write-manifest", arguments.write_manifest,

@@ -3,6 +3,7 @@
 
 #include <nlohmann/json.hpp>
 
+#include "analyzer/report/text.h"
 #include "cli/base/destination.h"
 #include "cli/base/text.h"
 #include "cli/command.h"
@@ -69,6 +70,9 @@ void run_optimize(const Context& context, OptimizeArguments& arguments) {
   }
   const auto reference = parse_destination(arguments.destination);
   const auto image = context.open_image(arguments.image);
+  if (const auto layers = image.manifest.layers.size(); arguments.options.keep_layers > layers)
+    fail<UsageError>("--keep-layers {}: {} has {}", arguments.options.keep_layers, arguments.image,
+                     report::count_text(layers, "layer", "layers"));
   const auto destination = open_destination(context, arguments.image, reference);
   refuse_own_source(arguments.image, image.digest(), destination, arguments.repacking.replace);
   arguments.options.work_dir = context.global.root / "tmp";

@@ -7,6 +7,7 @@
 
 #include <nlohmann/json.hpp>
 
+#include "analyzer/report/text.h"
 #include "cli/base/text.h"
 #include "cli/command.h"
 #include "core/base/calendar.h"
@@ -210,8 +211,8 @@ void check_pins(Context& context, const PinCheckArguments& arguments) {
   if (context.global.json)
     return context.print_json(
         {{"pins", std::move(checks)}, {"unreadable", std::move(unreadable)}, {"deep", arguments.deep}});
-  context.out << fmt::format("{} pins checked{}, {} not whole{}\n", count, arguments.deep ? ", every byte" : "", broken,
-                             unread);
+  context.out << fmt::format("{} checked{}, {} not whole{}\n", report::count_text(count, "pin", "pins"),
+                             arguments.deep ? ", every byte" : "", broken, unread);
 }
 
 struct RemoveArguments {
@@ -335,7 +336,8 @@ void repair_list(Context& context, const std::string& where) {
                                pin.index->to_string());
   if (!repair.set_aside.empty())
     context.out << fmt::format("what lay in the list's place has the tag {} now\n", repair.set_aside);
-  context.out << fmt::format("{} pins restored, {} not\n", repair.restored.size(), repair.gone.size());
+  context.out << fmt::format("{} restored, {} not\n", report::count_text(repair.restored.size(), "pin", "pins"),
+                             repair.gone.size());
 }
 
 }  // namespace

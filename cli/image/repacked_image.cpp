@@ -67,7 +67,7 @@ std::string contents_of(const indexer::RepackedLayer& layer) {
 }
 
 void print_report(const indexer::RepackReport& report, std::ostream& out) {
-  std::vector<std::vector<std::string>> rows{{"LAYER", "HEAT", "SIZE", "TOOK", "HOLDS"}};
+  std::vector<std::vector<std::string>> rows{{"LAYER", "TIER", "SIZE", "TOOK", "HOLDS"}};
   for (const auto& layer : report.layers)
     rows.push_back(
         {layer.digest.to_string().substr(0, 19), std::string(index::tier_name(layer.tier)), human_bytes(layer.bytes),

@@ -40,7 +40,7 @@ nlohmann::json to_json(const indexer::IndexReport& report) {
 }
 
 void print_report(const indexer::IndexReport& report, std::ostream& out) {
-  std::vector<std::vector<std::string>> rows{{"LAYER", "FORMAT", "COMPRESSED", "STREAM", "SPANS", "TOOK"}};
+  std::vector<std::vector<std::string>> rows{{"LAYER", "FORMAT", "COMPRESSED", "UNPACKED", "PIECES", "TOOK"}};
   std::uint64_t compressed_bytes = 0;
   for (const auto& layer : report.layers) {
     compressed_bytes += layer.compressed_bytes;

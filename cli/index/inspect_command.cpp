@@ -170,7 +170,7 @@ void print(const Inspection& inspection, std::ostream& out) {
   } else {
     out << fmt::format("index     none: `varve index {}` makes one\n", printable(inspection.image.typed()));
   }
-  std::vector<std::vector<std::string>> rows{{"LAYER", "FORMAT", "COMPRESSED", "STREAM", "SPANS"}};
+  std::vector<std::vector<std::string>> rows{{"LAYER", "FORMAT", "COMPRESSED", "UNPACKED", "PIECES"}};
   for (const auto& layer : inspection.layers)
     rows.push_back({layer.descriptor.digest.to_string(), layer.format, human_bytes(layer.descriptor.size),
                     layer.map ? human_bytes(layer.map->stream_bytes) : "?",

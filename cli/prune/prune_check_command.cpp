@@ -16,7 +16,13 @@
 namespace varve::cli {
 namespace {
 
-struct PruneCheckArguments {
+constexpr std::string_view kHelp =
+    "Gates: tree, metadata, elf, cuda, pins, starts, listed, scripts, cold, imports, replay, rebuild. One that "
+    "could not run fails too, unless the plan waives it by name. Rebuild is asked with --gate alone.\n"
+    "An image that `varve prune apply` wrote has a proof beside it, which is checked too, years later as well.\n"
+    "Imports run in sessions of both images, without network.";
+
+struct GatesArguments {
   std::string before, after, plan, usage, previous;
   unsigned jobs = 0;
   int import_limit = 120;
@@ -29,7 +35,7 @@ std::optional<prune::Plan> read_plan(const std::string& file) {
   return prune::parse_plan(as_text(text), file);
 }
 
-void run_check(Context& context, const PruneCheckArguments& arguments) {
+void run_check(Context& context, const GatesArguments& arguments) {
   // Two readings of a false index would agree with each other.
   index_here_if_others_did(context, arguments.before);
   index_here_if_others_did(context, arguments.after);
@@ -76,11 +82,10 @@ void run_check(Context& context, const PruneCheckArguments& arguments) {
          {"gates", gates_json(report.gates)}});
 }
 
-}  // namespace
-
-void add_prune_check_command(CLI::App& prune, Context& context) {
-  const auto arguments = std::make_shared<PruneCheckArguments>();
-  auto* check = prune.add_subcommand(
+// One command under two names: of the one who prunes, and of the pipeline that asks whether an image is as its last.
+void add_gates_command(CLI::App& parent, Context& context, std::string_view example) {
+  const auto arguments = std::make_shared<GatesArguments>();
+  auto* check = parent.add_subcommand(
       "check", "Does the new image lack anything that the old one has? Exit status 3 if a gate fails");
   check
       ->add_option("OLD", arguments->before,
@@ -107,14 +112,21 @@ void add_prune_check_command(CLI::App& prune, Context& context) {
                    "With --gate rebuild: the version that NEW was written after, if it lies elsewhere")
       ->type_name("IMAGE")
       ->needs(check->get_option("--gate"));
-  check->footer(
-      "Example:\n  varve prune check registry.example/team/notebook:v143 registry.example/team/notebook:v143-pruned "
-      "--usage usage.db\n\n"
-      "Gates: tree, metadata, elf, cuda, pins, starts, listed, scripts, cold, imports, replay, rebuild. One that "
-      "could not run fails too, unless the plan waives it by name. Rebuild is asked with --gate alone.\n"
-      "An image that `varve prune apply` wrote has a proof beside it, which is checked too, years later as well.\n"
-      "Imports run in sessions of both images, without network.");
+  check->footer(fmt::format("Example:\n  {}\n\n{}", example, kHelp));
   check->callback([&context, arguments] { run_check(context, *arguments); });
+}
+
+}  // namespace
+
+void add_prune_check_command(CLI::App& prune, Context& context) {
+  add_gates_command(prune, context,
+                    "varve prune check registry.example/team/notebook:v143 "
+                    "registry.example/team/notebook:v143-pruned --usage usage.db");
+}
+
+void add_image_check_command(CLI::App& image, Context& context) {
+  add_gates_command(image, context,
+                    "varve image check registry.example/team/notebook:v143 registry.example/team/notebook:v144");
 }
 
 }  // namespace varve::cli

@@ -7,6 +7,8 @@ namespace varve::cli {
 
 void add_prune_apply_command(CLI::App& prune, Context& context);
 void add_prune_check_command(CLI::App& prune, Context& context);
+// The same gates as `varve image check`.
+void add_image_check_command(CLI::App& image, Context& context);
 void add_prune_plan_command(CLI::App& prune, Context& context);
 void add_prune_probe_command(CLI::App& prune, Context& context);
 

@@ -63,7 +63,9 @@ fuse::SessionRequest make_session_request(const Context& context, const SessionO
 fuse::SessionRequest make_session_request(const Context& context, const SessionOptions& options,
                                           const std::filesystem::path& tree) {
   auto request = request_of(context, options, {});
-  request.lower = std::filesystem::canonical(tree);
+  std::error_code error;
+  request.lower = std::filesystem::canonical(tree, error);
+  if (error) fail<NotFound>("--rootfs {}: {}", tree.string(), error.message());
   if (!std::filesystem::is_directory(request.lower)) fail<NotFound>("{}: no folder", tree.string());
   request.image = "rootfs:" + request.lower.string();
   return request;
@@ -120,12 +122,17 @@ void add_session_options(CLI::App& command, SessionOptions& options, const std::
       ->type_name("USER");
   command.add_option("--entrypoint", options.entrypoint, "Replaces the image's entrypoint and command; empty for none")
       ->type_name("PROGRAM");
-  command.add_option("--mode", options.mode, "How the image is mounted: auto, kernel or fuse")->type_name("MODE");
+  command.add_option("--mode", options.mode, "How the image is mounted: auto, kernel or fuse")
+      ->type_name("MODE")
+      ->check(CLI::IsMember({"auto", "kernel", "fuse"}))
+      ->capture_default_str();
   command
       .add_option("--runtime", options.runtime,
                   "Who carries it out: auto, runc, crun, none (Varve itself; as root only if asked for) or nvidia "
                   "(NVIDIA's container runtime)")
-      ->type_name("RUNTIME");
+      ->type_name("RUNTIME")
+      ->check(CLI::IsMember({"auto", "runc", "crun", "none", "nvidia"}))
+      ->capture_default_str();
   command.add_option("--network", options.network, "host: the machine's; none: nothing but a loopback of its own")
       ->check(CLI::IsMember({"host", "none"}))
       ->capture_default_str();

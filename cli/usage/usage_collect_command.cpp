@@ -147,9 +147,11 @@ void add_usage_collect_command(CLI::App& usage, Context& context) {
                    "Sessions that must fail on a name that no image knows before the name itself is kept")
       ->check(CLI::Range(1, 1'000'000));
   command->add_option("--raw-days", arguments->retention.raw_days, "How long single sessions are kept")
-      ->check(CLI::Range(1, 36'500));
+      ->check(CLI::Range(1, 36'500))
+      ->capture_default_str();
   command->add_option("--aggregate-days", arguments->retention.aggregate_days, "How long counts per day are kept")
-      ->check(CLI::Range(1, 36'500));
+      ->check(CLI::Range(1, 36'500))
+      ->capture_default_str();
   command->add_flag("--keep-all", arguments->keep_all, "Remove nothing that is old");
   command->footer(
       "Exit status 3: some lines or files could not be read (each is named, the rest was taken in); 75: the "

@@ -4,9 +4,12 @@
 #include <gtest/gtest.h>
 #include <nlohmann/json.hpp>
 
+#include <algorithm>
 #include <fstream>
+#include <regex>
 
 #include "cli/base/config.h"
+#include "cli/base/settings.h"
 #include "cli/manual.h"
 #include "testing/temp_dir.h"
 
@@ -20,6 +23,7 @@ using ::testing::StartsWith;
 
 class ProgramTest : public ::testing::Test {
  protected:
+  void SetUp() override { configure(""); }
   void configure(const std::string& toml) { std::ofstream(dir_ / "varve.toml") << toml; }
   std::string root() const { return (dir_ / "root").string(); }
 
@@ -129,12 +133,101 @@ TEST_F(ProgramTest, AnOptionThatIsNoneIsNamedWithItsLine) {
   EXPECT_THAT(varve({"session", "ls"}).err, HasSubstr("varve.toml:3: 'frobnicate' is no option of `varve`"));
   configure("[frob]\nx = 1\n");
   EXPECT_THAT(varve({"session", "ls"}).err, HasSubstr("varve.toml:1: there is no command 'frob'"));
+  configure("[deamon]\nthreads = 1\n");
+  EXPECT_THAT(varve({"session", "ls"}).err, HasSubstr("there is no command 'deamon'; did you mean daemon\n"));
+  configure("[daemon]\nstoresize = 1\n");
+  EXPECT_THAT(varve({"session", "ls"}).err,
+              HasSubstr("varve.toml:2: 'storesize' is no option of `varve daemon`; did you mean store-size\n"));
   configure("json = {\n");
   EXPECT_EQ(varve({"session", "ls"}).status, 2);
   configure("verbose = \"loud\"\n");
   EXPECT_THAT(varve({"session", "ls"}).err, HasSubstr("varve.toml:1: "));
   configure("root = 1979-05-27\n");
   EXPECT_THAT(varve({"session", "ls"}).err, HasSubstr("must be a string"));
+}
+
+TEST_F(ProgramTest, AFileThatTheEnvironmentNamesIsThere) {
+  std::filesystem::remove(dir_ / "varve.toml");
+  const auto outcome = varve({"session", "ls"});
+  EXPECT_EQ(outcome.status, 2);
+  EXPECT_THAT(outcome.err, HasSubstr("VARVE_CONFIG: " + (dir_ / "varve.toml").string() + ": there is no such file"));
+}
+
+nlohmann::json setting(const std::vector<std::string>& words) {
+  return nlohmann::json::parse(varve(words).out).at("settings").at(0);
+}
+
+TEST_F(ProgramTest, ASettingSaysWhatItIsAndFromWhere) {
+  const auto file = (dir_ / "varve.toml").string();
+  const nlohmann::json of_default{{"name", "daemon.threads"}, {"value", "4"}, {"from", "default"}, {"place", nullptr}};
+  EXPECT_EQ(setting({"config", "daemon.threads", "--json"}), of_default);
+  configure("json = true\nroot = \"/from-file\"\n[run]\nrecord = true\ncdi-spec-dir = [\"/a\", \"/b\"]\n");
+  EXPECT_EQ(setting({"config", "root"})["value"], "/from-file");
+  EXPECT_EQ(setting({"config", "root"})["place"], file + ":2");
+  EXPECT_EQ(setting({"config", "run.record"})["value"], true);
+  EXPECT_EQ(setting({"config", "run.cdi-spec-dir"})["value"], "/a, /b");
+  const ScopedVariable variable("VARVE_ROOT", "/from-environment");
+  EXPECT_EQ(setting({"config", "root"})["value"], "/from-environment") << "stronger than a file";
+  EXPECT_EQ(setting({"config", "root"})["from"], "environment");
+  EXPECT_EQ(setting({"config", "root", "--root", root()})["value"], root());
+  EXPECT_EQ(setting({"config", "root", "--root", root()})["from"], "flag");
+  const auto all = nlohmann::json::parse(varve({"config"}).out).at("settings");
+  EXPECT_EQ(std::ranges::count(all, "json", [](const auto& one) { return one["name"]; }), 1) << "a file sets it";
+}
+
+TEST_F(ProgramTest, AKeyThatIsNoneIsNamedWithTheNearest) {
+  const auto outcome = varve({"config", "daemon.storesize"});
+  EXPECT_EQ(outcome.status, 2);
+  EXPECT_THAT(outcome.err, HasSubstr("'daemon.storesize'; did you mean daemon.store-size"));
+  EXPECT_EQ(varve({"config", "daemon.store-size"}).out, "0\n");
+}
+
+TEST_F(ProgramTest, TheExampleHasAllSettingsAndAllAreTaken) {
+  const auto example = varve({"config", "--example"}).out;
+  configure(example);
+  EXPECT_EQ(varve({"config", "quiet"}).out, "false\n") << "comments alone";
+  configure(std::regex_replace(example, std::regex("(^|\n)# ([a-z][a-z-]* = )"), "$1$2"));
+  const auto outcome = varve({"config", "--json"});
+  ASSERT_EQ(outcome.status, 0) << outcome.err;
+  for (const auto& one : nlohmann::json::parse(outcome.out).at("settings")) EXPECT_EQ(one["from"], "file") << one;
+}
+
+TEST_F(ProgramTest, EachSettingIsAnOptionOrSaysWhatItIs) {
+  const auto page = varve({"config", "--markdown"}).out;
+  for (const auto& one : cli::settings()) {
+    const auto name = one.key.substr(one.key.rfind('.') + 1);
+    EXPECT_THAT(page, HasSubstr("| `" + std::string(name) + "` | ")) << one.key;
+    EXPECT_THAT(page, Not(HasSubstr("| `" + std::string(name) + "` | - |  |"))) << one.key << " is no option";
+  }
+}
+
+TEST_F(ProgramTest, ACommandThatIsNoneIsNamedWithWhatWasMeant) {
+  const auto error = [](const std::vector<std::string>& words) { return varve(words).err; };
+  EXPECT_EQ(error({"indx"}), "varve: error: there is no command 'indx'; did you mean index (see `varve --help`)\n");
+  EXPECT_THAT(error({"bogus"}), HasSubstr("there is no command 'bogus' (see"));
+  EXPECT_THAT(error({"ps"}), HasSubstr("did you mean session ls"));
+  EXPECT_THAT(error({"login", "registry.example"}), HasSubstr("`skopeo login`"));
+  EXPECT_THAT(error({"plan"}), HasSubstr("did you mean prune plan"));
+  EXPECT_THAT(error({"prune", "plam"}), HasSubstr("'prune plam'; did you mean plan (see `varve prune --help`)"));
+  EXPECT_THAT(error({"help", "indx"}), HasSubstr("did you mean index"));
+}
+
+TEST_F(ProgramTest, WrongUsagePointsToTheHelpOfTheVeryCommand) {
+  const auto error = [](const std::vector<std::string>& words) { return varve(words).err; };
+  EXPECT_THAT(error({"prune", "plan"}), EndsWith("`varve prune plan` needs IMAGE (see `varve prune plan --help`)\n"));
+  EXPECT_THAT(error({"--root", "x", "session", "rm", "--al"}),
+              HasSubstr("`varve session rm` has no option '--al'; did you mean --all (see `varve session rm --help`)"));
+  EXPECT_THAT(error({"mount", "--mode", "quick", "x", "y"}),
+              HasSubstr("--mode 'quick': it is one of auto, kernel, fuse"));
+  EXPECT_THAT(error({"inspect", "a", "b", "c"}), HasSubstr("`varve inspect` does not expect: b c"));
+  EXPECT_THAT(error({"session"}), HasSubstr("`varve session` needs one of: ls, rm"));
+}
+
+TEST_F(ProgramTest, ImageCheckIsPruneCheck) {
+  auto by_prune = varve({"prune", "check", "--help"}).out;
+  auto by_image = varve({"image", "check", "--help"}).out;
+  EXPECT_NE(by_prune, by_image) << "each has an example of its own";
+  EXPECT_EQ(by_prune.substr(by_prune.find("Options:"), 300), by_image.substr(by_image.find("Options:"), 300));
 }
 
 TEST_F(ProgramTest, TheEnvironmentNamesTheRootButTheOptionWins) {
@@ -159,13 +252,14 @@ TEST_F(ProgramTest, BashTakesItsCompletionScript) {
       << varve({"completion", "bash"}).out
       << "complete_words() { COMP_WORDS=(\"$@\"); COMP_CWORD=$((${#COMP_WORDS[@]} - 1)); _varve; echo "
          "\"${COMPREPLY[*]}\"; }\n"
-         "complete_words varve session l; complete_words varve --root x session rm --al; complete_words varve comp\n";
+         "complete_words varve session l; complete_words varve --root x session rm --al; complete_words varve comp\n"
+         "complete_words varve run --runtime ''; complete_words varve mount --mode = f\n";
   FILE* shell = ::popen(("bash " + (dir_ / "completion").string()).c_str(), "r");
   ASSERT_NE(shell, nullptr);
   std::string text(256, '\0');
   text.resize(std::fread(text.data(), 1, text.size(), shell));
   EXPECT_EQ(::pclose(shell), 0);
-  EXPECT_EQ(text, "ls\n--all\ncompletion\n");
+  EXPECT_EQ(text, "ls\n--all\ncompletion\nauto runc crun none nvidia\nfuse\n");
 }
 
 TEST_F(ProgramTest, ResultsThatCannotBeWrittenAreAFailure) {
@@ -187,7 +281,6 @@ TEST(Folders, TheStateOfRootAndOfAPlainUserLieWhereTheirSystemsKeepSuch) {
   EXPECT_EQ(cli::default_root(environment({}), true), "/var/lib/varve");
   EXPECT_EQ(cli::default_root(environment({{"HOME", "/home/eve"}}), false), "/home/eve/.local/share/varve");
   EXPECT_EQ(cli::default_root(environment({{"HOME", "/home/eve"}, {"XDG_DATA_HOME", "/data"}}), false), "/data/varve");
-  EXPECT_EQ(cli::default_root(environment({{"VARVE_ROOT", "/elsewhere/"}}), true), "/elsewhere/");
   EXPECT_ANY_THROW(cli::default_root(environment({}), false));
 }
 
@@ -196,8 +289,7 @@ TEST(Folders, SocketsOfDifferentRootsNeverMeet) {
   EXPECT_EQ(cli::default_run_dir(environment({}), true, "/tmp/x"), "/tmp/x/run");
   const auto user = environment({{"HOME", "/home/eve"}, {"XDG_RUNTIME_DIR", "/run/user/7"}});
   EXPECT_EQ(cli::default_run_dir(user, false, "/home/eve/.local/share/varve"), "/run/user/7/varve");
-  EXPECT_EQ(cli::default_run_dir(environment({{"HOME", "/home/eve"}, {"VARVE_ROOT", "/tmp/x"}}), false, "/tmp/x"),
-            "/tmp/x/run");
+  EXPECT_EQ(cli::default_run_dir(environment({}), false, "/tmp/x"), "/tmp/x/run");
 }
 
 TEST(Folders, TheUsersConfigurationIsStrongerThanTheMachines) {

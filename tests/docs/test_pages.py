@@ -6,6 +6,7 @@ from pathlib import Path
 
 TREE = Path(__file__).resolve().parents[2]
 WORDS = 35_000
+GENERATED = TREE / "docs/guide/configuration.md"  # by the program, as manual pages are
 ROOM_LINES = 25
 ROOMS = ("core", "indexer", "fuse", "analyzer", "gpu", "cli", "testing")
 NAMED = re.compile(r"(?:analyzer|bench|cli|core|docs|fuse|fuzz|gpu|images|indexer|packaging|scripts|testing|tests)/[\w./-]*")
@@ -74,7 +75,7 @@ def main():
             ahead += leads[page]
     wrong += [f"{page.relative_to(TREE)}: no way leads here from README.md" for page in sorted(docs - reached)]
 
-    words = sum(len(texts[page].split()) for page in docs)
+    words = sum(len(texts[page].split()) for page in docs if page != GENERATED)
     if words > WORDS:
         wrong.append(f"docs has {words} words, more than {WORDS}")
     rooms = {file.parent for file in files if file.name == "CMakeLists.txt" and file.relative_to(TREE).parts[0] in ROOMS}

@@ -42,5 +42,5 @@ def check(folder, output):
     expect("names", named, {"v1", "v1-pruned"})
     words = " ".join(output.split())
     for part in ("We have heard of 100 % of sessions: 2 of 2 launched", "it failed, and that is recorded too", "Used in none of the 2 sessions heard", "pandas: needs numpy [requires]", "nothing that is kept needs it",
-                 "the course in March uploads with it", "0 removed with 0 folders, 0 added, 0 differ", "2 of 3 layers written again with 1 jobs: the same digest", "cold, and there", "1 pins checked, every byte, 0 not whole"):
+                 "the course in March uploads with it", "0 removed with 0 folders, 0 added, 0 differ", "2 of 3 layers written again with 1 jobs: the same digest", "cold, and there", "1 pin checked, every byte, 0 not whole"):
         expect(f"the output says {part!r}", part in words, True)

@@ -2,6 +2,7 @@
 
 #include "analyzer/elf/unresolved.h"
 #include "analyzer/prune/apply/gates.h"
+#include "analyzer/report/text.h"
 #include "core/base/calendar.h"
 #include "core/base/strings.h"
 
@@ -24,8 +25,12 @@ void judge_elf(const LoaderView& before, const LoaderView& after, GateResult& re
   const auto old_loader = loader_of(before);
   const auto new_loader = loader_of(after);
   result.findings = elf::newly_unresolved(old_loader, new_loader);
-  result.detail = fmt::format("{} needs of libraries find nothing, {} of them found something before",
-                              elf::unresolved(new_loader).size(), result.findings.size());
+  const auto missing = elf::unresolved(new_loader).size();
+  result.detail = missing == 0
+                      ? "every library that something needs is found"
+                      : fmt::format("{} that something needs {} not found, {} of them {} found before",
+                                    report::count_text(missing, "library", "libraries"), missing == 1 ? "is" : "are",
+                                    result.findings.size(), result.findings.size() == 1 ? "was" : "were");
   if (!new_loader.problems().empty()) result.detail += "; " + new_loader.problems().front();
 }
 
