@@ -237,6 +237,10 @@ VerifyResult ControlClient::verify_store(const ProgressCallback& progress, const
   return read_message<VerifyResult>(connection_->repeatable_call("verify_store", json::object(), progress, &cancel));
 }
 
+RemovedImage ControlClient::remove_image(const Digest& image) {
+  return read_message<RemovedImage>(connection_->repeatable_call("remove_image", {{"digest", image}}));
+}
+
 void ControlClient::replace(const std::filesystem::path& program, int handover_format) {
   connection_->call("replace", {{"program", program}, {"handover_format", handover_format}});
   const auto patience_ends = std::chrono::steady_clock::now() + kStartPatience;

@@ -57,6 +57,9 @@ class ControlClient {
   // `deep`: also whether complete layers are what the image names, and the tree what they make.
   VerifyResult verify(const ImageSpec& image, bool deep, const ProgressCallback& progress, const CancelFlag& cancel);
   VerifyResult verify_store(const ProgressCallback& progress, const CancelFlag& cancel);
+  // Takes an image out of the store: the layers that no other image opened here has, and its names. Its index stays.
+  // Throws UsageError naming the folders if it is mounted.
+  RemovedImage remove_image(const Digest& image);
   // Another program takes the place of the daemon, with all its mounts; returns when it answers. Throws Unsupported if
   // it could not serve them.
   void replace(const std::filesystem::path& program, int handover_format);

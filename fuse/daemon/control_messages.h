@@ -208,6 +208,12 @@ struct VerifyResult {
   }
 };
 
+struct RemovedImage {
+  std::uint64_t freed_bytes = 0;     // on disk
+  std::uint64_t removed_layers = 0;  // those that no other image has
+  std::uint64_t busy_layers = 0;     // of those, left as something reads or fetches them
+};
+
 inline constexpr std::size_t kMaxFetchRanges = 4096;  // of one request, so that it stays within its size
 
 // (bytes done, bytes expected), as the daemon reports them.

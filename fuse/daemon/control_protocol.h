@@ -129,6 +129,7 @@ VARVE_MESSAGE(MountResult, dir, mode, why, image, seconds, loaded_bytes)
 VARVE_MESSAGE(AcquiredImage, dir, mode, why, image, config_json, seconds, loaded_bytes, stats)
 VARVE_MESSAGE(PullResult, image, fetched_bytes, present_bytes, image_stream_bytes, cold_bytes, cold_present_bytes,
               finished)
+VARVE_MESSAGE(RemovedImage, freed_bytes, removed_layers, busy_layers)
 VARVE_MESSAGE(BadSpan, layer, stream_offset, length)
 VARVE_MESSAGE(VerifiedLayer, layer, complete, proved, refuted)
 VARVE_MESSAGE(VerifyResult, checked_bytes, absent_bytes, bad, layers, tree_proved, tree_refuted)

@@ -123,6 +123,7 @@ class Connection {
       const auto stats = daemon_.image_stats(request["digest"].digest());
       return stats ? json(*stats) : json(nullptr);
     }
+    if (call == "remove_image") return daemon_.remove_image(request["digest"].digest());
     if (call == "verify_store") return daemon_.verify_store(attendant().work());
     if (call == "unmount") {
       refuse_other_namespace();

@@ -7,6 +7,7 @@
 
 #include "core/base/errors.h"
 #include "core/base/log.h"
+#include "core/base/strings.h"
 #include "fuse/daemon/kept_images.h"
 #include "fuse/daemon/pull.h"
 #include "fuse/daemon/stale_mounts.h"
@@ -67,6 +68,7 @@ Daemon::Daemon(DaemonOptions options)
     : options_(std::move(options)),
       settings_(settings_of(options_)),
       local_(std::make_shared<index::LocalIndex>(options_.paths.root, options_.trust)),
+      opened_(options_.paths.root),
       streams_(LayerStreams::open(options_.paths.store_dir(), options_.streams)),
       kept_(std::make_shared<KeptConnections>(options_.descriptors)),
       proofs_(local_),
@@ -108,6 +110,7 @@ std::shared_ptr<ServedImage> Daemon::open(const ImageSpec& spec, index::IndexPla
     same->take_marks_of(*served);
     served = std::move(same);
   }
+  opened_.note(spec, served->digest());
   proofs_.watch(served);
   return served;
 }
@@ -278,7 +281,8 @@ void Daemon::end_use(fs::path dir) {
   if (images_.find(dir) == nullptr) return;
   if (!images_.has_name(dir) && !leases_.any(dir)) {
     log::info("unmounting {}", dir.string());
-    images_.remove(dir);
+    const auto mount = images_.remove(dir);
+    opened_.note(mount->mounted->image().spec(), mount->mounted->image().digest());
   }
   write_record();
 }
@@ -405,6 +409,34 @@ VerifyResult Daemon::verify(const ImageSpec& spec, bool deep, const Work& work) 
 
 VerifyResult Daemon::verify_store(const Work& work) {
   return verify_streams(open_stored_streams(*streams_, *local_, options_.paths.root), work);
+}
+
+// Under the lock nothing is mounted meanwhile. What is only being opened has its streams open, which stay.
+RemovedImage Daemon::remove_image(const Digest& image) {
+  const std::lock_guard guard(changing_);
+  refuse_if_stopping();
+  const auto names = images_.names();
+  std::vector<std::string> places;
+  images_.for_each([&](const ImageMount& mount) {
+    if (mount.mounted->image().digest() != image) return;
+    for (const auto& name : names)
+      if (name.mount == mount.dir) places.push_back("at " + name.dir.string());
+    if (leases_.any(mount.dir)) places.emplace_back("in a session");
+  });
+  if (!places.empty()) fail<UsageError>("it is mounted {}: end that first", joined(places));
+  RemovedImage removed;
+  for (const auto& layer : layers_of_its_own(opened_, *local_, image)) {
+    if (const auto freed = streams_->remove(layer)) {
+      removed.freed_bytes += *freed;
+      ++removed.removed_layers;
+    } else {
+      ++removed.busy_layers;
+    }
+  }
+  // A layer that is left goes with the next call: it is told from others by the image's name.
+  if (removed.busy_layers == 0) opened_.forget(image);
+  log::info("removed {} from the store: {} bytes", image.to_string(), removed.freed_bytes);
+  return removed;
 }
 
 bool Daemon::idle() {

@@ -22,6 +22,7 @@
 #include "fuse/daemon/kept_connections.h"
 #include "fuse/daemon/layer_proofs.h"
 #include "fuse/daemon/lease_table.h"
+#include "fuse/daemon/opened_images.h"
 #include "fuse/stream/layer_stream.h"
 
 namespace varve::fuse {
@@ -67,6 +68,9 @@ class Daemon {
   // `deep`: also whether complete layers are what the image names, and the tree what they make.
   VerifyResult verify(const ImageSpec& spec, bool deep, const Work& work);
   VerifyResult verify_store(const Work& work);
+  // What the store has of an image and of no other goes, but for layers that something reads or fetches. Throws
+  // UsageError if it is mounted, NotFound if it was never opened here.
+  RemovedImage remove_image(const Digest& image);
 
   // Set by stop(). What is given to the calls above must be cancelled with it.
   const CancelFlag& stopping() const { return stopping_; }
@@ -135,6 +139,7 @@ class Daemon {
   const MountSettings settings_;
   const Stopwatch uptime_;
   const std::shared_ptr<index::LocalIndex> local_;
+  const OpenedImages opened_;
   const std::unique_ptr<LayerStreams> streams_;
   ChannelList channels_;
   const std::shared_ptr<KeptConnections> kept_;

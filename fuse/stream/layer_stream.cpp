@@ -239,15 +239,25 @@ class StoredLayerStreams final : public LayerStreams, private StoreContents {
 
   std::uint64_t store_bytes() const override { return varve::bytes_on_disk(store_dir_); }
 
-  std::vector<StoredLayer> stored_layers() const override {
-    std::vector<StoredLayer> layers;
-    std::error_code ignored;
-    for (auto entry = std::filesystem::directory_iterator(store_dir_, ignored);
-         entry != std::filesystem::directory_iterator(); entry.increment(ignored))
-      if (const auto stored = parse_folder(entry->path().filename().string()))
-        if (std::filesystem::exists(entry->path() / "presence", ignored)) layers.push_back(*stored);
-    std::sort(layers.begin(), layers.end());
-    return layers;
+  std::vector<StoredLayer> stored_layers() const override { return find_stored_layers(store_dir_); }
+
+  std::optional<std::uint64_t> remove(const Digest& layer) override {
+    const auto is_open = [&] {
+      auto streams = streams_.lock();
+      close_unused(*streams);
+      return std::any_of(streams->begin(), streams->end(),
+                         [&](const auto& entry) { return entry.first.first == layer; });
+    };
+    if (is_open()) return std::nullopt;
+    std::uint64_t freed = 0;
+    for (const auto& stored : stored_layers()) {
+      if (stored.layer != layer) continue;
+      const auto dir = folder_in_store(store_dir_, stored);
+      const auto bytes = varve::bytes_on_disk(dir);
+      if (!remove_closed(dir.filename().string())) return std::nullopt;  // opened since
+      freed += bytes;
+    }
+    return freed;
   }
 
   void stop() override { engine_->stop(); }
@@ -372,6 +382,21 @@ ColdBytes cold_bytes_of(const LayerStream& stream, const std::vector<ByteRange>&
     if (stream.is_readable(range)) sum.present_bytes += range.length;
   });
   return sum;
+}
+
+std::vector<StoredLayer> find_stored_layers(const std::filesystem::path& store_dir) {
+  std::vector<StoredLayer> layers;
+  std::error_code ignored;
+  for (auto entry = std::filesystem::directory_iterator(store_dir, ignored);
+       entry != std::filesystem::directory_iterator(); entry.increment(ignored))
+    if (const auto stored = parse_folder(entry->path().filename().string()))
+      if (std::filesystem::exists(entry->path() / "presence", ignored)) layers.push_back(*stored);
+  std::sort(layers.begin(), layers.end());
+  return layers;
+}
+
+std::filesystem::path folder_in_store(const std::filesystem::path& store_dir, const StoredLayer& stored) {
+  return store_dir / (stored.map ? folder_of(stored.layer, *stored.map) : stored.layer.hex());
 }
 
 std::unique_ptr<LayerStreams> LayerStreams::open(const std::filesystem::path& store_dir, const StreamOptions& options,

@@ -127,6 +127,10 @@ struct StoredLayer {
   auto operator<=>(const StoredLayer&) const = default;
 };
 
+// The folders that are there, whoever uses them.
+std::vector<StoredLayer> find_stored_layers(const std::filesystem::path& store_dir);
+std::filesystem::path folder_in_store(const std::filesystem::path& store_dir, const StoredLayer& stored);
+
 // All layer streams of a daemon, shared by its images: one store, one set of connections and decoders.
 class LayerStreams {
  public:
@@ -152,6 +156,10 @@ class LayerStreams {
   virtual std::uint64_t store_bytes() const = 0;
   // Layers that have a folder in the store, mounted or not.
   virtual std::vector<StoredLayer> stored_layers() const = 0;
+
+  // Removes what is here of a layer, under whatever map; returns the bytes that it took on disk. Absent, and nothing is
+  // removed, if somebody has it open.
+  virtual std::optional<std::uint64_t> remove(const Digest& layer) = 0;
 
   // Fails all pending ensure() calls with Cancelled, then ends the threads (which may wait for a transfer to notice)
   // and brings the store to disk. Later calls of ensure() fail at once. The destructor does the same.

@@ -245,6 +245,22 @@ TEST_F(LayerStreamTest, TheSameLayerIsTheSameStreamAndUnusedOnesAreClosed) {
   EXPECT_TRUE(serve(layer)->is_readable({.offset = 0, .length = 10}));  // opened again from disk
 }
 
+TEST_F(LayerStreamTest, ALayerIsRemovedWhenNobodyHasItOpen) {
+  const auto layer = test::make_tar_layer(test::some_stream(200'000), kSpan);
+  const auto digest = layer.map->layer_digest;
+  auto stream = serve(layer);
+  read(*stream, 0, 10);
+  EXPECT_FALSE(streams_->remove(digest));
+  EXPECT_TRUE(stream->is_readable({.offset = 0, .length = 10}));
+  stream.reset();
+  std::optional<std::uint64_t> freed;
+  while (!(freed = streams_->remove(digest))) std::this_thread::yield();  // its last task may hold it for a moment
+  EXPECT_GT(*freed, 0u);
+  EXPECT_TRUE(streams_->stored_layers().empty());
+  EXPECT_EQ(streams_->remove(digest), 0u) << "what is not there is nobody's";
+  EXPECT_FALSE(serve(layer)->is_readable({.offset = 0, .length = 10}));
+}
+
 TEST_F(LayerStreamTest, AStoreIsUsedByOneOnly) {
   open();
   EXPECT_THROW(LayerStreams::open(dir_ / "store", options_), TemporaryError);

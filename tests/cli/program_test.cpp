@@ -206,6 +206,7 @@ TEST_F(ProgramTest, ACommandThatIsNoneIsNamedWithWhatWasMeant) {
   EXPECT_EQ(error({"indx"}), "varve: error: there is no command 'indx'; did you mean index (see `varve --help`)\n");
   EXPECT_THAT(error({"bogus"}), HasSubstr("there is no command 'bogus' (see"));
   EXPECT_THAT(error({"ps"}), HasSubstr("did you mean session ls"));
+  EXPECT_THAT(error({"rmi", "x"}), HasSubstr("did you mean images rm"));
   EXPECT_THAT(error({"login", "registry.example"}), HasSubstr("`skopeo login`"));
   EXPECT_THAT(error({"plan"}), HasSubstr("did you mean prune plan"));
   EXPECT_THAT(error({"prune", "plam"}), HasSubstr("'prune plam'; did you mean plan (see `varve prune --help`)"));

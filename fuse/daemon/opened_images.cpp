@@ -1,0 +1,177 @@
+#include "fuse/daemon/opened_images.h"
+
+#include <fcntl.h>
+#include <sys/stat.h>
+
+#include <algorithm>
+#include <map>
+#include <set>
+
+#include <nlohmann/json.hpp>
+
+#include "core/base/errors.h"
+#include "core/base/file.h"
+#include "core/base/json_document.h"
+#include "core/base/log.h"
+#include "core/index/this_index.h"
+#include "fuse/stream/layer_stream.h"
+
+namespace varve::fuse {
+namespace {
+
+namespace fs = std::filesystem;
+
+constexpr std::uint64_t kMaxRecordBytes = 64 << 10;
+
+// Throws NotFound, or CorruptData for a manifest that is damaged.
+std::set<Digest> layers_of(index::LocalIndex& local, const Digest& image) {
+  const auto document = local.repository().manifest(image.to_string());
+  const auto manifest = oci::Manifest::parse(document.bytes, document.descriptor.media_type, image.to_string());
+  std::set<Digest> layers;
+  for (const auto& layer : manifest.layers) layers.insert(layer.digest);
+  return layers;
+}
+
+std::map<Digest, std::set<Digest>> layers_by_image(const std::vector<OpenedImage>& opened, index::LocalIndex& local) {
+  std::map<Digest, std::set<Digest>> layers;
+  for (const auto& one : opened) {
+    if (layers.contains(one.image)) continue;
+    try {
+      layers[one.image] = layers_of(local, one.image);
+    } catch (const Error& error) {
+      log::debug("images: {}: {}", one.reference, error.what());
+    }
+  }
+  return layers;
+}
+
+// What the store has of one layer, under all its maps.
+struct LayerOnDisk {
+  std::uint64_t bytes = 0;
+  std::optional<std::uint64_t> stream_bytes;
+};
+
+std::optional<std::uint64_t> stream_bytes_of(const StoredLayer& stored, index::LocalIndex& local,
+                                             const fs::path& root) {
+  auto map = stored.map;
+  if (!map) {
+    const auto blobs = local.find_layer_index(stored.layer);
+    if (blobs) map = blobs->map.digest;
+  }
+  const auto found = map ? index::find_map(root, *map) : nullptr;
+  return found ? std::optional(found->stream_bytes) : std::nullopt;
+}
+
+std::map<Digest, LayerOnDisk> layers_on_disk(const DaemonPaths& paths, index::LocalIndex& local) {
+  std::map<Digest, LayerOnDisk> layers;
+  for (const auto& stored : find_stored_layers(paths.store_dir())) {
+    auto& layer = layers[stored.layer];
+    layer.bytes += bytes_on_disk(folder_in_store(paths.store_dir(), stored));
+    if (!layer.stream_bytes) layer.stream_bytes = stream_bytes_of(stored, local, paths.root);
+  }
+  return layers;
+}
+
+std::optional<std::uint64_t> whole_size(const std::set<Digest>& layers, const std::map<Digest, LayerOnDisk>& on_disk,
+                                        index::LocalIndex& local, const fs::path& root) {
+  std::uint64_t bytes = 0;
+  for (const auto& layer : layers) {
+    const auto found = on_disk.find(layer);
+    const auto size = found != on_disk.end() ? found->second.stream_bytes
+                                             : stream_bytes_of({.layer = layer, .map = std::nullopt}, local, root);
+    if (!size) return std::nullopt;
+    bytes += *size;
+  }
+  return bytes;
+}
+
+}  // namespace
+
+void OpenedImages::note(const ImageSpec& spec, const Digest& image) const try {
+  const auto name = digest_of(as_bytes(spec.reference + '\n' + spec.platform + '\n' + image.to_string())).hex();
+  const auto file = dir_ / (name + ".json");
+  if (::utimensat(AT_FDCWD, file.c_str(), nullptr, 0) == 0) return;
+  fs::create_directories(dir_);
+  const nlohmann::json record{{"reference", spec.reference}, {"platform", spec.platform}, {"image", image.to_string()}};
+  write_file_atomically(file, as_bytes(record.dump()), 0600);
+} catch (const std::exception& error) {
+  log::warn("that {} is in use is not noted for `varve images`: {}", spec.reference, error.what());
+}
+
+std::vector<OpenedImage> OpenedImages::list() const {
+  std::vector<OpenedImage> images;
+  std::error_code none;
+  for (fs::directory_iterator at(dir_, none), end; !none && at != end; at.increment(none)) {
+    const auto file = at->path();
+    if (file.extension() != ".json") continue;
+    try {
+      const auto record = JsonValue::parse(read_file(file, kMaxRecordBytes), file.string(), {.bytes = kMaxRecordBytes});
+      struct stat status {};
+      if (::stat(file.c_str(), &status) != 0) continue;  // gone meanwhile
+      images.push_back({.reference = record["reference"].text(),
+                        .platform = record["platform"].text(),
+                        .image = record["image"].digest(),
+                        .last_used = status.st_mtim.tv_sec});
+    } catch (const std::exception& error) {
+      log::warn("images: {}", error.what());
+    }
+  }
+  std::ranges::sort(images, [](const OpenedImage& one, const OpenedImage& other) {
+    return std::tie(other.last_used, one.reference, one.image) < std::tie(one.last_used, other.reference, other.image);
+  });
+  std::set<std::pair<std::string, std::string>> seen;
+  for (auto& one : images) one.current = seen.emplace(one.reference, one.platform).second;
+  return images;
+}
+
+void OpenedImages::forget(const Digest& image) const {
+  for (const auto& one : list()) {
+    if (one.image != image) continue;
+    const auto name = digest_of(as_bytes(one.reference + '\n' + one.platform + '\n' + image.to_string())).hex();
+    fs::remove(dir_ / (name + ".json"));
+  }
+}
+
+std::vector<Digest> layers_of_its_own(const OpenedImages& opened, index::LocalIndex& local, const Digest& image) {
+  auto own = layers_of(local, image);
+  for (const auto& [other, layers] : layers_by_image(opened.list(), local))
+    if (other != image)
+      for (const auto& layer : layers) own.erase(layer);
+  return {own.begin(), own.end()};
+}
+
+StoredImages find_stored_images(const DaemonPaths& paths, index::LocalIndex& local) {
+  const auto opened = OpenedImages(paths.root).list();
+  const auto layers = layers_by_image(opened, local);
+  const auto on_disk = layers_on_disk(paths, local);
+  std::map<Digest, unsigned> users;
+  for (const auto& [image, its] : layers)
+    for (const auto& layer : its) ++users[layer];
+  StoredImages stored;
+  for (const auto& [layer, what] : on_disk)
+    if (!users.contains(layer)) stored.other_bytes += what.bytes;
+  std::map<Digest, std::size_t> at;
+  for (const auto& one : opened) {
+    const auto found = layers.find(one.image);
+    if (found == layers.end()) continue;
+    const auto [place, is_new] = at.emplace(one.image, stored.images.size());
+    if (!is_new) {
+      stored.images[place->second].names.push_back(one);
+      continue;
+    }
+    StoredImage image{.image = one.image,
+                      .names = {one},
+                      .image_stream_bytes = whole_size(found->second, on_disk, local, paths.root)};
+    for (const auto& layer : found->second) {
+      const auto here = on_disk.find(layer);
+      if (here == on_disk.end()) continue;
+      image.disk_bytes += here->second.bytes;
+      if (users[layer] == 1) image.own_bytes += here->second.bytes;
+    }
+    stored.images.push_back(std::move(image));
+  }
+  std::erase_if(stored.images, [](const StoredImage& image) { return image.disk_bytes == 0; });
+  return stored;
+}
+
+}  // namespace varve::fuse

@@ -1,0 +1,59 @@
+#pragma once
+// Which images were opened on this machine, by which names and when, so that what lies in the store by layers can be
+// told, and removed, by images. ROOT/opened: docs/formats/store.md "Images".
+#include <cstdint>
+#include <filesystem>
+#include <optional>
+#include <string>
+#include <vector>
+
+#include "core/index/local_index.h"
+#include "fuse/daemon/control_messages.h"
+
+namespace varve::fuse {
+
+struct OpenedImage {
+  std::string reference;  // as Reference::to_string() writes it
+  std::string platform;   // "" = this machine's
+  Digest image;
+  std::int64_t last_used = 0;  // seconds since 1970
+  bool current = true;         // false: the reference has meant another image since
+};
+
+// A folder of small files, one for each name and image. Safe to use from any thread and by several processes. A file
+// that is damaged counts as none, which is logged.
+class OpenedImages {
+ public:
+  explicit OpenedImages(std::filesystem::path root) : dir_(std::move(root) / "opened") {}
+
+  // Used now. Nothing depends on it but what `varve images` says: failures are logged.
+  void note(const ImageSpec& spec, const Digest& image) const;
+  // The last used first.
+  std::vector<OpenedImage> list() const;
+  // All names of the image. Throws std::system_error.
+  void forget(const Digest& image) const;
+
+ private:
+  std::filesystem::path dir_;
+};
+
+// An image of which something is in the store.
+struct StoredImage {
+  Digest image;
+  std::vector<OpenedImage> names;                   // the last used first; at least one
+  std::optional<std::uint64_t> image_stream_bytes;  // of all layers; absent if a layer map is not on this machine
+  std::uint64_t disk_bytes = 0;                     // what its layers take, windows and logs included
+  std::uint64_t own_bytes = 0;                      // of those, of layers that no other of these images has
+};
+struct StoredImages {
+  std::vector<StoredImage> images;  // the last used first
+  std::uint64_t other_bytes = 0;    // on disk, of layers of no image that is known
+};
+
+// From the folders alone: needs no daemon, and disturbs none.
+StoredImages find_stored_images(const DaemonPaths& paths, index::LocalIndex& local);
+
+// The layers of the image that no other opened image has. Throws NotFound if its manifest is not on this machine.
+std::vector<Digest> layers_of_its_own(const OpenedImages& opened, index::LocalIndex& local, const Digest& image);
+
+}  // namespace varve::fuse
