@@ -123,7 +123,7 @@ Digest find_image(const Context& context, const std::vector<fuse::OpenedImage>& 
 void refuse_pinned(const Holds& holds, const Digest& image, const std::string& typed) {
   const auto pins = holds.pins.find(image);
   if (pins == holds.pins.end()) return;
-  fail<UsageError>(
+  fail<Error>(
       "{}: it is pinned as {}; --force takes it out of the store all the same: the promise stays, and it is fetched "
       "again when it is needed",
       typed, joined(pins->second));
@@ -137,7 +137,7 @@ void run_remove(Context& context, const ImagesToRemove& arguments) {
     images.push_back(find_image(context, opened, typed));
     if (!arguments.force) refuse_pinned(holds, images.back(), typed);
     if (const auto mounts = holds.mounts.find(images.back()); mounts != holds.mounts.end())
-      fail<UsageError>("{}: it is mounted ({}); unmount it, or end the session, first", typed, joined(mounts->second));
+      fail<Error>("{}: it is mounted ({}); unmount it, or end the session, first", typed, joined(mounts->second));
   }
   auto daemon = connect_or_start_daemon(context);
   auto removed = nlohmann::json::array();

@@ -58,7 +58,7 @@ class ControlClient {
   VerifyResult verify(const ImageSpec& image, bool deep, const ProgressCallback& progress, const CancelFlag& cancel);
   VerifyResult verify_store(const ProgressCallback& progress, const CancelFlag& cancel);
   // Takes an image out of the store: the layers that no other image opened here has, and its names. Its index stays.
-  // Throws UsageError naming the folders if it is mounted.
+  // Throws Error naming the folders if it is mounted.
   RemovedImage remove_image(const Digest& image);
   // Another program takes the place of the daemon, with all its mounts; returns when it answers. Throws Unsupported if
   // it could not serve them.

@@ -423,7 +423,7 @@ RemovedImage Daemon::remove_image(const Digest& image) {
       if (name.mount == mount.dir) places.push_back("at " + name.dir.string());
     if (leases_.any(mount.dir)) places.emplace_back("in a session");
   });
-  if (!places.empty()) fail<UsageError>("it is mounted {}: end that first", joined(places));
+  if (!places.empty()) fail<Error>("it is mounted {}: end that first", joined(places));
   RemovedImage removed;
   for (const auto& layer : layers_of_its_own(opened_, *local_, image)) {
     if (const auto freed = streams_->remove(layer)) {

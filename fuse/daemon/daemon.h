@@ -69,7 +69,7 @@ class Daemon {
   VerifyResult verify(const ImageSpec& spec, bool deep, const Work& work);
   VerifyResult verify_store(const Work& work);
   // What the store has of an image and of no other goes, but for layers that something reads or fetches. Throws
-  // UsageError if it is mounted, NotFound if it was never opened here.
+  // Error if it is mounted, NotFound if it was never opened here.
   RemovedImage remove_image(const Digest& image);
 
   // Set by stop(). What is given to the calls above must be cancelled with it.

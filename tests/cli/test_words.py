@@ -109,10 +109,10 @@ def check_images(varve, work):
     with varve.mounted(one, "fuse") as folder:
         assert images(varve)[one]["mounted"] == [folder]
         done = varve.run("images", "rm", two, one)
-        assert done.returncode == 2 and folder.encode() in done.stderr and set(images(varve)) == {one, two}, done
+        assert done.returncode == 1 and folder.encode() in done.stderr and set(images(varve)) == {one, two}, done
     varve.run("pin", "add", "--name", "kept", one, check=True)
     done = varve.run("images", "rm", one)
-    assert done.returncode == 2 and b"pinned as kept" in done.stderr and b"--force" in done.stderr, done
+    assert done.returncode == 1 and b"pinned as kept" in done.stderr and b"--force" in done.stderr, done
     before = images(varve)[one]["own_bytes"]
     freed = varve.json("images", "rm", "--force", one)
     assert freed["freed_bytes"] == before and freed["removed"][0]["busy_layers"] == 0, (freed, before)
