@@ -173,7 +173,7 @@ def what_is_here_needs_no_source_and_is_verified(work, source, contents, mode):
     before = source.blobs_served
     for arguments, status in ((("verify", source.reference), 3), (("verify", source.reference), 0), (("verify", "--store"), 0)):
         done = varve.run(*arguments, "--json")
-        report = json.loads(done.stdout)
+        report = json.loads(done.stdout or b"{}")
         expect(done.returncode == status, f"{arguments}: exit {done.returncode} {done.stderr.decode()} {report}")
         expect(len(report["bad"]) == (1 if status else 0), f"{report}")
         expect(report["checked_bytes"] > 0, f"{report}")
