@@ -145,11 +145,15 @@ class Story {
       say("  ", fmt::format("Used in {}, by {}.", count_text(row.sessions, "session", "sessions"),
                             counted_users_text(use.users)));
     }
-    if (row.sessions > 0)
-      say("  ", fmt::format("Imported by the user's own code in {}, only by other libraries in {}, only named in cells "
-                            "in {}; only its files were opened in {}.",
-                            count_text(use.direct, "session", "sessions"), number_text(use.transitive_only),
-                            number_text(named_only(use)), number_text(use.files_only)));
+    if (use.sessions > 0)
+      say("  ", fmt::format("Imported by the user's own code in {}, only by other libraries in {}.",
+                            count_text(use.direct, "session", "sessions"), number_text(use.transitive_only)));
+    if (named_only(use) > 0)
+      say("  ", fmt::format("Only named in a cell, when it was loaded already, in {}.",
+                            count_text(named_only(use), "session", "sessions")));
+    if (use.files_only > 0)
+      say("  ",
+          fmt::format("Only its files were opened or run in {}.", count_text(use.files_only, "session", "sessions")));
     if (!use.importers.empty()) say("  ", "Imported by " + counted_names_text(use.importers) + ".");
     if (!use.shared_with.empty())
       say("  ", "Has modules in common with " + names_text(use.shared_with) + ": what was seen may be theirs.");

@@ -122,7 +122,8 @@ TEST(Table, FitsOneHundredColumnsWhateverTheNames) {
 TEST(Table, LimitsRowsAndSaysHowManyMoreThereAre) {
   const auto report = fleet();
   const auto text = written([&](auto& out) { write_table(report, out, {.limit = 10}); });
-  EXPECT_THAT(text, HasSubstr("… 290 more: --all\n"));
+  EXPECT_THAT(text, HasSubstr("… 277 more: --all\n"));
+  EXPECT_THAT(text, HasSubstr("… 3 more: --all\n")) << "of the operating system";
   EXPECT_THAT(text, HasSubstr("numpy"));
   EXPECT_THAT(written([&](auto& out) { write_table(report, out, {.limit = 0}); }), Not(HasSubstr("more: --all")));
 }

@@ -62,10 +62,11 @@ bool comes_before(SortBy sort, const Row& a, const Row& b) {
   return false;
 }
 
-// Without separators: a range must fit.
+// Without separators: a range must fit, or its upper end stands for it.
 std::string users_cell(usage::UserCount users) {
-  return users.at_most <= users.at_least ? std::to_string(users.at_least)
-                                         : fmt::format("{}–{}", users.at_least, users.at_most);
+  if (users.at_most <= users.at_least) return short_number(users.at_least);
+  const auto range = fmt::format("{}–{}", users.at_least, users.at_most);
+  return characters(range) <= 9 ? range : "≤ " + short_number(users.at_most);
 }
 
 std::string trend_cell(const Row& row) {
