@@ -32,20 +32,21 @@ void report_ready(const Context& context, UniqueFd& report, const std::string& i
   }
   std::filesystem::current_path("/");  // its file system may be unmounted
   try {
-    write_all(report.get(), as_bytes(id), "the id of the session");
+    write_all(report.get(), as_bytes(id + "\n"), "the id of the session");
   } catch (const std::system_error&) {  // nobody waits any more
   }
   report.reset();
 }
 
-// "" at the end without one.
+// "" at the end without one. With one the end is far: the session's own processes have the pipe too.
 std::string await_id(const Context& context, int report, pid_t child) {
   std::string id;
   std::array<char, 64> bytes;
   for (bool told = false;;) {
     const auto got = ::read(report, bytes.data(), bytes.size());
-    if (got == 0) return id;
+    if (got == 0) return "";
     if (got > 0) id.append(bytes.data(), std::size_t(got));
+    if (id.ends_with('\n')) return id.substr(0, id.size() - 1);
     if (got < 0 && errno != EINTR) fail_errno("wait for the session");
     if (!told && context.cancel.cancelled()) {
       told = true;
