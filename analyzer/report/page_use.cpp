@@ -251,7 +251,7 @@ void put_row(std::string& out, const Report& report, const Row& row, std::size_t
       shown(named_only(use)), shown(use.files_only), row.no_data ? "" : page_users(report, use.users),
       html_trend_cell(row));
   for (const auto& [days, member] : columns)
-    put(out, "<td class=\"r m\">{}</td>", row.*member ? number_text(*(row.*member)) : "");
+    put(out, "<td class=\"r x\">{}</td>", row.*member ? number_text(*(row.*member)) : "");
   put(out, "<td class=\"r l\">{}</td><td class=\"r\">{}</td></tr>\n",
       use.last_used == 0 ? (row.no_data ? "" : "never") : day_text(use.last_used),
       row.package == nullptr ? "" : human_bytes(row.bytes));
@@ -299,7 +299,7 @@ std::string all_section(const Report& report) {
       "class=\"r l\" data-c=\"9\">Trend</th>";
   int column = 10;
   for (const auto& [days, member] : window_columns(report))
-    put(out, "<th scope=\"col\" class=\"r m\" data-c=\"{}\">{} days</th>", column++, days);
+    put(out, "<th scope=\"col\" class=\"r x\" data-c=\"{}\">{} days</th>", column++, days);
   put(out,
       "<th scope=\"col\" class=\"r l\" data-c=\"{}\">Last used</th><th scope=\"col\" class=\"r\" "
       "data-c=\"{}\">Size</th></tr></thead>\n<tbody>\n",

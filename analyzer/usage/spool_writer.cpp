@@ -10,8 +10,8 @@
 #include "core/base/calendar.h"
 #include "core/base/errors.h"
 #include "core/base/file.h"
-#include "core/base/private_folder.h"
 #include "core/base/hmac.h"
+#include "core/base/private_folder.h"
 #include "core/base/random.h"
 
 namespace varve::usage {

@@ -5,6 +5,9 @@
 
 namespace varve::cli {
 
+// The exit status of a command that goes on until Ctrl-C, as shells count SIGINT.
+inline constexpr int kInterrupted = 130;
+
 // While it lives, the first SIGINT or SIGTERM sets the flag; the second kills the process as usual. One at a time per
 // process; `flag` must outlive it.
 class CancelOnSignals {

@@ -6,6 +6,7 @@
 #include <nlohmann/json.hpp>
 
 #include "cli/base/open_image.h"
+#include "cli/base/signals.h"
 #include "cli/command.h"
 #include "cli/session/session_listing.h"
 #include "cli/session/session_run.h"
@@ -21,7 +22,6 @@ namespace {
 
 using nlohmann::json;
 
-constexpr int kInterrupted = 130;
 constexpr double kMostStopSeconds = 86400;
 
 fuse::SessionStore::Listed find_session(const fuse::SessionStore& store, const std::string& name) {

@@ -10,6 +10,7 @@
 
 #include <nlohmann/json.hpp>
 
+#include "cli/base/signals.h"
 #include "cli/session/daemon_access.h"
 #include "cli/session/status_report.h"
 #include "core/base/clock.h"
@@ -20,7 +21,6 @@ namespace varve::cli {
 namespace {
 
 constexpr const char* kUsualWatch = "2";
-constexpr int kInterrupted = 130;                      // as shells count SIGINT
 constexpr const char* kHomeAndClear = "\x1b[H\x1b[J";  // of a terminal
 
 struct StatusArguments {

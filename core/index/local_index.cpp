@@ -312,8 +312,10 @@ void keep_windows(LocalIndex& local, const oci::Image& image, const LoadedIndex&
     return layer.windows && !local.repository().has_blob(*layer.windows);
   };
   const auto name = image.repository->name();
-  if (index.source->name() == name || std::ranges::none_of(wanted, lacks)) return;
   auto names = local.origins().of(manifest).repositories;
+  // Where it came from may be gone, and then the image's repository stands in for it (source_of_kept).
+  const bool is_beside = index.source->name() == name && (names.empty() || names.contains(name));
+  if (is_beside || std::ranges::none_of(wanted, lacks)) return;
   names.insert(index.source->name());
   for (const auto& layer : wanted) {
     if (!lacks(layer)) continue;

@@ -49,9 +49,7 @@ std::string record_of(const Origin& origin, const Digest& index_manifest) {
 
 }  // namespace
 
-OriginRecords::OriginRecords(std::filesystem::path dir) : dir_(std::move(dir)) {
-  make_private_folder(dir_);
-}
+OriginRecords::OriginRecords(std::filesystem::path dir) : dir_(std::move(dir)) { make_private_folder(dir_); }
 
 std::filesystem::path OriginRecords::file_of(const Digest& index_manifest) const { return dir_ / index_manifest.hex(); }
 

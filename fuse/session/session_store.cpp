@@ -234,9 +234,7 @@ std::optional<UniqueFd> try_lock(const std::filesystem::path& lock_file) {
   fail_errno("lock {}", lock_file.string());
 }
 
-SessionStore::SessionStore(const std::filesystem::path& root) : dir_(root / "sessions") {
-  make_private_folder(dir_);
-}
+SessionStore::SessionStore(const std::filesystem::path& root) : dir_(root / "sessions") { make_private_folder(dir_); }
 
 OpenSession SessionStore::reopen(const std::string& id) {
   const auto store_lock = lock_store(dir_);

@@ -253,8 +253,10 @@ TEST_F(LayerStreamTest, ALayerIsRemovedWhenNobodyHasItOpen) {
   EXPECT_FALSE(streams_->remove(digest));
   EXPECT_TRUE(stream->is_readable({.offset = 0, .length = 10}));
   stream.reset();
+  stream_.reset();
   std::optional<std::uint64_t> freed;
-  while (!(freed = streams_->remove(digest))) std::this_thread::yield();  // its last task may hold it for a moment
+  // Its last task, or the one who brings it to disk, may hold it for a moment.
+  while (!(freed = streams_->remove(digest))) std::this_thread::sleep_for(std::chrono::milliseconds(10));
   EXPECT_GT(*freed, 0u);
   EXPECT_TRUE(streams_->stored_layers().empty());
   EXPECT_EQ(streams_->remove(digest), 0u) << "what is not there is nobody's";

@@ -14,9 +14,7 @@ constexpr std::size_t kMaxStateBytes = 64 * 1024;
 
 }  // namespace
 
-FinishedLayers::FinishedLayers(std::filesystem::path dir) : dir_(std::move(dir)) {
-  make_private_folder(dir_);
-}
+FinishedLayers::FinishedLayers(std::filesystem::path dir) : dir_(std::move(dir)) { make_private_folder(dir_); }
 
 std::optional<WrittenLayer> FinishedLayers::find(const Digest& key) const {
   const auto bytes = read_file_if_there(file(key), kMaxStateBytes);

@@ -103,7 +103,7 @@ def check_tags_and_platforms(work):
         report = varve.json("image", "optimize", layout, layout, "--replace")
         assert report["replaced"] == before, report
         assert report["image"] == varve.json("inspect", layout)["image"] != before
-        expect(varve.run("inspect", folder + ":v3"), 1, "v1, v2")
+        expect(varve.run("inspect", folder + ":v3"), 1, "no tag 'v3'", "v1", "v2")
 
         expect(varve.run("inspect", layout, "--platform", other), 1, layout, "not for " + other)
         expect(varve.run("inspect", layout, "--platform", "foo"), 2, "foo", "linux/amd64")

@@ -136,7 +136,8 @@ class Model {
       counts["session_copy"] += use.session_copy;
       counts["file"] += use.file;
       counts["exec"] += use.exec;
-      if (imported.contains(name)) ++expected.days[name][session.day];
+      counts["files_only"] += !imported.contains(name);
+      ++expected.days[name][session.day];
       expected.users[name].insert(session.users.begin(), session.users.end());
     }
     for (const auto& [name, importer] : edges) ++expected.importers[name][importer];
@@ -343,6 +344,7 @@ class UsageModel : public DatabaseFixture {
     ASSERT_EQ(use.image_copy, counts["image_copy"]);
     ASSERT_EQ(use.session_copy, counts["session_copy"]);
     ASSERT_EQ(use.file_sessions, counts["file"]);
+    ASSERT_EQ(use.files_only, counts["files_only"]);
     ASSERT_EQ(use.exec_sessions, counts["exec"]);
     std::map<std::int32_t, std::uint64_t> days;
     for (const auto& of_day : use.days) days[of_day.day] = of_day.sessions;

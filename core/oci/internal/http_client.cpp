@@ -217,9 +217,12 @@ std::string tls_advice(CURL* easy, CURLcode result, std::string_view reason, con
             "into {} as ca.crt",
             options.certificate_folder);
   }
-  if (reason.find("certificate required") != std::string_view::npos)
-    return fmt::format("; it asks for a client's certificate: put it into {} as client.cert, and its key as client.key",
-                       options.certificate_folder);
+  // Which of the alerts it is depends on the server's TLS.
+  for (const std::string_view alert : {"certificate required", "alert bad certificate"})
+    if (reason.find(alert) != std::string_view::npos)
+      return fmt::format(
+          "; it asks for a client's certificate: put it into {} as client.cert, and its key as client.key",
+          options.certificate_folder);
   return {};
 }
 
