@@ -165,6 +165,8 @@ def check_killed(runner):
     while not (marker / "started").exists() and time.monotonic() < deadline:
         time.sleep(0.02)
     expect((marker / "started").exists(), "the session did not start within a minute")
+    while not any(runner.spool.glob("*/*.jsonl")) and time.monotonic() < deadline:  # `varve run` learns a moment later that its command runs
+        time.sleep(0.02)
     while "etc/shared" not in (paths := Recorded(runner.spool).paths("open")) and time.monotonic() < deadline:
         time.sleep(0.02)
     expect("etc/shared" in paths, "told while the session runs")
