@@ -240,7 +240,7 @@ void put_row(std::string& out, const Report& report, const Row& row, std::size_t
   put(out, "<th scope=\"row\"><details><summary>{}</summary>{}</details></th>", html(use.name, 80),
       details(report, row));
   put(out,
-      "<td class=\"m\">{}</td><td class=\"r\">{}</td><td class=\"r l\">{}</td><td class=\"r q l\">{}</td><td class=\"r "
+      "<td class=\"m\">{}</td><td class=\"r\">{}</td><td class=\"r l\">{}</td><td class=\"r q x\">{}</td><td class=\"r "
       "m\">{}</td><td class=\"r m\">{}</td><td class=\"r m\">{}</td><td class=\"r m\">{}</td><td class=\"r "
       "m\">{}</td><td class=\"r l\">{}</td>",
       row.no_data  ? ""
@@ -291,7 +291,7 @@ std::string all_section(const Report& report) {
       "<thead><tr><th scope=\"col\" data-c=\"0\">Name</th><th scope=\"col\" class=\"m\">Use over time</th><th "
       "scope=\"col\" class=\"r\" data-c=\"1\" "
       "aria-sort=\"descending\">Sessions</th><th scope=\"col\" class=\"r l\" data-c=\"2\">Share</th><th scope=\"col\" "
-      "class=\"r l\" data-c=\"3\">At most</th><th "
+      "class=\"r x\" data-c=\"3\">At most</th><th "
       "scope=\"col\" class=\"r m\" data-c=\"4\">Directly</th><th scope=\"col\" class=\"r m\" data-c=\"5\">Through "
       "others</th><th "
       "scope=\"col\" class=\"r m\" data-c=\"6\">Named in cells</th><th scope=\"col\" class=\"r m\" "
