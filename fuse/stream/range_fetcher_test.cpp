@@ -250,6 +250,7 @@ TEST_F(SilentOriginTest, LetsBackgroundWorkOfOthersGoOn) {
   fall_silent({.connections = 4, .merge_gap_bytes = 0});
   want({100, 200}, Priority::kBackground);
   source_->wait_for(2);
+  EXPECT_THAT(source_->order(), ::testing::UnorderedElementsAre(100, 200));
 }
 
 TEST_F(RangeFetcherTest, DeliversPiecesBeforeATransferBreaksAndFailsTheRest) {

@@ -312,8 +312,10 @@ TEST_P(SessionLifeTest, LimitsHoldOrTheRunEnds) {
 
 TEST_P(SessionLifeTest, MountsNameAndRootAreAsWished) {
   auto wanted = request(
-      "hostname; cat /etc/hostname; ls -ld /var/scratch; echo x > /var/scratch/file && echo written; echo x > /etc/mine "
-      "|| echo closed; echo x > /share/mine && echo open; while read d m t o r; do case $m in /var/scratch|/dev/shm) echo $m "
+      "hostname; cat /etc/hostname; ls -ld /var/scratch; echo x > /var/scratch/file && echo written; "
+      "echo x > /etc/mine "
+      "|| echo closed; echo x > /share/mine && echo open; while read d m t o r; do case $m in "
+      "/var/scratch|/dev/shm) echo $m "
       "$o;; esac; done < /proc/mounts");
   wanted.options.hostname = "lab.example";
   wanted.options.tmpfs = {fuse::Tmpfs::parse("/link/scratch:size=1m,mode=750")};
