@@ -30,6 +30,7 @@ constexpr std::uint64_t kMaxBundleBytes = 16 << 20;
 constexpr std::uint64_t kMaxExecLogBytes = 1 << 20;
 constexpr std::chrono::milliseconds kStartLook{20};
 constexpr std::chrono::milliseconds kStartWait = std::chrono::seconds(30);
+constexpr std::chrono::milliseconds kKnownWait = std::chrono::seconds(5);
 
 // A file of memory: by /proc/self/fd it has a name in every mount namespace, and nothing of it stays.
 UniqueFd memory_file(const char* name) {
@@ -100,6 +101,16 @@ SessionStore::Listed await_start(const SessionStore& store, const SessionRecord&
   }
 }
 
+// The command may run before the runtime has written down that it does; until then it knows no such container. In the
+// supervisor's mounts. If it takes too long, the runtime says what is wrong.
+void await_known(const std::filesystem::path& container) {
+  auto& clock = Clock::system();
+  const auto end = clock.now() + kKnownWait;
+  while (!std::filesystem::exists(container / "state.json") && !std::filesystem::exists(container / "status") &&
+         clock.now() < end)
+    clock.sleep_for(kStartLook);
+}
+
 class SessionEntry {
  public:
   SessionEntry(const SessionStore::Listed& session, const ExecRequest& request, SignalInbox& inbox,
@@ -133,6 +144,7 @@ class SessionEntry {
       fail<Unsupported>("session {} was started by {}, which is not installed any more", session_.record.name,
                         session_.record.runtime);
     join_supervisor(CLONE_NEWNS | CLONE_NEWPID);
+    await_known(session_.folder.runtime_state() / container_id(spec.id));
     const auto process = memory_file("process");
     const auto log = memory_file("log");
     write_all(process.get(), as_bytes(to_process_json(spec)), "the words of the command");
