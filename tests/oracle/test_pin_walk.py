@@ -427,7 +427,7 @@ class World:
             kept = [p for p in promises if (p["image"], p["name"], p["by"]) not in meant]
             if self.damaged:  # of several that were meant one may have been lost: what is remembered says which
                 memory = json.loads((self.varve.root / "pins.json").read_text())["places"]
-                    memory = memory.get(place.place) or memory.get(f"docker://{place.place}", {"manifests": []})
+                memory = memory.get(place.place) or memory.get(f"docker://{place.place}", {"manifests": []})
                 known = {(m["digest"], m["annotations"].get("dev.varve.pin.name", ""), m["annotations"].get("dev.varve.pin.by", "")) for m in memory["manifests"]}
                 if not {(p["image"], p["name"], p["by"]) for p in kept} <= known:
                     raise Broken("what was not meant is forgotten")
