@@ -1,14 +1,19 @@
 #include "fuse/session/session_control.h"
 
+#include <fcntl.h>
 #include <poll.h>
 #include <signal.h>
 #include <sys/syscall.h>
 #include <unistd.h>
 
 #include <algorithm>
+#include <charconv>
 
 #include "core/base/clock.h"
 #include "core/base/errors.h"
+#include "core/base/file.h"
+#include "core/base/log.h"
+#include "core/base/strings.h"
 
 namespace varve::fuse {
 namespace {
@@ -20,6 +25,8 @@ constexpr milliseconds kLook{20};
 constexpr milliseconds kStartPatience = std::chrono::seconds(10);
 // A killed session has a writable layer to remove, perhaps.
 constexpr milliseconds kEndPatience = std::chrono::seconds(60);
+constexpr std::size_t kMaxProcBytes = 1 << 20;
+constexpr int kMaxDepth = 32;  // of processes below the supervisor
 
 // The session as it is now; absent if it does not run (any more). By id: a name may be another's by now.
 std::optional<SessionStore::Listed> find_running(const SessionStore& store, const std::string& id) {
@@ -28,13 +35,45 @@ std::optional<SessionStore::Listed> find_running(const SessionStore& store, cons
   return found;
 }
 
-// True when the session has ended.
-bool await_end(const SessionStore& store, const std::string& id, milliseconds patience) {
+// Of cgroups(7), version 1: where /proc/PID/cgroup says that a process can be frozen.
+void thaw_cgroup_of(pid_t process) {
+  constexpr std::string_view kFreezer = ":freezer:";
+  const auto groups = read_file_if_there(fmt::format("/proc/{}/cgroup", process), kMaxProcBytes);
+  for (const auto line : split(groups ? as_text(*groups) : std::string_view(), "\n")) {
+    const auto at = line.find(kFreezer);
+    if (at == line.npos) continue;
+    const auto path = fmt::format("/sys/fs/cgroup/freezer{}/freezer.state", line.substr(at + kFreezer.size()));
+    const auto state = read_file_if_there(path, kMaxProcBytes);
+    if (!state || !as_text(*state).starts_with("FROZEN")) continue;
+    if (const UniqueFd file(::open(path.c_str(), O_WRONLY | O_CLOEXEC)); file)
+      write_all(file.get(), as_bytes("THAWED"), path);
+  }
+}
+
+// runc freezes what is left of a container to kill it. Killed itself meanwhile, as it dies with the supervisor, it
+// leaves processes behind that no signal reaches, and their PID namespace does not end.
+void thaw_descendants(pid_t process, int depth = 0) noexcept {
+  try {
+    thaw_cgroup_of(process);
+    const auto children = read_file_if_there(fmt::format("/proc/{0}/task/{0}/children", process), kMaxProcBytes);
+    for (const auto child : split(children ? as_text(*children) : std::string_view(), " ")) {
+      pid_t pid = 0;
+      std::from_chars(child.data(), child.data() + child.size(), pid);
+      if (pid > 0 && depth < kMaxDepth) thaw_descendants(pid, depth + 1);
+    }
+  } catch (const std::exception& error) {
+    log::debug("thaw: {}", error.what());  // it has ended
+  }
+}
+
+// True when the session has ended. `killed`: its supervisor, if that was killed; 0 if not.
+bool await_end(const SessionStore& store, const std::string& id, pid_t killed, milliseconds patience) {
   auto& clock = Clock::system();
   const auto end = clock.now() + patience;
   while (find_running(store, id)) {
     if (clock.now() >= end) return false;
     clock.sleep_for(kLook);
+    if (killed > 0) thaw_descendants(killed);
   }
   return true;
 }
@@ -56,15 +95,15 @@ bool ends_within(const UniqueFd& process, milliseconds time) {
   }
 }
 
-// Its supervisor; none if the session has ended meanwhile.
-UniqueFd supervisor_of(const SessionStore& store, const SessionRecord& record) {
+// Its supervisor, and the number it has; none if the session has ended meanwhile.
+std::pair<UniqueFd, pid_t> supervisor_of(const SessionStore& store, const SessionRecord& record) {
   auto& clock = Clock::system();
   const auto end = clock.now() + kStartPatience;
   for (;;) {
     const auto running = find_running(store, record.id);
     if (!running) return {};
     if (running->supervisor)
-      if (auto process = open_process(*running->supervisor)) return process;
+      if (auto process = open_process(*running->supervisor)) return {std::move(process), running->supervisor->pid};
     if (clock.now() >= end)
       fail<Error>(
           "session {} is running, but its processes are not seen from here (another PID namespace?): end it where it "
@@ -89,12 +128,16 @@ std::vector<RunningSession> running_sessions(const SessionStore& store) {
 
 void stop_session(const SessionStore& store, const SessionStore::Listed& session, milliseconds grace) {
   const auto& record = session.record;
-  if (const auto supervisor = supervisor_of(store, record)) {
+  pid_t killed = 0;
+  if (const auto [supervisor, pid] = supervisor_of(store, record); supervisor) {
     send(supervisor, SIGTERM, record);
-    if (!ends_within(supervisor, grace)) send(supervisor, SIGKILL, record);
+    if (!ends_within(supervisor, grace)) {
+      send(supervisor, SIGKILL, record);
+      killed = pid;
+    }
   }
   // Whoever started it holds it a little longer than its supervisor.
-  if (!await_end(store, record.id, kEndPatience))
+  if (!await_end(store, record.id, killed, kEndPatience))
     fail<Error>("session {} was killed and has not ended after {} s", record.name, kEndPatience.count() / 1000);
 }
 
