@@ -111,6 +111,17 @@ void await_known(const std::filesystem::path& container) {
     clock.sleep_for(kStartLook);
 }
 
+// The kernel lets who enters a mount namespace begin at the namespace's root, which is not the session's if the session
+// was started in a chroot.
+void refuse_in_chroot() {
+  struct stat own {};
+  struct stat first {};
+  if (::stat("/", &own) != 0 || ::stat("/proc/1/root", &first) != 0) return;  // a plain user has made no chroot
+  if (own.st_dev != first.st_dev || own.st_ino != first.st_ino)
+    fail<Unsupported>(
+        "a session that Varve itself carries out (--runtime none) cannot be entered in a chroot; runc and crun can");
+}
+
 class SessionEntry {
  public:
   SessionEntry(const SessionStore::Listed& session, const ExecRequest& request, SignalInbox& inbox,
@@ -166,6 +177,7 @@ class SessionEntry {
   ExecResult run_direct(SessionSpec& spec) {
     const auto& own_ids = session_.record.own_ids;
     const bool one_id_mapped = !ids_.is_root && !ids_.needs_helpers;
+    refuse_in_chroot();
     const DirectEntry entry(session_.folder, session_.supervisor->pid);
     if (one_id_mapped && !request_.user.empty())
       fail<Unsupported>("--user {}: a plain user with one id has no other", request_.user);
