@@ -14,6 +14,11 @@
 
 namespace varve::fuse {
 
+// Who enters a mount namespace begins at its root, which is not the root of a session that was made in a chroot: it is
+// opened before, and entered then. Plain users make no chroot.
+UniqueFd root_of(pid_t process);
+void enter_root(const UniqueFd& root);
+
 class DirectEntry {
  public:
   // Opens the namespaces of the session that this supervisor holds, of which the caller sees to it that it lives on.
@@ -27,6 +32,7 @@ class DirectEntry {
   static int run(const SessionSpec& spec, bool one_id_mapped, const SignalInbox& outer);
 
  private:
+  UniqueFd root_;                                             // of the session's processes; none for a plain user
   std::vector<std::pair<std::string, UniqueFd>> namespaces_;  // that are not this process's own, in order of entering
 };
 

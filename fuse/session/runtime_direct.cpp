@@ -16,6 +16,7 @@
 
 #include <algorithm>
 #include <array>
+#include <charconv>
 #include <climits>
 #include <cstdio>
 #include <cstring>
@@ -316,7 +317,18 @@ class DirectRuntime final : public Runtime {
 
 }  // namespace
 
+UniqueFd root_of(pid_t process) { return open_file(fmt::format("/proc/{}/root", process), O_PATH | O_DIRECTORY); }
+
+void enter_root(const UniqueFd& root) {
+  if (::fchdir(root.get()) != 0 || ::chroot(".") != 0) fail_errno("enter the root of a session");
+}
+
 DirectEntry::DirectEntry(const SessionFolder& folder, pid_t supervisor) {
+  const auto children = read_file_if_there(fmt::format("/proc/{0}/task/{0}/children", supervisor), kMaxNamespacesBytes);
+  pid_t first = 0;
+  const auto text = children ? as_text(*children) : std::string_view();
+  std::from_chars(text.data(), text.data() + text.size(), first);
+  if (first > 0 && ::geteuid() == 0) root_ = root_of(first);
   const auto file = namespaces_file(folder);
   const auto numbers = JsonValue::parse(read_file(file, kMaxNamespacesBytes), file.string());
   for (const auto name : kSharedNamespaces) {
@@ -335,6 +347,7 @@ void DirectEntry::enter(const UserIds& ids) const {
   for (const auto& [name, wanted] : namespaces_) {
     if (::setns(wanted.get(), 0) != 0) fail_errno("enter the session's {} namespace", name);
     if (name == "user") become_root_inside(ids);
+    if (name == "mnt" && root_) enter_root(root_);
   }
 }
 

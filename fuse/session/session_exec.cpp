@@ -1,5 +1,6 @@
 #include "fuse/session/session_exec.h"
 
+#include <fcntl.h>
 #include <poll.h>
 #include <sched.h>
 #include <signal.h>
@@ -111,17 +112,6 @@ void await_known(const std::filesystem::path& container) {
     clock.sleep_for(kStartLook);
 }
 
-// The kernel lets who enters a mount namespace begin at the namespace's root, which is not the session's if the session
-// was started in a chroot.
-void refuse_in_chroot() {
-  struct stat own {};
-  struct stat first {};
-  if (::stat("/", &own) != 0 || ::stat("/proc/1/root", &first) != 0) return;  // a plain user has made no chroot
-  if (own.st_dev != first.st_dev || own.st_ino != first.st_ino)
-    fail<Unsupported>(
-        "a session that Varve itself carries out (--runtime none) cannot be entered in a chroot; runc and crun can");
-}
-
 class SessionEntry {
  public:
   SessionEntry(const SessionStore::Listed& session, const ExecRequest& request, SignalInbox& inbox,
@@ -144,8 +134,10 @@ class SessionEntry {
   // This process gets the mounts and the user namespace of the supervisor, its children also its PID namespace: where
   // the runtime was called that made the session.
   void join_supervisor(int namespaces) const {
+    const auto root = ids_.is_root ? root_of(session_.supervisor->pid) : UniqueFd();
     if (::setns(supervisor_.get(), namespaces | (ids_.is_root ? 0 : CLONE_NEWUSER)) != 0)
       fail_errno("enter session {}", session_.record.name);
+    if (root) enter_root(root);
     if (!ids_.is_root) become_root_inside(ids_);
   }
 
@@ -154,6 +146,9 @@ class SessionEntry {
     if (program.empty())
       fail<Unsupported>("session {} was started by {}, which is not installed any more", session_.record.name,
                         session_.record.runtime);
+    if (in_chroot())
+      fail<Unsupported>("session {}: in a chroot {} would enter the machine's root instead; not entered",
+                        session_.record.name, session_.record.runtime);
     join_supervisor(CLONE_NEWNS | CLONE_NEWPID);
     await_known(session_.folder.runtime_state() / container_id(spec.id));
     const auto process = memory_file("process");
@@ -177,7 +172,6 @@ class SessionEntry {
   ExecResult run_direct(SessionSpec& spec) {
     const auto& own_ids = session_.record.own_ids;
     const bool one_id_mapped = !ids_.is_root && !ids_.needs_helpers;
-    refuse_in_chroot();
     const DirectEntry entry(session_.folder, session_.supervisor->pid);
     if (one_id_mapped && !request_.user.empty())
       fail<Unsupported>("--user {}: a plain user with one id has no other", request_.user);
@@ -209,6 +203,24 @@ class SessionEntry {
 };
 
 }  // namespace
+
+bool in_chroot() {
+  struct stat own {};
+  if (::geteuid() != 0 || ::stat("/", &own) != 0) return false;  // plain users make no chroot
+  const auto child = ::fork();
+  if (child < 0) fail_errno("look at the root of this process");
+  if (child == 0) {
+    // Who enters a mount namespace begins at its root, be it his own.
+    struct stat first {};
+    const UniqueFd mounts(::open("/proc/self/ns/mnt", O_RDONLY | O_CLOEXEC));
+    const bool entered = mounts && ::setns(mounts.get(), CLONE_NEWNS) == 0 && ::stat("/", &first) == 0;
+    ::_exit(entered && (first.st_dev != own.st_dev || first.st_ino != own.st_ino) ? 1 : 0);
+  }
+  int status = 0;
+  while (::waitpid(child, &status, 0) < 0 && errno == EINTR) {
+  }
+  return status != 0;
+}
 
 ExecResult exec_in_session(const SessionStore& store, const SessionStore::Listed& wanted, const ExecRequest& request) {
   const auto session = await_start(store, wanted.record);
