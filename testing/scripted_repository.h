@@ -50,6 +50,7 @@ class ScriptedRepository final : public oci::Repository {
   std::size_t reads_of(const Digest& digest) const;
 
   std::string name() const override { return name_; }
+  bool is_local() const override { return name_.starts_with("oci:"); }
   oci::Document manifest(std::string_view selector) override;
   void read_blob(const oci::Descriptor& blob, ByteRange compressed_range, const oci::ByteSink& sink) override;
   bool has_blob(const oci::Descriptor& blob) override;

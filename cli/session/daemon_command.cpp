@@ -56,10 +56,7 @@ std::string processes_of(const fuse::MountUse& use) {
 std::string describe(const fuse::MountUse& use, const RunningSessions& sessions) {
   const auto image = printable(short_reference(use.reference));
   const auto found = sessions.find(use.image.to_string());
-  if (use.session && found != sessions.end()) {
-    const auto* word = found->second.size() == 1 ? "session" : "sessions";
-    return fmt::format("{} {} of {}", word, joined(found->second), image);
-  }
+  if (use.session && found != sessions.end()) return fmt::format("{} of {}", sessions_text(found->second), image);
   const auto processes = processes_of(use);
   const auto by = processes.empty() ? "" : ", used by " + processes;
   return fmt::format("{} of {}{}", use.session ? "a command" : printable(use.dir), image, by);

@@ -104,7 +104,8 @@ std::string saved_options(const RunOptions& options, const Context& context) {
   json saved = {{"command", context.tail},
                 {"authfile", saved_form(context.global.registry.authfile)},
                 {"ca_file", saved_form(context.global.registry.ca_file)},
-                {"plain_http", context.global.registry.plain_http}};
+                {"plain_http", context.global.registry.plain_http},
+                {"index_from", context.global.registry.index_from}};
   visit_fields(options, [&](const char* name, const auto& value) { saved[name] = saved_form(value); });
   return saved.dump(-1, ' ', false, json::error_handler_t::replace);
 }
@@ -118,6 +119,7 @@ void restore_options(const std::string& saved, RunOptions& options, Context& con
   if (registry.authfile.empty()) registry.authfile = document["authfile"].text();
   if (registry.ca_file.empty()) registry.ca_file = document["ca_file"].text();
   registry.plain_http = registry.plain_http || document["plain_http"].flag();
+  if (registry.index_from.empty()) registry.index_from = document.maybe("index_from").texts();
   visit_fields(options, [&](const char* name, auto& value) {
     if (const auto member = document.maybe(name)) restore(member, value);
   });

@@ -148,9 +148,13 @@ std::string host_of(const std::string& repository) {
   return repository.starts_with("oci:") ? repository : repository.substr(0, repository.find('/'));
 }
 
+std::string sessions_text(const std::vector<std::string>& names) {
+  return (names.size() == 1 ? "session " : "sessions ") + joined(names);
+}
+
 std::string name_sessions(const fuse::MountStatus& mount, const RunningSessions& sessions) {
   if (const auto found = sessions.find(mount.stats.image.to_string()); found != sessions.end())
-    return (found->second.size() == 1 ? "session " : "sessions ") + joined(found->second);
+    return sessions_text(found->second);
   if (mount.holders.empty()) return "a command";
   std::vector<std::string> holders;
   for (const auto pid : mount.holders) holders.push_back(std::to_string(pid));

@@ -20,6 +20,8 @@ RunningSessions running_sessions(const std::filesystem::path& root);
 std::string short_reference(const std::string& reference);
 // The host of a repository as Repository::name() gives it, or the whole name of a folder.
 std::string host_of(const std::string& repository);
+// "session lab", "sessions lab, other"
+std::string sessions_text(const std::vector<std::string>& names);
 // "lab" and "sessions lab, other"; without a name the processes that hold the image.
 std::string name_sessions(const fuse::MountStatus& mount, const RunningSessions& sessions);
 

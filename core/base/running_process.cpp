@@ -4,12 +4,13 @@
 #include <unistd.h>
 
 #include <algorithm>
+#include <cerrno>
 #include <charconv>
-#include <system_error>
 
 #include <fmt/format.h>
 
 #include "core/base/file.h"
+#include "core/base/strings.h"
 
 namespace varve {
 
@@ -40,6 +41,26 @@ UniqueFd open_process(const RunningProcess& process) {
   // Looked at when the number can no longer change hands.
   if (opened && find_process(process.pid) != process) opened.reset();
   return opened;
+}
+
+std::error_code send_signal(const UniqueFd& process, int signal) {
+  if (::syscall(SYS_pidfd_send_signal, process.get(), signal, nullptr, 0) == 0 || errno == ESRCH) return {};
+  return {errno, std::generic_category()};
+}
+
+std::vector<pid_t> children_of(pid_t process) {
+  std::optional<Bytes> listed;
+  try {
+    listed = read_file_if_there(fmt::format("/proc/{0}/task/{0}/children", process));
+  } catch (const std::system_error&) {  // ESRCH: it ends while we look
+  }
+  std::vector<pid_t> children;
+  for (const auto word : split_words(listed ? as_text(*listed) : std::string_view(), " ")) {
+    pid_t child = 0;
+    std::from_chars(word.data(), word.data() + word.size(), child);
+    if (child > 0) children.push_back(child);
+  }
+  return children;
 }
 
 }  // namespace varve

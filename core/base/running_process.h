@@ -4,6 +4,8 @@
 
 #include <cstdint>
 #include <optional>
+#include <system_error>
+#include <vector>
 
 #include "core/base/unique_fd.h"
 
@@ -22,5 +24,11 @@ std::optional<RunningProcess> find_process(pid_t pid);
 // A descriptor that becomes readable when the process ends, and that stands for it in system calls (pidfd_open(2));
 // none if it has ended, or if its number belongs to another process now.
 UniqueFd open_process(const RunningProcess& process);
+
+// To a process that open_process() has opened. Why it cannot be sent; that the process has ended is no reason.
+std::error_code send_signal(const UniqueFd& process, int signal);
+
+// Those that its main thread has made, oldest first; none if there is no such process.
+std::vector<pid_t> children_of(pid_t process);
 
 }  // namespace varve

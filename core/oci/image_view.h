@@ -30,6 +30,7 @@ class ImageView final : public Repository {
   ImageView(std::string name, std::vector<Named> documents, std::map<Digest, Piece> blobs, UniqueFd archive);
 
   std::string name() const override { return name_; }
+  bool is_local() const override { return true; }
   Document manifest(std::string_view selector) override;
   void read_blob(const Descriptor& blob, ByteRange compressed_range, const ByteSink& sink) override;
   bool is_read_only() const override { return true; }

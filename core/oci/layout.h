@@ -45,6 +45,7 @@ class LayoutRepository final : public Repository {
   static std::shared_ptr<LayoutRepository> create(const std::filesystem::path& dir);
 
   std::string name() const override { return "oci:" + dir_.string(); }
+  bool is_local() const override { return true; }
   // A tag is looked for as org.opencontainers.image.ref.name, then as io.containerd.image.name, then as the tag part of
   // either; in index.json first, then in the indexes it names.
   Document manifest(std::string_view selector) override;

@@ -50,6 +50,8 @@ class Repository {
   virtual std::string name() const = 0;
   // Who answers: a registry's host and port. What is silent there is silent for all of its repositories.
   virtual std::string origin() const { return name(); }
+  // True for files of this machine, which need no network.
+  virtual bool is_local() const { return false; }
 
   // By tag, or by digest ("sha256:..."). "" in a layout folder means its only image (our own artifacts are not
   // counted).

@@ -3,7 +3,6 @@
 #include <fcntl.h>
 #include <poll.h>
 #include <sys/mount.h>
-#include <sys/syscall.h>
 #include <unistd.h>
 
 #include <algorithm>
@@ -13,6 +12,7 @@
 
 #include "core/base/file.h"
 #include "core/base/log.h"
+#include "core/base/running_process.h"
 #include "core/base/strings.h"
 #include "fuse/mount/fuse_mount.h"
 
@@ -74,7 +74,7 @@ bool wait_for_end(std::vector<UniqueFd>& processes, Steady::time_point until) {
 }
 
 void signal_all(const std::vector<UniqueFd>& processes, int signal) {
-  for (const auto& process : processes) ::syscall(SYS_pidfd_send_signal, process.get(), signal, nullptr, 0);
+  for (const auto& process : processes) send_signal(process, signal);  // whether they end is waited for
 }
 
 }  // namespace

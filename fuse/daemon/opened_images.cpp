@@ -14,6 +14,7 @@
 #include "core/base/json_document.h"
 #include "core/base/log.h"
 #include "core/index/this_index.h"
+#include "fuse/daemon/verify_streams.h"
 #include "fuse/stream/layer_stream.h"
 
 namespace varve::fuse {
@@ -53,11 +54,7 @@ struct LayerOnDisk {
 
 std::optional<std::uint64_t> stream_bytes_of(const StoredLayer& stored, index::LocalIndex& local,
                                              const fs::path& root) {
-  auto map = stored.map;
-  if (!map) {
-    const auto blobs = local.find_layer_index(stored.layer);
-    if (blobs) map = blobs->map.digest;
-  }
+  const auto map = map_of(stored, local);
   const auto found = map ? index::find_map(root, *map) : nullptr;
   return found ? std::optional(found->stream_bytes) : std::nullopt;
 }
@@ -87,9 +84,12 @@ std::optional<std::uint64_t> whole_size(const std::set<Digest>& layers, const st
 
 }  // namespace
 
+fs::path OpenedImages::file_of(const std::string& reference, const std::string& platform, const Digest& image) const {
+  return dir_ / (digest_of(as_bytes(reference + '\n' + platform + '\n' + image.to_string())).hex() + ".json");
+}
+
 void OpenedImages::note(const ImageSpec& spec, const Digest& image) const try {
-  const auto name = digest_of(as_bytes(spec.reference + '\n' + spec.platform + '\n' + image.to_string())).hex();
-  const auto file = dir_ / (name + ".json");
+  const auto file = file_of(spec.reference, spec.platform, image);
   if (::utimensat(AT_FDCWD, file.c_str(), nullptr, 0) == 0) return;
   fs::create_directories(dir_);
   const nlohmann::json record{{"reference", spec.reference}, {"platform", spec.platform}, {"image", image.to_string()}};
@@ -126,9 +126,7 @@ std::vector<OpenedImage> OpenedImages::list() const {
 
 void OpenedImages::forget(const Digest& image) const {
   for (const auto& one : list()) {
-    if (one.image != image) continue;
-    const auto name = digest_of(as_bytes(one.reference + '\n' + one.platform + '\n' + image.to_string())).hex();
-    fs::remove(dir_ / (name + ".json"));
+    if (one.image == image) fs::remove(file_of(one.reference, one.platform, image));
   }
 }
 

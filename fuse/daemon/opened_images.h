@@ -34,6 +34,8 @@ class OpenedImages {
   void forget(const Digest& image) const;
 
  private:
+  std::filesystem::path file_of(const std::string& reference, const std::string& platform, const Digest& image) const;
+
   std::filesystem::path dir_;
 };
 

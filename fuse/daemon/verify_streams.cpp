@@ -25,14 +25,13 @@ void fetch_anew(LayerStream& stream, ByteRange range) {
   }
 }
 
-// Folders of versions before 0.3 do not name their map: the one that this machine has made of the layer is taken.
+}  // namespace
+
 std::optional<Digest> map_of(const StoredLayer& stored, index::LocalIndex& local) {
   if (stored.map) return stored.map;
   const auto blobs = local.find_layer_index(stored.layer);
   return blobs ? std::optional(blobs->map.digest) : std::nullopt;
 }
-
-}  // namespace
 
 VerifyResult verify_streams(const std::vector<std::shared_ptr<LayerStream>>& streams,
                             const std::function<bool(const std::shared_ptr<LayerStream>&)>& is_mounted,

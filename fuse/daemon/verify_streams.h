@@ -2,6 +2,7 @@
 // Whether what the store holds is still right.
 #include <functional>
 #include <memory>
+#include <optional>
 #include <vector>
 
 #include "core/base/work.h"
@@ -17,6 +18,10 @@ namespace varve::fuse {
 VerifyResult verify_streams(const std::vector<std::shared_ptr<LayerStream>>& streams,
                             const std::function<bool(const std::shared_ptr<LayerStream>&)>& is_mounted,
                             const Work& work);
+
+// The map that a folder of the store belongs to. Folders of versions before 0.3 do not name theirs: the one that this
+// machine has made of the layer is taken.
+std::optional<Digest> map_of(const StoredLayer& stored, index::LocalIndex& local);
 
 // All layers of the store, each opened by its map alone: digests need no registry. One whose map is not on this machine
 // is left out with a warning. `root` is that of `local`.

@@ -3,7 +3,6 @@
 #include <fcntl.h>
 #include <linux/magic.h>
 #include <linux/openat2.h>
-#include <sched.h>
 #include <sys/fanotify.h>
 #include <sys/stat.h>
 #include <sys/syscall.h>
@@ -13,11 +12,11 @@
 #include <array>
 #include <climits>
 #include <optional>
-#include <thread>
 
 #include "core/base/errors.h"
 #include "core/base/file.h"
 #include "core/base/log.h"
+#include "fuse/session/own_root.h"
 
 namespace varve::fuse {
 namespace {
@@ -35,22 +34,6 @@ std::optional<std::string> path_of(int file) {
   return std::string(target.data(), std::size_t(length));
 }
 
-// Where the root of this process lies in its mount namespace: "" unless it is in a chroot. The kernel writes paths of
-// other namespaces in full; it would write "/" for our own root if it were asked by somebody who has the same one, so a
-// thread that has another asks.
-std::string path_of_root() {
-  std::string path;
-  const auto root = open_file("/", O_PATH | O_DIRECTORY);
-  std::thread([&] {
-    if (::unshare(CLONE_FS) != 0 || ::chroot("/proc") != 0) return;
-    std::array<char, PATH_MAX> target;
-    const auto length = ::readlink(fmt::format("/self/fd/{}", root.get()).c_str(), target.data(), target.size());
-    if (length > 1 && std::size_t(length) < target.size() && target[0] == '/')
-      path.assign(target.data(), std::size_t(length));
-  }).join();
-  return path;
-}
-
 void strip(std::string& path, const std::string& folder) {
   if (path.starts_with(folder + "/")) path.erase(0, folder.size());
 }
@@ -62,7 +45,7 @@ AccessWatch::AccessWatch(const std::filesystem::path& lower, std::filesystem::pa
   lower_ = open_file(lower, O_PATH | O_DIRECTORY);
   events_.reset(::fanotify_init(FAN_CLASS_NOTIF | FAN_CLOEXEC | FAN_NONBLOCK, O_RDONLY | O_CLOEXEC | O_LARGEFILE));
   if (events_.get() < 0) fail_errno("ask the kernel for file accesses (fanotify)");
-  outside_ = path_of_root();
+  outside_ = path_of_own_root();
 }
 
 void AccessWatch::start() const {

@@ -16,7 +16,6 @@
 
 #include <algorithm>
 #include <array>
-#include <charconv>
 #include <climits>
 #include <cstdio>
 #include <cstring>
@@ -29,6 +28,7 @@
 #include "core/base/file.h"
 #include "core/base/inherited.h"
 #include "core/base/json_document.h"
+#include "core/base/running_process.h"
 #include "fuse/session/direct_entry.h"
 #include "fuse/session/runtime.h"
 #include "fuse/session/seccomp_profile.h"
@@ -324,11 +324,8 @@ void enter_root(const UniqueFd& root) {
 }
 
 DirectEntry::DirectEntry(const SessionFolder& folder, pid_t supervisor) {
-  const auto children = read_file_if_there(fmt::format("/proc/{0}/task/{0}/children", supervisor), kMaxNamespacesBytes);
-  pid_t first = 0;
-  const auto text = children ? as_text(*children) : std::string_view();
-  std::from_chars(text.data(), text.data() + text.size(), first);
-  if (first > 0 && ::geteuid() == 0) root_ = root_of(first);
+  const auto children = children_of(supervisor);
+  if (!children.empty() && ::geteuid() == 0) root_ = root_of(children.front());
   const auto file = namespaces_file(folder);
   const auto numbers = JsonValue::parse(read_file(file, kMaxNamespacesBytes), file.string());
   for (const auto name : kSharedNamespaces) {

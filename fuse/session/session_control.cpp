@@ -3,16 +3,14 @@
 #include <fcntl.h>
 #include <poll.h>
 #include <signal.h>
-#include <sys/syscall.h>
-#include <unistd.h>
 
 #include <algorithm>
-#include <charconv>
 
 #include "core/base/clock.h"
 #include "core/base/errors.h"
 #include "core/base/file.h"
 #include "core/base/log.h"
+#include "core/base/running_process.h"
 #include "core/base/strings.h"
 
 namespace varve::fuse {
@@ -55,12 +53,8 @@ void thaw_cgroup_of(pid_t process) {
 void thaw_descendants(pid_t process, int depth = 0) noexcept {
   try {
     thaw_cgroup_of(process);
-    const auto children = read_file_if_there(fmt::format("/proc/{0}/task/{0}/children", process), kMaxProcBytes);
-    for (const auto child : split(children ? as_text(*children) : std::string_view(), " ")) {
-      pid_t pid = 0;
-      std::from_chars(child.data(), child.data() + child.size(), pid);
-      if (pid > 0 && depth < kMaxDepth) thaw_descendants(pid, depth + 1);
-    }
+    for (const auto child : children_of(process))
+      if (depth < kMaxDepth) thaw_descendants(child, depth + 1);
   } catch (const std::exception& error) {
     log::debug("thaw: {}", error.what());  // it has ended
   }
@@ -79,8 +73,8 @@ bool await_end(const SessionStore& store, const std::string& id, pid_t killed, m
 }
 
 void send(const UniqueFd& process, int signal, const SessionRecord& record) {
-  if (::syscall(SYS_pidfd_send_signal, process.get(), signal, nullptr, 0) != 0 && errno != ESRCH)
-    fail_errno("signal session {}", record.name);
+  if (const auto error = send_signal(process, signal))
+    throw std::system_error(error, fmt::format("signal session {}", record.name));
 }
 
 bool ends_within(const UniqueFd& process, milliseconds time) {

@@ -19,6 +19,7 @@
 #include "core/base/file.h"
 #include "fuse/session/direct_entry.h"
 #include "fuse/session/image_user.h"
+#include "fuse/session/own_root.h"
 #include "fuse/session/rootfs.h"
 #include "fuse/session/runtime.h"
 #include "fuse/session/terminal.h"
@@ -146,7 +147,7 @@ class SessionEntry {
     if (program.empty())
       fail<Unsupported>("session {} was started by {}, which is not installed any more", session_.record.name,
                         session_.record.runtime);
-    if (in_chroot())
+    if (!path_of_own_root().empty())
       fail<Unsupported>("session {}: in a chroot {} would enter the machine's root instead; not entered",
                         session_.record.name, session_.record.runtime);
     join_supervisor(CLONE_NEWNS | CLONE_NEWPID);
@@ -203,24 +204,6 @@ class SessionEntry {
 };
 
 }  // namespace
-
-bool in_chroot() {
-  struct stat own {};
-  if (::geteuid() != 0 || ::stat("/", &own) != 0) return false;  // plain users make no chroot
-  const auto child = ::fork();
-  if (child < 0) fail_errno("look at the root of this process");
-  if (child == 0) {
-    // Who enters a mount namespace begins at its root, be it his own.
-    struct stat first {};
-    const UniqueFd mounts(::open("/proc/self/ns/mnt", O_RDONLY | O_CLOEXEC));
-    const bool entered = mounts && ::setns(mounts.get(), CLONE_NEWNS) == 0 && ::stat("/", &first) == 0;
-    ::_exit(entered && (first.st_dev != own.st_dev || first.st_ino != own.st_ino) ? 1 : 0);
-  }
-  int status = 0;
-  while (::waitpid(child, &status, 0) < 0 && errno == EINTR) {
-  }
-  return status != 0;
-}
 
 ExecResult exec_in_session(const SessionStore& store, const SessionStore::Listed& wanted, const ExecRequest& request) {
   const auto session = await_start(store, wanted.record);

@@ -23,10 +23,6 @@ struct ExecResult {
   bool failure_told = false;  // the runtime has put it on standard error by itself
 };
 
-// True if chroot(2) has put this process elsewhere than its mount namespace begins: runc and crun enter no session
-// there.
-bool in_chroot();
-
 // Runs the command to its end in this process's foreground; signals go to it. The process is in the session's
 // namespaces afterwards. Waits for a session that is being started. Call from a process with one thread. Throws
 // UsageError for a session that does not run, Error if it cannot be entered from here.

@@ -46,11 +46,11 @@ std::uint64_t bounding_set() {
 
 bool is_bind(const SpecMount& mount) { return mount.type == "bind"; }
 
-// Devices come to a session by their own mounts, never by what a folder holds.
 SpecMount tmpfs_mount(const Tmpfs& tmpfs) {
   return {.destination = tmpfs.destination, .type = "tmpfs", .source = "tmpfs", .options = tmpfs.options, .wish = true};
 }
 
+// Devices come to a session by their own mounts, never by what a folder holds.
 SpecMount volume_mount(const Volume& volume) {
   auto mount =
       bind_mount(volume.source, volume.destination, volume.read_only, !std::filesystem::is_directory(volume.source));

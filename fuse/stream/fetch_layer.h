@@ -43,9 +43,9 @@ struct FetchCounters {
   std::atomic<std::uint64_t> fetching = 0;
   Guarded<std::string> last_error;
 
-  void count_bytes(std::uint64_t bytes, bool from_folder) {
+  void count_bytes(std::uint64_t bytes, bool from_here) {
     fetched_bytes.fetch_add(bytes, std::memory_order_relaxed);
-    if (from_folder) local_bytes.fetch_add(bytes, std::memory_order_relaxed);
+    if (from_here) local_bytes.fetch_add(bytes, std::memory_order_relaxed);
   }
 };
 

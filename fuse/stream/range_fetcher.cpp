@@ -327,7 +327,7 @@ class RangeFetcher::Transfer {
 
   void take(ByteView bytes) {
     if (fetcher_.stopping_) throw Cancelled("fetching is stopped");
-    request_.source->count_bytes(bytes.size(), from_folder_);
+    request_.source->count_bytes(bytes.size(), from_here_);
     request_.origin->last_byte = fetcher_.clock_.now();
     if (bytes.size() > request_.range.end() - at_)
       fail<CorruptData>("{} at {}: more bytes than the {} asked for", request_.source->blob().digest.to_string(),
@@ -359,14 +359,14 @@ class RangeFetcher::Transfer {
     }
   }
   bool whole() const { return done_ == parts_.size(); }
-  void comes_from(const oci::Repository& repository) { from_folder_ = is_folder(repository); }
+  void comes_from(const oci::Repository& repository) { from_here_ = repository.is_local(); }
 
  private:
   RangeFetcher& fetcher_;
   Request& request_;
   std::uint64_t at_;  // next byte of the blob
   std::size_t done_ = 0;
-  bool from_folder_ = false;
+  bool from_here_ = false;
   std::vector<FetchedPiece> parts_;
 };
 

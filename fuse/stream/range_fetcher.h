@@ -57,9 +57,6 @@ struct FetchedPiece {
   ByteBudget::Hold hold;
 };
 
-// A layout folder of this machine, which needs no network.
-inline bool is_folder(const oci::Repository& repository) { return repository.name().starts_with("oci:"); }
-
 // A blob cut into pieces. The calls come from download threads, must not block, and may call want().
 class PieceSource {
  public:
@@ -73,7 +70,7 @@ class PieceSource {
   // Small pieces that others in memory wait for, which could otherwise wait for each other for ever.
   virtual bool needs_no_budget() const { return false; }
   virtual void count_request() = 0;
-  virtual void count_bytes(std::uint64_t bytes, bool from_folder) = 0;
+  virtual void count_bytes(std::uint64_t bytes, bool from_here) = 0;
 
   virtual void on_piece(std::size_t piece, unsigned nth, FetchedPiece fetched) noexcept = 0;
   virtual void on_failure(std::size_t piece, unsigned nth, std::exception_ptr error) noexcept = 0;

@@ -31,7 +31,7 @@ class SpanFetcher::BlobPieces final : public PieceSource {
   std::size_t pieces() const override { return layer_.map->spans.size(); }
   std::shared_ptr<oci::Repository> repository(unsigned nth) const override { return layer_.blob_sources.nth(nth); }
   void count_request() override { layer_.counters.requests.fetch_add(1, std::memory_order_relaxed); }
-  void count_bytes(std::uint64_t bytes, bool from_folder) override { layer_.counters.count_bytes(bytes, from_folder); }
+  void count_bytes(std::uint64_t bytes, bool from_here) override { layer_.counters.count_bytes(bytes, from_here); }
   void on_piece(std::size_t span, unsigned nth, FetchedPiece fetched) noexcept override {
     fetcher_.on_blob_piece(layer_, span, nth, std::move(fetched));
   }
@@ -56,7 +56,7 @@ class SpanFetcher::WindowPieces final : public PieceSource {
   std::shared_ptr<oci::Repository> repository(unsigned nth) const override { return layer_.window_sources.nth(nth); }
   bool needs_no_budget() const override { return true; }
   void count_request() override { layer_.counters.requests.fetch_add(1, std::memory_order_relaxed); }
-  void count_bytes(std::uint64_t bytes, bool from_folder) override { layer_.counters.count_bytes(bytes, from_folder); }
+  void count_bytes(std::uint64_t bytes, bool from_here) override { layer_.counters.count_bytes(bytes, from_here); }
   void on_piece(std::size_t block, unsigned nth, FetchedPiece fetched) noexcept override {
     fetcher_.on_window_block(layer_, block, nth, fetched);
   }

@@ -17,12 +17,12 @@ void stream_whole_blob(FetchLayer& layer, oci::Repository& repository, const std
     on_span(span, stream);
     if (layer.store.complete()) throw NothingMissing();
   });
-  const bool from_folder = is_folder(repository);
+  const bool from_here = repository.is_local();
   layer.counters.requests.fetch_add(1, std::memory_order_relaxed);
   try {
     repository.read_blob(layer.blob, {.offset = 0, .length = layer.map->compressed_bytes}, [&](ByteView bytes) {
       if (stopping) throw Cancelled("fetching is stopped");
-      layer.counters.count_bytes(bytes.size(), from_folder);
+      layer.counters.count_bytes(bytes.size(), from_here);
       decoder.feed(bytes);
     });
     decoder.finish();

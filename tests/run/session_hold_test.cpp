@@ -44,11 +44,7 @@ class SessionHoldTest : public ::testing::TestWithParam<Way> {
     shared_ = nullptr;
   }
   void SetUp() override {
-    if (::geteuid() != 0) GTEST_SKIP() << "skipped: sessions of all users are tested as root";
-    if (GetParam().uid != 0 && !has_user_namespaces(GetParam().uid))
-      GTEST_SKIP() << "skipped: plain users get no user namespaces here (a chroot, or a setting of the kernel)";
-    if (GetParam().runtime != "none" && fuse::find_program(GetParam().runtime).empty())
-      GTEST_SKIP() << "skipped: no " << GetParam().runtime;
+    if (const auto why = why_skipped(GetParam()); !why.empty()) GTEST_SKIP() << why;
     ::chmod(dir_.path().c_str(), 0755);
     for (const auto* name : {"state", "data", "elsewhere"}) fs::create_directories(dir_ / name);
     fs::copy(*shared_ / "root", lower(), fs::copy_options::recursive | fs::copy_options::copy_symlinks);

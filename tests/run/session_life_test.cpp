@@ -14,6 +14,7 @@
 #include "core/base/errors.h"
 #include "core/base/file.h"
 #include "fuse/mount/user_ids.h"
+#include "fuse/session/own_root.h"
 #include "fuse/session/session_control.h"
 #include "fuse/session/session_exec.h"
 #include "fuse/session/session_log.h"
@@ -48,20 +49,14 @@ class SessionLifeTest : public ::testing::TestWithParam<Way> {
     make_tiny_root(*shared_ / "lower0");
     fs::create_directories(*shared_ / "lower0/var");
     fs::create_symlink("var", *shared_ / "lower0/link");
-    fs::copy(*shared_ / "lower0", *shared_ / "lower12345",
-             fs::copy_options::recursive | fs::copy_options::copy_symlinks);
-    give(*shared_ / "lower12345", kPlainUser);
+    copy_for_plain_user(shared_->path());
   }
   static void TearDownTestSuite() {
     delete shared_;
     shared_ = nullptr;
   }
   void SetUp() override {
-    if (::geteuid() != 0) GTEST_SKIP() << "skipped: sessions of all users are tested as root";
-    if (GetParam().uid != 0 && !has_user_namespaces(GetParam().uid))
-      GTEST_SKIP() << "skipped: plain users get no user namespaces here (a chroot, or a setting of the kernel)";
-    if (GetParam().runtime != "none" && fuse::find_program(GetParam().runtime).empty())
-      GTEST_SKIP() << "skipped: no " << GetParam().runtime;
+    if (const auto why = why_skipped(GetParam()); !why.empty()) GTEST_SKIP() << why;
     ::chmod(dir_.path().c_str(), 0755);
     for (const auto* name : {"root", "share"}) fs::create_directories(dir_ / name);
     ASSERT_EQ(::mkfifo((dir_ / "share/fifo").c_str(), 0666), 0);
@@ -196,7 +191,7 @@ TEST_P(SessionLifeTest, ASessionThatRunsIsNotStartedTwice) {
 }
 
 TEST_P(SessionLifeTest, AFurtherCommandIsInTheSameSession) {
-  if (GetParam().runtime != "none" && fuse::in_chroot())
+  if (GetParam().runtime != "none" && !fuse::path_of_own_root().empty())
     GTEST_SKIP() << "skipped: runtimes enter no session in a chroot";
   auto wanted = request(
       "for n in mnt pid ipc uts net user; do ls -l /proc/self/ns/$n; done > /share/first; rights() { while read "
@@ -236,7 +231,7 @@ TEST_P(SessionLifeTest, AFurtherCommandIsInTheSameSession) {
 }
 
 TEST_P(SessionLifeTest, AFurtherCommandGetsNothingOfItsCallers) {
-  if (GetParam().runtime != "none" && fuse::in_chroot())
+  if (GetParam().runtime != "none" && !fuse::path_of_own_root().empty())
     GTEST_SKIP() << "skipped: runtimes enter no session in a chroot";
   SessionProcess process(dir_.path(), request(kUntilAsked), options());
   ASSERT_EQ(next_line(process), "up");
@@ -254,7 +249,7 @@ TEST_P(SessionLifeTest, AFurtherCommandGetsNothingOfItsCallers) {
 }
 
 TEST_P(SessionLifeTest, AFurtherCommandRunsAsTheUserThatIsWished) {
-  if (GetParam().runtime != "none" && fuse::in_chroot())
+  if (GetParam().runtime != "none" && !fuse::path_of_own_root().empty())
     GTEST_SKIP() << "skipped: runtimes enter no session in a chroot";
   SessionProcess process(dir_.path(), request(kUntilAsked), options());
   ASSERT_EQ(next_line(process), "up");

@@ -20,6 +20,7 @@
 
 #include "core/base/errors.h"
 #include "core/base/file.h"
+#include "core/base/running_process.h"
 #include "fuse/session/user_namespace.h"
 
 namespace varve::test {
@@ -84,9 +85,8 @@ SessionProcess::~SessionProcess() {
 }
 
 pid_t SessionProcess::supervisor() const {
-  const auto children =
-      read_file_if_there("/proc/" + std::to_string(pid_) + "/task/" + std::to_string(pid_) + "/children", 4096);
-  return children ? pid_t(std::atoi(std::string(as_text(*children)).c_str())) : 0;
+  const auto children = children_of(pid_);
+  return children.empty() ? 0 : children.front();
 }
 
 void SessionProcess::type(const std::string& text) const { write_all(terminal_.get(), as_bytes(text), "the terminal"); }
@@ -157,6 +157,21 @@ bool has_user_namespaces(uid_t uid) {
   const pid_t child = ::fork();
   if (child == 0) ::_exit(::setresuid(uid, uid, uid) == 0 && ::unshare(CLONE_NEWUSER) == 0 ? 0 : 1);
   return child > 0 && fuse::shell_status(fuse::wait_for(child)) == 0;
+}
+
+std::string why_skipped(const Way& way) {
+  if (::geteuid() != 0) return "skipped: sessions of all users are tested as root";
+  if (way.uid != 0 && !has_user_namespaces(way.uid))
+    return "skipped: plain users get no user namespaces here (a chroot, or a setting of the kernel)";
+  if (way.runtime != "none" && fuse::find_program(way.runtime).empty()) return "skipped: no " + way.runtime;
+  return "";
+}
+
+void copy_for_plain_user(const std::filesystem::path& shared) {
+  const auto lower = shared / ("lower" + std::to_string(kPlainUser));
+  std::filesystem::copy(shared / "lower0", lower,
+                        std::filesystem::copy_options::recursive | std::filesystem::copy_options::copy_symlinks);
+  give(lower, kPlainUser);
 }
 
 }  // namespace varve::test

@@ -20,6 +20,9 @@ struct Way {
 };
 void PrintTo(const Way& way, std::ostream* out);
 
+// Why this machine cannot have such sessions in a test; "" if it can.
+std::string why_skipped(const Way& way);
+
 // Plain users' sessions need folders that are theirs.
 void give(const std::filesystem::path& tree, uid_t uid);
 
@@ -74,5 +77,8 @@ std::string next_line(const UniqueFd& lines, SessionProcess& session);
 // Whether this user's sessions can have user namespaces: not in a chroot, nor where a setting of the kernel forbids
 // them.
 bool has_user_namespaces(uid_t uid);
+
+// shared/lower0, made by make_tiny_root(), once more as shared/lower12345, the plain user's.
+void copy_for_plain_user(const std::filesystem::path& shared);
 
 }  // namespace varve::test

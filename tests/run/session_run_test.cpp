@@ -44,9 +44,7 @@ class SessionRunTest : public ::testing::TestWithParam<Way> {
     ::chmod(shared_->path().c_str(), 0755);
     make_tiny_root(*shared_ / "lower0");
     std::ofstream(*shared_ / "lower0/etc/motd") << "of the image\n";
-    fs::copy(*shared_ / "lower0", *shared_ / "lower12345",
-             fs::copy_options::recursive | fs::copy_options::copy_symlinks);
-    give(*shared_ / "lower12345", kPlainUser);
+    copy_for_plain_user(shared_->path());
   }
   static void TearDownTestSuite() {
     delete shared_;
@@ -54,11 +52,7 @@ class SessionRunTest : public ::testing::TestWithParam<Way> {
   }
 
   void SetUp() override {
-    if (::geteuid() != 0) GTEST_SKIP() << "skipped: sessions of all users are tested as root";
-    if (GetParam().uid != 0 && !has_user_namespaces(GetParam().uid))
-      GTEST_SKIP() << "skipped: plain users get no user namespaces here (a chroot, or a setting of the kernel)";
-    if (GetParam().runtime != "none" && fuse::find_program(GetParam().runtime).empty())
-      GTEST_SKIP() << "skipped: no " << GetParam().runtime;
+    if (const auto why = why_skipped(GetParam()); !why.empty()) GTEST_SKIP() << why;
     ::chmod(dir_.path().c_str(), 0755);
     fs::create_directories(dir_ / "root");
     fs::create_directories(dir_ / "share");
