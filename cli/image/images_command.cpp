@@ -8,6 +8,7 @@
 #include "cli/base/text.h"
 #include "cli/image/image_command.h"
 #include "cli/session/daemon_access.h"
+#include "cli/session/status_report.h"
 #include "core/base/calendar.h"
 #include "core/base/errors.h"
 #include "core/base/nearest.h"
@@ -79,15 +80,32 @@ std::string state_of(const Digest& image, const Holds& holds) {
   return words.empty() ? "-" : joined(words);
 }
 
+// Names that lead to another image by now are left out if it has one that leads to it.
+std::vector<const fuse::OpenedImage*> shown_names(const fuse::StoredImage& image) {
+  std::vector<const fuse::OpenedImage*> shown;
+  for (const auto& name : image.names)
+    if (name.current) shown.push_back(&name);
+  if (shown.empty()) shown.push_back(&image.names.front());
+  return shown;
+}
+
+ImageNames names_in(const fuse::StoredImages& stored) {
+  std::vector<std::string> references;
+  for (const auto& image : stored.images)
+    for (const auto* name : shown_names(image)) references.push_back(name_of(*name));
+  return ImageNames(references);
+}
+
 void print(std::ostream& out, const fuse::StoredImages& stored, const Holds& holds) {
+  const auto names = names_in(stored);
   std::vector<std::vector<std::string>> rows{
       {"IMAGE", "DIGEST", "SIZE", "HERE", "ITS OWN", "LAST USED (UTC)", "STATE"}};
   for (const auto& image : stored.images) {
     const auto size = image.image_stream_bytes;
-    for (const auto& name : image.names)
-      rows.push_back({printable(name_of(name)), image.image.to_string().substr(0, 19), size ? human_bytes(*size) : "?",
+    for (const auto* name : shown_names(image))
+      rows.push_back({names.of(name_of(*name)), image.image.to_string().substr(0, 19), size ? human_bytes(*size) : "?",
                       human_bytes(size ? std::min(*size, image.disk_bytes) : image.disk_bytes),
-                      human_bytes(image.own_bytes), rfc3339(name.last_used).substr(0, 16),
+                      human_bytes(image.own_bytes), rfc3339(name->last_used).substr(0, 16),
                       state_of(image.image, holds)});
   }
   if (rows.size() == 1)

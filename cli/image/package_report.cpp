@@ -57,7 +57,8 @@ std::string remarks_of(const Distribution& one) {
   if (!one.vendored_by.empty()) remarks.push_back("inside " + printable(one.vendored_by));
   if (one.gpu) remarks.emplace_back("gpu");
   if (one.missing_files > 0) remarks.push_back(fmt::format("{} files missing", one.missing_files));
-  if (one.shared_files > 0) remarks.push_back(fmt::format("{} files shared", one.shared_files));
+  if (one.shared_files > 0)
+    remarks.push_back(fmt::format("{} {} shared", one.shared_files, one.shared_files == 1 ? "file" : "files"));
   return fmt::format("{}", fmt::join(remarks, "; "));
 }
 

@@ -45,6 +45,8 @@ void add_to(fuse::SessionRequest& request, SessionRecording& recording, const re
 
 }  // namespace
 
+std::filesystem::path own_spool(const std::filesystem::path& root) { return root / "usage/spool"; }
+
 std::unique_ptr<SessionRecording> begin_recording(SessionRecording::Wanted wanted, fuse::SessionRequest& request,
                                                   const std::function<void(const std::string&)>& warn) {
   wanted.image_env = request.config.env;

@@ -1,6 +1,7 @@
 #pragma once
 // What `varve run --record` adds to a session: the recording of analyzer/recorder, given to the session of
 // fuse/session. Nothing here keeps a session from running. docs/guide/sessions.md, "--record".
+#include <filesystem>
 #include <functional>
 #include <memory>
 #include <string>
@@ -15,5 +16,8 @@ namespace varve::cli {
 std::unique_ptr<recorder::SessionRecording> begin_recording(recorder::SessionRecording::Wanted wanted,
                                                             fuse::SessionRequest& request,
                                                             const std::function<void(const std::string&)>& warn);
+
+// Where `varve run --record` writes if nothing else is said.
+std::filesystem::path own_spool(const std::filesystem::path& root);
 
 }  // namespace varve::cli

@@ -84,16 +84,16 @@ std::unique_ptr<recorder::SessionRecording> recording_of(const Context& context,
                                                          const Digest& image, fuse::SessionRequest& request) {
   if (!options.record) return nullptr;
   const auto usage = context.global.root / "usage";
-  return begin_recording(
-      {.spool = options.usage_spool.empty() ? usage / "spool" : std::filesystem::absolute(options.usage_spool),
-       .salts = usage / "salts",
-       .recorder = usage / "recorder",
-       .image = image,
-       .version = VARVE_VERSION,
-       .image_env = {},
-       .session_env = {},
-       .own_variable = process_environment()},
-      request, [](const std::string& text) { log::warn("{}", text); });
+  return begin_recording({.spool = options.usage_spool.empty() ? own_spool(context.global.root)
+                                                               : std::filesystem::absolute(options.usage_spool),
+                          .salts = usage / "salts",
+                          .recorder = usage / "recorder",
+                          .image = image,
+                          .version = VARVE_VERSION,
+                          .image_env = {},
+                          .session_env = {},
+                          .own_variable = process_environment()},
+                         request, [](const std::string& text) { log::warn("{}", text); });
 }
 
 void end_recording(recorder::SessionRecording& recording, const fuse::SessionResult& result, bool files_were_asked) {

@@ -43,21 +43,12 @@ void fit(std::vector<std::vector<std::string>>& rows) {
   }
 }
 
-// Short names, but for those that more than one image has.
-class ImageNames {
- public:
-  explicit ImageNames(const fuse::DaemonStatus& status) {
-    for (const auto& mount : status.mounts) full_[short_reference(mount.stats.reference)].insert(mount.stats.reference);
-    for (const auto& pull : status.pulls) full_[short_reference(pull.reference)].insert(pull.reference);
-  }
-  std::string of(const std::string& reference) const {
-    auto name = short_reference(reference);
-    return printable(full_.at(name).size() > 1 ? reference : name);
-  }
-
- private:
-  std::map<std::string, std::set<std::string>> full_;
-};
+ImageNames names_in(const fuse::DaemonStatus& status) {
+  std::vector<std::string> references;
+  for (const auto& mount : status.mounts) references.push_back(mount.stats.reference);
+  for (const auto& pull : status.pulls) references.push_back(pull.reference);
+  return ImageNames(references);
+}
 
 std::string where_of(const fuse::MountStatus& mount, const RunningSessions& sessions) {
   return printable(mount.session ? name_sessions(mount, sessions) : mount.dir);
@@ -133,12 +124,16 @@ RunningSessions running_sessions(const std::filesystem::path& root) {
 std::string short_reference(const std::string& reference) {
   try {
     const auto parsed = oci::Reference::parse(reference);
-    auto name = parsed.kind == oci::Reference::Kind::kLayout ? "oci:" + parsed.layout_dir.filename().string()
-                                                             : parsed.repository;
+    using Kind = oci::Reference::Kind;
+    if (parsed.kind == Kind::kDirectory) return "dir:" + parsed.path.filename().string();
+    auto name = parsed.kind == Kind::kLayout          ? "oci:" + parsed.layout_dir.filename().string()
+                : parsed.kind == Kind::kDockerArchive ? "docker-archive:" + parsed.path.filename().string()
+                                                      : parsed.repository;
     if (constexpr std::string_view kOfficial = "library/"; parsed.host == "docker.io" && name.starts_with(kOfficial))
       name.erase(0, kOfficial.size());
     if (parsed.digest) return name + "@sha256:" + parsed.digest->hex().substr(0, kShownDigits);
-    return parsed.tag ? name + ":" + *parsed.tag : name;
+    if (!parsed.tag) return name;
+    return name + ":" + (parsed.kind == Kind::kDockerArchive ? short_reference(*parsed.tag) : *parsed.tag);
   } catch (const Error&) {
     return reference;
   }
@@ -146,6 +141,15 @@ std::string short_reference(const std::string& reference) {
 
 std::string host_of(const std::string& repository) {
   return repository.starts_with("oci:") ? repository : repository.substr(0, repository.find('/'));
+}
+
+ImageNames::ImageNames(const std::vector<std::string>& references) {
+  for (const auto& reference : references) full_[short_reference(reference)].insert(reference);
+}
+
+std::string ImageNames::of(const std::string& reference) const {
+  auto name = short_reference(reference);
+  return printable(full_.at(name).size() > 1 ? reference : name);
 }
 
 std::string sessions_text(const std::vector<std::string>& names) {
@@ -166,7 +170,7 @@ std::string status_text(const fuse::DaemonStatus& status, const RunningSessions&
   auto text = fmt::format("daemon {} (version {}) for {}, store {}{}\n", status.daemon.pid, status.daemon.version,
                           human_seconds(status.daemon.uptime_seconds), human_bytes(status.store.bytes), limit);
   if (status.daemon.keeper == "none") text += "nothing keeps its mounts if it dies (its log says why)\n";
-  const ImageNames names(status);
+  const auto names = names_in(status);
   text += status.mounts.empty() ? "nothing is mounted\n" : mount_table(status, sessions, names);
   text += remarks(status, names);
   for (const auto& pull : status.pulls) text += pull_line(pull, names);

@@ -1,6 +1,7 @@
 #pragma once
 // What `varve status` says of a daemon: for people, within 100 columns, and as JSON.
 #include <map>
+#include <set>
 #include <string>
 #include <vector>
 
@@ -18,6 +19,16 @@ RunningSessions running_sessions(const std::filesystem::path& root);
 
 // How people call it: "team/notebook:v1", "oci:image:v1", "team/notebook@sha256:0123456789ab".
 std::string short_reference(const std::string& reference);
+// The short names of images that are listed together, but in full for those that more than one of them has; printable.
+class ImageNames {
+ public:
+  explicit ImageNames(const std::vector<std::string>& references);
+  // Of one of these.
+  std::string of(const std::string& reference) const;
+
+ private:
+  std::map<std::string, std::set<std::string>> full_;
+};
 // The host of a repository as Repository::name() gives it, or the whole name of a folder.
 std::string host_of(const std::string& repository);
 // "session lab", "sessions lab, other"

@@ -36,6 +36,8 @@ TEST(ShortReference, IsWhatPeopleCallAnImage) {
   EXPECT_EQ(short_reference("registry.example/team/notebook@" + digest), "team/notebook@" + digest.substr(0, 19));
   EXPECT_EQ(short_reference("oci:/srv/very/long/way/image:v1"), "oci:image:v1");
   EXPECT_EQ(short_reference("docker.io/library/python:3.12"), "python:3.12");
+  EXPECT_EQ(short_reference("docker-archive:/srv/nb.tar:team/nb:2"), "docker-archive:nb.tar:team/nb:2");
+  EXPECT_EQ(short_reference("dir:/srv/nb"), "dir:nb");
   EXPECT_EQ(short_reference("no reference at all"), "no reference at all");
 }
 

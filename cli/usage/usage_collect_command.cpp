@@ -6,6 +6,7 @@
 #include "analyzer/packages/inventory.h"
 #include "analyzer/usage/database.h"
 #include "cli/base/open_image.h"
+#include "cli/session/run_recording.h"
 #include "cli/usage/usage_command.h"
 #include "cli/usage/usage_database.h"
 #include "core/base/calendar.h"
@@ -97,9 +98,16 @@ void print(const usage::CollectResult& result, const std::vector<StoredImage>& i
   if (result.quarantined > 0) err << fmt::format("{} lines or files could not be taken in\n", result.quarantined);
 }
 
+std::string spool_of_runs(const Context& context) {
+  auto spool = own_spool(context.global.root);
+  if (!std::filesystem::exists(spool))
+    fail<NotFound>("{}: no session was recorded here; name a spool, or an image with --image", spool.string());
+  return spool;
+}
+
 void run_collect(Context& context, const CollectArguments& arguments) {
-  if (arguments.spools.empty() && arguments.images.empty())
-    fail<UsageError>("usage collect: name a spool, or an image with --image");
+  auto spools = arguments.spools;
+  if (spools.empty() && arguments.images.empty()) spools.push_back(spool_of_runs(context));
   if (arguments.labels.size() > arguments.images.size()) fail<UsageError>("usage collect: more labels than images");
   const Stopwatch watch;
   const auto database = open_or_make_database(context, arguments.db);
@@ -108,7 +116,7 @@ void run_collect(Context& context, const CollectArguments& arguments) {
   usage::CollectResult result;
   {
     const ProgressLine line(progress, "collect", context.global.quiet || context.global.json);
-    result = database->collect({arguments.spools.begin(), arguments.spools.end()},
+    result = database->collect({spools.begin(), spools.end()},
                                {.known_name_sessions = arguments.known_name_sessions,
                                 .remove_collected = arguments.remove,
                                 .progress = &progress},
@@ -129,7 +137,8 @@ void add_usage_collect_command(CLI::App& usage, Context& context) {
   const auto arguments = std::make_shared<CollectArguments>();
   auto* command = usage.add_subcommand(
       "collect", "Takes what sessions left in their spools into the usage database; harmless to repeat");
-  command->add_option("SPOOL", arguments->spools, "Spool folders, or single files of them");
+  command->add_option("SPOOL", arguments->spools,
+                      "Spool folders, or single files of them; without, and without --image, usage/spool under --root");
   command
       ->add_option("--image", arguments->images,
                    "Read the packages of this image first: whose modules and files its sessions use is known only then")

@@ -114,7 +114,12 @@ std::optional<Digest> tag_subject(std::string_view tag) {
   return Digest::try_parse("sha256:" + std::string(tag.substr(kPrefix.size())));
 }
 
-UniqueFd lock_layout(const std::filesystem::path& dir) { return lock_file(open_file(dir / "oci-layout", O_RDWR), dir); }
+UniqueFd lock_layout(const std::filesystem::path& dir) try {
+  return lock_file(open_file(dir / "oci-layout", O_RDWR), dir);
+} catch (const std::system_error& error) {
+  if (error.code() != std::errc::permission_denied && error.code() != std::errc::read_only_file_system) throw;
+  fail<Error>("oci:{} cannot be written to: {}", dir.string(), error.code().message());
+}
 
 LayoutRepository::LayoutRepository(std::filesystem::path dir) : dir_(std::move(dir)) { check_layout_file(dir_); }
 

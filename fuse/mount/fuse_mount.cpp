@@ -94,6 +94,11 @@ bool in_initial_user_namespace() {
 FuseMount mount_fuse(const FuseMountRequest& request) {
   if (::access(kDevice, F_OK) != 0)
     fail<Unsupported>("cannot mount at {}: this machine has no {} (kernel module fuse)", request.dir.string(), kDevice);
+  if (::access(kDevice, R_OK | W_OK) != 0)
+    fail<Unsupported>(
+        "cannot mount at {}: {} may not be opened by this user: {}; let root do `chmod 666 {}`, as distributions do, or "
+        "run Varve as root",
+        request.dir.string(), kDevice, std::generic_category().message(errno), kDevice);
   auto mounted = may_mount() ? mount_directly(request) : mount_by_helper(request);
   set_non_blocking(mounted.fd.get());
   return mounted;

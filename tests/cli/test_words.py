@@ -104,7 +104,7 @@ def check_images(varve, work):
     assert listed[one]["own_bytes"] > 2_000_000 > listed[two]["own_bytes"] > 1_000_000 and listed[one]["disk_bytes"] > 5_000_000, listed
     assert listed[one]["image_stream_bytes"] == len(base) + len(first) and listed[one]["mounted"] == [], listed
     table = varve.run("images", check=True).stdout.decode()
-    assert one in table and "LAST USED" in table, table
+    assert "\noci:one:" in table and "LAST USED" in table and max(map(len, table.splitlines())) <= 120, table
 
     with varve.mounted(one, "fuse") as folder:
         assert images(varve)[one]["mounted"] == [folder]

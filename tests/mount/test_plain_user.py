@@ -22,7 +22,8 @@ def prepare_device(work):
     subprocess.run(["mount", "--bind", devices / "fuse", "/dev/fuse"], check=True)
 
 
-def become_nobody():
+def become_nobody(home):
+    os.environ.update(HOME=str(home), XDG_RUNTIME_DIR=str(home))
     os.setgroups([])
     os.setresgid(NOBODY, NOBODY, NOBODY)
     os.setresuid(NOBODY, NOBODY, NOBODY)
@@ -47,9 +48,8 @@ def survive_a_kill(varve, place, contents):
 
 
 def as_nobody(work, image, contents):
-    become_nobody()
     home = work / "home"
-    os.environ.update(HOME=str(home), XDG_RUNTIME_DIR=str(home))
+    become_nobody(home)
     varve = Varve(home)
     place = home / "m"
     place.mkdir()
@@ -62,6 +62,8 @@ def as_nobody(work, image, contents):
         owner = os.stat(place / "data/small0")
         expect((owner.st_uid, owner.st_gid) == (NOBODY, NOBODY), f"root's files are shown as the user's own: {owner}")
         expect(oct(owner.st_mode) == "0o100640", oct(owner.st_mode))
+        refused = varve.run("index", "--force", image)
+        expect(refused.returncode == 1 and b"cannot be written to" in refused.stderr, f"root's folder: {refused}")
         survive_a_kill(varve, place, contents)
         with open(place / "upper/file"):
             expect(varve.run("unmount", place).returncode == 1, "busy")
@@ -82,6 +84,29 @@ def as_nobody(work, image, contents):
     expect(not os.path.ismount(place), "the end of the daemon unmounts")
 
 
+def without_device(work, image):
+    """A machine that keeps /dev/fuse for root: the message says so, and what to do."""
+    home = work / "home"
+    become_nobody(home)
+    with Varve(home) as varve:
+        refused = varve.run("mount", image, home / "m")
+        expect(refused.returncode == 1 and b"/dev/fuse may not be opened" in refused.stderr and b"chmod" in refused.stderr, f"{refused}")
+
+
+def in_child(work_as_user, *arguments):
+    child = os.fork()
+    if child == 0:
+        status = 1
+        try:
+            work_as_user(*arguments)
+            status = 0
+        except BaseException as error:  # noqa: BLE001  the child's end is its report
+            print(f"{error!r}", flush=True)
+        finally:
+            os._exit(status)
+    return os.waitstatus_to_exitcode(os.waitpid(child, 0)[1])
+
+
 def main():
     need_root(), need_fuse(), need_tools("fusermount3", "unshare")
     if sys.argv[1:] != ["inside"]:
@@ -100,17 +125,9 @@ def main():
         os.environ["VARVE"] = str(shutil.copy(Varve(work / "indexer").binary, work / "varve"))
         (work / "home").mkdir()
         os.chown(work / "home", NOBODY, NOBODY)
-        child = os.fork()
-        if child == 0:
-            status = 1
-            try:
-                as_nobody(work, image, contents)
-                status = 0
-            except BaseException as error:  # noqa: BLE001  the child's end is its report
-                print(f"{error!r}", flush=True)
-            finally:
-                os._exit(status)
-        status = os.waitstatus_to_exitcode(os.waitpid(child, 0)[1])
+        status = in_child(as_nobody, work, image, contents)
+        os.chmod(work / "dev/fuse", 0o600)
+        status = status or in_child(without_device, work, image)
         subprocess.run(["umount", "/dev/fuse"])
         subprocess.run(["umount", work / "dev"])
         sys.exit(status)
