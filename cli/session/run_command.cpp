@@ -17,6 +17,7 @@ void add_run_command(CLI::App& app, Context& context) {
   run->add_flag("--rm", options->remove, "Remove the writable layer at the end");
   run->add_flag("-d,--detach", options->detach,
                 "Leave it running, print its name and return; `varve session logs` shows what it says");
+  add_terminal_options(*run, options->session.tty);
   run->add_option("--name", options->name, "A name for `varve session`")->type_name("NAME");
   run->add_option("--stats", options->stats_file, "Write times and traffic to this file, as JSON")->type_name("FILE");
   add_session_options(*run, options->session, "-v,--volume");
@@ -47,6 +48,9 @@ void add_run_command(CLI::App& app, Context& context) {
       throw UsageError(
           "--json: standard output is the command's own; --stats FILE writes what the run was like as JSON, and -d "
           "--json prints the session");
+    if (options->detach && options->session.tty)
+      throw UsageError("--tty and --detach: what runs detached has no terminal");
+    check_terminal(options->session.tty);
     check(options->session);
     context.exit_status = run_as_asked(context, *options);
   });

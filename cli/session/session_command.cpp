@@ -93,7 +93,7 @@ int exec_in_session(Context& context, const std::string& name, fuse::ExecRequest
   }
 }
 
-void show_log(Context& context, const std::string& name, bool follow) {
+void show_log(Context& context, const std::string& name, bool follow, std::optional<std::uint64_t> last_lines) {
   const fuse::SessionStore store(context.global.root);
   const auto session = find_session(store, name);
   const auto running = [&] {
@@ -101,7 +101,8 @@ void show_log(Context& context, const std::string& name, bool follow) {
     return now && now->running;
   };
   const auto show = [&](std::string_view text) { context.out << text << std::flush; };
-  fuse::read_log(session.folder, {.follow = follow, .running = running, .show = show}, context.cancel);
+  fuse::read_log(session.folder, {.follow = follow, .last_lines = last_lines, .running = running, .show = show},
+                 context.cancel);
   if (context.cancel.cancelled()) context.exit_status = kInterrupted;
 }
 
@@ -129,6 +130,7 @@ void add_exec(CLI::App& session, Context& context) {
   struct Exec {
     std::string name;
     fuse::ExecRequest request;
+    bool tty = false;
   };
   const auto options = std::make_shared<Exec>();
   auto* exec = session.add_subcommand("exec", "Runs one more command in a session that runs");
@@ -140,10 +142,12 @@ void add_exec(CLI::App& session, Context& context) {
       ->type_name("DIR");
   exec->add_option("-u,--user", options->request.user, "Who runs the command; without, the session's user")
       ->type_name("USER");
+  add_terminal_options(*exec, options->tty);
   exec->footer(
       "Examples:\n  varve session exec lab bash\n  varve session exec lab -- python3 -c 'import torch'\n\n"
       "It gets a terminal if standard input is one. The exit status is the command's; 125 if Varve failed before it.");
   exec->callback([&context, options] {
+    check_terminal(options->tty);
     if (context.tail.empty()) throw UsageError("say the command: `varve session exec SESSION COMMAND`");
     if (context.global.json) throw UsageError("--json: standard output is the command's own");
     for (const auto& one : options->request.env)
@@ -173,15 +177,17 @@ void add_logs(CLI::App& session, Context& context) {
   struct Logs {
     std::string name;
     bool follow = false;
+    std::optional<std::uint64_t> last_lines;
   };
   const auto options = std::make_shared<Logs>();
   auto* logs = session.add_subcommand("logs", "Shows what a session said that was started with -d");
   logs->add_option("SESSION", options->name, "Its name or id")->required();
   logs->add_flag("-f,--follow", options->follow, "Go on with what it says, until it ends");
-  logs->footer("Example:\n  varve session logs -f lab");
+  logs->add_option("-n,--tail", options->last_lines, "Only the last so many lines of what is there")->type_name("N");
+  logs->footer("Examples:\n  varve session logs lab\n  varve session logs -n 20 -f lab");
   logs->callback([&context, options] {
     if (context.global.json) throw UsageError("--json: a log is text");
-    show_log(context, options->name, options->follow);
+    show_log(context, options->name, options->follow, options->last_lines);
   });
 }
 

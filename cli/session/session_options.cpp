@@ -79,6 +79,17 @@ void check(const SessionOptions& options) {
   for (const auto& tmpfs : options.tmpfs) fuse::Tmpfs::parse(tmpfs);
 }
 
+void add_terminal_options(CLI::App& command, bool& tty) {
+  command.add_flag_function(
+      "-i,--interactive", [](std::int64_t) {}, "Pass standard input on, which is done anyway");
+  command.add_flag("-t,--tty", tty, "Fail if standard input is no terminal; if it is one, the command has one anyway");
+}
+
+void check_terminal(bool tty) {
+  if (tty && ::isatty(STDIN_FILENO) == 0)
+    throw UsageError("--tty: standard input is no terminal; leave -t out, and the command gets none");
+}
+
 void add_container_options(CLI::App& command, SessionOptions& options) {
   const auto add_bytes = [&](const char* name, std::uint64_t& bytes, const char* help) {
     command.add_option(name, bytes, help)->type_name("SIZE")->transform(CLI::AsSizeValue(true))->capture_default_str();

@@ -28,6 +28,7 @@ struct SessionOptions {
   std::string hostname;
   std::uint64_t shm_bytes = 0;
   bool read_only = false;
+  bool tty = false;  // fails without a terminal on standard input
   fuse::Limits limits;
   std::string limits_hold = "enforce";
   std::string gpus = "none";
@@ -37,6 +38,10 @@ struct SessionOptions {
 
 // `options` must outlive the command. `volume` is the option's name: in `run` it has a letter too.
 void add_session_options(CLI::App& command, SessionOptions& options, const std::string& volume = "--volume");
+// -i and -t, for fingers that know them: standard input is always passed on, and a terminal too if there is one.
+void add_terminal_options(CLI::App& command, bool& tty);
+// Throws UsageError if a terminal is asked for and standard input is none.
+void check_terminal(bool tty);
 // Those that `run` has besides.
 void add_container_options(CLI::App& command, SessionOptions& options);
 // Throws UsageError for values that no session can have, before anything is looked for.

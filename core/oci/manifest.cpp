@@ -110,6 +110,7 @@ ImageConfig ImageConfig::parse(ByteView bytes, std::string_view what) {
   config.cmd = run.maybe("Cmd").texts();
   config.user = run.maybe("User").text();
   config.working_dir = run.maybe("WorkingDir").text();
+  config.stop_signal = run.maybe("StopSignal").text();
   config.labels = run.maybe("Labels").texts_by_name();
   for (const auto& [path, ignored] : run.maybe("Volumes").members()) config.volumes.push_back(path);
   return config;

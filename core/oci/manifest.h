@@ -49,6 +49,7 @@ struct ImageConfig {
   std::vector<std::string> cmd;
   std::string user;         // "name|uid[:group|gid]", "" = root
   std::string working_dir;  // "" = "/"
+  std::string stop_signal;  // "SIGINT" or "2"; "" = SIGTERM
   std::vector<std::string> volumes;
   std::map<std::string, std::string> labels;
 

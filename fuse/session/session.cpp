@@ -227,6 +227,7 @@ OpenSession open_session(const SessionRequest& request, SessionStore& store, boo
                                                        .image = request.image,
                                                        .image_digest = request.image_digest,
                                                        .command = words,
+                                                       .stop_signal = request.config.stop_signal,
                                                        .remove_at_exit = request.remove_at_exit,
                                                        .options = request.saved_options,
                                                        .ids = is_root ? request.ids : std::nullopt})

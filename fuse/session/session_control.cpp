@@ -11,7 +11,9 @@
 #include "core/base/file.h"
 #include "core/base/log.h"
 #include "core/base/running_process.h"
+#include "core/base/safe_text.h"
 #include "core/base/strings.h"
+#include "fuse/session/signal_inbox.h"
 
 namespace varve::fuse {
 namespace {
@@ -77,6 +79,15 @@ void send(const UniqueFd& process, int signal, const SessionRecord& record) {
     throw std::system_error(error, fmt::format("signal session {}", record.name));
 }
 
+int stop_signal_of(const SessionRecord& record) {
+  if (record.stop_signal.empty()) return SIGTERM;
+  if (const auto wanted = find_signal(record.stop_signal)) return *wanted;
+  log::warn(
+      "session {}: its image wants to be stopped by {}, which is no signal that sessions are sent: SIGTERM instead",
+      record.name, printable(record.stop_signal));
+  return SIGTERM;
+}
+
 bool ends_within(const UniqueFd& process, milliseconds time) {
   auto& clock = Clock::system();
   const auto end = clock.now() + time;
@@ -124,7 +135,7 @@ void stop_session(const SessionStore& store, const SessionStore::Listed& session
   const auto& record = session.record;
   pid_t killed = 0;
   if (const auto [supervisor, pid] = supervisor_of(store, record); supervisor) {
-    send(supervisor, SIGTERM, record);
+    send(supervisor, stop_signal_of(record), record);
     if (!ends_within(supervisor, grace)) {
       send(supervisor, SIGKILL, record);
       killed = pid;

@@ -22,9 +22,9 @@ std::vector<RunningSession> running_sessions(const SessionStore& store);
 
 inline constexpr std::chrono::milliseconds kStopGrace = std::chrono::seconds(10);
 
-// Sends SIGTERM to the session's command and, if it still runs after `grace`, kills all its processes. Returns when the
-// session has ended and what it leaves is tidied up; at once if it does not run. Throws Error if its processes cannot
-// be seen from here, may not be signalled, or do not go.
+// Sends the stop signal of its image, or SIGTERM, to the session's command and, if it still runs after `grace`, kills
+// all its processes. Returns when the session has ended and what it leaves is tidied up; at once if it does not run.
+// Throws Error if its processes cannot be seen from here, may not be signalled, or do not go.
 void stop_session(const SessionStore& store, const SessionStore::Listed& session, std::chrono::milliseconds grace);
 
 }  // namespace varve::fuse

@@ -6,6 +6,7 @@
 
 #include <algorithm>
 #include <array>
+#include <span>
 #include <utility>
 
 #include "core/base/clock.h"
@@ -48,6 +49,44 @@ std::pair<UniqueFd, UniqueFd> open_both(const SessionFolder& folder) {
     auto last = open_to_read(folder.output());
     // Else the one became the other while we looked.
     if (!last || !earlier || is_at(earlier, folder.earlier_output())) return {std::move(earlier), std::move(last)};
+  }
+}
+
+// Leaves `file` where its last `line_ends` line ends begin to follow, or at its start; how many it lacks.
+std::uint64_t seek_back(const UniqueFd& file, std::uint64_t line_ends) {
+  Bytes block(65536);
+  auto end = file_size(file.get(), "the session's log");
+  while (end > 0) {
+    const auto begin = end - std::min<std::uint64_t>(end, block.size());
+    const auto bytes = std::span(block).first(end - begin);
+    pread_exactly(file.get(), begin, bytes, "the session's log");
+    for (auto i = bytes.size(); i-- > 0;) {
+      if (char(bytes[i]) != '\n' || --line_ends != 0) continue;
+      ::lseek(file.get(), off_t(begin + i + 1), SEEK_SET);
+      return 0;
+    }
+    end = begin;
+  }
+  return line_ends;
+}
+
+bool ends_a_line(const UniqueFd& file) {
+  const auto size = file_size(file.get(), "the session's log");
+  Bytes end(std::min<std::uint64_t>(size, 1));
+  pread_exactly(file.get(), size - end.size(), end, "the session's log");
+  return !end.empty() && char(end[0]) == '\n';
+}
+
+// Lines are cut where the files are: one may begin in the earlier and end in the last.
+void skip_to_last(std::uint64_t lines, const UniqueFd& earlier, const UniqueFd& last) {
+  const auto& newest = last ? last : earlier;
+  auto line_ends = lines == 0 ? 0 : lines + (ends_a_line(newest) ? 1 : 0);
+  for (const auto* file : {&last, &earlier}) {
+    if (!*file) continue;
+    if (line_ends == 0)
+      ::lseek(file->get(), 0, SEEK_END);
+    else
+      line_ends = seek_back(*file, line_ends);
   }
 }
 
@@ -101,6 +140,7 @@ void read_log(const SessionFolder& folder, const LogReading& reading, const Canc
   auto [earlier, last] = open_both(folder);
   if (!last && !earlier)
     fail<NotFound>("the session has no log: it was not started with -d, and what it said went to its terminal");
+  if (reading.last_lines) skip_to_last(*reading.last_lines, earlier, last);
   if (earlier) show_rest(earlier, reading, cancel);
   while (last && !cancel.cancelled()) {
     const bool goes_on = reading.follow && reading.running();

@@ -3,6 +3,7 @@
 #include <chrono>
 #include <cstdint>
 #include <functional>
+#include <optional>
 #include <string_view>
 
 #include "core/base/bytes.h"
@@ -38,6 +39,7 @@ class SessionLog {
 // `cancel` is set. Throws NotFound if the session has no log.
 struct LogReading {
   bool follow = false;
+  std::optional<std::uint64_t> last_lines = {};  // of what is there only so many
   std::function<bool()> running;
   std::function<void(std::string_view)> show;
 };

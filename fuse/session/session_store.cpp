@@ -49,6 +49,7 @@ json to_json(const SessionRecord& record) {
                    {"image", record.image},
                    {"image_digest", record.image_digest},
                    {"command", record.command},
+                   {"stop_signal", record.stop_signal},
                    {"user", record.user},
                    {"created", record.created_seconds},
                    {"started", record.started_seconds},
@@ -72,6 +73,7 @@ SessionRecord from_json(const JsonValue& document) {
   record.command = document["command"].texts();
   record.created_seconds = document["created"].number<std::int64_t>();
   record.user = document.maybe("user").text();
+  record.stop_signal = document.maybe("stop_signal").text();
   record.started_seconds =
       document.maybe("started") ? document["started"].number<std::int64_t>() : record.created_seconds;
   if (const auto detached = document.maybe("detached")) record.detached = detached.flag();
@@ -272,6 +274,7 @@ OpenSession SessionStore::create(const NewSession& wanted) {
   session.record.image = wanted.image;
   session.record.image_digest = wanted.image_digest;
   session.record.command = wanted.command;
+  session.record.stop_signal = wanted.stop_signal;
   session.record.remove_at_exit = wanted.remove_at_exit;
   if (wanted.ids) session.record.own_ids = free_ids(dir_, *wanted.ids);
   session.record.options = wanted.options;

@@ -22,6 +22,7 @@ struct SessionRecord {
   std::string image;  // as the user wrote it, in full
   std::string image_digest;
   std::vector<std::string> command;
+  std::string stop_signal;           // as its image has it; "" = SIGTERM
   std::string user;                  // whom the command runs as: a name or number of the image; "" until that is known
   std::int64_t created_seconds = 0;  // Unix time
   std::int64_t started_seconds = 0;  // Unix time, the last time
@@ -78,6 +79,7 @@ class SessionStore {
     std::string image;
     std::string image_digest;
     std::vector<std::string> command;
+    std::string stop_signal = {};
     bool remove_at_exit = false;
     std::string options = "{}";
     std::optional<IdPool> ids =

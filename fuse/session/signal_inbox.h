@@ -3,6 +3,7 @@
 #include <sys/types.h>
 
 #include <optional>
+#include <string_view>
 
 #include "core/base/unique_fd.h"
 
@@ -34,5 +35,9 @@ class SignalInbox {
   sigset_t program_mask_{};
   UniqueFd fd_;
 };
+
+// "SIGINT", "INT", "2" or "SIGRTMIN+3" as a number that a command can be sent through its session: one that an inbox
+// takes out, or SIGKILL. Absent for others.
+std::optional<int> find_signal(std::string_view name);
 
 }  // namespace varve::fuse

@@ -518,7 +518,8 @@ void clean_up(const SupervisorJob& job, int status) {
   const auto& folder = job.session->folder;
   ::umount2(folder.merged().c_str(), MNT_DETACH);
   if (job.ids.is_root) remove_cgroups("varve-" + record.id);
-  if (record.remove_at_exit) return remove_session_folder(folder);
+  const bool never_ran = job.session->is_new && record.runtime.empty();  // nobody has anything in it
+  if (record.remove_at_exit || never_ran) return remove_session_folder(folder);
   record.exit_status = status;
   record.upper_bytes = bytes_on_disk(folder.upper());
   for (const auto& dir : folder.of_one_run())

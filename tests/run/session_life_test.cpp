@@ -18,6 +18,7 @@
 #include "fuse/session/session_control.h"
 #include "fuse/session/session_exec.h"
 #include "fuse/session/session_log.h"
+#include "fuse/session/signal_inbox.h"
 #include "fuse/session/user_namespace.h"
 #include "testing/temp_dir.h"
 #include "tests/run/session_process.h"
@@ -137,6 +138,27 @@ TEST_P(SessionLifeTest, StopAsksFirst) {
   EXPECT_EQ(lab().record.exit_status, 9);
   EXPECT_EQ(process.wait().status, 9);
   fuse::stop_session(store(), lab(), milliseconds(0));  // has ended: nothing to do
+}
+
+TEST_P(SessionLifeTest, StopAsksAsTheImageWishes) {
+  auto wanted = request(std::string("trap 'exit 7' INT; trap 'exit 9' TERM; ") + kUntilAsked);
+  wanted.config.stop_signal = "SIGINT";
+  SessionProcess process(dir_.path(), wanted, options());
+  ASSERT_EQ(next_line(process), "up");
+  fuse::stop_session(store(), lab(), std::chrono::seconds(60));
+  EXPECT_EQ(process.wait().status, 7);
+}
+
+TEST_P(SessionLifeTest, WhatNeverStartedIsNotKept) {
+  auto wanted = request("");
+  wanted.options.volumes.clear();
+  wanted.options.command = {"/no/such/command"};
+  EXPECT_EQ(run(wanted).status, 127);
+  EXPECT_THAT(store().list(), IsEmpty());
+  ASSERT_EQ(run(request("echo mine > /etc/mine")).status, 0);
+  wanted.again = lab().record.id;  // what is kept stays, whatever is tried with it
+  EXPECT_EQ(run(wanted).status, 127);
+  EXPECT_EQ(as_text(read_file(lab().folder.upper() / "etc/mine")), "mine\n");
 }
 
 TEST_P(SessionLifeTest, StopKillsWhoDoesNotGo) {
@@ -304,7 +326,7 @@ TEST_P(SessionLifeTest, LimitsHoldOrTheRunEnds) {
   EXPECT_EQ(outcome.status, 125);
   EXPECT_THAT(outcome.err, HasSubstr("[failure] --memory: "));
   EXPECT_THAT(outcome.err, HasSubstr("--limits best-effort"));
-  wanted.name = "unheld";
+  EXPECT_THAT(store().list(), IsEmpty());  // its name is free for who asks for less
   wanted.options.limits.must_hold = false;
   outcome = run(wanted);
   EXPECT_EQ(outcome.status, 0) << outcome.err;
@@ -356,6 +378,42 @@ TEST(SessionLogTest, KeepsTheLastOfWhatWasSaid) {
   EXPECT_GT(shown.size(), 1000u);
   EXPECT_TRUE(all.ends_with(shown));
   EXPECT_THROW(fuse::read_log({dir / "none"}, {.follow = false, .running = {}, .show = {}}, CancelFlag()), NotFound);
+}
+
+TEST(SessionLogTest, ItsLastLinesMayLieInBothFiles) {
+  TempDir dir;
+  const fuse::SessionFolder folder{dir.path()};
+  const auto last = [&](std::uint64_t lines) {
+    std::string shown;
+    fuse::read_log(
+        folder,
+        {.follow = false, .last_lines = lines, .running = {}, .show = [&](std::string_view text) { shown += text; }},
+        CancelFlag());
+    return shown;
+  };
+  fuse::SessionLog log(folder, 8);
+  log.write(as_bytes(std::string("a\nb\n")));
+  EXPECT_EQ(last(0), "");
+  EXPECT_EQ(last(1), "b\n");
+  EXPECT_EQ(last(9), "a\nb\n");
+  log.write(as_bytes(std::string("c\nd")));
+  log.write(as_bytes(std::string("d\ne")));
+  ASSERT_TRUE(fs::exists(folder.earlier_output()));
+  EXPECT_EQ(last(0), "");
+  EXPECT_EQ(last(1), "e");
+  EXPECT_EQ(last(2), "dd\ne");
+  EXPECT_EQ(last(3), "c\ndd\ne");
+  EXPECT_EQ(last(100), "a\nb\nc\ndd\ne");
+}
+
+TEST(StopSignalTest, IsOneThatSessionsAreSent) {
+  EXPECT_EQ(fuse::find_signal("SIGINT"), SIGINT);
+  EXPECT_EQ(fuse::find_signal("QUIT"), SIGQUIT);
+  EXPECT_EQ(fuse::find_signal("10"), SIGUSR1);
+  EXPECT_EQ(fuse::find_signal("SIGRTMIN+3"), SIGRTMIN + 3);
+  EXPECT_EQ(fuse::find_signal("KILL"), SIGKILL);
+  for (const auto* none : {"", "SIG", "SIGSEGV", "0", "-1", "15x", "SIGRTMIN+", "RTMIN+99", "RTMAX--1", "sigint"})
+    EXPECT_EQ(fuse::find_signal(none), std::nullopt) << none;
 }
 
 TEST(SessionLogTest, AFollowerSeesAllThatIsSaidWhileTheLogIsBegunAnew) {

@@ -178,8 +178,11 @@ def check_words(varve, image):
     expect("without limits: --memory" in said("-v", "run", "--rm", "--limits", "best-effort", "--memory", "1GB", "--runtime", "none", image, "sh", "-c", "exit 9", status=9), "-v before it says more")
     for words, text in ((("--mode", "bogus"), "bogus"), (("--network", "bogus"), "bogus"), (("--runtime", "bogus"), "bogus"), (("--memory", "lots"), "--memory"), (("--memory", "1kB"), "6MiB"),
                         (("--cpus", "-1"), "--cpus"), (("--hostname", "a b"), "--hostname"), (("--tmpfs", "x"), "--tmpfs"), (("--tmpfs", "/x:size=1,uid=0"), "uid=0"), (("--json",), "--stats"),
-                        (("--limits", "maybe"), "--limits")):
+                        (("--limits", "maybe"), "--limits"), (("-t",), "--tty"), (("-dit",), "--detach")):
         expect(text in said("run", *words, image, "true", status=2), f"{words} is wrong usage and named")
+    expect(said("run", "-i", "--rm", image, "sh", "-c", "echo $0", "-it") == "-it\n", "-i stands for what is done anyway")
+    said("run", "--name", "again", image, "no-such-command", status=127)
+    expect(said("run", "--rm", "--name", "again", image, "sh", "-c", "echo ran") == "ran\n", "what never started keeps no name")
     expect("--entrypoint ''" in said("run", "--rm", "--entrypoint", "", image, status=125), "an empty entrypoint leaves no command")
 
 
@@ -207,6 +210,7 @@ def check_life(varve, image, work):
     expect(done.stdout == b"mine\n", done)
     expect(varve.run("session", "exec", "lab").returncode == 2, "a command is wanted")
     expect(varve.run("session", "exec", "nobody", "true").returncode == 125, "no such session")
+    expect(varve.run("session", "exec", "-t", "lab", "true").returncode == 2, "no terminal here")
     refused = varve.run("session", "start", "lab")
     expect(refused.returncode == 125 and b"is running" in refused.stderr, refused)
     refused = varve.run("session", "rm", "lab")
@@ -214,6 +218,7 @@ def check_life(varve, image, work):
     varve.run("session", "stop", "lab", "--time", "1m", check=True)
     said = follower.communicate(timeout=60)[0].decode()
     expect(said == "from file option by name\nto stderr\n" or sorted(said.splitlines()) == ["from file option by name", "to stderr"], said)
+    expect(varve.run("session", "logs", "-n", "1", "lab", check=True).stdout.decode() == said.splitlines()[-1] + "\n", "the last line")
     [ended] = varve.json("session", "ls")["sessions"]
     expect(ended["status"] == "ended" and ended["exit_status"] == 6 and ended["pid"] is None, ended)
     # Its options are those of the first time, whatever this shell's variables say.

@@ -45,7 +45,7 @@ class Shell:
 
 
 def check(varve, tree, runtime):
-    run = f"{varve.binary} run --rm --runtime {runtime} --rootfs {tree} --env PATH=/bin --"
+    run = f"{varve.binary} run --rm -it --runtime {runtime} --rootfs {tree} --env PATH=/bin --"
     # What the terminal is told to do with keys: the same words before and after.
     keep, compare = "before=$(stty -g)", "until [ \"$(stty -g)\" = \"$before\" ]; do sleep 0.05; done; echo as it was"
     with Shell(f"{keep}; {run} sh; echo status $?; {compare}", varve.environment) as shell:
