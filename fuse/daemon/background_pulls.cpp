@@ -15,26 +15,65 @@ std::uint64_t fetched_of(const std::vector<std::shared_ptr<LayerStream>>& layers
 
 }  // namespace
 
+BackgroundPulls::Listed::Listed(const What& pulled, const Name& called, const std::vector<PulledLayer>& wanted,
+                                const Progress& counted)
+    : what(pulled), name(called), progress(counted) {
+  for (const auto& layer : wanted) layers.push_back(layer.stream);
+  fetched_before = fetched_of(layers);
+}
+
+PullStatus BackgroundPulls::Listed::status() const {
+  PullStatus status;
+  status.image = name.image;
+  status.reference = name.reference;
+  status.cold = what.cold;
+  status.done_bytes = progress.done_bytes();
+  status.total_bytes = progress.expected_bytes();
+  status.seconds = watch.seconds();
+  for (const auto& layer : layers) {
+    const auto stats = layer->stats();
+    status.fetched_bytes += stats.fetched_bytes;
+    if (stats.waiting_for.empty() || stats.waiting_seconds < status.waiting_seconds) continue;
+    status.waiting_seconds = stats.waiting_seconds;
+    status.waiting_for = stats.waiting_for;
+  }
+  status.fetched_bytes -= fetched_before;
+  return status;
+}
+
 void BackgroundPulls::start(const What& what, const Name& name, std::vector<PulledLayer> layers) {
   state_.with([&](State& state) {
     std::erase_if(state.pulls, [](const auto& pull) { return pull.second->finished.load(); });
     if (state.stopped || state.pulls.contains(what)) return;
     auto& pull = state.pulls[what];
-    pull = std::make_unique<Pull>();
-    pull->name = name;
-    for (const auto& layer : layers) pull->layers.push_back(layer.stream);
-    pull->fetched_before = fetched_of(pull->layers);
+    pull = std::make_unique<Pull>(what, name, layers);
     pull->thread = std::jthread([&pull = *pull, layers = std::move(layers)] {
+      const auto image = pull.listed.name.image.to_string();
       try {
         pull_layers(layers, {pull.progress, pull.cancel});
-        log::info("pulled {}", pull.name.image.to_string());
+        log::info("pulled {}", image);
       } catch (const std::exception& error) {
-        log::error("pull of {}: {}", pull.name.image.to_string(), error.what());
+        log::error("pull of {}: {}", image, error.what());
         pull.error.with([&](std::string& text) { text = error.what(); });
       }
       pull.finished = true;
     });
   });
+}
+
+void BackgroundPulls::run(const What& what, const Name& name, const std::vector<PulledLayer>& layers,
+                          const Work& work) {
+  const auto listed = state_.with([&](State& state) {
+    return state.waited_for.emplace(state.waited_for.end(), what, name, layers, work.progress);
+  });
+  const auto forget = [&] { state_.with([&](State& state) { state.waited_for.erase(listed); }); };
+  try {
+    pull_layers(layers, work);
+  } catch (...) {
+    forget();
+    throw;
+  }
+  forget();
 }
 
 std::vector<PullStatus> BackgroundPulls::list() {
@@ -43,24 +82,10 @@ std::vector<PullStatus> BackgroundPulls::list() {
     for (const auto& [what, pull] : state.pulls) {
       auto error = pull->error.with([](const std::string& text) { return text; });
       if (pull->finished && error.empty()) continue;
-      PullStatus status;
-      status.image = pull->name.image;
-      status.reference = pull->name.reference;
-      status.cold = what.cold;
-      status.done_bytes = pull->progress.done_bytes();
-      status.total_bytes = pull->progress.expected_bytes();
-      status.seconds = pull->watch.seconds();
-      status.error = std::move(error);
-      for (const auto& layer : pull->layers) {
-        const auto stats = layer->stats();
-        status.fetched_bytes += stats.fetched_bytes;
-        if (stats.waiting_for.empty() || stats.waiting_seconds < status.waiting_seconds) continue;
-        status.waiting_seconds = stats.waiting_seconds;
-        status.waiting_for = stats.waiting_for;
-      }
-      status.fetched_bytes -= pull->fetched_before;
-      list.push_back(std::move(status));
+      list.push_back(pull->listed.status());
+      list.back().error = std::move(error);
     }
+    for (const auto& listed : state.waited_for) list.push_back(listed.status());
     return list;
   });
 }

@@ -1,6 +1,7 @@
 #pragma once
-// Pulls that nobody waits for.
+// Pulls of whole images: those that nobody waits for, and what is known of all.
 #include <atomic>
+#include <list>
 #include <map>
 #include <memory>
 #include <string>
@@ -34,20 +35,33 @@ class BackgroundPulls {
   };
   // Asked again for what is under way it goes on. Refused (nothing happens) after stop().
   void start(const What& what, const Name& name, std::vector<PulledLayer> layers);
-  // Under way, and failed since the last was begun.
+  // For somebody who waits: returns and throws as pull_layers() does.
+  void run(const What& what, const Name& name, const std::vector<PulledLayer>& layers, const Work& work);
+  // Under way, and of those that nobody waits for also what failed since the last was begun.
   std::vector<PullStatus> list();
-  // Nothing is under way.
+  // Nothing is under way that nobody waits for.
   bool idle();
   // Ends them all, soon; what they have fetched stays.
   void stop();
 
  private:
-  struct Pull {
+  struct Listed {
+    Listed(const What& pulled, const Name& called, const std::vector<PulledLayer>& wanted, const Progress& counted);
+    PullStatus status() const;
+
+    What what;
     Name name;
     std::vector<std::shared_ptr<LayerStream>> layers;
-    std::uint64_t fetched_before = 0;
+    std::uint64_t fetched_before;
     Stopwatch watch;
+    const Progress& progress;
+  };
+  struct Pull {
+    Pull(const What& what, const Name& name, const std::vector<PulledLayer>& layers)
+        : listed(what, name, layers, progress) {}
+
     Progress progress;
+    Listed listed;
     Guarded<std::string> error;
     std::atomic<bool> finished = false;
     CancelFlag cancel;
@@ -55,6 +69,7 @@ class BackgroundPulls {
   };
   struct State {
     std::map<What, std::unique_ptr<Pull>> pulls;
+    std::list<Listed> waited_for;
     bool stopped = false;
   };
   Guarded<State> state_;

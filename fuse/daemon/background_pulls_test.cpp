@@ -46,6 +46,28 @@ TEST_F(BackgroundPullsTest, WhatIsUnderWayGoesOnAndWhatHasEndedBeginsAnew) {
   EXPECT_EQ(stream_->wishes(), 4u);
 }
 
+TEST_F(BackgroundPullsTest, WhatSomebodyWaitsForIsListedAsLongAsItGoesOn) {
+  Progress progress;
+  CancelFlag cancel;
+  std::string failure;
+  std::jthread waiting([&] {
+    try {
+      pulls_.run({.index = digest_of("one"), .cold = false},
+                 {.image = digest_of("image"), .reference = "r.example/a:1"}, {{stream_, {}}}, {progress, cancel});
+    } catch (const std::exception& error) {
+      failure = error.what();
+    }
+  });
+  stream_->wait_for_wishes(1);
+  ASSERT_EQ(pulls_.list().size(), 1u);
+  EXPECT_EQ(pulls_.list()[0].reference, "r.example/a:1");
+  EXPECT_EQ(pulls_.list()[0].total_bytes, 4u << 20);
+  stream_->fail_all("the registry is away");
+  waiting.join();
+  EXPECT_EQ(failure, "the registry is away");
+  EXPECT_TRUE(pulls_.list().empty()) << "who waited was told";
+}
+
 TEST_F(BackgroundPullsTest, AFailureEndsThePullAndNothingElse) {
   start("one", false);
   stream_->wait_for_wishes(1);

@@ -338,11 +338,12 @@ DaemonStatus Daemon::status() {
 PullResult Daemon::pull(const ImageSpec& spec, bool wait, bool cold, const Work& work) {
   const auto image = open(spec, index::IndexPlace::kRepository);
   const auto before = image->stats();
+  const BackgroundPulls::What what{.index = image->index_digest(), .cold = cold};
+  const BackgroundPulls::Name name{.image = image->digest(), .reference = spec.reference};
   if (wait)
-    pull_layers(layers_to_pull(*image, cold), work);
+    pulls_.run(what, name, layers_to_pull(*image, cold), work);
   else
-    pulls_.start({.index = image->index_digest(), .cold = cold},
-                 {.image = image->digest(), .reference = spec.reference}, layers_to_pull(*image, cold));
+    pulls_.start(what, name, layers_to_pull(*image, cold));
   return pull_result(*image, before, wait);
 }
 
