@@ -32,7 +32,8 @@ struct SpanStoreOptions {
   std::uint64_t overflow_bytes = 8 << 20;
 };
 
-// Safe to use from any thread, except that put() of one span must not run twice at a time. Readers take no lock.
+// Safe to use from any thread, except that put() of one span must not run twice at a time. Readers take no lock but to
+// get ahead of drops.
 //
 //      kUnchecked --check()--> kPresent <--put()-- kAbsent --put(), the disk is full--> kInMemory
 //           |                   |    ^                ^                                     |
@@ -74,8 +75,8 @@ class SpanStore {
   bool check(std::size_t span, std::span<std::byte> stream);
 
   // Reads what is here of these bytes, and says which spans are not: their part of `into` may hold anything. A use of
-  // the others, as touch_if_readable(). Past the end of the stream there are zeros. Throws TemporaryError if spans are
-  // dropped faster than they are read.
+  // the others, as touch_if_readable(). Past the end of the stream there are zeros. However fast spans are dropped
+  // meanwhile, what is not said to be missing is right.
   std::vector<std::uint32_t> read(std::uint64_t stream_offset, std::span<std::byte> into);
 
   // Brings what was put since the last call to disk and records it. Logs failures, and tries again next time.
@@ -161,7 +162,8 @@ class SpanStore {
   std::mutex log_mutex_;
   std::unique_ptr<PresenceLog> log_;
   bool log_failed_ = false;  // under log_mutex_
-  // put() shared, drop() alone: a hole must not be punched into bytes put after the span was forgotten.
+  // put() and a read() that drops disturbed too often shared, drop() alone: a hole must not be punched into bytes put
+  // after the span was forgotten, nor under who reads them.
   std::shared_mutex drop_mutex_;
 };
 
