@@ -140,14 +140,30 @@ TEST_F(IndexImageTest, LayersProveTheIndexThatWasMadeOfThem) {
   EXPECT_EQ(index::disprove_tree(loaded, stored, [&](std::size_t layer) { return reader_of(tars[layer]); }), "");
   EXPECT_TRUE(index::must_be_equal(loaded));
 
+  // A layer whose spans are what the map says, and which is another than the image names, refutes it.
+  const auto renamed = tar_with(5'000, "b");
+  auto lying = *loaded.maps[1];
+  lying.diff_id = digest_of(renamed);
+  EXPECT_THAT(index::disprove_layer(lying, reader_of(tars[1])), HasSubstr(lying.layer_digest.to_string()));
+  const auto others = image_of({noise_tar(1), renamed, noise_tar(3)});
+  run(others, "others");
+  auto others_stored = others;
+  others_stored.repository = destination_;
+  index::LocalIndex others_local(folder_ / "of others");
+  auto of_others = index::load_index(others_local, others_stored);
+  of_others.maps = loaded.maps;
+  EXPECT_NE(index::disprove_tree(of_others, others_stored, [&](std::size_t layer) { return reader_of(tars[layer]); }),
+            "");
+
+  // A disk that gives other bytes refutes nothing.
   auto flipped = tars[0];
   flipped[flipped.size() / 2] ^= std::byte(1);
-  EXPECT_THAT(index::disprove_layer(*loaded.maps[0], reader_of(flipped)),
-              HasSubstr(loaded.maps[0]->layer_digest.to_string()));
-  const auto renamed = tar_with(5'000, "b");
-  EXPECT_NE(index::disprove_tree(loaded, stored,
-                                 [&](std::size_t layer) { return reader_of(layer == 1 ? renamed : tars[layer]); }),
-            "");
+  EXPECT_THROW(index::disprove_layer(*loaded.maps[0], reader_of(flipped)), index::DamagedStream);
+  auto no_tar = tars[1];
+  no_tar[0] ^= std::byte(1);  // in the header of its first entry
+  EXPECT_THROW(index::disprove_tree(loaded, stored,
+                                    [&](std::size_t layer) { return reader_of(layer == 1 ? no_tar : tars[layer]); }),
+               index::DamagedStream);
 }
 
 // Who publishes an index vouches for all that it names.

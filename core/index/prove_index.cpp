@@ -51,9 +51,24 @@ LayerEntries read_entries(const LayerMap& map, const ReadStream& read) {
   return entries;
 }
 
-}  // namespace
+void compare_spans(const LayerMap& map, const ReadStream& read) {
+  Bytes buffer(kStepBytes);
+  for (const auto& span : map.spans) {
+    const auto [offset, length] = span.stream_range;
+    Sha256 hash;
+    for (std::uint64_t done = 0; done < length;) {
+      const auto part = std::span(buffer).first(std::size_t(std::min<std::uint64_t>(buffer.size(), length - done)));
+      read(offset + done, part);
+      hash.update(part);
+      done += part.size();
+    }
+    if (hash.finish() != span.stream_digest)
+      fail<DamagedStream>("layer {} at stream offset {}: {} bytes are not what its map says",
+                          map.layer_digest.to_string(), offset, length);
+  }
+}
 
-std::string disprove_layer(const LayerMap& map, const ReadStream& read) {
+std::string compare_layer(const LayerMap& map, const ReadStream& read) {
   Sha256 hash;
   read_through(map, read, [&](ByteView bytes) { hash.update(bytes); });
   const auto found = hash.finish();
@@ -62,8 +77,8 @@ std::string disprove_layer(const LayerMap& map, const ReadStream& read) {
                      found.to_string(), map.diff_id.to_string());
 }
 
-std::string disprove_tree(const LoadedIndex& index, const oci::Image& image,
-                          const std::function<ReadStream(std::size_t layer)>& read) {
+std::string compare_tree(const LoadedIndex& index, const oci::Image& image,
+                         const std::function<ReadStream(std::size_t layer)>& read) {
   LayerMerger merger;
   std::vector<std::string> tags;
   std::vector<std::uint64_t> stream_bytes;
@@ -78,6 +93,31 @@ std::string disprove_tree(const LoadedIndex& index, const oci::Image& image,
   if (std::ranges::equal(made.bytes, shown)) return "";
   const auto differs = std::ranges::mismatch(made.bytes, shown).in1 - made.bytes.begin();
   return fmt::format("its tree is not that of the layers: they differ at byte {}", differs);
+}
+
+// Throws what `read` throws; a layer that is no tar differs, too.
+std::string differs_from_tree(const LoadedIndex& index, const oci::Image& image,
+                              const std::function<ReadStream(std::size_t layer)>& read) {
+  try {
+    return compare_tree(index, image, read);
+  } catch (const CorruptData& error) {
+    return error.what();
+  }
+}
+
+}  // namespace
+
+std::string disprove_layer(const LayerMap& map, const ReadStream& read) {
+  if (compare_layer(map, read).empty()) return "";
+  compare_spans(map, read);
+  return compare_layer(map, read);
+}
+
+std::string disprove_tree(const LoadedIndex& index, const oci::Image& image,
+                          const std::function<ReadStream(std::size_t layer)>& read) {
+  if (differs_from_tree(index, image, read).empty()) return "";
+  for (std::size_t layer = 0; layer < index.maps.size(); ++layer) compare_spans(*index.maps[layer], read(layer));
+  return differs_from_tree(index, image, read);
 }
 
 bool must_be_equal(const LoadedIndex& index) { return index.blobs.tool == trust::this_tool(); }

@@ -15,6 +15,8 @@ namespace varve::fuse {
 namespace {
 
 constexpr auto kLookEvery = std::chrono::seconds(5);
+// What was found damaged is read again when there was time to repair it.
+constexpr auto kLookAtDamagedEvery = std::chrono::minutes(10);
 
 // Only what is here: nothing is fetched for a proof.
 index::ReadStream reader_of(const std::shared_ptr<LayerStream>& stream,
@@ -55,13 +57,9 @@ ImageProof prove_paced(const ServedImage& image, index::LocalIndex& local, bool 
     local.origins().note_refuted(map, layer.refuted);  // whoever names that map again is not believed either
   }
   if (!with_tree || !all) return proof;
-  std::string differs;
-  try {
-    differs = index::disprove_tree(image.index(), image.image(),
-                                   [&](std::size_t layer) { return reader_of(image.layers().at(layer), before_each); });
-  } catch (const CorruptData& error) {
-    differs = error.what();
-  }
+  const auto differs = index::disprove_tree(image.index(), image.image(), [&](std::size_t layer) {
+    return reader_of(image.layers().at(layer), before_each);
+  });
   if (differs.empty()) {
     proof.tree_proved = true;
     local.origins().note_proved(image.index_digest());
@@ -135,8 +133,8 @@ void LayerProofs::look_at(const std::shared_ptr<ServedImage>& image, const std::
   const auto& layers = image->distinct_layers();
   const auto complete =
       std::size_t(std::count_if(layers.begin(), layers.end(), [](const auto& layer) { return layer->complete(); }));
-  if (complete <= image->looked_at_layers()) return;
   const auto began = std::chrono::steady_clock::now();
+  if (complete <= image->looked_at_layers() || began < image->not_looked_at_before()) return;
   std::uint64_t bytes = 0;
   try {
     const auto origin = local_->origins().of(image->index_digest());
@@ -160,6 +158,9 @@ void LayerProofs::look_at(const std::shared_ptr<ServedImage>& image, const std::
       log::debug("image {}: {} of {} layers are complete and proved", image->digest().to_string(), complete,
                  layers.size());
   } catch (const Cancelled&) {
+  } catch (const index::DamagedStream& error) {
+    log::error("{}: the store is damaged there: `varve verify {}` repairs it", error.what(), image->reference());
+    image->not_looked_at_before(std::chrono::steady_clock::now() + kLookAtDamagedEvery);
   } catch (const std::exception& error) {
     log::info("image {}: its layers are looked at again later: {}", image->digest().to_string(), error.what());
   }

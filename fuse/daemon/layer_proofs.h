@@ -1,7 +1,7 @@
 #pragma once
 // Looks in the background at layers that have become complete: whether they are what the image says. An index all of
 // whose layers are, and whose tree is theirs, is as good as one that was made here; one that is refuted is not used
-// again.
+// again. Bytes that the disk has damaged prove nothing and refute nothing.
 #include <condition_variable>
 #include <memory>
 #include <mutex>
@@ -29,7 +29,7 @@ struct ImageProof {
 };
 
 // Now, in this thread, however often it was looked at before. What is found is recorded. It is cancelled between
-// reads.
+// reads. Throws index::DamagedStream.
 ImageProof prove(const ServedImage& image, index::LocalIndex& local, bool with_tree, const CancelFlag& cancel);
 
 // Safe to use from any thread. One thread of the lowest priority, that reads at most kBytesPerSecond.

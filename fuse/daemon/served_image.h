@@ -1,6 +1,7 @@
 #pragma once
 // An image that is open in the daemon: its tree and the streams of its layers, mounted or not.
 #include <atomic>
+#include <chrono>
 #include <memory>
 #include <string>
 #include <vector>
@@ -60,6 +61,9 @@ class ServedImage {
   void note_proved_layers(std::size_t count) const { proved_layers_ = count; }
   void note_looked_at_layers(std::size_t count) const { looked_at_layers_ = count; }
   std::size_t looked_at_layers() const { return looked_at_layers_; }
+  // Until then it is not looked at again: its layers were damaged in the store. Used by one thread.
+  void not_looked_at_before(std::chrono::steady_clock::time_point then) const { not_looked_at_before_ = then; }
+  std::chrono::steady_clock::time_point not_looked_at_before() const { return not_looked_at_before_; }
 
   // From memory; fetched and requested since this was opened.
   ImageStats stats() const;
@@ -75,6 +79,7 @@ class ServedImage {
   mutable Guarded<std::shared_ptr<const index::ColdRanges>> cold_;
   mutable std::atomic<std::size_t> proved_layers_ = 0;
   mutable std::atomic<std::size_t> looked_at_layers_ = 0;
+  mutable std::chrono::steady_clock::time_point not_looked_at_before_;
   std::vector<StreamStats> before_;  // of distinct_, when this was opened
   std::vector<std::shared_ptr<StreamFile>> devices_;
 };
