@@ -27,9 +27,9 @@ void run_verify(Context& context, const std::string& image, bool store, bool dee
     result =
         store ? daemon.verify_store(callback, context.cancel) : daemon.verify(spec, deep, callback, context.cancel);
   }
-  if (!result.bad.empty() || result.refuted()) context.exit_status = kFindings;
+  if (!result.bad.empty() || !result.stale.empty() || result.refuted()) context.exit_status = kFindings;
   if (context.global.json) {
-    nlohmann::json document{{"checked_bytes", result.checked_bytes}, {"bad", result.bad}};
+    nlohmann::json document{{"checked_bytes", result.checked_bytes}, {"bad", result.bad}, {"stale", result.stale}};
     if (!store) document["absent_bytes"] = result.absent_bytes;
     if (deep) {
       auto layers = nlohmann::json::array();
@@ -48,6 +48,10 @@ void run_verify(Context& context, const std::string& image, bool store, bool dee
   for (const auto& span : result.bad)
     context.out << fmt::format("damaged: layer {} at {}, {} bytes; dropped, to be fetched anew\n",
                                span.layer.to_string(), span.stream_offset, span.length);
+  for (const auto& stale : result.stale)
+    context.out << fmt::format("mount anew: {} ({}) at {}: {}{} may show what was damaged: {}\n", stale.reference,
+                               stale.image.to_string(), stale.dir, stale.file,
+                               stale.files > 1 ? fmt::format(" and {} more files", stale.files - 1) : "", stale.why);
   for (const auto& layer : result.layers)
     if (!layer.refuted.empty()) context.out << fmt::format("false: {}\n", layer.refuted);
   if (!result.tree_refuted.empty()) context.out << fmt::format("false: {}\n", result.tree_refuted);
@@ -84,7 +88,8 @@ void add_verify_command(CLI::App& app, Context& context) {
   command->footer(
       "Examples:\n  varve verify oci:image:latest\n  varve verify --store --json\n"
       "  varve pull oci:image:latest && varve verify --deep oci:image:latest\n\n"
-      "Exit status 3 if something was damaged or is false. An index that --deep proves counts from then on as one "
+      "Exit status 3 if something was damaged, or is still seen so through a mount that must be mounted anew, or is "
+      "false. An index that --deep proves counts from then on as one "
       "that was made here; one that it\n"
       "refutes is not used again. Layers that are not complete prove nothing: pull them first.");
   command->callback(

@@ -22,7 +22,8 @@ struct DaemonPaths {
 
   std::filesystem::path socket() const { return run_dir / "daemon.sock"; }
   std::filesystem::path keeper_socket() const { return run_dir / "keeper.sock"; }
-  std::filesystem::path handover_file() const { return run_dir / "handover.json"; }  // handover.h
+  std::filesystem::path stale_pages_file() const { return run_dir / "stale-pages.json"; }  // stale_pages.h
+  std::filesystem::path handover_file() const { return run_dir / "handover.json"; }        // handover.h
   std::filesystem::path log_file() const { return root / "daemon.log"; }
   std::filesystem::path store_dir() const { return root / "store"; }
   // One mount per image in use, named by digest.
@@ -193,10 +194,22 @@ struct VerifiedLayer {
   bool proved = false;    // its content is what the image names (diff_id)
   std::string refuted = {};
 };
+// A mount that goes on showing what was damaged in the store, though the store may be repaired: the kernel keeps pages
+// that programs have mapped. It must be mounted anew.
+struct StaleMount {
+  Digest image;
+  std::string reference;
+  std::string dir;
+  std::string file;         // one of those that show it
+  std::uint64_t files = 0;  // how many do
+  std::string why;
+};
+
 struct VerifyResult {
   std::uint64_t checked_bytes = 0;
   std::uint64_t absent_bytes = 0;  // of an image: not here, and not checked
   std::vector<BadSpan> bad;        // dropped; they will be fetched anew
+  std::vector<StaleMount> stale = {};
   // With `deep`:
   std::vector<VerifiedLayer> layers = {};
   bool tree_proved = false;  // the tree is what the layers make; only if all are complete

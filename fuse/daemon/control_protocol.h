@@ -132,7 +132,8 @@ VARVE_MESSAGE(PullResult, image, fetched_bytes, present_bytes, image_stream_byte
 VARVE_MESSAGE(RemovedImage, freed_bytes, removed_layers, busy_layers)
 VARVE_MESSAGE(BadSpan, layer, stream_offset, length)
 VARVE_MESSAGE(VerifiedLayer, layer, complete, proved, refuted)
-VARVE_MESSAGE(VerifyResult, checked_bytes, absent_bytes, bad, layers, tree_proved, tree_refuted)
+VARVE_MESSAGE(StaleMount, image, reference, dir, file, files, why)
+VARVE_MESSAGE(VerifyResult, checked_bytes, absent_bytes, bad, stale, layers, tree_proved, tree_refuted)
 
 // With the numbers of strangers brought into their range.
 ImageSpec read_image_spec(const JsonValue& from);

@@ -71,6 +71,7 @@ Daemon::Daemon(DaemonOptions options)
       opened_(options_.paths.root),
       streams_(LayerStreams::open(options_.paths.store_dir(), options_.streams)),
       kept_(std::make_shared<KeptConnections>(options_.descriptors)),
+      stale_pages_(options_.paths.stale_pages_file()),
       proofs_(local_),
       leases_([this](const fs::path& mount) { end_use_of_lease(mount); }) {
   fs::create_directories(options_.paths.images_dir());
@@ -381,14 +382,26 @@ PullResult Daemon::fetch(const ServedImage& image, const std::vector<LayerRanges
   return pull_result(image, before, true);
 }
 
+std::vector<MountedServed> Daemon::mounted_images() {
+  const auto table = read_mount_table();
+  std::vector<MountedServed> mounted;
+  images_.for_each([&](const ImageMount& mount) {
+    if (mount.is_at(table, mount.dir)) mounted.push_back({.image = mount.mounted->served(), .dir = mount.dir});
+  });
+  return mounted;
+}
+
 VerifyResult Daemon::verify_streams(const std::vector<std::shared_ptr<LayerStream>>& streams, const Work& work) {
-  const auto is_mounted = [this](const std::shared_ptr<LayerStream>& stream) {
-    return nullptr != images_.find_if([&](const ImageMount& mount) {
-      const auto& layers = mount.mounted->image().layers();
-      return std::find(layers.begin(), layers.end(), stream) != layers.end();
+  const auto note_damaged = [this](const LayerStream& stream, const std::vector<ByteRange>& bad) {
+    const auto mounts = mounted_images();
+    stale_pages_.note(stream, bad, mounts);
+    return std::ranges::any_of(mounts, [&](const MountedServed& mount) {
+      return std::ranges::any_of(mount.image->layers(), [&](const auto& layer) { return layer.get() == &stream; });
     });
   };
-  return fuse::verify_streams(streams, is_mounted, work);
+  auto result = fuse::verify_streams(streams, note_damaged, work);
+  result.stale = stale_pages_.drop(streams, mounted_images(), work.cancel);
+  return result;
 }
 
 VerifyResult Daemon::verify(const ImageSpec& spec, bool deep, const Work& work) {

@@ -23,6 +23,7 @@
 #include "fuse/daemon/layer_proofs.h"
 #include "fuse/daemon/lease_table.h"
 #include "fuse/daemon/opened_images.h"
+#include "fuse/daemon/stale_pages.h"
 #include "fuse/stream/layer_stream.h"
 
 namespace varve::fuse {
@@ -122,6 +123,7 @@ class Daemon {
   void unmount_name(const HandoverName& name, bool detach);
   std::vector<MountUse> unmount_what_is_free();
   void unmount_everything();
+  std::vector<MountedServed> mounted_images();
   VerifyResult verify_streams(const std::vector<std::shared_ptr<LayerStream>>& streams, const Work& work);
 
   // daemon_takeover.cpp
@@ -150,6 +152,7 @@ class Daemon {
   std::atomic<bool> draining_ = false;
   std::atomic<bool> stopped_ = false;
   ImageTable images_;  // changed under changing_ only
+  StalePages stale_pages_;
   LayerProofs proofs_;
   BackgroundPulls pulls_;
   LeaseTable leases_;  // the last: what ends a lease may end a mount

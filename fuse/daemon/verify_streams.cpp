@@ -7,9 +7,8 @@
 #include "core/index/this_index.h"
 
 namespace varve::fuse {
-namespace {
 
-void fetch_anew(LayerStream& stream, ByteRange range) {
+bool fetch_anew(LayerStream& stream, ByteRange range) {
   std::promise<void> fetched;
   stream.ensure(range, Priority::kReader, [&](std::exception_ptr error) {
     if (error)
@@ -19,13 +18,13 @@ void fetch_anew(LayerStream& stream, ByteRange range) {
   });
   try {
     fetched.get_future().get();
+    return true;
   } catch (const std::exception& error) {
     log::error("verify: a damaged span of a mounted layer could not be fetched anew, the next verify tries again: {}",
                error.what());
+    return false;
   }
 }
-
-}  // namespace
 
 std::optional<Digest> map_of(const StoredLayer& stored, index::LocalIndex& local) {
   if (stored.map) return stored.map;
@@ -33,8 +32,7 @@ std::optional<Digest> map_of(const StoredLayer& stored, index::LocalIndex& local
   return blobs ? std::optional(blobs->map.digest) : std::nullopt;
 }
 
-VerifyResult verify_streams(const std::vector<std::shared_ptr<LayerStream>>& streams,
-                            const std::function<bool(const std::shared_ptr<LayerStream>&)>& is_mounted,
+VerifyResult verify_streams(const std::vector<std::shared_ptr<LayerStream>>& streams, const OnDamaged& on_damaged,
                             const Work& work) {
   for (const auto& stream : streams) work.progress.expect(stream->stats().present_bytes);
   VerifyResult result;
@@ -49,7 +47,7 @@ VerifyResult verify_streams(const std::vector<std::shared_ptr<LayerStream>>& str
                  layer.to_string(), bad.offset, bad.length);
       result.bad.push_back({.layer = layer, .stream_offset = bad.offset, .length = bad.length});
     }
-    if (verified.bad.empty() || !is_mounted(stream)) continue;
+    if (verified.bad.empty() || !on_damaged(*stream, verified.bad)) continue;
     for (const auto& bad : verified.bad) fetch_anew(*stream, bad);
   }
   return result;

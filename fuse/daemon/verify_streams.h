@@ -12,12 +12,17 @@
 
 namespace varve::fuse {
 
-// Re-digests what is here of the layers; what is wrong is dropped, and fetched at once where `is_mounted`: a complete
-// layer may be mounted straight from its store file, where a hole would read as zeros. It is cancelled between
+// Called with spans of a layer that are damaged, before they are fetched anew. True if it is mounted.
+using OnDamaged = std::function<bool(const LayerStream& stream, const std::vector<ByteRange>& bad)>;
+
+// Re-digests what is here of the layers; what is wrong is dropped, and fetched at once where the layer is mounted: a
+// complete one may be mounted straight from its store file, where a hole would read as zeros. It is cancelled between
 // layers.
-VerifyResult verify_streams(const std::vector<std::shared_ptr<LayerStream>>& streams,
-                            const std::function<bool(const std::shared_ptr<LayerStream>&)>& is_mounted,
+VerifyResult verify_streams(const std::vector<std::shared_ptr<LayerStream>>& streams, const OnDamaged& on_damaged,
                             const Work& work);
+
+// Makes a range readable; waits for it. False, with a line in the log, if that fails.
+bool fetch_anew(LayerStream& stream, ByteRange range);
 
 // The map that a folder of the store belongs to. Folders of versions before 0.3 do not name theirs: the one that this
 // machine has made of the layer is taken.

@@ -19,7 +19,7 @@ class VerifyStreamsTest : public LayerStreamTestBase {
   VerifyResult verify(bool mounted) {
     Progress progress;
     auto result = verify_streams(open_stored_streams(*streams_, local_, dir_ / "root"),
-                                 [&](const auto&) { return mounted; }, {progress, CancelFlag()});
+                                 [&](const auto&, const auto&) { return mounted; }, {progress, CancelFlag()});
     EXPECT_EQ(progress.done_bytes(), result.checked_bytes);
     return result;
   }

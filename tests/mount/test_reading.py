@@ -1,5 +1,5 @@
 """Bytes through both mounts while they arrive, from a source that is slow, dead or damaged on disk."""
-import errno, json, os, signal, subprocess, sys, threading, time
+import errno, json, mmap, os, signal, subprocess, sys, threading, time
 from pathlib import Path
 
 from images import Source, noise_image
@@ -193,6 +193,59 @@ def what_is_here_needs_no_source_and_is_verified(work, source, contents, mode):
     varve.__exit__()
 
 
+def what_was_damaged_is_seen_right_again_or_said_to_be_held(work, source, contents, mode):
+    varve, place = fresh(work, source.reference, mode, ["--deadline", "2"])
+    varve.run("pull", "--wait", source.reference, check=True)
+    varve.run("unmount", place, check=True)
+    varve.run("mount", "--mode", mode, source.reference, place, check=True)  # in kernel mode now over the store's own file
+    store_file = max((p for p in (varve.root / "store").rglob("*") if p.is_file()), key=lambda p: p.stat().st_size)
+    large = place / "data/large"
+
+    def damage(at):
+        with open(store_file, "r+b") as opened:
+            opened.seek(at)
+            opened.write(b"damage")
+        with open(large, "rb") as opened:
+            os.posix_fadvise(opened.fileno(), 0, 0, os.POSIX_FADV_DONTNEED)
+
+    def verify(status, bad, stale):
+        done = varve.run("verify", "--json", source.reference)
+        report = json.loads(done.stdout)
+        expect((done.returncode, len(report["bad"]), len(report.get("stale", []))) == (status, bad, stale), f"exit {done.returncode}: {report} {done.stderr.decode()}")
+        return report.get("stale", [])
+    damage(3_000_000)
+    expect(large.read_bytes() != contents["data/large"], "the damage is seen, and in the page cache of the mount")
+    verify(3, 1, 0)
+    expect(large.read_bytes() == contents["data/large"], "what is repaired is seen by the next reader")
+    verify(0, 0, 0)
+    # A page that somebody has mapped stays whatever one does: that is said until it is gone, by later daemons, too.
+    damage(4_000_000)
+    with open(large, "rb") as file:
+        held = mmap.mmap(file.fileno(), 0, prot=mmap.PROT_READ)
+    expect(held[:] != contents["data/large"], "the damage is seen")
+    stale = verify(3, 1, 1)[0]
+    expect(stale["reference"].endswith(f"/{source.reference}") and (stale["file"], stale["files"]) == ("/data/large", 1), f"{stale}")
+    expect(held[:] != contents["data/large"], "the kernel keeps what is mapped")
+    verify(3, 0, 1)
+    varve.run("daemon", "--replace", check=True)
+    said = varve.run("verify", "--store")
+    expect(said.returncode == 3 and f"/{source.reference} (" in said.stdout.decode().partition("mount anew: ")[2], f"{said}")
+    held.close()
+    verify(0, 0, 0)
+    expect(large.read_bytes() == contents["data/large"], "and now it is right")
+    expect(varve.run("verify", "--store").returncode == 0, "and forgotten")
+    # Without a source nothing is repaired, and nothing is believed to be right.
+    damage(5_000_000)
+    expect(large.read_bytes() != contents["data/large"], "the damage is seen")
+    source.failing = True
+    expect(varve.run("verify", source.reference, timeout=200).returncode == 3, "damaged")
+    source.failing = False
+    expect(varve.run("verify", source.reference).returncode in (0, 3), "found once more, or fetched meanwhile")
+    expect(varve.run("verify", source.reference).returncode == 0, "repaired")
+    expect(large.read_bytes() == contents["data/large"], "and right")
+    ended(varve)
+
+
 def a_store_smaller_than_the_image_reads_it_right(work, source, contents, mode):
     limit = 3_000_000
     varve, place = fresh(work, source.reference, mode, ["--store-size", str(limit), "--evict-idle", "0"])
@@ -218,7 +271,7 @@ def main():
     need_root(), need_fuse()
     checks = (random_reads_and_mappings, readers_of_one_cold_file_share_its_download, a_hanging_source_hangs_nobody_else,
               a_pull_that_nobody_waits_for_is_seen, a_dead_source_is_an_error_after_the_deadline, what_is_here_needs_no_source_and_is_verified,
-              a_store_smaller_than_the_image_reads_it_right)
+              what_was_damaged_is_seen_right_again_or_said_to_be_held, a_store_smaller_than_the_image_reads_it_right)
     with work_folder() as work:
         image, contents = noise_image(work / "image")
         Varve(work / "indexer").run("index", image, check=True)
