@@ -20,8 +20,9 @@ class FakeSessions final : public SessionRunner {
     std::string broken;                                  // not "": Python does not start, and says this
   };
   std::map<Digest, Says> of;
-  unsigned count = 0;  // sessions so far
-  Digest last;         // image of the last one
+  unsigned count = 0;                                   // sessions so far
+  Digest last;                                          // image of the last one
+  std::map<Digest, std::vector<std::string>> imported;  // in the order in which they were asked for
 
   ProgramResult run(const Digest& image, const std::vector<std::string>& /*command*/, std::string_view input,
                     std::chrono::seconds /*limit*/) override {
@@ -37,8 +38,10 @@ class FakeSessions final : public SessionRunner {
     };
     if (orders.contains("tasks")) {
       for (std::size_t i = 0; i < orders["tasks"].size(); ++i)
-        for (const std::string name : orders["tasks"][i]["names"])
+        for (const std::string name : orders["tasks"][i]["names"]) {
+          imported[image].push_back(name);
           say({{"task", i}, {"name", name}, {"outcome", "ok"}, {"detail", ""}}, says.imports, name);
+        }
     } else {
       for (std::size_t i = 0; i < orders["programs"].size(); ++i) {
         const auto& order = orders["programs"][i];

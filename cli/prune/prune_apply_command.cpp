@@ -221,9 +221,7 @@ void add_prune_apply_command(CLI::App& prune, Context& context) {
   apply->add_option("--level", arguments->level, "Of compression: 1-19 (3 if not said) for zstd, 1-9 (6) for gzip")
       ->type_name("N");
   apply->add_option("--jobs", arguments->settings.jobs, "Threads that write; 0 means one per core")->type_name("N");
-  apply
-      ->add_option("--import-jobs", arguments->import_jobs,
-                   "Imports at the same time in each image; 0 means half the cores")
+  apply->add_option("--import-jobs", arguments->import_jobs, "Imports at the same time; 0 means one per core")
       ->type_name("N");
   apply->add_option("--import-limit", arguments->import_limit, "Seconds that one import may take")
       ->type_name("S")

@@ -100,8 +100,7 @@ void add_gates_command(CLI::App& parent, Context& context, std::string_view exam
       ->add_option("--usage", arguments->usage,
                    "The usage database whose notebooks are replayed: a file, or postgresql://...")
       ->type_name("DB");
-  check->add_option("--jobs", arguments->jobs, "Imports at the same time in each image; 0 means half the cores")
-      ->type_name("N");
+  check->add_option("--jobs", arguments->jobs, "Imports at the same time; 0 means one per core")->type_name("N");
   check->add_option("--import-limit", arguments->import_limit, "Seconds that one import may take")
       ->type_name("S")
       ->check(CLI::Range(1, 86'400))

@@ -19,7 +19,7 @@ def faithful_copies(varve, images):
     expect(all(gates[name]["asked"] for name in ALWAYS), gates)
     expect(not gates["replay"]["asked"] and not gates["rebuild"]["asked"], "nothing to replay and nothing to rebuild")
     # "caller" failed before as well: had there been a network, it would have waited for its connection.
-    expect("2 of them failed before" in gates["imports"]["detail"], gates["imports"])
+    expect("where 2 failed as well" in gates["imports"]["detail"], gates["imports"])
     status, gates = gates_of(varve, images.old, images.old)
     expect(status == 0, gates)
     text = varve.run("prune", "check", images.old, new, check=True).stdout.decode()

@@ -108,8 +108,7 @@ void judge_cuda(const cuda::Manifest& before, const cuda::Manifest& after, GateR
                 const TimesRule& times = {});
 
 struct ImportOptions {
-  unsigned jobs =
-      0;  // processes at the same time in each session; 0 = half the cores, as both images are asked at once
+  unsigned jobs = 0;                // processes at the same time; 0 = one per core
   std::chrono::seconds limit{120};  // of one name
 };
 
@@ -118,8 +117,8 @@ struct ImportOptions {
 struct ImportAnswers;
 
 // "imports": every name that a distribution that stays can be imported by, in a process of its own: it may not fail in
-// another way than before, nor miss what it found before. What was archived must seem absent to probes, and imports
-// must say how to get it.
+// another way than before, nor miss what it found before. Where the new image does all that is possible the old one is
+// not asked. What was archived must seem absent to probes, and imports must say how to get it.
 void judge_imports(SessionRunner& sessions, const ImagePair& images, const ImportOptions& options,
                    ImportAnswers& answers, GateResult& result);
 

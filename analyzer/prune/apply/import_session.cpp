@@ -2,13 +2,13 @@
 
 #include <algorithm>
 #include <set>
-#include <thread>
 
 #include <fmt/format.h>
 #include <nlohmann/json.hpp>
 
 #include "analyzer/prune/apply/internal/carried_files.h"
 #include "analyzer/prune/apply/session_program.h"
+#include "core/base/parallel.h"
 
 namespace varve::prune {
 namespace {
@@ -87,12 +87,24 @@ std::vector<std::vector<ImportOutcome>> parse_import_outcomes(std::string_view l
   return outcomes;
 }
 
+void keep_answer(AnswersOfImage& answers, const std::string& python, const std::vector<std::string>& names,
+                 std::vector<ImportOutcome> outcomes, const packages::Inventory& old_image) {
+  for (auto& outcome : outcomes) {
+    outcome.loaded = outcome.tried = outcome.files = {};
+    // Names that are drawn at random have no owner.
+    std::erase_if(outcome.missed, [&](const std::string& name) { return old_image.modules.owners(name).empty(); });
+    outcome.missed.shrink_to_fit();
+  }
+  answers[{python, names}] = std::move(outcomes);
+}
+
+namespace {
+
 std::vector<std::vector<ImportOutcome>> import_in_session(SessionRunner& sessions, const Digest& image,
                                                           const std::string& python,
                                                           const std::vector<ImportTask>& tasks,
                                                           const ImportOptions& options) {
-  if (tasks.empty()) return {};
-  const auto jobs = options.jobs != 0 ? options.jobs : std::max(1u, std::thread::hardware_concurrency() / 2);
+  const auto jobs = jobs_or_cores(options.jobs);
   std::size_t names = 0;
   for (const auto& task : tasks) names += task.names.size();
   // Every name may take its time; that all do is no use of anybody's time, but an end all the same.
@@ -101,6 +113,18 @@ std::vector<std::vector<ImportOutcome>> import_in_session(SessionRunner& session
       run_in_python(sessions, image, python, embedded_file(internal::python_files(), "import_names.py"),
                     orders_of(tasks, jobs, options.limit), limit, fmt::format("the imports with /{}", python)),
       tasks);
+}
+
+}  // namespace
+
+void import_in_sessions(SessionRunner& sessions, const Digest& image, const std::string& python,
+                        const std::vector<ImportTask>& tasks, const ImportOptions& options, const TakeOutcomes& take) {
+  for (std::size_t begin = 0; begin < tasks.size(); begin += kImportsAtOnce) {
+    const auto end = std::min(begin + kImportsAtOnce, tasks.size());
+    auto outcomes = import_in_session(
+        sessions, image, python, {tasks.begin() + std::ptrdiff_t(begin), tasks.begin() + std::ptrdiff_t(end)}, options);
+    for (std::size_t i = begin; i < end; ++i) take(i, std::move(outcomes[i - begin]));
+  }
 }
 
 }  // namespace varve::prune

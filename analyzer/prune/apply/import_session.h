@@ -2,6 +2,7 @@
 // Imports names in an image's own Python, each task in a process of its own: python/import_names.py, run by a session.
 #include <chrono>
 #include <cstddef>
+#include <functional>
 #include <map>
 #include <string>
 #include <string_view>
@@ -49,13 +50,18 @@ using AnswersOfImage = std::map<std::pair<std::string, std::vector<std::string>>
 struct ImportAnswers {
   AnswersOfImage before, after;
 };
+// Keeps what the gates compare, which is little of what was said: how each import ended, and the modules that it missed
+// and that the old image might have had. `old_image`: its inventory.
+void keep_answer(AnswersOfImage& answers, const std::string& python, const std::vector<std::string>& names,
+                 std::vector<ImportOutcome> outcomes, const packages::Inventory& old_image);
 
-// One vector for each task, one outcome for each of its names. Throws CouldNotRun if the session or its Python did not
-// do its work, and what the runner throws.
-std::vector<std::vector<ImportOutcome>> import_in_session(SessionRunner& sessions, const Digest& image,
-                                                          const std::string& python,
-                                                          const std::vector<ImportTask>& tasks,
-                                                          const ImportOptions& options);
+inline constexpr std::size_t kImportsAtOnce = 40;  // tasks of one session: what it says is held till it ends
+
+// `take` gets the outcomes of each task, one for each of its names, in the order of the tasks. Throws CouldNotRun if a
+// session or its Python did not do its work, and what the runner and `take` throw.
+using TakeOutcomes = std::function<void(std::size_t task, std::vector<ImportOutcome>&& outcomes)>;
+void import_in_sessions(SessionRunner& sessions, const Digest& image, const std::string& python,
+                        const std::vector<ImportTask>& tasks, const ImportOptions& options, const TakeOutcomes& take);
 
 // What the program printed, for these tasks. The image has a hand in it, so nothing is believed. Throws CorruptData
 // naming the line.

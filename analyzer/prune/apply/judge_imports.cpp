@@ -1,6 +1,5 @@
 // The gates "imports" and "replay": what Python itself says, in sessions on both images.
 #include <algorithm>
-#include <future>
 #include <iterator>
 #include <map>
 #include <set>
@@ -22,27 +21,36 @@ struct ImportPlace {
   std::vector<ImportTask> archived;  // of the new one
 };
 
-// Asks one image for what it has not answered yet. A time limit is no answer.
-void ask(SessionRunner& sessions, const Digest& image, const std::string& python, const std::vector<ImportTask>& tasks,
-         const ImportOptions& options, AnswersOfImage& answers) {
-  std::vector<ImportTask> open;
-  for (const auto& task : tasks)
-    if (!answers.contains({python, task.names})) open.push_back(task);
-  auto outcomes = import_in_session(sessions, image, python, open, options);
-  for (std::size_t i = 0; i < open.size(); ++i) answers[{python, open[i].names}] = std::move(outcomes[i]);
-}
+// The Pythons of both images, and what they have said in this run.
+class Pythons {
+ public:
+  Pythons(SessionRunner& sessions, const ImagePair& images, ImportAnswers& answers)
+      : sessions_(sessions), images_(images), answers_(answers) {}
 
-// Both images at once: they wait for different bytes. What one throws is thrown when both have ended.
-void ask_both(SessionRunner& sessions, const ImagePair& images, const std::string& python,
-              const std::vector<ImportTask>& before, const std::vector<ImportTask>& after, const ImportOptions& options,
-              ImportAnswers& answers) {
-  auto old_side = std::async(
-      std::launch::async, [&] { ask(sessions, images.before.image.value(), python, before, options, answers.before); });
-  auto new_side = std::async(std::launch::async,
-                             [&] { ask(sessions, images.after.image.value(), python, after, options, answers.after); });
-  old_side.wait(), new_side.wait();
-  old_side.get(), new_side.get();
-}
+  // For what they have not answered yet.
+  void ask_old(const std::string& python, const std::vector<ImportTask>& tasks, const ImportOptions& options) {
+    ask(images_.before, python, tasks, options, answers_.before);
+  }
+  void ask_new(const std::string& python, const std::vector<ImportTask>& tasks, const ImportOptions& options) {
+    ask(images_.after, python, tasks, options, answers_.after);
+  }
+
+ private:
+  void ask(const packages::Inventory& image, const std::string& python, const std::vector<ImportTask>& tasks,
+           const ImportOptions& options, AnswersOfImage& answers) {
+    std::vector<ImportTask> open;
+    for (const auto& task : tasks)
+      if (!answers.contains({python, task.names})) open.push_back(task);
+    import_in_sessions(sessions_, image.image.value(), python, open, options,
+                       [&](std::size_t task, std::vector<ImportOutcome>&& outcomes) {
+                         keep_answer(answers, python, open[task].names, std::move(outcomes), images_.before);
+                       });
+  }
+
+  SessionRunner& sessions_;
+  const ImagePair& images_;
+  ImportAnswers& answers_;
+};
 
 bool was_limited(const std::vector<ImportOutcome>& outcomes) {
   return std::ranges::any_of(outcomes, [](const ImportOutcome& one) { return one.outcome == "time limit"; });
@@ -54,14 +62,16 @@ bool is_worse(const ImportOutcome& before, const ImportOutcome& after) {
 }
 
 // Modules that the import looked for, that nobody has now and somebody had before.
-std::vector<std::string> newly_missed(const packages::Inventory& inventory, const ImportOutcome& before,
-                                      const ImportOutcome& after) {
+std::vector<std::string> newly_missed(const ImportOutcome& before, const ImportOutcome& after) {
   std::vector<std::string> names;
-  for (const auto& name : after.missed) {
-    if (std::ranges::binary_search(before.missed, name)) continue;
-    if (!inventory.modules.owners(name).empty()) names.push_back(name);  // names that are drawn at random have no owner
-  }
+  for (const auto& name : after.missed)
+    if (!std::ranges::binary_search(before.missed, name)) names.push_back(name);
   return names;
+}
+
+// Whatever the old image did, the new one does no worse.
+bool does_all(const std::vector<ImportOutcome>& after) {
+  return std::ranges::all_of(after, [](const ImportOutcome& one) { return one.outcome == "ok" && one.missed.empty(); });
 }
 
 std::string describe(const ImportOutcome& outcome) {
@@ -70,33 +80,33 @@ std::string describe(const ImportOutcome& outcome) {
 
 // What one image's outcomes say against the other's. A first difference may be the machine's (a limit on a busy day),
 // so where they differ the new image is asked once more by the caller.
-std::vector<std::string> differences(const ImagePair& images, const ImportOutcome& before, const ImportOutcome& after) {
+std::vector<std::string> differences(const ImportOutcome& before, const ImportOutcome& after) {
   std::vector<std::string> found;
   if (is_worse(before, after))
     found.push_back(fmt::format("import {}: {}; before: {}", after.name, describe(after), describe(before)));
-  if (const auto missed = newly_missed(images.before, before, after); !missed.empty())
+  if (const auto missed = newly_missed(before, after); !missed.empty())
     found.push_back(fmt::format("import {}: it looks for {}, which the new image does not have", after.name,
                                 fmt::join(missed, ", ")));
   return found;
 }
 
 struct Tally {
-  std::size_t names = 0, failed_before = 0, limited = 0;
+  std::size_t names = 0, asked_before = 0, failed_before = 0, limited = 0;
 };
 
-std::vector<std::string> differences(const ImagePair& images, const std::vector<ImportOutcome>& before,
+std::vector<std::string> differences(const std::vector<ImportOutcome>& before,
                                      const std::vector<ImportOutcome>& after) {
   std::vector<std::string> found;
   for (std::size_t i = 0; i < before.size(); ++i) {
-    auto more = differences(images, before[i], after[i]);
+    auto more = differences(before[i], after[i]);
     found.insert(found.end(), std::make_move_iterator(more.begin()), std::make_move_iterator(more.end()));
   }
   return found;
 }
 
 // Asks the new image once more, alone and with patience; the old one only for what it was not given the time for.
-void ask_again(SessionRunner& sessions, const ImagePair& images, const std::string& python,
-               const std::vector<ImportTask>& tasks, const ImportOptions& options, ImportAnswers& answers) {
+void ask_again(Pythons& pythons, const std::string& python, const std::vector<ImportTask>& tasks,
+               const ImportOptions& options, ImportAnswers& answers) {
   auto patient = options;
   patient.jobs = 1;
   patient.limit *= 2;
@@ -106,38 +116,41 @@ void ask_again(SessionRunner& sessions, const ImagePair& images, const std::stri
     if (was_limited(answers.before.at({python, task.names}))) limited.push_back(task);
   }
   for (const auto& task : limited) answers.before.erase({python, task.names});
-  ask_both(sessions, images, python, limited, tasks, patient, answers);
-}
-
-// What was missed has been compared, and is most of what the answers hold.
-void forget_missed(AnswersOfImage& answers) {
-  for (auto& [key, outcomes] : answers)
-    for (auto& outcome : outcomes) outcome.missed = {};
+  pythons.ask_new(python, tasks, patient);
+  pythons.ask_old(python, limited, patient);
 }
 
 // Findings of all tasks; those that differ are asked a second time before they count.
-void compare_tasks(SessionRunner& sessions, const ImagePair& images, const ImportPlace& place,
-                   const std::vector<std::string>& what, const ImportOptions& options, ImportAnswers& answers,
-                   GateResult& result, Tally& tally) {
-  auto after_tasks = place.tasks;
-  after_tasks.insert(after_tasks.end(), place.archived.begin(), place.archived.end());
-  ask_both(sessions, images, place.python, place.tasks, after_tasks, options, answers);
+void compare_tasks(Pythons& pythons, const ImportPlace& place, const std::vector<std::string>& what,
+                   const ImportOptions& options, ImportAnswers& answers, GateResult& result, Tally& tally) {
   const auto before_of = [&](const ImportTask& task) -> const auto& {
     return answers.before.at({place.python, task.names});
   };
   const auto after_of = [&](const ImportTask& task) -> const auto& {
     return answers.after.at({place.python, task.names});
   };
+  auto after_tasks = place.tasks;
+  after_tasks.insert(after_tasks.end(), place.archived.begin(), place.archived.end());
+  pythons.ask_new(place.python, after_tasks, options);
+  std::vector<std::size_t> in_question;
+  std::vector<ImportTask> before_tasks;
+  for (std::size_t i = 0; i < place.tasks.size(); ++i) {
+    tally.names += place.tasks[i].names.size();
+    if (does_all(after_of(place.tasks[i]))) continue;
+    in_question.push_back(i);
+    before_tasks.push_back(place.tasks[i]);
+  }
+  pythons.ask_old(place.python, before_tasks, options);
   std::vector<ImportTask> again;
   std::vector<std::string> what_again;
-  for (std::size_t i = 0; i < place.tasks.size(); ++i) {
+  for (const auto i : in_question) {
     const auto& before = before_of(place.tasks[i]);
     for (const auto& outcome : before) {
-      ++tally.names;
+      ++tally.asked_before;
       if (outcome.outcome != "ok") ++tally.failed_before;
       if (outcome.outcome == "time limit") ++tally.limited;
     }
-    if (differences(images, before, after_of(place.tasks[i])).empty()) continue;
+    if (differences(before, after_of(place.tasks[i])).empty()) continue;
     again.push_back(place.tasks[i]);
     what_again.push_back(what[i]);
   }
@@ -147,19 +160,18 @@ void compare_tasks(SessionRunner& sessions, const ImagePair& images, const Impor
         result.findings.push_back(fmt::format("archived {}: {}, where an ImportError should say how to get it",
                                               outcome.name, describe(outcome)));
   }
-  if (!again.empty()) ask_again(sessions, images, place.python, again, options, answers);
+  if (!again.empty()) ask_again(pythons, place.python, again, options, answers);
   for (std::size_t i = 0; i < again.size(); ++i) {
-    for (const auto& difference : differences(images, before_of(again[i]), after_of(again[i])))
+    for (const auto& difference : differences(before_of(again[i]), after_of(again[i])))
       if (result.findings.size() < kMaxFindings)
         result.findings.push_back(what_again[i].empty() ? difference
                                                         : fmt::format("{}: {}", what_again[i], difference));
   }
-  forget_missed(answers.before), forget_missed(answers.after);
 }
 
 std::string tally_text(const Tally& tally) {
-  auto text = fmt::format("{} names imported in both images, {} of them failed before as well", tally.names,
-                          tally.failed_before);
+  auto text = fmt::format("{} names imported in the new image, {} of them in the old one too, where {} failed as well",
+                          tally.names, tally.asked_before, tally.failed_before);
   if (tally.limited != 0) text += fmt::format(" ({} at the time limit)", tally.limited);
   return text;
 }
@@ -169,6 +181,7 @@ std::string tally_text(const Tally& tally) {
 void judge_imports(SessionRunner& sessions, const ImagePair& images, const ImportOptions& options,
                    ImportAnswers& answers, GateResult& result) {
   const auto gone = archived_distributions(images.plan, images.before);
+  Pythons asked(sessions, images, answers);
   Tally tally;
   std::size_t archived = 0;
   std::set<std::uint32_t> placed;
@@ -189,8 +202,7 @@ void judge_imports(SessionRunner& sessions, const ImagePair& images, const Impor
     if (place.tasks.empty() && place.archived.empty()) continue;
     archived += place.archived.size();
     pythons.push_back("/" + place.python);
-    compare_tasks(sessions, images, place, std::vector<std::string>(place.tasks.size()), options, answers, result,
-                  tally);
+    compare_tasks(asked, place, std::vector<std::string>(place.tasks.size()), options, answers, result, tally);
   }
   std::size_t unseen = 0;
   for (std::uint32_t i = 0; i < images.before.distributions.size(); ++i)
@@ -251,7 +263,8 @@ void judge_replay(SessionRunner& sessions, const ImagePair& images, const Import
     what.push_back(set->example);
   }
   Tally tally;
-  if (!place.tasks.empty()) compare_tasks(sessions, images, place, what, options, answers, result, tally);
+  Pythons asked(sessions, images, answers);
+  if (!place.tasks.empty()) compare_tasks(asked, place, what, options, answers, result, tally);
   result.detail = fmt::format("{} notebooks with {} different sets of imports, the {} largest run: {}", sets.covered,
                               distinct.size(), chosen.size(), tally_text(tally));
   if (sets.covered < sets.notebooks)

@@ -26,7 +26,7 @@ std::vector<Gate> gates_of(const ImageView& before, const ImageView& after, Sess
                        judge_proof(*request.proof, before.cuda_manifest(), after.cuda_manifest(), result);
                      }});
   gates.push_back({"pins", request.pins});
-  if (request.more) std::ranges::move(request.more(images, after), std::back_inserter(gates));
+  if (request.more) std::ranges::move(request.more(images, after, answers), std::back_inserter(gates));
   gates.push_back({"imports", [&, images](GateResult& result) {
                      judge_imports(sessions, images, request.imports, answers, result);
                    }});

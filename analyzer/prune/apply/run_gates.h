@@ -21,8 +21,10 @@ struct Gate {
   GateJudge judge;
   std::string why_not = {};  // not empty: it is not asked
 };
-// Gates of others on the two images, in the order in which they are asked; what they are given outlives them.
-using MoreGates = std::function<std::vector<Gate>(const ImagePair& images, const ImageView& after)>;
+// Gates of others on the two images, in the order in which they are asked; what they are given outlives them. What they
+// import they leave in the answers.
+using MoreGates =
+    std::function<std::vector<Gate>(const ImagePair& images, const ImageView& after, ImportAnswers& answers)>;
 
 struct GateRequest {
   const Plan* plan = nullptr;

@@ -6,14 +6,26 @@
 #include "analyzer/prune/apply/import_session.h"
 #include "analyzer/prune/probe/probe_gates.h"
 #include "core/base/image_path.h"
-#include "core/base/parallel.h"
 #include "core/index/merge/mark_cold.h"
 
 namespace varve::prune {
 namespace {
 
 constexpr std::size_t kMaxColdFindings = 1000;
-constexpr std::size_t kImportsAtOnce = 40;
+
+void look_at_files(const ImportOutcome& import, const std::function<bool(std::string_view path)>& is_cold,
+                   GateResult& result) {
+  std::size_t count = 0;
+  std::string first;
+  for (const auto& file : import.files) {
+    const auto path = without_leading_slashes(file);
+    if (is_cold(path) && count++ == 0) first = path;
+  }
+  if (count == 0 || result.findings.size() >= kMaxColdFindings) return;
+  result.findings.push_back(fmt::format("import {}: it reads {} that {} cold, {} {}", import.name,
+                                        count == 1 ? "a file" : fmt::format("{} files", count),
+                                        count == 1 ? "is" : "are", count == 1 ? "namely" : "the first is", first));
+}
 
 }  // namespace
 
@@ -42,33 +54,14 @@ void judge_cold_reads(const ProbedPair& pair, const index::ColdRanges& cold,
     for (const auto i : of_python.distributions)
       if (is_near(i)) wanted.insert(after.distributions[i].imports.begin(), after.distributions[i].imports.end());
     std::vector<ImportTask> tasks;
-    const auto run = [&] {
+    for (const auto& name : wanted) tasks.push_back({.names = {name}, .archived = false, .spy = true});
+    names += tasks.size();
+    const auto take = [&](std::size_t task, std::vector<ImportOutcome>&& outcomes) {
       pair.cancel.throw_if_cancelled();
-      auto options = pair.options.imports;
-      options.jobs = jobs_or_cores(options.jobs);
-      const auto outcomes = import_in_session(pair.sessions, after.image.value(), of_python.python, tasks, options);
-      for (const auto& outcome : outcomes) {
-        const auto& one = outcome.front();
-        std::size_t count = 0;
-        std::string first;
-        for (const auto& file : one.files) {
-          const auto path = without_leading_slashes(file);
-          if (is_cold(path) && count++ == 0) first = path;
-        }
-        if (count != 0 && result.findings.size() < kMaxColdFindings)
-          result.findings.push_back(fmt::format("import {}: it reads {} that {} cold, {} {}", one.name,
-                                                count == 1 ? "a file" : fmt::format("{} files", count),
-                                                count == 1 ? "is" : "are", count == 1 ? "namely" : "the first is",
-                                                first));
-      }
-      tasks.clear();
+      look_at_files(outcomes.front(), is_cold, result);
+      keep_answer(pair.answers.after, of_python.python, tasks[task].names, std::move(outcomes), pair.images.before);
     };
-    for (const auto& name : wanted) {
-      ++names;
-      tasks.push_back({.names = {name}, .archived = false, .spy = true});
-      if (tasks.size() == kImportsAtOnce) run();
-    }
-    if (!tasks.empty()) run();
+    import_in_sessions(pair.sessions, after.image.value(), of_python.python, tasks, pair.options.imports, take);
   }
   result.detail = fmt::format("{} names of what is kept near imported; {} files have cold bytes", names, shares.size());
 }

@@ -9,7 +9,8 @@ namespace varve::prune {
 
 MoreGates probe_gates(SessionRunner& sessions, const usage::Probe* before, const std::set<std::string>& named,
                       const ImportOptions& imports, const CancelFlag& cancel) {
-  return [&sessions, before, &named, imports, &cancel](const ImagePair& images, const ImageView& after) {
+  return [&sessions, before, &named, imports, &cancel](const ImagePair& images, const ImageView& after,
+                                                       ImportAnswers& answers) {
     std::vector<Gate> gates;
     if (before == nullptr) {
       for (const auto* name : {"starts", "listed", "scripts", "cold"})
@@ -30,6 +31,7 @@ MoreGates probe_gates(SessionRunner& sessions, const usage::Probe* before, const
                                 return **found;
                               },
                           .options = options,
+                          .answers = answers,
                           .cancel = cancel};
     gates.push_back({"starts", [pair](GateResult& result) { judge_starts(pair, result); }});
     gates.push_back({"listed", [pair](GateResult& result) { judge_listed(pair, result); }});

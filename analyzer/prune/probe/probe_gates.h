@@ -20,6 +20,7 @@ struct ProbedPair {
   const index::FileSource& after;
   std::function<std::vector<ProbeTarget>()> targets;  // probe_targets() of the new image: each gate asks for them
   ProbeOptions options;
+  ImportAnswers& answers;  // what "cold" imports the gate "imports" has no need to
   const CancelFlag& cancel;
 };
 

@@ -4,6 +4,7 @@
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
 
+#include "analyzer/prune/apply/import_session.h"
 #include "testing/fake_sessions.h"
 #include "testing/packages_image.h"
 
@@ -75,6 +76,7 @@ class ProbeGates : public testing::Test {
                           .after = after_.files.files,
                           .targets = [&] { return probe_targets(after_.files.files, after_.inventory, config_); },
                           .options = {},
+                          .answers = answers_,
                           .cancel = cancel};
     return run_gate("starts", {}, [&](GateResult& result) { judge(pair, result); });
   }
@@ -83,6 +85,7 @@ class ProbeGates : public testing::Test {
   oci::ImageConfig config_;
   FakeSessions sessions_;
   std::optional<usage::Probe> probe_;
+  ImportAnswers answers_;
   const Plan* plan_ = nullptr;
 };
 
@@ -200,6 +203,17 @@ TEST_F(ColdReads, OfAnImportThatIsKeptNearFail) {
                                 {"files", {"/" + kSite + "/far/__init__.py", "/" + kSite + "/far/big.so"}}};
   EXPECT_THAT(read().findings,
               ElementsAre("import near: it reads a file that is cold, namely " + kSite + "/far/big.so"));
+}
+
+TEST_F(ColdReads, LeaveTheirAnswersToTheGateImports) {
+  new_says().imports["near"] = {{"files", {"/" + kSite + "/near/__init__.py"}}};
+  EXPECT_TRUE(read().ok);
+  sessions_.imported.clear();
+  const ImagePair images{before_.inventory, after_.inventory, plan_};
+  EXPECT_TRUE(
+      run_gate("imports", {}, [&](GateResult& result) { judge_imports(sessions_, images, {}, answers_, result); }).ok);
+  EXPECT_THAT(sessions_.imported[digest_of("new")], ElementsAre("far"));
+  EXPECT_THAT(sessions_.imported[digest_of("old")], IsEmpty());
 }
 
 TEST_F(ColdReads, OfWhatIsColdItselfAreAsTheyShouldBe) {

@@ -97,15 +97,16 @@ class Prober {
       group.targets[at].push_back(i);
     }
     for (auto begin = groups.begin(); begin != groups.end();) {
-      auto end = begin;
+      const auto& python = begin->first.first;
       std::vector<ImportTask> tasks;
-      for (; end != groups.end() && tasks.size() < kAtOnce && end->first.first == begin->first.first; ++end)
-        tasks.push_back(end->second.task);
-      auto options = options_.imports;
-      options.jobs = jobs_or_cores(options.jobs);
-      const auto outcomes = import_in_session(sessions_, image(), begin->first.first, tasks, options);
-      std::size_t number = 0;
-      for (; begin != end; ++begin) take_imports(begin->second, outcomes[number++]);
+      std::vector<const ImportGroup*> of;
+      for (; begin != groups.end() && begin->first.first == python; ++begin) {
+        tasks.push_back(begin->second.task);
+        of.push_back(&begin->second);
+      }
+      import_in_sessions(
+          sessions_, image(), python, tasks, options_.imports,
+          [&](std::size_t task, std::vector<ImportOutcome>&& outcomes) { take_imports(*of[task], outcomes); });
     }
   }
 
