@@ -1,6 +1,7 @@
 #pragma once
 // For tests: sessions in which the import program and the starting program of probes say what a test told them to.
 #include <map>
+#include <mutex>
 #include <string>
 #include <vector>
 
@@ -22,10 +23,11 @@ class FakeSessions final : public SessionRunner {
   std::map<Digest, Says> of;
   unsigned count = 0;                                   // sessions so far
   Digest last;                                          // image of the last one
-  std::map<Digest, std::vector<std::string>> imported;  // in the order in which they were asked for
+  std::map<Digest, std::vector<std::string>> imported;  // of one session in its order
 
   ProgramResult run(const Digest& image, const std::vector<std::string>& /*command*/, std::string_view input,
                     std::chrono::seconds /*limit*/) override {
+    const std::lock_guard lock(mutex_);
     last = image;
     ++count;
     const auto& says = of[image];
@@ -53,6 +55,9 @@ class FakeSessions final : public SessionRunner {
     }
     return {.exit_status = 0, .timed_out = false, .out = out + "{\"done\":true}\n", .err = ""};
   }
+
+ private:
+  std::mutex mutex_;
 };
 
 }  // namespace varve::prune::test

@@ -2,6 +2,7 @@
 // What an image's things do when each is started alone, in a session without network: found out once per image by
 // `varve prune probe` and kept in the usage database. docs/formats/usage-database.md.
 #include <cstdint>
+#include <optional>
 #include <string>
 #include <string_view>
 #include <vector>
@@ -34,6 +35,9 @@ struct ProbedItem {
   // while it ran, nothing was said yet), "no reply".
   std::string outcome;
   std::string detail;  // the exception's words; of kPython all of its standard error. At most kMaxProbeDetail bytes
+  // Of kImport: modules that it looked for and nobody had, though something of their name is installed; ascending. What
+  // the gate "imports" compares. Absent: not known.
+  std::optional<std::vector<std::string>> missed = {};
   bool operator==(const ProbedItem&) const = default;
 };
 inline constexpr std::size_t kMaxProbeDetail = 4096;

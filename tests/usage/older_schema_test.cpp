@@ -211,6 +211,7 @@ TEST_P(OlderSchema, OfVersion3SaysOfGoneSessionsWhatCanBeSaid) {
   database_->age_out({.raw_days = 30, .aggregate_days = 800}, day("2026-11-21"));
   const auto sql = open_sql(where_, usage_kind());
   sql->run("ALTER TABLE daily_use DROP COLUMN files_only");
+  sql->run("ALTER TABLE probe_item DROP COLUMN missed");
   sql->run("UPDATE setting SET value = '3' WHERE name = 'schema'");
   // As if two more had loaded it whose files nobody watched.
   sql->run("UPDATE daily_use SET sessions = sessions + 2 WHERE day < " + std::to_string(day("2026-11-01")));

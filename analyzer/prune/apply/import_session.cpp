@@ -8,6 +8,7 @@
 
 #include "analyzer/prune/apply/internal/carried_files.h"
 #include "analyzer/prune/apply/session_program.h"
+#include "core/base/ordered_pool.h"
 #include "core/base/parallel.h"
 
 namespace varve::prune {
@@ -87,13 +88,18 @@ std::vector<std::vector<ImportOutcome>> parse_import_outcomes(std::string_view l
   return outcomes;
 }
 
+bool is_of_distribution(const packages::Inventory& inventory, const std::string& module) {
+  return !inventory.modules.owners(module).empty();
+}
+
 void keep_answer(AnswersOfImage& answers, const std::string& python, const std::vector<std::string>& names,
                  std::vector<ImportOutcome> outcomes, const packages::Inventory& old_image) {
   for (auto& outcome : outcomes) {
     outcome.loaded = outcome.tried = outcome.files = {};
     // Names that are drawn at random have no owner.
-    std::erase_if(outcome.missed, [&](const std::string& name) { return old_image.modules.owners(name).empty(); });
+    std::erase_if(outcome.missed, [&](const std::string& name) { return !is_of_distribution(old_image, name); });
     outcome.missed.shrink_to_fit();
+    std::ranges::sort(outcome.missed);
   }
   answers[{python, names}] = std::move(outcomes);
 }
@@ -104,14 +110,13 @@ std::vector<std::vector<ImportOutcome>> import_in_session(SessionRunner& session
                                                           const std::string& python,
                                                           const std::vector<ImportTask>& tasks,
                                                           const ImportOptions& options) {
-  const auto jobs = jobs_or_cores(options.jobs);
   std::size_t names = 0;
   for (const auto& task : tasks) names += task.names.size();
   // Every name may take its time; that all do is no use of anybody's time, but an end all the same.
-  const auto limit = options.limit * std::int64_t(names / jobs + 2) + std::chrono::seconds(120);
+  const auto limit = options.limit * std::int64_t(names + 2) + std::chrono::seconds(120);
   return parse_import_outcomes(
       run_in_python(sessions, image, python, embedded_file(internal::python_files(), "import_names.py"),
-                    orders_of(tasks, jobs, options.limit), limit, fmt::format("the imports with /{}", python)),
+                    orders_of(tasks, 1, options.limit), limit, fmt::format("the imports with /{}", python)),
       tasks);
 }
 
@@ -119,12 +124,20 @@ std::vector<std::vector<ImportOutcome>> import_in_session(SessionRunner& session
 
 void import_in_sessions(SessionRunner& sessions, const Digest& image, const std::string& python,
                         const std::vector<ImportTask>& tasks, const ImportOptions& options, const TakeOutcomes& take) {
-  for (std::size_t begin = 0; begin < tasks.size(); begin += kImportsAtOnce) {
-    const auto end = std::min(begin + kImportsAtOnce, tasks.size());
-    auto outcomes = import_in_session(
-        sessions, image, python, {tasks.begin() + std::ptrdiff_t(begin), tasks.begin() + std::ptrdiff_t(end)}, options);
-    for (std::size_t i = begin; i < end; ++i) take(i, std::move(outcomes[i - begin]));
+  using Outcomes = std::vector<std::vector<ImportOutcome>>;
+  const auto jobs = jobs_or_cores(options.jobs);
+  std::size_t taken = 0;
+  const auto deliver = [&](Outcomes&& outcomes) {
+    for (auto& one : outcomes) take(taken++, std::move(one));
+  };
+  OrderedPool<std::vector<ImportTask>, Outcomes> pool(jobs, 2 * jobs, [&] {
+    return [&](std::vector<ImportTask>&& some) { return import_in_session(sessions, image, python, some, options); };
+  });
+  for (std::size_t begin = 0; begin < tasks.size(); begin += kImportsOfSession) {
+    const auto end = std::min(begin + kImportsOfSession, tasks.size());
+    pool.add({tasks.begin() + std::ptrdiff_t(begin), tasks.begin() + std::ptrdiff_t(end)}, deliver);
   }
+  pool.drain(deliver);
 }
 
 }  // namespace varve::prune

@@ -49,16 +49,23 @@ bool is_python_distribution(const packages::Distribution& distribution);
 using AnswersOfImage = std::map<std::pair<std::string, std::vector<std::string>>, std::vector<ImportOutcome>>;
 struct ImportAnswers {
   AnswersOfImage before, after;
+  // By name, what the import missed in the old image when it was probed: the old image need not say again what is
+  // there. Of names that one Python alone imports.
+  std::map<std::string, std::vector<std::string>> missed_in_probe;
 };
+// Of `inventory`, or of something below its name.
+bool is_of_distribution(const packages::Inventory& inventory, const std::string& module);
 // Keeps what the gates compare, which is little of what was said: how each import ended, and the modules that it missed
 // and that the old image might have had. `old_image`: its inventory.
 void keep_answer(AnswersOfImage& answers, const std::string& python, const std::vector<std::string>& names,
                  std::vector<ImportOutcome> outcomes, const packages::Inventory& old_image);
 
-inline constexpr std::size_t kImportsAtOnce = 40;  // tasks of one session: what it says is held till it ends
+// Of one session, one after the other; what it says is held till it ends. As many sessions as jobs go on at the same
+// time, so that nobody waits for the slowest of forty.
+inline constexpr std::size_t kImportsOfSession = 10;
 
-// `take` gets the outcomes of each task, one for each of its names, in the order of the tasks. Throws CouldNotRun if a
-// session or its Python did not do its work, and what the runner and `take` throw.
+// `take` gets the outcomes of each task, one for each of its names, in the order of the tasks, on the caller's thread.
+// Throws CouldNotRun if a session or its Python did not do its work, and what the runner and `take` throw.
 using TakeOutcomes = std::function<void(std::size_t task, std::vector<ImportOutcome>&& outcomes)>;
 void import_in_sessions(SessionRunner& sessions, const Digest& image, const std::string& python,
                         const std::vector<ImportTask>& tasks, const ImportOptions& options, const TakeOutcomes& take);

@@ -69,9 +69,16 @@ std::vector<std::string> newly_missed(const ImportOutcome& before, const ImportO
   return names;
 }
 
-// Whatever the old image did, the new one does no worse.
-bool does_all(const std::vector<ImportOutcome>& after) {
-  return std::ranges::all_of(after, [](const ImportOutcome& one) { return one.outcome == "ok" && one.missed.empty(); });
+// Whatever the old image does now, the new one does no worse: it misses nothing but what the old one missed when it was
+// probed.
+bool does_all(const ImportTask& task, const ImportAnswers& answers, const std::vector<ImportOutcome>& after) {
+  static const std::vector<std::string> kNothing;
+  const auto probed =
+      task.names.size() == 1 ? answers.missed_in_probe.find(task.names.front()) : answers.missed_in_probe.end();
+  const auto& missed = probed == answers.missed_in_probe.end() ? kNothing : probed->second;
+  return std::ranges::all_of(after, [&](const ImportOutcome& one) {
+    return one.outcome == "ok" && std::ranges::includes(missed, one.missed);
+  });
 }
 
 std::string describe(const ImportOutcome& outcome) {
@@ -136,7 +143,7 @@ void compare_tasks(Pythons& pythons, const ImportPlace& place, const std::vector
   std::vector<ImportTask> before_tasks;
   for (std::size_t i = 0; i < place.tasks.size(); ++i) {
     tally.names += place.tasks[i].names.size();
-    if (does_all(after_of(place.tasks[i]))) continue;
+    if (does_all(place.tasks[i], answers, after_of(place.tasks[i]))) continue;
     in_question.push_back(i);
     before_tasks.push_back(place.tasks[i]);
   }

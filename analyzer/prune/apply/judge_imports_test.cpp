@@ -29,7 +29,8 @@ class JudgeImports : public testing::Test {
   }
   GateResult judged() {
     const ImagePair images{old_, new_};
-    return run_gate("imports", {}, [&](GateResult& result) { judge_imports(sessions_, images, {}, answers_, result); });
+    return run_gate("imports", {},
+                    [&](GateResult& result) { judge_imports(sessions_, images, {.jobs = 1}, answers_, result); });
   }
   GateResult replayed(const std::vector<std::string>& modules) {
     const ImagePair images{old_, new_};
@@ -37,7 +38,7 @@ class JudgeImports : public testing::Test {
     sets.notebooks = sets.covered = 1;
     sets.sets = {{.modules = modules, .example = "one.ipynb", .notebooks = 1}};
     return run_gate("replay", {},
-                    [&](GateResult& result) { judge_replay(sessions_, images, sets, {}, answers_, result); });
+                    [&](GateResult& result) { judge_replay(sessions_, images, sets, {.jobs = 1}, answers_, result); });
   }
   nlohmann::json& old_says(const std::string& name) { return sessions_.of[digest_of("old")].imports[name]; }
   nlohmann::json& new_says(const std::string& name) { return sessions_.of[digest_of("new")].imports[name]; }
@@ -90,6 +91,18 @@ TEST_F(JudgeImports, WhatWasImportedInThisRunIsNotImportedAgainButDifferencesAre
   EXPECT_THAT(asked_of_old(), ElementsAre("plots"));
 }
 
+TEST_F(JudgeImports, WhatTheOldImageMissedInItsProbeIsNoReasonToAskItAgain) {
+  new_says("lab") = {{"missed", {"soup.a", "soup.extra"}}};
+  new_says("plots") = {{"missed", {"soup.extra"}}};
+  answers_.missed_in_probe = {{"lab", {"soup.a", "soup.extra"}}, {"plots", {"soup.other"}}};
+  EXPECT_THAT(judged().findings, ElementsAre(HasSubstr("import plots: it looks for soup.extra")));
+  EXPECT_THAT(asked_of_old(), ElementsAre("plots"));
+
+  answers_.before.clear(), answers_.after.clear();
+  new_says("lab") = {{"outcome", "ImportError"}};
+  EXPECT_THAT(judged().findings, testing::Contains("import lab: ImportError; before: ok"));
+}
+
 TEST_F(JudgeImports, ALimitIsNoAnswerOfEitherImage) {
   new_says("lab") = {{"outcome", "ImportError"}};
   old_says("lab") = {{"outcome", "time limit"}};
@@ -100,20 +113,20 @@ TEST_F(JudgeImports, ALimitIsNoAnswerOfEitherImage) {
   EXPECT_THAT(asked_of_new(), ElementsAre("lab", "plots", "soup", "lab"));
 }
 
-TEST_F(JudgeImports, SessionsHaveSomeFortyTasksAndTheirOutcomesComeInOrder) {
-  std::vector<ImportTask> tasks(2 * kImportsAtOnce + 1);
+TEST_F(JudgeImports, ATaskHasItsOutcomesInTurnHoweverManySessionsAreAskedAtOnce) {
+  std::vector<ImportTask> tasks(4 * kImportsOfSession + 1);
   for (std::size_t i = 0; i < tasks.size(); ++i) tasks[i].names = {fmt::format("m{}", i)};
   std::vector<std::string> taken;
-  import_in_sessions(sessions_, digest_of("new"), "usr/bin/python3", tasks, {},
+  import_in_sessions(sessions_, digest_of("new"), "usr/bin/python3", tasks, {.jobs = 3},
                      [&](std::size_t task, std::vector<ImportOutcome>&& outcomes) {
                        EXPECT_EQ(outcomes.at(0).name, tasks.at(task).names[0]);
                        taken.push_back(outcomes[0].name);
                      });
-  EXPECT_EQ(sessions_.count, 3U);
-  EXPECT_EQ(taken, asked_of_new());
+  EXPECT_EQ(sessions_.count, 5U);
+  EXPECT_THAT(taken, testing::UnorderedElementsAreArray(asked_of_new()));
   EXPECT_EQ(taken.size(), tasks.size());
   import_in_sessions(sessions_, digest_of("new"), "usr/bin/python3", {}, {}, {});
-  EXPECT_EQ(sessions_.count, 3U);
+  EXPECT_EQ(sessions_.count, 5U);
 }
 
 }  // namespace

@@ -1,11 +1,24 @@
 #include "analyzer/prune/probe/probe_gates.h"
 
+#include <algorithm>
 #include <memory>
 #include <optional>
+#include <utility>
 
+#include "analyzer/prune/apply/import_session.h"
 #include "core/index/local_index.h"
 
 namespace varve::prune {
+
+void take_missed(const usage::Probe& probe, const packages::Inventory& before, ImportAnswers& answers) {
+  if (probe.image != before.image || distributions_by_python(before).size() != 1) return;
+  for (const auto& item : probe.items) {
+    if (item.kind != usage::ProbedKind::kImport || !item.missed) continue;
+    auto missed = *item.missed;
+    std::ranges::sort(missed);
+    answers.missed_in_probe.emplace(item.name, std::move(missed));
+  }
+}
 
 MoreGates probe_gates(SessionRunner& sessions, const usage::Probe* before, const std::set<std::string>& named,
                       const ImportOptions& imports, const CancelFlag& cancel) {
@@ -20,6 +33,7 @@ MoreGates probe_gates(SessionRunner& sessions, const usage::Probe* before, const
     ProbeOptions options;
     options.imports = imports;
     options.programs.jobs = imports.jobs;
+    take_missed(*before, images.before, answers);
     const auto& opened = after.opened();
     const ProbedPair pair{.sessions = sessions,
                           .images = images,

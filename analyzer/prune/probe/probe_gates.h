@@ -40,6 +40,10 @@ void judge_scripts(const ProbedPair& pair, const std::set<std::string>& named, G
 void judge_cold_reads(const ProbedPair& pair, const index::ColdRanges& cold,
                       const std::vector<std::shared_ptr<const index::LayerMap>>& maps, GateResult& result);
 
+// What imports missed when the old image was probed, for the gate "imports". Items do not tell Pythons apart: nothing
+// is taken where several have distributions.
+void take_missed(const usage::Probe& probe, const packages::Inventory& before, ImportAnswers& answers);
+
 // All of them, as run_gates() takes them. `before`: the old image's probe; null: nobody made one, and none is asked.
 // What is given must outlive the gates.
 MoreGates probe_gates(SessionRunner& sessions, const usage::Probe* before, const std::set<std::string>& named,

@@ -165,6 +165,23 @@ TEST_F(ProbeGates, AProbeOfAnotherImageJudgesNothing) {
   EXPECT_THAT(judged(judge_starts).detail, HasSubstr("could not run: the probe is of sha256:"));
 }
 
+TEST_F(ProbeGates, WhatImportsMissedIsKnownOfTheProbeOfTheOldImage) {
+  add_plug(after_.files);
+  old_says().imports["near"] = new_says().imports["near"] = {{"missed", {"far.extra", "nobody"}}};
+  EXPECT_TRUE(judged(judge_starts).ok);
+  take_missed(*probe_, after_.inventory, answers_);
+  EXPECT_THAT(answers_.missed_in_probe, IsEmpty()) << "it is no probe of that image";
+  take_missed(*probe_, before_.inventory, answers_);
+  EXPECT_THAT(answers_.missed_in_probe.at("near"), ElementsAre("far.extra"));
+  EXPECT_THAT(answers_.missed_in_probe.at("far"), IsEmpty());
+  sessions_.imported.clear();
+  const ImagePair images{before_.inventory, after_.inventory, plan_};
+  GateResult result;
+  judge_imports(sessions_, images, {}, answers_, result);
+  EXPECT_THAT(result.findings, IsEmpty());
+  EXPECT_THAT(sessions_.imported[digest_of("old")], IsEmpty());
+}
+
 // One layer in which far/big.so alone is cold.
 class ColdReads : public ProbeGates {
  protected:

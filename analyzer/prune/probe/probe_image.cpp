@@ -120,11 +120,20 @@ class Prober {
       for (const auto i : group.targets[name]) {
         auto& found = found_[i];
         found.items.push_back(item_of(targets_[i], outcome.outcome, outcome.detail));
+        if (targets_[i].kind == ProbedKind::kImport && name == 0) found.items.back().missed = known_of(outcome.missed);
         found.edges[ProbeEdge::Kind::kLoads] = without(loads, {}, targets_[i].distribution);
         found.edges[ProbeEdge::Kind::kTries] = without(tries, loads, targets_[i].distribution);
         work_.add(1);
       }
     }
+  }
+
+  // Names that are drawn at random are no distribution's.
+  std::vector<std::string> known_of(const std::vector<std::string>& modules) const {
+    std::set<std::string> known;
+    for (const auto& module : modules)
+      if (is_of_distribution(inventory_, module)) known.insert(module);
+    return {known.begin(), known.end()};
   }
 
   // ---- programs

@@ -154,7 +154,7 @@ TEST_F(ProbeImage, OneWhosePythonCannotRunIsAnErrorThatSaysSo) {
 TEST_F(ProbeImage, ManyAreAskedInSeveralSessions) {
   for (int i = 0; i < 100; ++i) image_.add({fmt::format("d{:03}", i)});
   EXPECT_THAT(edges(), IsEmpty());
-  EXPECT_EQ(sessions_.count, 4u) << "three for imports, one for programs";
+  EXPECT_EQ(sessions_.count, 11u) << "ten for imports, one for programs";
 }
 
 TEST(ProgramAnswers, OfAProgramThatDidNotDoItsWorkAreRefused) {

@@ -33,9 +33,10 @@ void store_probe(Writer& writer, const Probe& probe) {
   std::int64_t number = 0;
   for (const auto& item : probe.items)
     rows.insert(rows.end(), {id, number++, std::string(probed_kind_name(item.kind)), clean_text(item.name),
-                             clean_text(item.distribution), clean_text(item.outcome), clean_text(item.detail)});
-  run_rows(sql, "INSERT INTO probe_item (probe_id, number, kind, name, distribution, outcome, detail) VALUES", 7, "",
-           rows);
+                             clean_text(item.distribution), clean_text(item.outcome), clean_text(item.detail),
+                             item.missed ? list_text(*item.missed) : std::string()});
+  run_rows(sql, "INSERT INTO probe_item (probe_id, number, kind, name, distribution, outcome, detail, missed) VALUES",
+           8, "", rows);
   rows.clear();
   for (const auto& edge : probe.edges)
     rows.insert(rows.end(), {id, std::int64_t(edge.item), std::string(probe_edge_name(edge.kind)),
@@ -50,14 +51,16 @@ std::optional<Probe> read_probe(SqlConnection& sql, const Digest& image) {
   Probe probe{.image = image, .day = 0, .items = {}, .edges = {}};
   sql.query("SELECT day FROM probe WHERE id = $1", {id},
             [&](const SqlRow& row) { probe.day = std::int32_t(row.number(0)); });
-  sql.query("SELECT kind, name, distribution, outcome, detail FROM probe_item WHERE probe_id = $1 ORDER BY number",
-            {id}, [&](const SqlRow& row) {
-              probe.items.push_back({.kind = probed_kind(row.text(0)),
-                                     .name = row.text(1),
-                                     .distribution = row.text(2),
-                                     .outcome = row.text(3),
-                                     .detail = row.text(4)});
-            });
+  sql.query(
+      "SELECT kind, name, distribution, outcome, detail, missed FROM probe_item WHERE probe_id = $1 ORDER BY number",
+      {id}, [&](const SqlRow& row) {
+        probe.items.push_back({.kind = probed_kind(row.text(0)),
+                               .name = row.text(1),
+                               .distribution = row.text(2),
+                               .outcome = row.text(3),
+                               .detail = row.text(4)});
+        if (const auto missed = row.text(5); !missed.empty()) probe.items.back().missed = parse_texts(missed);
+      });
   sql.query("SELECT item, kind, distribution, module FROM probe_edge WHERE probe_id = $1", {id},
             [&](const SqlRow& row) {
               const auto item = row.number(0);

@@ -120,6 +120,9 @@ CREATE TABLE probe_edge (probe_id {number} NOT NULL, item {number} NOT NULL, kin
                                                                 R"(
 ALTER TABLE daily_use ADD COLUMN files_only {number} NOT NULL DEFAULT 0;
 INSERT INTO setting (name, value) VALUES ('files_only_missing', '1');
+)",
+                                                                R"(
+ALTER TABLE probe_item ADD COLUMN missed TEXT NOT NULL DEFAULT '';
 )"};
 
 }  // namespace
