@@ -66,6 +66,8 @@ void start_keeper(const DescriptorStoreOptions& options) {
   ::posix_spawn_file_actions_adddup2(&actions, listener.get(), STDIN_FILENO);
   ::posix_spawn_file_actions_adddup2(&actions, log.get(), STDOUT_FILENO);
   ::posix_spawn_file_actions_adddup2(&actions, log.get(), STDERR_FILENO);
+  // Libraries of this process open theirs to be inherited: the keeper would hold its connections to registries.
+  ::posix_spawn_file_actions_addclosefrom_np(&actions, STDERR_FILENO + 1);
   posix_spawnattr_t attributes;
   ::posix_spawnattr_init(&attributes);
   sigset_t none;

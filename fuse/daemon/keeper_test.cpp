@@ -1,5 +1,6 @@
 #include "fuse/daemon/keeper.h"
 
+#include <fcntl.h>
 #include <gtest/gtest.h>
 #include <signal.h>
 #include <sys/socket.h>
@@ -11,6 +12,7 @@
 
 #include "core/base/errors.h"
 #include "core/base/file.h"
+#include "fuse/daemon/descriptor_store.h"
 #include "fuse/daemon/handover.h"
 #include "fuse/daemon/holder_watch.h"
 #include "fuse/daemon/keeper_protocol.h"
@@ -289,6 +291,24 @@ TEST(LeaseHolders, AreWatchedToTheirEnd) {
   told.wait_for_end();
   ::waitpid(child, nullptr, 0);
   EXPECT_FALSE(find_process(child));
+}
+
+// What a library has open may be inherited. One that a keeper holds is closed to nobody.
+TEST(DescriptorStore, AKeeperHoldsNothingThatItWasNotGiven) {
+  const test::TempDir dir;
+  const auto file = open_file(dir / "of a library", O_RDWR | O_CREAT, 0600);
+  ASSERT_EQ(::fcntl(file.get(), F_SETFD, 0), 0);
+  const auto script =
+      fmt::format("cd {}; ls -l /proc/$$/fd > listing; mv listing listed", dir.path().string());  // and it dies
+  const auto store = open_descriptor_store({.socket = dir / "socket",
+                                            .keeper = {"/bin/sh", "-c", script},
+                                            .daemon = {"/bin/true"},
+                                            .log_file = dir / "log"});
+  EXPECT_EQ(store->kind(), "none");
+  for (int i = 0; i < 1000 && !std::filesystem::exists(dir / "listed"); ++i) ::usleep(10'000);
+  const auto listed = read_file(dir / "listed");
+  EXPECT_NE(as_text(listed).find("log"), std::string_view::npos);
+  EXPECT_EQ(as_text(listed).find("of a library"), std::string_view::npos) << as_text(listed);
 }
 
 }  // namespace
