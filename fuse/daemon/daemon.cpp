@@ -14,6 +14,7 @@
 #include "fuse/daemon/verify_streams.h"
 #include "fuse/mount/erofs_mount.h"
 #include "fuse/mount/fuse_mount.h"
+#include "fuse/mount/mount_point.h"
 
 namespace varve::fuse {
 namespace {
@@ -30,16 +31,6 @@ fs::path resolved(const fs::path& dir) {
   auto path = fs::canonical(dir, error);
   if (error) throw std::system_error(error, fmt::format("mount at {}", dir.string()));
   return path;
-}
-
-void check_mount_point(const fs::path& dir) {
-  if (!fs::is_directory(dir)) fail<UsageError>("mount at {}: not a folder", dir.string());
-  if (!fs::is_empty(dir)) fail<UsageError>("mount at {}: the folder is not empty", dir.string());
-}
-
-void bind(const fs::path& from, const fs::path& to) {
-  if (::mount(from.c_str(), to.c_str(), nullptr, MS_BIND, nullptr) != 0)
-    fail_errno("bind {} to {}", from.string(), to.string());
 }
 
 std::vector<PulledLayer> layers_to_pull(const ServedImage& image, bool cold) {
@@ -210,7 +201,7 @@ MountResult Daemon::mount(const ImageSpec& spec, const fs::path& wanted_dir, Mou
   const auto dir = resolved(wanted_dir);
   notice_unmounts();
   refuse_if_mounted(dir);
-  check_mount_point(dir);
+  const MountPoint place(dir);
   const auto image = open(spec);
   const std::lock_guard guard(changing_);
   refuse_if_stopping();
@@ -227,7 +218,7 @@ MountResult Daemon::mount(const ImageSpec& spec, const fs::path& wanted_dir, Mou
   write_record();
   if (mount.shared) {
     try {
-      bind(mount.dir, dir);
+      place.bind(mount.dir);
     } catch (...) {
       images_.remove_name(dir);
       end_use(mount.dir);
