@@ -7,6 +7,7 @@
 
 #include <array>
 #include <cstring>
+#include <functional>
 #include <thread>
 
 #include "core/base/errors.h"
@@ -29,6 +30,33 @@ constexpr std::size_t kMaxReadyBytes = 4096;
 UniqueFd connect_socket(const std::filesystem::path& path) {
   auto socket = make_unix_socket(SOCK_STREAM);
   return connect_unix_socket(socket, path, "the daemon") ? std::move(socket) : UniqueFd();
+}
+
+// A keeper lives as long as there is a daemon, or one to follow it.
+bool keeper_listens(const std::filesystem::path& path) {
+  try {
+    return connect_unix_socket(make_unix_socket(SOCK_SEQPACKET | SOCK_NONBLOCK), path, "the keeper");
+  } catch (const std::system_error& error) {
+    if (error.code().value() == EAGAIN) return true;  // it has others to hear first
+    throw;
+  }
+}
+
+// Where there was one; a service has none.
+bool keeper_has_ended(const std::filesystem::path& path) {
+  return std::filesystem::exists(path) && !keeper_listens(path);
+}
+
+// Between the death of a daemon and the one that its keeper starts nobody listens, and yet all is mounted.
+UniqueFd connect_daemon(const DaemonPaths& paths) {
+  const auto patience_ends = std::chrono::steady_clock::now() + kStartPatience;
+  while (true) {
+    const bool kept =
+        keeper_listens(paths.keeper_socket());  // before: a daemon that ends in order ends its keeper last
+    auto socket = connect_socket(paths.socket());
+    if (socket || !kept || std::chrono::steady_clock::now() >= patience_ends) return socket;
+    std::this_thread::sleep_for(kLookAgain);
+  }
 }
 
 // In the child of a fork: nothing here may allocate.
@@ -97,9 +125,9 @@ struct ControlClient::Connection {
   bool reconnect(const CancelFlag* cancel) {
     const auto begin = std::chrono::steady_clock::now();
     while (std::chrono::steady_clock::now() < begin + kStartPatience) {
-      // It has ended in order, and no other will come by itself.
+      // It has ended in order, or its keeper with it: no other will come by itself.
       if (std::chrono::steady_clock::now() > begin + kOrderlyEndPatience &&
-          !std::filesystem::exists(paths.handover_file()))
+          (!std::filesystem::exists(paths.handover_file()) || keeper_has_ended(paths.keeper_socket())))
         return false;
       if (cancel != nullptr) cancel->throw_if_cancelled();
       if (auto fresh = connect_socket(paths.socket())) {
@@ -119,6 +147,19 @@ struct ControlClient::Connection {
       if (!reconnect(cancel)) break;
     }
     return call(name, arguments, progress, cancel);
+  }
+
+  // For calls that change something once: after the death of the daemon the next one is asked, by `carried_out`,
+  // whether that was done and only the answer is missing; if it was not, the call is made again. Absent: no answer, but
+  // done.
+  std::optional<JsonValue> call_once(const char* name, const json& arguments,
+                                     const std::function<bool()>& carried_out) {
+    for (unsigned attempt = 1; attempt < kMostAttempts; ++attempt) {
+      if (auto result = try_call(name, arguments, {}, nullptr)) return result;
+      if (!reconnect(nullptr)) fail_gone();
+      if (carried_out()) return std::nullopt;
+    }
+    return call(name, arguments);
   }
 
   // Sends a call and returns its result; progress lines on the way go to `progress`.
@@ -160,7 +201,7 @@ ControlClient& ControlClient::operator=(ControlClient&&) noexcept = default;
 ControlClient::~ControlClient() = default;
 
 std::optional<ControlClient> ControlClient::connect(const DaemonPaths& paths) {
-  auto socket = connect_socket(paths.socket());
+  auto socket = connect_daemon(paths);
   if (!socket) return std::nullopt;
   return ControlClient(std::make_unique<Connection>(Connection{LineSocket(std::move(socket), kMaxAnswerBytes), paths}));
 }
@@ -183,14 +224,31 @@ ControlClient ControlClient::connect_or_start(const DaemonPaths& paths, const st
                        paths.log_file().string());
 }
 
+std::optional<MountStatus> ControlClient::mount_at(const std::filesystem::path& dir) {
+  for (auto& mount : status().mounts)
+    if (!mount.session && mount.dir == dir) return std::move(mount);
+  return std::nullopt;
+}
+
 MountResult ControlClient::mount(const ImageSpec& image, const std::filesystem::path& dir, MountMode mode,
                                  bool prefetch) {
-  return read_message<MountResult>(
-      connection_->call("mount", {{"image", image}, {"dir", dir}, {"mode", mode}, {"prefetch", prefetch}}));
+  MountResult done;
+  const auto carried_out = [&] {
+    const auto there = mount_at(std::filesystem::weakly_canonical(dir));
+    if (!there || there->stats.reference != image.reference) return false;
+    done.dir = there->dir;
+    done.mode = there->mode;
+    done.image = there->stats.image;
+    return true;
+  };
+  const auto result = connection_->call_once(
+      "mount", {{"image", image}, {"dir", dir}, {"mode", mode}, {"prefetch", prefetch}}, carried_out);
+  return result ? read_message<MountResult>(*result) : done;
 }
 
 void ControlClient::unmount(const std::filesystem::path& dir, bool detach) {
-  connection_->call("unmount", {{"dir", dir}, {"detach", detach}});
+  connection_->call_once("unmount", {{"dir", dir}, {"detach", detach}},
+                         [&] { return !mount_at(dir.lexically_normal()); });
 }
 
 AcquiredImage ControlClient::acquire(const ImageSpec& image, MountMode mode, const MountOptions& options) {

@@ -19,11 +19,12 @@ namespace varve::fuse {
 
 // One connection to the daemon; used by one thread at a time. Errors of the daemon are thrown here with the type they
 // had there (UsageError, NotFound, TemporaryError...); a connection that breaks is a TemporaryError naming the daemon's
-// log. Calls that can be repeated without harm (all but mount, unmount and shutdown) wait for the daemon that follows
-// one that died, and are made again.
+// log. Calls wait for the daemon that follows one that died, and are made again; mount and unmount unless they have
+// been carried out, and those that end or replace the daemon not at all.
 class ControlClient {
  public:
-  // Absent when no daemon serves these paths.
+  // Absent when no daemon serves these paths. One that has died and that a keeper is about to start again is waited
+  // for.
   static std::optional<ControlClient> connect(const DaemonPaths& paths);
   // Starts the daemon if none runs: `program --root ROOT daemon --run-dir DIR`, in a session of its own, log in
   // ROOT/daemon.log. Returns when it answers; throws what kept it from starting.
@@ -77,6 +78,7 @@ class ControlClient {
   void wait_for_end();
 
   struct Connection;
+  std::optional<MountStatus> mount_at(const std::filesystem::path& dir);
   explicit ControlClient(std::unique_ptr<Connection> connection);
   std::unique_ptr<Connection> connection_;
 };
