@@ -3,6 +3,7 @@
 # make demo     a small Python image, indexed, mounted lazily, run; beside a full unpack
 # make story    the whole of it on one page: two releases of a notebook image, lazily started, used, pruned, checked (as root; STORY_ARGS=--help)
 # make endurance  10,000 random steps against pinned images  (ENDURANCE_STEPS, ENDURANCE_SEED)
+# make endurance-daemon  1,000 kills and replacements of the daemon in each mode, under load; 50 images with 20 sessions  (KILLS, SEED, ENDURANCE_ARGS=--help)
 # make bench    the table of measurements (bench/README.md)
 # make format   the C++ as .clang-format has it          (make check-format: says what is not)
 # make install  PREFIX=/usr/local DESTDIR=
@@ -19,6 +20,7 @@ DEMO_DIR ?= out/demo
 STORY_DIR ?= out/story
 ENDURANCE_STEPS ?= 10000
 ENDURANCE_SEED ?= 1000
+KILLS ?= 1000
 
 # A C++ compilation needs up to 2 GiB here: no more of them at once than the memory carries.
 JOBS ?= $(shell awk -v cores="$$(nproc)" '/^MemAvailable/ { m = int($$2 / 2097152); print (m < 1) ? 1 : (m < cores) ? m : cores }' /proc/meminfo)
@@ -32,7 +34,7 @@ install-kinds = $(if $(filter skip,$(PACKAGES)),true,scripts/install-packages pa
 configure = [ -f build/$(1)/build.ninja ] || cmake --preset $(1)
 compile = $(call configure,$(1)); cmake --build --preset $(1) -j $(JOBS) $(if $(2),--target $(2))
 
-.PHONY: build all test test-asan test-tsan fuzz endurance demo story story-doc bench install format check-format clean packages
+.PHONY: build all test test-asan test-tsan fuzz endurance endurance-daemon demo story story-doc bench install format check-format clean packages
 build all:
 	@$(call install-kinds,build)
 	@$(call compile,release)
@@ -59,6 +61,11 @@ endurance:
 	@$(call install-kinds,build test)
 	@$(call compile,release,varve)
 	@VARVE=build/release/varve /usr/bin/python3 -B tests/oracle/test_pin_walk.py --steps $(ENDURANCE_STEPS) --seed $(ENDURANCE_SEED)
+
+endurance-daemon:
+	@$(call install-kinds,build test)
+	@$(call compile,release,varve)
+	@VARVE=build/release/varve PYTHONPATH=tests/oracle /usr/bin/python3 -B tests/mount/test_endurance.py --kills $(KILLS) $(if $(SEED),--seed $(SEED)) $(ENDURANCE_ARGS)
 
 demo:
 	@$(call install-kinds,build demo)

@@ -26,6 +26,18 @@ def noise_image(folder, megabytes=6):
     return layouts.gzip_image(folder, [lower.bytes(), upper.bytes()], "latest"), contents
 
 
+def image_with_many_names(work):
+    many = Tar().dir("many").dir("go")
+    contents = {}
+    for i in range(3000):
+        many.file(f"many/f{i:04}", f"f{i:04}".encode())
+    noise = random.Random(3)
+    contents["data/large"] = noise.randbytes(8_000_123)
+    contents["upper/file"] = b"above\n"
+    lower = Tar().dir("data").file("data/large", contents["data/large"])
+    return layouts.gzip_image(work, [lower.bytes(), many.bytes(), Tar().dir("upper").file("upper/file", b"above\n").bytes()], "latest"), contents
+
+
 class Source:
     """A registry over a layout folder. Blobs wait while `open` is not set; with `failing` they are answered by 503."""
 

@@ -2,72 +2,11 @@
 import concurrent.futures, contextlib, errno, fcntl, hashlib, json, os, random, shlex, signal, socket, subprocess, sys, threading, time
 from pathlib import Path
 
-from images import Source, layouts, noise_image, Tar
-from program import is_running, Varve, modes, need_fuse, need_root, work_folder
+from images import image_with_many_names, Source
+from machine import expect, keeper_pid, Machine, mount_lines, wait_for
+from program import is_running, modes, need_fuse, need_root, Varve, work_folder
 
 KILLS = 10
-
-
-def expect(condition, what):
-    if not condition:
-        raise AssertionError(what)
-
-
-def wait_for(what, condition, seconds=60, every=0.01):
-    """What `condition` returns once it is true."""
-    end = time.monotonic() + seconds
-    while time.monotonic() < end:
-        if found := condition():
-            return found
-        time.sleep(every)
-    raise AssertionError(f"{what}: not within {seconds} s")
-
-
-def mount_lines(varve):
-    return [line for line in Path("/proc/self/mountinfo").read_text().splitlines() if str(varve.work) in line]
-
-
-def keeper_pid(varve):
-    return varve.json("status")["daemon"]["keeper_pid"]
-
-
-class Machine(Varve):
-    """A state folder of its own with its daemon, which leaves nothing behind: no process, no mount."""
-
-    def __init__(self, work, max_restarts=1000):
-        super().__init__(work / f"w{os.urandom(4).hex()}")
-        self.work.mkdir()
-        config = self.work / "varve.toml"
-        config.write_text(f"[daemon]\nmax-restarts = {max_restarts}\n")
-        self.environment["VARVE_CONFIG"] = str(config)
-
-    def mount(self, image, mode, name="m"):
-        place = self.work / name
-        place.mkdir(exist_ok=True)
-        self.run("mount", "--mode", mode, image, place, check=True)
-        self.mounts.append(str(place))
-        return place
-
-    def kill_daemon(self):
-        pid = wait_for("a daemon", self.daemon_pid)
-        os.kill(pid, signal.SIGKILL)
-        return pid
-
-    def next_daemon(self, before):
-        return wait_for("the next daemon", lambda: (pid := self.daemon_pid()) and pid != before and pid, every=0.05)  # each asks with a process
-
-    def __exit__(self, *failure):
-        keeper = keeper_pid(self) if self.daemon_pid() else 0
-        try:
-            super().__exit__(*failure)
-            if failure[0] is None:
-                expect(mount_lines(self) == [], f"left: {mount_lines(self)}")
-                expect(not keeper or wait_for("the end of the keeper", lambda: not is_running(keeper)), "")
-        finally:
-            if failure[0] is not None:
-                print((self.root / "daemon.log").read_text()[-6000:] if (self.root / "daemon.log").exists() else "no log", flush=True)
-            if keeper and is_running(keeper):
-                os.kill(keeper, signal.SIGKILL)
 
 
 # Reads at random places, mapped and not, until it is told to end; lists a folder as well. A process of its own, as a page fault holds Python's lock.
@@ -407,18 +346,6 @@ def systemd_keeps_the_connections(work, source, contents, mode):
 CHECKS = (killed_again_and_again, a_read_that_waits_is_answered_by_the_next_daemon, detached_but_open_is_served_on, the_image_may_be_gone, a_session_outlives_its_daemon,
           a_program_takes_the_place_of_the_daemon, a_keeper_that_dies_is_replaced, without_a_keeper_the_next_daemon_cleans_up, a_daemon_that_dies_too_often_is_given_up,
           killed_while_it_mounts_and_unmounts, systemd_keeps_the_connections)
-
-
-def image_with_many_names(work):
-    many = Tar().dir("many").dir("go")
-    contents = {}
-    for i in range(3000):
-        many.file(f"many/f{i:04}", f"f{i:04}".encode())
-    noise = random.Random(3)
-    contents["data/large"] = noise.randbytes(8_000_123)
-    contents["upper/file"] = b"above\n"
-    lower = Tar().dir("data").file("data/large", contents["data/large"])
-    return layouts.gzip_image(work, [lower.bytes(), many.bytes(), Tar().dir("upper").file("upper/file", b"above\n").bytes()], "latest"), contents
 
 
 def check_mode(work, layout, contents, mode, only):
