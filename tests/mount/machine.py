@@ -1,5 +1,5 @@
 """A root of its own with its daemon, which is killed, replaced and ended; what tests of survival share."""
-import os, signal, time
+import os, signal, subprocess, time
 from pathlib import Path
 
 from program import is_running, Varve
@@ -65,3 +65,5 @@ class Machine(Varve):
                 print((self.root / "daemon.log").read_text()[-6000:] if (self.root / "daemon.log").exists() else "no log", flush=True)
             if keeper and is_running(keeper):
                 os.kill(keeper, signal.SIGKILL)
+            for line in reversed(mount_lines(self)):
+                subprocess.run(["umount", "-l", line.split()[4]])
