@@ -61,6 +61,10 @@ class ImageIndexer {
       if (media_type && media_type->nondistributable)
         fail<Unsupported>("layer {}: is nondistributable ({}): it is not in the repository",
                           layers[i].digest.to_string(), layers[i].media_type);
+      // An index of it would be of use to nobody; asking costs nothing where the repository is a folder.
+      if (image_.repository->is_local() && !image_.repository->has_blob(layers[i]))
+        fail<NotFound>("{}: the blob of layer {} is not there", image_.repository->name(),
+                       layers[i].digest.to_string());
       const auto& diff_id = image_.config.diff_ids.at(i);
       const auto [at, is_new] = layers_.try_emplace(layers[i].digest);
       auto& state = at->second;

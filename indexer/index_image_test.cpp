@@ -285,6 +285,16 @@ TEST_F(IndexImageTest, AnIndexThatLostABlobIsMadeAgain) {
   EXPECT_EQ(reads(image, 0), 2u);
 }
 
+TEST_F(IndexImageTest, ALayoutThatLostALayerIsRefusedThoughItsIndexIsThere) {
+  repository_ = std::make_shared<test::ScriptedRepository>("oci:/srv/image");
+  const auto image = image_of({noise_tar(1), noise_tar(2)});
+  run(image, "root");
+  const auto& lost = image.manifest.layers[1].digest;
+  repository_->remove(lost);
+  EXPECT_THAT([&] { run(image, "root"); },
+              ThrowsMessage<NotFound>(AllOf(HasSubstr("oci:/srv/image"), HasSubstr(lost.to_string()))));
+}
+
 // As version 0.1 left them: the same, without ELF facts.
 TEST_F(IndexImageTest, LayersIndexedWithoutElfFactsAreIndexedAgain) {
   const auto image = image_of({noise_tar(1), noise_tar(2)});
