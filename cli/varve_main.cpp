@@ -83,6 +83,17 @@ void add_global_options(CLI::App& app, GlobalOptions& global, std::string& root)
   app.add_option("--ca-file", global.registry.ca_file, "Certificates of a private authority, PEM")
       ->type_name("FILE")
       ->check(refusal_of(check_readable));
+  auto& mirrors = global.registry.mirrors;
+  app.add_option("--hosts-dir", mirrors.hosts_dirs,
+                 "Read mirrors of registries from HOST/hosts.toml below DIR, as containerd does (default: "
+                 "/etc/containerd/certs.d, /etc/docker/certs.d); may be said again")
+      ->type_name("DIR")
+      ->allow_extra_args(false);
+  app.add_option("--registries-conf", mirrors.registries_conf,
+                 "Read mirrors of registries from FILE and FILE.d, as podman does (default: where podman has it)")
+      ->type_name("FILE")
+      ->check(refusal_of(check_readable));
+  app.add_flag("--no-mirrors", mirrors.off, "Ask registries themselves, whatever those files say");
   app.add_flag("--json", global.json, "Print one JSON document on standard output");
   app.add_flag("--quiet", global.quiet, "Only errors on standard error");
   app.add_flag("-v,--verbose", global.verbose, "Say more on standard error; twice for debugging");

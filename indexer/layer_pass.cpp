@@ -252,8 +252,11 @@ void set_digest(IndexedLayer& indexed, const Digest& layer, const Digest& diff_i
 
 }  // namespace
 
-IndexedLayer index_layer(oci::Repository& repository, const oci::Descriptor& layer, const Digest& diff_id,
-                         const LayerPassOptions& options, const Work& work) {
+namespace {
+
+// `verified`: all of the blob came, and its digest is right.
+IndexedLayer read_layer(oci::Repository& repository, const oci::Descriptor& layer, const Digest& diff_id,
+                        const LayerPassOptions& options, const Work& work, bool& verified) {
   const auto what = fmt::format("layer {}", layer.digest.to_string());
   const auto blob = [&](const std::function<void(ByteView)>& take) {
     std::uint64_t received = 0;
@@ -263,6 +266,7 @@ IndexedLayer index_layer(oci::Repository& repository, const oci::Descriptor& lay
       received += bytes.size();
     });
     if (received != layer.size) fail<CorruptData>("{}: {} bytes, expected {}", what, received, layer.size);
+    verified = true;
   };
   for (const bool single : {false, true}) {
     auto indexed = try_layer(what, blob, single, options);
@@ -274,6 +278,23 @@ IndexedLayer index_layer(oci::Repository& repository, const oci::Descriptor& lay
     return std::move(*indexed);
   }
   fail<Error>("{}: cannot be read as one frame", what);
+}
+
+}  // namespace
+
+IndexedLayer index_layer(oci::Repository& repository, const oci::Descriptor& layer, const Digest& diff_id,
+                         const LayerPassOptions& options, const Work& work) {
+  for (unsigned attempt = 1;; ++attempt) {
+    bool verified = false;
+    try {
+      return read_layer(repository, layer, diff_id, options, work, verified);
+    } catch (const CorruptData& error) {
+      // A mirror may have another blob under that digest; the next source is asked for all of it.
+      if (verified || attempt >= repository.source_count()) throw;
+      repository.note_wrong_bytes(layer, {.offset = 0, .length = layer.size}, error.what());
+      work.progress.expect(layer.size);
+    }
+  }
 }
 
 class WrittenLayerPass::Impl {

@@ -120,6 +120,11 @@ std::uint64_t FakeRegistry::sent_bytes(Kind kind) {
   return sent_bytes_[kind];
 }
 
+void FakeRegistry::stop() {
+  registry_.stop();
+  storage_.stop();
+}
+
 void FakeRegistry::forget_records() {
   const std::lock_guard lock(mutex_);
   records_.clear();

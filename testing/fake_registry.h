@@ -113,6 +113,8 @@ class FakeRegistry {
   std::size_t count(Kind kind);         // requests of that kind, failed ones included
   std::uint64_t sent_bytes(Kind kind);  // bodies of the answers of that kind
   void forget_records();
+  // Connections end, and are refused from now on.
+  void stop();
 
  private:
   struct Manifest {

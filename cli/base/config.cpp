@@ -17,6 +17,7 @@ namespace {
 
 constexpr std::uint64_t kMaxConfigFileBytes = 1 << 20;
 constexpr std::string_view kTrustTable = "trust";  // also a command, which takes its defaults from nowhere
+constexpr std::string_view kMirrorTables = "mirror";
 
 // The command whose help lists the options of `app`.
 std::string spoken(const CLI::App& app) {
@@ -35,7 +36,7 @@ std::vector<std::string> tables_of(const CLI::App& app) {
   std::vector<std::string> names;
   for (const auto* command : app.get_subcommands([](const CLI::App*) { return true; }))
     names.push_back(command->get_name());
-  if (app.get_parent() == nullptr) names.emplace_back(kTrustTable);
+  if (app.get_parent() == nullptr) names.insert(names.end(), {std::string(kTrustTable), std::string(kMirrorTables)});
   return names;
 }
 
@@ -72,7 +73,45 @@ class ConfigFile {
     for (const auto& [key, value] : table.table) note(fmt::format("{}.{}", kTrustTable, key), shown(value), value);
   }
 
+  // A later file's tables take the place of an earlier one's.
+  void apply_mirrors(const TomlValue& root, const TomlValue& tables) {
+    auto& rules = global_.registry.mirrors.rules;
+    rules.clear();
+    std::vector<std::string> prefixes;
+    for (const auto* table : toml_tables(root, kMirrorTables, name_)) {
+      rules.push_back(mirror_of(*table));
+      prefixes.push_back(rules.back().prefix + " -> " + joined(rules.back().locations));
+    }
+    note(std::string(kMirrorTables), joined(prefixes, "; "), tables);
+  }
+
  private:
+  oci::MirrorRule mirror_of(const TomlValue& table) const {
+    toml_only_keys(table, {"prefix", "location", "resolve", "upstream"}, name_);
+    oci::MirrorRule rule;
+    rule.place = toml_place(name_, table);
+    rule.prefix = toml_string(table, "prefix", name_, true);
+    rule.locations = toml_strings(table, "location", name_, true);
+    rule.resolve = toml_flag(table, "resolve", name_, false);
+    rule.upstream = toml_flag(table, "upstream", name_, true);
+    while (rule.prefix.ends_with('/')) rule.prefix.pop_back();
+    if (rule.prefix.empty() || rule.prefix.find("://") != rule.prefix.npos)
+      fail<CorruptData>("{}: prefix must be HOST[:PORT][/PATH], as images are named", rule.place);
+    if (rule.locations.empty()) fail<CorruptData>("{}: a mirror without location", rule.place);
+    for (auto& location : rule.locations) {
+      const auto scheme = location.find("://");
+      const auto at = scheme == location.npos ? 0 : scheme + 3;
+      while (location.ends_with('/') && location.size() > at) location.pop_back();
+      const bool known = scheme == location.npos || location.starts_with("http://") || location.starts_with("https://");
+      if (!known || location.size() == at)
+        fail<CorruptData>("{}: '{:.200}' is no [http[s]://]HOST[:PORT][/PATH]", rule.place, location);
+    }
+    if (!rule.upstream && !rule.resolve)
+      fail<CorruptData>("{}: upstream = false needs resolve = true: nobody else could say what a tag names",
+                        rule.place);
+    return rule;
+  }
+
   CLI::App& command(CLI::App& app, const std::string& name, const TomlValue& value) const {
     const auto found = app.get_subcommands([&](const CLI::App* one) { return one->get_name() == name; });
     if (found.empty())
@@ -172,6 +211,10 @@ void apply_config_file(const std::filesystem::path& path, CLI::App& app, GlobalO
     if (const auto* table = root.find(kTrustTable)) {
       file.apply_trust(*table);
       root.table.erase(std::string(kTrustTable));
+    }
+    if (const auto* tables = root.find(kMirrorTables)) {
+      file.apply_mirrors(root, *tables);
+      root.table.erase(std::string(kMirrorTables));
     }
     file.apply(app, root, "");
   } catch (const CorruptData& error) {

@@ -19,6 +19,11 @@ std::vector<std::string> session_words(const Context& context, const std::filesy
   if (!global.registry.authfile.empty()) words.insert(words.end(), {"--authfile", global.registry.authfile.string()});
   if (!global.registry.ca_file.empty()) words.insert(words.end(), {"--ca-file", global.registry.ca_file.string()});
   for (const auto& place : global.registry.index_from) words.insert(words.end(), {"--index-from", place});
+  const auto& mirrors = global.registry.mirrors;
+  for (const auto& dir : mirrors.hosts_dirs) words.insert(words.end(), {"--hosts-dir", dir.string()});
+  if (!mirrors.registries_conf.empty())
+    words.insert(words.end(), {"--registries-conf", mirrors.registries_conf.string()});
+  if (mirrors.off) words.emplace_back("--no-mirrors");
   if (global.registry.plain_http) words.emplace_back("--plain-http");
   return words;
 }

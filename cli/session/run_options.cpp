@@ -105,7 +105,10 @@ std::string saved_options(const RunOptions& options, const Context& context) {
                 {"authfile", saved_form(context.global.registry.authfile)},
                 {"ca_file", saved_form(context.global.registry.ca_file)},
                 {"plain_http", context.global.registry.plain_http},
-                {"index_from", context.global.registry.index_from}};
+                {"index_from", context.global.registry.index_from},
+                {"no_mirrors", context.global.registry.mirrors.off},
+                {"registries_conf", saved_form(context.global.registry.mirrors.registries_conf)},
+                {"hosts_dirs", saved_form(context.global.registry.mirrors.hosts_dirs)}};
   visit_fields(options, [&](const char* name, const auto& value) { saved[name] = saved_form(value); });
   return saved.dump(-1, ' ', false, json::error_handler_t::replace);
 }
@@ -120,6 +123,11 @@ void restore_options(const std::string& saved, RunOptions& options, Context& con
   if (registry.ca_file.empty()) registry.ca_file = document["ca_file"].text();
   registry.plain_http = registry.plain_http || document["plain_http"].flag();
   if (registry.index_from.empty()) registry.index_from = document.maybe("index_from").texts();
+  auto& mirrors = registry.mirrors;
+  if (const auto off = document.maybe("no_mirrors")) mirrors.off = mirrors.off || off.flag();
+  if (mirrors.registries_conf.empty()) mirrors.registries_conf = document.maybe("registries_conf").text();
+  if (mirrors.hosts_dirs.empty())
+    for (const auto& dir : document.maybe("hosts_dirs").texts()) mirrors.hosts_dirs.emplace_back(dir);
   visit_fields(options, [&](const char* name, auto& value) {
     if (const auto member = document.maybe(name)) restore(member, value);
   });

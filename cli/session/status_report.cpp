@@ -76,6 +76,23 @@ std::string waiting(const std::string& repository, double seconds, const std::st
                      why.empty() ? "" : ": ", printable(why));
 }
 
+// Of an image without mirrors the table says it all.
+bool worth_telling(const std::vector<oci::SourceStatus>& sources) {
+  return std::ranges::any_of(sources, [](const auto& one) { return one.mirror; });
+}
+
+std::string source_lines(const std::string& image, const std::vector<oci::SourceStatus>& sources) {
+  std::string text;
+  for (const auto& one : sources) {
+    text += fmt::format("{}: {} {}: {}, {}", image, one.mirror ? "mirror" : "registry", printable(one.host),
+                        printable(one.state), human_bytes(one.bytes));
+    if (one.wrong > 0) text += fmt::format(", wrong bytes {} times", one.wrong);
+    if (one.failures > 0) text += fmt::format(", failed {} times, last: {}", one.failures, printable(one.last_error));
+    text += "\n";
+  }
+  return text;
+}
+
 // What is more than a number.
 std::string remarks(const fuse::DaemonStatus& status, const ImageNames& names) {
   std::string text;
@@ -89,6 +106,7 @@ std::string remarks(const fuse::DaemonStatus& status, const ImageNames& names) {
                           waiting(stats.waiting_for, stats.waiting_seconds, stats.last_error));
     else if (stats.errors > 0 && !stats.last_error.empty())
       text += fmt::format("{}: last error: {}\n", name, printable(stats.last_error));
+    if (worth_telling(stats.sources)) text += source_lines(name, stats.sources);
     if (stats.cold_bytes > 0)
       text += fmt::format("{}: {} of it are cold and come when they are read; ON DISK is of the rest\n", name,
                           human_bytes(stats.cold_bytes));

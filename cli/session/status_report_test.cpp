@@ -70,6 +70,25 @@ TEST(StatusText, ImagesThatAreCalledAlikeAreToldApart) {
   EXPECT_THAT(text, HasSubstr("b.example/nb:v1"));
 }
 
+TEST(StatusText, TellsOfSourcesWhereThereAreMirrors) {
+  fuse::DaemonStatus status;
+  status.mounts = {mount_of("a.example/nb:v1", "/a", false)};
+  auto& sources = status.mounts[0].stats.sources;
+  sources.push_back({.host = "a.example", .bytes = 5'000'000, .last_error = ""});
+  EXPECT_THAT(status_text(status, {}), Not(HasSubstr("registry a.example")));
+  sources.insert(sources.begin(), {.host = "cache.example:8081",
+                                   .mirror = true,
+                                   .state = "resting",
+                                   .failures = 3,
+                                   .wrong = 1,
+                                   .last_error = "status 503\x1b[2J"});
+  const auto text = status_text(status, {});
+  EXPECT_THAT(text, HasSubstr("nb:v1: mirror cache.example:8081: resting, 0 B, wrong bytes 1 times, failed 3 times, "
+                              "last: status 503\\x1b[2J\n"));
+  EXPECT_THAT(text, HasSubstr("nb:v1: registry a.example: good, 5.00 MB\n"));
+  EXPECT_EQ(status_json(status, {})["mounts"][0]["sources"][0]["host"], "cache.example:8081");
+}
+
 TEST(StatusText, SaysWhatIsWaitedForSinceWhenAndHowFarAPullIs) {
   fuse::DaemonStatus status;
   status.mounts = {mount_of("a.example/nb:v1", "/a", false)};

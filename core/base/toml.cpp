@@ -116,6 +116,14 @@ std::string toml_string(const TomlValue& table, std::string_view key, std::strin
   return value->text;
 }
 
+bool toml_flag(const TomlValue& table, std::string_view key, std::string_view what, bool absent) {
+  const auto* value = table.find(key);
+  if (value == nullptr) return absent;
+  if (value->kind != TomlValue::Kind::kBoolean)
+    fail<CorruptData>("{}: '{}' must be true or false", toml_place(what, *value), key);
+  return value->flag;
+}
+
 std::vector<std::string> toml_strings(const TomlValue& table, std::string_view key, std::string_view what,
                                       bool required) {
   const auto* value = find_in(table, key, what, required);

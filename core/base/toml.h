@@ -39,6 +39,7 @@ TomlValue parse_toml(std::string_view text, std::string_view what);
 // absent key gives the empty value.
 std::string toml_place(std::string_view what, const TomlValue& value);  // "WHAT:LINE"
 std::string toml_string(const TomlValue& table, std::string_view key, std::string_view what, bool required = false);
+bool toml_flag(const TomlValue& table, std::string_view key, std::string_view what, bool absent = false);
 // An array of strings; one string is an array of one.
 std::vector<std::string> toml_strings(const TomlValue& table, std::string_view key, std::string_view what,
                                       bool required = false);

@@ -141,16 +141,25 @@ void ContentReader::read_spans(std::size_t layer, std::size_t first, std::size_t
   const auto& map = *index_.maps[layer];
   const ByteRange compressed{map.spans[first].compressed_range.offset,
                              map.spans[last].compressed_range.end() - map.spans[first].compressed_range.offset};
-  const auto bytes = fetch(*image_.repository, image_.manifest.layers.at(layer), compressed);
-
+  auto& repository = *image_.repository;
+  const auto& blob = image_.manifest.layers.at(layer);
+  auto bytes = fetch(repository, blob, compressed);
   const auto windows = fetch_windows(layer, first, last);
   Bytes stream;
   for (auto i = first; i <= last; ++i) {
     const auto& span = map.spans[i];
     stream.resize(span.stream_range.length);
-    const auto span_bytes =
-        ByteView(bytes).subspan(span.compressed_range.offset - compressed.offset, span.compressed_range.length);
-    decode_span(map, span, span_bytes, windows[i - first], stream, decoder_, check_);
+    for (unsigned attempt = 1;; ++attempt) try {
+        const auto span_bytes =
+            ByteView(bytes).subspan(span.compressed_range.offset - compressed.offset, span.compressed_range.length);
+        decode_span(map, span, span_bytes, windows[i - first], stream, decoder_, check_);
+        break;
+      } catch (const CorruptData& error) {
+        // Another source may have the right ones.
+        if (attempt >= repository.source_count()) throw;
+        repository.note_wrong_bytes(blob, span.compressed_range, error.what());
+        bytes = fetch(repository, blob, compressed);
+      }
     sink(span, stream);
   }
 }

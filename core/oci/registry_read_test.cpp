@@ -228,7 +228,8 @@ TEST_F(RegistryReadTest, RedirectsEnd) {
 }
 
 TEST_F(RegistryReadTest, RedirectsNeverLeaveTls) {
-  internal::RegistryEndpoint endpoint(Reference::parse("registry.example/team/app"), options_, clock_);
+  internal::RegistryEndpoint endpoint(internal::own_source(Reference::parse("registry.example/team/app"), true),
+                                      options_, clock_);
   const auto from = *internal::Url::parse("https://registry.example/v2/team/app/blobs/x");
   internal::HttpResponse response;
   response.head.status = 307;

@@ -10,9 +10,9 @@
 namespace varve::oci {
 
 struct RegistryRepository::Parts {
-  Parts(const Reference& reference, const RegistryOptions& options, Clock& clock)
-      : name(reference.repository_name()),
-        endpoint(reference, options, clock),
+  Parts(const internal::Source& source, const RegistryOptions& options, Clock& clock)
+      : name(source.name()),
+        endpoint(source, options, clock),
         manifests(endpoint),
         reader(endpoint),
         writer(endpoint, options.upload_chunk_bytes),
@@ -44,7 +44,9 @@ decltype(auto) named(const std::string& name, Operation&& operation) {
 }  // namespace
 
 RegistryRepository::RegistryRepository(const Reference& reference, const RegistryOptions& options, Clock& clock)
-    : parts_(std::make_unique<Parts>(reference, options, clock)) {}
+    : RegistryRepository(internal::own_source(reference, options.plain_http), options, clock) {}
+RegistryRepository::RegistryRepository(const internal::Source& source, const RegistryOptions& options, Clock& clock)
+    : parts_(std::make_unique<Parts>(source, options, clock)) {}
 RegistryRepository::~RegistryRepository() = default;
 
 std::string RegistryRepository::name() const { return parts_->name; }
@@ -60,6 +62,11 @@ Document RegistryRepository::manifest(std::string_view selector) {
 
 void RegistryRepository::read_blob(const Descriptor& blob, ByteRange compressed_range, const ByteSink& sink) {
   named(parts_->name, [&] { parts_->reader.read(blob, compressed_range, sink); });
+}
+
+void RegistryRepository::read_blob_or_refuse(const Descriptor& blob, ByteRange compressed_range, const ByteSink& sink) {
+  named(parts_->name,
+        [&] { parts_->reader.read(blob, compressed_range, sink, internal::BlobReader::WholeForRange::kRefuse); });
 }
 
 bool RegistryRepository::serves_ranges() const { return parts_->reader.serves_ranges(); }

@@ -4,6 +4,7 @@
 #include <string>
 
 #include "core/base/clock.h"
+#include "core/base/errors.h"
 #include "core/oci/repository.h"
 
 namespace varve::oci {
@@ -20,16 +21,31 @@ struct RegistryStats {
   std::uint64_t tokens = 0;          // fetched from the token server
 };
 
+namespace internal {
+struct Source;
+}
+
+// A range was asked for, and the whole blob came; nothing of it was handed on.
+class RangesNotServed : public TemporaryError {
+ public:
+  using TemporaryError::TemporaryError;
+};
+
 class RegistryRepository final : public Repository {
  public:
-  // No request is made yet. `clock` must outlive it.
+  // The registry that the reference names, whatever its mirrors. No request is made yet. `clock` must outlive it.
   RegistryRepository(const Reference& reference, const RegistryOptions& options, Clock& clock = Clock::system());
+  // A repository where it is served.
+  RegistryRepository(const internal::Source& source, const RegistryOptions& options, Clock& clock);
   ~RegistryRepository() override;
 
   std::string name() const override;
   std::string origin() const override;
   Document manifest(std::string_view selector) override;
   void read_blob(const Descriptor& blob, ByteRange compressed_range, const ByteSink& sink) override;
+  // The same for who can ask elsewhere: throws RangesNotServed rather than read on for a range, and takes the first
+  // answer that is not what was asked for as final.
+  void read_blob_or_refuse(const Descriptor& blob, ByteRange compressed_range, const ByteSink& sink);
   bool serves_ranges() const override;
   bool has_blob(const Descriptor& blob) override;
   void put_blob(const Descriptor& blob, const ByteSource& content) override;

@@ -6,7 +6,7 @@
 #include "core/base/file.h"
 #include "core/oci/image_view.h"
 #include "core/oci/layout.h"
-#include "core/oci/registry_repository.h"
+#include "core/oci/mirrored_repository.h"
 
 namespace varve::oci {
 namespace {
@@ -63,7 +63,7 @@ std::shared_ptr<Repository> open_repository(const Reference& reference, const Re
   if (reference.kind == Reference::Kind::kLayout) return std::make_shared<LayoutRepository>(reference.layout_dir);
   if (reference.kind == Reference::Kind::kDockerArchive) return open_docker_archive(reference.path);
   if (reference.kind == Reference::Kind::kDirectory) return open_image_folder(reference.path);
-  return std::make_shared<RegistryRepository>(reference, options);
+  return std::make_shared<MirroredRepository>(reference, options);
 }
 
 Bytes read_whole_blob(Repository& repository, const Descriptor& blob, std::uint64_t limit_bytes) {

@@ -12,6 +12,7 @@
 #include "core/base/bytes.h"
 #include "core/base/digest.h"
 #include "core/oci/descriptor.h"
+#include "core/oci/mirror_settings.h"
 #include "core/oci/reference.h"
 
 namespace varve::oci {
@@ -40,6 +41,17 @@ class BlobDraft {
   virtual bool commit(const Descriptor& blob) = 0;
 };
 
+// One of the places that serve a repository: its own registry, or a mirror of it. A snapshot.
+struct SourceStatus {
+  std::string host;            // "cache.example:5000"
+  bool mirror = false;         // else the registry that the image's name names
+  std::string state = "good";  // "resting": failed, and is asked again by itself after a while
+  std::uint64_t bytes = 0;     // of blobs, handed to readers since the repository was opened
+  std::uint64_t failures = 0;  // requests that failed, absent blobs not counted
+  std::uint64_t wrong = 0;     // of those, for bytes that were not the blob's
+  std::string last_error;      // "" = none
+};
+
 // Safe to use from any thread. Errors: NotFound (manifest or blob is not there), CorruptData (digest, size or form is
 // wrong), TemporaryError (still failing after the retries), Error with the registry's final answer (denied, refused).
 class Repository {
@@ -65,6 +77,17 @@ class Repository {
   // False once the server has answered a range request with the whole blob. From then on a range costs all bytes in
   // front of it as well: who needs many ranges of a large blob does better to read it once, whole.
   virtual bool serves_ranges() const { return true; }
+
+  // What read_blob gave of that range was found to be wrong: where the repository has several sources, the one that
+  // gave it is asked last for the blob from now on. `why` is logged.
+  virtual void note_wrong_bytes(const Descriptor& /*blob*/, ByteRange /*compressed_range*/,
+                                const std::string& /*why*/) {}
+  // How many sources may have a copy each; a wrong copy is worth so many further tries.
+  virtual unsigned source_count() const { return 1; }
+  // In the order in which they are asked; empty for what is no registry.
+  virtual std::vector<SourceStatus> sources() const { return {}; }
+  // Of the bytes of this blob that were read, those that a mirror gave.
+  virtual std::uint64_t mirror_bytes(const Digest& /*blob*/) const { return 0; }
 
   // What was made for other tools to read: putting something there throws Unsupported.
   virtual bool is_read_only() const { return false; }
@@ -106,10 +129,11 @@ struct RegistryOptions {
   bool referrers_api = true;             // false: use the tag fallback only
   // Further repositories where indexes of images lie (core/index), as users name them; asked after the image's own.
   std::vector<std::string> index_from = {};
+  MirrorSettings mirrors = {};
 };
 
-// Opens what the reference names. Throws UsageError or NotFound for a layout folder that is none, naming what is
-// missing.
+// Opens what the reference names; a registry with its mirrors. Throws UsageError or NotFound for a layout folder that
+// is none, naming what is missing, and UsageError naming file and line for a file of mirrors that cannot be read.
 std::shared_ptr<Repository> open_repository(const Reference& reference, const RegistryOptions& options);
 // Makes an empty OCI layout folder if there is none, then opens it.
 std::shared_ptr<Repository> create_layout(const std::filesystem::path& dir);

@@ -71,6 +71,8 @@ ImageSpec ImageSpec::from_user(const std::string& reference, const std::string& 
   ImageSpec spec{.reference = oci::Reference::parse(reference).to_string(), .platform = platform, .registry = registry};
   spec.registry.authfile = registry.authfile.empty() ? authfile_of_environment() : absolute_or_empty(registry.authfile);
   spec.registry.ca_file = absolute_or_empty(registry.ca_file);
+  for (auto& dir : spec.registry.mirrors.hosts_dirs) dir = absolute_or_empty(dir);
+  spec.registry.mirrors.registries_conf = absolute_or_empty(registry.mirrors.registries_conf);
   for (auto& place : spec.registry.index_from) place = oci::Reference::parse(place).to_string();
   return spec;
 }

@@ -106,15 +106,18 @@ void from_json(const nlohmann::json& from, MountMode& mode);
 }  // namespace varve::fuse
 namespace varve::oci {
 using fuse::read_field;
+VARVE_MESSAGE(MirrorRule, prefix, locations, resolve, upstream, place)
+VARVE_MESSAGE(MirrorSettings, off, hosts_dirs, registries_conf, rules)
+VARVE_MESSAGE(SourceStatus, host, mirror, state, bytes, failures, wrong, last_error)
 VARVE_MESSAGE(RegistryOptions, authfile, ca_file, plain_http, max_attempts, connect_timeout_ms, stall_timeout_ms,
-              referrers_api, index_from)
+              referrers_api, index_from, mirrors)
 }  // namespace varve::oci
 namespace varve::fuse {
 
 VARVE_MESSAGE_WITH(ImageSpec, registry, reference, platform)
 VARVE_MESSAGE(ImageStats, image, reference, image_stream_bytes, present_bytes, cold_bytes, cold_present_bytes,
-              fetched_bytes, bytes_from, requests, prefetched_bytes, decoded_bytes, layers, proved_layers, fetching,
-              errors, last_error, waiting_seconds, waiting_for)
+              fetched_bytes, bytes_from, sources, requests, prefetched_bytes, decoded_bytes, layers, proved_layers,
+              fetching, errors, last_error, waiting_seconds, waiting_for)
 VARVE_MESSAGE_WITH(MountStatus, stats, dir, mode, session, holders, fuse_requests)
 VARVE_MESSAGE(PullStatus, image, reference, cold, done_bytes, total_bytes, fetched_bytes, seconds, waiting_seconds,
               waiting_for, error)

@@ -71,6 +71,7 @@ ImageStats ServedImage::stats() const {
   sum.image = digest();
   sum.reference = spec_.reference;
   sum.layers = distinct_.size();
+  sum.sources = image().repository->sources();
   sum.proved_layers = proved_layers_;
   for (std::size_t i = 0; i < distinct_.size(); ++i) {
     const auto now = distinct_[i]->stats();
@@ -83,7 +84,9 @@ ImageStats ServedImage::stats() const {
     const auto fetched = now.fetched_bytes - before.fetched_bytes;
     const auto local = now.local_bytes - before.local_bytes;
     sum.fetched_bytes += fetched;
-    sum.bytes_from["registry"] += fetched - std::min(local, fetched);
+    const auto mirror = std::min(now.mirror_bytes - before.mirror_bytes, fetched - std::min(local, fetched));
+    sum.bytes_from["registry"] += fetched - std::min(local + mirror, fetched);
+    sum.bytes_from["mirror"] += mirror;
     sum.bytes_from["local"] += local;
     sum.requests += now.requests - before.requests;
     sum.decoded_bytes += now.decoded_bytes - before.decoded_bytes;

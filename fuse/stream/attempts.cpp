@@ -38,12 +38,12 @@ std::chrono::milliseconds back_off(unsigned failures) {
 }  // namespace
 
 std::optional<std::chrono::milliseconds> Attempts::after(const std::exception_ptr& error, unsigned sources,
-                                                         bool somebody_waits) {
+                                                         bool somebody_waits, unsigned copies) {
   constexpr auto kAtOnce = std::chrono::milliseconds(0);
   ++source_;
   switch (kind_of(error)) {
     case Failure::kCorrupt:
-      if (++corrupt_ >= std::max(2u, sources)) return std::nullopt;
+      if (++corrupt_ >= std::max({2u, sources, copies})) return std::nullopt;
       return kAtOnce;
     case Failure::kRefused:
       if (++refused_ >= sources) return std::nullopt;

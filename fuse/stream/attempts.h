@@ -15,10 +15,10 @@ class Attempts {
   // The number of the repository for the next attempt; see SourceList::nth.
   unsigned source() const { return source_; }
   // Counts a failure. Returns how long to wait before the next attempt, or nothing if there should be none: wrong bytes
-  // are tried once more and at least once at every source, a refusal is final for its source, and what may pass is
-  // tried for as long as somebody waits.
-  std::optional<std::chrono::milliseconds> after(const std::exception_ptr& error, unsigned sources,
-                                                 bool somebody_waits);
+  // are tried once more and at least once for every copy (a source may have several: its mirrors), a refusal is final
+  // for its source, and what may pass is tried for as long as somebody waits.
+  std::optional<std::chrono::milliseconds> after(const std::exception_ptr& error, unsigned sources, bool somebody_waits,
+                                                 unsigned copies = 0);
 
  private:
   unsigned source_ = 0;

@@ -24,6 +24,12 @@ TEST(Attempts, WrongBytesAreTriedOnceMoreAndAtEverySource) {
   EXPECT_EQ(three.after(corrupt(), 3, false), std::nullopt);
 }
 
+TEST(Attempts, WrongBytesAreTriedForEachCopyThatASourceMayHave) {
+  Attempts mirrored;
+  for (int i = 0; i < 3; ++i) EXPECT_EQ(mirrored.after(corrupt(), 1, true, 4), milliseconds(0));
+  EXPECT_EQ(mirrored.after(corrupt(), 1, true, 4), std::nullopt);
+}
+
 TEST(Attempts, ARefusalIsFinalForItsSource) {
   Attempts one;
   EXPECT_EQ(one.after(refused(), 1, true), std::nullopt);

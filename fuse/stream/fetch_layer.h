@@ -25,11 +25,20 @@ class SourceList {
   // The repository for the nth attempt, round and round; null if there is none.
   std::shared_ptr<oci::Repository> nth(unsigned attempt) const;
   unsigned size() const;
+  // Places that may have a copy each: the repositories and their mirrors.
+  unsigned copies() const;
+  // Of the bytes of the blob that were read here, those from mirrors.
+  std::uint64_t mirror_bytes(const Digest& blob) const;
+  // Tells the repository of that attempt, if it is so, that what it gave was wrong; see Repository::note_wrong_bytes.
+  void note_wrong_bytes(unsigned attempt, const oci::Descriptor& blob, ByteRange range,
+                        const std::exception_ptr& error) const;
   // The attempt number to begin with: of the repository that last gave good bytes.
   unsigned preferred() const { return preferred_.load(std::memory_order_relaxed); }
   void prefer(unsigned attempt) { preferred_.store(attempt, std::memory_order_relaxed); }
 
  private:
+  std::vector<std::shared_ptr<oci::Repository>> all() const;
+
   mutable Guarded<std::vector<std::shared_ptr<oci::Repository>>> repositories_;
   std::atomic<unsigned> preferred_ = 0;
 };

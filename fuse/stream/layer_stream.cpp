@@ -107,6 +107,7 @@ class StoredLayerStream final : public LayerStream {
             .present_bytes = layer_->store.present_bytes(),
             .fetched_bytes = counters.fetched_bytes,
             .local_bytes = counters.local_bytes,
+            .mirror_bytes = mirror_bytes(),
             .requests = counters.requests,
             .decoded_bytes = counters.decoded_bytes,
             .errors = counters.errors,
@@ -131,6 +132,11 @@ class StoredLayerStream final : public LayerStream {
   }
 
  private:
+  std::uint64_t mirror_bytes() const {
+    auto bytes = layer_->blob_sources.mirror_bytes(layer_->blob.digest);
+    if (layer_->windows_blob) bytes += layer_->window_sources.mirror_bytes(layer_->windows_blob->digest);
+    return bytes;
+  }
   ByteRange clamp(ByteRange range) const {
     const auto size = layer_->map->stream_bytes;
     const auto offset = std::min(range.offset, size);

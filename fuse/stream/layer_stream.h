@@ -30,6 +30,7 @@ struct StreamStats {
   std::uint64_t present_bytes = 0;  // stream side, in the store
   std::uint64_t fetched_bytes = 0;  // compressed side, from any source, windows included
   std::uint64_t local_bytes = 0;    // of those, from files of this machine
+  std::uint64_t mirror_bytes = 0;   // of those, from mirrors of the registry
   std::uint64_t requests = 0;       // range requests sent
   std::uint64_t decoded_bytes = 0;  // stream side
   std::uint64_t errors = 0;         // failed fetches, after all retries

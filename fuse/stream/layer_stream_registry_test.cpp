@@ -22,6 +22,10 @@ class LayerStreamRegistryTest : public LayerStreamTestBase {
     registry_.forget_records();
     oci::RegistryOptions options;
     options.plain_http = true;
+    options.stall_timeout_ms = 300;
+    oci::MirrorRule rule{.prefix = registry_.host(), .locations = {}, .place = "test"};
+    for (const auto& mirror : mirrors_) rule.locations.push_back("http://" + mirror->host());
+    if (!mirrors_.empty()) options.mirrors.rules.push_back(rule);
     const auto source = oci::open_repository(oci::Reference::parse(registry_.reference("team/app")), options);
     stream_ = streams_->stream(layer_.map, layer_.blob_descriptor, source, layer_.index_blobs, source);
     return stream_;
@@ -50,10 +54,17 @@ class LayerStreamRegistryTest : public LayerStreamTestBase {
 
   const test::MadeLayer layer_ = test::make_gzip_layer(test::gzip_of(test::some_stream(1'500'000)), kSpan);
   test::FakeRegistry registry_;
+  std::vector<std::unique_ptr<test::FakeRegistry>> mirrors_;  // asked first, in their order
 
-  void SetUp() override {
-    registry_.add_blob("team/app", layer_.blob);
-    registry_.add_blob("team/app", layer_.windows);
+  void SetUp() override { fill(registry_); }
+  void fill(test::FakeRegistry& registry) {
+    registry.add_blob("team/app", layer_.blob);
+    registry.add_blob("team/app", layer_.windows);
+  }
+  test::FakeRegistry& add_mirror() {
+    mirrors_.push_back(std::make_unique<test::FakeRegistry>());
+    fill(*mirrors_.back());
+    return *mirrors_.back();
   }
 };
 
@@ -116,6 +127,57 @@ TEST_F(LayerStreamRegistryTest, AByteThatStaysWrongIsNeverServed) {
   EXPECT_TRUE(outcome.failed_with<CorruptData>());
   EXPECT_THAT(outcome.wait(), HasSubstr(layer_.map->layer_digest.to_string()));
   EXPECT_FALSE(stream->is_readable(span.stream_range));
+}
+
+// Of the blob and of the windows: each span has its digests, and the source that broke them is left.
+TEST_F(LayerStreamRegistryTest, WrongBytesOfMirrorsAreReplacedByThoseOfTheNextSource) {
+  const auto& span = layer_.map->spans.at(5);
+  for (int i = 0; i < 3; ++i)
+    add_mirror().set([&](Switches& s) {
+      s.flipped_byte[layer_.map->layer_digest] = span.compressed_range.offset + 9;
+      s.flipped_byte[digest_of(layer_.windows)] = span.window.offset + 1;
+    });
+  const auto stream = open_cold();
+  EXPECT_EQ(read(*stream, span.stream_range.offset, span.stream_range.length),
+            part(layer_, span.stream_range.offset, span.stream_range.length));
+  EXPECT_EQ(stream->stats().errors, 0u);
+  for (const auto& mirror : mirrors_) mirror->forget_records();
+  const auto& next = layer_.map->spans.at(9).stream_range;
+  EXPECT_EQ(read(*stream, next.offset, next.length), part(layer_, next.offset, next.length));
+  for (const auto& mirror : mirrors_) EXPECT_EQ(mirror->count(Kind::kBlob), 0u);
+  EXPECT_GT(stream->stats().mirror_bytes, 0u);
+  EXPECT_LT(stream->stats().mirror_bytes, stream->stats().fetched_bytes);
+}
+
+TEST_F(LayerStreamRegistryTest, ServesRightBytesWhateverAMirrorDoes) {
+  auto& mirror = add_mirror();
+  const auto expect = [&](const char* what, auto&& change) {
+    SCOPED_TRACE(what);
+    mirror.set([&](Switches& switches) {
+      switches = Switches{};
+      change(switches);
+    });
+    expect_right();
+  };
+  expect("all is well", [](Switches&) {});
+  EXPECT_EQ(registry_.count(Kind::kBlob), 0u);
+  expect("503", [](Switches& s) { s.failure = {.kind = Kind::kBlob, .status = 503, .count = -1}; });
+  expect("body ends early", [](Switches& s) {
+    s.breaks = Break::kClose;
+    s.break_after = 3'000;
+    s.break_count = -1;
+  });
+  expect("hangs in a body", [](Switches& s) {
+    s.breaks = Break::kStall;
+    s.break_after = 3'000;
+    s.break_count = 2;
+  });
+  expect("another range", [](Switches& s) { s.wrong_content_range = -1; });
+  expect("another size", [](Switches& s) { s.wrong_total = -1; });
+  expect("whole blob for a range", [](Switches& s) { s.ignore_ranges = -1; });
+  expect("another blob", [&](Switches& s) { s.flipped_byte[layer_.map->layer_digest] = 20'000; });
+  mirror.stop();
+  expect_right();
 }
 
 }  // namespace

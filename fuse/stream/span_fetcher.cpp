@@ -273,8 +273,8 @@ void SpanFetcher::on_blob_failure(FetchLayer& layer, std::size_t span, const std
     const auto task = tasks_.find({&layer, span});
     if (task == tasks_.end() || task->second.stage != Task::Stage::kFetching || stopping_) return;
     note_failure(task, error);
-    if (const auto delay =
-            task->second.blob_attempts.after(error, layer.blob_sources.size(), somebody_waits(task->second)))
+    if (const auto delay = task->second.blob_attempts.after(error, layer.blob_sources.size(),
+                                                            somebody_waits(task->second), layer.blob_sources.copies()))
       download_blob(task, *delay);
     else
       end_task(task, error, false, calls);
@@ -286,7 +286,11 @@ void SpanFetcher::on_window_block(FetchLayer& layer, std::size_t block, unsigned
   try {
     layer.windows.put(block, fetched.bytes);
   } catch (...) {
-    return on_window_failure(layer, block, std::current_exception());
+    const auto error = std::current_exception();
+    if (layer.windows_blob)
+      layer.window_sources.note_wrong_bytes(source, *layer.windows_blob, layer.window_pieces->piece_range(block),
+                                            error);
+    return on_window_failure(layer, block, error);
   }
   layer.window_sources.prefer(source);
   const std::lock_guard lock(mutex_);
@@ -319,7 +323,7 @@ void SpanFetcher::on_window_failure(FetchLayer& layer, std::size_t block, const 
       wanted = wanted || somebody_waits(task->second);
     }
     auto& attempts = entry->second.attempts;
-    const auto delay = attempts.after(error, layer.window_sources.size(), wanted);
+    const auto delay = attempts.after(error, layer.window_sources.size(), wanted, layer.window_sources.copies());
     if (delay && owner) {
       ranges_.want(std::shared_ptr<PieceSource>(owner, layer.window_pieces.get()), block, entry->second.priority,
                    attempts.source(), *delay);
@@ -409,15 +413,18 @@ void SpanFetcher::on_decode_failure(Tasks::iterator task, const std::exception_p
     window_is_wrong = corrupt.part() == index::CorruptSpan::Part::kWindowOrStream && span.window.length > 0;
   } catch (...) {
   }
-  if (window_is_wrong) layer->windows.drop(span.window);
+  if (window_is_wrong)
+    layer->windows.drop(span.window);
+  else
+    layer->blob_sources.note_wrong_bytes(task->second.compressed_source, layer->blob, span.compressed_range, error);
   Calls calls;
   {
     const std::lock_guard lock(mutex_);
     auto& state = task->second;
     note_failure(task, error);
     auto& attempts = window_is_wrong ? state.window_attempts : state.blob_attempts;
-    const auto sources = window_is_wrong ? layer->window_sources.size() : layer->blob_sources.size();
-    const auto delay = attempts.after(error, sources, somebody_waits(state));
+    const auto& sources = window_is_wrong ? layer->window_sources : layer->blob_sources;
+    const auto delay = attempts.after(error, sources.size(), somebody_waits(state), sources.copies());
     if (!delay || stopping_) {
       end_task(task, error, false, calls);
     } else {

@@ -70,7 +70,10 @@ void SpanFetcher::run_whole_blob(const std::shared_ptr<FetchLayer>& layer) {
       layer->blob_sources.prefer(attempts.source());
       return;
     } catch (...) {
-      const auto delay = after_whole_blob_failure(*layer, attempts, std::current_exception());
+      const auto error = std::current_exception();
+      layer->blob_sources.note_wrong_bytes(attempts.source(), layer->blob,
+                                           {.offset = 0, .length = layer->map->compressed_bytes}, error);
+      const auto delay = after_whole_blob_failure(*layer, attempts, error);
       if (!delay) return;
       std::unique_lock lock(mutex_);
       whole_changed_.wait_for(lock, *delay, [&] { return stopping_.load(); });
@@ -91,7 +94,7 @@ std::optional<std::chrono::milliseconds> SpanFetcher::after_whole_blob_failure(F
       note_failure(task, error);
       wanted = wanted || somebody_waits(task->second);
     }
-    delay = attempts.after(error, layer.blob_sources.size(), wanted);
+    delay = attempts.after(error, layer.blob_sources.size(), wanted, layer.blob_sources.copies());
     for (auto task = tasks_.lower_bound({&layer, 0}); of_layer(task) && !delay;) {
       const auto next = std::next(task);
       if (task->second.stage == Task::Stage::kWholeBlob) end_task(task, error, false, calls);

@@ -3,6 +3,7 @@
 #include <algorithm>
 
 #include "core/base/errors.h"
+#include "core/oci/registry_repository.h"
 
 namespace varve::oci::internal {
 namespace {
@@ -35,6 +36,7 @@ struct BlobReader::Transfer {
   std::uint64_t end;
   const ByteSink& sink;
   std::string what;
+  bool strict = false;
   bool fresh_connection = false;
 
   std::uint64_t skip = 0;         // bytes of the current answer in front of `next`
@@ -46,13 +48,18 @@ struct BlobReader::Transfer {
   bool is_whole_request() const { return next == 0 && end == blob.size; }
 };
 
-void BlobReader::read(const Descriptor& blob, ByteRange range, const ByteSink& sink) {
+void BlobReader::read(const Descriptor& blob, ByteRange range, const ByteSink& sink, WholeForRange policy) {
   const auto what = fmt::format("{}: blob {}", endpoint_.name(), blob.digest.to_string());
   if (!range.fits_in(blob.size))
     fail<CorruptData>("{}: range {}+{} lies outside its {} bytes", what, range.offset, range.length, blob.size);
   const bool whole = range.length == blob.size;
   const auto transfer_with = [&](const ByteSink& into) {
-    return Transfer{.blob = blob, .next = range.offset, .end = range.end(), .sink = into, .what = what};
+    return Transfer{.blob = blob,
+                    .next = range.offset,
+                    .end = range.end(),
+                    .sink = into,
+                    .what = what,
+                    .strict = policy == WholeForRange::kRefuse};
   };
   if (!whole) {
     auto transfer = transfer_with(sink);
@@ -103,7 +110,7 @@ void BlobReader::read_all(Transfer& transfer) {
       counted_from = transfer.next;
       waits.wait(fmt::format("{} at {}: {}", transfer.what, transfer.next, error.what()));
     } catch (const WrongAnswer& error) {
-      if (++transfer.wrong_answers >= kMaxWrongAnswers) throw CorruptData(error.what());
+      if (++transfer.wrong_answers >= kMaxWrongAnswers || transfer.strict) throw CorruptData(error.what());
       waits.wait(error.what());
     } catch (const RangeIgnored&) {
       transfer.asked_again = true;
@@ -192,6 +199,7 @@ void BlobReader::check_head(Transfer& transfer, const HttpHead& head) {
   transfer.answer_ends_here = transfer.end == transfer.blob.size;
   if (transfer.is_whole_request()) return;
   ++endpoint_.counters().ranges_ignored;
+  if (transfer.strict) fail<RangesNotServed>("{}: the whole blob came for a range of it", transfer.what);
   if (transfer.next > kWorthAskingAgain && serves_ranges_ && !transfer.asked_again) throw RangeIgnored();
   serves_ranges_ = false;
   transfer.skip = transfer.next;

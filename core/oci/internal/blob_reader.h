@@ -12,7 +12,10 @@ class BlobReader {
  public:
   explicit BlobReader(RegistryEndpoint& endpoint) : endpoint_(endpoint) {}
 
-  void read(const Descriptor& blob, ByteRange range, const ByteSink& sink);
+  // kRefuse, for who can ask elsewhere: throws RangesNotServed where the whole blob comes instead of a later range, and
+  // CorruptData at the first answer that is not what was asked for.
+  enum class WholeForRange { kSkip, kRefuse };
+  void read(const Descriptor& blob, ByteRange range, const ByteSink& sink, WholeForRange policy = WholeForRange::kSkip);
   // False once a range request was answered with the whole blob; true again after a 206.
   bool serves_ranges() const { return serves_ranges_; }
 

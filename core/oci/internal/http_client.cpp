@@ -196,7 +196,12 @@ void set_up_certificates(CURL* easy, const HttpClientOptions& options, const Url
                    .flags = CURL_BLOB_NOCOPY};
     ::curl_easy_setopt(easy, CURLOPT_CAINFO_BLOB, &blob);
   }
-  if (options.client && options.client->host == url.host + ":" + url.port) {
+  const auto host = url.host + ":" + url.port;
+  if (options.unverified_host == host) {
+    ::curl_easy_setopt(easy, CURLOPT_SSL_VERIFYPEER, 0L);
+    ::curl_easy_setopt(easy, CURLOPT_SSL_VERIFYHOST, 0L);
+  }
+  if (options.client && options.client->host == host) {
     ::curl_easy_setopt(easy, CURLOPT_SSLCERT, options.client->certificate.c_str());
     ::curl_easy_setopt(easy, CURLOPT_SSLKEY, options.client->key.c_str());
   }

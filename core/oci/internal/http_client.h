@@ -68,6 +68,7 @@ struct HttpClientOptions {
   std::string authorities = {};         // PEM, trusted besides the system's certificates
   std::string certificate_folder = {};  // where a user may put more of them, for messages
   std::optional<ClientCertificate> client = {};
+  std::string unverified_host = {};  // "cache.example:443": its certificate is not looked at; "" = all are
   std::chrono::milliseconds connect_timeout{10'000};
   std::chrono::milliseconds stall_timeout{20'000};
 };

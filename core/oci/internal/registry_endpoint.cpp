@@ -13,21 +13,29 @@ namespace {
 
 constexpr std::size_t kMaxErrorBytes = 64 * 1024;
 constexpr std::size_t kMaxShownError = 300;
+// Unless a file says otherwise: whoever has another place to ask need not wait long for one that is away.
+constexpr std::chrono::milliseconds kMirrorDialTimeout{1'000};
 
-// Docker Hub answers under another name than the one in references.
-std::string connect_host(const std::string& host) { return host == "docker.io" ? "registry-1.docker.io" : host; }
-
-HttpClientOptions http_options(const Reference& reference, const RegistryOptions& options) {
+HttpClientOptions http_options(const Source& source, const RegistryOptions& options) {
   const auto* home = std::getenv("HOME");
   const auto places = certificate_places(home == nullptr ? "" : home);
-  const auto found = find_host_certificates(places, reference.host);
+  const auto found = find_host_certificates(places, source.host);
+  const std::chrono::milliseconds usual_timeout(options.connect_timeout_ms);
   HttpClientOptions http{.authorities = options.ca_file.empty() ? "" : read_authorities(options.ca_file) + "\n",
-                         .certificate_folder = (places.at(places.size() - 2) / reference.host).string() + "/",
-                         .connect_timeout = std::chrono::milliseconds(options.connect_timeout_ms),
+                         .certificate_folder = (places.at(places.size() - 2) / source.host).string() + "/",
+                         .connect_timeout = source.dial_timeout.value_or(
+                             source.is_mirror ? std::min(usual_timeout, kMirrorDialTimeout) : usual_timeout),
                          .stall_timeout = std::chrono::milliseconds(options.stall_timeout_ms)};
   http.authorities += found.authorities;
-  if (const auto url = Url::parse("https://" + connect_host(reference.host) + "/"); url && !found.certificate.empty())
-    http.client = {.host = url->host + ":" + url->port, .certificate = found.certificate, .key = found.key};
+  for (const auto& file : source.authorities) http.authorities += read_authorities(file) + "\n";
+  const auto url = Url::parse("https://" + source.connect_to + "/");
+  if (!url) fail<UsageError>("'{}' is no valid registry host", source.connect_to);
+  const auto where = url->host + ":" + url->port;
+  if (source.client)
+    http.client = {.host = where, .certificate = source.client->first, .key = source.client->second};
+  else if (!found.certificate.empty())
+    http.client = {.host = where, .certificate = found.certificate, .key = found.key};
+  if (!source.verify_tls) http.unverified_host = where;
   return http;
 }
 
@@ -35,32 +43,21 @@ bool is_success(int status) { return status >= 200 && status < 300; }
 
 }  // namespace
 
-bool is_loopback_host(std::string_view host) {
-  if (host.starts_with("[::1]")) return true;
-  const auto name = host.substr(0, host.find(':'));
-  if (name == "localhost") return true;
-  return name.starts_with("127.") &&
-         std::all_of(name.begin(), name.end(), [](char c) { return (c >= '0' && c <= '9') || c == '.'; });
-}
-
 bool is_redirect_status(int status) {
   return status == 301 || status == 302 || status == 303 || status == 307 || status == 308;
 }
 
-RegistryEndpoint::RegistryEndpoint(const Reference& reference, const RegistryOptions& options, Clock& clock)
-    : host_(connect_host(reference.host)),
-      repository_(reference.repository),
-      name_(reference.host + "/" + reference.repository),
-      plain_http_(options.plain_http),
-      is_loopback_(is_loopback_host(reference.host)),
+RegistryEndpoint::RegistryEndpoint(const Source& source, const RegistryOptions& options, Clock& clock)
+    : source_(source),
+      name_(source.name()),
       max_attempts_(std::max(1, options.max_attempts)),
       clock_(clock),
-      http_(http_options(reference, options)),
+      http_(http_options(source, options)),
       authenticator_(http_, clock,
-                     {.host = reference.host,
-                      .repository = reference.repository,
+                     {.host = source.host,
+                      .repository = source.repository,
                       .places = usual_credential_places(options.authfile),
-                      .plain_http = options.plain_http || is_loopback_,
+                      .plain_http = source.scheme != Scheme::kHttps,
                       .max_attempts = max_attempts_}) {}
 
 Backoff RegistryEndpoint::backoff() { return Backoff(clock_, max_attempts_); }
@@ -83,18 +80,19 @@ bool RegistryEndpoint::speaks_tls(const std::string& host) {
 Url RegistryEndpoint::base() {
   const std::lock_guard lock(probe_mutex_);
   if (!base_) {
-    bool tls = !plain_http_;
-    if (tls && is_loopback_) tls = speaks_tls(host_);
-    base_ = Url::parse((tls ? "https://" : "http://") + host_ + "/");
-    if (!base_) fail<UsageError>("'{}' is no valid registry host", host_);
+    const bool tls = source_.scheme == Scheme::kHttps ||
+                     (source_.scheme == Scheme::kHttpsIfSpoken && speaks_tls(source_.connect_to));
+    base_ = Url::parse((tls ? "https://" : "http://") + source_.connect_to + "/");
+    if (!base_) fail<UsageError>("'{}' is no valid registry host", source_.connect_to);
   }
   return *base_;
 }
 
 Url RegistryEndpoint::url(const std::string& rest) {
-  auto absolute = base().resolve("/v2/" + repository_ + "/" + rest);
-  if (!absolute) fail<Error>("{}: no valid URL for {}", host_, rest);
-  return std::move(*absolute);
+  auto absolute = base().resolve(source_.root + "/" + source_.repository + "/" + rest);
+  if (!absolute) fail<Error>("{}: no valid URL for {}", source_.host, rest);
+  if (source_.names_host.empty()) return std::move(*absolute);
+  return *Url::parse(with_query(absolute->text, "ns", source_.names_host));
 }
 
 HttpResponse RegistryEndpoint::send(const HttpRequest& given, const std::string& scopes) {
@@ -104,6 +102,7 @@ HttpResponse RegistryEndpoint::send(const HttpRequest& given, const std::string&
   for (int attempt = 0;; ++attempt) {
     HttpRequest request = given;
     if (!authorization.empty()) request.headers.push_back("Authorization: " + authorization);
+    if (to_registry) request.headers.insert(request.headers.end(), source_.headers.begin(), source_.headers.end());
     int status = 0;
     Bytes collected;
     request.on_head = [&](const HttpHead& head) {

@@ -10,7 +10,7 @@
 #include "core/oci/internal/authenticator.h"
 #include "core/oci/internal/backoff.h"
 #include "core/oci/internal/http_client.h"
-#include "core/oci/reference.h"
+#include "core/oci/internal/source.h"
 #include "core/oci/repository.h"
 
 namespace varve::oci::internal {
@@ -31,15 +31,15 @@ struct RegistryCounters {
 // Safe to use from any thread.
 class RegistryEndpoint {
  public:
-  RegistryEndpoint(const Reference& reference, const RegistryOptions& options, Clock& clock);
+  RegistryEndpoint(const Source& source, const RegistryOptions& options, Clock& clock);
 
-  // URL of "/v2/<repository>/<rest>" at the registry. Finds out first whether a loopback registry speaks TLS.
+  // URL of "<root>/<repository>/<rest>" at the registry. Finds out first whether it speaks TLS where that is open.
   Url url(const std::string& rest);
   bool is_registry(const Url& url) { return url.same_origin(base()); }
 
-  // One exchange, with our Authorization if (and only if) it goes to the registry itself; a 401 is answered with new
-  // authorization once. on_head and on_body see answers 2xx only; of others the beginning of the body is collected.
-  // Throws TransportError.
+  // One exchange, with our Authorization and the source's headers if (and only if) it goes to the registry itself; a
+  // 401 is answered with new authorization once. on_head and on_body see answers 2xx only; of others the beginning of
+  // the body is collected. Throws TransportError.
   HttpResponse send(const HttpRequest& request, const std::string& scopes);
   // The same with redirects of GET and HEAD followed, and with retries; statuses that do not pass are returned.
   // Throws TemporaryError when the attempts are used up.
@@ -53,20 +53,17 @@ class RegistryEndpoint {
   std::uint64_t tokens_fetched() const { return authenticator_.tokens_fetched(); }
   // "registry.example/team/app", for messages.
   const std::string& name() const { return name_; }
-  const std::string& repository() const { return repository_; }
-  std::string pull_scope() const { return "repository:" + repository_ + ":pull"; }
-  std::string push_scope() const { return "repository:" + repository_ + ":pull,push"; }
+  const std::string& repository() const { return source_.repository; }
+  std::string pull_scope() const { return "repository:" + source_.repository + ":pull"; }
+  std::string push_scope() const { return "repository:" + source_.repository + ":pull,push"; }
 
  private:
   Url base();
   HttpResponse follow(HttpRequest request, const std::string& scopes, std::string_view what);
   bool speaks_tls(const std::string& host);
 
-  std::string host_;  // with port, as it is connected to
-  std::string repository_;
-  std::string name_;
-  bool plain_http_;
-  bool is_loopback_;
+  const Source source_;
+  const std::string name_;
   int max_attempts_;
   Clock& clock_;
   RegistryCounters counters_;
@@ -76,8 +73,6 @@ class RegistryEndpoint {
   std::optional<Url> base_;
 };
 
-// True for localhost, 127.0.0.0/8 and [::1], with or without a port.
-bool is_loopback_host(std::string_view host);
 bool is_redirect_status(int status);
 
 // "status 404, MANIFEST_UNKNOWN: manifest unknown": the registry's own words if it sent its JSON errors, cut and made

@@ -1,0 +1,145 @@
+#!/usr/bin/env python3
+"""Mirrors with the whole program and Debian's docker-registry on loopback: containerd's hosts.toml, [[mirror]] of varve.toml, a mirror that dies while an
+image is mounted, one that gives wrong bytes to readers and to `index`, what `status` and `config` say, files that are broken."""
+import contextlib, http.client, http.server, os, sys, threading
+from pathlib import Path
+
+sys.path.insert(0, str(Path(__file__).resolve().parents[1] / "oracle"))
+import layouts, program, tars  # noqa: E402
+from test_export import registry_on_loopback  # noqa: E402
+from test_index_places import Machine, expect  # noqa: E402
+
+NOISE = os.urandom(12_000_000)  # more than the client keeps to look at before it hands on
+
+
+class Mirror:
+    """Hands requests on to the registry. `wrong`: turns a bit of each large answer."""
+
+    def __init__(self, registry):
+        mirror = self
+        self.requests, self.names, self.wrong, self.dead = 0, set(), False, False
+
+        class Handler(http.server.BaseHTTPRequestHandler):
+            protocol_version = "HTTP/1.1"
+
+            def do_GET(self):
+                if mirror.dead:
+                    self.close_connection = True
+                    return
+                path, _, query = self.path.partition("?")
+                mirror.requests += 1
+                mirror.names.add(query)
+                upstream = http.client.HTTPConnection(registry)
+                upstream.request("GET", path, headers={name: self.headers[name] for name in ("Range", "Accept") if name in self.headers})
+                answer = upstream.getresponse()
+                body = bytearray(answer.read())
+                if mirror.wrong and len(body) > 1000:
+                    body[len(body) // 2] ^= 1
+                self.send_response(answer.status)
+                for name in ("Content-Type", "Content-Range", "Docker-Content-Digest"):
+                    if name in answer.headers:
+                        self.send_header(name, answer.headers[name])
+                self.send_header("Content-Length", str(len(body)))
+                self.end_headers()
+                with contextlib.suppress(OSError):
+                    self.wfile.write(body)
+                upstream.close()
+
+            def log_message(self, *ignored):
+                pass
+
+        self.server = http.server.ThreadingHTTPServer(("127.0.0.1", 0), Handler)
+        self.server.daemon_threads = True
+        self.host = f"127.0.0.1:{self.server.server_address[1]}"
+        threading.Thread(target=self.server.serve_forever, daemon=True).start()
+
+    def stop(self):
+        self.dead = True  # for connections that are there
+        self.server.shutdown()
+        self.server.server_close()
+
+
+def hosts_toml(work, registry, text):
+    folder = work / "certs.d" / (registry.replace(":", "_") + "_")
+    folder.mkdir(parents=True, exist_ok=True)
+    (folder / "hosts.toml").write_text(text)
+    return f'hosts-dir = ["{work}/certs.d"]\n'
+
+
+def hosts_text(mirror):
+    return f'[host."http://{mirror.host}"]\ncapabilities = ["pull"]\n'
+
+
+def check_commands(work, registry, image):
+    mirror = Mirror(registry)
+    settings = hosts_toml(work, registry, hosts_text(mirror))
+    with Machine(work, "reader", settings) as reader:
+        assert reader.run("cat", image, "/data/x", check=True).stdout == NOISE
+        assert mirror.requests > 0 and mirror.names == {f"ns={registry.replace(':', '%3A')}"}, mirror.names
+        mirror.wrong = True
+        done = reader.run("cat", image, "/data/x", check=True)
+        assert done.stdout == NOISE
+        assert f"{mirror.host}/team/app gives wrong bytes".encode() in done.stderr, done.stderr
+        asked = mirror.requests
+        assert reader.run("--no-mirrors", "cat", image, "/data/x", check=True).stdout == NOISE
+        assert mirror.requests == asked
+    with Machine(work, "indexer", settings) as indexer:
+        indexer.run("index", "--force", "--to", f"oci:{work}/indexes", image, check=True)
+        assert mirror.requests > asked
+    hosts_toml(work, registry, '[host."http://x"]\ncapabilities = ["fly"]\n')
+    with Machine(work, "broken", settings) as broken:
+        expect(broken.run("ls", image), 2, "hosts.toml:2", "'fly'", "--no-mirrors")
+        expect(broken.run("--no-mirrors", "ls", image), 0)
+    mirror.stop()
+
+
+def check_own_settings(work, registry, image):
+    mirror = Mirror(registry)
+    table = f'[[mirror]]\nprefix = "{registry}"\nlocation = "http://{mirror.host}/"\n'
+    with Machine(work, "own", hosts_toml(work, registry, "broken, and not looked at") + table) as own:
+        assert own.run("cat", image, "/data/x", check=True).stdout == NOISE
+        assert mirror.requests > 0
+        expect(own.run("config"), 0, f"{registry} -> http://{mirror.host}", "own.toml:2")
+    for line, words in (('location = "x"\n', "'prefix' is missing"), ('prefix = "x"\nlocation = "ftp://x"\n', "ftp://x"), ('prefix = "x"\nlocations = "y"\n', "locations")):
+        with Machine(work, "wrong", "[[mirror]]\n" + line) as wrong:
+            expect(wrong.run("ls", image), 2, "wrong.toml:", words)
+    (work / "registries.conf").write_text(f'[[registry]]\nprefix = "{registry}"\nblocked = true\n')
+    with Machine(work, "blocked", f'registries-conf = "{work}/registries.conf"\n') as blocked:
+        expect(blocked.run("ls", image), 2, "registries.conf:1", "blocked")
+    mirror.stop()
+
+
+def check_mounted(work, registry, image):
+    mirror = Mirror(registry)
+    with Machine(work, "node", hosts_toml(work, registry, hosts_text(mirror))) as node, node.mounted(image, "fuse", "--no-prefetch") as tree:
+        assert Path(tree, "etc/motd").read_bytes() == b"hello\n" * 5000
+        (mount,) = node.json("status")["mounts"]
+        assert mount["bytes_from"]["mirror"] > 0 and mount["bytes_from"]["registry"] == 0, mount["bytes_from"]
+        assert [(one["host"], one["mirror"], one["state"]) for one in mount["sources"]] == [(mirror.host, True, "good"), (registry, False, "good")], mount["sources"]
+        mirror.stop()
+        assert Path(tree, "data/x").read_bytes() == NOISE
+        (mount,) = node.json("status")["mounts"]
+        assert mount["errors"] == 0 and mount["bytes_from"]["registry"] > 11_000_000, mount
+        expect(node.run("status"), 0, f"mirror {mirror.host}: resting", f"registry {registry}: good")
+
+
+def main():
+    program.need_tools("docker-registry")
+    fuse = os.path.exists("/dev/fuse") and os.getuid() == 0
+    with program.work_folder() as work:
+        layers = [tars.Tar().dir("etc").file("etc/motd", b"hello\n" * 5000).bytes(), tars.Tar().dir("data").file("data/x", NOISE).bytes()]
+        layout = layouts.gzip_image(work / "image", layers)
+        with registry_on_loopback(work) as registry:
+            image = f"{registry}/team/app:v1"
+            with Machine(work, "maker") as maker:
+                maker.run("image", "export", layout, image, check=True)
+                maker.run("index", image, check=True)
+            check_commands(work, registry, image)
+            check_own_settings(work, registry, image)
+            if fuse:
+                check_mounted(work, registry, image)
+    print("mirrors: commands" + (" and mounts" if fuse else "; no mounts here"))
+
+
+if __name__ == "__main__":
+    main()
