@@ -256,6 +256,7 @@ int varve_main(int argc, const char* const* argv, std::ostream& out, std::ostrea
   Context context{.out = out, .err = err, .global = {}, .cancel = {}, .exit_status = 0, .program = {}, .tail = {}};
   context.program = std::filesystem::read_symlink("/proc/self/exe", no_proc).string();
   if (no_proc && argc > 0) context.program = argv[0];
+  context.global.registry.cancel = &context.cancel;
   const CancelOnSignals signals(context.cancel);
   try {
     return run_program(context, argc, argv);

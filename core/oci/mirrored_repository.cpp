@@ -187,7 +187,7 @@ struct MirroredRepository::Parts {
   template <typename Ask, typename Stop>
   void ask_in_turn(const Digest& digest, bool SourceCapabilities::*needed, const std::string& what, Ask&& ask,
                    Stop&& stop) {
-    for (internal::Backoff waits(clock, std::max(1, options.max_attempts));;) {
+    for (internal::Backoff waits(clock, std::max(1, options.max_attempts), options.cancel);;) {
       const auto all = current();
       Failures failures;
       bool sends_whole = false;

@@ -105,6 +105,19 @@ TEST_F(RegistryReadTest, ATransferThatDripsIsBroken) {
   EXPECT_THAT(message_of([&] { read(*open(), blob_, late_); }), HasSubstr("next to none"));
 }
 
+TEST_F(RegistryReadTest, WhoIsCancelledWaitsForNoRegistry) {
+  CancelFlag cancel;
+  cancel.cancel();
+  options_.cancel = &cancel;
+  options_.stall_timeout_ms = 3'600'000;
+  EXPECT_EQ(read(*open(), blob_, late_), cut(content_, late_)) << "what is quick is done, to tidy up";
+  registry_.set([](Switches& s) { s.breaks = Break::kDrip, s.break_after = 1, s.break_count = -1; });
+  EXPECT_THROW(read(*open(), blob_, late_), Cancelled);
+  registry_.set([](Switches& s) { s.breaks = Break::kClose; });
+  EXPECT_THROW(read(*open(), blob_, late_), Cancelled);
+  EXPECT_TRUE(clock_.sleeps().empty());
+}
+
 TEST_F(RegistryReadTest, WholeBlobThatBreaksIsResumedAndItsDigestChecked) {
   registry_.set([](Switches& s) { s.breaks = Break::kClose, s.break_after = 1'000'000, s.break_count = 2; });
   EXPECT_EQ(read(*open(), blob_, {0, blob_.size}), content_);

@@ -10,6 +10,7 @@
 
 #include "core/base/byte_range.h"
 #include "core/base/bytes.h"
+#include "core/base/cancel.h"
 #include "core/base/digest.h"
 #include "core/oci/descriptor.h"
 #include "core/oci/mirror_settings.h"
@@ -130,6 +131,9 @@ struct RegistryOptions {
   // Further repositories where indexes of images lie (core/index), as users name them; asked after the image's own.
   std::vector<std::string> index_from = {};
   MirrorSettings mirrors = {};
+  // Once it is set, what waits for a registry ends with Cancelled within a second or so; null = nothing ends it. It
+  // outlives all repositories.
+  const CancelFlag* cancel = nullptr;
 };
 
 // Opens what the reference names; a registry with its mirrors. Throws UsageError or NotFound for a layout folder that

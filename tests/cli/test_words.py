@@ -1,7 +1,7 @@
 #!/usr/bin/env python3
 """What a newcomer meets: the page of settings is the program's own, an interrupt is 130, errors speak of what was typed, and images of the
 store are listed and removed one by one."""
-import random, signal, subprocess, sys, time
+import random, signal, subprocess, sys
 from pathlib import Path
 
 TREE = Path(__file__).resolve().parents[2]
@@ -58,23 +58,18 @@ def check_messages(varve, work):
 
 
 def interrupted(varve, source, *arguments):
-    """While the registry keeps a layer back; it comes when the signal has been taken."""
+    """While the registry keeps a layer back, and goes on doing so."""
     source.open.clear()
     source.asked.clear()
     process = subprocess.Popen([varve.binary, *map(str, arguments)], env=varve.environment, stdout=subprocess.PIPE, stderr=subprocess.PIPE)
     assert source.asked.wait(30), arguments
     process.send_signal(signal.SIGINT)
-    while catches_interrupt(process.pid):
-        time.sleep(0.01)
-    source.open.set()
-    _, stderr = process.communicate(timeout=30)
+    try:
+        _, stderr = process.communicate(timeout=30)
+    finally:
+        process.kill()
+        source.open.set()
     return process.returncode, stderr.decode()
-
-
-def catches_interrupt(pid):
-    """Until it has had one: the second one kills."""
-    caught = next(line for line in Path(f"/proc/{pid}/status").read_text().splitlines() if line.startswith("SigCgt:"))
-    return int(caught.split()[1], 16) >> (signal.SIGINT - 1) & 1
 
 
 def check_interrupt(varve, work):

@@ -228,7 +228,7 @@ HttpResponse Authenticator::ask_token_server(const std::string& scopes, const Be
   const auto parsed = Url::parse(url);
   if (!parsed) fail<Error>("{}: the registry names no valid token server", options_.host);
   request.url = *parsed;
-  for (Backoff backoff(clock_, options_.max_attempts);;) {
+  for (Backoff backoff(clock_, options_.max_attempts, options_.cancel);;) {
     try {
       auto response = http_.exchange(request);
       if (!is_temporary_status(response.status())) return response;

@@ -22,6 +22,7 @@ struct AuthenticatorOptions {
   CredentialPlaces places;
   bool plain_http = false;  // the token server may be asked without TLS
   int max_attempts = 6;
+  const CancelFlag* cancel = nullptr;  // ends waiting for the token server
 };
 
 // Safe to use from any thread. Tokens are kept per set of scopes and renewed at 80 % of their lifetime; callers that

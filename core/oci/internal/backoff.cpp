@@ -7,6 +7,11 @@
 #include "core/base/log.h"
 
 namespace varve::oci::internal {
+namespace {
+
+constexpr std::chrono::milliseconds kLookAtCancel{100};
+
+}  // namespace
 
 void Backoff::wait(const std::string& reason, std::optional<std::chrono::seconds> retry_after) {
   if (++failures_ >= max_attempts_) fail<TemporaryError>("{} (tried {} times)", reason, failures_);
@@ -17,7 +22,12 @@ void Backoff::wait(const std::string& reason, std::optional<std::chrono::seconds
   std::chrono::milliseconds duration(std::uniform_int_distribution<std::int64_t>(0, bound.count())(random));
   if (retry_after) duration += *retry_after;
   log::debug("{}; tried again in {} ms", reason, duration.count());
-  clock_.sleep_for(duration);
+  if (cancel_ == nullptr) return clock_.sleep_for(duration);
+  for (auto left = duration;; left -= kLookAtCancel) {
+    cancel_->throw_if_cancelled();
+    if (left <= kLookAtCancel) return clock_.sleep_for(left);
+    clock_.sleep_for(kLookAtCancel);
+  }
 }
 
 bool is_temporary_status(int status) {

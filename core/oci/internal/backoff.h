@@ -3,6 +3,7 @@
 #include <optional>
 #include <string>
 
+#include "core/base/cancel.h"
 #include "core/base/clock.h"
 #include "core/oci/internal/http_headers.h"
 
@@ -12,7 +13,9 @@ namespace varve::oci::internal {
 // to 10 s. What the registry asks for in Retry-After is a lower bound.
 class Backoff {
  public:
-  Backoff(Clock& clock, int max_attempts) : clock_(clock), max_attempts_(max_attempts) {}
+  // `cancel`: ends waits, too, with Cancelled; null = nothing does.
+  Backoff(Clock& clock, int max_attempts, const CancelFlag* cancel = nullptr)
+      : clock_(clock), max_attempts_(max_attempts), cancel_(cancel) {}
 
   // Counts a failed attempt and waits before the next one. Throws TemporaryError with `reason` when there is none left,
   // or when the registry asks for more patience than kMaxRetryAfter.
@@ -28,6 +31,7 @@ class Backoff {
  private:
   Clock& clock_;
   int max_attempts_;
+  const CancelFlag* cancel_;
   int failures_ = 0;
 };
 

@@ -292,9 +292,15 @@ class Throughput {
   std::uint64_t moved_ = 0;
 };
 
-// Absent if nothing, or next to nothing, moved for too long.
-std::optional<CURLcode> drive(CURLM* multi, const Exchange& exchange, std::chrono::milliseconds stall_timeout) {
+// How long an exchange that is cancelled may still take: tidying up takes some, too.
+constexpr std::chrono::seconds kCancelPatience{1};
+
+// Absent if nothing, or next to nothing, moved for too long, or if it was cancelled, which is noted in the exchange.
+std::optional<CURLcode> drive(CURLM* multi, Exchange& exchange, const HttpClientOptions& options) {
+  // Connecting has a limit of its own, which must be able to come first.
+  const auto stall_timeout = std::max(options.stall_timeout, std::chrono::milliseconds(kPollMs));
   Throughput throughput(exchange, stall_timeout);
+  std::optional<SteadyClock::time_point> cancelled;
   for (int running = 1; running > 0;) {
     if (::curl_multi_perform(multi, &running) != CURLM_OK) return CURLE_FAILED_INIT;
     if (running == 0) break;
@@ -304,6 +310,13 @@ std::optional<CURLcode> drive(CURLM* multi, const Exchange& exchange, std::chron
     if (idle > stall_timeout * (all_sent ? kCommitPatience : 1)) return std::nullopt;
     // Before the answer begins silence is what counts: servers think.
     if (!all_sent && exchange.head_done && throughput.below_floor()) return std::nullopt;
+    if (options.cancel != nullptr && options.cancel->cancelled()) {
+      if (!cancelled) cancelled = SteadyClock::now();
+      if (SteadyClock::now() - *cancelled > kCancelPatience) {
+        exchange.thrown = std::make_exception_ptr(Cancelled("cancelled"));
+        return std::nullopt;
+      }
+    }
     ::curl_multi_poll(multi, nullptr, 0, kPollMs, nullptr);
   }
   int left = 0;
@@ -320,9 +333,7 @@ HttpResponse HttpClient::exchange(const HttpRequest& request) {
   const auto headers = make_header_list(request.headers);
   set_up(connection->easy.get(), options_, request, headers.get(), exchange);
   ::curl_multi_add_handle(connection->multi.get(), connection->easy.get());
-  // Connecting has a limit of its own, which must be able to come first.
-  const auto result =
-      drive(connection->multi.get(), exchange, std::max(options_.stall_timeout, std::chrono::milliseconds(kPollMs)));
+  const auto result = drive(connection->multi.get(), exchange, options_);
   ::curl_multi_remove_handle(connection->multi.get(), connection->easy.get());
   std::string reason = exchange.error_text;
   if (reason.empty() && result) reason = ::curl_easy_strerror(*result);

@@ -11,6 +11,7 @@
 #include <vector>
 
 #include "core/base/bytes.h"
+#include "core/base/cancel.h"
 #include "core/base/errors.h"
 #include "core/base/guarded.h"
 #include "core/oci/internal/http_headers.h"
@@ -71,6 +72,7 @@ struct HttpClientOptions {
   std::string unverified_host = {};  // "cache.example:443": its certificate is not looked at; "" = all are
   std::chrono::milliseconds connect_timeout{10'000};
   std::chrono::milliseconds stall_timeout{20'000};
+  const CancelFlag* cancel = nullptr;  // once it is set, exchanges that are not done in a second throw Cancelled
 };
 
 // Safe to use from any thread. Keeps idle connections, each with the host it was used for last; proxies come from the

@@ -25,7 +25,8 @@ HttpClientOptions http_options(const Source& source, const RegistryOptions& opti
                          .certificate_folder = (places.at(places.size() - 2) / source.host).string() + "/",
                          .connect_timeout = source.dial_timeout.value_or(
                              source.is_mirror ? std::min(usual_timeout, kMirrorDialTimeout) : usual_timeout),
-                         .stall_timeout = std::chrono::milliseconds(options.stall_timeout_ms)};
+                         .stall_timeout = std::chrono::milliseconds(options.stall_timeout_ms),
+                         .cancel = options.cancel};
   http.authorities += found.authorities;
   for (const auto& file : source.authorities) http.authorities += read_authorities(file) + "\n";
   const auto url = Url::parse("https://" + source.connect_to + "/");
@@ -51,6 +52,7 @@ RegistryEndpoint::RegistryEndpoint(const Source& source, const RegistryOptions& 
     : source_(source),
       name_(source.name()),
       max_attempts_(std::max(1, options.max_attempts)),
+      cancel_(options.cancel),
       clock_(clock),
       http_(http_options(source, options)),
       authenticator_(http_, clock,
@@ -58,9 +60,10 @@ RegistryEndpoint::RegistryEndpoint(const Source& source, const RegistryOptions& 
                       .repository = source.repository,
                       .places = usual_credential_places(options.authfile),
                       .plain_http = source.scheme != Scheme::kHttps,
-                      .max_attempts = max_attempts_}) {}
+                      .max_attempts = max_attempts_,
+                      .cancel = cancel_}) {}
 
-Backoff RegistryEndpoint::backoff() { return Backoff(clock_, max_attempts_); }
+Backoff RegistryEndpoint::backoff() { return Backoff(clock_, max_attempts_, cancel_); }
 
 bool RegistryEndpoint::speaks_tls(const std::string& host) {
   HttpRequest request;

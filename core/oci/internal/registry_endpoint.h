@@ -65,6 +65,7 @@ class RegistryEndpoint {
   const Source source_;
   const std::string name_;
   int max_attempts_;
+  const CancelFlag* cancel_;
   Clock& clock_;
   RegistryCounters counters_;
   HttpClient http_;
