@@ -266,21 +266,6 @@ TEST_F(SpanStoreTest, ReadersNeverSeeTheHoleOfASpanThatIsDroppedUnderThem) {
   EXPECT_EQ(read(*store, 50'000, 50'000), good);
 }
 
-TEST_F(SpanStoreTest, AReaderOfManySpansGetsThroughHoweverFastOthersAreDropped) {
-  layer_ = test::make_tar_layer(test::some_stream(48 * 1'000'000 + 777), 1'000'000);
-  const auto store = open();
-  for (std::size_t span = 0; span < 49; ++span) store->put(span, stream_of(span));
-  std::atomic<bool> done = false;
-  std::jthread dropper([&] {
-    while (!done) {
-      store->drop(48);
-      store->put(48, stream_of(48));
-    }
-  });
-  for (int round = 0; round < 3; ++round) EXPECT_EQ(read(*store, 0, 48'000'000), expected(0, 48'000'000));
-  done = true;
-}
-
 TEST_F(SpanStoreTest, AnEmptyLayerIsCompleteAtOnce) {
   layer_ = test::make_tar_layer({}, 50'000);
   const auto store = open();

@@ -6,6 +6,7 @@
 #include <algorithm>
 #include <cstring>
 #include <set>
+#include <thread>
 
 #include "core/base/errors.h"
 #include "core/base/file.h"
@@ -216,6 +217,29 @@ TEST_F(StoreCrashTest, NoFailingCallMakesTheStoreServeWrongBytesOrUnusable) {
         StoreLife::check(fresh / "layer", second ? life.second() : life.first(), {}, story);
       if (HasFailure()) return;
     }
+  }
+}
+
+// Here as nothing waits for a disk: spans go much faster than many of them are read.
+TEST_F(StoreCrashTest, AReaderOfManySpansGetsThroughHoweverFastOthersAreDropped) {
+  const auto layer = test::make_tar_layer(test::some_stream(48 * 1'000'000 + 777), 1'000'000);
+  const auto span = [&](std::size_t number) {
+    const auto range = layer.map->spans[number].stream_range;
+    return ByteView(layer.stream).subspan(range.offset, range.length);
+  };
+  SpanStore store(dir_ / "layer", layer.map);
+  for (std::size_t number = 0; number < 49; ++number) store.put(number, span(number));
+  const std::jthread dropper([&](const std::stop_token& stop) {
+    while (!stop.stop_requested()) {
+      store.drop(48);
+      store.put(48, span(48));
+    }
+  });
+  Bytes bytes(48'000'000);
+  for (int round = 0; round < 3; ++round) {
+    EXPECT_THAT(store.read(0, bytes), ::testing::IsEmpty());
+    EXPECT_TRUE(std::ranges::equal(bytes, ByteView(layer.stream).first(bytes.size())));
+    std::ranges::fill(bytes, std::byte{0});
   }
 }
 
