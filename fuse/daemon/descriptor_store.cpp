@@ -1,6 +1,7 @@
 #include "fuse/daemon/descriptor_store.h"
 
 #include <fcntl.h>
+#include <poll.h>
 #include <signal.h>
 #include <spawn.h>
 #include <sys/socket.h>
@@ -140,9 +141,11 @@ class KeeperStore final : public DescriptorStore {
     return socket_.get();
   }
 
+  // Only once: keep() may have come first, and of two keepers one would be nobody's and hold all connections for good.
   void renew() override {
     const std::lock_guard guard(mutex_);
-    renew_with_copies();
+    pollfd look{.fd = socket_.get(), .events = POLLRDHUP, .revents = 0};
+    if (::poll(&look, 1, 0) > 0 && (look.revents & (POLLRDHUP | POLLHUP | POLLERR)) != 0) renew_with_copies();
   }
 
   std::string_view kind() const override { return "keeper"; }
