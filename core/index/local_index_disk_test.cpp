@@ -10,6 +10,7 @@
 #include "core/index/format/layer_entries.h"
 #include "core/index/local_index.h"
 #include "testing/disk_recorder.h"
+#include "testing/one_span_map.h"
 #include "testing/temp_dir.h"
 #include "testing/trees.h"
 
@@ -42,21 +43,7 @@ class LocalIndexDiskTest : public testing::Test {
   static void put_index(LocalIndex& local, const oci::Image& image) {
     auto& repository = local.repository();
     const auto& layer = image.manifest.layers[0];
-    LayerMap map{.layer_digest = layer.digest,
-                 .diff_id = image.config.diff_ids[0],
-                 .format = LayerFormat::kGzip,
-                 .compressed_bytes = 1000,
-                 .stream_bytes = kStreamBytes,
-                 .windows_digest = {},
-                 .windows_bytes = 0,
-                 .spans = {}};
-    map.spans.push_back({.stream_range = {0, kStreamBytes},
-                         .compressed_range = {0, 1000},
-                         .bits = 0,
-                         .member_header = true,
-                         .window = {},
-                         .compressed_digest = digest_of("c"),
-                         .stream_digest = digest_of("s")});
+    const auto map = test::one_span_map(layer.digest, image.config.diff_ids[0], kStreamBytes);
     Tree tree;
     tree.layers = 1;
     test::put(tree, "etc/hosts", test::make_file(200, {{0, {0, 512, 200}}}));

@@ -13,6 +13,7 @@
 #include "core/index/publish_index.h"
 #include "testing/artifact_repository.h"
 #include "testing/fake_registry.h"
+#include "testing/one_span_map.h"
 #include "testing/temp_dir.h"
 #include "testing/trees.h"
 
@@ -55,22 +56,7 @@ class LocalIndexTest : public testing::Test {
   }
 
   LayerMap map_of(std::size_t layer) const {
-    LayerMap map{.layer_digest = image_.manifest.layers[layer].digest,
-                 .diff_id = image_.config.diff_ids[layer],
-                 .format = LayerFormat::kGzip,
-                 .compressed_bytes = 1000,
-                 .stream_bytes = kStreamBytes,
-                 .windows_digest = {},
-                 .windows_bytes = 0,
-                 .spans = {}};
-    map.spans.push_back({.stream_range = {0, kStreamBytes},
-                         .compressed_range = {0, 1000},
-                         .bits = 0,
-                         .member_header = true,
-                         .window = {},
-                         .compressed_digest = digest_of("c"),
-                         .stream_digest = digest_of("s")});
-    return map;
+    return test::one_span_map(image_.manifest.layers[layer].digest, image_.config.diff_ids[layer], kStreamBytes);
   }
 
   LayerIndexBlobs publish_layer(const LayerMap& map) {
