@@ -217,6 +217,19 @@ TEST_F(KeeperTest, NonsenseEndsOnlyTheConnectionItCameOn) {
   EXPECT_TRUE(take(daemon).empty());
 }
 
+// Two that want another for one that died may both ask for it.
+TEST_F(KeeperTest, OneThatLivesIsNotReplaced) {
+  const auto store = open_descriptor_store(
+      {.socket = dir_ / "s", .keeper = {"/bin/sh", "-c", "exit 1"}, .daemon = {"/bin/true"}, .log_file = dir_ / "log"});
+  ASSERT_EQ(store->kind(), "keeper");
+  EXPECT_NO_THROW(store->renew());
+  const Pipe pipe;
+  store->keep("mount", pipe.write_end.get());
+  EXPECT_EQ(store->take().count("mount"), 1u);
+  store->end();
+  EXPECT_EQ(exit_status(), 0);
+}
+
 TEST(Handovers, CrossAsTheyAre) {
   const auto image = digest_of("image");
   Handover handover;
