@@ -118,10 +118,16 @@ class Collect(unittest.TestCase):
         self.collect("--db", later, "--image", reference)
         self.assertEqual(sqlite3.connect(later).execute(used).fetchall(), [("alpha", 1)])
 
+    def test_without_words_takes_what_this_root_has_recorded(self):
+        none = self.varve()
+        self.assertEqual(none.returncode, 1)
+        self.assertIn("state/usage/spool: no session was recorded here", none.stderr)
+        os.makedirs(os.path.join(self.root, "state/usage/spool"))
+        self.assertEqual(self.varve().returncode, 0)
+
     def test_refuses_wrong_words(self):
         self.assertEqual(self.varve("--label", "v1", self.spool).returncode, 2)
         self.assertEqual(self.varve("--image", self.spool).returncode, 2)
-        self.assertEqual(self.varve().returncode, 2)
         self.assertEqual(self.varve("--raw-days", "0", self.spool).returncode, 2)
         missing = self.varve(os.path.join(self.root, "nowhere"))
         self.assertEqual(missing.returncode, 1)
