@@ -162,7 +162,7 @@ def told_touched(story, result):
         raise Broken(f"{story.words['cold']}: {first['fetched_bytes']} bytes at first, then {second['fetched_bytes']}")
     if not story.stored_by_heat()["cold"]:
         raise Broken("what was cold is not in the store, though it was read")
-    return f"The first import fetched {mb(first['fetched_bytes'])} and took {first['seconds']:.1f} s; the second {mb(second['fetched_bytes'])} and {second['seconds']:.1f} s."
+    return f"The first import of {story.words['cold']} fetched {mb(first['fetched_bytes'])} and took {first['seconds']:.1f} s; the second {mb(second['fetched_bytes'])} and {second['seconds']:.1f} s."
 
 
 def told_same_image(story, result):
@@ -237,7 +237,7 @@ def chapter_report(story):
         Step("varve usage collect --image oci:better:{last} --label {last} --db usage.db", on_page=False),
         Step("varve usage collect spool --db usage.db", shows="new sessions"),
         Step("varve usage scan notebooks.tar.xz --image oci:better:{last} --db usage.db", shows="notebooks and scripts"),
-        Step("varve usage report --db usage.db", shows="heard of"),
+        Step("varve usage report --db usage.db", shows="heard of", on_page=False),
         Step("varve usage report --db usage.db --html report.html", on_page=False),
         Step("varve usage explain seaborn --db usage.db", on_page=False),
     ]
@@ -246,7 +246,7 @@ def chapter_report(story):
 def chapter_plan(story):
     return [
         Step("varve prune plan oci:better:{last} --usage usage.db --basis notebooks --cold-below-users 10 -o plan.json", shows=r"^(hot|cold) +\d", note=told_plan),
-        Step("varve prune plan oci:better:{last} --usage usage.db --basis notebooks --cold-below-users 10 --explain {cold}", shows="is cold"),
+        Step("varve prune plan oci:better:{last} --usage usage.db --basis notebooks --cold-below-users 10 --explain {cold}", shows="is cold", on_page=False),
         Step("varve prune plan oci:better:{last} --usage usage.db --basis notebooks --cold-below-users 10 --explain six", on_page=False),
     ]
 
@@ -266,8 +266,8 @@ def chapter_pruned(story):
     return [
         Step(run("pruned-cold", "- < work.py"), note=told_hot),
         Step(run("pruned-warm", "- < work.py"), note=told_start("pruned-warm", story.words["last"] + ", pruned, warm"), on_page=False),
-        Step("varve --root machine pull --wait oci:better:{last}-pruned", shows="wanted", note=told_pull),
-        Step(run("touch-1", "-c 'import {cold}'")),
+        Step("varve --root machine pull --wait oci:better:{last}-pruned", shows="wanted", note=told_pull, on_page=False),
+        Step(run("touch-1", "-c 'import {cold}'"), on_page=False),
         Step(run("touch-2", "-c 'import {cold}'"), note=told_touched, on_page=False),
     ]
 
@@ -276,8 +276,8 @@ def chapter_promises(story):
     return [
         Step("varve pin ls oci:releases", on_page=False),
         Step("varve pin check --deep oci:releases", shows="."),
-        Step("varve run --rm oci:releases:{first} -- python3 - < work.py"),
-        Step("varve gc --dry-run oci:releases", shows="."),
+        Step("varve run --rm oci:releases:{first} -- python3 - < work.py", on_page=False),
+        Step("varve gc --dry-run oci:releases", shows=".", on_page=False),
     ]
 
 
@@ -294,8 +294,8 @@ def chapter_elsewhere(story):
 
 
 CHAPTERS = [
-    Chapter("build", "Two releases", "A recipe names a Debian base and wheels pinned by hash. The result is an OCI layout folder; a registry does as well, wherever `oci:` stands below.", chapter_build),
-    Chapter("index", "An index beside each, and a promise", "Not one byte of the images changes. The pin promises that notebooks of today start on this digest in years.", chapter_index),
+    Chapter("build", "Two releases", "From a Debian base and wheels pinned by hash; a registry does as well wherever `oci:` stands.", chapter_build),
+    Chapter("index", "An index beside each, and a promise", "No byte of the images changes.", chapter_index),
     Chapter("diff", "What changed", "", chapter_diff),
     Chapter("start", "Whole or lazily", "First without Varve: everything is read and unpacked before the first instruction. Then lazily.", chapter_start),
     Chapter("layers", "Better layers", "Packed by what belongs together and changes together, most of a release is the one before.", chapter_layers),
