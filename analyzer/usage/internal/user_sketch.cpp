@@ -3,6 +3,7 @@
 #include <algorithm>
 #include <bit>
 #include <cmath>
+#include <functional>
 
 #include "core/base/errors.h"
 
@@ -22,7 +23,7 @@ UserSketch UserSketch::parse(ByteView stored) {
   if (stored[0] == kExactForm && content.size() % 8 == 0 && content.size() / 8 <= kMaxExact) {
     for (std::size_t at = 0; at < content.size(); at += 8)
       sketch.exact_.push_back(load_le<std::uint64_t>(content.data() + at));
-    if (!std::is_sorted(sketch.exact_.begin(), sketch.exact_.end()))
+    if (std::ranges::adjacent_find(sketch.exact_, std::greater_equal<>()) != sketch.exact_.end())
       fail<CorruptData>("user sketch: hashes out of order");
     return sketch;
   }
