@@ -80,7 +80,7 @@ TEST_F(ControlClientTest, ADaemonThatItsKeeperStartsAgainIsWaitedFor) {
 }
 
 TEST_F(ControlClientTest, AKeeperThatGivesUpIsNotWaitedFor) {
-  keep([this] { keeper_.reset(); });
+  keep([this] { ::shutdown(keeper_.get(), SHUT_RDWR); });  // refuses from now on
   EXPECT_FALSE(ControlClient::connect(paths_).has_value());
 }
 
