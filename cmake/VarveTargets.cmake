@@ -11,7 +11,7 @@ target_compile_options(varve_warnings INTERFACE -Wall -Wextra -Wpedantic -Werror
 # Half of a compilation is the reading of headers: several sources of a target are compiled together (presets but debug). Names in anonymous namespaces of one
 # target therefore differ. A file that a unity file includes looks to the compiler like a header with types of an anonymous namespace.
 if(CMAKE_UNITY_BUILD)
-  target_compile_options(varve_warnings INTERFACE -Wno-subobject-linkage)
+  target_compile_options(varve_warnings INTERFACE $<$<CXX_COMPILER_ID:GNU>:-Wno-subobject-linkage>)
 endif()
 
 if(VARVE_SANITIZE)

@@ -20,7 +20,7 @@ void try_answers(std::string_view text) {
 void try_spied_imports(std::string_view text) {
   static const std::vector<prune::ImportTask> tasks{{.names = {"json"}, .archived = false, .spy = true}};
   try {
-    const auto& outcome = prune::parse_import_outcomes(text, tasks).at(0).at(0);
+    const auto outcome = prune::parse_import_outcomes(text, tasks).at(0).at(0);
     for (const auto* names : {&outcome.loaded, &outcome.tried, &outcome.files})
       if (names->size() > prune::kMaxMissedNames) std::abort();
   } catch (const Error&) {

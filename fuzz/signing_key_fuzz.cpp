@@ -6,9 +6,14 @@
 #include "core/base/errors.h"
 #include "core/trust/private_key.h"
 
+namespace {
+
+struct Asked {};
+
+}  // namespace
+
 extern "C" int LLVMFuzzerTestOneInput(const std::uint8_t* data, std::size_t size) {
   using namespace varve;
-  struct Asked {};
   const auto text = as_text(std::as_bytes(std::span(data, size)));
   try {
     trust::PrivateKey::parse(

@@ -70,11 +70,9 @@ std::string figures_section(const Report& report) {
     const auto name = image_name(report.snapshot.images[*report.current]);
     put_figure(out, "Never used", number_text(report.unused_all.distributions),
                fmt::format("of {} distributions of {}{}", number_text(report.known), name, unseen_text(report)));
-    std::uint64_t stream = 0, compressed = 0;
+    std::uint64_t compressed = 0;
     for (const auto& layer : report.snapshot.layers) {
-      if (layer.image != report.snapshot.images[*report.current].digest) continue;
-      stream += layer.stream_bytes;
-      compressed += layer.compressed_bytes;
+      if (layer.image == report.snapshot.images[*report.current].digest) compressed += layer.compressed_bytes;
     }
     auto of = report.free.compressed_bytes > 0 ? fmt::format("{} compressed", human_bytes(report.free.compressed_bytes))
                                                : std::string("installed");

@@ -157,9 +157,9 @@ oci::Descriptor add_simple_signature(oci::Repository& repository, const Digest& 
   const auto payload = oci::put_bytes(repository, added.payload, kSimpleSigningType);
   const auto layer = layer_json(payload, added);
   const auto is_this = [&](const json& other) {
-    return other.value("digest", "") == layer["digest"] && other.contains("annotations") &&
+    return json(other.value("digest", "")) == layer["digest"] && other.contains("annotations") &&
            other["annotations"].is_object() &&
-           other["annotations"].value(kSignatureAnnotation, "") == layer["annotations"][kSignatureAnnotation];
+           json(other["annotations"].value(kSignatureAnnotation, "")) == layer["annotations"][kSignatureAnnotation];
   };
   for (int attempt = 0; attempt < kAddAttempts; ++attempt) {
     const auto document = document_of(repository, manifest);
