@@ -27,6 +27,15 @@ namespace {
 
 using nlohmann::json;
 
+// Fractions are seconds here. What others would become in a field of whole numbers is undefined: the library converts
+// them without a look.
+void refuse_odd_fractions(const json& value, std::string_view what) {
+  if (value.is_number_float() && !(value.get<double>() >= 0 && value.get<double>() < 0x1p31))
+    fail<CorruptData>("{}: {} is no number of seconds", what, value.get<double>());
+  if (value.is_structured())
+    for (const auto& member : value) refuse_odd_fractions(member, what);
+}
+
 std::filesystem::path absolute_or_empty(const std::filesystem::path& path) {
   return path.empty() ? path : std::filesystem::absolute(path).lexically_normal();
 }
@@ -117,8 +126,10 @@ void LineSocket::write_line(const std::string& line) {
 }
 
 JsonValue parse_control_line(std::string_view line, std::string_view what) {
-  return JsonValue::parse(line, what,
-                          {.bytes = kMaxAnswerBytes, .depth = kMaxControlJsonDepth, .values = 3 * kMaxMessageRanges});
+  auto value = JsonValue::parse(
+      line, what, {.bytes = kMaxAnswerBytes, .depth = kMaxControlJsonDepth, .values = 3 * kMaxMessageRanges});
+  refuse_odd_fractions(value.raw(), what);
+  return value;
 }
 
 json error_to_json(const std::exception& error) {

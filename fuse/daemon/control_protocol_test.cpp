@@ -122,6 +122,12 @@ TEST(ControlProtocol, AnAnswerOfADaemonOfAnEarlierVersionIsRead) {
   EXPECT_FALSE(verified.refuted());
 }
 
+TEST(ControlProtocol, FractionsThatAreNoSecondsAreRefused) {
+  EXPECT_EQ(parse_control_line(R"({"seconds": 1.5})", "line")["seconds"].raw().get<double>(), 1.5);
+  for (const auto* odd : {"18447440737099551615", "[1, {\"a\": -0.5}]", "2147483648.0", "1e300"})
+    EXPECT_THROW(parse_control_line(odd, "line"), CorruptData) << odd;
+}
+
 TEST(ControlProtocol, ADocumentNestedTooDeepIsRefused) {
   EXPECT_THROW(parse_control_line(std::string(10'000, '[') + std::string(10'000, ']'), "request"), Unsupported);
   EXPECT_THROW(parse_control_line("{\"a\":", "request"), CorruptData);
