@@ -13,9 +13,8 @@ class MountPoint {
   // reached by a link after all.
   explicit MountPoint(std::filesystem::path dir);
 
-  const std::filesystem::path& dir() const { return dir_; }
-  // Shows there what is mounted at `from`. Throws std::system_error, and UsageError if the folder no longer is at
-  // dir(); then nothing is mounted.
+  // Shows there what is mounted at `from`. Throws std::system_error, and UsageError if the folder no longer is
+  // there; then nothing is mounted.
   void bind(const std::filesystem::path& from) const;
 
  private:

@@ -18,7 +18,8 @@ using nlohmann::json;
 
 constexpr std::size_t kMaxWords = 4096;  // of an exception
 
-json orders_of(const std::vector<ImportTask>& tasks, unsigned jobs, std::chrono::seconds limit) {
+// One task after the other: as many sessions go on at the same time as there are jobs.
+json orders_of(const std::vector<ImportTask>& tasks, std::chrono::seconds limit) {
   auto list = json::array();
   for (const auto& task : tasks) {
     json one{{"names", task.names}};
@@ -26,7 +27,7 @@ json orders_of(const std::vector<ImportTask>& tasks, unsigned jobs, std::chrono:
     if (task.spy) one["spy"] = true;
     list.push_back(std::move(one));
   }
-  return {{"tasks", std::move(list)}, {"jobs", jobs}, {"seconds", limit.count()}};
+  return {{"tasks", std::move(list)}, {"jobs", 1}, {"seconds", limit.count()}};
 }
 
 std::string words_of(const JsonValue& value) {
@@ -116,7 +117,7 @@ std::vector<std::vector<ImportOutcome>> import_in_session(SessionRunner& session
   const auto limit = options.limit * std::int64_t(names + 2) + std::chrono::seconds(120);
   return parse_import_outcomes(
       run_in_python(sessions, image, python, embedded_file(internal::python_files(), "import_names.py"),
-                    orders_of(tasks, 1, options.limit), limit, fmt::format("the imports with /{}", python)),
+                    orders_of(tasks, options.limit), limit, fmt::format("the imports with /{}", python)),
       tasks);
 }
 
