@@ -346,6 +346,18 @@ void refuse_refuted(const LocalIndex& local, const oci::Image& image, const Laye
         image.digest().to_string(), layer.layer_digest.to_string(), refuted, image.typed());
 }
 
+// What the manifest does not name a registry may collect.
+void check_packs_are_named(const LoadedIndex& index, std::string_view what) {
+  std::map<Digest, std::uint64_t> named;
+  for (const auto& pack : index.blobs.packs) named[pack.digest] = pack.size;
+  for (const auto& group : index.packs.groups) {
+    const auto found = named.find(group.pack.blob);
+    if (found == named.end() || found->second != group.pack.compressed_bytes())
+      fail<CorruptData>("{}: the pack {} of {} is not what the manifest of the index names", what,
+                        group.pack.blob.to_string(), group.name);
+  }
+}
+
 void open_tree(LocalIndex& local, LoadedIndex& index) {
   index.tree_file = local.tree_file(index.blobs, *index.source);
   index.tree_mapping = MappedFile::open(index.tree_file);
@@ -395,6 +407,14 @@ LoadedIndex load_chosen(LocalIndex& local, const oci::Image& image, TrustedIndex
     count(*index.blobs.profile);
     index.profile = Profile::decode(local.blob(*index.blobs.profile, *index.source, kMaxProfileBlobBytes), what);
     index.profile.check(index.maps, what);
+  }
+  if (index.blobs.start_packs) {
+    const auto what = what_of(*index.blobs.start_packs);
+    count(*index.blobs.start_packs);
+    index.packs =
+        StartPacks::decode(local.blob(*index.blobs.start_packs, *index.source, kMaxStartPacksBlobBytes), what);
+    index.packs.check(index.maps, what);
+    check_packs_are_named(index, what);
   }
   count(index.blobs.tree);
   open_tree(local, index);

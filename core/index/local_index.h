@@ -9,6 +9,7 @@
 #include "core/index/format/cold_ranges.h"
 #include "core/index/format/image_index.h"
 #include "core/index/format/profile.h"
+#include "core/index/format/start_packs.h"
 #include "core/trust/judge.h"
 #include "core/trust/origin.h"
 
@@ -73,6 +74,7 @@ struct LoadedIndex {
   std::vector<std::shared_ptr<const LayerMap>> maps;  // one per layer, base first
   ColdRanges cold;                                    // empty if the index marks nothing
   Profile profile;                                    // without ranges if the index has none
+  StartPacks packs;                                   // without groups if the index has none
   std::uint64_t loaded_bytes = 0;                     // fetched from the repository for it; 0 if all was here
 };
 

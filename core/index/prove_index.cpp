@@ -105,6 +105,75 @@ std::string differs_from_tree(const LoadedIndex& index, const oci::Image& image,
   }
 }
 
+// Of a pack's stream, put together from the layers.
+class PackComparison {
+ public:
+  PackComparison(const StartGroup& group) : group_(group) {}
+
+  void add(ByteView bytes) {
+    while (!bytes.empty()) {
+      const auto part = bytes.first(std::size_t(std::min(bytes.size(), kPackFrameBytes - in_frame_)));
+      hash_.update(part);
+      in_frame_ += part.size();
+      if (in_frame_ == kPackFrameBytes) end_frame();
+      bytes = bytes.subspan(part.size());
+    }
+  }
+  std::string finish() {
+    if (in_frame_ != 0) end_frame();
+    return std::move(differs_);
+  }
+
+ private:
+  void end_frame() {
+    if (hash_.finish() != group_.pack.frames[frame_].stream_digest && differs_.empty())
+      differs_ =
+          fmt::format("frame {} of the start-up pack of {} does not hold the bytes of the layers", frame_, group_.name);
+    hash_ = Sha256();
+    in_frame_ = 0;
+    ++frame_;
+  }
+
+  const StartGroup& group_;
+  Sha256 hash_;
+  std::size_t in_frame_ = 0;
+  std::size_t frame_ = 0;
+  std::string differs_;
+};
+
+std::string compare_pack(const StartGroup& group, const std::vector<ReadStream>& layers) {
+  PackComparison comparison(group);
+  Bytes buffer(kPackFrameBytes);
+  for (const auto& range : group.pack.ranges) {
+    for (std::uint64_t done = 0; done < range.stream_range.length;) {
+      const auto part = std::span(buffer).first(
+          std::size_t(std::min<std::uint64_t>(buffer.size(), range.stream_range.length - done)));
+      layers[range.layer](range.stream_range.offset + done, part);
+      comparison.add(part);
+      done += part.size();
+    }
+  }
+  if (auto differs = comparison.finish(); !differs.empty()) return differs;
+  for (const auto& literal : group.pack.literals) {
+    const auto part = std::span(buffer).first(literal.bytes.size());
+    layers[literal.layer](literal.stream_offset, part);
+    if (!std::ranges::equal(part, literal.bytes))
+      return fmt::format("bytes that come with the start-up pack of {} are not those of the layers", group.name);
+  }
+  return "";
+}
+
+std::string compare_packs(const LoadedIndex& index, const std::function<ReadStream(std::size_t layer)>& read) {
+  std::vector<ReadStream> layers;
+  for (const auto& digest : index.packs.layers)
+    layers.push_back(
+        read(std::size_t(std::ranges::find(index.maps, digest, [](const auto& map) { return map->layer_digest; }) -
+                         index.maps.begin())));
+  for (const auto& group : index.packs.groups)
+    if (auto differs = compare_pack(group, layers); !differs.empty()) return differs;
+  return "";
+}
+
 }  // namespace
 
 std::string disprove_layer(const LayerMap& map, const ReadStream& read) {
@@ -118,6 +187,12 @@ std::string disprove_tree(const LoadedIndex& index, const oci::Image& image,
   if (differs_from_tree(index, image, read).empty()) return "";
   for (std::size_t layer = 0; layer < index.maps.size(); ++layer) compare_spans(*index.maps[layer], read(layer));
   return differs_from_tree(index, image, read);
+}
+
+std::string disprove_packs(const LoadedIndex& index, const std::function<ReadStream(std::size_t layer)>& read) {
+  if (compare_packs(index, read).empty()) return "";
+  for (std::size_t layer = 0; layer < index.maps.size(); ++layer) compare_spans(*index.maps[layer], read(layer));
+  return compare_packs(index, read);
 }
 
 bool must_be_equal(const LoadedIndex& index) { return index.blobs.tool == trust::this_tool(); }

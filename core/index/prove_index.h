@@ -33,6 +33,10 @@ std::string disprove_layer(const LayerMap& map, const ReadStream& read);
 std::string disprove_tree(const LoadedIndex& index, const oci::Image& image,
                           const std::function<ReadStream(std::size_t layer)>& read);
 
+// "" if the decoded bytes of its start-up packs are those of the layers where it places them. Else what differs. Asks
+// for no blob of a pack.
+std::string disprove_packs(const LoadedIndex& index, const std::function<ReadStream(std::size_t layer)>& read);
+
 // True if a tree that differs is false for sure: it claims to be of this very version, which always makes the same
 // tree.
 bool must_be_equal(const LoadedIndex& index);

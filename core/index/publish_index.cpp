@@ -1,6 +1,7 @@
 #include "core/index/publish_index.h"
 
 #include <algorithm>
+#include <map>
 #include <set>
 
 #include "core/base/errors.h"
@@ -33,6 +34,8 @@ void copy_index_blobs(const ImageIndexBlobs& index, SourceOf&& source_of, oci::R
   copy(index.ranges);
   copy(index.cold);
   copy(index.profile);
+  copy(index.start_packs);
+  for (const auto& pack : index.packs) copy(pack);
 }
 
 // The manifests of layers, then the image's: what others look for last.
@@ -130,6 +133,26 @@ ImageIndexBlobs publish_profile(const oci::Image& image, const LoadedIndex& inde
   auto blobs = index.blobs;
   blobs.profile.reset();
   if (!profile.ranges.empty()) blobs.profile = oci::put_bytes(local.repository(), profile.encode(), kProfileMediaType);
+  return publish_notes(image, index, std::move(blobs), local, destination, cancel);
+}
+
+ImageIndexBlobs publish_packs(const oci::Image& image, const LoadedIndex& index, const StartPacks& packs,
+                              LocalIndex& local, oci::Repository& destination, const CancelFlag& cancel) {
+  packs.check(index.maps, "start-up packs of image " + image.digest().to_string());
+  auto blobs = index.blobs;
+  blobs.start_packs.reset();
+  blobs.packs.clear();
+  if (!packs.empty()) {
+    blobs.start_packs = oci::put_bytes(local.repository(), packs.encode(), kStartPacksMediaType);
+    std::map<Digest, oci::Descriptor> named;
+    for (const auto& group : packs.groups) {
+      auto& blob = named[group.pack.blob];
+      blob.media_type = kPackMediaType;
+      blob.digest = group.pack.blob;
+      blob.size = group.pack.compressed_bytes();
+    }
+    for (const auto& [digest, blob] : named) blobs.packs.push_back(blob);
+  }
   return publish_notes(image, index, std::move(blobs), local, destination, cancel);
 }
 

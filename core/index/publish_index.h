@@ -24,5 +24,8 @@ ImageIndexBlobs publish_cold(const oci::Image& image, const LoadedIndex& index, 
 // Profile::of_layers().
 ImageIndexBlobs publish_profile(const oci::Image& image, const LoadedIndex& index, const Profile& profile,
                                 LocalIndex& local, oci::Repository& destination, const CancelFlag& cancel);
+// The same for start-up packs, whose blobs are in `local` already; without groups: none any more.
+ImageIndexBlobs publish_packs(const oci::Image& image, const LoadedIndex& index, const StartPacks& packs,
+                              LocalIndex& local, oci::Repository& destination, const CancelFlag& cancel);
 
 }  // namespace varve::index

@@ -57,9 +57,15 @@ ImageProof prove_paced(const ServedImage& image, index::LocalIndex& local, bool 
     local.origins().note_refuted(map, layer.refuted);  // whoever names that map again is not believed either
   }
   if (!with_tree || !all) return proof;
-  const auto differs = index::disprove_tree(image.index(), image.image(), [&](std::size_t layer) {
-    return reader_of(image.layers().at(layer), before_each);
-  });
+  const auto read = [&](std::size_t layer) { return reader_of(image.layers().at(layer), before_each); };
+  if (const auto lie = index::disprove_packs(image.index(), read); !lie.empty()) {
+    proof.tree_refuted = lie;
+    log::error("image {}: index {} is false and will not be used again: {}", image.digest().to_string(),
+               image.index_digest().to_string(), lie);
+    local.origins().note_refuted(image.index_digest(), lie);
+    return proof;
+  }
+  const auto differs = index::disprove_tree(image.index(), image.image(), read);
   if (differs.empty()) {
     proof.tree_proved = true;
     local.origins().note_proved(image.index_digest());

@@ -24,7 +24,7 @@ struct LayerProof {
 struct ImageProof {
   std::vector<LayerProof> layers;  // each once, base first
   bool tree_proved = false;
-  std::string tree_refuted = {};
+  std::string tree_refuted = {};  // or its start-up packs
   bool refuted() const;
 };
 

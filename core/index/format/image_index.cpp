@@ -221,6 +221,8 @@ std::uint64_t ImageIndexBlobs::index_bytes() const {
   if (ranges) blobs[ranges->digest] = ranges->size;
   if (cold) blobs[cold->digest] = cold->size;
   if (profile) blobs[profile->digest] = profile->size;
+  if (start_packs) blobs[start_packs->digest] = start_packs->size;
+  for (const auto& pack : packs) blobs[pack.digest] = pack.size;
   for (const auto& layer : layers) {
     blobs[layer.map.digest] = layer.map.size;
     blobs[layer.entries.digest] = layer.entries.size;
@@ -234,6 +236,7 @@ std::uint64_t ImageIndexBlobs::first_load_bytes() const {
   if (ranges) blobs[ranges->digest] = ranges->size;
   if (cold) blobs[cold->digest] = cold->size;
   if (profile) blobs[profile->digest] = profile->size;
+  if (start_packs) blobs[start_packs->digest] = start_packs->size;
   for (const auto& layer : layers) blobs[layer.map.digest] = layer.map.size;
   return bytes_of(blobs);
 }
@@ -290,6 +293,8 @@ oci::ArtifactManifest make_index_manifest(const oci::Image& image, const ImageIn
   if (blobs.ranges) manifest.layers.push_back(named(*blobs.ranges, kRangesMediaType));
   if (blobs.cold) manifest.layers.push_back(named(*blobs.cold, kColdMediaType));
   if (blobs.profile) manifest.layers.push_back(named(*blobs.profile, kProfileMediaType));
+  if (blobs.start_packs) manifest.layers.push_back(named(*blobs.start_packs, kStartPacksMediaType));
+  for (const auto& pack : blobs.packs) manifest.layers.push_back(named(pack, kPackMediaType));
   std::set<Digest> named_layers;
   for (const auto& layer : blobs.layers) {
     if (named_layers.insert(layer.layer_digest).second) add_layer_blobs(manifest.layers, layer);
@@ -332,6 +337,11 @@ ImageIndexBlobs parse_index_manifest(const oci::Document& document, const oci::I
     } else if (descriptor.media_type == kProfileMediaType) {
       if (blobs.profile) fail<CorruptData>("{}: names two profiles", what);
       blobs.profile = oci::bare(descriptor);
+    } else if (descriptor.media_type == kStartPacksMediaType) {
+      if (blobs.start_packs) fail<CorruptData>("{}: names two lists of start-up packs", what);
+      blobs.start_packs = oci::bare(descriptor);
+    } else if (descriptor.media_type == kPackMediaType) {
+      blobs.packs.push_back(oci::bare(descriptor));
     } else {
       layers.add(descriptor);  // what is neither a layer's nor ours is of later versions and not needed
     }
@@ -364,6 +374,7 @@ bool is_preferred(const ImageIndexBlobs& index, const ImageIndexBlobs& other) {
 bool same_content(const ImageIndexBlobs& index, const ImageIndexBlobs& other) {
   const auto digest = [](const std::optional<oci::Descriptor>& blob) { return blob ? blob->digest : Digest(); };
   return index.tree.digest == other.tree.digest && digest(index.ranges) == digest(other.ranges) &&
+         digest(index.start_packs) == digest(other.start_packs) &&
          std::ranges::equal(index.layers, other.layers, [&](const LayerIndexBlobs& a, const LayerIndexBlobs& b) {
            return a.map.digest == b.map.digest && digest(a.windows) == digest(b.windows) &&
                   a.entries.digest == b.entries.digest;

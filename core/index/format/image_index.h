@@ -28,6 +28,8 @@ inline constexpr std::string_view kLayerMapMediaType = "application/vnd.varve.la
 inline constexpr std::string_view kWindowsMediaType = "application/vnd.varve.windows.v1";
 inline constexpr std::string_view kColdMediaType = "application/vnd.varve.cold.v1";
 inline constexpr std::string_view kProfileMediaType = "application/vnd.varve.profile.v1";
+inline constexpr std::string_view kStartPacksMediaType = "application/vnd.varve.start-packs.v1";
+inline constexpr std::string_view kPackMediaType = "application/vnd.varve.pack.v1+zstd";  // one of those that it names
 inline constexpr std::string_view kEntriesMediaType = "application/vnd.varve.layer-entries.v1";
 inline constexpr std::string_view kLayerAnnotation = "dev.varve.layer";  // on map, windows, entries: the layer's digest
 inline constexpr std::string_view kUncompressedBytesAnnotation = "dev.varve.uncompressed-bytes";  // on the tree
@@ -56,8 +58,10 @@ struct ImageIndexBlobs {
   oci::Descriptor tree;
   std::uint64_t tree_bytes = 0;  // decompressed
   std::optional<oci::Descriptor> ranges;
-  std::optional<oci::Descriptor> cold;     // cold_ranges.h; absent: nothing is cold
-  std::optional<oci::Descriptor> profile;  // profile.h; absent: nothing is known of start-ups
+  std::optional<oci::Descriptor> cold;         // cold_ranges.h; absent: nothing is cold
+  std::optional<oci::Descriptor> profile;      // profile.h; absent: nothing is known of start-ups
+  std::optional<oci::Descriptor> start_packs;  // start_packs.h; absent: nothing was learnt
+  std::vector<oci::Descriptor> packs;          // that it names, by digest, each once
   std::uint64_t generation =
       0;  // how often its cold marks or its profile were changed: of two indexes of one tool the later one is taken
   std::vector<LayerIndexBlobs> layers;  // in the image's order, one per layer, repeated where the image repeats a layer
@@ -90,7 +94,8 @@ LayerIndexBlobs parse_layer_manifest(const oci::Document& document, const Digest
 // highest generation, then the smallest digest, so that all machines choose the same. A tool later than this program
 // comes after all that it knows: a version is only a claim.
 bool is_preferred(const ImageIndexBlobs& index, const ImageIndexBlobs& other);
-// True if they say the same of the image, though not of what is cold and of start-ups.
+// True if they say the same of the image, though not of what is cold and what a start-up reads. Packs are bytes of the
+// image, so they belong to what is said of it.
 bool same_content(const ImageIndexBlobs& index, const ImageIndexBlobs& other);
 
 // At most so many of the indexes that are listed for a subject are looked at, the preferred ones first: who may push
