@@ -178,7 +178,7 @@ std::vector<Bytes> ContentReader::fetch_windows(std::size_t layer, std::size_t f
     if (range.length > 0) {
       if (!blobs.windows)
         fail<CorruptData>("layer {}: its map needs windows, but the index names none", map.layer_digest.to_string());
-      const auto bytes = fetch(*local_.windows_of(blobs, index_.source), *blobs.windows, range);
+      const auto bytes = fetch(*local_.holder_of(blobs.windows, index_.source), *blobs.windows, range);
       for (auto k = i; k < next; ++k)
         windows[k - first] =
             to_bytes(ByteView(bytes).subspan(map.spans[k].window.offset - range.offset, map.spans[k].window.length));

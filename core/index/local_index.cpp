@@ -266,9 +266,9 @@ std::filesystem::path LocalIndex::tree_file(const ImageIndexBlobs& index, oci::R
   return path;
 }
 
-std::shared_ptr<oci::Repository> LocalIndex::windows_of(const LayerIndexBlobs& layer,
-                                                        const std::shared_ptr<oci::Repository>& source) const {
-  return layer.windows && layout_->has_blob(*layer.windows) ? layout_ : source;
+std::shared_ptr<oci::Repository> LocalIndex::holder_of(const std::optional<oci::Descriptor>& blob,
+                                                       const std::shared_ptr<oci::Repository>& source) const {
+  return blob && layout_->has_blob(*blob) ? layout_ : source;
 }
 
 Bytes LocalIndex::blob(const oci::Descriptor& blob, oci::Repository& source, std::uint64_t limit_bytes) {

@@ -48,10 +48,10 @@ class LocalIndex {
   // The decompressed tree, fetched from `source` if it is not here, or not as it was written; digest checked, then
   // kept.
   std::filesystem::path tree_file(const ImageIndexBlobs& index, oci::Repository& source);
-  // Who serves the windows of a gzip layer, which are fetched by range when a span is first needed: this machine if it
-  // has them, else the source of the index.
-  std::shared_ptr<oci::Repository> windows_of(const LayerIndexBlobs& layer,
-                                              const std::shared_ptr<oci::Repository>& source) const;
+  // Who serves a blob of which parts are fetched when they are first needed (the windows of a gzip layer, a start-up
+  // pack): this machine if it has it, else the source of the index.
+  std::shared_ptr<oci::Repository> holder_of(const std::optional<oci::Descriptor>& blob,
+                                             const std::shared_ptr<oci::Repository>& source) const;
   // A whole blob: from here, else from `source`, then kept here.
   Bytes blob(const oci::Descriptor& blob, oci::Repository& source, std::uint64_t limit_bytes);
 

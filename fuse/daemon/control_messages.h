@@ -58,8 +58,9 @@ struct ImageStats {
   std::uint64_t cold_bytes = 0;          // of image_stream_bytes, marked cold: pulled only if asked for
   std::uint64_t cold_present_bytes = 0;  // of present_bytes
   std::uint64_t fetched_bytes = 0;       // from any source since the daemon opened the image
-  // Of these: "registry", "mirror", and "local" for files of this machine.
-  std::map<std::string, std::uint64_t> bytes_from = {{"registry", 0}, {"mirror", 0}, {"local", 0}};
+  // Of these: "registry", "mirror", "pack" for start-up packs wherever they came from, "local" for files of this
+  // machine.
+  std::map<std::string, std::uint64_t> bytes_from = {{"registry", 0}, {"mirror", 0}, {"pack", 0}, {"local", 0}};
   std::vector<oci::SourceStatus> sources;  // of the image's repository, in the order in which they are asked
   std::uint64_t requests = 0;              // to the registry, for bytes
   // Of fetched_bytes, asked for by the image's profile before a reader did; of mounts that are there.

@@ -178,9 +178,10 @@ ImageMount& Daemon::recorded_mount(const std::shared_ptr<ServedImage>& image, Mo
   return add_mount(std::move(mount), image, mode, std::make_shared<ReadRecorder>());
 }
 
-// The profile that comes with the index. Once for a mount: whoever joins it finds it under way or done.
+// By the packs or the profile that come with the index. Once for a mount: whoever joins it finds it under way or done.
 void Daemon::start_prefetch(ImageMount& mount) {
   const auto& image = mount.mounted->image();
+  if (image.packs()) return image.use_packs();
   const auto& profile = image.index().profile;
   if (mount.prefetch || profile.ranges.empty()) return;
   const PrefetchOptions options{.max_bytes_under_way = options_.streams.max_in_flight_bytes / 2};
@@ -385,6 +386,17 @@ std::vector<MountedServed> Daemon::mounted_images() {
 VerifyResult Daemon::verify_streams(const std::vector<std::shared_ptr<LayerStream>>& streams, const Work& work) {
   const auto note_damaged = [this](const LayerStream& stream, const std::vector<ByteRange>& bad) {
     const auto mounts = mounted_images();
+    // Pages that came from a pack are pages of the layers where it belongs, and are compared with them.
+    bool is_used_pack = false;
+    for (const auto& mount : mounts) {
+      if (!mount.image->packs()) continue;
+      for (const auto& [layer, range] : mount.image->packs()->places_of(stream, bad)) {
+        stale_pages_.note(*layer, {range}, mounts);
+        fetch_anew(*layer, range);
+        is_used_pack = true;
+      }
+    }
+    if (is_used_pack) return true;
     stale_pages_.note(stream, bad, mounts);
     return std::ranges::any_of(mounts, [&](const MountedServed& mount) {
       return std::ranges::any_of(mount.image->layers(), [&](const auto& layer) { return layer.get() == &stream; });
@@ -397,9 +409,11 @@ VerifyResult Daemon::verify_streams(const std::vector<std::shared_ptr<LayerStrea
 
 VerifyResult Daemon::verify(const ImageSpec& spec, bool deep, const Work& work) {
   const auto image = open(spec);
-  auto result = verify_streams(image->distinct_layers(), work);
-  const auto all = image->stats().image_stream_bytes;
-  result.absent_bytes = all - std::min(all, result.checked_bytes);
+  auto streams = image->distinct_layers();
+  if (image->packs()) std::ranges::move(image->packs()->streams(), std::back_inserter(streams));
+  const auto before = image->stats();
+  auto result = verify_streams(streams, work);
+  result.absent_bytes = before.image_stream_bytes - std::min(before.image_stream_bytes, before.present_bytes);
   if (!deep) return result;
   auto proof = prove(*image, *local_, true, work.cancel);
   for (auto& layer : proof.layers)

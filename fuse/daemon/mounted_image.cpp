@@ -18,15 +18,27 @@ Digest ranges_name(const ServedImage& image) {
   return digest_of("varve ranges device of " + image.index_digest().to_string());
 }
 
-// A layer that two indexes describe in two ways is two files.
-Digest stream_name(const index::LayerIndexBlobs& blobs) {
-  return digest_of("varve layer " + blobs.layer_digest.to_string() + " by " + blobs.map.digest.to_string());
+// A layer that two indexes describe in two ways is two files; so is one whose bytes come from other packs, for which
+// another index speaks.
+Digest stream_name(const ServedImage& image, std::size_t layer) {
+  const auto& index = image.index().blobs;
+  const auto& blobs = index.layers.at(layer);
+  auto name = "varve layer " + blobs.layer_digest.to_string() + " by " + blobs.map.digest.to_string();
+  if (index.start_packs) name += " with packs " + index.start_packs->digest.to_string();
+  return digest_of(name);
+}
+
+// What is not set leaves it to the kernel, but for what is read page by page.
+unsigned read_ahead_kb(const ServedImage& image, const MountSettings& settings,
+                       const std::shared_ptr<ReadRecorder>& recorder) {
+  if (settings.read_ahead_kb != 0) return settings.read_ahead_kb;
+  return image.packs() || recorder ? kPackReadAheadKb : 0;
 }
 
 std::vector<std::shared_ptr<StreamFile>> devices_of(const ServedImage& image,
                                                     const std::shared_ptr<ReadRecorder>& recorder) {
+  if (!recorder) return image.packed_devices();
   auto devices = image.devices();
-  if (!recorder) return devices;
   for (auto& device : devices) device = std::make_shared<RecordedFile>(std::move(device), recorder);
   return devices;
 }
@@ -71,8 +83,8 @@ void ChannelList::stop_all() {
 std::vector<std::pair<Digest, std::shared_ptr<StreamFile>>> files_of(const ServedImage& image) {
   std::vector<std::pair<Digest, std::shared_ptr<StreamFile>>> files;
   for (std::size_t i = 0; i < image.layers().size(); ++i)
-    files.emplace_back(stream_name(image.index().blobs.layers.at(i)), image.devices()[i]);
-  if (image.has_ranges_device()) files.emplace_back(ranges_name(image), image.devices().back());
+    files.emplace_back(stream_name(image, i), image.packed_devices()[i]);
+  if (image.has_ranges_device()) files.emplace_back(ranges_name(image), image.packed_devices().back());
   return files;
 }
 
@@ -117,8 +129,10 @@ std::unique_ptr<MountedImage> MountedImage::by_kernel(std::shared_ptr<ServedImag
                                                       const std::shared_ptr<ReadRecorder>& recorder) {
   std::unique_ptr<MountedImage> mounted(new MountedImage(std::move(image), dir, recorder));
   const auto& served = *mounted->image_;
-  ErofsMountRequest request{
-      .tree_file = served.index().tree_file, .devices = {}, .dir = dir, .read_ahead_kb = settings.read_ahead_kb};
+  ErofsMountRequest request{.tree_file = served.index().tree_file,
+                            .devices = {},
+                            .dir = dir,
+                            .read_ahead_kb = read_ahead_kb(served, settings, recorder)};
   std::vector<bool> opened;
   const auto devices = devices_of(served, recorder);
   for (const auto& [digest, file] : files_of(served)) {
@@ -160,6 +174,7 @@ void MountedImage::serve_tree(const std::string& name, const MountSettings& sett
                          .source = settings.source,
                          .name = image_->digest().to_string(),
                          .check_permissions = check_permissions,
+                         .read_ahead_kb = read_ahead_kb(*image_, settings, recorder_),
                          .threads = settings.threads},
                         keeping);
   channels.add(channel_);

@@ -1,6 +1,7 @@
 #include "fuse/daemon/served_image.h"
 
 #include <algorithm>
+#include <set>
 
 #include "core/base/errors.h"
 #include "core/index/this_index.h"
@@ -10,13 +11,14 @@ ServedImage::ServedImage(ImageSpec spec, const index::LocalIndex& local, oci::Im
                          LayerStreams& streams)
     : spec_(std::move(spec)),
       opened_(local, std::move(image), std::move(index)),
-      cold_(std::in_place, std::make_shared<const index::ColdRanges>(opened_.index().cold)) {
+      cold_(std::in_place, std::make_shared<const index::ColdRanges>(opened_.index().cold)),
+      streams_(streams) {
   const auto& loaded = opened_.index();
   for (std::size_t i = 0; i < loaded.maps.size(); ++i) {
     const auto& blobs = loaded.blobs.layers.at(i);
     const auto& descriptor = this->image().manifest.layers.at(i);
     const auto& repository = this->image().repository;
-    const auto windows = local.windows_of(blobs, loaded.source);
+    const auto windows = local.holder_of(blobs.windows, loaded.source);
     layers_.push_back(streams.stream(loaded.maps[i], descriptor, repository, blobs, windows));
     // For windows that this machine's disk has broken.
     if (windows != loaded.source) streams.stream(loaded.maps[i], descriptor, repository, blobs, loaded.source);
@@ -33,6 +35,37 @@ ServedImage::ServedImage(ImageSpec spec, const index::LocalIndex& local, oci::Im
     before_.push_back(layer->stats());
     layer->note_cold(digest(), loaded.cold.of(layer->map().layer_digest));
   }
+  packed_devices_ = devices_;
+  if (!loaded.packs.empty()) open_packs();
+}
+
+void ServedImage::open_packs() {
+  packs_ = std::make_shared<ImagePacks>(index().packs, distinct_,
+                                        [this](const index::StartPack& pack) { return open_pack(pack); });
+  for (auto& device : packed_devices_) device = std::make_shared<PackedFile>(std::move(device), packs_);
+}
+
+// The map is kept with those of layers: by it the store is verified where no image is open.
+std::shared_ptr<LayerStream> ServedImage::open_pack(const index::StartPack& pack) const {
+  auto& kept = opened_.local().repository();
+  auto map = std::make_shared<const index::LayerMap>(pack.map());
+  oci::Descriptor blob;
+  blob.media_type = index::kPackMediaType;
+  blob.digest = pack.blob;
+  blob.size = map->compressed_bytes;
+  const index::LayerIndexBlobs blobs{.layer_digest = pack.blob,
+                                     .map = oci::put_bytes(kept, map->encode(), index::kLayerMapMediaType),
+                                     .windows = std::nullopt,
+                                     .entries = {}};
+  const auto& source = index().source;
+  return streams_.stream(std::move(map), blob, opened_.local().holder_of(blob, source), blobs, nullptr);
+}
+
+void ServedImage::use_packs() const {
+  if (!packs_) return;
+  std::set<Digest> here;
+  for (const auto& stored : streams_.stored_layers()) here.insert(stored.layer);
+  packs_->enable([&](const index::StartPack& pack) { return here.contains(pack.blob); });
 }
 
 std::shared_ptr<const index::ColdRanges> ServedImage::cold() const {
@@ -73,6 +106,18 @@ ImageStats ServedImage::stats() const {
   sum.layers = distinct_.size();
   sum.sources = image().repository->sources();
   sum.proved_layers = proved_layers_;
+  if (packs_) {
+    const auto packs = packs_->stats();
+    sum.fetched_bytes += packs.fetched_bytes;
+    sum.bytes_from["pack"] = packs.fetched_bytes;
+    sum.requests += packs.requests;
+    sum.decoded_bytes += packs.decoded_bytes;
+    sum.errors += packs.errors;
+    sum.fetching += packs.fetching;
+    sum.last_error = packs.last_error;
+    sum.waiting_seconds = packs.waiting_seconds;
+    sum.waiting_for = packs.waiting_for;
+  }
   for (std::size_t i = 0; i < distinct_.size(); ++i) {
     const auto now = distinct_[i]->stats();
     const auto& before = before_[i];

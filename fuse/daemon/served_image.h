@@ -10,6 +10,7 @@
 #include "core/index/opened_image.h"
 #include "core/oci/image.h"
 #include "fuse/daemon/control_messages.h"
+#include "fuse/mount/image_packs.h"
 #include "fuse/mount/stream_file.h"
 #include "fuse/stream/layer_stream.h"
 
@@ -51,6 +52,11 @@ class ServedImage {
   // devices()[i] is device i+1 of the tree.
   const std::vector<std::shared_ptr<StreamFile>>& devices() const { return devices_; }
   bool has_ranges_device() const { return devices_.size() > layers_.size(); }
+  // The same, reading from start-up packs what comes faster from there.
+  const std::vector<std::shared_ptr<StreamFile>>& packed_devices() const { return packed_devices_; }
+  // From now on starts send for their packs. Nothing if it has none.
+  void use_packs() const;
+  std::shared_ptr<ImagePacks> packs() const { return packs_; }  // null if it has none
 
   // What is cold of it; by layer digest. Another opening of the same image may have learned of newer marks.
   std::shared_ptr<const index::ColdRanges> cold() const;
@@ -71,6 +77,8 @@ class ServedImage {
  private:
   ServedImage(ImageSpec spec, const index::LocalIndex& local, oci::Image image, index::LoadedIndex index,
               LayerStreams& streams);
+  void open_packs();
+  std::shared_ptr<LayerStream> open_pack(const index::StartPack& pack) const;
 
   ImageSpec spec_;
   index::OpenedImage opened_;
@@ -82,6 +90,9 @@ class ServedImage {
   mutable std::chrono::steady_clock::time_point not_looked_at_before_;
   std::vector<StreamStats> before_;  // of distinct_, when this was opened
   std::vector<std::shared_ptr<StreamFile>> devices_;
+  std::vector<std::shared_ptr<StreamFile>> packed_devices_;
+  LayerStreams& streams_;
+  std::shared_ptr<ImagePacks> packs_;
 };
 
 }  // namespace varve::fuse

@@ -26,12 +26,31 @@ class PendingPieces : public std::enable_shared_from_this<PendingPieces> {
   void start() {
     if (!covers_everything()) std::ranges::fill(bytes_, std::byte{0});
     if (pieces_.empty()) return done_(nullptr, bytes_);
-    for (const auto& piece : pieces_)
-      piece.stream->read(piece.stream_offset, bytes_.subspan(piece.into, piece.length),
-                         [self = shared_from_this()](std::exception_ptr error) { self->arrived(error); });
+    for (const auto& piece : pieces_) {
+      if (piece.literal != nullptr) {
+        std::copy_n(piece.literal, piece.length, part(piece).begin());
+        arrived(nullptr);
+      } else if (piece.pack != nullptr) {
+        piece.pack->stream->read(piece.pack_offset, part(piece),
+                                 [self = shared_from_this(), &piece](std::exception_ptr error) {
+                                   if (!error) return self->arrived(nullptr);
+                                   piece.pack->note_failure(error);
+                                   self->read_from_layer(piece);
+                                 });
+      } else {
+        read_from_layer(piece);
+      }
+    }
   }
 
  private:
+  std::span<std::byte> part(const StreamPiece& piece) const { return bytes_.subspan(piece.into, piece.length); }
+
+  void read_from_layer(const StreamPiece& piece) {
+    piece.stream->read(piece.stream_offset, part(piece),
+                       [self = shared_from_this()](std::exception_ptr error) { self->arrived(error); });
+  }
+
   void arrived(std::exception_ptr error) {
     if (error)
       error_.with([&](auto& first) {

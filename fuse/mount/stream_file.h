@@ -1,9 +1,11 @@
 #pragma once
 // Files made of layer streams: what the mounts read from, below names and attributes.
+#include <atomic>
 #include <cstdint>
 #include <exception>
 #include <functional>
 #include <memory>
+#include <string>
 #include <vector>
 
 #include "core/base/byte_range.h"
@@ -13,12 +15,24 @@
 
 namespace varve::fuse {
 
+// A start-up pack that bytes of layers can be read from.
+struct PackSource {
+  std::string name;                     // of its group
+  std::shared_ptr<LayerStream> stream;  // of its frames
+  std::atomic<bool> failed = false;     // it is not asked any more
+  // Says so, once.
+  void note_failure(const std::exception_ptr& error);
+};
+
 // `length` bytes at `stream_offset` of a layer stream, wanted at `into` of a buffer.
 struct StreamPiece {
   LayerStream* stream = nullptr;
   std::uint64_t stream_offset = 0;
   std::uint64_t into = 0;
   std::uint64_t length = 0;
+  PackSource* pack = nullptr;  // not null: the same bytes are at `pack_offset` of its stream, which is asked first
+  std::uint64_t pack_offset = 0;
+  const std::byte* literal = nullptr;  // not null: these are the bytes
   bool operator==(const StreamPiece&) const = default;
 };
 

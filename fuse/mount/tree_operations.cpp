@@ -18,10 +18,11 @@ constexpr std::uint64_t kRootNode = FUSE_ROOT_ID;
 constexpr std::uint64_t kNodeOfZero = std::uint64_t(1) << 63;  // beyond any nid
 
 struct TreeFileSystem final : FuseFileSystem {
-  TreeFileSystem(std::shared_ptr<TreeFs> tree, std::string image_name)
-      : fs(std::move(tree)), image(std::move(image_name)) {}
+  TreeFileSystem(std::shared_ptr<TreeFs> tree, const TreeMountOptions& options)
+      : fs(std::move(tree)), image(options.name), read_ahead_kb(options.read_ahead_kb) {}
   void init(fuse_conn_info& connection) override {
     connection.max_read = kMaxReadBytes;
+    if (read_ahead_kb != 0) connection.max_readahead = std::min(connection.max_readahead, read_ahead_kb << 10);
     connection.max_background = kTreeMaxBackground;
     connection.congestion_threshold = kTreeCongestionThreshold;
     if ((connection.capable & FUSE_CAP_CACHE_SYMLINKS) != 0) connection.want |= FUSE_CAP_CACHE_SYMLINKS;
@@ -37,6 +38,7 @@ struct TreeFileSystem final : FuseFileSystem {
 
   std::shared_ptr<TreeFs> fs;
   std::string image;
+  unsigned read_ahead_kb = 0;
   bool no_open = false;
   bool no_opendir = false;
 };
@@ -250,7 +252,7 @@ std::shared_ptr<FuseChannel> mount_tree(std::shared_ptr<TreeFs> fs, const TreeMo
                              .check_permissions = options.check_permissions,
                              .threads = options.threads,
                              .keeping = keeping},
-                            kTreeOperations, std::make_shared<TreeFileSystem>(std::move(fs), options.name));
+                            kTreeOperations, std::make_shared<TreeFileSystem>(std::move(fs), options));
 }
 
 }  // namespace varve::fuse

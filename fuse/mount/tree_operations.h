@@ -15,6 +15,7 @@ struct TreeMountOptions {
   std::string source;
   std::string name;  // for messages: the image
   bool check_permissions = true;
+  unsigned read_ahead_kb = 0;  // of the kernel, at most its default; 0: that
   unsigned threads = 4;
 };
 

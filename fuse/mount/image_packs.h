@@ -1,0 +1,127 @@
+#pragma once
+// The start-up packs of an image that is open: sees a start begin by the first read of its trigger, brings the pack,
+// and says of each read which of its bytes are better read from packs than from the layers.
+//
+//     a read -> PackedFile::find_pieces -> the trigger of a group? --first time--> its stream is opened, its frames are
+//                                          |                                       wanted in their order
+//                                          v
+//               the layer has the bytes: from there; a pack that was triggered has them: from it, and from the
+//               layer if the pack fails; else from the layer
+//
+// The start that began last is brought first: what it waits for is what the one before waits for, too (pandas imports
+// numpy).
+#include <atomic>
+#include <condition_variable>
+#include <cstdint>
+#include <deque>
+#include <functional>
+#include <memory>
+#include <mutex>
+#include <string>
+#include <thread>
+#include <unordered_map>
+#include <vector>
+
+#include "core/base/guarded.h"
+#include "core/index/format/start_packs.h"
+#include "fuse/mount/stream_file.h"
+#include "fuse/stream/layer_stream.h"
+#include "fuse/stream/pieces_under_way.h"
+
+namespace varve::fuse {
+
+// Of the kernel, in mounts of images with packs and where reads are recorded: more would ask for bytes between those
+// that a start touches, which are in no pack.
+inline constexpr unsigned kPackReadAheadKb = 8;
+
+// Safe to use from any thread. The layers must outlive it.
+class ImagePacks {
+ public:
+  // The stream of a pack. May throw: the start then goes on without.
+  using OpenPack = std::function<std::shared_ptr<LayerStream>(const index::StartPack& pack)>;
+
+  // `layers`: of the image, each once. `packs`, which outlives this, is checked against them.
+  ImagePacks(const index::StartPacks& packs, const std::vector<std::shared_ptr<LayerStream>>& layers, OpenPack open);
+  ~ImagePacks();  // fetches no more
+  ImagePacks(const ImagePacks&) = delete;
+  ImagePacks& operator=(const ImagePacks&) = delete;
+
+  // Until this was called, triggers are not looked at. Packs for which `is_here` says so are used at once, without
+  // their trigger: what asks for them may have read it before this process began.
+  void enable(const std::function<bool(const index::StartPack&)>& is_here);
+
+  // Appends the piece, or what it falls into.
+  void find_pieces(const StreamPiece& piece, std::vector<StreamPiece>& pieces);
+
+  // Streams of the packs that are used, in no order.
+  std::vector<std::shared_ptr<LayerStream>> streams() const;
+  // Of all streams, since each was opened for this image.
+  StreamStats stats() const;
+  // Where damaged bytes of a pack's stream belong: the layer streams and their ranges.
+  std::vector<std::pair<LayerStream*, ByteRange>> places_of(const LayerStream& pack,
+                                                            const std::vector<ByteRange>& stream_ranges) const;
+
+ private:
+  struct Group {
+    const index::StartGroup* group = nullptr;
+    std::atomic<bool> triggered = false;
+    PackSource source;  // its stream is set before `used`
+    std::atomic<bool> used = false;
+    StreamStats before;
+  };
+  // Bytes of a layer that are in a pack, or given.
+  struct Placed {
+    ByteRange stream_range;
+    Group* group = nullptr;
+    std::uint64_t pack_offset = 0;
+    const std::byte* literal = nullptr;
+  };
+  using Places = std::vector<Placed>;  // by offset, without overlaps
+  struct Layer {
+    std::vector<std::pair<ByteRange, Group*>> triggers;  // by offset
+    std::uint64_t longest_trigger = 0;
+    Guarded<std::shared_ptr<const Places>> places;
+  };
+  struct Bringing {
+    Group* group = nullptr;
+    std::size_t next_frame = 0;
+    std::size_t frames_at_once = 1;
+    unsigned failures = 0;
+  };
+
+  void look_for_triggers(const Layer& layer, ByteRange range);
+  void use(Group& group);
+  void add_places(std::uint32_t layer, Places fresh);
+  void bring_loop(const std::stop_token& stop);
+  bool bring_next(Bringing& bringing, PiecesUnderWay& under_way);
+  bool is_in_layers(const Group& group, ByteRange pack_range) const;
+
+  const index::StartPacks& packs_;
+  const OpenPack open_;
+  std::vector<LayerStream*> layer_streams_;  // by number in packs_.layers
+  std::unordered_map<const LayerStream*, Layer> layers_;
+  std::deque<Group> groups_;
+  std::atomic<bool> enabled_ = false;
+  std::mutex use_mutex_;  // one group at a time becomes used
+
+  std::mutex mutex_;
+  std::condition_variable_any changed_;
+  std::vector<Bringing> bringing_;             // the last one first
+  std::shared_ptr<PiecesUnderWay> under_way_;  // another after each failure
+  std::jthread thread_;
+};
+
+// A device of the tree whose bytes may come from packs.
+class PackedFile final : public StreamFile {
+ public:
+  PackedFile(std::shared_ptr<StreamFile> file, std::shared_ptr<ImagePacks> packs)
+      : file_(std::move(file)), packs_(std::move(packs)) {}
+  std::uint64_t size() const override { return file_->size(); }
+  void find_pieces(ByteRange range, std::uint64_t into, std::vector<StreamPiece>& pieces) const override;
+
+ private:
+  std::shared_ptr<StreamFile> file_;
+  std::shared_ptr<ImagePacks> packs_;
+};
+
+}  // namespace varve::fuse
