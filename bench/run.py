@@ -2,7 +2,7 @@
 """The measurements of Varve, one command, a table as output. Every ratio compares two things measured in turn in the same run.
 
 Needs root, 60 GB of free disk for the big image and its unpacked tree, and time: about 40 minutes. `--rows` picks some of
-index, many, warm, cold, profile. Made images and trees are kept in --work and used again.
+index, many, warm, cold, packs, profile. Made images and trees are kept in --work and used again.
 """
 import argparse, contextlib, json, os, shutil, signal, statistics, subprocess, sys, tempfile, time
 from pathlib import Path
@@ -15,6 +15,8 @@ sys.path.insert(0, str(REPOSITORY / "tests/oracle"))
 from program import Varve  # noqa: E402
 
 IMPORTS = {"numpy, pandas, sklearn": "import numpy, pandas, sklearn", "torch": "import torch"}
+PACKED_STARTS = {"print(1)": "print(1)", **IMPORTS, "tensorflow": "import tensorflow", "transformers": "import torch, transformers; from transformers import BertModel"}
+LINKS = [(1000, 2), (200, 20), (10_000, 0.2)]  # Mbit/s, ms
 LINK_BYTES_PER_SECOND = 125e6
 
 
@@ -218,6 +220,43 @@ class Bench:
         self.row(f"cold import {label}, {mode} mode, s", spread(times), f"{stats['fetched_bytes'] / 1e6:.0f} MB, {stats['requests']} requests, mount {spread(mounts)}", f"{statistics.median(times) / limit:.2f}x the limit ({reach})")
         self.row("  of which", f"link busy {link:.2f} s", f"daemon {statistics.median(cpu):.2f} s of CPU", f"daemon {memory} MiB now / peak (reach 200)")
 
+    def measure_packs(self):
+        """Cold starts with and without the start-up packs of the image, in turn, on three links; beside the limit."""
+        self.prepare_tree()
+        with self.copy_of(self.indexed()) as copy:
+            with self.varve() as varve:
+                started = time.monotonic()
+                learned = varve.json("profile", "learn", f"oci:{copy}:latest")
+                self.row("start-up packs", f"{learned['bytes'] / 1e6:.1f} MB in {len(learned['groups'])} groups", f"learnt in {time.monotonic() - started:.0f} s",
+                         f"{learned['bytes'] / self.image_bytes:.2%} of the image (reach 3 %)")
+            for path in self.layers:
+                read_all(path)
+            for label, code in PACKED_STARTS.items():
+                native = []
+                for _ in range(self.options.rounds):
+                    drop_caches()
+                    native.append(timed(in_tree(self.tree, code))[0])
+                packed = touched(self.tree, lambda code=code: timed(in_tree(self.tree, code)))[2]
+                for rate_mbit, rtt_ms in LINKS:
+                    limit = packed / (rate_mbit * 125_000) + statistics.median(native)
+                    self.packed_runs(copy, label, code, rate_mbit, rtt_ms, limit, packed)
+
+    def packed_runs(self, copy, label, code, rate_mbit, rtt_ms, limit, packed):
+        ways = {"without": ("--no-prefetch",), "with": ()}
+        times, last = {way: [] for way in ways}, {}
+        for _ in range(self.options.rounds):
+            for way, options in ways.items():
+                with self.link(copy, rtt_ms, rate_mbit) as address, self.varve() as varve:
+                    started = time.monotonic()
+                    with varve.mounted(f"docker://{address}/{copy.name}:latest", "kernel", *options) as tree:
+                        timed(in_tree(tree, code))
+                        times[way].append(time.monotonic() - started)
+                        last[way] = next(m for m in varve.json("status")["mounts"] if m["dir"] == tree)
+        for way in ways:
+            stats, fetched = last[way], last[way]["fetched_bytes"]
+            self.row(f"cold {label}, {rate_mbit} Mbit/s {rtt_ms} ms, {way} packs, s", spread(times[way]),
+                     f"{fetched / 1e6:.0f} MB ({fetched / packed:.1f}x touched), {stats['requests']} requests", f"{statistics.median(times[way]) / limit:.2f}x the limit")
+
     def measure_profile(self):
         """The same cold start with and without the image's profile, in turn, over a link with more latency."""
         for label, code in IMPORTS.items():
@@ -250,8 +289,8 @@ class Bench:
                      "" if way == "without" else f"{ratio(times['with'], times['without']):.2f}x of without")
 
     @contextlib.contextmanager
-    def link(self, layout, rtt_ms=None):
-        """HOST:PORT of a registry that serves the layout behind 1 Gbit/s and 2 ms, or other times."""
+    def link(self, layout, rtt_ms=None, rate_mbit=None):
+        """HOST:PORT of a registry that serves the layout behind 1 Gbit/s and 2 ms, or others."""
         with contextlib.ExitStack() as stack:
             def start(*command):
                 process = subprocess.Popen([str(c) for c in command], stdout=subprocess.PIPE, text=True)
@@ -261,7 +300,7 @@ class Bench:
                     os.setpriority(os.PRIO_PROCESS, process.pid, -10)
                 return int(process.stdout.readline())
             registry = start("/usr/bin/python3", HERE / "layout_registry.py", layout)
-            yield f"127.0.0.1:{start(self.options.varve.resolve().parent / 'bench/link_proxy', '--to', registry, '--rate-mbit', self.options.rate_mbit, '--rtt-ms', rtt_ms or self.options.rtt_ms)}"
+            yield f"127.0.0.1:{start(self.options.varve.resolve().parent / 'bench/link_proxy', '--to', registry, '--rate-mbit', rate_mbit or self.options.rate_mbit, '--rtt-ms', rtt_ms or self.options.rtt_ms)}"
 
 
 def read_all(path):
@@ -287,7 +326,7 @@ def main():
     parser.add_argument("--layout", type=Path, help="the big image, if it was made elsewhere")
     parser.add_argument("--tree", type=Path, help="and its unpacked tree")
     parser.add_argument("--rounds", type=int, default=3)
-    parser.add_argument("--rows", default="index,many,warm,cold,profile")
+    parser.add_argument("--rows", default="index,many,warm,cold,packs,profile")
     parser.add_argument("--modes", default="kernel,fuse")
     parser.add_argument("--rate-mbit", type=float, default=1000)
     parser.add_argument("--rtt-ms", type=float, default=2)

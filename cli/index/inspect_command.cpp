@@ -48,6 +48,8 @@ struct Inspection {
   std::string refusal;              // why the index is not believed, "" if it is
   std::uint64_t cold_bytes = 0;     // stream side
   std::uint64_t profile_bytes = 0;  // stream side
+  std::size_t packs = 0;
+  std::uint64_t pack_bytes = 0;  // compressed
   std::vector<LayerRow> layers;
 };
 
@@ -79,6 +81,8 @@ Inspection inspect(Context& context, const std::string& reference) {
                     .refusal = {},
                     .cold_bytes = 0,
                     .profile_bytes = 0,
+                    .packs = 0,
+                    .pack_bytes = 0,
                     .layers = {}};
   auto local = context.local_index();
   result.index = local.find_index(result.image);
@@ -95,8 +99,12 @@ Inspection inspect(Context& context, const std::string& reference) {
     }
   }
   if (result.index) result.location = locate(result.image, result.index->manifest.digest);
-  if (loaded) result.cold_bytes = loaded->cold.bytes();
-  if (loaded) result.profile_bytes = loaded->profile.bytes();
+  if (loaded) {
+    result.cold_bytes = loaded->cold.bytes();
+    result.profile_bytes = loaded->profile.bytes();
+    result.packs = loaded->packs.groups.size();
+    for (const auto& blob : loaded->blobs.packs) result.pack_bytes += blob.size;
+  }
   for (std::size_t i = 0; i < result.image.manifest.layers.size(); ++i) {
     const auto& descriptor = result.image.manifest.layers[i];
     auto map = loaded ? loaded->maps.at(i) : nullptr;
@@ -138,6 +146,8 @@ nlohmann::json to_json(const Inspection& inspection) {
     document["generation"] = inspection.index->generation;
     document["cold_bytes"] = inspection.cold_bytes;
     document["profile_bytes"] = inspection.profile_bytes;
+    document["packs"] = inspection.packs;
+    document["pack_bytes"] = inspection.pack_bytes;
     document["tree_bytes"] = inspection.index->tree_bytes;
     document["index_bytes"] = inspection.index->index_bytes();
     document["first_load_bytes"] = inspection.index->first_load_bytes();
@@ -167,6 +177,9 @@ void print(const Inspection& inspection, std::ostream& out) {
     if (inspection.profile_bytes != 0)
       out << fmt::format("profile   {} uncompressed: what start-ups read, fetched ahead when it is mounted\n",
                          human_bytes(inspection.profile_bytes));
+    if (inspection.packs != 0)
+      out << fmt::format("packs     {} of {}: each is fetched when the start begins that it was learnt from\n",
+                         inspection.packs, human_bytes(inspection.pack_bytes));
   } else {
     out << fmt::format("index     none: `varve index {}` makes one\n", printable(inspection.image.typed()));
   }
