@@ -218,20 +218,26 @@ class ImageIndexer {
   }
 
   // What was marked cold stays so when the image is indexed again, and its profile stays: both are about bytes of its
-  // layers, which are the same.
+  // layers, which are the same. Packs are bytes of the image: only from who is vouched for.
   void carry_marks(index::ImageIndexBlobs& blobs) {
     std::optional<index::ImageIndexBlobs> current;
-    bool trusted = false;
+    bool trusted = false, vouched = false;
     index::visit_indexes(destination_, image_, [&](index::FoundIndex found) {
-      trusted = local_.judge(image_, found, destination_, true).trusted;
+      const auto judgement = local_.judge(image_, found, destination_, true);
+      trusted = judgement.trusted;
+      vouched = judgement.vouched;
       current = std::move(found.blobs);
       return true;
     });
     oci::Repository* source = &destination_;
+    std::vector<std::string> refusals;
     if (!current) {
-      current = local_.find_index(image_);
+      if (auto here = local_.find_trusted(image_, refusals)) {
+        current = std::move(here->found.blobs);
+        trusted = true;
+        vouched = here->judgement.vouched;
+      }
       source = &kept();
-      trusted = true;
     }
     if (!current) return;
     if (trusted && current->generation != 0) {
@@ -240,6 +246,7 @@ class ImageIndexer {
       blobs.cold = current->cold;
       blobs.profile = current->profile;
       blobs.generation = current->generation;
+      if (vouched && current->start_packs) carry_packs(blobs, *current, *source);
     } else if (!options_.force) {
       return;
     }
@@ -249,6 +256,14 @@ class ImageIndexer {
     // from whoever else published one.
     if (blobs.generation != 0 || index::is_preferred(*current, blobs))
       blobs.generation = std::min(current->generation + 1, index::kMaxGeneration);
+  }
+
+  void carry_packs(index::ImageIndexBlobs& blobs, const index::ImageIndexBlobs& from, oci::Repository& source) {
+    local_.blob(*from.start_packs, source, index::kMaxStartPacksBlobBytes);
+    for (const auto& pack : from.packs)
+      if (!kept().has_blob(pack)) oci::copy_blob(source, kept(), pack);
+    blobs.start_packs = from.start_packs;
+    blobs.packs = from.packs;
   }
 
   IndexReport report(const index::ImageIndexBlobs& blobs, double seconds) const {
