@@ -62,10 +62,12 @@ std::optional<std::string> TreeFs::xattr(index::Nid nid, const std::string& name
   return found->second;
 }
 
-std::string TreeFs::xattr_names(index::Nid nid) const {
+std::string TreeFs::xattr_names(index::Nid nid, bool with_trusted) const {
   std::string names;
   if (!xattr_use_.any) return names;
-  for (const auto& [name, value] : tree_.xattrs(nid)) names += name + '\0';
+  for (const auto& [name, value] : tree_.xattrs(nid)) {
+    if (with_trusted || !name.starts_with("trusted.")) names += name + '\0';
+  }
   return names;
 }
 
@@ -96,6 +98,23 @@ void TreeFs::read(index::Nid nid, ByteRange file_range, ReadDone done) const {
   }
   if (!patches.empty()) done = patched(std::move(patches), std::move(done));
   read_pieces(std::move(pieces), wanted.length, std::move(done));
+}
+
+std::optional<std::uint64_t> TreeFs::next_data(index::Nid nid, std::uint64_t offset) const {
+  if (offset >= tree_.inode(nid).size) return std::nullopt;
+  for (const auto& run : tree_.runs(nid)) {
+    if (offset < run.file_offset + run.length) return std::max(offset, run.file_offset);
+  }
+  return std::nullopt;
+}
+
+std::optional<std::uint64_t> TreeFs::next_hole(index::Nid nid, std::uint64_t offset) const {
+  if (offset >= tree_.inode(nid).size) return std::nullopt;
+  for (const auto& run : tree_.runs(nid)) {
+    if (offset < run.file_offset) break;
+    offset = std::max(offset, run.file_offset + run.length);
+  }
+  return offset;
 }
 
 TreeFs::Totals TreeFs::totals() const {

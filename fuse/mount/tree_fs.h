@@ -48,12 +48,16 @@ class TreeFs {
   std::string symlink_target(index::Nid nid) const { return tree_.symlink_target(nid); }
   // Absent: no such attribute.
   std::optional<std::string> xattr(index::Nid nid, const std::string& name) const;
-  // Names, each ended by a NUL, as listxattr(2) gives them.
-  std::string xattr_names(index::Nid nid) const;
+  // Names, each ended by a NUL, as listxattr(2) gives them: trusted.* to those who may read them alone.
+  std::string xattr_names(index::Nid nid, bool with_trusted) const;
   XattrUse xattr_use() const { return xattr_use_; }
 
   // Reads what lies inside the file.
   void read(index::Nid nid, ByteRange file_range, ReadDone done) const;
+  // Where content, or a hole, begins at or after `offset`, as lseek(2) has it: the file's end is a hole. Absent:
+  // `offset` is not inside the file, or no content follows.
+  std::optional<std::uint64_t> next_data(index::Nid nid, std::uint64_t offset) const;
+  std::optional<std::uint64_t> next_hole(index::Nid nid, std::uint64_t offset) const;
 
   struct Totals {
     std::uint64_t inodes = 0;

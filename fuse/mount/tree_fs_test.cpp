@@ -50,6 +50,45 @@ TEST_F(TreeFsTest, ReadsEndWithTheFile) {
   }
 }
 
+TEST_F(TreeFsTest, TellsHolesFromContent) {
+  int holes = 0;
+  for (const auto& [path, seen] : test::listing_of(image_.tree)) {
+    if (seen.info.type != FileType::kRegular) continue;
+    const auto nid = *image_.reader->resolve("/" + path, false);
+    const auto size = seen.info.size;
+    for (std::uint64_t at = 0; at < size;) {
+      const auto data = fs_.next_data(nid, at).value_or(size);
+      ASSERT_GE(data, at) << path;
+      ASSERT_LE(data, size) << path;
+      const auto hole = read(fs_, nid, {at, std::min<std::uint64_t>(data - at, 1 << 20)});
+      ASSERT_EQ(hole.find_first_not_of('\0'), hole.npos) << path << ": a hole with content at " << at;
+      holes += data > at ? 1 : 0;
+      if (data == size) break;
+      at = fs_.next_hole(nid, data).value();
+      ASSERT_GT(at, data) << path;
+      ASSERT_LE(at, size) << path;
+    }
+    for (const auto beyond : {size, size + 1, ~std::uint64_t(0)}) {
+      EXPECT_EQ(fs_.next_data(nid, beyond), std::nullopt) << path;
+      EXPECT_EQ(fs_.next_hole(nid, beyond), std::nullopt) << path;
+    }
+  }
+  EXPECT_GT(holes, 2);
+}
+
+TEST_F(TreeFsTest, TrustedAttributesAreListedForThoseWhoMayReadThem) {
+  index::Tree tree;
+  tree.layers = 1;
+  auto file = test::make_file(0, {});
+  file->xattrs = {{"trusted.a", "1"}, {"user.b", "2"}};
+  test::put(tree, "file", file);
+  const test::FakeImage image(std::move(tree), {512});
+  const TreeFs fs(*image.reader, image.mapping.bytes(), image.devices);
+  const auto nid = *image.reader->resolve("/file", false);
+  EXPECT_EQ(fs.xattr_names(nid, true), std::string("trusted.a\0user.b\0", 17));
+  EXPECT_EQ(fs.xattr_names(nid, false), std::string("user.b\0", 7));
+}
+
 TEST_F(TreeFsTest, ReadingADirectoryIsAnError) { EXPECT_THROW(read(fs_, fs_.root(), {0, 1}), std::system_error); }
 
 TEST_F(TreeFsTest, AFailingStreamFailsTheRead) {

@@ -2,8 +2,10 @@
 
 #include <sys/statvfs.h>
 #include <sys/sysmacros.h>
+#include <unistd.h>
 
 #include <cerrno>
+#include <climits>
 #include <cstring>
 
 #include "core/base/errors.h"
@@ -82,6 +84,8 @@ void tree_init(void* user_data, fuse_conn_info* connection) {
 
 void tree_lookup(fuse_req_t req, fuse_ino_t parent, const char* name) {
   answer(req, "lookup", [&] {
+    // The kernel's own limit for FUSE is another one.
+    if (std::strlen(name) > NAME_MAX) return void(fuse_reply_err(req, ENAMETOOLONG));
     auto& tree = tree_of(req);
     const auto found = tree.lookup(asked_nid(req, parent), name);
     fuse_entry_param entry{};
@@ -181,10 +185,19 @@ void reply_sized(fuse_req_t req, const std::string& value, std::size_t size) {
     fuse_reply_buf(req, value.data(), value.size());
 }
 
+// 0, or the error for a name that no file can have: the kernel lets FUSE have them all.
+int xattr_name_error(std::string_view name) {
+  for (const std::string_view prefix : {"user.", "trusted.", "security."}) {
+    if (name.starts_with(prefix)) return name.size() > prefix.size() ? 0 : EINVAL;
+  }
+  return name.starts_with("system.posix_acl_") ? 0 : EOPNOTSUPP;
+}
+
 void tree_getxattr(fuse_req_t req, fuse_ino_t node, const char* name, std::size_t size) {
   answer(req, "getxattr", [&] {
     auto& tree = tree_of(req);
     if (!tree.xattr_use().any) return void(fuse_reply_err(req, ENOSYS));  // and is never asked again
+    if (const int error = xattr_name_error(name); error != 0) return void(fuse_reply_err(req, error));
     const auto value = tree.xattr(asked_nid(req, node), name);
     if (!value) return void(fuse_reply_err(req, ENODATA));
     reply_sized(req, *value, size);
@@ -195,7 +208,20 @@ void tree_listxattr(fuse_req_t req, fuse_ino_t node, std::size_t size) {
   answer(req, "listxattr", [&] {
     auto& tree = tree_of(req);
     if (!tree.xattr_use().any) return void(fuse_reply_err(req, ENOSYS));
-    reply_sized(req, tree.xattr_names(asked_nid(req, node)), size);
+    // Who has CAP_SYS_ADMIN cannot be seen from here; root is who usually has it.
+    reply_sized(req, tree.xattr_names(asked_nid(req, node), fuse_req_ctx(req)->uid == 0), size);
+  });
+}
+
+// SEEK_DATA and SEEK_HOLE; the kernel does the others.
+void tree_lseek(fuse_req_t req, fuse_ino_t node, off_t offset, int whence, fuse_file_info*) {
+  answer(req, "lseek", [&] {
+    auto& tree = tree_of(req);
+    const auto nid = asked_nid(req, node);
+    const auto from = static_cast<std::uint64_t>(offset);  // negative: beyond every file
+    const auto found = whence == SEEK_DATA ? tree.next_data(nid, from) : tree.next_hole(nid, from);
+    if (!found) return void(fuse_reply_err(req, ENXIO));
+    fuse_reply_lseek(req, static_cast<off_t>(*found));
   });
 }
 
@@ -207,7 +233,7 @@ void tree_statfs(fuse_req_t req, fuse_ino_t) {
     status.f_frsize = 512;
     status.f_blocks = totals.bytes / 512;
     status.f_files = totals.inodes;
-    status.f_namemax = 255;
+    status.f_namemax = NAME_MAX;
     fuse_reply_statfs(req, &status);
   });
 }
@@ -225,6 +251,7 @@ constexpr fuse_lowlevel_ops kTreeOperations = [] {
   operations.readdirplus = tree_readdirplus;
   operations.getxattr = tree_getxattr;
   operations.listxattr = tree_listxattr;
+  operations.lseek = tree_lseek;
   operations.statfs = tree_statfs;
   return operations;
 }();
