@@ -6,6 +6,7 @@
 #include "core/base/errors.h"
 #include "core/base/file.h"
 #include "core/base/log.h"
+#include "core/base/parallel.h"
 #include "core/base/private_folder.h"
 #include "core/index/index_sources.h"
 #include "core/index/this_index.h"
@@ -17,6 +18,7 @@ constexpr std::string_view kLayoutFolder = "index";
 constexpr std::string_view kTreesFolder = "trees";
 constexpr std::string_view kOriginsFolder = "index-origin";
 constexpr std::uint64_t kMaxTreeBlobBytes = 4ull << 30;
+constexpr std::size_t kBlobsAtOnce = 16;  // few images have more layers
 
 std::filesystem::path blob_path(const std::filesystem::path& root, const Digest& digest) {
   return root / kLayoutFolder / "blobs" / "sha256" / digest.hex();
@@ -53,12 +55,6 @@ std::shared_ptr<const LayerMap> load_map(LocalIndex& local, const oci::Image& im
                       descriptor.digest.to_string());
   return std::make_shared<const LayerMap>(std::move(map));
 }
-
-struct Choice {
-  TrustedIndex index;
-  std::shared_ptr<oci::Repository> source;  // null: it is here
-  bool other_notes_only = false;            // the content is that of the one that is here
-};
 
 std::string said_of(const FoundIndex& index, const trust::Judgement& judgement) {
   return fmt::format("index {}: {}", index.document.descriptor.digest.to_string(), judgement.refusal);
@@ -124,27 +120,27 @@ bool is_taken_before(const TrustedIndex& index, const TrustedIndex& other) {
   return is_preferred(index.found.blobs, other.found.blobs);
 }
 
-std::optional<Choice> choose_index(LocalIndex& local, const oci::Image& image, IndexPlace place,
-                                   std::vector<std::string>& refusals) {
+std::optional<ChosenIndex> find_choice(LocalIndex& local, const oci::Image& image, IndexPlace place,
+                                       std::vector<std::string>& refusals) {
   auto here = local.find_trusted(image, refusals);
   if (here && place == IndexPlace::kHere)
-    return Choice{.index = std::move(*here), .source = nullptr, .other_notes_only = true};
+    return ChosenIndex{.index = std::move(*here), .source = nullptr, .other_notes_only = true};
   try {
     auto offer = find_offer(local, image, here, refusals);
     if (offer && (!here || is_taken_before(offer->index, *here))) {
       const auto& blobs = offer->index.found.blobs;
       const bool is_here = here && blobs.manifest.digest == here->found.blobs.manifest.digest;
       const bool other_notes_only = here && same_content(blobs, here->found.blobs);
-      return Choice{.index = std::move(offer->index),
-                    .source = is_here ? nullptr : std::move(offer->source),
-                    .other_notes_only = other_notes_only};
+      return ChosenIndex{.index = std::move(offer->index),
+                         .source = is_here ? nullptr : std::move(offer->source),
+                         .other_notes_only = other_notes_only};
     }
   } catch (const std::exception&) {
     if (!here) throw;
     warn_of(image, std::current_exception());
   }
   if (!here) return std::nullopt;
-  return Choice{.index = std::move(*here), .source = nullptr, .other_notes_only = true};
+  return ChosenIndex{.index = std::move(*here), .source = nullptr, .other_notes_only = true};
 }
 
 // What is only offered is believed as first seen; whoever looks at the log learns when that changes.
@@ -338,12 +334,45 @@ void keep_windows(LocalIndex& local, const oci::Image& image, const LoadedIndex&
   }
 }
 
-void refuse_refuted(const LocalIndex& local, const oci::Image& image, const LayerIndexBlobs& layer) {
-  const auto refuted = local.origins().of(layer.map.digest).refuted;
-  if (!refuted.empty())
-    fail<trust::Untrusted>(
-        "image {}: its index describes layer {} in a way that was found false here: {}; run: varve index --force {}",
-        image.digest().to_string(), layer.layer_digest.to_string(), refuted, image.typed());
+void refuse_refuted(const LocalIndex& local, const oci::Image& image, const ImageIndexBlobs& index) {
+  for (const auto& layer : index.layers) {
+    const auto refuted = local.origins().of(layer.map.digest).refuted;
+    if (!refuted.empty())
+      fail<trust::Untrusted>(
+          "image {}: its index describes layer {} in a way that was found false here: {}; run: varve index --force {}",
+          image.digest().to_string(), layer.layer_digest.to_string(), refuted, image.typed());
+  }
+}
+
+// What of the first load is not here, all of it at once: one after the other each would cost a round trip. Returns its
+// bytes.
+std::uint64_t fetch_first_load(LocalIndex& local, const LoadedIndex& index) {
+  struct Wanted {
+    oci::Descriptor blob;
+    std::uint64_t limit_bytes = 0;
+  };
+  std::map<Digest, Wanted> named;  // an image may name a layer twice
+  const auto want = [&](const std::optional<oci::Descriptor>& blob, std::uint64_t limit_bytes) {
+    if (blob && !local.repository().has_blob(*blob))
+      named.try_emplace(blob->digest, Wanted{.blob = *blob, .limit_bytes = limit_bytes});
+  };
+  want(index.blobs.tree, kMaxTreeBlobBytes);
+  want(index.blobs.ranges, kMaxRangesBytes);
+  want(index.blobs.cold, kMaxColdBlobBytes);
+  want(index.blobs.profile, kMaxProfileBlobBytes);
+  want(index.blobs.start_packs, kMaxStartPacksBlobBytes);
+  for (const auto& layer : index.blobs.layers) want(layer.map, kMaxMapBlobBytes);
+  std::vector<Wanted> wanted;
+  std::uint64_t bytes = 0;
+  for (auto& [digest, one] : named) {
+    bytes += one.blob.size;
+    wanted.push_back(std::move(one));
+  }
+  std::ranges::stable_sort(wanted, std::greater(), [](const Wanted& one) { return one.blob.size; });
+  parallel_for(wanted.size(), kBlobsAtOnce, CancelFlag(), [&](std::size_t i, const CancelFlag&) {
+    local.blob(wanted[i].blob, *index.source, wanted[i].limit_bytes);
+  });
+  return bytes;
 }
 
 // What the manifest does not name a registry may collect.
@@ -373,17 +402,13 @@ LoadedIndex load_chosen(LocalIndex& local, const oci::Image& image, TrustedIndex
   index.blobs = std::move(chosen.found.blobs);
   index.judgement = std::move(chosen.judgement);
   if (!is_here) index.loaded_bytes += index.blobs.manifest.size;
-  const auto count = [&](const oci::Descriptor& blob) {
-    if (!local.repository().has_blob(blob)) index.loaded_bytes += blob.size;
-  };
+  index.loaded_bytes += fetch_first_load(local, index);
 
   std::map<Digest, std::shared_ptr<const LayerMap>> maps;  // an image may name a layer twice
   for (std::size_t layer = 0; layer < index.blobs.layers.size(); ++layer) {
     const auto& layer_blobs = index.blobs.layers[layer];
     auto& map = maps[layer_blobs.layer_digest];
     if (map == nullptr) {
-      refuse_refuted(local, image, layer_blobs);
-      count(layer_blobs.map);
       map = load_map(local, image, layer_blobs, *index.source, layer);
     } else if (map->diff_id != image.config.diff_ids.at(layer)) {
       fail<CorruptData>("image {}: layer {} has two diff_ids", image.digest().to_string(),
@@ -392,31 +417,26 @@ LoadedIndex load_chosen(LocalIndex& local, const oci::Image& image, TrustedIndex
     index.maps.push_back(map);
   }
   if (index.blobs.ranges) {
-    count(*index.blobs.ranges);
     index.ranges =
         unpack_ranges(local.blob(*index.blobs.ranges, *index.source, kMaxRangesBytes), what_of(*index.blobs.ranges));
   }
   if (index.blobs.cold) {
     const auto what = what_of(*index.blobs.cold);
-    count(*index.blobs.cold);
     index.cold = ColdRanges::decode(local.blob(*index.blobs.cold, *index.source, kMaxColdBlobBytes), what);
     index.cold.check(index.maps, what);
   }
   if (index.blobs.profile) {
     const auto what = what_of(*index.blobs.profile);
-    count(*index.blobs.profile);
     index.profile = Profile::decode(local.blob(*index.blobs.profile, *index.source, kMaxProfileBlobBytes), what);
     index.profile.check(index.maps, what);
   }
   if (index.blobs.start_packs) {
     const auto what = what_of(*index.blobs.start_packs);
-    count(*index.blobs.start_packs);
     index.packs =
         StartPacks::decode(local.blob(*index.blobs.start_packs, *index.source, kMaxStartPacksBlobBytes), what);
     index.packs.check(index.maps, what);
     check_packs_are_named(index, what);
   }
-  count(index.blobs.tree);
   open_tree(local, index);
   try {
     check_devices(index, image);
@@ -441,25 +461,35 @@ LoadedIndex load_chosen(LocalIndex& local, const oci::Image& image, TrustedIndex
 
 }  // namespace
 
-LoadedIndex load_index(LocalIndex& local, const oci::Image& image, IndexPlace place) {
+ChosenIndex choose_index(LocalIndex& local, const oci::Image& image, IndexPlace place) {
   local.judge().require_image(image, &local.repository());
   std::vector<std::string> refusals;
-  auto choice = choose_index(local, image, place, refusals);
+  auto choice = find_choice(local, image, place, refusals);
   if (!choice && !refusals.empty()) throw trust::Untrusted(local.judge().refusal(trust::Request::of(image), refusals));
   if (!choice)
     fail<NotFound>(
         "{0}: image {1} is not indexed: `varve index {2}` gives it an index for every machine, --index-here of "
         "`run`, `mount` and `pull` makes one for this machine alone; --index-from names a repository that has one",
         image.repository->name(), image.digest().to_string(), image.typed());
-  auto index = load_chosen(local, image, std::move(choice->index), std::move(choice->source));
-  note_use(local, image, index, choice->other_notes_only);
+  refuse_refuted(local, image, choice->index.found.blobs);
+  return std::move(*choice);
+}
+
+LoadedIndex load_index(LocalIndex& local, const oci::Image& image, ChosenIndex chosen) {
+  auto index = load_chosen(local, image, std::move(chosen.index), std::move(chosen.source));
+  note_use(local, image, index, chosen.other_notes_only);
   return index;
+}
+
+LoadedIndex load_index(LocalIndex& local, const oci::Image& image, IndexPlace place) {
+  return load_index(local, image, choose_index(local, image, place));
 }
 
 LoadedIndex load_this_index(LocalIndex& local, const oci::Image& image, const Digest& index_manifest) {
   TrustedIndex index;
   index.found.document = local.repository().manifest(index_manifest.to_string());
   index.found.blobs = parse_index_manifest(index.found.document, image);
+  refuse_refuted(local, image, index.found.blobs);
   return load_chosen(local, image, std::move(index), nullptr);
 }
 

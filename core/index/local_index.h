@@ -83,10 +83,21 @@ struct LoadedIndex {
 // cannot be asked.
 enum class IndexPlace : std::uint8_t { kHere, kRepository };
 
-// Finds the index here, in the image's repository or in one of index-from, loads it and checks it against the image's
-// manifest and config. Of those that the judge trusts the preferred one is taken, one that is vouched for before one
-// that is only offered; where it came from is recorded. Throws NotFound with what to do (`varve index IMAGE`) if there
-// is none, trust::Untrusted if there is none that counts.
+// The index that counts, before what it names is loaded.
+struct ChosenIndex {
+  TrustedIndex index;
+  std::shared_ptr<oci::Repository> source;  // who offers it; null: it is here
+  bool other_notes_only = false;            // the content is that of the one that is here
+};
+
+// Finds the index here, in the image's repository or in one of index-from. Of those that the judge trusts the preferred
+// one is taken, one that is vouched for before one that is only offered. Throws NotFound with what to do (`varve index
+// IMAGE`) if there is none, trust::Untrusted if there is none that counts. The image's config is not looked at.
+ChosenIndex choose_index(LocalIndex& local, const oci::Image& image, IndexPlace place = IndexPlace::kHere);
+
+// Loads it and checks it against the image's manifest and config. Where it came from is recorded.
+LoadedIndex load_index(LocalIndex& local, const oci::Image& image, ChosenIndex chosen);
+// Both.
 LoadedIndex load_index(LocalIndex& local, const oci::Image& image, IndexPlace place = IndexPlace::kHere);
 
 }  // namespace varve::index

@@ -1,9 +1,12 @@
 #include "core/oci/image.h"
 
 #include <algorithm>
+#include <exception>
+#include <future>
 #include <set>
 
 #include "core/base/errors.h"
+#include "core/base/log.h"
 
 namespace varve::oci {
 namespace {
@@ -116,18 +119,39 @@ void check_platform(const Image& image, const Platform& wanted) {
                  image.digest().to_string(), offered.normalised().to_string(), wanted.normalised().to_string());
 }
 
-Image open_chosen(std::shared_ptr<Repository> repository, std::string_view selector, Document document) {
-  Image image;
-  image.selector = selector;
+// Absent if it is not there, or broken.
+std::optional<Bytes> config_kept(Repository* kept, const Descriptor& config) {
+  if (kept == nullptr || !kept->has_blob(config)) return std::nullopt;
+  try {
+    return read_whole_blob(*kept, config, kMaxConfigBytes);
+  } catch (const CorruptData& error) {
+    log::warn("asking for it again: {}", error.what());
+    return std::nullopt;
+  }
+}
+
+// Has done meanwhile what needs no config.
+Bytes read_config(const Image& image, const ImageOpening& opening) {
+  auto kept = config_kept(opening.kept, image.manifest.config);
+  std::future<Bytes> fetched;
+  if (!kept)
+    fetched = std::async(opening.meanwhile ? std::launch::async : std::launch::deferred, [&image] {
+      return read_whole_blob(*image.repository, image.manifest.config, kMaxConfigBytes);
+    });
+  if (opening.meanwhile) opening.meanwhile(image);
+  return kept ? std::move(*kept) : fetched.get();
+}
+
+// `image` has its repository, and what it was asked for by.
+Image open_chosen(Image image, Document document, const ImageOpening& opening) {
   image.document = std::move(document);
-  const auto what = document_name(*repository, image.document.descriptor.digest);
+  const auto what = document_name(*image.repository, image.document.descriptor.digest);
   image.manifest = Manifest::parse(image.document.bytes, image.document.descriptor.media_type, what);
   if (!image.manifest.artifact_type.empty() || image.manifest.config.media_type == kEmptyJsonType)
     fail<Unsupported>("{}: an artifact of type '{}', not an image", what, image.manifest.artifact_type);
-  image.config_json = read_whole_blob(*repository, image.manifest.config, kMaxConfigBytes);
+  image.config_json = read_config(image, opening);
   image.config = ImageConfig::parse(image.config_json, what + " config " + image.manifest.config.digest.to_string());
   check_layers(image, what);
-  image.repository = std::move(repository);
   return image;
 }
 
@@ -135,7 +159,10 @@ Image open_chosen(std::shared_ptr<Repository> repository, std::string_view selec
 
 Image open_image(std::shared_ptr<Repository> repository, std::string_view selector, const Platform& platform) {
   auto chosen = choose_image(*repository, repository->manifest(selector), platform);
-  return open_chosen(std::move(repository), selector, std::move(chosen));
+  Image image;
+  image.repository = std::move(repository);
+  image.selector = selector;
+  return open_chosen(std::move(image), std::move(chosen), {});
 }
 
 ImageRequest ImageRequest::parse(std::string_view reference, const std::string& platform,
@@ -146,17 +173,30 @@ ImageRequest ImageRequest::parse(std::string_view reference, const std::string& 
   return request;
 }
 
-Image open_image(const ImageRequest& request) {
-  const auto repository = open_repository(request.reference, request.registry);
-  const auto selector = request.reference.selector();
-  auto document = repository->manifest(selector);
-  const bool is_list = is_index_media_type(document.descriptor.media_type);
-  auto image = open_chosen(
-      repository, selector,
-      choose_image(*repository, std::move(document), request.platform.value_or(Platform::of_this_machine())));
+Image open_image(const ImageRequest& request, const ImageOpening& opening) {
+  Image image;
+  image.repository = open_repository(request.reference, request.registry);
+  image.selector = request.reference.selector();
   image.reference = request.text;
   image.registry = request.registry;
+  auto& repository = *image.repository;
+  auto document = repository.manifest(image.selector);
+  const bool is_list = is_index_media_type(document.descriptor.media_type);
+  auto chosen = choose_image(repository, std::move(document), request.platform.value_or(Platform::of_this_machine()));
+  std::exception_ptr trouble;
+  ImageOpening quiet{.kept = opening.kept};
+  if (opening.meanwhile) {
+    quiet.meanwhile = [&](const Image& known) {
+      try {
+        opening.meanwhile(known);
+      } catch (...) {
+        trouble = std::current_exception();
+      }
+    };
+  }
+  image = open_chosen(std::move(image), std::move(chosen), quiet);
   if (request.platform && !is_list) check_platform(image, *request.platform);
+  if (trouble) std::rethrow_exception(trouble);
   return image;
 }
 

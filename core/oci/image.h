@@ -1,5 +1,6 @@
 #pragma once
 // From a reference to the one image it means on this platform.
+#include <functional>
 #include <memory>
 #include <optional>
 
@@ -35,11 +36,19 @@ struct ImageRequest {
   RegistryOptions registry;
 };
 
+// What may be spared, and done meanwhile, when an image is opened.
+struct ImageOpening {
+  Repository* kept = nullptr;  // of this machine; a config that is there is not asked for
+  // Called once, before the config is here and while it is fetched, with the image without it. What it throws is thrown
+  // unless the image cannot be opened.
+  std::function<void(const Image&)> meanwhile = {};
+};
+
 // Resolves tag and platform (through nested indexes up to kMaxIndexDepth), reads and checks manifest and config: number
 // of diff_ids equals number of layers, nondistributable layers named in the error, schema 1 refused. Throws NotFound
 // listing the platforms that are there if none fits; a platform that was asked for must fit an image without a list,
 // too.
-Image open_image(const ImageRequest& request);
+Image open_image(const ImageRequest& request, const ImageOpening& opening = {});
 // The same where the repository is open already.
 Image open_image(std::shared_ptr<Repository> repository, std::string_view selector, const Platform& platform);
 

@@ -137,5 +137,45 @@ TEST_F(ImageTest, APlatformThatIsAskedForMustFitAnImageWithoutAListToo) {
   EXPECT_THROW(open_for("foo"), UsageError);
 }
 
+TEST_F(ImageTest, DoesMeanwhileWhatNeedsNoConfig) {
+  const auto image = put_image("linux/amd64", "v1");
+  const auto request = ImageRequest::parse(repository_->name() + ":v1", "linux/amd64", {});
+  int calls = 0;
+  const auto look = [&](const Image& known) {
+    ++calls;
+    EXPECT_EQ(known.digest(), image.digest);
+    EXPECT_EQ(known.manifest.layers.size(), 1u);
+    EXPECT_EQ(known.typed(), repository_->name() + ":v1");
+    EXPECT_TRUE(known.config.diff_ids.empty());
+  };
+  EXPECT_EQ(open_image(request, {.meanwhile = look}).config.diff_ids.size(), 1u);
+  EXPECT_EQ(calls, 1);
+  EXPECT_THROW(open_image(request, {.meanwhile = [](const Image&) { throw NotFound("no index"); }}), NotFound);
+  const auto odd = put_image("linux/amd64", "odd", kLayerType, 2);
+  EXPECT_THROW(open_image(ImageRequest::parse(repository_->name() + ":odd", "", {}),
+                          {.meanwhile = [](const Image&) { throw NotFound("no index"); }}),
+               CorruptData)
+      << "what is no image has no index either";
+}
+
+TEST_F(ImageTest, AConfigThatIsKeptIsNotAskedForUnlessItIsBroken) {
+  put_image("linux/amd64", "v1");
+  const auto request = ImageRequest::parse(repository_->name() + ":v1", "linux/amd64", {});
+  const auto image = open_image(request);
+  const test::TempDir here;
+  const auto kept = create_layout(here.path());
+  put_bytes(*kept, image.config_json, image.manifest.config.media_type);
+  const auto there = dir_ / "blobs/sha256" / image.manifest.config.digest.hex();
+  std::filesystem::rename(there, dir_ / "away");
+  EXPECT_THROW(open_image(request), NotFound);
+  EXPECT_EQ(open_image(request, {.kept = kept.get()}).config_json, image.config_json);
+  auto broken = image.config_json;
+  broken.front() = std::byte('?');
+  write_file_atomically(here / "blobs/sha256" / image.manifest.config.digest.hex(), broken);
+  EXPECT_THROW(open_image(request, {.kept = kept.get()}), NotFound);
+  std::filesystem::rename(dir_ / "away", there);
+  EXPECT_EQ(open_image(request, {.kept = kept.get()}).config_json, image.config_json);
+}
+
 }  // namespace
 }  // namespace varve::oci
