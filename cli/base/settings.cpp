@@ -60,6 +60,7 @@ constexpr Setting kSettings[] = {
     {"run.usage-spool", "\"/srv/spool\"", {}, "usage/spool under the root"},
     {"daemon.store-size", "\"200GB\""},
     {"daemon.evict-idle", "60"},
+    {"daemon.keep-mounted", "3600"},
     {"daemon.deadline", "60"},
     {"daemon.connections", "16"},
     {"daemon.threads", "8"},

@@ -40,6 +40,7 @@ struct DaemonArguments {
   bool replace = false;
   unsigned deadline_seconds = 120;
   unsigned idle_exit_seconds = 0;
+  unsigned keep_mounted_seconds = unsigned(fuse::DaemonOptions().keep_mounted.count());
   unsigned max_restarts = fuse::KeeperOptions().max_deaths;
   fuse::DaemonOptions options;
 };
@@ -141,6 +142,7 @@ std::vector<std::string> words_of(const Context& context, const DaemonArguments&
                              std::to_string(options.read_ahead_kb)});
   words.insert(words.end(), {"--idle-exit", std::to_string(arguments.idle_exit_seconds), "--max-restarts",
                              std::to_string(arguments.max_restarts)});
+  words.insert(words.end(), {"--keep-mounted", std::to_string(arguments.keep_mounted_seconds)});
   const auto& limit = options.streams.store_limit;
   words.insert(words.end(), {"--store-size", std::to_string(limit.max_bytes), "--evict-idle",
                              std::to_string(limit.reader_idle_seconds)});
@@ -171,6 +173,7 @@ void run_daemon_command(Context& context, DaemonArguments& arguments) {
                              .max_deaths = arguments.max_restarts});
   options.version = VARVE_VERSION;
   options.trust = context.global.trust;
+  options.keep_mounted = std::chrono::seconds(arguments.keep_mounted_seconds);
   options.streams.deadline = std::chrono::seconds(arguments.deadline_seconds);
   options.streams.drop_store_pages = true;
   auto words = words_of(context, arguments, options.paths, in_background);
@@ -237,8 +240,14 @@ void add_daemon_command(CLI::App& app, Context& context) {
                    "With --store-size: seconds for which what was used stays, whatever readers need")
       ->capture_default_str();
   command
+      ->add_option("--keep-mounted", arguments->keep_mounted_seconds,
+                   "Seconds an image stays mounted after its last session, for the next one to find its pages, unless "
+                   "memory or the store is short; 0: not at all")
+      ->check(CLI::Range(0u, 86'400u))
+      ->capture_default_str();
+  command
       ->add_option("--idle-exit", arguments->idle_exit_seconds,
-                   "End when nothing was mounted for so many seconds; 0: never")
+                   "End when nothing that is mounted was used for so many seconds; 0: never")
       ->capture_default_str();
   command
       ->add_option("--max-restarts", arguments->max_restarts,

@@ -46,6 +46,7 @@ void fit(std::vector<std::vector<std::string>>& rows) {
 ImageNames names_in(const fuse::DaemonStatus& status) {
   std::vector<std::string> references;
   for (const auto& mount : status.mounts) references.push_back(mount.stats.reference);
+  for (const auto& idle : status.idle) references.push_back(idle.reference);
   for (const auto& pull : status.pulls) references.push_back(pull.reference);
   return ImageNames(references);
 }
@@ -112,6 +113,11 @@ std::string remarks(const fuse::DaemonStatus& status, const ImageNames& names) {
                           human_bytes(stats.cold_bytes));
   }
   return text;
+}
+
+std::string idle_line(const fuse::IdleMountStatus& idle, const ImageNames& names) {
+  return fmt::format("{}: nobody uses it since {}; it stays mounted ({}) for the next session\n",
+                     names.of(idle.reference), human_seconds(idle.idle_seconds), to_string(idle.mode));
 }
 
 std::string pull_line(const fuse::PullStatus& pull, const ImageNames& names) {
@@ -189,8 +195,10 @@ std::string status_text(const fuse::DaemonStatus& status, const RunningSessions&
                           human_seconds(status.daemon.uptime_seconds), human_bytes(status.store.bytes), limit);
   if (status.daemon.keeper == "none") text += "nothing keeps its mounts if it dies (its log says why)\n";
   const auto names = names_in(status);
-  text += status.mounts.empty() ? "nothing is mounted\n" : mount_table(status, sessions, names);
+  text += status.mounts.empty() ? (status.idle.empty() ? "nothing is mounted\n" : "nothing that is mounted is used\n")
+                                : mount_table(status, sessions, names);
   text += remarks(status, names);
+  for (const auto& idle : status.idle) text += idle_line(idle, names);
   for (const auto& pull : status.pulls) text += pull_line(pull, names);
   return text;
 }

@@ -89,6 +89,15 @@ struct MountStatus {
   std::map<std::string, std::uint64_t> fuse_requests;  // by operation, of the FUSE connection beneath
 };
 
+// A mount of an image that nobody uses any more, kept for the next session.
+struct IdleMountStatus {
+  std::string dir;
+  MountMode mode = MountMode::kFuse;
+  Digest image;
+  std::string reference;  // of who has opened it
+  double idle_seconds = 0;
+};
+
 struct DaemonProcess {
   std::int64_t pid = 0;
   std::string version;
@@ -120,6 +129,7 @@ struct PullStatus {
 struct DaemonStatus {
   DaemonProcess daemon;
   std::vector<MountStatus> mounts;
+  std::vector<IdleMountStatus> idle;
   std::vector<PullStatus> pulls;
   StoreStatus store;
 };

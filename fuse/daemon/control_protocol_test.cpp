@@ -137,6 +137,7 @@ TEST(ControlProtocol, StatusCrossesWhole) {
   DaemonStatus status{
       .daemon = {.pid = 7, .version = "1", .uptime_seconds = 2.5, .root = "/r", .keeper = "keeper", .keeper_pid = 8},
       .mounts = {},
+      .idle = {{.dir = "/run/i", .mode = MountMode::kKernel, .image = digest_of("idle"), .reference = "r.example/i:1"}},
       .pulls = {{.image = digest_of("other"),
                  .reference = "r.example/a:1",
                  .cold = true,
@@ -163,6 +164,9 @@ TEST(ControlProtocol, StatusCrossesWhole) {
   status.mounts.push_back(mount);
   const auto arrived = read_message<DaemonStatus>(crossed(status));
   EXPECT_EQ(arrived.daemon.pid, 7);
+  ASSERT_EQ(arrived.idle.size(), 1u);
+  EXPECT_EQ(arrived.idle[0].image, digest_of("idle"));
+  EXPECT_EQ(arrived.idle[0].reference, "r.example/i:1");
   ASSERT_EQ(arrived.mounts.size(), 1u);
   EXPECT_EQ(arrived.mounts[0].mode, MountMode::kKernel);
   EXPECT_EQ(arrived.mounts[0].stats.image, digest_of("image"));

@@ -4,10 +4,12 @@
 #include <unistd.h>
 
 #include <algorithm>
+#include <thread>
 
 #include "core/base/errors.h"
 #include "core/base/log.h"
 #include "core/base/strings.h"
+#include "fuse/daemon/control_protocol.h"
 #include "fuse/daemon/kept_images.h"
 #include "fuse/daemon/pull.h"
 #include "fuse/daemon/stale_mounts.h"
@@ -20,6 +22,8 @@ namespace varve::fuse {
 namespace {
 
 namespace fs = std::filesystem;
+
+constexpr std::chrono::seconds kLastReads{3};  // what was read ahead for a mount may still arrive when that has gone
 
 MountSettings settings_of(const DaemonOptions& options) {
   return {
@@ -67,6 +71,7 @@ Daemon::Daemon(DaemonOptions options)
       leases_([this](const fs::path& mount) { end_use_of_lease(mount); }) {
   fs::create_directories(options_.paths.images_dir());
   take_over();
+  if (options_.keep_mounted.count() > 0) idle_look_ = std::make_unique<Ticker>(kIdleLook, [this] { look_at_idle(); });
 }
 
 Daemon::~Daemon() { stop(); }
@@ -77,34 +82,58 @@ void Daemon::refuse_if_stopping() const {
   if (stopping_.cancelled()) throw TemporaryError("the daemon is shutting down");
 }
 
+// What is open already needs no loading if it is the very same, for the same reason: it was judged as any other.
+Daemon::Opened Daemon::serve(const ImageSpec& spec, oci::Image image, index::ChosenIndex chosen) {
+  const auto& index = chosen.index;
+  const auto is_it = [&, asked = nlohmann::json(spec)](const ImageMount& mount) {
+    const auto& open = mount.mounted->image();
+    return open.digest() == image.digest() && open.index_digest() == index.found.blobs.manifest.digest &&
+           open.index().judgement.vouched == index.judgement.vouched && nlohmann::json(open.spec()) == asked;
+  };
+  if (auto open = images_.find_image(is_it)) return {.image = std::move(open)};
+  auto served = ServedImage::open(spec, std::move(image), std::move(chosen), local_, *streams_);
+  const auto loaded_bytes = served->index().loaded_bytes;
+  // An image that is mounted is open already: its counters go on. Not by another index, though: that one was not asked
+  // for, and may not be trusted by who asks. Nor one that nobody uses and that lacks what this index notes.
+  const auto shows_it = [&](const ImageMount& mount) {
+    const auto& open = mount.mounted->image();
+    return open.shows_the_same_as(*served) && (!mount.idle_since || open.index_digest() == served->index_digest());
+  };
+  if (auto same = images_.find_image(shows_it)) {
+    same->take_marks_of(*served);
+    served = std::move(same);
+  }
+  return {.image = std::move(served), .loaded_bytes = loaded_bytes};
+}
+
 // A registry that is away says nothing against what is here. One that answers, even with a refusal, is believed.
-std::shared_ptr<ServedImage> Daemon::open_now_or_as_kept(const ImageSpec& spec, index::IndexPlace place) {
+Daemon::Opened Daemon::open_now_or_as_kept(const ImageSpec& spec, index::IndexPlace place) {
   try {
-    auto opened = ServedImage::open(spec, local_, *streams_, place);
-    keep_image(*local_, spec, opened->image());
+    std::optional<index::ChosenIndex> chosen;
+    auto image = oci::open_image(oci::ImageRequest::parse(spec.reference, spec.platform, spec.registry),
+                                 {.kept = &local_->repository(), .meanwhile = [&](const oci::Image& known) {
+                                    chosen = index::choose_index(*local_, known, place);
+                                  }});
+    const auto now = image;
+    auto opened = serve(spec, std::move(image), std::move(*chosen));
+    keep_image(*local_, spec, now);
     return opened;
   } catch (const TemporaryError& error) {
     auto image = place == index::IndexPlace::kHere ? find_kept_image(local_, spec) : std::nullopt;
     if (!image) throw;
     log::warn("{}; {} is taken to be what it was when it was last opened, {}", error.what(), spec.reference,
               image->digest().to_string());
-    return ServedImage::open(spec, std::move(*image), local_, *streams_, place);
+    auto chosen = index::choose_index(*local_, *image, place);
+    return serve(spec, std::move(*image), std::move(chosen));
   }
 }
 
-std::shared_ptr<ServedImage> Daemon::open(const ImageSpec& spec, index::IndexPlace place) {
+Daemon::Opened Daemon::open(const ImageSpec& spec, index::IndexPlace place) {
   refuse_if_stopping();
-  auto served = open_now_or_as_kept(spec, place);
-  // An image that is mounted is open already: its counters go on. Not by another index, though: that one was not asked
-  // for, and may not be trusted by who asks.
-  const auto shows_it = [&](const ServedImage& image) { return image.shows_the_same_as(*served); };
-  if (auto same = images_.find_image(shows_it)) {
-    same->take_marks_of(*served);
-    served = std::move(same);
-  }
-  opened_.note(spec, served->digest());
-  proofs_.watch(served);
-  return served;
+  auto opened = open_now_or_as_kept(spec, place);
+  opened_.note(spec, opened.image->digest());
+  proofs_.watch(opened.image);
+  return opened;
 }
 
 std::shared_ptr<BlobMount> Daemon::shared_blobs() {
@@ -158,7 +187,14 @@ ImageMount& Daemon::shared_mount(const std::shared_ptr<ServedImage>& image, Moun
                       (mode == MountMode::kAuto && (mount.mounted->mode() == MountMode::kKernel || !mount.why.empty()));
     return mount.shared && fits && mount.mounted->image().shows_the_same_as(*image);
   });
-  if (found != nullptr) return *found;
+  if (found != nullptr && found->idle_since && found->mounted->image().index_digest() != image->index_digest()) {
+    end_if_idle(found->dir, "another index of the image notes more");
+    found = nullptr;
+  }
+  if (found != nullptr) {
+    images_.set_idle(*found, std::nullopt);
+    return *found;
+  }
   auto mount = std::make_unique<ImageMount>();
   mount->dir = free_folder(*image, mode == MountMode::kFuse ? "-fuse" : "");
   mount->shared = true;
@@ -203,12 +239,12 @@ MountResult Daemon::mount(const ImageSpec& spec, const fs::path& wanted_dir, Mou
   notice_unmounts();
   refuse_if_mounted(dir);
   const MountPoint place(dir);
-  const auto image = open(spec);
+  const auto [image, loaded_bytes] = open(spec);
   const std::lock_guard guard(changing_);
   refuse_if_stopping();
   drop_vanished_mounts();
   refuse_if_mounted(dir);
-  const auto own_mount = [&]() -> ImageMount& {
+  const auto own_mount = [&, &image = image]() -> ImageMount& {
     auto own = std::make_unique<ImageMount>();
     own->dir = dir;
     return add_mount(std::move(own), image, mode);
@@ -222,7 +258,7 @@ MountResult Daemon::mount(const ImageSpec& spec, const fs::path& wanted_dir, Mou
       place.bind(mount.dir);
     } catch (...) {
       images_.remove_name(dir);
-      end_use(mount.dir);
+      end_use(mount.dir, Afterwards::kKeep);
       throw;
     }
     images_.set_name({.dir = dir, .mount = mount.dir, .bound = true, .settled = true});
@@ -234,13 +270,13 @@ MountResult Daemon::mount(const ImageSpec& spec, const fs::path& wanted_dir, Mou
           .why = mount.why,
           .image = image->digest(),
           .seconds = watch.seconds(),
-          .loaded_bytes = image->index().loaded_bytes};
+          .loaded_bytes = loaded_bytes};
 }
 
 AcquiredImage Daemon::acquire(const ImageSpec& spec, MountMode mode, const MountOptions& options, pid_t holder,
                               std::vector<LeaseTable::Lease>& leases) {
   const Stopwatch watch;
-  const auto image = open(spec);
+  const auto [image, loaded_bytes] = open(spec);
   const std::lock_guard guard(changing_);
   refuse_if_stopping();
   drop_vanished_mounts();
@@ -255,7 +291,7 @@ AcquiredImage Daemon::acquire(const ImageSpec& spec, MountMode mode, const Mount
           .image = image->digest(),
           .config_json = std::string(as_text(image->image().config_json)),
           .seconds = watch.seconds(),
-          .loaded_bytes = image->index().loaded_bytes,
+          .loaded_bytes = loaded_bytes,
           .stats = stats};
 }
 
@@ -266,16 +302,21 @@ std::shared_ptr<ReadRecorder> Daemon::recorder_of(const LeaseTable::Lease& lease
 
 void Daemon::end_use_of_lease(const fs::path& mount) {
   const std::lock_guard guard(changing_);
-  end_use(mount);
+  end_use(mount, Afterwards::kKeep);
 }
 
-// With the last user the mount goes, and with the last mount of an image its files.
-void Daemon::end_use(fs::path dir) {
-  if (images_.find(dir) == nullptr) return;
+// With the last user the mount goes, at once or after a while, and with the last mount of an image its files.
+void Daemon::end_use(fs::path dir, Afterwards afterwards) {
+  auto* mount = images_.find(dir);
+  if (mount == nullptr) return;
   if (!images_.has_name(dir) && !leases_.any(dir)) {
-    log::info("unmounting {}", dir.string());
-    const auto mount = images_.remove(dir);
     opened_.note(mount->mounted->image().spec(), mount->mounted->image().digest());
+    if (afterwards == Afterwards::kKeep && may_keep(*mount)) {
+      begin_idle(*mount);
+    } else {
+      log::info("unmounting {}", dir.string());
+      images_.remove(dir);
+    }
   }
   write_record();
 }
@@ -287,7 +328,8 @@ ImageStats Daemon::stats_of(const ServedImage& image) {
 }
 
 std::optional<ImageStats> Daemon::image_stats(const Digest& image) {
-  const auto found = images_.find_image([&](const ServedImage& one) { return one.digest() == image; });
+  const auto found =
+      images_.find_image([&](const ImageMount& mount) { return mount.mounted->image().digest() == image; });
   return found ? std::optional(stats_of(*found)) : std::nullopt;
 }
 
@@ -299,6 +341,7 @@ DaemonStatus Daemon::status() {
                                  .keeper = std::string(options_.descriptors->kind()),
                                  .keeper_pid = options_.descriptors->pid()},
                       .mounts = {},
+                      .idle = {},
                       .pulls = pulls_.list(),
                       .store = {.bytes = streams_->store_bytes(), .max_bytes = options_.streams.store_limit.max_bytes}};
   const auto status_of = [](const fs::path& dir, const MountedImage& image, bool session) {
@@ -309,6 +352,7 @@ DaemonStatus Daemon::status() {
                        .stats = image.image().stats(),
                        .fuse_requests = image.fuse_requests()};
   };
+  const auto now = std::chrono::steady_clock::now();
   const auto names = images_.names();
   const auto table = read_mount_table();  // somebody may have unmounted one a moment ago
   std::vector<MountStatus> sessions;
@@ -316,6 +360,14 @@ DaemonStatus Daemon::status() {
     for (const auto& name : names)
       if (name.settled && name.mount == mount.dir && mount.is_at(table, name.dir))
         status.mounts.push_back(status_of(name.dir, *mount.mounted, false));
+    if (mount.idle_since) {
+      const auto& image = mount.mounted->image();
+      status.idle.push_back({.dir = mount.dir.string(),
+                             .mode = mount.mounted->mode(),
+                             .image = image.digest(),
+                             .reference = image.reference(),
+                             .idle_seconds = std::chrono::duration<double>(now - *mount.idle_since).count()});
+    }
     const auto holders = leases_.holders(mount.dir);
     if (holders.empty()) return;
     auto& session = sessions.emplace_back(status_of(mount.dir, *mount.mounted, true));
@@ -329,7 +381,7 @@ DaemonStatus Daemon::status() {
 }
 
 PullResult Daemon::pull(const ImageSpec& spec, bool wait, bool cold, const Work& work) {
-  const auto image = open(spec, index::IndexPlace::kRepository);
+  const auto image = open(spec, index::IndexPlace::kRepository).image;
   const auto before = image->stats();
   const BackgroundPulls::What what{.index = image->index_digest(), .cold = cold};
   const BackgroundPulls::Name name{.image = image->digest(), .reference = spec.reference};
@@ -408,7 +460,7 @@ VerifyResult Daemon::verify_streams(const std::vector<std::shared_ptr<LayerStrea
 }
 
 VerifyResult Daemon::verify(const ImageSpec& spec, bool deep, const Work& work) {
-  const auto image = open(spec);
+  const auto image = open(spec).image;
   auto streams = image->distinct_layers();
   if (image->packs()) std::ranges::move(image->packs()->streams(), std::back_inserter(streams));
   const auto before = image->stats();
@@ -436,16 +488,24 @@ RemovedImage Daemon::remove_image(const Digest& image) {
   refuse_if_stopping();
   const auto names = images_.names();
   std::vector<std::string> places;
+  std::vector<fs::path> idle;
   images_.for_each([&](const ImageMount& mount) {
     if (mount.mounted->image().digest() != image) return;
+    if (mount.idle_since) idle.push_back(mount.dir);
     for (const auto& name : names)
       if (name.mount == mount.dir) places.push_back("at " + name.dir.string());
     if (leases_.any(mount.dir)) places.emplace_back("in a session");
   });
   if (!places.empty()) fail<Error>("it is mounted {}: end that first", joined(places));
+  for (const auto& mount : idle) end_if_idle(mount, "its image is removed");
+  write_record();
   RemovedImage removed;
+  const auto patience = std::chrono::steady_clock::now() + (idle.empty() ? std::chrono::seconds(0) : kLastReads);
   for (const auto& layer : layers_of_its_own(opened_, *local_, image)) {
-    if (const auto freed = streams_->remove(layer)) {
+    auto freed = streams_->remove(layer);
+    for (; !freed && std::chrono::steady_clock::now() < patience; freed = streams_->remove(layer))
+      std::this_thread::sleep_for(std::chrono::milliseconds(20));
+    if (freed) {
       removed.freed_bytes += *freed;
       ++removed.removed_layers;
     } else {
@@ -459,7 +519,7 @@ RemovedImage Daemon::remove_image(const Digest& image) {
 }
 
 bool Daemon::idle() {
-  return pulls_.idle() && images_.find_if([](const ImageMount&) { return true; }) == nullptr;
+  return pulls_.idle() && images_.find_if([](const ImageMount& mount) { return !mount.idle_since; }) == nullptr;
 }
 
 }  // namespace varve::fuse

@@ -12,6 +12,7 @@
 #include <vector>
 
 #include "core/base/clock.h"
+#include "core/base/ticker.h"
 #include "core/base/work.h"
 #include "core/trust/judge.h"
 #include "fuse/daemon/background_pulls.h"
@@ -33,6 +34,7 @@ struct DaemonOptions {
   StreamOptions streams;
   unsigned fuse_threads = 4;
   unsigned read_ahead_kb = 0;
+  std::chrono::seconds keep_mounted{900};  // after the last session of an image; 0: not at all
   std::string version;
   trust::TrustSettings trust;                    // which indexes are believed
   std::shared_ptr<DescriptorStore> descriptors;  // where connections outlive the daemon
@@ -62,7 +64,7 @@ class Daemon {
   // in one of its own; asked again for the same image it goes on.
   PullResult pull(const ImageSpec& spec, bool wait, bool cold, const Work& work);
   // An image for present() and fetch(). Goes to the network.
-  std::shared_ptr<ServedImage> open_image(const ImageSpec& spec) { return open(spec); }
+  std::shared_ptr<ServedImage> open_image(const ImageSpec& spec) { return open(spec).image; }
   static std::vector<LayerRanges> present(const ServedImage& image);
   // Waits, behind readers. Throws UsageError for ranges that the image does not have.
   PullResult fetch(const ServedImage& image, const std::vector<LayerRanges>& wanted, const Work& work);
@@ -70,13 +72,13 @@ class Daemon {
   VerifyResult verify(const ImageSpec& spec, bool deep, const Work& work);
   VerifyResult verify_store(const Work& work);
   // What the store has of an image and of no other goes, but for layers that something reads or fetches. Throws
-  // Error if it is mounted, NotFound if it was never opened here.
+  // Error if it is mounted and used, NotFound if it was never opened here.
   RemovedImage remove_image(const Digest& image);
 
   // Set by stop(). What is given to the calls above must be cancelled with it.
   const CancelFlag& stopping() const { return stopping_; }
 
-  // Nothing is mounted and nothing pulled.
+  // Nothing that is mounted is used, and nothing pulled.
   bool idle();
   // Takes note of mounts that somebody else has unmounted, by umount(8) for one.
   void notice_unmounts();
@@ -95,13 +97,18 @@ class Daemon {
   // must follow.
   void end_sessions(std::chrono::milliseconds grace);
   // Refuses new mounts and sessions, as begin_stop() is to come to its end.
-  void drain() { draining_ = true; }
+  void drain();
   // Unmounts everything, whoever uses it; fails what waits, ends the threads. Later calls are refused.
   void stop();
 
  private:
-  std::shared_ptr<ServedImage> open_now_or_as_kept(const ImageSpec& spec, index::IndexPlace place);
-  std::shared_ptr<ServedImage> open(const ImageSpec& spec, index::IndexPlace place = index::IndexPlace::kHere);
+  struct Opened {
+    std::shared_ptr<ServedImage> image;
+    std::uint64_t loaded_bytes = 0;  // fetched for it now
+  };
+  Opened open_now_or_as_kept(const ImageSpec& spec, index::IndexPlace place);
+  Opened serve(const ImageSpec& spec, oci::Image image, index::ChosenIndex chosen);
+  Opened open(const ImageSpec& spec, index::IndexPlace place = index::IndexPlace::kHere);
   ImageMount& shared_mount(const std::shared_ptr<ServedImage>& image, MountMode mode);
   ImageMount& recorded_mount(const std::shared_ptr<ServedImage>& image, MountMode mode);
   ImageMount& add_mount(std::unique_ptr<ImageMount> mount, const std::shared_ptr<ServedImage>& image, MountMode mode,
@@ -109,11 +116,20 @@ class Daemon {
   std::shared_ptr<BlobMount> shared_blobs();
   void start_prefetch(ImageMount& mount);
   std::filesystem::path free_folder(const ServedImage& image, std::string_view suffix);
-  void end_use(std::filesystem::path mount);
+  enum class Afterwards : std::uint8_t { kUnmount, kKeep };
+  void end_use(std::filesystem::path mount, Afterwards afterwards);
   void end_use_of_lease(const std::filesystem::path& mount);
   ImageStats stats_of(const ServedImage& image);
   void refuse_if_stopping() const;
   void refuse_if_mounted(const std::filesystem::path& dir);
+
+  // daemon_idle.cpp
+  bool may_keep(const ImageMount& mount) const;
+  void begin_idle(ImageMount& mount);
+  bool end_if_idle(const std::filesystem::path& mount, std::string_view why);
+  void end_all_idle(std::string_view why);
+  void look_at_idle() noexcept;
+  bool store_is_crowded(IdleTime now);
 
   // daemon_end.cpp
   void drop_vanished_mounts();
@@ -155,7 +171,10 @@ class Daemon {
   StalePages stale_pages_;
   LayerProofs proofs_;
   BackgroundPulls pulls_;
-  LeaseTable leases_;  // the last: what ends a lease may end a mount
+  LeaseTable leases_;                      // what ends a lease may end a mount
+  MemoryPressure memory_;                  // used by idle_look_ alone
+  std::optional<IdleTime> crowded_since_;  // likewise
+  std::unique_ptr<Ticker> idle_look_;
 };
 
 }  // namespace varve::fuse

@@ -56,7 +56,7 @@ void Daemon::unmount(const fs::path& wanted_dir, bool detach) {
     explain_busy(dir, error);
   }
   log::info("unmounted {}", dir.string());
-  end_use(found->mount);
+  end_use(found->mount, Afterwards::kUnmount);
 }
 
 void Daemon::notice_unmounts() {
@@ -92,7 +92,7 @@ void Daemon::drop_vanished_mounts() {
     if (!name.settled || (mount != nullptr && mount->is_at(table, name.dir))) continue;
     log::info("{}: somebody else has unmounted it", name.dir.string());
     images_.remove_name(name.dir);
-    end_use(name.mount);
+    end_use(name.mount, Afterwards::kUnmount);
     changed = true;
   }
   if (changed) write_record();
@@ -137,7 +137,7 @@ std::vector<MountUse> Daemon::unmount_what_is_free() {
       uses.push_back(use_of(name));
       continue;
     }
-    if (!uses.empty()) end_use(name.mount);
+    if (!uses.empty()) end_use(name.mount, Afterwards::kUnmount);
   }
   return uses;
 }
@@ -174,6 +174,7 @@ void Daemon::unmount_everything() {
 void Daemon::stop() {
   if (stopped_.exchange(true)) return;
   stopping_.cancel();
+  idle_look_.reset();
   leases_.clear();
   proofs_.stop();
   {

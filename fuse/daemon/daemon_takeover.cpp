@@ -103,6 +103,7 @@ void Daemon::adopt(std::unique_ptr<MountedImage> mounted, const HandoverMount& r
   mount->entry = find_own_mount(read_mount_table(), options_.paths, record.dir);
   mount->why = record.why;
   mount->shared = record.shared;
+  if (record.idle_since) mount->idle_since = std::min(*record.idle_since, std::chrono::steady_clock::now());
   if (record.dir.parent_path() == options_.paths.images_dir()) {
     mount->folders = {record.dir};
     if (!record.shared)
@@ -194,7 +195,7 @@ void Daemon::drop_unused_mounts() {
   std::vector<fs::path> mounts;
   images_.for_each([&](const ImageMount& mount) { mounts.push_back(mount.dir); });
   const std::lock_guard guard(changing_);
-  for (const auto& mount : mounts) end_use(mount);
+  for (const auto& mount : mounts) end_use(mount, Afterwards::kKeep);
 }
 
 // Replaced whole, but not synced: it is worth nothing without the descriptors, and those do not outlive the machine.

@@ -65,6 +65,16 @@ HandoverConnection read_connection(const JsonValue& from) {
   return connection;
 }
 
+// Of the monotonic clock, which all daemons of a machine share until it starts anew; so long lives no record.
+std::int64_t seconds_of(IdleTime time) {
+  return std::chrono::duration_cast<std::chrono::seconds>(time.time_since_epoch()).count();
+}
+
+std::optional<IdleTime> read_idle_since(const JsonValue& from) {
+  if (!from) return std::nullopt;
+  return IdleTime(std::chrono::seconds(from.number<std::uint32_t>()));
+}
+
 template <typename T>
 json to_list(const std::vector<T>& list, json (*one)(const T&)) {
   json array = json::array();
@@ -84,7 +94,8 @@ std::string encode_handover(const Handover& handover) {
             {"connection", mount.connection},
             {"mode", to_string(mount.mode)},
             {"why", mount.why},
-            {"shared", mount.shared}};
+            {"shared", mount.shared},
+            {"idle_since", mount.idle_since ? json(seconds_of(*mount.idle_since)) : json(nullptr)}};
   });
   document["names"] = to_list<HandoverName>(handover.names, [](const HandoverName& name) -> json {
     return {
@@ -110,7 +121,8 @@ Handover decode_handover(std::string_view text) {
                                                    .connection = entry["connection"].text(),
                                                    .mode = parse_mount_mode(entry["mode"].text()),
                                                    .why = entry["why"].text(),
-                                                   .shared = entry["shared"].flag()};
+                                                   .shared = entry["shared"].flag(),
+                                                   .idle_since = read_idle_since(entry.maybe("idle_since"))};
                             }),
           .names = list_of(document["names"],
                            [](const JsonValue& entry) {

@@ -12,6 +12,7 @@
 #include "core/base/digest.h"
 #include "core/base/running_process.h"
 #include "fuse/daemon/control_messages.h"
+#include "fuse/daemon/idle_mounts.h"
 
 namespace varve::fuse {
 
@@ -48,6 +49,7 @@ struct HandoverMount {
   MountMode mode = MountMode::kFuse;
   std::string why;
   bool shared = false;
+  std::optional<IdleTime> idle_since = {};  // nobody uses it
 };
 
 // A folder that a user named.

@@ -29,10 +29,10 @@ ImageMount* ImageTable::find_if(const std::function<bool(const ImageMount&)>& fi
   });
 }
 
-std::shared_ptr<ServedImage> ImageTable::find_image(const std::function<bool(const ServedImage&)>& fits) {
+std::shared_ptr<ServedImage> ImageTable::find_image(const std::function<bool(const ImageMount&)>& fits) {
   std::shared_ptr<ServedImage> found;
   for_each([&](const ImageMount& mount) {
-    if (!found && fits(mount.mounted->image())) found = mount.mounted->served();
+    if (!found && fits(mount)) found = mount.mounted->served();
   });
   return found;
 }
@@ -44,7 +44,19 @@ void ImageTable::for_each(const std::function<void(const ImageMount&)>& look) {
 }
 
 void ImageTable::set_prefetch(ImageMount& mount, std::unique_ptr<Prefetch> prefetch) {
-  state_.with([&](State&) { mount.prefetch = std::move(prefetch); });
+  state_.with([&](State&) { mount.prefetch.swap(prefetch); });
+}
+
+void ImageTable::set_idle(ImageMount& mount, std::optional<IdleTime> since) {
+  state_.with([&](State&) { mount.idle_since = since; });
+}
+
+std::vector<IdleMount> ImageTable::idle() {
+  std::vector<IdleMount> idle;
+  for_each([&](const ImageMount& mount) {
+    if (mount.idle_since) idle.push_back({.dir = mount.dir, .since = *mount.idle_since});
+  });
+  return idle;
 }
 
 std::uint64_t ImageTable::prefetched_bytes(const Digest& image) {
@@ -106,7 +118,8 @@ void ImageTable::write_to(Handover& record) {
                                .connection = mount->mounted->connection(),
                                .mode = mount->mounted->mode(),
                                .why = mount->why,
-                               .shared = mount->shared});
+                               .shared = mount->shared,
+                               .idle_since = mount->idle_since});
   });
   record.names = names();
 }

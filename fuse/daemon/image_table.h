@@ -10,6 +10,7 @@
 
 #include "core/base/guarded.h"
 #include "fuse/daemon/handover.h"
+#include "fuse/daemon/idle_mounts.h"
 #include "fuse/daemon/mounted_image.h"
 #include "fuse/mount/mount_table.h"
 #include "fuse/stream/prefetch.h"
@@ -25,6 +26,7 @@ struct ImageMount {
   bool shared = false;                         // at RUN/images; else a plain user's own mount, or one that is recorded
   std::vector<std::filesystem::path> folders;  // made for it
   std::unique_ptr<Prefetch> prefetch;          // ends before the mount
+  std::optional<IdleTime> idle_since;          // nobody uses it; it is kept for the next who asks
 
   // True if the kernel lists it at that folder, perhaps beneath another; also if nothing is known of it.
   bool is_at(const std::vector<MountEntry>& table, const std::filesystem::path& folder) const {
@@ -45,10 +47,13 @@ class ImageTable {
   // Null if there is none.
   ImageMount* find(const std::filesystem::path& dir);
   ImageMount* find_if(const std::function<bool(const ImageMount&)>& fits);
-  std::shared_ptr<ServedImage> find_image(const std::function<bool(const ServedImage&)>& fits);
+  std::shared_ptr<ServedImage> find_image(const std::function<bool(const ImageMount&)>& fits);
   // Under the lock: `look` must not come back here.
   void for_each(const std::function<void(const ImageMount&)>& look);
+  // Ends the one that was there.
   void set_prefetch(ImageMount& mount, std::unique_ptr<Prefetch> prefetch);
+  void set_idle(ImageMount& mount, std::optional<IdleTime> since);
+  std::vector<IdleMount> idle();
   // Of all mounts of the image.
   std::uint64_t prefetched_bytes(const Digest& image);
   // To be taken down by the caller, without the lock; null if it is not there.

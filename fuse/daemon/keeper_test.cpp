@@ -253,7 +253,8 @@ TEST(Handovers, CrossAsTheyAre) {
                              .connection = "varve-1",
                              .mode = MountMode::kKernel,
                              .why = "",
-                             .shared = true});
+                             .shared = true,
+                             .idle_since = IdleTime(std::chrono::seconds(77))});
   handover.names.push_back({.dir = "/mnt/x", .mount = "/run/varve/images/x", .bound = true, .settled = false});
   handover.leases.push_back({.mount = "/run/varve/images/x", .holder = {.pid = 7, .start_time = 8}});
   const auto text = encode_handover(handover);
@@ -262,6 +263,7 @@ TEST(Handovers, CrossAsTheyAre) {
   EXPECT_EQ(again.images.at(0).spec.reference, handover.images.at(0).spec.reference);
   EXPECT_EQ(again.connections.at(0).init_request, handover.connections.at(0).init_request);
   EXPECT_EQ(again.connections.at(0).files.at(0).opened, (std::vector<bool>{true, false}));
+  EXPECT_EQ(again.mounts.at(0).idle_since, handover.mounts.at(0).idle_since);
   EXPECT_FALSE(again.names.at(0).settled);
   EXPECT_EQ(again.leases.at(0).holder, handover.leases.at(0).holder);
 }

@@ -77,16 +77,9 @@ void ServedImage::take_marks_of(const ServedImage& opened_later) {
   cold_.with([&](auto& cold) { cold = std::move(marks); });
 }
 
-std::shared_ptr<ServedImage> ServedImage::open(const ImageSpec& spec, const std::shared_ptr<index::LocalIndex>& local,
-                                               LayerStreams& streams, index::IndexPlace place) {
-  return open(spec, oci::open_image(oci::ImageRequest::parse(spec.reference, spec.platform, spec.registry)), local,
-              streams, place);
-}
-
-std::shared_ptr<ServedImage> ServedImage::open(const ImageSpec& spec, oci::Image image,
-                                               const std::shared_ptr<index::LocalIndex>& local, LayerStreams& streams,
-                                               index::IndexPlace place) {
-  auto index = index::load_index(*local, image, place);
+std::shared_ptr<ServedImage> ServedImage::open(const ImageSpec& spec, oci::Image image, index::ChosenIndex chosen,
+                                               const std::shared_ptr<index::LocalIndex>& local, LayerStreams& streams) {
+  auto index = index::load_index(*local, image, std::move(chosen));
   return std::shared_ptr<ServedImage>(new ServedImage(spec, *local, std::move(image), std::move(index), streams));
 }
 

@@ -19,15 +19,9 @@ namespace varve::fuse {
 // Safe to use from any thread once it is open.
 class ServedImage {
  public:
-  // Resolves the reference, loads the index (from here or from the repository) and opens the streams. Goes to the
-  // network. kRepository: asks there for a newer index, too.
-  static std::shared_ptr<ServedImage> open(const ImageSpec& spec, const std::shared_ptr<index::LocalIndex>& local,
-                                           LayerStreams& streams, index::IndexPlace place = index::IndexPlace::kHere);
-
-  // The same for an image that the reference is known to mean.
-  static std::shared_ptr<ServedImage> open(const ImageSpec& spec, oci::Image image,
-                                           const std::shared_ptr<index::LocalIndex>& local, LayerStreams& streams,
-                                           index::IndexPlace place);
+  // Loads the index (from here or from the repository) and opens the streams. Goes to the network.
+  static std::shared_ptr<ServedImage> open(const ImageSpec& spec, oci::Image image, index::ChosenIndex chosen,
+                                           const std::shared_ptr<index::LocalIndex>& local, LayerStreams& streams);
 
   // An image that is open in an earlier daemon, with the same index (by the digest of its manifest): needs neither
   // repository nor registry, as far as all that a mount loads is on this machine.

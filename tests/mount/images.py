@@ -39,16 +39,19 @@ def image_with_many_names(work):
 
 
 class Source:
-    """A registry over a layout folder. Blobs wait while `open` is not set; with `failing` they are answered by 503."""
+    """A registry over a layout folder. Blobs wait while `open` is not set; with `failing` they are answered by 503, and all with `denying` by 403."""
 
     def __init__(self, folder):
-        self.open, self.failing, self.asked = threading.Event(), False, threading.Event()
+        self.open, self.failing, self.denying, self.asked = threading.Event(), False, False, threading.Event()
         self.open.set()
         self.blobs_served = 0
         source = self
 
         class Gated(Registry):
             layouts = {"image": Path(folder)}
+
+            def answer(self, body):
+                return self.refuse(403) if source.denying else super().answer(body)
 
             def send_blob(self, path, body):
                 if path.stat().st_size > 10_000:  # configs and maps pass

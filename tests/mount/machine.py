@@ -31,12 +31,12 @@ def keeper_pid(varve):
 class Machine(Varve):
     """A state folder of its own with its daemon, which leaves nothing behind: no process, no mount."""
 
-    def __init__(self, work, max_restarts=1000):
+    def __init__(self, work, max_restarts=1000, keep_mounted=0):
         super().__init__(work / f"w{os.urandom(4).hex()}")
         self.work.mkdir()
-        config = self.work / "varve.toml"
-        config.write_text(f"[daemon]\nmax-restarts = {max_restarts}\n")
-        self.environment["VARVE_CONFIG"] = str(config)
+        self.config = self.work / "varve.toml"
+        self.config.write_text(f"[daemon]\nmax-restarts = {max_restarts}\nkeep-mounted = {keep_mounted}\n")
+        self.environment["VARVE_CONFIG"] = str(self.config)
 
     def mount(self, image, mode, name="m"):
         place = self.work / name
