@@ -2,7 +2,7 @@
 """The measurements of Varve, one command, a table as output. Every ratio compares two things measured in turn in the same run.
 
 Needs root, 60 GB of free disk for the big image and its unpacked tree, and time: about 40 minutes. `--rows` picks some of
-index, many, warm, cold, packs, profile. Made images and trees are kept in --work and used again.
+index, many, warm, between, cold, packs, profile. Made images and trees are kept in --work and used again.
 """
 import argparse, contextlib, json, os, shutil, signal, statistics, subprocess, sys, tempfile, time
 from pathlib import Path
@@ -187,6 +187,33 @@ class Bench:
                         reach = "reach 1.05" if mode == "kernel" else "reach 1.3"
                         self.row(f"warm {name}, {mode} mode, s", spread(times[mode]), f"ext4 {spread(times['ext4'])} s", f"{ratio(times[mode], times['ext4']):.2f}x ({reach})")
 
+    def measure_between(self):
+        """What a session pays where the one before it has ended: while its image stays mounted, and where it does not."""
+        self.prepare_tree()
+        code = f"import time; began = time.monotonic()\n{IMPORTS['numpy, pandas, sklearn']}\nprint(time.monotonic() - began)"
+        reference = f"oci:{self.indexed()}:latest"
+        with self.varve() as kept, self.varve() as not_kept:
+            (not_kept.work / "varve.toml").write_text("[daemon]\nkeep-mounted = 0\n")
+            not_kept.environment["VARVE_CONFIG"] = str(not_kept.work / "varve.toml")
+            stats = kept.work / "stats.json"
+            ready = {"kept": [], "not kept": []}
+
+            def in_session(varve, place):
+                done = varve.run("run", "--rm", "--env", "PYTHONDONTWRITEBYTECODE=1", "--stats", stats, reference, "--", "/usr/bin/python3", "-c", code, check=True)
+                ready[place].append(json.loads(stats.read_text())["ready_seconds"])
+                return float(done.stdout)
+
+            places = {"ext4": lambda: float(subprocess.run(in_tree(self.tree, code), stdout=subprocess.PIPE, check=True).stdout),
+                      "kept": lambda: in_session(kept, "kept"), "not kept": lambda: in_session(not_kept, "not kept")}
+            times = {place: [] for place in places}
+            for number in range(1 + 3 * self.options.rounds):
+                for place, take in places.items():
+                    seconds = take()
+                    times[place] += [seconds] if number else []  # the first fills caches and store
+            for place in ready:
+                self.row(f"imports of a second session, mount {place}, s", spread(times[place]), f"ext4 {spread(times['ext4'])} s", f"{ratio(times[place], times['ext4']):.2f}x (reach 1.05)")
+                self.row(f"  from `run` to its command, mount {place}, s", spread(ready[place][1:], "{:.3f}"), "", "reach 0.04")
+
     def measure_cold(self):
         self.prepare_tree()
         for label, code in IMPORTS.items():
@@ -326,7 +353,7 @@ def main():
     parser.add_argument("--layout", type=Path, help="the big image, if it was made elsewhere")
     parser.add_argument("--tree", type=Path, help="and its unpacked tree")
     parser.add_argument("--rounds", type=int, default=3)
-    parser.add_argument("--rows", default="index,many,warm,cold,packs,profile")
+    parser.add_argument("--rows", default="index,many,warm,between,cold,packs,profile")
     parser.add_argument("--modes", default="kernel,fuse")
     parser.add_argument("--rate-mbit", type=float, default=1000)
     parser.add_argument("--rtt-ms", type=float, default=2)

@@ -6,6 +6,7 @@
 #include "core/base/errors.h"
 #include "core/base/file.h"
 #include "core/base/log.h"
+#include "core/base/scratch_file.h"
 #include "fuse/daemon/daemon.h"
 #include "fuse/daemon/kept_images.h"
 #include "fuse/daemon/stale_mounts.h"
@@ -198,20 +199,14 @@ void Daemon::drop_unused_mounts() {
   for (const auto& mount : mounts) end_use(mount, Afterwards::kKeep);
 }
 
-// Replaced whole, but not synced: it is worth nothing without the descriptors, and those do not outlive the machine.
+// It is worth nothing without the descriptors, and those do not outlive the machine.
 void Daemon::write_record() noexcept {
   try {
-    const auto path = options_.paths.handover_file();
-    auto fresh = path;
-    fresh += ".new";
     Handover record;
     images_.write_to(record);
     leases_.write_to(record);
     kept_->write_to(record);
-    const auto text = encode_handover(record);
-    const auto file = open_file(fresh, O_WRONLY | O_CREAT | O_TRUNC, 0600);
-    write_all(file.get(), as_bytes(text), fresh.string());
-    fs::rename(fresh, path);
+    write_scratch_file(options_.paths.handover_file(), as_bytes(encode_handover(record)), 0600);
   } catch (const std::exception& error) {
     log::error("what a next daemon must know cannot be written down: {}", error.what());
   }

@@ -29,6 +29,7 @@
 #include "core/base/inherited.h"
 #include "core/base/json_document.h"
 #include "core/base/running_process.h"
+#include "core/base/scratch_file.h"
 #include "fuse/session/direct_entry.h"
 #include "fuse/session/runtime.h"
 #include "fuse/session/seccomp_profile.h"
@@ -267,7 +268,7 @@ class DirectRuntime final : public Runtime {
       if (::read(go_read.get(), &byte, 1) != 1) return kOwnFailure;
       return run_inside(spec, ready_write.get(), prepare_child);
     });
-    write_file_atomically(folder.bundle() / "config.json", as_bytes(to_config_json(spec)), 0600);
+    write_scratch_file(folder.bundle() / "config.json", as_bytes(to_config_json(spec)), 0600);
     keep_namespaces(folder);
     write_all(go_write.get(), as_bytes("g"), "the pipe of the session's first process");
     return process_;
@@ -306,7 +307,7 @@ class DirectRuntime final : public Runtime {
       namespaces_.push_back(open_file(fmt::format("/proc/{}/ns/{}", process_, name), O_RDONLY));
       numbers[std::string(name)] = namespaces_.back().get();
     }
-    write_file_atomically(namespaces_file(folder), as_bytes(numbers.dump()), 0600);
+    write_scratch_file(namespaces_file(folder), as_bytes(numbers.dump()), 0600);
   }
 
   bool one_id_mapped_;

@@ -16,6 +16,7 @@
 #include "core/base/child_process.h"
 #include "core/base/errors.h"
 #include "core/base/file.h"
+#include "core/base/scratch_file.h"
 #include "fuse/session/runtime.h"
 #include "fuse/session/user_namespace.h"
 
@@ -66,7 +67,7 @@ class OciRuntime : public Runtime {
     init_ = start_in_namespaces(CLONE_NEWPID, spec.own_ids, [of_a_plain_user] { return be_init(of_a_plain_user); });
     spec.pid_namespace = fmt::format("/proc/{}/ns/pid", init_);
     if (!spec.own_ids.is_root) spec.user_namespace = fmt::format("/proc/{}/ns/user", init_);
-    write_file_atomically(folder.bundle() / "config.json", as_bytes(to_config_json(spec)), 0600);
+    write_scratch_file(folder.bundle() / "config.json", as_bytes(to_config_json(spec)), 0600);
     std::filesystem::create_directories(folder.runtime_state());
     prepare_machine();
     auto words = runtime_words(name_, program_, folder.runtime_state(), log_file_);

@@ -17,6 +17,7 @@
 #include "core/base/log.h"
 #include "core/base/private_folder.h"
 #include "core/base/random.h"
+#include "core/base/scratch_file.h"
 #include "fuse/session/user_namespace.h"
 
 namespace varve::fuse {
@@ -295,7 +296,7 @@ void SessionStore::write_record(const SessionFolder& folder, const SessionRecord
 
 void SessionStore::write_process(const SessionFolder& folder, const RunningProcess& supervisor) const {
   const json document = {{"pid", supervisor.pid}, {"start_time", supervisor.start_time}};
-  write_file_atomically(folder.process(), as_bytes(document.dump()), 0600);
+  write_scratch_file(folder.process(), as_bytes(document.dump()), 0600);
 }
 
 std::vector<SessionStore::Listed> SessionStore::list() const {

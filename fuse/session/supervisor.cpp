@@ -17,6 +17,7 @@
 #include "core/base/errors.h"
 #include "core/base/file.h"
 #include "core/base/log.h"
+#include "core/base/scratch_file.h"
 #include "fuse/session/rootfs.h"
 #include "fuse/session/session_devices.h"
 #include "fuse/session/session_ids.h"
@@ -175,7 +176,7 @@ std::vector<SpecMount> copy_network_files(const SessionFolder& folder, const Com
     const auto text = network_file(name, options.hostname);
     if (!text) continue;
     const auto copy = folder.etc() / name;
-    write_file_atomically(copy, as_bytes(*text), 0644);
+    write_scratch_file(copy, as_bytes(*text), 0644);
     mounts.push_back(bind_mount(copy, "/etc/" + name, false, true));
   }
   return mounts;
