@@ -112,6 +112,7 @@ void Daemon::adopt(std::unique_ptr<MountedImage> mounted, const HandoverMount& r
   }
   log::info("goes on with {} ({}) in {} mode at {}", mount->mounted->image().digest().to_string(),
             mount->mounted->image().reference(), to_string(record.mode), record.dir.string());
+  mount->mounted->image().use_packs();  // its sessions may have read the triggers before us
   images_.add(std::move(mount));
 }
 

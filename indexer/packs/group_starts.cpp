@@ -36,13 +36,22 @@ class Grouping {
   }
 
  private:
+  // What it reads before it comes to the trigger of another group it cannot wait for from that.
   std::vector<PackRange> beyond_others(std::size_t number) const {
-    StreamRanges brought;
+    std::vector<const GroupedStart*> awaited;
     for (const auto& group : taken_)
-      if (reads_[number].touches(group.trigger)) brought.add(group.pack);
+      if (reads_[number].touches(group.trigger)) awaited.push_back(&group);
+    StreamRanges brought;
     std::vector<PackRange> beyond;
-    for (const auto& range : starts_[number].reads)
+    for (const auto& range : starts_[number].reads) {
+      StreamRanges read;
+      read.add({range});
+      const auto still_awaited = std::stable_partition(awaited.begin(), awaited.end(),
+                                                       [&](const auto* group) { return read.touches(group->trigger); });
+      for (auto begun = awaited.begin(); begun != still_awaited; ++begun) brought.add((*begun)->pack);
+      awaited.erase(awaited.begin(), still_awaited);
       for (const auto& piece : brought.without(range)) append_joined(beyond, piece);
+    }
     return beyond;
   }
 
