@@ -64,6 +64,11 @@ std::vector<ProgramAnswer> parse_program_answers(std::string_view lines, std::si
   return whole;
 }
 
+std::vector<std::string> kernel_start_words(const std::string& python, const std::string& kernel_spec,
+                                            std::chrono::seconds limit) {
+  return {"/" + python, "-c", carried("start_kernel.py"), kernel_spec, std::to_string(limit.count())};
+}
+
 KernelReply read_kernel_reply(const ProgramAnswer& answer) {
   const KernelReply none{.outcome = "no reply", .detail = fmt::format("{}: {}", answer.outcome, last_line(answer.err))};
   try {

@@ -38,6 +38,11 @@ std::vector<ProgramAnswer> start_in_session(SessionRunner& sessions, const Diges
 // naming the line.
 std::vector<ProgramAnswer> parse_program_answers(std::string_view lines, std::size_t programs);
 
+// A command of the image that starts one kernel, asks it who it is and ends, which takes up to the limit and somewhat
+// more; its output is for read_kernel_reply(). `python`: its executable, a path of the image.
+std::vector<std::string> kernel_start_words(const std::string& python, const std::string& kernel_spec,
+                                            std::chrono::seconds limit);
+
 // What python/start_kernel.py says of a kernel.
 struct KernelReply {
   std::string outcome;  // "ok", "runs" (it stays, and nobody could ask), "no reply", "no start", "exit 1", "signal 11"

@@ -1,0 +1,134 @@
+#include "analyzer/prune/probe/learned_starts.h"
+
+#include <algorithm>
+#include <map>
+#include <set>
+
+#include "analyzer/prune/probe/start_session.h"
+#include "analyzer/python/module_file.h"
+#include "core/base/image_path.h"
+#include "core/base/safe_text.h"
+
+namespace varve::prune {
+namespace {
+
+using usage::ProbedKind;
+using What = LearnedStart::What;
+
+// The name comes as a word of its own, so it is never code. -c looks into the working directory first.
+constexpr std::string_view kImport = "import sys; sys.path[:] = [p for p in sys.path if p]; __import__(sys.argv[1])";
+
+constexpr std::size_t kMaxShellText = 200;
+
+// How much an import is wanted; more comes first.
+struct Wish {
+  std::uint64_t sessions = 0, of_distribution = 0, notebooks = 0, bytes = 0;
+  bool is_used() const { return sessions + of_distribution + notebooks != 0; }
+  auto operator<=>(const Wish&) const = default;
+};
+
+class Wishes {
+ public:
+  Wishes(const packages::Inventory& inventory, const usage::Snapshot* used) {
+    for (const auto& one : inventory.distributions)
+      bytes_[one.normalized] = std::max(bytes_[one.normalized], one.bytes);
+    if (used == nullptr) return;
+    for (const auto& one : used->distributions) uses_.emplace(one.name, &one);
+  }
+
+  Wish of(const ProbeTarget& target) const {
+    Wish wish;
+    if (const auto bytes = bytes_.find(target.distribution); bytes != bytes_.end()) wish.bytes = bytes->second;
+    const auto use = uses_.find(target.distribution);
+    if (use == uses_.end()) return wish;
+    if (const auto module = use->second->modules.find(target.object); module != use->second->modules.end())
+      wish.sessions = module->second;
+    wish.of_distribution = usage::used_in(*use->second);
+    wish.notebooks = use->second->notebooks;
+    return wish;
+  }
+
+ private:
+  std::map<std::string, std::uint64_t> bytes_;
+  std::map<std::string, const usage::DistributionUse*> uses_;
+};
+
+bool is_plain(char c) {
+  return (c >= 'a' && c <= 'z') || (c >= 'A' && c <= 'Z') || (c >= '0' && c <= '9') ||
+         std::string_view("_-./:=,@%+").find(c) != std::string_view::npos;
+}
+
+std::vector<LearnedStart> imports(const std::vector<ProbeTarget>& targets, const packages::Inventory& inventory,
+                                  const std::string& python, const LearnOptions& options) {
+  const Wishes wishes(inventory, options.used);
+  std::map<std::string, Wish> wanted;  // a name may be of several distributions
+  for (const auto& target : targets) {
+    if (target.kind != ProbedKind::kImport || target.python != python) continue;
+    if (!python::is_dotted_name(target.object) || printable(target.object) != target.object) continue;
+    const auto wish = wishes.of(target);
+    if (options.used != nullptr && !wish.is_used()) continue;
+    auto& best = wanted[target.object];
+    best = std::max(best, wish);
+  }
+  std::vector<std::pair<std::string, Wish>> ordered(wanted.begin(), wanted.end());
+  std::ranges::stable_sort(ordered, std::greater(), [](const auto& one) { return one.second; });
+  std::vector<LearnedStart> starts;
+  for (const auto& [name, wish] : ordered) {
+    if (starts.size() == options.top) break;
+    starts.push_back(
+        {.what = What::kImport, .name = name, .words = {"/" + python, "-c", std::string(kImport), name}, .ends = true});
+  }
+  return starts;
+}
+
+}  // namespace
+
+bool LearnedStart::is_fine(int exit_status, const std::string& out) const {
+  constexpr int kNeverBegan = 125;  // and 126, 127, as shells say it
+  if (!ends) return exit_status < kNeverBegan || exit_status > kNeverBegan + 2;
+  if (exit_status != 0) return false;
+  if (what != What::kKernel) return true;
+  const auto reply = read_kernel_reply({.outcome = "exit 0", .out = out, .err = {}, .files = {}});
+  return reply.outcome == "ok" || reply.outcome == "runs";
+}
+
+std::string shell_text(const std::vector<std::string>& words) {
+  std::string text;
+  for (const auto& word : words) {
+    if (!text.empty()) text += ' ';
+    const char quote = word.find('\'') == word.npos ? '\'' : '"';
+    if (word.empty() || !std::ranges::all_of(word, is_plain))
+      text += quote + word + quote;
+    else
+      text += word;
+  }
+  // Nothing in it is to be escaped, so that it is the same wherever it is printed.
+  std::ranges::replace(text, '\\', ' ');
+  return single_line(text, kMaxShellText);
+}
+
+std::vector<LearnedStart> starts_to_learn(const std::vector<ProbeTarget>& targets, const packages::Inventory& inventory,
+                                          const LearnOptions& options) {
+  const auto python = inventory.interpreters.empty() ? std::string() : inventory.interpreters.front().executable;
+  std::vector<LearnedStart> starts;
+  const auto add = [&](What what, std::string name, std::vector<std::string> words, bool ends) {
+    starts.push_back({.what = what, .name = std::move(name), .words = std::move(words), .ends = ends});
+  };
+  for (const auto& target : targets)
+    if (target.kind == ProbedKind::kPython) add(What::kPython, shell_text(target.words), target.words, true);
+  for (const auto& target : targets)
+    if (target.kind == ProbedKind::kKernel && !python.empty())
+      add(What::kKernel, shell_text({"jupyter", "kernel", "--kernel=" + target.name}),
+          kernel_start_words(python, target.kernel_spec, options.limit), true);
+  for (const auto& target : targets)
+    if (target.kind == ProbedKind::kCommand) add(What::kCommand, shell_text(target.words), target.words, false);
+  for (auto& start : imports(targets, inventory, python, options)) starts.push_back(std::move(start));
+  // Kernels of one name in several folders; a command that is the very start of Python.
+  std::set<std::pair<bool, std::string>> seen;
+  std::erase_if(starts, [&](const LearnedStart& start) {
+    return !seen.insert({start.what == What::kImport, start.name}).second;
+  });
+  return starts;
+}
+
+}  // namespace varve::prune
