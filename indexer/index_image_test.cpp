@@ -8,6 +8,7 @@
 #include "core/base/errors.h"
 #include "core/base/file.h"
 #include "core/index/prove_index.h"
+#include "core/index/publish_index.h"
 #include "core/oci/copy_blob.h"
 #include "core/oci/layout.h"
 #include "testing/codec_support.h"
@@ -196,6 +197,30 @@ TEST_F(IndexImageTest, ForceTakesTheImagesIndexBack) {
   asked.selector = image.digest().to_string();  // by digest, so that nobody else is believed
   const auto ours = run(asked, "root", {.force = true});
   EXPECT_EQ(index::find_index(*destination_, image)->manifest.digest, ours.index);
+}
+
+TEST_F(IndexImageTest, PacksAreKeptOnlyOfAnIndexThatIsVouchedFor) {
+  const auto image = image_of({noise_tar(1)});
+  run(image, "root");
+  auto stored = image;
+  stored.repository = destination_;
+  index::LocalIndex local(folder_ / "root");
+  const auto loaded = index::load_index(local, stored);
+  const auto blob = oci::put_bytes(local.repository(), as_bytes(std::string("frames")), index::kPackMediaType);
+  index::StartPack pack;
+  pack.blob = blob.digest;
+  pack.frames = {{.compressed_bytes = blob.size, .compressed_digest = blob.digest, .stream_digest = digest_of("x")}};
+  pack.ranges = {{.layer = 0, .stream_range = {512, 1000}}};
+  const index::StartPacks packs{
+      .layers = {image.manifest.layers[0].digest},
+      .groups = {{.kind = index::StartGroup::Kind::kImport, .name = "x", .trigger = {0, {512, 10}}, .pack = pack}}};
+  const auto published = index::publish_packs(stored, loaded, packs, local, *destination_, cancel_);
+  EXPECT_EQ(run(image, "root").index, published.manifest.digest);
+  EXPECT_EQ(index::load_index(local, stored, index::IndexPlace::kRepository).packs, packs);
+  // On another machine this index is the word of others. What bytes they say belong to the image is not taken on.
+  run(image, "other", {.force = true});
+  index::LocalIndex other(folder_ / "other");
+  EXPECT_TRUE(index::load_index(other, stored, index::IndexPlace::kRepository).packs.empty());
 }
 
 TEST_F(IndexImageTest, ForceReadsAgainAndGivesTheSame) {

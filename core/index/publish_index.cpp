@@ -57,7 +57,8 @@ void put_manifests(const oci::Image& image, const ImageIndexBlobs& index, oci::R
 Digest digest_or_none(const std::optional<oci::Descriptor>& blob) { return blob ? blob->digest : Digest(); }
 
 bool same_notes(const ImageIndexBlobs& a, const ImageIndexBlobs& b) {
-  return digest_or_none(a.cold) == digest_or_none(b.cold) && digest_or_none(a.profile) == digest_or_none(b.profile);
+  return digest_or_none(a.cold) == digest_or_none(b.cold) && digest_or_none(a.profile) == digest_or_none(b.profile) &&
+         digest_or_none(a.start_packs) == digest_or_none(b.start_packs);
 }
 
 bool same_blobs(const ImageIndexBlobs& a, const ImageIndexBlobs& b) { return same_notes(a, b) && same_content(a, b); }
