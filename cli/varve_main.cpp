@@ -39,7 +39,7 @@ struct TakesCommandLine {
   bool behind_subject = false;
 };
 constexpr TakesCommandLine kTakesCommandLine[] = {
-    {"run", true}, {"session exec", true}, {"usage recorder show"}, {"profile record"}};
+    {"run", true}, {"session exec", true}, {"usage recorder show"}, {"profile record"}, {"profile learn"}};
 
 class HelpFormatter : public CLI::Formatter {
  public:

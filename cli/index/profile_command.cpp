@@ -1,14 +1,23 @@
+#include "cli/index/profile_command.h"
+
 #include <fcntl.h>
+#include <poll.h>
+#include <signal.h>
+#include <sys/prctl.h>
+#include <sys/syscall.h>
+#include <sys/wait.h>
 #include <unistd.h>
 
 #include <ostream>
 
 #include <nlohmann/json.hpp>
 
+#include "cli/base/open_image.h"
 #include "cli/base/text.h"
 #include "cli/session/daemon_access.h"
 #include "cli/session/session_options.h"
 #include "cli/trust/signing.h"
+#include "core/base/clock.h"
 #include "core/base/errors.h"
 #include "core/base/file.h"
 #include "core/base/log.h"
@@ -85,9 +94,77 @@ class OutputToErrors {
   UniqueFd saved_;
 };
 
+constexpr int kTimeIsUp = 124;                     // as timeout(1) says it
+constexpr std::chrono::milliseconds kGrace{3000};  // between being asked to end and being ended
+constexpr std::chrono::milliseconds kLook{200};    // how often a cancelled recording notices
+
+// A process that runs a session, which ends with it.
+class SessionProcess {
+ public:
+  // Call from a process with one thread.
+  explicit SessionProcess(const fuse::SessionRequest& request) : pid_(::fork()) {
+    if (pid_ < 0) fail_errno("make a process for a session");
+    if (pid_ == 0) ::_exit(run(request));
+    ended_.reset(int(::syscall(SYS_pidfd_open, pid_, 0)));
+    if (!ended_) fail_errno("watch a session");
+  }
+  ~SessionProcess() {
+    if (pid_ > 0 && !done_) end(SIGKILL, std::chrono::milliseconds(-1), nullptr);
+  }
+  SessionProcess(const SessionProcess&) = delete;
+  SessionProcess& operator=(const SessionProcess&) = delete;
+
+  // Its exit status; absent if it has not ended by then. Less than 0: waits for ever. Throws Cancelled.
+  std::optional<int> wait(std::chrono::milliseconds limit, const CancelFlag* cancel) {
+    const auto until = std::chrono::steady_clock::now() + limit;
+    pollfd ended{.fd = ended_.get(), .events = POLLIN, .revents = 0};
+    for (;;) {
+      if (cancel != nullptr) cancel->throw_if_cancelled();
+      if (::poll(&ended, 1, int(kLook.count())) > 0) break;
+      if (limit.count() >= 0 && std::chrono::steady_clock::now() >= until) return std::nullopt;
+    }
+    int status = 0;
+    while (::waitpid(pid_, &status, 0) < 0 && errno == EINTR) {
+    }
+    done_ = true;
+    return WIFSIGNALED(status) ? 128 + WTERMSIG(status) : WEXITSTATUS(status);
+  }
+  std::optional<int> end(int signal, std::chrono::milliseconds limit, const CancelFlag* cancel) {
+    ::kill(pid_, signal);
+    return wait(limit, cancel);
+  }
+
+ private:
+  static int run(const fuse::SessionRequest& request) noexcept {
+    ::prctl(PR_SET_PDEATHSIG, SIGKILL);
+    try {
+      const auto result = fuse::run_session(
+          request, [](const std::string&) {}, [](const std::string& text) { log::info("{}", text); });
+      if (!result.failure.empty()) log::error("{}", message_text(result.failure));
+      return result.exit_status;
+    } catch (const std::exception& error) {
+      log::error("{}", message_text(error.what()));
+      return fuse::kOwnFailure;
+    }
+  }
+
+  pid_t pid_;
+  UniqueFd ended_;
+  bool done_ = false;
+};
+
+// 124 if the time was up and the command had to be ended.
+int run_limited(const fuse::SessionRequest& request, std::chrono::seconds limit, const CancelFlag& cancel) {
+  SessionProcess session(request);
+  if (const auto status = session.wait(limit, &cancel)) return *status;
+  if (!session.end(SIGTERM, kGrace, &cancel)) session.end(SIGKILL, std::chrono::milliseconds(-1), &cancel);
+  return kTimeIsUp;
+}
+
 struct RecordArguments {
   std::string image;
   std::filesystem::path file;
+  std::uint64_t seconds = 0;  // 0 = as long as it takes
   SessionOptions session;
 };
 
@@ -102,8 +179,11 @@ int record(Context& context, const RecordArguments& arguments) {
   fuse::SessionResult result;
   {
     const OutputToErrors redirected(context.global.json);
-    result = fuse::run_session(
-        request, [](const std::string&) {}, [](const std::string& text) { log::info("{}", text); });
+    if (arguments.seconds != 0)
+      result.exit_status = run_limited(request, std::chrono::seconds(arguments.seconds), context.cancel);
+    else
+      result = fuse::run_session(
+          request, [](const std::string&) {}, [](const std::string& text) { log::info("{}", text); });
   }
   if (!result.failure.empty()) {
     context.err << "varve: error: " << message_text(result.failure) << '\n';
@@ -129,6 +209,11 @@ void add_record(CLI::App& profile, Context& context) {
       ->add_option("-o,--output", arguments->file,
                    "The profile (default: the first digits of the image's digest, .profile)")
       ->type_name("FILE");
+  command
+      ->add_option("--seconds", arguments->seconds,
+                   "End the command after so long, for one that goes on by itself: exit status 124")
+      ->type_name("N")
+      ->check(CLI::Range(1, 86'400));
   add_session_options(*command, arguments->session);
   command->footer(
       "Examples:\n  varve profile record oci:image:latest -o start.profile -- python3 -c 'import numpy, pandas'\n"
@@ -147,21 +232,14 @@ void add_record(CLI::App& profile, Context& context) {
   });
 }
 
-index::Profile profile_of_image(const Context& context, const std::string& reference) {
-  const auto image = context.open_image(reference);
-  auto local = context.local_index();
-  auto loaded = index::load_index(local, image, index::IndexPlace::kRepository);
-  if (loaded.profile.ranges.empty())
-    fail<NotFound>("{}: image {} has no profile; `varve profile record` and `varve profile attach` give it one",
-                   reference, image.digest().to_string());
-  return std::move(loaded.profile);
+json groups_json(const index::StartPacks& packs, const indexer::FilePlaces& places,
+                 const std::vector<oci::Descriptor>& layers) {
+  auto groups = json::array();
+  for (const auto& group : indexer::groups_by_place(packs, layers)) groups.push_back(group_json(group, places));
+  return groups;
 }
 
-void show(Context& context, const std::string& what, std::size_t limit) {
-  std::error_code ignored;
-  const auto profile =
-      std::filesystem::is_regular_file(what, ignored) ? read_profile(what) : profile_of_image(context, what);
-  if (context.global.json) return context.print_json(profile_json(profile));
+void print_profile(Context& context, const index::Profile& profile, std::size_t limit) {
   context.out << summary_of(profile) << '\n';
   std::vector<std::vector<std::string>> rows{{"SECONDS", "OFFSET", "BYTES", "RECORDINGS", "LAYER"}};
   for (const auto& range : profile.ranges) {
@@ -175,13 +253,40 @@ void show(Context& context, const std::string& what, std::size_t limit) {
     context.out << fmt::format("and {} more (--limit 0 shows all)\n", profile.ranges.size() - rows.size() + 1);
 }
 
+void show_image(Context& context, const std::string& reference, std::size_t limit) {
+  const auto opened = open_indexed(context, reference, index::IndexPlace::kRepository);
+  const auto& loaded = opened.index();
+  if (loaded.profile.ranges.empty() && loaded.packs.empty())
+    fail<NotFound>("{0}: nothing is known of what starts of image {1} read; `varve profile learn {0}` finds it out",
+                   reference, opened.digest().to_string());
+  const auto& layers = opened.image().manifest.layers;
+  json groups = json::array();
+  if (!loaded.packs.empty())
+    groups = groups_json(loaded.packs, indexer::FilePlaces(opened.tree(), indexer::first_places(layers)), layers);
+  if (context.global.json) {
+    auto document = profile_json(loaded.profile);
+    document["groups"] = std::move(groups);
+    return context.print_json(document);
+  }
+  if (!loaded.packs.empty()) print_groups(context.out, groups);
+  if (!loaded.profile.ranges.empty()) print_profile(context, loaded.profile, limit);
+}
+
+void show(Context& context, const std::string& what, std::size_t limit) {
+  std::error_code ignored;
+  if (!std::filesystem::is_regular_file(what, ignored)) return show_image(context, what, limit);
+  const auto profile = read_profile(what);
+  context.global.json ? context.print_json(profile_json(profile)) : print_profile(context, profile, limit);
+}
+
 void add_show(CLI::App& profile, Context& context) {
   struct Arguments {
     std::string what;
     std::size_t limit = 20;
   };
   const auto arguments = std::make_shared<Arguments>();
-  auto* command = profile.add_subcommand("show", "What a profile says, or the profile that an image has");
+  auto* command = profile.add_subcommand(
+      "show", "What a profile says, or what is known of an image's starts: its profile, and its start-up packs");
   command->add_option("FILE|IMAGE", arguments->what, "A profile, or an indexed image")->required();
   command->add_option("--limit", arguments->limit, "Rows of the table; 0 for all")
       ->type_name("N")
@@ -229,11 +334,15 @@ void attach(Context& context, const AttachArguments& arguments) {
   if (!arguments.signing.key.empty()) signer.emplace(arguments.signing);
   const auto image = context.open_image(arguments.image);
   auto local = context.local_index();
-  const auto loaded = index::load_index(local, image, index::IndexPlace::kRepository);
+  auto loaded = index::load_index(local, image, index::IndexPlace::kRepository);
   const auto profile = whole.of_layers(loaded.maps);
   if (!arguments.remove && profile.ranges.empty())
     fail<NotFound>("{}: it says nothing of the layers of image {}; record one of this image", arguments.file.string(),
                    image.digest().to_string());
+  if (arguments.remove) {
+    loaded.blobs.start_packs.reset();
+    loaded.blobs.packs.clear();
+  }
   const auto blobs = index::publish_profile(image, loaded, profile, local, *image.repository, context.cancel);
   std::vector<SignedManifest> done;
   if (signer) done = signer->sign_further_index(image, loaded, blobs.manifest.digest, *image.repository);
@@ -250,7 +359,7 @@ void attach(Context& context, const AttachArguments& arguments) {
   }
   if (signer) context.out << summary_of(done, signer->public_key()) << '\n';
   if (arguments.remove) {
-    context.out << fmt::format("{}: no profile any more\n", image.digest().to_string());
+    context.out << fmt::format("{}: no profile and no start-up packs any more\n", image.digest().to_string());
     return;
   }
   context.out << fmt::format("{}: {}\n", image.digest().to_string(), summary_of(profile));
@@ -265,7 +374,7 @@ void add_attach(CLI::App& profile, Context& context) {
   command->add_option("IMAGE", arguments->image, kImageHelp)->required();
   command->add_option("FILE", arguments->file, "The profile; it takes the place of the one that is there")
       ->type_name("FILE");
-  command->add_flag("--remove", arguments->remove, "Take the image's profile away instead");
+  command->add_flag("--remove", arguments->remove, "Take the image's profile and start-up packs away instead");
   add_signing_options(*command, arguments->signing, "--sign");
   command->footer(
       "Examples:\n  varve profile attach oci:image:latest start.profile\n"
@@ -280,13 +389,15 @@ void add_attach(CLI::App& profile, Context& context) {
 }  // namespace
 
 void add_profile_command(CLI::App& app, Context& context) {
-  auto* group = app.add_subcommand(
-      "profile", "What a start-up reads of an image, in order: recorded once, fetched ahead everywhere");
+  auto* group =
+      app.add_subcommand("profile", "What starts read of an image, in order: found out once, fetched ahead everywhere");
   group->require_subcommand(1);
   group->footer(
-      "Examples:\n  varve profile record oci:image:latest -o start.profile -- python3 -c 'import pandas'\n"
+      "Examples:\n  varve profile learn oci:image:latest --usage usage.db\n"
+      "  varve profile record oci:image:latest -o start.profile -- python3 -c 'import pandas'\n"
       "  varve profile attach oci:image:latest start.profile");
   add_record(*group, context);
+  add_profile_learn(*group, context);
   add_show(*group, context);
   add_merge(*group, context);
   add_attach(*group, context);

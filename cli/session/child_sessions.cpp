@@ -11,10 +11,9 @@ constexpr int kOwnFailure = 125;
 
 }  // namespace
 
-std::vector<std::string> session_words(const Context& context, const std::filesystem::path& root) {
+std::vector<std::string> place_words(const Context& context, const std::filesystem::path& root) {
   const auto& global = context.global;
-  std::vector<std::string> words = {context.program, "run",          "--rm", "--network", "none",
-                                    "--no-record",   "--entrypoint", "",     "--root",    root.string()};
+  std::vector<std::string> words = {"--root", root.string()};
   if (!global.platform.empty()) words.insert(words.end(), {"--platform", global.platform});
   if (!global.registry.authfile.empty()) words.insert(words.end(), {"--authfile", global.registry.authfile.string()});
   if (!global.registry.ca_file.empty()) words.insert(words.end(), {"--ca-file", global.registry.ca_file.string()});
@@ -25,6 +24,14 @@ std::vector<std::string> session_words(const Context& context, const std::filesy
     words.insert(words.end(), {"--registries-conf", mirrors.registries_conf.string()});
   if (mirrors.off) words.emplace_back("--no-mirrors");
   if (global.registry.plain_http) words.emplace_back("--plain-http");
+  return words;
+}
+
+std::vector<std::string> session_words(const Context& context, const std::filesystem::path& root) {
+  std::vector<std::string> words = {context.program, "run",         "--rm",         "--network",
+                                    "none",          "--no-record", "--entrypoint", ""};
+  const auto places = place_words(context, root);
+  words.insert(words.end(), places.begin(), places.end());
   return words;
 }
 

@@ -8,8 +8,10 @@
 
 namespace varve::cli {
 
+// The options of this program that another one of it needs to find the same images, below that root.
+std::vector<std::string> place_words(const Context& context, const std::filesystem::path& root);
 // The first words of a `varve run` that keeps nothing, has no network, no recorder and no entrypoint, with the options
-// of this program that such a session needs too. What devices it has and everything behind is the caller's.
+// above. What devices it has and everything behind is the caller's.
 std::vector<std::string> session_words(const Context& context, const std::filesystem::path& root);
 
 // Without network, GPUs, recorder and entrypoint, as the image's own user; nothing of them stays. Context must outlive
