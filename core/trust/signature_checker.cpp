@@ -3,6 +3,7 @@
 // fill this machine.
 #include <algorithm>
 #include <functional>
+#include <future>
 
 #include "core/base/errors.h"
 #include "core/base/log.h"
@@ -207,6 +208,11 @@ class Checker final : public SignatureChecker {
     const auto requirements = policy_of(request);
     const auto& own = own_keys(request);
     Verdicts verdicts(digest);
+    // Each kind costs several round trips: both are looked for at once.
+    std::future<FoundBundles> bundles;
+    if (!own.empty())
+      bundles = std::async(place.is_local() ? std::launch::deferred : std::launch::async,
+                           [&] { return find_bundles(place, digest); });
     const auto found = find_simple_signatures(place, digest);
     findings.seen += found.signatures.size() + found.unreadable;
     std::vector<bool> met(requirements.size());
@@ -228,14 +234,13 @@ class Checker final : public SignatureChecker {
     if (!requirements.empty() && std::ranges::all_of(met, std::identity()))
       for (const auto& id : by_policy) add_unique(findings.signers, id);
     if (findings.signers.empty() && !own.empty())
-      look_at_bundles(place, keep_in, digest, manifest, own, verdicts, findings);
+      look_at_bundles(bundles.get(), keep_in, digest, manifest, own, verdicts, findings);
     if (findings.signers.empty() && !verdicts.trouble.empty()) findings.trouble = verdicts.trouble;
   }
 
-  static void look_at_bundles(oci::Repository& place, oci::Repository* keep_in, const Digest& digest,
+  static void look_at_bundles(const FoundBundles& found, oci::Repository* keep_in, const Digest& digest,
                               const oci::Descriptor& manifest, const std::vector<PublicKey>& keys,
                               const Verdicts& verdicts, SignatureFindings& findings) {
-    const auto found = find_bundles(place, digest);
     findings.seen += found.bundles.size() + found.unreadable;
     for (const auto& bundle : found.bundles) {
       const auto signers = verdicts.signers_of(bundle, keys);

@@ -93,6 +93,14 @@ def a_first_mount(work, mode, registry, most):
         expect(asked == [["GET manifests/latest"]], f"only what the tag means now is asked: {asked}")
 
 
+def a_first_mount_of_what_is_signed(work, mode, folder, key, most):
+    with Rounds(folder) as registry, Machine(work) as varve:
+        varve.config.write_text(varve.config.read_text() + f"[trust]\nkeys = [\"{key}\"]\nindex = \"signed\"\n")
+        with registry.of(f"{mode}: first mount, signed") as asked:
+            varve.mount(registry.reference, mode)
+        expect(len(asked) <= most, f"{len(asked)} round trips, at most {most}")
+
+
 def main():
     need_root(), need_fuse()
     with work_folder() as work, Machine(work) as owner:
@@ -103,6 +111,10 @@ def main():
                 a_first_mount(work, mode, registry, most=4)  # what the tag means; its config and the list of indexes; the index; what a mount loads of it
             with Rounds(work / "image", has_api=False) as registry:
                 a_first_mount(work, mode, registry, most=5)  # of a registry without the API the list is a tag's
+            owner.environment["COSIGN_PASSWORD"] = "x"
+            owner.run("keygen", "-o", work / "key", check=True)
+            owner.run("sign", image, "--key", work / "key.key", "--bundle", check=True)
+            a_first_mount_of_what_is_signed(work, mode, work / "image", work / "key.pub", most=7)
 
 
 main()

@@ -35,8 +35,9 @@ std::optional<Document> ManifestClient::find(std::string_view selector) {
     return fetched ? std::optional(std::move(fetched->document)) : std::nullopt;
   }
   const auto tag = std::string(selector);
-  // Asking where a tag points costs less than the document, and is not counted by registries that count.
-  if (documents_.with([](auto& documents) { return !documents.empty(); }))
+  // Asking where a tag points costs less than the document, and is not counted by registries that count. What it points
+  // to for the first time is not here.
+  if (known_.with([&](Known& known) { return known.tags.contains(tag); }))
     if (const auto digest = digest_of_tag(tag))
       if (auto known = remembered(*digest)) return known;
   auto fetched = fetch(tag, std::nullopt);
@@ -84,7 +85,7 @@ std::optional<ManifestClient::Tagged> ManifestClient::fetch(const std::string& r
     tagged.document.descriptor.size = response.body.size();
     tagged.document.bytes = std::move(response.body);
     tagged.etag = std::string(response.head.headers.find("ETag").value_or(""));
-    remember(tagged.document);
+    remember(tagged.document, expected ? "" : reference);
     return tagged;
   }
 }
@@ -124,16 +125,17 @@ ManifestClient::Put ManifestClient::put(ByteView json, std::string_view media_ty
 }
 
 std::optional<Document> ManifestClient::remembered(const Digest& digest) {
-  return documents_.with([&](auto& documents) -> std::optional<Document> {
-    const auto found = documents.find(digest);
-    return found == documents.end() ? std::nullopt : std::optional(found->second);
+  return known_.with([&](Known& known) -> std::optional<Document> {
+    const auto found = known.documents.find(digest);
+    return found == known.documents.end() ? std::nullopt : std::optional(found->second);
   });
 }
 
-void ManifestClient::remember(const Document& document) {
-  documents_.with([&](auto& documents) {
-    if (documents.size() >= kMaxRemembered) documents.clear();
-    documents.emplace(document.descriptor.digest, document);
+void ManifestClient::remember(const Document& document, const std::string& tag) {
+  known_.with([&](Known& known) {
+    if (known.documents.size() >= kMaxRemembered) known = {};
+    known.documents.emplace(document.descriptor.digest, document);
+    if (!tag.empty()) known.tags.insert(tag);
   });
 }
 

@@ -1,6 +1,7 @@
 #pragma once
 #include <map>
 #include <optional>
+#include <set>
 #include <string>
 #include <string_view>
 
@@ -36,10 +37,14 @@ class ManifestClient {
   std::optional<Tagged> fetch(const std::string& reference, const std::optional<Digest>& expected);
   std::optional<Digest> digest_of_tag(const std::string& tag);
   std::optional<Document> remembered(const Digest& digest);
-  void remember(const Document& document);
+  void remember(const Document& document, const std::string& tag);
 
   RegistryEndpoint& endpoint_;
-  Guarded<std::map<Digest, Document>> documents_;
+  struct Known {
+    std::map<Digest, Document> documents;
+    std::set<std::string> tags;  // that named one of them
+  };
+  Guarded<Known> known_;
 };
 
 }  // namespace varve::oci::internal
