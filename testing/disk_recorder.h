@@ -1,7 +1,7 @@
 #pragma once
 // A disk that remembers what was done to it, may lose what was not synced, and fails when it is told. A program that
-// links this has its file calls (open, write, fsync, rename, ...) pass through here, those of libraries included; only
-// what lies below the folder that is watched is looked at. One watch at a time; calls from any thread.
+// links this has its file calls (open, read, write, fsync, rename, ...) pass through here, those of libraries included;
+// only what lies below the folder that is watched is looked at. One watch at a time; calls from any thread.
 //
 // What a crash may leave, as ALICE and dm-log-writes have it: writes, truncations and holes of a file that no fsync or
 // fdatasync of it followed are lost or not, each for itself, and a write may be torn at 512 bytes. Names (new files,
@@ -76,6 +76,9 @@ struct DiskFault {
   std::size_t call = 0;  // of those that a watch counts, from 0
   int error = 0;         // errno; 0: a write that takes only half of its bytes
   bool sticky = false;   // all later calls that need room fail, too: a full disk stays full
+  // Of the reads, which are counted apart; those of mapped files are none. 0 is then a read of half of what was wanted,
+  // and sticky a bad place: whoever reads any of it later fails, until it is written over.
+  bool of_reads = false;
 };
 
 // Watches a folder while it lives. `fault` happens once the watch has counted so many calls.
@@ -91,6 +94,7 @@ class DiskWatch {
   std::size_t steps() const;
   // Calls so far that a fault may befall.
   std::size_t calls() const;
+  std::size_t reads() const;
   // Ends the recording.
   DiskRecording take();
 

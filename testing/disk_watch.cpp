@@ -30,6 +30,16 @@ struct Watch {
   int next_file = 0;
   std::optional<DiskFault> fault;
   std::size_t calls = 0;
+  std::size_t reads = 0;
+  struct BadPlace {
+    int file = 0;
+    std::uint64_t from = 0;
+    std::uint64_t to = 0;
+    bool meets(int other, std::uint64_t at, std::uint64_t length) const {
+      return file == other && at < to && from < at + length;
+    }
+  };
+  std::vector<BadPlace> bad;
 };
 std::mutex watch_mutex;
 std::unique_ptr<Watch> watch;
@@ -78,7 +88,7 @@ bool needs_room(Kind kind) {
 int fault_of(Kind kind, bool& half) {
   auto& fault = watch->fault;
   const auto call = watch->calls++;
-  if (!fault || call < fault->call) return 0;
+  if (!fault || fault->of_reads || call < fault->call) return 0;
   if (call > fault->call && !(fault->sticky && needs_room(kind))) return 0;
   half = fault->error == 0 && kind == Kind::kWrite;
   return fault->error;
@@ -147,12 +157,35 @@ ssize_t write_watched(int fd, const void* bytes, std::size_t length, std::option
     const bool appends = !offset && where && (::fcntl(fd, F_GETFL) & O_APPEND) != 0;
     const auto at = offset ? *offset : where ? ::lseek(fd, 0, appends ? SEEK_END : SEEK_CUR) : 0;
     return pass(where, Kind::kWrite, call, [&](long written) {
+      std::erase_if(watch->bad, [&](const auto& place) {
+        return place.meets(file_of(fd), std::uint64_t(at), std::uint64_t(written));
+      });
       const auto* from = static_cast<const std::byte*>(bytes);
       note({.kind = Kind::kWrite,
             .file = file_of(fd),
             .offset = std::uint64_t(at),
             .bytes = Bytes(from, from + written)});
     });
+  });
+}
+
+ssize_t read_watched(int fd, void* bytes, std::size_t length, std::optional<off_t> offset) {
+  const auto call = [&](std::size_t take) {
+    return offset ? ::syscall(SYS_pread64, fd, bytes, take, *offset) : ::syscall(SYS_read, fd, bytes, take);
+  };
+  if (!watching) return call(length);
+  return locked([&] {
+    const int file = below(path_of(fd)) ? file_of(fd) : -1;
+    if (file < 0) return call(length);
+    const auto at = std::uint64_t(offset ? *offset : ::lseek(fd, 0, SEEK_CUR));
+    const bool falls = watch->reads++ == (watch->fault ? watch->fault->call : SIZE_MAX) && watch->fault->of_reads;
+    if (falls && watch->fault->error == 0) return call(std::max<std::size_t>(length / 2, 1));
+    if (falls && watch->fault->sticky) watch->bad.push_back({file, at, at + length});
+    const bool is_bad =
+        std::ranges::any_of(watch->bad, [&](const auto& place) { return place.meets(file, at, length); });
+    if (!falls && !is_bad) return call(length);
+    errno = watch->fault->error;
+    return -1L;
   });
 }
 
@@ -299,6 +332,11 @@ std::size_t DiskWatch::calls() const {
   return watch->calls;
 }
 
+std::size_t DiskWatch::reads() const {
+  const std::lock_guard lock(watch_mutex);
+  return watch->reads;
+}
+
 DiskRecording DiskWatch::take() {
   const std::lock_guard lock(watch_mutex);
   watching = false;
@@ -342,6 +380,15 @@ ssize_t pwrite(int fd, const void* bytes, std::size_t length, off_t offset) {
 }
 ssize_t pwrite64(int fd, const void* bytes, std::size_t length, off64_t offset) {
   return varve::test::write_watched(fd, bytes, length, offset);
+}
+ssize_t read(int fd, void* bytes, std::size_t length) {
+  return varve::test::read_watched(fd, bytes, length, std::nullopt);
+}
+ssize_t pread(int fd, void* bytes, std::size_t length, off_t offset) {
+  return varve::test::read_watched(fd, bytes, length, offset);
+}
+ssize_t pread64(int fd, void* bytes, std::size_t length, off64_t offset) {
+  return varve::test::read_watched(fd, bytes, length, offset);
 }
 int fsync(int fd) { return varve::test::sync_watched(fd, SYS_fsync); }
 int fdatasync(int fd) { return varve::test::sync_watched(fd, SYS_fdatasync); }

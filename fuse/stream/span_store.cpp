@@ -207,34 +207,37 @@ SpanStore::SharedBytes SpanStore::find_in_memory(std::size_t span) {
 }
 
 std::vector<std::uint32_t> SpanStore::read(std::uint64_t stream_offset, std::span<std::byte> into) {
-  std::vector<std::uint32_t> missing;
+  NotRead not_read;
+  bool undisturbed = false;
   // A span dropped between the look at its state and the read of its bytes would read as zeros.
-  for (int attempt = 0; attempt < kReadsWithoutLock; ++attempt) {
-    missing.clear();
+  for (int attempt = 0; attempt < kReadsWithoutLock && !undisturbed; ++attempt) {
     const auto drops = drops_.load(std::memory_order_acquire);
-    try_read(stream_offset, into, missing);
-    if (drops_.load(std::memory_order_acquire) == drops) return missing;
+    not_read = try_read(stream_offset, into);
+    undisturbed = drops_.load(std::memory_order_acquire) == drops;
   }
-  // Spans go faster than so many are read: for once they wait for the reader.
-  const std::shared_lock no_drop(drop_mutex_);
-  missing.clear();
-  try_read(stream_offset, into, missing);
-  return missing;
+  if (!undisturbed) {
+    // Spans go faster than so many are read: for once they wait for the reader.
+    const std::shared_lock no_drop(drop_mutex_);
+    not_read = try_read(stream_offset, into);
+  }
+  for (const auto span : not_read.unreadable) drop_bad(span);
+  return std::move(not_read.missing);
 }
 
-void SpanStore::try_read(std::uint64_t stream_offset, std::span<std::byte> into, std::vector<std::uint32_t>& missing) {
+SpanStore::NotRead SpanStore::try_read(std::uint64_t stream_offset, std::span<std::byte> into) {
+  NotRead not_read;
   const auto inside = stream_offset >= map_->stream_bytes
                           ? 0
                           : std::min<std::uint64_t>(into.size(), map_->stream_bytes - stream_offset);
   std::fill(into.begin() + std::ptrdiff_t(inside), into.end(), std::byte{0});
-  if (inside == 0) return;
+  if (inside == 0) return not_read;
   const auto [first, last] = map_->spans_of({.offset = stream_offset, .length = inside});
   const auto end = stream_offset + inside;
   // Neighbouring spans of the file are read in one go: [run, at) is what waits to be read.
   auto run = stream_offset;
   auto at = stream_offset;
   const auto read_run = [&] {
-    if (at > run) pread_exactly(data_.get(), run, into.subspan(run - stream_offset, at - run), data_path().string());
+    if (at > run) read_file({run, at - run}, into.subspan(run - stream_offset, at - run), not_read);
   };
   for (auto span = first; span < last; ++span) {
     const auto range = map_->spans[span].stream_range;
@@ -249,11 +252,33 @@ void SpanStore::try_read(std::uint64_t stream_offset, std::span<std::byte> into,
         std::copy_n(bytes->begin() + std::ptrdiff_t(at - range.offset), span_end - at,
                     into.begin() + std::ptrdiff_t(at - stream_offset));
       else
-        missing.push_back(std::uint32_t(span));
+        not_read.missing.push_back(std::uint32_t(span));
     }
     at = span_end;
   }
   read_run();
+  return not_read;
+}
+
+// One bad sector costs the spans that it lies in, not all that are read with them.
+void SpanStore::read_file(ByteRange stream_range, std::span<std::byte> into, NotRead& not_read) const {
+  const auto [first, last] = map_->spans_of(stream_range);
+  try {
+    return pread_exactly(data_.get(), stream_range.offset, into, data_path().string());
+  } catch (const std::exception& error) {
+    log::error("store of {}: {}: what cannot be read is fetched again", name(), error.what());
+  }
+  for (auto span = first; span < last; ++span) {
+    const auto range = map_->spans[span].stream_range;
+    const auto from = std::max(range.offset, stream_range.offset);
+    const auto part = into.subspan(from - stream_range.offset, std::min(range.end(), stream_range.end()) - from);
+    try {
+      pread_exactly(data_.get(), from, part, data_path().string());
+    } catch (const std::exception&) {
+      not_read.missing.push_back(std::uint32_t(span));
+      not_read.unreadable.push_back(std::uint32_t(span));
+    }
+  }
 }
 
 void SpanStore::sync() {
@@ -299,6 +324,14 @@ void SpanStore::drop(std::size_t span) {
   const std::lock_guard no_put(drop_mutex_);
   set_absent(span);
   forget({std::uint32_t(span)});
+}
+
+void SpanStore::drop_bad(std::size_t span) {
+  try {
+    drop(span);
+  } catch (const std::system_error& error) {
+    log::warn("store of {}: a bad span is forgotten until the next start only: {}", name(), error.what());
+  }
 }
 
 // Of spans that are absent already; under both locks. Returns their stream bytes.
@@ -403,8 +436,14 @@ bool SpanStore::digest_matches(std::size_t span) {
 
 bool SpanStore::check(std::size_t span, std::span<std::byte> stream) {
   const std::shared_lock no_drop(drop_mutex_);
-  pread_exactly(data_.get(), map_->spans[span].stream_range.offset, stream, data_path().string());
-  if (digest_of(stream) == map_->spans[span].stream_digest) {
+  bool right = false;
+  try {
+    pread_exactly(data_.get(), map_->spans[span].stream_range.offset, stream, data_path().string());
+    right = digest_of(stream) == map_->spans[span].stream_digest;
+  } catch (const std::exception& error) {
+    log::error("store of {}: {}: what cannot be read is fetched again", name(), error.what());
+  }
+  if (right) {
     pending_.with([&](Pending& pending) { pending.spans.push_back(std::uint32_t(span)); });
     unsynced_bytes_.fetch_add(stream.size(), std::memory_order_relaxed);
     touch(span);
@@ -436,11 +475,7 @@ bool SpanStore::verify(std::size_t span) {
   if (right) return true;
   // Dropped and put again under our eyes: look once more.
   if (drops_.load(std::memory_order_acquire) != drops && digest_matches(span)) return true;
-  try {
-    drop(span);
-  } catch (const std::system_error& error) {
-    log::warn("store of {}: a bad span is forgotten until the next start only: {}", name(), error.what());
-  }
+  drop_bad(span);
   return false;
 }
 

@@ -76,7 +76,7 @@ class SpanStore {
 
   // Reads what is here of these bytes, and says which spans are not: their part of `into` may hold anything. A use of
   // the others, as touch_if_readable(). Past the end of the stream there are zeros. However fast spans are dropped
-  // meanwhile, what is not said to be missing is right.
+  // meanwhile, what is not said to be missing is right. What the disk does not give back is dropped, and missing.
   std::vector<std::uint32_t> read(std::uint64_t stream_offset, std::span<std::byte> into);
 
   // Brings what was put since the last call to disk and records it. Logs failures, and tries again next time.
@@ -136,7 +136,14 @@ class SpanStore {
   bool note_mounted();
   void keep_in_memory(std::size_t span, ByteView stream, const std::string& reason);
   SharedBytes find_in_memory(std::size_t span);
-  void try_read(std::uint64_t stream_offset, std::span<std::byte> into, std::vector<std::uint32_t>& missing);
+  // Spans as read() names them.
+  struct NotRead {
+    std::vector<std::uint32_t> missing;
+    std::vector<std::uint32_t> unreadable;  // those that the disk did not give back: some of the missing ones
+  };
+  NotRead try_read(std::uint64_t stream_offset, std::span<std::byte> into);
+  void read_file(ByteRange stream_range, std::span<std::byte> into, NotRead& not_read) const;
+  void drop_bad(std::size_t span);
   bool digest_matches(std::size_t span);
   void set_present(std::size_t span);
   void set_absent(std::size_t span);

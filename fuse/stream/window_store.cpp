@@ -8,6 +8,7 @@
 #include "core/base/errors.h"
 #include "core/base/file.h"
 #include "core/base/log.h"
+#include "core/index/span_reader.h"
 
 namespace varve::fuse {
 
@@ -93,7 +94,13 @@ Bytes WindowStore::load(ByteRange window) {
     const auto into = std::span(bytes).subspan(from - window.offset, std::min(range.end(), window.end()) - from);
     switch (states_[block].load(std::memory_order_acquire)) {
       case State::kPresent:
-        pread_exactly(data_.get(), from, into, data_path_.string());
+        try {
+          pread_exactly(data_.get(), from, into, data_path_.string());
+        } catch (const std::exception& error) {
+          // What our disk does not give back is no fault of the layer's source: the window alone is fetched again.
+          throw index::CorruptSpan(index::CorruptSpan::Part::kWindowOrStream,
+                                   fmt::format("windows of {}: {}", map_->layer_digest.to_string(), error.what()));
+        }
         break;
       case State::kInMemory:
         memory_.with([&](Memory& memory) {

@@ -40,7 +40,8 @@ class WindowStore {
   // Throws CorruptData if the block is the whole blob and does not match its digest. If the disk takes no more, the
   // block is kept in memory.
   void put(std::size_t block, ByteView bytes);
-  // The bytes of a window (still compressed). Throws TemporaryError if a block of it is not here.
+  // The bytes of a window (still compressed). Throws TemporaryError if a block of it is not here,
+  // index::CorruptSpan if the disk does not give it back.
   Bytes load(ByteRange window);
   // Forgets the blocks of a window that proved wrong.
   void drop(ByteRange window);
