@@ -143,5 +143,91 @@ TEST_F(LocalIndexDiskTest, NoFailingCallLeavesHalfAnIndex) {
   }
 }
 
+// Once, or for good: an index that is found is the right one, and what cannot be read is named.
+TEST_F(LocalIndexDiskTest, NoUnreadablePlaceMakesAWrongIndex) {
+  const auto read_all = [](const std::filesystem::path& root, std::size_t& found_whole, std::string& said) {
+    LocalIndex local(root);
+    for (std::size_t i = 0; i < kImages; ++i) {
+      const auto found = index::find_index(local.repository(), image_of(i));
+      if (!found) continue;
+      for (const auto& blob : {found->tree, found->layers.at(0).map, found->layers.at(0).entries})
+        EXPECT_EQ(digest_of(oci::read_whole_blob(local.repository(), blob, 1 << 20)), blob.digest);
+      const auto tree = MappedFile::open(local.tree_file(*found, local.repository()));
+      EXPECT_TRUE(ErofsReader(tree.bytes(), "tree").is_intact());
+      std::vector<std::string> refusals;
+      found_whole += local.find_trusted(image_of(i), refusals) ? 1 : 0;
+      for (const auto& refusal : refusals) said += refusal;
+    }
+  };
+  {
+    LocalIndex local(dir_ / "root");
+    for (std::size_t i = 0; i < kImages; ++i) put_index(local, image_of(i));
+  }
+  std::size_t found = 0;
+  std::size_t reads = 0;
+  std::string nothing;
+  read_all(dir_ / "root", found, nothing);  // makes the trees
+  {
+    const test::DiskWatch watch(dir_ / "root");
+    read_all(dir_ / "root", found, nothing);
+    reads = watch.reads();
+  }
+  ASSERT_EQ(found, 2 * kImages);
+  ASSERT_EQ(nothing, "");
+  ASSERT_GT(reads, 10u);
+  std::size_t failed = 0;
+  for (std::size_t call = 0; call < reads; ++call) {
+    for (const auto& [error, sticky] : {std::pair(EIO, false), {EIO, true}, {0, false}}) {
+      const auto story = fmt::format("read {}: {}{}", call, error == 0 ? "a part only" : std::strerror(error),
+                                     sticky ? ", for good" : "");
+      std::size_t whole = 0;
+      {
+        const test::DiskWatch watch(dir_ / "root",
+                                    test::DiskFault{.call = call, .error = error, .sticky = sticky, .of_reads = true});
+        try {
+          std::string said;
+          read_all(dir_ / "root", whole, said);
+          EXPECT_TRUE(whole == kImages || said.find(dir_.path().string()) != said.npos)
+              << story << ": an index is missing, and nobody says why: " << said;
+          EXPECT_TRUE(whole == kImages || error != 0) << story;
+        } catch (const std::exception& trouble) {
+          EXPECT_NE(error, 0) << story << ": " << trouble.what();
+          EXPECT_THAT(trouble.what(), testing::HasSubstr(dir_.path().string())) << story;
+          ++failed;
+        }
+      }
+      whole = 0;
+      read_all(dir_ / "root", whole, nothing);
+      EXPECT_EQ(whole, kImages) << story;
+      if (HasFailure()) return;
+    }
+  }
+  EXPECT_GT(failed, 5u);
+}
+
+TEST_F(LocalIndexDiskTest, ARefutationOutlivesThatItCannotBeRead) {
+  const auto index = digest_of("index");
+  const auto image = digest_of("image");
+  std::size_t failed = 0;
+  for (std::size_t call = 0; call < 4; ++call) {
+    const test::TempDir fresh;
+    LocalIndex local(fresh.path());
+    local.origins().note_refuted(index, "another tree");
+    local.origins().note_used("host/repository", image, index);
+    {
+      const test::DiskWatch watch(fresh.path(), test::DiskFault{.call = call, .error = EIO, .of_reads = true});
+      try {
+        local.origins().note_repository(index, "host/repository");
+        EXPECT_EQ(local.origins().first_used("host/repository", image), index);
+      } catch (const std::system_error& error) {
+        EXPECT_THAT(error.what(), testing::HasSubstr(fresh.path().string()));
+        ++failed;
+      }
+    }
+    EXPECT_EQ(local.origins().of(index).refuted, "another tree") << "read " << call;
+  }
+  EXPECT_EQ(failed, 4u);
+}
+
 }  // namespace
 }  // namespace varve::index

@@ -20,7 +20,8 @@ constexpr std::size_t kMaxRepositories = 256;  // an index that lies in more is 
 constexpr mode_t kForOwner = 0600;
 constexpr std::string_view kFirstPrefix = "first-";
 
-// What `read` makes of the record at `path`; absent if there is none, or none that can be read.
+// What `read` makes of the record at `path`; absent if there is none, or one that says nothing. What the disk does not
+// give back may say that an index was refuted: it must neither count as nothing nor be written over.
 template <typename Read>
 auto read_record(const std::filesystem::path& path, const Read& read)
     -> std::optional<decltype(read(std::declval<JsonValue>()))> {
@@ -29,6 +30,8 @@ auto read_record(const std::filesystem::path& path, const Read& read)
     if (!bytes) return std::nullopt;
     return read(JsonValue::parse(*bytes, path.string(),
                                  {.bytes = kMaxRecordBytes, .depth = 4, .values = 4 * kMaxRepositories}));
+  } catch (const std::system_error&) {
+    throw;
   } catch (const std::exception& error) {
     log::warn("{}; what it says of an index counts no more", error.what());
     return std::nullopt;

@@ -21,7 +21,8 @@ struct Origin {
 };
 
 // A folder of small files, for its owner alone. Safe to use from any thread and by several processes. A record that is
-// damaged counts as none, which is logged: what cannot be read is no reason to believe.
+// damaged counts as none, which is logged: what makes no sense is no reason to believe. One that the disk does not give
+// back is std::system_error, naming it.
 class OriginRecords {
  public:
   // Creates the folder; takes others' right to write there away.

@@ -108,5 +108,38 @@ TEST_F(UsageDisk, NoFailingCallLosesOrDoublesAnything) {
   }
 }
 
+TEST_F(UsageDisk, NoUnreadablePlaceLosesOrDoublesAnything) {
+  std::size_t reads = 0;
+  {
+    make(dir_ / "life");
+    const test::DiskWatch watch(dir_ / "life");
+    collect(dir_ / "life");
+    reads = watch.reads();
+  }
+  ASSERT_GT(reads, 10u);
+  std::size_t failed = 0;
+  for (std::size_t call = 0; call < reads; ++call) {
+    for (const auto& [error, sticky] : {std::pair(EIO, false), {EIO, true}, {0, false}}) {
+      const auto story = fmt::format("read {}: {}{}", call, error == 0 ? "a part only" : std::strerror(error),
+                                     sticky ? ", for good" : "");
+      const test::TempDir fresh;
+      make(fresh.path());
+      {
+        const test::DiskWatch watch(fresh.path(),
+                                    test::DiskFault{.call = call, .error = error, .sticky = sticky, .of_reads = true});
+        try {
+          collect(fresh.path());
+        } catch (const std::exception& trouble) {
+          EXPECT_THAT(trouble.what(), testing::HasSubstr(fresh.path().string())) << story;
+          ++failed;
+        }
+      }
+      expect_all_once(fresh.path(), story);
+      if (HasFailure()) return;
+    }
+  }
+  EXPECT_GT(failed, 5u);
+}
+
 }  // namespace
 }  // namespace varve::usage
