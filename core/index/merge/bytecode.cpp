@@ -35,4 +35,11 @@ void set_bytecode_time(std::span<std::byte> head, std::int64_t source_seconds) {
   store_le(head.subspan(kBytecodeTimeOffset, sizeof(std::uint32_t)).data(), std::uint32_t(source_seconds));
 }
 
+bool set_bytecode_source(std::span<std::byte> head, std::uint32_t source_seconds, std::uint32_t source_bytes) {
+  if (head.size() < kBytecodeHeadBytes || load_le<std::uint32_t>(head.data() + kFlagsOffset) != kByTime) return false;
+  set_bytecode_time(head, source_seconds);
+  store_le(head.subspan(kSizeOffset, sizeof source_bytes).data(), source_bytes);
+  return true;
+}
+
 }  // namespace varve::index

@@ -29,4 +29,7 @@ BytecodeBinding bytecode_binding(std::string_view path, ByteView head, std::int6
 // Writes the source's time into a head.
 void set_bytecode_time(std::span<std::byte> head, std::int64_t source_seconds);
 
+// Writes time and size of the source (modulo 2^32) into a head that holds them; false if it holds a hash instead.
+bool set_bytecode_source(std::span<std::byte> head, std::uint32_t source_seconds, std::uint32_t source_bytes);
+
 }  // namespace varve::index

@@ -38,8 +38,14 @@ TEST(Bytecode, CountsAsPythonCounts) {
   EXPECT_EQ(bytecode_binding("site/pkg/mod.pyc", head, 1'700'000'000, 50), BytecodeBinding::kNone);
   set_bytecode_time(head, 1'600'000'000);
   EXPECT_EQ(head, head_of(0, 1'600'000'000, 50));
+  EXPECT_TRUE(set_bytecode_source(head, 1'500'000'000, 60));
+  EXPECT_EQ(head, head_of(0, 1'500'000'000, 60));
+  auto hashed = head_of(3, 1, 2);
+  EXPECT_FALSE(set_bytecode_source(hashed, 5, 6));
+  EXPECT_EQ(hashed, head_of(3, 1, 2));
   head.pop_back();
-  EXPECT_EQ(binding(head, 1'600'000'000), BytecodeBinding::kNone);
+  EXPECT_EQ(binding(head, 1'500'000'000), BytecodeBinding::kNone);
+  EXPECT_FALSE(set_bytecode_source(head, 1, 2));
 }
 
 }  // namespace
