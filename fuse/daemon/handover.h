@@ -16,7 +16,7 @@
 
 namespace varve::fuse {
 
-inline constexpr int kHandoverFormat = 3;  // 3: manifests and configs are in ROOT/index (kept_images.h)
+inline constexpr int kHandoverFormat = 4;  // 4: files of layers are named by their entries, too
 inline constexpr std::uint64_t kMaxHandoverBytes = 256 << 20;
 
 // An image that can be opened again without its repository (kept_images.h).

@@ -269,9 +269,9 @@ TEST(Handovers, CrossAsTheyAre) {
 }
 
 TEST(Handovers, OfAnotherFormatOrBrokenAreRefused) {
-  EXPECT_THROW(decode_handover(R"({"format": 2})"), Unsupported);
+  EXPECT_THROW(decode_handover(R"({"format": 3})"), Unsupported);
   EXPECT_THROW(decode_handover("{"), CorruptData);
-  EXPECT_THROW(decode_handover(R"({"format": 3})"), CorruptData);
+  EXPECT_THROW(decode_handover(R"({"format": 4})"), CorruptData);
   auto text = encode_handover(Handover{});
   EXPECT_NO_THROW(decode_handover(text));
   Handover relative;

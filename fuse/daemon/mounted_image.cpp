@@ -23,7 +23,8 @@ Digest ranges_name(const ServedImage& image) {
 Digest stream_name(const ServedImage& image, std::size_t layer) {
   const auto& index = image.index().blobs;
   const auto& blobs = index.layers.at(layer);
-  auto name = "varve layer " + blobs.layer_digest.to_string() + " by " + blobs.map.digest.to_string();
+  auto name = "varve layer " + blobs.layer_digest.to_string() + " by " + blobs.map.digest.to_string() + " and " +
+              blobs.entries.digest.to_string();
   if (index.start_packs) name += " with packs " + index.start_packs->digest.to_string();
   return digest_of(name);
 }

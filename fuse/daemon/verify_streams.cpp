@@ -70,6 +70,7 @@ std::vector<std::shared_ptr<LayerStream>> open_stored_streams(LayerStreams& stre
     index::LayerIndexBlobs blobs;
     blobs.layer_digest = stored.layer;
     blobs.map.digest = *digest;
+    if (stored.entries) blobs.entries.digest = *stored.entries;
     if (map->windows_bytes > 0) {
       blobs.windows.emplace();
       blobs.windows->digest = map->windows_digest;

@@ -48,6 +48,7 @@ struct FetchCounters {
   std::atomic<std::uint64_t> local_bytes = 0;
   std::atomic<std::uint64_t> requests = 0;
   std::atomic<std::uint64_t> decoded_bytes = 0;
+  std::atomic<std::uint64_t> copied_bytes = 0;
   std::atomic<std::uint64_t> errors = 0;
   std::atomic<std::uint64_t> fetching = 0;
   Guarded<std::string> last_error;

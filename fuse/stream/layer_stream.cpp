@@ -13,6 +13,7 @@
 #include "core/base/private_folder.h"
 #include "core/index/format/cold_ranges.h"
 #include "fuse/stream/fetch_layer.h"
+#include "fuse/stream/local_copies.h"
 #include "fuse/stream/read_ahead.h"
 #include "fuse/stream/span_fetcher.h"
 #include "fuse/stream/store_limit.h"
@@ -48,35 +49,35 @@ class StoredLayerStream final : public LayerStream {
   StoredLayerStream(std::shared_ptr<Engine> engine, std::shared_ptr<FetchLayer> layer)
       : engine_(std::move(engine)),
         layer_(std::move(layer)),
-        read_ahead_(*layer_->map, engine_->options.read_ahead_spans) {}
+        read_ahead_(*layer_->map, engine_->options.read_ahead_spans),
+        copies_(*layer_) {}
 
   const std::shared_ptr<FetchLayer>& layer() const { return layer_; }
   const index::LayerMap& map() const override { return *layer_->map; }
 
-  bool is_readable(ByteRange stream_range) const override {
-    const auto [first, last] = layer_->map->spans_of(clamp(stream_range));
-    return layer_->store.are_readable(first, last);
-  }
+  bool is_readable(ByteRange stream_range) const override { return layer_->store.is_readable(clamp(stream_range)); }
 
   void ensure(ByteRange stream_range, Priority priority, Done done) override {
-    const auto [first, last] = layer_->map->spans_of(clamp(stream_range));
-    std::vector<std::uint32_t> missing;
-    for (auto span = first; span < last && !complete(); ++span)
-      if (!layer_->store.touch_if_readable(span)) missing.push_back(std::uint32_t(span));
+    const auto range = clamp(stream_range);
+    const bool contents_only = priority != Priority::kReader;
+    auto missing = layer_->store.missing_spans(range, contents_only);
     if (missing.empty()) return done(nullptr);
     note_miss(priority);
     if (priority != Priority::kReader && engine_->limit.full()) return done(store_full());
+    if (copy_missing(missing, range)) missing = layer_->store.missing_spans(range, contents_only);
+    if (missing.empty()) return done(nullptr);
     engine_->fetcher.fetch(layer_, std::move(missing), priority, std::move(done));
   }
 
   void read(std::uint64_t stream_offset, std::span<std::byte> into, Done done) override {
+    const auto range = clamp({.offset = stream_offset, .length = into.size()});
     std::vector<std::uint32_t> missing;
     try {
       missing = layer_->store.read(stream_offset, into);
+      if (copy_missing(missing, range)) missing = layer_->store.read(stream_offset, into);
     } catch (...) {
       return done(std::current_exception());
     }
-    const auto range = clamp({.offset = stream_offset, .length = into.size()});
     if (missing.empty()) {
       note_read(range, false);
       return done(nullptr);
@@ -102,6 +103,7 @@ class StoredLayerStream final : public LayerStream {
 
   StreamStats stats() const override {
     auto& counters = layer_->counters;
+    auto contradiction = layer_->store.contradiction();
     auto wait = counters.fetching > 0 ? engine_->fetcher.longest_wait(*layer_) : SpanFetcher::Wait{};
     return {.stream_bytes = layer_->map->stream_bytes,
             .present_bytes = layer_->store.present_bytes(),
@@ -110,9 +112,11 @@ class StoredLayerStream final : public LayerStream {
             .mirror_bytes = mirror_bytes(),
             .requests = counters.requests,
             .decoded_bytes = counters.decoded_bytes,
-            .errors = counters.errors,
+            .copied_bytes = counters.copied_bytes,
+            .errors = counters.errors + (contradiction.empty() ? 0 : 1),
             .fetching = counters.fetching,
-            .last_error = counters.last_error.with([](const std::string& last) { return last; }),
+            .last_error = contradiction.empty() ? counters.last_error.with([](const std::string& last) { return last; })
+                                                : std::move(contradiction),
             .waiting_seconds = wait.seconds,
             .waiting_for = std::move(wait.source)};
   }
@@ -128,10 +132,44 @@ class StoredLayerStream final : public LayerStream {
                 range.offset);
       verified.bad.push_back(range);
     }
+    verify_units(verified);
     return verified;
   }
 
+  LocalCopies& copies() { return copies_; }
+
  private:
+  // Of what no span holds: the others were looked at.
+  void verify_units(Verified& verified) {
+    const auto* units = layer_->store.units();
+    for (std::size_t unit = 0; units != nullptr && unit < units->size(); ++unit) {
+      if (!layer_->store.has_unit(unit)) continue;
+      const auto range = units->range(unit);
+      const auto [first, last] = layer_->map->spans_of(range);
+      bool in_spans = true;
+      for (auto span = first; span < last; ++span) in_spans = in_spans && layer_->store.is_readable(span);
+      if (in_spans) continue;
+      verified.checked_bytes += range.length;
+      if (layer_->store.verify_unit(unit)) continue;
+      log::warn("store of {}: the content at stream offset {} is damaged", layer_->map->layer_digest.to_string(),
+                range.offset);
+      verified.bad.push_back(range);
+    }
+  }
+
+  // True if something was copied.
+  bool copy_missing(const std::vector<std::uint32_t>& missing, ByteRange range) {
+    if (missing.empty() || !copies_.any()) return false;
+    bool copied = false;
+    for (const auto span : missing) {
+      const auto whole = layer_->map->spans[span].stream_range;
+      const auto from = std::max(whole.offset, range.offset);
+      copied = copies_.copy({.offset = from, .length = std::min(whole.end(), range.end()) - from}) || copied;
+    }
+    if (copied) engine_->syncer.wake();
+    return copied;
+  }
+
   std::uint64_t mirror_bytes() const {
     auto bytes = layer_->blob_sources.mirror_bytes(layer_->blob.digest);
     if (layer_->windows_blob) bytes += layer_->window_sources.mirror_bytes(layer_->windows_blob->digest);
@@ -153,8 +191,17 @@ class StoredLayerStream final : public LayerStream {
     const auto ahead = read_ahead_.on_read(range, missed);
     if (!ahead || (!ahead->sequential && !engine_->options.read_next_when_idle) || engine_->limit.full()) return;
     engine_->syncer.wake();
-    engine_->fetcher.fetch_ahead(layer_, ahead->first, ahead->last,
-                                 ahead->sequential ? Priority::kReadAhead : Priority::kBackground);
+    const auto priority = ahead->sequential ? Priority::kReadAhead : Priority::kBackground;
+    // What can be copied is, when it is read. Where the reader gets on by copies, what the old version has and nobody
+    // has read there is not expected to be read here.
+    const auto enough = missed && ahead->sequential ? LocalCopies::Found::kHere : LocalCopies::Found::kKnown;
+    auto first = ahead->first;
+    for (auto span = ahead->first; span < ahead->last && copies_.any(); ++span) {
+      if (!copies_.has_all(layer_->map->spans[span].stream_range, enough)) continue;
+      if (first < span) engine_->fetcher.fetch_ahead(layer_, first, span, priority);
+      first = span + 1;
+    }
+    if (first < ahead->last) engine_->fetcher.fetch_ahead(layer_, first, ahead->last, priority);
   }
 
   std::exception_ptr store_full() const {
@@ -166,6 +213,7 @@ class StoredLayerStream final : public LayerStream {
   const std::shared_ptr<Engine> engine_;
   const std::shared_ptr<FetchLayer> layer_;
   ReadAhead read_ahead_;
+  LocalCopies copies_;
 };
 
 // A map that leads outside the blobs must not get as far as a range request. Only asked of what will be fetched.
@@ -201,17 +249,33 @@ void check_spans(const index::LayerMap& map) {
 // When a closed layer was last used is its folder's time.
 void note_use(const std::filesystem::path& layer_dir) { ::utimensat(AT_FDCWD, layer_dir.c_str(), nullptr, 0); }
 
-// Folders of the store are named by both digests.
-std::string folder_of(const Digest& layer, const Digest& map) { return layer.hex() + '-' + map.hex(); }
+// Folders of the store are named by all digests.
+std::string folder_of(const StoredLayer& stored) {
+  auto name = stored.layer.hex();
+  if (stored.map) name += '-' + stored.map->hex();
+  if (stored.entries) name += '-' + stored.entries->hex();
+  return name;
+}
 
-std::optional<StoredLayer> parse_folder(const std::string& name) {
-  const auto dash = name.find('-');
-  const auto layer = Digest::try_parse("sha256:" + name.substr(0, dash));
-  if (!layer) return std::nullopt;
-  if (dash == std::string::npos) return StoredLayer{.layer = *layer, .map = std::nullopt};
-  const auto map = Digest::try_parse("sha256:" + name.substr(dash + 1));
-  if (!map) return std::nullopt;
-  return StoredLayer{.layer = *layer, .map = *map};
+std::optional<StoredLayer> parse_folder(std::string_view name) {
+  std::vector<Digest> digests;
+  for (std::size_t at = 0; at <= name.size();) {
+    const auto dash = std::min(name.find('-', at), name.size());
+    const auto digest = Digest::try_parse(fmt::format("sha256:{}", name.substr(at, dash - at)));
+    if (!digest || digests.size() == 3) return std::nullopt;
+    digests.push_back(*digest);
+    at = dash + 1;
+  }
+  StoredLayer stored{.layer = digests[0], .map = std::nullopt};
+  if (digests.size() > 1) stored.map = digests[1];
+  if (digests.size() > 2) stored.entries = digests[2];
+  return stored;
+}
+
+StoredLayer key_of(const Digest& layer, const index::LayerIndexBlobs& blobs) {
+  StoredLayer key{.layer = layer, .map = blobs.map.digest};
+  if (blobs.entries.digest != Digest()) key.entries = blobs.entries.digest;
+  return key;
 }
 
 class StoredLayerStreams final : public LayerStreams, private StoreContents {
@@ -229,10 +293,11 @@ class StoredLayerStreams final : public LayerStreams, private StoreContents {
     if (image_repository) check_blobs(*map, layer_blob, index_blobs);
     auto streams = streams_.lock();
     close_unused(*streams);
-    auto& stream = (*streams)[{map->layer_digest, index_blobs.map.digest}];
+    const auto key = key_of(map->layer_digest, index_blobs);
+    auto& stream = (*streams)[key];
     if (!stream) {
       try {
-        stream = open_stream(std::move(map), layer_blob, index_blobs, *streams);
+        stream = open_stream(std::move(map), layer_blob, index_blobs, key, *streams);
       } catch (...) {
         std::erase_if(*streams, [](const auto& entry) { return !entry.second; });
         throw;
@@ -250,9 +315,10 @@ class StoredLayerStreams final : public LayerStreams, private StoreContents {
   std::optional<std::uint64_t> remove(const Digest& layer) override {
     const auto is_open = [&] {
       auto streams = streams_.lock();
+      for (const auto& [key, stream] : *streams) stream->copies().forget_source(layer);
       close_unused(*streams);
       return std::any_of(streams->begin(), streams->end(),
-                         [&](const auto& entry) { return entry.first.first == layer; });
+                         [&](const auto& entry) { return entry.first.layer == layer; });
     };
     if (is_open()) return std::nullopt;
     std::uint64_t freed = 0;
@@ -266,21 +332,53 @@ class StoredLayerStreams final : public LayerStreams, private StoreContents {
     return freed;
   }
 
+  bool knows_contents(const StoredLayer& open) const override {
+    const auto layer = find_open(open);
+    return layer && layer->store.units() != nullptr;
+  }
+
+  void note_contents(const StoredLayer& open, const index::LayerEntries& entries) override {
+    const auto layer = find_open(open);
+    if (!layer || !open.entries) return;
+    if (entries.layer_digest != open.layer)
+      fail<CorruptData>("layer entries {}: they are of layer {}, not of {}", open.entries->to_string(),
+                        entries.layer_digest.to_string(), open.layer.to_string());
+    layer->store.set_units(index::UnitTable::make(entries, *open.entries, layer->map->stream_bytes));
+  }
+
+  void set_sources(const StoredLayer& open, const std::vector<StoredLayer>& sources) override {
+    auto streams = streams_.lock();
+    const auto target = streams->find(open);
+    if (target == streams->end()) return;
+    std::vector<std::shared_ptr<FetchLayer>> layers;
+    for (const auto& source : sources)
+      if (const auto found = streams->find(source); found != streams->end() && found != target)
+        layers.push_back(found->second->layer());
+    target->second->copies().set_sources(std::move(layers));
+  }
+
   void stop() override { engine_->stop(); }
 
  private:
-  using Key = std::pair<Digest, Digest>;  // of layer and map
-  using Streams = std::map<Key, std::shared_ptr<StoredLayerStream>>;
+  using Streams = std::map<StoredLayer, std::shared_ptr<StoredLayerStream>>;
+
+  std::shared_ptr<FetchLayer> find_open(const StoredLayer& open) const {
+    return streams_.with([&](const Streams& streams) -> std::shared_ptr<FetchLayer> {
+      const auto found = streams.find(open);
+      return found == streams.end() ? nullptr : found->second->layer();
+    });
+  }
 
   std::shared_ptr<StoredLayerStream> open_stream(std::shared_ptr<const index::LayerMap> map,
                                                  const oci::Descriptor& layer_blob,
-                                                 const index::LayerIndexBlobs& index_blobs, const Streams& streams) {
+                                                 const index::LayerIndexBlobs& index_blobs, const StoredLayer& key,
+                                                 const Streams& streams) {
     check_spans(*map);
-    const auto dir = store_dir_ / folder_of(map->layer_digest, index_blobs.map.digest);
-    if (std::error_code absent; !std::filesystem::exists(dir, absent))
-      take_over_folder(map->layer_digest, dir, streams);
+    const auto dir = store_dir_ / folder_of(key);
+    if (std::error_code absent; !std::filesystem::exists(dir, absent)) take_over_folder(key, dir, streams);
     const SpanStoreOptions options{.drop_pages = engine_->options.drop_store_pages,
-                                   .overflow_bytes = engine_->options.overflow_bytes};
+                                   .overflow_bytes = engine_->options.overflow_bytes,
+                                   .entries = key.entries};
     auto layer = std::make_shared<FetchLayer>(std::move(map), layer_blob, index_blobs.windows, dir, options);
     note_use(dir);
     engine_->syncer.add(layer);
@@ -288,25 +386,30 @@ class StoredLayerStreams final : public LayerStreams, private StoreContents {
   }
 
   // A layer that was indexed anew need not be fetched anew: what is there under another map that nobody has open is
-  // checked span by span before it is used, or at once where the spans are the same (SpanStore).
-  void take_over_folder(const Digest& layer, const std::filesystem::path& dir, const Streams& streams) const {
-    for (const auto& stored : stored_layers()) {
-      if (stored.layer != layer || (stored.map && streams.contains({layer, *stored.map}))) continue;
+  // checked span by span before it is used, or at once where the spans are the same (SpanStore). Units are not taken
+  // over from other entries.
+  void take_over_folder(const StoredLayer& key, const std::filesystem::path& dir, const Streams& streams) const {
+    auto folders = stored_layers();
+    std::ranges::stable_partition(folders, [&](const StoredLayer& stored) { return stored.map == key.map; });
+    for (const auto& stored : folders) {
+      if (stored.layer != key.layer || streams.contains(stored)) continue;
       std::error_code failed;
-      std::filesystem::rename(store_dir_ / (stored.map ? folder_of(layer, *stored.map) : layer.hex()), dir, failed);
+      std::filesystem::rename(store_dir_ / folder_of(stored), dir, failed);
       if (!failed) return;
-      log::warn("store of {}: what is there cannot be taken over: {}", layer.to_string(), failed.message());
+      log::warn("store of {}: what is there cannot be taken over: {}", key.layer.to_string(), failed.message());
     }
   }
 
   // Streams that nobody holds any more are closed here, under the lock: a store is never open twice.
   void close_unused(Streams& streams) {
+    for (const auto& [key, stream] : streams)  // two may be each other's sources
+      if (stream.use_count() == 1) stream->copies().set_sources({});
     std::erase_if(streams, [&](const auto& entry) {
       if (entry.second.use_count() > 1) return false;
       const auto& layer = entry.second->layer();
       engine_->syncer.remove(layer);
       if (layer.use_count() == 1) {
-        note_use(store_dir_ / folder_of(entry.first.first, entry.first.second));
+        note_use(store_dir_ / folder_of(entry.first));
         return true;
       }
       engine_->syncer.add(layer);  // something is still being fetched for it
@@ -326,11 +429,8 @@ class StoredLayerStreams final : public LayerStreams, private StoreContents {
     std::vector<ClosedLayer> closed;
     const auto now = ::time(nullptr);
     for (const auto& stored : stored_layers()) {
-      if (stored.map && streams_.with([&](const Streams& streams) {
-            return streams.contains({stored.layer, *stored.map});
-          }))
-        continue;
-      const auto name = stored.map ? folder_of(stored.layer, *stored.map) : stored.layer.hex();
+      if (streams_.with([&](const Streams& streams) { return streams.contains(stored); })) continue;
+      const auto name = folder_of(stored);
       const auto dir = store_dir_ / name;
       struct stat status {};
       if (::stat(dir.c_str(), &status) != 0) continue;
@@ -348,7 +448,7 @@ class StoredLayerStreams final : public LayerStreams, private StoreContents {
     {
       auto streams = streams_.lock();
       const auto stored = parse_folder(name);
-      if (!stored || (stored->map && streams->contains({stored->layer, *stored->map}))) return false;
+      if (!stored || streams->contains(*stored)) return false;
       std::filesystem::rename(store_dir_ / name, gone, failed);
     }
     if (!failed) std::filesystem::remove_all(gone, failed);
@@ -360,7 +460,7 @@ class StoredLayerStreams final : public LayerStreams, private StoreContents {
 
   const std::filesystem::path store_dir_;
   const std::shared_ptr<Engine> engine_;
-  Guarded<Streams> streams_;
+  mutable Guarded<Streams> streams_;
 };
 
 void remove_evicted(const std::filesystem::path& store_dir) {
@@ -402,7 +502,7 @@ std::vector<StoredLayer> find_stored_layers(const std::filesystem::path& store_d
 }
 
 std::filesystem::path folder_in_store(const std::filesystem::path& store_dir, const StoredLayer& stored) {
-  return store_dir / (stored.map ? folder_of(stored.layer, *stored.map) : stored.layer.hex());
+  return store_dir / folder_of(stored);
 }
 
 std::unique_ptr<LayerStreams> LayerStreams::open(const std::filesystem::path& store_dir, const StreamOptions& options,

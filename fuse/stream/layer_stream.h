@@ -16,6 +16,7 @@
 #include "core/base/clock.h"
 #include "core/base/digest.h"
 #include "core/index/format/image_index.h"
+#include "core/index/format/layer_entries.h"
 #include "core/index/format/layer_map.h"
 #include "core/oci/repository.h"
 
@@ -33,6 +34,7 @@ struct StreamStats {
   std::uint64_t mirror_bytes = 0;   // of those, from mirrors of the registry
   std::uint64_t requests = 0;       // range requests sent
   std::uint64_t decoded_bytes = 0;  // stream side
+  std::uint64_t copied_bytes = 0;   // stream side: contents that were here under other layers
   std::uint64_t errors = 0;         // failed fetches, after all retries
   std::uint64_t fetching = 0;       // spans queued or under way now
   std::string last_error;           // names the object; "" if none. Also of attempts after which it is tried again
@@ -51,11 +53,12 @@ class LayerStream {
   virtual ~LayerStream() = default;
   virtual const index::LayerMap& map() const = 0;
 
-  // True if every span of the range is in the store: nothing need be fetched to read it.
+  // True if all of the range is in the store: nothing need be fetched to read it.
   virtual bool is_readable(ByteRange stream_range) const = 0;
-  // Makes the range readable, for who does not read it now. Callers that want the same span share one download and its
-  // failure. Fails with an error that names the layer, the offset and the reason no later than the deadline of
-  // StreamOptions.
+  // Makes the range readable, for who does not read it now; contents that are here under other layers are copied, the
+  // rest is fetched. Where contents came so, read-ahead and background leave headers of the tar, which no file has.
+  // Callers that want the same span share one download and its failure. Fails with an error that names the layer, the
+  // offset and the reason no later than the deadline of StreamOptions.
   virtual void ensure(ByteRange stream_range, Priority priority, Done done) = 0;
   // Reads, for somebody who waits, and fetches first what is missing; fails as ensure(). `into` must live until `done`
   // is called. Bytes past the end of the stream read as zeros, as a last 512-byte block is padded. What was fetched is
@@ -120,11 +123,12 @@ struct StreamOptions {
   StoreLimitOptions store_limit = {};
 };
 
-// A folder of the store: a layer as one map describes it.
+// A folder of the store: a layer as one map and one blob of entries describe it.
 struct StoredLayer {
   Digest layer;
   std::optional<Digest>
       map;  // absent: a folder that a version before 0.3 made; the first map that comes for the layer takes it over
+  std::optional<Digest> entries = std::nullopt;  // absent: made by a version that knew no units, or none were named
   auto operator<=>(const StoredLayer&) const = default;
 };
 
@@ -142,7 +146,7 @@ class LayerStreams {
                                             Clock& clock = Clock::system());
   virtual ~LayerStreams() = default;
 
-  // The stream of a layer: the same object for the same layer digest and the same map (the blob that `index_blobs`
+  // The stream of a layer: the same object for the same layer digest, map and entries (the blobs that `index_blobs`
   // names), as one image's index must not speak for another's. `image_repository` serves the layer blob,
   // `windows_repository` the windows; further calls for the same layer and map add their repositories as alternatives,
   // tried in turn. Either may be null: what is in the store can then be read and verified, and ensure() of the rest
@@ -157,6 +161,15 @@ class LayerStreams {
   virtual std::uint64_t store_bytes() const = 0;
   // Layers that have a folder in the store, mounted or not.
   virtual std::vector<StoredLayer> stored_layers() const = 0;
+
+  // For a layer that is open; else nothing happens (false). Whether its contents are known.
+  virtual bool knows_contents(const StoredLayer& open) const = 0;
+  // The layer's entries, whose blob `open` names. Throws CorruptData if they cannot be of the layer, and
+  // std::system_error.
+  virtual void note_contents(const StoredLayer& open, const index::LayerEntries& entries) = 0;
+  // Where contents that the layer lacks are looked for, likely ones first, before they are fetched: open layers whose
+  // contents are known. They stay open as long as it does. What is copied is digested first, whatever the sources are.
+  virtual void set_sources(const StoredLayer& open, const std::vector<StoredLayer>& sources) = 0;
 
   // Removes what is here of a layer, under whatever map; returns the bytes that it took on disk. Absent, and nothing is
   // removed, if somebody has it open.

@@ -1,6 +1,7 @@
 #pragma once
-// Which units of a sparse data file are on disk: the spans of a layer, or the blocks of a windows blob. An append-only
-// file of its own, so that recording a group of units costs one small write. On disk: docs/formats/store.md.
+// Which units of a sparse data file are on disk: spans of a layer, blocks of a windows blob, contents of a layer. An
+// append-only file of its own, so that recording a group of units costs one small write. On disk:
+// docs/formats/store.md.
 #include <cstdint>
 #include <filesystem>
 #include <memory>
@@ -23,7 +24,7 @@ std::vector<UnitRun> runs_of(std::vector<std::uint32_t> units);
 
 // What a log is about. A log whose identity differs says nothing about our units.
 struct PresenceIdentity {
-  enum class Kind : std::uint32_t { kSpans = 1, kWindowBlocks = 2 };
+  enum class Kind : std::uint32_t { kSpans = 1, kWindowBlocks = 2, kUnits = 3 };
   Kind kind = Kind::kSpans;
   Digest object;  // the layer, or its windows blob
   Digest cut;     // how the object is cut into units

@@ -84,6 +84,8 @@ void SpanStore::open_files() {
   if (keep) {
     kept_whole_ = was_mounted_since_boot();
   } else {
+    // First, as it would speak of the data that comes.
+    if (std::filesystem::remove(content_presence_path())) ::fsync(open_file(dir_, O_RDONLY | O_DIRECTORY).get());
     // Never truncated: who has mounted it reads on from the file that loses its name here.
     std::filesystem::remove(data_path());
     std::filesystem::remove(mounted_path());
@@ -94,6 +96,49 @@ void SpanStore::open_files() {
     for (std::size_t span = 0; span < opened.present.size(); ++span)
       if (opened.present[span]) set_present(span);
   if (found == Found::kOtherCut) mark_data_unchecked();
+  open_units();
+}
+
+// A table of other entries is one of another index: what its units say is nothing to us.
+void SpanStore::open_units() {
+  if (!options_.entries) return;
+  try {
+    if (auto table = index::UnitTable::open(units_path()); table && table->entries_digest() == *options_.entries)
+      return use_units(std::move(table));
+  } catch (const CorruptData& error) {
+    log::warn("store of {}: {}: made anew", name(), error.what());
+  }
+  std::filesystem::remove(content_presence_path());
+  std::filesystem::remove(units_path());
+}
+
+void SpanStore::use_units(std::shared_ptr<const index::UnitTable> table) {
+  if (table->layer_digest() != map_->layer_digest || table->stream_bytes() != map_->stream_bytes)
+    fail<CorruptData>("{}: it is of layer {} of {} bytes, not of {} of {}", units_path().string(),
+                      table->layer_digest().to_string(), table->stream_bytes(), name(), map_->stream_bytes);
+  units_owner_ =
+      std::make_unique<UnitPresence>(content_presence_path(), std::move(table), round_up(map_->stream_bytes));
+  units_.store(units_owner_.get(), std::memory_order_release);
+}
+
+void SpanStore::set_units(ByteView table) {
+  const std::lock_guard log_lock(log_mutex_);
+  if (units_owner_) return;
+  write_file_atomically(units_path(), table, 0600);
+  use_units(index::UnitTable::open(units_path()));
+}
+
+const index::UnitTable* SpanStore::units() const {
+  const auto* units = units_.load(std::memory_order_acquire);
+  return units == nullptr || units_contradict_ ? nullptr : &units->table();
+}
+
+bool SpanStore::has_unit(std::size_t unit) const {
+  return units_.load(std::memory_order_acquire)->state(unit) == UnitPresence::State::kPresent;
+}
+
+std::string SpanStore::contradiction() const {
+  return contradiction_.with([](const std::string& text) { return text; });
 }
 
 // The layer map was made anew with other spans. The bytes are those of the same layer, so most will prove right when
@@ -116,11 +161,58 @@ void SpanStore::mark_data_unchecked() {
             unchecked, map_->spans.size());
 }
 
-bool SpanStore::are_readable(std::size_t first, std::size_t last) const {
+ByteRange SpanStore::part_in(std::size_t span, ByteRange stream_range) const {
+  const auto range = map_->spans[span].stream_range;
+  const auto from = std::max(range.offset, stream_range.offset);
+  return {.offset = from, .length = std::min(range.end(), stream_range.end()) - from};
+}
+
+bool SpanStore::is_readable(ByteRange stream_range) const {
   if (complete()) return true;
+  const auto* units = units_.load(std::memory_order_acquire);
+  const auto [first, last] = map_->spans_of(stream_range);
   for (auto span = first; span < last; ++span)
-    if (!is_readable(span)) return false;
+    if (!is_readable(span) && (units == nullptr || !units->covers(part_in(span, stream_range)))) return false;
   return true;
+}
+
+// A use of them.
+bool SpanStore::units_cover(ByteRange stream_range) {
+  auto* units = units_.load(std::memory_order_acquire);
+  return units != nullptr && units->take_back(stream_range);
+}
+
+std::vector<std::uint32_t> SpanStore::missing_spans(ByteRange stream_range, bool contents_only) {
+  std::vector<std::uint32_t> missing;
+  const auto* units = units_.load(std::memory_order_acquire);
+  const auto [first, last] = map_->spans_of(stream_range);
+  for (auto span = first; span < last && !complete(); ++span) {
+    if (touch_if_readable(span)) continue;
+    const auto part = part_in(span, stream_range);
+    if (units_cover(part) ||
+        (contents_only && units != nullptr && units->any_present(part) && !units->lacks_content(part)))
+      touch(span);
+    else
+      missing.push_back(std::uint32_t(span));
+  }
+  return missing;
+}
+
+std::uint64_t SpanStore::present_bytes() const {
+  auto bytes = present_bytes_.load(std::memory_order_relaxed);
+  const auto* units = units_.load(std::memory_order_acquire);
+  if (units == nullptr || units->none()) return bytes;
+  for (std::size_t span = 0; span < map_->spans.size(); ++span) {
+    if (state(span) == State::kPresent) continue;
+    const auto range = map_->spans[span].stream_range;
+    const auto [first, last] = units->table().contents_of(range);
+    for (auto unit = first; unit < last; ++unit) {
+      const auto content = units->table().range(unit);
+      if (units->state(unit) == UnitPresence::State::kPresent && content.end() > range.offset)
+        bytes += std::min(content.end(), range.end()) - std::max(content.offset, range.offset);
+    }
+  }
+  return bytes;
 }
 
 void SpanStore::touch(std::size_t span) {
@@ -167,6 +259,7 @@ bool SpanStore::touch_if_readable(std::size_t span) {
 bool SpanStore::put(std::size_t span, ByteView stream) {
   const auto range = map_->spans[span].stream_range;
   const std::shared_lock no_drop(drop_mutex_);
+  forget_contradicted(span, stream);
   try {
     pwrite_all(data_.get(), range.offset, stream, data_path().string());
   } catch (const std::system_error& error) {
@@ -180,6 +273,98 @@ bool SpanStore::put(std::size_t span, ByteView stream) {
   touch(span);
   set_present(span);
   return true;
+}
+
+// Units that are here say what the span says, or one of the two is not what the layer holds: the map is believed. A
+// unit that begins or ends in another span may have been damaged by the disk: it is only forgotten.
+void SpanStore::forget_contradicted(std::size_t span, ByteView stream) {
+  auto* units = units_.load(std::memory_order_acquire);
+  const auto range = map_->spans[span].stream_range;
+  if (units == nullptr || !units->any_present(range)) return;
+  const auto [first, last] = units->table().contents_of(range);
+  for (auto unit = first; unit < last; ++unit) {
+    if (units->state(unit) == UnitPresence::State::kAbsent) continue;
+    const auto content = units->table().range(unit);
+    const auto from = std::max(content.offset, range.offset);
+    const auto to = std::min(content.end(), range.end());
+    if (to <= from) continue;  // only its padding is in the span
+    const auto fresh = stream.subspan(from - range.offset, to - from);
+    Bytes here(fresh.size());
+    try {
+      pread_exactly(data_.get(), from, here, data_path().string());
+    } catch (const std::exception&) {
+      here.clear();
+    }
+    if (std::ranges::equal(here, fresh)) continue;
+    units->set_absent(unit);
+    if (to - from < content.length || digest_of(fresh) == units->table().digest(unit)) continue;
+    const auto text = fmt::format(
+        "layer {}: the layer entries {} contradict the layer map: the content at stream offset {} is not "
+        "what they say; nothing is taken by them any more; index the image anew",
+        name(), units->table().entries_digest().to_string(), content.offset);
+    if (!units_contradict_.exchange(true)) log::error("{}", text);
+    contradiction_.with([&](std::string& why) { why = text; });
+    units->set_absent({.offset = 0, .length = map_->stream_bytes});
+    drops_.fetch_add(1, std::memory_order_acq_rel);
+    return;
+  }
+}
+
+bool SpanStore::put_unit(std::size_t unit, ByteView content) {
+  auto* units = units_.load(std::memory_order_acquire);
+  const std::lock_guard no_other(drop_mutex_);
+  if (units == nullptr || units_contradict_ || record_is_behind_ || disk_full()) return false;
+  auto padded = to_bytes(content);
+  const auto range = units->table().padded_range(unit);
+  padded.resize(range.length);
+  const auto [first, last] = map_->spans_of(range);
+  for (auto span = first; span < last; ++span) {
+    // Unchecked bytes may be right already; what is in memory only is so because the disk is full.
+    if (state(span) == State::kUnchecked || state(span) == State::kInMemory) return false;
+  }
+  try {
+    for (auto span = first; span < last; ++span) {
+      if (take_back(span)) continue;  // never over what a span says
+      const auto part = part_in(span, range);
+      pwrite_all(data_.get(), part.offset, ByteView(padded).subspan(part.offset - range.offset, part.length),
+                 data_path().string());
+      touch(span);
+    }
+  } catch (const std::system_error& error) {
+    log::debug("store of {}: a copy is not kept: {}", name(), error.what());
+    return false;
+  }
+  units->set_present(unit);
+  unsynced_unit_bytes_.fetch_add(content.size(), std::memory_order_relaxed);
+  return true;
+}
+
+bool SpanStore::verify_unit(std::size_t unit) {
+  auto* units = units_.load(std::memory_order_acquire);
+  const auto range = units->table().range(unit);
+  const auto is_right = [&] {
+    Bytes content(range.length);
+    try {
+      pread_exactly(data_.get(), range.offset, content, data_path().string());
+    } catch (const std::exception& error) {
+      log::warn("verify {}: {}", name(), error.what());
+      return false;
+    }
+    return digest_of(content) == units->table().digest(unit);
+  };
+  const auto drops = drops_.load(std::memory_order_acquire);
+  if (is_right() || units->state(unit) == UnitPresence::State::kAbsent) return true;
+  if (drops_.load(std::memory_order_acquire) != drops && is_right()) return true;
+  const std::lock_guard log_lock(log_mutex_);
+  const std::lock_guard no_put(drop_mutex_);
+  if (!units->set_absent(unit)) return true;
+  drops_.fetch_add(1, std::memory_order_acq_rel);
+  try {
+    units->record({std::uint32_t(unit)}, false);
+  } catch (const std::system_error& error) {
+    log::warn("store of {}: a bad content is forgotten until the next start only: {}", name(), error.what());
+  }
+  return false;
 }
 
 void SpanStore::keep_in_memory(std::size_t span, ByteView stream, const std::string& reason) {
@@ -243,7 +428,8 @@ SpanStore::NotRead SpanStore::try_read(std::uint64_t stream_offset, std::span<st
     const auto range = map_->spans[span].stream_range;
     const auto span_end = std::min(end, range.end());
     const auto now = state(span);
-    if (now == State::kPresent || (now == State::kLeaving && take_back(span))) {
+    if (now == State::kPresent || (now == State::kLeaving && take_back(span)) ||
+        (now != State::kInMemory && units_cover({.offset = at, .length = span_end - at}))) {
       touch(span);
     } else {
       read_run();
@@ -284,7 +470,9 @@ void SpanStore::read_file(ByteRange stream_range, std::span<std::byte> into, Not
 void SpanStore::sync() {
   const std::lock_guard log_lock(log_mutex_);
   auto spans = pending_.with([](Pending& pending) { return std::exchange(pending.spans, {}); });
-  if (spans.empty()) return;
+  const auto unit_bytes = unsynced_unit_bytes_.exchange(0, std::memory_order_relaxed);
+  const auto units = units_owner_ ? units_owner_->take_pending() : std::vector<std::uint32_t>();
+  if (spans.empty() && units.empty()) return;
   std::uint64_t bytes = 0;
   for (const auto span : spans) bytes += map_->spans[span].stream_range.length;
   unsynced_bytes_.fetch_sub(bytes, std::memory_order_relaxed);
@@ -293,15 +481,20 @@ void SpanStore::sync() {
     log::error("store of {}: sync of {}: {}: {} spans are fetched again", name(), data_path().string(),
                std::generic_category().message(errno), spans.size());
     for (const auto span : spans) set_absent(span);
+    for (const auto unit : units) units_owner_->set_absent(unit);
+    drops_.fetch_add(1, std::memory_order_acq_rel);
     return;
   }
   try {
-    log_->append(runs_of(spans), true);
+    log_->append(runs_of(spans), true);  // also without spans: a log that is lost would take the data with it
+    if (!units.empty()) units_owner_->record(units, true);
     log_failed_ = false;
   } catch (const std::system_error& error) {
     if (!std::exchange(log_failed_, true)) log::warn("store of {}: {}: tried again later", name(), error.what());
     unsynced_bytes_.fetch_add(bytes, std::memory_order_relaxed);
     pending_.with([&](Pending& pending) { pending.spans.insert(pending.spans.end(), spans.begin(), spans.end()); });
+    unsynced_unit_bytes_.fetch_add(unit_bytes, std::memory_order_relaxed);
+    if (!units.empty()) units_owner_->put_back_pending(units);
   }
 }
 
@@ -352,7 +545,7 @@ std::uint64_t SpanStore::forget(const std::vector<std::uint32_t>& spans) {
     });
   });
   // First the record, then the hole: the other way round a crash would leave a hole that counts as present.
-  log_->append(runs_of(spans), false);
+  record_gone(spans);
   std::uint64_t bytes = 0;
   for (const auto span : spans) {
     if (is_kept_whole()) break;  // a wrong byte is better than a hole full of zeros; put() writes over it
@@ -363,11 +556,42 @@ std::uint64_t SpanStore::forget(const std::vector<std::uint32_t>& spans) {
   return bytes;
 }
 
+// Of the spans and the units that touch them.
+void SpanStore::record_gone(const std::vector<std::uint32_t>& spans) {
+  std::vector<std::uint32_t> units;
+  for (const auto span : spans) {
+    if (!units_owner_) break;
+    const auto some = units_owner_->set_absent(map_->spans[span].stream_range);
+    units.insert(units.end(), some.begin(), some.end());
+  }
+  if (!units.empty()) drops_.fetch_add(1, std::memory_order_acq_rel);
+  try {
+    if (!units.empty()) units_owner_->record(units, false);
+    log_->append(runs_of(spans), false);
+  } catch (...) {
+    record_is_behind_ = true;
+    throw;
+  }
+}
+
+std::uint64_t SpanStore::evictable_bytes(std::size_t span) const {
+  const auto range = map_->spans[span].stream_range;
+  if (state(span) == State::kPresent) return range.length;
+  const auto* units = units_.load(std::memory_order_acquire);
+  return state(span) == State::kAbsent && units != nullptr && units->any_present(range) ? units->held_bytes(range) : 0;
+}
+
 bool SpanStore::begin_evict(std::size_t span) {
   const std::shared_lock no_keep(drop_mutex_);
+  if (kept_whole_) return false;
+  auto* units = units_.load(std::memory_order_acquire);
+  const bool with_units = units != nullptr && units->begin_leaving(map_->spans[span].stream_range);
   auto expected = State::kPresent;
-  if (kept_whole_ || !spans_[span].state.compare_exchange_strong(expected, State::kLeaving, std::memory_order_acq_rel))
+  if (!spans_[span].state.compare_exchange_strong(expected, State::kLeaving, std::memory_order_acq_rel)) {
+    if (expected == State::kAbsent) return with_units;
+    if (with_units) units->stay(map_->spans[span].stream_range);
     return false;
+  }
   present_spans_.fetch_sub(1, std::memory_order_acq_rel);
   present_bytes_.fetch_sub(map_->spans[span].stream_range.length, std::memory_order_relaxed);
   return true;
@@ -377,18 +601,28 @@ std::uint64_t SpanStore::finish_evict(const std::vector<std::uint32_t>& spans, s
   const std::lock_guard log_lock(log_mutex_);
   const std::lock_guard no_put(drop_mutex_);
   std::vector<std::uint32_t> gone;
-  for (const auto span : spans) {
-    if (last_use(span) > began) {
-      take_back(span);
-      continue;
-    }
-    auto expected = State::kLeaving;
-    if (!spans_[span].state.compare_exchange_strong(expected, State::kAbsent, std::memory_order_acq_rel)) continue;
-    drops_.fetch_add(1, std::memory_order_acq_rel);
-    gone.push_back(span);
-  }
+  for (const auto span : spans)
+    if (leave(span, began)) gone.push_back(span);
   std::ranges::sort(gone);
   return gone.empty() ? 0 : forget(gone);
+}
+
+// False, and all of it stays, if somebody wanted some of it.
+bool SpanStore::leave(std::size_t span, std::uint32_t began) {
+  auto* units = units_.load(std::memory_order_acquire);
+  const auto range = map_->spans[span].stream_range;
+  bool wanted = last_use(span) > began || (units != nullptr && units->any_present(range));
+  if (!wanted) {
+    auto expected = State::kLeaving;
+    if (spans_[span].state.compare_exchange_strong(expected, State::kAbsent, std::memory_order_acq_rel))
+      drops_.fetch_add(1, std::memory_order_acq_rel);
+    else
+      wanted = expected != State::kAbsent || units == nullptr || units->held_bytes(range) == 0;
+  }
+  if (!wanted) return true;
+  take_back(span);
+  if (units != nullptr) units->stay(range);
+  return false;
 }
 
 bool SpanStore::was_mounted_since_boot() const {

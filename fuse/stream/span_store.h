@@ -1,12 +1,13 @@
 #pragma once
-// The bytes of one layer stream on local disk: a sparse file with the stream at its own offsets, and a log of which
-// spans of it are there. On disk: docs/formats/store.md.
+// The bytes of one layer stream on local disk: a sparse file with the stream at its own offsets, and logs of which
+// spans of it are there, and which contents without the spans around them. On disk: docs/formats/store.md.
 #include <atomic>
 #include <cstdint>
 #include <deque>
 #include <filesystem>
 #include <memory>
 #include <mutex>
+#include <optional>
 #include <shared_mutex>
 #include <span>
 #include <string>
@@ -18,6 +19,7 @@
 #include "core/base/unique_fd.h"
 #include "core/index/format/layer_map.h"
 #include "fuse/stream/presence_log.h"
+#include "fuse/stream/unit_presence.h"
 
 namespace varve::fuse {
 
@@ -30,6 +32,8 @@ struct SpanStoreOptions {
   bool drop_pages = false;
   // Decoded spans kept in memory while the disk is full.
   std::uint64_t overflow_bytes = 8 << 20;
+  // The layer entries that the units of this folder are from; without them it has none.
+  std::optional<Digest> entries = std::nullopt;
 };
 
 // Safe to use from any thread, except that put() of one span must not run twice at a time. Readers take no lock but to
@@ -62,17 +66,35 @@ class SpanStore {
 
   State state(std::size_t span) const { return spans_[span].state.load(std::memory_order_acquire); }
   bool is_readable(std::size_t span) const { return state(span) >= State::kInMemory; }
-  bool are_readable(std::size_t first, std::size_t last) const;  // all of [first, last)
+  // Each byte of the range (inside the stream) is in a readable span, in a present unit or in the zeros behind one.
+  bool is_readable(ByteRange stream_range) const;
   // is_readable(), and a use of it: a span that is about to be evicted is readable again and stays.
   bool touch_if_readable(std::size_t span);
+  // The spans of the range of which not all that is in it is readable; a use of the others. `contents_only`: nor those
+  // of which only what no file has is missing, as headers of the tar, while contents came as units.
+  std::vector<std::uint32_t> missing_spans(ByteRange stream_range, bool contents_only);
   bool complete() const { return present_spans_.load(std::memory_order_acquire) == map_->spans.size(); }
-  std::uint64_t present_bytes() const { return present_bytes_.load(std::memory_order_relaxed); }
+  // Of spans, and of units where the spans around them are not present.
+  std::uint64_t present_bytes() const;
 
   // Keeps the verified bytes of a span. Never fails: if the disk takes no more, the span stays in memory for a while
   // (false).
   bool put(std::size_t span, ByteView stream);
   // Reads an unchecked span (into a buffer of its length) and digests it; it becomes present (true) or absent (false).
   bool check(std::size_t span, std::span<std::byte> stream);
+
+  // What the entries say of the layer's contents (UnitTable::make): from now on units are kept, too, and the table
+  // beside them. Ignored if it is known. Throws CorruptData if it is of another layer, and std::system_error.
+  void set_units(ByteView table);
+  // Null: not known, or found to contradict the layer.
+  const index::UnitTable* units() const;
+  bool has_unit(std::size_t unit) const;
+  // Keeps a unit whose content has its digest. Not where spans say otherwise, or the disk takes no more: false.
+  bool put_unit(std::size_t unit, ByteView content);
+  // Re-digests a unit; a wrong one is dropped (false).
+  bool verify_unit(std::size_t unit);
+  // How entries and layer contradict each other; "" if nothing of the kind was found.
+  std::string contradiction() const;
 
   // Reads what is here of these bytes, and says which spans are not: their part of `into` may hold anything. A use of
   // the others, as touch_if_readable(). Past the end of the stream there are zeros. However fast spans are dropped
@@ -82,7 +104,9 @@ class SpanStore {
   // Brings what was put since the last call to disk and records it. Logs failures, and tries again next time.
   void sync();
   // Bytes put and not yet recorded.
-  std::uint64_t unsynced_bytes() const { return unsynced_bytes_.load(std::memory_order_relaxed); }
+  std::uint64_t unsynced_bytes() const {
+    return unsynced_bytes_.load(std::memory_order_relaxed) + unsynced_unit_bytes_.load(std::memory_order_relaxed);
+  }
   // Drops the page cache of spans not read for `idle_seconds`, if the options say so.
   void drop_idle_pages(std::uint32_t idle_seconds);
 
@@ -92,8 +116,11 @@ class SpanStore {
   // to evict.
   std::uint32_t last_use(std::size_t span) const { return spans_[span].last_use.load(std::memory_order_relaxed); }
 
+  // What evicting the span would free: its bytes, or those of units in it; 0 = nothing.
+  std::uint64_t evictable_bytes(std::size_t span) const;
   // Evicting takes two steps, so that nobody is in the middle of reading a span that goes, and what is wanted again in
-  // the meantime stays. False if the span is not in the file, or the file is kept whole.
+  // the meantime stays. Units go with the spans that they touch. False if there is nothing in the file, or the file is
+  // kept whole.
   bool begin_evict(std::size_t span);
   // Drops, durably, those of the spans that nobody wanted, and nobody read after `began` (seconds, CLOCK_MONOTONIC).
   // Returns the stream bytes dropped. Throws std::system_error.
@@ -112,6 +139,8 @@ class SpanStore {
 
   std::filesystem::path data_path() const { return dir_ / "data"; }
   std::filesystem::path mounted_path() const { return dir_ / "mounted"; }
+  std::filesystem::path units_path() const { return dir_ / "units"; }
+  std::filesystem::path content_presence_path() const { return dir_ / "content.presence"; }
   bool disk_full() const { return disk_full_.load(std::memory_order_relaxed); }
 
  private:
@@ -132,6 +161,11 @@ class SpanStore {
   std::string name() const;
   void open_files();
   void mark_data_unchecked();
+  void open_units();
+  void use_units(std::shared_ptr<const index::UnitTable> table);
+  void forget_contradicted(std::size_t span, ByteView stream);
+  bool units_cover(ByteRange stream_range);
+  ByteRange part_in(std::size_t span, ByteRange stream_range) const;
   bool was_mounted_since_boot() const;
   bool note_mounted();
   void keep_in_memory(std::size_t span, ByteView stream, const std::string& reason);
@@ -148,7 +182,9 @@ class SpanStore {
   void set_present(std::size_t span);
   void set_absent(std::size_t span);
   bool take_back(std::size_t span);
+  bool leave(std::size_t span, std::uint32_t began);
   std::uint64_t forget(const std::vector<std::uint32_t>& spans);
+  void record_gone(const std::vector<std::uint32_t>& spans);
   void touch(std::size_t span);
 
   const std::filesystem::path dir_;
@@ -159,18 +195,24 @@ class SpanStore {
   std::atomic<std::uint64_t> present_spans_ = 0;
   std::atomic<std::uint64_t> present_bytes_ = 0;
   std::atomic<std::uint64_t> unsynced_bytes_ = 0;
+  std::atomic<std::uint64_t> unsynced_unit_bytes_ = 0;
   std::atomic<std::uint64_t> drops_ = 0;  // readers look at it before and after: a span may be dropped under them
   std::atomic<bool> disk_full_ = false;
   std::atomic<bool> kept_whole_ = false;  // changed under drop_mutex_; never false again
   Guarded<Overflow> overflow_;
   Guarded<Pending> pending_;
+  std::unique_ptr<UnitPresence> units_owner_;   // set once, under log_mutex_
+  std::atomic<UnitPresence*> units_ = nullptr;  // what it has
+  std::atomic<bool> units_contradict_ = false;
+  std::atomic<bool> record_is_behind_ = false;  // a span that is absent may be recorded: its bytes are left alone
+  mutable Guarded<std::string> contradiction_;
   // In this order: log_mutex_, drop_mutex_, overflow_ or pending_.
   // Held over the I/O of sync() and drop(): what is recorded must be in the order of what was done.
   std::mutex log_mutex_;
   std::unique_ptr<PresenceLog> log_;
   bool log_failed_ = false;  // under log_mutex_
-  // put() and a read() that drops disturbed too often shared, drop() alone: a hole must not be punched into bytes put
-  // after the span was forgotten, nor under who reads them.
+  // put() and a read() that drops disturbed too often shared, drop() and put_unit() alone: a hole must not be punched
+  // into bytes put after the span was forgotten, nor under who reads them; nor a unit written over a span.
   std::shared_mutex drop_mutex_;
 };
 

@@ -12,6 +12,7 @@
 #include "core/base/file.h"
 #include "core/base/log.h"
 #include "fuse/stream/span_store.h"
+#include "testing/content_layer.h"
 #include "testing/disk_recorder.h"
 #include "testing/layer_maker.h"
 #include "testing/temp_dir.h"
@@ -143,6 +144,127 @@ class StoreLife {
   std::vector<std::size_t> promise_soon_;
 };
 
+// A life of units: copied, evicted, overtaken by spans; then the folder falls to an index whose entries lie, and back.
+class UnitsLife {
+ public:
+  explicit UnitsLife(std::filesystem::path dir) : dir_(std::move(dir)) {
+    lying_ = layer_.entries;
+    for (auto& entry : lying_.entries) entry.content_digest = digest_of(lie_of(entry.size));
+  }
+
+  void run(const DiskWatch* watch = nullptr) {
+    watch_ = watch;
+    {
+      const auto store = open(false);
+      copy(*store, {0, 1, 2, 3});
+      put(*store, 1);
+      copy(*store, {5, 6});
+      give_up(0);
+      if (store->begin_evict(0)) store->finish_evict({0}, UINT32_MAX);
+      give_up(1);
+      store->drop(1);
+      copy(*store, {0, 1, 2});
+    }
+    for (std::size_t unit = 0; unit < layer_.entries.entries.size(); ++unit) give_up_unit(unit);
+    {
+      const auto store = open(true);
+      const auto* units = store->units();
+      for (std::size_t unit = 0; units != nullptr && unit < units->size(); ++unit)
+        store->put_unit(unit, lie_of(units->range(unit).length));
+      store->sync();
+    }
+    const auto store = open(false);
+    copy(*store, {4, 5});
+    put(*store, 2);
+  }
+
+  // Opens what is there by the right entries; fails the test if it gives a wrong byte.
+  void check(const std::filesystem::path& dir, std::size_t steps, const std::string& story) const {
+    {
+      const auto store = open(dir, layer_.entries);
+      for (std::size_t unit = 0; unit < store->units()->size(); ++unit) {
+        const auto range = store->units()->range(unit);
+        ASSERT_TRUE(store->is_readable(range) || !promised(steps, unit)) << "unit " << unit << " is lost; " << story;
+        if (store->is_readable(range)) {
+          ASSERT_EQ(read(*store, range), part(range)) << "unit " << unit << " is wrong; " << story;
+        }
+      }
+      for (std::size_t span = 0; span < layer_.map->spans.size(); ++span) {
+        const auto range = layer_.map->spans[span].stream_range;
+        if (store->is_readable(span)) {
+          ASSERT_EQ(read(*store, range), part(range)) << "span " << span << " is wrong; " << story;
+        } else {
+          ASSERT_TRUE(store->put(span, ByteView(part(range)))) << story;
+        }
+      }
+      ASSERT_EQ(store->contradiction(), "") << story;
+      store->sync();
+    }
+    ASSERT_TRUE(open(dir, layer_.entries)->complete()) << "not usable any more; " << story;
+  }
+
+ private:
+  struct Promise {
+    std::size_t from = 0;
+    std::size_t until = kForGood;
+    std::size_t unit = 0;
+  };
+  static Bytes lie_of(std::uint64_t size) { return Bytes(size, std::byte('!')); }
+  std::unique_ptr<SpanStore> open(const std::filesystem::path& dir, const index::LayerEntries& entries) const {
+    const auto digest = digest_of(entries.encode());
+    auto store = std::make_unique<SpanStore>(dir, layer_.map, SpanStoreOptions{.entries = digest});
+    store->set_units(index::UnitTable::make(entries, digest, layer_.map->stream_bytes));
+    return store;
+  }
+  std::unique_ptr<SpanStore> open(bool lying) const { return open(dir_, lying ? lying_ : layer_.entries); }
+  Bytes part(ByteRange range) const { return to_bytes(ByteView(layer_.stream).subspan(range.offset, range.length)); }
+  static Bytes read(SpanStore& store, ByteRange range) {
+    Bytes bytes(range.length);
+    return store.read(range.offset, bytes).empty() ? bytes : Bytes();
+  }
+  std::size_t steps() const { return watch_ == nullptr ? 0 : watch_->steps(); }
+
+  void copy(SpanStore& store, const std::vector<std::size_t>& units) {
+    std::vector<std::size_t> kept;
+    for (const auto unit : units)
+      if (store.put_unit(unit, part(store.units()->range(unit)))) kept.push_back(unit);
+    store.sync();
+    for (const auto unit : kept) promises_.push_back({.from = steps(), .until = kForGood, .unit = unit});
+  }
+  void put(SpanStore& store, std::size_t span) const {
+    store.put(span, ByteView(part(layer_.map->spans[span].stream_range)));
+    store.sync();
+  }
+  void give_up(std::size_t span) {
+    const auto range = layer_.map->spans[span].stream_range;
+    const auto table = index::UnitTable::make(layer_.entries, layer_.entries_digest(), layer_.map->stream_bytes);
+    const auto [first, last] = index::UnitTable::decode(table, "units").contents_of(range);
+    for (auto unit = first; unit < last; ++unit) give_up_unit(unit);
+  }
+  void give_up_unit(std::size_t unit) {
+    for (auto& promise : promises_)
+      if (promise.unit == unit && promise.until == kForGood) promise.until = steps() + 1;
+  }
+  bool promised(std::size_t steps, std::size_t unit) const {
+    return std::ranges::any_of(promises_, [&](const Promise& promise) {
+      return promise.unit == unit && promise.from <= steps && steps < promise.until;
+    });
+  }
+
+  const std::filesystem::path dir_;
+  const test::ContentLayer layer_ = test::make_content_layer({{"a", test::some_stream(700, 1)},
+                                                              {"b", test::some_stream(1'500, 2)},
+                                                              {"c", test::some_stream(4'000, 3)},
+                                                              {"d", test::some_stream(90, 4)},
+                                                              {"e", test::some_stream(3'000, 5)},
+                                                              {"f", test::some_stream(512, 6)},
+                                                              {"g", test::some_stream(6'000, 7)}},
+                                                             4'000);
+  index::LayerEntries lying_;
+  const DiskWatch* watch_ = nullptr;
+  std::vector<Promise> promises_;
+};
+
 class StoreCrashTest : public ::testing::Test {
  protected:
   StoreCrashTest() { log::write_to_file(dir_ / "log"); }
@@ -215,6 +337,54 @@ TEST_F(StoreCrashTest, NoFailingCallMakesTheStoreServeWrongBytesOrUnusable) {
       }
       for (const bool second : {true, false})
         StoreLife::check(fresh / "layer", second ? life.second() : life.first(), {}, story);
+      if (HasFailure()) return;
+    }
+  }
+}
+
+TEST_F(StoreCrashTest, NoCrashMakesAUnitWrongOrLosesOneThatWasRecorded) {
+  std::filesystem::create_directories(dir_ / "life");
+  UnitsLife life(dir_ / "life/layer");
+  DiskWatch watch(dir_ / "life");
+  life.run(&watch);
+  const auto recording = watch.take();
+  std::size_t disks = 0;
+  recording.for_each_crash([&](const test::DiskRecording::Crash& crash) {
+    if (HasFatalFailure()) return;
+    const test::TempDir fresh;
+    crash.disk.write_to(fresh.path());
+    life.check(fresh / "layer", crash.steps,
+               fmt::format("crash after {} of {} steps; {}", crash.steps, recording.steps(), crash.story));
+    ++disks;
+  });
+  EXPECT_GT(disks, 200u);
+  RecordProperty("disks", int(disks));
+}
+
+TEST_F(StoreCrashTest, NoFailingCallMakesAUnitWrong) {
+  std::filesystem::create_directories(dir_ / "life");
+  std::size_t calls = 0;
+  {
+    const DiskWatch watch(dir_ / "life");
+    UnitsLife(dir_ / "life/layer").run(&watch);
+    calls = watch.calls();
+  }
+  ASSERT_GT(calls, 30u);
+  for (std::size_t call = 0; call < calls; ++call) {
+    for (const auto& [error, sticky] : {std::pair(ENOSPC, false), {ENOSPC, true}, {EIO, false}, {0, false}}) {
+      const auto story = fmt::format("call {}: {}{}", call, error == 0 ? "a short write" : ::strerror(error),
+                                     sticky ? ", and all that need room after it" : "");
+      const test::TempDir fresh;
+      UnitsLife life(fresh / "layer");
+      {
+        const DiskWatch watch(fresh.path(), DiskFault{.call = call, .error = error, .sticky = sticky});
+        try {
+          life.run(&watch);
+        } catch (const std::system_error& failed) {
+          EXPECT_EQ(failed.code().value(), error) << story;
+        }
+      }
+      life.check(fresh / "layer", 0, story);
       if (HasFailure()) return;
     }
   }

@@ -71,11 +71,11 @@ std::vector<StoreLimit::Candidate> StoreLimit::candidates(StoreContents& content
   for (const auto& layer : contents.open_layers()) {
     const auto& spans = layer->map->spans;
     for (std::uint32_t span = 0; span < spans.size(); ++span) {
-      if (layer->store.state(span) != SpanStore::State::kPresent) continue;
+      const auto bytes = layer->store.evictable_bytes(span);
+      if (bytes == 0) continue;
       const auto last_use = std::max(layer->store.last_use(span), layer->opened_seconds);
       const auto idle = now - std::min(now, last_use);
-      if (idle >= min_idle)
-        found.push_back({.idle_seconds = idle, .bytes = spans[span].stream_range.length, .layer = layer, .span = span});
+      if (idle >= min_idle) found.push_back({.idle_seconds = idle, .bytes = bytes, .layer = layer, .span = span});
     }
   }
   std::ranges::stable_sort(found, std::greater(), &Candidate::idle_seconds);
