@@ -72,6 +72,9 @@ struct FileComparison {
   std::vector<ComparedFile> changed;       // by path
   std::uint64_t content_bytes = 0;         // of B's files, hard links once
   std::uint64_t shared_content_bytes = 0;  // of these, in files whose content is in some file of A, whatever its name
+  // Of these, in bytecode that is not: of a source that A has unchanged at the same path, so that at most the times in
+  // it differ.
+  std::uint64_t bytecode_bytes = 0;
 };
 
 // ---- layers, configuration, Python, CUDA

@@ -2,6 +2,7 @@
 #include <unordered_set>
 
 #include "analyzer/compare/internal/parts.h"
+#include "core/index/merge/bytecode.h"
 
 namespace varve::compare {
 namespace {
@@ -97,8 +98,22 @@ class FileComparer {
     for (const auto& [path, entry] : after.entries) {
       if (entry.type != FileType::kRegular || !entry.link_of.empty()) continue;
       result_.content_bytes += entry.size;
-      if (known.contains(entry.content_digest)) result_.shared_content_bytes += entry.size;
+      if (known.contains(entry.content_digest))
+        result_.shared_content_bytes += entry.size;
+      else if (is_compiled_again(path, entry, before, after))
+        result_.bytecode_bytes += entry.size;
     }
+  }
+
+  static bool is_compiled_again(const std::string& path, const FlatEntry& entry, const index::FlatTree& before,
+                                const index::FlatTree& after) {
+    const auto source = index::source_of_bytecode(path);
+    if (source.empty()) return false;
+    const auto old = before.entries.find(path);
+    const auto old_source = before.entries.find(source), new_source = after.entries.find(source);
+    return old != before.entries.end() && old->second.size == entry.size && old_source != before.entries.end() &&
+           new_source != after.entries.end() && new_source->second.content_digest != Digest() &&
+           old_source->second.content_digest == new_source->second.content_digest;
   }
 
   FileComparison result_;

@@ -243,6 +243,23 @@ TEST_F(Compare, ContentThatIsSomewhereInAIsShared) {
   const auto files = compare().files;
   EXPECT_EQ(files.content_bytes, 13u + 3u);
   EXPECT_EQ(files.shared_content_bytes, 13u);
+  EXPECT_EQ(files.bytecode_bytes, 0u);
+}
+
+TEST_F(Compare, BytecodeOfUnchangedSourcesIsToldApart) {
+  for (const auto* module : {"same", "changed", "grown", "alone"}) {
+    a_.tree.entries[fmt::format("lib/{}.py", module)] = file("source");
+    a_.tree.entries[fmt::format("lib/__pycache__/{}.cpython-311.pyc", module)] = file("compiled then");
+  }
+  b_.tree = a_.tree;
+  for (const auto* module : {"same", "changed", "alone"})
+    b_.tree.entries[fmt::format("lib/__pycache__/{}.cpython-311.pyc", module)] = file("compiled now!");
+  b_.tree.entries["lib/__pycache__/grown.cpython-311.pyc"] = file("compiled, and more");
+  b_.tree.entries["lib/changed.py"] = file("source, other");
+  b_.tree.entries.erase("lib/alone.py");
+  const auto files = compare().files;
+  EXPECT_EQ(files.bytecode_bytes, 13u);
+  EXPECT_EQ(files.shared_content_bytes, 2 * 6u);
 }
 
 TEST_F(Compare, LayersAreComparedByBlobAndByStream) {

@@ -115,8 +115,12 @@ void print_head(const DiffInput& diff, std::ostream& out) {
   if (layers.recompressed != 0)
     out << fmt::format("; {} of the new ones hold a stream of A's, compressed anew", layers.recompressed);
   const auto& files = comparison.files;
-  out << fmt::format("\ncontent   {} of B's {} of files are somewhere in A\n", human_bytes(files.shared_content_bytes),
+  out << fmt::format("\ncontent   {} of B's {} of files are somewhere in A", human_bytes(files.shared_content_bytes),
                      human_bytes(files.content_bytes));
+  if (files.bytecode_bytes != 0)
+    out << fmt::format(", {} more are bytecode of sources that are: who has A fetches neither",
+                       human_bytes(files.bytecode_bytes));
+  out << '\n';
   out << "files     ";
   for (const auto change : kFileChanges) {
     const auto found = files.counts.find(change);
@@ -263,25 +267,27 @@ json diff_json(const DiffInput& diff, const DiffView& view) {
                          {"before", library.before},
                          {"after", library.after},
                          {"content_changed", library.content_changed}});
-  json document{
-      {"a", {{"reference", json_name(diff.before)}, {"image", diff.image_before.digest().to_string()}}},
-      {"b", {{"reference", json_name(diff.after)}, {"image", diff.image_after.digest().to_string()}}},
-      {"identical", comparison.identical()},
-      {"packages", to_json(comparison.packages.changed)},
-      {"packages_unchanged", std::move(unchanged)},
-      {"files", files_json(comparison.files, view.files)},
-      {"shared_bytes", layers.shared_bytes},
-      {"new_bytes", layers.new_bytes},
-      {"gone_bytes", layers.gone_bytes},
-      {"layers",
-       {{"before", layers.layers_before},
-        {"after", layers.layers_after},
-        {"reused", layers.reused},
-        {"recompressed", layers.recompressed}}},
-      {"content", {{"bytes", comparison.files.content_bytes}, {"shared_bytes", comparison.files.shared_content_bytes}}},
-      {"config", std::move(config)},
-      {"python", {{"before", comparison.python.before}, {"after", comparison.python.after}}},
-      {"cuda", {{"libraries", std::move(libraries)}}}};
+  json document{{"a", {{"reference", json_name(diff.before)}, {"image", diff.image_before.digest().to_string()}}},
+                {"b", {{"reference", json_name(diff.after)}, {"image", diff.image_after.digest().to_string()}}},
+                {"identical", comparison.identical()},
+                {"packages", to_json(comparison.packages.changed)},
+                {"packages_unchanged", std::move(unchanged)},
+                {"files", files_json(comparison.files, view.files)},
+                {"shared_bytes", layers.shared_bytes},
+                {"new_bytes", layers.new_bytes},
+                {"gone_bytes", layers.gone_bytes},
+                {"layers",
+                 {{"before", layers.layers_before},
+                  {"after", layers.layers_after},
+                  {"reused", layers.reused},
+                  {"recompressed", layers.recompressed}}},
+                {"content",
+                 {{"bytes", comparison.files.content_bytes},
+                  {"shared_bytes", comparison.files.shared_content_bytes},
+                  {"bytecode_bytes", comparison.files.bytecode_bytes}}},
+                {"config", std::move(config)},
+                {"python", {{"before", comparison.python.before}, {"after", comparison.python.after}}},
+                {"cuda", {{"libraries", std::move(libraries)}}}};
   if (diff.for_notebook) {
     const auto& notebook = *diff.for_notebook;
     auto errors = json::array();
