@@ -169,7 +169,10 @@ class LayerApplier {
       auto& children = at.back()->children;
       const auto found = children.find(name);
       if (found != children.end() && found->second->type == FileType::kSymlink) {
-        if (++symlinks > kMaxSymlinksFollowed) corrupt(path, "too many symlinks on the way");
+        if (++symlinks > kMaxSymlinksFollowed) {
+          if (missing == Missing::kAbsent) return nullptr;
+          corrupt(path, "too many symlinks on the way");
+        }
         if (through_symlink != nullptr) *through_symlink = true;
         const auto& target = found->second->symlink_target;
         if (target.starts_with('/')) at.resize(1);

@@ -210,6 +210,10 @@ TEST(LayerMergerTest, RefusesSymlinksThatNeverEnd) {
       ThrowsMessage<CorruptData>(HasSubstr("symlinks")));
 }
 
+TEST(LayerMergerTest, AWhiteoutBehindSymlinksThatNeverEndHidesNothing) {
+  EXPECT_EQ(names(merge({{symlink("b", "/b/c"), file("c")}, {file(".wh.b"), file("b/.wh.c")}})), (Lines{"c 1"}));
+}
+
 TEST(LayerMergerTest, RefusesDirectoriesDeeperThanAnyPath) {
   std::string deep = "d";
   for (int i = 0; i < 1500; ++i) deep += "/d";
