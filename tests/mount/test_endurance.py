@@ -262,7 +262,7 @@ class Idle:
 
 def idle(world):
     """Once nothing is used. A keeper lives as long as there is something to keep, so a mount is made and goes."""
-    wait_for("nothing to be mounted and pulled", lambda: (status := world.ask("status")) and not status["mounts"] and not status["pulls"])
+    wait_for("nothing to be mounted and pulled", lambda: (status := world.ask("status")) and not status["mounts"] and not status["idle"] and not status["pulls"])
     world.varve.run("mount", "--mode", world.mode, world.small, world.place, check=True)
     world.varve.run("unmount", world.place, check=True)
     calm = []
@@ -303,7 +303,7 @@ def race_of_open_and_mounts(world, turns):
 
 def run_mode(work, host, mode, options, contents, other_contents, crowd):
     with Machine(work) as varve:
-        (varve.work / "varve.toml").write_text(f"[daemon]\nmax-restarts = 1000\nstore-size = {STORE}\nevict-idle = 1\n")
+        (varve.work / "varve.toml").write_text(f"[daemon]\nmax-restarts = 1000\nstore-size = {STORE}\nevict-idle = 1\nkeep-mounted = 2\n")
         world = World(varve, mode, host, work, options, contents, other_contents)
         world.place.mkdir()
         varve.run("mount", "--mode", mode, world.small, world.place, check=True)
