@@ -30,9 +30,12 @@ void run_pull(Context& context, const std::string& image, bool wait, bool cold, 
                             : fmt::format("; {} are marked cold and come when they are read (`--cold` pulls them too)",
                                           human_bytes(cold_away));
   if (result.finished) {
-    context.out << fmt::format("{}: all {}{} are here, {} were fetched{}\n", result.image.to_string(),
+    const auto copied = result.copied_bytes == 0
+                            ? ""
+                            : fmt::format(", {} were here under other images", human_bytes(result.copied_bytes));
+    context.out << fmt::format("{}: all {}{} are here, {} were fetched{}{}\n", result.image.to_string(),
                                human_bytes(result.present_bytes), left_out.empty() ? "" : " that are wanted",
-                               human_bytes(result.fetched_bytes), left_out);
+                               human_bytes(result.fetched_bytes), copied, left_out);
   } else {
     context.out << fmt::format(
         "{}: {} of {} are here, the rest is being fetched (`varve status` shows how far it is){}\n",

@@ -70,6 +70,7 @@ void write_stats(const RunOptions& options, const fuse::SessionResult& result, c
                 {"loaded_bytes", acquired.loaded_bytes},
                 {"prefetched_bytes", traffic.grown(&fuse::ImageStats::prefetched_bytes)},
                 {"requests", traffic.grown(&fuse::ImageStats::requests)},
+                {"copied_bytes", traffic.grown(&fuse::ImageStats::copied_bytes)},
                 {"stream_bytes", traffic.grown(&fuse::ImageStats::decoded_bytes)},
                 {"image_stream_bytes", traffic.after.image_stream_bytes},
                 {"present_bytes", traffic.after.present_bytes},

@@ -59,13 +59,15 @@ struct ImageStats {
   std::uint64_t cold_present_bytes = 0;  // of present_bytes
   std::uint64_t fetched_bytes = 0;       // from any source since the daemon opened the image
   // Of these: "registry", "mirror", "pack" for start-up packs wherever they came from, "local" for files of this
-  // machine.
+  // machine, copied_bytes besides.
   std::map<std::string, std::uint64_t> bytes_from = {{"registry", 0}, {"mirror", 0}, {"pack", 0}, {"local", 0}};
   std::vector<oci::SourceStatus> sources;  // of the image's repository, in the order in which they are asked
   std::uint64_t requests = 0;              // to the registry, for bytes
   // Of fetched_bytes, asked for by the image's profile before a reader did; of mounts that are there.
   std::uint64_t prefetched_bytes = 0;
   std::uint64_t decoded_bytes = 0;
+  // Uncompressed: contents that were here under layers of other images, and were not fetched.
+  std::uint64_t copied_bytes = 0;
   std::uint64_t layers = 0;  // each once
   // Of those, complete and found to be what the image names (diff_id) since it was opened.
   std::uint64_t proved_layers = 0;
@@ -176,6 +178,7 @@ struct AcquiredImage {
 struct PullResult {
   Digest image;
   std::uint64_t fetched_bytes = 0;
+  std::uint64_t copied_bytes = 0;  // uncompressed: of contents that were here under other images
   std::uint64_t present_bytes = 0;
   std::uint64_t image_stream_bytes = 0;
   std::uint64_t cold_bytes = 0;  // of these, marked cold

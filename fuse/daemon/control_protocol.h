@@ -116,8 +116,8 @@ namespace varve::fuse {
 
 VARVE_MESSAGE_WITH(ImageSpec, registry, reference, platform)
 VARVE_MESSAGE(ImageStats, image, reference, image_stream_bytes, present_bytes, cold_bytes, cold_present_bytes,
-              fetched_bytes, bytes_from, sources, requests, prefetched_bytes, decoded_bytes, layers, proved_layers,
-              fetching, errors, last_error, waiting_seconds, waiting_for)
+              fetched_bytes, bytes_from, sources, requests, prefetched_bytes, decoded_bytes, copied_bytes, layers,
+              proved_layers, fetching, errors, last_error, waiting_seconds, waiting_for)
 VARVE_MESSAGE_WITH(MountStatus, stats, dir, mode, session, holders, fuse_requests)
 VARVE_MESSAGE(PullStatus, image, reference, cold, done_bytes, total_bytes, fetched_bytes, seconds, waiting_seconds,
               waiting_for, error)
@@ -131,8 +131,8 @@ VARVE_MESSAGE(StopResult, in_use)
 VARVE_MESSAGE(MountOptions, prefetch, record)
 VARVE_MESSAGE(MountResult, dir, mode, why, image, seconds, loaded_bytes)
 VARVE_MESSAGE(AcquiredImage, dir, mode, why, image, config_json, seconds, loaded_bytes, stats)
-VARVE_MESSAGE(PullResult, image, fetched_bytes, present_bytes, image_stream_bytes, cold_bytes, cold_present_bytes,
-              finished)
+VARVE_MESSAGE(PullResult, image, fetched_bytes, copied_bytes, present_bytes, image_stream_bytes, cold_bytes,
+              cold_present_bytes, finished)
 VARVE_MESSAGE(RemovedImage, freed_bytes, removed_layers, busy_layers)
 VARVE_MESSAGE(BadSpan, layer, stream_offset, length)
 VARVE_MESSAGE(VerifiedLayer, layer, complete, proved, refuted)

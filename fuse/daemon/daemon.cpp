@@ -50,6 +50,7 @@ PullResult pull_result(const ServedImage& image, const ImageStats& before, bool 
   const auto after = image.stats();
   return {.image = image.digest(),
           .fetched_bytes = after.fetched_bytes - before.fetched_bytes,
+          .copied_bytes = after.copied_bytes - before.copied_bytes,
           .present_bytes = after.present_bytes,
           .image_stream_bytes = after.image_stream_bytes,
           .cold_bytes = after.cold_bytes,
@@ -68,6 +69,7 @@ Daemon::Daemon(DaemonOptions options)
       kept_(std::make_shared<KeptConnections>(options_.descriptors)),
       stale_pages_(options_.paths.stale_pages_file()),
       proofs_(local_),
+      contents_(local_, opened_, *streams_, options_.paths.root),
       leases_([this](const fs::path& mount) { end_use_of_lease(mount); }) {
   fs::create_directories(options_.paths.images_dir());
   take_over();
@@ -265,6 +267,7 @@ MountResult Daemon::mount(const ImageSpec& spec, const fs::path& wanted_dir, Mou
     write_record();
   }
   if (prefetch) start_prefetch(mount);
+  contents_.learn_later(mount.mounted->served());
   return {.dir = dir,
           .mode = mount.mounted->mode(),
           .why = mount.why,
@@ -285,6 +288,7 @@ AcquiredImage Daemon::acquire(const ImageSpec& spec, MountMode mode, const Mount
   write_record();
   const auto stats = stats_of(mount.mounted->image());
   if (options.prefetch && !options.record) start_prefetch(mount);
+  contents_.learn_later(mount.mounted->served());
   return {.dir = mount.dir,
           .mode = mount.mounted->mode(),
           .why = mount.why,
@@ -383,6 +387,7 @@ DaemonStatus Daemon::status() {
 PullResult Daemon::pull(const ImageSpec& spec, bool wait, bool cold, const Work& work) {
   const auto image = open(spec, index::IndexPlace::kRepository).image;
   const auto before = image->stats();
+  contents_.learn(*image, work.cancel);
   const BackgroundPulls::What what{.index = image->index_digest(), .cold = cold};
   const BackgroundPulls::Name name{.image = image->digest(), .reference = spec.reference};
   if (wait)

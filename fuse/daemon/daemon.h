@@ -16,6 +16,7 @@
 #include "core/base/work.h"
 #include "core/trust/judge.h"
 #include "fuse/daemon/background_pulls.h"
+#include "fuse/daemon/content_sources.h"
 #include "fuse/daemon/control_messages.h"
 #include "fuse/daemon/descriptor_store.h"
 #include "fuse/daemon/handover.h"
@@ -170,6 +171,7 @@ class Daemon {
   ImageTable images_;  // changed under changing_ only
   StalePages stale_pages_;
   LayerProofs proofs_;
+  ContentSources contents_;
   BackgroundPulls pulls_;
   LeaseTable leases_;                      // what ends a lease may end a mount
   MemoryPressure memory_;                  // used by idle_look_ alone

@@ -177,6 +177,7 @@ void Daemon::stop() {
   idle_look_.reset();
   leases_.clear();
   proofs_.stop();
+  contents_.stop();
   {
     const std::lock_guard guard(changing_);
     unmount_everything();

@@ -71,6 +71,7 @@ void Daemon::take_over() {
       work.images[image.index] = ServedImage::reopen(image.spec, open_kept_image(local_, image.spec, image.digest),
                                                      image.index, local_, *streams_);
       proofs_.watch(work.images[image.index]);
+      contents_.learn_later(work.images[image.index]);
     } catch (const std::exception& error) {
       log::error("{} cannot be served any more: {}", image.digest.to_string(), error.what());
     }

@@ -24,15 +24,6 @@ namespace fs = std::filesystem;
 
 constexpr std::uint64_t kMaxRecordBytes = 64 << 10;
 
-// Throws NotFound, or CorruptData for a manifest that is damaged.
-std::set<Digest> layers_of(index::LocalIndex& local, const Digest& image) {
-  const auto document = local.repository().manifest(image.to_string());
-  const auto manifest = oci::Manifest::parse(document.bytes, document.descriptor.media_type, image.to_string());
-  std::set<Digest> layers;
-  for (const auto& layer : manifest.layers) layers.insert(layer.digest);
-  return layers;
-}
-
 // The start-up packs that indexes of the image name, as the store may have something of them, too. Throws as layers_of.
 std::set<Digest> packs_of(index::LocalIndex& local, const Digest& image) {
   std::set<Digest> packs;
@@ -96,6 +87,14 @@ std::optional<std::uint64_t> whole_size(const std::set<Digest>& layers, const st
 }
 
 }  // namespace
+
+std::set<Digest> layers_of(index::LocalIndex& local, const Digest& image) {
+  const auto document = local.repository().manifest(image.to_string());
+  const auto manifest = oci::Manifest::parse(document.bytes, document.descriptor.media_type, image.to_string());
+  std::set<Digest> layers;
+  for (const auto& layer : manifest.layers) layers.insert(layer.digest);
+  return layers;
+}
 
 fs::path OpenedImages::file_of(const std::string& reference, const std::string& platform, const Digest& image) const {
   return dir_ / (digest_of(as_bytes(reference + '\n' + platform + '\n' + image.to_string())).hex() + ".json");

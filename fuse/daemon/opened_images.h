@@ -4,6 +4,7 @@
 #include <cstdint>
 #include <filesystem>
 #include <optional>
+#include <set>
 #include <string>
 #include <vector>
 
@@ -54,6 +55,9 @@ struct StoredImages {
 
 // From the folders alone: needs no daemon, and disturbs none.
 StoredImages find_stored_images(const DaemonPaths& paths, index::LocalIndex& local);
+
+// Of an image that was opened here. Throws NotFound, or CorruptData for a manifest that is damaged.
+std::set<Digest> layers_of(index::LocalIndex& local, const Digest& image);
 
 // The layers of the image that no other opened image has. Throws NotFound if its manifest is not on this machine.
 std::vector<Digest> layers_of_its_own(const OpenedImages& opened, index::LocalIndex& local, const Digest& image);

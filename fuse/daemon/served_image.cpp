@@ -125,7 +125,9 @@ ImageStats ServedImage::stats() const {
     const auto mirror = std::min(now.mirror_bytes - before.mirror_bytes, fetched - std::min(local, fetched));
     sum.bytes_from["registry"] += fetched - std::min(local + mirror, fetched);
     sum.bytes_from["mirror"] += mirror;
-    sum.bytes_from["local"] += local;
+    const auto copied = now.copied_bytes - before.copied_bytes;
+    sum.copied_bytes += copied;
+    sum.bytes_from["local"] += local + copied;
     sum.requests += now.requests - before.requests;
     sum.decoded_bytes += now.decoded_bytes - before.decoded_bytes;
     sum.errors += now.errors - before.errors;

@@ -1,0 +1,162 @@
+#include "fuse/daemon/content_sources.h"
+
+#include <algorithm>
+#include <set>
+
+#include "core/base/errors.h"
+#include "core/base/log.h"
+#include "core/index/this_index.h"
+#include "fuse/daemon/kept_images.h"
+
+namespace varve::fuse {
+namespace {
+
+StoredLayer name_of(const index::LayerIndexBlobs& blobs) {
+  return {.layer = blobs.layer_digest, .map = blobs.map.digest, .entries = blobs.entries.digest};
+}
+
+std::string repository_of(const std::string& reference) { return oci::Reference::parse(reference).repository_name(); }
+
+}  // namespace
+
+// A layer that is held open while it is made somebody's source.
+struct ContentSources::Source {
+  StoredLayer name;
+  std::shared_ptr<LayerStream> stream;
+};
+
+ContentSources::ContentSources(const std::shared_ptr<index::LocalIndex>& local, const OpenedImages& opened,
+                               LayerStreams& streams, std::filesystem::path root)
+    : local_(local), opened_(opened), streams_(streams), root_(std::move(root)) {}
+
+void ContentSources::learn_later(const std::shared_ptr<ServedImage>& image) {
+  const std::lock_guard guard(mutex_);
+  if (stopping_.cancelled()) return;
+  waiting_.push_back(image);
+  if (!thread_.joinable()) thread_ = std::jthread([this](const std::stop_token& stop) { run(stop); });
+  changed_.notify_all();
+}
+
+void ContentSources::stop() {
+  std::jthread ending;
+  {
+    const std::lock_guard guard(mutex_);
+    stopping_.cancel();
+    ending = std::move(thread_);
+  }
+  ending.request_stop();
+}
+
+void ContentSources::run(const std::stop_token& stop) {
+  std::unique_lock lock(mutex_);
+  while (changed_.wait(lock, stop, [&] { return !waiting_.empty(); })) {
+    const auto image = waiting_.front().lock();
+    waiting_.pop_front();
+    lock.unlock();
+    try {
+      if (image) learn(*image, stopping_);
+    } catch (const Cancelled&) {
+    }
+    lock.lock();
+  }
+}
+
+// Of one repository first, then the last used.
+std::vector<OpenedImage> ContentSources::find_related(const ServedImage& image) const {
+  const auto repository = repository_of(image.reference());
+  std::set<Digest> layers;
+  for (const auto& layer : image.image().manifest.layers) layers.insert(layer.digest);
+  std::vector<OpenedImage> of_repository, sharing;
+  std::set<Digest> seen{image.digest()};
+  for (auto& one : opened_.list()) {
+    if (!seen.insert(one.image).second) continue;
+    try {
+      if (repository_of(one.reference) == repository)
+        of_repository.push_back(std::move(one));
+      else if (std::ranges::any_of(layers_of(*local_, one.image),
+                                   [&](const auto& its) { return layers.contains(its); }))
+        sharing.push_back(std::move(one));
+    } catch (const Error& error) {
+      log::debug("nothing is taken from {}: {}", one.reference, error.what());
+    }
+  }
+  std::ranges::move(sharing, std::back_inserter(of_repository));
+  if (of_repository.size() > kMostImages) of_repository.resize(kMostImages);
+  return of_repository;
+}
+
+// True if what the layer holds is known when this returns.
+bool ContentSources::know(const StoredLayer& layer, const oci::Descriptor& entries, oci::Repository& from) const {
+  if (streams_.knows_contents(layer)) return true;
+  try {
+    const auto blob = local_->blob(entries, from, index::kMaxLayerEntriesBytes);
+    streams_.note_contents(layer, index::LayerEntries::decode(blob, "layer entries " + entries.digest.to_string()));
+  } catch (const Cancelled&) {
+    throw;
+  } catch (const std::exception& error) {
+    log::info("layer {}: what it holds stays unknown, nothing is copied to it or from it: {}", layer.layer.to_string(),
+              error.what());
+  }
+  return streams_.knows_contents(layer);
+}
+
+// Layers of which something is in the store, by the index that is taken for the image now.
+void ContentSources::add_layers(const ServedImage& image, const OpenedImage& related, oci::Repository& entries_from,
+                                std::vector<Source>& sources) const {
+  auto spec = image.spec();
+  spec.reference = related.reference;
+  spec.platform = related.platform;
+  const auto index = local_->find_index(open_kept_image(local_, spec, related.image));
+  if (!index) return;
+  const auto stored = streams_.stored_layers();
+  for (const auto& blobs : index->layers) {
+    const auto name = name_of(blobs);
+    const bool known = std::ranges::any_of(sources, [&](const Source& source) { return source.name == name; });
+    if (known || !std::ranges::binary_search(stored, name)) continue;
+    const auto map = index::find_map(root_, blobs.map.digest);
+    if (!map) continue;
+    oci::Descriptor layer;
+    layer.digest = blobs.layer_digest;
+    layer.size = map->compressed_bytes;
+    Source source{.name = name, .stream = streams_.stream(map, layer, nullptr, blobs, nullptr)};
+    if (know(name, blobs.entries, entries_from)) sources.push_back(std::move(source));
+  }
+}
+
+void ContentSources::learn(const ServedImage& image, const CancelFlag& cancel) {
+  const auto& layers = image.index().blobs.layers;
+  std::vector<std::size_t> targets;  // the largest first
+  for (std::size_t i = 0; i < layers.size(); ++i)
+    if (!image.layers()[i]->complete()) targets.push_back(i);
+  if (targets.empty()) return;
+  try {
+    const auto related = find_related(image);
+    if (related.empty()) return;
+    auto registry = image.spec().registry;
+    registry.cancel = &cancel;
+    const auto entries_from = oci::open_repository(oci::Reference::parse(image.reference()), registry);
+    std::vector<Source> sources;
+    for (const auto& one : related) {
+      cancel.throw_if_cancelled();
+      add_layers(image, one, *entries_from, sources);
+    }
+    std::ranges::stable_sort(targets, std::greater(),
+                             [&](std::size_t layer) { return image.layers()[layer]->map().stream_bytes; });
+    for (const auto target : targets) {
+      cancel.throw_if_cancelled();
+      const auto name = name_of(layers[target]);
+      if (!know(name, layers[target].entries, *entries_from)) continue;
+      std::vector<StoredLayer> names;
+      for (const auto& source : sources) names.push_back(source.name);
+      streams_.set_sources(name, names);
+    }
+    log::info("image {}: what {} layers of {} images here hold is not fetched again", image.digest().to_string(),
+              sources.size(), related.size());
+  } catch (const Cancelled&) {
+    throw;
+  } catch (const std::exception& error) {
+    log::info("image {}: nothing is taken from images that are here: {}", image.digest().to_string(), error.what());
+  }
+}
+
+}  // namespace varve::fuse
