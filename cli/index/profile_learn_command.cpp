@@ -24,7 +24,6 @@
 #include "core/base/strings.h"
 #include "core/base/units.h"
 #include "core/index/publish_index.h"
-#include "core/oci/copy_blob.h"
 #include "indexer/packs/carry_packs.h"
 #include "indexer/packs/group_starts.h"
 
@@ -168,27 +167,17 @@ class Learner {
       log::warn("{}: it has no start-up packs, so all are learnt", arguments_.previous);
       return {};
     }
-    // The bytes are compared; what a blob decodes to is the word of who made it.
     if (!loaded.judgement.vouched) {
       log::warn("{}: nobody vouches for its index, so no pack of it is taken: all are learnt", arguments_.previous);
       return {};
     }
-    const auto& layers = previous.image().manifest.layers;
-    auto groups = indexer::groups_by_place(loaded.packs, layers);
-    std::erase_if(groups, [&](const StartGroup& group) {
-      return std::ranges::none_of(
-          starts, [&](const LearnedStart& start) { return kind_of(start) == group.kind && start.name == group.name; });
-    });
     Progress progress;
     const ProgressLine line(progress, "compare", context_.global.quiet);
-    auto carried = indexer::carry_groups(groups, indexer::FilePlaces(previous.tree(), indexer::first_places(layers)),
-                                         places_, writer_, {progress, context_.cancel});
-    auto& kept = opened_.local().repository();
-    for (const auto& group : carried) {
-      const auto blob = std::ranges::find(loaded.blobs.packs, group.pack.blob, &oci::Descriptor::digest);
-      if (!kept.has_blob(*blob)) oci::copy_blob(*loaded.source, kept, *blob);
-    }
-    return carried;
+    const auto is_wanted = [&](const StartGroup& group) {
+      return std::ranges::any_of(
+          starts, [&](const LearnedStart& start) { return kind_of(start) == group.kind && start.name == group.name; });
+    };
+    return indexer::carry_from(previous, opened_, places_, writer_, is_wanted, {progress, context_.cancel});
   }
 
   // Places in the image; layers that it does not have cannot be in a recording of it.
@@ -453,7 +442,10 @@ void add_profile_learn(CLI::App& profile, Context& context) {
       ->type_name("SPAN")
       ->needs(usage)
       ->capture_default_str();
-  command->add_option("--top", arguments->top, "Imports at most")->type_name("N")->capture_default_str();
+  command->add_option("--top", arguments->top, "Imports at most")
+      ->type_name("N")
+      ->check(CLI::Range(0, 4000))  // kMaxStartGroups, with programs
+      ->capture_default_str();
   command
       ->add_option("--budget", arguments->budget,
                    "Share of the compressed image that all packs may take; what is used least is left out")

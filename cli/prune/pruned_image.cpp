@@ -10,6 +10,7 @@
 #include "core/base/log.h"
 #include "core/base/progress.h"
 #include "indexer/index_image.h"
+#include "indexer/packs/carry_packs.h"
 
 namespace varve::cli {
 
@@ -38,7 +39,10 @@ prune::WrittenImage PrunedImageWriter::write(const prune::ImageView& before, ind
   prune::WrittenImage written{
       .image = report.image, .layers = report.layers.size(), .new_layers = 0, .new_bytes = report.new_bytes};
   for (const auto& layer : report.layers) written.new_layers += !layer.kept_as_is && !layer.reused;
-  if (indexed) report_ = std::move(report);
+  if (indexed) {
+    report_ = std::move(report);
+    before_ = &opened;
+  }
   return written;
 }
 
@@ -47,6 +51,9 @@ void PrunedImageWriter::index(const oci::Image& image) {
   Progress progress;
   const ProgressLine line(progress, "index", context_.global.quiet);
   indexer::index_image(image, *image.repository, local, {}, {progress, context_.cancel});
+  if (before_ != nullptr)
+    indexer::publish_carried(*before_, index::OpenedImage(std::move(local), image), context_.global.root / "tmp", 0,
+                             {progress, context_.cancel});
 }
 
 prune::TimesRule PrunedImageWriter::times_rule(const oci::Image& image) {

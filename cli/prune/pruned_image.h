@@ -19,6 +19,7 @@ class PrunedImageWriter final : public prune::ImageWriter {
   prune::WrittenImage write(const prune::ImageView& before, index::Placement placement,
                             const prune::WriteSettings& settings, oci::Repository& destination,
                             const std::filesystem::path& work_dir, bool indexed) override;
+  // Start-up packs of the image that was written from come with it, as far as they are still right.
   void index(const oci::Image& image) override;
   prune::TimesRule times_rule(const oci::Image& image) override;
   // Of the last image that was written to be indexed.
@@ -26,6 +27,7 @@ class PrunedImageWriter final : public prune::ImageWriter {
 
  private:
   const Context& context_;
+  const index::OpenedImage* before_ = nullptr;  // of the image that was written last
   indexer::RepackReport report_;
 };
 
