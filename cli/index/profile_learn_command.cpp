@@ -226,9 +226,9 @@ class Learner {
   static StartReads::Turn turn_of(const LearnedStart& start) {
     using What = LearnedStart::What;
     if (start.what == What::kPython) return StartReads::Turn::kPython;
-    // What a person named may be an import of many things: it is no more the image's than these.
-    const bool is_of_image = start.what == What::kKernel || (start.what == What::kCommand && !start.ends);
-    return is_of_image ? StartReads::Turn::kProgramOfImage : StartReads::Turn::kOther;
+    if (start.what == What::kKernel) return StartReads::Turn::kProgramOfImage;
+    if (start.what != What::kCommand) return StartReads::Turn::kImport;
+    return start.ends ? StartReads::Turn::kCommand : StartReads::Turn::kProgramOfImage;
   }
 
   std::vector<Candidate> learn(const std::vector<LearnedStart>& starts, std::vector<StartGroup>& carried) {

@@ -175,7 +175,7 @@ TEST(ControlProtocol, StatusCrossesWhole) {
   EXPECT_EQ(arrived.mounts[0].stats.waiting_for, "r.example/a");
   EXPECT_EQ(arrived.mounts[0].stats.waiting_seconds, 8);
   EXPECT_EQ(arrived.mounts[0].stats.bytes_from,
-            (std::map<std::string, std::uint64_t>{{"local", 4}, {"mirror", 0}, {"registry", 0}}));
+            (std::map<std::string, std::uint64_t>{{"local", 4}, {"mirror", 0}, {"pack", 0}, {"registry", 0}}));
   EXPECT_EQ(arrived.mounts[0].holders, std::vector<std::int64_t>{17});
   EXPECT_EQ(arrived.store.max_bytes, 20u);
   ASSERT_EQ(arrived.pulls.size(), 1u);

@@ -21,9 +21,9 @@ class GroupStarts : public testing::Test {
       files_.add(path, std::string(100'000, 'x'), path[0] == 'p' ? 1 : 0);
   }
 
-  StartReads start(const std::string& name, const std::vector<std::string>& paths, Turn turn = Turn::kOther) const {
+  StartReads start(const std::string& name, const std::vector<std::string>& paths, Turn turn = Turn::kImport) const {
     StartReads reads{
-        .turn = turn, .kind = turn == Turn::kOther ? Kind::kImport : Kind::kProgram, .name = name, .reads = {}};
+        .turn = turn, .kind = turn == Turn::kImport ? Kind::kImport : Kind::kProgram, .name = name, .reads = {}};
     for (const auto& path : paths) reads.reads.push_back(part_of(files_, path));
     return reads;
   }
@@ -49,7 +49,8 @@ TEST_F(GroupStarts, APackHasWhatNoPackThatItsStartTriggersBrings) {
                        start("tool", {"bin/python", "lib/json.pyc", "tool/init"}),
                        start("python", {"bin/python"}, Turn::kPython)}),
               ElementsAre("python at bin/python: bin/python", "tool at tool/init: lib/json.pyc tool/init",
-                          "np at np/init: lib/json.pyc np/init np/core", "pd at pd/init: pd/init pd/core"));
+                          "np at np/init: lib/json.pyc np/init np/core",
+                          "pd at pd/init: lib/json.pyc pd/init pd/core"));  // json before np's trigger
 }
 
 TEST_F(GroupStarts, WhatAStartReadsIsInItsPackOrInOneThatItTriggers) {

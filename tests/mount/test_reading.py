@@ -108,7 +108,7 @@ def a_hanging_source_hangs_nobody_else(work, source, contents, mode):
     reader.join(120)
     expect(got == [contents["data/large"]], "the reader gets its bytes in the end")
     mount = varve.json("status", place)["mounts"][0]
-    expect(mount["waiting_for"] == "" and mount["bytes_from"] == {"registry": mount["fetched_bytes"], "mirror": 0, "local": 0}, f"{mount}")
+    expect(mount["waiting_for"] == "" and mount["bytes_from"] == {"registry": mount["fetched_bytes"], "mirror": 0, "pack": 0, "local": 0}, f"{mount}")
     ended(varve)
 
 
