@@ -111,7 +111,7 @@ class Learner {
     std::optional<IndexSigner> signer;
     if (!arguments_.signing.key.empty()) signer.emplace(arguments_.signing);  // asks for a passphrase before the work
     const auto starts = wanted_starts();
-    auto carried = arguments_.previous.empty() ? std::vector<StartGroup>() : carry(starts);
+    auto carried = arguments_.previous.empty() ? std::vector<StartGroup>() : carry();
     auto candidates = learn(starts, carried);
     const auto groups = within_budget(std::move(candidates));
     const auto packs = indexer::list_packs(groups, layers_);
@@ -159,8 +159,9 @@ class Learner {
     return found == groups.end() ? nullptr : &*found;
   }
 
-  // Groups of the previous image that are right as they are, for starts that are wanted.
-  std::vector<StartGroup> carry(const std::vector<LearnedStart>& starts) {
+  // Groups of the previous image that are right as they are; those of starts that nobody wants now, too, as others
+  // count on what they bring.
+  std::vector<StartGroup> carry() {
     const auto previous = open_indexed(context_, arguments_.previous, index::IndexPlace::kRepository);
     const auto& loaded = previous.index();
     if (loaded.packs.empty()) {
@@ -173,11 +174,7 @@ class Learner {
     }
     Progress progress;
     const ProgressLine line(progress, "compare", context_.global.quiet);
-    const auto is_wanted = [&](const StartGroup& group) {
-      return std::ranges::any_of(
-          starts, [&](const LearnedStart& start) { return kind_of(start) == group.kind && start.name == group.name; });
-    };
-    return indexer::carry_from(previous, opened_, places_, writer_, is_wanted, {progress, context_.cancel});
+    return indexer::carry_from(previous, opened_, places_, writer_, {progress, context_.cancel});
   }
 
   // Places in the image; layers that it does not have cannot be in a recording of it.
@@ -258,6 +255,11 @@ class Learner {
                      .name = start.name,
                      .reads = indexer::common_reads(reads_of(first->profile), reads_of(second->profile), places_)},
            .carried = std::nullopt});
+    }
+    for (auto& group : carried) {
+      const bool is_wanted =
+          std::ranges::any_of(starts, [&](const LearnedStart& start) { return find({group}, start) != nullptr; });
+      if (!is_wanted) candidates.push_back({.reads = {}, .carried = group});
     }
     if (candidates.empty() && !failed_.empty())
       fail<Error>("{}: no start of it works here; {}: {}", arguments_.image, failed_.front().name, failed_.front().why);

@@ -119,13 +119,11 @@ std::vector<StartGroup> carry_groups(const std::vector<StartGroup>& groups, cons
 }
 
 std::vector<StartGroup> carry_from(const index::OpenedImage& from, const index::OpenedImage& to,
-                                   const FilePlaces& places, PackWriter& writer,
-                                   const std::function<bool(const StartGroup&)>& wanted, const Work& work) {
+                                   const FilePlaces& places, PackWriter& writer, const Work& work) {
   const auto& loaded = from.index();
   if (loaded.packs.empty() || !loaded.judgement.vouched) return {};
   const auto& layers = from.image().manifest.layers;
   auto groups = groups_by_place(loaded.packs, layers);
-  std::erase_if(groups, [&](const StartGroup& group) { return !wanted(group); });
   auto carried = carry_groups(groups, FilePlaces(from.tree(), first_places(layers)), places, writer, work);
   auto& kept = to.local().repository();
   for (const auto& group : carried) {
@@ -140,8 +138,7 @@ void publish_carried(const index::OpenedImage& from, const index::OpenedImage& t
   if (from.index().packs.empty() || !to.index().packs.empty()) return;
   const auto& layers = to.image().manifest.layers;
   PackWriter writer(layer_streams(to), scratch_dir, jobs);
-  auto carried = carry_from(
-      from, to, FilePlaces(to.tree(), first_places(layers)), writer, [](const StartGroup&) { return true; }, work);
+  auto carried = carry_from(from, to, FilePlaces(to.tree(), first_places(layers)), writer, work);
   if (carried.empty()) return;
   index::publish_packs(to.image(), to.index(), list_packs(std::move(carried), layers), to.local(),
                        *to.image().repository, work.cancel);

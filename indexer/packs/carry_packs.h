@@ -1,7 +1,6 @@
 #pragma once
 // Start-up packs of one version of an image for the next: where all files of a pack are the same, so is its blob, only
 // its places are others.
-#include <functional>
 #include <vector>
 
 #include "core/index/format/start_packs.h"
@@ -17,13 +16,11 @@ namespace varve::indexer {
 std::vector<index::StartGroup> carry_groups(const std::vector<index::StartGroup>& groups, const FilePlaces& before,
                                             const FilePlaces& after, PackWriter& writer, const Work& work);
 
-// The same of two images, for the groups that are wanted; their blobs are then in the local root of `to`. None if
+// The same of all groups of an image; their blobs are then in the local root of `to`. None if
 // nobody vouches for the index of `from`: the bytes are compared, but what a blob decodes to is the word of who made
 // it. `places` and `writer`: of `to`. Throws as reading does.
 std::vector<index::StartGroup> carry_from(const index::OpenedImage& from, const index::OpenedImage& to,
-                                          const FilePlaces& places, PackWriter& writer,
-                                          const std::function<bool(const index::StartGroup&)>& wanted,
-                                          const Work& work);
+                                          const FilePlaces& places, PackWriter& writer, const Work& work);
 
 // Publishes all that can be carried with the index of `to`, an image that has none, in its repository. Does nothing if
 // there are none. `scratch_dir`, `jobs`: as PackWriter has them.
