@@ -53,13 +53,15 @@ void ContentSources::stop() {
 void ContentSources::run(const std::stop_token& stop) {
   std::unique_lock lock(mutex_);
   while (changed_.wait(lock, stop, [&] { return !waiting_.empty(); })) {
-    const auto image = waiting_.front().lock();
+    auto image = waiting_.front().lock();
     waiting_.pop_front();
     lock.unlock();
     try {
       if (image) learn(*image, stopping_);
     } catch (const Cancelled&) {
     }
+    image.reset();
+    streams_.close_unused();  // it may have been unmounted meanwhile
     lock.lock();
   }
 }

@@ -320,6 +320,7 @@ void Daemon::end_use(fs::path dir, Afterwards afterwards) {
     } else {
       log::info("unmounting {}", dir.string());
       images_.remove(dir);
+      streams_->close_unused();
     }
   }
   write_record();

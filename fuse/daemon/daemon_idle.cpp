@@ -25,6 +25,7 @@ bool Daemon::end_if_idle(const fs::path& dir, std::string_view why) {
   if (mount == nullptr || !mount->idle_since) return false;
   log::info("unmounting {}, which nobody uses: {}", dir.string(), why);
   images_.remove(dir);
+  streams_->close_unused();
   return true;
 }
 

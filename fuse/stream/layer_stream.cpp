@@ -357,6 +357,8 @@ class StoredLayerStreams final : public LayerStreams, private StoreContents {
     target->second->copies().set_sources(std::move(layers));
   }
 
+  void close_unused() override { close_unused(*streams_.lock()); }
+
   void stop() override { engine_->stop(); }
 
  private:

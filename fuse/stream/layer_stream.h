@@ -171,6 +171,9 @@ class LayerStreams {
   // contents are known. They stay open as long as it does. What is copied is digested first, whatever the sources are.
   virtual void set_sources(const StoredLayer& open, const std::vector<StoredLayer>& sources) = 0;
 
+  // Closes the layers that nobody holds any more, with their sources; else the next call of stream() does.
+  virtual void close_unused() = 0;
+
   // Removes what is here of a layer, under whatever map; returns the bytes that it took on disk. Absent, and nothing is
   // removed, if somebody has it open.
   virtual std::optional<std::uint64_t> remove(const Digest& layer) = 0;
