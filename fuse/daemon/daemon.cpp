@@ -367,11 +367,14 @@ DaemonStatus Daemon::status() {
         status.mounts.push_back(status_of(name.dir, *mount.mounted, false));
     if (mount.idle_since) {
       const auto& image = mount.mounted->image();
-      status.idle.push_back({.dir = mount.dir.string(),
-                             .mode = mount.mounted->mode(),
-                             .image = image.digest(),
-                             .reference = image.reference(),
-                             .idle_seconds = std::chrono::duration<double>(now - *mount.idle_since).count()});
+      status.idle.push_back(
+          {.dir = mount.dir.string(),
+           .mode = mount.mounted->mode(),
+           .image = image.digest(),
+           .reference = image.reference(),
+           // It may have begun since we looked at the clock.
+           .idle_seconds =
+               std::chrono::duration<double>(std::max(now, *mount.idle_since) - *mount.idle_since).count()});
     }
     const auto holders = leases_.holders(mount.dir);
     if (holders.empty()) return;
