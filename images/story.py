@@ -294,17 +294,17 @@ def chapter_elsewhere(story):
 
 
 CHAPTERS = [
-    Chapter("build", "Two releases", "From a Debian base and wheels pinned by hash; a registry does as well wherever `oci:` stands.", chapter_build),
+    Chapter("build", "Two releases", "From a Debian base and wheels pinned by hash. A registry may stand for `oci:`.", chapter_build),
     Chapter("index", "An index beside each, and a promise", "No byte of the images changes.", chapter_index),
     Chapter("diff", "What changed", "", chapter_diff),
-    Chapter("start", "Whole or lazily", "First without Varve: everything is read and unpacked before the first instruction. Then lazily.", chapter_start),
+    Chapter("start", "Whole or lazily", "First without Varve: all is unpacked before the first instruction. Then lazily.", chapter_start),
     Chapter("layers", "Better layers", "Packed by what belongs together and changes together, most of a release is the one before.", chapter_layers),
     Chapter("sessions", "People work", f"{SESSIONS} notebooks of {make_notebooks.COUNT:,} made for tests run under the recorder, as Jupyter runs them.",
             chapter_sessions),
     Chapter("report", "Who uses what", f"What the sessions used, and all {make_notebooks.COUNT:,} notebooks, read and not run, go into one database.", chapter_report),
-    Chapter("plan", "What may go out of the way", "A handful of sessions proves nothing, so this plan is made from the notebooks. It is a file to read.", chapter_plan),
+    Chapter("plan", "What may go out of the way", "A handful of sessions proves nothing, so this plan is made from the notebooks.", chapter_plan),
     Chapter("prune", "The pruned release, and the proof", "It gets its name only if every gate passes; one tries the imports of "
-            f"{TRACKED} notebooks. `varve prune check` asks all of them once more.", chapter_prune),
+            f"{TRACKED} notebooks.", chapter_prune),
     Chapter("pruned", "A machine that has nothing yet", "What is cold stays where it is until somebody touches it.", chapter_pruned),
     Chapter("promises", "Promises kept", "Every byte of every pinned release; and the oldest runs.", chapter_promises),
     Chapter("elsewhere", "Without Varve", "The pruned release is an ordinary image. (This umoci reads gzip only, so skopeo recompresses the layers.)", chapter_elsewhere),
@@ -483,8 +483,8 @@ def main():
     began = time.monotonic()
     try:
         with told(options.out, options.recipe, options.releases, work, options.variant) as story:
-            story.tell(f"# The whole story\n\nWritten by `make story` (images/story.py): these commands, one after the other, some left out (`images/story.py --commands` prints all), "
-                       f"with what they printed, shortened. {os.cpu_count()} cores, Linux "
+            story.tell(f"# The whole story\n\nWritten by `make story` (images/story.py): these commands, some left out (`images/story.py --commands` prints all), and "
+                       f"what they printed, shortened. {os.cpu_count()} cores, Linux "
                        f"{'.'.join(os.uname().release.split('.')[:2])}, root, other work beside: times are worth little, bytes are exact.\n")
             for chapter in CHAPTERS:
                 story.chapter(chapter)
