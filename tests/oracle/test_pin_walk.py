@@ -1,7 +1,9 @@
 """Walks at random through all commands that write, move or remove images: ours, and those of other tools. What is pinned stays whole, or
 whoever broke it is told: a command of ours never breaks a pin that was whole; damage that others did is reported by the next `pin check`.
-The same seed walks the same way. Called with numbers of steps: --steps in all, --walk in one world, from --seed on."""
+The same seed walks the same way. Called with numbers of steps: --steps in all, --walk in one world, from --seed on.
+What a step did not change is not asked again: whether it did is seen by the stamps of all files, whoever wrote them."""
 import argparse, contextlib, copy, hashlib, http.client, json, os, random, shutil, subprocess, sys
+from pathlib import Path
 
 import layouts
 from program import Varve, need_tools, work_folder
@@ -31,23 +33,59 @@ def stamp(path):
     return status.st_ino, status.st_size, status.st_mtime_ns, status.st_ctime_ns
 
 
-def copy_tree(source, target):
-    """Some thousand small files: cp has them in a tenth of shutil's time."""
-    target.parent.mkdir(exist_ok=True)
-    subprocess.run(["cp", "-a", source, target], check=True)
+def stamps(folder):
+    """Of all that is below it, and of itself; nothing of it was written to while they are the same. Folders have none: only what is in them counts."""
+    found, ahead = {}, [str(folder)]
+    for path in ahead:
+        with contextlib.suppress(FileNotFoundError), os.scandir(path) as entries:
+            found[path] = None
+            for entry in entries:
+                if entry.is_dir(follow_symlinks=False):
+                    ahead.append(entry.path)
+                else:
+                    found[entry.path] = stamp(entry.path)
+    return found
+
+
+class Snapshot:
+    """Folders as they are now, kept in memory: what did not change since the last snapshot is not read again, nor written when they are brought back."""
+
+    def __init__(self, folders, last=None):
+        self.folders, self.files = folders, {}
+        for path, now in self.look().items():
+            same = last is not None and last.files.get(path, (None, None))[0] == now
+            self.files[path] = last.files[path] if same and now is not None else (now, Path(path).read_bytes() if now else None)
+
+    def look(self):
+        return {path: now for folder in self.folders for path, now in stamps(folder).items()}
+
+    def bring_back(self):
+        here = self.look()
+        for path in sorted(here.keys() - self.files.keys(), reverse=True):  # what is in a folder before the folder
+            os.rmdir(path) if here[path] is None else os.unlink(path)
+        for path, (was, content) in sorted(self.files.items()):
+            if was is None:
+                os.makedirs(path, exist_ok=True)
+            elif here.get(path) != was:
+                Path(path).unlink(missing_ok=True)
+                Path(path).write_bytes(content)
+                self.files[path] = (stamp(path), content)
 
 
 class Place:
     """What is asked again and again, between two steps that change little: a file that was whole and was not written to since is whole."""
 
-    def __init__(self):
+    def __init__(self, path):
+        self.path = path
         self.whole = {}  # digest -> stamp of the file that was read
-        self.answers = None
+        self.answers, self.answered_at = None, None
 
     @contextlib.contextmanager
     def at_rest(self):
-        """Nothing changes meanwhile: what was asked is known."""
-        self.answers = {}
+        """Nothing changes meanwhile: what was asked is known, as long as no file has changed."""
+        now = stamps(self.path)
+        self.answers = self.answered_at[1] if self.answered_at and self.answered_at[0] == now else {}
+        self.answered_at = (now, self.answers)
         try:
             yield
         finally:
@@ -64,8 +102,8 @@ class Folder(Place):
     """A layout folder, looked at without any of the programs under test."""
 
     def __init__(self, path):
-        super().__init__()
-        self.path, self.place = path, f"oci:{path}"
+        super().__init__(path)
+        self.place = f"oci:{path}"
 
     def reference(self, tag):
         return f"{self.place}:{tag}"
@@ -116,8 +154,9 @@ class Registry(Place):
     """The same of a repository; `host` is Debian's registry, its files lie in `path`."""
 
     def __init__(self, host, path):
-        super().__init__()
-        self.host, self.path, self.name, self.place = host, path, "team/app", f"{host}/team/app"
+        super().__init__(path)
+        self.connection = http.client.HTTPConnection(host, timeout=30)
+        self.name, self.place = "team/app", f"{host}/team/app"
 
     def reference(self, tag):
         return f"{self.place}:{tag}"
@@ -133,11 +172,9 @@ class Registry(Place):
         return self.answers[method, path]
 
     def ask_anew(self, method, path):
-        connection = http.client.HTTPConnection(self.host, timeout=30)
-        with contextlib.closing(connection):
-            connection.request(method, f"/v2/{self.name}/{path}", headers={"Accept": MANIFESTS})
-            answer = connection.getresponse()
-            return answer.status, answer.read()
+        self.connection.request(method, f"/v2/{self.name}/{path}", headers={"Accept": MANIFESTS})
+        answer = self.connection.getresponse()
+        return answer.status, answer.read()
 
     def tag(self, tag):
         status, content = self.ask("GET", f"manifests/{tag}")
@@ -218,26 +255,38 @@ def missing(place, pin):
 class World:
     """Two folders and a repository, what was promised in each, and the steps so far."""
 
-    def __init__(self, work, varve, host, seed):
-        self.work, self.varve, self.dice, self.steps = work, varve, random.Random(seed), []
+    def __init__(self, work, varve, host):
+        self.work, self.varve, self.steps = work, varve, []
         self.folders = [Folder(work / "one"), Folder(work / "two")]
         self.places = [*self.folders, Registry(host, work / "registry")]
         self.promises = {place.place: [] for place in self.places}
         self.sources = [layouts.gzip_image(work / f"source-{i}", image_tars(i), tag="t") for i in range(4)]
-        self.key = work / "ci.key"
-        self.before = None  # a copy of the world from before others damaged it
-        self.damaged = False
+        self.key, self.memory = work / "ci.key", varve.root / "pins.json"
+        self.known_broken = {}  # by place: what it was asked of, and what came out
+        self.checked = {}  # by place: all that `pin check` could see when it was last right
+        self.before = None  # the world from before others damaged it
+        self.damaged, self.flipped = False, {}  # flipped: (place, digest) -> what was there
+        self.begin()
+        self.beginning = (Snapshot([work]), copy.deepcopy(self.promises))
+
+    def begin_anew(self, seed):
+        folders, promises = self.beginning
+        folders.bring_back()
+        self.dice, self.steps, self.promises = random.Random(seed), [], copy.deepcopy(promises)
+        self.damaged, self.flipped = False, {}
         self.is_broken = None  # what broken() said at the end of the last step; None: ask
-        self.flipped = {}  # (place, digest) -> what was there
 
     # ------------------------------------------------------------ what is promised, and what of it is there
 
     def broken(self):
-        found = set()
-        for place in self.places:
-            with place.at_rest():
-                found |= {(place.place, pin["image"], pin["name"], pin["by"]) for pin in self.promises[place.place] if missing(place, pin)}
-        return found
+        return set().union(*map(self.broken_at, self.places))
+
+    def broken_at(self, place):
+        with place.at_rest():
+            seen = (place.answered_at[0], copy.deepcopy(self.promises[place.place]))
+            if self.known_broken.get(place.place, (None,))[0] != seen:
+                self.known_broken[place.place] = (seen, {(place.place, pin["image"], pin["name"], pin["by"]) for pin in seen[1] if missing(place, pin)})
+            return self.known_broken[place.place][1]
 
     def listed(self, place):
         """The list as it lies there, read as its page has it; None if it is none."""
@@ -314,7 +363,10 @@ class World:
         self.damaged = bool(self.is_broken) or not lists
 
     def check(self, place):
-        """`pin check` says what this test sees."""
+        """`pin check` says what this test sees. It did if nothing has changed since, of the place, of what was promised and of all that this machine keeps."""
+        visible = lambda: (stamps(place.path), stamps(self.varve.root), copy.deepcopy(self.promises[place.place]))
+        if self.checked.get(place.place) == visible():
+            return
         done = self.ours("pin", "check", "--deep", place.place)
         with place.at_rest():
             lacks = {pin["image"]: missing(place, pin) for pin in self.promises[place.place]}
@@ -324,31 +376,25 @@ class World:
             raise Broken(f"pin check of {place.place} is content: {lacks}, list {self.listed(place)}")
         if done.returncode != 0 and whole and not newest and not self.is_absent(place):
             raise Broken(f"pin check of {place.place}, where all is whole: {done.stdout.decode()} {done.stderr.decode(errors='replace')}")
+        self.checked[place.place] = visible()
 
     def is_absent(self, place):
         return isinstance(place, Folder) and not (place.path / "oci-layout").exists()
 
     def remember(self):
-        shutil.rmtree(self.work / "before", ignore_errors=True)
-        for name in ("one", "two", "registry"):
-            if (self.work / name).exists():
-                copy_tree(self.work / name, self.work / "before" / name)
-        memory = self.varve.root / "pins.json"
-        self.before = (copy.deepcopy(self.promises), memory.read_bytes() if memory.exists() else None)
+        folders = [place.path for place in self.places]
+        self.before = (Snapshot(folders, self.before and self.before[0]), copy.deepcopy(self.promises), self.memory.read_bytes() if self.memory.exists() else None)
 
     def heal(self):
         """Everything as it was before the damage, what this machine remembers too."""
         self.steps.append("heal")
-        for name in ("one", "two", "registry"):
-            shutil.rmtree(self.work / name, ignore_errors=True)
-            if (self.work / "before" / name).exists():
-                copy_tree(self.work / "before" / name, self.work / name)
-        promises, memory = self.before
+        folders, promises, memory = self.before
+        folders.bring_back()
         self.promises = copy.deepcopy(promises)
-        (self.varve.root / "pins.json").unlink(missing_ok=True)
+        self.memory.unlink(missing_ok=True)
         if memory is not None:
             self.varve.root.mkdir(exist_ok=True)
-            (self.varve.root / "pins.json").write_bytes(memory)
+            self.memory.write_bytes(memory)
         self.damaged = False
         if self.broken():
             raise Broken("the world cannot be brought back")
@@ -427,7 +473,7 @@ class World:
         if done.returncode == 0:
             kept = [p for p in promises if (p["image"], p["name"], p["by"]) not in meant]
             if self.damaged:  # of several that were meant one may have been lost: what is remembered says which
-                memory = json.loads((self.varve.root / "pins.json").read_text())["places"]
+                memory = json.loads(self.memory.read_text())["places"]
                 memory = memory.get(place.place) or memory.get(f"docker://{place.place}", {"manifests": []})
                 known = {(m["digest"], m["annotations"].get("dev.varve.pin.name", ""), m["annotations"].get("dev.varve.pin.by", "")) for m in memory["manifests"]}
                 if not {(p["image"], p["name"], p["by"]) for p in kept} <= known:
@@ -557,22 +603,18 @@ OTHERS = [World.umoci] * 4 + [World.skopeo_copy] * 4 + [World.umoci_repack, Worl
 DAMAGE = [World.take_the_lists_place, World.lose_a_tag, World.lose_an_entry, World.lose_a_blob, World.lose_a_manifest, World.flip_a_bit, World.put_back_a_backup, World.lose_a_folder]
 
 
-def walk(seed, steps):
-    with work_folder() as work, Varve(work) as varve, registry_on_loopback(work, "delete: {enabled: true}") as host:
-        varve.environment |= {"COSIGN_PASSWORD": "", "USER": "somebody"}
-        varve.run("keygen", "-o", work / "ci", check=True)
-        world = World(work, varve, host, seed)
-        try:
-            world.begin()
-            for _ in range(steps):
-                world.step()
-        except (Broken, AssertionError, KeyError, TypeError, ValueError, OSError, subprocess.TimeoutExpired) as error:
-            print("\n".join(world.steps))
-            print(f"seed {seed}, step {len(world.steps)}: {type(error).__name__}: {error}")
-            if os.environ.get("VARVE_KEEP_WORLD"):
-                shutil.copytree(work, os.environ["VARVE_KEEP_WORLD"], dirs_exist_ok=True)
-            return False
-        return True
+def walk(world, seed, steps):
+    world.begin_anew(seed)
+    try:
+        for _ in range(steps):
+            world.step()
+    except (Broken, AssertionError, KeyError, TypeError, ValueError, OSError, http.client.HTTPException, subprocess.TimeoutExpired) as error:
+        print("\n".join(world.steps))
+        print(f"seed {seed}, step {len(world.steps)}: {type(error).__name__}: {error}")
+        if os.environ.get("VARVE_KEEP_WORLD"):
+            shutil.copytree(world.work, os.environ["VARVE_KEEP_WORLD"], dirs_exist_ok=True)
+        return False
+    return True
 
 
 def main():
@@ -583,10 +625,14 @@ def main():
     options.add_argument("--seed", type=int, default=1)
     options = options.parse_args()
     seed, left = options.seed, options.steps
-    while left > 0:
-        if not walk(seed, min(left, options.walk)):
-            sys.exit(1)
-        seed, left = seed + 1, left - options.walk
+    with work_folder() as work, Varve(work) as varve, registry_on_loopback(work, "delete: {enabled: true}") as host:
+        varve.environment |= {"COSIGN_PASSWORD": "", "USER": "somebody"}
+        varve.run("keygen", "-o", work / "ci", check=True)
+        world = World(work, varve, host)
+        while left > 0:
+            if not walk(world, seed, min(left, options.walk)):
+                sys.exit(1)
+            seed, left = seed + 1, left - options.walk
     print(f"{options.steps} steps, seeds {options.seed} to {seed - 1}: every pin kept, every damage reported")
 
 
