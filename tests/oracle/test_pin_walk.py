@@ -625,7 +625,7 @@ def main():
     options.add_argument("--seed", type=int, default=1)
     options = options.parse_args()
     seed, left = options.seed, options.steps
-    with work_folder() as work, Varve(work) as varve, registry_on_loopback(work, "delete: {enabled: true}") as host:
+    with work_folder(in_memory=True) as work, Varve(work) as varve, registry_on_loopback(work, "delete: {enabled: true}") as host:
         varve.environment |= {"COSIGN_PASSWORD": "", "USER": "somebody"}
         varve.run("keygen", "-o", work / "ci", check=True)
         world = World(work, varve, host)

@@ -503,7 +503,7 @@ def places_that_are_gone(work, varve):
 
 def main():
     need_tools("skopeo", "docker-registry")
-    with work_folder() as work, Varve(work) as varve:
+    with work_folder(in_memory=True) as work, Varve(work) as varve:
         varve.environment.pop("USER", None)  # whoever runs this
         lines = pinning(work, varve) + lists_of_pins(work, varve) + many_writers(work, varve) + several_promises(work, varve) + what_belongs_to_an_image(work, varve) + not_whole(work, varve) + manifests_as_layers(work, varve) + all_at_once(work, varve) + places_that_are_gone(work, varve) + old_lists(work, varve) + a_tag_of_its_own(work, varve) + lost_lists(work, varve) + garbage(work, varve) + pushes_and_kills(work, varve) + in_a_registry(work, varve)
         print("\n".join(lines))
