@@ -143,6 +143,7 @@ std::vector<std::string> words_of(const Context& context, const DaemonArguments&
   words.insert(words.end(), {"--idle-exit", std::to_string(arguments.idle_exit_seconds), "--max-restarts",
                              std::to_string(arguments.max_restarts)});
   words.insert(words.end(), {"--keep-mounted", std::to_string(arguments.keep_mounted_seconds)});
+  if (options.fill) words.emplace_back("--fill");
   const auto& limit = options.streams.store_limit;
   words.insert(words.end(), {"--store-size", std::to_string(limit.max_bytes), "--evict-idle",
                              std::to_string(limit.reader_idle_seconds)});
@@ -245,6 +246,8 @@ void add_daemon_command(CLI::App& app, Context& context) {
                    "memory or the store is short; 0: not at all")
       ->check(CLI::Range(0u, 86'400u))
       ->capture_default_str();
+  command->add_flag("--fill", arguments->options.fill,
+                    "Fetch the rest of every image that is mounted or run, as `mount --fill`; not with --no-prefetch");
   command
       ->add_option("--idle-exit", arguments->idle_exit_seconds,
                    "End when nothing that is mounted was used for so many seconds; 0: never")

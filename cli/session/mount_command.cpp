@@ -19,6 +19,7 @@ struct MountArguments {
   std::filesystem::path dir;
   std::string mode = "auto";
   bool no_prefetch = false;
+  bool fill = false;
   bool index_here = false;
   bool make_dir = false;
 };
@@ -56,7 +57,8 @@ void run_mount(Context& context, const MountArguments& arguments) {
   const auto spec = image_spec(context, arguments.image);
   if (arguments.index_here) index_here(context, arguments.image);
   auto daemon = connect_or_start_daemon(context);
-  const auto mounted = daemon.mount(spec, point.dir(), fuse::parse_mount_mode(arguments.mode), !arguments.no_prefetch);
+  const auto mounted = daemon.mount(spec, point.dir(), fuse::parse_mount_mode(arguments.mode),
+                                    {.prefetch = !arguments.no_prefetch, .fill = arguments.fill});
   point.keep();
   const double seconds = watch.seconds();
   if (context.global.json) {
@@ -82,13 +84,18 @@ void add_mount_command(CLI::App& app, Context& context) {
       ->check(CLI::IsMember({"auto", "kernel", "fuse"}))
       ->capture_default_str();
   command->add_flag("--mkdir", arguments->make_dir, "Make DIR, and the folders above it, where it is missing");
-  command->add_flag("--no-prefetch", arguments->no_prefetch,
-                    "Fetch only what is read, although the image's profile says what will be");
+  auto* no_prefetch = command->add_flag("--no-prefetch", arguments->no_prefetch,
+                                        "Fetch only what is read, although the image's profile says what will be");
+  command
+      ->add_flag("--fill", arguments->fill,
+                 "Fetch the rest of the image too, behind whoever reads, for as long as it is mounted")
+      ->excludes(no_prefetch);
   command->add_flag("--index-here", arguments->index_here, kIndexHereHelp);
   command->footer(
       "Examples:\n"
       "  varve mount oci:image:latest /mnt/image\n"
-      "  varve mount --mode fuse --mkdir registry.example/team/notebook:2026-11 ~/image\n\n"
+      "  varve mount --mode fuse --mkdir registry.example/team/notebook:2026-11 ~/image\n"
+      "  varve mount --fill registry.example/team/notebook:2026-11 /mnt/image\n\n"
       "Returns when the tree can be read. Starts the daemon if none runs; `varve unmount DIR` ends the mount, "
       "`varve status` shows it.");
   command->callback([&context, arguments] { run_mount(context, *arguments); });

@@ -22,8 +22,11 @@ void add_run_command(CLI::App& app, Context& context) {
   run->add_option("--stats", options->stats_file, "Write times and traffic to this file, as JSON")->type_name("FILE");
   add_session_options(*run, options->session, "-v,--volume");
   add_container_options(*run, options->session);
-  run->add_flag("--no-prefetch", options->no_prefetch,
-                "Fetch only what is read, although the image's profile says what will be");
+  auto* no_prefetch = run->add_flag("--no-prefetch", options->no_prefetch,
+                                    "Fetch only what is read, although the image's profile says what will be");
+  run->add_flag("--fill", options->fill,
+                "Fetch the rest of the image too, behind whoever reads, for as long as the session runs")
+      ->excludes(no_prefetch);
   run->add_flag("--index-here", options->index_here, kIndexHereHelp);
   run->add_flag("--record,!--no-record", options->record,
                 "Record which libraries and files of the image the session uses, for `varve usage`");

@@ -20,6 +20,7 @@ void visit_fields(Options& options, Field&& field) {
   auto& session = options.session;
   field("rootfs", options.rootfs);
   field("no_prefetch", options.no_prefetch);
+  field("fill", options.fill);
   field("record", options.record);
   field("usage_spool", options.usage_spool);
   field("volumes", session.volumes);

@@ -19,6 +19,7 @@ struct RunOptions {
   std::filesystem::path stats_file;
   SessionOptions session;
   bool no_prefetch = false;
+  bool fill = false;
   bool index_here = false;
   bool record = false;
   std::filesystem::path usage_spool;  // "" = under the root

@@ -168,7 +168,7 @@ int run_image(Context& context, const RunOptions& options, const OnReady& on_rea
   if (options.index_here) index_here(context, options.image);
   const auto mode = fuse::parse_mount_mode(options.session.mode);
   auto client = connect_or_start_daemon(context);
-  const auto acquired = client.acquire(image, mode, {.prefetch = !options.no_prefetch});
+  const auto acquired = client.acquire(image, mode, {.prefetch = !options.no_prefetch, .fill = options.fill});
   context.cancel.throw_if_cancelled();
   if (!acquired.why.empty()) log::info("{}", acquired.why);
   Traffic traffic;

@@ -125,8 +125,9 @@ std::string pull_line(const fuse::PullStatus& pull, const ImageNames& names) {
   if (!pull.error.empty())
     return fmt::format("pull of {}: failed: {}; `varve pull` goes on with it\n", name, printable(pull.error));
   const auto rate = pull.seconds > 0 ? std::uint64_t(double(pull.fetched_bytes) / pull.seconds) : 0;
-  auto line = fmt::format("pull of {}: {} of {}, {}/s, since {}", name, human_bytes(pull.done_bytes),
-                          human_bytes(pull.total_bytes), human_bytes(rate), human_seconds(pull.seconds));
+  auto line =
+      fmt::format("{} of {}: {} of {}, {}/s, since {}", pull.fill ? "fill" : "pull", name, human_bytes(pull.done_bytes),
+                  human_bytes(pull.total_bytes), human_bytes(rate), human_seconds(pull.seconds));
   if (pull.waiting_seconds >= kWorthMentioning) line += "; " + waiting(pull.waiting_for, pull.waiting_seconds, "");
   return line + "\n";
 }

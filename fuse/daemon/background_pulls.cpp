@@ -2,10 +2,15 @@
 
 #include <algorithm>
 
+#include "core/base/errors.h"
 #include "core/base/log.h"
 
 namespace varve::fuse {
 namespace {
+
+// A link of 200 Mbit/s and 20 ms is busy with these, and a reader that comes in between waits for some 80 ms of it.
+constexpr std::uint64_t kFillPieceBytes = 2 << 20;
+constexpr std::uint64_t kFillPieces = 2;
 
 std::uint64_t fetched_of(const std::vector<std::shared_ptr<LayerStream>>& layers) {
   std::uint64_t bytes = 0;
@@ -42,22 +47,51 @@ PullStatus BackgroundPulls::Listed::status() const {
 }
 
 void BackgroundPulls::start(const What& what, const Name& name, std::vector<PulledLayer> layers) {
+  start(what, name, std::move(layers), false, {});
+}
+
+void BackgroundPulls::start_fill(const What& what, const Name& name, std::vector<PulledLayer> layers,
+                                 std::function<bool()> somebody_waits) {
+  start(what, name, std::move(layers), true,
+        {.piece_bytes = kFillPieceBytes, .max_pieces = kFillPieces, .somebody_waits = std::move(somebody_waits)});
+}
+
+void BackgroundPulls::start(const What& what, const Name& name, std::vector<PulledLayer> layers, bool fill,
+                            PullPace pace) {
   state_.with([&](State& state) {
     std::erase_if(state.pulls, [](const auto& pull) { return pull.second->finished.load(); });
-    if (state.stopped || state.pulls.contains(what)) return;
+    std::erase_if(state.ending, [](const auto& pull) { return pull->finished.load(); });
+    if (state.stopped) return;
+    if (const auto here = state.pulls.find(what); here != state.pulls.end()) {
+      if (!fill) here->second->fill = false;
+      return;
+    }
     auto& pull = state.pulls[what];
-    pull = std::make_unique<Pull>(what, name, layers);
-    pull->thread = std::jthread([&pull = *pull, layers = std::move(layers)] {
+    pull = std::make_unique<Pull>(what, name, layers, fill);
+    pull->thread = std::jthread([&pull = *pull, layers = std::move(layers), pace = std::move(pace)]() mutable {
       const auto image = pull.listed.name.image.to_string();
+      if (auto waits = std::move(pace.somebody_waits))  // who asks for it himself has a share like others
+        pace.somebody_waits = [&pull, waits = std::move(waits)] { return pull.fill && waits(); };
       try {
-        pull_layers(layers, {pull.progress, pull.cancel});
+        pull_layers(layers, {pull.progress, pull.cancel}, pace);
         log::info("pulled {}", image);
+      } catch (const Cancelled&) {
+        log::info("pull of {}: not needed any more", image);
       } catch (const std::exception& error) {
         log::error("pull of {}: {}", image, error.what());
         pull.error.with([&](std::string& text) { text = error.what(); });
       }
       pull.finished = true;
     });
+  });
+}
+
+void BackgroundPulls::end_fill(const What& what) {
+  state_.with([&](State& state) {
+    const auto here = state.pulls.find(what);
+    if (here == state.pulls.end() || !here->second->fill) return;
+    here->second->cancel.cancel();
+    state.ending.push_back(std::move(state.pulls.extract(here).mapped()));
   });
 }
 
@@ -83,6 +117,7 @@ std::vector<PullStatus> BackgroundPulls::list() {
       auto error = pull->error.with([](const std::string& text) { return text; });
       if (pull->finished && error.empty()) continue;
       list.push_back(pull->listed.status());
+      list.back().fill = pull->fill;
       list.back().error = std::move(error);
     }
     for (const auto& listed : state.waited_for) list.push_back(listed.status());
@@ -97,8 +132,10 @@ bool BackgroundPulls::idle() {
 }
 
 void BackgroundPulls::stop() {
-  const auto pulls = state_.with([](State& state) {
+  std::vector<std::unique_ptr<Pull>> ending;
+  const auto pulls = state_.with([&](State& state) {
     state.stopped = true;
+    ending = std::exchange(state.ending, {});
     return std::exchange(state.pulls, {});
   });
   for (const auto& [what, pull] : pulls) pull->cancel.cancel();

@@ -1,6 +1,7 @@
 #pragma once
 // Pulls of whole images: those that nobody waits for, and what is known of all.
 #include <atomic>
+#include <functional>
 #include <list>
 #include <map>
 #include <memory>
@@ -35,6 +36,12 @@ class BackgroundPulls {
   };
   // Asked again for what is under way it goes on. Refused (nothing happens) after stop().
   void start(const What& what, const Name& name, std::vector<PulledLayer> layers);
+  // The same for a mount, behind all who wait (`somebody_waits`), until end_fill(); one that somebody asks for with
+  // start() meanwhile is his.
+  void start_fill(const What& what, const Name& name, std::vector<PulledLayer> layers,
+                  std::function<bool()> somebody_waits);
+  // Soon; one that was begun by start() goes on.
+  void end_fill(const What& what);
   // For somebody who waits: returns and throws as pull_layers() does.
   void run(const What& what, const Name& name, const std::vector<PulledLayer>& layers, const Work& work);
   // Under way, and of those that nobody waits for also what failed since the last was begun.
@@ -57,21 +64,25 @@ class BackgroundPulls {
     const Progress& progress;
   };
   struct Pull {
-    Pull(const What& what, const Name& name, const std::vector<PulledLayer>& layers)
-        : listed(what, name, layers, progress) {}
+    Pull(const What& what, const Name& name, const std::vector<PulledLayer>& layers, bool for_mount)
+        : listed(what, name, layers, progress), fill(for_mount) {}
 
     Progress progress;
     Listed listed;
     Guarded<std::string> error;
+    std::atomic<bool> fill;
     std::atomic<bool> finished = false;
     CancelFlag cancel;
     std::jthread thread;
   };
   struct State {
     std::map<What, std::unique_ptr<Pull>> pulls;
+    std::vector<std::unique_ptr<Pull>> ending;  // cancelled
     std::list<Listed> waited_for;
     bool stopped = false;
   };
+  void start(const What& what, const Name& name, std::vector<PulledLayer> layers, bool fill, PullPace pace);
+
   Guarded<State> state_;
 };
 

@@ -20,6 +20,11 @@ class BackgroundPullsTest : public ::testing::Test {
     pulls_.start({.index = digest_of(index), .cold = cold}, {.image = digest_of("image"), .reference = "r.example/a:1"},
                  {{stream_, {}}});
   }
+  void start_fill(const char* index) {
+    pulls_.start_fill({.index = digest_of(index), .cold = false},
+                      {.image = digest_of("image"), .reference = "r.example/a:1"}, {{stream_, {}}},
+                      [] { return false; });
+  }
   void wait_until_idle() {
     while (!pulls_.idle()) std::this_thread::yield();
   }
@@ -111,6 +116,32 @@ TEST_F(BackgroundPullsTest, StopEndsWhatWaitsAndRefusesMore) {
   EXPECT_TRUE(pulls_.idle());
   EXPECT_EQ(stream_->wishes(), 1u);
   stream_->arrive();  // late, and to nobody's harm
+}
+
+TEST_F(BackgroundPullsTest, AFillEndsWhenItIsNotNeededAndBeginsAnew) {
+  start_fill("one");
+  stream_->wait_for_wishes(1);
+  ASSERT_EQ(pulls_.list().size(), 1u);
+  EXPECT_TRUE(pulls_.list()[0].fill);
+  pulls_.end_fill({.index = digest_of("one"), .cold = false});
+  EXPECT_TRUE(pulls_.list().empty());
+  start_fill("one");
+  stream_->wait_for_wishes(2);
+  EXPECT_EQ(pulls_.list().size(), 1u);
+  stream_->arrive();
+  wait_until_idle();
+}
+
+TEST_F(BackgroundPullsTest, AFillThatSomebodyAsksForIsHis) {
+  start_fill("one");
+  start("one", false);
+  pulls_.end_fill({.index = digest_of("one"), .cold = false});
+  ASSERT_EQ(pulls_.list().size(), 1u);
+  EXPECT_FALSE(pulls_.list()[0].fill);
+  start_fill("one");
+  EXPECT_FALSE(pulls_.list()[0].fill) << "it remains so";
+  stream_->arrive();
+  wait_until_idle();
 }
 
 }  // namespace

@@ -231,7 +231,7 @@ std::optional<MountStatus> ControlClient::mount_at(const std::filesystem::path& 
 }
 
 MountResult ControlClient::mount(const ImageSpec& image, const std::filesystem::path& dir, MountMode mode,
-                                 bool prefetch) {
+                                 const MountOptions& options) {
   MountResult done;
   const auto carried_out = [&] {
     const auto there = mount_at(std::filesystem::weakly_canonical(dir));
@@ -241,8 +241,9 @@ MountResult ControlClient::mount(const ImageSpec& image, const std::filesystem::
     done.image = there->stats.image;
     return true;
   };
-  const auto result = connection_->call_once(
-      "mount", {{"image", image}, {"dir", dir}, {"mode", mode}, {"prefetch", prefetch}}, carried_out);
+  json arguments = options;
+  arguments.update({{"image", image}, {"dir", dir}, {"mode", mode}});
+  const auto result = connection_->call_once("mount", arguments, carried_out);
   return result ? read_message<MountResult>(*result) : done;
 }
 

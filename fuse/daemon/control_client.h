@@ -34,7 +34,8 @@ class ControlClient {
   ~ControlClient();
 
   // Returns when the tree can be read. `dir` must be an empty folder that exists.
-  MountResult mount(const ImageSpec& image, const std::filesystem::path& dir, MountMode mode, bool prefetch = true);
+  MountResult mount(const ImageSpec& image, const std::filesystem::path& dir, MountMode mode,
+                    const MountOptions& options = {});
   // `detach`: out of sight at once, gone when the last process leaves it; else a busy mount is an error naming it.
   void unmount(const std::filesystem::path& dir, bool detach);
   // Mounted until this client is closed (or its process dies). The same image acquired many times shares one mount.

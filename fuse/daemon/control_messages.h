@@ -119,6 +119,7 @@ struct PullStatus {
   Digest image;
   std::string reference;
   bool cold = false;                // with what is marked cold
+  bool fill = false;                // goes on for as long as the image is mounted and used
   std::uint64_t done_bytes = 0;     // stream side, here before or not
   std::uint64_t total_bytes = 0;    // of what is wanted
   std::uint64_t fetched_bytes = 0;  // from a source since it began, what others wanted of these layers included
@@ -195,6 +196,7 @@ struct LayerRanges {
 struct MountOptions {
   bool prefetch = true;  // what the image's profile names, if it has one
   bool record = false;   // a mount for this use alone, whose reads are noted: recording(); nothing is prefetched for it
+  bool fill = false;     // fetch all that is not cold meanwhile, while nobody waits for anything else
 };
 
 struct BadSpan {

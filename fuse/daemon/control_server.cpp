@@ -145,7 +145,7 @@ class Connection {
     refuse_other_namespace();
     const auto mode = parse_mount_mode(request["mode"].text());
     const auto options = read_message<MountOptions>(request);
-    if (call == "mount") return daemon_.mount(image, request["dir"].text(), mode, options.prefetch);
+    if (call == "mount") return daemon_.mount(image, request["dir"].text(), mode, options);
     return daemon_.acquire(image, mode, options, peer_.pid, leases_);
   }
 

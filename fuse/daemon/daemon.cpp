@@ -130,8 +130,14 @@ Daemon::Opened Daemon::open_now_or_as_kept(const ImageSpec& spec, index::IndexPl
   }
 }
 
-Daemon::Opened Daemon::open(const ImageSpec& spec, index::IndexPlace place) {
+ImageSpec Daemon::with_end(ImageSpec spec) const {
+  spec.registry.cancel = &no_more_reads_;
+  return spec;
+}
+
+Daemon::Opened Daemon::open(const ImageSpec& asked, index::IndexPlace place) {
   refuse_if_stopping();
+  const auto spec = with_end(asked);
   auto opened = open_now_or_as_kept(spec, place);
   opened_.note(spec, opened.image->digest());
   proofs_.watch(opened.image);
@@ -227,6 +233,32 @@ void Daemon::start_prefetch(ImageMount& mount) {
                                   plan_prefetch(image.distinct_layers(), profile, *image.cold(), options), options));
 }
 
+// All that is not cold, while nobody waits for anything else; contents that are here under other images are copied.
+void Daemon::start_fill(ImageMount& mount) {
+  images_.set_fill(mount, true);
+  const auto& image = mount.mounted->served();
+  pulls_.start_fill({.index = image->index_digest(), .cold = false},
+                    {.image = image->digest(), .reference = image->reference()}, layers_to_pull(*image, false),
+                    [this] { return streams_->somebody_waits(); });
+}
+
+// With its last user. What is here stays.
+void Daemon::end_fill(const ImageMount& mount) {
+  if (!mount.fill) return;
+  const auto& index = mount.mounted->image().index_digest();
+  const auto* other = images_.find_if([&](const ImageMount& one) {
+    return &one != &mount && one.fill && one.mounted->image().index_digest() == index;
+  });
+  if (other == nullptr) pulls_.end_fill({.index = index, .cold = false});
+}
+
+void Daemon::start_ahead(ImageMount& mount, const MountOptions& options) {
+  if (options.record) return;
+  if (options.prefetch) start_prefetch(mount);
+  if (options.fill || (options.prefetch && options_.fill)) start_fill(mount);
+  contents_.learn_later(mount.mounted->served());
+}
+
 void Daemon::refuse_if_mounted(const fs::path& dir) {
   const auto name = images_.find_name(dir);
   if (!name) return;
@@ -235,7 +267,8 @@ void Daemon::refuse_if_mounted(const fs::path& dir) {
                    mount == nullptr ? "an image" : mount->mounted->image().reference(), dir.string());
 }
 
-MountResult Daemon::mount(const ImageSpec& spec, const fs::path& wanted_dir, MountMode mode, bool prefetch) {
+MountResult Daemon::mount(const ImageSpec& spec, const fs::path& wanted_dir, MountMode mode,
+                          const MountOptions& options) {
   const Stopwatch watch;
   const auto dir = resolved(wanted_dir);
   notice_unmounts();
@@ -266,8 +299,8 @@ MountResult Daemon::mount(const ImageSpec& spec, const fs::path& wanted_dir, Mou
     images_.set_name({.dir = dir, .mount = mount.dir, .bound = true, .settled = true});
     write_record();
   }
-  if (prefetch) start_prefetch(mount);
-  contents_.learn_later(mount.mounted->served());
+  start_ahead(mount, options);
+  if (mount.fill) write_record();
   return {.dir = dir,
           .mode = mount.mounted->mode(),
           .why = mount.why,
@@ -287,8 +320,8 @@ AcquiredImage Daemon::acquire(const ImageSpec& spec, MountMode mode, const Mount
   leases.push_back(leases_.add(mount.dir, find_process(holder)));
   write_record();
   const auto stats = stats_of(mount.mounted->image());
-  if (options.prefetch && !options.record) start_prefetch(mount);
-  contents_.learn_later(mount.mounted->served());
+  start_ahead(mount, options);
+  if (mount.fill) write_record();
   return {.dir = mount.dir,
           .mode = mount.mounted->mode(),
           .why = mount.why,
@@ -318,6 +351,7 @@ void Daemon::end_use(fs::path dir, Afterwards afterwards) {
     if (afterwards == Afterwards::kKeep && may_keep(*mount)) {
       begin_idle(*mount);
     } else {
+      end_fill(*mount);
       log::info("unmounting {}", dir.string());
       images_.remove(dir);
       streams_->close_unused();

@@ -36,6 +36,7 @@ struct DaemonOptions {
   unsigned fuse_threads = 4;
   unsigned read_ahead_kb = 0;
   std::chrono::seconds keep_mounted{900};  // after the last session of an image; 0: not at all
+  bool fill = false;                       // MountOptions::fill of all that prefetch
   std::string version;
   trust::TrustSettings trust;                    // which indexes are believed
   std::shared_ptr<DescriptorStore> descriptors;  // where connections outlive the daemon
@@ -49,7 +50,8 @@ class Daemon {
   explicit Daemon(DaemonOptions options);
   ~Daemon();
 
-  MountResult mount(const ImageSpec& spec, const std::filesystem::path& dir, MountMode mode, bool prefetch);
+  MountResult mount(const ImageSpec& spec, const std::filesystem::path& dir, MountMode mode,
+                    const MountOptions& options);
   void unmount(const std::filesystem::path& dir, bool detach);
 
   // The lease is appended to `leases`. `holder` is the process that has it (0: not known): if this daemon dies, the
@@ -107,6 +109,7 @@ class Daemon {
     std::shared_ptr<ServedImage> image;
     std::uint64_t loaded_bytes = 0;  // fetched for it now
   };
+  ImageSpec with_end(ImageSpec spec) const;
   Opened open_now_or_as_kept(const ImageSpec& spec, index::IndexPlace place);
   Opened serve(const ImageSpec& spec, oci::Image image, index::ChosenIndex chosen);
   Opened open(const ImageSpec& spec, index::IndexPlace place = index::IndexPlace::kHere);
@@ -116,6 +119,9 @@ class Daemon {
                         const std::shared_ptr<ReadRecorder>& recorder = nullptr);
   std::shared_ptr<BlobMount> shared_blobs();
   void start_prefetch(ImageMount& mount);
+  void start_ahead(ImageMount& mount, const MountOptions& options);
+  void start_fill(ImageMount& mount);
+  void end_fill(const ImageMount& mount);
   std::filesystem::path free_folder(const ServedImage& image, std::string_view suffix);
   enum class Afterwards : std::uint8_t { kUnmount, kKeep };
   void end_use(std::filesystem::path mount, Afterwards afterwards);
@@ -157,6 +163,7 @@ class Daemon {
   const DaemonOptions options_;
   const MountSettings settings_;
   const Stopwatch uptime_;
+  CancelFlag no_more_reads_;  // of sources; what waits for one that does not answer must not hold up the end
   const std::shared_ptr<index::LocalIndex> local_;
   const OpenedImages opened_;
   const std::unique_ptr<LayerStreams> streams_;

@@ -174,6 +174,7 @@ void Daemon::unmount_everything() {
 void Daemon::stop() {
   if (stopped_.exchange(true)) return;
   stopping_.cancel();
+  no_more_reads_.cancel();
   idle_look_.reset();
   leases_.clear();
   proofs_.stop();

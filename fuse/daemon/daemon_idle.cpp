@@ -15,6 +15,8 @@ bool Daemon::may_keep(const ImageMount& mount) const {
 
 void Daemon::begin_idle(ImageMount& mount) {
   if (!mount.idle_since) images_.set_idle(mount, std::chrono::steady_clock::now());
+  end_fill(mount);
+  images_.set_fill(mount, false);
   images_.set_prefetch(mount, nullptr);  // nobody waits for it; the next session begins it again
   log::info("nobody uses {} any more; it stays mounted for at most {} s", mount.dir.string(),
             options_.keep_mounted.count());

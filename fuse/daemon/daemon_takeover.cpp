@@ -68,8 +68,9 @@ void Daemon::take_over() {
   }
   for (const auto& image : work.record.images) {
     try {
-      work.images[image.index] = ServedImage::reopen(image.spec, open_kept_image(local_, image.spec, image.digest),
-                                                     image.index, local_, *streams_);
+      const auto spec = with_end(image.spec);
+      work.images[image.index] =
+          ServedImage::reopen(spec, open_kept_image(local_, spec, image.digest), image.index, local_, *streams_);
       proofs_.watch(work.images[image.index]);
       contents_.learn_later(work.images[image.index]);
     } catch (const std::exception& error) {
@@ -95,6 +96,11 @@ void Daemon::take_over() {
   take_over_leases(work);
   unmount_stale(options_.paths, work.served);
   drop_unused_mounts();
+  std::vector<fs::path> filled;
+  images_.for_each([&](const ImageMount& mount) {
+    if (mount.fill) filled.push_back(mount.dir);
+  });
+  for (const auto& mount : filled) start_fill(*images_.find(mount));
   write_record();
 }
 
@@ -105,6 +111,7 @@ void Daemon::adopt(std::unique_ptr<MountedImage> mounted, const HandoverMount& r
   mount->entry = find_own_mount(read_mount_table(), options_.paths, record.dir);
   mount->why = record.why;
   mount->shared = record.shared;
+  mount->fill = record.fill;
   if (record.idle_since) mount->idle_since = std::min(*record.idle_since, std::chrono::steady_clock::now());
   if (record.dir.parent_path() == options_.paths.images_dir()) {
     mount->folders = {record.dir};

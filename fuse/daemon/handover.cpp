@@ -95,6 +95,7 @@ std::string encode_handover(const Handover& handover) {
             {"mode", to_string(mount.mode)},
             {"why", mount.why},
             {"shared", mount.shared},
+            {"fill", mount.fill},
             {"idle_since", mount.idle_since ? json(seconds_of(*mount.idle_since)) : json(nullptr)}};
   });
   document["names"] = to_list<HandoverName>(handover.names, [](const HandoverName& name) -> json {
@@ -122,6 +123,7 @@ Handover decode_handover(std::string_view text) {
                                                    .mode = parse_mount_mode(entry["mode"].text()),
                                                    .why = entry["why"].text(),
                                                    .shared = entry["shared"].flag(),
+                                                   .fill = entry.maybe("fill").flag(),
                                                    .idle_since = read_idle_since(entry.maybe("idle_since"))};
                             }),
           .names = list_of(document["names"],

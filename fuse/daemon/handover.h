@@ -49,6 +49,7 @@ struct HandoverMount {
   MountMode mode = MountMode::kFuse;
   std::string why;
   bool shared = false;
+  bool fill = false;
   std::optional<IdleTime> idle_since = {};  // nobody uses it
 };
 

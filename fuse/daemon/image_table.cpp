@@ -47,6 +47,10 @@ void ImageTable::set_prefetch(ImageMount& mount, std::unique_ptr<Prefetch> prefe
   state_.with([&](State&) { mount.prefetch.swap(prefetch); });
 }
 
+void ImageTable::set_fill(ImageMount& mount, bool fill) {
+  state_.with([&](State&) { mount.fill = fill; });
+}
+
 void ImageTable::set_idle(ImageMount& mount, std::optional<IdleTime> since) {
   state_.with([&](State&) { mount.idle_since = since; });
 }
@@ -119,6 +123,7 @@ void ImageTable::write_to(Handover& record) {
                                .mode = mount->mounted->mode(),
                                .why = mount->why,
                                .shared = mount->shared,
+                               .fill = mount->fill,
                                .idle_since = mount->idle_since});
   });
   record.names = names();

@@ -26,6 +26,7 @@ struct ImageMount {
   bool shared = false;                         // at RUN/images; else a plain user's own mount, or one that is recorded
   std::vector<std::filesystem::path> folders;  // made for it
   std::unique_ptr<Prefetch> prefetch;          // ends before the mount
+  bool fill = false;                           // the rest is fetched for as long as somebody uses it
   std::optional<IdleTime> idle_since;          // nobody uses it; it is kept for the next who asks
 
   // True if the kernel lists it at that folder, perhaps beneath another; also if nothing is known of it.
@@ -52,6 +53,7 @@ class ImageTable {
   void for_each(const std::function<void(const ImageMount&)>& look);
   // Ends the one that was there.
   void set_prefetch(ImageMount& mount, std::unique_ptr<Prefetch> prefetch);
+  void set_fill(ImageMount& mount, bool fill);
   void set_idle(ImageMount& mount, std::optional<IdleTime> since);
   std::vector<IdleMount> idle();
   // Of all mounts of the image.

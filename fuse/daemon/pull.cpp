@@ -1,16 +1,18 @@
 #include "fuse/daemon/pull.h"
 
 #include <algorithm>
+#include <chrono>
+#include <thread>
 
+#include "core/base/clock.h"
 #include "core/index/format/cold_ranges.h"
 #include "fuse/stream/pieces_under_way.h"
 
 namespace varve::fuse {
 namespace {
 
-constexpr std::uint64_t kPieceBytes = 8 << 20;  // stream side; spans of neighbours become one request below
-constexpr std::uint64_t kMaxPieces =
-    8;  // wanted at a time: a reader that comes in between waits for no more than these
+constexpr auto kLookAgain = std::chrono::milliseconds(5);
+constexpr int kOthersShare = 4;  // of a fifth each
 
 // All but the spans that may stay away; one that is cold only in part is wanted.
 std::vector<ByteRange> wanted_of(const PulledLayer& layer) {
@@ -29,32 +31,59 @@ std::vector<ByteRange> wanted_of(const PulledLayer& layer) {
   return wanted;
 }
 
-void want_in_pieces(PiecesUnderWay& under_way, LayerStream& stream, ByteRange wanted, Progress& progress) {
-  for (auto offset = wanted.offset; offset < wanted.end(); offset += kPieceBytes) {
-    const ByteRange piece{offset, std::min(kPieceBytes, wanted.end() - offset)};
-    const auto arrived = [&progress, bytes = piece.length] { progress.add(bytes); };
-    if (stream.is_readable(piece))
-      arrived();
-    else
-      under_way.want(stream, piece, 1, arrived);
+// Wants pieces as the pace says.
+class PacedPull {
+ public:
+  PacedPull(const Work& work, const PullPace& pace)
+      : work_(work), pace_(pace), under_way_(Priority::kBackground, pace.max_pieces, &work.cancel) {}
+
+  void want(LayerStream& stream, ByteRange wanted) {
+    for (auto offset = wanted.offset; offset < wanted.end(); offset += pace_.piece_bytes) {
+      const ByteRange piece{offset, std::min(pace_.piece_bytes, wanted.end() - offset)};
+      const auto arrived = [&progress = work_.progress, bytes = piece.length] { progress.add(bytes); };
+      if (stream.is_readable(piece)) {
+        arrived();
+      } else {
+        give_way();
+        under_way_.want(stream, piece, 1, arrived);
+      }
+    }
   }
-}
+  void wait() { under_way_.wait(); }
+
+ private:
+  // For at most as long as it takes others to have had their share since the last piece.
+  void give_way() {
+    if (!pace_.somebody_waits) return;
+    const auto patience = kOthersShare * std::chrono::duration<double>(own_.seconds());
+    for (const Stopwatch waited; pace_.somebody_waits() && waited.seconds() < patience.count();) {
+      work_.cancel.throw_if_cancelled();
+      std::this_thread::sleep_for(kLookAgain);
+    }
+    own_ = Stopwatch();
+  }
+
+  const Work& work_;
+  const PullPace& pace_;
+  PiecesUnderWay under_way_;
+  Stopwatch own_;  // since the last piece was wanted
+};
 
 }  // namespace
 
-void pull_layers(const std::vector<PulledLayer>& layers, const Work& work) {
+void pull_layers(const std::vector<PulledLayer>& layers, const Work& work, const PullPace& pace) {
   std::vector<PulledRanges> wanted;
   for (const auto& layer : layers) wanted.push_back({.stream = layer.stream, .ranges = wanted_of(layer)});
-  pull_ranges(wanted, work);
+  pull_ranges(wanted, work, pace);
 }
 
-void pull_ranges(const std::vector<PulledRanges>& wanted, const Work& work) {
+void pull_ranges(const std::vector<PulledRanges>& wanted, const Work& work, const PullPace& pace) {
   for (const auto& layer : wanted)
     for (const auto& range : layer.ranges) work.progress.expect(range.length);
-  PiecesUnderWay under_way(Priority::kBackground, kMaxPieces, &work.cancel);
+  PacedPull pull(work, pace);
   for (const auto& layer : wanted)
-    for (const auto& range : layer.ranges) want_in_pieces(under_way, *layer.stream, range, work.progress);
-  under_way.wait();
+    for (const auto& range : layer.ranges) pull.want(*layer.stream, range);
+  pull.wait();
 }
 
 }  // namespace varve::fuse

@@ -1,5 +1,7 @@
 #pragma once
 // Fetches layers or parts of them for nobody in particular, behind readers.
+#include <cstdint>
+#include <functional>
 #include <memory>
 #include <vector>
 
@@ -14,16 +16,25 @@ struct PulledLayer {
   std::vector<ByteRange> left_out;
 };
 
+// How a pull shares the link.
+struct PullPace {
+  std::uint64_t piece_bytes = 8 << 20;  // stream side; spans of neighbours become one request below
+  std::uint64_t max_pieces = 8;         // wanted at a time: a reader that comes in between shares the link with these
+  // While it says so, no further piece is wanted; but for long enough that a fifth of the time is this pull's. May be
+  // empty.
+  std::function<bool()> somebody_waits = {};
+};
+
 // Fetches all that is missing of the layers, behind readers, but for spans that lie wholly in what is left out. Returns
 // when all is here; throws Cancelled soon after it is cancelled, and the first error of a fetch. What was fetched until
 // then stays. Progress counts stream bytes of what is wanted, here already or not.
-void pull_layers(const std::vector<PulledLayer>& layers, const Work& work);
+void pull_layers(const std::vector<PulledLayer>& layers, const Work& work, const PullPace& pace = {});
 
 // The same for ranges of layers, in the order in which they are given.
 struct PulledRanges {
   std::shared_ptr<LayerStream> stream;
   std::vector<ByteRange> ranges;  // inside the stream
 };
-void pull_ranges(const std::vector<PulledRanges>& wanted, const Work& work);
+void pull_ranges(const std::vector<PulledRanges>& wanted, const Work& work, const PullPace& pace = {});
 
 }  // namespace varve::fuse

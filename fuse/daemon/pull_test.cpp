@@ -63,6 +63,34 @@ TEST_F(PullTest, LeavesRoomForReadersByWantingLittleAtATime) {
   stream_->arrive();  // late, and to nobody's harm
 }
 
+TEST_F(PullTest, GivesWayToWhoWaitsButNotForEver) {
+  stream_->set_missing();
+  std::atomic<unsigned> asked = 0;
+  std::atomic<bool> waits = true;
+  const PullPace pace{.piece_bytes = 20 << 20, .max_pieces = 2, .somebody_waits = [&] {
+                        ++asked;
+                        return waits.load();
+                      }};
+  pull_layers({{stream_, {}}}, work_, pace);
+  EXPECT_EQ(progress_.done_bytes(), kLarge);
+  EXPECT_GE(asked, 10u) << "before each piece";
+}
+
+TEST_F(PullTest, IsCancelledWhileItGivesWay) {
+  stream_->hold();
+  std::atomic<bool> gives_way = false;
+  const PullPace pace{.piece_bytes = 1 << 20, .max_pieces = 2, .somebody_waits = [&] {
+                        gives_way = true;
+                        return true;
+                      }};
+  std::jthread puller([&] { EXPECT_THROW(pull_layers({{stream_, {}}}, work_, pace), Cancelled); });
+  while (!gives_way) std::this_thread::yield();
+  cancel_.cancel();
+  puller.join();
+  EXPECT_LE(stream_->wishes(), 2u);
+  stream_->arrive();
+}
+
 TEST_F(PullTest, FailsWithTheErrorOfTheStream) {
   stream_->fail_all("the registry is away");
   EXPECT_THROW(pull_layers({{stream_, {}}}, work_), TemporaryError);

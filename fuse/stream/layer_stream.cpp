@@ -310,6 +310,7 @@ class StoredLayerStreams final : public LayerStreams, private StoreContents {
 
   std::uint64_t store_bytes() const override { return varve::bytes_on_disk(store_dir_); }
 
+  bool somebody_waits() const override { return engine_->fetcher.somebody_waits(); }
   std::vector<StoredLayer> stored_layers() const override { return find_stored_layers(store_dir_); }
 
   std::optional<std::uint64_t> remove(const Digest& layer) override {

@@ -157,6 +157,8 @@ class LayerStreams {
                                               std::shared_ptr<oci::Repository> image_repository,
                                               const index::LayerIndexBlobs& index_blobs,
                                               std::shared_ptr<oci::Repository> index_repository) = 0;
+  // A reader waits for what is fetched, or somebody fetches ahead of one.
+  virtual bool somebody_waits() const = 0;
   // Bytes on disk of the whole store; above the limit for a while when readers need more at once than may be evicted.
   virtual std::uint64_t store_bytes() const = 0;
   // Layers that have a folder in the store, mounted or not.

@@ -579,6 +579,13 @@ SpanFetcher::Wait SpanFetcher::longest_wait(const FetchLayer& layer) {
   return {};
 }
 
+bool SpanFetcher::somebody_waits() {
+  const std::lock_guard lock(mutex_);
+  return std::ranges::any_of(deadlines_, [](const auto& entry) {
+    return entry.second->waits() && entry.second->priority != Priority::kBackground;
+  });
+}
+
 void SpanFetcher::start_threads() {
   if (!threads_.empty()) return;
   const auto decoders = jobs_or_cores(options_.decode_threads);

@@ -73,6 +73,8 @@ class SpanFetcher {
     std::string source;  // Repository::name(); "" if nobody waits for a source
   };
   Wait longest_wait(const FetchLayer& layer);
+  // Of any layer: a reader waits, or what was wanted ahead of one.
+  bool somebody_waits();
 
   // Fails all who wait with Cancelled, then ends all threads.
   void stop();
