@@ -59,6 +59,8 @@ extern "C" int LLVMFuzzerTestOneInput(const std::uint8_t* data, std::size_t size
     try_message<MountOptions>(line);
     try_message<MountResult>(line);
     try_message<AcquiredImage>(line);
+    try_message<LookedUpImage>(line);
+    try_message<HeldTree>(line);
     try_message<PullResult>(line);
     try_message<RemovedImage>(line);
     try_message<VerifyResult>(line);

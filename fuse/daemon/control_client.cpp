@@ -258,6 +258,22 @@ AcquiredImage ControlClient::acquire(const ImageSpec& image, MountMode mode, con
   return read_message<AcquiredImage>(connection_->repeatable_call("acquire", arguments));
 }
 
+LookedUpImage ControlClient::look_up(const ImageSpec& image, std::chrono::milliseconds limit) {
+  return read_message<LookedUpImage>(
+      connection_->repeatable_call("look_up", {{"image", image}, {"limit_ms", limit.count()}}));
+}
+
+HeldTree ControlClient::hold(const std::string& name, const ImageSpec& image, std::uint32_t layers, MountMode mode) {
+  return read_message<HeldTree>(
+      connection_->repeatable_call("hold", {{"name", name}, {"image", image}, {"layers", layers}, {"mode", mode}}));
+}
+
+void ControlClient::release(const std::string& name) { connection_->repeatable_call("release", {{"name", name}}); }
+
+std::vector<HeldTree> ControlClient::held() {
+  return read_message<std::vector<HeldTree>>(connection_->repeatable_call("held", json::object()));
+}
+
 Bytes ControlClient::recording() { return connection_->call("recording", json::object())["profile"].base64(); }
 
 std::optional<ImageStats> ControlClient::image_stats(const Digest& image) {

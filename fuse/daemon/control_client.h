@@ -40,6 +40,16 @@ class ControlClient {
   void unmount(const std::filesystem::path& dir, bool detach);
   // Mounted until this client is closed (or its process dies). The same image acquired many times shares one mount.
   AcquiredImage acquire(const ImageSpec& image, MountMode mode, const MountOptions& options = {});
+  // What an image is, without mounting it. Throws as mount() does (NotFound: no image, or no index of it that counts),
+  // and TemporaryError when `limit` has passed: the daemon goes on, so that a later call finds it.
+  LookedUpImage look_up(const ImageSpec& image, std::chrono::milliseconds limit);
+  // The tree of the first `layers` layers of an image (0: all) stays mounted until release(), whoever dies meanwhile:
+  // this client, or the daemon. A reboot ends it. A name that holds this tree already gets the same answer; one that
+  // holds another is a UsageError. An image that is named by digest and was looked up before needs no registry.
+  HeldTree hold(const std::string& name, const ImageSpec& image, std::uint32_t layers, MountMode mode);
+  // Nothing happens if nothing is held under that name. The mount may stay for a while, as those of sessions do.
+  void release(const std::string& name);
+  std::vector<HeldTree> held();
   // What was read so far of the image that this client acquired last with `record`, as index::Profile::encode() writes
   // it. Throws NotFound if there is none.
   Bytes recording();

@@ -100,6 +100,19 @@ TEST_F(ControlClientTest, AMountThatDiedWithTheDaemonIsMadeAgain) {
   EXPECT_EQ(calls(client), (Calls{"mount", "status", "mount"}));
 }
 
+TEST_F(ControlClientTest, WhatIsHeldIsAskedForAgainOfTheDaemonThatFollows) {
+  const HeldTree tree{.name = "pod", .image = {}, .layers = 2, .dir = "/there", .mode = MountMode::kKernel, .why = {}};
+  serve({{}, {tree, nlohmann::json::object()}, {nlohmann::json::array({tree})}});
+  auto client = ControlClient::connect(paths_);
+  EXPECT_EQ(client->hold("pod", image_, 2, MountMode::kAuto).dir, "/there");
+  client->release("pod");
+  const auto held = client->held();
+  ASSERT_EQ(held.size(), 1u);
+  EXPECT_EQ(held[0].name, "pod");
+  EXPECT_EQ(held[0].layers, 2u);
+  EXPECT_EQ(calls(client), (Calls{"hold", "hold", "release", "held", "held"}));
+}
+
 TEST_F(ControlClientTest, AnUnmountIsMadeAgainUnlessItWasDone) {
   serve({{}, {with_mount()}, {DaemonStatus()}});
   auto client = ControlClient::connect(paths_);

@@ -1,6 +1,7 @@
 #pragma once
 // What is said over the daemon's control socket, as values: by whom it is asked, and what it answers. As text:
 // control_protocol.h.
+#include <chrono>
 #include <cstdint>
 #include <filesystem>
 #include <functional>
@@ -85,8 +86,10 @@ struct ImageStats {
 struct MountStatus {
   std::string dir;
   MountMode mode = MountMode::kFuse;
-  bool session = false;               // held by leases, not by `varve mount`
-  std::vector<std::int64_t> holders;  // of a session's mount: the processes that hold the leases, where known
+  bool session = false;                   // held by leases or names, not by `varve mount`
+  std::vector<std::int64_t> holders;      // of a session's mount: the processes that hold the leases, where known
+  std::vector<std::string> held_by = {};  // likewise: the names under which the tree is held
+  std::uint32_t tree_layers = 0;          // the tree of so many of the image's lowest layers; 0: of all
   ImageStats stats;
   std::map<std::string, std::uint64_t> fuse_requests;  // by operation, of the FUSE connection beneath
 };
@@ -147,8 +150,9 @@ struct MountUse {
   std::string dir;
   Digest image;
   std::string reference;
-  bool session = false;                // a lease: sessions, and other commands that hold an image
-  std::vector<ProcessName> processes;  // who holds the lease, or is in the folder; as far as they can be seen
+  bool session = false;                   // a lease: sessions, and other commands that hold an image
+  std::vector<std::string> held_by = {};  // the names under which it is held
+  std::vector<ProcessName> processes;     // who holds the lease, or is in the folder; as far as they can be seen
 };
 
 struct StopResult {
@@ -174,6 +178,28 @@ struct AcquiredImage {
   double seconds = 0;
   std::uint64_t loaded_bytes = 0;
   ImageStats stats;  // before anything was prefetched for this use
+};
+
+// An image that can be mounted: opened as a mount would open it, and kept on this machine.
+struct LookedUpImage {
+  Digest image;                // of its manifest
+  std::string reference;       // of the very same image by that digest: hold() of it asks no registry
+  std::string config_json;     // the image config, exact
+  std::vector<Digest> layers;  // as the manifest names them, base first
+};
+
+inline constexpr std::size_t kMaxHoldNameBytes = 255;
+inline constexpr std::size_t kMaxHolds = 65'536;
+inline constexpr std::chrono::milliseconds kMaxLookUpLimit{600'000};
+
+// The tree of an image's lowest layers, mounted for whoever knows the name.
+struct HeldTree {
+  std::string name;
+  Digest image;
+  std::uint32_t layers = 0;   // so many; 0: all
+  std::filesystem::path dir;  // its root, read-only, nosuid and nodev; shared by all who use this tree
+  MountMode mode = MountMode::kFuse;
+  std::string why;  // one line when kAuto did not give kernel mode, else ""
 };
 
 struct PullResult {

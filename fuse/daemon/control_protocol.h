@@ -118,7 +118,7 @@ VARVE_MESSAGE_WITH(ImageSpec, registry, reference, platform)
 VARVE_MESSAGE(ImageStats, image, reference, image_stream_bytes, present_bytes, cold_bytes, cold_present_bytes,
               fetched_bytes, bytes_from, sources, requests, prefetched_bytes, decoded_bytes, copied_bytes, layers,
               proved_layers, fetching, errors, last_error, waiting_seconds, waiting_for)
-VARVE_MESSAGE_WITH(MountStatus, stats, dir, mode, session, holders, fuse_requests)
+VARVE_MESSAGE_WITH(MountStatus, stats, dir, mode, session, holders, held_by, tree_layers, fuse_requests)
 VARVE_MESSAGE(PullStatus, image, reference, cold, fill, done_bytes, total_bytes, fetched_bytes, seconds,
               waiting_seconds, waiting_for, error)
 VARVE_MESSAGE(DaemonProcess, pid, version, uptime_seconds, root, keeper, keeper_pid)
@@ -126,11 +126,13 @@ VARVE_MESSAGE(StoreStatus, bytes, max_bytes)
 VARVE_MESSAGE(IdleMountStatus, dir, mode, image, reference, idle_seconds)
 VARVE_MESSAGE(DaemonStatus, daemon, mounts, idle, pulls, store)
 VARVE_MESSAGE(ProcessName, pid, name)
-VARVE_MESSAGE(MountUse, dir, image, reference, session, processes)
+VARVE_MESSAGE(MountUse, dir, image, reference, session, held_by, processes)
 VARVE_MESSAGE(StopResult, in_use)
 VARVE_MESSAGE(MountOptions, prefetch, record, fill)
 VARVE_MESSAGE(MountResult, dir, mode, why, image, seconds, loaded_bytes)
 VARVE_MESSAGE(AcquiredImage, dir, mode, why, image, config_json, seconds, loaded_bytes, stats)
+VARVE_MESSAGE(LookedUpImage, image, reference, config_json, layers)
+VARVE_MESSAGE(HeldTree, name, image, layers, dir, mode, why)
 VARVE_MESSAGE(PullResult, image, fetched_bytes, copied_bytes, present_bytes, image_stream_bytes, cold_bytes,
               cold_present_bytes, finished)
 VARVE_MESSAGE(RemovedImage, freed_bytes, removed_layers, busy_layers)

@@ -187,9 +187,26 @@ TEST(ControlProtocol, WhoWouldLoseFilesCrosses) {
                                       .image = digest_of("image"),
                                       .reference = "r.example/a:1",
                                       .session = true,
+                                      .held_by = {"pod"},
                                       .processes = {{.pid = 7, .name = "python3"}}}}};
   EXPECT_EQ(json(read_message<StopResult>(crossed(result))), json(result));
   EXPECT_TRUE(read_message<StopResult>(crossed(json::object())).in_use.empty()) << "as an earlier daemon answers";
+}
+
+TEST(ControlProtocol, ImagesThatWereLookedUpAndTreesThatAreHeldCross) {
+  const LookedUpImage image{.image = digest_of("image"),
+                            .reference = "r.example/a@" + digest_of("image").to_string(),
+                            .config_json = R"({"os":"linux"})",
+                            .layers = {digest_of("base"), digest_of("app")}};
+  EXPECT_EQ(json(read_message<LookedUpImage>(crossed(image))), json(image));
+  const HeldTree tree{.name = "pod 1",
+                      .image = digest_of("image"),
+                      .layers = 2,
+                      .dir = "/run/varve/images/x",
+                      .mode = MountMode::kKernel,
+                      .why = "a reason"};
+  EXPECT_EQ(json(read_message<HeldTree>(crossed(tree))), json(tree));
+  EXPECT_THROW(read_message<HeldTree>(crossed(json{{"mode", "loop"}})), UsageError);
 }
 
 TEST(ImageSpec, CarriesPathsThatMeanTheSameInTheDaemon) {
