@@ -1,5 +1,5 @@
-"""skopeo and cosign of Debian 13, which Debian 12 has without signatures or not at all: fetched by apt into a folder of the test and run from there, with the C library they were linked with."""
-import os, subprocess
+"""Programs of Debian 13 that Debian 12 has in older versions, without signatures or not at all: fetched by apt, which checks them, into a folder and run from there, with the C library they were linked with where they need it."""
+import contextlib, fcntl, hashlib, os, shutil, subprocess
 from pathlib import Path
 
 PACKAGES = ("skopeo", "cosign", "libc6", "libgpgme11t64", "libassuan9", "libgpg-error0", "libsubid5", "libsqlite3-0", "libdevmapper1.02.1", "libseccomp2")
@@ -17,8 +17,8 @@ def run(*command, folder, environment, timeout=240):
         raise Missing(f"{' '.join(map(str, command[:2]))}: {done.stdout.strip().splitlines()[-1:]}")
 
 
-def unpack(folder):
-    """Raises Missing where that cannot be: no apt, no network, another architecture."""
+def unpack(folder, packages=PACKAGES):
+    """Raises Missing where that cannot be: no apt, no network, another architecture. Returns the folder that is their root."""
     folder = Path(folder)
     for part in ("lists/partial", "cache/archives/partial", "etc/preferences.d", "etc/apt.conf.d", "debs", "root"):
         (folder / part).mkdir(parents=True)
@@ -31,12 +31,31 @@ def unpack(folder):
     environment = {**os.environ, "APT_CONFIG": str(folder / "apt.conf"), "LC_ALL": "C"}
     try:
         run("apt-get", "update", "-q", folder=folder, environment=environment)
-        run("apt-get", "download", "-q", *PACKAGES, folder=folder / "debs", environment=environment)
+        run("apt-get", "download", "-q", *packages, folder=folder / "debs", environment=environment)
         for package in sorted((folder / "debs").glob("*.deb")):
             run("dpkg-deb", "-x", package, folder / "root", folder=folder, environment=environment)
     except (OSError, subprocess.TimeoutExpired) as error:
         raise Missing(str(error)) from error
     return folder / "root"
+
+
+def cached(*packages):
+    """The same, found again by later runs: once fetched, no network is needed. One root for each list of packages, under build/debian13 or $VARVE_DEBIAN13_CACHE."""
+    cache = Path(os.environ.get("VARVE_DEBIAN13_CACHE") or Path(__file__).resolve().parents[2] / "build/debian13")
+    cache.mkdir(parents=True, exist_ok=True)
+    place = cache / hashlib.sha256(" ".join(sorted(packages)).encode()).hexdigest()[:16]
+    with open(cache / "lock", "w") as lock:
+        fcntl.flock(lock, fcntl.LOCK_EX)
+        if not (place / "whole").exists():
+            shutil.rmtree(place, ignore_errors=True)
+            with contextlib.ExitStack() as failed:
+                failed.callback(shutil.rmtree, place, ignore_errors=True)
+                unpack(place, packages)
+                for leftover in ("lists", "cache", "debs"):
+                    shutil.rmtree(place / leftover)
+                (place / "whole").write_text(" ".join(sorted(packages)) + "\n")
+                failed.pop_all()
+    return place / "root"
 
 
 class Tools:
