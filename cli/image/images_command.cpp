@@ -23,7 +23,7 @@ namespace {
 
 // What holds an image here.
 struct Holds {
-  std::map<Digest, std::vector<std::string>> mounts;  // folders; "session" for each that sessions use
+  std::map<Digest, std::vector<std::string>> mounts;  // folders; "session", or by whom it is held, for others
   std::map<Digest, std::vector<std::string>> pins;    // "v143 in oci:/srv/notebooks"
 };
 
@@ -40,7 +40,9 @@ Holds find_holds(const Context& context) {
   Holds holds;
   if (auto daemon = fuse::ControlClient::connect(daemon_paths(context)))
     for (const auto& mount : daemon->status().mounts)
-      holds.mounts[mount.stats.image].push_back(mount.session ? "session" : mount.dir);
+      holds.mounts[mount.stats.image].push_back(!mount.held_by.empty() ? holders_text(mount.held_by)
+                                                : mount.session        ? "session"
+                                                                       : mount.dir);
   const indexer::KnownPins known(context.global.root);
   for (const auto& place : known.places())
     for (const auto& pin : known.pins_of(place))
@@ -155,7 +157,8 @@ void run_remove(Context& context, const ImagesToRemove& arguments) {
     images.push_back(find_image(context, opened, typed));
     if (!arguments.force) refuse_pinned(holds, images.back(), typed);
     if (const auto mounts = holds.mounts.find(images.back()); mounts != holds.mounts.end())
-      fail<Error>("{}: it is mounted ({}); unmount it, or end the session, first", typed, joined(mounts->second));
+      fail<Error>("{}: it is mounted ({}); unmount it, or end the session or whatever holds it, first", typed,
+                  joined(mounts->second));
   }
   auto daemon = connect_or_start_daemon(context);
   auto removed = nlohmann::json::array();

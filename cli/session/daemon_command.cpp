@@ -53,9 +53,11 @@ std::string processes_of(const fuse::MountUse& use) {
   return joined(names);
 }
 
-// "session lab of team/notebook:v1", "/mnt/image of team/notebook:v1, used by python3 (process 77)"
+// "team/app:v1, held by pod-7", "session lab of team/notebook:v1", "/mnt/image of team/notebook:v1, used by python3
+// (process 77)"
 std::string describe(const fuse::MountUse& use, const RunningSessions& sessions) {
   const auto image = printable(short_reference(use.reference));
+  if (!use.held_by.empty()) return fmt::format("{}, {}", image, printable(holders_text(use.held_by)));
   const auto found = sessions.find(use.image.to_string());
   if (use.session && found != sessions.end()) return fmt::format("{} of {}", sessions_text(found->second), image);
   const auto processes = processes_of(use);
@@ -109,7 +111,7 @@ void stop_daemon(Context& context, bool force, unsigned grace_seconds) {
 void leave_daemon(const Context& context) {
   auto daemon = fuse::ControlClient::connect(daemon_paths(context));
   if (!daemon) fail<NotFound>("no daemon runs for {}", context.global.root.string());
-  daemon->leave(fuse::kHandoverFormat);
+  daemon->leave(fuse::kHandoverFormats);
 }
 
 // This very program takes over: it is the one that the user has called.
@@ -117,7 +119,7 @@ void replace_daemon(const Context& context) {
   auto daemon = fuse::ControlClient::connect(daemon_paths(context));
   if (!daemon) fail<NotFound>("no daemon runs for {}", context.global.root.string());
   const auto before = daemon->status().daemon;
-  daemon->replace(context.program, fuse::kHandoverFormat);
+  daemon->replace(context.program, fuse::kHandoverFormats);
   const auto after = daemon->status();
   if (context.global.json)
     return context.print_json({{"pid", after.daemon.pid},

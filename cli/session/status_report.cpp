@@ -21,6 +21,7 @@ namespace {
 constexpr std::size_t kColumns = 100;
 constexpr std::size_t kShownDigits = 12;       // of a digest
 constexpr double kWorthMentioning = 1;         // seconds that a reader waits
+constexpr std::size_t kNamesShown = 3;         // of those that hold a tree
 constexpr std::size_t kWhere = 0, kImage = 1;  // columns of the table that may be cut
 
 // The end of a path or a reference tells more than its beginning.
@@ -51,6 +52,11 @@ ImageNames names_in(const fuse::DaemonStatus& status) {
   return ImageNames(references);
 }
 
+// Of an image whose upper layers are not shown.
+std::string part_of(const fuse::MountStatus& mount) {
+  return mount.tree_layers == 0 ? "" : fmt::format(" (first {} layers)", mount.tree_layers);
+}
+
 std::string where_of(const fuse::MountStatus& mount, const RunningSessions& sessions) {
   return printable(mount.session ? name_sessions(mount, sessions) : mount.dir);
 }
@@ -62,9 +68,9 @@ std::string mount_table(const fuse::DaemonStatus& status, const RunningSessions&
     // Of what is not cold: 100 % is what `varve pull` comes to.
     const auto wanted = stats.image_stream_bytes - stats.cold_bytes;
     const auto share = wanted == 0 ? 100 : (stats.present_bytes - stats.cold_present_bytes) * 100 / wanted;
-    rows.push_back({where_of(mount, sessions), names.of(stats.reference), std::string(to_string(mount.mode)),
-                    human_bytes(stats.image_stream_bytes), fmt::format("{} %", share), human_bytes(stats.fetched_bytes),
-                    std::to_string(stats.errors)});
+    rows.push_back({where_of(mount, sessions), names.of(stats.reference) + part_of(mount),
+                    std::string(to_string(mount.mode)), human_bytes(stats.image_stream_bytes),
+                    fmt::format("{} %", share), human_bytes(stats.fetched_bytes), std::to_string(stats.errors)});
   }
   fit(rows);
   std::ostringstream out;
@@ -181,7 +187,19 @@ std::string sessions_text(const std::vector<std::string>& names) {
   return (names.size() == 1 ? "session " : "sessions ") + joined(names);
 }
 
+std::string holders_text(const std::vector<std::string>& held_by) {
+  std::vector<std::string> names(held_by.begin(),
+                                 held_by.begin() + std::ptrdiff_t(std::min(held_by.size(), kNamesShown)));
+  if (held_by.size() > kNamesShown) names.push_back(fmt::format("{} more", held_by.size() - kNamesShown));
+  return "held by " + joined(names);
+}
+
 std::string name_sessions(const fuse::MountStatus& mount, const RunningSessions& sessions) {
+  if (!mount.held_by.empty()) {
+    auto other = mount;
+    other.held_by.clear();
+    return holders_text(mount.held_by) + (mount.holders.empty() ? "" : "; " + name_sessions(other, sessions));
+  }
   if (const auto found = sessions.find(mount.stats.image.to_string()); found != sessions.end())
     return sessions_text(found->second);
   if (mount.holders.empty()) return "a command";

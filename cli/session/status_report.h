@@ -33,7 +33,9 @@ class ImageNames {
 std::string host_of(const std::string& repository);
 // "session lab", "sessions lab, other"
 std::string sessions_text(const std::vector<std::string>& names);
-// "lab" and "sessions lab, other"; without a name the processes that hold the image.
+// "held by pod-1, pod-2, pod-3, 4 more"
+std::string holders_text(const std::vector<std::string>& held_by);
+// "held by pod-1", "lab" and "sessions lab, other"; without a name the processes that hold the image.
 std::string name_sessions(const fuse::MountStatus& mount, const RunningSessions& sessions);
 
 std::string status_text(const fuse::DaemonStatus& status, const RunningSessions& sessions);

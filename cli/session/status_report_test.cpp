@@ -62,6 +62,20 @@ TEST(StatusText, NamesSessionsAndStaysWithinAHundredColumns) {
   EXPECT_EQ(status_json(status, sessions)["mounts"][1]["sessions"], nlohmann::json({"lab", "exam"}));
 }
 
+TEST(StatusText, SaysWhoHoldsATreeAndHowMuchOfTheImageItShows) {
+  fuse::DaemonStatus status;
+  status.mounts = {mount_of("a.example/nb:v1", "/run/varve/images/a", true)};
+  status.mounts[0].held_by = {"p1", "p2", "p3", "p4", "p5"};
+  status.mounts[0].tree_layers = 2;
+  auto text = status_text(status, {});
+  EXPECT_THAT(text, HasSubstr("held by p1, p2, p3, 2 more"));
+  EXPECT_THAT(text, HasSubstr("nb:v1 (first 2 layers)"));
+  status.mounts[0].held_by = {"p1"};
+  status.mounts[0].holders = {17};
+  text = status_text(status, {});
+  EXPECT_THAT(text, HasSubstr("held by p1; process 17"));
+}
+
 TEST(StatusText, ImagesThatAreCalledAlikeAreToldApart) {
   fuse::DaemonStatus status;
   status.mounts = {mount_of("a.example/nb:v1", "/a", false), mount_of("b.example/nb:v1", "/b", false)};

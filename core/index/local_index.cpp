@@ -156,7 +156,8 @@ void note_use(LocalIndex& local, const oci::Image& image, const LoadedIndex& ind
   local.origins().note_used(repository, image.digest(), digest);
 }
 
-// The tree's devices must be the streams of this image's layers.
+}  // namespace
+
 void check_devices(const LoadedIndex& index, const oci::Image& image) {
   const auto what = what_of(index.blobs.tree);
   const auto layers = image.manifest.layers.size();
@@ -177,8 +178,6 @@ void check_devices(const LoadedIndex& index, const oci::Image& image) {
       fail<CorruptData>("{}: a range of {} bytes lies outside its layer", what_of(*index.blobs.ranges), range.length);
   }
 }
-
-}  // namespace
 
 LocalIndex::LocalIndex(std::filesystem::path root, const trust::TrustSettings& settings) : root_(std::move(root)) {
   make_private_folder(root_ / kTreesFolder);
@@ -261,6 +260,8 @@ std::filesystem::path LocalIndex::tree_file(const ImageIndexBlobs& index, oci::R
   file.commit();
   return path;
 }
+
+std::filesystem::path LocalIndex::trees_dir() const { return root_ / kTreesFolder; }
 
 std::shared_ptr<oci::Repository> LocalIndex::holder_of(const std::optional<oci::Descriptor>& blob,
                                                        const std::shared_ptr<oci::Repository>& source) const {

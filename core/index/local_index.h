@@ -48,6 +48,8 @@ class LocalIndex {
   // The decompressed tree, fetched from `source` if it is not here, or not as it was written; digest checked, then
   // kept.
   std::filesystem::path tree_file(const ImageIndexBlobs& index, oci::Repository& source);
+  // Where trees lie, by names that others than tree_file() choose, too.
+  std::filesystem::path trees_dir() const;
   // Who serves a blob of which parts are fetched when they are first needed (the windows of a gzip layer, a start-up
   // pack): this machine if it has it, else the source of the index.
   std::shared_ptr<oci::Repository> holder_of(const std::optional<oci::Descriptor>& blob,

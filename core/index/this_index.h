@@ -9,6 +9,9 @@ namespace varve::index {
 // Throws NotFound if it is here no longer.
 LoadedIndex load_this_index(LocalIndex& local, const oci::Image& image, const Digest& index_manifest);
 
+// Throws CorruptData unless the devices of its tree are the streams of this image's layers, and its ranges lie in them.
+void check_devices(const LoadedIndex& index, const oci::Image& image);
+
 // The layer map that the LocalIndex of `root` keeps in that blob; null if it is not there, or damaged.
 std::shared_ptr<const LayerMap> find_map(const std::filesystem::path& root, const Digest& blob);
 

@@ -111,6 +111,13 @@ std::string start_daemon(const DaemonPaths& paths, const std::filesystem::path& 
   return word;
 }
 
+// A daemon that knows one format alone asks for that: `handover_format` is the oldest.
+json with_formats(json arguments, HandoverFormats reads) {
+  arguments["handover_format"] = reads.oldest;
+  arguments["newest_handover_format"] = reads.newest;
+  return arguments;
+}
+
 }  // namespace
 
 struct ControlClient::Connection {
@@ -316,8 +323,8 @@ RemovedImage ControlClient::remove_image(const Digest& image) {
   return read_message<RemovedImage>(connection_->repeatable_call("remove_image", {{"digest", image}}));
 }
 
-void ControlClient::replace(const std::filesystem::path& program, int handover_format) {
-  connection_->call("replace", {{"program", program}, {"handover_format", handover_format}});
+void ControlClient::replace(const std::filesystem::path& program, HandoverFormats reads) {
+  connection_->call("replace", with_formats({{"program", program}}, reads));
   const auto patience_ends = std::chrono::steady_clock::now() + kStartPatience;
   while (connection_->socket.read_line(kPollMs) || connection_->socket.timed_out()) {
     if (std::chrono::steady_clock::now() >= patience_ends)
@@ -346,8 +353,8 @@ void ControlClient::end_all(std::chrono::seconds grace) {
   wait_for_end();
 }
 
-void ControlClient::leave(int handover_format) {
-  connection_->call("leave", {{"handover_format", handover_format}});
+void ControlClient::leave(HandoverFormats reads) {
+  connection_->call("leave", with_formats(json::object(), reads));
   wait_for_end();
 }
 

@@ -74,7 +74,7 @@ class ControlClient {
   RemovedImage remove_image(const Digest& image);
   // Another program takes the place of the daemon, with all its mounts; returns when it answers. Throws Unsupported if
   // it could not serve them.
-  void replace(const std::filesystem::path& program, int handover_format);
+  void replace(const std::filesystem::path& program, HandoverFormats reads);
   // Ends the daemon, unless somebody would lose files by that: then nothing happens, and the answer says who. Returns
   // when it is gone.
   StopResult shutdown();
@@ -82,8 +82,8 @@ class ControlClient {
   // everything and ends the daemon; returns when it is gone.
   void end_all(std::chrono::seconds grace);
   // Ends the daemon and leaves its mounts to the next one of its service. Throws Unsupported if no service manager
-  // keeps them meanwhile, or if a program that reads this format of the record could not go on with them.
-  void leave(int handover_format);
+  // keeps them meanwhile, or if a program that reads these formats of the record could not go on with them.
+  void leave(HandoverFormats reads);
 
  private:
   void wait_for_end();

@@ -202,6 +202,12 @@ struct HeldTree {
   std::string why;  // one line when kAuto did not give kernel mode, else ""
 };
 
+// Of the record that one daemon leaves to the next (handover.h): those that a program reads.
+struct HandoverFormats {
+  int oldest = 0;
+  int newest = 0;
+};
+
 struct PullResult {
   Digest image;
   std::uint64_t fetched_bytes = 0;

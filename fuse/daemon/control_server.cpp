@@ -102,11 +102,11 @@ class Connection {
         return {{"result", stop}};
       }
       if (call == "leave") {
-        daemon_.check_leave(request["handover_format"].number<int>());
+        daemon_.check_leave(formats_of(request));
         afterwards = events_.leave;
       }
       if (call == "replace") {
-        daemon_.check_successor(request["handover_format"].number<int>());
+        daemon_.check_successor(formats_of(request));
         afterwards = [this, program = program_of(request)] { events_.replace(program); };
       }
       return {{"result", carry_out(call, request)}};
@@ -130,9 +130,14 @@ class Connection {
       daemon_.unmount(request["dir"].text(), request.maybe("detach").flag());
       return json::object();
     }
+    if (call == "held") return daemon_.held();
+    if (call == "release") {
+      daemon_.release(request["name"].text());
+      return json::object();
+    }
     if (call == "recording") return recording_to_json(recording());
     if (call != "mount" && call != "acquire" && call != "pull" && call != "verify" && call != "present" &&
-        call != "fetch")
+        call != "fetch" && call != "look_up" && call != "hold")
       fail<Unsupported>("the daemon knows no call {:?}", call);
     const auto image = read_image_spec(request["image"]);
     if (call == "pull")
@@ -142,8 +147,12 @@ class Connection {
     if (call == "fetch")
       return daemon_.fetch(*opened(image, request["image"].raw()), read_layer_ranges(request["layers"]),
                            attendant().work());
+    if (call == "look_up")
+      return daemon_.look_up(image, std::chrono::milliseconds(request["limit_ms"].number<std::uint32_t>()));
     refuse_other_namespace();
     const auto mode = parse_mount_mode(request["mode"].text());
+    if (call == "hold")
+      return daemon_.hold(request["name"].text(), image, request.maybe("layers").number<std::uint32_t>(), mode);
     const auto options = read_message<MountOptions>(request);
     if (call == "mount") return daemon_.mount(image, request["dir"].text(), mode, options);
     return daemon_.acquire(image, mode, options, peer_.pid, leases_);
@@ -171,6 +180,13 @@ class Connection {
     for (const auto& lease : leases_ | std::views::reverse)
       if (const auto recorder = daemon_.recorder_of(lease)) return recorder->profile().encode();
     fail<NotFound>("recording: this connection has no image that is recorded");
+  }
+
+  // A program that names one format reads no other.
+  static HandoverFormats formats_of(const JsonValue& request) {
+    const auto oldest = request["handover_format"].number<int>();
+    const auto newest = request.maybe("newest_handover_format");
+    return {.oldest = oldest, .newest = newest ? newest.number<int>() : oldest};
   }
 
   static std::string program_of(const JsonValue& request) {

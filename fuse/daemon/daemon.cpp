@@ -89,7 +89,8 @@ Daemon::Opened Daemon::serve(const ImageSpec& spec, oci::Image image, index::Cho
   const auto& index = chosen.index;
   const auto is_it = [&, asked = nlohmann::json(spec)](const ImageMount& mount) {
     const auto& open = mount.mounted->image();
-    return open.digest() == image.digest() && open.index_digest() == index.found.blobs.manifest.digest &&
+    return open.tree_layers() == 0 && open.digest() == image.digest() &&
+           open.index_digest() == index.found.blobs.manifest.digest &&
            open.index().judgement.vouched == index.judgement.vouched && nlohmann::json(open.spec()) == asked;
   };
   if (auto open = images_.find_image(is_it)) return {.image = std::move(open)};
@@ -204,7 +205,8 @@ ImageMount& Daemon::shared_mount(const std::shared_ptr<ServedImage>& image, Moun
     return *found;
   }
   auto mount = std::make_unique<ImageMount>();
-  mount->dir = free_folder(*image, mode == MountMode::kFuse ? "-fuse" : "");
+  const auto part = image->tree_layers() == 0 ? std::string() : fmt::format("-first-{}", image->tree_layers());
+  mount->dir = free_folder(*image, part + (mode == MountMode::kFuse ? "-fuse" : ""));
   mount->shared = true;
   mount->folders = {mount->dir};
   return add_mount(std::move(mount), image, mode);
@@ -388,6 +390,8 @@ DaemonStatus Daemon::status() {
                        .mode = image.mode(),
                        .session = session,
                        .holders = {},
+                       .held_by = {},
+                       .tree_layers = image.image().tree_layers(),
                        .stats = image.image().stats(),
                        .fuse_requests = image.fuse_requests()};
   };
@@ -411,8 +415,10 @@ DaemonStatus Daemon::status() {
                std::chrono::duration<double>(std::max(now, *mount.idle_since) - *mount.idle_since).count()});
     }
     const auto holders = leases_.holders(mount.dir);
-    if (holders.empty()) return;
+    auto held_by = leases_.held_by(mount.dir);
+    if (holders.empty() && held_by.empty()) return;
     auto& session = sessions.emplace_back(status_of(mount.dir, *mount.mounted, true));
+    session.held_by = std::move(held_by);
     for (const auto& holder : holders)
       if (holder) session.holders.push_back(holder->pid);
   });
@@ -537,7 +543,8 @@ RemovedImage Daemon::remove_image(const Digest& image) {
     if (mount.idle_since) idle.push_back(mount.dir);
     for (const auto& name : names)
       if (name.mount == mount.dir) places.push_back("at " + name.dir.string());
-    if (leases_.any(mount.dir)) places.emplace_back("in a session");
+    for (const auto& name : leases_.held_by(mount.dir)) places.push_back(fmt::format("for {:?}, which holds it", name));
+    if (!leases_.holders(mount.dir).empty()) places.emplace_back("in a session");
   });
   if (!places.empty()) fail<Error>("it is mounted {}: end that first", joined(places));
   for (const auto& mount : idle) end_if_idle(mount, "its image is removed");

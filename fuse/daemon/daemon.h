@@ -24,6 +24,7 @@
 #include "fuse/daemon/kept_connections.h"
 #include "fuse/daemon/layer_proofs.h"
 #include "fuse/daemon/lease_table.h"
+#include "fuse/daemon/look_ups.h"
 #include "fuse/daemon/opened_images.h"
 #include "fuse/daemon/stale_pages.h"
 #include "fuse/stream/layer_stream.h"
@@ -58,6 +59,14 @@ class Daemon {
   // next one gives the lease to that process for as long as it runs.
   AcquiredImage acquire(const ImageSpec& spec, MountMode mode, const MountOptions& options, pid_t holder,
                         std::vector<LeaseTable::Lease>& leases);
+  // daemon_holds.cpp. As ControlClient's calls of these names; a limit of more than kMaxLookUpLimit is that.
+  LookedUpImage look_up(const ImageSpec& spec, std::chrono::milliseconds limit);
+  HeldTree hold(const std::string& name, const ImageSpec& spec, std::uint32_t layers, MountMode mode);
+  void release(const std::string& name);
+  std::vector<HeldTree> held();
+  // False if a registry keeps some waiting for longer.
+  bool wait_for_look_ups(std::chrono::milliseconds patience) { return look_ups_.wait_for_all(patience); }
+
   // Null if it was not acquired with `record`.
   std::shared_ptr<ReadRecorder> recorder_of(const LeaseTable::Lease& lease);
 
@@ -85,11 +94,11 @@ class Daemon {
   bool idle();
   // Takes note of mounts that somebody else has unmounted, by umount(8) for one.
   void notice_unmounts();
-  // Throws Unsupported if another program could not go on with what is mounted here: `format` is that of the record
+  // Throws Unsupported if another program could not go on with what is mounted here: `formats` are those of the record
   // that it reads.
-  void check_successor(int format) const;
+  void check_successor(HandoverFormats formats) const;
   // The same if this one is to end first, so that only a service manager can keep the mounts meanwhile.
-  void check_leave(int format) const;
+  void check_leave(HandoverFormats formats) const;
   // For exec(2), which must follow at once: mounts stay as they are while the lock is held.
   std::unique_lock<std::mutex> hand_over();
   DescriptorStore& descriptors() { return *options_.descriptors; }
@@ -130,6 +139,16 @@ class Daemon {
   void refuse_if_stopping() const;
   void refuse_if_mounted(const std::filesystem::path& dir);
 
+  // daemon_holds.cpp
+  LookedUpImage look_up_now(const ImageSpec& spec);
+  std::vector<ImageSpec> specs_of(const ImageSpec& spec, const Digest& digest) const;
+  Opened open_as_kept_or_now(const ImageSpec& spec);
+  std::shared_ptr<ServedImage> tree_of(const std::shared_ptr<ServedImage>& whole, std::uint32_t layers);
+  static HeldTree held_tree(const std::string& name, const ImageMount& mount);
+  std::optional<HeldTree> held_already(const std::string& name, const Digest& image, std::uint32_t layers);
+  void mount_held_again(const std::filesystem::path& dir, const std::shared_ptr<ServedImage>& image, MountMode mode,
+                        const std::string& why);
+
   // daemon_idle.cpp
   bool may_keep(const ImageMount& mount) const;
   void begin_idle(ImageMount& mount);
@@ -156,6 +175,7 @@ class Daemon {
   void take_over_blobs(TakeOver& work, const HandoverConnection& connection);
   void take_over_names(TakeOver& work);
   void take_over_leases(TakeOver& work);
+  void take_over_holds(TakeOver& work);
   void adopt(std::unique_ptr<MountedImage> mounted, const HandoverMount& mount);
   void drop_unused_mounts();
   void write_record() noexcept;
@@ -180,7 +200,8 @@ class Daemon {
   LayerProofs proofs_;
   ContentSources contents_;
   BackgroundPulls pulls_;
-  LeaseTable leases_;                      // what ends a lease may end a mount
+  LeaseTable leases_;  // what ends a lease may end a mount
+  LookUps look_ups_{[this](const ImageSpec& spec) { return look_up_now(spec); }};
   MemoryPressure memory_;                  // used by idle_look_ alone
   std::optional<IdleTime> crowded_since_;  // likewise
   std::unique_ptr<Ticker> idle_look_;

@@ -82,10 +82,15 @@ void Daemon::drop_vanished_mounts() {
   bool changed = false;
   for (const auto* mount : gone) {
     if (restore_shared(*mount, table)) continue;
-    const auto taken = images_.remove(mount->dir);
+    auto taken = images_.remove(mount->dir);
     log::info("{}: somebody else has unmounted it; who has files of it open is served on", taken->dir.string());
     taken->mounted->note_unmounted();
     changed = true;
+    const auto image = taken->mounted->served();
+    const auto mode = taken->mounted->mode();
+    const auto [dir, why] = std::pair(taken->dir, taken->why);
+    taken.reset();  // with it goes its folder
+    mount_held_again(dir, image, mode, why);
   }
   for (const auto& name : images_.names()) {
     const auto* mount = images_.find(name.mount);
@@ -99,7 +104,8 @@ void Daemon::drop_vanished_mounts() {
 }
 
 MountUse Daemon::use_of(const HandoverName& name) {
-  MountUse use{.dir = name.dir.string(), .image = {}, .reference = {}, .session = false, .processes = {}};
+  MountUse use{
+      .dir = name.dir.string(), .image = {}, .reference = {}, .session = false, .held_by = {}, .processes = {}};
   if (const auto* mount = images_.find(name.mount)) {
     use.image = mount->mounted->image().digest();
     use.reference = mount->mounted->image().reference();
@@ -112,11 +118,13 @@ std::vector<MountUse> Daemon::uses() {
   std::vector<MountUse> uses;
   images_.for_each([&](const ImageMount& mount) {
     const auto holders = leases_.holders(mount.dir);
-    if (holders.empty()) return;
+    const auto held_by = leases_.held_by(mount.dir);
+    if (holders.empty() && held_by.empty()) return;
     auto& use = uses.emplace_back(MountUse{.dir = mount.dir.string(),
                                            .image = mount.mounted->image().digest(),
                                            .reference = mount.mounted->image().reference(),
                                            .session = true,
+                                           .held_by = held_by,
                                            .processes = {}});
     for (const auto& holder : holders)
       use.processes.push_back(holder ? name_of_process(holder->pid) : ProcessName{.pid = 0, .name = ""});

@@ -108,7 +108,7 @@ class Process {
     notify_service_manager("STOPPING=1");
     server_->stop_listening();
     daemon_->stop();
-    if (!server_->hang_up(kEndPatience)) {
+    if (!server_->hang_up(kEndPatience) || !daemon_->wait_for_look_ups(kEndPatience)) {
       // A call hangs in a registry. Everything is unmounted and on disk; the kernel frees the rest.
       log::warn("a call did not end in time");
       std::_Exit(0);

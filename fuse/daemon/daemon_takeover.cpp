@@ -69,10 +69,19 @@ void Daemon::take_over() {
   for (const auto& image : work.record.images) {
     try {
       const auto spec = with_end(image.spec);
-      work.images[image.index] =
+      auto whole =
           ServedImage::reopen(spec, open_kept_image(local_, spec, image.digest), image.index, local_, *streams_);
-      proofs_.watch(work.images[image.index]);
-      contents_.learn_later(work.images[image.index]);
+      auto& served = work.images[name_of_tree(image.index, image.layers)];
+      if (image.layers != 0) {
+        auto tree = ServedImage::of_first_layers(*whole, image.layers, local_, *streams_);
+        if (tree->index().blobs.tree.digest != image.tree)
+          fail<CorruptData>("the tree of its first {} layers is not the one that is mounted", image.layers);
+        served = std::move(tree);
+        continue;
+      }
+      served = std::move(whole);
+      proofs_.watch(served);
+      contents_.learn_later(served);
     } catch (const std::exception& error) {
       log::error("{} cannot be served any more: {}", image.digest.to_string(), error.what());
     }
@@ -95,6 +104,7 @@ void Daemon::take_over() {
   take_over_names(work);
   take_over_leases(work);
   unmount_stale(options_.paths, work.served);
+  take_over_holds(work);
   drop_unused_mounts();
   std::vector<fs::path> filled;
   images_.for_each([&](const ImageMount& mount) {
@@ -196,6 +206,21 @@ void Daemon::take_over_names(TakeOver& work) {
   }
 }
 
+// A tree that somebody has unmounted since is mounted again.
+void Daemon::take_over_holds(TakeOver& work) {
+  for (const auto& hold : work.record.holds) leases_.hold(hold.name, hold.mount);
+  for (const auto& hold : work.record.holds) {
+    if (images_.find(hold.mount) != nullptr) continue;
+    const auto mount = std::ranges::find(work.record.mounts, hold.mount, &HandoverMount::dir);
+    const auto image = mount == work.record.mounts.end() ? work.images.end() : work.images.find(mount->index);
+    if (image != work.images.end()) {
+      mount_held_again(hold.mount, image->second, mount->mode, mount->why);
+    } else if (leases_.forget_hold(hold.name)) {
+      log::error("{}: cannot be served any more; {:?} holds nothing now", hold.mount.string(), hold.name);
+    }
+  }
+}
+
 void Daemon::take_over_leases(TakeOver& work) {
   std::erase_if(work.record.leases, [this](const auto& lease) { return images_.find(lease.mount) == nullptr; });
   leases_.take_over(work.record.leases);
@@ -221,21 +246,20 @@ void Daemon::write_record() noexcept {
   }
 }
 
-void Daemon::check_successor(int format) const {
+void Daemon::check_successor(HandoverFormats formats) const {
   if (options_.descriptors->kind() == "none")
     fail<Unsupported>(
         "nothing keeps the mounts of this daemon (its log says why); end it with `varve daemon --stop` and start the "
         "other one");
-  if (format != kHandoverFormat)
+  if (kHandoverFormat < formats.oldest || kHandoverFormat > formats.newest)
     fail<Unsupported>(
-        "this daemon ({}) leaves a record of format {}, and the other program reads format {}: it could not go on with "
-        "the mounts; "
-        "let sessions end, then `varve daemon --stop`",
-        options_.version, kHandoverFormat, format);
+        "this daemon ({}) leaves a record of format {}, and the other program reads {} to {}: it could not go on with "
+        "the mounts; let sessions end, then `varve daemon --stop`",
+        options_.version, kHandoverFormat, formats.oldest, formats.newest);
 }
 
-void Daemon::check_leave(int format) const {
-  check_successor(format);
+void Daemon::check_leave(HandoverFormats formats) const {
+  check_successor(formats);
   if (options_.descriptors->kind() != "systemd")
     fail<Unsupported>(
         "no service manager keeps the mounts of this daemon while none runs; `varve daemon --replace` puts another "

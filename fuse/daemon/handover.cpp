@@ -32,11 +32,19 @@ auto list_of(const JsonValue& list, const Read& read) {
 }
 
 json to_json(const HandoverImage& image) {
-  return {{"digest", image.digest.to_string()}, {"spec", image.spec}, {"index", image.index.to_string()}};
+  return {{"digest", image.digest.to_string()},
+          {"spec", image.spec},
+          {"index", image.index.to_string()},
+          {"layers", image.layers},
+          {"tree", image.tree ? json(image.tree->to_string()) : json(nullptr)}};
 }
 
 HandoverImage read_image(const JsonValue& from) {
-  return {.digest = from["digest"].digest(), .spec = read_image_spec(from["spec"]), .index = from["index"].digest()};
+  HandoverImage image{
+      .digest = from["digest"].digest(), .spec = read_image_spec(from["spec"]), .index = from["index"].digest()};
+  image.layers = from.maybe("layers").number<std::uint32_t>();
+  if (const auto tree = from.maybe("tree")) image.tree = tree.digest();
+  return image;
 }
 
 json to_json(const HandoverConnection& connection) {
@@ -84,6 +92,11 @@ json to_list(const std::vector<T>& list, json (*one)(const T&)) {
 
 }  // namespace
 
+Digest name_of_tree(const Digest& index, std::uint32_t layers) {
+  if (layers == 0) return index;
+  return digest_of(fmt::format("varve tree of the first {} layers by {}", layers, index.to_string()));
+}
+
 std::string encode_handover(const Handover& handover) {
   json document = {{"format", kHandoverFormat}};
   document["images"] = to_list<HandoverImage>(handover.images, to_json);
@@ -105,14 +118,18 @@ std::string encode_handover(const Handover& handover) {
   document["leases"] = to_list<HandoverLease>(handover.leases, [](const HandoverLease& lease) -> json {
     return {{"mount", lease.mount.string()}, {"pid", lease.holder.pid}, {"start_time", lease.holder.start_time}};
   });
+  document["holds"] = to_list<HandoverHold>(handover.holds, [](const HandoverHold& hold) -> json {
+    return {{"name", hold.name}, {"mount", hold.mount.string()}};
+  });
   return document.dump(-1, ' ', false, json::error_handler_t::replace);
 }
 
 Handover decode_handover(std::string_view text) {
   const auto document =
       JsonValue::parse(text, "handover", {.bytes = kMaxHandoverBytes, .depth = kMaxDepth, .values = kMaxValues});
-  if (const auto format = document["format"].number<int>(); format != kHandoverFormat)
-    fail<Unsupported>("handover: format {}, known is {}", format, kHandoverFormat);
+  const auto format = document["format"].number<int>();
+  if (format < kOldestHandoverFormat || format > kHandoverFormat)
+    fail<Unsupported>("handover: format {}, known are {} to {}", format, kOldestHandoverFormat, kHandoverFormat);
   return {.images = list_of(document["images"], read_image),
           .connections = list_of(document["connections"], read_connection),
           .mounts = list_of(document["mounts"],
@@ -133,10 +150,14 @@ Handover decode_handover(std::string_view text) {
                                                  .bound = entry["bound"].flag(),
                                                  .settled = entry["settled"].flag()};
                            }),
-          .leases = list_of(document["leases"], [](const JsonValue& entry) {
-            return HandoverLease{
-                .mount = full_path(entry["mount"]),
-                .holder = {.pid = entry["pid"].number<pid_t>(), .start_time = entry["start_time"].number()}};
+          .leases = list_of(document["leases"],
+                            [](const JsonValue& entry) {
+                              return HandoverLease{.mount = full_path(entry["mount"]),
+                                                   .holder = {.pid = entry["pid"].number<pid_t>(),
+                                                              .start_time = entry["start_time"].number()}};
+                            }),
+          .holds = format < 5 ? std::vector<HandoverHold>() : list_of(document["holds"], [](const JsonValue& entry) {
+            return HandoverHold{.name = entry["name"].text(), .mount = full_path(entry["mount"])};
           })};
 }
 

@@ -16,15 +16,21 @@
 
 namespace varve::fuse {
 
-inline constexpr int kHandoverFormat = 4;  // 4: files of layers are named by their entries, too
+inline constexpr int kHandoverFormat = 5;        // 5: trees of an image's lowest layers, and holds
+inline constexpr int kOldestHandoverFormat = 4;  // that is read: it has neither
+inline constexpr HandoverFormats kHandoverFormats{.oldest = kOldestHandoverFormat, .newest = kHandoverFormat};
 inline constexpr std::uint64_t kMaxHandoverBytes = 256 << 20;
 
 // An image that can be opened again without its repository (kept_images.h).
 struct HandoverImage {
   Digest digest;
   ImageSpec spec;
-  Digest index;  // the manifest of the index that its tree came from; by it the image is named below
+  Digest index;                     // the manifest of the index that its tree came from
+  std::uint32_t layers = 0;         // the tree of so many of its lowest layers; 0: of all
+  std::optional<Digest> tree = {};  // of such a tree: its digest (prefix_tree.h)
 };
+// By which the image is named below: the manifest of its index, or the digest of words that say how many layers.
+Digest name_of_tree(const Digest& index, std::uint32_t layers);
 
 // An image whose layers are files of a blob connection.
 struct HandoverFiles {
@@ -67,12 +73,19 @@ struct HandoverLease {
   LeaseHolder holder;
 };
 
+// A tree that is held by a name (HeldTree).
+struct HandoverHold {
+  std::string name;
+  std::filesystem::path mount;
+};
+
 struct Handover {
   std::vector<HandoverImage> images;
   std::vector<HandoverConnection> connections;
   std::vector<HandoverMount> mounts;
   std::vector<HandoverName> names;
   std::vector<HandoverLease> leases;
+  std::vector<HandoverHold> holds;
 };
 
 std::string encode_handover(const Handover& handover);

@@ -118,7 +118,7 @@ void ImageTable::write_to(Handover& record) {
   state_.with([&](State& state) {
     for (const auto& mount : state.mounts)
       record.mounts.push_back({.dir = mount->dir,
-                               .index = mount->mounted->image().index_digest(),
+                               .index = mount->mounted->image().tree_name(),
                                .connection = mount->mounted->connection(),
                                .mode = mount->mounted->mode(),
                                .why = mount->why,

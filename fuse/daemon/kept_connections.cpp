@@ -81,7 +81,7 @@ void KeptConnections::write_to(Handover& handover) {
                                .tree = {},
                                .files = {}};
       if (connection.tree) {
-        entry.tree = connection.tree->index_digest();
+        entry.tree = connection.tree->tree_name();
         images[*entry.tree] = connection.tree;
       }
       const auto in_use = [&](const Files& files) { return any_in_use(*connection.blobs, *files.image); };
@@ -89,14 +89,19 @@ void KeptConnections::write_to(Handover& handover) {
       std::move(gone, connection.files.end(), std::back_inserter(unused));
       connection.files.erase(gone, connection.files.end());
       for (const auto& files : connection.files) {
-        entry.files.push_back({.index = files.image->index_digest(), .opened = files.opened});
-        images[files.image->index_digest()] = files.image;
+        entry.files.push_back({.index = files.image->tree_name(), .opened = files.opened});
+        images[files.image->tree_name()] = files.image;
       }
       handover.connections.push_back(std::move(entry));
     }
   });
   for (const auto& [digest, image] : images)
-    handover.images.push_back({.digest = image->digest(), .spec = image->spec(), .index = image->index_digest()});
+    handover.images.push_back(
+        {.digest = image->digest(),
+         .spec = image->spec(),
+         .index = image->index_digest(),
+         .layers = image->tree_layers(),
+         .tree = image->tree_layers() == 0 ? std::nullopt : std::optional(image->index().blobs.tree.digest)});
 }
 
 }  // namespace varve::fuse

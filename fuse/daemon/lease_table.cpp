@@ -12,6 +12,41 @@ LeaseTable::Lease LeaseTable::add(const std::filesystem::path& mount, std::optio
   return Lease(*this, number, mount);
 }
 
+bool LeaseTable::hold(const std::string& name, const std::filesystem::path& mount) {
+  return state_.with([&](State& state) { return state.holds.try_emplace(name, mount).second; });
+}
+
+bool LeaseTable::release(const std::string& name) {
+  const auto released = state_.with([&](State& state) { return state.holds.extract(name); });
+  if (released.empty()) return false;
+  on_end_(released.mapped());
+  return true;
+}
+
+bool LeaseTable::forget_hold(const std::string& name) {
+  return state_.with([&](State& state) { return state.holds.erase(name) != 0; });
+}
+
+std::optional<std::filesystem::path> LeaseTable::held_at(const std::string& name) {
+  return state_.with([&](State& state) -> std::optional<std::filesystem::path> {
+    const auto found = state.holds.find(name);
+    return found == state.holds.end() ? std::nullopt : std::optional(found->second);
+  });
+}
+
+std::map<std::string, std::filesystem::path> LeaseTable::holds() {
+  return state_.with([](State& state) { return state.holds; });
+}
+
+std::vector<std::string> LeaseTable::held_by(const std::filesystem::path& mount) {
+  return state_.with([&](State& state) {
+    std::vector<std::string> names;
+    for (const auto& [name, held] : state.holds)
+      if (held == mount) names.push_back(name);
+    return names;
+  });
+}
+
 void LeaseTable::take_over(const std::vector<HandoverLease>& leases) {
   std::vector<HolderWatch::Holder> holders;
   for (const auto& [mount, holder] : leases) {
@@ -30,7 +65,8 @@ void LeaseTable::end(std::uint64_t number) {
 
 bool LeaseTable::any(const std::filesystem::path& mount) {
   return state_.with([&](State& state) {
-    return std::ranges::any_of(state.leases, [&](const auto& lease) { return lease.second.mount == mount; });
+    return std::ranges::any_of(state.leases, [&](const auto& lease) { return lease.second.mount == mount; }) ||
+           std::ranges::any_of(state.holds, [&](const auto& hold) { return hold.second == mount; });
   });
 }
 
@@ -56,11 +92,15 @@ void LeaseTable::write_to(Handover& record) {
   state_.with([&](State& state) {
     for (const auto& [number, lease] : state.leases)
       if (lease.holder) record.leases.push_back({.mount = lease.mount, .holder = *lease.holder});
+    for (const auto& [name, mount] : state.holds) record.holds.push_back({.name = name, .mount = mount});
   });
 }
 
 void LeaseTable::clear() {
-  state_.with([](State& state) { state.leases.clear(); });
+  state_.with([](State& state) {
+    state.leases.clear();
+    state.holds.clear();
+  });
   holders_.reset();
 }
 

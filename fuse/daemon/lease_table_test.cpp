@@ -56,6 +56,30 @@ TEST_F(LeaseTableTest, TheRecordNamesThoseWhoseHolderIsKnown) {
   EXPECT_EQ(record.leases[0].holder, *holder);
 }
 
+TEST_F(LeaseTableTest, AMountIsInUseUntilItsLastNameIsReleased) {
+  EXPECT_TRUE(leases_.hold("pod 1", "/run/a"));
+  EXPECT_TRUE(leases_.hold("pod 2", "/run/a"));
+  EXPECT_TRUE(leases_.hold("pod 3", "/run/b"));
+  EXPECT_FALSE(leases_.hold("pod 1", "/run/b")) << "a name holds one mount";
+  EXPECT_THAT(leases_.held_by("/run/a"), ElementsAre("pod 1", "pod 2"));
+  EXPECT_EQ(leases_.held_at("pod 3"), "/run/b");
+  EXPECT_TRUE(leases_.release("pod 1"));
+  EXPECT_FALSE(leases_.release("pod 1"));
+  EXPECT_TRUE(leases_.any("/run/a"));
+  EXPECT_TRUE(leases_.release("pod 2"));
+  EXPECT_FALSE(leases_.any("/run/a"));
+  EXPECT_THAT(ended_, ElementsAre("/run/a", "/run/a"));
+  EXPECT_TRUE(leases_.forget_hold("pod 3"));
+  EXPECT_THAT(ended_, ElementsAre("/run/a", "/run/a")) << "nobody is told of what is forgotten";
+  leases_.hold("pod 4", "/run/c");
+  Handover record;
+  leases_.write_to(record);
+  ASSERT_EQ(record.holds.size(), 1u);
+  EXPECT_EQ(record.holds[0].name, "pod 4");
+  leases_.clear();
+  EXPECT_FALSE(leases_.any("/run/c"));
+}
+
 TEST_F(LeaseTableTest, TellsWhoHoldsWhat) {
   const auto holder = find_process(::getpid());
   const auto known = leases_.add("/run/a", holder);

@@ -13,9 +13,9 @@
 namespace varve::fuse {
 namespace {
 
-// The ranges device belongs to one index of an image and has no digest of its own.
+// The ranges device belongs to one tree of one index of an image and has no digest of its own.
 Digest ranges_name(const ServedImage& image) {
-  return digest_of("varve ranges device of " + image.index_digest().to_string());
+  return digest_of("varve ranges device of " + image.tree_name().to_string());
 }
 
 // A layer that two indexes describe in two ways is two files; so is one whose bytes come from other packs, for which

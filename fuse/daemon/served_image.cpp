@@ -4,12 +4,15 @@
 #include <set>
 
 #include "core/base/errors.h"
+#include "core/index/prefix_tree.h"
 #include "core/index/this_index.h"
+#include "fuse/daemon/handover.h"
 
 namespace varve::fuse {
 ServedImage::ServedImage(ImageSpec spec, const index::LocalIndex& local, oci::Image image, index::LoadedIndex index,
-                         LayerStreams& streams)
+                         LayerStreams& streams, std::uint32_t tree_layers)
     : spec_(std::move(spec)),
+      tree_layers_(tree_layers),
       opened_(local, std::move(image), std::move(index)),
       cold_(std::in_place, std::make_shared<const index::ColdRanges>(opened_.index().cold)),
       streams_(streams) {
@@ -90,6 +93,16 @@ std::shared_ptr<ServedImage> ServedImage::reopen(const ImageSpec& spec, oci::Ima
   auto index = index::load_this_index(*local, image, index_manifest);
   return std::shared_ptr<ServedImage>(new ServedImage(spec, *local, std::move(image), std::move(index), streams));
 }
+
+std::shared_ptr<ServedImage> ServedImage::of_first_layers(const ServedImage& whole, std::uint32_t layers,
+                                                          const std::shared_ptr<index::LocalIndex>& local,
+                                                          LayerStreams& streams) {
+  auto prefix = index::load_prefix(*local, whole.image(), whole.index(), layers);
+  return std::shared_ptr<ServedImage>(
+      new ServedImage(whole.spec(), *local, std::move(prefix.image), std::move(prefix.index), streams, layers));
+}
+
+Digest ServedImage::tree_name() const { return name_of_tree(index_digest(), tree_layers_); }
 
 ImageStats ServedImage::stats() const {
   const auto marks = cold();

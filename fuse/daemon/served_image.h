@@ -28,14 +28,25 @@ class ServedImage {
   static std::shared_ptr<ServedImage> reopen(const ImageSpec& spec, oci::Image image, const Digest& index_manifest,
                                              const std::shared_ptr<index::LocalIndex>& local, LayerStreams& streams);
 
+  // The tree of its lowest layers alone, without what start-ups read (prefix_tree.h). May go to the network for the
+  // entries of layers.
+  static std::shared_ptr<ServedImage> of_first_layers(const ServedImage& whole, std::uint32_t layers,
+                                                      const std::shared_ptr<index::LocalIndex>& local,
+                                                      LayerStreams& streams);
+
   const Digest& digest() const { return opened_.digest(); }
   const ImageSpec& spec() const { return spec_; }
   const oci::Image& image() const { return opened_.image(); }
   // Of the manifest of the index that it was opened with.
   const Digest& index_digest() const { return index().blobs.manifest.digest; }
+  // So many of the image's layers its tree shows; 0: all. The image() of such a tree has no others.
+  std::uint32_t tree_layers() const { return tree_layers_; }
+  // Tells it from others whose streams and files are not the same (handover.h).
+  Digest tree_name() const;
   // True if both show the same: the same image by indexes of one content. What is cold and the profile may differ.
   bool shows_the_same_as(const ServedImage& other) const {
-    return digest() == other.digest() && index::same_content(index().blobs, other.index().blobs);
+    return digest() == other.digest() && tree_layers_ == other.tree_layers_ &&
+           index::same_content(index().blobs, other.index().blobs);
   }
   const std::string& reference() const { return spec_.reference; }
   const index::LoadedIndex& index() const { return opened_.index(); }
@@ -70,11 +81,12 @@ class ServedImage {
 
  private:
   ServedImage(ImageSpec spec, const index::LocalIndex& local, oci::Image image, index::LoadedIndex index,
-              LayerStreams& streams);
+              LayerStreams& streams, std::uint32_t tree_layers = 0);
   void open_packs();
   std::shared_ptr<LayerStream> open_pack(const index::StartPack& pack) const;
 
   ImageSpec spec_;
+  std::uint32_t tree_layers_ = 0;
   index::OpenedImage opened_;
   std::vector<std::shared_ptr<LayerStream>> layers_;
   std::vector<std::shared_ptr<LayerStream>> distinct_;
