@@ -12,8 +12,8 @@
 
 #include "core/base/errors.h"
 #include "core/base/file.h"
+#include "core/base/unix_socket.h"
 #include "fuse/daemon/control_protocol.h"
-#include "fuse/daemon/unix_socket.h"
 
 namespace varve::fuse {
 namespace {

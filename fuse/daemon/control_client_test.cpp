@@ -6,8 +6,8 @@
 #include <functional>
 #include <thread>
 
+#include "core/base/unix_socket.h"
 #include "fuse/daemon/control_protocol.h"
-#include "fuse/daemon/unix_socket.h"
 #include "testing/temp_dir.h"
 
 namespace varve::fuse {

@@ -17,8 +17,8 @@
 #include "core/base/file.h"
 #include "core/base/guarded.h"
 #include "core/base/log.h"
+#include "core/base/unix_socket.h"
 #include "fuse/daemon/keeper_protocol.h"
-#include "fuse/daemon/unix_socket.h"
 #include "fuse/mount/pass_fd.h"
 
 extern char** environ;  // NOLINT: POSIX has no header for it

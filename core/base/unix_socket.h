@@ -5,7 +5,7 @@
 
 #include "core/base/unique_fd.h"
 
-namespace varve::fuse {
+namespace varve {
 
 // `type`: SOCK_STREAM or SOCK_SEQPACKET. Close-on-exec.
 UniqueFd make_unix_socket(int type);
@@ -14,4 +14,4 @@ bool connect_unix_socket(const UniqueFd& socket, const std::filesystem::path& pa
 // Open to this user alone. Takes the place of one of a process that has ended: the caller holds a lock.
 UniqueFd listen_at(const std::filesystem::path& path, int type, int backlog);
 
-}  // namespace varve::fuse
+}  // namespace varve

@@ -1,4 +1,4 @@
-#include "fuse/daemon/unix_socket.h"
+#include "core/base/unix_socket.h"
 
 #include <sys/socket.h>
 #include <sys/stat.h>
@@ -10,7 +10,7 @@
 
 #include "core/base/errors.h"
 
-namespace varve::fuse {
+namespace varve {
 namespace {
 
 sockaddr_un address_of(const std::filesystem::path& path) {
@@ -49,4 +49,4 @@ UniqueFd listen_at(const std::filesystem::path& path, int type, int backlog) {
   return listener;
 }
 
-}  // namespace varve::fuse
+}  // namespace varve
