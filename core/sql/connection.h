@@ -81,8 +81,13 @@ class SqlConnection {
   SqlDatabaseKind kind_;
 };
 
+struct SqliteOptions {
+  bool synced = false;     // what was committed survives a power cut; else flush() makes it so
+  int cache_kib = 65'536;  // of pages, at most
+};
 // A file, made with mode 0600 if it is not there.
-std::unique_ptr<SqlConnection> open_sqlite(const std::string& path, const SqlDatabaseKind& kind);
+std::unique_ptr<SqlConnection> open_sqlite(const std::string& path, const SqlDatabaseKind& kind,
+                                           const SqliteOptions& options = {});
 std::unique_ptr<SqlConnection> open_postgres(const std::string& url, const SqlDatabaseKind& kind);
 // "postgresql://..." and "postgres://..." are a server; all else is a file, with or without "sqlite:" before it.
 std::unique_ptr<SqlConnection> open_sql(const std::string& where, const SqlDatabaseKind& kind);

@@ -114,5 +114,13 @@ TEST_P(SqlConnectionTest, NamesItsKindInErrors) {
   }
 }
 
+TEST(SqliteConnectionTest, SyncsEachCommitOnlyWhereThatWasAskedFor) {
+  const test::TempDir folder;
+  for (const bool synced : {false, true}) {
+    const auto sql = open_sqlite(folder / "test.db", kFruit, {.synced = synced});
+    sql->query("PRAGMA synchronous", {}, [&](const SqlRow& row) { EXPECT_EQ(row.number(0), synced ? 2 : 1); });
+  }
+}
+
 }  // namespace
 }  // namespace varve

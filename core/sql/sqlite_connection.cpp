@@ -53,17 +53,18 @@ class SqliteRow final : public SqlRow {
 
 class SqliteConnection final : public SqlConnection {
  public:
-  SqliteConnection(const std::string& path, const SqlDatabaseKind& kind) : SqlConnection(kind), path_(path) {
+  SqliteConnection(const std::string& path, const SqlDatabaseKind& kind, const SqliteOptions& options)
+      : SqlConnection(kind), path_(path) {
     // A new database is its owner's alone; whoever may read it is for the owner to say.
     const UniqueFd made(::open(path.c_str(), O_RDWR | O_CREAT | O_EXCL | O_CLOEXEC, 0600));
     guarded([&] {
       database_.emplace(path, SQLite::OPEN_READWRITE | SQLite::OPEN_CREATE, kBusyTimeoutMs);
-      // Readers and the one writer do not wait for each other. A commit is not synced: after a power cut the database
-      // is as it was a moment before. Who gives up the source of what was written calls flush() first.
+      // Readers and the one writer do not wait for each other. Unless asked for, a commit is not synced: after a power
+      // cut the database is as it was a moment before. Who gives up the source of what was written calls flush() first.
       database_->exec("PRAGMA journal_mode = WAL");
-      database_->exec("PRAGMA synchronous = NORMAL");
+      database_->exec(options.synced ? "PRAGMA synchronous = FULL" : "PRAGMA synchronous = NORMAL");
       database_->exec("PRAGMA foreign_keys = ON");
-      database_->exec("PRAGMA cache_size = -65536");
+      database_->exec(fmt::format("PRAGMA cache_size = -{}", options.cache_kib));
       database_->exec("PRAGMA temp_store = MEMORY");
     });
   }
@@ -193,8 +194,9 @@ class SqliteConnection final : public SqlConnection {
 
 }  // namespace
 
-std::unique_ptr<SqlConnection> open_sqlite(const std::string& path, const SqlDatabaseKind& kind) {
-  return std::make_unique<SqliteConnection>(path, kind);
+std::unique_ptr<SqlConnection> open_sqlite(const std::string& path, const SqlDatabaseKind& kind,
+                                           const SqliteOptions& options) {
+  return std::make_unique<SqliteConnection>(path, kind, options);
 }
 
 }  // namespace varve

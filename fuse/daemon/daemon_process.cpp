@@ -19,6 +19,7 @@
 #include "core/base/guarded.h"
 #include "core/base/log.h"
 #include "fuse/daemon/control_server.h"
+#include "fuse/daemon/service_manager.h"
 
 namespace varve::fuse {
 namespace {

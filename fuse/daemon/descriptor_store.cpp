@@ -19,6 +19,7 @@
 #include "core/base/log.h"
 #include "core/base/unix_socket.h"
 #include "fuse/daemon/keeper_protocol.h"
+#include "fuse/daemon/service_manager.h"
 #include "fuse/mount/pass_fd.h"
 
 extern char** environ;  // NOLINT: POSIX has no header for it
@@ -313,26 +314,6 @@ std::unique_ptr<DescriptorStore> open_descriptor_store(const DescriptorStoreOpti
     log::warn("{}; mounts will not survive the death of the daemon", error.what());
   }
   return std::make_unique<NoStore>();
-}
-
-bool notify_service_manager(std::string_view state, int fd) {
-  const char* path = std::getenv("NOTIFY_SOCKET");
-  sockaddr_un address{};
-  address.sun_family = AF_UNIX;
-  if (path == nullptr || (*path != '/' && *path != '@') || std::strlen(path) >= sizeof address.sun_path) return false;
-  std::strcpy(address.sun_path, path);
-  if (*path == '@') address.sun_path[0] = '\0';  // an abstract name
-  const auto size = static_cast<socklen_t>(offsetof(sockaddr_un, sun_path) + std::strlen(path));
-  try {
-    const UniqueFd socket(::socket(AF_UNIX, SOCK_DGRAM | SOCK_CLOEXEC, 0));
-    if (!socket || ::connect(socket.get(), reinterpret_cast<const sockaddr*>(&address), size) != 0)
-      fail_errno("reach {}", path);
-    send_with_fd(socket.get(), as_bytes(state), fd);
-    return true;
-  } catch (const std::exception& error) {
-    log::warn("cannot tell the service manager {}: {}", state.substr(0, state.find('\n')), error.what());
-    return false;
-  }
 }
 
 }  // namespace varve::fuse

@@ -50,8 +50,4 @@ struct DescriptorStoreOptions {
 // the process has one thread.
 std::unique_ptr<DescriptorStore> open_descriptor_store(const DescriptorStoreOptions& options);
 
-// Tells the service manager (sd_notify(3)) if there is one: "READY=1", "STOPPING=1"; with a descriptor "FDSTORE=1...".
-// False if it could not be told.
-bool notify_service_manager(std::string_view state, int fd = -1);
-
 }  // namespace varve::fuse

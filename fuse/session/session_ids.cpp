@@ -1,14 +1,11 @@
 #include "fuse/session/session_ids.h"
 
 #include <fcntl.h>
-#include <linux/magic.h>
-#include <linux/mount.h>
 #include <linux/securebits.h>
 #include <sys/fsuid.h>
 #include <sys/mount.h>
 #include <sys/prctl.h>
 #include <sys/stat.h>
-#include <sys/statfs.h>
 #include <sys/syscall.h>
 #include <unistd.h>
 
@@ -23,24 +20,10 @@ void attach(const UniqueFd& mount, const std::filesystem::path& path) {
   attach_mount(mount, open_file(path, O_PATH | O_NOFOLLOW).get(), path.string());
 }
 
-std::string what_would_help(const std::filesystem::path& path) {
-  struct statfs status {};
-  if (::statfs(path.c_str(), &status) == 0 && status.f_type == FUSE_SUPER_MAGIC)
-    return "it is a FUSE mount, which cannot: an image is mounted with --mode kernel";
-  return "its file system and this kernel must know ID-mapped mounts: EROFS, ext4, XFS, btrfs and tmpfs do, of Linux "
-         "5.19, 6.3 for tmpfs";
-}
-
-void map_owners(const UniqueFd& mount, bool recursive, const std::filesystem::path& path,
-                const UniqueFd& user_namespace) {
-  mount_attr attributes{};
-  attributes.attr_set = MOUNT_ATTR_IDMAP;
-  attributes.userns_fd = std::uint64_t(user_namespace.get());
-  const unsigned how = AT_EMPTY_PATH | unsigned(recursive ? AT_RECURSIVE : 0);
-  if (::syscall(SYS_mount_setattr, mount.get(), "", how, &attributes, sizeof attributes) == 0) return;
-  const auto reason = std::system_category().message(errno);
-  fail<Unsupported>("{} cannot be shown with the ids of a user namespace: {} ({}; or --userns host)", path.string(),
-                    reason, what_would_help(path));
+void map_owners_or_throw(const UniqueFd& mount, bool recursive, const std::filesystem::path& path,
+                         const UniqueFd& user_namespace) {
+  if (const auto why = map_owners(mount, recursive, path, user_namespace))
+    fail<Unsupported>("{}; or --userns host", *why);
 }
 
 void check_others_may_enter(const std::filesystem::path& place) {
@@ -68,7 +51,7 @@ void make_place(const std::filesystem::path& path, bool file) {
 
 void show_with_ids(const std::filesystem::path& path, const UniqueFd& user_namespace) {
   const auto copy = copy_mount(AT_FDCWD, path, false);
-  map_owners(copy, false, path, user_namespace);
+  map_owners_or_throw(copy, false, path, user_namespace);
   attach(copy, path);
 }
 
@@ -101,7 +84,7 @@ void stage_for_ids(SessionSpec& spec, const std::filesystem::path& place, const 
     const auto target = place / std::to_string(++number);
     make_place(target, mount.file);
     const auto copy = copy_mount(AT_FDCWD, mount.source, !mount.file);
-    map_owners(copy, !mount.file, mount.source, user_namespace);
+    map_owners_or_throw(copy, !mount.file, mount.source, user_namespace);
     attach(copy, target);
     mount.source = target.string();
   }

@@ -213,19 +213,6 @@ void enter_chroot(const UniqueFd& root) {
 
 }  // namespace
 
-UniqueFd copy_mount(int at, const std::string& path, bool recursive) {
-  const unsigned flags = OPEN_TREE_CLONE | OPEN_TREE_CLOEXEC | unsigned(recursive ? AT_RECURSIVE : 0) |
-                         unsigned(path.empty() ? AT_EMPTY_PATH : 0);
-  UniqueFd copy(int(::syscall(SYS_open_tree, at, path.c_str(), flags)));
-  if (!copy) fail_errno("copy the mount {}", path);
-  return copy;
-}
-
-void attach_mount(const UniqueFd& mount, int place, const std::string& name) {
-  constexpr unsigned kFlags = MOVE_MOUNT_F_EMPTY_PATH | MOVE_MOUNT_T_EMPTY_PATH;
-  if (::syscall(SYS_move_mount, mount.get(), "", place, "", kFlags) != 0) fail_errno("mount {}", name);
-}
-
 void keep_mounts_private() {
   // In a chroot "/" may be no mount point, and what it lies in may be shared with the machine: both can be mended from
   // the root of the mount namespace only, where setns(2) into one's own namespace leads.

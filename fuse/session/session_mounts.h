@@ -5,6 +5,7 @@
 
 #include "core/base/unique_fd.h"
 #include "fuse/session/bundle.h"
+#include "fuse/session/mount_copy.h"
 #include "fuse/session/rootfs.h"
 #include "fuse/session/session_store.h"
 
@@ -14,11 +15,6 @@ namespace varve::fuse {
 
 // From now on mounts made here stay here, while the machine's later ones (and their ends) still arrive.
 void keep_mounts_private();
-// A copy of the mount at `path` (of the folder `at`, or that itself if there is none), held by a descriptor until it is
-// attached. Recursive: with all that is mounted below it.
-UniqueFd copy_mount(int at, const std::string& path, bool recursive);
-// Mounts the copy on the very place that is open; `name` is for errors.
-void attach_mount(const UniqueFd& mount, int place, const std::string& name);
 // A /proc of the calling process's PID namespace.
 void mount_own_proc();
 

@@ -17,6 +17,7 @@
 #include "core/base/log.h"
 #include "core/base/private_folder.h"
 #include "core/base/random.h"
+#include "core/base/remove_tree.h"
 #include "core/base/scratch_file.h"
 #include "fuse/session/user_namespace.h"
 
@@ -172,58 +173,6 @@ OwnIds free_ids(const std::filesystem::path& dir, const IdPool& pool) {
   return *free;
 }
 
-UniqueFd open_folder_at(int parent, const std::string& name) {
-  ::fchmodat(parent, name.c_str(), 0700, 0);  // overlayfs makes its work folder unreadable even for its owner
-  UniqueFd folder(::openat(parent, name.c_str(), O_RDONLY | O_DIRECTORY | O_NOFOLLOW | O_CLOEXEC));
-  if (!folder) fail_errno("open {}", name);
-  return folder;
-}
-
-std::vector<std::string> names_in(int folder) {
-  std::vector<std::string> names;
-  for (const auto& entry : std::filesystem::directory_iterator("/proc/self/fd/" + std::to_string(folder)))
-    names.push_back(entry.path().filename().string());
-  return names;
-}
-
-// Removes one entry of `top`. Folders inside it are moved up into `top` for a later turn, so that a tree of any depth,
-// which a session may well leave, needs neither stack nor descriptors.
-void remove_entry(int top, const std::string& name, dev_t device, std::uint64_t& moved) {
-  struct stat status {};
-  if (::fstatat(top, name.c_str(), &status, AT_SYMLINK_NOFOLLOW) != 0) fail_errno("stat {}", name);
-  if (status.st_dev != device) fail<Error>("{} is another file system: unmount it first", name);
-  bool is_folder = false;
-  if (S_ISDIR(status.st_mode)) {
-    const auto folder = open_folder_at(top, name);
-    is_folder = true;
-    for (const auto& inner : names_in(folder.get())) {
-      if (::fstatat(folder.get(), inner.c_str(), &status, AT_SYMLINK_NOFOLLOW) != 0) fail_errno("stat {}", inner);
-      if (!S_ISDIR(status.st_mode)) {
-        if (::unlinkat(folder.get(), inner.c_str(), 0) != 0) fail_errno("remove {}", inner);
-        continue;
-      }
-      ::fchmodat(folder.get(), inner.c_str(), 0700, 0);  // moving a folder rewrites its ".."
-      if (::renameat(folder.get(), inner.c_str(), top, fmt::format(".removed-{}", ++moved).c_str()) != 0)
-        fail_errno("move {}", inner);
-    }
-  }
-  if (::unlinkat(top, name.c_str(), is_folder ? AT_REMOVEDIR : 0) != 0) fail_errno("remove {}", name);
-}
-
-void remove_contents(const std::filesystem::path& dir, const std::string& kept) {
-  const auto folder = open_file(dir, O_RDONLY | O_DIRECTORY | O_NOFOLLOW);
-  struct stat status {};
-  if (::fstat(folder.get(), &status) != 0) fail_errno("stat {}", dir.string());
-  std::uint64_t moved = 0;
-  const auto left = [&] {
-    auto names = names_in(folder.get());
-    std::erase(names, kept);
-    return names;
-  };
-  for (auto names = left(); !names.empty(); names = left())
-    for (const auto& name : names) remove_entry(folder.get(), name, status.st_dev, moved);
-}
-
 }  // namespace
 
 std::int64_t now_seconds() {
@@ -347,16 +296,27 @@ std::vector<std::string> SessionStore::sweep() const {
   return swept;
 }
 
-void remove_tree(const std::filesystem::path& dir) {
-  remove_contents(dir, "");
-  if (::rmdir(dir.c_str()) != 0) fail_errno("remove {}", dir.string());
-}
-
 void remove_session_folder(const SessionFolder& folder) {
   remove_contents(folder.dir, folder.lock().filename().string());
   const auto store_lock = lock_store(folder.dir.parent_path());
   if (::unlink(folder.lock().c_str()) != 0 && errno != ENOENT) fail_errno("remove {}", folder.lock().string());
   if (::rmdir(folder.dir.c_str()) != 0) fail_errno("remove {}", folder.dir.string());
+}
+
+void remove_session(const SessionFolder& folder) {
+  const auto ids = UserIds::of_this_process();
+  if (ids.is_root) return remove_session_folder(folder);
+  try {
+    return remove_session_folder(folder);
+  } catch (const std::system_error&) {
+    // Files of his subordinate ids, which only the root of his namespace may remove. Else, it would need none, where
+    // there are none.
+  }
+  const auto child = start_in_namespaces(0, ids, [&] {
+    remove_session_folder(folder);
+    return 0;
+  });
+  if (shell_status(wait_for(child)) != 0) fail<Error>("remove {}: see the message above", folder.dir.string());
 }
 
 void remove_cgroups(std::string_view name) {

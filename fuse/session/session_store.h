@@ -120,13 +120,11 @@ std::int64_t now_seconds();  // since 1970
 // The lock of a session: absent if another process holds it. Throws std::system_error.
 std::optional<UniqueFd> try_lock(const std::filesystem::path& lock_file);
 
-// Everything beneath `dir` and itself, also folders that their owner may not read (overlayfs makes such); mount points
-// are not entered. As a plain user, work of a user namespace needs that namespace: see remove_session in
-// user_namespace.h.
-void remove_tree(const std::filesystem::path& dir);
 // remove_tree() of a session whose lock the caller holds. The lock file goes last, under the lock of the store: as long
 // as there is a folder, others see that it is being removed and leave it alone.
 void remove_session_folder(const SessionFolder& folder);
+// The same with the rights that this user's sessions had: files of his subordinate ids are removed too.
+void remove_session(const SessionFolder& folder);
 // cgroups that a runtime left behind under this name. Nothing is an error: they are empty folders, gone at the next
 // boot.
 void remove_cgroups(std::string_view name);

@@ -12,6 +12,7 @@
 
 #include "core/base/errors.h"
 #include "core/base/file.h"
+#include "core/base/remove_tree.h"
 #include "testing/temp_dir.h"
 
 namespace varve::fuse {

@@ -17,6 +17,7 @@
 #include "core/base/errors.h"
 #include "core/base/file.h"
 #include "core/base/log.h"
+#include "core/base/remove_tree.h"
 #include "core/base/scratch_file.h"
 #include "fuse/session/rootfs.h"
 #include "fuse/session/session_devices.h"

@@ -16,7 +16,6 @@
 #include "core/base/child_process.h"
 #include "core/base/errors.h"
 #include "core/base/file.h"
-#include "fuse/session/session_store.h"
 
 namespace varve::fuse {
 namespace {
@@ -151,22 +150,6 @@ int wait_for(pid_t child) {
 int shell_status(int wait_status) {
   if (WIFEXITED(wait_status)) return WEXITSTATUS(wait_status);
   return 128 + WTERMSIG(wait_status);
-}
-
-void remove_session(const SessionFolder& folder) {
-  const auto ids = UserIds::of_this_process();
-  if (ids.is_root) return remove_session_folder(folder);
-  try {
-    return remove_session_folder(folder);
-  } catch (const std::system_error&) {
-    // Files of his subordinate ids, which only the root of his namespace may remove. Else, it would need none, where
-    // there are none.
-  }
-  const auto child = start_in_namespaces(0, ids, [&] {
-    remove_session_folder(folder);
-    return 0;
-  });
-  if (shell_status(wait_for(child)) != 0) fail<Error>("remove {}: see the message above", folder.dir.string());
 }
 
 }  // namespace varve::fuse

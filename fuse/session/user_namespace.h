@@ -4,8 +4,8 @@
 
 #include <functional>
 
+#include "core/base/unique_fd.h"
 #include "fuse/mount/user_ids.h"
-#include "fuse/session/session_store.h"
 
 namespace varve::fuse {
 
@@ -25,8 +25,5 @@ void become_root_inside(const UserIds& ids);
 int wait_for(pid_t child);
 // As a shell reports it: the exit status, or 128 + signal.
 int shell_status(int wait_status);
-
-// remove_session_folder() with the rights that this user's sessions had: files of his subordinate ids are removed too.
-void remove_session(const SessionFolder& folder);
 
 }  // namespace varve::fuse
