@@ -24,12 +24,12 @@ namespace {
 
 // In the order of the help text. A command is added here and, with its file, in CMakeLists.txt.
 constexpr AddCommand kCommands[] = {
-    add_index_command,   add_inspect_command,    add_ls_command,      add_cat_command,   add_packages_command,
-    add_mount_command,   add_unmount_command,    add_status_command,  add_pull_command,  add_profile_command,
-    add_prewarm_command, add_verify_command,     add_keygen_command,  add_sign_command,  add_trust_command,
-    add_daemon_command,  add_run_command,        add_session_command, add_image_command, add_pin_command,
-    add_prune_command,   add_gc_command,         add_usage_command,   add_fleet_command, add_gpu_check_command,
-    add_images_command,  add_containerd_command, add_config_command,  add_help_commands,
+    add_index_command,     add_inspect_command,     add_ls_command,         add_cat_command,     add_packages_command,
+    add_mount_command,     add_unmount_command,     add_status_command,     add_pull_command,    add_profile_command,
+    add_prewarm_command,   add_verify_command,      add_keygen_command,     add_sign_command,    add_trust_command,
+    add_daemon_command,    add_snapshotter_command, add_run_command,        add_session_command, add_image_command,
+    add_pin_command,       add_prune_command,       add_gc_command,         add_usage_command,   add_fleet_command,
+    add_gpu_check_command, add_images_command,      add_containerd_command, add_config_command,  add_help_commands,
 };
 
 // Commands with the command line of another program, which must reach it untouched: all that stands after "--", or for

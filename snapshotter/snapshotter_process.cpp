@@ -1,0 +1,181 @@
+#include "snapshotter/snapshotter_process.h"
+
+#include <grp.h>
+#include <poll.h>
+#include <pthread.h>
+#include <sys/file.h>
+#include <sys/signalfd.h>
+#include <sys/socket.h>
+#include <sys/stat.h>
+#include <unistd.h>
+
+#include <atomic>
+#include <charconv>
+#include <csignal>
+#include <cstdlib>
+#include <thread>
+
+#include "core/base/error_text.h"
+#include "core/base/errors.h"
+#include "core/base/file.h"
+#include "core/base/log.h"
+#include "core/base/private_folder.h"
+#include "fuse/daemon/service_manager.h"
+#include "fuse/daemon/unix_socket.h"
+#include "snapshotter/snapshot_service.h"
+#include "snapshotter/snapshots.h"
+
+namespace varve::snapshotter {
+namespace {
+
+constexpr int kBacklog = 128;
+constexpr auto kEndPatience = std::chrono::milliseconds(5'000);
+constexpr int kFirstListenFd = 3;  // sd_listen_fds(3)
+constexpr auto kShortage = std::chrono::milliseconds(100);
+
+std::int64_t now_ns() {
+  return std::chrono::duration_cast<std::chrono::nanoseconds>(std::chrono::system_clock::now().time_since_epoch())
+      .count();
+}
+
+SnapshotsOptions usual_options() {
+  SnapshotsOptions options;
+  options.now_ns = now_ns;
+  options.lazy.now = [] { return now_ns() / 1'000'000'000; };
+  return options;
+}
+
+UniqueFd take_lock(const std::filesystem::path& dir) {
+  // Callers hand the paths to overlayfs as they are.
+  if (dir.string().find_first_of(":,\\\"") != std::string::npos)
+    fail<UsageError>("--root: overlayfs takes no folder with ':', ',', '\\' or '\"' in its name: {}", dir.string());
+  make_private_folder(dir);
+  auto lock = open_file(dir / "lock", O_RDWR | O_CREAT, 0600);
+  if (::flock(lock.get(), LOCK_EX | LOCK_NB) == 0) return lock;
+  if (errno == EWOULDBLOCK) fail<TemporaryError>("another snapshotter serves {}", dir.string());
+  fail_errno("lock {}", dir.string());
+}
+
+UniqueFd take_signals() {
+  sigset_t signals;
+  ::sigemptyset(&signals);
+  for (const int signal : {SIGTERM, SIGINT}) ::sigaddset(&signals, signal);
+  // Threads inherit the mask, so that only the descriptor sees them.
+  if (const int error = ::pthread_sigmask(SIG_BLOCK, &signals, nullptr); error != 0) {
+    errno = error;
+    fail_errno("block signals");
+  }
+  UniqueFd fd(::signalfd(-1, &signals, SFD_CLOEXEC | SFD_NONBLOCK));
+  if (!fd) fail_errno("make a signal descriptor");
+  ::signal(SIGPIPE, SIG_IGN);
+  return fd;
+}
+
+// The one that a service manager has opened for this process, so that callers wait while one snapshotter follows
+// another.
+UniqueFd take_handed_listener() {
+  const char* pid = std::getenv("LISTEN_PID");
+  const char* count = std::getenv("LISTEN_FDS");
+  const bool ours = pid != nullptr && count != nullptr && std::to_string(::getpid()) == pid;
+  const std::string handed = ours ? count : "0";
+  for (const char* name : {"LISTEN_PID", "LISTEN_FDS", "LISTEN_FDNAMES"}) ::unsetenv(name);
+  if (handed == "0") return {};
+  if (handed != "1") fail<UsageError>("{} sockets were handed to the snapshotter, it serves one", handed);
+  UniqueFd listener(kFirstListenFd);
+  int listening = 0;
+  socklen_t size = sizeof listening;
+  if (::getsockopt(listener.get(), SOL_SOCKET, SO_ACCEPTCONN, &listening, &size) != 0 || listening == 0)
+    fail<UsageError>("what was handed to the snapshotter is no listening socket");
+  if (::fcntl(listener.get(), F_SETFD, FD_CLOEXEC) != 0) fail_errno("keep the listening socket");
+  return listener;
+}
+
+void open_to_group(const std::filesystem::path& address, const std::string& name) {
+  const auto* group = ::getgrnam(name.c_str());
+  if (group == nullptr) fail<UsageError>("--group {}: there is no such group", name);
+  if (::chown(address.c_str(), static_cast<uid_t>(-1), group->gr_gid) != 0 || ::chmod(address.c_str(), 0660) != 0)
+    fail_errno("open {} to the group {}", address.string(), name);
+}
+
+class Process {
+ public:
+  explicit Process(const SnapshotterOptions& options)
+      : options_(options),
+        lock_(take_lock(options.dir)),
+        signals_(take_signals()),
+        listener_(take_handed_listener()),
+        own_address_(!listener_),
+        trees_(options.trees),
+        snapshots_(options.dir, trees_, usual_options()),
+        server_(snapshots_) {
+    if (own_address_) {
+      std::filesystem::create_directories(options.address.parent_path());
+      listener_ = fuse::listen_at(options.address, SOCK_STREAM, kBacklog);
+      if (!options.group.empty()) open_to_group(options.address, options.group);
+    }
+    learning_ = true;
+    std::thread([this] { learn(); }).detach();
+  }
+
+  void serve() {
+    fuse::notify_service_manager("READY=1");
+    log::info("the snapshotter serves {}", own_address_ ? options_.address.string() : "the socket that it was given");
+    while (true) {
+      pollfd wait[] = {{.fd = listener_.get(), .events = POLLIN, .revents = 0},
+                       {.fd = signals_.get(), .events = POLLIN, .revents = 0}};
+      if (::poll(wait, std::size(wait), -1) < 0 && errno != EINTR) fail_errno("wait for callers");
+      if (wait[1].revents != 0) return;
+      if (wait[0].revents != 0) accept_caller();
+    }
+  }
+
+  // Does not return: what waits for the daemon or a registry is not waited for. All that counts is on disk.
+  [[noreturn]] void end() {
+    fuse::notify_service_manager("STOPPING=1");
+    listener_.reset();
+    if (own_address_) ::unlink(options_.address.c_str());
+    server_.end(kEndPatience);
+    log::info("the snapshotter ends; what is mounted stays");
+    std::_Exit(0);
+  }
+
+ private:
+  void accept_caller() {
+    UniqueFd caller(::accept4(listener_.get(), nullptr, nullptr, SOCK_CLOEXEC));
+    if (caller) return server_.serve(std::move(caller));
+    if (errno == EINTR || errno == ECONNABORTED || errno == EAGAIN) return;
+    log::warn("accept a caller: {}", std::system_category().message(errno));
+    std::this_thread::sleep_for(kShortage);  // of descriptors or memory
+  }
+
+  // Starts the daemon, too, if none runs.
+  void learn() noexcept {
+    try {
+      snapshots_.images().learn_opened();
+      snapshots_.cleanup();
+    } catch (const std::exception& error) {
+      log::warn("images that were opened on this machine are not known: {}", error_text(error));
+    }
+    learning_ = false;
+  }
+
+  const SnapshotterOptions& options_;
+  const UniqueFd lock_;
+  const UniqueFd signals_;
+  UniqueFd listener_;
+  const bool own_address_;
+  DaemonTrees trees_;
+  Snapshots snapshots_;
+  SnapshotServer server_;
+  std::atomic<bool> learning_ = false;
+};
+
+}  // namespace
+
+void run_snapshotter(const SnapshotterOptions& options) {
+  Process process(options);
+  process.serve();
+  process.end();
+}
+
+}  // namespace varve::snapshotter
