@@ -20,8 +20,8 @@
 #include "core/base/file.h"
 #include "core/base/log.h"
 #include "core/base/private_folder.h"
+#include "core/base/unix_socket.h"
 #include "fuse/daemon/service_manager.h"
-#include "fuse/daemon/unix_socket.h"
 #include "snapshotter/snapshot_service.h"
 #include "snapshotter/snapshots.h"
 
@@ -110,7 +110,7 @@ class Process {
         server_(snapshots_) {
     if (own_address_) {
       std::filesystem::create_directories(options.address.parent_path());
-      listener_ = fuse::listen_at(options.address, SOCK_STREAM, kBacklog);
+      listener_ = listen_at(options.address, SOCK_STREAM, kBacklog);
       if (!options.group.empty()) open_to_group(options.address, options.group);
     }
     learning_ = true;

@@ -14,8 +14,8 @@
 #include "core/base/calendar.h"
 #include "core/base/errors.h"
 #include "core/base/safe_text.h"
+#include "core/base/unix_socket.h"
 #include "fuse/daemon/control_protocol.h"
-#include "fuse/daemon/unix_socket.h"
 #include "snapshotter/snapshot_table.h"
 
 namespace varve::cli {
@@ -76,8 +76,8 @@ void serve(const Context& context, const SnapshotterArguments& arguments) {
 }
 
 bool answers(const std::filesystem::path& address) {
-  const auto socket = fuse::make_unix_socket(SOCK_STREAM | SOCK_NONBLOCK);
-  return fuse::connect_unix_socket(socket, address, "the snapshotter");
+  const auto socket = make_unix_socket(SOCK_STREAM | SOCK_NONBLOCK);
+  return connect_unix_socket(socket, address, "the snapshotter");
 }
 
 void print_status(const Context& context, const SnapshotterArguments& arguments) {

@@ -148,9 +148,13 @@ class Snapshotter:
     def __exit__(self, *_):
         self.stop()
 
-    def start(self):
+    def start(self, listener=None):
+        """`listener`: a listening socket at the address, handed over as systemd does."""
+        command = [self.varve.binary, "-v", "snapshotter", "--address", self.address, "--mode", self.mode]
+        if listener:
+            command = ["sh", "-c", f'exec 3<&{listener.fileno()}; LISTEN_FDS=1 LISTEN_PID=$$ exec "$@"', "sh", *command]
         with self.log.open("ab") as log:
-            self.process = subprocess.Popen([self.varve.binary, "-v", "snapshotter", "--address", self.address, "--mode", self.mode], stdin=subprocess.DEVNULL, stdout=log, stderr=log, env=self.varve.environment)
+            self.process = subprocess.Popen(command, stdin=subprocess.DEVNULL, stdout=log, stderr=log, env=self.varve.environment, pass_fds=[listener.fileno()] if listener else [])
         wait_for(f"the snapshotter serves; {self.log.read_text()[-500:]}", lambda: self.process.poll() is not None or self.status().get("serving"))
         if self.process.poll() is not None:
             raise AssertionError(f"the snapshotter ended: {self.log.read_text()[-2000:]}")

@@ -1,6 +1,6 @@
 #!/usr/bin/env python3
 """`varve snapshotter` under the real containerd: images with an index are not fetched, all others work as ever, and whoever of the three is killed, containers go on and nothing is left."""
-import json, os, signal, subprocess, sys, time
+import os, signal, socket, subprocess, sys, time
 from pathlib import Path
 
 TESTS = Path(__file__).resolve().parents[1]
@@ -109,6 +109,17 @@ def survive(node, varve, host):
     works("all three")
     varve.run("daemon", "--replace", check=True)
     works("an upgrade of the daemon")
+    with socket.socket(socket.AF_UNIX) as listener:  # kept open by systemd while one snapshotter follows another
+        varve.snapshotter.stop()
+        listener.bind(str(varve.snapshotter.address))
+        listener.listen()
+        waiting = subprocess.Popen([node.binaries / "ctr", "--address", node.socket, "-n", "k8s.io", "run", "--rm", "--snapshotter", "varve", "--net-host", f"{host}/app:v1", "waits", "cat", "/data/two"],
+                                   stdin=subprocess.DEVNULL, stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True)
+        time.sleep(0.3)
+        varve.snapshotter.start(listener)
+        said = waiting.communicate(timeout=60)
+        expect(said[0] == "two\n", f"a container that was asked for meanwhile: {said}")
+        works("a restart with a socket that stays open")
     node.ctr("tasks", "rm", "-f", "kept", check=True)
     node.ctr("containers", "rm", "kept", check=True)
 
