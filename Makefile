@@ -7,6 +7,7 @@
 # make bench    the table of measurements (bench/README.md)
 # make format   the C++ as .clang-format has it          (make check-format: says what is not)
 # make install  PREFIX=/usr/local DESTDIR=
+# make deb      the same as Debian packages, in build/deb
 SHELL := /bin/bash
 .SHELLFLAGS := -eu -o pipefail -c
 .DEFAULT_GOAL := build
@@ -34,7 +35,7 @@ install-kinds = $(if $(filter skip,$(PACKAGES)),true,scripts/install-packages pa
 configure = [ -f build/$(1)/build.ninja ] || cmake --preset $(1)
 compile = $(call configure,$(1)); cmake --build --preset $(1) -j $(JOBS) $(if $(2),--target $(2))
 
-.PHONY: build all test test-asan test-tsan fuzz endurance endurance-daemon demo story story-doc bench install format check-format clean packages
+.PHONY: build all test test-asan test-tsan fuzz endurance endurance-daemon demo story story-doc bench install deb format check-format clean packages
 build all:
 	@$(call install-kinds,build)
 	@$(call compile,release)
@@ -84,6 +85,12 @@ bench:
 
 install: build
 	@DESTDIR=$(DESTDIR) cmake --install build/release --prefix $(PREFIX)
+
+deb:
+	@$(call install-kinds,build deb)
+	@$(call compile,release,varve varve_manual)
+	@scripts/make-deb build/release build/deb
+	@lintian --fail-on error,warning build/deb/*.changes
 
 format:
 	@$(call install-kinds,format)

@@ -1,0 +1,183 @@
+#!/usr/bin/env python3
+"""The Debian packages: test_packages.py BUILD. Packed twice they have the same bytes, lintian has nothing to say, and they have what `make install` installs. In a clean Debian: installed,
+upgraded under a running session that goes on, not removed under it, removed, purged without leaving a file but what a person made."""
+import contextlib, filecmp, os, re, shutil, subprocess, sys, time
+from pathlib import Path
+
+TESTS = Path(__file__).resolve().parents[1]
+sys.path[:0] = [str(TESTS / name) for name in ("oracle", "run")]
+import clean_machine, program, tiny_image  # noqa: E402
+from tiny_image import expect  # noqa: E402
+
+TREE = TESTS.parent
+BUILD = Path(sys.argv[1])
+NEXT = "0.2.999"
+
+
+def command(*words, **options):
+    done = subprocess.run([str(word) for word in words], stdin=subprocess.DEVNULL, stdout=subprocess.PIPE, stderr=subprocess.STDOUT, text=True, **options)
+    expect(done.returncode == 0, f"{' '.join(map(str, words))}: exit {done.returncode}\n{done.stdout[-3000:]}")
+    return done.stdout
+
+
+def pack(out):
+    command(TREE / "scripts/make-deb", BUILD, out)
+    return sorted(out.glob("*.deb"))
+
+
+def field(deb, name):
+    return command("dpkg-deb", "--field", deb, name).strip()
+
+
+def packed_twice_the_same(folder):
+    first, second = pack(folder / "debs"), pack(folder / "again")
+    expect([deb.name for deb in first] == [deb.name for deb in second] and len(first) >= 2, f"{first} and {second}")
+    for one, other in zip(first, second):
+        expect(filecmp.cmp(one, other, shallow=False), f"{one.name} has other bytes when it is packed again")
+    version = re.search(r"project\(varve VERSION (\S+)", (TREE / "CMakeLists.txt").read_text())[1]
+    expect({field(deb, "Version") for deb in first} == {version}, f"the packages are not of version {version}")
+    command("lintian", "--allow-root", "--fail-on", "error,warning", folder / "debs" / f"varve_{version}_{field(first[-1], 'Architecture')}.changes")
+    return first
+
+
+def as_packed(path):
+    """Where Debian has what is installed there, and what is the same once it is packed."""
+    path = re.sub(r"^/usr(/lib/systemd/)", r"\1", path).replace("/zsh/site-functions/", "/zsh/vendor-completions/")
+    return re.sub(r"\.gz$", "", path)
+
+
+def all_that_is_installed_is_packed(folder, debs):
+    command("cmake", "--install", BUILD, "--prefix", "/usr", env={**os.environ, "DESTDIR": str(folder / "installed")})
+    installed = {as_packed("/" + str(file.relative_to(folder / "installed"))) for file in (folder / "installed").rglob("*") if file.is_file()}
+    shutil.rmtree(folder / "installed")
+    packed = {as_packed(line.split()[5].lstrip(".")) for deb in debs for line in command("dpkg-deb", "--contents", deb).splitlines() if line.startswith("-")}
+    of_debian = {path for path in packed if re.fullmatch(r"/usr/share/doc/[\w-]+/(changelog|copyright)|/usr/share/lintian/overrides/[\w-]+", path)}
+    expect(installed == packed - of_debian, f"differ from `make install`: {sorted(installed ^ (packed - of_debian))}")
+
+
+def of_next_version(deb, folder):
+    """The same package as an upgrade of itself."""
+    command("dpkg-deb", "--raw-extract", deb, folder / "raw")
+    control = folder / "raw/DEBIAN/control"
+    version = field(deb, "Version")
+    control.write_text(control.read_text().replace(f"Version: {version}\n", f"Version: {NEXT}\n").replace(f"(>= {version})", f"(>= {NEXT})").replace(f"(<< {version}.", f"(<< {NEXT}."))
+    command("dpkg-deb", "--build", "-Zgzip", "-z1", folder / "raw", folder / deb.name.replace(version, NEXT))
+    shutil.rmtree(folder / "raw")
+
+
+def dependencies_of(debs):
+    ours = {field(deb, "Package") for deb in debs}
+    names = {re.split(r"[ (|:]", part.strip())[0] for deb in debs for part in field(deb, "Depends").split(",")}
+    return sorted(names - ours | {"crun", "systemd"})
+
+
+def wait_until(what, condition, seconds=20):
+    end = time.monotonic() + seconds
+    while not condition():
+        expect(time.monotonic() < end, f"{what}: not within {seconds} s")
+        time.sleep(0.02)
+
+
+def units_are_sound(machine):
+    units = sorted(file.name for file in (machine.root / "lib/systemd/system").glob("varve*"))
+    expect("varve.service" in units and "varve-gpu-check.timer" in units, f"units: {units}")
+    said = machine.do("systemd-analyze", "verify", "--man=no", *units)
+    expect(said == "", f"systemd-analyze verify: {said}")
+    wants = {link.name for link in (machine.root / "etc/systemd/system").glob("*.wants/varve*")}
+    expect("varve.service" in wants and "varve-gpu-check.timer" not in wants, f"enabled: {wants}")
+
+
+def daemon_of(machine):
+    return int(machine.do("sh", "-c", "varve status --json | sed -n 's/^ *\"pid\": \\([0-9]*\\).*/\\1/p' | head -1"))
+
+
+def upgraded_under_a_session(machine, image):
+    machine.do("varve", "run", "-d", "--name", "lab", image, "--", "sh", "-c", "while :; do cat /etc/shared >> /ticks; sleep 0.05; done")
+    session, daemon = machine.do("varve", "session", "ls"), daemon_of(machine)
+
+    def ticks():
+        return sum(file.stat().st_size for file in machine.root.glob("var/lib/varve/sessions/*/upper/ticks"))
+
+    wait_until("the session ticks", lambda: ticks() > 0)
+    program_before = machine.do("stat", "-L", "-c", "%i", f"/proc/{daemon}/exe")
+    said = machine.do("sh", "-c", f"dpkg --install /debs/*_{NEXT}_*.deb")
+    expect("in place of" in said, f"the upgrade does not say that the daemon follows: {said}")
+    expect(daemon_of(machine) == daemon, "the daemon is another process")
+    expect(machine.do("readlink", f"/proc/{daemon}/exe").strip() == "/usr/bin/varve", "the daemon is still the program that was replaced")
+    expect(machine.do("stat", "-L", "-c", "%i", f"/proc/{daemon}/exe") != program_before, "the daemon is still the file that was replaced")
+    after = machine.do("varve", "session", "ls")
+    expect(re.findall(r"lab +running +\d+", after) == re.findall(r"lab +running +\d+", session) != [], f"{session}\n{after}")
+    seen = ticks()
+    wait_until("the session ticks on", lambda: ticks() > seen)
+    # What nobody has read yet comes through the new program.
+    expect(machine.do("varve", "session", "exec", "lab", "--", "cat", "/data/unread") == "read after the upgrade\n", "a file of the image")
+
+
+def not_removed_under_a_session(machine):
+    said = machine.run("dpkg", "--remove", "varve-daemon", "varve")
+    expect(said.returncode != 0 and "session lab" in said.stdout and "not removed" in said.stdout, f"removed under a session: {said.stdout}")
+    expect("lab" in machine.do("varve", "session", "ls"), "the session is gone")
+    machine.do("varve", "session", "exec", "lab", "--", "cat", "/etc/shared")
+
+
+def removed_and_purged(machine, before):
+    machine.do("varve", "session", "stop", "lab", "--time", "1s")
+    machine.do("dpkg", "--remove", "varve-daemon", "varve")
+    expect(machine.run("pidof", "varve").returncode != 0, "a daemon runs on without its program")
+    expect((machine.root / "var/lib/varve/store").is_dir(), "a removal took the state")
+    said = machine.do("dpkg", "--purge", "varve-daemon", "varve")
+    expect("/var/lib/varve/sessions" in said, f"what a session wrote goes or stays without a word: {said}")
+    left = machine.files() - before
+    expect(left and all(path == "/var/lib/varve" or path.startswith("/var/lib/varve/sessions") for path in left), f"left: {sorted(left)[:20]}")
+
+
+def purged_with_nothing_kept(machine, before):
+    shutil.rmtree(machine.root / "var/lib/varve")
+    machine.do("sh", "-c", f"dpkg --install /debs/*_{NEXT}_*.deb")
+    machine.do("sh", "-c", "mkdir -p /var/lib/varve/store /var/lib/varve/x && touch /var/lib/varve/store/one && mount -t tmpfs tmpfs /var/lib/varve/x && touch /var/lib/varve/x/other")
+    machine.do("dpkg", "--remove", "varve-daemon", "varve")
+    said = machine.do("dpkg", "--purge", "varve")
+    expect("still mounted" in said and (machine.root / "var/lib/varve/store/one").exists(), f"purged below a mount: {said}")
+    machine.do("umount", "/var/lib/varve/x")
+    machine.do("sh", "-c", f"dpkg --install /debs/*_{NEXT}_*.deb")
+    machine.do("dpkg", "--purge", "varve-daemon", "varve")
+    left = machine.files() ^ before
+    expect(not left, f"left, or gone: {sorted(left)[:20]}")
+    expect(machine.do("sh", "-c", "dpkg-query -W 'varve*' 2>/dev/null || true") == "", "dpkg still knows a package of ours")
+
+
+def life_in_a_clean_debian(folder, debs):
+    base = clean_machine.base_of(dependencies_of(debs), BUILD / "clean-debian")
+    image = tiny_image.make_image(folder / "image", more=(("data/unread", b"read after the upgrade\n"),))
+    subprocess.run([os.environ["VARVE"], "--root", str(folder / "state"), "--quiet", "index", image], check=True, stdout=subprocess.DEVNULL)
+    machine = clean_machine.CleanMachine(folder, base)
+    shutil.copytree(folder / "image", machine.root / "srv/image")
+    (machine.root / "debs").mkdir()
+    for deb in debs:
+        shutil.copy(deb, machine.root / "debs")
+        of_next_version(deb, machine.root / "debs")
+    before = machine.files()
+    with machine, contextlib.ExitStack() as ends:
+        machine.do("sh", "-c", f"dpkg --install $(ls /debs/*.deb | grep -v {NEXT})")
+        ends.callback(lambda: machine.run("varve", "daemon", "--stop", "--force", "--time", "1"))
+        units_are_sound(machine)
+        upgraded_under_a_session(machine, "oci:/srv/image:" + image.rpartition(":")[2])
+        not_removed_under_a_session(machine)
+        removed_and_purged(machine, before)
+        purged_with_nothing_kept(machine, before)
+
+
+def main():
+    program.need_root()
+    program.need_tools("dpkg-buildpackage", "dh", "lintian")
+    with program.work_folder() as folder:
+        debs = packed_twice_the_same(folder)
+        all_that_is_installed_is_packed(folder, debs)
+        program.need_fuse()
+        program.need_tools("mmdebstrap", "unshare", "nsenter")
+        life_in_a_clean_debian(folder, debs)
+    print(f"{', '.join(deb.name for deb in debs)}: packed, installed, upgraded, removed, purged")
+
+
+if __name__ == "__main__":
+    main()
