@@ -58,7 +58,7 @@ def one_more_layer(work, tars):
 def main():
     need_root()
     need_tools("umoci")
-    with work_folder() as work:
+    with work_folder(in_memory=True) as work:
         tars = test_trees.realistic_layers()
         lines = same_bytes_at_any_jobs(work, tars) + one_more_layer(work, tars)
     print("\n".join(lines))

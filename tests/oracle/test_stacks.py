@@ -66,7 +66,7 @@ def main():
     given = options.parse_args()
     need_root(), need_fuse(), need_tools("umoci")
     answers, wrong = Counter(), 0
-    with work_folder() as work, Varve(work / "v") as varve:
+    with work_folder(in_memory=True) as work, Varve(work / "v") as varve:
         varve.work.mkdir()
         machine = Machine(work, varve)
         for seed in range(given.first, given.first + given.seeds):
