@@ -1,15 +1,13 @@
 #include "analyzer/recorder/rehearsal.h"
 
-#include <unistd.h>
-
 #include <algorithm>
-#include <cstdlib>
 #include <filesystem>
 
 #include "analyzer/recorder/install.h"
 #include "core/base/child_process.h"
 #include "core/base/errors.h"
 #include "core/base/file.h"
+#include "core/base/scratch_file.h"
 #include "core/base/strings.h"
 
 namespace varve::recorder {
@@ -36,25 +34,16 @@ if "varve_recorder" not in sys.modules:
 
 class Folder {
  public:
-  Folder() {
-    auto pattern = (fs::temp_directory_path() / "varve-recorder-XXXXXX").string();
-    if (::mkdtemp(pattern.data()) == nullptr) fail_errno("make the folder {}", pattern);
-    path_ = pattern;
-    fs::create_directory(path_ / "spool");
-    fs::create_directory(path_ / "code");
+  Folder() : folder_(fs::temp_directory_path(), "varve-recorder") {
+    fs::create_directory(spool());
+    fs::create_directory(code());
   }
-  ~Folder() {
-    std::error_code ignored;
-    fs::remove_all(path_, ignored);
-  }
-  Folder(const Folder&) = delete;
-  Folder& operator=(const Folder&) = delete;
 
-  fs::path spool() const { return path_ / "spool"; }
-  fs::path code() const { return path_ / "code"; }
+  fs::path spool() const { return folder_.path() / "spool"; }
+  fs::path code() const { return folder_.path() / "code"; }
 
  private:
-  fs::path path_;
+  const ScratchFolder folder_;
 };
 
 bool is_of(std::string_view entry, std::string_view variable) {

@@ -1,5 +1,3 @@
-#include <unistd.h>
-
 #include <algorithm>
 #include <charconv>
 #include <map>
@@ -21,6 +19,7 @@
 #include "core/base/parallel.h"
 #include "core/base/progress.h"
 #include "core/base/safe_text.h"
+#include "core/base/scratch_file.h"
 #include "core/base/strings.h"
 #include "core/base/units.h"
 #include "core/index/publish_index.h"
@@ -70,25 +69,6 @@ struct LeftOut {
   std::string name, why;
 };
 
-// A folder for this process alone, gone with it.
-class ScratchFolder {
- public:
-  explicit ScratchFolder(const std::filesystem::path& root)
-      : path_(root / "tmp" / fmt::format("learn-{}", ::getpid())) {
-    std::filesystem::create_directories(path_);
-  }
-  ~ScratchFolder() {
-    std::error_code ignored;
-    std::filesystem::remove_all(path_, ignored);
-  }
-  ScratchFolder(const ScratchFolder&) = delete;
-  ScratchFolder& operator=(const ScratchFolder&) = delete;
-  const std::filesystem::path& path() const { return path_; }
-
- private:
-  const std::filesystem::path path_;
-};
-
 // What is worth a pack, by rank: what was recorded, or a pack that is there.
 struct Candidate {
   StartReads reads;
@@ -104,7 +84,7 @@ class Learner {
         opened_(open_indexed(context, arguments.image, index::IndexPlace::kRepository)),
         layers_(opened_.image().manifest.layers),
         places_(opened_.tree(), indexer::first_places(layers_)),
-        scratch_(context.global.root),
+        scratch_(context.global.root / "tmp", "learn"),
         writer_(indexer::layer_streams(opened_), scratch_.path(), arguments.jobs) {}
 
   void run() {

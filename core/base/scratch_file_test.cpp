@@ -33,5 +33,20 @@ TEST(ScratchFile, FollowsNoLinkThatSomebodyPutThere) {
   EXPECT_EQ(as_text(read_file(dir / "other")), "theirs");
 }
 
+TEST(ScratchFolder, IsItsOwnersAloneAndGoesWithAllItHolds) {
+  const test::TempDir dir;
+  {
+    const ScratchFolder one(dir / "tmp", "work");
+    const ScratchFolder other(dir / "tmp", "work");
+    EXPECT_NE(one.path(), other.path());
+    struct stat status {};
+    ASSERT_EQ(::stat(one.path().c_str(), &status), 0);
+    EXPECT_EQ(status.st_mode & 07777, 0700u);
+    std::filesystem::create_directories(one.path() / "in" / "it");
+    write_file_atomically(one.path() / "in" / "file", as_bytes("x"));
+  }
+  EXPECT_TRUE(std::filesystem::is_empty(dir / "tmp"));
+}
+
 }  // namespace
 }  // namespace varve

@@ -1,7 +1,5 @@
 #include "analyzer/prune/apply/written_image.h"
 
-#include <stdlib.h>
-
 #include <charconv>
 #include <optional>
 #include <set>
@@ -13,6 +11,7 @@
 #include "core/base/calendar.h"
 #include "core/base/errors.h"
 #include "core/base/parallel.h"
+#include "core/base/scratch_file.h"
 #include "core/oci/discarding_repository.h"
 #include "core/trust/tool_version.h"
 
@@ -27,26 +26,6 @@ void refuse_archived_cuda(const cuda::Selection& selection, const TreeChange& ch
       fail<Unsupported>("the plan archives {}, which is CUDA ({}) and may go cold at most", path, found->second.rule);
   }
 }
-
-class TemporaryFolder {
- public:
-  explicit TemporaryFolder(const std::filesystem::path& parent) {
-    std::filesystem::create_directories(parent);
-    auto name = (parent / "rebuild-XXXXXX").string();
-    if (::mkdtemp(name.data()) == nullptr) fail_errno("make a folder in {}", parent.string());
-    path_ = name;
-  }
-  ~TemporaryFolder() {
-    std::error_code ignored;
-    std::filesystem::remove_all(path_, ignored);
-  }
-  TemporaryFolder(const TemporaryFolder&) = delete;
-  TemporaryFolder& operator=(const TemporaryFolder&) = delete;
-  const std::filesystem::path& path() const { return path_; }
-
- private:
-  std::filesystem::path path_;
-};
 
 void add_layers(const oci::Image& image, std::set<Digest>& digests) {
   for (const auto& layer : image.manifest.layers) digests.insert(layer.digest);
@@ -139,7 +118,7 @@ void judge_rebuild(ImageWriter& writer, const ImageView& before, const Digest& e
   add_layers(before.opened().image(), there);
   if (settings.previous) add_layers(*settings.previous, there);
   oci::DiscardingRepository nowhere(std::move(there));
-  const TemporaryFolder work(scratch);
+  const ScratchFolder work(scratch, "rebuild");
   const auto again = writer.write(before, std::move(placement), other, nowhere, work.path(), false);
   if (again.image != expected)
     result.findings.push_back(
