@@ -2,6 +2,14 @@
 
 namespace varve::oci {
 
+Descriptor descriptor_of(ByteView content, std::string_view media_type) {
+  Descriptor descriptor;
+  descriptor.media_type = media_type;
+  descriptor.digest = digest_of(content);
+  descriptor.size = content.size();
+  return descriptor;
+}
+
 std::optional<LayerMediaType> parse_layer_media_type(std::string_view type) {
   LayerMediaType layer;
   const auto strip_prefix = [&](std::string_view prefix) {

@@ -7,6 +7,7 @@
 #include <string_view>
 #include <vector>
 
+#include "core/base/bytes.h"
 #include "core/base/digest.h"
 #include "core/oci/platform.h"
 
@@ -27,6 +28,7 @@ struct Descriptor {
   std::vector<std::string> urls;
   std::optional<Platform> platform;
 };
+Descriptor descriptor_of(ByteView content, std::string_view media_type);
 
 // What the media type of a layer says about it; the bytes are sniffed as well, since labels lie.
 enum class LayerCompression { kNone, kGzip, kZstd };

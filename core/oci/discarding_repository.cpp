@@ -58,11 +58,7 @@ std::unique_ptr<BlobDraft> DiscardingRepository::draft_blob(const std::filesyste
 }
 
 Descriptor DiscardingRepository::put_manifest(ByteView json, std::string_view media_type, std::string_view) {
-  Document document;
-  document.descriptor.media_type = media_type;
-  document.descriptor.digest = digest_of(json);
-  document.descriptor.size = json.size();
-  document.bytes = to_bytes(json);
+  const Document document{.descriptor = descriptor_of(json, media_type), .bytes = to_bytes(json)};
   manifests_.lock()->insert_or_assign(document.descriptor.digest, document);
   return document.descriptor;
 }

@@ -120,9 +120,7 @@ class ArchiveReader {
       manifest["layers"].push_back(internal::descriptor_to_json(add_layer(paths[i].text(), config.diff_ids[i])));
     ImageView::Named image;
     image.document.bytes = to_bytes(as_bytes(manifest.dump()));
-    image.document.descriptor.media_type = kOciManifestType;
-    image.document.descriptor.digest = digest_of(image.document.bytes);
-    image.document.descriptor.size = image.document.bytes.size();
+    image.document.descriptor = descriptor_of(image.document.bytes, kOciManifestType);
     for (const auto& tag : entry.maybe("RepoTags").items()) {
       try {
         image.names.push_back(internal::archive_name(tag.text()));

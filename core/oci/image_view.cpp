@@ -71,12 +71,10 @@ std::shared_ptr<Repository> open_image_folder(const std::filesystem::path& dir) 
   const auto add_document = [&](const std::filesystem::path& file, bool is_image) {
     const auto bytes = read_file_if_there(file, kMaxManifestBytes);
     if (!bytes) fail<NotFound>("{}: the file {} is missing", name, file.filename().string());
-    Document document;
-    document.descriptor.media_type = internal::document_media_type(*bytes, file.string());
-    document.descriptor.digest = digest_of(*bytes);
-    document.descriptor.size = bytes->size();
-    document.bytes = *bytes;
-    documents.push_back({.names = {}, .document = std::move(document), .is_image = is_image});
+    const auto media_type = internal::document_media_type(*bytes, file.string());
+    documents.push_back({.names = {},
+                         .document = {.descriptor = descriptor_of(*bytes, media_type), .bytes = *bytes},
+                         .is_image = is_image});
   };
   add_document(dir / "manifest.json", true);
   for (const auto& entry : std::filesystem::directory_iterator(dir)) {

@@ -280,11 +280,8 @@ Document LayoutRepository::only_image() {
   // Some tools list the platforms of one image here, without an index of their own: then this is the index.
   if (std::all_of(images.begin(), images.end(),
                   [](const Descriptor& image) { return image.platform && shown_tag(image).empty(); })) {
-    Document document{.descriptor = {}, .bytes = read_index_json()};
-    document.descriptor.media_type = kOciIndexType;
-    document.descriptor.digest = digest_of(document.bytes);
-    document.descriptor.size = document.bytes.size();
-    return document;
+    auto bytes = read_index_json();
+    return {.descriptor = descriptor_of(bytes, kOciIndexType), .bytes = std::move(bytes)};
   }
   std::string choices;
   for (const auto& image : images)
@@ -407,10 +404,7 @@ bool LayoutRepository::link_blob(LayoutRepository& source, const Descriptor& blo
 }
 
 Descriptor LayoutRepository::put_manifest(ByteView bytes, std::string_view media_type, std::string_view tag) {
-  Descriptor entry;
-  entry.media_type = media_type;
-  entry.digest = digest_of(bytes);
-  entry.size = bytes.size();
+  auto entry = descriptor_of(bytes, media_type);
   const auto what = name() + " " + entry.digest.to_string();
   if (is_index_media_type(media_type)) {
     ImageIndex::parse(bytes, what);

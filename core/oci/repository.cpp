@@ -77,10 +77,7 @@ Bytes read_whole_blob(Repository& repository, const Descriptor& blob, std::uint6
 }
 
 Descriptor put_bytes(Repository& repository, ByteView content, std::string_view media_type) {
-  Descriptor blob;
-  blob.media_type = media_type;
-  blob.digest = digest_of(content);
-  blob.size = content.size();
+  auto blob = descriptor_of(content, media_type);
   repository.put_blob(
       blob, [&](ByteRange range, const ByteSink& sink) { sink(content.subspan(range.offset, range.length)); });
   return blob;

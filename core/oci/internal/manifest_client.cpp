@@ -93,9 +93,7 @@ std::optional<ManifestClient::Tagged> ManifestClient::fetch(const std::string& r
 ManifestClient::Put ManifestClient::put(ByteView json, std::string_view media_type, std::string_view reference,
                                         const std::string& if_match) {
   Put result;
-  result.descriptor.media_type = media_type;
-  result.descriptor.digest = digest_of(json);
-  result.descriptor.size = json.size();
+  result.descriptor = descriptor_of(json, media_type);
   const auto name = reference.empty() ? result.descriptor.digest.to_string() : std::string(reference);
   const auto what = endpoint_.name() + ": push of manifest " + name;
   HttpRequest request;
