@@ -1,4 +1,5 @@
 #pragma once
+#include <algorithm>
 #include <cstdint>
 
 namespace varve {
@@ -13,6 +14,13 @@ struct ByteRange {
   bool contains(std::uint64_t at) const { return at >= offset && at - offset < length; }
   // True if this range lies inside an object of `size` bytes; safe for any values.
   bool fits_in(std::uint64_t size) const { return offset <= size && length <= size - offset; }
+  // The bytes that are in both; of length 0 if there are none.
+  ByteRange common_with(ByteRange other) const {
+    const auto from = std::max(offset, other.offset);
+    const auto to = std::min(end(), other.end());
+    return {.offset = from, .length = to > from ? to - from : 0};
+  }
+  bool overlaps(ByteRange other) const { return common_with(other).length > 0; }
   bool operator==(const ByteRange&) const = default;
 };
 

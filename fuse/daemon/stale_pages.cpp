@@ -41,12 +41,6 @@ struct Sight {
   const Damaged* damaged = nullptr;
 };
 
-ByteRange overlap(ByteRange one, ByteRange other) {
-  const auto from = std::max(one.offset, other.offset);
-  const auto to = std::min(one.end(), other.end());
-  return {.offset = from, .length = to > from ? to - from : 0};
-}
-
 void add_sights(const ServedImage& image, index::Nid file, const fs::path& path, const std::vector<Damaged>& damaged,
                 std::vector<Sight>& sights) {
   const auto size = image.index().tree->inode(file).size;
@@ -59,7 +53,7 @@ void add_sights(const ServedImage& image, index::Nid file, const fs::path& path,
   for (const auto& piece : pieces) {
     for (const auto& one : damaged) {
       if (one.stream.get() != piece.stream) continue;
-      const auto seen = overlap({.offset = piece.stream_offset, .length = piece.length}, one.range);
+      const auto seen = one.range.common_with({.offset = piece.stream_offset, .length = piece.length});
       if (seen.length == 0) continue;
       const ByteRange in_file{.offset = piece.into + (seen.offset - piece.stream_offset), .length = seen.length};
       sights.push_back({.part = {.path = path, .range = in_file}, .stream_offset = seen.offset, .damaged = &one});

@@ -19,8 +19,6 @@ constexpr std::uint64_t kPageBytes = 4'096;
 constexpr std::size_t kDigestStepBytes = 1 << 20;
 constexpr int kReadsWithoutLock = 8;
 
-std::uint64_t round_up(std::uint64_t bytes) { return (bytes + kPageBytes - 1) / kPageBytes * kPageBytes; }
-
 // Presence is by span number, so it holds only for the same cut of the same bytes. Windows and compressed offsets may
 // change.
 Digest cut_of(const index::LayerMap& map) {
@@ -56,21 +54,22 @@ SpanStore::~SpanStore() { sync(); }
 
 std::string SpanStore::name() const { return map_->layer_digest.to_string(); }
 
+std::uint64_t SpanStore::data_bytes() const { return (map_->stream_bytes + kPageBytes - 1) / kPageBytes * kPageBytes; }
+
 void SpanStore::open_files() {
   std::filesystem::create_directories(dir_);
-  const auto data_bytes = round_up(map_->stream_bytes);
   auto opened = PresenceLog::open(dir_ / "presence", {.kind = PresenceIdentity::Kind::kSpans,
                                                       .object = map_->layer_digest,
                                                       .cut = cut_of(*map_),
                                                       .units = map_->spans.size(),
-                                                      .data_bytes = data_bytes});
+                                                      .data_bytes = data_bytes()});
   log_ = std::move(opened.log);
   data_ = open_file(data_path(), O_RDWR | O_CREAT);
   const auto size = file_size(data_.get(), data_path());
   using Found = PresenceLog::Found;
   auto found = opened.found;
-  if (found == Found::kSame && size != data_bytes) {
-    log::warn("store of {}: thrown away: its data file has {} bytes, not {}", name(), size, data_bytes);
+  if (found == Found::kSame && size != data_bytes()) {
+    log::warn("store of {}: thrown away: its data file has {} bytes, not {}", name(), size, data_bytes());
     std::vector<std::uint32_t> all;
     for (std::size_t span = 0; span < map_->spans.size(); ++span) all.push_back(std::uint32_t(span));
     log_->append(runs_of(std::move(all)), false);
@@ -91,54 +90,12 @@ void SpanStore::open_files() {
     std::filesystem::remove(mounted_path());
     data_ = open_file(data_path(), O_RDWR | O_CREAT);
   }
-  if (::ftruncate(data_.get(), off_t(data_bytes)) != 0) fail_errno("set the size of {}", data_path().string());
+  if (::ftruncate(data_.get(), off_t(data_bytes())) != 0) fail_errno("set the size of {}", data_path().string());
   if (found == Found::kSame)
     for (std::size_t span = 0; span < opened.present.size(); ++span)
       if (opened.present[span]) set_present(span);
   if (found == Found::kOtherCut) mark_data_unchecked();
   open_units();
-}
-
-// A table of other entries is one of another index: what its units say is nothing to us.
-void SpanStore::open_units() {
-  if (!options_.entries) return;
-  try {
-    if (auto table = index::UnitTable::open(units_path()); table && table->entries_digest() == *options_.entries)
-      return use_units(std::move(table));
-  } catch (const CorruptData& error) {
-    log::warn("store of {}: {}: made anew", name(), error.what());
-  }
-  std::filesystem::remove(content_presence_path());
-  std::filesystem::remove(units_path());
-}
-
-void SpanStore::use_units(std::shared_ptr<const index::UnitTable> table) {
-  if (table->layer_digest() != map_->layer_digest || table->stream_bytes() != map_->stream_bytes)
-    fail<CorruptData>("{}: it is of layer {} of {} bytes, not of {} of {}", units_path().string(),
-                      table->layer_digest().to_string(), table->stream_bytes(), name(), map_->stream_bytes);
-  units_owner_ =
-      std::make_unique<UnitPresence>(content_presence_path(), std::move(table), round_up(map_->stream_bytes));
-  units_.store(units_owner_.get(), std::memory_order_release);
-}
-
-void SpanStore::set_units(ByteView table) {
-  const std::lock_guard log_lock(log_mutex_);
-  if (units_owner_) return;
-  write_file_atomically(units_path(), table, 0600);
-  use_units(index::UnitTable::open(units_path()));
-}
-
-const index::UnitTable* SpanStore::units() const {
-  const auto* units = units_.load(std::memory_order_acquire);
-  return units == nullptr || units_contradict_ ? nullptr : &units->table();
-}
-
-bool SpanStore::has_unit(std::size_t unit) const {
-  return units_.load(std::memory_order_acquire)->state(unit) == UnitPresence::State::kPresent;
-}
-
-std::string SpanStore::contradiction() const {
-  return contradiction_.with([](const std::string& text) { return text; });
 }
 
 // The layer map was made anew with other spans. The bytes are those of the same layer, so most will prove right when
@@ -162,9 +119,7 @@ void SpanStore::mark_data_unchecked() {
 }
 
 ByteRange SpanStore::part_in(std::size_t span, ByteRange stream_range) const {
-  const auto range = map_->spans[span].stream_range;
-  const auto from = std::max(range.offset, stream_range.offset);
-  return {.offset = from, .length = std::min(range.end(), stream_range.end()) - from};
+  return map_->spans[span].stream_range.common_with(stream_range);
 }
 
 bool SpanStore::is_readable(ByteRange stream_range) const {
@@ -174,12 +129,6 @@ bool SpanStore::is_readable(ByteRange stream_range) const {
   for (auto span = first; span < last; ++span)
     if (!is_readable(span) && (units == nullptr || !units->covers(part_in(span, stream_range)))) return false;
   return true;
-}
-
-// A use of them.
-bool SpanStore::units_cover(ByteRange stream_range) {
-  auto* units = units_.load(std::memory_order_acquire);
-  return units != nullptr && units->take_back(stream_range);
 }
 
 std::vector<std::uint32_t> SpanStore::missing_spans(ByteRange stream_range, bool contents_only) {
@@ -208,8 +157,7 @@ std::uint64_t SpanStore::present_bytes() const {
     const auto [first, last] = units->table().contents_of(range);
     for (auto unit = first; unit < last; ++unit) {
       const auto content = units->table().range(unit);
-      if (units->state(unit) == UnitPresence::State::kPresent && content.end() > range.offset)
-        bytes += std::min(content.end(), range.end()) - std::max(content.offset, range.offset);
+      if (units->state(unit) == UnitPresence::State::kPresent) bytes += content.common_with(range).length;
     }
   }
   return bytes;
@@ -275,98 +223,6 @@ bool SpanStore::put(std::size_t span, ByteView stream) {
   return true;
 }
 
-// Units that are here say what the span says, or one of the two is not what the layer holds: the map is believed. A
-// unit that begins or ends in another span may have been damaged by the disk: it is only forgotten.
-void SpanStore::forget_contradicted(std::size_t span, ByteView stream) {
-  auto* units = units_.load(std::memory_order_acquire);
-  const auto range = map_->spans[span].stream_range;
-  if (units == nullptr || !units->any_present(range)) return;
-  const auto [first, last] = units->table().contents_of(range);
-  for (auto unit = first; unit < last; ++unit) {
-    if (units->state(unit) == UnitPresence::State::kAbsent) continue;
-    const auto content = units->table().range(unit);
-    const auto from = std::max(content.offset, range.offset);
-    const auto to = std::min(content.end(), range.end());
-    if (to <= from) continue;  // only its padding is in the span
-    const auto fresh = stream.subspan(from - range.offset, to - from);
-    Bytes here(fresh.size());
-    try {
-      pread_exactly(data_.get(), from, here, data_path().string());
-    } catch (const std::exception&) {
-      here.clear();
-    }
-    if (std::ranges::equal(here, fresh)) continue;
-    units->set_absent(unit);
-    if (to - from < content.length || digest_of(fresh) == units->table().digest(unit)) continue;
-    const auto text = fmt::format(
-        "layer {}: the layer entries {} contradict the layer map: the content at stream offset {} is not "
-        "what they say; nothing is taken by them any more; index the image anew",
-        name(), units->table().entries_digest().to_string(), content.offset);
-    if (!units_contradict_.exchange(true)) log::error("{}", text);
-    contradiction_.with([&](std::string& why) { why = text; });
-    units->set_absent({.offset = 0, .length = map_->stream_bytes});
-    drops_.fetch_add(1, std::memory_order_acq_rel);
-    return;
-  }
-}
-
-bool SpanStore::put_unit(std::size_t unit, ByteView content) {
-  auto* units = units_.load(std::memory_order_acquire);
-  const std::lock_guard no_other(drop_mutex_);
-  if (units == nullptr || units_contradict_ || record_is_behind_ || disk_full()) return false;
-  auto padded = to_bytes(content);
-  const auto range = units->table().padded_range(unit);
-  padded.resize(range.length);
-  const auto [first, last] = map_->spans_of(range);
-  for (auto span = first; span < last; ++span) {
-    // Unchecked bytes may be right already; what is in memory only is so because the disk is full.
-    if (state(span) == State::kUnchecked || state(span) == State::kInMemory) return false;
-  }
-  try {
-    for (auto span = first; span < last; ++span) {
-      if (take_back(span)) continue;  // never over what a span says
-      const auto part = part_in(span, range);
-      pwrite_all(data_.get(), part.offset, ByteView(padded).subspan(part.offset - range.offset, part.length),
-                 data_path().string());
-      touch(span);
-    }
-  } catch (const std::system_error& error) {
-    log::debug("store of {}: a copy is not kept: {}", name(), error.what());
-    return false;
-  }
-  units->set_present(unit);
-  unsynced_unit_bytes_.fetch_add(content.size(), std::memory_order_relaxed);
-  return true;
-}
-
-bool SpanStore::verify_unit(std::size_t unit) {
-  auto* units = units_.load(std::memory_order_acquire);
-  const auto range = units->table().range(unit);
-  const auto is_right = [&] {
-    Bytes content(range.length);
-    try {
-      pread_exactly(data_.get(), range.offset, content, data_path().string());
-    } catch (const std::exception& error) {
-      log::warn("verify {}: {}", name(), error.what());
-      return false;
-    }
-    return digest_of(content) == units->table().digest(unit);
-  };
-  const auto drops = drops_.load(std::memory_order_acquire);
-  if (is_right() || units->state(unit) == UnitPresence::State::kAbsent) return true;
-  if (drops_.load(std::memory_order_acquire) != drops && is_right()) return true;
-  const std::lock_guard log_lock(log_mutex_);
-  const std::lock_guard no_put(drop_mutex_);
-  if (!units->set_absent(unit)) return true;
-  drops_.fetch_add(1, std::memory_order_acq_rel);
-  try {
-    units->record({std::uint32_t(unit)}, false);
-  } catch (const std::system_error& error) {
-    log::warn("store of {}: a bad content is forgotten until the next start only: {}", name(), error.what());
-  }
-  return false;
-}
-
 void SpanStore::keep_in_memory(std::size_t span, ByteView stream, const std::string& reason) {
   if (!disk_full_.exchange(true, std::memory_order_relaxed))
     log::warn("store of {}: {}: going on from memory, which is slower", name(), reason);
@@ -422,7 +278,7 @@ SpanStore::NotRead SpanStore::try_read(std::uint64_t stream_offset, std::span<st
   auto run = stream_offset;
   auto at = stream_offset;
   const auto read_run = [&] {
-    if (at > run) read_file({run, at - run}, into.subspan(run - stream_offset, at - run), not_read);
+    if (at > run) read_present({run, at - run}, into.subspan(run - stream_offset, at - run), not_read);
   };
   for (auto span = first; span < last; ++span) {
     const auto range = map_->spans[span].stream_range;
@@ -447,7 +303,7 @@ SpanStore::NotRead SpanStore::try_read(std::uint64_t stream_offset, std::span<st
 }
 
 // One bad sector costs the spans that it lies in, not all that are read with them.
-void SpanStore::read_file(ByteRange stream_range, std::span<std::byte> into, NotRead& not_read) const {
+void SpanStore::read_present(ByteRange stream_range, std::span<std::byte> into, NotRead& not_read) const {
   const auto [first, last] = map_->spans_of(stream_range);
   try {
     return pread_exactly(data_.get(), stream_range.offset, into, data_path().string());
@@ -689,13 +545,16 @@ bool SpanStore::check(std::size_t span, std::span<std::byte> stream) {
 }
 
 bool SpanStore::verify(std::size_t span) {
+  const auto is_right = [&] {
+    try {
+      return digest_matches(span);
+    } catch (const std::exception& error) {
+      log::warn("verify {}: {}", name(), error.what());  // a disk that cannot be read holds no right bytes
+      return false;
+    }
+  };
   const auto drops = drops_.load(std::memory_order_acquire);
-  bool right = false;
-  try {
-    right = digest_matches(span);
-  } catch (const std::exception& error) {
-    log::warn("verify {}: {}", name(), error.what());  // a disk that cannot be read holds no right bytes
-  }
+  const bool right = is_right();
   if (!is_readable(span)) {
     if (!is_kept_whole()) return true;
     // Damaged, and not repaired yet; or stored by a process that died before it was recorded.
@@ -708,7 +567,7 @@ bool SpanStore::verify(std::size_t span) {
   }
   if (right) return true;
   // Dropped and put again under our eyes: look once more.
-  if (drops_.load(std::memory_order_acquire) != drops && digest_matches(span)) return true;
+  if (drops_.load(std::memory_order_acquire) != drops && is_right()) return true;
   drop_bad(span);
   return false;
 }

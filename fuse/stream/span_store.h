@@ -159,6 +159,7 @@ class SpanStore {
   };
 
   std::string name() const;
+  std::uint64_t data_bytes() const;  // of the file: whole pages
   void open_files();
   void mark_data_unchecked();
   void open_units();
@@ -176,7 +177,7 @@ class SpanStore {
     std::vector<std::uint32_t> unreadable;  // those that the disk did not give back: some of the missing ones
   };
   NotRead try_read(std::uint64_t stream_offset, std::span<std::byte> into);
-  void read_file(ByteRange stream_range, std::span<std::byte> into, NotRead& not_read) const;
+  void read_present(ByteRange stream_range, std::span<std::byte> into, NotRead& not_read) const;
   void drop_bad(std::size_t span);
   bool digest_matches(std::size_t span);
   void set_present(std::size_t span);

@@ -35,9 +35,8 @@ std::vector<PackRange> StreamRanges::within(const PackRange& range) const {
   std::vector<PackRange> pieces;
   for (auto at = first_after(range.layer, range.stream_range.offset);
        at != ends_.end() && at->first.first == range.layer && at->first.second < range.stream_range.end(); ++at) {
-    const auto begin = std::max(at->first.second, range.stream_range.offset);
-    const auto end = std::min(at->second, range.stream_range.end());
-    pieces.push_back({range.layer, {.offset = begin, .length = end - begin}});
+    const ByteRange run{.offset = at->first.second, .length = at->second - at->first.second};
+    pieces.push_back({range.layer, run.common_with(range.stream_range)});
   }
   return pieces;
 }
