@@ -146,12 +146,7 @@ ImageIndexBlobs publish_packs(const oci::Image& image, const LoadedIndex& index,
   if (!packs.empty()) {
     blobs.start_packs = oci::put_bytes(local.repository(), packs.encode(), kStartPacksMediaType);
     std::map<Digest, oci::Descriptor> named;
-    for (const auto& group : packs.groups) {
-      auto& blob = named[group.pack.blob];
-      blob.media_type = kPackMediaType;
-      blob.digest = group.pack.blob;
-      blob.size = group.pack.compressed_bytes();
-    }
+    for (const auto& group : packs.groups) named.emplace(group.pack.blob, group.pack.descriptor());
     for (const auto& [digest, blob] : named) blobs.packs.push_back(blob);
   }
   return publish_notes(image, index, std::move(blobs), local, destination, cancel);

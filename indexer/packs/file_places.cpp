@@ -91,8 +91,7 @@ std::vector<PackRange> take_out_times(std::vector<PackRange>& ranges, const File
     for (const auto& piece : times.without(range)) append_joined(left, piece);
     for (const auto& piece : times.within(range)) taken.push_back(piece);
   }
-  std::ranges::sort(taken, {},
-                    [](const PackRange& range) { return std::pair(range.layer, range.stream_range.offset); });
+  std::ranges::sort(taken, {}, &PackRange::place);
   ranges = std::move(left);
   return taken;
 }

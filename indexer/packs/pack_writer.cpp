@@ -28,15 +28,13 @@ std::filesystem::path made(std::filesystem::path dir) {
   return dir;
 }
 
-auto by_place(const PackRange& range) { return std::pair(range.layer, range.stream_range.offset); }
-
 // A frame arrives whole, so the order within it is free: by place, neighbours joined, it takes less space, in the list
 // and in the blob.
 std::vector<PackRange> in_frames(const std::vector<PackRange>& ordered) {
   std::vector<PackRange> laid_out, frame;
   std::uint64_t room = kPackFrameBytes;
   const auto end_frame = [&] {
-    std::ranges::sort(frame, {}, by_place);
+    std::ranges::sort(frame, {}, &PackRange::place);
     for (const auto& range : frame) append_joined(laid_out, range);
     frame.clear();
     room = kPackFrameBytes;
@@ -131,7 +129,7 @@ PackWriter::Gathered PackWriter::gather(std::vector<StartPack>& packs, const Wor
                         .scratch_offset = 0,
                         .literal = &literal});
   }
-  std::ranges::stable_sort(wanted, {}, [](const Wanted& one) { return by_place(one.from); });
+  std::ranges::stable_sort(wanted, {}, [](const Wanted& one) { return one.from.place(); });
   const auto parts = slices(wanted, streams_);
   parallel_for(parts.size(), jobs_, work.cancel, [&](std::size_t part, const CancelFlag& stop) {
     read_slice(parts[part], streams_, *gathered.file, {work.progress, stop});
@@ -174,8 +172,7 @@ std::vector<StartPack> PackWriter::write(const std::vector<PackContent>& content
     pack.ranges = in_frames(content.ranges);
     for (const auto& [layer, range] : content.literals)
       pack.literals.push_back({.layer = layer, .stream_offset = range.offset, .bytes = Bytes(range.length)});
-    std::ranges::sort(pack.literals, {},
-                      [](const PackLiteral& literal) { return std::pair(literal.layer, literal.stream_offset); });
+    std::ranges::sort(pack.literals, {}, &PackLiteral::place);
     work.progress.expect(2 * pack.stream_bytes());
   }
   const auto gathered = gather(packs, work);
@@ -185,11 +182,7 @@ std::vector<StartPack> PackWriter::write(const std::vector<PackContent>& content
 
 void PackWriter::put(const StartPack& pack, oci::Repository& repository) const {
   const auto begin = blob_offsets_.at(pack.blob);
-  oci::Descriptor blob;
-  blob.media_type = index::kPackMediaType;
-  blob.digest = pack.blob;
-  blob.size = pack.compressed_bytes();
-  repository.put_blob(blob, [&](ByteRange range, const oci::ByteSink& sink) {
+  repository.put_blob(pack.descriptor(), [&](ByteRange range, const oci::ByteSink& sink) {
     Bytes buffer;
     for (std::uint64_t done = 0; done < range.length; done += buffer.size()) {
       buffer.resize(std::min<std::uint64_t>(kCopyBytes, range.length - done));
@@ -236,8 +229,7 @@ StartPacks list_packs(std::vector<StartGroup> groups, const std::vector<oci::Des
     numbers.push_back(std::uint32_t(std::ranges::lower_bound(packs.layers, layer.digest) - packs.layers.begin()));
   for (auto& group : groups) {
     each_layer(group, [&](std::uint32_t& layer) { layer = numbers[layer]; });
-    std::ranges::sort(group.pack.literals, {},
-                      [](const PackLiteral& literal) { return std::pair(literal.layer, literal.stream_offset); });
+    std::ranges::sort(group.pack.literals, {}, &PackLiteral::place);
   }
   std::ranges::sort(groups, {}, [](const StartGroup& group) { return std::tie(group.kind, group.name); });
   packs.groups = std::move(groups);

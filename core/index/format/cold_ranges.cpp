@@ -93,12 +93,10 @@ ColdRanges ColdRanges::decode(ByteView bytes, std::string_view what) {
 
 void ColdRanges::check(const std::vector<std::shared_ptr<const LayerMap>>& maps, std::string_view what) const {
   for (const auto& layer : layers) {
-    const auto map = std::ranges::find(maps, layer.layer_digest, [](const auto& one) { return one->layer_digest; });
-    if (map == maps.end())
-      fail<CorruptData>("{}: layer {} is none of the image's", what, layer.layer_digest.to_string());
-    if (layer.ranges.back().end() > (*map)->stream_bytes)
+    const auto stream_bytes = stream_bytes_of({layer.layer_digest}, maps, what).front();
+    if (layer.ranges.back().end() > stream_bytes)
       fail<CorruptData>("{}: a range ends at {}, layer {} at {}", what, layer.ranges.back().end(),
-                        layer.layer_digest.to_string(), (*map)->stream_bytes);
+                        layer.layer_digest.to_string(), stream_bytes);
   }
 }
 

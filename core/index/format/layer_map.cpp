@@ -221,4 +221,16 @@ LayerMap LayerMap::decode(ByteView bytes, std::string_view what) {
   return map;
 }
 
+std::vector<std::uint64_t> stream_bytes_of(const std::vector<Digest>& layers,
+                                           const std::vector<std::shared_ptr<const LayerMap>>& maps,
+                                           std::string_view what) {
+  std::vector<std::uint64_t> stream_bytes;
+  for (const auto& layer : layers) {
+    const auto map = std::ranges::find(maps, layer, [](const auto& one) { return one->layer_digest; });
+    if (map == maps.end()) fail<CorruptData>("{}: layer {} is none of the image's", what, layer.to_string());
+    stream_bytes.push_back((*map)->stream_bytes);
+  }
+  return stream_bytes;
+}
+
 }  // namespace varve::index

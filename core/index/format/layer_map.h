@@ -1,6 +1,7 @@
 #pragma once
 // The layer map: where each span of a layer lies and how to decode it. On disk: docs/formats/layer-map.md.
 #include <cstdint>
+#include <memory>
 #include <string>
 #include <string_view>
 #include <vector>
@@ -63,5 +64,10 @@ struct LayerMap {
   static LayerMap decode(ByteView bytes, std::string_view what);
   bool operator==(const LayerMap&) const = default;
 };
+
+// Of each layer, by an image's maps. Throws CorruptData for one that is none of the image's; `what` says that it is.
+std::vector<std::uint64_t> stream_bytes_of(const std::vector<Digest>& layers,
+                                           const std::vector<std::shared_ptr<const LayerMap>>& maps,
+                                           std::string_view what);
 
 }  // namespace varve::index

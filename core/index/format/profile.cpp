@@ -229,12 +229,7 @@ Profile Profile::decode(ByteView bytes, std::string_view what) {
 }
 
 void Profile::check(const std::vector<std::shared_ptr<const LayerMap>>& maps, std::string_view what) const {
-  std::vector<std::uint64_t> stream_bytes;
-  for (const auto& layer : layers) {
-    const auto map = std::ranges::find(maps, layer, [](const auto& one) { return one->layer_digest; });
-    if (map == maps.end()) fail<CorruptData>("{}: layer {} is none of the image's", what, layer.to_string());
-    stream_bytes.push_back((*map)->stream_bytes);
-  }
+  const auto stream_bytes = stream_bytes_of(layers, maps, what);
   for (const auto& range : ranges) {
     if (!range.stream_range.fits_in(stream_bytes[range.layer]))
       fail<CorruptData>("{}: a range ends at {}, layer {} at {}", what, range.stream_range.end(),

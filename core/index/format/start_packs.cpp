@@ -5,6 +5,7 @@
 
 #include "core/base/errors.h"
 #include "core/base/safe_text.h"
+#include "core/index/format/image_index.h"
 #include "core/index/format/internal/byte_codec.h"
 
 namespace varve::index {
@@ -40,9 +41,7 @@ std::string_view fault(const StartPack& pack, std::vector<bool>& used_layers) {
     const ByteRange range{.offset = literal.stream_offset, .length = literal.bytes.size()};
     if (range.length == 0 || range.length > kMaxPackLiteralBytes || !range.fits_in(kMaxStreamBytes))
       return "a literal that cannot be";
-    if (last != nullptr &&
-        std::pair(last->layer, last->stream_offset) >= std::pair(literal.layer, literal.stream_offset))
-      return "literals that are not in order";
+    if (last != nullptr && last->place() >= literal.place()) return "literals that are not in order";
     last = &literal;
     used_layers[literal.layer] = true;
     pieces.emplace_back(literal.layer, range);
@@ -170,6 +169,14 @@ std::uint64_t StartPack::compressed_bytes() const {
                          [](std::uint64_t sum, const PackFrame& frame) { return sum + frame.compressed_bytes; });
 }
 
+oci::Descriptor StartPack::descriptor() const {
+  oci::Descriptor descriptor;
+  descriptor.media_type = kPackMediaType;
+  descriptor.digest = blob;
+  descriptor.size = compressed_bytes();
+  return descriptor;
+}
+
 LayerMap StartPack::map() const {
   LayerMap map;
   map.layer_digest = blob;
@@ -234,12 +241,7 @@ StartPacks StartPacks::decode(ByteView bytes, std::string_view what) {
 }
 
 void StartPacks::check(const std::vector<std::shared_ptr<const LayerMap>>& maps, std::string_view what) const {
-  std::vector<std::uint64_t> stream_bytes;
-  for (const auto& layer : layers) {
-    const auto map = std::ranges::find(maps, layer, [](const auto& one) { return one->layer_digest; });
-    if (map == maps.end()) fail<CorruptData>("{}: layer {} is none of the image's", what, layer.to_string());
-    stream_bytes.push_back((*map)->stream_bytes);
-  }
+  const auto stream_bytes = stream_bytes_of(layers, maps, what);
   const auto check_range = [&](const StartGroup& group, std::uint32_t layer, ByteRange range) {
     if (!range.fits_in(stream_bytes[layer]))
       fail<CorruptData>("{}: a range of {} ends at {}, layer {} at {}", what, group.name, range.end(),

@@ -7,12 +7,14 @@
 #include <memory>
 #include <string>
 #include <string_view>
+#include <utility>
 #include <vector>
 
 #include "core/base/byte_range.h"
 #include "core/base/bytes.h"
 #include "core/base/digest.h"
 #include "core/index/format/layer_map.h"
+#include "core/oci/manifest.h"
 
 namespace varve::index {
 
@@ -28,6 +30,8 @@ inline constexpr std::uint64_t kMaxStartPacksBlobBytes = 64ull << 20;
 struct PackRange {
   std::uint32_t layer = 0;  // in StartPacks::layers
   ByteRange stream_range;   // not empty
+  // What lists by place are in the order of.
+  std::pair<std::uint32_t, std::uint64_t> place() const { return {layer, stream_range.offset}; }
   bool operator==(const PackRange&) const = default;
 };
 
@@ -37,6 +41,7 @@ struct PackLiteral {
   std::uint32_t layer = 0;
   std::uint64_t stream_offset = 0;
   Bytes bytes;  // 1 to kMaxPackLiteralBytes
+  std::pair<std::uint32_t, std::uint64_t> place() const { return {layer, stream_offset}; }
   bool operator==(const PackLiteral&) const = default;
 };
 
@@ -58,6 +63,7 @@ struct StartPack {
 
   std::uint64_t stream_bytes() const;
   std::uint64_t compressed_bytes() const;
+  oci::Descriptor descriptor() const;  // of the blob
   // The blob as a layer whose spans are the frames: by it the blob is fetched, verified, kept and evicted.
   LayerMap map() const;
   bool operator==(const StartPack&) const = default;
