@@ -1,11 +1,6 @@
 #include "cli/index/profile_command.h"
 
 #include <fcntl.h>
-#include <poll.h>
-#include <signal.h>
-#include <sys/prctl.h>
-#include <sys/syscall.h>
-#include <sys/wait.h>
 #include <unistd.h>
 
 #include <ostream>
@@ -15,6 +10,7 @@
 #include "cli/base/open_image.h"
 #include "cli/base/text.h"
 #include "cli/session/daemon_access.h"
+#include "cli/session/limited_session.h"
 #include "cli/session/session_options.h"
 #include "cli/trust/signing.h"
 #include "core/base/clock.h"
@@ -26,6 +22,7 @@
 #include "core/index/format/profile.h"
 #include "core/index/publish_index.h"
 #include "fuse/session/runtime.h"
+#include "fuse/session/session.h"
 
 namespace varve::cli {
 namespace {
@@ -94,73 +91,6 @@ class OutputToErrors {
   UniqueFd saved_;
 };
 
-constexpr int kTimeIsUp = 124;                     // as timeout(1) says it
-constexpr std::chrono::milliseconds kGrace{3000};  // between being asked to end and being ended
-constexpr std::chrono::milliseconds kLook{200};    // how often a cancelled recording notices
-
-// A process that runs a session, which ends with it.
-class SessionProcess {
- public:
-  // Call from a process with one thread.
-  explicit SessionProcess(const fuse::SessionRequest& request) : pid_(::fork()) {
-    if (pid_ < 0) fail_errno("make a process for a session");
-    if (pid_ == 0) ::_exit(run(request));
-    ended_.reset(int(::syscall(SYS_pidfd_open, pid_, 0)));
-    if (!ended_) fail_errno("watch a session");
-  }
-  ~SessionProcess() {
-    if (pid_ > 0 && !done_) end(SIGKILL, std::chrono::milliseconds(-1), nullptr);
-  }
-  SessionProcess(const SessionProcess&) = delete;
-  SessionProcess& operator=(const SessionProcess&) = delete;
-
-  // Its exit status; absent if it has not ended by then. Less than 0: waits for ever. Throws Cancelled.
-  std::optional<int> wait(std::chrono::milliseconds limit, const CancelFlag* cancel) {
-    const auto until = std::chrono::steady_clock::now() + limit;
-    pollfd ended{.fd = ended_.get(), .events = POLLIN, .revents = 0};
-    for (;;) {
-      if (cancel != nullptr) cancel->throw_if_cancelled();
-      if (::poll(&ended, 1, int(kLook.count())) > 0) break;
-      if (limit.count() >= 0 && std::chrono::steady_clock::now() >= until) return std::nullopt;
-    }
-    int status = 0;
-    while (::waitpid(pid_, &status, 0) < 0 && errno == EINTR) {
-    }
-    done_ = true;
-    return WIFSIGNALED(status) ? 128 + WTERMSIG(status) : WEXITSTATUS(status);
-  }
-  std::optional<int> end(int signal, std::chrono::milliseconds limit, const CancelFlag* cancel) {
-    ::kill(pid_, signal);
-    return wait(limit, cancel);
-  }
-
- private:
-  static int run(const fuse::SessionRequest& request) noexcept {
-    ::prctl(PR_SET_PDEATHSIG, SIGKILL);
-    try {
-      const auto result = fuse::run_session(
-          request, [](const std::string&) {}, [](const std::string& text) { log::info("{}", text); });
-      if (!result.failure.empty()) log::error("{}", message_text(result.failure));
-      return result.exit_status;
-    } catch (const std::exception& error) {
-      log::error("{}", message_text(error.what()));
-      return fuse::kOwnFailure;
-    }
-  }
-
-  pid_t pid_;
-  UniqueFd ended_;
-  bool done_ = false;
-};
-
-// 124 if the time was up and the command had to be ended.
-int run_limited(const fuse::SessionRequest& request, std::chrono::seconds limit, const CancelFlag& cancel) {
-  SessionProcess session(request);
-  if (const auto status = session.wait(limit, &cancel)) return *status;
-  if (!session.end(SIGTERM, kGrace, &cancel)) session.end(SIGKILL, std::chrono::milliseconds(-1), &cancel);
-  return kTimeIsUp;
-}
-
 struct RecordArguments {
   std::string image;
   std::filesystem::path file;
@@ -180,7 +110,7 @@ int record(Context& context, const RecordArguments& arguments) {
   {
     const OutputToErrors redirected(context.global.json);
     if (arguments.seconds != 0)
-      result.exit_status = run_limited(request, std::chrono::seconds(arguments.seconds), context.cancel);
+      result.exit_status = run_limited_session(request, std::chrono::seconds(arguments.seconds), context.cancel);
     else
       result = fuse::run_session(
           request, [](const std::string&) {}, [](const std::string& text) { log::info("{}", text); });
@@ -334,16 +264,14 @@ void attach(Context& context, const AttachArguments& arguments) {
   if (!arguments.signing.key.empty()) signer.emplace(arguments.signing);
   const auto image = context.open_image(arguments.image);
   auto local = context.local_index();
-  auto loaded = index::load_index(local, image, index::IndexPlace::kRepository);
+  const auto loaded = index::load_index(local, image, index::IndexPlace::kRepository);
   const auto profile = whole.of_layers(loaded.maps);
   if (!arguments.remove && profile.ranges.empty())
     fail<NotFound>("{}: it says nothing of the layers of image {}; record one of this image", arguments.file.string(),
                    image.digest().to_string());
-  if (arguments.remove) {
-    loaded.blobs.start_packs.reset();
-    loaded.blobs.packs.clear();
-  }
-  const auto blobs = index::publish_profile(image, loaded, profile, local, *image.repository, context.cancel);
+  const auto blobs = arguments.remove
+                         ? index::publish_without_starts(image, loaded, local, *image.repository, context.cancel)
+                         : index::publish_profile(image, loaded, profile, local, *image.repository, context.cancel);
   std::vector<SignedManifest> done;
   if (signer) done = signer->sign_further_index(image, loaded, blobs.manifest.digest, *image.repository);
   if (const auto warning = signer ? "" : unsigned_warning(context, arguments.image); !warning.empty())

@@ -152,4 +152,13 @@ ImageIndexBlobs publish_packs(const oci::Image& image, const LoadedIndex& index,
   return publish_notes(image, index, std::move(blobs), local, destination, cancel);
 }
 
+ImageIndexBlobs publish_without_starts(const oci::Image& image, const LoadedIndex& index, LocalIndex& local,
+                                       oci::Repository& destination, const CancelFlag& cancel) {
+  auto blobs = index.blobs;
+  blobs.profile.reset();
+  blobs.start_packs.reset();
+  blobs.packs.clear();
+  return publish_notes(image, index, std::move(blobs), local, destination, cancel);
+}
+
 }  // namespace varve::index

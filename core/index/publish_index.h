@@ -28,4 +28,8 @@ ImageIndexBlobs publish_profile(const oci::Image& image, const LoadedIndex& inde
 ImageIndexBlobs publish_packs(const oci::Image& image, const LoadedIndex& index, const StartPacks& packs,
                               LocalIndex& local, oci::Repository& destination, const CancelFlag& cancel);
 
+// Takes away all that is known of starts: the profile, and start-up packs.
+ImageIndexBlobs publish_without_starts(const oci::Image& image, const LoadedIndex& index, LocalIndex& local,
+                                       oci::Repository& destination, const CancelFlag& cancel);
+
 }  // namespace varve::index
