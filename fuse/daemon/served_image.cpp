@@ -43,29 +43,28 @@ ServedImage::ServedImage(ImageSpec spec, const index::LocalIndex& local, oci::Im
 }
 
 void ServedImage::open_packs() {
-  packs_ = std::make_shared<ImagePacks>(index().packs, distinct_,
-                                        [this](const index::StartPack& pack) { return open_pack(pack); });
+  packs_ = std::make_shared<ImagePacks>(
+      index().packs, distinct_, [this](const index::StartPack& pack) { return open_pack(pack); },
+      [this](const index::StartPack& pack) {
+        oci::put_bytes(opened_.local().repository(), pack.map().encode(), index::kLayerMapMediaType);
+      });
   for (auto& device : packed_devices_) device = std::make_shared<PackedFile>(std::move(device), packs_);
 }
 
 // The map is kept with those of layers: by it the store is verified where no image is open.
 std::shared_ptr<LayerStream> ServedImage::open_pack(const index::StartPack& pack) const {
-  auto& kept = opened_.local().repository();
   auto map = std::make_shared<const index::LayerMap>(pack.map());
-  oci::Descriptor blob;
-  blob.media_type = index::kPackMediaType;
-  blob.digest = pack.blob;
-  blob.size = map->compressed_bytes;
   const index::LayerIndexBlobs blobs{.layer_digest = pack.blob,
-                                     .map = oci::put_bytes(kept, map->encode(), index::kLayerMapMediaType),
+                                     .map = oci::descriptor_of(map->encode(), index::kLayerMapMediaType),
                                      .windows = std::nullopt,
                                      .entries = {}};
+  const auto blob = pack.descriptor();
   const auto& source = index().source;
   return streams_.stream(std::move(map), blob, opened_.local().holder_of(blob, source), blobs, nullptr);
 }
 
 void ServedImage::use_packs() const {
-  if (!packs_) return;
+  if (!packs_ || packs_->is_enabled()) return;
   std::set<Digest> here;
   for (const auto& stored : streams_.stored_layers()) here.insert(stored.layer);
   packs_->enable([&](const index::StartPack& pack) { return here.contains(pack.blob); });
@@ -112,44 +111,33 @@ ImageStats ServedImage::stats() const {
   sum.layers = distinct_.size();
   sum.sources = image().repository->sources();
   sum.proved_layers = proved_layers_;
-  if (packs_) {
-    const auto packs = packs_->stats();
-    sum.fetched_bytes += packs.fetched_bytes;
-    sum.bytes_from["pack"] = packs.fetched_bytes;
-    sum.requests += packs.requests;
-    sum.decoded_bytes += packs.decoded_bytes;
-    sum.errors += packs.errors;
-    sum.fetching += packs.fetching;
-    sum.last_error = packs.last_error;
-    sum.waiting_seconds = packs.waiting_seconds;
-    sum.waiting_for = packs.waiting_for;
-  }
+  StreamStats layers;
   for (std::size_t i = 0; i < distinct_.size(); ++i) {
-    const auto now = distinct_[i]->stats();
-    const auto& before = before_[i];
-    sum.image_stream_bytes += now.stream_bytes;
-    sum.present_bytes += now.present_bytes;
+    layers.add(distinct_[i]->stats(), before_[i]);
     const auto cold = cold_bytes_of(*distinct_[i], marks->of(distinct_[i]->map().layer_digest));
     sum.cold_bytes += cold.bytes;
     sum.cold_present_bytes += cold.present_bytes;
-    const auto fetched = now.fetched_bytes - before.fetched_bytes;
-    const auto local = now.local_bytes - before.local_bytes;
-    sum.fetched_bytes += fetched;
-    const auto mirror = std::min(now.mirror_bytes - before.mirror_bytes, fetched - std::min(local, fetched));
-    sum.bytes_from["registry"] += fetched - std::min(local + mirror, fetched);
-    sum.bytes_from["mirror"] += mirror;
-    const auto copied = now.copied_bytes - before.copied_bytes;
-    sum.copied_bytes += copied;
-    sum.bytes_from["local"] += local + copied;
-    sum.requests += now.requests - before.requests;
-    sum.decoded_bytes += now.decoded_bytes - before.decoded_bytes;
-    sum.errors += now.errors - before.errors;
-    sum.fetching += now.fetching;
-    if (now.errors > before.errors || now.last_error != before.last_error) sum.last_error = now.last_error;
-    if (now.waiting_for.empty() || now.waiting_seconds < sum.waiting_seconds) continue;
-    sum.waiting_seconds = now.waiting_seconds;
-    sum.waiting_for = now.waiting_for;
   }
+  sum.image_stream_bytes = layers.stream_bytes;
+  sum.present_bytes = layers.present_bytes;
+  sum.copied_bytes = layers.copied_bytes;
+  // Counters that are read one after the other, while they grow.
+  const auto local = std::min(layers.local_bytes, layers.fetched_bytes);
+  const auto mirror = std::min(layers.mirror_bytes, layers.fetched_bytes - local);
+  sum.bytes_from["registry"] = layers.fetched_bytes - local - mirror;
+  sum.bytes_from["mirror"] = mirror;
+  sum.bytes_from["local"] = local + layers.copied_bytes;
+  auto all = packs_ ? packs_->stats() : StreamStats();
+  if (packs_) sum.bytes_from["pack"] = all.fetched_bytes;
+  all.add(layers, {});
+  sum.fetched_bytes = all.fetched_bytes;
+  sum.requests = all.requests;
+  sum.decoded_bytes = all.decoded_bytes;
+  sum.errors = all.errors;
+  sum.fetching = all.fetching;
+  sum.last_error = all.last_error;
+  sum.waiting_seconds = all.waiting_seconds;
+  sum.waiting_for = all.waiting_for;
   return sum;
 }
 

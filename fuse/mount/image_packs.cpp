@@ -15,8 +15,6 @@ constexpr unsigned kMostFailures = 2;
 // Frames wanted in one piece: few at first, as somebody waits for the first.
 constexpr std::size_t kMostFramesAtOnce = 8;
 
-bool overlap(ByteRange a, ByteRange b) { return a.offset < b.end() && b.offset < a.end(); }
-
 }  // namespace
 
 void PackSource::note_failure(const std::exception_ptr& error) {
@@ -25,8 +23,8 @@ void PackSource::note_failure(const std::exception_ptr& error) {
 }
 
 ImagePacks::ImagePacks(const index::StartPacks& packs, const std::vector<std::shared_ptr<LayerStream>>& layers,
-                       OpenPack open)
-    : packs_(packs), open_(std::move(open)) {
+                       OpenPack open, KeepPack keep)
+    : packs_(packs), open_(std::move(open)), keep_(std::move(keep)) {
   for (const auto& digest : packs.layers) {
     const auto stream = std::ranges::find(layers, digest, [](const auto& layer) { return layer->map().layer_digest; });
     if (stream == layers.end())
@@ -62,7 +60,7 @@ void ImagePacks::look_for_triggers(const Layer& layer, ByteRange range) {
   const auto from = range.offset - std::min(range.offset, layer.longest_trigger);
   auto trigger = std::ranges::lower_bound(layer.triggers, from, {}, [](const auto& one) { return one.first.offset; });
   for (; trigger != layer.triggers.end() && trigger->first.offset < range.end(); ++trigger)
-    if (overlap(trigger->first, range) && !trigger->second->triggered.exchange(true)) use(*trigger->second);
+    if (trigger->first.overlaps(range) && !trigger->second->triggered.exchange(true)) use(*trigger->second);
 }
 
 void ImagePacks::use(Group& group) {
@@ -75,10 +73,11 @@ void ImagePacks::use(Group& group) {
   }
   const auto& pack = group.group->pack;
   std::vector<Places> fresh(layer_streams_.size());
+  group.ends.reserve(pack.ranges.size());
   std::uint64_t at = 0;
   for (const auto& range : pack.ranges) {
     fresh[range.layer].push_back({.stream_range = range.stream_range, .group = &group, .pack_offset = at});
-    at += range.stream_range.length;
+    group.ends.push_back(at += range.stream_range.length);
   }
   for (const auto& literal : pack.literals)
     fresh[literal.layer].push_back({.stream_range = {.offset = literal.stream_offset, .length = literal.bytes.size()},
@@ -177,6 +176,7 @@ void ImagePacks::bring_loop(const std::stop_token& stop) {
     const auto under_way = under_way_;
     lock.unlock();
     bool more = true;
+    keep(bringing);
     try {
       more = bring_next(bringing, *under_way);
     } catch (const Cancelled&) {
@@ -196,6 +196,16 @@ void ImagePacks::bring_loop(const std::stop_token& stop) {
       *here = bringing;
     else
       bringing_.erase(here);
+  }
+}
+
+void ImagePacks::keep(Bringing& bringing) {
+  if (std::exchange(bringing.kept, true)) return;
+  const auto& group = *bringing.group->group;
+  try {
+    keep_(group.pack);
+  } catch (const std::exception& error) {
+    log::warn("start-up pack of {}: what describes it is not kept: {}", group.name, error.what());
   }
 }
 
@@ -222,16 +232,17 @@ bool ImagePacks::bring_next(Bringing& bringing, PiecesUnderWay& under_way) {
   return true;
 }
 
+std::span<const index::PackRange> ImagePacks::Group::ranges_in(ByteRange pack_range) const {
+  const auto first = std::ranges::upper_bound(ends, pack_range.offset) - ends.begin();
+  const auto last = std::ranges::lower_bound(ends.begin() + first, ends.end(), pack_range.end()) - ends.begin();
+  const auto count = std::min<std::ptrdiff_t>(last + 1, std::ptrdiff_t(ends.size())) - first;
+  return std::span(group->pack.ranges).subspan(std::size_t(first), std::size_t(count));
+}
+
 bool ImagePacks::is_in_layers(const Group& group, ByteRange pack_range) const {
-  std::uint64_t at = 0;
-  for (const auto& range : group.group->pack.ranges) {
-    const auto here = ByteRange{.offset = at, .length = range.stream_range.length};
-    at = here.end();
-    if (here.end() <= pack_range.offset) continue;
-    if (here.offset >= pack_range.end()) break;
-    if (!layer_streams_[range.layer]->is_readable(range.stream_range)) return false;
-  }
-  return true;
+  return std::ranges::all_of(group.ranges_in(pack_range), [&](const index::PackRange& range) {
+    return layer_streams_[range.layer]->is_readable(range.stream_range);
+  });
 }
 
 std::vector<std::shared_ptr<LayerStream>> ImagePacks::streams() const {
@@ -244,18 +255,7 @@ std::vector<std::shared_ptr<LayerStream>> ImagePacks::streams() const {
 StreamStats ImagePacks::stats() const {
   StreamStats sum;
   for (const auto& group : groups_) {
-    if (!group.used) continue;
-    const auto now = group.source.stream->stats();
-    sum.fetched_bytes += now.fetched_bytes - group.before.fetched_bytes;
-    sum.requests += now.requests - group.before.requests;
-    sum.decoded_bytes += now.decoded_bytes - group.before.decoded_bytes;
-    sum.errors += now.errors - group.before.errors;
-    sum.fetching += now.fetching;
-    if (now.errors > group.before.errors) sum.last_error = now.last_error;
-    if (now.waiting_seconds > sum.waiting_seconds) {
-      sum.waiting_seconds = now.waiting_seconds;
-      sum.waiting_for = now.waiting_for;
-    }
+    if (group.used) sum.add(group.source.stream->stats(), group.before);
   }
   return sum;
 }
@@ -265,13 +265,13 @@ std::vector<std::pair<LayerStream*, ByteRange>> ImagePacks::places_of(
   std::vector<std::pair<LayerStream*, ByteRange>> places;
   for (const auto& group : groups_) {
     if (!group.used || group.source.stream.get() != &pack) continue;
-    std::uint64_t at = 0;
-    for (const auto& range : group.group->pack.ranges) {
-      const ByteRange here{.offset = at, .length = range.stream_range.length};
-      at = here.end();
-      if (std::ranges::any_of(stream_ranges, [&](ByteRange bad) { return overlap(bad, here); }))
+    const index::PackRange* last = nullptr;  // a long range may reach from one bad one into the next
+    for (const auto bad : stream_ranges)
+      for (const auto& range : group.ranges_in(bad)) {
+        if (last != nullptr && &range <= last) continue;
         places.emplace_back(layer_streams_[range.layer], range.stream_range);
-    }
+        last = &range;
+      }
   }
   return places;
 }

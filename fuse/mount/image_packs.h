@@ -17,6 +17,7 @@
 #include <functional>
 #include <memory>
 #include <mutex>
+#include <span>
 #include <string>
 #include <thread>
 #include <unordered_map>
@@ -37,11 +38,15 @@ inline constexpr unsigned kPackReadAheadKb = 8;
 // Safe to use from any thread. The layers must outlive it.
 class ImagePacks {
  public:
-  // The stream of a pack. May throw: the start then goes on without.
+  // The stream of a pack, for somebody who reads: nothing is written to disk. May throw: the start then goes on
+  // without.
   using OpenPack = std::function<std::shared_ptr<LayerStream>(const index::StartPack& pack)>;
+  // What is to be kept of it; called once, soon after, from a thread that nobody waits for. What it throws is logged.
+  using KeepPack = std::function<void(const index::StartPack& pack)>;
 
   // `layers`: of the image, each once. `packs`, which outlives this, is checked against them.
-  ImagePacks(const index::StartPacks& packs, const std::vector<std::shared_ptr<LayerStream>>& layers, OpenPack open);
+  ImagePacks(const index::StartPacks& packs, const std::vector<std::shared_ptr<LayerStream>>& layers, OpenPack open,
+             KeepPack keep);
   ~ImagePacks();  // fetches no more
   ImagePacks(const ImagePacks&) = delete;
   ImagePacks& operator=(const ImagePacks&) = delete;
@@ -49,6 +54,7 @@ class ImagePacks {
   // Until this was called, triggers are not looked at. Packs for which `is_here` says so are used at once, without
   // their trigger: what asks for them may have read it before this process began.
   void enable(const std::function<bool(const index::StartPack&)>& is_here);
+  bool is_enabled() const { return enabled_; }
 
   // Appends the piece, or what it falls into.
   void find_pieces(const StreamPiece& piece, std::vector<StreamPiece>& pieces);
@@ -57,7 +63,7 @@ class ImagePacks {
   std::vector<std::shared_ptr<LayerStream>> streams() const;
   // Of all streams, since each was opened for this image.
   StreamStats stats() const;
-  // Where damaged bytes of a pack's stream belong: the layer streams and their ranges.
+  // Where damaged bytes of a pack's stream, in its order, belong: the layer streams and their ranges.
   std::vector<std::pair<LayerStream*, ByteRange>> places_of(const LayerStream& pack,
                                                             const std::vector<ByteRange>& stream_ranges) const;
 
@@ -65,9 +71,12 @@ class ImagePacks {
   struct Group {
     const index::StartGroup* group = nullptr;
     std::atomic<bool> triggered = false;
-    PackSource source;  // its stream is set before `used`
+    PackSource source;                // its stream is set before `used`
+    std::vector<std::uint64_t> ends;  // of the pack's ranges, in its stream; likewise
     std::atomic<bool> used = false;
     StreamStats before;
+    // Those of its ranges that have bytes of this part of its stream, which is not empty.
+    std::span<const index::PackRange> ranges_in(ByteRange pack_range) const;
   };
   // Bytes of a layer that are in a pack, or given.
   struct Placed {
@@ -84,6 +93,7 @@ class ImagePacks {
   };
   struct Bringing {
     Group* group = nullptr;
+    bool kept = false;
     std::size_t next_frame = 0;
     std::size_t frames_at_once = 1;
     unsigned failures = 0;
@@ -93,11 +103,13 @@ class ImagePacks {
   void use(Group& group);
   void add_places(std::uint32_t layer, Places fresh);
   void bring_loop(const std::stop_token& stop);
+  void keep(Bringing& bringing);
   bool bring_next(Bringing& bringing, PiecesUnderWay& under_way);
   bool is_in_layers(const Group& group, ByteRange pack_range) const;
 
   const index::StartPacks& packs_;
   const OpenPack open_;
+  const KeepPack keep_;
   std::vector<LayerStream*> layer_streams_;  // by number in packs_.layers
   std::unordered_map<const LayerStream*, Layer> layers_;
   std::deque<Group> groups_;

@@ -50,12 +50,16 @@ class ImagePacksTest : public ::testing::Test {
   test::FakeLayerStream& pack(const std::string& name) { return *streams_.at(digest_of(name)); }
 
   void open(bool enabled = true) {
-    images_packs_ =
-        std::make_shared<ImagePacks>(packs_, std::vector<std::shared_ptr<LayerStream>>{layer_},
-                                     [this](const index::StartPack& wanted) -> std::shared_ptr<LayerStream> {
-                                       if (refuse_) fail<TemporaryError>("the disk is full");
-                                       return streams_.at(wanted.blob);
-                                     });
+    images_packs_ = std::make_shared<ImagePacks>(
+        packs_, std::vector<std::shared_ptr<LayerStream>>{layer_},
+        [this](const index::StartPack& wanted) -> std::shared_ptr<LayerStream> {
+          if (refuse_) fail<TemporaryError>("the disk is full");
+          return streams_.at(wanted.blob);
+        },
+        [this](const index::StartPack& wanted) {
+          kept_.with([&](auto& kept) { kept.emplace_back(wanted.blob, std::this_thread::get_id()); });
+          if (refuse_to_keep_) fail<TemporaryError>("the disk is full");
+        });
     file_ = std::make_shared<PackedFile>(std::make_shared<LayerFile>(layer_), images_packs_);
     if (enabled) images_packs_->enable([](const index::StartPack&) { return false; });
   }
@@ -78,7 +82,8 @@ class ImagePacksTest : public ::testing::Test {
   std::shared_ptr<test::FakeLayerStream> layer_;
   index::StartPacks packs_;
   std::map<Digest, std::shared_ptr<test::FakeLayerStream>> streams_;
-  bool refuse_ = false;
+  bool refuse_ = false, refuse_to_keep_ = false;
+  Guarded<std::vector<std::pair<Digest, std::thread::id>>> kept_;
   std::shared_ptr<ImagePacks> images_packs_;
   std::shared_ptr<PackedFile> file_;
 };
@@ -100,6 +105,24 @@ TEST_F(ImagePacksTest, TheTriggersFirstReadBringsAllOfThePackAndNothingOfTheLaye
   EXPECT_EQ(layer_->wishes(), 0u);
   // Brought, whoever reads.
   while (pack("numpy").wished() != std::vector<ByteRange>{{0, 658'192}}) std::this_thread::yield();
+}
+
+TEST_F(ImagePacksTest, WhatDescribesAPackIsKeptOnceAndNotByWhoReads) {
+  for (const bool refuse : {false, true}) {
+    refuse_to_keep_ = refuse;
+    file_.reset();
+    images_packs_.reset();
+    packs_.groups.clear();
+    kept_.lock()->clear();
+    add_group("numpy", {{4096, 600'000}, {1 << 20, 600'000}});
+    open();
+    EXPECT_EQ(read({4096, 4096}), "right");
+    while (pack("numpy").wished() != std::vector<ByteRange>{{0, 1'200'000}}) std::this_thread::yield();
+    const auto kept = *kept_.lock();
+    ASSERT_EQ(kept.size(), 1u);
+    EXPECT_EQ(kept[0].first, digest_of("numpy"));
+    EXPECT_NE(kept[0].second, std::this_thread::get_id());
+  }
 }
 
 TEST_F(ImagePacksTest, BytesBeforeTheTriggerAndBetweenTheRangesAreTheLayers) {

@@ -161,11 +161,8 @@ class StoredLayerStream final : public LayerStream {
   bool copy_missing(const std::vector<std::uint32_t>& missing, ByteRange range) {
     if (missing.empty() || !copies_.any()) return false;
     bool copied = false;
-    for (const auto span : missing) {
-      const auto whole = layer_->map->spans[span].stream_range;
-      const auto from = std::max(whole.offset, range.offset);
-      copied = copies_.copy({.offset = from, .length = std::min(whole.end(), range.end()) - from}) || copied;
-    }
+    for (const auto span : missing)
+      copied = copies_.copy(layer_->map->spans[span].stream_range.common_with(range)) || copied;
     if (copied) engine_->syncer.wake();
     return copied;
   }
@@ -482,6 +479,23 @@ UniqueFd lock_store(const std::filesystem::path& store_dir) {
 }
 
 }  // namespace
+
+void StreamStats::add(const StreamStats& now, const StreamStats& before) {
+  stream_bytes += now.stream_bytes;
+  present_bytes += now.present_bytes;
+  fetched_bytes += now.fetched_bytes - before.fetched_bytes;
+  local_bytes += now.local_bytes - before.local_bytes;
+  mirror_bytes += now.mirror_bytes - before.mirror_bytes;
+  requests += now.requests - before.requests;
+  decoded_bytes += now.decoded_bytes - before.decoded_bytes;
+  copied_bytes += now.copied_bytes - before.copied_bytes;
+  errors += now.errors - before.errors;
+  fetching += now.fetching;
+  if (now.errors > before.errors || now.last_error != before.last_error) last_error = now.last_error;
+  if (now.waiting_for.empty() || now.waiting_seconds < waiting_seconds) return;
+  waiting_seconds = now.waiting_seconds;
+  waiting_for = now.waiting_for;
+}
 
 ColdBytes cold_bytes_of(const LayerStream& stream, const std::vector<ByteRange>& cold) {
   ColdBytes sum;

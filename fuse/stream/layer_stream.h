@@ -41,6 +41,9 @@ struct StreamStats {
   // Of the reader that waits longest for a source; also of a pull whose source fails.
   double waiting_seconds = 0;
   std::string waiting_for;  // Repository::name(); "" if nobody waits
+
+  // Another stream: what it has, and what it counted since `before`.
+  void add(const StreamStats& now, const StreamStats& before);
 };
 
 // One layer. Safe to use from any thread. Made by LayerStreams.
