@@ -4,6 +4,7 @@
 
 #include "core/index/index_sources.h"
 #include "core/index/prove_index.h"
+#include "core/index/this_index.h"
 #include "testing/indexed_image_fixture.h"
 
 namespace varve::index {
@@ -69,6 +70,19 @@ TEST_F(IndexPacksTest, ComeWithAnIndexOfTheirOwn) {
   EXPECT_EQ(attach(packs()).manifest.digest, blobs.manifest.digest) << "nothing new";
   attach({});
   EXPECT_TRUE(load_index(other, image_, IndexPlace::kRepository).packs.empty());
+}
+
+TEST_F(IndexPacksTest, AreNamedByTheIndexesThatAreHereAndWhole) {
+  publish();
+  EXPECT_TRUE(packs_named(local_, image_.digest()).empty());
+  const auto blobs = attach(packs());
+  EXPECT_EQ(packs_named(local_, image_.digest()), std::set<Digest>{blobs.packs[0].digest});
+  const auto file = dir_.path() / "root/index/blobs/sha256" / blobs.manifest.digest.hex();
+  ASSERT_TRUE(std::filesystem::exists(file));
+  auto bytes = read_file(file);
+  bytes[bytes.size() / 2] ^= std::byte(1);
+  write_file_atomically(file, bytes);
+  EXPECT_TRUE(packs_named(local_, image_.digest()).empty());
 }
 
 TEST_F(IndexPacksTest, MustBeNamedByTheManifest) {

@@ -494,6 +494,22 @@ LoadedIndex load_this_index(LocalIndex& local, const oci::Image& image, const Di
   return load_chosen(local, image, std::move(index), nullptr);
 }
 
+std::set<Digest> packs_named(LocalIndex& local, const Digest& image) {
+  std::set<Digest> packs;
+  auto& here = local.repository();
+  for (const auto& listed : here.referrers(image, kIndexArtifactType)) {
+    const auto name = listed.digest.to_string();
+    try {
+      const auto document = here.manifest(name);
+      for (const auto& blob : oci::Manifest::parse(document.bytes, document.descriptor.media_type, name).layers)
+        if (blob.media_type == kPackMediaType) packs.insert(blob.digest);
+    } catch (const Error& error) {
+      log::debug("index {}: {}", name, error.what());
+    }
+  }
+  return packs;
+}
+
 std::shared_ptr<const LayerMap> find_map(const std::filesystem::path& root, const Digest& blob) {
   const auto path = blob_path(root, blob);
   try {

@@ -35,6 +35,7 @@ ContentSources::ContentSources(const std::shared_ptr<index::LocalIndex>& local, 
 void ContentSources::learn_later(const std::shared_ptr<ServedImage>& image) {
   const std::lock_guard guard(mutex_);
   if (stopping_.cancelled()) return;
+  if (const auto learnt = find_learnt(*image); learnt != learnt_.end() && learnt->opened == opened_so_far_) return;
   waiting_.push_back(image);
   if (!thread_.joinable()) thread_ = std::jthread([this](const std::stop_token& stop) { run(stop); });
   changed_.notify_all();
@@ -56,14 +57,33 @@ void ContentSources::run(const std::stop_token& stop) {
     auto image = waiting_.front().lock();
     waiting_.pop_front();
     lock.unlock();
+    const auto opened = image ? note_opened(*image) : 0;
+    bool all = false;
     try {
-      if (image) learn(*image, stopping_);
+      all = image && learn_all(*image, stopping_);
     } catch (const Cancelled&) {
     }
+    lock.lock();
+    if (all) {
+      if (const auto learnt = find_learnt(*image); learnt != learnt_.end()) learnt_.erase(learnt);
+      learnt_.push_back({.image = image, .opened = opened});
+    }
+    lock.unlock();
     image.reset();
     streams_.close_unused();  // it may have been unmounted meanwhile
     lock.lock();
   }
+}
+
+std::vector<ContentSources::Learnt>::iterator ContentSources::find_learnt(const ServedImage& image) {
+  std::erase_if(learnt_, [](const Learnt& one) { return one.image.expired(); });
+  return std::ranges::find_if(learnt_, [&](const Learnt& one) { return one.image.lock().get() == &image; });
+}
+
+// What was learnt of others before an image came that is new here is to be learnt again: they may take something of it.
+std::uint64_t ContentSources::note_opened(const ServedImage& image) {
+  const std::lock_guard guard(mutex_);
+  return find_learnt(image) == learnt_.end() ? ++opened_so_far_ : opened_so_far_;
 }
 
 // Of one repository first, then the last used.
@@ -130,14 +150,20 @@ void ContentSources::add_layers(const ServedImage& image, const OpenedImage& rel
 }
 
 void ContentSources::learn(const ServedImage& image, const CancelFlag& cancel) {
+  note_opened(image);
+  learn_all(image, cancel);
+}
+
+// False if it may come out otherwise soon.
+bool ContentSources::learn_all(const ServedImage& image, const CancelFlag& cancel) {
   const auto& layers = image.index().blobs.layers;
-  std::vector<std::size_t> targets;  // the largest first
+  std::vector<std::size_t> targets;
   for (std::size_t i = 0; i < layers.size(); ++i)
     if (!image.layers()[i]->complete()) targets.push_back(i);
-  if (targets.empty()) return;
+  if (targets.empty()) return false;
   try {
     const auto related = find_related(image);
-    if (related.empty()) return;
+    if (related.empty()) return true;
     auto registry = image.spec().registry;
     registry.cancel = &cancel;
     const auto entries_from = oci::open_repository(oci::Reference::parse(image.reference()), registry);
@@ -146,22 +172,27 @@ void ContentSources::learn(const ServedImage& image, const CancelFlag& cancel) {
       cancel.throw_if_cancelled();
       add_layers(image, one, *entries_from, sources);
     }
-    std::ranges::stable_sort(targets, std::greater(),
+    std::vector<StoredLayer> names;
+    for (const auto& source : sources) names.push_back(source.name);
+    std::ranges::stable_sort(targets, std::greater(),  // the largest first
                              [&](std::size_t layer) { return image.layers()[layer]->map().stream_bytes; });
+    bool all = true;
     for (const auto target : targets) {
       cancel.throw_if_cancelled();
       const auto name = name_of(layers[target]);
-      if (!know(name, layers[target].entries, *entries_from)) continue;
-      std::vector<StoredLayer> names;
-      for (const auto& source : sources) names.push_back(source.name);
-      streams_.set_sources(name, names);
+      if (know(name, layers[target].entries, *entries_from))
+        streams_.set_sources(name, names);
+      else
+        all = false;
     }
     log::info("image {}: what {} layers of {} images here hold is not fetched again", image.digest().to_string(),
               sources.size(), related.size());
+    return all;
   } catch (const Cancelled&) {
     throw;
   } catch (const std::exception& error) {
     log::info("image {}: nothing is taken from images that are here: {}", image.digest().to_string(), error.what());
+    return false;
   }
 }
 

@@ -29,8 +29,9 @@ class ContentSources {
                  std::filesystem::path root);
   ~ContentSources() { stop(); }
 
-  // Soon, for as long as somebody else holds the image. Fetches the layer entries that are not here, one at a time;
-  // until then its layers are read as if nothing were here. What fails is logged, and nobody's failure.
+  // Soon, for as long as somebody else holds the image; not again before another image is opened. Fetches the layer
+  // entries that are not here, one at a time; until then its layers are read as if nothing were here. What fails is
+  // logged, and nobody's failure.
   void learn_later(const std::shared_ptr<ServedImage>& image);
   // The same in this thread. Throws Cancelled.
   void learn(const ServedImage& image, const CancelFlag& cancel);
@@ -38,7 +39,14 @@ class ContentSources {
 
  private:
   struct Source;
+  struct Learnt {
+    std::weak_ptr<const ServedImage> image;
+    std::uint64_t opened = 0;  // images that were, when it was learnt
+  };
   void run(const std::stop_token& stop);
+  std::vector<Learnt>::iterator find_learnt(const ServedImage& image);
+  std::uint64_t note_opened(const ServedImage& image);
+  bool learn_all(const ServedImage& image, const CancelFlag& cancel);
   std::vector<OpenedImage> find_related(const ServedImage& image) const;
   void add_layers(const ServedImage& image, const OpenedImage& related, oci::Repository& entries_from,
                   std::vector<Source>& sources) const;
@@ -52,6 +60,8 @@ class ContentSources {
   std::mutex mutex_;
   std::condition_variable_any changed_;
   std::deque<std::weak_ptr<ServedImage>> waiting_;
+  std::vector<Learnt> learnt_;
+  std::uint64_t opened_so_far_ = 0;
   std::jthread thread_;
 };
 

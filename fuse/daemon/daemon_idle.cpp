@@ -53,7 +53,7 @@ bool Daemon::store_is_crowded(IdleTime now) {
 
 void Daemon::look_at_idle() noexcept try {
   auto idle = images_.idle();
-  if (idle.empty()) return;
+  if (idle.empty()) return crowded_since_.reset();
   const auto now = std::chrono::steady_clock::now();
   const bool memory = memory_.look(now);
   const bool store = store_is_crowded(now);

@@ -24,19 +24,6 @@ namespace fs = std::filesystem;
 
 constexpr std::uint64_t kMaxRecordBytes = 64 << 10;
 
-// The start-up packs that indexes of the image name, as the store may have something of them, too. Throws as layers_of.
-std::set<Digest> packs_of(index::LocalIndex& local, const Digest& image) {
-  std::set<Digest> packs;
-  for (const auto& listed : local.repository().referrers(image, index::kIndexArtifactType)) {
-    const auto document = local.repository().manifest(listed.digest.to_string());
-    const auto manifest =
-        oci::Manifest::parse(document.bytes, document.descriptor.media_type, listed.digest.to_string());
-    for (const auto& blob : manifest.layers)
-      if (blob.media_type == index::kPackMediaType) packs.insert(blob.digest);
-  }
-  return packs;
-}
-
 std::map<Digest, std::set<Digest>> layers_by_image(const std::vector<OpenedImage>& opened, index::LocalIndex& local) {
   std::map<Digest, std::set<Digest>> layers;
   for (const auto& one : opened) {
@@ -144,12 +131,15 @@ void OpenedImages::forget(const Digest& image) const {
 
 std::vector<Digest> layers_of_its_own(const OpenedImages& opened, index::LocalIndex& local, const Digest& image) {
   auto own = layers_of(local, image);
-  own.merge(packs_of(local, image));
+  // The store may have something of its start-up packs, too.
+  auto packs = index::packs_named(local, image);
   for (const auto& [other, layers] : layers_by_image(opened.list(), local)) {
     if (other == image) continue;
     for (const auto& layer : layers) own.erase(layer);
-    for (const auto& pack : packs_of(local, other)) own.erase(pack);
+    if (packs.empty()) continue;
+    for (const auto& pack : index::packs_named(local, other)) packs.erase(pack);
   }
+  own.merge(packs);
   return {own.begin(), own.end()};
 }
 

@@ -85,9 +85,13 @@ def test_a_mount_copies_and_outlives_the_registry(work, mode, folder, contents):
             expect(0.9 * sum(map(len, contents.values())) < stats["copied_bytes"] <= sum(map(len, contents.values())), f"{stats}")
             expect(stats["bytes_from"]["local"] == stats["copied_bytes"] and stats["bytes_from"]["registry"] == stats["fetched_bytes"], f"{stats['bytes_from']}")
             expect(stats["fetched_bytes"] < 400_000 and stats["errors"] == 0, f"{stats}")
+            source.failing = False
+            with varve.mounted(repository + ":second", mode) as again:
+                expect(Path(again, "lib/new").read_bytes() == contents["lib/new"], "the new file differs")
         for _ in range(2):
             result = varve.json("verify", "--store")
             expect(result["bad"] == [], f"{result}")
+        expect((varve.root / "daemon.log").read_text().count("is not fetched again") == 1, "what was learnt of an image is learnt again")
         # The first version may go, and the copies stay.
         source.failing = False
         digest = next(image["image"] for image in varve.json("images")["images"] if any(":first" in name for name in image["references"]))
