@@ -9,7 +9,7 @@
 #include "core/base/log.h"
 #include "core/index/format/layer_entries.h"
 #include "core/index/local_index.h"
-#include "testing/disk_recorder.h"
+#include "testing/each_fault.h"
 #include "testing/one_span_map.h"
 #include "testing/temp_dir.h"
 #include "testing/trees.h"
@@ -122,25 +122,22 @@ TEST_F(LocalIndexDiskTest, NoFailingCallLeavesHalfAnIndex) {
     calls = watch.calls();
   }
   ASSERT_GT(calls, 20u);
-  for (std::size_t call = 0; call < calls; ++call) {
-    for (const int error : {ENOSPC, EIO, EROFS, 0}) {
-      const auto story = fmt::format("call {}: {}", call, error == 0 ? "a short write" : std::strerror(error));
-      const test::TempDir fresh;
-      std::size_t put = 0;
-      {
-        const test::DiskWatch watch(fresh.path(), test::DiskFault{.call = call, .error = error});
-        try {
-          LocalIndex local(fresh / "root");
-          for (; put < kImages; ++put) put_index(local, image_of(put));
-        } catch (const std::exception& failed) {
-          EXPECT_THAT(failed.what(), testing::HasSubstr(fresh.path().string())) << story;
-        }
+  const auto live = [](const test::DiskFault& fault, const std::string& story) {
+    const test::TempDir fresh;
+    std::size_t put = 0;
+    {
+      const test::DiskWatch watch(fresh.path(), fault);
+      try {
+        LocalIndex local(fresh / "root");
+        for (; put < kImages; ++put) put_index(local, image_of(put));
+      } catch (const std::exception& failed) {
+        EXPECT_THAT(failed.what(), testing::HasSubstr(fresh.path().string())) << story;
       }
-      EXPECT_TRUE(put == kImages || error != 0) << story;
-      check(fresh / "root", put, story);
-      if (HasFailure()) return;
     }
-  }
+    EXPECT_TRUE(put == kImages || fault.error != 0) << story;
+    check(fresh / "root", put, story);
+  };
+  test::for_each_fault(test::FaultOf::kWrites, calls, {{ENOSPC}, {EIO}, {EROFS}, {0}}, live);
 }
 
 // Once, or for good: an index that is found is the right one, and what cannot be read is named.
@@ -176,32 +173,27 @@ TEST_F(LocalIndexDiskTest, NoUnreadablePlaceMakesAWrongIndex) {
   ASSERT_EQ(nothing, "");
   ASSERT_GT(reads, 10u);
   std::size_t failed = 0;
-  for (std::size_t call = 0; call < reads; ++call) {
-    for (const auto& [error, sticky] : {std::pair(EIO, false), {EIO, true}, {0, false}}) {
-      const auto story = fmt::format("read {}: {}{}", call, error == 0 ? "a part only" : std::strerror(error),
-                                     sticky ? ", for good" : "");
-      std::size_t whole = 0;
-      {
-        const test::DiskWatch watch(dir_ / "root",
-                                    test::DiskFault{.call = call, .error = error, .sticky = sticky, .of_reads = true});
-        try {
-          std::string said;
-          read_all(dir_ / "root", whole, said);
-          EXPECT_TRUE(whole == kImages || said.find(dir_.path().string()) != said.npos)
-              << story << ": an index is missing, and nobody says why: " << said;
-          EXPECT_TRUE(whole == kImages || error != 0) << story;
-        } catch (const std::exception& trouble) {
-          EXPECT_NE(error, 0) << story << ": " << trouble.what();
-          EXPECT_THAT(trouble.what(), testing::HasSubstr(dir_.path().string())) << story;
-          ++failed;
-        }
+  const auto live = [&](const test::DiskFault& fault, const std::string& story) {
+    std::size_t whole = 0;
+    {
+      const test::DiskWatch watch(dir_ / "root", fault);
+      try {
+        std::string said;
+        read_all(dir_ / "root", whole, said);
+        EXPECT_TRUE(whole == kImages || said.find(dir_.path().string()) != said.npos)
+            << story << ": an index is missing, and nobody says why: " << said;
+        EXPECT_TRUE(whole == kImages || fault.error != 0) << story;
+      } catch (const std::exception& trouble) {
+        EXPECT_NE(fault.error, 0) << story << ": " << trouble.what();
+        EXPECT_THAT(trouble.what(), testing::HasSubstr(dir_.path().string())) << story;
+        ++failed;
       }
-      whole = 0;
-      read_all(dir_ / "root", whole, nothing);
-      EXPECT_EQ(whole, kImages) << story;
-      if (HasFailure()) return;
     }
-  }
+    whole = 0;
+    read_all(dir_ / "root", whole, nothing);
+    EXPECT_EQ(whole, kImages) << story;
+  };
+  test::for_each_fault(test::FaultOf::kReads, reads, {{EIO}, {EIO, true}, {0}}, live);
   EXPECT_GT(failed, 5u);
 }
 

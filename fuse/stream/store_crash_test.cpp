@@ -13,7 +13,7 @@
 #include "core/base/log.h"
 #include "fuse/stream/span_store.h"
 #include "testing/content_layer.h"
-#include "testing/disk_recorder.h"
+#include "testing/each_fault.h"
 #include "testing/layer_maker.h"
 #include "testing/temp_dir.h"
 
@@ -313,33 +313,28 @@ TEST_F(StoreCrashTest, NoFailingCallMakesTheStoreServeWrongBytesOrUnusable) {
     calls = watch.calls();
   }
   ASSERT_GT(calls, 30u);
-  for (std::size_t call = 0; call < calls; ++call) {
-    for (const auto& [error, sticky] :
-         {std::pair(ENOSPC, false), {ENOSPC, true}, {EIO, false}, {EROFS, false}, {0, false}}) {
-      const auto story = fmt::format("call {}: {}{}", call, error == 0 ? "a short write" : ::strerror(error),
-                                     sticky ? ", and all that need room after it" : "");
-      const test::TempDir fresh;
-      StoreLife life(fresh / "layer");
-      {
-        const DiskWatch watch(fresh.path(), DiskFault{.call = call, .error = error, .sticky = sticky});
-        try {
-          life.run(&watch);
-          EXPECT_EQ(HasFailure(), false) << story;
-        } catch (const std::system_error& failed) {
-          EXPECT_EQ(failed.code().value(), error) << story;
-          EXPECT_THAT(failed.what(), ::testing::HasSubstr(fresh.path().string())) << story;
-        }
-        EXPECT_TRUE(life.kept_whole || error != 0) << story;
+  const auto live = [](const DiskFault& fault, const std::string& story) {
+    const test::TempDir fresh;
+    StoreLife life(fresh / "layer");
+    {
+      const DiskWatch watch(fresh.path(), fault);
+      try {
+        life.run(&watch);
+        EXPECT_EQ(HasFailure(), false) << story;
+      } catch (const std::system_error& failed) {
+        EXPECT_EQ(failed.code().value(), fault.error) << story;
+        EXPECT_THAT(failed.what(), ::testing::HasSubstr(fresh.path().string())) << story;
       }
-      if (life.kept_whole && life.second_from == kForGood) {
-        const SpanStore store(fresh / "layer", life.first().map);
-        EXPECT_TRUE(store.is_kept_whole()) << story;
-      }
-      for (const bool second : {true, false})
-        StoreLife::check(fresh / "layer", second ? life.second() : life.first(), {}, story);
-      if (HasFailure()) return;
+      EXPECT_TRUE(life.kept_whole || fault.error != 0) << story;
     }
-  }
+    if (life.kept_whole && life.second_from == kForGood) {
+      const SpanStore store(fresh / "layer", life.first().map);
+      EXPECT_TRUE(store.is_kept_whole()) << story;
+    }
+    for (const bool second : {true, false})
+      StoreLife::check(fresh / "layer", second ? life.second() : life.first(), {}, story);
+  };
+  test::for_each_fault(test::FaultOf::kWrites, calls, {{ENOSPC}, {ENOSPC, true}, {EIO}, {EROFS}, {0}}, live);
 }
 
 TEST_F(StoreCrashTest, NoCrashMakesAUnitWrongOrLosesOneThatWasRecorded) {
@@ -370,24 +365,20 @@ TEST_F(StoreCrashTest, NoFailingCallMakesAUnitWrong) {
     calls = watch.calls();
   }
   ASSERT_GT(calls, 30u);
-  for (std::size_t call = 0; call < calls; ++call) {
-    for (const auto& [error, sticky] : {std::pair(ENOSPC, false), {ENOSPC, true}, {EIO, false}, {0, false}}) {
-      const auto story = fmt::format("call {}: {}{}", call, error == 0 ? "a short write" : ::strerror(error),
-                                     sticky ? ", and all that need room after it" : "");
-      const test::TempDir fresh;
-      UnitsLife life(fresh / "layer");
-      {
-        const DiskWatch watch(fresh.path(), DiskFault{.call = call, .error = error, .sticky = sticky});
-        try {
-          life.run(&watch);
-        } catch (const std::system_error& failed) {
-          EXPECT_EQ(failed.code().value(), error) << story;
-        }
+  const auto live = [](const DiskFault& fault, const std::string& story) {
+    const test::TempDir fresh;
+    UnitsLife life(fresh / "layer");
+    {
+      const DiskWatch watch(fresh.path(), fault);
+      try {
+        life.run(&watch);
+      } catch (const std::system_error& failed) {
+        EXPECT_EQ(failed.code().value(), fault.error) << story;
       }
-      life.check(fresh / "layer", 0, story);
-      if (HasFailure()) return;
     }
-  }
+    life.check(fresh / "layer", 0, story);
+  };
+  test::for_each_fault(test::FaultOf::kWrites, calls, {{ENOSPC}, {ENOSPC, true}, {EIO}, {0}}, live);
 }
 
 // Here as nothing waits for a disk: spans go much faster than many of them are read.

@@ -6,7 +6,7 @@
 #include <cstring>
 
 #include "core/base/errors.h"
-#include "testing/disk_recorder.h"
+#include "testing/each_fault.h"
 #include "tests/usage/usage_test_support.h"
 
 namespace varve::usage {
@@ -89,23 +89,20 @@ TEST_F(UsageDisk, NoFailingCallLosesOrDoublesAnything) {
     calls = watch.calls();
   }
   ASSERT_GT(calls, 10u);
-  for (std::size_t call = 0; call < calls; ++call) {
-    for (const int error : {ENOSPC, EIO, EROFS, 0}) {
-      const auto story = fmt::format("call {}: {}", call, error == 0 ? "a short write" : std::strerror(error));
-      const test::TempDir fresh;
-      make(fresh.path());
-      {
-        const test::DiskWatch watch(fresh.path(), test::DiskFault{.call = call, .error = error});
-        try {
-          collect(fresh.path());
-        } catch (const std::exception& failed) {
-          EXPECT_THAT(failed.what(), testing::HasSubstr("usage.db")) << story;
-        }
+  const auto live = [&](const test::DiskFault& fault, const std::string& story) {
+    const test::TempDir fresh;
+    make(fresh.path());
+    {
+      const test::DiskWatch watch(fresh.path(), fault);
+      try {
+        collect(fresh.path());
+      } catch (const std::exception& failed) {
+        EXPECT_THAT(failed.what(), testing::HasSubstr("usage.db")) << story;
       }
-      expect_all_once(fresh.path(), story);
-      if (HasFailure()) return;
     }
-  }
+    expect_all_once(fresh.path(), story);
+  };
+  test::for_each_fault(test::FaultOf::kWrites, calls, {{ENOSPC}, {EIO}, {EROFS}, {0}}, live);
 }
 
 TEST_F(UsageDisk, NoUnreadablePlaceLosesOrDoublesAnything) {
@@ -118,26 +115,21 @@ TEST_F(UsageDisk, NoUnreadablePlaceLosesOrDoublesAnything) {
   }
   ASSERT_GT(reads, 10u);
   std::size_t failed = 0;
-  for (std::size_t call = 0; call < reads; ++call) {
-    for (const auto& [error, sticky] : {std::pair(EIO, false), {EIO, true}, {0, false}}) {
-      const auto story = fmt::format("read {}: {}{}", call, error == 0 ? "a part only" : std::strerror(error),
-                                     sticky ? ", for good" : "");
-      const test::TempDir fresh;
-      make(fresh.path());
-      {
-        const test::DiskWatch watch(fresh.path(),
-                                    test::DiskFault{.call = call, .error = error, .sticky = sticky, .of_reads = true});
-        try {
-          collect(fresh.path());
-        } catch (const std::exception& trouble) {
-          EXPECT_THAT(trouble.what(), testing::HasSubstr(fresh.path().string())) << story;
-          ++failed;
-        }
+  const auto live = [&](const test::DiskFault& fault, const std::string& story) {
+    const test::TempDir fresh;
+    make(fresh.path());
+    {
+      const test::DiskWatch watch(fresh.path(), fault);
+      try {
+        collect(fresh.path());
+      } catch (const std::exception& trouble) {
+        EXPECT_THAT(trouble.what(), testing::HasSubstr(fresh.path().string())) << story;
+        ++failed;
       }
-      expect_all_once(fresh.path(), story);
-      if (HasFailure()) return;
     }
-  }
+    expect_all_once(fresh.path(), story);
+  };
+  test::for_each_fault(test::FaultOf::kReads, reads, {{EIO}, {EIO, true}, {0}}, live);
   EXPECT_GT(failed, 5u);
 }
 

@@ -4,23 +4,17 @@
 #include <gtest/gtest.h>
 
 #include "core/base/errors.h"
+#include "testing/two_layers.h"
 
 namespace varve::index {
 namespace {
 
+using test::kA;
+using test::kB;
+using test::map_of;
 using ::testing::ElementsAre;
 using ::testing::HasSubstr;
 using ::testing::IsEmpty;
-
-const Digest kA = std::min(digest_of("a"), digest_of("b"));
-const Digest kB = std::max(digest_of("a"), digest_of("b"));
-
-std::shared_ptr<LayerMap> map_of(const Digest& layer, std::uint64_t stream_bytes) {
-  auto map = std::make_shared<LayerMap>();
-  map->layer_digest = layer;
-  map->stream_bytes = stream_bytes;
-  return map;
-}
 
 // As the words of a test: ranges of one layer, a millisecond apart.
 Profile profile_of(const std::vector<ByteRange>& ranges) {
