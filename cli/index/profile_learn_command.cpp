@@ -177,7 +177,8 @@ class Learner {
     const auto jobs = std::min<std::size_t>(jobs_or_cores(arguments_.jobs), recordings.size());
     parallel_for(recordings.size(), jobs, context_.cancel, [&](std::size_t i, const CancelFlag&) {
       const auto& start = *starts[i / kRecordings];
-      auto limit = start.ends ? std::chrono::seconds(arguments_.seconds) : kUnattended;
+      std::chrono::seconds limit(arguments_.seconds);
+      if (!start.ends) limit = std::min(limit, kUnattended);
       if (start.what == LearnedStart::What::kKernel) limit += kKernelGrace;
       recordings[i] = record_start(context_, image, start.words, scratch_.path() / fmt::format("{}.profile", i), limit);
       progress.add(1);
