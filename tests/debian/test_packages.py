@@ -12,6 +12,7 @@ from tiny_image import expect  # noqa: E402
 TREE = TESTS.parent
 BUILD = Path(sys.argv[1])
 NEXT = "0.2.999"
+ALL = ("varve-snapshotter", "varve-daemon", "varve")
 
 
 def command(*words, **options):
@@ -31,7 +32,7 @@ def field(deb, name):
 
 def packed_twice_the_same(folder):
     first, second = pack(folder / "debs"), pack(folder / "again")
-    expect([deb.name for deb in first] == [deb.name for deb in second] and len(first) >= 2, f"{first} and {second}")
+    expect([deb.name for deb in first] == [deb.name for deb in second] and len(first) == len(ALL), f"{first} and {second}")
     for one, other in zip(first, second):
         expect(filecmp.cmp(one, other, shallow=False), f"{one.name} has other bytes when it is packed again")
     version = re.search(r"project\(varve VERSION (\S+)", (TREE / "CMakeLists.txt").read_text())[1]
@@ -80,11 +81,11 @@ def wait_until(what, condition, seconds=20):
 
 def units_are_sound(machine):
     units = sorted(file.name for file in (machine.root / "lib/systemd/system").glob("varve*"))
-    expect("varve.service" in units and "varve-gpu-check.timer" in units, f"units: {units}")
+    expect({"varve.service", "varve-snapshotter.socket", "varve-gpu-check.timer"} <= set(units), f"units: {units}")
     said = machine.do("systemd-analyze", "verify", "--man=no", *units)
     expect(said == "", f"systemd-analyze verify: {said}")
     wants = {link.name for link in (machine.root / "etc/systemd/system").glob("*.wants/varve*")}
-    expect("varve.service" in wants and "varve-gpu-check.timer" not in wants, f"enabled: {wants}")
+    expect({"varve.service", "varve-snapshotter.service", "varve-snapshotter.socket"} <= wants and "varve-gpu-check.timer" not in wants, f"enabled: {wants}")
 
 
 def daemon_of(machine):
@@ -114,7 +115,7 @@ def upgraded_under_a_session(machine, image):
 
 
 def not_removed_under_a_session(machine):
-    said = machine.run("dpkg", "--remove", "varve-daemon", "varve")
+    said = machine.run("dpkg", "--remove", *ALL)
     expect(said.returncode != 0 and "session lab" in said.stdout and "not removed" in said.stdout, f"removed under a session: {said.stdout}")
     expect("lab" in machine.do("varve", "session", "ls"), "the session is gone")
     machine.do("varve", "session", "exec", "lab", "--", "cat", "/etc/shared")
@@ -122,10 +123,10 @@ def not_removed_under_a_session(machine):
 
 def removed_and_purged(machine, before):
     machine.do("varve", "session", "stop", "lab", "--time", "1s")
-    machine.do("dpkg", "--remove", "varve-daemon", "varve")
+    machine.do("dpkg", "--remove", *ALL)
     expect(machine.run("pidof", "varve").returncode != 0, "a daemon runs on without its program")
     expect((machine.root / "var/lib/varve/store").is_dir(), "a removal took the state")
-    said = machine.do("dpkg", "--purge", "varve-daemon", "varve")
+    said = machine.do("dpkg", "--purge", *ALL)
     expect("/var/lib/varve/sessions" in said, f"what a session wrote goes or stays without a word: {said}")
     left = machine.files() - before
     expect(left and all(path == "/var/lib/varve" or path.startswith("/var/lib/varve/sessions") for path in left), f"left: {sorted(left)[:20]}")
@@ -135,12 +136,12 @@ def purged_with_nothing_kept(machine, before):
     shutil.rmtree(machine.root / "var/lib/varve")
     machine.do("sh", "-c", f"dpkg --install /debs/*_{NEXT}_*.deb")
     machine.do("sh", "-c", "mkdir -p /var/lib/varve/store /var/lib/varve/x && touch /var/lib/varve/store/one && mount -t tmpfs tmpfs /var/lib/varve/x && touch /var/lib/varve/x/other")
-    machine.do("dpkg", "--remove", "varve-daemon", "varve")
+    machine.do("dpkg", "--remove", *ALL)
     said = machine.do("dpkg", "--purge", "varve")
     expect("still mounted" in said and (machine.root / "var/lib/varve/store/one").exists(), f"purged below a mount: {said}")
     machine.do("umount", "/var/lib/varve/x")
     machine.do("sh", "-c", f"dpkg --install /debs/*_{NEXT}_*.deb")
-    machine.do("dpkg", "--purge", "varve-daemon", "varve")
+    machine.do("dpkg", "--purge", *ALL)
     left = machine.files() ^ before
     expect(not left, f"left, or gone: {sorted(left)[:20]}")
     expect(machine.do("sh", "-c", "dpkg-query -W 'varve*' 2>/dev/null || true") == "", "dpkg still knows a package of ours")
