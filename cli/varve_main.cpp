@@ -16,6 +16,7 @@
 #include "core/base/error_text.h"
 #include "core/base/errors.h"
 #include "core/base/file.h"
+#include "core/base/journal.h"
 #include "core/base/log.h"
 #include "core/base/safe_text.h"
 
@@ -191,7 +192,8 @@ void settle_folders(GlobalOptions& global, const std::string& root) {
   global.run_dir = default_run_dir(environment, is_root, global.root);
 }
 
-void settle_log_level(const GlobalOptions& global) {
+void settle_log(const GlobalOptions& global) {
+  log::use_journal_if_there();
   if (global.quiet) return log::set_level(log::Level::kError);
   log::set_level(global.verbose >= 2   ? log::Level::kDebug
                  : global.verbose == 1 ? log::Level::kInfo
@@ -230,7 +232,7 @@ int run_program(Context& context, int argc, const char* const* argv) {
   // Runs when all words are parsed and before the callback of the command.
   app.parse_complete_callback([&] {
     settle_folders(context.global, root);
-    settle_log_level(context.global);
+    settle_log(context.global);
   });
   for (const auto add : kCommands) add(app, context);
   const auto environment = process_environment();

@@ -13,6 +13,7 @@
 #include "cli/session/run_recording.h"
 #include "core/base/errors.h"
 #include "core/base/file.h"
+#include "core/base/journal.h"
 #include "core/base/log.h"
 #include "core/base/safe_text.h"
 #include "fuse/daemon/control_client.h"
@@ -100,6 +101,7 @@ std::unique_ptr<recorder::SessionRecording> recording_of(const Context& context,
 void end_recording(recorder::SessionRecording& recording, const fuse::SessionResult& result, bool files_were_asked) {
   recording.end(result.exit_status == 0,
                 files_were_asked && result.accesses_unwatched.empty() && result.access_overflows == 0);
+  const log::Field about_session("SESSION", result.id);
   if (!recording.failure().empty()) log::warn("records of the session are lost: {}", recording.failure());
   if (!result.accesses_unwatched.empty())
     log::info("which files of the image the session opens is not recorded: {}", result.accesses_unwatched);
@@ -120,10 +122,13 @@ fuse::SessionResult run_request(Context& context, const fuse::SessionRequest& re
                                 const OnReady& on_ready, std::optional<double>& ready_seconds,
                                 recorder::SessionRecording* recording = nullptr) {
   bool ready = false;
+  std::string session;
+  const log::Field about_session("SESSION", session);
   auto result = fuse::run_session(
       request,
       [&](const std::string& id) {
         ready = true;
+        session = id;
         ready_seconds = options.since_start.seconds();
         if (recording != nullptr) recording->started();
         if (on_ready) on_ready(id);
@@ -165,6 +170,7 @@ int run_rootfs(Context& context, const RunOptions& options, const OnReady& on_re
 
 int run_image(Context& context, const RunOptions& options, const OnReady& on_ready) {
   const auto image = image_spec(context, options.image);
+  const log::Field about_image("IMAGE", image.reference);
   if (options.index_here) index_here(context, options.image);
   const auto mode = fuse::parse_mount_mode(options.session.mode);
   auto client = connect_or_start_daemon(context);

@@ -3,8 +3,13 @@
 #include <spdlog/sinks/basic_file_sink.h>
 #include <spdlog/sinks/stdout_color_sinks.h>
 #include <spdlog/spdlog.h>
+#include <syslog.h>
 
+#include <atomic>
 #include <memory>
+
+#include "core/base/journal.h"
+#include "core/base/journal_line.h"
 
 namespace varve::log {
 namespace {
@@ -22,6 +27,22 @@ spdlog::level::level_enum to_spdlog(Level level) {
   }
   return spdlog::level::err;
 }
+
+int to_syslog(Level level) {
+  switch (level) {
+    case Level::kDebug:
+      return LOG_DEBUG;
+    case Level::kInfo:
+      return LOG_INFO;
+    case Level::kWarn:
+      return LOG_WARNING;
+    case Level::kError:
+      return LOG_ERR;
+  }
+  return LOG_ERR;
+}
+
+std::atomic<bool> in_journal = false;
 
 // spdlog's own default logger writes to stdout, which belongs to results.
 std::shared_ptr<spdlog::logger>& logger() {
@@ -44,9 +65,15 @@ void write_to_file(const std::string& path) {
   made->set_level(logger()->level());
   made->flush_on(spdlog::level::info);
   logger() = std::move(made);
+  in_journal = false;
 }
 
-void write(Level level, std::string_view message) { logger()->log(to_spdlog(level), message); }
+void use_journal_if_there() { in_journal = standard_error_is_journal(); }
+
+void write(Level level, std::string_view message) {
+  if (!enabled(level) || (in_journal && send_to_journal(to_syslog(level), message))) return;
+  logger()->log(to_spdlog(level), message);
+}
 
 bool enabled(Level level) { return logger()->should_log(to_spdlog(level)); }
 

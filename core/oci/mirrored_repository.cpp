@@ -1,4 +1,5 @@
 #include "core/oci/mirrored_repository.h"
+#include "core/base/journal.h"
 
 #include <algorithm>
 #include <deque>
@@ -224,14 +225,20 @@ struct MirroredRepository::Parts {
     } catch (const RangesNotServed&) {
       state.note_without_ranges(digest);
     } catch (const TemporaryError& passing) {
-      if (state.failed(passing.what(), false)) log::warn("{}; the next source is asked", passing.what());
+      if (state.failed(passing.what(), false)) warn_of(member, passing);
     } catch (const std::exception& lasting) {
-      if (state.failed(lasting.what(), true)) log::warn("{}; the next source is asked", lasting.what());
+      if (state.failed(lasting.what(), true)) warn_of(member, lasting);
     }
+  }
+
+  static void warn_of(const Member& member, const std::exception& error) {
+    const log::Field about_registry("REGISTRY", member.source.host);
+    log::warn("{}; the next source is asked", error.what());
   }
 
   static void blame(const Member& member, const Digest& digest, const std::string& why) {
     if (!member.state->note_wrong(digest, why)) return;
+    const log::Field about_registry("REGISTRY", member.source.host);
     log::warn("{} gives wrong bytes of {}, and is asked last for it: {}", member.source.name(), digest.to_string(),
               why);
   }

@@ -3,6 +3,7 @@
 #include <algorithm>
 
 #include "core/base/errors.h"
+#include "core/base/journal.h"
 #include "core/base/log.h"
 
 namespace varve::fuse {
@@ -72,6 +73,7 @@ void BackgroundPulls::start(const What& what, const Name& name, std::vector<Pull
       const auto image = pull.listed.name.image.to_string();
       if (auto waits = std::move(pace.somebody_waits))  // who asks for it himself has a share like others
         pace.somebody_waits = [&pull, waits = std::move(waits)] { return pull.fill && waits(); };
+      const log::Field about_digest("IMAGE", image), about_image("IMAGE", pull.listed.name.reference);
       try {
         pull_layers(layers, {pull.progress, pull.cancel}, pace);
         log::info("pulled {}", image);

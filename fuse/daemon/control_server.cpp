@@ -10,6 +10,7 @@
 #include <ranges>
 
 #include "core/base/errors.h"
+#include "core/base/journal.h"
 #include "core/base/log.h"
 #include "core/base/ticker.h"
 #include "core/base/unix_socket.h"
@@ -89,13 +90,16 @@ class Connection {
 
  private:
   json answer(const std::string& line, std::function<void()>& afterwards) {
+    std::string call, reference;
+    const log::Field about_call("CALL", call), about_image("IMAGE", reference);
     try {
       const auto request = parse_control_line(line, "request");
       const int version = request.maybe("version").number<int>();
       if (version != kControlVersion)
         fail<Unsupported>("the daemon speaks version {} of its protocol, the command {}; restart the daemon",
                           kControlVersion, version);
-      const auto call = request.maybe("call").text();
+      call = request.maybe("call").text();
+      if (const auto image = request.maybe("image")) reference = image.maybe("reference").text();
       if (call == "shutdown") {
         const auto stop = shut_down(request);
         if (stop.in_use.empty()) afterwards = events_.shutdown;

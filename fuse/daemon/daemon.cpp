@@ -7,6 +7,7 @@
 #include <thread>
 
 #include "core/base/errors.h"
+#include "core/base/journal.h"
 #include "core/base/log.h"
 #include "core/base/strings.h"
 #include "fuse/daemon/control_protocol.h"
@@ -173,10 +174,12 @@ ImageMount& Daemon::add_mount(std::unique_ptr<ImageMount> mount, const std::shar
     if (!mount->mounted && mode == MountMode::kKernel) fail<Unsupported>("{}", why);
     if (!mount->mounted) mount->why = why + "; using fuse mode";
   }
+  const auto digest = image->digest().to_string();
+  const log::Field about_digest("IMAGE", digest), about_image("IMAGE", image->reference());
   if (!mount->mounted)
     mount->mounted = MountedImage::by_fuse(image, mount->dir, settings_, channels_, *kept_, recorder);
-  log::info("mounted {} ({}) in {} mode at {}{}{}", image->digest().to_string(), image->reference(),
-            to_string(mount->mounted->mode()), mount->dir.string(), mount->why.empty() ? "" : ": ", mount->why);
+  log::info("mounted {} ({}) in {} mode at {}{}{}", digest, image->reference(), to_string(mount->mounted->mode()),
+            mount->dir.string(), mount->why.empty() ? "" : ": ", mount->why);
   mount->entry = find_own_mount(read_mount_table(), options_.paths, mount->dir);
   return images_.add(std::move(mount));
 }

@@ -5,6 +5,7 @@
 
 #include "core/base/errors.h"
 #include "core/base/file.h"
+#include "core/base/journal.h"
 #include "core/base/log.h"
 #include "core/base/scratch_file.h"
 #include "fuse/daemon/daemon.h"
@@ -67,6 +68,7 @@ void Daemon::take_over() {
     if (auto record = read_record(options_.paths.handover_file())) work.record = std::move(*record);
   }
   for (const auto& image : work.record.images) {
+    const log::Field about_image("IMAGE", image.spec.reference);
     try {
       const auto spec = with_end(image.spec);
       auto whole =
@@ -128,8 +130,11 @@ void Daemon::adopt(std::unique_ptr<MountedImage> mounted, const HandoverMount& r
     if (!record.shared)
       mount->folders.push_back(record.dir.string() + "-blobs");  // it was recorded; nobody records it now
   }
-  log::info("goes on with {} ({}) in {} mode at {}", mount->mounted->image().digest().to_string(),
-            mount->mounted->image().reference(), to_string(record.mode), record.dir.string());
+  const auto& image = mount->mounted->image();
+  const auto digest = image.digest().to_string();
+  const log::Field about_digest("IMAGE", digest), about_image("IMAGE", image.reference());
+  log::info("goes on with {} ({}) in {} mode at {}", digest, image.reference(), to_string(record.mode),
+            record.dir.string());
   mount->mounted->image().use_packs();  // its sessions may have read the triggers before us
   images_.add(std::move(mount));
 }

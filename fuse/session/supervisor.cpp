@@ -16,6 +16,7 @@
 
 #include "core/base/errors.h"
 #include "core/base/file.h"
+#include "core/base/journal.h"
 #include "core/base/log.h"
 #include "core/base/remove_tree.h"
 #include "core/base/scratch_file.h"
@@ -548,6 +549,7 @@ int supervise(const SupervisorJob& job, int lifeline, const SupervisorEvents& ev
   try {
     clean_up(job, status);
   } catch (const std::exception& error) {
+    const log::Field about_session("SESSION", job.session->record.name);
     log::warn("clean up session {}: {}", job.session->record.name, error.what());
   }
   return status;

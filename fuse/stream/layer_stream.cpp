@@ -9,6 +9,7 @@
 #include "core/base/errors.h"
 #include "core/base/file.h"
 #include "core/base/guarded.h"
+#include "core/base/journal.h"
 #include "core/base/log.h"
 #include "core/base/private_folder.h"
 #include "core/index/format/cold_ranges.h"
@@ -123,13 +124,14 @@ class StoredLayerStream final : public LayerStream {
 
   Verified verify() override {
     Verified verified;
+    const auto digest = layer_->map->layer_digest.to_string();
+    const log::Field about_layer("LAYER", digest);
     for (std::size_t span = 0; span < layer_->map->spans.size(); ++span) {
       if (!layer_->store.is_readable(span) && !layer_->store.is_kept_whole()) continue;
       const auto range = layer_->map->spans[span].stream_range;
       verified.checked_bytes += range.length;
       if (layer_->store.verify(span)) continue;
-      log::warn("store of {}: the span at stream offset {} is damaged", layer_->map->layer_digest.to_string(),
-                range.offset);
+      log::warn("store of {}: the span at stream offset {} is damaged", digest, range.offset);
       verified.bad.push_back(range);
     }
     verify_units(verified);

@@ -3,6 +3,7 @@
 #include <algorithm>
 
 #include "core/base/errors.h"
+#include "core/base/journal.h"
 #include "core/base/log.h"
 #include "core/base/parallel.h"
 #include "core/index/span_reader.h"
@@ -477,6 +478,8 @@ void SpanFetcher::end_task(Tasks::iterator task, const std::exception_ptr& error
   if (error && somebody_waits(state)) {
     layer->counters.errors.fetch_add(1, std::memory_order_relaxed);
     layer->counters.last_error.with([&](std::string& last) { last = message_of(described); });
+    const auto digest = layer->map->layer_digest.to_string();
+    const log::Field about_layer("LAYER", digest);
     log::error("{}", message_of(described));
   } else if (error) {
     log::debug("ahead of need: {}", message_of(described));
@@ -602,6 +605,8 @@ void SpanFetcher::expire_waiters(Calls& calls) {
                                      waiter->last_error.empty() ? "" : ": ", waiter->last_error);
     waiter->layer->counters.errors.fetch_add(1, std::memory_order_relaxed);
     waiter->layer->counters.last_error.with([&](std::string& last) { last = message; });
+    const auto digest = waiter->layer->map->layer_digest.to_string();
+    const log::Field about_layer("LAYER", digest);
     log::error("{}", message);
     fail_waiter(*waiter, std::make_exception_ptr(TemporaryError(message)), calls);
   }
