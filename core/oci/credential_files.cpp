@@ -1,0 +1,69 @@
+#include "core/oci/credential_files.h"
+
+#include "core/base/base64.h"
+#include "core/base/error_text.h"
+#include "core/base/errors.h"
+#include "core/base/file.h"
+#include "core/base/json_document.h"
+#include "core/oci/internal/credentials.h"
+
+namespace varve::oci {
+namespace {
+
+constexpr std::uint64_t kMaxFileBytes = 1024 * 1024;
+
+// Texts of an entry: all but the name of the user may be secret.
+void take_secrets(const JsonValue& entry, std::vector<std::string>& secrets) {
+  if (!entry.is_object()) return;
+  for (const auto& [name, value] : entry.members()) {
+    if (!value.is_text() || name == "username" || name == "email") continue;
+    secrets.push_back(value.text());
+    if (name != "auth") continue;
+    try {
+      const auto decoded = value.base64();
+      const auto login = as_text(decoded);
+      if (const auto colon = login.find(':'); colon != login.npos) secrets.emplace_back(login.substr(colon + 1));
+    } catch (const CorruptData&) {  // as it stands there it is known
+    }
+  }
+}
+
+void read(CredentialFile& file) {
+  const auto content = read_file_if_there(file.path, kMaxFileBytes);
+  if (!content) return;
+  file.there = true;
+  const auto document = JsonValue::parse(*content, file.path.string(), {.bytes = kMaxFileBytes});
+  for (const auto& [name, entry] : document.maybe("auths").members()) {
+    file.registries.push_back(name);
+    take_secrets(entry, file.secrets);
+  }
+  for (const auto& [name, helper] : document.maybe("credHelpers").members()) {
+    file.registries.push_back(name);
+    if (helper.is_text()) file.helpers.push_back(helper.text());
+  }
+  if (const auto store = document.maybe("credsStore"); store && store.is_text() && !store.text().empty())
+    file.helpers.push_back(store.text());
+}
+
+}  // namespace
+
+std::vector<CredentialFile> find_credential_files(const std::filesystem::path& authfile) {
+  const auto places = internal::usual_credential_places(authfile);
+  std::vector<CredentialFile> files;
+  if (!places.required.empty())
+    files.push_back({.path = places.required});
+  else
+    for (const auto& path : places.files) files.push_back({.path = path});
+  for (auto& file : files) {
+    try {
+      read(file);
+      if (!file.there && !places.required.empty()) file.trouble = "there is no such file";
+    } catch (const std::exception& error) {
+      file.there = true;
+      file.trouble = error_text(error);
+    }
+  }
+  return files;
+}
+
+}  // namespace varve::oci
