@@ -79,6 +79,7 @@ void add_trust_command(CLI::App& app, Context& context);
 void add_daemon_command(CLI::App& app, Context& context);
 void add_snapshotter_command(CLI::App& app, Context& context);
 void add_run_command(CLI::App& app, Context& context);
+void add_podman_command(CLI::App& app, Context& context);
 void add_session_command(CLI::App& app, Context& context);
 void add_image_command(CLI::App& app, Context& context);
 void add_pin_command(CLI::App& app, Context& context);

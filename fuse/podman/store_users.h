@@ -1,0 +1,42 @@
+#pragma once
+// What would break if an image left the store. Read from podman's own storage (containers/storage: layers.json,
+// images.json, containers.json) and from the tables of mounts.
+#include <string>
+#include <string_view>
+#include <vector>
+
+#include "fuse/podman/image_store.h"
+#include "fuse/podman/storage_conf.h"
+
+namespace varve::fuse::podman {
+
+// Containers, images and layers of one storage, as far as they are of interest.
+struct StorageLists {
+  struct Layer {
+    std::string id, parent;
+  };
+  struct Item {
+    std::string id, layer, name;  // name "": it has none
+  };
+  std::vector<Layer> layers;
+  std::vector<Item> images, containers;
+};
+
+// Adds what one of the lists says. Throws CorruptData or Unsupported for what is none.
+void parse_layer_list(std::string_view json, std::string_view what, StorageLists& into);
+void parse_image_list(std::string_view json, std::string_view what, StorageLists& into);
+void parse_container_list(std::string_view json, std::string_view what, StorageLists& into);
+
+// Of podman's storage on this machine; empty where there is none. Throws as the parsers do.
+StorageLists read_storage_lists(const StorageConf& conf);
+
+// Folders of overlays in a table of mounts (mountinfo, proc(5)) that have the layer beneath them.
+std::vector<std::string> overlays_on(std::string_view mountinfo, const StoredImage& image);
+
+// For people: "container lab", "image localhost/child:1 (made of it)", "a mount at /mnt".
+std::vector<std::string> find_users(const StoredImage& image, const StorageLists& lists);
+// The same of what is mounted now, in any mount namespace that this process may look into: all that is known of
+// programs other than podman.
+std::vector<std::string> find_mounted_users(const StoredImage& image);
+
+}  // namespace varve::fuse::podman

@@ -1,0 +1,193 @@
+"""`varve podman` with the podman of this machine: what it runs, makes and refuses, against the same image pulled plainly."""
+import json, os, shutil, time
+from pathlib import Path
+
+from podman import Podman, notebook, tool  # it says where the following lie
+from images import Source  # noqa: E402
+from machine import Machine, expect, wait_for  # noqa: E402
+from program import modes, need_fuse, need_root, need_tools, skip, work_folder  # noqa: E402
+
+RUNS = ((), ("env",), ("cat /etc/link mine /etc/passwd; ls -ln /etc/passwd /etc/version /etc/link mine /bin/*",), ("sha256sum /data/noise; cat /data/noise > /tmp/x && sha256sum /tmp/x",),
+        ("test ! -e /etc/removed && exit 7",))
+
+
+def run_of(podman, image, *command):
+    done = podman.try_run("run", "--rm", "--hostname", "same", image, *command)
+    return done.returncode, done.stdout, done.stderr
+
+
+def storage_conf_is_told_and_written(varve, podman, image):
+    before = podman.conf.read_text()
+    said = varve.run("podman", "add", image, check=True).stderr.decode()
+    expect("additionalimagestores" in said and str(podman.conf) in said and podman.conf.read_text() == before, said)
+    expect(image not in podman.names(), "podman does not look there")
+    said = varve.run("podman", "add", "--write-conf", image, check=True).stderr.decode()
+    expect("additionalimagestores" not in said, said)
+    after = podman.conf.read_text()
+    expect(after.startswith(before) and Path(f"{podman.conf}.before-varve").read_text() == before, after)
+    varve.run("podman", "add", "--write-conf", image, check=True)
+    expect(podman.conf.read_text() == after, "written once")
+
+
+def runs_as_the_plain_image_does(varve, podman, plain, image, layout):
+    reference = "localhost/plain:latest"
+    plain("tag", plain("pull", "--quiet", layout).strip(), reference)
+    for command in RUNS:
+        one, other = run_of(podman, image, *command), run_of(plain, reference, *command)
+        expect(one == other, f"{command}: {one} and plainly {other}")
+    expect(run_of(podman, image, *RUNS[-1])[0] == 7, "the whiteout holds, and the status comes through")
+    ids = podman.names(), plain.names()
+    expect(ids[0][image] == ids[1][reference], f"the same ID: {ids}")
+    told = [json.loads(one("image", "inspect", name))[0] for one, name in ((podman, image), (plain, reference))]
+    expect(told[0]["Config"] == told[1]["Config"] and told[0]["History"] == told[1]["History"] and told[0]["RootFS"]["Layers"] and told[0]["Digest"] == told[1]["Digest"], told)
+
+
+def is_lazy(varve):
+    mount = next(mount for mount in varve.json("status")["mounts"] if "/podman/overlay/" in mount["dir"])
+    expect(mount["present_bytes"] < mount["image_stream_bytes"] / 2, f"what was run, committed and built has read little: {mount}")
+
+
+def what_is_made_of_it(podman, image):
+    expect(run_of(podman, image)[0] == 0, "it runs")
+    podman("run", "--name", "writer", image, "echo written > /tmp/new; echo changed > /work/mine")
+    podman("commit", "writer", "localhost/child:1")
+    expect(podman("run", "--rm", "localhost/child:1", "cat /tmp/new mine") == "written\nchanged\n", "the committed image runs")
+    expect(podman("run", "--rm", image, "cat mine") == "mine\n", "and the image is as it was")
+    podman("build", "--tag", "localhost/built:1", "-", text=f"FROM {image}\nUSER root\nRUN echo built > /etc/built\nENV MORE=1\nRUN cat /etc/version >> /etc/built\n")
+    expect(podman("run", "--rm", "localhost/built:1", "cat /etc/built; echo $MORE") == "built\nfirst\n1\n", "an image built on it in several steps runs")
+
+
+def what_it_cannot_do_is_said(podman, image, work):
+    for words in (("rmi", image), ("push", image, f"dir:{work}/pushed"), ("save", "-o", work / "saved.tar", image), ("push", "localhost/child:1", f"dir:{work}/pushed")):
+        done = podman.try_run(*words)
+        expect(done.returncode != 0 and done.stderr, f"{words} is refused: {done}")
+        shutil.rmtree(work / "pushed", ignore_errors=True)
+
+
+def rm_is_refused_while_used(varve, podman, image):
+    podman("run", "--detach", "--name", "lab", image, "sleep 100")
+    used = varve.json("podman", "ls")["images"][0]["used_by"]
+    expect({"container lab", "container writer", "image localhost/child:1", "image localhost/built:1"} <= set(used), used)
+    for options in ((), ("--force",)):
+        refused = varve.run("podman", "rm", *options, image)
+        expect(refused.returncode == 1 and b"in use" in refused.stderr and b"lab" in refused.stderr, refused)
+    podman("rm", "--force", "--time", "0", "lab")
+    refused = varve.run("podman", "rm", image)
+    expect(refused.returncode == 1 and b"writer" in refused.stderr and b"--force" in refused.stderr, refused)
+    podman("rm", "writer")
+    podman("rmi", "--force", "localhost/child:1", "localhost/built:1")
+    podman("image", "prune", "--force")
+    expect(podman("run", "--rm", image, "cat /etc/version") == "first\n", "it runs as before")
+
+
+def a_tag_that_moves(varve, podman, image, layout):
+    old = podman.names()[image]
+    varve.index(notebook(layout, word=b"second"))
+    said = varve.run("podman", "add", image, check=True).stderr.decode()
+    expect(old[:12] in said, said)
+    expect(podman("run", "--rm", image, "cat /etc/version") == "second\n", "the new one has the name")
+    expect(podman("run", "--rm", old[:12], "cat /etc/version") == "first\n", "and the old one its ID")
+    expect(old[:12] in varve.run("podman", "rm", old[:12], check=True).stdout.decode(), "by its ID")
+    expect(set(podman.names()) == {image}, podman.names())
+
+
+def names_and_hostile_names(varve, podman, image):
+    varve.run("podman", "add", image, "--name", "lab/notebook", check=True)
+    expect(podman.names()["localhost/lab/notebook:latest"] == podman.names()[image], podman.names())
+    varve.run("podman", "rm", "lab/notebook", check=True)
+    expect(set(podman.names()) == {image}, "the name alone goes")
+    for name in ("../up", "a b", "UPPER/x", "x@sha256:12", "x:y:z", "x\ny", "$(reboot)", "-rf"):
+        refused = varve.run("podman", "add", image, f"--name={name}")
+        expect(refused.returncode == 2 and refused.stderr.count(b"\n") == 1, (name, refused))
+    refused = varve.run("podman", "rm", "nobody/has:this")
+    expect(refused.returncode == 1 and b"varve podman ls" in refused.stderr, refused)
+
+
+def two_images_share_a_base(varve, podman, second):
+    varve.run("podman", "add", second, check=True)
+    expect(podman("run", "--rm", second) == "tool\n" and podman("run", "--rm", second, "cat", "/etc/top") == "top\n", "the second image")
+    here = {image["names"][0]: image for image in varve.json("podman", "ls")["images"]}
+    expect(len(here) == 2 and all(image["mounted"] for image in here.values()), here)
+
+
+def after_a_reboot(varve, podman, images, source):
+    """No mount, no process, sockets gone; the registry does not answer yet."""
+    keeper = varve.json("status")["daemon"]["keeper_pid"]
+    varve.run("daemon", "--stop", check=True)
+    wait_for("its end", lambda: not Path(f"/proc/{keeper}").exists())
+    shutil.rmtree(varve.root / "run")
+    source.server.shutdown()
+    source.server.server_close()
+    expect(all(not image["mounted"] for image in varve.json("podman", "ls")["images"]), "nothing is mounted")
+    varve.run("podman", "restore", check=True)
+    for image in images:
+        expect(podman("run", "--rm", "--pull", "never", image, *(("cat /etc/version",) if "image" in image else ())) in ("second\n", "tool\n"), f"{image} after a reboot")
+
+
+def damage_by_others(varve, podman, image):
+    store = varve.root / "podman"
+    for name in ("overlay-images/images.json", "overlay-layers/layers.json"):
+        (store / name).write_text('[{"id": "')
+    varve.run("podman", "restore", check=True)
+    expect(image in podman.names(), "lists are written anew")
+    record = store / "varve" / "0000.json"
+    record.write_text("{}")
+    expect("0000.json" in varve.run("podman", "ls", check=True).stderr.decode(), "a record that is none is named")
+    record.unlink()
+    (store / "overlay-layers").rename(store / "layers")
+    (store / "overlay-layers").symlink_to("/tmp")
+    refused = varve.run("podman", "restore")
+    expect(refused.returncode == 2 and b"overlay-layers" in refused.stderr and not os.path.exists("/tmp/layers.json"), refused)
+    (store / "overlay-layers").unlink()
+    (store / "layers").rename(store / "overlay-layers")
+
+
+def with_podman(work, mode, program=("podman",), whole=True):
+    folders = {name: work / f"{mode}-{name}" for name in ("image", "second")}
+    layouts = {"image": notebook(folders["image"]), "second": tool(folders["second"])}
+    with Source(folders["image"]) as source, Machine(work) as varve, Podman(varve.work / "podman", program) as podman, Podman(varve.work / "plain", program) as plain:
+        source.server.RequestHandlerClass.layouts = dict(folders)
+        image, second = source.reference, source.reference.replace("/image:", "/second:")
+        varve.environment.update({name: podman.environment[name] for name in ("CONTAINERS_STORAGE_CONF", "CONTAINERS_CONF")})
+        with varve.config.open("a") as config:
+            config.write(f'[podman.add]\nmode = "{mode}"\n')
+        for layout in layouts.values():
+            varve.index(layout)
+        probe = layouts["image"]
+        plain("pull", "--quiet", probe)
+        works = plain.try_run("run", "--rm", plain.names().popitem()[1])
+        if works.returncode:
+            skip(f"podman runs nothing on this machine: {works.stderr.strip().splitlines()[-1:]}")
+        storage_conf_is_told_and_written(varve, podman, image)
+        if not whole:
+            expect(run_of(podman, image)[0] == 0, "it runs")
+            is_lazy(varve)
+            return runs_as_the_plain_image_does(varve, podman, plain, image, probe)
+        what_is_made_of_it(podman, image)
+        is_lazy(varve)
+        runs_as_the_plain_image_does(varve, podman, plain, image, probe)
+        what_it_cannot_do_is_said(podman, image, varve.work)
+        rm_is_refused_while_used(varve, podman, image)
+        a_tag_that_moves(varve, podman, image, folders["image"])
+        names_and_hostile_names(varve, podman, image)
+        two_images_share_a_base(varve, podman, second)
+        after_a_reboot(varve, podman, (image, second), source)
+        damage_by_others(varve, podman, image)
+        for name in (image, second):
+            varve.run("podman", "rm", name, check=True)
+        expect(podman.names() == {} and varve.json("status")["mounts"] == [], "nothing is left")
+
+
+def main():
+    need_root()
+    need_fuse()
+    need_tools("podman", "runc", "conmon")
+    with work_folder() as work:
+        for i, mode in enumerate(modes()):
+            start = time.monotonic()
+            with_podman(work, mode, whole=i == 0)
+            print(f"{mode} mode: {time.monotonic() - start:.1f} s", flush=True)
+
+
+if __name__ == "__main__":
+    main()
