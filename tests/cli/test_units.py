@@ -14,7 +14,7 @@ def main():
     varve = os.path.abspath(os.environ["VARVE"])
     with tempfile.TemporaryDirectory() as folder:
         units = []
-        for unit in sorted(PACKAGING.glob("*.service")) + sorted(PACKAGING.glob("*.timer")):
+        for unit in sorted(file for file in PACKAGING.iterdir() if file.suffix in (".service", ".socket", ".timer")):
             text = unit.read_text()
             if unit.suffix == ".service" and "ExecStart=/usr/local/bin/varve " not in text:
                 raise AssertionError(f"{unit.name}: the installation replaces /usr/local/bin/varve, which it does not start")
