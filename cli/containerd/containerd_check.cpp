@@ -2,7 +2,6 @@
 
 #include <sys/socket.h>
 #include <sys/stat.h>
-#include <sys/un.h>
 
 #include <algorithm>
 #include <cstring>
@@ -10,7 +9,7 @@
 #include "core/base/errors.h"
 #include "core/base/file.h"
 #include "core/base/strings.h"
-#include "core/base/unique_fd.h"
+#include "core/base/unix_socket.h"
 
 namespace varve::cli {
 namespace {
@@ -22,13 +21,12 @@ constexpr const char* kUnits[] = {"varve-snapshotter.service", "varve-snapshotte
 
 // "" if somebody listens there.
 std::string why_nobody_listens(const fs::path& path) {
-  sockaddr_un address{};
-  address.sun_family = AF_UNIX;
-  if (path.string().size() >= sizeof address.sun_path) return "its name is too long for a socket";
-  std::memcpy(address.sun_path, path.c_str(), path.string().size());
-  const UniqueFd socket(::socket(AF_UNIX, SOCK_STREAM | SOCK_CLOEXEC, 0));
-  if (socket && ::connect(socket.get(), reinterpret_cast<const sockaddr*>(&address), sizeof address) == 0) return "";
-  return std::strerror(errno);
+  try {
+    const auto socket = make_unix_socket(SOCK_STREAM | SOCK_NONBLOCK);
+    return connect_unix_socket(socket, path, "the snapshotter") ? "" : "nobody answers";
+  } catch (const std::exception& error) {
+    return error.what();
+  }
 }
 
 // Processes of that name, by the kernel's list.

@@ -28,7 +28,7 @@ constexpr std::chrono::seconds kVersionPatience{20};
 struct ContainerdArguments {
   std::string version;
   fs::path config;
-  fs::path address{kDefaultSnapshotterSocket};
+  fs::path address;
   bool write = false;
   bool k3s = false;
   bool rke2 = false;
@@ -42,15 +42,24 @@ struct Places {
 
 ContainerdVersion find_version(const Context& context, const ContainerdArguments& arguments) {
   if (!arguments.version.empty()) return parse_containerd_version(arguments.version);
-  const auto asked = run_child({.words = {"containerd", "--version"}, .limit = kVersionPatience}, context.cancel);
+  const auto asked =
+      run_child({.words = {"containerd", "--version"}, .input = {}, .limit = kVersionPatience, .environment = {}},
+                context.cancel);
   if (asked.exit_status != 0)
     fail<NotFound>("no containerd in PATH says its version ({}); give it: --version 1.7.24", printable(asked.err));
   return parse_containerd_version(asked.out);
 }
 
+// As `varve snapshotter` finds it.
+fs::path address_of(const Context& context, const ContainerdArguments& arguments) {
+  if (!arguments.address.empty()) return fs::absolute(arguments.address);
+  const auto set = context.global.set_by.find("snapshotter.address");
+  return set != context.global.set_by.end() ? fs::path(set->second.value) : context.global.run_dir / "snapshotter.sock";
+}
+
 ContainerdSettings settings_of(const Context& context, const ContainerdArguments& arguments) {
   return {.version = find_version(context, arguments),
-          .socket = fs::absolute(arguments.address),
+          .socket = address_of(context, arguments),
           .root = fs::absolute(context.global.root),
           .platform = oci::Platform::of_this_machine().to_string()};
 }
@@ -174,7 +183,8 @@ void check(Context& context, const ContainerdArguments& arguments) {
 void add_common(CLI::App& command, ContainerdArguments& arguments) {
   command.add_option("--version", arguments.version, "Of containerd; else the one in PATH is asked");
   command.add_option("--config", arguments.config, "containerd's file; /etc/containerd/config.toml");
-  command.add_option("--address", arguments.address, "The snapshotter's socket")->capture_default_str();
+  command.add_option("--address", arguments.address,
+                     "The snapshotter's socket; else the one that `varve snapshotter` takes");
   auto* k3s = command.add_flag("--k3s", arguments.k3s, "The containerd of k3s, by a template made of its file");
   command.add_flag("--rke2", arguments.rke2, "The same for rke2")->excludes(k3s);
 }

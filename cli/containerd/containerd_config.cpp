@@ -123,13 +123,17 @@ class Merger {
     if (value != nullptr && is_same(*value, value_of(setting.value))) return;
     const auto line = fmt::format("{} = {}", setting.key, setting.value);
     if (value != nullptr) return replace(*value, setting, line);
+    if (last_table_ == setting.table) {
+      lines_.push_back("  " + line);
+      return;
+    }
     const auto header = std::ranges::find_if(lines_, [&](const auto& one) { return is_header(one, setting.table); });
     if (header != lines_.end()) {
       lines_.insert(header + 1, std::string(header->find_first_not_of(" \t"), ' ') + "  " + line);
       return;
     }
-    auto& last = last_table_ == setting.table ? lines_ : append_header(setting.table);
-    last.push_back("  " + line);
+    append('[' + header_of(setting.table) + "]\n  " + line);
+    last_table_ = setting.table;
   }
 
   void append(const std::string& block) {
@@ -145,13 +149,6 @@ class Merger {
   const std::string& line_at(std::uint32_t line) const { return lines_.at(line - 1); }
 
  private:
-  std::vector<std::string>& append_header(const Path& table) {
-    if (!lines_.empty() && !lines_.back().empty()) lines_.emplace_back();
-    lines_.push_back('[' + header_of(table) + ']');
-    last_table_ = table;
-    return lines_;
-  }
-
   void replace(const TomlValue& value, const ContainerdSetting& setting, const std::string& line) {
     auto& old = lines_.at(value.line - 1);
     const auto alone = parse_line(old);
@@ -258,18 +255,21 @@ std::string merge_settings(std::string_view text, std::string_view what, const C
     merger.prepend(fmt::format("version = {}", is_new(settings) ? 3 : 2));
   else
     refuse_format(before, what, settings);
-  for (const auto& setting : settings_for(settings)) merger.set(setting);
-  if (is_new(settings)) merge_unpacker(merger, settings);
-  auto merged = merger.text();
-  // Whatever was not understood above shows here.
-  try {
-    const auto missing = missing_settings(parse_toml(merged, what), what, settings);
-    if (!missing.empty()) fail<Unsupported>("{}", missing.front());
-  } catch (const Error& error) {
+  const auto refuse = [&](std::string_view why) {
     fail<Unsupported>(
         "{}: is written in a way that cannot be added to ({}); add by hand what `varve containerd "
         "configure` prints",
-        what, error.what());
+        what, why);
+  };
+  std::string merged;
+  try {
+    for (const auto& setting : settings_for(settings)) merger.set(setting);
+    if (is_new(settings)) merge_unpacker(merger, settings);
+    merged = merger.text();
+    if (const auto missing = missing_settings(parse_toml(merged, what), what, settings); !missing.empty())
+      refuse(missing.front());
+  } catch (const CorruptData& error) {  // of what is in the file now: it was no TOML any more
+    refuse(error.what());
   }
   return merged == text_of(lines_of(text)) ? std::string(text) : merged;
 }

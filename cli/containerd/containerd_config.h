@@ -10,8 +10,6 @@
 
 namespace varve::cli {
 
-inline constexpr std::string_view kDefaultSnapshotterSocket = "/run/varve/snapshotter.sock";
-
 struct ContainerdVersion {
   int major = 0;
   int minor = 0;
@@ -26,7 +24,7 @@ ContainerdVersion parse_containerd_version(std::string_view text);
 
 struct ContainerdSettings {
   ContainerdVersion version;
-  std::filesystem::path socket{kDefaultSnapshotterSocket};
+  std::filesystem::path socket;          // of `varve snapshotter`
   std::filesystem::path root;            // of Varve's state: kubelet asks for the free space of its file system
   std::string platform = "linux/amd64";  // for the transfer service
 };

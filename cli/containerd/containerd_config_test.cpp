@@ -13,7 +13,8 @@ using ::testing::IsEmpty;
 using ::testing::Not;
 
 ContainerdSettings of_version(std::string_view version) {
-  return {.version = parse_containerd_version(version), .root = "/var/lib/varve"};
+  return {
+      .version = parse_containerd_version(version), .socket = "/run/varve/snapshotter.sock", .root = "/var/lib/varve"};
 }
 
 // Nothing is missing of it, and a second time changes nothing.
