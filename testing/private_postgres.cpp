@@ -47,7 +47,7 @@ std::unique_ptr<PrivatePostgres> PrivatePostgres::start() {
                                  "-N", "--no-instructions"});
   server->server_ = server->spawn(
       "postgres", {"-D", folder + "/data", "-k", folder, "-c", "listen_addresses=", "-c", "fsync=off", "-c",
-                   "max_connections=40", "-c", "shared_buffers=64MB", "-c", "log_min_messages=fatal"});
+                   "max_connections=120", "-c", "shared_buffers=64MB", "-c", "log_min_messages=fatal"});
   for (int tries = 0; tries < 600; ++tries) {
     try {
       pqxx::connection connection(url_of(server->folder_, "postgres"));

@@ -179,6 +179,7 @@ json report_json(const Report& report, const TableOptions& options) {
   const auto& snapshot = report.snapshot;
   json document{
       {"window", {{"first", day_text(snapshot.window.first)}, {"last", day_text(snapshot.window.last)}}},
+      {"by_day_from", day_text(std::max(snapshot.by_day_from, snapshot.window.first))},
       {"made_on", day_text(report.made_on)},
       {"image", snapshot.image ? json(snapshot.image->to_string()) : json(nullptr)},
       {"current_image", report.current ? json(snapshot.images[*report.current].digest.to_string()) : json(nullptr)},

@@ -43,6 +43,9 @@ std::string reason_for_no_data(const Scene& scene, const usage::DistributionUse&
 std::optional<std::uint64_t> last_days(const usage::Snapshot& snapshot, const usage::DistributionUse& use,
                                        std::int32_t count) {
   if (std::int64_t(snapshot.window.last) - snapshot.window.first + 1 < count) return std::nullopt;
+  // Of a part of a month whose days are gone nobody knows.
+  const auto first = std::int64_t(snapshot.window.last) - count + 1;
+  if (first > snapshot.window.first && first < snapshot.by_day_from) return std::nullopt;
   std::uint64_t sessions = 0;
   for (const auto& day : use.days) {
     if (day.day <= snapshot.window.last && std::int64_t(day.day) > std::int64_t(snapshot.window.last) - count)

@@ -45,7 +45,12 @@ std::string scope_text(const Report& report) {
   } else if (!images.empty()) {
     which = count_text(images.size(), "image", "images");
   }
-  return fmt::format("{}, {}", which, days_text(report.snapshot.window));
+  const auto& snapshot = report.snapshot;
+  // Where days are gone the window is widened, and much is not known of that part.
+  const auto by_month = snapshot.by_day_from > snapshot.window.first
+                            ? fmt::format(", whole months before {}", day_text(snapshot.by_day_from))
+                            : std::string();
+  return fmt::format("{}, {}{}", which, days_text(snapshot.window), by_month);
 }
 
 std::string coverage_text(const Report& report) {

@@ -66,7 +66,10 @@ class SqlDatabase final : public Database {
     transaction.commit();
     return probe;
   }
-  void age_out(const Retention& retention, std::int32_t today) override { usage::age_out(writer_, retention, today); }
+  using Database::age_out;
+  AgeResult age_out(const Retention& retention, std::int32_t today, const CancelFlag& cancel) override {
+    return usage::age_out(writer_, retention, today, cancel);
+  }
 
  private:
   std::unique_ptr<SqlConnection> sql_;

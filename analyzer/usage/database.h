@@ -89,7 +89,14 @@ struct SetUse {
 
 struct Retention {
   std::int32_t raw_days = 30;         // sessions and single events
-  std::int32_t aggregate_days = 800;  // per day and distribution
+  std::int32_t aggregate_days = 800;  // per day and distribution; then by month
+};
+
+struct AgeResult {
+  std::uint64_t sessions = 0;             // removed; they stay counted
+  std::uint64_t months_summed = 0;        // months whose sums were made, again or for the first time
+  std::uint64_t months_without_days = 0;  // of which only the sums are left from now on
+  std::uint64_t partitions = 0;           // removed, on a server
 };
 
 // One connection. Not shared between threads; any number of processes and connections may work on one database.
@@ -124,8 +131,10 @@ class Database {
   virtual void put_probe(const Probe& probe) = 0;
   // Absent if the image was never probed. Throws CorruptData for rows that no program of ours wrote.
   virtual std::optional<Probe> probe(const Digest& image) = 0;
-  // Removes raw rows older than the retention; the daily aggregates stay until theirs.
-  virtual void age_out(const Retention& retention, std::int32_t today) = 0;
+  // Removes single sessions older than the retention, sums up months that are over, and removes the counts per day of
+  // months that are older than theirs. Harmless to repeat and to end anywhere.
+  virtual AgeResult age_out(const Retention& retention, std::int32_t today, const CancelFlag& cancel) = 0;
+  AgeResult age_out(const Retention& retention, std::int32_t today) { return age_out(retention, today, {}); }
 };
 
 // "PATH" or "sqlite:PATH" (created if absent), or "postgresql://…". Migrates an older schema; throws Unsupported on a

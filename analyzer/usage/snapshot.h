@@ -138,7 +138,10 @@ struct NotebookFacts {
 };
 
 struct Snapshot {
-  DayRange window;
+  DayRange window;  // as asked for, but whole months where days are gone
+  // The window's days before it are known as months only, each told as its first day, without the modules of
+  // distributions, `failed`, `reinstalls` and `unresolved`. At most the window's first day: all are known.
+  std::int32_t by_day_from = 0;
   std::optional<Digest> image;       // absent: over all images
   std::vector<ImageFacts> images;    // newest first by first day seen
   std::vector<DayCount> heard_days;  // heard sessions per day over these images, ascending; empty = not known by day

@@ -109,6 +109,15 @@ std::uint64_t SpoolFile::each_line(std::uint64_t offset,
   return offset + at;
 }
 
+bool is_starter(const StartRecord& start) { return start.writer.starts_with("run "); }
+
+std::string why_not_counted(const FoundSpool& found, const SpoolFile& file) {
+  if (found.folder_session.empty()) return {};
+  if (found.folder_session != file.start()->session) return "its first record names another session than its folder";
+  if (file.owner() == found.folder_owner || (found.folder_owner == 0 && !is_starter(*file.start()))) return {};
+  return fmt::format("it belongs to user {}, the folder of its session to user {}", file.owner(), found.folder_owner);
+}
+
 bool remove_spool(const fs::path& path, const SpoolFile::Identity& read) {
   struct stat status {};
   if (::lstat(path.c_str(), &status) != 0) return false;

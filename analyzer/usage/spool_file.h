@@ -75,6 +75,13 @@ class SpoolFile {
   std::optional<StartRecord> start_;
 };
 
+// Why the file, whose first line is whole, does not count where it was found; "" if it does. A session's folder counts
+// for that session alone, and for files of the folder's owner; root's sessions may have any users, and only they can
+// name the folder, but what has started a session wrote as the one who made the folder.
+std::string why_not_counted(const FoundSpool& found, const SpoolFile& file);
+// Whether the process that wrote it was no recorder but what starts sessions (`varve run`).
+bool is_starter(const StartRecord& start);
+
 // Removes the file if it is still the one that was read, at the size that was read.
 bool remove_spool(const std::filesystem::path& path, const SpoolFile::Identity& read);
 // Removes folders of sessions in the spool folder that are empty and were not written to for a day before

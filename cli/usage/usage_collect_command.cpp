@@ -5,6 +5,7 @@
 
 #include "analyzer/packages/inventory.h"
 #include "analyzer/usage/database.h"
+#include "analyzer/usage/spool_sender.h"
 #include "cli/base/open_image.h"
 #include "cli/session/run_recording.h"
 #include "cli/usage/usage_command.h"
@@ -105,24 +106,35 @@ std::string spool_of_runs(const Context& context) {
   return spool;
 }
 
+bool is_server(const std::string& db) { return db.starts_with("postgresql://") || db.starts_with("postgres://"); }
+
+std::vector<std::filesystem::path> spools_of(const Context& context, const CollectArguments& arguments) {
+  if (!arguments.spools.empty() || !arguments.images.empty()) return {arguments.spools.begin(), arguments.spools.end()};
+  // A fleet's database may have no sessions of this machine, only what nodes sent.
+  if (is_server(arguments.db) && !std::filesystem::exists(own_spool(context.global.root))) return {};
+  return {spool_of_runs(context)};
+}
+
 void run_collect(Context& context, const CollectArguments& arguments) {
-  auto spools = arguments.spools;
-  if (spools.empty() && arguments.images.empty()) spools.push_back(spool_of_runs(context));
+  const auto spools = spools_of(context, arguments);
   if (arguments.labels.size() > arguments.images.size()) fail<UsageError>("usage collect: more labels than images");
   const Stopwatch watch;
-  const auto database = open_or_make_database(context, arguments.db);
-  const auto images = store_images(context, arguments, *database);
+  const auto sender = arguments.db.empty() ? nullptr : usage::open_sender(arguments.db);
+  if (sender != nullptr && !arguments.images.empty())
+    fail<UsageError>("usage collect --image: this role may only send spools; the database's owner reads the packages");
+  const auto database = sender != nullptr ? nullptr : open_or_make_database(context, arguments.db);
+  const auto images = database == nullptr ? std::vector<StoredImage>() : store_images(context, arguments, *database);
   Progress progress;
   usage::CollectResult result;
   {
     const ProgressLine line(progress, "collect", context.global.quiet || context.global.json);
-    result = database->collect({spools.begin(), spools.end()},
-                               {.known_name_sessions = arguments.known_name_sessions,
-                                .remove_collected = arguments.remove,
-                                .progress = &progress},
-                               context.cancel);
+    const usage::CollectOptions options{.known_name_sessions = arguments.known_name_sessions,
+                                        .remove_collected = arguments.remove,
+                                        .progress = &progress};
+    result = sender != nullptr ? sender->send(spools, options, context.cancel)
+                               : database->collect(spools, options, context.cancel);
   }
-  if (!arguments.keep_all) database->age_out(arguments.retention, today_utc());
+  if (database != nullptr && !arguments.keep_all) database->age_out(arguments.retention, today_utc(), context.cancel);
   const auto seconds = watch.seconds();
   if (context.global.json)
     context.print_json(to_json(result, images, seconds));
@@ -158,7 +170,9 @@ void add_usage_collect_command(CLI::App& usage, Context& context) {
   command->add_option("--raw-days", arguments->retention.raw_days, "How long single sessions are kept")
       ->check(CLI::Range(1, 36'500))
       ->capture_default_str();
-  command->add_option("--aggregate-days", arguments->retention.aggregate_days, "How long counts per day are kept")
+  command
+      ->add_option("--aggregate-days", arguments->retention.aggregate_days,
+                   "How long counts per day are kept; then months are")
       ->check(CLI::Range(1, 36'500))
       ->capture_default_str();
   command->add_flag("--keep-all", arguments->keep_all, "Remove nothing that is old");
@@ -168,6 +182,7 @@ void add_usage_collect_command(CLI::App& usage, Context& context) {
       "was taken in before is kept.\n"
       "Sessions of an image whose packages are not known yet are kept by the names of their modules, until --image "
       "tells whose these are.\n"
+      "A role that may only add (varve usage roles) sends its spools; the owner's next collect takes in what nodes sent.\n"
       "Examples:\n  varve usage collect /var/lib/varve/spool\n"
       "  varve usage collect --image oci:image:v143 --label v143 /var/lib/varve/spool\n"
       "  varve usage collect --db postgresql://usage@db/usage --remove spool-a spool-b");

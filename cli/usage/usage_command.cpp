@@ -7,8 +7,8 @@ namespace {
 
 // In the order of the help text. A subcommand is added here and, with its file, in CMakeLists.txt.
 const std::vector<AddCommand> kSubcommands = {
-    add_usage_scan_command,   add_usage_recorder_command, add_usage_collect_command,
-    add_usage_report_command, add_usage_explain_command,
+    add_usage_scan_command,    add_usage_recorder_command, add_usage_collect_command, add_usage_report_command,
+    add_usage_explain_command, add_usage_age_command,      add_usage_roles_command,
 };
 
 }  // namespace

@@ -10,5 +10,7 @@ void add_usage_recorder_command(CLI::App& usage, Context& context);
 void add_usage_collect_command(CLI::App& usage, Context& context);
 void add_usage_report_command(CLI::App& usage, Context& context);
 void add_usage_explain_command(CLI::App& usage, Context& context);
+void add_usage_age_command(CLI::App& usage, Context& context);
+void add_usage_roles_command(CLI::App& usage, Context& context);
 
 }  // namespace varve::cli

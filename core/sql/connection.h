@@ -20,7 +20,7 @@ namespace varve {
 struct SqlDatabaseKind {
   std::string name;              // "usage database": begins every message
   std::string setting_table;     // where schema.h keeps the version; the first table that is made
-  std::int64_t writer_lock = 0;  // PostgreSQL's advisory lock that all writers of the kind take
+  std::int64_t writer_lock = 0;  // PostgreSQL's advisory lock under which its first table is made
 };
 
 // No statement of ours needs NULL: absence is 0 or "". Doubles are finite.
@@ -63,11 +63,14 @@ class SqlConnection {
   // Everything committed so far survives a power cut. The tables are there (schema.h).
   virtual void flush() = 0;
 
-  // Replaces {number}, {real}, {key}, {blob}, {table_end} and {keyed_table_end} of a schema.
+  // Replaces {number}, {real}, {key}, {blob}, {table_end} and {keyed_table_end} of a schema. Lines that begin with
+  // {server} or {file} are for PostgreSQL or SQLite alone.
   virtual std::string schema_words(std::string_view schema) const = 0;
   virtual std::size_t max_parameters() const = 0;
   // "": any table at all.
   virtual bool has_table(const std::string& name) = 0;
+  // A server, PostgreSQL, with users, rights and partitions; else a file.
+  virtual bool is_server() const = 0;
 
   std::uint64_t run(const std::string& sql, std::initializer_list<SqlValue> values = {}) {
     return run(sql, std::span(values.begin(), values.size()), {});

@@ -102,8 +102,12 @@ class PostgresConnection final : public SqlConnection {
     guarded([&] {
       transaction_ = std::make_unique<pqxx::transaction<pqxx::read_committed>>(*connection_);
       // As in SQLite there is one writer at a time. Writers that read, change and write would wait for each other
-      // anyway, and in this order they cannot wait in a circle.
-      transaction_->exec(fmt::format("SELECT pg_advisory_xact_lock({})", kind().writer_lock));
+      // anyway, and in this order they cannot wait in a circle. Anybody who may log in can take an advisory lock and
+      // keep it; a row can only be locked by those who may change it.
+      has_settings_ = has_settings_ || has_table(kind().setting_table);
+      transaction_->exec(has_settings_
+                             ? fmt::format("SELECT 1 FROM {} WHERE name = 'schema' FOR UPDATE", kind().setting_table)
+                             : fmt::format("SELECT pg_advisory_xact_lock({})", kind().writer_lock));
       transaction_->exec("SET LOCAL synchronous_commit = off");  // flush() syncs
     });
   }
@@ -148,6 +152,8 @@ class PostgresConnection final : public SqlConnection {
     replace("{blob}", "BYTEA");
     replace("{table_end}", "");
     replace("{keyed_table_end}", "");
+    replace("{file}", "--");
+    replace("{server}", "");
     return text;
   }
   std::size_t max_parameters() const override { return 65'535; }
@@ -161,6 +167,7 @@ class PostgresConnection final : public SqlConnection {
         {name}, [&](const SqlRow& row) { found = row.number(0) != 0; });
     return found;
   }
+  bool is_server() const override { return true; }
 
  private:
   static std::string text_of(const SqlValue& value) {
@@ -194,6 +201,9 @@ class PostgresConnection final : public SqlConnection {
       // 53: out of disk, memory, connections; 55: locked; 57: server stops; 40, 08: conflict, connection.
       const bool may_pass = state == "53" || state == "55" || state == "57" || state == "40" || state == "08";
       if (may_pass) fail<TemporaryError>("{}: {}", kind().name, single_line(trimmed(error.what())));
+      if (error.sqlstate() == "42501")
+        fail<Error>("{}: {}; connect as a role that may do this, its owner for one", kind().name,
+                    single_line(trimmed(error.what())));
       fail<Error>("{}: {}", kind().name, single_line(trimmed(error.what())));
     } catch (const pqxx::failure& error) {
       fail<Error>("{}: {}", kind().name, single_line(trimmed(error.what())));
@@ -204,6 +214,7 @@ class PostgresConnection final : public SqlConnection {
   std::unique_ptr<pqxx::dbtransaction> transaction_;
   std::unordered_map<std::string, std::string> names_;
   std::vector<std::string> parameters_;
+  bool has_settings_ = false;
 };
 
 }  // namespace

@@ -121,6 +121,8 @@ class SqliteConnection final : public SqlConnection {
     replace("{blob}", "BLOB");
     replace("{table_end}", "STRICT");
     replace("{keyed_table_end}", "STRICT, WITHOUT ROWID");
+    replace("{file}", "");
+    replace("{server}", "--");
     return text;
   }
   std::size_t max_parameters() const override { return 32'766; }
@@ -130,6 +132,7 @@ class SqliteConnection final : public SqlConnection {
           [&](const SqlRow& row) { found = row.number(0) != 0; });
     return found;
   }
+  bool is_server() const override { return false; }
 
  private:
   struct ResetAtExit {

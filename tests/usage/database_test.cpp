@@ -577,9 +577,10 @@ TEST_P(UsageDatabase, AgesOutSessionsAndKeepsTheirCounts) {
   EXPECT_EQ(collect().quarantined, 0U);
   EXPECT_EQ(find_use(snapshot(), "numpy")->sessions, 2U);
   EXPECT_EQ(find_use(snapshot(), "pandas")->sessions, 0U);
-  // Later even the days go; when it was first used stays.
+  // Later even the days go; what they sum up to and when it was first used stays.
   database_->age_out({.raw_days = 1, .aggregate_days = 10}, day("2026-11-29"));
-  EXPECT_EQ(find_use(snapshot(), "numpy")->sessions, 1U);
+  EXPECT_EQ(find_use(snapshot(), "numpy")->sessions, 2U);
+  EXPECT_EQ(snapshot().by_day_from, day("2026-10-01"));
   EXPECT_EQ(find_use(snapshot(), "numpy")->first_used, day("2026-09-01"));
   const auto refused = collect();
   EXPECT_EQ(refused.events, 0U);

@@ -111,11 +111,14 @@ class OlderSchema : public DatabaseFixture {
     collect(database, "kept");
   }
 
-  std::string where_of_version_1() {
-    const auto where = GetParam() == Kind::kSqlite ? (folder_.path() / "version1.db").string() : new_database();
+  // What the program of that version made of first_part().
+  std::string where_of_version(unsigned version) {
+    const auto where =
+        GetParam() == Kind::kSqlite ? (folder_.path() / fmt::format("version{}.db", version)).string() : new_database();
     const auto sql = open_sql(where, usage_kind());
-    migrate_schema(*sql, schema_scripts().first(1));
-    std::ifstream file(VARVE_SOURCE_DIR "/tests/usage/data/schema_1.sql");
+    migrate_schema(*sql, schema_scripts().first(version));
+    sql->run("DELETE FROM setting WHERE name IN ('owners_missing', 'files_only_missing')");
+    std::ifstream file(fmt::format(VARVE_SOURCE_DIR "/tests/usage/data/schema_{}.sql", version));
     std::ostringstream rows;
     rows << file.rdbuf();
     if (GetParam() == Kind::kSqlite) {
@@ -128,6 +131,26 @@ class OlderSchema : public DatabaseFixture {
       sql->query(fmt::format("SELECT setval(pg_get_serial_sequence('{0}', 'id'), MAX(id)) FROM {0}", table), {},
                  [](const SqlRow&) {});
     return where;
+  }
+
+  // As if no program of version 6 had been here.
+  static void remove_version_6(SqlConnection& sql) {
+    for (const auto* table : {"counted_month", "monthly_use", "monthly_module", "monthly_edge"})
+      sql.run(fmt::format("DROP TABLE {}", table));
+    if (sql.is_server()) {
+      for (const auto* table : {"intake", "node", "node_day"})
+        sql.run_script(fmt::format("DROP TABLE {} CASCADE", table));
+      sql.run_script("DROP FUNCTION intake_bound()");
+      for (const auto* table : {"daily_use", "daily_module", "daily_edge", "session_module", "session_file"})
+        sql.run_script(
+            fmt::format("ALTER TABLE {0} RENAME TO parts; CREATE TABLE {0} (LIKE parts INCLUDING ALL); "
+                        "INSERT INTO {0} SELECT * FROM parts; DROP TABLE parts",
+                        table));
+    }
+    sql.run("DELETE FROM user_sketch WHERE image_id = 0");
+    sql.run("ALTER TABLE user_sketch DROP COLUMN users");
+    sql.run("ALTER TABLE spool_file DROP COLUMN node");
+    sql.run("DELETE FROM setting WHERE name IN ('users_missing', 'partitioned_through')");
   }
 
   // Everything that reports are made of.
@@ -162,9 +185,27 @@ class OlderSchema : public DatabaseFixture {
 };
 VARVE_FOR_BOTH_DATABASES(OlderSchema);
 
+TEST_P(OlderSchema, OfVersion5GoesOnAndBecomesPartsByMonth) {
+  first_part(database_.get());
+  const auto where = where_of_version(5);
+  auto older = open_database(where);
+  EXPECT_NE(told(*older).find("numpy 3 3 0 3 0 0 0 0 0"), std::string::npos) << told(*older);
+  EXPECT_EQ(told(*older), told(*database_));
+  collect(*older, "kept");
+  EXPECT_EQ(told(*older), told(*database_)) << "what was read before is not read again";
+  second_part(*database_);
+  collect(*older, "kept");
+  EXPECT_EQ(told(*older), told(*database_));
+  for (const auto* today : {"2026-11-22", "2026-12-20", "2027-03-01"}) {
+    for (auto* database : {older.get(), database_.get()})
+      database->age_out({.raw_days = 1, .aggregate_days = 60}, day(today));
+    EXPECT_EQ(told(*older), told(*database_)) << today;
+  }
+}
+
 TEST_P(OlderSchema, OfVersion1GoesOn) {
   first_part(database_.get());
-  const auto where = where_of_version_1();
+  const auto where = where_of_version(1);
   auto older = open_database(where);
   EXPECT_NE(told(*older).find("numpy 3 3 0 3 0 0 0 0 0"), std::string::npos) << told(*older);
   EXPECT_NE(told(*older).find("torch 0 0 0 0 0 1 1 0 0"), std::string::npos) << told(*older);
@@ -212,6 +253,7 @@ TEST_P(OlderSchema, OfVersion3SaysOfGoneSessionsWhatCanBeSaid) {
   const auto sql = open_sql(where_, usage_kind());
   sql->run("ALTER TABLE daily_use DROP COLUMN files_only");
   sql->run("ALTER TABLE probe_item DROP COLUMN missed");
+  remove_version_6(*sql);
   sql->run("UPDATE setting SET value = '3' WHERE name = 'schema'");
   // As if two more had loaded it whose files nobody watched.
   sql->run("UPDATE daily_use SET sessions = sessions + 2 WHERE day < " + std::to_string(day("2026-11-01")));

@@ -7,6 +7,7 @@ import sqlite3
 import subprocess
 import sys
 import tempfile
+import time
 import unittest
 from pathlib import Path
 
@@ -37,9 +38,12 @@ class Collect(unittest.TestCase):
         with open(os.path.join(self.spool, SESSION % session + "-" + "%016x" % 1 + ".jsonl"), "a") as file:
             file.write(text)
 
-    def varve(self, *arguments, **more):
+    def usage(self, *arguments, **more):
         environment = dict(os.environ, VARVE_CONFIG="/dev/null", VARVE_ROOT=os.path.join(self.root, "state"))
-        return subprocess.run([VARVE, "usage", "collect", *arguments], capture_output=True, text=True, env=environment, check=False, **more)
+        return subprocess.run([VARVE, "usage", *arguments], capture_output=True, text=True, env=environment, check=False, **more)
+
+    def varve(self, *arguments, **more):
+        return self.usage("collect", *arguments, **more)
 
     def collect(self, *arguments, status=0):
         done = self.varve("--json", "--keep-all", *arguments)
@@ -86,6 +90,35 @@ class Collect(unittest.TestCase):
         self.assertEqual(self.varve("--db", database, "--aggregate-days", "36500", self.spool).returncode, 0)
         self.assertEqual(rows(), 0)
         self.assertEqual(sqlite3.connect(database).execute("SELECT SUM(heard) FROM daily_session").fetchone()[0], 1)
+
+    def test_age_turns_sessions_into_counts_and_days_into_months(self):
+        for session, day in enumerate(("2020-01-01", "2020-01-02", "2020-02-01", time.strftime("%Y-%m-%d", time.gmtime())), 1):
+            self.write(session, start(session, day) + record(t="import", m="numpy", how="direct"))
+        database = os.path.join(self.root, "own.db")
+        self.collect("--db", database, self.spool)
+        count = lambda what: sqlite3.connect(database).execute("SELECT COUNT(*) FROM " + what).fetchone()[0]
+        days = count("daily_module")
+        aged = json.loads(self.usage("age", "--db", database, "--sessions", "36500d", "--keep", "100y", "--json").stdout)
+        self.assertEqual([aged[name] for name in ("aged_sessions", "months_summed", "months_without_days")], [0, 2, 0])
+        aged = json.loads(self.usage("age", "--db", database, "--keep", "400d", "--json").stdout)
+        self.assertEqual([aged[name] for name in ("aged_sessions", "months_summed", "months_without_days", "partitions_removed")], [3, 0, 2, 0])
+        self.assertEqual([count("session"), count("daily_module"), count("daily_session")], [1, days - 3, 4])
+        text = self.usage("age", "--db", database)
+        self.assertEqual((text.returncode, text.stdout), (0, "0 sessions are only counted from now on; 0 months were summed up; of 0 only the sums are left\n"))
+        report = self.usage("report", "--db", database, "--window", "2020-01-02..2020-12-31", "--json")
+        told = json.loads(report.stdout)
+        self.assertEqual([told["window"]["first"], told["by_day_from"], told["coverage"]["heard"]], ["2020-01-01", "2020-03-01", 3])
+        self.assertIn("whole months before 2020-03-01", self.usage("report", "--db", database, "--window", "2020-01-02..2020-12-31").stdout)
+        for wrong in (["--keep", "10d"], ["--keep", "2020-01-01..2020-02-01"], ["--sessions", "soon"]):
+            self.assertEqual(self.usage("age", "--db", database, *wrong).returncode, 2, wrong)
+        self.assertEqual(self.usage("age", "--db", database + ".none").returncode, 1)
+
+    def test_roles_are_printed_or_refused(self):
+        shown = self.usage("roles", "--print", "--node", "node1", "--reader", "report")
+        self.assertEqual(shown.returncode, 0)
+        self.assertIn('GRANT varve_usage_node TO "node1"', shown.stdout)
+        for wrong in (["--print", "--node", "a b"], ["--node", "node1"], ["--db", self.root + "/file.db"]):
+            self.assertEqual(self.usage("roles", *wrong).returncode, 2, wrong)
 
     def test_ends_with_75_on_a_full_disk_and_goes_on_later(self):
         for session in range(1, 200):

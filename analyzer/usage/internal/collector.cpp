@@ -1,9 +1,6 @@
 #include "analyzer/usage/internal/collector.h"
 
-#include <unistd.h>
-
 #include <algorithm>
-#include <ctime>
 
 #include "analyzer/python/name.h"
 #include "analyzer/usage/internal/retention.h"
@@ -22,15 +19,6 @@ constexpr const char* kNoRank = "~";
 
 constexpr const char* kTooLate =
     "its session is older than single sessions are kept; it was counted without these records";
-
-bool is_starter(std::string_view writer) { return writer.starts_with("run "); }
-
-// Whose files count in a session's folder. Root's sessions may have any users, and only they can name the folder; what
-// has started a session wrote as the one who made the folder.
-bool may_write(const FoundSpool& found, const SpoolFile& file) {
-  if (found.folder_session.empty() || file.owner() == found.folder_owner) return true;
-  return found.folder_owner == 0 && !is_starter(file.start()->writer);
-}
 
 std::int64_t flag_of(Directness how) {
   switch (how) {
@@ -65,6 +53,9 @@ std::string rank_of(const StartRecord& start) {
 
 CollectResult Collector::collect(const std::vector<std::filesystem::path>& spools, const CancelFlag& cancel) {
   const auto files = find_spools(spools);
+  today_ = options_.today.value_or(today_utc());
+  CollectResult total;
+  if (writer_.sql().is_server()) take_intake(total, cancel);
   if (options_.progress != nullptr) {
     for (const auto& found : files) {
       std::error_code gone;
@@ -72,14 +63,12 @@ CollectResult Collector::collect(const std::vector<std::filesystem::path>& spool
       if (!gone) options_.progress->expect(bytes);
     }
   }
-  today_ = options_.today.value_or(today_utc());
-  CollectResult total;
   for (std::size_t next = 0; next < files.size();) {
     cancel.throw_if_cancelled();
     // Counted apart: a batch that fails has counted nothing.
     auto with_batch = total;
     batch_records_ = 0;
-    taken_of_batch_.clear();
+    taken_of_batch_ = {};
     WriteTransaction transaction(writer_);
     refused_through_ = refused_through(writer_.sql());
     for (std::size_t taken = 0; next < files.size() && taken < kBatchFiles && batch_records_ < kBatchRecords;
@@ -87,7 +76,7 @@ CollectResult Collector::collect(const std::vector<std::filesystem::path>& spool
       take_file(files[next], with_batch);
     transaction.commit();
     total = std::move(with_batch);
-    std::move(taken_of_batch_.begin(), taken_of_batch_.end(), std::back_inserter(taken_));
+    taken_.add(std::move(taken_of_batch_));
   }
   remove_collected(spools, total);
   return total;
@@ -116,10 +105,12 @@ void Collector::take_file(const FoundSpool& found, CollectResult& result) {
   if (options_.progress != nullptr) options_.progress->add(file->size());
   if (!file->start()) {
     result.pending_bytes += file->size();
-    return note_taken(found, *file, nullptr);
+    return note_taken(found, *file, 0, false);
   }
   auto process = load_process(writer_.sql(), *file->start());
-  if (auto why_not = violation(found, *file, process); !why_not.empty())
+  auto why_not = why_not_counted(found, *file);
+  if (why_not.empty()) why_not = refusal(*file->start(), process);
+  if (!why_not.empty())
     return quarantine(found.path, process.file_key(), {.place = 0, .reason = std::move(why_not)}, result);
   SpoolRecords records;
   const bool read = reads(found, result, [&] {
@@ -143,22 +134,16 @@ void Collector::take_file(const FoundSpool& found, CollectResult& result) {
   });
   if (!read) return;
   result.duplicates += process.records;
-  take_records(found, *file, process, records, result);
+  take_records(found.path, *file->start(), process, records, result);
   result.pending_bytes += file->size() - process.read_bytes;
-  note_taken(found, *file, &process);
+  note_taken(found, *file, process.read_bytes, process.ended);
 }
 
-void Collector::note_taken(const FoundSpool& found, const SpoolFile& file, const ProcessRow* process) {
-  if (!options_.remove_collected) return;
-  bool is_over = false;
-  if (process != nullptr && process->read_bytes == file.size())
-    is_over = process->ended || file.modified() + kAbandonedSeconds < std::int64_t(std::time(nullptr));
-  if (is_over && !found.folder_session.empty() && process->ended && is_starter(file.start()->writer))
-    over_.insert(found.folder_session);
-  taken_of_batch_.push_back({found.path, file.identity(), found.folder_session, is_over});
+void Collector::note_taken(const FoundSpool& found, const SpoolFile& file, std::uint64_t read_bytes, bool ended) {
+  if (options_.remove_collected) taken_of_batch_.add(found, file, read_bytes, ended);
 }
 
-void Collector::take_records(const FoundSpool& found, const SpoolFile& file, ProcessRow& process,
+void Collector::take_records(const std::filesystem::path& path, const StartRecord& start, ProcessRow& process,
                              const SpoolRecords& records, CollectResult& result) {
   if (records.end == process.read_bytes) return;
   const bool gone = session_is_gone(process);
@@ -168,15 +153,15 @@ void Collector::take_records(const FoundSpool& found, const SpoolFile& file, Pro
   process.tail = records.tail;
   if (gone) {
     store_process(writer_.sql(), process);
-    return quarantine(found.path, process.file_key(), {.place = first_new, .reason = kTooLate}, result);
+    return quarantine(path, process.file_key(), {.place = first_new, .reason = kTooLate}, result);
   }
-  for (const auto& bad_line : records.bad_lines) quarantine(found.path, process.file_key(), bad_line, result);
+  for (const auto& bad_line : records.bad_lines) quarantine(path, process.file_key(), bad_line, result);
   process.records += records.records.size();
   process.apply(records.records);
   store_process(writer_.sql(), process);
   const auto sessions_before = new_sessions_;
-  if (const auto left_out = take_records(*file.start(), process, records.records); left_out > 0)
-    quarantine(found.path, process.file_key(),
+  if (const auto left_out = take_records(start, process, records.records); left_out > 0)
+    quarantine(path, process.file_key(),
                {.place = first_new,
                 .reason = fmt::format("{} records left out: its session has more than one session may have", left_out)},
                result);
@@ -189,12 +174,7 @@ void Collector::take_records(const FoundSpool& found, const SpoolFile& file, Pro
   batch_records_ += records.records.size();
 }
 
-std::string Collector::violation(const FoundSpool& found, const SpoolFile& file, const ProcessRow& process) const {
-  const auto& start = *file.start();
-  if (!found.folder_session.empty() && found.folder_session != start.session)
-    return "its first record names another session than its folder";
-  if (!may_write(found, file))
-    return fmt::format("it belongs to user {}, the folder of its session to user {}", file.owner(), found.folder_owner);
+std::string Collector::refusal(const StartRecord& start, const ProcessRow& process) const {
   if (start.day > today_ + 1)
     return fmt::format("its session began on {}, and today is {}", day_text(start.day), day_text(today_));
   if (!process.known && start.day <= refused_through_)
@@ -225,7 +205,7 @@ std::uint64_t Collector::take_records(const StartRecord& start, ProcessRow& proc
   apply_records(records, session, rows);
   store_session(writer_.sql(), session);
   if (is_new) {
-    writer_.count(session.id);
+    writer_.count(session.id, session.day);
     ++new_sessions_;
   }
   return rows.store(writer_.sql(), session.id, [&](std::int64_t failed) {
@@ -244,7 +224,7 @@ void Collector::apply_start(const StartRecord& start, SessionRow& session, Sessi
     session.image_id = writer_.image_id(start.image->to_string());
     session.image_rank = rank_of(start);
   }
-  if (!is_starter(start.writer)) session.heard = true;
+  if (!is_starter(start)) session.heard = true;
   if (!start.user.empty()) rows.add(SessionTable::kUsers, {month_of(start.day), bytes_of_hex(start.user)});
 }
 
@@ -324,21 +304,14 @@ void Collector::quarantine(const std::filesystem::path& file, const Bytes& file_
 }
 
 void Collector::remove_collected(const std::vector<std::filesystem::path>& spools, CollectResult& result) {
-  const auto now_seconds = std::int64_t(std::time(nullptr));
-  // Only after this may the database be the only copy.
-  std::erase_if(taken_, [&](const Taken& file) { return !file.is_over && !over_.contains(file.folder_session); });
-  if (!taken_.empty()) writer_.sql().flush();
-  for (const auto& file : taken_)
-    if (remove_spool(file.path, file.identity)) ++result.removed_files;
-  // Only now: the name of the folder is that of the session, whose files are gone. What else is in there stays.
-  for (const auto& file : taken_)
-    if (over_.contains(file.folder_session)) ::rmdir(file.path.parent_path().c_str());
   for (const auto& spool : spools) {
     std::error_code error;
-    if (!std::filesystem::is_directory(spool, error)) continue;
-    remove_old_salts(spool, today_);
-    if (options_.remove_collected) remove_empty_session_folders(spool, now_seconds);
+    if (std::filesystem::is_directory(spool, error)) remove_old_salts(spool, today_);
   }
+  if (!options_.remove_collected) return;
+  // Only after this may the database be the only copy.
+  if (taken_.any_is_over()) writer_.sql().flush();
+  result.removed_files += taken_.remove(spools);
 }
 
 }  // namespace varve::usage

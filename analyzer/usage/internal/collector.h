@@ -4,11 +4,11 @@
 #include <filesystem>
 #include <map>
 #include <optional>
-#include <set>
 #include <string>
 #include <vector>
 
 #include "analyzer/usage/database.h"
+#include "analyzer/usage/internal/collected_files.h"
 #include "analyzer/usage/internal/process_row.h"
 #include "analyzer/usage/internal/session_rows.h"
 #include "analyzer/usage/internal/writer.h"
@@ -35,18 +35,26 @@ class Collector {
     std::vector<Violation> bad_lines;
     Bytes head, tail;  // prints of the file up to `end`
   };
-  // A file that is in the database as far as its last whole line.
-  struct Taken {
-    std::filesystem::path path;
-    SpoolFile::Identity identity;
-    std::string folder_session;
-    bool is_over = false;  // nothing more will be written to it
+  // What a node sent of one file: some whole lines.
+  struct SentPart {
+    std::int64_t id = 0;
+    std::string node;
+    Bytes session_key, process_key;
+    std::string start;  // the file's first line
+    std::uint64_t first_byte = 0;
+    Bytes content;
+    Bytes before, after;  // head and tail prints of the file up to `content`, and up to its end
   };
 
   void take_file(const FoundSpool& found, CollectResult& result);
-  void take_records(const FoundSpool& found, const SpoolFile& file, ProcessRow& process, const SpoolRecords& records,
-                    CollectResult& result);
-  std::string violation(const FoundSpool& found, const SpoolFile& file, const ProcessRow& process) const;
+  void take_records(const std::filesystem::path& path, const StartRecord& start, ProcessRow& process,
+                    const SpoolRecords& records, CollectResult& result);
+  // Why no more of this file is taken in; "" if it is.
+  std::string refusal(const StartRecord& start, const ProcessRow& process) const;
+  // intake.cpp: what nodes sent, which is removed from there in the same transaction.
+  void take_intake(CollectResult& total, const CancelFlag& cancel);
+  void take_part(const SentPart& part, CollectResult& result);
+  bool told_by_another(const ProcessRow& process, const std::string& node);
   bool session_is_gone(const ProcessRow& process);
   // Returns how many rows were too many for one session.
   std::uint64_t take_records(const StartRecord& start, ProcessRow& process, const std::vector<SpoolRecord>& records);
@@ -62,7 +70,7 @@ class Collector {
   // Runs what reads the file; where that fails, the file goes into quarantine.
   template <typename Work>
   bool reads(const FoundSpool& found, CollectResult& result, Work&& work);
-  void note_taken(const FoundSpool& found, const SpoolFile& file, const ProcessRow* process);
+  void note_taken(const FoundSpool& found, const SpoolFile& file, std::uint64_t read_bytes, bool ended);
   void remove_collected(const std::vector<std::filesystem::path>& spools, CollectResult& result);
 
   Writer& writer_;
@@ -72,8 +80,7 @@ class Collector {
   std::uint64_t batch_records_ = 0;
   std::uint64_t new_sessions_ = 0;
   std::map<std::int64_t, std::string> failed_;  // of the file at hand
-  std::vector<Taken> taken_, taken_of_batch_;
-  std::set<std::string> over_;  // sessions whose end was told by what had started them: none of their processes lives
+  CollectedFiles taken_, taken_of_batch_;
 };
 
 }  // namespace varve::usage

@@ -133,6 +133,13 @@ constexpr std::array<UserSubject, 5> kUserSubjects{{
      "sessions JOIN session_users users ON users.session_id = id JOIN session_reinstall used ON used.session_id = id"},
 }};
 
+void store_sketches(SqlConnection& sql, std::span<const SqlValue> rows) {
+  run_rows(sql, "INSERT INTO user_sketch (month, image_id, kind, subject_id, sketch, users) VALUES", 6,
+           "ON CONFLICT (month, image_id, kind, subject_id) DO UPDATE SET sketch = excluded.sketch, "
+           "users = excluded.users",
+           rows);
+}
+
 std::uint64_t sketch_hash(const Bytes& user) { return user.size() >= 8 ? load_le<std::uint64_t>(user.data()) : 0; }
 
 }  // namespace
@@ -190,7 +197,16 @@ void count_users(SqlConnection& sql, std::span<const SqlValue> session_ids) {
              [&](const SqlRow& row) {
                users[{row.number(0), row.number(1), subject.kind}][row.number(2)].push_back(sketch_hash(row.blob(3)));
              });
+  // And those of all images together, under the number of none.
+  auto everywhere = users;
   for (const auto& [place, of_subjects] : users) {
+    const auto& [month, image_id, kind] = place;
+    if (kind == SketchKind::kImage) continue;
+    auto& all = everywhere[{month, 0, kind}];
+    for (const auto& [subject, hashes] : of_subjects)
+      all[subject].insert(all[subject].end(), hashes.begin(), hashes.end());
+  }
+  for (const auto& [place, of_subjects] : everywhere) {
     const auto& [month, image_id, kind] = place;
     std::vector<SqlValue> subjects, rows;
     std::map<std::int64_t, UserSketch> sketches;
@@ -204,10 +220,43 @@ void count_users(SqlConnection& sql, std::span<const SqlValue> session_ids) {
       auto& sketch = sketches[subject];
       bool changed = false;
       for (const auto hash : hashes) changed |= sketch.add(hash);
-      if (changed) rows.insert(rows.end(), {month, image_id, std::int64_t(kind), subject, sketch.bytes()});
+      if (changed)
+        rows.insert(rows.end(),
+                    {month, image_id, std::int64_t(kind), subject, sketch.bytes(), std::int64_t(sketch.count())});
     }
-    run_rows(sql, "INSERT INTO user_sketch (month, image_id, kind, subject_id, sketch) VALUES", 5,
-             "ON CONFLICT (month, image_id, kind, subject_id) DO UPDATE SET sketch = excluded.sketch", rows);
+    store_sketches(sql, rows);
+  }
+}
+
+void count_sketched_users(SqlConnection& sql) {
+  struct Row {
+    std::int64_t month = 0, image_id = 0, kind = 0, subject = 0;
+  };
+  std::vector<Row> rows;
+  sql.query("SELECT month, image_id, kind, subject_id FROM user_sketch WHERE image_id <> 0 ORDER BY 1, 3, 4, 2", {},
+            [&](const SqlRow& row) {
+              rows.push_back({row.number(0), row.number(1), row.number(2), row.number(3)});
+            });
+  UserSketch all;
+  for (std::size_t i = 0; i < rows.size(); ++i) {
+    const auto& at = rows[i];
+    UserSketch sketch;
+    sql.query("SELECT sketch FROM user_sketch WHERE month = $1 AND image_id = $2 AND kind = $3 AND subject_id = $4",
+              {at.month, at.image_id, at.kind, at.subject},
+              [&](const SqlRow& row) { sketch = UserSketch::parse(row.blob(0)); });
+    std::vector<SqlValue> values{at.month,   at.image_id,    at.kind,
+                                 at.subject, sketch.bytes(), std::int64_t(sketch.count())};
+    if (at.kind != std::int64_t(SketchKind::kImage)) {
+      all.merge(sketch);
+      const bool last = i + 1 == rows.size() || rows[i + 1].month != at.month || rows[i + 1].kind != at.kind ||
+                        rows[i + 1].subject != at.subject;
+      if (last) {
+        values.insert(values.end(),
+                      {at.month, std::int64_t(0), at.kind, at.subject, all.bytes(), std::int64_t(all.count())});
+        all = {};
+      }
+    }
+    store_sketches(sql, values);
   }
 }
 

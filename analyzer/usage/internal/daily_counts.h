@@ -15,6 +15,8 @@ inline constexpr std::array kDailyTables{"daily_session", "daily_use",       "da
 void count_sessions(SqlConnection& sql, std::span<const SqlValue> session_ids, int sign);
 // Adds the users of these sessions; users are never taken out.
 void count_users(SqlConnection& sql, std::span<const SqlValue> session_ids);
+// user_sketch.users, and the sketches over all images, of a database of before version 6.
+void count_sketched_users(SqlConnection& sql);
 
 // daily_use.files_only of a database of before version 4, in these steps; the second and fourth for all sessions that
 // are kept. Of sessions that are gone only the day's sums are left: as many as opened its files and cannot be those

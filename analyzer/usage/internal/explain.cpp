@@ -51,6 +51,7 @@ class EvidenceReader {
       read_installs(distribution);
       read_packages(distribution);
       read_months(distribution);
+      read_earlier(distribution);
     }
     read_notebooks();
     read_failed();
@@ -140,17 +141,43 @@ class EvidenceReader {
   }
 
   void read_months(std::int64_t distribution) {
-    std::map<std::int64_t, UserSketch> months;
     sql_.query(
-        "SELECT month, sketch FROM user_sketch WHERE month BETWEEN $1 AND $2 AND (image_id = $3 OR $3 = 0) "
-        "AND kind = $4 AND subject_id = $5",
+        "SELECT month, users FROM user_sketch WHERE month BETWEEN $1 AND $2 AND image_id = $3 "
+        "AND kind = $4 AND subject_id = $5 ORDER BY month",
         {month_of(query_.window.first), month_of(query_.window.last), image_id_,
          std::int64_t(SketchKind::kDistribution), distribution},
-        [&](const SqlRow& row) { months[row.number(0)].merge(UserSketch::parse(row.blob(1))); });
-    for (const auto& [month, sketch] : months) {
-      const auto first = first_day_of_month(std::int32_t(month));
-      add("month", first, 0, std::int64_t(sketch.count()), fmt::format("users in {}", day_text(first).substr(0, 7)));
-    }
+        [&](const SqlRow& row) {
+          const auto first = first_day_of_month(std::int32_t(row.number(0)));
+          add("month", first, 0, row.number(1), fmt::format("users in {}", day_text(first).substr(0, 7)));
+        });
+  }
+
+  // Months whose days are gone.
+  void read_earlier(std::int64_t distribution) {
+    const auto in_month = [&](std::string_view month) {
+      return fmt::format(
+          "{0} IN (SELECT month FROM counted_month WHERE days_gone = 1) AND {0} BETWEEN $1 AND $2 "
+          "AND (image_id = $3 OR $3 = 0) AND distribution_id = $4",
+          month);
+    };
+    const auto query_months = [&](const std::string& sql, const std::function<void(const SqlRow&)>& each) {
+      sql_.query(sql, {month_of(query_.window.first), month_of(query_.window.last), image_id_, distribution}, each);
+    };
+    query_months("SELECT month, image_id, sessions, direct, files_only FROM monthly_use WHERE " + in_month("month"),
+                 [&](const SqlRow& row) {
+                   const auto first = first_day_of_month(std::int32_t(row.number(0)));
+                   add("session", first, row.number(1), row.number(2) + row.number(4),
+                       fmt::format("in {}, by month: {} loaded it, {} of them directly; {} only opened its files",
+                                   day_text(first).substr(0, 7), row.number(2), row.number(3), row.number(4)));
+                 });
+    query_months(
+        "SELECT MAX(month), image_id, name, SUM(sessions) FROM monthly_edge "
+        "JOIN distribution ON distribution.id = importer_id WHERE " +
+            in_month("month") + " GROUP BY image_id, name",
+        [&](const SqlRow& row) {
+          add("import-edge", first_day_of_month(std::int32_t(row.number(0))), row.number(1), row.number(3),
+              "by " + row.text(2));
+        });
   }
 
   void read_notebooks() {

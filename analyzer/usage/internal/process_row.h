@@ -2,6 +2,7 @@
 // What the database remembers of one spool file: whose it is, how far it was read, and what its process told of its
 // time.
 #include <cstdint>
+#include <string>
 #include <vector>
 
 #include "analyzer/usage/spool.h"
@@ -22,6 +23,7 @@ struct ProcessRow {
   std::int64_t idle_seconds = 0;  // in idle times that are over and were long enough to count
   std::int64_t idle_now = 0;      // the current one, as of the last beat
   bool ended = false;
+  std::string node;  // which sent it; "": it was read here
 
   Bytes file_key() const;
   // Lifetime, idle times and end from records in their order.

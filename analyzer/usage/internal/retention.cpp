@@ -4,6 +4,8 @@
 #include <charconv>
 
 #include "analyzer/usage/internal/daily_counts.h"
+#include "analyzer/usage/internal/months.h"
+#include "analyzer/usage/internal/partitions.h"
 #include "analyzer/usage/internal/schema.h"
 #include "analyzer/usage/internal/session_rows.h"
 #include "core/base/calendar.h"
@@ -11,30 +13,37 @@
 namespace varve::usage {
 namespace {
 
-std::uint64_t remove_sessions(SqlConnection& sql, std::int32_t first_kept) {
-  for (const auto& table : kSessionTables)
-    sql.run(fmt::format("DELETE FROM {} WHERE session_id IN (SELECT id FROM session WHERE day < $1)", table.name),
-            {first_kept});
-  const auto removed = sql.run("DELETE FROM session WHERE day < $1", {first_kept});
-  sql.run("DELETE FROM pending_path WHERE NOT EXISTS (SELECT 1 FROM session_path WHERE path_id = pending_path.id)");
-  return removed;
+// Rows of these go with their partition: a row of a session that is no more tells of nobody, and to remove it alone
+// would cost more than all else together.
+bool goes_with_partition(const SqlConnection& sql, std::string_view table) {
+  return sql.is_server() && (table == "session_module" || table == "session_file");
 }
 
-// Daily counts go, when they were first and last seen stays.
-std::uint64_t remove_days(SqlConnection& sql, std::int32_t first_kept) {
-  sql.run(
-      "INSERT INTO earlier_use (image_id, distribution_id, first_day, last_day) "
-      "SELECT image_id, distribution_id, MIN(day), MAX(day) FROM daily_use WHERE day < $1 "
-      "GROUP BY image_id, distribution_id ON CONFLICT (image_id, distribution_id) DO UPDATE SET "
-      "first_day = CASE WHEN excluded.first_day < earlier_use.first_day THEN excluded.first_day ELSE "
-      "earlier_use.first_day END, last_day = CASE WHEN excluded.last_day > earlier_use.last_day THEN "
-      "excluded.last_day ELSE earlier_use.last_day END",
-      {first_kept});
+// The sessions of one day, the oldest; false if there is none that is old.
+bool remove_oldest_sessions(SqlConnection& sql, std::int32_t first_kept, std::uint64_t& removed) {
+  std::int64_t day = first_kept;
+  sql.query("SELECT COALESCE(MIN(day), $1) FROM session", {first_kept},
+            [&](const SqlRow& row) { day = row.number(0); });
+  if (day >= first_kept) return false;
+  for (const auto& table : kSessionTables)
+    if (!goes_with_partition(sql, table.name))
+      sql.run(fmt::format("DELETE FROM {} WHERE session_id IN (SELECT id FROM session WHERE day = $1)", table.name),
+              {day});
+  removed += sql.run("DELETE FROM session WHERE day = $1", {day});
+  return true;
+}
+
+std::uint64_t remove_sessions(Writer& writer, std::int32_t first_kept, const CancelFlag& cancel) {
   std::uint64_t removed = 0;
-  for (const auto* table : kDailyTables)
-    removed += sql.run(fmt::format("DELETE FROM {} WHERE day < $1", table), {first_kept});
-  sql.run("DELETE FROM user_sketch WHERE month < $1", {month_of(first_kept)});
-  sql.run("DELETE FROM quarantine WHERE day < $1", {first_kept});
+  for (bool more = true; more;) {
+    cancel.throw_if_cancelled();
+    WriteTransaction transaction(writer);
+    more = remove_oldest_sessions(writer.sql(), first_kept, removed);
+    if (!more && removed != 0)
+      writer.sql().run(
+          "DELETE FROM pending_path WHERE NOT EXISTS (SELECT 1 FROM session_path WHERE path_id = pending_path.id)");
+    transaction.commit();
+  }
   return removed;
 }
 
@@ -45,7 +54,7 @@ void remove_names(SqlConnection& sql) {
       "FROM session_module)");
   sql.run(
       "DELETE FROM module WHERE id NOT IN (SELECT module_id FROM module_owner UNION SELECT short_id FROM module_owner "
-      "UNION SELECT module_id FROM daily_module)");
+      "UNION SELECT module_id FROM daily_module UNION SELECT module_id FROM monthly_module)");
   sql.run(
       "DELETE FROM failed_name WHERE id NOT IN (SELECT failed_id FROM session_failed UNION SELECT failed_id "
       "FROM daily_failed)");
@@ -60,19 +69,37 @@ std::int32_t refused_through(SqlConnection& sql) {
   return day;
 }
 
-void age_out(Writer& writer, const Retention& retention, std::int32_t today) {
-  WriteTransaction transaction(writer);
-  auto& sql = writer.sql();
+void refuse_through(SqlConnection& sql, std::int32_t day) {
+  if (day > refused_through(sql)) write_setting(sql, "refused_through", std::to_string(day));
+}
+
+AgeResult age_out(Writer& writer, const Retention& retention, std::int32_t today, const CancelFlag& cancel) {
   const auto raw_days = std::max(retention.raw_days, 0);
   // Single sessions never outlive the days that they are counted in.
   const auto aggregate_days = std::max(retention.aggregate_days, raw_days);
-  const auto removed = remove_sessions(sql, today - raw_days) + remove_days(sql, today - aggregate_days);
-  const auto last_forgotten = std::max(today - std::max(raw_days, 1) * kRememberedTimes - 1, refused_through(sql));
-  if (sql.run("DELETE FROM spool_file WHERE day <= $1", {last_forgotten}) != 0)
-    write_setting(sql, "refused_through", std::to_string(last_forgotten));
-  if (removed != 0) remove_names(sql);  // it looks at all rows that are left, and most runs remove none
-  transaction.commit();
+  AgeResult result;
+  result.sessions = remove_sessions(writer, today - raw_days, cancel);
+  {
+    WriteTransaction transaction(writer);
+    const auto last_forgotten = today - std::max(raw_days, 1) * kRememberedTimes - 1;
+    if (writer.sql().run("DELETE FROM spool_file WHERE day <= $1", {last_forgotten}) != 0)
+      refuse_through(writer.sql(), last_forgotten);
+    transaction.commit();
+  }
+  cancel.throw_if_cancelled();
+  result.months_summed = sum_months(writer, today);
+  cancel.throw_if_cancelled();
+  result.months_without_days = remove_days(writer, today - aggregate_days);
+  const bool server = writer.sql().is_server();
+  if (server) result.partitions = drop_partitions(writer.sql());
+  // It looks at all rows that are left, and most runs remove none.
+  if (server ? result.partitions != 0 : result.sessions + result.months_without_days != 0) {
+    WriteTransaction transaction(writer);
+    remove_names(writer.sql());
+    transaction.commit();
+  }
   writer.names_were_removed();
+  return result;
 }
 
 }  // namespace varve::usage

@@ -123,6 +123,97 @@ INSERT INTO setting (name, value) VALUES ('files_only_missing', '1');
 )",
                                                                 R"(
 ALTER TABLE probe_item ADD COLUMN missed TEXT NOT NULL DEFAULT '';
+)",
+                                                                R"(
+CREATE TABLE counted_month (month {number} NOT NULL PRIMARY KEY, days_gone {number} NOT NULL) {table_end};
+CREATE TABLE monthly_use (month {number} NOT NULL, image_id {number} NOT NULL, distribution_id {number} NOT NULL,
+  sessions {number} NOT NULL, direct {number} NOT NULL, transitive_only {number} NOT NULL, static {number} NOT NULL,
+  image_copy {number} NOT NULL, session_copy {number} NOT NULL, file_sessions {number} NOT NULL,
+  exec_sessions {number} NOT NULL, files_only {number} NOT NULL, first_day {number} NOT NULL,
+  last_day {number} NOT NULL, PRIMARY KEY (month, image_id, distribution_id)) {keyed_table_end};
+CREATE TABLE monthly_module (month {number} NOT NULL, image_id {number} NOT NULL, distribution_id {number} NOT NULL,
+  module_id {number} NOT NULL, sessions {number} NOT NULL,
+  PRIMARY KEY (month, image_id, distribution_id, module_id)) {keyed_table_end};
+CREATE TABLE monthly_edge (month {number} NOT NULL, image_id {number} NOT NULL, importer_id {number} NOT NULL,
+  distribution_id {number} NOT NULL, sessions {number} NOT NULL,
+  PRIMARY KEY (month, image_id, importer_id, distribution_id)) {keyed_table_end};
+ALTER TABLE user_sketch ADD COLUMN users {number} NOT NULL DEFAULT 0;
+INSERT INTO setting (name, value) VALUES ('users_missing', '1');
+ALTER TABLE spool_file ADD COLUMN node TEXT NOT NULL DEFAULT '';
+{server}-- An older program that still runs must not go on beside this one: it knows nothing of the sums of months.
+{server}ALTER TABLE spool_file ALTER COLUMN node DROP DEFAULT;
+
+{server}DO $make$
+{server}DECLARE
+{server}  this_month BIGINT := (EXTRACT(YEAR FROM CURRENT_DATE)::BIGINT - 1970) * 12
+{server}    + EXTRACT(MONTH FROM CURRENT_DATE)::BIGINT - 1;
+{server}  newest BIGINT := (SELECT COALESCE(MAX(day), 0) FROM daily_session);
+{server}  first_month BIGINT;
+{server}  part TEXT;
+{server}BEGIN
+{server}  SELECT GREATEST(this_month, (EXTRACT(YEAR FROM day)::BIGINT - 1970) * 12 + EXTRACT(MONTH FROM day)::BIGINT)
+{server}    INTO first_month FROM (SELECT DATE '1970-01-01' + newest::INT AS day) AS at;
+{server}  FOREACH part IN ARRAY ARRAY['daily_use', 'daily_module', 'daily_edge'] LOOP
+{server}    EXECUTE format('ALTER TABLE %I RENAME TO %I', part, part || '_before');
+{server}    EXECUTE format('CREATE TABLE %I (LIKE %I INCLUDING ALL) PARTITION BY RANGE (day)', part, part || '_before');
+{server}    EXECUTE format('ALTER TABLE %I ATTACH PARTITION %I FOR VALUES FROM (MINVALUE) TO (%s)', part,
+{server}      part || '_before',
+{server}      (DATE '1970-01-01' + make_interval(months => first_month::INT))::DATE - DATE '1970-01-01');
+{server}  END LOOP;
+{server}  FOREACH part IN ARRAY ARRAY['session_module', 'session_file'] LOOP
+{server}    EXECUTE format('ALTER TABLE %I RENAME TO %I', part, part || '_before');
+{server}    EXECUTE format('CREATE TABLE %I (LIKE %I INCLUDING ALL) PARTITION BY RANGE (session_id)', part,
+{server}      part || '_before');
+{server}    EXECUTE format('ALTER TABLE %I ATTACH PARTITION %I FOR VALUES FROM (MINVALUE) TO (%s)', part,
+{server}      part || '_before', first_month * 4294967296);
+{server}  END LOOP;
+{server}  INSERT INTO setting (name, value) VALUES ('partitioned_through', first_month - 1);
+{server}END $make$;
+
+{server}CREATE TABLE node (name TEXT NOT NULL PRIMARY KEY);
+{server}CREATE TABLE node_day (name TEXT NOT NULL PRIMARY KEY, day BIGINT NOT NULL, bytes BIGINT NOT NULL);
+{server}CREATE TABLE intake (id BIGINT GENERATED ALWAYS AS IDENTITY PRIMARY KEY, node TEXT NOT NULL,
+{server}  session_key BYTEA NOT NULL CHECK (octet_length(session_key) = 16),
+{server}  process_key BYTEA NOT NULL CHECK (octet_length(process_key) = 8),
+{server}  start BYTEA NOT NULL CHECK (octet_length(start) BETWEEN 2 AND 4096),
+{server}  first_byte BIGINT NOT NULL CHECK (first_byte BETWEEN 0 AND 33554432),
+{server}  content BYTEA NOT NULL CHECK (octet_length(content) BETWEEN 1 AND 1048576),
+{server}  before BYTEA NOT NULL CHECK (octet_length(before) = 64),
+{server}  after BYTEA NOT NULL CHECK (octet_length(after) = 64),
+{server}  UNIQUE (node, session_key, process_key, first_byte));
+{server}ALTER TABLE intake ENABLE ROW LEVEL SECURITY;
+{server}CREATE POLICY own_name ON intake FOR INSERT WITH CHECK (node = SESSION_USER);
+{server}CREATE VIEW own_spool WITH (security_barrier) AS
+{server}  SELECT session_key, process_key, read_bytes AS end_byte FROM spool_file WHERE node = SESSION_USER
+{server}  UNION ALL SELECT session_key, process_key, first_byte + octet_length(content) FROM intake
+{server}    WHERE node = SESSION_USER;
+{server}CREATE FUNCTION intake_bound() RETURNS TRIGGER LANGUAGE plpgsql SECURITY DEFINER AS $bound$
+{server}DECLARE
+{server}  waiting RECORD;
+{server}BEGIN
+{server}  NEW.node := SESSION_USER;
+{server}  -- One transaction of a node at a time, so that none can pass the bound beside another. Its row, unlike an
+{server}  -- advisory lock, is nothing that other nodes could hold.
+{server}  INSERT INTO node (name) VALUES (SESSION_USER) ON CONFLICT DO NOTHING;
+{server}  PERFORM 1 FROM node WHERE name = SESSION_USER FOR UPDATE;
+{server}  IF EXISTS (SELECT 1 FROM intake WHERE node = NEW.node AND session_key = NEW.session_key
+{server}      AND process_key = NEW.process_key AND first_byte = NEW.first_byte) THEN
+{server}    RETURN NULL;
+{server}  END IF;
+{server}  SELECT COUNT(*) AS parts, COALESCE(SUM(octet_length(content)), 0) AS bytes INTO waiting FROM intake
+{server}    WHERE node = NEW.node;
+{server}  IF waiting.parts >= COALESCE((SELECT value::BIGINT FROM setting WHERE name = 'intake_parts'), 10000)
+{server}      OR waiting.bytes + octet_length(NEW.content)
+{server}        > COALESCE((SELECT value::BIGINT FROM setting WHERE name = 'intake_bytes'), 268435456) THEN
+{server}    RAISE EXCEPTION 'the intake holds as much of % as one node may have waiting (% parts, % bytes)', NEW.node,
+{server}      waiting.parts, waiting.bytes USING ERRCODE = 'configuration_limit_exceeded';
+{server}  END IF;
+{server}  RETURN NEW;
+{server}END $bound$;
+{server}DO $make$ BEGIN
+{server}  EXECUTE format('ALTER FUNCTION intake_bound() SET search_path = pg_catalog, %I, pg_temp', current_schema());
+{server}END $make$;
+{server}CREATE TRIGGER bound BEFORE INSERT ON intake FOR EACH ROW EXECUTE FUNCTION intake_bound();
 )"};
 
 }  // namespace

@@ -8,6 +8,7 @@
 #include "analyzer/python/name.h"
 #include "analyzer/usage/internal/clean_text.h"
 #include "analyzer/usage/internal/notebook_reader.h"
+#include "core/base/calendar.h"
 
 namespace varve::usage {
 namespace {
@@ -28,11 +29,13 @@ std::string in_window(std::string_view select, std::string_view rest) {
 
 SnapshotReader::SnapshotReader(SqlConnection& sql, const SnapshotQuery& query,
                                const std::optional<std::set<std::int64_t>>& only)
-    : sql_(sql), query_(query), only_(only) {
+    : sql_(sql), query_(query), counted_(sql, query.window), only_(only) {
+  query_.window = counted_.window();
   if (only_)
     only_these_ =
         only_->empty() ? " AND 1 = 0 " : fmt::format(" AND distribution_id IN ({}) ", fmt::join(*only_, ", "));
-  snapshot_.window = query.window;
+  snapshot_.window = query_.window;
+  snapshot_.by_day_from = counted_.by_day_from();
   snapshot_.image = query.image;
   sql_.query("SELECT id, digest FROM image", {},
              [&](const SqlRow& row) { image_digests_[row.number(0)] = row.text(1); });
@@ -42,8 +45,8 @@ SnapshotReader::SnapshotReader(SqlConnection& sql, const SnapshotQuery& query,
     if (digest == query.image->to_string()) image_id_ = id;
 }
 
-std::string SnapshotReader::in_window_of(std::string_view select, std::string_view rest) const {
-  return in_window(select, only_these_ + std::string(rest));
+std::string SnapshotReader::of_these() const {
+  return image_id_ == 0 ? only_these_ : fmt::format(" AND image_id = {}{}", image_id_, only_these_);
 }
 
 void SnapshotReader::query(const std::string& sql, const std::function<void(const SqlRow&)>& each) {
@@ -120,7 +123,11 @@ void SnapshotReader::read_images() {
              [&](const SqlRow& row) { first_days_[row.number(0)] = std::int32_t(row.number(1)); });
   query(in_window("SELECT day, SUM(heard) FROM daily_session", "GROUP BY day HAVING SUM(heard) > 0 ORDER BY day"),
         [&](const SqlRow& row) {
-          snapshot_.heard_days.push_back({.day = std::int32_t(row.number(0)), .sessions = unsigned_at(row, 1)});
+          // As the days of distributions: months whose days are gone stand at their first day.
+          const auto day = counted_.stands_as(std::int32_t(row.number(0)));
+          auto& days = snapshot_.heard_days;
+          if (days.empty() || days.back().day != day) days.push_back({.day = day, .sessions = 0});
+          days.back().sessions += unsigned_at(row, 1);
         });
 }
 
@@ -160,30 +167,36 @@ void SnapshotReader::read_packages() {
 }
 
 void SnapshotReader::read_uses() {
-  query(in_window_of(
-            "SELECT distribution_id, SUM(sessions), SUM(direct), SUM(transitive_only), SUM(image_copy), "
-            "SUM(session_copy), SUM(file_sessions), SUM(exec_sessions), SUM(static), SUM(files_only) FROM daily_use",
-            "GROUP BY distribution_id"),
-        [&](const SqlRow& row) {
-          auto& use = use_of(row.number(0));
-          use.sessions = unsigned_at(row, 1);
-          use.direct = unsigned_at(row, 2);
-          use.transitive_only = unsigned_at(row, 3);
-          use.image_copy = unsigned_at(row, 4);
-          use.session_copy = unsigned_at(row, 5);
-          use.file_sessions = unsigned_at(row, 6);
-          use.exec_sessions = unsigned_at(row, 7);
-          use.static_sessions = unsigned_at(row, 8);
-          use.files_only = unsigned_at(row, 9);
-        });
+  sql_.query(
+      fmt::format("SELECT distribution_id, SUM(sessions), SUM(direct), SUM(transitive_only), SUM(image_copy), "
+                  "SUM(session_copy), SUM(file_sessions), SUM(exec_sessions), SUM(static), SUM(files_only) FROM {} "
+                  "GROUP BY distribution_id",
+                  counted_.from("use",
+                                "distribution_id, sessions, direct, transitive_only, image_copy, session_copy, "
+                                "file_sessions, exec_sessions, static, files_only",
+                                of_these())),
+      {}, [&](const SqlRow& row) {
+        auto& use = use_of(row.number(0));
+        use.sessions = unsigned_at(row, 1);
+        use.direct = unsigned_at(row, 2);
+        use.transitive_only = unsigned_at(row, 3);
+        use.image_copy = unsigned_at(row, 4);
+        use.session_copy = unsigned_at(row, 5);
+        use.file_sessions = unsigned_at(row, 6);
+        use.exec_sessions = unsigned_at(row, 7);
+        use.static_sessions = unsigned_at(row, 8);
+        use.files_only = unsigned_at(row, 9);
+      });
 }
 
 void SnapshotReader::read_use_days() {
-  query(in_window_of("SELECT distribution_id, day, SUM(sessions + files_only) FROM daily_use",
-                     "AND sessions + files_only > 0 GROUP BY distribution_id, day ORDER BY distribution_id, day"),
-        [&](const SqlRow& row) {
-          use_of(row.number(0)).days.push_back({.day = std::int32_t(row.number(1)), .sessions = unsigned_at(row, 2)});
-        });
+  sql_.query(
+      fmt::format("SELECT distribution_id, day, SUM(used) FROM {} WHERE used > 0 GROUP BY distribution_id, day "
+                  "ORDER BY distribution_id, day",
+                  counted_.from_days("use", "distribution_id, sessions + files_only AS used", of_these())),
+      {}, [&](const SqlRow& row) {
+        use_of(row.number(0)).days.push_back({.day = std::int32_t(row.number(1)), .sessions = unsigned_at(row, 2)});
+      });
 }
 
 void SnapshotReader::read_first_and_last() {
@@ -197,8 +210,13 @@ void SnapshotReader::read_first_and_last() {
     use.last_used = std::max(use.last_used, last);
   };
   sql_.query(
-      "SELECT distribution_id, MIN(day), MAX(day) FROM daily_use WHERE image_id = $1 OR $1 = 0 "
-      "GROUP BY distribution_id",
+      fmt::format("SELECT distribution_id, MIN(day), MAX(day) FROM daily_use WHERE ({}) AND (image_id = $1 OR $1 = 0) "
+                  "GROUP BY distribution_id",
+                  days_without_sums(sql_)),
+      {image_id_}, take);
+  sql_.query(
+      "SELECT distribution_id, MIN(first_day), MAX(last_day) FROM monthly_use WHERE (image_id = $1 OR $1 = 0) "
+      "AND month IN (SELECT month FROM counted_month) GROUP BY distribution_id",
       {image_id_}, take);
   sql_.query(
       "SELECT distribution_id, MIN(first_day), MAX(last_day) FROM earlier_use WHERE image_id = $1 OR $1 = 0 "
@@ -218,19 +236,23 @@ void SnapshotReader::read_shared_owners() {
 }
 
 void SnapshotReader::read_importers() {
-  query(in_window_of("SELECT distribution_id, importer_id, SUM(sessions) FROM daily_edge",
-                     "GROUP BY distribution_id, importer_id"),
-        [&](const SqlRow& row) { use_of(row.number(0)).importers[names_[row.number(1)].first] = unsigned_at(row, 2); });
+  sql_.query(fmt::format("SELECT distribution_id, importer_id, SUM(sessions) FROM {} "
+                         "GROUP BY distribution_id, importer_id",
+                         counted_.from("edge", "distribution_id, importer_id, sessions", of_these())),
+             {}, [&](const SqlRow& row) {
+               use_of(row.number(0)).importers[names_[row.number(1)].first] = unsigned_at(row, 2);
+             });
 }
 
 void SnapshotReader::read_modules() {
-  query(in_window_of("SELECT of_module.distribution_id, name, sessions FROM (SELECT distribution_id, module_id, "
-                     "SUM(sessions) AS sessions FROM daily_module",
-                     "GROUP BY distribution_id, module_id) AS of_module JOIN module ON module.id = module_id"),
-        [&](const SqlRow& row) {
-          auto& modules = row.number(0) == 0 ? snapshot_.unresolved : use_of(row.number(0)).modules;
-          modules[row.text(1)] = unsigned_at(row, 2);
-        });
+  sql_.query(fmt::format("SELECT of_module.distribution_id, name, sessions FROM (SELECT distribution_id, module_id, "
+                         "SUM(sessions) AS sessions FROM {} GROUP BY distribution_id, module_id) AS of_module "
+                         "JOIN module ON module.id = module_id",
+                         counted_.from("module", "distribution_id, module_id, sessions", of_these())),
+             {}, [&](const SqlRow& row) {
+               auto& modules = row.number(0) == 0 ? snapshot_.unresolved : use_of(row.number(0)).modules;
+               modules[row.text(1)] = unsigned_at(row, 2);
+             });
 }
 
 void SnapshotReader::read_failed() {

@@ -8,6 +8,7 @@
 #include <vector>
 
 #include "analyzer/usage/database.h"
+#include "analyzer/usage/internal/months.h"
 #include "analyzer/usage/internal/resolver.h"
 #include "analyzer/usage/internal/user_sketch.h"
 #include "core/sql/connection.h"
@@ -38,13 +39,14 @@ class SnapshotReader {
   void take_users(std::int64_t kind, std::int64_t subject, std::int64_t image, const UserCount& users);
   void finish();
   DistributionUse& use_of(std::int64_t distribution);
-  // `what`, "WHERE" with the window, and those distributions that are asked for.
-  std::string in_window_of(std::string_view select, std::string_view rest) const;
+  // " AND ..." for the image and those distributions that are asked for.
+  std::string of_these() const;
   // With the window as $1 and $2 and the image, or 0 for all, as $3.
   void query(const std::string& sql, const std::function<void(const SqlRow&)>& each);
 
   SqlConnection& sql_;
   SnapshotQuery query_;
+  CountedMonths counted_;
   std::optional<std::set<std::int64_t>> only_;
   std::string only_these_;     // " AND distribution_id IN (...)" or nothing
   std::int64_t image_id_ = 0;  // 0 = all; -1 = one that is not known

@@ -12,39 +12,26 @@ void SnapshotReader::read_users() {
     std::int64_t kind = -1, id = 0, image = 0;
     bool operator==(const Subject&) const = default;
   };
-  // An image's own users are asked for image by image; of all other subjects the images are put together, month by
-  // month.
   Subject subject;
-  std::int32_t month = -1;
-  UserSketch of_month;
   UserCount users;
-  const auto end_month = [&] {
-    if (month < 0) return;
-    const auto count = of_month.count();
-    users.at_most += count;
-    if (cover.covers(query_.window, month)) users.at_least = std::max(users.at_least, count);
-    of_month = {};
-  };
   const auto end_subject = [&] {
-    end_month();
     if (subject.kind >= 0) take_users(subject.kind, subject.id, subject.image, users);
     users = {};
   };
+  // An image's own users are asked for image by image; of all other subjects the sketches over all images are there.
   sql_.query(
-      "SELECT kind, subject_id, CASE WHEN kind = 0 THEN image_id ELSE 0 END AS of_image, month, sketch "
-      "FROM user_sketch WHERE month BETWEEN $1 AND $2 AND (image_id = $3 OR $3 = 0) "
-      "ORDER BY kind, subject_id, of_image, month",
+      "SELECT kind, subject_id, CASE WHEN kind = 0 THEN image_id ELSE 0 END AS of_image, month, users "
+      "FROM user_sketch WHERE month BETWEEN $1 AND $2 AND (image_id = $3 OR ($3 = 0 AND kind = 0)) "
+      "ORDER BY kind, subject_id, of_image",
       {month_of(query_.window.first), month_of(query_.window.last), image_id_}, [&](const SqlRow& row) {
         const Subject now{.kind = row.number(0), .id = row.number(1), .image = row.number(2)};
         if (now != subject) {
           end_subject();
           subject = now;
-          month = std::int32_t(row.number(3));
-        } else if (month != row.number(3)) {
-          end_month();
-          month = std::int32_t(row.number(3));
         }
-        of_month.merge(UserSketch::parse(row.blob(4)));
+        const auto count = std::uint64_t(std::max<std::int64_t>(row.number(4), 0));
+        users.at_most += count;
+        if (cover.covers(query_.window, std::int32_t(row.number(3)))) users.at_least = std::max(users.at_least, count);
       });
   end_subject();
 }

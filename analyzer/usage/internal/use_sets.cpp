@@ -8,6 +8,7 @@
 #include <fmt/format.h>
 
 #include "analyzer/usage/internal/month_cover.h"
+#include "analyzer/usage/internal/months.h"
 #include "analyzer/usage/internal/notebook_reader.h"
 #include "analyzer/usage/internal/resolver.h"
 #include "analyzer/usage/internal/user_sketch.h"
@@ -176,44 +177,56 @@ SetUse read_set_use(SqlConnection& sql, const SnapshotQuery& query, const std::v
     for (const auto& [id, name] : distribution_names(sql))
       if (asked.contains(name)) ids.emplace_back(id);
   }
-  const auto in_window = [&](std::string_view day) {
-    return fmt::format(" {} BETWEEN {} AND {}{}", day, query.window.first, query.window.last,
-                       image_id == 0 ? "" : fmt::format(" AND image_id = {}", image_id));
-  };
+  const CountedMonths counted(sql, query.window);
+  const auto window = counted.window();
+  const auto of_image = image_id == 0 ? std::string() : fmt::format(" AND image_id = {}", image_id);
   struct Day {
     std::uint64_t largest = 0, sum = 0, heard = 0;
   };
-  std::map<std::pair<std::int64_t, std::int64_t>, Day> days;  // day, image
-  query_in(
-      sql,
-      "SELECT day, image_id, sessions + files_only FROM daily_use WHERE" + in_window("day") + " AND distribution_id",
-      ids, "", [&](const SqlRow& row) {
-        auto& day = days[{row.number(0), row.number(1)}];
-        const auto used = std::uint64_t(row.number(2));
-        day.largest = std::max(day.largest, used);
-        day.sum += used;
-      });
-  sql.query("SELECT day, image_id, heard FROM daily_session WHERE" + in_window("day"), {}, [&](const SqlRow& row) {
-    if (const auto found = days.find({row.number(0), row.number(1)}); found != days.end())
-      found->second.heard = std::uint64_t(row.number(2));
-  });
+  std::map<std::pair<std::int64_t, std::int64_t>, Day> days;  // day, image; a month whose days are gone is one
+  query_in(sql,
+           "SELECT day, image_id, used FROM " +
+               counted.from_days("use", "image_id, distribution_id, sessions + files_only AS used", of_image) +
+               " WHERE distribution_id",
+           ids, "", [&](const SqlRow& row) {
+             auto& day = days[{row.number(0), row.number(1)}];
+             const auto used = std::uint64_t(row.number(2));
+             day.largest = std::max(day.largest, used);
+             day.sum += used;
+           });
+  sql.query(fmt::format("SELECT day, image_id, heard FROM daily_session WHERE day BETWEEN {} AND {}{}", window.first,
+                        window.last, of_image),
+            {}, [&](const SqlRow& row) {
+              const auto day = counted.stands_as(std::int32_t(row.number(0)));
+              if (const auto found = days.find({day, row.number(1)}); found != days.end())
+                found->second.heard += std::uint64_t(row.number(2));
+            });
   SetUse use;
   for (const auto& [at, day] : days) {
     use.sessions_at_least += day.largest;
     use.sessions_at_most += std::max(day.largest, std::min(day.sum, day.heard));
   }
-  std::map<std::int32_t, UserSketch> months;
-  query_in(
-      sql,
-      fmt::format("SELECT month, sketch FROM user_sketch WHERE kind = {} AND month BETWEEN {} AND {}{} AND subject_id",
-                  int(SketchKind::kDistribution), month_of(query.window.first), month_of(query.window.last),
-                  image_id == 0 ? "" : fmt::format(" AND image_id = {}", image_id)),
-      ids, "", [&](const SqlRow& row) { months[std::int32_t(row.number(0))].merge(UserSketch::parse(row.blob(1))); });
+  struct Month {
+    UserSketch sketch;
+    std::uint64_t largest = 0, sum = 0;  // of distributions of which only the number of users is left
+  };
+  std::map<std::int32_t, Month> months;
+  query_in(sql,
+           fmt::format("SELECT month, sketch, users FROM user_sketch WHERE kind = {} AND month BETWEEN {} AND {} "
+                       "AND image_id = {} AND subject_id",
+                       int(SketchKind::kDistribution), month_of(window.first), month_of(window.last), image_id),
+           ids, "", [&](const SqlRow& row) {
+             auto& month = months[std::int32_t(row.number(0))];
+             if (const auto sketch = row.blob(1); !sketch.empty()) return month.sketch.merge(UserSketch::parse(sketch));
+             const auto users = std::uint64_t(row.number(2));
+             month.largest = std::max(month.largest, users);
+             month.sum += users;
+           });
   const MonthCover cover(sql);
-  for (const auto& [month, sketch] : months) {
-    const auto count = sketch.count();
-    use.users.at_most += count;
-    if (cover.covers(query.window, month)) use.users.at_least = std::max(use.users.at_least, count);
+  for (const auto& [number, month] : months) {
+    const auto known = month.sketch.count();
+    use.users.at_most += known + month.sum;
+    if (cover.covers(window, number)) use.users.at_least = std::max({use.users.at_least, known, month.largest});
   }
   use.users = within(use.users, use.sessions_at_most);
   return use;

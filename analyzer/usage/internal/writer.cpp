@@ -3,7 +3,10 @@
 #include <algorithm>
 
 #include "analyzer/usage/internal/daily_counts.h"
+#include "analyzer/usage/internal/months.h"
+#include "analyzer/usage/internal/partitions.h"
 #include "analyzer/usage/internal/schema.h"
+#include "core/base/calendar.h"
 #include "core/base/errors.h"
 #include "core/base/random.h"
 
@@ -46,12 +49,24 @@ void Writer::forget_if_too_much() {
   if (modules_.remembered() + pending_paths_.remembered() > kMaxNames || resolvers_.size() > kMaxResolvers) forget();
 }
 
+void Writer::count(std::int64_t session_id, std::int64_t day) {
+  uncounted_.insert(session_id);
+  const auto month = month_of(std::int32_t(day));
+  if (!sql_.is_server() || month <= partitioned_) return;
+  make_partitions(sql_, month);
+  partitioned_ = month;
+}
+
 void Writer::commit() {
+  auto changed = lessened_;
   in_pieces({uncounted_.begin(), uncounted_.end()}, [&](std::span<const SqlValue> piece) {
     find_owners(piece);
     count_sessions(sql_, piece, +1);
     count_users(sql_, piece);
+    query_in(sql_, "SELECT DISTINCT day FROM session WHERE id", piece, "",
+             [&](const SqlRow& row) { changed.insert(row.number(0)); });
   });
+  forget_month_sums(sql_, changed);
   for (const auto day : lessened_) remove_zeros(sql_, day);
   uncounted_.clear();
   lessened_.clear();
@@ -73,6 +88,7 @@ void Writer::forget() {
   resolvers_.clear();
   uncounted_.clear();
   lessened_.clear();
+  partitioned_ = -1;
 }
 
 std::int64_t Writer::image_id(const std::string& digest) {
@@ -140,6 +156,16 @@ void Writer::find_owners(std::span<const SqlValue> session_ids) {
 }
 
 void Writer::complete_older_schema() {
+  complete_files_only();
+  if (read_setting(sql_, "users_missing").empty()) return;
+  WriteTransaction transaction(*this);
+  if (read_setting(sql_, "users_missing").empty()) return;  // another program was faster
+  count_sketched_users(sql_);
+  sql_.run("DELETE FROM setting WHERE name = 'users_missing'");
+  transaction.commit();
+}
+
+void Writer::complete_files_only() {
   if (read_setting(sql_, "files_only_missing").empty()) return;
   WriteTransaction transaction(*this);
   if (read_setting(sql_, "files_only_missing").empty()) return;  // another program was faster

@@ -40,18 +40,19 @@ class Writer {
   std::int64_t reinstall_id(std::int64_t distribution_id, const std::string& from, const std::string& to,
                             const std::string& why);
 
-  // A session that no daily table counts yet: commit() counts it.
-  void count(std::int64_t session_id) { uncounted_.insert(session_id); }
+  // A session of this day that no daily table counts yet: commit() counts it.
+  void count(std::int64_t session_id, std::int64_t day);
   // Called before these sessions, or what is known of their image, change: they are taken out of the daily tables, and
   // commit() counts what they are by then.
   void recount(const std::vector<std::int64_t>& session_ids);
-  // An older schema did not keep whose a session's modules are (`module_owner`).
+  // An older schema did not keep whose a session's modules are (`module_owner`), nor how many users a sketch has.
   void complete_older_schema();
 
  private:
   void forget();
   void forget_if_too_much();
   void find_owners(std::span<const SqlValue> session_ids);
+  void complete_files_only();
 
   SqlConnection& sql_;
   std::string token_;  // tells this connection from all others
@@ -61,6 +62,7 @@ class Writer {
   std::map<std::int64_t, ImageResolver> resolvers_;
   std::set<std::int64_t> uncounted_;  // sessions
   std::set<std::int64_t> lessened_;   // days
+  std::int32_t partitioned_ = -1;     // the last month that is known to have partitions
 };
 
 // Begins in its constructor; without commit() everything is undone.
