@@ -25,6 +25,8 @@ oom_score = 0
 [plugins."io.containerd.grpc.v1.cri".containerd]
   snapshotter = "varve"
   disable_snapshot_annotations = false
+[plugins."io.containerd.gc.v1.scheduler"]
+  deletion_threshold = 1
 [plugins."io.containerd.internal.v1.opt"]
   path = "{work}/opt"
 """
@@ -119,6 +121,10 @@ class Containerd:
 
     def snapshots(self, namespace="k8s.io"):
         return self.ctr("snapshots", "--snapshotter", "varve", "ls", namespace=namespace, check=True).stdout.splitlines()[1:]
+
+    def wait_for_snapshotter(self):
+        """containerd tries again only after a while, up to 3 s."""
+        wait_for("containerd reaches the snapshotter", lambda: self.ctr("snapshots", "--snapshotter", "varve", "ls").returncode == 0)
 
     def content_bytes(self):
         """Of blobs that were fetched."""
