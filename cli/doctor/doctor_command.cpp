@@ -30,7 +30,7 @@ struct DoctorArguments {
 };
 
 // Asked by a child, since a daemon that hangs would hang this process; it may hold the store's disk up, too.
-void ask_daemon(const Context& context, unsigned patience_seconds, json& document) {
+void examine_daemon(const Context& context, unsigned patience_seconds, json& document) {
   auto& daemon = document["daemon"] = {{"state", "none"}, {"trouble", ""}, {"process", nullptr}};
   document["status"] = nullptr;
   const auto paths = daemon_paths(context);
@@ -81,7 +81,7 @@ json registries_of(const json& status) {
 }
 
 // What somebody has set. Of variables for sessions only the names: their values are anybody's.
-json settings_of(const CLI::App& app, const GlobalOptions& global) {
+json set_settings(const CLI::App& app, const GlobalOptions& global) {
   auto list = json::array();
   for (const auto& held : held_settings(app, global)) {
     if (held.from == "default") continue;
@@ -89,7 +89,7 @@ json settings_of(const CLI::App& app, const GlobalOptions& global) {
     if (held.key.ends_with(".env") && held.value) {
       std::vector<std::string> names;
       for (const auto part : split(*held.value, ","))
-        names.push_back(fmt::format("{}={}", trimmed(part.substr(0, part.find('='))), kMasked));
+        names.push_back(fmt::format("{}={}", varve::trimmed(part.substr(0, part.find('='))), kMasked));
       value = joined(names);
     }
     list.push_back({{"name", held.key}, {"value", std::move(value)}, {"from", held.from}, {"place", held.place}});
@@ -123,12 +123,12 @@ json examine(const CLI::App& app, const Context& context, const DoctorArguments&
                 {"can", ability_facts(context.cancel)},
                 {"disk", disk_facts(paths.root)},
                 {"mounts", mount_facts(paths)},
-                {"settings", settings_of(app, context.global)},
+                {"settings", set_settings(app, context.global)},
                 {"environment", environment_facts()},
                 {"credentials", credential_facts(credentials)},
                 {"trust", trust_facts(context.global.trust)},
                 {"units", unit_facts(context.cancel)}};
-  ask_daemon(context, arguments.patience_seconds, document);
+  examine_daemon(context, arguments.patience_seconds, document);
   document["registries"] = registries_of(document["status"]);
   document["log"] = log_facts(paths.log_file(), document["can"]["systemd"] == true, context.cancel);
   document["findings"] = find_faults(document);
@@ -153,7 +153,7 @@ void add_doctor_command(CLI::App& app, Context& context) {
       ->capture_default_str();
   command->footer(
       "Examples:\n  varve doctor\n  varve doctor --json > report.json\n\n"
-      "Passwords, tokens, keys, the user part and the query of URLs and what credential files hold are replaced by ***.\n"
+      "Passwords, tokens, keys, the user part and the query of URLs and what credential files hold become ***.\n"
       "Names of registries, images, sessions and folders are not: read it before you pass it on.\n"
       "Status 3: something looks wrong; it says what, and what to do next.");
   command->callback([&app, &context, arguments] { run_doctor(app, context, *arguments); });

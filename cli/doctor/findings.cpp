@@ -49,7 +49,7 @@ class Findings {
       const auto who = process.is_object()
                            ? fmt::format("process {}, {}", process["pid"].get<std::int64_t>(), text(process["state"]))
                            : "its process is not known";
-      add("If it is stopped (T), continue it: kill -CONT PID. If it is stuck, kill -9 PID: the next daemon goes on with "
+      add("If it is stopped (T): kill -CONT PID. If it is stuck: kill -9 PID, and the next daemon goes on with "
           "its mounts (man varve-daemon).",
           "the daemon does not answer ({}): {}", who, text(daemon["trouble"]));
     }

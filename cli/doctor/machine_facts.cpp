@@ -32,9 +32,9 @@ constexpr auto kToolPatience = std::chrono::seconds(3);
 constexpr std::uint64_t kMaxSmallFile = 1 << 20;
 constexpr std::uint64_t kLogTail = 256 << 10;
 constexpr std::size_t kLogLines = 20;
-constexpr const char* kUnits[] = {"varve.service",        "varve-snapshotter.service", "varve-snapshotter.socket",
-                                  "varve-podman.service", "varve-gpu-check.timer",     "varve-gpu-check.service",
-                                  "varve-webhook.service"};
+constexpr const char* kOurUnits[] = {"varve.service",        "varve-snapshotter.service", "varve-snapshotter.socket",
+                                     "varve-podman.service", "varve-gpu-check.timer",     "varve-gpu-check.service",
+                                     "varve-webhook.service"};
 
 // "" if it cannot be read.
 std::string small_file(const fs::path& path) {
@@ -46,7 +46,7 @@ std::string small_file(const fs::path& path) {
   }
 }
 
-std::string first_line(std::string_view text) { return std::string(trimmed(text.substr(0, text.find('\n')))); }
+std::string first_line(std::string_view text) { return std::string(varve::trimmed(text.substr(0, text.find('\n')))); }
 
 // What a tool says; absent if it is not here, fails or takes too long.
 std::optional<std::string> said_by(std::vector<std::string> words, const CancelFlag& cancel) {
@@ -64,7 +64,7 @@ std::optional<std::string> said_by(std::vector<std::string> words, const CancelF
 
 bool knows_file_system(std::string_view listed, std::string_view name) {
   for (const auto line : split_words(listed, "\n"))
-    if (trimmed(line.substr(line.rfind('\t') + 1)) == name) return true;
+    if (varve::trimmed(line.substr(line.rfind('\t') + 1)) == name) return true;
   return false;
 }
 
@@ -101,14 +101,14 @@ std::string cgroup_versions() {
 }
 
 // "NAME=value" lines, as systemctl and os-release write them.
-std::string value_of(std::string_view lines, std::string_view name) {
+std::string field_of(std::string_view lines, std::string_view name) {
   for (const auto line : split_words(lines, "\n"))
     if (line.starts_with(name) && line.substr(name.size()).starts_with('='))
-      return std::string(trimmed(line.substr(name.size() + 1), "\" \r"));
+      return std::string(varve::trimmed(line.substr(name.size() + 1), "\" \r"));
   return {};
 }
 
-std::vector<std::string> worth_telling(std::string_view log) {
+std::vector<std::string> warnings_in(std::string_view log) {
   std::vector<std::string> lines;
   for (const auto line : split_words(log, "\n"))
     if (line.find(" error ") != line.npos || line.find(" warning ") != line.npos ||
@@ -118,6 +118,26 @@ std::vector<std::string> worth_telling(std::string_view log) {
   return lines;
 }
 
+// "1: FLOCK  ADVISORY  WRITE 1234 08:01:5678 0 EOF", of a file whose device and inode end so; 0 if it is not of that.
+pid_t flock_holder(std::string_view line, std::string_view file_end) {
+  const auto words = split_words(line, " ");
+  pid_t pid = 0;
+  if (words.size() < 6 || words[1] != "FLOCK" || !words[5].ends_with(file_end)) return 0;
+  std::from_chars(words[4].data(), words[4].data() + words[4].size(), pid);
+  return pid;
+}
+
+json process_facts(pid_t pid) {
+  const auto process = fs::path("/proc") / std::to_string(pid);
+  std::error_code unreadable;
+  const auto program = fs::read_symlink(process / "exe", unreadable).string();
+  const auto status = small_file(process / "status");
+  const auto at = status.find("State:");
+  return {{"pid", pid},
+          {"state", at == status.npos ? "" : first_line(std::string_view(status).substr(at + 6))},
+          {"program", program}};
+}
+
 json log_file_facts(const fs::path& file) {
   json facts{{"source", file.string()}, {"lines", json::array()}};
   try {
@@ -125,7 +145,7 @@ json log_file_facts(const fs::path& file) {
     const auto size = file_size(fd.get(), file);
     Bytes tail(std::size_t(std::min(size, kLogTail)));
     pread_exactly(fd.get(), size - tail.size(), tail, file.string());
-    facts["lines"] = worth_telling(as_text(tail));
+    facts["lines"] = warnings_in(as_text(tail));
   } catch (const std::exception& error) {
     std::error_code none;
     if (fs::exists(file, none) || none) facts["trouble"] = error_text(error);
@@ -140,7 +160,7 @@ json kernel_facts() {
   if (::uname(&name) != 0) return nullptr;
   return {{"release", name.release},
           {"machine", name.machine},
-          {"distribution", value_of(small_file("/etc/os-release"), "PRETTY_NAME")}};
+          {"distribution", field_of(small_file("/etc/os-release"), "PRETTY_NAME")}};
 }
 
 json ability_facts(const CancelFlag& cancel) {
@@ -187,26 +207,38 @@ json mount_facts(const fuse::DaemonPaths& paths) {
   const auto below = [](const fs::path& dir, const fs::path& folder) {
     return dir.string().starts_with(folder.string() + "/");
   };
-  auto found = json::array();
-  for (const auto& entry : fuse::read_mount_table())
+  const auto table = fuse::read_mount_table();
+  std::vector<fuse::MountEntry> ours;
+  for (const auto& entry : table)
     if (entry.type == "fuse.varve" || below(entry.dir, paths.root) || below(entry.dir, paths.run_dir))
+      ours.push_back(entry);
+  // A tree is mounted below the folder of sockets, and shown where somebody wants it.
+  auto found = json::array();
+  for (const auto& entry : table)
+    if (std::ranges::any_of(ours, [&](const auto& one) { return one.is_same(entry); }))
       found.push_back({{"dir", entry.dir.string()}, {"type", entry.type}});
   return found;
 }
 
 json unit_facts(const CancelFlag& cancel) {
   if (::access("/run/systemd/system", F_OK) != 0) return nullptr;
+  std::vector<std::string> words{"systemctl", "show", "--property",
+                                 "Id,LoadState,ActiveState,SubState,UnitFileState,Result,NRestarts"};
+  words.insert(words.end(), std::begin(kOurUnits), std::end(kOurUnits));
+  const auto said = said_by(std::move(words), cancel);
+  if (!said) return nullptr;
   auto found = json::array();
-  for (const std::string unit : kUnits) {
-    const auto said = said_by({"systemctl", "show", unit, "--property",
-                               "LoadState,ActiveState,SubState,UnitFileState,Result,NRestarts,ExecMainStatus"},
-                              cancel);
-    if (!said || value_of(*said, "LoadState") == "not-found") continue;
-    found.push_back({{"name", unit},
-                     {"state", value_of(*said, "ActiveState") + " (" + value_of(*said, "SubState") + ")"},
-                     {"enabled", value_of(*said, "UnitFileState")},
-                     {"result", value_of(*said, "Result")},
-                     {"restarts", value_of(*said, "NRestarts")}});
+  // A paragraph each.
+  for (std::size_t at = 0; at < said->size();) {
+    const auto end = std::min(said->find("\n\n", at), said->size());
+    const auto unit = std::string_view(*said).substr(at, end - at);
+    at = end + 2;
+    if (field_of(unit, "LoadState") == "not-found") continue;
+    found.push_back({{"name", field_of(unit, "Id")},
+                     {"state", field_of(unit, "ActiveState") + " (" + field_of(unit, "SubState") + ")"},
+                     {"enabled", field_of(unit, "UnitFileState")},
+                     {"result", field_of(unit, "Result")},
+                     {"restarts", field_of(unit, "NRestarts")}});
   }
   return found;
 }
@@ -283,23 +315,13 @@ json environment_facts() {
 json lock_holder(const fs::path& file) {
   struct ::stat status {};
   if (::stat(file.c_str(), &status) != 0) return nullptr;
-  // "1: FLOCK  ADVISORY  WRITE 1234 08:01:5678 0 EOF"
-  const auto inode = fmt::format(":{}", status.st_ino);
   const auto locks = small_file("/proc/locks");
-  for (const auto line : split_words(locks, "\n")) {
-    const auto words = split_words(line, " ");
-    if (words.size() < 6 || words[1] != "FLOCK" || !words[5].ends_with(inode)) continue;
-    pid_t pid = 0;
-    std::from_chars(words[4].data(), words[4].data() + words[4].size(), pid);
-    if (pid <= 0) continue;
-    const auto process = fs::path("/proc") / std::to_string(pid);
-    std::error_code unreadable;
-    const auto program = fs::read_symlink(process / "exe", unreadable).string();
-    auto state = small_file(process / "status");
-    const auto at = state.find("State:");
-    state = at == state.npos ? "" : first_line(state.substr(at + 6));
-    return {{"pid", pid}, {"state", state}, {"program", program}};
-  }
+  const auto inode = fmt::format(":{}", status.st_ino);
+  const auto device = fmt::format("{:02x}:{:02x}{}", major(status.st_dev), minor(status.st_dev), inode);
+  // Some file systems have another device there than stat(2) says.
+  for (const auto& wanted : {device, inode})
+    for (const auto line : split_words(locks, "\n"))
+      if (const auto pid = flock_holder(line, wanted); pid > 0) return process_facts(pid);
   return nullptr;
 }
 

@@ -125,7 +125,7 @@ void find_named_secrets(std::string_view text, Ranges& found) {
 
 // "basic authentication" is no credential.
 bool is_plain_word(std::string_view text) {
-  return std::ranges::all_of(trimmed(text, ".:"), [](char c) { return c >= 'a' && c <= 'z'; });
+  return std::ranges::all_of(varve::trimmed(text, ".:"), [](char c) { return c >= 'a' && c <= 'z'; });
 }
 
 void find_http_credentials(std::string_view text, Ranges& found) {
@@ -182,7 +182,7 @@ std::string masked(std::string_view text, Ranges found) {
 
 bool names_a_secret(std::string_view name) {
   const auto lowered = to_lower(name);
-  const auto word = trimmed(lowered, "-_.");
+  const auto word = varve::trimmed(lowered, "-_.");
   return std::ranges::any_of(kSecretNames, [&](auto one) { return word.find(one) != word.npos; }) ||
          std::ranges::any_of(kSecretNamesWhole, [&](auto one) {
            return word == one || (word.ends_with(one) && !is_letter_or_digit(word[word.size() - one.size() - 1]));

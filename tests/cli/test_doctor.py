@@ -81,7 +81,7 @@ def with_a_daemon(varve, work, status):
         try:
             document, page = doctor(varve, status=3)
             expect(document["daemon"]["state"] == "silent" and document["daemon"]["process"]["pid"] == pid and "stopped" in document["daemon"]["process"]["state"], f"{document['daemon']}")
-            expect(str(pid) in finding(document, "does not answer")["what"] and any(one["dir"] == folder for one in document["mounts"]) == (document["mounts"] != []), f"{document}")
+            expect(str(pid) in finding(document, "does not answer")["what"] and folder in [one["dir"] for one in document["mounts"]], f"{document}")
         finally:
             os.kill(pid, signal.SIGCONT)
     varve.stop_daemon()

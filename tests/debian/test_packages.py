@@ -1,6 +1,6 @@
 #!/usr/bin/env python3
 """The Debian packages: test_packages.py BUILD. Packed twice they have the same bytes, lintian has nothing to say, and they have what `make install` installs. In a clean Debian: installed,
-upgraded under a running session that goes on, not removed under it, removed, purged without leaving a file but what a person made."""
+upgraded under a running session that goes on, not removed under it, removed, purged without leaving a file but what a person made. The same by what the DaemonSet runs on a node."""
 import contextlib, filecmp, os, re, shutil, subprocess, sys, time
 from pathlib import Path
 
@@ -35,6 +35,8 @@ def packed_twice_the_same(folder):
     expect([deb.name for deb in first] == [deb.name for deb in second] and len(first) == len(ALL), f"{first} and {second}")
     for one, other in zip(first, second):
         expect(filecmp.cmp(one, other, shallow=False), f"{one.name} has other bytes when it is packed again")
+    times = {tuple(line.split()[3:5]) for deb in first for line in command("dpkg-deb", "--contents", deb).splitlines()}
+    expect(len(times) == 1, f"files are of several times: {times}")
     version = re.search(r"project\(varve VERSION (\S+)", (TREE / "CMakeLists.txt").read_text())[1]
     expect({field(deb, "Version") for deb in first} == {version}, f"the packages are not of version {version}")
     command("lintian", "--allow-root", "--fail-on", "error,warning", folder / "debs" / f"varve_{version}_{field(first[-1], 'Architecture')}.changes")
@@ -147,6 +149,90 @@ def purged_with_nothing_kept(machine, before):
     expect(machine.do("sh", "-c", "dpkg-query -W 'varve*' 2>/dev/null || true") == "", "dpkg still knows a package of ours")
 
 
+NODE = "/var/lib/varve-installer"
+CONFIG = "/etc/containerd/config.toml"
+OF_THE_NODE = """version = 2
+# What somebody wrote.
+[plugins."io.containerd.grpc.v1.cri"]
+  sandbox_image = "registry.example/pause:3.9"
+"""
+
+
+def bring(machine, debs):
+    """As installer.sh does in the pod."""
+    node = Path(f"{machine.root}{NODE}")
+    for name in ("packages", "dependencies"):
+        shutil.rmtree(node / name, ignore_errors=True)
+        (node / name).mkdir(parents=True)
+    shutil.copy(TREE / "packaging/kubernetes/node.sh", node)
+    for deb in debs:
+        shutil.copy(deb, node / "packages")
+
+
+def node(machine, action, containerd="containerd"):
+    return machine.run("env", f"CONTAINERD={containerd}", "sh", f"{NODE}/node.sh", action)
+
+
+def node_does(machine, action, containerd="containerd"):
+    done = node(machine, action, containerd)
+    expect(done.returncode == 0, f"node.sh {action}: exit {done.returncode}\n{done.stdout}")
+    return done.stdout
+
+
+def containerd_of_a_node(machine, place):
+    """Of which the script asks nothing but its version."""
+    program_file = Path(f"{machine.root}{place}")
+    program_file.parent.mkdir(parents=True, exist_ok=True)
+    program_file.write_text("#!/bin/sh\necho 'containerd github.com/containerd/containerd 1.7.24 0'\n")
+    program_file.chmod(0o755)
+
+
+def installed_by_the_daemonset(machine, debs, image):
+    containerd_of_a_node(machine, "/usr/bin/containerd")
+    config = Path(f"{machine.root}{CONFIG}")
+    config.parent.mkdir(exist_ok=True)
+    config.write_text(OF_THE_NODE)
+    bring(machine, debs)
+    before = machine.files()
+    said = node_does(machine, "install")
+    written = config.read_text()
+    expect("/run/varve/snapshotter.sock" in written and "# What somebody wrote." in written and "pause:3.9" in written, f"{said}\n{written}")
+    said = node_does(machine, "install")
+    expect("is installed" in said and "has all that Varve needs" in said and config.read_text() == written, f"a second time: {said}")
+    bring(machine, sorted((machine.root / "debs").glob(f"*_{NEXT}_*.deb")))
+    said = node_does(machine, "install")
+    expect(machine.do("dpkg-query", "-W", "-f", "${Version}", "varve") == NEXT and config.read_text() == written, f"upgrade: {said}")
+
+    machine.do("varve", "run", "-d", "--name", "pod", image, "--", "sh", "-c", "while :; do sleep 1; done")
+    refused = node(machine, "remove")
+    expect(refused.returncode != 0 and "session pod" in refused.stdout and "drain" in refused.stdout and config.read_text() == written, f"removed under a session: {refused.stdout}")
+    machine.do("varve", "session", "stop", "pod", "--time", "1s")
+    machine.do("varve", "session", "rm", "pod")
+    config.write_text(written + "# added since\n")
+    refused = node(machine, "remove")
+    expect(refused.returncode != 0 and "changed since" in refused.stdout and machine.run("varve", "--version").returncode == 0, f"removed though it was changed: {refused.stdout}")
+    config.write_text(written)
+    node_does(machine, "remove")
+    expect(config.read_text() == OF_THE_NODE, f"not as it was: {config.read_text()}")
+    left = {path for path in machine.files() ^ before if not path.startswith(NODE)}
+    expect(not left, f"left, or gone: {sorted(left)[:20]}")
+    expect("is not installed" in node_does(machine, "remove"), "a second removal")
+
+
+def installed_on_k3s(machine, debs):
+    (machine.root / "usr/bin/containerd").unlink()
+    containerd_of_a_node(machine, "/var/lib/rancher/k3s/data/current/bin/containerd")
+    folder = machine.root / "var/lib/rancher/k3s/agent/etc/containerd"
+    folder.mkdir(parents=True)
+    (folder / "config.toml").write_text(OF_THE_NODE)
+    bring(machine, debs)
+    node_does(machine, "install", "k3s")
+    (template,) = folder.glob("*.tmpl")
+    expect("/run/varve/snapshotter.sock" in template.read_text() and (folder / "config.toml").read_text() == OF_THE_NODE, template.read_text())
+    node_does(machine, "remove")  # which form it was it knows
+    expect(sorted(os.listdir(folder)) == ["config.toml"], f"{os.listdir(folder)}")
+
+
 def life_in_a_clean_debian(folder, debs):
     base = clean_machine.base_of(dependencies_of(debs), BUILD / "clean-debian")
     image = tiny_image.make_image(folder / "image", more=(("data/unread", b"read after the upgrade\n"),))
@@ -158,14 +244,17 @@ def life_in_a_clean_debian(folder, debs):
         shutil.copy(deb, machine.root / "debs")
         of_next_version(deb, machine.root / "debs")
     before = machine.files()
+    reference = "oci:/srv/image:" + image.rpartition(":")[2]
     with machine, contextlib.ExitStack() as ends:
         machine.do("sh", "-c", f"dpkg --install $(ls /debs/*.deb | grep -v {NEXT})")
         ends.callback(lambda: machine.run("varve", "daemon", "--stop", "--force", "--time", "1"))
         units_are_sound(machine)
-        upgraded_under_a_session(machine, "oci:/srv/image:" + image.rpartition(":")[2])
+        upgraded_under_a_session(machine, reference)
         not_removed_under_a_session(machine)
         removed_and_purged(machine, before)
         purged_with_nothing_kept(machine, before)
+        installed_by_the_daemonset(machine, debs, reference)
+        installed_on_k3s(machine, debs)
 
 
 def main():
@@ -177,7 +266,7 @@ def main():
         program.need_fuse()
         program.need_tools("mmdebstrap", "unshare", "nsenter")
         life_in_a_clean_debian(folder, debs)
-    print(f"{', '.join(deb.name for deb in debs)}: packed, installed, upgraded, removed, purged")
+    print(f"{', '.join(deb.name for deb in debs)}: packed, installed, upgraded, removed, purged; by the DaemonSet, too")
 
 
 if __name__ == "__main__":
