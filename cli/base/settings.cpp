@@ -70,6 +70,7 @@ constexpr Setting kSettings[] = {
     {"daemon.read-ahead", "512"},
     {"daemon.idle-exit", "600"},
     {"daemon.max-restarts", "3"},
+    {"daemon.metrics", "\"127.0.0.1:9471\"", {}, "off"},
     {"snapshotter.address", "\"/run/varve/snapshotter.sock\"", {}, "snapshotter.sock beside the daemon's socket"},
     {"snapshotter.group", "\"containerd\""},
     {"snapshotter.mode", "\"kernel\""},

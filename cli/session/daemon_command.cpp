@@ -10,6 +10,7 @@
 
 #include <nlohmann/json.hpp>
 
+#include "cli/base/metrics_option.h"
 #include "cli/session/daemon_access.h"
 #include "cli/session/status_report.h"
 #include "core/base/errors.h"
@@ -17,6 +18,7 @@
 #include "core/base/parallel.h"
 #include "core/base/safe_text.h"
 #include "core/base/strings.h"
+#include "core/metrics/metrics_server.h"
 #include "fuse/daemon/control_protocol.h"
 #include "fuse/daemon/daemon_process.h"
 #include "fuse/daemon/handover.h"
@@ -41,6 +43,7 @@ struct DaemonArguments {
   unsigned deadline_seconds = 120;
   unsigned idle_exit_seconds = 0;
   unsigned keep_mounted_seconds = unsigned(fuse::DaemonOptions().keep_mounted.count());
+  std::string metrics;  // "" = off
   unsigned max_restarts = fuse::KeeperOptions().max_deaths;
   fuse::DaemonOptions options;
 };
@@ -149,6 +152,7 @@ std::vector<std::string> words_of(const Context& context, const DaemonArguments&
   const auto& limit = options.streams.store_limit;
   words.insert(words.end(), {"--store-size", std::to_string(limit.max_bytes), "--evict-idle",
                              std::to_string(limit.reader_idle_seconds)});
+  if (!arguments.metrics.empty()) words.insert(words.end(), {"--metrics", arguments.metrics});
   if (in_background) words.emplace_back("--background");
   return words;
 }
@@ -182,12 +186,14 @@ void run_daemon_command(Context& context, DaemonArguments& arguments) {
   auto words = words_of(context, arguments, options.paths, in_background);
   const auto root = options.paths.root.string();
   const auto run_dir = options.paths.run_dir.string();
-  fuse::run_daemon({.daemon = std::move(options),
-                    .ready = UniqueFd(arguments.ready_fd),
-                    .idle_exit = std::chrono::seconds(arguments.idle_exit_seconds),
-                    .words = std::move(words),
-                    .keeper_words = {context.program, "--root", root, "daemon", "--run-dir", run_dir, "--max-restarts",
-                                     std::to_string(arguments.max_restarts), "--keeper"}});
+  fuse::run_daemon(
+      {.daemon = std::move(options),
+       .ready = UniqueFd(arguments.ready_fd),
+       .metrics = arguments.metrics.empty() ? std::nullopt : std::optional(parse_metrics_address(arguments.metrics)),
+       .idle_exit = std::chrono::seconds(arguments.idle_exit_seconds),
+       .words = std::move(words),
+       .keeper_words = {context.program, "--root", root, "daemon", "--run-dir", run_dir, "--max-restarts",
+                        std::to_string(arguments.max_restarts), "--keeper"}});
 }
 
 }  // namespace
@@ -259,6 +265,7 @@ void add_daemon_command(CLI::App& app, Context& context) {
                    "How often in a minute the keeper starts the daemon again before it gives its mounts up")
       ->check(CLI::Range(0u, 1'000u))
       ->capture_default_str();
+  add_metrics_option(*command, arguments->metrics);
   command->add_option("--run-dir", arguments->run_dir, "Where the socket lies")->group("");
   command->add_option("--ready-fd", arguments->ready_fd, "Where to report readiness")->group("");
   command->add_flag("--background", arguments->background, "Log to daemon.log")->group("");

@@ -73,8 +73,8 @@ struct HttpServer::Parts {
 
   static void on_end(void* /*parts*/, MHD_Connection* /*connection*/, void** state,
                      MHD_RequestTerminationCode /*how*/) {
-    delete static_cast<Incoming*>(*state);  // the library keeps it for us between the calls
-    *state = nullptr;
+    // The library keeps it for us between the calls.
+    const std::unique_ptr<Incoming> ended(static_cast<Incoming*>(std::exchange(*state, nullptr)));
   }
 
   // Called when the head of a request is here, with each piece of its body, and when it is whole.

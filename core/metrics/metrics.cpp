@@ -98,6 +98,12 @@ void write(const MetricSeries<Histogram>& series, std::string& out) {
 
 }  // namespace
 
+void Counter::raise_to(std::uint64_t value) noexcept {
+  auto before = value_.load(std::memory_order_relaxed);
+  while (before < value && !value_.compare_exchange_weak(before, value, std::memory_order_relaxed)) {
+  }
+}
+
 Histogram::Histogram(const std::vector<double>& bounds)
     : bounds_(bounds), counts_(std::make_unique<std::atomic<std::uint64_t>[]>(bounds.size() + 1)) {}
 

@@ -19,6 +19,8 @@ namespace varve {
 class Counter {
  public:
   void add(std::uint64_t amount = 1) noexcept { value_.fetch_add(amount, std::memory_order_relaxed); }
+  // To what somebody else has counted; never down.
+  void raise_to(std::uint64_t value) noexcept;
   std::uint64_t value() const noexcept { return value_.load(std::memory_order_relaxed); }
 
  private:

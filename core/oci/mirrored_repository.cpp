@@ -225,8 +225,10 @@ struct MirroredRepository::Parts {
     } catch (const RangesNotServed&) {
       state.note_without_ranges(digest);
     } catch (const TemporaryError& passing) {
+      tell(member, SourceWatch::Failure::kTemporary);
       if (state.failed(passing.what(), false)) warn_of(member, passing);
     } catch (const std::exception& lasting) {
+      tell(member, SourceWatch::Failure::kRefused);
       if (state.failed(lasting.what(), true)) warn_of(member, lasting);
     }
   }
@@ -236,7 +238,12 @@ struct MirroredRepository::Parts {
     log::warn("{}; the next source is asked", error.what());
   }
 
-  static void blame(const Member& member, const Digest& digest, const std::string& why) {
+  void tell(const Member& member, SourceWatch::Failure failure) const {
+    if (options.watch) options.watch->failed(member.source.host, failure);
+  }
+
+  void blame(const Member& member, const Digest& digest, const std::string& why) const {
+    tell(member, SourceWatch::Failure::kWrongBytes);
     if (!member.state->note_wrong(digest, why)) return;
     const log::Field about_registry("REGISTRY", member.source.host);
     log::warn("{} gives wrong bytes of {}, and is asked last for it: {}", member.source.name(), digest.to_string(),
@@ -244,7 +251,7 @@ struct MirroredRepository::Parts {
   }
 
   // What several gave is most likely the mirrors' fault.
-  static void blame(const std::set<std::shared_ptr<Member>>& givers, const Digest& digest, const std::string& why) {
+  void blame(const std::set<std::shared_ptr<Member>>& givers, const Digest& digest, const std::string& why) const {
     const bool mirrors = std::ranges::any_of(givers, [](const auto& member) { return member->source.is_mirror; });
     for (const auto& member : givers)
       if (member->source.is_mirror == mirrors) blame(*member, digest, why);
@@ -349,7 +356,7 @@ class MirroredRepository::BlobTransfer {
     if (givers_.size() > 1 && is_whole() && hash_.finish() != blob_.digest) {
       const auto why = fmt::format("{}: blob {}: the content does not match the digest",
                                    parts_.reference.repository_name(), blob_.digest.to_string());
-      Parts::blame(givers_, blob_.digest, why);
+      parts_.blame(givers_, blob_.digest, why);
       throw CorruptData(why);
     }
   }
@@ -458,7 +465,7 @@ void MirroredRepository::note_wrong_bytes(const Descriptor& blob, ByteRange comp
           compressed_range.offset < one.range.end())
         givers.insert(one.member);
   });
-  Parts::blame(givers, blob.digest, why);
+  parts_->blame(givers, blob.digest, why);
 }
 
 unsigned MirroredRepository::source_count() const { return unsigned(parts_->current()->size()); }

@@ -144,6 +144,30 @@ TEST_F(MirrorTest, IsBlamedForARangeThatWasFoundToBeWrong) {
   EXPECT_THAT(repository->sources()[0].last_error, HasSubstr("span 3"));
 }
 
+TEST_F(MirrorTest, WhoWatchesIsToldWhichHostFailedAndHow) {
+  struct Watch final : SourceWatch {
+    void failed(const std::string& host, Failure failure) noexcept override { told.emplace_back(host, failure); }
+    std::vector<std::pair<std::string, Failure>> told;
+  };
+  const auto watch = std::make_shared<Watch>();
+  options_.watch = watch;
+  const auto repository = open();
+  expect_right(*repository, early_);
+  EXPECT_THAT(watch->told, IsEmpty());
+  mirror_.fail_next(503);
+  expect_right(*repository, late_);
+  const auto other = open();
+  mirror_.fail_next(403);
+  expect_right(*other, late_);
+  const auto third = open();
+  expect_right(*third, early_);
+  third->note_wrong_bytes(blob_, early_, "a span's digest");
+  using Failure = SourceWatch::Failure;
+  EXPECT_THAT(watch->told, testing::ElementsAre(std::pair(mirror_.host(), Failure::kTemporary),
+                                                std::pair(mirror_.host(), Failure::kRefused),
+                                                std::pair(mirror_.host(), Failure::kWrongBytes)));
+}
+
 TEST_F(MirrorTest, ThatLacksABlobIsNotAskedAgainForItButForOthers) {
   const auto other = add_blob(as_bytes("upstream alone"));
   const auto repository = open();

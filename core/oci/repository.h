@@ -119,6 +119,14 @@ class Repository {
   }
 };
 
+// Told, by any thread, what went wrong at a registry or mirror: `host` is the one that was asked.
+class SourceWatch {
+ public:
+  enum class Failure : std::uint8_t { kTemporary, kRefused, kWrongBytes };
+  virtual ~SourceWatch() = default;
+  virtual void failed(const std::string& host, Failure failure) noexcept = 0;
+};
+
 struct RegistryOptions {
   std::filesystem::path authfile;  // --authfile; "" = the usual places (CLI.md)
   std::filesystem::path ca_file;   // "" = the system's
@@ -134,6 +142,7 @@ struct RegistryOptions {
   // Once it is set, what waits for a registry ends with Cancelled within a second or so; null = nothing ends it. It
   // outlives all repositories.
   const CancelFlag* cancel = nullptr;
+  std::shared_ptr<SourceWatch> watch = nullptr;  // null = nobody wants to know
 };
 
 // Opens what the reference names; a registry with its mirrors. Throws UsageError or NotFound for a layout folder that

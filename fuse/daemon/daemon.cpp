@@ -132,18 +132,16 @@ Daemon::Opened Daemon::open_now_or_as_kept(const ImageSpec& spec, index::IndexPl
   }
 }
 
-ImageSpec Daemon::with_end(ImageSpec spec) const {
-  spec.registry.cancel = &no_more_reads_;
-  return spec;
-}
-
-Daemon::Opened Daemon::open(const ImageSpec& asked, index::IndexPlace place) {
+Daemon::Opened Daemon::open(const ImageSpec& asked, index::IndexPlace place) try {
   refuse_if_stopping();
-  const auto spec = with_end(asked);
+  const auto spec = watched(asked);
   auto opened = open_now_or_as_kept(spec, place);
   opened_.note(spec, opened.image->digest());
   proofs_.watch(opened.image);
   return opened;
+} catch (const trust::Untrusted&) {
+  if (options_.metrics) options_.metrics->note_untrusted();
+  throw;
 }
 
 std::shared_ptr<BlobMount> Daemon::shared_blobs() {
@@ -304,6 +302,7 @@ MountResult Daemon::mount(const ImageSpec& spec, const fs::path& wanted_dir, Mou
     images_.set_name({.dir = dir, .mount = mount.dir, .bound = true, .settled = true});
     write_record();
   }
+  note_ready(*image, watch.seconds());
   start_ahead(mount, options);
   if (mount.fill) write_record();
   return {.dir = dir,
@@ -325,6 +324,7 @@ AcquiredImage Daemon::acquire(const ImageSpec& spec, MountMode mode, const Mount
   leases.push_back(leases_.add(mount.dir, find_process(holder)));
   write_record();
   const auto stats = stats_of(mount.mounted->image());
+  note_ready(*image, watch.seconds());
   start_ahead(mount, options);
   if (mount.fill) write_record();
   return {.dir = mount.dir,

@@ -18,6 +18,7 @@
 #include "fuse/daemon/background_pulls.h"
 #include "fuse/daemon/content_sources.h"
 #include "fuse/daemon/control_messages.h"
+#include "fuse/daemon/daemon_metrics.h"
 #include "fuse/daemon/descriptor_store.h"
 #include "fuse/daemon/handover.h"
 #include "fuse/daemon/image_table.h"
@@ -41,6 +42,7 @@ struct DaemonOptions {
   std::string version;
   trust::TrustSettings trust;                    // which indexes are believed
   std::shared_ptr<DescriptorStore> descriptors;  // where connections outlive the daemon
+  std::shared_ptr<DaemonMetrics> metrics;        // null: nobody asks for them
 };
 
 // Safe to use from any thread. Calls that go to the network hold no lock that others wait for.
@@ -72,6 +74,7 @@ class Daemon {
 
   std::optional<ImageStats> image_stats(const Digest& image);
   DaemonStatus status();
+  DaemonCounts counts();
   // Without what is cold, unless `cold`; asks the repository for newer marks first. wait: in this thread. Else
   // in one of its own; asked again for the same image it goes on.
   PullResult pull(const ImageSpec& spec, bool wait, bool cold, const Work& work);
@@ -118,7 +121,6 @@ class Daemon {
     std::shared_ptr<ServedImage> image;
     std::uint64_t loaded_bytes = 0;  // fetched for it now
   };
-  ImageSpec with_end(ImageSpec spec) const;
   Opened open_now_or_as_kept(const ImageSpec& spec, index::IndexPlace place);
   Opened serve(const ImageSpec& spec, oci::Image image, index::ChosenIndex chosen);
   Opened open(const ImageSpec& spec, index::IndexPlace place = index::IndexPlace::kHere);
@@ -136,6 +138,8 @@ class Daemon {
   void end_use(std::filesystem::path mount, Afterwards afterwards);
   void end_use_of_lease(const std::filesystem::path& mount);
   ImageStats stats_of(const ServedImage& image);
+  ImageSpec watched(ImageSpec spec) const;
+  void note_ready(const ServedImage& image, double seconds) const;
   void refuse_if_stopping() const;
   void refuse_if_mounted(const std::filesystem::path& dir);
 

@@ -79,7 +79,7 @@ std::vector<ImageSpec> Daemon::specs_of(const ImageSpec& spec, const Digest& dig
 // What a digest names cannot change, so that nobody need be asked about an image that is here with an index.
 Daemon::Opened Daemon::open_as_kept_or_now(const ImageSpec& asked) {
   refuse_if_stopping();
-  const auto spec = with_end(asked);
+  const auto spec = watched(asked);
   const auto digest = oci::Reference::parse(spec.reference).digest;
   if (!digest) return open(spec);
   for (const auto& one : specs_of(spec, *digest)) {

@@ -18,6 +18,7 @@
 #include "core/base/file.h"
 #include "core/base/guarded.h"
 #include "core/base/log.h"
+#include "core/metrics/metrics_server.h"
 #include "fuse/daemon/control_server.h"
 #include "fuse/daemon/service_manager.h"
 
@@ -71,6 +72,10 @@ class Process {
                                                         .keeper = options.keeper_words,
                                                         .daemon = options.words,
                                                         .log_file = paths.log_file()});
+    if (options.metrics) {
+      options.daemon.metrics = std::make_shared<DaemonMetrics>(options.daemon.version);
+      options.daemon.streams.metrics = options.daemon.metrics->streams();
+    }
     daemon_.emplace(options.daemon);
     server_.emplace(*daemon_, paths.socket(),
                     ControlServer::Events{.shutdown = [this] { want({.kind = Wish::Kind::kEnd, .program = {}}); },
@@ -80,6 +85,7 @@ class Process {
                                                 want({.kind = Wish::Kind::kReplace, .program = program});
                                               }});
     mounts_ = open_file("/proc/self/mountinfo", O_RDONLY);
+    if (options.metrics) show_metrics(*options.metrics);
   }
 
   void serve() {
@@ -106,6 +112,7 @@ class Process {
   }
 
   void end() {
+    metrics_.reset();
     notify_service_manager("STOPPING=1");
     server_->stop_listening();
     daemon_->stop();
@@ -118,6 +125,18 @@ class Process {
   }
 
  private:
+  // A port that somebody else has takes no mount from anybody.
+  void show_metrics(const ListenAddress& address) {
+    const auto metrics = options_.daemon.metrics;
+    metrics->registry().before_text([this, metrics] { metrics->set_counts(daemon_->counts()); });
+    try {
+      metrics_.emplace(address, metrics->registry());
+      log::info("metrics at {}", metrics_->address().to_string());
+    } catch (const std::exception& error) {
+      log::error("there are no metrics: {}", error.what());
+    }
+  }
+
   // What a command asks for.
   struct Wish {
     enum class Kind : std::uint8_t { kNone, kEnd, kLeave, kReplace };
@@ -238,6 +257,7 @@ class Process {
   bool draining_ = false;
   std::optional<Daemon> daemon_;
   std::optional<ControlServer> server_;
+  std::optional<MetricsServer> metrics_;  // asks the daemon
 };
 
 }  // namespace

@@ -1,15 +1,19 @@
 #pragma once
 // The daemon as a process: one per root, its signals, its readiness, its end.
 #include <chrono>
+#include <optional>
 
 #include "core/base/unique_fd.h"
+#include "core/http/listen_address.h"
 #include "fuse/daemon/daemon.h"
 
 namespace varve::fuse {
 
 struct DaemonProcessOptions {
   DaemonOptions daemon;
-  UniqueFd ready;                     // if there: "ok" or why not is written to it; else systemd is told (sd_notify)
+  UniqueFd ready;  // if there: "ok" or why not is written to it; else systemd is told (sd_notify)
+  std::optional<ListenAddress>
+      metrics;                        // where they are shown; absent: none are kept. `daemon.metrics` need not be set
   std::chrono::seconds idle_exit{0};  // ends when nothing was mounted for so long; 0: never
   // The words of the command line, program first: by which this daemon is started again, and by which its keeper
   // (keeper.h) is started; the keeper's listening socket is then its standard input. Without the latter there is no

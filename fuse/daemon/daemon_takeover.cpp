@@ -70,7 +70,7 @@ void Daemon::take_over() {
   for (const auto& image : work.record.images) {
     const log::Field about_image("IMAGE", image.spec.reference);
     try {
-      const auto spec = with_end(image.spec);
+      const auto spec = watched(image.spec);
       auto whole =
           ServedImage::reopen(spec, open_kept_image(local_, spec, image.digest), image.index, local_, *streams_);
       auto& served = work.images[name_of_tree(image.index, image.layers)];

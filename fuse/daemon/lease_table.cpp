@@ -70,6 +70,10 @@ bool LeaseTable::any(const std::filesystem::path& mount) {
   });
 }
 
+std::size_t LeaseTable::size() {
+  return state_.with([](const State& state) { return state.leases.size(); });
+}
+
 std::vector<std::optional<LeaseHolder>> LeaseTable::holders(const std::filesystem::path& mount) {
   return state_.with([&](State& state) {
     std::vector<std::optional<LeaseHolder>> holders;

@@ -63,6 +63,7 @@ class LeaseTable {
   void take_over(const std::vector<HandoverLease>& leases);
 
   bool any(const std::filesystem::path& mount);
+  std::size_t size();
   // One entry per lease of the mount; absent where the holder is not known.
   std::vector<std::optional<LeaseHolder>> holders(const std::filesystem::path& mount);
   // Of all mounts, those that are known.

@@ -19,6 +19,7 @@
 #include "fuse/stream/span_fetcher.h"
 #include "fuse/stream/store_limit.h"
 #include "fuse/stream/store_syncer.h"
+#include "fuse/stream/stream_metrics.h"
 
 namespace varve::fuse {
 namespace {
@@ -30,7 +31,7 @@ struct Engine {
   Engine(const StreamOptions& stream_options, Clock& clock, UniqueFd store_lock)
       : options(stream_options),
         lock(std::move(store_lock)),
-        limit(options.store_limit),
+        limit(options.store_limit, options.metrics),
         syncer(options.sync_interval, options.drop_store_pages),
         fetcher(options, clock) {}
   void stop() {
@@ -84,6 +85,12 @@ class StoredLayerStream final : public LayerStream {
       return done(nullptr);
     }
     note_miss(Priority::kReader);
+    if (engine_->options.metrics)
+      done = [metrics = engine_->options.metrics, watch = Stopwatch(),
+              done = std::move(done)](std::exception_ptr error) {
+        metrics->note_wait(watch.seconds());
+        done(std::move(error));
+      };
     engine_->fetcher.fetch(layer_, std::move(missing), Priority::kReader, std::move(done),
                            {.stream_offset = stream_offset, .into = into.first(range.length)});
     note_read(range, true);
@@ -215,6 +222,20 @@ class StoredLayerStream final : public LayerStream {
   LocalCopies copies_;
 };
 
+void add_to(StreamTotals& totals, const StoredLayerStream& stream) {
+  const auto stats = stream.stats();
+  const auto local = std::min(stats.local_bytes, stats.fetched_bytes);
+  const auto mirror = std::min(stats.mirror_bytes, stats.fetched_bytes - local);
+  totals.errors += stats.errors;
+  if (stream.layer()->blob.media_type == index::kPackMediaType) {
+    totals.pack_bytes += stats.fetched_bytes;
+    return;
+  }
+  totals.local_bytes += local + stats.copied_bytes;
+  totals.mirror_bytes += mirror;
+  totals.registry_bytes += stats.fetched_bytes - local - mirror;
+}
+
 // A map that leads outside the blobs must not get as far as a range request. Only asked of what will be fetched.
 void check_blobs(const index::LayerMap& map, const oci::Descriptor& layer_blob,
                  const index::LayerIndexBlobs& index_blobs) {
@@ -308,6 +329,14 @@ class StoredLayerStreams final : public LayerStreams, private StoreContents {
   }
 
   std::uint64_t store_bytes() const override { return varve::bytes_on_disk(store_dir_); }
+
+  StreamTotals totals() const override {
+    return streams_.with([this](const Streams& streams) {
+      auto totals = closed_totals_;
+      for (const auto& [key, stream] : streams) add_to(totals, *stream);
+      return totals;
+    });
+  }
 
   bool somebody_waits() const override { return engine_->fetcher.somebody_waits(); }
   std::vector<StoredLayer> stored_layers() const override { return find_stored_layers(store_dir_); }
@@ -412,6 +441,7 @@ class StoredLayerStreams final : public LayerStreams, private StoreContents {
       engine_->syncer.remove(layer);
       if (layer.use_count() == 1) {
         note_use(store_dir_ / folder_of(entry.first));
+        add_to(closed_totals_, *entry.second);
         return true;
       }
       engine_->syncer.add(layer);  // something is still being fetched for it
@@ -463,6 +493,7 @@ class StoredLayerStreams final : public LayerStreams, private StoreContents {
   const std::filesystem::path store_dir_;
   const std::shared_ptr<Engine> engine_;
   mutable Guarded<Streams> streams_;
+  StreamTotals closed_totals_;  // under its lock
 };
 
 void remove_evicted(const std::filesystem::path& store_dir) {

@@ -101,6 +101,18 @@ struct ColdBytes {
 };
 ColdBytes cold_bytes_of(const LayerStream& stream, const std::vector<ByteRange>& cold);
 
+class StreamMetrics;
+
+// Of all streams since the LayerStreams was opened, those that are closed again too. Bytes by source, as ImageStats has
+// them (fuse/daemon/control_messages.h).
+struct StreamTotals {
+  std::uint64_t registry_bytes = 0;
+  std::uint64_t mirror_bytes = 0;
+  std::uint64_t pack_bytes = 0;   // start-up packs, wherever they came from
+  std::uint64_t local_bytes = 0;  // files of this machine, and contents that were here under other layers
+  std::uint64_t errors = 0;       // failed fetches, after all retries
+};
+
 // How large the store may become, and what must not go for it.
 struct StoreLimitOptions {
   std::uint64_t max_bytes = 0;             // on disk, windows and logs included; 0 = no limit
@@ -124,6 +136,7 @@ struct StreamOptions {
   std::uint64_t overflow_bytes = 8 << 20;        // spans of one layer kept in memory while the disk is full
   std::chrono::milliseconds sync_interval{500};  // between writing spans and recording them as present on disk
   StoreLimitOptions store_limit = {};
+  std::shared_ptr<StreamMetrics> metrics = nullptr;  // null: nothing is counted for them
 };
 
 // A folder of the store: a layer as one map and one blob of entries describe it.
@@ -164,6 +177,7 @@ class LayerStreams {
   virtual bool somebody_waits() const = 0;
   // Bytes on disk of the whole store; above the limit for a while when readers need more at once than may be evicted.
   virtual std::uint64_t store_bytes() const = 0;
+  virtual StreamTotals totals() const = 0;
   // Layers that have a folder in the store, mounted or not.
   virtual std::vector<StoredLayer> stored_layers() const = 0;
 

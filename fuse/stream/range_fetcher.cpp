@@ -5,6 +5,7 @@
 
 #include "core/base/errors.h"
 #include "core/base/log.h"
+#include "fuse/stream/stream_metrics.h"
 
 namespace varve::fuse {
 namespace {
@@ -381,6 +382,7 @@ void RangeFetcher::run(Request request) {
     transfer->comes_from(*repository);
     if (!transfer->whole()) {
       request.source->count_request();
+      const TimedRequest timed(options_.metrics.get(), *repository);
       repository->read_blob(request.source->blob(), request.range, [&](ByteView bytes) { transfer->take(bytes); });
     }
     if (!transfer->whole())

@@ -81,6 +81,7 @@ struct RangeFetcherOptions {
   std::uint64_t max_request_bytes = 4 << 20;
   std::uint64_t merge_gap_bytes = 64 << 10;
   std::uint64_t max_in_flight_bytes = 64 << 20;
+  std::shared_ptr<StreamMetrics> metrics = nullptr;
 };
 
 // Safe to use from any thread.

@@ -77,7 +77,8 @@ SpanFetcher::SpanFetcher(const StreamOptions& options, Clock& clock)
       ranges_({.connections = options.connections,
                .max_request_bytes = options.max_request_bytes,
                .merge_gap_bytes = options.merge_gap_bytes,
-               .max_in_flight_bytes = options.max_in_flight_bytes},
+               .max_in_flight_bytes = options.max_in_flight_bytes,
+               .metrics = options.metrics},
               clock) {}
 
 SpanFetcher::~SpanFetcher() { stop(); }

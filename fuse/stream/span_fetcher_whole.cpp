@@ -1,6 +1,7 @@
 // SpanFetcher's part for layers that are decoded from their start.
 #include "core/base/errors.h"
 #include "fuse/stream/span_fetcher.h"
+#include "fuse/stream/stream_metrics.h"
 #include "fuse/stream/whole_blob.h"
 
 namespace varve::fuse {
@@ -65,6 +66,7 @@ void SpanFetcher::run_whole_blob(const std::shared_ptr<FetchLayer>& layer) {
     try {
       const auto repository = layer->blob_sources.nth(attempts.source());
       if (!repository) fail<NotFound>("{}: no repository to fetch it from", layer->blob.digest.to_string());
+      const TimedRequest timed(options_.metrics.get(), *repository);
       stream_whole_blob(*layer, *repository, stopping_,
                         [&](std::size_t span, ByteView stream) { on_whole_blob_span(layer, span, stream); });
       layer->blob_sources.prefer(attempts.source());

@@ -6,6 +6,7 @@
 
 #include "core/base/errors.h"
 #include "core/base/log.h"
+#include "fuse/stream/stream_metrics.h"
 
 namespace varve::fuse {
 namespace {
@@ -18,6 +19,10 @@ constexpr double kLowShare = 0.90;
 std::uint64_t share_of(std::uint64_t bytes, double share) { return std::uint64_t(double(bytes) * share); }
 
 }  // namespace
+
+void StoreLimit::note_evicted(std::uint64_t bytes) const {
+  if (metrics_) metrics_->note_evicted(bytes);
+}
 
 bool StoreLimit::enforce(StoreContents& contents) {
   if (options_.max_bytes == 0) return false;
@@ -54,6 +59,7 @@ void StoreLimit::finish_leaving(std::uint32_t now) {
     if (!layer) return true;  // closed meanwhile: its spans are present as recorded
     try {
       const auto gone = layer->store.finish_evict(some.spans, some.began);
+      note_evicted(gone);
       if (gone > 0) log::debug("store of {}: {} bytes evicted", layer->map->layer_digest.to_string(), gone);
     } catch (const std::system_error& error) {
       log::warn("store of {}: {}: its space is not given back", layer->map->layer_digest.to_string(), error.what());
@@ -91,6 +97,7 @@ std::uint64_t StoreLimit::take(StoreContents& contents, const std::vector<Candid
     if (taken >= wanted) break;
     if (!candidate.layer) {
       if (!contents.remove_closed(candidate.closed)) continue;
+      note_evicted(candidate.bytes);
       log::info("store of {}: evicted, {} bytes, not used for {} s", candidate.closed, candidate.bytes,
                 candidate.idle_seconds);
     } else {

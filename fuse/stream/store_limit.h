@@ -33,7 +33,8 @@ class StoreContents {
 // enforce() is called by one thread, the rest by any.
 class StoreLimit {
  public:
-  explicit StoreLimit(const StoreLimitOptions& options) : options_(options) {}
+  explicit StoreLimit(const StoreLimitOptions& options, std::shared_ptr<StreamMetrics> metrics = nullptr)
+      : options_(options), metrics_(std::move(metrics)) {}
 
   // A reader had to fetch: until the store is small enough again, what is idle for a short time may go as well.
   void note_reader() { reader_waited_.store(true, std::memory_order_relaxed); }
@@ -65,7 +66,10 @@ class StoreLimit {
   std::uint64_t take(StoreContents& contents, const std::vector<Candidate>& oldest_first, std::uint64_t wanted,
                      std::uint32_t now);
 
+  void note_evicted(std::uint64_t bytes) const;
+
   const StoreLimitOptions options_;
+  const std::shared_ptr<StreamMetrics> metrics_;
   std::atomic<bool> reader_waited_ = false;
   std::atomic<bool> full_ = false;
   std::vector<Leaving> leaving_;
