@@ -88,6 +88,7 @@ void add_gc_command(CLI::App& app, Context& context);
 void add_usage_command(CLI::App& app, Context& context);
 void add_fleet_command(CLI::App& app, Context& context);
 void add_containerd_command(CLI::App& app, Context& context);
+void add_webhook_command(CLI::App& app, Context& context);
 void add_config_command(CLI::App& app, Context& context);
 
 // The whole program; main() is one call of it, so that tests run it with streams of their own.

@@ -31,8 +31,8 @@ constexpr AddCommand kCommands[] = {
     add_prewarm_command,   add_verify_command,      add_keygen_command,     add_sign_command,    add_trust_command,
     add_daemon_command,    add_snapshotter_command, add_run_command,        add_session_command, add_image_command,
     add_pin_command,       add_prune_command,       add_gc_command,         add_usage_command,   add_fleet_command,
-    add_gpu_check_command, add_images_command,      add_containerd_command, add_podman_command,  add_config_command,
-    add_doctor_command,    add_help_commands,
+    add_gpu_check_command, add_images_command,      add_containerd_command, add_podman_command,  add_webhook_command,
+    add_config_command,    add_doctor_command,      add_help_commands,
 };
 
 // Commands with the command line of another program, which must reach it untouched: all that stands after "--", or for
@@ -41,8 +41,8 @@ struct TakesCommandLine {
   std::string_view command;
   bool behind_subject = false;
 };
-constexpr TakesCommandLine kTakesCommandLine[] = {
-    {"run", true}, {"session exec", true}, {"usage recorder show"}, {"profile record"}, {"profile learn"}};
+constexpr TakesCommandLine kTakesCommandLine[] = {{"run", true},      {"session exec", true}, {"usage recorder show"},
+                                                  {"profile record"}, {"profile learn"},      {"webhook"}};
 
 class HelpFormatter : public CLI::Formatter {
  public:

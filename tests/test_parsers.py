@@ -3,7 +3,7 @@ import re, sys
 from pathlib import Path
 
 TREE = Path(sys.argv[1])
-ROOMS = ("core", "indexer", "fuse", "analyzer", "gpu", "cli")
+ROOMS = ("core", "indexer", "fuse", "analyzer", "gpu", "webhook", "cli")
 # A declaration: a type stands before the name.
 DECLARED = re.compile(r"^\s*(?:static |inline |constexpr |\[\[\w+\]\] )*[\w:<>, *&]+[\w>*&] ((?:parse|decode|unpack)(?:_\w+)?)\(", re.M)
 

@@ -63,8 +63,9 @@ class SqlConnection {
   // Everything committed so far survives a power cut. The tables are there (schema.h).
   virtual void flush() = 0;
 
-  // Replaces {number}, {real}, {key}, {blob}, {table_end} and {keyed_table_end} of a schema. Lines that begin with
-  // {server} or {file} are for PostgreSQL or SQLite alone.
+  // Replaces {number}, {real}, {key}, {blob}, {table_end} and {keyed_table_end} of a schema; of a statement {now}
+  // (seconds since 1970, of the database) and {skip_locked}, behind a SELECT of rows that others may be changing.
+  // Lines that begin with {server} or {file} are for PostgreSQL or SQLite alone.
   virtual std::string schema_words(std::string_view schema) const = 0;
   virtual std::size_t max_parameters() const = 0;
   // "": any table at all.

@@ -154,6 +154,8 @@ class PostgresConnection final : public SqlConnection {
     replace("{keyed_table_end}", "");
     replace("{file}", "--");
     replace("{server}", "");
+    replace("{now}", "CAST(EXTRACT(EPOCH FROM clock_timestamp()) AS BIGINT)");
+    replace("{skip_locked}", "FOR UPDATE SKIP LOCKED");
     return text;
   }
   std::size_t max_parameters() const override { return 65'535; }

@@ -123,6 +123,8 @@ class SqliteConnection final : public SqlConnection {
     replace("{keyed_table_end}", "STRICT, WITHOUT ROWID");
     replace("{file}", "");
     replace("{server}", "--");
+    replace("{now}", "CAST(strftime('%s', 'now') AS INTEGER)");
+    replace("{skip_locked}", "");  // there is one writer
     return text;
   }
   std::size_t max_parameters() const override { return 32'766; }
