@@ -30,7 +30,7 @@ struct StoredImage {
   std::uint64_t bytes = 0;         // of all layers, uncompressed
   std::string created;             // RFC 3339, of the image
   MountMode mode = MountMode::kAuto;  // as it was asked for
-  ImageSpec spec;                     // by digest
+  ImageSpec spec;                     // as it was asked for: what its tag names may have changed since
 
   std::string id() const { return config.hex(); }
   // Base first, made of the layers' contents and their parents as containers/image does: so what is committed on the

@@ -52,6 +52,23 @@ ImageSpec by_digest(ImageSpec spec, const Digest& image) {
   return spec;
 }
 
+// By its digest, which needs no registry once it was opened here. An index that counts only for who asks by tag
+// (docs/guide/trust.md) counts for the name that the image was added by, as long as that means this image.
+MountResult mount_tree(ControlClient& daemon, const StoredImage& image, const fs::path& tree, bool prefetch) {
+  const auto& digest = image.manifests.front();
+  try {
+    return daemon.mount(by_digest(image.spec, digest), tree, image.mode, {.prefetch = prefetch});
+  } catch (const std::exception& error) {
+    if (oci::Reference::parse(image.spec.reference).digest) throw;
+    log::debug("{}: {}", digest.to_string(), error.what());
+  }
+  auto mounted = daemon.mount(image.spec, tree, image.mode, {.prefetch = prefetch});
+  if (mounted.image == digest) return mounted;
+  daemon.unmount(tree, false);
+  return daemon.mount(by_digest(image.spec, digest), tree, image.mode,
+                      {.prefetch = prefetch});  // says why it cannot be
+}
+
 struct Documents {
   Bytes manifest;
   std::string config;
@@ -70,7 +87,7 @@ StoredImage describe(const AddRequest& request, const AcquiredImage& acquired, c
   image.bytes = acquired.stats.image_stream_bytes;
   image.created = config.maybe("created").text();
   image.mode = request.mode;
-  image.spec = by_digest(request.image, acquired.image);
+  image.spec = request.image;
   return image;
 }
 
@@ -172,7 +189,7 @@ AddedImage add_image(const fs::path& dir, ControlClient& daemon, index::LocalInd
   if (shows(mounts, added.tree, image)) {
     added.mode = mounts.at(added.tree).mode;
   } else {
-    const auto mounted = daemon.mount(image.spec, added.tree, image.mode, request.prefetch);
+    const auto mounted = mount_tree(daemon, image, added.tree, request.prefetch);
     added.mode = mounted.mode;
     added.why = mounted.why;
     added.was_there = false;
@@ -244,7 +261,7 @@ RestoredImages restore_images(const fs::path& dir, ControlClient& daemon) {
     one.mounted = shows(mounts, one.tree, image);
     const auto name = image.names.empty() ? image.id() : image.names.front();
     try {
-      one.mode = one.mounted ? mounts.at(one.tree).mode : daemon.mount(image.spec, one.tree, image.mode).mode;
+      one.mode = one.mounted ? mounts.at(one.tree).mode : mount_tree(daemon, image, one.tree, true).mode;
       one.mounted = true;
     } catch (const std::exception& error) {
       restored.failed.push_back(fmt::format("{}: {}", name, error_text(error)));

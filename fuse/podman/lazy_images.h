@@ -27,7 +27,7 @@ struct AddedImage {
   std::string moved_from;  // ID of the image that had the name before; "" = none had it
 };
 
-// Mounts the image for podman, by its digest, and shows it under the name. Throws as ControlClient::mount does; then
+// Mounts the image for podman, and shows it under the name. Throws as ControlClient::mount does; then
 // the store is as it was. `local` is the index folder of the daemon's root.
 AddedImage add_image(const std::filesystem::path& store, ControlClient& daemon, index::LocalIndex& local,
                      const AddRequest& request);

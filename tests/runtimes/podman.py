@@ -1,10 +1,10 @@
 """podman on storage of its own, and the images that its tests need."""
-import functools, json, os, random, shutil, subprocess, sys
+import contextlib, functools, json, os, random, shutil, subprocess, sys
 from pathlib import Path
 
 TESTS = Path(__file__).resolve().parents[1]
 sys.path[:0] = [str(TESTS / name) for name in ("oracle", "run", "mount")]
-import layouts, tars, tiny_image  # noqa: E402
+import debian13, layouts, tars, tiny_image  # noqa: E402
 
 tiny_image.TOOLS = (*tiny_image.TOOLS, "sha256sum")
 NOISE = random.Random(5).randbytes(24_000_000)
@@ -92,3 +92,41 @@ class Podman:
 
     def names(self):
         return {name: image["Id"] for image in json.loads(self("images", "--format", "json", "--all")) for name in image.get("Names") or [f"<none>/{image['Id'][:12]}"]}
+
+
+# What podman 5 and its programs are linked with, and what it looks for at its start.
+DEBIAN_13 = ("podman conmon runc netavark golang-github-containers-common libc6 libgcc-s1 libatomic1 libgpgme11t64 libassuan9 libgpg-error0 libsubid5 libsemanage2 libsepol2 libbsd0 libmd0 libbz2-1.0 libsqlite3-0 libseccomp2 libsystemd0 "
+             "libapparmor1 libselinux1 libpcre2-8-0 libglib2.0-0t64 libcap2 libaudit1 libcap-ng0 libcrypt1 libacl1 libattr1 libpam0g libgcrypt20 liblzma5 libzstd1 liblz4-1 libffi8 zlib1g").split()
+
+
+@contextlib.contextmanager
+def of_debian_13(work):
+    """The words that start podman 5, in a root of its own that sees `work` where it is. Raises debian13.Missing."""
+    lower = debian13.cached(*DEBIAN_13)
+    place = Path(work) / "debian13"
+    root = place / "root"
+    for name in ("upper", "work", "root"):
+        (place / name).mkdir(parents=True)
+    seen = ("/proc", "/sys", "/dev", str(work))
+    # What is mounted in it later is to be seen in that root, too.
+    subprocess.run(["mount", "--bind", work, work], check=True)
+    subprocess.run(["mount", "--make-rshared", work], check=True)
+    subprocess.run(["mount", "-t", "overlay", "overlay", "-o", f"lowerdir={lower},upperdir={place}/upper,workdir={place}/work", root], check=True)
+    try:
+        for name in ("bin", "sbin", "lib", "lib64"):
+            if not (root / name).exists():
+                (root / name).symlink_to(f"usr/{name}")
+        for name in ("etc", "root", "run", "tmp", "var/tmp", "var/lib"):
+            (root / name).mkdir(parents=True, exist_ok=True)
+        (root / "etc/passwd").write_text("root:x:0:0:root:/root:/bin/sh\n")
+        for folder in seen:
+            inside = root / folder[1:]
+            inside.mkdir(parents=True, exist_ok=True)
+            subprocess.run(["mount", "--rbind", folder, inside], check=True)
+            subprocess.run(["mount", "--make-rslave", inside], check=True)
+        yield "env", "PATH=/usr/sbin:/usr/bin", "PODMAN_IGNORE_CGROUPSV1_WARNING=1", "/usr/sbin/chroot", str(root), "podman"
+    finally:
+        for line in reversed(Path("/proc/self/mountinfo").read_text().splitlines()):
+            if line.split()[4].startswith(str(root)):
+                subprocess.run(["umount", "-l", line.split()[4]])
+        subprocess.run(["umount", "-l", work])
