@@ -46,7 +46,8 @@ ContainerdVersion find_version(const Context& context, const ContainerdArguments
       run_child({.words = {"containerd", "--version"}, .input = {}, .limit = kVersionPatience, .environment = {}},
                 context.cancel);
   if (asked.exit_status != 0)
-    fail<NotFound>("no containerd in PATH says its version ({}); give it: --version 1.7.24", printable(asked.err));
+    fail<NotFound>("no containerd in PATH says its version ({}); give it: --version 1.7.24",
+                   printable(asked.err.substr(0, asked.err.find('\n'))));
   return parse_containerd_version(asked.out);
 }
 
