@@ -20,7 +20,10 @@ namespace varve {
 struct SqlDatabaseKind {
   std::string name;              // "usage database": begins every message
   std::string setting_table;     // where schema.h keeps the version; the first table that is made
-  std::int64_t writer_lock = 0;  // PostgreSQL's advisory lock under which its first table is made
+  std::int64_t writer_lock = 0;  // PostgreSQL's advisory lock that all writers of the kind take
+  // Some who may log in are not trusted: they could take an advisory lock and keep it. Writers lock a row of the
+  // settings instead, as soon as there are any.
+  bool has_strangers = false;
 };
 
 // No statement of ours needs NULL: absence is 0 or "". Doubles are finite.

@@ -102,10 +102,9 @@ class PostgresConnection final : public SqlConnection {
     guarded([&] {
       transaction_ = std::make_unique<pqxx::transaction<pqxx::read_committed>>(*connection_);
       // As in SQLite there is one writer at a time. Writers that read, change and write would wait for each other
-      // anyway, and in this order they cannot wait in a circle. Anybody who may log in can take an advisory lock and
-      // keep it; a row can only be locked by those who may change it.
-      has_settings_ = has_settings_ || has_table(kind().setting_table);
-      transaction_->exec(has_settings_
+      // anyway, and in this order they cannot wait in a circle. A row can only be locked by those who may change it.
+      lock_row_ = lock_row_ || (kind().has_strangers && has_table(kind().setting_table));
+      transaction_->exec(lock_row_
                              ? fmt::format("SELECT 1 FROM {} WHERE name = 'schema' FOR UPDATE", kind().setting_table)
                              : fmt::format("SELECT pg_advisory_xact_lock({})", kind().writer_lock));
       transaction_->exec("SET LOCAL synchronous_commit = off");  // flush() syncs
@@ -216,7 +215,7 @@ class PostgresConnection final : public SqlConnection {
   std::unique_ptr<pqxx::dbtransaction> transaction_;
   std::unordered_map<std::string, std::string> names_;
   std::vector<std::string> parameters_;
-  bool has_settings_ = false;
+  bool lock_row_ = false;
 };
 
 }  // namespace

@@ -219,7 +219,8 @@ ALTER TABLE spool_file ADD COLUMN node TEXT NOT NULL DEFAULT '';
 }  // namespace
 
 const SqlDatabaseKind& usage_kind() {
-  static const SqlDatabaseKind kKind{.name = "usage database", .setting_table = "setting", .writer_lock = 7562872601};
+  static const SqlDatabaseKind kKind{
+      .name = "usage database", .setting_table = "setting", .writer_lock = 7562872601, .has_strangers = true};
   return kKind;
 }
 
