@@ -110,10 +110,15 @@ struct MirroredRepository::Parts {
       if (sources.size() > 1) one.max_attempts = 1;
       if (source.is_mirror && sources.size() > 1) one.stall_timeout_ms = std::min(one.stall_timeout_ms, kMirrorStallMs);
       const auto known = std::ranges::find_if(before, [&](const auto& member) { return member->source == source; });
-      auto state = known == before.end() ? std::make_shared<SourceState>(clock) : (*known)->state;
+      auto state = known == before.end() ? std::make_shared<SourceState>(clock, rest_of(source)) : (*known)->state;
       made->push_back(std::make_shared<Member>(std::move(source), one, std::move(state), clock));
     }
     return made;
+  }
+
+  std::shared_ptr<internal::HostRest> rest_of(const Source& source) const {
+    return options.known_hosts ? options.known_hosts->rest_of(source.connect_to)
+                               : std::make_shared<internal::HostRest>();
   }
 
   // The registry that the name names, for what is put; with the keys that the files have for it.
@@ -224,18 +229,20 @@ struct MirroredRepository::Parts {
       blame(member, digest, wrong.what());
     } catch (const RangesNotServed&) {
       state.note_without_ranges(digest);
-    } catch (const TemporaryError& passing) {
-      tell(member, SourceWatch::Failure::kTemporary);
-      if (state.failed(passing.what(), false)) warn_of(member, passing);
-    } catch (const std::exception& lasting) {
-      tell(member, SourceWatch::Failure::kRefused);
-      if (state.failed(lasting.what(), true)) warn_of(member, lasting);
+    } catch (const internal::GaveUp& failure) {
+      note_failed(member, failure, {.no_answer = failure.no_answer(), .retry_after = failure.retry_after()});
+    } catch (const TemporaryError& failure) {
+      note_failed(member, failure, {});
+    } catch (const std::exception& failure) {
+      note_failed(member, failure, {.lasting = true});
     }
   }
 
-  static void warn_of(const Member& member, const std::exception& error) {
+  void note_failed(const Member& member, const std::exception& failure, const internal::Trouble& trouble) const {
+    tell(member, trouble.lasting ? SourceWatch::Failure::kRefused : SourceWatch::Failure::kTemporary);
+    if (!member.state->failed(failure.what(), trouble)) return;
     const log::Field about_registry("REGISTRY", member.source.host);
-    log::warn("{}; the next source is asked", error.what());
+    log::warn("{}; the next source is asked", failure.what());
   }
 
   void tell(const Member& member, SourceWatch::Failure failure) const {
@@ -446,7 +453,7 @@ void MirroredRepository::read_blob(const Descriptor& blob, ByteRange compressed_
       }
     });
   } catch (const TemporaryError& error) {
-    if (!sink_failed) only->state->failed(error.what(), false);
+    if (!sink_failed) only->state->failed(error.what(), {});
     throw;
   }
   only->state->succeeded();

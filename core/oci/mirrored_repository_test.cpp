@@ -31,8 +31,8 @@ class MirrorTest : public RegistryFixture {
     std::filesystem::create_directories(hosts_file().parent_path());
     write_file_atomically(hosts_file(), as_bytes("[host.\"http://" + mirror_.host() + "\"]\n" + keys));
   }
-  std::unique_ptr<MirroredRepository> open() {
-    return std::make_unique<MirroredRepository>(Reference::parse(registry_.reference("team/app")), options_, clock_);
+  std::unique_ptr<MirroredRepository> open(const std::string& name = "team/app") {
+    return std::make_unique<MirroredRepository>(Reference::parse(registry_.reference(name)), options_, clock_);
   }
   void expect_right(Repository& repository, ByteRange range) {
     EXPECT_TRUE(read(repository, blob_, range) == cut(content_, range)) << range.offset;
@@ -259,6 +259,49 @@ TEST_F(MirrorTest, ThatStaysAwayRestsLongerEachTime) {
   // About 300 s: 1 + 2 + 4 + ... + 60, then one a minute at least each 30 s.
   EXPECT_GE(probes, 3u);
   EXPECT_LE(probes, 20u);
+}
+
+TEST_F(MirrorTest, ThatIsAwayIsKnownToTheOtherRepositoriesOfItsHost) {
+  registry_.add_blob("team/other", content_);
+  options_.known_hosts = std::make_shared<KnownHosts>();
+  const auto first = open(), second = open("team/other");
+  mirror_.stop();
+  expect_right(*first, late_);
+  EXPECT_EQ(first->sources()[0].failures, 1u);
+  EXPECT_EQ(second->sources()[0].state, "resting");
+  EXPECT_EQ(second->sources()[1].state, "good");
+  expect_right(*second, late_);
+  EXPECT_EQ(second->sources()[0].failures, 0u) << "it was not asked again";
+
+  options_.known_hosts = nullptr;
+  const auto alone = open("team/other");
+  expect_right(*alone, late_);
+  EXPECT_EQ(alone->sources()[0].failures, 1u);
+}
+
+TEST_F(MirrorTest, ThatAnswersWithAnErrorRestsForThatRepositoryAlone) {
+  registry_.add_blob("team/other", content_);
+  mirror_.add_blob("team/other", content_);
+  options_.known_hosts = std::make_shared<KnownHosts>();
+  const auto first = open(), second = open("team/other");
+  mirror_.fail_next(503);
+  expect_right(*first, late_);
+  EXPECT_EQ(first->sources()[0].state, "resting");
+  registry_.forget_records();
+  expect_right(*second, late_);
+  EXPECT_EQ(registry_.count(Kind::kBlob), 0u);
+}
+
+TEST_F(MirrorTest, ThatAsksForPatienceGetsIt) {
+  mirror_.fail_next(429, 1, Kind::kAny, "40");
+  const auto repository = open();
+  expect_right(*repository, late_);
+  clock_.advance(std::chrono::seconds(39));
+  expect_right(*repository, late_);
+  EXPECT_EQ(mirror_.count(Kind::kBlob), 1u);
+  clock_.advance(std::chrono::seconds(1));
+  expect_right(*repository, late_);
+  wait_until([&] { return repository->sources()[0].state == "good"; });
 }
 
 TEST_F(MirrorTest, FilesThatChangeWhileItIsOpenCount) {

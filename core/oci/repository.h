@@ -13,6 +13,7 @@
 #include "core/base/cancel.h"
 #include "core/base/digest.h"
 #include "core/oci/descriptor.h"
+#include "core/oci/known_hosts.h"
 #include "core/oci/mirror_settings.h"
 #include "core/oci/reference.h"
 
@@ -139,6 +140,8 @@ struct RegistryOptions {
   // Further repositories where indexes of images lie (core/index), as users name them; asked after the image's own.
   std::vector<std::string> index_from = {};
   MirrorSettings mirrors = {};
+  // What is known of hosts, shared by all repositories that are opened with it; null: each finds out itself.
+  std::shared_ptr<KnownHosts> known_hosts = {};
   // Once it is set, what waits for a registry ends with Cancelled within a second or so; null = nothing ends it. It
   // outlives all repositories.
   const CancelFlag* cancel = nullptr;

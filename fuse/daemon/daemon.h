@@ -188,6 +188,7 @@ class Daemon {
   const MountSettings settings_;
   const Stopwatch uptime_;
   CancelFlag no_more_reads_;  // of sources; what waits for one that does not answer must not hold up the end
+  const std::shared_ptr<oci::KnownHosts> known_hosts_ = std::make_shared<oci::KnownHosts>();  // for all images
   const std::shared_ptr<index::LocalIndex> local_;
   const OpenedImages opened_;
   const std::unique_ptr<LayerStreams> streams_;

@@ -95,9 +95,10 @@ DaemonCounts Daemon::counts() {
   return counts;
 }
 
-// What it was asked for, told of where it fails, and ended with this daemon.
+// What it was asked for, ended with this daemon, told what others learnt of registries, and telling where it fails.
 ImageSpec Daemon::watched(ImageSpec spec) const {
   spec.registry.cancel = &no_more_reads_;
+  spec.registry.known_hosts = known_hosts_;
   if (options_.metrics) spec.registry.watch = options_.metrics->sources();
   return spec;
 }

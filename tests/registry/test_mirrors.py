@@ -123,6 +123,17 @@ def check_mounted(work, registry, image):
         expect(node.run("status"), 0, f"mirror {mirror.host}: resting", f"registry {registry}: good")
 
 
+def check_told(work, registry, image, other):
+    """What one image learns of a host is told to the others."""
+    mirror = Mirror(registry)
+    with Machine(work, "told", hosts_toml(work, registry, hosts_text(mirror))) as node, node.mounted(image, "fuse", "--no-prefetch") as tree, node.mounted(other, "fuse", "--no-prefetch") as place:
+        mirror.stop()
+        assert Path(tree, "data/x").read_bytes() == NOISE
+        sources = next(mount["sources"] for mount in node.json("status")["mounts"] if mount["dir"] == place)
+        assert [(one["state"], one["failures"]) for one in sources] == [("resting", 0), ("good", 0)], sources
+        assert Path(place, "y").read_bytes() == NOISE[:1_000_000]
+
+
 def main():
     program.need_tools("docker-registry")
     fuse = os.path.exists("/dev/fuse") and os.getuid() == 0
@@ -130,14 +141,17 @@ def main():
         layers = [tars.Tar().dir("etc").file("etc/motd", b"hello\n" * 5000).bytes(), tars.Tar().dir("data").file("data/x", NOISE).bytes()]
         layout = layouts.gzip_image(work / "image", layers)
         with registry_on_loopback(work) as registry:
-            image = f"{registry}/team/app:v1"
+            image, other = f"{registry}/team/app:v1", f"{registry}/team/other:v1"
             with Machine(work, "maker") as maker:
                 maker.run("image", "export", layout, image, check=True)
                 maker.run("index", image, check=True)
+                maker.run("image", "export", layouts.gzip_image(work / "other", [tars.Tar().file("y", NOISE[:1_000_000]).bytes()]), other, check=True)
+                maker.run("index", other, check=True)
             check_commands(work, registry, image)
             check_own_settings(work, registry, image)
             if fuse:
                 check_mounted(work, registry, image)
+                check_told(work, registry, image, other)
     print("mirrors: commands" + (" and mounts" if fuse else "; no mounts here"))
 
 

@@ -13,10 +13,11 @@ constexpr std::chrono::milliseconds kLookAtCancel{100};
 
 }  // namespace
 
-void Backoff::wait(const std::string& reason, std::optional<std::chrono::seconds> retry_after) {
-  if (++failures_ >= max_attempts_) fail<TemporaryError>("{} (tried {} times)", reason, failures_);
+void Backoff::wait(const std::string& reason, std::optional<std::chrono::seconds> retry_after, bool no_answer) {
+  if (++failures_ >= max_attempts_)
+    throw GaveUp(fmt::format("{} (tried {} times)", reason, failures_), retry_after, no_answer);
   if (retry_after && *retry_after > kMaxRetryAfter)
-    fail<TemporaryError>("{}; the registry asks to wait {} s", reason, retry_after->count());
+    throw GaveUp(fmt::format("{}; the registry asks to wait {} s", reason, retry_after->count()), retry_after, false);
   const auto bound = std::min(kLastBound, kFirstBound * (1 << std::min(failures_ - 1, 10)));
   thread_local std::minstd_rand random(std::random_device{}());
   std::chrono::milliseconds duration(std::uniform_int_distribution<std::int64_t>(0, bound.count())(random));

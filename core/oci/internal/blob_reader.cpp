@@ -108,7 +108,8 @@ void BlobReader::read_all(Transfer& transfer) {
       if (transfer.next == transfer.end) return;
       if (transfer.next - counted_from >= kRealProgress) waits.reset();
       counted_from = transfer.next;
-      waits.wait(fmt::format("{} at {}: {}", transfer.what, transfer.next, error.what()));
+      waits.wait(fmt::format("{} at {}: {}", transfer.what, transfer.next, error.what()), std::nullopt,
+                 error.no_answer());
     } catch (const WrongAnswer& error) {
       if (++transfer.wrong_answers >= kMaxWrongAnswers || transfer.strict) throw CorruptData(error.what());
       waits.wait(error.what());

@@ -349,10 +349,10 @@ HttpResponse HttpClient::exchange(const HttpRequest& request) {
   const auto where = request.method + " " + request.url.shown();
   if (!result)
     throw TransportError(fmt::format("{}: no byte, or next to none, for {} ms", where, options_.stall_timeout.count()),
-                         false);
+                         false, !exchange.head_done);
   if (*result == CURLE_OK || exchange.enough) return std::move(exchange.response);
   if (is_permanent(*result) || !advice.empty()) fail<Error>("{}: {}{}", where, reason, advice);
-  throw TransportError(where + ": " + reason, *result == CURLE_SSL_CONNECT_ERROR);
+  throw TransportError(where + ": " + reason, *result == CURLE_SSL_CONNECT_ERROR, !exchange.head_done);
 }
 
 }  // namespace varve::oci::internal

@@ -22,12 +22,16 @@ namespace varve::oci::internal {
 // The exchange did not come to an end: no connection, broken, stalled. Trying again may help.
 class TransportError : public TemporaryError {
  public:
-  TransportError(const std::string& message, bool tls_refused) : TemporaryError(message), tls_refused_(tls_refused) {}
+  TransportError(const std::string& message, bool tls_refused, bool no_answer)
+      : TemporaryError(message), tls_refused_(tls_refused), no_answer_(no_answer) {}
   // The other side did not speak TLS at all.
   bool tls_refused() const { return tls_refused_; }
+  // Not even the head of one came.
+  bool no_answer() const { return no_answer_; }
 
  private:
   bool tls_refused_;
+  bool no_answer_;
 };
 
 struct HttpHead {

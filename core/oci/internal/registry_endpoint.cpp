@@ -158,7 +158,7 @@ HttpResponse RegistryEndpoint::call(const HttpRequest& request, const std::strin
       if (!is_temporary_status(response.status())) return response;
       waits.wait(fmt::format("{}: {}", what, describe(response)), retry_after_of(response.head.headers));
     } catch (const TransportError& error) {
-      waits.wait(fmt::format("{}: {}", what, error.what()));
+      waits.wait(fmt::format("{}: {}", what, error.what()), std::nullopt, error.no_answer());
     }
   }
 }

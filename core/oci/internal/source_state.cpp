@@ -3,6 +3,8 @@
 #include <algorithm>
 #include <random>
 
+#include "core/oci/known_hosts.h"
+
 namespace varve::oci::internal {
 namespace {
 
@@ -18,29 +20,64 @@ std::chrono::milliseconds rest_of(unsigned rests) {
 
 }  // namespace
 
-SourceState::Standing SourceState::standing(const Digest& digest) const {
+HostRest::State HostRest::state(Clock::TimePoint now) const {
   const std::lock_guard lock(mutex_);
-  if (holds(wrong_, digest)) return Standing::kWrong;
-  if (holds(absent_, digest) || holds(without_ranges_, digest)) return Standing::kPoor;
-  if (rests_ == 0) return Standing::kGood;
-  return clock_.now() < until_ || probing_ ? Standing::kPoor : Standing::kRested;
+  if (rests_ == 0) return State::kGood;
+  return now < until_ || probing_ ? State::kResting : State::kOver;
 }
 
-void SourceState::succeeded() {
+void HostRest::end() {
   const std::lock_guard lock(mutex_);
   rests_ = 0;
 }
 
-bool SourceState::failed(const std::string& error, bool lasting) {
+bool HostRest::begin(Clock::TimePoint now, const Trouble& trouble) {
   const std::lock_guard lock(mutex_);
-  ++failures_;
-  last_error_ = error;
   const bool was_good = rests_ == 0;
-  // Those that were under way together when it went away are one failure.
-  if (!was_good && clock_.now() < until_) return false;
-  until_ = clock_.now() + (lasting ? std::chrono::milliseconds(kLongestRest) : rest_of(rests_));
+  if (!was_good && now < until_) return false;
+  auto rest = trouble.lasting ? std::chrono::milliseconds(kLongestRest) : rest_of(rests_);
+  if (trouble.retry_after)
+    rest = std::max<std::chrono::milliseconds>(
+        rest, std::min<std::chrono::seconds>(*trouble.retry_after, kLongestRetryAfter));
+  until_ = now + rest;
   ++rests_;
   return was_good;
+}
+
+bool HostRest::begin_probe(Clock::TimePoint now) {
+  const std::lock_guard lock(mutex_);
+  if (rests_ != 0 && (probing_ || now < until_)) return false;
+  return probing_ = true;
+}
+
+void HostRest::end_probe() {
+  const std::lock_guard lock(mutex_);
+  probing_ = false;
+}
+
+SourceState::Standing SourceState::standing(const Digest& digest) const {
+  const std::lock_guard lock(mutex_);
+  if (holds(wrong_, digest)) return Standing::kWrong;
+  if (holds(absent_, digest) || holds(without_ranges_, digest)) return Standing::kPoor;
+  const auto now = clock_.now();
+  using State = HostRest::State;
+  const auto own = own_.state(now), host = host_->state(now);
+  if (own == State::kGood && host == State::kGood) return Standing::kGood;
+  return own == State::kResting || host == State::kResting ? Standing::kPoor : Standing::kRested;
+}
+
+void SourceState::succeeded() {
+  own_.end();
+  host_->end();
+}
+
+bool SourceState::failed(const std::string& error, const Trouble& trouble) {
+  {
+    const std::lock_guard lock(mutex_);
+    ++failures_;
+    last_error_ = error;
+  }
+  return (trouble.no_answer ? *host_ : own_).begin(clock_.now(), trouble);
 }
 
 bool SourceState::note_wrong(const Digest& digest, const std::string& error) {
@@ -75,21 +112,27 @@ bool SourceState::lacks_ranges(const Digest& digest) const {
 }
 
 bool SourceState::begin_probe() {
-  const std::lock_guard lock(mutex_);
-  if (rests_ == 0 || probing_ || clock_.now() < until_) return false;
-  probing_ = true;
-  return true;
+  const auto now = clock_.now();
+  using State = HostRest::State;
+  if (own_.state(now) == State::kGood && host_->state(now) == State::kGood) return false;
+  if (!own_.begin_probe(now)) return false;
+  if (host_->begin_probe(now)) return true;
+  own_.end_probe();
+  return false;
 }
 
 void SourceState::end_probe() {
-  const std::lock_guard lock(mutex_);
-  probing_ = false;
+  own_.end_probe();
+  host_->end_probe();
 }
 
 SourceStatus SourceState::status() const {
+  const auto now = clock_.now();
+  using State = HostRest::State;
+  const bool good = own_.state(now) == State::kGood && host_->state(now) == State::kGood;
   const std::lock_guard lock(mutex_);
   SourceStatus status;
-  status.state = rests_ == 0 ? "good" : "resting";
+  status.state = good ? "good" : "resting";
   status.bytes = bytes_;
   status.failures = failures_;
   status.wrong = wrong_answers_;
@@ -108,3 +151,15 @@ bool SourceState::holds(const Until& list, const Digest& digest) const {
 }
 
 }  // namespace varve::oci::internal
+
+namespace varve::oci {
+
+std::shared_ptr<internal::HostRest> KnownHosts::rest_of(const std::string& host) {
+  return hosts_.with([&](auto& hosts) {
+    auto& rest = hosts[host];
+    if (!rest) rest = std::make_shared<internal::HostRest>();
+    return rest;
+  });
+}
+
+}  // namespace varve::oci
