@@ -33,6 +33,7 @@ struct GlobalOptions {
   std::filesystem::path run_dir;  // sockets: /run/varve or $XDG_RUNTIME_DIR/varve; under --root if that was given
   std::string platform;           // --platform; "" = this machine's
   oci::RegistryOptions registry;
+  oci::CredentialProviderSettings credential_providers;
   bool json = false;
   bool quiet = false;
   int verbose = 0;

@@ -82,6 +82,13 @@ void add_global_options(CLI::App& app, GlobalOptions& global, std::string& root)
   app.add_option("--authfile", global.registry.authfile, "Registry credentials, as podman and docker write them")
       ->type_name("FILE")
       ->check(refusal_of(check_readable));
+  app.add_option("--credential-provider-config", global.credential_providers.config,
+                 "Ask the kubelet's credential provider plugins where no file knows a registry: its file of that name "
+                 "(the daemon takes this from varve.toml)")
+      ->type_name("FILE");
+  app.add_option("--credential-provider-bin-dir", global.credential_providers.bin_dir,
+                 "Where these plugins lie, as the kubelet is told")
+      ->type_name("DIR");
   app.add_flag("--plain-http", global.registry.plain_http, "Talk HTTP, not HTTPS, to registries (loopback may always)");
   app.add_option("--ca-file", global.registry.ca_file, "Certificates of a private authority, PEM")
       ->type_name("FILE")
@@ -194,6 +201,14 @@ void settle_folders(GlobalOptions& global, const std::string& root) {
   global.run_dir = default_run_dir(environment, is_root, global.root);
 }
 
+void settle_credential_providers(GlobalOptions& global) {
+  const auto& [config, bin_dir] = global.credential_providers;
+  if (config.empty() != bin_dir.empty())
+    throw UsageError("credential-provider-config and credential-provider-bin-dir need each other");
+  if (!config.empty())
+    global.registry.credential_providers = oci::open_credential_providers(global.credential_providers);
+}
+
 void settle_log(const GlobalOptions& global) {
   log::use_journal_if_there();
   if (global.quiet) return log::set_level(log::Level::kError);
@@ -235,6 +250,7 @@ int run_program(Context& context, int argc, const char* const* argv) {
   app.parse_complete_callback([&] {
     settle_folders(context.global, root);
     settle_log(context.global);
+    settle_credential_providers(context.global);
   });
   for (const auto add : kCommands) add(app, context);
   const auto environment = process_environment();

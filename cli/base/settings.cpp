@@ -16,7 +16,9 @@ namespace {
 constexpr Setting kSettings[] = {
     {"root", "\"/srv/varve\"", "VARVE_ROOT", "/var/lib/varve as root, ~/.local/share/varve otherwise"},
     {"platform", "\"linux/arm64\"", {}, "this machine's"},
-    {"authfile", "\"/etc/varve/auth.json\"", {}, "where podman and docker keep theirs"},
+    {"authfile", "\"/etc/varve/auth.json\"", {}, "where podman and docker keep theirs, then /etc/varve/auth.json"},
+    {"credential-provider-config", "\"/etc/kubernetes/credential-provider-config.yaml\""},
+    {"credential-provider-bin-dir", "\"/opt/bin/credential-providers\""},
     {"ca-file", "\"/etc/varve/ca.pem\"", {}, "the system's authorities"},
     {"plain-http", "true"},
     {"index-from", "[\"registry.example/team/indexes\"]"},

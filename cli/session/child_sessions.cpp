@@ -17,6 +17,9 @@ std::vector<std::string> place_words(const Context& context, const std::filesyst
   if (!global.platform.empty()) words.insert(words.end(), {"--platform", global.platform});
   if (!global.registry.authfile.empty()) words.insert(words.end(), {"--authfile", global.registry.authfile.string()});
   if (!global.registry.ca_file.empty()) words.insert(words.end(), {"--ca-file", global.registry.ca_file.string()});
+  if (const auto& plugins = global.credential_providers; !plugins.config.empty())
+    words.insert(words.end(), {"--credential-provider-config", plugins.config.string(), "--credential-provider-bin-dir",
+                               plugins.bin_dir.string()});
   for (const auto& place : global.registry.index_from) words.insert(words.end(), {"--index-from", place});
   const auto& mirrors = global.registry.mirrors;
   for (const auto& dir : mirrors.hosts_dirs) words.insert(words.end(), {"--hosts-dir", dir.string()});

@@ -180,6 +180,7 @@ void run_daemon_command(Context& context, DaemonArguments& arguments) {
                              .max_deaths = arguments.max_restarts});
   options.version = VARVE_VERSION;
   options.trust = context.global.trust;
+  options.credential_providers = context.global.registry.credential_providers;
   options.keep_mounted = std::chrono::seconds(arguments.keep_mounted_seconds);
   options.streams.deadline = std::chrono::seconds(arguments.deadline_seconds);
   options.streams.drop_store_pages = true;

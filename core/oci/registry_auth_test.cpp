@@ -1,6 +1,7 @@
 #include <thread>
 
 #include "core/oci/internal/authenticator.h"
+#include "core/oci/internal/credential_providers.h"
 #include "testing/registry_fixture.h"
 
 namespace varve::oci {
@@ -146,6 +147,50 @@ TEST_F(RegistryAuthTest, CredentialsThatChangeWhileWeRunAreFound) {
   registry_.set([](Switches& s) { s.password = "new"; });
   EXPECT_THROW(read(*repository, blob_, range_), Error);
   log_in("dXNlcjpuZXc=");  // user:new
+  EXPECT_EQ(read(*repository, blob_, range_), cut(content_, range_));
+}
+
+TEST_F(RegistryAuthTest, A403IsAskedAgainIfThereAreOtherCredentialsByNow) {
+  registry_.set([](Switches& s) { s.auth = Auth::kBasic; });
+  log_in(kRight);
+  const auto repository = open();
+  read(*repository, blob_, range_);
+  registry_.fail_next(403, 1, Kind::kBlob);
+  EXPECT_THROW(read(*repository, blob_, range_), Error);
+  EXPECT_EQ(registry_.count(Kind::kBlob), 3u);
+  clock_.advance(std::chrono::seconds(6));
+  registry_.set([](Switches& s) { s.password = "new"; });
+  log_in("dXNlcjpuZXc=");  // user:new
+  registry_.fail_next(403, 1, Kind::kBlob);
+  EXPECT_EQ(read(*repository, blob_, range_), cut(content_, range_));
+  EXPECT_EQ(registry_.count(Kind::kBlob), 5u);
+}
+
+TEST_F(RegistryAuthTest, PluginsAreAskedForPasswordsThatHaveEnded) {
+  registry_.set([](Switches& s) { s.auth = Auth::kBasic; });
+  const auto say = [&](const std::string& password) {
+    write_file_atomically(
+        dir_ / "plugin",
+        as_bytes("#!/bin/sh\ncat > /dev/null\necho '{\"kind\":\"CredentialProviderResponse\",\"apiVersion\":"
+                 "\"credentialprovider.kubelet.k8s.io/v1\",\"cacheKeyType\":\"Registry\",\"auth\":{\"" +
+                 registry_.host() + "\":{\"username\":\"user\",\"password\":\"" + password + "\"}}}'\n"),
+        0755);
+  };
+  write_file_atomically(
+      dir_ / "plugins.json",
+      as_bytes(
+          "{\"kind\":\"CredentialProviderConfig\",\"apiVersion\":\"kubelet.config.k8s.io/v1\",\"providers\":[{\"name\":"
+          "\"plugin\",\"apiVersion\":\"credentialprovider.kubelet.k8s.io/v1\",\"matchImages\":[\"" +
+          registry_.host() + "\"],\"defaultCacheDuration\":\"12h\"}]}"));
+  options_.credential_providers = std::make_shared<internal::CredentialProviders>(
+      CredentialProviderSettings{.config = dir_ / "plugins.json", .bin_dir = dir_.path()}, clock_,
+      std::chrono::seconds(10));
+  say("pass:word");
+  const auto repository = open();
+  EXPECT_EQ(read(*repository, blob_, range_), cut(content_, range_));
+  registry_.set([](Switches& s) { s.password = "second"; });
+  say("second");
+  clock_.advance(std::chrono::seconds(2));
   EXPECT_EQ(read(*repository, blob_, range_), cut(content_, range_));
 }
 

@@ -2,9 +2,11 @@
 
 #include <algorithm>
 
+#include "core/base/clock.h"
 #include "core/base/errors.h"
 #include "core/base/file.h"
 #include "core/oci/image_view.h"
+#include "core/oci/internal/credential_providers.h"
 #include "core/oci/layout.h"
 #include "core/oci/mirrored_repository.h"
 
@@ -81,6 +83,11 @@ Descriptor put_bytes(Repository& repository, ByteView content, std::string_view 
   repository.put_blob(
       blob, [&](ByteRange range, const ByteSink& sink) { sink(content.subspan(range.offset, range.length)); });
   return blob;
+}
+
+std::shared_ptr<internal::CredentialProviders> open_credential_providers(const CredentialProviderSettings& settings) {
+  constexpr std::chrono::seconds kPatienceOfKubelet{60};
+  return std::make_shared<internal::CredentialProviders>(settings, Clock::system(), kPatienceOfKubelet);
 }
 
 }  // namespace varve::oci

@@ -128,6 +128,17 @@ class SourceWatch {
   virtual void failed(const std::string& host, Failure failure) noexcept = 0;
 };
 
+namespace internal {
+class CredentialProviders;
+}
+// Credential provider plugins, as the kubelet is told of them (--image-credential-provider-config and -bin-dir).
+struct CredentialProviderSettings {
+  std::filesystem::path config;   // CredentialProviderConfig, JSON or YAML
+  std::filesystem::path bin_dir;  // of the programs that it names
+};
+// For RegistryOptions. What plugins say is kept in it, in memory alone. The file is read when a plugin is needed.
+std::shared_ptr<internal::CredentialProviders> open_credential_providers(const CredentialProviderSettings& settings);
+
 struct RegistryOptions {
   std::filesystem::path authfile;  // --authfile; "" = the usual places (CLI.md)
   std::filesystem::path ca_file;   // "" = the system's
@@ -146,6 +157,8 @@ struct RegistryOptions {
   // outlives all repositories.
   const CancelFlag* cancel = nullptr;
   std::shared_ptr<SourceWatch> watch = nullptr;  // null = nobody wants to know
+  // Asked for registries that no file of credentials knows; null = none. Of this process: not handed to others.
+  std::shared_ptr<internal::CredentialProviders> credential_providers = {};
 };
 
 // Opens what the reference names; a registry with its mirrors. Throws UsageError or NotFound for a layout folder that

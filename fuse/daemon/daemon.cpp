@@ -110,8 +110,30 @@ Daemon::Opened Daemon::serve(const ImageSpec& spec, oci::Image image, index::Cho
   return {.image = std::move(served), .loaded_bytes = loaded_bytes};
 }
 
+// A digest leaves no doubt what is meant: what is kept here under it, with its index, needs nobody's word. So a machine
+// starts what it has though its registry is away, or slow to say so.
+std::optional<Daemon::Opened> Daemon::open_named_by_digest(const ImageSpec& spec) {
+  auto image = find_image_kept_by_digest(local_, spec);
+  if (!image) return std::nullopt;
+  std::vector<std::string> refusals;
+  if (!local_->find_trusted(*image, refusals)) return std::nullopt;
+  try {
+    auto chosen = index::choose_index(*local_, *image, index::IndexPlace::kHere);
+    auto opened = serve(spec, std::move(*image), std::move(chosen));
+    log::info("{} is kept here: its registry was not asked for it", spec.reference);
+    return opened;
+  } catch (const TemporaryError& error) {
+    log::warn("{} is kept here, but not whole: {}", spec.reference, error.what());
+    return std::nullopt;
+  }
+}
+
 // A registry that is away says nothing against what is here. One that answers, even with a refusal, is believed.
-Daemon::Opened Daemon::open_now_or_as_kept(const ImageSpec& spec, index::IndexPlace place) {
+Daemon::Opened Daemon::open_now_or_as_kept(const ImageSpec& asked, index::IndexPlace place) {
+  auto spec = asked;
+  spec.registry.credential_providers = options_.credential_providers;
+  if (place == index::IndexPlace::kHere)
+    if (auto opened = open_named_by_digest(spec)) return std::move(*opened);
   try {
     std::optional<index::ChosenIndex> chosen;
     auto image = oci::open_image(oci::ImageRequest::parse(spec.reference, spec.platform, spec.registry),

@@ -41,6 +41,8 @@ struct DaemonOptions {
   bool fill = false;                       // MountOptions::fill of all that prefetch
   std::string version;
   trust::TrustSettings trust;                    // which indexes are believed
+  // Of this machine, for registries that no file of credentials knows; null = none.
+  std::shared_ptr<oci::internal::CredentialProviders> credential_providers;
   std::shared_ptr<DescriptorStore> descriptors;  // where connections outlive the daemon
   std::shared_ptr<DaemonMetrics> metrics;        // null: nobody asks for them
 };
@@ -121,6 +123,7 @@ class Daemon {
     std::shared_ptr<ServedImage> image;
     std::uint64_t loaded_bytes = 0;  // fetched for it now
   };
+  std::optional<Opened> open_named_by_digest(const ImageSpec& spec);
   Opened open_now_or_as_kept(const ImageSpec& spec, index::IndexPlace place);
   Opened serve(const ImageSpec& spec, oci::Image image, index::ChosenIndex chosen);
   Opened open(const ImageSpec& spec, index::IndexPlace place = index::IndexPlace::kHere);

@@ -67,6 +67,7 @@ void Daemon::take_over() {
   if (!work.descriptors.empty()) {
     if (auto record = read_record(options_.paths.handover_file())) work.record = std::move(*record);
   }
+  for (auto& image : work.record.images) image.spec.registry.credential_providers = options_.credential_providers;
   for (const auto& image : work.record.images) {
     const log::Field about_image("IMAGE", image.spec.reference);
     try {

@@ -72,6 +72,19 @@ oci::Image open_kept_image(const std::shared_ptr<index::LocalIndex>& local, cons
   return open_kept(local, spec, manifest.to_string());
 }
 
+std::optional<oci::Image> find_image_kept_by_digest(const std::shared_ptr<index::LocalIndex>& local,
+                                                    const ImageSpec& spec) {
+  const auto reference = oci::Reference::parse(spec.reference);
+  if (reference.kind != oci::Reference::Kind::kRegistry || !reference.digest) return std::nullopt;
+  try {
+    auto image = open_kept(local, spec, reference.digest->to_string());
+    if (image.digest() != *reference.digest || !spec.platform.empty()) return std::nullopt;
+    return image;
+  } catch (const Error&) {  // it is not here, or not whole
+    return std::nullopt;
+  }
+}
+
 std::optional<oci::Image> find_kept_image(const std::shared_ptr<index::LocalIndex>& local, const ImageSpec& spec) {
   try {
     return open_kept(local, spec, tag_of(spec));

@@ -20,6 +20,10 @@ void keep_image(index::LocalIndex& local, const ImageSpec& spec, const oci::Imag
 // still be read. Throws NotFound or CorruptData.
 oci::Image open_kept_image(const std::shared_ptr<index::LocalIndex>& local, const ImageSpec& spec,
                            const Digest& manifest);
+// The image that the reference names by its digest, if it is here with its config. Absent also where a platform is
+// asked for, as the digest may be that of a list.
+std::optional<oci::Image> find_image_kept_by_digest(const std::shared_ptr<index::LocalIndex>& local,
+                                                    const ImageSpec& spec);
 // What the reference meant when it was last opened here. Absent where it never was, or what was kept is damaged, which
 // is logged.
 std::optional<oci::Image> find_kept_image(const std::shared_ptr<index::LocalIndex>& local, const ImageSpec& spec);

@@ -5,12 +5,12 @@
 #include <set>
 #include <utility>
 
-#include <yaml-cpp/yaml.h>
 #include <nlohmann/json.hpp>
 
 #include "core/base/errors.h"
 #include "core/base/file.h"
 #include "core/base/json_document.h"
+#include "core/base/yaml.h"
 
 namespace varve::fuse {
 namespace {
@@ -18,45 +18,11 @@ namespace {
 using nlohmann::json;
 constexpr int kMaxDepth = 32;
 
-// YAML as the JSON it would be, every scalar a string: what is a number is known by whoever reads it.
-class YamlToJson {
- public:
-  explicit YamlToJson(std::string_view what) : what_(what) {}
-  json convert(const YAML::Node& node, int depth = 0) {
-    if (++nodes_ > kMaxCdiNodes || depth > kMaxDepth)
-      fail<CorruptData>("{}: is too large or too deep to be a device specification", what_);
-    switch (node.Type()) {
-      case YAML::NodeType::Sequence: {
-        auto list = json::array();
-        for (const auto& one : node) list.push_back(convert(one, depth + 1));
-        return list;
-      }
-      case YAML::NodeType::Map: {
-        auto object = json::object();
-        for (const auto& pair : node) object[pair.first.Scalar()] = convert(pair.second, depth + 1);
-        return object;
-      }
-      case YAML::NodeType::Scalar:
-        return node.Scalar();
-      default:
-        return nullptr;
-    }
-  }
-
- private:
-  std::string_view what_;
-  std::size_t nodes_ = 0;
-};
-
 // What a newer specification adds is passed over, as it says.
 JsonValue parse_cdi_text(std::string_view text, bool yaml, std::string_view what) {
   if (!yaml)
     return JsonValue::parse(text, what, {.bytes = kMaxCdiFileBytes, .depth = kMaxDepth, .values = kMaxCdiNodes});
-  try {
-    return {YamlToJson(what).convert(YAML::Load(std::string(text))), what};
-  } catch (const YAML::Exception& error) {
-    fail<CorruptData>("{}:{}: is no YAML: {}", what, error.mark.line + 1, error.msg);
-  }
+  return parse_yaml(text, what, {.depth = kMaxDepth, .values = kMaxCdiNodes});
 }
 
 std::string text_without_nul(const JsonValue& value) {

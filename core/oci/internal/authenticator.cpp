@@ -17,6 +17,7 @@ namespace {
 constexpr std::uint64_t kMaxTokenAnswerBytes = 1024 * 1024;
 constexpr std::int64_t kDefaultLifetime = 60;  // seconds, by the specification
 constexpr std::int64_t kMaxLifetime = 24 * 3600;
+constexpr std::chrono::seconds kBetweenDenials{5};
 
 // What we need and what the registry named, each once: the registry knows best, but it may name less than the next
 // request needs.
@@ -85,6 +86,8 @@ std::string Authenticator::renew(const std::string& scopes, const HttpHeaders& u
     if (challenge.scheme == "basic" && basic == nullptr) basic = &challenge;
   }
   if (bearer != nullptr) {
+    // A token that is refused may be one for nobody, which some give instead of refusing credentials that have ended.
+    if (!used.empty()) look_again();
     const auto realm = realm_of(*bearer);
     const auto scope = bearer->parameters.find("scope");
     {
@@ -96,6 +99,23 @@ std::string Authenticator::renew(const std::string& scopes, const HttpHeaders& u
   if (basic != nullptr) return basic_header(used);
   fail<Error>("{}: access denied, and the registry offers no way to log in that is known here (basic, bearer)",
               options_.host);
+}
+
+std::string Authenticator::renew_if_changed(const std::string& scopes, const std::string& used) {
+  std::optional<BearerRealm> realm;
+  std::optional<Credential> before;
+  {
+    const std::lock_guard lock(mutex_);
+    const auto now = clock_.now();
+    if (!credential_ || (denied_at_ && now - *denied_at_ < kBetweenDenials)) return {};
+    denied_at_ = now;
+    realm = realm_;
+    before = *credential_;
+  }
+  const auto found = credential(true);
+  if (!found || found == before) return {};
+  if (used.starts_with("Basic ")) return basic_header(used);
+  return realm ? fetch_shared(scopes, used, *realm, "") : std::string();
 }
 
 Authenticator::BearerRealm Authenticator::realm_of(const Challenge& challenge) const {
@@ -111,7 +131,11 @@ Authenticator::BearerRealm Authenticator::realm_of(const Challenge& challenge) c
 }
 
 std::string Authenticator::basic_header(const std::string& used) {
-  // A changed file or a helper with short-lived passwords may know better by now.
+  {
+    const std::lock_guard lock(mutex_);
+    if (!basic_.empty() && basic_ != used) return basic_;  // somebody was faster
+  }
+  // A changed file, a helper or a plugin with short-lived passwords may know better by now.
   const auto found = credential(true);
   if (!found || found->username.empty())
     fail<Error>("{}: access denied; {}", options_.host, no_credentials(options_.host));
@@ -127,7 +151,7 @@ std::optional<Credential> Authenticator::credential(bool anew) {
     const std::lock_guard lock(mutex_);
     if (!anew && credential_) return *credential_;
   }
-  auto found = find_credential(options_.places, options_.host, options_.repository);
+  auto found = find_credential(options_.places, options_.host, options_.repository, anew);
   const std::lock_guard lock(mutex_);
   credential_ = found;
   return found;
@@ -162,6 +186,15 @@ std::string Authenticator::fetch_shared(const std::string& scopes, const std::st
   if (fetched.failure) std::rethrow_exception(fetched.failure);
   ++tokens_fetched_;
   return fetched.header;
+}
+
+// An identity token that the server has renewed is newer than what files say.
+void Authenticator::look_again() {
+  {
+    const std::lock_guard lock(mutex_);
+    if (!credential_ || (*credential_ && !(*credential_)->identity_token.empty())) return;
+  }
+  credential(true);
 }
 
 Authenticator::Token Authenticator::fetch_token(const std::string& scopes, const BearerRealm& realm,

@@ -38,6 +38,10 @@ class Authenticator {
   // or there are none, TemporaryError if the token server is away.
   std::string renew(const std::string& scopes, const HttpHeaders& unauthorized, const std::string& used);
 
+  // After a 403: a header value of credentials that differ from those that `used` was made of; "" if there are none.
+  // Looked for at most once in a few seconds. Throws as renew() does.
+  std::string renew_if_changed(const std::string& scopes, const std::string& used);
+
   std::uint64_t tokens_fetched() const;
 
  private:
@@ -59,6 +63,7 @@ class Authenticator {
   HttpResponse ask_token_server(const std::string& scopes, const BearerRealm& realm, const std::string& challenge_scope,
                                 const std::optional<Credential>& credential);
   std::string basic_header(const std::string& used);
+  void look_again();
   std::optional<Credential> credential(bool anew);
   BearerRealm realm_of(const Challenge& challenge) const;
 
@@ -71,6 +76,7 @@ class Authenticator {
   std::optional<BearerRealm> realm_;
   std::string basic_;
   std::optional<std::optional<Credential>> credential_;
+  std::optional<Clock::TimePoint> denied_at_;  // when a 403 was last looked into
   std::uint64_t tokens_fetched_ = 0;
 };
 

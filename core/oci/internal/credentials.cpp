@@ -7,11 +7,13 @@
 #include "core/base/errors.h"
 #include "core/base/file.h"
 #include "core/base/json_document.h"
+#include "core/oci/internal/credential_providers.h"
 
 namespace varve::oci::internal {
 namespace {
 
 constexpr std::uint64_t kMaxAuthFileBytes = 1024 * 1024;
+constexpr const char* kMachineAuthFile = "/etc/varve/auth.json";
 constexpr std::string_view kDockerHubKey = "https://index.docker.io/v1/";
 
 std::string environment(const char* name) {
@@ -79,6 +81,17 @@ std::optional<Credential> find_in_file(const JsonValue& file, const std::vector<
   return std::nullopt;
 }
 
+// Mostly root's alone: for others it is not there.
+std::optional<Bytes> machine_file(const std::filesystem::path& path) {
+  if (path.empty()) return std::nullopt;
+  try {
+    return read_file_if_there(path, kMaxAuthFileBytes);
+  } catch (const std::system_error& error) {
+    if (error.code() != std::errc::permission_denied) throw;
+    return std::nullopt;
+  }
+}
+
 }  // namespace
 
 CredentialPlaces usual_credential_places(const std::filesystem::path& authfile) {
@@ -100,11 +113,12 @@ CredentialPlaces usual_credential_places(const std::filesystem::path& authfile) 
   } else if (!home.empty()) {
     places.files.push_back(home / ".docker/config.json");
   }
+  places.machine = kMachineAuthFile;
   return places;
 }
 
 std::optional<Credential> find_credential(const CredentialPlaces& places, const std::string& host,
-                                          const std::string& repository) {
+                                          const std::string& repository, bool anew) {
   const auto names = names_of(host, repository);
   auto files = places.files;
   if (!places.required.empty()) files = {places.required};
@@ -117,7 +131,12 @@ std::optional<Credential> find_credential(const CredentialPlaces& places, const 
     const auto file = JsonValue::parse(*content, path.string(), {.bytes = kMaxAuthFileBytes});
     if (auto found = find_in_file(file, names, host)) return found;
   }
-  return std::nullopt;
+  if (const auto content = machine_file(places.machine)) {
+    const auto file = JsonValue::parse(*content, places.machine.string(), {.bytes = kMaxAuthFileBytes});
+    if (auto found = find_in_file(file, names, host)) return found;
+  }
+  if (!places.providers) return std::nullopt;
+  return places.providers->find(host + "/" + repository, anew, places.cancel);
 }
 
 }  // namespace varve::oci::internal

@@ -40,6 +40,13 @@ HttpClientOptions http_options(const Source& source, const RegistryOptions& opti
   return http;
 }
 
+CredentialPlaces places_of(const RegistryOptions& options) {
+  auto places = usual_credential_places(options.authfile);
+  places.providers = options.credential_providers;
+  places.cancel = options.cancel;
+  return places;
+}
+
 bool is_success(int status) { return status >= 200 && status < 300; }
 
 }  // namespace
@@ -58,7 +65,7 @@ RegistryEndpoint::RegistryEndpoint(const Source& source, const RegistryOptions& 
       authenticator_(http_, clock,
                      {.host = source.host,
                       .repository = source.repository,
-                      .places = usual_credential_places(options.authfile),
+                      .places = places_of(options),
                       .plain_http = source.scheme != Scheme::kHttps,
                       .max_attempts = max_attempts_,
                       .cancel = cancel_}) {}
@@ -125,8 +132,17 @@ HttpResponse RegistryEndpoint::send(const HttpRequest& given, const std::string&
     ++counters_.requests;
     auto response = http_.exchange(request);
     response.body = std::move(collected);
-    if (response.status() != 401 || !to_registry || attempt > 0) return response;
-    authorization = authenticator_.renew(scopes, response.head.headers, authorization);
+    if (!to_registry || attempt > 0) return response;
+    if (response.status() == 401) {
+      authorization = authenticator_.renew(scopes, response.head.headers, authorization);
+    } else if (response.status() == 403) {
+      // Some say so of credentials that have ended.
+      auto other = authenticator_.renew_if_changed(scopes, authorization);
+      if (other.empty()) return response;
+      authorization = std::move(other);
+    } else {
+      return response;
+    }
   }
 }
 

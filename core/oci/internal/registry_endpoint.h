@@ -38,8 +38,8 @@ class RegistryEndpoint {
   bool is_registry(const Url& url) { return url.same_origin(base()); }
 
   // One exchange, with our Authorization and the source's headers if (and only if) it goes to the registry itself; a
-  // 401 is answered with new authorization once. on_head and on_body see answers 2xx only; of others the beginning of
-  // the body is collected. Throws TransportError.
+  // 401 is answered with new authorization once, a 403 if there are other credentials by now. on_head and on_body see
+  // answers 2xx only; of others the beginning of the body is collected. Throws TransportError.
   HttpResponse send(const HttpRequest& request, const std::string& scopes);
   // The same with redirects of GET and HEAD followed, and with retries; statuses that do not pass are returned.
   // Throws TemporaryError when the attempts are used up.
