@@ -96,16 +96,20 @@ std::optional<Seed> LazyImages::find_seed(const std::string& chain) {
 LazyImages::Outcome LazyImages::decide(const std::string& reference, const Digest& image) {
   const auto now = options_.now();
   if (auto refusal = table_.lock()->find_refusal(image); refusal && now - refusal->at < options_.keep_refusal.count())
-    return refusal->why;
+    return Refused{.why = refusal->why};
   const bool fresh = state_.with([&](const State& state) {
     const auto found = state.found_at.find(image);
     return found != state.found_at.end() && now - found->second < options_.keep_answer.count();
   });
   if (fresh)
     if (auto known = table_.lock()->find_image(image)) return *known;
-  auto outcome = look_up(reference, image);
-  if (auto* why = std::get_if<std::string>(&outcome)) *why = refuse(reference, image, *why);
-  return outcome;
+  const auto outcome = look_up(reference, image);
+  const auto* refused = std::get_if<Refused>(&outcome);
+  if (refused == nullptr) return outcome;
+  // A registry that is away is nothing against an image that was opened before: it is kept on this machine.
+  if (refused->may_pass)
+    if (auto known = table_.lock()->find_image(image)) return *known;
+  return refuse(reference, image, refused->why);
 }
 
 LazyImages::Outcome LazyImages::look_up(const std::string& reference, const Digest& image) {
@@ -114,7 +118,7 @@ LazyImages::Outcome LazyImages::look_up(const std::string& reference, const Dige
   if (one == nullptr) {
     if (state->threads >= kMostLookUps) {
       state->under_way.erase(image);
-      return fmt::format("{} other images are looked up already", kMostLookUps);
+      return Refused{.why = fmt::format("{} other images are looked up already", kMostLookUps), .may_pass = true};
     }
     one = std::make_shared<LookUp>();
     state->under_way[image] = one;
@@ -123,10 +127,9 @@ LazyImages::Outcome LazyImages::look_up(const std::string& reference, const Dige
   }
   const auto done = [&] { return !std::holds_alternative<std::monostate>(one->outcome); };
   if (changed_.wait_for(state.native(), options_.wait, done)) return one->outcome;
-  return fmt::format(
-      "it was not found out in {:.1f} s whether it has an index that counts; that goes on, for a later "
-      "pull",
-      double(options_.wait.count()) / 1000);
+  auto why = fmt::format("it was not found out in {:.1f} s whether it has an index that counts; that goes on",
+                         double(options_.wait.count()) / 1000);
+  return Refused{.why = std::move(why), .may_pass = true};
 }
 
 void LazyImages::run_look_up(const std::string& reference, const Digest& image,
@@ -137,7 +140,7 @@ void LazyImages::run_look_up(const std::string& reference, const Digest& image,
     table_.lock()->add_image(known);
     outcome = std::move(known);
   } catch (const std::exception& error) {
-    outcome = error_text(error);
+    outcome = Refused{.why = error_text(error), .may_pass = dynamic_cast<const TemporaryError*>(&error) != nullptr};
   }
   auto state = state_.lock();
   one->outcome = std::move(outcome);
@@ -147,10 +150,11 @@ void LazyImages::run_look_up(const std::string& reference, const Digest& image,
   changed_.notify_all();  // under the lock: then nothing of this object is touched any more
 }
 
-std::string LazyImages::refuse(const std::string& reference, const Digest& image, std::string why) {
+LazyImages::Refused LazyImages::refuse(const std::string& reference, const Digest& image, std::string why) {
   log::warn("{} is not mounted lazily, its layers are fetched whole: {}", printable(reference), message_text(why));
+  ++refused_;
   table_.lock()->add_refusal({.image = image, .reference = reference, .why = why, .at = options_.now()});
-  return why;
+  return {.why = std::move(why)};
 }
 
 void LazyImages::learn_opened() {

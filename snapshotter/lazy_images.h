@@ -1,6 +1,7 @@
 #pragma once
 // Which layers need not be fetched: those of an image that has an index which counts. Decided once for an image, in the
 // time that a caller can wait.
+#include <atomic>
 #include <chrono>
 #include <condition_variable>
 #include <functional>
@@ -38,11 +39,17 @@ class LazyImages {
   std::optional<Seed> find(const std::string& chain, const Labels& labels);
   // Records the images of this machine that are not in the table yet, as far as they can be opened.
   void learn_opened();
+  // Decisions against an image, since this was made.
+  std::uint64_t refused() const { return refused_; }
   // Look-ups that nobody waits for any more, too.
   std::size_t under_way();
 
  private:
-  using Outcome = std::variant<std::monostate, KnownImage, std::string>;  // nothing yet, it, or why not
+  struct Refused {
+    std::string why;
+    bool may_pass = false;  // nothing was found to speak against it
+  };
+  using Outcome = std::variant<std::monostate, KnownImage, Refused>;  // nothing yet, it, or why not
   struct LookUp {
     Outcome outcome;
   };
@@ -57,11 +64,12 @@ class LazyImages {
   Outcome decide(const std::string& reference, const Digest& image);
   Outcome look_up(const std::string& reference, const Digest& image);
   void run_look_up(const std::string& reference, const Digest& image, const std::shared_ptr<LookUp>& one) noexcept;
-  std::string refuse(const std::string& reference, const Digest& image, std::string why);
+  Refused refuse(const std::string& reference, const Digest& image, std::string why);
 
   Guarded<SnapshotTable>& table_;
   Trees& trees_;
   const LazyOptions options_;
+  std::atomic<std::uint64_t> refused_ = 0;
   Guarded<State> state_;
   std::condition_variable changed_;
 };

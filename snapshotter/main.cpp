@@ -23,7 +23,8 @@ snapshotter::SnapshotterOptions read_options(std::string_view text) {
           .trees = {.paths = {.root = root, .run_dir = document["run_dir"].text()},
                     .program = document["program"].text(),
                     .image = fuse::read_image_spec(document["image"]),
-                    .mode = fuse::parse_mount_mode(document["mode"].text())}};
+                    .mode = fuse::parse_mount_mode(document["mode"].text())},
+          .metrics = document["metrics"].text()};
 }
 
 }  // namespace

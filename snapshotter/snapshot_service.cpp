@@ -6,7 +6,9 @@
 #include <grpcpp/server_posix.h>
 
 #include <chrono>
+#include <utility>
 
+#include "core/base/clock.h"
 #include "core/base/error_text.h"
 #include "core/base/errors.h"
 #include "core/base/log.h"
@@ -35,22 +37,60 @@ grpc::StatusCode code_of(const std::exception& error) {
   return grpc::StatusCode::INTERNAL;
 }
 
-// Every call ends here, so that no exception leaves it.
-template <typename Call>
-grpc::Status answer(const char* name, Call&& call) noexcept {
-  try {
-    call();
-    return grpc::Status::OK;
-  } catch (const std::exception& error) {
-    const auto code = code_of(error);
-    const auto text = single_line(error_text(error), kMostErrorBytes);
-    if (code == grpc::StatusCode::INTERNAL || code == grpc::StatusCode::UNAVAILABLE)
-      log::error("{}: {}", name, text);
-    else
-      log::debug("{}: {}", name, text);
-    return {code, text};
+const char* name_of(grpc::StatusCode code) {
+  switch (code) {
+    case grpc::StatusCode::OK:
+      return "ok";
+    case grpc::StatusCode::ALREADY_EXISTS:
+      return "already_exists";
+    case grpc::StatusCode::NOT_FOUND:
+      return "not_found";
+    case grpc::StatusCode::INVALID_ARGUMENT:
+      return "invalid_argument";
+    case grpc::StatusCode::FAILED_PRECONDITION:
+      return "failed_precondition";
+    case grpc::StatusCode::UNAVAILABLE:
+      return "unavailable";
+    default:
+      return "internal";
   }
 }
+
+class Meter {
+ public:
+  Meter(Snapshots& snapshots, MetricRegistry& metrics)
+      : calls_(metrics.counter({.name = "varve_snapshotter_calls_total",
+                                .help = "Calls of containerd that were answered.",
+                                .labels = {"call", "code"},
+                                .max_series = 80})),
+        seconds_(metrics.histogram({.name = "varve_snapshotter_call_duration_seconds",
+                                    .help = "How long calls of containerd took.",
+                                    .labels = {"call"},
+                                    .bounds = duration_bounds()})) {
+    auto& refused = metrics.counter({.name = "varve_snapshotter_refused_images_total",
+                                     .help = "Decisions to fetch all layers of an image that was pulled."});
+    auto& kinds = metrics.gauge({.name = "varve_snapshotter_snapshots",
+                                 .help = "Snapshots in the table, by what they are.",
+                                 .labels = {"kind"}});
+    metrics.before_text([&snapshots, &refused, &kinds, counted = std::uint64_t(0)]() mutable {
+      const auto refusals = snapshots.images().refused();
+      refused->add(refusals - std::exchange(counted, refusals));
+      const auto counts = snapshots.counts();
+      kinds.of({"active"}).set(double(counts.active));
+      kinds.of({"view"}).set(double(counts.views));
+      kinds.of({"unpacked"}).set(double(counts.unpacked));
+      kinds.of({"placeholder"}).set(double(counts.placeholders));
+    });
+  }
+  void count(const char* call, grpc::StatusCode code, double seconds) {
+    calls_.of({call, name_of(code)}).add();
+    seconds_.of({call}).observe(seconds);
+  }
+
+ private:
+  MetricSeries<Counter>& calls_;
+  MetricSeries<Histogram>& seconds_;
+};
 
 Labels labels_of(const google::protobuf::Map<std::string, std::string>& from) { return {from.begin(), from.end()}; }
 
@@ -82,7 +122,7 @@ class Service final : public api::Snapshots::Service {
  public:
   using Context = grpc::ServerContext;
   using Empty = google::protobuf::Empty;
-  explicit Service(Snapshots& snapshots) : snapshots_(snapshots) {}
+  Service(Snapshots& snapshots, MetricRegistry& metrics) : snapshots_(snapshots), meter_(snapshots, metrics) {}
 
   grpc::Status Prepare(Context*, const api::PrepareSnapshotRequest* request,
                        api::PrepareSnapshotResponse* response) override {
@@ -143,7 +183,32 @@ class Service final : public api::Snapshots::Service {
   }
 
  private:
+  // Every call ends here, so that no exception leaves it.
+  template <typename Call>
+  grpc::Status answer(const char* name, Call&& call) noexcept {
+    const Stopwatch watch;
+    auto status = status_of(name, std::forward<Call>(call));
+    meter_.count(name, status.error_code(), watch.seconds());
+    return status;
+  }
+  template <typename Call>
+  static grpc::Status status_of(const char* name, Call&& call) {
+    try {
+      call();
+      return grpc::Status::OK;
+    } catch (const std::exception& error) {
+      const auto code = code_of(error);
+      const auto text = single_line(error_text(error), kMostErrorBytes);
+      if (code == grpc::StatusCode::INTERNAL || code == grpc::StatusCode::UNAVAILABLE)
+        log::error("{}: {}", name, text);
+      else
+        log::debug("{}: {}", name, text);
+      return {code, text};
+    }
+  }
+
   Snapshots& snapshots_;
+  Meter meter_;
 };
 
 std::unique_ptr<grpc::Server> start_server(grpc::Service& service) {
@@ -167,12 +232,13 @@ std::unique_ptr<grpc::Server> start_server(grpc::Service& service) {
 }  // namespace
 
 struct SnapshotServer::Parts {
-  explicit Parts(Snapshots& snapshots) : service(snapshots), server(start_server(service)) {}
+  Parts(Snapshots& snapshots, MetricRegistry& metrics) : service(snapshots, metrics), server(start_server(service)) {}
   Service service;
   std::unique_ptr<grpc::Server> server;
 };
 
-SnapshotServer::SnapshotServer(Snapshots& snapshots) : parts_(std::make_unique<Parts>(snapshots)) {}
+SnapshotServer::SnapshotServer(Snapshots& snapshots, MetricRegistry& metrics)
+    : parts_(std::make_unique<Parts>(snapshots, metrics)) {}
 
 SnapshotServer::~SnapshotServer() { end(std::chrono::milliseconds(0)); }
 

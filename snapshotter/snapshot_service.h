@@ -5,6 +5,7 @@
 #include <memory>
 
 #include "core/base/unique_fd.h"
+#include "core/metrics/metrics.h"
 #include "snapshotter/snapshots.h"
 
 namespace varve::snapshotter {
@@ -15,8 +16,8 @@ inline constexpr std::size_t kListBatch = 100;
 // The gRPC server, without a listening socket of its own. Safe to use from any thread.
 class SnapshotServer {
  public:
-  // `snapshots` must outlive it.
-  explicit SnapshotServer(Snapshots& snapshots);
+  // Both must outlive it; `metrics` gets what is counted, and asks `snapshots`.
+  SnapshotServer(Snapshots& snapshots, MetricRegistry& metrics);
   // As end() with no time left.
   ~SnapshotServer();
   SnapshotServer(const SnapshotServer&) = delete;

@@ -38,7 +38,8 @@ class SnapshotServiceTest : public testing::Test {
     options.now_ns = [] { return std::int64_t(1'600'000'000) * 1'000'000'000 + 5; };
     options.lazy.now = [] { return std::int64_t(1'600'000'000); };
     snapshots_.emplace(dir_ / "snapshotter", trees_, options);
-    server_.emplace(*snapshots_);
+    metrics_ = std::make_unique<MetricRegistry>();
+    server_.emplace(*snapshots_, *metrics_);
     int ends[2];
     ASSERT_EQ(::socketpair(AF_UNIX, SOCK_STREAM | SOCK_CLOEXEC | SOCK_NONBLOCK, 0, ends), 0);
     server_->serve(UniqueFd(ends[0]));
@@ -158,6 +159,7 @@ class SnapshotServiceTest : public testing::Test {
   test::FakeTrees trees_{dir_ / "trees"};
   const KnownImage app_ = test::made_image("app", {"one", "two", "three", "four"});
   std::optional<Snapshots> snapshots_;
+  std::unique_ptr<MetricRegistry> metrics_;
   std::optional<SnapshotServer> server_;
   std::unique_ptr<api::Snapshots::Stub> stub_;
   std::string message_;
@@ -307,11 +309,27 @@ TEST_F(SnapshotServiceTest, GivesTheCodesThatContainerdGoesBy) {
   EXPECT_EQ(stat("y"), StatusCode::NOT_FOUND);
 }
 
-TEST_F(SnapshotServiceTest, ListsThousandsInBatches) {
-  for (int i = 0; i < 250; ++i) snapshots_->prepare(fmt::format("snapshot {}", i), "", {{"n", std::to_string(i)}});
+TEST_F(SnapshotServiceTest, CountsWhatItAnswers) {
+  EXPECT_EQ(prepare("plain", "",
+                    {{kSnapshotRefLabel, "c"},
+                     {kImageRefLabel, "registry.example/p"},
+                     {kManifestDigestLabel, app_.image.to_string()}}),
+            StatusCode::OK);
+  EXPECT_EQ(stat("nothing"), StatusCode::NOT_FOUND);
+  const auto text = metrics_->text();
+  for (const auto* line :
+       {"varve_snapshotter_calls_total{call=\"Prepare\",code=\"ok\"} 1\n",
+        "varve_snapshotter_calls_total{call=\"Stat\",code=\"not_found\"} 1\n",
+        "varve_snapshotter_call_duration_seconds_count{call=\"Prepare\"} 1\n",
+        "varve_snapshotter_refused_images_total 1\n", "varve_snapshotter_snapshots{kind=\"active\"} 1\n"})
+    EXPECT_THAT(text, testing::HasSubstr(line));
+}
+
+TEST_F(SnapshotServiceTest, ListsManyInBatches) {
+  for (int i = 0; i < 120; ++i) snapshots_->prepare(fmt::format("snapshot {}", i), "", {{"n", std::to_string(i)}});
   const auto all = list();
-  ASSERT_THAT(all, SizeIs(250));
-  EXPECT_EQ(all.back().name(), "snapshot 249");
+  ASSERT_THAT(all, SizeIs(120));
+  EXPECT_EQ(all.back().name(), "snapshot 119");
 }
 
 TEST_F(SnapshotServiceTest, RefusesMessagesThatAreTooLarge) {

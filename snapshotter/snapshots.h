@@ -56,6 +56,7 @@ class Snapshots {
   // Frees what is needed no more: folders and trees.
   void cleanup();
 
+  SnapshotCounts counts() { return table_.lock()->counts(); }
   LazyImages& images() { return images_; }
 
  private:

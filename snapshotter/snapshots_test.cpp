@@ -229,6 +229,14 @@ TEST_F(SnapshotsTest, DoesNotWaitForARegistryThatDoesNotAnswer) {
   EXPECT_THAT(pull(app_), SizeIs(4)) << "what was found meanwhile counts";
 }
 
+TEST_F(SnapshotsTest, KnowsAnImageAgainWhileItsRegistryIsAway) {
+  trees_.add(app_);
+  pull(app_);
+  now_ += 61;
+  trees_.before_look_up = [] { fail<TemporaryError>("the registry does not answer"); };
+  EXPECT_THAT(pull(app_), SizeIs(4));
+}
+
 TEST_F(SnapshotsTest, KeepsAllItHasAnsweredOverARestart) {
   trees_.add(app_);
   const auto names = pull(app_);

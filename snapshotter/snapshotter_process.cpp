@@ -13,6 +13,7 @@
 #include <charconv>
 #include <csignal>
 #include <cstdlib>
+#include <optional>
 #include <thread>
 
 #include "core/base/error_text.h"
@@ -21,6 +22,7 @@
 #include "core/base/log.h"
 #include "core/base/private_folder.h"
 #include "core/base/unix_socket.h"
+#include "core/metrics/metrics_server.h"
 #include "fuse/daemon/service_manager.h"
 #include "snapshotter/snapshot_service.h"
 #include "snapshotter/snapshots.h"
@@ -107,7 +109,8 @@ class Process {
         own_address_(!listener_),
         trees_(options.trees),
         snapshots_(options.dir, trees_, usual_options()),
-        server_(snapshots_) {
+        server_(snapshots_, metrics_) {
+    if (!options.metrics.empty()) metrics_server_.emplace(parse_metrics_address(options.metrics), metrics_);
     if (own_address_) {
       std::filesystem::create_directories(options.address.parent_path());
       listener_ = listen_at(options.address, SOCK_STREAM, kBacklog);
@@ -134,6 +137,7 @@ class Process {
     fuse::notify_service_manager("STOPPING=1");
     listener_.reset();
     if (own_address_) ::unlink(options_.address.c_str());
+    metrics_server_.reset();
     server_.end(kEndPatience);
     log::info("the snapshotter ends; what is mounted stays");
     std::_Exit(0);
@@ -166,7 +170,9 @@ class Process {
   const bool own_address_;
   DaemonTrees trees_;
   Snapshots snapshots_;
+  MetricRegistry metrics_;
   SnapshotServer server_;
+  std::optional<MetricsServer> metrics_server_;
   std::atomic<bool> learning_ = false;
 };
 

@@ -12,6 +12,7 @@ struct SnapshotterOptions {
   std::string group;              // who may call besides root; "": nobody
   std::filesystem::path dir;      // ROOT/snapshotter
   DaemonTreesOptions trees;
+  std::string metrics;  // where numbers are shown (core/metrics/metrics_server.h); "": nowhere
 };
 
 // Serves until SIGTERM or SIGINT; then calls under way have a few seconds to end. What is mounted stays. Throws

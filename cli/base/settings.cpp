@@ -76,6 +76,7 @@ constexpr Setting kSettings[] = {
     {"snapshotter.address", "\"/run/varve/snapshotter.sock\"", {}, "snapshotter.sock beside the daemon's socket"},
     {"snapshotter.group", "\"containerd\""},
     {"snapshotter.mode", "\"kernel\""},
+    {"snapshotter.metrics", "\"127.0.0.1:9473\""},
     {"image.optimize.format", "\"gzip\""},
     {"image.optimize.level", "9"},
     {"gc.grace", "48"},

@@ -9,6 +9,7 @@
 
 #include <nlohmann/json.hpp>
 
+#include "cli/base/metrics_option.h"
 #include "cli/base/text.h"
 #include "cli/session/daemon_access.h"
 #include "core/base/calendar.h"
@@ -28,6 +29,7 @@ struct SnapshotterArguments {
   std::string address;
   std::string group;
   std::string mode = "auto";
+  std::string metrics;  // "" = off
   bool status = false;
 };
 
@@ -58,17 +60,18 @@ void serve(const Context& context, const SnapshotterArguments& arguments) {
   if (::geteuid() != 0) fail<Unsupported>("containerd's snapshots need root: run `varve snapshotter` as root");
   const auto program = find_snapshotter(context.program);
   const auto paths = daemon_paths(context);
+  if (!arguments.group.empty() && address_of(context, arguments).parent_path() == paths.run_dir)
+    fail<UsageError>("--group: {} is closed to all but root; choose an --address in another folder",
+                     paths.run_dir.string());
   // Its reference is any that is right: each image brings its own.
   auto image = image_spec(context, "varve.invalid/any:any");
   image.reference.clear();
-  const nlohmann::json settled{{"root", paths.root.string()},
-                               {"run_dir", paths.run_dir.string()},
-                               {"program", context.program},
-                               {"address", address_of(context, arguments).string()},
-                               {"group", arguments.group},
-                               {"mode", arguments.mode},
-                               {"image", image},
-                               {"debug", context.global.verbose > 0}};
+  const nlohmann::json settled{
+      {"root", paths.root.string()},        {"run_dir", paths.run_dir.string()},
+      {"program", context.program},         {"address", address_of(context, arguments).string()},
+      {"group", arguments.group},           {"mode", arguments.mode},
+      {"metrics", arguments.metrics},       {"image", image},
+      {"debug", context.global.verbose > 0}};
   keep_handed_sockets();
   const auto text = settled.dump();
   ::execl(program.c_str(), program.c_str(), text.c_str(), nullptr);
@@ -137,6 +140,7 @@ void add_snapshotter_command(CLI::App& app, Context& context) {
                    "How trees are mounted: kernel (EROFS), fuse, or auto, the best that works")
       ->check(CLI::IsMember({"auto", "kernel", "fuse"}))
       ->capture_default_str();
+  add_metrics_option(*command, arguments->metrics);
   command->add_flag("--status", arguments->status,
                     "Say what it serves, and which images were not mounted lazily and why");
   command->footer(
