@@ -125,11 +125,11 @@ def survive(node, varve, host):
     node.ctr("containers", "rm", "kept", check=True)
 
 
-def crowd(node, varve, host, count):
+def crowd(node, varve, host, count, at_once=8):
     """Many at a time; then as many snapshots as before."""
     wait_for("snapshots of removed containers go", lambda: varve.snapshotter.status()["snapshots"]["active"] == 0)
     script = f'i=$1; exec {node.binaries}/ctr --address {node.socket} -n k8s.io run --rm --snapshotter varve --net-host {host}/app:v1 crowd-$i cat /data/two'
-    done = subprocess.run(["xargs", "-P", "8", "-I{}", "sh", "-c", script, "sh", "{}"], input="\n".join(map(str, range(count))), stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True, timeout=300)
+    done = subprocess.run(["xargs", "-P", str(at_once), "-I{}", "sh", "-c", script, "sh", "{}"], input="\n".join(map(str, range(count))), stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True, timeout=300)
     expect(done.stdout == "two\n" * count, f"{done.stdout.count('two')} of {count} containers ran: {done.stderr[-2000:]}")
 
 
@@ -159,7 +159,7 @@ def held_no_more(varve):
         raise
 
 
-def check(work, mode, count):
+def check(work, mode, *crowded):
     images = make_images(work / "images")
     with registry_on_loopback(work) as host, program.Varve(work) as varve:
         for name in ("app", "plain", "base", "other", "pause"):
@@ -172,17 +172,17 @@ def check(work, mode, count):
             if mode == "kernel":
                 owners(node, host)
             survive(node, varve, host)
-            crowd(node, varve, host, count)
+            crowd(node, varve, host, *crowded)
             memory = int(next(line.split()[1] for line in Path(f"/proc/{varve.snapshotter.process.pid}/status").read_text().splitlines() if line.startswith("VmRSS")))
             remove_all(node, varve, host)
-            print(f"{mode} mode: pull {seconds[0]:.2f} s lazily, {seconds[1]:.2f} s plain; {count} containers; the snapshotter has {memory / 1024:.1f} MiB", flush=True)
+            print(f"{mode} mode: pull {seconds[0]:.2f} s lazily, {seconds[1]:.2f} s plain; {crowded[0]} containers; the snapshotter has {memory / 1024:.1f} MiB", flush=True)
 
 
 def main():
     need_containerd()
-    count = int(sys.argv[1]) if len(sys.argv) > 1 else 12
+    crowded = [int(word) for word in sys.argv[1:]] or [12]  # how many containers, and how many at a time
     with program.work_folder() as work:
-        check(work, program.modes()[0], count)
+        check(work, program.modes()[0], *crowded)
 
 
 if __name__ == "__main__":
