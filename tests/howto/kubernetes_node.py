@@ -38,6 +38,7 @@ def node(folder, varve):
     made = make_images(folder.parent / "images")
     address = varve.root / "run/snapshotter.sock"
     with registry_on_loopback(folder.parent) as host, Snapshotter(varve, program.modes()[0], address) as varve.snapshotter:
+        varve.run("daemon", "--stop", check=True)  # that none runs is found below
         for name in ("app", "pause"):
             varve.run("--root", folder.parent / "pipeline", "image", "export", made[name], f"{host}/team/{name}:v1", check=True)
         containerd = Containerd(folder.parent / "containerd", address, varve.root, pause=f"{host}/team/pause:v1", config=CONFIG)
@@ -56,5 +57,5 @@ def node(folder, varve):
 
 
 def check(folder, output):
-    for words in ("[proxy_plugins.varve]", "running containers go on", "store-size"):
+    for words in ("[proxy_plugins.varve]", "running containers go on", "systemctl enable --now varve.service"):
         tiny_image.expect(words in output, f"{words}: {output}")
