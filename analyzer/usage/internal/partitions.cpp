@@ -100,6 +100,8 @@ void drop_detached(SqlConnection& sql, const std::string& table) {
 
 }  // namespace
 
+std::int32_t month_of_session(std::int64_t id) { return std::int32_t(id >> kSessionBits); }
+
 void make_partitions(SqlConnection& sql, std::int32_t month) {
   auto through = partitioned_through(sql);
   if (through >= month) return;
@@ -113,8 +115,11 @@ void make_partitions(SqlConnection& sql, std::int32_t month) {
     for (const auto* table : kBySession)
       make_partition(sql, table, suffix, first_session(first), first_session(through + 1));
   }
-  sql.query("SELECT setval(pg_get_serial_sequence('session', 'id'), $1)", {first_session(through)},
-            [](const SqlRow&) {});
+  // Numbers are given for good, also by transactions that were rolled back: never go back.
+  sql.query(
+      "SELECT setval(pg_get_serial_sequence('session', 'id'), "
+      "GREATEST($1, nextval(pg_get_serial_sequence('session', 'id'))))",
+      {first_session(through)}, [](const SqlRow&) {});
   write_setting(sql, "partitioned_through", std::to_string(through));
 }
 

@@ -7,6 +7,9 @@
 
 namespace varve::usage {
 
+// The month whose partition has the rows of the session of this number.
+std::int32_t month_of_session(std::int64_t id);
+
 // Makes the partitions up to `month`, within a write transaction. Those before the first one are one partition.
 void make_partitions(SqlConnection& sql, std::int32_t month);
 

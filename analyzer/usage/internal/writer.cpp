@@ -51,7 +51,8 @@ void Writer::forget_if_too_much() {
 
 void Writer::count(std::int64_t session_id, std::int64_t day) {
   uncounted_.insert(session_id);
-  const auto month = month_of(std::int32_t(day));
+  // Its number may be of a later month than its day, where a transaction had begun that month and was rolled back.
+  const auto month = std::max(month_of(std::int32_t(day)), month_of_session(session_id));
   if (!sql_.is_server() || month <= partitioned_) return;
   make_partitions(sql_, month);
   partitioned_ = month;
