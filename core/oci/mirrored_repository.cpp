@@ -249,6 +249,28 @@ struct MirroredRepository::Parts {
     if (options.watch) options.watch->failed(member.source.host, failure);
   }
 
+  // The only source: there is no other to ask, and what goes wrong is told and thrown. stop() says that an exception is
+  // not the source's.
+  template <typename Ask, typename Stop>
+  decltype(auto) ask_alone(const Member& member, Ask&& ask, Stop&& stop) const {
+    try {
+      return ask();
+    } catch (const Cancelled&) {
+      throw;
+    } catch (const NotFound&) {
+      throw;
+    } catch (const CorruptData&) {
+      if (!stop()) tell(member, SourceWatch::Failure::kWrongBytes);
+      throw;
+    } catch (const TemporaryError&) {
+      if (!stop()) tell(member, SourceWatch::Failure::kTemporary);
+      throw;
+    } catch (const Error&) {
+      if (!stop()) tell(member, SourceWatch::Failure::kRefused);
+      throw;
+    }
+  }
+
   void blame(const Member& member, const Digest& digest, const std::string& why) const {
     tell(member, SourceWatch::Failure::kWrongBytes);
     if (!member.state->note_wrong(digest, why)) return;
@@ -421,14 +443,16 @@ std::string MirroredRepository::origin() const { return parts_->reference.host; 
 
 Document MirroredRepository::manifest(std::string_view selector) {
   const auto members = parts_->current();
-  if (members->size() == 1) return members->front()->registry->manifest(selector);
+  const auto never = [] { return false; };
+  if (members->size() == 1)
+    return parts_->ask_alone(
+        *members->front(), [&] { return members->front()->registry->manifest(selector); }, never);
   const auto digest = Digest::try_parse(selector);
   std::optional<Document> found;
   parts_->ask_in_turn(
       digest.value_or(digest_of(selector)), digest ? &SourceCapabilities::pull : &SourceCapabilities::resolve,
       fmt::format("{}: manifest '{}'", name(), selector),
-      [&](const std::shared_ptr<Member>& member) { found = member->registry->manifest(selector); },
-      [] { return false; });
+      [&](const std::shared_ptr<Member>& member) { found = member->registry->manifest(selector); }, never);
   return std::move(*found);
 }
 
@@ -442,7 +466,7 @@ void MirroredRepository::read_blob(const Descriptor& blob, ByteRange compressed_
   auto at = compressed_range.offset;
   bool sink_failed = false;
   try {
-    only->registry->read_blob(blob, compressed_range, [&](ByteView bytes) {
+    const ByteSink into = [&](ByteView bytes) {
       parts_->note_given(only, blob.digest, {at, bytes.size()});
       at += bytes.size();
       try {
@@ -451,7 +475,9 @@ void MirroredRepository::read_blob(const Descriptor& blob, ByteRange compressed_
         sink_failed = true;
         throw;
       }
-    });
+    };
+    parts_->ask_alone(
+        *only, [&] { only->registry->read_blob(blob, compressed_range, into); }, [&] { return sink_failed; });
   } catch (const TemporaryError& error) {
     if (!sink_failed) only->state->failed(error.what(), {});
     throw;
@@ -521,7 +547,8 @@ std::vector<Descriptor> MirroredRepository::list_referrers(const Digest& subject
     if (found.empty() && member != members->back()) fail<NotFound>("{}: it lists none", member->source.name());
   };
   if (members->size() == 1) {
-    ask(members->front());
+    parts_->ask_alone(
+        *members->front(), [&] { ask(members->front()); }, [] { return false; });
     return found;
   }
   const bool any_lists =

@@ -168,6 +168,32 @@ TEST_F(MirrorTest, WhoWatchesIsToldWhichHostFailedAndHow) {
                                                 std::pair(mirror_.host(), Failure::kWrongBytes)));
 }
 
+TEST_F(MirrorTest, WhoWatchesIsToldOfARegistryAlone) {
+  struct Watch final : SourceWatch {
+    void failed(const std::string& host, Failure failure) noexcept override { told.emplace_back(host, failure); }
+    std::vector<std::pair<std::string, Failure>> told;
+  };
+  const auto watch = std::make_shared<Watch>();
+  options_.watch = watch;
+  options_.mirrors.off = true;
+  options_.max_attempts = 1;
+  const auto repository = open();
+  const auto fails = [&](int status, auto&& ask) {
+    registry_.fail_next(status);
+    EXPECT_THROW(ask(), Error);
+  };
+  EXPECT_THROW(repository->manifest("none"), NotFound);
+  EXPECT_THROW(repository->read_blob(blob_, early_, [](ByteView) { throw Unsupported("the sink's"); }), Unsupported);
+  EXPECT_THAT(watch->told, IsEmpty());
+  fails(503, [&] { repository->manifest("v1"); });
+  fails(403, [&] { repository->manifest("v1"); });
+  fails(503, [&] { read(*repository, blob_, early_); });
+  using Failure = SourceWatch::Failure;
+  EXPECT_THAT(watch->told, testing::ElementsAre(std::pair(registry_.host(), Failure::kTemporary),
+                                                std::pair(registry_.host(), Failure::kRefused),
+                                                std::pair(registry_.host(), Failure::kTemporary)));
+}
+
 TEST_F(MirrorTest, ThatLacksABlobIsNotAskedAgainForItButForOthers) {
   const auto other = add_blob(as_bytes("upstream alone"));
   const auto repository = open();
