@@ -1,4 +1,5 @@
 #include <fcntl.h>
+#include <poll.h>
 #include <sched.h>
 #include <signal.h>
 #include <sys/mount.h>
@@ -16,6 +17,7 @@
 #include "core/base/child_process.h"
 #include "core/base/errors.h"
 #include "core/base/file.h"
+#include "core/base/running_process.h"
 #include "core/base/scratch_file.h"
 #include "fuse/session/runtime.h"
 #include "fuse/session/user_namespace.h"
@@ -25,6 +27,7 @@ namespace {
 
 constexpr std::uint64_t kMaxLogBytes = 1 << 20;
 constexpr std::size_t kMaxHookBytes = 1 << 20;
+constexpr int kLookAtOrphansMs = 2;
 
 // The first process of the session's PID namespace. It only waits: the command is then not process 1 itself, for which
 // signals without a handler do nothing and which nobody expects to collect orphans.
@@ -126,11 +129,16 @@ class OciRuntime : public Runtime {
     fifo_ = open_file(path, O_RDWR | O_NONBLOCK);
   }
 
-  // With it goes every process of its namespace.
+  // With it goes every process of its namespace. It ends after them: those whose parent has ended wait for us to
+  // collect them, as of a runtime that was killed while it started one. The runtime itself is for who waits for it.
   void end_init() {
     if (init_ <= 0) return;
     ::kill(init_, SIGKILL);
-    ::waitpid(init_, nullptr, 0);
+    while (::waitpid(init_, nullptr, WNOHANG) == 0) {
+      for (const auto child : children_of(::getpid()))
+        if (child != init_ && child != process_) ::waitpid(child, nullptr, WNOHANG);
+      ::poll(nullptr, 0, kLookAtOrphansMs);
+    }
     init_ = 0;
   }
 
