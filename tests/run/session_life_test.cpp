@@ -8,6 +8,8 @@
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
 
+#include <algorithm>
+#include <chrono>
 #include <cstdio>
 #include <fstream>
 
@@ -198,6 +200,25 @@ TEST_P(SessionLifeTest, ASessionThatWasKilledWithAllThatHeldItGoesOn) {
   auto again = request("cat /etc/mine");
   again.again = lab().record.id;
   EXPECT_EQ(run(again).out, "mine\n");
+}
+
+// At any moment of its start: nothing of it runs on, so that its image can be unmounted.
+TEST_P(SessionLifeTest, ASessionWhoseStarterIsKilledEnds) {
+  for (int moment = 0; moment < 24; ++moment) {
+    auto wanted = request("exec sleep 1000");
+    wanted.name = "lab" + std::to_string(moment);
+    {
+      SessionProcess process(dir_.path(), wanted, options());
+      ::usleep(useconds_t(moment) * 6'000);
+      ::kill(process.pid(), SIGKILL);
+      process.wait();
+    }
+    const auto limit = std::chrono::steady_clock::now() + std::chrono::seconds(30);
+    while (std::ranges::any_of(store().list(), &fuse::SessionStore::Listed::running)) {
+      ASSERT_LT(std::chrono::steady_clock::now(), limit) << "killed after " << 6 * moment << " ms";
+      ::usleep(5'000);
+    }
+  }
 }
 
 TEST_P(SessionLifeTest, ASessionThatRunsIsNotStartedTwice) {
