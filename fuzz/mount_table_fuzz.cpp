@@ -13,5 +13,7 @@ extern "C" int LLVMFuzzerTestOneInput(const std::uint8_t* data, std::size_t size
     const auto* top = topmost_at(table, entry.dir);
     if (top == nullptr || top->dir != entry.dir || !is_mounted_at(table, entry.dir, entry)) std::abort();
   }
+  for (const auto& overlay : parse_overlays(std::string_view(reinterpret_cast<const char*>(data), size)))
+    if (overlay.dir.string().size() > size || overlay.lower.size() > size) std::abort();
   return 0;
 }

@@ -38,7 +38,6 @@ extern "C" int LLVMFuzzerTestOneInput(const std::uint8_t* data, std::size_t size
   image.manifests.resize(1);
   image.layers = 1;
   podman::find_users(image, lists);
-  podman::overlays_on(text, image);
   attempt([&] { podman::parse_storage_conf(text, "conf"); });
   attempt([&] {
     const auto changed = podman::add_image_store(text, "conf", "/store");

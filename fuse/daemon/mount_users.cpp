@@ -15,6 +15,7 @@
 #include "core/base/running_process.h"
 #include "core/base/strings.h"
 #include "fuse/mount/fuse_mount.h"
+#include "fuse/mount/mount_table.h"
 
 namespace varve::fuse {
 namespace {
@@ -102,6 +103,7 @@ std::vector<ProcessName> find_users(const fs::path& dir) {
 }
 
 bool is_busy(const fs::path& dir) {
+  if (!find_overlays_on(dir).empty()) return true;
   if (!may_mount()) return !find_users(dir).empty();
   // EAGAIN: not in use, and marked; a second call would unmount it.
   if (::umount2(dir.c_str(), MNT_EXPIRE | UMOUNT_NOFOLLOW) == 0) return false;

@@ -16,8 +16,8 @@ ProcessName name_of_process(pid_t pid);
 // process may look at them.
 std::vector<ProcessName> find_users(const std::filesystem::path& dir);
 
-// True if unmounting would fail because somebody uses what is mounted at the folder. Root asks the kernel (MNT_EXPIRE
-// of umount2(2)), a plain user looks for users.
+// True if unmounting would fail because somebody uses what is mounted at the folder, or an overlay is above it. Root
+// asks the kernel (MNT_EXPIRE of umount2(2)), a plain user looks for users.
 bool is_busy(const std::filesystem::path& dir);
 
 // Asks processes to end (SIGTERM), kills those that have not after `grace`, and returns when all have ended, or could

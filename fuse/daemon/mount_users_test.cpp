@@ -9,6 +9,7 @@
 #include <csignal>
 
 #include "core/base/file.h"
+#include "fuse/mount/mount_table.h"
 #include "testing/temp_dir.h"
 
 namespace varve::fuse {
@@ -88,6 +89,26 @@ TEST(MountUsers, AMountIsBusyWhileItIsUsedAndIsNotTakenAwayByAsking) {
   EXPECT_TRUE(std::filesystem::exists(dir / "file")) << "still mounted";
   EXPECT_EQ(::umount2(dir.path().c_str(), 0), 0);
   EXPECT_FALSE(is_busy(dir.path())) << "nothing is mounted there";
+}
+
+TEST(MountUsers, AnOverlayAboveAMountKeepsItBusyAlsoByALinkToIt) {
+  if (::geteuid() != 0) GTEST_SKIP() << "only root may mount";
+  const test::TempDir dir;
+  const auto lower = std::filesystem::canonical(dir.path()) / "lower";
+  for (const auto* name : {"lower", "work", "links", "merged"}) std::filesystem::create_directories(dir / name);
+  if (::mount("tmpfs", (dir / "work").c_str(), "tmpfs", 0, nullptr) != 0) GTEST_SKIP() << "no mounts here";
+  for (const auto* name : {"work/upper", "work/work"}) std::filesystem::create_directories(dir / name);
+  ASSERT_EQ(::mount("tmpfs", lower.c_str(), "tmpfs", 0, nullptr), 0);
+  std::filesystem::create_symlink("../lower", dir / "links/AB");
+  EXPECT_FALSE(is_busy(lower));
+  const auto options = "lowerdir=" + (dir / "links/AB").string() + ",upperdir=" + (dir / "work/upper").string() +
+                       ",workdir=" + (dir / "work/work").string();
+  ASSERT_EQ(::mount("overlay", (dir / "merged").c_str(), "overlay", 0, options.c_str()), 0);
+  EXPECT_TRUE(is_busy(lower));
+  EXPECT_EQ(find_overlays_on(lower).size(), 1u);
+  EXPECT_EQ(::umount2((dir / "merged").c_str(), 0), 0);
+  EXPECT_FALSE(is_busy(lower));
+  for (const auto& mount : {lower, dir / "work"}) EXPECT_EQ(::umount2(mount.c_str(), 0), 0);
 }
 
 TEST(MountUsers, AreAskedToEndThenKilledAndNobodyElseIs) {

@@ -1,9 +1,11 @@
 #include "fuse/mount/mount_table.h"
 
 #include <algorithm>
+#include <set>
 
 #include "core/base/errors.h"
 #include "core/base/file.h"
+#include "core/base/strings.h"
 
 namespace varve::fuse {
 namespace {
@@ -14,6 +16,34 @@ std::string_view next_field(std::string_view& line) {
   line.remove_prefix(std::min(end + 1, line.size()));
   return field;
 }
+
+// Super options are written so that a comma or colon in a path has a backslash before it.
+std::vector<std::string> split_unescaped(std::string_view text, char separator) {
+  std::vector<std::string> parts(1);
+  for (std::size_t i = 0; i < text.size(); ++i) {
+    if (text[i] == '\\' && i + 1 < text.size() && (text[i + 1] == ',' || text[i + 1] == ':' || text[i + 1] == '\\')) {
+      if (separator == ',') parts.back() += text[i];  // the next look, at the paths, takes it away
+      parts.back() += text[++i];
+    } else if (text[i] == separator) {
+      parts.emplace_back();
+    } else {
+      parts.back() += text[i];
+    }
+  }
+  return parts;
+}
+
+// A link to the mount as well as its folder. Nothing of what is mounted is looked at.
+bool leads_to(const std::filesystem::path& lower, const std::filesystem::path& dir) {
+  if (lower == dir) return true;
+  std::error_code error;
+  const auto target = std::filesystem::read_symlink(lower, error);
+  if (error) return false;
+  const auto parent = std::filesystem::canonical(lower.parent_path(), error);
+  return !error && (parent / target).lexically_normal() == dir;
+}
+
+bool is_number(std::string_view name) { return !name.empty() && name.find_first_not_of("0123456789") == name.npos; }
 
 bool is_octal(char c) { return c >= '0' && c <= '7'; }
 
@@ -68,5 +98,46 @@ bool is_mounted_at(const std::vector<MountEntry>& table, const std::filesystem::
 }
 
 std::vector<MountEntry> read_mount_table() { return parse_mount_table(as_text(read_file("/proc/self/mountinfo"))); }
+
+std::vector<OverlayEntry> parse_overlays(std::string_view mountinfo) {
+  std::vector<OverlayEntry> overlays;
+  for (const auto line : split(mountinfo, "\n")) {
+    auto rest = line;
+    for (int field = 0; field < 4; ++field) next_field(rest);
+    OverlayEntry overlay{.dir = unescape(next_field(rest)), .lower = {}};
+    const auto separator = rest.find(" - overlay ");
+    if (separator == rest.npos) continue;
+    rest.remove_prefix(separator + std::string_view(" - overlay ").size());
+    next_field(rest);  // the source
+    for (const auto& option : split_unescaped(unescape(rest), ',')) {
+      const auto equals = option.find('=');
+      const auto name = option.substr(0, equals);
+      if (equals == option.npos || (name != "lowerdir" && name != "lowerdir+")) continue;
+      for (auto& lower : split_unescaped(option.substr(equals + 1), ':')) overlay.lower.emplace_back(std::move(lower));
+    }
+    overlays.push_back(std::move(overlay));
+  }
+  return overlays;
+}
+
+std::vector<std::filesystem::path> find_overlays_on(const std::filesystem::path& dir) {
+  std::set<std::string> namespaces;
+  std::set<std::filesystem::path> found;
+  std::error_code error;
+  for (std::filesystem::directory_iterator at("/proc", error), end; !error && at != end; at.increment(error)) {
+    if (!is_number(at->path().filename().native())) continue;
+    std::error_code gone;
+    const auto space = std::filesystem::read_symlink(at->path() / "ns/mnt", gone);
+    if (gone || namespaces.contains(space.string())) continue;
+    try {
+      for (auto& overlay : parse_overlays(as_text(read_file(at->path() / "mountinfo"))))
+        if (std::ranges::any_of(overlay.lower, [&](const auto& lower) { return leads_to(lower, dir); }))
+          found.insert(std::move(overlay.dir));
+      namespaces.insert(space.string());
+    } catch (const std::system_error&) {  // it ended; another of its namespace may be there
+    }
+  }
+  return {found.begin(), found.end()};
+}
 
 }  // namespace varve::fuse

@@ -28,4 +28,14 @@ const MountEntry* topmost_at(const std::vector<MountEntry>& table, const std::fi
 // True if that file system is mounted there, on top or beneath others.
 bool is_mounted_at(const std::vector<MountEntry>& table, const std::filesystem::path& dir, const MountEntry& what);
 
+// An overlay: where it is mounted, and its lower layers as it names them, which may be links.
+struct OverlayEntry {
+  std::filesystem::path dir;
+  std::vector<std::filesystem::path> lower;
+};
+std::vector<OverlayEntry> parse_overlays(std::string_view mountinfo);
+// Folders of overlays above what is mounted at `dir`, in all mount namespaces that this process may look into: of
+// containers, for one. The kernel does not call a mount busy for them, though they lose their files with it.
+std::vector<std::filesystem::path> find_overlays_on(const std::filesystem::path& dir);
+
 }  // namespace varve::fuse

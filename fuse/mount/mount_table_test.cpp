@@ -37,6 +37,19 @@ TEST(MountTable, TellsWhatLiesOnTopFromWhatIsBeneath) {
   EXPECT_FALSE(is_mounted_at(table, "/mnt", ours));
 }
 
+TEST(MountTable, ReadsTheLowerLayersOfOverlays) {
+  const auto overlays = parse_overlays(std::string(kTable) +
+                                       "60 22 0:70 / /c/one rw shared:4 - overlay overlay "
+                                       "rw,lowerdir=/s/l/AB:/s/with\\040space:/s/a\\134:b,upperdir=/u,workdir=/w\n"
+                                       "61 22 0:71 / /c/two rw - overlay none ro,lowerdir+=/s/x,lowerdir+=/s/a\\134,b\n"
+                                       "62 22 0:72 / /c/three rw - overlay overlay rw\n");
+  ASSERT_EQ(overlays.size(), 3u);
+  EXPECT_EQ(overlays[0].dir, "/c/one");
+  EXPECT_EQ(overlays[0].lower, (std::vector<std::filesystem::path>{"/s/l/AB", "/s/with space", "/s/a:b"}));
+  EXPECT_EQ(overlays[1].lower, (std::vector<std::filesystem::path>{"/s/x", "/s/a,b"}));
+  EXPECT_TRUE(overlays[2].lower.empty());
+}
+
 TEST(MountTable, ShowsTheMountsOfThisMachine) {
   const auto table = read_mount_table();
   const auto root = std::ranges::find(table, std::filesystem::path("/"), &MountEntry::dir);

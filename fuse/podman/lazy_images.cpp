@@ -142,7 +142,8 @@ Choice choose(const std::vector<StoredImage>& images, const std::string& typed) 
   return {.image = *by_id.front(), .name = {}};
 }
 
-void refuse_if_used(const StoredImage& image, const StorageConf& conf, const RemoveRequest& request) {
+void refuse_if_used(const StoredImage& image, const fs::path& tree, const StorageConf& conf,
+                    const RemoveRequest& request) {
   std::vector<std::string> users;
   try {
     users = find_users(image, read_storage_lists(conf));
@@ -151,7 +152,7 @@ void refuse_if_used(const StoredImage& image, const StorageConf& conf, const Rem
       fail<Error>("{}: who uses the image cannot be told: {}; --force removes it all the same", request.image,
                   error.what());
   }
-  const auto mounted = find_mounted_users(image);
+  const auto mounted = find_mounted_users(tree);
   if (!mounted.empty()) {
     if (users.empty()) users = mounted;
     fail<Error>("{}: it is in use by {}; end that first: without the image it would lose its files", request.image,
@@ -215,8 +216,8 @@ RemovedName remove_image(const fs::path& dir, ControlClient* daemon, const Stora
     publish(store, daemon);
     return removed;
   }
-  refuse_if_used(image, conf, request);
   const auto tree = store.tree_dir(image);
+  refuse_if_used(image, tree, conf, request);
   const auto mounts = mounts_of(daemon);
   // Out of the lists first: who looks meanwhile does not find what goes.
   store.publish([&](const fs::path& one) { return one != tree && mounts.contains(one); });
@@ -244,7 +245,7 @@ std::vector<ListedImage> list_images(const fs::path& dir, ControlClient* daemon,
     one.mounted = shows(mounts, one.tree, image);
     if (one.mounted) one.mode = mounts.at(one.tree).mode;
     one.used_by = find_users(image, lists);
-    if (one.used_by.empty()) one.used_by = find_mounted_users(image);
+    if (one.used_by.empty()) one.used_by = find_mounted_users(one.tree);
     one.image = std::move(image);
     listed.push_back(std::move(one));
   }

@@ -1,7 +1,6 @@
 #include "fuse/podman/store_users.h"
 
 #include <algorithm>
-#include <charconv>
 #include <map>
 #include <set>
 
@@ -10,6 +9,7 @@
 #include "core/base/json_document.h"
 #include "core/base/safe_text.h"
 #include "core/base/strings.h"
+#include "fuse/mount/mount_table.h"
 
 namespace varve::fuse::podman {
 namespace {
@@ -17,7 +17,6 @@ namespace {
 namespace fs = std::filesystem;
 
 constexpr std::uint64_t kMaxListBytes = 256 << 20;
-constexpr std::uint64_t kMaxTableBytes = 64 << 20;
 constexpr JsonLimits kLimits{.bytes = kMaxListBytes, .depth = 32, .values = 20'000'000};
 constexpr std::size_t kShownId = 12;
 
@@ -60,11 +59,6 @@ class Ancestry {
   std::map<std::string, std::string> parents_;
 };
 
-bool is_process(const fs::path& entry) {
-  const auto name = entry.filename().string();
-  return !name.empty() && std::ranges::all_of(name, [](char c) { return c >= '0' && c <= '9'; });
-}
-
 }  // namespace
 
 void parse_layer_list(std::string_view text, std::string_view what, StorageLists& into) {
@@ -95,24 +89,6 @@ StorageLists read_storage_lists(const StorageConf& conf) {
   return lists;
 }
 
-std::vector<std::string> overlays_on(std::string_view mountinfo, const StoredImage& image) {
-  std::vector<std::string> found;
-  const auto top = image.top_layer();
-  const std::string by_link = "/l/" + link_of(top);
-  const std::string by_name = "/" + top + "/";
-  for (const auto line : split(mountinfo, "\n")) {
-    const auto separator = line.find(" - overlay ");
-    if (separator == line.npos) continue;
-    const auto options = line.substr(separator);
-    if (options.find(by_link) == options.npos && options.find("=l/" + link_of(top)) == options.npos &&
-        options.find(":l/" + link_of(top)) == options.npos && options.find(by_name) == options.npos)
-      continue;
-    const auto fields = split(line.substr(0, separator), " ");
-    found.push_back(fields.size() > 4 ? std::string(fields[4]) : "?");
-  }
-  return found;
-}
-
 std::vector<std::string> find_users(const StoredImage& image, const StorageLists& lists) {
   const Ancestry ancestry(lists, image.layer_ids());
   std::vector<std::string> users;
@@ -123,23 +99,9 @@ std::vector<std::string> find_users(const StoredImage& image, const StorageLists
   return users;
 }
 
-std::vector<std::string> find_mounted_users(const StoredImage& image) {
-  std::set<std::string> namespaces;
-  std::set<std::string> folders;
-  for (const auto& entry : fs::directory_iterator("/proc")) {
-    if (!is_process(entry.path())) continue;
-    std::error_code gone;
-    const auto space = fs::read_symlink(entry.path() / "ns/mnt", gone);
-    if (gone || !namespaces.insert(space.string()).second) continue;
-    try {
-      for (auto& folder : overlays_on(as_text(read_file(entry.path() / "mountinfo", kMaxTableBytes)), image))
-        folders.insert(std::move(folder));
-    } catch (const std::system_error&) {
-      namespaces.erase(space.string());  // it ended; another of its namespace may be there
-    }
-  }
+std::vector<std::string> find_mounted_users(const fs::path& tree) {
   std::vector<std::string> users;
-  for (const auto& folder : folders) users.push_back("a mount at " + printable(folder));
+  for (const auto& folder : find_overlays_on(tree)) users.push_back("a mount at " + printable(folder.string()));
   return users;
 }
 

@@ -1,6 +1,7 @@
 #pragma once
 // What would break if an image left the store. Read from podman's own storage (containers/storage: layers.json,
 // images.json, containers.json) and from the tables of mounts.
+#include <filesystem>
 #include <string>
 #include <string_view>
 #include <vector>
@@ -30,13 +31,9 @@ void parse_container_list(std::string_view json, std::string_view what, StorageL
 // Of podman's storage on this machine; empty where there is none. Throws as the parsers do.
 StorageLists read_storage_lists(const StorageConf& conf);
 
-// Folders of overlays in a table of mounts (mountinfo, proc(5)) that have the layer beneath them.
-std::vector<std::string> overlays_on(std::string_view mountinfo, const StoredImage& image);
-
 // For people: "container lab", "image localhost/child:1 (made of it)", "a mount at /mnt".
 std::vector<std::string> find_users(const StoredImage& image, const StorageLists& lists);
-// The same of what is mounted now, in any mount namespace that this process may look into: all that is known of
-// programs other than podman.
-std::vector<std::string> find_mounted_users(const StoredImage& image);
+// The same of overlays above an image's tree: all that is known of programs other than podman.
+std::vector<std::string> find_mounted_users(const std::filesystem::path& tree);
 
 }  // namespace varve::fuse::podman

@@ -80,18 +80,5 @@ TEST_F(StoreUsersTest, ListsOfBothRootsCount) {
   EXPECT_EQ(lists.containers.size(), 1u);
 }
 
-TEST_F(StoreUsersTest, OverlaysAreKnownByTheLinkOfTheLayerBeneath) {
-  const auto link = link_of(image_.top_layer());
-  const auto line = [](const std::string& dir, const std::string& type, const std::string& lower) {
-    return fmt::format("40 30 0:40 / {} rw shared:1 - {} {} rw,lowerdir={},upperdir=/u,workdir=/w\n", dir, type, type,
-                       lower);
-  };
-  const auto table = line("/one", "overlay", "/store/overlay/l/" + link) + line("/two", "overlay", "/x:l/" + link) +
-                     line("/three", "overlay", "/x/overlay/" + image_.top_layer() + "/diff") +
-                     line("/four", "overlay", "/x/l/ABC") + line("/five", "ext4", "/store/l/" + link) + "broken\n";
-  EXPECT_THAT(overlays_on(table, image_), ElementsAre("/one", "/two", "/three"));
-  EXPECT_THAT(overlays_on("", image_), IsEmpty());
-}
-
 }  // namespace
 }  // namespace varve::fuse::podman

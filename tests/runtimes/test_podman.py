@@ -72,6 +72,8 @@ def rm_is_refused_while_used(varve, podman, image):
     for options in ((), ("--force",)):
         refused = varve.run("podman", "rm", *options, image)
         expect(refused.returncode == 1 and b"in use" in refused.stderr and b"lab" in refused.stderr, refused)
+    stopped = varve.run("daemon", "--stop")
+    expect(stopped.returncode == 1 and b"/podman/overlay/" in stopped.stderr and podman("exec", "lab", "cat", "/etc/version") == "first\n", "nor is the daemon stopped beneath it")
     podman("rm", "--force", "--time", "0", "lab")
     refused = varve.run("podman", "rm", image)
     expect(refused.returncode == 1 and b"writer" in refused.stderr and b"--force" in refused.stderr, refused)
