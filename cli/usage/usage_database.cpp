@@ -35,7 +35,7 @@ std::unique_ptr<usage::Database> open_or_make_database(const Context& context, c
 }
 
 Digest find_image(const Context& context, usage::Database& database, const std::string& image, usage::DayRange window) {
-  const auto snapshot = database.snapshot({.window = window, .image = std::nullopt});
+  const auto snapshot = database.snapshot({.window = window, .image = std::nullopt, .totals_only = true});
   for (const auto& known : snapshot.images) {
     if (known.label == image || known.digest.to_string() == image) return known.digest;
   }

@@ -182,7 +182,7 @@ TEST_P(Fleet, ReadersReadWithoutUsersAndSpools) {
   EXPECT_EQ(read_setting(*sql, "failed_name_key"), "");
 }
 
-TEST_P(Fleet, FiftyNodesSendAtOnceWhileTheOwnerTakesIn) {
+TEST_P(Fleet, FiftyNodesSendAtOnceWhileTheOwnerTakesInAndAges) {
   constexpr unsigned kSessionsOfOne = 4, kModules = 20;
   RoleNames names;
   for (unsigned node = 1; node <= kNodes; ++node) names.nodes.push_back(node_name(node));
@@ -193,7 +193,7 @@ TEST_P(Fleet, FiftyNodesSendAtOnceWhileTheOwnerTakesIn) {
       for (unsigned module = 0; module < kModules; ++module)
         writer.add(import_record(fmt::format("numpy.part{}", module)));
     }
-  std::vector<std::string> errors(kNodes + 1);
+  std::vector<std::string> errors(kNodes + 2);
   std::atomic<std::uint64_t> sent = 0, taken = 0;
   {
     std::atomic<bool> done = false;
@@ -203,6 +203,14 @@ TEST_P(Fleet, FiftyNodesSendAtOnceWhileTheOwnerTakesIn) {
         while (!done) taken += own->collect({}, {}, cancel_).sessions;
       } catch (const std::exception& error) {
         errors[0] = error.what();
+      }
+    });
+    std::jthread ager([&] {
+      try {
+        const auto own = open();
+        while (!done) own->age_out({.raw_days = 1, .aggregate_days = 800}, day("2026-11-22"));
+      } catch (const std::exception& error) {
+        errors[kNodes + 1] = error.what();
       }
     });
     {

@@ -1,8 +1,13 @@
 // Sums of months must be what the days sum up to, before and after these go.
+#include <sys/ptrace.h>
+#include <sys/wait.h>
+#include <unistd.h>
+
+#include <csignal>
+#include <random>
+
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
-
-#include <random>
 
 #include <fmt/ranges.h>
 
@@ -106,7 +111,6 @@ TEST_P(Months, StayWhenTheirDaysGo) {
   const auto aged = database_->age_out({.raw_days = 20, .aggregate_days = 80}, day("2026-11-23"));
   EXPECT_EQ(aged.months_without_days, 3U);
   EXPECT_GT(aged.sessions, 90U);
-  EXPECT_EQ(aged.partitions == 0, GetParam() == Kind::kSqlite || day_text(today_utc()) < "2026-10");
   EXPECT_EQ(count("SELECT COUNT(*) FROM daily_use WHERE day <= " + std::to_string(june_to_august.last)), 0U);
   EXPECT_EQ(count("SELECT COUNT(*) FROM monthly_module WHERE month <= 679"), 0U);
   EXPECT_EQ(told(june_to_august, 0, false), before);
@@ -140,6 +144,67 @@ TEST_P(Months, StayWhenTheirDaysGo) {
   EXPECT_THAT(explained.evidence.back().kind + explained.evidence[0].detail, testing::HasSubstr("2026-06"));
   const auto again = database_->age_out({.raw_days = 20, .aggregate_days = 80}, day("2026-11-23"));
   EXPECT_EQ(again.sessions + again.months_summed + again.months_without_days + again.partitions, 0U);
+}
+
+TEST_P(Months, AreMadeByWhoeverIsNotKilled) {
+  const DayRange old{.first = day("2026-06-01"), .last = day("2026-08-31")};
+  const auto before = told(old, 0, false);
+  const Retention retention{.raw_days = 20, .aggregate_days = 80};
+  const auto today = day("2026-11-23");
+  unsigned killed = 0;
+  for (std::uint64_t calls = 50; calls < 1'000'000; calls += calls / 4) {
+    const auto child = ::fork();
+    if (child == 0) {
+      if (::ptrace(PTRACE_TRACEME, 0, nullptr, nullptr) != 0) ::_exit(2);
+      ::raise(SIGSTOP);
+      try {
+        open()->age_out(retention, today);
+        ::_exit(0);
+      } catch (const std::exception&) {
+        ::_exit(1);
+      }
+    }
+    int status = 0;
+    ::waitpid(child, &status, 0);
+    for (auto left = calls; left > 0 && WIFSTOPPED(status); --left) {
+      ::ptrace(PTRACE_SYSCALL, child, nullptr, nullptr);
+      ::waitpid(child, &status, 0);
+    }
+    if (!WIFSTOPPED(status)) break;
+    ::kill(child, SIGKILL);
+    ::waitpid(child, &status, 0);
+    ++killed;
+    ASSERT_EQ(told(old, 0, false), before) << calls;
+  }
+  EXPECT_GT(killed, 4U);
+  database_->age_out(retention, today);
+  EXPECT_EQ(told(old, 0, false), before);
+  EXPECT_EQ(count("SELECT COUNT(*) FROM counted_month WHERE days_gone = 1"), 3U);
+  EXPECT_EQ(count("SELECT COUNT(*) FROM session WHERE day < " + std::to_string(today - 20)), 0U);
+}
+
+TEST_P(Months, GoAsPartitionsWhereThereAreSome) {
+  // The next month's first session has partitions made, for days and for its number.
+  const auto next = first_day_of_month(month_of(today_utc()) + 1);
+  SpoolWriterForTests(folder_.path() / "next", start_record(900, 1, day_text(next))).add(import_record("rare"));
+  EXPECT_EQ(database_->collect({folder_.path() / "next"}, {.today = next}, cancel_).sessions, 1U);
+  const auto aged = database_->age_out({.raw_days = 2, .aggregate_days = 800}, next);
+  if (GetParam() == Kind::kSqlite) {
+    EXPECT_EQ(aged.partitions, 0U);
+    return;
+  }
+  EXPECT_GE(aged.partitions, 2U);
+  EXPECT_EQ(count("SELECT COUNT(*) FROM pg_class WHERE relname IN ('session_module_before', 'session_file_before') "
+                  "AND pg_table_is_visible(oid)"),
+            0U);
+  EXPECT_EQ(count("SELECT COUNT(*) FROM session_module"), 1U);
+  EXPECT_GT(count("SELECT COUNT(*) FROM daily_use_before"), 0U);
+  // When the days go, so do their partitions; the next sessions find theirs.
+  EXPECT_GE(database_->age_out({.raw_days = 2, .aggregate_days = 3}, next + 70).partitions, 3U);
+  EXPECT_EQ(count("SELECT COUNT(*) FROM daily_use"), 0U);
+  SpoolWriterForTests(folder_.path() / "next", start_record(901, 1, day_text(next + 70))).add(import_record("rare"));
+  EXPECT_EQ(database_->collect({folder_.path() / "next"}, {.today = next + 70}, cancel_).sessions, 1U);
+  EXPECT_EQ(find_use(database_->snapshot({.window = all_days(), .image = std::nullopt}), "rare")->sessions, 3U);
 }
 
 }  // namespace
