@@ -40,7 +40,7 @@ struct DaemonOptions {
   std::chrono::seconds keep_mounted{900};  // after the last session of an image; 0: not at all
   bool fill = false;                       // MountOptions::fill of all that prefetch
   std::string version;
-  trust::TrustSettings trust;                    // which indexes are believed
+  trust::TrustSettings trust;  // which indexes are believed
   // Of this machine, for registries that no file of credentials knows; null = none.
   std::shared_ptr<oci::internal::CredentialProviders> credential_providers;
   std::shared_ptr<DescriptorStore> descriptors;  // where connections outlive the daemon
