@@ -369,9 +369,9 @@ class World:
             return
         done = self.ours("pin", "check", "--deep", place.place)
         with place.at_rest():
-            lacks = {pin["image"]: missing(place, pin) for pin in self.promises[place.place]}
+            lacks = {(pin["image"], pin["name"], pin["by"]): missing(place, pin) for pin in self.promises[place.place]}
             whole = self.is_list_whole(place) and not any(lacks.values())
-            newest = [name for image in lacks for index in place.referrers(image, INDEX_TYPE) for name in missing_of_image(place, index)]
+            newest = [name for image, _, _ in lacks for index in place.referrers(image, INDEX_TYPE) for name in missing_of_image(place, index)]
         if done.returncode == 0 and not whole:
             raise Broken(f"pin check of {place.place} is content: {lacks}, list {self.listed(place)}")
         if done.returncode != 0 and whole and not newest and not self.is_absent(place):
