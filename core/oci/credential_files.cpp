@@ -1,5 +1,7 @@
 #include "core/oci/credential_files.h"
 
+#include <algorithm>
+
 #include "core/base/base64.h"
 #include "core/base/error_text.h"
 #include "core/base/errors.h"
@@ -11,6 +13,13 @@ namespace varve::oci {
 namespace {
 
 constexpr std::uint64_t kMaxFileBytes = 1024 * 1024;
+constexpr std::size_t kShortestSecret = 8;
+
+void take_login(std::string_view encoded, std::vector<std::string>& secrets) {
+  const auto decoded = base64_decode(encoded);
+  if (!decoded) return;  // as it stands there it is known
+  if (const auto colon = decoded->find(':'); colon != decoded->npos) secrets.push_back(decoded->substr(colon + 1));
+}
 
 // Texts of an entry: all but the name of the user may be secret.
 void take_secrets(const JsonValue& entry, std::vector<std::string>& secrets) {
@@ -18,13 +27,20 @@ void take_secrets(const JsonValue& entry, std::vector<std::string>& secrets) {
   for (const auto& [name, value] : entry.members()) {
     if (!value.is_text() || name == "username" || name == "email") continue;
     secrets.push_back(value.text());
-    if (name != "auth") continue;
-    try {
-      const auto decoded = value.base64();
-      const auto login = as_text(decoded);
-      if (const auto colon = login.find(':'); colon != login.npos) secrets.emplace_back(login.substr(colon + 1));
-    } catch (const CorruptData&) {  // as it stands there it is known
+    if (name == "auth") take_login(value.text(), secrets);
+  }
+}
+
+// Of a file that is no JSON any word may be one.
+void take_words(std::string_view text, std::vector<std::string>& secrets) {
+  constexpr std::string_view kBetween = " \t\r\n\"'{}[],:";
+  for (std::size_t at = 0; (at = text.find_first_not_of(kBetween, at)) != text.npos;) {
+    const auto end = std::min(text.find_first_of(kBetween, at), text.size());
+    if (const auto word = text.substr(at, end - at); word.size() >= kShortestSecret) {
+      secrets.emplace_back(word);
+      take_login(word, secrets);
     }
+    at = end;
   }
 }
 
@@ -32,7 +48,14 @@ void read(CredentialFile& file) {
   const auto content = read_file_if_there(file.path, kMaxFileBytes);
   if (!content) return;
   file.there = true;
-  const auto document = JsonValue::parse(*content, file.path.string(), {.bytes = kMaxFileBytes});
+  const auto document = [&] {
+    try {
+      return JsonValue::parse(*content, file.path.string(), {.bytes = kMaxFileBytes});
+    } catch (const Error&) {
+      take_words(as_text(*content), file.secrets);
+      throw;
+    }
+  }();
   for (const auto& [name, entry] : document.maybe("auths").members()) {
     file.registries.push_back(name);
     take_secrets(entry, file.secrets);

@@ -1,6 +1,6 @@
 #!/usr/bin/env python3
 """`varve doctor`: one page for a bug report, whatever state the machine is in; no secret that was planted anywhere is on it."""
-import base64, json, os, signal, subprocess, sys
+import base64, json, os, shutil, signal, subprocess, sys
 from pathlib import Path
 
 TREE = Path(__file__).resolve().parents[2]
@@ -116,7 +116,8 @@ def as_a_plain_user(varve, work):
     home.mkdir()
     os.chown(home, NOBODY, NOBODY)
     environment = {"PATH": os.environ["PATH"], "HOME": str(home), "VARVE_CONFIG": "/dev/null", "COSIGN_PASSWORD": SECRETS["passphrase"]}
-    done = subprocess.run([varve.binary, "doctor", "--json"], user=NOBODY, group=NOBODY, extra_groups=[], env=environment, stdin=subprocess.DEVNULL, stdout=subprocess.PIPE, stderr=subprocess.PIPE, timeout=120)
+    binary = shutil.copy(varve.binary, work / "varve")  # where a plain user may read
+    done = subprocess.run([binary, "doctor", "--json"], user=NOBODY, group=NOBODY, extra_groups=[], env=environment, stdin=subprocess.DEVNULL, stdout=subprocess.PIPE, stderr=subprocess.PIPE, timeout=120)
     expect(done.returncode in (0, 3), f"exit {done.returncode}: {done.stderr.decode()}")
     document = json.loads(done.stdout)
     expect(document["program"]["uid"] == NOBODY and document["program"]["root"] == str(home / ".local/share/varve"), f"{document['program']}")

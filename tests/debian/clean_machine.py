@@ -89,7 +89,7 @@ class CleanMachine:
         self.unshare.wait()
 
     def run(self, *words, timeout=120):
-        return subprocess.run(["nsenter", "--target", self.init, "--mount", "--pid", "--", "/usr/bin/env", "-i", "PATH=/usr/sbin:/usr/bin:/sbin:/bin", "HOME=/root", "LC_ALL=C.UTF-8",
+        return subprocess.run(["nsenter", "--target", self.init, "--mount", "--pid", "--root", "--", "/usr/bin/env", "-i", "PATH=/usr/sbin:/usr/bin:/sbin:/bin", "HOME=/root", "LC_ALL=C.UTF-8",
                                "DEBIAN_FRONTEND=noninteractive", *map(str, words)],
                               stdin=subprocess.DEVNULL, stdout=subprocess.PIPE, stderr=subprocess.STDOUT, text=True, timeout=timeout)
 

@@ -1,5 +1,5 @@
 #!/usr/bin/env python3
-"""Metrics of daemon and webhook: what they say agrees with `varve status`, promtool finds nothing wrong, docs/guide/metrics.md has them all, a real Prometheus
+"""Metrics of daemon, snapshotter and webhook: what they say agrees with `varve status`, promtool finds nothing wrong, docs/guide/metrics.md has them all, a real Prometheus
 scrapes them and answers every query of the dashboard. Off, and beyond this machine, there are none."""
 import contextlib, http.client, json, os, re, signal, socket, subprocess, sys, time, urllib.parse, urllib.request
 from pathlib import Path
@@ -51,6 +51,20 @@ def check_page(texts):
     told = {f"{name} {kind}" for name, kind in re.findall(r"^\| `(\w+)` \| (\w+) \|", page, re.M)}
     shown = set().union(*map(families, texts))
     assert told == shown, f"only in docs/guide/metrics.md: {sorted(told - shown)}; not there: {sorted(shown - told)}"
+
+
+@contextlib.contextmanager
+def snapshotter(varve, work):
+    """What it shows; it needs no containerd for that."""
+    with open(work / "snapshotter.log", "w") as log:
+        process = subprocess.Popen([varve.binary, "snapshotter", "--address", work / "snapshotter.sock", "--metrics", f"unix:{work}/snapshotter-metrics.sock"], stdin=subprocess.DEVNULL, stdout=log, stderr=log, env=varve.environment)
+    try:
+        wait_until(lambda: (work / "snapshotter-metrics.sock").exists() or process.poll() is not None, "the snapshotter starts")
+        assert process.poll() is None, (work / "snapshotter.log").read_text()
+        yield text_of_socket(work / "snapshotter-metrics.sock")
+    finally:
+        process.terminate()
+        process.wait(20)
 
 
 @contextlib.contextmanager
@@ -178,9 +192,11 @@ def main():
                 wait_until(lambda: value(text_at(hook.port), 'varve_webhook_sweeps_total{outcome="failed"}') == 1, "its sweep fails")
                 told = text_at(hook.port)
                 check_lint("webhook", told)
-                check_page([text, told])
+                with snapshotter(varve, work) as layers:
+                    check_lint("snapshotter", layers)
+                    check_page([text, told, layers])
                 check_dashboard(work, port, hook.port)
-    print("metrics: daemon, webhook, promtool, the page, Prometheus and the dashboard agree")
+    print("metrics: daemon, snapshotter, webhook, promtool, the page, Prometheus and the dashboard agree")
 
 
 if __name__ == "__main__":

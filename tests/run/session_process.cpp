@@ -129,7 +129,8 @@ SessionOutcome SessionProcess::wait() {
   pid_ = 0;
   if (!terminal_)
     if (const auto out = read_file_if_there(log_dir_ / "out")) outcome.out = std::string(as_text(*out));
-  outcome.err = std::string(as_text(read_file(log_dir_ / "err")));
+  if (const auto err = read_file_if_there(log_dir_ / "err"))
+    outcome.err = std::string(as_text(*err));  // not if it was killed before
   return outcome;
 }
 

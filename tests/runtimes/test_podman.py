@@ -73,7 +73,8 @@ def rm_is_refused_while_used(varve, podman, image):
         refused = varve.run("podman", "rm", *options, image)
         expect(refused.returncode == 1 and b"in use" in refused.stderr and b"lab" in refused.stderr, refused)
     stopped = varve.run("daemon", "--stop")
-    expect(stopped.returncode == 1 and b"/podman/overlay/" in stopped.stderr and podman("exec", "lab", "cat", "/etc/version") == "first\n", "nor is the daemon stopped beneath it")
+    podman("cp", "lab:/etc/version", varve.work / "version")
+    expect(stopped.returncode == 1 and b"/podman/overlay/" in stopped.stderr and (varve.work / "version").read_text() == "first\n", "nor is the daemon stopped beneath it")
     podman("rm", "--force", "--time", "0", "lab")
     refused = varve.run("podman", "rm", image)
     expect(refused.returncode == 1 and b"writer" in refused.stderr and b"--force" in refused.stderr, refused)
@@ -161,7 +162,8 @@ def with_podman(work, mode, program=("podman",), whole=True):
         plain("pull", "--quiet", probe)
         works = plain.try_run("run", "--rm", plain.names().popitem()[1])
         if works.returncode:
-            skip(f"podman runs nothing on this machine: {works.stderr.strip().splitlines()[-1:]}")
+            why = f"podman runs nothing here: {works.stderr.strip().splitlines()[-1:]}"
+            return print(f"skipped: podman of Debian 13 ({why})", flush=True) if program != ("podman",) else skip(why)
         storage_conf_is_told_and_written(varve, podman, image)
         if not whole:
             expect(run_of(podman, image)[0] == 0, "it runs")
