@@ -470,6 +470,8 @@ class World:
         done = self.ours("pin", "rm", image, *(["--by", by] if by else []), *(["--all"] if every else []))
         if done.returncode == 0 and (not meant or len(meant) > 1 and not every) and not self.damaged:
             raise Broken(f"{len(meant)} promises were meant")
+        if self.damaged:  # the list may be gone, and what this machine remembers is taken for it
+            meant += [(p["image"], p["name"], p["by"]) for p in promises if p["image"] == wanted and by in ("", p["by"])]
         if done.returncode == 0:
             kept = [p for p in promises if (p["image"], p["name"], p["by"]) not in meant]
             if self.damaged:  # of several that were meant one may have been lost: what is remembered says which

@@ -50,7 +50,7 @@ def is_lazy(varve):
 
 def what_is_made_of_it(podman, image):
     expect(run_of(podman, image)[0] == 0, "it runs")
-    podman("run", "--name", "writer", image, "echo written > /tmp/new; echo changed > /work/mine")
+    podman("run", "--name", "writer", image, "echo written > /tmp/new; echo changed > mine")
     podman("commit", "writer", "localhost/child:1")
     expect(podman("run", "--rm", "localhost/child:1", "cat /tmp/new mine") == "written\nchanged\n", "the committed image runs")
     expect(podman("run", "--rm", image, "cat mine") == "mine\n", "and the image is as it was")
