@@ -259,6 +259,7 @@ def life_in_a_clean_debian(folder, debs):
 
 def main():
     program.need_root()
+    program.need_own_root()
     program.need_tools("dpkg-buildpackage", "dh", "lintian")
     with program.work_folder() as folder:
         debs = packed_twice_the_same(folder)

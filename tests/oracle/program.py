@@ -20,6 +20,12 @@ def need_tools(*tools):
         skip("not installed: " + " ".join(missing))
 
 
+def need_own_root():
+    """In a chroot runtimes enter their containers by the machine's root, and the kernel makes no user namespaces, which tells it."""
+    if not has_user_namespaces():
+        skip("runtimes and packages cannot be tested in a chroot, nor where the kernel makes no user namespaces")
+
+
 def need_fuse():
     if not os.path.exists("/dev/fuse"):
         skip("this machine has no /dev/fuse")

@@ -179,6 +179,7 @@ class Snapshotter:
 def need_containerd():
     import program
     program.need_root()
+    program.need_own_root()
     program.need_fuse()
     program.need_tools("containerd", "ctr", "runc", "docker-registry", "curl")
     assert shutil.which("containerd-shim-runc-v2"), "containerd without its shim"

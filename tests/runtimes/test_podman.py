@@ -6,7 +6,7 @@ from podman import Podman, notebook, of_debian_13, tool  # it says where the fol
 import debian13  # noqa: E402
 from images import Source  # noqa: E402
 from machine import Machine, expect, wait_for  # noqa: E402
-from program import modes, need_fuse, need_root, need_tools, skip, work_folder  # noqa: E402
+from program import modes, need_fuse, need_own_root, need_root, need_tools, skip, work_folder  # noqa: E402
 
 RUNS = ((), ("env",), ("cat /etc/link mine /etc/passwd; ls -ln /etc/passwd /etc/version /etc/link mine /bin/*",), ("sha256sum /data/noise; cat /data/noise > /tmp/x && sha256sum /tmp/x",),
         ("test ! -e /etc/removed && exit 7",))
@@ -186,6 +186,7 @@ def with_podman(work, mode, program=("podman",), whole=True):
 
 def main():
     need_root()
+    need_own_root()
     need_fuse()
     need_tools("podman", "runc", "conmon")
     start = time.monotonic()
