@@ -1,9 +1,4 @@
 // Many nodes and one PostgreSQL: what a node may do, what a hostile one can, and fifty that send at once.
-#include <sys/ptrace.h>
-#include <sys/wait.h>
-#include <unistd.h>
-
-#include <csignal>
 #include <thread>
 
 #include <gmock/gmock.h>
@@ -243,26 +238,7 @@ TEST_P(Fleet, ANodeThatIsKilledSendsAgainWithoutHarm) {
   for (unsigned i = 1; i <= kSessions; ++i) session(1, i).add(import_record("numpy")).add(import_record("numpy.core"));
   unsigned killed = 0;
   for (unsigned calls = 60; calls < 100'000; calls += calls / 3) {
-    const auto child = ::fork();
-    if (child == 0) {
-      if (::ptrace(PTRACE_TRACEME, 0, nullptr, nullptr) != 0) ::_exit(2);
-      ::raise(SIGSTOP);
-      try {
-        send(1);
-        ::_exit(0);
-      } catch (const std::exception&) {
-        ::_exit(1);
-      }
-    }
-    int status = 0;
-    ::waitpid(child, &status, 0);
-    for (auto left = calls; left > 0 && WIFSTOPPED(status); --left) {
-      ::ptrace(PTRACE_SYSCALL, child, nullptr, nullptr);
-      ::waitpid(child, &status, 0);
-    }
-    if (!WIFSTOPPED(status)) break;
-    ::kill(child, SIGKILL);
-    ::waitpid(child, &status, 0);
+    if (run_and_kill(calls, [&] { send(1); })) break;
     if (++killed % 2 == 0) take_in();
   }
   EXPECT_GT(killed, 4U);

@@ -1,9 +1,4 @@
 // Sums of months must be what the days sum up to, before and after these go.
-#include <sys/ptrace.h>
-#include <sys/wait.h>
-#include <unistd.h>
-
-#include <csignal>
 #include <random>
 
 #include <gmock/gmock.h>
@@ -153,26 +148,7 @@ TEST_P(Months, AreMadeByWhoeverIsNotKilled) {
   const auto today = day("2026-11-23");
   unsigned killed = 0;
   for (std::uint64_t calls = 50; calls < 1'000'000; calls += calls / 4) {
-    const auto child = ::fork();
-    if (child == 0) {
-      if (::ptrace(PTRACE_TRACEME, 0, nullptr, nullptr) != 0) ::_exit(2);
-      ::raise(SIGSTOP);
-      try {
-        open()->age_out(retention, today);
-        ::_exit(0);
-      } catch (const std::exception&) {
-        ::_exit(1);
-      }
-    }
-    int status = 0;
-    ::waitpid(child, &status, 0);
-    for (auto left = calls; left > 0 && WIFSTOPPED(status); --left) {
-      ::ptrace(PTRACE_SYSCALL, child, nullptr, nullptr);
-      ::waitpid(child, &status, 0);
-    }
-    if (!WIFSTOPPED(status)) break;
-    ::kill(child, SIGKILL);
-    ::waitpid(child, &status, 0);
+    if (run_and_kill(calls, [&] { open()->age_out(retention, today); })) break;
     ++killed;
     ASSERT_EQ(told(old, 0, false), before) << calls;
   }

@@ -1,5 +1,4 @@
 // Collectors that are killed, run out of disk or run beside each other: nothing is lost, nothing is counted twice.
-#include <sys/ptrace.h>
 #include <sys/resource.h>
 #include <sys/wait.h>
 #include <unistd.h>
@@ -66,30 +65,10 @@ class UsageCollectors : public DatabaseFixture {
   // Runs a collector as a process of its own and kills it before its system call of this number, in or out; false if it
   // had ended before.
   bool collect_and_kill(std::uint64_t calls) {
-    const auto child = ::fork();
-    if (child == 0) {
-      if (::ptrace(PTRACE_TRACEME, 0, nullptr, nullptr) != 0) ::_exit(2);
-      ::raise(SIGSTOP);
-      try {
-        open()->collect({spool()}, {}, cancel_);
-        ::_exit(0);
-      } catch (const std::exception&) {
-        ::_exit(1);
-      }
-    }
-    int status = 0;
-    ::waitpid(child, &status, 0);
-    for (; calls > 0 && WIFSTOPPED(status); --calls) {
-      ::ptrace(PTRACE_SYSCALL, child, nullptr, nullptr);
-      ::waitpid(child, &status, 0);
-    }
-    if (WIFSTOPPED(status)) {
-      ::kill(child, SIGKILL);
-      ::waitpid(child, &status, 0);
-      return true;
-    }
-    EXPECT_TRUE(WIFEXITED(status));
-    EXPECT_EQ(WEXITSTATUS(status), 0);
+    const auto status = run_and_kill(calls, [this] { open()->collect({spool()}, {}, cancel_); });
+    if (!status) return true;
+    EXPECT_TRUE(WIFEXITED(*status));
+    EXPECT_EQ(WEXITSTATUS(*status), 0);
     return false;
   }
 

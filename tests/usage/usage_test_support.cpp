@@ -1,5 +1,10 @@
 #include "tests/usage/usage_test_support.h"
 
+#include <sys/ptrace.h>
+#include <sys/wait.h>
+#include <unistd.h>
+
+#include <csignal>
 #include <fstream>
 
 #include <fmt/format.h>
@@ -90,6 +95,30 @@ packages::Inventory inventory_of(unsigned image, const std::vector<TestPackage>&
 }
 
 void set_by_hand(const std::string& path, const std::string& sql) { open_sqlite(path, usage_kind())->run_script(sql); }
+
+std::optional<int> run_and_kill(std::uint64_t calls, const std::function<void()>& work) {
+  const auto child = ::fork();
+  if (child == 0) {
+    if (::ptrace(PTRACE_TRACEME, 0, nullptr, nullptr) != 0) ::_exit(2);
+    ::raise(SIGSTOP);
+    try {
+      work();
+      ::_exit(0);
+    } catch (const std::exception&) {
+      ::_exit(1);
+    }
+  }
+  int status = 0;
+  ::waitpid(child, &status, 0);
+  for (; calls > 0 && WIFSTOPPED(status); --calls) {
+    ::ptrace(PTRACE_SYSCALL, child, nullptr, nullptr);
+    ::waitpid(child, &status, 0);
+  }
+  if (!WIFSTOPPED(status)) return status;
+  ::kill(child, SIGKILL);
+  ::waitpid(child, &status, 0);
+  return std::nullopt;
+}
 
 const DistributionUse* find_use(const Snapshot& snapshot, const std::string& name) {
   for (const auto& use : snapshot.distributions)

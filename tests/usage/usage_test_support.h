@@ -3,8 +3,11 @@
 // packages.
 #include <gtest/gtest.h>
 
+#include <cstdint>
 #include <filesystem>
+#include <functional>
 #include <memory>
+#include <optional>
 #include <string>
 #include <vector>
 
@@ -78,6 +81,10 @@ const DistributionUse* find_use(const Snapshot& snapshot, const std::string& nam
 
 // Runs SQL on an SQLite file, past the database's own code.
 void set_by_hand(const std::string& path, const std::string& sql);
+
+// Does the work in a process of its own and kills that before its system call of this number, in or out. How it ended
+// (as waitpid(2) has it) if it had ended before; absent if it was killed. An error of the work is status 1.
+std::optional<int> run_and_kill(std::uint64_t calls, const std::function<void()>& work);
 
 inline DayRange all_days() { return {.first = 0, .last = 40'000}; }
 
