@@ -3,7 +3,6 @@
 #include <grp.h>
 #include <poll.h>
 #include <pthread.h>
-#include <sys/file.h>
 #include <sys/signalfd.h>
 #include <sys/socket.h>
 #include <sys/stat.h>
@@ -18,7 +17,7 @@
 
 #include "core/base/error_text.h"
 #include "core/base/errors.h"
-#include "core/base/file.h"
+#include "core/base/file_lock.h"
 #include "core/base/log.h"
 #include "core/base/private_folder.h"
 #include "core/base/unix_socket.h"
@@ -52,25 +51,9 @@ UniqueFd take_lock(const std::filesystem::path& dir) {
   if (dir.string().find_first_of(":,\\\"") != std::string::npos)
     fail<UsageError>("--root: overlayfs takes no folder with ':', ',', '\\' or '\"' in its name: {}", dir.string());
   make_private_folder(dir);
-  auto lock = open_file(dir / "lock", O_RDWR | O_CREAT, 0600);
-  if (::flock(lock.get(), LOCK_EX | LOCK_NB) == 0) return lock;
-  if (errno == EWOULDBLOCK) fail<TemporaryError>("another snapshotter serves {}", dir.string());
-  fail_errno("lock {}", dir.string());
-}
-
-UniqueFd take_signals() {
-  sigset_t signals;
-  ::sigemptyset(&signals);
-  for (const int signal : {SIGTERM, SIGINT}) ::sigaddset(&signals, signal);
-  // Threads inherit the mask, so that only the descriptor sees them.
-  if (const int error = ::pthread_sigmask(SIG_BLOCK, &signals, nullptr); error != 0) {
-    errno = error;
-    fail_errno("block signals");
-  }
-  UniqueFd fd(::signalfd(-1, &signals, SFD_CLOEXEC | SFD_NONBLOCK));
-  if (!fd) fail_errno("make a signal descriptor");
-  ::signal(SIGPIPE, SIG_IGN);
-  return fd;
+  auto lock = try_lock(dir / "lock");
+  if (!lock) fail<TemporaryError>("another snapshotter serves {}", dir.string());
+  return std::move(*lock);
 }
 
 // The one that a service manager has opened for this process, so that callers wait while one snapshotter follows
@@ -104,7 +87,7 @@ class Process {
   explicit Process(const SnapshotterOptions& options)
       : options_(options),
         lock_(take_lock(options.dir)),
-        signals_(take_signals()),
+        signals_(fuse::take_signals({SIGTERM, SIGINT})),
         listener_(take_handed_listener()),
         own_address_(!listener_),
         trees_(options.trees),

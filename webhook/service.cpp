@@ -1,6 +1,5 @@
 #include "webhook/service.h"
 
-#include <sys/file.h>
 #include <unistd.h>
 
 #include <array>
@@ -8,7 +7,7 @@
 #include <thread>
 
 #include "core/base/errors.h"
-#include "core/base/file.h"
+#include "core/base/file_lock.h"
 #include "core/base/log.h"
 #include "core/base/random.h"
 #include "webhook/sweep.h"
@@ -95,12 +94,9 @@ class Service {
 
  private:
   void take_lock() {
-    const auto path = queue_ + ".lock";
-    lock_ = open_file(path, O_RDWR | O_CREAT, 0600);
-    if (::flock(lock_.get(), LOCK_EX | LOCK_NB) == 0) return;
-    if (errno == EWOULDBLOCK)
-      fail<TemporaryError>("{}: another webhook has this queue; several share one in PostgreSQL", queue_);
-    fail_errno("lock {}", path);
+    auto lock = try_lock(queue_ + ".lock");
+    if (!lock) fail<TemporaryError>("{}: another webhook has this queue; several share one in PostgreSQL", queue_);
+    lock_ = std::move(*lock);
   }
 
   // What fails is logged and begun again: the database may be away for a while.

@@ -1,7 +1,6 @@
 #include "cli/gpu/gpu_check_command.h"
 
 #include <fcntl.h>
-#include <sys/file.h>
 #include <unistd.h>
 
 #include <algorithm>
@@ -16,6 +15,7 @@
 #include "cli/gpu/gpu_places.h"
 #include "core/base/errors.h"
 #include "core/base/file.h"
+#include "core/base/file_lock.h"
 #include "core/base/safe_text.h"
 #include "core/base/units.h"
 #include "core/oci/reference.h"
@@ -53,12 +53,11 @@ struct GpuCheckArguments {
 // Two checks at once would measure each other.
 UniqueFd lock_checks(const std::filesystem::path& root) {
   std::filesystem::create_directories(root / "gpu");
-  auto lock = open_file(root / "gpu" / "lock", O_RDWR | O_CREAT);
-  if (::flock(lock.get(), LOCK_EX | LOCK_NB) == 0) return lock;
-  if (errno == EWOULDBLOCK)
+  auto lock = try_lock(root / "gpu" / "lock", 0644);
+  if (!lock)
     fail<TemporaryError>("another varve gpu-check is running on {}: two at once would measure each other",
                          root.string());
-  fail_errno("lock {}", (root / "gpu" / "lock").string());
+  return std::move(*lock);
 }
 
 std::string family_of(const GpuCheckArguments& arguments) {

@@ -3,7 +3,6 @@
 #include <poll.h>
 #include <pthread.h>
 #include <sys/eventfd.h>
-#include <sys/file.h>
 #include <sys/signalfd.h>
 #include <sys/socket.h>
 #include <sys/stat.h>
@@ -16,6 +15,7 @@
 
 #include "core/base/errors.h"
 #include "core/base/file.h"
+#include "core/base/file_lock.h"
 #include "core/base/guarded.h"
 #include "core/base/log.h"
 #include "core/metrics/metrics_server.h"
@@ -30,25 +30,9 @@ constexpr int kLookMs = 1000;                            // whether nothing is u
 
 // Another daemon of this root, or of this run folder, holds it. Released when the process ends.
 UniqueFd take_lock(const std::filesystem::path& path) {
-  auto lock = open_file(path, O_RDWR | O_CREAT, 0600);
-  if (::flock(lock.get(), LOCK_EX | LOCK_NB) == 0) return lock;
-  if (errno == EWOULDBLOCK) fail<TemporaryError>("another daemon holds {}", path.string());
-  fail_errno("lock {}", path.string());
-}
-
-UniqueFd take_signals() {
-  sigset_t signals;
-  ::sigemptyset(&signals);
-  for (const int signal : {SIGTERM, SIGINT, SIGHUP}) ::sigaddset(&signals, signal);
-  // Threads inherit the mask, so that only the descriptor sees them.
-  if (const int error = ::pthread_sigmask(SIG_BLOCK, &signals, nullptr); error != 0) {
-    errno = error;
-    fail_errno("block signals");
-  }
-  UniqueFd fd(::signalfd(-1, &signals, SFD_CLOEXEC | SFD_NONBLOCK));
-  if (!fd) fail_errno("make a signal descriptor");
-  ::signal(SIGPIPE, SIG_IGN);
-  return fd;
+  auto lock = try_lock(path);
+  if (!lock) fail<TemporaryError>("another daemon holds {}", path.string());
+  return std::move(*lock);
 }
 
 void tell(const UniqueFd& ready, std::string_view word) {
@@ -67,7 +51,7 @@ class Process {
     run_lock_ = take_lock(paths.run_dir / "daemon.lock");
     end_event_.reset(::eventfd(0, EFD_CLOEXEC));
     if (!end_event_) fail_errno("make an event descriptor");
-    signals_ = take_signals();
+    signals_ = take_signals({SIGTERM, SIGINT, SIGHUP});
     options.daemon.descriptors = open_descriptor_store({.socket = paths.keeper_socket(),
                                                         .keeper = options.keeper_words,
                                                         .daemon = options.words,

@@ -1,15 +1,17 @@
 #include "fuse/daemon/service_manager.h"
 
+#include <sys/signalfd.h>
 #include <sys/socket.h>
 #include <sys/un.h>
 
+#include <cerrno>
+#include <csignal>
 #include <cstddef>
 #include <cstdlib>
 #include <cstring>
 
 #include "core/base/errors.h"
 #include "core/base/log.h"
-#include "core/base/unique_fd.h"
 #include "fuse/mount/pass_fd.h"
 
 namespace varve::fuse {
@@ -32,6 +34,21 @@ bool notify_service_manager(std::string_view state, int fd) {
     log::warn("cannot tell the service manager {}: {}", state.substr(0, state.find('\n')), error.what());
     return false;
   }
+}
+
+UniqueFd take_signals(std::initializer_list<int> numbers) {
+  sigset_t signals;
+  ::sigemptyset(&signals);
+  for (const int number : numbers) ::sigaddset(&signals, number);
+  // Threads inherit the mask, so that only the descriptor sees them.
+  if (const int error = ::pthread_sigmask(SIG_BLOCK, &signals, nullptr); error != 0) {
+    errno = error;
+    fail_errno("block signals");
+  }
+  UniqueFd fd(::signalfd(-1, &signals, SFD_CLOEXEC | SFD_NONBLOCK));
+  if (!fd) fail_errno("make a signal descriptor");
+  ::signal(SIGPIPE, SIG_IGN);
+  return fd;
 }
 
 }  // namespace varve::fuse

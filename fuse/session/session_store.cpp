@@ -13,6 +13,7 @@
 #include "core/base/clock.h"
 #include "core/base/errors.h"
 #include "core/base/file.h"
+#include "core/base/file_lock.h"
 #include "core/base/json_document.h"
 #include "core/base/log.h"
 #include "core/base/private_folder.h"
@@ -177,13 +178,6 @@ OwnIds free_ids(const std::filesystem::path& dir, const IdPool& pool) {
 
 std::int64_t now_seconds() {
   return std::chrono::duration_cast<std::chrono::seconds>(std::chrono::system_clock::now().time_since_epoch()).count();
-}
-
-std::optional<UniqueFd> try_lock(const std::filesystem::path& lock_file) {
-  auto lock = open_file(lock_file, O_RDWR | O_CREAT, 0600);
-  if (::flock(lock.get(), LOCK_EX | LOCK_NB) == 0) return lock;
-  if (errno == EWOULDBLOCK) return std::nullopt;
-  fail_errno("lock {}", lock_file.string());
 }
 
 SessionStore::SessionStore(const std::filesystem::path& root) : dir_(root / "sessions") { make_private_folder(dir_); }

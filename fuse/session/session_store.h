@@ -117,9 +117,6 @@ class SessionStore {
 
 std::int64_t now_seconds();  // since 1970
 
-// The lock of a session: absent if another process holds it. Throws std::system_error.
-std::optional<UniqueFd> try_lock(const std::filesystem::path& lock_file);
-
 // remove_tree() of a session whose lock the caller holds. The lock file goes last, under the lock of the store: as long
 // as there is a folder, others see that it is being removed and leave it alone.
 void remove_session_folder(const SessionFolder& folder);

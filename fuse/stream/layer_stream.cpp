@@ -1,6 +1,5 @@
 #include "fuse/stream/layer_stream.h"
 
-#include <sys/file.h>
 #include <sys/stat.h>
 
 #include <algorithm>
@@ -8,6 +7,7 @@
 
 #include "core/base/errors.h"
 #include "core/base/file.h"
+#include "core/base/file_lock.h"
 #include "core/base/guarded.h"
 #include "core/base/journal.h"
 #include "core/base/log.h"
@@ -505,10 +505,9 @@ void remove_evicted(const std::filesystem::path& store_dir) {
 }
 
 UniqueFd lock_store(const std::filesystem::path& store_dir) {
-  auto lock = open_file(store_dir / "lock", O_RDWR | O_CREAT);
-  if (::flock(lock.get(), LOCK_EX | LOCK_NB) == 0) return lock;
-  if (errno == EWOULDBLOCK) fail<TemporaryError>("store {}: another process uses it", store_dir.string());
-  fail_errno("lock {}", (store_dir / "lock").string());
+  auto lock = try_lock(store_dir / "lock", 0644);
+  if (!lock) fail<TemporaryError>("store {}: another process uses it", store_dir.string());
+  return std::move(*lock);
 }
 
 }  // namespace
