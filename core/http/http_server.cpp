@@ -2,7 +2,9 @@
 
 #include <microhttpd.h>
 
+#include <condition_variable>
 #include <cstring>
+#include <mutex>
 
 #include "core/base/clock.h"
 #include "core/base/errors.h"
@@ -22,6 +24,7 @@ struct Incoming {
   HttpRequest request;
   Stopwatch watch;
   bool is_new = true;
+  bool is_answered = false;  // or being so
 };
 
 MHD_Result keep_header(void* into, MHD_ValueKind /*kind*/, const char* name, const char* value) {
@@ -71,10 +74,10 @@ struct HttpServer::Parts {
     }
   }
 
-  static void on_end(void* /*parts*/, MHD_Connection* /*connection*/, void** state,
-                     MHD_RequestTerminationCode /*how*/) {
+  static void on_end(void* parts, MHD_Connection* /*connection*/, void** state, MHD_RequestTerminationCode /*how*/) {
     // The library keeps it for us between the calls.
     const std::unique_ptr<Incoming> ended(static_cast<Incoming*>(std::exchange(*state, nullptr)));
+    if (ended && ended->is_answered) static_cast<Parts*>(parts)->note_answered();
   }
 
   // Called when the head of a request is here, with each piece of its body, and when it is whole.
@@ -98,6 +101,11 @@ struct HttpServer::Parts {
       *upload_bytes = 0;
       return MHD_YES;
     }
+    incoming.is_answered = true;
+    {
+      const std::lock_guard lock(mutex);
+      ++answering;
+    }
     return send(connection, answer(request));
   }
 
@@ -119,8 +127,23 @@ struct HttpServer::Parts {
     }
   }
 
+  void note_answered() {
+    const std::lock_guard lock(mutex);
+    --answering;
+    all_answered.notify_all();
+  }
+
+  // Until each answer that was begun has gone out, or its client has had the time to take it.
+  void wait_for_answers() {
+    std::unique_lock lock(mutex);
+    all_answered.wait_for(lock, options.patience, [&] { return answering == 0; });
+  }
+
   const HttpServerOptions options;
   const Handler handler;
+  std::mutex mutex;
+  std::condition_variable all_answered;
+  int answering = 0;
   UniqueFd listener;
   std::unique_ptr<MHD_Daemon, FreeWith<MHD_stop_daemon>> daemon;  // ends before the rest
 };
@@ -129,7 +152,8 @@ HttpServer::HttpServer(ListenAddress address, const HttpServerOptions& options, 
     : address_(std::move(address)), parts_(std::make_unique<Parts>(options, std::move(handler))) {
   parts_->listener = listen_on(address_);
   const auto pool = [&] { return options.threads > 1 ? options.threads : 0; };
-  parts_->daemon.reset(MHD_start_daemon(MHD_USE_EPOLL_INTERNAL_THREAD, 0, nullptr, nullptr, &Parts::on_request,
+  parts_->daemon.reset(MHD_start_daemon(MHD_USE_EPOLL_INTERNAL_THREAD | MHD_USE_ITC, 0, nullptr, nullptr,
+                                        &Parts::on_request,
                                         parts_.get(),                                                      //
                                         MHD_OPTION_LISTEN_SOCKET, MHD_socket(parts_->listener.get()),      //
                                         MHD_OPTION_NOTIFY_COMPLETED, &Parts::on_end, parts_.get(),         //
@@ -139,13 +163,17 @@ HttpServer::HttpServer(ListenAddress address, const HttpServerOptions& options, 
                                         MHD_OPTION_THREAD_POOL_SIZE, pool(),                               //
                                         MHD_OPTION_END));
   if (!parts_->daemon) fail_errno("serve HTTP at {}", address_.to_string());
-  parts_->listener.release();  // the library closes it
+  parts_->listener.release();  // the library closes it, or gives it back
 }
 
 void HttpServer::stop() {
   if (!parts_->daemon) return;
   if (address_.is_unix()) ::unlink(address_.socket.c_str());
+  // The library's own end drops what has not gone out yet.
+  parts_->listener = UniqueFd(MHD_quiesce_daemon(parts_->daemon.get()));
+  parts_->wait_for_answers();
   parts_->daemon.reset();
+  parts_->listener.reset();
 }
 
 HttpServer::~HttpServer() { stop(); }

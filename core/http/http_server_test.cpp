@@ -92,6 +92,7 @@ TEST(HttpServerTest, WaitsAtItsEndForAnAnswerUnderWay) {
   std::jthread client([&] { answer = get(server.address(), "/"); });
   asked.wait();
   std::jthread end([&] { server.stop(); });
+  std::this_thread::sleep_for(std::chrono::milliseconds(50));  // the end has begun, as far as one can tell
   go_on.count_down();
   client.join();
   EXPECT_THAT(answer, EndsWith("done"));

@@ -61,7 +61,8 @@ def the_users_own_site_folder(world):
         site = os.path.join(base, "lib", "python%d.%d" % user.version, "site-packages")
         user.distribution("own", "0.1", {"own_module.py": ""}, folder=site)
         result = user.run("import own_module\n", PYTHONUSERBASE=base, VARVE_SESSION_STARTED=started)
-        expect(copies(result), {"own_module": ("session", "own", "0.1")}, "copies")
+        # The machine's own site folder may import something at its start, too.
+        expect(copies(result).get("own_module"), ("session", "own", "0.1"), "its copy")
     finally:
         user.close()
 
