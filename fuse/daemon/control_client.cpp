@@ -24,6 +24,7 @@ constexpr int kPollMs = 200;                               // how soon a cancell
 constexpr auto kStartPatience = std::chrono::seconds(20);  // for a daemon that somebody else is starting
 constexpr auto kOrderlyEndPatience = std::chrono::seconds(1);
 constexpr auto kLookAgain = std::chrono::milliseconds(20);
+constexpr auto kStartAgain = std::chrono::milliseconds(500);
 constexpr unsigned kMostAttempts = 4;  // of a call whose daemon dies each time
 constexpr std::size_t kMaxReadyBytes = 4096;
 
@@ -215,17 +216,20 @@ std::optional<ControlClient> ControlClient::connect(const DaemonPaths& paths) {
 
 ControlClient ControlClient::connect_or_start(const DaemonPaths& paths, const std::filesystem::path& program) {
   if (auto client = connect(paths)) return std::move(*client);
-  const auto word = start_daemon(paths, program);
-  if (word != "ok") {
-    // Two commands may start it at once; the second daemon leaves, and the first is about to answer.
-    const auto patience_ends = std::chrono::steady_clock::now() + kStartPatience;
-    while (word == "running" && std::chrono::steady_clock::now() < patience_ends) {
+  auto word = start_daemon(paths, program);
+  // Two commands may start it at once: the second daemon leaves, and the first is about to answer. Or the one that runs
+  // is dying, and another must be started once it is gone.
+  auto now = std::chrono::steady_clock::now();
+  for (const auto patience_ends = now + kStartPatience; word == "running" && now < patience_ends;) {
+    for (const auto start_again = now + kStartAgain; now < start_again; now = std::chrono::steady_clock::now()) {
       if (auto client = connect(paths)) return std::move(*client);
       std::this_thread::sleep_for(kLookAgain);
     }
+    word = start_daemon(paths, program);
+  }
+  if (word != "ok")
     fail<Error>("the daemon did not start: {}; its log: {}", word.empty() ? "it ended at once" : word,
                 paths.log_file().string());
-  }
   if (auto client = connect(paths)) return std::move(*client);
   fail<TemporaryError>("the daemon started but does not answer at {}; its log: {}", paths.socket().string(),
                        paths.log_file().string());

@@ -1,5 +1,5 @@
 """One daemon a root: started on demand, shared by mounts, gone without a trace."""
-import contextlib, json, os, signal, socket, subprocess, sys, threading
+import contextlib, fcntl, json, os, signal, socket, subprocess, sys, threading
 from pathlib import Path
 
 from images import noise_image
@@ -203,6 +203,17 @@ def a_daemon_that_dies_while_it_is_asked_is_none(work, varve, image):
     os.unlink(varve.root / "run/daemon.sock")
 
 
+def one_that_is_dying_is_waited_for(work, varve, image):
+    varve.stop_daemon()
+    with open(varve.root / "daemon.lock") as lock:
+        fcntl.flock(lock, fcntl.LOCK_EX)  # what the kernel has not taken from it yet
+        place, end = folder(work, "after"), threading.Timer(1, lambda: fcntl.flock(lock, fcntl.LOCK_UN))
+        end.start()
+        varve.run("mount", image, place, check=True)
+        end.join()
+    varve.run("unmount", place, check=True)
+
+
 def main():
     need_root(), need_fuse()
     with work_folder() as work, Varve(work) as varve:
@@ -210,7 +221,7 @@ def main():
         varve.index(image)
         for check in (nothing_runs_at_first, many_commands_start_one_daemon, a_busy_mount_is_an_error_until_detached, wrong_places_are_refused,
                       umount_behind_its_back_is_noticed, another_mount_namespace_is_refused, a_warm_walk_sends_no_request, stop_takes_nothing_from_anybody, signals_leave_nothing, what_a_killed_daemon_left_is_cleaned,
-                      a_daemon_that_dies_while_it_is_asked_is_none):
+                      a_daemon_that_dies_while_it_is_asked_is_none, one_that_is_dying_is_waited_for):
             print(check.__name__, flush=True)
             check(work, varve, image)
 
