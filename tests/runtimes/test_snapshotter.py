@@ -91,12 +91,12 @@ def survive(node, varve, host):
 
     def works(after):
         node.wait_for_snapshotter()
-        said = node.ctr("tasks", "exec", "--exec-id", f"e{next(step)}", "kept", "sh", "-c", "cat /data/two; cat /data/three | od -An -c -N1 > /dev/null && echo read", check=True).stdout
+        said = node.exec("kept", f"e{next(step)}", "sh", "-c", "cat /data/two; cat /data/three | od -An -c -N1 > /dev/null && echo read")
         expect(said == "two\nread\n", f"after {after}: {said}")
         expect(node.run(f"{host}/app:v1", f"new{next(step)}", "cat", "/data/changed") == "new\n", f"after {after}")
 
     varve.snapshotter.stop(kill=True)
-    expect(node.ctr("tasks", "exec", "--exec-id", "alone", "kept", "cat", "/data/two", check=True).stdout == "two\n", "without a snapshotter a container goes on")
+    expect(node.exec("kept", "alone", "cat", "/data/two") == "two\n", "without a snapshotter a container goes on")
     expect(node.run(f"{host}/app:v1", "refused", "true", check=False) == "", "no snapshotter")
     varve.snapshotter.start()
     works("kill -9 of the snapshotter")
