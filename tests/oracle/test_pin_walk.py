@@ -143,6 +143,9 @@ class Folder(Place):
                 found.append(entry["digest"])
         return found
 
+    def can_list(self, subject):
+        return True
+
     def roots(self):
         return [m["digest"] for m in self.entries()]
 
@@ -201,6 +204,11 @@ class Registry(Place):
         content = self.document(listed) if listed else None
         manifests = json.loads(content)["manifests"] if content else []
         return [m["digest"] for m in manifests if m.get("artifactType") == kind and self.document(m["digest"])]
+
+    def can_list(self, subject):
+        """False if there is a list of what belongs to it, and it is damaged: nobody knows what stood in it."""
+        listed = self.tag(subject.replace(":", "-"))
+        return listed is None or self.document(listed) is not None
 
     def roots(self):
         return [name for name in map(self.tag, self.tags()) if name]
@@ -371,10 +379,10 @@ class World:
         with place.at_rest():
             lacks = {(pin["image"], pin["name"], pin["by"]): missing(place, pin) for pin in self.promises[place.place]}
             whole = self.is_list_whole(place) and not any(lacks.values())
-            newest = [name for image, _, _ in lacks for index in place.referrers(image, INDEX_TYPE) for name in missing_of_image(place, index)]
+            doubtful = [image for image, _, _ in lacks if not place.can_list(image) or any(missing_of_image(place, index) for index in place.referrers(image, INDEX_TYPE))]
         if done.returncode == 0 and not whole:
             raise Broken(f"pin check of {place.place} is content: {lacks}, list {self.listed(place)}")
-        if done.returncode != 0 and whole and not newest and not self.is_absent(place):
+        if done.returncode != 0 and whole and not doubtful and not self.is_absent(place):
             raise Broken(f"pin check of {place.place}, where all is whole: {done.stdout.decode()} {done.stderr.decode(errors='replace')}")
         self.checked[place.place] = visible()
 
