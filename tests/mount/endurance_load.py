@@ -6,6 +6,7 @@ from pathlib import Path
 from machine import expect, wait_for
 
 TEMPORARY = 75  # the command lost its daemon, and may be given again
+NOT_STARTED = 125  # what `run` makes of it
 WRITER = """
 turn=0
 while [ ! -e /go/stop ]; do
@@ -59,11 +60,12 @@ class Load(threading.Thread):
         expect(self.failure is None, self.failure)
 
     def again_if_temporary(self, *words):
-        """Until the command ends with another status than that of a daemon that has gone; at most a minute."""
+        """Until the command ends with another status than that of a daemon that has gone, each time that it was asked; at most a minute."""
         end = time.monotonic() + 60
         while True:
             done = self.varve.run(*words)
-            if done.returncode != TEMPORARY or time.monotonic() > end:
+            gone = done.returncode == TEMPORARY or done.returncode == NOT_STARTED and b"has gone" in done.stderr
+            if not gone or time.monotonic() > end:
                 return done
             self.count("given again")
 
