@@ -319,7 +319,7 @@ def run_mode(work, host, mode, options, contents, other_contents, crowd):
         expect(checked["bad"] == [], f"the store: {checked}")
         # What is compared is a daemon that has done all this, and a keeper as old as the last daemon that had none.
         after = idle(world)
-        for _ in range(50):  # what images hold of each other is looked up after a mount, and let go of soon
+        for _ in range(600):  # what images hold of each other is looked up after a mount, at the lowest priority, and let go of then
             if not after.descriptors[0] - before.descriptors[0] - SPARE:
                 break
             time.sleep(0.2)
