@@ -1,7 +1,8 @@
 """Stacks of layers made at random, of few names, so that they meet: every rule of layers and many that nobody wrote."""
 import random
 
-from tars import BLOCK_DEVICE, CHAR, DIRECTORY, FIFO, REGULAR, Tar, header, padded, pax
+from horrors import CAPABILITY
+from tars import BLOCK_DEVICE, CHAR, DIRECTORY, FIFO, REGULAR, SYMLINK, Tar, gnu_long, header, padded, pax
 
 NAMES = ("a", "b", "c", "d.e", "l" * 101, "n" * 255, "ü", " ", "-")
 WEIGHTS = (9, 9, 9, 3, 1, 0.5, 1, 0.5, 0.5)
@@ -87,20 +88,23 @@ class Stack:
 
     def attributes(self):
         self.clock += 1000
-        fields = {"mtime": self.clock,
+        fields = {"mtime": self.random.choices((self.clock, 0, -86_400, 5_000_000_000), (30, 1, 1, 1))[0],
                   "mode": self.random.choice((0o644, 0o755, 0o755, 0o700, 0o4755, 0o2755, 0o1777, 0))}
         if self.random.random() < 0.2:
             fields |= {"uid": self.random.choice((1, 1000, 70_000, 3_000_000_000)),
                        "gid": self.random.choice((1, 65_536))}
         return fields
 
-    def records(self):
+    def records(self, special=False):
+        """`special`: neither file nor folder; the kernel gives those no attributes of users."""
         records = []
-        if self.random.random() < 0.15:
+        if self.random.random() < 0.15 and not special:
             records.append((b"SCHILY.xattr.user.u%d" % self.random.randrange(3),
                             b"v" * self.random.choice((1, 30, 900))))
         if self.random.random() < 0.05:
             records.append((b"SCHILY.xattr.trusted.t", b"t"))
+        if self.random.random() < 0.03 and not special:
+            records.append((b"SCHILY.xattr.security.capability", CAPABILITY))
         if self.random.random() < 0.1:
             self.clock += 1000
             records.append((b"mtime", b"%d.%09d" % (self.clock, self.random.randrange(1_000_000_000))))
@@ -115,7 +119,7 @@ class Stack:
     def make_dir(self):
         path, fields, records = self.free("dir"), self.folder_attributes(), self.records()
         name = self.spelled(path) + self.random.choice(("", "/"))
-        return f"dir {name} {fields} {records}", Tar().entry(name, DIRECTORY, records=records, **fields).bytes(b"")
+        return f"dir {name} {fields} {records}", self.named(name, DIRECTORY, records=records, **fields)
 
     def folder_attributes(self):
         """No setgid: folders below, that no layer has an entry for, inherit it or not as the machine likes."""
@@ -131,7 +135,7 @@ class Stack:
         path, fields, records = self.free("file"), self.attributes(), self.records()
         content = self.random.randbytes(self.random.choice((0, 1, 30, 511, 512, 513, 3000)))
         name = self.spelled(path)
-        blocks = Tar().entry(name, REGULAR, content, records=records, **fields).bytes(b"")
+        blocks = self.named(name, REGULAR, data=content, records=records, **fields)
         return f"file {name} {len(content)} {fields} {records}", blocks
 
     def make_sparse(self):
@@ -153,9 +157,18 @@ class Stack:
 
     def make_symlink(self):
         target = self.random.choice(TARGETS) if self.random.random() < 0.4 else "/" + self.known("dir")
-        path, fields = self.free("->" + target), self.attributes()
+        if self.random.random() < 0.03:
+            target += "/." * self.random.choice((50, 300, 1500))
+        path, fields, records = self.free("->" + target), self.attributes() | {"mode": 0o777}, self.records(special=True)
         name = self.spelled(path)
-        return f"symlink {name} -> {target} {fields}", Tar().symlink(name, target, mtime=fields["mtime"]).bytes(b"")
+        line = f"symlink {name} -> {target} {fields} {records}"
+        return line, self.named(name, SYMLINK, records=records, link=target, **fields)
+
+    def named(self, name, kind, **fields):
+        """A long name as GNU tar writes it, or as pax does."""
+        if len(name.encode()) <= 100 or self.random.random() < 0.7:
+            return Tar().entry(name, kind, **fields).bytes(b"")
+        return gnu_long(b"L", name.encode()) + Tar().entry(name.encode()[:100], kind, **fields).bytes(b"")
 
     def make_hardlink(self):
         links = [name for name, kind in self.names.items() if kind.startswith("->")]
@@ -169,8 +182,8 @@ class Stack:
         return f"hardlink {name} -> {target}", Tar().hardlink(name, target).bytes(b"")
 
     def make_fifo(self):
-        path, fields = self.free("file"), self.attributes()
-        return f"fifo {path} {fields}", Tar().entry(path, FIFO, **fields).bytes(b"")
+        path, fields, records = self.free("file"), self.attributes(), self.records(special=True)
+        return f"fifo {path} {fields} {records}", self.named(path, FIFO, records=records, **fields)
 
     def make_device(self):
         path, kind = self.free("file"), self.random.choice((CHAR, BLOCK_DEVICE))
@@ -187,7 +200,7 @@ class Stack:
         return f"whiteout {name}", Tar().file(name).bytes(b"")
 
     def make_opaque(self):
-        path = self.known("dir") if self.random.random() < 0.9 else ""
+        path = self.random.choices((self.known("dir"), "", self.path()), (18, 2, 1))[0]
         for name in [name for name in self.names if name and name.startswith(path + "/" if path else "")]:
             del self.names[name]
         name = self.spelled(path + "/" if path else "") + ".wh..wh..opq"
