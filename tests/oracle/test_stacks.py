@@ -1,17 +1,17 @@
 """test_stacks.py [--seeds N] [--first SEED]: layers made at random (layer_stacks.py), merged and mounted by Varve,
-against what umoci unpacks: every name, attribute, link and byte. What differs is made as small as can be."""
+by kernel and by FUSE in turn, against what umoci unpacks: every name, attribute, link and byte. What differs is made as small as can be."""
 import argparse, shutil, sys, time
 from collections import Counter
 
 import layouts
 from layer_stacks import Stack, deepest_whiteouts_first, smaller, tars_of, whiteouts_first
-from program import Varve, need_fuse, need_root, need_tools, unpack, work_folder
+from program import Varve, modes, need_fuse, need_root, need_tools, unpack, work_folder
 from scan import differences, scan
 
 
 class Machine:
     def __init__(self, work, varve):
-        self.work, self.varve, self.count = work, varve, 0
+        self.work, self.varve, self.count, self.mode = work, varve, 0, "fuse"
 
     def compare(self, layers):
         """(what kind of answer, lines of differences)"""
@@ -37,7 +37,7 @@ class Machine:
         indexed = self.varve.run("index", image)
         if indexed.returncode:
             return indexed.stderr.decode(errors="replace").strip(), {}
-        with self.varve.mounted(image, "fuse") as tree:
+        with self.varve.mounted(image, self.mode) as tree:
             return "", scan(tree)
 
     def against_umoci(self, place, layers, refusal, found):
@@ -65,12 +65,12 @@ def main():
     options.add_argument("--stop-after", type=int, default=5)
     given = options.parse_args()
     need_root(), need_fuse(), need_tools("umoci")
-    answers, wrong = Counter(), 0
-    with work_folder(in_memory=True) as work, Varve(work / "v") as varve:
-        varve.work.mkdir()
+    answers, wrong, turns = Counter(), 0, modes()
+    # The kernel mounts no trees that lie in memory.
+    with work_folder(in_memory=True) as work, work_folder() as disk, Varve(disk) as varve:
         machine = Machine(work, varve)
         for seed in range(given.first, given.first + given.seeds):
-            stack = Stack(seed)
+            stack, machine.mode = Stack(seed), turns[seed % len(turns)]
             kind, lines = machine.compare(stack.layers)
             answers[kind] += 1
             if lines:
