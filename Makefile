@@ -1,5 +1,6 @@
 # make          installs the packages that are missing and builds everything; the program is build/release/varve
-# make test     the same, then runs all tests          (make test-asan, test-tsan: under sanitizers; make fuzz: fuzz targets)
+# make test     the same, then runs all tests          (make test-asan, test-tsan: under sanitizers)
+# make fuzz     every fuzz target from its corpus        (FUZZ_ARGS=--help: how long, which ones; make fuzz-coverage: the lines that the corpus reaches)
 # make demo     a small Python image, indexed, mounted lazily, run; beside a full unpack
 # make story    the whole of it on one page: two releases of a notebook image, lazily started, used, pruned, checked (as root; STORY_ARGS=--help)
 # make endurance  10,000 random steps against pinned images  (ENDURANCE_STEPS, ENDURANCE_SEED)
@@ -16,7 +17,7 @@ SHELL := /bin/bash
 PREFIX ?= /usr/local
 DESTDIR ?=
 PACKAGES ?= install
-FUZZ_SECONDS ?= 30
+FUZZ_ARGS ?= --seconds 30
 DEMO_DIR ?= out/demo
 STORY_DIR ?= out/story
 ENDURANCE_STEPS ?= 10000
@@ -35,7 +36,7 @@ install-kinds = $(if $(filter skip,$(PACKAGES)),true,scripts/install-packages pa
 configure = [ -f build/$(1)/build.ninja ] || cmake --preset $(1)
 compile = $(call configure,$(1)); cmake --build --preset $(1) -j $(JOBS) $(if $(2),--target $(2))
 
-.PHONY: build all test test-asan test-tsan fuzz endurance endurance-daemon demo story story-doc bench install deb format check-format clean packages
+.PHONY: build all test test-asan test-tsan fuzz fuzz-coverage endurance endurance-daemon demo story story-doc bench install deb format check-format clean packages
 build all:
 	@$(call install-kinds,build)
 	@$(call compile,release)
@@ -55,8 +56,13 @@ test-asan test-tsan: test-%:
 
 fuzz:
 	@$(call install-kinds,build fuzz)
-	@$(call compile,fuzz)
-	@scripts/run-fuzz build/fuzz $(FUZZ_SECONDS)
+	@$(call compile,fuzz,fuzzers)
+	@scripts/run-fuzz $(FUZZ_ARGS) build/fuzz
+
+fuzz-coverage:
+	@$(call install-kinds,build fuzz)
+	@$(call compile,fuzz,fuzzers)
+	@/usr/bin/python3 -B scripts/fuzz-coverage build/fuzz
 
 endurance:
 	@$(call install-kinds,build test)
