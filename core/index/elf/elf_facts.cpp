@@ -42,7 +42,7 @@ std::uint64_t text_bytes(const ElfFacts& facts) {
 class ElfFactsReader::Impl {
  public:
   void begin(std::uint64_t size) {
-    *this = Impl(std::move(head_));
+    *this = Impl(max_head_bytes_, std::move(head_));
     size_ = size;
     ended_ = size_ < kElfMagic.size();
     if (!ended_) want(Table::kIdent, {0, std::min<std::uint64_t>(size_, kIdentBytes)});
@@ -75,7 +75,7 @@ class ElfFactsReader::Impl {
       const auto step = std::min(count, kZeroStep);
       feed(ByteView(kZeros).first(step));
       count -= step;
-      if (count <= kZeroStep || (keeps_head_ && head_.size() < kMaxElfHeadBytes)) continue;
+      if (count <= kZeroStep || (keeps_head_ && head_.size() < max_head_bytes_)) continue;
       auto passed = count - kZeroStep;
       for (const auto& awaited : awaited_)
         passed = std::min(passed, awaited.range.offset > at_ ? awaited.range.offset - at_ : 0);
@@ -93,7 +93,9 @@ class ElfFactsReader::Impl {
     return std::make_shared<const ElfFacts>(std::move(facts_));
   }
 
-  Impl() = default;
+  explicit Impl(std::size_t max_head_bytes, Bytes head = {}) : max_head_bytes_(max_head_bytes), head_(std::move(head)) {
+    head_.clear();
+  }
 
  private:
   enum class Table : std::uint8_t {
@@ -122,8 +124,6 @@ class ElfFactsReader::Impl {
     std::optional<std::string> value;
   };
 
-  explicit Impl(Bytes head) : head_(std::move(head)) { head_.clear(); }
-
   // The first thing that is wrong is what counts.
   void damaged(std::string_view reason) {
     if (facts_.broken.empty()) facts_.broken = reason;
@@ -137,8 +137,8 @@ class ElfFactsReader::Impl {
       text_search_.look_at(recent_, content, at_);
       remember(content);
     }
-    if (keeps_head_ && head_.size() < kMaxElfHeadBytes)
-      append(head_, content.first(std::min(content.size(), kMaxElfHeadBytes - head_.size())));
+    if (keeps_head_ && head_.size() < max_head_bytes_)
+      append(head_, content.first(std::min(content.size(), max_head_bytes_ - head_.size())));
     for (auto& awaited : awaited_) {
       const auto begin = std::max(at_, awaited.range.offset);
       const auto end = std::min(at_ + content.size(), awaited.range.end());
@@ -332,7 +332,7 @@ class ElfFactsReader::Impl {
   // Behind the head: all right in front of the dynamic section, and what is found in the other segments. Code is passed
   // over, but some linkers put everything that is not written to into one segment with the code, the first.
   void keep_texts_before(std::uint64_t dynamic_offset) {
-    const auto begin = std::max<std::uint64_t>(at_, kMaxElfHeadBytes);
+    const auto begin = std::max<std::uint64_t>(at_, max_head_bytes_);
     if (dynamic_offset <= begin) return;
     const auto window = std::max(begin, dynamic_offset - std::min(dynamic_offset, kMaxDynamicWindowBytes));
     want(Table::kWindow, {window, dynamic_offset - window});
@@ -441,7 +441,9 @@ class ElfFactsReader::Impl {
   }
 
   bool names_device_section() {
-    if (sections_.empty() || !device_code_.has_names()) return false;
+    // The first may have come alone, and say that there are more than the file has.
+    if (sections_.empty() || sections_.size() / format_.section_bytes() != section_count_) return false;
+    if (!device_code_.has_names()) return false;
     const auto header = [&](std::uint64_t number) {
       return ByteView(sections_).subspan(number * format_.section_bytes(), format_.section_bytes());
     };
@@ -468,6 +470,7 @@ class ElfFactsReader::Impl {
   ElfFormat format_;
   ElfFacts facts_;
 
+  std::size_t max_head_bytes_;
   bool keeps_head_ = true;
   Bytes head_;
   Bytes recent_;
@@ -487,7 +490,7 @@ class ElfFactsReader::Impl {
   DeviceCodeSearch device_code_;
 };
 
-ElfFactsReader::ElfFactsReader() : impl_(std::make_unique<Impl>()) {}
+ElfFactsReader::ElfFactsReader(std::size_t max_head_bytes) : impl_(std::make_unique<Impl>(max_head_bytes)) {}
 ElfFactsReader::~ElfFactsReader() = default;
 void ElfFactsReader::begin(std::uint64_t size) { impl_->begin(size); }
 void ElfFactsReader::feed(ByteView content) { impl_->feed(content); }

@@ -38,7 +38,8 @@ inline constexpr std::size_t kMaxElfTextBytes =
 // files that are no ELF files. Never throws on bad content. Not shared between threads.
 class ElfFactsReader {
  public:
-  ElfFactsReader();
+  // `max_head_bytes`: less only where what lies behind them is to be reached with small files.
+  explicit ElfFactsReader(std::size_t max_head_bytes = kMaxElfHeadBytes);
   ~ElfFactsReader();
   // `size`: of the whole file. Starts a new file.
   void begin(std::uint64_t size);

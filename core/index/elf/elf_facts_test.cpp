@@ -183,6 +183,20 @@ TEST(ElfFactsTest, CountSectionsWhereThereAreTooManyForTheHeader) {
   EXPECT_EQ(facts_of(file)->broken, "");
 }
 
+TEST(ElfFactsTest, NameNoSectionsThatTheFileDoesNotHave) {
+  for (const std::uint64_t sections : {std::uint64_t(60'000), std::uint64_t(1) << 40, (std::uint64_t(1) << 58) + 1}) {
+    ElfFile file{.sections = {".text", ".nv_fatbin"}};
+    file.edit = [&](Bytes& out) {
+      file.put(out, 60, std::uint16_t(0));
+      file.put(out, 62, std::uint16_t(0xFFFF));
+      file.put(out, file.sections_at + 32, sections);
+      file.put(out, file.sections_at + 40, std::uint32_t(59'999));
+    };
+    EXPECT_FALSE(facts_of(file)->device_code);
+    EXPECT_NE(facts_of(file)->broken, "");
+  }
+}
+
 TEST(ElfFactsTest, FindFatbinContainersAnywhere) {
   constexpr std::string_view kContainer("\x50\xED\x55\xBA\x01\x00\x10\x00", 8);
   for (const std::uint64_t at : {std::uint64_t(4500), std::uint64_t(4501), std::uint64_t(65'517), 2 * kMiB - 8}) {
