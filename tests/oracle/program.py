@@ -172,7 +172,12 @@ def place_in_memory():
 @contextlib.contextmanager
 def work_folder(in_memory=False):
     """`in_memory`: if it can be, for tests that write much and do not ask what a disk does."""
-    with tempfile.TemporaryDirectory(prefix="vo-", dir=place_in_memory() if in_memory else None) as folder:
+    place = place_in_memory() if in_memory else None
+    made = tempfile.TemporaryDirectory(prefix="vo-", dir=place)
+    while "_" in Path(made.name).name:  # podman names an image by the folder that it comes from, and takes no name with '-_' or '_/'
+        made.cleanup()
+        made = tempfile.TemporaryDirectory(prefix="vo-", dir=place)
+    with made as folder:
         os.chmod(folder, 0o755)
         try:
             yield Path(folder)
