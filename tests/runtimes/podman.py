@@ -1,5 +1,5 @@
 """podman on storage of its own, and the images that its tests need."""
-import contextlib, functools, json, os, random, shutil, subprocess, sys
+import contextlib, ctypes, functools, json, os, random, shutil, subprocess, sys
 from pathlib import Path
 
 TESTS = Path(__file__).resolve().parents[1]
@@ -99,34 +99,65 @@ DEBIAN_13 = ("podman conmon runc netavark golang-github-containers-common libc6 
              "libapparmor1 libselinux1 libpcre2-8-0 libglib2.0-0t64 libcap2 libaudit1 libcap-ng0 libcrypt1 libacl1 libattr1 libpam0g libgcrypt20 liblzma5 libzstd1 liblz4-1 libffi8 zlib1g").split()
 
 
+libc = ctypes.CDLL(None, use_errno=True)
+NEW_NAMESPACE, BIND, RECURSIVE, DETACH, SLAVE, SHARED = 0x20000, 0x1000, 0x4000, 2, 0x80000, 0x100000  # CLONE_NEWNS, MS_BIND, MS_REC, MNT_DETACH, MS_SLAVE, MS_SHARED
+
+
+def asked_of_kernel(call, *words):
+    if getattr(libc, call)(*(os.fsencode(word) if isinstance(word, (str, Path)) else word for word in words)):
+        raise OSError(ctypes.get_errno(), f"{call}{words}: {os.strerror(ctypes.get_errno())}")
+
+
+def enter_root(place, lower, seen):
+    """A mount namespace whose root is `lower`, to be written to, with what the machine has in `seen`. A chroot would not do: runtimes enter containers by pivot_root(2), which asks for a root that is a mount."""
+    asked_of_kernel("unshare", NEW_NAMESPACE)
+    asked_of_kernel("mount", None, "/", None, RECURSIVE | SLAVE, None)  # what is mounted in `seen` later is to be seen here, and nothing of here outside
+    root = place / "root"
+    asked_of_kernel("mount", "overlay", root, "overlay", 0, f"lowerdir={lower},upperdir={place}/upper,workdir={place}/work")
+    for folder in seen:
+        (root / folder[1:]).mkdir(parents=True, exist_ok=True)
+        asked_of_kernel("mount", folder, root / folder[1:], None, BIND | RECURSIVE, None)
+    os.chdir(root)
+    asked_of_kernel("pivot_root", ".", ".")
+    asked_of_kernel("umount2", ".", DETACH)
+    os.chdir("/")
+    for name in ("bin", "sbin", "lib", "lib64"):
+        if not os.path.lexists(name):
+            os.symlink(f"usr/{name}", name)
+    for name in ("etc", "root", "run", "tmp", "var/tmp", "var/lib"):
+        os.makedirs(name, exist_ok=True)
+    Path("etc/passwd").write_text("root:x:0:0:root:/root:/bin/sh\n")
+
+
 @contextlib.contextmanager
 def of_debian_13(work):
     """The words that start podman 5, in a root of its own that sees `work` where it is. Raises debian13.Missing."""
     lower = debian13.cached(*DEBIAN_13)
     place = Path(work) / "debian13"
-    root = place / "root"
     for name in ("upper", "work", "root"):
         (place / name).mkdir(parents=True)
-    seen = ("/proc", "/sys", "/dev", str(work))
-    # What is mounted in it later is to be seen in that root, too.
-    subprocess.run(["mount", "--bind", work, work], check=True)
-    subprocess.run(["mount", "--make-rshared", work], check=True)
-    subprocess.run(["mount", "-t", "overlay", "overlay", "-o", f"lowerdir={lower},upperdir={place}/upper,workdir={place}/work", root], check=True)
+    asked_of_kernel("mount", work, work, None, BIND, None)
+    asked_of_kernel("mount", None, work, None, RECURSIVE | SHARED, None)
+    ready, until = os.pipe(), os.pipe()
+    keeper = os.fork()  # the namespace is there as long as it is
+    if keeper == 0:
+        try:
+            os.close(until[1])
+            enter_root(place, lower, ("/proc", "/sys", "/dev", str(work)))
+            os.write(ready[1], b"1")
+            os.read(until[0], 1)
+        except OSError as error:
+            print(error, file=sys.stderr, flush=True)
+        finally:
+            os._exit(0)
+    for end in (ready[1], until[0]):
+        os.close(end)
     try:
-        for name in ("bin", "sbin", "lib", "lib64"):
-            if not (root / name).exists():
-                (root / name).symlink_to(f"usr/{name}")
-        for name in ("etc", "root", "run", "tmp", "var/tmp", "var/lib"):
-            (root / name).mkdir(parents=True, exist_ok=True)
-        (root / "etc/passwd").write_text("root:x:0:0:root:/root:/bin/sh\n")
-        for folder in seen:
-            inside = root / folder[1:]
-            inside.mkdir(parents=True, exist_ok=True)
-            subprocess.run(["mount", "--rbind", folder, inside], check=True)
-            subprocess.run(["mount", "--make-rslave", inside], check=True)
-        yield "env", "PATH=/usr/sbin:/usr/bin", "PODMAN_IGNORE_CGROUPSV1_WARNING=1", "/usr/sbin/chroot", str(root), "podman"
+        if not os.read(ready[0], 1):
+            raise AssertionError("no root for podman 5")
+        yield "env", "PATH=/usr/sbin:/usr/bin", "PODMAN_IGNORE_CGROUPSV1_WARNING=1", "nsenter", f"--mount=/proc/{keeper}/ns/mnt", "podman"
     finally:
-        for line in reversed(Path("/proc/self/mountinfo").read_text().splitlines()):
-            if line.split()[4].startswith(str(root)):
-                subprocess.run(["umount", "-l", line.split()[4]])
+        for end in (ready[0], until[1]):
+            os.close(end)
+        os.waitpid(keeper, 0)
         subprocess.run(["umount", "-l", work])
