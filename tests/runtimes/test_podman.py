@@ -1,12 +1,12 @@
-"""`varve podman` with the podman of this machine: what it runs, makes and refuses, against the same image pulled plainly."""
-import json, os, shutil, time
+"""`varve podman` with the podman of this machine and that of Debian 13: what it runs, makes and refuses, against the same image pulled plainly; and what plain users do without it."""
+import json, os, shutil, subprocess, time
 from pathlib import Path
 
 from podman import Podman, notebook, of_debian_13, tool  # it says where the following lie
 import debian13  # noqa: E402
 from images import Source  # noqa: E402
 from machine import Machine, expect, wait_for  # noqa: E402
-from program import modes, need_fuse, need_own_root, need_root, need_tools, skip, work_folder  # noqa: E402
+from program import modes, need_fuse, need_own_root, need_root, need_tools, processes_of, skip, work_folder  # noqa: E402
 
 RUNS = ((), ("env",), ("cat /etc/link mine /etc/passwd; ls -ln /etc/passwd /etc/version /etc/link mine /bin/*",), ("sha256sum /data/noise; cat /data/noise > /tmp/x && sha256sum /tmp/x",),
         ("test ! -e /etc/removed && exit 7",))
@@ -184,6 +184,48 @@ def with_podman(work, mode, program=("podman",), whole=True):
         expect(podman.names() == {} and varve.json("status")["mounts"] == [], "nothing is left")
 
 
+def without_root(work):
+    """What the how-to tells plain users, by one with ranges of ids: in a mount namespace where the machine knows that user, and where everybody may open /dev/fuse."""
+    home, etc, user = work / "home", work / "etc", 40000
+    told = (Path(__file__).resolve().parents[2] / "docs/howto/podman.md").read_text().partition("## Without root")[2].split("```")[1].removeprefix("text\n")
+    for folder in (home, etc):
+        folder.mkdir()
+    for name in ("passwd", "group"):
+        (etc / name).write_text(Path("/etc", name).read_text() + (f"lab:x:{user}:{user}::{home}:/bin/sh\n" if name == "passwd" else f"lab:x:{user}:\n"))
+    for name in ("subuid", "subgid"):
+        (etc / name).write_text("lab:500000:65536\n")
+    os.mknod(etc / "fuse", 0o20666, os.makedev(10, 229))
+    os.chmod(etc / "fuse", 0o666)
+    podman = Podman(home / "podman")
+    with Source(work / "image") as source:
+        source.server.RequestHandlerClass.layouts = {"team/notebook": work / "image"}
+        index = Machine(work)
+        index.run("index", notebook(work / "image", "v1"), check=True)
+        (home / "run").mkdir(0o700)
+        for path in (home, home / "run", podman.work):
+            os.chown(path, user, user)
+        more = """
+again() { podman run --rm --rootfs ~/image:O sh -c "$1"; }
+again 'id -u; ls -ln /etc/version /work/mine'
+again 'cat /work/mine; echo new > /etc/new; echo more >> /etc/version; cat /etc/new /etc/version'
+again 'ls /etc/new 2> /tmp/none || cat /etc/version'
+varve unmount ~/image
+varve daemon --stop
+podman system migrate  # ends what keeps its namespace
+"""
+        environment = {"PATH": f"{home}/bin:/usr/sbin:/usr/bin", "HOME": home, "USER": "lab", "XDG_RUNTIME_DIR": home / "run", "CONTAINERS_CONF": podman.environment["CONTAINERS_CONF"], "VARVE_CONFIG": "/dev/null",
+                       "REGISTRY": source.reference.partition("/")[0]}
+        inside = f'for name in passwd group subuid subgid; do mount --bind {etc}/$name /etc/$name; done; mount --bind {etc}/fuse /dev/fuse; exec setpriv --reuid {user} --regid {user} --clear-groups --inh-caps=-all sh -euc "$0"'
+        (home / "bin").mkdir()
+        (home / "bin/varve").symlink_to(Path(index.binary).resolve())
+        done = subprocess.run(["unshare", "--mount", "--propagation", "shared", "sh", "-ec", inside, told + more], cwd=home, env={name: str(value) for name, value in environment.items()}, stdin=subprocess.DEVNULL,
+                              stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True, timeout=120)
+    said = [line.split()[2:4] if line.startswith("-rw") else line for line in done.stdout.splitlines()[1:]]
+    expect(done.returncode == 0 and said == ["first", "0", ["0", "0"], ["1234", "1235"], "mine", "new", "first", "more", "first"], done)
+    left = [Path(f"/proc/{process}/cmdline").read_bytes() for process in processes_of(work)]
+    expect(not left, left)
+
+
 def main():
     need_root()
     need_own_root()
@@ -197,6 +239,12 @@ def main():
         with work_folder() as work:
             with_podman(work, mode, whole=i == 0)
         took(f"podman of this machine, {mode} mode")
+    if shutil.which("newuidmap"):
+        with work_folder() as work:
+            without_root(work)
+        took("podman of a plain user")
+    else:
+        print("skipped: podman of a plain user (not installed: newuidmap)", flush=True)
     with work_folder() as work:
         try:
             with of_debian_13(work) as program:
