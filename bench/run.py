@@ -315,19 +315,23 @@ class Bench:
                      f"{stats['fetched_bytes'] / 1e6:.0f} MB, {stats['requests']} requests, {stats['prefetched_bytes'] / 1e6:.0f} MB prefetched",
                      "" if way == "without" else f"{ratio(times['with'], times['without']):.2f}x of without")
 
-    @contextlib.contextmanager
     def link(self, layout, rtt_ms=None, rate_mbit=None):
-        """HOST:PORT of a registry that serves the layout behind 1 Gbit/s and 2 ms, or others."""
-        with contextlib.ExitStack() as stack:
-            def start(*command):
-                process = subprocess.Popen([str(c) for c in command], stdout=subprocess.PIPE, text=True)
-                stack.callback(lambda: (process.send_signal(signal.SIGTERM), process.wait()))
-                # The link is not what is measured: it gets a core when it wants one.
-                with contextlib.suppress(PermissionError):
-                    os.setpriority(os.PRIO_PROCESS, process.pid, -10)
-                return int(process.stdout.readline())
-            registry = start("/usr/bin/python3", HERE / "layout_registry.py", layout)
-            yield f"127.0.0.1:{start(self.options.varve.resolve().parent / 'bench/link_proxy', '--to', registry, '--rate-mbit', rate_mbit or self.options.rate_mbit, '--rtt-ms', rtt_ms or self.options.rtt_ms)}"
+        return served(self.options.varve, [layout], rate_mbit or self.options.rate_mbit, rtt_ms or self.options.rtt_ms)
+
+
+@contextlib.contextmanager
+def served(binary, layouts, rate_mbit, rtt_ms):
+    """HOST:PORT of a registry that serves the layouts, each by its folder's name, behind a link."""
+    with contextlib.ExitStack() as stack:
+        def start(*command):
+            process = subprocess.Popen([str(c) for c in command], stdout=subprocess.PIPE, text=True)
+            stack.callback(lambda: (process.send_signal(signal.SIGTERM), process.wait()))
+            # The link is not what is measured: it gets a core when it wants one.
+            with contextlib.suppress(PermissionError):
+                os.setpriority(os.PRIO_PROCESS, process.pid, -10)
+            return int(process.stdout.readline())
+        registry = start("/usr/bin/python3", HERE / "layout_registry.py", *layouts)
+        yield f"127.0.0.1:{start(Path(binary).resolve().parent / 'bench/link_proxy', '--to', registry, '--rate-mbit', rate_mbit, '--rtt-ms', rtt_ms)}"
 
 
 def read_all(path):

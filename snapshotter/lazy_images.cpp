@@ -21,12 +21,13 @@ std::string by_digest(oci::Reference reference, const Digest& image) {
   return reference.to_string();
 }
 
-// The image as the puller named it, by digest. Absent: what it says names none of a registry; files of this machine are
-// not for a puller to name.
+// The image as the puller named it: an index may count for who asks by tag alone (docs/guide/trust.md). Absent: that
+// names none of a registry; files of this machine are not for a puller to name.
 std::optional<std::string> pulled_reference(const std::string& name, const Digest& image) {
   try {
     const auto reference = oci::Reference::parse(name);
-    if (reference.kind == oci::Reference::Kind::kRegistry) return by_digest(reference, image);
+    if (reference.kind == oci::Reference::Kind::kRegistry)
+      return reference.digest ? by_digest(reference, image) : reference.to_string();
   } catch (const UsageError& error) {
     log::debug("{}", error.what());
   }
@@ -132,11 +133,22 @@ LazyImages::Outcome LazyImages::look_up(const std::string& reference, const Dige
   return Refused{.why = std::move(why), .may_pass = true};
 }
 
+KnownImage LazyImages::look_up_as_named(const std::string& reference, const Digest& image) {
+  const auto named = oci::Reference::parse(reference);
+  try {
+    return trees_.look_up(reference, image, options_.look_up_limit);
+  } catch (const CorruptData& error) {
+    if (named.digest) throw;
+    log::debug("{}: {}", reference, error.what());  // the tag has moved since it was pulled
+  }
+  return trees_.look_up(by_digest(named, image), image, options_.look_up_limit);
+}
+
 void LazyImages::run_look_up(const std::string& reference, const Digest& image,
                              const std::shared_ptr<LookUp>& one) noexcept {
   Outcome outcome;
   try {
-    auto known = trees_.look_up(reference, image, options_.look_up_limit);
+    auto known = look_up_as_named(reference, image);
     table_.lock()->add_image(known);
     outcome = std::move(known);
   } catch (const std::exception& error) {

@@ -63,6 +63,7 @@ class LazyImages {
   std::optional<Seed> find_seed(const std::string& chain);
   Outcome decide(const std::string& reference, const Digest& image);
   Outcome look_up(const std::string& reference, const Digest& image);
+  KnownImage look_up_as_named(const std::string& reference, const Digest& image);
   void run_look_up(const std::string& reference, const Digest& image, const std::shared_ptr<LookUp>& one) noexcept;
   Refused refuse(const std::string& reference, const Digest& image, std::string why);
 

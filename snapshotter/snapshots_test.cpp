@@ -229,6 +229,30 @@ TEST_F(SnapshotsTest, DoesNotWaitForARegistryThatDoesNotAnswer) {
   EXPECT_THAT(pull(app_), SizeIs(4)) << "what was found meanwhile counts";
 }
 
+TEST_F(SnapshotsTest, LooksAnImageUpByTheTagThatItWasPulledBy) {
+  trees_.add(app_);
+  trees_.by_tag_alone = true;
+  EXPECT_THAT(pull(app_), SizeIs(4));
+  EXPECT_EQ(trees_.look_ups(), 1u);
+}
+
+TEST_F(SnapshotsTest, LooksAnImageUpByItsDigestOnceItsTagHasMoved) {
+  trees_.add(app_);
+  trees_.tags_moved = true;
+  EXPECT_THAT(pull(app_), SizeIs(4));
+}
+
+TEST_F(SnapshotsTest, DoesNotBelieveByATagThatNobodyHasNamed) {
+  trees_.add(app_);
+  trees_.by_tag_alone = true;
+  auto labels = labels_of(app_, 0);
+  labels[kImageRefLabel] = app_.reference;
+  EXPECT_EQ(snapshots_->prepare("extract", "", labels).front().type, "bind");
+  trees_.tags_moved = true;
+  now_ += 61;
+  EXPECT_THAT(pull(app_), ElementsAre(""));
+}
+
 TEST_F(SnapshotsTest, KnowsAnImageAgainWhileItsRegistryIsAway) {
   trees_.add(app_);
   pull(app_);

@@ -21,8 +21,9 @@ class Trees {
  public:
   virtual ~Trees() = default;
 
-  // Opens the image as a mount would, and keeps what hold() needs. Throws NotFound for no index, TemporaryError past
-  // the limit, and what else speaks against mounting it.
+  // Opens the image as a mount would, and keeps what hold() needs. Throws CorruptData where the reference means another
+  // image than `manifest`, NotFound for no index, TemporaryError past the limit, and what else speaks against mounting
+  // it.
   virtual KnownImage look_up(const std::string& reference, const Digest& manifest, std::chrono::milliseconds limit) = 0;
   // Images that were opened on this machine, without their chains: what look_up() can be asked for.
   virtual std::vector<std::pair<std::string, Digest>> opened() = 0;

@@ -40,6 +40,9 @@ class FakeTrees final : public snapshotter::Trees {
   }
   std::size_t look_ups() { return *look_ups_.lock(); }
 
+  bool tags_moved = false;    // no tag means its image any more
+  bool by_tag_alone = false;  // indexes count for who looks up by tag
+
   // Called in every look-up and hold, before it answers.
   std::function<void()> before_look_up = [] {};
   std::function<void()> before_hold = [] {};
@@ -48,6 +51,8 @@ class FakeTrees final : public snapshotter::Trees {
                                   std::chrono::milliseconds) override {
     ++*look_ups_.lock();
     before_look_up();
+    if (tags_moved && !reference.ends_with(manifest.to_string())) fail<CorruptData>("{}: another image", reference);
+    if (by_tag_alone && reference.ends_with(manifest.to_string())) fail<Error>("{}: nobody vouches for it", reference);
     return images_.with([&](const auto& images) {
       const auto found = images.find(manifest);
       if (found == images.end()) fail<NotFound>("{}: no index of it", reference);

@@ -60,7 +60,7 @@ def run_plain(node, varve, host):
     said = node.run(f"{host}/plain:v1", "plain", "cat", "/etc/plain", "/top")
     expect(said == "plain\ntop\n", said)
     refused = varve.snapshotter.status()["refused"]
-    expect([one for one in refused if "/plain@" in one["reference"] and one["why"]], refused)
+    expect([one for one in refused if "/plain:v1" in one["reference"] and one["why"]], refused)
     expect(lines_of(varve.snapshotter, "not mounted lazily"), "nothing in the log of an image that was fetched whole")
     # Without labels, all fetched first: what ctr of 1.6 does.
     node.ctr("images", "pull", "--snapshotter", "varve", "--plain-http", f"{host}/plain:v1", namespace="default", check=True)
