@@ -22,6 +22,9 @@ oom_score = 0
   restrict_oom_score_adj = true
   stream_server_port = "0"
   sandbox_image = "{pause}"
+[plugins."io.containerd.grpc.v1.cri".cni]
+  bin_dir = "{work}/cni"
+  conf_dir = "{work}/cni"
 [plugins."io.containerd.grpc.v1.cri".containerd]
   snapshotter = "varve"
   disable_snapshot_annotations = false
@@ -29,6 +32,14 @@ oom_score = 0
   deletion_threshold = 1
 [plugins."io.containerd.internal.v1.opt"]
   path = "{work}/opt"
+"""
+
+# A network plugin that gives pods a network of their own and changes nothing of the machine's.
+NETWORK = """#!/bin/sh
+case $CNI_COMMAND in
+  VERSION) echo '{"cniVersion": "0.4.0", "supportedVersions": ["0.3.1", "0.4.0"]}' ;;
+  ADD) echo '{"cniVersion": "0.4.0", "interfaces": [{"name": "'$CNI_IFNAME'", "sandbox": "'$CNI_NETNS'"}], "ips": [{"version": "4", "interface": 0, "address": "192.0.2.2/24"}]}' ;;
+esac
 """
 
 
@@ -54,6 +65,12 @@ class Containerd:
         self.work.mkdir(parents=True, exist_ok=True)
         self.config, self.log = self.work / "config.toml", self.work / "log"
         self.config.write_text(config.format(work=self.work, snapshotter=snapshotter, exports=exports, pause=pause))
+        network = self.work / "cni"
+        network.mkdir()
+        for plugin in ("loopback", "none"):
+            (network / plugin).write_text(NETWORK)
+            (network / plugin).chmod(0o755)
+        (network / "none.conflist").write_text('{"cniVersion": "0.4.0", "name": "none", "plugins": [{"type": "none"}]}')
 
     def __enter__(self):
         self.start()

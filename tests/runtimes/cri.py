@@ -1,7 +1,7 @@
-"""What kubelet asks of containerd's CRI, by the calls of containerd.py: pods on the machine's network, their containers, images and their disk. Field numbers: api.proto of k8s.io/cri-api, runtime.v1."""
+"""What kubelet asks of containerd's CRI, by the calls of containerd.py: pods, their containers, images and their disk. Field numbers: api.proto of k8s.io/cri-api, runtime.v1."""
 from containerd import field, varint
 
-NODE = 2  # NamespaceMode: the machine's own
+POD, CONTAINER, NODE = range(3)  # NamespaceMode: whose namespace it is
 
 
 def number(key, value):
@@ -38,11 +38,14 @@ def text(message, key):
 
 
 class Pod:
-    """Use as a context manager: it is stopped and removed with its containers when it ends."""
+    """Use as a context manager: it is stopped and removed with its containers when it ends. On the machine's network and with its users; with `root`, what its root is outside, in namespaces of its own."""
 
-    def __init__(self, node, name):
+    def __init__(self, node, name, root=None):
         self.node, self.id, self.containers = node, "", []
         self.namespaces = number(1, NODE) + number(2, NODE) + number(3, NODE)
+        if root is not None:
+            owners = number(1, root) + number(2, 0) + number(3, 65536)
+            self.namespaces = number(1, POD) + number(2, CONTAINER) + number(3, POD) + field(5, number(1, POD) + field(2, owners) + field(3, owners))
         logs = node.work / f"logs-{name}"
         logs.mkdir(exist_ok=True)
         self.config = field(1, field(1, name) + field(2, f"uid-{name}") + field(3, "default")) + field(3, str(logs)) + field(8, field(2, field(1, self.namespaces)))

@@ -1,6 +1,6 @@
 #!/usr/bin/env python3
-"""What kubelet does, with containerd 1.6 of Debian 12 and 1.7 of Debian 13: pods of images that are mounted lazily, from a registry that wants a password, and images that go while others share their layers."""
-import base64, contextlib, json, os, subprocess, sys, time, urllib.error, urllib.request
+"""What kubelet does, with containerd 1.6 of Debian 12 and 1.7 of Debian 13: pods of images that are mounted lazily, from a registry that wants a password, images that go while others share their layers, and users of their own."""
+import base64, contextlib, json, os, re, subprocess, sys, time, urllib.error, urllib.request
 from pathlib import Path
 
 TESTS = Path(__file__).resolve().parents[1]
@@ -27,7 +27,7 @@ def make_images(folder):
         tools.file(path, content, mode=0o755)
     first = layer(tools.file("etc/passwd", b"root:x:0:0:root:/root:/bin/sh\n").file("etc/gone", b"x"))
     second = layer(tars.Tar().dir("data").file("data/two", b"two\n").file("data/changed", b"old\n").whiteout("etc/gone"))
-    third = layer(tars.Tar().file("data/changed", b"new\n").file("data/large", os.urandom(2_000_000)))
+    third = layer(tars.Tar().file("data/changed", b"new\n").file("data/large", os.urandom(2_000_000)).file("owned", b"owned\n", uid=1000, gid=1001, mode=0o600))
     plain = layer(tars.Tar().file("plain", b"plain\n"))
     stacks = {"app": [first, second, third], "base": [first, second], "pause": [first], "plain": [layer(tools.file("etc/other", b"y")), plain]}
     return {name: layouts.write_image(folder / name, layers, config=config) for name, layers in stacks.items()}
@@ -82,7 +82,7 @@ def known(varve, image):
     varve.run("unmount", folder, check=True)
 
 
-def pods(node, varve, host, version):
+def pods(node, varve, host, mode, version):
     try:
         pull(node, f"{host}/app:v1")
         raise SystemExit("a registry that wants a password gave an image without")
@@ -130,11 +130,53 @@ def pods(node, varve, host, version):
         pull(node, f"{host}/app:v1", USER, PASSWORD)
         back = pod.start(f"{host}/app:v1", "back")
         expect(pod.run(back, "cat", "/data/changed") == "new\n", "the image is back")
+    if version >= (1, 7):
+        (in_user_namespaces if mode == "kernel" else users_are_refused)(node, varve, f"{host}/app:v1")
     for name in ("app", "base", "pause"):
         node.remove_image(f"{host}/{name}:v1")
     wait_for("nothing is held", lambda: not held(varve))
     wait_for("snapshots go", lambda: not node.snapshots())
     return seconds, started
+
+
+def owners_of(pod, container, *paths):
+    """[(user, group)] as the container sees them, in the order of the paths' names."""
+    return [tuple(line.split()[2:4]) for line in pod.run(container, "ls", "-ldn", *paths).splitlines()]
+
+
+def in_user_namespaces(node, varve, app):
+    """hostUsers: false. Each pod's root is somebody else outside; no file of the image is copied for it."""
+    with Pod(node, "mapped", root=200000) as one, Pod(node, "beside", root=300000) as other:
+        mapped, beside = one.start(app, "mapped"), other.start(app, "beside")
+        for pod, container, root in ((one, mapped, 200000), (other, beside, 300000)):
+            expect(pod.run(container, "cat", "/proc/self/uid_map").split() == ["0", str(root), "65536"], "a user namespace")
+            found = owners_of(pod, container, "/", "/data", "/data/two", "/owned")
+            expect(found == [("0", "0")] * 3 + [("1000", "1001")], found)
+            expect(pod.run(container, "sh", "-c", "cat /owned; echo more >> /owned; echo mine > /data/new; cat /owned /data/new") == "owned\nowned\nmore\nmine\n", "what it writes")
+            expect(owners_of(pod, container, "/data/new", "/owned") == [("0", "0"), ("1000", "1001")], "owners stay")
+        made = {path.stat().st_uid: path.parents[2] for path in varve.root.glob("snapshotter/snapshots/*/fs/data/new")}
+        expect(set(made) == {200000, 300000}, f"outside it belongs to {sorted(made)}")
+        for folder in made.values():
+            written = sorted(str(path.relative_to(folder / "fs")) for path in (folder / "fs").rglob("*") if path.is_file() and path.stat().st_size)
+            expect(written == ["data/new", "owned"], f"copied: {written}")
+            expect((folder / "fs/owned").stat().st_uid - (folder / "fs/data/new").stat().st_uid == 1000, "owners outside")
+        varve.snapshotter.stop(kill=True)
+        varve.snapshotter.start()
+        node.wait_for_snapshotter()
+        expect(one.run(one.start(app, "later"), "cat", "/data/changed") == "new\n", "a container that is started by the next snapshotter")
+    wait_for("what showed other owners goes", lambda: f"{varve.root}/snapshotter/" not in Path("/proc/self/mountinfo").read_text())
+
+
+def users_are_refused(node, varve, app):
+    """In fuse mode owners cannot be mapped: the pod does not start, kubelet is told why, and nothing is left of it."""
+    before = len(node.snapshots())
+    try:
+        with Pod(node, "mapped", root=200000):
+            raise SystemExit("a user namespace in fuse mode")
+    except AssertionError as error:
+        said = re.search(r"'grpc-message': (.*?)[}]", str(error))[1]
+        expect("user namespace" in said and "--mode kernel" in said, said)
+    wait_for("its snapshots go", lambda: len(node.snapshots()) == before)
 
 
 def check(work, mode, name, binaries, version):
@@ -151,21 +193,22 @@ def check(work, mode, name, binaries, version):
         varve.run("--root", place / "pipeline", "index", f"{host}/app:v1", check=True)  # by others, and signed by nobody: it counts for who asks by tag
         known(varve, f"{host}/app:v1")
         with Snapshotter(varve, mode) as varve.snapshotter, Containerd(place / "containerd", varve.snapshotter.address, varve.root, binaries, pause=f"{host}/pause:v1") as node:
-            pulled, started = pods(node, varve, host, version)
+            pulled, started = pods(node, varve, host, mode, version)
         print(f"{name}, {mode} mode: pull {pulled:.2f} s, sandbox + create + start {started:.2f} s", flush=True)
 
 
 def main():
     need_containerd()
     program.need_tools("htpasswd")
-    mode = program.modes()[0]
+    modes = program.modes()
     with program.work_folder() as work:
-        check(work, mode, "containerd-1.6", "/usr/bin", (1, 6))
+        check(work, modes[0], "containerd-1.6", "/usr/bin", (1, 6))
         try:
             root = debian13.cached("containerd")
         except debian13.Missing as error:
             return print(f"skipped: containerd of Debian 13 cannot be had: {error}")
-        check(work, mode, "containerd-1.7", root / "usr/bin", (1, 7))
+        for mode in modes:
+            check(work, mode, f"containerd-1.7-{mode}", root / "usr/bin", (1, 7))
 
 
 if __name__ == "__main__":
