@@ -166,7 +166,7 @@ void write_days(const Options& options, SqlConnection& sql, std::int32_t first) 
         const auto used = std::max<std::int64_t>(heard / (i + 1), std::int64_t(random() % 2));
         if (used == 0) continue;
         const auto id = writer.distributions().id_of(fmt::format("library{}", i));
-        uses.insert(uses.end(), {day, image_id, id, used, used / 2, used / 3, none, used, none, used, none});
+        uses.insert(uses.end(), {day, image_id, id, used, used / 2, used / 3, none, used, none, used, none, none});
         for (unsigned part = 0; part < 4; ++part)
           modules.insert(
               modules.end(),
@@ -181,7 +181,7 @@ void write_days(const Options& options, SqlConnection& sql, std::int32_t first) 
       }
     }
     run_rows(sql, "INSERT INTO daily_session VALUES", 10, "", sessions);
-    run_rows(sql, "INSERT INTO daily_use VALUES", 11, "", uses);
+    run_rows(sql, "INSERT INTO daily_use VALUES", 12, "", uses);
     run_rows(sql, "INSERT INTO daily_module VALUES", 5, "ON CONFLICT DO NOTHING", modules);
     run_rows(sql, "INSERT INTO daily_edge VALUES", 5, "ON CONFLICT DO NOTHING", edges);
     writer.commit();
