@@ -1,6 +1,6 @@
 #!/usr/bin/env python3
 """Docker of Debian 13 with the containerd store on Varve's snapshotter: run, build on top by commit, run that; plain images as ever."""
-import os, signal, subprocess, sys, time
+import json, os, signal, subprocess, sys, time
 from pathlib import Path
 
 TESTS = Path(__file__).resolve().parents[1]
@@ -18,11 +18,16 @@ class Docker:
     def __init__(self, node, binaries, daemon):
         self.node, self.client, self.daemon, self.work = node, binaries / "docker", daemon, node.work.parent / "docker"
         self.work.mkdir()
-        (self.work / "daemon.json").write_text('{"features": {"containerd-snapshotter": true}, "storage-driver": "varve"}')
+        self.settings = self.work / "daemon.json"
+        self.settings.write_text(json.dumps({"features": {"containerd-snapshotter": True}, "storage-driver": "varve", "containerd": str(node.socket)}))
         self.process = None
 
     def __enter__(self):
-        words = [self.daemon, "--config-file", self.work / "daemon.json", "--containerd", self.node.socket, "--data-root", self.work / "data", "--exec-root", self.work / "exec", "--pidfile", self.work / "pid",
+        self.start()
+        return self
+
+    def start(self):
+        words = [self.daemon, "--config-file", self.settings, "--data-root", self.work / "data", "--exec-root", self.work / "exec", "--pidfile", self.work / "pid",
                  "-H", f"unix://{self.work}/docker.sock", "--bridge=none", "--iptables=false", "--ip6tables=false", "--userland-proxy=false", "--exec-opt", "native.cgroupdriver=cgroupfs"]
         environment = {**os.environ, "PATH": f"{self.node.binaries}:{os.environ['PATH']}", "TMPDIR": str(self.work)}
         with (self.work / "log").open("ab") as log:
@@ -30,7 +35,12 @@ class Docker:
         wait_for("dockerd answers", lambda: self.process.poll() is not None or not self.docker("version").returncode)
         if self.process.poll() is not None:
             program.skip(f"dockerd does not run here: {(self.work / 'log').read_text().strip().splitlines()[-1]}")
-        return self
+
+    def stop(self):
+        if self.process:
+            self.process.send_signal(signal.SIGTERM)
+            self.process.wait(30)
+            self.process = None
 
     def __exit__(self, *_):
         try:
@@ -38,8 +48,7 @@ class Docker:
             if containers:
                 self.docker("rm", "-f", *containers)
         finally:
-            self.process.send_signal(signal.SIGTERM)
-            self.process.wait(30)
+            self.stop()
             for line in reversed(Path("/proc/self/mounts").read_text().splitlines()):
                 if line.split()[1].startswith(f"{self.work}/"):  # its network namespace, for one
                     subprocess.run(["umount", "-l", line.split()[1]])
@@ -86,12 +95,17 @@ def check(work, mode, root):
     print(f"docker, {mode} mode: pull {pulled:.2f} s", flush=True)
 
 
-def main():
+def docker_of_debian_13():
+    """The root folder of its programs."""
     need_containerd()
     try:
-        root = debian13.cached("containerd", "docker.io", "docker-cli")
+        return debian13.cached("containerd", "docker.io", "docker-cli")
     except debian13.Missing as error:
         program.skip(f"Docker of Debian 13 cannot be had: {error}")
+
+
+def main():
+    root = docker_of_debian_13()
     with program.work_folder() as work:
         check(work, program.modes()[0], root)
 
