@@ -4,6 +4,7 @@
 
 #include <condition_variable>
 #include <cstring>
+#include <map>
 #include <mutex>
 
 #include "core/base/clock.h"
@@ -11,6 +12,7 @@
 #include "core/base/free_with.h"
 #include "core/base/log.h"
 #include "core/base/strings.h"
+#include "core/http/peer.h"
 
 namespace varve {
 namespace {
@@ -39,6 +41,11 @@ MHD_Result send(MHD_Connection* connection, const HttpResponse& response) {
   MHD_add_response_header(made.get(), MHD_HTTP_HEADER_CONTENT_TYPE, response.content_type.c_str());
   for (const auto& [name, value] : response.headers) MHD_add_response_header(made.get(), name.c_str(), value.c_str());
   return MHD_queue_response(connection, unsigned(response.status), made.get());
+}
+
+std::string peer_of_connection(MHD_Connection* connection) {
+  const auto* info = MHD_get_connection_info(connection, MHD_CONNECTION_INFO_CLIENT_ADDRESS);
+  return info == nullptr || info->client_addr == nullptr ? std::string() : peer_of(*info->client_addr);
 }
 
 }  // namespace
@@ -74,6 +81,26 @@ struct HttpServer::Parts {
     }
   }
 
+  // Whether a connection is taken. The library's own limit knows no networks.
+  static MHD_Result on_connect(void* parts, const sockaddr* address, socklen_t /*length*/) {
+    try {
+      return static_cast<Parts*>(parts)->has_room_for(peer_of(*address)) ? MHD_YES : MHD_NO;
+    } catch (const std::exception& error) {
+      log::error("take a connection: {}", error.what());
+      return MHD_NO;
+    }
+  }
+
+  static void on_connection(void* parts, MHD_Connection* connection, void** /*state*/,
+                            MHD_ConnectionNotificationCode what) {
+    try {
+      static_cast<Parts*>(parts)->note_connection(peer_of_connection(connection),
+                                                  what == MHD_CONNECTION_NOTIFY_STARTED);
+    } catch (const std::exception& error) {
+      log::error("count a connection: {}", error.what());
+    }
+  }
+
   static void on_end(void* parts, MHD_Connection* /*connection*/, void** state, MHD_RequestTerminationCode /*how*/) {
     // The library keeps it for us between the calls.
     const std::unique_ptr<Incoming> ended(static_cast<Incoming*>(std::exchange(*state, nullptr)));
@@ -89,6 +116,7 @@ struct HttpServer::Parts {
     if (std::exchange(incoming.is_new, false)) {
       request.method = method;
       request.path = url;
+      request.peer = peer_of_connection(connection);
       MHD_get_connection_values(connection, MHD_HEADER_KIND, keep_header, &request);
       return too_large(request) ? send(connection, HttpResponse::text(413, "that is more than is taken here\n"))
                                 : MHD_YES;
@@ -127,6 +155,21 @@ struct HttpServer::Parts {
     }
   }
 
+  bool has_room_for(const std::string& peer) {
+    if (options.max_of_peer == 0 || peer.empty()) return true;
+    const std::lock_guard lock(mutex);
+    const auto found = connections.find(peer);
+    return found == connections.end() || found->second < options.max_of_peer;
+  }
+
+  void note_connection(const std::string& peer, bool begins) {
+    if (options.max_of_peer == 0 || peer.empty()) return;
+    const std::lock_guard lock(mutex);
+    const auto at = connections.try_emplace(peer, 0).first;
+    at->second += begins ? 1 : at->second > 0 ? -1 : 0;
+    if (at->second == 0) connections.erase(at);
+  }
+
   void note_answered() {
     const std::lock_guard lock(mutex);
     --answering;
@@ -144,6 +187,7 @@ struct HttpServer::Parts {
   std::mutex mutex;
   std::condition_variable all_answered;
   int answering = 0;
+  std::map<std::string, unsigned> connections;  // by peer
   UniqueFd listener;
   std::unique_ptr<MHD_Daemon, FreeWith<MHD_stop_daemon>> daemon;  // ends before the rest
 };
@@ -152,15 +196,16 @@ HttpServer::HttpServer(ListenAddress address, const HttpServerOptions& options, 
     : address_(std::move(address)), parts_(std::make_unique<Parts>(options, std::move(handler))) {
   parts_->listener = listen_on(address_);
   const auto pool = [&] { return options.threads > 1 ? options.threads : 0; };
-  parts_->daemon.reset(MHD_start_daemon(MHD_USE_EPOLL_INTERNAL_THREAD | MHD_USE_ITC, 0, nullptr, nullptr,
-                                        &Parts::on_request,
-                                        parts_.get(),                                                      //
-                                        MHD_OPTION_LISTEN_SOCKET, MHD_socket(parts_->listener.get()),      //
-                                        MHD_OPTION_NOTIFY_COMPLETED, &Parts::on_end, parts_.get(),         //
-                                        MHD_OPTION_CONNECTION_LIMIT, options.max_connections,              //
-                                        MHD_OPTION_CONNECTION_TIMEOUT, unsigned(options.silence.count()),  //
-                                        MHD_OPTION_CONNECTION_MEMORY_LIMIT, kMaxHeadBytes,                 //
-                                        MHD_OPTION_THREAD_POOL_SIZE, pool(),                               //
+  parts_->daemon.reset(MHD_start_daemon(MHD_USE_EPOLL_INTERNAL_THREAD | MHD_USE_ITC, 0, &Parts::on_connect,
+                                        parts_.get(), &Parts::on_request,
+                                        parts_.get(),                                                       //
+                                        MHD_OPTION_LISTEN_SOCKET, MHD_socket(parts_->listener.get()),       //
+                                        MHD_OPTION_NOTIFY_COMPLETED, &Parts::on_end, parts_.get(),          //
+                                        MHD_OPTION_NOTIFY_CONNECTION, &Parts::on_connection, parts_.get(),  //
+                                        MHD_OPTION_CONNECTION_LIMIT, options.max_connections,               //
+                                        MHD_OPTION_CONNECTION_TIMEOUT, unsigned(options.silence.count()),   //
+                                        MHD_OPTION_CONNECTION_MEMORY_LIMIT, kMaxHeadBytes,                  //
+                                        MHD_OPTION_THREAD_POOL_SIZE, pool(),                                //
                                         MHD_OPTION_END));
   if (!parts_->daemon) fail_errno("serve HTTP at {}", address_.to_string());
   parts_->listener.release();  // the library closes it, or gives it back

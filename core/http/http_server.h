@@ -18,6 +18,7 @@ struct HttpRequest {
   std::string path;    // without the query, decoded
   std::string body;
   std::map<std::string, std::string> headers;  // by name in lower case; of one that comes twice, the first
+  std::string peer = {};                       // who asks (core/http/peer.h)
 
   // "" if it did not come; the name in lower case.
   std::string_view header(const std::string& name) const;
@@ -35,6 +36,7 @@ struct HttpResponse {
 
 struct HttpServerOptions {
   unsigned max_connections = 64;      // further ones wait to be accepted
+  unsigned max_of_peer = 0;           // connections of one peer: further ones are closed at once; 0: no limit
   std::uint64_t max_body_bytes = 0;   // a larger one is 413, or the end of the connection if it does not say its size
   std::chrono::seconds silence{10};   // a connection on which nothing moves for so long is closed
   std::chrono::seconds patience{30};  // a request that has not come whole by then is
