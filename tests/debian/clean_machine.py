@@ -101,10 +101,10 @@ class CleanMachine:
         return done.stdout
 
     def files(self):
-        """All that is on its disk, without what dpkg writes down about itself."""
+        """All that is on its disk, without what dpkg and apt write down about themselves."""
         found = set()
         for folder, folders, names in os.walk(self.root):
             here = Path("/") / Path(folder).relative_to(self.root)
-            folders[:] = [name for name in folders if str(here / name) not in ("/var/lib/dpkg", "/var/log", "/proc", "/sys", "/dev", "/run")]
+            folders[:] = [name for name in folders if str(here / name) not in ("/var/lib/dpkg", "/var/lib/apt", "/var/cache/apt", "/var/log", "/proc", "/sys", "/dev", "/run")]
             found |= {str(here / name) for name in (*folders, *names)}
         return found

@@ -5,14 +5,14 @@ import contextlib, filecmp, os, re, shutil, subprocess, sys, time
 from pathlib import Path
 
 TESTS = Path(__file__).resolve().parents[1]
-sys.path[:0] = [str(TESTS / name) for name in ("oracle", "run")]
-import clean_machine, program, tiny_image  # noqa: E402
+sys.path[:0] = [str(TESTS / name) for name in ("oracle", "run", "howto")]
+import clean_machine, program, run_howto, tiny_image  # noqa: E402
 from tiny_image import expect  # noqa: E402
 
 TREE = TESTS.parent
 BUILD = Path(sys.argv[1])
 NEXT = "0.2.999"
-ALL = ("varve-snapshotter", "varve-daemon", "varve")
+ALL = ("varve-webhook", "varve-snapshotter", "varve-daemon", "varve")
 
 
 def command(*words, **options):
@@ -71,7 +71,7 @@ def of_next_version(deb, folder):
 def dependencies_of(debs):
     ours = {field(deb, "Package") for deb in debs}
     names = {re.split(r"[ (|:]", part.strip())[0] for deb in debs for part in field(deb, "Depends").split(",")}
-    return sorted(names - ours | {"crun", "systemd"})
+    return sorted(names - ours | {"apt", "crun", "systemd"})
 
 
 def wait_until(what, condition, seconds=20):
@@ -83,11 +83,17 @@ def wait_until(what, condition, seconds=20):
 
 def units_are_sound(machine):
     units = sorted(file.name for file in (machine.root / "lib/systemd/system").glob("varve*"))
-    expect({"varve.service", "varve-snapshotter.socket", "varve-gpu-check.timer"} <= set(units), f"units: {units}")
-    said = machine.do("systemd-analyze", "verify", "--man=no", *units)
-    expect(said == "", f"systemd-analyze verify: {said}")
+    expect({"varve.service", "varve-snapshotter.socket", "varve-gpu-check.timer", "varve-webhook.service"} <= set(units), f"units: {units}")
+    drop_in = machine.root / "etc/systemd/system/varve-webhook.service.d/learn.conf"
+    for confined in (True, False):
+        said = machine.do("systemd-analyze", "verify", "--man=no", *units)
+        expect(said == "", f"systemd-analyze verify: {said}")
+        if confined:
+            drop_in.parent.mkdir()
+            shutil.copy(TREE / "packaging/varve-webhook-learn.conf", drop_in)
+    shutil.rmtree(drop_in.parent)
     wants = {link.name for link in (machine.root / "etc/systemd/system").glob("*.wants/varve*")}
-    expect({"varve.service", "varve-snapshotter.service", "varve-snapshotter.socket"} <= wants and "varve-gpu-check.timer" not in wants, f"enabled: {wants}")
+    expect({"varve.service", "varve-snapshotter.service", "varve-snapshotter.socket", "varve-webhook.service"} <= wants and "varve-gpu-check.timer" not in wants, f"enabled: {wants}")
 
 
 def daemon_of(machine):
@@ -147,6 +153,31 @@ def purged_with_nothing_kept(machine, before):
     left = machine.files() ^ before
     expect(not left, f"left, or gone: {sorted(left)[:20]}")
     expect(machine.do("sh", "-c", "dpkg-query -W 'varve*' 2>/dev/null || true") == "", "dpkg still knows a package of ours")
+
+
+def as_the_page_says(machine, debs, before):
+    """docs/howto/install.md; "the same line" is an upgrade."""
+    install, purge = (commands for _, commands in run_howto.blocks_of((TREE / "docs/howto/install.md").read_text()))
+    (machine.root / "etc/apt/apt.conf.d").mkdir(parents=True, exist_ok=True)
+    answer = machine.root / "etc/apt/apt.conf.d/the-person-says"
+    answer.write_text('APT::Get::Assume-Yes "true";\n')
+
+    def does(commands):
+        return machine.do("sh", "-euc", "cd /\n" + commands)
+
+    for version in (field(debs[0], "Version"), NEXT):
+        shutil.rmtree(machine.root / "build", ignore_errors=True)
+        (machine.root / "build/deb").mkdir(parents=True)
+        for deb in (machine.root / "debs").glob(f"*_{version}_*.deb"):
+            shutil.copy(deb, machine.root / "build/deb")
+        said = does(install)
+        expect(machine.do("dpkg-query", "-W", "-f", "${Package} ${Version}\\n", "varve*") == f"varve {version}\nvarve-daemon {version}\n", f"installed: {said}")
+        expect("program      /usr/bin/varve, user 0" in said, f"varve doctor: {said}")
+    does(purge)
+    answer.unlink()
+    shutil.rmtree(machine.root / "build")
+    left = machine.files() ^ before
+    expect(not left, f"left, or gone: {sorted(left)[:20]}")
 
 
 NODE = "/var/lib/varve-installer"
@@ -253,6 +284,7 @@ def life_in_a_clean_debian(folder, debs):
         not_removed_under_a_session(machine)
         removed_and_purged(machine, before)
         purged_with_nothing_kept(machine, before)
+        as_the_page_says(machine, debs, before)
         installed_by_the_daemonset(machine, debs, reference)
         installed_on_k3s(machine, debs)
 
