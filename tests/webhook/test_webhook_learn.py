@@ -40,7 +40,7 @@ def main():
         port, tells = free_port(), free_port()
         host = f"127.0.0.1:{port}"
         rule = f'registry = "{host}"\nsweep-seconds = 0\n[[rule]]\nrepositories = ["team/*"]\nsign = "ci.key"\nlearn = true\n'
-        hook = Webhook(varve, work, "hook", rule, tells, sessions=True)
+        hook = Webhook(varve, work, "hook", rule, tells, powers=True)  # it starts sessions
         try:
             with hook, registry(work, port, tells):
                 varve.run("image", "export", built, f"{host}/team/notebook:v1", check=True)

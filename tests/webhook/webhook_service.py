@@ -1,5 +1,5 @@
 """`varve webhook` and Debian's docker-registry that tells it of pushes."""
-import contextlib, http.client, json, signal, socket, subprocess, sys, time, urllib.error, urllib.request
+import contextlib, http.client, json, os, signal, socket, subprocess, sys, time, urllib.request
 from pathlib import Path
 
 sys.path.insert(0, str(Path(__file__).resolve().parents[1] / "oracle"))
@@ -40,10 +40,11 @@ def answers(port):
 
 
 class Webhook:
-    """One `varve webhook` with a root of its own; its log is WORK/NAME.log."""
+    """One `varve webhook` with a root of its own; its log is WORK/NAME.log. Root has none of root's powers in it, as in its unit."""
 
-    def __init__(self, varve, work, name, config, port=None):
+    def __init__(self, varve, work, name, config, port=None, powers=False):
         self.varve, self.work, self.name, self.port = varve, work, name, port or free_port()
+        self.confined = [] if powers or os.geteuid() != 0 else ["setpriv", "--no-new-privs", "--bounding-set=-all", "--inh-caps=-all"]
         self.config = work / f"{name}.toml"
         self.config.write_text(f'listen = "127.0.0.1:{self.port}"\nsecret-file = "secret"\n' + config)
         (work / "secret").write_text(SECRET + "\n")
@@ -51,7 +52,7 @@ class Webhook:
 
     def start(self):
         with open(self.work / f"{self.name}.log", "a") as log:
-            self.process = subprocess.Popen([self.varve.binary, "--root", self.work / self.name, "webhook", "--config", self.config], stdin=subprocess.DEVNULL, stdout=log, stderr=log, env=self.varve.environment)
+            self.process = subprocess.Popen([*self.confined, self.varve.binary, "--root", self.work / self.name, "webhook", "--config", self.config], stdin=subprocess.DEVNULL, stdout=log, stderr=log, env=self.varve.environment)
         wait_until(lambda: self.process.poll() is not None or answers(self.port), "it listens")
         assert self.process.poll() is None, self.log()
         return self
@@ -73,16 +74,18 @@ class Webhook:
     def status(self):
         return self.varve.json("--root", self.work / self.name, "webhook", "status", "--config", self.config)
 
-    def send(self, body, secret=SECRET, path="/events"):
-        request = urllib.request.Request(f"http://127.0.0.1:{self.port}{path}", data=body if isinstance(body, bytes) else json.dumps(body).encode(), headers={"Authorization": secret})
-        try:
-            return urllib.request.urlopen(request, timeout=20).status
-        except urllib.error.HTTPError as error:
-            return error.code
+    def connect(self, source="127.0.0.1"):
+        """All of 127.0.0.0/8 is this machine, and each a sender of its own."""
+        return http.client.HTTPConnection("127.0.0.1", self.port, timeout=20, source_address=(source, 0))
+
+    def send(self, body, secret=SECRET, path="/events", source="127.0.0.1"):
+        with contextlib.closing(self.connect(source)) as connection:
+            connection.request("POST", path, body if isinstance(body, bytes) else json.dumps(body), {"Authorization": secret, "Connection": "close"})
+            return connection.getresponse().status
 
     def announce(self, size):
         """The answer to a notification of that size, before it is sent."""
-        connection = http.client.HTTPConnection("127.0.0.1", self.port, timeout=20)
+        connection = self.connect()
         connection.putrequest("POST", "/events")
         for name, text in (("Authorization", SECRET), ("Content-Length", str(size))):
             connection.putheader(name, text)
