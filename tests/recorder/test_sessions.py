@@ -179,8 +179,8 @@ print("done")
 """)
         cells = ["import holder", CELLS, "%%bash\nimport omega\n", "!import omega", "def f():\n    import omega\n", "import IPython"]
         kernel.clean()
-        # The one that drives the kernel is recorded as well; its kernel is of the same session.
-        process = kernel.start(["drive.py", json.dumps(cells)], JUPYTER_RUNTIME_DIR=kernel.folder, IPYTHONDIR=kernel.folder + "/ipython")
+        # The one that drives the kernel is recorded as well; its kernel is of the same session. Its file of connections stays behind.
+        process = kernel.start(["drive.py", json.dumps(cells)], JUPYTER_RUNTIME_DIR=kernel.folder, IPYTHONDIR=kernel.folder + "/ipython", TMPDIR=kernel.folder)
         out, err = process.communicate(timeout=120)
         expect(out.decode(), "done\n", "the driver said %s" % err.decode()[-2000:])
         records = [records for records in kernel.spooled() if records[0]["main"] == "kernel"][0]
