@@ -1,5 +1,6 @@
 #include "snapshotter/snapshotter_process.h"
 
+#include <fcntl.h>
 #include <grp.h>
 #include <poll.h>
 #include <pthread.h>
@@ -9,15 +10,14 @@
 #include <unistd.h>
 
 #include <atomic>
-#include <charconv>
 #include <csignal>
-#include <cstdlib>
 #include <optional>
 #include <thread>
 
 #include "core/base/error_text.h"
 #include "core/base/errors.h"
 #include "core/base/file_lock.h"
+#include "core/base/handed_sockets.h"
 #include "core/base/log.h"
 #include "core/base/private_folder.h"
 #include "core/base/unix_socket.h"
@@ -31,7 +31,6 @@ namespace {
 
 constexpr int kBacklog = 128;
 constexpr auto kEndPatience = std::chrono::milliseconds(5'000);
-constexpr int kFirstListenFd = 3;  // sd_listen_fds(3)
 constexpr auto kShortage = std::chrono::milliseconds(100);
 
 std::int64_t now_ns() {
@@ -59,14 +58,11 @@ UniqueFd take_lock(const std::filesystem::path& dir) {
 // The one that a service manager has opened for this process, so that callers wait while one snapshotter follows
 // another.
 UniqueFd take_handed_listener() {
-  const char* pid = std::getenv("LISTEN_PID");
-  const char* count = std::getenv("LISTEN_FDS");
-  const bool ours = pid != nullptr && count != nullptr && std::to_string(::getpid()) == pid;
-  const std::string handed = ours ? count : "0";
-  for (const char* name : {"LISTEN_PID", "LISTEN_FDS", "LISTEN_FDNAMES"}) ::unsetenv(name);
-  if (handed == "0") return {};
-  if (handed != "1") fail<UsageError>("{} sockets were handed to the snapshotter, it serves one", handed);
-  UniqueFd listener(kFirstListenFd);
+  const int handed = count_handed_fds();
+  forget_handed_fds();
+  if (handed == 0) return {};
+  if (handed != 1) fail<UsageError>("{} sockets were handed to the snapshotter, it serves one", handed);
+  UniqueFd listener(kFirstHandedFd);
   int listening = 0;
   socklen_t size = sizeof listening;
   if (::getsockopt(listener.get(), SOL_SOCKET, SO_ACCEPTCONN, &listening, &size) != 0 || listening == 0)

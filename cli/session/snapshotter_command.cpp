@@ -3,7 +3,6 @@
 #include <unistd.h>
 
 #include <chrono>
-#include <cstdlib>
 #include <memory>
 #include <ostream>
 
@@ -14,6 +13,7 @@
 #include "cli/session/daemon_access.h"
 #include "core/base/calendar.h"
 #include "core/base/errors.h"
+#include "core/base/handed_sockets.h"
 #include "core/base/safe_text.h"
 #include "core/base/unix_socket.h"
 #include "fuse/daemon/control_protocol.h"
@@ -23,7 +23,6 @@ namespace varve::cli {
 namespace {
 
 constexpr const char* kProgram = "varve-snapshotter";
-constexpr int kFirstListenFd = 3;  // sd_listen_fds(3)
 
 struct SnapshotterArguments {
   std::string address;
@@ -48,11 +47,8 @@ std::filesystem::path find_snapshotter(const std::filesystem::path& varve) {
 
 // Sockets of a service manager are for the program that follows.
 void keep_handed_sockets() {
-  const char* pid = std::getenv("LISTEN_PID");
-  const char* count = std::getenv("LISTEN_FDS");
-  if (pid == nullptr || count == nullptr || std::to_string(::getpid()) != pid) return;
-  const auto end = kFirstListenFd + std::strtol(count, nullptr, 10);
-  for (int fd = kFirstListenFd; fd < end; ++fd)
+  const int end = kFirstHandedFd + count_handed_fds();
+  for (int fd = kFirstHandedFd; fd < end; ++fd)
     if (::fcntl(fd, F_SETFD, 0) != 0) fail_errno("keep the socket of the service manager");
 }
 

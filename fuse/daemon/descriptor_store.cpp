@@ -16,6 +16,7 @@
 #include "core/base/errors.h"
 #include "core/base/file.h"
 #include "core/base/guarded.h"
+#include "core/base/handed_sockets.h"
 #include "core/base/log.h"
 #include "core/base/unix_socket.h"
 #include "fuse/daemon/keeper_protocol.h"
@@ -29,7 +30,6 @@ namespace {
 
 using Kind = KeeperMessage::Kind;
 
-constexpr int kFirstListenFd = 3;                                    // sd_listen_fds(3)
 constexpr const char* kHandedVariable = "VARVE_HANDED_DESCRIPTORS";  // from one program to the next across exec(2)
 constexpr int kKeeperBacklog = 8;
 constexpr timeval kKeeperPatience{.tv_sec = 10, .tv_usec = 0};
@@ -43,7 +43,7 @@ std::string_view next_part(std::string_view& text) {
 }
 
 UniqueFd duplicate(int fd) {
-  UniqueFd copy(::fcntl(fd, F_DUPFD_CLOEXEC, kFirstListenFd));
+  UniqueFd copy(::fcntl(fd, F_DUPFD_CLOEXEC, kFirstHandedFd));
   if (!copy) fail_errno("duplicate a descriptor");
   return copy;
 }
@@ -225,10 +225,10 @@ class SystemdStore final : public DescriptorStore {
       const char* value = std::getenv(name);
       return std::string(value == nullptr ? "" : value);
     };
-    if (variable("LISTEN_PID") == std::to_string(::getpid()))
-      adopt_listened(std::strtol(variable("LISTEN_FDS").c_str(), nullptr, 10), variable("LISTEN_FDNAMES"));
+    adopt_listened(count_handed_fds(), variable("LISTEN_FDNAMES"));
     adopt_handed(variable(kHandedVariable));
-    for (const char* name : {"LISTEN_PID", "LISTEN_FDS", "LISTEN_FDNAMES", kHandedVariable}) ::unsetenv(name);
+    forget_handed_fds();
+    ::unsetenv(kHandedVariable);
   }
 
   std::map<std::string, UniqueFd> take() override {
@@ -275,10 +275,10 @@ class SystemdStore final : public DescriptorStore {
     if (::fcntl(fd, F_SETFD, FD_CLOEXEC) == 0) copies_.with([&](auto& copies) { copies[std::string(name)].reset(fd); });
   }
 
-  void adopt_listened(long count, std::string_view names) {
-    if (count < 0 || static_cast<std::size_t>(count) > kMaxKeptDescriptors)
+  void adopt_listened(int count, std::string_view names) {
+    if (static_cast<std::size_t>(count) > kMaxKeptDescriptors)
       return log::warn("systemd passes {} descriptors: they are not looked at", count);
-    for (int fd = kFirstListenFd; fd < kFirstListenFd + count; ++fd) adopt(next_part(names), fd);
+    for (int fd = kFirstHandedFd; fd < kFirstHandedFd + count; ++fd) adopt(next_part(names), fd);
   }
 
   void adopt_handed(std::string_view handed) {
