@@ -115,6 +115,10 @@ TEST(ChildProcessTest, AtTheLimitItsWholeGroupIsKilled) {
   EXPECT_TRUE(is_gone(result.out));
 }
 
+TEST(ChildProcessTest, OneThatClosesItsOutputsAndStaysIsEndedAtTheLimit) {
+  EXPECT_TRUE(shell("exec >&- 2>&-; exec sleep 1000", std::chrono::seconds(1)).timed_out);
+}
+
 TEST(ChildProcessTest, DescendantsThatWentTheirOwnWayAreEndedWhereThatIsAskedFor) {
   // Two sessions of their own, the second of a child of the first.
   const auto script = "setsid sh -c 'setsid sleep 1000 & echo $!; sleep 1000' & echo $!; sleep 0.5";

@@ -4,30 +4,18 @@
 #include <unistd.h>
 
 #include <algorithm>
-#include <charconv>
 #include <cstdlib>
 #include <limits>
 #include <optional>
 
 #include "core/base/errors.h"
-#include "core/base/file.h"
+#include "core/base/subid.h"
 
 namespace varve::fuse {
 namespace {
 
-constexpr std::uint64_t kMaxSubidFileBytes = 4 << 20;
-
-std::optional<std::uint32_t> parse_number(std::string_view text) {
-  std::uint32_t value = 0;
-  const auto [end, error] = std::from_chars(text.data(), text.data() + text.size(), value);
-  if (error != std::errc() || end != text.data() + text.size() || text.empty()) return std::nullopt;
-  return value;
-}
-
-std::vector<IdRange> ranges_in_file(const char* path, std::string_view user, std::uint32_t id) {
-  const auto bytes = read_file_if_there(path, kMaxSubidFileBytes);
-  return bytes ? parse_subid(as_text(*bytes), user, id) : std::vector<IdRange>{};
-}
+constexpr const char* kSubuid = "/etc/subuid";
+constexpr const char* kSubgid = "/etc/subgid";
 
 std::string name_of_user(uid_t uid) {
   const auto* entry = ::getpwuid(uid);
@@ -46,11 +34,6 @@ std::optional<std::uint32_t> block_of(const std::vector<IdRange>& ranges, std::u
 
 bool overlap(std::uint32_t one, std::uint32_t other) {
   return one < other ? other - one < kOwnIds : one - other < kOwnIds;
-}
-
-std::string text_of_file(const char* path) {
-  const auto bytes = read_file_if_there(path, kMaxSubidFileBytes);
-  return bytes ? std::string(as_text(*bytes)) : std::string();
 }
 
 IdMap own_id_first(std::uint32_t own, std::vector<IdRange> others) {
@@ -85,28 +68,18 @@ std::vector<IdRange> parse_subid(std::string_view text, std::string_view user, s
   std::vector<IdRange> ranges;
   std::uint64_t next_inside = 1;
   const auto id_text = std::to_string(id);
-  while (!text.empty() && ranges.size() < kMaxSubidRanges) {
-    const auto line_end = std::min(text.find('\n'), text.size());
-    const auto line = text.substr(0, line_end);
-    text.remove_prefix(std::min(line_end + 1, text.size()));
-    const auto first_colon = line.find(':');
-    const auto second_colon = line.find(':', first_colon == line.npos ? first_colon : first_colon + 1);
-    if (second_colon == line.npos) continue;
-    const auto owner = line.substr(0, first_colon);
-    if ((user.empty() || owner != user) && owner != id_text) continue;
-    const auto first = parse_number(line.substr(first_colon + 1, second_colon - first_colon - 1));
-    const auto count = parse_number(line.substr(second_colon + 1));
-    if (!first || !count || *count == 0 || *first == 0) continue;
-    constexpr std::uint64_t kIds = std::numeric_limits<std::uint32_t>::max();  // the last one means "no id"
-    if (std::uint64_t(*first) + *count > kIds || next_inside + *count > kIds) continue;
-    ranges.push_back({.inside = std::uint32_t(next_inside), .outside = *first, .count = *count});
-    next_inside += *count;
-  }
+  each_subid(text, [&](const SubidRange& range) {
+    if (range.owner != user && range.owner != id_text) return true;
+    if (next_inside + range.count > std::numeric_limits<std::uint32_t>::max()) return true;
+    ranges.push_back({.inside = std::uint32_t(next_inside), .outside = range.first, .count = range.count});
+    next_inside += range.count;
+    return ranges.size() < kMaxSubidRanges;
+  });
   return ranges;
 }
 
 IdPool IdPool::of_this_machine(const IdRange& otherwise) {
-  return of_text(text_of_file("/etc/subuid"), text_of_file("/etc/subgid"), otherwise);
+  return of_text(read_subids(kSubuid), read_subids(kSubgid), otherwise);
 }
 
 IdPool IdPool::of_text(std::string_view subuid, std::string_view subgid, const IdRange& otherwise) {
@@ -132,8 +105,8 @@ std::optional<OwnIds> IdPool::find_free(const std::vector<OwnIds>& taken) const 
 
 IdRange parse_id_range(std::string_view text) {
   const auto colon = text.find(':');
-  const auto first = parse_number(text.substr(0, colon));
-  const auto count = colon == text.npos ? std::nullopt : parse_number(text.substr(colon + 1));
+  const auto first = parse_id(text.substr(0, colon));
+  const auto count = colon == text.npos ? std::nullopt : parse_id(text.substr(colon + 1));
   if (!first || !count || *first == 0 || *count < kOwnIds ||
       std::uint64_t(*first) + *count > std::numeric_limits<std::uint32_t>::max())
     fail<UsageError>(
@@ -161,8 +134,8 @@ UserIds UserIds::of_this_process() {
   std::vector<IdRange> gids;
   if (!find_program("newuidmap").empty() && !find_program("newgidmap").empty()) {
     const auto user = name_of_user(uid);
-    uids = ranges_in_file("/etc/subuid", user, uid);
-    gids = ranges_in_file("/etc/subgid", user, uid);
+    uids = parse_subid(read_subids(kSubuid), user, uid);
+    gids = parse_subid(read_subids(kSubgid), user, uid);
   }
   if (uids.empty() || gids.empty()) {  // half a map would make chown fail in odd ways
     uids.clear();

@@ -13,13 +13,6 @@ TEST(Subid, TakesTheRangesOfTheUserByNameAndByNumber) {
   EXPECT_EQ(ranges, (std::vector<IdRange>{{1, 100000, 65536}, {65537, 300000, 10}}));
 }
 
-TEST(Subid, SkipsLinesThatCannotBeRight) {
-  EXPECT_TRUE(
-      parse_subid("eve\neve:\neve:1\neve:x:5\neve:5:y\neve:5:0\neve:0:5\neve:-1:5\neve:4294967295:2\n:1:1\neve:1:2:3\n",
-                  "eve", 7)
-          .empty());
-}
-
 TEST(Subid, AnEmptyUserNameMatchesNoLine) { EXPECT_TRUE(parse_subid(":100000:5\n", "", 7).empty()); }
 
 TEST(Subid, TakesABoundedNumberOfRanges) {
