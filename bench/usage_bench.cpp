@@ -180,7 +180,10 @@ void write_days(const Options& options, SqlConnection& sql, std::int32_t first) 
                id, used});
       }
     }
-    run_rows(sql, "INSERT INTO daily_session VALUES", 10, "", sessions);
+    run_rows(sql,
+             "INSERT INTO daily_session (day, image_id, launched, heard, gpu, gpu_used, gpu_unused_seconds, "
+             "gpu_idle_seconds, gpu_incapable, gpu_incapable_seconds) VALUES",
+             10, "", sessions);
     run_rows(sql, "INSERT INTO daily_use VALUES", 12, "", uses);
     run_rows(sql, "INSERT INTO daily_module VALUES", 5, "ON CONFLICT DO NOTHING", modules);
     run_rows(sql, "INSERT INTO daily_edge VALUES", 5, "ON CONFLICT DO NOTHING", edges);

@@ -45,6 +45,7 @@ std::uint64_t hide_private_names(usage::Snapshot& snapshot, std::uint64_t min_se
 void sum_images(Report& report) {
   for (const auto& image : report.snapshot.images) {
     report.heard += image.heard;
+    report.surplus += image.surplus;
     report.launched += std::max(image.launched, image.heard);  // a launch nobody counted was still a session
     report.gpu.sessions += image.gpu_sessions;
     report.gpu.used_sessions += image.gpu_used_sessions;

@@ -84,12 +84,12 @@ struct Report {
   std::int32_t made_on = 0;  // day
   std::optional<std::size_t>
       current;  // index of the current image: the one asked for, else the newest whose packages are known
-  std::vector<std::size_t> unused;        // rows of the current image that nobody used, most bytes first
-  UnusedSum unused_all;                   // these
-  UnusedSum free;                         // of these: what could go
-  std::uint64_t known = 0;                // distributions of the current image for which there is data
-  std::uint64_t packages = 0;             // all of the current image
-  std::uint64_t launched = 0, heard = 0;  // over all images
+  std::vector<std::size_t> unused;                     // rows of the current image that nobody used, most bytes first
+  UnusedSum unused_all;                                // these
+  UnusedSum free;                                      // of these: what could go
+  std::uint64_t known = 0;                             // distributions of the current image for which there is data
+  std::uint64_t packages = 0;                          // all of the current image
+  std::uint64_t launched = 0, heard = 0, surplus = 0;  // over all images
   usage::UserCount users;
   GpuSummary gpu;
   std::uint64_t hidden_names = 0;  // kept back by min_sessions

@@ -97,6 +97,7 @@ json image_json(const usage::ImageFacts& image) {
           {"packages_known", image.has_inventory},
           {"launched", launched},
           {"heard", image.heard},
+          {"surplus", image.surplus},
           {"share", launched == 0 ? json(nullptr) : json(double(image.heard) / double(launched))},
           {"users", image.users.at_least},
           {"users_at_most", image.users.at_most},
@@ -114,6 +115,7 @@ json coverage_json(const Report& report) {
   for (const auto& image : report.snapshot.images) images.push_back(image_json(image));
   return {{"launched", report.launched},
           {"heard", report.heard},
+          {"surplus", report.surplus},
           {"share", report.launched == 0 ? json(nullptr) : json(double(report.heard) / double(report.launched))},
           {"users", report.users.at_least},
           {"users_at_most", report.users.at_most},

@@ -55,9 +55,12 @@ std::string scope_text(const Report& report) {
 
 std::string coverage_text(const Report& report) {
   if (report.launched == 0) return "No session was launched or heard: there is no data";
-  return fmt::format("We have heard of {} of sessions: {} of {} launched",
+  const auto surplus = report.surplus == 0 ? std::string()
+                                           : fmt::format("; {} more, of users with many a day, count only by their use",
+                                                         number_text(report.surplus));
+  return fmt::format("We have heard of {} of sessions: {} of {} launched{}",
                      percent_text(double(report.heard) / double(report.launched)), number_text(report.heard),
-                     number_text(report.launched));
+                     number_text(report.launched), surplus);
 }
 
 std::string coverage_text(const usage::ImageFacts& image) {

@@ -18,10 +18,16 @@
 
 namespace varve::usage {
 
+// Who is not believed about it may so add to what "none in n sessions" is out of: with these numbers, one user alone
+// does not reach the 300 sessions that say "at most 1 %" in a window of 90 days.
+inline constexpr std::uint32_t kUserDaySessions = 3;
+inline constexpr std::int32_t kUserLateDays = 31;  // of sessions that began longer ago only what they used counts
+
 struct CollectOptions {
   std::uint32_t known_name_sessions = 20;  // k: a failed name that no image knows is passed on from so many sessions on
   bool remove_collected = false;           // delete spool files of what has ended, after they were collected whole
   Progress* progress = nullptr;            // gets the bytes of the files; may be absent
+  std::uint32_t user_day_sessions = kUserDaySessions;  // that count, of one user and day; 0: all
   std::optional<std::int32_t> today = {};  // sessions that begin later than a day after it are refused; absent: now
 };
 
@@ -34,6 +40,7 @@ struct QuarantineNote {
 
 struct CollectResult {
   std::uint64_t sessions = 0;     // new ones
+  std::uint64_t surplus = 0;      // of these: only what they used counts, their user had others that day
   std::uint64_t events = 0;       // records taken in now
   std::uint64_t duplicates = 0;   // records that were there already
   std::uint64_t quarantined = 0;  // whole lines and files that could not be read

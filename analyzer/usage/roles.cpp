@@ -25,7 +25,7 @@ BEGIN
   EXECUTE format('REVOKE ALL ON ALL TABLES IN SCHEMA %I FROM varve_usage_node', current_schema());
   EXECUTE format('GRANT SELECT ON ALL TABLES IN SCHEMA %I TO varve_usage_reader', current_schema());
 END $roles$;
-GRANT INSERT (session_key, process_key, start, first_byte, content, before, after) ON intake TO varve_usage_node;
+GRANT INSERT (session_key, process_key, start, first_byte, content, before, after, owner) ON intake TO varve_usage_node;
 GRANT SELECT ON own_spool TO varve_usage_node;
 -- Reports need no user and no spool.
 REVOKE ALL ON session_users, spool_file, intake, own_spool, node, node_day FROM varve_usage_reader;

@@ -34,6 +34,7 @@ struct ImageFacts {
   bool has_inventory = false;      // its packages are known; else nothing can be said of what it has and nobody uses
   std::uint64_t launched = 0;      // sessions started in the window, as far as anybody counted; >= heard
   std::uint64_t heard = 0;         // sessions whose recorder spoke
+  std::uint64_t surplus = 0;       // further ones, of users who had enough that day: only what they used is counted
   std::uint64_t gpu_sessions = 0;  // heard, with an accelerator present
   std::uint64_t gpu_used_sessions = 0;   // heard, and the accelerator was used
   std::uint64_t gpu_unused_seconds = 0;  // lifetime of sessions that had an accelerator and never touched it

@@ -9,6 +9,7 @@
 #include "core/base/calendar.h"
 #include "core/base/errors.h"
 #include "core/base/file.h"
+#include "core/base/subid.h"
 
 namespace varve::usage {
 namespace {
@@ -116,6 +117,14 @@ std::string why_not_counted(const FoundSpool& found, const SpoolFile& file) {
   if (found.folder_session != file.start()->session) return "its first record names another session than its folder";
   if (file.owner() == found.folder_owner || (found.folder_owner == 0 && !is_starter(*file.start()))) return {};
   return fmt::format("it belongs to user {}, the folder of its session to user {}", file.owner(), found.folder_owner);
+}
+
+std::optional<std::uint32_t> limited_user(const FoundSpool& found, const SpoolFile& file, std::string_view subuid) {
+  const auto is_believed = [](std::uint32_t user) { return user == 0 || user == ::geteuid(); };
+  const auto owner = found.folder_session.empty() ? file.owner() : found.folder_owner;
+  if (is_believed(owner)) return std::nullopt;
+  const auto user = user_behind(owner, subuid);
+  return is_believed(user) ? std::nullopt : std::optional(user);
 }
 
 bool remove_spool(const fs::path& path, const SpoolFile::Identity& read) {

@@ -79,6 +79,9 @@ class SpoolFile {
 // for that session alone, and for files of the folder's owner; root's sessions may have any users, and only they can
 // name the folder, but what has started a session wrote as the one who made the folder.
 std::string why_not_counted(const FoundSpool& found, const SpoolFile& file);
+// The user behind it who is to be limited: who owns the session's folder, or the file where it lies in none. Absent:
+// root, or the user of this process, who can write what he likes. `subuid`: whose further ids are whose.
+std::optional<std::uint32_t> limited_user(const FoundSpool& found, const SpoolFile& file, std::string_view subuid);
 // Whether the process that wrote it was no recorder but what starts sessions (`varve run`).
 bool is_starter(const StartRecord& start);
 

@@ -11,6 +11,7 @@
 #include "analyzer/usage/internal/schema.h"
 #include "core/base/calendar.h"
 #include "core/base/errors.h"
+#include "core/base/subid.h"
 
 namespace varve::usage {
 namespace {
@@ -29,7 +30,14 @@ Bytes prints_of(const SpoolFile& file, std::uint64_t bytes) {
 
 class ServerSender final : public SpoolSender {
  public:
-  explicit ServerSender(std::unique_ptr<SqlConnection> sql) : sql_(std::move(sql)) {}
+  explicit ServerSender(std::unique_ptr<SqlConnection> sql)
+      : sql_(std::move(sql)), subuid_(read_subids("/etc/subuid")) {
+    // A database that no program of schema 7 has opened yet does not ask for it.
+    sql_->query(
+        "SELECT COUNT(*) FROM pg_attribute WHERE attrelid = to_regclass('intake') AND attname = 'owner' "
+        "AND has_column_privilege(attrelid, attnum, 'INSERT')",
+        {}, [&](const SqlRow& row) { tells_owner_ = row.number(0) != 0; });
+  }
 
   CollectResult send(const std::vector<std::filesystem::path>& spools, const CollectOptions& options,
                      const CancelFlag& cancel) override {
@@ -119,12 +127,13 @@ class ServerSender final : public SpoolSender {
     const auto sent_before = place == places.end() ? 0 : place->second.sent_bytes;
     if (file.size() < sent_before)
       fail<CorruptData>("shorter than what was sent of it before: {} of {} bytes", file.size(), sent_before);
+    const auto user = limited_user(found, file, subuid_);
     bool ended = false, all_sent = true;
     std::string first_line, part;
     std::uint64_t part_at = sent_before;
     const auto send_part = [&] {
       if (part.empty()) return;
-      all_sent = all_sent && insert(key, first_line, part_at, part, file);
+      all_sent = all_sent && insert(key, first_line, part_at, part, file, user);
       part_at += part.size();
       part.clear();
     };
@@ -157,15 +166,24 @@ class ServerSender final : public SpoolSender {
 
   // False if another sender of this node just sent a part from there; how much, the next call finds out.
   bool insert(const FileKey& key, const std::string& start, std::uint64_t first_byte, const std::string& content,
-              const SpoolFile& file) {
-    return sql_->run(
-               "INSERT INTO intake (session_key, process_key, start, first_byte, content, before, after) "
-               "VALUES ($1, $2, $3, $4, $5, $6, $7)",
-               {key.first, key.second, to_bytes(as_bytes(start)), std::int64_t(first_byte), to_bytes(as_bytes(content)),
-                prints_of(file, first_byte), prints_of(file, first_byte + content.size())}) != 0;
+              const SpoolFile& file, std::optional<std::uint32_t> user) {
+    std::vector<SqlValue> values{key.first,
+                                 key.second,
+                                 to_bytes(as_bytes(start)),
+                                 std::int64_t(first_byte),
+                                 to_bytes(as_bytes(content)),
+                                 prints_of(file, first_byte),
+                                 prints_of(file, first_byte + content.size())};
+    if (tells_owner_) values.emplace_back(user ? std::int64_t(*user) : -1);
+    return sql_->run(fmt::format("INSERT INTO intake (session_key, process_key, start, first_byte, content, before, "
+                                 "after{}) VALUES ($1, $2, $3, $4, $5, $6, $7{})",
+                                 tells_owner_ ? ", owner" : "", tells_owner_ ? ", $8" : ""),
+                     values, {}) != 0;
   }
 
   std::unique_ptr<SqlConnection> sql_;
+  std::string subuid_;
+  bool tells_owner_ = false;
   std::set<Bytes> sessions_;  // those that were sent, or known before
 };
 

@@ -26,6 +26,7 @@ struct CollectArguments {
   std::vector<std::string> labels;  // of these, in their order
   std::string db;
   std::uint32_t known_name_sessions = 20;
+  std::uint32_t user_day_sessions = usage::kUserDaySessions;
   bool remove = false;
   bool keep_all = false;
   usage::Retention retention;
@@ -71,6 +72,7 @@ nlohmann::json to_json(const usage::CollectResult& result, const std::vector<Sto
   for (const auto& note : result.notes)
     notes.push_back({{"file", printable(note.file.string())}, {"place", note.place}, {"reason", note.reason}});
   return {{"sessions", result.sessions},
+          {"surplus", result.surplus},
           {"events", result.events},
           {"duplicates", result.duplicates},
           {"quarantined", result.quarantined},
@@ -90,6 +92,11 @@ void print(const usage::CollectResult& result, const std::vector<StoredImage>& i
   if (result.files == 0 && result.quarantined == 0 && !images.empty()) return;
   out << fmt::format("{} new sessions and {} records from {} files; {} records were there before\n", result.sessions,
                      result.events, result.files, result.duplicates);
+  if (result.surplus > 0)
+    out << fmt::format(
+        "{} of these sessions count only by what they used: their users had others that day, or told of them late "
+        "(--user-day-sessions)\n",
+        result.surplus);
   if (result.pending_bytes > 0) out << fmt::format("{} bytes wait for the end of their line\n", result.pending_bytes);
   if (result.removed_files > 0)
     out << fmt::format("{} files were removed: their processes ended and all of them is in the database\n",
@@ -130,7 +137,8 @@ void run_collect(Context& context, const CollectArguments& arguments) {
     const ProgressLine line(progress, "collect", context.global.quiet || context.global.json);
     const usage::CollectOptions options{.known_name_sessions = arguments.known_name_sessions,
                                         .remove_collected = arguments.remove,
-                                        .progress = &progress};
+                                        .progress = &progress,
+                                        .user_day_sessions = arguments.user_day_sessions};
     result = sender != nullptr ? sender->send(spools, options, context.cancel)
                                : database->collect(spools, options, context.cancel);
   }
@@ -167,6 +175,13 @@ void add_usage_collect_command(CLI::App& usage, Context& context) {
       ->add_option("--known-name-sessions", arguments->known_name_sessions,
                    "Sessions that must fail on a name that no image knows before the name itself is kept")
       ->check(CLI::Range(1, 1'000'000));
+  command
+      ->add_option(
+          "--user-day-sessions", arguments->user_day_sessions,
+          "How many sessions of one user and day count in \"none in n sessions\", of users other than root and "
+          "who collects; 0: all, where many people's sessions have one user id")
+      ->check(CLI::Range(0, 1'000'000))
+      ->capture_default_str();
   command->add_option("--raw-days", arguments->retention.raw_days, "How long single sessions are kept")
       ->check(CLI::Range(1, 36'500))
       ->capture_default_str();

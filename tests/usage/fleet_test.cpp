@@ -3,6 +3,7 @@
 
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
+#include <unistd.h>
 
 #include "analyzer/usage/internal/schema.h"
 #include "analyzer/usage/roles.h"
@@ -175,6 +176,46 @@ TEST_P(Fleet, ReadersReadWithoutUsersAndSpools) {
                                 "DELETE FROM session", "UPDATE setting SET value = ''"})
     EXPECT_THROW(sql->run_script(statement), Error) << statement;
   EXPECT_EQ(read_setting(*sql, "failed_name_key"), "");
+}
+
+TEST_P(Fleet, OneUserOfANodeCannotOutvoteTheOthers) {
+  if (::geteuid() != 0) GTEST_SKIP() << "needs the right to give files away";
+  const auto add = [&](unsigned node, unsigned number) {
+    auto writer = session(node, number).add(import_record("numpy"));
+    EXPECT_EQ(::chown(writer.path().c_str(), 1000, 1000), 0);
+  };
+  const auto take_in_of = [&] { return database_->collect({}, {.today = day("2026-11-21")}, cancel_); };
+  for (unsigned number = 1; number <= 20; ++number) add(1, number);
+  session(1, 21).add(import_record("numpy"));
+  for (unsigned number = 31; number <= 40; ++number) add(2, number);
+  for (const unsigned node : {1U, 2U}) send(node);
+  const auto result = take_in_of();
+  EXPECT_EQ(result.sessions, 31U);
+  EXPECT_EQ(result.surplus, 17U + 7U);
+  EXPECT_EQ(numpy_sessions(), 31U);
+  EXPECT_EQ(count("SELECT SUM(heard) FROM daily_session"), 3U + 1U + 3U);
+
+  // As for a program of before schema 7: what the node sends is its own.
+  connect("postgres")->run_script("REVOKE INSERT (owner) ON intake FROM varve_usage_node");
+  for (unsigned number = 41; number <= 50; ++number) add(2, number);
+  EXPECT_EQ(send(2).sessions, 10U);
+  EXPECT_EQ(take_in_of().surplus, 0U);
+}
+
+TEST_P(Fleet, RolesThatAreThereMaySayTheUserAfterAMigration) {
+  const auto sql = connect("postgres");
+  sql->run_script(
+      "DROP INDEX spool_file_owner; ALTER TABLE spool_file DROP COLUMN owner; "
+      "ALTER TABLE session DROP COLUMN surplus; ALTER TABLE daily_session DROP COLUMN surplus; "
+      "ALTER TABLE intake DROP COLUMN owner; UPDATE setting SET value = '6' WHERE name = 'schema'");
+  session(1, 1).add(import_record("numpy"));
+  EXPECT_EQ(send(1).sessions, 1U) << "to a database that nobody has brought to this schema yet";
+  database_ = open();
+  EXPECT_EQ(take_in().sessions, 1U);
+  std::uint64_t may = 0;
+  connect("node1")->query("SELECT has_column_privilege('intake', 'owner', 'INSERT')::INT", {},
+                          [&](const SqlRow& row) { may = std::uint64_t(row.number(0)); });
+  EXPECT_EQ(may, 1U);
 }
 
 TEST_P(Fleet, FiftyNodesSendAtOnceWhileTheOwnerTakesInAndAges) {

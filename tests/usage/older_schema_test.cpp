@@ -133,8 +133,16 @@ class OlderSchema : public DatabaseFixture {
     return where;
   }
 
-  // As if no program of version 6 had been here.
+  // As if no program of version 7, or of 6 either, had been here.
+  static void remove_version_7(SqlConnection& sql) {
+    sql.run("DROP INDEX spool_file_owner");
+    sql.run("ALTER TABLE spool_file DROP COLUMN owner");
+    for (const auto* table : {"session", "daily_session"})
+      sql.run(fmt::format("ALTER TABLE {} DROP COLUMN surplus", table));
+    if (sql.is_server()) sql.run("ALTER TABLE intake DROP COLUMN owner");
+  }
   static void remove_version_6(SqlConnection& sql) {
+    remove_version_7(sql);
     for (const auto* table : {"counted_month", "monthly_use", "monthly_module", "monthly_edge"})
       sql.run(fmt::format("DROP TABLE {}", table));
     if (sql.is_server()) {

@@ -74,6 +74,26 @@ class Collect(unittest.TestCase):
         self.assertIn("not a JSON object", text.stderr)
         self.assertNotIn("again\n", text.stderr)
 
+    @unittest.skipIf(os.geteuid() != 0, "gives files to a user")
+    def test_a_user_of_the_machine_cannot_outvote_the_others(self):
+        """A shared spool, into which he writes 400 sessions of a notebook that used nothing."""
+        today = time.strftime("%Y-%m-%d", time.gmtime())
+        for session in range(1, 411):
+            self.write(session, start(session, today) + (record(t="import", m="numpy", how="direct") if session > 400 else ""))
+        for name in os.listdir(self.spool):
+            if int(name.split("-")[0], 16) <= 400:
+                os.chown(os.path.join(self.spool, name), 65534, 65534)
+        result = self.collect(self.spool)
+        self.assertEqual([result["sessions"], result["surplus"]], [410, 397])
+        database = os.path.join(self.root, "state", "usage.db")
+        report = self.usage("report", "--db", database, "--json")
+        coverage = json.loads(report.stdout)["coverage"]
+        self.assertEqual([coverage["launched"], coverage["heard"], coverage["surplus"]], [13, 13, 397])
+        self.assertIn("13 of 13 launched; 397 more, of users with many a day, count only by their use", " ".join(self.usage("report", "--db", database).stdout.split()))
+        self.write(500, start(500, today))
+        os.chown(os.path.join(self.spool, SESSION % 500 + "-" + "%016x" % 1 + ".jsonl"), 65534, 65534)
+        self.assertIn("1 of these sessions count only by what they used", self.varve(self.spool).stdout)
+
     def test_removes_only_what_ended(self):
         self.write(1, start(1) + record(t="end", exit="ok"))
         self.write(2, start(2))

@@ -7,6 +7,7 @@
 #include "core/base/calendar.h"
 #include "core/base/digest.h"
 #include "core/base/errors.h"
+#include "core/base/subid.h"
 
 namespace varve::usage {
 namespace {
@@ -54,6 +55,7 @@ std::string rank_of(const StartRecord& start) {
 CollectResult Collector::collect(const std::vector<std::filesystem::path>& spools, const CancelFlag& cancel) {
   const auto files = find_spools(spools);
   today_ = options_.today.value_or(today_utc());
+  subuid_ = read_subids("/etc/subuid");
   CollectResult total;
   if (writer_.sql().is_server()) take_intake(total, cancel);
   if (options_.progress != nullptr) {
@@ -108,6 +110,7 @@ void Collector::take_file(const FoundSpool& found, CollectResult& result) {
     return note_taken(found, *file, 0, false);
   }
   auto process = load_process(writer_.sql(), *file->start());
+  process.owner = hash_of_user(limited_user(found, *file, subuid_), process.node, process.day);
   auto why_not = why_not_counted(found, *file);
   if (why_not.empty()) why_not = refusal(*file->start(), process);
   if (!why_not.empty())
@@ -159,13 +162,14 @@ void Collector::take_records(const std::filesystem::path& path, const StartRecor
   process.records += records.records.size();
   process.apply(records.records);
   store_process(writer_.sql(), process);
-  const auto sessions_before = new_sessions_;
+  const auto sessions_before = new_sessions_, surplus_before = new_surplus_;
   if (const auto left_out = take_records(start, process, records.records); left_out > 0)
     quarantine(path, process.file_key(),
                {.place = first_new,
                 .reason = fmt::format("{} records left out: its session has more than one session may have", left_out)},
                result);
   result.sessions += new_sessions_ - sessions_before;
+  result.surplus += new_surplus_ - surplus_before;
   result.events += records.records.size();
   result.unknown +=
       std::uint64_t(std::count_if(records.records.begin(), records.records.end(), [](const SpoolRecord& record) {
@@ -181,6 +185,20 @@ std::string Collector::refusal(const StartRecord& start, const ProcessRow& proce
     return fmt::format("its session began on {}; only those after {} are taken in", day_text(start.day),
                        day_text(refused_through_));
   return {};
+}
+
+std::string Collector::hash_of_user(std::optional<std::uint32_t> user, const std::string& node, std::int64_t day) {
+  if (!user) return {};
+  return writer_.keyed_hash().of(fmt::format("user {} {} {}", day, *user, node)).hex().substr(0, 32);
+}
+
+bool Collector::is_surplus(const ProcessRow& process) {
+  if (process.owner.empty() || options_.user_day_sessions == 0) return false;
+  if (process.day < today_ - kUserLateDays) return true;
+  std::int64_t others = 0;
+  writer_.sql().query("SELECT COUNT(DISTINCT session_key) FROM spool_file WHERE owner = $1 AND session_key <> $2",
+                      {process.owner, process.session_key}, [&](const SqlRow& row) { others = row.number(0); });
+  return others >= std::int64_t(options_.user_day_sessions);
 }
 
 // A session without a row, but with files that were read before: it was aged out.
@@ -203,10 +221,12 @@ std::uint64_t Collector::take_records(const StartRecord& start, ProcessRow& proc
   apply_start(start, session, rows);
   intern_names(records, !writer_.resolver(session.image_id).has_inventory());
   apply_records(records, session, rows);
+  session.surplus = is_new && is_surplus(process);
   store_session(writer_.sql(), session);
   if (is_new) {
     writer_.count(session.id, session.day);
     ++new_sessions_;
+    new_surplus_ += session.surplus;
   }
   return rows.store(writer_.sql(), session.id, [&](std::int64_t failed) {
     writer_.failed_names().add_session(failed, failed_.at(failed), options_.known_name_sessions);

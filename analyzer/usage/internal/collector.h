@@ -43,12 +43,17 @@ class Collector {
     std::string start;  // the file's first line
     std::uint64_t first_byte = 0;
     Bytes content;
-    Bytes before, after;  // head and tail prints of the file up to `content`, and up to its end
+    std::optional<std::uint32_t> user;  // limited_user() there
+    Bytes before, after;                // head and tail prints of the file up to `content`, and up to its end
   };
 
   void take_file(const FoundSpool& found, CollectResult& result);
   void take_records(const std::filesystem::path& path, const StartRecord& start, ProcessRow& process,
                     const SpoolRecords& records, CollectResult& result);
+  // Of limited_user(), on that node; another one each day, so that nobody is followed.
+  std::string hash_of_user(std::optional<std::uint32_t> user, const std::string& node, std::int64_t day);
+  // Whether a new session is one of more than its user may add to those of its day.
+  bool is_surplus(const ProcessRow& process);
   // Why no more of this file is taken in; "" if it is.
   std::string refusal(const StartRecord& start, const ProcessRow& process) const;
   // intake.cpp: what nodes sent, which is removed from there in the same transaction.
@@ -78,7 +83,8 @@ class Collector {
   std::int32_t today_ = 0;
   std::int32_t refused_through_ = 0;  // sessions of this day and before are not taken in any more
   std::uint64_t batch_records_ = 0;
-  std::uint64_t new_sessions_ = 0;
+  std::uint64_t new_sessions_ = 0, new_surplus_ = 0;
+  std::string subuid_;
   std::map<std::int64_t, std::string> failed_;  // of the file at hand
   CollectedFiles taken_, taken_of_batch_;
 };

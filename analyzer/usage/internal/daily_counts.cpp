@@ -18,8 +18,9 @@ namespace {
 // order.
 constexpr const char* kSessions = "WITH sessions AS (SELECT id, day, image_id, heard FROM session WHERE session.id";
 constexpr const char* kGpuSessions =
-    "WITH sessions AS (SELECT day, image_id, launched | heard AS launched, heard, heard * gpu_present AS gpu, "
-    "gpu_used, lifetime_seconds, idle_seconds, CASE WHEN heard * gpu_present = 1 "
+    "WITH sessions AS (SELECT day, image_id, surplus, (1 - surplus) * (launched | heard) AS launched, "
+    "(1 - surplus) * heard AS heard, (1 - surplus) * heard * gpu_present AS gpu, "
+    "gpu_used, lifetime_seconds, idle_seconds, CASE WHEN (1 - surplus) * heard * gpu_present = 1 "
     "AND EXISTS (SELECT 1 FROM image WHERE image.id = session.image_id AND has_inventory = 1) "
     "AND NOT EXISTS (SELECT 1 FROM session_module CROSS JOIN module_owner owner CROSS JOIN package "
     "WHERE session_id = session.id AND owner.image_id = session.image_id "
@@ -60,7 +61,8 @@ const std::vector<DailyCount>& daily_counts() {
       {kGpuSessions,
        "daily_session",
        "day, image_id",
-       {{"launched", "SUM(launched)"},
+       {{"surplus", "SUM(surplus)"},
+        {"launched", "SUM(launched)"},
         {"heard", "SUM(heard)"},
         {"gpu", "SUM(gpu)"},
         {"gpu_used", "SUM(gpu * gpu_used)"},
@@ -182,7 +184,7 @@ void add_kept_to_files_only(SqlConnection& sql, std::span<const SqlValue> sessio
 void remove_zeros(SqlConnection& sql, std::int64_t day) {
   for (const std::string_view table : kDailyTables)
     sql.run(fmt::format("DELETE FROM {} WHERE day = $1 AND {} = 0", table,
-                        table == "daily_session" ? "launched"
+                        table == "daily_session" ? "launched + surplus"
                         : table == "daily_use"   ? "sessions + file_sessions"
                                                  : "sessions"),
             {day});

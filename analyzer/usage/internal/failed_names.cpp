@@ -3,29 +3,13 @@
 #include <algorithm>
 
 #include "analyzer/python/name.h"
-#include "analyzer/usage/internal/schema.h"
-#include "core/base/hmac.h"
-#include "core/base/random.h"
 
 namespace varve::usage {
 namespace {
 
-constexpr std::size_t kHashBlock = 64;  // of SHA-256
 constexpr std::size_t kMaxRemembered = 200'000;
 
 }  // namespace
-
-Bytes FailedNames::hash_of(std::string_view name) {
-  if (key_.empty()) {
-    auto stored = read_setting(sql_, "failed_name_key");
-    if (stored.empty()) {
-      stored = random_hex(32);
-      write_setting(sql_, "failed_name_key", stored);
-    }
-    key_ = to_bytes(as_bytes(stored).first(std::min(stored.size(), kHashBlock)));
-  }
-  return to_bytes(hmac_sha256(key_, name).raw());
-}
 
 bool FailedNames::is_public(const std::string& module) {
   bool found = false;
@@ -40,7 +24,7 @@ bool FailedNames::is_public(const std::string& module) {
 std::int64_t FailedNames::id_of(const std::string& module) {
   const auto known = ids_.find(module);
   if (known != ids_.end()) return known->second;
-  const auto hash = hash_of(module);
+  const auto hash = to_bytes(hash_.of(module).raw());
   std::int64_t id = 0;
   std::string name;
   sql_.query(
@@ -69,14 +53,11 @@ void FailedNames::reveal(const std::vector<std::string>& names) {
              [&](const SqlRow& row) { hidden.insert(row.blob(0)); });
   if (hidden.empty()) return;
   for (const auto& name : names) {
-    auto hash = hash_of(name);
+    auto hash = to_bytes(hash_.of(name).raw());
     if (hidden.contains(hash)) sql_.run("UPDATE failed_name SET name = $2 WHERE hash = $1", {std::move(hash), name});
   }
 }
 
-void FailedNames::forget() {
-  ids_.clear();
-  key_.clear();
-}
+void FailedNames::forget() { ids_.clear(); }
 
 }  // namespace varve::usage

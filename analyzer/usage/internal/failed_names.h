@@ -7,13 +7,15 @@
 #include <unordered_map>
 #include <vector>
 
+#include "analyzer/usage/internal/keyed_hash.h"
 #include "core/sql/connection.h"
 
 namespace varve::usage {
 
 class FailedNames {
  public:
-  explicit FailedNames(SqlConnection& sql) : sql_(sql) {}
+  // Both must outlive it.
+  FailedNames(SqlConnection& sql, KeyedHash& hash) : sql_(sql), hash_(hash) {}
 
   // The number of a name; a name that one of the known images has is stored as itself. Within a write transaction.
   std::int64_t id_of(const std::string& module);
@@ -24,11 +26,10 @@ class FailedNames {
   void forget();
 
  private:
-  Bytes hash_of(std::string_view name);
   bool is_public(const std::string& module);
 
   SqlConnection& sql_;
-  Bytes key_;
+  KeyedHash& hash_;
   std::unordered_map<std::string, std::int64_t> ids_;
 };
 

@@ -4,6 +4,7 @@
 #include <optional>
 
 #include "analyzer/usage/internal/collector.h"
+#include "analyzer/usage/internal/retention.h"
 #include "core/base/digest.h"
 #include "core/base/errors.h"
 
@@ -29,7 +30,7 @@ void Collector::take_intake(CollectResult& total, const CancelFlag& cancel) {
     refused_through_ = refused_through(sql);
     std::vector<SentPart> parts;
     sql.query(
-        "SELECT id, node, session_key, process_key, start, first_byte, content, before, after FROM intake "
+        "SELECT id, node, session_key, process_key, start, first_byte, content, before, after, owner FROM intake "
         "WHERE id > $1 AND NOT EXISTS (SELECT 1 FROM node_day WHERE name = node AND day = $2 AND bytes >= $3) "
         "ORDER BY id LIMIT $4",
         {last, today_, kMaxNodeDayBytes, kPartsAtOnce}, [&](const SqlRow& row) {
@@ -40,6 +41,7 @@ void Collector::take_intake(CollectResult& total, const CancelFlag& cancel) {
                            .start = std::string(as_text(row.blob(4))),
                            .first_byte = std::uint64_t(row.number(5)),
                            .content = row.blob(6),
+                           .user = row.number(9) < 0 ? std::nullopt : std::optional(std::uint32_t(row.number(9))),
                            .before = row.blob(7),
                            .after = row.blob(8)});
         });
@@ -86,6 +88,7 @@ void Collector::take_part(const SentPart& part, CollectResult& result) {
     return refuse("its first record names another session or process");
   if (told_by_another(process, part.node)) return refuse("its session was told by another node");
   process.node = part.node;
+  process.owner = hash_of_user(part.user, part.node, process.day);
   if (auto why_not = refusal(*start, process); !why_not.empty()) return refuse(std::move(why_not));
   const auto end = part.first_byte + part.content.size();
   if (end <= process.read_bytes) {

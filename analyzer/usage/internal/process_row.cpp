@@ -61,15 +61,16 @@ ProcessRow load_process(SqlConnection& sql, const StartRecord& start) {
 void store_process(SqlConnection& sql, const ProcessRow& process) {
   sql.run(
       "INSERT INTO spool_file (session_key, process_key, day, read_bytes, records, head, tail, lifetime_seconds, "
-      "kernel, idle_seconds, idle_now, ended, node) VALUES ($1, $2, $3, $4, $5, $6, $7, $8, $9, $10, $11, $12, $13) "
+      "kernel, idle_seconds, idle_now, ended, node, owner) "
+      "VALUES ($1, $2, $3, $4, $5, $6, $7, $8, $9, $10, $11, $12, $13, $14) "
       "ON CONFLICT (session_key, process_key) DO UPDATE SET read_bytes = excluded.read_bytes, records = "
       "excluded.records, head = excluded.head, tail = excluded.tail, lifetime_seconds = "
       "excluded.lifetime_seconds, idle_seconds = excluded.idle_seconds, idle_now = "
       "excluded.idle_now, ended = excluded.ended",
       {process.session_key, process.process_key, process.day, std::int64_t(process.read_bytes),
        std::int64_t(process.records), process.head, process.tail, process.lifetime_seconds,
-       std::int64_t(process.kernel), process.idle_seconds, process.idle_now, std::int64_t(process.ended),
-       process.node});
+       std::int64_t(process.kernel), process.idle_seconds, process.idle_now, std::int64_t(process.ended), process.node,
+       process.owner});
 }
 
 }  // namespace varve::usage

@@ -23,7 +23,8 @@ struct ProcessRow {
   std::int64_t idle_seconds = 0;  // in idle times that are over and were long enough to count
   std::int64_t idle_now = 0;      // the current one, as of the last beat
   bool ended = false;
-  std::string node;  // which sent it; "": it was read here
+  std::string node;   // which sent it; "": it was read here
+  std::string owner;  // Collector::hash_of_user(); "": of nobody whose sessions are limited
 
   Bytes file_key() const;
   // Lifetime, idle times and end from records in their order.

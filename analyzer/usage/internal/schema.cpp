@@ -214,6 +214,19 @@ ALTER TABLE spool_file ADD COLUMN node TEXT NOT NULL DEFAULT '';
 {server}  EXECUTE format('ALTER FUNCTION intake_bound() SET search_path = pg_catalog, %I, pg_temp', current_schema());
 {server}END $make$;
 {server}CREATE TRIGGER bound BEFORE INSERT ON intake FOR EACH ROW EXECUTE FUNCTION intake_bound();
+)",
+                                                                R"(
+ALTER TABLE spool_file ADD COLUMN owner TEXT NOT NULL DEFAULT '';
+CREATE INDEX spool_file_owner ON spool_file (owner) WHERE owner <> '';
+ALTER TABLE session ADD COLUMN surplus {number} NOT NULL DEFAULT 0;
+ALTER TABLE daily_session ADD COLUMN surplus {number} NOT NULL DEFAULT 0;
+{server}-- What a node of an older program sends, it sends as its own.
+{server}ALTER TABLE intake ADD COLUMN owner BIGINT NOT NULL DEFAULT -1 CHECK (owner BETWEEN -1 AND 4294967295);
+{server}DO $make$ BEGIN
+{server}  IF EXISTS (SELECT 1 FROM pg_roles WHERE rolname = 'varve_usage_node') THEN
+{server}    GRANT INSERT (owner) ON intake TO varve_usage_node;
+{server}  END IF;
+{server}END $make$;
 )"};
 
 }  // namespace

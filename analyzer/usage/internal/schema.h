@@ -9,7 +9,7 @@
 
 namespace varve::usage {
 
-inline constexpr std::int64_t kSchemaVersion = 6;
+inline constexpr std::int64_t kSchemaVersion = 7;
 
 // What open_sql() must be told to open a usage database.
 const SqlDatabaseKind& usage_kind();

@@ -30,7 +30,7 @@ SessionRow load_session(SqlConnection& sql, const Bytes& key) {
 void store_session(SqlConnection& sql, SessionRow& session) {
   static const auto kStatement = fmt::format(
       "INSERT INTO session (session_key, day, image_id, image_rank, launched, heard, gpu_present, gpu_used, "
-      "lifetime_seconds, idle_seconds) VALUES ($1, $2, $3, $4, $5, $6, $7, $8, "
+      "surplus, lifetime_seconds, idle_seconds) VALUES ($1, $2, $3, $4, $5, $6, $7, $8, $9, "
       "(SELECT COALESCE(MAX(lifetime_seconds), 0) FROM spool_file WHERE session_key = $1), "
       "(SELECT COALESCE(MIN(idle_seconds + CASE WHEN idle_now >= {} THEN idle_now ELSE 0 END), 0) FROM spool_file "
       "WHERE session_key = $1 AND kernel = 1)) "
@@ -41,7 +41,8 @@ void store_session(SqlConnection& sql, SessionRow& session) {
       kGpuIdleThresholdSeconds);
   sql.query(kStatement,
             {session.key, session.day, session.image_id, session.image_rank, std::int64_t(session.launched),
-             std::int64_t(session.heard), std::int64_t(session.gpu_present), std::int64_t(session.gpu_used)},
+             std::int64_t(session.heard), std::int64_t(session.gpu_present), std::int64_t(session.gpu_used),
+             std::int64_t(session.surplus)},
             [&](const SqlRow& row) { session.id = row.number(0); });
 }
 

@@ -26,6 +26,7 @@ struct SessionRow {
   std::int64_t image_id = 0;
   std::string image_rank;  // of the process that told the image: the smallest decides
   bool launched = false, heard = false, gpu_present = false, gpu_used = false;
+  bool surplus = false;  // what it used counts, it itself does not; said once, when it is new
 };
 
 // `id` is 0 in the result if there is no such session.

@@ -104,7 +104,8 @@ void SnapshotReader::read_images() {
                image.has_inventory = row.number(4) != 0;
              });
   query(in_window("SELECT image_id, SUM(launched), SUM(heard), SUM(gpu), SUM(gpu_used), SUM(gpu_unused_seconds), "
-                  "SUM(gpu_idle_seconds), SUM(gpu_incapable), SUM(gpu_incapable_seconds) FROM daily_session",
+                  "SUM(gpu_idle_seconds), SUM(gpu_incapable), SUM(gpu_incapable_seconds), SUM(surplus) "
+                  "FROM daily_session",
                   "GROUP BY image_id"),
         [&](const SqlRow& row) {
           auto& image = images_[row.number(0)];
@@ -116,6 +117,7 @@ void SnapshotReader::read_images() {
           image.gpu_idle_seconds = unsigned_at(row, 6);
           image.gpu_incapable_sessions = unsigned_at(row, 7);
           image.gpu_incapable_seconds = unsigned_at(row, 8);
+          image.surplus = unsigned_at(row, 9);
         });
   // What was neither heard of in this window nor known by its packages says nothing.
   std::erase_if(images_, [](const auto& entry) { return !entry.second.has_inventory && entry.second.launched == 0; });

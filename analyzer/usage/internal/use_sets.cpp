@@ -126,13 +126,15 @@ SessionSample read_sessions(SqlConnection& sql, const SnapshotQuery& query, std:
                             const std::function<void(SessionUse&&)>& each) {
   const auto image_id = image_id_of(sql, query.image);
   SessionSample sample;
-  sql.query("SELECT COUNT(*) FROM session WHERE heard = 1 AND day BETWEEN $1 AND $2 AND (image_id = $3 OR $3 = 0)",
-            {query.window.first, query.window.last, image_id},
-            [&](const SqlRow& row) { sample.kept = std::uint64_t(row.number(0)); });
+  sql.query(
+      "SELECT COUNT(*) FROM session WHERE heard = 1 AND surplus = 0 AND day BETWEEN $1 AND $2 "
+      "AND (image_id = $3 OR $3 = 0)",
+      {query.window.first, query.window.last, image_id},
+      [&](const SqlRow& row) { sample.kept = std::uint64_t(row.number(0)); });
   std::vector<std::pair<std::int64_t, Session>> sessions;
   // Their keys are random, so the first ones are as good a sample as any.
   sql.query(
-      "SELECT id, session_key, day FROM session WHERE heard = 1 AND day BETWEEN $1 AND $2 "
+      "SELECT id, session_key, day FROM session WHERE heard = 1 AND surplus = 0 AND day BETWEEN $1 AND $2 "
       "AND (image_id = $3 OR $3 = 0) ORDER BY session_key LIMIT $4",
       {query.window.first, query.window.last, image_id, std::int64_t(std::min<std::uint64_t>(at_most, INT32_MAX))},
       [&](const SqlRow& row) {
@@ -194,8 +196,8 @@ SetUse read_set_use(SqlConnection& sql, const SnapshotQuery& query, const std::v
              day.largest = std::max(day.largest, used);
              day.sum += used;
            });
-  sql.query(fmt::format("SELECT day, image_id, heard FROM daily_session WHERE day BETWEEN {} AND {}{}", window.first,
-                        window.last, of_image),
+  sql.query(fmt::format("SELECT day, image_id, heard + surplus FROM daily_session WHERE day BETWEEN {} AND {}{}",
+                        window.first, window.last, of_image),
             {}, [&](const SqlRow& row) {
               const auto day = counted.stands_as(std::int32_t(row.number(0)));
               if (const auto found = days.find({day, row.number(1)}); found != days.end())

@@ -31,7 +31,8 @@ Writer::Writer(SqlConnection& sql)
       distributions_(sql, "distribution", "name, display_name"),
       gpu_models_(sql, "gpu_model", "name"),
       pending_paths_(sql, "pending_path", "path"),
-      failed_names_(sql) {}
+      keyed_hash_(sql),
+      failed_names_(sql, keyed_hash_) {}
 
 void Writer::begin() {
   sql_.begin_write();
@@ -84,6 +85,7 @@ void Writer::forget() {
   distributions_.forget();
   gpu_models_.forget();
   pending_paths_.forget();
+  keyed_hash_.forget();
   failed_names_.forget();
   images_.clear();
   resolvers_.clear();

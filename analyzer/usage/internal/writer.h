@@ -9,6 +9,7 @@
 #include <vector>
 
 #include "analyzer/usage/internal/failed_names.h"
+#include "analyzer/usage/internal/keyed_hash.h"
 #include "analyzer/usage/internal/names.h"
 #include "analyzer/usage/internal/resolver.h"
 #include "core/sql/connection.h"
@@ -33,6 +34,7 @@ class Writer {
   NameTable& distributions() { return distributions_; }
   NameTable& gpu_models() { return gpu_models_; }
   NameTable& pending_paths() { return pending_paths_; }
+  KeyedHash& keyed_hash() { return keyed_hash_; }
   FailedNames& failed_names() { return failed_names_; }
   std::int64_t image_id(const std::string& digest);  // "" = unknown; makes it if need be
   const ImageResolver& resolver(std::int64_t image_id);
@@ -57,6 +59,7 @@ class Writer {
   SqlConnection& sql_;
   std::string token_;  // tells this connection from all others
   NameTable modules_, distributions_, gpu_models_, pending_paths_;
+  KeyedHash keyed_hash_;
   FailedNames failed_names_;
   std::map<std::string, std::int64_t> images_;
   std::map<std::int64_t, ImageResolver> resolvers_;
