@@ -1,6 +1,6 @@
 #pragma once
 // The trees that the daemon of this machine mounts.
-#include "fuse/daemon/control_client.h"
+#include "fuse/control/control_client.h"
 #include "snapshotter/trees.h"
 
 namespace varve::snapshotter {

@@ -7,7 +7,7 @@
 #include "core/base/json_document.h"
 #include "core/base/log.h"
 #include "core/base/safe_text.h"
-#include "fuse/daemon/control_protocol.h"
+#include "fuse/control/control_protocol.h"
 #include "snapshotter/snapshotter_process.h"
 
 namespace {

@@ -7,7 +7,7 @@
 #include <vector>
 
 #include "cli/containerd/containerd_config.h"
-#include "fuse/daemon/control_messages.h"
+#include "fuse/control/control_messages.h"
 
 namespace varve::cli {
 

@@ -12,7 +12,7 @@
 #include "core/base/safe_text.h"
 #include "core/base/strings.h"
 #include "core/base/units.h"
-#include "fuse/daemon/control_protocol.h"
+#include "fuse/control/control_protocol.h"
 
 namespace varve::cli {
 namespace {

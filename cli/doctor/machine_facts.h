@@ -12,7 +12,7 @@
 #include "core/base/cancel.h"
 #include "core/oci/credential_files.h"
 #include "core/trust/judge.h"
-#include "fuse/daemon/control_messages.h"
+#include "fuse/control/control_messages.h"
 
 namespace varve::cli {
 

@@ -8,7 +8,7 @@
 #include "core/base/file.h"
 #include "core/base/log.h"
 #include "core/base/strings.h"
-#include "fuse/daemon/control_client.h"
+#include "fuse/control/control_client.h"
 #include "fuse/session/gpu_access.h"
 #include "fuse/session/gpus.h"
 #include "gpu/places.h"

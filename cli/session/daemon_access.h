@@ -5,7 +5,7 @@
 
 #include "cli/command.h"
 #include "core/base/progress.h"
-#include "fuse/daemon/control_client.h"
+#include "fuse/control/control_client.h"
 
 namespace varve::cli {
 

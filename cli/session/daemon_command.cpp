@@ -19,7 +19,7 @@
 #include "core/base/safe_text.h"
 #include "core/base/strings.h"
 #include "core/metrics/metrics_server.h"
-#include "fuse/daemon/control_protocol.h"
+#include "fuse/control/control_protocol.h"
 #include "fuse/daemon/daemon_process.h"
 #include "fuse/daemon/handover.h"
 #include "fuse/daemon/keeper.h"

@@ -9,7 +9,7 @@
 #include "core/base/errors.h"
 #include "core/base/log.h"
 #include "core/base/units.h"
-#include "fuse/daemon/control_protocol.h"
+#include "fuse/control/control_protocol.h"
 
 namespace varve::cli {
 namespace {

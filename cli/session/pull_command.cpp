@@ -7,7 +7,7 @@
 #include "cli/base/open_image.h"
 #include "cli/session/daemon_access.h"
 #include "core/base/units.h"
-#include "fuse/daemon/control_protocol.h"
+#include "fuse/control/control_protocol.h"
 
 namespace varve::cli {
 namespace {

@@ -6,7 +6,7 @@
 #include <vector>
 
 #include "cli/command.h"
-#include "fuse/daemon/control_client.h"
+#include "fuse/control/control_client.h"
 #include "fuse/session/gpus.h"
 #include "fuse/session/session.h"
 

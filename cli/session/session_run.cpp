@@ -16,7 +16,7 @@
 #include "core/base/journal.h"
 #include "core/base/log.h"
 #include "core/base/safe_text.h"
-#include "fuse/daemon/control_client.h"
+#include "fuse/control/control_client.h"
 #include "fuse/session/runtime.h"
 
 namespace varve::cli {

@@ -16,7 +16,7 @@
 #include "core/base/handed_sockets.h"
 #include "core/base/safe_text.h"
 #include "core/base/unix_socket.h"
-#include "fuse/daemon/control_protocol.h"
+#include "fuse/control/control_protocol.h"
 #include "snapshotter/snapshot_table.h"
 
 namespace varve::cli {

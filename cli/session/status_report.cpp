@@ -12,7 +12,7 @@
 #include "core/base/strings.h"
 #include "core/base/units.h"
 #include "core/oci/reference.h"
-#include "fuse/daemon/control_protocol.h"
+#include "fuse/control/control_protocol.h"
 #include "fuse/session/session_store.h"
 
 namespace varve::cli {

@@ -8,7 +8,7 @@
 #include <nlohmann/json_fwd.hpp>
 
 #include "core/base/digest.h"
-#include "fuse/daemon/control_messages.h"
+#include "fuse/control/control_messages.h"
 
 namespace varve::cli {
 

@@ -13,7 +13,7 @@
 #include "core/base/clock.h"
 #include "core/base/digest.h"
 #include "core/base/guarded.h"
-#include "fuse/daemon/control_messages.h"
+#include "fuse/control/control_messages.h"
 #include "fuse/daemon/pull.h"
 
 namespace varve::fuse {

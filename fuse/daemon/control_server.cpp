@@ -14,7 +14,7 @@
 #include "core/base/log.h"
 #include "core/base/ticker.h"
 #include "core/base/unix_socket.h"
-#include "fuse/daemon/control_protocol.h"
+#include "fuse/control/control_protocol.h"
 
 namespace varve::fuse {
 namespace {

@@ -10,7 +10,7 @@
 #include "core/base/journal.h"
 #include "core/base/log.h"
 #include "core/base/strings.h"
-#include "fuse/daemon/control_protocol.h"
+#include "fuse/control/control_protocol.h"
 #include "fuse/daemon/kept_images.h"
 #include "fuse/daemon/pull.h"
 #include "fuse/daemon/stale_mounts.h"

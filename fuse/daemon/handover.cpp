@@ -5,7 +5,7 @@
 #include "core/base/base64.h"
 #include "core/base/errors.h"
 #include "core/base/json_document.h"
-#include "fuse/daemon/control_protocol.h"
+#include "fuse/control/control_protocol.h"
 
 namespace varve::fuse {
 namespace {

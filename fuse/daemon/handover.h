@@ -11,7 +11,7 @@
 #include "core/base/bytes.h"
 #include "core/base/digest.h"
 #include "core/base/running_process.h"
-#include "fuse/daemon/control_messages.h"
+#include "fuse/control/control_messages.h"
 #include "fuse/daemon/idle_mounts.h"
 
 namespace varve::fuse {

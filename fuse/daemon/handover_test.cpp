@@ -5,7 +5,7 @@
 #include <nlohmann/json.hpp>
 
 #include "core/base/errors.h"
-#include "fuse/daemon/control_protocol.h"
+#include "fuse/control/control_protocol.h"
 
 namespace varve::fuse {
 namespace {

@@ -7,7 +7,7 @@
 
 #include "core/index/local_index.h"
 #include "core/oci/image.h"
-#include "fuse/daemon/control_messages.h"
+#include "fuse/control/control_messages.h"
 
 namespace varve::fuse {
 

@@ -4,7 +4,7 @@
 
 #include "core/base/errors.h"
 #include "core/base/log.h"
-#include "fuse/daemon/control_protocol.h"
+#include "fuse/control/control_protocol.h"
 
 namespace varve::fuse {
 

@@ -8,7 +8,7 @@
 #include <mutex>
 #include <string>
 
-#include "fuse/daemon/control_messages.h"
+#include "fuse/control/control_messages.h"
 
 namespace varve::fuse {
 

@@ -5,7 +5,7 @@
 #include <vector>
 
 #include "core/base/running_process.h"
-#include "fuse/daemon/control_messages.h"
+#include "fuse/control/control_messages.h"
 
 namespace varve::fuse {
 

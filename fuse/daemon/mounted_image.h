@@ -7,7 +7,7 @@
 #include <vector>
 
 #include "core/base/guarded.h"
-#include "fuse/daemon/control_messages.h"
+#include "fuse/control/control_messages.h"
 #include "fuse/daemon/kept_connections.h"
 #include "fuse/daemon/served_image.h"
 #include "fuse/mount/blob_fs.h"

@@ -9,7 +9,7 @@
 #include <vector>
 
 #include "core/index/local_index.h"
-#include "fuse/daemon/control_messages.h"
+#include "fuse/control/control_messages.h"
 
 namespace varve::fuse {
 

@@ -9,7 +9,7 @@
 #include "core/base/guarded.h"
 #include "core/index/opened_image.h"
 #include "core/oci/image.h"
-#include "fuse/daemon/control_messages.h"
+#include "fuse/control/control_messages.h"
 #include "fuse/mount/image_packs.h"
 #include "fuse/mount/stream_file.h"
 #include "fuse/stream/layer_stream.h"

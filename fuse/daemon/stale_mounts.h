@@ -4,7 +4,7 @@
 #include <string>
 #include <vector>
 
-#include "fuse/daemon/control_messages.h"
+#include "fuse/control/control_messages.h"
 #include "fuse/mount/mount_table.h"
 
 namespace varve::fuse {

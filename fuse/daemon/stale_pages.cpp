@@ -14,7 +14,7 @@
 #include "core/base/file.h"
 #include "core/base/json_document.h"
 #include "core/base/log.h"
-#include "fuse/daemon/control_protocol.h"
+#include "fuse/control/control_protocol.h"
 #include "fuse/daemon/reread_mount.h"
 #include "fuse/daemon/verify_streams.h"
 #include "fuse/mount/mount_table.h"

@@ -9,7 +9,7 @@
 
 #include "core/base/cancel.h"
 #include "core/base/guarded.h"
-#include "fuse/daemon/control_messages.h"
+#include "fuse/control/control_messages.h"
 #include "fuse/daemon/served_image.h"
 
 namespace varve::fuse {

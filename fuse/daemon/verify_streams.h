@@ -7,7 +7,7 @@
 
 #include "core/base/work.h"
 #include "core/index/local_index.h"
-#include "fuse/daemon/control_messages.h"
+#include "fuse/control/control_messages.h"
 #include "fuse/stream/layer_stream.h"
 
 namespace varve::fuse {

@@ -19,7 +19,7 @@
 #include "core/base/random.h"
 #include "core/base/strings.h"
 #include "core/oci/manifest.h"
-#include "fuse/daemon/control_protocol.h"
+#include "fuse/control/control_protocol.h"
 
 namespace varve::fuse::podman {
 namespace {

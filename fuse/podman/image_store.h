@@ -18,7 +18,7 @@
 #include "core/base/digest.h"
 #include "core/base/unique_fd.h"
 #include "core/oci/reference.h"
-#include "fuse/daemon/control_messages.h"
+#include "fuse/control/control_messages.h"
 
 namespace varve::fuse::podman {
 

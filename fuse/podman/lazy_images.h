@@ -5,7 +5,7 @@
 #include <vector>
 
 #include "core/index/local_index.h"
-#include "fuse/daemon/control_client.h"
+#include "fuse/control/control_client.h"
 #include "fuse/podman/image_store.h"
 #include "fuse/podman/storage_conf.h"
 

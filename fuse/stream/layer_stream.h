@@ -104,7 +104,7 @@ ColdBytes cold_bytes_of(const LayerStream& stream, const std::vector<ByteRange>&
 class StreamMetrics;
 
 // Of all streams since the LayerStreams was opened, those that are closed again too. Bytes by source, as ImageStats has
-// them (fuse/daemon/control_messages.h).
+// them (fuse/control/control_messages.h).
 struct StreamTotals {
   std::uint64_t registry_bytes = 0;
   std::uint64_t mirror_bytes = 0;

@@ -13,7 +13,7 @@
 
 #include "core/base/bytes.h"
 #include "core/base/cancel.h"
-#include "fuse/daemon/control_messages.h"
+#include "fuse/control/control_messages.h"
 
 namespace varve::fuse {
 

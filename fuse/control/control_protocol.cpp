@@ -1,4 +1,4 @@
-#include "fuse/daemon/control_protocol.h"
+#include "fuse/control/control_protocol.h"
 
 #include <poll.h>
 #include <sys/socket.h>

@@ -1,4 +1,4 @@
-#include "fuse/daemon/control_client.h"
+#include "fuse/control/control_client.h"
 
 #include <gtest/gtest.h>
 #include <sys/socket.h>
@@ -7,7 +7,7 @@
 #include <thread>
 
 #include "core/base/unix_socket.h"
-#include "fuse/daemon/control_protocol.h"
+#include "fuse/control/control_protocol.h"
 #include "testing/temp_dir.h"
 
 namespace varve::fuse {

@@ -12,7 +12,7 @@
 #include "core/base/errors.h"
 #include "core/base/json_document.h"
 #include "core/base/unique_fd.h"
-#include "fuse/daemon/control_messages.h"
+#include "fuse/control/control_messages.h"
 
 namespace varve {
 void to_json(nlohmann::json& to, const Digest& digest);

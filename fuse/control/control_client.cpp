@@ -1,4 +1,4 @@
-#include "fuse/daemon/control_client.h"
+#include "fuse/control/control_client.h"
 
 #include <fcntl.h>
 #include <poll.h>
@@ -13,7 +13,7 @@
 #include "core/base/errors.h"
 #include "core/base/file.h"
 #include "core/base/unix_socket.h"
-#include "fuse/daemon/control_protocol.h"
+#include "fuse/control/control_protocol.h"
 
 namespace varve::fuse {
 namespace {
