@@ -206,8 +206,8 @@ def without_root(work):
             os.chown(path, user, user)
         more = """
 again() { podman run --rm --rootfs ~/image:O sh -c "$1"; }
-again 'id -u; ls -ln /etc/version /work/mine'
-again 'cat /work/mine; echo new > /etc/new; echo more >> /etc/version; cat /etc/new /etc/version'
+again 'id -u; ls -ln etc/version work/mine'
+again 'cat work/mine; echo new > /etc/new; echo more >> /etc/version; cat /etc/new /etc/version'
 again 'ls /etc/new 2> /tmp/none || cat /etc/version'
 varve unmount ~/image
 varve daemon --stop
