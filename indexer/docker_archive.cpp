@@ -1,5 +1,7 @@
 // The file that `docker save` makes: a tar of the config, one plain tar per layer and manifest.json, which names them.
 // What of it others read: docs/guide/pins-and-export.md.
+#include <unistd.h>
+
 #include <nlohmann/json.hpp>
 
 #include <array>
@@ -10,6 +12,7 @@
 #include "core/base/file.h"
 #include "core/codec/blob_decoder.h"
 #include "core/index/format/layer_map.h"
+#include "core/oci/source_turns.h"
 #include "indexer/export_image.h"
 
 namespace varve::indexer {
@@ -75,6 +78,14 @@ class TarFile {
     member_bytes_ += bytes.size();
   }
 
+  // As after begin(): what came of the member was wrong.
+  void begin_again() {
+    offset_ = header_offset_ + kTarBlock;
+    member_bytes_ = 0;
+    if (::ftruncate(file_.fd(), off_t(offset_)) != 0 || ::lseek(file_.fd(), off_t(offset_), SEEK_SET) < 0)
+      fail_errno("write {} anew", name_);
+  }
+
   // The size is known only now.
   void end() {
     const auto size = member_bytes_;
@@ -113,20 +124,32 @@ void add_member(TarFile& tar, const std::string& name, ByteView content) {
 void add_layer(TarFile& tar, const std::string& name, oci::Repository& repository, const oci::Descriptor& layer,
                const Digest& diff_id, const Work& work) {
   const auto what = "layer " + layer.digest.to_string();
-  Sha256 hash;
   tar.begin(name);
-  codec::BlobDecoder decoder(what, index::kMaxStreamBytes, [&](ByteView stream) {
-    hash.update(stream);
-    tar.add(stream);
-  });
-  repository.read_blob(layer, {.offset = 0, .length = layer.size}, [&](ByteView bytes) {
-    work.add(bytes.size());
-    decoder.feed(bytes);
-  });
-  decoder.finish();
-  tar.end();
-  if (const auto found = hash.finish(); found != diff_id)
-    fail<CorruptData>("{}: unpacks to {}, the image's config says {}", what, found.to_string(), diff_id.to_string());
+  const auto unpack = [&] {
+    Sha256 hash;
+    codec::BlobDecoder decoder(what, index::kMaxStreamBytes, [&](ByteView stream) {
+      hash.update(stream);
+      tar.add(stream);
+    });
+    repository.read_blob(layer, {.offset = 0, .length = layer.size}, [&](ByteView bytes) {
+      work.add(bytes.size());
+      decoder.feed(bytes);
+    });
+    decoder.finish();
+    return hash.finish();
+  };
+  for (oci::SourceTurns sources(repository, layer);;) {
+    try {
+      if (const auto found = unpack(); found != diff_id)
+        fail<CorruptData>("{}: unpacks to {}, the image's config says {}", what, found.to_string(),
+                          diff_id.to_string());
+      return tar.end();
+    } catch (const CorruptData& error) {
+      if (!sources.next(error)) throw;
+      work.progress.expect(layer.size);
+      tar.begin_again();
+    }
+  }
 }
 
 }  // namespace

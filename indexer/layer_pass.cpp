@@ -11,6 +11,7 @@
 #include "core/base/errors.h"
 #include "core/base/guarded.h"
 #include "core/index/format/layer_entry_reader.h"
+#include "core/oci/source_turns.h"
 #include "indexer/internal/layer_decoder.h"
 #include "indexer/internal/span_cutter.h"
 #include "indexer/internal/span_finisher.h"
@@ -284,14 +285,12 @@ IndexedLayer read_layer(oci::Repository& repository, const oci::Descriptor& laye
 
 IndexedLayer index_layer(oci::Repository& repository, const oci::Descriptor& layer, const Digest& diff_id,
                          const LayerPassOptions& options, const Work& work) {
-  for (unsigned attempt = 1;; ++attempt) {
+  for (oci::SourceTurns sources(repository, layer);;) {
     bool verified = false;
     try {
       return read_layer(repository, layer, diff_id, options, work, verified);
     } catch (const CorruptData& error) {
-      // A mirror may have another blob under that digest; the next source is asked for all of it.
-      if (verified || attempt >= repository.source_count()) throw;
-      repository.note_wrong_bytes(layer, {.offset = 0, .length = layer.size}, error.what());
+      if (verified || !sources.next(error)) throw;
       work.progress.expect(layer.size);
     }
   }

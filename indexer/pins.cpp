@@ -19,6 +19,7 @@
 #include "core/base/strings.h"
 #include "core/index/format/image_index.h"
 #include "core/oci/layout.h"
+#include "core/oci/source_turns.h"
 #include "core/trust/sign.h"
 
 namespace varve::indexer {
@@ -300,14 +301,18 @@ class PinChecker {
     if (!repository_.has_blob(blob))
       return fmt::format("{}: not there, or not of {} bytes", blob.digest.to_string(), blob.size);
     if (!deep_) return "";
-    try {
-      repository_.read_blob(blob, {.offset = 0, .length = blob.size}, [&](ByteView bytes) { work_.add(bytes.size()); });
-    } catch (const CorruptData& error) {
-      return error.what();
-    } catch (const NotFound& error) {
-      return error.what();
+    for (oci::SourceTurns sources(repository_, blob);;) {
+      try {
+        repository_.read_blob(blob, {.offset = 0, .length = blob.size},
+                              [&](ByteView bytes) { work_.add(bytes.size()); });
+        return "";
+      } catch (const CorruptData& error) {
+        if (!sources.next(error)) return error.what();
+        work_.progress.expect(blob.size);
+      } catch (const NotFound& error) {
+        return error.what();
+      }
     }
-    return "";
   }
 
   oci::Repository& repository_;

@@ -1,6 +1,7 @@
 #include "core/oci/copy_blob.h"
 
 #include "core/oci/layout.h"
+#include "core/oci/source_turns.h"
 
 namespace varve::oci {
 
@@ -16,14 +17,20 @@ bool copy_blob(Repository& source, Repository& destination, const Descriptor& bl
     });
     if (linked) return sent;
   }
-  destination.put_blob(blob, [&](ByteRange range, const ByteSink& sink) {
-    source.read_blob(blob, range, [&](ByteView bytes) {
-      sink(bytes);
-      sent = true;
-      if (on_bytes) on_bytes(bytes.size());
-    });
-  });
-  return sent;
+  for (SourceTurns sources(source, blob);;) {
+    try {
+      destination.put_blob(blob, [&](ByteRange range, const ByteSink& sink) {
+        source.read_blob(blob, range, [&](ByteView bytes) {
+          sink(bytes);
+          sent = true;
+          if (on_bytes) on_bytes(bytes.size());
+        });
+      });
+      return sent;
+    } catch (const CorruptData& error) {
+      if (!sources.next(error)) throw;
+    }
+  }
 }
 
 }  // namespace varve::oci

@@ -2,6 +2,7 @@
 
 #include <thread>
 
+#include "core/oci/copy_blob.h"
 #include "testing/registry_fixture.h"
 
 namespace varve::oci {
@@ -131,6 +132,24 @@ TEST_F(MirrorTest, WithAnotherBlobsBytesIsNotBelievedAndAskedLastForIt) {
   mirror_.forget_records();
   expect_right(*repository, late_);
   EXPECT_EQ(mirror_.count(Kind::kBlob), 0u);
+}
+
+// More than is kept to be looked at before it is handed on: the copy has the wrong bytes when they are found out.
+TEST_F(MirrorTest, WithWrongBytesOfALargeBlobSpoilsNoCopyOfIt) {
+  const auto large = pattern(9'000'000);
+  const auto blob = add_blob(large);
+  mirror_.add_blob("team/app", large);
+  mirror_.set([&](Switches& s) { s.flipped_byte[blob.digest] = 8'000'000; });
+  const auto repository = open();
+  const auto copy = create_layout(dir_ / "copy");
+  copy_blob(*repository, *copy, blob);
+  EXPECT_TRUE(read_whole_blob(*copy, blob, large.size()) == large);
+  EXPECT_EQ(repository->sources()[0].wrong, 1u);
+
+  registry_.set([&](Switches& s) { s.flipped_byte[blob.digest] = 7'000'000; });
+  const auto none = create_layout(dir_ / "none");
+  EXPECT_THROW(copy_blob(*open(), *none, blob), CorruptData) << "where all of them lie";
+  EXPECT_FALSE(none->has_blob(blob));
 }
 
 TEST_F(MirrorTest, IsBlamedForARangeThatWasFoundToBeWrong) {

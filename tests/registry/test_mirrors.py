@@ -1,7 +1,7 @@
 #!/usr/bin/env python3
 """Mirrors with the whole program and Debian's docker-registry on loopback: containerd's hosts.toml, [[mirror]] of varve.toml, a mirror that dies while an
-image is mounted, one that gives wrong bytes to readers and to `index`, what `status` and `config` say, files that are broken."""
-import contextlib, http.client, http.server, os, sys, threading
+image is mounted, one that gives wrong bytes to readers, to `index`, `pin check` and `image export`, what `status` and `config` say, files that are broken."""
+import contextlib, http.client, http.server, os, sys, tarfile, threading
 from pathlib import Path
 
 sys.path.insert(0, str(Path(__file__).resolve().parents[1] / "oracle"))
@@ -93,6 +93,40 @@ def check_commands(work, registry, image):
     mirror.stop()
 
 
+def check_whole_copies(work, registry, image):
+    """Who reads whole blobs believes no mirror either, and asks the next source before anything is called damaged."""
+    mirror = Mirror(registry)
+    mirror.wrong = True
+    settings = hosts_toml(work, registry, hosts_text(mirror))
+    repository = f"{registry}/team/app"
+    with Machine(work, "keeper", settings) as keeper:
+        keeper.run("pin", "add", image, "--name", "v1", check=True)
+        done = keeper.run("pin", "check", "--deep", repository)
+        assert f"{mirror.host}/team/app gives wrong bytes" in expect(done, 0), done.stderr
+    for name, place in (("folder", f"oci:{work}/copy:v1"), ("archive", f"docker-archive:{work}/copy.tar")):
+        with Machine(work, f"to-{name}", settings) as exporter:
+            exporter.run("image", "export", image, place, check=True)
+    with Machine(work, "plain") as plain:
+        plain.run("index", f"oci:{work}/copy:v1", check=True)
+        assert plain.run("cat", f"oci:{work}/copy:v1", "/data/x", check=True).stdout == NOISE
+    with tarfile.open(work / "copy.tar") as archive:
+        contents = [tarfile.open(fileobj=archive.extractfile(member)) for member in archive if member.name.endswith(".tar")]
+        assert [layer.extractfile("data/x").read() for layer in contents if "data/x" in layer.getnames()] == [NOISE]
+    # Where all lie it is damage, and nothing half is left.
+    (blob,) = (path for path in (work / "registry").rglob("data") if path.stat().st_size > 10_000_000)
+    whole = blob.read_bytes()
+    blob.write_bytes(whole[:-100] + bytes([whole[-100] ^ 1]) + whole[-99:])
+    try:
+        with Machine(work, "keeper", settings) as keeper:
+            expect(keeper.run("pin", "check", "--deep", repository), 3, "does not match the digest")
+            for place in (f"oci:{work}/none:v1", f"docker-archive:{work}/none.tar"):
+                expect(keeper.run("image", "export", image, place), 1, "does not match the digest")
+            assert not (work / "none.tar").exists() and not [path for path in (work / "none").rglob("*") if path.is_file() and path.stat().st_size > 10_000_000]
+    finally:
+        blob.write_bytes(whole)
+    mirror.stop()
+
+
 def check_own_settings(work, registry, image):
     mirror = Mirror(registry)
     table = f'[[mirror]]\nprefix = "{registry}"\nlocation = "http://{mirror.host}/"\n'
@@ -148,6 +182,7 @@ def main():
                 maker.run("image", "export", layouts.gzip_image(work / "other", [tars.Tar().file("y", NOISE[:1_000_000]).bytes()]), other, check=True)
                 maker.run("index", other, check=True)
             check_commands(work, registry, image)
+            check_whole_copies(work, registry, image)
             check_own_settings(work, registry, image)
             if fuse:
                 check_mounted(work, registry, image)
