@@ -45,6 +45,7 @@ class Collector {
     const auto lock = oci::lock_layout(dir_);
     restore_trash();
     mark();
+    check_is_of_images();
     report_ = {};
     const auto garbage = unreached_blobs();
     if (options_.dry_run) return std::move(report_);
@@ -99,7 +100,6 @@ class Collector {
     reach_pins();
     read_entries();
     std::vector<const oci::Descriptor*> artifacts;
-    std::vector<const oci::Descriptor*> images;
     for (const auto& entry : entries_) {
       if (fallback_subject(entry) || subject_of(entry)) {
         artifacts.push_back(&entry);
@@ -111,8 +111,7 @@ class Collector {
     for (bool more = true; more;) {
       more = false;
       for (const auto* entry : artifacts) {
-        auto subject = fallback_subject(*entry);
-        if (!subject) subject = subject_of(*entry);
+        const auto subject = subject_of_artifact(*entry);
         if (visited_.contains(visit_of(*entry)) ||
             (!reached_.contains(*subject) && !(has_name(*entry) && !fallback_subject(*entry))))
           continue;
@@ -120,6 +119,29 @@ class Collector {
         more = true;
       }
     }
+  }
+
+  std::optional<Digest> subject_of_artifact(const oci::Descriptor& entry) {
+    const auto subject = fallback_subject(entry);
+    return subject ? subject : subject_of(entry);
+  }
+
+  // What speaks of images that lie elsewhere, no image here reaches.
+  void check_is_of_images() {
+    if (entries_.empty() || !reached_.empty()) return;
+    std::set<Digest> artifacts, subjects;
+    for (const auto& entry : entries_) {
+      const auto subject = subject_of_artifact(entry);
+      if (!subject) return;
+      artifacts.insert(entry.digest);
+      subjects.insert(*subject);
+    }
+    for (const auto& digest : subjects)
+      if (!artifacts.contains(digest) && fs::exists(path_of(digest))) return;
+    fail<UsageError>(
+        "{}: it has no image, only what is said of images elsewhere, as `varve index --to` and the folder `index` of a "
+        "machine's state do; nothing was removed",
+        dir_.string());
   }
 
   // Absent for what is no artifact, and for what cannot be read: such entries count as images, which stops us if they

@@ -155,6 +155,12 @@ def garbage(work, varve):
     make_old(folder)
     if pinned not in varve.json("gc", f"oci:{folder}")["removed"]:
         lines.append("an image whose pin is gone stays")
+    varve.run("index", "--to", f"oci:{work}/g-indexes", f"oci:{folder}:v0", check=True)
+    for place in (work / "g-indexes", varve.root / "index"):
+        there = sorted(file.name for file in (place / "blobs/sha256").iterdir())
+        done = varve.run("gc", "--grace", "0", f"oci:{place}")
+        if done.returncode != 2 or b"images elsewhere" not in done.stderr or there != sorted(file.name for file in (place / "blobs/sha256").iterdir()):
+            lines.append(f"gc of indexes whose images lie elsewhere: {done}")
     manifest = layouts.blob_path(f"oci:{folder}:v3", digest_of(folder, "v3"))
     manifest.rename(work / "kept")
     count = len(list((folder / "blobs/sha256").iterdir()))
