@@ -8,6 +8,7 @@
 #include "core/base/clock.h"
 #include "core/base/errors.h"
 #include "core/base/log.h"
+#include "core/base/safe_text.h"
 #include "core/base/units.h"
 #include "fuse/control/control_protocol.h"
 
@@ -69,6 +70,9 @@ void run_mount(Context& context, const MountArguments& arguments) {
   if (!mounted.why.empty() && !context.global.quiet) context.err << mounted.why << '\n';
   context.out << fmt::format("{} at {}, {} mode; {} loaded, {:.2f} s\n", mounted.image.to_string(),
                              mounted.dir.string(), to_string(mounted.mode), human_bytes(mounted.loaded_bytes), seconds);
+  // Nobody of us is there any more when it happens.
+  if (!context.global.quiet)
+    context.err << fmt::format("if a read there fails, `varve status {}` says why\n", printable(point.dir().string()));
 }
 
 }  // namespace
@@ -97,7 +101,8 @@ void add_mount_command(CLI::App& app, Context& context) {
       "  varve mount --mode fuse --mkdir registry.example/team/notebook:2026-11 ~/image\n"
       "  varve mount --fill registry.example/team/notebook:2026-11 /mnt/image\n\n"
       "Returns when the tree can be read. Starts the daemon if none runs; `varve unmount DIR` ends the mount, "
-      "`varve status` shows it.");
+      "`varve status DIR` shows it,\n"
+      "and why a read there failed (Input/output error).");
   command->callback([&context, arguments] { run_mount(context, *arguments); });
 }
 

@@ -153,6 +153,16 @@ def a_dead_source_is_an_error_after_the_deadline(work, source, contents, mode):
     expect(layer in log, f"the log must name the layer {layer}: {log[-2000:]}")
     mount = varve.json("status", place)["mounts"][0]
     expect(mount["errors"] > 0 and mount["last_error"], f"{mount}")
+    # Who has the error finds the layer, the source and its answer with the command that `mount` named.
+    host = source.reference.partition("/")[0]
+    for command in (("status", place), ("unmount", "--detach", place)):
+        done = varve.run(*command, check=True)
+        said = (done.stdout + done.stderr).decode()
+        expect(all(word in said for word in (layer, host, "503")), f"{command[0]} names {layer}, {host} and its answer: {said}")
+    hint = varve.run("mount", "--mode", mode, source.reference, place, check=True).stderr.decode()
+    expect(f"`varve status {place}` says why" in hint, hint)
+    expect(b"says why" not in varve.run("--quiet", "mount", "--mkdir", "--mode", mode, source.reference, varve.work / "quiet", check=True).stderr, "--quiet")
+    varve.run("unmount", varve.work / "quiet", check=True)
     source.failing = False
     expect((place / "data/large").read_bytes() == contents["data/large"], "and when the source is back it is read")
     ended(varve)
