@@ -429,8 +429,8 @@ class ElfFactsReader::Impl {
         damaged("a name in the dynamic section has no end");
         continue;
       }
-      if (text.tag == DT_NEEDED) facts_.needed.push_back(std::move(*text.value));
-      // Of several the loader takes the last.
+      if (text.tag == DT_NEEDED)
+        facts_.needed.push_back(std::move(*text.value));
       else if (text.tag == DT_SONAME)
         facts_.soname = std::move(*text.value);
       else if (text.tag == DT_RPATH)

@@ -197,6 +197,15 @@ TEST(ElfFactsTest, NameNoSectionsThatTheFileDoesNotHave) {
   }
 }
 
+// Else each of 65,000 would be waited for on its own.
+TEST(ElfFactsTest, ReadOfSeveralNamesOfAFileTheLastAlone) {
+  ElfFile file{.names = {{14, "outside"}, {14, "libme.so.1"}, {1, "libc.so.6"}}};
+  file.edit = [&](Bytes& out) { file.put(out, file.dynamic_at + 8, std::uint64_t(1000)); };
+  const auto facts = facts_of(file);
+  EXPECT_EQ(facts->soname, "libme.so.1");
+  EXPECT_EQ(facts->broken, "");
+}
+
 TEST(ElfFactsTest, FindFatbinContainersAnywhere) {
   constexpr std::string_view kContainer("\x50\xED\x55\xBA\x01\x00\x10\x00", 8);
   for (const std::uint64_t at : {std::uint64_t(4500), std::uint64_t(4501), std::uint64_t(65'517), 2 * kMiB - 8}) {

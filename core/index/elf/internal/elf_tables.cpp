@@ -1,5 +1,7 @@
 #include "core/index/elf/internal/elf_tables.h"
 
+#include <map>
+
 #include "core/index/elf/elf_facts.h"
 
 namespace varve::index {
@@ -19,6 +21,7 @@ std::vector<ElfSegment> segments_of(const ElfFormat& format, ByteView table) {
 DynamicSection dynamic_section_of(const ElfFormat& format, ByteView table) {
   DynamicSection section;
   std::size_t needed = 0;
+  std::map<std::uint64_t, std::uint64_t> single;  // of several the loader takes the last
   const std::size_t entry_bytes = format.is_64 ? 16 : 8;
   for (std::size_t at = 0; at + entry_bytes <= table.size(); at += entry_bytes) {
     const auto tag = format.word(table, at, at);
@@ -28,9 +31,12 @@ DynamicSection dynamic_section_of(const ElfFormat& format, ByteView table) {
     if (tag == DT_STRSZ) section.strings_bytes = value;
     if (tag == DT_NEEDED && ++needed > kMaxNeededLibraries)
       section.too_many_needed = true;
-    else if (tag == DT_NEEDED || tag == DT_SONAME || tag == DT_RPATH || tag == DT_RUNPATH)
+    else if (tag == DT_NEEDED)
       section.texts.push_back({.tag = tag, .offset = value});
+    else if (tag == DT_SONAME || tag == DT_RPATH || tag == DT_RUNPATH)
+      single[tag] = value;
   }
+  for (const auto& [tag, offset] : single) section.texts.push_back({.tag = tag, .offset = offset});
   return section;
 }
 

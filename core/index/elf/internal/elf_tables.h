@@ -49,7 +49,7 @@ struct DynamicText {
 };
 struct DynamicSection {
   std::optional<std::uint64_t> strings_address, strings_bytes;
-  std::vector<DynamicText> texts;  // in order; of needed libraries at most kMaxNeededLibraries
+  std::vector<DynamicText> texts;  // kMaxNeededLibraries at most, in order; of others the last
   bool too_many_needed = false;
 };
 DynamicSection dynamic_section_of(const ElfFormat& format, ByteView table);
