@@ -65,7 +65,7 @@ std::optional<KeepingGzipListener> walk(ByteView blob, std::size_t step) {
 }
 
 void check_boundaries(ByteView blob, const KeepingGzipListener& kept) {
-  SpanDecoder decoder;
+  static SpanDecoder decoder;  // used again and again, as a thread does
   const std::size_t stride = kept.boundaries.size() / 8 + 1;
   for (std::size_t i = 0; i < kept.boundaries.size(); i += stride) {
     const auto& at = kept.boundaries[i].boundary;

@@ -10,7 +10,7 @@ namespace {
 using namespace varve;
 using namespace varve::codec;
 
-constexpr std::size_t kMaxStreamBytes = 8 << 20;  // highly compressible frames would keep the fuzzer busy with nothing
+constexpr std::size_t kMaxStreamBytes = 1 << 20;  // highly compressible frames would keep the fuzzer busy with nothing
 
 struct TooMuch {};
 
