@@ -172,7 +172,7 @@ Bytes decompress_zstd(ByteView compressed, std::uint64_t limit_bytes, std::strin
     const auto stated = filled == 0 ? ZSTD_getFrameContentSize(compressed.data(), compressed.size()) : 0;
     const auto wanted = stated != ZSTD_CONTENTSIZE_UNKNOWN && stated != ZSTD_CONTENTSIZE_ERROR ? stated : 0;
     if (wanted > limit_bytes) fail<Unsupported>("{}: zstd: {} bytes exceed the limit of {}", what, wanted, limit_bytes);
-    content.resize(filled + std::clamp<std::size_t>(wanted, kStep, 64 * kStep));
+    content.resize(filled + (wanted != 0 ? std::min<std::size_t>(wanted, 64 * kStep) : kStep));
     ZSTD_outBuffer out{content.data(), content.size(), filled};
     const auto in_before = in.pos;
     result = ZSTD_decompressStream(decoder.get(), &out, &in);
