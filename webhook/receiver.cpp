@@ -13,8 +13,8 @@ constexpr std::chrono::seconds kPatience{5};
 constexpr const char* kRetryAfterSeconds = "10";
 constexpr std::size_t kCompareKeyBytes = 32;
 
-HttpResponse later(const std::string& text) {
-  auto response = HttpResponse::text(503, text + "\n");
+HttpResponse later(const std::string& text, int status = 503) {
+  auto response = HttpResponse::text(status, text + "\n");
   response.headers.emplace_back("Retry-After", kRetryAfterSeconds);
   return response;
 }
@@ -22,12 +22,13 @@ HttpResponse later(const std::string& text) {
 }  // namespace
 
 Receiver::Receiver(const Settings& settings, const std::string& queue, WebhookMetrics& metrics,
-                   std::function<void()> on_new)
+                   std::function<void()> on_new, const Clock& clock)
     : settings_(settings),
       where_(queue),
       metrics_(metrics),
       on_new_(std::move(on_new)),
-      compare_key_(random_bytes(kCompareKeyBytes)) {
+      compare_key_(random_bytes(kCompareKeyBytes)),
+      senders_(clock) {
   metrics_.registry().before_text([this] {
     try {
       with_queue([&](WorkQueue& work) { metrics_.set_counts(work.counts()); });
@@ -80,15 +81,19 @@ HttpResponse Receiver::take(const HttpRequest& request) {
   metrics_.note_event("ignored", found.others);
   for (const auto& reason : found.bad) log::warn("an event is left out: {}", reason);
   std::size_t queued = 0;
-  bool is_full = false;
+  bool is_full = false, had_its_share = false;
   with_queue([&](WorkQueue& queue) {
     for (const auto& one : found.pushed) {
       if (settings_.rule_for(one.repository, one.tag) == nullptr) {
         metrics_.note_event("ignored");
         continue;
       }
-      const auto added = queue.add(one, settings_.max_queued);
-      is_full = is_full || added == WorkQueue::Added::kFull;
+      // What is known is no order, whoever sends it again.
+      const bool may_order = settings_.address_images == 0 || request.peer.empty() ||
+                             senders_.may_order(request.peer, settings_.address_images);
+      const auto added = queue.add(one, may_order ? settings_.max_queued : 0);
+      if (added == WorkQueue::Added::kNew) senders_.note_order(request.peer);
+      if (added == WorkQueue::Added::kFull) (may_order ? is_full : had_its_share) = true;
       queued += added == WorkQueue::Added::kNew ? 1 : 0;
       metrics_.note_event(added == WorkQueue::Added::kNew     ? "queued"
                           : added == WorkQueue::Added::kKnown ? "known"
@@ -97,6 +102,11 @@ HttpResponse Receiver::take(const HttpRequest& request) {
   });
   if (queued > 0) on_new_();
   if (is_full) return later("the queue is full");
+  if (had_its_share) {
+    log::warn("{} has ordered {} images in a minute, as many as address-images says", request.peer,
+              settings_.address_images);
+    return later("no more new images from this address for now", 429);
+  }
   return HttpResponse::text(200, fmt::format("{} images queued\n", queued));
 }
 

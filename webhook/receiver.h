@@ -6,6 +6,7 @@
 
 #include "core/http/http_server.h"
 #include "webhook/rules.h"
+#include "webhook/sender_limit.h"
 #include "webhook/webhook_metrics.h"
 #include "webhook/work_queue.h"
 
@@ -15,10 +16,12 @@ namespace varve::webhook {
 class Receiver {
  public:
   // `on_new` is called when there is something new to do.
-  Receiver(const Settings& settings, const std::string& queue, WebhookMetrics& metrics, std::function<void()> on_new);
+  Receiver(const Settings& settings, const std::string& queue, WebhookMetrics& metrics, std::function<void()> on_new,
+           const Clock& clock = Clock::system());
 
   // POST / and POST /events: a notification. 200 also to what cannot be read, as registries send it again and again
-  // otherwise, and nothing behind it. 401 without the secret, 503 while the queue is full or away: sent again later.
+  // otherwise, and nothing behind it. 401 without the secret, 503 while the queue is full or away, 429
+  // while its sender has had its share: sent again later.
   // GET /healthz: 200 if the queue answers. GET /metrics: to this machine, or who knows the secret.
   HttpResponse answer(const HttpRequest& request);
 
@@ -36,7 +39,8 @@ class Receiver {
   const std::function<void()> on_new_;
   const Bytes compare_key_;
   std::timed_mutex mutex_;
-  std::unique_ptr<WorkQueue> queue_;
+  std::unique_ptr<WorkQueue> queue_;  // it and what follows: under the mutex
+  SenderLimit senders_;
 };
 
 }  // namespace varve::webhook

@@ -4,6 +4,7 @@
 #include <gtest/gtest.h>
 
 #include "core/base/errors.h"
+#include "testing/manual_clock.h"
 #include "testing/temp_dir.h"
 
 namespace varve::webhook {
@@ -26,9 +27,13 @@ class ReceiverTest : public ::testing::Test {
            digest_of(as_bytes(std::to_string(number))).to_string() + R"(", "repository": ")" + repository +
            R"(", "tag": "v1"}}]})";
   }
-  HttpResponse post(const std::string& body, const std::string& authorization = "Bearer s3cret") {
-    return receiver_.answer(
-        {.method = "POST", .path = "/events", .body = body, .headers = {{"authorization", authorization}}});
+  HttpResponse post(const std::string& body, const std::string& authorization = "Bearer s3cret",
+                    const std::string& peer = "192.0.2.1") {
+    return receiver_.answer({.method = "POST",
+                             .path = "/events",
+                             .body = body,
+                             .headers = {{"authorization", authorization}},
+                             .peer = peer});
   }
   HttpResponse get(const std::string& path, const std::string& authorization = "") {
     return receiver_.answer({.method = "GET", .path = path, .body = {}, .headers = {{"authorization", authorization}}});
@@ -40,7 +45,8 @@ class ReceiverTest : public ::testing::Test {
   Settings settings_;
   WebhookMetrics metrics_;
   int rung_ = 0;
-  Receiver receiver_{settings_, queue_, metrics_, [this] { ++rung_; }};
+  test::ManualClock clock_;
+  Receiver receiver_{settings_, queue_, metrics_, [this] { ++rung_; }, clock_};
 };
 
 TEST_F(ReceiverTest, QueuesWhatARuleHasOnce) {
@@ -79,6 +85,25 @@ TEST_F(ReceiverTest, AsksToBeToldAgainWhileTheQueueIsFull) {
   EXPECT_EQ(refused.status, 503);
   EXPECT_EQ(refused.headers.at(0).first, "Retry-After");
   EXPECT_EQ(post(event("team/app", 1)).status, 200) << "that is known";
+}
+
+TEST_F(ReceiverTest, OneAddressCannotFillTheQueueForOthers) {
+  settings_.address_images = 2;
+  const auto from = [&](const std::string& peer, int number) {
+    return post(event("team/app", number), "s3cret", peer).status;
+  };
+  EXPECT_EQ(from("192.0.2.1", 1), 200);
+  EXPECT_EQ(from("192.0.2.1", 2), 200);
+  EXPECT_EQ(from("192.0.2.1", 3), 429);
+  EXPECT_EQ(from("192.0.2.1", 1), 200) << "that is known";
+  EXPECT_EQ(post(event("other/app", 4)).status, 200) << "and that is nobody's order";
+  EXPECT_EQ(from("192.0.2.2", 5), 200);
+  EXPECT_EQ(counts().queued, 3u);
+  clock_.advance(std::chrono::minutes(1));
+  EXPECT_EQ(from("192.0.2.1", 3), 200) << "sent again, as it was told";
+  for (int number = 10; number < 20; ++number) EXPECT_EQ(from("", number), 200) << "a unix socket is a proxy's";
+  settings_.address_images = 0;
+  for (int number = 20; number < 30; ++number) EXPECT_EQ(from("192.0.2.1", number), 200);
 }
 
 TEST_F(ReceiverTest, OtherPathsAndMethodsAreRefused) {

@@ -24,10 +24,11 @@ class Reader {
   Reader(const TomlValue& root, const std::filesystem::path& file) : root_(root), file_(file), what_(file.string()) {}
 
   Settings read(const std::optional<std::string>& listen) const {
-    toml_only_keys(root_,
-                   {"registry", "listen", "secret-file", "queue", "workers", "sweep-seconds", "lease-seconds",
-                    "limit-seconds", "retry-seconds", "attempts", "max-queued", "rule"},
-                   what_);
+    toml_only_keys(
+        root_,
+        {"registry", "listen", "secret-file", "queue", "workers", "sweep-seconds", "lease-seconds", "limit-seconds",
+         "retry-seconds", "attempts", "max-queued", "address-connections", "address-images", "rule"},
+        what_);
     Settings settings;
     settings.registry = toml_string(root_, "registry", what_, true);
     check_registry(settings);
@@ -44,6 +45,10 @@ class Reader {
     settings.first_wait = seconds("retry-seconds", 1, settings.first_wait);
     settings.attempts = unsigned(number("attempts", 1, 1000, settings.attempts));
     settings.max_queued = std::uint64_t(number("max-queued", 1, 10'000'000, std::int64_t(settings.max_queued)));
+    settings.address_connections =
+        unsigned(number("address-connections", 0, kMaxConnections, settings.address_connections));
+    settings.address_images =
+        std::uint64_t(number("address-images", 0, 10'000'000, std::int64_t(settings.address_images)));
     for (const auto* table : toml_tables(root_, "rule", what_)) settings.rules.push_back(read_rule(*table));
     if (settings.rules.empty()) fail<CorruptData>("{}: it has no [[rule]], so that nothing would be indexed", what_);
     if (settings.secret.empty() && !settings.listen.is_of_this_machine())

@@ -29,6 +29,8 @@ struct Rule {
   bool has_platform(const oci::Platform& platform) const;
 };
 
+inline constexpr unsigned kMaxConnections = 64;  // of all that tell and ask
+
 struct Settings {
   std::string registry;  // "registry.example:5000": the only one that is ever asked
   ListenAddress listen;
@@ -41,6 +43,9 @@ struct Settings {
   std::chrono::seconds first_wait{10};   // before the second attempt; doubled with each, up to an hour
   unsigned attempts = 8;                 // of what may pass
   std::uint64_t max_queued = 10'000;
+  // Of one address (HttpRequest::peer); 0 = as many as there are of all.
+  unsigned address_connections = 16;
+  std::uint64_t address_images = 600;  // new ones in a minute
   std::vector<Rule> rules;
 
   // The first that has them; null if none has.

@@ -33,6 +33,9 @@ TEST(RulesTest, SayWhatIsDoneWithWhat) {
   EXPECT_TRUE(settings.rules[0].has_platform(oci::Platform::parse("linux/x86_64")));
   EXPECT_FALSE(settings.rules[0].has_platform(oci::Platform::parse("linux/arm64")));
   EXPECT_EQ(parse(kLeast).rule_for("other/app", "v1"), nullptr);
+  EXPECT_GT(parse(kLeast).address_connections, 0u);
+  const auto proxied = parse("address-connections = 0\naddress-images = 0\n" + kLeast);
+  EXPECT_EQ(proxied.address_connections + proxied.address_images, 0u);
   EXPECT_EQ(settings.reference("team/app").to_string(), "docker://registry.example:5000/team/app:latest");
 }
 
@@ -47,6 +50,8 @@ TEST(RulesTest, NameTheLineOfWhatIsWrong) {
       {"workers = 0\n" + kLeast, "workers"},
       {"workers = \"3\"\n" + kLeast, "workers"},
       {"worker = 3\n" + kLeast, "worker"},
+      {"address-connections = 65\n" + kLeast, "address-connections"},
+      {"address-images = -1\n" + kLeast, "address-images"},
   };
   for (const auto& [toml, told] : wrong) {
     try {

@@ -20,7 +20,6 @@ constexpr std::chrono::milliseconds kStopLook{100};
 constexpr std::chrono::seconds kAfterTrouble{5};  // with the queue
 constexpr std::chrono::minutes kAfterFailedSweep{5};
 constexpr std::chrono::hours kRememberDone{24 * 30};
-constexpr unsigned kMaxConnections = 64;
 constexpr unsigned kReceivers = 4;
 
 bool is_server(const std::string& queue) { return queue.find("://") != std::string::npos; }
@@ -75,10 +74,12 @@ class Service {
   }
 
   void run() {
-    HttpServer server(
-        settings_.listen,
-        {.max_connections = kMaxConnections, .max_body_bytes = kMaxNotificationBytes, .threads = kReceivers},
-        [this](const HttpRequest& request) { return receiver_.answer(request); });
+    HttpServer server(settings_.listen,
+                      {.max_connections = kMaxConnections,
+                       .max_of_peer = settings_.address_connections,
+                       .max_body_bytes = kMaxNotificationBytes,
+                       .threads = kReceivers},
+                      [this](const HttpRequest& request) { return receiver_.answer(request); });
     std::vector<std::jthread> threads;
     const auto name = fmt::format("{}-{}-{}", host_name(), ::getpid(), random_hex(4));
     for (unsigned i = 0; i < settings_.workers; ++i)

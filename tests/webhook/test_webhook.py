@@ -125,6 +125,28 @@ def check_sweep(work, varve, host, hook, pushed):
     hook.end()
 
 
+def check_crowd(work, varve):
+    """Whoever connects or orders without end is refused at once, and keeps nobody out."""
+    with Webhook(varve, work, "crowd", rules("127.0.0.1:1", "max-queued = 25\naddress-images = 20\naddress-connections = 8\n")) as hook:
+        held = []
+        while len(held) < 8:
+            held.append(hook.connect("127.0.0.2"))
+            held[-1].request("GET", "/healthz")
+            assert held[-1].getresponse().read() == b"ok\n"
+        for _ in range(100):  # more than there may be of all
+            one = hook.connect("127.0.0.2")
+            one.connect()
+            assert one.sock.recv(1) == b"", "a connection too many is left waiting"
+        def ordered(source, numbers):
+            return [hook.send(event(f"team/{source}", f"sha256:{number:064x}"), source=source) for number in numbers]
+        assert ordered("127.0.0.3", range(30)) == [200] * 20 + [429] * 10
+        assert ordered("127.0.0.3", range(5)) == [200] * 5, "what is known is no order"
+        assert ordered("127.0.0.1", range(5)) == [200] * 5, "others have room"
+        held[0].request("GET", "/healthz")
+        assert held[0].getresponse().status == 200, "what one has goes on"
+        assert "127.0.0.3 has ordered 20 images in a minute" in hook.log()
+
+
 def check_two(work, varve, host, url):
     """Two on one queue in PostgreSQL: each image once; what one left when it was killed is the other's."""
     digests = [varve.json("image", "export", image(work, f"pg{i}", f"pg{i}"), f"{host}/team/pg{i}:v1")["image"] for i in range(6)]
@@ -172,9 +194,10 @@ def main():
                 check_sweep(work, varve, host, hook, pushed)
             finally:
                 hook.__exit__()
+        check_crowd(work, varve)
         with registry(work, port), private_postgres.server() as url:
             check_two(work, varve, host, url)
-    print("webhook: pushes, poison, a kill, an end, a sweep, two on one queue")
+    print("webhook: pushes, poison, a kill, an end, a sweep, a crowd, two on one queue")
 
 
 if __name__ == "__main__":
