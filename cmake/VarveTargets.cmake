@@ -34,6 +34,12 @@ function(varve_add_library name)
   target_link_libraries(varve_${name} PUBLIC ${ARG_PUBLIC} PRIVATE varve::warnings ${ARG_PRIVATE})
 endfunction()
 
+# varve_ships(TARGET): a program that packages have. The same sources give the same bytes, wherever they lie: a build id is a digest also of debugging information,
+# which names that folder and is not shipped.
+function(varve_ships target)
+  target_link_options(${target} PRIVATE -Wl,--build-id=none)
+endfunction()
+
 # varve_add_test(NAME a_test.cpp ... LINKS lib...): one GoogleTest program, known to ctest as NAME.
 function(varve_add_test name)
   cmake_parse_arguments(ARG "" "" "LINKS" ${ARGN})

@@ -1,5 +1,5 @@
 #!/usr/bin/env python3
-"""The Debian packages: test_packages.py BUILD. Packed twice they have the same bytes, lintian has nothing to say, and they have what `make install` installs. In a clean Debian: installed,
+"""The Debian packages: test_packages.py BUILD. Packed twice they have the same bytes, which do not tell where they were built, lintian has nothing to say, and they have what `make install` installs. In a clean Debian: installed,
 upgraded under a running session that goes on, not removed under it, removed, purged without leaving a file but what a person made. The same by what the DaemonSet runs on a node."""
 import contextlib, filecmp, os, re, shutil, subprocess, sys, time
 from pathlib import Path
@@ -42,6 +42,20 @@ def packed_twice_the_same(folder):
     # It leaves files behind in its temporary folder.
     command("lintian", "--allow-root", "--fail-on", "error,warning", folder / "debs" / f"varve_{version}_{field(first[-1], 'Architecture')}.changes", env={**os.environ, "TMPDIR": str(folder)})
     return first
+
+
+def nothing_tells_where_it_was_built(folder, debs):
+    """Then two clones give the same packages: no path, and no digest of what was stripped."""
+    for deb in debs:
+        raw = folder / "built"
+        command("dpkg-deb", "--raw-extract", deb, raw)
+        for file in (file for file in raw.rglob("*") if file.is_file()):
+            content = file.read_bytes()
+            for trace in (str(TREE), str(BUILD.resolve()), "ccache"):
+                expect(trace.encode() not in content, f"{deb.name}: {file.relative_to(raw)} names {trace}")
+            if content.startswith(b"\x7fELF"):
+                expect("Build ID" not in command("readelf", "--notes", "--wide", file), f"{deb.name}: {file.relative_to(raw)} has a build id, which differs by folder")
+        shutil.rmtree(raw)
 
 
 def as_packed(path):
@@ -293,10 +307,11 @@ def life_in_a_clean_debian(folder, debs):
 def main():
     program.need_root()
     program.need_own_root()
-    program.need_tools("dpkg-buildpackage", "dh", "lintian")
+    program.need_tools("dpkg-buildpackage", "dh", "lintian", "readelf")
     with program.work_folder() as folder:
         debs = packed_twice_the_same(folder)
         all_that_is_installed_is_packed(folder, debs)
+        nothing_tells_where_it_was_built(folder, debs)
         program.need_fuse()
         program.need_tools("mmdebstrap", "unshare", "nsenter")
         life_in_a_clean_debian(folder, debs)
