@@ -87,6 +87,12 @@ bool shows(const std::filesystem::path& place, const std::filesystem::path& what
   return there.st_dev == wanted.st_dev && there.st_ino == wanted.st_ino;
 }
 
+// containerd that does not know that owners are mapped here has given a copy of the image to them before it asks.
+bool belongs_to_root_of(const fuse::UserIds& ids, const std::filesystem::path& lower) {
+  const auto status = look_at(lower);
+  return status.st_uid != 0 && status.st_uid == ids.uids.outside(0) && status.st_gid == ids.gids.outside(0);
+}
+
 }  // namespace
 
 std::optional<OwnerMapping> owner_mapping(const Labels& labels) {
@@ -120,6 +126,8 @@ void SnapshotFolders::take_owner(std::int64_t id, const OwnerMapping& mapping) c
 std::vector<std::filesystem::path> SnapshotFolders::mapped(std::int64_t id,
                                                            const std::vector<std::filesystem::path>& lowers,
                                                            const OwnerMapping& mapping) const {
+  const auto ids = ids_of(mapping);
+  if (belongs_to_root_of(ids, lowers.front())) return lowers;
   const auto top = folder(id) / "lower";
   std::filesystem::create_directory(top);
   UniqueFd user_namespace;
@@ -130,7 +138,7 @@ std::vector<std::filesystem::path> SnapshotFolders::mapped(std::int64_t id,
     std::filesystem::create_directory(place);
     if (shows(place, lowers[i])) continue;
     unmount_all_at(place);
-    if (!user_namespace) user_namespace = fuse::make_user_namespace(ids_of(mapping));
+    if (!user_namespace) user_namespace = fuse::make_user_namespace(ids);
     const auto copy = fuse::copy_mount(AT_FDCWD, lowers[i].string(), false);
     if (const auto why = fuse::map_owners(copy, false, lowers[i], user_namespace)) throw Unsupported(*why);
     fuse::attach_mount(copy, open_file(place, O_PATH | O_NOFOLLOW).get(), place.string());

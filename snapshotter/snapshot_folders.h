@@ -35,8 +35,9 @@ class SnapshotFolders {
   void take_owner(std::int64_t id, const std::filesystem::path& lower) const;
   // To the root of the mapping.
   void take_owner(std::int64_t id, const OwnerMapping& mapping) const;
-  // The lower folders as they are seen with these owners, in the same order; made anew where they are not mounted (any
-  // more). Throws Unsupported where the file system cannot do that.
+  // The lower folders, the topmost first, as they are seen with these owners; made anew where they are not mounted (any
+  // more). As they are if the topmost belongs to the mapping's root. Throws Unsupported where the file system cannot do
+  // that.
   std::vector<std::filesystem::path> mapped(std::int64_t id, const std::vector<std::filesystem::path>& lowers,
                                             const OwnerMapping& mapping) const;
   // What lies in the upper folder, each file once.

@@ -253,6 +253,24 @@ TEST_F(SnapshotsTest, DoesNotBelieveByATagThatNobodyHasNamed) {
   EXPECT_THAT(pull(app_), ElementsAre(""));
 }
 
+TEST_F(SnapshotsTest, MapsNoOwnersOfWhatContainerdHasGivenToThemAlready) {
+  const auto root = ::geteuid() == 0 ? 100'000 : ::geteuid();
+  const auto layer = unpack("layer", "", "file");
+  const auto copy = snapshots_->prepare("layer-remap", layer, {});
+  if (::geteuid() == 0) {
+    ASSERT_EQ(::chown(option(copy, "upperdir").c_str(), root, ::getegid()), 0);
+  }
+  snapshots_->commit("copied", "layer-remap", {}, "");
+  const Labels owners{{kUidMappingLabel, fmt::format("0:{}:65536", root)},
+                      {kGidMappingLabel, fmt::format("0:{}:65536", ::getegid())}};
+  const auto mounts = snapshots_->prepare("container", "copied", owners);
+  EXPECT_TRUE(option(mounts, "lowerdir").starts_with(option(copy, "upperdir") + ":")) << option(mounts, "lowerdir");
+  struct stat status {};
+  ASSERT_EQ(::stat(option(mounts, "upperdir").c_str(), &status), 0);
+  EXPECT_EQ(status.st_uid, root);
+  EXPECT_EQ(snapshots_->mounts("container"), mounts);
+}
+
 TEST_F(SnapshotsTest, KnowsAnImageAgainWhileItsRegistryIsAway) {
   trees_.add(app_);
   pull(app_);
