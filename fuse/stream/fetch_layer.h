@@ -78,6 +78,8 @@ struct FetchLayer {
   SourceList window_sources;
   FetchCounters counters;
   const std::uint32_t opened_seconds = coarse_seconds();
+  // What the source said when it was last asked, if that was a failure. Guarded by the fetcher's mutex.
+  std::string last_failure;
   // Set by the fetcher when it first meets the layer.
   std::unique_ptr<PieceSource> blob_pieces;
   std::unique_ptr<PieceSource> window_pieces;

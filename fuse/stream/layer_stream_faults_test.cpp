@@ -181,6 +181,26 @@ TEST_F(LayerStreamFaultsTest, TheDeadlineSaysWhatWentWrongUntilThen) {
   EXPECT_THAT(outcome.wait(), HasSubstr("connection reset"));
 }
 
+TEST_F(LayerStreamFaultsTest, AReaderForWhomNothingWasAnsweredHearsWhatTheSourceSaidLast) {
+  auto& clock = turn_by_hand();
+  const auto layer = tar_layer();
+  auto stream = serve(layer);
+  repository_->fail_next(1, Failure::kTemporary);
+  Outcome before, outcome;
+  stream->ensure({.offset = 0, .length = 10}, Priority::kReader, before.done());
+  while (stream->stats().last_error.empty()) std::this_thread::yield();
+  repository_->close_gate();
+  stream->ensure({.offset = 10 * kSpan, .length = 10}, Priority::kReader, outcome.done());
+  repository_->wait_until_gated(1);
+  while (outcome.calls() == 0) {
+    clock.turn(std::chrono::seconds(1));
+    std::this_thread::yield();
+  }
+  EXPECT_THAT(outcome.wait(), HasSubstr("connection reset"));
+  repository_->open_gate();
+  before.wait();
+}
+
 TEST_F(LayerStreamFaultsTest, TellsForWhichSourceAReaderWaitsSinceWhenAndWhy) {
   auto& clock = turn_by_hand();
   const auto layer = tar_layer();

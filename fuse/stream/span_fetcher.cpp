@@ -476,6 +476,7 @@ void SpanFetcher::end_task(Tasks::iterator task, const std::exception_ptr& error
   auto& [key, state] = *task;
   const auto layer = state.layer;
   const auto described = error ? with_context(place_of(*layer, key.second), error) : nullptr;
+  if (!error) layer->last_failure.clear();
   if (error && somebody_waits(state)) {
     layer->counters.errors.fetch_add(1, std::memory_order_relaxed);
     layer->counters.last_error.with([&](std::string& last) { last = message_of(described); });
@@ -546,8 +547,9 @@ bool SpanFetcher::somebody_waits(const Task& task) {
 
 void SpanFetcher::note_failure(Tasks::const_iterator task, const std::exception_ptr& error) {
   const auto& [key, state] = *task;
-  if (!somebody_waits(state)) return;
   const auto message = message_of(error);
+  state.layer->last_failure = message;
+  if (!somebody_waits(state)) return;
   for (const auto& waiter : state.waiters) waiter->last_error = message;
   state.layer->counters.last_error.with(
       [&](std::string& last) { last = place_of(*state.layer, key.second) + ": " + message; });
@@ -601,9 +603,11 @@ void SpanFetcher::expire_waiters(Calls& calls) {
   const auto now = clock_.now();
   while (!deadlines_.empty() && deadlines_.begin()->first.first <= now) {
     const auto waiter = deadlines_.begin()->second;
+    // While a source rests nothing is asked for some readers: they hear why it does.
+    const auto& why = waiter->last_error.empty() ? waiter->layer->last_failure : waiter->last_error;
     const auto message = fmt::format("{}: not here after {} s{}{}", place_of(*waiter->layer, waiter->first),
                                      std::chrono::duration_cast<std::chrono::seconds>(options_.deadline).count(),
-                                     waiter->last_error.empty() ? "" : ": ", waiter->last_error);
+                                     why.empty() ? "" : ": ", why);
     waiter->layer->counters.errors.fetch_add(1, std::memory_order_relaxed);
     waiter->layer->counters.last_error.with([&](std::string& last) { last = message; });
     const auto digest = waiter->layer->map->layer_digest.to_string();
